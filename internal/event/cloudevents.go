@@ -1,0 +1,207 @@
+package event
+
+import (
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+)
+
+// structuredCloudEvent reports whether a Content-Type announces a structured CloudEvent. A batch is rejected
+// because one message is one event here, and so is every format but JSON.
+func structuredCloudEvent(contentType string) (bool, *Rejection) {
+	format, ok := strings.CutPrefix(contentType, "application/cloudevents")
+	switch {
+	case !ok:
+		return false, nil
+	case format == "" || format == "+json":
+		return true, nil
+	case strings.HasPrefix(format, "-batch"):
+		return false, malformed("payload is a batch of CloudEvents, expected one CloudEvent in each message")
+	}
+	return false, malformed("payload is a CloudEvent in another format than JSON, expected application/cloudevents+json")
+}
+
+// readStructured reads a payload that the Content-Type says to be a CloudEvent in the JSON format.
+func (d *decoding) readStructured(data []byte) *Rejection {
+	if !beginsObject(data) {
+		return malformed("payload is not an object, expected a CloudEvent as a JSON object")
+	}
+	o, rejection := parseObject("", data)
+	if rejection != nil {
+		return rejection
+	}
+	return d.readCloudEvent(o)
+}
+
+// readCloudEvent reads a CloudEvent in the JSON format.
+func (d *decoding) readCloudEvent(o object) *Rejection {
+	rejection := d.setAttributes(o.string)
+	if rejection != nil {
+		return rejection
+	}
+	encoded, rejection := o.string("data_base64")
+	if rejection != nil {
+		return rejection
+	}
+	data, hasData := o.get("data")
+	switch {
+	case hasData && encoded != "":
+		return malformed("CloudEvent has both data and data_base64, expected one of them")
+	case encoded != "":
+		contentType, rejection := o.string("datacontenttype")
+		if rejection != nil {
+			return rejection
+		}
+		decoded, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return malformed("data_base64 is not valid base64")
+		}
+		if !utf8.Valid(decoded) {
+			return malformed("data_base64 is not valid UTF-8 once decoded")
+		}
+		return d.readBody("data_base64.", decoded, mediaType(contentType))
+	case !hasData:
+		return d.readText("")
+	}
+	switch is := jsonType(data); is {
+	case jsonString:
+		text, err := unquote(data)
+		if err != nil {
+			return malformed("data is not a string")
+		}
+		return d.readText(text)
+	case jsonObject:
+		inner, rejection := parseObject("data.", data)
+		if rejection != nil {
+			return rejection
+		}
+		return d.readObject(inner)
+	default:
+		return o.wrongType("data", is, "an object or a string")
+	}
+}
+
+// readBinary reads a CloudEvent whose attributes are headers and whose data is the payload.
+func (d *decoding) readBinary(header map[string][]string, data []byte, contentType string) *Rejection {
+	attribute := func(name string) (string, *Rejection) {
+		value, _ := headerValue(header, "ce-"+name)
+		decoded := decodeHeaderValue(value)
+		if !utf8.ValidString(decoded) {
+			return "", malformed("ce-%s is not valid UTF-8 once decoded", name)
+		}
+		return decoded, nil
+	}
+	if rejection := d.setAttributes(attribute); rejection != nil {
+		return rejection
+	}
+	// The binding has the data's type in ce-datacontenttype; publishers used to HTTP leave it in Content-Type.
+	declared, rejection := attribute("datacontenttype")
+	if rejection != nil {
+		return rejection
+	}
+	if declared != "" {
+		contentType = mediaType(declared)
+	}
+	return d.readBody("", data, contentType)
+}
+
+// setAttributes takes over a CloudEvent's id and time, and sees to it that what the specification requires of one
+// is there. The id goes first: whatever is wrong with the rest is then logged under it.
+func (d *decoding) setAttributes(attribute func(name string) (string, *Rejection)) *Rejection {
+	d.inCloudEvent = true
+	for _, name := range [...]string{"id", "specversion", "source", "type", "time"} {
+		value, rejection := attribute(name)
+		if rejection != nil {
+			return rejection
+		}
+		switch {
+		case name == "time":
+			rejection = d.setTime(name, value)
+		case value == "":
+			rejection = malformed("CloudEvent has no %s, expected a string that is not empty", name)
+		case name == "id":
+			rejection = d.setPayloadID(name, value)
+		case name == "specversion" && !supportedVersion(value):
+			rejection = malformed("CloudEvent has an unsupported specversion, expected 1.0 or a later 1.x")
+		}
+		if rejection != nil {
+			return rejection
+		}
+	}
+	return nil
+}
+
+// supportedVersion reports whether v is 1 and a minor version, which by the specification's rules only adds.
+func supportedVersion(v string) bool {
+	minor, ok := strings.CutPrefix(v, "1.")
+	return ok && minor != "" && strings.Trim(minor, "0123456789") == ""
+}
+
+// headerValue returns the first value of the header of this name, in whatever case it is spelled; NATS keeps the
+// publisher's spelling. If several spellings are there, the first in byte order counts, at each delivery the same.
+func headerValue(header map[string][]string, name string) (string, bool) {
+	found, spelling := "", ""
+	for key, values := range header {
+		if len(key) == len(name) && strings.EqualFold(key, name) && len(values) > 0 && (spelling == "" || key < spelling) {
+			found, spelling = values[0], key
+		}
+	}
+	return found, spelling != ""
+}
+
+// mediaType returns a Content-Type without its parameters, in lower case.
+func mediaType(contentType string) string {
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	return strings.ToLower(strings.TrimSpace(mediaType))
+}
+
+// decodeHeaderValue undoes what the CloudEvents binding for NATS (1.0.3, "NATS Header Values") does to an attribute:
+// it takes off double quotes with their backslashes, which only older publishers send, and then percent-encoding,
+// once. A "%" without two hexadecimal digits stands for itself, because some publishers do not encode at all.
+func decodeHeaderValue(value string) string {
+	value = strings.Trim(value, " \t")
+	quoted := len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"'
+	if !quoted && strings.IndexByte(value, '%') < 0 {
+		return value
+	}
+	if quoted {
+		value = unescape(value[1 : len(value)-1])
+	}
+	decoded := make([]byte, 0, len(value))
+	for i := 0; i < len(value); i++ {
+		if value[i] == '%' && i+2 < len(value) {
+			if hi, lo := hexDigit(value[i+1]), hexDigit(value[i+2]); hi >= 0 && lo >= 0 {
+				decoded = append(decoded, byte(hi<<4|lo))
+				i += 2
+				continue
+			}
+		}
+		decoded = append(decoded, value[i])
+	}
+	return string(decoded)
+}
+
+// unescape replaces each backslash and the byte after it by that byte.
+func unescape(s string) string {
+	unescaped := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		unescaped = append(unescaped, s[i])
+	}
+	return string(unescaped)
+}
+
+// hexDigit returns the value of a hexadecimal digit in either case, or -1.
+func hexDigit(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}

@@ -1,0 +1,213 @@
+package event
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	maxCategoryBytes = 128
+	maxIDBytes       = 256
+	maxNameBytes     = 80 // of a channel's name in a Rejection
+)
+
+// messageIDHeader is the name by which JetStream recognizes a message that is published twice. The server
+// compares it byte by byte, so another spelling is not an id to it and must not be one here.
+const messageIDHeader = "Nats-Msg-Id"
+
+// Decode reads m in the form that its headers and its first byte call for, and holds it against r.
+//
+// The forms are, in this order:
+//   - a structured CloudEvent, when the Content-Type header is application/cloudevents or
+//     application/cloudevents+json;
+//   - a binary CloudEvent, when there is a ce-specversion header;
+//   - a JSON object, when the first byte that is not whitespace is "{" and the Content-Type is not text/plain;
+//     with a string "specversion" in it, it is a structured CloudEvent;
+//   - plain text.
+//
+// The fields of a JSON object are text, blocks (up to 50 objects with a string "type"), id (up to 256 bytes),
+// channel, thread_ts (as in "1234567890.123456"), cost (digits only, 1 to Rules.MaxCost) and time (RFC 3339, years
+// 1970 to 9999 in UTC). Names are matched by exact case, unknown ones are ignored, and the last of two counts. A
+// field that is null, an empty string or an empty array is absent. A CloudEvent's data is read in the same way, but
+// for its id and time, which are the CloudEvent's own.
+//
+// A Rejection is nil exactly when the Event is fit to be sent: ID is not empty, Category has 1 to 128 bytes, Cost
+// is 1 or more, and there is a Text that is more than whitespace, or there are Blocks. With a Rejection the Event
+// has what was known by then, for the log and the dead letter: always Subject and Published, the best ID there is,
+// and Category unless the category itself is at fault (then it is empty).
+//
+// The Event shares no memory with m.Data. Decode is deterministic and safe for concurrent use.
+func Decode(m Message, r Rules) (Event, *Rejection) {
+	d := decoding{
+		Event: Event{ID: m.FallbackID, Subject: m.Subject, Cost: 1, Time: m.Published, Published: m.Published},
+		rules: r,
+	}
+	// A message that is refused for its size or its category still goes to the log under these names.
+	badID := d.setMessageID(m.Header)
+	badCategory := d.setCategory(m.Subject)
+	switch {
+	case len(m.Data) > r.MaxBytes:
+		return d.Event, &Rejection{TooLarge, fmt.Sprintf("payload has %d bytes, expected at most %d", len(m.Data), r.MaxBytes)}
+	case badCategory != nil:
+		return d.Event, badCategory
+	case badID != nil:
+		return d.Event, badID
+	case !utf8.Valid(m.Data):
+		return d.Event, malformed("payload is not valid UTF-8")
+	}
+	if rejection := d.readPayload(m); rejection != nil {
+		return d.Event, rejection
+	}
+	if d.ID == "" {
+		// An empty id would make all such events duplicates of one another.
+		return d.Event, malformed("event has no id, expected one in %s, the payload or from the stream", messageIDHeader)
+	}
+	return d.Event, nil
+}
+
+// decoding is one call of Decode: the event as far as it is known, and what it is held against.
+type decoding struct {
+	Event
+	rules        Rules
+	hasMessageID bool // the id came with the header, which outranks the payload's
+	inCloudEvent bool // id and time are the attributes, whatever fields of these names its data has
+}
+
+func (d *decoding) readPayload(m Message) *Rejection {
+	// Some editors and shells put a byte-order mark before what they send; it is not part of the message.
+	data := bytes.TrimPrefix(m.Data, []byte("\uFEFF"))
+	contentType := ""
+	if len(m.Header) > 0 {
+		value, _ := headerValue(m.Header, "content-type")
+		contentType = mediaType(value)
+		if isStructured, rejection := structuredCloudEvent(contentType); rejection != nil {
+			return rejection
+		} else if isStructured {
+			return d.readStructured(data)
+		}
+		if _, ok := headerValue(m.Header, "ce-specversion"); ok {
+			return d.readBinary(m.Header, data, contentType)
+		}
+	}
+	return d.readBody("", data, contentType)
+}
+
+// readBody reads data as a JSON object if it begins like one, else as text. The path goes before field names.
+func (d *decoding) readBody(path string, data []byte, contentType string) *Rejection {
+	if contentType == "text/plain" || !beginsObject(data) {
+		return d.readText(string(data))
+	}
+	o, rejection := parseObject(path, data)
+	if rejection != nil {
+		return rejection
+	}
+	if !d.inCloudEvent && o.has("specversion", jsonString) {
+		return d.readCloudEvent(o)
+	}
+	return d.readObject(o)
+}
+
+func (d *decoding) readText(text string) *Rejection {
+	if blank(text) {
+		return malformed("event has neither text nor blocks, expected at least one of them")
+	}
+	d.Text = text
+	return nil
+}
+
+func (d *decoding) setCategory(subject string) *Rejection {
+	category, ok := d.rules.Pattern.Category(subject)
+	switch {
+	case !ok:
+		return malformed("subject does not match %s, expected one that does", d.rules.Pattern)
+	case len(category) > maxCategoryBytes:
+		return malformed("category has %d bytes, expected at most %d", len(category), maxCategoryBytes)
+	case !utf8.ValidString(category):
+		return malformed("category is not valid UTF-8")
+	case strings.ContainsFunc(category, unicode.IsControl):
+		return malformed("category has a control character, expected none")
+	}
+	d.Category = category
+	return nil
+}
+
+func (d *decoding) setMessageID(header map[string][]string) *Rejection {
+	values := header[messageIDHeader]
+	if len(values) == 0 || values[0] == "" {
+		return nil
+	}
+	if rejection := checkID(messageIDHeader, values[0]); rejection != nil {
+		return rejection
+	}
+	d.ID, d.hasMessageID = values[0], true
+	return nil
+}
+
+// setPayloadID takes the id that the payload gives itself. It is checked even where the header outranks it, so that
+// a payload is right or wrong by itself.
+func (d *decoding) setPayloadID(field, id string) *Rejection {
+	if id == "" {
+		return nil
+	}
+	if rejection := checkID(field, id); rejection != nil {
+		return rejection
+	}
+	if !d.hasMessageID {
+		d.ID = id
+	}
+	return nil
+}
+
+// checkID bounds an id, which is copied into logs, keys, headers and terminals.
+func checkID(field, id string) *Rejection {
+	switch {
+	case len(id) > maxIDBytes:
+		return malformed("%s has %d bytes, expected at most %d", field, len(id), maxIDBytes)
+	case !utf8.ValidString(id):
+		return malformed("%s is not valid UTF-8", field)
+	case strings.ContainsFunc(id, unicode.IsControl):
+		return malformed("%s has a control character, expected none", field)
+	}
+	return nil
+}
+
+func (d *decoding) setTime(field, value string) *Rejection {
+	if value == "" {
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339, value)
+	// Parse lets through an hour of one digit and a comma before the fraction, which RFC 3339 does not.
+	if err != nil || value[len("2026-11-20T04")] != ':' || strings.Contains(value, ",") {
+		return malformed("%s is not a time, expected RFC 3339 such as 2026-11-20T04:39:01Z", field)
+	}
+	t = t.UTC()
+	if y := t.Year(); y < 1970 || y > 9999 {
+		return malformed("%s is not within the years 1970 to 9999 UTC", field)
+	}
+	d.Time = t
+	return nil
+}
+
+// malformed builds the commonest Rejection. No argument may be a text, nor anything long, of the payload.
+func malformed(format string, args ...any) *Rejection {
+	return &Rejection{Malformed, fmt.Sprintf(format, args...)}
+}
+
+// blank reports whether there is nothing to read in text.
+func blank(text string) bool { return strings.TrimSpace(text) == "" }
+
+// shorten cuts a name that a publisher chose to what a log line can bear, on a rune boundary.
+func shorten(name string) string {
+	if len(name) <= maxNameBytes {
+		return name
+	}
+	end := maxNameBytes
+	for !utf8.RuneStart(name[end]) {
+		end--
+	}
+	return name[:end] + "…"
+}

@@ -1,0 +1,311 @@
+package event_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"notifier/internal/event"
+)
+
+const (
+	subject  = "notify.errors"
+	fallback = "NOTIFY-17-1795149541123456789"
+	maxBytes = 4096
+)
+
+func published() time.Time { return time.Date(2026, 11, 20, 4, 39, 1, 123456000, time.UTC) }
+
+func rules(tb testing.TB) event.Rules {
+	return event.Rules{
+		Pattern:        mustPattern(tb, "notify.>"),
+		MaxBytes:       maxBytes,
+		ChannelAllowed: func(channel string) bool { return channel == "C0123" || channel == "#deploys" },
+		MaxCost: func(category string) int {
+			if category == "deploys" {
+				return 5
+			}
+			return 20
+		},
+	}
+}
+
+func message(payload string) event.Message {
+	return event.Message{Subject: subject, Data: []byte(payload), FallbackID: fallback, Published: published()}
+}
+
+// withHeader returns the message with one more header; names are spelled as they are given.
+func withHeader(m event.Message, namesAndValues ...string) event.Message {
+	m.Header = map[string][]string{}
+	for i := 0; i < len(namesAndValues); i += 2 {
+		m.Header[namesAndValues[i]] = append(m.Header[namesAndValues[i]], namesAndValues[i+1])
+	}
+	return m
+}
+
+// plain is the event that a message with nothing but a text becomes; change says what else it has.
+func plain(text string, change ...func(*event.Event)) event.Event {
+	e := event.Event{
+		ID: fallback, Category: "errors", Subject: subject, Text: text, Cost: 1,
+		Time: published(), Published: published(),
+	}
+	for _, f := range change {
+		f(&e)
+	}
+	return e
+}
+
+func withID(id string) func(*event.Event) { return func(e *event.Event) { e.ID = id } }
+
+func at(t time.Time) func(*event.Event) { return func(e *event.Event) { e.Time = t } }
+
+// accepted is a table of messages and the events they become.
+type accepted map[string]struct {
+	message event.Message
+	want    event.Event
+}
+
+func (table accepted) run(t *testing.T) {
+	for name, tc := range table {
+		t.Run(name, func(t *testing.T) {
+			got, rejection := event.Decode(tc.message, rules(t))
+			if rejection != nil {
+				t.Fatalf("rejected: %v", rejection)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("event (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// rejected is a table of messages and why they are refused: as malformed if no other reason is given.
+type rejected map[string]struct {
+	message event.Message
+	detail  string // the whole of it
+	reason  event.Reason
+	id      string // of the event that comes with the rejection; "": the fallback
+}
+
+func (table rejected) run(t *testing.T) {
+	for name, tc := range table {
+		t.Run(name, func(t *testing.T) {
+			got, rejection := event.Decode(tc.message, rules(t))
+			want := &event.Rejection{Reason: tc.reason, Detail: tc.detail}
+			if tc.reason == "" {
+				want.Reason = event.Malformed
+			}
+			if diff := cmp.Diff(want, rejection); diff != "" {
+				t.Fatalf("rejection (-want +got):\n%s", diff)
+			}
+			if tc.id == "" {
+				tc.id = fallback
+			}
+			known := event.Event{ID: tc.id, Category: "errors", Subject: subject, Cost: 1, Published: published()}
+			rest := cmpopts.IgnoreFields(event.Event{}, "Text", "Blocks", "ThreadTS", "Cost", "Time")
+			if diff := cmp.Diff(known, got, rest); diff != "" {
+				t.Errorf("event (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeText(t *testing.T) {
+	accepted{
+		"text":                         {message("disk full on db-1"), plain("disk full on db-1")},
+		"kept as written":              {message("  disk\n full\t\n"), plain("  disk\n full\t\n")},
+		"not only ASCII":               {message("größer als 90 % 🔥"), plain("größer als 90 % 🔥")},
+		"an array is text":             {message(`["a"]`), plain(`["a"]`)},
+		"a JSON string is text":        {message(`"a"`), plain(`"a"`)},
+		"brace later on":               {message(`x {"text":"y"}`), plain(`x {"text":"y"}`)},
+		"declared plain":               {withHeader(message(`{"text":"y"}`), "Content-Type", "text/plain"), plain(`{"text":"y"}`)},
+		"declared plain, other case":   {withHeader(message(`{`), "CONTENT-type", "Text/Plain; charset=utf-8"), plain(`{`)},
+		"declared JSON, yet text":      {withHeader(message("disk full"), "Content-Type", "application/json"), plain("disk full")},
+		"byte-order mark":              {message("\uFEFFdisk full"), plain("disk full")},
+		"largest payload":              {message(strings.Repeat("x", maxBytes)), plain(strings.Repeat("x", maxBytes))},
+		"other headers are no concern": {withHeader(message("x"), "Traceparent", "00-ab-cd-01", "X", ""), plain("x")},
+	}.run(t)
+	const neither = "event has neither text nor blocks, expected at least one of them"
+	rejected{
+		"empty":            {message: message(""), detail: neither},
+		"whitespace":       {message: message(" \t\r\n\u00a0\u2003"), detail: neither},
+		"byte-order mark":  {message: message("\uFEFF"), detail: neither},
+		"declared, empty":  {message: withHeader(message("\n"), "Content-Type", "text/plain"), detail: neither},
+		"invalid UTF-8":    {message: message("disk \xff full"), detail: "payload is not valid UTF-8"},
+		"a cut rune":       {message: message("grö"[:3]), detail: "payload is not valid UTF-8"},
+		"invalid in JSON":  {message: message("{\"text\":\"\xc0\xa0\"}"), detail: "payload is not valid UTF-8"},
+		"before the form":  {message: message("{\"text\":\xff"), detail: "payload is not valid UTF-8"},
+		"invalid declared": {message: withHeader(message("\xff"), "Content-Type", "text/plain; charset=iso-8859-1"), detail: "payload is not valid UTF-8"},
+	}.run(t)
+}
+
+func TestDecodeID(t *testing.T) {
+	long := strings.Repeat("i", 256)
+	accepted{
+		"header":                      {withHeader(message("x"), "Nats-Msg-Id", "h-1"), plain("x", withID("h-1"))},
+		"header before payload":       {withHeader(message(`{"id":"p-1","text":"x"}`), "Nats-Msg-Id", "h-1"), plain("x", withID("h-1"))},
+		"payload":                     {message(`{"id":"p-1","text":"x"}`), plain("x", withID("p-1"))},
+		"payload when header empty":   {withHeader(message(`{"id":"p-1","text":"x"}`), "Nats-Msg-Id", ""), plain("x", withID("p-1"))},
+		"header of another case":      {withHeader(message("x"), "nats-msg-id", "h-1"), plain("x")},
+		"first header of two":         {withHeader(message("x"), "Nats-Msg-Id", "h-1", "Nats-Msg-Id", "h-2"), plain("x", withID("h-1"))},
+		"empty payload id":            {message(`{"id":"","text":"x"}`), plain("x")},
+		"null payload id":             {message(`{"id":null,"text":"x"}`), plain("x")},
+		"longest payload id":          {message(`{"id":"` + long + `","text":"x"}`), plain("x", withID(long))},
+		"longest header id":           {withHeader(message("x"), "Nats-Msg-Id", long), plain("x", withID(long))},
+		"escaped payload id":          {message(`{"id":"a\u002fb","text":"x"}`), plain("x", withID("a/b"))},
+		"header that has no values":   {event.Message{Subject: subject, Data: []byte("x"), FallbackID: fallback, Published: published(), Header: map[string][]string{"Nats-Msg-Id": nil, "Content-Type": {}}}, plain("x")},
+		"header before CloudEvent id": {withHeader(message("x"), "Nats-Msg-Id", "h-1", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s", "ce-type", "t"), plain("x", withID("h-1"))},
+	}.run(t)
+	rejected{
+		"payload id too long":        {message: message(`{"id":"` + long + `i","text":"x"}`), detail: "id has 257 bytes, expected at most 256"},
+		"too long beside the header": {message: withHeader(message(`{"id":"`+long+`i","text":"x"}`), "Nats-Msg-Id", "h-1"), detail: "id has 257 bytes, expected at most 256", id: "h-1"},
+		"payload id is a number":     {message: message(`{"id":7,"text":"x"}`), detail: "id is a number, expected a string"},
+		"control character":          {message: message(`{"id":"a\u001b[2J","text":"x"}`), detail: "id has a control character, expected none"},
+		"header id too long":         {message: withHeader(message("x"), "Nats-Msg-Id", long+"i"), detail: "Nats-Msg-Id has 257 bytes, expected at most 256"},
+		"header id invalid":          {message: withHeader(message("x"), "Nats-Msg-Id", "a\xff"), detail: "Nats-Msg-Id is not valid UTF-8"},
+		"header id control":          {message: withHeader(message("x"), "Nats-Msg-Id", "a\tb"), detail: "Nats-Msg-Id has a control character, expected none"},
+		"id known when the rest is wrong": {
+			message: message(`{"text":5,"id":"p-1"}`), detail: "text is a number, expected a string", id: "p-1",
+		},
+	}.run(t)
+
+	m := message("x")
+	m.FallbackID = ""
+	_, rejection := event.Decode(m, rules(t))
+	if rejection == nil || rejection.Reason != event.Malformed {
+		t.Errorf("an event without any id: %v", rejection)
+	}
+}
+
+func TestDecodeTooLarge(t *testing.T) {
+	const detail = "payload has 4097 bytes, expected at most 4096"
+	pad := strings.Repeat("x", maxBytes)
+	rejected{
+		"text":            {message: message(pad + "x"), reason: event.TooLarge, detail: detail},
+		"header's id":     {message: withHeader(message(pad+"x"), "Nats-Msg-Id", "h-1"), reason: event.TooLarge, detail: detail, id: "h-1"},
+		"before UTF-8":    {message: message(pad + "\xff"), reason: event.TooLarge, detail: detail},
+		"before a bad id": {message: withHeader(message(pad+"x"), "Nats-Msg-Id", "\xff"), reason: event.TooLarge, detail: detail},
+		"payload's id is not looked at": {
+			message: message(`{"id":"p-1","text":"` + pad[:maxBytes-21] + `"}`), reason: event.TooLarge, detail: detail,
+		},
+	}.run(t)
+
+	m := message(pad + "x")
+	m.Subject = "other.errors"
+	e, rejection := event.Decode(m, rules(t))
+	if rejection == nil || rejection.Reason != event.TooLarge || e.Category != "" || e.Subject != "other.errors" {
+		t.Errorf("too large and of no category: %+v, %v", e, rejection)
+	}
+}
+
+func TestDecodeCategory(t *testing.T) {
+	long := strings.Repeat("c", 128)
+	for _, tc := range []struct{ subject, category, detail string }{
+		{"notify.errors.db", "errors.db", ""},
+		{"notify." + long, long, ""},
+		{"notify." + strings.Repeat("ä", 64), strings.Repeat("ä", 64), ""},
+		{"notify." + long + "c", "", "category has 129 bytes, expected at most 128"},
+		{"notify." + strings.Repeat("ä", 65), "", "category has 130 bytes, expected at most 128"},
+		{"notify.a\xff", "", "category is not valid UTF-8"},
+		{"notify.a\x1b[2J", "", "category has a control character, expected none"},
+		{"notify", "", "subject does not match notify.>, expected one that does"},
+		{"other.errors", "", "subject does not match notify.>, expected one that does"},
+		{"notify.a..b", "", "subject does not match notify.>, expected one that does"},
+	} {
+		// The payload is broken too: a category that is at fault is told first, a good one is kept.
+		m := withHeader(message("\xff"), "Nats-Msg-Id", "h-1")
+		m.Subject = tc.subject
+		want := &event.Rejection{Reason: event.Malformed, Detail: tc.detail}
+		if tc.detail == "" {
+			want.Detail = "payload is not valid UTF-8"
+		}
+		e, rejection := event.Decode(m, rules(t))
+		if diff := cmp.Diff(want, rejection); diff != "" {
+			t.Errorf("%q: rejection (-want +got):\n%s", tc.subject, diff)
+		}
+		if e.Category != tc.category || e.Subject != tc.subject || e.ID != "h-1" || !e.Published.Equal(published()) {
+			t.Errorf("%q: event %+v, want category %q", tc.subject, e, tc.category)
+		}
+	}
+}
+
+func TestRejectionIsAnError(t *testing.T) {
+	var err error = &event.Rejection{Reason: event.TooLarge, Detail: "payload has 9 bytes"}
+	if got, want := err.Error(), "too_large: payload has 9 bytes"; got != want {
+		t.Errorf("Error() = %q, want %q", got, want)
+	}
+}
+
+// The worker keeps an Event while the connection may reuse the message's buffer.
+func TestDecodeSharesNoMemoryWithTheMessage(t *testing.T) {
+	for _, payload := range []string{
+		"disk full on db-1",
+		`{"text":"disk full","id":"p-1","blocks":[{"type":"divider"}],"thread_ts":"1234567890.123456","channel":"C0123"}`,
+		`{"specversion":"1.0","id":"c-1","source":"/s","type":"t","data":{"text":"disk full","blocks":[{"type":"divider"}]}}`,
+	} {
+		m := message(payload)
+		got, rejection := event.Decode(m, rules(t))
+		if rejection != nil {
+			t.Fatal(rejection)
+		}
+		for i := range m.Data {
+			m.Data[i] = '#'
+		}
+		want, _ := event.Decode(message(payload), rules(t))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("event changed with the message's bytes (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestDecodeTextAllocatesOnce(t *testing.T) {
+	m, r := message(strings.Repeat("x", 100)), rules(t)
+	if n := testing.AllocsPerRun(100, func() { event.Decode(m, r) }); n > 1 {
+		t.Errorf("Decode of a text allocates %v times, want 1", n)
+	}
+}
+
+func TestDetailNeverQuotesThePayload(t *testing.T) {
+	const secret = "hunter2"
+	for _, payload := range []string{
+		`{"text":` + secret, `{"text":"x"}` + secret, `{"text":["` + secret + `"]}`, `{"text":"x","time":"` + secret + `"}`,
+		`{"text":"x","thread_ts":"` + secret + `"}`, `{"text":"x","cost":"` + secret + `"}`, `{"text":"x","` + secret + `":}`,
+		`{"blocks":["` + secret + `"]}`, `{"blocks":{"` + secret + `":1}}`, `{"specversion":"` + secret + `","text":"x"}`,
+		`{"specversion":"1.0","id":"1","source":"s","type":"t","data":["` + secret + `"]}`,
+		`{"specversion":"1.0","id":"1","source":"s","type":"t","data_base64":"` + secret + `!"}`,
+		`{"specversion":"1.0","id":"1","source":"s","type":"t","data":{"text":"x","cost":"` + secret + `"}}`,
+		secret + "\xff", strings.Repeat(secret, maxBytes),
+	} {
+		_, rejection := event.Decode(message(payload), rules(t))
+		if rejection == nil {
+			t.Errorf("%.60s: accepted", payload)
+		} else if strings.Contains(rejection.Detail, secret) {
+			t.Errorf("%.60s: detail quotes it: %s", payload, rejection.Detail)
+		}
+	}
+}
+
+func TestUnroutableNamesTheChannelShortened(t *testing.T) {
+	for channel, want := range map[string]string{
+		"C0999":                         `"C0999"`,
+		strings.Repeat("c", 80):         `"` + strings.Repeat("c", 80) + `"`,
+		strings.Repeat("c", 81):         `"` + strings.Repeat("c", 80) + `…"`,
+		"c" + strings.Repeat("ä", 2000): `"c` + strings.Repeat("ä", 39) + `…"`,
+		`a\u001b[2J`:                    `"a\x1b[2J"`,
+	} {
+		payload := fmt.Sprintf(`{"text":"x","id":"p-1","channel":"%s"}`, channel)
+		e, rejection := event.Decode(message(payload), rules(t))
+		diff := cmp.Diff(&event.Rejection{Reason: event.Unroutable, Detail: "channel " + want + " is not one that the settings name"}, rejection)
+		if diff != "" {
+			t.Errorf("rejection (-want +got):\n%s", diff)
+		}
+		if e.ID != "p-1" || e.Channel != "" || !utf8.ValidString(rejection.Detail) {
+			t.Errorf("event %+v", e)
+		}
+	}
+}

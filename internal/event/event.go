@@ -1,0 +1,65 @@
+// Package event turns what a publisher sent into an Event, or says why it cannot.
+//
+// An event comes in as the bytes and headers of one NATS message. Decode reads them once, in one of three
+// forms: plain text, a JSON object, or a CloudEvent (structured JSON or binary headers). What comes out is
+// either an Event in which every field is within its bounds, or a Rejection with one of three reasons; the
+// rest of the program never looks at a payload again.
+//
+// The category is taken from the subject alone, so that no payload can charge another category's budget.
+package event
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Event is one notification to be sent: decoded, validated, not yet decided upon.
+type Event struct {
+	ID        string          // unique per event, never empty: the Nats-Msg-Id header, else the payload's id, else Message.FallbackID
+	Category  string          // the part of the subject that the pattern's last wildcard matches; 1 to 128 bytes of UTF-8
+	Subject   string          // the whole subject it was published to
+	Text      string          // the message as the publisher wrote it, valid UTF-8; may be empty when Blocks is set
+	Blocks    json.RawMessage // a Block Kit array of 1 to 50 blocks, as the publisher wrote it, or nil
+	Channel   string          // the channel that the payload asks for, one of the allowed ones; empty: the category's
+	ThreadTS  string          // the message in whose thread it goes; empty: none
+	Cost      int             // how many slots it takes, 1 or more
+	Time      time.Time       // when it happened: the payload's time in UTC, else Published
+	Published time.Time       // when NATS took it in (or, without a stream, when it was received)
+}
+
+// Message is one NATS message before anything is known to be right about it.
+type Message struct {
+	Subject    string
+	Header     map[string][]string // as nats.Header has it: names as the publisher spelled them, not canonical
+	Data       []byte
+	FallbackID string    // the id when neither a header nor the payload has one; not empty, the same at each delivery
+	Published  time.Time // see Event.Published
+}
+
+// Rules bound what Decode accepts.
+type Rules struct {
+	Pattern        Pattern                   // where in a subject the category is
+	MaxBytes       int                       // largest payload in bytes
+	ChannelAllowed func(channel string) bool // whether a payload may name this channel; nil: none may be named
+	MaxCost        func(category string) int // the highest cost that every limit of the category could admit; nil: no bound
+}
+
+// Reason says in one word why an event was rejected. The words are the contract's: logs and metrics show them.
+type Reason string
+
+// The closed list of reasons for which an event is dead-lettered before a limit is asked.
+const (
+	Malformed  Reason = "malformed"  // the payload, its fields or the category are not as documented
+	TooLarge   Reason = "too_large"  // more than Rules.MaxBytes; not looked at
+	Unroutable Reason = "unroutable" // it names a channel that the settings do not name
+)
+
+// Rejection is why an event can never be sent. Detail is for people; it names the field and what was expected,
+// and quotes nothing of the payload but short names (a field, a type, a channel), because it is logged.
+type Rejection struct {
+	Reason Reason
+	Detail string
+}
+
+// Error makes a Rejection usable as an error.
+func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }

@@ -1,0 +1,131 @@
+package event_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/event"
+)
+
+// FuzzDecode feeds Decode with any payload, subject and headers, and holds what it returns to what it promises.
+func FuzzDecode(f *testing.F) {
+	for _, file := range goldenPayloads(f) {
+		m := goldenMessage(f, file)
+		f.Add(m.Data, "notify.errors", "", "", "")
+		f.Add(m.Data, "notify.errors.db", "h-1", structuredType, "")
+		f.Add(m.Data, "notify.errors", "", "application/json", "Euro%20%E2%82%AC")
+	}
+	f.Add([]byte("disk full"), "notify.errors", "", "text/plain", `"a\"b%20"`)
+	f.Add([]byte(`{"text":"x","channel":"C9","cost":2,"thread_ts":"1234567890.123456","time":"2026-11-20T04:39:01Z"}`), "notify.a", "", "", "")
+	f.Add([]byte(`{"text":"x"} y`), "notify", "h", "", "")
+	f.Add([]byte("{\"text\":\"\xff"), "notify.\xff", "\xff", "application/cloudevents-batch+json", "%FF")
+	f.Add([]byte(`{"specversion":"1.0","id":"1","source":"s","type":"t","data_base64":"eyJ0ZXh0IjoieCJ9"}`), "notify.a", "", "", "")
+	r := goldenRules(f)
+	r.MaxBytes = maxBytes
+	f.Fuzz(func(t *testing.T, data []byte, subject, messageID, contentType, cloudEventID string) {
+		m := event.Message{Subject: subject, Data: data, FallbackID: fallback, Published: published(), Header: map[string][]string{}}
+		for name, value := range map[string]string{"Nats-Msg-Id": messageID, "Content-Type": contentType, "ce-id": cloudEventID} {
+			if value != "" {
+				m.Header[name] = []string{value}
+			}
+		}
+		if cloudEventID != "" {
+			m.Header["ce-specversion"], m.Header["ce-source"], m.Header["ce-type"] = []string{"1.0"}, []string{"/s"}, []string{"t"}
+		}
+		e, rejection := event.Decode(m, r)
+		checkKnown(t, m, e)
+		if rejection != nil {
+			checkRejection(t, rejection, data)
+		} else {
+			checkEvent(t, e, r)
+		}
+		again, same := event.Decode(m, r)
+		if diff := cmp.Diff(e, again) + cmp.Diff(rejection, same); diff != "" {
+			t.Errorf("decoded twice (-first +second):\n%s", diff)
+		}
+	})
+}
+
+// checkKnown checks what holds of every event, rejected or not.
+func checkKnown(t *testing.T, m event.Message, e event.Event) {
+	t.Helper()
+	if e.Subject != m.Subject || !e.Published.Equal(m.Published) {
+		t.Errorf("subject %q published %v", e.Subject, e.Published)
+	}
+	if e.ID == "" || len(e.ID) > 256 || !utf8.ValidString(e.ID) {
+		t.Errorf("id %q", e.ID)
+	}
+	if len(e.Category) > 128 || !utf8.ValidString(e.Category) {
+		t.Errorf("category %q", e.Category)
+	}
+	if e.Cost < 1 {
+		t.Errorf("cost %d", e.Cost)
+	}
+}
+
+// checkEvent checks what holds of an event that is fit to be sent.
+func checkEvent(t *testing.T, e event.Event, r event.Rules) {
+	t.Helper()
+	if e.Category == "" || e.Category != strings.TrimPrefix(e.Subject, "notify.") {
+		t.Errorf("category %q of %q", e.Category, e.Subject)
+	}
+	if e.Cost > r.MaxCost(e.Category) {
+		t.Errorf("cost %d", e.Cost)
+	}
+	if !utf8.ValidString(e.Text) || strings.TrimSpace(e.Text) == "" && (e.Text != "" || e.Blocks == nil) {
+		t.Errorf("text %q with blocks %q", e.Text, e.Blocks)
+	}
+	if e.Channel != "" && !r.ChannelAllowed(e.Channel) {
+		t.Errorf("channel %q", e.Channel)
+	}
+	if e.ThreadTS != "" && (len(e.ThreadTS) != 17 || e.ThreadTS[10] != '.') {
+		t.Errorf("thread_ts %q", e.ThreadTS)
+	}
+	if y := e.Time.Year(); y < 1970 || y > 9999 {
+		t.Errorf("time %v", e.Time)
+	}
+	if e.Blocks != nil {
+		var blocks []map[string]any
+		if err := json.Unmarshal(e.Blocks, &blocks); err != nil || len(blocks) < 1 || len(blocks) > 50 {
+			t.Fatalf("%d blocks, %v: %s", len(blocks), err, e.Blocks)
+		}
+		for _, block := range blocks {
+			if kind, ok := block["type"].(string); !ok || kind == "" {
+				t.Errorf("block %v", block)
+			}
+		}
+	}
+}
+
+// checkRejection checks that a rejection can be logged.
+func checkRejection(t *testing.T, rejection *event.Rejection, payload []byte) {
+	t.Helper()
+	if !slices.Contains([]event.Reason{event.Malformed, event.TooLarge, event.Unroutable}, rejection.Reason) {
+		t.Errorf("reason %q", rejection.Reason)
+	}
+	if rejection.Detail == "" || len(rejection.Detail) > 500 || !utf8.ValidString(rejection.Detail) {
+		t.Errorf("detail of %d bytes: %q", len(rejection.Detail), rejection.Detail)
+	}
+	// No stretch of the payload longer than a channel's name is quoted, be it as it stands there or decoded.
+	texts := []string{string(payload)}
+	var fields map[string]any
+	if json.Unmarshal(payload, &fields) == nil {
+		for _, value := range fields {
+			if text, ok := value.(string); ok {
+				texts = append(texts, text)
+			}
+		}
+	}
+	for _, text := range texts {
+		for i := range len(rejection.Detail) - 80 {
+			if stretch := rejection.Detail[i : i+81]; strings.Contains(text, stretch) {
+				t.Fatalf("detail quotes %q", stretch)
+			}
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+const maxBlocks = 50 // Slack refuses a message with more
+
+// The JSON types as a Rejection names them.
+const (
+	jsonObject  = "an object"
+	jsonArray   = "an array"
+	jsonString  = "a string"
+	jsonNumber  = "a number"
+	jsonBoolean = "a boolean"
+	jsonNull    = "null"
+)
+
+// object is one JSON object of a payload. Names are matched by their exact case, which decoding into a struct
+// would not do; of a name that occurs twice the last value counts, as in most JSON readers.
+type object struct {
+	path   string // what goes before a field's name in a Rejection: "", "data." or "blocks[3]."
+	fields map[string]json.RawMessage
+}
+
+// beginsObject reports whether the first byte of data that is not JSON whitespace opens an object.
+func beginsObject(data []byte) bool {
+	data = bytes.TrimLeft(data, " \t\r\n")
+	return len(data) > 0 && data[0] == '{'
+}
+
+// parseObject reads data, which is valid UTF-8 and begins an object. In a Rejection the first byte of data is
+// byte 1. Nesting is bounded by encoding/json, to 10,000 levels.
+func parseObject(path string, data []byte) (object, *Rejection) {
+	o := object{path: path}
+	err := json.Unmarshal(data, &o.fields)
+	if err == nil {
+		return o, nil
+	}
+	where := "payload"
+	if path != "" {
+		where = strings.TrimSuffix(path, ".")
+	}
+	// Unmarshal's own words quote the payload. A Decoder stops behind the first value, so it tells apart an object
+	// that is wrong, one that is cut off and one that is followed by something else.
+	first := json.NewDecoder(bytes.NewReader(data))
+	switch err := first.Decode(new(json.RawMessage)); {
+	case err == nil:
+		return object{}, malformed("%s goes on after its JSON object, which ends at byte %d", where, first.InputOffset())
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return object{}, malformed("%s is broken JSON: it ends at byte %d before its object does", where, len(data))
+	}
+	at := int64(0)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		at = syntax.Offset
+	}
+	return object{}, malformed("%s is broken JSON, or nested too deeply, at byte %d", where, at)
+}
+
+// readObject takes over the fields of the JSON object form.
+func (d *decoding) readObject(o object) *Rejection {
+	// The id goes first: whatever is wrong with the rest is then logged under it.
+	if !d.inCloudEvent {
+		id, rejection := o.string("id")
+		if rejection == nil {
+			rejection = d.setPayloadID("id", id)
+		}
+		if rejection != nil {
+			return rejection
+		}
+		at, rejection := o.string("time")
+		if rejection == nil {
+			rejection = d.setTime("time", at)
+		}
+		if rejection != nil {
+			return rejection
+		}
+	}
+	text, rejection := o.string("text")
+	if rejection != nil {
+		return rejection
+	}
+	if d.Blocks, rejection = o.blocks(); rejection != nil {
+		return rejection
+	}
+	if d.Blocks == nil || !blank(text) {
+		if rejection = d.readText(text); rejection != nil {
+			return rejection
+		}
+	}
+	if rejection = d.setCost(o); rejection != nil {
+		return rejection
+	}
+	if rejection = d.setThread(o); rejection != nil {
+		return rejection
+	}
+	return d.setChannel(o)
+}
+
+func (d *decoding) setCost(o object) *Rejection {
+	raw, ok := o.get("cost")
+	if !ok {
+		return nil
+	}
+	if is := jsonType(raw); is != jsonNumber {
+		return o.wrongType("cost", is, "an integer")
+	}
+	if bytes.ContainsAny(raw, ".eE") {
+		return malformed("%scost has a fraction or an exponent, expected an integer written in digits", o.path)
+	}
+	// Of an integer, out of range is all that Atoi can complain about, and it then returns the nearest bound.
+	cost, _ := strconv.Atoi(string(raw))
+	if cost < 1 {
+		return malformed("%scost is below 1, expected 1 or more", o.path)
+	}
+	if d.rules.MaxCost != nil {
+		if most := d.rules.MaxCost(d.Category); cost > most {
+			return malformed("%scost is above %d, so the limits of the category could never admit it", o.path, most)
+		}
+	}
+	d.Cost = cost
+	return nil
+}
+
+func (d *decoding) setThread(o object) *Rejection {
+	ts, rejection := o.string("thread_ts")
+	if rejection != nil || ts == "" {
+		return rejection
+	}
+	if !isTimestamp(ts) {
+		return malformed("%sthread_ts is not a message's timestamp, expected one such as 1234567890.123456", o.path)
+	}
+	d.ThreadTS = ts
+	return nil
+}
+
+func (d *decoding) setChannel(o object) *Rejection {
+	channel, rejection := o.string("channel")
+	if rejection != nil || channel == "" {
+		return rejection
+	}
+	if d.rules.ChannelAllowed == nil || !d.rules.ChannelAllowed(channel) {
+		return &Rejection{Unroutable, fmt.Sprintf("%schannel %q is not one that the settings name", o.path, shorten(channel))}
+	}
+	d.Channel = channel
+	return nil
+}
+
+// blocks returns the Block Kit array as it was written, or nil if there is none or it is empty. Only its number and
+// outline are checked: which types there are and what each must have is Slack's to say, and changes.
+func (o object) blocks() (json.RawMessage, *Rejection) {
+	raw, ok := o.get("blocks")
+	if !ok {
+		return nil, nil
+	}
+	if is := jsonType(raw); is != jsonArray {
+		return nil, o.wrongType("blocks", is, jsonArray)
+	}
+	var blocks []json.RawMessage
+	if err := json.Unmarshal(raw, &blocks); err != nil {
+		return nil, malformed("%sblocks is not an array", o.path)
+	}
+	if len(blocks) == 0 {
+		return nil, nil
+	}
+	if len(blocks) > maxBlocks {
+		return nil, malformed("%sblocks has %d elements, expected at most %d", o.path, len(blocks), maxBlocks)
+	}
+	for i, block := range blocks {
+		name := fmt.Sprintf("blocks[%d]", i)
+		if is := jsonType(block); is != jsonObject {
+			return nil, o.wrongType(name, is, jsonObject)
+		}
+		b, rejection := parseObject(o.path+name+".", block)
+		if rejection != nil {
+			return nil, rejection
+		}
+		kind, rejection := b.string("type")
+		if rejection != nil {
+			return nil, rejection
+		}
+		if kind == "" {
+			return nil, malformed("%stype is absent, expected a string", b.path)
+		}
+	}
+	return raw, nil
+}
+
+// get returns the field's value. A null is as good as no field.
+func (o object) get(name string) (json.RawMessage, bool) {
+	raw, ok := o.fields[name]
+	return raw, ok && jsonType(raw) != jsonNull
+}
+
+// has reports whether there is a field of this name and JSON type.
+func (o object) has(name, jsonTypeName string) bool {
+	raw, ok := o.fields[name]
+	return ok && jsonType(raw) == jsonTypeName
+}
+
+// string returns the field's value, or "" if it is absent: publishers that send all their fields send empty ones.
+func (o object) string(name string) (string, *Rejection) {
+	raw, ok := o.get(name)
+	if !ok {
+		return "", nil
+	}
+	if is := jsonType(raw); is != jsonString {
+		return "", o.wrongType(name, is, jsonString)
+	}
+	s, err := unquote(raw)
+	if err != nil {
+		return "", malformed("%s%s is not a string", o.path, name)
+	}
+	return s, nil
+}
+
+func (o object) wrongType(name, is, expected string) *Rejection {
+	return malformed("%s%s is %s, expected %s", o.path, name, is, expected)
+}
+
+// unquote returns what a JSON string stands for. A string without escapes is its own bytes: they are known to be
+// valid UTF-8 by now, and most are such.
+func unquote(raw json.RawMessage) (string, error) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1]), nil
+	}
+	var s string
+	err := json.Unmarshal(raw, &s)
+	return s, err
+}
+
+// jsonType names the type of a valid JSON value by its first byte.
+func jsonType(raw json.RawMessage) string {
+	switch raw[0] {
+	case '{':
+		return jsonObject
+	case '[':
+		return jsonArray
+	case '"':
+		return jsonString
+	case 't', 'f':
+		return jsonBoolean
+	case 'n':
+		return jsonNull
+	}
+	return jsonNumber
+}
+
+// isTimestamp reports whether s has the form in which Slack names a message: ten digits, a dot, six digits.
+func isTimestamp(s string) bool {
+	if len(s) != 17 || s[10] != '.' {
+		return false
+	}
+	return strings.Trim(s[:10], "0123456789") == "" && strings.Trim(s[11:], "0123456789") == ""
+}
