@@ -1,0 +1,64 @@
+package ratelimit
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strings"
+)
+
+// Keys. Every key starts with the namespace in braces: Redis Cluster hashes only what stands between the first
+// pair of them, so that all keys of one notifier share a slot and one script may use them together.
+//
+//	{notifier}:global             sorted set  id -> microsecond of admission
+//	{notifier}:category:<name>    sorted set  the same, for one category
+//	{notifier}:inflight           hash        id -> "<microsecond> <delivery>", admitted and not yet sent
+//	{notifier}:sent               sorted set  id -> microsecond at which it was recorded as sent
+//	{notifier}:pause              string      microsecond until which nobody posts to Slack
+type keys struct{ prefix string }
+
+func (k keys) global() string              { return k.prefix + "global" }
+func (k keys) category(name string) string { return k.prefix + "category:" + name }
+func (k keys) inFlight() string            { return k.prefix + "inflight" }
+func (k keys) sent() string                { return k.prefix + "sent" }
+func (k keys) pause() string               { return k.prefix + "pause" }
+
+// CheckNamespace says what is wrong with a namespace: braces of its own would move keys to different slots.
+func CheckNamespace(namespace string) error {
+	if namespace == "" || strings.ContainsAny(namespace, "{} \t\r\n") {
+		return fmt.Errorf("namespace %q, expected a name without braces and white space", namespace)
+	}
+	return nil
+}
+
+func newKeys(namespace string) (keys, error) {
+	if err := CheckNamespace(namespace); err != nil {
+		return keys{}, err
+	}
+	return keys{prefix: "{" + namespace + "}:"}, nil
+}
+
+// Members. Redis keeps a small sorted set compact only while its members are at most 64 bytes.
+const (
+	longestPlainMember = 56 // leaves room for the " 1000000" that further slots of a costly event append
+	hashedMark         = '~'
+)
+
+// member is an event id as the scripts know it: itself when it is short, printable and without a space; else a
+// hash of it, marked. An id that begins with the mark is hashed too, so that no id can pass for another's hash.
+func member(id string) string {
+	if len(id) > 0 && len(id) <= longestPlainMember && id[0] != hashedMark {
+		plain := true
+		for i := range len(id) {
+			if id[i] <= ' ' || id[i] > '~' {
+				plain = false
+				break
+			}
+		}
+		if plain {
+			return id
+		}
+	}
+	sum := sha256.Sum256([]byte(id))
+	return string(hashedMark) + base64.RawURLEncoding.EncodeToString(sum[:])
+}

@@ -1,0 +1,214 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"notifier/lua"
+)
+
+// maxBatch bounds one script call: Lua can hand only some thousand values to one Redis command.
+const maxBatch = 1000
+
+// Limiter asks Redis. It is safe for concurrent use and keeps no state of its own.
+type Limiter struct {
+	redis  redis.UniversalClient
+	keys   keys
+	rules  Rules
+	dedupe string // microseconds, as the scripts take it
+	head   []any  // the arguments that are the same in every call; see admit.lua
+	ruleOf map[string]int
+
+	admit, sent, refund *redis.Script
+}
+
+// New makes a Limiter over an open client.
+//
+// namespace prefixes every key. dedupe is how long an id that was sent counts as a duplicate; 1 ms or more. It is
+// never shorter than the longest window of the rules: an id is the name of its slot, and must not be used again while
+// that slot still counts. Limits are taken as ParseLimit returns them.
+func New(client redis.UniversalClient, namespace string, rules Rules, dedupe time.Duration) (*Limiter, error) {
+	names, err := newKeys(namespace)
+	if err != nil {
+		return nil, err
+	}
+	if dedupe < time.Millisecond {
+		return nil, fmt.Errorf("dedupe window %s, expected 1ms or more", dedupe)
+	}
+	l := &Limiter{
+		redis:  client,
+		keys:   names,
+		rules:  rules,
+		dedupe: micros(max(dedupe, rules.retention())),
+		ruleOf: map[string]int{},
+		admit:  redis.NewScript(lua.Admit),
+		sent:   redis.NewScript(lua.Sent),
+		refund: redis.NewScript(lua.Refund),
+	}
+	limits := []Limit{rules.Global, rules.Category}
+	for category, limit := range rules.Overrides {
+		limits = append(limits, limit)
+		l.ruleOf[category] = len(limits)
+	}
+	l.head = []any{l.dedupe, micros(rules.retention()), strconv.Itoa(len(limits))}
+	for _, limit := range limits {
+		if len(limit) == 0 {
+			return nil, errors.New("a limit without a tier, expected COUNT/DURATION such as 10/30m")
+		}
+		l.head = append(l.head, strconv.Itoa(len(limit)))
+		for _, tier := range limit {
+			l.head = append(l.head, strconv.Itoa(tier.Count), micros(tier.Window))
+		}
+	}
+	return l, nil
+}
+
+func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
+
+// Request asks for one event.
+type Request struct {
+	ID       string // the event's id, of any length
+	Delivery string // names the stream message that carries it; the same when that message is delivered again
+	Category string
+	Cost     int // slots it takes, 1 to Rules.MaxCost
+}
+
+// Admit decides a batch, in its order, and returns one Decision per request. It may be repeated with the same
+// requests after any error: what was admitted is answered the same way again and charged once.
+//
+// An error means that nothing was decided: Redis is away, refuses (read only, out of memory, no permission) or
+// answers something that the script never says; or a request has no cost.
+func (l *Limiter) Admit(ctx context.Context, batch []Request) ([]Decision, error) {
+	for _, request := range batch {
+		if request.Cost < 1 { // it would pass every limit and be charged to none
+			return nil, fmt.Errorf("event %q costs %d slots, expected 1 or more", request.ID, request.Cost)
+		}
+	}
+	decisions := make([]Decision, 0, len(batch))
+	for len(batch) > 0 {
+		n := min(len(batch), maxBatch)
+		decided, err := l.admitOnce(ctx, batch[:n])
+		if err != nil {
+			return nil, err
+		}
+		decisions = append(decisions, decided...)
+		batch = batch[n:]
+	}
+	return decisions, nil
+}
+
+func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, error) {
+	keyNames := []string{l.keys.global(), l.keys.inFlight(), l.keys.sent()}
+	arguments := make([]any, len(l.head), len(l.head)+5*len(batch))
+	copy(arguments, l.head)
+
+	// Each distinct category is one key; the numbers of their rules come first, then the events refer to them.
+	numberOf := make(map[string]string, 32)
+	for _, request := range batch {
+		if _, seen := numberOf[request.Category]; !seen {
+			numberOf[request.Category] = strconv.Itoa(len(numberOf) + 1)
+			keyNames = append(keyNames, l.keys.category(request.Category))
+			rule, overridden := l.ruleOf[request.Category]
+			if !overridden {
+				rule = 2
+			}
+			arguments = append(arguments, strconv.Itoa(rule))
+		}
+	}
+	for _, request := range batch {
+		arguments = append(arguments, member(request.ID))
+	}
+	for _, request := range batch {
+		arguments = append(arguments, request.Delivery)
+	}
+	for _, request := range batch {
+		arguments = append(arguments, numberOf[request.Category])
+	}
+	for _, request := range batch {
+		arguments = append(arguments, strconv.Itoa(request.Cost))
+	}
+	reply, err := l.admit.Run(ctx, l.redis, keyNames, arguments...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redis cannot decide: %w", err)
+	}
+	decisions, err := l.decode(reply, batch)
+	if err != nil {
+		return nil, fmt.Errorf("redis: unexpected reply of admit.lua: %w", err)
+	}
+	return decisions, nil
+}
+
+// Sent records that an event is in Slack: from now on its id is a duplicate for the dedupe window.
+func (l *Limiter) Sent(ctx context.Context, request Request) error {
+	err := l.sent.Run(ctx, l.redis, []string{l.keys.global(), l.keys.inFlight(), l.keys.sent()}, member(request.ID), l.dedupe).Err()
+	if err != nil {
+		return fmt.Errorf("redis cannot record %q as sent: %w", request.ID, err)
+	}
+	return nil
+}
+
+// Refund gives back the slots of an event that was admitted for this delivery and that Slack has refused for good.
+// It reports whether there was something to give back; repeating it gives nothing back twice.
+func (l *Limiter) Refund(ctx context.Context, request Request) (bool, error) {
+	keyNames := []string{l.keys.global(), l.keys.inFlight(), l.keys.category(request.Category)}
+	refunded, err := l.refund.Run(ctx, l.redis, keyNames, member(request.ID), request.Delivery, strconv.Itoa(request.Cost)).Int()
+	if err != nil {
+		return false, fmt.Errorf("redis cannot refund %q: %w", request.ID, err)
+	}
+	return refunded == 1, nil
+}
+
+// Ready runs the script on an empty batch: nil when Redis is there and would decide now.
+func (l *Limiter) Ready(ctx context.Context) error {
+	_, err := l.admitOnce(ctx, nil)
+	return err
+}
+
+// OldestRedis is the oldest version whose scripting the scripts are written for.
+const OldestRedis = "7.0"
+
+// ErrUnsuitable marks what waiting does not mend: a Redis that is too old, or that forbids scripts.
+var ErrUnsuitable = errors.New("this Redis cannot serve as the limiter's store")
+
+// Check is Ready, and looks whether this Redis can ever serve: its version and the permission to run scripts.
+// An error that wraps ErrUnsuitable will not go away by itself.
+func (l *Limiter) Check(ctx context.Context) error {
+	version, err := l.version(ctx)
+	if err != nil {
+		return err
+	}
+	if major, _, _ := strings.Cut(version, "."); version != "" {
+		if number, err := strconv.Atoi(major); err != nil || number < 7 {
+			return fmt.Errorf("%w: it is version %s, expected %s or newer", ErrUnsuitable, version, OldestRedis)
+		}
+	}
+	err = l.Ready(ctx)
+	if redis.IsPermissionError(err) || (err != nil && strings.Contains(err.Error(), "NOPERM")) {
+		return fmt.Errorf("%w: %v; expected a user that may run EVALSHA and EVAL on %s*", ErrUnsuitable, err, l.keys.prefix)
+	}
+	return err
+}
+
+// version is empty where the server does not tell: the embedded store has no such section in INFO.
+func (l *Limiter) version(ctx context.Context) (string, error) {
+	info, err := l.redis.Info(ctx, "server").Result()
+	switch {
+	case err == nil:
+		for _, line := range strings.Split(info, "\n") {
+			if version, found := strings.CutPrefix(strings.TrimSpace(line), "redis_version:"); found {
+				return version, nil
+			}
+		}
+		return "", nil
+	case strings.Contains(err.Error(), "NOPERM"), strings.Contains(err.Error(), "not supported"):
+		return "", nil
+	default:
+		return "", err
+	}
+}

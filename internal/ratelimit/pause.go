@@ -1,0 +1,45 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"notifier/lua"
+)
+
+// Pause is the time during which no replica posts to Slack, because Slack has said "not now" to one of them.
+// It is kept in Redis beside the limits and is safe for concurrent use.
+type Pause struct {
+	redis  redis.UniversalClient
+	key    string
+	script *redis.Script
+}
+
+// NewPause makes a Pause over an open client; namespace as for New.
+func NewPause(client redis.UniversalClient, namespace string) (*Pause, error) {
+	names, err := newKeys(namespace)
+	if err != nil {
+		return nil, err
+	}
+	return &Pause{redis: client, key: names.pause(), script: redis.NewScript(lua.Pause)}, nil
+}
+
+// Remaining is how much of the pause is left; 0: none.
+func (p *Pause) Remaining(ctx context.Context) (time.Duration, error) { return p.run(ctx, 0) }
+
+// Extend makes everybody pause for at least d from now. It never shortens a pause.
+func (p *Pause) Extend(ctx context.Context, d time.Duration) error {
+	_, err := p.run(ctx, max(d, 0))
+	return err
+}
+
+func (p *Pause) run(ctx context.Context, d time.Duration) (time.Duration, error) {
+	left, err := p.script.Run(ctx, p.redis, []string{p.key}, micros(d)).Int64()
+	if err != nil {
+		return 0, fmt.Errorf("redis cannot tell the pause: %w", err)
+	}
+	return time.Duration(left) * time.Microsecond, nil
+}

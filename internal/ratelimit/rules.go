@@ -1,0 +1,61 @@
+package ratelimit
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Rules say which limit holds for whom.
+type Rules struct {
+	Global    Limit            // over all categories together
+	Category  Limit            // for each category that has no override
+	Overrides map[string]Limit // for these categories instead
+}
+
+// For is the limit of one category.
+func (r Rules) For(category string) Limit {
+	if limit, found := r.Overrides[category]; found {
+		return limit
+	}
+	return r.Category
+}
+
+// MaxCost is the highest cost, in slots, that an event of the category can have and still be admitted one day.
+func (r Rules) MaxCost(category string) int {
+	return min(r.Global.smallestCount(), r.For(category).smallestCount())
+}
+
+// retention is the longest window of any rule: how long an admission can matter to anybody.
+func (r Rules) retention() time.Duration {
+	longest := max(r.Global.longestWindow(), r.Category.longestWindow())
+	for _, limit := range r.Overrides {
+		longest = max(longest, limit.longestWindow())
+	}
+	return longest
+}
+
+// ParseOverrides reads "errors=20/30m+2/10s,deploys=5/1h". Empty text gives no overrides. The error names the
+// category and what was expected.
+func ParseOverrides(text string) (map[string]Limit, error) {
+	overrides := map[string]Limit{}
+	if strings.TrimSpace(text) == "" {
+		return overrides, nil
+	}
+	for _, part := range strings.Split(text, ",") {
+		category, limitText, found := strings.Cut(strings.TrimSpace(part), "=")
+		category = strings.TrimSpace(category) // no subject has white space: " = " is only how it was typed
+		if !found || category == "" {
+			return nil, fmt.Errorf("%q, expected CATEGORY=LIMIT such as errors=20/30m", part)
+		}
+		if _, twice := overrides[category]; twice {
+			return nil, fmt.Errorf("%s is there twice, expected each category once", category)
+		}
+		limit, err := ParseLimit(limitText)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", category, err)
+		}
+		overrides[category] = limit
+	}
+	return overrides, nil
+}
