@@ -1,0 +1,96 @@
+//go:build !production
+
+package devstack
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// natsStart is how long the embedded server may take until it answers.
+const natsStart = 10 * time.Second
+
+// NATS is an embedded NATS server.
+type NATS struct {
+	server  *server.Server
+	options server.Options
+	folder  string // removed by Close; empty: the caller's
+}
+
+// StartNATS starts a NATS server with JetStream on addr (host:port; port 0, or a port that is taken: a free one).
+// Streams are kept in folder; empty: in a temporary one that Close removes.
+func StartNATS(addr, folder string) (*NATS, error) {
+	n := &NATS{}
+	if folder == "" {
+		temporary, err := os.MkdirTemp("", "notifier-nats-")
+		if err != nil {
+			return nil, fmt.Errorf("embedded NATS: %w", err)
+		}
+		folder, n.folder = temporary, temporary
+	}
+	listener, err := listen(addr)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("embedded NATS: %w", err), n.removeFolder())
+	}
+	free := listener.Addr().(*net.TCPAddr)
+	_ = listener.Close() // the server opens its own
+	n.options = server.Options{
+		ServerName: "notifier-dev", Host: free.IP.String(), Port: free.Port,
+		JetStream: true, StoreDir: folder, NoSigs: true, NoLog: true,
+	}
+	if err := n.start(); err != nil {
+		return nil, errors.Join(err, n.removeFolder())
+	}
+	return n, nil
+}
+
+func (n *NATS) start() error {
+	options := n.options
+	s, err := server.NewServer(&options)
+	if err != nil {
+		return fmt.Errorf("embedded NATS: %w", err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(natsStart) {
+		s.Shutdown()
+		return fmt.Errorf("embedded NATS does not answer on %s:%d", n.options.Host, n.options.Port)
+	}
+	n.server = s
+	return nil
+}
+
+// Addr is the host:port that it listens on.
+func (n *NATS) Addr() string {
+	return net.JoinHostPort(n.options.Host, strconv.Itoa(n.options.Port))
+}
+
+// URL is what NATS_URL would be.
+func (n *NATS) URL() string { return "nats://" + n.Addr() }
+
+// Stop ends the server; its streams stay. Start starts it again on the same address.
+func (n *NATS) Stop() {
+	n.server.Shutdown()
+	n.server.WaitForShutdown()
+}
+
+// Start starts a stopped server again on the same address, with the streams that it had.
+func (n *NATS) Start() error { return n.start() }
+
+// Close ends the server and removes its temporary folder.
+func (n *NATS) Close() error {
+	n.Stop()
+	return n.removeFolder()
+}
+
+func (n *NATS) removeFolder() error {
+	if n.folder == "" {
+		return nil
+	}
+	return os.RemoveAll(n.folder)
+}

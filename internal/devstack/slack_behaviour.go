@@ -1,0 +1,179 @@
+//go:build !production
+
+package devstack
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Behaviour is how a Slack treats one post. The zero value is to accept it.
+//
+// Unless it accepts by itself, a Behaviour that answers anything of its own accepts nothing; Accept makes it take
+// the message in first, as a real service may before it fails.
+type Behaviour struct {
+	Status     int           // HTTP status of the answer; 0: 200, or what Slack's webhooks answer for the Code
+	RetryAfter string        // the Retry-After header, as it is; alone it makes the status 429
+	Code       string        // Slack's error code: {"ok":false,"error":Code}, from a webhook as plain text
+	Body       string        // the answer's body, as it is, instead of one made from Code
+	Location   string        // the Location header, for redirects
+	Accept     bool          // the message is taken in, whatever is answered
+	Hang       bool          // no answer until the client goes away or the Slack is closed
+	CutBefore  bool          // the connection is reset instead of an answer, nothing is accepted
+	CutAfter   bool          // the message is accepted, then the connection is reset
+	Delay      time.Duration // before anything else happens
+}
+
+// treat does to a post what the behaviours say. code is Slack's own objection to the message, "" if it has none.
+// answer writes Slack's answer: for a code, or for the message that was accepted.
+func (s *Slack) treat(w http.ResponseWriter, r *http.Request, m Message, code string, answer func(status int, code string, m Message)) {
+	b := s.arrived()
+	if b.Delay > 0 && !s.pause(r, b.Delay) {
+		cut(w)
+		return
+	}
+	own := b.Status != 0 || b.Code != "" || b.Body != "" || b.RetryAfter != ""
+	if code == "" && !b.CutBefore && (b.Accept || b.CutAfter || !own && !b.Hang) {
+		m = s.accept(m)
+	}
+	switch {
+	case b.Hang:
+		s.pause(r, 0)
+		cut(w)
+		return
+	case b.CutBefore, b.CutAfter:
+		cut(w)
+		return
+	}
+	status := http.StatusOK
+	if own {
+		if b.Status != 0 {
+			status = b.Status
+		} else if b.Code == "" && b.Body == "" {
+			status = http.StatusTooManyRequests // nothing but a RetryAfter was given
+		}
+		if b.RetryAfter != "" {
+			w.Header().Set("Retry-After", b.RetryAfter)
+		}
+		if b.Location != "" {
+			w.Header().Set("Location", b.Location)
+		}
+		if b.Body != "" {
+			writeText(w, status, b.Body)
+			return
+		}
+		if b.Code != "" || !b.Accept {
+			code = b.Code
+		}
+		if code == "" && status == http.StatusTooManyRequests {
+			code = "ratelimited"
+		}
+		if code == "" && (status != http.StatusOK || !b.Accept) {
+			writeText(w, status, http.StatusText(status))
+			return
+		}
+	}
+	answer(status, code, m)
+}
+
+// pause waits for a time, or with 0 for ever; false when the client went away or the Slack was closed.
+func (s *Slack) pause(r *http.Request, d time.Duration) bool {
+	var elapsed <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		elapsed = timer.C
+	}
+	select {
+	case <-elapsed:
+		return true
+	case <-r.Context().Done():
+	case <-s.closed:
+	}
+	return false
+}
+
+// cut resets the TCP connection.
+func cut(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler) // closes the connection as well
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// setBehaviour reads a Behaviour, or an array of them, as JSON with the names of its fields in snake case and
+// "delay" as a Go duration.
+func (s *Slack) setBehaviour(set func([]Behaviour)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if body = bytes.TrimSpace(body); len(body) > 0 && body[0] != '[' {
+			body = append(append([]byte("["), body...), ']')
+		}
+		var behaviours []Behaviour
+		decoder := json.NewDecoder(bytes.NewReader(body))
+		if err := decoder.Decode(&behaviours); err != nil || len(behaviours) == 0 {
+			http.Error(w, "a Behaviour or an array of them is expected: "+errorText(err), http.StatusBadRequest)
+			return
+		}
+		set(behaviours)
+		writeText(w, http.StatusOK, "ok")
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "none given"
+	}
+	return err.Error()
+}
+
+// UnmarshalJSON reads a Behaviour from an object such as {"status":429,"retry_after":"30"} or {"delay":"2s"}.
+// Unknown fields are an error, so that a slip of the pen does not pass for a behaviour.
+func (b *Behaviour) UnmarshalJSON(data []byte) error {
+	var v struct {
+		Status     int    `json:"status"`
+		RetryAfter string `json:"retry_after"`
+		Code       string `json:"code"`
+		Body       string `json:"body"`
+		Location   string `json:"location"`
+		Accept     bool   `json:"accept"`
+		Hang       bool   `json:"hang"`
+		CutBefore  bool   `json:"cut_before"`
+		CutAfter   bool   `json:"cut_after"`
+		Delay      string `json:"delay"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&v); err != nil {
+		return err
+	}
+	*b = Behaviour{
+		Status: v.Status, RetryAfter: v.RetryAfter, Code: v.Code, Body: v.Body, Location: v.Location,
+		Accept: v.Accept, Hang: v.Hang, CutBefore: v.CutBefore, CutAfter: v.CutAfter,
+	}
+	if v.Status != 0 && (v.Status < 200 || v.Status > 999) {
+		return errors.New("status " + strconv.Itoa(v.Status) + " is not between 200 and 999")
+	}
+	if v.Delay != "" {
+		delay, err := time.ParseDuration(v.Delay)
+		if err != nil {
+			return err
+		}
+		b.Delay = delay
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package slackout
+
+import (
+	"fmt"
+	"time"
+)
+
+// Class tells what to do with an event that could not be posted.
+type Class int
+
+// The classes of failure, a closed list.
+const (
+	RetryAfter  Class = iota + 1 // Slack asks to wait: hold, and pause every replica for Error.RetryAfter
+	Retry                        // not posted, and not the event's fault: hold, try again
+	Ambiguous                    // may have been posted: try again, never refund
+	Rejected                     // not posted and never will be: the event's or its channel's fault
+	Credentials                  // not posted; Slack refuses every event of this sender: hold all, turn not ready
+)
+
+// String names the class in one word, as logs and metrics show it.
+func (c Class) String() string {
+	switch c {
+	case RetryAfter:
+		return "rate_limited"
+	case Retry:
+		return "unavailable"
+	case Ambiguous:
+		return "ambiguous"
+	case Rejected:
+		return "rejected"
+	case Credentials:
+		return "credentials"
+	}
+	return fmt.Sprintf("class(%d)", int(c))
+}
+
+// Error is why an event was not posted, or may not have been. It holds no secret and nothing of the event, in
+// any field, so it can be printed in any way.
+type Error struct {
+	Class Class
+	// Code is Slack's own ("channel_not_found") or one of this package's: canceled, timeout, dns_error,
+	// connection_refused, connection_reset, tls_error, network_error, http_<status>, invalid_response, no_code.
+	Code string
+	// RetryAfter is how long to wait at least before the next attempt: above 0 with the class RetryAfter, and
+	// with Retry where Slack is known to take long. 0: as the caller likes.
+	RetryAfter time.Duration
+
+	cause error // context.Canceled, context.DeadlineExceeded or nil: nothing that could hold a secret
+}
+
+// Error names the class and the code.
+func (e *Error) Error() string {
+	s := "slack: " + e.Class.String() + ": " + e.Code
+	if e.RetryAfter > 0 {
+		s += " (wait " + e.RetryAfter.String() + ")"
+	}
+	return s
+}
+
+// Unwrap returns the context's error when the caller's context ended the attempt, else nil.
+func (e *Error) Unwrap() error { return e.cause }

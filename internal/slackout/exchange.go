@@ -1,0 +1,87 @@
+package slackout
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+)
+
+// maxReply bounds how much of an answer is read, in bytes. Slack echoes the message, so it is at most a few
+// hundred kilobytes.
+const maxReply = 4 << 20
+
+var (
+	errReplyTooLong = errors.New("the answer is too long")
+	errFailed       = errors.New("the request failed") // all that slack-go is told: the real error holds the URL
+)
+
+// exchange is what was seen of one request and its answer.
+type exchange struct {
+	sent   atomic.Bool // the request may have left this process
+	noTLS  atomic.Bool // the last TLS handshake failed
+	status int         // 0: no answer came
+	header http.Header
+	body   []byte
+	err    error // why there is no answer or not all of it; never shown, it can hold the webhook's URL
+}
+
+type exchangeKey struct{}
+
+func withExchange(ctx context.Context, x *exchange) context.Context {
+	ctx = context.WithValue(ctx, exchangeKey{}, x)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		// The transport takes another connection only when nothing of the request was processed on the one
+		// before, so every new one starts afresh.
+		GetConn: func(string) { x.sent.Store(false) },
+		// Called before the first byte of the body can leave. No message can be posted without its body, so
+		// up to here it was certainly not posted, and from here on it may have been.
+		WroteHeaders:     func() { x.sent.Store(true) },
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { x.noTLS.Store(err != nil) },
+	})
+}
+
+// recordingClient sends requests for slack-go and for the webhook, and records each in its context's exchange.
+type recordingClient struct{ client *http.Client }
+
+func newRecordingClient() recordingClient {
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
+	if standard, ok := http.DefaultTransport.(*http.Transport); ok {
+		transport = standard.Clone()
+	}
+	transport.MaxIdleConnsPerHost = 64 // all posts go to one host; the default keeps 2
+	// A connection that the other side closes just as it is used makes the post ambiguous, so idle ones are
+	// dropped before a load balancer would.
+	transport.IdleConnTimeout = 30 * time.Second
+	return recordingClient{&http.Client{
+		Transport: transport,
+		// The token is in the body and the webhook's URL is a secret: neither is carried on to another place.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Do sends the request, reads the whole answer and records both. The response it returns reads from memory.
+func (c recordingClient) Do(req *http.Request) (*http.Response, error) {
+	x, ok := req.Context().Value(exchangeKey{}).(*exchange)
+	if !ok {
+		x = &exchange{}
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		x.err = err
+		return nil, errFailed
+	}
+	x.body, x.err = io.ReadAll(io.LimitReader(resp.Body, maxReply+1))
+	_ = resp.Body.Close()
+	x.status, x.header = resp.StatusCode, resp.Header
+	if len(x.body) > maxReply {
+		x.body, x.err = nil, errReplyTooLong
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(x.body))
+	return resp, nil
+}

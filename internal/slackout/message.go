@@ -1,0 +1,97 @@
+package slackout
+
+import (
+	"encoding/json"
+
+	"github.com/slack-go/slack"
+
+	"notifier/internal/event"
+)
+
+// message is an event as Slack gets it, in either way of posting.
+type message struct {
+	text     string
+	blocks   []slack.Block
+	threadTS string
+	unfurl   bool // Slack may fetch the links in it
+}
+
+// buildMessage makes an event into a message, neutralised unless its markup is allowed. It fails when the event's
+// blocks are not a JSON array.
+func buildMessage(ev event.Event, allowMarkup bool) (message, error) {
+	msg := message{threadTS: ev.ThreadTS, unfurl: allowMarkup}
+	if allowMarkup {
+		msg.text = cutMarkup(ev.Text, maxText)
+	} else {
+		msg.text = escapeAndCut(ev.Text, maxText)
+	}
+	if len(ev.Blocks) == 0 {
+		return msg, nil
+	}
+	blocks := ev.Blocks
+	if !allowMarkup {
+		var err error
+		if blocks, err = neutraliseBlocks(blocks); err != nil {
+			return message{}, err
+		}
+	}
+	var parts []json.RawMessage
+	if err := json.Unmarshal(blocks, &parts); err != nil {
+		return message{}, err
+	}
+	for _, part := range parts {
+		msg.blocks = append(msg.blocks, rawBlock(part))
+	}
+	return msg, nil
+}
+
+// options are the message for chat.postMessage. With blocks, the text is what notifications show.
+func (m message) options() []slack.MsgOption {
+	var options []slack.MsgOption
+	if m.text != "" {
+		options = append(options, slack.MsgOptionText(m.text, false)) // escaped here already, or not at all
+	}
+	if len(m.blocks) > 0 {
+		options = append(options, slack.MsgOptionBlocks(m.blocks...))
+	}
+	if m.threadTS != "" {
+		options = append(options, slack.MsgOptionTS(m.threadTS))
+	}
+	if !m.unfurl {
+		options = append(options, slack.MsgOptionDisableLinkUnfurl(), slack.MsgOptionDisableMediaUnfurl())
+	}
+	return options
+}
+
+// webhook is the message for an incoming webhook. Only webhooks of the oldest kind heed the channel.
+func (m message) webhook(channel string) *slack.WebhookMessage {
+	msg := &slack.WebhookMessage{Channel: channel, Text: m.text, ThreadTimestamp: m.threadTS}
+	if len(m.blocks) > 0 {
+		msg.Blocks = &slack.Blocks{BlockSet: m.blocks}
+	}
+	if !m.unfurl {
+		no := false
+		msg.UnfurlLinks, msg.UnfurlMedia = &no, &no
+	}
+	return msg
+}
+
+// rawBlock is a block that goes out as it is. slack-go's own types know only the fields of their day.
+type rawBlock json.RawMessage
+
+func (b rawBlock) head() (h struct {
+	Type string `json:"type"`
+	ID   string `json:"block_id"`
+}) {
+	_ = json.Unmarshal(b, &h)
+	return h
+}
+
+// BlockType implements slack.Block.
+func (b rawBlock) BlockType() slack.MessageBlockType { return slack.MessageBlockType(b.head().Type) }
+
+// ID implements slack.Block.
+func (b rawBlock) ID() string { return b.head().ID }
+
+// MarshalJSON returns the block as it came.
+func (b rawBlock) MarshalJSON() ([]byte, error) { return b, nil }

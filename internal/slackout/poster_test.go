@@ -1,0 +1,252 @@
+package slackout
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"notifier/internal/devstack"
+	"notifier/internal/event"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testToken = "xoxb-1234-SeCrEtToKeN"
+
+// way is one of the two ways of posting, against a fake Slack.
+type way struct {
+	name   string
+	config func(*devstack.Slack) Config
+}
+
+var ways = []way{
+	{"api", func(s *devstack.Slack) Config {
+		return Config{Token: testToken, APIURL: s.APIURL(), Channel: "C0DEFAULT", Timeout: 10 * time.Second}
+	}},
+	{"webhook", func(s *devstack.Slack) Config {
+		return Config{WebhookURL: s.WebhookURL(), Timeout: 10 * time.Second}
+	}},
+}
+
+func startSlack(t *testing.T) *devstack.Slack {
+	t.Helper()
+	s, err := devstack.StartSlack("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func newPoster(t *testing.T, config Config) *Poster {
+	t.Helper()
+	p, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+func hello() event.Event { return event.Event{ID: "e1", Category: "errors", Text: "hello"} }
+
+func TestPostReachesSlack(t *testing.T) {
+	ev := event.Event{
+		Category: "errors", Text: "5 > 4 & <!channel>", ThreadTS: "1732077541.000100",
+		Blocks: json.RawMessage(`[{"type":"section","text":{"type":"mrkdwn","text":"<@U1>"}}]`),
+	}
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			s := startSlack(t)
+			receipt, err := newPoster(t, way.config(s)).Post(t.Context(), ev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			messages := s.Messages()
+			if len(messages) != 1 {
+				t.Fatalf("%d messages, want 1", len(messages))
+			}
+			m := messages[0]
+			if want := "5 &gt; 4 &amp; &lt;!channel&gt;"; m.Text != want {
+				t.Errorf("text %q, want %q", m.Text, want)
+			}
+			wantJSON(t, m.Blocks, `[{"type":"section","text":{"type":"mrkdwn","text":"&lt;@U1&gt;","verbatim":true}}]`)
+			if m.ThreadTS != ev.ThreadTS {
+				t.Errorf("thread_ts %q, want %q", m.ThreadTS, ev.ThreadTS)
+			}
+			if m.Form["unfurl_links"] != "false" || m.Form["unfurl_media"] != "false" {
+				t.Errorf("unfurl_links=%q unfurl_media=%q, want both false", m.Form["unfurl_links"], m.Form["unfurl_media"])
+			}
+			if m.Form["link_names"] != "" || m.Form["parse"] != "" {
+				t.Errorf("link_names=%q parse=%q, want neither", m.Form["link_names"], m.Form["parse"])
+			}
+			want := Receipt{Channel: "C0DEFAULT", TS: m.TS}
+			if way.name == "webhook" {
+				want = Receipt{}
+			}
+			if diff := cmp.Diff(want, receipt); diff != "" {
+				t.Errorf("receipt (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAllowedMarkupGoesOutUnchanged(t *testing.T) {
+	ev := event.Event{
+		Text: "<!here> <https://example.com|a &amp; b>",
+		Blocks: json.RawMessage(`[{"type":"section","made_up":1.50,"text":{"type":"mrkdwn","text":"<@U1>"}},` +
+			`{"type":"not_yet_known","deep":{"n":12345678901234567890}}]`),
+	}
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			s := startSlack(t)
+			config := way.config(s)
+			config.AllowMarkup = true
+			if _, err := newPoster(t, config).Post(t.Context(), ev); err != nil {
+				t.Fatal(err)
+			}
+			m := s.Messages()[0]
+			if m.Text != ev.Text {
+				t.Errorf("text %q, want %q", m.Text, ev.Text)
+			}
+			wantJSON(t, m.Blocks, string(ev.Blocks))
+			if m.Form["unfurl_links"] != "" {
+				t.Errorf("unfurl_links=%q, want Slack's default", m.Form["unfurl_links"])
+			}
+		})
+	}
+}
+
+func TestChannel(t *testing.T) {
+	p := newPoster(t, Config{
+		Token: testToken, Channel: "C0DEFAULT", Routes: map[string]string{"errors": "C0ERRORS"}, Timeout: time.Second,
+	})
+	for _, test := range []struct {
+		ev   event.Event
+		want string
+	}{
+		{event.Event{Category: "errors", Channel: "C0OWN"}, "C0OWN"},
+		{event.Event{Category: "errors"}, "C0ERRORS"},
+		{event.Event{Category: "deploys"}, "C0DEFAULT"},
+	} {
+		if got := p.Channel(test.ev); got != test.want {
+			t.Errorf("Channel(%+v) = %q, want %q", test.ev, got, test.want)
+		}
+	}
+}
+
+func TestReceiptNamesTheChannelAsSlackDoes(t *testing.T) {
+	s := startSlack(t)
+	p := newPoster(t, ways[0].config(s))
+	s.Next(
+		devstack.Behaviour{Body: `{"ok":true,"channel":"C9","ts":"1.000001"}`},
+		devstack.Behaviour{Body: `{"ok":true}`},
+	)
+	for _, want := range []Receipt{{"C9", "1.000001"}, {"C0DEFAULT", ""}} {
+		got, err := p.Post(t.Context(), hello())
+		if err != nil || got != want {
+			t.Errorf("Post = %+v, %v, want %+v", got, err, want)
+		}
+	}
+}
+
+// An answer that says ok is a success even where slack-go cannot decode the echo of the message.
+func TestEchoDoesNotMatter(t *testing.T) {
+	s := startSlack(t)
+	s.Next(devstack.Behaviour{Body: `{"ok":true,"channel":"C9","ts":"1.000001","message":{"text":7,"blocks":"?"}}`})
+	if _, err := newPoster(t, ways[0].config(s)).Post(t.Context(), hello()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheckAuth(t *testing.T) {
+	s := startSlack(t)
+	for _, way := range ways {
+		if err := newPoster(t, way.config(s)).CheckAuth(t.Context()); err != nil {
+			t.Errorf("%s: %v", way.name, err)
+		}
+	}
+	config := ways[0].config(s)
+	config.Token = "xoxb-revoked"
+	wantError(t, newPoster(t, config).CheckAuth(t.Context()), Error{Class: Credentials, Code: "token_revoked"})
+	config.APIURL = s.URL() // not the API: a 404 in no words of Slack's
+	wantError(t, newPoster(t, config).CheckAuth(t.Context()), Error{Class: Retry, Code: "http_404"})
+	config.APIURL = s.APIURL() + "elsewhere"
+	wantError(t, newPoster(t, config).CheckAuth(t.Context()), Error{Class: Credentials, Code: "unknown_method"})
+	if s.Requests() != 0 {
+		t.Errorf("%d posts, want none", s.Requests())
+	}
+}
+
+func TestAPIURLWithoutSlash(t *testing.T) {
+	s := startSlack(t)
+	config := ways[0].config(s)
+	config.APIURL = strings.TrimSuffix(s.APIURL(), "/")
+	if _, err := newPoster(t, config).Post(t.Context(), hello()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	good := Config{Token: testToken, Channel: "C0", Timeout: time.Second}
+	for name, change := range map[string]func(*Config){
+		"neither":         func(c *Config) { c.Token = "" },
+		"both":            func(c *Config) { c.WebhookURL = "https://hooks.slack.com/services/SeCrEt" },
+		"no channel":      func(c *Config) { c.Channel = "" },
+		"no timeout":      func(c *Config) { c.Timeout = 0 },
+		"bad API URL":     func(c *Config) { c.APIURL = "slack.com/SeCrEt" },
+		"bad webhook URL": func(c *Config) { c.Token, c.WebhookURL = "", "://SeCrEt" },
+	} {
+		config := good
+		change(&config)
+		_, err := New(config)
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		} else if strings.Contains(err.Error(), "SeCrEt") {
+			t.Errorf("%s: the error quotes a secret: %v", name, err)
+		}
+	}
+	if _, err := New(good); err != nil {
+		t.Error(err)
+	}
+}
+
+func wantError(t *testing.T, err error, want Error) {
+	t.Helper()
+	var got *Error
+	if !errors.As(err, &got) {
+		t.Errorf("error %v, want an *Error: %v", err, &want)
+		return
+	}
+	if got.Class != want.Class || got.Code != want.Code || got.RetryAfter != want.RetryAfter {
+		t.Errorf("error %v, want %v", got, &want)
+	}
+}
+
+func wantJSON(t *testing.T, got json.RawMessage, want string) {
+	t.Helper()
+	if diff := cmp.Diff(decode(t, want), decode(t, string(got))); diff != "" {
+		t.Errorf("JSON (-want +got):\n%s", diff)
+	}
+}
+
+// decode keeps numbers to the digit.
+func decode(t *testing.T, text string) any {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	var v any
+	if err := decoder.Decode(&v); err != nil {
+		t.Fatalf("%v in %q", err, text)
+	}
+	return v
+}

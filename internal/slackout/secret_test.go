@@ -1,0 +1,101 @@
+package slackout
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"notifier/internal/devstack"
+)
+
+// Nothing that can be printed holds the token or the webhook's URL, whatever goes wrong and with whatever verb.
+func TestNoSecretIsPrinted(t *testing.T) {
+	const secret = "SeCrEt"
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = dead.Close()
+	s := startSlack(t)
+
+	var printed []any
+	post := func(config Config, b devstack.Behaviour) {
+		t.Helper()
+		p := newPoster(t, config)
+		printed = append(printed, config, &config, p, *p, []any{config, p}, struct{ C Config }{config})
+		s.Next(b)
+		_, err := p.Post(t.Context(), hello())
+		if err == nil {
+			t.Errorf("%+v: no error", b)
+		}
+		for ; err != nil; err = errors.Unwrap(err) {
+			printed = append(printed, err)
+		}
+		if err := p.CheckAuth(t.Context()); err != nil {
+			printed = append(printed, err)
+		}
+	}
+	for _, base := range []string{
+		s.URL(), "http://" + dead.Addr().String(), "https://" + s.URL()[len("http://"):], "http://" + startBabbler(t),
+	} {
+		for _, b := range []devstack.Behaviour{
+			{Status: 302, Location: "http://user:" + secret + "@" + secret + "/" + secret},
+			{Status: 400, Body: secret}, {Status: 404, Body: "no such page: /services/T000/B000/" + secret},
+			{Status: 500, Body: secret}, {Status: 429, RetryAfter: secret},
+			{Body: secret}, {Body: `{"ok":false,"error":"` + secret + `"}`}, {Body: `{"ok":false,"error":"xoxb-` + secret + `"}`},
+			{CutBefore: true}, {Hang: true},
+		} {
+			for _, config := range []Config{
+				{Token: "xoxb-" + secret, APIURL: strings.Replace(base, "://", "://user:"+secret+"@", 1) + "/api/", Channel: "C0"},
+				{WebhookURL: base + "/services/T000/B000/" + secret},
+			} {
+				config.Timeout = 5 * time.Second
+				if b.Hang {
+					config.Timeout = 20 * time.Millisecond
+				}
+				post(config, b)
+			}
+		}
+	}
+	for _, value := range printed {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+			if text := fmt.Sprintf(verb, value); strings.Contains(text, secret) || strings.Contains(text, fmt.Sprintf("%x", secret)) {
+				t.Fatalf("%s of %T shows the secret: %s", verb, value, text)
+			}
+		}
+		if text, _ := json.Marshal(value); strings.Contains(string(text), secret) {
+			t.Fatalf("the JSON of %T shows the secret: %s", value, text)
+		}
+	}
+}
+
+// startBabbler starts a server that does not speak HTTP, and returns its address.
+func startBabbler(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1))
+			_, _ = conn.Write([]byte("220 mail.example.com ESMTP\r\n\r\n"))
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		<-done
+	})
+	return listener.Addr().String()
+}
