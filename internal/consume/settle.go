@@ -1,0 +1,127 @@
+package consume
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"notifier/internal/event"
+	"notifier/internal/ratelimit"
+)
+
+// The outcomes and their reasons: a closed list, the same words in logs, metrics and pages. What is not in it is not
+// an outcome but a wait. The reasons for which a payload is dead are event.Reason's.
+const (
+	OutcomeSent    = "sent"
+	OutcomeDropped = "dropped"
+	OutcomeDead    = "dead"
+
+	ReasonGlobal        = "global"         // dropped: refused by the global limit
+	ReasonCategory      = "category"       // dropped: refused by the category's limit
+	ReasonDuplicate     = "duplicate"      // dropped: its id was sent already, or is another event's in flight
+	ReasonExpired       = "expired"        // dropped: older than it may be
+	ReasonSlackRejected = "slack_rejected" // dead: Slack refuses it for good
+)
+
+// Settled is what became of one event.
+type Settled struct {
+	Event   event.Event
+	Outcome string
+	Reason  string // empty when sent
+	Detail  string // dead: what was wrong, or Slack's code
+
+	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
+	RetryAfter time.Duration  // dropped by a limit: when an event of its cost would fit
+
+	Channel   string        // sent or rejected by Slack: where to
+	SlackTS   string        // sent with a token: names the message
+	Attempts  int           // posts that were made
+	Latency   time.Duration // sent: from publication to Slack's answer
+	Ambiguous bool          // an earlier attempt may have reached Slack too
+
+	delivery *delivery
+}
+
+// settle ends the way of a batch of events. It is the only place that logs them, counts them and acknowledges them, in
+// this order: a line that is written twice after a crash is better than an event that nobody can account for.
+func (w *Worker) settle(batch []Settled) {
+	if len(batch) == 0 {
+		return
+	}
+	for i := range batch {
+		w.writeLine(&batch[i])
+	}
+	_ = w.log.Sync() // the lines are on their way before any acknowledgement is; a broken log is no reason to stop
+	if w.observe != nil {
+		for i := range batch {
+			w.observe(batch[i])
+		}
+	}
+	deliveries := make([]*delivery, 0, len(batch))
+	for i := range batch {
+		if batch[i].Outcome == OutcomeDead {
+			w.noteAcknowledged(w.source.terminate(batch[i].delivery, batch[i].Reason))
+		} else {
+			deliveries = append(deliveries, batch[i].delivery)
+		}
+	}
+	w.noteAcknowledged(w.source.acknowledge(deliveries))
+	for i := range batch {
+		w.hand.release(batch[i].delivery)
+	}
+}
+
+// noteAcknowledged logs an acknowledgement that could not be handed to the connection. The event comes again and is
+// then a duplicate.
+func (w *Worker) noteAcknowledged(err error) {
+	if err != nil {
+		w.log.Warn("not acknowledged", zap.Error(err))
+	}
+}
+
+// writeLine writes the event's log line. Fields that do not apply are left out.
+func (w *Worker) writeLine(s *Settled) {
+	level, message := zapcore.InfoLevel, "notification "+s.Outcome
+	if s.Outcome == OutcomeDead {
+		level = zapcore.WarnLevel
+	}
+	entry := w.log.Check(level, message)
+	if entry == nil {
+		return // LOG_LEVEL is above it
+	}
+	fields := make([]zap.Field, 0, 14)
+	fields = append(fields,
+		zap.String("event_id", s.Event.ID),
+		zap.String("category", s.Event.Category),
+		zap.String("subject", s.Event.Subject),
+		zap.String("outcome", s.Outcome))
+	if s.Reason != "" {
+		fields = append(fields, zap.String("reason", s.Reason))
+	}
+	if s.Detail != "" {
+		fields = append(fields, zap.String("detail", s.Detail))
+	}
+	if s.Tier.Count > 0 {
+		fields = append(fields, zap.Stringer("limit", s.Tier), zap.Float64("retry_after_s", s.RetryAfter.Seconds()))
+	}
+	if s.Channel != "" {
+		fields = append(fields, zap.String("channel", s.Channel))
+	}
+	if s.SlackTS != "" {
+		fields = append(fields, zap.String("slack_ts", s.SlackTS))
+	}
+	if s.Attempts > 0 {
+		fields = append(fields, zap.Int("attempts", s.Attempts))
+	}
+	if s.Outcome == OutcomeSent {
+		fields = append(fields, zap.Float64("latency_ms", float64(s.Latency.Microseconds())/1000))
+	}
+	if s.Ambiguous {
+		fields = append(fields, zap.Bool("ambiguous", true))
+	}
+	if s.delivery.streamSeq > 0 {
+		fields = append(fields, zap.Uint64("stream_seq", s.delivery.streamSeq))
+	}
+	entry.Write(fields...)
+}

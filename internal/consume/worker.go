@@ -1,0 +1,364 @@
+// Package consume is the worker: it takes events from NATS, has them decided, posts those that may be posted, and
+// settles each one. Worker.process is the way of a batch, top to bottom; post.go goes on with what was admitted.
+//
+//	NATS ── source ── event.Decode ── Limiter.Admit (one call per batch) ── Poster.Post ── settle
+//	                       │                  │ refused                           │
+//	                       └─ dead letter     └─ dropped                          └─ sent | dead | held
+//
+// Everything before settle returns a value; settle alone logs, counts and acknowledges. Whatever is away (Redis,
+// Slack, NATS), events are held: kept in hand, kept alive with the server, in a bounded number, and neither dropped
+// nor decided twice.
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"notifier/internal/event"
+	"notifier/internal/ratelimit"
+	"notifier/internal/slackout"
+)
+
+// Limiter decides and keeps the record of what was decided; see package ratelimit.
+type Limiter interface {
+	Check(ctx context.Context) error
+	Ready(ctx context.Context) error
+	Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error)
+	Sent(ctx context.Context, request ratelimit.Request) error
+	Refund(ctx context.Context, request ratelimit.Request) (bool, error)
+}
+
+// Pause is the time during which no replica posts; see package ratelimit.
+type Pause interface {
+	Remaining(ctx context.Context) (time.Duration, error)
+	Extend(ctx context.Context, d time.Duration) error
+}
+
+// Poster makes one attempt to post; see package slackout.
+type Poster interface {
+	Channel(ev event.Event) string
+	Post(ctx context.Context, ev event.Event) (slackout.Receipt, error)
+}
+
+// Settings of a Worker. Exactly one of JetStream and Core is set.
+type Settings struct {
+	JetStream *JetStream
+	Core      *Core
+
+	Rules           event.Rules   // what Decode accepts
+	MaxAge          time.Duration // older events are dropped as expired; 0: never
+	BatchSize       int           // most events in one script call, 1 to 1000
+	Concurrency     int           // posts in flight, 1 or more
+	ShutdownTimeout time.Duration // how long Run goes on after its context has ended
+
+	Limiter Limiter
+	Pause   Pause
+	Poster  Poster
+	Log     *zap.Logger
+	Observe func(Settled) // called for each settled event after its log line, by several goroutines; may be nil
+}
+
+// Worker is one replica. Make it with New, run it once.
+type Worker struct {
+	settings   Settings
+	deadLetter string
+	limiter    Limiter
+	pause      Pause
+	poster     Poster
+	log        *zap.Logger
+	observe    func(Settled)
+
+	hand   *hand
+	waits  *waits
+	gate   *gate
+	source source
+	posts  chan admitted
+
+	running  atomic.Bool  // Redis is suitable and the source runs
+	progress atomic.Int64 // Unix nanoseconds of the loop's last sign of life
+}
+
+// source hands deliveries out and takes their acknowledgements.
+type source interface {
+	run(ctx context.Context) error // adds deliveries to the hand until ctx ends
+	bound() bool                   // it is subscribed
+	keepAlive(ctx context.Context) // keeps what is in hand from being handed out again
+	acknowledge(deliveries []*delivery) error
+	terminate(d *delivery, reason string) error
+	handBack(replies []string) error
+	bury(ctx context.Context, letters []*nats.Msg) error
+}
+
+// handBatches is how many batches a worker holds at most: one that is decided, one that is settled, and enough
+// behind them that the loop need not wait for the server.
+const handBatches = 4
+
+// New makes a Worker and connects to nothing.
+func New(settings Settings) (*Worker, error) {
+	w := &Worker{
+		settings: settings,
+		limiter:  settings.Limiter, pause: settings.Pause, poster: settings.Poster,
+		log: settings.Log, observe: settings.Observe,
+		gate: newGate(),
+	}
+	capacity := handBatches * settings.BatchSize
+	w.hand = newHand(capacity)
+	w.waits = newWaits(settings.Log, w.hand.size)
+	w.posts = make(chan admitted, capacity) // never full: nothing is in it that is not in hand
+	w.stamp()
+	switch {
+	case settings.JetStream != nil && settings.Core == nil:
+		w.deadLetter = settings.JetStream.DeadLetter
+		source, err := newJetStreamSource(*settings.JetStream, w.hand, w.waits, w.log, w.pulledEnough)
+		if err != nil {
+			return nil, err
+		}
+		w.source = source
+	case settings.Core != nil && settings.JetStream == nil:
+		w.deadLetter = settings.Core.DeadLetter
+		w.source = &coreSource{Core: *settings.Core, hand: w.hand, waits: w.waits, log: w.log}
+	default:
+		return nil, errors.New("expected exactly one of JetStream and Core")
+	}
+	return w, nil
+}
+
+// pulledEnough stops pulling while what was pulled cannot go on.
+func (w *Worker) pulledEnough() bool {
+	return w.gate.closed() || len(w.waits.reasons(waitRedis, waitDeadLetter)) > 0
+}
+
+// Run works until ctx ends and everything in hand is settled, or ShutdownTimeout has passed after that; what is
+// unfinished then is handed back for redelivery. It returns an error only when it cannot go on: settings that a server
+// contradicts, or a NATS connection that is closed for good.
+func (w *Worker) Run(ctx context.Context) error {
+	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	defer context.AfterFunc(ctx, func() {
+		time.AfterFunc(w.settings.ShutdownTimeout, abandon)
+	})()
+
+	if err := w.checkStore(ctx); err != nil {
+		return err
+	}
+	sourceDone := make(chan error, 1)
+	go func() {
+		sourceDone <- w.source.run(ctx)
+		w.hand.close()
+	}()
+	w.running.Store(true)
+	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go w.source.keepAlive(alive) // until the end: what is in hand while draining must not be handed out again
+
+	var posters sync.WaitGroup
+	for range w.settings.Concurrency {
+		posters.Go(func() { w.postAll(work) })
+	}
+	w.loop(work)
+	close(w.posts)
+	posters.Wait()
+
+	w.running.Store(false)
+	err := <-sourceDone
+	if handBackErr := w.source.handBack(w.hand.rest()); handBackErr != nil && err == nil {
+		w.log.Warn("events are left for redelivery", zap.Error(handBackErr))
+	}
+	return err
+}
+
+// checkStore waits until Redis is there. It fails only on a Redis that will never do.
+func (w *Worker) checkStore(ctx context.Context) error {
+	for {
+		err := w.limiter.Check(ctx)
+		if err == nil {
+			w.waits.end(waitRedis)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, ratelimit.ErrUnsuitable) {
+			return err
+		}
+		w.waits.begin(waitRedis, err)
+		w.stamp()
+		if !sleep(ctx, jitter(bindRetry)) {
+			return nil
+		}
+	}
+}
+
+// loop takes what is waiting, batch by batch, until nothing more comes.
+func (w *Worker) loop(ctx context.Context) {
+	for {
+		w.stamp()
+		batch, err := w.hand.take(ctx, w.settings.BatchSize, time.Second)
+		if err != nil {
+			return
+		}
+		if len(batch) == 0 {
+			if w.hand.done() {
+				return
+			}
+			continue
+		}
+		if err := w.process(ctx, batch); err != nil {
+			return
+		}
+	}
+}
+
+// process is the way of a batch: decode, decide, settle what is refused, pass on what is admitted. It fails only when
+// ctx ends.
+func (w *Worker) process(ctx context.Context, batch []*delivery) error {
+	var dead []Settled
+	settled := make([]Settled, 0, len(batch))
+	candidates := make([]admitted, 0, len(batch))
+	requests := make([]ratelimit.Request, 0, len(batch))
+	for _, d := range batch {
+		ev, rejection := event.Decode(d.Message, w.settings.Rules)
+		switch {
+		case rejection != nil:
+			dead = append(dead, Settled{Event: ev, Outcome: OutcomeDead, Reason: string(rejection.Reason), Detail: rejection.Detail, delivery: d})
+		case w.settings.MaxAge > 0 && time.Since(ev.Time) > w.settings.MaxAge:
+			settled = append(settled, Settled{Event: ev, Outcome: OutcomeDropped, Reason: ReasonExpired, delivery: d})
+		default:
+			request := ratelimit.Request{ID: ev.ID, Delivery: d.token, Category: ev.Category, Cost: ev.Cost}
+			candidates = append(candidates, admitted{event: ev, delivery: d, request: request})
+			requests = append(requests, request)
+		}
+	}
+	if err := w.bury(ctx, dead); err != nil {
+		return err
+	}
+	decisions, err := w.decide(ctx, requests)
+	if err != nil {
+		return err
+	}
+	asked := time.Now()
+	for i, decision := range decisions {
+		if decision.Outcome == ratelimit.Admitted {
+			candidates[i].asked = asked
+			w.posts <- candidates[i]
+		} else {
+			settled = append(settled, refused(candidates[i].event, candidates[i].delivery, decision))
+		}
+	}
+	w.settle(append(settled, dead...))
+	return nil
+}
+
+// decide asks the limiter until it answers. It fails only when ctx ends.
+func (w *Worker) decide(ctx context.Context, requests []ratelimit.Request) ([]ratelimit.Decision, error) {
+	if len(requests) == 0 {
+		return nil, nil
+	}
+	var decisions []ratelimit.Decision
+	err := w.hold(ctx, waitRedis, func() (err error) {
+		decisions, err = w.limiter.Admit(ctx, requests)
+		return err
+	})
+	return decisions, err
+}
+
+// refused tells a decision other than Admitted in the words of an outcome.
+func refused(ev event.Event, d *delivery, decision ratelimit.Decision) Settled {
+	settled := Settled{Event: ev, Outcome: OutcomeDropped, delivery: d, Tier: decision.Tier, RetryAfter: decision.RetryAfter}
+	switch decision.Outcome {
+	case ratelimit.Duplicate:
+		settled.Reason = ReasonDuplicate
+	case ratelimit.Global:
+		settled.Reason = ReasonGlobal
+	case ratelimit.Category:
+		settled.Reason = ReasonCategory
+	default:
+		panic(fmt.Sprintf("consume: a decision without an outcome: %+v", decision))
+	}
+	return settled
+}
+
+// retryPause is the time between two attempts to reach Redis or the dead-letter stream.
+const retryPause = 500 * time.Millisecond
+
+// hold repeats attempt until it succeeds, and tells what is waited for. It fails only when ctx ends.
+func (w *Worker) hold(ctx context.Context, what string, attempt func() error) error {
+	for {
+		err := attempt()
+		if err == nil {
+			w.waits.end(what)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		w.waits.begin(what, err)
+		w.stamp()
+		if !sleep(ctx, jitter(retryPause)) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (w *Worker) stamp() { w.progress.Store(time.Now().UnixNano()) }
+
+// stalledAfter is how long the loop may show no sign of life. It shows one at least every few seconds, whatever it
+// waits for.
+const stalledAfter = 30 * time.Second
+
+// Live is nil while the loop makes progress. It depends on no neighbour: waiting for one is progress.
+func (w *Worker) Live() error {
+	if silence := time.Since(time.Unix(0, w.progress.Load())); silence > stalledAfter {
+		return fmt.Errorf("the loop has made no progress for %s", silence.Round(time.Second))
+	}
+	return nil
+}
+
+// Ready lists why this worker cannot send at the moment; empty: it can. It asks Redis, and answers within a second.
+func (w *Worker) Ready(ctx context.Context) []string {
+	reasons := w.waits.reasons(waitNATS, waitConsumer, waitRedis, waitCredentials, waitDeadLetter)
+	if !w.running.Load() || (!w.source.bound() && len(reasons) == 0) {
+		reasons = append(reasons, "worker: starting or stopping")
+	}
+	if connection := w.connection(); !connection.IsConnected() && len(w.waits.reasons(waitNATS)) == 0 {
+		reasons = append(reasons, waitNATS+": no connection to "+redactedServers(connection))
+	}
+	if len(w.waits.reasons(waitRedis)) == 0 {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err := w.limiter.Ready(ctx); err != nil {
+			reasons = append(reasons, waitRedis+": "+err.Error())
+		}
+	}
+	return reasons
+}
+
+func (w *Worker) connection() *nats.Conn {
+	if w.settings.Core != nil {
+		return w.settings.Core.Connection
+	}
+	return w.settings.JetStream.Connection
+}
+
+// sleep waits for d and reports whether ctx is still on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// jitter spreads a pause between half and one and a half of it, so that replicas do not retry in step.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
