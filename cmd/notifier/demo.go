@@ -1,0 +1,255 @@
+//go:build !production
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/redis/go-redis/v9"
+	"github.com/urfave/cli/v3"
+	"go.uber.org/zap"
+
+	"notifier/internal/consume"
+)
+
+// The burst of the demo: more than the limits let through, in both ways.
+const (
+	demoWorkers  = 3
+	demoEach     = 12 // events of each category
+	demoAtOnce   = 8  // categories whose events come one category after the other; the others' come mixed
+	demoDeadline = 14 * time.Second
+)
+
+// demoCategories are what services of a team might publish.
+var demoCategories = [...]string{
+	"errors", "deploys", "payments", "signups", "backups", "latency", "disk", "certificates", "logins", "queue",
+	"search", "mail", "cache", "billing", "exports", "imports", "webhooks", "cron", "dns", "feedback",
+}
+
+func demoCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "demo",
+		Usage: "see the limits hold: a burst of events, three workers, everything in this process",
+		Description: `Starts NATS, Redis, a fake Slack and three workers, publishes 240 events (20 categories, 12 each) under the
+default limits, and shows what was sent and what was dropped, and why. Takes a few seconds.
+
+Example:
+   notifier demo`,
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
+			return runDemo(ctx, cmd.Root().Writer)
+		},
+	}
+}
+
+func runDemo(ctx context.Context, out io.Writer) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, demoDeadline, fmt.Errorf("the demo is not done after %s", demoDeadline))
+	defer cancel()
+	say := func(format string, arguments ...any) { _, _ = fmt.Fprintf(out, format+"\n", arguments...) }
+
+	neighbours, err := startNeighbours(anyAddr, anyAddr, anyAddr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, neighbours.close()) }()
+	say("NATS, Redis and a fake Slack are up, all in this process.")
+
+	env := defaultEnvironment()
+	neighbours.pointAt(&env)
+	env.AdminAddr = ""
+	f := &faults{}
+	counts := newDemoCounts()
+	redis.SetLogger(redisLog{zap.NewNop()})
+
+	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorkers()
+	ended := make(chan error, demoWorkers)
+	limits := ""
+	for range demoWorkers {
+		settings := parseConfig(env, f)
+		if err := f.err(); err != nil {
+			return err
+		}
+		limits = fmt.Sprintf("%s in all and %s per category", settings.rules.Global, settings.rules.Category)
+		go func() { ended <- serve(workers, settings, zap.NewNop(), counts.observe) }()
+	}
+	say("%d workers share the limits: %s.", demoWorkers, limits)
+
+	started := time.Now()
+	total := len(demoCategories) * demoEach
+	if err := publishBurst(ctx, neighbours.nats.URL(), env.NATSStream); err != nil {
+		return err
+	}
+	say("%d events are published: %d categories, %d each.", total, len(demoCategories), demoEach)
+	if err := counts.wait(ctx, total, func(settled int) { say("  %3d of %d settled", settled, total) }); err != nil {
+		return err
+	}
+	took := time.Since(started)
+	stopWorkers()
+	for range demoWorkers {
+		if workerErr := <-ended; workerErr != nil {
+			return workerErr
+		}
+	}
+	if err := counts.table(out); err != nil {
+		return err
+	}
+	received := neighbours.slack.Accepted()
+	say("\nThe fake Slack received %d messages; the log would say why of each of the other %d. It took %.1f s.", received, total-received, took.Seconds())
+	say("Next: \"notifier dev\" keeps all of this running, with an inbox page to watch.")
+	return counts.check(received)
+}
+
+// publishBurst waits for the stream that the workers create, and publishes.
+func publishBurst(ctx context.Context, url, stream string) error {
+	connection, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	js, err := jetstream.New(connection)
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err = js.Stream(ctx, stream); err == nil {
+			break
+		}
+		if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	for _, category := range demoOrder() {
+		text := "something happened in " + category
+		if _, err := js.Publish(ctx, "notify."+category, []byte(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// demoOrder is the burst: first some categories one after the other, which run into their own limit, then the others
+// mixed, which run into the global one.
+func demoOrder() []string {
+	var order []string
+	for _, category := range demoCategories[:demoAtOnce] {
+		for range demoEach {
+			order = append(order, category)
+		}
+	}
+	for range demoEach {
+		order = append(order, demoCategories[demoAtOnce:]...)
+	}
+	return order
+}
+
+// demoCounts counts what became of the events, by category.
+type demoCounts struct {
+	mu         sync.Mutex
+	settled    int
+	byCategory map[string]*demoCount
+	more       chan struct{} // has a token after each settled event
+}
+
+type demoCount struct{ sent, global, category, other int }
+
+func newDemoCounts() *demoCounts {
+	c := &demoCounts{byCategory: map[string]*demoCount{}, more: make(chan struct{}, 1)}
+	for _, category := range demoCategories {
+		c.byCategory[category] = &demoCount{}
+	}
+	return c
+}
+
+func (c *demoCounts) observe(s consume.Settled) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	count := c.byCategory[s.Event.Category]
+	switch {
+	case s.Outcome == consume.OutcomeSent:
+		count.sent++
+	case s.Reason == consume.ReasonGlobal:
+		count.global++
+	case s.Reason == consume.ReasonCategory:
+		count.category++
+	default:
+		count.other++
+	}
+	c.settled++
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+}
+
+// wait waits until so many events are settled, and tells the progress.
+func (c *demoCounts) wait(ctx context.Context, total int, progress func(settled int)) error {
+	ticker := time.NewTicker(300 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		c.mu.Lock()
+		settled := c.settled
+		c.mu.Unlock()
+		if settled >= total {
+			progress(settled)
+			return nil
+		}
+		select {
+		case <-c.more:
+		case <-ticker.C:
+			progress(settled)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (c *demoCounts) table(out io.Writer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintf(table, "\n%-14s\tsent\tdropped: global limit\tdropped: its own limit\t\n", "category")
+	var sum demoCount
+	for _, category := range demoCategories {
+		count := c.byCategory[category]
+		_, _ = fmt.Fprintf(table, "%-14s\t%d\t%d\t%d\t\n", category, count.sent, count.global, count.category)
+		sum.sent += count.sent
+		sum.global += count.global
+		sum.category += count.category
+	}
+	_, _ = fmt.Fprintf(table, "%-14s\t%d\t%d\t%d\t\n", "all", sum.sent, sum.global, sum.category)
+	return table.Flush() // errors of the lines above come back here
+}
+
+// check makes a demo that does not show what it promises a failure.
+func (c *demoCounts) check(received int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const limitGlobal, limitCategory = 100, 10
+	sent := 0
+	for category, count := range c.byCategory {
+		sent += count.sent
+		if count.sent > limitCategory || count.other > 0 {
+			return fmt.Errorf("%s: %d sent and %d neither sent nor dropped by a limit; expected at most %d and none", category, count.sent, count.other, limitCategory)
+		}
+	}
+	if sent != limitGlobal || received != limitGlobal {
+		return fmt.Errorf("%d sent and %d received; expected %d", sent, received, limitGlobal)
+	}
+	return nil
+}

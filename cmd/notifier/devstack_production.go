@@ -1,0 +1,27 @@
+//go:build production
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/urfave/cli/v3"
+)
+
+// errNoDevstack says which build has what this one leaves out.
+var errNoDevstack = errors.New(`this build has no embedded servers, because it was made with "-tags production"; ` +
+	`run "go run ./cmd/notifier demo" or "dev" from the sources, or the image target "demo"`)
+
+func demoCommand() *cli.Command { return withoutDevstack("demo") }
+
+func devCommand() *cli.Command { return withoutDevstack("dev") }
+
+func withoutDevstack(name string) *cli.Command {
+	return &cli.Command{
+		Name:        name,
+		Usage:       "not in this build: it has no embedded servers",
+		Description: errNoDevstack.Error(),
+		Action:      func(context.Context, *cli.Command) error { return errNoDevstack },
+	}
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/kelseyhightower/envconfig"
+)
+
+// environment is every setting as text, in the order of the README's table. The tags are the one list of names and
+// defaults; config.go gives the texts a meaning.
+type environment struct {
+	NATSURL        string `envconfig:"NATS_URL" default:"nats://127.0.0.1:4222"`
+	NATSMode       string `envconfig:"NATS_MODE" default:"jetstream"`
+	NATSSubject    string `envconfig:"NATS_SUBJECT" default:"notify.>"`
+	NATSStream     string `envconfig:"NATS_STREAM" default:"NOTIFY"`
+	NATSConsumer   string `envconfig:"NATS_CONSUMER" default:"notifier"`
+	NATSCredsFile  string `envconfig:"NATS_CREDS_FILE"`
+	NATSNKeyFile   string `envconfig:"NATS_NKEY_FILE"`
+	NATSTLSCA      string `envconfig:"NATS_TLS_CA"`
+	NATSTLSCert    string `envconfig:"NATS_TLS_CERT"`
+	NATSTLSKey     string `envconfig:"NATS_TLS_KEY"`
+	RedisURL       string `envconfig:"REDIS_URL" default:"redis://127.0.0.1:6379/0"`
+	RedisNamespace string `envconfig:"REDIS_NAMESPACE" default:"notifier"`
+	RedisTLSCA     string `envconfig:"REDIS_TLS_CA"`
+	RedisTLSCert   string `envconfig:"REDIS_TLS_CERT"`
+	RedisTLSKey    string `envconfig:"REDIS_TLS_KEY"`
+	LimitGlobal    string `envconfig:"LIMIT_GLOBAL" default:"100/30m"`
+	LimitCategory  string `envconfig:"LIMIT_CATEGORY" default:"10/30m"`
+	LimitOverrides string `envconfig:"LIMIT_OVERRIDES"`
+	DedupeWindow   string `envconfig:"DEDUPE_WINDOW" default:"24h"`
+	EventMaxAge    string `envconfig:"EVENT_MAX_AGE" default:"0"`
+	EventMaxBytes  string `envconfig:"EVENT_MAX_BYTES" default:"65536"`
+
+	SlackBotToken   string `envconfig:"SLACK_BOT_TOKEN"`
+	SlackWebhookURL string `envconfig:"SLACK_WEBHOOK_URL"`
+	SlackChannel    string `envconfig:"SLACK_CHANNEL"`
+	SlackRoutes     string `envconfig:"SLACK_ROUTES"`
+	SlackAPIURL     string `envconfig:"SLACK_API_URL"`
+	SlackMarkup     string `envconfig:"SLACK_MARKUP" default:"escape"`
+	SlackTimeout    string `envconfig:"SLACK_TIMEOUT" default:"10s"`
+
+	SendConcurrency   string `envconfig:"SEND_CONCURRENCY" default:"8"`
+	BatchSize         string `envconfig:"BATCH_SIZE" default:"512"`
+	DeadLetterSubject string `envconfig:"DEAD_LETTER_SUBJECT" default:"notify-dead"`
+	AdminAddr         string `envconfig:"ADMIN_ADDR" default:"127.0.0.1:8080" emptyMeansNone:"true"`
+	ShutdownTimeout   string `envconfig:"SHUTDOWN_TIMEOUT" default:"25s"`
+	LogLevel          string `envconfig:"LOG_LEVEL" default:"info"`
+	LogFormat         string `envconfig:"LOG_FORMAT" default:"json"`
+}
+
+// largestSettingFile bounds what is read from X_FILE: a secret or a list, not a disk image.
+const largestSettingFile = 1 << 20
+
+// readEnvironment reads every variable, from the environment or from the file that X_FILE names. A variable that is
+// set to nothing counts as not set, because docker-compose hands on unset variables as empty ones.
+func readEnvironment(faults *faults) environment {
+	var env environment
+	if err := envconfig.Process("", &env); err != nil {
+		// Every field is a text, so there is nothing that envconfig could fail to parse.
+		faults.add("environment", "%v", err)
+		return env
+	}
+	fields := reflect.ValueOf(&env).Elem()
+	for i := range fields.NumField() {
+		tag := fields.Type().Field(i).Tag
+		name := tag.Get("envconfig")
+		value := fields.Field(i)
+		if path := os.Getenv(name + "_FILE"); path != "" {
+			if os.Getenv(name) != "" {
+				faults.add(name, "is set, and so is %s_FILE; expected one of them", name)
+				continue
+			}
+			text, err := readSettingFile(path)
+			if err != nil {
+				faults.add(name+"_FILE", "%v; expected a readable file that holds the value of %s", err, name)
+				continue
+			}
+			value.SetString(text)
+		}
+		if value.String() == "" && tag.Get("emptyMeansNone") == "" {
+			value.SetString(tag.Get("default"))
+		}
+	}
+	return env
+}
+
+// defaultEnvironment is what readEnvironment gives where no variable is set.
+func defaultEnvironment() environment {
+	var env environment
+	fields := reflect.ValueOf(&env).Elem()
+	for i := range fields.NumField() {
+		fields.Field(i).SetString(fields.Type().Field(i).Tag.Get("default"))
+	}
+	return env
+}
+
+// readSettingFile reads a file without the line end that editors leave. Its errors name the path, never the content.
+func readSettingFile(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > largestSettingFile {
+		return "", fmt.Errorf("%s is no regular file of at most %d bytes", path, largestSettingFile)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimRight(string(content), "\r\n"), nil
+}
+
+// faults collects what is wrong with the settings, so that a user mends them in one go. It is an error when it has
+// any.
+type faults struct{ lines []string }
+
+// add notes one fault: the variable, what is wrong and what was expected. Values of secrets do not belong in it.
+func (f *faults) add(variable, format string, arguments ...any) {
+	f.lines = append(f.lines, variable+": "+fmt.Sprintf(format, arguments...))
+}
+
+// err is nil when nothing is wrong.
+func (f *faults) err() error {
+	if len(f.lines) == 0 {
+		return nil
+	}
+	return f
+}
+
+// Error lists all faults, a line each.
+func (f *faults) Error() string { return strings.Join(f.lines, "\n") }

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+)
+
+// healthcheckTimeout is shorter than the three seconds that container health checks commonly allow.
+const healthcheckTimeout = 2 * time.Second
+
+// longestAnswer bounds what is read of an answer.
+const longestAnswer = 16 << 10
+
+func healthcheckCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "healthcheck",
+		Usage: "ask the worker of this container whether it is ready",
+		Description: `Asks /readyz of the admin server at ADMIN_ADDR. Exit code 0: ready; 1: not, with the reasons.
+
+Example:
+   HEALTHCHECK CMD ["/notifier", "healthcheck"]`,
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
+			f := &faults{}
+			env := readEnvironment(f)
+			if env.AdminAddr == "" {
+				f.add("ADMIN_ADDR", "is empty, so there is no admin server to ask; expected host:port")
+			}
+			if err := f.err(); err != nil {
+				return err
+			}
+			return healthcheck(ctx, env.AdminAddr, cmd.Root().Writer)
+		},
+	}
+}
+
+func healthcheck(ctx context.Context, addr string, out io.Writer) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		f := &faults{}
+		f.add("ADMIN_ADDR", "%q, expected host:port such as 127.0.0.1:8080", addr)
+		return f
+	}
+	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
+		host = "127.0.0.1" // it listens on all addresses, this one too
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthcheckTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("no answer: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, longestAnswer))
+	if err != nil {
+		return fmt.Errorf("no answer: %w", err)
+	}
+	text := strings.TrimSpace(string(body))
+	if response.StatusCode != http.StatusOK {
+		return errors.New("not ready: " + strings.ReplaceAll(text, "\n", "; "))
+	}
+	_, err = fmt.Fprintln(out, text)
+	return err
+}

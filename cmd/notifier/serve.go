@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/urfave/cli/v3"
+	"go.uber.org/zap"
+
+	"notifier/internal/admin"
+	"notifier/internal/consume"
+	"notifier/internal/ratelimit"
+	"notifier/internal/slackout"
+)
+
+func serveCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "run one worker until SIGTERM or SIGINT (the default command)",
+		Description: `Reads events from NATS, asks Redis for each batch, posts what may be posted to Slack and logs what became
+of every event on standard output. Settings come from environment variables; the README lists them.
+
+Example:
+   SLACK_BOT_TOKEN_FILE=/run/secrets/slack SLACK_CHANNEL=#alerts notifier serve`,
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
+			return runServe(ctx, cmd.Root().Writer)
+		},
+	}
+}
+
+// runServe reads the settings and runs one worker until ctx ends.
+func runServe(ctx context.Context, out io.Writer) error {
+	settings, err := loadConfig()
+	if err != nil {
+		return err
+	}
+	log, stopLog := newLog(out, settings.logLevel, settings.logConsole)
+	defer stopLog()
+	redis.SetLogger(redisLog{log})
+	log.Info("starting", zap.String("version", version()),
+		zap.Stringer("limit_global", settings.rules.Global), zap.Stringer("limit_category", settings.rules.Category),
+		zap.Int("limit_overrides", len(settings.rules.Overrides)), zap.String("subject", settings.nats.pattern.String()))
+	err = serve(ctx, settings, log, nil)
+	if err != nil {
+		log.Error("stopped", zap.Error(err))
+		return err
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// adminShutdown is how long requests to the admin server may go on when the worker has stopped.
+const adminShutdown = time.Second
+
+// serve wires one worker and runs it until ctx ends. Teardown is in reverse: the worker drains, then NATS, then Redis,
+// then the admin server, which tells "not ready" all the while.
+func serve(ctx context.Context, settings config, log *zap.Logger, observe func(consume.Settled)) error {
+	poster, err := slackout.New(settings.slack)
+	if err != nil {
+		return err
+	}
+	limiter, err := ratelimit.New(settings.redis, settings.namespace, settings.rules, settings.dedupe)
+	if err != nil {
+		return err
+	}
+	pause, err := ratelimit.NewPause(settings.redis, settings.namespace)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = settings.redis.Close() }() // an error would say that it is closed already
+	connection, err := connectWorker(settings.nats, log)
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+
+	wiring := consume.Settings{
+		Rules: settings.events, MaxAge: settings.maxAge, BatchSize: settings.batchSize,
+		Concurrency: settings.concurrency, ShutdownTimeout: settings.shutdownTimeout,
+		Limiter: limiter, Pause: pause, Poster: poster, Log: log, Observe: observe,
+	}
+	if settings.nats.core {
+		wiring.Core = &consume.Core{
+			Connection: connection, Subject: settings.nats.pattern.String(),
+			Queue: settings.nats.consumer, DeadLetter: settings.deadLetter,
+		}
+	} else {
+		wiring.JetStream = &consume.JetStream{
+			Connection: connection, Stream: settings.nats.stream, Consumer: settings.nats.consumer,
+			Subject: settings.nats.pattern.String(), DeadLetter: settings.deadLetter,
+		}
+	}
+	worker, err := consume.New(wiring)
+	if err != nil {
+		return err
+	}
+	if settings.adminAddr != "" {
+		server, err := admin.Start(settings.adminAddr, admin.Probes{Live: worker.Live, Ready: worker.Ready})
+		if err != nil {
+			return fmt.Errorf("ADMIN_ADDR: %w", err)
+		}
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.Background(), adminShutdown)
+			defer cancel()
+			_ = server.Shutdown(ctx) // the process ends either way
+		}()
+		log.Info("admin server listens", zap.String("addr", server.Addr()))
+	}
+	err = worker.Run(ctx)
+	if flushErr := connection.FlushTimeout(natsTimeout); flushErr != nil && err == nil && connection.IsConnected() {
+		log.Warn("acknowledgements may not have arrived; their events come again", zap.Error(flushErr))
+	}
+	return err
+}
