@@ -22,7 +22,7 @@ end
 local dedupe = tonumber(ARGV[2])
 
 -- The dashes are no id (an id is at most 64 bytes). A member this long keeps Redis from its compact encoding, in which
--- every id of a batch would be searched from the first entry on: seven times the work for 64 ids among 100.
+-- every id of a batch would be searched from the first entry on.
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', text(now - dedupe))
 redis.call('ZADD', KEYS[3], text(now), ARGV[1], '+inf', string.rep('-', 65))
 redis.call('PEXPIREAT', KEYS[3], text(math.floor((now + dedupe) / 1000) + 1))
