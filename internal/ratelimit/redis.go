@@ -14,6 +14,7 @@ import (
 // because every script may be repeated.
 const (
 	dialTimeout = 2 * time.Second
+	dialTries   = 1 // for each try of the call; go-redis's five would be ten seconds of silence
 	callTimeout = 500 * time.Millisecond
 	callRetries = 1
 )
@@ -41,7 +42,7 @@ func Open(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, error) {
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
-		options.MaxRetries, options.ContextTimeoutEnabled = callRetries, true
+		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialTries, callRetries, true
 		return redis.NewFailoverClient(options), nil
 	case query.Has("addr"):
 		options, err := redis.ParseClusterURL(rawURL)
@@ -50,7 +51,7 @@ func Open(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, error) {
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
-		options.MaxRetries, options.ContextTimeoutEnabled = callRetries, true
+		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialTries, callRetries, true
 		return redis.NewClusterClient(options), nil
 	default:
 		options, err := redis.ParseURL(rawURL)
@@ -59,7 +60,7 @@ func Open(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, error) {
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
-		options.MaxRetries, options.ContextTimeoutEnabled = callRetries, true
+		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialTries, callRetries, true
 		return redis.NewClient(options), nil
 	}
 }

@@ -1,0 +1,231 @@
+package ratelimit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/ratelimit"
+)
+
+// charged fails unless so many slots are taken in the global set and in that of category "a".
+func (s *store) charged(t *testing.T, want int64) {
+	t.Helper()
+	for _, key := range []string{"{n}:global", "{n}:category:a"} {
+		if got := s.ZCard(t.Context(), key).Val(); got != want {
+			t.Fatalf("%s has %d slots taken, expected %d", key, got, want)
+		}
+	}
+}
+
+func TestARedeliveryOfAnAdmittedEventGoesOnAndIsNotChargedAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("2/30m", "2/30m", ""), day)
+		e := costing(event("e", "a"), 2)
+		limiter.want(ratelimit.Admitted, e)
+		before := s.contents(t)
+		for range 3 {
+			limiter.want(ratelimit.Admitted, e) // although no slot is free
+		}
+		if err := s.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		limiter.want(ratelimit.Admitted, e)
+		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
+			t.Errorf("the store changed (-before +after):\n%s", difference)
+		}
+		s.charged(t, 2)
+	})
+}
+
+// A call whose answer was lost is made again with the same batch.
+func TestARepeatedBatchIsAnsweredTheSameAndChargedOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "3/30m", ""), day)
+		batch := append(events(5, "e", "a"), by("another message", event("e-1", "a")), event("e-2", "a"), costing(event("b", "b"), 2))
+		first := outcomes(limiter.admit(batch...))
+		before := s.contents(t)
+		if difference := cmp.Diff(first, outcomes(limiter.admit(batch...))); difference != "" {
+			t.Errorf("the answers changed (-first +second):\n%s", difference)
+		}
+		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
+			t.Errorf("the store changed (-before +after):\n%s", difference)
+		}
+	})
+}
+
+func TestAnIDInFlightIsADuplicateForEveryOtherDelivery(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		limiter.want(ratelimit.Duplicate, by("another message", e), by("", e), by(e.Delivery+" ", e))
+		limiter.want(ratelimit.Duplicate, by("another message", in("b", e)))
+		s.charged(t, 1)
+	})
+}
+
+func TestTheSameIDTwiceInOneBatchIsADuplicate(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		e := event("e", "a")
+		got := outcomes(limiter.admit(e, by("second message", e), event("f", "a"), by("third message", in("b", e))))
+		want := []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Duplicate, ratelimit.Admitted, ratelimit.Duplicate}
+		if difference := cmp.Diff(want, got); difference != "" {
+			t.Errorf("(-want +got):\n%s", difference)
+		}
+		s.charged(t, 2)
+	})
+}
+
+// The same message twice in one batch is one delivery: were the second called a duplicate, it would be acknowledged
+// while the first is not in Slack yet.
+func TestTheSameDeliveryTwiceInOneBatchIsChargedOnceAndNoDuplicate(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("1/30m", "1/30m", ""), day)
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		f := event("f", "a")
+		s.advance(t, 30*time.Minute)
+		if got, want := outcomes(limiter.admit(f, f)), []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Admitted}; !cmp.Equal(got, want) {
+			t.Errorf("%v, expected %v", got, want)
+		}
+		s.charged(t, 1)
+	})
+}
+
+// An event that was refused is not known: a later copy of it in the same batch has its own chance.
+func TestARefusedIDIsNoDuplicate(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "2/30m", ""), day)
+		e := event("e", "a")
+		got := outcomes(limiter.admit(costing(e, 3), by("second message", e)))
+		if want := []ratelimit.Outcome{ratelimit.Category, ratelimit.Admitted}; !cmp.Equal(got, want) {
+			t.Errorf("%v, expected %v", got, want)
+		}
+	})
+}
+
+func TestAnIDThatWasSentIsADuplicateForEveryDelivery(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		limiter.sent(e)
+		limiter.want(ratelimit.Duplicate, e, by("another message", e), in("b", e))
+		limiter.sent(e) // again, as after a lost answer
+		limiter.want(ratelimit.Duplicate, e)
+		if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 0 {
+			t.Errorf("%d in flight after all were sent", n)
+		}
+		s.charged(t, 1) // being sent gives nothing back
+	})
+}
+
+func TestADuplicateIsADuplicateHoweverFullTheLimitsAre(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("1/30m", "1/30m", ""), day)
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		limiter.want(ratelimit.Duplicate, by("another message", e))
+		limiter.sent(e)
+		limiter.want(ratelimit.Duplicate, e)
+		limiter.want(ratelimit.Category, event("f", "a"))
+	})
+}
+
+func TestTheDedupeWindowEnds(t *testing.T) {
+	s := newEmbedded(t)
+	limiter := s.limiter(t, rules("100/30m", "10/30m", ""), 2*time.Hour)
+	e := event("e", "a")
+	limiter.want(ratelimit.Admitted, e)
+	s.advance(t, time.Minute)
+	limiter.sent(e)
+	s.advance(t, 2*time.Hour-time.Microsecond)
+	limiter.want(ratelimit.Duplicate, e)
+	s.advance(t, time.Microsecond)
+	limiter.want(ratelimit.Admitted, e)
+	limiter.sent(e)
+	limiter.want(ratelimit.Duplicate, e)
+}
+
+func TestTheDedupeWindowEndsOnEveryStore(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), 2*time.Hour)
+		e, f := event("e", "a"), event("f", "a")
+		limiter.admit(e, f)
+		limiter.sent(e)
+		s.advance(t, time.Hour)
+		limiter.sent(f)
+		s.advance(t, 59*time.Minute)
+		limiter.want(ratelimit.Duplicate, e, f)
+		s.advance(t, time.Minute)
+		limiter.want(ratelimit.Admitted, e)
+		limiter.want(ratelimit.Duplicate, f)
+	})
+}
+
+// An id names its slot, so it must not come again while that slot counts.
+func TestTheDedupeWindowIsNeverShorterThanTheLongestWindow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "10/30m", "slow=5/2h"), time.Millisecond)
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		limiter.sent(e)
+		s.advance(t, 2*time.Hour-time.Minute)
+		limiter.want(ratelimit.Duplicate, e)
+		s.advance(t, time.Minute)
+		limiter.want(ratelimit.Admitted, e)
+	})
+}
+
+func TestARecordInFlightIsStaleAfterTheLongestWindow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "2/30m", "slow=5/1h"), day)
+		e, f, g := event("e", "a"), event("f", "a"), costing(event("g", "b"), 2)
+		limiter.admit(e, g)
+		s.advance(t, time.Minute)
+		limiter.admit(f)
+
+		s.advance(t, 58*time.Minute) // out of every window of "a", and still in flight
+		limiter.want(ratelimit.Admitted, e, g)
+		limiter.want(ratelimit.Duplicate, by("another message", e))
+
+		s.advance(t, time.Minute)
+		limiter.want(ratelimit.Admitted, by("another message", e)) // decided anew
+		limiter.want(ratelimit.Duplicate, e)
+		limiter.want(ratelimit.Admitted, f)
+		ctx := t.Context()
+		if s.HExists(ctx, "{n}:inflight", "g").Val() || s.ZCard(ctx, "{n}:global").Val() != 2 {
+			t.Errorf("what is stale was not removed:\n%s", s.contents(t))
+		}
+	})
+}
+
+func TestAStaleRecordIsHeldAgainstTheLimitsLikeANewEvent(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "2/30m", ""), day)
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		s.advance(t, 30*time.Minute)
+		limiter.want(ratelimit.Admitted, events(2, "new", "a")...)
+		limiter.want(ratelimit.Category, e)
+	})
+}
+
+// Ids that must be hashed keep apart in the store as they do by themselves.
+func TestIDsOfEveryShapeAreToldApart(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("1000/30m", "1000/30m", ""), day)
+		long := string(make([]byte, 5000))
+		ids := []string{"e", "e 2", "e 3", " e", "e ", "~e", "é", "e\n2", "", long, long + "x", "\x00", "日本語", "%s", "e'2", "-inf"}
+		for _, id := range ids {
+			limiter.want(ratelimit.Admitted, costing(event(id, "a"), 2))
+		}
+		for _, id := range ids {
+			limiter.want(ratelimit.Duplicate, by("another message", event(id, "a")))
+		}
+		s.charged(t, int64(2*len(ids)))
+	})
+}

@@ -1,0 +1,164 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+)
+
+// fails expects every call to be an error that says why, and none to be a decision.
+func (c caller) fails(why string) {
+	c.t.Helper()
+	ctx, e := c.t.Context(), event("e", "a")
+	decisions, err := c.Admit(ctx, []ratelimit.Request{e, event("f", "b")})
+	if decisions != nil {
+		c.t.Errorf("decided %+v beside the error %v", decisions, err)
+	}
+	refunded, errRefund := c.Refund(ctx, e)
+	if refunded {
+		c.t.Errorf("refunded beside the error %v", errRefund)
+	}
+	for call, err := range map[string]error{"Admit": err, "Ready": c.Ready(ctx), "Check": c.Check(ctx), "Sent": c.Sent(ctx, e), "Refund": errRefund} {
+		if err == nil || !strings.Contains(err.Error(), why) || errors.Is(err, ratelimit.ErrUnsuitable) {
+			c.t.Errorf("%s: %v, expected an error that says %q and may pass", call, err, why)
+		}
+	}
+}
+
+// within fails if a call takes longer than dialing and calling may take together, with room for a slow machine.
+func within(t *testing.T, call func()) {
+	t.Helper()
+	started := time.Now()
+	call()
+	if took := time.Since(started); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+func TestWithRedisDownNothingIsDecided(t *testing.T) {
+	limiter := limiterAt(t, "redis://"+closed(t))
+	within(t, func() { limiter.fails("connection refused") })
+}
+
+func TestWithRedisSilentNothingIsDecided(t *testing.T) {
+	t.Parallel()
+	limiter := limiterAt(t, "redis://"+silent(t))
+	within(t, func() {
+		if decisions, err := limiter.Admit(t.Context(), events(1, "e", "a")); err == nil || decisions != nil {
+			t.Errorf("%v, %v", decisions, err)
+		}
+	})
+}
+
+func TestACancelledCallEndsAtOnce(t *testing.T) {
+	limiter := limiterAt(t, "redis://"+silent(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	within(t, func() {
+		if _, err := limiter.Admit(ctx, events(1, "e", "a")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, expected the deadline's error", err)
+		}
+	})
+}
+
+func TestAKeyOfAnotherTypeIsAnErrorAndChargesNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		for _, key := range []string{"{n}:global", "{n}:inflight", "{n}:sent", "{n}:category:a", "{n}:category:b"} {
+			s.FlushAll(t.Context())
+			s.Set(t.Context(), key, "somebody else's", 0)
+			before := s.contents(t)
+			decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{event("e", "a"), event("f", "b")})
+			if err == nil || decisions != nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+				t.Errorf("%s: %v, %v; expected an error that says WRONGTYPE", key, decisions, err)
+			}
+			if difference := cmp.Diff(before, s.contents(t)); difference != "" {
+				t.Errorf("%s: the store changed (-before +after):\n%s", key, difference)
+			}
+		}
+	})
+}
+
+func TestAReadOnlyReplicaAdmitsNothing(t *testing.T) {
+	server := redistest.StartProcess(t)
+	s := &store{Client: server.Client(t), server: server, replies: &replies{}}
+	limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+	limiter.admit(event("before", "a"))
+	before := s.contents(t)
+	if err := s.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	decisions, err := limiter.Admit(t.Context(), events(2, "e", "a"))
+	if err == nil || decisions != nil || !strings.Contains(err.Error(), "READONLY") {
+		t.Errorf("%v, %v; expected an error that says READONLY", decisions, err)
+	}
+	if err := limiter.Sent(t.Context(), event("before", "a")); err == nil {
+		t.Error("recorded as sent on a replica")
+	}
+	if difference := cmp.Diff(before, s.contents(t)); difference != "" {
+		t.Errorf("the store changed (-before +after):\n%s", difference)
+	}
+	if err := s.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	limiter.want(ratelimit.Admitted, events(2, "e", "a")...)
+}
+
+func TestWithRedisOutOfMemoryNothingIsAdmittedOrEvicted(t *testing.T) {
+	server := redistest.StartProcess(t, "--maxmemory-policy", "noeviction")
+	s := &store{Client: server.Client(t), server: server, replies: &replies{}}
+	limiter := s.limiter(t, rules("100/30m", "2/30m", ""), day)
+	limiter.admit(events(2, "before", "a")...)
+	before := s.contents(t)
+	s.ConfigSet(t.Context(), "maxmemory", "1")
+	decisions, err := limiter.Admit(t.Context(), events(2, "e", "b"))
+	if err == nil || decisions != nil || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("%v, %v; expected an error that says OOM", decisions, err)
+	}
+	if difference := cmp.Diff(before, s.contents(t)); difference != "" {
+		t.Errorf("the store changed (-before +after):\n%s", difference)
+	}
+	s.ConfigSet(t.Context(), "maxmemory", "0")
+	limiter.want(ratelimit.Admitted, events(2, "e", "b")...)
+	limiter.want(ratelimit.Category, event("x", "a"))
+}
+
+// A server, proxy or script that is not what it should be never gives permission to send.
+func TestAReplyThatTheScriptNeverGivesIsAnErrorAndNoDecision(t *testing.T) {
+	for name, test := range map[string]struct{ raw, why string }{
+		"a verdict of 2":     {"*4\r\n:1795149541123457\r\n:0\r\n*1\r\n:2\r\n*0\r\n", "unexpected reply of admit.lua: verdict 2, expected 1, 0 or"},
+		"one verdict of two": {"*4\r\n:1795149541123457\r\n:0\r\n*2\r\n:1\r\n:1\r\n*0\r\n", "verdicts has 2 entries, expected 1"},
+		"a verdict as text":  {"*4\r\n:1795149541123457\r\n:0\r\n*1\r\n$1\r\n1\r\n*0\r\n", "verdict is a string"},
+		"a bare 1":           {":1\r\n", "reply is a int64, expected a list"},
+		"OK":                 {"+OK\r\n", "reply is a string, expected a list"},
+		"nothing":            {"$-1\r\n", "nil"},
+		"an empty list":      {"*0\r\n", "reply has 0 entries, expected 4"},
+		"an error":           {"-BUSY Redis is busy running a script.\r\n", "BUSY"},
+	} {
+		limiter := limiterAt(t, "redis://"+fake(t, map[string]string{"EVALSHA": test.raw, "EVAL": test.raw}))
+		decisions, err := limiter.Admit(t.Context(), events(1, "e", "a"))
+		if err == nil || decisions != nil || !strings.Contains(err.Error(), test.why) {
+			t.Errorf("%s: %v, %v; expected an error that says %q", name, decisions, err, test.why)
+		}
+	}
+}
+
+func TestPauseErrorsAreNoPause(t *testing.T) {
+	pause, err := ratelimit.NewPause(open(t, "redis://"+closed(t)), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := pause.Remaining(t.Context()); err == nil || left != 0 {
+		t.Errorf("%s, %v; expected an error", left, err)
+	}
+	if err := pause.Extend(t.Context(), time.Second); err == nil {
+		t.Error("extended with Redis down")
+	}
+}

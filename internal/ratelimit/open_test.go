@@ -1,0 +1,232 @@
+package ratelimit_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+)
+
+// works takes one of two slots after the other and expects the third event to be refused.
+func works(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	limiter, err := ratelimit.New(client, "n", rules("100/30m", "2/30m", ""), day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := caller{Limiter: limiter, t: t}
+	if err := c.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.want(ratelimit.Admitted, events(2, "e", "a")...)
+	c.sent(event("e-1", "a"))
+	c.want(ratelimit.Category, event("e-3", "a"))
+	if !c.refund(event("e-2", "a")) {
+		t.Error("nothing was refunded")
+	}
+	c.want(ratelimit.Admitted, event("e-3", "a"))
+}
+
+func TestOpenOneServer(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		works(t, open(t, "redis://"+s.Options().Addr+"/0"))
+	})
+}
+
+// A script that touched two slots would be refused here.
+func TestOpenACluster(t *testing.T) {
+	t.Parallel() // a cluster takes two seconds until it is up
+	server := redistest.StartProcess(t, "--cluster-enabled", "yes")
+	admin := server.Client(t)
+	if err := admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for !strings.Contains(admin.ClusterInfo(t.Context()).Val(), "cluster_state:ok") {
+		if time.Now().After(deadline) {
+			t.Fatalf("the cluster does not start: %s", admin.ClusterInfo(t.Context()).Val())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	client := open(t, fmt.Sprintf("redis://%s?addr=%s", server.Addr, closed(t))) // one of its nodes may be away
+	if _, ok := client.(*redis.ClusterClient); !ok {
+		t.Fatalf("addr= makes a %T", client)
+	}
+	works(t, client)
+}
+
+func TestOpenTheMasterThatSentinelsName(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		host, port, err := net.SplitHostPort(s.Options().Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sentinel := fake(t, map[string]string{
+			"SENTINEL get-master-addr-by-name": fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port),
+			"SENTINEL sentinels":               "*0\r\n",
+			"SUBSCRIBE":                        "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n",
+			"PING":                             "+PONG\r\n",
+		})
+		works(t, open(t, "redis://"+sentinel+"/0?master_name=main"))
+	})
+}
+
+func TestOpenWithTLSTrustsTheAuthorityThatIsGiven(t *testing.T) {
+	certificate, authority := selfSigned(t)
+	embedded := miniredis.NewMiniRedis()
+	if err := embedded.StartTLS(&tls.Config{Certificates: []tls.Certificate{certificate}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(embedded.Close)
+	url := "rediss://" + embedded.Addr()
+
+	client, err := ratelimit.Open(url, &tls.Config{RootCAs: authority})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	works(t, client)
+
+	limiterAt(t, url).fails("certificate")
+	if decisions, err := limiterAt(t, "redis://"+embedded.Addr()).Admit(t.Context(), events(1, "e", "a")); err == nil || decisions != nil {
+		t.Errorf("without TLS: %v, %v", decisions, err)
+	}
+}
+
+func TestOpenShowsItsOwnCertificateWhereOneIsAsked(t *testing.T) {
+	certificate, authority := selfSigned(t)
+	embedded := miniredis.NewMiniRedis()
+	err := embedded.StartTLS(&tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(embedded.Close)
+	for name, ours := range map[string]*tls.Config{
+		"with":    {RootCAs: authority, Certificates: []tls.Certificate{certificate}},
+		"without": {RootCAs: authority},
+	} {
+		client, err := ratelimit.Open("rediss://"+embedded.Addr(), ours)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Ping(t.Context()).Err(); (err == nil) != (name == "with") {
+			t.Errorf("%s a certificate: %v", name, err)
+		}
+		_ = client.Close()
+	}
+}
+
+func TestOpenSetsShortTimeoutsInEveryForm(t *testing.T) {
+	// What the script promises makes one retry safe; more would only add to the silence.
+	type settings struct {
+		Dial, Read, Write time.Duration
+		Retries, Dials    int
+		Context           bool
+	}
+	want := settings{2 * time.Second, 500 * time.Millisecond, 500 * time.Millisecond, 1, 1, true}
+	for _, url := range []string{
+		"redis://localhost:6379/3?read_timeout=1h&max_retries=9", "rediss://localhost",
+		"redis://a:7000?addr=b:7000&addr=c:7000&dial_timeout=1h", "redis://s1:26379/2?master_name=main&addr=s2:26379",
+	} {
+		var got settings
+		switch client := open(t, url).(type) {
+		case *redis.Client:
+			o := client.Options()
+			got = settings{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled}
+		case *redis.ClusterClient:
+			o := client.Options()
+			got = settings{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled}
+		}
+		if difference := cmp.Diff(want, got); difference != "" {
+			t.Errorf("%s (-want +got):\n%s", url, difference)
+		}
+	}
+}
+
+func TestOpenTakesDatabaseAndUserFromTheURL(t *testing.T) {
+	client := open(t, "redis://somebody:s3cret-word@localhost:7001/3").(*redis.Client).Options()
+	if client.Addr != "localhost:7001" || client.DB != 3 || client.Username != "somebody" || client.Password != "s3cret-word" {
+		t.Errorf("%s, database %d, user %q", client.Addr, client.DB, client.Username)
+	}
+	cluster := open(t, "rediss://somebody:s3cret-word@a:7000?addr=b:7000").(*redis.ClusterClient).Options()
+	if !cmp.Equal(cluster.Addrs, []string{"a:7000", "b:7000"}) || cluster.Password != "s3cret-word" || cluster.TLSConfig == nil {
+		t.Errorf("nodes %v, TLS %t", cluster.Addrs, cluster.TLSConfig != nil)
+	}
+}
+
+func TestOpenErrorsShowNoPartOfTheURL(t *testing.T) {
+	for _, url := range []string{
+		"", "localhost:6379", "s3cret-word@localhost", "http://:s3cret-word@localhost", "redis://", "redis:///3",
+		"redis://:s3cret-word@localhost:port", "redis://:s3cret-word@localhost/db", "redis://:s3cret-word@localhost/1/2",
+		"redis://:s3cret-word%zz@localhost", "redis://:s3cret-word@localhost?dial_timeout=s3cret-word", "redis://:s3cret-word@localhost?no=such",
+		"redis://:s3cret-word@localhost?addr=b:1&no=such", "http://:s3cret-word@localhost?addr=b:1",
+		"redis://:s3cret-word@localhost?master_name=m&no=such", "http://:s3cret-word@localhost?master_name=m",
+		"redis://us er:s3cret-word@localhost", "\x7f://s3cret-word",
+	} {
+		client, err := ratelimit.Open(url, nil)
+		if err == nil {
+			_ = client.Close()
+			t.Errorf("%q was taken", url)
+			continue
+		}
+		if strings.Contains(err.Error(), "s3cret-word") || !strings.Contains(err.Error(), "expected redis://[user:password@]host:port/db") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+	if _, err := ratelimit.Open("redis://:s3cret-word@localhost", &tls.Config{}); err == nil || strings.Contains(err.Error(), "s3cret-word") || !strings.Contains(err.Error(), "expected a rediss:// URL") {
+		t.Errorf("TLS files beside redis://: %v", err)
+	}
+}
+
+func TestErrorsOfCallsDoNotShowThePassword(t *testing.T) {
+	for name, url := range map[string]string{
+		"one server": "redis://somebody:s3cret-word@" + closed(t), "TLS": "rediss://somebody:s3cret-word@" + closed(t),
+		"cluster":  fmt.Sprintf("redis://somebody:s3cret-word@%s?addr=%s", closed(t), closed(t)),
+		"sentinel": "redis://somebody:s3cret-word@" + closed(t) + "?master_name=main",
+	} {
+		within(t, func() {
+			if err := limiterAt(t, url).Check(t.Context()); err == nil || strings.Contains(err.Error(), "s3cret-word") {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
+// selfSigned is a certificate for 127.0.0.1 that is its own authority.
+func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(parsed)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}

@@ -1,0 +1,186 @@
+package ratelimit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/ratelimit"
+)
+
+// expectRefusal compares a refusal whole. frees is the time, by the server's clock, at which the event would fit.
+func expectRefusal(t *testing.T, s *store, got ratelimit.Decision, outcome ratelimit.Outcome, tier string, used int, frees int64) {
+	t.Helper()
+	clock, _ := s.clock(t)
+	want := ratelimit.Decision{
+		Outcome: outcome, Tier: mustParse(tier)[0], Used: used,
+		RetryAfter: time.Duration(frees-clock) * time.Microsecond,
+	}
+	if difference := cmp.Diff(want, got); difference != "" {
+		t.Errorf("(-want +got):\n%s", difference)
+	}
+}
+
+func TestARefusalNamesTheTierThatFreesLast(t *testing.T) {
+	const minute = int64(60_000_000)
+	tests := map[string]struct {
+		global, category string
+		outcome          ratelimit.Outcome
+		tier             string
+		frees            int64 // after the only admission
+	}{
+		"only the category's":                  {"5/30m", "1/10m", ratelimit.Category, "1/10m", 10 * minute},
+		"only the global one":                  {"1/10m", "5/30m", ratelimit.Global, "1/10m", 10 * minute},
+		"both, the global one later":           {"1/30m", "1/10m", ratelimit.Global, "1/30m", 30 * minute},
+		"both, the category's later":           {"1/10m", "1/30m", ratelimit.Category, "1/30m", 30 * minute},
+		"both at once: the category's":         {"1/10m", "1/10m", ratelimit.Category, "1/10m", 10 * minute},
+		"two tiers, the longer first":          {"9/1h", "1/10m+1/5m", ratelimit.Category, "1/10m", 10 * minute},
+		"two tiers, the longer last":           {"9/1h", "1/5m+1/10m", ratelimit.Category, "1/10m", 10 * minute},
+		"two tiers, only the shorter is full":  {"9/1h", "2/10m+1/5m", ratelimit.Category, "1/5m", 5 * minute},
+		"three tiers of each":                  {"1/1m+1/7m+1/3m", "1/2m+1/6m+1/4m", ratelimit.Global, "1/7m", 7 * minute},
+		"the global tier between category's":   {"1/5m", "1/4m+1/6m", ratelimit.Category, "1/6m", 6 * minute},
+		"the category's tier between global's": {"1/4m+1/6m", "1/5m", ratelimit.Global, "1/6m", 6 * minute},
+	}
+	eachStore(t, func(t *testing.T, s *store) {
+		for name, test := range tests {
+			t.Run(name, func(t *testing.T) {
+				s.FlushAll(t.Context())
+				limiter := s.limiter(t, rules(test.global, test.category, ""), day)
+				limiter.want(ratelimit.Admitted, event("first", "a"))
+				s.advance(t, 13*time.Second)
+				admitted := s.score(t, "{n}:global", "first")
+				expectRefusal(t, s, limiter.one(event("second", "a")), test.outcome, test.tier, 1, admitted+test.frees)
+			})
+		}
+	})
+}
+
+func TestUsedCountsTheWindowOfTheTierThatRefused(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/1h", "8/1h+3/1m", ""), day)
+		limiter.admit(events(3, "old", "a")...)
+		s.advance(t, 2*time.Minute)
+		limiter.admit(events(3, "new", "a")...)
+		frees := s.score(t, "{n}:category:a", "new-1") + time.Minute.Microseconds()
+		expectRefusal(t, s, limiter.one(event("x", "a")), ratelimit.Category, "3/1m", 3, frees)
+	})
+}
+
+// Entries that have left the window stay in the set until the next admission. They are not counted.
+func TestEntriesThatAreOutOfTheWindowAreNotCounted(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/1h", "3/1m", ""), day)
+		limiter.admit(events(2, "old", "a")...)
+		s.advance(t, 30*time.Second)
+		limiter.admit(event("middle", "a"))
+		s.advance(t, 30*time.Second)
+		frees := s.score(t, "{n}:category:a", "middle") + time.Minute.Microseconds()
+		// One is in the window, two are in the set only; an event of three slots finds two free.
+		expectRefusal(t, s, limiter.one(costing(event("x", "a"), 3)), ratelimit.Category, "3/1m", 1, frees)
+		limiter.want(ratelimit.Admitted, costing(event("y", "a"), 2))
+	})
+}
+
+// Slots that the batch itself has taken are the newest ones and free a window from now.
+func TestARefusalCountsWhatItsOwnBatchHasTaken(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/1h", "3/10m", ""), day)
+		limiter.admit(event("old", "a"))
+		s.advance(t, time.Minute)
+		decisions := limiter.admit(event("n1", "a"), event("n2", "a"), event("x", "a"), costing(event("y", "a"), 2))
+		frees := (10 * time.Minute).Microseconds()
+		expectRefusal(t, s, decisions[2], ratelimit.Category, "3/10m", 3, s.score(t, "{n}:category:a", "old")+frees)
+		expectRefusal(t, s, decisions[3], ratelimit.Category, "3/10m", 3, s.score(t, "{n}:category:a", "n1")+frees)
+	})
+}
+
+// The answer to one refusal is used for the next one alike, until something is admitted.
+func TestRefusalsAreRightAgainAfterAnAdmissionInTheSameBatch(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("3/1h", "2/10m", ""), day)
+		decisions := limiter.admit(
+			event("a1", "a"), event("a2", "a"), event("a3", "a"), event("a4", "a"),
+			event("b1", "b"), event("b2", "b"), event("a5", "a"))
+		admitted := s.score(t, "{n}:global", "a1")
+		short, long := admitted+(10*time.Minute).Microseconds(), admitted+time.Hour.Microseconds()
+		expectRefusal(t, s, decisions[2], ratelimit.Category, "2/10m", 2, short)
+		expectRefusal(t, s, decisions[3], ratelimit.Category, "2/10m", 2, short)
+		expectRefusal(t, s, decisions[5], ratelimit.Global, "3/1h", 3, long)
+		expectRefusal(t, s, decisions[6], ratelimit.Global, "3/1h", 3, long)
+	})
+}
+
+func TestRetryAfterIsWhenAnEventOfThatCostFits(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/1h", "4/10m", ""), day)
+		ids := []string{"e1", "e2", "e3", "e4"}
+		for _, id := range ids {
+			limiter.want(ratelimit.Admitted, event(id, "a"))
+			s.advance(t, time.Minute)
+		}
+		for cost := 1; cost <= 4; cost++ {
+			leaves := s.score(t, "{n}:category:a", ids[cost-1]) // so many must leave
+			got := limiter.one(costing(event("x", "a"), cost))
+			expectRefusal(t, s, got, ratelimit.Category, "4/10m", 4, leaves+(10*time.Minute).Microseconds())
+		}
+		wait := limiter.one(costing(event("x", "a"), 3)).RetryAfter
+		if s.embedded != nil {
+			s.advance(t, wait-time.Microsecond)
+			limiter.want(ratelimit.Category, costing(event("x", "a"), 3))
+			s.advance(t, time.Microsecond)
+		} else {
+			s.advance(t, wait)
+		}
+		limiter.want(ratelimit.Admitted, costing(event("x", "a"), 3))
+	})
+}
+
+func TestAnEventOfSeveralSlotsFitsAllTiersOrTakesNone(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("6/30m", "5/30m+3/1m", ""), day)
+		limiter.want(ratelimit.Admitted, costing(event("three", "a"), 3))
+		limiter.want(ratelimit.Category, event("a minute's tier is full", "a"))
+		s.advance(t, time.Minute)
+		limiter.want(ratelimit.Category, costing(event("half an hour's tier has two", "a"), 3))
+		limiter.want(ratelimit.Admitted, costing(event("two", "a"), 2))
+		limiter.want(ratelimit.Global, costing(event("the global tier has one", "b"), 2))
+		limiter.want(ratelimit.Admitted, event("one", "b"))
+		limiter.want(ratelimit.Global, event("none is left", "c"))
+		for key, want := range map[string]int64{"{n}:global": 6, "{n}:category:a": 5, "{n}:category:b": 1, "{n}:category:c": 0} {
+			if got := s.ZCard(t.Context(), key).Val(); got != want {
+				t.Errorf("%s has %d slots taken, expected %d", key, got, want)
+			}
+		}
+	})
+}
+
+func TestACostAboveALimitNeverFitsAndSaysNoTime(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("10/1h", "5/1h+2/1m", ""), day)
+		want := ratelimit.Decision{Outcome: ratelimit.Category, Tier: mustParse("2/1m")[0]}
+		if difference := cmp.Diff(want, limiter.one(costing(event("x", "a"), 3))); difference != "" {
+			t.Errorf("into the empty set (-want +got):\n%s", difference)
+		}
+		limiter.admit(events(2, "e", "a")...)
+		want.Used = 2
+		if difference := cmp.Diff(want, limiter.one(costing(event("x", "a"), 3))); difference != "" {
+			t.Errorf("(-want +got):\n%s", difference)
+		}
+	})
+}
+
+func TestACostBelowOneIsAnErrorAndAdmitsNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("10/1h", "5/1h", ""), day)
+		for _, cost := range []int{0, -1} {
+			decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{event("good", "a"), costing(event("bad", "a"), cost)})
+			if err == nil || decisions != nil {
+				t.Errorf("cost %d: %v, %v; expected an error", cost, decisions, err)
+			}
+		}
+		if got := s.contents(t); got != "" {
+			t.Errorf("stored:\n%s", got)
+		}
+	})
+}

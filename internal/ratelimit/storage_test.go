@@ -1,0 +1,319 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+)
+
+func zAt(score int64, member string) redis.Z { return redis.Z{Score: float64(score), Member: member} }
+
+// Nothing is charged, stored, removed or kept alive longer by events that are not admitted, however many come.
+func TestABatchWithoutAnAdmissionChangesNoByte(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("8/30m+5/1s", "4/10m", "short=1/1m"), day)
+		sent := event("sent", "a")
+		limiter.admit(sent, event("flying", "a"), event("s", "short"))
+		limiter.sent(sent)
+		s.advance(t, 2*time.Minute) // "short" has an entry that is out of its window
+		limiter.admit(events(3, "b", "b")...)
+		limiter.admit(events(2, "a", "a")...)
+
+		s.advance(t, time.Second)
+		before := s.contents(t)
+		storm := append(events(500, "storm", "a"), sent, by("another message", event("flying", "a")), event("flying", "a"))
+		storm = append(storm, costing(event("big", "b"), 2), costing(event("big too", "new"), 5), costing(event("bigger", "short"), 2))
+		for i, decision := range limiter.admit(storm...) {
+			if decision.Outcome == ratelimit.Admitted && storm[i].ID != "flying" { // which was admitted before
+				t.Fatalf("%s: %+v", storm[i].ID, decision)
+			}
+		}
+		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
+			t.Errorf("the store changed (-before +after):\n%s", difference)
+		}
+	})
+}
+
+// An event that one scope has room for and the other has not is charged to neither.
+func TestAnEventIsChargedToBothScopesOrToNone(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("3/30m", "2/30m", ""), day)
+		limiter.admit(events(2, "a", "a")...)
+		before := s.contents(t)
+		limiter.want(ratelimit.Category, event("a-3", "a"))
+		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
+			t.Errorf("refused by the category (-before +after):\n%s", difference)
+		}
+		limiter.admit(event("b-1", "b"))
+		before = s.contents(t)
+		limiter.want(ratelimit.Global, event("b-2", "b"), event("c-1", "c"))
+		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
+			t.Errorf("refused by the global limit (-before +after):\n%s", difference)
+		}
+	})
+}
+
+// A busy sender that is refused all the time gets its next slot at the time that it was told first.
+func TestRefusedAttemptsDoNotStarveASender(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "1/10m", ""), day)
+		limiter.admit(event("e", "a"))
+		for range 10 {
+			limiter.want(ratelimit.Category, events(20, "again", "a")...)
+			s.advance(t, time.Minute)
+		}
+		limiter.want(ratelimit.Admitted, event("again-1", "a"))
+	})
+}
+
+func TestTimesAreStoredToTheMicrosecond(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		ctx := t.Context()
+		for i := range 20 {
+			if s.embedded != nil && i == 10 { // a time that some would write as 1.795e+15
+				s.advance(t, s.now.Truncate(1000*time.Second).Add(1000*time.Second).Sub(s.now))
+			}
+			e := costing(event(fmt.Sprint("e", i), fmt.Sprint("c", i)), 2)
+			limiter.want(ratelimit.Admitted, e)
+			clock, _ := s.clock(t)
+			want := fmt.Sprint(clock)
+			if s.embedded != nil && clock != s.now.UnixMicro() {
+				t.Fatalf("decided at %d, expected %d", clock, s.now.UnixMicro())
+			}
+			for _, key := range []string{"{n}:global", "{n}:category:" + e.Category} {
+				for _, slot := range []string{e.ID, e.ID + " 2"} {
+					if got := s.score(t, key, slot); got != clock {
+						t.Errorf("%q in %s is at %d, expected %s", slot, key, got, want)
+					}
+				}
+			}
+			if got := s.HGet(ctx, "{n}:inflight", e.ID).Val(); got != want+" "+e.Delivery {
+				t.Errorf("in flight: %q, expected the time %s", got, want)
+			}
+			limiter.sent(e)
+			if at, told := s.score(t, "{n}:sent", e.ID), s.latest(); told != any(at) || at < clock {
+				t.Errorf("stored as sent at %d, told %v, admitted at %d", at, told, clock)
+			}
+			s.advance(t, 1001*time.Microsecond)
+		}
+	})
+}
+
+func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "10/10m+5/1m", "slow=5/2h,fast=5/50s"), day)
+		e, f := event("e", "a"), event("f", "a")
+		limiter.admit(e, f, event("s", "slow"), event("q", "fast"))
+		limiter.sent(e)
+		limiter.refund(f)
+		pause, err := ratelimit.NewPause(s.Client, "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pause.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		bounds := map[string]time.Duration{
+			"{n}:global": 2 * time.Hour, "{n}:inflight": 2 * time.Hour, "{n}:sent": day, "{n}:pause": time.Minute,
+			"{n}:category:a": 10 * time.Minute, "{n}:category:slow": 2 * time.Hour, "{n}:category:fast": 50 * time.Second,
+		}
+		names := s.Keys(t.Context(), "*").Val()
+		if len(names) != len(bounds) {
+			t.Errorf("keys %v, expected %d", names, len(bounds))
+		}
+		for _, name := range names {
+			left, bound := s.PTTL(t.Context(), name).Val(), bounds[name]
+			if left <= 0 || left > bound+2*time.Millisecond || left < bound-10*time.Second {
+				t.Errorf("%s expires in %s, expected %s", name, left, bound)
+			}
+		}
+	})
+}
+
+func TestNothingIsLeftOfAQuietNotifier(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("5/60ms", "3/30ms", "slow=5/80ms"), 100*time.Millisecond)
+		e := event("e", "a")
+		limiter.admit(e, costing(event("f", "a"), 2), event("g", "slow"))
+		limiter.sent(e)
+		pause, err := ratelimit.NewPause(s.Client, "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pause.Extend(t.Context(), 50*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(10 * time.Second); ; s.pass(t, 5*time.Millisecond) {
+			left := s.contents(t)
+			if left == "" {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("left over:\n%s", left)
+			}
+		}
+	})
+}
+
+// A category that is always busy keeps its key alive; what is out of its window goes with the next admission.
+func TestEntriesOutOfTheWindowAreRemovedAtTheNextAdmission(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("5000/30m", "5000/10m", ""), day)
+		limiter.admit(costing(event("old", "a"), 2500))
+		for i := range 6 {
+			s.advance(t, 6*time.Minute)
+			limiter.want(ratelimit.Admitted, event(fmt.Sprint("next", i), "a"))
+		}
+		if global, category := s.ZCard(t.Context(), "{n}:global").Val(), s.ZCard(t.Context(), "{n}:category:a").Val(); global != 5 || category != 2 {
+			t.Errorf("%d entries in the global set and %d in the category's, expected 5 and 2", global, category)
+		}
+	})
+}
+
+func TestSentIDsAreForgottenAfterTheDedupeWindow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), 2*time.Hour)
+		for i := range 6 { // an hour apart, so that the key itself never expires
+			e := event(fmt.Sprint("e", i), "a")
+			limiter.want(ratelimit.Admitted, e)
+			limiter.sent(e)
+			s.advance(t, time.Hour)
+		}
+		ids := s.ZRange(t.Context(), "{n}:sent", 0, -1).Val()
+		if len(ids) != 3 || ids[0] != "e4" || ids[1] != "e5" { // the third is the member of dashes
+			t.Errorf("%q are kept, expected e4 and e5", ids)
+		}
+	})
+}
+
+func TestEveryCallFindsItsScriptAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		pause, err := ratelimit.NewPause(s.Client, "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, e, f := t.Context(), event("e", "a"), event("f", "a")
+		for _, call := range []func(){
+			func() { limiter.want(ratelimit.Admitted, e, f) },
+			func() { limiter.sent(e) },
+			func() { limiter.refund(f) },
+			func() {
+				if err := limiter.Ready(ctx); err != nil {
+					t.Error(err)
+				}
+			},
+			func() {
+				if left, err := pause.Remaining(ctx); err != nil || left != 0 {
+					t.Errorf("%s, %v", left, err)
+				}
+			},
+		} {
+			if err := s.ScriptFlush(ctx).Err(); err != nil {
+				t.Fatal(err)
+			}
+			call()
+		}
+	})
+}
+
+func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
+	server := redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
+	s := &store{Client: server.Client(t), server: server, replies: &replies{}}
+	limiter := s.limiter(t, rules("2/30m", "2/30m", ""), day)
+	e, f := event("e", "a"), event("f", "a")
+	limiter.admit(e, f)
+	limiter.sent(f)
+	before := s.contents(t)
+
+	server.Stop(t)
+	if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e}); err == nil || decisions != nil {
+		t.Errorf("with the server away: %v, %v", decisions, err)
+	}
+	server.Restart(t)
+	var err error
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if err = limiter.Ready(t.Context()); err == nil || time.Now().After(deadline) {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if difference := cmp.Diff(before, s.contents(t)); difference != "" {
+		t.Errorf("after the restart (-before +after):\n%s", difference)
+	}
+	limiter.want(ratelimit.Admitted, e)
+	limiter.want(ratelimit.Duplicate, f)
+	limiter.want(ratelimit.Category, event("g", "a"))
+}
+
+func TestAllKeysOfACallShareOneSlot(t *testing.T) {
+	server := redistest.StartProcess(t)
+	s := &store{Client: server.Client(t), server: server, replies: &replies{}}
+	limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+	batch := []ratelimit.Request{event("e", "a"), event("f", "{b}"), event("g", "}{"), event("h", "größe")}
+	limiter.admit(batch...)
+	limiter.sent(batch[0])
+	names := s.Keys(t.Context(), "*").Val()
+	if len(names) != 3+len(batch) {
+		t.Fatalf("keys %v", names)
+	}
+	want := s.ClusterKeySlot(t.Context(), "n").Val()
+	for _, name := range names {
+		if slot := s.ClusterKeySlot(t.Context(), name).Val(); slot != want {
+			t.Errorf("%s is in slot %d, expected %d", name, slot, want)
+		}
+	}
+}
+
+func TestALargeBatchIsSplitAndDecidedInItsOrder(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("1200/30m", "1/30m", ""), day)
+		batch := make([]ratelimit.Request, 2500)
+		for i := range batch {
+			batch[i] = event(fmt.Sprint("e", i), fmt.Sprint("c", i%1500)) // more than a thousand categories too
+		}
+		batch[1001] = by("another message", batch[7]) // in the first part
+		for i, decision := range limiter.admit(batch...) {
+			want := ratelimit.Admitted
+			switch {
+			case i == 1001:
+				want = ratelimit.Duplicate
+			case i >= 1500 && i-1500 <= 1200: // that category has its one
+				want = ratelimit.Category // of two alike, the category's
+			case i > 1200:
+				want = ratelimit.Global
+			}
+			if decision.Outcome != want {
+				t.Fatalf("event %d: %+v, expected outcome %d", i, decision, want)
+			}
+		}
+		if verdicts := s.latest().([]any)[2].([]any); len(verdicts) != 500 {
+			t.Errorf("the last call decided %d events, expected the remaining 500", len(verdicts))
+		}
+	})
+}
+
+func TestACostlyEventTakesAllItsSlots(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, rules("9000/30m", "8000/30m", ""), day)
+		big := costing(event(strings.Repeat("long", 100), "a"), 7000)
+		limiter.want(ratelimit.Admitted, big)
+		s.charged(t, 7000)
+		if got := limiter.one(costing(event("x", "a"), 1001)); got.Outcome != ratelimit.Category || got.Used != 7000 {
+			t.Errorf("%+v", got)
+		}
+		if !limiter.refund(big) || s.contents(t) != "" {
+			t.Error("a refund left something behind")
+		}
+	})
+}

@@ -1,0 +1,299 @@
+package ratelimit_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+)
+
+// day is the dedupe window of most tests.
+const day = 24 * time.Hour
+
+// store is an empty Redis of a test's own: a redis-server process, or the embedded store.
+type store struct {
+	*redis.Client
+	server   *redistest.Server    // nil on the embedded store
+	embedded *miniredis.Miniredis // nil on a redis-server
+	now      time.Time            // what TIME says on the embedded store, where it moves only by advance
+	aged     time.Duration        // how far advance has moved a redis-server
+	replies  *replies
+}
+
+// eachStore runs a test on a redis-server process and on the embedded store: what the scripts promise holds on both.
+func eachStore(t *testing.T, test func(t *testing.T, s *store)) {
+	t.Helper()
+	t.Run("redis-server", func(t *testing.T) {
+		server := redistest.Start(t)
+		if server.Embedded {
+			t.Skip("no redis-server in PATH; the embedded store's run of this test is beside this one")
+		}
+		test(t, &store{Client: server.Client(t), server: server, replies: &replies{}})
+	})
+	t.Run("embedded", func(t *testing.T) { test(t, newEmbedded(t)) })
+}
+
+func newEmbedded(t *testing.T) *store {
+	embedded := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: embedded.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	// The odd microseconds would show where a time loses its tail.
+	s := &store{Client: client, embedded: embedded, replies: &replies{}, now: time.Date(2026, 11, 20, 4, 39, 1, 123457000, time.UTC)}
+	embedded.SetTime(s.now)
+	return s
+}
+
+// age makes everything stored older by ARGV[1] microseconds: entries, records, the pause and what is left of each
+// key's life. A negative number makes it younger.
+var age = redis.NewScript(`
+local shift = tonumber(ARGV[1])
+local function aged(time) return string.format('%.0f', tonumber(time) - shift) end
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local kind, expires = redis.call('TYPE', key).ok, redis.call('PEXPIRETIME', key)
+  if kind == 'zset' then
+    local entries = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+    for i = 1, #entries, 2 do
+      if entries[i + 1] ~= 'inf' then redis.call('ZADD', key, aged(entries[i + 1]), entries[i]) end
+    end
+  elseif kind == 'hash' then
+    local records = redis.call('HGETALL', key)
+    for i = 1, #records, 2 do
+      local since, rest = string.match(records[i + 1], '^(%d+)( .*)$')
+      redis.call('HSET', key, records[i], aged(since) .. rest)
+    end
+  else
+    redis.call('SET', key, aged(redis.call('GET', key)), 'KEEPTTL')
+  end
+  if expires > 0 then redis.call('PEXPIREAT', key, string.format('%.0f', math.ceil(expires - shift / 1000))) end
+end`)
+
+// advance lets d pass at once, or steps the clock back when d is negative. The embedded store's clock can be set. A
+// redis-server's cannot, so there everything in it gets older instead, which no script can tell from waiting.
+func (s *store) advance(t testing.TB, d time.Duration) {
+	t.Helper()
+	d = d.Truncate(time.Microsecond)
+	if s.embedded != nil {
+		s.now = s.now.Add(d)
+		s.embedded.SetTime(s.now)
+		s.embedded.FastForward(d)
+		return
+	}
+	s.aged += d
+	if err := age.Run(t.Context(), s.Client, nil, d.Microseconds()).Err(); err != nil && err != redis.Nil {
+		t.Fatalf("age the store by %s: %v", d, err)
+	}
+}
+
+// pass waits for d before the next look at a condition: by the clock on a redis-server, at once on the embedded store.
+func (s *store) pass(t testing.TB, d time.Duration) {
+	t.Helper()
+	if s.embedded != nil {
+		s.advance(t, d)
+		return
+	}
+	time.Sleep(d)
+}
+
+// replies is a hook that keeps the latest reply of a script as it came, with the times that a Decision leaves out.
+type replies struct {
+	mu     sync.Mutex
+	latest any
+}
+
+func (r *replies) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *replies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (r *replies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		err := next(ctx, command)
+		if reply, ok := command.(*redis.Cmd); ok && err == nil && strings.HasPrefix(command.Name(), "eval") {
+			r.mu.Lock()
+			r.latest = reply.Val()
+			r.mu.Unlock()
+		}
+		return err
+	}
+}
+
+// latest is the latest reply of a script as it came.
+func (s *store) latest() any {
+	s.replies.mu.Lock()
+	defer s.replies.mu.Unlock()
+	return s.replies.latest
+}
+
+// clock is what the latest decision says of its time: TIME itself, and by how much the deciding clock was ahead of it.
+func (s *store) clock(t testing.TB) (clock, lag int64) {
+	t.Helper()
+	reply := s.latest()
+	fields, ok := reply.([]any)
+	if !ok || len(fields) != 4 {
+		t.Fatalf("the latest reply is no decision: %v", reply)
+	}
+	return fields[0].(int64) - fields[1].(int64), fields[1].(int64)
+}
+
+// score is when a slot was taken, in microseconds.
+func (s *store) score(t testing.TB, key, member string) int64 {
+	t.Helper()
+	score, err := s.ZScore(t.Context(), key, member).Result()
+	if err != nil {
+		t.Fatalf("score of %s in %s: %v", member, key, err)
+	}
+	return int64(score)
+}
+
+// contents is all that the store holds, key by key, with types, entries and the moments at which keys expire.
+func (s *store) contents(t testing.TB) string {
+	t.Helper()
+	ctx := t.Context()
+	names := s.Keys(ctx, "*").Val()
+	slices.Sort(names)
+	var text strings.Builder
+	for _, name := range names {
+		kind := s.Type(ctx, name).Val()
+		fmt.Fprintf(&text, "%s (%s, until %d)\n", name, kind, s.PExpireTime(ctx, name).Val()/time.Millisecond)
+		switch kind {
+		case "zset":
+			for _, entry := range s.ZRangeWithScores(ctx, name, 0, -1).Val() {
+				fmt.Fprintf(&text, "  %s = %s\n", entry.Member, strconv.FormatFloat(entry.Score, 'f', -1, 64))
+			}
+		case "hash":
+			records := s.HGetAll(ctx, name).Val()
+			for _, id := range slices.Sorted(maps.Keys(records)) {
+				fmt.Fprintf(&text, "  %s = %s\n", id, records[id])
+			}
+		default:
+			fmt.Fprintf(&text, "  %s\n", s.Get(ctx, name).Val())
+		}
+	}
+	return text.String()
+}
+
+// rules reads limits as a user writes them.
+func rules(global, category, overrides string) ratelimit.Rules {
+	parsed, err := ratelimit.ParseOverrides(overrides)
+	if err != nil {
+		panic(err)
+	}
+	return ratelimit.Rules{Global: mustParse(global), Category: mustParse(category), Overrides: parsed}
+}
+
+// caller asks a limiter of namespace "n" and fails the test where an answer cannot be had.
+type caller struct {
+	*ratelimit.Limiter
+	t testing.TB
+}
+
+// connect makes one more client of the store, as a replica would. See replies.
+func (s *store) connect(t testing.TB) redis.UniversalClient {
+	t.Helper()
+	client := open(t, "redis://"+s.Options().Addr)
+	client.AddHook(s.replies)
+	return client
+}
+
+func (s *store) limiter(t testing.TB, rules ratelimit.Rules, dedupe time.Duration) caller {
+	t.Helper()
+	limiter, err := ratelimit.New(s.connect(t), "n", rules, dedupe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return caller{Limiter: limiter, t: t}
+}
+
+func (c caller) admit(batch ...ratelimit.Request) []ratelimit.Decision {
+	c.t.Helper()
+	decisions, err := c.Admit(c.t.Context(), batch)
+	if err != nil {
+		c.t.Fatalf("admit: %v", err)
+	}
+	if len(decisions) != len(batch) {
+		c.t.Fatalf("%d decisions for %d requests", len(decisions), len(batch))
+	}
+	return decisions
+}
+
+func (c caller) one(request ratelimit.Request) ratelimit.Decision {
+	c.t.Helper()
+	return c.admit(request)[0]
+}
+
+// want asks for each request by itself and expects the same outcome every time.
+func (c caller) want(outcome ratelimit.Outcome, requests ...ratelimit.Request) {
+	c.t.Helper()
+	for _, request := range requests {
+		if got := c.one(request); got.Outcome != outcome {
+			c.t.Fatalf("%s (%s): %+v, expected outcome %d", request.ID, request.Category, got, outcome)
+		}
+	}
+}
+
+func (c caller) sent(request ratelimit.Request) {
+	c.t.Helper()
+	if err := c.Sent(c.t.Context(), request); err != nil {
+		c.t.Fatalf("sent: %v", err)
+	}
+}
+
+func (c caller) refund(request ratelimit.Request) bool {
+	c.t.Helper()
+	refunded, err := c.Refund(c.t.Context(), request)
+	if err != nil {
+		c.t.Fatalf("refund: %v", err)
+	}
+	return refunded
+}
+
+// event is a request of cost 1, delivered by a message of its own.
+func event(id, category string) ratelimit.Request {
+	return ratelimit.Request{ID: id, Delivery: "message of " + id, Category: category, Cost: 1}
+}
+
+// events are n of them with distinct ids.
+func events(n int, prefix, category string) []ratelimit.Request {
+	requests := make([]ratelimit.Request, n)
+	for i := range requests {
+		requests[i] = event(fmt.Sprintf("%s-%d", prefix, i+1), category)
+	}
+	return requests
+}
+
+func costing(request ratelimit.Request, cost int) ratelimit.Request {
+	request.Cost = cost
+	return request
+}
+
+// by is the same event in another delivery.
+func by(delivery string, request ratelimit.Request) ratelimit.Request {
+	request.Delivery = delivery
+	return request
+}
+
+func in(category string, request ratelimit.Request) ratelimit.Request {
+	request.Category = category
+	return request
+}
+
+// outcomes are the bare answers, for comparing a whole batch.
+func outcomes(decisions []ratelimit.Decision) []ratelimit.Outcome {
+	bare := make([]ratelimit.Outcome, len(decisions))
+	for i, decision := range decisions {
+		bare[i] = decision.Outcome
+	}
+	return bare
+}

@@ -1,0 +1,154 @@
+package lua_test
+
+import (
+	"net"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/redistest"
+	"notifier/lua"
+)
+
+// byHand is the line in the head of admit.lua that runs it from a shell, in the repository's root.
+func byHand(t *testing.T) string {
+	t.Helper()
+	head, _, _ := strings.Cut(lua.Admit, "\nlocal ")
+	lines := regexp.MustCompile(`(?m)^--\s+(redis-cli --eval .*)$`).FindAllStringSubmatch(head, -1)
+	if len(lines) != 1 {
+		t.Fatalf("%d redis-cli lines in the head of admit.lua, expected one", len(lines))
+	}
+	return lines[0][1]
+}
+
+// words splits a line as a shell does, as far as such a line goes: words, some in single quotes.
+func words(line string) []string {
+	found := strings.Fields(line)
+	for i, word := range found {
+		found[i] = strings.Trim(word, "'")
+	}
+	return found
+}
+
+// The line by hand admits its event, is answered the same when it is run again, and charges once.
+func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	line := byHand(t)
+	run := runArguments
+	if _, err := exec.LookPath("redis-cli"); err == nil && !server.Embedded {
+		run = runShell
+	} else {
+		t.Log("without redis-cli and a redis-server process; the line's keys and arguments go to the embedded store")
+	}
+	for _, time := range []string{"first", "second"} {
+		now, rest := run(t, server, line)
+		if difference := cmp.Diff([]string{"0", "1"}, rest); difference != "" { // no lag, send it, no refusal
+			t.Errorf("%s time (-want +got):\n%s", time, difference)
+		}
+		if n, err := strconv.ParseInt(now, 10, 64); err != nil || n < 1_700_000_000_000_000 {
+			t.Errorf("%s time: now is %q, expected microseconds", time, now)
+		}
+	}
+	arguments := words(line)
+	ctx := t.Context()
+	for _, key := range []string{arguments[3], arguments[6]} {
+		if members := client.ZRange(ctx, key, 0, -1).Val(); !cmp.Equal(members, []string{"e1"}) {
+			t.Errorf("%s holds %q, expected e1", key, members)
+		}
+	}
+	if record := client.HGet(ctx, arguments[4], "e1").Val(); !strings.HasSuffix(record, " by-hand-1") {
+		t.Errorf("in flight: %q", record)
+	}
+}
+
+func runShell(t *testing.T, server *redistest.Server, line string) (now string, rest []string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(server.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(line, "redis-cli", "redis-cli -h "+host+" -p "+port, 1))
+	command.Dir = ".." // the line names lua/admit.lua
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, output)
+	}
+	fields := strings.Fields(string(output))
+	if len(fields) == 0 {
+		t.Fatalf("%s: no output", line)
+	}
+	return fields[0], fields[1:]
+}
+
+func runArguments(t *testing.T, server *redistest.Server, line string) (now string, rest []string) {
+	t.Helper()
+	var keys []string
+	var arguments []any
+	comma := false
+	for _, word := range words(line)[3:] { // after redis-cli --eval lua/admit.lua
+		switch {
+		case word == ",":
+			comma = true
+		case comma:
+			arguments = append(arguments, word)
+		default:
+			keys = append(keys, word)
+		}
+	}
+	reply, err := redis.NewScript(lua.Admit).Run(t.Context(), server.Client(t), keys, arguments...).Slice()
+	if err != nil || len(reply) != 4 {
+		t.Fatalf("%s: %v, %v", line, reply, err)
+	}
+	number := func(field any) string { return strconv.FormatInt(field.(int64), 10) }
+	rest = []string{number(reply[1])}
+	for _, list := range reply[2:] {
+		for _, field := range list.([]any) {
+			rest = append(rest, number(field))
+		}
+	}
+	return number(reply[0]), rest
+}
+
+// What a reader needs to call a script by itself stands above it.
+func TestEveryScriptStatesItsContractInItsHead(t *testing.T) {
+	for name, script := range map[string]string{"admit": lua.Admit, "sent": lua.Sent, "refund": lua.Refund, "pause": lua.Pause} {
+		var head strings.Builder
+		for line := range strings.Lines(script) {
+			if !strings.HasPrefix(line, "--") {
+				break
+			}
+			head.WriteString(line)
+		}
+		for _, part := range []string{name + ".lua ", "KEYS[1]", "ARGV[1]", "Reply: "} {
+			if !strings.Contains(head.String(), part) {
+				t.Errorf("the head of %s.lua does not say %q", name, part)
+			}
+		}
+	}
+}
+
+// Redis Cluster routes a script by the keys that it is given, so it may touch no other; and the only clock is TIME.
+func TestScriptsUseOnlyTheKeysAndTheClockThatTheyAreGiven(t *testing.T) {
+	calls := regexp.MustCompile(`\bcall\('([A-Z]+)'(?:, ([^,)]+))?`)
+	keys := regexp.MustCompile(`^(KEYS\[[^\]]+\]|s\.key|key)$`)
+	for name, script := range map[string]string{"admit": lua.Admit, "sent": lua.Sent, "refund": lua.Refund, "pause": lua.Pause} {
+		found := calls.FindAllStringSubmatch(script, -1)
+		if len(found) == 0 {
+			t.Errorf("%s.lua: no call was found", name)
+		}
+		for _, call := range found {
+			if call[1] != "TIME" && !keys.MatchString(call[2]) {
+				t.Errorf("%s.lua: %s touches %s, which is not one of KEYS", name, call[1], call[2])
+			}
+		}
+		if strings.Contains(script, "os.clock") || strings.Contains(script, "os.time") {
+			t.Errorf("%s.lua looks at another clock than the server's", name)
+		}
+	}
+}
