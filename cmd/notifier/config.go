@@ -2,15 +2,11 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"net"
-	"net/url"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap/zapcore"
 
@@ -19,7 +15,7 @@ import (
 	"notifier/internal/slackout"
 )
 
-// config is the settings of a worker, checked. Only this file and environment.go know the environment.
+// config is the settings of a worker, checked. Only environment.go reads the environment.
 type config struct {
 	nats            natsConfig
 	redis           redis.UniversalClient // not connected
@@ -40,14 +36,13 @@ type config struct {
 
 // natsConfig is the part that a publisher needs too.
 type natsConfig struct {
-	url       string // servers, comma separated
-	core      bool
-	pattern   event.Pattern
-	stream    string
-	consumer  string
-	credsFile string
-	nkeyFile  string
-	tls       *tls.Config // nil: as the URL says
+	url      string // servers, comma separated
+	core     bool
+	pattern  event.Pattern
+	stream   string
+	consumer string
+	auth     []nats.Option
+	tls      *tls.Config // nil: as the URL says
 }
 
 // Modes of NATS_MODE.
@@ -77,6 +72,7 @@ func loadConfig() (config, error) {
 	return c, f.err()
 }
 
+// parseConfig gives the settings a meaning. Whoever gets settings without a fault closes the Redis client.
 func parseConfig(env environment, f *faults) config {
 	c := config{nats: parseNATS(env, f)}
 	parseRedis(env, f, &c)
@@ -84,30 +80,23 @@ func parseConfig(env environment, f *faults) config {
 	parseSlack(env, f, &c)
 	parseEvents(env, f, &c)
 	parseWorker(env, f, &c)
+	if f.err() != nil && c.redis != nil {
+		_ = c.redis.Close() // even a client that is not connected has goroutines
+		c.redis = nil
+	}
 	return c
 }
 
 // loadNATSConfig reads and checks only what a publisher needs.
 func loadNATSConfig() (natsConfig, error) {
 	f := &faults{}
-	env := readEnvironment(f)
-	n := parseNATS(env, f)
+	n := parseNATS(readEnvironment(f), f)
 	return n, f.err()
 }
 
 func parseNATS(env environment, f *faults) natsConfig {
-	n := natsConfig{url: env.NATSURL, stream: env.NATSStream, consumer: env.NATSConsumer, credsFile: env.NATSCredsFile, nkeyFile: env.NATSNKeyFile}
-	for _, server := range strings.Split(env.NATSURL, ",") {
-		server = strings.TrimSpace(server)
-		if !strings.Contains(server, "://") {
-			server = "nats://" + server
-		}
-		parsed, err := url.Parse(server)
-		if err != nil || parsed.Host == "" || !oneOf(parsed.Scheme, "nats", "tls", "ws", "wss") {
-			f.add("NATS_URL", "has a server that is no URL; expected nats://[user:password@]host:port or tls://host:port, several with commas between")
-			break
-		}
-	}
+	n := natsConfig{url: env.NATSURL, stream: env.NATSStream, consumer: env.NATSConsumer}
+	checkServers(f, env.NATSURL)
 	switch env.NATSMode {
 	case modeJetStream:
 	case modeCore:
@@ -122,11 +111,7 @@ func parseNATS(env environment, f *faults) natsConfig {
 	n.pattern = pattern
 	checkName(f, "NATS_STREAM", env.NATSStream)
 	checkName(f, "NATS_CONSUMER", env.NATSConsumer)
-	if env.NATSCredsFile != "" && env.NATSNKeyFile != "" {
-		f.add("NATS_NKEY_FILE", "is set, and so is NATS_CREDS_FILE; expected one of them")
-	}
-	checkFile(f, "NATS_CREDS_FILE", env.NATSCredsFile)
-	checkFile(f, "NATS_NKEY_FILE", env.NATSNKeyFile)
+	n.auth = parseNATSAuth(f, env.NATSCredsFile, env.NATSNKeyFile)
 	n.tls = parseTLS(f, "NATS_TLS", env.NATSTLSCA, env.NATSTLSCert, env.NATSTLSKey)
 	return n
 }
@@ -134,7 +119,10 @@ func parseNATS(env environment, f *faults) natsConfig {
 func parseRedis(env environment, f *faults, c *config) {
 	tlsConfig := parseTLS(f, "REDIS_TLS", env.RedisTLSCA, env.RedisTLSCert, env.RedisTLSKey)
 	client, err := ratelimit.Open(env.RedisURL, tlsConfig)
-	if err != nil {
+	switch {
+	case errors.Is(err, ratelimit.ErrURL):
+		f.add("REDIS_URL", "is no URL of a Redis, %v", err)
+	case err != nil:
 		f.add("REDIS_URL", "%v", err)
 	}
 	c.redis, c.namespace = client, env.RedisNamespace
@@ -161,12 +149,14 @@ func parseSlack(env environment, f *faults, c *config) {
 	c.slack = slackout.Config{
 		Token: env.SlackBotToken, WebhookURL: env.SlackWebhookURL, APIURL: env.SlackAPIURL, Channel: env.SlackChannel,
 	}
+	token := env.SlackBotToken != "" || f.unread("SLACK_BOT_TOKEN")
+	webhook := env.SlackWebhookURL != "" || f.unread("SLACK_WEBHOOK_URL")
 	switch {
-	case env.SlackBotToken == "" && env.SlackWebhookURL == "":
+	case !token && !webhook:
 		f.add("SLACK_BOT_TOKEN", "is not set, nor is SLACK_WEBHOOK_URL; expected one of them: a bot token (xoxb-...) or an incoming webhook")
-	case env.SlackBotToken != "" && env.SlackWebhookURL != "":
+	case token && webhook:
 		f.add("SLACK_WEBHOOK_URL", "is set, and so is SLACK_BOT_TOKEN; expected one of them")
-	case env.SlackBotToken != "" && env.SlackChannel == "":
+	case token && env.SlackChannel == "" && !f.unread("SLACK_CHANNEL"):
 		f.add("SLACK_CHANNEL", "is not set; expected the default channel, which a bot token needs")
 	}
 	if strings.ContainsFunc(env.SlackBotToken, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -178,14 +168,10 @@ func parseSlack(env environment, f *faults, c *config) {
 	if env.SlackAPIURL != "" && !isHTTP(env.SlackAPIURL) {
 		f.add("SLACK_API_URL", "is no http or https URL; expected one such as https://slack.com/api/, or nothing")
 	}
-	routes, err := parseRoutes(env.SlackRoutes)
-	if err != nil {
-		f.add("SLACK_ROUTES", "%v", err)
-	}
-	if len(routes) > 0 && env.SlackWebhookURL != "" {
+	c.slack.Routes = parseRoutes(f, env.SlackRoutes)
+	if env.SlackRoutes != "" && webhook {
 		f.add("SLACK_ROUTES", "is set beside SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to its one channel")
 	}
-	c.slack.Routes = routes
 	switch env.SlackMarkup {
 	case "escape":
 	case "allow":
@@ -216,14 +202,12 @@ func parseWorker(env environment, f *faults, c *config) {
 	c.deadLetter = env.DeadLetterSubject
 	if !isPlainSubject(c.deadLetter) {
 		f.add("DEAD_LETTER_SUBJECT", "%q, expected a subject without wildcards and white space, of at most %d bytes, such as notify-dead", c.deadLetter, longestSubjectPart)
-	} else if _, reads := c.nats.pattern.Category(c.deadLetter + ".x"); reads {
+	} else if overlap(c.deadLetter+".>", c.nats.pattern.String()) {
 		f.add("DEAD_LETTER_SUBJECT", "%q would be read again through NATS_SUBJECT %q; expected a subject outside it", c.deadLetter, c.nats.pattern)
 	}
 	c.adminAddr = env.AdminAddr
 	if c.adminAddr != "" {
-		if _, port, err := net.SplitHostPort(c.adminAddr); err != nil || !isPort(port) {
-			f.add("ADMIN_ADDR", "%q, expected host:port such as 127.0.0.1:8080, or nothing for none", c.adminAddr)
-		}
+		checkAddr(f, "ADMIN_ADDR", c.adminAddr)
 	}
 	c.shutdownTimeout = parseDuration(f, "SHUTDOWN_TIMEOUT", env.ShutdownTimeout, shortestShutdown, longestShutdown)
 	switch env.LogLevel {
@@ -242,118 +226,23 @@ func parseWorker(env environment, f *faults, c *config) {
 }
 
 // parseRoutes reads "errors=C0123,deploys=#deploys".
-func parseRoutes(text string) (map[string]string, error) {
+func parseRoutes(f *faults, text string) map[string]string {
 	routes := map[string]string{}
 	if strings.TrimSpace(text) == "" {
-		return routes, nil
+		return routes
 	}
 	for _, part := range strings.Split(text, ",") {
-		category, channel, found := strings.Cut(strings.TrimSpace(part), "=")
-		if !found || category == "" || channel == "" {
-			return nil, errors.New(strconv.Quote(part) + ", expected CATEGORY=CHANNEL such as errors=C0123")
+		category, channel, _ := strings.Cut(part, "=")
+		category, channel = strings.TrimSpace(category), strings.TrimSpace(channel)
+		if category == "" || channel == "" {
+			f.add("SLACK_ROUTES", "%q, expected CATEGORY=CHANNEL such as errors=C0123", part)
+			return nil
 		}
 		if _, twice := routes[category]; twice {
-			return nil, errors.New(category + " is there twice, expected each category once")
+			f.add("SLACK_ROUTES", "%s is there twice, expected each category once", category)
+			return nil
 		}
 		routes[category] = channel
 	}
-	return routes, nil
-}
-
-// parseTLS reads certificates; nil when none is named.
-func parseTLS(f *faults, prefix, ca, cert, key string) *tls.Config {
-	if ca == "" && cert == "" && key == "" {
-		return nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca != "" {
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			f.add(prefix+"_CA", "%v; expected a readable file with PEM certificates", err)
-		} else if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(pem) {
-			f.add(prefix+"_CA", "%s has no PEM certificate; expected at least one", ca)
-		}
-	}
-	switch {
-	case cert == "" && key == "":
-	case cert == "":
-		f.add(prefix+"_CERT", "is not set, but %s_KEY is; expected both or none", prefix)
-	case key == "":
-		f.add(prefix+"_KEY", "is not set, but %s_CERT is; expected both or none", prefix)
-	default:
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			f.add(prefix+"_CERT", "%v; expected a PEM certificate and its key in %s_KEY", err, prefix)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config
-}
-
-func parseDuration(f *faults, variable, text string, least, most time.Duration) time.Duration {
-	d, err := time.ParseDuration(text)
-	if err != nil || d < least || d > most {
-		f.add(variable, "%q, expected a duration from %s to %s such as 30s, 10m or 24h", text, least, most)
-	}
-	return d
-}
-
-func parseNumber(f *faults, variable, text string, least, most int) int {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
-		f.add(variable, "%q, expected a whole number from %d to %d", text, least, most)
-	}
-	return n
-}
-
-func checkFile(f *faults, variable, path string) {
-	if path == "" {
-		return
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		f.add(variable, "%v; expected a readable file", err)
-		return
-	}
-	_ = file.Close() // it was opened for reading only
-}
-
-// checkName checks a name of a stream or consumer as the NATS server does.
-func checkName(f *faults, variable, name string) {
-	if name == "" || len(name) > longestSubjectPart || strings.ContainsFunc(name, func(r rune) bool {
-		return r <= ' ' || r > '~' || strings.ContainsRune(`.*>/\`, r)
-	}) {
-		f.add(variable, `%q, expected a name without white space and . * > / \, of at most %d bytes`, name, longestSubjectPart)
-	}
-}
-
-func isPlainSubject(subject string) bool {
-	if subject == "" || len(subject) > longestSubjectPart || subject[0] == '$' {
-		return false
-	}
-	for _, token := range strings.Split(subject, ".") {
-		if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' || r == '*' || r == '>' }) {
-			return false
-		}
-	}
-	return true
-}
-
-func isHTTP(text string) bool {
-	parsed, err := url.Parse(text)
-	return err == nil && parsed.Host != "" && oneOf(parsed.Scheme, "http", "https")
-}
-
-func isPort(text string) bool {
-	port, err := strconv.Atoi(text)
-	return err == nil && port >= 0 && port <= 65535
-}
-
-func oneOf(text string, allowed ...string) bool {
-	for _, one := range allowed {
-		if text == one {
-			return true
-		}
-	}
-	return false
+	return routes
 }

@@ -67,40 +67,31 @@ func runDemo(ctx context.Context, out io.Writer) (err error) {
 	env := defaultEnvironment()
 	neighbours.pointAt(&env)
 	env.AdminAddr = ""
-	f := &faults{}
-	counts := newDemoCounts()
 	redis.SetLogger(redisLog{zap.NewNop()})
-
-	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWorkers()
-	ended := make(chan error, demoWorkers)
-	limits := ""
-	for range demoWorkers {
-		settings := parseConfig(env, f)
-		if err := f.err(); err != nil {
-			return err
-		}
-		limits = fmt.Sprintf("%s in all and %s per category", settings.rules.Global, settings.rules.Category)
-		go func() { ended <- serve(workers, settings, zap.NewNop(), counts.observe) }()
+	settings := make([]config, demoWorkers)
+	f := &faults{}
+	for i := range settings {
+		settings[i] = parseConfig(env, f)
 	}
-	say("%d workers share the limits: %s.", demoWorkers, limits)
+	if err := f.err(); err != nil {
+		return err
+	}
+	say("%d workers share the limits: %s in all and %s per category.", demoWorkers, settings[0].rules.Global, settings[0].rules.Category)
+	counts := newDemoCounts()
+	ctx, stopWorkers := startDemoWorkers(ctx, settings, counts.observe)
+	defer stopWorkers()
 
 	started := time.Now()
 	total := len(demoCategories) * demoEach
 	if err := publishBurst(ctx, neighbours.nats.URL(), env.NATSStream); err != nil {
-		return err
+		return interruption(ctx, err)
 	}
 	say("%d events are published: %d categories, %d each.", total, len(demoCategories), demoEach)
 	if err := counts.wait(ctx, total, func(settled int) { say("  %3d of %d settled", settled, total) }); err != nil {
-		return err
+		return interruption(ctx, err)
 	}
 	took := time.Since(started)
 	stopWorkers()
-	for range demoWorkers {
-		if workerErr := <-ended; workerErr != nil {
-			return workerErr
-		}
-	}
 	if err := counts.table(out); err != nil {
 		return err
 	}
@@ -108,6 +99,38 @@ func runDemo(ctx context.Context, out io.Writer) (err error) {
 	say("\nThe fake Slack received %d messages; the log would say why of each of the other %d. It took %.1f s.", received, total-received, took.Seconds())
 	say("Next: \"notifier dev\" keeps all of this running, with an inbox page to watch.")
 	return counts.check(received)
+}
+
+// startDemoWorkers runs a worker for each settings. The context ends with the first worker that fails; stop ends the
+// workers and waits for them.
+func startDemoWorkers(ctx context.Context, settings []config, observe func(consume.Settled)) (_ context.Context, stop func()) {
+	ctx, fail := context.WithCancelCause(ctx)
+	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	var workers sync.WaitGroup
+	for _, one := range settings {
+		workers.Go(func() {
+			if err := serve(work, one, zap.NewNop(), observe); err != nil {
+				fail(err)
+			}
+		})
+	}
+	return ctx, func() {
+		end()
+		workers.Wait()
+		fail(nil)
+	}
+}
+
+// interruption is why ctx has ended, or err while it has not.
+func interruption(ctx context.Context, err error) error {
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+		return err
+	case errors.Is(cause, context.Canceled):
+		return errors.New("interrupted")
+	default:
+		return cause
+	}
 }
 
 // publishBurst waits for the stream that the workers create, and publishes.

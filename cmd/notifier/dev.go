@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
@@ -32,8 +34,8 @@ Examples:
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			if addr := cmd.String("slack-only"); addr != "" {
-				return runFakeSlack(ctx, addr, cmd.Root().Writer)
+			if cmd.IsSet("slack-only") {
+				return runFakeSlack(ctx, cmd.String("slack-only"), cmd.Root().Writer)
 			}
 			return runDev(ctx, cmd.Root().Writer)
 		},
@@ -50,44 +52,19 @@ func runDev(ctx context.Context, out io.Writer) (err error) {
 
 	f := &faults{}
 	env := readEnvironment(f)
+	wanted := env
 	neighbours.pointAt(&env)
 	if env.AdminAddr != "" {
 		env.AdminAddr = devstack.FreeAddr(env.AdminAddr)
 	}
-	if env.LogFormat == defaultEnvironment().LogFormat {
+	if !isSet("LOG_FORMAT") {
 		env.LogFormat = "console"
 	}
 	settings := parseConfig(env, f)
 	if err := f.err(); err != nil {
 		return err
 	}
-	publish := "notifier publish"
-	if neighbours.nats.Addr() != devNATSAddr {
-		publish = "NATS_URL=" + neighbours.nats.URL() + " " + publish
-	}
-	taken := func(got, wanted string) string {
-		if got != wanted {
-			return "   (" + wanted + " was taken)"
-		}
-		return ""
-	}
-	_, err = fmt.Fprintf(out, `notifier dev: limits %s in all, %s per category; Ctrl-C ends it
-
-  Inbox    %s%s
-  NATS     %s%s
-  Redis    %s%s
-  Health   http://%s/readyz%s
-
-  In another terminal:
-    %s errors "disk full"
-
-`, settings.rules.Global, settings.rules.Category,
-		neighbours.slack.URL(), taken(neighbours.slack.URL(), "http://"+devSlackAddr),
-		neighbours.nats.URL(), taken(neighbours.nats.Addr(), devNATSAddr),
-		neighbours.redis.URL(), taken(neighbours.redis.Addr(), devRedisAddr),
-		env.AdminAddr, taken(env.AdminAddr, defaultEnvironment().AdminAddr),
-		publish)
-	if err != nil {
+	if err := greet(out, neighbours, settings, wanted); err != nil {
 		return err
 	}
 	log, stopLog := newLog(out, settings.logLevel, settings.logConsole)
@@ -96,11 +73,50 @@ func runDev(ctx context.Context, out io.Writer) (err error) {
 	return serve(ctx, settings, log, nil)
 }
 
+// greet says where everything is, and how to publish to it from a terminal with the same environment.
+func greet(out io.Writer, neighbours devNeighbours, settings config, wanted environment) error {
+	taken := func(got, wanted string) string {
+		_, gotPort, _ := net.SplitHostPort(got)
+		_, wantedPort, _ := net.SplitHostPort(wanted)
+		if gotPort != wantedPort && wantedPort != "0" {
+			return "   (" + wanted + " was taken)"
+		}
+		return ""
+	}
+	health := "none, ADMIN_ADDR is empty"
+	if settings.adminAddr != "" {
+		health = "http://" + settings.adminAddr + "/readyz" + taken(settings.adminAddr, wanted.AdminAddr)
+	}
+	publish := "notifier publish"
+	if neighbours.nats.URL() != wanted.NATSURL {
+		publish = "NATS_URL=" + neighbours.nats.URL() + " " + publish
+	}
+	_, err := fmt.Fprintf(out, `notifier dev: limits %s in all, %s per category; Ctrl-C ends it
+
+  Inbox    %s%s
+  NATS     %s%s
+  Redis    %s%s
+  Health   %s
+
+  In another terminal:
+    %s errors "disk full"
+
+`, settings.rules.Global, settings.rules.Category,
+		neighbours.slack.URL(), taken(strings.TrimPrefix(neighbours.slack.URL(), "http://"), devSlackAddr),
+		neighbours.nats.URL(), taken(neighbours.nats.Addr(), devNATSAddr),
+		neighbours.redis.URL(), taken(neighbours.redis.Addr(), devRedisAddr),
+		health, publish)
+	return err
+}
+
 // runFakeSlack runs the fake Slack alone until ctx ends: for containers that stand in for Slack.
 func runFakeSlack(ctx context.Context, addr string, out io.Writer) error {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return &usageError{fmt.Sprintf("-slack-only %q, expected host:port such as 0.0.0.0:8090", addr)}
+	}
 	slack, err := devstack.StartSlack(addr)
 	if err != nil {
-		return &usageError{"-slack-only: " + err.Error()}
+		return fmt.Errorf("-slack-only: %w", err)
 	}
 	if _, err := fmt.Fprintf(out, "fake Slack: inbox %s, SLACK_API_URL=%s, SLACK_WEBHOOK_URL=%s\n", slack.URL(), slack.APIURL(), slack.WebhookURL()); err != nil {
 		return err

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"os"
 
 	"notifier/internal/devstack"
 )
@@ -60,10 +61,16 @@ func (n devNeighbours) close() error {
 	return errors.Join(errs...)
 }
 
-// pointAt makes settings use these neighbours.
+// isSet reports whether a variable is set, itself or through a file: dev has a default of its own for one.
+func isSet(name string) bool { return os.Getenv(name) != "" || os.Getenv(name+"_FILE") != "" }
+
+// pointAt makes settings use these neighbours, which know no TLS and no users.
 func (n devNeighbours) pointAt(env *environment) {
 	env.NATSURL, env.NATSMode = n.nats.URL(), modeJetStream
+	env.NATSCredsFile, env.NATSNKeyFile = "", ""
+	env.NATSTLSCA, env.NATSTLSCert, env.NATSTLSKey = "", "", ""
 	env.RedisURL = n.redis.URL()
+	env.RedisTLSCA, env.RedisTLSCert, env.RedisTLSKey = "", "", ""
 	env.SlackBotToken, env.SlackWebhookURL = devToken, ""
 	env.SlackAPIURL = n.slack.APIURL()
 	if env.SlackChannel == "" {

@@ -15,7 +15,11 @@ var errNoDevstack = errors.New(`this build has no embedded servers, because it w
 
 func demoCommand() *cli.Command { return withoutDevstack("demo") }
 
-func devCommand() *cli.Command { return withoutDevstack("dev") }
+func devCommand() *cli.Command {
+	cmd := withoutDevstack("dev")
+	cmd.Flags = []cli.Flag{&cli.StringFlag{Name: "slack-only", Hidden: true}} // to be told the same with it
+	return cmd
+}
 
 func withoutDevstack(name string) *cli.Command {
 	return &cli.Command{

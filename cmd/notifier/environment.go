@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"reflect"
 	"strings"
@@ -51,9 +50,6 @@ type environment struct {
 	LogFormat         string `envconfig:"LOG_FORMAT" default:"json"`
 }
 
-// largestSettingFile bounds what is read from X_FILE: a secret or a list, not a disk image.
-const largestSettingFile = 1 << 20
-
 // readEnvironment reads every variable, from the environment or from the file that X_FILE names. A variable that is
 // set to nothing counts as not set, because docker-compose hands on unset variables as empty ones.
 func readEnvironment(faults *faults) environment {
@@ -73,12 +69,12 @@ func readEnvironment(faults *faults) environment {
 				faults.add(name, "is set, and so is %s_FILE; expected one of them", name)
 				continue
 			}
-			text, err := readSettingFile(path)
+			content, err := readFile(path)
 			if err != nil {
 				faults.add(name+"_FILE", "%v; expected a readable file that holds the value of %s", err, name)
 				continue
 			}
-			value.SetString(text)
+			value.SetString(strings.TrimRight(string(content), "\r\n")) // without the line end that editors leave
 		}
 		if value.String() == "" && tag.Get("emptyMeansNone") == "" {
 			value.SetString(tag.Get("default"))
@@ -96,39 +92,3 @@ func defaultEnvironment() environment {
 	}
 	return env
 }
-
-// readSettingFile reads a file without the line end that editors leave. Its errors name the path, never the content.
-func readSettingFile(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() || info.Size() > largestSettingFile {
-		return "", fmt.Errorf("%s is no regular file of at most %d bytes", path, largestSettingFile)
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimRight(string(content), "\r\n"), nil
-}
-
-// faults collects what is wrong with the settings, so that a user mends them in one go. It is an error when it has
-// any.
-type faults struct{ lines []string }
-
-// add notes one fault: the variable, what is wrong and what was expected. Values of secrets do not belong in it.
-func (f *faults) add(variable, format string, arguments ...any) {
-	f.lines = append(f.lines, variable+": "+fmt.Sprintf(format, arguments...))
-}
-
-// err is nil when nothing is wrong.
-func (f *faults) err() error {
-	if len(f.lines) == 0 {
-		return nil
-	}
-	return f
-}
-
-// Error lists all faults, a line each.
-func (f *faults) Error() string { return strings.Join(f.lines, "\n") }

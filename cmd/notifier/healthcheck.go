@@ -35,6 +35,8 @@ Example:
 			env := readEnvironment(f)
 			if env.AdminAddr == "" {
 				f.add("ADMIN_ADDR", "is empty, so there is no admin server to ask; expected host:port")
+			} else {
+				checkAddr(f, "ADMIN_ADDR", env.AdminAddr)
 			}
 			if err := f.err(); err != nil {
 				return err
@@ -47,9 +49,7 @@ Example:
 func healthcheck(ctx context.Context, addr string, out io.Writer) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		f := &faults{}
-		f.add("ADMIN_ADDR", "%q, expected host:port such as 127.0.0.1:8080", addr)
-		return f
+		return fmt.Errorf("ADMIN_ADDR: %w", err)
 	}
 	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
 		host = "127.0.0.1" // it listens on all addresses, this one too
@@ -60,7 +60,12 @@ func healthcheck(ctx context.Context, addr string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	// Straight to the worker, whatever HTTP_PROXY says, and no other server's word for it.
+	client := http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return fmt.Errorf("no answer: %w", err)
 	}
@@ -71,6 +76,9 @@ func healthcheck(ctx context.Context, addr string, out io.Writer) error {
 	}
 	text := strings.TrimSpace(string(body))
 	if response.StatusCode != http.StatusOK {
+		if response.StatusCode != http.StatusServiceUnavailable {
+			return fmt.Errorf("%s is no admin server of notifier: it answers %s", addr, response.Status)
+		}
 		return errors.New("not ready: " + strings.ReplaceAll(text, "\n", "; "))
 	}
 	_, err = fmt.Fprintln(out, text)

@@ -31,10 +31,10 @@ func main() {
 }
 
 // run is the whole program: what it gets is all that it uses of the process, but for the environment.
-func run(ctx context.Context, arguments []string, in io.Reader, out, errors io.Writer) int {
+func run(ctx context.Context, arguments []string, in io.Reader, out, errOut io.Writer) int {
 	root := rootCommand()
-	root.Reader, root.Writer, root.ErrWriter = in, out, errors
-	return exitCode(root.Run(ctx, arguments), errors)
+	root.Reader, root.Writer, root.ErrWriter = in, out, errOut
+	return exitCode(root.Run(ctx, shortHelp(arguments)), errOut)
 }
 
 // exitCode tells the error to the user and gives the code that goes with it.
@@ -45,7 +45,7 @@ func exitCode(err error, out io.Writer) int {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &usage):
-		_, _ = fmt.Fprintf(out, "notifier: %s\n", usage.text)
+		_, _ = fmt.Fprintf(out, "notifier: %v\n", err)
 		return exitUsage
 	case errors.As(err, &wrong):
 		_, _ = fmt.Fprintf(out, "notifier: wrong settings:\n  %s\n", strings.Join(wrong.lines, "\n  "))
@@ -72,16 +72,5 @@ func noArguments(cmd *cli.Command) error {
 // usage shows how the command is called, and gives the error.
 func usage(cmd *cli.Command, text string) error {
 	_, _ = fmt.Fprintf(cmd.Root().ErrWriter, "Usage: %s\n", usageLine(cmd))
-	return &usageError{text + fmt.Sprintf("; see %q", strings.TrimSpace(cmd.FullName()+" -h"))}
-}
-
-func usageLine(cmd *cli.Command) string {
-	line := cmd.FullName() + " [flags]"
-	if len(cmd.VisibleCommands()) > 1 {
-		line = cmd.Root().Name + " [COMMAND] [flags]"
-	}
-	if cmd.ArgsUsage != "" {
-		line += " " + cmd.ArgsUsage
-	}
-	return line
+	return &usageError{text + fmt.Sprintf("; see %q", cmd.FullName()+" -"+helpFlag)}
 }

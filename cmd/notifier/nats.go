@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,32 +17,18 @@ const (
 	natsTimeout         = 5 * time.Second
 )
 
-// natsOptions are the ones that workers and publishers share. Errors name no password.
-func natsOptions(settings natsConfig, name string) ([]nats.Option, error) {
-	options := []nats.Option{nats.Name(name), nats.Timeout(natsTimeout)}
+// natsOptions are the ones that workers and publishers share.
+func natsOptions(settings natsConfig, name string) []nats.Option {
+	options := append([]nats.Option{nats.Name(name), nats.Timeout(natsTimeout)}, settings.auth...)
 	if settings.tls != nil {
 		options = append(options, nats.Secure(settings.tls))
 	}
-	if settings.credsFile != "" {
-		options = append(options, nats.UserCredentials(settings.credsFile))
-	}
-	if settings.nkeyFile != "" {
-		nkey, err := nats.NkeyOptionFromSeed(settings.nkeyFile)
-		if err != nil {
-			return nil, &usageError{fmt.Sprintf("NATS_NKEY_FILE: %v; expected a file that holds a user seed", err)}
-		}
-		options = append(options, nkey)
-	}
-	return options, nil
+	return options
 }
 
 // connectWorker connects for good: an absent server is waited for, a lost one comes back.
 func connectWorker(settings natsConfig, log *zap.Logger) (*nats.Conn, error) {
-	options, err := natsOptions(settings, "notifier")
-	if err != nil {
-		return nil, err
-	}
-	options = append(options,
+	options := append(natsOptions(settings, "notifier"),
 		nats.MaxReconnects(-1),
 		nats.RetryOnFailedConnect(true),
 		nats.ReconnectWait(natsReconnectWait),
@@ -50,7 +37,8 @@ func connectWorker(settings natsConfig, log *zap.Logger) (*nats.Conn, error) {
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			log.Warn("nats disconnected", zap.Error(err))
 		}),
-		nats.ReconnectHandler(func(*nats.Conn) { log.Info("nats connected again") }),
+		nats.ConnectHandler(func(c *nats.Conn) { log.Info("nats connected", zap.String("server", c.ConnectedAddr())) }),
+		nats.ReconnectHandler(func(c *nats.Conn) { log.Info("nats connected again", zap.String("server", c.ConnectedAddr())) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			log.Warn("nats reports", zap.Error(err))
 		}),
@@ -59,5 +47,21 @@ func connectWorker(settings natsConfig, log *zap.Logger) (*nats.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("NATS_URL: %w", err)
 	}
+	if !connection.IsConnected() {
+		log.Warn("nats not connected yet", zap.String("servers", redactedServers(settings.url)), zap.NamedError("reason", connection.LastError()))
+	}
 	return connection, nil
+}
+
+// redactedServers is a list of servers without the users and passwords in it.
+func redactedServers(list string) string {
+	servers := strings.Split(list, ",")
+	for i, server := range servers {
+		if parsed, err := parseServer(server); err == nil {
+			servers[i] = parsed.Scheme + "://" + parsed.Host
+		} else {
+			servers[i] = "?" // the settings were checked, so this cannot be
+		}
+	}
+	return strings.Join(servers, ", ")
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -26,8 +27,9 @@ func publishCommand() *cli.Command {
 		Usage:     "publish one event, or one per line of standard input",
 		ArgsUsage: "CATEGORY [TEXT | -]",
 		Description: `The event goes to NATS_SUBJECT with CATEGORY in place of its wildcard. TEXT is sent as plain text, whatever it
-looks like; with -json it is a JSON payload (text, blocks, id, channel, thread_ts, cost, time) and checked first.
-Without TEXT the text is "test notification"; with - each line of standard input is one event.
+looks like; with -json it is a JSON payload (text, blocks, id, channel, thread_ts, cost, time).
+Without TEXT the text is "test notification"; with - each line of standard input is one event. A payload that
+no worker could read is refused here.
 
 Examples:
    notifier publish errors "disk full"
@@ -35,9 +37,9 @@ Examples:
    notifier publish errors -n 1000 -rate 200 "error storm"
    journalctl -f -u api | notifier publish api -`,
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "n", Value: 1, Usage: "publish it so many times"},
-			&cli.FloatFlag{Name: "rate", Usage: "at most so many events per second; 0: as fast as possible"},
-			&cli.StringFlag{Name: "id", Usage: "event `ID`: an id that was sent before is not sent again"},
+			&cli.IntFlag{Name: "n", Value: 1, Usage: "publish it `N` times"},
+			&cli.FloatFlag{Name: "rate", Usage: "publish at most `R` events per second; without it as fast as possible"},
+			&cli.StringFlag{Name: "id", Usage: "give the event this `ID`: one that was sent before is not sent again"},
 			&cli.BoolFlag{Name: "json", Usage: "TEXT, or each line, is a JSON payload"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -85,7 +87,7 @@ func parsePublish(cmd *cli.Command) (publishOrder, error) {
 	switch {
 	case order.count < 1:
 		return order, usage(cmd, fmt.Sprintf("-n %d, expected 1 or more", order.count))
-	case order.rate < 0:
+	case math.IsNaN(order.rate) || order.rate < 0:
 		return order, usage(cmd, fmt.Sprintf("-rate %g, expected 0 or more", order.rate))
 	case order.lines && order.count > 1:
 		return order, usage(cmd, "-n with -: each line is one event")
@@ -100,28 +102,30 @@ func publish(ctx context.Context, settings natsConfig, order publishOrder, in io
 	if err != nil {
 		return &usageError{err.Error()}
 	}
-	options, err := natsOptions(settings, "notifier publish")
-	if err != nil {
-		return err
-	}
-	connection, err := nats.Connect(settings.url, options...)
-	if err != nil {
-		return fmt.Errorf("NATS does not answer (NATS_URL): %w", err)
-	}
-	defer connection.Close()
-	js, err := jetstream.New(connection)
-	if err != nil {
-		return err
-	}
-	p := publisher{order: order, settings: settings, subject: subject, connection: connection, js: js, out: out, limit: rate.Inf}
+	p := publisher{order: order, settings: settings, subject: subject, out: out, limit: rate.NewLimiter(rate.Inf, 1)}
 	if order.rate > 0 {
-		p.limit = rate.Limit(order.rate)
+		p.limit.SetLimit(rate.Limit(order.rate))
 	}
-	p.limiter = rate.NewLimiter(p.limit, 1)
+	if !order.lines {
+		if err := p.check(p.message(order.text)); err != nil {
+			return err // before anything is connected
+		}
+	}
+	p.connection, err = nats.Connect(settings.url, natsOptions(settings, "notifier publish")...)
+	if err != nil {
+		return fmt.Errorf("NATS_URL: no connection to %s: %w", redactedServers(settings.url), err)
+	}
+	defer p.connection.Close()
+	if p.js, err = jetstream.New(p.connection); err != nil {
+		return err
+	}
 	if order.lines {
 		err = p.lines(ctx, in)
 	} else {
 		err = p.repeat(ctx)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("interrupted")
 	}
 	return errors.Join(err, p.finish())
 }
@@ -134,8 +138,7 @@ type publisher struct {
 	connection *nats.Conn
 	js         jetstream.JetStream
 	out        io.Writer
-	limit      rate.Limit
-	limiter    *rate.Limiter
+	limit      *rate.Limiter
 	published  int
 	told       time.Time
 }
@@ -150,24 +153,61 @@ func (p *publisher) repeat(ctx context.Context) error {
 }
 
 func (p *publisher) lines(ctx context.Context, in io.Reader) error {
-	scanner := bufio.NewScanner(in)
-	scanner.Buffer(nil, longestLine)
-	for number := 1; scanner.Scan(); number++ {
-		text := strings.TrimRight(scanner.Text(), "\r")
-		if strings.TrimSpace(text) == "" {
+	lines := readLines(ctx, in)
+	for number := 1; ; number++ {
+		var next line
+		select {
+		case next = <-lines:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		switch {
+		case errors.Is(next.err, io.EOF):
+			return nil
+		case next.err != nil:
+			return fmt.Errorf("standard input: line %d: %w", number, next.err)
+		case strings.TrimSpace(next.text) == "":
 			continue
 		}
-		if err := p.one(ctx, text); err != nil {
+		if err := p.one(ctx, next.text); err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
 	}
-	if err := scanner.Err(); err != nil {
-		return fmt.Errorf("standard input: %w", err)
-	}
-	return nil
 }
 
-func (p *publisher) one(ctx context.Context, text string) error {
+// line is a line without its end (of Unix or Windows), or the reason why there is none: io.EOF after the last.
+type line struct {
+	text string
+	err  error
+}
+
+// readLines reads in a goroutine of its own, because nothing else can be waited for beside a read from a terminal. The
+// goroutine ends with the input, or after the next line once ctx has ended.
+func readLines(ctx context.Context, in io.Reader) <-chan line {
+	lines := make(chan line)
+	go func() {
+		scanner := bufio.NewScanner(in)
+		scanner.Buffer(nil, longestLine)
+		end := io.EOF
+		for scanner.Scan() {
+			select {
+			case lines <- line{text: scanner.Text()}:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err := scanner.Err(); err != nil {
+			end = err
+		}
+		select {
+		case lines <- line{err: end}:
+		case <-ctx.Done():
+		}
+	}()
+	return lines
+}
+
+func (p *publisher) message(text string) *nats.Msg {
 	message := nats.NewMsg(p.subject)
 	message.Data = []byte(text)
 	if p.order.id != "" {
@@ -176,10 +216,15 @@ func (p *publisher) one(ctx context.Context, text string) error {
 	if !p.order.json {
 		message.Header.Set("Content-Type", "text/plain; charset=utf-8")
 	}
+	return message
+}
+
+func (p *publisher) one(ctx context.Context, text string) error {
+	message := p.message(text)
 	if err := p.check(message); err != nil {
 		return err
 	}
-	if err := p.limiter.Wait(ctx); err != nil {
+	if err := p.limit.Wait(ctx); err != nil {
 		return err
 	}
 	if p.settings.core {
@@ -189,13 +234,13 @@ func (p *publisher) one(ctx context.Context, text string) error {
 	} else {
 		ack, err := p.js.PublishMsg(ctx, message)
 		if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) {
-			return fmt.Errorf("no stream takes %s; expected one such as %s, which the first \"notifier serve\" creates", p.subject, p.settings.stream)
+			return fmt.Errorf("no stream takes %s, expected one such as %s, which the first \"notifier serve\" creates", p.subject, p.settings.stream)
 		}
 		if err != nil {
 			return err
 		}
 		if ack.Duplicate {
-			_, err := fmt.Fprintf(p.out, "%s: id %q was published before; nothing new\n", p.subject, p.order.id)
+			_, err := fmt.Fprintf(p.out, "%s: a duplicate, id %q was published before\n", p.subject, p.order.id)
 			return err
 		}
 	}
@@ -203,16 +248,19 @@ func (p *publisher) one(ctx context.Context, text string) error {
 	return p.progress()
 }
 
-// check refuses a payload that no worker would take: the author is here and can mend it.
+// check refuses a payload that no worker would take: the author is here and can mend it. What depends on a worker's
+// settings (size, channels, limits) is not known here.
 func (p *publisher) check(message *nats.Msg) error {
 	_, rejection := event.Decode(event.Message{
 		Subject: message.Subject, Header: message.Header, Data: message.Data, FallbackID: "check", Published: time.Now(),
 	}, event.Rules{
-		Pattern: p.settings.pattern, MaxBytes: largestEvent,
-		ChannelAllowed: func(string) bool { return true },
+		Pattern: p.settings.pattern, MaxBytes: largestEvent, ChannelAllowed: func(string) bool { return true },
 	})
 	if rejection != nil {
-		return &usageError{"payload: " + rejection.Detail}
+		return &usageError{rejection.Detail}
+	}
+	if p.order.json && !strings.HasPrefix(strings.TrimSpace(strings.TrimPrefix(string(message.Data), "\uFEFF")), "{") {
+		return &usageError{"payload is no JSON object, expected one such as {\"text\":\"disk full\"}"} // it would pass as plain text
 	}
 	return nil
 }

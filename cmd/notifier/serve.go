@@ -61,10 +61,12 @@ const adminShutdown = time.Second
 // serve wires one worker and runs it until ctx ends. Teardown is in reverse: the worker drains, then NATS, then Redis,
 // then the admin server, which tells "not ready" all the while.
 func serve(ctx context.Context, settings config, log *zap.Logger, observe func(consume.Settled)) error {
+	defer func() { _ = settings.redis.Close() }() // an error would say that it is closed already
 	poster, err := slackout.New(settings.slack)
 	if err != nil {
 		return err
 	}
+	defer poster.Close()
 	limiter, err := ratelimit.New(settings.redis, settings.namespace, settings.rules, settings.dedupe)
 	if err != nil {
 		return err
@@ -73,7 +75,6 @@ func serve(ctx context.Context, settings config, log *zap.Logger, observe func(c
 	if err != nil {
 		return err
 	}
-	defer func() { _ = settings.redis.Close() }() // an error would say that it is closed already
 	connection, err := connectWorker(settings.nats, log)
 	if err != nil {
 		return err
@@ -113,8 +114,10 @@ func serve(ctx context.Context, settings config, log *zap.Logger, observe func(c
 		log.Info("admin server listens", zap.String("addr", server.Addr()))
 	}
 	err = worker.Run(ctx)
-	if flushErr := connection.FlushTimeout(natsTimeout); flushErr != nil && err == nil && connection.IsConnected() {
-		log.Warn("acknowledgements may not have arrived; their events come again", zap.Error(flushErr))
+	if connection.IsConnected() { // else there is nobody who would take them, and waiting would outlast SHUTDOWN_TIMEOUT
+		if flushErr := connection.FlushTimeout(natsTimeout); flushErr != nil && err == nil {
+			log.Warn("acknowledgements may not have arrived; their events come again", zap.Error(flushErr))
+		}
 	}
 	return err
 }

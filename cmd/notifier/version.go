@@ -17,9 +17,10 @@ var (
 
 func versionCommand() *cli.Command {
 	return &cli.Command{
-		Name:        "version",
-		Usage:       "print version, commit and Go version",
-		Description: "Example:\n   notifier version",
+		Name:  "version",
+		Usage: "print version, commit and Go version",
+		Description: `Example:
+   notifier version`,
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
 				return err

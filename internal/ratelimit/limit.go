@@ -24,14 +24,22 @@ type Tier struct {
 
 // String writes the tier as a user would: 10/30m.
 func (t Tier) String() string {
-	window := t.Window.String()
-	if strings.HasSuffix(window, "m0s") {
-		window = strings.TrimSuffix(window, "0s")
+	return strconv.Itoa(t.Count) + "/" + ShortDuration(t.Window)
+}
+
+// ShortDuration writes a duration as a user would: 30m and not 30m0s, and 0 without a unit.
+func ShortDuration(d time.Duration) string {
+	if d == 0 {
+		return "0"
 	}
-	if strings.HasSuffix(window, "h0m") {
-		window = strings.TrimSuffix(window, "0m")
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
 	}
-	return strconv.Itoa(t.Count) + "/" + window
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // Limit is 1 to MaxTiers tiers, all of which must hold. "10/30m+1/5s" is ten in half an hour and at least five

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,9 +26,15 @@ var ErrURL = errors.New("expected redis://[user:password@]host:port/db, rediss:/
 // Open makes a client for a URL of one of go-redis's forms: one server; with addr parameters a Cluster; with
 // master_name Sentinels. tlsConfig may be nil; it is used where the URL asks for TLS (rediss://). Nothing is connected
 // yet. No error shows any part of the URL.
-func Open(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, error) {
+func Open(rawURL string, tlsConfig *tls.Config) (client redis.UniversalClient, err error) {
+	defer func() {
+		// go-redis panics on parameters that do not go together, such as master_name and route_by_latency.
+		if recover() != nil {
+			client, err = nil, ErrURL
+		}
+	}()
 	parsed, err := url.Parse(rawURL)
-	if err != nil || parsed.Host == "" {
+	if err != nil || parsed.Host == "" || !isPort(parsed.Port()) {
 		return nil, ErrURL
 	}
 	if tlsConfig != nil && parsed.Scheme != "rediss" {
@@ -63,6 +70,12 @@ func Open(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, error) {
 		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialTries, callRetries, true
 		return redis.NewClient(options), nil
 	}
+}
+
+// isPort takes no port too: go-redis has a default.
+func isPort(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil
 }
 
 var errNotTLS = errors.New("expected a rediss:// URL beside them")

@@ -1,0 +1,84 @@
+//go:build !production
+
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"notifier/internal/devstack"
+)
+
+// TestBinary is a worker as it is deployed: it is there before its neighbours are, says what it waits for, goes on
+// when they come, and ends on SIGTERM with exit code 0.
+func TestBinary(t *testing.T) {
+	t.Parallel()
+	binary := build(t)
+	natsAddr, redisAddr := freeAddr(t), freeAddr(t)
+	slack, err := devstack.StartSlack(anyAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slack.Close()
+	p := spawn(t, binary, map[string]string{
+		"NATS_URL": "nats://me:hunter2@" + natsAddr, "REDIS_URL": "redis://" + redisAddr,
+		"SLACK_BOT_TOKEN": "xoxb-hunter2", "SLACK_CHANNEL": "#alerts", "SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": anyAddr,
+	}, "serve")
+	out := &p.out
+	admin := adminURL(t, out)
+	eventually(t, "it says what it waits for", func() bool {
+		return len(out.lines(`"for":"redis"`)) > 0 && len(out.lines("nats not connected")) > 0
+	})
+	for i := range 3 { // looks at it do not make it say so again
+		if status, body := get(t, admin+"/healthz"); status != http.StatusOK {
+			t.Errorf("look %d: /healthz %d %q, expected 200: it waits, and that is all right", i, status, body)
+		}
+		status, body := get(t, admin+"/readyz")
+		if status != http.StatusServiceUnavailable || !strings.Contains(body, natsAddr) || !strings.Contains(body, redisAddr) {
+			t.Errorf("look %d: /readyz %d %q, expected 503 and the addresses of both neighbours", i, status, body)
+		}
+	}
+	for what, addr := range map[string]string{"nats": natsAddr, "redis": redisAddr} {
+		if got := out.lines(`"level":"warn"`, what, addr); len(got) != 1 {
+			t.Errorf("%d lines about %s at %s, expected one:\n%s", len(got), what, addr, strings.Join(got, "\n"))
+		}
+	}
+
+	server, err := devstack.StartNATS(natsAddr, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	store, err := devstack.StartRedis(redisAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if server.Addr() != natsAddr || store.Addr() != redisAddr {
+		t.Skip("somebody else took the addresses in the meantime")
+	}
+	eventually(t, "ready", func() bool {
+		status, _ := get(t, admin+"/readyz")
+		return status == http.StatusOK
+	})
+	connection, err := nats.Connect(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	if err := connection.Publish("notify.errors", []byte("disk full")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "sent", func() bool { return len(out.lines("notification sent")) == 1 })
+
+	p.terminate(t)
+	if code := p.code(t); code != exitDone {
+		t.Errorf("exit code %d, expected 0", code)
+	}
+	if slack.Accepted() != 1 || p.errOut.String() != "" || strings.Contains(out.String(), "hunter2") {
+		t.Errorf("%d messages, stderr %q, and the log:\n%s", slack.Accepted(), p.errOut.String(), out.String())
+	}
+}

@@ -1,0 +1,165 @@
+//go:build !production
+
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// inbox waits until the inbox page of a fake Slack has so many messages, and gives their texts.
+func inbox(t *testing.T, url string, count int) []string {
+	t.Helper()
+	var page struct{ Messages []struct{ Text string } }
+	eventually(t, "the messages are in the inbox", func() bool {
+		status, body := get(t, url+"/inbox.json")
+		return status == http.StatusOK && json.Unmarshal([]byte(body), &page) == nil && len(page.Messages) >= count
+	})
+	var texts []string
+	for _, message := range page.Messages {
+		texts = append(texts, message.Text)
+	}
+	return texts
+}
+
+// printed waits for a line that begins with a word, and gives what stands behind it.
+func printed(t *testing.T, p *program, word string) string {
+	t.Helper()
+	line := regexp.MustCompile(`(?m)^ *` + word + ` +(.*)\n`)
+	eventually(t, word+" is printed", func() bool { return line.MatchString(p.out.String()) })
+	return line.FindStringSubmatch(p.out.String())[1]
+}
+
+// TestDev runs everything beside whatever is on this machine: the usual ports are taken, so it says where it is.
+func TestDev(t *testing.T) {
+	for _, addr := range []string{devNATSAddr, devRedisAddr, devSlackAddr, "127.0.0.1:8080"} {
+		if listener, err := net.Listen("tcp", addr); err == nil { // else somebody else has it, which is as good
+			defer listener.Close()
+		}
+	}
+	// What the environment says about neighbours, TLS and users is not for the embedded ones.
+	cert, key := certificate(t, "elsewhere")
+	for name, value := range map[string]string{
+		"NATS_TLS_CA": cert, "NATS_TLS_CERT": cert, "NATS_TLS_KEY": key, "REDIS_URL": "rediss://elsewhere:6380", "REDIS_TLS_CA": cert,
+		"SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/real", "NATS_MODE": "core",
+	} {
+		t.Setenv(name, value)
+	}
+	p := start(t, "dev")
+	const taken = `   \(127\.0\.0\.1:%PORT% was taken\)`
+	urls := map[string]string{}
+	for word, pattern := range map[string]string{
+		"Inbox":  `^(http://127\.0\.0\.1:[0-9]+)` + strings.Replace(taken, "%PORT%", "8090", 1) + `$`,
+		"NATS":   `^(nats://127\.0\.0\.1:[0-9]+)` + strings.Replace(taken, "%PORT%", "4222", 1) + `$`,
+		"Redis":  `^(redis://127\.0\.0\.1:[0-9]+/0)` + strings.Replace(taken, "%PORT%", "6379", 1) + `$`,
+		"Health": `^(http://127\.0\.0\.1:[0-9]+/readyz)` + strings.Replace(taken, "%PORT%", "8080", 1) + `$`,
+	} {
+		found := regexp.MustCompile(pattern).FindStringSubmatch(printed(t, p, word))
+		if found == nil {
+			t.Fatalf("%s %q, expected %s", word, printed(t, p, word), pattern)
+		}
+		urls[word] = found[1]
+	}
+	if got := printed(t, p, "notifier dev:"); got != "limits 100/30m in all, 10/30m per category; Ctrl-C ends it" {
+		t.Errorf("%q, expected the limits in their shortest form", got)
+	}
+	if want := "NATS_URL=" + urls["NATS"] + ` notifier publish errors "disk full"`; !strings.Contains(p.out.String(), want) {
+		t.Errorf("no %s in %s", want, p.out.String())
+	}
+	eventually(t, "ready", func() bool {
+		status, _ := get(t, urls["Health"])
+		return status == http.StatusOK
+	})
+	if status, page := get(t, urls["Inbox"]); status != http.StatusOK || !strings.Contains(page, "<html") {
+		t.Errorf("the inbox page: %d %.100q", status, page)
+	}
+
+	for _, name := range []string{"NATS_TLS_CA", "NATS_TLS_CERT", "NATS_TLS_KEY", "NATS_MODE"} {
+		t.Setenv(name, "") // the other terminal
+	}
+	t.Setenv("NATS_URL", urls["NATS"])
+	publishes(t, "errors", "disk full")
+	if got := inbox(t, urls["Inbox"], 1); len(got) != 1 || got[0] != "disk full" {
+		t.Errorf("in the inbox: %q", got)
+	}
+	eventually(t, "it is in the log, for people", func() bool {
+		return len(p.out.lines("\tINFO\tnotification sent\t", `"category": "errors"`)) == 1
+	})
+	p.stop()
+	p.ends(t, exitDone)
+	for word, url := range urls {
+		if word != "NATS" && word != "Redis" {
+			if status, _ := get(t, url); status != 0 {
+				t.Errorf("%s is still there", url)
+			}
+		}
+	}
+}
+
+// TestDevTakesSettings: limits, the log and the admin server are the environment's.
+func TestDevTakesSettings(t *testing.T) {
+	for name, value := range map[string]string{"LIMIT_CATEGORY": "1/1m0s", "LOG_FORMAT": "json", "ADMIN_ADDR": ""} {
+		t.Setenv(name, value)
+	}
+	p := start(t, "dev")
+	if got := printed(t, p, "Health"); got != "none, ADMIN_ADDR is empty" {
+		t.Errorf("Health %q, expected none", got)
+	}
+	if got := printed(t, p, "notifier dev:"); !strings.Contains(got, "1/1m per category") {
+		t.Errorf("%q, expected the limit of the environment", got)
+	}
+	t.Setenv("NATS_URL", strings.Fields(printed(t, p, "NATS"))[0])
+	eventually(t, "publish works", func() bool {
+		once := start(t, "publish", "errors", "-n", "2")
+		return <-once.code == exitDone
+	})
+	eventually(t, "the second one is dropped", func() bool { return len(p.out.lines(`"outcome":"dropped"`)) > 0 })
+	if line := logLine(t, p.out.lines(`"outcome":"dropped"`)[0]); line["limit"] != "1/1m" {
+		t.Errorf("limit %v, expected 1/1m", line["limit"])
+	}
+	p.stop()
+	p.ends(t, exitDone)
+}
+
+func TestDevRefusesBadSettings(t *testing.T) {
+	t.Setenv("LIMIT_CATEGORY", "nonsense")
+	t.Setenv("ADMIN_ADDR", "8080")
+	p := start(t, "dev")
+	p.ends(t, exitUsage)
+	if got := p.errOut.lines("  "); len(got) != 2 {
+		t.Errorf("%q, expected two faults", got)
+	}
+}
+
+// TestFakeSlackAlone stands in for Slack in a container.
+func TestFakeSlackAlone(t *testing.T) {
+	p := start(t, "dev", "-slack-only", "127.0.0.1:0")
+	const pattern = `^inbox (http://127\.0\.0\.1:[0-9]+), SLACK_API_URL=(http://\S+/api/), SLACK_WEBHOOK_URL=(http://\S+)$`
+	found := regexp.MustCompile(pattern).FindStringSubmatch(printed(t, p, "fake Slack:"))
+	if found == nil {
+		t.Fatalf("%q, expected %s", p.out.String(), pattern)
+	}
+	response, err := http.Post(found[3], "application/json", strings.NewReader(`{"text":"hi"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	if got := inbox(t, found[1], 1); len(got) != 1 || got[0] != "hi" {
+		t.Errorf("in the inbox: %q", got)
+	}
+	p.stop()
+	p.ends(t, exitDone)
+
+	for _, addr := range []string{"nonsense", ""} {
+		p := start(t, "dev", "-slack-only", addr)
+		p.ends(t, exitUsage)
+		if got := p.errOut.lines("notifier: -slack-only ", "expected host:port such as 0.0.0.0:8090"); len(got) != 1 {
+			t.Errorf("%q: %q, expected what an address is", addr, p.errOut.String())
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v3"
+)
+
+// The library's help shows flags with two dashes and sections for what there is none of, so the help is written here:
+// what a command does, how it is called, an example, its flags. The flag is named h alone, because the library looks
+// for one named help and would show its own; shortHelp lets users write the long form all the same.
+const helpFlag = "h"
+
+// shortHelp writes -help and --help as -h.
+func shortHelp(arguments []string) []string {
+	short := make([]string, len(arguments))
+	for i, argument := range arguments {
+		switch argument {
+		case "--":
+			copy(short[i:], arguments[i:])
+			return short
+		case "-help", "--help":
+			argument = "-" + helpFlag
+		}
+		short[i] = argument
+	}
+	return short
+}
+
+// writeHelp writes the help of one command.
+func writeHelp(out io.Writer, cmd *cli.Command) error {
+	_, err := fmt.Fprintf(out, "%s - %s\n\nUsage: %s\n\n%s\n", cmd.FullName(), cmd.Usage, usageLine(cmd), cmd.Description)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	if commands := cmd.VisibleCommands(); len(commands) > 0 {
+		_, _ = fmt.Fprint(table, "\nCommands:\n")
+		for _, command := range commands {
+			_, _ = fmt.Fprintf(table, "   %s\t%s\n", command.Name, command.Usage)
+		}
+	}
+	_, _ = fmt.Fprint(table, "\nFlags:\n")
+	flags := cmd.VisibleFlags()
+	if cmd != cmd.Root() {
+		flags = append(flags, cmd.Root().VisibleFlags()...)
+	}
+	for _, flag := range flags {
+		name, text := flagLine(flag)
+		_, _ = fmt.Fprintf(table, "   %s\t%s\n", name, text)
+	}
+	return table.Flush() // errors of the lines above come back here
+}
+
+// flagLine is a flag as the help shows it: "-n N" and "publish it N times (default 1)". The word in backquotes of its
+// usage stands for its value.
+func flagLine(flag cli.Flag) (name, text string) {
+	name = "-" + flag.Names()[0]
+	documented, ok := flag.(cli.DocGenerationFlag)
+	if !ok {
+		return name, ""
+	}
+	text = documented.GetUsage()
+	if before, rest, found := strings.Cut(text, "`"); found {
+		value, after, _ := strings.Cut(rest, "`")
+		name, text = name+" "+value, before+value+after
+	}
+	if preset := documented.GetValue(); documented.TakesValue() && preset != "" && preset != "0" {
+		text += " (default " + preset + ")"
+	}
+	return name, text
+}
+
+// usageLine says how the command is called.
+func usageLine(cmd *cli.Command) string {
+	line := cmd.FullName()
+	if len(cmd.VisibleCommands()) > 0 {
+		line += " [COMMAND]"
+	}
+	if len(cmd.VisibleFlags()) > 0 {
+		line += " [flags]"
+	}
+	if cmd.ArgsUsage != "" {
+		line += " " + cmd.ArgsUsage
+	}
+	return line
+}
+
+// flagFault says in our words what the library found wrong with a flag.
+func flagFault(err error) string {
+	text := err.Error()
+	if name, found := strings.CutPrefix(text, "flag provided but not defined: "); found {
+		return "unknown flag " + name
+	}
+	if name, found := strings.CutPrefix(text, "flag needs an argument: "); found {
+		return "no value for flag " + name
+	}
+	for cause, expected := range map[string]string{
+		": strconv.ParseInt": "a whole number", ": strconv.ParseFloat": "a number", ": parse error": "true or false",
+	} {
+		if what, _, found := strings.Cut(text, cause); found {
+			return what + ", expected " + expected
+		}
+	}
+	return text
+}

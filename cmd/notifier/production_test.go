@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestProductionBuild: what is deployed does not contain the embedded servers, and says where they are.
+func TestProductionBuild(t *testing.T) {
+	t.Parallel()
+	list, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "production", ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, list)
+	}
+	if !strings.Contains(string(list), "notifier/internal/consume\n") {
+		t.Fatalf("no list of packages:\n%s", list)
+	}
+	for dependency := range strings.Lines(string(list)) {
+		for _, left := range []string{"nats-server", "miniredis", "gopher-lua", "notifier/internal/devstack", "notifier/internal/redistest", "testing\n"} {
+			if strings.Contains(dependency, left) {
+				t.Errorf("it contains %s", dependency)
+			}
+		}
+	}
+	binary := build(t, "-tags", "production")
+	for _, arguments := range [][]string{{"demo"}, {"dev"}, {"dev", "-slack-only", "127.0.0.1:0"}} {
+		command := exec.CommandContext(t.Context(), binary, arguments...)
+		out, _ := command.CombinedOutput()
+		if code := command.ProcessState.ExitCode(); code != exitFailed {
+			t.Errorf("%v: exit code %d, expected 1", arguments, code)
+		}
+		for _, want := range []string{`"-tags production"`, `"go run ./cmd/notifier demo"`, "no embedded servers"} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%v: %q, expected %s in it", arguments, out, want)
+			}
+		}
+	}
+}
+
+// build builds notifier as a user would.
+func build(t *testing.T, flags ...string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "notifier")
+	arguments := append([]string{"build", "-o", binary}, flags...)
+	if out, err := exec.CommandContext(t.Context(), "go", append(arguments, ".")...).CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return binary
+}

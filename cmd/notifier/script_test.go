@@ -1,0 +1,148 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+)
+
+// TestMain lets the scripts run notifier as a command of its own process, and no test leave a goroutine behind.
+func TestMain(m *testing.M) {
+	testscript.Main(hermetic{m}, map[string]func(){"notifier": main})
+}
+
+// hermetic runs the tests without the settings of whoever runs them.
+type hermetic struct{ *testing.M }
+
+func (h hermetic) Run() int {
+	for _, name := range settingNames() {
+		_ = os.Unsetenv(name)
+		_ = os.Unsetenv(name + "_FILE")
+	}
+	code := h.M.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintf(os.Stderr, "goroutines are left: %v\n", err)
+		return 1
+	}
+	return code
+}
+
+// raceExit spares each process that is built with -race its second of waiting for late reports.
+const raceExit = "atexit_sleep_ms=0"
+
+// TestScripts runs testdata/script: what a user types, and what the terminal shows.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	commands := map[string]func(ts *testscript.TestScript, neg bool, args []string){
+		"exits": exits, "answers": answers, "nobody": nobody, "printf": printf, "aligned": aligned,
+	}
+	for name, command := range devstackCommands() {
+		commands[name] = command
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds:                commands,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", raceExit)
+			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			if name == "devstack" { // this build has the embedded servers
+				return len(devstackCommands()) > 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
+		},
+	})
+}
+
+// exits runs a command and expects an exit code: exits 2 notifier nonsense.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARGUMENT...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		got = failed.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, expected %d", got, want)
+	}
+}
+
+// answers stands in for a worker's admin server and points ADMIN_ADDR at it: answers 503 'nats: away\nredis: away'.
+func answers(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: answers STATUS BODY")
+	}
+	status, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			status = http.StatusNotFound
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, strings.ReplaceAll(args[1], `\n`, "\n")+"\n")
+	}))
+	ts.Defer(server.Close)
+	ts.Setenv("ADMIN_ADDR", server.Listener.Addr().String())
+}
+
+// nobody sets variables to an address at which nothing listens: nobody ADMIN_ADDR.
+func nobody(ts *testscript.TestScript, neg bool, args []string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Check(listener.Close())
+	for _, name := range args {
+		ts.Setenv(name, listener.Addr().String())
+	}
+}
+
+// printf writes a file whose bytes the archive of a script cannot hold: printf FILE 'one\r\n\r\ntwo'.
+func printf(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: printf FILE TEXT")
+	}
+	text := strings.NewReplacer(`\r`, "\r", `\n`, "\n").Replace(args[1])
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
+
+// aligned expects that in a file (or stdout) the second column of indented lines begins at one place in each section.
+func aligned(ts *testscript.TestScript, neg bool, args []string) {
+	section, at := "", map[string]int{}
+	for _, line := range strings.Split(ts.ReadFile(args[0]), "\n") {
+		if !strings.HasPrefix(line, "   ") {
+			section = line
+			continue
+		}
+		if section != "Flags:" && section != "Commands:" {
+			continue
+		}
+		gap := strings.Index(line[3:], "   ") + 3
+		column := gap + len(line[gap:]) - len(strings.TrimLeft(line[gap:], " "))
+		if gap < 3 || at[section] != 0 && at[section] != column {
+			ts.Fatalf("not aligned: %q", line)
+		}
+		at[section] = column
+	}
+	if at["Flags:"] == 0 {
+		ts.Fatalf("no flags are shown")
+	}
+}

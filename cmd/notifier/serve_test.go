@@ -1,0 +1,184 @@
+//go:build !production
+
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"notifier/internal/devstack"
+	"notifier/internal/redistest"
+)
+
+// beside starts neighbours for a worker, and gives the settings that it needs to find them.
+func beside(t *testing.T) (*devstack.NATS, *devstack.Slack, map[string]string) {
+	t.Helper()
+	server, err := devstack.StartNATS(anyAddr, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	slack, err := devstack.StartSlack(anyAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = slack.Close() })
+	return server, slack, map[string]string{
+		"NATS_URL": server.URL(), "REDIS_URL": redistest.Start(t).URL(), "SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": anyAddr,
+	}
+}
+
+// worker sets the environment of a worker beside neighbours of its own, and returns them.
+func worker(t *testing.T, settings map[string]string) (*devstack.NATS, *devstack.Slack) {
+	t.Helper()
+	server, slack, found := beside(t)
+	setenv(t, found)
+	for name, value := range settings {
+		t.Setenv(name, value)
+	}
+	return server, slack
+}
+
+// publishes runs "notifier publish" to its end.
+func publishes(t *testing.T, arguments ...string) {
+	t.Helper()
+	p := start(t, append([]string{"publish"}, arguments...)...)
+	p.ends(t, exitDone)
+}
+
+// TestServe is the life of one worker: it gets ready, sends what the limit lets through, tells about every event, and
+// ends in peace.
+func TestServe(t *testing.T) {
+	server, slack := worker(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "SHUTDOWN_TIMEOUT": "5s"})
+	p := start(t) // no command: serve
+	admin := adminURL(t, &p.out)
+	eventually(t, "ready", func() bool {
+		status, _ := get(t, admin+"/readyz")
+		return status == http.StatusOK
+	})
+	if status, body := get(t, admin+"/healthz"); status != http.StatusOK || body != "ok\n" {
+		t.Errorf("/healthz: %d %q", status, body)
+	}
+
+	publishes(t, "errors", "-n", "3", "disk full")
+	publishes(t, "deploys", "-json", `{"text":"v1.2.3 is out","id":"v1.2.3"}`)
+	connection, err := nats.Connect(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	if err := connection.Publish("notify.deploys", []byte(`{"text":7}`)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all five settled", func() bool { return len(p.out.lines(`"outcome":`)) == 5 })
+	p.stop()
+	stopped := time.Now()
+	p.ends(t, exitDone)
+	if took := time.Since(stopped); took > 5*time.Second {
+		t.Errorf("it took %s to end, expected at most SHUTDOWN_TIMEOUT", took)
+	}
+	if status, _ := get(t, admin+"/readyz"); status != 0 {
+		t.Errorf("the admin server is still there and says %d", status)
+	}
+
+	if slack.Accepted() != 3 {
+		t.Errorf("%d messages in Slack, expected 3", slack.Accepted())
+	}
+	for outcome, want := range map[string]int{"sent": 3, "dropped": 1, "dead": 1} {
+		if got := len(p.out.lines(`"msg":"notification `+outcome+`"`, `"outcome":"`+outcome+`"`)); got != want {
+			t.Errorf("%d lines of events %s, expected %d", got, outcome, want)
+		}
+	}
+	if p.errOut.String() != "" {
+		t.Errorf("on stderr: %q", p.errOut.String())
+	}
+	checkLog(t, &p.out)
+}
+
+// checkLog holds the log of TestServe against what is promised of its lines.
+func checkLog(t *testing.T, out *output) {
+	t.Helper()
+	always := []string{"level", "ts", "msg"}
+	settled := append(always, "event_id", "category", "subject", "outcome", "stream_seq")
+	for _, line := range out.lines() {
+		fields := logLine(t, line)
+		ts, _ := fields["ts"].(string)
+		if _, err := time.Parse("2006-01-02T15:04:05.000000Z", ts); err != nil {
+			t.Errorf("ts of %s: %v", line, err)
+		}
+		want := always
+		switch fields["outcome"] {
+		case "sent":
+			want = append(settled, "channel", "slack_ts", "attempts", "latency_ms")
+		case "dropped":
+			want = append(settled, "reason", "limit", "retry_after_s")
+			if fields["limit"] != "2/1h" || fields["reason"] != "category" || fields["subject"] != "notify.errors" {
+				t.Errorf("dropped: %s", line)
+			}
+		case "dead":
+			want = append(settled, "reason", "detail")
+			if fields["reason"] != "malformed" || fields["level"] != "warn" {
+				t.Errorf("dead: %s", line)
+			}
+		}
+		for _, name := range want {
+			if _, there := fields[name]; !there {
+				t.Errorf("no %s in %s", name, line)
+			}
+		}
+		if fields["outcome"] != nil && len(fields) != len(want) {
+			t.Errorf("fields that nothing is promised of, in %s", line)
+		}
+		if strings.Contains(line, "disk full") || strings.Contains(line, "is out") {
+			t.Errorf("a text is logged: %s", line)
+		}
+	}
+	first, last := out.lines()[0], out.lines()[len(out.lines())-1]
+	if started := logLine(t, first); started["msg"] != "starting" || started["limit_global"] != "100/30m" || started["limit_category"] != "2/1h" {
+		t.Errorf("the first line: %s", first)
+	}
+	if logLine(t, last)["msg"] != "stopped" {
+		t.Errorf("the last line: %s", last)
+	}
+}
+
+// TestServeCore reads without a stream and posts through a webhook.
+func TestServeCore(t *testing.T) {
+	_, slack := worker(t, map[string]string{"NATS_MODE": "core", "SLACK_BOT_TOKEN": "", "ADMIN_ADDR": anyAddr, "LOG_FORMAT": "console"})
+	t.Setenv("SLACK_WEBHOOK_URL", slack.WebhookURL())
+	p := start(t, "serve")
+	eventually(t, "subscribed and sending", func() bool {
+		publishes(t, "errors", "disk full") // nobody keeps what is published before
+		return slack.Accepted() > 0
+	})
+	p.stop()
+	p.ends(t, exitDone)
+	line := p.out.lines("notification sent")[0]
+	if json.Valid([]byte(line)) || !strings.Contains(line, "\tINFO\tnotification sent\t") || strings.Contains(line, "\x1b") {
+		t.Errorf("console line %q, expected one for people, without colours", line)
+	}
+}
+
+// TestServeFails ends with exit code 1 on what waiting does not mend, and says why in the log and on stderr.
+func TestServeFails(t *testing.T) {
+	worker(t, nil)
+	other := start(t)
+	taken := strings.TrimPrefix(adminURL(t, &other.out), "http://")
+	t.Setenv("ADMIN_ADDR", taken)
+	p := start(t)
+	p.ends(t, exitFailed)
+	want := "ADMIN_ADDR: admin server: listen tcp " + taken + ": bind: address already in use"
+	if got := p.errOut.String(); got != "notifier: "+want+"\n" {
+		t.Errorf("%q on stderr, expected %q", got, want)
+	}
+	if got := p.out.lines(`"level":"error"`, `"msg":"stopped"`, want); len(got) != 1 {
+		t.Errorf("in the log: %q, expected one line with %q", got, want)
+	}
+	other.stop()
+	other.ends(t, exitDone)
+}
