@@ -5,6 +5,7 @@ package devstack
 import (
 	"fmt"
 	"net"
+	"strconv"
 )
 
 // listen listens on addr (host:port), or on a free port of the same host where that one is taken.
@@ -18,6 +19,15 @@ func listen(addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("address %q, expected host:port", addr)
 	}
 	return net.Listen("tcp", net.JoinHostPort(host, "0"))
+}
+
+// reachable is where a listener can be reached from this machine: one on all addresses is on the loopback one too.
+func reachable(addr net.Addr) string {
+	tcp := addr.(*net.TCPAddr)
+	if tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	return tcp.String()
 }
 
 // FreeAddr is addr if it can be listened on, else a free port of the same host; addr itself where there is none.

@@ -72,7 +72,7 @@ func StartSlack(addr string) (*Slack, error) {
 		return nil, fmt.Errorf("fake Slack: %w", err)
 	}
 	s := &Slack{
-		url:     "http://" + listener.Addr().String(),
+		url:     "http://" + reachable(listener.Addr()),
 		id:      rand.Text(),
 		served:  make(chan struct{}),
 		closed:  make(chan struct{}),

@@ -1,0 +1,50 @@
+# Images of notifier.
+#
+#   docker build -t notifier .                       target "production", the default: the worker and nothing else
+#   docker build -t notifier-demo --target demo .    the same with the embedded servers of `notifier demo` and `dev`
+#
+# Only what every builder understands is used here, so the classic one can build it as well as BuildKit.
+# GOPROXY and GOSUMDB are for networks with a Go module mirror of their own; unset or empty means Go's defaults.
+
+FROM golang:1.26-trixie AS modules
+WORKDIR /src
+ARG GOPROXY
+ARG GOSUMDB
+COPY go.mod go.sum ./
+RUN go mod download
+
+FROM modules AS build
+ARG VERSION
+ARG COMMIT
+COPY . .
+RUN CGO_ENABLED=0 go build -tags production -trimpath \
+    -ldflags "-s -w -X main.releaseVersion=$VERSION -X main.releaseCommit=$COMMIT" \
+    -o /out/notifier ./cmd/notifier
+
+FROM build AS build-demo
+# Again, because the classic builder forgets arguments at the end of a stage.
+ARG VERSION
+ARG COMMIT
+RUN CGO_ENABLED=0 go build -trimpath \
+    -ldflags "-s -w -X main.releaseVersion=$VERSION -X main.releaseCommit=$COMMIT" \
+    -o /out/notifier ./cmd/notifier
+
+FROM gcr.io/distroless/static-debian13:nonroot AS demo
+COPY --from=build-demo /out/notifier /notifier
+# A number and not a name: Kubernetes can tell that it is not root (runAsNonRoot).
+USER 65532:65532
+# No HEALTHCHECK: `dev -slack-only` has no worker that one could ask. docker-compose.yml has one for the workers.
+ENTRYPOINT ["/notifier"]
+
+# The last stage is what a build without --target gives.
+FROM gcr.io/distroless/static-debian13:nonroot AS production
+ARG VERSION
+ARG COMMIT
+LABEL org.opencontainers.image.title="notifier" \
+      org.opencontainers.image.description="Sends events from NATS to Slack, within limits that hold over all replicas" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$COMMIT"
+COPY --from=build /out/notifier /notifier
+USER 65532:65532
+HEALTHCHECK --interval=5s --timeout=3s --start-period=20s --retries=3 CMD ["/notifier", "healthcheck"]
+ENTRYPOINT ["/notifier"]

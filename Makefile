@@ -1,0 +1,69 @@
+# What one does with this project, by name. Go and a network are enough for most of it; e2e, image and up need Docker.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS := -s -w -X main.releaseVersion=$(VERSION) -X main.releaseCommit=$(COMMIT)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME ?= 10s
+
+.DEFAULT_GOAL := help
+.PHONY: help build test race lint demo dev fuzz e2e bench bench-storm ci image up down clean
+
+help: ## list the targets
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+build: ## bin/notifier, as released: static, without the embedded servers
+	CGO_ENABLED=0 $(GO) build -tags production -trimpath -ldflags "$(LDFLAGS)" -o bin/notifier ./cmd/notifier
+
+test: ## all tests but those that need Docker
+	$(GO) test ./...
+
+race: ## the same with the race detector, in random order, on a real Redis
+	NOTIFIER_TEST_REDIS=require $(GO) test -race -shuffle=on -count=1 ./...
+
+lint: ## gofmt, go vet, staticcheck
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags e2e ./e2e
+	$(GO) vet -tags production ./cmd/...
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(STATICCHECK) -tags e2e ./e2e
+
+demo: ## see the limits hold, in a few seconds, with nothing installed
+	$(GO) run ./cmd/notifier demo
+
+dev: ## NATS, Redis, a fake Slack with an inbox page and one worker, until Ctrl-C
+	$(GO) run ./cmd/notifier dev
+
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r package; do \
+	  for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	    echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package; \
+	  done; \
+	done
+
+e2e: ## docker-compose.yml really run: replicas, limits, kills
+	$(GO) test -tags e2e -count=1 -timeout 15m -v ./e2e
+
+bench: ## Go benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-storm: ## drain a storm of 200,000 events beside a consumer that only acknowledges; needs redis-server
+	$(GO) run ./bench/storm
+
+ci: ## the whole gate, as it is run before a change goes in
+	.ci/run
+
+image: ## the production image, notifier:local
+	docker build --build-arg VERSION="$(VERSION)" --build-arg COMMIT="$(COMMIT)" -t notifier:local .
+
+up: ## the demo in containers: three workers and a fake Slack, until Ctrl-C
+	docker compose --profile demo up
+
+down: ## remove the demo's containers
+	docker compose --profile demo down
+
+clean: ## remove what was built
+	rm -rf bin notifier
+	$(GO) clean -testcache

@@ -1,0 +1,118 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What each profile starts.
+var (
+	realServices = []string{"nats", "notifier", "redis"}
+	demoServices = []string{"burst", "fake-slack", "nats-demo", "notifier-demo", "redis-demo"}
+)
+
+// testProfiles: a plain "up" is the real thing, "--profile demo" is the demo and nothing of the real thing. This is what
+// the profile "" in docker-compose.yml is for.
+func testProfiles(t *testing.T, e *engine) {
+	both := slices.Concat(demoServices, realServices)
+	slices.Sort(both)
+	for _, test := range []struct {
+		name     string
+		profiles []string
+		settings []string
+		want     []string
+	}{
+		{"none", nil, nil, realServices},
+		{"none, with an empty COMPOSE_PROFILES", nil, []string{"COMPOSE_PROFILES="}, realServices},
+		{"slack", []string{"slack"}, nil, realServices},
+		{"demo", []string{"demo"}, nil, demoServices},
+		{"demo by COMPOSE_PROFILES", nil, []string{"COMPOSE_PROFILES=demo"}, demoServices},
+		{"all", []string{"*"}, nil, both},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := e.project(t, "config", test.profiles, test.settings...)
+			p.compose(t, "config", "--quiet")
+			got := strings.Fields(p.compose(t, "config", "--services"))
+			slices.Sort(got)
+			if !slices.Equal(got, test.want) {
+				t.Errorf("services %v, expected %v", got, test.want)
+			}
+		})
+	}
+}
+
+// testSettings: each variable that the program reads can be set through compose, and arrives.
+func testSettings(t *testing.T, e *engine) {
+	files, err := filepath.Glob("../cmd/notifier/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag := regexp.MustCompile("`envconfig:\"([A-Z_]+)\"")
+	var names []string
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range tag.FindAllStringSubmatch(string(source), -1) {
+			names = append(names, match[1])
+		}
+	}
+	if len(names) < 30 {
+		t.Fatalf("found only %d settings in the sources: %v", len(names), names)
+	}
+	settings := make([]string, len(names))
+	for i, name := range names {
+		settings[i] = name + "=set-" + name
+	}
+	var config struct {
+		Services map[string]struct{ Environment map[string]string }
+	}
+	out := e.project(t, "config", nil, settings...).compose(t, "config", "--format", "json")
+	if err := json.Unmarshal([]byte(out), &config); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		want := "set-" + name
+		if name == "ADMIN_ADDR" { // the health check and the published port go by it
+			want = "0.0.0.0:8080"
+		}
+		if got := config.Services["notifier"].Environment[name]; got != want {
+			t.Errorf("%s arrives as %q, expected %q", name, got, want)
+		}
+	}
+
+	t.Run(".env.example", func(t *testing.T) {
+		text, err := os.ReadFile("../.env.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		compose, err := os.ReadFile("../docker-compose.yml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`(?m)^#?([A-Z_]+)=`).FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(string(compose), "${"+match[1]+":-") {
+				t.Errorf(".env.example has %s, which docker-compose.yml does not use", match[1])
+			}
+		}
+	})
+}
+
+// testNoSlack: without any Slack setting the worker says what is missing, and touches nothing.
+func testNoSlack(t *testing.T, e *engine) {
+	p := e.project(t, "noslack", nil)
+	t.Cleanup(func() { p.down(t) })
+	_, err := p.try(commandDeadline, "run", "--rm", "-T", "--no-deps", "--pull", "never", "notifier")
+	code, said := exitOf(t, err)
+	if code != 2 || !strings.Contains(said, "SLACK_BOT_TOKEN") || !strings.Contains(said, "SLACK_WEBHOOK_URL") {
+		t.Errorf("exit code %d with %q; expected 2 and both variables named", code, said)
+	}
+}
