@@ -69,7 +69,6 @@ func (s *coreSource) run(ctx context.Context) error {
 	if err := subscription.SetPendingLimits(coreBufferMessages, coreBufferBytes); err != nil {
 		return fmt.Errorf("nats: %w", err)
 	}
-	s.isBound.Store(true)
 	defer s.isBound.Store(false)
 	closed := make(chan struct{})
 	subscription.SetClosedHandler(func(string) { close(closed) })
@@ -78,6 +77,9 @@ func (s *coreSource) run(ctx context.Context) error {
 	reported := 0
 	for {
 		s.report()
+		if !s.isBound.Load() && s.Connection.IsConnected() && s.Connection.FlushTimeout(coreReportEvery) == nil {
+			s.isBound.Store(true) // the server knows of the subscription: what is published from now on comes here
+		}
 		if lost, err := subscription.Dropped(); err == nil && lost > reported {
 			s.log.Warn("events lost", zap.Int("count", lost-reported),
 				zap.String("reason", "they came faster than they could be handled, and NATS_MODE=core keeps nothing"))

@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,7 +16,8 @@ const (
 	HeaderDetail    = "Notifier-Detail"
 	HeaderSubject   = "Notifier-Subject"
 	HeaderStreamSeq = "Notifier-Stream-Seq"
-	HeaderTime      = "Notifier-Time" // RFC 3339, when it was given up
+	HeaderTime      = "Notifier-Time"      // RFC 3339, when it was given up
+	HeaderShortened = "Notifier-Shortened" // only when the letter would have been too long: the payload's length in bytes
 )
 
 // noCategory takes the category's place in the subject of an event that has none that could stand there.
@@ -51,16 +53,26 @@ func (w *Worker) bury(ctx context.Context, dead []Settled) error {
 func (w *Worker) letter(s *Settled) *nats.Msg {
 	d := s.delivery
 	category := s.Event.Category
-	if category == "" {
+	if !literal(category) {
 		category = noCategory
 	}
 	letter := nats.NewMsg(w.deadLetter + "." + category)
 	for name, values := range d.Header {
-		if !controlsPublishing(name) {
+		if !reserved(name) && publishable(name) {
 			letter.Header[name] = values
 		}
 	}
 	letter.Data = d.Data
+	w.describe(letter, s)
+	if largest := int(w.connection().MaxPayload()); largest > 0 {
+		w.shorten(letter, s, largest)
+	}
+	return letter
+}
+
+// describe sets notifier's own headers.
+func (w *Worker) describe(letter *nats.Msg, s *Settled) {
+	d := s.delivery
 	// The message's place in its stream makes a letter that is published twice one letter.
 	letter.Header.Set(nats.MsgIdHdr, "dead."+d.FallbackID)
 	letter.Header.Set(HeaderEventID, s.Event.ID)
@@ -73,12 +85,49 @@ func (w *Worker) letter(s *Settled) *nats.Msg {
 		letter.Header.Set(HeaderStreamSeq, strconv.FormatUint(d.streamSeq, 10))
 	}
 	letter.Header.Set(HeaderTime, time.Now().UTC().Format(time.RFC3339Nano))
-	return letter
 }
 
-// controlsPublishing tells the headers that the server acts upon when a message is published ("expect the last
-// sequence to be ...", "roll up"): copied from an event they could make the dead-letter stream refuse it, or wipe it.
-func controlsPublishing(name string) bool {
-	const reserved = "Nats-"
-	return len(name) >= len(reserved) && name[:len(reserved)] == reserved
+// longestHeaders is what JetStream takes of all headers of a message together.
+const longestHeaders = 1<<16 - 1
+
+// shorten cuts a letter to what the server takes in one message: an event may fill one to the last byte, and its
+// letter has headers more. The publisher's headers stay unless they are what is too long.
+func (w *Worker) shorten(letter *nats.Msg, s *Settled, largest int) {
+	headers := func() int { return letter.Size() - len(letter.Subject) - len(letter.Data) }
+	if headers() <= longestHeaders && headers()+len(letter.Data) <= largest {
+		return
+	}
+	was := strconv.Itoa(len(letter.Data))
+	letter.Header.Set(HeaderShortened, was)
+	if headers() > min(longestHeaders, largest) {
+		letter.Header = nats.Header{HeaderShortened: {was}}
+		w.describe(letter, s)
+	}
+	letter.Data = letter.Data[:min(len(letter.Data), max(0, largest-headers()))]
+}
+
+// literal reports whether a category can stand in a subject: a publisher can name a wildcard where its category should
+// be.
+func literal(category string) bool {
+	for token := range strings.SplitSeq(category, ".") {
+		if token == "" || token == "*" || token == ">" {
+			return false
+		}
+	}
+	return true
+}
+
+// reserved tells the headers that are not a publisher's to set on a dead letter. Those of NATS are orders to the
+// server when a message is published ("expect the last sequence to be ...", "roll up"): copied from an event they
+// could make the dead-letter stream refuse it, or wipe it.
+func reserved(name string) bool {
+	const server, own = "Nats-", "Notifier-"
+	return strings.HasPrefix(name, server) || (len(name) >= len(own) && strings.EqualFold(name[:len(own)], own))
+}
+
+// publishable reports whether nats.go publishes a header of this name. It receives more than that.
+func publishable(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`"()/,:;<=>?@[\]{}`, r)
+	})
 }

@@ -66,18 +66,20 @@ func (g *gate) enter(ctx context.Context) (round int, err error) {
 	}
 }
 
-// passed says that Slack has answered as it should.
-func (g *gate) passed(round int) {
+// passed says that Slack has answered as it should, and reports whether that means that Slack is there: an answer to
+// a post from before the gate closed says nothing about now.
+func (g *gate) passed(round int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if round != g.round {
-		return // an answer from before the gate closed says nothing about now
+		return false
 	}
 	if !g.open {
 		g.open, g.probing = true, false
 		g.announce()
 	}
 	g.backoff.Reset()
+	return true
 }
 
 // failed closes the gate, for at least so long, and returns for how long it is closed now.
@@ -90,11 +92,17 @@ func (g *gate) failed(round int, atLeast time.Duration) time.Duration {
 	return g.shut(round, atLeast)
 }
 
-// rest closes the gate for d without counting a failure: somebody else has been told to wait.
+// rest closes the gate for d without counting a failure: somebody else has been told to wait. With 0 it only says that
+// this post is not made; if it was to be the probe, another one may be.
 func (g *gate) rest(round int, d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.shut(round, d)
+	if d > 0 {
+		g.shut(round, d)
+	} else if round == g.round && g.probing {
+		g.probing = false
+		g.announce()
+	}
 }
 
 func (g *gate) shut(round int, d time.Duration) time.Duration {
@@ -109,11 +117,12 @@ func (g *gate) shut(round int, d time.Duration) time.Duration {
 	return time.Until(g.until)
 }
 
-// closed reports whether posts have to wait.
+// closed reports whether posts have to wait. A gate that is only waiting for a probe is not closed: there may be no
+// post in hand that could be it.
 func (g *gate) closed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.open
+	return !g.open && (g.probing || time.Now().Before(g.until))
 }
 
 func (g *gate) announce() {

@@ -16,8 +16,9 @@ type delivery struct {
 	streamSeq   uint64 // its place in the stream; 0 in core mode
 	redelivered bool   // it was handed out before, to this worker or to another
 
-	reply   string    // where to acknowledge; empty in core mode. Guarded by hand.mu
+	reply   string    // where to acknowledge; empty: nowhere. Guarded by hand.mu
 	touched time.Time // when the server last heard that it is being worked on. Guarded by hand.mu
+	era     int       // hand.era when it was handed out last. Guarded by hand.mu
 
 	// Deliveries in hand form a list, oldest first, so that taking one out of it costs nothing. Guarded by hand.mu
 	previous, next *delivery
@@ -36,6 +37,8 @@ type hand struct {
 	closed bool
 	ring   delivery // sentinel of the list: ring.next is the oldest
 	held   int
+	era    int // see doubt
+	older  int // how many in hand are of an earlier era
 }
 
 func newHand(capacity int) *hand {
@@ -48,13 +51,18 @@ func newHand(capacity int) *hand {
 // older handle goes on with the newer acknowledgement subject, and nothing is queued twice.
 func (h *hand) add(d *delivery) {
 	h.mu.Lock()
-	if d.redelivered {
-		if older := h.find(d.token); older != nil {
-			older.reply, older.touched = d.reply, d.touched
+	if d.redelivered || h.older > 0 {
+		if known := h.find(d.token); known != nil {
+			if known.era != h.era {
+				known.era = h.era
+				h.older--
+			}
+			known.reply, known.touched = d.reply, d.touched
 			h.mu.Unlock()
 			return
 		}
 	}
+	d.era = h.era
 	d.previous, d.next = h.ring.previous, &h.ring
 	d.previous.next, d.next.previous = d, d
 	h.held++
@@ -63,7 +71,26 @@ func (h *hand) add(d *delivery) {
 	signal(h.arrived)
 }
 
-// find looks through the list; it is needed for redeliveries only, which are few.
+// doubt begins an era: a consumer that was made anew, or that another server leads now, may hand out what is in hand
+// as if for the first time.
+func (h *hand) doubt() {
+	h.mu.Lock()
+	h.era++
+	h.older = h.held
+	h.mu.Unlock()
+}
+
+// disown says that what is in hand has left the stream with the stream itself. It is settled like everything else, but
+// there is nothing to acknowledge: its place belongs to another message now.
+func (h *hand) disown() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for d := h.ring.next; d != &h.ring; d = d.next {
+		d.reply = ""
+	}
+}
+
+// find looks through the list; it is needed for what may be in hand already, which is little.
 func (h *hand) find(token string) *delivery {
 	for d := h.ring.next; d != &h.ring; d = d.next {
 		if d.token == token {
@@ -123,6 +150,9 @@ func (h *hand) release(deliveries ...*delivery) {
 		d.previous.next, d.next.previous = d.next, d.previous
 		d.previous, d.next = nil, nil
 		h.held--
+		if d.era != h.era {
+			h.older--
+		}
 	}
 	h.mu.Unlock()
 	signal(h.freed)
@@ -142,7 +172,7 @@ func (h *hand) size() int {
 	return h.held
 }
 
-// replyOf is where the delivery is acknowledged now; see add.
+// replyOf is where the delivery is acknowledged now; empty: nowhere. See add and disown.
 func (h *hand) replyOf(d *delivery) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,7 +186,7 @@ func (h *hand) untouched(since, now time.Time) []string {
 	defer h.mu.Unlock()
 	var replies []string
 	for d := h.ring.next; d != &h.ring; d = d.next {
-		if d.touched.Before(since) {
+		if d.reply != "" && d.touched.Before(since) {
 			d.touched = now
 			replies = append(replies, d.reply)
 		}
@@ -170,10 +200,12 @@ func (h *hand) rest() []string {
 	defer h.mu.Unlock()
 	var replies []string
 	for d := h.ring.next; d != &h.ring; d = d.next {
-		replies = append(replies, d.reply)
+		if d.reply != "" {
+			replies = append(replies, d.reply)
+		}
 	}
 	h.ring.previous, h.ring.next = &h.ring, &h.ring
-	h.held, h.queue = 0, nil
+	h.held, h.older, h.queue = 0, 0, nil
 	return replies
 }
 

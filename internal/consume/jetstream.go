@@ -46,8 +46,10 @@ type jetStreamSource struct {
 	log   *zap.Logger
 	pause func() bool
 
-	isBound atomic.Bool
-	ackWait atomic.Int64 // the consumer's, a time.Duration; 0 before it is bound
+	isBound  atomic.Bool
+	ackWait  atomic.Int64 // the consumer's, a time.Duration; 0 before it is bound
+	wasBound bool
+	created  time.Time // when the stream was, that this was bound to last
 }
 
 func newJetStreamSource(settings JetStream, h *hand, w *waits, log *zap.Logger, pause func() bool) (*jetStreamSource, error) {
@@ -69,6 +71,7 @@ func (s *jetStreamSource) run(ctx context.Context) error {
 		if info == nil {
 			return nil // ctx ended
 		}
+		s.wasBound = true
 		s.ackWait.Store(int64(info.Config.AckWait))
 		s.isBound.Store(true)
 		err = newPull(s.Connection, info, apiPrefix, s.hand, s.pause).run(ctx)
@@ -125,14 +128,12 @@ func (s *jetStreamSource) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.stream(ctx, jetstream.StreamConfig{
-		Name:        s.Stream + "_DEAD",
-		Description: "events that notifier could not send, with the reason in their headers",
-		Subjects:    []string{s.DeadLetter + ".>"},
-		MaxAge:      deadLetterAge,
-		Storage:     jetstream.FileStorage,
-	}); err != nil {
+	if err := s.deadLetterStream(ctx); err != nil {
 		return nil, err
+	}
+	if created := stream.CachedInfo().Created; !created.Equal(s.created) {
+		s.hand.disown()
+		s.created = created
 	}
 	consumer, err := stream.Consumer(ctx, s.Consumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -149,14 +150,15 @@ func (s *jetStreamSource) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, 
 			consumer, err = stream.Consumer(ctx, s.Consumer)
 		}
 	}
+	if errors.Is(err, jetstream.ErrNotPullConsumer) {
+		return nil, fmt.Errorf("%w: consumer %s of stream %s pushes, expected a pull consumer", ErrUnsuitable, s.Consumer, s.Stream)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("consumer %s of stream %s: %w", s.Consumer, s.Stream, unsuitable(err))
+		return nil, fmt.Errorf("consumer %s of stream %s: %w", s.Consumer, s.Stream, s.unsuitable(err))
 	}
 	info := consumer.CachedInfo()
 	config := info.Config
 	switch {
-	case config.DeliverSubject != "":
-		return nil, fmt.Errorf("%w: consumer %s of stream %s pushes, expected a pull consumer", ErrUnsuitable, s.Consumer, s.Stream)
 	case config.AckPolicy != jetstream.AckExplicitPolicy:
 		return nil, fmt.Errorf("%w: consumer %s of stream %s has acknowledgement policy %s, expected explicit", ErrUnsuitable, s.Consumer, s.Stream, config.AckPolicy)
 	case config.MaxDeliver > 0:
@@ -164,6 +166,17 @@ func (s *jetStreamSource) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, 
 			zap.String("advice", "set max_deliver to -1: an event that is held for long is not delivered again after so many times"))
 	}
 	return info, nil
+}
+
+func (s *jetStreamSource) deadLetterStream(ctx context.Context) error {
+	_, err := s.stream(ctx, jetstream.StreamConfig{
+		Name:        s.Stream + "_DEAD",
+		Description: "events that notifier could not send, with the reason in their headers",
+		Subjects:    []string{s.DeadLetter + ".>"},
+		MaxAge:      deadLetterAge,
+		Storage:     jetstream.FileStorage,
+	})
+	return err
 }
 
 // stream looks a stream up and creates it if it is absent. One that is there is used as it is.
@@ -176,14 +189,17 @@ func (s *jetStreamSource) stream(ctx context.Context, config jetstream.StreamCon
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", config.Name, unsuitable(err))
+		return nil, fmt.Errorf("stream %s: %w", config.Name, s.unsuitable(err))
 	}
 	return stream, nil
 }
 
-// unsuitable marks the errors that waiting does not mend.
-func unsuitable(err error) error {
-	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+// unsuitable marks the errors that waiting does not mend. Nobody answers where JetStream is off; where it was on before,
+// its servers are only away.
+func (s *jetStreamSource) unsuitable(err error) error {
+	off := errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
+	if off && !s.wasBound {
 		return fmt.Errorf("%w: %v; expected a server with JetStream (nats-server -js), or NATS_MODE=core", ErrUnsuitable, err)
 	}
 	return err
@@ -219,7 +235,7 @@ var (
 
 func (s *jetStreamSource) acknowledge(deliveries []*delivery) error {
 	for _, d := range deliveries {
-		if err := s.Connection.Publish(s.hand.replyOf(d), ackDone); err != nil {
+		if err := s.answer(d, ackDone); err != nil {
 			return fmt.Errorf("nats: acknowledge: %w", err)
 		}
 	}
@@ -227,10 +243,18 @@ func (s *jetStreamSource) acknowledge(deliveries []*delivery) error {
 }
 
 func (s *jetStreamSource) terminate(d *delivery, reason string) error {
-	if err := s.Connection.Publish(s.hand.replyOf(d), []byte(ackTerm+reason)); err != nil {
+	if err := s.answer(d, []byte(ackTerm+reason)); err != nil {
 		return fmt.Errorf("nats: terminate: %w", err)
 	}
 	return nil
+}
+
+func (s *jetStreamSource) answer(d *delivery, word []byte) error {
+	reply := s.hand.replyOf(d)
+	if reply == "" {
+		return nil
+	}
+	return s.Connection.Publish(reply, word)
 }
 
 func (s *jetStreamSource) handBack(replies []string) error {
@@ -258,6 +282,9 @@ func (s *jetStreamSource) bury(ctx context.Context, letters []*nats.Msg) error {
 		select {
 		case <-future.Ok():
 		case err := <-future.Err():
+			if errors.Is(err, jetstream.ErrNoStreamResponse) { // nobody keeps the letters: the stream was deleted
+				err = errors.Join(err, s.deadLetterStream(ctx))
+			}
 			return fmt.Errorf("nats: dead letter: %w", err)
 		case <-ctx.Done():
 			return fmt.Errorf("nats: dead letter: no acknowledgement of %s_DEAD: %w", s.Stream, ctx.Err())

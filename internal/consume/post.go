@@ -68,9 +68,9 @@ func (w *Worker) deliver(ctx context.Context, a admitted) (Settled, error) {
 			}
 			settled.SlackTS = receipt.TS
 			settled.Outcome = OutcomeSent
-			if err := w.hold(ctx, waitRedis, func() error { return w.limiter.Sent(ctx, a.request) }); err != nil {
-				return settled, errHandBack
-			}
+			// It fails only when this worker has to end. Even then the event is settled: handed back it would be posted
+			// again. What is lost is the record by which a second event with its id would be a duplicate for long.
+			_ = w.hold(ctx, waitRedis, func() error { return w.limiter.Sent(ctx, a.request) })
 			return settled, nil
 		}
 		var failure *slackout.Error
@@ -120,9 +120,10 @@ func (w *Worker) mayPost(ctx context.Context) (round int, err error) {
 }
 
 func (w *Worker) slackAnswered(round int) {
-	w.gate.passed(round)
-	w.waits.end(waitSlack)
-	w.waits.end(waitCredentials)
+	if w.gate.passed(round) {
+		w.waits.end(waitSlack)
+		w.waits.end(waitCredentials)
+	}
 }
 
 // slackFailed closes the gate for as long as Slack asks or the backoff says, and tells the other replicas when

@@ -33,6 +33,7 @@ const (
 	pullExpires   = 30 * time.Second // a request stands so long with the server
 	pullHeartbeat = 5 * time.Second  // the server says so often that it still does
 	pullRetry     = time.Second      // pause after a request that the server would not take
+	finishLook    = 50 * time.Millisecond
 )
 
 // ackPrefix begins the acknowledgement subject of every message that a consumer hands out.
@@ -52,6 +53,7 @@ type pull struct {
 	expires    time.Duration
 
 	mu          sync.Mutex
+	inbox       string    // of the requests that count; see subscribe
 	outstanding int       // messages that the server has been asked for and has not handed out
 	heard       time.Time // when the server last said anything
 	notBefore   time.Time // no request before then
@@ -80,53 +82,93 @@ func newPull(connection *nats.Conn, info *jetstream.ConsumerInfo, apiPrefix stri
 // run pulls until ctx ends (nil), the consumer is gone (errConsumerGone) or the connection is closed for good.
 // When it returns, everything that has arrived is in the hand.
 func (p *pull) run(ctx context.Context) error {
-	inbox := p.connection.NewInbox()
-	subscription, err := p.connection.Subscribe(inbox, p.receive)
-	if err != nil {
-		return fmt.Errorf("nats: cannot subscribe to %s: %w", inbox, err)
-	}
-	// What arrives is bounded by what is asked for, and the callback never waits: no further limit, which could only
-	// throw messages away.
-	if err := subscription.SetPendingLimits(-1, -1); err != nil {
-		return fmt.Errorf("nats: %w", err)
-	}
-	defer p.finish(subscription)
-
-	states := p.connection.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	states := p.connection.StatusChanged(nats.RECONNECTING, nats.CONNECTED, nats.CLOSED)
 	defer p.connection.RemoveStatusListener(states)
+	subscription, err := p.subscribe()
+	if err != nil {
+		return err
+	}
+	defer func() { p.finish(subscription) }()
 	tick := time.NewTicker(pullRetry)
 	defer tick.Stop()
 	for {
-		if err := p.request(inbox); err != nil {
+		if err := p.request(); err != nil {
 			return err
 		}
+		renew := false
 		select {
 		case <-ctx.Done():
 			return nil
-		case state := <-states:
-			if state == nats.CLOSED {
-				return nats.ErrConnectionClosed
-			}
-			p.forget() // requests do not outlive the connection they were made on
+		case state := <-states: // request finds out what it means, but for this:
+			renew = state == nats.RECONNECTING
 		case <-p.wake:
 		case <-p.hand.freed:
 		case <-tick.C:
+			renew = p.forgotten()
+		}
+		if renew {
+			renewed, err := p.subscribe()
+			if err != nil {
+				return err
+			}
+			retire(subscription)
+			subscription = renewed
 		}
 	}
 }
 
+// subscribe begins with a new inbox and without requests. A server may still hold requests for the inbox before: they
+// outlive a connection that comes back with the same inbox, and must not be answered on top of the new ones. Nobody
+// listens there any more, which ends them.
+func (p *pull) subscribe() (*nats.Subscription, error) {
+	inbox := p.connection.NewInbox()
+	p.mu.Lock()
+	p.inbox, p.outstanding = inbox, 0
+	p.mu.Unlock()
+	p.hand.doubt()
+	subscription, err := p.connection.Subscribe(inbox+".*", func(message *nats.Msg) { p.receive(inbox, message) })
+	if err != nil {
+		return nil, fmt.Errorf("nats: cannot subscribe to %s: %w", inbox, err)
+	}
+	// What arrives is bounded by what is asked for, and the callback never waits: no further limit, which could only
+	// throw messages away.
+	if err := subscription.SetPendingLimits(-1, -1); err != nil {
+		return nil, fmt.Errorf("nats: %w", err)
+	}
+	return subscription, nil
+}
+
+// retire ends a subscription when what has arrived is in the hand. Drain would not do here: a reconnection in its middle
+// leaves the server subscribed for good.
+func retire(subscription *nats.Subscription) {
+	for range 20 {
+		if pending, _, err := subscription.Pending(); err != nil || pending == 0 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond) // the callback never waits, so this is short
+	}
+	_ = subscription.Unsubscribe() // an error means a closed connection
+}
+
+// forgotten reports whether the server has not said for too long that it still has the requests.
+func (p *pull) forgotten() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.outstanding > 0 && time.Since(p.heard) > 2*pullHeartbeat
+}
+
 // request asks for as many messages as there is room for. Requests of a few messages are put off while larger ones
 // stand, so that a full hand does not make a request of every message that leaves it.
-func (p *pull) request(inbox string) error {
+func (p *pull) request() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.gone != nil {
 		return p.gone
 	}
-	now := time.Now()
-	if p.outstanding > 0 && now.Sub(p.heard) > 2*pullHeartbeat {
-		p.outstanding = 0 // the server has forgotten the request
+	if p.connection.IsClosed() {
+		return nats.ErrConnectionClosed
 	}
+	now := time.Now()
 	if now.Before(p.notBefore) || p.paused() || !p.connection.IsConnected() {
 		return nil
 	}
@@ -145,7 +187,8 @@ func (p *pull) request(inbox string) error {
 	if err != nil {
 		return fmt.Errorf("nats: pull request: %w", err)
 	}
-	if err := p.connection.PublishRequest(p.next, inbox, body); err != nil {
+	// The last token tells how much a request was for, should the server refuse it.
+	if err := p.connection.PublishRequest(p.next, p.inbox+"."+strconv.Itoa(ask), body); err != nil {
 		p.notBefore = now.Add(pullRetry)
 		return nil // the connection tells its own state
 	}
@@ -154,16 +197,10 @@ func (p *pull) request(inbox string) error {
 	return nil
 }
 
-func (p *pull) forget() {
-	p.mu.Lock()
-	p.outstanding = 0
-	p.mu.Unlock()
-}
-
-// receive is called for whatever comes to the inbox, one at a time.
-func (p *pull) receive(message *nats.Msg) {
+// receive is called for whatever comes to an inbox, one message at a time.
+func (p *pull) receive(inbox string, message *nats.Msg) {
 	if !strings.HasPrefix(message.Reply, ackPrefix) {
-		p.status(message)
+		p.status(inbox, message)
 		return
 	}
 	d, err := p.delivery(message)
@@ -172,12 +209,16 @@ func (p *pull) receive(message *nats.Msg) {
 		p.lose(fmt.Errorf("nats: acknowledgement subject %q: %w", message.Reply, err))
 		return
 	}
+	heard := d.touched
+	p.hand.add(d) // before it stops counting as asked for: between the two no room may seem to be there
 	p.mu.Lock()
-	p.outstanding--
-	p.heard = d.touched
-	low := p.outstanding < p.hand.capacity/2
+	p.heard = heard
+	low := false
+	if inbox == p.inbox {
+		p.outstanding--
+		low = p.outstanding < p.hand.capacity/2
+	}
 	p.mu.Unlock()
-	p.hand.add(d)
 	if low {
 		signal(p.wake)
 	}
@@ -208,16 +249,23 @@ func (p *pull) delivery(message *nats.Msg) (*delivery, error) {
 }
 
 // status handles what the server says about requests.
-func (p *pull) status(message *nats.Msg) {
+func (p *pull) status(inbox string, message *nats.Msg) {
 	code, description := message.Header.Get("Status"), message.Header.Get("Description")
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if inbox != p.inbox {
+		return
+	}
 	p.heard = time.Now()
 	if code == "100" { // heartbeat
 		return
 	}
-	// Whatever else it is, a request has ended with so many messages not handed out.
+	// Whatever else it is, a request has ended with so many messages not handed out: as many as the server says, or
+	// all that it was for.
 	left, err := strconv.Atoi(message.Header.Get("Nats-Pending-Messages"))
+	if err != nil {
+		left, err = strconv.Atoi(strings.TrimPrefix(message.Subject, inbox+"."))
+	}
 	if err != nil {
 		left = p.outstanding
 	}
@@ -230,6 +278,7 @@ func (p *pull) status(message *nats.Msg) {
 		code == "503": // nobody answers to this consumer's name
 		p.gone = fmt.Errorf("%w (%s %s)", errConsumerGone, code, description)
 	default: // a leader change, a server on its way down, a bound of the consumer: ask again soon
+		p.hand.doubt()
 		p.notBefore = p.heard.Add(pullRetry)
 	}
 	signal(p.wake)
@@ -243,7 +292,20 @@ func (p *pull) lose(err error) {
 }
 
 // finish ends the subscription and waits until what has arrived is in the hand.
+//
+// A request cannot be taken back, and what the server is about to hand out for one when its inbox goes is handed out to
+// nobody, and to somebody else only after AckWait. So requests are left to be filled first: under load they are at
+// once, and where nothing comes for a moment nothing is about to be lost.
 func (p *pull) finish(subscription *nats.Subscription) {
+	began, before := time.Now(), -1
+	for time.Since(began) < pullRetry && p.connection.IsConnected() {
+		now := p.standing()
+		if now <= 0 || now == before {
+			break
+		}
+		before = now
+		time.Sleep(finishLook)
+	}
 	closed := make(chan struct{})
 	subscription.SetClosedHandler(func(string) { close(closed) })
 	if err := subscription.Drain(); err != nil {
@@ -253,4 +315,11 @@ func (p *pull) finish(subscription *nats.Subscription) {
 	case <-closed:
 	case <-time.After(pullRetry):
 	}
+}
+
+// standing is how many messages the server may still hand out for requests.
+func (p *pull) standing() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.outstanding
 }

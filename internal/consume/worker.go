@@ -151,7 +151,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	sourceDone := make(chan error, 1)
 	go func() {
-		sourceDone <- w.source.run(ctx)
+		err := w.source.run(ctx)
+		if err != nil { // what is in hand cannot be settled any more, or not for long
+			time.AfterFunc(w.settings.ShutdownTimeout, abandon)
+		}
+		sourceDone <- err
 		w.hand.close()
 	}()
 	w.running.Store(true)

@@ -1,0 +1,283 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/devstack"
+)
+
+// letters reads the whole dead-letter stream; no letters where it is not there.
+func (s *station) letters() []*jetstream.RawStreamMsg {
+	s.Helper()
+	ctx := context.Background() // also called when the test has ended
+	stream, err := s.js.Stream(ctx, deadName)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	check(s.T, err)
+	var letters []*jetstream.RawStreamMsg
+	state := stream.CachedInfo().State
+	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
+		letter, err := stream.GetMsg(ctx, seq)
+		check(s.T, err)
+		letters = append(letters, letter)
+	}
+	return letters
+}
+
+// letter is the dead letter of an event.
+func (s *station) letter(id string) *jetstream.RawStreamMsg {
+	s.Helper()
+	for _, letter := range s.letters() {
+		if letter.Header.Get("Notifier-Event-Id") == id {
+			return letter
+		}
+	}
+	s.Fatalf("there is no dead letter of %s", id)
+	return nil
+}
+
+// bad has one of every kind of event that is never admitted.
+var bad = []struct{ name, category, payload, reason, subject string }{
+	{"too large", "errors", strings.Repeat("x", 2001), "too_large", "notify-dead.errors"},
+	{"invalid UTF-8", "errors", "caf\xe9", "malformed", "notify-dead.errors"},
+	{"broken JSON", "errors", `{"text":"x"`, "malformed", "notify-dead.errors"},
+	{"wrong type", "errors", `{"text":7}`, "malformed", "notify-dead.errors"},
+	{"neither text nor blocks", "errors", `{"id":"x"}`, "malformed", "notify-dead.errors"},
+	{"empty", "errors", "", "malformed", "notify-dead.errors"},
+	{"51 blocks", "errors", `{"blocks":[` + strings.Repeat(`{"type":"divider"},`, 50) + `{"type":"divider"}]}`, "malformed", "notify-dead.errors"},
+	{"unlisted channel", "errors.db", `{"text":"x","channel":"C0ELSE"}`, "unroutable", "notify-dead.errors.db"},
+	{"cost of nothing", "errors", `{"text":"x","cost":0}`, "malformed", "notify-dead.errors"},
+	{"cost above the limit", "errors", `{"text":"x","cost":11}`, "malformed", "notify-dead.errors"},
+	{"category of 129 bytes", strings.Repeat("c", 129), "x", "malformed", "notify-dead._invalid"},
+	{"category that is not UTF-8", "caf\xe9", "x", "malformed", "notify-dead._invalid"},
+}
+
+func TestABadEventIsDeadLetteredAndChargedToNothing(t *testing.T) {
+	s := newStation(t)
+	s.started(theLimits, func(c *setup) { c.maxBytes = 2000 })
+	for i, test := range bad {
+		began := time.Now()
+		id := fmt.Sprintf("bad-%d", i)
+		seq := s.publish(test.category, test.payload, "Nats-Msg-Id", id, "X-Trace", "one", "X-Trace", "two", "x-lower", "kept")
+		l := s.lineOf(id)
+		if l["outcome"] != "dead" || l["reason"] != test.reason {
+			t.Errorf("%s: the line says %v %v, expected dead %s", test.name, l["outcome"], l["reason"], test.reason)
+		}
+		letter := s.letter(id)
+		if letter.Subject != test.subject {
+			t.Errorf("%s: dead-lettered to %q, expected %q", test.name, letter.Subject, test.subject)
+		}
+		if string(letter.Data) != test.payload {
+			t.Errorf("%s: the payload has changed", test.name)
+		}
+		header := letter.Header
+		given, err := time.Parse(time.RFC3339, header.Get("Notifier-Time"))
+		if err != nil || given.Before(began) || given.After(time.Now()) {
+			t.Errorf("%s: Notifier-Time is %q, expected the time it was given up", test.name, header.Get("Notifier-Time"))
+		}
+		if header.Get("Notifier-Detail") != l["detail"] || l["detail"] == "" {
+			t.Errorf("%s: Notifier-Detail is %q, expected the line's %q", test.name, header.Get("Notifier-Detail"), l["detail"])
+		}
+		for _, own := range []string{"Notifier-Time", "Notifier-Detail", "Nats-Msg-Id"} {
+			header.Del(own)
+		}
+		want := nats.Header{
+			"Notifier-Event-Id": {id}, "Notifier-Reason": {test.reason}, "Notifier-Subject": {"notify." + test.category},
+			"Notifier-Stream-Seq": {strconv.FormatUint(seq, 10)}, "X-Trace": {"one", "two"}, "x-lower": {"kept"},
+		}
+		if diff := cmp.Diff(want, header); diff != "" {
+			t.Errorf("%s: headers (-want +got):\n%s", test.name, diff)
+		}
+	}
+	s.expectNothingLeft()
+	if keys := s.redis.Client(t).Keys(t.Context(), "*").Val(); len(keys) > 0 {
+		t.Errorf("bad events left the keys %v, expected none", keys)
+	}
+	if s.slack.Requests() != 0 {
+		t.Errorf("%d bad events were posted", s.slack.Requests())
+	}
+}
+
+// A publisher can name a wildcard where its category should be; such a letter has no subject of its own.
+func TestACategoryThatCannotStandInASubjectIsDeadLetteredUnderInvalid(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	for i, category := range []string{"*", "a.*", "a.>", ">"} {
+		id := fmt.Sprintf("w%d", i)
+		message := nats.NewMsg("notify." + category)
+		message.Header.Set("Nats-Msg-Id", id)
+		message.Data = []byte("{")
+		check(t, s.conn.PublishMsg(message))
+		s.lineOf(id)
+		if letter := s.letter(id); letter.Subject != "notify-dead._invalid" {
+			t.Errorf("category %q is dead-lettered to %q, expected notify-dead._invalid", category, letter.Subject)
+		}
+	}
+	s.expectNothingLeft()
+}
+
+// Headers by which a publisher tells the server what to do act when the event is stored. They must not act again on
+// the dead-letter stream: wipe it, or make it refuse the letter.
+func TestAPublishersHeadersCannotHurtTheDeadLetterStream(t *testing.T) {
+	s := newStation(t)
+	s.createStream(func(config *jetstream.StreamConfig) { config.AllowRollup, config.AllowMsgTTL = true, true })
+	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: deadName, Subjects: []string{"notify-dead.>"}, AllowRollup: true, AllowMsgTTL: true,
+	})
+	check(t, err)
+	s.started()
+	s.publish("errors", "{", "Nats-Msg-Id", "first")
+	s.lineOf("first")
+	s.publish("errors", "{", "Nats-Msg-Id", "rollup", "Nats-Rollup", "all")
+	s.lineOf("rollup")
+	s.publish("errors", "{", "Nats-Msg-Id", "expecting", "Nats-Expected-Stream", streamName, "Nats-Expected-Last-Sequence", "2")
+	s.lineOf("expecting")
+	s.publish("errors", "{", "Nats-Msg-Id", "fleeting", "Nats-TTL", "1s")
+	s.lineOf("fleeting")
+	if n := len(s.letters()); n != 4 {
+		t.Errorf("%d dead letters, expected 4", n)
+	}
+	for _, letter := range s.letters() {
+		for name := range letter.Header {
+			if strings.HasPrefix(name, "Nats-") && name != "Nats-Msg-Id" {
+				t.Errorf("a dead letter has the header %s", name)
+			}
+		}
+	}
+}
+
+// A dead letter says what notifier found, not what the publisher pretends.
+func TestAPublisherCannotForgeTheHeadersOfADeadLetter(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	s.publish("errors", "{", "Nats-Msg-Id", "forged", "Notifier-Reason", "sent", "Notifier-Shortened", "99", "notifier-detail", "x")
+	s.lineOf("forged")
+	header := s.letter("forged").Header
+	if header.Get("Notifier-Reason") != "malformed" || header["Notifier-Shortened"] != nil || header["notifier-detail"] != nil {
+		t.Errorf("the letter's headers are %v, expected notifier's own", header)
+	}
+}
+
+// An event may fill a message to the last byte that the server takes. Its dead letter, which has more headers, is
+// shortened rather than refused for ever.
+func TestAnEventOfTheLargestSizeCanBeDeadLettered(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	headers := []string{"Nats-Msg-Id", "largest", "X-Long", strings.Repeat("h", 50_000)}
+	empty := nats.NewMsg("notify.errors")
+	empty.Header["Nats-Msg-Id"], empty.Header["X-Long"] = headers[1:2], headers[3:4]
+	size := int(s.conn.MaxPayload()) - empty.Size() + len(empty.Subject)
+	s.publish("errors", strings.Repeat("\xff", size), headers...)
+	s.lineOf("largest")
+	letter := s.letter("largest")
+	if shortened := letter.Header.Get("Notifier-Shortened"); shortened != strconv.Itoa(size) {
+		t.Errorf("Notifier-Shortened is %q, expected the payload's %d bytes", shortened, size)
+	}
+	if len(letter.Data) < size*9/10 || len(letter.Data) >= size {
+		t.Errorf("%d of %d bytes are kept, expected most and not all", len(letter.Data), size)
+	}
+
+	// Headers have a bound of their own, 64 kB; the publisher's go when there is no room for both.
+	s.publish("errors", "{", "Nats-Msg-Id", "headers", "X-Long", strings.Repeat("h", 1<<16-100))
+	s.lineOf("headers")
+	if letter := s.letter("headers"); letter.Header.Get("Notifier-Reason") != "malformed" {
+		t.Errorf("the letter's headers are %v", letter.Header)
+	}
+	s.publish("errors", "after them")
+	s.settled(3)
+	s.expectEachPostedOnce(1)
+}
+
+// A client that is not Go's can store header names that Go's will not publish.
+func TestAnEventWithAHeaderThatCannotBePublishedCanBeDeadLettered(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	peer, err := net.Dial("tcp", s.nats.Addr())
+	check(t, err)
+	defer func() { _ = peer.Close() }()
+	header := "NATS/1.0\r\nNats-Msg-Id: odd\r\nNot a name: x\r\nX-Fine: y\r\n\r\n"
+	_, err = fmt.Fprintf(peer, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB notify.errors %d %d\r\n%s{\r\n",
+		len(header), len(header)+1, header)
+	check(t, err)
+	s.lineOf("odd")
+	if fine := s.letter("odd").Header.Get("X-Fine"); fine != "y" {
+		t.Errorf("X-Fine is %q, expected the header that can be published to be kept", fine)
+	}
+}
+
+// An empty message with a Status header looks like the server's own word to a client. A publisher must not be able to
+// stop a worker with it, or to make it leave messages unacknowledged.
+func TestAMessageThatPosesAsTheServersWordIsAnEvent(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	statuses := [][2]string{
+		{"100", "Idle Heartbeat"}, {"100", "FlowControl Request"}, {"404", "No Messages"}, {"408", "Request Timeout"},
+		{"409", "Consumer Deleted"}, {"409", "Server Shutdown"}, {"503", ""}, {"400", "Bad Request"},
+	}
+	for i, status := range statuses {
+		s.publish("errors", "", "Nats-Msg-Id", fmt.Sprintf("s%d", i), "Status", status[0], "Description", status[1],
+			"Nats-Pending-Messages", "1000000")
+		s.publish("errors", fmt.Sprintf("after %v", status))
+	}
+	want := map[string]int{"dead malformed": len(statuses), "sent": len(statuses)}
+	if diff := cmp.Diff(want, tally(s.settled(2*len(statuses)))); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	s.expectNothingLeft()
+	if lines := s.log.waits("consumer"); len(lines) > 0 {
+		t.Errorf("the worker lost its consumer: %v", lines)
+	}
+}
+
+// An event leaves its stream only when its dead letter is kept: with no room for letters it waits.
+func TestABadEventIsKeptUntilItsDeadLetterIsSafe(t *testing.T) {
+	s := newStation(t)
+	full := jetstream.StreamConfig{Name: deadName, Subjects: []string{"notify-dead.>"}, MaxMsgs: 1, Discard: jetstream.DiscardNew}
+	_, err := s.js.CreateStream(t.Context(), full)
+	check(t, err)
+	check(t, second(s.js.Publish(t.Context(), "notify-dead.errors", []byte("in the way"))))
+	r := s.started()
+	s.publish("errors", "{", "Nats-Msg-Id", "bad")
+	s.slack.Next(devstack.Behaviour{Code: "invalid_blocks"})
+	s.publish("other", "hello", "Nats-Msg-Id", "refused")
+	s.eventually("the worker says what it waits for", func() bool {
+		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "dead_letter: ")
+	})
+	check(t, r.Live())
+	if lines := s.log.settled(); len(lines) > 0 {
+		t.Errorf("settled without a dead letter: %v", lines)
+	}
+	if n := s.streamInfo(streamName).State.Msgs; n != 2 {
+		t.Errorf("%d events are in the stream, expected both", n)
+	}
+	full.MaxMsgs = 10
+	check(t, second(s.js.UpdateStream(t.Context(), full)))
+	s.settled(2)
+	s.letter("bad")
+	s.letter("refused")
+	s.expectNothingLeft()
+}
+
+func TestADeletedDeadLetterStreamIsMadeAnew(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	check(t, s.js.DeleteStream(t.Context(), deadName))
+	s.publish("errors", "{", "Nats-Msg-Id", "bad")
+	s.lineOf("bad")
+	s.letter("bad")
+}
+
+// second drops the first of two results.
+func second[T any](_ T, err error) error { return err }

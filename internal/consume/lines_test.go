@@ -1,0 +1,248 @@
+package consume_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+
+	"notifier/internal/devstack"
+)
+
+// some stands in an expected line for a value that is there and differs from run to run: a number or a text.
+type some string
+
+const (
+	aNumber some = "a number"
+	aText   some = "a text"
+)
+
+// expectLine compares all fields of a line but its time.
+func expectLine(t *testing.T, want, got line) {
+	t.Helper()
+	seen := line{}
+	for name, value := range got {
+		switch kind, _ := want[name].(some); {
+		case name == "ts":
+			continue
+		case kind == aNumber:
+			if number, ok := value.(float64); ok && number >= 0 {
+				value = aNumber
+			}
+		case kind == aText:
+			if text, ok := value.(string); ok && text != "" {
+				value = aText
+			}
+		}
+		seen[name] = value
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("line of %v (-want +got):\n%s", got["event_id"], diff)
+	}
+}
+
+// lineOf is the one line of an event.
+func (s *station) lineOf(id string) line {
+	s.Helper()
+	var found []line
+	s.eventually("event "+id+" is settled", func() bool {
+		found = nil
+		for _, l := range s.log.settled() {
+			if l["event_id"] == id {
+				found = append(found, l)
+			}
+		}
+		return len(found) > 0
+	})
+	if len(found) > 1 {
+		s.Errorf("event %s has %d lines, expected 1", id, len(found))
+	}
+	return found[0]
+}
+
+func TestTheLineOfASentEvent(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	expectLine(t, line{
+		"level": "info", "msg": "notification sent", "outcome": "sent",
+		"event_id": "e1", "category": "errors", "subject": "notify.errors", "stream_seq": 1.0,
+		"channel": "C0DEFAULT", "slack_ts": aText, "attempts": 1.0, "latency_ms": aNumber,
+	}, s.lineOf("e1"))
+	if ts := s.lineOf("e1")["slack_ts"]; ts != s.slack.Messages()[0].TS {
+		t.Errorf("slack_ts is %v, expected the message's %s", ts, s.slack.Messages()[0].TS)
+	}
+}
+
+func TestTheLineOfASentEventNamesItsRoute(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	s.publish("deploys", "hello", "Nats-Msg-Id", "e1")
+	if channel := s.lineOf("e1")["channel"]; channel != "C0DEPLOYS" {
+		t.Errorf("channel is %v, expected C0DEPLOYS", channel)
+	}
+}
+
+func TestTheLineOfAnEventSentByAWebhook(t *testing.T) {
+	s := newStation(t)
+	s.started(func(c *setup) { c.webhook = true })
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	expectLine(t, line{
+		"level": "info", "msg": "notification sent", "outcome": "sent",
+		"event_id": "e1", "category": "errors", "subject": "notify.errors", "stream_seq": 1.0,
+		"attempts": 1.0, "latency_ms": aNumber,
+	}, s.lineOf("e1"))
+}
+
+func TestAnEventWithoutAnIDIsNamedAfterItsPlaceInTheStream(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	s.publish("errors", "hello")
+	if id := s.settled(1)[0]["event_id"].(string); !strings.HasPrefix(id, "NOTIFY.1.") {
+		t.Errorf("event_id is %q, expected NOTIFY.1. and the time of storing", id)
+	}
+}
+
+func TestTheLinesOfDroppedEvents(t *testing.T) {
+	s := newStation(t)
+	s.started(func(c *setup) { c.global, c.category, c.maxAge = "2/30m", "1/30m+5/1h", time.Hour })
+	dropped := func(id, category, reason string, seq float64) line {
+		return line{
+			"level": "info", "msg": "notification dropped", "outcome": "dropped", "reason": reason,
+			"event_id": id, "category": category, "subject": "notify." + category, "stream_seq": seq,
+		}
+	}
+	limited := func(l line, limit string) line {
+		l["limit"], l["retry_after_s"] = limit, aNumber
+		return l
+	}
+	s.publish("errors", `{"id":"first","text":"x"}`)
+	s.lineOf("first")
+	s.publish("errors", "x", "Nats-Msg-Id", "by-category")
+	expectLine(t, limited(dropped("by-category", "errors", "category", 2), "1/30m"), s.lineOf("by-category"))
+	if wait := s.lineOf("by-category")["retry_after_s"].(float64); wait < 1700 || wait > 1800 {
+		t.Errorf("retry_after_s is %v, expected just below half an hour", wait)
+	}
+	s.publish("deploys", "x", "Nats-Msg-Id", "second")
+	s.lineOf("second")
+	s.publish("other.kind", "x", "Nats-Msg-Id", "by-global")
+	expectLine(t, limited(dropped("by-global", "other.kind", "global", 4), "2/30m"), s.lineOf("by-global"))
+
+	s.publish("errors", `{"id":"old","text":"x","time":"2020-01-01T00:00:00Z"}`)
+	expectLine(t, dropped("old", "errors", "expired", 5), s.lineOf("old"))
+
+	s.publish("deploys", `{"id":"first","text":"x"}`)
+	expectLine(t, dropped("first", "deploys", "duplicate", 6), s.settled(6)[5])
+}
+
+func TestTheLinesOfDeadEvents(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	dead := func(id, reason string, seq float64) line {
+		return line{
+			"level": "warn", "msg": "notification dead", "outcome": "dead", "reason": reason, "detail": aText,
+			"event_id": id, "category": "errors", "subject": "notify.errors", "stream_seq": seq,
+		}
+	}
+	s.publish("errors", `{"text":`, "Nats-Msg-Id", "broken")
+	expectLine(t, dead("broken", "malformed", 1), s.lineOf("broken"))
+	s.publish("errors", `{"text":"x","channel":"C0ELSE"}`, "Nats-Msg-Id", "elsewhere")
+	expectLine(t, dead("elsewhere", "unroutable", 2), s.lineOf("elsewhere"))
+
+	s.slack.Next(devstack.Behaviour{Code: "channel_not_found"})
+	s.publish("errors", "hello", "Nats-Msg-Id", "rejected")
+	want := dead("rejected", "slack_rejected", 3)
+	want["detail"], want["channel"], want["attempts"] = "channel_not_found", "C0DEFAULT", 1.0
+	expectLine(t, want, s.lineOf("rejected"))
+}
+
+// The line comes before the acknowledgement: while it is written the event is still in the work queue, and a dead
+// letter is already safe.
+func TestALineIsWrittenBeforeItsEventIsAcknowledged(t *testing.T) {
+	s := newStation(t)
+	s.createStream(nil)
+	s.log.onLine = func(l line) {
+		if _, settled := l["outcome"]; !settled {
+			return
+		}
+		stream, err := s.js.Stream(t.Context(), streamName)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := stream.GetMsg(t.Context(), uint64(l["stream_seq"].(float64))); err != nil {
+			t.Errorf("the line %v is written when the event has left the stream: %v", l["msg"], err)
+		}
+		if l["outcome"] != "dead" {
+			return
+		}
+		if letters := s.letters(); len(letters) == 0 {
+			t.Error("the line of a dead event is written when there is no dead letter")
+		}
+	}
+	s.start(func(c *setup) { c.category = "3/30m" })
+	for range 6 {
+		s.publish("errors", "hello")
+	}
+	s.publish("broken", "{")
+	s.settled(7)
+	s.expectNothingLeft()
+}
+
+// No outcome and no trouble may bring a payload's text or a secret into the log, at any level.
+func TestNoLineHoldsATextOrASecret(t *testing.T) {
+	const text = "tOp-SeCrEt-text"
+	for _, way := range []string{"token", "webhook"} {
+		t.Run(way, func(t *testing.T) {
+			s := newStation(t)
+			s.started(func(c *setup) {
+				c.webhook, c.category, c.slackTimeout = way == "webhook", "4/30m", 300*time.Millisecond
+			})
+			s.publish("errors", text)
+			s.settled(1)
+			s.slack.Next(
+				devstack.Behaviour{Status: 500, Body: text + s.slack.WebhookURL()}, devstack.Behaviour{Hang: true},
+				devstack.Behaviour{Code: "invalid_payload"})
+			s.publish("errors", text)
+			s.settled(2)
+			s.publish("errors", `{"text":"`+text)
+			s.publish("errors", `{"text":"x","cost":"`+text+`"}`)
+			s.publish("errors", `{"text":"`+text+`","time":"`+text+`"}`)
+			s.publish("errors", text, "Nats-Msg-Id", "twice")
+			s.settled(6)
+			check(t, s.slack.Close())
+			s.publish("errors", text)
+			s.eventually("the absence of Slack is logged", func() bool { return len(s.log.waits("slack")) > 1 })
+
+			secret := s.slack.WebhookURL()[strings.LastIndex(s.slack.WebhookURL(), "/")+1:]
+			for _, forbidden := range []string{text, slackToken, secret, "/services/"} {
+				if strings.Contains(s.log.text(), forbidden) {
+					t.Errorf("the log holds %q", forbidden)
+				}
+			}
+		})
+	}
+}
+
+func TestNoLineHoldsThePasswordOfNATS(t *testing.T) {
+	s := newStation(t)
+	s.nats.Stop()
+	address, err := url.Parse(s.nats.URL())
+	check(t, err)
+	address.User = url.UserPassword("worker", "pAssWord")
+	r := s.start(func(c *setup) { c.natsURL = address.String() })
+	s.eventually("the absence of NATS is logged", func() bool { return len(s.log.waits("nats")) > 0 })
+	told := s.log.text() + strings.Join(r.Ready(t.Context()), "\n")
+	if strings.Contains(told, "pAssWord") {
+		t.Errorf("the password is told:\n%s", told)
+	}
+	if !strings.Contains(told, address.Host) {
+		t.Errorf("the server %s is not told:\n%s", address.Host, told)
+	}
+	if r.connection.Status() != nats.RECONNECTING {
+		t.Errorf("the connection is %v, expected one that tries again", r.connection.Status())
+	}
+}

@@ -1,0 +1,286 @@
+package consume_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/consume"
+	"notifier/internal/devstack"
+)
+
+func TestAWorkerWaitsForNATSAtItsStart(t *testing.T) {
+	s := newStation(t)
+	s.nats.Stop()
+	r := s.start()
+	s.eventually("the worker says that NATS is away", func() bool {
+		return len(s.log.waits("nats")) == 1 && strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "nats: ")
+	})
+	check(t, r.Live())
+	check(t, s.nats.Start())
+	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	s.publish("errors", "hello")
+	s.settled(1)
+}
+
+func TestAWorkerGoesOnAfterARestartOfNATS(t *testing.T) {
+	s := newStation(t)
+	r := s.started()
+	s.publish("errors", "before")
+	s.settled(1)
+	s.expectNothingLeft()
+	s.nats.Stop()
+	s.eventually("the worker is not ready", func() bool { return len(r.Ready(t.Context())) > 0 })
+	check(t, r.Live())
+	check(t, s.nats.Start())
+	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	s.publish("errors", "after")
+	s.settled(2)
+	s.expectEachPostedOnce(2)
+	s.expectNothingLeft()
+}
+
+// What was in hand when the connection broke is still in hand when it is back.
+func TestHeldEventsOutliveARestartOfNATS(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	s.slack.Always(devstack.Behaviour{Status: 503})
+	s.publishMany("errors", 20)
+	s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 20 })
+	s.nats.Stop()
+	check(t, s.nats.Start())
+	s.slack.Always(devstack.Behaviour{})
+	s.settled(20)
+	s.expectEachPostedOnce(20)
+	s.expectNothingLeft()
+}
+
+func TestADeletedConsumerIsMadeAnew(t *testing.T) {
+	s := newStation(t)
+	r := s.started()
+	check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
+	s.publish("errors", "hello")
+	s.settled(1)
+	if lines := s.log.waits("consumer"); len(lines) != 1 {
+		t.Errorf("%d lines say that the consumer is waited for, expected one", len(lines))
+	}
+	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+}
+
+// The new consumer hands out again, as if for the first time, what the worker still holds of the old one.
+func TestEventsHeldWhileTheirConsumerIsDeletedArePostedOnce(t *testing.T) {
+	s := newStation(t)
+	s.started(func(c *setup) { c.concurrency = 1 })
+	s.slack.Always(devstack.Behaviour{Status: 503})
+	s.publishMany("errors", 10)
+	s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 10 })
+	check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
+	s.eventually("the consumer is there", func() bool {
+		_, err := s.js.Consumer(t.Context(), streamName, consumerName)
+		return err == nil
+	})
+	s.slack.Always(devstack.Behaviour{Delay: 100 * time.Millisecond})
+	s.eventually("all are settled", func() bool { return s.streamInfo(streamName).State.Msgs == 0 })
+	s.expectEachPostedOnce(10)
+	s.expectNothingLeft()
+	// What is settled before the new consumer has handed it out cannot be acknowledged; it comes again.
+	if count := tally(s.log.settled()); count["sent"] != 10 || len(count) > 2 || count["dropped duplicate"] > 10 {
+		t.Errorf("outcomes %v, expected 10 sent, and duplicates at most", count)
+	}
+}
+
+func TestADeletedStreamIsMadeAnew(t *testing.T) {
+	s := newStation(t)
+	r := s.started()
+	check(t, s.js.DeleteStream(t.Context(), streamName))
+	s.eventually("the stream is there", func() bool {
+		_, err := s.js.Stream(t.Context(), streamName)
+		return err == nil
+	})
+	s.publish("errors", "hello")
+	s.settled(1)
+	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	s.expectNothingLeft()
+}
+
+// Events of a stream that was deleted have the sequences that those of the new one get. What was held of the old one
+// must not acknowledge the new ones.
+func TestEventsHeldOfADeletedStreamDoNotAcknowledgeThoseOfTheNewOne(t *testing.T) {
+	s := newStation(t)
+	s.log.onLine = func(l line) {
+		if id, _ := l["event_id"].(string); strings.HasPrefix(id, "new") {
+			stream, err := s.js.Stream(t.Context(), streamName)
+			check(t, err)
+			if _, err := stream.GetMsg(t.Context(), uint64(l["stream_seq"].(float64))); err != nil {
+				t.Errorf("%s has left the stream before its line is written", id)
+			}
+		}
+	}
+	s.started(func(c *setup) { c.concurrency = 1 })
+	s.slack.Always(devstack.Behaviour{Status: 503})
+	for _, id := range []string{"old1", "old2", "old3", "old4"} {
+		s.publish("errors", id, "Nats-Msg-Id", id)
+	}
+	s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 4 })
+	check(t, s.js.DeleteStream(t.Context(), streamName))
+	s.eventually("the consumer is there", func() bool {
+		_, err := s.js.Consumer(t.Context(), streamName, consumerName)
+		return err == nil
+	})
+	for _, id := range []string{"new1", "new2", "new3", "new4"} {
+		s.publish("errors", id, "Nats-Msg-Id", id)
+	}
+	s.slack.Always(devstack.Behaviour{Delay: 100 * time.Millisecond})
+	s.settled(8)
+	s.expectEachPostedOnce(8)
+	s.expectNothingLeft()
+}
+
+func TestANATSWithoutJetStreamIsRefused(t *testing.T) {
+	s := newStation(t)
+	r := s.start(func(c *setup) { c.natsURL = plainNATS(t, "127.0.0.1", -1).ClientURL() })
+	if err := r.wait(); !errors.Is(err, consume.ErrUnsuitable) || !strings.Contains(err.Error(), "JetStream") {
+		t.Errorf("Run returns %v, expected that JetStream is off", err)
+	}
+}
+
+// plainNATS is a NATS server without JetStream; port -1: a free one.
+func plainNATS(t *testing.T, host string, port int) *natsserver.Server {
+	t.Helper()
+	plain, err := natsserver.NewServer(&natsserver.Options{Host: host, Port: port, NoSigs: true, NoLog: true})
+	check(t, err)
+	plain.Start()
+	t.Cleanup(func() { plain.Shutdown(); plain.WaitForShutdown() })
+	if !plain.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the NATS server does not answer")
+	}
+	return plain
+}
+
+func TestAnExistingStreamAndConsumerAreUsedAsTheyAre(t *testing.T) {
+	s := newStation(t)
+	stream := s.createStream(func(config *jetstream.StreamConfig) {
+		config.Description, config.Retention, config.MaxAge, config.Subjects = "mine", jetstream.LimitsPolicy, time.Hour, []string{"notify.>", "other.>"}
+	})
+	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: deadName, Subjects: []string{"notify-dead.>"}, Description: "mine too"})
+	check(t, err)
+	_, err = stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{
+		Durable: consumerName, Description: "mine", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 7 * time.Second,
+		MaxAckPending: 17, MaxDeliver: 99, FilterSubject: "notify.>", MaxWaiting: 5,
+	})
+	check(t, err)
+	configs := func() []any {
+		return []any{s.streamInfo(streamName).Config, s.streamInfo(deadName).Config, s.consumerInfo().Config}
+	}
+	before := configs()
+	s.started()
+	s.publishMany("errors", 50)
+	s.settled(50)
+	if diff := cmp.Diff(before, configs()); diff != "" {
+		t.Errorf("the settings have changed (-before +after):\n%s", diff)
+	}
+}
+
+func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*jetstream.ConsumerConfig)
+		says   string
+	}{
+		"push":          {nil, "push"},
+		"all at once":   {func(config *jetstream.ConsumerConfig) { config.AckPolicy = jetstream.AckAllPolicy }, "explicit"},
+		"fire and hope": {func(config *jetstream.ConsumerConfig) { config.AckPolicy = jetstream.AckNonePolicy }, "explicit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStation(t)
+			stream := s.createStream(func(config *jetstream.StreamConfig) { config.Retention = jetstream.LimitsPolicy })
+			config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy}
+			if test.change != nil {
+				test.change(&config)
+				check(t, second(stream.CreateConsumer(t.Context(), config)))
+			} else {
+				config.DeliverSubject = "somewhere"
+				check(t, second(stream.CreatePushConsumer(t.Context(), config)))
+			}
+			err := s.start().wait()
+			if !errors.Is(err, consume.ErrUnsuitable) || !strings.Contains(err.Error(), consumerName) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("Run returns %v, expected that consumer %s cannot be used (%s)", err, consumerName, test.says)
+			}
+		})
+	}
+}
+
+func TestTheBoundsThatAConsumerSetsOnRequestsAreKept(t *testing.T) {
+	s := newStation(t)
+	s.createConsumer(func(config *jetstream.ConsumerConfig) {
+		config.MaxRequestBatch, config.MaxRequestExpires = 3, time.Second
+	})
+	asked := make(chan *nats.Msg, 1000)
+	watch, err := s.conn.ChanSubscribe("$JS.API.CONSUMER.MSG.NEXT.>", asked)
+	check(t, err)
+	s.started()
+	s.publishMany("errors", 30)
+	s.settled(30)
+	check(t, watch.Unsubscribe())
+	close(asked)
+	n := 0
+	for message := range asked {
+		var request struct {
+			Batch   int           `json:"batch"`
+			Expires time.Duration `json:"expires"`
+		}
+		check(t, json.Unmarshal(message.Data, &request))
+		if request.Batch > 3 || request.Expires > time.Second {
+			t.Errorf("request %s, expected at most 3 events and one second", message.Data)
+		}
+		n++
+	}
+	if n < 10 {
+		t.Errorf("%d requests were seen, expected at least 10", n)
+	}
+}
+
+// A connection that is closed for good does not come back: the process must end, even with events in hand that cannot
+// go on.
+func TestAClosedConnectionEndsRun(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		s := map[bool]string{false: "idle", true: "with events in hand"}
+		t.Run(s[held], func(t *testing.T) {
+			s := newStation(t)
+			r := s.started(func(c *setup) { c.shutdown = 500 * time.Millisecond })
+			if held {
+				s.slack.Always(devstack.Behaviour{Status: 503})
+				s.publishMany("errors", 5)
+				s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 5 })
+			}
+			r.connection.Close()
+			if err := r.wait(); !errors.Is(err, nats.ErrConnectionClosed) {
+				t.Errorf("Run returns %v, expected %v", err, nats.ErrConnectionClosed)
+			}
+		})
+	}
+}
+
+// A cluster without a leader answers like a server without JetStream. Once a worker has been bound, it waits.
+func TestJetStreamThatGoesAwayUnderAWorkerIsWaitedFor(t *testing.T) {
+	s := newStation(t)
+	r := s.started()
+	s.nats.Stop()
+	host, port := splitAddr(t, s.nats.Addr())
+	plain := plainNATS(t, host, port)
+	s.eventually("the worker waits for its consumer", func() bool {
+		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "consumer: ")
+	})
+	plain.Shutdown()
+	plain.WaitForShutdown()
+	check(t, s.nats.Start())
+	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	s.publish("errors", "hello")
+	s.settled(1)
+}

@@ -1,0 +1,76 @@
+package consume_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/devstack"
+)
+
+// An event that was admitted, by a worker that died before it could post it, is posted by another one, and has its
+// slot already.
+func TestAnEventOfAWorkerThatDiedIsPostedWithoutASecondCharge(t *testing.T) {
+	s := newStation(t)
+	s.createConsumer(impatient)
+	first := s.started(func(c *setup) { c.category, c.shutdown, c.concurrency = "3/30m", 0, 1 })
+	s.slack.Next(devstack.Behaviour{RetryAfter: "1"})
+	s.publishMany("errors", 3)
+	s.eventually("all are admitted and held", func() bool { return s.charged() == 3 && len(s.log.waits("slack")) == 1 })
+	first.crash()
+	if n := len(s.log.settled()); n != 0 {
+		t.Fatalf("%d events were settled before the crash", n)
+	}
+	s.started(func(c *setup) { c.category = "3/30m" })
+	if diff := cmp.Diff(map[string]int{"sent": 3}, tally(s.settled(3))); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	s.expectEachPostedOnce(3)
+	if charged := s.charged(); charged != 3 {
+		t.Errorf("%d slots are taken, expected 3", charged)
+	}
+	s.expectNothingLeft()
+}
+
+// An event that was sent by a worker that died before it could say so is not sent again.
+func TestAnEventSentByAWorkerThatDiedIsADuplicate(t *testing.T) {
+	s := newStation(t)
+	s.createConsumer(impatient)
+	fatal := &journal{}
+	first := s.started(func(c *setup) { c.log, c.shutdown = fatal, 0 })
+	fatal.onLine = func(l line) {
+		if l["outcome"] == "sent" {
+			first.connection.Close() // between the line and the acknowledgement
+		}
+	}
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	s.eventually("it is sent", func() bool { return len(fatal.settled()) == 1 })
+	first.crash()
+	s.started()
+	if l := s.lineOf("e1"); l["outcome"] != "dropped" || l["reason"] != "duplicate" {
+		t.Errorf("the second worker's line is %v, expected dropped as a duplicate", l)
+	}
+	s.expectEachPostedOnce(1)
+	s.expectNothingLeft()
+}
+
+// The next worker does not wait for the server's patience when the first one had time to hand back.
+func TestEventsThatAreHandedBackAreHandedOutAtOnce(t *testing.T) {
+	s := newStation(t)
+	first := s.started(func(c *setup) { c.shutdown, c.concurrency = 0, 1 })
+	s.slack.Next(devstack.Behaviour{RetryAfter: "1"})
+	s.publishMany("errors", 10)
+	s.eventually("all are admitted and held", func() bool { return s.charged() == 10 && len(s.log.waits("slack")) == 1 })
+	began := time.Now()
+	check(t, first.stop())
+	s.started()
+	s.settled(10)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("they are settled after %s, expected well within the consumer's 20s", took)
+	}
+	s.expectEachPostedOnce(10)
+	if charged := s.charged(); charged != 10 {
+		t.Errorf("%d slots are taken, expected 10", charged)
+	}
+}

@@ -1,0 +1,139 @@
+package consume_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+)
+
+// newDurableStation has a Redis that keeps what it was told when it is killed.
+func newDurableStation(t *testing.T) *station {
+	t.Helper()
+	return newStationWith(t, redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always"))
+}
+
+// expectWaitingForRedis waits until the worker says so: one line, not ready, and alive.
+func (r *replica) expectWaitingForRedis() {
+	r.s.Helper()
+	r.s.eventually("the worker says that Redis is away", func() bool {
+		return len(r.s.log.waits("redis")) > 0 && strings.Contains(strings.Join(r.Ready(r.s.Context()), "\n"), "redis: ")
+	})
+	check(r.s.T, r.Live())
+}
+
+func TestAWorkerWaitsForRedisAtItsStart(t *testing.T) {
+	s := newDurableStation(t)
+	s.redis.Stop(t)
+	s.createStream(nil)
+	s.publishMany("errors", 5)
+	r := s.start()
+	r.expectWaitingForRedis()
+	s.redis.Restart(t)
+	s.settled(5)
+	s.expectEachPostedOnce(5)
+	if lines := s.log.waits("redis"); len(lines) != 1 {
+		t.Errorf("%d lines say that Redis is waited for, expected one", len(lines))
+	}
+}
+
+// Without Redis nothing can be decided, so nothing is: events wait, and go on within two seconds of its return.
+func TestEventsWaitWhileRedisIsAway(t *testing.T) {
+	s := newDurableStation(t)
+	r := s.started(func(c *setup) { c.category = "10/30m" })
+	s.publishMany("errors", 4)
+	s.settled(4)
+	s.redis.Stop(t)
+	s.publishMany("deploys", 8)
+	s.publishMany("errors", 8)
+	r.expectWaitingForRedis()
+	time.Sleep(1500 * time.Millisecond) // several attempts
+	if n := len(s.log.settled()); n != 4 {
+		t.Errorf("%d events are settled, expected none while Redis is away", n-4)
+	}
+	if lines := s.log.waits("redis"); len(lines) != 1 {
+		t.Errorf("%d lines say that Redis is waited for, expected one", len(lines))
+	}
+	s.redis.Restart(t)
+	back := time.Now()
+	lines := s.settled(20)
+	if took := time.Since(back); took > 2*time.Second {
+		t.Errorf("the worker took %s to go on, expected at most 2s", took)
+	}
+	if diff := cmp.Diff(map[string]int{"sent": 18, "dropped category": 2}, tally(lines)); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	if charged := s.charged(); charged != 18 {
+		t.Errorf("%d slots are taken, expected 18", charged)
+	}
+	s.expectNothingLeft()
+	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+}
+
+// Redis goes away between the decision and the post: the event neither goes out unrecorded nor is charged again.
+func TestAnAdmittedEventOutlivesAnAbsenceOfRedis(t *testing.T) {
+	s := newDurableStation(t)
+	r := s.started()
+	s.slack.Next(devstack.Behaviour{Delay: 500 * time.Millisecond})
+	s.publish("errors", "hello")
+	s.eventually("the post is under way", func() bool { return s.slack.Requests() == 1 })
+	s.redis.Stop(t)
+	r.expectWaitingForRedis()
+	if n := len(s.log.settled()); n != 0 {
+		t.Error("the event is settled although it could not be recorded as sent")
+	}
+	s.redis.Restart(t)
+	s.settled(1)
+	s.expectEachPostedOnce(1)
+	if charged := s.charged(); charged != 1 {
+		t.Errorf("%d slots are taken, expected 1", charged)
+	}
+	if sent := s.redis.Client(t).ZCard(t.Context(), "{"+namespace+"}:sent").Val(); sent < 1 {
+		t.Error("the event is not recorded as sent")
+	}
+}
+
+func TestAForgottenScriptIsLoadedAgain(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	s.publish("errors", "before")
+	s.settled(1)
+	check(t, s.redis.Client(t).ScriptFlush(t.Context()).Err())
+	s.publish("errors", "after")
+	s.settled(2)
+	s.expectEachPostedOnce(2)
+	if lines := s.log.waits("redis"); len(lines) > 0 {
+		t.Errorf("it was waited for Redis: %v", lines)
+	}
+}
+
+func TestARedisThatIsTooOldIsRefused(t *testing.T) {
+	s := newStation(t)
+	old, err := server.NewServer("127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(old.Close)
+	check(t, old.Register("INFO", func(peer *server.Peer, _ string, _ []string) { peer.WriteBulk("redis_version:6.2.14\r\n") }))
+	r := s.start(func(c *setup) { c.redisURL = "redis://" + old.Addr().String() + "/0" })
+	if err := r.wait(); !errors.Is(err, ratelimit.ErrUnsuitable) || !strings.Contains(err.Error(), "6.2.14") {
+		t.Errorf("Run returns %v, expected that version 6.2.14 is too old", err)
+	}
+}
+
+func TestARedisThatForbidsScriptsIsRefused(t *testing.T) {
+	s := newStationWith(t, redistest.StartProcess(t))
+	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
+	defer func() { _ = client.Close() }()
+	check(t, client.ACLSetUser(t.Context(), "worker", "on", ">pw", "~*", "+@all", "-@scripting").Err())
+	r := s.start(func(c *setup) { c.redisURL = "redis://worker:pw@" + s.redis.Addr + "/0" })
+	if err := r.wait(); !errors.Is(err, ratelimit.ErrUnsuitable) || !strings.Contains(err.Error(), "EVALSHA") {
+		t.Errorf("Run returns %v, expected that EVALSHA is forbidden", err)
+	}
+}

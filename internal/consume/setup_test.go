@@ -1,0 +1,389 @@
+package consume_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"notifier/internal/consume"
+	"notifier/internal/devstack"
+	"notifier/internal/event"
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+	"notifier/internal/slackout"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if !slices.ContainsFunc(os.Args, func(argument string) bool { return strings.HasPrefix(argument, "-test.parallel") }) {
+		_ = flag.Set("test.parallel", "12") // tests wait more than they work
+	}
+	redis.SetLogger(quiet{}) // its complaints about a Redis that a test has stopped
+	goleak.VerifyTestMain(m)
+}
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+const (
+	streamName   = "NOTIFY"
+	deadName     = "NOTIFY_DEAD"
+	consumerName = "notifier"
+	namespace    = "test"
+	slackToken   = "xoxb-1234-SeCrEtToKeN"
+	patience     = 20 * time.Second // until a test gives up; no test waits so long to be right
+)
+
+// station is a NATS, a Redis and a fake Slack of one test's own, and the log of all workers that run against them.
+type station struct {
+	*testing.T
+	nats  *devstack.NATS
+	redis *redistest.Server
+	slack *devstack.Slack
+	log   *journal
+	js    jetstream.JetStream // the publisher's view
+	conn  *nats.Conn
+}
+
+func newStation(t *testing.T) *station { return newStationWith(t, redistest.Start(t)) }
+
+func newStationWith(t *testing.T, store *redistest.Server) *station {
+	t.Helper()
+	t.Parallel()
+	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slack, err := devstack.StartSlack("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &station{T: t, nats: server, redis: store, slack: slack, log: &journal{}}
+	t.Cleanup(func() {
+		_ = slack.Close()
+		_ = server.Close()
+		if t.Failed() {
+			t.Logf("the log's last lines:\n%s", s.log.tail(30))
+		}
+	})
+	s.conn = s.connect()
+	if s.js, err = jetstream.New(s.conn); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// connect makes a connection as the product does, but quicker to come back.
+func (s *station) connect() *nats.Conn {
+	s.Helper()
+	return s.connectTo(s.nats.URL())
+}
+
+func (s *station) connectTo(url string) *nats.Conn {
+	s.Helper()
+	connection, err := nats.Connect(url, nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
+		nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(connection.Close)
+	return connection
+}
+
+// setup is what differs from test to test in a worker's settings.
+type setup struct {
+	global, category, overrides string
+	redisURL, natsURL           string
+	maxBytes                    int
+	dedupe, maxAge, shutdown    time.Duration
+	batch, concurrency          int
+	slackTimeout                time.Duration
+	webhook, core               bool
+	log                         *journal
+}
+
+// replica is one worker with connections of its own.
+type replica struct {
+	*consume.Worker
+	s          *station
+	connection *nats.Conn
+	cancel     context.CancelFunc
+	ended      chan struct{}
+	err        error // what Run returned, when ended is closed
+}
+
+// start starts a worker under limits that nothing reaches, unless changes say otherwise. It is stopped with the test.
+func (s *station) start(changes ...func(*setup)) *replica {
+	s.Helper()
+	c := setup{
+		global: "1000000/30m", category: "1000000/30m", redisURL: s.redis.URL(), natsURL: s.nats.URL(), maxBytes: 2 << 20, dedupe: 24 * time.Hour,
+		shutdown: 5 * time.Second, batch: 64, concurrency: 8, slackTimeout: 5 * time.Second, log: s.log,
+	}
+	for _, change := range changes {
+		change(&c)
+	}
+	client, err := ratelimit.Open(c.redisURL, nil)
+	check(s.T, err)
+	overrides, err := ratelimit.ParseOverrides(c.overrides)
+	check(s.T, err)
+	rules := ratelimit.Rules{Global: s.limit(c.global), Category: s.limit(c.category), Overrides: overrides}
+	limiter, err := ratelimit.New(client, namespace, rules, c.dedupe)
+	check(s.T, err)
+	pause, err := ratelimit.NewPause(client, namespace)
+	check(s.T, err)
+	slack := slackout.Config{
+		Token: slackToken, APIURL: s.slack.APIURL(), Channel: "C0DEFAULT",
+		Routes: map[string]string{"deploys": "C0DEPLOYS"}, Timeout: c.slackTimeout,
+	}
+	if c.webhook {
+		slack = slackout.Config{WebhookURL: s.slack.WebhookURL(), Timeout: c.slackTimeout}
+	}
+	poster, err := slackout.New(slack)
+	check(s.T, err)
+	pattern, err := event.ParsePattern("notify.>")
+	check(s.T, err)
+	settings := consume.Settings{
+		Rules: event.Rules{
+			Pattern: pattern, MaxBytes: c.maxBytes, MaxCost: rules.MaxCost,
+			ChannelAllowed: func(channel string) bool { return channel == "C0DEFAULT" || channel == "C0DEPLOYS" },
+		},
+		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown,
+		Limiter: limiter, Pause: pause, Poster: poster, Log: c.log.logger(),
+	}
+	connection := s.connectTo(c.natsURL)
+	if c.core {
+		settings.Core = &consume.Core{Connection: connection, Subject: "notify.>", Queue: consumerName, DeadLetter: "notify-dead"}
+	} else {
+		settings.JetStream = &consume.JetStream{
+			Connection: connection, Stream: streamName, Consumer: consumerName, Subject: "notify.>", DeadLetter: "notify-dead",
+		}
+	}
+	worker, err := consume.New(settings)
+	check(s.T, err)
+	ctx, cancel := context.WithCancel(s.Context())
+	r := &replica{Worker: worker, s: s, connection: connection, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		r.err = worker.Run(ctx)
+		_ = connection.FlushTimeout(time.Second)
+	}()
+	s.Cleanup(func() {
+		r.cancel()
+		<-r.ended
+		connection.Close()
+		poster.Close()
+		_ = client.Close()
+	})
+	return r
+}
+
+// started is start, and waits until the worker is ready.
+func (s *station) started(changes ...func(*setup)) *replica {
+	s.Helper()
+	r := s.start(changes...)
+	s.eventually("the worker is ready", func() bool { return len(r.Ready(s.Context())) == 0 })
+	return r
+}
+
+// stop asks the worker to end and waits for it.
+func (r *replica) stop() error {
+	r.s.Helper()
+	r.cancel()
+	return r.wait()
+}
+
+// wait waits until Run has returned.
+func (r *replica) wait() error {
+	r.s.Helper()
+	select {
+	case <-r.ended:
+		return r.err
+	case <-time.After(patience):
+		r.s.Fatal("Run does not return")
+		return nil
+	}
+}
+
+// crash ends a worker without a last word to NATS.
+func (r *replica) crash() {
+	r.s.Helper()
+	r.connection.Close()
+	_ = r.stop()
+}
+
+func (s *station) limit(text string) ratelimit.Limit {
+	s.Helper()
+	limit, err := ratelimit.ParseLimit(text)
+	check(s.T, err)
+	return limit
+}
+
+// publish stores one event; headers are pairs of name and value.
+func (s *station) publish(category, payload string, headers ...string) uint64 {
+	s.Helper()
+	message := nats.NewMsg("notify." + category)
+	message.Data = []byte(payload)
+	for i := 0; i < len(headers); i += 2 {
+		message.Header[headers[i]] = append(message.Header[headers[i]], headers[i+1])
+	}
+	ack, err := s.js.PublishMsg(s.Context(), message)
+	if err != nil {
+		s.Fatalf("publish to %s: %v", message.Subject, err)
+	}
+	return ack.Sequence
+}
+
+// publishMany stores n events "event 0", "event 1", ... of one category.
+func (s *station) publishMany(category string, n int) {
+	s.Helper()
+	for i := range n {
+		_, err := s.js.PublishAsync("notify."+category, fmt.Appendf(nil, "event %d", i))
+		check(s.T, err)
+		if i%1000 == 999 {
+			<-s.js.PublishAsyncComplete()
+		}
+	}
+	<-s.js.PublishAsyncComplete()
+}
+
+// createStream creates the stream before any worker does.
+func (s *station) createStream(change func(*jetstream.StreamConfig)) jetstream.Stream {
+	s.Helper()
+	config := jetstream.StreamConfig{Name: streamName, Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy}
+	if change != nil {
+		change(&config)
+	}
+	stream, err := s.js.CreateStream(s.Context(), config)
+	check(s.T, err)
+	return stream
+}
+
+// createConsumer creates stream and consumer before any worker does.
+func (s *station) createConsumer(change func(*jetstream.ConsumerConfig)) {
+	s.Helper()
+	stream := s.createStream(nil)
+	config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1}
+	change(&config)
+	_, err := stream.CreateConsumer(s.Context(), config)
+	check(s.T, err)
+}
+
+func impatient(config *jetstream.ConsumerConfig) { config.AckWait = time.Second }
+
+func (s *station) streamInfo(name string) *jetstream.StreamInfo {
+	s.Helper()
+	stream, err := s.js.Stream(s.Context(), name)
+	check(s.T, err)
+	return stream.CachedInfo()
+}
+
+func (s *station) consumerInfo() *jetstream.ConsumerInfo {
+	s.Helper()
+	consumer, err := s.js.Consumer(s.Context(), streamName, consumerName)
+	check(s.T, err)
+	return consumer.CachedInfo()
+}
+
+// expectNothingLeft waits until the server has every acknowledgement: nothing in the stream, nothing handed out.
+func (s *station) expectNothingLeft() {
+	s.Helper()
+	s.eventually("nothing is left in the stream and nothing is unacknowledged", func() bool {
+		info := s.consumerInfo()
+		return s.streamInfo(streamName).State.Msgs == 0 && info.NumAckPending == 0 && info.NumPending == 0
+	})
+}
+
+// charged is how many slots are taken over all categories.
+func (s *station) charged() int {
+	s.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
+	defer func() { _ = client.Close() }()
+	slots, err := client.ZCard(s.Context(), "{"+namespace+"}:global").Result()
+	check(s.T, err)
+	return int(slots)
+}
+
+// eventually waits until the condition holds, and fails the test when it does not in good time.
+func (s *station) eventually(what string, holds func() bool) {
+	s.Helper()
+	deadline := time.Now().Add(patience)
+	for !holds() {
+		if time.Now().After(deadline) {
+			s.Fatalf("it does not come about that %s", what)
+		}
+		time.Sleep(5 * time.Millisecond) // between two looks
+	}
+}
+
+// settled waits until so many events are settled, checks that there are no more, and returns their lines.
+func (s *station) settled(n int) []line {
+	s.Helper()
+	s.eventually(fmt.Sprintf("%d events are settled", n), func() bool { return len(s.log.settled()) >= n })
+	lines := s.log.settled()
+	if len(lines) != n {
+		s.Errorf("%d events are settled, expected %d", len(lines), n)
+	}
+	return lines
+}
+
+// posted is how often each text stands in the fake Slack.
+func (s *station) posted() map[string]int {
+	texts := map[string]int{}
+	for _, message := range s.slack.Messages() {
+		texts[message.Text]++
+	}
+	return texts
+}
+
+// expectEachPostedOnce checks that n texts are in Slack, none of them twice.
+func (s *station) expectEachPostedOnce(n int) {
+	s.Helper()
+	texts := s.posted()
+	if len(texts) != n || s.slack.Accepted() != n {
+		s.Errorf("%d different texts in %d posts, expected %d in %d", len(texts), s.slack.Accepted(), n, n)
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// intrude gives a function that takes every free slot of the category, as another replica would.
+func (s *station) intrude(category string) func() {
+	s.Helper()
+	limiter, err := ratelimit.New(s.redis.Client(s.T), namespace,
+		ratelimit.Rules{Global: s.limit("1/1500ms"), Category: s.limit("1/1500ms")}, time.Hour)
+	check(s.T, err)
+	n := 0
+	return func() {
+		n++
+		name := fmt.Sprintf("intruder-%d", n)
+		_, err := limiter.Admit(s.Context(), []ratelimit.Request{{ID: name, Delivery: name, Category: category, Cost: 1}})
+		check(s.T, err)
+	}
+}
+
+func splitAddr(t *testing.T, addr string) (host string, port int) {
+	t.Helper()
+	host, text, err := net.SplitHostPort(addr)
+	check(t, err)
+	port, err = strconv.Atoi(text)
+	check(t, err)
+	return host, port
+}

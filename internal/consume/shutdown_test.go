@@ -1,0 +1,139 @@
+package consume_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/devstack"
+)
+
+// A worker that is told to stop settles what it has in hand, takes no more, and loses nothing.
+func TestShutdownUnderLoadLosesNothing(t *testing.T) {
+	s := newStation(t)
+	s.createStream(nil)
+	s.publishMany("errors", 400)
+	s.slack.Always(devstack.Behaviour{Delay: 5 * time.Millisecond})
+	first := s.start(func(c *setup) { c.batch, c.shutdown = 16, 10*time.Second })
+	s.eventually("some are sent", func() bool { return s.slack.Accepted() >= 30 })
+	began := time.Now()
+	check(t, first.stop())
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("Run took %s to return, expected at most ShutdownTimeout", took)
+	}
+	if ready := first.Ready(t.Context()); len(ready) == 0 {
+		t.Error("a worker that has stopped says that it is ready")
+	}
+	s.eventually("everything that it had is acknowledged", func() bool { return s.consumerInfo().NumAckPending == 0 })
+	done := len(s.log.settled())
+	if done == 400 {
+		t.Fatal("the worker has taken everything, so the test shows nothing")
+	}
+	if left := s.streamInfo(streamName).State.Msgs; int(left) != 400-done {
+		t.Errorf("%d events are left in the stream, expected %d", left, 400-done)
+	}
+	s.start()
+	s.settled(400)
+	s.expectEachPostedOnce(400)
+	s.expectNothingLeft()
+}
+
+// What cannot be settled in time is left to others: Run returns all the same, and no event is posted twice.
+func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
+	const timeout = 700 * time.Millisecond
+	inTime := func(t *testing.T, r *replica) {
+		t.Helper()
+		began := time.Now()
+		check(t, r.stop())
+		if took := time.Since(began); took > timeout+1500*time.Millisecond {
+			t.Errorf("Run took %s to return, expected about %s", took, timeout)
+		}
+	}
+	t.Run("Slack", func(t *testing.T) {
+		s := newStation(t)
+		r := s.started(func(c *setup) { c.shutdown, c.concurrency = timeout, 1 })
+		s.slack.Next(devstack.Behaviour{RetryAfter: "2"})
+		s.publishMany("errors", 20)
+		s.eventually("all are held", func() bool { return s.charged() == 20 && len(s.log.waits("slack")) == 1 })
+		inTime(t, r)
+		s.start()
+		s.settled(20)
+		s.expectEachPostedOnce(20)
+	})
+	t.Run("Redis", func(t *testing.T) {
+		s := newDurableStation(t)
+		r := s.started(func(c *setup) { c.shutdown = timeout })
+		s.redis.Stop(t)
+		s.publishMany("errors", 20)
+		s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 20 })
+		inTime(t, r)
+		s.redis.Restart(t)
+		s.start()
+		s.settled(20)
+		s.expectEachPostedOnce(20)
+	})
+	t.Run("Redis, from the start", func(t *testing.T) {
+		s := newDurableStation(t)
+		s.redis.Stop(t)
+		r := s.start(func(c *setup) { c.shutdown = timeout })
+		r.expectWaitingForRedis()
+		inTime(t, r)
+	})
+	t.Run("NATS", func(t *testing.T) {
+		s := newStation(t)
+		r := s.started(func(c *setup) { c.shutdown = timeout })
+		s.slack.Always(devstack.Behaviour{Status: 503})
+		s.publishMany("errors", 5)
+		s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 5 })
+		s.nats.Stop()
+		inTime(t, r)
+	})
+	t.Run("the dead-letter stream", func(t *testing.T) {
+		s := newStation(t)
+		full := jetstream.StreamConfig{Name: deadName, Subjects: []string{"elsewhere.>"}}
+		check(t, second(s.js.CreateStream(t.Context(), full)))
+		r := s.started(func(c *setup) { c.shutdown = timeout })
+		s.publish("errors", "{", "Nats-Msg-Id", "bad")
+		s.eventually("the worker says what it waits for", func() bool {
+			return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "dead_letter: ")
+		})
+		inTime(t, r)
+		if n := s.streamInfo(streamName).State.Msgs; n != 1 {
+			t.Errorf("%d events are in the stream, expected the bad one", n)
+		}
+	})
+}
+
+// An event that is in Slack is settled, even if Redis is away and cannot be told before the worker has to end.
+func TestAnEventInSlackIsNotHandedBack(t *testing.T) {
+	s := newDurableStation(t)
+	first := s.started(func(c *setup) { c.shutdown = time.Second })
+	s.slack.Next(devstack.Behaviour{Delay: 500 * time.Millisecond})
+	s.publish("errors", "hello")
+	s.eventually("the post is under way", func() bool { return s.slack.Requests() == 1 })
+	s.redis.Stop(t)
+	s.eventually("it is in Slack", func() bool { return s.slack.Accepted() == 1 })
+	check(t, first.stop())
+	s.redis.Restart(t)
+	s.started()
+	s.expectNothingLeft()
+	s.settled(1)
+	s.expectEachPostedOnce(1)
+}
+
+func TestLimitsHoldOverARestartOfTheWorker(t *testing.T) {
+	s := newStation(t)
+	for i := range 3 {
+		r := s.started(func(c *setup) { c.category = "5/30m" })
+		s.publishMany("errors", 4)
+		s.settled(4 * (i + 1))
+		check(t, r.stop())
+	}
+	want := map[string]int{"sent": 5, "dropped category": 7}
+	if got := tally(s.log.settled()); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("outcomes %v, expected %v", got, want)
+	}
+}

@@ -1,0 +1,186 @@
+package consume_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/devstack"
+)
+
+// Slack's 429 concerns everybody: no replica posts until its Retry-After is over, then each event goes out once.
+func TestARateLimitPausesAllReplicas(t *testing.T) {
+	s := newStation(t)
+	one := func(c *setup) { c.concurrency, c.batch = 1, 4 }
+	s.started(one)
+	s.started(one)
+	s.slack.Next(devstack.Behaviour{RetryAfter: "1"})
+	began := time.Now()
+	s.publish("errors", "event that meets the 429")
+	s.eventually("the pause is known to all", func() bool {
+		return s.redis.Client(t).Exists(t.Context(), "{"+namespace+"}:pause").Val() == 1
+	})
+	s.publishMany("errors", 30)
+	s.settled(31)
+	s.expectEachPostedOnce(31)
+	for _, message := range s.slack.Messages() {
+		if pause := message.Time.Sub(began); pause < time.Second {
+			t.Errorf("%q was posted %s after the 429, expected none within a second", message.Text, pause)
+		}
+	}
+	if requests := s.slack.Requests(); requests != 32 {
+		t.Errorf("%d posts were tried, expected 31 and the one that met the 429", requests)
+	}
+	if charged := s.charged(); charged != 31 {
+		t.Errorf("%d slots are taken, expected 31", charged)
+	}
+}
+
+func TestATroubleOfSlackIsWaitedOut(t *testing.T) {
+	for name, trouble := range map[string]devstack.Behaviour{
+		"500": {Status: 500}, "503": {Status: 503}, "reset": {CutBefore: true}, "code": {Code: "service_unavailable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStation(t)
+			s.started(func(c *setup) { c.category = "1/30m" })
+			s.slack.Next(trouble, trouble)
+			s.publish("errors", "hello")
+			l := s.settled(1)[0]
+			if l["outcome"] != "sent" || l["attempts"] != 3.0 {
+				t.Errorf("%v after %v attempts, expected sent after 3", l["outcome"], l["attempts"])
+			}
+			s.expectEachPostedOnce(1)
+			if waits := s.log.waits("slack"); len(waits) != 1 {
+				t.Errorf("%d lines say that Slack is waited for, expected one", len(waits))
+			}
+			s.expectNothingLeft()
+		})
+	}
+}
+
+func TestAnEventThatSlackRefusesForGoodIsDeadLetteredAndRefunded(t *testing.T) {
+	s := newStation(t)
+	s.started(func(c *setup) { c.category = "1/30m" })
+	s.slack.Next(devstack.Behaviour{Code: "is_archived"})
+	s.publish("errors", "refused", "Nats-Msg-Id", "refused")
+	if l := s.lineOf("refused"); l["reason"] != "slack_rejected" || l["detail"] != "is_archived" {
+		t.Errorf("dead for %v with detail %v, expected slack_rejected with is_archived", l["reason"], l["detail"])
+	}
+	letter := s.letter("refused")
+	if string(letter.Data) != "refused" || letter.Header.Get("Notifier-Detail") != "is_archived" {
+		t.Errorf("the dead letter is %q with the headers %v", letter.Data, letter.Header)
+	}
+	s.publish("errors", "fits in its place")
+	want := map[string]int{"dead slack_rejected": 1, "sent": 1}
+	if diff := cmp.Diff(want, tally(s.settled(2))); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	s.expectNothingLeft()
+}
+
+func TestAPostThatMayHaveReachedSlackIsTriedAgainAndSaysSo(t *testing.T) {
+	for name, doubt := range map[string]devstack.Behaviour{
+		"cut after it was taken in": {CutAfter: true},
+		"no answer in time":         {Hang: true, Accept: true},
+		"internal error":            {Code: "internal_error", Accept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStation(t)
+			s.started(func(c *setup) { c.category, c.slackTimeout = "1/30m", 300*time.Millisecond })
+			s.slack.Next(doubt)
+			s.publish("errors", "hello", "Nats-Msg-Id", "doubtful")
+			l := s.lineOf("doubtful")
+			if l["outcome"] != "sent" || l["ambiguous"] != true || l["attempts"] != 2.0 {
+				t.Errorf("line %v, expected sent at the second attempt, ambiguous", l)
+			}
+			if s.posted()["hello"] != 2 {
+				t.Errorf("it is in Slack %d times, expected what the fake took in: 2", s.posted()["hello"])
+			}
+			if charged := s.charged(); charged != 1 {
+				t.Errorf("%d slots are taken, expected 1", charged)
+			}
+		})
+	}
+}
+
+// It may stand in the channel although Slack refuses it now, so it keeps its slot.
+func TestAPostThatMayHaveReachedSlackIsNeverRefunded(t *testing.T) {
+	s := newStation(t)
+	s.started(func(c *setup) { c.category = "1/30m" })
+	s.slack.Next(devstack.Behaviour{CutAfter: true}, devstack.Behaviour{Code: "is_archived"})
+	s.publish("errors", "perhaps", "Nats-Msg-Id", "perhaps")
+	l := s.lineOf("perhaps")
+	if l["reason"] != "slack_rejected" || l["ambiguous"] != true {
+		t.Errorf("line %v, expected dead for slack_rejected, ambiguous", l)
+	}
+	s.publish("errors", "finds no slot", "Nats-Msg-Id", "after")
+	if reason := s.lineOf("after")["reason"]; reason != "category" {
+		t.Errorf("the next event has reason %v, expected category", reason)
+	}
+}
+
+// A revoked token is nobody's event's fault: the queue is held, not thrown away.
+func TestRefusedCredentialsHoldEveryEvent(t *testing.T) {
+	s := newStation(t)
+	r := s.started()
+	s.slack.Always(devstack.Behaviour{Code: "invalid_auth"})
+	s.publishMany("errors", 20)
+	s.eventually("the worker says that it cannot send", func() bool {
+		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "credentials: ")
+	})
+	check(t, r.Live())
+	if lines := s.log.settled(); len(lines) > 0 {
+		t.Errorf("%d events are settled, expected all to be held", len(lines))
+	}
+	s.slack.Always(devstack.Behaviour{})
+	if diff := cmp.Diff(map[string]int{"sent": 20}, tally(s.settled(20))); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	s.expectEachPostedOnce(20)
+	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	if letters := s.letters(); len(letters) > 0 {
+		t.Errorf("%d dead letters, expected none", len(letters))
+	}
+}
+
+// Posts that were under way when Slack began to fail may still succeed. They do not mean that it is over.
+func TestALateSuccessDoesNotEndTheWait(t *testing.T) {
+	s := newStation(t)
+	r := s.started(func(c *setup) { c.concurrency = 2 })
+	s.slack.Next(devstack.Behaviour{Delay: 300 * time.Millisecond}, devstack.Behaviour{Code: "token_revoked"})
+	s.slack.Always(devstack.Behaviour{Code: "token_revoked"})
+	s.publish("errors", "slow but fine")
+	s.eventually("the first post is under way", func() bool { return s.slack.Requests() == 1 })
+	s.publish("errors", "refused")
+	s.settled(1)
+	if ready := r.Ready(t.Context()); len(ready) == 0 {
+		t.Error("the worker is ready while Slack refuses its token")
+	}
+	if lines := s.log.named("going on"); len(lines) > 0 {
+		t.Errorf("the log says %v while Slack refuses the token", lines)
+	}
+	s.slack.Always(devstack.Behaviour{})
+	s.settled(2)
+}
+
+// When what was held turns out not to be sent, because its id was sent meanwhile or its slot has gone, nothing is left
+// to try Slack with. The worker must go on reading all the same.
+func TestAWorkerWhoseHeldEventsAreAllDroppedReadsOn(t *testing.T) {
+	s := newStation(t)
+	s.createConsumer(func(config *jetstream.ConsumerConfig) { config.MaxRequestExpires = 500 * time.Millisecond })
+	s.started(func(c *setup) { c.global, c.category, c.concurrency = "1/1500ms", "1/1500ms", 1 })
+	s.slack.Always(devstack.Behaviour{Status: 503})
+	s.publish("errors", "held until its slot is gone", "Nats-Msg-Id", "held")
+	s.eventually("it is held", func() bool { return len(s.log.waits("slack")) > 0 })
+	time.Sleep(1600 * time.Millisecond) // the window of its admission
+	intruder := s.intrude("errors")
+	s.eventually("it is dropped when another has its slot", func() bool { intruder(); return len(s.log.settled()) == 1 })
+	s.slack.Always(devstack.Behaviour{})
+	s.eventually("a later event is settled", func() bool {
+		s.publish("errors", "later")
+		return len(s.log.settled()) > 1
+	})
+}
