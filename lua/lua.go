@@ -23,3 +23,8 @@ var Refund string
 //
 //go:embed pause.lua
 var Pause string
+
+// Peek tells how full scopes are. See the head of peek.lua.
+//
+//go:embed peek.lua
+var Peek string

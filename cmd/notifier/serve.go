@@ -81,10 +81,11 @@ func serve(ctx context.Context, settings config, log *zap.Logger, observe func(c
 	}
 	defer connection.Close()
 
+	figures := newMetrics(limiter.ClockLag, observe)
 	wiring := consume.Settings{
 		Rules: settings.events, MaxAge: settings.maxAge, BatchSize: settings.batchSize,
-		Concurrency: settings.concurrency, ShutdownTimeout: settings.shutdownTimeout,
-		Limiter: limiter, Pause: pause, Poster: poster, Log: log, Observe: observe,
+		Concurrency: settings.concurrency, ShutdownTimeout: settings.shutdownTimeout, PostTimeout: settings.slack.Timeout,
+		Limiter: limiter, Pause: pause, Poster: poster, Log: log, Observe: figures.observe,
 	}
 	if settings.nats.core {
 		wiring.Core = &consume.Core{
@@ -102,7 +103,7 @@ func serve(ctx context.Context, settings config, log *zap.Logger, observe func(c
 		return err
 	}
 	if settings.adminAddr != "" {
-		server, err := admin.Start(settings.adminAddr, admin.Probes{Live: worker.Live, Ready: worker.Ready})
+		server, err := admin.Start(settings.adminAddr, admin.Probes{Live: worker.Live, Ready: worker.Ready, Metrics: figures.handler()})
 		if err != nil {
 			return fmt.Errorf("ADMIN_ADDR: %w", err)
 		}

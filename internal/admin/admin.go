@@ -19,9 +19,11 @@ const readHeaderTimeout = 5 * time.Second
 type Probes struct {
 	Live  func() error                       // nil while the worker makes progress; depends on no neighbour
 	Ready func(ctx context.Context) []string // why it cannot send now; empty: it can
+
+	Metrics http.Handler // what /metrics answers; nil: nothing
 }
 
-// Server answers /healthz and /readyz: 200 and "ok", or 503 and the reasons, a line each.
+// Server answers /healthz and /readyz (200 and "ok", or 503 and the reasons, a line each) and /metrics.
 type Server struct {
 	http     *http.Server
 	listener net.Listener
@@ -45,6 +47,9 @@ func Start(addr string, probes Probes) (*Server, error) {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, probes.Ready(r.Context()))
 	})
+	if probes.Metrics != nil {
+		mux.Handle("GET /metrics", probes.Metrics)
+	}
 	s := &Server{
 		http:     &http.Server{Handler: mux, ReadHeaderTimeout: readHeaderTimeout},
 		listener: listener,

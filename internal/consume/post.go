@@ -26,10 +26,11 @@ const askAgainAfter = time.Second
 // errHandBack ends the way of an event without an outcome: this worker stops, and the event is left for redelivery.
 var errHandBack = errors.New("left for redelivery")
 
-// postAll posts admitted events until the channel is closed.
-func (w *Worker) postAll(ctx context.Context) {
+// postAll posts admitted events until the channel is closed. No post begins after ctx has ended; one that is under way
+// may go on until last ends, because a post that is cut off may have reached Slack and would come again.
+func (w *Worker) postAll(ctx, last context.Context) {
 	for a := range w.posts {
-		settled, err := w.deliver(ctx, a)
+		settled, err := w.deliver(ctx, last, a)
 		if err != nil {
 			continue // the hand gives it back at the end
 		}
@@ -37,8 +38,9 @@ func (w *Worker) postAll(ctx context.Context) {
 	}
 }
 
-// deliver takes one admitted event to its outcome, however long Slack or Redis are away. It fails only when ctx ends.
-func (w *Worker) deliver(ctx context.Context, a admitted) (Settled, error) {
+// deliver takes one admitted event to its outcome, however long Slack or Redis are away. It fails only when ctx ends;
+// see postAll for last.
+func (w *Worker) deliver(ctx, last context.Context, a admitted) (Settled, error) {
 	settled := Settled{Event: a.event, Channel: w.poster.Channel(a.event), delivery: a.delivery}
 	for {
 		round, err := w.mayPost(ctx)
@@ -59,7 +61,7 @@ func (w *Worker) deliver(ctx context.Context, a admitted) (Settled, error) {
 			}
 		}
 		settled.Attempts++
-		receipt, err := w.poster.Post(ctx, a.event)
+		receipt, err := w.poster.Post(last, a.event)
 		if err == nil {
 			w.slackAnswered(round)
 			settled.Latency = time.Since(a.event.Published)
@@ -70,7 +72,7 @@ func (w *Worker) deliver(ctx context.Context, a admitted) (Settled, error) {
 			settled.Outcome = OutcomeSent
 			// It fails only when this worker has to end. Even then the event is settled: handed back it would be posted
 			// again. What is lost is the record by which a second event with its id would be a duplicate for long.
-			_ = w.hold(ctx, waitRedis, func() error { return w.limiter.Sent(ctx, a.request) })
+			_ = w.hold(last, waitRedis, func() error { return w.limiter.Sent(last, a.request) })
 			return settled, nil
 		}
 		var failure *slackout.Error
@@ -83,7 +85,7 @@ func (w *Worker) deliver(ctx context.Context, a admitted) (Settled, error) {
 		if failure.Class == slackout.Rejected {
 			w.slackAnswered(round)
 			settled.Outcome, settled.Reason, settled.Detail = OutcomeDead, ReasonSlackRejected, failure.Code
-			if err := w.giveUp(ctx, a, settled); err != nil {
+			if err := w.giveUp(last, a, settled); err != nil {
 				return settled, errHandBack
 			}
 			return settled, nil

@@ -160,7 +160,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 			Pattern: pattern, MaxBytes: c.maxBytes, MaxCost: rules.MaxCost,
 			ChannelAllowed: func(channel string) bool { return channel == "C0DEFAULT" || channel == "C0DEPLOYS" },
 		},
-		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown,
+		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: c.slackTimeout,
 		Limiter: limiter, Pause: pause, Poster: poster, Log: c.log.logger(),
 	}
 	connection := s.connectTo(c.natsURL)

@@ -107,6 +107,24 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 	})
 }
 
+// No post begins that the worker might have to cut off: a post that is cut off may have reached Slack, and would come
+// again.
+func TestNoPostIsCutOffByAShutdown(t *testing.T) {
+	s := newStation(t)
+	s.slack.Always(devstack.Behaviour{Delay: 700 * time.Millisecond})
+	first := s.started(func(c *setup) { c.shutdown, c.concurrency = time.Second, 1 })
+	s.publishMany("errors", 2)
+	s.eventually("both are in hand, and a post is under way", func() bool { return s.charged() == 2 && s.slack.Requests() == 1 })
+	check(t, first.stop())
+	if n := s.slack.Requests(); n != 1 {
+		t.Errorf("%d posts have begun, expected the first alone: the second could not have ended in time", n)
+	}
+	s.slack.Always(devstack.Behaviour{})
+	s.start()
+	s.settled(2)
+	s.expectEachPostedOnce(2)
+}
+
 // An event that is in Slack is settled, even if Redis is away and cannot be told before the worker has to end.
 func TestAnEventInSlackIsNotHandedBack(t *testing.T) {
 	s := newDurableStation(t)

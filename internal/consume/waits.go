@@ -17,6 +17,7 @@ const (
 	waitSlack       = "slack"       // a post's success
 	waitCredentials = "credentials" // a token or webhook that Slack accepts
 	waitDeadLetter  = "dead_letter" // the dead-letter stream's acknowledgement
+	waitClock       = "redis_clock" // Redis's clock, which was set back; events go on meanwhile
 )
 
 // remindEvery is how often a wait that goes on is logged again.

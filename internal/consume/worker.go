@@ -34,6 +34,7 @@ type Limiter interface {
 	Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error)
 	Sent(ctx context.Context, request ratelimit.Request) error
 	Refund(ctx context.Context, request ratelimit.Request) (bool, error)
+	ClockLag() time.Duration
 }
 
 // Pause is the time during which no replica posts; see package ratelimit.
@@ -58,6 +59,7 @@ type Settings struct {
 	BatchSize       int           // most events in one script call, 1 to 1000
 	Concurrency     int           // posts in flight, 1 or more
 	ShutdownTimeout time.Duration // how long Run goes on after its context has ended
+	PostTimeout     time.Duration // how long one post may take: none begins when less than that is left of the former
 
 	Limiter Limiter
 	Pause   Pause
@@ -140,11 +142,16 @@ func (w *Worker) pulledEnough() bool {
 // unfinished then is handed back for redelivery. It returns an error only when it cannot go on: settings that a server
 // contradicts, or a NATS connection that is closed for good.
 func (w *Worker) Run(ctx context.Context) error {
-	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
-	defer abandon()
-	defer context.AfterFunc(ctx, func() {
-		time.AfterFunc(w.settings.ShutdownTimeout, abandon)
-	})()
+	work, endWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer endWork()
+	last, endLast := context.WithCancel(context.WithoutCancel(ctx))
+	defer endLast()
+	endSoon := func() {
+		timeout := w.settings.ShutdownTimeout
+		time.AfterFunc(timeout-min(w.settings.PostTimeout, timeout/2), endWork)
+		time.AfterFunc(timeout, endLast)
+	}
+	defer context.AfterFunc(ctx, endSoon)()
 
 	if err := w.checkStore(ctx); err != nil {
 		return err
@@ -153,7 +160,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	go func() {
 		err := w.source.run(ctx)
 		if err != nil { // what is in hand cannot be settled any more, or not for long
-			time.AfterFunc(w.settings.ShutdownTimeout, abandon)
+			endSoon()
 		}
 		sourceDone <- err
 		w.hand.close()
@@ -165,7 +172,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	var posters sync.WaitGroup
 	for range w.settings.Concurrency {
-		posters.Go(func() { w.postAll(work) })
+		posters.Go(func() { w.postAll(work, last) })
 	}
 	w.loop(work)
 	close(w.posts)
@@ -271,7 +278,22 @@ func (w *Worker) decide(ctx context.Context, requests []ratelimit.Request) ([]ra
 		decisions, err = w.limiter.Admit(ctx, requests)
 		return err
 	})
+	if err == nil {
+		w.noteClock(w.limiter.ClockLag())
+	}
 	return decisions, err
+}
+
+// grossStep is how far the clock of Redis may be set back without a line in the log: what time synchronisation does.
+const grossStep = time.Second
+
+// noteClock tells when the clock of Redis has been set back, and when it has caught up.
+func (w *Worker) noteClock(lag time.Duration) {
+	if lag < grossStep {
+		w.waits.end(waitClock)
+		return
+	}
+	w.waits.begin(waitClock, fmt.Errorf("the clock of Redis was set back by %s or more; windows stand still until it has caught up", lag.Round(time.Millisecond)))
 }
 
 // refused tells a decision other than Admitted in the words of an outcome.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,7 +17,7 @@ import (
 // maxBatch bounds one script call: Lua can hand only some thousand values to one Redis command.
 const maxBatch = 1000
 
-// Limiter asks Redis. It is safe for concurrent use and keeps no state of its own.
+// Limiter asks Redis. It is safe for concurrent use; what was decided is kept in Redis alone.
 type Limiter struct {
 	redis  redis.UniversalClient
 	keys   keys
@@ -24,6 +25,8 @@ type Limiter struct {
 	dedupe string // microseconds, as the scripts take it
 	head   []any  // the arguments that are the same in every call; see admit.lua
 	ruleOf map[string]int
+
+	lag atomic.Int64 // see ClockLag
 
 	admit, sent, refund *redis.Script
 }
@@ -143,6 +146,10 @@ func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, e
 	}
 	return decisions, nil
 }
+
+// ClockLag is how far the clock of Redis was behind the newest admission at the last decision: above 0 only after it was
+// set back. Until it has caught up, windows do not roll, and nothing more is admitted than before.
+func (l *Limiter) ClockLag() time.Duration { return time.Duration(l.lag.Load()) }
 
 // Sent records that an event is in Slack: from now on its id is a duplicate for the dedupe window.
 func (l *Limiter) Sent(ctx context.Context, request Request) error {

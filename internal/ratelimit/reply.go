@@ -15,9 +15,11 @@ func (l *Limiter) decode(reply any, batch []Request) ([]Decision, error) {
 	if _, err := number(fields[0], "now"); err != nil {
 		return nil, err
 	}
-	if _, err := number(fields[1], "lag"); err != nil {
+	lag, err := number(fields[1], "lag")
+	if err != nil {
 		return nil, err
 	}
+	l.lag.Store(lag * int64(time.Microsecond))
 	verdicts, err := list(fields[2], "verdicts", len(batch))
 	if err != nil {
 		return nil, err

@@ -1,0 +1,77 @@
+package consume_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/redistest"
+)
+
+// A Redis that answers, but refuses the script, is waited for like one that is away: nothing is decided, the log and
+// readiness name what it says, and the event is sent when it is mended.
+func TestEventsWaitWhileRedisRefuses(t *testing.T) {
+	do := func(words ...any) func(*station, *redis.Client) {
+		return func(s *station, client *redis.Client) { check(s.T, client.Do(s.Context(), words...).Err()) }
+	}
+	const globalKey = "{" + namespace + "}:global"
+	for _, test := range []struct {
+		refusal      string // the word of Redis
+		break_, mend func(*station, *redis.Client)
+	}{
+		{"WRONGTYPE", do("set", globalKey, "not a sorted set"), do("del", globalKey)},
+		{"OOM", do("config", "set", "maxmemory", "1"), do("config", "set", "maxmemory", "0")},
+		{"NOREPLICAS", do("config", "set", "min-replicas-to-write", "1"), do("config", "set", "min-replicas-to-write", "0")},
+		{"READONLY", do("replicaof", "127.0.0.1", "1"), do("replicaof", "no", "one")},
+		{"NOPERM", do("acl", "setuser", "default", "-evalsha", "-eval"), do("acl", "setuser", "default", "+@all")},
+		{
+			"MISCONF",
+			func(s *station, client *redis.Client) {
+				do("config", "set", "dir", "/proc")(s, client) // nothing can be saved there
+				_ = client.BgSave(s.Context()).Err()           // it may say so at once
+				s.eventually("Redis knows that it cannot save", func() bool {
+					info, err := client.Info(s.Context(), "persistence").Result()
+					return err == nil && strings.Contains(info, "rdb_last_bgsave_status:err")
+				})
+			},
+			do("config", "set", "stop-writes-on-bgsave-error", "no"),
+		},
+	} {
+		t.Run(test.refusal, func(t *testing.T) {
+			s := newStationWith(t, redistest.StartProcess(t, "--enable-protected-configs", "yes", "--save", "3600 1"))
+			r := s.started()
+			client := s.redis.Client(t)
+			test.break_(s, client)
+			s.publish("errors", "hello")
+			s.eventually("log and readiness tell the refusal", func() bool {
+				return len(s.log.waits("redis")) > 0 && strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), test.refusal)
+			})
+			test.mend(s, client)
+			s.settled(1)
+			s.expectEachPostedOnce(1)
+			if n := s.charged(); n != 1 {
+				t.Errorf("%d slots are taken, expected 1", n)
+			}
+			lines := s.log.waits("redis")
+			if len(lines) != 1 || !strings.Contains(lines[0]["reason"].(string), test.refusal) {
+				t.Errorf("lines about the wait: %v, expected one that says %s", lines, test.refusal)
+			}
+		})
+	}
+}
+
+// When the clock of Redis is set back grossly, the log says so once, and events go on.
+func TestAClockOfRedisThatWasSetBackIsTold(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	ahead := float64(time.Now().Add(10 * time.Minute).UnixMicro())
+	check(t, s.redis.Client(t).ZAdd(t.Context(), "{"+namespace+"}:global", redis.Z{Score: ahead, Member: "earlier"}).Err())
+	s.publishMany("errors", 3)
+	s.settled(3)
+	s.expectEachPostedOnce(3)
+	if lines := s.log.waits("redis_clock"); len(lines) != 1 {
+		t.Errorf("%d lines say that the clock was set back, expected one", len(lines))
+	}
+}

@@ -1,0 +1,123 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"notifier/lua"
+)
+
+// Usage is how full one tier of one scope is.
+type Usage struct {
+	Category string        // empty: the global scope
+	Tier     Tier          // what it allows
+	Used     int           // slots taken in the window that ends now
+	FreeIn   time.Duration // until an event of cost 1 fits into this tier; 0: now
+}
+
+// Peek tells how full the global scope and the named categories' are, tier by tier: the global tiers first, then the
+// categories in the order given. It charges, trims and writes nothing. Errors are Admit's.
+func (l *Limiter) Peek(ctx context.Context, categories ...string) ([]Usage, error) {
+	keyNames := []string{l.keys.global()}
+	arguments := scopeArguments(nil, l.rules.Global)
+	usages := scopeUsages(nil, "", l.rules.Global)
+	for _, category := range categories {
+		limit := l.rules.For(category)
+		keyNames = append(keyNames, l.keys.category(category))
+		arguments = scopeArguments(arguments, limit)
+		usages = scopeUsages(usages, category, limit)
+	}
+	reply, err := redis.NewScript(lua.Peek).Run(ctx, l.redis, keyNames, arguments...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redis cannot tell the usage: %w", err)
+	}
+	if err := decodeUsages(reply, usages); err != nil {
+		return nil, fmt.Errorf("redis: unexpected reply of peek.lua: %w", err)
+	}
+	return usages, nil
+}
+
+func scopeArguments(arguments []any, limit Limit) []any {
+	arguments = append(arguments, strconv.Itoa(len(limit)))
+	for _, tier := range limit {
+		arguments = append(arguments, strconv.Itoa(tier.Count), micros(tier.Window))
+	}
+	return arguments
+}
+
+func scopeUsages(usages []Usage, category string, limit Limit) []Usage {
+	for _, tier := range limit {
+		usages = append(usages, Usage{Category: category, Tier: tier})
+	}
+	return usages
+}
+
+// decodeUsages fills in what the reply says, two numbers for each tier.
+func decodeUsages(reply any, usages []Usage) error {
+	fields, err := list(reply, "reply", 3)
+	if err != nil {
+		return err
+	}
+	numbers, err := list(fields[2], "numbers", 2*len(usages))
+	if err != nil {
+		return err
+	}
+	for i := range usages {
+		used, err := number(numbers[2*i], "used")
+		if err != nil {
+			return err
+		}
+		wait, err := number(numbers[2*i+1], "wait")
+		if err != nil {
+			return err
+		}
+		if used < 0 || wait < 0 {
+			return fmt.Errorf("used %d and wait %d, expected no negative number", used, wait)
+		}
+		usages[i].Used, usages[i].FreeIn = int(used), time.Duration(wait)*time.Microsecond
+	}
+	return nil
+}
+
+// scanBatch is how many keys Redis looks at in one step of Categories.
+const scanBatch = 1000
+
+// Categories lists the categories that have slots taken, or had until lately, in alphabetical order. It looks through
+// the key space in steps that do not block the server; it is for people and pages, not for every event.
+func (l *Limiter) Categories(ctx context.Context) ([]string, error) {
+	prefix := l.keys.category("")
+	var categories []string
+	scan := func(ctx context.Context, node redis.Cmdable) error {
+		found := node.Scan(ctx, 0, globLiteral(prefix)+"*", scanBatch).Iterator()
+		for found.Next(ctx) {
+			categories = append(categories, strings.TrimPrefix(found.Val(), prefix))
+		}
+		return found.Err()
+	}
+	var err error
+	if cluster, ok := l.redis.(*redis.ClusterClient); ok {
+		// All keys are in one slot, so on one node.
+		var node *redis.Client
+		if node, err = cluster.MasterForKey(ctx, l.keys.global()); err == nil {
+			err = scan(ctx, node)
+		}
+	} else {
+		err = scan(ctx, l.redis)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redis cannot list the categories: %w", err)
+	}
+	slices.Sort(categories)
+	return slices.Compact(categories), nil // a scan may give a key twice
+}
+
+// globLiteral makes a pattern of SCAN that stands for the text itself.
+func globLiteral(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
+}
