@@ -125,24 +125,37 @@ func measure(ctx context.Context, events, rounds int) (err error) {
 	}
 	var ratios []float64
 	var peak int64
+	const row = "%5d   %11.0f events/s %5.1f µs CPU each   %9.0f events/s %5.1f µs CPU each   %.2f   %5.1f MiB\n"
 	fmt.Printf("%d events of %d bytes over %d categories; limits 100/30m and 10/30m\n\n", events, payloadBytes, categories)
-	fmt.Printf("round   only acknowledging   notifier          ratio   notifier's peak memory\n")
+	fmt.Printf("round   only acknowledging                    notifier                            ratio  its peak memory\n")
 	for round := 1; round <= rounds; round++ {
 		bare, err := b.drainBare(ctx)
 		if err != nil {
 			return fmt.Errorf("bare consumer: %w", err)
 		}
-		worker, memory, err := b.drainWorker(ctx, round)
+		worker, err := b.drainWorker(ctx, round)
 		if err != nil {
 			return fmt.Errorf("worker: %w", err)
 		}
-		ratio := worker / bare
-		ratios, peak = append(ratios, ratio), max(peak, memory)
-		fmt.Printf("%5d   %11.0f events/s %10.0f events/s   %.2f   %5.1f MiB\n", round, bare, worker, ratio, mebibytes(memory))
+		ratio := worker.perSecond / bare.perSecond
+		ratios, peak = append(ratios, ratio), max(peak, worker.peak)
+		fmt.Printf(row, round, bare.perSecond, b.cpuEach(bare), worker.perSecond, b.cpuEach(worker), ratio, mebibytes(worker.peak))
 	}
 	slices.Sort(ratios)
 	fmt.Printf("\nmedian ratio %.2f (at least 0.80 is asked), peak memory %.1f MiB (under 64 MiB is asked)\n", ratios[len(ratios)/2], mebibytes(peak))
 	return nil
+}
+
+// drained is how a consumer drained its stream.
+type drained struct {
+	perSecond float64       // events
+	cpu       time.Duration // of its process, start and end included
+	peak      int64         // memory of its process in bytes
+}
+
+// cpuEach is the processor time per event in microseconds.
+func (b *bench) cpuEach(d drained) float64 {
+	return float64(d.cpu.Microseconds()) / float64(b.events)
 }
 
 func mebibytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
@@ -246,28 +259,27 @@ func (b *bench) fill(ctx context.Context, stream, consumer, subject string) erro
 	}
 }
 
-func (b *bench) drainBare(ctx context.Context) (perSecond float64, err error) {
+func (b *bench) drainBare(ctx context.Context) (drained, error) {
 	if err := b.fill(ctx, "BARE", "bare", "bare"); err != nil {
-		return 0, err
+		return drained{}, err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return 0, err
+		return drained{}, err
 	}
 	command := exec.Command(self, "-role", roleBare)
 	command.Env = append(os.Environ(), natsURL+"="+b.natsURL)
 	command.Stderr = os.Stderr
-	perSecond, _, err = b.drain(ctx, command, "BARE", "bare")
-	return perSecond, err
+	return b.drain(ctx, command, "BARE", "bare")
 }
 
-func (b *bench) drainWorker(ctx context.Context, round int) (perSecond float64, peak int64, err error) {
+func (b *bench) drainWorker(ctx context.Context, round int) (drained, error) {
 	if err := b.fill(ctx, "NOTIFY", "notifier", "notify"); err != nil {
-		return 0, 0, err
+		return drained{}, err
 	}
 	log, err := os.Create(filepath.Join(b.folder, fmt.Sprintf("notifier-%d.log", round)))
 	if err != nil {
-		return 0, 0, err
+		return drained{}, err
 	}
 	defer func() { _ = log.Close() }()
 	command := exec.Command(b.worker, "serve")
@@ -276,27 +288,27 @@ func (b *bench) drainWorker(ctx context.Context, round int) (perSecond float64, 
 		"SLACK_BOT_TOKEN=xoxb-storm", "SLACK_CHANNEL=#storm", "SLACK_API_URL="+b.slack.APIURL(), "ADMIN_ADDR=")
 	command.Stdout, command.Stderr = log, os.Stderr
 	before := b.slack.Accepted()
-	perSecond, peak, err = b.drain(ctx, command, "NOTIFY", "notifier")
+	result, err := b.drain(ctx, command, "NOTIFY", "notifier")
 	if err != nil {
-		return 0, 0, err
+		return drained{}, err
 	}
 	const sent = 100
 	if got := b.slack.Accepted() - before; got != sent {
-		return 0, 0, fmt.Errorf("%d messages sent, expected %d", got, sent)
+		return drained{}, fmt.Errorf("%d messages sent, expected %d", got, sent)
 	}
 	lines, err := countLines(log.Name(), `"msg":"notification dropped"`)
 	if err == nil && lines != b.events-sent {
 		err = fmt.Errorf("%d lines for drops in the log, expected %d", lines, b.events-sent)
 	}
-	return perSecond, peak, err
+	return result, err
 }
 
 // drain starts a consumer's process, times it from the first delivery until everything is acknowledged, and ends it.
-func (b *bench) drain(ctx context.Context, command *exec.Cmd, stream, consumer string) (perSecond float64, peak int64, err error) {
+func (b *bench) drain(ctx context.Context, command *exec.Cmd, stream, consumer string) (drained, error) {
 	ctx, cancel := context.WithTimeout(ctx, runDeadline)
 	defer cancel()
 	if err := command.Start(); err != nil {
-		return 0, 0, err
+		return drained{}, err
 	}
 	var started, ended time.Time
 	for ended.IsZero() && ctx.Err() == nil {
@@ -315,16 +327,17 @@ func (b *bench) drain(ctx context.Context, command *exec.Cmd, stream, consumer s
 	}
 	_ = command.Process.Signal(syscall.SIGTERM) // Wait tells how it ended
 	if err := command.Wait(); err != nil {
-		return 0, 0, err
+		return drained{}, err
 	}
 	if ended.IsZero() || started.IsZero() {
-		return 0, 0, fmt.Errorf("not drained within %s", runDeadline)
+		return drained{}, fmt.Errorf("not drained within %s", runDeadline)
 	}
-	usage, ok := command.ProcessState.SysUsage().(*syscall.Rusage)
-	if ok {
-		peak = usage.Maxrss << 10 // Linux counts in KiB
+	state := command.ProcessState
+	result := drained{perSecond: float64(b.events) / ended.Sub(started).Seconds(), cpu: state.UserTime() + state.SystemTime()}
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		result.peak = usage.Maxrss << 10 // Linux counts in KiB
 	}
-	return float64(b.events) / ended.Sub(started).Seconds(), peak, nil
+	return result, nil
 }
 
 func countLines(path, with string) (int, error) {

@@ -20,9 +20,8 @@ const logFlushEvery = time.Second
 // for the last time.
 func newLog(out io.Writer, level zapcore.Level, console bool) (log *zap.Logger, stop func()) {
 	encoding := zap.NewProductionEncoderConfig()
-	encoding.EncodeTime = func(t time.Time, encoder zapcore.PrimitiveArrayEncoder) {
-		encoder.AppendString(t.UTC().Format("2006-01-02T15:04:05.000000Z"))
-	}
+	layout := zapcore.TimeEncoderOfLayout("2006-01-02T15:04:05.000000Z")
+	encoding.EncodeTime = func(t time.Time, encoder zapcore.PrimitiveArrayEncoder) { layout(t.UTC(), encoder) }
 	encoder := zapcore.NewJSONEncoder(encoding)
 	if console {
 		encoding.EncodeLevel = zapcore.CapitalLevelEncoder

@@ -49,8 +49,9 @@ func (w *Worker) settle(batch []Settled) {
 	if len(batch) == 0 {
 		return
 	}
+	lines := lineWriter{log: w.log, limits: map[ratelimit.Tier]string{}}
 	for i := range batch {
-		w.writeLine(&batch[i])
+		lines.write(&batch[i])
 	}
 	_ = w.log.Sync() // the lines are on their way before any acknowledgement is; a broken log is no reason to stop
 	if w.observe != nil {
@@ -80,8 +81,25 @@ func (w *Worker) noteAcknowledged(err error) {
 	}
 }
 
-// writeLine writes the event's log line. Fields that do not apply are left out.
-func (w *Worker) writeLine(s *Settled) {
+// lineWriter writes the lines of a batch. In a storm that is most of a worker's work, so what lines have in common is
+// made once.
+type lineWriter struct {
+	log    *zap.Logger
+	fields []zap.Field
+	limits map[ratelimit.Tier]string
+}
+
+func (w *lineWriter) limit(tier ratelimit.Tier) string {
+	text, known := w.limits[tier]
+	if !known {
+		text = tier.String()
+		w.limits[tier] = text
+	}
+	return text
+}
+
+// write writes the event's log line. Fields that do not apply are left out.
+func (w *lineWriter) write(s *Settled) {
 	level, message := zapcore.InfoLevel, "notification "+s.Outcome
 	if s.Outcome == OutcomeDead {
 		level = zapcore.WarnLevel
@@ -90,8 +108,7 @@ func (w *Worker) writeLine(s *Settled) {
 	if entry == nil {
 		return // LOG_LEVEL is above it
 	}
-	fields := make([]zap.Field, 0, 14)
-	fields = append(fields,
+	fields := append(w.fields[:0],
 		zap.String("event_id", s.Event.ID),
 		zap.String("category", s.Event.Category),
 		zap.String("subject", s.Event.Subject),
@@ -103,7 +120,7 @@ func (w *Worker) writeLine(s *Settled) {
 		fields = append(fields, zap.String("detail", s.Detail))
 	}
 	if s.Tier.Count > 0 {
-		fields = append(fields, zap.Stringer("limit", s.Tier), zap.Float64("retry_after_s", s.RetryAfter.Seconds()))
+		fields = append(fields, zap.String("limit", w.limit(s.Tier)), zap.Float64("retry_after_s", s.RetryAfter.Seconds()))
 	}
 	if s.Channel != "" {
 		fields = append(fields, zap.String("channel", s.Channel))
@@ -124,4 +141,5 @@ func (w *Worker) writeLine(s *Settled) {
 		fields = append(fields, zap.Uint64("stream_seq", s.delivery.streamSeq))
 	}
 	entry.Write(fields...)
+	w.fields = fields
 }

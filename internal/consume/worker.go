@@ -84,6 +84,7 @@ type Worker struct {
 	source source
 	posts  chan admitted
 
+	scratch  scratch      // of process alone
 	running  atomic.Bool  // Redis is suitable and the source runs
 	progress atomic.Int64 // Unix nanoseconds of the loop's last sign of life
 }
@@ -232,9 +233,7 @@ func (w *Worker) loop(ctx context.Context) {
 // ctx ends.
 func (w *Worker) process(ctx context.Context, batch []*delivery) error {
 	var dead []Settled
-	settled := make([]Settled, 0, len(batch))
-	candidates := make([]admitted, 0, len(batch))
-	requests := make([]ratelimit.Request, 0, len(batch))
+	settled, candidates, requests := w.scratch.settled[:0], w.scratch.candidates[:0], w.scratch.requests[:0]
 	for _, d := range batch {
 		ev, rejection := event.Decode(d.Message, w.settings.Rules)
 		switch {
@@ -264,8 +263,17 @@ func (w *Worker) process(ctx context.Context, batch []*delivery) error {
 			settled = append(settled, refused(candidates[i].event, candidates[i].delivery, decision))
 		}
 	}
-	w.settle(append(settled, dead...))
+	settled = append(settled, dead...)
+	w.settle(settled)
+	w.scratch = scratch{settled: settled, candidates: candidates, requests: requests}
 	return nil
+}
+
+// scratch is the room in which process works, kept from batch to batch: in a storm it would be most of the garbage.
+type scratch struct {
+	settled    []Settled
+	candidates []admitted
+	requests   []ratelimit.Request
 }
 
 // decide asks the limiter until it answers. It fails only when ctx ends.
