@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap/zapcore"
 
+	"notifier/internal/consume"
 	"notifier/internal/event"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
@@ -44,6 +45,9 @@ type natsConfig struct {
 	auth     []nats.Option
 	tls      *tls.Config // nil: as the URL says
 }
+
+// servers is the list of servers as it can be shown.
+func (n natsConfig) servers() string { return consume.RedactServers(strings.Split(n.url, ",")) }
 
 // Modes of NATS_MODE.
 const (

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -48,20 +47,7 @@ func connectWorker(settings natsConfig, log *zap.Logger) (*nats.Conn, error) {
 		return nil, fmt.Errorf("NATS_URL: %w", err)
 	}
 	if !connection.IsConnected() {
-		log.Warn("nats not connected yet", zap.String("servers", redactedServers(settings.url)), zap.NamedError("reason", connection.LastError()))
+		log.Warn("nats not connected yet", zap.String("servers", settings.servers()), zap.NamedError("reason", connection.LastError()))
 	}
 	return connection, nil
-}
-
-// redactedServers is a list of servers without the users and passwords in it.
-func redactedServers(list string) string {
-	servers := strings.Split(list, ",")
-	for i, server := range servers {
-		if parsed, err := parseServer(server); err == nil {
-			servers[i] = parsed.Scheme + "://" + parsed.Host
-		} else {
-			servers[i] = "?" // the settings were checked, so this cannot be
-		}
-	}
-	return strings.Join(servers, ", ")
 }

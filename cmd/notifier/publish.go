@@ -113,7 +113,7 @@ func publish(ctx context.Context, settings natsConfig, order publishOrder, in io
 	}
 	p.connection, err = nats.Connect(settings.url, natsOptions(settings, "notifier publish")...)
 	if err != nil {
-		return fmt.Errorf("NATS_URL: no connection to %s: %w", redactedServers(settings.url), err)
+		return fmt.Errorf("NATS_URL: no connection to %s: %w", settings.servers(), err)
 	}
 	defer p.connection.Close()
 	if p.js, err = jetstream.New(p.connection); err != nil {

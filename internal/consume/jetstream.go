@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -299,19 +298,5 @@ func unconnected(connection *nats.Conn) error {
 	if reason == nil {
 		reason = errors.New("no server has answered")
 	}
-	return fmt.Errorf("no connection to %s: %w", redactedServers(connection), reason)
-}
-
-// redactedServers lists the servers without what a URL can hold of a user and a password.
-func redactedServers(connection *nats.Conn) string {
-	servers := connection.Servers()
-	for i, server := range servers {
-		if scheme, rest, found := strings.Cut(server, "://"); found {
-			if at := strings.LastIndex(rest, "@"); at >= 0 {
-				rest = rest[at+1:]
-			}
-			servers[i] = scheme + "://" + rest
-		}
-	}
-	return strings.Join(servers, ", ")
+	return fmt.Errorf("no connection to %s: %w", RedactServers(connection.Servers()), reason)
 }

@@ -363,7 +363,7 @@ func (w *Worker) Ready(ctx context.Context) []string {
 		reasons = append(reasons, "worker: starting or stopping")
 	}
 	if connection := w.connection(); !connection.IsConnected() && len(w.waits.reasons(waitNATS)) == 0 {
-		reasons = append(reasons, waitNATS+": no connection to "+redactedServers(connection))
+		reasons = append(reasons, waitNATS+": no connection to "+RedactServers(connection.Servers()))
 	}
 	if len(w.waits.reasons(waitRedis)) == 0 {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)

@@ -1,0 +1,22 @@
+package consume_test
+
+import (
+	"strings"
+	"testing"
+
+	"notifier/internal/consume"
+)
+
+func TestServersAreListedWithoutSecrets(t *testing.T) {
+	for list, want := range map[string]string{
+		"nats://me:secret@one:4222, token@two, [::1]:4222": "nats://one:4222, nats://two, nats://[::1]:4222",
+		"nats://me:p%40ss@one:4222":                        "nats://one:4222",
+		"tls://one":                                        "tls://one",
+		"%zz":                                              "?",
+		"":                                                 "?",
+	} {
+		if got := consume.RedactServers(strings.Split(list, ",")); got != want {
+			t.Errorf("%q: %q, expected %q", list, got, want)
+		}
+	}
+}
