@@ -32,6 +32,7 @@ Example:
 			demoCommand(),
 			devCommand(),
 			publishCommand(),
+			simulateCommand(),
 			healthcheckCommand(),
 			versionCommand(),
 		},

@@ -40,6 +40,28 @@ func (f *faults) add(variable, format string, arguments ...any) {
 // fault of the value would be one too many.
 func (f *faults) unread(variable string) bool { return f.variables[variable+"_FILE"] }
 
+// about gives the faults of these variables, and of the files that they come from, alone.
+func (f *faults) about(variables []string) *faults {
+	chosen := &faults{}
+	for _, line := range f.lines {
+		name, rest, _ := strings.Cut(line, ": ")
+		if oneOf(strings.TrimSuffix(name, "_FILE"), variables...) {
+			chosen.add(name, "%s", rest)
+		}
+	}
+	return chosen
+}
+
+// line is the line of a variable, if it has one.
+func (f *faults) line(variable string) (line string, found bool) {
+	for _, line := range f.lines {
+		if strings.HasPrefix(line, variable+": ") {
+			return line, true
+		}
+	}
+	return "", false
+}
+
 // err is nil when nothing is wrong.
 func (f *faults) err() error {
 	if len(f.lines) == 0 {

@@ -18,14 +18,14 @@ func TestProductionBuild(t *testing.T) {
 		t.Fatalf("no list of packages:\n%s", list)
 	}
 	for dependency := range strings.Lines(string(list)) {
-		for _, left := range []string{"nats-server", "miniredis", "gopher-lua", "notifier/internal/devstack", "notifier/internal/redistest", "testing\n"} {
+		for _, left := range []string{"nats-server", "miniredis", "gopher-lua", "notifier/internal/devstack", "notifier/internal/simulate", "notifier/internal/redistest", "testing\n"} {
 			if strings.Contains(dependency, left) {
 				t.Errorf("it contains %s", dependency)
 			}
 		}
 	}
 	binary := build(t, "-tags", "production")
-	for _, arguments := range [][]string{{"demo"}, {"dev"}, {"dev", "-slack-only", "127.0.0.1:0"}} {
+	for _, arguments := range [][]string{{"demo"}, {"dev"}, {"dev", "-slack-only", "127.0.0.1:0"}, {"simulate"}, {"simulate", "-category", "5/1m", "-"}} {
 		command := exec.CommandContext(t.Context(), binary, arguments...)
 		out, _ := command.CombinedOutput()
 		if code := command.ProcessState.ExitCode(); code != exitFailed {

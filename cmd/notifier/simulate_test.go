@@ -1,0 +1,139 @@
+//go:build !production
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSimulateAWorkersLog: what a worker logs goes into a simulation as it is, and under the worker's own limits the
+// same becomes of every event.
+func TestSimulateAWorkersLog(t *testing.T) {
+	t.Parallel()
+	_, _, settings := beside(t)
+	settings["SLACK_BOT_TOKEN"], settings["SLACK_CHANNEL"] = "xoxb-1", "#alerts"
+	settings["LIMIT_CATEGORY"], settings["LIMIT_GLOBAL"] = "3/1h", "5/1h"
+	worker := spawn(t, "notifier", settings, "serve")
+	adminURL(t, &worker.out)
+	eventually(t, "the worker has made the stream", func() bool { // an id is published once, and so is this
+		return spawn(t, "notifier", settings, "publish", "errors", "-id", "first").code(t) == exitDone
+	})
+	for i, category := range []string{"errors", "errors", "errors", "errors", "deploys", "deploys", "deploys"} {
+		if code := spawn(t, "notifier", settings, "publish", category, "-id", fmt.Sprint(i)).code(t); code != exitDone {
+			t.Fatalf("publish: exit code %d", code)
+		}
+		// One after the other: the log has them in the order in which they were settled.
+		eventually(t, "it is settled", func() bool { return len(worker.out.lines(`"msg":"notification `)) == i+2 })
+	}
+	worker.terminate(t)
+	worker.code(t)
+	log := filepath.Join(t.TempDir(), "worker.log")
+	if err := os.WriteFile(log, []byte(worker.out.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut output
+	if code := run(t.Context(), []string{"notifier", "simulate", "-json", "-category", "3/1h", "-global", "5/1h", log}, strings.NewReader(""), &out, &errOut); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, errOut.String())
+	}
+	logged, simulated := worker.out.lines(`"msg":"notification `), out.lines("")
+	if len(logged) != 8 || len(simulated) != len(logged) {
+		t.Fatalf("%d events in the log and %d verdicts, expected 8", len(logged), len(simulated))
+	}
+	for i := range logged {
+		was, is := logLine(t, logged[i]), logLine(t, simulated[i])
+		is["ts"], is["event_id"] = is["time"], is["id"]
+		for _, field := range []string{"ts", "event_id", "category", "outcome", "reason", "limit"} {
+			if was[field] != is[field] {
+				t.Errorf("%s: %v was logged and %v is simulated:\n%s\n%s", field, was[field], is[field], logged[i], simulated[i])
+			}
+		}
+	}
+}
+
+// TestSimulateInterrupted: Ctrl-C ends it at once, whatever it does, and half a table is no answer.
+func TestSimulateInterrupted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		arguments []string
+		events    int
+		begun     func(out string) bool
+	}{
+		"while nobody types": {nil, 0, func(string) bool { return true }},
+		"while it decides":   {[]string{"-json"}, 50_000, func(out string) bool { return out != "" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keyboard, typed := io.Pipe()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			var out, errOut output
+			code := make(chan int, 1)
+			go func() {
+				code <- run(ctx, append([]string{"notifier", "simulate"}, test.arguments...), keyboard, &out, &errOut)
+			}()
+			if test.events > 0 {
+				var text strings.Builder
+				for i := range test.events {
+					fmt.Fprintf(&text, "{\"time\":\"2026-11-20T04:%02d:01.%06dZ\",\"category\":\"errors\"}\n", i/1000, i%1000)
+				}
+				if _, err := io.WriteString(typed, text.String()); err != nil {
+					t.Fatal(err)
+				}
+				_ = typed.Close()
+			}
+			eventually(t, "it has begun", func() bool { return test.begun(out.String()) })
+			cancel()
+			if got := <-code; got != exitFailed {
+				t.Errorf("exit code %d, expected 1", got)
+			}
+			if got := errOut.String(); !strings.HasSuffix(got, "notifier: interrupted\n") {
+				t.Errorf("%q on stderr, expected that it was interrupted", got)
+			}
+			if got := len(out.lines("")); got >= test.events && got > 0 {
+				t.Errorf("%d verdicts, expected that it ended before", got)
+			}
+			_ = typed.Close() // as the end of the process does
+		})
+	}
+}
+
+// TestSimulateTellsItsProgress: who waits sees how far it is, on standard error.
+func TestSimulateTellsItsProgress(t *testing.T) {
+	t.Parallel()
+	var errOut strings.Builder
+	s := simulation{errOut: &errOut}
+	if err := s.progress(3); err != nil { // it was last told long ago
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.progress(3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := errOut.String(); got != "1 of 3 events decided\n" || s.decided != 3 {
+		t.Errorf("%q after %d events, expected one line about the first of 3", got, s.decided)
+	}
+}
+
+// TestVerdictLines are JSON that keeps its names and leaves out what does not apply.
+func TestVerdictLines(t *testing.T) {
+	t.Parallel()
+	var out, errOut output
+	text := `{"time":"2026-11-20T04:39:01.5+01:00","category":"a<b"}` + "\n" + `{"time":"2026-11-20T03:39:02Z","category":"a<b","id":"x"}`
+	if code := run(t.Context(), []string{"notifier", "simulate", "-json", "-category", "1/1m"}, strings.NewReader(text), &out, &errOut); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, errOut.String())
+	}
+	want := `{"line":1,"time":"2026-11-20T03:39:01.500000Z","category":"a<b","outcome":"sent"}
+{"line":2,"time":"2026-11-20T03:39:02.000000Z","category":"a<b","id":"x","outcome":"dropped","reason":"category","limit":"1/1m","retry_after_s":59.5}
+`
+	if got := out.String(); got != want || !json.Valid([]byte(out.lines("")[0])) {
+		t.Errorf("%s, expected\n%s", got, want)
+	}
+}

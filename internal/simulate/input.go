@@ -1,0 +1,114 @@
+//go:build !production
+
+package simulate
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// longestLine bounds one line in bytes. A line of the worker's log has some hundred.
+const longestLine = 1 << 20
+
+// Event is one event of the input.
+type Event struct {
+	Category string // 1 to 128 bytes
+	ID       string // at most 256 bytes; empty: it had none and is nobody's duplicate
+	Cost     int    // slots it takes, 1 or more
+	Line     int    // where it stands in the input, from 1
+	micros   int64  // since 1970
+}
+
+// Time is when the event came in, or in a worker's log when it was settled; UTC, to the microsecond.
+func (e Event) Time() time.Time { return time.UnixMicro(e.micros).UTC() }
+
+// Input is what was read.
+type Input struct {
+	Events     []Event // in the order of their times; of two with the same time the earlier line comes first
+	Other      int     // lines of JSON that are not about an event
+	Undecided  int     // lines of the worker's log about events that no limit decides: dead or expired
+	Disordered int     // events that stood behind a later one
+	Bad        int     // lines that could not be read, when these are to be skipped
+	FirstBad   error   // what was wrong with the first of them
+}
+
+// Read reads events, a line each: JSON objects with time (RFC 3339) and category, and if they like cost and id, or the
+// worker's own log. Blank lines are nothing; other JSON objects are counted and passed over. It holds all events in
+// memory, about 100 bytes and the id for each.
+//
+// A line that cannot be read is an error that names the line and what was expected, unless skipBad is set. It is an
+// error as well if there is no event at all.
+func Read(ctx context.Context, in io.Reader, skipBad bool) (Input, error) {
+	var input Input
+	categories := map[string]string{} // one copy of each name
+	scanner := bufio.NewScanner(in)
+	scanner.Buffer(nil, longestLine)
+	number := 0
+	for scanner.Scan() {
+		number++
+		if err := ctx.Err(); err != nil {
+			return Input{}, err
+		}
+		line := scanner.Bytes()
+		if number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\uFEFF")) // some editors put it before a file's text
+		}
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		event, is, err := parseLine(line)
+		if err != nil {
+			err = fmt.Errorf("line %d: %w", number, err)
+			if !skipBad {
+				return Input{}, err
+			}
+			if input.Bad++; input.Bad == 1 {
+				input.FirstBad = err
+			}
+			continue
+		}
+		switch is {
+		case isOther:
+			input.Other++
+		case isUndecided:
+			input.Undecided++
+		case isEvent:
+			if _, known := categories[event.Category]; !known {
+				categories[event.Category] = event.Category
+			}
+			event.Category, event.Line = categories[event.Category], number
+			input.Events = append(input.Events, event)
+		}
+	}
+	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return Input{}, fmt.Errorf("line %d: has more than %d bytes", number+1, longestLine)
+	} else if err != nil {
+		return Input{}, fmt.Errorf("line %d: %w", number+1, err)
+	}
+	if len(input.Events) == 0 {
+		return Input{}, fmt.Errorf(`no event in %d lines, expected lines such as {"time":"2026-11-20T04:39:01Z","category":"errors"} or a worker's log`, number)
+	}
+	input.sort()
+	return input, nil
+}
+
+// sort puts the events in order: the logs of several replicas are often put one behind the other.
+func (i *Input) sort() {
+	latest := i.Events[0].micros
+	for _, event := range i.Events {
+		if event.micros < latest {
+			i.Disordered++
+		}
+		latest = max(latest, event.micros)
+	}
+	if i.Disordered > 0 {
+		slices.SortStableFunc(i.Events, func(a, b Event) int { return cmp.Compare(a.micros, b.micros) })
+	}
+}

@@ -1,0 +1,183 @@
+//go:build !production
+
+// Package simulate plays events of the past against limits that somebody thinks of setting.
+//
+// It decides nothing by itself. Each event is asked of the real limiter, which runs lua/admit.lua on the embedded store,
+// whose clock is set to the event's time. So what it says is what a worker would have done, under two assumptions: that
+// every event was asked for at its time, and that what was admitted reached Slack at once. Production builds
+// (-tags production) do not contain it, because they do not contain the embedded store.
+//
+// Reading order: input.go and line.go (what comes in), simulate.go (the decisions), summary.go (what is made of them).
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/consume"
+	"notifier/internal/event"
+	"notifier/internal/ratelimit"
+)
+
+// namespace of the keys in the store, which nobody else uses.
+const namespace = "simulate"
+
+// Verdict is what would have become of one event, in the words of the log.
+type Verdict struct {
+	Event
+	Outcome    string         // consume.OutcomeSent, OutcomeDropped or, when its cost is above a limit's count, OutcomeDead
+	Reason     string         // empty when sent; dropped: consume.ReasonGlobal, ReasonCategory or ReasonDuplicate; dead: malformed
+	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
+	RetryAfter time.Duration  // dropped by a limit: when an event of its cost would have fit
+}
+
+// Run decides the events in their order and hands each verdict to observe. Events of the same microsecond are one
+// batch. dedupe is as for ratelimit.New.
+//
+// The store holds what the script keeps: the slots that still count, and the ids of repeated events for the dedupe window.
+//
+// The error is ctx's, observe's or the store's; nothing can be said of the events after it.
+func Run(ctx context.Context, events []Event, rules ratelimit.Rules, dedupe time.Duration, observe func(Verdict) error) error {
+	store := miniredis.NewMiniRedis()
+	defer store.Close()
+	if len(events) > 0 {
+		store.SetTime(events[0].Time())
+	}
+	store.ClockTTL(true) // keys expire by the same clock
+	client := redis.NewClient(&redis.Options{
+		Dialer:   func(context.Context, string, string) (net.Conn, error) { return store.Dial() }, // no port, no network
+		PoolSize: 1, MaxRetries: -1, ReadTimeout: -1, WriteTimeout: -1,
+		Protocol: 2, DisableIdentity: true, // the store knows nothing newer
+	})
+	defer func() { _ = client.Close() }()
+	limiter, err := ratelimit.New(client, namespace, rules, dedupe)
+	if err != nil {
+		return err
+	}
+	r := run{limiter: limiter, rules: rules, repeated: repeatedIDs(events), observe: observe}
+	for len(events) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := 1
+		for n < len(events) && events[n].micros == events[0].micros {
+			n++
+		}
+		store.SetTime(events[0].Time())
+		if err := r.batch(ctx, events[:n]); err != nil {
+			return err
+		}
+		events = events[n:]
+	}
+	return nil
+}
+
+type run struct {
+	limiter  *ratelimit.Limiter
+	rules    ratelimit.Rules
+	repeated idSet
+	observe  func(Verdict) error
+	requests []ratelimit.Request // of the batch at hand
+}
+
+// batch decides events of the same time.
+func (r *run) batch(ctx context.Context, events []Event) error {
+	r.requests = r.requests[:0]
+	for _, e := range events {
+		if e.Cost <= r.rules.MaxCost(e.Category) { // a worker does not ask either
+			r.requests = append(r.requests, request(e))
+		}
+	}
+	decisions, err := r.limiter.Admit(ctx, r.requests)
+	if err != nil {
+		return err
+	}
+	asked := 0
+	for _, e := range events {
+		if e.Cost > r.rules.MaxCost(e.Category) {
+			if err := r.observe(Verdict{Event: e, Outcome: consume.OutcomeDead, Reason: string(event.Malformed)}); err != nil {
+				return err
+			}
+			continue
+		}
+		decision, request := decisions[asked], r.requests[asked]
+		asked++
+		// Only who comes again can be a duplicate. To record the others too would change no verdict, and the embedded
+		// store sorts the whole record each time.
+		if decision.Outcome == ratelimit.Admitted && e.ID != "" && r.repeated.has(e.ID) {
+			if err := r.limiter.Sent(ctx, request); err != nil {
+				return err
+			}
+		}
+		verdict, err := newVerdict(e, decision)
+		if err != nil {
+			return err
+		}
+		if err := r.observe(verdict); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// request is the question for one event. Each line is a message of its own. An event without an id gets one that no
+// line can have, because it begins with a control character.
+func request(e Event) ratelimit.Request {
+	line := strconv.Itoa(e.Line)
+	id := e.ID
+	if id == "" {
+		id = "\x00" + line
+	}
+	return ratelimit.Request{ID: id, Delivery: line, Category: e.Category, Cost: e.Cost}
+}
+
+func newVerdict(e Event, decision ratelimit.Decision) (Verdict, error) {
+	v := Verdict{Event: e, Outcome: consume.OutcomeDropped, Tier: decision.Tier, RetryAfter: decision.RetryAfter}
+	switch decision.Outcome {
+	case ratelimit.Admitted:
+		v.Outcome = consume.OutcomeSent
+	case ratelimit.Duplicate:
+		v.Reason = consume.ReasonDuplicate
+	case ratelimit.Global:
+		v.Reason = consume.ReasonGlobal
+	case ratelimit.Category:
+		v.Reason = consume.ReasonCategory
+	default:
+		return v, fmt.Errorf("line %d: outcome %d of the limiter is unknown", e.Line, decision.Outcome)
+	}
+	return v, nil
+}
+
+// idSet is a set of ids by their hashes. Two ids with the same hash are taken for one.
+type idSet struct {
+	seed   maphash.Seed
+	hashes map[uint64]bool
+}
+
+func (s idSet) has(id string) bool { return s.hashes[maphash.String(s.seed, id)] }
+
+// repeatedIDs are the ids that more than one event has, and by accident of the hash, harmlessly, one that only one has.
+func repeatedIDs(events []Event) idSet {
+	set := idSet{seed: maphash.MakeSeed(), hashes: map[uint64]bool{}}
+	all := make([]uint64, 0, len(events))
+	for _, e := range events {
+		if e.ID != "" {
+			all = append(all, maphash.String(set.seed, e.ID))
+		}
+	}
+	slices.Sort(all)
+	for i := 1; i < len(all); i++ {
+		if all[i] == all[i-1] {
+			set.hashes[all[i]] = true
+		}
+	}
+	return set
+}

@@ -1,0 +1,102 @@
+//go:build !production
+
+package simulate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"notifier/internal/consume"
+)
+
+// Count is what became of the events of one category, or of all.
+type Count struct {
+	Category  string // empty: all categories together
+	Events    int
+	Sent      int
+	Global    int // dropped by the global limit
+	Own       int // dropped by the category's limit
+	Duplicate int
+	Dead      int // of a cost above a limit's count
+
+	silence time.Duration
+	missed  bool  // an event was not sent since
+	since   int64 // the latest message, or the first event while there was none, in microseconds
+	last    int64 // the latest event
+	missing bool  // an event was not sent, ever
+}
+
+// Silence is the longest time between two messages of the category in which events of it came in and were not sent. It
+// begins with the category's first event where no message was sent before, and ends with its last event where none was
+// sent after. Events that were duplicates do not make a silence: what they say was sent. ok is false where every event
+// was sent or a duplicate.
+func (c Count) Silence() (longest time.Duration, ok bool) {
+	longest = c.silence
+	if c.missed {
+		longest = max(longest, time.Duration(c.last-c.since)*time.Microsecond)
+	}
+	return longest, c.missing
+}
+
+func (c *Count) add(v Verdict) {
+	if c.Events == 0 {
+		c.since = v.micros
+	}
+	c.Events++
+	c.last = v.micros
+	switch {
+	case v.Outcome == consume.OutcomeSent:
+		c.Sent++
+		if c.missed {
+			c.silence = max(c.silence, time.Duration(v.micros-c.since)*time.Microsecond)
+		}
+		c.since, c.missed = v.micros, false
+		return
+	case v.Reason == consume.ReasonDuplicate:
+		c.Duplicate++
+		return
+	case v.Outcome == consume.OutcomeDead:
+		c.Dead++
+	case v.Reason == consume.ReasonGlobal:
+		c.Global++
+	default:
+		c.Own++
+	}
+	c.missed, c.missing = true, true
+}
+
+// Summary counts verdicts, which come in the order of their times. The zero Summary is empty.
+type Summary struct {
+	all        Count
+	byCategory map[string]*Count
+}
+
+// Add counts one verdict.
+func (s *Summary) Add(v Verdict) {
+	if s.byCategory == nil {
+		s.byCategory = map[string]*Count{}
+	}
+	count := s.byCategory[v.Category]
+	if count == nil {
+		count = &Count{Category: v.Category}
+		s.byCategory[v.Category] = count
+	}
+	count.add(v)
+	s.all.add(v)
+}
+
+// All is the count of all categories together.
+func (s *Summary) All() Count { return s.all }
+
+// Categories are the counts by category, that with most events first.
+func (s *Summary) Categories() []Count {
+	counts := make([]Count, 0, len(s.byCategory))
+	for _, count := range s.byCategory {
+		counts = append(counts, *count)
+	}
+	slices.SortFunc(counts, func(a, b Count) int {
+		return cmp.Or(cmp.Compare(b.Events, a.Events), cmp.Compare(a.Category, b.Category))
+	})
+	return counts
+}
