@@ -6,9 +6,10 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -X main.releaseVersion=$(VERSION) -X main.releaseCommit=$(COMMIT)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 10s
+N       ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint demo dev fuzz e2e bench bench-storm ci image up down clean
+.PHONY: help build test test-matrix race prove mutants lint demo dev fuzz e2e bench bench-storm ci image up down clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -19,14 +20,24 @@ build: ## bin/notifier, as released: static, without the embedded servers
 test: ## all tests but those that need Docker
 	$(GO) test ./...
 
+test-matrix: ## the limiter on each kind of store that there is, and a table; Redis 8 and Valkey 8 need Docker
+	@$(GO) run ./internal/redistest/matrix
+
 race: ## the same with the race detector, in random order, on a real Redis
 	NOTIFIER_TEST_REDIS=require $(GO) test -race -shuffle=on -count=1 ./...
+
+prove: ## the limiter against its model, N random histories (1000) of each kind on each store; needs redis-server
+	NOTIFIER_TEST_REDIS=require $(GO) test -run '^TestTheScriptsDecideLikeTheModel$$' -count=1 -v -timeout 0 ./internal/ratelimit -rapid.checks=$(N) -rapid.nofailfile
+
+mutants: ## one mistake after the other in the limiter; each must be caught. About five minutes; needs redis-server
+	NOTIFIER_TEST_REDIS=require $(GO) test -tags mutants -run '^TestEveryMutantIsCaught$$' -count=1 -v -timeout 30m ./internal/ratelimit
 
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./e2e
 	$(GO) vet -tags production ./cmd/...
+	$(GO) vet -tags mutants ./internal/ratelimit
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) run $(STATICCHECK) -tags e2e ./e2e
 

@@ -12,11 +12,13 @@
 --             All keys carry the same hash tag, so that they share one slot of a Redis Cluster.
 --
 -- ARGV[1]     dedupe window in microseconds: an id sent within it is a duplicate
--- ARGV[2]     retention in microseconds: the longest window of any rule; the register keeps ids that long
+-- ARGV[2]     retention in microseconds: the longest window of any rule; the register keeps ids that long (and longer
+--             while other replicas do)
 -- ARGV[3]     R, the number of rules that follow; the first is the global scope's
 -- then R x    T, followed by T x (COUNT, WINDOW in microseconds)
 -- then        for each of KEYS[4...] the number (2..R) of its rule
--- then        for N events, column by column: N ids, N deliveries, N categories (1 is KEYS[4]), N costs
+-- then        N, the number of events, and these column by column: N ids, N deliveries, N categories (1 is KEYS[4]),
+--             N costs; the last column may be left out if every event costs 1
 --             An id is 1 to 64 bytes without a space. The delivery names the stream message that carries the
 --             event; the same message delivered again has the same one. COUNT, WINDOW and cost are whole numbers.
 --
@@ -37,9 +39,11 @@
 --   A storm is free     a batch without an admission only reads: nothing to replicate, nothing to store.
 --   Clean               keys expire when their last entry can no longer matter. Entries out of the window are
 --                       removed when the next one is added; they are never counted.
+--   Rules may change    replicas with other rules may use the same keys. Each holds its own rules against what all
+--                       have admitted, and none removes or lets expire what another one's longer window still counts.
 --
 -- By hand, one event "e1" of category "errors" under 100/30m and 10/30m:
---   redis-cli --eval lua/admit.lua '{notifier}:global' '{notifier}:inflight' '{notifier}:sent' '{notifier}:category:errors' , 86400000000 1800000000 2 1 100 1800000000 1 10 1800000000 2 e1 by-hand-1 1 1
+--   redis-cli --eval lua/admit.lua '{notifier}:global' '{notifier}:inflight' '{notifier}:sent' '{notifier}:category:errors' , 86400000000 1800000000 2 1 100 1800000000 1 10 1800000000 2 1 e1 by-hand-1 1
 
 -- Locals are faster than globals, and this runs once per event.
 local KEYS, ARGV, call, tonumber, huge = KEYS, ARGV, redis.call, tonumber, math.huge
@@ -53,13 +57,12 @@ local time = call('TIME')
 local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = clock
 -- Every admission is in the register, so its newest entry is the latest time that any decision has used.
-local newest = call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-if newest[2] and tonumber(newest[2]) > now then
-  now = tonumber(newest[2])
+local newest = tonumber(call('ZREVRANGE', KEYS[1], '0', '0', 'WITHSCORES')[2])
+if newest and newest > now then
+  now = newest
 end
 local stamp = text(now)
 
-local dedupe, retention = tonumber(ARGV[1]), tonumber(ARGV[2])
 local at = 3 -- the next argument to read
 
 local function number()
@@ -69,39 +72,37 @@ end
 
 local rules = {}
 for r = 1, number() do
-  local tiers = { longest = 0 }
+  local tiers = { smallest = huge, longest = 0 }
   for t = 1, number() do
     local count, window = number(), number()
-    tiers[t] = { count = count, window = window, after = now - window, range = '(' .. text(now - window) }
-    tiers.longest = math.max(tiers.longest, window)
+    tiers[t] = { count = count, window = window, after = now - window }
+    tiers.smallest, tiers.longest = math.min(tiers.smallest, count), math.max(tiers.longest, window)
   end
   rules[r] = tiers
 end
 
 -- A scope. added: slots that this batch has taken in it so far. all, counts: what was there before the batch, looked
--- up when it is first needed and added to the set only at the end. members: what ZADD is to add.
-local global = { code = 0, key = KEYS[1], tiers = rules[1], added = 0 }
-local categories = {}
+-- up when it is first needed and added to the set only at the end. members: what ZADD is to add. (All that most
+-- batches need is named here, because Lua is slow to make room for more.)
+local function scope(key, tiers)
+  return { key = key, tiers = tiers, added = 0, all = false, cost = false, at = false, verdict = false }
+end
+
+local global = scope(KEYS[1], rules[1])
+local categories = {} -- by their number as the events' column has it, which is text
 for c = 1, #KEYS - 3 do
-  categories[c] = { code = 1, key = KEYS[3 + c], tiers = rules[number()], added = 0 }
+  categories[tostring(c)] = scope(KEYS[3 + c], rules[number()])
 end
 
 -- The columns of the events: the i-th id is ARGV[ids + i], and so on.
-local events = (#ARGV - at + 1) / 4
+local events = number()
 local ids = at - 1
 local deliveries, of, costs = ids + events, ids + 2 * events, ids + 3 * events
-
--- has_room(s, tier, cost) may answer without counting: all entries of the set, in the window or not, are at least
--- those in it.
-local function has_room(s, tier, cost)
-  s.all = s.all or call('ZCARD', s.key)
-  return s.all + s.added + cost <= tier.count
-end
 
 -- taken(s, t) is how many slots of tier t are taken.
 local function taken(s, t)
   s.counts = s.counts or {}
-  s.counts[t] = s.counts[t] or call('ZCOUNT', s.key, s.tiers[t].range, '+inf')
+  s.counts[t] = s.counts[t] or call('ZCOUNT', s.key, '(' .. text(s.tiers[t].after), '+inf')
   return s.counts[t] + s.added
 end
 
@@ -110,7 +111,7 @@ end
 -- Entries of this batch are the newest, and their time is now.
 local function look(s, t, cost)
   local tier = s.tiers[t]
-  if has_room(s, tier, cost) then
+  if s.all + s.added + cost <= tier.count then
     return false
   elseif tier.count < cost then
     return huge, taken(s, t)
@@ -129,31 +130,51 @@ local function look(s, t, cost)
   return entry + tier.window, taken(s, t)
 end
 
--- refuse(s, cost) looks at all tiers of a scope: which of those that have no room frees last, when, and how much is
--- taken in it; or nil. The answer holds for that cost until this batch takes another slot in the scope.
+-- refuse(s, cost) looks at all tiers of a scope and gives the refusal by the one of those without room that frees
+-- last, or nil. The answer holds for that cost until this batch takes another slot in the scope.
 local function refuse(s, cost)
+  s.all = s.all or call('ZCARD', s.key)
+  if s.all + s.added + cost <= s.tiers.smallest then
+    return nil -- all entries, in the window or not, are at least those in it
+  end
   if s.asked ~= cost or s.asked_at ~= s.added then
-    s.asked, s.asked_at, s.tier, s.frees, s.taken = cost, s.added, nil, nil, nil
+    s.asked, s.asked_at, s.refusal = cost, s.added, nil
     for t = 1, #s.tiers do
       local frees, slots = look(s, t, cost)
-      if frees and (not s.frees or frees > s.frees) then
-        s.tier, s.frees, s.taken = t, frees, slots
+      if frees and (not s.refusal or frees > s.refusal.frees) then
+        s.refusal = { tier = t, frees = frees, taken = slots }
       end
     end
   end
-  return s.frees
+  return s.refusal
 end
 
 local function take(s, id, cost)
-  s.added = s.added + cost
   s.members = s.members or {}
-  local m = s.members
-  m[#m + 1] = stamp
-  m[#m + 1] = id
-  for slot = 2, cost do -- an id has no space in it, so these names are nobody else's
-    m[#m + 1] = stamp
-    m[#m + 1] = id .. ' ' .. slot
+  for slot = 1, cost do
+    local n = 2 * (s.added + slot)
+    s.members[n - 1] = stamp
+    s.members[n] = slot == 1 and id or id .. ' ' .. slot -- an id has no space in it, so that name is nobody else's
   end
+  s.added = s.added + cost
+end
+
+-- keep(key, newest, window) is how many milliseconds a set is to keep its entries: the longest window that this replica
+-- or, as far as the set can tell, any other has asked for. A set expires that long after its newest entry (a millisecond
+-- is added, so that none is lost to rounding), and so tells those who come after how long it was needed.
+local function keep(key, newest, window)
+  local longest = math.ceil(window / 1000)
+  if newest then
+    longest = math.max(longest, call('PEXPIRETIME', key) - 1 - math.floor(newest / 1000))
+  end
+  return longest
+end
+
+-- Ids stay in the register, and are known, for as long as a rule of any replica can count them.
+local kept
+local function retention()
+  kept = kept or keep(KEYS[1], newest, tonumber(ARGV[2]))
+  return kept * 1000
 end
 
 -- One look-up for the whole batch, and none where there is nothing to find.
@@ -167,7 +188,7 @@ if events > 0 then
   end
 end
 
-local verdicts, refusals, refused = {}, {}, 0
+local verdicts, refusals = {}, {}
 local admitted = {} -- ids that this batch has admitted, and for which delivery
 local register = {} -- what HSET is to add to the in-flight hash
 
@@ -178,11 +199,11 @@ local function known(i, id)
   end
   if in_flight[i] then
     local since, by = string.match(in_flight[i], '^(%d+) (.*)$')
-    if tonumber(since) > now - retention then
+    if tonumber(since) > now - retention() then
       return by == ARGV[deliveries + i] and 1 or 0
     end
   end
-  if sent[i] and tonumber(sent[i]) > now - dedupe then
+  if sent[i] and tonumber(sent[i]) > now - math.max(tonumber(ARGV[1]), retention()) then
     return 0
   end
 end
@@ -191,12 +212,16 @@ end
 local function decide(i, id, category, cost)
   local g, c = refuse(global, cost), refuse(category, cost)
   if g or c then
-    local s = (not g or (c and c >= g)) and category or global
-    local r = refused * 4
-    refusals[r + 1], refusals[r + 2], refusals[r + 3] = s.code, s.tier, s.taken
-    refusals[r + 4] = s.frees < huge and s.frees - clock or -1
-    refused = refused + 1
-    return -refused
+    local by_category = not g or (c and c.frees >= g.frees)
+    local r = by_category and c or g
+    if not r.row then
+      refusals[#refusals + 1] = by_category and 1 or 0
+      refusals[#refusals + 1] = r.tier
+      refusals[#refusals + 1] = r.taken
+      refusals[#refusals + 1] = r.frees < huge and r.frees - clock or -1
+      r.row = #refusals / 4
+    end
+    return -r.row
   end
   take(global, id, cost)
   take(category, id, cost)
@@ -207,12 +232,12 @@ local function decide(i, id, category, cost)
 end
 
 for i = 1, events do
-  local id, cost, category = ARGV[ids + i], ARGV[costs + i], categories[tonumber(ARGV[of + i])]
-  local verdict
+  local id, verdict = ARGV[ids + i], nil
   if admitted[id] or in_flight[i] or sent[i] then
     verdict = known(i, id)
   end
   if not verdict then
+    local category, cost = categories[ARGV[of + i]], ARGV[costs + i] or 1
     -- In a storm a category is refused the same way again and again: that answer holds until an admission.
     if category.cost ~= cost or category.at ~= global.added then
       category.cost, category.at = cost, global.added
@@ -230,27 +255,36 @@ local function in_chunks(command, key, values)
   end
 end
 
-local function expire(key, window)
-  call('PEXPIREAT', key, text(math.floor((now + window) / 1000) + 1))
+-- bounds(ms): for a set that keeps its entries for so many milliseconds, the time of the newest that is to go now, and
+-- the time at which the set is to expire. Mostly it is asked for the same as before.
+local asked, out, expires
+local function bounds(ms)
+  if asked ~= ms then
+    asked, out, expires = ms, text(now - ms * 1000), text(math.floor(now / 1000) + ms + 1)
+  end
+  return out, expires
 end
 
 if #register > 0 then
-  -- Ids leave the register when no rule can count them any more; what is still in flight of them is stale.
-  local out = text(now - retention)
-  local gone = call('ZRANGEBYSCORE', KEYS[1], '-inf', out)
+  local old, ends = bounds(retention() / 1000)
+  -- When an id leaves the register, what is still in flight of it is stale.
+  local gone = call('ZRANGEBYSCORE', KEYS[1], '-inf', old)
   if #gone > 0 then
-    call('ZREMRANGEBYSCORE', KEYS[1], '-inf', out)
+    call('ZREMRANGEBYSCORE', KEYS[1], '-inf', old)
     in_chunks('HDEL', KEYS[2], gone)
   end
   in_chunks('ZADD', KEYS[1], global.members)
   in_chunks('HSET', KEYS[2], register)
-  expire(KEYS[1], retention)
-  expire(KEYS[2], retention)
-  for _, s in ipairs(categories) do
+  call('PEXPIREAT', KEYS[1], ends)
+  call('PEXPIREAT', KEYS[2], ends)
+  for _, s in pairs(categories) do
     if s.added > 0 then
-      call('ZREMRANGEBYSCORE', s.key, '-inf', text(now - s.tiers.longest))
+      -- Nobody asks more of a category than of the register; so there is only something to look up where it keeps longer.
+      local last = s.tiers.longest < kept * 1000 and tonumber(call('ZREVRANGE', s.key, '0', '0', 'WITHSCORES')[2])
+      old, ends = bounds(keep(s.key, last, s.tiers.longest))
+      call('ZREMRANGEBYSCORE', s.key, '-inf', old)
       in_chunks('ZADD', s.key, s.members)
-      expire(s.key, s.tiers.longest)
+      call('PEXPIREAT', s.key, ends)
     end
   end
 end

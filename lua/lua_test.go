@@ -38,7 +38,7 @@ func words(line string) []string {
 // The line by hand admits its event, is answered the same when it is run again, and charges once.
 func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 	server := redistest.Start(t)
-	client := server.Client(t)
+	client := server.ClientFor(t, "{notifier}")
 	line := byHand(t)
 	run := runArguments
 	if _, err := exec.LookPath("redis-cli"); err == nil && !server.Embedded {
@@ -47,7 +47,7 @@ func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 		t.Log("without redis-cli and a redis-server process; the line's keys and arguments go to the embedded store")
 	}
 	for _, time := range []string{"first", "second"} {
-		now, rest := run(t, server, line)
+		now, rest := run(t, client, line)
 		if difference := cmp.Diff([]string{"0", "1"}, rest); difference != "" { // no lag, send it, no refusal
 			t.Errorf("%s time (-want +got):\n%s", time, difference)
 		}
@@ -67,9 +67,9 @@ func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 	}
 }
 
-func runShell(t *testing.T, server *redistest.Server, line string) (now string, rest []string) {
+func runShell(t *testing.T, client *redis.Client, line string) (now string, rest []string) {
 	t.Helper()
-	host, port, err := net.SplitHostPort(server.Addr)
+	host, port, err := net.SplitHostPort(client.Options().Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func runShell(t *testing.T, server *redistest.Server, line string) (now string, 
 	return fields[0], fields[1:]
 }
 
-func runArguments(t *testing.T, server *redistest.Server, line string) (now string, rest []string) {
+func runArguments(t *testing.T, client *redis.Client, line string) (now string, rest []string) {
 	t.Helper()
 	var keys []string
 	var arguments []any
@@ -101,7 +101,7 @@ func runArguments(t *testing.T, server *redistest.Server, line string) (now stri
 			keys = append(keys, word)
 		}
 	}
-	reply, err := redis.NewScript(lua.Admit).Run(t.Context(), server.Client(t), keys, arguments...).Slice()
+	reply, err := redis.NewScript(lua.Admit).Run(t.Context(), client, keys, arguments...).Slice()
 	if err != nil || len(reply) != 4 {
 		t.Fatalf("%s: %v, %v", line, reply, err)
 	}

@@ -16,9 +16,26 @@ if not record or string.match(record, '^%d+ (.*)$') ~= ARGV[2] then
   return 0
 end
 redis.call('HDEL', KEYS[2], ARGV[1])
-for slot = 1, tonumber(ARGV[3]) do
-  local member = slot == 1 and ARGV[1] or ARGV[1] .. ' ' .. slot
-  redis.call('ZREM', KEYS[1], member)
-  redis.call('ZREM', KEYS[3], member)
+
+local function newest(key)
+  return tonumber(redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])
+end
+
+-- A set expires a certain time after its newest entry, which tells admit.lua how long entries are kept; so when the
+-- newest one goes, the set expires that much earlier, and what is in flight with the global one.
+for _, key in ipairs({ KEYS[1], KEYS[3] }) do
+  local before = newest(key)
+  for slot = 1, tonumber(ARGV[3]) do
+    redis.call('ZREM', key, slot == 1 and ARGV[1] or ARGV[1] .. ' ' .. slot)
+  end
+  local after = newest(key)
+  if after and after < before then
+    local earlier = math.floor(before / 1000) - math.floor(after / 1000)
+    local ends = string.format('%.0f', redis.call('PEXPIRETIME', key) - earlier)
+    redis.call('PEXPIREAT', key, ends)
+    if key == KEYS[1] then
+      redis.call('PEXPIREAT', KEYS[2], ends)
+    end
+  end
 end
 return 1

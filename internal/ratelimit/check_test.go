@@ -12,7 +12,7 @@ import (
 
 func TestReadyAndCheckPassAndStoreNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := limiterAt(t, "redis://"+s.Options().Addr)
+		limiter := limiterAt(t, s.url())
 		if err := limiter.Ready(t.Context()); err != nil {
 			t.Errorf("ready: %v", err)
 		}

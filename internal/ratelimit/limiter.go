@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -124,6 +125,7 @@ func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, e
 			arguments = append(arguments, strconv.Itoa(rule))
 		}
 	}
+	arguments = append(arguments, strconv.Itoa(len(batch)))
 	for _, request := range batch {
 		arguments = append(arguments, member(request.ID))
 	}
@@ -133,8 +135,10 @@ func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, e
 	for _, request := range batch {
 		arguments = append(arguments, numberOf[request.Category])
 	}
-	for _, request := range batch {
-		arguments = append(arguments, strconv.Itoa(request.Cost))
+	if slices.ContainsFunc(batch, func(request Request) bool { return request.Cost != 1 }) {
+		for _, request := range batch {
+			arguments = append(arguments, strconv.Itoa(request.Cost))
+		}
 	}
 	reply, err := l.admit.Run(ctx, l.redis, keyNames, arguments...).Result()
 	if err != nil {

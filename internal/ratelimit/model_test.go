@@ -8,52 +8,103 @@ import (
 )
 
 // model is what the scripts promise, written as plainly as possible and without any of their means: a list of
-// admissions that is scanned from its start for every question. Times are microseconds.
+// admissions that is scanned from its start for every question. Times are microseconds. Several replicas may ask,
+// each with rules of its own.
 type model struct {
-	rules      ratelimit.Rules
-	dedupe     int64
-	retention  int64 // the longest window of any rule
 	admissions []*admission
 	sent       map[string]int64
+	kept       map[string]int64 // the longest window asked for, of each scope that holds anything, and of what was sent
 }
+
+// The names of what is kept for a while, beside the categories' own.
+const (
+	globalScope = ""
+	sentIDs     = " sent"
+)
 
 type admission struct {
 	request  ratelimit.Request
 	at       int64
 	inFlight bool
-	refunded bool
+	gone     map[string]bool // from which scopes: given back, or older than anybody has asked for
 }
 
-func newModel(rules ratelimit.Rules, dedupe time.Duration) *model {
-	m := &model{rules: rules, sent: map[string]int64{}}
+// replica is one set of rules.
+type replica struct {
+	rules     ratelimit.Rules
+	dedupe    int64
+	retention int64 // the longest window of any rule
+}
+
+func newReplica(rules ratelimit.Rules, dedupe time.Duration) replica {
+	p := replica{rules: rules}
 	limits := []ratelimit.Limit{rules.Global, rules.Category}
 	for _, limit := range rules.Overrides {
 		limits = append(limits, limit)
 	}
 	for _, limit := range limits {
-		for _, tier := range limit {
-			m.retention = max(m.retention, tier.Window.Microseconds())
+		p.retention = max(p.retention, longest(limit))
+	}
+	p.dedupe = max(dedupe.Microseconds(), p.retention)
+	return p
+}
+
+func longest(limit ratelimit.Limit) int64 {
+	var window int64
+	for _, tier := range limit {
+		window = max(window, tier.Window.Microseconds())
+	}
+	return window
+}
+
+func newModel() *model { return &model{sent: map[string]int64{}, kept: map[string]int64{}} }
+
+// holds is what a scope still has: the admissions that count in it.
+func (m *model) holds(scope string) []*admission {
+	var held []*admission
+	for _, a := range m.admissions {
+		if (scope == globalScope || a.request.Category == scope) && !a.gone[scope] {
+			held = append(held, a)
 		}
 	}
-	m.dedupe = max(dedupe.Microseconds(), m.retention)
-	return m
+	return held
+}
+
+// newest is the time of the newest admission in a scope, or 0.
+func (m *model) newest(scope string) int64 {
+	var newest int64
+	for _, a := range m.holds(scope) {
+		newest = max(newest, a.at)
+	}
+	return newest
 }
 
 // now is the clock that decides: the server's, but never before the newest admission.
-func (m *model) now(clock int64) int64 {
-	for _, a := range m.admissions {
-		if !a.refunded {
-			clock = max(clock, a.at)
-		}
+func (m *model) now(clock int64) int64 { return max(clock, m.newest(globalScope)) }
+
+// keep is how long a scope keeps its entries: for the longest window that anybody has asked for since it was empty.
+func (m *model) keep(scope string, window int64) int64 {
+	if len(m.holds(scope)) == 0 {
+		return window
 	}
-	return clock
+	return max(window, m.kept[scope])
 }
 
-// used is how many slots of the scope are taken in (until - window, until]. Category "" is the global scope.
-func (m *model) used(category string, window, until int64) int {
+// forget takes out of a scope what is at most at the time given.
+func (m *model) forget(scope string, at int64) {
+	for _, a := range m.holds(scope) {
+		if a.at <= at {
+			a.gone[scope] = true
+			a.inFlight = a.inFlight && scope != globalScope
+		}
+	}
+}
+
+// used is how many slots of the scope are taken in (until - window, until].
+func (m *model) used(scope string, window, until int64) int {
 	used := 0
-	for _, a := range m.admissions {
-		if !a.refunded && (category == "" || a.request.Category == category) && a.at > until-window && a.at <= until {
+	for _, a := range m.holds(scope) {
+		if a.at > until-window && a.at <= until {
 			used += a.request.Cost
 		}
 	}
@@ -62,34 +113,34 @@ func (m *model) used(category string, window, until int64) int {
 
 // frees is the first time at which an event of this cost fits the tier if nothing else comes: now, or when one of the
 // admissions leaves the window. It is none if the cost is above the count.
-func (m *model) frees(category string, tier ratelimit.Tier, cost int, now int64) (at int64, never bool) {
+func (m *model) frees(scope string, tier ratelimit.Tier, cost int, now int64) (at int64, never bool) {
 	window := tier.Window.Microseconds()
 	times := []int64{now}
-	for _, a := range m.admissions {
+	for _, a := range m.holds(scope) {
 		if leaves := a.at + window; leaves > now {
 			times = append(times, leaves)
 		}
 	}
 	slices.Sort(times)
 	for _, at := range times {
-		if m.used(category, window, at)+cost <= tier.Count {
+		if m.used(scope, window, at)+cost <= tier.Count {
 			return at, false
 		}
 	}
 	return 0, true
 }
 
-func (m *model) decide(clock int64, request ratelimit.Request) ratelimit.Decision {
-	now := m.now(clock)
+func (m *model) decide(p replica, clock int64, request ratelimit.Request) ratelimit.Decision {
+	now, retention := m.now(clock), m.keep(globalScope, p.retention)
 	for _, a := range m.admissions {
-		if a.inFlight && a.request.ID == request.ID && a.at > now-m.retention {
+		if a.inFlight && a.request.ID == request.ID && a.at > now-retention {
 			if a.request.Delivery == request.Delivery {
 				return ratelimit.Decision{Outcome: ratelimit.Admitted}
 			}
 			return ratelimit.Decision{Outcome: ratelimit.Duplicate}
 		}
 	}
-	if at, found := m.sent[request.ID]; found && at > now-m.dedupe {
+	if at, found := m.sent[request.ID]; found && at > now-max(p.dedupe, retention) {
 		return ratelimit.Decision{Outcome: ratelimit.Duplicate}
 	}
 
@@ -98,17 +149,17 @@ func (m *model) decide(clock int64, request ratelimit.Request) ratelimit.Decisio
 	var refusal *ratelimit.Decision
 	var latest int64
 	for _, scope := range []struct {
-		outcome  ratelimit.Outcome
-		category string
-		limit    ratelimit.Limit
+		outcome ratelimit.Outcome
+		name    string
+		limit   ratelimit.Limit
 	}{
-		{ratelimit.Category, request.Category, m.rules.For(request.Category)},
-		{ratelimit.Global, "", m.rules.Global},
+		{ratelimit.Category, request.Category, p.rules.For(request.Category)},
+		{ratelimit.Global, globalScope, p.rules.Global},
 	} {
 		for _, tier := range scope.limit {
-			at, never := m.frees(scope.category, tier, request.Cost, now)
+			at, never := m.frees(scope.name, tier, request.Cost, now)
 			decision := &ratelimit.Decision{
-				Outcome: scope.outcome, Tier: tier, Used: m.used(scope.category, tier.Window.Microseconds(), now),
+				Outcome: scope.outcome, Tier: tier, Used: m.used(scope.name, tier.Window.Microseconds(), now),
 				RetryAfter: time.Duration(at-clock) * time.Microsecond,
 			}
 			if never {
@@ -122,18 +173,27 @@ func (m *model) decide(clock int64, request ratelimit.Request) ratelimit.Decisio
 	if refusal != nil {
 		return *refusal
 	}
+	for scope, window := range map[string]int64{globalScope: p.retention, request.Category: longest(p.rules.For(request.Category))} {
+		m.kept[scope] = m.keep(scope, window)
+		m.forget(scope, now-m.kept[scope])
+	}
 	for _, a := range m.admissions {
 		if a.request.ID == request.ID {
 			a.inFlight = false // its stale record is replaced
 		}
 	}
-	m.admissions = append(m.admissions, &admission{request: request, at: now, inFlight: true})
+	m.admissions = append(m.admissions, &admission{request: request, at: now, inFlight: true, gone: map[string]bool{}})
 	return ratelimit.Decision{Outcome: ratelimit.Admitted}
 }
 
-func (m *model) markSent(id string, at int64) {
+func (m *model) markSent(p replica, id string, at int64) {
+	keep := max(p.dedupe, m.keep(globalScope, 0))
+	if len(m.sent) > 0 {
+		keep = max(keep, m.kept[sentIDs])
+	}
+	m.kept[sentIDs] = keep
 	for other, since := range m.sent {
-		if since <= at-m.dedupe { // forgotten for good, even if the clock steps back to where it would matter
+		if since <= at-keep { // forgotten for good, even if the clock steps back to where it would matter
 			delete(m.sent, other)
 		}
 	}
@@ -149,9 +209,36 @@ func (m *model) markSent(id string, at int64) {
 func (m *model) refund(request ratelimit.Request) bool {
 	for _, a := range m.admissions {
 		if a.inFlight && a.request.ID == request.ID && a.request.Delivery == request.Delivery {
-			a.inFlight, a.refunded = false, true
+			a.inFlight, a.gone = false, map[string]bool{globalScope: true, request.Category: true}
 			return true
 		}
 	}
 	return false
+}
+
+// ends are the times after which nothing is left of each set: its newest entry is as old as it is kept.
+func (m *model) ends() map[string]int64 {
+	ends := map[string]int64{}
+	for scope, kept := range m.kept {
+		newest := m.newest(scope)
+		if scope == sentIDs {
+			newest = 0
+			for _, at := range m.sent {
+				newest = max(newest, at)
+			}
+		}
+		if newest > 0 {
+			ends[scope] = newest + kept
+		}
+	}
+	return ends
+}
+
+// expire empties a set that has come to its end.
+func (m *model) expire(scope string) {
+	if scope == sentIDs {
+		clear(m.sent)
+		return
+	}
+	m.forget(scope, m.newest(scope))
 }

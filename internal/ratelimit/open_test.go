@@ -43,26 +43,15 @@ func works(t *testing.T, client redis.UniversalClient) {
 
 func TestOpenOneServer(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		works(t, open(t, "redis://"+s.Options().Addr+"/0"))
+		works(t, open(t, s.url()))
 	})
 }
 
 // A script that touched two slots would be refused here.
 func TestOpenACluster(t *testing.T) {
 	t.Parallel() // a cluster takes two seconds until it is up
-	server := redistest.StartProcess(t, "--cluster-enabled", "yes")
-	admin := server.Client(t)
-	if err := admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
-	deadline := time.Now().Add(10 * time.Second)
-	for !strings.Contains(admin.ClusterInfo(t.Context()).Val(), "cluster_state:ok") {
-		if time.Now().After(deadline) {
-			t.Fatalf("the cluster does not start: %s", admin.ClusterInfo(t.Context()).Val())
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	client := open(t, fmt.Sprintf("redis://%s?addr=%s", server.Addr, closed(t))) // one of its nodes may be away
+	cluster := redistest.StartCluster(t, 1)
+	client := open(t, fmt.Sprintf("redis://%s?addr=%s", cluster.Nodes[0].Addr, closed(t))) // one of its nodes may be away
 	if _, ok := client.(*redis.ClusterClient); !ok {
 		t.Fatalf("addr= makes a %T", client)
 	}
@@ -75,13 +64,7 @@ func TestOpenTheMasterThatSentinelsName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sentinel := fake(t, map[string]string{
-			"SENTINEL get-master-addr-by-name": fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port),
-			"SENTINEL sentinels":               "*0\r\n",
-			"SUBSCRIBE":                        "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n",
-			"PING":                             "+PONG\r\n",
-		})
-		works(t, open(t, "redis://"+sentinel+"/0?master_name=main"))
+		works(t, open(t, "redis://"+fakeSentinel(t, host, port)+"/0?master_name=main"))
 	})
 }
 

@@ -21,7 +21,8 @@ import (
 // day is the dedupe window of most tests.
 const day = 24 * time.Hour
 
-// store is an empty Redis of a test's own: a redis-server process, or the embedded store.
+// store is an empty Redis of a test's own: a redis-server process, a Cluster, or the embedded store. The client is one
+// of the server that keeps all keys of namespace "n".
 type store struct {
 	*redis.Client
 	server   *redistest.Server    // nil on the embedded store
@@ -32,16 +33,26 @@ type store struct {
 }
 
 // eachStore runs a test on a redis-server process and on the embedded store: what the scripts promise holds on both.
+// Where NOTIFIER_TEST_REDIS chooses a kind of store it runs on that one alone.
 func eachStore(t *testing.T, test func(t *testing.T, s *store)) {
 	t.Helper()
-	t.Run("redis-server", func(t *testing.T) {
+	chosen := redistest.Chosen()
+	if chosen == "" || chosen == "embedded" {
+		t.Run("embedded", func(t *testing.T) { test(t, newEmbedded(t)) })
+	}
+	if chosen == "embedded" {
+		return
+	}
+	if chosen == "" {
+		chosen = "redis-server"
+	}
+	t.Run(chosen, func(t *testing.T) {
 		server := redistest.Start(t)
 		if server.Embedded {
 			t.Skip("no redis-server in PATH; the embedded store's run of this test is beside this one")
 		}
-		test(t, &store{Client: server.Client(t), server: server, replies: &replies{}})
+		test(t, &store{Client: server.ClientFor(t, "{n}"), server: server, replies: &replies{}})
 	})
-	t.Run("embedded", func(t *testing.T) { test(t, newEmbedded(t)) })
 }
 
 func newEmbedded(t *testing.T) *store {
@@ -55,16 +66,21 @@ func newEmbedded(t *testing.T) *store {
 }
 
 // age makes everything stored older by ARGV[1] microseconds: entries, records, the pause and what is left of each
-// key's life. A negative number makes it younger.
+// key's life. A negative number makes it younger. A sorted set's life keeps its length in whole milliseconds, counted
+// from its newest entry, as the scripts write it.
 var age = redis.NewScript(`
 local shift = tonumber(ARGV[1])
 local function aged(time) return string.format('%.0f', tonumber(time) - shift) end
 for _, key in ipairs(redis.call('KEYS', '*')) do
   local kind, expires = redis.call('TYPE', key).ok, redis.call('PEXPIRETIME', key)
+  local earlier = math.floor(shift / 1000)
   if kind == 'zset' then
     local entries = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
     for i = 1, #entries, 2 do
-      if entries[i + 1] ~= 'inf' then redis.call('ZADD', key, aged(entries[i + 1]), entries[i]) end
+      if entries[i + 1] ~= 'inf' then
+        redis.call('ZADD', key, aged(entries[i + 1]), entries[i])
+        earlier = math.floor(tonumber(entries[i + 1]) / 1000) - math.floor((tonumber(entries[i + 1]) - shift) / 1000)
+      end
     end
   elseif kind == 'hash' then
     local records = redis.call('HGETALL', key)
@@ -75,7 +91,7 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   else
     redis.call('SET', key, aged(redis.call('GET', key)), 'KEEPTTL')
   end
-  if expires > 0 then redis.call('PEXPIREAT', key, string.format('%.0f', math.ceil(expires - shift / 1000))) end
+  if expires > 0 then redis.call('PEXPIREAT', key, string.format('%.0f', expires - earlier)) end
 end`)
 
 // advance lets d pass at once, or steps the clock back when d is negative. The embedded store's clock can be set. A
@@ -202,9 +218,17 @@ type caller struct {
 // connect makes one more client of the store, as a replica would. See replies.
 func (s *store) connect(t testing.TB) redis.UniversalClient {
 	t.Helper()
-	client := open(t, "redis://"+s.Options().Addr)
+	client := open(t, s.url())
 	client.AddHook(s.replies)
 	return client
+}
+
+// url is what REDIS_URL would be.
+func (s *store) url() string {
+	if s.server != nil {
+		return s.server.URL()
+	}
+	return "redis://" + s.Options().Addr
 }
 
 func (s *store) limiter(t testing.TB, rules ratelimit.Rules, dedupe time.Duration) caller {

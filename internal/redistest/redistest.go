@@ -1,18 +1,26 @@
-// Package redistest gives tests and benchmarks a Redis of their own.
+// Package redistest gives tests and benchmarks a Redis of their own, and breaks it for them.
 //
-// It is a real redis-server process on a free port wherever one is installed, because the embedded store is not
-// Redis. Where none is installed tests run on the embedded store and say so; NOTIFIER_TEST_REDIS=require turns that
-// into a failure, so that nothing is skipped silently.
+// It is a real redis-server process on a free loopback port wherever one is installed, because the embedded store is
+// not Redis. Where none is installed tests run on the embedded store and say so. NOTIFIER_TEST_REDIS chooses otherwise:
+//
+//	require          what is there by itself, but that no redis-server is installed is a failure
+//	process          a redis-server process, and no embedded store beside it
+//	embedded         the embedded store
+//	cluster          a Redis Cluster of three redis-server processes
+//	image:NAME       server processes in a container of that image, such as image:valkey/valkey:8-alpine
+//
+// What a kind of store cannot do is skipped with the reason. Everything ends with the test or, where starting takes
+// seconds, with the test binary, however that ends.
+//
+// StartCluster and StartSentinels start whole installations for the tests of failures, and Proxy stands in front of a
+// server to lose answers and to cut it off.
 package redistest
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,114 +28,157 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startDeadline is how long a redis-server may take until it answers.
-const startDeadline = 10 * time.Second
+// startDeadline is how long a server, or several that belong together, may take until they answer.
+const startDeadline = 30 * time.Second
+
+const (
+	variable    = "NOTIFIER_TEST_REDIS"
+	require     = "require"
+	local       = "process"
+	embedded    = "embedded"
+	cluster     = "cluster"
+	imagePrefix = "image:"
+)
+
+// Chosen is the kind of store that NOTIFIER_TEST_REDIS asks for; empty where it leaves that open.
+func Chosen() string {
+	if kind := os.Getenv(variable); kind != require {
+		return kind
+	}
+	return ""
+}
 
 // Server is a Redis for one test.
 type Server struct {
-	Addr     string // host:port
+	Addr     string // host:port; of a Cluster, one of its nodes
 	Embedded bool   // it is the embedded store, not a redis-server
+	cluster  *Cluster
+	place    place
+	process  process
+	mode     mode
+	bus      int // port of the Cluster's bus
 	dir      string
 	extra    []string
-	command  *exec.Cmd
 }
 
 // URL is what REDIS_URL would be.
-func (s *Server) URL() string { return "redis://" + s.Addr + "/0" }
+func (s *Server) URL() string {
+	if s.cluster != nil {
+		return s.cluster.URL()
+	}
+	return "redis://" + s.Addr + "/0"
+}
 
-// Start gives a fresh, empty server that ends with the test. extra are further redis-server arguments.
+// Start gives a fresh, empty store that ends with the test. extra are further redis-server arguments.
 func Start(tb testing.TB, extra ...string) *Server {
 	tb.Helper()
-	binary, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("NOTIFIER_TEST_REDIS") == "require" {
-			tb.Fatal("NOTIFIER_TEST_REDIS=require, and there is no redis-server in PATH")
+	if Chosen() == cluster {
+		if len(extra) > 0 {
+			tb.Skipf("%s=%s: this test needs a server with settings of its own: %q", variable, cluster, extra)
 		}
-		tb.Log("WARNING: no redis-server in PATH; this test runs on the embedded store, which is not Redis")
-		embedded := miniredis.RunT(tb)
-		return &Server{Addr: embedded.Addr(), Embedded: true}
+		shared := borrowCluster(tb)
+		return &Server{Addr: shared.Nodes[0].Addr, cluster: shared}
 	}
-	server := &Server{dir: tb.TempDir(), extra: extra}
-	server.start(tb, binary)
-	tb.Cleanup(server.kill)
-	return server
+	where, why := findPlace(tb)
+	if why != "" {
+		if Chosen() != embedded {
+			tb.Logf("WARNING: %s; this test runs on the embedded store, which is not Redis", why)
+		}
+		return &Server{Addr: miniredis.RunT(tb).Addr(), Embedded: true}
+	}
+	return startServer(tb, where, standalone, extra)
 }
 
 // StartProcess is Start for tests that need a process to stop and start again; it skips loudly where there is none.
 func StartProcess(tb testing.TB, extra ...string) *Server {
 	tb.Helper()
-	server := Start(tb, extra...)
-	if server.Embedded {
-		tb.Skip("needs a redis-server process, and there is none in PATH")
-	}
-	return server
+	return startServer(tb, needPlace(tb), standalone, extra)
 }
 
-func (s *Server) start(tb testing.TB, binary string) {
+// needPlace skips where this test cannot have server processes of its own.
+func needPlace(tb testing.TB) place {
 	tb.Helper()
-	port := freePort(tb)
-	if s.Addr != "" {
-		_, text, _ := net.SplitHostPort(s.Addr)
-		port, _ = strconv.Atoi(text)
+	if Chosen() == cluster {
+		tb.Skipf("%s=%s: this test starts servers of its own, and runs where that is not set", variable, cluster)
 	}
-	s.Addr = fmt.Sprintf("127.0.0.1:%d", port)
-	arguments := append([]string{
-		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", s.dir,
-		"--save", "", "--logfile", filepath.Join(s.dir, "redis.log"),
-	}, s.extra...)
-	s.command = exec.Command(binary, arguments...)
-	if err := s.command.Start(); err != nil {
-		tb.Fatalf("start redis-server: %v", err)
+	where, why := findPlace(tb)
+	if why != "" {
+		tb.Skipf("needs a redis-server process: %s", why)
 	}
-	client := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
-	defer func() { _ = client.Close() }()
-	deadline := time.Now().Add(startDeadline)
-	for {
-		err := client.Ping(context.Background()).Err()
-		if err == nil {
-			return
+	return where
+}
+
+// findPlace says where servers run, or why they cannot.
+func findPlace(tb testing.TB) (where place, why string) {
+	tb.Helper()
+	kind := os.Getenv(variable)
+	if image, found := strings.CutPrefix(kind, imagePrefix); found {
+		return sharedContainer(tb, image), ""
+	}
+	switch kind {
+	case "", require, local, cluster:
+		binary, err := exec.LookPath("redis-server")
+		switch {
+		case err == nil:
+			return place{binary: binary}, ""
+		case kind == "":
+			return place{}, "there is no redis-server in PATH"
 		}
-		if time.Now().After(deadline) {
-			s.kill()
-			tb.Fatalf("redis-server on %s does not answer: %v", s.Addr, err)
-		}
-		time.Sleep(5 * time.Millisecond) // between two looks at the condition
+		tb.Fatalf("%s=%s, and there is no redis-server in PATH", variable, kind)
+	case embedded:
+		return place{}, fmt.Sprintf("%s=%s", variable, kind)
+	default:
+		tb.Fatalf("%s=%s, expected %s, %s, %s, %s or %sNAME", variable, kind, require, local, embedded, cluster, imagePrefix)
 	}
+	return place{}, ""
 }
 
 // Stop ends the server process at once, as a crash would. What it has not written to disk is lost.
 func (s *Server) Stop(tb testing.TB) {
 	tb.Helper()
-	s.kill()
+	s.process.kill()
 }
 
 // Restart starts the stopped server again on the same port and folder.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
-	s.start(tb, s.command.Path)
-}
-
-func (s *Server) kill() {
-	if s.command != nil && s.command.ProcessState == nil {
-		_ = s.command.Process.Kill()
-		_ = s.command.Wait() // its error says only that we killed it
+	if err := s.launch(); err != nil {
+		tb.Fatal(err)
 	}
 }
 
-// Client is a client of the server that is closed with the test.
+// Client is a client of the server that is closed with the test; a test that can run on a
+// Cluster takes ClientFor.
 func (s *Server) Client(tb testing.TB) *redis.Client {
+	tb.Helper()
+	if s.cluster != nil {
+		tb.Skipf("%s=%s: this test talks to one server", variable, cluster)
+	}
+	return s.client(tb)
+}
+
+// ClientFor is a client of the one server that keeps the key: on a Cluster, of the master of its slot.
+func (s *Server) ClientFor(tb testing.TB, key string) *redis.Client {
+	tb.Helper()
+	if s.cluster != nil {
+		return s.cluster.Owner(tb, key).client(tb)
+	}
+	return s.client(tb)
+}
+
+func (s *Server) client(tb testing.TB) *redis.Client {
 	tb.Helper()
 	client := redis.NewClient(&redis.Options{Addr: s.Addr})
 	tb.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
-func freePort(tb testing.TB) int {
-	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatalf("find a free port: %v", err)
+// field is one line of INFO.
+func field(info, name string) string {
+	for line := range strings.Lines(info) {
+		if value, found := strings.CutPrefix(line, name+":"); found {
+			return strings.TrimSpace(value)
+		}
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port
+	return ""
 }

@@ -1,0 +1,202 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+)
+
+// watched are a primary and two replicas under Sentinels, and a replica of notifier that finds them.
+type watched struct {
+	*redistest.Sentinels
+	caller
+}
+
+func startWatched(t *testing.T, rules ratelimit.Rules, extra ...string) watched {
+	t.Helper()
+	sentinels := redistest.StartSentinels(t, 2, extra...)
+	limiter, err := ratelimit.New(open(t, sentinels.URL()), "n", rules, day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return watched{Sentinels: sentinels, caller: caller{Limiter: limiter, t: t}}
+}
+
+// replicated waits until both replicas have all that the primary has.
+func (w watched) replicated() {
+	w.t.Helper()
+	acknowledged, err := w.Primary.Client(w.t).Wait(w.t.Context(), 2, 10*time.Second).Result()
+	if err != nil || acknowledged != 2 {
+		w.t.Fatalf("%d replicas have all, expected 2 (%v)", acknowledged, err)
+	}
+}
+
+// decided asks until there is an answer.
+func (c caller) decided(request ratelimit.Request) ratelimit.Decision {
+	c.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		decisions, err := c.Admit(c.t.Context(), []ratelimit.Request{request})
+		if err == nil {
+			return decisions[0]
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("no answer about %s: %v", request.ID, err)
+		}
+	}
+}
+
+func TestAFailoverKeepsWhatWasReplicated(t *testing.T) {
+	t.Parallel() // it takes some seconds until Sentinels know each other
+	w := startWatched(t, rules("100/30m", "3/30m", ""))
+	e := events(4, "e", "a")
+	w.want(ratelimit.Admitted, e[:3]...)
+	w.sent(e[0])
+	w.refund(e[2])
+	w.replicated()
+	w.Failover(t)
+
+	// While the Sentinels work, an answer is an error or the one that was given before.
+	stop, asked := make(chan struct{}), make(chan struct{})
+	calls, errors := 0, 0
+	go func() {
+		defer close(asked)
+		for ; ; calls++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+			decisions, err := w.Admit(t.Context(), []ratelimit.Request{e[0], e[1], by("another message", e[1])})
+			if err != nil {
+				errors++
+			} else if want := []ratelimit.Outcome{ratelimit.Duplicate, ratelimit.Admitted, ratelimit.Duplicate}; !slices.Equal(outcomes(decisions), want) {
+				t.Errorf("during the failover: %v", decisions)
+				return
+			}
+		}
+	}()
+	primary := w.Promoted(t)
+	w.Demoted(t) // until then the old one decides too, and what it admits is lost
+	close(stop)
+	<-asked
+	t.Logf("%d calls during the failover, %d of them errors", calls, errors)
+
+	if got := w.decided(e[3]); got.Outcome != ratelimit.Admitted { // the slot that was given back
+		t.Errorf("%+v, expected that the third slot is free", got)
+	}
+	w.want(ratelimit.Duplicate, e[0])
+	w.want(ratelimit.Admitted, e[1])
+	w.want(ratelimit.Category, event("x", "a"))
+	for key, want := range map[string]int64{"{n}:global": 3, "{n}:category:a": 3} {
+		if got := primary.Client(t).ZCard(t.Context(), key).Val(); got != want {
+			t.Errorf("%s has %d slots taken on the new primary, expected %d", key, got, want)
+		}
+	}
+}
+
+// A primary that is cut off from its replicas and its Sentinels does not know that another has been made primary, and
+// goes on deciding for the replicas of notifier on its side. What both admit together is above the limit by what the
+// new primary has not seen.
+func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limit, before int // before: admitted and replicated before the cut
+		extra         []string
+		heal          bool
+	}{
+		"replicated in part":     {limit: 40, before: 10, heal: true},
+		"nothing was replicated": {limit: 40},
+		"min-replicas":           {limit: 2000, before: 10, extra: []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			limit := fmt.Sprintf("%d/30m", test.limit)
+			w := startWatched(t, rules(limit, limit, ""), test.extra...)
+			old := oldSide(t, w.Primary, rules(limit, limit, ""))
+			if test.before > 0 {
+				for _, decision := range w.admit(events(test.before, "before", "a")...) {
+					if decision.Outcome != ratelimit.Admitted {
+						t.Fatalf("%+v", decision)
+					}
+				}
+			}
+			w.replicated()
+			w.Front.Cut()
+
+			// The old side asks for an event every few milliseconds, until it gets no more.
+			cut := time.Now()
+			byOld, refused := 0, error(nil)
+			for refused == nil && time.Since(cut) < 20*time.Second {
+				decisions, err := old.Admit(t.Context(), []ratelimit.Request{event(fmt.Sprint("old-", byOld), "a")})
+				if refused = err; err == nil {
+					if decisions[0].Outcome != ratelimit.Admitted {
+						break
+					}
+					byOld++
+				}
+				time.Sleep(5 * time.Millisecond) // its rate
+			}
+			wrote := time.Since(cut)
+			switch {
+			case test.extra == nil && refused != nil:
+				t.Fatalf("the old primary: %v, expected that it decides", refused)
+			case test.extra != nil && (refused == nil || !strings.Contains(refused.Error(), "NOREPLICAS")):
+				t.Fatalf("the old primary: %v, expected an error that says NOREPLICAS", refused)
+			case test.extra != nil && wrote > 6*time.Second: // the lag, and a second each for the two clocks that it is counted by
+				t.Errorf("the old primary admitted for %s, with min-replicas-max-lag 1", wrote)
+			}
+
+			// The side of the Sentinels takes what the new primary gives.
+			primary := w.Promoted(t)
+			byNew := 0
+			for w.decided(event(fmt.Sprint("new-", byNew), "a")).Outcome == ratelimit.Admitted {
+				byNew++
+			}
+			excess := test.before + byOld + byNew - test.limit
+			t.Logf("limit %d: %d before the cut, %d by the old primary in %s after it, %d by the new one: excess %d", test.limit, test.before, byOld, wrote.Round(100*time.Millisecond), byNew, excess)
+			if excess > byOld || excess > test.limit || excess < 1 {
+				t.Errorf("an excess of %d, expected 1 to %d, what the new primary has not seen, and at most the limit", excess, byOld)
+			}
+			if test.before == 0 && excess != test.limit {
+				t.Errorf("an excess of %d, expected the limit: this is the worst case", excess)
+			}
+
+			// While the cut lasts neither side admits more; then the old primary follows the new one.
+			if decisions, err := old.Admit(t.Context(), events(1, "late", "a")); err == nil && decisions[0].Outcome != ratelimit.Category {
+				t.Errorf("the old primary goes on: %+v", decisions[0])
+			}
+			if !test.heal {
+				return
+			}
+			w.Front.Heal()
+			w.Demoted(t)
+			if decisions, err := old.Admit(t.Context(), events(1, "later", "b")); err == nil && decisions[0].Outcome == ratelimit.Admitted {
+				t.Errorf("admitted by a replica: %+v", decisions[0])
+			}
+			if got := primary.Client(t).ZCard(t.Context(), "{n}:global").Val(); got != int64(test.limit) {
+				t.Errorf("the new primary counts %d, expected %d", got, test.limit)
+			}
+		})
+	}
+}
+
+// oldSide is a replica of notifier that has not heard of the failover: the only Sentinel on its side names the old
+// primary.
+func oldSide(t *testing.T, primary *redistest.Server, rules ratelimit.Rules) caller {
+	t.Helper()
+	host, port, err := net.SplitHostPort(primary.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter, err := ratelimit.New(open(t, "redis://"+fakeSentinel(t, host, port)+"/0?master_name=main"), "n", rules, day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return caller{Limiter: limiter, t: t}
+}

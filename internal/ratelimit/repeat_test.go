@@ -1,0 +1,174 @@
+package ratelimit_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+)
+
+// Between a call and its answer a connection can break at any point. The client then makes the call a second time by
+// itself, and the worker as often as it takes; neither can know whether the script has run.
+
+// loose is a store that is asked through a proxy which breaks calls, with all scripts loaded.
+func loose(t *testing.T) (*store, caller, *redistest.Proxy) {
+	t.Helper()
+	server := redistest.Start(t)
+	s := &store{Client: server.ClientFor(t, "{n}"), server: server, replies: &replies{}}
+	proxy := redistest.StartProxy(t, s.Options().Addr)
+	limiter, err := ratelimit.New(open(t, "redis://"+proxy.Addr), "n", rules("100/30m", "3/30m", ""), day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := caller{Limiter: limiter, t: t}
+	c.want(ratelimit.Admitted, events(2, "warm", "warm")...)
+	c.sent(event("warm-1", "warm"))
+	c.refund(event("warm-2", "warm"))
+	s.FlushDB(t.Context())
+	return s, c, proxy
+}
+
+func TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce(t *testing.T) {
+	t.Parallel()
+	for name, fault := range redistest.Faults {
+		runs := 2 // of the script, when one call is broken once
+		if fault == redistest.LoseRequest {
+			runs = 1
+		}
+		// once is a call that the client repeats by itself; twice is one that fails and is made again by its caller.
+		once := func(t *testing.T, proxy *redistest.Proxy, call func() error) {
+			t.Helper()
+			before := proxy.Scripts()
+			proxy.Break(fault)
+			if err := call(); err != nil {
+				t.Fatalf("broken once: %v", err)
+			}
+			if got := proxy.Scripts() - before; got != runs {
+				t.Fatalf("broken once, the script ran %d times, expected %d", got, runs)
+			}
+		}
+		twice := func(t *testing.T, proxy *redistest.Proxy, call func() error) {
+			t.Helper()
+			before := proxy.Scripts()
+			proxy.Break(fault, fault)
+			if err := call(); err == nil {
+				t.Fatal("broken twice, and there is no error")
+			}
+			if err := call(); err != nil {
+				t.Fatalf("made again after an error: %v", err)
+			}
+			if got, want := proxy.Scripts()-before, 2*runs-1; got != want {
+				t.Fatalf("broken twice and made again, the script ran %d times, expected %d", got, want)
+			}
+		}
+		batch := append(events(4, "e", "a"), costing(event("b", "b"), 2), by("another message", event("e-1", "a")))
+		want := []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Admitted, ratelimit.Admitted, ratelimit.Category, ratelimit.Admitted, ratelimit.Duplicate}
+
+		for times, broken := range map[string]func(*testing.T, *redistest.Proxy, func() error){"once": once, "twice": twice} {
+			t.Run(name+" "+times, func(t *testing.T) {
+				t.Parallel()
+				s, limiter, proxy := loose(t)
+				slots := func(when string, global, a, b int64) {
+					t.Helper()
+					for key, want := range map[string]int64{"{n}:global": global, "{n}:category:a": a, "{n}:category:b": b} {
+						if got := s.ZCard(t.Context(), key).Val(); got != want {
+							t.Errorf("%s: %s has %d slots taken, expected %d", when, key, got, want)
+						}
+					}
+				}
+
+				var decisions []ratelimit.Decision
+				broken(t, proxy, func() (err error) {
+					decisions, err = limiter.Admit(t.Context(), batch)
+					if err != nil && decisions != nil {
+						t.Errorf("decided %v beside the error %v", decisions, err)
+					}
+					return err
+				})
+				if difference := cmp.Diff(want, outcomes(decisions)); difference != "" {
+					t.Errorf("(-want +got):\n%s", difference)
+				}
+				slots("admitted", 5, 3, 2)
+
+				broken(t, proxy, func() error { return limiter.Sent(t.Context(), batch[0]) })
+				slots("sent", 5, 3, 2)
+				if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 3 {
+					t.Errorf("%d in flight, expected 3", n)
+				}
+
+				broken(t, proxy, func() error { _, err := limiter.Refund(t.Context(), batch[4]); return err })
+				slots("refunded", 3, 3, 0)
+				if limiter.refund(batch[4]) {
+					t.Error("refunded twice")
+				}
+				limiter.want(ratelimit.Duplicate, batch[0])
+				limiter.want(ratelimit.Admitted, batch[1], batch[2], batch[4])
+				slots("in the end", 5, 3, 2)
+			})
+		}
+	}
+}
+
+// A server that stalls has what it was asked in its sockets, and runs it when it goes on, after all callers have given
+// up.
+func TestAStalledServerChargesOnceWhatItWasAskedByAll(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartProcess(t)
+	s := &store{Client: server.Client(t), server: server, replies: &replies{}}
+	replicas := make([]caller, 3)
+	for i := range replicas {
+		replicas[i] = s.limiter(t, rules("100/30m", "3/30m", ""), day)
+		replicas[i].want(ratelimit.Admitted, event("warm", "warm")) // it has a connection now
+	}
+	s.FlushDB(t.Context())
+	if err := s.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	batch := events(5, "e", "a")
+	server.Freeze(t)
+	var asking sync.WaitGroup
+	for _, replica := range replicas {
+		asking.Go(func() {
+			if decisions, err := replica.Admit(t.Context(), batch); err == nil || decisions != nil {
+				t.Errorf("with the server stalled: %v, %v", decisions, err)
+			}
+		})
+	}
+	asking.Wait()
+	server.Thaw(t)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if calls := scriptCalls(t, s); calls >= len(replicas) {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the script ran %d times, expected that what was asked while it stalled is run", calls)
+		}
+	}
+	s.charged(t, 3)
+	want := []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Admitted, ratelimit.Admitted, ratelimit.Category, ratelimit.Category}
+	for _, replica := range replicas {
+		if difference := cmp.Diff(want, outcomes(replica.admit(batch...))); difference != "" {
+			t.Errorf("(-want +got):\n%s", difference)
+		}
+	}
+	s.charged(t, 3)
+}
+
+// scriptCalls is how often EVALSHA and EVAL have run since the statistics were reset.
+func scriptCalls(t *testing.T, s *store) int {
+	t.Helper()
+	info, err := s.Info(context.WithoutCancel(t.Context()), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	for _, found := range scriptStatistics.FindAllStringSubmatch(info, -1) {
+		calls += atoi(t, found[1])
+	}
+	return calls
+}

@@ -1,0 +1,171 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Sentinels are a primary with replicas, and three Sentinels that watch over it under the name "main".
+type Sentinels struct {
+	Primary  *Server // the first primary, whatever becomes of it
+	Front    *Proxy  // where everybody finds it: cutting this leaves it alone with those who call it directly
+	Replicas []*Server
+	Watchers []*Server
+}
+
+// StartSentinels starts all of them and waits until they know each other. extra are further redis-server arguments of
+// the primary and its replicas. The Sentinels look ten times a second, so that a failover takes one or two.
+func StartSentinels(tb testing.TB, replicas int, extra ...string) *Sentinels {
+	tb.Helper()
+	where := needPlace(tb)
+	s := &Sentinels{Primary: startServer(tb, where, standalone, extra)}
+	s.Front = StartProxy(tb, s.Primary.Addr)
+	host, port, _ := net.SplitHostPort(s.Front.Addr)
+	for range replicas {
+		replica := startServer(tb, where, standalone, append([]string{"--replicaof", host + " " + port}, extra...))
+		s.Replicas = append(s.Replicas, replica)
+	}
+	for _, replica := range s.Replicas {
+		if err := within(startDeadline, replica.linked); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	for range 3 {
+		watcher := startServer(tb, where, sentinel, nil)
+		s.Watchers = append(s.Watchers, watcher)
+		// A Sentinel that has not heard of a failover for four publishing periods undoes it: not too short.
+		watcher.do(tb, "SENTINEL", "DEBUG", "PING-PERIOD", 100, "INFO-PERIOD", 100, "PUBLISH-PERIOD", 500)
+		watcher.do(tb, "SENTINEL", "MONITOR", "main", host, port, 2)
+		watcher.do(tb, "SENTINEL", "SET", "main", "down-after-milliseconds", 1000, "failover-timeout", 10000)
+	}
+	for _, watcher := range s.Watchers {
+		err := within(startDeadline, func() error {
+			main, err := watcher.try("SENTINEL", "MASTER", "main")
+			if err != nil {
+				return err
+			}
+			fields := main.(map[any]any)
+			if fields["num-other-sentinels"] != "2" || fields["num-slaves"] != fmt.Sprint(replicas) || fields["flags"] != "master" {
+				return fmt.Errorf("sentinel %s is not ready: %v", watcher.Addr, fields)
+			}
+			return nil
+		})
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return s
+}
+
+// URL is what REDIS_URL would be.
+func (s *Sentinels) URL() string {
+	url := "redis://" + s.Watchers[0].Addr + "/0?master_name=main"
+	for _, watcher := range s.Watchers[1:] {
+		url += "&addr=" + watcher.Addr
+	}
+	return url
+}
+
+// Failover makes the Sentinels promote a replica while the primary is well.
+func (s *Sentinels) Failover(tb testing.TB) {
+	tb.Helper()
+	err := within(startDeadline, func() error {
+		_, err := s.Watchers[0].try("SENTINEL", "FAILOVER", "main") // NOGOODSLAVE until it has heard of one again
+		return err
+	})
+	if err != nil {
+		tb.Fatalf("failover: %v", err)
+	}
+}
+
+// Promoted waits until a replica is the primary, for itself and for all Sentinels.
+func (s *Sentinels) Promoted(tb testing.TB) *Server {
+	tb.Helper()
+	var promoted *Server
+	err := within(startDeadline, func() error {
+		var addr string
+		for _, watcher := range s.Watchers {
+			told, err := watcher.try("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main")
+			if err != nil {
+				return err
+			}
+			pair := told.([]any)
+			next := net.JoinHostPort(pair[0].(string), pair[1].(string))
+			if next == s.Front.Addr || (addr != "" && next != addr) {
+				return fmt.Errorf("sentinel %s still names %s", watcher.Addr, next)
+			}
+			addr = next
+		}
+		for _, replica := range s.Replicas {
+			if replica.Addr == addr {
+				promoted = replica
+				return replica.is("master")
+			}
+		}
+		return fmt.Errorf("the Sentinels name %s, which is none of the replicas", addr)
+	})
+	if err != nil {
+		for _, watcher := range s.Watchers {
+			tb.Logf("sentinel %s: %s", watcher.Addr, watcher.place.lastWords(watcher.dir))
+		}
+		tb.Fatal(err)
+	}
+	return promoted
+}
+
+// Demoted waits until the first primary is a replica, with all that the promoted one has and nothing else.
+func (s *Sentinels) Demoted(tb testing.TB) {
+	tb.Helper()
+	err := within(startDeadline, func() error {
+		if err := s.Primary.is("slave"); err != nil {
+			return err
+		}
+		return s.Primary.linked()
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// do sends one command to the server by itself.
+func (s *Server) do(tb testing.TB, arguments ...any) any {
+	tb.Helper()
+	reply, err := s.try(arguments...)
+	if err != nil {
+		tb.Fatalf("%v on %s: %v", arguments, s.Addr, err)
+	}
+	return reply
+}
+
+func (s *Server) try(arguments ...any) (any, error) {
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
+	defer func() { _ = client.Close() }()
+	return client.Do(context.Background(), arguments...).Result()
+}
+
+// is says what is wrong if the server's role is not "master" or "slave", as wanted. A server whose role changes hangs up
+// on its clients.
+func (s *Server) is(wanted string) error {
+	info, err := s.try("INFO", "replication")
+	if err != nil {
+		return err
+	}
+	if role := field(info.(string), "role"); role != wanted {
+		return fmt.Errorf("%s is a %s, expected a %s", s.Addr, role, wanted)
+	}
+	return nil
+}
+
+// linked says what is missing until a replica has its primary's data.
+func (s *Server) linked() error {
+	info, err := s.try("INFO", "replication")
+	if err == nil && !strings.Contains(info.(string), "master_link_status:up") {
+		err = fmt.Errorf("replica %s has no link to its primary", s.Addr)
+	}
+	return err
+}
