@@ -280,7 +280,7 @@ if #register > 0 then
   for _, s in pairs(categories) do
     if s.added > 0 then
       -- Nobody asks more of a category than of the register; so there is only something to look up where it keeps longer.
-      local last = s.tiers.longest < kept * 1000 and tonumber(call('ZREVRANGE', s.key, '0', '0', 'WITHSCORES')[2])
+      local last = s.tiers.longest < retention() and tonumber(call('ZREVRANGE', s.key, '0', '0', 'WITHSCORES')[2])
       old, ends = bounds(keep(s.key, last, s.tiers.longest))
       call('ZREMRANGEBYSCORE', s.key, '-inf', old)
       in_chunks('ZADD', s.key, s.members)
