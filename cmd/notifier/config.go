@@ -166,10 +166,10 @@ func parseSlack(env environment, f *faults, c *config) {
 	if strings.ContainsFunc(env.SlackBotToken, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		f.add("SLACK_BOT_TOKEN", "has white space or a character that no token has; expected a bot token (xoxb-...)")
 	}
-	if env.SlackWebhookURL != "" && !isHTTP(env.SlackWebhookURL) {
+	if env.SlackWebhookURL != "" && !slackout.IsHTTP(env.SlackWebhookURL) {
 		f.add("SLACK_WEBHOOK_URL", "is no URL of a webhook; expected https://hooks.slack.com/services/...")
 	}
-	if env.SlackAPIURL != "" && !isHTTP(env.SlackAPIURL) {
+	if env.SlackAPIURL != "" && !slackout.IsHTTP(env.SlackAPIURL) {
 		f.add("SLACK_API_URL", "is no http or https URL; expected one such as https://slack.com/api/, or nothing")
 	}
 	c.slack.Routes = parseRoutes(f, env.SlackRoutes)

@@ -163,11 +163,6 @@ func checkAddr(f *faults, variable, addr string) {
 	}
 }
 
-func isHTTP(text string) bool {
-	parsed, err := url.Parse(text)
-	return err == nil && parsed.Host != "" && oneOf(parsed.Scheme, "http", "https")
-}
-
 func isPort(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 16)
 	return err == nil

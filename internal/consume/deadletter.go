@@ -33,21 +33,7 @@ func (w *Worker) bury(ctx context.Context, dead []Settled) error {
 	for i := range dead {
 		letters[i] = w.letter(&dead[i])
 	}
-	for {
-		err := w.source.bury(ctx, letters)
-		if err == nil {
-			w.waits.end(waitDeadLetter)
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		w.waits.begin(waitDeadLetter, err)
-		w.stamp()
-		if !sleep(ctx, jitter(retryPause)) {
-			return ctx.Err()
-		}
-	}
+	return w.hold(ctx, waitDeadLetter, func() error { return w.source.bury(ctx, letters) })
 }
 
 func (w *Worker) letter(s *Settled) *nats.Msg {

@@ -65,12 +65,18 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 		if len(limit) == 0 {
 			return nil, errors.New("a limit without a tier, expected COUNT/DURATION such as 10/30m")
 		}
-		l.head = append(l.head, strconv.Itoa(len(limit)))
-		for _, tier := range limit {
-			l.head = append(l.head, strconv.Itoa(tier.Count), micros(tier.Window))
-		}
+		l.head = appendLimit(l.head, limit)
 	}
 	return l, nil
+}
+
+// appendLimit writes a limit as the scripts take it: how many tiers, then count and window of each.
+func appendLimit(arguments []any, limit Limit) []any {
+	arguments = append(arguments, strconv.Itoa(len(limit)))
+	for _, tier := range limit {
+		arguments = append(arguments, strconv.Itoa(tier.Count), micros(tier.Window))
+	}
+	return arguments
 }
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }

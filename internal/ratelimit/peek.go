@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,12 +24,12 @@ type Usage struct {
 // categories in the order given. It charges, trims and writes nothing. Errors are Admit's.
 func (l *Limiter) Peek(ctx context.Context, categories ...string) ([]Usage, error) {
 	keyNames := []string{l.keys.global()}
-	arguments := scopeArguments(nil, l.rules.Global)
+	arguments := appendLimit(nil, l.rules.Global)
 	usages := scopeUsages(nil, "", l.rules.Global)
 	for _, category := range categories {
 		limit := l.rules.For(category)
 		keyNames = append(keyNames, l.keys.category(category))
-		arguments = scopeArguments(arguments, limit)
+		arguments = appendLimit(arguments, limit)
 		usages = scopeUsages(usages, category, limit)
 	}
 	reply, err := redis.NewScript(lua.Peek).Run(ctx, l.redis, keyNames, arguments...).Result()
@@ -41,14 +40,6 @@ func (l *Limiter) Peek(ctx context.Context, categories ...string) ([]Usage, erro
 		return nil, fmt.Errorf("redis: unexpected reply of peek.lua: %w", err)
 	}
 	return usages, nil
-}
-
-func scopeArguments(arguments []any, limit Limit) []any {
-	arguments = append(arguments, strconv.Itoa(len(limit)))
-	for _, tier := range limit {
-		arguments = append(arguments, strconv.Itoa(tier.Count), micros(tier.Window))
-	}
-	return arguments
 }
 
 func scopeUsages(usages []Usage, category string, limit Limit) []Usage {

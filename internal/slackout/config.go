@@ -58,7 +58,7 @@ func (c Config) normalise() (Config, error) {
 		return c, errors.New("slack: a bot token and a webhook URL exclude each other")
 	case c.Token != "" && c.Channel == "":
 		return c, errors.New("slack: a default channel is needed with a bot token")
-	case c.WebhookURL != "" && !isHTTP(c.WebhookURL):
+	case c.WebhookURL != "" && !IsHTTP(c.WebhookURL):
 		return c, errors.New("slack: the webhook URL is not an http or https URL")
 	case c.Timeout <= 0:
 		return c, errors.New("slack: the timeout of a post must be above 0")
@@ -66,7 +66,7 @@ func (c Config) normalise() (Config, error) {
 	if c.APIURL == "" {
 		c.APIURL = slack.APIURL
 	}
-	if !isHTTP(c.APIURL) {
+	if !IsHTTP(c.APIURL) {
 		return c, errors.New("slack: the API URL is not an http or https URL")
 	}
 	if !strings.HasSuffix(c.APIURL, "/") {
@@ -75,7 +75,8 @@ func (c Config) normalise() (Config, error) {
 	return c, nil
 }
 
-func isHTTP(raw string) bool {
+// IsHTTP reports whether a text is an http or https URL with a host, as APIURL and WebhookURL have to be.
+func IsHTTP(raw string) bool {
 	u, err := url.Parse(raw)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
