@@ -9,6 +9,11 @@ import _ "embed"
 //go:embed admit.lua
 var Admit string
 
+// Begin gives leave to post an admitted event, and notes the post before it is made. See the head of begin.lua.
+//
+//go:embed begin.lua
+var Begin string
+
 // Sent records that an admitted event is in Slack. See the head of sent.lua.
 //
 //go:embed sent.lua
@@ -28,3 +33,28 @@ var Pause string
 //
 //go:embed peek.lua
 var Peek string
+
+// Flush adds what one replica has counted to the counts of all. See the head of flush.lua.
+//
+//go:embed flush.lua
+var Flush string
+
+// Now tells the server's time. See the head of now.lua.
+//
+//go:embed now.lua
+var Now string
+
+// DigestTake lets one replica at a time post the digest. See the head of digest_take.lua.
+//
+//go:embed digest_take.lua
+var DigestTake string
+
+// DigestDone says how a try to post the digest went. See the head of digest_done.lua.
+//
+//go:embed digest_done.lua
+var DigestDone string
+
+// DigestBegin notes that the digest is about to be posted. See the head of digest_begin.lua.
+//
+//go:embed digest_begin.lua
+var DigestBegin string

@@ -1,8 +1,11 @@
--- pause.lua keeps the pause that Slack has asked for, for all replicas: until then nobody posts.
--- The end of the pause is stored as a time and compared with the server's clock, never shortened.
+-- pause.lua keeps the pause that Slack has asked for, for all replicas: until its end nobody posts, and after it one
+-- replica posts first, as a probe (begin.lua). The end is stored as a time and compared with the server's clock.
 --
--- KEYS[1]  pause  string: its end in microseconds
--- ARGV[1]  pause for at least so many microseconds from now; 0 only asks
+-- KEYS[1]  pause  string: its end in microseconds; it stays for a minute after that, or until a probe went well
+-- KEYS[2]  probe  string: is there while a probe is under way
+-- ARGV[1]  above 0: pause for at least so many microseconds from now; a pause is never shortened
+--          0: only ask
+--          below 0: Slack takes posts again; a pause that somebody has begun since goes on
 --
 -- Reply: microseconds that are left of the pause; 0: none.
 
@@ -13,10 +16,15 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local stored = tonumber(redis.call('GET', KEYS[1]) or 0)
-local wanted = now + tonumber(ARGV[1])
-if tonumber(ARGV[1]) > 0 and wanted > stored then
-  redis.call('SET', KEYS[1], text(wanted))
-  redis.call('PEXPIREAT', KEYS[1], text(math.floor(wanted / 1000) + 1))
-  stored = wanted
+local asked = tonumber(ARGV[1])
+if asked > 0 then
+  redis.call('DEL', KEYS[2]) -- if it was the probe that was refused, the next pause ends with another
+  if now + asked > stored then
+    stored = now + asked
+    redis.call('SET', KEYS[1], text(stored))
+    redis.call('PEXPIREAT', KEYS[1], text(math.floor(stored / 1000) + 60001))
+  end
+elseif asked < 0 and stored <= now then
+  redis.call('DEL', KEYS[1], KEYS[2])
 end
 return math.max(stored - now, 0)

@@ -12,9 +12,11 @@ import (
 //
 //	{notifier}:global             sorted set  id -> microsecond of admission
 //	{notifier}:category:<name>    sorted set  the same, for one category
-//	{notifier}:inflight           hash        id -> "<microsecond> <delivery>", admitted and not yet sent
+//	{notifier}:inflight           hash        id -> "<microsecond> <delivery>", admitted and not yet sent; once posts
+//	                                          have begun "<microsecond>:<posts>:<microsecond of the last> <delivery>"
 //	{notifier}:sent               sorted set  id -> microsecond at which it was recorded as sent
 //	{notifier}:pause              string      microsecond until which nobody posts to Slack
+//	{notifier}:probe              string      is there while one replica tries whether Slack takes posts again
 type keys struct{ prefix string }
 
 func (k keys) global() string              { return k.prefix + "global" }
@@ -22,6 +24,7 @@ func (k keys) category(name string) string { return k.prefix + "category:" + nam
 func (k keys) inFlight() string            { return k.prefix + "inflight" }
 func (k keys) sent() string                { return k.prefix + "sent" }
 func (k keys) pause() string               { return k.prefix + "pause" }
+func (k keys) probe() string               { return k.prefix + "probe" }
 
 // CheckNamespace says what is wrong with a namespace: braces of its own would move keys to different slots.
 func CheckNamespace(namespace string) error {

@@ -12,7 +12,7 @@ func TestEveryKeyCarriesTheNamespaceAsItsHashTag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{k.global(), k.inFlight(), k.sent(), k.pause(), k.category("errors"), k.category("{odd}"), k.category("}{"), k.category("")} {
+	for _, name := range []string{k.global(), k.inFlight(), k.sent(), k.pause(), k.probe(), k.category("errors"), k.category("{odd}"), k.category("}{"), k.category("")} {
 		// Redis Cluster hashes what stands between the first opening brace and the first closing one after it.
 		_, rest, _ := strings.Cut(name, "{")
 		tag, _, _ := strings.Cut(rest, "}")
@@ -26,8 +26,8 @@ func TestNoTwoThingsShareAKey(t *testing.T) {
 	k := keys{prefix: "{n}:"}
 	seen := map[string]bool{}
 	for _, name := range []string{
-		k.global(), k.inFlight(), k.sent(), k.pause(),
-		k.category("global"), k.category("inflight"), k.category("sent"), k.category("pause"), k.category(""), k.category("category:a"), k.category("a"),
+		k.global(), k.inFlight(), k.sent(), k.pause(), k.probe(),
+		k.category("global"), k.category("inflight"), k.category("sent"), k.category("pause"), k.category("probe"), k.category(""), k.category("category:a"), k.category("a"),
 	} {
 		if seen[name] {
 			t.Errorf("key %q stands for two things", name)

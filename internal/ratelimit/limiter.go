@@ -29,7 +29,7 @@ type Limiter struct {
 
 	lag atomic.Int64 // see ClockLag
 
-	admit, sent, refund *redis.Script
+	admit, begin, sent, refund *redis.Script
 }
 
 // New makes a Limiter over an open client.
@@ -52,6 +52,7 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 		dedupe: micros(max(dedupe, rules.retention())),
 		ruleOf: map[string]int{},
 		admit:  redis.NewScript(lua.Admit),
+		begin:  redis.NewScript(lua.Begin),
 		sent:   redis.NewScript(lua.Sent),
 		refund: redis.NewScript(lua.Refund),
 	}

@@ -10,11 +10,11 @@ import (
 	"notifier/lua"
 )
 
-// Pause is the time during which no replica posts to Slack, because Slack has said "not now" to one of them.
-// It is kept in Redis beside the limits and is safe for concurrent use.
+// Pause is the time during which no replica posts to Slack, because Slack has said "not now" to one of them. When it
+// is over one replica posts first; see Limiter.Begin. It is kept in Redis beside the limits and is safe for concurrent use.
 type Pause struct {
 	redis  redis.UniversalClient
-	key    string
+	keys   []string
 	script *redis.Script
 }
 
@@ -24,7 +24,7 @@ func NewPause(client redis.UniversalClient, namespace string) (*Pause, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Pause{redis: client, key: names.pause(), script: redis.NewScript(lua.Pause)}, nil
+	return &Pause{redis: client, keys: []string{names.pause(), names.probe()}, script: redis.NewScript(lua.Pause)}, nil
 }
 
 // Remaining is how much of the pause is left; 0: none.
@@ -36,8 +36,14 @@ func (p *Pause) Extend(ctx context.Context, d time.Duration) error {
 	return err
 }
 
+// Lift says that the probe went well: everybody may post. A pause that has begun since goes on.
+func (p *Pause) Lift(ctx context.Context) error {
+	_, err := p.run(ctx, -time.Microsecond)
+	return err
+}
+
 func (p *Pause) run(ctx context.Context, d time.Duration) (time.Duration, error) {
-	left, err := p.script.Run(ctx, p.redis, []string{p.key}, micros(d)).Int64()
+	left, err := p.script.Run(ctx, p.redis, p.keys, micros(d)).Int64()
 	if err != nil {
 		return 0, fmt.Errorf("redis cannot tell the pause: %w", err)
 	}

@@ -30,6 +30,13 @@ func (p pausing) extend(d time.Duration) {
 	}
 }
 
+func (p pausing) lift() {
+	p.t.Helper()
+	if err := p.Lift(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // expect allows for the time that has passed on a server whose clock runs by itself.
 func (p pausing) expect(s *store, want time.Duration) {
 	p.t.Helper()
@@ -85,7 +92,7 @@ func TestAPauseRunsOut(t *testing.T) {
 		pause.expect(s, 8*time.Minute)
 		s.advance(t, 8*time.Minute)
 		pause.expect(s, 0)
-		s.advance(t, time.Second)
+		s.advance(t, time.Minute+time.Second) // for so long the next post is a probe
 		if got := s.contents(t); got != "" {
 			t.Errorf("left over:\n%s", got)
 		}

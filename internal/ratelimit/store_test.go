@@ -85,8 +85,13 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   elseif kind == 'hash' then
     local records = redis.call('HGETALL', key)
     for i = 1, #records, 2 do
-      local since, rest = string.match(records[i + 1], '^(%d+)( .*)$')
-      redis.call('HSET', key, records[i], aged(since) .. rest)
+      local since, posts, last, rest = string.match(records[i + 1], '^(%d+)(:%d+:)(%d+)( .*)$')
+      if since then
+        redis.call('HSET', key, records[i], aged(since) .. posts .. aged(last) .. rest)
+      else
+        since, rest = string.match(records[i + 1], '^(%d+)( .*)$')
+        redis.call('HSET', key, records[i], aged(since) .. rest)
+      end
     end
   else
     redis.call('SET', key, aged(redis.call('GET', key)), 'KEEPTTL')

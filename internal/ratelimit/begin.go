@@ -1,0 +1,77 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Leave says whether a post may begin.
+type Leave int
+
+// The answers of Begin. The zero Leave is none, so that an answer nobody has given is never taken for one.
+const (
+	Go        Leave = iota + 1 // post it now
+	Probe                      // post it now, as the first after a pause; then Pause.Lift or Pause.Extend
+	Paused                     // post nothing for Permit.Wait
+	Elsewhere                  // do not post this event for Permit.Wait: another replica may be doing so
+	Unsure                     // Permit.Posts have begun, more than are known to the caller: it may be in Slack
+	Unknown                    // it is not in flight for this delivery: ask Admit
+)
+
+// Permit is the answer of Begin.
+type Permit struct {
+	Leave Leave
+	Posts int           // Go, Probe: posts of this event that have begun, with this one. Unsure: without
+	Wait  time.Duration // Paused, Elsewhere: how long, above 0
+}
+
+// Begin asks for leave to post an admitted event, and notes the post before it is made. known is how many posts of the
+// event the caller knows the end of, those of others included once it was told of them; longest is what one post may
+// take. Errors are Admit's; after one the post may be noted, and asking again with the same known answers Unsure.
+func (l *Limiter) Begin(ctx context.Context, request Request, known int, longest time.Duration) (Permit, error) {
+	keyNames := []string{l.keys.inFlight(), l.keys.pause(), l.keys.probe()}
+	reply, err := l.begin.Run(ctx, l.redis, keyNames, member(request.ID), request.Delivery, strconv.Itoa(known), micros(longest)).Result()
+	if err != nil {
+		return Permit{}, fmt.Errorf("redis cannot give leave to post %q: %w", request.ID, err)
+	}
+	permit, err := decodePermit(reply)
+	if err != nil {
+		return Permit{}, fmt.Errorf("redis: unexpected reply of begin.lua: %w", err)
+	}
+	return permit, nil
+}
+
+// leaves are the answers by begin.lua's numbers.
+var leaves = map[int64]Leave{0: Paused, 1: Go, 2: Probe, 3: Elsewhere, 4: Unsure, 5: Unknown}
+
+func decodePermit(reply any) (Permit, error) {
+	fields, err := list(reply, "reply", 2)
+	if err != nil {
+		return Permit{}, err
+	}
+	code, err := number(fields[0], "leave")
+	if err != nil {
+		return Permit{}, err
+	}
+	value, err := number(fields[1], "number")
+	if err != nil {
+		return Permit{}, err
+	}
+	leave, known := leaves[code]
+	if !known {
+		return Permit{}, fmt.Errorf("leave %d, expected 0 to 5", code)
+	}
+	if value < 0 || (value == 0 && leave != Unknown) {
+		return Permit{}, fmt.Errorf("leave %d with %d, expected a number above 0", code, value)
+	}
+	switch leave {
+	case Paused, Elsewhere:
+		return Permit{Leave: leave, Wait: time.Duration(value) * time.Microsecond}, nil
+	case Unknown:
+		return Permit{Leave: leave}, nil
+	default:
+		return Permit{Leave: leave, Posts: int(value)}, nil
+	}
+}

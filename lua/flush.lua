@@ -1,0 +1,119 @@
+-- flush.lua adds what one replica has counted to the counts of all replicas, and takes its heartbeat. Calling it again
+-- with the same number counts nothing again.
+--
+-- KEYS[1]  flushed   string: number of the last call that was counted, of this run of the replica
+-- KEYS[2]  replicas  hash        replica -> "<microsecond> <heartbeat>"
+-- KEYS[3]  lastsent  sorted set  category -> microsecond
+-- KEYS[4]  pending   hash        "reason limit category" -> drops for the digest; since -> microsecond of the first
+-- KEYS[5]  counts    hash        outcome/reason/category -> events, of one minute
+-- ARGV[1]  number of this call, from 1, one more for each batch of counts
+-- ARGV[2]  replica; empty: no heartbeat
+-- ARGV[3]  its heartbeat, without the time; empty: the replica ends
+-- ARGV[4]  1: remove the heartbeats of others that have ended
+-- ARGV[5]  most categories in each of KEYS[3] to KEYS[5]; the rest counts as _other, or is not kept in KEYS[3]
+-- ARGV[6..]  three lists, each after its length:
+--   counts  prefix of the field, category, events
+--   sent    category, microsecond at which one was last sent
+--   drops   prefix of the field, category, events
+--
+-- Reply: the server's time in microseconds.
+--
+-- Everything is read before anything is written: a key that holds something else is refused with nothing counted.
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local at = 0
+local function argument()
+  at = at + 1
+  return ARGV[at]
+end
+local number, replica, beat, prune, most =
+  tonumber(argument()), argument(), argument(), argument() == '1', tonumber(argument())
+
+-- list reads a list of counts. Only where one of its fields is new can there be a category too many; then those that
+-- the hash has are counted. pattern gives the category of a field.
+local function list(key, pattern)
+  local rows, new = {}, false
+  for i = 1, tonumber(argument()) do
+    local prefix, category, count = argument(), argument(), argument()
+    rows[i] = { prefix = prefix, category = category, field = prefix .. category, count = count }
+    new = new or redis.call('HEXISTS', key, rows[i].field) == 0
+  end
+  if not new then
+    return rows
+  end
+  local known, categories = { _other = true }, 0
+  local function room(category)
+    if not known[category] and categories < most then
+      known[category], categories = true, categories + 1
+    end
+    return known[category]
+  end
+  for _, field in ipairs(redis.call('HKEYS', key)) do
+    local category = string.match(field, pattern)
+    if category then
+      room(category)
+    end
+  end
+  for _, row in ipairs(rows) do
+    if not room(row.category) then
+      row.field = row.prefix .. '_other'
+    end
+  end
+  return rows
+end
+
+local counts = list(KEYS[5], '^[^/]*/[^/]*/(.*)$')
+local sent = {}
+for i = 1, tonumber(argument()) do
+  sent[i] = { category = argument(), time = argument() }
+end
+local drops = list(KEYS[4], '^%S+ %S+ (.*)$')
+redis.call('ZCARD', KEYS[3])
+redis.call('HLEN', KEYS[2])
+
+if number > tonumber(redis.call('GET', KEYS[1]) or 0) then
+  redis.call('SET', KEYS[1], text(number), 'PX', '86400000')
+  for _, row in ipairs(counts) do
+    redis.call('HINCRBY', KEYS[5], row.field, row.count)
+  end
+  if #counts > 0 then
+    redis.call('PEXPIRE', KEYS[5], '7200000')
+  end
+  for _, row in ipairs(sent) do
+    redis.call('ZADD', KEYS[3], 'GT', row.time, row.category)
+  end
+  if #sent > 0 then
+    redis.call('ZREMRANGEBYRANK', KEYS[3], '0', text(-most - 1))
+    redis.call('PEXPIRE', KEYS[3], '604800000')
+  end
+  if #drops > 0 then
+    redis.call('HSETNX', KEYS[4], 'since', text(now))
+    redis.call('PEXPIRE', KEYS[4], '172800000')
+  end
+  for _, row in ipairs(drops) do
+    redis.call('HINCRBY', KEYS[4], row.field, row.count)
+  end
+end
+
+if replica ~= '' and beat == '' then
+  redis.call('HDEL', KEYS[2], replica)
+elseif replica ~= '' then
+  redis.call('HSET', KEYS[2], replica, text(now) .. ' ' .. beat)
+  redis.call('PEXPIRE', KEYS[2], '120000')
+end
+if prune then
+  local replicas = redis.call('HGETALL', KEYS[2])
+  for i = 1, #replicas, 2 do
+    local seen = tonumber(string.match(replicas[i + 1], '^(%d+) '))
+    -- One from the future was written before the clock was set back; a replica that runs writes it anew.
+    if not seen or math.abs(now - seen) >= 60000000 then
+      redis.call('HDEL', KEYS[2], replicas[i])
+    end
+  end
+end
+return now
