@@ -28,7 +28,7 @@ const (
 // shows them on an inbox page, and can be told to misbehave. It is safe for use by several goroutines.
 //
 // It answers as Slack does, errors included, as far as a sender of messages can tell. Channels are not checked:
-// every name is a channel.
+// every name is a channel, and has an ID of its own, by which answers name it and its history is read.
 type Slack struct {
 	url    string
 	id     string // another one for each start: tells an open page that the numbers begin anew
@@ -38,13 +38,17 @@ type Slack struct {
 	mu       sync.Mutex
 	closed   chan struct{} // closed by Close; handlers that hang wait for it
 	handlers sync.WaitGroup
-	changed  chan struct{} // closed, and replaced, whenever a post comes in or is accepted
+	changed  chan struct{} // closed, and replaced, whenever a request comes in or a post is accepted
 	messages []Message     // the last ones, at most twice keptMessages
 	accepted int
 	requests int
+	looks    int   // requests for what stands in a channel
 	lastTS   int64 // microseconds
 	next     []Behaviour
 	always   Behaviour
+
+	history     History
+	historyNext []Behaviour
 }
 
 // Message is a message that the Slack accepted.
@@ -57,6 +61,8 @@ type Message struct {
 	ThreadTS string          `json:"thread_ts,omitempty"`
 	TS       string          `json:"ts"`
 	Via      string          `json:"via"` // "api" or "webhook"
+	// Metadata is the argument of this name of chat.postMessage, JSON with event_type and event_payload; nil: none.
+	Metadata json.RawMessage `json:"metadata,omitempty"`
 
 	// Form holds every argument of the request but the token, by name; those of a JSON body as JSON text,
 	// strings without their quotes. Header is without Authorization.
@@ -113,15 +119,15 @@ func (s *Slack) Accepted() int {
 	return s.accepted
 }
 
-// Requests is how many posts came in, whatever became of them.
+// Requests is how many posts came in, whatever became of them. Requests for a channel's history are no posts.
 func (s *Slack) Requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.requests
 }
 
-// Changed returns a channel that is closed at the next change of Accepted or Requests. To miss none, take the
-// channel first and look at the numbers then.
+// Changed returns a channel that is closed at the next change of Accepted, Requests or HistoryRequests. To miss
+// none, take the channel first and look at the numbers then.
 func (s *Slack) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -38,10 +38,20 @@ func (s *Slack) treat(w http.ResponseWriter, r *http.Request, m Message, code st
 		cut(w)
 		return
 	}
-	own := b.Status != 0 || b.Code != "" || b.Body != "" || b.RetryAfter != ""
-	if code == "" && !b.CutBefore && (b.Accept || b.CutAfter || !own && !b.Hang) {
+	if code == "" && !b.CutBefore && (b.Accept || b.CutAfter || !b.answers() && !b.Hang) {
 		m = s.accept(m)
 	}
+	s.answerAs(w, r, b, code, func(status int, code string) { answer(status, code, m) })
+}
+
+// answers reports whether the Behaviour answers anything of its own.
+func (b Behaviour) answers() bool {
+	return b.Status != 0 || b.Code != "" || b.Body != "" || b.RetryAfter != ""
+}
+
+// answerAs answers as the Behaviour says. code is Slack's own objection to the request, "" if it has none; answer
+// writes Slack's answer for a code, or with "" the one for a request that succeeded.
+func (s *Slack) answerAs(w http.ResponseWriter, r *http.Request, b Behaviour, code string, answer func(status int, code string)) {
 	switch {
 	case b.Hang:
 		s.pause(r, 0)
@@ -52,7 +62,7 @@ func (s *Slack) treat(w http.ResponseWriter, r *http.Request, m Message, code st
 		return
 	}
 	status := http.StatusOK
-	if own {
+	if b.answers() {
 		if b.Status != 0 {
 			status = b.Status
 		} else if b.Code == "" && b.Body == "" {
@@ -79,7 +89,7 @@ func (s *Slack) treat(w http.ResponseWriter, r *http.Request, m Message, code st
 			return
 		}
 	}
-	answer(status, code, m)
+	answer(status, code)
 }
 
 // pause waits for a time, or with 0 for ever; false when the client went away or the Slack was closed.

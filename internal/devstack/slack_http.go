@@ -30,6 +30,7 @@ func (s *Slack) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/chat.postMessage", s.postMessage)
 	mux.HandleFunc("POST /api/auth.test", s.authTest)
+	s.historyRoutes(mux)
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		writeAPI(w, http.StatusOK, map[string]any{
 			"ok": false, "error": "unknown_method", "req_method": strings.TrimPrefix(r.URL.Path, "/api/"),
@@ -41,7 +42,7 @@ func (s *Slack) handler() http.Handler {
 	mux.HandleFunc("POST /fake/always", s.setBehaviour(func(b []Behaviour) { s.Always(b[len(b)-1]) }))
 	mux.HandleFunc("GET /fake/stats", func(w http.ResponseWriter, _ *http.Request) {
 		s.mu.Lock()
-		stats := map[string]int{"requests": s.requests, "accepted": s.accepted, "queued": len(s.next)}
+		stats := map[string]int{"requests": s.requests, "accepted": s.accepted, "queued": len(s.next), "history": s.looks}
 		s.mu.Unlock()
 		writeAPI(w, http.StatusOK, stats)
 	})
@@ -80,8 +81,7 @@ func (s *Slack) postMessage(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		writeAPI(w, status, map[string]any{
-			"ok": true, "channel": m.Channel, "ts": m.TS,
-			"message": map[string]any{"type": "message", "subtype": "bot_message", "text": m.Text, "ts": m.TS, "bot_id": "B000"},
+			"ok": true, "channel": channelID(m.Channel), "ts": m.TS, "message": m.stored(false),
 		})
 	})
 }
@@ -133,7 +133,7 @@ func (s *Slack) authTest(w http.ResponseWriter, r *http.Request) {
 	}
 	writeAPI(w, http.StatusOK, map[string]any{
 		"ok": true, "url": s.url + "/", "team": "Fake Workspace", "user": "notifier",
-		"team_id": "T000", "user_id": "U000", "bot_id": "B000",
+		"team_id": "T000", "user_id": "U000", "bot_id": botID,
 	})
 }
 
@@ -206,6 +206,9 @@ func newMessage(via string, r *http.Request, form map[string]string) Message {
 	if blocks := form["blocks"]; blocks != "" {
 		m.Blocks = json.RawMessage(blocks)
 	}
+	if metadata := form["metadata"]; metadata != "" && via == "api" { // an incoming webhook takes none
+		m.Metadata = json.RawMessage(metadata)
+	}
 	if utf8.RuneCountInString(m.Text) > 40_000 { // Slack cuts without a word
 		m.Text = string([]rune(m.Text)[:40_000])
 	}
@@ -214,6 +217,9 @@ func newMessage(via string, r *http.Request, form map[string]string) Message {
 
 // problem is Slack's objection to a message, or "".
 func (m Message) problem() string {
+	if m.Metadata != nil && !json.Valid(m.Metadata) {
+		return "invalid_metadata_format"
+	}
 	if m.Blocks == nil {
 		if strings.TrimSpace(m.Text) == "" && m.Form["attachments"] == "" {
 			return "no_text"

@@ -212,7 +212,7 @@ func TestSlackIsDrivenByHTTP(t *testing.T) {
 	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]int{"requests": 4, "accepted": 0, "queued": 0}, stats); diff != "" {
+	if diff := cmp.Diff(map[string]int{"requests": 4, "accepted": 0, "queued": 0, "history": 0}, stats); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}
 }

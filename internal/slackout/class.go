@@ -15,98 +15,118 @@ import (
 	"time"
 )
 
-// The bounds of a wait that Slack asks for. Without a readable Retry-After the default holds: half of the minute
-// over which Slack counts. Above the maximum the header is taken for an error of some proxy.
+// The bounds of a wait that Slack asks for. Above the maximum the header is taken for an error of some proxy.
 const (
-	minRetryAfter     = time.Second
-	defaultRetryAfter = 30 * time.Second
-	maxRetryAfter     = time.Hour
+	minRetryAfter = time.Second
+	maxRetryAfter = time.Hour
 )
 
 // longWait is for what Slack needs many minutes to get over.
 const longWait = 10 * time.Minute
 
-// codes is the table: what Slack's error codes mean for the event. Both the Web API's and the webhooks' are here;
-// a code means the same from either.
-var codes = map[string]Class{
-	"ratelimited":  RetryAfter,
-	"rate_limited": RetryAfter,
+// meaning is what a code says about the event that was to be posted.
+type meaning struct {
+	class Class
 
-	"service_unavailable":    Retry,
-	"rollup_error":           Retry,
-	"message_limit_exceeded": Retry, // longWait: the whole workspace sends too much
-	"team_added_to_org":      Retry, // longWait: the workspace is being migrated
-	"org_login_required":     Retry, // longWait: likewise
+	// Of the class Rejected:
+	channel  bool // Slack refuses the channel: another message would fare no better there
+	metadata bool // Slack refuses the metadata, which is ours and not the event's: see Poster.Post
 
-	// Slack says of these that part of the work may have been done.
-	"internal_error":  Ambiguous,
-	"fatal_error":     Ambiguous,
-	"request_timeout": Ambiguous,
+	wait time.Duration // Error.RetryAfter where Slack names no time
 
-	"invalid_auth":              Credentials,
-	"not_authed":                Credentials,
-	"token_revoked":             Credentials,
-	"token_expired":             Credentials,
-	"account_inactive":          Credentials,
-	"missing_scope":             Credentials,
-	"not_allowed_token_type":    Credentials,
-	"two_factor_setup_required": Credentials,
-	"team_access_not_granted":   Credentials,
-	"accesslimited":             Credentials, // not from this network
-	"enterprise_is_restricted":  Credentials,
-	"unknown_method":            Credentials, // the API URL is not that of Slack's Web API
-	"deprecated_endpoint":       Credentials,
-	"method_deprecated":         Credentials,
-	"invalid_token":             Credentials, // from here on: the webhook itself is gone or shut off
-	"action_prohibited":         Credentials,
-	"no_service":                Credentials,
-	"no_service_id":             Credentials,
-	"no_active_hooks":           Credentials,
-	"no_team":                   Credentials,
-	"team_disabled":             Credentials,
-
-	"channel_not_found":                        Rejected,
-	"not_in_channel":                           Rejected,
-	"is_archived":                              Rejected,
-	"channel_is_archived":                      Rejected,
-	"user_not_found":                           Rejected,
-	"no_permission":                            Rejected,
-	"access_denied":                            Rejected,
-	"ekm_access_denied":                        Rejected,
-	"restricted_action":                        Rejected,
-	"restricted_action_read_only_channel":      Rejected,
-	"restricted_action_thread_only_channel":    Rejected,
-	"restricted_action_non_threadable_channel": Rejected,
-	"restricted_action_thread_locked":          Rejected,
-	"posting_to_general_channel_denied":        Rejected,
-	"cannot_reply_to_message":                  Rejected,
-	"message_not_found":                        Rejected,
-	"no_text":                                  Rejected,
-	"msg_too_long":                             Rejected,
-	"invalid_blocks":                           Rejected,
-	"invalid_blocks_format":                    Rejected,
-	"invalid_block_type":                       Rejected,
-	"msg_blocks_too_long":                      Rejected,
-	"too_many_attachments":                     Rejected,
-	"metadata_too_large":                       Rejected,
-	"invalid_payload":                          Rejected,
-	"invalid_arguments":                        Rejected,
+	// Of the class Credentials: the token is refused for the one method that was called, or the method itself is.
+	// What that says about chat.postMessage it need not say about reading the history, and the reverse.
+	method bool
 }
 
-// classOf puts a code into its class, and says whether the table knows it. An unknown one is a refusal for good:
-// Slack said "not posted", and a new code is far more likely about a message than about the service; the event is
-// kept as a dead letter with the code on it. Only one that sounds like trouble on Slack's side is tried again.
-func classOf(code string) (class Class, known bool) {
-	if class, known = codes[code]; known {
-		return class, true
+// codes is the table: what Slack's error codes mean for the event. Both the Web API's and the webhooks' are here;
+// a code means the same from either.
+var codes = map[string]meaning{
+	"ratelimited":  {class: RetryAfter},
+	"rate_limited": {class: RetryAfter},
+
+	"service_unavailable":    {class: Retry},
+	"rollup_error":           {class: Retry},
+	"message_limit_exceeded": {class: Retry, wait: longWait}, // the whole workspace sends too much
+	"team_added_to_org":      {class: Retry, wait: longWait}, // the workspace is being migrated
+	"org_login_required":     {class: Retry, wait: longWait}, // likewise
+
+	// Slack says of these that part of the work may have been done.
+	"internal_error":  {class: Ambiguous},
+	"fatal_error":     {class: Ambiguous},
+	"request_timeout": {class: Ambiguous},
+
+	"invalid_auth":              {class: Credentials},
+	"not_authed":                {class: Credentials},
+	"token_revoked":             {class: Credentials},
+	"token_expired":             {class: Credentials},
+	"account_inactive":          {class: Credentials},
+	"two_factor_setup_required": {class: Credentials},
+	"team_access_not_granted":   {class: Credentials},
+	"accesslimited":             {class: Credentials}, // not from this network
+	"missing_scope":             {class: Credentials, method: true},
+	"not_allowed_token_type":    {class: Credentials, method: true},
+	"enterprise_is_restricted":  {class: Credentials, method: true},
+	"unknown_method":            {class: Credentials, method: true}, // of a post: the API URL is not that of Slack's Web API
+	"deprecated_endpoint":       {class: Credentials, method: true},
+	"method_deprecated":         {class: Credentials, method: true},
+	"invalid_token":             {class: Credentials}, // from here on: the webhook itself is gone or shut off
+	"action_prohibited":         {class: Credentials},
+	"no_service":                {class: Credentials},
+	"no_service_id":             {class: Credentials},
+	"no_active_hooks":           {class: Credentials},
+	"no_team":                   {class: Credentials},
+	"team_disabled":             {class: Credentials},
+
+	"channel_not_found":                   {class: Rejected, channel: true},
+	"not_in_channel":                      {class: Rejected, channel: true},
+	"is_archived":                         {class: Rejected, channel: true},
+	"channel_is_archived":                 {class: Rejected, channel: true},
+	"user_not_found":                      {class: Rejected, channel: true}, // whom a direct message was for
+	"no_permission":                       {class: Rejected, channel: true},
+	"access_denied":                       {class: Rejected, channel: true},
+	"ekm_access_denied":                   {class: Rejected, channel: true},
+	"restricted_action":                   {class: Rejected, channel: true},
+	"restricted_action_read_only_channel": {class: Rejected, channel: true},
+	"posting_to_general_channel_denied":   {class: Rejected, channel: true},
+
+	// The first four go by whether the message is a reply: others may pass in the same channel.
+	"restricted_action_thread_only_channel":    {class: Rejected},
+	"restricted_action_non_threadable_channel": {class: Rejected},
+	"restricted_action_thread_locked":          {class: Rejected},
+	"cannot_reply_to_message":                  {class: Rejected},
+	"message_not_found":                        {class: Rejected},
+	"no_text":                                  {class: Rejected},
+	"msg_too_long":                             {class: Rejected},
+	"invalid_blocks":                           {class: Rejected},
+	"invalid_blocks_format":                    {class: Rejected},
+	"invalid_block_type":                       {class: Rejected},
+	"msg_blocks_too_long":                      {class: Rejected},
+	"too_many_attachments":                     {class: Rejected},
+	"invalid_payload":                          {class: Rejected},
+	"invalid_arguments":                        {class: Rejected},
+
+	"metadata_too_large":             {class: Rejected, metadata: true},
+	"invalid_metadata_format":        {class: Rejected, metadata: true},
+	"invalid_metadata_schema":        {class: Rejected, metadata: true},
+	"metadata_must_be_sent_from_app": {class: Rejected, metadata: true}, // legacy tokens may not send any
+}
+
+// meaningOf looks a code up, and says whether the table knows it. An unknown one is a refusal for good: Slack said
+// "not posted", and a new code is far more likely about a message or a channel than about the service; the event is
+// kept as a dead letter with the code on it. It counts against the channel, so that a code that hits every message
+// there is noticed before it has thrown away a queue. Only one that sounds like trouble on Slack's side is tried again.
+func meaningOf(code string) (m meaning, known bool) {
+	if m, known = codes[code]; known {
+		return m, true
 	}
 	switch {
 	case strings.HasSuffix(code, "_error"), strings.HasSuffix(code, "_timeout"), strings.HasSuffix(code, "_timed_out"):
-		return Ambiguous, false
+		return meaning{class: Ambiguous}, false
 	case strings.HasSuffix(code, "unavailable"), strings.HasSuffix(code, "try_again_later"):
-		return Retry, false
+		return meaning{class: Retry}, false
 	}
-	return Rejected, false
+	return meaning{class: Rejected, channel: true}, false
 }
 
 // reply is what the two ways of posting answer.
@@ -115,6 +135,10 @@ type reply struct {
 	Error   string `json:"error"`
 	Channel string `json:"channel"`
 	TS      string `json:"ts"`
+
+	// Message is the echo of what was posted. It is looked into apart: an echo in an unknown form must not make a
+	// success unreadable.
+	Message json.RawMessage `json:"message"`
 }
 
 // codeShape is how Slack's codes look. Anything else in their place is not shown: a page of some proxy could
@@ -177,7 +201,7 @@ func classifyWebhook(x *exchange) (reply, *Error) {
 	if _, known := codes[code]; code != "" && !known {
 		switch x.status {
 		case http.StatusBadRequest: // Slack's word that this payload is wrong
-			return reply{}, &Error{Class: Rejected, Code: code}
+			return reply{}, &Error{Class: Rejected, Code: code, ChannelRefused: true} // as any code that is not known
 		case http.StatusForbidden, http.StatusNotFound, http.StatusGone: // and that this webhook is
 			return reply{}, &Error{Class: Credentials, Code: code}
 		}
@@ -206,21 +230,18 @@ func refused(x *exchange, code string) *Error {
 }
 
 func byCode(x *exchange, code string) *Error {
-	class, _ := classOf(code)
-	failure := &Error{Class: class, Code: code}
-	switch code {
-	case "message_limit_exceeded", "team_added_to_org", "org_login_required":
-		failure.RetryAfter = longWait
-	}
-	if class == RetryAfter {
+	m, _ := meaningOf(code)
+	failure := &Error{Class: m.class, Code: code, RetryAfter: m.wait, ChannelRefused: m.channel}
+	if m.class == RetryAfter {
 		failure.RetryAfter = retryAfter(x.header, time.Now())
 	}
 	return failure
 }
 
-// retryAfter reads the Retry-After header, in seconds or as a date, into [minRetryAfter, maxRetryAfter].
+// retryAfter reads the Retry-After header, in seconds or as a date, into [minRetryAfter, maxRetryAfter]. Without one
+// that can be read it is 0: Slack has named no time, and a guess would be too long or too short.
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	wait := defaultRetryAfter
+	var wait time.Duration
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.ParseFloat(value, 64); err == nil && seconds == seconds {
 		wait = time.Duration(min(max(seconds, 0), maxRetryAfter.Seconds()) * float64(time.Second))
@@ -230,6 +251,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 			now = date
 		}
 		wait = at.Sub(now)
+	} else {
+		return 0
 	}
 	return min(max(wait, minRetryAfter), maxRetryAfter)
 }

@@ -1,14 +1,109 @@
 package slackout
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slack-go/slack"
+
 	"notifier/internal/devstack"
 )
+
+// expectations is what the table has to say, written a second time: by what becomes of an event.
+var expectations = []struct {
+	codes string
+	want  Error
+}{
+	{"ratelimited rate_limited", Error{Class: RetryAfter}},
+	{"service_unavailable rollup_error", Error{Class: Retry}},
+	{"message_limit_exceeded team_added_to_org org_login_required", Error{Class: Retry, RetryAfter: 10 * time.Minute}},
+	{"internal_error fatal_error request_timeout", Error{Class: Ambiguous}},
+	{`invalid_auth not_authed token_revoked token_expired account_inactive missing_scope not_allowed_token_type
+		two_factor_setup_required team_access_not_granted accesslimited enterprise_is_restricted unknown_method
+		deprecated_endpoint method_deprecated invalid_token action_prohibited no_service no_service_id no_active_hooks
+		no_team team_disabled`, Error{Class: Credentials}},
+	{`channel_not_found not_in_channel is_archived channel_is_archived user_not_found no_permission access_denied
+		ekm_access_denied restricted_action restricted_action_read_only_channel posting_to_general_channel_denied`,
+		Error{Class: Rejected, ChannelRefused: true}},
+	{`restricted_action_thread_only_channel restricted_action_non_threadable_channel restricted_action_thread_locked
+		cannot_reply_to_message message_not_found no_text msg_too_long invalid_blocks invalid_blocks_format
+		invalid_block_type msg_blocks_too_long too_many_attachments invalid_payload invalid_arguments`,
+		Error{Class: Rejected}},
+	{metadataCodes, Error{Class: Rejected}}, // of a message without metadata; else see TestRefusedMetadata
+}
+
+const metadataCodes = "metadata_too_large invalid_metadata_format invalid_metadata_schema metadata_must_be_sent_from_app"
+
+// Every code of the table is posted to the fake Slack, with every status it could come with, by both ways.
+func TestCodes(t *testing.T) {
+	want := map[string]Error{}
+	for _, e := range expectations {
+		for _, code := range strings.Fields(e.codes) {
+			if _, known := codes[code]; !known {
+				t.Errorf("%s is not in the table", code)
+			}
+			e.want.Code = code
+			want[code] = e.want
+		}
+	}
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			s := startSlack(t)
+			p := newPoster(t, way.config(s))
+			p.learned.noMetadata.Store(true)
+			for code := range codes {
+				if _, expected := want[code]; !expected {
+					t.Fatalf("nothing is expected of %s", code)
+				}
+				// 0 is the status that Slack gives it: 200 from the Web API, from a webhook one that goes with the code.
+				for _, status := range []int{0, 200, 400, 403, 404, 429, 500, 502} {
+					s.Next(devstack.Behaviour{Code: code, Status: status})
+					_, err := p.Post(t.Context(), hello())
+					if wantError(t, err, want[code]); t.Failed() {
+						t.Fatalf("with status %d", status)
+					}
+				}
+			}
+			if s.Accepted() != 0 {
+				t.Errorf("%d messages were accepted", s.Accepted())
+			}
+		})
+	}
+}
+
+// slack-go understands the fake Slack's answers as it does Slack's own.
+func TestSlackGoReadsTheFake(t *testing.T) {
+	s := startSlack(t)
+	api := slack.New(testToken, slack.OptionAPIURL(s.APIURL()))
+	post := func(b devstack.Behaviour) error {
+		s.Next(b)
+		_, _, err := api.PostMessageContext(t.Context(), "C0", slack.MsgOptionText("hello", false))
+		return err
+	}
+	for code := range codes {
+		var answer slack.SlackErrorResponse
+		if err := post(devstack.Behaviour{Code: code}); !errors.As(err, &answer) || answer.Err != code {
+			t.Errorf("%s: slack-go reads %v", code, err)
+		}
+	}
+	var limited *slack.RateLimitedError
+	if err := post(devstack.Behaviour{RetryAfter: "7"}); !errors.As(err, &limited) || limited.RetryAfter != 7*time.Second {
+		t.Errorf("429 with Retry-After 7: slack-go reads %v", err)
+	}
+	for _, status := range []int{400, 403, 404, 410, 413, 429, 500, 502, 503, 504, 520, 524} {
+		var answer slack.StatusCodeError
+		if err := post(devstack.Behaviour{Status: status}); !errors.As(err, &answer) || answer.Code != status {
+			t.Errorf("%d: slack-go reads %v", status, err)
+		}
+	}
+	if err := post(devstack.Behaviour{}); err != nil {
+		t.Error(err)
+	}
+}
 
 // Every row is posted to the fake Slack and comes back through slack-go or the webhook.
 func TestClasses(t *testing.T) {
@@ -18,78 +113,76 @@ func TestClasses(t *testing.T) {
 	}
 	var shared, api, webhook []row
 
-	// The whole table, by both ways.
-	for code, class := range codes {
-		want := Error{Class: class, Code: code}
-		switch code {
-		case "ratelimited", "rate_limited":
-			want.RetryAfter = defaultRetryAfter
-		case "message_limit_exceeded", "team_added_to_org", "org_login_required":
-			want.RetryAfter = longWait
-		}
-		shared = append(shared, row{devstack.Behaviour{Code: code}, want})
-	}
-
 	html := "<!DOCTYPE html><title>Welcome to the proxy</title>"
 	shared = append(shared, []row{
-		{devstack.Behaviour{Status: 429, RetryAfter: "7"}, Error{RetryAfter, "ratelimited", 7 * time.Second, nil}},
-		{devstack.Behaviour{Status: 429, RetryAfter: "7", Accept: true}, Error{RetryAfter, "ratelimited", 7 * time.Second, nil}},
-		{devstack.Behaviour{Status: 429, RetryAfter: "0"}, Error{RetryAfter, "ratelimited", minRetryAfter, nil}},
-		{devstack.Behaviour{Status: 429, RetryAfter: "soon"}, Error{RetryAfter, "ratelimited", defaultRetryAfter, nil}},
-		{devstack.Behaviour{Status: 429, RetryAfter: "99999999999999999999"}, Error{RetryAfter, "ratelimited", maxRetryAfter, nil}},
-		{devstack.Behaviour{Status: 429}, Error{RetryAfter, "ratelimited", defaultRetryAfter, nil}},
-		{devstack.Behaviour{Status: 429, Body: html}, Error{RetryAfter, "ratelimited", defaultRetryAfter, nil}},
-		{devstack.Behaviour{Status: 200, Code: "ratelimited", RetryAfter: "9"}, Error{RetryAfter, "ratelimited", 9 * time.Second, nil}},
-		{devstack.Behaviour{Status: 200, Code: "rate_limited", RetryAfter: "9"}, Error{RetryAfter, "rate_limited", 9 * time.Second, nil}},
-		{devstack.Behaviour{Status: 429, Code: "message_limit_exceeded"}, Error{Retry, "message_limit_exceeded", longWait, nil}},
+		{devstack.Behaviour{Status: 429, RetryAfter: "7"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 7 * time.Second}},
+		{devstack.Behaviour{Status: 429, RetryAfter: "7", Accept: true}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 7 * time.Second}},
+		{devstack.Behaviour{Status: 429, RetryAfter: "0"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: minRetryAfter}},
+		{devstack.Behaviour{Status: 429, RetryAfter: "soon"}, Error{Class: RetryAfter, Code: "ratelimited"}},
+		{devstack.Behaviour{Status: 429, RetryAfter: "99999999999999999999"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: maxRetryAfter}},
+		{devstack.Behaviour{Status: 429}, Error{Class: RetryAfter, Code: "ratelimited"}},
+		{devstack.Behaviour{Status: 429, Body: html}, Error{Class: RetryAfter, Code: "ratelimited"}},
+		{devstack.Behaviour{Status: 200, Code: "ratelimited", RetryAfter: "9"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 9 * time.Second}},
+		{devstack.Behaviour{Status: 200, Code: "rate_limited", RetryAfter: "9"}, Error{Class: RetryAfter, Code: "rate_limited", RetryAfter: 9 * time.Second}},
+		{devstack.Behaviour{Status: 429, Code: "message_limit_exceeded"}, Error{Class: Retry, Code: "message_limit_exceeded", RetryAfter: 10 * time.Minute}},
 
-		{devstack.Behaviour{Status: 500}, Error{Retry, "http_500", 0, nil}},
-		{devstack.Behaviour{Status: 500, Body: html}, Error{Retry, "http_500", 0, nil}},
-		{devstack.Behaviour{Status: 503}, Error{Retry, "http_503", 0, nil}},
-		{devstack.Behaviour{Status: 503, Code: "service_unavailable"}, Error{Retry, "service_unavailable", 0, nil}},
-		{devstack.Behaviour{Status: 502}, Error{Ambiguous, "http_502", 0, nil}},
-		{devstack.Behaviour{Status: 504, Body: html, Accept: true}, Error{Ambiguous, "http_504", 0, nil}},
-		{devstack.Behaviour{Status: 500, Code: "fatal_error"}, Error{Ambiguous, "fatal_error", 0, nil}},
+		{devstack.Behaviour{Status: 500}, Error{Class: Retry, Code: "http_500"}},
+		{devstack.Behaviour{Status: 500, Body: html}, Error{Class: Retry, Code: "http_500"}},
+		{devstack.Behaviour{Status: 503}, Error{Class: Retry, Code: "http_503"}},
+		{devstack.Behaviour{Status: 503, Code: "service_unavailable"}, Error{Class: Retry, Code: "service_unavailable"}},
+		{devstack.Behaviour{Status: 502}, Error{Class: Ambiguous, Code: "http_502"}},
+		{devstack.Behaviour{Status: 504, Body: html, Accept: true}, Error{Class: Ambiguous, Code: "http_504"}},
+		{devstack.Behaviour{Status: 500, Code: "fatal_error"}, Error{Class: Ambiguous, Code: "fatal_error"}},
+
+		{devstack.Behaviour{Status: 504}, Error{Class: Ambiguous, Code: "http_504"}},
+		{devstack.Behaviour{Status: 520, Body: html}, Error{Class: Ambiguous, Code: "http_520"}},
+		{devstack.Behaviour{Status: 524, Accept: true}, Error{Class: Ambiguous, Code: "http_524"}},
 
 		// A wrong URL or something in between: the queue is held.
-		{devstack.Behaviour{Status: 302}, Error{Retry, "http_302", 0, nil}},
-		{devstack.Behaviour{Status: 401, Body: html}, Error{Retry, "http_401", 0, nil}},
-		{devstack.Behaviour{Status: 403, Body: html}, Error{Retry, "http_403", 0, nil}},
-		{devstack.Behaviour{Status: 404, Body: html}, Error{Retry, "http_404", 0, nil}},
-		{devstack.Behaviour{Status: 400, Body: html}, Error{Retry, "http_400", 0, nil}},
-		{devstack.Behaviour{Status: 407}, Error{Retry, "http_407", 0, nil}},
-		{devstack.Behaviour{Status: 413}, Error{Rejected, "http_413", 0, nil}},
+		{devstack.Behaviour{Status: 302}, Error{Class: Retry, Code: "http_302"}},
+		{devstack.Behaviour{Status: 401, Body: html}, Error{Class: Retry, Code: "http_401"}},
+		{devstack.Behaviour{Status: 403, Body: html}, Error{Class: Retry, Code: "http_403"}},
+		{devstack.Behaviour{Status: 404, Body: html}, Error{Class: Retry, Code: "http_404"}},
+		{devstack.Behaviour{Status: 400, Body: html}, Error{Class: Retry, Code: "http_400"}},
+		{devstack.Behaviour{Status: 400}, Error{Class: Retry, Code: "http_400"}},
+		{devstack.Behaviour{Status: 403}, Error{Class: Retry, Code: "http_403"}},
+		{devstack.Behaviour{Status: 404}, Error{Class: Retry, Code: "http_404"}},
+		{devstack.Behaviour{Status: 410, Body: html}, Error{Class: Retry, Code: "http_410"}},
+		{devstack.Behaviour{Status: 410}, Error{Class: Retry, Code: "http_410"}},
+		{devstack.Behaviour{Status: 413, Body: html}, Error{Class: Rejected, Code: "http_413"}},
+		{devstack.Behaviour{Status: 407}, Error{Class: Retry, Code: "http_407"}},
+		{devstack.Behaviour{Status: 413}, Error{Class: Rejected, Code: "http_413"}},
 
-		{devstack.Behaviour{Body: html}, Error{Ambiguous, "invalid_response", 0, nil}},
-		{devstack.Behaviour{Body: `[]`}, Error{Ambiguous, "invalid_response", 0, nil}},
-		{devstack.Behaviour{Body: `{"ok":false}`}, Error{Ambiguous, "no_code", 0, nil}},
-		{devstack.Behaviour{Body: `{"ok":false,"error":""}`}, Error{Ambiguous, "no_code", 0, nil}},
-		{devstack.Behaviour{Body: `{"ok":true,`}, Error{Ambiguous, "invalid_response", 0, nil}},
+		{devstack.Behaviour{Body: html}, Error{Class: Ambiguous, Code: "invalid_response"}},
+		{devstack.Behaviour{Body: `[]`}, Error{Class: Ambiguous, Code: "invalid_response"}},
+		{devstack.Behaviour{Body: `{"ok":false}`}, Error{Class: Ambiguous, Code: "no_code"}},
+		{devstack.Behaviour{Body: `{"ok":false,"error":""}`}, Error{Class: Ambiguous, Code: "no_code"}},
+		{devstack.Behaviour{Body: `{"ok":true,`}, Error{Class: Ambiguous, Code: "invalid_response"}},
 
-		{devstack.Behaviour{CutBefore: true}, Error{Ambiguous, "connection_reset", 0, nil}},
-		{devstack.Behaviour{CutAfter: true}, Error{Ambiguous, "connection_reset", 0, nil}},
+		{devstack.Behaviour{CutBefore: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
+		{devstack.Behaviour{CutAfter: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
 	}...)
 
 	api = []row{
-		{devstack.Behaviour{Code: "not_known_yet"}, Error{Rejected, "not_known_yet", 0, nil}},
-		{devstack.Behaviour{Code: "some_new_error"}, Error{Ambiguous, "some_new_error", 0, nil}},
-		{devstack.Behaviour{Code: "backend_timeout"}, Error{Ambiguous, "backend_timeout", 0, nil}},
-		{devstack.Behaviour{Code: "search_unavailable"}, Error{Retry, "search_unavailable", 0, nil}},
-		{devstack.Behaviour{Code: "Bad Code <x>"}, Error{Rejected, "unknown_code", 0, nil}},
-		{devstack.Behaviour{Status: 403, Code: "not_known_yet"}, Error{Retry, "http_403", 0, nil}},
-		{devstack.Behaviour{Status: 200, Body: "ok"}, Error{Ambiguous, "invalid_response", 0, nil}},
+		{devstack.Behaviour{Code: "not_known_yet"}, Error{Class: Rejected, Code: "not_known_yet", ChannelRefused: true}},
+		{devstack.Behaviour{Code: "some_new_error"}, Error{Class: Ambiguous, Code: "some_new_error"}},
+		{devstack.Behaviour{Code: "backend_timeout"}, Error{Class: Ambiguous, Code: "backend_timeout"}},
+		{devstack.Behaviour{Code: "search_unavailable"}, Error{Class: Retry, Code: "search_unavailable"}},
+		{devstack.Behaviour{Code: "Bad Code <x>"}, Error{Class: Rejected, Code: "unknown_code", ChannelRefused: true}},
+		{devstack.Behaviour{Status: 403, Code: "not_known_yet"}, Error{Class: Retry, Code: "http_403"}},
+		{devstack.Behaviour{Status: 200, Body: "ok"}, Error{Class: Ambiguous, Code: "invalid_response"}},
 	}
 	webhook = []row{
-		{devstack.Behaviour{Status: 400, Code: "not_known_yet"}, Error{Rejected, "not_known_yet", 0, nil}},
-		{devstack.Behaviour{Status: 403, Code: "not_known_yet"}, Error{Credentials, "not_known_yet", 0, nil}},
-		{devstack.Behaviour{Status: 404, Code: "not_known_yet"}, Error{Credentials, "not_known_yet", 0, nil}},
-		{devstack.Behaviour{Status: 410, Code: "not_known_yet"}, Error{Credentials, "not_known_yet", 0, nil}},
-		{devstack.Behaviour{Body: "no_text"}, Error{Rejected, "no_text", 0, nil}},
-		{devstack.Behaviour{Body: "not_known_yet"}, Error{Ambiguous, "invalid_response", 0, nil}},
-		{devstack.Behaviour{Body: "OK"}, Error{Ambiguous, "invalid_response", 0, nil}},
-		{devstack.Behaviour{Body: "not ok"}, Error{Ambiguous, "invalid_response", 0, nil}},
-		{devstack.Behaviour{Body: " "}, Error{Ambiguous, "invalid_response", 0, nil}},
-		{devstack.Behaviour{Status: 400, Body: `{"ok":false,"error":"no_text"}`}, Error{Rejected, "no_text", 0, nil}},
+		{devstack.Behaviour{Status: 400, Code: "not_known_yet"}, Error{Class: Rejected, Code: "not_known_yet", ChannelRefused: true}},
+		{devstack.Behaviour{Status: 403, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
+		{devstack.Behaviour{Status: 404, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
+		{devstack.Behaviour{Status: 410, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
+		{devstack.Behaviour{Body: "no_text"}, Error{Class: Rejected, Code: "no_text"}},
+		{devstack.Behaviour{Body: "not_known_yet"}, Error{Class: Ambiguous, Code: "invalid_response"}},
+		{devstack.Behaviour{Body: "OK"}, Error{Class: Ambiguous, Code: "invalid_response"}},
+		{devstack.Behaviour{Body: "not ok"}, Error{Class: Ambiguous, Code: "invalid_response"}},
+		{devstack.Behaviour{Body: " "}, Error{Class: Ambiguous, Code: "invalid_response"}},
+		{devstack.Behaviour{Status: 400, Body: `{"ok":false,"error":"no_text"}`}, Error{Class: Rejected, Code: "no_text"}},
 	}
 
 	for i, way := range ways {
@@ -151,17 +244,20 @@ func TestRetryAfterHeader(t *testing.T) {
 		value, date string
 		want        time.Duration
 	}{
-		{"", "", defaultRetryAfter},
+		{"", "", 0},
 		{"30", "", 30 * time.Second},
 		{" 30 ", "", 30 * time.Second},
 		{"1.5", "", 1500 * time.Millisecond},
+		{" ", "", 0},
 		{"-3", "", minRetryAfter},
+		{"-0.5", "", minRetryAfter},
+		{"1e999", "", 0},
 		{"0", "", minRetryAfter},
-		{"NaN", "", defaultRetryAfter},
+		{"NaN", "", 0},
 		{"+Inf", "", maxRetryAfter},
 		{"1e300", "", maxRetryAfter},
 		{"7200", "", maxRetryAfter},
-		{"tomorrow", "", defaultRetryAfter},
+		{"tomorrow", "", 0},
 		{now.Add(90 * time.Second).Format(http.TimeFormat), "", 90 * time.Second},
 		{now.Add(-90 * time.Second).Format(http.TimeFormat), "", minRetryAfter},
 		{now.Add(5 * time.Minute).Format(http.TimeFormat), now.Add(4 * time.Minute).Format(http.TimeFormat), time.Minute},

@@ -23,7 +23,7 @@ type Config struct {
 	// and mentions. Without it both are neutralised, see the package comment.
 	AllowMarkup bool
 
-	Timeout time.Duration // for one post, from connecting to the end of the answer; above 0
+	Timeout time.Duration // for one request, from connecting to the end of the answer; above 0
 }
 
 // String describes the Config without its secrets.

@@ -10,7 +10,7 @@ type Class int
 
 // The classes of failure, a closed list.
 const (
-	RetryAfter  Class = iota + 1 // Slack asks to wait: hold, and pause every replica for Error.RetryAfter
+	RetryAfter  Class = iota + 1 // Slack asks to wait: hold, and pause every replica, for Error.RetryAfter if it names a time
 	Retry                        // not posted, and not the event's fault: hold, try again
 	Ambiguous                    // may have been posted: try again, never refund
 	Rejected                     // not posted and never will be: the event's or its channel's fault
@@ -41,9 +41,13 @@ type Error struct {
 	// Code is Slack's own ("channel_not_found") or one of this package's: canceled, timeout, dns_error,
 	// connection_refused, connection_reset, tls_error, network_error, http_<status>, invalid_response, no_code.
 	Code string
-	// RetryAfter is how long to wait at least before the next attempt: above 0 with the class RetryAfter, and
-	// with Retry where Slack is known to take long. 0: as the caller likes.
+	// RetryAfter is how long to wait at least before the next attempt: what Slack asks for with the class
+	// RetryAfter, from 1 s to 1 h, and with Retry where Slack is known to take long. 0: no time was named, the
+	// caller backs off as it likes.
 	RetryAfter time.Duration
+	// ChannelRefused tells, with the class Rejected, whose fault it is: the channel's, which would take no other
+	// message either, or else this message's. A code that is not known counts against the channel.
+	ChannelRefused bool
 
 	cause error // context.Canceled, context.DeadlineExceeded or nil: nothing that could hold a secret
 }

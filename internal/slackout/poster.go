@@ -2,7 +2,8 @@
 //
 // Post makes one attempt and says what came of it. It never waits and never tries again: only the caller knows
 // about the other replicas, who have to pause too. An error is always an *Error, whose Class tells what to do
-// with the event; class.go holds the one table behind it.
+// with the event; class.go holds the one table behind it. With a token, a message carries its event's id as Slack
+// metadata, and Find looks in the channel whether a post that may have reached Slack has done so.
 //
 // slack-go builds the requests of the Web API and holds the types of a message. The HTTP client below it is this
 // package's own, so that every post has an end, no redirect carries a secret elsewhere, and the verdict rests on
@@ -23,6 +24,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -33,9 +35,10 @@ import (
 
 // Poster posts events to one workspace. It is safe for use by several goroutines.
 type Poster struct {
-	config Config
-	http   recordingClient
-	api    *slack.Client // nil with a webhook
+	config  Config
+	http    recordingClient
+	api     *slack.Client // nil with a webhook
+	learned *learned
 }
 
 // Receipt is Slack's word that a message was posted.
@@ -51,7 +54,7 @@ func New(config Config) (*Poster, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Poster{config: config, http: newRecordingClient()}
+	p := &Poster{config: config, http: newRecordingClient(), learned: newLearned()}
 	if config.Token != "" {
 		p.api = slack.New(config.Token, slack.OptionAPIURL(config.APIURL), slack.OptionHTTPClient(p.http))
 	}
@@ -81,6 +84,9 @@ func (p *Poster) Channel(ev event.Event) string {
 
 // Post makes one attempt to post the event. A nil error means that Slack has it. Any other error is an *Error;
 // when the caller's context ended, it wraps the context's error too.
+//
+// When Slack refuses the metadata, which tokens of the oldest kind may not send, that is no fault of the event: the
+// class is Retry, and this and all later messages go without.
 func (p *Poster) Post(ctx context.Context, ev event.Event) (Receipt, error) {
 	msg, err := buildMessage(ev, p.config.AllowMarkup)
 	if err != nil {
@@ -89,9 +95,7 @@ func (p *Poster) Post(ctx context.Context, ev event.Event) (Receipt, error) {
 	channel := p.Channel(ev)
 	var answer reply
 	if p.api != nil {
-		answer, err = p.attempt(ctx, classifyAPI, func(ctx context.Context) {
-			_, _, _ = p.api.PostMessageContext(ctx, channel, msg.options()...)
-		})
+		answer, err = p.postMessage(ctx, channel, ev.ID, msg)
 	} else {
 		answer, err = p.attempt(ctx, classifyWebhook, func(ctx context.Context) {
 			p.postWebhook(ctx, msg.webhook(channel))
@@ -138,6 +142,27 @@ func (p *Poster) attempt(ctx context.Context, judge func(*exchange) (reply, *Err
 		failure.cause = ctx.Err()
 	}
 	return reply{}, failure
+}
+
+// postMessage posts with the token, with the event's id as metadata unless Slack has refused that before.
+func (p *Poster) postMessage(ctx context.Context, channel, id string, msg message) (reply, error) {
+	options := msg.options()
+	marked := !p.learned.noMetadata.Load()
+	if marked {
+		options = append(options, slack.MsgOptionMetadata(metadataOf(id)))
+	}
+	answer, err := p.attempt(ctx, classifyAPI, func(ctx context.Context) {
+		_, _, _ = p.api.PostMessageContext(ctx, channel, options...)
+	})
+	var failure *Error
+	switch {
+	case err == nil:
+		p.learned.posted(channel, answer)
+	case marked && errors.As(err, &failure) && codes[failure.Code].metadata:
+		p.learned.noMetadata.Store(true)
+		failure.Class = Retry
+	}
+	return answer, err
 }
 
 func (p *Poster) postWebhook(ctx context.Context, msg *slack.WebhookMessage) {

@@ -227,8 +227,8 @@ func wantError(t *testing.T, err error, want Error) {
 		t.Errorf("error %v, want an *Error: %v", err, &want)
 		return
 	}
-	if got.Class != want.Class || got.Code != want.Code || got.RetryAfter != want.RetryAfter {
-		t.Errorf("error %v, want %v", got, &want)
+	if got.Class != want.Class || got.Code != want.Code || got.RetryAfter != want.RetryAfter || got.ChannelRefused != want.ChannelRefused {
+		t.Errorf("error %v (channel: %t), want %v (channel: %t)", got, got.ChannelRefused, &want, want.ChannelRefused)
 	}
 }
 

@@ -38,6 +38,14 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		if err := p.CheckAuth(t.Context()); err != nil {
 			printed = append(printed, err)
 		}
+		s.NextHistory(b)
+		_, _, err = p.Find(t.Context(), hello())
+		if err == nil {
+			t.Errorf("%+v: Find has no error", b)
+		}
+		for ; err != nil; err = errors.Unwrap(err) {
+			printed = append(printed, err)
+		}
 	}
 	for _, base := range []string{
 		s.URL(), "http://" + dead.Addr().String(), "https://" + s.URL()[len("http://"):], "http://" + startBabbler(t),

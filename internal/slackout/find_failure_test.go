@@ -1,0 +1,140 @@
+package slackout
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"notifier/internal/devstack"
+)
+
+// Some apps get 15 messages, and a minute later the next: to begin anew after the refusal would never end.
+func TestFindOfASlowApp(t *testing.T) {
+	s, p := startFinding(t)
+	fill(t, p, 20)
+	limited := []devstack.Behaviour{{}, {RetryAfter: "60"}}
+
+	s.SetHistory(devstack.History{PageSize: 15})
+	s.NextHistory(limited...)
+	_, _, err := p.Find(t.Context(), note("e1"))
+	wantNoHistory(t, err, "rate_limited")
+
+	s.SetHistory(devstack.History{PageSize: 16})
+	s.NextHistory(limited...)
+	_, _, err = p.Find(t.Context(), note("e1"))
+	wantError(t, err, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: time.Minute})
+
+	s.SetHistory(devstack.History{RetryAfter: "30"})
+	_, _, err = p.Find(t.Context(), note("e1"))
+	wantError(t, err, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 30 * time.Second})
+}
+
+// Every code of the table: those of the token are the caller's business, those of the channel and the method mean
+// that there is nothing to be had, and the rest is "not now".
+func TestFindCodes(t *testing.T) {
+	s, p := startFinding(t)
+	lasting := map[string]bool{
+		"missing_scope": true, "not_allowed_token_type": true, "unknown_method": true, "enterprise_is_restricted": true,
+		"deprecated_endpoint": true, "method_deprecated": true,
+	}
+	for _, e := range expectations {
+		for _, code := range strings.Fields(e.codes) {
+			s.NextHistory(devstack.Behaviour{Code: code})
+			ev := note("e1")
+			ev.Channel = "C0" + strings.ToUpper(strings.ReplaceAll(code, "_", ""))
+			_, found, err := p.Find(t.Context(), ev)
+			want := e.want
+			want.Code = code
+			switch {
+			case found:
+				t.Errorf("%s: found", code)
+			case want.Class == Rejected || lasting[code]:
+				wantNoHistory(t, err, code)
+			case want.Class == Ambiguous:
+				want.Class = Retry
+				wantError(t, err, want)
+			default:
+				wantError(t, err, want)
+			}
+			// Asked again, Slack is asked again, unless the refusal lies in the token or the method.
+			before := s.HistoryRequests()
+			_, _, err = p.Find(t.Context(), ev)
+			if lasting[code] {
+				wantNoHistory(t, err, code)
+			} else if err != nil {
+				t.Errorf("%s: then %v", code, err)
+			}
+			if asked := s.HistoryRequests() > before; asked == lasting[code] {
+				t.Errorf("%s: asked again: %t", code, asked)
+			}
+			mustPost(t, p, ev) // posting goes on
+		}
+	}
+}
+
+func TestFindFailures(t *testing.T) {
+	html := "<!DOCTYPE html><title>Welcome to the proxy</title>"
+	s, p := startFinding(t)
+	for _, test := range []struct {
+		b      devstack.Behaviour
+		want   Error
+		reason string // of ErrNoHistory, instead of want
+	}{
+		{b: devstack.Behaviour{Status: 429}, want: Error{Class: RetryAfter, Code: "ratelimited"}},
+		{b: devstack.Behaviour{Status: 500}, want: Error{Class: Retry, Code: "http_500"}},
+		{b: devstack.Behaviour{Status: 502, Body: html}, want: Error{Class: Retry, Code: "http_502"}},
+		{b: devstack.Behaviour{Status: 503}, want: Error{Class: Retry, Code: "http_503"}},
+		{b: devstack.Behaviour{CutBefore: true}, want: Error{Class: Retry, Code: "connection_reset"}},
+		{b: devstack.Behaviour{Body: `{"ok":false}`}, want: Error{Class: Retry, Code: "no_code"}},
+		{b: devstack.Behaviour{Code: "some_new_error"}, want: Error{Class: Retry, Code: "some_new_error"}},
+		{b: devstack.Behaviour{Code: "not_known_yet"}, reason: "not_known_yet"},
+		{b: devstack.Behaviour{Code: "Bad Code <x>"}, reason: "unknown_code"},
+		{b: devstack.Behaviour{Status: 302, Location: s.URL()}, reason: "http_302"},
+		{b: devstack.Behaviour{Status: 403, Body: html}, reason: "http_403"},
+		{b: devstack.Behaviour{Status: 404, Body: html}, reason: "http_404"},
+		{b: devstack.Behaviour{Body: html}, reason: "invalid_response"},
+		{b: devstack.Behaviour{Body: `{"ok":true,"messages":7}`}, reason: "invalid_response"},
+		{b: devstack.Behaviour{Body: strings.Repeat(" ", maxReply+1)}, reason: "invalid_response"},
+	} {
+		s.NextHistory(test.b)
+		_, found, err := p.Find(t.Context(), note("e1"))
+		if found {
+			t.Errorf("%d %.20s: found", test.b.Status, test.b.Body)
+		}
+		if test.reason != "" {
+			wantNoHistory(t, err, test.reason)
+		} else {
+			wantError(t, err, test.want)
+		}
+	}
+	wantNotFound(t, p, note("e1"))
+}
+
+func TestFindEnds(t *testing.T) {
+	s := startSlack(t)
+	config := ways[0].config(s)
+	config.Timeout = 50 * time.Millisecond
+	p := newPoster(t, config)
+	s.NextHistory(devstack.Behaviour{Hang: true})
+	_, _, err := p.Find(t.Context(), note("e1"))
+	wantError(t, err, Error{Class: Retry, Code: "timeout"})
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Error("the Poster's own timeout must not look like the caller's")
+	}
+
+	p = newPoster(t, ways[0].config(s))
+	s.NextHistory(devstack.Behaviour{Hang: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	changed := s.Changed()
+	go func() {
+		<-changed // the request has come in
+		cancel()
+	}()
+	_, _, err = p.Find(ctx, note("e1"))
+	wantError(t, err, Error{Class: Retry, Code: "canceled"})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%v is not context.Canceled", err)
+	}
+}

@@ -1,0 +1,124 @@
+package slackout
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"notifier/internal/devstack"
+)
+
+func TestMetadataIsSent(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			s := startSlack(t)
+			ev := hello()
+			ev.Blocks = json.RawMessage(`[{"type":"divider"}]`)
+			if _, err := newPoster(t, way.config(s)).Post(t.Context(), ev); err != nil {
+				t.Fatal(err)
+			}
+			m := s.Messages()[0]
+			if way.name == "webhook" {
+				if _, sent := m.Form["metadata"]; sent {
+					t.Errorf("a webhook was given metadata: %s", m.Form["metadata"])
+				}
+				return
+			}
+			want := `{"event_type":"notifier_event","event_payload":{"event_id":"e1"}}`
+			wantJSON(t, json.RawMessage(m.Form["metadata"]), want)
+			wantJSON(t, m.Metadata, want)
+		})
+	}
+}
+
+func TestMark(t *testing.T) {
+	marks := map[string]string{}
+	for _, test := range []struct {
+		id    string
+		plain bool
+	}{
+		{"e1", true},
+		{"NOTIFY.2.dmzuuupa8tve", true},
+		{"A/b:c_d-e+f=g~#@!%$*(){}[]|;,.?^`'", true},
+		{strings.Repeat("x", 128), true},
+		{strings.Repeat("x", 129), false},
+		{strings.Repeat("x", 1<<20), false},
+		{"two words", false},
+		{" e1", false},
+		{"e1\n", false},
+		{"e1\x00", false},
+		{"\x7f", false},
+		{"é", false},
+		{"e\u0301", false},
+		{"世界", false},
+		{"a&b", false}, {"a&amp;b", false}, {"a<b", false}, {"a>b", false}, {`a"b`, false}, {`a\b`, false},
+		{hashMark, false},
+		{markOf("two words"), false},
+	} {
+		mark := markOf(test.id)
+		if (mark == test.id) != test.plain {
+			t.Errorf("the mark of %.40q is %s", test.id, mark)
+		}
+		if len(mark) > maxMetadataID {
+			t.Errorf("the mark of %.40q has %d bytes", test.id, len(mark))
+		}
+		if other, taken := marks[mark]; taken {
+			t.Errorf("%.40q and %.40q have one mark", test.id, other)
+		}
+		marks[mark] = test.id
+	}
+	// It stands in Slack for long: a later version must not write it in another way.
+	const want = "sha256:a03f1d611645eb53ad16c1af546ca0792dc884505bab57ede80f4dad6b911d3a"
+	if got := markOf("two words"); got != want {
+		t.Errorf("the mark of an id with a space is %s, want %s", got, want)
+	}
+}
+
+// Metadata is ours: that Slack does not take it must not cost an event.
+func TestRefusedMetadata(t *testing.T) {
+	for _, code := range strings.Fields(metadataCodes) {
+		t.Run(code, func(t *testing.T) {
+			s := startSlack(t)
+			p := newPoster(t, ways[0].config(s))
+			s.Next(devstack.Behaviour{Code: code})
+			_, err := p.Post(t.Context(), hello())
+			wantError(t, err, Error{Class: Retry, Code: code})
+			for range 2 {
+				if _, err := p.Post(t.Context(), hello()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, m := range s.Messages() {
+				if _, sent := m.Form["metadata"]; sent {
+					t.Error("the metadata was sent again")
+				}
+			}
+			_, _, err = p.Find(t.Context(), hello())
+			wantNoHistory(t, err, "no_metadata")
+			if n := s.HistoryRequests(); n != 0 {
+				t.Errorf("%d requests for what cannot be there", n)
+			}
+		})
+	}
+}
+
+// Other apps' metadata has any form.
+func TestCarries(t *testing.T) {
+	for metadata, want := range map[string]bool{
+		`{"event_type":"notifier_event","event_payload":{"event_id":"e1"}}`:            true,
+		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","more":[1]}}`: true,
+		`{"event_type":"notifier_event","event_payload":{"event_id":"e2"}}`:            false,
+		`{"event_type":"notifier_event","event_payload":{"event_id":"E1"}}`:            false,
+		`{"event_type":"task_created","event_payload":{"event_id":"e1"}}`:              false,
+		`{"event_payload":{"event_id":"e1"}}`:                                          false,
+		`{"event_type":"notifier_event","event_payload":{"event_id":1}}`:               false,
+		`{"event_type":"notifier_event","event_payload":["e1"]}`:                       false,
+		`{"event_type":"notifier_event"}`:                                              false,
+		`{"event_type":7}`:                                                             false,
+		`{}`:                                                                           false, `null`: false, `""`: false, `[]`: false, ``: false,
+	} {
+		if got := carries(json.RawMessage(metadata), "e1"); got != want {
+			t.Errorf("%s: %t", metadata, got)
+		}
+	}
+}
