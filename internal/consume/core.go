@@ -36,11 +36,14 @@ type coreSource struct {
 	waits *waits
 	log   *zap.Logger
 
-	isBound atomic.Bool
+	isBound   atomic.Bool
+	lostSoFar atomic.Int64
 }
 
-func (s *coreSource) bound() bool               { return s.isBound.Load() }
-func (s *coreSource) keepAlive(context.Context) {}
+func (s *coreSource) bound() bool                             { return s.isBound.Load() }
+func (s *coreSource) lost() int64                             { return s.lostSoFar.Load() }
+func (s *coreSource) pending(context.Context) (uint64, error) { return 0, nil }
+func (s *coreSource) keepAlive(context.Context)               {}
 
 func (s *coreSource) run(ctx context.Context) error {
 	subscription, err := s.Connection.QueueSubscribe(s.Subject, s.Queue, func(message *nats.Msg) {
@@ -81,8 +84,7 @@ func (s *coreSource) run(ctx context.Context) error {
 			s.isBound.Store(true) // the server knows of the subscription: what is published from now on comes here
 		}
 		if lost, err := subscription.Dropped(); err == nil && lost > reported {
-			s.log.Warn("events lost", zap.Int("count", lost-reported),
-				zap.String("reason", "they came faster than they could be handled, and NATS_MODE=core keeps nothing"))
+			s.lose(lost-reported, "they came faster than they could be handled")
 			reported = lost
 		}
 		if s.Connection.IsClosed() {
@@ -113,7 +115,20 @@ func (s *coreSource) report() {
 
 func (s *coreSource) acknowledge([]*delivery) error     { return nil }
 func (s *coreSource) terminate(*delivery, string) error { return nil }
-func (s *coreSource) handBack([]string) error           { return nil }
+
+// handBack has nobody to hand back to.
+func (s *coreSource) handBack(held int, _ []string) error {
+	if held > 0 {
+		s.lose(held, "they were held when the worker ended")
+	}
+	return nil
+}
+
+func (s *coreSource) lose(count int, reason string) {
+	s.lostSoFar.Add(int64(count))
+	s.log.Warn("events lost", zap.Int("count", count), zap.String("reason", reason+", and NATS_MODE=core keeps nothing"))
+}
+
 func (s *coreSource) bury(_ context.Context, letters []*nats.Msg) error {
 	for _, letter := range letters {
 		if err := s.Connection.PublishMsg(letter); err != nil {

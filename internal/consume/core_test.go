@@ -106,3 +106,18 @@ func TestInCoreModeAWorkerGoesOnAfterARestartOfNATS(t *testing.T) {
 		return len(s.log.settled()) > 0
 	})
 }
+
+func TestInCoreModeWhatIsLostIsCounted(t *testing.T) {
+	s := newStation(t)
+	r := s.started(coreMode, func(c *setup) { c.shutdown = 0 })
+	s.slack.Always(devstack.Behaviour{Status: 503})
+	for range 10 {
+		s.say("errors", "hello")
+	}
+	s.eventually("all are held", func() bool { return r.Holds() == 10 })
+	check(t, r.stop())
+	lines := s.log.named("events lost")
+	if r.Lost() != 10 || len(lines) != 1 || lines[0]["count"] != 10.0 {
+		t.Errorf("%d lost by the count, lines %v; expected 10 and one line", r.Lost(), lines)
+	}
+}

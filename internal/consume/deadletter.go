@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"notifier/internal/event"
 )
 
 // Headers of a dead letter, beside those of the event itself.
 const (
-	HeaderEventID   = "Notifier-Event-Id"
+	HeaderEventID   = event.IDHeader
 	HeaderReason    = "Notifier-Reason"
 	HeaderDetail    = "Notifier-Detail"
 	HeaderSubject   = "Notifier-Subject"

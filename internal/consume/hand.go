@@ -194,11 +194,11 @@ func (h *hand) untouched(since, now time.Time) []string {
 	return replies
 }
 
-// rest takes everything out of the hand, and gives the acknowledgement subjects.
-func (h *hand) rest() []string {
+// rest takes everything out of the hand, and gives its number and the acknowledgement subjects.
+func (h *hand) rest() (held int, replies []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var replies []string
+	held = h.held
 	for d := h.ring.next; d != &h.ring; d = d.next {
 		if d.reply != "" {
 			replies = append(replies, d.reply)
@@ -206,7 +206,7 @@ func (h *hand) rest() []string {
 	}
 	h.ring.previous, h.ring.next = &h.ring, &h.ring
 	h.held, h.older, h.queue = 0, 0, nil
-	return replies
+	return held, replies
 }
 
 // signal leaves a token in a channel of capacity one, if there is none yet.

@@ -59,7 +59,7 @@ func TestAHandHasRoomForWhatIsReleased(t *testing.T) {
 	if h.room() != 3 || h.size() != 1 {
 		t.Errorf("room %d and size %d after releasing one twice, expected 3 and 1", h.room(), h.size())
 	}
-	if rest := h.rest(); !slices.Equal(rest, []string{"reply to 2"}) {
+	if held, rest := h.rest(); held != 1 || !slices.Equal(rest, []string{"reply to 2"}) {
 		t.Errorf("rest %v, expected the one that was not released", rest)
 	}
 }
@@ -179,7 +179,7 @@ func TestWhatIsDisownedIsNotAcknowledged(t *testing.T) {
 	if replies := h.untouched(now, now); !slices.Equal(replies, []string{"reply to 2"}) {
 		t.Errorf("to be kept alive: %v, expected 2 alone", replies)
 	}
-	if rest := h.rest(); !slices.Equal(rest, []string{"reply to 2"}) {
+	if held, rest := h.rest(); held != 3 || !slices.Equal(rest, []string{"reply to 2"}) {
 		t.Errorf("to be handed back: %v, expected 2 alone", rest)
 	}
 }

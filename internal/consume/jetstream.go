@@ -122,6 +122,7 @@ func (s *jetStreamSource) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, 
 		Description: "events to be sent to Slack by notifier; an event leaves when it is settled",
 		Subjects:    []string{s.Subject},
 		Retention:   jetstream.WorkQueuePolicy,
+		Discard:     jetstream.DiscardNew, // should somebody bound it later: publishers are told, nothing is thrown away
 		Storage:     jetstream.FileStorage,
 	})
 	if err != nil {
@@ -133,6 +134,7 @@ func (s *jetStreamSource) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, 
 	if created := stream.CachedInfo().Created; !created.Equal(s.created) {
 		s.hand.disown()
 		s.created = created
+		s.warnOfLoss(stream.CachedInfo().Config)
 	}
 	consumer, err := stream.Consumer(ctx, s.Consumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -165,6 +167,24 @@ func (s *jetStreamSource) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, 
 			zap.String("advice", "set max_deliver to -1: an event that is held for long is not delivered again after so many times"))
 	}
 	return info, nil
+}
+
+// shortAge is less than an outage may last: a stream that keeps events for less time throws away what is held.
+const shortAge = time.Hour
+
+// warnOfLoss tells what a stream's own settings may throw away before anybody has read it: limits count in every
+// retention policy.
+func (s *jetStreamSource) warnOfLoss(config jetstream.StreamConfig) {
+	warn := func(what, advice string) {
+		s.log.Warn("the stream may lose events", zap.String("stream", config.Name), zap.String("why", what), zap.String("advice", advice))
+	}
+	if config.MaxAge > 0 && config.MaxAge < shortAge {
+		warn("max_age is "+config.MaxAge.String(), "an event that is held for longer is gone: set max_age to an hour or more, or to 0")
+	}
+	bounded := config.MaxMsgs > 0 || config.MaxBytes > 0 || config.MaxMsgsPerSubject > 0
+	if config.Discard == jetstream.DiscardOld && bounded {
+		warn("it is bounded and discards old messages", "a full stream throws away what nobody has read: set discard to new, so that publishers are told instead")
+	}
 }
 
 func (s *jetStreamSource) deadLetterStream(ctx context.Context) error {
@@ -256,7 +276,18 @@ func (s *jetStreamSource) answer(d *delivery, word []byte) error {
 	return s.Connection.Publish(reply, word)
 }
 
-func (s *jetStreamSource) handBack(replies []string) error {
+func (s *jetStreamSource) lost() int64 { return 0 }
+
+func (s *jetStreamSource) pending(ctx context.Context) (uint64, error) {
+	consumer, err := s.js.Consumer(ctx, s.Stream, s.Consumer)
+	if err != nil {
+		return 0, fmt.Errorf("nats: consumer %s of stream %s: %w", s.Consumer, s.Stream, err)
+	}
+	return consumer.CachedInfo().NumPending, nil
+}
+
+// handBack asks for immediate redelivery, to another replica or to the next start of this one.
+func (s *jetStreamSource) handBack(_ int, replies []string) error {
 	for _, reply := range replies {
 		if err := s.Connection.Publish(reply, ackAgain); err != nil {
 			return fmt.Errorf("nats: hand back: %w", err)

@@ -284,3 +284,28 @@ func TestJetStreamThatGoesAwayUnderAWorkerIsWaitedFor(t *testing.T) {
 	s.publish("errors", "hello")
 	s.settled(1)
 }
+
+// What a stream's own limits would throw away nobody can hold, so it is said when a worker starts.
+func TestAStreamThatMayLoseEventsIsWarnedAbout(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*jetstream.StreamConfig)
+		warn   int
+	}{
+		"short age":               {func(c *jetstream.StreamConfig) { c.MaxAge = 59 * time.Minute }, 1},
+		"long age":                {func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, 0},
+		"bounded, discards old":   {func(c *jetstream.StreamConfig) { c.MaxMsgs = 1000 }, 1},
+		"bounded, discards new":   {func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 1000, jetstream.DiscardNew }, 0},
+		"bounded by bytes":        {func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, 1},
+		"short age and bounded":   {func(c *jetstream.StreamConfig) { c.MaxAge, c.MaxMsgs = time.Minute*3, 1000 }, 2},
+		"unbounded, discards old": {func(*jetstream.StreamConfig) {}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStation(t)
+			s.createStream(test.change)
+			s.started()
+			if lines := s.log.named("the stream may lose events"); len(lines) != test.warn {
+				t.Errorf("warnings %v, expected %d", lines, test.warn)
+			}
+		})
+	}
+}

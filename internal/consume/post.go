@@ -20,8 +20,13 @@ type admitted struct {
 	asked    time.Time // when the script last said that it may be posted
 }
 
-// askAgainAfter is how old that answer may be when the post begins.
-const askAgainAfter = time.Second
+// posting is an admitted event and what is known of its outcome so far.
+type posting struct {
+	admitted
+	settled Settled
+	unsure  bool // a post of it may have arrived, and nobody has looked since
+	looks   int  // how often Slack would not let us look, before this post
+}
 
 // errHandBack ends the way of an event without an outcome: this worker stops, and the event is left for redelivery.
 var errHandBack = errors.New("left for redelivery")
@@ -41,84 +46,101 @@ func (w *Worker) postAll(ctx, last context.Context) {
 // deliver takes one admitted event to its outcome, however long Slack or Redis are away. It fails only when ctx ends;
 // see postAll for last.
 func (w *Worker) deliver(ctx, last context.Context, a admitted) (Settled, error) {
-	settled := Settled{Event: a.event, Channel: w.poster.Channel(a.event), delivery: a.delivery}
+	p := &posting{admitted: a, settled: Settled{Event: a.event, Channel: w.poster.Channel(a.event), delivery: a.delivery}}
 	for {
-		round, err := w.mayPost(ctx)
+		round, err := w.gate.enter(ctx)
 		if err != nil {
-			return settled, errHandBack
+			return p.settled, errHandBack
 		}
-		if time.Since(a.asked) > askAgainAfter {
-			decision, err := w.askAgain(ctx, &a)
-			if err != nil {
-				w.gate.rest(round, 0)
-				return settled, errHandBack
-			}
-			if decision.Outcome != ratelimit.Admitted {
-				w.gate.rest(round, 0)
-				dropped := refused(a.event, a.delivery, decision)
-				dropped.Attempts, dropped.Ambiguous = settled.Attempts, settled.Ambiguous
-				return dropped, nil
-			}
+		way, err := w.approach(ctx, p, round)
+		switch {
+		case err != nil:
+			return p.settled, errHandBack
+		case way == lookAgain:
+			continue
+		case way == elsewhere:
+			return p.settled, nil
+		case way == alreadyThere:
+			return w.sent(last, p)
+		case way == closedChannel:
+			return w.giveUp(last, p)
 		}
-		settled.Attempts++
 		receipt, err := w.poster.Post(last, a.event)
-		if err == nil {
+		failure := postFailure(err)
+		if way == probe && (failure == nil || failure.Class != slackout.RetryAfter) {
+			w.lift(last)
+		}
+		switch {
+		case failure == nil:
+			crash(afterPost)
 			w.slackAnswered(round)
-			settled.Latency = time.Since(a.event.Published)
-			if receipt.Channel != "" {
-				settled.Channel = receipt.Channel
-			}
-			settled.SlackTS = receipt.TS
-			settled.Outcome = OutcomeSent
-			// It fails only when this worker has to end. Even then the event is settled: handed back it would be posted
-			// again. What is lost is the record by which a second event with its id would be a duplicate for long.
-			_ = w.hold(last, waitRedis, func() error { return w.limiter.Sent(last, a.request) })
-			return settled, nil
-		}
-		var failure *slackout.Error
-		if !errors.As(err, &failure) {
-			failure = &slackout.Error{Class: slackout.Ambiguous, Code: "unknown"}
-		}
-		if failure.Class == slackout.Ambiguous {
-			settled.Ambiguous = true
-		}
-		if failure.Class == slackout.Rejected {
+			w.channels.take(p.settled.Channel)
+			p.note(receipt)
+			return w.sent(last, p)
+		case failure.Class == slackout.Rejected:
 			w.slackAnswered(round)
-			settled.Outcome, settled.Reason, settled.Detail = OutcomeDead, ReasonSlackRejected, failure.Code
-			if err := w.giveUp(last, a, settled); err != nil {
-				return settled, errHandBack
+			if failure.ChannelRefused {
+				w.channels.refuse(p.settled.Channel, failure.Code)
 			}
-			return settled, nil
+			p.settled.Detail = failure.Code
+			return w.giveUp(last, p)
+		case failure.Class == slackout.Ambiguous:
+			p.settled.Ambiguous = true
 		}
+		p.unsure, p.looks = p.settled.Ambiguous, 0 // before the next post it may be possible to look
 		if ctx.Err() != nil {
 			w.gate.rest(round, 0)
-			return settled, errHandBack
+			return p.settled, errHandBack
 		}
 		w.slackFailed(ctx, round, failure)
 	}
 }
 
-// mayPost waits until no pause is on and this replica's gate lets a post through. Every call that succeeds is followed
-// by one of slackAnswered, slackFailed or the gate's own rest.
-func (w *Worker) mayPost(ctx context.Context) (round int, err error) {
-	for {
-		round, err = w.gate.enter(ctx)
-		if err != nil {
-			return 0, err
-		}
-		var rest time.Duration
-		err = w.hold(ctx, waitRedis, func() (err error) {
-			rest, err = w.pause.Remaining(ctx)
+// postFailure is the error of a post as what it always is.
+func postFailure(err error) *slackout.Error {
+	var failure *slackout.Error
+	if err != nil && !errors.As(err, &failure) {
+		failure = &slackout.Error{Class: slackout.Ambiguous, Code: "unknown"}
+	}
+	return failure
+}
+
+// note takes over what Slack says of the message.
+func (p *posting) note(receipt slackout.Receipt) {
+	p.settled.Latency = time.Since(p.event.Published)
+	if receipt.Channel != "" {
+		p.settled.Channel = receipt.Channel
+	}
+	p.settled.SlackTS = receipt.TS
+}
+
+// sent records that the event is in Slack.
+func (w *Worker) sent(ctx context.Context, p *posting) (Settled, error) {
+	p.settled.Outcome = OutcomeSent
+	// It fails only when this worker has to end. Even then the event is settled: handed back it would be posted again.
+	// What is lost is the record by which a second event with its id would be a duplicate for long.
+	_ = w.hold(ctx, waitRedis, func() error { return w.limiter.Sent(ctx, p.request) })
+	crash(afterRecord)
+	return p.settled, nil
+}
+
+// giveUp refunds an event that Slack has refused for good and puts it into the dead-letter stream. If a post of it may
+// have reached Slack, it may stand in the channel, and keeps its slot.
+func (w *Worker) giveUp(ctx context.Context, p *posting) (Settled, error) {
+	p.settled.Outcome, p.settled.Reason = OutcomeDead, ReasonSlackRejected
+	if !p.settled.Ambiguous {
+		err := w.hold(ctx, waitRedis, func() error {
+			_, err := w.limiter.Refund(ctx, p.request)
 			return err
 		})
-		if err == nil && rest <= 0 {
-			return round, nil
-		}
-		w.gate.rest(round, rest)
 		if err != nil {
-			return 0, err
+			return p.settled, errHandBack
 		}
 	}
+	if err := w.bury(ctx, []Settled{p.settled}); err != nil {
+		return p.settled, errHandBack
+	}
+	return p.settled, nil
 }
 
 func (w *Worker) slackAnswered(round int) {
@@ -144,28 +166,9 @@ func (w *Worker) slackFailed(ctx context.Context, round int, failure *slackout.E
 	}
 }
 
-// askAgain asks whether an event that was held may still be posted. While its admission counts, the answer is yes and
-// costs nothing; when it has outlived every window, the event is decided anew.
-func (w *Worker) askAgain(ctx context.Context, a *admitted) (ratelimit.Decision, error) {
-	decisions, err := w.decide(ctx, []ratelimit.Request{a.request})
-	if err != nil {
-		return ratelimit.Decision{}, err
+// lift tells the other replicas that the probe after a pause went well. If it cannot, the next probe does.
+func (w *Worker) lift(ctx context.Context) {
+	if err := w.pause.Lift(ctx); err != nil {
+		w.log.Warn("the other replicas could not be told that the pause is over", zap.Error(err))
 	}
-	a.asked = time.Now()
-	return decisions[0], nil
-}
-
-// giveUp refunds an event that Slack has refused for good and puts it into the dead-letter stream. If an earlier
-// attempt may have reached Slack, it may stand in the channel, and keeps its slot.
-func (w *Worker) giveUp(ctx context.Context, a admitted, settled Settled) error {
-	if !settled.Ambiguous {
-		err := w.hold(ctx, waitRedis, func() error {
-			_, err := w.limiter.Refund(ctx, a.request)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return w.bury(ctx, []Settled{settled})
 }

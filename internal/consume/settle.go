@@ -36,9 +36,10 @@ type Settled struct {
 
 	Channel   string        // sent or rejected by Slack: where to
 	SlackTS   string        // sent with a token: names the message
-	Attempts  int           // posts that were made
+	Attempts  int           // posts that were begun, those of crashed workers included
 	Latency   time.Duration // sent: from publication to Slack's answer
 	Ambiguous bool          // an earlier attempt may have reached Slack too
+	Found     bool          // sent: such an attempt was found in the channel, and no other was made
 
 	delivery *delivery
 }
@@ -54,6 +55,7 @@ func (w *Worker) settle(batch []Settled) {
 		lines.write(&batch[i])
 	}
 	_ = w.log.Sync() // the lines are on their way before any acknowledgement is; a broken log is no reason to stop
+	crash(afterLog)
 	if w.observe != nil {
 		for i := range batch {
 			w.observe(batch[i])
@@ -68,6 +70,7 @@ func (w *Worker) settle(batch []Settled) {
 		}
 	}
 	w.noteAcknowledged(w.source.acknowledge(deliveries))
+	crash(afterAck)
 	for i := range batch {
 		w.hand.release(batch[i].delivery)
 	}
@@ -136,6 +139,12 @@ func (w *lineWriter) write(s *Settled) {
 	}
 	if s.Ambiguous {
 		fields = append(fields, zap.Bool("ambiguous", true))
+	}
+	if s.Found {
+		fields = append(fields, zap.Bool("found_in_channel", true))
+	}
+	if s.delivery.redelivered {
+		fields = append(fields, zap.Bool("redelivered", true))
 	}
 	if s.delivery.streamSeq > 0 {
 		fields = append(fields, zap.Uint64("stream_seq", s.delivery.streamSeq))

@@ -89,7 +89,7 @@ func TestAPostThatMayHaveReachedSlackIsTriedAgainAndSaysSo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStation(t)
-			s.started(func(c *setup) { c.category, c.slackTimeout = "1/30m", 300*time.Millisecond })
+			s.started(webhook, func(c *setup) { c.category, c.slackTimeout = "1/30m", 300*time.Millisecond })
 			s.slack.Next(doubt)
 			s.publish("errors", "hello", "Nats-Msg-Id", "doubtful")
 			l := s.lineOf("doubtful")
@@ -106,10 +106,56 @@ func TestAPostThatMayHaveReachedSlackIsTriedAgainAndSaysSo(t *testing.T) {
 	}
 }
 
+// After a pause one replica tries alone: however many there are, each Retry-After costs Slack one request.
+func TestAfterAPauseOneReplicaProbesForAll(t *testing.T) {
+	s := newStation(t)
+	four := func(c *setup) { c.concurrency = 4 }
+	for range 3 {
+		s.started(four)
+	}
+	s.slack.Always(devstack.Behaviour{RetryAfter: "1"})
+	s.publishMany("errors", 60)
+	client := s.redis.Client(t)
+	pauseEnds := func() string { return client.Get(t.Context(), "{"+namespace+"}:pause").Val() }
+	s.eventually("a pause is on", func() bool { return pauseEnds() != "" })
+	ends, first, probes := "", 0, -1
+	s.eventually("four probes have been refused", func() bool {
+		if now := pauseEnds(); now != ends {
+			ends = now
+			probes++
+			if probes == 1 { // whatever was in flight when the pause began has been answered
+				first = s.slack.Requests()
+			}
+		}
+		return probes == 4
+	})
+	if n := s.slack.Requests() - first; n > 3 {
+		t.Errorf("%d requests for 3 pauses, expected one each", n)
+	}
+	s.slack.Always(devstack.Behaviour{})
+	s.settled(60)
+	s.expectEachPostedOnce(60)
+}
+
+func TestARateLimitWithoutATimeIsBackedOffFrom(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	s.slack.Next(devstack.Behaviour{Status: 429}, devstack.Behaviour{Status: 429})
+	began := time.Now()
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	if l := s.lineOf("e1"); l["attempts"] != 3.0 {
+		t.Errorf("line %v, expected a third attempt to succeed", l)
+	}
+	if took := time.Since(began); took < 2*350*time.Millisecond {
+		t.Errorf("sent after %s, expected two backoffs, the first of 0.5s give or take 0.15s", took)
+	}
+}
+
 // It may stand in the channel although Slack refuses it now, so it keeps its slot.
 func TestAPostThatMayHaveReachedSlackIsNeverRefunded(t *testing.T) {
 	s := newStation(t)
 	s.started(func(c *setup) { c.category = "1/30m" })
+	s.slack.SetHistory(devstack.History{MissingScope: true})
 	s.slack.Next(devstack.Behaviour{CutAfter: true}, devstack.Behaviour{Code: "is_archived"})
 	s.publish("errors", "perhaps", "Nats-Msg-Id", "perhaps")
 	l := s.lineOf("perhaps")

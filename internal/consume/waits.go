@@ -2,7 +2,9 @@ package consume
 
 import (
 	"fmt"
+	"slices"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,6 +40,18 @@ type wait struct {
 	reason      string
 }
 
+// Wait is one thing that a worker waits for at the moment.
+type Wait struct {
+	For    string    // one of the words above
+	Reason string    // what was seen of it last; without secrets
+	Since  time.Time // when the wait began
+}
+
+// WaitWords are the values that Wait.For can have, except the one for Redis's clock, with which events go on.
+func WaitWords() []string {
+	return []string{waitNATS, waitConsumer, waitRedis, waitSlack, waitCredentials, waitDeadLetter}
+}
+
 func newWaits(log *zap.Logger, held func() int) *waits {
 	return &waits{log: log, held: held, now: map[string]*wait{}}
 }
@@ -70,6 +84,18 @@ func (w *waits) end(what string) {
 		w.log.Info("going on", zap.String("after", what),
 			zap.Int("held", w.held()), zap.Float64("waited_s", time.Since(entry.since).Seconds()))
 	}
+}
+
+// list is what is waited for now, in alphabetical order.
+func (w *waits) list() []Wait {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := make([]Wait, 0, len(w.now))
+	for what, entry := range w.now {
+		list = append(list, Wait{For: what, Reason: entry.reason, Since: entry.since})
+	}
+	slices.SortFunc(list, func(a, b Wait) int { return strings.Compare(a.For, b.For) })
+	return list
 }
 
 // reasons lists the named waits that are on now, each with its reason.

@@ -32,6 +32,7 @@ type Limiter interface {
 	Check(ctx context.Context) error
 	Ready(ctx context.Context) error
 	Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error)
+	Begin(ctx context.Context, request ratelimit.Request, known int, longest time.Duration) (ratelimit.Permit, error)
 	Sent(ctx context.Context, request ratelimit.Request) error
 	Refund(ctx context.Context, request ratelimit.Request) (bool, error)
 	ClockLag() time.Duration
@@ -39,14 +40,15 @@ type Limiter interface {
 
 // Pause is the time during which no replica posts; see package ratelimit.
 type Pause interface {
-	Remaining(ctx context.Context) (time.Duration, error)
 	Extend(ctx context.Context, d time.Duration) error
+	Lift(ctx context.Context) error
 }
 
-// Poster makes one attempt to post; see package slackout.
+// Poster makes one attempt to post, and looks whether an earlier one has arrived; see package slackout.
 type Poster interface {
 	Channel(ev event.Event) string
 	Post(ctx context.Context, ev event.Event) (slackout.Receipt, error)
+	Find(ctx context.Context, ev event.Event) (slackout.Receipt, bool, error)
 }
 
 // Settings of a Worker. Exactly one of JetStream and Core is set.
@@ -78,11 +80,13 @@ type Worker struct {
 	log        *zap.Logger
 	observe    func(Settled)
 
-	hand   *hand
-	waits  *waits
-	gate   *gate
-	source source
-	posts  chan admitted
+	hand     *hand
+	waits    *waits
+	gate     *gate
+	channels *channels
+	history  history
+	source   source
+	posts    chan admitted
 
 	scratch  scratch      // of process alone
 	running  atomic.Bool  // Redis is suitable and the source runs
@@ -96,8 +100,10 @@ type source interface {
 	keepAlive(ctx context.Context) // keeps what is in hand from being handed out again
 	acknowledge(deliveries []*delivery) error
 	terminate(d *delivery, reason string) error
-	handBack(replies []string) error
+	handBack(held int, replies []string) error // what was held at the end, and where to say so
 	bury(ctx context.Context, letters []*nats.Msg) error
+	lost() int64                                 // events that came and could not be kept
+	pending(ctx context.Context) (uint64, error) // events that nobody has taken yet
 }
 
 // handBatches is how many batches a worker holds at most: one that is decided, one that is settled, and enough
@@ -110,7 +116,7 @@ func New(settings Settings) (*Worker, error) {
 		settings: settings,
 		limiter:  settings.Limiter, pause: settings.Pause, poster: settings.Poster,
 		log: settings.Log, observe: settings.Observe,
-		gate: newGate(),
+		gate: newGate(), channels: newChannels(settings.Log),
 	}
 	capacity := handBatches * settings.BatchSize
 	w.hand = newHand(capacity)
@@ -181,7 +187,8 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	w.running.Store(false)
 	err := <-sourceDone
-	if handBackErr := w.source.handBack(w.hand.rest()); handBackErr != nil && err == nil {
+	held, replies := w.hand.rest()
+	if handBackErr := w.source.handBack(held, replies); handBackErr != nil && err == nil {
 		w.log.Warn("events are left for redelivery", zap.Error(handBackErr))
 	}
 	return err
@@ -223,6 +230,7 @@ func (w *Worker) loop(ctx context.Context) {
 			}
 			continue
 		}
+		crash(afterPull)
 		if err := w.process(ctx, batch); err != nil {
 			return
 		}
@@ -253,6 +261,9 @@ func (w *Worker) process(ctx context.Context, batch []*delivery) error {
 	decisions, err := w.decide(ctx, requests)
 	if err != nil {
 		return err
+	}
+	if len(decisions) > 0 {
+		crash(afterVerdict)
 	}
 	asked := time.Now()
 	for i, decision := range decisions {
@@ -374,6 +385,22 @@ func (w *Worker) Ready(ctx context.Context) []string {
 	}
 	return reasons
 }
+
+// Lost is how many events came in and were lost, which happens with Core alone: they came faster than they could be
+// handled, or were held when the worker ended.
+func (w *Worker) Lost() int64 { return w.source.lost() }
+
+// Holds is how many events are in hand: everything that has come in and is not settled.
+func (w *Worker) Holds() int { return w.hand.size() }
+
+// Waits lists what is waited for at the moment, in alphabetical order.
+func (w *Worker) Waits() []Wait { return w.waits.list() }
+
+// Pending is how many events stand in the stream that nobody has taken yet; 0 with Core. It asks NATS.
+func (w *Worker) Pending(ctx context.Context) (uint64, error) { return w.source.pending(ctx) }
+
+// RefusedChannels are the channels that refuse everything at the moment, each with Slack's code; see channels.
+func (w *Worker) RefusedChannels() map[string]string { return w.channels.list() }
 
 func (w *Worker) connection() *nats.Conn {
 	if w.settings.Core != nil {

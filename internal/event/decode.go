@@ -15,6 +15,11 @@ const (
 	maxNameBytes     = 80 // of a channel's name in a Rejection
 )
 
+// IDHeader is the header by which a dead letter, and a message that is made from one, carries its event's id. It goes
+// before messageIDHeader: a message that is published again needs a Nats-Msg-Id of its own, and stays the event it was.
+// It is compared byte by byte, as that one is.
+const IDHeader = "Notifier-Event-Id"
+
 // messageIDHeader is the name by which JetStream recognizes a message that is published twice. The server
 // compares it byte by byte, so another spelling is not an id to it and must not be one here.
 const messageIDHeader = "Nats-Msg-Id"
@@ -47,7 +52,7 @@ func Decode(m Message, r Rules) (Event, *Rejection) {
 		rules: r,
 	}
 	// A message that is refused for its size or its category still goes to the log under these names.
-	badID := d.setMessageID(m.Header)
+	badID := d.setHeaderID(m.Header)
 	badCategory := d.setCategory(m.Subject)
 	switch {
 	case len(m.Data) > r.MaxBytes:
@@ -73,7 +78,7 @@ func Decode(m Message, r Rules) (Event, *Rejection) {
 type decoding struct {
 	Event
 	rules        Rules
-	hasMessageID bool // the id came with the header, which outranks the payload's
+	hasHeaderID  bool // the id came with a header, which outranks the payload's
 	inCloudEvent bool // id and time are the attributes, whatever fields of these names its data has
 }
 
@@ -135,15 +140,21 @@ func (d *decoding) setCategory(subject string) *Rejection {
 	return nil
 }
 
-func (d *decoding) setMessageID(header map[string][]string) *Rejection {
-	values := header[messageIDHeader]
-	if len(values) == 0 || values[0] == "" {
-		return nil
+// setHeaderID takes the id from the first of the two headers that has one. Both are checked: a message is right or
+// wrong whichever counts.
+func (d *decoding) setHeaderID(header map[string][]string) *Rejection {
+	for _, name := range [...]string{IDHeader, messageIDHeader} {
+		values := header[name]
+		if len(values) == 0 || values[0] == "" {
+			continue
+		}
+		if rejection := checkID(name, values[0]); rejection != nil {
+			return rejection
+		}
+		if !d.hasHeaderID {
+			d.ID, d.hasHeaderID = values[0], true
+		}
 	}
-	if rejection := checkID(messageIDHeader, values[0]); rejection != nil {
-		return rejection
-	}
-	d.ID, d.hasMessageID = values[0], true
 	return nil
 }
 
@@ -156,7 +167,7 @@ func (d *decoding) setPayloadID(field, id string) *Rejection {
 	if rejection := checkID(field, id); rejection != nil {
 		return rejection
 	}
-	if !d.hasMessageID {
+	if !d.hasHeaderID {
 		d.ID = id
 	}
 	return nil

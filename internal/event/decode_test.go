@@ -159,6 +159,14 @@ func TestDecodeID(t *testing.T) {
 		"longest header id":           {withHeader(message("x"), "Nats-Msg-Id", long), plain("x", withID(long))},
 		"escaped payload id":          {message(`{"id":"a\u002fb","text":"x"}`), plain("x", withID("a/b"))},
 		"header that has no values":   {event.Message{Subject: subject, Data: []byte("x"), FallbackID: fallback, Published: published(), Header: map[string][]string{"Nats-Msg-Id": nil, "Content-Type": {}}}, plain("x")},
+		"id header":                   {withHeader(message("x"), event.IDHeader, "e-1"), plain("x", withID("e-1"))},
+		"id header before the other":  {withHeader(message("x"), "Nats-Msg-Id", "h-1", event.IDHeader, "e-1"), plain("x", withID("e-1"))},
+		"id header before payload":    {withHeader(message(`{"id":"p-1","text":"x"}`), event.IDHeader, "e-1"), plain("x", withID("e-1"))},
+		"id header that is empty":     {withHeader(message("x"), "Nats-Msg-Id", "h-1", event.IDHeader, ""), plain("x", withID("h-1"))},
+		"id header of another case":   {withHeader(message("x"), "notifier-event-id", "e-1", "Notifier-event-id", "e-2"), plain("x")},
+		"first id header of two":      {withHeader(message("x"), event.IDHeader, "e-1", event.IDHeader, "e-2"), plain("x", withID("e-1"))},
+		"longest id header":           {withHeader(message("x"), event.IDHeader, long), plain("x", withID(long))},
+		"id header before CloudEvent": {withHeader(message("x"), event.IDHeader, "e-1", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s", "ce-type", "t"), plain("x", withID("e-1"))},
 		"header before CloudEvent id": {withHeader(message("x"), "Nats-Msg-Id", "h-1", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s", "ce-type", "t"), plain("x", withID("h-1"))},
 	}.run(t)
 	rejected{
@@ -169,6 +177,10 @@ func TestDecodeID(t *testing.T) {
 		"header id too long":         {message: withHeader(message("x"), "Nats-Msg-Id", long+"i"), detail: "Nats-Msg-Id has 257 bytes, expected at most 256"},
 		"header id invalid":          {message: withHeader(message("x"), "Nats-Msg-Id", "a\xff"), detail: "Nats-Msg-Id is not valid UTF-8"},
 		"header id control":          {message: withHeader(message("x"), "Nats-Msg-Id", "a\tb"), detail: "Nats-Msg-Id has a control character, expected none"},
+		"id header too long":         {message: withHeader(message("x"), event.IDHeader, long+"i"), detail: "Notifier-Event-Id has 257 bytes, expected at most 256"},
+		"id header invalid":          {message: withHeader(message("x"), event.IDHeader, "a\xff"), detail: "Notifier-Event-Id is not valid UTF-8"},
+		"id header control":          {message: withHeader(message("x"), event.IDHeader, "a\x1b[2J"), detail: "Notifier-Event-Id has a control character, expected none"},
+		"bad id beside the header":   {message: withHeader(message("x"), event.IDHeader, "e-1", "Nats-Msg-Id", "a\tb"), detail: "Nats-Msg-Id has a control character, expected none", id: "e-1"},
 		"id known when the rest is wrong": {
 			message: message(`{"text":5,"id":"p-1"}`), detail: "text is a number, expected a string", id: "p-1",
 		},

@@ -15,7 +15,7 @@ import (
 
 // Event is one notification to be sent: decoded, validated, not yet decided upon.
 type Event struct {
-	ID        string          // unique per event, never empty: the Nats-Msg-Id header, else the payload's id, else Message.FallbackID
+	ID        string          // unique per event, never empty: IDHeader, else the Nats-Msg-Id header, else the payload's id, else Message.FallbackID
 	Category  string          // the part of the subject that the pattern's last wildcard matches; 1 to 128 bytes of UTF-8
 	Subject   string          // the whole subject it was published to
 	Text      string          // the message as the publisher wrote it, valid UTF-8; may be empty when Blocks is set

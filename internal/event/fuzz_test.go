@@ -16,20 +16,20 @@ import (
 func FuzzDecode(f *testing.F) {
 	for _, file := range goldenPayloads(f) {
 		m := goldenMessage(f, file)
-		f.Add(m.Data, "notify.errors", "", "", "")
-		f.Add(m.Data, "notify.errors.db", "h-1", structuredType, "")
-		f.Add(m.Data, "notify.errors", "", "application/json", "Euro%20%E2%82%AC")
+		f.Add(m.Data, "notify.errors", "", "", "", "")
+		f.Add(m.Data, "notify.errors.db", "", "h-1", structuredType, "")
+		f.Add(m.Data, "notify.errors", "", "", "application/json", "Euro%20%E2%82%AC")
 	}
-	f.Add([]byte("disk full"), "notify.errors", "", "text/plain", `"a\"b%20"`)
-	f.Add([]byte(`{"text":"x","channel":"C9","cost":2,"thread_ts":"1234567890.123456","time":"2026-11-20T04:39:01Z"}`), "notify.a", "", "", "")
-	f.Add([]byte(`{"text":"x"} y`), "notify", "h", "", "")
-	f.Add([]byte("{\"text\":\"\xff"), "notify.\xff", "\xff", "application/cloudevents-batch+json", "%FF")
-	f.Add([]byte(`{"specversion":"1.0","id":"1","source":"s","type":"t","data_base64":"eyJ0ZXh0IjoieCJ9"}`), "notify.a", "", "", "")
+	f.Add([]byte("disk full"), "notify.errors", "e-1", "", "text/plain", `"a\"b%20"`)
+	f.Add([]byte(`{"text":"x","channel":"C9","cost":2,"thread_ts":"1234567890.123456","time":"2026-11-20T04:39:01Z"}`), "notify.a", "", "", "", "")
+	f.Add([]byte(`{"text":"x"} y`), "notify", "", "h", "", "")
+	f.Add([]byte("{\"text\":\"\xff"), "notify.\xff", "", "\xff", "application/cloudevents-batch+json", "%FF")
+	f.Add([]byte(`{"specversion":"1.0","id":"1","source":"s","type":"t","data_base64":"eyJ0ZXh0IjoieCJ9"}`), "notify.a", "", "", "", "")
 	r := goldenRules(f)
 	r.MaxBytes = maxBytes
-	f.Fuzz(func(t *testing.T, data []byte, subject, messageID, contentType, cloudEventID string) {
+	f.Fuzz(func(t *testing.T, data []byte, subject, eventID, messageID, contentType, cloudEventID string) {
 		m := event.Message{Subject: subject, Data: data, FallbackID: fallback, Published: published(), Header: map[string][]string{}}
-		for name, value := range map[string]string{"Nats-Msg-Id": messageID, "Content-Type": contentType, "ce-id": cloudEventID} {
+		for name, value := range map[string]string{event.IDHeader: eventID, "Nats-Msg-Id": messageID, "Content-Type": contentType, "ce-id": cloudEventID} {
 			if value != "" {
 				m.Header[name] = []string{value}
 			}

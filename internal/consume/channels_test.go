@@ -1,0 +1,77 @@
+package consume_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/devstack"
+)
+
+// An archived channel costs five requests and then one a minute, not one for each event, and no slot; the other channels
+// go on.
+func TestAChannelThatRefusesEverythingIsLeftAlone(t *testing.T) {
+	s := newStation(t)
+	r := s.started(func(c *setup) { c.concurrency, c.category = 1, "8/30m" })
+	refusal := devstack.Behaviour{Code: "is_archived"}
+	s.slack.Next(refusal, refusal, refusal, refusal, refusal)
+	for i := range 8 {
+		s.publish("errors", fmt.Sprintf("event %d", i), "Nats-Msg-Id", fmt.Sprintf("e%d", i))
+	}
+	lines := s.settled(8)
+	if diff := cmp.Diff(map[string]int{"dead slack_rejected": 8}, tally(lines)); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	for _, l := range lines {
+		if l["detail"] != "is_archived" || l["channel"] != "C0DEFAULT" {
+			t.Errorf("line %v, expected the channel and Slack's code", l)
+		}
+	}
+	if n := s.slack.Requests(); n != 5 {
+		t.Errorf("%d posts were tried, expected 5", n)
+	}
+	if diff := cmp.Diff(map[string]string{"C0DEFAULT": "is_archived"}, r.RefusedChannels()); diff != "" {
+		t.Errorf("refused channels (-want +got):\n%s", diff)
+	}
+	if letters := s.letters(); len(letters) != 8 {
+		t.Errorf("%d dead letters, expected 8", len(letters))
+	}
+	if charged := s.charged(); charged != 0 {
+		t.Errorf("%d slots are taken, expected none", charged)
+	}
+	if lines := s.log.named("channel refused"); len(lines) != 1 {
+		t.Errorf("%d lines say that the channel is refused, expected one", len(lines))
+	}
+	s.publish("deploys", "to another channel")
+	s.eventually("another channel gets its message", func() bool { return s.slack.Accepted() == 1 })
+}
+
+// What is wrong with a message says nothing about its channel: one publisher's bad blocks must not cost others theirs.
+func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
+	s := newStation(t)
+	r := s.started(func(c *setup) { c.concurrency = 1 })
+	for range 7 {
+		s.slack.Next(devstack.Behaviour{Code: "invalid_blocks"})
+	}
+	s.publishMany("errors", 8)
+	if diff := cmp.Diff(map[string]int{"dead slack_rejected": 7, "sent": 1}, tally(s.settled(8))); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	if refused := r.RefusedChannels(); len(refused) != 0 {
+		t.Errorf("refused channels %v, expected none", refused)
+	}
+}
+
+func TestAChannelThatRefusesNowAndThenIsNotLeftAlone(t *testing.T) {
+	s := newStation(t)
+	s.started(func(c *setup) { c.concurrency = 1 })
+	refusal := devstack.Behaviour{Code: "restricted_action"}
+	for range 3 {
+		s.slack.Next(refusal, refusal, refusal, refusal, devstack.Behaviour{})
+	}
+	s.publishMany("errors", 15)
+	if diff := cmp.Diff(map[string]int{"dead slack_rejected": 12, "sent": 3}, tally(s.settled(15))); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+}
