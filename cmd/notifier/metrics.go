@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"notifier/internal/consume"
@@ -17,43 +18,75 @@ const mostCategories = 100
 // otherCategories stands for the categories past the first ones.
 const otherCategories = "_other"
 
-// metrics is what /metrics shows of one worker, in a registry of its own.
+// metrics is what /metrics shows of one worker, in a registry of its own. What happens is counted here; what is the case
+// is asked at each scrape, see gauges.
 type metrics struct {
 	registry *prometheus.Registry
-	events   *prometheus.CounterVec
-	also     func(consume.Settled) // whoever else wants to know of settled events, or nil
+
+	events        *prometheus.CounterVec
+	latency       prometheus.Histogram
+	decisionTime  prometheus.Histogram
+	decisionBatch prometheus.Histogram
+	postTime      *prometheus.HistogramVec
 
 	mu         sync.Mutex
 	categories map[string]bool
 }
 
-// newMetrics makes the metrics; clockLag is asked at each scrape, and also, if it is not nil, is told what observe is.
-func newMetrics(clockLag func() time.Duration, also func(consume.Settled)) *metrics {
+func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "notifier_events_total",
 			Help: "Settled events. Categories past the first 100 count as _other.",
 		}, []string{"outcome", "reason", "category"}),
-		also:       also,
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "notifier_event_latency_seconds",
+			Help:    "From an event's publication to Slack's answer, for events that were sent.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
+		}),
+		decisionTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "notifier_decision_seconds",
+			Help:    "One call of the script, with the way to Redis and back.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
+		}),
+		decisionBatch: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "notifier_decision_batch_size",
+			Help:    "Events in one call of the script.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
+		}),
+		postTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "notifier_slack_post_seconds",
+			Help:    "One post to Slack, by what came of it.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"result"}),
 		categories: map[string]bool{},
 	}
-	lag := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "notifier_redis_clock_lag_seconds",
-		Help: "How far the clock of Redis is behind the newest admission; above 0 only after it was set back.",
-	}, func() float64 { return clockLag().Seconds() })
-	m.registry.MustRegister(m.events, lag)
+	m.registry.MustRegister(m.events, m.latency, m.decisionTime, m.decisionBatch, m.postTime,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// observe counts one settled event.
-func (m *metrics) observe(s consume.Settled) {
+// settled counts one settled event.
+func (m *metrics) settled(s consume.Settled) {
 	m.events.WithLabelValues(s.Outcome, s.Reason, m.label(s.Event.Category)).Inc()
-	if m.also != nil {
-		m.also(s)
+	if s.Outcome == consume.OutcomeSent {
+		m.latency.Observe(s.Latency.Seconds())
 	}
 }
 
+// decided counts one call of the script.
+func (m *metrics) decided(batch int, took time.Duration) {
+	m.decisionTime.Observe(took.Seconds())
+	m.decisionBatch.Observe(float64(batch))
+}
+
+// posted counts one post; the result is "ok" or a class of failure in a word.
+func (m *metrics) posted(result string, took time.Duration) {
+	m.postTime.WithLabelValues(result).Observe(took.Seconds())
+}
+
+// label bounds the categories.
 func (m *metrics) label(category string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

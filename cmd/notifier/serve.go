@@ -81,11 +81,17 @@ func serve(ctx context.Context, settings config, log *zap.Logger, observe func(c
 	}
 	defer connection.Close()
 
-	figures := newMetrics(limiter.ClockLag, observe)
+	figures := newMetrics()
 	wiring := consume.Settings{
 		Rules: settings.events, MaxAge: settings.maxAge, BatchSize: settings.batchSize,
 		Concurrency: settings.concurrency, ShutdownTimeout: settings.shutdownTimeout, PostTimeout: settings.slack.Timeout,
-		Limiter: limiter, Pause: pause, Poster: poster, Log: log, Observe: figures.observe,
+		Limiter: timedLimiter{limiter, figures}, Pause: pause, Poster: timedPoster{poster, figures}, Log: log,
+		Observe: func(s consume.Settled) {
+			figures.settled(s)
+			if observe != nil {
+				observe(s)
+			}
+		},
 	}
 	if settings.nats.core {
 		wiring.Core = &consume.Core{
@@ -102,6 +108,7 @@ func serve(ctx context.Context, settings config, log *zap.Logger, observe func(c
 	if err != nil {
 		return err
 	}
+	figures.registry.MustRegister(newGauges(worker, limiter, pause))
 	if settings.adminAddr != "" {
 		server, err := admin.Start(settings.adminAddr, admin.Probes{Live: worker.Live, Ready: worker.Ready, Metrics: figures.handler()})
 		if err != nil {

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"notifier/internal/consume"
+	"notifier/internal/ratelimit"
+)
+
+// gaugeTimeout bounds what a scrape may wait for Redis and NATS. What they do not tell in time is left out of it.
+const gaugeTimeout = 2 * time.Second
+
+// gauges asks, at each scrape, what is the case now: of the worker, of Redis and of NATS.
+type gauges struct {
+	worker  *consume.Worker
+	limiter *ratelimit.Limiter
+	pause   *ratelimit.Pause
+
+	limitUsed, limitMax, held, cooldown, pending, refused, lost, clockLag *prometheus.Desc
+}
+
+func newGauges(worker *consume.Worker, limiter *ratelimit.Limiter, pause *ratelimit.Pause) *gauges {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("notifier_"+name, help, labels, nil)
+	}
+	return &gauges{
+		worker: worker, limiter: limiter, pause: pause,
+		limitUsed: desc("limit_used", "Slots taken in the window, in the tier that is fullest. At most 100 categories.", "scope", "category"),
+		limitMax:  desc("limit_max", "Slots that this tier has.", "scope", "category"),
+		held:      desc("held_events", "Events in hand while this is waited for; 0 when it is not.", "why"),
+		cooldown:  desc("slack_cooldown_seconds", "What is left of the pause that Slack has asked for."),
+		pending:   desc("consumer_pending", "Events in the stream that no replica has taken yet."),
+		refused:   desc("refused_channels", "Channels that refuse everything, as this replica has seen."),
+		lost:      desc("lost_events_total", "Events that came in and were lost, which NATS_MODE=core alone allows."),
+		clockLag:  desc("redis_clock_lag_seconds", "How far the clock of Redis is behind the newest admission; above 0 only after it was set back."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{g.limitUsed, g.limitMax, g.held, g.cooldown, g.pending, g.refused, g.lost, g.clockLag} {
+		out <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), gaugeTimeout)
+	defer cancel()
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(g.clockLag, g.limiter.ClockLag().Seconds())
+	gauge(g.refused, float64(len(g.worker.RefusedChannels())))
+	out <- prometheus.MustNewConstMetric(g.lost, prometheus.CounterValue, float64(g.worker.Lost()))
+
+	waits := g.worker.Waits()
+	for _, word := range consume.WaitWords() {
+		held := 0
+		if slices.ContainsFunc(waits, func(w consume.Wait) bool { return w.For == word }) {
+			held = g.worker.Holds()
+		}
+		gauge(g.held, float64(held), word)
+	}
+	if left, err := g.pause.Remaining(ctx); err == nil {
+		gauge(g.cooldown, left.Seconds())
+	}
+	if n, err := g.worker.Pending(ctx); err == nil {
+		gauge(g.pending, float64(n))
+	}
+	for _, usage := range g.usages(ctx) {
+		scope := "category"
+		if usage.Category == "" {
+			scope = "global"
+		}
+		gauge(g.limitUsed, float64(usage.Used), scope, usage.Category)
+		gauge(g.limitMax, float64(usage.Tier.Count), scope, usage.Category)
+	}
+}
+
+// usages is how full the global scope and the first categories' are, each in its fullest tier.
+func (g *gauges) usages(ctx context.Context) []ratelimit.Usage {
+	categories, err := g.limiter.Categories(ctx)
+	if err != nil {
+		return nil
+	}
+	all, err := g.limiter.Peek(ctx, categories[:min(len(categories), mostCategories)]...)
+	if err != nil {
+		return nil
+	}
+	var fullest []ratelimit.Usage
+	for _, usage := range all { // the tiers of a scope follow one another
+		last := len(fullest) - 1
+		switch {
+		case last < 0 || fullest[last].Category != usage.Category:
+			fullest = append(fullest, usage)
+		case usage.Used*fullest[last].Tier.Count > fullest[last].Used*usage.Tier.Count:
+			fullest[last] = usage
+		}
+	}
+	return fullest
+}
