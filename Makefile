@@ -6,10 +6,11 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -X main.releaseVersion=$(VERSION) -X main.releaseCommit=$(COMMIT)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 10s
+CHAOSTIME ?= 10m
 N       ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-matrix race prove mutants lint demo dev fuzz e2e bench bench-storm ci image up down clean
+.PHONY: help build test test-matrix race chaos prove mutants lint check-rules pictures demo dev fuzz e2e bench bench-storm ci image up down clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,6 +27,9 @@ test-matrix: ## the limiter on each kind of store that there is, and a table; Re
 race: ## the same with the race detector, in random order, on a real Redis
 	NOTIFIER_TEST_REDIS=require $(GO) test -race -shuffle=on -count=1 ./...
 
+chaos: ## kill, stop and cut everything off for CHAOSTIME (10m), then account for every event; needs redis-server
+	NOTIFIER_TEST_REDIS=require NOTIFIER_CHAOS_TIME=$(CHAOSTIME) $(GO) test -run '^TestChaos$$' -count=1 -v -timeout 0 ./internal/chaos
+
 prove: ## the limiter against its model, N random histories (1000) of each kind on each store; needs redis-server
 	NOTIFIER_TEST_REDIS=require $(GO) test -run '^TestTheScriptsDecideLikeTheModel$$' -count=1 -v -timeout 0 ./internal/ratelimit -rapid.checks=$(N) -rapid.nofailfile
 
@@ -40,6 +44,12 @@ lint: ## gofmt, go vet, staticcheck
 	$(GO) vet -tags mutants ./internal/ratelimit
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) run $(STATICCHECK) -tags e2e ./e2e
+
+check-rules: ## Prometheus's configuration, the alert rules and the dashboard; needs promtool
+	NOTIFIER_TEST_PROMTOOL=require $(GO) test -count=1 ./observability
+
+pictures: ## the pictures of the README, anew; needs chromium. About a minute and a half
+	$(GO) run ./docs/pictures
 
 demo: ## see the limits hold, in a few seconds, with nothing installed
 	$(GO) run ./cmd/notifier demo

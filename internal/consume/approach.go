@@ -51,8 +51,13 @@ func (w *Worker) approach(ctx context.Context, p *posting, round int) (way, erro
 	}
 	if p.unsure {
 		found, err := w.lookForIt(ctx, p, round)
-		if found || err != nil || p.unsure {
-			return choose(found, alreadyThere, lookAgain), err
+		switch {
+		case err != nil:
+			return 0, err
+		case found:
+			return alreadyThere, nil
+		case p.unsure: // it could not be looked now
+			return lookAgain, nil
 		}
 	}
 	asked := time.Now()
@@ -96,17 +101,10 @@ func (w *Worker) approach(ctx context.Context, p *posting, round int) (way, erro
 	return post, nil
 }
 
-func choose(condition bool, yes, no way) way {
-	if condition {
-		return yes
-	}
-	return no
-}
-
 // drop notes that the event may no longer be posted.
 func (p *posting) drop(decision ratelimit.Decision) {
 	dropped := refused(p.event, p.delivery, decision)
-	dropped.Attempts, dropped.Ambiguous = p.settled.Attempts, p.settled.Ambiguous
+	dropped.Attempts, dropped.Ambiguous, dropped.Decided = p.settled.Attempts, p.settled.Ambiguous, time.Now()
 	p.settled = dropped
 }
 

@@ -33,18 +33,19 @@ func (w *Worker) bury(ctx context.Context, dead []Settled) error {
 	}
 	letters := make([]*nats.Msg, len(dead))
 	for i := range dead {
-		letters[i] = w.letter(&dead[i])
+		letters[i] = w.letter(w.deadLetter, &dead[i])
 	}
 	return w.hold(ctx, waitDeadLetter, func() error { return w.source.bury(ctx, letters) })
 }
 
-func (w *Worker) letter(s *Settled) *nats.Msg {
+// letter is the event as it is published to <subject>.<category>, with its own headers and notifier's.
+func (w *Worker) letter(subject string, s *Settled) *nats.Msg {
 	d := s.delivery
 	category := s.Event.Category
 	if !literal(category) {
 		category = noCategory
 	}
-	letter := nats.NewMsg(w.deadLetter + "." + category)
+	letter := nats.NewMsg(subject + "." + category)
 	for name, values := range d.Header {
 		if !reserved(name) && publishable(name) {
 			letter.Header[name] = values
@@ -62,7 +63,7 @@ func (w *Worker) letter(s *Settled) *nats.Msg {
 func (w *Worker) describe(letter *nats.Msg, s *Settled) {
 	d := s.delivery
 	// The message's place in its stream makes a letter that is published twice one letter.
-	letter.Header.Set(nats.MsgIdHdr, "dead."+d.FallbackID)
+	letter.Header.Set(nats.MsgIdHdr, s.Outcome+"."+d.FallbackID)
 	letter.Header.Set(HeaderEventID, s.Event.ID)
 	letter.Header.Set(HeaderReason, s.Reason)
 	if s.Detail != "" {

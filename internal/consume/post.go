@@ -46,7 +46,9 @@ func (w *Worker) postAll(ctx, last context.Context) {
 // deliver takes one admitted event to its outcome, however long Slack or Redis are away. It fails only when ctx ends;
 // see postAll for last.
 func (w *Worker) deliver(ctx, last context.Context, a admitted) (Settled, error) {
-	p := &posting{admitted: a, settled: Settled{Event: a.event, Channel: w.poster.Channel(a.event), delivery: a.delivery}}
+	p := &posting{admitted: a, settled: Settled{
+		Event: a.event, Channel: w.poster.Channel(a.event), Decided: a.asked, delivery: a.delivery,
+	}}
 	for {
 		round, err := w.gate.enter(ctx)
 		if err != nil {
@@ -65,6 +67,7 @@ func (w *Worker) deliver(ctx, last context.Context, a admitted) (Settled, error)
 		case way == closedChannel:
 			return w.giveUp(last, p)
 		}
+		p.settled.Posted = time.Now()
 		receipt, err := w.poster.Post(last, a.event)
 		failure := postFailure(err)
 		if way == probe && (failure == nil || failure.Class != slackout.RetryAfter) {

@@ -41,6 +41,10 @@ type Settled struct {
 	Ambiguous bool          // an earlier attempt may have reached Slack too
 	Found     bool          // sent: such an attempt was found in the channel, and no other was made
 
+	Header  map[string][]string // the message's, as it came; not to be changed
+	Decided time.Time           // when the script decided; zero: it was not asked
+	Posted  time.Time           // when the last post began; zero: none was made
+
 	delivery *delivery
 }
 
@@ -52,6 +56,7 @@ func (w *Worker) settle(batch []Settled) {
 	}
 	lines := lineWriter{log: w.log, limits: map[ratelimit.Tier]string{}}
 	for i := range batch {
+		batch[i].Header = batch[i].delivery.Header
 		lines.write(&batch[i])
 	}
 	_ = w.log.Sync() // the lines are on their way before any acknowledgement is; a broken log is no reason to stop
@@ -71,6 +76,9 @@ func (w *Worker) settle(batch []Settled) {
 	}
 	w.noteAcknowledged(w.source.acknowledge(deliveries))
 	crash(afterAck)
+	if w.archive != nil {
+		w.archive.add(batch)
+	}
 	for i := range batch {
 		w.hand.release(batch[i].delivery)
 	}

@@ -112,6 +112,7 @@ type setup struct {
 	batch, concurrency          int
 	slackTimeout                time.Duration
 	webhook, core               bool
+	dropped                     string
 	log                         *journal
 }
 
@@ -160,7 +161,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 			Pattern: pattern, MaxBytes: c.maxBytes, MaxCost: rules.MaxCost,
 			ChannelAllowed: func(channel string) bool { return channel == "C0DEFAULT" || channel == "C0DEPLOYS" },
 		},
-		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: c.slackTimeout,
+		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: c.slackTimeout, DroppedSubject: c.dropped,
 		Limiter: limiter, Pause: pause, Poster: poster, Log: c.log.logger(),
 	}
 	connection := s.connectTo(c.natsURL)

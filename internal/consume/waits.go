@@ -19,8 +19,10 @@ const (
 	waitSlack       = "slack"       // a post's success
 	waitCredentials = "credentials" // a token or webhook that Slack accepts
 	waitDeadLetter  = "dead_letter" // the dead-letter stream's acknowledgement
-	waitClock       = "redis_clock" // Redis's clock, which was set back; events go on meanwhile
 )
+
+// WaitClock is the one wait with which events go on: Redis's clock was set back.
+const WaitClock = "redis_clock"
 
 // remindEvery is how often a wait that goes on is logged again.
 const remindEvery = time.Minute

@@ -61,6 +61,7 @@ type Settings struct {
 	BatchSize       int           // most events in one script call, 1 to 1000
 	Concurrency     int           // posts in flight, 1 or more
 	ShutdownTimeout time.Duration // how long Run goes on after its context has ended
+	DroppedSubject  string        // dropped events are republished to <it>.<category>; empty: they are not
 	PostTimeout     time.Duration // how long one post may take: none begins when less than that is left of the former
 
 	Limiter Limiter
@@ -85,6 +86,7 @@ type Worker struct {
 	gate     *gate
 	channels *channels
 	history  history
+	archive  *archive // nil: dropped events are not republished
 	source   source
 	posts    chan admitted
 
@@ -137,6 +139,9 @@ func New(settings Settings) (*Worker, error) {
 	default:
 		return nil, errors.New("expected exactly one of JetStream and Core")
 	}
+	if settings.DroppedSubject != "" {
+		w.archive = newArchive(settings.DroppedSubject, w.letter, w.connection().PublishMsg, w.log)
+	}
 	return w, nil
 }
 
@@ -175,6 +180,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.running.Store(true)
 	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	if w.archive != nil {
+		defer w.archive.start()()
+	}
 	go w.source.keepAlive(alive) // until the end: what is in hand while draining must not be handed out again
 
 	var posters sync.WaitGroup
@@ -271,7 +279,9 @@ func (w *Worker) process(ctx context.Context, batch []*delivery) error {
 			candidates[i].asked = asked
 			w.posts <- candidates[i]
 		} else {
-			settled = append(settled, refused(candidates[i].event, candidates[i].delivery, decision))
+			dropped := refused(candidates[i].event, candidates[i].delivery, decision)
+			dropped.Decided = asked
+			settled = append(settled, dropped)
 		}
 	}
 	settled = append(settled, dead...)
@@ -309,10 +319,10 @@ const grossStep = time.Second
 // noteClock tells when the clock of Redis has been set back, and when it has caught up.
 func (w *Worker) noteClock(lag time.Duration) {
 	if lag < grossStep {
-		w.waits.end(waitClock)
+		w.waits.end(WaitClock)
 		return
 	}
-	w.waits.begin(waitClock, fmt.Errorf("the clock of Redis was set back by %s or more; windows stand still until it has caught up", lag.Round(time.Millisecond)))
+	w.waits.begin(WaitClock, fmt.Errorf("the clock of Redis was set back by %s or more; windows stand still until it has caught up", lag.Round(time.Millisecond)))
 }
 
 // refused tells a decision other than Admitted in the words of an outcome.
@@ -352,55 +362,6 @@ func (w *Worker) hold(ctx context.Context, what string, attempt func() error) er
 		}
 	}
 }
-
-func (w *Worker) stamp() { w.progress.Store(time.Now().UnixNano()) }
-
-// stalledAfter is how long the loop may show no sign of life. It shows one at least every few seconds, whatever it
-// waits for.
-const stalledAfter = 30 * time.Second
-
-// Live is nil while the loop makes progress. It depends on no neighbour: waiting for one is progress.
-func (w *Worker) Live() error {
-	if silence := time.Since(time.Unix(0, w.progress.Load())); silence > stalledAfter {
-		return fmt.Errorf("the loop has made no progress for %s", silence.Round(time.Second))
-	}
-	return nil
-}
-
-// Ready lists why this worker cannot send at the moment; empty: it can. It asks Redis, and answers within a second.
-func (w *Worker) Ready(ctx context.Context) []string {
-	reasons := w.waits.reasons(waitNATS, waitConsumer, waitRedis, waitCredentials, waitDeadLetter)
-	if !w.running.Load() || (!w.source.bound() && len(reasons) == 0) {
-		reasons = append(reasons, "worker: starting or stopping")
-	}
-	if connection := w.connection(); !connection.IsConnected() && len(w.waits.reasons(waitNATS)) == 0 {
-		reasons = append(reasons, waitNATS+": no connection to "+RedactServers(connection.Servers()))
-	}
-	if len(w.waits.reasons(waitRedis)) == 0 {
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		if err := w.limiter.Ready(ctx); err != nil {
-			reasons = append(reasons, waitRedis+": "+err.Error())
-		}
-	}
-	return reasons
-}
-
-// Lost is how many events came in and were lost, which happens with Core alone: they came faster than they could be
-// handled, or were held when the worker ended.
-func (w *Worker) Lost() int64 { return w.source.lost() }
-
-// Holds is how many events are in hand: everything that has come in and is not settled.
-func (w *Worker) Holds() int { return w.hand.size() }
-
-// Waits lists what is waited for at the moment, in alphabetical order.
-func (w *Worker) Waits() []Wait { return w.waits.list() }
-
-// Pending is how many events stand in the stream that nobody has taken yet; 0 with Core. It asks NATS.
-func (w *Worker) Pending(ctx context.Context) (uint64, error) { return w.source.pending(ctx) }
-
-// RefusedChannels are the channels that refuse everything at the moment, each with Slack's code; see channels.
-func (w *Worker) RefusedChannels() map[string]string { return w.channels.list() }
 
 func (w *Worker) connection() *nats.Conn {
 	if w.settings.Core != nil {

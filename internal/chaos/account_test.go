@@ -1,0 +1,243 @@
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"notifier/internal/devstack"
+)
+
+// account holds what was acknowledged to the publisher against everything that is left at the end: the messages in Slack,
+// the dead letters, the logs of all worker processes, and the register of admissions. It demands, for each event:
+//
+//   - Each stream message has a line.
+//   - It is in Slack, or dead, or its lines say by which limit it was dropped. A line "sent" has its message in Slack.
+//   - It stands in Slack once; or more often, and a line says "ambiguous".
+//   - It was charged when it came to Slack, once while that counts, and not refunded; one that did not come to Slack was
+//     refunded.
+//
+// Four echoes are no fault, and counted. Between its line and its acknowledgement a crash, or a consumer that is deleted,
+// lets an event be decided anew: it is dropped and later sent, or dead and later sent. An event that was sent is dropped
+// as a duplicate when its message comes again. A message that two workers hold, settled by the one without being sent, may
+// be decided anew for the other; if that one dies, nobody takes it up again, and its slot stays taken. And one whose lines
+// are lost with a process that died after its post has lines of others only.
+type account struct {
+	w       *world
+	lives   map[string]*life
+	events  map[string]*event
+	lines   map[string][]*line // settled ones by event id, in the order of time
+	bySeq   map[uint64][]*line
+	settled []*line // all, in the order of time
+	posts   map[string][]post
+	letters map[string][]string
+
+	problems                    []string
+	sent, dead, anew, repeats   int
+	dropped                     map[string]int // final ones, by reason
+	duplicates, lookedUp        int
+	redelivered, outlived       int
+	slotsLost                   int
+	lostSlots                   map[string]bool // by event id
+	unaccounted, wronglyCharged int
+	overfull                    int
+}
+
+// post is a message in Slack and the process that posted it.
+type post struct {
+	life string
+	at   time.Time
+}
+
+// settleUp makes the account. Workers have ended.
+func (w *world) settleUp() *account {
+	w.Helper()
+	check(w.T, w.register.look(w.Context()))
+	w.register.end()
+	a := &account{
+		w: w, lives: w.lives(), events: w.publisher.events, lines: map[string][]*line{}, bySeq: map[uint64][]*line{},
+		posts: map[string][]post{}, letters: w.deadLetters(), dropped: map[string]int{}, lostSlots: map[string]bool{},
+	}
+	a.problems = append(a.problems, w.diary.problems...)
+	a.readLogs()
+	a.readSlack(w.slack.Messages(), w.slack.Accepted())
+	for _, id := range w.publisher.order {
+		a.event(a.events[id])
+	}
+	a.drops()
+	a.charges()
+	a.windows()
+	return a
+}
+
+func (a *account) problem(format string, arguments ...any) {
+	a.problems = append(a.problems, fmt.Sprintf(format, arguments...))
+}
+
+// blame is a problem with one event, with all that is known of it.
+func (a *account) blame(e *event, format string, arguments ...any) {
+	text := fmt.Sprintf(format, arguments...)
+	for _, k := range e.acks {
+		text += fmt.Sprintf("\n    %s acknowledged as %d", k.at.UTC().Format("15:04:05.000000"), k.seq)
+	}
+	for _, p := range a.posts[e.id] {
+		text += fmt.Sprintf("\n    %s %s posted it", p.at.UTC().Format("15:04:05.000000"), p.life)
+	}
+	from, to := e.acks[0].at, e.acks[0].at
+	for _, l := range a.lines[e.id] {
+		text += "\n    " + l.String()
+		to = l.Time
+	}
+	for _, m := range a.w.register.byID()[e.id] {
+		text += fmt.Sprintf("\n    charged at %s, refunded: %v", time.UnixMicro(m.at).UTC().Format("15:04:05.000000"), m.refunded)
+	}
+	if len(a.letters[e.id]) > 0 {
+		text += fmt.Sprintf("\n    dead letters: %v", a.letters[e.id])
+	}
+	a.problem("%s: %s\n    faults then:\n      %s", e.id, text, a.w.diary.around(from.Add(-time.Second), to.Add(time.Second)))
+}
+
+func (a *account) readLogs() {
+	for _, name := range slices.Sorted(maps.Keys(a.lives)) {
+		l := a.lives[name]
+		if text := l.complaints(); text != "" {
+			a.problem("%s wrote to standard error: %.2000s", name, text)
+		}
+		journal := readLog(l)
+		for _, text := range journal.broken {
+			a.problem("a line that cannot be read: %s", text)
+		}
+		for _, line := range journal.lines {
+			if strings.HasPrefix(line.Message, "notification ") {
+				a.settled = append(a.settled, line)
+			}
+		}
+	}
+	slices.SortStableFunc(a.settled, func(a, b *line) int { return a.Time.Compare(b.Time) })
+	for _, l := range a.settled {
+		a.lines[l.EventID] = append(a.lines[l.EventID], l)
+		a.bySeq[l.StreamSeq] = append(a.bySeq[l.StreamSeq], l)
+		if l.Redelivered {
+			a.redelivered++
+		}
+		if a.events[l.EventID] == nil {
+			a.problem("a line about %q, which was never acknowledged: %s", l.EventID, l)
+		}
+	}
+}
+
+func (a *account) readSlack(messages []devstack.Message, accepted int) {
+	if len(messages) != accepted {
+		a.problem("the fake Slack remembers %d of %d messages: the run was too long", len(messages), accepted)
+	}
+	for _, m := range messages {
+		a.posts[m.Text] = append(a.posts[m.Text], post{life: m.Header.Get(lifeHeader), at: m.Time})
+		if a.events[m.Text] == nil {
+			a.problem("in Slack, and never acknowledged: %q", m.Text)
+		}
+	}
+}
+
+// event finds the one final state of an event.
+func (a *account) event(e *event) {
+	lines := a.lines[e.id]
+	for _, k := range e.acks {
+		if len(a.bySeq[k.seq]) == 0 {
+			a.unaccounted++
+			a.blame(e, "no line about the stream message %d", k.seq)
+		}
+	}
+	is := func(outcome string) func(*line) bool { return func(l *line) bool { return l.Outcome == outcome } }
+	ambiguous := slices.ContainsFunc(lines, func(l *line) bool { return l.Ambiguous })
+	said := slices.ContainsFunc(lines, is("sent"))
+	posts, letters := a.posts[e.id], a.letters[e.id]
+	refused := slices.IndexFunc(lines, (*line).refusedByLimit)
+	deadAt := slices.IndexFunc(lines, is("dead"))
+	switch {
+	case len(posts) > 0:
+		a.sent++
+		a.inSlack(e, lines, ambiguous)
+		if refused >= 0 || deadAt >= 0 {
+			a.anew++
+		}
+	case said:
+		a.unaccounted++
+		a.blame(e, "said to be sent, and not in Slack")
+	case len(letters) > 0:
+		a.dead++
+		if deadAt < 0 {
+			a.repeats++ // the letter was kept, and the process died before the line
+		}
+	case refused >= 0:
+		a.dropped[lines[refused].Reason]++
+	default:
+		a.unaccounted++
+		a.blame(e, "neither in Slack nor dead, and no limit refused it")
+	}
+	if deadAt >= 0 && len(letters) == 0 {
+		a.blame(e, "said to be dead, and not among the dead letters")
+	}
+	if len(posts) > 0 && len(letters) > 0 && !ambiguous && len(e.acks) == 1 && !a.decidedAnew(lines, posts) {
+		a.blame(e, "in Slack and dead, and no line says ambiguous")
+	}
+	if e.malformed && len(letters) == 0 {
+		a.blame(e, "malformed, and not among the dead letters")
+	}
+}
+
+// inSlack looks at an event that stands in Slack.
+func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
+	posts := a.posts[e.id]
+	made, said := map[string]int{}, map[string]int{}
+	for _, p := range posts {
+		made[p.life]++
+	}
+	told := false
+	for _, l := range lines {
+		if l.Outcome == "sent" {
+			said[l.life.name]++
+		}
+		told = told || l.Outcome == "sent" || l.Reason == "duplicate" || l.Ambiguous
+	}
+	for name, n := range made {
+		if n <= said[name] || ambiguous {
+			continue
+		}
+		if l := a.lives[name]; l == nil || !l.crashed() {
+			a.blame(e, "%s posted it without a line, and did not die of it", name)
+		}
+		if !told {
+			a.outlived++ // and by the time it came again, its admission counted no more
+			told = true
+		}
+	}
+	if !told {
+		a.unaccounted++
+		a.blame(e, "in Slack, and no line says so")
+	}
+	for name, n := range said {
+		if n > made[name] {
+			a.lookedUp++ // posted by one that died, and found there by this one
+		}
+	}
+	if len(posts) > 1 {
+		a.duplicates++
+		if !ambiguous {
+			a.blame(e, "%d times in Slack, and no line says ambiguous", len(posts))
+		}
+	}
+}
+
+// decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line, or for another
+// worker that held the message too.
+func (a *account) decidedAnew(lines []*line, posts []post) bool {
+	return slices.ContainsFunc(lines, func(l *line) bool {
+		if l.Outcome != "dead" {
+			return false
+		}
+		twoHeldIt := slices.ContainsFunc(lines, func(l *line) bool { return l.Redelivered }) && posts[0].life != l.life.name
+		return l.Time.Before(posts[0].at) || twoHeldIt
+	})
+}

@@ -1,0 +1,75 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// settling is the part of a run's time that is left for coming to rest.
+const settling = 10 * time.Second
+
+// TestChaos lets three workers send while everything breaks, and makes the account. Events are more than the limits let
+// through, so that all outcomes occur.
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	seed, duration := chosen(t)
+	t.Logf("NOTIFIER_CHAOS_SEED=%d NOTIFIER_CHAOS_TIME=%s", seed, duration)
+	w := newWorld(t, 2*time.Second, limits{
+		global: "60/5s", category: "12/5s+2/200ms", overrides: map[string]string{"audit": "30/20s+10/1s"},
+	})
+	switch os.Getenv("NOTIFIER_CHAOS_HISTORY") { // to compare; else the channel is readable now and then
+	case "always":
+		w.shown = true
+	case "never":
+		w.hideChannel()
+	}
+	for range 3 {
+		_, err := w.addWorker(plain, true).start()
+		check(t, err)
+	}
+	t.Cleanup(w.thawAll)
+	for _, k := range w.workers {
+		eventually(t, k.name+" is ready", func() bool { return k.now().ready() == nil })
+	}
+
+	publishing, endPublishing := context.WithCancel(t.Context())
+	defer endPublishing()
+	var publisher sync.WaitGroup
+	publisher.Go(func() {
+		categories := []string{"alpha", "alpha", "alpha", "beta", "beta", "gamma", "delta", "audit", "audit"}
+		w.publisher.run(publishing, rand.New(rand.NewPCG(seed, 1000)), 35, categories)
+	})
+	faults, endFaults := context.WithTimeout(t.Context(), duration-settling)
+	defer endFaults()
+	w.unleash(faults, seed, duration >= 3*time.Minute)
+	endPublishing()
+	publisher.Wait()
+	w.rest()
+	w.shutDown()
+	a := w.settleUp()
+	a.judge()
+	t.Logf("seed %d, %s\n%s", seed, time.Since(w.diary.begun).Round(time.Second), a.report())
+}
+
+// chosen reads the seed and the duration from the environment.
+func chosen(t *testing.T) (seed uint64, duration time.Duration) {
+	t.Helper()
+	seed, duration = rand.Uint64N(1_000_000), time.Minute
+	var err error
+	if text := os.Getenv("NOTIFIER_CHAOS_SEED"); text != "" {
+		seed, err = strconv.ParseUint(text, 10, 64)
+		check(t, err)
+	}
+	if text := os.Getenv("NOTIFIER_CHAOS_TIME"); text != "" {
+		duration, err = time.ParseDuration(text)
+		check(t, err)
+	}
+	return seed, max(duration, 2*settling)
+}

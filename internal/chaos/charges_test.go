@@ -1,0 +1,229 @@
+package chaos
+
+import (
+	"slices"
+	"time"
+
+	"notifier/internal/ratelimit"
+)
+
+// drops looks whether refusals are what they say. A reason outside the list, a limit that was not full, or a refusal
+// while there was no Redis that could have refused: each is an event that was thrown away.
+func (a *account) drops() {
+	global, byCategory := a.scopes()
+	for _, l := range a.settled {
+		if l.Outcome != "dropped" || l.Reason == "duplicate" {
+			continue
+		}
+		e := a.events[l.EventID]
+		if e == nil {
+			continue // said already
+		}
+		if !l.refusedByLimit() || l.Limit == "" || l.RetryAfter == nil {
+			a.blame(e, "dropped for a reason that there is not: %s", l)
+			continue
+		}
+		if a.delayed(l) {
+			continue // nobody knows when it was decided
+		}
+		if when, away := a.redisAway(l.Time); away {
+			a.blame(e, "dropped while Redis was away, %s: %s", when, l)
+		}
+		tier, err := ratelimit.ParseLimit(l.Limit)
+		if err != nil {
+			a.blame(e, "%v: %s", err, l)
+			continue
+		}
+		scope := global
+		if l.Reason == "category" {
+			scope = byCategory[l.Category]
+		}
+		if most := mostHeld(scope, l.Time, tier[0].Window); most+e.cost <= tier[0].Count && !a.refundNear(l.Time, tier[0].Window) {
+			a.blame(e, "dropped by %s, when no more than %d were taken: %s", l.Limit, most, l)
+		}
+	}
+}
+
+// decisionAge is the most time that passes between a decision and its line: an answer of Redis comes within half a second
+// or is asked for again, and two cores are shared by everything here.
+const decisionAge = 3 * time.Second
+
+// mostHeld is the most slots that a window of the scope held in the time in which a line may have been decided.
+func mostHeld(scope []*admission, line time.Time, window time.Duration) int {
+	from, to := line.Add(-decisionAge).UnixMicro(), line.UnixMicro()
+	most := held(scope, from, window)
+	first, _ := slices.BinarySearchFunc(scope, from, func(a *admission, t int64) int { return int(a.at - t) })
+	for _, a := range scope[first:] {
+		if a.at > to {
+			break
+		}
+		most = max(most, held(scope, a.at, window))
+	}
+	return most
+}
+
+// delayed reports whether the process stood still shortly before it wrote the line.
+func (a *account) delayed(l *line) bool {
+	return slices.ContainsFunc(l.life.stops, func(s span) bool { return s.overlaps(l.Time.Add(-decisionAge), l.Time.Add(decisionAge)) })
+}
+
+// redisAway reports whether Redis had been away for so long that a line cannot rest on an answer.
+func (a *account) redisAway(at time.Time) (fault, bool) {
+	for _, f := range a.w.diary.of(faultRedis) {
+		if at.After(f.hours.from.Add(time.Second)) && at.Before(f.hours.to) {
+			return f, true
+		}
+	}
+	return fault{}, false
+}
+
+// refundNear reports whether Slack rejected something at a time that matters to the window: a slot that was given back
+// before anybody looked counted, and cannot be seen.
+func (a *account) refundNear(at time.Time, window time.Duration) bool {
+	for _, f := range a.w.diary.of(faultRejects) {
+		if f.hours.overlaps(at.Add(-window-decisionAge), at.Add(decisionAge)) {
+			return true
+		}
+	}
+	return false
+}
+
+// scopes are all admissions, and those of each category, in the order of time.
+func (a *account) scopes() (global []*admission, byCategory map[string][]*admission) {
+	byCategory = map[string][]*admission{}
+	global = slices.Clone(a.w.register.all)
+	slices.SortFunc(global, func(a, b *admission) int { return int(a.at - b.at) })
+	for _, m := range global {
+		if e := a.events[m.id()]; e != nil {
+			byCategory[e.category] = append(byCategory[e.category], m)
+		}
+	}
+	return global, byCategory
+}
+
+// windows looks for a window that held more than its limit.
+func (a *account) windows() {
+	global, byCategory := a.scopes()
+	look := func(name string, scope []*admission, limit ratelimit.Limit) {
+		for _, tier := range limit {
+			if most, at := fullest(scope, tier.Window); most > tier.Count {
+				a.overfull++
+				a.problem("%s: %d slots in the %s until %s, expected at most %d", name, most, tier.Window,
+					time.UnixMicro(at).UTC().Format("15:04:05.000000"), tier.Count)
+			}
+		}
+	}
+	rules := a.w.register.rules
+	look("the global limit", global, rules.Global)
+	for category, scope := range byCategory {
+		look("category "+category, scope, rules.For(category))
+	}
+}
+
+// charges holds the register of admissions against what came to Slack.
+func (a *account) charges() {
+	r := a.w.register
+	for _, text := range r.problems {
+		a.wronglyCharged++
+		a.problem("%s", text)
+	}
+	for _, c := range r.again {
+		a.chargedAgain(c)
+	}
+	if limit := time.Duration(r.retention) * time.Microsecond / 2; r.longest > limit {
+		a.problem("nobody looked at the register for %s, expected less than %s: this account is worth nothing", r.longest, limit)
+	}
+	admissions := r.byID()
+	for id := range admissions {
+		if a.events[id] == nil {
+			a.wronglyCharged++
+			a.problem("%q was charged, and never acknowledged", id)
+		}
+	}
+	for _, id := range a.w.publisher.order {
+		a.charge(a.events[id], admissions[id])
+	}
+	inFlight, err := r.inFlight(a.w.Context())
+	if err != nil {
+		a.problem("%v", err)
+	}
+	for id, at := range inFlight {
+		// What is older than every window is not in flight any more; it goes with the next admission.
+		// What was given up in doubt keeps its slot, and its record until the slot is free: it may stand in the channel.
+		if e := a.events[id]; e != nil && at > r.lastLook-r.retention && !a.lostSlots[id] && !deadInDoubt(a.lines[id]) {
+			a.wronglyCharged++
+			a.blame(e, "still in flight when nothing is left to do")
+		}
+	}
+}
+
+func deadInDoubt(lines []*line) bool {
+	return slices.ContainsFunc(lines, func(l *line) bool { return l.Outcome == "dead" && l.Ambiguous })
+}
+
+// chargedAgain looks at a slot that was taken twice. While Slack rejects posts it may have been given back between two looks.
+func (a *account) chargedAgain(c chargedAgain) {
+	id := (&admission{slot: c.slot}).id()
+	first, second := time.UnixMicro(c.first), time.UnixMicro(c.second)
+	for _, f := range a.w.diary.of(faultRejects) {
+		if f.hours.overlaps(first, second.Add(time.Second)) {
+			return
+		}
+	}
+	if e := a.events[id]; e != nil {
+		a.wronglyCharged++
+		a.blame(e, "charged again: %q was taken at %s and, while that still counted, at %s", c.slot,
+			first.UTC().Format("15:04:05.000000"), second.UTC().Format("15:04:05.000000"))
+	}
+}
+
+func (a *account) charge(e *event, admissions []*admission) {
+	posts, lines := a.posts[e.id], a.lines[e.id]
+	kept := 0
+	for _, m := range admissions {
+		if !m.refunded {
+			kept++
+		}
+	}
+	switch {
+	case e.malformed && len(admissions) > 0:
+		a.wronglyCharged++
+		a.blame(e, "charged, and malformed")
+	case len(posts) > 0 && len(admissions) == 0:
+		a.wronglyCharged++
+		a.blame(e, "in Slack, and never charged")
+	case len(posts) > 0 && kept == 0:
+		a.wronglyCharged++
+		a.blame(e, "in Slack, and refunded")
+	case len(posts) > 0 && admissions[0].at > posts[0].at.UnixMicro():
+		a.wronglyCharged++
+		a.blame(e, "charged after it was posted")
+	case len(posts) > 0 || kept == 0 || a.uncharged(lines, admissions[len(admissions)-1]):
+	case a.lost(lines, admissions):
+		a.slotsLost++
+		a.lostSlots[e.id] = true
+	default:
+		a.wronglyCharged++
+		a.blame(e, "charged, and not in Slack")
+	}
+}
+
+// uncharged reports whether an event that never came to Slack had a right to its slot: it may have been there as far as
+// anybody knew, or it was held until the slot counted no more and was refused then.
+func (a *account) uncharged(lines []*line, m *admission) bool {
+	return slices.ContainsFunc(lines, func(l *line) bool {
+		return l.Ambiguous || (l.refusedByLimit() && l.Time.UnixMicro() >= m.at+a.w.register.retention)
+	})
+}
+
+// lost reports whether the last admission came after the event was settled or refunded, and a process died soon after:
+// see account.
+func (a *account) lost(lines []*line, admissions []*admission) bool {
+	last := admissions[len(admissions)-1]
+	at := time.UnixMicro(last.at)
+	over := slices.ContainsFunc(lines, func(l *line) bool { return l.Time.Before(at) }) ||
+		slices.ContainsFunc(admissions, func(m *admission) bool { return m.refunded })
+	return over && !last.refunded && slices.ContainsFunc(a.w.diary.of(faultKill), func(f fault) bool {
+		return f.hours.from.After(at) && f.hours.from.Before(at.Add(time.Duration(a.w.register.retention)*time.Microsecond))
+	})
+}

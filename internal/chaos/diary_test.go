@@ -1,0 +1,81 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// fault is something that was broken on purpose, and for how long.
+type fault struct {
+	kind  string // such as "kill", "redis restart"
+	what  string // whom it hit
+	hours span
+}
+
+func (f fault) String() string {
+	return fmt.Sprintf("%s to %s %s %s", f.hours.from.Format("15:04:05.000"), f.hours.to.Format("15:04:05.000"), f.kind, f.what)
+}
+
+// diary is what was broken when.
+type diary struct {
+	begun time.Time
+
+	mu       sync.Mutex
+	faults   []fault
+	problems []string // what went wrong with a worker that should not have
+}
+
+func (d *diary) note(kind, what string, from time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults = append(d.faults, fault{kind, what, span{from, time.Now()}})
+}
+
+// complain notes an error of the product, or of the test itself.
+func (d *diary) complain(err error) {
+	if err == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.problems = append(d.problems, err.Error())
+}
+
+// of gives the faults of the kinds.
+func (d *diary) of(kinds ...string) []fault {
+	var found []fault
+	for _, f := range d.faults {
+		if slices.Contains(kinds, f.kind) {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// around tells which faults there were at some time, as evidence.
+func (d *diary) around(from, to time.Time) string {
+	var found []string
+	for _, f := range d.faults {
+		if f.hours.overlaps(from, to) {
+			found = append(found, f.String())
+		}
+	}
+	return strings.Join(found, "\n      ")
+}
+
+// counts is how many faults there were of each kind.
+func (d *diary) counts() string {
+	counts := map[string]int{}
+	for _, f := range d.faults {
+		counts[f.kind]++
+	}
+	var parts []string
+	for kind, n := range counts {
+		parts = append(parts, fmt.Sprintf("%s %d", kind, n))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,130 @@
+package chaos
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+)
+
+// patience is how long a test waits for what has to come; nothing takes anywhere near as long.
+const patience = 30 * time.Second
+
+// folder keeps the programs that are under test.
+var folder string
+
+// TestMain does not look for leaked goroutines as other packages do: toxiproxy leaves one behind for each connection
+// whose client died while there was something to be written to it.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if !slices.ContainsFunc(os.Args, func(argument string) bool { return strings.HasPrefix(argument, "-test.parallel") }) {
+		_ = flag.Set("test.parallel", "6") // scenarios wait more than they work
+	}
+	redis.SetLogger(quiet{})                 // its complaints about a Redis that a test has stopped
+	zerolog.SetGlobalLevel(zerolog.Disabled) // toxiproxy's about connections that a test has cut
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var err error
+	if folder, err = os.MkdirTemp("", "notifier-chaos-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	return m.Run()
+}
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+// program is a build of notifier, made when it is first needed.
+type program struct {
+	tags string
+	once sync.Once
+	path string
+	err  error
+}
+
+var (
+	plain    = &program{}
+	crashing = &program{tags: "crashpoints"}
+)
+
+func (p *program) build(t *testing.T) string {
+	t.Helper()
+	p.once.Do(func() {
+		p.path = filepath.Join(folder, "notifier-"+p.tags)
+		out, err := exec.Command("go", "build", "-tags", p.tags, "-o", p.path, "notifier/cmd/notifier").CombinedOutput()
+		if err != nil {
+			p.err = fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	})
+	check(t, p.err)
+	return p.path
+}
+
+// eventually waits until something is so, and fails the test when it does not come about in good time.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	if !within(patience, so) {
+		t.Fatalf("after %s still not: %s", patience, what)
+	}
+}
+
+// within waits until something is so, and reports whether it came about in time.
+func within(limit time.Duration, so func() bool) bool {
+	for deadline := time.Now().Add(limit); !so(); time.Sleep(20 * time.Millisecond) { // between two looks
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
+// pass lets time pass, which is what a fault does; it reports false when ctx ends before.
+func pass(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// steadyAddr is a free loopback address for a server that goes away and has to come back. Its port is below those that
+// the system gives to outgoing connections, one of which could take it in the meantime.
+func steadyAddr(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
+		if listener, err := net.Listen("tcp", addr); err == nil {
+			_ = listener.Close()
+			return addr
+		}
+	}
+	t.Fatal("no free port between 20000 and 32000")
+	return ""
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

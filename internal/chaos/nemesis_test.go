@@ -1,0 +1,249 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"notifier/internal/devstack"
+)
+
+// The kinds of faults.
+const (
+	faultKill     = "kill"
+	faultStop     = "stop"
+	faultTerm     = "clean restart"
+	faultCut      = "cut"
+	faultSlow     = "bad link"
+	faultRedis    = "redis restart"
+	faultScripts  = "script flush"
+	faultNATS     = "nats restart"
+	faultConsumer = "consumer deleted"
+	faultSlack    = "slack away"
+	faultLimited  = "slack 429"
+	faultLost     = "slack accepts and resets"
+	faultRejects  = "slack rejects"
+	faultBlind    = "channel unreadable"
+)
+
+// nemesis breaks one thing, keeps it broken for a while, and mends it, also when ctx ends meanwhile.
+type nemesis struct {
+	weight int
+	strike func(ctx context.Context, random *rand.Rand)
+}
+
+// rampage runs a lane of nemeses, one after the other, until ctx ends. Lanes run side by side, and each has things of its
+// own to break: workers, links, servers, posts to Slack, looks at its channel.
+func rampage(ctx context.Context, random *rand.Rand, lane []nemesis) {
+	var dice []int
+	for i, n := range lane {
+		dice = append(dice, slices.Repeat([]int{i}, n.weight)...)
+	}
+	for pass(ctx, between(random, 300*time.Millisecond, 1500*time.Millisecond)) {
+		lane[dice[random.IntN(len(dice))]].strike(ctx, random)
+	}
+}
+
+// unleash runs all lanes until ctx ends. Each lane has its own choice of faults from the seed.
+func (w *world) unleash(ctx context.Context, seed uint64, long bool) {
+	var lanes sync.WaitGroup
+	for i, lane := range [][]nemesis{w.againstWorkers(), w.againstLinks(), w.againstSlack(long), w.againstReading()} {
+		lanes.Go(func() { rampage(ctx, rand.New(rand.NewPCG(seed, uint64(i))), lane) })
+	}
+	rampage(ctx, rand.New(rand.NewPCG(seed, 99)), w.againstServers()) // here, because it may end the test
+	lanes.Wait()
+}
+
+func between(random *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(random.Int64N(int64(to-from)))
+}
+
+func (w *world) againstWorkers() []nemesis {
+	pick := func(random *rand.Rand) *worker { return w.workers[random.IntN(len(w.workers))] }
+	again := func(ctx context.Context, k *worker, pause time.Duration) {
+		pass(ctx, pause)
+		_, err := k.start()
+		w.diary.complain(err)
+	}
+	return []nemesis{
+		{5, func(ctx context.Context, random *rand.Rand) {
+			k := pick(random)
+			begun := time.Now()
+			w.diary.complain(k.now().kill())
+			again(ctx, k, between(random, 100*time.Millisecond, time.Second))
+			w.diary.note(faultKill, k.name, begun)
+		}},
+		{2, func(ctx context.Context, random *rand.Rand) {
+			k := pick(random)
+			begun := time.Now()
+			w.diary.complain(k.now().freeze())
+			pass(ctx, w.ackWait+between(random, 300*time.Millisecond, 2*time.Second))
+			w.diary.complain(k.now().thaw())
+			w.diary.note(faultStop, k.name, begun)
+		}},
+		{1, func(ctx context.Context, random *rand.Rand) {
+			k := pick(random)
+			begun := time.Now()
+			w.diary.complain(k.now().terminate())
+			again(ctx, k, between(random, 100*time.Millisecond, 500*time.Millisecond))
+			w.diary.note(faultTerm, k.name, begun)
+		}},
+	}
+}
+
+// badLinks are what a link can suffer from without being cut.
+var badLinks = []toxic{
+	{"latency", `"latency":300,"jitter":200`},
+	{"latency", `"latency":900`},
+	{"bandwidth", `"rate":2`},
+	{"timeout", `"timeout":0`},     // everything vanishes
+	{"timeout", `"timeout":700`},   // and the connection ends
+	{"reset_peer", `"timeout":50`}, // the connection is reset
+	{"limit_data", `"bytes":1500`}, // it ends in the middle of something
+}
+
+func (w *world) againstLinks() []nemesis {
+	pick := func(random *rand.Rand) *link {
+		server := []string{"nats", "redis", "slack"}[random.IntN(3)]
+		return w.workers[random.IntN(len(w.workers))].links[server]
+	}
+	return []nemesis{
+		{1, func(ctx context.Context, random *rand.Rand) {
+			l := pick(random)
+			begun := time.Now()
+			l.cut()
+			pass(ctx, between(random, 300*time.Millisecond, 4*time.Second))
+			w.diary.complain(l.open())
+			w.diary.note(faultCut, l.name, begun)
+		}},
+		{1, func(ctx context.Context, random *rand.Rand) {
+			l, bad := pick(random), badLinks[random.IntN(len(badLinks))]
+			begun := time.Now()
+			l.cut()
+			w.diary.complain(l.open(bad))
+			pass(ctx, between(random, 500*time.Millisecond, 3*time.Second))
+			l.cut()
+			w.diary.complain(l.open())
+			w.diary.note(faultSlow, l.name+" "+bad.kind, begun)
+		}},
+	}
+}
+
+func (w *world) againstServers() []nemesis {
+	return []nemesis{
+		{2, func(ctx context.Context, random *rand.Rand) {
+			_ = w.register.look(ctx) // a moment before is better than up to 200 ms
+			begun := time.Now()
+			w.redis.Stop(w.T)
+			pass(ctx, between(random, 200*time.Millisecond, 2500*time.Millisecond))
+			w.diary.note(faultRedis, "", begun) // it answers somewhat before Restart knows
+			w.redis.Restart(w.T)
+		}},
+		{1, func(ctx context.Context, _ *rand.Rand) {
+			begun := time.Now()
+			w.diary.complain(w.register.client.ScriptFlush(context.WithoutCancel(ctx)).Err())
+			w.diary.note(faultScripts, "", begun)
+		}},
+		{2, func(ctx context.Context, random *rand.Rand) {
+			begun := time.Now()
+			w.nats.Stop()
+			pass(ctx, between(random, 100*time.Millisecond, 2*time.Second))
+			var err error
+			if !within(patience, func() bool { err = w.nats.Start(); return err == nil }) {
+				w.diary.complain(err)
+			}
+			w.diary.note(faultNATS, "", begun)
+		}},
+		{1, func(ctx context.Context, _ *rand.Rand) {
+			begun := time.Now()
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			defer cancel()
+			// A worker that is faster creates the consumer as the product does, with its longer AckWait; that is all right.
+			w.diary.complain(w.js.DeleteConsumer(ctx, streamName, consumerName))
+			w.diary.complain(w.createConsumer(ctx))
+			w.diary.note(faultConsumer, "", begun)
+		}},
+	}
+}
+
+// againstSlack lets the fake Slack misbehave. Without a Retry-After a 429 is a pause of half a minute for all replicas,
+// so that one is for long runs.
+func (w *world) againstSlack(long bool) []nemesis {
+	always := func(kind string, b devstack.Behaviour, from, to time.Duration) func(context.Context, *rand.Rand) {
+		return func(ctx context.Context, random *rand.Rand) {
+			begun := time.Now()
+			w.slack.Always(b)
+			pass(ctx, between(random, from, to))
+			w.slack.Always(devstack.Behaviour{})
+			w.diary.note(kind, "", begun)
+		}
+	}
+	lane := []nemesis{
+		{2, always(faultSlack, devstack.Behaviour{Status: http.StatusInternalServerError}, 500*time.Millisecond, 2*time.Second)},
+		{1, always(faultSlack, devstack.Behaviour{Hang: true}, 500*time.Millisecond, 2*time.Second)},
+		{1, always(faultSlack, devstack.Behaviour{CutBefore: true}, 300*time.Millisecond, time.Second)},
+		{2, always(faultLimited, devstack.Behaviour{RetryAfter: "1"}, 100*time.Millisecond, 500*time.Millisecond)},
+		{2, always(faultLost, devstack.Behaviour{CutAfter: true}, 20*time.Millisecond, 300*time.Millisecond)},
+		{1, always(faultLost, devstack.Behaviour{Accept: true, Hang: true}, 100*time.Millisecond, 300*time.Millisecond)},
+		{1, always(faultRejects, devstack.Behaviour{Code: "msg_too_long"}, 50*time.Millisecond, 400*time.Millisecond)},
+		{3, w.refuseWhatArrived},
+	}
+	if long {
+		lane = append(lane, nemesis{1, always(faultLimited, devstack.Behaviour{Status: http.StatusTooManyRequests}, 20*time.Millisecond, 50*time.Millisecond)})
+	}
+	return lane
+}
+
+// refuseWhatArrived accepts posts without an answer, and refuses them when they come again: such an event is dead, may be
+// in the channel, and has to keep its slot.
+func (w *world) refuseWhatArrived(ctx context.Context, random *rand.Rand) {
+	defer w.hideChannel()() // else they would be found there
+	begun, accepted := time.Now(), w.slack.Accepted()
+	w.slack.Always(devstack.Behaviour{CutAfter: true})
+	within(2*time.Second, func() bool { return w.slack.Accepted() >= accepted+3 || ctx.Err() != nil })
+	w.diary.note(faultLost, "", begun)
+	begun = time.Now()
+	w.slack.Always(devstack.Behaviour{Code: "msg_too_long"})
+	pass(ctx, between(random, 800*time.Millisecond, 1500*time.Millisecond))
+	w.slack.Always(devstack.Behaviour{})
+	w.diary.note(faultRejects, "", begun)
+}
+
+// againstReading keeps workers from looking whether a post has arrived, half of the time: they find it or post again.
+func (w *world) againstReading() []nemesis {
+	return []nemesis{{1, func(ctx context.Context, random *rand.Rand) {
+		defer w.hideChannel()()
+		begun := time.Now()
+		pass(ctx, between(random, 500*time.Millisecond, 2*time.Second))
+		w.diary.note(faultBlind, "", begun)
+	}}}
+}
+
+// unreadable is a channel that workers may post to, and cannot look into now.
+var unreadable = devstack.History{RetryAfter: "60"}
+
+// hideChannel makes the channel unreadable until what it returns is called, and as long as somebody else wants it so.
+func (w *world) hideChannel() (show func()) {
+	change := func(by int) {
+		w.hiding.Lock()
+		defer w.hiding.Unlock()
+		if w.hidden += by; w.hidden > 0 && !w.shown {
+			w.slack.SetHistory(unreadable)
+		} else {
+			w.slack.SetHistory(devstack.History{})
+		}
+	}
+	change(1)
+	return func() { change(-1) }
+}
+
+// thawAll lets go what may still be stopped.
+func (w *world) thawAll() {
+	for _, k := range w.workers {
+		_ = k.now().command.Process.Signal(syscall.SIGCONT)
+	}
+}

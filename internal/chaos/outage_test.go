@@ -1,0 +1,42 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"notifier/internal/devstack"
+)
+
+// TestOutagesRedeliverNothing holds events for far longer than the server waits for an acknowledgement, with Slack away and
+// then Redis, and nobody dies: they stay with the worker that has them. All other promises would be kept if they did not,
+// since the script knows them again, but each would go through all workers' hands again and again.
+func TestOutagesRedeliverNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2*time.Second, limits{global: "100/30s", category: "5/30s"})
+	for range 2 {
+		_, err := w.addWorker(plain, false).start()
+		check(t, err)
+	}
+	for _, k := range w.workers {
+		eventually(t, k.name+" is ready", func() bool { return k.now().ready() == nil })
+	}
+	w.slack.Always(devstack.Behaviour{Status: http.StatusInternalServerError})
+	for i := range 20 {
+		category := fmt.Sprintf("category-%d", i%4)
+		check(t, w.publisher.publish(t.Context(), &event{id: fmt.Sprintf("plain-%02d", i), category: category, cost: 1}, true))
+	}
+	pass(t.Context(), 2*w.ackWait)
+	w.redis.Stop(t)
+	w.slack.Always(devstack.Behaviour{})
+	pass(t.Context(), w.ackWait)
+	w.redis.Restart(t)
+	w.rest()
+	w.shutDown()
+	a := w.settleUp()
+	a.judge()
+	if a.sent != 20 || a.redelivered > 2 { // a worker that the machine does not let run for seconds may lose a few
+		t.Errorf("%d of 20 are sent, %d were redelivered; expected none", a.sent, a.redelivered)
+	}
+}

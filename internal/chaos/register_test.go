@@ -1,0 +1,255 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/ratelimit"
+)
+
+// lookEvery is the time between two looks at the register of admissions.
+const lookEvery = 200 * time.Millisecond
+
+// admission is one slot that was taken, from the first look that saw it to the last. Times are microseconds of Redis.
+type admission struct {
+	slot     string // the event's id; further slots of a costly event are "<id> 2", ...
+	at       int64
+	last     int64 // time of the last look that saw it
+	refunded bool  // it went before its time
+}
+
+func (a *admission) id() string { id, _, _ := strings.Cut(a.slot, " "); return id }
+
+// chargedAgain is a slot whose time of admission changed while the first one still counted, without a look that saw it free.
+type chargedAgain struct {
+	slot          string
+	first, second int64
+}
+
+// register is what the sorted sets of Redis have held over time.
+//
+// What is exact here: the register ({ns}:global) keeps an admission for the longest window of any rule, which is many
+// times the time between two looks, and Redis forgets nothing that it has told anybody (appendfsync always). So every
+// admission is seen, with the microsecond at which it was made, unless it was refunded before the next look; and
+// one that goes earlier was refunded. An admission counts as long as a look has seen it. One that was refunded may have
+// counted a little longer, which only makes windows look emptier than they were.
+type register struct {
+	client    *redis.Client
+	rules     ratelimit.Rules
+	retention int64 // microseconds; the longest window of any rule
+	shortest  int64 // the shortest time for which a category's set keeps an admission
+	stop      context.CancelFunc
+	done      chan struct{}
+
+	mu       sync.Mutex
+	now      map[string]*admission
+	all      []*admission
+	problems []string
+	again    []chargedAgain
+	lastLook int64
+	longest  time.Duration // between two looks
+	looks    int
+}
+
+// watch looks at the register until the test ends, whenever Redis is there.
+func watch(t *testing.T, addr string, rules ratelimit.Rules) *register {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &register{
+		client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: time.Second}),
+		rules:  rules, retention: longestWindow(rules).Microseconds(), stop: cancel, done: make(chan struct{}), now: map[string]*admission{},
+	}
+	r.shortest = r.retention
+	for _, limit := range append(values(rules.Overrides), rules.Category) {
+		r.shortest = min(r.shortest, longestWindow(ratelimit.Rules{Global: limit}).Microseconds())
+	}
+	go func() {
+		defer close(r.done)
+		for pass(ctx, lookEvery) {
+			_ = r.look(ctx) // an error says that Redis is away
+		}
+	}()
+	t.Cleanup(func() {
+		r.end()
+		_ = r.client.Close()
+	})
+	return r
+}
+
+// end ends the looks.
+func (r *register) end() {
+	r.stop()
+	<-r.done
+}
+
+func longestWindow(rules ratelimit.Rules) time.Duration {
+	longest := time.Duration(0)
+	for _, limit := range append([]ratelimit.Limit{rules.Global, rules.Category}, values(rules.Overrides)...) {
+		for _, tier := range limit {
+			longest = max(longest, tier.Window)
+		}
+	}
+	return longest
+}
+
+func values(overrides map[string]ratelimit.Limit) []ratelimit.Limit {
+	var limits []ratelimit.Limit
+	for _, limit := range overrides {
+		limits = append(limits, limit)
+	}
+	return limits
+}
+
+func key(name string) string { return "{" + namespace + "}:" + name }
+
+// look takes down what the sets hold at one moment.
+func (r *register) look(ctx context.Context) error {
+	prefix := key("category:")
+	names, err := r.client.Keys(ctx, prefix+"*").Result()
+	if err != nil {
+		return err
+	}
+	pipe := r.client.TxPipeline()
+	global := pipe.ZRangeWithScores(ctx, key("global"), 0, -1)
+	categories := map[string]*redis.ZSliceCmd{}
+	for _, name := range names {
+		categories[strings.TrimPrefix(name, prefix)] = pipe.ZRangeWithScores(ctx, name, 0, -1)
+	}
+	clock := pipe.Time(ctx)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return err
+	}
+	again, err := r.client.Keys(ctx, prefix+"*").Result()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := clock.Val().UnixMicro()
+	if r.lastLook > 0 {
+		r.longest = max(r.longest, time.Duration(now-r.lastLook)*time.Microsecond)
+	}
+	r.lastLook = now
+	r.looks++
+	seen := r.take(global.Val(), now)
+	for slot, a := range r.now {
+		if _, there := seen[slot]; !there {
+			a.refunded = now < a.at+r.retention
+			delete(r.now, slot)
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(again)
+	if slices.Equal(names, again) { // else a set that came meanwhile was not read
+		r.compare(seen, categories, now)
+	}
+	return nil
+}
+
+// take notes the members of the global set.
+func (r *register) take(members []redis.Z, now int64) map[string]int64 {
+	seen := make(map[string]int64, len(members))
+	for _, member := range members {
+		slot, at := member.Member.(string), int64(member.Score)
+		seen[slot] = at
+		a := r.now[slot]
+		if a != nil && a.at != at {
+			if at < a.at+r.retention {
+				r.again = append(r.again, chargedAgain{slot, a.at, at})
+				a.refunded = true // or overwritten: it counts no more either way
+			}
+			a = nil
+		}
+		if a == nil {
+			a = &admission{slot: slot, at: at}
+			r.now[slot] = a
+			r.all = append(r.all, a)
+		}
+		a.last = now
+	}
+	return seen
+}
+
+// compare holds the categories' sets against the global one: charged to both or to neither.
+func (r *register) compare(global map[string]int64, categories map[string]*redis.ZSliceCmd, now int64) {
+	inCategory := map[string]bool{}
+	for category, members := range categories {
+		for _, member := range members.Val() {
+			slot, at := member.Member.(string), int64(member.Score)
+			inCategory[slot] = true
+			if global[slot] != at && at > now-r.retention {
+				r.problems = append(r.problems, fmt.Sprintf("category %s has %q at %d, the global set has it at %d", category, slot, at, global[slot]))
+			}
+		}
+	}
+	for slot, at := range global {
+		if at > now-r.shortest && !inCategory[slot] {
+			r.problems = append(r.problems, fmt.Sprintf("the global set has %q at %d, its category's set does not", slot, at))
+		}
+	}
+}
+
+// byID gives all admissions by event id, the oldest first.
+func (r *register) byID() map[string][]*admission {
+	admissions := map[string][]*admission{}
+	for _, a := range r.all {
+		if a.slot == a.id() {
+			admissions[a.id()] = append(admissions[a.id()], a)
+		}
+	}
+	return admissions
+}
+
+// fullest is, for one tier of a scope, the most slots that any window (t-d, t] held. Windows that end with an admission
+// are enough: between two of them slots only leave.
+func fullest(scope []*admission, window time.Duration) (slots int, at int64) {
+	slices.SortFunc(scope, func(a, b *admission) int { return int(a.at - b.at) })
+	for i, a := range scope {
+		if i+1 < len(scope) && scope[i+1].at == a.at {
+			continue // of one moment the last one sees them all
+		}
+		if n := held(scope, a.at, window); n > slots {
+			slots, at = n, a.at
+		}
+	}
+	return slots, at
+}
+
+// held counts the slots that the window which ends at t held.
+func held(scope []*admission, t int64, window time.Duration) int {
+	n := 0
+	first, _ := slices.BinarySearchFunc(scope, t-window.Microseconds()+1, func(a *admission, from int64) int { return int(a.at - from) })
+	for _, a := range scope[first:] {
+		if a.at > t {
+			break
+		}
+		if !a.refunded || a.last >= t {
+			n++
+		}
+	}
+	return n
+}
+
+// inFlight is the in-flight hash: the microsecond of admission by id.
+func (r *register) inFlight(ctx context.Context) (map[string]int64, error) {
+	records, err := r.client.HGetAll(ctx, key("inflight")).Result()
+	if err != nil {
+		return nil, err
+	}
+	admitted := map[string]int64{}
+	for id, record := range records {
+		var at int64
+		if _, err := fmt.Sscanf(record, "%d", &at); err != nil {
+			return nil, fmt.Errorf("the record %q of %s in flight: %w", record, id, err)
+		}
+		admitted[id] = at
+	}
+	return admitted, nil
+}

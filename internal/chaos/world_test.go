@@ -1,0 +1,231 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+)
+
+const (
+	streamName   = "NOTIFY"
+	deadName     = "NOTIFY_DEAD"
+	consumerName = "notifier"
+	namespace    = "chaos"
+	channel      = "C0CHAOS"
+)
+
+// limits are the settings of the same names. The longest window of them all is how long the register of admissions keeps
+// an id, so it bounds how late a look at it may come.
+type limits struct {
+	global, category string
+	overrides        map[string]string // by category
+}
+
+// world is everything around the workers, and what is needed for the account at the end.
+type world struct {
+	*testing.T
+	nats    *devstack.NATS
+	redis   *redistest.Server
+	slack   *devstack.Slack
+	door    string // where workers find Slack
+	js      jetstream.JetStream
+	ackWait time.Duration
+	limits  limits
+
+	workers   []*worker
+	register  *register
+	publisher *publisher
+	diary     *diary
+
+	hiding sync.Mutex
+	hidden int  // how many want the channel unreadable
+	shown  bool // nobody can have it so
+}
+
+// newWorld starts NATS on disk, a Redis that forgets nothing, and the fake Slack, and creates the stream and a consumer
+// that is impatient: the product takes one that is there as it is.
+func newWorld(t *testing.T, ackWait time.Duration, limits limits) *world {
+	t.Helper()
+	w := &world{T: t, ackWait: ackWait, limits: limits, diary: &diary{begun: time.Now()}}
+	w.redis = redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
+	var err error
+	w.nats, err = devstack.StartNATS(steadyAddr(t), t.TempDir())
+	check(t, err)
+	t.Cleanup(func() { _ = w.nats.Close() })
+	w.slack, err = devstack.StartSlack("127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { _ = w.slack.Close() })
+	w.door = openDoor(t, w.slack.URL())
+
+	connection, err := nats.Connect(w.nats.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
+	check(t, err)
+	t.Cleanup(connection.Close)
+	w.js, err = jetstream.New(connection, jetstream.WithDefaultTimeout(2*time.Second))
+	check(t, err)
+	_, err = w.js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: streamName, Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
+	})
+	check(t, err)
+	check(t, w.createConsumer(t.Context()))
+	w.publisher = &publisher{js: w.js, events: map[string]*event{}}
+	w.register = watch(t, w.redis.Addr, w.rules())
+	return w
+}
+
+// createConsumer creates the consumer, unless a worker has been faster.
+func (w *world) createConsumer(ctx context.Context) error {
+	_, err := w.js.CreateConsumer(ctx, streamName, jetstream.ConsumerConfig{
+		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: w.ackWait, MaxDeliver: -1, FilterSubject: "notify.>",
+	})
+	if errors.Is(err, jetstream.ErrConsumerExists) {
+		return nil
+	}
+	return err
+}
+
+// rules are the limits as the product reads them.
+func (w *world) rules() ratelimit.Rules {
+	w.Helper()
+	parse := func(text string) ratelimit.Limit {
+		limit, err := ratelimit.ParseLimit(text)
+		check(w.T, err)
+		return limit
+	}
+	rules := ratelimit.Rules{Global: parse(w.limits.global), Category: parse(w.limits.category), Overrides: map[string]ratelimit.Limit{}}
+	for category, text := range w.limits.overrides {
+		rules.Overrides[category] = parse(text)
+	}
+	return rules
+}
+
+// addWorker makes a worker with links of its own, and does not start it.
+func (w *world) addWorker(p *program, linked bool) *worker {
+	w.Helper()
+	name := fmt.Sprintf("w%d", len(w.workers)+1)
+	addrs := map[string]string{"nats": w.nats.Addr(), "redis": w.redis.Addr, "slack": w.door}
+	links := map[string]*link{}
+	if linked {
+		for server, addr := range addrs {
+			links[server] = connect(w.T, name+"-"+server, addr)
+			addrs[server] = links[server].addr
+		}
+	}
+	var overrides []string
+	for category, limit := range w.limits.overrides {
+		overrides = append(overrides, category+"="+limit)
+	}
+	settings := map[string]string{
+		"NATS_URL": "nats://" + addrs["nats"], "NATS_STREAM": streamName, "NATS_CONSUMER": consumerName,
+		"REDIS_URL": "redis://" + addrs["redis"] + "/0", "REDIS_NAMESPACE": namespace,
+		"SLACK_API_URL": "http://" + addrs["slack"] + "/api/", "SLACK_CHANNEL": channel, "SLACK_TIMEOUT": "1s",
+		"LIMIT_GLOBAL": w.limits.global, "LIMIT_CATEGORY": w.limits.category, "LIMIT_OVERRIDES": join(overrides),
+		"BATCH_SIZE": "16", "SEND_CONCURRENCY": "4", "SHUTDOWN_TIMEOUT": "4s", "ADMIN_ADDR": "127.0.0.1:0", "GOMAXPROCS": "1",
+	}
+	k := &worker{t: w.T, name: name, folder: w.TempDir(), program: p.build(w.T), settings: settings, links: links}
+	w.workers = append(w.workers, k)
+	return k
+}
+
+func join(parts []string) string {
+	slices.Sort(parts)
+	text := ""
+	for i, part := range parts {
+		if i > 0 {
+			text += ","
+		}
+		text += part
+	}
+	return text
+}
+
+// rest waits until the workers can send and nothing is left to do: nothing in the stream, nothing handed out.
+func (w *world) rest() {
+	w.Helper()
+	var left string
+	resting := within(2*patience, func() bool {
+		left = w.unrest()
+		return left == ""
+	})
+	if !resting {
+		w.Errorf("the system does not come to rest: %s", left)
+	}
+}
+
+// unrest says what is still to be waited for; empty: nothing.
+func (w *world) unrest() string {
+	for _, k := range w.workers {
+		if l := k.now(); !l.crashed() {
+			if err := l.ready(); err != nil {
+				return err.Error()
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	stream, err := w.js.Stream(ctx, streamName)
+	if err != nil {
+		return err.Error()
+	}
+	consumer, err := w.js.Consumer(ctx, streamName, consumerName)
+	if err != nil {
+		return err.Error()
+	}
+	messages, info := stream.CachedInfo().State.Msgs, consumer.CachedInfo()
+	if messages > 0 || info.NumPending > 0 || info.NumAckPending > 0 {
+		return fmt.Sprintf("%d events in the stream, %d handed out", messages, info.NumAckPending)
+	}
+	return ""
+}
+
+// shutDown stops all workers that still run, and expects them to end well.
+func (w *world) shutDown() {
+	w.Helper()
+	for _, k := range w.workers {
+		if l := k.now(); !l.dead() {
+			if err := l.terminate(); err != nil {
+				w.Error(err)
+			}
+		}
+	}
+}
+
+// lives are all processes of all workers, by name.
+func (w *world) lives() map[string]*life {
+	lives := map[string]*life{}
+	for _, k := range w.workers {
+		for _, l := range k.lives {
+			lives[l.name] = l
+		}
+	}
+	return lives
+}
+
+// deadLetters are the reasons of the dead letters by event id.
+func (w *world) deadLetters() map[string][]string {
+	w.Helper()
+	letters := map[string][]string{}
+	stream, err := w.js.Stream(w.Context(), deadName)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return letters
+	}
+	check(w.T, err)
+	state := stream.CachedInfo().State
+	for seq := state.FirstSeq; state.Msgs > 0 && seq <= state.LastSeq; seq++ {
+		letter, err := stream.GetMsg(w.Context(), seq)
+		check(w.T, err)
+		id := letter.Header.Get("Notifier-Event-Id")
+		letters[id] = append(letters[id], letter.Header.Get("Notifier-Reason"))
+	}
+	return letters
+}

@@ -1,0 +1,119 @@
+//go:build !production
+
+package deadletter_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/deadletter"
+	"notifier/internal/devstack"
+	"notifier/internal/event"
+)
+
+// desk is a NATS server with the two streams of a worker, and what a test does there.
+type desk struct {
+	*testing.T
+	server     *devstack.NATS
+	connection *nats.Conn
+	js         jetstream.JetStream
+}
+
+func newDesk(t *testing.T, change ...func(*jetstream.StreamConfig)) *desk {
+	t.Helper()
+	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
+	check(t, err)
+	t.Cleanup(func() { check(t, server.Close()) })
+	connection, err := nats.Connect(server.URL())
+	check(t, err)
+	t.Cleanup(connection.Close)
+	js, err := jetstream.New(connection)
+	check(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy})
+	check(t, err)
+	dead := jetstream.StreamConfig{Name: "NOTIFY_DEAD", Subjects: []string{"notify-dead.>"}}
+	for _, f := range change {
+		f(&dead)
+	}
+	_, err = js.CreateStream(t.Context(), dead)
+	check(t, err)
+	return &desk{t, server, connection, js}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// letter stores a letter of notify.errors; headers are name and value in turn, and may replace what every letter has.
+func (d *desk) letter(id, payload string, headers ...string) uint64 {
+	d.Helper()
+	message := nats.NewMsg("notify-dead.errors")
+	message.Header = nats.Header{
+		"Notifier-Event-Id": {id}, "Notifier-Reason": {"malformed"}, "Notifier-Subject": {"notify.errors"},
+		"Notifier-Time": {"2026-11-20T04:39:01.5Z"}, "Notifier-Stream-Seq": {"17"}, "Nats-Msg-Id": {"dead." + id},
+	}
+	for i := 0; i < len(headers); i += 2 {
+		message.Header[headers[i]] = nil
+	}
+	for i := 0; i < len(headers); i += 2 {
+		message.Header.Add(headers[i], headers[i+1])
+	}
+	message.Data = []byte(payload)
+	ack, err := d.js.PublishMsg(d.Context(), message)
+	check(d.T, err)
+	return ack.Sequence
+}
+
+func (d *desk) open() *deadletter.Stream {
+	d.Helper()
+	pattern, err := event.ParsePattern("notify.>")
+	check(d.T, err)
+	s, err := deadletter.Open(d.Context(), d.connection, "NOTIFY", pattern)
+	check(d.T, err)
+	return s
+}
+
+// all reads every letter.
+func (d *desk) all() []*deadletter.Letter {
+	d.Helper()
+	var letters []*deadletter.Letter
+	check(d.T, d.open().Each(d.Context(), func(l *deadletter.Letter) error {
+		letters = append(letters, l)
+		return nil
+	}))
+	return letters
+}
+
+// putBack puts the only letter back.
+func (d *desk) putBack() (deadletter.Receipt, error) {
+	d.Helper()
+	letters := d.all()
+	if len(letters) != 1 {
+		d.Fatalf("%d letters, expected one", len(letters))
+	}
+	return d.open().PutBack(d.Context(), letters[0])
+}
+
+// stored gives all messages of a stream.
+func (d *desk) stored(name string) []*jetstream.RawStreamMsg {
+	d.Helper()
+	stream, err := d.js.Stream(d.Context(), name)
+	check(d.T, err)
+	var messages []*jetstream.RawStreamMsg
+	state := stream.CachedInfo().State
+	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
+		message, err := stream.GetMsg(d.Context(), seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		check(d.T, err)
+		messages = append(messages, message)
+	}
+	return messages
+}

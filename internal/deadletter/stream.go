@@ -1,0 +1,203 @@
+package deadletter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/event"
+)
+
+// patience is how long one answer of the server is waited for.
+const patience = 5 * time.Second
+
+// ErrNoStream says that there is no dead-letter stream yet, so there are no letters.
+var ErrNoStream = errors.New("no dead-letter stream")
+
+// Stream is a dead-letter stream as it was when it was opened: letters that come later are not seen. Its methods are
+// not safe for concurrent use.
+type Stream struct {
+	connection *nats.Conn
+	js         jetstream.JetStream
+	stream     jetstream.Stream
+	events     string // the stream that the letters came from
+	pattern    event.Pattern
+	last       uint64 // the newest letter's sequence
+}
+
+// Open looks up the stream <events>_DEAD. The pattern is the one by which workers read events. The error is ErrNoStream
+// when the stream is not there.
+func Open(ctx context.Context, connection *nats.Conn, events string, pattern event.Pattern) (*Stream, error) {
+	s := &Stream{connection: connection, events: events, pattern: pattern}
+	var err error
+	if s.js, err = jetstream.New(connection); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s.stream, err = s.js.Stream(ctx, s.Name())
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, ErrNoStream
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", s.Name(), explain(ctx, err))
+	}
+	s.last = s.stream.CachedInfo().State.LastSeq
+	return s, nil
+}
+
+// Name is the dead-letter stream's name.
+func (s *Stream) Name() string { return s.events + "_DEAD" }
+
+// Each calls do with the letters that were there when the stream was opened and still are, the oldest first, one at a
+// time. It ends with the first error.
+func (s *Stream) Each(ctx context.Context, do func(*Letter) error) error {
+	for next := uint64(1); next <= s.last; next++ {
+		letter, err := s.read(ctx, next)
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", s.Name(), err)
+		}
+		if letter == nil || letter.Seq > s.last {
+			return nil
+		}
+		if err := do(letter); err != nil {
+			return err
+		}
+		next = letter.Seq
+	}
+	return nil
+}
+
+// read asks for the first letter from a sequence on; nil: there is none.
+//
+// The question is asked by ourselves: where a stream allows direct reads, the client library's answer has the
+// publisher's headers where the server's own belong, and an event without payload that has a "Status: 404" would be
+// taken for the end of the stream. A consumer of the library would take it for a word of the server, too.
+func (s *Stream) read(ctx context.Context, from uint64) (*Letter, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	question, err := json.Marshal(map[string]any{"seq": from, "next_by_subj": ">"})
+	if err != nil {
+		return nil, err
+	}
+	reply, err := s.connection.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+s.Name(), question)
+	if err != nil {
+		return nil, explain(ctx, err)
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Seq    uint64    `json:"seq"`
+			Header []byte    `json:"hdrs"`
+			Data   []byte    `json:"data"`
+			Time   time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return nil, fmt.Errorf("the server's answer cannot be read: %w", err)
+	}
+	message := answer.Message
+	switch {
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, nil
+	case answer.Error != nil:
+		return nil, answer.Error
+	case message == nil || message.Seq < from:
+		return nil, errors.New("the server's answer has no message")
+	}
+	letter := &Letter{Info: Info{Seq: message.Seq}, stored: message.Time.UTC(), data: message.Data}
+	if len(message.Header) > 0 {
+		// Headers that cannot be read are as good as none: such a message is no letter of ours, and stays.
+		letter.header, _ = nats.DecodeHeadersMsg(message.Header)
+	}
+	letter.describe(s.pattern)
+	return letter, nil
+}
+
+// Receipt says where an event is that was put back.
+type Receipt struct {
+	Stream    string
+	Seq       uint64
+	Duplicate bool // it was put back before, and its letter was left behind
+}
+
+// Left is why a letter stays where it is, whoever tries.
+type Left struct{ Why string }
+
+func (l *Left) Error() string { return l.Why }
+
+// Failed is why no stream has taken a letter's event. It may at another time, and may take other events now.
+type Failed struct{ Why string }
+
+func (f *Failed) Error() string { return f.Why }
+
+// PutBack publishes the letter's event to where it came from, waits until a stream has it, and then deletes the letter.
+// In this order nothing can get lost: after a crash between the two the letter is still there. Putting it back again
+// makes no second event, as the stream knows the message id for its duplicate window (two minutes, if nobody has set
+// it) and the workers know the event's id for DEDUPE_WINDOW once it was sent.
+//
+// The error is a *Left or a *Failed when it concerns this letter alone. Any other error concerns all letters; if the
+// Receipt then names a stream, the event is back and its letter is not deleted.
+func (s *Stream) PutBack(ctx context.Context, letter *Letter) (Receipt, error) {
+	if why := letter.obstacle(s.pattern); why != "" {
+		return Receipt{}, &Left{why}
+	}
+	if config := s.stream.CachedInfo().Config; config.DenyDelete || config.Sealed {
+		return Receipt{}, fmt.Errorf("stream %s lets no message be deleted: every replay would publish its letters again", s.Name())
+	}
+	receipt, err := s.publish(ctx, letter)
+	if err != nil {
+		return Receipt{}, err
+	}
+	return receipt, s.remove(ctx, letter.Seq)
+}
+
+func (s *Stream) publish(ctx context.Context, letter *Letter) (Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ack, err := s.js.PublishMsg(ctx, letter.message())
+	refused := (*jetstream.APIError)(nil)
+	switch {
+	case err == nil:
+		return Receipt{Stream: ack.Stream, Seq: ack.Sequence, Duplicate: ack.Duplicate}, nil
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return Receipt{}, &Failed{fmt.Sprintf("no stream takes %s, expected one such as %s, which the first \"notifier serve\" creates", letter.Subject, s.events)}
+	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrBadHeaderMsg), errors.Is(err, jetstream.ErrInvalidJSAck), errors.As(err, &refused):
+		return Receipt{}, &Failed{err.Error()}
+	default:
+		return Receipt{}, fmt.Errorf("publish to %s: %w", letter.Subject, explain(ctx, err))
+	}
+}
+
+func (s *Stream) remove(ctx context.Context, seq uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := s.stream.DeleteMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+		if first, readErr := s.read(ctx, seq); readErr == nil && (first == nil || first.Seq != seq) {
+			return nil // somebody else was faster, or its time had come
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("delete letter %d of stream %s: %w", seq, s.Name(), explain(ctx, err))
+	}
+	return nil
+}
+
+// explain says in the words of an operator why a server has not answered.
+func explain(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("NATS has not answered in %s", patience)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("%w; expected a server with JetStream (nats-server -js)", err)
+	}
+	return err
+}
