@@ -16,13 +16,13 @@ import (
 var (
 	realServices = []string{"nats", "notifier", "redis"}
 	demoServices = []string{"burst", "fake-slack", "nats-demo", "notifier-demo", "redis-demo"}
+	onlookers    = []string{"grafana", "prometheus"}
 )
 
 // testProfiles: a plain "up" is the real thing, "--profile demo" is the demo and nothing of the real thing. This is what
 // the profile "" in docker-compose.yml is for.
 func testProfiles(t *testing.T, e *engine) {
-	both := slices.Concat(demoServices, realServices)
-	slices.Sort(both)
+	with := func(services ...[]string) []string { return slices.Sorted(slices.Values(slices.Concat(services...))) }
 	for _, test := range []struct {
 		name     string
 		profiles []string
@@ -34,7 +34,9 @@ func testProfiles(t *testing.T, e *engine) {
 		{"slack", []string{"slack"}, nil, realServices},
 		{"demo", []string{"demo"}, nil, demoServices},
 		{"demo by COMPOSE_PROFILES", nil, []string{"COMPOSE_PROFILES=demo"}, demoServices},
-		{"all", []string{"*"}, nil, both},
+		{"observability", []string{"observability"}, nil, with(realServices, onlookers)},
+		{"demo-observability", []string{"demo-observability"}, nil, with(demoServices, onlookers)},
+		{"all", []string{"*"}, nil, with(realServices, demoServices, onlookers)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := e.project(t, "config", test.profiles, test.settings...)

@@ -67,7 +67,7 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	e.environment = append(e.environment, "NOTIFIER_IMAGE="+e.production, "NOTIFIER_DEMO_IMAGE="+e.demo,
-		"NOTIFIER_VERSION="+releaseVersion, "NATS_PORT=0", "FAKE_SLACK_PORT=0") // 0: the engine picks free ones
+		"NOTIFIER_VERSION="+releaseVersion, "NATS_PORT=0", "FAKE_SLACK_PORT=0", "PROMETHEUS_PORT=0", "GRAFANA_PORT=0") // 0: the engine picks free ones
 
 	if _, err := e.run(ctx, commandDeadline, "docker", "compose", "version"); err != nil {
 		t.Fatalf("these tests need a Docker engine with the compose plugin: %v", err)
@@ -91,6 +91,8 @@ func TestCompose(t *testing.T) {
 	t.Run("demo", func(t *testing.T) { testDemo(t, e) })
 	t.Run("limits", func(t *testing.T) { testLimits(t, e) })
 	t.Run("kill", func(t *testing.T) { testKill(t, e) })
+	t.Run("prometheus", func(t *testing.T) { testPrometheus(t, e) })
+	t.Run("grafana", func(t *testing.T) { testGrafana(t, e) })
 }
 
 // run runs a command without standard input, and gives its standard output. The error has what it said.
