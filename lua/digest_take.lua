@@ -52,8 +52,8 @@ elseif holder ~= token or redis.call('EXISTS', KEYS[4]) == 0 then
   if #pending == 0 then
     return not_now(-1)
   end
-  local since = tonumber(redis.call('HGET', KEYS[3], 'since') or now)
-  if since > now then -- the clock was set back
+  local since = tonumber(redis.call('HGET', KEYS[3], 'since') or '')
+  if not since or since > now then -- the clock was set back
     since = now
     redis.call('HSET', KEYS[3], 'since', text(now))
   end

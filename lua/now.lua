@@ -1,7 +1,7 @@
 -- now.lua tells the time of the server that keeps a key: the nodes of a Cluster have a clock each.
 --
 -- KEYS[1]  any key of the namespace; it is not touched
--- ARGV[1]  none
+-- ARGV     none
 --
 -- Reply: microseconds since 1970.
 

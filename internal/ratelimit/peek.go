@@ -23,6 +23,12 @@ type Usage struct {
 // Peek tells how full the global scope and the named categories' are, tier by tier: the global tiers first, then the
 // categories in the order given. It charges, trims and writes nothing. Errors are Admit's.
 func (l *Limiter) Peek(ctx context.Context, categories ...string) ([]Usage, error) {
+	_, usages, err := l.peek(ctx, categories...)
+	return usages, err
+}
+
+// peek is Peek, and tells the time at which it looked: that of decisions.
+func (l *Limiter) peek(ctx context.Context, categories ...string) (time.Time, []Usage, error) {
 	keyNames := []string{l.keys.global()}
 	arguments := appendLimit(nil, l.rules.Global)
 	usages := scopeUsages(nil, "", l.rules.Global)
@@ -34,12 +40,13 @@ func (l *Limiter) Peek(ctx context.Context, categories ...string) ([]Usage, erro
 	}
 	reply, err := redis.NewScript(lua.Peek).Run(ctx, l.redis, keyNames, arguments...).Result()
 	if err != nil {
-		return nil, fmt.Errorf("redis cannot tell the usage: %w", err)
+		return time.Time{}, nil, fmt.Errorf("redis cannot tell the usage: %w", err)
 	}
-	if err := decodeUsages(reply, usages); err != nil {
-		return nil, fmt.Errorf("redis: unexpected reply of peek.lua: %w", err)
+	now, err := decodeUsages(reply, usages)
+	if err != nil {
+		return time.Time{}, nil, fmt.Errorf("redis: unexpected reply of peek.lua: %w", err)
 	}
-	return usages, nil
+	return now, usages, nil
 }
 
 func scopeUsages(usages []Usage, category string, limit Limit) []Usage {
@@ -49,31 +56,35 @@ func scopeUsages(usages []Usage, category string, limit Limit) []Usage {
 	return usages
 }
 
-// decodeUsages fills in what the reply says, two numbers for each tier.
-func decodeUsages(reply any, usages []Usage) error {
+// decodeUsages fills in what the reply says, two numbers for each tier, and gives its time.
+func decodeUsages(reply any, usages []Usage) (now time.Time, err error) {
 	fields, err := list(reply, "reply", 3)
 	if err != nil {
-		return err
+		return now, err
+	}
+	micros, err := number(fields[0], "now")
+	if err != nil {
+		return now, err
 	}
 	numbers, err := list(fields[2], "numbers", 2*len(usages))
 	if err != nil {
-		return err
+		return now, err
 	}
 	for i := range usages {
 		used, err := number(numbers[2*i], "used")
 		if err != nil {
-			return err
+			return now, err
 		}
 		wait, err := number(numbers[2*i+1], "wait")
 		if err != nil {
-			return err
+			return now, err
 		}
 		if used < 0 || wait < 0 {
-			return fmt.Errorf("used %d and wait %d, expected no negative number", used, wait)
+			return now, fmt.Errorf("used %d and wait %d, expected no negative number", used, wait)
 		}
 		usages[i].Used, usages[i].FreeIn = int(used), time.Duration(wait)*time.Microsecond
 	}
-	return nil
+	return time.UnixMicro(micros).UTC(), nil
 }
 
 // scanBatch is how many keys Redis looks at in one step of Categories.

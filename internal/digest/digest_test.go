@@ -1,0 +1,318 @@
+package digest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/devstack"
+	"notifier/internal/slackout"
+	"notifier/internal/stats"
+)
+
+func TestNewRefuses(t *testing.T) {
+	good := Config{Namespace: "n", Interval: time.Minute}
+	for name, change := range map[string]func(*Config){
+		"namespace":   func(c *Config) { c.Namespace = "{" },
+		"no interval": func(c *Config) { c.Interval = 0 },
+		"long":        func(c *Config) { c.Interval = MaxInterval + time.Second },
+	} {
+		config := good
+		change(&config)
+		if _, err := New(config); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := New(good); err != nil {
+		t.Error(err)
+	}
+}
+
+// Of many replicas one posts, at most once in an interval, and what is told in all is what was dropped.
+func TestOneReplicaPostsInAnInterval(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		var digests []*Digest
+		for range 5 {
+			digests = append(digests, w.digest(true, nil))
+		}
+		stop := w.run(digests...)
+		dropped := 0
+		for w.slack.Accepted() < 5 && dropped < 100_000 {
+			w.drop("category", "errors", 3)
+			dropped += 3
+		}
+		w.idle()
+		stop()
+		texts := w.texts()
+		if sum := saidInAll(t, texts); sum != dropped {
+			t.Errorf("%d drops are told, want %d", sum, dropped)
+		}
+		messages := w.slack.Messages()
+		for i, m := range messages[1:] {
+			if apart := m.Time.Sub(messages[i].Time); apart < interval-time.Millisecond { // the clocks of two processes
+				t.Errorf("messages %d and %d are %s apart, want %s", i+1, i+2, apart, interval)
+			}
+		}
+		if messages[0].Channel != "#ops" && messages[0].Channel != "webhook" {
+			t.Errorf("posted to %s", messages[0].Channel)
+		}
+	})
+}
+
+func TestNothingDroppedNothingPosted(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		asked := make(chan struct{}, 100)
+		d := w.digest(false, func(c *Config) { c.Pause = countingPause{c.Pause, asked} })
+		w.run(d)
+		for range 10 {
+			<-asked // it looks whether there is something
+		}
+		if n := w.slack.Requests(); n > 0 {
+			t.Errorf("%d requests, want none", n)
+		}
+	})
+}
+
+type countingPause struct {
+	Pause
+	asked chan struct{}
+}
+
+func (p countingPause) Remaining(ctx context.Context) (time.Duration, error) {
+	select {
+	case p.asked <- struct{}{}:
+	default:
+	}
+	return p.Pause.Remaining(ctx)
+}
+
+// The first drop begins an interval: a digest tells of a whole one, and not of the first second of a storm.
+func TestTheIntervalBeginsWithTheFirstDrop(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.drop("global", "errors", 1)
+		d := w.digest(false, func(c *Config) { c.Interval = time.Hour })
+		taken, err := d.store.take(t.Context(), "token", time.Second, time.Hour)
+		if err != nil || taken.verdict != verdictNotNow || taken.wait < 59*time.Minute || taken.wait > time.Hour {
+			t.Errorf("%+v, %v, want to wait for an hour", taken, err)
+		}
+	})
+}
+
+// With a token the last digest is edited for an hour, and then another one is posted.
+func TestTheLastMessageIsEdited(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		d := w.digest(false, nil)
+		turn := func(want ...string) {
+			t.Helper()
+			w.old()
+			d.turn(t.Context())
+			texts := w.texts()
+			if len(texts) != len(want) {
+				t.Fatalf("%d messages, want %d: %q", len(texts), len(want), texts)
+			}
+			for i := range texts {
+				if !strings.Contains(texts[i], want[i]) {
+					t.Errorf("message %d is %q, want %q", i+1, texts[i], want[i])
+				}
+			}
+		}
+		w.drop("category", "errors", 5)
+		turn("In the last 1 min 5 notifications were not sent: errors 5 (its limit 10/30m). There is room now.")
+		w.drop("category", "errors", 2)
+		w.drop("global", "deploys", 30)
+		turn("37 notifications were not sent: deploys 30 (global limit 100/30m), errors 7 (its limit 10/30m).")
+		w.age(t, 52*time.Minute)
+		w.drop("global", "deploys", 1)
+		turn("In the last 53 min 38 notifications were not sent: deploys 31 ")
+		w.age(t, 8*time.Minute)
+		w.drop("global", "deploys", 4)
+		turn(" 38 notifications", "In the last 1 min 4 notifications were not sent: deploys 4 ")
+		w.drop("global", "deploys", 4)
+		turn(" 38 notifications", " 8 notifications")
+
+		other := w.digest(false, func(c *Config) { c.Channel = "#elsewhere" })
+		d = other
+		w.drop("global", "deploys", 1)
+		turn(" 38 notifications", " 8 notifications", " 1 notification was")
+		if last := w.slack.Messages()[2].Channel; last != "#elsewhere" {
+			t.Errorf("posted to %s", last)
+		}
+	})
+}
+
+// age makes the last message older.
+func (w *world) age(t *testing.T, by time.Duration) {
+	t.Helper()
+	text, err := w.redis.Get(t.Context(), w.keys.Message()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := decodeMessage(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Posted, m.Since = m.Posted.Add(-by), m.Since.Add(-by)
+	if err := w.redis.Set(t.Context(), w.keys.Message(), m.encode(), time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Where the last message cannot be edited any more, a new one tells what is new.
+func TestAMessageThatCannotBeEdited(t *testing.T) {
+	for _, code := range []string{"edit_window_closed", "cant_update_message", "message_not_found", "missing_scope"} {
+		t.Run(code, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, w *world) {
+				w.run(w.digest(false, nil))
+				w.drop("category", "errors", 5)
+				w.messages(1)
+				w.idle()
+				w.slack.Next(devstack.Behaviour{Code: code})
+				w.drop("category", "errors", 3)
+				texts := w.messages(2)
+				w.idle()
+				if said(t, texts[0]) != 5 || said(t, texts[1]) != 3 {
+					t.Errorf("%q, want 5 and 3", texts)
+				}
+				w.drop("category", "errors", 1)
+				w.idle()
+				if texts = w.texts(); len(texts) != 2 || said(t, texts[1]) != 4 {
+					t.Errorf("%q, want the new one to be edited", texts)
+				}
+			})
+		})
+	}
+}
+
+func TestCategoriesAreEscaped(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.run(w.digest(true, nil))
+		w.drop("category", "<!channel>", 5)
+		if text := w.messages(1)[0]; !strings.Contains(text, ": &lt;!channel&gt; 5 (") || strings.Contains(text, "<") {
+			t.Error(text)
+		}
+	})
+}
+
+func TestTenThousandCategoriesStayBounded(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		var digests []*Digest
+		const replicas, categories = 3, 10_000
+		for replica := range replicas {
+			recorder := w.recorder(fmt.Sprint(replica))
+			for i := range categories {
+				recorder.Observe("dropped", "global", fmt.Sprintf("category-%d", (i+1000*replica)%categories), time.Now())
+			}
+			ended, cancel := context.WithCancel(context.Background())
+			cancel()
+			recorder.Run(ended)
+			digests = append(digests, w.digest(false, nil))
+		}
+		if n := w.redis.HLen(t.Context(), w.keys.Pending()).Val(); n != stats.MostCategories+2 { // and _other and since
+			t.Errorf("%d fields are pending", n)
+		}
+		w.run(digests...)
+		w.messages(1)
+		w.idle()
+		for i := range 150 { // of an edited message the same holds
+			w.drop("global", fmt.Sprint("more-", i), 1)
+		}
+		w.idle()
+		texts := w.texts()
+		if n := saidInAll(t, texts); n != replicas*categories+150 || len(texts) != 1 || len(texts[0]) > 4000 {
+			t.Errorf("%d drops are told: %q", n, texts)
+		}
+		m, err := decodeMessage(w.redis.Get(t.Context(), w.keys.Message()).Val())
+		if err != nil || len(m.Drops) > stats.MostCategories+1 {
+			t.Errorf("%d entries are kept, %v", len(m.Drops), err)
+		}
+	})
+}
+
+func TestNextFreeSlotAndTheFailureToKnowIt(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		d := w.digest(true, func(c *Config) {
+			c.NextFree = func(context.Context) (time.Duration, error) { return 7 * time.Minute, nil }
+		})
+		w.drop("global", "errors", 5)
+		w.old()
+		d.turn(t.Context())
+		d.config.NextFree = func(context.Context) (time.Duration, error) { return 0, redis.ErrClosed }
+		w.drop("global", "errors", 5)
+		w.old()
+		d.turn(t.Context())
+		texts := w.texts()
+		if len(texts) != 2 || !strings.Contains(texts[0], "). Next free slot <!date^") || !strings.HasSuffix(texts[1], "10/30m).") && !strings.HasSuffix(texts[1], "100/30m).") {
+			t.Errorf("%q", texts)
+		}
+	})
+}
+
+func TestEveryKeyExpires(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		d := w.digest(false, nil)
+		ttl := func(keys ...string) {
+			t.Helper()
+			for _, key := range keys {
+				if left := w.redis.PTTL(t.Context(), key).Val(); left <= 0 || left > 49*time.Hour {
+					t.Errorf("%s expires in %s", key, left)
+				}
+			}
+		}
+		w.drop("global", "errors", 5)
+		w.old()
+		ttl(w.keys.Pending())
+		if taken, err := d.store.take(t.Context(), d.token, time.Minute, interval); err != nil || taken.verdict != verdictMine {
+			t.Fatalf("%+v, %v", taken, err)
+		}
+		ttl(w.keys.Pending(), w.keys.Posting(), w.keys.Lease())
+		d.turn(t.Context())
+		ttl(w.keys.State(), w.keys.Message())
+		if n := w.redis.Exists(t.Context(), w.keys.Pending(), w.keys.Posting(), w.keys.Lease()).Val(); n != 0 {
+			t.Errorf("%d keys are left", n)
+		}
+	})
+}
+
+// Foreign values post nothing, stop nobody for ever, and are told by the key's name.
+func TestForeignValues(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.drop("global", "errors", 5)
+		w.run(w.digest(true, func(c *Config) { c.Interval = time.Millisecond }))
+		w.messages(1)
+		w.idle()
+		if err := w.redis.Set(ctx, w.keys.Message(), "foreign", time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		w.drop("global", "errors", 5)
+		w.messages(2)
+		w.idle()
+		if len(w.logged("the last digest is not edited")) == 0 {
+			t.Error("no word of the foreign message")
+		}
+		if err := w.redis.HSet(ctx, w.keys.Pending(), "foreign", "field").Err(); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually(func() error {
+			for _, line := range w.logged("the digest cannot be made") {
+				if strings.Contains(fmt.Sprint(line.ContextMap()["error"]), w.keys.Pending()) {
+					return nil
+				}
+			}
+			return fmt.Errorf("no word of the foreign field")
+		})
+		if err := w.redis.HDel(ctx, w.keys.Pending(), "foreign").Err(); err != nil {
+			t.Fatal(err)
+		}
+		w.drop("global", "errors", 7)
+		if texts := w.messages(3); said(t, texts[2]) != 7 {
+			t.Errorf("%q", texts)
+		}
+	})
+}
+
+var _ Publisher = (*slackout.Poster)(nil)

@@ -1,0 +1,88 @@
+package digest
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"notifier/internal/stats"
+)
+
+// editWindow is how long a message is edited before a new one is posted.
+const editWindow = time.Hour
+
+// message is a digest that was posted with a token, as it is kept to be edited.
+type message struct {
+	Asked   string       `json:"asked"`   // the channel as it was asked for
+	Channel string       `json:"channel"` // as Slack named it: an edit needs its ID
+	TS      string       `json:"ts"`
+	Posted  time.Time    `json:"posted"` // by the clock of Redis
+	Since   time.Time    `json:"since"`  // of its first drop
+	Drops   []stats.Drop `json:"drops"`  // all that it tells
+}
+
+// editable reports whether a digest for this channel goes into the message.
+func (m message) editable(channel string, now time.Time) bool {
+	age := now.Sub(m.Posted)
+	return m.TS != "" && m.Channel != "" && m.Asked == channel && age >= 0 && age < editWindow
+}
+
+func (m message) encode() string {
+	text, err := json.Marshal(m)
+	if err != nil { // a time beyond the year 9999
+		return forgetMessage
+	}
+	return string(text)
+}
+
+// decodeMessage reads what encode wrote; nothing is a message that is not editable.
+func decodeMessage(text string) (message, error) {
+	var m message
+	if text == "" {
+		return m, nil
+	}
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
+		return message{}, fmt.Errorf("%.60q, expected a message: %w", text, err)
+	}
+	for _, drop := range m.Drops {
+		if drop.Count < 1 {
+			return message{}, fmt.Errorf("%d drops of %.60q, expected 1 or more", drop.Count, drop.Category)
+		}
+	}
+	return m, nil
+}
+
+// merge adds drops up. At most stats.MostCategories categories stay by their names; the rest goes to stats.Other, as
+// it does in Redis.
+func merge(old, more []stats.Drop) []stats.Drop {
+	known := map[string]bool{stats.Other: true}
+	at := map[stats.Drop]int{}
+	var all []stats.Drop
+	for _, drops := range [][]stats.Drop{old, more} {
+		for _, drop := range drops {
+			if !known[drop.Category] {
+				if len(known) > stats.MostCategories {
+					drop.Category = stats.Other
+				} else {
+					known[drop.Category] = true
+				}
+			}
+			kind := drop
+			kind.Count = 0
+			if i, found := at[kind]; found {
+				all[i].Count += drop.Count
+			} else {
+				at[kind] = len(all)
+				all = append(all, drop)
+			}
+		}
+	}
+	return all
+}
+
+func total(drops []stats.Drop) (n int64) {
+	for _, drop := range drops {
+		n += drop.Count
+	}
+	return n
+}

@@ -1,0 +1,284 @@
+package digest
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
+
+	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+	"notifier/internal/slackout"
+	"notifier/internal/stats"
+)
+
+func TestMain(m *testing.M) {
+	// The Cluster of NOTIFIER_TEST_REDIS=cluster ends with the test binary.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("notifier/internal/redistest.hang.func1"))
+}
+
+const (
+	deadline = 20 * time.Second
+	interval = 100 * time.Millisecond // of most tests
+)
+
+// eachStore runs a test on a redis-server process and on the embedded store, or on the kind that NOTIFIER_TEST_REDIS
+// chooses.
+func eachStore(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	chosen := redistest.Chosen()
+	if chosen == "" || chosen == "embedded" {
+		t.Run("embedded", func(t *testing.T) {
+			test(t, newWorld(t, "redis://"+miniredis.RunT(t).Addr()+"/0"))
+		})
+	}
+	if chosen == "embedded" {
+		return
+	}
+	if chosen == "" {
+		chosen = "redis-server"
+	}
+	t.Run(chosen, func(t *testing.T) {
+		server := redistest.Start(t)
+		if server.Embedded {
+			t.Skip("no redis-server in PATH; the embedded store's run of this test is beside this one")
+		}
+		test(t, newWorld(t, server.URL()))
+	})
+}
+
+// world is a Redis and a Slack for one test.
+type world struct {
+	t      testing.TB
+	url    string
+	redis  redis.UniversalClient
+	keys   stats.Keys
+	slack  *devstack.Slack
+	log    *zap.Logger
+	lines  *observer.ObservedLogs
+	config Config // of the digests
+}
+
+func newWorld(t testing.TB, url string) *world {
+	t.Helper()
+	keys, err := stats.NewKeys("n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slack, err := devstack.StartSlack("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = slack.Close() })
+	core, lines := observer.New(zap.DebugLevel)
+	log := zaptest.NewLogger(t).WithOptions(zap.WrapCore(func(shown zapcore.Core) zapcore.Core { return zapcore.NewTee(shown, core) }))
+	w := &world{t: t, url: url, redis: open(t, url), keys: keys, slack: slack, log: log, lines: lines}
+	pause, err := ratelimit.NewPause(w.redis, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.config = Config{
+		Namespace: "n", Interval: interval, Channel: "#ops", Pause: pause, Timeout: 2 * time.Second, Lease: 10 * time.Second,
+		NextFree: func(context.Context) (time.Duration, error) { return 0, nil },
+	}
+	return w
+}
+
+func open(t testing.TB, url string) redis.UniversalClient {
+	t.Helper()
+	client, err := ratelimit.Open(url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func (w *world) poster(webhook bool) *slackout.Poster {
+	w.t.Helper()
+	config := slackout.Config{Timeout: time.Second}
+	if webhook {
+		config.WebhookURL = w.slack.WebhookURL()
+	} else {
+		config.Token, config.APIURL, config.Channel = "xoxb-1", w.slack.APIURL(), "#main"
+	}
+	poster, err := slackout.New(config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(poster.Close)
+	return poster
+}
+
+// digest makes one replica's digest; change may be nil.
+func (w *world) digest(webhook bool, change func(*Config)) *Digest {
+	w.t.Helper()
+	config := w.config
+	config.Publisher, config.Log = w.poster(webhook), w.log
+	config.Redis = open(w.t, w.url)
+	if change != nil {
+		change(&config)
+	}
+	d, err := New(config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	d.wait = 20 * time.Millisecond
+	return d
+}
+
+// run runs digests until stop is called, or the test ends.
+func (w *world) run(digests ...*Digest) (stop func()) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, d := range digests {
+		running.Go(func() { d.Run(ctx) })
+	}
+	stop = func() {
+		cancel()
+		running.Wait()
+	}
+	w.t.Cleanup(stop)
+	return stop
+}
+
+func limitOf(reason, _ string) string {
+	if reason == stats.ReasonGlobal {
+		return "100/30m"
+	}
+	return "10/30m"
+}
+
+// recorder makes one replica's recorder.
+func (w *world) recorder(name string) *stats.Recorder {
+	w.t.Helper()
+	recorder, err := stats.NewRecorder(stats.Config{
+		Redis: open(w.t, w.url), Namespace: "n", Replica: name, Limit: limitOf, Every: 5 * time.Millisecond, Log: w.log,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return recorder
+}
+
+// drop has drops recorded, and waits until they are.
+func (w *world) drop(reason, category string, n int) {
+	w.t.Helper()
+	recorder := w.recorder("dropper")
+	for range n {
+		recorder.Observe("dropped", reason, category, time.Now())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	recorder.Run(ctx)
+}
+
+// old lets the interval of what is pending be over.
+func (w *world) old() {
+	w.t.Helper()
+	past := strconv.FormatInt(time.Now().Add(-w.config.Interval-time.Minute).UnixMicro(), 10)
+	if err := w.redis.HSet(w.t.Context(), w.keys.Pending(), "since", past).Err(); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.redis.HDel(w.t.Context(), w.keys.State(), "next").Err(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// messages waits until n messages stand in Slack and gives their texts.
+func (w *world) messages(n int) []string {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), deadline)
+	defer cancel()
+	if err := w.slack.Wait(ctx, func(accepted int) bool { return accepted >= n }); err != nil {
+		w.t.Fatalf("%d messages, want %d", w.slack.Accepted(), n)
+	}
+	return w.texts()
+}
+
+func (w *world) texts() []string {
+	var texts []string
+	for _, m := range w.slack.Messages() {
+		texts = append(texts, m.Text)
+	}
+	return texts
+}
+
+// idle waits until nothing is pending and nobody posts.
+func (w *world) idle() {
+	w.t.Helper()
+	w.eventually(func() error {
+		n, err := w.redis.Exists(w.t.Context(), w.keys.Pending(), w.keys.Posting(), w.keys.Lease()).Result()
+		if err == nil && n > 0 {
+			err = fmt.Errorf("%d of the keys of a digest are there: %v", n, w.redis.HGetAll(w.t.Context(), w.keys.Pending()).Val())
+		}
+		return err
+	})
+}
+
+func (w *world) eventually(look func() error) {
+	w.t.Helper()
+	for end := time.Now().Add(deadline); ; time.Sleep(5 * time.Millisecond) { // between two looks at the condition
+		err := look()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) logged(message string) []observer.LoggedEntry {
+	return w.lines.FilterMessage(message).All()
+}
+
+const doubtLine = "the digest may not have arrived, and is not posted again"
+
+var headline = regexp.MustCompile(`^In the last .* (\d+) notifications? (?:was|were) not sent: (.*?)\.( There is room now\.| Next free slot .*)?$`)
+
+// said is how many drops a message tells of; its list must add up to what it says in all.
+func said(t testing.TB, text string) int {
+	t.Helper()
+	parts := headline.FindStringSubmatch(text)
+	if parts == nil {
+		t.Fatalf("no digest: %s", text)
+	}
+	all, _ := strconv.Atoi(parts[1])
+	sum := 0
+	list := regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(parts[2], "")
+	for _, item := range strings.Split(list, ", ") {
+		words := strings.Fields(item)
+		n, err := strconv.Atoi(words[len(words)-1])
+		if err != nil {
+			t.Fatalf("no number in %q of %s", item, text)
+		}
+		sum += n
+	}
+	if sum != all {
+		t.Errorf("its list adds up to %d: %s", sum, text)
+	}
+	return all
+}
+
+func saidInAll(t testing.TB, texts []string) (sum int) {
+	t.Helper()
+	for _, text := range texts {
+		sum += said(t, text)
+	}
+	return sum
+}

@@ -1,0 +1,113 @@
+package digest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"notifier/internal/stats"
+)
+
+func TestText(t *testing.T) {
+	own := func(category string, n int64) stats.Drop {
+		return stats.Drop{Reason: "category", Limit: "10/30m", Category: category, Count: n}
+	}
+	global := func(category string, n int64) stats.Drop {
+		return stats.Drop{Reason: "global", Limit: "100/30m", Category: category, Count: n}
+	}
+	var many []stats.Drop
+	for i := range 33 {
+		many = append(many, own(fmt.Sprintf("c%02d", i), int64(100-i)))
+	}
+	for _, test := range []struct {
+		period time.Duration
+		drops  []stats.Drop
+		free   string
+		want   string
+	}{
+		{30 * time.Minute, []stats.Drop{global("deploys", 32), own("errors", 380)}, "Next free slot 14:32.",
+			"In the last 30 min 412 notifications were not sent: errors 380 (its limit 10/30m), deploys 32 (global limit 100/30m). Next free slot 14:32."},
+		{40 * time.Second, []stats.Drop{own("errors", 1)}, "",
+			"In the last 40 s 1 notification was not sent: errors 1 (its limit 10/30m)."},
+		{3*time.Hour + 20*time.Minute, []stats.Drop{global("errors", 2), own("errors", 5)}, "",
+			"In the last 3 h 20 min 7 notifications were not sent: errors 7 (its limit 10/30m 5, global limit 100/30m 2)."},
+		{2 * time.Hour, []stats.Drop{own("<!channel>&co", 2), own("<http://x|y>", 1)}, "",
+			"In the last 2 h 3 notifications were not sent: &lt;!channel&gt;&amp;co 2 (its limit 10/30m), &lt;http://x|y&gt; 1 (its limit 10/30m)."},
+		{0, []stats.Drop{{Reason: "category", Limit: "-", Category: stats.Other, Count: 4}}, "",
+			"In the last 1 s 4 notifications were not sent: some categories 4."},
+		{time.Minute, []stats.Drop{own("errors", 1), own(stats.Other, 4), global(stats.Other, 5)}, "",
+			"In the last 1 min 10 notifications were not sent: errors 1 (its limit 10/30m), and some more categories 9."},
+	} {
+		if got := text(test.period, test.drops, test.free); got != test.want {
+			t.Errorf("got  %s\nwant %s", got, test.want)
+		}
+	}
+	got := text(time.Hour, many, "")
+	if !strings.HasSuffix(got, "c19 81 (its limit 10/30m), and 13 more categories 962.") {
+		t.Error(got)
+	}
+	if got := text(time.Hour, many[:21], ""); !strings.HasSuffix(got, ", and 1 more category 80.") {
+		t.Error(got)
+	}
+	if got := text(time.Hour, append(many, own(stats.Other, 38)), ""); !strings.HasSuffix(got, ", and over 13 more categories 1000.") {
+		t.Error(got)
+	}
+	said(t, got)
+}
+
+// However long the names and the limits are, Slack takes the message in an edit too.
+func TestTextIsBounded(t *testing.T) {
+	var drops []stats.Drop
+	for i := range 100 {
+		for _, reason := range []string{"global", "category"} {
+			drops = append(drops, stats.Drop{
+				Reason: reason, Category: fmt.Sprintf("%03d", i) + strings.Repeat("&", 125), Count: 1_000_000_000,
+				Limit: strings.Repeat("1000000/743h59m59.999999s+", 7) + "1000000/743h59m59.999999s",
+			})
+		}
+	}
+	drops = append(drops, stats.Drop{Reason: "global", Limit: "1/1s", Category: "bad\xffbytes", Count: 1 << 40})
+	got := text(24*time.Hour, drops, freeText(time.Now(), 31*24*time.Hour))
+	if n := utf8.RuneCountInString(got); n > 4000 || !utf8.ValidString(got) {
+		t.Errorf("%d characters, want at most 4000: %s", n, got)
+	}
+	if !strings.Contains(got, "&amp;…") || strings.Contains(got, "&&") {
+		t.Error(got)
+	}
+}
+
+func TestFreeText(t *testing.T) {
+	now := time.Date(2026, 11, 20, 14, 30, 10, 0, time.UTC)
+	for wait, want := range map[time.Duration]string{
+		0:                "There is room now.",
+		80 * time.Second: "Next free slot <!date^1795185120^{time}|14:32 UTC>.", // 14:31:30, which Slack would show as 14:31
+		50 * time.Second: "Next free slot <!date^1795185060^{time}|14:31 UTC>.",
+		24 * time.Hour:   "Next free slot <!date^1795271460^{date_short_pretty} at {time}|2026-11-21 14:31 UTC>.",
+	} {
+		if got := freeText(now, wait); got != want {
+			t.Errorf("in %s: %s, want %s", wait, got, want)
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	var old, more []stats.Drop
+	for i := range 80 {
+		old = append(old, stats.Drop{Reason: "global", Limit: "1/1s", Category: fmt.Sprint("c", i), Count: 1})
+		more = append(more, stats.Drop{Reason: "global", Limit: "1/1s", Category: fmt.Sprint("c", i+60), Count: 2})
+	}
+	merged := merge(old, more)
+	if total(merged) != 240 || len(merged) != stats.MostCategories+1 {
+		t.Errorf("%d drops in %d entries", total(merged), len(merged))
+	}
+	for _, drop := range merged {
+		if want := map[string]int64{"c0": 1, "c70": 3, "c99": 2, stats.Other: 80}[drop.Category]; want > 0 && drop.Count != want {
+			t.Errorf("%+v, want %d", drop, want)
+		}
+	}
+	if old[70].Count != 1 {
+		t.Error("what was given has changed")
+	}
+}

@@ -1,0 +1,83 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Trace is what Redis still knows of one event. Times are zero where it knows none.
+type Trace struct {
+	Category string    // empty: its slot has left every window, or none of the named categories holds it
+	Admitted time.Time // when the script let it through
+	InFlight bool      // admitted and not yet in Slack
+	Posts    int       // in flight: posts of it that have begun
+	LastPost time.Time // in flight: when the last of them began
+	Sent     time.Time // when it was recorded as sent
+}
+
+// Known reports whether Redis knows the event at all. It never does of one that was refused: a refusal stores nothing.
+func (t Trace) Known() bool { return !t.Admitted.IsZero() || !t.Sent.IsZero() }
+
+// Trace tells what Redis knows of an event: of one in flight, one that holds a slot, or one that was sent within the
+// dedupe window. Its category is found among the named ones. Errors are Admit's.
+func (l *Limiter) Trace(ctx context.Context, id string, categories ...string) (Trace, error) {
+	id = member(id)
+	pipe := l.redis.Pipeline()
+	record := pipe.HGet(ctx, l.keys.inFlight(), id)
+	admitted := pipe.ZScore(ctx, l.keys.global(), id)
+	sent := pipe.ZScore(ctx, l.keys.sent(), id)
+	slots := make([]*redis.FloatCmd, len(categories))
+	for i, category := range categories {
+		slots[i] = pipe.ZScore(ctx, l.keys.category(category), id)
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) { // nil: one of them is not there
+		return Trace{}, fmt.Errorf("redis cannot tell what it knows of %q: %w", id, err)
+	}
+	var trace Trace
+	for i, category := range categories {
+		if slots[i].Err() == nil {
+			trace.Category = category
+			break
+		}
+	}
+	if admitted.Err() == nil {
+		trace.Admitted = at(admitted.Val())
+	}
+	if sent.Err() == nil {
+		trace.Sent = at(sent.Val())
+	}
+	if record.Err() == nil {
+		if err := trace.readRecord(record.Val()); err != nil {
+			return Trace{}, fmt.Errorf("redis: %s: %w", l.keys.inFlight(), err)
+		}
+	}
+	return trace, nil
+}
+
+func at(score float64) time.Time { return time.UnixMicro(int64(score)).UTC() }
+
+// recordShape is a record in flight; see begin.lua.
+var recordShape = regexp.MustCompile(`(?s)^(\d{1,18})(?::(\d{1,9}):(\d{1,18}))? `)
+
+func (t *Trace) readRecord(record string) error {
+	parts := recordShape.FindStringSubmatch(record)
+	if parts == nil {
+		return fmt.Errorf("record %.60q, expected a time and a delivery", record)
+	}
+	micros := func(text string) time.Time {
+		number, _ := strconv.ParseInt(text, 10, 64) // of digits alone, and not too many
+		return time.UnixMicro(number).UTC()
+	}
+	t.InFlight, t.Admitted = true, micros(parts[1])
+	if parts[2] != "" {
+		t.Posts, _ = strconv.Atoi(parts[2])
+		t.LastPost = micros(parts[3])
+	}
+	return nil
+}

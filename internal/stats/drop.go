@@ -1,0 +1,63 @@
+package stats
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// What the digest tells of: events dropped for these reasons. Duplicates and expired events are not missing from Slack,
+// and dead ones are kept elsewhere. The words are those of the log.
+const (
+	outcomeSent    = "sent"
+	outcomeDropped = "dropped"
+
+	// ReasonGlobal is a drop by the global limit.
+	ReasonGlobal = "global"
+	// ReasonCategory is a drop by the category's limit.
+	ReasonCategory = "category"
+)
+
+// Drop is how many events of a category one limit has refused.
+type Drop struct {
+	Reason   string `json:"reason"`   // ReasonGlobal or ReasonCategory
+	Limit    string `json:"limit"`    // as a user writes it: 10/30m; "-" where it is not known
+	Category string `json:"category"` // or Other
+	Count    int64  `json:"count"`    // above 0
+}
+
+// unknownLimit stands where the limit has no text.
+const unknownLimit = "-"
+
+// dropPrefix is what stands before the category in a field of the pending drops. Neither part has a space.
+func dropPrefix(reason, limit string) string {
+	if limit == "" || strings.ContainsAny(limit, " \t\r\n") {
+		limit = unknownLimit
+	}
+	return reason + " " + limit + " "
+}
+
+// Field is the field under which the drops are counted in Keys.Pending.
+func (d Drop) Field() string { return dropPrefix(d.Reason, d.Limit) + d.Category }
+
+// ParseDrop reads a field of Keys.Pending and its value. The error says what was expected.
+func ParseDrop(field, value string) (Drop, error) {
+	reason, rest, _ := strings.Cut(field, " ")
+	limit, category, found := strings.Cut(rest, " ")
+	if !found || limit == "" || reason != ReasonGlobal && reason != ReasonCategory {
+		return Drop{}, fmt.Errorf("field %.80q, expected a reason, a limit and a category", field)
+	}
+	count, err := parseCount(value)
+	if err != nil {
+		return Drop{}, fmt.Errorf("field %.80q: %w", field, err)
+	}
+	return Drop{Reason: reason, Limit: limit, Category: category, Count: count}, nil
+}
+
+func parseCount(value string) (int64, error) {
+	count, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || count < 1 {
+		return 0, fmt.Errorf("count %.40q, expected a whole number above 0", value)
+	}
+	return count, nil
+}

@@ -1,0 +1,355 @@
+package stats_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"notifier/internal/redistest"
+	"notifier/internal/stats"
+)
+
+func TestNewRecorderRefuses(t *testing.T) {
+	for name, config := range map[string]stats.Config{
+		"namespace": {Namespace: "a{b}", Replica: "r1"},
+		"replica":   {Namespace: "n"},
+	} {
+		if _, err := stats.NewRecorder(config); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := stats.NewReader(nil, ""); err == nil {
+		t.Error("an empty namespace is taken")
+	}
+}
+
+func TestCountsOfAllReplicasAddUp(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		var stops []func()
+		var observers sync.WaitGroup
+		for i := range 3 {
+			recorder := newRecorder(t, stats.Config{Redis: s.client(t), Replica: fmt.Sprint(i)})
+			stops = append(stops, run(t, recorder))
+			for range 2 {
+				observers.Go(func() {
+					for n := range 1000 {
+						recorder.Observe("dropped", "global", "errors", time.Now())
+						if n%10 == 0 {
+							recorder.Observe("sent", "", "a/b c", time.Now())
+							recorder.Observe("dead", "malformed", "errors", time.Now())
+						}
+					}
+				})
+			}
+		}
+		before := time.Now()
+		observers.Wait()
+		for _, stop := range stops {
+			stop() // counts survive a recorder's end
+		}
+		want := map[string]int64{"errors dropped global": 6000, "a/b c sent ": 600, "errors dead malformed": 600}
+		reader := s.reader(t)
+		if diff := cmp.Diff(want, sums(t, reader)); diff != "" {
+			t.Errorf("counts (-want +got):\n%s", diff)
+		}
+		hour, err := reader.Hour(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sent := hour.LastSent["a/b c"]; sent.Before(before.Add(-time.Minute)) || sent.After(hour.Now.Add(time.Minute)) || len(hour.LastSent) != 1 {
+			t.Errorf("last sent %v, now %s", hour.LastSent, hour.Now)
+		}
+		for i, minute := range hour.Minutes {
+			if i > 0 && minute.Start.Sub(hour.Minutes[i-1].Start) != time.Minute {
+				t.Errorf("minute %d starts at %s", i, minute.Start)
+			}
+		}
+		if last := hour.Minutes[59].Start; hour.Now.Before(last) || hour.Now.Sub(last) >= time.Minute {
+			t.Errorf("the last minute starts at %s, now is %s", last, hour.Now)
+		}
+	})
+}
+
+// A minute is that of Redis's clock, whatever a replica's own says.
+func TestMinutesAreThoseOfTheServer(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		if s.embedded == nil {
+			t.Skip("the clock of a redis-server cannot be set")
+		}
+		now := time.Date(2031, 1, 2, 3, 4, 30, 0, time.UTC)
+		s.embedded.SetTime(now)
+		recorder := newRecorder(t, stats.Config{Redis: s.client(t), Heartbeat: func() stats.Heartbeat { return stats.Heartbeat{} }})
+		stop := run(t, recorder)
+		reader := s.reader(t)
+		eventually(t, func() error { // it has asked Redis once
+			if replicas, err := reader.Replicas(t.Context()); err != nil || len(replicas) != 1 {
+				return fmt.Errorf("%v, %v", replicas, err)
+			}
+			return nil
+		})
+		s.embedded.SetTime(now.Add(time.Millisecond))
+		eventually(t, func() error {
+			replicas, err := reader.Replicas(t.Context())
+			if err != nil || replicas[0].Seen != now.Add(time.Millisecond) {
+				return fmt.Errorf("%v, %v", replicas, err)
+			}
+			return nil
+		})
+		recorder.Observe("sent", "", "errors", time.Now())
+		recorder.Observe("sent", "", "errors", time.Now().Add(-2*time.Minute))
+		stop()
+		hour, err := reader.Hour(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := []stats.Count{{Category: "errors", Outcome: "sent", N: 1}}
+		if diff := cmp.Diff(one, hour.Minutes[59].Counts); diff != "" {
+			t.Errorf("this minute (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(one, hour.Minutes[57].Counts); diff != "" {
+			t.Errorf("two minutes ago (-want +got):\n%s", diff)
+		}
+		if sent := hour.LastSent["errors"]; sent.Sub(now).Abs() > 10*time.Second {
+			t.Errorf("last sent %s, now is %s", sent, now)
+		}
+	})
+}
+
+// A flush that was counted, but whose answer was lost, is repeated and not counted again.
+func TestAFlushIsCountedOnce(t *testing.T) {
+	for name, fault := range redistest.Faults {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.StartProcess(t)
+			proxy := redistest.StartProxy(t, server.Addr)
+			s := store{url: server.URL()}
+			recorder := newRecorder(t, stats.Config{Redis: open(t, "redis://"+proxy.Addr), Limit: limitText})
+			reader := s.reader(t)
+			const rounds = 3
+			// Two faults fail the call and go-redis's own repetition of it.
+			for round := range rounds {
+				proxy.Break(fault, fault)
+				for range 100 {
+					recorder.Observe("dropped", "category", fmt.Sprint("c", round), time.Now())
+				}
+				stop := run(t, recorder)
+				eventually(t, func() error {
+					if n := sums(t, reader)[fmt.Sprint("c", round, " dropped category")]; n < 100 {
+						return fmt.Errorf("%d of 100 are counted", n)
+					}
+					return nil
+				})
+				recorder.Observe("sent", "", "last", time.Now()) // has the unanswered one repeated before it
+				stop()
+				eventually(t, func() error {
+					if n := sums(t, reader)["last sent "]; n != int64(round+1) {
+						stop = run(t, recorder)
+						stop()
+						return fmt.Errorf("%d of %d", n, round+1)
+					}
+					return nil
+				})
+			}
+			for round := range rounds {
+				if n := sums(t, reader)[fmt.Sprint("c", round, " dropped category")]; n != 100 {
+					t.Errorf("round %d: %d events are counted, want 100", round, n)
+				}
+				if n := pending(t, s)[fmt.Sprint("category 10/30m c", round)]; n != "100" {
+					t.Errorf("round %d: %s drops, want 100", round, n)
+				}
+			}
+		})
+	}
+}
+
+func pending(t testing.TB, s store) map[string]string {
+	t.Helper()
+	keys, err := stats.NewKeys("n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields, err := s.client(t).HGetAll(t.Context(), keys.Pending()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fields
+}
+
+// While Redis is away counts wait, and are there when it is back.
+func TestRedisAway(t *testing.T) {
+	server := redistest.StartProcess(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	s := store{url: server.URL()}
+	core, logs := observer.New(zap.DebugLevel)
+	recorder := newRecorder(t, stats.Config{Redis: open(t, "redis://"+proxy.Addr), Log: zap.New(core)})
+	reader := s.reader(t)
+	proxy.Cut()
+	run(t, recorder)
+	for range 500 {
+		recorder.Observe("sent", "", "errors", time.Now())
+	}
+	eventually(t, func() error {
+		if logs.FilterMessage("counts do not reach Redis").Len() == 0 {
+			return fmt.Errorf("nothing was logged")
+		}
+		return nil
+	})
+	for range 500 {
+		recorder.Observe("sent", "", "errors", time.Now())
+	}
+	if n := len(sums(t, reader)); n > 0 {
+		t.Fatalf("%d counts have passed the cut", n)
+	}
+	proxy.Heal()
+	eventually(t, func() error {
+		if n := sums(t, reader)["errors sent "]; n != 1000 {
+			return fmt.Errorf("%d of 1000 are counted", n)
+		}
+		return nil
+	})
+	eventually(t, func() error {
+		if logs.FilterMessage("counts reach Redis again").Len() != 1 {
+			return fmt.Errorf("its end was not logged once")
+		}
+		return nil
+	})
+	if n := logs.FilterMessage("counts do not reach Redis").Len(); n != 1 {
+		t.Errorf("%d lines of one outage, want one a minute", n)
+	}
+}
+
+// What waits in memory is bounded: the oldest minutes go first, and their number is logged.
+func TestCountsThatWaitAreBounded(t *testing.T) {
+	server := redistest.StartProcess(t)
+	s := store{url: server.URL()}
+	core, logs := observer.New(zap.DebugLevel)
+	recorder := newRecorder(t, stats.Config{Redis: s.client(t), Log: zap.New(core)})
+	now := time.Now()
+	for minutes := range 90 { // three hours before it runs at all
+		recorder.Observe("sent", "", "errors", now.Add(time.Duration(minutes-89)*time.Minute))
+		recorder.Observe("sent", "", "old", now.Add(-100*24*time.Hour)) // nothing is made of an absurd time
+	}
+	run(t, recorder)()
+	var forgotten int64
+	for _, line := range logs.FilterMessageSnippet("given up").All() {
+		forgotten += line.ContextMap()["events"].(int64)
+	}
+	kept := sums(t, s.reader(t))
+	if kept["errors sent "] < 58 || kept["errors sent "] > 60 || forgotten < 30 || kept["errors sent "]+kept["old sent "]+forgotten > 180 {
+		t.Errorf("%v are kept, %d forgotten", kept, forgotten)
+	}
+}
+
+// Publishers cannot make Redis, or a page, grow by inventing categories, and nothing is left out of the sums.
+func TestTenThousandCategoriesStayBounded(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		const replicas, categories = 3, 10_000
+		for replica := range replicas {
+			recorder := newRecorder(t, stats.Config{Redis: s.client(t), Replica: fmt.Sprint(replica), Limit: limitText})
+			at := time.Now()
+			for i := range categories {
+				// Each replica begins with others, so that each has its own first hundred.
+				category := fmt.Sprintf("category-%d", (i+1000*replica)%categories)
+				recorder.Observe("sent", "", category, at)
+				recorder.Observe("dropped", "category", category, at)
+				recorder.Observe("dropped", "global", category, at)
+			}
+			run(t, recorder)()
+		}
+		hour, err := s.reader(t).Hour(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var total int64
+		for _, c := range hour.Sum() {
+			total += c.N
+		}
+		if want := int64(3 * replicas * categories); total != want {
+			t.Errorf("%d events are counted, want %d", total, want)
+		}
+		for _, minute := range hour.Minutes {
+			named := map[string]bool{}
+			for _, c := range minute.Counts {
+				named[c.Category] = true
+			}
+			if len(named) > stats.MostCategories+1 {
+				t.Errorf("%d categories in a minute, want 100 and %s", len(named), stats.Other)
+			}
+		}
+		if len(hour.LastSent) != stats.MostCategories {
+			t.Errorf("last sent of %d categories, want 100", len(hour.LastSent))
+		}
+		named := map[string]bool{}
+		total = 0
+		for field, value := range pending(t, s) {
+			if field != "since" {
+				drop, err := stats.ParseDrop(field, value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				named[drop.Category] = true
+				total += drop.Count
+			}
+		}
+		if want := int64(2 * replicas * categories); total != want || len(named) != stats.MostCategories+1 {
+			t.Errorf("%d drops of %d categories, want %d of 101", total, len(named), want)
+		}
+	})
+}
+
+func TestDropsForTheDigest(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		observe := func(recorder *stats.Recorder) {
+			for _, reason := range []string{"global", "category", "duplicate", "expired"} {
+				recorder.Observe("dropped", reason, "errors", time.Now())
+			}
+			recorder.Observe("dead", "malformed", "errors", time.Now())
+			recorder.Observe("sent", "", "errors", time.Now())
+			run(t, recorder)()
+		}
+		observe(newRecorder(t, stats.Config{Redis: s.client(t)}))
+		if got := pending(t, s); len(got) > 0 {
+			t.Errorf("%v is pending with the digest off", got)
+		}
+		before := time.Now()
+		observe(newRecorder(t, stats.Config{Redis: s.client(t), Limit: limitText}))
+		got := pending(t, s)
+		var since int64
+		if _, err := fmt.Sscan(got["since"], &since); err != nil || time.UnixMicro(since).Sub(before).Abs() > time.Minute {
+			t.Errorf("since is %q", got["since"])
+		}
+		delete(got, "since")
+		if diff := cmp.Diff(map[string]string{"global 100/30m errors": "1", "category 10/30m errors": "1"}, got); diff != "" {
+			t.Errorf("pending (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestEveryKeyExpires(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		recorder := newRecorder(t, stats.Config{Redis: s.client(t), Limit: limitText, Heartbeat: func() stats.Heartbeat { return stats.Heartbeat{} }})
+		run(t, recorder)
+		recorder.Observe("sent", "", "errors", time.Now())
+		recorder.Observe("dropped", "global", "errors", time.Now())
+		eventually(t, func() error {
+			if len(pending(t, s)) == 0 {
+				return fmt.Errorf("nothing is pending")
+			}
+			return nil
+		})
+		names, err := s.owner(t).Keys(t.Context(), "*").Result()
+		if err != nil || len(names) != 5 {
+			t.Errorf("%q, %v, want five keys", names, err)
+		}
+		for _, name := range names {
+			if ttl := s.client(t).PTTL(t.Context(), name).Val(); ttl <= 0 || !strings.HasPrefix(name, "{n}:") {
+				t.Errorf("%s expires in %s", name, ttl)
+			}
+		}
+	})
+}

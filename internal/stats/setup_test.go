@@ -1,0 +1,160 @@
+package stats_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+	"go.uber.org/zap/zaptest"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+	"notifier/internal/stats"
+)
+
+func TestMain(m *testing.M) {
+	// The Cluster of NOTIFIER_TEST_REDIS=cluster ends with the test binary.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("notifier/internal/redistest.hang.func1"))
+}
+
+const deadline = 20 * time.Second
+
+// store is an empty Redis of a test's own.
+type store struct {
+	url      string
+	server   *redistest.Server    // nil on the embedded store
+	embedded *miniredis.Miniredis // nil on a redis-server
+}
+
+// eachStore runs a test on a redis-server process and on the embedded store, or on the kind that NOTIFIER_TEST_REDIS
+// chooses.
+func eachStore(t *testing.T, test func(t *testing.T, s store)) {
+	t.Helper()
+	chosen := redistest.Chosen()
+	if chosen == "" || chosen == "embedded" {
+		t.Run("embedded", func(t *testing.T) {
+			embedded := miniredis.RunT(t)
+			test(t, store{url: "redis://" + embedded.Addr() + "/0", embedded: embedded})
+		})
+	}
+	if chosen == "embedded" {
+		return
+	}
+	if chosen == "" {
+		chosen = "redis-server"
+	}
+	t.Run(chosen, func(t *testing.T) {
+		server := redistest.Start(t)
+		if server.Embedded {
+			t.Skip("no redis-server in PATH; the embedded store's run of this test is beside this one")
+		}
+		test(t, store{url: server.URL(), server: server})
+	})
+}
+
+func open(t testing.TB, url string) redis.UniversalClient {
+	t.Helper()
+	client, err := ratelimit.Open(url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func (s store) client(t testing.TB) redis.UniversalClient { return open(t, s.url) }
+
+// owner is a client of the one server that keeps all keys.
+func (s store) owner(t testing.TB) redis.UniversalClient {
+	t.Helper()
+	if s.server == nil {
+		return s.client(t)
+	}
+	return s.server.ClientFor(t, "{n}")
+}
+
+func (s store) reader(t testing.TB) *stats.Reader {
+	t.Helper()
+	reader, err := stats.NewReader(s.client(t), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reader
+}
+
+// limitText is what a digest says of limits.
+func limitText(reason, _ string) string {
+	if reason == stats.ReasonGlobal {
+		return "100/30m"
+	}
+	return "10/30m"
+}
+
+// newRecorder makes a recorder that flushes a hundred times a second.
+func newRecorder(t testing.TB, config stats.Config) *stats.Recorder {
+	t.Helper()
+	config.Namespace = "n"
+	if config.Every == 0 {
+		config.Every = 10 * time.Millisecond
+	}
+	if config.Replica == "" {
+		config.Replica = "r1"
+	}
+	if config.Log == nil {
+		config.Log = zaptest.NewLogger(t)
+	}
+	recorder, err := stats.NewRecorder(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recorder
+}
+
+// run runs a recorder until stop is called, or the test ends.
+func run(t testing.TB, recorder *stats.Recorder) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { recorder.Run(ctx) })
+	stop = func() {
+		cancel()
+		running.Wait()
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// eventually looks until look finds nothing wrong.
+func eventually(t testing.TB, look func() error) {
+	t.Helper()
+	for end := time.Now().Add(deadline); ; time.Sleep(5 * time.Millisecond) { // between two looks at the condition
+		err := look()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sums is what the last hour's counts add up to, by "category outcome reason".
+func sums(t testing.TB, reader *stats.Reader) map[string]int64 {
+	t.Helper()
+	hour, err := reader.Hour(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(hour.Minutes) != 60 {
+		t.Fatalf("%d minutes, want 60", len(hour.Minutes))
+	}
+	sums := map[string]int64{}
+	for _, c := range hour.Sum() {
+		sums[c.Category+" "+c.Outcome+" "+c.Reason] += c.N
+	}
+	return sums
+}

@@ -1,0 +1,125 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/stats"
+)
+
+// known is what the parts of a Source say.
+type known struct {
+	categories []string
+	usages     []ratelimit.Usage
+	slots      []ratelimit.Slot
+	pause      time.Duration
+	hour       stats.Hour
+	replicas   []stats.Replica
+	err        error
+	asked      []string // categories that Peek was asked for
+}
+
+func (k *known) Categories(context.Context) ([]string, error) { return k.categories, k.err }
+func (k *known) Peek(_ context.Context, categories ...string) ([]ratelimit.Usage, error) {
+	k.asked = categories
+	return k.usages, k.err
+}
+func (k *known) Slots(context.Context, int, ...string) ([]ratelimit.Slot, error) {
+	return k.slots, k.err
+}
+func (k *known) Remaining(context.Context) (time.Duration, error)  { return k.pause, k.err }
+func (k *known) Hour(context.Context) (stats.Hour, error)          { return k.hour, k.err }
+func (k *known) Replicas(context.Context) ([]stats.Replica, error) { return k.replicas, k.err }
+func (k *known) source() Source                                    { return Source{Limiter: k, Pause: k, Stats: k} }
+func tier(count int, window time.Duration) ratelimit.Tier {
+	return ratelimit.Tier{Count: count, Window: window}
+}
+func count(category, outcome, reason string, n int64) stats.Count {
+	return stats.Count{Category: category, Outcome: outcome, Reason: reason, N: n}
+}
+
+var now = time.Date(2026, 11, 20, 14, 2, 30, 0, time.UTC)
+
+func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
+	half := 30 * time.Minute
+	k := &known{
+		categories: []string{"deploys", "errors"},
+		usages: []ratelimit.Usage{
+			{Tier: tier(100, half), Used: 12},
+			{Category: "deploys", Tier: tier(10, half), Used: 2},
+			{Category: "errors", Tier: tier(10, half), Used: 10, FreeIn: 90 * time.Second},
+			{Category: "errors", Tier: tier(2, time.Minute), Used: 2, FreeIn: 10 * time.Second},
+			{Category: "quiet", Tier: tier(10, half)},
+		},
+		pause: 1500 * time.Millisecond,
+		hour: stats.Hour{
+			Now: now,
+			Minutes: []stats.Minute{
+				{Start: now.Add(-2 * time.Minute), Counts: []stats.Count{count("errors", "dropped", "category", 5), count("errors", "sent", "", 8), count("quiet", "dead", "malformed", 1)}},
+				{Start: now.Add(-time.Minute), Counts: []stats.Count{count("deploys", "sent", "", 2), count("errors", "dropped", "global", 1), count("errors", "sent", "", 2)}},
+			},
+			LastSent: map[string]time.Time{"errors": now.Add(-20 * time.Second), "deploys": now.Add(-50 * time.Second)},
+		},
+		replicas: []stats.Replica{
+			{ID: "a", Heartbeat: stats.Heartbeat{Held: 7, Waits: []stats.Wait{{For: "slack"}}}},
+			{ID: "b", Heartbeat: stats.Heartbeat{Held: 3}}, // at work, not waiting
+		},
+	}
+	got, err := k.source().Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"deploys", "errors", "quiet"}, k.asked); diff != "" {
+		t.Errorf("asked for (-want +got):\n%s", diff)
+	}
+	at := func(d time.Duration) *time.Time { moment := now.Add(d); return &moment }
+	want := Status{
+		Time: now,
+		Global: Scope{
+			Tiers: []Tier{{Limit: "100/30m", Used: 12, Max: 100}}, Sent: 12, Dropped: 6, LastSent: at(-20 * time.Second),
+			Minutes: []Minute{{now.Add(-2 * time.Minute), 8, 5}, {now.Add(-time.Minute), 4, 1}},
+		},
+		Categories: []Scope{
+			{
+				Category: "errors",
+				Tiers:    []Tier{{"10/30m", 10, 10, 90}, {"2/1m", 2, 2, 10}},
+				NextFree: at(90 * time.Second), Sent: 10, Dropped: 6, LastSent: at(-20 * time.Second),
+				Minutes: []Minute{{now.Add(-2 * time.Minute), 8, 5}, {now.Add(-time.Minute), 2, 1}},
+			},
+			{
+				Category: "deploys", Tiers: []Tier{{Limit: "10/30m", Used: 2, Max: 10}}, Sent: 2, LastSent: at(-50 * time.Second),
+				Minutes: []Minute{{now.Add(-time.Minute), 2, 0}},
+			},
+			{Category: "quiet", Tiers: []Tier{{Limit: "10/30m", Max: 10}}, Minutes: []Minute{}},
+		},
+		Outcomes:  []Outcome{{"sent", "", 12}, {"dropped", "category", 5}, {"dropped", "global", 1}, {"dead", "malformed", 1}},
+		CooldownS: 1.5, Held: 7, Replicas: k.replicas,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+func TestAStatusHasABoundedNumberOfCategories(t *testing.T) {
+	k := &known{usages: []ratelimit.Usage{{Tier: tier(100, time.Minute)}}, hour: stats.Hour{Now: now}}
+	for i := range 130 {
+		k.categories = append(k.categories, fmt.Sprintf("c%03d", i))
+	}
+	got, err := k.source().Read(t.Context())
+	if err != nil || len(k.asked) != 100 || got.More != 30 {
+		t.Errorf("asked for %d categories, %d more, %v; expected 100 and 30 more", len(k.asked), got.More, err)
+	}
+}
+
+func TestAStatusThatCannotBeReadIsAnError(t *testing.T) {
+	k := &known{err: errors.New("redis is away")}
+	if _, err := k.source().Read(t.Context()); err == nil {
+		t.Error("no error, expected that of Redis")
+	}
+}
