@@ -21,11 +21,17 @@ type Probes struct {
 	Ready func(ctx context.Context) []string // why it cannot send now; empty: it can
 
 	Metrics http.Handler // what /metrics answers; nil: nothing
+
+	// Status is what /api/status gives as JSON, and the page at / shows; nil: neither is there. An error is why it
+	// cannot be told. It is called once a second at most, and by one goroutine at a time.
+	Status func(ctx context.Context) (any, error)
 }
 
-// Server answers /healthz and /readyz (200 and "ok", or 503 and the reasons, a line each) and /metrics.
+// Server answers /healthz and /readyz (200 and "ok", or 503 and the reasons, a line each), /metrics, /api/status, and /
+// with a live page of the same for people.
 type Server struct {
 	http     *http.Server
+	stop     context.CancelFunc
 	listener net.Listener
 	done     chan error
 }
@@ -50,8 +56,14 @@ func Start(addr string, probes Probes) (*Server, error) {
 	if probes.Metrics != nil {
 		mux.Handle("GET /metrics", probes.Metrics)
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	if probes.Status != nil {
+		mux.Handle("GET /api/status", &statusLook{ctx: ctx, look: probes.Status})
+		mux.HandleFunc("GET /{$}", servePage)
+	}
 	s := &Server{
 		http:     &http.Server{Handler: mux, ReadHeaderTimeout: readHeaderTimeout},
+		stop:     stop,
 		listener: listener,
 		done:     make(chan error, 1),
 	}
@@ -73,8 +85,9 @@ func answer(w http.ResponseWriter, reasons []string) {
 // Addr is the host:port that it listens on.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Shutdown stops listening and waits for requests under way, until ctx ends.
+// Shutdown stops listening and waits for requests under way, until ctx ends. A look at the status is broken off.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.stop()
 	err := s.http.Shutdown(ctx)
 	if served := <-s.done; !errors.Is(served, http.ErrServerClosed) && err == nil {
 		err = served

@@ -155,8 +155,8 @@ func fullness(s Scope) float64 {
 	return fullest
 }
 
-// scopesOf puts usages and counts together, the global scope first. What was counted as stats.Other, and categories past the
-// first, have no tiers.
+// scopesOf puts usages and counts together, the global scope first. What was counted as stats.Other has no tiers; of
+// categories past the first ones only the global scope tells.
 func scopesOf(usages []ratelimit.Usage, hour stats.Hour) []Scope {
 	var scopes []Scope
 	at := map[string]int{}
@@ -178,7 +178,9 @@ func scopesOf(usages []ratelimit.Usage, hour stats.Hour) []Scope {
 	}
 	for _, minute := range hour.Minutes {
 		for _, count := range minute.Counts {
-			scope(count.Category).count(minute.Start, count)
+			if _, asked := at[count.Category]; asked || count.Category == stats.Other {
+				scope(count.Category).count(minute.Start, count)
+			}
 			scope("").count(minute.Start, count)
 		}
 	}

@@ -108,12 +108,20 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 
 func TestAStatusHasABoundedNumberOfCategories(t *testing.T) {
 	k := &known{usages: []ratelimit.Usage{{Tier: tier(100, time.Minute)}}, hour: stats.Hour{Now: now}}
+	minute := stats.Minute{Start: now, Counts: []stats.Count{count(stats.Other, "dropped", "global", 3)}}
 	for i := range 130 {
-		k.categories = append(k.categories, fmt.Sprintf("c%03d", i))
+		name := fmt.Sprintf("c%03d", i)
+		k.categories = append(k.categories, name)
+		minute.Counts = append(minute.Counts, count(name, "sent", "", 1))
+		if i < 100 {
+			k.usages = append(k.usages, ratelimit.Usage{Category: name, Tier: tier(10, time.Minute), Used: 1})
+		}
 	}
+	k.hour.Minutes = []stats.Minute{minute}
 	got, err := k.source().Read(t.Context())
-	if err != nil || len(k.asked) != 100 || got.More != 30 {
-		t.Errorf("asked for %d categories, %d more, %v; expected 100 and 30 more", len(k.asked), got.More, err)
+	if err != nil || len(k.asked) != 100 || got.More != 30 || len(got.Categories) != 101 || got.Global.Sent != 130 {
+		t.Errorf("asked for %d categories, told %d (with the others), %d more, %d sent in all, %v; expected 100, 101, 30 and 130",
+			len(k.asked), len(got.Categories), got.More, got.Global.Sent, err)
 	}
 }
 

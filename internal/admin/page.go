@@ -1,0 +1,47 @@
+package admin
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/hex"
+	"net/http"
+	"strings"
+)
+
+// The page is one document, put together here, so that no browser ever has the markup of one version and the script of
+// another: behind a load balancer each request may go to another replica.
+var (
+	//go:embed page.html
+	pageHTML string
+	//go:embed page.css
+	pageCSS string
+	//go:embed page.js
+	pageJS string
+
+	page        = strings.NewReplacer("{{style}}", pageCSS, "{{script}}", pageJS, "{{version}}", pageVersion).Replace(pageHTML)
+	pageVersion = hex.EncodeToString(sum(pageHTML + pageCSS + pageJS))[:16]
+
+	// pagePolicy lets the document run its own script and style, by their hashes, ask this server, and nothing else.
+	pagePolicy = "default-src 'none'; script-src " + source(pageJS) + "; style-src " + source(pageCSS) +
+		"; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+func sum(text string) []byte {
+	hash := sha256.Sum256([]byte(text))
+	return hash[:]
+}
+
+func source(text string) string {
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum(text)) + "'"
+}
+
+func servePage(w http.ResponseWriter, _ *http.Request) {
+	header := w.Header()
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Security-Policy", pagePolicy)
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write([]byte(page)) // an error means that the client has gone
+}
