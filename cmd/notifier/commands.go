@@ -20,7 +20,10 @@ func rootCommand() *cli.Command {
 Example:
    notifier demo`,
 		HideVersion: true,
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: helpFlag, Usage: "show help"}},
+		// "notifier completion bash" and its like; what they print asks notifier itself, at each press of the key.
+		EnableShellCompletion:           true,
+		ConfigureShellCompletionCommand: describeCompletion,
+		Flags:                           []cli.Flag{&cli.BoolFlag{Name: helpFlag, Usage: "show help"}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
 				return usage(cmd, fmt.Sprintf("unknown command %q", cmd.Args().First()))
@@ -32,24 +35,52 @@ Example:
 			demoCommand(),
 			devCommand(),
 			publishCommand(),
+			statusCommand(),
+			whyCommand(),
+			deadCommand(),
 			simulateCommand(),
+			checkCommand(),
 			healthcheckCommand(),
 			versionCommand(),
 		},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run gives the exit code
 	}
-	for _, cmd := range append(root.Commands, root) {
-		cmd.HideHelp = true // help.go has it
-		action := cmd.Action
-		cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Bool(helpFlag) {
-				return writeHelp(cmd.Root().Writer, cmd)
-			}
-			return action(ctx, cmd)
-		}
-		cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
-			return usage(cmd, flagFault(err))
-		}
-	}
+	ready(root)
 	return root
+}
+
+// ready gives a command and those below it our help and our words for a wrong command line.
+func ready(cmd *cli.Command) {
+	cmd.HideHelp = true // help.go has it
+	action := cmd.Action
+	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
+		if cmd.Bool(helpFlag) {
+			return writeHelp(cmd.Root().Writer, cmd)
+		}
+		return action(ctx, cmd)
+	}
+	cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
+		return usage(cmd, flagFault(err))
+	}
+	for _, below := range cmd.Commands {
+		ready(below)
+	}
+}
+
+// describeCompletion puts the library's own command among ours.
+func describeCompletion(cmd *cli.Command) {
+	cmd.Hidden = false
+	cmd.Usage = "print a script that completes commands and flags in a shell"
+	cmd.ArgsUsage = ""
+	cmd.Description = `The script is for bash, zsh, fish or pwsh; a shell runs it when it starts.
+
+Example:
+   source <(notifier completion bash)`
+	cmd.Action = func(_ context.Context, cmd *cli.Command) error {
+		if cmd.Args().Present() {
+			return usage(cmd, fmt.Sprintf("unknown shell %q, expected bash, zsh, fish or pwsh", cmd.Args().First()))
+		}
+		return usage(cmd, "no COMMAND, expected bash, zsh, fish or pwsh")
+	}
+	ready(cmd)
 }

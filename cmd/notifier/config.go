@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"notifier/internal/consume"
+	"notifier/internal/digest"
 	"notifier/internal/event"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
@@ -29,6 +30,9 @@ type config struct {
 	concurrency     int
 	batchSize       int
 	deadLetter      string
+	dropped         string        // where dropped events are republished; empty: nowhere
+	digest          time.Duration // between two digests; 0: none
+	digestChannel   string
 	adminAddr       string // empty: none
 	shutdownTimeout time.Duration
 	logLevel        zapcore.Level
@@ -65,6 +69,7 @@ const (
 	shortestPost       = 100 * time.Millisecond
 	longestPost        = 5 * time.Minute
 	shortestShutdown   = time.Second
+	shortestDigest     = time.Minute
 	longestShutdown    = time.Hour
 	longestSubjectPart = 200
 )
@@ -74,6 +79,14 @@ func loadConfig() (config, error) {
 	f := &faults{}
 	c := parseConfig(readEnvironment(f), f)
 	return c, f.err()
+}
+
+// loadOrigins is loadConfig, and tells where each setting came from.
+func loadOrigins() (config, []origin, error) {
+	f := &faults{}
+	env, origins := readOrigins(f)
+	c := parseConfig(env, f)
+	return c, origins, f.err()
 }
 
 // parseConfig gives the settings a meaning. Whoever gets settings without a fault closes the Redis client.
@@ -204,10 +217,23 @@ func parseEvents(env environment, f *faults, c *config) {
 func parseWorker(env environment, f *faults, c *config) {
 	c.batchSize = parseNumber(f, "BATCH_SIZE", env.BatchSize, 1, largestBatch)
 	c.deadLetter = env.DeadLetterSubject
-	if !isPlainSubject(c.deadLetter) {
-		f.add("DEAD_LETTER_SUBJECT", "%q, expected a subject without wildcards and white space, of at most %d bytes, such as notify-dead", c.deadLetter, longestSubjectPart)
-	} else if overlap(c.deadLetter+".>", c.nats.pattern.String()) {
-		f.add("DEAD_LETTER_SUBJECT", "%q would be read again through NATS_SUBJECT %q; expected a subject outside it", c.deadLetter, c.nats.pattern)
+	checkOutput(f, "DEAD_LETTER_SUBJECT", c.deadLetter, "notify-dead", c.nats.pattern)
+	if c.dropped = env.DroppedSubject; c.dropped != "" {
+		checkOutput(f, "DROPPED_SUBJECT", c.dropped, "notify-dropped", c.nats.pattern)
+		if overlap(c.dropped+".>", c.deadLetter+".>") {
+			f.add("DROPPED_SUBJECT", "%q would put dropped events among the dead letters; expected a subject outside DEAD_LETTER_SUBJECT %q", c.dropped, c.deadLetter)
+		}
+	}
+	c.digest = parseDuration(f, "DIGEST_INTERVAL", env.DigestInterval, 0, digest.MaxInterval)
+	if c.digest > 0 && c.digest < shortestDigest {
+		f.add("DIGEST_INTERVAL", "%q, expected 0 (none) or %s to %s", env.DigestInterval, shortestDigest, digest.MaxInterval)
+	}
+	if c.digestChannel = env.DigestChannel; c.digestChannel == "" {
+		c.digestChannel = env.SlackChannel
+	} else if strings.ContainsAny(c.digestChannel, " \t\r\n") {
+		f.add("DIGEST_CHANNEL", "%q, expected one channel such as C0123 or #alerts", c.digestChannel)
+	} else if env.SlackWebhookURL != "" {
+		f.add("DIGEST_CHANNEL", "is set beside SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to its one channel")
 	}
 	c.adminAddr = env.AdminAddr
 	if c.adminAddr != "" {

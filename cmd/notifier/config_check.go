@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"notifier/internal/event"
 	"notifier/internal/ratelimit"
 )
 
@@ -190,4 +191,13 @@ func readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is no regular file of at most %d bytes", path, largestSettingFile)
 	}
 	return os.ReadFile(path)
+}
+
+// checkOutput checks a subject under which the worker publishes: what it reads must not come back to it.
+func checkOutput(f *faults, variable, subject, example string, read event.Pattern) {
+	if !isPlainSubject(subject) {
+		f.add(variable, "%q, expected a subject without wildcards and white space, of at most %d bytes, such as %s", subject, longestSubjectPart, example)
+	} else if overlap(subject+".>", read.String()) {
+		f.add(variable, "%q would be read again through NATS_SUBJECT %q; expected a subject outside it", subject, read)
+	}
 }

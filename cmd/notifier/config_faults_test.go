@@ -69,6 +69,12 @@ func TestFaults(t *testing.T) {
 		{"BATCH_SIZE", "1e3", `BATCH_SIZE: "1e3", expected a whole number from 1 to 1000`},
 		{"DEAD_LETTER_SUBJECT", "dead.*", `DEAD_LETTER_SUBJECT: "dead.*", expected a subject without wildcards and white space, of at most 200 bytes, such as notify-dead`},
 		{"DEAD_LETTER_SUBJECT", "notify.dead", `DEAD_LETTER_SUBJECT: "notify.dead" would be read again through NATS_SUBJECT "notify.>"; expected a subject outside it`},
+		{"DROPPED_SUBJECT", "dropped.>", `DROPPED_SUBJECT: "dropped.>", expected a subject without wildcards and white space, of at most 200 bytes, such as notify-dropped`},
+		{"DROPPED_SUBJECT", "notify.dropped", `DROPPED_SUBJECT: "notify.dropped" would be read again through NATS_SUBJECT "notify.>"; expected a subject outside it`},
+		{"DROPPED_SUBJECT", "notify-dead", `DROPPED_SUBJECT: "notify-dead" would put dropped events among the dead letters; expected a subject outside DEAD_LETTER_SUBJECT "notify-dead"`},
+		{"DIGEST_INTERVAL", "25h", `DIGEST_INTERVAL: "25h", expected a duration from 0 to 24h such as 30s, 10m or 24h`},
+		{"DIGEST_INTERVAL", "30s", `DIGEST_INTERVAL: "30s", expected 0 (none) or 1m0s to 24h0m0s`},
+		{"DIGEST_CHANNEL", "#a #b", `DIGEST_CHANNEL: "#a #b", expected one channel such as C0123 or #alerts`},
 		{"ADMIN_ADDR", "127.0.0.1", `ADMIN_ADDR: "127.0.0.1", expected host:port such as 127.0.0.1:8080, or nothing for none`},
 		{"ADMIN_ADDR", ":65536", `ADMIN_ADDR: ":65536", expected host:port such as 127.0.0.1:8080, or nothing for none`},
 		{"SHUTDOWN_TIMEOUT", "500ms", `SHUTDOWN_TIMEOUT: "500ms", expected a duration from 1s to 1h such as 30s, 10m or 24h`},
@@ -120,6 +126,10 @@ func TestFaultsOfSeveral(t *testing.T) {
 		"dead letters that a star matches": {
 			map[string]string{"NATS_SUBJECT": "*.*.alerts", "DEAD_LETTER_SUBJECT": "dead"},
 			`DEAD_LETTER_SUBJECT: "dead" would be read again through NATS_SUBJECT "*.*.alerts"; expected a subject outside it`,
+		},
+		"a webhook has one channel, for digests too": {
+			map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/secret", "DIGEST_CHANNEL": "C1"},
+			"DIGEST_CHANNEL: is set beside SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to its one channel",
 		},
 		"a file name of two lines is one line": {
 			map[string]string{"NATS_TLS_CA": "/a\nNATS_URL: forged"},

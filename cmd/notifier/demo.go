@@ -97,7 +97,7 @@ func runDemo(ctx context.Context, out io.Writer) (err error) {
 	}
 	received := neighbours.slack.Accepted()
 	say("\nThe fake Slack received %d messages; the log would say why of each of the other %d. It took %.1f s.", received, total-received, took.Seconds())
-	say("Next: \"notifier dev\" keeps all of this running, with an inbox page to watch.")
+	say("Next: \"notifier dev\" keeps all of this running, with an inbox page and a status page to watch.")
 	return counts.check(received)
 }
 

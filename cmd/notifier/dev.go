@@ -20,8 +20,8 @@ func devCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "dev",
 		Usage: "run NATS, Redis, a fake Slack with an inbox page and one worker in this process",
-		Description: `Nothing needs to be installed or set. Publish from another terminal and watch the inbox page; what became of
-each event is logged below. Limits and other settings of the worker come from the environment as for "serve".
+		Description: `Nothing needs to be installed or set. Publish from another terminal and watch the inbox page, and the status page
+that every worker has; what became of each event is logged below. Limits and other settings of the worker come from the environment as for "serve".
 Everything is kept in memory and in a temporary folder, and gone at the end.
 
 Examples:
@@ -83,8 +83,9 @@ func greet(out io.Writer, neighbours devNeighbours, settings config, wanted envi
 		}
 		return ""
 	}
-	health := "none, ADMIN_ADDR is empty"
+	page, health := "none, ADMIN_ADDR is empty", "none, ADMIN_ADDR is empty"
 	if settings.adminAddr != "" {
+		page = "http://" + settings.adminAddr + taken(settings.adminAddr, wanted.AdminAddr)
 		health = "http://" + settings.adminAddr + "/readyz" + taken(settings.adminAddr, wanted.AdminAddr)
 	}
 	publish := "notifier publish"
@@ -94,6 +95,7 @@ func greet(out io.Writer, neighbours devNeighbours, settings config, wanted envi
 	_, err := fmt.Fprintf(out, `notifier dev: limits %s in all, %s per category; Ctrl-C ends it
 
   Inbox    %s%s
+  Status   %s
   NATS     %s%s
   Redis    %s%s
   Health   %s
@@ -102,7 +104,7 @@ func greet(out io.Writer, neighbours devNeighbours, settings config, wanted envi
     %s errors "disk full"
 
 `, settings.rules.Global, settings.rules.Category,
-		neighbours.slack.URL(), taken(strings.TrimPrefix(neighbours.slack.URL(), "http://"), devSlackAddr),
+		neighbours.slack.URL(), taken(strings.TrimPrefix(neighbours.slack.URL(), "http://"), devSlackAddr), page,
 		neighbours.nats.URL(), taken(neighbours.nats.Addr(), devNATSAddr),
 		neighbours.redis.URL(), taken(neighbours.redis.Addr(), devRedisAddr),
 		health, publish)

@@ -54,6 +54,7 @@ func TestDev(t *testing.T) {
 	urls := map[string]string{}
 	for word, pattern := range map[string]string{
 		"Inbox":  `^(http://127\.0\.0\.1:[0-9]+)` + strings.Replace(taken, "%PORT%", "8090", 1) + `$`,
+		"Status": `^(http://127\.0\.0\.1:[0-9]+)` + strings.Replace(taken, "%PORT%", "8080", 1) + `$`,
 		"NATS":   `^(nats://127\.0\.0\.1:[0-9]+)` + strings.Replace(taken, "%PORT%", "4222", 1) + `$`,
 		"Redis":  `^(redis://127\.0\.0\.1:[0-9]+/0)` + strings.Replace(taken, "%PORT%", "6379", 1) + `$`,
 		"Health": `^(http://127\.0\.0\.1:[0-9]+/readyz)` + strings.Replace(taken, "%PORT%", "8080", 1) + `$`,
@@ -74,8 +75,10 @@ func TestDev(t *testing.T) {
 		status, _ := get(t, urls["Health"])
 		return status == http.StatusOK
 	})
-	if status, page := get(t, urls["Inbox"]); status != http.StatusOK || !strings.Contains(page, "<html") {
-		t.Errorf("the inbox page: %d %.100q", status, page)
+	for _, word := range []string{"Inbox", "Status"} {
+		if status, page := get(t, urls[word]); status != http.StatusOK || !strings.Contains(page, "<html") {
+			t.Errorf("%s: %d %.100q", word, status, page)
+		}
 	}
 
 	for _, name := range []string{"NATS_TLS_CA", "NATS_TLS_CERT", "NATS_TLS_KEY", "NATS_MODE"} {
@@ -106,8 +109,10 @@ func TestDevTakesSettings(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	p := start(t, "dev")
-	if got := printed(t, p, "Health"); got != "none, ADMIN_ADDR is empty" {
-		t.Errorf("Health %q, expected none", got)
+	for _, word := range []string{"Health", "Status"} {
+		if got := printed(t, p, word); got != "none, ADMIN_ADDR is empty" {
+			t.Errorf("%s %q, expected none", word, got)
+		}
 	}
 	if got := printed(t, p, "notifier dev:"); !strings.Contains(got, "1/1m per category") {
 		t.Errorf("%q, expected the limit of the environment", got)

@@ -78,7 +78,11 @@ func flagLine(flag cli.Flag) (name, text string) {
 func usageLine(cmd *cli.Command) string {
 	line := cmd.FullName()
 	if len(cmd.VisibleCommands()) > 0 {
-		line += " [COMMAND]"
+		word := " COMMAND"
+		if cmd == cmd.Root() {
+			word = " [COMMAND]" // without one it is serve
+		}
+		line += word
 	}
 	if len(cmd.VisibleFlags()) > 0 {
 		line += " [flags]"
@@ -106,4 +110,12 @@ func flagFault(err error) string {
 		}
 	}
 	return text
+}
+
+// counted is "1 event" or "2 events".
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

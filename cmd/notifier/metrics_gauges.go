@@ -20,7 +20,7 @@ type gauges struct {
 	limiter *ratelimit.Limiter
 	pause   *ratelimit.Pause
 
-	limitUsed, limitMax, held, cooldown, pending, refused, lost, clockLag *prometheus.Desc
+	limitUsed, limitMax, held, cooldown, pending, refused, lost, unpublished, clockLag *prometheus.Desc
 }
 
 func newGauges(worker *consume.Worker, limiter *ratelimit.Limiter, pause *ratelimit.Pause) *gauges {
@@ -29,20 +29,21 @@ func newGauges(worker *consume.Worker, limiter *ratelimit.Limiter, pause *rateli
 	}
 	return &gauges{
 		worker: worker, limiter: limiter, pause: pause,
-		limitUsed: desc("limit_used", "Slots taken in the window, in the tier that is fullest. At most 100 categories.", "scope", "category"),
-		limitMax:  desc("limit_max", "Slots that this tier has.", "scope", "category"),
-		held:      desc("held_events", "Events in hand while this is waited for; 0 when it is not.", "why"),
-		cooldown:  desc("slack_cooldown_seconds", "What is left of the pause that Slack has asked for."),
-		pending:   desc("consumer_pending", "Events in the stream that no replica has taken yet."),
-		refused:   desc("refused_channels", "Channels that refuse everything, as this replica has seen."),
-		lost:      desc("lost_events_total", "Events that came in and were lost, which NATS_MODE=core alone allows."),
-		clockLag:  desc("redis_clock_lag_seconds", "How far the clock of Redis is behind the newest admission; above 0 only after it was set back."),
+		limitUsed:   desc("limit_used", "Slots taken in the window, in the tier that is fullest. At most 100 categories.", "scope", "category"),
+		limitMax:    desc("limit_max", "Slots that this tier has.", "scope", "category"),
+		held:        desc("held_events", "Events in hand while this is waited for; 0 when it is not.", "why"),
+		cooldown:    desc("slack_cooldown_seconds", "What is left of the pause that Slack has asked for."),
+		pending:     desc("consumer_pending", "Events in the stream that no replica has taken yet."),
+		refused:     desc("refused_channels", "Channels that refuse everything, as this replica has seen."),
+		lost:        desc("lost_events_total", "Events that came in and were lost, which NATS_MODE=core alone allows."),
+		unpublished: desc("dropped_unpublished_total", "Dropped events that could not be republished to DROPPED_SUBJECT."),
+		clockLag:    desc("redis_clock_lag_seconds", "How far the clock of Redis is behind the newest admission; above 0 only after it was set back."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{g.limitUsed, g.limitMax, g.held, g.cooldown, g.pending, g.refused, g.lost, g.clockLag} {
+	for _, desc := range []*prometheus.Desc{g.limitUsed, g.limitMax, g.held, g.cooldown, g.pending, g.refused, g.lost, g.unpublished, g.clockLag} {
 		out <- desc
 	}
 }
@@ -57,6 +58,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	gauge(g.clockLag, g.limiter.ClockLag().Seconds())
 	gauge(g.refused, float64(len(g.worker.RefusedChannels())))
 	out <- prometheus.MustNewConstMetric(g.lost, prometheus.CounterValue, float64(g.worker.Lost()))
+	out <- prometheus.MustNewConstMetric(g.unpublished, prometheus.CounterValue, float64(g.worker.Unpublished()))
 
 	waits := g.worker.Waits()
 	for _, word := range consume.WaitWords() {

@@ -16,7 +16,7 @@ const (
 	natsTimeout         = 5 * time.Second
 )
 
-// natsOptions are the ones that workers and publishers share.
+// natsOptions are the ones that all commands share.
 func natsOptions(settings natsConfig, name string) []nats.Option {
 	options := append([]nats.Option{nats.Name(name), nats.Timeout(natsTimeout)}, settings.auth...)
 	if settings.tls != nil {
@@ -25,9 +25,19 @@ func natsOptions(settings natsConfig, name string) []nats.Option {
 	return options
 }
 
+// insideInbox is where workers get their events and answers, and operators their answers. It is below the _INBOX of
+// everybody, so that a permission for _INBOX.> suffices; and others can be denied it, because whoever may listen there
+// sees every event on its way to a worker (docs/security.md).
+const insideInbox = "_INBOX.notifier"
+
+// insideOptions are natsOptions for workers and operators, as opposed to publishers.
+func insideOptions(settings natsConfig, name string) []nats.Option {
+	return append(natsOptions(settings, name), nats.CustomInboxPrefix(insideInbox))
+}
+
 // connectWorker connects for good: an absent server is waited for, a lost one comes back.
 func connectWorker(settings natsConfig, log *zap.Logger) (*nats.Conn, error) {
-	options := append(natsOptions(settings, "notifier"),
+	options := append(insideOptions(settings, "notifier"),
 		nats.MaxReconnects(-1),
 		nats.RetryOnFailedConnect(true),
 		nats.ReconnectWait(natsReconnectWait),

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,7 +17,8 @@ import (
 // devstackCommands are the scripts' commands that need the embedded servers.
 func devstackCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
-		"nats": startNATS, "stream": createStream, "stored": storedEvents,
+		"nats": startNATS, "stream": createStream, "stored": storedEvents, "letter": storeLetter,
+		"redis": startStore, "slack": startSlack,
 	}
 }
 
@@ -50,6 +52,22 @@ func storedEvents(ts *testscript.TestScript, _ bool, _ []string) {
 			_, err = ts.Stdout().Write([]byte(message.Subject + " " + string(message.Data) + "\n"))
 			ts.Check(err)
 		}
+	})
+}
+
+// storeLetter puts a dead letter where a worker would, with further headers or others: letter errors malformed e-1
+// Notifier-Detail='broken JSON'.
+func storeLetter(ts *testscript.TestScript, _ bool, args []string) {
+	letter := deadLetter(args[0], args[1], args[2])
+	for _, header := range args[3:] {
+		name, value, _ := strings.Cut(header, "=")
+		letter.Header.Set(name, value)
+	}
+	withJetStream(ts, func(ctx context.Context, js jetstream.JetStream) {
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "NOTIFY_DEAD", Subjects: []string{"notify-dead.>"}})
+		ts.Check(err)
+		_, err = js.PublishMsg(ctx, letter)
+		ts.Check(err)
 	})
 }
 

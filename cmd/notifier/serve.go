@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
@@ -58,8 +59,8 @@ func runServe(ctx context.Context, out io.Writer) error {
 // adminShutdown is how long requests to the admin server may go on when the worker has stopped.
 const adminShutdown = time.Second
 
-// serve wires one worker and runs it until ctx ends. Teardown is in reverse: the worker drains, then NATS, then Redis,
-// then the admin server, which tells "not ready" all the while.
+// serve wires one worker and runs it until ctx ends. Teardown is in reverse: the worker drains, the last counts are
+// written, then the admin server goes, which has told "not ready" all the while, then NATS, then Redis.
 func serve(ctx context.Context, settings config, log *zap.Logger, observe func(consume.Settled)) error {
 	defer func() { _ = settings.redis.Close() }() // an error would say that it is closed already
 	poster, err := slackout.New(settings.slack)
@@ -82,35 +83,47 @@ func serve(ctx context.Context, settings config, log *zap.Logger, observe func(c
 	defer connection.Close()
 
 	figures := newMetrics()
-	wiring := consume.Settings{
-		Rules: settings.events, MaxAge: settings.maxAge, BatchSize: settings.batchSize,
-		Concurrency: settings.concurrency, ShutdownTimeout: settings.shutdownTimeout, PostTimeout: settings.slack.Timeout,
-		Limiter: timedLimiter{limiter, figures}, Pause: pause, Poster: timedPoster{poster, figures}, Log: log,
-		Observe: func(s consume.Settled) {
-			figures.settled(s)
-			if observe != nil {
-				observe(s)
-			}
-		},
-	}
-	if settings.nats.core {
-		wiring.Core = &consume.Core{
-			Connection: connection, Subject: settings.nats.pattern.String(),
-			Queue: settings.nats.consumer, DeadLetter: settings.deadLetter,
-		}
-	} else {
-		wiring.JetStream = &consume.JetStream{
-			Connection: connection, Stream: settings.nats.stream, Consumer: settings.nats.consumer,
-			Subject: settings.nats.pattern.String(), DeadLetter: settings.deadLetter,
-		}
-	}
-	worker, err := consume.New(wiring)
+	var worker *consume.Worker
+	recorder, err := newRecorder(settings, func() *consume.Worker { return worker }, log)
 	if err != nil {
+		return err
+	}
+	summary, err := newDigest(settings, limiter, pause, poster, log)
+	if err != nil {
+		return err
+	}
+	spans, err := newTracing(ctx, log)
+	if err != nil {
+		return fmt.Errorf("OTEL_*: %w", err)
+	}
+	if spans != nil {
+		defer spans.stop()
+	}
+	wiring := workerSettings(settings, connection)
+	wiring.Limiter, wiring.Pause, wiring.Poster, wiring.Log = timedLimiter{limiter, figures}, pause, timedPoster{poster, figures}, log
+	wiring.Observe = func(s consume.Settled) {
+		figures.settled(s)
+		recorder.Observe(s.Outcome, s.Reason, s.Event.Category, time.Now())
+		if spans != nil {
+			spans.settled(s)
+		}
+		if observe != nil {
+			observe(s)
+		}
+	}
+	if worker, err = consume.New(wiring); err != nil {
 		return err
 	}
 	figures.registry.MustRegister(newGauges(worker, limiter, pause))
 	if settings.adminAddr != "" {
-		server, err := admin.Start(settings.adminAddr, admin.Probes{Live: worker.Live, Ready: worker.Ready, Metrics: figures.handler()})
+		seen, err := newStore(settings)
+		if err != nil {
+			return err
+		}
+		server, err := admin.Start(settings.adminAddr, admin.Probes{
+			Live: worker.Live, Ready: worker.Ready, Metrics: figures.handler(),
+			Status: func(ctx context.Context) (any, error) { return seen.status.Read(ctx) },
+		})
 		if err != nil {
 			return fmt.Errorf("ADMIN_ADDR: %w", err)
 		}
@@ -121,6 +134,8 @@ func serve(ctx context.Context, settings config, log *zap.Logger, observe func(c
 		}()
 		log.Info("admin server listens", zap.String("addr", server.Addr()))
 	}
+	stopBeside := runBeside(ctx, recorder, summary)
+	defer stopBeside()
 	err = worker.Run(ctx)
 	if connection.IsConnected() { // else there is nobody who would take them, and waiting would outlast SHUTDOWN_TIMEOUT
 		if flushErr := connection.FlushTimeout(natsTimeout); flushErr != nil && err == nil {
@@ -128,4 +143,25 @@ func serve(ctx context.Context, settings config, log *zap.Logger, observe func(c
 		}
 	}
 	return err
+}
+
+// workerSettings is what the settings alone say of a worker.
+func workerSettings(settings config, connection *nats.Conn) consume.Settings {
+	wiring := consume.Settings{
+		Rules: settings.events, MaxAge: settings.maxAge, BatchSize: settings.batchSize,
+		Concurrency: settings.concurrency, ShutdownTimeout: settings.shutdownTimeout, PostTimeout: settings.slack.Timeout,
+		DroppedSubject: settings.dropped,
+	}
+	subject := settings.nats.pattern.String()
+	if settings.nats.core {
+		wiring.Core = &consume.Core{
+			Connection: connection, Subject: subject, Queue: settings.nats.consumer, DeadLetter: settings.deadLetter,
+		}
+	} else {
+		wiring.JetStream = &consume.JetStream{
+			Connection: connection, Stream: settings.nats.stream, Consumer: settings.nats.consumer,
+			Subject: subject, DeadLetter: settings.deadLetter,
+		}
+	}
+	return wiring
 }

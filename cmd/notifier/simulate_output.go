@@ -142,11 +142,3 @@ func overridesText(overrides map[string]ratelimit.Limit) string {
 	}
 	return text.String()
 }
-
-// counted is "1 event" or "2 events".
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}

@@ -46,6 +46,7 @@ type Slack struct {
 	lastTS   int64 // microseconds
 	next     []Behaviour
 	always   Behaviour
+	scopes   string
 
 	history     History
 	historyNext []Behaviour
@@ -83,6 +84,7 @@ func StartSlack(addr string) (*Slack, error) {
 		served:  make(chan struct{}),
 		closed:  make(chan struct{}),
 		changed: make(chan struct{}),
+		scopes:  "chat:write,channels:history",
 	}
 	s.server = &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
@@ -162,6 +164,13 @@ func (s *Slack) Always(b Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.always = b
+}
+
+// SetScopes sets what auth.test tells of every token, with commas between; empty: nothing. No other method asks for them.
+func (s *Slack) SetScopes(scopes string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.scopes = scopes
 }
 
 // Close ends the server and every request in it, also those that hang, and waits for their goroutines.

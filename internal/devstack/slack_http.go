@@ -29,6 +29,7 @@ var webhookStatus = map[string]int{
 func (s *Slack) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/chat.postMessage", s.postMessage)
+	mux.HandleFunc("POST /api/chat.update", s.updateMessage)
 	mux.HandleFunc("POST /api/auth.test", s.authTest)
 	s.historyRoutes(mux)
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
@@ -130,6 +131,12 @@ func (s *Slack) authTest(w http.ResponseWriter, r *http.Request) {
 	if code != "" {
 		writeAPI(w, http.StatusOK, map[string]any{"ok": false, "error": code})
 		return
+	}
+	s.mu.Lock()
+	scopes := s.scopes
+	s.mu.Unlock()
+	if scopes != "" {
+		w.Header().Set("X-OAuth-Scopes", scopes)
 	}
 	writeAPI(w, http.StatusOK, map[string]any{
 		"ok": true, "url": s.url + "/", "team": "Fake Workspace", "user": "notifier",

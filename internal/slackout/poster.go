@@ -111,18 +111,6 @@ func (p *Poster) Post(ctx context.Context, ev event.Event) (Receipt, error) {
 	return receipt, nil
 }
 
-// CheckAuth asks Slack whether the token is good (auth.test). A webhook cannot be asked without posting to it:
-// then the result is nil and nothing is sent. Errors are as those of Post.
-func (p *Poster) CheckAuth(ctx context.Context) error {
-	if p.api == nil {
-		return nil
-	}
-	_, err := p.attempt(ctx, classifyAPI, func(ctx context.Context) {
-		_, _ = p.api.AuthTestContext(ctx)
-	})
-	return err
-}
-
 // Close closes the connections that wait for the next post. Posts in flight go on; later ones connect anew.
 func (p *Poster) Close() { p.http.client.CloseIdleConnections() }
 

@@ -168,25 +168,6 @@ func TestEchoDoesNotMatter(t *testing.T) {
 	}
 }
 
-func TestCheckAuth(t *testing.T) {
-	s := startSlack(t)
-	for _, way := range ways {
-		if err := newPoster(t, way.config(s)).CheckAuth(t.Context()); err != nil {
-			t.Errorf("%s: %v", way.name, err)
-		}
-	}
-	config := ways[0].config(s)
-	config.Token = "xoxb-revoked"
-	wantError(t, newPoster(t, config).CheckAuth(t.Context()), Error{Class: Credentials, Code: "token_revoked"})
-	config.APIURL = s.URL() // not the API: a 404 in no words of Slack's
-	wantError(t, newPoster(t, config).CheckAuth(t.Context()), Error{Class: Retry, Code: "http_404"})
-	config.APIURL = s.APIURL() + "elsewhere"
-	wantError(t, newPoster(t, config).CheckAuth(t.Context()), Error{Class: Credentials, Code: "unknown_method"})
-	if s.Requests() != 0 {
-		t.Errorf("%d posts, want none", s.Requests())
-	}
-}
-
 func TestAPIURLWithoutSlash(t *testing.T) {
 	s := startSlack(t)
 	config := ways[0].config(s)

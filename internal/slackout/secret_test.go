@@ -35,7 +35,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		for ; err != nil; err = errors.Unwrap(err) {
 			printed = append(printed, err)
 		}
-		if err := p.CheckAuth(t.Context()); err != nil {
+		if _, err := p.CheckAuth(t.Context()); err != nil {
 			printed = append(printed, err)
 		}
 		s.NextHistory(b)

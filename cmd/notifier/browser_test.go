@@ -1,0 +1,154 @@
+//go:build !production
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// browser is a tab of a headless Chromium of the test's own.
+type browser struct {
+	ctx  context.Context
+	home string // the only place that the page may ask
+
+	mu       sync.Mutex
+	problems []string
+	away     bool // answers that fail are no problem
+}
+
+// openBrowser starts a Chromium that ends with the test and whose time zone is five and a half hours east.
+func openBrowser(t *testing.T) *browser {
+	t.Helper()
+	const variable = "NOTIFIER_TEST_BROWSER"
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		if os.Getenv(variable) == "require" {
+			t.Fatalf("%s=require, and there is no chromium in PATH", variable)
+		}
+		t.Skipf("SKIPPED: there is no chromium in PATH, so nobody looks at the page. %s=require makes that a failure", variable)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.Env("TZ=Asia/Kolkata"))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // Chromium has none for root
+	}
+	ctx, closeAll := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(closeAll)
+	ctx, closeTab := chromedp.NewContext(ctx)
+	t.Cleanup(closeTab)
+	ctx, cancel := context.WithTimeout(ctx, 6*patience)
+	t.Cleanup(cancel)
+	b := &browser{ctx: ctx}
+	if err := chromedp.Listen(ctx, b.listen); err != nil {
+		t.Fatalf("chromium: %v", err)
+	}
+	t.Cleanup(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, problem := range b.problems {
+			t.Error(problem)
+		}
+	})
+	return b
+}
+
+// listen notes what a page must not do: fail, break its policy, write to the console, ask another host.
+func (b *browser) listen(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		text := e.ExceptionDetails.Text
+		if e.ExceptionDetails.Exception != nil {
+			text += " " + e.ExceptionDetails.Exception.Description
+		}
+		b.problems = append(b.problems, "the page's script failed: "+text)
+	case *runtime.EventConsoleAPICalled:
+		b.problems = append(b.problems, fmt.Sprintf("the page wrote to the console: %v", e.Args))
+	case *log.EventEntryAdded:
+		if !b.away || e.Entry.Source != log.EntrySourceNetwork {
+			b.problems = append(b.problems, fmt.Sprintf("Chromium objects (%s): %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
+		}
+	case *network.EventRequestWillBeSent:
+		if url := e.Request.URL; !strings.HasPrefix(url, b.home) && !strings.HasPrefix(url, "data:") {
+			b.problems = append(b.problems, "the page asked "+url)
+		}
+	}
+}
+
+func (b *browser) expectFailures(yes bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.away = yes
+}
+
+// open loads a page, and takes where it is as the only place that it may ask.
+func (b *browser) open(t *testing.T, url string) {
+	t.Helper()
+	b.mu.Lock()
+	b.home = url
+	b.mu.Unlock()
+	b.do(t, chromedp.Navigate(url+"/"))
+}
+
+func (b *browser) do(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	if err := chromedp.Do(b.ctx, steps...); err != nil {
+		t.Fatalf("chromium: %v", err)
+	}
+}
+
+// reduceMotion is a setting of people whom movement makes ill.
+func (b *browser) reduceMotion(t *testing.T) {
+	t.Helper()
+	b.do(t, chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		features := []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}}
+		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+		return err
+	}))
+}
+
+// see evaluates JavaScript in the page.
+func see[T any](t *testing.T, b *browser, script string) T {
+	t.Helper()
+	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
+	if err != nil {
+		t.Fatalf("chromium: %v in %s", err, script)
+	}
+	return value
+}
+
+// text is what an element says.
+func (b *browser) text(t *testing.T, selector string) string {
+	t.Helper()
+	return see[string](t, b, fmt.Sprintf("document.querySelector(%q).textContent", selector))
+}
+
+// says waits until an element's text holds all of the texts.
+func (b *browser) says(t *testing.T, selector string, texts ...string) {
+	t.Helper()
+	said := ""
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // between two looks
+		said = b.text(t, selector)
+		holds := true
+		for _, text := range texts {
+			holds = holds && strings.Contains(said, text)
+		}
+		if holds {
+			return
+		}
+	}
+	t.Fatalf("after %s %s still says %q, expected %q", patience, selector, said, texts)
+}

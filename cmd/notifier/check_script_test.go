@@ -1,0 +1,32 @@
+//go:build !production
+
+package main
+
+import (
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"notifier/internal/devstack"
+)
+
+// startStore starts an embedded Redis for the script and points REDIS_URL at it.
+func startStore(ts *testscript.TestScript, _ bool, _ []string) {
+	store, err := devstack.StartRedis(anyAddr)
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(store.Close()) })
+	ts.Setenv("REDIS_URL", store.URL())
+}
+
+// startSlack starts a fake Slack for the script, with a token of these scopes, and points SLACK_API_URL at it: slack
+// chat:write.
+func startSlack(ts *testscript.TestScript, _ bool, scopes []string) {
+	slack, err := devstack.StartSlack(anyAddr)
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(slack.Close()) })
+	if len(scopes) > 0 {
+		slack.SetScopes(strings.Join(scopes, ","))
+	}
+	ts.Setenv("SLACK_API_URL", slack.APIURL())
+	ts.Setenv("SLACK_HOOK", slack.WebhookURL())
+}

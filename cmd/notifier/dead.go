@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/urfave/cli/v3"
+
+	"notifier/internal/deadletter"
+)
+
+func deadCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "dead",
+		Usage: "list the events that could never be sent, or put them back",
+		Description: `Such events are kept as dead letters in the stream <NATS_STREAM>_DEAD, each with the reason why. Mend the cause first:
+an event that is put back is decided like any other, and can come back as a letter.
+
+Example:
+   notifier dead list`,
+		Commands: []*cli.Command{deadListCommand(), deadReplayCommand()},
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			if cmd.Args().Present() {
+				return usage(cmd, fmt.Sprintf("unknown command %q, expected list or replay", cmd.Args().First()))
+			}
+			if err := writeHelp(cmd.Root().ErrWriter, cmd); err != nil {
+				return err
+			}
+			return &usageError{"no COMMAND, expected list or replay"}
+		},
+	}
+}
+
+func deadListCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "list",
+		Usage: "show dead letters, the newest last",
+		Description: `Each line has when the event was given up, its category, the reason with its detail, the event's id and the letter's
+sequence in the stream <NATS_STREAM>_DEAD. No payload is shown.
+
+Example:
+   notifier dead list -reason unroutable -category deploys`,
+		Flags: append(deadFlags(),
+			&cli.IntFlag{Name: "n", Value: 100, Usage: "show the newest `N`"},
+			&cli.BoolFlag{Name: "json", Usage: "write each letter as a line of JSON instead of the table"}),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			filter, err := parseDead(cmd)
+			if err != nil {
+				return err
+			}
+			list := deadList{filter: filter, most: cmd.Int("n"), json: cmd.Bool("json"), out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
+			return withDeadLetters(ctx, "notifier dead list", list.run)
+		},
+	}
+}
+
+// deadFlags choose among the letters.
+func deadFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "reason", Usage: "only letters with this `REASON`: " + strings.Join(deadletter.Reasons(), ", ")},
+		&cli.StringFlag{Name: "category", Usage: "only letters of this `CATEGORY`, exactly"},
+	}
+}
+
+// deadFilter chooses among the letters; nil: any.
+type deadFilter struct {
+	reason, category *string
+}
+
+// parseDead checks what "list" and "replay" have in common.
+func parseDead(cmd *cli.Command) (deadFilter, error) {
+	var filter deadFilter
+	if err := noArguments(cmd); err != nil {
+		return filter, err
+	}
+	if cmd.IsSet("reason") {
+		reason := cmd.String("reason")
+		if !slices.Contains(deadletter.Reasons(), reason) {
+			return filter, usage(cmd, fmt.Sprintf("-reason %q, expected one of %s", reason, strings.Join(deadletter.Reasons(), ", ")))
+		}
+		filter.reason = &reason
+	}
+	if cmd.IsSet("category") {
+		category := cmd.String("category")
+		if category == "" {
+			return filter, usage(cmd, `-category "", expected a category such as errors`)
+		}
+		filter.category = &category
+	}
+	if n := cmd.Int("n"); cmd.IsSet("n") && n < 1 {
+		return filter, usage(cmd, fmt.Sprintf("-n %d, expected 1 or more", n))
+	}
+	return filter, nil
+}
+
+func (f deadFilter) matches(letter *deadletter.Letter) bool {
+	return (f.reason == nil || *f.reason == letter.Reason) && (f.category == nil || *f.category == letter.Category)
+}
+
+// withDeadLetters opens the dead-letter stream of the settings. It hands on nil where there is none yet. The context
+// that it hands on ends, beside with its own, when the server refuses something: a refusal comes as a word of its own,
+// and never as the answer to what was asked.
+func withDeadLetters(ctx context.Context, name string, do func(ctx context.Context, letters *deadletter.Stream) error) error {
+	settings, err := loadNATSConfig()
+	if err != nil {
+		return err
+	}
+	if settings.core {
+		f := &faults{}
+		f.add("NATS_MODE", "core, in which no stream keeps dead letters: they are published and gone; expected jetstream")
+		return f.err()
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	connection, err := nats.Connect(settings.url, append(insideOptions(settings, name),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				end(err)
+			}
+		}))...)
+	if err != nil {
+		return fmt.Errorf("NATS_URL: no connection to %s: %w", settings.servers(), err)
+	}
+	defer connection.Close()
+	letters, err := deadletter.Open(ctx, connection, settings.stream, settings.pattern)
+	if err == nil || errors.Is(err, deadletter.ErrNoStream) {
+		err = do(ctx, letters)
+	}
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted")
+	}
+	return err
+}
+
+// deadProgress says once a second on standard error how far it is.
+type deadProgress struct {
+	out  io.Writer
+	what string
+	told time.Time
+}
+
+func newDeadProgress(out io.Writer, what string) *deadProgress {
+	return &deadProgress{out: out, what: what, told: time.Now()}
+}
+
+func (p *deadProgress) tell(n int) error {
+	now := time.Now()
+	if now.Sub(p.told) < time.Second {
+		return nil
+	}
+	p.told = now
+	_, err := fmt.Fprintf(p.out, "%d %s so far\n", n, p.what)
+	return err
+}

@@ -1,0 +1,266 @@
+//go:build !production
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+
+	"notifier/internal/devstack"
+	"notifier/internal/redistest"
+)
+
+// hostile is a category that a publisher can choose.
+const hostile = "<img/src=x/onerror=alert(1)>"
+
+// pageRow is a row of the table of categories, as people read it.
+type pageRow struct {
+	Name, Used    string
+	Sent, Dropped string
+	Next          string // when there is room, as the datetime of the page
+	NextText      string
+}
+
+const readRows = `Array.from(document.querySelectorAll("#categories tbody tr"), tr => {
+	const cells = Array.from(tr.children, cell => cell.textContent);
+	const heads = Array.from(document.querySelectorAll("#categories thead th"), th => th.textContent);
+	const at = head => cells[heads.findIndex(text => text.startsWith(head))];
+	const next = tr.children[heads.indexOf("Next free")].querySelector("time");
+	return { Name: at("Category"), Used: at("Used"), Sent: at("Sent"), Dropped: at("Dropped"), Next: next.dateTime, NextText: next.textContent };
+})`
+
+// settledBy counts the log's lines of settled events by category and outcome.
+func settledBy(t *testing.T, out *output) map[string]int {
+	t.Helper()
+	counts := map[string]int{}
+	for _, line := range out.lines(`"outcome":`) {
+		fields := logLine(t, line)
+		counts[fmt.Sprint(fields["category"], " ", fields["outcome"])]++
+		if reason, there := fields["reason"]; there {
+			counts[fmt.Sprint(fields["outcome"], " ", reason)]++
+		}
+	}
+	return counts
+}
+
+// publishEach publishes events one after the other, so many of each category, in this order.
+func publishEach(t *testing.T, server *devstack.NATS, events ...any) {
+	t.Helper()
+	connection, err := nats.Connect(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	for i := 0; i < len(events); i += 2 {
+		for range events[i+1].(int) {
+			if err := connection.Publish("notify."+events[i].(string), []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := connection.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestThePageShowsWhatBecameOfEvents compares what a browser shows with the log and with what Slack has received.
+func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
+	b := openBrowser(t)
+	server, slack := worker(t, map[string]string{"LIMIT_GLOBAL": "9/1h+100/24h", "LIMIT_CATEGORY": "3/30m"})
+	p := start(t)
+	b.open(t, adminURL(t, &p.out))
+	b.says(t, "#sentence", "Working. All 9 global slots are free; no limit is full.")
+	b.says(t, "#missed", "Nothing was sent or dropped in the last hour.")
+
+	publishEach(t, server, "errors", 8, "deploys", 1, hostile, 4)
+	eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 13 })
+	b.says(t, "#missed", "7 events were sent and 6 dropped: 6 by the limit of their category; most of them of", "errors", "5.")
+	b.says(t, "#sentence", "Working. 7 of 9 global slots are taken; ", "errors", " is full until ", hostile, " until ")
+	if got := see[string](t, b, "document.title"); got != "7/9 · notifier" {
+		t.Errorf("title %q", got)
+	}
+	logged := settledBy(t, &p.out)
+	if slack.Accepted() != 7 || b.text(t, "#fact-sent") != "7" || b.text(t, "#fact-dropped") != "6" || b.text(t, "#fact-slots") != "7 of 9" {
+		t.Errorf("Slack has %d; the page says %s sent, %s dropped, %s slots", slack.Accepted(), b.text(t, "#fact-sent"), b.text(t, "#fact-dropped"), b.text(t, "#fact-slots"))
+	}
+	rows := see[[]pageRow](t, b, readRows)
+	freeOf := map[string]string{}
+	for i, row := range rows {
+		freeOf[row.Name] = row.Next
+		if row.Next != "" {
+			checkNext(t, &p.out, row)
+		}
+		rows[i].Next, rows[i].NextText = "", ""
+		for outcome, shown := range map[string]string{"sent": row.Sent, "dropped": row.Dropped} {
+			if want := fmt.Sprint(logged[row.Name+" "+outcome]); shown != want {
+				t.Errorf("%s: %s %s, the log has %s", row.Name, shown, outcome, want)
+			}
+		}
+	}
+	want := []pageRow{
+		{Name: "errors", Used: "3 of 3 in 30m", Sent: "3", Dropped: "5"},
+		{Name: hostile, Used: "3 of 3 in 30m", Sent: "3", Dropped: "1"},
+		{Name: "deploys", Used: "1 of 3 in 30m", Sent: "1", Dropped: "0"},
+	}
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Errorf("the categories (-want +got):\n%s", diff)
+	}
+	if freeOf["errors"] == "" || freeOf[hostile] == "" || freeOf["deploys"] != "" {
+		t.Errorf("next free: %v, expected a time of the two that are full", freeOf)
+	}
+	if n := see[int](t, b, `document.querySelectorAll("img").length`); n != 0 {
+		t.Error("the name of a category has become markup")
+	}
+
+	publishEach(t, server, "payments", 3, "errors", 1) // two get the last global slots
+	eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 17 })
+	b.says(t, "#sentence", "Full: all 9 global slots are taken. Everything is dropped until ")
+	b.says(t, "#missed", "9 events were sent and 8 dropped: ", " by the global limit", " by the limit of their category")
+	logged = settledBy(t, &p.out)
+	for _, reason := range []string{"global", "category"} {
+		script := fmt.Sprintf(`Array.from(document.querySelectorAll("#outcomes tbody tr")).find(tr => tr.textContent.startsWith("dropped %s")).lastChild.textContent`, reason)
+		if got, want := see[string](t, b, script), fmt.Sprint(logged["dropped "+reason]); got != want {
+			t.Errorf("%s dropped by the limit %s, the log has %s", got, reason, want)
+		}
+	}
+	b.says(t, "#holders", "errors", "3", "payments", "2", "deploys", "1")
+	checkUse(t, b)
+	p.stop()
+	p.ends(t, exitDone)
+	b.expectFailures(true)
+	b.says(t, "#sentence", "Not connected since ")
+}
+
+// checkNext holds when a full category has room against the log's latest retry_after_s, and its text against the time zone.
+func checkNext(t *testing.T, out *output, row pageRow) {
+	t.Helper()
+	next, err := time.Parse(time.RFC3339, row.Next)
+	if err != nil {
+		t.Errorf("%s: %v", row.Name, err)
+		return
+	}
+	for _, line := range out.lines(`"outcome":"dropped"`) {
+		fields := logLine(t, line)
+		if fields["category"] != row.Name {
+			continue
+		}
+		told, err := time.Parse(time.RFC3339, fields["ts"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		free := told.Add(time.Duration(fields["retry_after_s"].(float64) * float64(time.Second)))
+		if next.Sub(free).Abs() > time.Second {
+			t.Errorf("%s has room at %s, the log says %s", row.Name, next, free)
+		}
+	}
+	if want := next.In(time.FixedZone("Asia/Kolkata", 5*3600+1800)).Format(time.TimeOnly); !strings.HasSuffix(row.NextText, want) {
+		t.Errorf("%s: %q, expected the viewer's %s", row.Name, row.NextText, want)
+	}
+}
+
+// checkUse looks at what people need who use a phone, a keyboard or a screen reader.
+func checkUse(t *testing.T, b *browser) {
+	t.Helper()
+	b.do(t, chromedp.EmulateViewport(360, 740))
+	if wide := see[int](t, b, "document.documentElement.scrollWidth"); wide > 360 {
+		t.Errorf("the page is %d px wide on a screen of 360", wide)
+	}
+	b.reduceMotion(t)
+	if got := see[string](t, b, `getComputedStyle(document.querySelector(".bar span")).transitionDuration`); got != "0s" {
+		t.Errorf("bars move for %s although motion is to be reduced", got)
+	}
+	for what, script := range map[string]string{
+		"headings of tables without a scope":   `document.querySelectorAll("th:not([scope])").length`,
+		"tables without a caption":             `Array.from(document.querySelectorAll("table")).filter(table => !table.caption).length`,
+		"charts without a text":                `Array.from(document.querySelectorAll("svg")).filter(svg => svg.getAttribute("role") !== "img" || !(svg.ariaLabel || document.getElementById(svg.getAttribute("aria-labelledby")).textContent)).length`,
+		"bars that tell no screen reader":      `Array.from(document.querySelectorAll(".bar")).filter(bar => bar.role !== "meter" || !bar.ariaLabel || !bar.ariaValueNow || !bar.ariaValueText).length`,
+		"live regions beside the one sentence": `document.querySelectorAll("[aria-live], [role=status]:not(#announce), [role=alert]").length`,
+	} {
+		if n := see[int](t, b, script); n != 0 {
+			t.Errorf("%d %s", n, what)
+		}
+	}
+	// What is read out stays while the sentence counts down.
+	see[bool](t, b, `window.readOut = 0, new MutationObserver(() => window.readOut++).observe(document.getElementById("announce"), { childList: true, characterData: true, subtree: true }), true`)
+	first := b.text(t, "#sentence")
+	eventually(t, "the sentence counts down", func() bool { return b.text(t, "#sentence") != first })
+	if n := see[int](t, b, "window.readOut"); n != 0 {
+		t.Errorf("the sentence is read out %d times although it has not changed in kind", n)
+	}
+	b.do(t, chromedp.KeyEvent("\t"), chromedp.KeyEvent("\r"))
+	eventually(t, "the slots can be opened with the keyboard", func() bool {
+		return see[int](t, b, `document.querySelectorAll("#slots[open] tbody tr").length`) == 9
+	})
+}
+
+// TestThePageGoesOn: the server ends, and starts again on the same address.
+func TestThePageGoesOn(t *testing.T) {
+	b := openBrowser(t)
+	worker(t, map[string]string{"ADMIN_ADDR": freeAddr(t)})
+	p := start(t)
+	b.open(t, adminURL(t, &p.out))
+	b.says(t, "#sentence", "Working.")
+	see[int](t, b, "window.sameDocument = 1")
+
+	b.expectFailures(true)
+	p.stop()
+	p.ends(t, exitDone)
+	b.says(t, "#sentence", "Not connected since ", ": trying again. Below is how it was then.")
+	b.says(t, "#contact", "not connected since ")
+	if got := see[string](t, b, "document.title"); got != "not connected · notifier" {
+		t.Errorf("title %q", got)
+	}
+	start(t)
+	b.says(t, "#sentence", "Working.")
+	b.expectFailures(false)
+	b.says(t, "#contact", "live, ")
+	if see[int](t, b, "window.sameDocument ?? 0") != 1 {
+		t.Error("it went on in another document")
+	}
+
+	// A server of another version has a page of its own.
+	see[bool](t, b, `performance.now = () => 3600000, document.querySelector("meta[name=version]").content = "older", true`)
+	eventually(t, "it has loaded itself again", func() bool {
+		return see[int](t, b, "window.sameDocument ?? 0") == 0 && strings.Contains(b.text(t, "#sentence"), "Working.")
+	})
+}
+
+// TestThePageShowsWhatIsWaitedFor: Slack fails, Slack asks for a pause, Redis is away.
+func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
+	b := openBrowser(t)
+	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
+	server, slack := worker(t, map[string]string{"REDIS_URL": "redis://" + proxy.Addr})
+	p := start(t)
+	b.open(t, adminURL(t, &p.out))
+	b.says(t, "#sentence", "Working.")
+
+	slack.Always(devstack.Behaviour{Status: 503})
+	publishEach(t, server, "errors", 4)
+	b.says(t, "#sentence", "Held: Slack does not take messages since ", "; 4 events are held.")
+	b.says(t, "#waits", "Waiting for slack since ", "503")
+	b.says(t, "#fact-held", "4")
+	slack.Always(devstack.Behaviour{})
+	b.says(t, "#sentence", "Working. 4 of 100 global slots are taken; no limit is full.")
+	eventually(t, "nothing is waited for", func() bool { return b.text(t, "#waits") == "" })
+
+	slack.Next(devstack.Behaviour{RetryAfter: "4"})
+	publishEach(t, server, "deploys", 1)
+	b.says(t, "#sentence", "Held: Slack has asked to wait ", " s")
+	b.says(t, "#sentence", "Working. 5 of 100 global slots are taken; no limit is full.")
+
+	b.expectFailures(true)
+	proxy.Cut()
+	b.says(t, "#sentence", "Redis cannot be reached: this page cannot tell.")
+	b.says(t, "#waits", "redis")
+	proxy.Heal()
+	b.says(t, "#sentence", "Working.")
+	if slack.Accepted() != 5 {
+		t.Errorf("%d messages in Slack, expected 5", slack.Accepted())
+	}
+}

@@ -1,0 +1,199 @@
+//go:build !production
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// documents are where commands are told to users.
+var documents = []string{"README.md", "CONTRIBUTING.md", "docs/operations.md", "docs/security.md", "docs/design.md"}
+
+var (
+	prompted = regexp.MustCompile(`(?m)^\$ (.*)$`)
+	quoted   = regexp.MustCompile("`([^`\n]+)`")
+	indented = regexp.MustCompile(`(?m)^ {4,}((?:make|go|notifier|docker) .*)$`)
+	toldOf   = regexp.MustCompile(`^(make|go run|go test|docker compose|notifier) [a-z.-]`)
+)
+
+// commandsOf are the commands that a document tells, without what a shell would take for a comment.
+func commandsOf(t *testing.T, document string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for _, found := range prompted.FindAllStringSubmatch(string(text), -1) {
+		commands = append(commands, found[1])
+	}
+	for _, pattern := range []*regexp.Regexp{quoted, indented} {
+		for _, found := range pattern.FindAllStringSubmatch(string(text), -1) {
+			if toldOf.MatchString(found[1]) {
+				commands = append(commands, found[1])
+			}
+		}
+	}
+	for i, command := range commands {
+		command, _, _ = strings.Cut(command, " #")
+		commands[i] = strings.TrimSpace(command)
+	}
+	slices.Sort(commands)
+	return slices.Compact(commands)
+}
+
+// TestDocumentedCommands: whatever a document tells somebody to type exists, with its flags, targets, tests and profiles.
+func TestDocumentedCommands(t *testing.T) {
+	makefile, compose := read(t, "Makefile"), read(t, "docker-compose.yml")
+	for _, document := range documents {
+		commands := commandsOf(t, document)
+		if document == "README.md" && len(commands) < 20 {
+			t.Errorf("only %d commands are found in %s: %q", len(commands), document, commands)
+		}
+		for _, command := range commands {
+			words := shellWords(command)
+			switch words[0] + " " + words[min(1, len(words)-1)] {
+			case "go run":
+				if words[2] == "./cmd/notifier" {
+					parses(t, document, words[3:])
+				} else if _, err := os.Stat(filepath.Join("../..", words[2])); err != nil && !strings.Contains(words[2], "@") {
+					t.Errorf("%s: %s: %v", document, command, err)
+				}
+				continue
+			case "go test":
+				namesTests(t, document, words)
+				continue
+			case "docker compose":
+				if at := slices.Index(words, "--profile"); at > 0 && !strings.Contains(compose, words[at+1]) {
+					t.Errorf("%s: %s: docker-compose.yml has no such profile", document, command)
+				}
+				continue
+			}
+			switch words[0] {
+			case "notifier":
+				parses(t, document, words[1:])
+			case "make":
+				if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(words[1]) + `:`).MatchString(makefile) {
+					t.Errorf("%s: %s: the Makefile has no such target", document, command)
+				}
+			case "cp":
+				_ = read(t, words[1])
+			case ".ci/run", "nats", "redis-cli", "go": // others' commands, and the gate itself
+			default:
+				t.Errorf("%s: nothing is known of %q", document, command)
+			}
+		}
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// shellWords splits a command line at blanks, but for those in quotes, and takes the quotes away.
+func shellWords(command string) []string {
+	part := regexp.MustCompile(`'[^']*'|"[^"]*"|[^\s'"]+`)
+	var words []string
+	for _, word := range regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`).FindAllString(command, -1) {
+		words = append(words, part.ReplaceAllStringFunc(word, func(part string) string {
+			if quote := part[0]; quote == '\'' || quote == '"' {
+				return part[1 : len(part)-1]
+			}
+			return part
+		}))
+	}
+	return words
+}
+
+// parses checks that notifier knows the command and its flags: with -h behind them nothing is run.
+func parses(t *testing.T, document string, arguments []string) {
+	t.Helper()
+	p := start(t, append(slices.Clone(arguments), "-h")...)
+	if code := <-p.code; code != exitDone {
+		t.Errorf("%s: notifier %s: exit code %d, %s", document, strings.Join(arguments, " "), code, p.errOut.String())
+	}
+}
+
+// namesTests checks that a "go test" names a package and, with -run or -bench, a test in it.
+func namesTests(t *testing.T, document string, words []string) {
+	t.Helper()
+	folder := words[len(words)-1]
+	if folder == "./..." {
+		return
+	}
+	files, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Errorf("%s: %s: there are no tests in %s", document, strings.Join(words, " "), folder)
+		return
+	}
+	var names []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w+)`).FindAllStringSubmatch(string(text), -1) {
+			names = append(names, found[1])
+		}
+	}
+	for i, word := range words {
+		if (word == "-run" || word == "-bench") && words[i+1] != "^$" {
+			pattern := regexp.MustCompile(words[i+1])
+			if !slices.ContainsFunc(names, pattern.MatchString) {
+				t.Errorf("%s: %s: no test of %s has such a name", document, strings.Join(words, " "), folder)
+			}
+		}
+	}
+}
+
+// TestReadmeWalk does what the README tells a new user, in its order, against servers of its own: every command behind a
+// prompt there that is notifier's is run and ends well.
+func TestReadmeWalk(t *testing.T) {
+	setenv(t, nil)
+	t.Setenv("ADMIN_ADDR", anyAddr)
+	demo := start(t, "demo")
+	demo.ends(t, exitDone)
+
+	_, slack := worker(t, map[string]string{"SLACK_CHANNEL": "#alerts"})
+	worker := start(t)
+	admin := adminURL(t, &worker.out)
+	week := filepath.Join(t.TempDir(), "last-week.log")
+	run := 0
+	for _, found := range prompted.FindAllStringSubmatch(read(t, "README.md"), -1) {
+		line, _, _ := strings.Cut(found[1], " #")
+		words := shellWords(strings.TrimSpace(strings.Replace(line, "go run ./cmd/notifier", "notifier", 1)))
+		if words[0] != "notifier" || words[1] == "demo" {
+			continue
+		}
+		for i, word := range words {
+			if word == "last-week.log" {
+				if err := os.WriteFile(week, []byte(worker.out.String()), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				words[i] = week
+			}
+		}
+		p := start(t, words[1:]...)
+		p.ends(t, exitDone)
+		run++
+		if words[1] == "publish" {
+			eventually(t, "it is in Slack", func() bool { return slack.Accepted() > 0 && len(worker.out.lines(`"outcome":"sent"`)) > 0 })
+		}
+	}
+	if run < 8 {
+		t.Errorf("%d commands were run, expected all of the README", run)
+	}
+	if status, _ := get(t, admin+"/"); status != 200 {
+		t.Errorf("the page answers %d", status)
+	}
+}

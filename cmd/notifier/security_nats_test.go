@@ -1,0 +1,266 @@
+//go:build !production
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// passwordOf is a password in the document: a variable of the server's environment.
+var passwordOf = regexp.MustCompile(`\$[A-Z]+_PASSWORD`)
+
+// startSecured starts a NATS server with a configuration such as the document's, and with a user more who may do
+// everything. as gives the URL for a user.
+func startSecured(t *testing.T, configuration string) (as func(user string) string) {
+	t.Helper()
+	configuration = strings.Replace(configuration, "users = [", "users = [\n{user: all, password: "+secret+"}", 1) + "\n"
+	configuration = passwordOf.ReplaceAllString(configuration, secret)
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	options, err := server.ProcessConfigFile(file)
+	if err != nil {
+		t.Fatalf("%v in the configuration:\n%s", err, configuration)
+	}
+	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
+	options.JetStream, options.StoreDir = true, t.TempDir()
+	s, err := server.NewServer(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(patience) {
+		t.Fatal("the NATS server does not answer")
+	}
+	return func(user string) string {
+		return strings.Replace(s.ClientURL(), "nats://", "nats://"+user+":"+secret+"@", 1)
+	}
+}
+
+// securedWorker are settings for a worker as the document's user.
+func securedWorker(t *testing.T, as func(string) string) map[string]string {
+	t.Helper()
+	_, _, settings := beside(t)
+	maps.Copy(settings, map[string]string{
+		"NATS_URL": as("notifier"), "SLACK_BOT_TOKEN": "xoxb-" + secret, "SLACK_CHANNEL": "C0123",
+		"LIMIT_CATEGORY": "1/1h", "SHUTDOWN_TIMEOUT": "2s",
+	})
+	return settings
+}
+
+// createStreams makes what a worker would make.
+func createStreams(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	for name, subject := range map[string]string{"NOTIFY": "notify.>", "NOTIFY_DEAD": "notify-dead.>"} {
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := js.CreateConsumer(t.Context(), "NOTIFY", jetstream.ConsumerConfig{
+		Durable: "notifier", FilterSubject: "notify.>", AckPolicy: jetstream.AckExplicitPolicy,
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publishThree has an event sent, another one dropped and a third one made a dead letter.
+func publishThree(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	for _, payload := range []string{"disk full", "disk full", `{"text":7}`} {
+		if _, err := js.Publish(t.Context(), "notify.errors", []byte(payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// creating are the document's permissions that are needed only until the streams are there.
+var creating = regexp.MustCompile(`\n *"\$JS\.API\.(STREAM|CONSUMER)\.CREATE\.[^"]+"`)
+
+// TestSecurityNATS: the document's users suffice for a worker, first with the permissions to create what it needs and
+// then without; for a publisher; and for dead letters.
+func TestSecurityNATS(t *testing.T) {
+	t.Parallel()
+	full := securityBlock(t, "nats")
+	reduced := creating.ReplaceAllString(full, "")
+	if strings.Count(full, "\n")-strings.Count(reduced, "\n") != 3 {
+		t.Fatalf("the document names other permissions to create than expected:\n%s", full)
+	}
+	second := strings.Replace(reduced, `"$JS.ACK.NOTIFY.notifier.>"`, `"$JS.ACK.*.*.NOTIFY.notifier.>"`, 1) + "\nfeature_flags {js_ack_fc_v2: true}"
+	for name, configuration := range map[string]string{"creating": full, "nothing to create": reduced, "the other acknowledgements": second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			as := startSecured(t, configuration)
+			settings := securedWorker(t, as)
+			js := jetStreamAt(t, as("all"))
+			if configuration != full {
+				createStreams(t, js)
+			}
+			w := spawn(t, "notifier", settings, "serve")
+			waitReady(t, w)
+			publisher := maps.Clone(settings)
+			publisher["NATS_URL"] = as("publisher")
+			if p := spawn(t, "notifier", publisher, "publish", "errors", "-n", "2", "disk full"); p.code(t) != exitDone {
+				t.Errorf("the publisher cannot publish")
+			}
+			if _, err := jetStreamAt(t, as("publisher")).Publish(t.Context(), "notify.errors", []byte(`{"text":7}`)); err != nil {
+				t.Errorf("another publisher, with the inbox of everybody: %v", err)
+			}
+			eventually(t, "all settled and acknowledged", func() bool {
+				return len(w.out.lines(`"outcome":`)) == 3 && acknowledged(t, js)
+			})
+			out := checkAgainst(t, settings, exitDone)
+			tells(t, out, "ok", "nats", "consumer notifier takes notify.>")
+
+			operator := maps.Clone(settings)
+			operator["NATS_URL"] = as("operator")
+			list := spawn(t, "notifier", operator, "dead", "list")
+			if list.code(t); len(list.out.lines("1 dead letter: 1 malformed")) != 1 {
+				t.Errorf("dead list: %s%s", list.out.String(), list.errOut.String())
+			}
+			replay := spawn(t, "notifier", operator, "dead", "replay")
+			if code := replay.code(t); code != exitDone || len(replay.out.lines("1 put back, 0 left")) != 1 {
+				t.Errorf("dead replay: %d %s%s", code, replay.out.String(), replay.errOut.String())
+			}
+			w.terminate(t)
+			if code := w.code(t); code != exitDone {
+				t.Errorf("exit code %d", code)
+			}
+			if refused := w.out.lines("ermissions"); len(refused) > 0 {
+				t.Errorf("the worker was refused something: %s", refused[0])
+			}
+		})
+	}
+}
+
+// waitReady waits until the worker says that it has all it needs.
+func waitReady(t *testing.T, w *process) {
+	t.Helper()
+	url := adminURL(t, &w.out) + "/readyz"
+	eventually(t, "ready", func() bool {
+		status, _ := get(t, url)
+		return status == 200
+	})
+}
+
+// acknowledged reports whether the consumer waits for no acknowledgement.
+func acknowledged(t *testing.T, js jetstream.JetStream) bool {
+	t.Helper()
+	consumer, err := js.Consumer(t.Context(), "NOTIFY", "notifier")
+	return err == nil && consumer.CachedInfo().NumAckPending == 0
+}
+
+// TestSecurityNATSTrimmed: without any one of its permissions a worker says which one it lacks, does not hang and ends
+// when it is told to. It runs a worker for each, all at the same time.
+func TestSecurityNATSTrimmed(t *testing.T) {
+	t.Parallel()
+	block := securityBlock(t, "nats")
+	user := block[:strings.Index(block, "user: publisher")]
+	permissions := regexp.MustCompile(`\n *"([^"]+)"`).FindAllStringSubmatch(user, -1)
+	if len(permissions) != 9 {
+		t.Fatalf("%d permissions of a worker, expected 9", len(permissions))
+	}
+	inbox := `subscribe: {allow: ["_INBOX.notifier.>"]}`
+	if strings.Count(user, inbox) != 1 {
+		t.Fatalf("the worker may not subscribe as expected: %s", user)
+	}
+	without := map[string]string{"_INBOX.notifier.": strings.Replace(block, inbox, `subscribe: {allow: ["_INBOX.other.>"]}`, 1)}
+	for _, permission := range permissions {
+		without[strings.TrimSuffix(permission[1], ">")] = strings.Replace(block, permission[0], "", 1)
+	}
+	for lacking, configuration := range without {
+		t.Run(lacking, func(t *testing.T) {
+			t.Parallel()
+			as := startSecured(t, configuration)
+			js := jetStreamAt(t, as("all"))
+			if !strings.Contains(lacking, ".CREATE.") {
+				createStreams(t, js)
+				publishThree(t, js)
+			}
+			w := spawn(t, "notifier", securedWorker(t, as), "serve")
+			eventually(t, "it says what it may not do", func() bool {
+				return len(w.out.lines(`"msg":"nats reports"`, "Permissions Violation", lacking)) > 0
+			})
+			asked := time.Now()
+			w.terminate(t)
+			if code := w.code(t); code != exitDone {
+				t.Errorf("exit code %d", code)
+			}
+			if took := time.Since(asked); took > 2*natsTimeout {
+				t.Errorf("it took %s to end", took)
+			}
+		})
+	}
+}
+
+// TestSecurityNATSCheck: check names the permission that is missing, and does not wait for an answer that never comes.
+func TestSecurityNATSCheck(t *testing.T) {
+	t.Parallel()
+	block := securityBlock(t, "nats")
+	for _, lacking := range []string{"$JS.API.STREAM.INFO.NOTIFY", "$JS.API.STREAM.INFO.NOTIFY_DEAD", "$JS.API.CONSUMER.INFO.NOTIFY.notifier"} {
+		as := startSecured(t, strings.Replace(block, `"`+lacking+`"`, "", 1))
+		createStreams(t, jetStreamAt(t, as("all")))
+		out := checkAgainst(t, securedWorker(t, as), exitFailed)
+		tells(t, out, "fail", "nats", fmt.Sprintf(`Permissions Violation for Publish to "%s"`, lacking))
+		tells(t, out, "fail", "nats", "give the user the permissions of docs/security.md")
+		if strings.Contains(out.String(), "no answer in") {
+			t.Errorf("it waited:\n%s", out.String())
+		}
+	}
+	as := startSecured(t, block)
+	settings := securedWorker(t, as)
+	settings["NATS_URL"] = strings.Replace(as("notifier"), secret, "wrong"+secret, 1)
+	out := checkAgainst(t, settings, exitFailed)
+	tells(t, out, "fail", "nats", "Authorization Violation; look at the user in NATS_URL")
+	if strings.Contains(out.String(), secret) {
+		t.Errorf("a secret is told:\n%s", out.String())
+	}
+}
+
+// TestSecurityNATSCore: what a worker without JetStream needs.
+func TestSecurityNATSCore(t *testing.T) {
+	t.Parallel()
+	as := startSecured(t, securityBlock(t, "nats-core"))
+	settings := securedWorker(t, as)
+	settings["NATS_MODE"] = modeCore
+	w := spawn(t, "notifier", settings, "serve")
+	waitReady(t, w)
+	all, err := nats.Connect(as("all"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	letters, err := all.SubscribeSync("notify-dead.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, payload := range []string{"disk full", `{"text":7}`} {
+		if err := all.Publish("notify.errors", []byte(payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := letters.NextMsg(patience); err != nil {
+		t.Errorf("the dead letter: %v", err)
+	}
+	eventually(t, "sent", func() bool { return len(w.out.lines(`"outcome":"sent"`)) == 1 })
+	checkAgainst(t, settings, exitDone)
+	w.terminate(t)
+	if code := w.code(t); code != exitDone || len(w.out.lines("ermissions")) > 0 {
+		t.Errorf("exit code %d", code)
+	}
+}

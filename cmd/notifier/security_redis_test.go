@@ -1,0 +1,312 @@
+//go:build !production
+
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+	"notifier/internal/stats"
+	"notifier/lua"
+)
+
+// redisUser are the rules of the document's user, but for the password.
+func redisUser(t *testing.T) []string {
+	t.Helper()
+	words := strings.Fields(securityBlock(t, "redis-acl"))
+	if len(words) < 5 || !slices.Equal(words[:4], []string{"user", "notifier", "on", ">PASSWORD"}) {
+		t.Fatalf("the line of the user: %q", words)
+	}
+	return words[4:]
+}
+
+// userURL is where a user of setUser logs in.
+func userURL(server *redistest.Server, name string) string {
+	return "redis://" + name + ":" + secret + "@" + server.Addr
+}
+
+// TestSecurityRedisWorker: the document's user suffices for a worker, whatever happens to its events, and for those who
+// look on.
+func TestSecurityRedisWorker(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartProcess(t)
+	setUser(t, server, "notifier", redisUser(t)...)
+	bus, slack, settings := beside(t)
+	maps.Copy(settings, map[string]string{
+		"REDIS_URL": userURL(server, "notifier"), "SLACK_BOT_TOKEN": "xoxb-" + secret, "SLACK_CHANNEL": "C0123",
+		"LIMIT_CATEGORY": "2/1h", "DIGEST_INTERVAL": "1m",
+	})
+	slack.Next(devstack.Behaviour{Status: 429, RetryAfter: "1"}, devstack.Behaviour{}, devstack.Behaviour{Code: "no_text"})
+	w := spawn(t, "notifier", settings, "serve")
+	js := jetStreamAt(t, bus.URL())
+	eventually(t, "the worker has made the stream", func() bool {
+		_, err := js.Publish(t.Context(), "notify.errors", []byte("disk full"))
+		return err == nil
+	})
+	for _, payload := range []string{"disk full", "disk full", "disk full", `{"text":7}`} {
+		if _, err := js.Publish(t.Context(), "notify.errors", []byte(payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all settled", func() bool { return len(w.out.lines(`"outcome":`)) == 5 })
+	for _, line := range []string{`"outcome":"sent"`, `"outcome":"dropped"`, `"reason":"slack_rejected"`, `"reason":"malformed"`} {
+		if len(w.out.lines(line)) == 0 {
+			t.Errorf("no line has %s", line)
+		}
+	}
+	id := logLine(t, w.out.lines(`"outcome":"sent"`)[0])["event_id"].(string)
+	for _, arguments := range [][]string{{"status"}, {"why", id}, {"check"}} {
+		p := spawn(t, "notifier", settings, arguments...)
+		if code := p.code(t); code != exitDone {
+			t.Errorf("%v: exit code %d", arguments, code)
+		}
+		if told := errors.New(p.out.String() + p.errOut.String()); forbade(told) {
+			t.Errorf("%v: %v", arguments, told)
+		}
+	}
+	w.terminate(t)
+	if code := w.code(t); code != exitDone {
+		t.Errorf("exit code %d", code)
+	}
+	if told := errors.New(w.out.String()); forbade(told) {
+		t.Errorf("the worker was refused something: %v", told)
+	}
+}
+
+// freely are commands without which no call fails; the document says why they stand there all the same.
+var freely = []string{"+info"}
+
+// TestSecurityRedisTrimmed: each command of the document is needed, and nothing outside its keys is allowed.
+func TestSecurityRedisTrimmed(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartProcess(t)
+	rules := redisUser(t)
+	setUser(t, server, "notifier", rules...)
+	if err := useRedis(t, server, "notifier"); err != nil {
+		t.Fatalf("with all commands: %v", err)
+	}
+	for _, rule := range rules {
+		if !strings.HasPrefix(rule, "+") {
+			continue
+		}
+		setUser(t, server, "less", slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return r == rule })...)
+		err := useRedis(t, server, "less")
+		switch {
+		case slices.Contains(freely, rule) && err != nil:
+			t.Errorf("without %s: %v; the document says that everything works", rule, err)
+		case !slices.Contains(freely, rule) && !forbade(err):
+			t.Errorf("without %s: %v, expected that something is not permitted", rule, err)
+		}
+		checkNames(t, openAs(t, server, "less"), strings.ToUpper(rule[1:]))
+	}
+	client := openAs(t, server, "notifier")
+	for _, key := range []string{"other", "notifier:global", "{other}:global", "{notifier}x"} {
+		if err := client.Get(t.Context(), key).Err(); !redis.IsPermissionError(err) {
+			t.Errorf("GET %s: %v, expected no permission", key, err)
+		}
+	}
+	for _, command := range []string{"FLUSHALL", "KEYS *", "CONFIG GET *", "ACL LIST", "SCRIPT FLUSH", "PUBLISH x y", "SUBSCRIBE x", "SHUTDOWN"} {
+		var arguments []any
+		for word := range strings.FieldsSeq(command) {
+			arguments = append(arguments, word)
+		}
+		if err := client.Do(t.Context(), arguments...).Err(); !forbade(err) {
+			t.Errorf("%s: %v, expected no permission", command, err)
+		}
+	}
+}
+
+// TestSecurityRedisElsewhere: what the document adds for another database and for a Cluster.
+func TestSecurityRedisElsewhere(t *testing.T) {
+	t.Parallel()
+	rules := redisUser(t)
+	use := func(url string) error {
+		client, err := ratelimit.Open(url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		return useLimiter(t.Context(), client)
+	}
+	server := redistest.StartProcess(t)
+	cluster := redistest.StartCluster(t, 3)
+	elsewhere := func(further ...string) (database, slots error) {
+		for _, s := range append(cluster.Nodes, server) {
+			setUser(t, s, "notifier", append(slices.Clone(rules), further...)...)
+		}
+		return use(userURL(server, "notifier") + "/1"), use(strings.Replace(cluster.URL(), "redis://", "redis://notifier:"+secret+"@", 1))
+	}
+	if database, slots := elsewhere(); !forbade(database) || slots == nil {
+		t.Errorf("with what suffices for one server: database 1: %v, Cluster: %v; expected that something is not permitted", database, slots)
+	}
+	document, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, further := range []string{"`+select`", "`+cluster|slots`"} {
+		if !strings.Contains(string(document), further) {
+			t.Errorf("docs/security.md has no %s", further)
+		}
+	}
+	if database, slots := elsewhere("+select", "+cluster|slots"); database != nil || slots != nil {
+		t.Errorf("with +select and +cluster|slots: database 1: %v, Cluster: %v", database, slots)
+	}
+}
+
+// checkNames expects that check names the one command of the scripts that the user may not run.
+func checkNames(t *testing.T, client redis.UniversalClient, command string) {
+	t.Helper()
+	if !slices.Contains(scriptCommands, command) {
+		return
+	}
+	look := redisLook{client: client, prefix: "{notifier}:", f: &findings{}}
+	look.commands(t.Context())
+	want := []finding{{levelFail, "the user may not run " + command + " on keys that begin with {notifier}:", "give the user the ACL of docs/security.md"}}
+	if !slices.Equal(look.f.list, want) {
+		t.Errorf("check says %q, expected %q", look.f.list, want)
+	}
+}
+
+// forbade reports whether the user may not do something, itself or in a script.
+func forbade(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "NOPERM") || strings.Contains(err.Error(), "can't run this command"))
+}
+
+// TestSecurityRedisScripts: the commands that the scripts call are those that the document allows and that check asks
+// about. A script that calls another one needs it in both places.
+func TestSecurityRedisScripts(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../lua/*.lua")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d scripts, %v", len(files), err)
+	}
+	called := map[string]bool{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`(?:call|in_chunks)\('([A-Z]+)'`).FindAllStringSubmatch(string(content), -1) {
+			called[match[1]] = true
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(called)), scriptCommands); diff != "" {
+		t.Errorf("scriptCommands (-lua +check_redis.go):\n%s", diff)
+	}
+	allowed := redisUser(t)
+	for command := range called {
+		if !slices.Contains(allowed, "+"+strings.ToLower(command)) {
+			t.Errorf("docs/security.md does not allow %s", command)
+		}
+	}
+}
+
+// openAs is a client like a worker's.
+func openAs(t *testing.T, server *redistest.Server, user string) redis.UniversalClient {
+	t.Helper()
+	client, err := ratelimit.Open(userURL(server, user), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// useRedis does once, on an empty server whose scripts nobody has loaded, what workers and those who look on do, and
+// joins what went wrong.
+func useRedis(t *testing.T, server *redistest.Server, user string) error {
+	t.Helper()
+	everything := server.Client(t)
+	if err := errors.Join(everything.FlushAll(t.Context()).Err(), everything.ScriptFlush(t.Context()).Err()); err != nil {
+		t.Fatal(err)
+	}
+	client := openAs(t, server, user)
+	return errors.Join(useLimiter(t.Context(), client), useStats(t.Context(), client), useDigest(t.Context(), client))
+}
+
+func useLimiter(ctx context.Context, client redis.UniversalClient) error {
+	limit := ratelimit.Limit{{Count: 10, Window: time.Hour}}
+	limiter, err := ratelimit.New(client, "notifier", ratelimit.Rules{Global: limit, Category: limit}, time.Hour)
+	if err != nil {
+		return err
+	}
+	pause, err := ratelimit.NewPause(client, "notifier")
+	if err != nil {
+		return err
+	}
+	request := func(id string) ratelimit.Request {
+		return ratelimit.Request{ID: id, Delivery: "NOTIFY.1." + id, Category: "errors", Cost: 1}
+	}
+	var errs []error
+	note := func(err error) { errs = append(errs, err) }
+	note(limiter.Check(ctx))
+	for _, id := range []string{"one", "two"} { // the second one finds what the first has left
+		_, err := limiter.Admit(ctx, []ratelimit.Request{request(id)})
+		note(err)
+	}
+	_, err = limiter.Trace(ctx, "one", "errors")
+	note(err)
+	note(pause.Extend(ctx, time.Millisecond))
+	for range 2 { // the first may come while the pause lasts; one is the probe after it
+		_, err = limiter.Begin(ctx, request("one"), 1, time.Second)
+		note(err)
+		time.Sleep(2 * time.Millisecond) // longer than the pause, by the clock that ends it
+	}
+	note(pause.Lift(ctx))
+	note(limiter.Sent(ctx, request("one")))
+	_, err = limiter.Refund(ctx, request("two"))
+	note(err)
+	_, err = limiter.Admit(ctx, []ratelimit.Request{request("one")}) // a duplicate
+	note(err)
+	_, err = limiter.Peek(ctx, "errors")
+	note(err)
+	_, err = limiter.Categories(ctx)
+	note(err)
+	_, err = limiter.Slots(ctx, 10, "errors")
+	note(err)
+	return errors.Join(errs...)
+}
+
+// useStats counts an event of each kind, with the script itself, as a recorder would try again, and reads the counts.
+func useStats(ctx context.Context, client redis.UniversalClient) error {
+	keys := []string{"{notifier}:flushed:run", "{notifier}:replicas", "{notifier}:lastsent", "{notifier}:digest:pending", "{notifier}:counts:1"}
+	flushed := redis.NewScript(lua.Flush).Run(ctx, client, keys, "1", "one", "{}", "1", "100",
+		"2", "sent//", "errors", "1", "dropped/category/", "errors", "1", // counts
+		"1", "errors", "1700000000000000", // sent
+		"1", "category 10/1h ", "errors", "1", // drops
+	).Err()
+	reader, err := stats.NewReader(client, "notifier")
+	if err != nil {
+		return err
+	}
+	_, hour := reader.Hour(ctx)
+	_, replicas := reader.Replicas(ctx)
+	return errors.Join(flushed, hour, replicas)
+}
+
+// useDigest tells the drop that useStats has counted, with the scripts themselves: nothing has to be waited for.
+func useDigest(ctx context.Context, client redis.UniversalClient) error {
+	keys, err := stats.NewKeys("notifier")
+	if err != nil {
+		return err
+	}
+	all := []string{keys.Lease(), keys.State(), keys.Pending(), keys.Posting(), keys.Message()}
+	take := redis.NewScript(lua.DigestTake).Run(ctx, client, all, "token", "1000000", "0", "3600000000").Err()
+	begin := redis.NewScript(lua.DigestBegin).Run(ctx, client, []string{keys.Lease(), keys.Posting()}, "token").Err()
+	done := redis.NewScript(lua.DigestDone).Run(ctx, client, all, "token", "1", "0", "0", "{}").Err()
+	return errors.Join(take, begin, done)
+}

@@ -1,0 +1,26 @@
+//go:build !production
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The tests of docs/security.md take what they run from the document itself.
+
+// securityBlock is the fenced block of a kind in docs/security.md.
+func securityBlock(t *testing.T, kind string) string {
+	t.Helper()
+	document, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(document), "\n```"+kind+"\n")
+	block, _, ended := strings.Cut(rest, "\n```\n")
+	if !found || !ended {
+		t.Fatalf("docs/security.md has no block %q", kind)
+	}
+	return block
+}

@@ -1,0 +1,121 @@
+//go:build !production
+
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"notifier/internal/devstack"
+	"notifier/internal/status"
+)
+
+// readStatus is what "status -json" says.
+func readStatus(t *testing.T) status.Status {
+	t.Helper()
+	out, _ := says(t, exitDone, "status", "-json")
+	var now status.Status
+	if err := json.Unmarshal([]byte(out), &now); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return now
+}
+
+// TestStatus: what the status says is what was sent and dropped, also when the worker is gone.
+func TestStatus(t *testing.T) {
+	_, slack := worker(t, map[string]string{"LIMIT_GLOBAL": "5/1h", "LIMIT_CATEGORY": "3/1h+100/2h"})
+	if out, _ := says(t, exitDone, "status"); !strings.Contains(out, "All global slots are free.") || !strings.Contains(out, "No replica was seen") {
+		t.Errorf("before any worker:\n%s", out)
+	}
+	p := start(t)
+	publishes(t, "errors", "-n", "4", "disk full")
+	publishes(t, "deploys", "-n", "4", "v1.2.3 is out")
+	eventually(t, "all are settled and counted", func() bool {
+		now := readStatus(t)
+		return now.Global.Sent == 5 && now.Global.Dropped == 3 && len(now.Replicas) == 1
+	})
+	now := readStatus(t)
+	used := map[string]int{}
+	for _, scope := range now.Categories {
+		used[scope.Category] = scope.Tiers[0].Used
+		if len(scope.Tiers) != 2 || scope.Tiers[1].Limit != "100/2h" {
+			t.Errorf("tiers %+v", scope.Tiers)
+		}
+	}
+	if now.Global.Tiers[0].Used != 5 || used["errors"]+used["deploys"] != 5 || slack.Accepted() != 5 {
+		t.Errorf("used %d in all, %v; %d in Slack; expected 5 of each", now.Global.Tiers[0].Used, used, slack.Accepted())
+	}
+	if now.Global.NextFree == nil || len(now.Slots) != 5 || now.Global.LastSent == nil {
+		t.Errorf("next free %v, %d slots, last sent %v", now.Global.NextFree, len(now.Slots), now.Global.LastSent)
+	}
+	if !now.Replicas[0].Ready {
+		t.Errorf("replica %+v, expected it to be ready", now.Replicas[0])
+	}
+	out, _ := says(t, exitDone, "status")
+	for _, want := range []string{"5/5   in 59m", "3/3   in 59m", "Global slots are held by: ", "Replicas: 1, ready 1.", "sent 5, dropped "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "\x1b") {
+		t.Errorf("colours, but nobody looks on:\n%q", out)
+	}
+
+	slack.Always(devstack.Behaviour{Status: 503})
+	t.Setenv("LIMIT_GLOBAL", "100/1h") // as the status sees them: it only reads
+	if out, _ := says(t, exitDone, "status"); !strings.Contains(out, "5/100") {
+		t.Errorf("under another limit:\n%s", out)
+	}
+	p.stop()
+	p.ends(t, exitDone)
+	if now := readStatus(t); now.Global.Sent != 5 || now.Global.Dropped != 3 {
+		t.Errorf("after the worker's end: %d sent and %d dropped, expected 5 and 3", now.Global.Sent, now.Global.Dropped)
+	}
+}
+
+func TestStatusWatches(t *testing.T) {
+	worker(t, nil)
+	p := start(t, "status", "-watch", "-every", "100ms")
+	eventually(t, "it looks again", func() bool { return strings.Count(p.out.String(), "All global slots are free.") >= 3 })
+	p.stop()
+	p.ends(t, exitDone)
+}
+
+func TestStatusOfARedisThatIsAway(t *testing.T) {
+	setenv(t, map[string]string{"REDIS_URL": "redis://:secret@127.0.0.1:1"})
+	for _, arguments := range [][]string{{"status"}, {"status", "-json"}, {"why", "e"}} {
+		if out, errOut := says(t, exitFailed, arguments...); out != "" || !strings.Contains(errOut, "redis") || strings.Contains(errOut, "secret") {
+			t.Errorf("%v: %q %q, expected an error that names redis", arguments, out, errOut)
+		}
+	}
+}
+
+// TestWhy follows an event from "never seen" to "sent", and shows that a dropped one leaves nothing.
+func TestWhy(t *testing.T) {
+	_, slack := worker(t, map[string]string{"LIMIT_CATEGORY": "1/1h"})
+	if out, _ := says(t, exitDone, "why", "e1"); !strings.Contains(out, "e1 is not known") {
+		t.Errorf("before: %q", out)
+	}
+	slack.Always(devstack.Behaviour{Status: 503})
+	start(t)
+	publishes(t, "errors", "-id", "e1", "disk full")
+	eventually(t, "it is on its way", func() bool {
+		out, _ := says(t, exitDone, "why", "e1")
+		return strings.Contains(out, "e1 of category errors is admitted and on its way to Slack.\n") && strings.Contains(out, ", attempt ")
+	})
+	slack.Always(devstack.Behaviour{})
+	eventually(t, "it was sent", func() bool {
+		out, _ := says(t, exitDone, "why", "e1")
+		return strings.HasPrefix(out, "e1 of category errors was sent.\n  admitted  ") && strings.Contains(out, "\n  sent      ")
+	})
+	publishes(t, "errors", "-id", "e2", "disk full")
+	out, _ := says(t, exitDone, "why", "-json", "e1")
+	var line whyLine
+	if err := json.Unmarshal([]byte(out), &line); err != nil || line.State != "sent" || line.Category != "errors" || line.Sent == nil || line.Admitted == nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, _ := says(t, exitDone, "why", "-json", "e2"); !strings.Contains(out, `"state":"unknown"`) {
+		t.Errorf("of a dropped event: %s", out)
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/stats"
+	"notifier/internal/status"
+)
+
+// store is what the commands that only read Redis need: the limits as the settings have them, and what Redis knows.
+type store struct {
+	limiter *ratelimit.Limiter
+	status  status.Source
+	close   func()
+}
+
+// openStore reads the settings of Redis and of the limits, and connects to nothing.
+func openStore() (store, error) {
+	f := &faults{}
+	var c config
+	env := readEnvironment(f)
+	parseRedis(env, f, &c)
+	parseLimits(env, f, &c)
+	closeRedis := func() {
+		if c.redis != nil {
+			_ = c.redis.Close() // nothing is written through it
+		}
+	}
+	if err := f.err(); err != nil {
+		closeRedis()
+		return store{}, err
+	}
+	s, err := newStore(c)
+	if err != nil {
+		closeRedis()
+		return store{}, err
+	}
+	s.close = closeRedis
+	return s, nil
+}
+
+// newStore makes what reads the Redis of these settings.
+func newStore(c config) (store, error) {
+	limiter, err := ratelimit.New(c.redis, c.namespace, c.rules, c.dedupe)
+	if err != nil {
+		return store{}, err
+	}
+	pause, err := ratelimit.NewPause(c.redis, c.namespace)
+	if err != nil {
+		return store{}, err
+	}
+	reader, err := stats.NewReader(c.redis, c.namespace)
+	if err != nil {
+		return store{}, fmt.Errorf("REDIS_NAMESPACE: %w", err)
+	}
+	return store{limiter: limiter, status: status.Source{Limiter: limiter, Pause: pause, Stats: reader}}, nil
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+
+	"notifier/internal/consume"
+)
+
+// tracingEnd is how long a stopping worker tries to hand over its last spans.
+const tracingEnd = 2 * time.Second
+
+// tracing makes one span of each settled event, from its publication over the decision to Slack's answer. It is a child
+// of the span that the publisher names in W3C's traceparent header. It is on where the standard OTEL_* variables name an
+// exporter; spans that cannot be handed over are given up, and events never wait for them.
+type tracing struct {
+	provider   *sdktrace.TracerProvider
+	tracer     trace.Tracer
+	propagator propagation.TextMapPropagator
+}
+
+// tracingWanted reports whether the environment names an exporter. Without one nothing is started: the default of the
+// libraries would be to send to this host.
+func tracingWanted() bool {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		return false
+	}
+	if exporter := os.Getenv("OTEL_TRACES_EXPORTER"); exporter != "" {
+		return exporter != "none"
+	}
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+// newTracing reads the OTEL_* variables; nil where tracing is off. Its error says what is wrong with them.
+func newTracing(ctx context.Context, log *zap.Logger) (*tracing, error) {
+	if !tracingWanted() {
+		return nil, nil
+	}
+	exporter, err := autoexport.NewSpanExporter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	name := resource.NewSchemaless(attribute.String("service.name", "notifier"), attribute.String("service.version", version()))
+	described, err := resource.Merge(name, resource.Default())
+	if os.Getenv("OTEL_SERVICE_NAME") == "" && !strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
+		described, err = resource.Merge(resource.Default(), name) // its own default would be unknown_service
+	}
+	if err != nil {
+		return nil, err
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("spans are lost", zap.Error(err)) }))
+	return newTracingTo(sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(described))), nil
+}
+
+func newTracingTo(provider *sdktrace.TracerProvider) *tracing {
+	return &tracing{provider: provider, tracer: provider.Tracer("notifier"), propagator: propagation.TraceContext{}}
+}
+
+// settled makes the span of one event.
+func (t *tracing) settled(s consume.Settled) {
+	ctx := t.propagator.Extract(context.Background(), headerCarrier(s.Header))
+	_, span := t.tracer.Start(ctx, "notification", trace.WithTimestamp(s.Event.Published), trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(
+			attribute.String("messaging.system", "nats"),
+			attribute.String("messaging.destination.name", s.Event.Subject),
+			attribute.String("notifier.event_id", s.Event.ID),
+			attribute.String("notifier.category", s.Event.Category),
+			attribute.String("notifier.outcome", s.Outcome),
+			attribute.String("notifier.reason", s.Reason),
+			attribute.Int("notifier.attempts", s.Attempts),
+		))
+	if !s.Decided.IsZero() {
+		span.AddEvent("decided", trace.WithTimestamp(s.Decided))
+	}
+	if !s.Posted.IsZero() {
+		span.AddEvent("post begun", trace.WithTimestamp(s.Posted))
+	}
+	if s.Outcome == consume.OutcomeDead {
+		span.SetStatus(codes.Error, s.Reason)
+	}
+	end := time.Now()
+	if s.Outcome == consume.OutcomeSent {
+		end = s.Event.Published.Add(s.Latency)
+	}
+	span.End(trace.WithTimestamp(end))
+}
+
+// stop hands over what is left.
+func (t *tracing) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), tracingEnd)
+	defer cancel()
+	_ = t.provider.Shutdown(ctx) // the error handler has told what was lost
+}
+
+// headerCarrier reads NATS headers, whose names publishers spell as they like.
+type headerCarrier map[string][]string
+
+// Get implements propagation.TextMapCarrier.
+func (h headerCarrier) Get(name string) string {
+	for spelled, values := range h {
+		if strings.EqualFold(spelled, name) && len(values) > 0 {
+			return values[0]
+		}
+	}
+	return ""
+}
+
+// Set implements propagation.TextMapCarrier; nothing is ever written.
+func (h headerCarrier) Set(string, string) {}
+
+// Keys implements propagation.TextMapCarrier.
+func (h headerCarrier) Keys() []string {
+	names := make([]string, 0, len(h))
+	for name := range h {
+		names = append(names, name)
+	}
+	return names
+}

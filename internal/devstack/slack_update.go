@@ -1,0 +1,55 @@
+//go:build !production
+
+package devstack
+
+import (
+	"net/http"
+)
+
+// updateMessage is chat.update of the Web API. It is treated as a post is, and counts as one in Requests but not in
+// Accepted: an edited message keeps its number, its time and its timestamp.
+func (s *Slack) updateMessage(w http.ResponseWriter, r *http.Request) {
+	b := s.arrived()
+	if b.Delay > 0 && !s.pause(r, b.Delay) {
+		cut(w)
+		return
+	}
+	form, err := readArguments(r)
+	code := "invalid_form_data"
+	if err == nil {
+		code = tokenProblem(r, form)
+	}
+	m := newMessage("api", r, form)
+	if code == "" {
+		code = m.problem()
+	}
+	if code == "" && !isChannelID.MatchString(m.Channel) { // a name will not do
+		code = "channel_not_found"
+	}
+	if code == "" && !b.CutBefore && (b.Accept || b.CutAfter || !b.answers() && !b.Hang) && !s.edit(m, form["ts"]) {
+		code = "message_not_found"
+	}
+	s.answerAs(w, r, b, code, func(status int, code string) {
+		if code != "" {
+			writeAPI(w, status, map[string]any{"ok": false, "error": code})
+			return
+		}
+		m.TS = form["ts"]
+		writeAPI(w, status, map[string]any{"ok": true, "channel": m.Channel, "ts": m.TS, "text": m.Text, "message": m.stored(false)})
+	})
+}
+
+// edit puts the text, the blocks and the arguments of m in the place of those of a message; false: there is none.
+func (s *Slack) edit(m Message, ts string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.messages {
+		old := &s.messages[i]
+		if old.TS == ts && channelID(old.Channel) == m.Channel {
+			old.Text, old.Blocks, old.Form = m.Text, m.Blocks, m.Form
+			s.announce()
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,49 @@
+package slackout
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCheckAuth(t *testing.T) {
+	s := startSlack(t)
+	token := ways[0].config(s)
+	ask := func(config Config) (Identity, error) { return newPoster(t, config).CheckAuth(t.Context()) }
+
+	who, err := ask(token)
+	want := Identity{Team: "Fake Workspace", User: "notifier", BotID: "B000", Scopes: []string{"chat:write", "channels:history"}}
+	if diff := cmp.Diff(want, who); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	s.SetScopes("chat:write,,users:read.email ")
+	if who, err = ask(token); err != nil || !cmp.Equal(who.Scopes, []string{"chat:write", "users:read.email"}) {
+		t.Errorf("scopes %q, error %v", who.Scopes, err)
+	}
+	s.SetScopes("")
+	if who, err = ask(token); err != nil || who.Scopes != nil {
+		t.Errorf("scopes %q, error %v; want none when Slack does not say", who.Scopes, err)
+	}
+	for _, way := range ways[1:] {
+		if who, err := ask(way.config(s)); err != nil || !cmp.Equal(who, Identity{}) {
+			t.Errorf("%s: %+v, error %v; want nothing, for nobody was asked", way.name, who, err)
+		}
+	}
+
+	token.Token = "xoxb-revoked"
+	_, err = ask(token)
+	wantError(t, err, Error{Class: Credentials, Code: "token_revoked"})
+	token.APIURL = s.URL() // not the API: a 404 in no words of Slack's
+	_, err = ask(token)
+	wantError(t, err, Error{Class: Retry, Code: "http_404"})
+	token.APIURL = s.APIURL() + "elsewhere"
+	_, err = ask(token)
+	wantError(t, err, Error{Class: Credentials, Code: "unknown_method"})
+	if s.Requests() != 0 {
+		t.Errorf("%d posts, want none", s.Requests())
+	}
+	var odd Identity
+	if odd.read(&exchange{body: []byte(`{"ok":true,"team":7}`)}) {
+		t.Errorf("%+v was read from an answer whose team is a number", odd)
+	}
+}
