@@ -73,7 +73,7 @@ func (s *jetStreamSource) run(ctx context.Context) error {
 		s.wasBound = true
 		s.ackWait.Store(int64(info.Config.AckWait))
 		s.isBound.Store(true)
-		err = newPull(s.Connection, info, apiPrefix, s.hand, s.pause).run(ctx)
+		err = newPull(s.Connection, info, apiPrefix, s.hand, s.waits, s.pause).run(ctx)
 		s.isBound.Store(false)
 		if ctx.Err() != nil {
 			return nil

@@ -46,6 +46,7 @@ var errConsumerGone = errors.New("the consumer is gone")
 type pull struct {
 	connection *nats.Conn
 	hand       *hand
+	waits      *waits
 	paused     func() bool // nothing is asked for while it says so
 	next       string      // the API subject of pull requests
 	stream     string      // prefix of derived ids
@@ -56,15 +57,18 @@ type pull struct {
 	inbox       string    // of the requests that count; see subscribe
 	outstanding int       // messages that the server has been asked for and has not handed out
 	heard       time.Time // when the server last said anything
+	answered    bool      // it has since the last tick
+	silent      bool      // it was told that it says nothing
 	notBefore   time.Time // no request before then
 	gone        error
 	wake        chan struct{}
 }
 
-func newPull(connection *nats.Conn, info *jetstream.ConsumerInfo, apiPrefix string, h *hand, paused func() bool) *pull {
+func newPull(connection *nats.Conn, info *jetstream.ConsumerInfo, apiPrefix string, h *hand, w *waits, paused func() bool) *pull {
 	p := &pull{
 		connection: connection,
 		hand:       h,
+		waits:      w,
 		paused:     paused,
 		next:       apiPrefix + "CONSUMER.MSG.NEXT." + info.Stream + "." + info.Name,
 		stream:     info.Stream,
@@ -105,6 +109,7 @@ func (p *pull) run(ctx context.Context) error {
 		case <-p.hand.freed:
 		case <-tick.C:
 			renew = p.forgotten()
+			p.tellSilence(renew)
 		}
 		if renew {
 			renewed, err := p.subscribe()
@@ -155,6 +160,28 @@ func (p *pull) forgotten() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.outstanding > 0 && time.Since(p.heard) > 2*pullHeartbeat
+}
+
+// errSilent is a server that takes requests and says nothing, not even that it still has them: it is overloaded, or the
+// permission for that subject is missing.
+var errSilent = fmt.Errorf("the server has not answered a request for events for %s; it may have no permission", 2*pullHeartbeat)
+
+// tellSilence says when the server falls silent, and when it answers again.
+func (p *pull) tellSilence(forgotten bool) {
+	p.mu.Lock()
+	answers := p.silent && p.answered
+	p.answered = false
+	if forgotten {
+		p.silent = true
+	} else if answers {
+		p.silent = false
+	}
+	p.mu.Unlock()
+	if forgotten {
+		p.waits.begin(waitConsumer, errSilent)
+	} else if answers {
+		p.waits.end(waitConsumer)
+	}
 }
 
 // request asks for as many messages as there is room for. Requests of a few messages are put off while larger ones
@@ -212,7 +239,7 @@ func (p *pull) receive(inbox string, message *nats.Msg) {
 	heard := d.touched
 	p.hand.add(d) // before it stops counting as asked for: between the two no room may seem to be there
 	p.mu.Lock()
-	p.heard = heard
+	p.heard, p.answered = heard, true
 	low := false
 	if inbox == p.inbox {
 		p.outstanding--
@@ -256,7 +283,7 @@ func (p *pull) status(inbox string, message *nats.Msg) {
 	if inbox != p.inbox {
 		return
 	}
-	p.heard = time.Now()
+	p.heard, p.answered = time.Now(), true
 	if code == "100" { // heartbeat
 		return
 	}

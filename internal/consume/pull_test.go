@@ -13,6 +13,7 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 )
 
 // fakeConsumer is the server's side of the pull protocol, under the test's control.
@@ -67,7 +68,8 @@ func pulling(t *testing.T, capacity int, paused func() bool) (*fakeConsumer, *pu
 	if err := c.connection.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	p := newPull(connect(), &jetstream.ConsumerInfo{Stream: "S", Name: "C"}, apiPrefix, newHand(capacity), paused)
+	h := newHand(capacity)
+	p := newPull(connect(), &jetstream.ConsumerInfo{Stream: "S", Name: "C"}, apiPrefix, h, newWaits(zap.NewNop(), h.size), paused)
 	c.pull = p
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -219,6 +221,20 @@ func TestARefusedRequestIsTheOnlyOneThatEnds(t *testing.T) {
 	c.request(4)
 }
 
+// waiting waits until the pull says that it waits for the consumer, or no longer says so.
+func (p *pull) waiting(t *testing.T, want bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) { // between two looks
+		list := p.waits.list()
+		if told := len(list) == 1 && list[0].For == waitConsumer; told == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waits %v, expected that for the consumer: %t", list, want)
+		}
+	}
+}
+
 func TestAfterMissedHeartbeatsTheServerIsAskedAgain(t *testing.T) {
 	c, p := pulling(t, 8, never)
 	lost := c.request(8)
@@ -231,7 +247,9 @@ func TestAfterMissedHeartbeatsTheServerIsAskedAgain(t *testing.T) {
 	}
 	c.tell(lost, "408", "Request Timeout", "Nats-Pending-Messages", "8")
 	c.noRequest("when only the lost request has ended")
+	p.waiting(t, true)
 	c.tell(again, "100", "Idle Heartbeat")
+	p.waiting(t, false)
 	c.noRequest("while heartbeats come")
 }
 

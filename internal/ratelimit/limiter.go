@@ -207,10 +207,17 @@ func (l *Limiter) Check(ctx context.Context) error {
 		}
 	}
 	err = l.Ready(ctx)
-	if redis.IsPermissionError(err) || (err != nil && strings.Contains(err.Error(), "NOPERM")) {
+	if forbidden(err) {
 		return fmt.Errorf("%w: %v; expected a user that may run EVALSHA and EVAL on %s*", ErrUnsuitable, err, l.keys.prefix)
 	}
 	return err
+}
+
+// forbidden reports whether the user may not do it: Redis says so in one way of a command, and in another of a command that
+// a script has called.
+func forbidden(err error) bool {
+	return err != nil && (redis.IsPermissionError(err) || strings.Contains(err.Error(), "NOPERM") ||
+		strings.Contains(err.Error(), "can't run this command"))
 }
 
 // version is empty where the server does not tell: the embedded store has no such section in INFO.

@@ -36,8 +36,11 @@ func (l *Limiter) Trace(ctx context.Context, id string, categories ...string) (T
 	for i, category := range categories {
 		slots[i] = pipe.ZScore(ctx, l.keys.category(category), id)
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) { // nil: one of them is not there
-		return Trace{}, fmt.Errorf("redis cannot tell what it knows of %q: %w", id, err)
+	commands, _ := pipe.Exec(ctx)
+	for _, command := range commands {
+		if err := command.Err(); err != nil && !errors.Is(err, redis.Nil) { // nil: it is not there
+			return Trace{}, fmt.Errorf("redis cannot tell what it knows of %q: %w", id, err)
+		}
 	}
 	var trace Trace
 	for i, category := range categories {
