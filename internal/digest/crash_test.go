@@ -1,0 +1,187 @@
+package digest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"notifier/internal/devstack"
+	"notifier/internal/redistest"
+	"notifier/internal/slackout"
+)
+
+// A replica that dies before it posts loses nothing; one that may have posted has its digest not posted again.
+func TestTheHolderDies(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		const lease = 300 * time.Millisecond
+		ctx := t.Context()
+		for _, dies := range []string{"before it notes the post", "before the post", "after the post"} {
+			before, doubt := saidInAll(t, w.texts()), w.doubted()
+			w.drop("category", "errors", 5)
+			w.old()
+			dead := w.digest(true, nil)
+			if taken, err := dead.store.take(ctx, dead.token, lease, interval); err != nil || taken.verdict != verdictMine {
+				t.Fatalf("%+v, %v", taken, err)
+			}
+			want, inDoubt := 7, int64(0)
+			if dies != "before it notes the post" {
+				if begun, err := dead.store.begin(ctx, dead.token); err != nil || !begun {
+					t.Fatalf("%t, %v", begun, err)
+				}
+				want, inDoubt = 2, 5
+			}
+			if dies == "after the post" {
+				if _, err := dead.config.Publisher.Say(ctx, "C0", "In the last 1 min 5 notifications were not sent: errors 5 (its limit 10/30m)."); err != nil {
+					t.Fatal(err)
+				}
+				want = 7
+			}
+			alive := w.digest(true, nil)
+			if taken, err := alive.store.take(ctx, alive.token, lease, interval); err != nil || taken.verdict != verdictNotNow || taken.wait <= 0 {
+				t.Errorf("%s: another one gets %+v, %v", dies, taken, err)
+			}
+			w.drop("category", "errors", 2) // while nobody can post
+			stop := w.run(alive, w.digest(true, nil))
+			w.idle()
+			stop()
+			if got := saidInAll(t, w.texts()) - before; got != want {
+				t.Errorf("dies %s: %d drops are told, want %d: %q", dies, got, want, w.texts())
+			}
+			if got := w.doubted() - doubt; got != inDoubt {
+				t.Errorf("dies %s: %d drops are in doubt, want %d", dies, got, inDoubt)
+			}
+		}
+	})
+}
+
+// One that was only slow, and has lost its lease, does not post and spoils nothing.
+func TestTheHolderIsSlow(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.drop("category", "errors", 5)
+		w.old()
+		slow := w.digest(true, nil)
+		first, err := slow.store.take(ctx, slow.token, time.Millisecond, interval)
+		if err != nil || first.verdict != verdictMine {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		token := slow.token
+		fast := w.digest(true, nil)
+		w.eventually(func() error {
+			if fast.turn(ctx); w.slack.Accepted() == 0 {
+				return fmt.Errorf("the other one has not posted")
+			}
+			return nil
+		})
+		w.drop("category", "errors", 3)
+		slow.try(ctx, first)
+		if done, err := slow.store.done(ctx, token, ending{told: true}); done || err != nil {
+			t.Errorf("%t, %v, want that the lease is lost", done, err)
+		}
+		// A call of before that reaches Redis only now takes no lease.
+		w.old()
+		if late, err := fast.store.take(ctx, lastToken(t, w), time.Hour, time.Millisecond); err != nil || late.verdict != verdictNotNow {
+			t.Errorf("%+v, %v", late, err)
+		}
+		w.old()
+		fast.turn(ctx)
+		if texts := w.texts(); len(texts) != 2 || said(t, texts[0]) != 5 || said(t, texts[1]) != 3 {
+			t.Errorf("%q, want 5 and 3", texts)
+		}
+	})
+}
+
+func lastToken(t *testing.T, w *world) string {
+	t.Helper()
+	token, err := w.redis.HGet(t.Context(), w.keys.State(), "token").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// While Redis is away nothing is posted. Answers that get lost change nothing.
+func TestRedisAway(t *testing.T) {
+	server := redistest.StartProcess(t)
+	w := newWorld(t, server.URL())
+	proxy := redistest.StartProxy(t, server.Addr)
+	w.drop("category", "errors", 5)
+	w.old()
+	d := w.digest(true, func(c *Config) { c.Redis = open(t, "redis://"+proxy.Addr) })
+	proxy.Cut()
+	stop := w.run(d)
+	w.eventually(func() error {
+		if len(w.logged("the digest waits for Redis")) == 0 {
+			return fmt.Errorf("nothing was logged")
+		}
+		return nil
+	})
+	if n := w.slack.Requests(); n != 0 {
+		t.Errorf("%d requests, want none", n)
+	}
+	proxy.Heal()
+	w.messages(1)
+	w.idle()
+	stop()
+
+	for name, fault := range redistest.Faults {
+		for _, call := range []string{"take", "begin", "done"} {
+			for times := range 2 { // go-redis makes a call again; both may fail
+				faults := []redistest.Fault{fault, fault}[:times+1]
+				before := len(w.texts())
+				w.drop("category", "errors", 5)
+				w.old()
+				d := w.digest(true, func(c *Config) {
+					c.Redis = open(t, "redis://"+proxy.Addr)
+					var once sync.Once
+					lose := func() { once.Do(func() { proxy.Break(faults...) }) }
+					switch call {
+					case "take":
+						lose()
+					case "begin":
+						c.NextFree = func(context.Context) (time.Duration, error) { lose(); return 0, nil }
+					case "done":
+						c.Publisher = loser{c.Publisher, lose}
+					}
+				})
+				stop := w.run(d)
+				w.idle()
+				stop()
+				if texts := w.texts()[before:]; len(texts) != 1 || said(t, texts[0]) != 5 || w.doubted() != 0 {
+					t.Errorf("%s of %s, %d times: %q, %d in doubt", name, call, times+1, texts, w.doubted())
+				}
+			}
+		}
+	}
+}
+
+// loser loses something once a message is posted.
+type loser struct {
+	Publisher
+	lose func()
+}
+
+func (l loser) Say(ctx context.Context, channel, text string) (slackout.Receipt, error) {
+	receipt, err := l.Publisher.Say(ctx, channel, text)
+	l.lose()
+	return receipt, err
+}
+
+// A digest that is under way when the worker stops is brought to its end.
+func TestTheWorkerStops(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.slack.Next(devstack.Behaviour{Delay: 200 * time.Millisecond})
+		w.drop("category", "errors", 5)
+		w.old()
+		changed := w.slack.Changed()
+		stop := w.run(w.digest(true, nil))
+		<-changed // the post has come in
+		stop()
+		w.idle()
+		if texts := w.texts(); len(texts) != 1 || w.doubted() != 0 {
+			t.Errorf("%q, %d in doubt", texts, w.doubted())
+		}
+	})
+}
