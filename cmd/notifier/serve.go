@@ -94,7 +94,7 @@ func serve(ctx context.Context, settings config, log *zap.Logger, observe func(c
 	}
 	spans, err := newTracing(ctx, log)
 	if err != nil {
-		return fmt.Errorf("OTEL_*: %w", err)
+		return fmt.Errorf("traces: %w", err)
 	}
 	if spans != nil {
 		defer spans.stop()

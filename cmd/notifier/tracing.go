@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -50,7 +51,8 @@ func newTracing(ctx context.Context, log *zap.Logger) (*tracing, error) {
 	}
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER %q, OTEL_EXPORTER_OTLP_PROTOCOL %q: %w; expected otlp, console or none, over http/protobuf or grpc",
+			os.Getenv("OTEL_TRACES_EXPORTER"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), err)
 	}
 	name := resource.NewSchemaless(attribute.String("service.name", "notifier"), attribute.String("service.version", version()))
 	described, err := resource.Merge(name, resource.Default())
