@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,19 +44,25 @@ default limits, and shows what was sent and what was dropped, and why. Takes a f
 
 Example:
    notifier demo`,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "write each category as a line of JSON instead of the table"}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			return runDemo(ctx, cmd.Root().Writer)
+			out, talk := cmd.Root().Writer, cmd.Root().Writer
+			if cmd.Bool("json") {
+				talk = cmd.Root().ErrWriter
+			}
+			return runDemo(ctx, out, talk, cmd.Bool("json"))
 		},
 	}
 }
 
-func runDemo(ctx context.Context, out io.Writer) (err error) {
+// runDemo writes what was sent and dropped to out, and what goes on meanwhile to talk.
+func runDemo(ctx context.Context, out, talk io.Writer, asJSON bool) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, demoDeadline, fmt.Errorf("the demo is not done after %s", demoDeadline))
 	defer cancel()
-	say := func(format string, arguments ...any) { _, _ = fmt.Fprintf(out, format+"\n", arguments...) }
+	say := func(format string, arguments ...any) { _, _ = fmt.Fprintf(talk, format+"\n", arguments...) }
 
 	neighbours, err := startNeighbours(anyAddr, anyAddr, anyAddr)
 	if err != nil {
@@ -92,7 +99,11 @@ func runDemo(ctx context.Context, out io.Writer) (err error) {
 	}
 	took := time.Since(started)
 	stopWorkers()
-	if err := counts.table(out); err != nil {
+	write := counts.table
+	if asJSON {
+		write = counts.lines
+	}
+	if err := write(out); err != nil {
 		return err
 	}
 	received := neighbours.slack.Accepted()
@@ -257,6 +268,25 @@ func (c *demoCounts) table(out io.Writer) error {
 	}
 	_, _ = fmt.Fprintf(table, "%-14s\t%d\t%d\t%d\t\n", "all", sum.sent, sum.global, sum.category)
 	return table.Flush() // errors of the lines above come back here
+}
+
+// lines is the table for scripts.
+func (c *demoCounts) lines(out io.Writer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	encoder := json.NewEncoder(out)
+	for _, category := range demoCategories {
+		count := c.byCategory[category]
+		if err := encoder.Encode(struct {
+			Category string `json:"category"`
+			Sent     int    `json:"sent"`
+			Global   int    `json:"dropped_global"`
+			Own      int    `json:"dropped_category"`
+		}{category, count.sent, count.global, count.category}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // check makes a demo that does not show what it promises a failure.

@@ -13,7 +13,11 @@ import (
 var errNoDevstack = errors.New(`this build has no embedded servers, because it was made with "-tags production"; ` +
 	`run "go run ./cmd/notifier demo", "dev" or "simulate" from the sources, or the image target "demo"`)
 
-func demoCommand() *cli.Command { return withoutDevstack("demo") }
+func demoCommand() *cli.Command {
+	cmd := withoutDevstack("demo")
+	cmd.Flags = []cli.Flag{&cli.BoolFlag{Name: "json", Hidden: true}} // to be told the same with it
+	return cmd
+}
 
 func devCommand() *cli.Command {
 	cmd := withoutDevstack("dev")
