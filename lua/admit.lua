@@ -7,7 +7,7 @@
 --
 -- KEYS[1]     global scope    sorted set   id -> time of admission; also the register of live admissions
 -- KEYS[2]     in flight       hash         id -> "<time of admission> <delivery>": admitted, not yet sent; begin.lua
---                                          puts ":<posts begun>:<time of the last one>" behind the time
+--                                          puts ":<posts begun>:<time and name of the last>" behind it
 -- KEYS[3]     sent            sorted set   id -> time it was recorded as sent (written by sent.lua)
 -- KEYS[4...]  category scopes sorted sets, one per distinct category of the batch
 --             All keys carry the same hash tag, so that they share one slot of a Redis Cluster.
@@ -199,7 +199,7 @@ local function known(i, id)
     return admitted[id] == ARGV[deliveries + i] and 1 or 0
   end
   if in_flight[i] then
-    local since, by = string.match(in_flight[i], '^(%d+)[:%d]* (.*)$')
+    local since, by = string.match(in_flight[i], '^(%d+)[^ ]* (.*)$')
     if tonumber(since) > now - retention() then
       return by == ARGV[deliveries + i] and 1 or 0
     end

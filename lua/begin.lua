@@ -2,21 +2,24 @@
 -- a record of the event as sent knows that Slack may have it.
 --
 -- KEYS[1]  in flight  hash    id -> "<time of admission> <delivery>", and once posts of it have begun
---                             "<time of admission>:<posts begun>:<time of the last one> <delivery>"
+--                             "<time of admission>:<posts begun>:<time of the last>:<name of the last> <delivery>"
 -- KEYS[2]  pause      string  until when nobody posts, in microseconds; stays for a while after that, see pause.lua
--- KEYS[3]  probe      string  is there while one replica tries whether Slack takes posts again after a pause
+-- KEYS[3]  probe      string  name of the post by which one replica tries whether Slack takes posts again after a pause
 -- ARGV[1]  id, as in admit.lua
 -- ARGV[2]  delivery, as in admit.lua
--- ARGV[3]  how many posts of this event the caller knows the end of; 0 before its first
--- ARGV[4]  how long a post may take, in microseconds
+-- ARGV[3]  name of the last post of this event that the caller knows the end of, or has looked for; empty before its first
+-- ARGV[4]  name of this post: another one for each post, without colons and blanks
+-- ARGV[5]  how long a post may take, in microseconds
 --
--- Reply: { leave, number }
+-- Reply: { leave, number, name }
 --   1, posts        go on; it is noted as the post that makes it so many
 --   2, posts        the same, as the one probe after a pause: say with pause.lua how it went
 --   0, microseconds wait so long, with every event: Slack has asked for it, or another replica's probe is under way
 --   3, microseconds wait so long, with this event: another replica may be posting it now
---   4, posts        so many have begun, more than the caller knows of: the event may be in Slack. Nothing is noted
+--   4, posts, name  so many have begun, and the caller does not know the end of the last, which has this name: the event
+--                   may be in Slack. Nothing is noted
 --   5, 0            it is not in flight for this delivery: ask admit.lua
+-- A call that is made again with the same name, because its answer was lost, has the same answer and notes nothing more.
 
 local function text(number)
   return string.format('%.0f', number)
@@ -24,43 +27,49 @@ end
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local longest = tonumber(ARGV[4])
+local known, name, longest = ARGV[3], ARGV[4], tonumber(ARGV[5])
 
 local stored = redis.call('GET', KEYS[2])
 local pause = stored and tonumber(stored)
-if pause and pause > now then
-  return { 0, pause - now }
-end
-if pause and redis.call('EXISTS', KEYS[3]) == 1 then
-  return { 0, 200000 } -- ask again soon: the probe may end at any moment
+local prober = pause and redis.call('GET', KEYS[3])
+if pause and prober ~= name then
+  if pause > now then
+    return { 0, pause - now, '' }
+  end
+  if prober then
+    return { 0, 200000, '' } -- ask again soon: the probe may end at any moment
+  end
 end
 
 local record = redis.call('HGET', KEYS[1], ARGV[1])
-local admitted, posts, last, delivery
+local admitted, posts, began, last, delivery
 if record then
-  admitted, posts, last, delivery = string.match(record, '^(%d+):(%d+):(%d+) (.*)$')
+  admitted, posts, began, last, delivery = string.match(record, '^(%d+):(%d+):(%d+):([^ ]*) (.*)$')
   if not admitted then
-    posts, last = '0', '0'
+    posts, began, last = '0', '0', ''
     admitted, delivery = string.match(record, '^(%d+) (.*)$')
   end
 end
 if delivery ~= ARGV[2] then
-  return { 5, 0 }
+  return { 5, 0, '' }
 end
 posts = tonumber(posts)
-if posts > tonumber(ARGV[3]) then
-  local ends = tonumber(last) + longest
+if posts > 0 and last == name then
+  return { prober == name and 2 or 1, posts, '' }
+end
+if posts > 0 and last ~= known then
+  local ends = tonumber(began) + longest
   -- A clock that was set back must not make it wait for longer than a post can take.
-  if ends > now and tonumber(last) <= now then
-    return { 3, ends - now }
+  if ends > now and tonumber(began) <= now then
+    return { 3, ends - now, '' }
   end
-  return { 4, posts }
+  return { 4, posts, last }
 end
 
 posts = posts + 1
-redis.call('HSET', KEYS[1], ARGV[1], admitted .. ':' .. text(posts) .. ':' .. text(now) .. ' ' .. delivery)
+redis.call('HSET', KEYS[1], ARGV[1], admitted .. ':' .. text(posts) .. ':' .. text(now) .. ':' .. name .. ' ' .. delivery)
 if pause then
-  redis.call('SET', KEYS[3], text(now), 'PX', text(math.ceil(longest / 1000)))
-  return { 2, posts }
+  redis.call('SET', KEYS[3], name, 'PX', text(math.ceil(longest / 1000)))
+  return { 2, posts, '' }
 end
-return { 1, posts }
+return { 1, posts, '' }

@@ -12,7 +12,7 @@
 -- Reply: 1 refunded, 0 there was nothing of this delivery to refund.
 
 local record = redis.call('HGET', KEYS[2], ARGV[1])
-if not record or string.match(record, '^%d+[:%d]* (.*)$') ~= ARGV[2] then
+if not record or string.match(record, '^%d+[^ ]* (.*)$') ~= ARGV[2] then
   return 0
 end
 redis.call('HDEL', KEYS[2], ARGV[1])

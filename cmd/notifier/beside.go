@@ -46,10 +46,12 @@ func replicaName() string {
 
 // heartbeat is what the status tells of this replica.
 func heartbeat(worker *consume.Worker, started time.Time) stats.Heartbeat {
-	beat := stats.Heartbeat{Started: started, Version: version(), Held: worker.Holds(), Ready: true, Refused: worker.RefusedChannels()}
+	beat := stats.Heartbeat{
+		Started: started, Version: version(), Held: worker.Holds(), Refused: worker.RefusedChannels(),
+		Ready: len(worker.Ready(context.Background())) == 0, // which answers within a second
+	}
 	for _, wait := range worker.Waits() {
 		beat.Waits = append(beat.Waits, stats.Wait{For: wait.For, Reason: wait.Reason, Since: wait.Since.UTC()})
-		beat.Ready = beat.Ready && wait.For == consume.WaitClock
 	}
 	return beat
 }

@@ -226,7 +226,7 @@ func parseWorker(env environment, f *faults, c *config) {
 	}
 	c.digest = parseDuration(f, "DIGEST_INTERVAL", env.DigestInterval, 0, digest.MaxInterval)
 	if c.digest > 0 && c.digest < shortestDigest {
-		f.add("DIGEST_INTERVAL", "%q, expected 0 (none) or %s to %s", env.DigestInterval, shortestDigest, digest.MaxInterval)
+		f.add("DIGEST_INTERVAL", "%q, expected 0 (none) or %s to %s", env.DigestInterval, ratelimit.ShortDuration(shortestDigest), ratelimit.ShortDuration(digest.MaxInterval))
 	}
 	if c.digestChannel = env.DigestChannel; c.digestChannel == "" {
 		c.digestChannel = env.SlackChannel

@@ -77,9 +77,24 @@ func (f *faults) Error() string { return strings.Join(f.lines, "\n") }
 func parseDuration(f *faults, variable, text string, least, most time.Duration) time.Duration {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < least || d > most {
-		f.add(variable, "%q, expected a duration from %s to %s such as 30s, 10m or 24h", text, ratelimit.ShortDuration(least), ratelimit.ShortDuration(most))
+		f.add(variable, "%q, expected a duration from %s to %s such as %s", text, ratelimit.ShortDuration(least), ratelimit.ShortDuration(most), example(least, most))
 	}
 	return d
+}
+
+// example is a duration in range, as a user writes one.
+func example(least, most time.Duration) string {
+	var fitting []string
+	for _, d := range []time.Duration{30 * time.Second, 10 * time.Minute, 24 * time.Hour} {
+		if d >= least && d <= most {
+			fitting = append(fitting, ratelimit.ShortDuration(d))
+		}
+	}
+	last := len(fitting) - 1
+	if last < 1 {
+		return strings.Join(fitting, "")
+	}
+	return strings.Join(fitting[:last], ", ") + " or " + fitting[last]
 }
 
 func parseNumber(f *faults, variable, text string, least, most int) int {

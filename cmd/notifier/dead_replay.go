@@ -161,6 +161,9 @@ func (r *deadReplay) finish(none, stopped bool) error {
 		return err
 	}
 	line := fmt.Sprintf("%d put back, %d left", r.put, r.left)
+	if r.filter != (deadFilter{}) {
+		line += " of those chosen" // others may be there
+	}
 	if none {
 		line = "no dead letters: the stream that keeps them is not there yet"
 	}

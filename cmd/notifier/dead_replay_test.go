@@ -67,7 +67,7 @@ func TestDeadIsSentOnce(t *testing.T) {
 	id := logLine(t, first.out.lines(`"reason":"too_large"`)[0])["event_id"].(string)
 	first.stop()
 	first.ends(t, exitDone)
-	if out, _ := says(t, exitDone, "dead", "replay", "-reason", "too_large"); out != "1 put back, 0 left\n" {
+	if out, _ := says(t, exitDone, "dead", "replay", "-reason", "too_large"); out != "1 put back, 0 left of those chosen\n" {
 		t.Errorf("%q, expected it to go back", out)
 	}
 
@@ -163,7 +163,7 @@ func TestDeadRejectedIsSentOnce(t *testing.T) {
 	})
 	publishes(t, "errors", "-id", "e-1", "disk full")
 	eventually(t, "it is dead", func() bool { return len(p.out.lines(`"reason":"slack_rejected"`, `"event_id":"e-1"`)) == 1 })
-	if out, _ := says(t, exitDone, "dead", "replay", "-reason", "slack_rejected"); out != "1 put back, 0 left\n" {
+	if out, _ := says(t, exitDone, "dead", "replay", "-reason", "slack_rejected"); out != "1 put back, 0 left of those chosen\n" {
 		t.Errorf("%q, expected it to go back", out)
 	}
 	eventually(t, "it is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`, `"event_id":"e-1"`)) == 1 })

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -88,6 +89,7 @@ func (m *metrics) posted(result string, took time.Duration) {
 
 // label bounds the categories.
 func (m *metrics) label(category string) string {
+	category = strings.ToValidUTF8(category, "\uFFFD") // which a dead event's need not be, and a label has to
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.categories[category] {

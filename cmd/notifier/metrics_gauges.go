@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -71,9 +72,6 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	if left, err := g.pause.Remaining(ctx); err == nil {
 		gauge(g.cooldown, left.Seconds())
 	}
-	if n, err := g.worker.Pending(ctx); err == nil {
-		gauge(g.pending, float64(n))
-	}
 	for _, usage := range g.usages(ctx) {
 		scope := "category"
 		if usage.Category == "" {
@@ -81,6 +79,26 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 		}
 		gauge(g.limitUsed, float64(usage.Used), scope, usage.Category)
 		gauge(g.limitMax, float64(usage.Tier.Count), scope, usage.Category)
+	}
+	if n, known := g.backlog(ctx); known {
+		gauge(g.pending, float64(n))
+	}
+}
+
+// backlog asks NATS for as long as ctx allows: while nats.go tries a server that does not answer, it does not answer
+// either, whatever the context.
+func (g *gauges) backlog(ctx context.Context) (n uint64, known bool) {
+	answer := make(chan uint64, 1)
+	go func() {
+		if n, err := g.worker.Pending(ctx); err == nil {
+			answer <- n
+		}
+	}()
+	select {
+	case n = <-answer:
+		return n, true
+	case <-ctx.Done():
+		return 0, false
 	}
 }
 
@@ -90,6 +108,8 @@ func (g *gauges) usages(ctx context.Context) []ratelimit.Usage {
 	if err != nil {
 		return nil
 	}
+	// A name that is no label, or that of the global scope, is none that a worker has written.
+	categories = slices.DeleteFunc(categories, func(name string) bool { return name == "" || !utf8.ValidString(name) })
 	all, err := g.limiter.Peek(ctx, categories[:min(len(categories), mostCategories)]...)
 	if err != nil {
 		return nil

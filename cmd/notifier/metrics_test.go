@@ -52,3 +52,12 @@ func TestMetricsHaveABoundedNumberOfCategories(t *testing.T) {
 		}
 	}
 }
+
+// A dead event's category need not be UTF-8, and a label has to be.
+func TestMetricsTakeAnyCategory(t *testing.T) {
+	m := newMetrics()
+	m.settled(consume.Settled{Outcome: consume.OutcomeDead, Reason: "malformed", Event: event.Event{Category: "a\xff"}})
+	if got := scrape(t, m); !strings.Contains(got, `category="a�"`) {
+		t.Errorf("no series of it in:\n%s", got)
+	}
+}

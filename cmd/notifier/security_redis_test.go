@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -261,8 +262,8 @@ func useLimiter(ctx context.Context, client redis.UniversalClient) error {
 	_, err = limiter.Trace(ctx, "one", "errors")
 	note(err)
 	note(pause.Extend(ctx, time.Millisecond))
-	for range 2 { // the first may come while the pause lasts; one is the probe after it
-		_, err = limiter.Begin(ctx, request("one"), 1, time.Second)
+	for i := range 2 { // the first may come while the pause lasts; one is the probe after it
+		_, err = limiter.Begin(ctx, request("one"), "", fmt.Sprint("post", i), time.Second)
 		note(err)
 		time.Sleep(2 * time.Millisecond) // longer than the pause, by the clock that ends it
 	}

@@ -19,8 +19,8 @@ func statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
 		Usage: "show how full each limit is, who holds the slots and when there is room again",
-		Description: `Reads Redis alone, with the REDIS_* and LIMIT_* settings of the workers: it works while all of them are down, and charges
-nothing. The table has a row per limit: the global one first, then the categories, the fullest first.
+		Description: `Reads Redis alone, with the REDIS_* and LIMIT_* settings of the workers: it works while all of them are down, and
+charges nothing. The table has a row per limit: the global one first, then the categories, the fullest first.
 
 Example:
    notifier status -watch`,
@@ -94,7 +94,7 @@ func (s statusShow) text(ctx context.Context) (string, error) {
 	defer cancel()
 	now, err := s.source.Read(ctx)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("REDIS_URL: %w", err)
 	}
 	if s.json {
 		text, err := json.Marshal(now)

@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
 	"notifier/internal/status"
@@ -17,6 +20,7 @@ type store struct {
 
 // openStore reads the settings of Redis and of the limits, and connects to nothing.
 func openStore() (store, error) {
+	redis.SetLogger(redisLog{zap.NewNop()}) // what it has to say comes back as an error too
 	f := &faults{}
 	var c config
 	env := readEnvironment(f)

@@ -94,6 +94,28 @@ func TestServeSendsSpans(t *testing.T) {
 	}
 }
 
+// What OTEL_* variables hold can be secret, and a slip in them (a colon for an equals sign) must not print it.
+func TestTracingPrintsNoSecret(t *testing.T) {
+	_, _, settings := beside(t)
+	settings["SLACK_BOT_TOKEN"], settings["SLACK_CHANNEL"] = "xoxb-1", "C1"
+	settings["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://user:SeCrEt@127.0.0.1:1/%zz"
+	settings["OTEL_EXPORTER_OTLP_HEADERS"] = "Authorization: Bearer SeCrEt"
+	p := spawn(t, "notifier", settings, "serve")
+	eventually(t, "it has read its settings", func() bool {
+		select {
+		case <-p.ended:
+			return true
+		default:
+			return len(p.out.lines("admin server listens")) > 0
+		}
+	})
+	p.terminate(t)
+	_ = p.code(t)
+	if output := p.out.String() + p.errOut.String(); strings.Contains(output, "SeCrEt") {
+		t.Errorf("it prints:\n%s", output)
+	}
+}
+
 func TestServeRefusesATracesExporterThatThereIsNot(t *testing.T) {
 	worker(t, map[string]string{"OTEL_TRACES_EXPORTER": "pigeon"})
 	p := start(t)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -49,6 +50,8 @@ func newTracing(ctx context.Context, log *zap.Logger) (*tracing, error) {
 	if !tracingWanted() {
 		return nil, nil
 	}
+	// What the library would log by itself of settings that it cannot read can hold secrets: headers, URLs.
+	otel.SetLogger(logr.Discard())
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER %q, OTEL_EXPORTER_OTLP_PROTOCOL %q: %w; expected otlp, console or none, over http/protobuf or grpc",
@@ -76,9 +79,9 @@ func (t *tracing) settled(s consume.Settled) {
 	_, span := t.tracer.Start(ctx, "notification", trace.WithTimestamp(s.Event.Published), trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(
 			attribute.String("messaging.system", "nats"),
-			attribute.String("messaging.destination.name", s.Event.Subject),
-			attribute.String("notifier.event_id", s.Event.ID),
-			attribute.String("notifier.category", s.Event.Category),
+			text("messaging.destination.name", s.Event.Subject),
+			text("notifier.event_id", s.Event.ID),
+			text("notifier.category", s.Event.Category),
 			attribute.String("notifier.outcome", s.Outcome),
 			attribute.String("notifier.reason", s.Reason),
 			attribute.Int("notifier.attempts", s.Attempts),
@@ -97,6 +100,11 @@ func (t *tracing) settled(s consume.Settled) {
 		end = s.Event.Published.Add(s.Latency)
 	}
 	span.End(trace.WithTimestamp(end))
+}
+
+// text is an attribute that can be encoded: subjects are bytes, and one that is not UTF-8 would spoil a whole batch.
+func text(key, value string) attribute.KeyValue {
+	return attribute.String(key, strings.ToValidUTF8(value, "\uFFFD"))
 }
 
 // stop hands over what is left.

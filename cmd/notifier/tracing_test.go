@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -20,7 +21,7 @@ func TestASpanGoesFromPublicationToSlacksAnswer(t *testing.T) {
 		Latency: 3 * time.Second, Decided: published.Add(time.Second), Posted: published.Add(2 * time.Second), Attempts: 1,
 		Header: map[string][]string{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}},
 	})
-	tracing.settled(consume.Settled{Outcome: consume.OutcomeDead, Reason: "malformed", Event: event.Event{Published: published}})
+	tracing.settled(consume.Settled{Outcome: consume.OutcomeDead, Reason: "malformed", Event: event.Event{Published: published, Subject: "notify.\xff"}})
 	ended := spans.Ended()
 	if len(ended) != 2 {
 		t.Fatalf("%d spans, expected 2", len(ended))
@@ -37,6 +38,11 @@ func TestASpanGoesFromPublicationToSlacksAnswer(t *testing.T) {
 	}
 	if events := sent.Events(); len(events) != 2 || events[0].Name != "decided" || !events[1].Time.Equal(published.Add(2*time.Second)) {
 		t.Errorf("events %v", events)
+	}
+	for _, attribute := range ended[1].Attributes() {
+		if !utf8.ValidString(attribute.Value.Emit()) { // no collector would take the batch that it is in
+			t.Errorf("%s is no UTF-8", attribute.Key)
+		}
 	}
 	if dead := ended[1]; dead.Parent().IsValid() || dead.Status().Description != "malformed" {
 		t.Errorf("a dead event's span has parent %v and status %v", dead.Parent(), dead.Status())

@@ -16,8 +16,9 @@ func whyCommand() *cli.Command {
 		Name:      "why",
 		Usage:     "tell what became of one event that was admitted or sent",
 		ArgsUsage: "EVENT_ID",
-		Description: `The id is the log's event_id. Redis knows events that are in flight, that hold a slot, or that were sent within DEDUPE_WINDOW.
-It stores nothing of an event that was refused: for those look into the log, and for dead ones at "notifier dead list".
+		Description: `The id is the log's event_id. Redis knows events that are in flight, that hold a slot, or that were sent within
+DEDUPE_WINDOW. It stores nothing of an event that was refused: for those look into the log, and for dead ones at
+"notifier dead list". The exit code is 0 also when the event is not known; -json says so in "state".
 
 Example:
    notifier why deploy-1234`,
@@ -36,11 +37,11 @@ Example:
 			id := cmd.Args().First()
 			categories, err := s.limiter.Categories(ctx)
 			if err != nil {
-				return err
+				return fmt.Errorf("REDIS_URL: %w", err)
 			}
 			trace, err := s.limiter.Trace(ctx, id, categories...)
 			if err != nil {
-				return err
+				return fmt.Errorf("REDIS_URL: %w", err)
 			}
 			out := cmd.Root().Writer
 			if cmd.Bool("json") {

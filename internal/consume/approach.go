@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -37,6 +38,10 @@ const (
 // is there a pause, is another replica at it. Unless it says post or probe, it has left the gate. It fails only when ctx
 // ends.
 func (w *Worker) approach(ctx context.Context, p *posting, round int) (way, error) {
+	if ctx.Err() != nil {
+		w.gate.rest(round, 0)
+		return 0, ctx.Err()
+	}
 	if time.Since(p.asked) > askAgainAfter {
 		decision, err := w.askAgain(ctx, p)
 		if err != nil {
@@ -68,6 +73,9 @@ func (w *Worker) approach(ctx context.Context, p *posting, round int) (way, erro
 		return 0, err
 	case permit.Leave == ratelimit.Paused:
 		w.gate.rest(round, permit.Wait)
+		if permit.Wait >= time.Second { // less is another replica's probe
+			w.waits.begin(waitSlack, errPaused)
+		}
 		return lookAgain, nil
 	case permit.Leave == ratelimit.Elsewhere:
 		w.gate.rest(round, 0)
@@ -77,14 +85,14 @@ func (w *Worker) approach(ctx context.Context, p *posting, round int) (way, erro
 		return lookAgain, nil
 	case permit.Leave == ratelimit.Unsure: // a worker that has crashed, or lost the event to this one, has begun a post
 		w.gate.rest(round, 0)
-		p.unsure, p.settled.Ambiguous, p.settled.Attempts = true, true, permit.Posts
+		p.unsure, p.last, p.settled.Ambiguous = true, permit.Last, true
+		p.settled.Attempts = max(p.settled.Attempts, permit.Posts)
 		return lookAgain, nil
 	case permit.Leave == ratelimit.Unknown: // settled by another replica, or older than its window
 		w.gate.rest(round, 0)
 		p.asked = time.Time{}
 		return lookAgain, nil
 	}
-	p.settled.Attempts = permit.Posts
 	if time.Since(asked) > askAgainAfter { // this process stood still: the answer is out of date
 		w.gate.rest(round, 0)
 		return lookAgain, nil
@@ -94,7 +102,6 @@ func (w *Worker) approach(ctx context.Context, p *posting, round int) (way, erro
 	}
 	if code, closed := w.channels.closed(p.settled.Channel); closed {
 		w.gate.rest(round, 0)
-		p.settled.Attempts--
 		p.settled.Detail = code
 		return closedChannel, nil
 	}
@@ -119,11 +126,18 @@ func (w *Worker) askAgain(ctx context.Context, p *posting) (ratelimit.Decision, 
 	return decisions[0], nil
 }
 
+// errPaused is Slack's word to another replica.
+var errPaused = errors.New("Slack has asked another replica for a pause")
+
 func (w *Worker) begin(ctx context.Context, p *posting) (permit ratelimit.Permit, err error) {
+	name := w.name + "-" + strconv.FormatUint(w.begun.Add(1), 36)
 	err = w.hold(ctx, waitRedis, func() (err error) {
-		permit, err = w.limiter.Begin(ctx, p.request, p.settled.Attempts, w.settings.PostTimeout+leaseMargin)
+		permit, err = w.limiter.Begin(ctx, p.request, p.last, name, w.settings.PostTimeout+leaseMargin)
 		return err
 	})
+	if permit.Leave == ratelimit.Go || permit.Leave == ratelimit.Probe {
+		p.last = name
+	}
 	return permit, err
 }
 

@@ -13,6 +13,7 @@ import (
 // Bounds of what waits to be republished.
 const (
 	archiveQueue = 8192            // dropped events; what comes above that is not republished
+	archiveBytes = 16 << 20        // of their payloads, likewise
 	archiveEnd   = 2 * time.Second // how long a stopping worker goes on with it
 	archiveTell  = time.Minute     // the log says at most so often that something was not republished
 )
@@ -26,6 +27,7 @@ type archive struct {
 	log     *zap.Logger
 
 	queue       chan Settled
+	bytes       atomic.Int64 // of the payloads in the queue
 	unpublished atomic.Int64
 }
 
@@ -39,11 +41,16 @@ func (a *archive) add(batch []Settled) {
 		if batch[i].Outcome != OutcomeDropped {
 			continue
 		}
-		select {
-		case a.queue <- batch[i]:
-		default:
-			a.unpublished.Add(1)
+		size := int64(len(batch[i].delivery.Data))
+		if a.bytes.Add(size) <= archiveBytes {
+			select {
+			case a.queue <- batch[i]:
+				continue
+			default:
+			}
 		}
+		a.bytes.Add(-size)
+		a.unpublished.Add(1)
 	}
 }
 
@@ -70,6 +77,7 @@ func (a *archive) run(ctx context.Context) {
 		if !more {
 			return
 		}
+		a.bytes.Add(-int64(len(s.delivery.Data)))
 		err := a.publish(a.letter(a.subject, &s))
 		if err != nil {
 			a.unpublished.Add(1)

@@ -6,9 +6,38 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+
+	"notifier/internal/event"
 )
 
 func aLetter(string, *Settled) *nats.Msg { return nats.NewMsg("dropped.errors") }
+
+func dropped(size int) Settled {
+	return Settled{Outcome: OutcomeDropped, delivery: &delivery{Message: event.Message{Data: make([]byte, size)}}}
+}
+
+// Large payloads fill memory before the queue is full.
+func TestAnArchiveIsBoundedInBytes(t *testing.T) {
+	stuck, began := make(chan struct{}), make(chan struct{}, 10)
+	a := newArchive("dropped", aLetter, func(*nats.Msg) error {
+		began <- struct{}{}
+		<-stuck
+		return nil
+	}, zap.NewNop())
+	end := a.start()
+	a.add([]Settled{dropped(1)})
+	<-began
+	half := archiveBytes / 2
+	a.add([]Settled{dropped(half), dropped(half), dropped(1)})
+	if n := a.unpublished.Load(); n != 1 {
+		t.Errorf("%d are counted as not republished, expected the one above %d bytes", n, archiveBytes)
+	}
+	close(stuck)
+	end()
+	if n := a.bytes.Load(); n != 0 {
+		t.Errorf("%d bytes are counted in an empty queue", n)
+	}
+}
 
 // A NATS that takes nothing must not stop the worker: what there is no room for is counted.
 func TestAnArchiveThatLagsNeverBlocks(t *testing.T) {
@@ -19,11 +48,11 @@ func TestAnArchiveThatLagsNeverBlocks(t *testing.T) {
 		return nil
 	}, zap.NewNop())
 	end := a.start()
-	a.add([]Settled{{Outcome: OutcomeDropped}})
+	a.add([]Settled{dropped(1)})
 	<-began
 	batch := make([]Settled, archiveQueue+10)
 	for i := range batch {
-		batch[i].Outcome = OutcomeDropped
+		batch[i] = dropped(1)
 	}
 	a.add(batch)
 	if n := a.unpublished.Load(); n != 10 {
@@ -39,7 +68,7 @@ func TestAnArchiveThatLagsNeverBlocks(t *testing.T) {
 func TestWhatCannotBePublishedIsCounted(t *testing.T) {
 	a := newArchive("dropped", aLetter, func(*nats.Msg) error { return errors.New("no") }, zap.NewNop())
 	end := a.start()
-	a.add([]Settled{{Outcome: OutcomeDropped}, {Outcome: OutcomeSent}, {Outcome: OutcomeDead}, {Outcome: OutcomeDropped}})
+	a.add([]Settled{dropped(1), {Outcome: OutcomeSent}, {Outcome: OutcomeDead}, dropped(1)})
 	end()
 	if n := a.unpublished.Load(); n != 2 {
 		t.Errorf("%d are counted, expected the 2 dropped ones", n)

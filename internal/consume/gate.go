@@ -37,7 +37,8 @@ func newGate() *gate {
 	}
 }
 
-// enter waits until this post may go and returns the round that it belongs to. It fails only when ctx ends.
+// enter waits until this post may go and returns the round that it belongs to. It fails only when ctx ends
+// while it waits.
 // Every enter is followed by one passed, failed or rest.
 func (g *gate) enter(ctx context.Context) (round int, err error) {
 	for {

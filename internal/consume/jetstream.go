@@ -52,7 +52,7 @@ type jetStreamSource struct {
 }
 
 func newJetStreamSource(settings JetStream, h *hand, w *waits, log *zap.Logger, pause func() bool) (*jetStreamSource, error) {
-	js, err := jetstream.New(settings.Connection, jetstream.WithDefaultTimeout(apiTimeout))
+	js, err := jetstream.New(settings.Connection, jetstream.WithDefaultTimeout(apiTimeout), jetstream.WithPublishAsyncTimeout(apiTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}

@@ -24,8 +24,9 @@ type admitted struct {
 type posting struct {
 	admitted
 	settled Settled
-	unsure  bool // a post of it may have arrived, and nobody has looked since
-	looks   int  // how often Slack would not let us look, before this post
+	last    string // name of the last post of it whose end is known, or that was looked for
+	unsure  bool   // a post of it may have arrived, and nobody has looked since
+	looks   int    // how often Slack would not let us look, before this post
 }
 
 // errHandBack ends the way of an event without an outcome: this worker stops, and the event is left for redelivery.
@@ -67,6 +68,7 @@ func (w *Worker) deliver(ctx, last context.Context, a admitted) (Settled, error)
 		case way == closedChannel:
 			return w.giveUp(last, p)
 		}
+		p.settled.Attempts++
 		p.settled.Posted = time.Now()
 		receipt, err := w.poster.Post(last, a.event)
 		failure := postFailure(err)
@@ -92,6 +94,7 @@ func (w *Worker) deliver(ctx, last context.Context, a admitted) (Settled, error)
 		}
 		p.unsure, p.looks = p.settled.Ambiguous, 0 // before the next post it may be possible to look
 		if ctx.Err() != nil {
+			w.tellPause(last, failure, failure.RetryAfter)
 			w.gate.rest(round, 0)
 			return p.settled, errHandBack
 		}
@@ -162,10 +165,16 @@ func (w *Worker) slackFailed(ctx context.Context, round int, failure *slackout.E
 	}
 	wait := w.gate.failed(round, failure.RetryAfter)
 	w.waits.begin(what, failure)
-	if failure.Class == slackout.RetryAfter {
-		if err := w.pause.Extend(ctx, wait); err != nil {
-			w.log.Warn("the other replicas could not be told to pause", zap.Error(err))
-		}
+	w.tellPause(ctx, failure, wait)
+}
+
+// tellPause tells the other replicas that Slack has asked to wait.
+func (w *Worker) tellPause(ctx context.Context, failure *slackout.Error, wait time.Duration) {
+	if failure.Class != slackout.RetryAfter || wait <= 0 {
+		return
+	}
+	if err := w.pause.Extend(ctx, wait); err != nil {
+		w.log.Warn("the other replicas could not be told to pause", zap.Error(err))
 	}
 }
 

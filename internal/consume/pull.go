@@ -110,6 +110,7 @@ func (p *pull) run(ctx context.Context) error {
 		case <-tick.C:
 			renew = p.forgotten()
 			p.tellSilence(renew)
+			p.tellConnection()
 		}
 		if renew {
 			renewed, err := p.subscribe()
@@ -181,6 +182,15 @@ func (p *pull) tellSilence(forgotten bool) {
 		p.waits.begin(waitConsumer, errSilent)
 	} else if answers {
 		p.waits.end(waitConsumer)
+	}
+}
+
+// tellConnection says when the connection goes and comes, if it stays away for longer than between two looks.
+func (p *pull) tellConnection() {
+	if p.connection.IsConnected() {
+		p.waits.end(waitNATS)
+	} else {
+		p.waits.begin(waitNATS, unconnected(p.connection))
 	}
 }
 

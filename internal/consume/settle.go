@@ -36,7 +36,7 @@ type Settled struct {
 
 	Channel   string        // sent or rejected by Slack: where to
 	SlackTS   string        // sent with a token: names the message
-	Attempts  int           // posts that were begun, those of crashed workers included
+	Attempts  int           // posts that were begun, those of crashed workers included as far as they are known
 	Latency   time.Duration // sent: from publication to Slack's answer
 	Ambiguous bool          // an earlier attempt may have reached Slack too
 	Found     bool          // sent: such an attempt was found in the channel, and no other was made

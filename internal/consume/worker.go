@@ -12,9 +12,10 @@ package consume
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,7 +33,7 @@ type Limiter interface {
 	Check(ctx context.Context) error
 	Ready(ctx context.Context) error
 	Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error)
-	Begin(ctx context.Context, request ratelimit.Request, known int, longest time.Duration) (ratelimit.Permit, error)
+	Begin(ctx context.Context, request ratelimit.Request, known, name string, longest time.Duration) (ratelimit.Permit, error)
 	Sent(ctx context.Context, request ratelimit.Request) error
 	Refund(ctx context.Context, request ratelimit.Request) (bool, error)
 	ClockLag() time.Duration
@@ -90,9 +91,11 @@ type Worker struct {
 	source   source
 	posts    chan admitted
 
-	scratch  scratch      // of process alone
-	running  atomic.Bool  // Redis is suitable and the source runs
-	progress atomic.Int64 // Unix nanoseconds of the loop's last sign of life
+	name     string        // of this run of the worker, among all that there ever were
+	begun    atomic.Uint64 // posts that were asked for; with the name it names each of them
+	scratch  scratch       // of process alone
+	running  atomic.Bool   // Redis is suitable and the source runs
+	progress atomic.Int64  // Unix nanoseconds of the loop's last sign of life
 }
 
 // source hands deliveries out and takes their acknowledgements.
@@ -118,7 +121,7 @@ func New(settings Settings) (*Worker, error) {
 		settings: settings,
 		limiter:  settings.Limiter, pause: settings.Pause, poster: settings.Poster,
 		log: settings.Log, observe: settings.Observe,
-		gate: newGate(), channels: newChannels(settings.Log),
+		name: rand.Text()[:12], gate: newGate(), channels: newChannels(settings.Log),
 	}
 	capacity := handBatches * settings.BatchSize
 	w.hand = newHand(capacity)
@@ -235,6 +238,9 @@ func (w *Worker) loop(ctx context.Context) {
 		if len(batch) == 0 {
 			if w.hand.done() {
 				return
+			}
+			if w.hand.size() == 0 && !w.gate.closed() {
+				w.waits.end(waitSlack) // what was held is dropped: nobody waits any more
 			}
 			continue
 		}
@@ -383,4 +389,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // jitter spreads a pause between half and one and a half of it, so that replicas do not retry in step.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+func jitter(d time.Duration) time.Duration { return d/2 + mathrand.N(d) }

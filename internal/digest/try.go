@@ -81,7 +81,8 @@ func (d *Digest) edit(ctx context.Context, t taken, last message, free string) t
 	whole.Drops = merge(last.Drops, t.posting.drops)
 	err := d.editOnce(ctx, whole, t.now, free)
 	if err != nil && failureOf(err).Class == slackout.Ambiguous {
-		if again := d.editOnce(ctx, whole, t.now, free); again != nil { // the same text in the same place
+		// Once more, with the same text in the same place, unless this replica has to end.
+		if ctx.Err() != nil || d.editOnce(ctx, whole, t.now, free) != nil {
 			d.inDoubt(t, failureOf(err).Code) // whatever the second one says: the first may have arrived
 			return d.told(ctx, whole)         // the next edit tells it again
 		}

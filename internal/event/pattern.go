@@ -92,7 +92,7 @@ func (p Pattern) Subject(category string) (string, error) {
 	subject := strings.Join(tokens, ".")
 	got, matches := p.Category(subject)
 	if !matches || got != category || strings.ContainsAny(subject, "*>") || strings.ContainsFunc(subject, unprintable) {
-		return "", fmt.Errorf("category %q gives no subject for %q; expected tokens without wildcards and white space, and a pattern with one wildcard", category, p.subject)
+		return "", fmt.Errorf("category %q gives no subject for %q; expected a category without wildcards and white space, of as many tokens as the last wildcard takes (* one, > any)", category, p.subject)
 	}
 	return subject, nil
 }

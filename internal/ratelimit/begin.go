@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -16,7 +15,7 @@ const (
 	Probe                      // post it now, as the first after a pause; then Pause.Lift or Pause.Extend
 	Paused                     // post nothing for Permit.Wait
 	Elsewhere                  // do not post this event for Permit.Wait: another replica may be doing so
-	Unsure                     // Permit.Posts have begun, more than are known to the caller: it may be in Slack
+	Unsure                     // the last of Permit.Posts, Permit.Last, is not known to the caller: it may be in Slack
 	Unknown                    // it is not in flight for this delivery: ask Admit
 )
 
@@ -25,14 +24,16 @@ type Permit struct {
 	Leave Leave
 	Posts int           // Go, Probe: posts of this event that have begun, with this one. Unsure: without
 	Wait  time.Duration // Paused, Elsewhere: how long, above 0
+	Last  string        // Unsure: the name of that post
 }
 
-// Begin asks for leave to post an admitted event, and notes the post before it is made. known is how many posts of the
-// event the caller knows the end of, those of others included once it was told of them; longest is what one post may
-// take. Errors are Admit's; after one the post may be noted, and asking again with the same known answers Unsure.
-func (l *Limiter) Begin(ctx context.Context, request Request, known int, longest time.Duration) (Permit, error) {
+// Begin asks for leave to post an admitted event, and notes the post before it is made. known is the name of the last post
+// of the event that the caller knows the end of, or was told of by Unsure; empty: none. name is that of this post, another
+// one for each, without colons and blanks; longest is what one post may take. Errors are Admit's; after one the post may
+// be noted, and asking again with the same name has the same answer.
+func (l *Limiter) Begin(ctx context.Context, request Request, known, name string, longest time.Duration) (Permit, error) {
 	keyNames := []string{l.keys.inFlight(), l.keys.pause(), l.keys.probe()}
-	reply, err := l.begin.Run(ctx, l.redis, keyNames, member(request.ID), request.Delivery, strconv.Itoa(known), micros(longest)).Result()
+	reply, err := l.begin.Run(ctx, l.redis, keyNames, member(request.ID), request.Delivery, known, name, micros(longest)).Result()
 	if err != nil {
 		return Permit{}, fmt.Errorf("redis cannot give leave to post %q: %w", request.ID, err)
 	}
@@ -47,7 +48,7 @@ func (l *Limiter) Begin(ctx context.Context, request Request, known int, longest
 var leaves = map[int64]Leave{0: Paused, 1: Go, 2: Probe, 3: Elsewhere, 4: Unsure, 5: Unknown}
 
 func decodePermit(reply any) (Permit, error) {
-	fields, err := list(reply, "reply", 2)
+	fields, err := list(reply, "reply", 3)
 	if err != nil {
 		return Permit{}, err
 	}
@@ -58,6 +59,10 @@ func decodePermit(reply any) (Permit, error) {
 	value, err := number(fields[1], "number")
 	if err != nil {
 		return Permit{}, err
+	}
+	last, ok := fields[2].(string)
+	if !ok {
+		return Permit{}, fmt.Errorf("name is a %T, expected a text", fields[2])
 	}
 	leave, known := leaves[code]
 	if !known {
@@ -72,6 +77,6 @@ func decodePermit(reply any) (Permit, error) {
 	case Unknown:
 		return Permit{Leave: leave}, nil
 	default:
-		return Permit{Leave: leave, Posts: int(value)}, nil
+		return Permit{Leave: leave, Posts: int(value), Last: last}, nil
 	}
 }

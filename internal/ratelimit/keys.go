@@ -13,10 +13,10 @@ import (
 //	{notifier}:global             sorted set  id -> microsecond of admission
 //	{notifier}:category:<name>    sorted set  the same, for one category
 //	{notifier}:inflight           hash        id -> "<microsecond> <delivery>", admitted and not yet sent; once posts
-//	                                          have begun "<microsecond>:<posts>:<microsecond of the last> <delivery>"
+//	                                          have begun "<microsecond>:<posts>:<microsecond and name of the last> <delivery>"
 //	{notifier}:sent               sorted set  id -> microsecond at which it was recorded as sent
 //	{notifier}:pause              string      microsecond until which nobody posts to Slack
-//	{notifier}:probe              string      is there while one replica tries whether Slack takes posts again
+//	{notifier}:probe              string      name of the post by which one replica tries whether Slack takes posts again
 type keys struct{ prefix string }
 
 func (k keys) global() string              { return k.prefix + "global" }

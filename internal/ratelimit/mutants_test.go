@@ -103,24 +103,26 @@ var mutants = []mutant{
 	{refundLua, "a refund lengthens what is kept", "if after and after < before then", "if false then"},
 
 	// Refunds and pauses.
-	{refundLua, "any delivery is refunded", "string.match(record, '^%d+[:%d]* (.*)$') ~= ARGV[2]", "false"},
+	{refundLua, "any delivery is refunded", "string.match(record, '^%d+[^ ]* (.*)$') ~= ARGV[2]", "false"},
 	{refundLua, "one slot is refunded", "for slot = 1, tonumber(ARGV[3]) do", "for slot = 1, 1 do"},
 	{refundLua, "only the global scope is refunded", "ipairs({ KEYS[1], KEYS[3] })", "ipairs({ KEYS[1] })"},
 	{refundLua, "refunded twice", "redis.call('HDEL', KEYS[2], ARGV[1])\n", ""},
 	{pauseLua, "a pause can be shortened", "if now + asked > stored then", "if true then"},
 
 	// The leave to post.
-	{beginLua, "posts go on during a pause", "if pause and pause > now then", "if false then"},
-	{beginLua, "everybody probes", "if pause and redis.call('EXISTS', KEYS[3]) == 1 then", "if false then"},
-	{beginLua, "a probe is for ever", "text(now), 'PX', text(math.ceil(longest / 1000))", "text(now)"},
+	{beginLua, "posts go on during a pause", "if pause > now then", "if false then"},
+	{beginLua, "everybody probes", "if prober then", "if false then"},
+	{beginLua, "a probe is for ever", "name, 'PX', text(math.ceil(longest / 1000))", "name"},
 	{beginLua, "leave for any delivery", "if delivery ~= ARGV[2] then", "if not delivery then"},
 	{beginLua, "a post is not noted", "redis.call('HSET', KEYS[1], ARGV[1]", "redis.call('HGET', KEYS[1], ARGV[1]) local _ = (ARGV[1]"},
-	{beginLua, "unknown posts are no doubt", "if posts > tonumber(ARGV[3]) then", "if false then"},
-	{beginLua, "another's post is not waited for", "if ends > now and tonumber(last) <= now then", "if false then"},
+	{beginLua, "unknown posts are no doubt", "if posts > 0 and last ~= known then", "if false then"},
+	{beginLua, "another's post is not waited for", "if ends > now and tonumber(began) <= now then", "if false then"},
+	{beginLua, "a lost answer is another's post", "if posts > 0 and last == name then", "if false then"},
+	{beginLua, "a probe waits for itself", "if pause and prober ~= name then", "if pause then"},
 	{pauseLua, "a refused probe is remembered", "redis.call('DEL', KEYS[2]) -- if", "-- if"},
 	{pauseLua, "a probe ends a pause that is new", "elseif asked < 0 and stored <= now then", "elseif asked < 0 then"},
-	{admitLua, "a post that has begun is forgotten", "'^(%d+)[:%d]* (.*)$'", "'^(%d+) (.*)$'"},
-	{refundLua, "a post that has begun is not refunded", "'^%d+[:%d]* (.*)$'", "'^%d+ (.*)$'"},
+	{admitLua, "a post that has begun is forgotten", "'^(%d+)[^ ]* (.*)$'", "'^(%d+) (.*)$'"},
+	{refundLua, "a post that has begun is not refunded", "'^%d+[^ ]* (.*)$'", "'^%d+ (.*)$'"},
 
 	// The Go side.
 	{limiterGo, "a cost of nothing passes", "request.Cost < 1", "request.Cost < 0"},

@@ -87,20 +87,34 @@ func decodeUsages(reply any, usages []Usage) (now time.Time, err error) {
 	return time.UnixMicro(micros).UTC(), nil
 }
 
-// scanBatch is how many keys Redis looks at in one step of Categories.
-const scanBatch = 1000
+// scanBatch is how many keys Redis looks at in one step of Categories, and scanSteps how many steps it makes: the keys may
+// be a small part of a large database.
+const (
+	scanBatch = 1000
+	scanSteps = 100
+)
 
 // Categories lists the categories that have slots taken, or had until lately, in alphabetical order. It looks through
 // the key space in steps that do not block the server; it is for people and pages, not for every event.
+// It looks at 100,000 keys at most, so where a database holds more than that it may not find them all.
 func (l *Limiter) Categories(ctx context.Context) ([]string, error) {
 	prefix := l.keys.category("")
 	var categories []string
 	scan := func(ctx context.Context, node redis.Cmdable) error {
-		found := node.Scan(ctx, 0, globLiteral(prefix)+"*", scanBatch).Iterator()
-		for found.Next(ctx) {
-			categories = append(categories, strings.TrimPrefix(found.Val(), prefix))
+		var cursor uint64
+		for range scanSteps {
+			keyNames, next, err := node.Scan(ctx, cursor, globLiteral(prefix)+"*", scanBatch).Result()
+			if err != nil {
+				return err
+			}
+			for _, name := range keyNames {
+				categories = append(categories, strings.TrimPrefix(name, prefix))
+			}
+			if cursor = next; cursor == 0 {
+				break
+			}
 		}
-		return found.Err()
+		return nil
 	}
 	var err error
 	if cluster, ok := l.redis.(*redis.ClusterClient); ok {

@@ -85,7 +85,7 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   elseif kind == 'hash' then
     local records = redis.call('HGETALL', key)
     for i = 1, #records, 2 do
-      local since, posts, last, rest = string.match(records[i + 1], '^(%d+)(:%d+:)(%d+)( .*)$')
+      local since, posts, last, rest = string.match(records[i + 1], '^(%d+)(:%d+:)(%d+)(:[^ ]* .*)$')
       if since then
         redis.call('HSET', key, records[i], aged(since) .. posts .. aged(last) .. rest)
       else
@@ -94,7 +94,8 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
       end
     end
   else
-    redis.call('SET', key, aged(redis.call('GET', key)), 'KEEPTTL')
+    local value = redis.call('GET', key)
+    redis.call('SET', key, tonumber(value) and aged(value) or value, 'KEEPTTL')
   end
   if expires > 0 then redis.call('PEXPIREAT', key, string.format('%.0f', expires - earlier)) end
 end`)

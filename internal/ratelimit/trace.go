@@ -66,7 +66,7 @@ func (l *Limiter) Trace(ctx context.Context, id string, categories ...string) (T
 func at(score float64) time.Time { return time.UnixMicro(int64(score)).UTC() }
 
 // recordShape is a record in flight; see begin.lua.
-var recordShape = regexp.MustCompile(`(?s)^(\d{1,18})(?::(\d{1,9}):(\d{1,18}))? `)
+var recordShape = regexp.MustCompile(`(?s)^(\d{1,18})(?::(\d{1,9}):(\d{1,18}):\S*)? `)
 
 func (t *Trace) readRecord(record string) error {
 	parts := recordShape.FindStringSubmatch(record)

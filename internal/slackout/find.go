@@ -23,7 +23,7 @@ import (
 //	rate_limited       there are more, and this app gets 15 messages a minute
 //
 // The caller can do what it would do without Find. A refusal that lies in the token or the method (missing_scope and
-// its like) is remembered for the channel, and from then on answered without a request.
+// its like) is remembered for the channel, and for an hour answered without a request.
 var ErrNoHistory = errors.New("the history cannot be read")
 
 // Bounds of a look. Slack recommends pages of at most 200 messages, and gives some apps no more than slowPage, at one

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // maxLearned bounds what is kept of channels, in entries. The settings name the channels, so there are few.
@@ -17,13 +18,22 @@ type learned struct {
 	mu    sync.Mutex
 	ids   map[string]string // IDs of channels, by the name under which was posted
 	botID string            // who posts with this token
-	// Codes for which this token will not be shown a channel's history, by the channel's ID. It is by channel, because
-	// public and private ones, and direct messages, need a scope each.
-	refusals map[string]string
+	// Why this token is not shown a channel's history, by the channel's ID. It is by channel, because public and private
+	// ones, and direct messages, need a scope each.
+	refusals map[string]refusal
 }
 
+// refusal is Slack's code, which holds until somebody may have granted the scope.
+type refusal struct {
+	code  string
+	until time.Time
+}
+
+// refusalHolds is for how long a refusal is not asked about again.
+const refusalHolds = time.Hour
+
 func newLearned() *learned {
-	return &learned{ids: map[string]string{}, refusals: map[string]string{}}
+	return &learned{ids: map[string]string{}, refusals: map[string]refusal{}}
 }
 
 // isID is how the ID of a channel, of a private one or of a direct message looks. Names are in lower case.
@@ -60,18 +70,21 @@ func (l *learned) posted(channel string, answer reply) {
 func (l *learned) refusal(channelID string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.refusals[channelID]
+	if r := l.refusals[channelID]; time.Now().Before(r.until) {
+		return r.code
+	}
+	return ""
 }
 
 // refused remembers such a code.
 func (l *learned) refused(channelID, code string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	keep(l.refusals, channelID, code)
+	keep(l.refusals, channelID, refusal{code: code, until: time.Now().Add(refusalHolds)})
 }
 
 // keep sets an entry of a map that may hold maxLearned of them.
-func keep(entries map[string]string, key, value string) {
+func keep[V any](entries map[string]V, key string, value V) {
 	if _, known := entries[key]; known || len(entries) < maxLearned {
 		entries[key] = value
 	}

@@ -48,7 +48,7 @@ type Source struct {
 type Status struct {
 	Time       time.Time        `json:"time"` // by the clock of Redis
 	Global     Scope            `json:"global"`
-	Categories []Scope          `json:"categories"`      // the fullest first; at most 100
+	Categories []Scope          `json:"categories"`      // the fullest first; of more than 100 those that come first in the alphabet
 	More       int              `json:"more_categories"` // how many were left out
 	Slots      []ratelimit.Slot `json:"slots"`           // of the longest global window, the newest first; at most 1000
 	Outcomes   []Outcome        `json:"outcomes_last_hour"`
