@@ -40,7 +40,7 @@ func TestASpanGoesFromPublicationToSlacksAnswer(t *testing.T) {
 		t.Errorf("events %v", events)
 	}
 	for _, attribute := range ended[1].Attributes() {
-		if !utf8.ValidString(attribute.Value.Emit()) { // no collector would take the batch that it is in
+		if !utf8.ValidString(attribute.Value.String()) { // no collector would take the batch that it is in
 			t.Errorf("%s is no UTF-8", attribute.Key)
 		}
 	}

@@ -127,7 +127,7 @@ func (w *Worker) askAgain(ctx context.Context, p *posting) (ratelimit.Decision, 
 }
 
 // errPaused is Slack's word to another replica.
-var errPaused = errors.New("Slack has asked another replica for a pause")
+var errPaused = errors.New("another replica was asked by Slack to pause")
 
 func (w *Worker) begin(ctx context.Context, p *posting) (permit ratelimit.Permit, err error) {
 	name := w.name + "-" + strconv.FormatUint(w.begun.Add(1), 36)
