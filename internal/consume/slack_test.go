@@ -137,6 +137,21 @@ func TestAfterAPauseOneReplicaProbesForAll(t *testing.T) {
 	s.expectEachPostedOnce(60)
 }
 
+// During a long pause nobody tries, and nobody would speak of it.
+func TestALongPauseIsToldAgainAndAgain(t *testing.T) {
+	s := newStation(t)
+	first, second := s.started(), s.started()
+	first.RemindEvery(time.Millisecond) // at each look, once a second
+	second.RemindEvery(time.Millisecond)
+	s.slack.Always(devstack.Behaviour{RetryAfter: "600"})
+	s.publishMany("errors", 200)
+	s.eventually("the wait is told long after the last attempt", func() bool {
+		lines := s.log.waits("slack")
+		last := len(lines) - 1
+		return last >= 0 && lines[last]["waited_s"].(float64) > 2 && lines[last]["held"].(float64) > 0
+	})
+}
+
 func TestARateLimitWithoutATimeIsBackedOffFrom(t *testing.T) {
 	s := newStation(t)
 	s.started()

@@ -33,8 +33,9 @@ type waits struct {
 	log  *zap.Logger
 	held func() int // events in hand
 
-	mu  sync.Mutex
-	now map[string]*wait
+	mu    sync.Mutex
+	every time.Duration // between two lines about one wait
+	now   map[string]*wait
 }
 
 type wait struct {
@@ -55,7 +56,7 @@ func WaitWords() []string {
 }
 
 func newWaits(log *zap.Logger, held func() int) *waits {
-	return &waits{log: log, held: held, now: map[string]*wait{}}
+	return &waits{log: log, held: held, every: remindEvery, now: map[string]*wait{}}
 }
 
 // begin notes that what is not there, and why; it may be called at each attempt.
@@ -69,12 +70,26 @@ func (w *waits) begin(what string, reason error) {
 		w.now[what] = entry
 	}
 	entry.reason = reason.Error()
-	if known && now.Sub(entry.told) < remindEvery {
+	w.tell(what, entry, now)
+}
+
+// tell logs a wait, unless that was done a moment ago; mu is held.
+func (w *waits) tell(what string, entry *wait, now time.Time) {
+	if now.Sub(entry.told) < w.every {
 		return
 	}
 	entry.told = now
 	w.log.Warn("waiting", zap.String("for", what), zap.String("reason", entry.reason),
 		zap.Int("held", w.held()), zap.Float64("waited_s", now.Sub(entry.since).Seconds()))
+}
+
+// remind logs the waits that nobody has spoken of for a while: during a long pause no attempt is made that could.
+func (w *waits) remind() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for what, entry := range w.now {
+		w.tell(what, entry, time.Now())
+	}
 }
 
 // end notes that what is there again.

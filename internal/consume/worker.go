@@ -239,6 +239,7 @@ func (w *Worker) loop(ctx context.Context) {
 			if w.hand.done() {
 				return
 			}
+			w.waits.remind()
 			if w.hand.size() == 0 && !w.gate.closed() {
 				w.waits.end(waitSlack) // what was held is dropped: nobody waits any more
 			}
