@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -54,6 +55,16 @@ func heartbeat(worker *consume.Worker, started time.Time) stats.Heartbeat {
 		beat.Waits = append(beat.Waits, stats.Wait{For: wait.For, Reason: wait.Reason, Since: wait.Since.UTC()})
 	}
 	return beat
+}
+
+// waitLines tells what a worker waits for, and how many events it holds meanwhile.
+func waitLines(worker *consume.Worker) []string {
+	var lines []string
+	for _, wait := range worker.Waits() {
+		lines = append(lines, fmt.Sprintf("waiting for %s for %s, %s held: %s", wait.For, short(time.Since(wait.Since)),
+			counted(worker.Holds(), "event"), wait.Reason))
+	}
+	return lines
 }
 
 // newDigest makes the digest; nil where it is off.

@@ -121,7 +121,7 @@ func serve(ctx context.Context, settings config, log *zap.Logger, observe func(c
 			return err
 		}
 		server, err := admin.Start(settings.adminAddr, admin.Probes{
-			Live: worker.Live, Ready: worker.Ready, Metrics: figures.handler(),
+			Live: worker.Live, Ready: worker.Ready, Waits: func() []string { return waitLines(worker) }, Metrics: figures.handler(),
 			Status: func(ctx context.Context) (any, error) { return seen.status.Read(ctx) },
 		})
 		if err != nil {

@@ -94,6 +94,20 @@ func TestServeSendsSpans(t *testing.T) {
 	}
 }
 
+// TestReadyzTellsWhatIsHeld: whoever asks while Slack is away learns what is waited for and how many events are held.
+func TestReadyzTellsWhatIsHeld(t *testing.T) {
+	_, slack := worker(t, nil)
+	p := start(t)
+	url := adminURL(t, &p.out) + "/readyz"
+	eventually(t, "ready", func() bool { status, body := get(t, url); return status == http.StatusOK && body == "ok\n" })
+	slack.Always(devstack.Behaviour{Status: http.StatusServiceUnavailable})
+	publishes(t, "errors", "-n", "5", "disk full")
+	told := regexp.MustCompile(`^ok\nwaiting for slack for \S+, 5 events held: slack: unavailable: http_503\n$`)
+	eventually(t, "it tells what it waits for", func() bool { status, body := get(t, url); return status == http.StatusOK && told.MatchString(body) })
+	slack.Always(devstack.Behaviour{})
+	eventually(t, "all is well again", func() bool { _, body := get(t, url); return body == "ok\n" })
+}
+
 // What OTEL_* variables hold can be secret, and a slip in them (a colon for an equals sign) must not print it.
 func TestTracingPrintsNoSecret(t *testing.T) {
 	_, _, settings := beside(t)

@@ -19,6 +19,7 @@ const readHeaderTimeout = 5 * time.Second
 type Probes struct {
 	Live  func() error                       // nil while the worker makes progress; depends on no neighbour
 	Ready func(ctx context.Context) []string // why it cannot send now; empty: it can
+	Waits func() []string                    // what it waits for, a line each, for people; nil: nothing is told
 
 	Metrics http.Handler // what /metrics answers; nil: nothing
 
@@ -27,7 +28,7 @@ type Probes struct {
 	Status func(ctx context.Context) (any, error)
 }
 
-// Server answers /healthz and /readyz (200 and "ok", or 503 and the reasons, a line each), /metrics, /api/status, and /
+// Server answers /healthz and /readyz (200 and "ok", or 503 and the reasons, a line each; /readyz then what is waited for), /metrics, /api/status, and /
 // with a live page of the same for people.
 type Server struct {
 	http     *http.Server
@@ -52,6 +53,11 @@ func Start(addr string, probes Probes) (*Server, error) {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, probes.Ready(r.Context()))
+		if probes.Waits != nil {
+			for _, line := range probes.Waits() {
+				_, _ = fmt.Fprintln(w, line)
+			}
+		}
 	})
 	if probes.Metrics != nil {
 		mux.Handle("GET /metrics", probes.Metrics)
