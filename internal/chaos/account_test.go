@@ -179,7 +179,7 @@ func (a *account) event(e *event) {
 	if deadAt >= 0 && len(letters) == 0 {
 		a.blame(e, "said to be dead, and not among the dead letters")
 	}
-	if len(posts) > 0 && len(letters) > 0 && !ambiguous && len(e.acks) == 1 && !a.decidedAnew(lines, posts) {
+	if len(posts) > 0 && len(letters) > 0 && !ambiguous && len(e.acks) == 1 && !a.decidedAnew(e, lines, posts) {
 		a.blame(e, "in Slack and dead, and no line says ambiguous")
 	}
 	if e.malformed && len(letters) == 0 {
@@ -230,9 +230,14 @@ func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
 	}
 }
 
-// decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line, or for another
-// worker that held the message too.
-func (a *account) decidedAnew(lines []*line, posts []post) bool {
+// decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line, for another
+// worker that held the message too, or after a crash between the refund and the line.
+func (a *account) decidedAnew(e *event, lines []*line, posts []post) bool {
+	if !slices.ContainsFunc(lines, func(l *line) bool { return l.Outcome == "dead" }) {
+		return slices.ContainsFunc(a.w.diary.of(faultKill), func(f fault) bool {
+			return f.hours.from.After(e.acks[0].at) && f.hours.from.Before(posts[0].at)
+		})
+	}
 	return slices.ContainsFunc(lines, func(l *line) bool {
 		if l.Outcome != "dead" {
 			return false

@@ -130,10 +130,16 @@ func (w *Worker) sent(ctx context.Context, p *posting) (Settled, error) {
 	return p.settled, nil
 }
 
-// giveUp refunds an event that Slack has refused for good and puts it into the dead-letter stream. If a post of it may
-// have reached Slack, it may stand in the channel, and keeps its slot.
+// giveUp puts an event that Slack has refused for good into the dead-letter stream and refunds it. If a post of it may have
+// reached Slack, it may stand in the channel, and keeps its slot.
+//
+// The refund comes last: until then the event is in flight with a post that has begun, and a worker that takes it over after
+// a crash says ambiguous. After it nothing is left by which that one could know it, and it decides anew.
 func (w *Worker) giveUp(ctx context.Context, p *posting) (Settled, error) {
 	p.settled.Outcome, p.settled.Reason = OutcomeDead, ReasonSlackRejected
+	if err := w.bury(ctx, []Settled{p.settled}); err != nil {
+		return p.settled, errHandBack
+	}
 	if !p.settled.Ambiguous {
 		err := w.hold(ctx, waitRedis, func() error {
 			_, err := w.limiter.Refund(ctx, p.request)
@@ -142,9 +148,6 @@ func (w *Worker) giveUp(ctx context.Context, p *posting) (Settled, error) {
 		if err != nil {
 			return p.settled, errHandBack
 		}
-	}
-	if err := w.bury(ctx, []Settled{p.settled}); err != nil {
-		return p.settled, errHandBack
 	}
 	return p.settled, nil
 }
