@@ -16,23 +16,31 @@ func dropped(size int) Settled {
 	return Settled{Outcome: OutcomeDropped, delivery: &delivery{Message: event.Message{Data: make([]byte, size)}}}
 }
 
-// Large payloads fill memory before the queue is full.
-func TestAnArchiveIsBoundedInBytes(t *testing.T) {
-	stuck, began := make(chan struct{}), make(chan struct{}, 10)
-	a := newArchive("dropped", aLetter, func(*nats.Msg) error {
+// stuckArchive is one whose first event does not get out before end is called.
+func stuckArchive() (a *archive, end func()) {
+	stuck, began := make(chan struct{}), make(chan struct{}, archiveQueue)
+	a = newArchive("dropped", aLetter, func(*nats.Msg) error {
 		began <- struct{}{}
 		<-stuck
 		return nil
 	}, zap.NewNop())
-	end := a.start()
+	finish := a.start()
 	a.add([]Settled{dropped(1)})
 	<-began
+	return a, func() {
+		close(stuck)
+		finish()
+	}
+}
+
+// Large payloads fill memory before the queue is full.
+func TestAnArchiveIsBoundedInBytes(t *testing.T) {
+	a, end := stuckArchive()
 	half := archiveBytes / 2
 	a.add([]Settled{dropped(half), dropped(half), dropped(1)})
 	if n := a.unpublished.Load(); n != 1 {
 		t.Errorf("%d are counted as not republished, expected the one above %d bytes", n, archiveBytes)
 	}
-	close(stuck)
 	end()
 	if n := a.bytes.Load(); n != 0 {
 		t.Errorf("%d bytes are counted in an empty queue", n)
@@ -41,15 +49,7 @@ func TestAnArchiveIsBoundedInBytes(t *testing.T) {
 
 // A NATS that takes nothing must not stop the worker: what there is no room for is counted.
 func TestAnArchiveThatLagsNeverBlocks(t *testing.T) {
-	stuck, began := make(chan struct{}), make(chan struct{}, archiveQueue)
-	a := newArchive("dropped", aLetter, func(*nats.Msg) error {
-		began <- struct{}{}
-		<-stuck
-		return nil
-	}, zap.NewNop())
-	end := a.start()
-	a.add([]Settled{dropped(1)})
-	<-began
+	a, end := stuckArchive()
 	batch := make([]Settled, archiveQueue+10)
 	for i := range batch {
 		batch[i] = dropped(1)
@@ -58,7 +58,6 @@ func TestAnArchiveThatLagsNeverBlocks(t *testing.T) {
 	if n := a.unpublished.Load(); n != 10 {
 		t.Errorf("%d are counted as not republished, expected 10", n)
 	}
-	close(stuck)
 	end()
 	if n := a.unpublished.Load(); n != 10 {
 		t.Errorf("%d are counted as not republished at the end, expected 10", n)
