@@ -3,7 +3,6 @@ package digest
 import (
 	"context"
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
@@ -26,40 +24,20 @@ import (
 	"notifier/internal/stats"
 )
 
-func TestMain(m *testing.M) {
-	if kind := redistest.Chosen(); kind == "cluster" || strings.HasPrefix(kind, "image:") {
-		os.Exit(m.Run()) // such a store ends with the test binary: until then it would count as a leak
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 const (
 	deadline = 20 * time.Second
 	interval = 100 * time.Millisecond // of most tests
 )
 
-// eachStore runs a test on a redis-server process and on the embedded store, or on the kind that NOTIFIER_TEST_REDIS
-// chooses.
+// eachStore runs a test on each kind of store; see redistest.EachStore.
 func eachStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	chosen := redistest.Chosen()
-	if chosen == "" || chosen == "embedded" {
-		t.Run("embedded", func(t *testing.T) {
-			test(t, newWorld(t, "redis://"+miniredis.RunT(t).Addr()+"/0"))
-		})
-	}
-	if chosen == "embedded" {
-		return
-	}
-	if chosen == "" {
-		chosen = "redis-server"
-	}
-	t.Run(chosen, func(t *testing.T) {
-		server := redistest.Start(t)
-		if server.Embedded {
-			t.Skip("no redis-server in PATH; the embedded store's run of this test is beside this one")
-		}
+	redistest.EachStore(t, func(t *testing.T, server *redistest.Server) {
 		test(t, newWorld(t, server.URL()))
+	}, func(t *testing.T, embedded *miniredis.Miniredis) {
+		test(t, newWorld(t, "redis://"+embedded.Addr()+"/0"))
 	})
 }
 

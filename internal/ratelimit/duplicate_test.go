@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
@@ -136,7 +137,7 @@ func TestADuplicateIsADuplicateHoweverFullTheLimitsAre(t *testing.T) {
 }
 
 func TestTheDedupeWindowEnds(t *testing.T) {
-	s := newEmbedded(t)
+	s := newEmbedded(t, miniredis.RunT(t))
 	limiter := s.limiter(t, rules("100/30m", "10/30m", ""), 2*time.Hour)
 	e := event("e", "a")
 	limiter.want(ratelimit.Admitted, e)

@@ -32,31 +32,15 @@ type store struct {
 	replies  *replies
 }
 
-// eachStore runs a test on a redis-server process and on the embedded store: what the scripts promise holds on both.
-// Where NOTIFIER_TEST_REDIS chooses a kind of store it runs on that one alone.
+// eachStore runs a test on each kind of store; see redistest.EachStore.
 func eachStore(t *testing.T, test func(t *testing.T, s *store)) {
 	t.Helper()
-	chosen := redistest.Chosen()
-	if chosen == "" || chosen == "embedded" {
-		t.Run("embedded", func(t *testing.T) { test(t, newEmbedded(t)) })
-	}
-	if chosen == "embedded" {
-		return
-	}
-	if chosen == "" {
-		chosen = "redis-server"
-	}
-	t.Run(chosen, func(t *testing.T) {
-		server := redistest.Start(t)
-		if server.Embedded {
-			t.Skip("no redis-server in PATH; the embedded store's run of this test is beside this one")
-		}
+	redistest.EachStore(t, func(t *testing.T, server *redistest.Server) {
 		test(t, &store{Client: server.ClientFor(t, "{n}"), server: server, replies: &replies{}})
-	})
+	}, func(t *testing.T, embedded *miniredis.Miniredis) { test(t, newEmbedded(t, embedded)) })
 }
 
-func newEmbedded(t *testing.T) *store {
-	embedded := miniredis.RunT(t)
+func newEmbedded(t *testing.T, embedded *miniredis.Miniredis) *store {
 	client := redis.NewClient(&redis.Options{Addr: embedded.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	// The odd microseconds would show where a time loses its tail.

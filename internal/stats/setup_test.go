@@ -2,15 +2,12 @@ package stats_test
 
 import (
 	"context"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 	"go.uber.org/zap/zaptest"
 
 	"notifier/internal/ratelimit"
@@ -18,12 +15,7 @@ import (
 	"notifier/internal/stats"
 )
 
-func TestMain(m *testing.M) {
-	if kind := redistest.Chosen(); kind == "cluster" || strings.HasPrefix(kind, "image:") {
-		os.Exit(m.Run()) // such a store ends with the test binary: until then it would count as a leak
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 const deadline = 20 * time.Second
 
@@ -34,29 +26,13 @@ type store struct {
 	embedded *miniredis.Miniredis // nil on a redis-server
 }
 
-// eachStore runs a test on a redis-server process and on the embedded store, or on the kind that NOTIFIER_TEST_REDIS
-// chooses.
+// eachStore runs a test on each kind of store; see redistest.EachStore.
 func eachStore(t *testing.T, test func(t *testing.T, s store)) {
 	t.Helper()
-	chosen := redistest.Chosen()
-	if chosen == "" || chosen == "embedded" {
-		t.Run("embedded", func(t *testing.T) {
-			embedded := miniredis.RunT(t)
-			test(t, store{url: "redis://" + embedded.Addr() + "/0", embedded: embedded})
-		})
-	}
-	if chosen == "embedded" {
-		return
-	}
-	if chosen == "" {
-		chosen = "redis-server"
-	}
-	t.Run(chosen, func(t *testing.T) {
-		server := redistest.Start(t)
-		if server.Embedded {
-			t.Skip("no redis-server in PATH; the embedded store's run of this test is beside this one")
-		}
+	redistest.EachStore(t, func(t *testing.T, server *redistest.Server) {
 		test(t, store{url: server.URL(), server: server})
+	}, func(t *testing.T, embedded *miniredis.Miniredis) {
+		test(t, store{url: "redis://" + embedded.Addr() + "/0", embedded: embedded})
 	})
 }
 
