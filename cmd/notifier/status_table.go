@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/stats"
 	"notifier/internal/status"
 )
 
@@ -148,6 +149,19 @@ func writeOutcomes(text *strings.Builder, now status.Status) {
 	fmt.Fprintf(text, "Last hour: %s.\n", strings.Join(parts, ", "))
 }
 
+// refusedChannels are the channels that refuse everything, each once, with Slack's code.
+func refusedChannels(replicas []stats.Replica) []string {
+	codes := map[string]string{}
+	for _, replica := range replicas {
+		maps.Copy(codes, replica.Refused)
+	}
+	var lines []string
+	for _, channel := range slices.Sorted(maps.Keys(codes)) {
+		lines = append(lines, fmt.Sprintf("%s refuses everything (%s)", channel, codes[channel]))
+	}
+	return lines
+}
+
 // writeWaits says which replicas run and what they wait for.
 func writeWaits(text *strings.Builder, now status.Status, screen terminal) {
 	if now.CooldownS > 0 {
@@ -164,6 +178,9 @@ func writeWaits(text *strings.Builder, now status.Status, screen terminal) {
 		return
 	}
 	fmt.Fprintf(text, "Replicas: %d, ready %d.\n", len(now.Replicas), ready)
+	for _, channel := range refusedChannels(now.Replicas) {
+		fmt.Fprintln(text, screen.paint(red, "  channel "+channel+"; its events are dead-lettered"))
+	}
 	for _, replica := range now.Replicas {
 		for _, wait := range replica.Waits {
 			line := fmt.Sprintf("  %s waits for %s for %s and holds %s: %s", replica.ID, wait.For, short(now.Time.Sub(wait.Since)), counted(replica.Held, "event"), wait.Reason)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"notifier/internal/devstack"
+	"notifier/internal/stats"
 	"notifier/internal/status"
 )
 
@@ -117,5 +118,15 @@ func TestWhy(t *testing.T) {
 	}
 	if out, _ := says(t, exitDone, "why", "-json", "e2"); !strings.Contains(out, `"state":"unknown"`) {
 		t.Errorf("of a dropped event: %s", out)
+	}
+}
+
+func TestStatusNamesRefusedChannelsOnce(t *testing.T) {
+	refused := stats.Heartbeat{Refused: map[string]string{"C2": "is_archived", "C1": "not_in_channel"}}
+	text := statusTable(status.Status{Replicas: []stats.Replica{{ID: "a", Heartbeat: refused}, {ID: "b", Heartbeat: refused}}}, terminal{})
+	want := "  channel C1 refuses everything (not_in_channel); its events are dead-lettered\n" +
+		"  channel C2 refuses everything (is_archived); its events are dead-lettered\n"
+	if !strings.Contains(text, want) || strings.Count(text, "C1") != 1 {
+		t.Errorf("expected\n%s in\n%s", want, text)
 	}
 }
