@@ -23,20 +23,24 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 		operations := 0
 		client := patient(t, s.Client)
 		client.AddHook(s.replies)
-		for name, replicas := range map[string]int{"one set of rules": 1, "changing rules": 3} {
-			t.Run(name, func(t *testing.T) {
-				rapid.Check(t, func(r *rapid.T) {
-					h := newHistory(t, r, s, client, replicas)
-					r.Repeat(map[string]func(*rapid.T){
-						"admit": h.admit, "admit again": h.admit, "admit once more": h.admit,
-						"wait": h.wait, "sent": h.sent, "refund": h.refund, "forget scripts": h.forgetScripts,
+		// How long a history is, chance says; so there is another round where the first one has fallen short.
+		wanted := s.server != nil && !testing.Short() && flag.Lookup("rapid.checks").Value.String() == "100"
+		for round := 0; round == 0 || (wanted && operations < 20_000 && round < 3 && !t.Failed()); round++ {
+			for name, replicas := range map[string]int{"one set of rules": 1, "changing rules": 3} {
+				t.Run(name, func(t *testing.T) {
+					rapid.Check(t, func(r *rapid.T) {
+						h := newHistory(t, r, s, client, replicas)
+						r.Repeat(map[string]func(*rapid.T){
+							"admit": h.admit, "admit again": h.admit, "admit once more": h.admit,
+							"wait": h.wait, "sent": h.sent, "refund": h.refund, "forget scripts": h.forgetScripts,
+						})
+						operations += h.operations
 					})
-					operations += h.operations
 				})
-			})
+			}
 		}
 		t.Logf("%d operations compared", operations)
-		if s.server != nil && !testing.Short() && operations < 20_000 && flag.Lookup("rapid.checks").Value.String() == "100" {
+		if wanted && operations < 20_000 {
 			t.Errorf("%d operations, expected 20,000 or more", operations)
 		}
 	})
