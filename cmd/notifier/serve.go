@@ -13,7 +13,6 @@ import (
 
 	"notifier/internal/admin"
 	"notifier/internal/consume"
-	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
 )
 
@@ -68,14 +67,11 @@ func serve(ctx context.Context, settings config, log *zap.Logger, observe func(c
 		return err
 	}
 	defer poster.Close()
-	limiter, err := ratelimit.New(settings.redis, settings.namespace, settings.rules, settings.dedupe)
+	kept, err := newStore(settings)
 	if err != nil {
 		return err
 	}
-	pause, err := ratelimit.NewPause(settings.redis, settings.namespace)
-	if err != nil {
-		return err
-	}
+	limiter, pause := kept.limiter, kept.pause
 	connection, err := connectWorker(settings.nats, log)
 	if err != nil {
 		return err
@@ -116,13 +112,9 @@ func serve(ctx context.Context, settings config, log *zap.Logger, observe func(c
 	}
 	figures.registry.MustRegister(newGauges(worker, limiter, pause))
 	if settings.adminAddr != "" {
-		seen, err := newStore(settings)
-		if err != nil {
-			return err
-		}
 		server, err := admin.Start(settings.adminAddr, admin.Probes{
 			Live: worker.Live, Ready: worker.Ready, Waits: func() []string { return waitLines(worker) }, Metrics: figures.handler(),
-			Status: func(ctx context.Context) (any, error) { return seen.status.Read(ctx) },
+			Status: func(ctx context.Context) (any, error) { return kept.status.Read(ctx) },
 		})
 		if err != nil {
 			return fmt.Errorf("ADMIN_ADDR: %w", err)

@@ -11,9 +11,11 @@ import (
 	"notifier/internal/status"
 )
 
-// store is what the commands that only read Redis need: the limits as the settings have them, and what Redis knows.
+// store is the limits as the settings have them, and what Redis knows: all that commands need that only read it, and what a
+// worker decides with.
 type store struct {
 	limiter *ratelimit.Limiter
+	pause   *ratelimit.Pause
 	status  status.Source
 	close   func()
 }
@@ -44,7 +46,7 @@ func openStore() (store, error) {
 	return s, nil
 }
 
-// newStore makes what reads the Redis of these settings.
+// newStore makes a store over the Redis of these settings, which stays the caller's to close.
 func newStore(c config) (store, error) {
 	limiter, err := ratelimit.New(c.redis, c.namespace, c.rules, c.dedupe)
 	if err != nil {
@@ -58,5 +60,5 @@ func newStore(c config) (store, error) {
 	if err != nil {
 		return store{}, fmt.Errorf("REDIS_NAMESPACE: %w", err)
 	}
-	return store{limiter: limiter, status: status.Source{Limiter: limiter, Pause: pause, Stats: reader}}, nil
+	return store{limiter: limiter, pause: pause, status: status.Source{Limiter: limiter, Pause: pause, Stats: reader}}, nil
 }

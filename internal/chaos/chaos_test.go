@@ -30,14 +30,8 @@ func TestChaos(t *testing.T) {
 	case "never":
 		w.hideChannel()
 	}
-	for range 3 {
-		_, err := w.addWorker(plain, true).start()
-		check(t, err)
-	}
+	w.startWorkers(3, true)
 	t.Cleanup(w.thawAll)
-	for _, k := range w.workers {
-		eventually(t, k.name+" is ready", func() bool { return k.now().ready() == nil })
-	}
 
 	publishing, endPublishing := context.WithCancel(t.Context())
 	defer endPublishing()

@@ -15,13 +15,7 @@ import (
 func TestOutagesRedeliverNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2*time.Second, limits{global: "100/30s", category: "5/30s"})
-	for range 2 {
-		_, err := w.addWorker(plain, false).start()
-		check(t, err)
-	}
-	for _, k := range w.workers {
-		eventually(t, k.name+" is ready", func() bool { return k.now().ready() == nil })
-	}
+	w.startWorkers(2, false)
 	w.slack.Always(devstack.Behaviour{Status: http.StatusInternalServerError})
 	for i := range 20 {
 		category := fmt.Sprintf("category-%d", i%4)

@@ -16,13 +16,7 @@ import (
 func TestCleanRestartsUnderLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 20*time.Second, limits{global: "100000/1m", category: "100000/1m"})
-	for range 2 {
-		_, err := w.addWorker(plain, false).start()
-		check(t, err)
-	}
-	for _, k := range w.workers {
-		eventually(t, k.name+" is ready", func() bool { return k.now().ready() == nil })
-	}
+	w.startWorkers(2, false)
 	w.slack.Always(devstack.Behaviour{Delay: 150 * time.Millisecond}) // less than comes in, so that hands are full
 	publishing, endPublishing := context.WithCancel(t.Context())
 	defer endPublishing()

@@ -137,6 +137,18 @@ func (w *world) addWorker(p *program, linked bool) *worker {
 	return k
 }
 
+// startWorkers starts so many workers of the plain build, and waits until they are ready.
+func (w *world) startWorkers(n int, linked bool) {
+	w.Helper()
+	for range n {
+		_, err := w.addWorker(plain, linked).start()
+		check(w.T, err)
+	}
+	for _, k := range w.workers {
+		eventually(w.T, k.name+" is ready", func() bool { return k.now().ready() == nil })
+	}
+}
+
 func join(parts []string) string {
 	slices.Sort(parts)
 	text := ""

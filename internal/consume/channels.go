@@ -1,7 +1,6 @@
 package consume
 
 import (
-	"maps"
 	"sync"
 	"time"
 
@@ -87,7 +86,7 @@ func (c *channels) list() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := map[string]string{}
-	for channel, r := range maps.All(c.refused) {
+	for channel, r := range c.refused {
 		if !r.next.IsZero() {
 			list[channel] = r.code
 		}

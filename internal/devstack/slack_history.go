@@ -95,11 +95,7 @@ func (s *Slack) conversation(messages func(form map[string]string) ([]Message, b
 			cut(w)
 			return
 		}
-		form, err := readArguments(r)
-		code := "invalid_form_data"
-		if err == nil {
-			code = tokenProblem(r, form)
-		}
+		form, code := authorised(r)
 		if code == "" && !isChannelID.MatchString(form["channel"]) { // a name will not do
 			code = "channel_not_found"
 		}

@@ -61,14 +61,7 @@ func (s *Slack) handler() http.Handler {
 
 // postMessage is chat.postMessage of the Web API.
 func (s *Slack) postMessage(w http.ResponseWriter, r *http.Request) {
-	form, err := readArguments(r)
-	code := ""
-	switch {
-	case err != nil:
-		code = "invalid_form_data"
-	default:
-		code = tokenProblem(r, form)
-	}
+	form, code := authorised(r)
 	m := newMessage("api", r, form)
 	if code == "" {
 		code = m.problem()
@@ -123,11 +116,7 @@ func (s *Slack) postWebhook(w http.ResponseWriter, r *http.Request) {
 
 // authTest is auth.test of the Web API. It is no post: behaviours do not apply.
 func (s *Slack) authTest(w http.ResponseWriter, r *http.Request) {
-	form, err := readArguments(r)
-	code := "invalid_form_data"
-	if err == nil {
-		code = tokenProblem(r, form)
-	}
+	_, code := authorised(r)
 	if code != "" {
 		writeAPI(w, http.StatusOK, map[string]any{"ok": false, "error": code})
 		return
@@ -142,6 +131,16 @@ func (s *Slack) authTest(w http.ResponseWriter, r *http.Request) {
 		"ok": true, "url": s.url + "/", "team": "Fake Workspace", "user": "notifier",
 		"team_id": "T000", "user_id": "U000", "bot_id": botID,
 	})
+}
+
+// authorised reads the arguments of a call of the Web API, and gives Slack's code for what is wrong with them or with the
+// token; empty: nothing.
+func authorised(r *http.Request) (form map[string]string, code string) {
+	form, err := readArguments(r)
+	if err != nil {
+		return form, "invalid_form_data"
+	}
+	return form, tokenProblem(r, form)
 }
 
 func tokenProblem(r *http.Request, form map[string]string) string {

@@ -14,11 +14,7 @@ func (s *Slack) updateMessage(w http.ResponseWriter, r *http.Request) {
 		cut(w)
 		return
 	}
-	form, err := readArguments(r)
-	code := "invalid_form_data"
-	if err == nil {
-		code = tokenProblem(r, form)
-	}
+	form, code := authorised(r)
 	m := newMessage("api", r, form)
 	if code == "" {
 		code = m.problem()

@@ -108,7 +108,8 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	categories = union(categories, hour)
+	sums := hour.Sum()
+	categories = union(categories, sums)
 	all := len(categories)
 	categories = categories[:min(all, mostCategories)]
 	usages, err := s.Limiter.Peek(ctx, categories...)
@@ -120,7 +121,7 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 		return Status{}, err
 	}
 	status := Status{
-		Time: hour.Now, Slots: slots, CooldownS: cooldown.Seconds(), Replicas: replicas, More: all - len(categories), Outcomes: outcomes(hour),
+		Time: hour.Now, Slots: slots, CooldownS: cooldown.Seconds(), Replicas: replicas, More: all - len(categories), Outcomes: outcomes(sums),
 	}
 	for _, replica := range replicas {
 		if len(replica.Waits) > 0 {
@@ -136,9 +137,9 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 }
 
 // union is the categories that hold slots, and after them those of which something was counted in the last hour.
-func union(holding []string, hour stats.Hour) []string {
+func union(holding []string, sums []stats.Count) []string {
 	categories := slices.Clone(holding)
-	for _, count := range hour.Sum() {
+	for _, count := range sums {
 		if count.Category != stats.Other && !slices.Contains(categories, count.Category) {
 			categories = append(categories, count.Category)
 		}
@@ -214,9 +215,9 @@ func (s *Scope) count(start time.Time, count stats.Count) {
 }
 
 // outcomes adds up over the categories, in the order of outcome and reason.
-func outcomes(hour stats.Hour) []Outcome {
+func outcomes(counts []stats.Count) []Outcome {
 	sums := map[Outcome]int64{}
-	for _, count := range hour.Sum() {
+	for _, count := range counts {
 		sums[Outcome{Outcome: count.Outcome, Reason: count.Reason}] += count.N
 	}
 	list := []Outcome{}
