@@ -120,10 +120,13 @@ func (b *browser) reduceMotion(t *testing.T) {
 	}))
 }
 
-// see evaluates JavaScript in the page.
+// see evaluates JavaScript in the page. Where the page loads itself again just then, the new one is asked.
 func see[T any](t *testing.T, b *browser, script string) T {
 	t.Helper()
 	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
+	for deadline := time.Now().Add(patience); err != nil && strings.Contains(err.Error(), "navigated") && time.Now().Before(deadline); {
+		value, err = chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
+	}
 	if err != nil {
 		t.Fatalf("chromium: %v in %s", err, script)
 	}
