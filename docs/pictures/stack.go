@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
+	"notifier/internal/embedded"
 )
 
 const replicas = 3
@@ -34,7 +35,7 @@ type stack struct {
 }
 
 func startStack(ctx context.Context, binary string) (s *stack, err error) {
-	s = &stack{redis: miniredis.NewMiniRedis()}
+	s = &stack{redis: embedded.NewStore()}
 	defer func() {
 		if err != nil {
 			s.close()

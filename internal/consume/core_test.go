@@ -81,7 +81,7 @@ func TestInCoreModeHeldEventsAreSentWhenSlackIsBack(t *testing.T) {
 
 func TestInCoreModeShutdownSettlesWhatHasArrived(t *testing.T) {
 	s := newStation(t)
-	r := s.started(coreMode, func(c *setup) { c.batch, c.concurrency = 4, 2 })
+	r := s.started(coreMode, func(c *setup) { c.batch, c.concurrency, c.shutdown = 4, 2, patience })
 	s.slack.Always(devstack.Behaviour{Delay: 10 * time.Millisecond})
 	for i := range 100 {
 		s.say("errors", fmt.Sprintf("event %d", i))

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
 )
 
 // charged fails unless so many slots are taken in the global set and in that of category "a".
@@ -137,7 +137,7 @@ func TestADuplicateIsADuplicateHoweverFullTheLimitsAre(t *testing.T) {
 }
 
 func TestTheDedupeWindowEnds(t *testing.T) {
-	s := newEmbedded(t, miniredis.RunT(t))
+	s := newEmbedded(t, redistest.RunEmbedded(t))
 	limiter := s.limiter(t, rules("100/30m", "10/30m", ""), 2*time.Hour)
 	e := event("e", "a")
 	limiter.want(ratelimit.Admitted, e)

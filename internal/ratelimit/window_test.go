@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
 )
 
 func TestHundredOverallAndTenPerCategory(t *testing.T) {
@@ -92,7 +92,7 @@ func TestEventsOfOneBatchCountAgainstEachOther(t *testing.T) {
 
 // The window is (now - WINDOW, now]: an entry leaves it at the very microsecond at which it is a window old.
 func TestASlotFreesAtTheMicrosecondAtWhichItIsAWindowOld(t *testing.T) {
-	s := newEmbedded(t, miniredis.RunT(t))
+	s := newEmbedded(t, redistest.RunEmbedded(t))
 	limiter := s.limiter(t, rules("5/30m", "5/30m", ""), day)
 	limiter.want(ratelimit.Admitted, events(5, "e", "a")...)
 	s.advance(t, 30*time.Minute-time.Microsecond)

@@ -14,10 +14,10 @@ import (
 func EachStore(t *testing.T, onServer func(*testing.T, *Server), onEmbedded func(*testing.T, *miniredis.Miniredis)) {
 	t.Helper()
 	chosen := Chosen()
-	if chosen == "" || chosen == "embedded" {
-		t.Run("embedded", func(t *testing.T) { onEmbedded(t, miniredis.RunT(t)) })
+	if chosen == "" || chosen == inProcess {
+		t.Run(inProcess, func(t *testing.T) { onEmbedded(t, RunEmbedded(t)) })
 	}
-	if chosen == "embedded" {
+	if chosen == inProcess {
 		return
 	}
 	if chosen == "" {

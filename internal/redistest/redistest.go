@@ -26,6 +26,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/embedded"
 )
 
 // startDeadline is how long a server, or several that belong together, may take until they answer.
@@ -35,7 +37,7 @@ const (
 	variable    = "NOTIFIER_TEST_REDIS"
 	require     = "require"
 	local       = "process"
-	embedded    = "embedded"
+	inProcess   = "embedded"
 	cluster     = "cluster"
 	imagePrefix = "image:"
 )
@@ -81,12 +83,23 @@ func Start(tb testing.TB, extra ...string) *Server {
 	}
 	where, why := findPlace(tb)
 	if why != "" {
-		if Chosen() != embedded {
+		if Chosen() != inProcess {
 			tb.Logf("WARNING: %s; this test runs on the embedded store, which is not Redis", why)
 		}
-		return &Server{Addr: miniredis.RunT(tb).Addr(), Embedded: true}
+		return &Server{Addr: RunEmbedded(tb).Addr(), Embedded: true}
 	}
 	return startServer(tb, where, standalone, extra)
+}
+
+// RunEmbedded starts an embedded store that ends with the test.
+func RunEmbedded(tb testing.TB) *miniredis.Miniredis {
+	tb.Helper()
+	store := embedded.NewStore()
+	if err := store.Start(); err != nil {
+		tb.Fatalf("embedded store: %v", err)
+	}
+	tb.Cleanup(store.Close)
+	return store
 }
 
 // StartProcess is Start for tests that need a process to stop and start again; it skips loudly where there is none.
@@ -125,10 +138,10 @@ func findPlace(tb testing.TB) (where place, why string) {
 			return place{}, "there is no redis-server in PATH"
 		}
 		tb.Fatalf("%s=%s, and there is no redis-server in PATH", variable, kind)
-	case embedded:
+	case inProcess:
 		return place{}, fmt.Sprintf("%s=%s", variable, kind)
 	default:
-		tb.Fatalf("%s=%s, expected %s, %s, %s, %s or %sNAME", variable, kind, require, local, embedded, cluster, imagePrefix)
+		tb.Fatalf("%s=%s, expected %s, %s, %s, %s or %sNAME", variable, kind, require, local, inProcess, cluster, imagePrefix)
 	}
 	return place{}, ""
 }

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"notifier/internal/embedded"
 	"notifier/internal/ratelimit"
 	"notifier/internal/simulate"
 )
@@ -146,9 +146,8 @@ func TestDecisions(t *testing.T) {
 
 // oneByOne asks a limiter of its own.
 func oneByOne(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe time.Duration) []string {
-	store := miniredis.NewMiniRedis()
+	store := embedded.NewStore()
 	store.SetTime(began)
-	store.ClockTTL(true)
 	if err := store.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/consume"
+	"notifier/internal/embedded"
 	"notifier/internal/event"
 	"notifier/internal/ratelimit"
 )
@@ -46,12 +46,11 @@ type Verdict struct {
 //
 // The error is ctx's, observe's or the store's; nothing can be said of the events after it.
 func Run(ctx context.Context, events []Event, rules ratelimit.Rules, dedupe time.Duration, observe func(Verdict) error) error {
-	store := miniredis.NewMiniRedis()
+	store := embedded.NewStore()
 	defer store.Close()
 	if len(events) > 0 {
 		store.SetTime(events[0].Time())
 	}
-	store.ClockTTL(true) // keys expire by the same clock
 	client := redis.NewClient(&redis.Options{
 		Dialer:   func(context.Context, string, string) (net.Conn, error) { return store.Dial() }, // no port, no network
 		PoolSize: 1, MaxRetries: -1, ReadTimeout: -1, WriteTimeout: -1,
