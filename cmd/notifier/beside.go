@@ -12,6 +12,7 @@ import (
 
 	"notifier/internal/consume"
 	"notifier/internal/digest"
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
 	"notifier/internal/stats"
@@ -27,7 +28,7 @@ func newRecorder(settings config, worker func() *consume.Worker, log *zap.Logger
 	}
 	if settings.digest > 0 {
 		recording.Limit = func(reason, category string) string {
-			if reason == consume.ReasonGlobal {
+			if reason == outcome.Global {
 				return settings.rules.Global.String()
 			}
 			return settings.rules.For(category).String()

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/deadletter"
+	"notifier/internal/outcome"
 )
 
 func deadCommand() *cli.Command {
@@ -63,7 +64,7 @@ Example:
 // deadFlags choose among the letters.
 func deadFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "reason", Usage: "only letters with this `REASON`: " + strings.Join(deadletter.Reasons(), ", ")},
+		&cli.StringFlag{Name: "reason", Usage: "only letters with this `REASON`: " + strings.Join(outcome.DeadReasons(), ", ")},
 		&cli.StringFlag{Name: "category", Usage: "only letters of this `CATEGORY`, exactly"},
 	}
 }
@@ -81,8 +82,8 @@ func parseDead(cmd *cli.Command) (deadFilter, error) {
 	}
 	if cmd.IsSet("reason") {
 		reason := cmd.String("reason")
-		if !slices.Contains(deadletter.Reasons(), reason) {
-			return filter, usage(cmd, fmt.Sprintf("-reason %q, expected one of %s", reason, strings.Join(deadletter.Reasons(), ", ")))
+		if !slices.Contains(outcome.DeadReasons(), reason) {
+			return filter, usage(cmd, fmt.Sprintf("-reason %q, expected one of %s", reason, strings.Join(outcome.DeadReasons(), ", ")))
 		}
 		filter.reason = &reason
 	}

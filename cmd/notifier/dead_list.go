@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"notifier/internal/deadletter"
+	"notifier/internal/outcome"
 )
 
 // deadList is one run of the command. It keeps the newest letters without their payloads, and counts the others.
@@ -63,7 +64,7 @@ func (l *deadList) run(ctx context.Context, letters *deadletter.Stream) error {
 func (l *deadList) add(letter deadletter.Info) {
 	l.matched++
 	reason := letter.Reason
-	if !slices.Contains(deadletter.Reasons(), reason) {
+	if !slices.Contains(outcome.DeadReasons(), reason) {
 		reason = "other"
 	}
 	l.reasons[reason]++
@@ -100,7 +101,7 @@ func (l *deadList) writeTable() error {
 // summary is "3 dead letters: 2 malformed, 1 unroutable".
 func (l *deadList) summary() string {
 	var parts []string
-	for _, reason := range append(deadletter.Reasons(), "other") {
+	for _, reason := range append(outcome.DeadReasons(), "other") {
 		if n := l.reasons[reason]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, reason))
 		}

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/consume"
+	"notifier/internal/outcome"
 )
 
 // The burst of the demo: more than the limits let through, in both ways.
@@ -215,11 +216,11 @@ func (c *demoCounts) observe(s consume.Settled) {
 	defer c.mu.Unlock()
 	count := c.byCategory[s.Event.Category]
 	switch {
-	case s.Outcome == consume.OutcomeSent:
+	case s.Outcome == outcome.Sent:
 		count.sent++
-	case s.Reason == consume.ReasonGlobal:
+	case s.Reason == outcome.Global:
 		count.global++
-	case s.Reason == consume.ReasonCategory:
+	case s.Reason == outcome.Category:
 		count.category++
 	default:
 		count.other++

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"notifier/internal/consume"
+	"notifier/internal/outcome"
 )
 
 // mostCategories bounds the values of the category label: publishers choose the names, and each is a time series.
@@ -71,7 +72,7 @@ func newMetrics() *metrics {
 // settled counts one settled event.
 func (m *metrics) settled(s consume.Settled) {
 	m.events.WithLabelValues(s.Outcome, s.Reason, m.label(s.Event.Category)).Inc()
-	if s.Outcome == consume.OutcomeSent {
+	if s.Outcome == outcome.Sent {
 		m.latency.Observe(s.Latency.Seconds())
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"notifier/internal/consume"
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 )
 
 // scrape is what Prometheus would read.
@@ -20,9 +21,9 @@ func scrape(t *testing.T, m *metrics) string {
 
 func TestMetricsCountWhatBecameOfEvents(t *testing.T) {
 	m := newMetrics()
-	m.settled(consume.Settled{Outcome: consume.OutcomeSent, Event: event.Event{Category: "errors"}})
+	m.settled(consume.Settled{Outcome: outcome.Sent, Event: event.Event{Category: "errors"}})
 	for range 2 {
-		m.settled(consume.Settled{Outcome: consume.OutcomeDropped, Reason: consume.ReasonGlobal, Event: event.Event{Category: "errors"}})
+		m.settled(consume.Settled{Outcome: outcome.Dropped, Reason: outcome.Global, Event: event.Event{Category: "errors"}})
 	}
 	got := scrape(t, m)
 	for _, want := range []string{
@@ -39,9 +40,9 @@ func TestMetricsCountWhatBecameOfEvents(t *testing.T) {
 func TestMetricsHaveABoundedNumberOfCategories(t *testing.T) {
 	m := newMetrics()
 	for i := range mostCategories + 50 {
-		m.settled(consume.Settled{Outcome: consume.OutcomeSent, Event: event.Event{Category: fmt.Sprintf("category-%d", i)}})
+		m.settled(consume.Settled{Outcome: outcome.Sent, Event: event.Event{Category: fmt.Sprintf("category-%d", i)}})
 	}
-	m.settled(consume.Settled{Outcome: consume.OutcomeSent, Event: event.Event{Category: "category-0"}})
+	m.settled(consume.Settled{Outcome: outcome.Sent, Event: event.Event{Category: "category-0"}})
 	got := scrape(t, m)
 	if n := strings.Count(got, "\nnotifier_events_total{"); n != mostCategories+1 {
 		t.Errorf("%d time series, expected %d", n, mostCategories+1)
@@ -56,7 +57,7 @@ func TestMetricsHaveABoundedNumberOfCategories(t *testing.T) {
 // A dead event's category need not be UTF-8, and a label has to be.
 func TestMetricsTakeAnyCategory(t *testing.T) {
 	m := newMetrics()
-	m.settled(consume.Settled{Outcome: consume.OutcomeDead, Reason: "malformed", Event: event.Event{Category: "a\xff"}})
+	m.settled(consume.Settled{Outcome: outcome.Dead, Reason: "malformed", Event: event.Event{Category: "a\xff"}})
 	if got := scrape(t, m); !strings.Contains(got, `category="a�"`) {
 		t.Errorf("no series of it in:\n%s", got)
 	}

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/consume"
+	"notifier/internal/outcome"
 )
 
 // tracingEnd is how long a stopping worker tries to hand over its last spans.
@@ -92,11 +93,11 @@ func (t *tracing) settled(s consume.Settled) {
 	if !s.Posted.IsZero() {
 		span.AddEvent("post begun", trace.WithTimestamp(s.Posted))
 	}
-	if s.Outcome == consume.OutcomeDead {
+	if s.Outcome == outcome.Dead {
 		span.SetStatus(codes.Error, s.Reason)
 	}
 	end := time.Now()
-	if s.Outcome == consume.OutcomeSent {
+	if s.Outcome == outcome.Sent {
 		end = s.Event.Published.Add(s.Latency)
 	}
 	span.End(trace.WithTimestamp(end))

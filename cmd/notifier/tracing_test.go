@@ -10,6 +10,7 @@ import (
 
 	"notifier/internal/consume"
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 )
 
 func TestASpanGoesFromPublicationToSlacksAnswer(t *testing.T) {
@@ -17,11 +18,11 @@ func TestASpanGoesFromPublicationToSlacksAnswer(t *testing.T) {
 	tracing := newTracingTo(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))
 	published := time.Date(2026, 11, 20, 4, 39, 0, 0, time.UTC)
 	tracing.settled(consume.Settled{
-		Outcome: consume.OutcomeSent, Event: event.Event{ID: "e1", Category: "errors", Subject: "notify.errors", Published: published},
+		Outcome: outcome.Sent, Event: event.Event{ID: "e1", Category: "errors", Subject: "notify.errors", Published: published},
 		Latency: 3 * time.Second, Decided: published.Add(time.Second), Posted: published.Add(2 * time.Second), Attempts: 1,
 		Header: map[string][]string{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}},
 	})
-	tracing.settled(consume.Settled{Outcome: consume.OutcomeDead, Reason: "malformed", Event: event.Event{Published: published, Subject: "notify.\xff"}})
+	tracing.settled(consume.Settled{Outcome: outcome.Dead, Reason: "malformed", Event: event.Event{Published: published, Subject: "notify.\xff"}})
 	ended := spans.Ended()
 	if len(ended) != 2 {
 		t.Fatalf("%d spans, expected 2", len(ended))

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"notifier/internal/outcome"
+
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 )
@@ -38,7 +40,7 @@ func newArchive(subject string, letter func(string, *Settled) *nats.Msg, publish
 // add takes the dropped ones of a batch over, as far as there is room.
 func (a *archive) add(batch []Settled) {
 	for i := range batch {
-		if batch[i].Outcome != OutcomeDropped {
+		if batch[i].Outcome != outcome.Dropped {
 			continue
 		}
 		size := int64(len(batch[i].delivery.Data))

@@ -8,12 +8,13 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 )
 
 func aLetter(string, *Settled) *nats.Msg { return nats.NewMsg("dropped.errors") }
 
 func dropped(size int) Settled {
-	return Settled{Outcome: OutcomeDropped, delivery: &delivery{Message: event.Message{Data: make([]byte, size)}}}
+	return Settled{Outcome: outcome.Dropped, delivery: &delivery{Message: event.Message{Data: make([]byte, size)}}}
 }
 
 // stuckArchive is one whose first event does not get out before end is called.
@@ -67,7 +68,7 @@ func TestAnArchiveThatLagsNeverBlocks(t *testing.T) {
 func TestWhatCannotBePublishedIsCounted(t *testing.T) {
 	a := newArchive("dropped", aLetter, func(*nats.Msg) error { return errors.New("no") }, zap.NewNop())
 	end := a.start()
-	a.add([]Settled{dropped(1), {Outcome: OutcomeSent}, {Outcome: OutcomeDead}, dropped(1)})
+	a.add([]Settled{dropped(1), {Outcome: outcome.Sent}, {Outcome: outcome.Dead}, dropped(1)})
 	end()
 	if n := a.unpublished.Load(); n != 2 {
 		t.Errorf("%d are counted, expected the 2 dropped ones", n)

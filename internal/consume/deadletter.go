@@ -6,20 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"notifier/internal/outcome"
+
 	"github.com/nats-io/nats.go"
-
-	"notifier/internal/event"
-)
-
-// Headers of a dead letter, beside those of the event itself.
-const (
-	HeaderEventID   = event.IDHeader
-	HeaderReason    = "Notifier-Reason"
-	HeaderDetail    = "Notifier-Detail"
-	HeaderSubject   = "Notifier-Subject"
-	HeaderStreamSeq = "Notifier-Stream-Seq"
-	HeaderTime      = "Notifier-Time"      // RFC 3339, when it was given up
-	HeaderShortened = "Notifier-Shortened" // only when the letter would have been too long: the payload's length in bytes
 )
 
 // noCategory takes the category's place in the subject of an event that has none that could stand there.
@@ -63,17 +52,17 @@ func (w *Worker) letter(subject string, s *Settled) *nats.Msg {
 func (w *Worker) describe(letter *nats.Msg, s *Settled) {
 	d := s.delivery
 	// The message's place in its stream makes a letter that is published twice one letter.
-	letter.Header.Set(nats.MsgIdHdr, s.Outcome+"."+d.FallbackID)
-	letter.Header.Set(HeaderEventID, s.Event.ID)
-	letter.Header.Set(HeaderReason, s.Reason)
+	letter.Header.Set(outcome.HeaderMsgID, s.Outcome+"."+d.FallbackID)
+	letter.Header.Set(outcome.HeaderEventID, s.Event.ID)
+	letter.Header.Set(outcome.HeaderReason, s.Reason)
 	if s.Detail != "" {
-		letter.Header.Set(HeaderDetail, s.Detail)
+		letter.Header.Set(outcome.HeaderDetail, s.Detail)
 	}
-	letter.Header.Set(HeaderSubject, d.Subject)
+	letter.Header.Set(outcome.HeaderSubject, d.Subject)
 	if d.streamSeq > 0 {
-		letter.Header.Set(HeaderStreamSeq, strconv.FormatUint(d.streamSeq, 10))
+		letter.Header.Set(outcome.HeaderStreamSeq, strconv.FormatUint(d.streamSeq, 10))
 	}
-	letter.Header.Set(HeaderTime, time.Now().UTC().Format(time.RFC3339Nano))
+	letter.Header.Set(outcome.HeaderTime, time.Now().UTC().Format(time.RFC3339Nano))
 }
 
 // longestHeaders is what JetStream takes of all headers of a message together.
@@ -87,9 +76,9 @@ func (w *Worker) shorten(letter *nats.Msg, s *Settled, largest int) {
 		return
 	}
 	was := strconv.Itoa(len(letter.Data))
-	letter.Header.Set(HeaderShortened, was)
+	letter.Header.Set(outcome.HeaderShortened, was)
 	if headers() > min(longestHeaders, largest) {
-		letter.Header = nats.Header{HeaderShortened: {was}}
+		letter.Header = nats.Header{outcome.HeaderShortened: {was}}
 		w.describe(letter, s)
 	}
 	letter.Data = letter.Data[:min(len(letter.Data), max(0, largest-headers()))]
@@ -110,7 +99,7 @@ func literal(category string) bool {
 // server when a message is published ("expect the last sequence to be ...", "roll up"): copied from an event they
 // could make the dead-letter stream refuse it, or wipe it.
 func reserved(name string) bool {
-	const server, own = "Nats-", "Notifier-"
+	const server, own = "Nats-", outcome.HeaderPrefix
 	return strings.HasPrefix(name, server) || (len(name) >= len(own) && strings.EqualFold(name[:len(own)], own))
 }
 

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
 )
@@ -122,7 +123,7 @@ func (p *posting) note(receipt slackout.Receipt) {
 
 // sent records that the event is in Slack.
 func (w *Worker) sent(ctx context.Context, p *posting) (Settled, error) {
-	p.settled.Outcome = OutcomeSent
+	p.settled.Outcome = outcome.Sent
 	// It fails only when this worker has to end. Even then the event is settled: handed back it would be posted again.
 	// What is lost is the record by which a second event with its id would be a duplicate for long.
 	_ = w.hold(ctx, waitRedis, func() error { return w.limiter.Sent(ctx, p.request) })
@@ -136,7 +137,7 @@ func (w *Worker) sent(ctx context.Context, p *posting) (Settled, error) {
 // The refund comes last: until then the event is in flight with a post that has begun, and a worker that takes it over after
 // a crash says ambiguous. After it nothing is left by which that one could know it, and it decides anew.
 func (w *Worker) giveUp(ctx context.Context, p *posting) (Settled, error) {
-	p.settled.Outcome, p.settled.Reason = OutcomeDead, ReasonSlackRejected
+	p.settled.Outcome, p.settled.Reason = outcome.Dead, outcome.SlackRejected
 	if err := w.bury(ctx, []Settled{p.settled}); err != nil {
 		return p.settled, errHandBack
 	}

@@ -7,28 +7,15 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
-)
-
-// The outcomes and their reasons: a closed list, the same words in logs, metrics and pages. What is not in it is not
-// an outcome but a wait. The reasons for which a payload is dead are event.Reason's.
-const (
-	OutcomeSent    = "sent"
-	OutcomeDropped = "dropped"
-	OutcomeDead    = "dead"
-
-	ReasonGlobal        = "global"         // dropped: refused by the global limit
-	ReasonCategory      = "category"       // dropped: refused by the category's limit
-	ReasonDuplicate     = "duplicate"      // dropped: its id was sent already, or is another event's in flight
-	ReasonExpired       = "expired"        // dropped: older than it may be
-	ReasonSlackRejected = "slack_rejected" // dead: Slack refuses it for good
 )
 
 // Settled is what became of one event.
 type Settled struct {
 	Event   event.Event
-	Outcome string
-	Reason  string // empty when sent
+	Outcome string // one of package outcome's
+	Reason  string // one of package outcome's; empty when sent
 	Detail  string // dead: what was wrong, or Slack's code
 
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
@@ -68,7 +55,7 @@ func (w *Worker) settle(batch []Settled) {
 	}
 	deliveries := make([]*delivery, 0, len(batch))
 	for i := range batch {
-		if batch[i].Outcome == OutcomeDead {
+		if batch[i].Outcome == outcome.Dead {
 			w.noteAcknowledged(w.source.terminate(batch[i].delivery, batch[i].Reason))
 		} else {
 			deliveries = append(deliveries, batch[i].delivery)
@@ -112,7 +99,7 @@ func (w *lineWriter) limit(tier ratelimit.Tier) string {
 // write writes the event's log line. Fields that do not apply are left out.
 func (w *lineWriter) write(s *Settled) {
 	level, message := zapcore.InfoLevel, "notification "+s.Outcome
-	if s.Outcome == OutcomeDead {
+	if s.Outcome == outcome.Dead {
 		level = zapcore.WarnLevel
 	}
 	entry := w.log.Check(level, message)
@@ -142,7 +129,7 @@ func (w *lineWriter) write(s *Settled) {
 	if s.Attempts > 0 {
 		fields = append(fields, zap.Int("attempts", s.Attempts))
 	}
-	if s.Outcome == OutcomeSent {
+	if s.Outcome == outcome.Sent {
 		fields = append(fields, zap.Float64("latency_ms", float64(s.Latency.Microseconds())/1000))
 	}
 	if s.Ambiguous {

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
 )
@@ -261,9 +262,9 @@ func (w *Worker) process(ctx context.Context, batch []*delivery) error {
 		ev, rejection := event.Decode(d.Message, w.settings.Rules)
 		switch {
 		case rejection != nil:
-			dead = append(dead, Settled{Event: ev, Outcome: OutcomeDead, Reason: string(rejection.Reason), Detail: rejection.Detail, delivery: d})
+			dead = append(dead, Settled{Event: ev, Outcome: outcome.Dead, Reason: rejection.Reason, Detail: rejection.Detail, delivery: d})
 		case w.settings.MaxAge > 0 && time.Since(ev.Time) > w.settings.MaxAge:
-			settled = append(settled, Settled{Event: ev, Outcome: OutcomeDropped, Reason: ReasonExpired, delivery: d})
+			settled = append(settled, Settled{Event: ev, Outcome: outcome.Dropped, Reason: outcome.Expired, delivery: d})
 		default:
 			request := ratelimit.Request{ID: ev.ID, Delivery: d.token, Category: ev.Category, Cost: ev.Cost}
 			candidates = append(candidates, admitted{event: ev, delivery: d, request: request})
@@ -334,14 +335,14 @@ func (w *Worker) noteClock(lag time.Duration) {
 
 // refused tells a decision other than Admitted in the words of an outcome.
 func refused(ev event.Event, d *delivery, decision ratelimit.Decision) Settled {
-	settled := Settled{Event: ev, Outcome: OutcomeDropped, delivery: d, Tier: decision.Tier, RetryAfter: decision.RetryAfter}
+	settled := Settled{Event: ev, Outcome: outcome.Dropped, delivery: d, Tier: decision.Tier, RetryAfter: decision.RetryAfter}
 	switch decision.Outcome {
 	case ratelimit.Duplicate:
-		settled.Reason = ReasonDuplicate
+		settled.Reason = outcome.Duplicate
 	case ratelimit.Global:
-		settled.Reason = ReasonGlobal
+		settled.Reason = outcome.Global
 	case ratelimit.Category:
-		settled.Reason = ReasonCategory
+		settled.Reason = outcome.Category
 	default:
 		panic(fmt.Sprintf("consume: a decision without an outcome: %+v", decision))
 	}

@@ -15,21 +15,16 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"notifier/internal/consume"
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 )
-
-// Reasons are all that a letter can have, in the order in which they are told.
-func Reasons() []string {
-	return []string{string(event.Malformed), string(event.TooLarge), string(event.Unroutable), consume.ReasonSlackRejected}
-}
 
 // Info is what a letter says without its payload. Whatever stands in its headers was checked by nobody.
 type Info struct {
 	Seq       uint64    // its place in the dead-letter stream
 	Time      time.Time // when the event was given up; when the letter was stored, if it does not say
 	Category  string    // the event's; empty when the pattern finds none in Subject
-	Reason    string    // one of Reasons
+	Reason    string    // one of outcome.DeadReasons, if nobody has forged it
 	Detail    string    // may be empty
 	EventID   string    // may be empty
 	Subject   string    // what the event was published to; empty: the letter does not say
@@ -51,18 +46,18 @@ func (l *Letter) describe(pattern event.Pattern) {
 	l.Info = Info{
 		Seq:     l.Seq,
 		Time:    l.stored,
-		Reason:  l.header.Get(consume.HeaderReason),
-		Detail:  l.header.Get(consume.HeaderDetail),
-		EventID: l.header.Get(consume.HeaderEventID),
-		Subject: l.header.Get(consume.HeaderSubject),
+		Reason:  l.header.Get(outcome.HeaderReason),
+		Detail:  l.header.Get(outcome.HeaderDetail),
+		EventID: l.header.Get(outcome.HeaderEventID),
+		Subject: l.header.Get(outcome.HeaderSubject),
 		Bytes:   len(l.data), Shortened: -1,
 	}
-	if given, err := time.Parse(time.RFC3339, l.header.Get(consume.HeaderTime)); err == nil {
+	if given, err := time.Parse(time.RFC3339, l.header.Get(outcome.HeaderTime)); err == nil {
 		l.Time = given.UTC()
 	}
 	l.Category, _ = pattern.Category(l.Subject)
-	l.StreamSeq, _ = strconv.ParseUint(l.header.Get(consume.HeaderStreamSeq), 10, 64)
-	if values := l.header[consume.HeaderShortened]; len(values) > 0 {
+	l.StreamSeq, _ = strconv.ParseUint(l.header.Get(outcome.HeaderStreamSeq), 10, 64)
+	if values := l.header[outcome.HeaderShortened]; len(values) > 0 {
 		l.Shortened, _ = strconv.Atoi(values[0]) // a number that cannot be read: 0, and shortened all the same
 	}
 }
@@ -79,7 +74,7 @@ func (l *Letter) obstacle(pattern event.Pattern) string {
 	case l.Shortened >= 0:
 		return fmt.Sprintf("it was shortened: %d of the payload's %d bytes are kept", l.Bytes, l.Shortened)
 	case l.Subject == "":
-		return "it does not say where it came from (" + consume.HeaderSubject + ")"
+		return "it does not say where it came from (" + outcome.HeaderSubject + ")"
 	case !publishable(l.Subject):
 		return fmt.Sprintf("its subject %.80q cannot be published to", l.Subject)
 	case !matches:
@@ -108,7 +103,7 @@ func (l *Letter) message() *nats.Msg {
 	}
 	message.Header.Set(nats.MsgIdHdr, fmt.Sprintf("replay.%d.%d", l.Seq, l.stored.UnixNano()))
 	if l.EventID != "" {
-		message.Header.Set(event.IDHeader, l.EventID)
+		message.Header.Set(outcome.HeaderEventID, l.EventID)
 	}
 	message.Data = l.data
 	return message

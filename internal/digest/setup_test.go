@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"notifier/internal/devstack"
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/slackout"
@@ -138,7 +139,7 @@ func (w *world) run(digests ...*Digest) (stop func()) {
 }
 
 func limitOf(reason, _ string) string {
-	if reason == stats.ReasonGlobal {
+	if reason == outcome.Global {
 		return "100/30m"
 	}
 	return "10/30m"

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"notifier/internal/outcome"
 	"notifier/internal/stats"
 )
 
@@ -97,7 +98,7 @@ func (g group) text() string {
 
 func limitText(drop stats.Drop) string {
 	name := "its limit"
-	if drop.Reason == stats.ReasonGlobal {
+	if drop.Reason == outcome.Global {
 		name = "global limit"
 	}
 	if drop.Limit == "-" { // not known

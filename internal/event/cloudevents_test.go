@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 )
 
 const structuredType = "application/cloudevents+json"
@@ -85,7 +86,7 @@ func TestDecodeStructuredCloudEvent(t *testing.T) {
 		"data: number":         {message: structured(`,"data":5`), detail: "data is a number, expected an object or a string", id: "c-1"},
 		"field of data":        {message: structured(`,"data":{"text":5}`), detail: "data.text is a number, expected a string", id: "c-1"},
 		"block of data":        {message: structured(`,"data":{"blocks":[{"type":5}]}`), detail: "data.blocks[0].type is a number, expected a string", id: "c-1"},
-		"channel of data":      {message: structured(`,"data":{"text":"x","channel":"C9"}`), reason: event.Unroutable, detail: `data.channel "C9" is not one that the settings name`, id: "c-1"},
+		"channel of data":      {message: structured(`,"data":{"text":"x","channel":"C9"}`), reason: outcome.Unroutable, detail: `data.channel "C9" is not one that the settings name`, id: "c-1"},
 		"both data":            {message: structured(`,"data":"x","data_base64":"eA=="`), detail: "CloudEvent has both data and data_base64, expected one of them", id: "c-1"},
 		"base64: broken":       {message: structured(`,"data_base64":"eA"`), detail: "data_base64 is not valid base64", id: "c-1"},
 		"base64: number":       {message: structured(`,"data_base64":5`), detail: "data_base64 is a number, expected a string", id: "c-1"},

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"notifier/internal/outcome"
 )
 
 const (
@@ -14,15 +16,6 @@ const (
 	maxIDBytes       = 256
 	maxNameBytes     = 80 // of a channel's name in a Rejection
 )
-
-// IDHeader is the header by which a dead letter, and a message that is made from one, carries its event's id. It goes
-// before messageIDHeader: a message that is published again needs a Nats-Msg-Id of its own, and stays the event it was.
-// It is compared byte by byte, as that one is.
-const IDHeader = "Notifier-Event-Id"
-
-// messageIDHeader is the name by which JetStream recognizes a message that is published twice. The server
-// compares it byte by byte, so another spelling is not an id to it and must not be one here.
-const messageIDHeader = "Nats-Msg-Id"
 
 // Decode reads m in the form that its headers and its first byte call for, and holds it against r.
 //
@@ -56,7 +49,7 @@ func Decode(m Message, r Rules) (Event, *Rejection) {
 	badCategory := d.setCategory(m.Subject)
 	switch {
 	case len(m.Data) > r.MaxBytes:
-		return d.Event, &Rejection{TooLarge, fmt.Sprintf("payload has %d bytes, expected at most %d", len(m.Data), r.MaxBytes)}
+		return d.Event, &Rejection{outcome.TooLarge, fmt.Sprintf("payload has %d bytes, expected at most %d", len(m.Data), r.MaxBytes)}
 	case badCategory != nil:
 		return d.Event, badCategory
 	case badID != nil:
@@ -69,7 +62,7 @@ func Decode(m Message, r Rules) (Event, *Rejection) {
 	}
 	if d.ID == "" {
 		// An empty id would make all such events duplicates of one another.
-		return d.Event, malformed("event has no id, expected one in %s, the payload or from the stream", messageIDHeader)
+		return d.Event, malformed("event has no id, expected one in %s, the payload or from the stream", outcome.HeaderMsgID)
 	}
 	return d.Event, nil
 }
@@ -140,10 +133,12 @@ func (d *decoding) setCategory(subject string) *Rejection {
 	return nil
 }
 
-// setHeaderID takes the id from the first of the two headers that has one. Both are checked: a message is right or
-// wrong whichever counts.
+// setHeaderID takes the id from the first of the two headers that has one. Notifier's own goes first: a dead letter that is
+// published again needs a Nats-Msg-Id of its own, and stays the event it was. Both are checked: a message is right or wrong
+// whichever counts. The names are compared byte by byte, as JetStream compares its own: another spelling is not an id to
+// the server and must not be one here.
 func (d *decoding) setHeaderID(header map[string][]string) *Rejection {
-	for _, name := range [...]string{IDHeader, messageIDHeader} {
+	for _, name := range [...]string{outcome.HeaderEventID, outcome.HeaderMsgID} {
 		values := header[name]
 		if len(values) == 0 || values[0] == "" {
 			continue
@@ -205,7 +200,7 @@ func (d *decoding) setTime(field, value string) *Rejection {
 
 // malformed builds the commonest Rejection. No argument may be a text, nor anything long, of the payload.
 func malformed(format string, args ...any) *Rejection {
-	return &Rejection{Malformed, fmt.Sprintf(format, args...)}
+	return &Rejection{outcome.Malformed, fmt.Sprintf(format, args...)}
 }
 
 // blank reports whether there is nothing to read in text.

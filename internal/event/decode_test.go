@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 )
 
 const (
@@ -88,7 +89,7 @@ func (table accepted) run(t *testing.T) {
 type rejected map[string]struct {
 	message event.Message
 	detail  string // the whole of it
-	reason  event.Reason
+	reason  string
 	id      string // of the event that comes with the rejection; "": the fallback
 }
 
@@ -98,7 +99,7 @@ func (table rejected) run(t *testing.T) {
 			got, rejection := event.Decode(tc.message, rules(t))
 			want := &event.Rejection{Reason: tc.reason, Detail: tc.detail}
 			if tc.reason == "" {
-				want.Reason = event.Malformed
+				want.Reason = outcome.Malformed
 			}
 			if diff := cmp.Diff(want, rejection); diff != "" {
 				t.Fatalf("rejection (-want +got):\n%s", diff)
@@ -159,14 +160,14 @@ func TestDecodeID(t *testing.T) {
 		"longest header id":           {withHeader(message("x"), "Nats-Msg-Id", long), plain("x", withID(long))},
 		"escaped payload id":          {message(`{"id":"a\u002fb","text":"x"}`), plain("x", withID("a/b"))},
 		"header that has no values":   {event.Message{Subject: subject, Data: []byte("x"), FallbackID: fallback, Published: published(), Header: map[string][]string{"Nats-Msg-Id": nil, "Content-Type": {}}}, plain("x")},
-		"id header":                   {withHeader(message("x"), event.IDHeader, "e-1"), plain("x", withID("e-1"))},
-		"id header before the other":  {withHeader(message("x"), "Nats-Msg-Id", "h-1", event.IDHeader, "e-1"), plain("x", withID("e-1"))},
-		"id header before payload":    {withHeader(message(`{"id":"p-1","text":"x"}`), event.IDHeader, "e-1"), plain("x", withID("e-1"))},
-		"id header that is empty":     {withHeader(message("x"), "Nats-Msg-Id", "h-1", event.IDHeader, ""), plain("x", withID("h-1"))},
+		"id header":                   {withHeader(message("x"), outcome.HeaderEventID, "e-1"), plain("x", withID("e-1"))},
+		"id header before the other":  {withHeader(message("x"), "Nats-Msg-Id", "h-1", outcome.HeaderEventID, "e-1"), plain("x", withID("e-1"))},
+		"id header before payload":    {withHeader(message(`{"id":"p-1","text":"x"}`), outcome.HeaderEventID, "e-1"), plain("x", withID("e-1"))},
+		"id header that is empty":     {withHeader(message("x"), "Nats-Msg-Id", "h-1", outcome.HeaderEventID, ""), plain("x", withID("h-1"))},
 		"id header of another case":   {withHeader(message("x"), "notifier-event-id", "e-1", "Notifier-event-id", "e-2"), plain("x")},
-		"first id header of two":      {withHeader(message("x"), event.IDHeader, "e-1", event.IDHeader, "e-2"), plain("x", withID("e-1"))},
-		"longest id header":           {withHeader(message("x"), event.IDHeader, long), plain("x", withID(long))},
-		"id header before CloudEvent": {withHeader(message("x"), event.IDHeader, "e-1", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s", "ce-type", "t"), plain("x", withID("e-1"))},
+		"first id header of two":      {withHeader(message("x"), outcome.HeaderEventID, "e-1", outcome.HeaderEventID, "e-2"), plain("x", withID("e-1"))},
+		"longest id header":           {withHeader(message("x"), outcome.HeaderEventID, long), plain("x", withID(long))},
+		"id header before CloudEvent": {withHeader(message("x"), outcome.HeaderEventID, "e-1", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s", "ce-type", "t"), plain("x", withID("e-1"))},
 		"header before CloudEvent id": {withHeader(message("x"), "Nats-Msg-Id", "h-1", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s", "ce-type", "t"), plain("x", withID("h-1"))},
 	}.run(t)
 	rejected{
@@ -177,10 +178,10 @@ func TestDecodeID(t *testing.T) {
 		"header id too long":         {message: withHeader(message("x"), "Nats-Msg-Id", long+"i"), detail: "Nats-Msg-Id has 257 bytes, expected at most 256"},
 		"header id invalid":          {message: withHeader(message("x"), "Nats-Msg-Id", "a\xff"), detail: "Nats-Msg-Id is not valid UTF-8"},
 		"header id control":          {message: withHeader(message("x"), "Nats-Msg-Id", "a\tb"), detail: "Nats-Msg-Id has a control character, expected none"},
-		"id header too long":         {message: withHeader(message("x"), event.IDHeader, long+"i"), detail: "Notifier-Event-Id has 257 bytes, expected at most 256"},
-		"id header invalid":          {message: withHeader(message("x"), event.IDHeader, "a\xff"), detail: "Notifier-Event-Id is not valid UTF-8"},
-		"id header control":          {message: withHeader(message("x"), event.IDHeader, "a\x1b[2J"), detail: "Notifier-Event-Id has a control character, expected none"},
-		"bad id beside the header":   {message: withHeader(message("x"), event.IDHeader, "e-1", "Nats-Msg-Id", "a\tb"), detail: "Nats-Msg-Id has a control character, expected none", id: "e-1"},
+		"id header too long":         {message: withHeader(message("x"), outcome.HeaderEventID, long+"i"), detail: "Notifier-Event-Id has 257 bytes, expected at most 256"},
+		"id header invalid":          {message: withHeader(message("x"), outcome.HeaderEventID, "a\xff"), detail: "Notifier-Event-Id is not valid UTF-8"},
+		"id header control":          {message: withHeader(message("x"), outcome.HeaderEventID, "a\x1b[2J"), detail: "Notifier-Event-Id has a control character, expected none"},
+		"bad id beside the header":   {message: withHeader(message("x"), outcome.HeaderEventID, "e-1", "Nats-Msg-Id", "a\tb"), detail: "Nats-Msg-Id has a control character, expected none", id: "e-1"},
 		"id known when the rest is wrong": {
 			message: message(`{"text":5,"id":"p-1"}`), detail: "text is a number, expected a string", id: "p-1",
 		},
@@ -189,7 +190,7 @@ func TestDecodeID(t *testing.T) {
 	m := message("x")
 	m.FallbackID = ""
 	_, rejection := event.Decode(m, rules(t))
-	if rejection == nil || rejection.Reason != event.Malformed {
+	if rejection == nil || rejection.Reason != outcome.Malformed {
 		t.Errorf("an event without any id: %v", rejection)
 	}
 }
@@ -198,19 +199,19 @@ func TestDecodeTooLarge(t *testing.T) {
 	const detail = "payload has 4097 bytes, expected at most 4096"
 	pad := strings.Repeat("x", maxBytes)
 	rejected{
-		"text":            {message: message(pad + "x"), reason: event.TooLarge, detail: detail},
-		"header's id":     {message: withHeader(message(pad+"x"), "Nats-Msg-Id", "h-1"), reason: event.TooLarge, detail: detail, id: "h-1"},
-		"before UTF-8":    {message: message(pad + "\xff"), reason: event.TooLarge, detail: detail},
-		"before a bad id": {message: withHeader(message(pad+"x"), "Nats-Msg-Id", "\xff"), reason: event.TooLarge, detail: detail},
+		"text":            {message: message(pad + "x"), reason: outcome.TooLarge, detail: detail},
+		"header's id":     {message: withHeader(message(pad+"x"), "Nats-Msg-Id", "h-1"), reason: outcome.TooLarge, detail: detail, id: "h-1"},
+		"before UTF-8":    {message: message(pad + "\xff"), reason: outcome.TooLarge, detail: detail},
+		"before a bad id": {message: withHeader(message(pad+"x"), "Nats-Msg-Id", "\xff"), reason: outcome.TooLarge, detail: detail},
 		"payload's id is not looked at": {
-			message: message(`{"id":"p-1","text":"` + pad[:maxBytes-21] + `"}`), reason: event.TooLarge, detail: detail,
+			message: message(`{"id":"p-1","text":"` + pad[:maxBytes-21] + `"}`), reason: outcome.TooLarge, detail: detail,
 		},
 	}.run(t)
 
 	m := message(pad + "x")
 	m.Subject = "other.errors"
 	e, rejection := event.Decode(m, rules(t))
-	if rejection == nil || rejection.Reason != event.TooLarge || e.Category != "" || e.Subject != "other.errors" {
+	if rejection == nil || rejection.Reason != outcome.TooLarge || e.Category != "" || e.Subject != "other.errors" {
 		t.Errorf("too large and of no category: %+v, %v", e, rejection)
 	}
 }
@@ -232,7 +233,7 @@ func TestDecodeCategory(t *testing.T) {
 		// The payload is broken too: a category that is at fault is told first, a good one is kept.
 		m := withHeader(message("\xff"), "Nats-Msg-Id", "h-1")
 		m.Subject = tc.subject
-		want := &event.Rejection{Reason: event.Malformed, Detail: tc.detail}
+		want := &event.Rejection{Reason: outcome.Malformed, Detail: tc.detail}
 		if tc.detail == "" {
 			want.Detail = "payload is not valid UTF-8"
 		}
@@ -247,7 +248,7 @@ func TestDecodeCategory(t *testing.T) {
 }
 
 func TestRejectionIsAnError(t *testing.T) {
-	var err error = &event.Rejection{Reason: event.TooLarge, Detail: "payload has 9 bytes"}
+	var err error = &event.Rejection{Reason: outcome.TooLarge, Detail: "payload has 9 bytes"}
 	if got, want := err.Error(), "too_large: payload has 9 bytes"; got != want {
 		t.Errorf("Error() = %q, want %q", got, want)
 	}
@@ -312,7 +313,7 @@ func TestUnroutableNamesTheChannelShortened(t *testing.T) {
 	} {
 		payload := fmt.Sprintf(`{"text":"x","id":"p-1","channel":"%s"}`, channel)
 		e, rejection := event.Decode(message(payload), rules(t))
-		diff := cmp.Diff(&event.Rejection{Reason: event.Unroutable, Detail: "channel " + want + " is not one that the settings name"}, rejection)
+		diff := cmp.Diff(&event.Rejection{Reason: outcome.Unroutable, Detail: "channel " + want + " is not one that the settings name"}, rejection)
 		if diff != "" {
 			t.Errorf("rejection (-want +got):\n%s", diff)
 		}

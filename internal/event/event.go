@@ -15,7 +15,7 @@ import (
 
 // Event is one notification to be sent: decoded, validated, not yet decided upon.
 type Event struct {
-	ID        string          // unique per event, never empty: IDHeader, else the Nats-Msg-Id header, else the payload's id, else Message.FallbackID
+	ID        string          // unique per event, never empty: the Notifier-Event-Id header, else Nats-Msg-Id, else the payload's id, else Message.FallbackID
 	Category  string          // the part of the subject that the pattern's last wildcard matches; 1 to 128 bytes of UTF-8
 	Subject   string          // the whole subject it was published to
 	Text      string          // the message as the publisher wrote it, valid UTF-8; may be empty when Blocks is set
@@ -44,22 +44,12 @@ type Rules struct {
 	MaxCost        func(category string) int // the highest cost that every limit of the category could admit; nil: no bound
 }
 
-// Reason says in one word why an event was rejected. The words are the contract's: logs and metrics show them.
-type Reason string
-
-// The closed list of reasons for which an event is dead-lettered before a limit is asked.
-const (
-	Malformed  Reason = "malformed"  // the payload, its fields or the category are not as documented
-	TooLarge   Reason = "too_large"  // more than Rules.MaxBytes; not looked at
-	Unroutable Reason = "unroutable" // it names a channel that the settings do not name
-)
-
 // Rejection is why an event can never be sent. Detail is for people; it names the field and what was expected,
 // and quotes nothing of the payload but short names (a field, a type, a channel), because it is logged.
 type Rejection struct {
-	Reason Reason
+	Reason string // outcome.Malformed, TooLarge or Unroutable
 	Detail string
 }
 
 // Error makes a Rejection usable as an error.
-func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
+func (r *Rejection) Error() string { return r.Reason + ": " + r.Detail }

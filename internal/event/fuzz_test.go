@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 )
 
 // FuzzDecode feeds Decode with any payload, subject and headers, and holds what it returns to what it promises.
@@ -29,7 +30,7 @@ func FuzzDecode(f *testing.F) {
 	r.MaxBytes = maxBytes
 	f.Fuzz(func(t *testing.T, data []byte, subject, eventID, messageID, contentType, cloudEventID string) {
 		m := event.Message{Subject: subject, Data: data, FallbackID: fallback, Published: published(), Header: map[string][]string{}}
-		for name, value := range map[string]string{event.IDHeader: eventID, "Nats-Msg-Id": messageID, "Content-Type": contentType, "ce-id": cloudEventID} {
+		for name, value := range map[string]string{outcome.HeaderEventID: eventID, "Nats-Msg-Id": messageID, "Content-Type": contentType, "ce-id": cloudEventID} {
 			if value != "" {
 				m.Header[name] = []string{value}
 			}
@@ -105,7 +106,7 @@ func checkEvent(t *testing.T, e event.Event, r event.Rules) {
 // checkRejection checks that a rejection can be logged.
 func checkRejection(t *testing.T, rejection *event.Rejection, payload []byte) {
 	t.Helper()
-	if !slices.Contains([]event.Reason{event.Malformed, event.TooLarge, event.Unroutable}, rejection.Reason) {
+	if !slices.Contains([]string{outcome.Malformed, outcome.TooLarge, outcome.Unroutable}, rejection.Reason) {
 		t.Errorf("reason %q", rejection.Reason)
 	}
 	if rejection.Detail == "" || len(rejection.Detail) > 500 || !utf8.ValidString(rejection.Detail) {

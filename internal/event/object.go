@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"notifier/internal/outcome"
 )
 
 const maxBlocks = 50 // Slack refuses a message with more
@@ -146,7 +148,7 @@ func (d *decoding) setChannel(o object) *Rejection {
 		return rejection
 	}
 	if d.rules.ChannelAllowed == nil || !d.rules.ChannelAllowed(channel) {
-		return &Rejection{Unroutable, fmt.Sprintf("%schannel %q is not one that the settings name", o.path, shorten(channel))}
+		return &Rejection{outcome.Unroutable, fmt.Sprintf("%schannel %q is not one that the settings name", o.path, shorten(channel))}
 	}
 	d.Channel = channel
 	return nil

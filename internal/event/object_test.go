@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 )
 
 func withBlocks(blocks string) func(*event.Event) {
@@ -96,8 +97,8 @@ func TestDecodeJSONObjectRejects(t *testing.T) {
 		"block: empty type":     {message: message(`{"blocks":[{"type":""}]}`), detail: "blocks[0].type is absent, expected a string"},
 		"block: type of number": {message: message(`{"blocks":[{"type":"divider"},{"type":3}]}`), detail: "blocks[1].type is a number, expected a string"},
 		"channel: array":        {message: message(`{"text":"x","channel":["C0123"]}`), detail: "channel is an array, expected a string"},
-		"channel: unlisted":     {message: message(`{"text":"x","channel":"c0123"}`), reason: event.Unroutable, detail: `channel "c0123" is not one that the settings name`},
-		"channel: blank":        {message: message(`{"text":"x","channel":" "}`), reason: event.Unroutable, detail: `channel " " is not one that the settings name`},
+		"channel: unlisted":     {message: message(`{"text":"x","channel":"c0123"}`), reason: outcome.Unroutable, detail: `channel "c0123" is not one that the settings name`},
+		"channel: blank":        {message: message(`{"text":"x","channel":" "}`), reason: outcome.Unroutable, detail: `channel " " is not one that the settings name`},
 		"thread: number":        {message: message(`{"text":"x","thread_ts":1234567890.123456}`), detail: "thread_ts is a number, expected a string"},
 		"time: number":          {message: message(`{"text":"x","time":1795149541}`), detail: "time is a number, expected a string"},
 	}
@@ -163,7 +164,7 @@ func TestNoChannelIsAllowedWithoutARule(t *testing.T) {
 	r := rules(t)
 	r.ChannelAllowed = nil
 	_, rejection := event.Decode(message(`{"text":"x","channel":"C0123"}`), r)
-	if rejection == nil || rejection.Reason != event.Unroutable {
+	if rejection == nil || rejection.Reason != outcome.Unroutable {
 		t.Errorf("rejection %v, want unroutable", rejection)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"notifier/internal/consume"
+	"notifier/internal/outcome"
 )
 
 // Bounds of a line's fields, those of a published event. After maxYear microseconds are no longer exact in the script's
@@ -78,18 +78,18 @@ func parseLine(line []byte) (Event, kind, error) {
 
 // parseLogLine reads the worker's line about an event. Its time is when the event was settled, and it has no cost.
 func parseLogLine(f fields) (Event, kind, error) {
-	var outcome, reason string
-	if err := text(f.Outcome, "outcome", &outcome); err != nil {
+	var became, reason string
+	if err := text(f.Outcome, "outcome", &became); err != nil {
 		return Event{}, 0, err
 	}
 	if err := text(f.Reason, "reason", &reason); err != nil {
 		return Event{}, 0, err
 	}
 	switch {
-	case outcome == consume.OutcomeDead, reason == consume.ReasonExpired:
+	case became == outcome.Dead, reason == outcome.Expired:
 		return Event{}, isUndecided, nil
-	case outcome != consume.OutcomeSent && outcome != consume.OutcomeDropped:
-		return Event{}, 0, fmt.Errorf("outcome %q, expected sent, dropped or dead", outcome)
+	case became != outcome.Sent && became != outcome.Dropped:
+		return Event{}, 0, fmt.Errorf("outcome %q, expected sent, dropped or dead", became)
 	}
 	return parseEvent(f.TS, f.Category, f.EventID, nil, "event_id")
 }

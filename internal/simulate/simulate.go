@@ -21,9 +21,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/consume"
 	"notifier/internal/embedded"
-	"notifier/internal/event"
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 )
 
@@ -33,8 +32,8 @@ const namespace = "simulate"
 // Verdict is what would have become of one event, in the words of the log.
 type Verdict struct {
 	Event
-	Outcome    string         // consume.OutcomeSent, OutcomeDropped or, when its cost is above a limit's count, OutcomeDead
-	Reason     string         // empty when sent; dropped: consume.ReasonGlobal, ReasonCategory or ReasonDuplicate; dead: malformed
+	Outcome    string         // outcome.Sent, OutcomeDropped or, when its cost is above a limit's count, OutcomeDead
+	Reason     string         // empty when sent; dropped: outcome.Global, ReasonCategory or ReasonDuplicate; dead: malformed
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
 	RetryAfter time.Duration  // dropped by a limit: when an event of its cost would have fit
 }
@@ -102,7 +101,7 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 	asked := 0
 	for _, e := range events {
 		if e.Cost > r.rules.MaxCost(e.Category) {
-			if err := r.observe(Verdict{Event: e, Outcome: consume.OutcomeDead, Reason: string(event.Malformed)}); err != nil {
+			if err := r.observe(Verdict{Event: e, Outcome: outcome.Dead, Reason: outcome.Malformed}); err != nil {
 				return err
 			}
 			continue
@@ -139,16 +138,16 @@ func request(e Event) ratelimit.Request {
 }
 
 func newVerdict(e Event, decision ratelimit.Decision) (Verdict, error) {
-	v := Verdict{Event: e, Outcome: consume.OutcomeDropped, Tier: decision.Tier, RetryAfter: decision.RetryAfter}
+	v := Verdict{Event: e, Outcome: outcome.Dropped, Tier: decision.Tier, RetryAfter: decision.RetryAfter}
 	switch decision.Outcome {
 	case ratelimit.Admitted:
-		v.Outcome = consume.OutcomeSent
+		v.Outcome = outcome.Sent
 	case ratelimit.Duplicate:
-		v.Reason = consume.ReasonDuplicate
+		v.Reason = outcome.Duplicate
 	case ratelimit.Global:
-		v.Reason = consume.ReasonGlobal
+		v.Reason = outcome.Global
 	case ratelimit.Category:
-		v.Reason = consume.ReasonCategory
+		v.Reason = outcome.Category
 	default:
 		return v, fmt.Errorf("line %d: outcome %d of the limiter is unknown", e.Line, decision.Outcome)
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"notifier/internal/consume"
+	"notifier/internal/outcome"
 )
 
 // Count is what became of the events of one category, or of all.
@@ -46,19 +46,19 @@ func (c *Count) add(v Verdict) {
 	c.Events++
 	c.last = v.micros
 	switch {
-	case v.Outcome == consume.OutcomeSent:
+	case v.Outcome == outcome.Sent:
 		c.Sent++
 		if c.missed {
 			c.silence = max(c.silence, time.Duration(v.micros-c.since)*time.Microsecond)
 		}
 		c.since, c.missed = v.micros, false
 		return
-	case v.Reason == consume.ReasonDuplicate:
+	case v.Reason == outcome.Duplicate:
 		c.Duplicate++
 		return
-	case v.Outcome == consume.OutcomeDead:
+	case v.Outcome == outcome.Dead:
 		c.Dead++
-	case v.Reason == consume.ReasonGlobal:
+	case v.Reason == outcome.Global:
 		c.Global++
 	default:
 		c.Own++

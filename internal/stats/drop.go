@@ -4,23 +4,16 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"notifier/internal/outcome"
 )
 
-// What the digest tells of: events dropped for these reasons. Duplicates and expired events are not missing from Slack,
-// and dead ones are kept elsewhere. The words are those of the log.
-const (
-	outcomeSent    = "sent"
-	outcomeDropped = "dropped"
-
-	// ReasonGlobal is a drop by the global limit.
-	ReasonGlobal = "global"
-	// ReasonCategory is a drop by the category's limit.
-	ReasonCategory = "category"
-)
+// Drops are counted by limit for the digest when their reason is outcome.Global or outcome.Category. Duplicates and expired
+// events are not missing from Slack, and dead ones are kept elsewhere.
 
 // Drop is how many events of a category one limit has refused.
 type Drop struct {
-	Reason   string `json:"reason"`   // ReasonGlobal or ReasonCategory
+	Reason   string `json:"reason"`   // outcome.Global or outcome.Category
 	Limit    string `json:"limit"`    // as a user writes it: 10/30m; "-" where it is not known
 	Category string `json:"category"` // or Other
 	Count    int64  `json:"count"`    // above 0
@@ -44,7 +37,7 @@ func (d Drop) Field() string { return dropPrefix(d.Reason, d.Limit) + d.Category
 func ParseDrop(field, value string) (Drop, error) {
 	reason, rest, _ := strings.Cut(field, " ")
 	limit, category, found := strings.Cut(rest, " ")
-	if !found || limit == "" || reason != ReasonGlobal && reason != ReasonCategory {
+	if !found || limit == "" || reason != outcome.Global && reason != outcome.Category {
 		return Drop{}, fmt.Errorf("field %.80q, expected a reason, a limit and a category", field)
 	}
 	count, err := parseCount(value)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"notifier/internal/outcome"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
@@ -143,7 +145,7 @@ func (b *batch) add(category string, t *tally, limit func(reason, category strin
 		}
 		n := strconv.FormatInt(c.n, 10)
 		b.counts = append(b.counts, c.outcome+"/"+c.reason+"/", category, n)
-		if limit != nil && c.outcome == outcomeDropped && (c.reason == ReasonGlobal || c.reason == ReasonCategory) {
+		if limit != nil && c.outcome == outcome.Dropped && (c.reason == outcome.Global || c.reason == outcome.Category) {
 			b.drops = append(b.drops, dropPrefix(c.reason, limit(c.reason, category)), category, n)
 		}
 		c.n = 0

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"notifier/internal/outcome"
 	"notifier/lua"
 )
 
@@ -106,10 +107,10 @@ func NewRecorder(config Config) (*Recorder, error) {
 
 // Observe counts one settled event: its outcome and reason, in the log's words and without a slash in them, its
 // category, and when it was settled by this machine's clock. It only adds in memory and never blocks for long.
-func (r *Recorder) Observe(outcome, reason, category string, at time.Time) {
+func (r *Recorder) Observe(became, reason, category string, at time.Time) {
 	micros := at.UnixMicro() + r.ahead.Load()
 	r.mu.Lock()
-	r.minute(micros/microsPerMinute).tally(category).add(outcome, reason, micros)
+	r.minute(micros/microsPerMinute).tally(category).add(became, reason, micros)
 	r.mu.Unlock()
 }
 
@@ -169,17 +170,17 @@ func (m *minute) tally(category string) *tally {
 	return t
 }
 
-func (t *tally) add(outcome, reason string, micros int64) {
-	if outcome == outcomeSent && micros > t.sentAt {
+func (t *tally) add(became, reason string, micros int64) {
+	if became == outcome.Sent && micros > t.sentAt {
 		t.sentAt = micros
 	}
 	for i := range t.counts {
-		if c := &t.counts[i]; c.outcome == outcome && c.reason == reason {
+		if c := &t.counts[i]; c.outcome == became && c.reason == reason {
 			c.n++
 			return
 		}
 	}
-	t.counts = append(t.counts, outcomeCount{outcome: outcome, reason: reason, n: 1})
+	t.counts = append(t.counts, outcomeCount{outcome: became, reason: reason, n: 1})
 }
 
 func (t *tally) total() (n int64) {

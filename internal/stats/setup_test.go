@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap/zaptest"
 
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/stats"
@@ -68,7 +69,7 @@ func (s store) reader(t testing.TB) *stats.Reader {
 
 // limitText is what a digest says of limits.
 func limitText(reason, _ string) string {
-	if reason == stats.ReasonGlobal {
+	if reason == outcome.Global {
 		return "100/30m"
 	}
 	return "10/30m"

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
 )
@@ -198,14 +199,14 @@ func scopesOf(usages []ratelimit.Usage, hour stats.Hour) []Scope {
 
 // count adds what was sent or dropped; dead events are no matter of a limit.
 func (s *Scope) count(start time.Time, count stats.Count) {
-	if count.Outcome != "sent" && count.Outcome != "dropped" {
+	if count.Outcome != outcome.Sent && count.Outcome != outcome.Dropped {
 		return
 	}
 	if n := len(s.Minutes); n == 0 || !s.Minutes[n-1].Start.Equal(start) {
 		s.Minutes = append(s.Minutes, Minute{Start: start})
 	}
 	minute := &s.Minutes[len(s.Minutes)-1]
-	if count.Outcome == "sent" {
+	if count.Outcome == outcome.Sent {
 		s.Sent += count.N
 		minute.Sent += count.N
 	} else {

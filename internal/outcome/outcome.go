@@ -1,0 +1,48 @@
+// Package outcome holds the words for what becomes of an event, and the names of the headers that carry them. They are a
+// closed list, the same in logs, metrics, dead letters, "why" and the status page; what is not on it is not an outcome
+// but a wait.
+//
+// It is a leaf: it imports nothing, and says nothing about who decides or what follows.
+package outcome
+
+// Outcomes.
+const (
+	Sent    = "sent"    // it is in Slack
+	Dropped = "dropped" // it may not be sent, now or because of what it is
+	Dead    = "dead"    // it can never be sent, and is kept as a dead letter
+)
+
+// Reasons of Dropped.
+const (
+	Global    = "global"    // refused by the global limit
+	Category  = "category"  // refused by the category's limit
+	Duplicate = "duplicate" // its id was sent already, or is another event's in flight
+	Expired   = "expired"   // older than EVENT_MAX_AGE
+)
+
+// Reasons of Dead.
+const (
+	Malformed     = "malformed"      // the payload, its fields or the category are not as documented
+	TooLarge      = "too_large"      // larger than EVENT_MAX_BYTES; the payload was not decoded
+	Unroutable    = "unroutable"     // it names a channel that the settings do not name
+	SlackRejected = "slack_rejected" // Slack refuses it for good
+)
+
+// DeadReasons lists the reasons of Dead, in the order in which people are shown them.
+func DeadReasons() []string { return []string{Malformed, TooLarge, Unroutable, SlackRejected} }
+
+// Headers of NATS messages. HeaderEventID is read from events as well; all but HeaderMsgID are on dead letters and on
+// republished drops.
+const (
+	HeaderMsgID     = "Nats-Msg-Id"         // the publisher's id, by which JetStream itself drops duplicates
+	HeaderEventID   = "Notifier-Event-Id"   // the event's id; it goes before HeaderMsgID and the payload's
+	HeaderReason    = "Notifier-Reason"     // one of the reasons above
+	HeaderDetail    = "Notifier-Detail"     // what was wrong, or Slack's error code; absent when there is nothing to say
+	HeaderSubject   = "Notifier-Subject"    // the subject that the event was published to
+	HeaderStreamSeq = "Notifier-Stream-Seq" // its sequence in its stream; absent where it had none
+	HeaderTime      = "Notifier-Time"       // when its outcome was decided, RFC 3339
+	HeaderShortened = "Notifier-Shortened"  // only when the payload had to be cut: its full length in bytes
+)
+
+// HeaderPrefix begins the name of every header of notifier's own.
+const HeaderPrefix = "Notifier-"
