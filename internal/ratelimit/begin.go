@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// Leave says whether a post may begin.
-type Leave int
+// PermitStatus is whether a post may begin.
+type PermitStatus int
 
-// The answers of Begin. The zero Leave is none, so that an answer nobody has given is never taken for one.
+// The answers of Begin. The zero PermitStatus is none of them, so that a missing answer is never taken for one.
 const (
-	Go        Leave = iota + 1 // post it now
-	Probe                      // post it now, as the first after a pause; then Pause.Lift or Pause.Extend
-	Paused                     // post nothing for Permit.Wait
-	Elsewhere                  // do not post this event for Permit.Wait: another replica may be doing so
-	Unsure                     // the last of Permit.Posts, Permit.Last, is not known to the caller: it may be in Slack
-	Unknown                    // it is not in flight for this delivery: ask Admit
+	Granted        PermitStatus = iota + 1 // post it now
+	GrantedAsProbe                         // post it now, as the first after a pause; then Pause.Lift or Pause.Extend
+	Paused                                 // post nothing for Permit.Wait
+	Leased                                 // do not post this event for Permit.Wait: another replica may be posting it
+	OutcomeUnknown                         // the caller does not know how the last post, Permit.Last, ended: it may be in Slack
+	NotInFlight                            // the event is not in flight for this delivery: ask Admit
 )
 
 // Permit is the answer of Begin.
 type Permit struct {
-	Leave Leave
-	Posts int           // Go, Probe: posts of this event that have begun, with this one. Unsure: without
-	Wait  time.Duration // Paused, Elsewhere: how long, above 0
-	Last  string        // Unsure: the name of that post
+	Status PermitStatus
+	Posts  int           // Granted, GrantedAsProbe: posts of this event that have begun, this one included. OutcomeUnknown: without this one
+	Wait   time.Duration // Paused, Leased: how long, above 0
+	Last   string        // OutcomeUnknown: the name of the last post
 }
 
-// Begin asks for leave to post an admitted event, and notes the post before it is made. known is the name of the last post
-// of the event that the caller knows the end of, or was told of by Unsure; empty: none. name is that of this post, another
-// one for each, without colons and blanks; longest is what one post may take. Errors are Admit's; after one the post may
-// be noted, and asking again with the same name has the same answer.
+// Begin asks for permission to post an admitted event, and records the post before it is made. known is the name of the
+// event's last post whose end the caller knows, or that OutcomeUnknown named; empty: none. name names this post: unique per
+// post, without colons and blanks. longest is how long one post may take. Errors are Admit's; after an error the post may
+// have been recorded, and a repeated call with the same name gets the same answer.
 func (l *Limiter) Begin(ctx context.Context, request Request, known, name string, longest time.Duration) (Permit, error) {
 	keyNames := []string{l.keys.inFlight(), l.keys.pause(), l.keys.probe()}
 	reply, err := l.begin.Run(ctx, l.redis, keyNames, member(request.ID), request.Delivery, known, name, micros(longest)).Result()
 	if err != nil {
-		return Permit{}, fmt.Errorf("redis cannot give leave to post %q: %w", request.ID, err)
+		return Permit{}, fmt.Errorf("redis cannot permit a post of %q: %w", request.ID, err)
 	}
 	permit, err := decodePermit(reply)
 	if err != nil {
@@ -44,15 +44,17 @@ func (l *Limiter) Begin(ctx context.Context, request Request, known, name string
 	return permit, nil
 }
 
-// leaves are the answers by begin.lua's numbers.
-var leaves = map[int64]Leave{0: Paused, 1: Go, 2: Probe, 3: Elsewhere, 4: Unsure, 5: Unknown}
+// permitStatuses are the answers by begin.lua's numbers.
+var permitStatuses = map[int64]PermitStatus{
+	0: Paused, 1: Granted, 2: GrantedAsProbe, 3: Leased, 4: OutcomeUnknown, 5: NotInFlight,
+}
 
 func decodePermit(reply any) (Permit, error) {
 	fields, err := list(reply, "reply", 3)
 	if err != nil {
 		return Permit{}, err
 	}
-	code, err := number(fields[0], "leave")
+	code, err := number(fields[0], "status")
 	if err != nil {
 		return Permit{}, err
 	}
@@ -64,19 +66,19 @@ func decodePermit(reply any) (Permit, error) {
 	if !ok {
 		return Permit{}, fmt.Errorf("name is a %T, expected a text", fields[2])
 	}
-	leave, known := leaves[code]
+	status, known := permitStatuses[code]
 	if !known {
-		return Permit{}, fmt.Errorf("leave %d, expected 0 to 5", code)
+		return Permit{}, fmt.Errorf("status %d, expected 0 to 5", code)
 	}
-	if value < 0 || (value == 0 && leave != Unknown) {
-		return Permit{}, fmt.Errorf("leave %d with %d, expected a number above 0", code, value)
+	if value < 0 || (value == 0 && status != NotInFlight) {
+		return Permit{}, fmt.Errorf("status %d with %d, expected a number above 0", code, value)
 	}
-	switch leave {
-	case Paused, Elsewhere:
-		return Permit{Leave: leave, Wait: time.Duration(value) * time.Microsecond}, nil
-	case Unknown:
-		return Permit{Leave: leave}, nil
+	switch status {
+	case Paused, Leased:
+		return Permit{Status: status, Wait: time.Duration(value) * time.Microsecond}, nil
+	case NotInFlight:
+		return Permit{Status: status}, nil
 	default:
-		return Permit{Leave: leave, Posts: int(value), Last: last}, nil
+		return Permit{Status: status, Posts: int(value), Last: last}, nil
 	}
 }

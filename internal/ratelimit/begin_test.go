@@ -11,7 +11,7 @@ import (
 // aPost is how long a post may take in these tests.
 const aPost = 10 * time.Second
 
-// begin asks for leave for a post of this name, of a caller that knows the end of another one.
+// begin asks for permission for a post of this name, of a caller that knows the end of another one.
 func (c caller) begin(e ratelimit.Request, known, name string) ratelimit.Permit {
 	c.t.Helper()
 	permit, err := c.Begin(c.t.Context(), e, known, name, aPost)
@@ -21,11 +21,11 @@ func (c caller) begin(e ratelimit.Request, known, name string) ratelimit.Permit 
 	return permit
 }
 
-// wantLeave checks the answer and the number of posts that goes with it.
-func (c caller) wantLeave(leave ratelimit.Leave, posts int, e ratelimit.Request, known, name string) {
+// wantPermit checks the answer and the number of posts that goes with it.
+func (c caller) wantPermit(status ratelimit.PermitStatus, posts int, e ratelimit.Request, known, name string) {
 	c.t.Helper()
-	if permit := c.begin(e, known, name); permit.Leave != leave || permit.Posts != posts {
-		c.t.Errorf("%+v, expected leave %d with %d posts", permit, leave, posts)
+	if permit := c.begin(e, known, name); permit.Status != status || permit.Posts != posts {
+		c.t.Errorf("%+v, expected status %d with %d posts", permit, status, posts)
 	}
 }
 
@@ -34,36 +34,36 @@ func TestAPostIsNotedBeforeItIsMade(t *testing.T) {
 		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
-		limiter.wantLeave(ratelimit.Go, 1, e, "", "p1")
-		limiter.wantLeave(ratelimit.Go, 2, e, "p1", "p2")
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		limiter.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
 		limiter.want(ratelimit.Admitted, e) // a redelivery goes on as before
 		s.charged(t, 1)
 		s.advance(t, aPost)
-		limiter.wantLeave(ratelimit.Unsure, 2, e, "", "q1")
-		limiter.wantLeave(ratelimit.Unsure, 2, e, "p1", "q1")
+		limiter.wantPermit(ratelimit.OutcomeUnknown, 2, e, "", "q1")
+		limiter.wantPermit(ratelimit.OutcomeUnknown, 2, e, "p1", "q1")
 		if permit := limiter.begin(e, "", "q1"); permit.Last != "p2" {
 			t.Errorf("%+v, expected the name of the last post", permit)
 		}
-		limiter.wantLeave(ratelimit.Go, 3, e, "p2", "q1")
+		limiter.wantPermit(ratelimit.Granted, 3, e, "p2", "q1")
 		limiter.sent(e)
-		limiter.wantLeave(ratelimit.Unknown, 0, e, "q1", "q2")
+		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "q1", "q2")
 		limiter.want(ratelimit.Duplicate, e)
 	})
 }
 
 // An answer that is lost is asked for again, by the client or by the worker. It is the same, and no other's post.
-func TestALostLeaveIsGivenAgain(t *testing.T) {
+func TestALostPermitIsGivenAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter, pause := s.limiter(t, rules("100/30m", "10/30m", ""), day), s.pause(t)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.want(ratelimit.Admitted, e, f)
 		for range 3 {
-			limiter.wantLeave(ratelimit.Go, 1, e, "", "p1")
+			limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
 		}
 		pause.extend(time.Second)
 		s.advance(t, time.Second)
 		for range 3 {
-			limiter.wantLeave(ratelimit.Probe, 1, f, "", "p2")
+			limiter.wantPermit(ratelimit.GrantedAsProbe, 1, f, "", "p2")
 		}
 	})
 }
@@ -75,16 +75,16 @@ func TestAnEventIsNotPostedWhileAnotherReplicaMayBePostingIt(t *testing.T) {
 		e := event("e", "a")
 		one.want(ratelimit.Admitted, e)
 		other.want(ratelimit.Admitted, e)
-		one.wantLeave(ratelimit.Go, 1, e, "", "p1")
+		one.wantPermit(ratelimit.Granted, 1, e, "", "p1")
 		permit := other.begin(e, "", "q1")
-		if permit.Leave != ratelimit.Elsewhere || permit.Wait <= 0 || permit.Wait > aPost {
+		if permit.Status != ratelimit.Leased || permit.Wait <= 0 || permit.Wait > aPost {
 			t.Errorf("%+v, expected to wait at most %s", permit, aPost)
 		}
 		f := event("f", "a")
 		other.want(ratelimit.Admitted, f)
-		other.wantLeave(ratelimit.Go, 1, f, "", "q2") // other events go on
+		other.wantPermit(ratelimit.Granted, 1, f, "", "q2") // other events go on
 		one.sent(e)
-		other.wantLeave(ratelimit.Unknown, 0, e, "", "q3")
+		other.wantPermit(ratelimit.NotInFlight, 0, e, "", "q3")
 	})
 }
 
@@ -96,32 +96,32 @@ func TestPostsAreKnownByNameAndNotByNumber(t *testing.T) {
 		e := event("e", "a")
 		one.want(ratelimit.Admitted, e)
 		for i := range 3 { // Slack is away
-			one.wantLeave(ratelimit.Go, i+1, e, fmt.Sprintf("p%d", i), fmt.Sprintf("p%d", i+1))
+			one.wantPermit(ratelimit.Granted, i+1, e, fmt.Sprintf("p%d", i), fmt.Sprintf("p%d", i+1))
 			s.advance(t, time.Minute)
 			if i == 0 {
-				one.wantLeave(ratelimit.Unsure, 1, e, "", "x")
+				one.wantPermit(ratelimit.OutcomeUnknown, 1, e, "", "x")
 			}
 		}
 		s.advance(t, 30*time.Minute)
 		other.want(ratelimit.Admitted, e) // anew
-		other.wantLeave(ratelimit.Go, 1, e, "", "q1")
-		if permit := one.begin(e, "p3", "p4"); permit.Leave != ratelimit.Elsewhere {
+		other.wantPermit(ratelimit.Granted, 1, e, "", "q1")
+		if permit := one.begin(e, "p3", "p4"); permit.Status != ratelimit.Leased {
 			t.Errorf("%+v, expected to leave it to the other replica", permit)
 		}
 		s.advance(t, aPost)
-		one.wantLeave(ratelimit.Unsure, 1, e, "p3", "p4")
+		one.wantPermit(ratelimit.OutcomeUnknown, 1, e, "p3", "p4")
 	})
 }
 
-func TestLeaveIsGivenToTheDeliveryThatWasAdmitted(t *testing.T) {
+func TestThePermitGoesToTheDeliveryThatWasAdmitted(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
-		limiter.wantLeave(ratelimit.Unknown, 0, e, "", "p1")
+		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "", "p1")
 		limiter.want(ratelimit.Admitted, e)
-		limiter.wantLeave(ratelimit.Unknown, 0, by("another message", e), "", "p2")
-		limiter.wantLeave(ratelimit.Go, 1, e, "", "p3")
-		limiter.wantLeave(ratelimit.Unknown, 0, by("another message", e), "p3", "p4")
+		limiter.wantPermit(ratelimit.NotInFlight, 0, by("another message", e), "", "p2")
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p3")
+		limiter.wantPermit(ratelimit.NotInFlight, 0, by("another message", e), "p3", "p4")
 		limiter.want(ratelimit.Duplicate, by("another message", e))
 	})
 }
@@ -132,12 +132,12 @@ func TestAnEventWhosePostHasBegunCanBeRefunded(t *testing.T) {
 		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
 		e := costing(event("e", "a"), 2)
 		limiter.want(ratelimit.Admitted, e)
-		limiter.wantLeave(ratelimit.Go, 1, e, "", "p1")
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
 		limiter.refund(by("another message", e))
 		s.charged(t, 2)
 		limiter.refund(e)
 		s.charged(t, 0)
-		limiter.wantLeave(ratelimit.Unknown, 0, e, "p1", "p2")
+		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "p1", "p2")
 	})
 }
 
@@ -147,26 +147,26 @@ func TestNobodyBeginsDuringAPauseAndOneAloneAfterIt(t *testing.T) {
 		e, f := event("e", "a"), event("f", "a")
 		limiter.want(ratelimit.Admitted, e, f)
 		pause.extend(30 * time.Second)
-		if permit := limiter.begin(e, "", "p1"); permit.Leave != ratelimit.Paused || permit.Wait > 30*time.Second || permit.Wait < 20*time.Second {
+		if permit := limiter.begin(e, "", "p1"); permit.Status != ratelimit.Paused || permit.Wait > 30*time.Second || permit.Wait < 20*time.Second {
 			t.Errorf("%+v, expected to wait 30s", permit)
 		}
 		s.advance(t, 30*time.Second)
-		limiter.wantLeave(ratelimit.Probe, 1, e, "", "p1")
-		if permit := limiter.begin(f, "", "p2"); permit.Leave != ratelimit.Paused || permit.Wait > time.Second {
+		limiter.wantPermit(ratelimit.GrantedAsProbe, 1, e, "", "p1")
+		if permit := limiter.begin(f, "", "p2"); permit.Status != ratelimit.Paused || permit.Wait > time.Second {
 			t.Errorf("%+v, expected to wait for the probe and to ask again soon", permit)
 		}
 
 		pause.extend(time.Second) // the probe was refused
-		if permit := limiter.begin(f, "", "p2"); permit.Leave != ratelimit.Paused {
+		if permit := limiter.begin(f, "", "p2"); permit.Status != ratelimit.Paused {
 			t.Errorf("%+v, expected to wait", permit)
 		}
 		s.advance(t, time.Second)
-		limiter.wantLeave(ratelimit.Probe, 1, f, "", "p2")
+		limiter.wantPermit(ratelimit.GrantedAsProbe, 1, f, "", "p2")
 		s.advance(t, aPost) // the prober died
-		limiter.wantLeave(ratelimit.Probe, 2, e, "p1", "p3")
+		limiter.wantPermit(ratelimit.GrantedAsProbe, 2, e, "p1", "p3")
 		pause.lift()
-		limiter.wantLeave(ratelimit.Go, 2, f, "p2", "p4")
-		limiter.wantLeave(ratelimit.Go, 3, e, "p3", "p5")
+		limiter.wantPermit(ratelimit.Granted, 2, f, "p2", "p4")
+		limiter.wantPermit(ratelimit.Granted, 3, e, "p3", "p5")
 	})
 }
 

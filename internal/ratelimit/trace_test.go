@@ -29,8 +29,8 @@ func TestATraceFollowsAnEvent(t *testing.T) {
 		if !admitted.InFlight || admitted.Category != "a" || admitted.Admitted.IsZero() || admitted.Posts != 0 || !admitted.LastPost.IsZero() {
 			t.Errorf("admitted: %+v", admitted)
 		}
-		limiter.wantLeave(ratelimit.Go, 1, e, "", "p1")
-		limiter.wantLeave(ratelimit.Go, 2, e, "p1", "p2")
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		limiter.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
 		begun := limiter.trace(e.ID, "a")
 		if !begun.InFlight || begun.Posts != 2 || begun.LastPost.Before(begun.Admitted) || !begun.Admitted.Equal(admitted.Admitted) {
 			t.Errorf("being posted: %+v", begun)
