@@ -21,7 +21,7 @@ type Core struct {
 	DeadLetter string // dead letters go to <DeadLetter>.<category>, to whoever listens
 }
 
-// coreBuffer bounds what nats.go keeps while the hand is full; what comes above it is lost and counted.
+// coreBuffer bounds what nats.go keeps while the worker has no room; what exceeds it is lost and counted.
 const (
 	coreBufferMessages = 65_536
 	coreBufferBytes    = 64 << 20
@@ -29,12 +29,12 @@ const (
 	coreDrainWait      = 5 * time.Second
 )
 
-// coreSource reads a queue group. There is nothing to acknowledge and nothing to hand back.
+// coreSource reads a queue group. There is nothing to acknowledge and nothing to return.
 type coreSource struct {
 	Core
-	hand  *hand
-	waits *waits
-	log   *zap.Logger
+	inflight     *inflight
+	availability *availability
+	log          *zap.Logger
 
 	isBound   atomic.Bool
 	lostSoFar atomic.Int64
@@ -45,27 +45,9 @@ func (s *coreSource) lost() int64                             { return s.lostSoF
 func (s *coreSource) pending(context.Context) (uint64, error) { return 0, nil }
 func (s *coreSource) keepAlive(context.Context)               {}
 
+// run reads until ctx ends, and then takes what has arrived. It fails when the connection is closed for good.
 func (s *coreSource) run(ctx context.Context) error {
-	subscription, err := s.Connection.QueueSubscribe(s.Subject, s.Queue, func(message *nats.Msg) {
-		for s.hand.room() == 0 { // nats.go buffers meanwhile
-			select {
-			case <-s.hand.freed:
-			case <-ctx.Done():
-			}
-			if ctx.Err() != nil {
-				break // drain: what has arrived is taken in, room or not
-			}
-		}
-		now := time.Now()
-		s.hand.add(&delivery{
-			Message: event.Message{
-				Subject: message.Subject, Header: message.Header, Data: message.Data,
-				FallbackID: nuid.Next(), Published: now,
-			},
-			token:   nuid.Next(),
-			touched: now,
-		})
-	})
+	subscription, err := s.Connection.QueueSubscribe(s.Subject, s.Queue, func(message *nats.Msg) { s.receive(ctx, message) })
 	if err != nil {
 		return fmt.Errorf("nats: cannot subscribe to %s: %w", s.Subject, err)
 	}
@@ -77,15 +59,12 @@ func (s *coreSource) run(ctx context.Context) error {
 	subscription.SetClosedHandler(func(string) { close(closed) })
 	ticker := time.NewTicker(coreReportEvery)
 	defer ticker.Stop()
-	reported := 0
+	overflowed := 0
 	for {
-		s.report()
-		if !s.isBound.Load() && s.Connection.IsConnected() && s.Connection.FlushTimeout(coreReportEvery) == nil {
-			s.isBound.Store(true) // the server knows of the subscription: what is published from now on comes here
-		}
-		if lost, err := subscription.Dropped(); err == nil && lost > reported {
-			s.lose(lost-reported, "they came faster than they could be handled")
-			reported = lost
+		s.watchConnection()
+		if dropped, err := subscription.Dropped(); err == nil && dropped > overflowed {
+			s.lose(dropped-overflowed, "they arrived faster than they could be handled")
+			overflowed = dropped
 		}
 		if s.Connection.IsClosed() {
 			return nats.ErrConnectionClosed
@@ -104,22 +83,46 @@ func (s *coreSource) run(ctx context.Context) error {
 	}
 }
 
-// report tells when the connection goes and comes.
-func (s *coreSource) report() {
-	if s.Connection.IsConnected() {
-		s.waits.end(waitNATS)
-	} else {
-		s.waits.begin(waitNATS, unconnected(s.Connection))
+// receive waits for room, while nats.go buffers, and adds the message. When ctx has ended it takes what has arrived, room or
+// not: the subscription drains.
+func (s *coreSource) receive(ctx context.Context, message *nats.Msg) {
+	for s.inflight.room() == 0 && ctx.Err() == nil {
+		select {
+		case <-s.inflight.freed:
+		case <-ctx.Done():
+		}
+	}
+	now := time.Now()
+	s.inflight.add(&delivery{
+		Message: event.Message{
+			Subject: message.Subject, Header: message.Header, Data: message.Data,
+			FallbackID: nuid.Next(), Published: now,
+		},
+		token:   nuid.Next(),
+		touched: now,
+	})
+}
+
+// watchConnection reports whether there is a connection, and notes when the server knows of the subscription: what is
+// published from then on arrives here.
+func (s *coreSource) watchConnection() {
+	if !s.Connection.IsConnected() {
+		s.availability.lost(natsConnection, unconnected(s.Connection))
+		return
+	}
+	s.availability.recovered(natsConnection)
+	if !s.isBound.Load() && s.Connection.FlushTimeout(coreReportEvery) == nil {
+		s.isBound.Store(true)
 	}
 }
 
 func (s *coreSource) acknowledge([]*delivery) error     { return nil }
 func (s *coreSource) terminate(*delivery, string) error { return nil }
 
-// handBack has nobody to hand back to.
-func (s *coreSource) handBack(held int, _ []string) error {
-	if held > 0 {
-		s.lose(held, "they were held when the worker ended")
+// returnUnsettled has nowhere to return events to.
+func (s *coreSource) returnUnsettled(count int, _ []string) error {
+	if count > 0 {
+		s.lose(count, "they were held when the worker ended")
 	}
 	return nil
 }
@@ -129,7 +132,7 @@ func (s *coreSource) lose(count int, reason string) {
 	s.log.Warn("events lost", zap.Int("count", count), zap.String("reason", reason+", and NATS_MODE=core keeps nothing"))
 }
 
-func (s *coreSource) bury(_ context.Context, letters []*nats.Msg) error {
+func (s *coreSource) publishDeadLetters(_ context.Context, letters []*nats.Msg) error {
 	for _, letter := range letters {
 		if err := s.Connection.PublishMsg(letter); err != nil {
 			return fmt.Errorf("nats: dead letter: %w", err)

@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// CrashVariable tells where this build dies: "after-post:3" is the third time that any event passes this point. Unset: nowhere.
+// CrashVariable names the variable that selects where this build dies: "after-post:3" is the third time that any event passes this point. Unset: nowhere.
 const CrashVariable = "NOTIFIER_CRASH_AT"
 
 var crashPassed atomic.Int64
 
-// crash kills the process, as the kernel would, without a last word to anybody.
+// crash kills the process as the kernel would, without any cleanup.
 func crash(point crashPoint) {
 	name, count, _ := strings.Cut(os.Getenv(CrashVariable), ":")
 	if name != string(point) {

@@ -11,20 +11,20 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// noCategory takes the category's place in the subject of an event that has none that could stand there.
+// noCategory replaces the category in the subject where the event has none that a subject can have.
 const noCategory = "_invalid"
 
-// bury puts events that can never be sent into the dead-letter stream. It returns only when they are kept there, or
-// with an error when ctx ends: an event is given up at one place only after it is safe at the other.
-func (w *Worker) bury(ctx context.Context, dead []Settled) error {
+// publishDeadLetters puts events that can never be sent into the dead-letter stream. It returns only when they are stored
+// there, or with an error when ctx ends: an event leaves one stream only after it is safe in the other.
+func (w *Worker) publishDeadLetters(ctx context.Context, dead []Settled) error {
 	if len(dead) == 0 {
 		return nil
 	}
 	letters := make([]*nats.Msg, len(dead))
 	for i := range dead {
-		letters[i] = w.letter(w.deadLetter, &dead[i])
+		letters[i] = w.letter(w.deadLetterSubject, &dead[i])
 	}
-	return w.hold(ctx, waitDeadLetter, func() error { return w.source.bury(ctx, letters) })
+	return w.hold(ctx, deadLetterStream, func() error { return w.source.publishDeadLetters(ctx, letters) })
 }
 
 // letter is the event as it is published to <subject>.<category>, with its own headers and notifier's.
@@ -65,11 +65,11 @@ func (w *Worker) describe(letter *nats.Msg, s *Settled) {
 	letter.Header.Set(outcome.HeaderTime, time.Now().UTC().Format(time.RFC3339Nano))
 }
 
-// longestHeaders is what JetStream takes of all headers of a message together.
+// longestHeaders is what JetStream takes as all headers of a message together, in bytes.
 const longestHeaders = 1<<16 - 1
 
-// shorten cuts a letter to what the server takes in one message: an event may fill one to the last byte, and its
-// letter has headers more. The publisher's headers stay unless they are what is too long.
+// shorten cuts a letter to what the server takes in one message: an event may fill one to the last byte, and its letter has
+// more headers. The publisher's headers stay unless they are what is too long.
 func (w *Worker) shorten(letter *nats.Msg, s *Settled, largest int) {
 	headers := func() int { return letter.Size() - len(letter.Subject) - len(letter.Data) }
 	if headers() <= longestHeaders && headers()+len(letter.Data) <= largest {
@@ -84,8 +84,7 @@ func (w *Worker) shorten(letter *nats.Msg, s *Settled, largest int) {
 	letter.Data = letter.Data[:min(len(letter.Data), max(0, largest-headers()))]
 }
 
-// literal reports whether a category can stand in a subject: a publisher can name a wildcard where its category should
-// be.
+// literal reports whether a category can be part of a subject: a publisher can send a wildcard in its place.
 func literal(category string) bool {
 	for token := range strings.SplitSeq(category, ".") {
 		if token == "" || token == "*" || token == ">" {
@@ -95,9 +94,9 @@ func literal(category string) bool {
 	return true
 }
 
-// reserved tells the headers that are not a publisher's to set on a dead letter. Those of NATS are orders to the
-// server when a message is published ("expect the last sequence to be ...", "roll up"): copied from an event they
-// could make the dead-letter stream refuse it, or wipe it.
+// reserved reports whether a header is not the publisher's to set on a dead letter. Those of NATS are instructions to the
+// server when a message is published ("expect the last sequence to be ...", "roll up"): copied from an event they could
+// make the dead-letter stream refuse it, or wipe it.
 func reserved(name string) bool {
 	const server, own = "Nats-", outcome.HeaderPrefix
 	return strings.HasPrefix(name, server) || (len(name) >= len(own) && strings.EqualFold(name[:len(own)], own))

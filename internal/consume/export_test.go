@@ -2,9 +2,9 @@ package consume
 
 import "time"
 
-// RemindEvery sets how often a wait that goes on is logged again.
+// RemindEvery sets how often an outage that lasts is logged again.
 func (w *Worker) RemindEvery(d time.Duration) {
-	w.waits.mu.Lock()
-	defer w.waits.mu.Unlock()
-	w.waits.every = d
+	w.availability.log.mu.Lock()
+	defer w.availability.log.mu.Unlock()
+	w.availability.log.every = d
 }

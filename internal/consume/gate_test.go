@@ -9,20 +9,20 @@ import (
 )
 
 // enterNow enters without waiting; ok tells whether the gate let it.
-func enterNow(g *gate) (round int, ok bool) {
+func enterNow(g *gate) (p *pass, ok bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	round, err := g.enter(ctx)
-	return round, err == nil
+	p, err := g.enter(ctx)
+	return p, err == nil
 }
 
-func mustEnter(t *testing.T, g *gate) int {
+func mustEnter(t *testing.T, g *gate) *pass {
 	t.Helper()
-	round, err := g.enter(t.Context())
+	p, err := g.enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return round
+	return p
 }
 
 func TestAnOpenGateLetsEverybodyThrough(t *testing.T) {
@@ -38,7 +38,7 @@ func TestAnOpenGateLetsEverybodyThrough(t *testing.T) {
 func TestAFailureClosesTheGateUntilAProbePasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		wait := g.failed(mustEnter(t, g), 0)
+		wait := mustEnter(t, g).failed(0)
 		if wait < firstBackoff*7/10 || wait > firstBackoff*13/10 {
 			t.Errorf("closed for %s, expected about %s", wait, firstBackoff)
 		}
@@ -54,7 +54,7 @@ func TestAFailureClosesTheGateUntilAProbePasses(t *testing.T) {
 		if _, ok := enterNow(g); ok || !g.closed() {
 			t.Error("a second probe goes while the first is under way")
 		}
-		g.passed(probe)
+		probe.succeeded()
 		if _, ok := enterNow(g); !ok || g.closed() {
 			t.Error("the gate is closed after a probe that passed")
 		}
@@ -64,15 +64,15 @@ func TestAFailureClosesTheGateUntilAProbePasses(t *testing.T) {
 func TestOneProbeGoesAtATimeAndTheOthersFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		g.failed(mustEnter(t, g), time.Minute)
+		mustEnter(t, g).failed(time.Minute)
 		var through atomic.Int32
-		rounds := make(chan int, 10)
+		passes := make(chan *pass, 10)
 		for range 10 {
 			go func() {
-				round, err := g.enter(t.Context())
+				p, err := g.enter(t.Context())
 				if err == nil {
 					through.Add(1)
-					rounds <- round
+					passes <- p
 				}
 			}()
 		}
@@ -81,7 +81,7 @@ func TestOneProbeGoesAtATimeAndTheOthersFollow(t *testing.T) {
 		if through.Load() != 1 {
 			t.Fatalf("%d posts went, expected one probe", through.Load())
 		}
-		g.passed(<-rounds)
+		(<-passes).succeeded()
 		synctest.Wait()
 		if through.Load() != 10 {
 			t.Errorf("%d posts went after the probe, expected all 10", through.Load())
@@ -92,29 +92,29 @@ func TestOneProbeGoesAtATimeAndTheOthersFollow(t *testing.T) {
 func TestPostsThatFailTogetherAreOneFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		rounds := []int{mustEnter(t, g), mustEnter(t, g), mustEnter(t, g), mustEnter(t, g)}
-		for _, round := range rounds {
-			g.failed(round, 0)
+		passes := []*pass{mustEnter(t, g), mustEnter(t, g), mustEnter(t, g), mustEnter(t, g)}
+		for _, p := range passes {
+			p.failed(0)
 		}
-		wait := g.failed(mustEnter(t, g), 0) // the probe: the second failure, not the fifth
+		wait := mustEnter(t, g).failed(0) // the probe: the second failure, not the fifth
 		if wait < 2*firstBackoff*7/10 || wait > 2*firstBackoff*13/10 {
 			t.Errorf("closed for %s after the second failure, expected about %s", wait, 2*firstBackoff)
 		}
 	})
 }
 
-func TestTheBackoffGrowsToItsBoundAndBeginsAnewAfterASuccess(t *testing.T) {
+func TestTheBackoffGrowsToItsBoundAndResetsAfterASuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		longest := time.Duration(0)
 		for range 20 {
-			longest = max(longest, g.failed(mustEnter(t, g), 0))
+			longest = max(longest, mustEnter(t, g).failed(0))
 		}
 		if longest < longestBackoff*7/10 || longest > longestBackoff {
 			t.Errorf("the longest wait was %s, expected nearly or just %s", longest, longestBackoff)
 		}
-		g.passed(mustEnter(t, g))
-		if wait := g.failed(mustEnter(t, g), 0); wait > firstBackoff*13/10 {
+		mustEnter(t, g).succeeded()
+		if wait := mustEnter(t, g).failed(0); wait > firstBackoff*13/10 {
 			t.Errorf("closed for %s after a success, expected about %s", wait, firstBackoff)
 		}
 	})
@@ -124,10 +124,10 @@ func TestTheGateIsClosedAsLongAsSlackAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		first, second := mustEnter(t, g), mustEnter(t, g)
-		if wait := g.failed(first, 10*time.Minute); wait != 10*time.Minute {
+		if wait := first.failed(10 * time.Minute); wait != 10*time.Minute {
 			t.Errorf("closed for %s, expected 10m", wait)
 		}
-		if wait := g.failed(second, time.Minute); wait != 10*time.Minute {
+		if wait := second.failed(time.Minute); wait != 10*time.Minute {
 			t.Errorf("closed for %s, expected the longer of both, 10m", wait)
 		}
 		began := time.Now()
@@ -142,21 +142,21 @@ func TestTheGateIsClosedAsLongAsSlackAsks(t *testing.T) {
 func TestALateAnswerDoesNotOpenTheGate(t *testing.T) {
 	g := newGate()
 	first, second := mustEnter(t, g), mustEnter(t, g)
-	g.failed(first, time.Hour)
-	if g.passed(second) || !g.closed() {
+	first.failed(time.Hour)
+	if second.succeeded() || !g.closed() {
 		t.Error("a late answer opened the gate")
 	}
 }
 
-// A pause that another replica was told of is no failure of this one.
-func TestARestIsNotAFailure(t *testing.T) {
+// Slack has asked another replica to pause, so this one has not failed.
+func TestAPauseOfAnotherReplicaIsNotAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		for range 10 {
-			g.rest(mustEnter(t, g), time.Minute)
+			mustEnter(t, g).closeFor(time.Minute)
 		}
-		if wait := g.failed(mustEnter(t, g), 0); wait > firstBackoff*13/10 {
-			t.Errorf("closed for %s after rests and one failure, expected about %s", wait, firstBackoff)
+		if wait := mustEnter(t, g).failed(0); wait > firstBackoff*13/10 {
+			t.Errorf("closed for %s after pauses and one failure, expected about %s", wait, firstBackoff)
 		}
 	})
 }
@@ -165,14 +165,14 @@ func TestARestIsNotAFailure(t *testing.T) {
 func TestAPostThatIsNotMadeChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		g.rest(mustEnter(t, g), 0)
+		mustEnter(t, g).release()
 		if g.closed() {
 			t.Error("the gate is closed by a post that was not made")
 		}
-		g.failed(mustEnter(t, g), time.Minute)
-		g.rest(mustEnter(t, g), 0)
+		mustEnter(t, g).failed(time.Minute)
+		mustEnter(t, g).release()
 		if g.closed() {
-			t.Error("nobody may come to try although a probe is due")
+			t.Error("no probe may enter although one is due")
 		}
 		began := time.Now()
 		probe := mustEnter(t, g)
@@ -182,18 +182,41 @@ func TestAPostThatIsNotMadeChangesNothing(t *testing.T) {
 		if _, ok := enterNow(g); ok {
 			t.Error("two probes are under way")
 		}
-		g.passed(probe)
+		probe.succeeded()
 	})
 }
 
 func TestWaitingAtTheGateEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		g.failed(mustEnter(t, g), time.Hour)
+		mustEnter(t, g).failed(time.Hour)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := g.enter(ctx); err != context.DeadlineExceeded {
 			t.Errorf("error %v, expected the context's", err)
 		}
+	})
+}
+
+// A pass counts once: what is deferred after the end of a post must not undo it.
+func TestAPassCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		mustEnter(t, g).failed(time.Minute)
+		probe := mustEnter(t, g)
+		probe.closeFor(time.Minute)
+		probe.release()
+		if probe.succeeded() || probe.failed(time.Hour) != 0 {
+			t.Error("a used pass reports a second end")
+		}
+		if _, ok := enterNow(g); ok || !g.closed() {
+			t.Error("a used pass has opened the gate")
+		}
+		second := mustEnter(t, g)
+		probe.release()
+		if _, ok := enterNow(g); ok {
+			t.Error("the pass of an earlier probe has let a second probe through")
+		}
+		second.succeeded()
 	})
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// What others ask of a running worker: is it alive, is it ready, what does it wait for, what has it lost.
+// What others ask of a running worker: is it alive, is it ready, what is it waiting for, what has it lost.
 
 func (w *Worker) stamp() { w.progress.Store(time.Now().UnixNano()) }
 
 // stalledAfter is how long the loop may show no sign of life. It shows one at least every few seconds, whatever it
-// waits for.
+// is waiting for.
 const stalledAfter = 30 * time.Second
 
 // Live is nil while the loop makes progress. It depends on no neighbour: waiting for one is progress.
@@ -26,25 +26,28 @@ func (w *Worker) Live() error {
 
 // Ready lists why this worker cannot send at the moment; empty: it can. It asks Redis, and answers within a second.
 func (w *Worker) Ready(ctx context.Context) []string {
-	reasons := w.waits.reasons(waitNATS, waitConsumer, waitRedis, waitCredentials, waitDeadLetter)
+	var reasons []string
+	for _, wait := range w.availability.waits(natsConnection, jetStreamConsumer, redisScripts, slackCredentials, deadLetterStream) {
+		reasons = append(reasons, wait.For+": "+wait.Reason)
+	}
 	if !w.running.Load() || (!w.source.bound() && len(reasons) == 0) {
 		reasons = append(reasons, "worker: starting or stopping")
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if missing := unreachable(ctx, w.connection()); missing != "" && len(w.waits.reasons(waitNATS)) == 0 {
-		reasons = append(reasons, waitNATS+": "+missing)
+	if reason := unreachable(ctx, w.connection()); reason != "" && !w.availability.unavailable(natsConnection) {
+		reasons = append(reasons, natsConnection.String()+": "+reason)
 	}
-	if len(w.waits.reasons(waitRedis)) == 0 {
+	if !w.availability.unavailable(redisScripts) {
 		if err := w.limiter.Ready(ctx); err != nil {
-			reasons = append(reasons, waitRedis+": "+err.Error())
+			reasons = append(reasons, redisScripts.String()+": "+err.Error())
 		}
 	}
 	return reasons
 }
 
-// unreachable says that there is no connection; empty: there is one. It answers until ctx ends: while nats.go tries a
-// server that does not answer, it does not answer either.
+// unreachable returns why there is no connection; empty: there is one. It returns when ctx ends at the latest: while nats.go
+// tries a server that does not answer, it does not answer either.
 func unreachable(ctx context.Context, connection *nats.Conn) string {
 	answer := make(chan string, 1)
 	go func() {
@@ -62,26 +65,26 @@ func unreachable(ctx context.Context, connection *nats.Conn) string {
 	}
 }
 
-// Lost is how many events came in and were lost, which happens with Core alone: they came faster than they could be
+// Lost is how many events arrived and were lost, which happens with Core alone: they arrived faster than they could be
 // handled, or were held when the worker ended.
 func (w *Worker) Lost() int64 { return w.source.lost() }
 
-// Holds is how many events are in hand: everything that has come in and is not settled.
-func (w *Worker) Holds() int { return w.hand.size() }
+// Holds is how many events are in flight: everything that has arrived and is not settled.
+func (w *Worker) Holds() int { return w.inflight.size() }
 
-// Waits lists what is waited for at the moment, in alphabetical order.
-func (w *Worker) Waits() []Wait { return w.waits.list() }
+// Waits lists what the worker is waiting for, in alphabetical order.
+func (w *Worker) Waits() []Wait { return w.availability.waits() }
 
-// Pending is how many events stand in the stream that nobody has taken yet; 0 with Core. It asks NATS.
+// Pending is how many events are in the stream that no replica has pulled yet; 0 with Core. It asks NATS.
 func (w *Worker) Pending(ctx context.Context) (uint64, error) { return w.source.pending(ctx) }
 
 // Unpublished is how many dropped events could not be republished to Settings.DroppedSubject.
 func (w *Worker) Unpublished() int64 {
-	if w.archive == nil {
+	if w.republisher == nil {
 		return 0
 	}
-	return w.archive.unpublished.Load()
+	return w.republisher.unpublished.Load()
 }
 
-// RefusedChannels are the channels that refuse everything at the moment, each with Slack's code; see channels.
-func (w *Worker) RefusedChannels() map[string]string { return w.channels.list() }
+// RefusedChannels are the channels that refuse every message at the moment, each with Slack's error code.
+func (w *Worker) RefusedChannels() map[string]string { return w.refused.list() }

@@ -22,60 +22,60 @@ import (
 //     could stop a replica, or fill the consumer with messages that are never acknowledged. Here a message is known
 //     by its acknowledgement subject, which only the server sets.
 //   - Consume asks for more whenever its callback returns, and stops asking only while the callback blocks, with a
-//     buffer behind it that nobody keeps alive. Here nothing is asked for that the hand has no room for, and whatever
-//     has arrived is in hand.
+//     buffer behind it that nobody keeps alive. Here nothing is requested that there is no room for, and whatever has
+//     arrived is in flight and kept alive.
 //   - It costs less per message: no timers and no locks of its own.
 //
-// Streams and consumers are looked up and created by nats.go; see jetstream.go.
+// Streams and consumers are looked up and created by nats.go; see stream.go.
 
 // Timing of pull requests.
 const (
-	pullExpires   = 30 * time.Second // a request stands so long with the server
-	pullHeartbeat = 5 * time.Second  // the server says so often that it still does
-	pullRetry     = time.Second      // pause after a request that the server would not take
-	finishLook    = 50 * time.Millisecond
+	pullExpires   = 30 * time.Second // a request is pending with the server for so long
+	pullHeartbeat = 5 * time.Second  // the server confirms it this often
+	pullRetry     = time.Second      // pause after a request that the server has refused
+	finishCheck   = 50 * time.Millisecond
 )
 
-// ackPrefix begins the acknowledgement subject of every message that a consumer hands out.
+// ackPrefix begins the acknowledgement subject of every message that a consumer delivers.
 const ackPrefix = "$JS.ACK."
 
-// errConsumerGone says that there is nobody to pull from: bind again.
+// errConsumerGone means that the consumer no longer exists: bind again.
 var errConsumerGone = errors.New("the consumer is gone")
 
-// pull fetches messages for one durable consumer into the hand, as many as it has room for.
+// pull fetches messages of one durable consumer into the in-flight set, as many as that has room for.
 type pull struct {
-	connection *nats.Conn
-	hand       *hand
-	waits      *waits
-	paused     func() bool // nothing is asked for while it says so
-	next       string      // the API subject of pull requests
-	stream     string      // prefix of derived ids
-	mostAsked  int         // the consumer's own bound of one request, or 0
-	expires    time.Duration
+	connection   *nats.Conn
+	inflight     *inflight
+	availability *availability
+	mayPull      func() bool // nothing is requested while it returns false
+	next         string      // the API subject of pull requests
+	stream       string      // prefix of derived ids
+	mostAsked    int         // the consumer's own bound of one request, or 0
+	expires      time.Duration
 
 	mu          sync.Mutex
 	inbox       string    // of the requests that count; see subscribe
-	outstanding int       // messages that the server has been asked for and has not handed out
-	heard       time.Time // when the server last said anything
+	outstanding int       // messages that were requested and not delivered
+	heard       time.Time // when the server last sent anything
 	answered    bool      // it has since the last tick
-	silent      bool      // it was told that it says nothing
+	silent      bool      // its silence was reported
 	notBefore   time.Time // no request before then
 	gone        error
 	wake        chan struct{}
 }
 
-func newPull(connection *nats.Conn, info *jetstream.ConsumerInfo, apiPrefix string, h *hand, w *waits, paused func() bool) *pull {
+func newPull(connection *nats.Conn, info *jetstream.ConsumerInfo, apiPrefix string, f *inflight, a *availability, mayPull func() bool) *pull {
 	p := &pull{
-		connection: connection,
-		hand:       h,
-		waits:      w,
-		paused:     paused,
-		next:       apiPrefix + "CONSUMER.MSG.NEXT." + info.Stream + "." + info.Name,
-		stream:     info.Stream,
-		mostAsked:  info.Config.MaxRequestBatch,
-		expires:    pullExpires,
-		heard:      time.Now(),
-		wake:       make(chan struct{}, 1),
+		connection:   connection,
+		inflight:     f,
+		availability: a,
+		mayPull:      mayPull,
+		next:         apiPrefix + "CONSUMER.MSG.NEXT." + info.Stream + "." + info.Name,
+		stream:       info.Stream,
+		mostAsked:    info.Config.MaxRequestBatch,
+		expires:      pullExpires,
+		heard:        time.Now(),
+		wake:         make(chan struct{}, 1),
 	}
 	if most := info.Config.MaxRequestExpires; most > 0 {
 		p.expires = min(p.expires, most)
@@ -84,7 +84,7 @@ func newPull(connection *nats.Conn, info *jetstream.ConsumerInfo, apiPrefix stri
 }
 
 // run pulls until ctx ends (nil), the consumer is gone (errConsumerGone) or the connection is closed for good.
-// When it returns, everything that has arrived is in the hand.
+// When it returns, everything that has arrived is in flight.
 func (p *pull) run(ctx context.Context) error {
 	states := p.connection.StatusChanged(nats.RECONNECTING, nats.CONNECTED, nats.CLOSED)
 	defer p.connection.RemoveStatusListener(states)
@@ -103,14 +103,14 @@ func (p *pull) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case state := <-states: // request finds out what it means, but for this:
+		case state := <-states: // request finds out what the others mean
 			renew = state == nats.RECONNECTING
 		case <-p.wake:
-		case <-p.hand.freed:
+		case <-p.inflight.freed:
 		case <-tick.C:
-			renew = p.forgotten()
-			p.tellSilence(renew)
-			p.tellConnection()
+			renew = p.requestsLost()
+			p.reportSilence(renew)
+			p.reportConnection()
 		}
 		if renew {
 			renewed, err := p.subscribe()
@@ -123,28 +123,28 @@ func (p *pull) run(ctx context.Context) error {
 	}
 }
 
-// subscribe begins with a new inbox and without requests. A server may still hold requests for the inbox before: they
-// outlive a connection that comes back with the same inbox, and must not be answered on top of the new ones. Nobody
+// subscribe begins with a new inbox and without requests. A server may still hold requests for the previous inbox: they
+// outlive a connection that reconnects with the same inbox, and must not be answered on top of the new ones. Nothing
 // listens there any more, which ends them.
 func (p *pull) subscribe() (*nats.Subscription, error) {
 	inbox := p.connection.NewInbox()
 	p.mu.Lock()
 	p.inbox, p.outstanding = inbox, 0
 	p.mu.Unlock()
-	p.hand.doubt()
+	p.inflight.nextGeneration()
 	subscription, err := p.connection.Subscribe(inbox+".*", func(message *nats.Msg) { p.receive(inbox, message) })
 	if err != nil {
 		return nil, fmt.Errorf("nats: cannot subscribe to %s: %w", inbox, err)
 	}
-	// What arrives is bounded by what is asked for, and the callback never waits: no further limit, which could only
-	// throw messages away.
+	// What arrives is bounded by what was requested, and the callback never waits: a further limit could only throw messages
+	// away.
 	if err := subscription.SetPendingLimits(-1, -1); err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
 	return subscription, nil
 }
 
-// retire ends a subscription when what has arrived is in the hand. Drain would not do here: a reconnection in its middle
+// retire ends a subscription when what has arrived is in flight. Drain would not do here: a reconnection in its middle
 // leaves the server subscribed for good.
 func retire(subscription *nats.Subscription) {
 	for range 20 {
@@ -156,46 +156,46 @@ func retire(subscription *nats.Subscription) {
 	_ = subscription.Unsubscribe() // an error means a closed connection
 }
 
-// forgotten reports whether the server has not said for too long that it still has the requests.
-func (p *pull) forgotten() bool {
+// requestsLost reports whether the server has not confirmed for too long that it still has the requests.
+func (p *pull) requestsLost() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.outstanding > 0 && time.Since(p.heard) > 2*pullHeartbeat
 }
 
-// errSilent is a server that takes requests and says nothing, not even that it still has them: it is overloaded, or the
-// permission for that subject is missing.
+// errSilent is a server that takes requests and sends nothing, not even heartbeats: it is overloaded, or the permission for
+// that subject is missing.
 var errSilent = fmt.Errorf("the server has not answered a request for events for %s; it may have no permission", 2*pullHeartbeat)
 
-// tellSilence says when the server falls silent, and when it answers again.
-func (p *pull) tellSilence(forgotten bool) {
+// reportSilence reports when the server falls silent, and when it answers again.
+func (p *pull) reportSilence(requestsLost bool) {
 	p.mu.Lock()
 	answers := p.silent && p.answered
 	p.answered = false
-	if forgotten {
+	if requestsLost {
 		p.silent = true
 	} else if answers {
 		p.silent = false
 	}
 	p.mu.Unlock()
-	if forgotten {
-		p.waits.begin(waitConsumer, errSilent)
+	if requestsLost {
+		p.availability.lost(jetStreamConsumer, errSilent)
 	} else if answers {
-		p.waits.end(waitConsumer)
+		p.availability.recovered(jetStreamConsumer)
 	}
 }
 
-// tellConnection says when the connection goes and comes, if it stays away for longer than between two looks.
-func (p *pull) tellConnection() {
+// reportConnection reports whether there is a connection. An interruption between two calls goes unnoticed.
+func (p *pull) reportConnection() {
 	if p.connection.IsConnected() {
-		p.waits.end(waitNATS)
+		p.availability.recovered(natsConnection)
 	} else {
-		p.waits.begin(waitNATS, unconnected(p.connection))
+		p.availability.lost(natsConnection, unconnected(p.connection))
 	}
 }
 
-// request asks for as many messages as there is room for. Requests of a few messages are put off while larger ones
-// stand, so that a full hand does not make a request of every message that leaves it.
+// request asks for as many messages as there is room for. Requests for a few messages are put off while larger ones are
+// pending, so that a full worker does not make a request for each message that it settles.
 func (p *pull) request() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,14 +206,14 @@ func (p *pull) request() error {
 		return nats.ErrConnectionClosed
 	}
 	now := time.Now()
-	if now.Before(p.notBefore) || p.paused() || !p.connection.IsConnected() {
+	if now.Before(p.notBefore) || !p.mayPull() || !p.connection.IsConnected() {
 		return nil
 	}
-	ask := p.hand.room() - p.outstanding
+	ask := p.inflight.room() - p.outstanding
 	if p.mostAsked > 0 {
 		ask = min(ask, p.mostAsked)
 	}
-	if ask < 1 || (p.outstanding > 0 && ask < p.hand.capacity/4) {
+	if ask < 1 || (p.outstanding > 0 && ask < p.inflight.capacity/4) {
 		return nil
 	}
 	body, err := json.Marshal(struct {
@@ -224,17 +224,17 @@ func (p *pull) request() error {
 	if err != nil {
 		return fmt.Errorf("nats: pull request: %w", err)
 	}
-	// The last token tells how much a request was for, should the server refuse it.
+	// The last token is what the request was for, should the server refuse it.
 	if err := p.connection.PublishRequest(p.next, p.inbox+"."+strconv.Itoa(ask), body); err != nil {
 		p.notBefore = now.Add(pullRetry)
-		return nil // the connection tells its own state
+		return nil // reportConnection finds out why
 	}
 	p.outstanding += ask
 	p.heard = now
 	return nil
 }
 
-// receive is called for whatever comes to an inbox, one message at a time.
+// receive is called for whatever arrives at an inbox, one message at a time.
 func (p *pull) receive(inbox string, message *nats.Msg) {
 	if !strings.HasPrefix(message.Reply, ackPrefix) {
 		p.status(inbox, message)
@@ -242,18 +242,18 @@ func (p *pull) receive(inbox string, message *nats.Msg) {
 	}
 	d, err := p.delivery(message)
 	if err != nil {
-		// The server set this subject; one that cannot be read is a server that we do not know.
+		// Only the server sets this subject; one that cannot be parsed comes from a server of an unknown kind.
 		p.lose(fmt.Errorf("nats: acknowledgement subject %q: %w", message.Reply, err))
 		return
 	}
 	heard := d.touched
-	p.hand.add(d) // before it stops counting as asked for: between the two no room may seem to be there
+	p.inflight.add(d) // before it stops counting as requested: in between there must not seem to be room for it
 	p.mu.Lock()
 	p.heard, p.answered = heard, true
 	low := false
 	if inbox == p.inbox {
 		p.outstanding--
-		low = p.outstanding < p.hand.capacity/2
+		low = p.outstanding < p.inflight.capacity/2
 	}
 	p.mu.Unlock()
 	if low {
@@ -285,7 +285,7 @@ func (p *pull) delivery(message *nats.Msg) (*delivery, error) {
 	}, nil
 }
 
-// status handles what the server says about requests.
+// status handles what the server reports about requests.
 func (p *pull) status(inbox string, message *nats.Msg) {
 	code, description := message.Header.Get("Status"), message.Header.Get("Description")
 	p.mu.Lock()
@@ -297,8 +297,8 @@ func (p *pull) status(inbox string, message *nats.Msg) {
 	if code == "100" { // heartbeat
 		return
 	}
-	// Whatever else it is, a request has ended with so many messages not handed out: as many as the server says, or
-	// all that it was for.
+	// Whatever else it is, a request has ended with so many messages not delivered: as many as the server reports, or all
+	// that it was for.
 	left, err := strconv.Atoi(message.Header.Get("Nats-Pending-Messages"))
 	if err != nil {
 		left, err = strconv.Atoi(strings.TrimPrefix(message.Subject, inbox+"."))
@@ -312,10 +312,10 @@ func (p *pull) status(inbox string, message *nats.Msg) {
 	case code == "404" || code == "408": // it expired: ask again at once
 	case code == "409" && strings.Contains(lower, "consumer deleted"),
 		code == "409" && strings.Contains(lower, "push based"),
-		code == "503": // nobody answers to this consumer's name
+		code == "503": // no server has this consumer
 		p.gone = fmt.Errorf("%w (%s %s)", errConsumerGone, code, description)
 	default: // a leader change, a server on its way down, a bound of the consumer: ask again soon
-		p.hand.doubt()
+		p.inflight.nextGeneration()
 		p.notBefore = p.heard.Add(pullRetry)
 	}
 	signal(p.wake)
@@ -328,25 +328,25 @@ func (p *pull) lose(err error) {
 	signal(p.wake)
 }
 
-// finish ends the subscription and waits until what has arrived is in the hand.
+// finish ends the subscription and waits until what has arrived is in flight.
 //
-// A request cannot be taken back, and what the server is about to hand out for one when its inbox goes is handed out to
-// nobody, and to somebody else only after AckWait. So requests are left to be filled first: under load they are at
-// once, and where nothing comes for a moment nothing is about to be lost.
+// A request cannot be cancelled, and what the server is about to deliver for one when its inbox goes is delivered to nobody,
+// and to another worker only after AckWait. So requests are left to be filled first: under load they are at once, and where
+// nothing arrives for a moment nothing is about to be lost.
 func (p *pull) finish(subscription *nats.Subscription) {
 	began, before := time.Now(), -1
 	for time.Since(began) < pullRetry && p.connection.IsConnected() {
-		now := p.standing()
+		now := p.pending()
 		if now <= 0 || now == before {
 			break
 		}
 		before = now
-		time.Sleep(finishLook)
+		time.Sleep(finishCheck)
 	}
 	closed := make(chan struct{})
 	subscription.SetClosedHandler(func(string) { close(closed) })
 	if err := subscription.Drain(); err != nil {
-		return // the connection is closed or was never up: nothing can come any more
+		return // the connection is closed or was never up: nothing can arrive any more
 	}
 	select {
 	case <-closed:
@@ -354,8 +354,8 @@ func (p *pull) finish(subscription *nats.Subscription) {
 	}
 }
 
-// standing is how many messages the server may still hand out for requests.
-func (p *pull) standing() int {
+// pending is how many messages the server may still deliver for requests.
+func (p *pull) pending() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.outstanding

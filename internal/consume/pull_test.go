@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"notifier/internal/testkit"
+
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -33,8 +35,11 @@ type pullRequest struct {
 	reply     string
 }
 
-// pulling starts a pull into a hand against a fake consumer.
-func pulling(t *testing.T, capacity int, paused func() bool) (*fakeConsumer, *pull) {
+// inbox is where the answers to the request go, with the request's size after it.
+func (r pullRequest) inbox() string { return r.reply[:strings.LastIndex(r.reply, ".")] }
+
+// pulling starts a pull for so many messages against a fake consumer.
+func pulling(t *testing.T, capacity int, mayPull func() bool) (*fakeConsumer, *pull) {
 	t.Helper()
 	t.Parallel()
 	server, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
@@ -68,8 +73,9 @@ func pulling(t *testing.T, capacity int, paused func() bool) (*fakeConsumer, *pu
 	if err := c.connection.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	h := newHand(capacity)
-	p := newPull(connect(), &jetstream.ConsumerInfo{Stream: "S", Name: "C"}, apiPrefix, h, newWaits(zap.NewNop(), h.size), paused)
+	f := newInflight(capacity)
+	info := &jetstream.ConsumerInfo{Stream: "S", Name: "C"}
+	p := newPull(connect(), info, apiPrefix, f, &availability{log: newWaitLog(zap.NewNop(), f.size)}, mayPull)
 	c.pull = p
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -87,7 +93,7 @@ func pulling(t *testing.T, capacity int, paused func() bool) (*fakeConsumer, *pu
 	return c, p
 }
 
-func never() bool { return false }
+func always() bool { return true }
 
 // request is the next request, which must be for so many messages.
 func (c *fakeConsumer) request(batch int) pullRequest {
@@ -104,17 +110,18 @@ func (c *fakeConsumer) request(batch int) pullRequest {
 	}
 }
 
+// noRequest checks that the pull has made no request, and makes none when it looks now.
 func (c *fakeConsumer) noRequest(why string) {
 	c.Helper()
-	select {
-	case request := <-c.requests:
-		c.Fatalf("asked for %d, expected no request %s", request.Batch, why)
-	case <-time.After(1500 * time.Millisecond): // it looks once a second
+	before := c.pull.pending()
+	testkit.Check(c, c.pull.request())
+	if after := c.pull.pending(); after != before || len(c.requests) > 0 {
+		c.Fatalf("%d messages are requested after %d and %d requests are unread, expected no request %s", after, before, len(c.requests), why)
 	}
 }
 
-// hand hands out n messages for a request.
-func (c *fakeConsumer) hand(request pullRequest, n int) {
+// fill delivers n messages for a request.
+func (c *fakeConsumer) fill(request pullRequest, n int) {
 	for range n {
 		c.next++
 		c.deliver(request, nats.Header{})
@@ -124,15 +131,14 @@ func (c *fakeConsumer) hand(request pullRequest, n int) {
 // deliver gives the pull a message as its subscription would: only a server's own consumer can send one with an
 // acknowledgement subject.
 func (c *fakeConsumer) deliver(request pullRequest, header nats.Header) {
-	inbox := request.reply[:strings.LastIndex(request.reply, ".")]
-	c.pull.receive(inbox, &nats.Msg{
+	c.pull.receive(request.inbox(), &nats.Msg{
 		Subject: "notify.errors", Header: header, Sub: &nats.Subscription{},
 		Reply: fmt.Sprintf("$JS.ACK.S.C.1.%d.%d.1700000000000000000.0", c.next, c.next),
 	})
 }
 
-// tell sends a status; pairs are further headers.
-func (c *fakeConsumer) tell(request pullRequest, code, description string, pairs ...string) {
+// status gives the pull a status as its subscription would; pairs are further headers.
+func (c *fakeConsumer) status(request pullRequest, code, description string, pairs ...string) {
 	c.Helper()
 	message := nats.NewMsg(request.reply)
 	message.Header.Set("Status", code)
@@ -140,34 +146,29 @@ func (c *fakeConsumer) tell(request pullRequest, code, description string, pairs
 	for i := 0; i < len(pairs); i += 2 {
 		message.Header.Set(pairs[i], pairs[i+1])
 	}
-	if err := c.connection.PublishMsg(message); err != nil {
-		c.Fatal(err)
-	}
-	if err := c.connection.Flush(); err != nil {
-		c.Fatal(err)
-	}
+	c.pull.receive(request.inbox(), message)
 }
 
 func (p *pull) settle(t *testing.T, n int) {
 	t.Helper()
 	for n > 0 {
-		taken, err := p.hand.take(t.Context(), n, 10*time.Second)
+		taken, err := p.inflight.take(t.Context(), n, 10*time.Second)
 		if err != nil || len(taken) == 0 {
 			t.Fatalf("took %d deliveries, %v", len(taken), err)
 		}
-		p.hand.release(taken...)
+		p.inflight.release(taken...)
 		n -= len(taken)
 	}
 }
 
-func TestNothingIsAskedForThatTheHandHasNoRoomFor(t *testing.T) {
-	c, p := pulling(t, 8, never)
+func TestNothingIsRequestedThatThereIsNoRoomFor(t *testing.T) {
+	c, p := pulling(t, 8, always)
 	first := c.request(8)
 	if first.Expires != pullExpires || first.Heartbeat != pullHeartbeat {
 		t.Errorf("request %+v, expected %s with a heartbeat every %s", first, pullExpires, pullHeartbeat)
 	}
-	c.hand(first, 8)
-	c.noRequest("with a full hand")
+	c.fill(first, 8)
+	c.noRequest("with a full worker")
 	p.settle(t, 3)
 	c.request(3)
 	p.settle(t, 5)
@@ -175,33 +176,32 @@ func TestNothingIsAskedForThatTheHandHasNoRoomFor(t *testing.T) {
 }
 
 func TestSmallRequestsArePutOffWhileLargerOnesStand(t *testing.T) {
-	c, p := pulling(t, 8, never)
+	c, p := pulling(t, 8, always)
 	first := c.request(8)
-	c.hand(first, 1)
+	c.fill(first, 1)
 	p.settle(t, 1)
 	c.noRequest("for one message while seven are to come")
-	c.hand(first, 1)
+	c.fill(first, 1)
 	p.settle(t, 1)
 	c.request(2)
 }
 
-func TestNothingIsAskedForDuringAPause(t *testing.T) {
-	var paused atomic.Bool
-	paused.Store(true)
-	c, _ := pulling(t, 8, paused.Load)
+func TestNothingIsRequestedDuringAPause(t *testing.T) {
+	var mayPull atomic.Bool
+	c, _ := pulling(t, 8, mayPull.Load)
 	c.noRequest("during a pause")
-	paused.Store(false)
+	mayPull.Store(true)
 	c.request(8)
 }
 
 func TestARequestThatEndsIsMadeAgain(t *testing.T) {
-	c, p := pulling(t, 8, never)
-	c.hand(c.request(8), 8)
+	c, p := pulling(t, 8, always)
+	c.fill(c.request(8), 8)
 	p.settle(t, 8)
 	second := c.request(8)
-	c.hand(second, 5)
-	c.tell(second, "100", "Idle Heartbeat")
-	c.tell(second, "408", "Request Timeout", "Nats-Pending-Messages", "3")
+	c.fill(second, 5)
+	c.status(second, "100", "Idle Heartbeat")
+	c.status(second, "408", "Request Timeout", "Nats-Pending-Messages", "3")
 	c.request(3)
 	p.settle(t, 5)
 	c.request(5)
@@ -209,34 +209,28 @@ func TestARequestThatEndsIsMadeAgain(t *testing.T) {
 
 // Of two requests that stand, only the one that the server refuses has ended.
 func TestARefusedRequestIsTheOnlyOneThatEnds(t *testing.T) {
-	c, p := pulling(t, 8, never)
+	c, p := pulling(t, 8, always)
 	first := c.request(8)
-	c.hand(first, 4)
+	c.fill(first, 4)
 	p.settle(t, 4)
 	second := c.request(4)
-	c.tell(second, "409", "Exceeded MaxWaiting")
+	c.status(second, "409", "Exceeded MaxWaiting")
 	c.request(4)
-	c.hand(first, 4)
+	c.fill(first, 4)
 	p.settle(t, 4)
 	c.request(4)
 }
 
-// waiting waits until the pull says that it waits for the consumer, or no longer says so.
-func (p *pull) waiting(t *testing.T, want bool) {
+// eventuallyUnavailable waits until the pull reports the consumer as unavailable, or no longer does.
+func (p *pull) eventuallyUnavailable(t *testing.T, want bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) { // between two looks
-		list := p.waits.list()
-		if told := len(list) == 1 && list[0].For == waitConsumer; told == want {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waits %v, expected that for the consumer: %t", list, want)
-		}
-	}
+	testkit.Eventually(t, fmt.Sprintf("the consumer is unavailable: %t", want), func() bool {
+		return p.availability.unavailable(jetStreamConsumer) == want
+	})
 }
 
 func TestAfterMissedHeartbeatsTheServerIsAskedAgain(t *testing.T) {
-	c, p := pulling(t, 8, never)
+	c, p := pulling(t, 8, always)
 	lost := c.request(8)
 	p.mu.Lock()
 	p.heard = p.heard.Add(-2*pullHeartbeat - time.Second)
@@ -245,16 +239,16 @@ func TestAfterMissedHeartbeatsTheServerIsAskedAgain(t *testing.T) {
 	if again.reply == lost.reply {
 		t.Error("the same inbox is used again, so the server may answer both requests")
 	}
-	c.tell(lost, "408", "Request Timeout", "Nats-Pending-Messages", "8")
+	c.status(lost, "408", "Request Timeout", "Nats-Pending-Messages", "8")
 	c.noRequest("when only the lost request has ended")
-	p.waiting(t, true)
-	c.tell(again, "100", "Idle Heartbeat")
-	p.waiting(t, false)
+	p.eventuallyUnavailable(t, true)
+	c.status(again, "100", "Idle Heartbeat")
+	p.eventuallyUnavailable(t, false)
 	c.noRequest("while heartbeats come")
 }
 
 func TestAfterAReconnectionTheServerIsAskedAgain(t *testing.T) {
-	c, p := pulling(t, 8, never)
+	c, p := pulling(t, 8, always)
 	lost := c.request(8)
 	if err := p.connection.ForceReconnect(); err != nil {
 		t.Fatal(err)
@@ -267,8 +261,8 @@ func TestAfterAReconnectionTheServerIsAskedAgain(t *testing.T) {
 func TestAConsumerThatIsGoneEndsThePull(t *testing.T) {
 	for _, status := range [][2]string{{"409", "Consumer Deleted"}, {"409", "Consumer is push based"}, {"503", ""}} {
 		t.Run(status[0]+" "+status[1], func(t *testing.T) {
-			c, _ := pulling(t, 8, never)
-			c.tell(c.request(8), status[0], status[1])
+			c, _ := pulling(t, 8, always)
+			c.status(c.request(8), status[0], status[1])
 			select {
 			case err := <-c.ended:
 				if !errors.Is(err, errConsumerGone) {
@@ -281,15 +275,15 @@ func TestAConsumerThatIsGoneEndsThePull(t *testing.T) {
 	}
 }
 
-func TestOtherWordsOfTheServerAreWaitedOut(t *testing.T) {
-	c, _ := pulling(t, 8, never)
+func TestOtherStatusesOfTheServerAreWaitedOut(t *testing.T) {
+	c, _ := pulling(t, 8, always)
 	for _, description := range []string{"Leadership Change", "Server Shutdown", "Something New"} {
 		request := c.request(8)
-		told := time.Now()
-		c.tell(request, "409", description, "Nats-Pending-Messages", "8")
+		sent := time.Now()
+		c.status(request, "409", description, "Nats-Pending-Messages", "8")
 		select {
 		case again := <-c.requests:
-			if waited := time.Since(told); waited < pullRetry/2 {
+			if waited := time.Since(sent); waited < pullRetry/2 {
 				t.Errorf("asked again %s after %q, expected a pause", waited, description)
 			}
 			c.requests <- again
@@ -301,11 +295,11 @@ func TestOtherWordsOfTheServerAreWaitedOut(t *testing.T) {
 
 // A message is a message by its acknowledgement subject, whatever a publisher has put into its headers.
 func TestAMessageWithAStatusHeaderIsAMessage(t *testing.T) {
-	c, p := pulling(t, 2, never)
+	c, p := pulling(t, 2, always)
 	request := c.request(2)
 	c.next++
 	c.deliver(request, nats.Header{"Status": {"409"}, "Description": {"Consumer Deleted"}})
-	taken, err := p.hand.take(t.Context(), 1, 10*time.Second)
+	taken, err := p.inflight.take(t.Context(), 1, 10*time.Second)
 	if err != nil || len(taken) != 1 {
 		t.Fatalf("took %v, %v, expected the message", taken, err)
 	}

@@ -220,7 +220,7 @@ func TestALateSuccessDoesNotEndTheWait(t *testing.T) {
 	if ready := r.Ready(t.Context()); len(ready) == 0 {
 		t.Error("the worker is ready while Slack refuses its token")
 	}
-	if lines := s.log.named("going on"); len(lines) > 0 {
+	if lines := s.log.named("recovered"); len(lines) > 0 {
 		t.Errorf("the log says %v while Slack refuses the token", lines)
 	}
 	s.slack.Always(devstack.Behaviour{})

@@ -1,0 +1,78 @@
+package consume
+
+import (
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"notifier/internal/outcome"
+	"notifier/internal/ratelimit"
+)
+
+// lineWriter writes the log lines of a batch. In a storm that is most of a worker's work, so what the lines have in common
+// is made once.
+type lineWriter struct {
+	log    *zap.Logger
+	fields []zap.Field
+	limits map[ratelimit.Tier]string
+}
+
+func (w *lineWriter) limit(tier ratelimit.Tier) string {
+	text, known := w.limits[tier]
+	if !known {
+		text = tier.String()
+		w.limits[tier] = text
+	}
+	return text
+}
+
+// write writes the event's log line. Fields that do not apply are left out.
+func (w *lineWriter) write(s *Settled) {
+	level, message := zapcore.InfoLevel, "notification "+s.Outcome
+	if s.Outcome == outcome.Dead {
+		level = zapcore.WarnLevel
+	}
+	entry := w.log.Check(level, message)
+	if entry == nil {
+		return // LOG_LEVEL is above it
+	}
+	fields := append(w.fields[:0],
+		zap.String("event_id", s.Event.ID),
+		zap.String("category", s.Event.Category),
+		zap.String("subject", s.Event.Subject),
+		zap.String("outcome", s.Outcome))
+	if s.Reason != "" {
+		fields = append(fields, zap.String("reason", s.Reason))
+	}
+	if s.Detail != "" {
+		fields = append(fields, zap.String("detail", s.Detail))
+	}
+	if s.Tier.Count > 0 {
+		fields = append(fields, zap.String("limit", w.limit(s.Tier)), zap.Float64("retry_after_s", s.RetryAfter.Seconds()))
+	}
+	if s.Channel != "" {
+		fields = append(fields, zap.String("channel", s.Channel))
+	}
+	if s.SlackTS != "" {
+		fields = append(fields, zap.String("slack_ts", s.SlackTS))
+	}
+	if s.Attempts > 0 {
+		fields = append(fields, zap.Int("attempts", s.Attempts))
+	}
+	if s.Outcome == outcome.Sent {
+		fields = append(fields, zap.Float64("latency_ms", float64(s.Latency.Microseconds())/1000))
+	}
+	if s.Ambiguous {
+		fields = append(fields, zap.Bool("ambiguous", true))
+	}
+	if s.Found {
+		fields = append(fields, zap.Bool("found_in_channel", true))
+	}
+	if s.delivery.redelivered {
+		fields = append(fields, zap.Bool("redelivered", true))
+	}
+	if s.delivery.streamSeq > 0 {
+		fields = append(fields, zap.Uint64("stream_seq", s.delivery.streamSeq))
+	}
+	entry.Write(fields...)
+	w.fields = fields
+}

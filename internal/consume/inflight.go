@@ -1,0 +1,217 @@
+package consume
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"notifier/internal/event"
+)
+
+// delivery is one message that this worker holds, from its arrival until it is settled.
+type delivery struct {
+	event.Message
+	token       string // names the stream message, the same at each redelivery; see ratelimit.Request
+	streamSeq   uint64 // its sequence in the stream; 0 in core mode
+	redelivered bool   // it was delivered before, to this worker or to another
+
+	reply      string    // where to acknowledge; empty: nowhere. Guarded by inflight.mu
+	touched    time.Time // when the server was last informed that it is in progress. Guarded by inflight.mu
+	generation int       // inflight.generation when it was delivered last. Guarded by inflight.mu
+
+	// Deliveries in flight form a list, oldest first, so that removing one costs nothing. Guarded by inflight.mu
+	previous, next *delivery
+}
+
+// inflight is everything that has arrived and is not settled, in a bounded number. Part of it is queued, waiting for its
+// decision. Nothing is ever requested that it has no room for, which bounds memory whatever is unavailable.
+type inflight struct {
+	capacity int
+	arrived  chan struct{} // has a token when the queue may have become longer, or has closed
+	freed    chan struct{} // has a token when there may be more room
+
+	mu         sync.Mutex
+	queue      []*delivery
+	closed     bool
+	ring       delivery // sentinel of the list: ring.next is the oldest
+	count      int
+	generation int // see nextGeneration
+	older      int // how many are of an earlier generation
+}
+
+func newInflight(capacity int) *inflight {
+	f := &inflight{capacity: capacity, arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+	f.ring.previous, f.ring.next = &f.ring, &f.ring
+	return f
+}
+
+// add queues a delivery. A message that is in flight already has been redelivered because AckWait has passed: the older
+// delivery goes on with the newer acknowledgement subject, and nothing is queued twice.
+func (f *inflight) add(d *delivery) {
+	f.mu.Lock()
+	if d.redelivered || f.older > 0 {
+		if known := f.find(d.token); known != nil {
+			if known.generation != f.generation {
+				known.generation = f.generation
+				f.older--
+			}
+			known.reply, known.touched = d.reply, d.touched
+			f.mu.Unlock()
+			return
+		}
+	}
+	d.generation = f.generation
+	d.previous, d.next = f.ring.previous, &f.ring
+	d.previous.next, d.next.previous = d, d
+	f.count++
+	f.queue = append(f.queue, d)
+	f.mu.Unlock()
+	signal(f.arrived)
+}
+
+// nextGeneration begins a generation: a consumer that was recreated, or that another server leads now, may deliver what is
+// in flight as if for the first time.
+func (f *inflight) nextGeneration() {
+	f.mu.Lock()
+	f.generation++
+	f.older = f.count
+	f.mu.Unlock()
+}
+
+// forgetReplies is called when the stream was deleted. What is in flight is settled like everything else, but there is
+// nothing to acknowledge: its sequence belongs to another message now.
+func (f *inflight) forgetReplies() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for d := f.ring.next; d != &f.ring; d = d.next {
+		d.reply = ""
+	}
+}
+
+// find walks the list; mu is held. It is called only for what may be in flight already, which is little.
+func (f *inflight) find(token string) *delivery {
+	for d := f.ring.next; d != &f.ring; d = d.next {
+		if d.token == token {
+			return d
+		}
+	}
+	return nil
+}
+
+// take moves up to limit queued deliveries to the caller, without waiting for more than there are. It waits while there
+// is none, until the queue is closed (nil, nil), idle has passed (nil, nil) or ctx ends.
+func (f *inflight) take(ctx context.Context, limit int, idle time.Duration) ([]*delivery, error) {
+	timer := time.NewTimer(idle)
+	defer timer.Stop()
+	for {
+		f.mu.Lock()
+		n := min(limit, len(f.queue))
+		if n > 0 || f.closed {
+			taken := slices.Clone(f.queue[:n])
+			f.queue = slices.Delete(f.queue, 0, n)
+			f.mu.Unlock()
+			return taken, nil
+		}
+		f.mu.Unlock()
+		select {
+		case <-f.arrived:
+		case <-timer.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// close declares that nothing more will arrive.
+func (f *inflight) close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	signal(f.arrived)
+}
+
+// done reports whether nothing more will arrive and nothing is queued.
+func (f *inflight) done() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closed && len(f.queue) == 0
+}
+
+// release removes settled deliveries.
+func (f *inflight) release(deliveries ...*delivery) {
+	f.mu.Lock()
+	for _, d := range deliveries {
+		if d.next == nil {
+			continue // it was removed before
+		}
+		d.previous.next, d.next.previous = d.next, d.previous
+		d.previous, d.next = nil, nil
+		f.count--
+		if d.generation != f.generation {
+			f.older--
+		}
+	}
+	f.mu.Unlock()
+	signal(f.freed)
+}
+
+// room is how many more deliveries may be requested.
+func (f *inflight) room() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return max(0, f.capacity-f.count)
+}
+
+// size is how many deliveries are in flight.
+func (f *inflight) size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.count
+}
+
+// replyOf is where the delivery is acknowledged now; empty: nowhere. See add and forgetReplies.
+func (f *inflight) replyOf(d *delivery) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return d.reply
+}
+
+// untouched returns the acknowledgement subjects of the deliveries of which the server has heard nothing since then, and
+// counts them as touched at now.
+func (f *inflight) untouched(since, now time.Time) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var replies []string
+	for d := f.ring.next; d != &f.ring; d = d.next {
+		if d.reply != "" && d.touched.Before(since) {
+			d.touched = now
+			replies = append(replies, d.reply)
+		}
+	}
+	return replies
+}
+
+// drain removes everything, and returns how much it was and the acknowledgement subjects.
+func (f *inflight) drain() (count int, replies []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	count = f.count
+	for d := f.ring.next; d != &f.ring; d = d.next {
+		if d.reply != "" {
+			replies = append(replies, d.reply)
+		}
+	}
+	f.ring.previous, f.ring.next = &f.ring, &f.ring
+	f.count, f.older, f.queue = 0, 0, nil
+	return count, replies
+}
+
+// signal leaves a token in a channel of capacity one, if there is none yet.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,207 @@
+package consume
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func arrival(name string) *delivery { return &delivery{token: name, reply: "reply to " + name} }
+
+func again(name string) *delivery {
+	return &delivery{token: name, reply: "second reply to " + name, redelivered: true}
+}
+
+// full is an in-flight set with so many deliveries in it, named 0, 1, ...
+func full(capacity, n int) (*inflight, []*delivery) {
+	f := newInflight(capacity)
+	deliveries := make([]*delivery, n)
+	for i := range deliveries {
+		deliveries[i] = arrival(fmt.Sprint(i))
+		f.add(deliveries[i])
+	}
+	return f, deliveries
+}
+
+func take(t *testing.T, f *inflight, limit int) []string {
+	t.Helper()
+	taken, err := f.take(t.Context(), limit, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range taken {
+		names = append(names, d.token)
+	}
+	return names
+}
+
+func TestThereIsRoomForWhatIsReleased(t *testing.T) {
+	f, deliveries := full(4, 3)
+	if f.room() != 1 || f.size() != 3 {
+		t.Errorf("room %d and size %d, expected 1 and 3", f.room(), f.size())
+	}
+	take(t, f, 4) // what is taken stays in flight
+	if f.room() != 1 {
+		t.Errorf("room %d after taking, expected 1", f.room())
+	}
+	f.release(deliveries[1])
+	if f.room() != 2 {
+		t.Errorf("room %d, expected 2", f.room())
+	}
+	f.release(deliveries[1], deliveries[0])
+	f.release()
+	if f.room() != 3 || f.size() != 1 {
+		t.Errorf("room %d and size %d after releasing one twice, expected 3 and 1", f.room(), f.size())
+	}
+	if count, rest := f.drain(); count != 1 || !slices.Equal(rest, []string{"reply to 2"}) {
+		t.Errorf("drained %v, expected the one that was not released", rest)
+	}
+}
+
+// More than was asked for may arrive; then there is no room, and not less than none.
+func TestBeyondCapacityThereIsNoRoom(t *testing.T) {
+	if f, _ := full(2, 5); f.room() != 0 {
+		t.Errorf("room %d, expected 0", f.room())
+	}
+}
+
+func TestTakingKeepsTheOrderAndTheLimit(t *testing.T) {
+	f, _ := full(8, 5)
+	if diff := cmp.Diff([]string{"0", "1", "2"}, take(t, f, 3)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"3", "4"}, take(t, f, 3)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTakingWaitsForTheFirstDeliveryOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newInflight(8)
+		began := time.Now()
+		go func() {
+			time.Sleep(time.Minute)
+			f.add(arrival("a"))
+		}()
+		if names := take(t, f, 8); !slices.Equal(names, []string{"a"}) || time.Since(began) != time.Minute {
+			t.Errorf("took %v after %s, expected a after a minute", names, time.Since(began))
+		}
+	})
+}
+
+func TestTakingFromAnEmptyQueueEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newInflight(8)
+		began := time.Now()
+		if taken, err := f.take(t.Context(), 8, time.Second); taken != nil || err != nil || time.Since(began) != time.Second {
+			t.Errorf("took %v, %v after %s, expected nothing after the second of idleness", taken, err, time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := f.take(ctx, 8, time.Hour); err != context.DeadlineExceeded {
+			t.Errorf("error %v, expected the context's", err)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			f.close()
+		}()
+		if taken, err := f.take(t.Context(), 8, time.Hour); len(taken) != 0 || err != nil {
+			t.Errorf("took %v, %v from a closed set, expected nothing", taken, err)
+		}
+	})
+}
+
+func TestAClosedSetIsDoneWhenItsQueueIsEmpty(t *testing.T) {
+	f, _ := full(8, 1)
+	f.close()
+	if f.done() {
+		t.Error("done with a delivery in the queue")
+	}
+	take(t, f, 8)
+	if !f.done() {
+		t.Error("not done with nothing in the queue")
+	}
+}
+
+// After AckWait the server redelivers. What is still in flight goes on with the newer acknowledgement subject, and is not
+// queued twice.
+func TestARedeliveryOfWhatIsInFlightReplacesTheReply(t *testing.T) {
+	f, deliveries := full(8, 2)
+	f.add(again("1"))
+	if f.size() != 2 || f.replyOf(deliveries[1]) != "second reply to 1" || f.replyOf(deliveries[0]) != "reply to 0" {
+		t.Errorf("size %d with the replies %q and %q", f.size(), f.replyOf(deliveries[0]), f.replyOf(deliveries[1]))
+	}
+	take(t, f, 8)
+	f.add(again("0"))
+	if f.size() != 2 || f.replyOf(deliveries[0]) != "second reply to 0" {
+		t.Errorf("size %d with the reply %q after it was taken", f.size(), f.replyOf(deliveries[0]))
+	}
+	f.release(deliveries...)
+	f.add(again("0"))
+	if names := take(t, f, 8); !slices.Equal(names, []string{"0"}) {
+		t.Errorf("took %v, expected what was settled and is delivered again", names)
+	}
+}
+
+// In a new generation anything may be a redelivery, whatever its delivery count, until everything from before is settled.
+func TestInANewGenerationWhatIsInFlightIsRecognized(t *testing.T) {
+	f, deliveries := full(8, 3)
+	f.nextGeneration()
+	f.add(arrival("3"))
+	f.add(&delivery{token: "1", reply: "new reply to 1"})
+	if f.size() != 4 || f.replyOf(deliveries[1]) != "new reply to 1" {
+		t.Errorf("size %d with the reply %q, expected 4 with the new one", f.size(), f.replyOf(deliveries[1]))
+	}
+	f.add(&delivery{token: "1", reply: "newer reply to 1"}) // 0 and 2 are still of the older generation
+	if f.size() != 4 || f.replyOf(deliveries[1]) != "newer reply to 1" {
+		t.Errorf("size %d with the reply %q, expected 4 with the newer one", f.size(), f.replyOf(deliveries[1]))
+	}
+	f.release(deliveries...)
+	if f.older != 0 {
+		t.Errorf("%d deliveries are of an older generation, expected none", f.older)
+	}
+}
+
+func TestWhatLeftWithItsStreamIsNotAcknowledged(t *testing.T) {
+	f, deliveries := full(8, 2)
+	f.forgetReplies()
+	f.add(arrival("2"))
+	if f.replyOf(deliveries[0]) != "" {
+		t.Errorf("reply %q, expected none", f.replyOf(deliveries[0]))
+	}
+	now := time.Now()
+	if replies := f.untouched(now, now); !slices.Equal(replies, []string{"reply to 2"}) {
+		t.Errorf("to be kept alive: %v, expected 2 alone", replies)
+	}
+	if count, rest := f.drain(); count != 3 || !slices.Equal(rest, []string{"reply to 2"}) {
+		t.Errorf("to be returned: %v, expected 2 alone", rest)
+	}
+}
+
+func TestDeliveriesAreKeptAliveOnceInTheTime(t *testing.T) {
+	f := newInflight(8)
+	start := time.Now()
+	for i, name := range []string{"a", "b"} {
+		d := arrival(name)
+		d.touched = start.Add(time.Duration(i) * time.Second)
+		f.add(d)
+	}
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	for _, test := range []struct {
+		since, now int
+		want       []string
+	}{
+		{0, 5, nil}, {1, 5, []string{"reply to a"}}, {2, 6, []string{"reply to b"}}, {5, 9, nil},
+		{7, 11, []string{"reply to a", "reply to b"}},
+	} {
+		if diff := cmp.Diff(test.want, f.untouched(at(test.since), at(test.now))); diff != "" {
+			t.Errorf("untouched since %d (-want +got):\n%s", test.since, diff)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package consume
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// After so many rejections in a row a channel counts as refusing everything, and is tried only this often.
+const (
+	refusalsToClose = 5
+	retryChannel    = time.Minute
+)
+
+// refusedChannels knows which channels refuse every message: archived ones, ones that the bot was never invited to. Asking
+// Slack again for each event would cost a request each and end the same way. It is this replica's own knowledge, and
+// bounded by the channels that the settings name.
+type refusedChannels struct {
+	log *zap.Logger
+
+	mu       sync.Mutex
+	channels map[string]*refusedChannel
+}
+
+type refusedChannel struct {
+	inRow int
+	code  string    // Slack's latest
+	next  time.Time // closed: when it may be tried again; zero: not closed
+}
+
+func newRefusedChannels(log *zap.Logger) *refusedChannels {
+	return &refusedChannels{log: log, channels: map[string]*refusedChannel{}}
+}
+
+// closed reports whether a post to the channel would be rejected, and with which code. Once a minute it returns false, for
+// one post.
+func (c *refusedChannels) closed(channel string) (code string, closed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.channels[channel]
+	if r == nil || r.next.IsZero() {
+		return "", false
+	}
+	if now := time.Now(); !now.Before(r.next) {
+		r.next = now.Add(retryChannel)
+		return "", false
+	}
+	return r.code, true
+}
+
+// rejected notes that Slack has rejected a message because of its channel.
+func (c *refusedChannels) rejected(channel, code string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.channels[channel]
+	if r == nil {
+		r = &refusedChannel{}
+		c.channels[channel] = r
+	}
+	r.inRow++
+	r.code = code
+	if r.inRow == refusalsToClose {
+		r.next = time.Now().Add(retryChannel)
+		c.log.Warn("channel refused", zap.String("channel", channel), zap.String("detail", code), zap.Int("in_a_row", r.inRow),
+			zap.String("advice", "its events are dead-lettered, and one a minute is tried; fix the channel, then replay them with: notifier dead replay -reason slack_rejected"))
+	}
+}
+
+// accepted notes that the channel takes messages.
+func (c *refusedChannels) accepted(channel string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.channels[channel]
+	if r == nil {
+		return
+	}
+	delete(c.channels, channel)
+	if !r.next.IsZero() {
+		c.log.Info("channel accepts messages again", zap.String("channel", channel))
+	}
+}
+
+// list returns the closed channels with the code of each.
+func (c *refusedChannels) list() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := map[string]string{}
+	for channel, r := range c.channels {
+		if !r.next.IsZero() {
+			list[channel] = r.code
+		}
+	}
+	return list
+}

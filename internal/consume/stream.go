@@ -1,0 +1,132 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+)
+
+// lookUp finds the stream, the dead-letter stream and the consumer, and creates those that do not exist.
+func (s *jetStreamSource) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+	stream, err := s.ensureStream(ctx, jetstream.StreamConfig{
+		Name:        s.Stream,
+		Description: "events to be sent to Slack by notifier; an event leaves when it is settled",
+		Subjects:    []string{s.Subject},
+		Retention:   jetstream.WorkQueuePolicy,
+		Discard:     jetstream.DiscardNew, // should somebody bound it later: publishers get an error, nothing is thrown away
+		Storage:     jetstream.FileStorage,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.ensureDeadLetterStream(ctx); err != nil {
+		return nil, err
+	}
+	if created := stream.CachedInfo().Created; !created.Equal(s.created) {
+		s.inflight.forgetReplies()
+		s.created = created
+		s.warnOfLoss(stream.CachedInfo().Config)
+	}
+	consumer, err := s.ensureConsumer(ctx, stream)
+	if errors.Is(err, jetstream.ErrNotPullConsumer) {
+		return nil, fmt.Errorf("%w: consumer %s of stream %s is a push consumer, expected a pull consumer", ErrUnsuitable, s.Consumer, s.Stream)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s of stream %s: %w", s.Consumer, s.Stream, s.unsuitable(err))
+	}
+	info := consumer.CachedInfo()
+	return info, s.checkConsumer(info.Config)
+}
+
+// ensureConsumer looks the consumer up and creates it if it does not exist. One that exists is used as it is.
+func (s *jetStreamSource) ensureConsumer(ctx context.Context, stream jetstream.Stream) (jetstream.Consumer, error) {
+	consumer, err := stream.Consumer(ctx, s.Consumer)
+	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return consumer, err
+	}
+	consumer, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable:       s.Consumer,
+		Description:   "shared by all replicas of notifier",
+		FilterSubject: s.Subject,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       ackWait,
+		MaxDeliver:    -1,
+		MaxAckPending: maxAckPendingReplicas * s.inflight.capacity,
+	})
+	if errors.Is(err, jetstream.ErrConsumerExists) { // another replica was faster
+		return stream.Consumer(ctx, s.Consumer)
+	}
+	return consumer, err
+}
+
+// checkConsumer refuses a consumer that cannot be used, and warns of one that can lose events.
+func (s *jetStreamSource) checkConsumer(config jetstream.ConsumerConfig) error {
+	if config.AckPolicy != jetstream.AckExplicitPolicy {
+		return fmt.Errorf("%w: consumer %s of stream %s has acknowledgement policy %s, expected explicit", ErrUnsuitable, s.Consumer, s.Stream, config.AckPolicy)
+	}
+	if config.MaxDeliver > 0 {
+		s.log.Warn("the consumer limits redeliveries", zap.String("consumer", s.Consumer), zap.Int("max_deliver", config.MaxDeliver),
+			zap.String("advice", "set max_deliver to -1: an event that is held for long is not delivered again after so many times"))
+	}
+	return nil
+}
+
+// shortAge is less than an outage may last: a stream that keeps events for less time throws away what is held.
+const shortAge = time.Hour
+
+// warnOfLoss warns of what a stream's own settings may throw away before a worker has read it: limits count in every
+// retention policy.
+func (s *jetStreamSource) warnOfLoss(config jetstream.StreamConfig) {
+	warn := func(what, advice string) {
+		s.log.Warn("the stream may lose events", zap.String("stream", config.Name), zap.String("why", what), zap.String("advice", advice))
+	}
+	if config.MaxAge > 0 && config.MaxAge < shortAge {
+		warn("max_age is "+config.MaxAge.String(), "an event that is held for longer is lost: set max_age to an hour or more, or to 0")
+	}
+	bounded := config.MaxMsgs > 0 || config.MaxBytes > 0 || config.MaxMsgsPerSubject > 0
+	if config.Discard == jetstream.DiscardOld && bounded {
+		warn("it is bounded and discards old messages", "a full stream throws away unread events: set discard to new, so that publishers get an error instead")
+	}
+}
+
+func (s *jetStreamSource) ensureDeadLetterStream(ctx context.Context) error {
+	_, err := s.ensureStream(ctx, jetstream.StreamConfig{
+		Name:        s.Stream + "_DEAD",
+		Description: "events that notifier could not send, with the reason in their headers",
+		Subjects:    []string{s.DeadLetter + ".>"},
+		MaxAge:      deadLetterAge,
+		Storage:     jetstream.FileStorage,
+	})
+	return err
+}
+
+// ensureStream looks a stream up and creates it if it does not exist. One that exists is used as it is.
+func (s *jetStreamSource) ensureStream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	stream, err := s.js.Stream(ctx, config.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		stream, err = s.js.CreateStream(ctx, config)
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another replica was faster
+			stream, err = s.js.Stream(ctx, config.Name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", config.Name, s.unsuitable(err))
+	}
+	return stream, nil
+}
+
+// unsuitable marks the errors that waiting does not fix. Nobody answers where JetStream is off; where it was on before,
+// its servers are only unavailable.
+func (s *jetStreamSource) unsuitable(err error) error {
+	off := errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
+	if off && !s.wasBound {
+		return fmt.Errorf("%w: %v; expected a server with JetStream (nats-server -js), or NATS_MODE=core", ErrUnsuitable, err)
+	}
+	return err
+}
