@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,26 +10,38 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReadmeSettings holds the README's table of settings against the code, both ways. A row may name several
-// variables with commas between; then its default cell is empty, or has theirs in the same order.
+// TestReadmeSettings compares the table of settings in docs/configuration.md with the code, both ways. A row may name
+// several variables with commas between; then its default cell is empty, or has theirs in the same order. No other
+// document has such a table: two would drift apart.
 func TestReadmeSettings(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	const place = "docs/configuration.md"
 	want := map[string]string{}
 	for _, s := range settingTags() {
 		want[s.name] = s.preset
 	}
-	if diff := cmp.Diff(want, tableOfSettings(t, string(content))); diff != "" {
-		t.Errorf("names and defaults (-code +README):\n%s", diff)
+	if diff := cmp.Diff(want, tableOfSettings(t, read(t, place))); diff != "" {
+		t.Errorf("names and defaults (-code +%s):\n%s", place, diff)
 	}
-	for _, command := range []string{"go run ./cmd/notifier demo", "go test ./..."} {
-		if !strings.Contains(string(content), command) {
-			t.Errorf("the README does not state %q", command)
+	readme := read(t, "README.md")
+	if found := tableOfSettings(t, readme); len(found) > 0 {
+		t.Errorf("the README has a table of settings too: %v", found)
+	}
+	for _, part := range []string{"go run ./cmd/notifier demo", "go test ./...", "](" + place + ")"} {
+		if !strings.Contains(readme, part) {
+			t.Errorf("the README does not state %q", part)
 		}
 	}
+}
+
+// read returns the text of a file of the repository.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // tableOfSettings reads the rows whose first cell names variables and nothing else.
