@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 func coreMode(c *setup) { c.core = true }
@@ -21,7 +22,7 @@ func (s *station) say(category, payload string, headers ...string) {
 	for i := 0; i < len(headers); i += 2 {
 		message.Header.Set(headers[i], headers[i+1])
 	}
-	check(s.T, s.conn.PublishMsg(message))
+	testkit.Check(s.T, s.conn.PublishMsg(message))
 }
 
 func TestInCoreModeAQueueGroupSharesTheEvents(t *testing.T) {
@@ -49,12 +50,12 @@ func TestInCoreModeAQueueGroupSharesTheEvents(t *testing.T) {
 func TestInCoreModeDeadLettersGoToWhoeverListens(t *testing.T) {
 	s := newStation(t)
 	letters, err := s.conn.SubscribeSync("notify-dead.>")
-	check(t, err)
-	check(t, s.conn.Flush())
+	testkit.Check(t, err)
+	testkit.Check(t, s.conn.Flush())
 	s.started(coreMode)
 	s.say("errors", "{", "Nats-Msg-Id", "bad", "Notifier-Stream-Seq", "7")
-	letter, err := letters.NextMsg(patience)
-	check(t, err)
+	letter, err := letters.NextMsg(testkit.Patience)
+	testkit.Check(t, err)
 	header := letter.Header
 	if letter.Subject != "notify-dead.errors" || string(letter.Data) != "{" || header.Get("Notifier-Event-Id") != "bad" ||
 		header.Get("Notifier-Reason") != "malformed" || header.Get("Notifier-Stream-Seq") != "" {
@@ -81,14 +82,14 @@ func TestInCoreModeHeldEventsAreSentWhenSlackIsBack(t *testing.T) {
 
 func TestInCoreModeShutdownSettlesWhatHasArrived(t *testing.T) {
 	s := newStation(t)
-	r := s.started(coreMode, func(c *setup) { c.batch, c.concurrency, c.shutdown = 4, 2, patience })
+	r := s.started(coreMode, func(c *setup) { c.batch, c.concurrency, c.shutdown = 4, 2, testkit.Patience })
 	s.slack.Always(devstack.Behaviour{Delay: 10 * time.Millisecond})
 	for i := range 100 {
 		s.say("errors", fmt.Sprintf("event %d", i))
 	}
-	check(t, s.conn.Flush())
-	check(t, r.connection.Flush()) // they have arrived
-	check(t, r.stop())
+	testkit.Check(t, s.conn.Flush())
+	testkit.Check(t, r.connection.Flush()) // they have arrived
+	testkit.Check(t, r.stop())
 	s.settled(100)
 	s.expectEachPostedOnce(100)
 }
@@ -98,8 +99,8 @@ func TestInCoreModeAWorkerGoesOnAfterARestartOfNATS(t *testing.T) {
 	r := s.started(coreMode)
 	s.nats.Stop()
 	s.eventually("the worker says that NATS is away", func() bool { return len(s.log.waits("nats")) == 1 && len(r.Ready(t.Context())) > 0 })
-	check(t, r.Live())
-	check(t, s.nats.Start())
+	testkit.Check(t, r.Live())
+	testkit.Check(t, s.nats.Start())
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
 	s.eventually("an event is settled", func() bool {
 		s.say("errors", "hello")
@@ -115,7 +116,7 @@ func TestInCoreModeWhatIsLostIsCounted(t *testing.T) {
 		s.say("errors", "hello")
 	}
 	s.eventually("all are held", func() bool { return r.Holds() == 10 })
-	check(t, r.stop())
+	testkit.Check(t, r.stop())
 	lines := s.log.named("events lost")
 	if r.Lost() != 10 || len(lines) != 1 || lines[0]["count"] != 10.0 {
 		t.Errorf("%d lost by the count, lines %v; expected 10 and one line", r.Lost(), lines)

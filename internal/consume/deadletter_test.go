@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // letters reads the whole dead-letter stream; no letters where it is not there.
@@ -25,12 +26,12 @@ func (s *station) letters() []*jetstream.RawStreamMsg {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
-	check(s.T, err)
+	testkit.Check(s.T, err)
 	var letters []*jetstream.RawStreamMsg
 	state := stream.CachedInfo().State
 	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
 		letter, err := stream.GetMsg(ctx, seq)
-		check(s.T, err)
+		testkit.Check(s.T, err)
 		letters = append(letters, letter)
 	}
 	return letters
@@ -119,7 +120,7 @@ func TestACategoryThatCannotStandInASubjectIsDeadLetteredUnderInvalid(t *testing
 		message := nats.NewMsg("notify." + category)
 		message.Header.Set("Nats-Msg-Id", id)
 		message.Data = []byte("{")
-		check(t, s.conn.PublishMsg(message))
+		testkit.Check(t, s.conn.PublishMsg(message))
 		s.lineOf(id)
 		if letter := s.letter(id); letter.Subject != "notify-dead._invalid" {
 			t.Errorf("category %q is dead-lettered to %q, expected notify-dead._invalid", category, letter.Subject)
@@ -136,7 +137,7 @@ func TestAPublishersHeadersCannotHurtTheDeadLetterStream(t *testing.T) {
 	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: deadName, Subjects: []string{"notify-dead.>"}, AllowRollup: true, AllowMsgTTL: true,
 	})
-	check(t, err)
+	testkit.Check(t, err)
 	s.started()
 	s.publish("errors", "{", "Nats-Msg-Id", "first")
 	s.lineOf("first")
@@ -205,12 +206,12 @@ func TestAnEventWithAHeaderThatCannotBePublishedCanBeDeadLettered(t *testing.T) 
 	s := newStation(t)
 	s.started()
 	peer, err := net.Dial("tcp", s.nats.Addr())
-	check(t, err)
+	testkit.Check(t, err)
 	defer func() { _ = peer.Close() }()
 	header := "NATS/1.0\r\nNats-Msg-Id: odd\r\nNot a name: x\r\nX-Fine: y\r\n\r\n"
 	_, err = fmt.Fprintf(peer, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB notify.errors %d %d\r\n%s{\r\n",
 		len(header), len(header)+1, header)
-	check(t, err)
+	testkit.Check(t, err)
 	s.lineOf("odd")
 	if fine := s.letter("odd").Header.Get("X-Fine"); fine != "y" {
 		t.Errorf("X-Fine is %q, expected the header that can be published to be kept", fine)
@@ -246,8 +247,8 @@ func TestABadEventIsKeptUntilItsDeadLetterIsSafe(t *testing.T) {
 	s := newStation(t)
 	full := jetstream.StreamConfig{Name: deadName, Subjects: []string{"notify-dead.>"}, MaxMsgs: 1, Discard: jetstream.DiscardNew}
 	_, err := s.js.CreateStream(t.Context(), full)
-	check(t, err)
-	check(t, second(s.js.Publish(t.Context(), "notify-dead.errors", []byte("in the way"))))
+	testkit.Check(t, err)
+	testkit.Check(t, second(s.js.Publish(t.Context(), "notify-dead.errors", []byte("in the way"))))
 	r := s.started()
 	s.publish("errors", "{", "Nats-Msg-Id", "bad")
 	s.slack.Next(devstack.Behaviour{Code: "invalid_blocks"})
@@ -255,7 +256,7 @@ func TestABadEventIsKeptUntilItsDeadLetterIsSafe(t *testing.T) {
 	s.eventually("the worker says what it waits for", func() bool {
 		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "dead_letter: ")
 	})
-	check(t, r.Live())
+	testkit.Check(t, r.Live())
 	if lines := s.log.settled(); len(lines) > 0 {
 		t.Errorf("settled without a dead letter: %v", lines)
 	}
@@ -263,7 +264,7 @@ func TestABadEventIsKeptUntilItsDeadLetterIsSafe(t *testing.T) {
 		t.Errorf("%d events are in the stream, expected both", n)
 	}
 	full.MaxMsgs = 10
-	check(t, second(s.js.UpdateStream(t.Context(), full)))
+	testkit.Check(t, second(s.js.UpdateStream(t.Context(), full)))
 	s.settled(2)
 	s.letter("bad")
 	s.letter("refused")
@@ -273,7 +274,7 @@ func TestABadEventIsKeptUntilItsDeadLetterIsSafe(t *testing.T) {
 func TestADeletedDeadLetterStreamIsMadeAnew(t *testing.T) {
 	s := newStation(t)
 	s.started()
-	check(t, s.js.DeleteStream(t.Context(), deadName))
+	testkit.Check(t, s.js.DeleteStream(t.Context(), deadName))
 	s.publish("errors", "{", "Nats-Msg-Id", "bad")
 	s.lineOf("bad")
 	s.letter("bad")

@@ -2,17 +2,20 @@ package consume_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
-// While an event is in hand, waiting or being posted, the server is told so: it hands it to nobody else, however
-// short its patience is.
-func TestEventsInHandAreKeptAlive(t *testing.T) {
+// While an event is in flight, waiting or being posted, the server is informed: it redelivers nothing, however short AckWait
+// is.
+func TestEventsInFlightAreKeptAlive(t *testing.T) {
 	for name, trouble := range map[string]devstack.Behaviour{
 		"cooling down": {RetryAfter: "3"}, "slow": {Delay: 3 * time.Second},
 	} {
@@ -43,40 +46,50 @@ func TestEventsInHandAreKeptAlive(t *testing.T) {
 	}
 }
 
-func TestEventsInHandAreKeptAliveWhileRedisIsAway(t *testing.T) {
+func TestEventsInFlightAreKeptAliveWhileRedisIsUnavailable(t *testing.T) {
 	s := newDurableStation(t)
 	s.createConsumer(impatient)
 	s.started()
+	progress := s.countProgress()
 	s.redis.Stop(t)
 	s.publishMany("errors", 5)
-	s.eventually("the events are in hand", func() bool { return s.consumerInfo().NumAckPending == 5 })
-	time.Sleep(2500 * time.Millisecond) // more than twice the server's patience
+	s.eventually("the events are in flight", func() bool { return s.consumerInfo().NumAckPending == 5 })
+	s.eventually("each was reported in progress for longer than twice AckWait", func() bool { return progress() >= 5*9 })
 	if n := s.consumerInfo().NumRedelivered; n > 0 {
-		t.Errorf("%d events are handed out again, expected none", n)
+		t.Errorf("%d events are redelivered, expected none", n)
 	}
 	s.redis.Restart(t)
 	s.settled(5)
 	s.expectEachPostedOnce(5)
 }
 
-// mostInHand looks at how many events the server counts as handed out until the test says that it is enough.
-func (s *station) mostInHand(enough func(now int) bool) int {
+// countProgress counts how often workers report to the server that a delivery is in progress: four times in AckWait.
+func (s *station) countProgress() (count func() int64) {
 	s.Helper()
-	most := 0
-	s.eventually("the hands are full", func() bool {
-		now := s.consumerInfo().NumAckPending
-		most = max(most, now)
-		return enough(now)
+	var reports atomic.Int64
+	_, err := s.conn.Subscribe("$JS.ACK.>", func(message *nats.Msg) {
+		if string(message.Data) == "+WPI" {
+			reports.Add(1)
+		}
 	})
-	until := time.Now().Add(1500 * time.Millisecond)
-	for time.Now().Before(until) {
+	testkit.Check(s.T, err)
+	testkit.Check(s.T, s.conn.Flush())
+	return reports.Load
+}
+
+// mostInFlight is the highest number of events that the server counts as delivered and unacknowledged, from now until
+// Slack has got so many more requests.
+func (s *station) mostInFlight(requests int) int {
+	s.Helper()
+	most, until := 0, s.slack.Requests()+requests
+	s.eventually(fmt.Sprintf("Slack gets %d requests more", requests), func() bool {
 		most = max(most, s.consumerInfo().NumAckPending)
-		time.Sleep(20 * time.Millisecond) // between two looks
-	}
+		return s.slack.Requests() >= until
+	})
 	return most
 }
 
-// However much is waiting, a worker holds four batches at most while Slack is away.
+// However much is waiting, a worker holds four batches at most while Slack is unavailable.
 func TestAWorkerHoldsABoundedNumberOfEvents(t *testing.T) {
 	s := newStation(t)
 	s.createStream(nil)
@@ -87,8 +100,9 @@ func TestAWorkerHoldsABoundedNumberOfEvents(t *testing.T) {
 	s.publishMany("errors", events)
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	s.started(func(c *setup) { c.batch, c.concurrency = 50, 16 })
-	if most := s.mostInHand(func(now int) bool { return now >= 50 }); most > 200 {
-		t.Errorf("%d events were in hand, expected at most 200", most)
+	s.eventually("the worker has events", func() bool { return s.consumerInfo().NumAckPending >= 50 })
+	if most := s.mostInFlight(3); most > 200 {
+		t.Errorf("%d events were in flight, expected at most 200", most)
 	}
 	s.slack.Always(devstack.Behaviour{})
 	s.settled(events)
@@ -96,27 +110,28 @@ func TestAWorkerHoldsABoundedNumberOfEvents(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// The bound holds over reconnections: what was asked for on the connection that was lost is not handed out on top of
-// what is asked for on the new one.
+// The bound holds over reconnections: what was requested on the lost connection is not delivered on top of what is requested
+// on the new one.
 func TestAWorkerHoldsABoundedNumberOfEventsAfterAReconnection(t *testing.T) {
 	s := newStation(t)
 	r := s.started(func(c *setup) { c.batch = 5 })
 	for range 3 {
-		check(t, r.connection.ForceReconnect())
+		testkit.Check(t, r.connection.ForceReconnect())
 		s.eventually("the worker asks again", func() bool { return len(r.Ready(t.Context())) == 0 })
 	}
-	s.eventually("its requests stand", func() bool { return s.consumerInfo().NumWaiting > 0 })
-	s.slack.Always(devstack.Behaviour{Delay: 3 * time.Second})
+	s.eventually("its requests are pending", func() bool { return s.consumerInfo().NumWaiting > 0 })
+	s.slack.Always(devstack.Behaviour{Delay: time.Second})
 	s.publishMany("errors", 100)
-	if most := s.mostInHand(func(now int) bool { return now >= 20 }); most > 20 {
-		t.Errorf("%d events were in hand, expected at most 20", most)
+	s.eventually("the worker is full", func() bool { return s.consumerInfo().NumAckPending >= 20 })
+	if most := s.mostInFlight(8); most > 20 {
+		t.Errorf("%d events were in flight, expected at most 20", most)
 	}
 	s.slack.Always(devstack.Behaviour{})
 	s.settled(100)
 	s.expectEachPostedOnce(100)
 }
 
-// A worker whose hand is full leaves the rest to others.
+// A worker that is full leaves the rest to others.
 func TestAWorkerThatIsHeldUpDoesNotHoldUpAnother(t *testing.T) {
 	s := newStation(t)
 	s.createConsumer(func(config *jetstream.ConsumerConfig) { config.AckWait = 30 * time.Second })

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // some stands in an expected line for a value that is there and differs from run to run: a number or a text.
@@ -213,7 +214,7 @@ func TestNoLineHoldsATextOrASecret(t *testing.T) {
 			s.publish("errors", `{"text":"`+text+`","time":"`+text+`"}`)
 			s.publish("errors", text, "Nats-Msg-Id", "twice")
 			s.settled(6)
-			check(t, s.slack.Close())
+			testkit.Check(t, s.slack.Close())
 			s.publish("errors", text)
 			s.eventually("the absence of Slack is logged", func() bool { return len(s.log.waits("slack")) > 1 })
 
@@ -231,7 +232,7 @@ func TestNoLineHoldsThePasswordOfNATS(t *testing.T) {
 	s := newStation(t)
 	s.nats.Stop()
 	address, err := url.Parse(s.nats.URL())
-	check(t, err)
+	testkit.Check(t, err)
 	address.User = url.UserPassword("worker", "pAssWord")
 	r := s.start(func(c *setup) { c.natsURL = address.String() })
 	s.eventually("the absence of NATS is logged", func() bool { return len(s.log.waits("nats")) > 0 })

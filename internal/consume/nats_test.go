@@ -14,6 +14,7 @@ import (
 
 	"notifier/internal/consume"
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 func TestAWorkerWaitsForNATSAtItsStart(t *testing.T) {
@@ -23,8 +24,8 @@ func TestAWorkerWaitsForNATSAtItsStart(t *testing.T) {
 	s.eventually("the worker says that NATS is away", func() bool {
 		return len(s.log.waits("nats")) == 1 && strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "nats: ")
 	})
-	check(t, r.Live())
-	check(t, s.nats.Start())
+	testkit.Check(t, r.Live())
+	testkit.Check(t, s.nats.Start())
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
 	s.publish("errors", "hello")
 	s.settled(1)
@@ -38,8 +39,8 @@ func TestAWorkerGoesOnAfterARestartOfNATS(t *testing.T) {
 	s.expectNothingLeft()
 	s.nats.Stop()
 	s.eventually("the worker is not ready", func() bool { return len(r.Ready(t.Context())) > 0 })
-	check(t, r.Live())
-	check(t, s.nats.Start())
+	testkit.Check(t, r.Live())
+	testkit.Check(t, s.nats.Start())
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
 	s.publish("errors", "after")
 	s.settled(2)
@@ -55,7 +56,7 @@ func TestHeldEventsOutliveARestartOfNATS(t *testing.T) {
 	s.publishMany("errors", 20)
 	s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 20 })
 	s.nats.Stop()
-	check(t, s.nats.Start())
+	testkit.Check(t, s.nats.Start())
 	s.slack.Always(devstack.Behaviour{})
 	s.settled(20)
 	s.expectEachPostedOnce(20)
@@ -65,7 +66,7 @@ func TestHeldEventsOutliveARestartOfNATS(t *testing.T) {
 func TestADeletedConsumerIsMadeAnew(t *testing.T) {
 	s := newStation(t)
 	r := s.started()
-	check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
+	testkit.Check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
 	s.publish("errors", "hello")
 	s.settled(1)
 	if lines := s.log.waits("consumer"); len(lines) != 1 {
@@ -81,7 +82,7 @@ func TestEventsHeldWhileTheirConsumerIsDeletedArePostedOnce(t *testing.T) {
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	s.publishMany("errors", 10)
 	s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 10 })
-	check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
+	testkit.Check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
 	s.eventually("the consumer is there", func() bool {
 		_, err := s.js.Consumer(t.Context(), streamName, consumerName)
 		return err == nil
@@ -99,7 +100,7 @@ func TestEventsHeldWhileTheirConsumerIsDeletedArePostedOnce(t *testing.T) {
 func TestADeletedStreamIsMadeAnew(t *testing.T) {
 	s := newStation(t)
 	r := s.started()
-	check(t, s.js.DeleteStream(t.Context(), streamName))
+	testkit.Check(t, s.js.DeleteStream(t.Context(), streamName))
 	s.eventually("the stream is there", func() bool {
 		_, err := s.js.Stream(t.Context(), streamName)
 		return err == nil
@@ -117,7 +118,7 @@ func TestEventsHeldOfADeletedStreamDoNotAcknowledgeThoseOfTheNewOne(t *testing.T
 	s.log.onLine = func(l line) {
 		if id, _ := l["event_id"].(string); strings.HasPrefix(id, "new") {
 			stream, err := s.js.Stream(t.Context(), streamName)
-			check(t, err)
+			testkit.Check(t, err)
 			if _, err := stream.GetMsg(t.Context(), uint64(l["stream_seq"].(float64))); err != nil {
 				t.Errorf("%s has left the stream before its line is written", id)
 			}
@@ -129,7 +130,7 @@ func TestEventsHeldOfADeletedStreamDoNotAcknowledgeThoseOfTheNewOne(t *testing.T
 		s.publish("errors", id, "Nats-Msg-Id", id)
 	}
 	s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 4 })
-	check(t, s.js.DeleteStream(t.Context(), streamName))
+	testkit.Check(t, s.js.DeleteStream(t.Context(), streamName))
 	s.eventually("the consumer is there", func() bool {
 		_, err := s.js.Consumer(t.Context(), streamName, consumerName)
 		return err == nil
@@ -155,7 +156,7 @@ func TestANATSWithoutJetStreamIsRefused(t *testing.T) {
 func plainNATS(t *testing.T, host string, port int) *natsserver.Server {
 	t.Helper()
 	plain, err := natsserver.NewServer(&natsserver.Options{Host: host, Port: port, NoSigs: true, NoLog: true})
-	check(t, err)
+	testkit.Check(t, err)
 	plain.Start()
 	t.Cleanup(func() { plain.Shutdown(); plain.WaitForShutdown() })
 	if !plain.ReadyForConnections(10 * time.Second) {
@@ -170,12 +171,12 @@ func TestAnExistingStreamAndConsumerAreUsedAsTheyAre(t *testing.T) {
 		config.Description, config.Retention, config.MaxAge, config.Subjects = "mine", jetstream.LimitsPolicy, time.Hour, []string{"notify.>", "other.>"}
 	})
 	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: deadName, Subjects: []string{"notify-dead.>"}, Description: "mine too"})
-	check(t, err)
+	testkit.Check(t, err)
 	_, err = stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{
 		Durable: consumerName, Description: "mine", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 7 * time.Second,
 		MaxAckPending: 17, MaxDeliver: 99, FilterSubject: "notify.>", MaxWaiting: 5,
 	})
-	check(t, err)
+	testkit.Check(t, err)
 	configs := func() []any {
 		return []any{s.streamInfo(streamName).Config, s.streamInfo(deadName).Config, s.consumerInfo().Config}
 	}
@@ -203,10 +204,10 @@ func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
 			config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy}
 			if test.change != nil {
 				test.change(&config)
-				check(t, second(stream.CreateConsumer(t.Context(), config)))
+				testkit.Check(t, second(stream.CreateConsumer(t.Context(), config)))
 			} else {
 				config.DeliverSubject = "somewhere"
-				check(t, second(stream.CreatePushConsumer(t.Context(), config)))
+				testkit.Check(t, second(stream.CreatePushConsumer(t.Context(), config)))
 			}
 			err := s.start().wait()
 			if !errors.Is(err, consume.ErrUnsuitable) || !strings.Contains(err.Error(), consumerName) || !strings.Contains(err.Error(), test.says) {
@@ -223,11 +224,11 @@ func TestTheBoundsThatAConsumerSetsOnRequestsAreKept(t *testing.T) {
 	})
 	asked := make(chan *nats.Msg, 1000)
 	watch, err := s.conn.ChanSubscribe("$JS.API.CONSUMER.MSG.NEXT.>", asked)
-	check(t, err)
+	testkit.Check(t, err)
 	s.started()
 	s.publishMany("errors", 30)
 	s.settled(30)
-	check(t, watch.Unsubscribe())
+	testkit.Check(t, watch.Unsubscribe())
 	close(asked)
 	n := 0
 	for message := range asked {
@@ -235,7 +236,7 @@ func TestTheBoundsThatAConsumerSetsOnRequestsAreKept(t *testing.T) {
 			Batch   int           `json:"batch"`
 			Expires time.Duration `json:"expires"`
 		}
-		check(t, json.Unmarshal(message.Data, &request))
+		testkit.Check(t, json.Unmarshal(message.Data, &request))
 		if request.Batch > 3 || request.Expires > time.Second {
 			t.Errorf("request %s, expected at most 3 events and one second", message.Data)
 		}
@@ -279,7 +280,7 @@ func TestJetStreamThatGoesAwayUnderAWorkerIsWaitedFor(t *testing.T) {
 	})
 	plain.Shutdown()
 	plain.WaitForShutdown()
-	check(t, s.nats.Start())
+	testkit.Check(t, s.nats.Start())
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
 	s.publish("errors", "hello")
 	s.settled(1)

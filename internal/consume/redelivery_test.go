@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // An event that was admitted, by a worker that died before it could post it, is posted by another one, and has its
@@ -55,7 +56,7 @@ func TestAnEventSentByAWorkerThatDiedIsADuplicate(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// The next worker does not wait for the server's patience when the first one had time to hand back.
+// The next worker does not wait for the server's testkit.Patience when the first one had time to hand back.
 func TestEventsThatAreHandedBackAreHandedOutAtOnce(t *testing.T) {
 	s := newStation(t)
 	first := s.started(func(c *setup) { c.shutdown, c.concurrency = 0, 1 })
@@ -63,7 +64,7 @@ func TestEventsThatAreHandedBackAreHandedOutAtOnce(t *testing.T) {
 	s.publishMany("errors", 10)
 	s.eventually("all are admitted and held", func() bool { return s.charged() == 10 && len(s.log.waits("slack")) == 1 })
 	began := time.Now()
-	check(t, first.stop())
+	testkit.Check(t, first.stop())
 	s.started()
 	s.settled(10)
 	if took := time.Since(began); took > 10*time.Second {

@@ -13,6 +13,7 @@ import (
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // newDurableStation has a Redis that keeps what it was told when it is killed.
@@ -27,7 +28,7 @@ func (r *replica) expectWaitingForRedis() {
 	r.s.eventually("the worker says that Redis is away", func() bool {
 		return len(r.s.log.waits("redis")) > 0 && strings.Contains(strings.Join(r.Ready(r.s.Context()), "\n"), "redis: ")
 	})
-	check(r.s.T, r.Live())
+	testkit.Check(r.s.T, r.Live())
 }
 
 func TestAWorkerWaitsForRedisAtItsStart(t *testing.T) {
@@ -55,7 +56,7 @@ func TestEventsWaitWhileRedisIsAway(t *testing.T) {
 	s.publishMany("deploys", 8)
 	s.publishMany("errors", 8)
 	r.expectWaitingForRedis()
-	time.Sleep(1500 * time.Millisecond) // several attempts
+	s.eventually("several attempts to decide have failed", func() bool { return r.redisErrors.Load() >= 3 })
 	if n := len(s.log.settled()); n != 4 {
 		t.Errorf("%d events are settled, expected none while Redis is away", n-4)
 	}
@@ -106,7 +107,7 @@ func TestAForgottenScriptIsLoadedAgain(t *testing.T) {
 	s.started()
 	s.publish("errors", "before")
 	s.settled(1)
-	check(t, s.redis.Client(t).ScriptFlush(t.Context()).Err())
+	testkit.Check(t, s.redis.Client(t).ScriptFlush(t.Context()).Err())
 	s.publish("errors", "after")
 	s.settled(2)
 	s.expectEachPostedOnce(2)
@@ -118,9 +119,9 @@ func TestAForgottenScriptIsLoadedAgain(t *testing.T) {
 func TestARedisThatIsTooOldIsRefused(t *testing.T) {
 	s := newStation(t)
 	old, err := server.NewServer("127.0.0.1:0")
-	check(t, err)
+	testkit.Check(t, err)
 	t.Cleanup(old.Close)
-	check(t, old.Register("INFO", func(peer *server.Peer, _ string, _ []string) { peer.WriteBulk("redis_version:6.2.14\r\n") }))
+	testkit.Check(t, old.Register("INFO", func(peer *server.Peer, _ string, _ []string) { peer.WriteBulk("redis_version:6.2.14\r\n") }))
 	r := s.start(func(c *setup) { c.redisURL = "redis://" + old.Addr().String() + "/0" })
 	if err := r.wait(); !errors.Is(err, ratelimit.ErrUnsuitable) || !strings.Contains(err.Error(), "6.2.14") {
 		t.Errorf("Run returns %v, expected that version 6.2.14 is too old", err)
@@ -131,7 +132,7 @@ func TestARedisThatForbidsScriptsIsRefused(t *testing.T) {
 	s := newStationWith(t, redistest.StartProcess(t))
 	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
 	defer func() { _ = client.Close() }()
-	check(t, client.ACLSetUser(t.Context(), "worker", "on", ">pw", "~*", "+@all", "-@scripting").Err())
+	testkit.Check(t, client.ACLSetUser(t.Context(), "worker", "on", ">pw", "~*", "+@all", "-@scripting").Err())
 	r := s.start(func(c *setup) { c.redisURL = "redis://worker:pw@" + s.redis.Addr + "/0" })
 	if err := r.wait(); !errors.Is(err, ratelimit.ErrUnsuitable) || !strings.Contains(err.Error(), "EVALSHA") {
 		t.Errorf("Run returns %v, expected that EVALSHA is forbidden", err)

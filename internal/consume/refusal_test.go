@@ -8,13 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // A Redis that answers, but refuses the script, is waited for like one that is away: nothing is decided, the log and
 // readiness name what it says, and the event is sent when it is mended.
 func TestEventsWaitWhileRedisRefuses(t *testing.T) {
 	do := func(words ...any) func(*station, *redis.Client) {
-		return func(s *station, client *redis.Client) { check(s.T, client.Do(s.Context(), words...).Err()) }
+		return func(s *station, client *redis.Client) { testkit.Check(s.T, client.Do(s.Context(), words...).Err()) }
 	}
 	const globalKey = "{" + namespace + "}:global"
 	for _, test := range []struct {
@@ -67,7 +68,7 @@ func TestAClockOfRedisThatWasSetBackIsTold(t *testing.T) {
 	s := newStation(t)
 	s.started()
 	ahead := float64(time.Now().Add(10 * time.Minute).UnixMicro())
-	check(t, s.redis.Client(t).ZAdd(t.Context(), "{"+namespace+"}:global", redis.Z{Score: ahead, Member: "earlier"}).Err())
+	testkit.Check(t, s.redis.Client(t).ZAdd(t.Context(), "{"+namespace+"}:global", redis.Z{Score: ahead, Member: "earlier"}).Err())
 	s.publishMany("errors", 3)
 	s.settled(3)
 	s.expectEachPostedOnce(3)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"notifier/internal/testkit"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 )
@@ -14,15 +16,15 @@ func keepDropped(c *setup) { c.category, c.dropped = "2/30m", "spilled" }
 func TestDroppedEventsAreRepublishedWithTheReason(t *testing.T) {
 	s := newStation(t)
 	kept, err := s.conn.SubscribeSync("spilled.>")
-	check(t, err)
-	check(t, s.conn.Flush())
+	testkit.Check(t, err)
+	testkit.Check(t, s.conn.Flush())
 	s.started(keepDropped)
 	for i := range 3 {
 		s.publish("errors", fmt.Sprintf("event %d", i), "Nats-Msg-Id", fmt.Sprintf("e%d", i), "X-Trace", "abc")
 	}
 	s.publish("errors", "{") // dead, not dropped
-	message, err := kept.NextMsg(patience)
-	check(t, err)
+	message, err := kept.NextMsg(testkit.Patience)
+	testkit.Check(t, err)
 	header := message.Header
 	got := map[string]string{
 		"subject": message.Subject, "data": string(message.Data), "id": header.Get("Notifier-Event-Id"), "reason": header.Get("Notifier-Reason"),
@@ -48,8 +50,8 @@ func TestEveryDroppedEventOfAStormIsRepublished(t *testing.T) {
 	s := newStation(t)
 	kept := make(chan *nats.Msg, 10_000)
 	_, err := s.conn.ChanSubscribe("spilled.>", kept)
-	check(t, err)
-	check(t, s.conn.Flush())
+	testkit.Check(t, err)
+	testkit.Check(t, s.conn.Flush())
 	r := s.started(keepDropped)
 	s.publishMany("errors", 5000)
 	s.settled(5000)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/slackout"
+	"notifier/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -44,7 +46,6 @@ const (
 	consumerName = "notifier"
 	namespace    = "test"
 	slackToken   = "xoxb-1234-SeCrEtToKeN"
-	patience     = 20 * time.Second // until a test gives up; no test waits so long to be right
 )
 
 // station is a NATS, a Redis and a fake Slack of one test's own, and the log of all workers that run against them.
@@ -119,11 +120,12 @@ type setup struct {
 // replica is one worker with connections of its own.
 type replica struct {
 	*consume.Worker
-	s          *station
-	connection *nats.Conn
-	cancel     context.CancelFunc
-	ended      chan struct{}
-	err        error // what Run returned, when ended is closed
+	s           *station
+	connection  *nats.Conn
+	redisErrors *atomic.Int64 // calls to decide that have failed
+	cancel      context.CancelFunc
+	ended       chan struct{}
+	err         error // what Run returned, when ended is closed
 }
 
 // start starts a worker under limits that nothing reaches, unless changes say otherwise. It is stopped with the test.
@@ -137,14 +139,14 @@ func (s *station) start(changes ...func(*setup)) *replica {
 		change(&c)
 	}
 	client, err := ratelimit.Open(c.redisURL, nil)
-	check(s.T, err)
+	testkit.Check(s.T, err)
 	overrides, err := ratelimit.ParseOverrides(c.overrides)
-	check(s.T, err)
+	testkit.Check(s.T, err)
 	rules := ratelimit.Rules{Global: s.limit(c.global), Category: s.limit(c.category), Overrides: overrides}
 	limiter, err := ratelimit.New(client, namespace, rules, c.dedupe)
-	check(s.T, err)
+	testkit.Check(s.T, err)
 	pause, err := ratelimit.NewPause(client, namespace)
-	check(s.T, err)
+	testkit.Check(s.T, err)
 	slack := slackout.Config{
 		Token: slackToken, APIURL: s.slack.APIURL(), Channel: "C0DEFAULT",
 		Routes: map[string]string{"deploys": "C0DEPLOYS"}, Timeout: c.slackTimeout,
@@ -153,16 +155,17 @@ func (s *station) start(changes ...func(*setup)) *replica {
 		slack = slackout.Config{WebhookURL: s.slack.WebhookURL(), Timeout: c.slackTimeout}
 	}
 	poster, err := slackout.New(slack)
-	check(s.T, err)
+	testkit.Check(s.T, err)
 	pattern, err := event.ParsePattern("notify.>")
-	check(s.T, err)
+	testkit.Check(s.T, err)
+	var redisErrors atomic.Int64
 	settings := consume.Settings{
 		Rules: event.Rules{
 			Pattern: pattern, MaxBytes: c.maxBytes, MaxCost: rules.MaxCost,
 			ChannelAllowed: func(channel string) bool { return channel == "C0DEFAULT" || channel == "C0DEPLOYS" },
 		},
 		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: c.slackTimeout, DroppedSubject: c.dropped,
-		Limiter: limiter, Pause: pause, Poster: poster, Log: c.log.logger(),
+		Limiter: countingLimiter{limiter, &redisErrors}, Pause: pause, Poster: poster, Log: c.log.logger(),
 	}
 	connection := s.connectTo(c.natsURL)
 	if c.core {
@@ -173,9 +176,9 @@ func (s *station) start(changes ...func(*setup)) *replica {
 		}
 	}
 	worker, err := consume.New(settings)
-	check(s.T, err)
+	testkit.Check(s.T, err)
 	ctx, cancel := context.WithCancel(s.Context())
-	r := &replica{Worker: worker, s: s, connection: connection, cancel: cancel, ended: make(chan struct{})}
+	r := &replica{Worker: worker, s: s, connection: connection, redisErrors: &redisErrors, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
 		r.err = worker.Run(ctx)
@@ -189,6 +192,20 @@ func (s *station) start(changes ...func(*setup)) *replica {
 		_ = client.Close()
 	})
 	return r
+}
+
+// countingLimiter counts the calls that have failed to decide.
+type countingLimiter struct {
+	consume.Limiter
+	failed *atomic.Int64
+}
+
+func (l countingLimiter) Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error) {
+	decisions, err := l.Limiter.Admit(ctx, batch)
+	if err != nil {
+		l.failed.Add(1)
+	}
+	return decisions, err
 }
 
 // started is start, and waits until the worker is ready.
@@ -212,7 +229,7 @@ func (r *replica) wait() error {
 	select {
 	case <-r.ended:
 		return r.err
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		r.s.Fatal("Run does not return")
 		return nil
 	}
@@ -228,7 +245,7 @@ func (r *replica) crash() {
 func (s *station) limit(text string) ratelimit.Limit {
 	s.Helper()
 	limit, err := ratelimit.ParseLimit(text)
-	check(s.T, err)
+	testkit.Check(s.T, err)
 	return limit
 }
 
@@ -252,7 +269,7 @@ func (s *station) publishMany(category string, n int) {
 	s.Helper()
 	for i := range n {
 		_, err := s.js.PublishAsync("notify."+category, fmt.Appendf(nil, "event %d", i))
-		check(s.T, err)
+		testkit.Check(s.T, err)
 		if i%1000 == 999 {
 			<-s.js.PublishAsyncComplete()
 		}
@@ -268,7 +285,7 @@ func (s *station) createStream(change func(*jetstream.StreamConfig)) jetstream.S
 		change(&config)
 	}
 	stream, err := s.js.CreateStream(s.Context(), config)
-	check(s.T, err)
+	testkit.Check(s.T, err)
 	return stream
 }
 
@@ -279,7 +296,7 @@ func (s *station) createConsumer(change func(*jetstream.ConsumerConfig)) {
 	config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1}
 	change(&config)
 	_, err := stream.CreateConsumer(s.Context(), config)
-	check(s.T, err)
+	testkit.Check(s.T, err)
 }
 
 func impatient(config *jetstream.ConsumerConfig) { config.AckWait = time.Second }
@@ -287,14 +304,14 @@ func impatient(config *jetstream.ConsumerConfig) { config.AckWait = time.Second 
 func (s *station) streamInfo(name string) *jetstream.StreamInfo {
 	s.Helper()
 	stream, err := s.js.Stream(s.Context(), name)
-	check(s.T, err)
+	testkit.Check(s.T, err)
 	return stream.CachedInfo()
 }
 
 func (s *station) consumerInfo() *jetstream.ConsumerInfo {
 	s.Helper()
 	consumer, err := s.js.Consumer(s.Context(), streamName, consumerName)
-	check(s.T, err)
+	testkit.Check(s.T, err)
 	return consumer.CachedInfo()
 }
 
@@ -313,20 +330,14 @@ func (s *station) charged() int {
 	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
 	defer func() { _ = client.Close() }()
 	slots, err := client.ZCard(s.Context(), "{"+namespace+"}:global").Result()
-	check(s.T, err)
+	testkit.Check(s.T, err)
 	return int(slots)
 }
 
-// eventually waits until the condition holds, and fails the test when it does not in good time.
+// eventually is testkit's.
 func (s *station) eventually(what string, holds func() bool) {
 	s.Helper()
-	deadline := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(deadline) {
-			s.Fatalf("it does not come about that %s", what)
-		}
-		time.Sleep(5 * time.Millisecond) // between two looks
-	}
+	testkit.Eventually(s.T, what, holds)
 }
 
 // settled waits until so many events are settled, checks that there are no more, and returns their lines.
@@ -358,33 +369,26 @@ func (s *station) expectEachPostedOnce(n int) {
 	}
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // intrude gives a function that takes every free slot of the category, as another replica would.
 func (s *station) intrude(category string) func() {
 	s.Helper()
 	limiter, err := ratelimit.New(s.redis.Client(s.T), namespace,
 		ratelimit.Rules{Global: s.limit("1/1500ms"), Category: s.limit("1/1500ms")}, time.Hour)
-	check(s.T, err)
+	testkit.Check(s.T, err)
 	n := 0
 	return func() {
 		n++
 		name := fmt.Sprintf("intruder-%d", n)
 		_, err := limiter.Admit(s.Context(), []ratelimit.Request{{ID: name, Delivery: name, Category: category, Cost: 1}})
-		check(s.T, err)
+		testkit.Check(s.T, err)
 	}
 }
 
 func splitAddr(t *testing.T, addr string) (host string, port int) {
 	t.Helper()
 	host, text, err := net.SplitHostPort(addr)
-	check(t, err)
+	testkit.Check(t, err)
 	port, err = strconv.Atoi(text)
-	check(t, err)
+	testkit.Check(t, err)
 	return host, port
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // A worker that is told to stop settles what it has in hand, takes no more, and loses nothing.
@@ -20,7 +21,7 @@ func TestShutdownUnderLoadLosesNothing(t *testing.T) {
 	first := s.start(func(c *setup) { c.batch, c.shutdown = 16, 10*time.Second })
 	s.eventually("some are sent", func() bool { return s.slack.Accepted() >= 30 })
 	began := time.Now()
-	check(t, first.stop())
+	testkit.Check(t, first.stop())
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("Run took %s to return, expected at most ShutdownTimeout", took)
 	}
@@ -47,7 +48,7 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 	inTime := func(t *testing.T, r *replica) {
 		t.Helper()
 		began := time.Now()
-		check(t, r.stop())
+		testkit.Check(t, r.stop())
 		if took := time.Since(began); took > timeout+1500*time.Millisecond {
 			t.Errorf("Run took %s to return, expected about %s", took, timeout)
 		}
@@ -94,7 +95,7 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 	t.Run("the dead-letter stream", func(t *testing.T) {
 		s := newStation(t)
 		full := jetstream.StreamConfig{Name: deadName, Subjects: []string{"elsewhere.>"}}
-		check(t, second(s.js.CreateStream(t.Context(), full)))
+		testkit.Check(t, second(s.js.CreateStream(t.Context(), full)))
 		r := s.started(func(c *setup) { c.shutdown = timeout })
 		s.publish("errors", "{", "Nats-Msg-Id", "bad")
 		s.eventually("the worker says what it waits for", func() bool {
@@ -115,7 +116,7 @@ func TestNoPostIsCutOffByAShutdown(t *testing.T) {
 	first := s.started(func(c *setup) { c.shutdown, c.concurrency = time.Second, 1 })
 	s.publishMany("errors", 2)
 	s.eventually("both are in hand, and a post is under way", func() bool { return s.charged() == 2 && s.slack.Requests() == 1 })
-	check(t, first.stop())
+	testkit.Check(t, first.stop())
 	if n := s.slack.Requests(); n != 1 {
 		t.Errorf("%d posts have begun, expected the first alone: the second could not have ended in time", n)
 	}
@@ -134,7 +135,7 @@ func TestAnEventInSlackIsNotHandedBack(t *testing.T) {
 	s.eventually("the post is under way", func() bool { return s.slack.Requests() == 1 })
 	s.redis.Stop(t)
 	s.eventually("it is in Slack", func() bool { return s.slack.Accepted() == 1 })
-	check(t, first.stop())
+	testkit.Check(t, first.stop())
 	s.redis.Restart(t)
 	s.started()
 	s.expectNothingLeft()
@@ -148,7 +149,7 @@ func TestLimitsHoldOverARestartOfTheWorker(t *testing.T) {
 		r := s.started(func(c *setup) { c.category = "5/30m" })
 		s.publishMany("errors", 4)
 		s.settled(4 * (i + 1))
-		check(t, r.stop())
+		testkit.Check(t, r.stop())
 	}
 	want := map[string]int{"sent": 5, "dropped category": 7}
 	if got := tally(s.log.settled()); fmt.Sprint(got) != fmt.Sprint(want) {

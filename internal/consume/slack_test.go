@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // Slack's 429 concerns everybody: no replica posts until its Retry-After is over, then each event goes out once.
@@ -192,7 +193,7 @@ func TestRefusedCredentialsHoldEveryEvent(t *testing.T) {
 	s.eventually("the worker says that it cannot send", func() bool {
 		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "credentials: ")
 	})
-	check(t, r.Live())
+	testkit.Check(t, r.Live())
 	if lines := s.log.settled(); len(lines) > 0 {
 		t.Errorf("%d events are settled, expected all to be held", len(lines))
 	}
@@ -236,9 +237,8 @@ func TestAWorkerWhoseHeldEventsAreAllDroppedReadsOn(t *testing.T) {
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	s.publish("errors", "held until its slot is gone", "Nats-Msg-Id", "held")
 	s.eventually("it is held", func() bool { return len(s.log.waits("slack")) > 0 })
-	time.Sleep(1600 * time.Millisecond) // the window of its admission
 	intruder := s.intrude("errors")
-	s.eventually("it is dropped when another has its slot", func() bool { intruder(); return len(s.log.settled()) == 1 })
+	s.eventually("it is dropped when its window has passed and another has its slot", func() bool { intruder(); return len(s.log.settled()) == 1 })
 	s.slack.Always(devstack.Behaviour{})
 	s.eventually("a later event is settled", func() bool {
 		s.publish("errors", "later")
