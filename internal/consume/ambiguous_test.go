@@ -26,7 +26,7 @@ func (s *station) dieWhilePosting(changes ...func(*setup)) {
 	}
 }
 
-// expectResumed checks the line of an event whose first post nobody knew the end of.
+// expectResumed checks the line of an event whose first post had an unknown end.
 func (s *station) expectResumed(found bool) {
 	s.Helper()
 	l := s.lineOf("e1")
@@ -39,7 +39,7 @@ func (s *station) expectResumed(found bool) {
 	s.expectNothingLeft()
 }
 
-func TestAfterACrashWhilePostingTheLogSaysThatItMayStandThereTwice(t *testing.T) {
+func TestAfterACrashWhilePostingTheLineIsAmbiguous(t *testing.T) {
 	s := newStation(t)
 	s.dieWhilePosting(webhook)
 	s.started(quick, webhook)
@@ -49,7 +49,7 @@ func TestAfterACrashWhilePostingTheLogSaysThatItMayStandThereTwice(t *testing.T)
 	}
 }
 
-func TestAfterACrashWhilePostingTheChannelIsLookedThrough(t *testing.T) {
+func TestAfterACrashWhilePostingTheChannelIsSearched(t *testing.T) {
 	s := newStation(t)
 	s.dieWhilePosting()
 	s.started(quick)
@@ -62,7 +62,7 @@ func TestAfterACrashWhilePostingTheChannelIsLookedThrough(t *testing.T) {
 	s.eventually("the same id is a duplicate", func() bool { return tally(s.log.settled())["dropped duplicate"] == 1 })
 }
 
-// A post that was refused before it left, or whose end is known, is nobody's doubt.
+// A post that was refused before it was made, or whose end is known, makes no event ambiguous.
 func TestAnEventWhosePostNeverBeganIsNotAmbiguous(t *testing.T) {
 	s := newStation(t)
 	s.createConsumer(impatient)
@@ -74,13 +74,13 @@ func TestAnEventWhosePostNeverBeganIsNotAmbiguous(t *testing.T) {
 	first.crash()
 	s.started(quick)
 	if l := s.lineOf("e1"); l["ambiguous"] != nil || l["attempts"] != 1.0 {
-		t.Errorf("line %v, expected a first post without doubt", l)
+		t.Errorf("line %v, expected a first post that is not ambiguous", l)
 	}
 	s.settled(2)
 	s.expectEachPostedOnce(2)
 }
 
-func TestACutConnectionIsFollowedByALookIntoTheChannel(t *testing.T) {
+func TestAfterACutConnectionTheChannelIsSearched(t *testing.T) {
 	s := newStation(t)
 	s.started()
 	s.slack.Next(devstack.Behaviour{CutAfter: true}, devstack.Behaviour{CutBefore: true})
@@ -95,7 +95,7 @@ func TestACutConnectionIsFollowedByALookIntoTheChannel(t *testing.T) {
 	s.expectEachPostedOnce(2)
 }
 
-func TestWithoutTheScopeForHistoryItIsSaidOnceAndPosted(t *testing.T) {
+func TestWithoutTheScopeForHistoryOneLineIsLoggedAndTheEventPosted(t *testing.T) {
 	s := newStation(t)
 	s.slack.SetHistory(devstack.History{MissingScope: true})
 	s.started()
@@ -107,7 +107,7 @@ func TestWithoutTheScopeForHistoryItIsSaidOnceAndPosted(t *testing.T) {
 		}
 	}
 	if lines := s.log.named("cannot look"); len(lines) != 1 {
-		t.Errorf("%d lines say that the history cannot be read, expected one", len(lines))
+		t.Errorf("%d lines report that the history cannot be read, expected one", len(lines))
 	}
 }
 
@@ -123,7 +123,7 @@ func TestAHistoryThatIsLimitedForLongIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A replica that lost its connection while it posts still records the post. Whoever has got the event meanwhile waits
+// A replica that loses its connection while it posts still records the post. Another replica that has got the event waits
 // for that, and does not post it as well.
 func TestTwoReplicasThatHoldOneEventPostItOnce(t *testing.T) {
 	s := newStation(t)
@@ -154,12 +154,12 @@ func TestAHistoryThatFailsIsNotWaitedForForEver(t *testing.T) {
 		t.Errorf("line %v, expected sent by a second post", l)
 	}
 	if n := s.slack.HistoryRequests(); n != 4 {
-		t.Errorf("the channel was looked at %d times, expected 4", n)
+		t.Errorf("the channel was searched %d times, expected 4", n)
 	}
 }
 
-// After an outage in which neither posts nor looks went through, it is looked before it is posted.
-func TestAfterAnOutageItIsLookedBeforeItIsPostedAgain(t *testing.T) {
+// After an outage in which neither posts nor looks went through, the channel is searched before the next post.
+func TestAfterAnOutageTheChannelIsSearchedBeforeTheNextPost(t *testing.T) {
 	s := newStation(t)
 	failing := devstack.Behaviour{Status: 503}
 	s.slack.NextHistory(failing, failing, failing, failing)

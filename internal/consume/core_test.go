@@ -14,8 +14,8 @@ import (
 
 func coreMode(c *setup) { c.core = true }
 
-// say publishes to whoever listens.
-func (s *station) say(category, payload string, headers ...string) {
+// publishCore publishes without a stream, to whoever listens.
+func (s *station) publishCore(category, payload string, headers ...string) {
 	s.Helper()
 	message := nats.NewMsg("notify." + category)
 	message.Data = []byte(payload)
@@ -30,7 +30,7 @@ func TestInCoreModeAQueueGroupSharesTheEvents(t *testing.T) {
 	s.started(coreMode, theLimits)
 	s.started(coreMode, theLimits)
 	for i := range 30 {
-		s.say("errors", fmt.Sprintf("event %d", i))
+		s.publishCore("errors", fmt.Sprintf("event %d", i))
 	}
 	lines := s.settled(30)
 	s.expectEachPostedOnce(10)
@@ -53,7 +53,7 @@ func TestInCoreModeDeadLettersGoToWhoeverListens(t *testing.T) {
 	testkit.Check(t, err)
 	testkit.Check(t, s.conn.Flush())
 	s.started(coreMode)
-	s.say("errors", "{", "Nats-Msg-Id", "bad", "Notifier-Stream-Seq", "7")
+	s.publishCore("errors", "{", "Nats-Msg-Id", "bad", "Notifier-Stream-Seq", "7")
 	letter, err := letters.NextMsg(testkit.Patience)
 	testkit.Check(t, err)
 	header := letter.Header
@@ -72,7 +72,7 @@ func TestInCoreModeHeldEventsAreSentWhenSlackIsBack(t *testing.T) {
 	s.started(coreMode, func(c *setup) { c.batch = 5 })
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	for i := range 100 {
-		s.say("errors", fmt.Sprintf("event %d", i))
+		s.publishCore("errors", fmt.Sprintf("event %d", i))
 	}
 	s.eventually("Slack is waited for", func() bool { return len(s.log.waits("slack")) > 0 })
 	s.slack.Always(devstack.Behaviour{})
@@ -85,7 +85,7 @@ func TestInCoreModeShutdownSettlesWhatHasArrived(t *testing.T) {
 	r := s.started(coreMode, func(c *setup) { c.batch, c.concurrency, c.shutdown = 4, 2, testkit.Patience })
 	s.slack.Always(devstack.Behaviour{Delay: 10 * time.Millisecond})
 	for i := range 100 {
-		s.say("errors", fmt.Sprintf("event %d", i))
+		s.publishCore("errors", fmt.Sprintf("event %d", i))
 	}
 	testkit.Check(t, s.conn.Flush())
 	testkit.Check(t, r.connection.Flush()) // they have arrived
@@ -98,12 +98,12 @@ func TestInCoreModeAWorkerGoesOnAfterARestartOfNATS(t *testing.T) {
 	s := newStation(t)
 	r := s.started(coreMode)
 	s.nats.Stop()
-	s.eventually("the worker says that NATS is away", func() bool { return len(s.log.waits("nats")) == 1 && len(r.Ready(t.Context())) > 0 })
+	s.eventually("the worker reports that NATS is unavailable", func() bool { return len(s.log.waits("nats")) == 1 && len(r.Ready(t.Context())) > 0 })
 	testkit.Check(t, r.Live())
 	testkit.Check(t, s.nats.Start())
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
 	s.eventually("an event is settled", func() bool {
-		s.say("errors", "hello")
+		s.publishCore("errors", "hello")
 		return len(s.log.settled()) > 0
 	})
 }
@@ -113,7 +113,7 @@ func TestInCoreModeWhatIsLostIsCounted(t *testing.T) {
 	r := s.started(coreMode, func(c *setup) { c.shutdown = 0 })
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	for range 10 {
-		s.say("errors", "hello")
+		s.publishCore("errors", "hello")
 	}
 	s.eventually("all are held", func() bool { return r.Holds() == 10 })
 	testkit.Check(t, r.stop())

@@ -74,7 +74,7 @@ func TestABadEventIsDeadLetteredAndChargedToNothing(t *testing.T) {
 		seq := s.publish(test.category, test.payload, "Nats-Msg-Id", id, "X-Trace", "one", "X-Trace", "two", "x-lower", "kept")
 		l := s.lineOf(id)
 		if l["outcome"] != "dead" || l["reason"] != test.reason {
-			t.Errorf("%s: the line says %v %v, expected dead %s", test.name, l["outcome"], l["reason"], test.reason)
+			t.Errorf("%s: the line has %v %v, expected dead %s", test.name, l["outcome"], l["reason"], test.reason)
 		}
 		letter := s.letter(id)
 		if letter.Subject != test.subject {
@@ -86,7 +86,7 @@ func TestABadEventIsDeadLetteredAndChargedToNothing(t *testing.T) {
 		header := letter.Header
 		given, err := time.Parse(time.RFC3339, header.Get("Notifier-Time"))
 		if err != nil || given.Before(began) || given.After(time.Now()) {
-			t.Errorf("%s: Notifier-Time is %q, expected the time it was given up", test.name, header.Get("Notifier-Time"))
+			t.Errorf("%s: Notifier-Time is %q, expected the time it was dead-lettered", test.name, header.Get("Notifier-Time"))
 		}
 		if header.Get("Notifier-Detail") != l["detail"] || l["detail"] == "" {
 			t.Errorf("%s: Notifier-Detail is %q, expected the line's %q", test.name, header.Get("Notifier-Detail"), l["detail"])
@@ -129,7 +129,7 @@ func TestACategoryThatCannotStandInASubjectIsDeadLetteredUnderInvalid(t *testing
 	s.expectNothingLeft()
 }
 
-// Headers by which a publisher tells the server what to do act when the event is stored. They must not act again on
+// Headers with which a publisher instructs the server act when the event is stored. They must not act again on
 // the dead-letter stream: wipe it, or make it refuse the letter.
 func TestAPublishersHeadersCannotHurtTheDeadLetterStream(t *testing.T) {
 	s := newStation(t)
@@ -159,7 +159,7 @@ func TestAPublishersHeadersCannotHurtTheDeadLetterStream(t *testing.T) {
 	}
 }
 
-// A dead letter says what notifier found, not what the publisher pretends.
+// A dead letter describes what notifier found, not what the publisher claims.
 func TestAPublisherCannotForgeTheHeadersOfADeadLetter(t *testing.T) {
 	s := newStation(t)
 	s.started()
@@ -218,7 +218,7 @@ func TestAnEventWithAHeaderThatCannotBePublishedCanBeDeadLettered(t *testing.T) 
 	}
 }
 
-// An empty message with a Status header looks like the server's own word to a client. A publisher must not be able to
+// An empty message with a Status header looks like the server's own status to a client. A publisher must not be able to
 // stop a worker with it, or to make it leave messages unacknowledged.
 func TestAMessageThatPosesAsTheServersWordIsAnEvent(t *testing.T) {
 	s := newStation(t)
@@ -253,7 +253,7 @@ func TestABadEventIsKeptUntilItsDeadLetterIsSafe(t *testing.T) {
 	s.publish("errors", "{", "Nats-Msg-Id", "bad")
 	s.slack.Next(devstack.Behaviour{Code: "invalid_blocks"})
 	s.publish("other", "hello", "Nats-Msg-Id", "refused")
-	s.eventually("the worker says what it waits for", func() bool {
+	s.eventually("the worker reports what it is waiting for", func() bool {
 		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "dead_letter: ")
 	})
 	testkit.Check(t, r.Live())

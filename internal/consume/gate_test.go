@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// enterNow enters without waiting; ok tells whether the gate let it.
+// enterNow enters without waiting; ok is whether the gate let it.
 func enterNow(g *gate) (p *pass, ok bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -138,7 +138,7 @@ func TestTheGateIsClosedAsLongAsSlackAsks(t *testing.T) {
 	})
 }
 
-// An answer to a post that left before the gate closed says nothing about now.
+// The answer to a post from before the gate closed proves nothing.
 func TestALateAnswerDoesNotOpenTheGate(t *testing.T) {
 	g := newGate()
 	first, second := mustEnter(t, g), mustEnter(t, g)

@@ -57,7 +57,7 @@ func (j *journal) named(prefix string) []line {
 
 func (j *journal) settled() []line { return j.named("notification ") }
 
-// waits are the lines that say that something is waited for.
+// waits are the lines that report that something is unavailable.
 func (j *journal) waits(what string) []line {
 	var found []line
 	for _, l := range j.named("waiting") {

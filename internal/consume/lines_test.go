@@ -13,7 +13,7 @@ import (
 	"notifier/internal/testkit"
 )
 
-// some stands in an expected line for a value that is there and differs from run to run: a number or a text.
+// some replaces, in an expected line, a value that differs from run to run: a number or a text.
 type some string
 
 const (
@@ -236,12 +236,12 @@ func TestNoLineHoldsThePasswordOfNATS(t *testing.T) {
 	address.User = url.UserPassword("worker", "pAssWord")
 	r := s.start(func(c *setup) { c.natsURL = address.String() })
 	s.eventually("the absence of NATS is logged", func() bool { return len(s.log.waits("nats")) > 0 })
-	told := s.log.text() + strings.Join(r.Ready(t.Context()), "\n")
-	if strings.Contains(told, "pAssWord") {
-		t.Errorf("the password is told:\n%s", told)
+	shown := s.log.text() + strings.Join(r.Ready(t.Context()), "\n")
+	if strings.Contains(shown, "pAssWord") {
+		t.Errorf("the password is shown:\n%s", shown)
 	}
-	if !strings.Contains(told, address.Host) {
-		t.Errorf("the server %s is not told:\n%s", address.Host, told)
+	if !strings.Contains(shown, address.Host) {
+		t.Errorf("the server %s is not shown:\n%s", address.Host, shown)
 	}
 	if r.connection.Status() != nats.RECONNECTING {
 		t.Errorf("the connection is %v, expected one that tries again", r.connection.Status())

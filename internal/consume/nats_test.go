@@ -21,7 +21,7 @@ func TestAWorkerWaitsForNATSAtItsStart(t *testing.T) {
 	s := newStation(t)
 	s.nats.Stop()
 	r := s.start()
-	s.eventually("the worker says that NATS is away", func() bool {
+	s.eventually("the worker reports that NATS is unavailable", func() bool {
 		return len(s.log.waits("nats")) == 1 && strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "nats: ")
 	})
 	testkit.Check(t, r.Live())
@@ -48,13 +48,13 @@ func TestAWorkerGoesOnAfterARestartOfNATS(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// What was in hand when the connection broke is still in hand when it is back.
+// What was in flight when the connection broke is still in flight when it is back.
 func TestHeldEventsOutliveARestartOfNATS(t *testing.T) {
 	s := newStation(t)
 	s.started()
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	s.publishMany("errors", 20)
-	s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 20 })
+	s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 20 })
 	s.nats.Stop()
 	testkit.Check(t, s.nats.Start())
 	s.slack.Always(devstack.Behaviour{})
@@ -70,18 +70,18 @@ func TestADeletedConsumerIsMadeAnew(t *testing.T) {
 	s.publish("errors", "hello")
 	s.settled(1)
 	if lines := s.log.waits("consumer"); len(lines) != 1 {
-		t.Errorf("%d lines say that the consumer is waited for, expected one", len(lines))
+		t.Errorf("%d lines report that the consumer is unavailable, expected one", len(lines))
 	}
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
 }
 
-// The new consumer hands out again, as if for the first time, what the worker still holds of the old one.
+// The new consumer delivers, as if for the first time, what the worker still holds of the old one.
 func TestEventsHeldWhileTheirConsumerIsDeletedArePostedOnce(t *testing.T) {
 	s := newStation(t)
 	s.started(func(c *setup) { c.concurrency = 1 })
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	s.publishMany("errors", 10)
-	s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 10 })
+	s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 10 })
 	testkit.Check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
 	s.eventually("the consumer is there", func() bool {
 		_, err := s.js.Consumer(t.Context(), streamName, consumerName)
@@ -91,7 +91,7 @@ func TestEventsHeldWhileTheirConsumerIsDeletedArePostedOnce(t *testing.T) {
 	s.eventually("all are settled", func() bool { return s.streamInfo(streamName).State.Msgs == 0 })
 	s.expectEachPostedOnce(10)
 	s.expectNothingLeft()
-	// What is settled before the new consumer has handed it out cannot be acknowledged; it comes again.
+	// What is settled before the new consumer has delivered it cannot be acknowledged; it is delivered again.
 	if count := tally(s.log.settled()); count["sent"] != 10 || len(count) > 2 || count["dropped duplicate"] > 10 {
 		t.Errorf("outcomes %v, expected 10 sent, and duplicates at most", count)
 	}
@@ -129,7 +129,7 @@ func TestEventsHeldOfADeletedStreamDoNotAcknowledgeThoseOfTheNewOne(t *testing.T
 	for _, id := range []string{"old1", "old2", "old3", "old4"} {
 		s.publish("errors", id, "Nats-Msg-Id", id)
 	}
-	s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 4 })
+	s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 4 })
 	testkit.Check(t, s.js.DeleteStream(t.Context(), streamName))
 	s.eventually("the consumer is there", func() bool {
 		_, err := s.js.Consumer(t.Context(), streamName, consumerName)
@@ -192,7 +192,7 @@ func TestAnExistingStreamAndConsumerAreUsedAsTheyAre(t *testing.T) {
 func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*jetstream.ConsumerConfig)
-		says   string
+		wants  string
 	}{
 		"push":          {nil, "push"},
 		"all at once":   {func(config *jetstream.ConsumerConfig) { config.AckPolicy = jetstream.AckAllPolicy }, "explicit"},
@@ -210,8 +210,8 @@ func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
 				testkit.Check(t, second(stream.CreatePushConsumer(t.Context(), config)))
 			}
 			err := s.start().wait()
-			if !errors.Is(err, consume.ErrUnsuitable) || !strings.Contains(err.Error(), consumerName) || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("Run returns %v, expected that consumer %s cannot be used (%s)", err, consumerName, test.says)
+			if !errors.Is(err, consume.ErrUnsuitable) || !strings.Contains(err.Error(), consumerName) || !strings.Contains(err.Error(), test.wants) {
+				t.Errorf("Run returns %v, expected that consumer %s cannot be used (%s)", err, consumerName, test.wants)
 			}
 		})
 	}
@@ -247,18 +247,18 @@ func TestTheBoundsThatAConsumerSetsOnRequestsAreKept(t *testing.T) {
 	}
 }
 
-// A connection that is closed for good does not come back: the process must end, even with events in hand that cannot
+// A connection that is closed for good does not come back: the process must end, even with events in flight that cannot
 // go on.
 func TestAClosedConnectionEndsRun(t *testing.T) {
 	for _, held := range []bool{false, true} {
-		s := map[bool]string{false: "idle", true: "with events in hand"}
+		s := map[bool]string{false: "idle", true: "with events in flight"}
 		t.Run(s[held], func(t *testing.T) {
 			s := newStation(t)
 			r := s.started(func(c *setup) { c.shutdown = 500 * time.Millisecond })
 			if held {
 				s.slack.Always(devstack.Behaviour{Status: 503})
 				s.publishMany("errors", 5)
-				s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 5 })
+				s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 5 })
 			}
 			r.connection.Close()
 			if err := r.wait(); !errors.Is(err, nats.ErrConnectionClosed) {
@@ -286,7 +286,7 @@ func TestJetStreamThatGoesAwayUnderAWorkerIsWaitedFor(t *testing.T) {
 	s.settled(1)
 }
 
-// What a stream's own limits would throw away nobody can hold, so it is said when a worker starts.
+// What a stream's own limits would throw away cannot be held, so a worker warns of it at the start.
 func TestAStreamThatMayLoseEventsIsWarnedAbout(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*jetstream.StreamConfig)

@@ -207,7 +207,7 @@ func TestARequestThatEndsIsMadeAgain(t *testing.T) {
 	c.request(5)
 }
 
-// Of two requests that stand, only the one that the server refuses has ended.
+// Of two requests that are pending, only the one that the server refuses has ended.
 func TestARefusedRequestIsTheOnlyOneThatEnds(t *testing.T) {
 	c, p := pulling(t, 8, always)
 	first := c.request(8)

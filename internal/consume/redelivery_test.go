@@ -34,7 +34,7 @@ func TestAnEventOfAWorkerThatDiedIsPostedWithoutASecondCharge(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// An event that was sent by a worker that died before it could say so is not sent again.
+// An event that was sent by a worker that died before it could log that is not sent again.
 func TestAnEventSentByAWorkerThatDiedIsADuplicate(t *testing.T) {
 	s := newStation(t)
 	s.createConsumer(impatient)
@@ -56,7 +56,7 @@ func TestAnEventSentByAWorkerThatDiedIsADuplicate(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// The next worker does not wait for the server's testkit.Patience when the first one had time to hand back.
+// The next worker does not wait for AckWait when the first one had time to return its events.
 func TestEventsThatAreHandedBackAreHandedOutAtOnce(t *testing.T) {
 	s := newStation(t)
 	first := s.started(func(c *setup) { c.shutdown, c.concurrency = 0, 1 })

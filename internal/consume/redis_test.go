@@ -16,16 +16,16 @@ import (
 	"notifier/internal/testkit"
 )
 
-// newDurableStation has a Redis that keeps what it was told when it is killed.
+// newDurableStation has a Redis that keeps everything when it is killed.
 func newDurableStation(t *testing.T) *station {
 	t.Helper()
 	return newStationWith(t, redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always"))
 }
 
-// expectWaitingForRedis waits until the worker says so: one line, not ready, and alive.
+// expectWaitingForRedis waits until the worker reports that: one line, not ready, and alive.
 func (r *replica) expectWaitingForRedis() {
 	r.s.Helper()
-	r.s.eventually("the worker says that Redis is away", func() bool {
+	r.s.eventually("the worker reports that Redis is unavailable", func() bool {
 		return len(r.s.log.waits("redis")) > 0 && strings.Contains(strings.Join(r.Ready(r.s.Context()), "\n"), "redis: ")
 	})
 	testkit.Check(r.s.T, r.Live())
@@ -42,12 +42,12 @@ func TestAWorkerWaitsForRedisAtItsStart(t *testing.T) {
 	s.settled(5)
 	s.expectEachPostedOnce(5)
 	if lines := s.log.waits("redis"); len(lines) != 1 {
-		t.Errorf("%d lines say that Redis is waited for, expected one", len(lines))
+		t.Errorf("%d lines report that Redis is unavailable, expected one", len(lines))
 	}
 }
 
 // Without Redis nothing can be decided, so nothing is: events wait, and go on within two seconds of its return.
-func TestEventsWaitWhileRedisIsAway(t *testing.T) {
+func TestEventsWaitWhileRedisIsUnavailable(t *testing.T) {
 	s := newDurableStation(t)
 	r := s.started(func(c *setup) { c.category = "10/30m" })
 	s.publishMany("errors", 4)
@@ -58,10 +58,10 @@ func TestEventsWaitWhileRedisIsAway(t *testing.T) {
 	r.expectWaitingForRedis()
 	s.eventually("several attempts to decide have failed", func() bool { return r.redisErrors.Load() >= 3 })
 	if n := len(s.log.settled()); n != 4 {
-		t.Errorf("%d events are settled, expected none while Redis is away", n-4)
+		t.Errorf("%d events are settled, expected none while Redis is unavailable", n-4)
 	}
 	if lines := s.log.waits("redis"); len(lines) != 1 {
-		t.Errorf("%d lines say that Redis is waited for, expected one", len(lines))
+		t.Errorf("%d lines report that Redis is unavailable, expected one", len(lines))
 	}
 	s.redis.Restart(t)
 	back := time.Now()
@@ -79,8 +79,8 @@ func TestEventsWaitWhileRedisIsAway(t *testing.T) {
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
 }
 
-// Redis goes away between the decision and the post: the event neither goes out unrecorded nor is charged again.
-func TestAnAdmittedEventOutlivesAnAbsenceOfRedis(t *testing.T) {
+// Redis becomes unavailable between the decision and the post: the event neither goes out unrecorded nor is charged again.
+func TestAnAdmittedEventOutlivesAnOutageOfRedis(t *testing.T) {
 	s := newDurableStation(t)
 	r := s.started()
 	s.slack.Next(devstack.Behaviour{Delay: 500 * time.Millisecond})

@@ -11,16 +11,16 @@ import (
 	"notifier/internal/testkit"
 )
 
-// A Redis that answers, but refuses the script, is waited for like one that is away: nothing is decided, the log and
-// readiness name what it says, and the event is sent when it is mended.
+// A Redis that answers, but refuses the script, is waited for like one that is unavailable: nothing is decided, the log and
+// readiness show its error, and the event is sent when it is fixed.
 func TestEventsWaitWhileRedisRefuses(t *testing.T) {
 	do := func(words ...any) func(*station, *redis.Client) {
 		return func(s *station, client *redis.Client) { testkit.Check(s.T, client.Do(s.Context(), words...).Err()) }
 	}
 	const globalKey = "{" + namespace + "}:global"
 	for _, test := range []struct {
-		refusal      string // the word of Redis
-		break_, mend func(*station, *redis.Client)
+		refusal     string // the error of Redis
+		break_, fix func(*station, *redis.Client)
 	}{
 		{"WRONGTYPE", do("set", globalKey, "not a sorted set"), do("del", globalKey)},
 		{"OOM", do("config", "set", "maxmemory", "1"), do("config", "set", "maxmemory", "0")},
@@ -31,7 +31,7 @@ func TestEventsWaitWhileRedisRefuses(t *testing.T) {
 			"MISCONF",
 			func(s *station, client *redis.Client) {
 				do("config", "set", "dir", "/proc")(s, client) // nothing can be saved there
-				_ = client.BgSave(s.Context()).Err()           // it may say so at once
+				_ = client.BgSave(s.Context()).Err()           // it may report that at once
 				s.eventually("Redis knows that it cannot save", func() bool {
 					info, err := client.Info(s.Context(), "persistence").Result()
 					return err == nil && strings.Contains(info, "rdb_last_bgsave_status:err")
@@ -46,10 +46,10 @@ func TestEventsWaitWhileRedisRefuses(t *testing.T) {
 			client := s.redis.Client(t)
 			test.break_(s, client)
 			s.publish("errors", "hello")
-			s.eventually("log and readiness tell the refusal", func() bool {
+			s.eventually("log and readiness show the refusal", func() bool {
 				return len(s.log.waits("redis")) > 0 && strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), test.refusal)
 			})
-			test.mend(s, client)
+			test.fix(s, client)
 			s.settled(1)
 			s.expectEachPostedOnce(1)
 			if n := s.charged(); n != 1 {
@@ -57,14 +57,14 @@ func TestEventsWaitWhileRedisRefuses(t *testing.T) {
 			}
 			lines := s.log.waits("redis")
 			if len(lines) != 1 || !strings.Contains(lines[0]["reason"].(string), test.refusal) {
-				t.Errorf("lines about the wait: %v, expected one that says %s", lines, test.refusal)
+				t.Errorf("lines about the wait: %v, expected one that contains %s", lines, test.refusal)
 			}
 		})
 	}
 }
 
-// When the clock of Redis is set back grossly, the log says so once, and events go on.
-func TestAClockOfRedisThatWasSetBackIsTold(t *testing.T) {
+// When the clock of Redis is set back by much, the log has a line about it, and events are still decided.
+func TestAClockOfRedisThatWasSetBackIsLogged(t *testing.T) {
 	s := newStation(t)
 	s.started()
 	ahead := float64(time.Now().Add(10 * time.Minute).UnixMicro())
@@ -73,6 +73,6 @@ func TestAClockOfRedisThatWasSetBackIsTold(t *testing.T) {
 	s.settled(3)
 	s.expectEachPostedOnce(3)
 	if lines := s.log.waits("redis_clock"); len(lines) != 1 {
-		t.Errorf("%d lines say that the clock was set back, expected one", len(lines))
+		t.Errorf("%d lines report that the clock was set back, expected one", len(lines))
 	}
 }

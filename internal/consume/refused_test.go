@@ -41,13 +41,13 @@ func TestAChannelThatRefusesEverythingIsLeftAlone(t *testing.T) {
 		t.Errorf("%d slots are taken, expected none", charged)
 	}
 	if lines := s.log.named("channel refused"); len(lines) != 1 {
-		t.Errorf("%d lines say that the channel is refused, expected one", len(lines))
+		t.Errorf("%d lines report that the channel is refused, expected one", len(lines))
 	}
 	s.publish("deploys", "to another channel")
 	s.eventually("another channel gets its message", func() bool { return s.slack.Accepted() == 1 })
 }
 
-// What is wrong with a message says nothing about its channel: one publisher's bad blocks must not cost others theirs.
+// What is wrong with a message is not its channel's fault: one publisher's bad blocks must not close the channel to others.
 func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
 	s := newStation(t)
 	r := s.started(func(c *setup) { c.concurrency = 1 })

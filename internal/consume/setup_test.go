@@ -87,7 +87,7 @@ func newStationWith(t *testing.T, store *redistest.Server) *station {
 	return s
 }
 
-// connect makes a connection as the product does, but quicker to come back.
+// connect makes a connection as the product does, but reconnects faster.
 func (s *station) connect() *nats.Conn {
 	s.Helper()
 	return s.connectTo(s.nats.URL())
@@ -128,7 +128,7 @@ type replica struct {
 	err         error // what Run returned, when ended is closed
 }
 
-// start starts a worker under limits that nothing reaches, unless changes say otherwise. It is stopped with the test.
+// start starts a worker under limits that nothing reaches, unless changes set others. It is stopped with the test.
 func (s *station) start(changes ...func(*setup)) *replica {
 	s.Helper()
 	c := setup{
@@ -235,7 +235,7 @@ func (r *replica) wait() error {
 	}
 }
 
-// crash ends a worker without a last word to NATS.
+// crash ends a worker without a last message to NATS.
 func (r *replica) crash() {
 	r.s.Helper()
 	r.connection.Close()
@@ -351,7 +351,7 @@ func (s *station) settled(n int) []line {
 	return lines
 }
 
-// posted is how often each text stands in the fake Slack.
+// posted is how often each text is in the fake Slack.
 func (s *station) posted() map[string]int {
 	texts := map[string]int{}
 	for _, message := range s.slack.Messages() {

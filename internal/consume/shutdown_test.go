@@ -12,7 +12,7 @@ import (
 	"notifier/internal/testkit"
 )
 
-// A worker that is told to stop settles what it has in hand, takes no more, and loses nothing.
+// A worker that is asked to stop settles what it holds, pulls no more, and loses nothing.
 func TestShutdownUnderLoadLosesNothing(t *testing.T) {
 	s := newStation(t)
 	s.createStream(nil)
@@ -26,7 +26,7 @@ func TestShutdownUnderLoadLosesNothing(t *testing.T) {
 		t.Errorf("Run took %s to return, expected at most ShutdownTimeout", took)
 	}
 	if ready := first.Ready(t.Context()); len(ready) == 0 {
-		t.Error("a worker that has stopped says that it is ready")
+		t.Error("a worker that has stopped reports that it is ready")
 	}
 	s.eventually("everything that it had is acknowledged", func() bool { return s.consumerInfo().NumAckPending == 0 })
 	done := len(s.log.settled())
@@ -69,7 +69,7 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 		r := s.started(func(c *setup) { c.shutdown = timeout })
 		s.redis.Stop(t)
 		s.publishMany("errors", 20)
-		s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 20 })
+		s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 20 })
 		inTime(t, r)
 		s.redis.Restart(t)
 		s.start()
@@ -88,7 +88,7 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 		r := s.started(func(c *setup) { c.shutdown = timeout })
 		s.slack.Always(devstack.Behaviour{Status: 503})
 		s.publishMany("errors", 5)
-		s.eventually("all are in hand", func() bool { return s.consumerInfo().NumAckPending == 5 })
+		s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 5 })
 		s.nats.Stop()
 		inTime(t, r)
 	})
@@ -98,7 +98,7 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 		testkit.Check(t, second(s.js.CreateStream(t.Context(), full)))
 		r := s.started(func(c *setup) { c.shutdown = timeout })
 		s.publish("errors", "{", "Nats-Msg-Id", "bad")
-		s.eventually("the worker says what it waits for", func() bool {
+		s.eventually("the worker reports what it is waiting for", func() bool {
 			return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "dead_letter: ")
 		})
 		inTime(t, r)
@@ -115,7 +115,7 @@ func TestNoPostIsCutOffByAShutdown(t *testing.T) {
 	s.slack.Always(devstack.Behaviour{Delay: 700 * time.Millisecond})
 	first := s.started(func(c *setup) { c.shutdown, c.concurrency = time.Second, 1 })
 	s.publishMany("errors", 2)
-	s.eventually("both are in hand, and a post is under way", func() bool { return s.charged() == 2 && s.slack.Requests() == 1 })
+	s.eventually("both are in flight, and a post is under way", func() bool { return s.charged() == 2 && s.slack.Requests() == 1 })
 	testkit.Check(t, first.stop())
 	if n := s.slack.Requests(); n != 1 {
 		t.Errorf("%d posts have begun, expected the first alone: the second could not have ended in time", n)
@@ -126,8 +126,8 @@ func TestNoPostIsCutOffByAShutdown(t *testing.T) {
 	s.expectEachPostedOnce(2)
 }
 
-// An event that is in Slack is settled, even if Redis is away and cannot be told before the worker has to end.
-func TestAnEventInSlackIsNotHandedBack(t *testing.T) {
+// An event that is in Slack is settled, even if Redis is unavailable and cannot record it before the worker has to end.
+func TestAnEventInSlackIsNotReturned(t *testing.T) {
 	s := newDurableStation(t)
 	first := s.started(func(c *setup) { c.shutdown = time.Second })
 	s.slack.Next(devstack.Behaviour{Delay: 500 * time.Millisecond})

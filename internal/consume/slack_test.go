@@ -40,7 +40,7 @@ func TestARateLimitPausesAllReplicas(t *testing.T) {
 	}
 }
 
-func TestATroubleOfSlackIsWaitedOut(t *testing.T) {
+func TestAnOutageOfSlackIsWaitedOut(t *testing.T) {
 	for name, trouble := range map[string]devstack.Behaviour{
 		"500": {Status: 500}, "503": {Status: 503}, "reset": {CutBefore: true}, "code": {Code: "service_unavailable"},
 	} {
@@ -55,7 +55,7 @@ func TestATroubleOfSlackIsWaitedOut(t *testing.T) {
 			}
 			s.expectEachPostedOnce(1)
 			if waits := s.log.waits("slack"); len(waits) != 1 {
-				t.Errorf("%d lines say that Slack is waited for, expected one", len(waits))
+				t.Errorf("%d lines report that Slack is unavailable, expected one", len(waits))
 			}
 			s.expectNothingLeft()
 		})
@@ -82,7 +82,7 @@ func TestAnEventThatSlackRefusesForGoodIsDeadLetteredAndRefunded(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-func TestAPostThatMayHaveReachedSlackIsTriedAgainAndSaysSo(t *testing.T) {
+func TestAPostThatMayHaveReachedSlackIsRetriedAsAmbiguous(t *testing.T) {
 	for name, doubt := range map[string]devstack.Behaviour{
 		"cut after it was taken in": {CutAfter: true},
 		"no answer in time":         {Hang: true, Accept: true},
@@ -138,15 +138,15 @@ func TestAfterAPauseOneReplicaProbesForAll(t *testing.T) {
 	s.expectEachPostedOnce(60)
 }
 
-// During a long pause nobody tries, and nobody would speak of it.
-func TestALongPauseIsToldAgainAndAgain(t *testing.T) {
+// During a long pause no attempt is made that would log it.
+func TestALongPauseIsLoggedAgainAndAgain(t *testing.T) {
 	s := newStation(t)
 	first, second := s.started(), s.started()
 	first.RemindEvery(time.Millisecond) // at each look, once a second
 	second.RemindEvery(time.Millisecond)
 	s.slack.Always(devstack.Behaviour{RetryAfter: "600"})
 	s.publishMany("errors", 200)
-	s.eventually("the wait is told long after the last attempt", func() bool {
+	s.eventually("the wait is logged long after the last attempt", func() bool {
 		lines := s.log.waits("slack")
 		last := len(lines) - 1
 		return last >= 0 && lines[last]["waited_s"].(float64) > 2 && lines[last]["held"].(float64) > 0
@@ -167,7 +167,7 @@ func TestARateLimitWithoutATimeIsBackedOffFrom(t *testing.T) {
 	}
 }
 
-// It may stand in the channel although Slack refuses it now, so it keeps its slot.
+// It may be in the channel although Slack refuses it now, so it keeps its slot.
 func TestAPostThatMayHaveReachedSlackIsNeverRefunded(t *testing.T) {
 	s := newStation(t)
 	s.started(func(c *setup) { c.category = "1/30m" })
@@ -184,13 +184,13 @@ func TestAPostThatMayHaveReachedSlackIsNeverRefunded(t *testing.T) {
 	}
 }
 
-// A revoked token is nobody's event's fault: the queue is held, not thrown away.
+// A revoked token is no event's fault: the queue is held, not thrown away.
 func TestRefusedCredentialsHoldEveryEvent(t *testing.T) {
 	s := newStation(t)
 	r := s.started()
 	s.slack.Always(devstack.Behaviour{Code: "invalid_auth"})
 	s.publishMany("errors", 20)
-	s.eventually("the worker says that it cannot send", func() bool {
+	s.eventually("the worker reports that it cannot send", func() bool {
 		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "credentials: ")
 	})
 	testkit.Check(t, r.Live())
@@ -222,13 +222,13 @@ func TestALateSuccessDoesNotEndTheWait(t *testing.T) {
 		t.Error("the worker is ready while Slack refuses its token")
 	}
 	if lines := s.log.named("recovered"); len(lines) > 0 {
-		t.Errorf("the log says %v while Slack refuses the token", lines)
+		t.Errorf("the log has %v while Slack refuses the token", lines)
 	}
 	s.slack.Always(devstack.Behaviour{})
 	s.settled(2)
 }
 
-// When what was held turns out not to be sent, because its id was sent meanwhile or its slot has gone, nothing is left
+// When what was held is dropped, because its id has been sent or its slot is gone, nothing is left
 // to try Slack with. The worker must go on reading all the same.
 func TestAWorkerWhoseHeldEventsAreAllDroppedReadsOn(t *testing.T) {
 	s := newStation(t)
