@@ -16,6 +16,7 @@ import (
 // While an event is in flight, waiting or being posted, the server is informed: it redelivers nothing, however short AckWait
 // is.
 func TestEventsInFlightAreKeptAlive(t *testing.T) {
+	t.Parallel()
 	for name, trouble := range map[string]devstack.Behaviour{
 		"cooling down": {RetryAfter: "3"}, "slow": {Delay: 3 * time.Second},
 	} {

@@ -195,6 +195,7 @@ func TestALineIsWrittenBeforeItsEventIsAcknowledged(t *testing.T) {
 
 // No outcome and no trouble may bring a payload's text or a secret into the log, at any level.
 func TestNoLineHoldsATextOrASecret(t *testing.T) {
+	t.Parallel()
 	const text = "tOp-SeCrEt-text"
 	for _, way := range []string{"token", "webhook"} {
 		t.Run(way, func(t *testing.T) {

@@ -190,6 +190,7 @@ func TestAnExistingStreamAndConsumerAreUsedAsTheyAre(t *testing.T) {
 }
 
 func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*jetstream.ConsumerConfig)
 		wants  string
@@ -250,6 +251,7 @@ func TestTheBoundsThatAConsumerSetsOnRequestsAreKept(t *testing.T) {
 // A connection that is closed for good does not come back: the process must end, even with events in flight that cannot
 // go on.
 func TestAClosedConnectionEndsRun(t *testing.T) {
+	t.Parallel()
 	for _, held := range []bool{false, true} {
 		s := map[bool]string{false: "idle", true: "with events in flight"}
 		t.Run(s[held], func(t *testing.T) {
@@ -288,6 +290,7 @@ func TestJetStreamThatGoesAwayUnderAWorkerIsWaitedFor(t *testing.T) {
 
 // What a stream's own limits would throw away cannot be held, so a worker warns of it at the start.
 func TestAStreamThatMayLoseEventsIsWarnedAbout(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*jetstream.StreamConfig)
 		warn   int

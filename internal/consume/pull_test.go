@@ -259,6 +259,7 @@ func TestAfterAReconnectionTheServerIsAskedAgain(t *testing.T) {
 }
 
 func TestAConsumerThatIsGoneEndsThePull(t *testing.T) {
+	t.Parallel()
 	for _, status := range [][2]string{{"409", "Consumer Deleted"}, {"409", "Consumer is push based"}, {"503", ""}} {
 		t.Run(status[0]+" "+status[1], func(t *testing.T) {
 			c, _ := pulling(t, 8, always)

@@ -14,6 +14,7 @@ import (
 // A Redis that answers, but refuses the script, is waited for like one that is unavailable: nothing is decided, the log and
 // readiness show its error, and the event is sent when it is fixed.
 func TestEventsWaitWhileRedisRefuses(t *testing.T) {
+	t.Parallel()
 	do := func(words ...any) func(*station, *redis.Client) {
 		return func(s *station, client *redis.Client) { testkit.Check(s.T, client.Do(s.Context(), words...).Err()) }
 	}

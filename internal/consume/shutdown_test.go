@@ -44,6 +44,7 @@ func TestShutdownUnderLoadLosesNothing(t *testing.T) {
 
 // What cannot be settled in time is left to others: Run returns all the same, and no event is posted twice.
 func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
+	t.Parallel()
 	const timeout = 700 * time.Millisecond
 	inTime := func(t *testing.T, r *replica) {
 		t.Helper()

@@ -41,6 +41,7 @@ func TestARateLimitPausesAllReplicas(t *testing.T) {
 }
 
 func TestAnOutageOfSlackIsWaitedOut(t *testing.T) {
+	t.Parallel()
 	for name, trouble := range map[string]devstack.Behaviour{
 		"500": {Status: 500}, "503": {Status: 503}, "reset": {CutBefore: true}, "code": {Code: "service_unavailable"},
 	} {
@@ -83,6 +84,7 @@ func TestAnEventThatSlackRefusesForGoodIsDeadLetteredAndRefunded(t *testing.T) {
 }
 
 func TestAPostThatMayHaveReachedSlackIsRetriedAsAmbiguous(t *testing.T) {
+	t.Parallel()
 	for name, doubt := range map[string]devstack.Behaviour{
 		"cut after it was taken in": {CutAfter: true},
 		"no answer in time":         {Hang: true, Accept: true},
