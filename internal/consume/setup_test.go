@@ -115,6 +115,7 @@ type setup struct {
 	webhook, core               bool
 	dropped                     string
 	log                         *journal
+	limiter                     func(consume.Limiter) consume.Limiter // what is put around the limiter
 }
 
 // replica is one worker with connections of its own.
@@ -134,6 +135,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 	c := setup{
 		global: "1000000/30m", category: "1000000/30m", redisURL: s.redis.URL(), natsURL: s.nats.URL(), maxBytes: 2 << 20, dedupe: 24 * time.Hour,
 		shutdown: 5 * time.Second, batch: 64, concurrency: 8, slackTimeout: 5 * time.Second, log: s.log,
+		limiter: func(l consume.Limiter) consume.Limiter { return l },
 	}
 	for _, change := range changes {
 		change(&c)
@@ -165,7 +167,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 			ChannelAllowed: func(channel string) bool { return channel == "C0DEFAULT" || channel == "C0DEPLOYS" },
 		},
 		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: c.slackTimeout, DroppedSubject: c.dropped,
-		Limiter: countingLimiter{limiter, &redisErrors}, Pause: pause, Poster: poster, Log: c.log.logger(),
+		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Pause: pause, Poster: poster, Log: c.log.logger(),
 	}
 	connection := s.connectTo(c.natsURL)
 	if c.core {

@@ -1,0 +1,105 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"notifier/internal/consume"
+	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
+)
+
+// faultyBegin makes Begin fail as the test wants: before it is called or after, when the answer is lost.
+type faultyBegin struct {
+	consume.Limiter
+	before, after func(request ratelimit.Request) error
+}
+
+func (l faultyBegin) Begin(ctx context.Context, request ratelimit.Request, known, name string, longest time.Duration) (ratelimit.Permit, error) {
+	if l.before != nil {
+		if err := l.before(request); err != nil {
+			return ratelimit.Permit{}, err
+		}
+	}
+	permit, err := l.Limiter.Begin(ctx, request, known, name, longest)
+	if err == nil && l.after != nil {
+		if err = l.after(request); err != nil {
+			return ratelimit.Permit{}, err
+		}
+	}
+	return permit, err
+}
+
+// A permit whose answer was lost is asked for again under the same name: the post that Redis has recorded is this worker's
+// own, and nothing is ambiguous.
+func TestALostPermitMakesNothingAmbiguous(t *testing.T) {
+	s := newStation(t)
+	var lost atomic.Int64
+	s.started(func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter {
+			return faultyBegin{Limiter: l, after: func(ratelimit.Request) error {
+				if lost.Add(1) <= 2 {
+					return errors.New("the answer is lost")
+				}
+				return nil
+			}}
+		}
+	})
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	if l := s.lineOf("e1"); l["outcome"] != "sent" || l["ambiguous"] != nil || l["attempts"] != 1.0 {
+		t.Errorf("line %v, expected sent by one post that is not ambiguous", l)
+	}
+	s.expectEachPostedOnce(1)
+}
+
+// An event that waits for Redis gives its pass back first: when it was to be the probe after an outage of Slack, another event
+// is.
+func TestAnEventThatWaitsForRedisDoesNotHoldTheProbe(t *testing.T) {
+	s := newStation(t)
+	var stuck atomic.Bool
+	stuck.Store(true)
+	s.started(func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter {
+			return faultyBegin{Limiter: l, before: func(request ratelimit.Request) error {
+				if stuck.Load() && request.ID == "stuck" && s.slack.Requests() > 0 {
+					return errors.New("no permit for this event")
+				}
+				return nil
+			}}
+		}
+	})
+	s.slack.Next(devstack.Behaviour{Status: 503}, devstack.Behaviour{Status: 503})
+	s.publish("errors", "stuck", "Nats-Msg-Id", "stuck")
+	s.eventually("Slack has failed it", func() bool { return s.slack.Requests() == 1 })
+	for _, id := range []string{"e1", "e2", "e3"} {
+		s.publish("errors", id, "Nats-Msg-Id", id)
+	}
+	s.settled(3)
+	stuck.Store(false)
+	s.settled(4)
+	s.expectEachPostedOnce(4)
+}
+
+// While the gate is closed nothing more is pulled, even where there is room: what would be dropped is left to replicas that
+// can also send.
+func TestNothingIsPulledWhileTheGateIsClosed(t *testing.T) {
+	s := newStation(t)
+	s.started(func(c *setup) { c.batch, c.category = 5, "1/30m" })
+	s.slack.Always(devstack.Behaviour{RetryAfter: "600"})
+	s.publish("errors", "held")
+	s.eventually("Slack has asked to wait", func() bool { return len(s.log.waits("slack")) > 0 })
+	s.publishMany("errors", 200)
+	inARow := 0
+	s.eventually("what was requested before is settled, and nothing more is requested", func() bool {
+		info := s.consumerInfo()
+		if info.NumWaiting == 0 && info.NumAckPending == 1 && info.NumPending > 0 {
+			inARow++
+		} else {
+			inARow = 0
+		}
+		return inARow == 20
+	})
+}
