@@ -104,17 +104,18 @@ func (w *Worker) attempt(startCtx, finishCtx context.Context, p *posting) result
 	if r != nil {
 		return *r
 	}
+	channel := p.settled.Channel // as the settings name it; Slack's answer has its ID
 	receipt, failure := w.post(finishCtx, p, probe)
 	switch {
 	case failure == nil:
 		w.slackAnswered(pass)
-		w.refused.accepted(p.settled.Channel)
+		w.refused.accepted(channel)
 		p.inSlack(receipt)
 		return result{finish: w.recordSent}
 	case failure.Class == slackout.Rejected:
 		w.slackAnswered(pass)
 		if failure.ChannelRefused {
-			w.refused.rejected(p.settled.Channel, failure.Code)
+			w.refused.rejected(channel, failure.Code)
 		}
 		p.settled.Detail = failure.Code
 		return result{finish: w.recordRejected}
