@@ -27,19 +27,19 @@ type Permit struct {
 	Last  string        // Unsure: the name of that post
 }
 
-// Begin asks for leave to post an admitted event, and notes the post before it is made. known is the name of the last post
-// of the event that the caller knows the end of, or was told of by Unsure; empty: none. name is that of this post, another
-// one for each, without colons and blanks; longest is what one post may take. Errors are Admit's; after one the post may
-// be noted, and asking again with the same name has the same answer.
+// Begin asks for a permit to post an admitted event, and records the post before it is made. known is the name of the last
+// post of the event whose result the caller knows, or that Unsure named; empty: none. name is that of this post: unique,
+// without colons and spaces. longest is the time that one post may take. Errors are as for Admit; after one the post may
+// be recorded, and asking again with the same name gives the same answer.
 func (l *Limiter) Begin(ctx context.Context, request Request, known, name string, longest time.Duration) (Permit, error) {
 	keyNames := []string{l.keys.inFlight(), l.keys.pause(), l.keys.probe()}
 	reply, err := l.begin.Run(ctx, l.redis, keyNames, member(request.ID), request.Delivery, known, name, micros(longest)).Result()
 	if err != nil {
-		return Permit{}, fmt.Errorf("redis cannot give leave to post %q: %w", request.ID, err)
+		return Permit{}, fmt.Errorf("redis: cannot permit the post of %q: %w", request.ID, err)
 	}
 	permit, err := decodePermit(reply)
 	if err != nil {
-		return Permit{}, fmt.Errorf("redis: unexpected reply of begin.lua: %w", err)
+		return Permit{}, fmt.Errorf("redis: unexpected reply from begin.lua: %w", err)
 	}
 	return permit, nil
 }
