@@ -33,7 +33,7 @@ func TestTheHolderDies(t *testing.T) {
 				want, inDoubt = 2, 5
 			}
 			if dies == "after the post" {
-				if _, err := dead.config.Publisher.Say(ctx, "C0", "In the last 1 min 5 notifications were not sent: errors 5 (its limit 10/30m)."); err != nil {
+				if _, err := dead.config.Publisher.PostText(ctx, "C0", "In the last 1 min 5 notifications were not sent: errors 5 (its limit 10/30m)."); err != nil {
 					t.Fatal(err)
 				}
 				want = 7
@@ -163,8 +163,8 @@ type loser struct {
 	lose func()
 }
 
-func (l loser) Say(ctx context.Context, channel, text string) (slackout.Receipt, error) {
-	receipt, err := l.Publisher.Say(ctx, channel, text)
+func (l loser) PostText(ctx context.Context, channel, text string) (slackout.Receipt, error) {
+	receipt, err := l.Publisher.PostText(ctx, channel, text)
 	l.lose()
 	return receipt, err
 }

@@ -28,8 +28,8 @@ const (
 // Publisher makes one attempt to post a text in Slack's markup, or to put it in the place of an earlier one. Errors are
 // *slackout.Error; slackout.Poster is one.
 type Publisher interface {
-	Say(ctx context.Context, channel, text string) (slackout.Receipt, error)
-	Edit(ctx context.Context, channel, ts, text string) error
+	PostText(ctx context.Context, channel, text string) (slackout.Receipt, error)
+	UpdateText(ctx context.Context, channel, ts, text string) error
 }
 
 // Pause is the time during which no replica posts; ratelimit.Pause is one.

@@ -57,7 +57,7 @@ func detached(ctx context.Context, limit time.Duration) (context.Context, contex
 func (d *Digest) post(ctx context.Context, t taken, free string) time.Duration {
 	fresh := message{Asked: d.config.Channel, Posted: t.now, Since: t.posting.since, Drops: t.posting.drops}
 	attempt, cancel := detached(ctx, d.config.Timeout)
-	receipt, err := d.config.Publisher.Say(attempt, d.config.Channel, text(t.now.Sub(fresh.Since), fresh.Drops, free))
+	receipt, err := d.config.Publisher.PostText(attempt, d.config.Channel, text(t.now.Sub(fresh.Since), fresh.Drops, free))
 	cancel()
 	if err == nil {
 		fresh.Channel, fresh.TS = receipt.Channel, receipt.TS
@@ -106,7 +106,7 @@ func (d *Digest) edit(ctx context.Context, t taken, last message, free string) t
 func (d *Digest) editOnce(ctx context.Context, m message, now time.Time, free string) error {
 	attempt, cancel := detached(ctx, d.config.Timeout)
 	defer cancel()
-	return d.config.Publisher.Edit(attempt, m.Channel, m.TS, text(now.Sub(m.Since), m.Drops, free))
+	return d.config.Publisher.UpdateText(attempt, m.Channel, m.TS, text(now.Sub(m.Since), m.Drops, free))
 }
 
 // failureOf is what an error of the Publisher means. One of another kind may mean anything, so it is in doubt.
