@@ -22,7 +22,7 @@ func TestTheHolderDies(t *testing.T) {
 			w.drop("category", "errors", 5)
 			w.old()
 			dead := w.digest(true, nil)
-			if taken, err := dead.store.take(ctx, dead.token, lease, interval); err != nil || taken.verdict != verdictMine {
+			if taken, err := dead.store.take(ctx, dead.token, lease, interval); err != nil || taken.verdict != verdictAcquired {
 				t.Fatalf("%+v, %v", taken, err)
 			}
 			want, inDoubt := 7, int64(0)
@@ -64,7 +64,7 @@ func TestTheHolderIsSlow(t *testing.T) {
 		w.old()
 		slow := w.digest(true, nil)
 		first, err := slow.store.take(ctx, slow.token, time.Millisecond, interval)
-		if err != nil || first.verdict != verdictMine {
+		if err != nil || first.verdict != verdictAcquired {
 			t.Fatalf("%+v, %v", first, err)
 		}
 		token := slow.token
@@ -76,8 +76,8 @@ func TestTheHolderIsSlow(t *testing.T) {
 			return nil
 		})
 		w.drop("category", "errors", 3)
-		slow.try(ctx, first)
-		if done, err := slow.store.done(ctx, token, ending{told: true}); done || err != nil {
+		slow.attempt(ctx, first)
+		if done, err := slow.store.done(ctx, token, result{reported: true}); done || err != nil {
 			t.Errorf("%t, %v, want that the lease is lost", done, err)
 		}
 		// A call of before that reaches Redis only now takes no lease.
