@@ -1,19 +1,19 @@
 "use strict";
-// Shows api/status, and asks for it again and again. Names of categories, channels and events come from publishers: they are
-// only ever set as text.
+// Shows api/status and polls it. Names of categories, channels and events come from publishers: they are only ever set as
+// text.
 
-const EVERY = 2000;          // ms between two questions
-const SLOWEST = 15000;       // ms between two questions while nobody answers
-const PATIENCE = 10000;      // ms for one answer
-const RELOAD_AFTER = 10000;  // ms that a page stands before it makes way for that of another version
+const EVERY = 2000;          // ms between two requests
+const SLOWEST = 15000;       // ms between two requests while the server does not respond
+const PATIENCE = 10000;      // ms for one response
+const RELOAD_AFTER = 10000;  // ms that a page is shown before it reloads itself for another version
 const MOST_HOLDERS = 8, MOST_SLOTS = 100;
-const SLOTS_TOLD = 1000;     // the server tells of no more
+const SLOTS_LISTED = 1000;   // the server lists no more
 
 const state = {
   data: null,        // the last status
-  error: "",         // why the server has none
-  answered: 0,       // when the server last answered, by our clock
-  lost: false,       // it does not answer
+  error: "",         // why the server has no status
+  answered: 0,       // when the server last responded, by our clock
+  lost: false,       // the server does not respond
   ahead: null,       // how far the clock of Redis is ahead of ours, in ms
 };
 const $ = id => document.getElementById(id);
@@ -22,24 +22,24 @@ const now = () => Date.now() + (state.ahead ?? 0);
 // --- words -----------------------------------------------------------------------------------------------------------
 
 const WAITS = {
-  nats: "NATS does not answer",
-  consumer: "the stream or its consumer is not there",
-  redis: "Redis does not answer",
+  nats: "NATS is unavailable",
+  consumer: "the stream or its consumer is missing",
+  redis: "Redis is unavailable",
   slack: "Slack does not take messages",
   credentials: "Slack does not accept the token or the webhook",
-  dead_letter: "the dead-letter stream takes no events",
+  dead_letter: "the dead-letter stream does not accept events",
   redis_clock: "the clock of Redis was set back",
 };
 const WHY = {
-  "sent ": "it is in Slack",
+  "sent ": "in Slack",
   "dropped global": "the global limit was full",
-  "dropped category": "the limit of its category was full",
-  "dropped duplicate": "an event with its id was sent already, or is in flight",
-  "dropped expired": "it was older than EVENT_MAX_AGE",
-  "dead malformed": "it could not be read; it is a dead letter",
-  "dead too_large": "it was too large; it is a dead letter",
-  "dead unroutable": "it named a channel that the settings do not; it is a dead letter",
-  "dead slack_rejected": "Slack refused it for good; it is a dead letter",
+  "dropped category": "the category’s limit was full",
+  "dropped duplicate": "an event with the same id was sent before or is in flight",
+  "dropped expired": "older than EVENT_MAX_AGE",
+  "dead malformed": "could not be read; kept as a dead letter",
+  "dead too_large": "too large; kept as a dead letter",
+  "dead unroutable": "named a channel that is not configured; kept as a dead letter",
+  "dead slack_rejected": "rejected by Slack; kept as a dead letter",
 };
 
 const count = n => n.toLocaleString("en");
@@ -47,7 +47,7 @@ const counted = (n, one, many = one + "s") => count(n) + " " + (n === 1 ? one : 
 const pad = n => String(n).padStart(2, "0");
 const when = text => text ? Date.parse(text) : 0; // 0: never
 
-// clock is a time of the day, with the day where it is not today.
+// clock is the time of day, with the date if it is not today.
 function clock(ms) {
   const t = new Date(ms), today = new Date(now());
   const time = [t.getHours(), t.getMinutes(), t.getSeconds()].map(pad).join(":");
@@ -68,7 +68,7 @@ function span(ms) {
 
 const ago = ms => span(ms).split(" ").slice(0, 2).join(" ") + " ago"; // without the smaller unit
 
-// A limit is written 10/1h30m.
+// A limit has the form 10/1h30m.
 const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000 };
 function windowOf(limit) {
   let ms = 0;
@@ -76,7 +76,7 @@ function windowOf(limit) {
   return ms;
 }
 
-// name keeps a category from turning the sentence around it, or from filling it.
+// name isolates a category's text direction from the sentence around it, and bounds its length.
 function name(category) {
   if (category === "_other") return "other categories";
   const letters = Array.from(category);
@@ -90,7 +90,7 @@ const isFull = scope => freeAt(scope) > now();
 const fullest = scope => scope.tiers.reduce((a, b) => b.used * a.max > a.used * b.max ? b : a);
 const pauseEnds = data => data.slack_cooldown_s > 0 ? when(data.time) + data.slack_cooldown_s * 1000 : 0;
 
-// waitsOf is what is waited for, with the replicas that do. Events go on while the clock of Redis is behind.
+// waitsOf is what the replicas wait for, and which of them do. While the clock of Redis is behind, events are still processed.
 function waitsOf(data) {
   const found = new Map();
   for (const replica of data.replicas) {
@@ -105,14 +105,15 @@ function waitsOf(data) {
   return [...found.values()];
 }
 
-// judge says how things are: in a sentence, and in a word that changes only when it should be read out again.
+// judge describes the state in a sentence, and names it with a kind that changes only when the sentence should be read out
+// again.
 function judge() {
   const { data, error, lost } = state;
   const then = data ? " Below is how it was then." : "";
   if (lost) return verdict("lost", "bad", "not connected", `Not connected since ${clock(state.answered + (state.ahead ?? 0))}: trying again.` + then);
-  if (error) return verdict("redis", "bad", "Redis away", "Redis cannot be reached: this page cannot tell." + (data ? ` Below is how it was at ${clock(when(data.time))}.` : ""));
-  if (!data) return verdict("asking", "none", "", "Asking the server.");
-  if (data.replicas.length === 0) return verdict("none", "bad", "no replica", "No replica was seen for a minute: nothing is sent.");
+  if (error) return verdict("redis", "bad", "Redis unavailable", "Redis cannot be reached: this page cannot tell." + (data ? ` Below is how it was at ${clock(when(data.time))}.` : ""));
+  if (!data) return verdict("asking", "none", "", "Loading the status.");
+  if (data.replicas.length === 0) return verdict("none", "bad", "no replica", "No replica was seen in the last minute: nothing is sent.");
   return judgeHeld(data) ?? judgeLimits(data);
 }
 const verdict = (kind, level, title, text) => ({ kind, level, title, text });
@@ -128,7 +129,7 @@ function judgeHeld(data) {
   const what = [...new Set(waits.map(w => WAITS[w.for] ?? w.for))].join(", ");
   const kind = "waits " + what;
   if (waiting === all) return verdict(kind, "bad", title, `Held: ${what} since ${clock(Math.min(...waits.map(w => w.since)))}` + held);
-  return verdict(kind, "note", title, `Working in part. ${waiting} of ${all} replicas wait: ${what}` + held);
+  return verdict(kind, "note", title, `Partly working. ${waiting} of ${all} replicas wait: ${what}` + held);
 }
 
 function judgeLimits(data) {
@@ -151,7 +152,7 @@ function fullText(full) {
   return `${count(full.length)} categories are full, ${name(a.category)} until ${clock(freeAt(a))} and the last of them until ${clock(Math.max(...full.map(freeAt)))}`;
 }
 
-// missedText is what somebody who was asleep has missed.
+// missedText summarises the last hour for someone who has just opened the page.
 function missedText(data) {
   const { sent_last_hour: sent, dropped_last_hour: dropped } = data.global;
   if (sent + dropped === 0) return "Nothing was sent or dropped in the last hour.";
@@ -165,14 +166,14 @@ function missedText(data) {
 }
 
 let announced = "";
-function tell() {
+function showSentence() {
   const v = judge();
   setText($("sentence"), v.text);
   setAttribute($("now"), "data-level", v.level);
   $("all").classList.toggle("stale", state.lost || state.error !== "");
   document.title = (v.title ? v.title + " · " : "") + "notifier";
   setIcon(v.level);
-  if (v.kind !== announced) { // not at each second: a screen reader reads it out
+  if (v.kind !== announced) { // not every second, because a screen reader reads it out
     announced = v.kind;
     $("announce").textContent = v.text;
   }
@@ -186,7 +187,7 @@ function setIcon(level) {
 
 // --- nodes -----------------------------------------------------------------------------------------------------------
 
-// Nodes stay and only change: what is selected or focused stays so, and nothing flickers.
+// Nodes are updated and not replaced: what is selected or focused stays so, and nothing flickers.
 function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -200,7 +201,7 @@ function el(tag, className, ...inner) {
   return node;
 }
 
-// sync makes the children of a node those of the items: new ones are made, known ones are moved, all are updated.
+// sync makes the children of a node match the items: new ones are created, known ones are moved, all are updated.
 function sync(parent, items, keyOf, make, update) {
   const known = new Map(Array.from(parent.children, child => [child.item, child]));
   items.forEach((item, i) => {
@@ -217,7 +218,7 @@ function sync(parent, items, keyOf, make, update) {
   for (const node of known.values()) node.remove();
 }
 
-// row makes a table row whose cells have these classes and labels; the first one is its heading.
+// row creates a table row whose cells have these classes and labels; the first cell is the row's header.
 function row(...cells) {
   const made = cells.map(([className, label], i) => {
     const cell = el(i ? "td" : "th", className);
@@ -233,7 +234,7 @@ function row(...cells) {
 const cell = (tr, className) => tr.querySelector("." + className);
 const tbody = id => document.querySelector("#" + id + " tbody");
 
-// setMoment shows a time and, in small, how far off it is, which goes on with each second.
+// setMoment shows a time and, in small print, how far away it is, which changes every second.
 function setMoment(node, ms, past, note = "") {
   if (!node.firstChild) node.append(el("time"), " ", el("small"));
   const [time, , small] = node.childNodes;
@@ -252,7 +253,7 @@ function tickMoment(small) {
 
 // --- charts ----------------------------------------------------------------------------------------------------------
 
-// hourPaths are the minutes of the last hour as two paths on 60 by 24: sent goes up from the middle, dropped goes down.
+// hourPaths draws the minutes of the last hour as two paths on 60 by 24: sent goes up from the middle, dropped down.
 function hourPaths(minutes, first) {
   const most = Math.max(1, ...minutes.flatMap(m => [m.sent, m.dropped]));
   let sent = "", dropped = "";
@@ -323,7 +324,7 @@ function timelineText(frees, tier) {
   if (frees.length === 0) return "All slots are free.";
   const at = i => clock(frees[i]), last = frees.length - 1;
   if (last === 0) return `One slot of ${tier.limit} is taken; it is free at ${at(0)}.`;
-  const part = frees.length >= SLOTS_TOLD && tier.used > frees.length ? ` These are the newest ${count(frees.length)} of ${count(tier.used)}.` : "";
+  const part = frees.length >= SLOTS_LISTED && tier.used > frees.length ? ` These are the newest ${count(frees.length)} of ${count(tier.used)}.` : "";
   return `${count(frees.length)} slots of ${tier.limit} are taken. The first is free at ${at(0)}, half of them by ${at(last >> 1)}, all by ${at(last)}.` + part;
 }
 
@@ -338,7 +339,7 @@ function showFacts(data) {
   setText($("fact-replicas"), data.replicas.length === 0 ? "none" : ready === data.replicas.length ? `${count(ready)} ready` : `${count(ready)} of ${count(data.replicas.length)} ready`);
 }
 
-// setTier shows one tier: how much of it is used, and as a bar.
+// setTier shows how much of a tier is used, as a text and as a bar.
 function setTier(node, tier, label) {
   if (!node.firstChild) {
     const bar = el("span", "bar", el("span"));
@@ -374,7 +375,7 @@ function showHolders(data) {
   const most = [...held].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
   const parts = most.slice(0, MOST_HOLDERS).map(([category, n]) => `${category ? name(category) : "no longer known"} ${count(n)}`);
   if (most.length > MOST_HOLDERS) parts.push(`and ${counted(most.length - MOST_HOLDERS, "more", "more")}`);
-  setText($("holders"), parts.length ? "Held by: " + parts.join(", ") + "." : "Nobody holds a slot.");
+  setText($("holders"), parts.length ? "Held by: " + parts.join(", ") + "." : "No slots are taken.");
 }
 
 function showSlots(data) {
@@ -402,7 +403,7 @@ function showCategories(data) {
     setText(cell(tr, "name").firstChild, scope.category === "_other" ? "other categories" : scope.category);
     sync(cell(tr, "used"), scope.tiers, t => t.limit, () => el("div", "tier"), (node, tier) => setTier(node, tier, "Limit " + tier.limit));
     const free = freeAt(scope);
-    // A category with room waits for the global limit all the same.
+    // A category that has room still waits for the global limit.
     if (globalFree > free) setMoment(cell(tr, "next"), globalFree, "now", "global limit");
     else setMoment(cell(tr, "next"), free, "now");
     setText(tr.children[3], count(scope.sent_last_hour));
@@ -415,7 +416,7 @@ function showCategories(data) {
   });
   $("categories").hidden = data.categories.length === 0;
   const more = data.more_categories;
-  setText($("more-categories"), more > 0 ? `and ${counted(more, "more category", "more categories")}` : data.categories.length ? "" : "No category has been seen.");
+  setText($("more-categories"), more > 0 ? `and ${counted(more, "more category", "more categories")}` : data.categories.length ? "" : "No categories yet.");
 }
 
 function showHour(data) {
@@ -423,7 +424,7 @@ function showHour(data) {
   drawHour($("hour"), data.global.minutes, first);
   setAxis($("hour-axis"), first, first + 3600000);
   setText($("hour-text"), hourText(data.global) + ".");
-  sync(tbody("outcomes"), data.outcomes_last_hour, o => o.outcome + " " + (o.reason ?? ""), () => row(["outcome"], ["why", "Why"], ["number", "Events"]), (tr, o) => {
+  sync(tbody("outcomes"), data.outcomes_last_hour, o => o.outcome + " " + (o.reason ?? ""), () => row(["outcome"], ["why", "Reason"], ["number", "Events"]), (tr, o) => {
     const key = o.outcome + " " + (o.reason ?? "");
     setText(cell(tr, "outcome"), key.trim());
     setText(cell(tr, "why"), WHY[key] ?? "");
@@ -462,7 +463,7 @@ function showWaits(data) {
   });
 }
 
-// showError says, in the place of what is waited for, why the server has no status.
+// showError shows why the server has no status, in the place of what the replicas wait for.
 function showError(error) {
   sync($("waits"), error ? [error] : [], e => e, () => el("li"), setText);
 }
@@ -478,9 +479,9 @@ function show(data) {
   $("all").hidden = false;
 }
 
-// tick shows what changes with time alone.
+// tick updates what changes with time alone.
 function tick() {
-  tell();
+  showSentence();
   for (const small of document.querySelectorAll("[data-moment]")) tickMoment(small);
   if (state.data) {
     const left = pauseEnds(state.data) - now();
@@ -490,7 +491,7 @@ function tick() {
   setText($("contact"), state.lost ? "not connected since " + at : state.data || state.error ? "live, " + at : "connecting");
 }
 
-// --- asking ----------------------------------------------------------------------------------------------------------
+// --- polling ---------------------------------------------------------------------------------------------------------
 
 let timer = 0, asking = null, failures = 0;
 
@@ -501,11 +502,11 @@ async function ask() {
   try {
     answer = await question(mine.signal);
   } catch {
-    // nobody answers, or not in time, or somebody else
+    // no response, or not in time, or not from notifier
   } finally {
     clearTimeout(timeout);
   }
-  if (asking !== mine) return; // the page was put away, or asks anew
+  if (asking !== mine) return; // the page was hidden, or another request has replaced this one
   failures = answer ? 0 : failures + 1;
   timer = setTimeout(ask, Math.min(SLOWEST, EVERY * 2 ** Math.max(0, failures - 1)));
   state.lost = !answer;
@@ -523,13 +524,13 @@ async function question(signal) {
 
 function hear(answer) {
   state.answered = Date.now();
-  makeWay(answer.headers.get("Notifier-Page"));
+  reloadFor(answer.headers.get("Notifier-Page"));
   if (answer.ok) return take(answer);
   state.error = answer.body.error;
   showError(state.error);
 }
 
-// take shows a status. The clock is set again only when it is off: else what counts down would stumble.
+// take shows a status. The clock is adjusted only when it is wrong: otherwise countdowns would jump.
 function take({ body: data, headers, begun }) {
   const age = Number(headers.get("Notifier-Age")) * 1000 || 0;
   const ahead = when(data.time) + age + (Date.now() - begun) / 2 - Date.now();
@@ -539,13 +540,13 @@ function take({ body: data, headers, begun }) {
   show(data);
 }
 
-// makeWay loads the page of the version that now answers; not at once, so that two versions that take turns behind one
-// address do not keep it loading.
-function makeWay(version) {
+// reloadFor loads the page of the version that responds now. It does not do so at once, so that two versions behind one
+// address do not make the page reload again and again.
+function reloadFor(version) {
   if (version && version !== document.querySelector("meta[name=version]").content && performance.now() > RELOAD_AFTER) location.reload();
 }
 
-// A page that nobody sees asks nothing.
+// A hidden page makes no requests.
 let ticking = 0;
 function visibility() {
   clearTimeout(timer);
