@@ -17,8 +17,13 @@ var (
 	//go:embed page.css
 	pageCSS string
 	//go:embed page.js
-	pageJS string
+	stateJS string
+	//go:embed page_draw.js
+	drawJS string
+	//go:embed page_poll.js
+	pollJS string
 
+	pageJS      = stateJS + drawJS + pollJS
 	page        = strings.NewReplacer("{{style}}", pageCSS, "{{script}}", pageJS, "{{version}}", pageVersion).Replace(pageHTML)
 	pageVersion = hex.EncodeToString(sum(pageHTML + pageCSS + pageJS))[:16]
 

@@ -112,7 +112,8 @@ func (l *Letter) message() *nats.Msg {
 }
 
 // reserved reports whether a header of a letter is not its publisher's: notifier's own, and those of NATS for the letter.
-// (consume removes a publisher's Nats- headers: they instruct the server, which followed them when it stored the event.)
+// (Package consume removes a publisher's Nats- headers: they are instructions to the server, which it has followed when it
+// stored the event.)
 func reserved(name string) bool {
 	return strings.HasPrefix(name, "Nats-") || strings.HasPrefix(strings.ToLower(name), "notifier-")
 }

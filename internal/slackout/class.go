@@ -35,7 +35,7 @@ type meaning struct {
 	wait time.Duration // Error.RetryAfter if Slack names no time
 
 	// Of the class Credentials: the token is refused for the one method that was called, or the method itself is.
-	// The same token may still be valid for another one: chat.postMessage says nothing about the history, nor the reverse.
+	// A token that is refused for reading the history may still be valid for chat.postMessage, and the reverse.
 	method bool
 }
 
