@@ -49,7 +49,7 @@
 -- Locals are faster than globals, and this runs once per event.
 local KEYS, ARGV, call, tonumber, huge = KEYS, ARGV, redis.call, tonumber, math.huge
 
--- Numbers are written with %.0f: Lua's own conversion keeps 14 digits, and a time in microseconds has 16.
+-- Numbers are formatted with %.0f: Lua's own conversion keeps 14 digits, and a time in microseconds has 16.
 local function text(number)
   return string.format('%.0f', number)
 end
@@ -82,15 +82,15 @@ for r = 1, number() do
   rules[r] = tiers
 end
 
--- A scope. added: slots that this batch has taken in it so far. all, counts: what was there before the batch, looked
--- up when it is first needed and added to the set only at the end. members: what ZADD is to add. (All that most
--- batches need is named here, because Lua is slow to make room for more.)
+-- A scope. added: slots that this batch has taken in it so far; they are added to the set only at the end. all, counts:
+-- entries before the batch, looked up when they are first needed. members: what ZADD is to add. (The constructor names
+-- every field that most batches need, because Lua is slow to grow a table.)
 local function scope(key, tiers)
   return { key = key, tiers = tiers, added = 0, all = false, cost = false, at = false, verdict = false }
 end
 
 local global = scope(KEYS[1], rules[1])
-local categories = {} -- by their number as the events' column has it, which is text
+local categories = {} -- by their number as text, as in the events' column
 for c = 1, #KEYS - 3 do
   categories[tostring(c)] = scope(KEYS[3 + c], rules[number()])
 end
@@ -107,8 +107,8 @@ local function taken(s, t)
   return s.counts[t] + s.added
 end
 
--- look(s, t, cost) says when tier t has room for the cost, or false when it has room now, and how much is taken.
--- The entry that stands COUNT - cost from the newest decides: there is no room while it is in the window.
+-- look(s, t, cost) returns when tier t has room for the cost, or false if it has room now, and how many slots are taken.
+-- The entry at rank COUNT - cost, counted from the newest, decides: there is no room while it is in the window.
 -- Entries of this batch are the newest, and their time is now.
 local function look(s, t, cost)
   local tier = s.tiers[t]
@@ -125,18 +125,18 @@ local function look(s, t, cost)
   if not entry or entry <= tier.after then
     return false
   end
-  if s.all == rank + 1 then -- it is the oldest, so all of them are in the window
+  if s.all == rank + 1 then -- it is the oldest entry, so all entries are in the window
     return entry + tier.window, s.all + s.added
   end
   return entry + tier.window, taken(s, t)
 end
 
--- refuse(s, cost) looks at all tiers of a scope and gives the refusal by the one of those without room that frees
--- last, or nil. The answer holds for that cost until this batch takes another slot in the scope.
+-- refuse(s, cost) checks all tiers of a scope and returns the refusal by the tier without room that frees last, or nil.
+-- The result is valid for that cost until this batch takes another slot in the scope.
 local function refuse(s, cost)
   s.all = s.all or call('ZCARD', s.key)
   if s.all + s.added + cost <= s.tiers.smallest then
-    return nil -- all entries, in the window or not, are at least those in it
+    return nil -- there are at least as many entries overall as in the window
   end
   if s.asked ~= cost or s.asked_at ~= s.added then
     s.asked, s.asked_at, s.refusal = cost, s.added, nil
@@ -155,14 +155,14 @@ local function take(s, id, cost)
   for slot = 1, cost do
     local n = 2 * (s.added + slot)
     s.members[n - 1] = stamp
-    s.members[n] = slot == 1 and id or id .. ' ' .. slot -- an id has no space in it, so that name is nobody else's
+    s.members[n] = slot == 1 and id or id .. ' ' .. slot -- an id has no space, so no id equals this name
   end
   s.added = s.added + cost
 end
 
 -- keep(key, newest, window) is how many milliseconds a set is to keep its entries: the longest window that this replica
--- or, as far as the set can tell, any other has asked for. A set expires that long after its newest entry (a millisecond
--- is added, so that none is lost to rounding), and so tells those who come after how long it was needed.
+-- or, as far as the set shows, any other has asked for. A set expires that long after its newest entry (a millisecond
+-- is added, so that none is lost to rounding), so its expiry shows later calls how long its entries are needed.
 local function keep(key, newest, window)
   local longest = math.ceil(window / 1000)
   if newest then
@@ -178,7 +178,7 @@ local function retention()
   return kept * 1000
 end
 
--- One look-up for the whole batch, and none where there is nothing to find.
+-- One lookup for the whole batch, and none if the key does not exist.
 local in_flight, sent = {}, {}
 if events > 0 then
   if call('EXISTS', KEYS[2]) == 1 then
@@ -209,7 +209,7 @@ local function known(i, id)
   end
 end
 
--- decide(i, id, category, cost) is the verdict on an event that is new.
+-- decide(i, id, category, cost) is the verdict on a new event.
 local function decide(i, id, category, cost)
   local g, c = refuse(global, cost), refuse(category, cost)
   if g or c then
@@ -239,7 +239,7 @@ for i = 1, events do
   end
   if not verdict then
     local category, cost = categories[ARGV[of + i]], ARGV[costs + i] or 1
-    -- In a storm a category is refused the same way again and again: that answer holds until an admission.
+    -- In a storm a category is refused in the same way again and again: the verdict is reused until the next admission.
     if category.cost ~= cost or category.at ~= global.added then
       category.cost, category.at = cost, global.added
       category.verdict = decide(i, id, category, tonumber(cost))
@@ -249,15 +249,15 @@ for i = 1, events do
   verdicts[i] = verdict
 end
 
--- Lua hands at most some thousand values to one call.
+-- Lua can pass only a few thousand values to one call.
 local function in_chunks(command, key, values)
   for from = 1, #values, 1000 do
     call(command, key, unpack(values, from, math.min(from + 999, #values)))
   end
 end
 
--- bounds(ms): for a set that keeps its entries for so many milliseconds, the time of the newest that is to go now, and
--- the time at which the set is to expire. Mostly it is asked for the same as before.
+-- bounds(ms) returns, for a set that keeps its entries for ms milliseconds, the time of the newest entry to remove now,
+-- and the time at which the set is to expire. Both are cached, because most calls are for the same ms as the last one.
 local asked, out, expires
 local function bounds(ms)
   if asked ~= ms then
@@ -268,7 +268,7 @@ end
 
 if #register > 0 then
   local old, ends = bounds(retention() / 1000)
-  -- When an id leaves the register, what is still in flight of it is stale.
+  -- When an id leaves the register, its in-flight record is stale.
   local gone = call('ZRANGEBYSCORE', KEYS[1], '-inf', old)
   if #gone > 0 then
     call('ZREMRANGEBYSCORE', KEYS[1], '-inf', old)
@@ -280,7 +280,7 @@ if #register > 0 then
   call('PEXPIREAT', KEYS[2], ends)
   for _, s in pairs(categories) do
     if s.added > 0 then
-      -- Nobody asks more of a category than of the register; so there is only something to look up where it keeps longer.
+      -- No replica keeps a category for longer than the register, so a lookup is needed only if the register is kept longer.
       local last = s.tiers.longest < retention() and tonumber(call('ZREVRANGE', s.key, '0', '0', 'WITHSCORES')[2])
       old, ends = bounds(keep(s.key, last, s.tiers.longest))
       call('ZREMRANGEBYSCORE', s.key, '-inf', old)

@@ -1,25 +1,25 @@
--- begin.lua gives leave to post one admitted event, and notes the post before it is made: whoever finds the note without
--- a record of the event as sent knows that Slack may have it.
+-- begin.lua permits the post of one admitted event, and records the post before it is made: a worker that finds this
+-- record, and none of the event as sent, knows that the event may be in Slack.
 --
 -- KEYS[1]  in flight  hash    id -> "<time of admission> <delivery>", and once posts of it have begun
 --                             "<time of admission>:<posts begun>:<time of the last>:<name of the last> <delivery>"
--- KEYS[2]  pause      string  until when nobody posts, in microseconds; stays for a while after that, see pause.lua
--- KEYS[3]  probe      string  name of the post by which one replica tries whether Slack takes posts again after a pause
+-- KEYS[2]  pause      string  microsecond until which no replica posts; kept for a while after that, see pause.lua
+-- KEYS[3]  probe      string  name of the post with which one replica tests whether Slack accepts posts again after a pause
 -- ARGV[1]  id, as in admit.lua
 -- ARGV[2]  delivery, as in admit.lua
--- ARGV[3]  name of the last post of this event that the caller knows the end of, or has looked for; empty before its first
--- ARGV[4]  name of this post: another one for each post, without colons and blanks
+-- ARGV[3]  name of the last post of this event whose result the caller knows, or has looked up; empty before the first
+-- ARGV[4]  name of this post: unique, without colons and spaces
 -- ARGV[5]  how long a post may take, in microseconds
 --
--- Reply: { leave, number, name }
---   1, posts        go on; it is noted as the post that makes it so many
---   2, posts        the same, as the one probe after a pause: say with pause.lua how it went
---   0, microseconds wait so long, with every event: Slack has asked for it, or another replica's probe is under way
---   3, microseconds wait so long, with this event: another replica may be posting it now
---   4, posts, name  so many have begun, and the caller does not know the end of the last, which has this name: the event
---                   may be in Slack. Nothing is noted
---   5, 0            it is not in flight for this delivery: ask admit.lua
--- A call that is made again with the same name, because its answer was lost, has the same answer and notes nothing more.
+-- Reply: { status, number, name }
+--   1, posts        post it; the post is recorded, and this many have begun for this event, including this one
+--   2, posts        the same, as the one probe after a pause: report its result with pause.lua
+--   0, microseconds wait this long with every event: Slack has asked for it, or another replica's probe is in progress
+--   3, microseconds wait this long with this event: another replica may be posting it now
+--   4, posts, name  this many posts have begun, and the caller does not know the result of the last one, which has this
+--                   name: the event may be in Slack. Nothing is recorded
+--   5, 0            the event is not in flight for this delivery: ask admit.lua
+-- A call that is repeated with the same name, because its reply was lost, gets the same reply and records nothing more.
 
 local function text(number)
   return string.format('%.0f', number)

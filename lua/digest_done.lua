@@ -1,13 +1,15 @@
--- digest_done.lua says how a try to post the digest went, and lets go of the lease. Calling it again changes nothing.
+-- digest_done.lua records the result of an attempt to post the digest, and releases the lease. Calling it again changes
+-- nothing.
 --
 -- KEYS[1..5]  as in digest_take.lua
 -- ARGV[1]  token, as in digest_take.lua
--- ARGV[2]  1: what was taken is told, or may be; it is pending no more. 0: it is not told, and stays pending
--- ARGV[3]  microseconds from now before which nobody tries again
--- ARGV[4]  tries in a row that have failed
--- ARGV[5]  =: leave the message as it is; empty: forget it; else what is to be kept as the message
+-- ARGV[2]  1: the drops that were taken are reported, or may be; they are no longer pending. 0: they are not reported, and
+--          stay pending
+-- ARGV[3]  microseconds from now before which no replica tries again
+-- ARGV[4]  attempts in a row that have failed
+-- ARGV[5]  =: keep the message as it is; empty: delete it; else the message to store
 --
--- Reply: 1 done; 0 not done: the lease had run out and another replica has taken it.
+-- Reply: 1 recorded; 0 not recorded: the lease had expired and another replica has taken it.
 
 local function text(number)
   return string.format('%.0f', number)
@@ -30,7 +32,7 @@ if ARGV[2] == '1' then
   end
   if redis.call('HLEN', KEYS[3]) <= redis.call('HEXISTS', KEYS[3], 'since') then
     redis.call('DEL', KEYS[3])
-  else -- the rest was dropped after the copy was made
+  else -- the rest were dropped after the copy was made
     redis.call('HSET', KEYS[3], 'since', redis.call('HGET', KEYS[4], 'at') or text(now))
   end
 end

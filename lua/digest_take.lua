@@ -1,25 +1,25 @@
--- digest_take.lua lets one replica at a time post the digest, at most once in an interval, and gives it what to tell.
--- Calling it again with the same token gives the same again, or after digest_done.lua nothing.
+-- digest_take.lua lets one replica at a time post the digest, at most once in an interval, and returns the drops to report.
+-- Calling it again with the same token returns the same, or nothing after digest_done.lua.
 --
 -- KEYS[1]  lease    string: "<microsecond at which it ends> <token>"
--- KEYS[2]  state    hash: next, microsecond before which nobody posts; failures; token
+-- KEYS[2]  state    hash: next, microsecond before which no replica posts; failures; token
 -- KEYS[3]  pending  hash: "reason limit category" -> drops; since -> microsecond of the first
--- KEYS[4]  posting  hash: the copy of pending that is being told; at -> microsecond of the copy;
+-- KEYS[4]  posting  hash: the copy of pending that is being reported; at -> microsecond of the copy;
 --                         begun -> 1 when it is being posted, see digest_begin.lua
 -- KEYS[5]  message  string: the last digest that may still be edited
--- ARGV[1]  token, another one for each try
--- ARGV[2]  how long a try may take, in microseconds
+-- ARGV[1]  token, unique to each attempt
+-- ARGV[2]  how long an attempt may take, in microseconds
 -- ARGV[3]  the interval, in microseconds
--- ARGV[4]  longest time that the lease or "next" can be ahead, in microseconds; what is further ahead was written before
---          the clock was set back, and no longer counts
+-- ARGV[4]  longest time that the lease or "next" can be ahead, in microseconds; a time further ahead was written before the
+--          clock was set back, and no longer counts
 --
 -- Reply: { verdict, now, wait, failures, posting, message }
---   0  not now: wait so many microseconds; -1: there is nothing to tell
---   1  it is yours: call digest_begin.lua, tell posting (fields and values in turn), call digest_done.lua
---   2  it is yours, but another replica has begun to tell posting and never said how that went: only call
---      digest_done.lua
+--   0  not now: wait this many microseconds; -1: there is nothing to report
+--   1  the caller has the lease: call digest_begin.lua, report posting (fields and values in turn), call digest_done.lua
+--   2  the caller has the lease, but another replica has begun to report posting and never recorded the result: only
+--      call digest_done.lua
 --
--- Drops stay pending until digest_done.lua says that they were told.
+-- Drops stay pending until digest_done.lua records that they were reported.
 
 local function text(number)
   return string.format('%.0f', number)
@@ -37,7 +37,7 @@ ends = tonumber(ends or 0)
 if holder and holder ~= token and ends > now and ends - now <= longest then
   return not_now(ends - now)
 end
-if redis.call('HGET', KEYS[2], 'token') == token then -- a call that was made long ago and is run only now
+if redis.call('HGET', KEYS[2], 'token') == token then -- a call that was sent long ago and runs only now
   return not_now(0)
 end
 
@@ -65,7 +65,7 @@ elseif holder ~= token or redis.call('EXISTS', KEYS[4]) == 0 then
   if due > now then
     return not_now(due - now)
   end
-  redis.call('DEL', KEYS[4]) -- of one that had not begun
+  redis.call('DEL', KEYS[4]) -- the copy of an attempt that never began its post
   for i = 1, #pending, 2 do
     redis.call('HSET', KEYS[4], pending[i], pending[i + 1])
   end

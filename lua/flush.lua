@@ -1,24 +1,24 @@
--- flush.lua adds what one replica has counted to the counts of all replicas, and takes its heartbeat. Calling it again
--- with the same number counts nothing again.
+-- flush.lua adds the counts of one replica to those of all replicas, and stores its heartbeat. Calling it again with the
+-- same number counts nothing twice.
 --
--- KEYS[1]  flushed   string: number of the last call that was counted, of this run of the replica
+-- KEYS[1]  flushed   string: number of the last call counted for this run of the replica
 -- KEYS[2]  replicas  hash        replica -> "<microsecond> <heartbeat>"
 -- KEYS[3]  lastsent  sorted set  category -> microsecond
 -- KEYS[4]  pending   hash        "reason limit category" -> drops for the digest; since -> microsecond of the first
 -- KEYS[5]  counts    hash        outcome/reason/category -> events, of one minute
 -- ARGV[1]  number of this call, from 1, one more for each batch of counts
 -- ARGV[2]  replica; empty: no heartbeat
--- ARGV[3]  its heartbeat, without the time; empty: the replica ends
--- ARGV[4]  1: remove the heartbeats of others that have ended
--- ARGV[5]  most categories in each of KEYS[3] to KEYS[5]; the rest counts as _other, or is not kept in KEYS[3]
--- ARGV[6..]  three lists, each after its length:
+-- ARGV[3]  its heartbeat, without the time; empty: the replica is stopping
+-- ARGV[4]  1: remove the heartbeats of replicas that have ended
+-- ARGV[5]  most categories in each of KEYS[3] to KEYS[5]; further ones count as _other, or are not kept in KEYS[3]
+-- ARGV[6..]  three lists, each preceded by its length:
 --   counts  prefix of the field, category, events
---   sent    category, microsecond at which one was last sent
+--   sent    category, microsecond at which an event of it was last sent
 --   drops   prefix of the field, category, events
 --
 -- Reply: the server's time in microseconds.
 --
--- Everything is read before anything is written: a key that holds something else is refused with nothing counted.
+-- Everything is read before anything is written: a key of another type makes the call fail before anything is counted.
 
 local function text(number)
   return string.format('%.0f', number)
@@ -34,8 +34,8 @@ end
 local number, replica, beat, prune, most =
   tonumber(argument()), argument(), argument(), argument() == '1', tonumber(argument())
 
--- list reads a list of counts. Only where one of its fields is new can there be a category too many; then those that
--- the hash has are counted. pattern gives the category of a field.
+-- list reads a list of counts. The number of categories can exceed the bound only if one of the fields is new; only then
+-- are those in the hash counted. pattern extracts the category from a field.
 local function list(key, pattern)
   local rows, new = {}, false
   for i = 1, tonumber(argument()) do
@@ -110,7 +110,7 @@ if prune then
   local replicas = redis.call('HGETALL', KEYS[2])
   for i = 1, #replicas, 2 do
     local seen = tonumber(string.match(replicas[i + 1], '^(%d+) '))
-    -- One from the future was written before the clock was set back; a replica that runs writes it anew.
+    -- A time in the future was written before the clock was set back; a running replica writes its heartbeat again.
     if not seen or math.abs(now - seen) >= 60000000 then
       redis.call('HDEL', KEYS[2], replicas[i])
     end

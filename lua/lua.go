@@ -1,5 +1,7 @@
-// Package lua holds the scripts that Redis runs. Each has its contract in its head comment; admit.lua is the one
-// that decides. They stand in a package of their own because go:embed cannot reach a parent folder.
+// Package lua holds the scripts that Redis runs. The head comment of each script is its contract; admit.lua is the one
+// that decides. They are in a package of their own because go:embed cannot reach a parent directory.
+//
+// The package does not know who calls the scripts: packages ratelimit, stats and digest do.
 package lua
 
 import _ "embed"
@@ -9,7 +11,7 @@ import _ "embed"
 //go:embed admit.lua
 var Admit string
 
-// Begin gives leave to post an admitted event, and notes the post before it is made. See the head of begin.lua.
+// Begin permits the post of an admitted event, and records the post before it is made. See the head of begin.lua.
 //
 //go:embed begin.lua
 var Begin string
@@ -19,27 +21,27 @@ var Begin string
 //go:embed sent.lua
 var Sent string
 
-// Refund gives the slots of one admitted event back. See the head of refund.lua.
+// Refund releases the slots of one admitted event. See the head of refund.lua.
 //
 //go:embed refund.lua
 var Refund string
 
-// Pause keeps the pause that Slack has asked for. See the head of pause.lua.
+// Pause stores the pause that Slack has asked for. See the head of pause.lua.
 //
 //go:embed pause.lua
 var Pause string
 
-// Peek tells how full scopes are. See the head of peek.lua.
+// Peek returns how full scopes are. See the head of peek.lua.
 //
 //go:embed peek.lua
 var Peek string
 
-// Flush adds what one replica has counted to the counts of all. See the head of flush.lua.
+// Flush adds the counts of one replica to those of all replicas. See the head of flush.lua.
 //
 //go:embed flush.lua
 var Flush string
 
-// Now tells the server's time. See the head of now.lua.
+// Now returns the server's time. See the head of now.lua.
 //
 //go:embed now.lua
 var Now string
@@ -49,12 +51,12 @@ var Now string
 //go:embed digest_take.lua
 var DigestTake string
 
-// DigestDone says how a try to post the digest went. See the head of digest_done.lua.
+// DigestDone records the result of an attempt to post the digest. See the head of digest_done.lua.
 //
 //go:embed digest_done.lua
 var DigestDone string
 
-// DigestBegin notes that the digest is about to be posted. See the head of digest_begin.lua.
+// DigestBegin records that the digest is about to be posted. See the head of digest_begin.lua.
 //
 //go:embed digest_begin.lua
 var DigestBegin string

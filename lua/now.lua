@@ -1,4 +1,4 @@
--- now.lua tells the time of the server that keeps a key: the nodes of a Cluster have a clock each.
+-- now.lua returns the time of the server that holds a key: each node of a Cluster has its own clock.
 --
 -- KEYS[1]  any key of the namespace; it is not touched
 -- ARGV     none

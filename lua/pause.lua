@@ -1,13 +1,13 @@
--- pause.lua keeps the pause that Slack has asked for, for all replicas: until its end nobody posts, and after it one
+-- pause.lua stores the pause that Slack has asked for, for all replicas: until its end no replica posts, and after it one
 -- replica posts first, as a probe (begin.lua). The end is stored as a time and compared with the server's clock.
 --
--- KEYS[1]  pause  string: its end in microseconds; it stays for a minute after that, or until a probe went well
--- KEYS[2]  probe  string: is there while a probe is under way
--- ARGV[1]  above 0: pause for at least so many microseconds from now; a pause is never shortened
---          0: only ask
---          below 0: Slack takes posts again; a pause that somebody has begun since goes on
+-- KEYS[1]  pause  string: its end in microseconds; kept for a minute after that, or until a probe succeeds
+-- KEYS[2]  probe  string: exists while a probe is in progress
+-- ARGV[1]  above 0: pause for at least this many microseconds from now; a pause is never shortened
+--          0: only read
+--          below 0: Slack accepts posts again; a pause that another replica has begun since then stays
 --
--- Reply: microseconds that are left of the pause; 0: none.
+-- Reply: microseconds left of the pause; 0: none.
 
 local function text(number)
   return string.format('%.0f', number)
@@ -18,7 +18,7 @@ local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local stored = tonumber(redis.call('GET', KEYS[1]) or 0)
 local asked = tonumber(ARGV[1])
 if asked > 0 then
-  redis.call('DEL', KEYS[2]) -- if it was the probe that was refused, the next pause ends with another
+  redis.call('DEL', KEYS[2]) -- if the probe was the post that was refused, the next pause ends with a new probe
   if now + asked > stored then
     stored = now + asked
     redis.call('SET', KEYS[1], text(stored))

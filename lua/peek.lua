@@ -1,4 +1,4 @@
--- peek.lua tells how full scopes are, without charging, trimming or writing anything.
+-- peek.lua returns how full scopes are, without charging, trimming or writing anything.
 --
 -- KEYS[1]    global scope     sorted set, as in admit.lua; its newest entry bounds the clock
 -- KEYS[2..]  category scopes  sorted sets, as in admit.lua
@@ -29,7 +29,7 @@ for _, key in ipairs(KEYS) do
   for _ = 1, number() do
     local count, window = number(), number()
     local wait = 0
-    -- The entry that stands COUNT - 1 from the newest blocks while it is in the window; see look in admit.lua.
+    -- The entry at rank COUNT - 1, counted from the newest, blocks while it is in the window; see look in admit.lua.
     local blocking = tonumber(redis.call('ZREVRANGE', key, count - 1, count - 1, 'WITHSCORES')[2])
     if blocking and blocking > now - window then
       wait = blocking + window - clock

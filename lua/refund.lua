@@ -1,6 +1,6 @@
--- refund.lua gives the slots of one event back to both scopes: Slack has refused it for good, so it took no
--- place in the channel. Only an admission that is in flight for this very delivery is refunded; anything else
--- (sent, refunded before, another delivery's) is left alone, so that calling it again changes nothing.
+-- refund.lua releases the slots of one event in both scopes: Slack has rejected it for good, so it is not in the
+-- channel. Only an admission that is in flight for exactly this delivery is refunded; anything else (sent, refunded
+-- before, of another delivery) is left unchanged, so that calling it again changes nothing.
 --
 -- KEYS[1]  global scope    sorted set
 -- KEYS[2]  in flight       hash
@@ -9,7 +9,7 @@
 -- ARGV[2]  delivery, as in admit.lua
 -- ARGV[3]  cost
 --
--- Reply: 1 refunded, 0 there was nothing of this delivery to refund.
+-- Reply: 1 refunded, 0 nothing to refund for this delivery.
 
 local record = redis.call('HGET', KEYS[2], ARGV[1])
 if not record or string.match(record, '^%d+[^ ]* (.*)$') ~= ARGV[2] then
@@ -21,8 +21,8 @@ local function newest(key)
   return tonumber(redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])
 end
 
--- A set expires a certain time after its newest entry, which tells admit.lua how long entries are kept; so when the
--- newest one goes, the set expires that much earlier, and what is in flight with the global one.
+-- A set expires a certain time after its newest entry, which shows admit.lua how long entries are kept. So when the
+-- newest entry is removed, the set has to expire that much earlier, and the in-flight hash together with the global set.
 for _, key in ipairs({ KEYS[1], KEYS[3] }) do
   local before = newest(key)
   for slot = 1, tonumber(ARGV[3]) do

@@ -1,5 +1,7 @@
-// Package admin is the worker's own small HTTP server: for container health checks, load balancers and people. It is
-// handed functions and knows nothing of what is behind them.
+// Package admin is the worker's HTTP server for health checks, load balancers, Prometheus and people: /healthz, /readyz,
+// /metrics, /api/status and the status page.
+//
+// The package knows HTTP. It gets its data from the functions in Probes and does not know where that data comes from.
 package admin
 
 import (
@@ -12,24 +14,24 @@ import (
 	"time"
 )
 
-// readHeaderTimeout bounds what a client that says nothing can hold.
+// readHeaderTimeout bounds how long a client that sends nothing can keep a connection.
 const readHeaderTimeout = 5 * time.Second
 
-// Probes are what the server asks.
+// Probes are the functions from which the server gets its data.
 type Probes struct {
-	Live  func() error                       // nil while the worker makes progress; depends on no neighbour
-	Ready func(ctx context.Context) []string // why it cannot send now; empty: it can
-	Waits func() []string                    // what it waits for, a line each, for people; nil: nothing is told
+	Live  func() error                       // nil while the worker makes progress; depends on no other service
+	Ready func(ctx context.Context) []string // why it cannot send events now; empty: it can
+	Waits func() []string                    // what it waits for, one line each, for people; nil: /readyz has no such lines
 
-	Metrics http.Handler // what /metrics answers; nil: nothing
+	Metrics http.Handler // handles /metrics; nil: /metrics does not exist
 
-	// Status is what /api/status gives as JSON, and the page at / shows; nil: neither is there. An error is why it
-	// cannot be told. It is called once a second at most, and by one goroutine at a time.
+	// Status returns what /api/status encodes as JSON, and the page at / shows; nil: neither exists. An error is the
+	// reason why the status is unknown. It is called at most once a second, and by one goroutine at a time.
 	Status func(ctx context.Context) (any, error)
 }
 
-// Server answers /healthz and /readyz (200 and "ok", or 503 and the reasons, a line each; /readyz then what is waited for), /metrics, /api/status, and /
-// with a live page of the same for people.
+// Server serves /healthz and /readyz (200 and "ok", or 503 and the reasons, one line each; /readyz also has what the worker
+// waits for), /metrics, /api/status, and / with a live page of the same status for people.
 type Server struct {
 	http     *http.Server
 	stop     context.CancelFunc
@@ -37,7 +39,7 @@ type Server struct {
 	done     chan error
 }
 
-// Start listens on addr (host:port) and answers until Shutdown.
+// Start listens on addr (host:port) and serves until Shutdown. The error is that of listening.
 func Start(addr string, probes Probes) (*Server, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -64,7 +66,7 @@ func Start(addr string, probes Probes) (*Server, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	if probes.Status != nil {
-		mux.Handle("GET /api/status", &statusLook{ctx: ctx, look: probes.Status})
+		mux.Handle("GET /api/status", &statusCache{ctx: ctx, query: probes.Status})
 		mux.HandleFunc("GET /{$}", servePage)
 	}
 	s := &Server{
@@ -81,17 +83,17 @@ func answer(w http.ResponseWriter, reasons []string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	if len(reasons) == 0 {
-		_, _ = fmt.Fprintln(w, "ok") // an error means that the client has gone
+		_, _ = fmt.Fprintln(w, "ok") // an error means that the client has disconnected
 		return
 	}
 	w.WriteHeader(http.StatusServiceUnavailable)
 	_, _ = fmt.Fprintln(w, strings.Join(reasons, "\n"))
 }
 
-// Addr is the host:port that it listens on.
+// Addr returns the host:port that the server listens on.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Shutdown stops listening and waits for requests under way, until ctx ends. A look at the status is broken off.
+// Shutdown stops listening and waits for requests in progress, until ctx ends. A query of the status is cancelled.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	err := s.http.Shutdown(ctx)

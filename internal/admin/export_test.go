@@ -7,7 +7,7 @@ import (
 
 // Looks gives what /api/status answers, each time it is called, without a network: for tests with a clock of their own.
 func Looks(ctx context.Context, status func(ctx context.Context) (any, error)) func() *httptest.ResponseRecorder {
-	look := &statusLook{ctx: ctx, look: status}
+	look := &statusCache{ctx: ctx, query: status}
 	return func() *httptest.ResponseRecorder {
 		response := httptest.NewRecorder()
 		look.ServeHTTP(response, httptest.NewRequest("GET", "/api/status", nil))

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The page is one document, put together here, so that no browser ever has the markup of one version and the script of
+// The page is one document, assembled here, so that no browser ever has the markup of one version and the script of
 // another: behind a load balancer each request may go to another replica.
 var (
 	//go:embed page.html
@@ -17,12 +17,17 @@ var (
 	//go:embed page.css
 	pageCSS string
 	//go:embed page.js
-	pageJS string
+	stateJS string
+	//go:embed page_draw.js
+	drawJS string
+	//go:embed page_poll.js
+	pollJS string
 
+	pageJS      = stateJS + drawJS + pollJS
 	page        = strings.NewReplacer("{{style}}", pageCSS, "{{script}}", pageJS, "{{version}}", pageVersion).Replace(pageHTML)
 	pageVersion = hex.EncodeToString(sum(pageHTML + pageCSS + pageJS))[:16]
 
-	// pagePolicy lets the document run its own script and style, by their hashes, ask this server, and nothing else.
+	// pagePolicy allows the document its own script and style, by their hashes, requests to this server, and nothing else.
 	pagePolicy = "default-src 'none'; script-src " + source(pageJS) + "; style-src " + source(pageCSS) +
 		"; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
@@ -43,5 +48,5 @@ func servePage(w http.ResponseWriter, _ *http.Request) {
 	header.Set("Content-Security-Policy", pagePolicy)
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write([]byte(page)) // an error means that the client has gone
+	_, _ = w.Write([]byte(page)) // an error means that the client has disconnected
 }

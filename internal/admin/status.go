@@ -10,50 +10,51 @@ import (
 )
 
 const (
-	statusFresh   = time.Second     // many open pages cost one look in this time
-	statusTimeout = 5 * time.Second // for one look
+	statusFresh   = time.Second     // many open pages cost one query in this time
+	statusTimeout = 5 * time.Second // for one query
 )
 
-// statusLook keeps the last look at the status, so that Redis is asked no more often for a hundred open pages than for one.
-type statusLook struct {
-	ctx  context.Context // ends when the server stops: a look is for all who wait, so no client's own
-	look func(ctx context.Context) (any, error)
+// statusCache caches the status, so that Redis is queried no more often for a hundred open pages than for one.
+type statusCache struct {
+	ctx   context.Context // ends when the server stops; not a client's, because a query serves all waiting clients
+	query func(ctx context.Context) (any, error)
 
-	mu           sync.Mutex // held during a look: who comes meanwhile gets the same
+	mu           sync.Mutex // held during a query: requests that arrive during it get the same result
 	begun, ended time.Time
-	body         []byte // what is answered; nobody writes to it
+	body         []byte // the response body; never modified
 	failed       bool
 }
 
-// read gives the answer, how old it is, and whether it is an error.
-func (s *statusLook) read() (body []byte, age time.Duration, failed bool) {
+// read returns the response body, its age, and whether it is an error.
+func (s *statusCache) read() (body []byte, age time.Duration, failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended.IsZero() || time.Since(s.ended) >= statusFresh {
-		s.again()
+		s.refresh()
 	}
 	return s.body, time.Since(s.begun), s.failed
 }
 
-// again looks once more; an error is kept as long as a status is. s.mu is held.
-func (s *statusLook) again() {
+// refresh queries the status; an error is cached for as long as a status. s.mu is held.
+func (s *statusCache) refresh() {
 	ctx, cancel := context.WithTimeout(s.ctx, statusTimeout)
 	defer cancel()
 	s.begun = time.Now()
-	status, err := s.look(ctx)
+	status, err := s.query(ctx)
 	if err == nil {
 		s.body, err = json.Marshal(status)
 	}
 	if err != nil {
-		s.body, _ = json.Marshal(map[string]string{"error": err.Error()}) // two strings always have a JSON
+		s.body, _ = json.Marshal(map[string]string{"error": err.Error()}) // cannot fail: a map of strings
 	}
 	s.body = append(s.body, '\n')
 	s.failed, s.ended = err != nil, time.Now()
 }
 
-// ServeHTTP answers with the status, or with 503 and why there is none. Two headers are for the page: Notifier-Age is how
-// many seconds ago the look began, for its clock, and Notifier-Page tells a page of another version to load itself again.
-func (s *statusLook) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+// ServeHTTP responds with the status, or with 503 and the reason why it is unknown. Two headers are for the page:
+// Notifier-Age is how many seconds ago the query began, for the page's clock, and Notifier-Page is the version of the page,
+// at which a page of another version reloads itself.
+func (s *statusCache) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	body, age, failed := s.read()
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
@@ -64,5 +65,5 @@ func (s *statusLook) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if failed {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_, _ = w.Write(body) // an error means that the client has gone
+	_, _ = w.Write(body) // an error means that the client has disconnected
 }

@@ -1,8 +1,10 @@
-// Package deadletter reads the stream that keeps the events that could never be sent, and puts them back.
+// Package deadletter reads the stream of dead letters, the events that could not be sent, and replays them.
 //
-// consume writes that stream: a letter is the event's payload and its publisher's headers, with notifier's own headers
-// beside them that say what was wrong. Here nothing is decided about an event; putting back means to publish it as it
-// was, to the subject it came from.
+// Package consume writes that stream: a letter is the event's payload and its publisher's headers, plus notifier's own
+// headers, which describe what was wrong. Nothing is decided about an event here; to replay a letter is to publish its
+// event unchanged, to the subject that it came from, and then to delete the letter.
+//
+// The package knows JetStream and the headers of a letter. It does not know why an event is dead, nor Redis or Slack.
 package deadletter
 
 import (
@@ -19,18 +21,18 @@ import (
 	"notifier/internal/outcome"
 )
 
-// Info is what a letter says without its payload. Whatever stands in its headers was checked by nobody.
+// Info describes a letter without its payload. It comes from the letter's headers, which nobody has validated.
 type Info struct {
-	Seq       uint64    // its place in the dead-letter stream
-	Time      time.Time // when the event was given up; when the letter was stored, if it does not say
-	Category  string    // the event's; empty when the pattern finds none in Subject
-	Reason    string    // one of outcome.DeadReasons, if nobody has forged it
+	Seq       uint64    // its sequence in the dead-letter stream
+	Time      time.Time // when the event was dead-lettered; without such a header when the letter was stored
+	Category  string    // the event's; empty if Subject does not match the pattern
+	Reason    string    // one of outcome.DeadReasons, unless it is forged
 	Detail    string    // may be empty
 	EventID   string    // may be empty
-	Subject   string    // what the event was published to; empty: the letter does not say
-	StreamSeq uint64    // the event's place in its stream; 0: it had none
-	Bytes     int       // length of the payload, as far as the letter has it
-	Shortened int       // length of the whole payload in bytes, when the letter has only a part; else -1
+	Subject   string    // the subject that the event was published to; empty: the letter does not name it
+	StreamSeq uint64    // the event's sequence in its stream; 0: it had none
+	Bytes     int       // length of the payload in the letter, in bytes
+	Shortened int       // length of the whole payload in bytes, if the letter has only a part; else -1
 }
 
 // Letter is one message of the dead-letter stream.
@@ -41,7 +43,7 @@ type Letter struct {
 	data   []byte
 }
 
-// describe reads the letter's own headers.
+// describe sets Info from the letter's own headers.
 func (l *Letter) describe(pattern event.Pattern) {
 	l.Info = Info{
 		Seq:     l.Seq,
@@ -58,16 +60,16 @@ func (l *Letter) describe(pattern event.Pattern) {
 	l.Category, _ = pattern.Category(l.Subject)
 	l.StreamSeq, _ = strconv.ParseUint(l.header.Get(outcome.HeaderStreamSeq), 10, 64)
 	if values := l.header[outcome.HeaderShortened]; len(values) > 0 {
-		l.Shortened, _ = strconv.Atoi(values[0]) // a number that cannot be read: 0, and shortened all the same
+		l.Shortened, _ = strconv.Atoi(values[0]) // an invalid number gives 0: the letter is shortened all the same
 	}
 }
 
-// longestSubject bounds a subject that is published to, in bytes. A server closes the connection over a line of
-// protocol of more than 4096, in which the subject stands beside the one for the answer.
+// longestSubject bounds a subject to publish to, in bytes. A server closes the connection if a protocol line is longer than
+// 4096 bytes, and that line has the reply subject as well.
 const longestSubject = 2048
 
-// obstacle says why the letter cannot be put back, whoever tries; empty: it can. A subject has to be one that the
-// pattern matches: no worker reads another one, and a forged letter must not publish to NATS' own ($JS.API...).
+// obstacle returns why the letter can never be replayed; empty: it can. Its subject has to match the pattern: no worker
+// reads any other subject, and a forged letter must not publish to the subjects of NATS itself ($JS.API...).
 func (l *Letter) obstacle(pattern event.Pattern) string {
 	_, matches := pattern.Category(l.Subject)
 	switch {
@@ -83,8 +85,8 @@ func (l *Letter) obstacle(pattern event.Pattern) string {
 	return ""
 }
 
-// publishable reports whether a message can be published to a subject: a publisher can name a wildcard where no
-// subscriber could.
+// publishable reports whether a message may be published to subject. A publisher can put a wildcard into the subject of a
+// message, where only subscriptions may have one.
 func publishable(subject string) bool {
 	wildcard := func(token string) bool { return token == "*" || token == ">" }
 	return len(subject) <= longestSubject && subject[0] != '$' &&
@@ -92,8 +94,8 @@ func publishable(subject string) bool {
 		!slices.ContainsFunc(strings.Split(subject, "."), wildcard)
 }
 
-// message is the event as it was published, but for two headers: a message id by which the stream knows a letter that
-// is put back twice, and the id that the event had.
+// message returns the event as it was published, except for two headers: a message id by which the stream detects a
+// letter that is replayed twice, and the id that the event had.
 func (l *Letter) message() *nats.Msg {
 	message := nats.NewMsg(l.Subject)
 	for name, values := range l.header {
@@ -109,8 +111,9 @@ func (l *Letter) message() *nats.Msg {
 	return message
 }
 
-// reserved tells the headers of a letter that are not its publisher's: notifier's, and the letter's own of NATS. (consume
-// keeps no publisher's Nats- header: they are orders to the server, which were carried out when the event was stored.)
+// reserved reports whether a header of a letter is not its publisher's: notifier's own, and those of NATS for the letter.
+// (Package consume removes a publisher's Nats- headers: they are instructions to the server, which it has followed when it
+// stored the event.)
 func reserved(name string) bool {
 	return strings.HasPrefix(name, "Nats-") || strings.HasPrefix(strings.ToLower(name), "notifier-")
 }

@@ -13,13 +13,13 @@ import (
 	"notifier/internal/event"
 )
 
-// patience is how long one answer of the server is waited for.
-const patience = 5 * time.Second
+// requestTimeout is how long to wait for one response of the server.
+const requestTimeout = 5 * time.Second
 
-// ErrNoStream says that there is no dead-letter stream yet, so there are no letters.
+// ErrNoStream means that the dead-letter stream does not exist yet, so there are no letters.
 var ErrNoStream = errors.New("no dead-letter stream")
 
-// Stream is a dead-letter stream as it was when it was opened: letters that come later are not seen. Its methods are
+// Stream is a dead-letter stream as it was when it was opened: letters that arrive later are not seen. Its methods are
 // not safe for concurrent use.
 type Stream struct {
 	connection *nats.Conn
@@ -30,15 +30,15 @@ type Stream struct {
 	last       uint64 // the newest letter's sequence
 }
 
-// Open looks up the stream <events>_DEAD. The pattern is the one by which workers read events. The error is ErrNoStream
-// when the stream is not there.
+// Open looks up the stream <events>_DEAD. The pattern is the one with which workers read events. The error is ErrNoStream
+// if the stream does not exist; any other concerns the connection or the server.
 func Open(ctx context.Context, connection *nats.Conn, events string, pattern event.Pattern) (*Stream, error) {
 	s := &Stream{connection: connection, events: events, pattern: pattern}
 	var err error
 	if s.js, err = jetstream.New(connection); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	s.stream, err = s.js.Stream(ctx, s.Name())
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -51,11 +51,11 @@ func Open(ctx context.Context, connection *nats.Conn, events string, pattern eve
 	return s, nil
 }
 
-// Name is the dead-letter stream's name.
+// Name returns the name of the dead-letter stream.
 func (s *Stream) Name() string { return s.events + "_DEAD" }
 
-// Each calls do with the letters that were there when the stream was opened and still are, the oldest first, one at a
-// time. It ends with the first error.
+// Each calls do with the letters that existed when the stream was opened and still exist, the oldest first, one at a time.
+// It returns the first error.
 func (s *Stream) Each(ctx context.Context, do func(*Letter) error) error {
 	for next := uint64(1); next <= s.last; next++ {
 		letter, err := s.read(ctx, next)
@@ -73,19 +73,19 @@ func (s *Stream) Each(ctx context.Context, do func(*Letter) error) error {
 	return nil
 }
 
-// read asks for the first letter from a sequence on; nil: there is none.
+// read returns the first letter at or after the sequence from; nil: there is none.
 //
-// The question is asked by ourselves: where a stream allows direct reads, the client library's answer has the
-// publisher's headers where the server's own belong, and an event without payload that has a "Status: 404" would be
-// taken for the end of the stream. A consumer of the library would take it for a word of the server, too.
+// It makes the request itself: if a stream allows direct reads, the client library returns the publisher's headers in the
+// place of the server's own, and would take an event without payload that has a "Status: 404" for the end of the stream.
+// A consumer of the library would take it for a message of the server, too.
 func (s *Stream) read(ctx context.Context, from uint64) (*Letter, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	question, err := json.Marshal(map[string]any{"seq": from, "next_by_subj": ">"})
+	request, err := json.Marshal(map[string]any{"seq": from, "next_by_subj": ">"})
 	if err != nil {
 		return nil, err
 	}
-	reply, err := s.connection.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+s.Name(), question)
+	reply, err := s.connection.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+s.Name(), request)
 	if err != nil {
 		return nil, explain(ctx, err)
 	}
@@ -99,7 +99,7 @@ func (s *Stream) read(ctx context.Context, from uint64) (*Letter, error) {
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return nil, fmt.Errorf("the server's answer cannot be read: %w", err)
+		return nil, fmt.Errorf("invalid response of the server: %w", err)
 	}
 	message := answer.Message
 	switch {
@@ -108,47 +108,47 @@ func (s *Stream) read(ctx context.Context, from uint64) (*Letter, error) {
 	case answer.Error != nil:
 		return nil, answer.Error
 	case message == nil || message.Seq < from:
-		return nil, errors.New("the server's answer has no message")
+		return nil, errors.New("invalid response of the server: no message")
 	}
 	letter := &Letter{Info: Info{Seq: message.Seq}, stored: message.Time.UTC(), data: message.Data}
 	if len(message.Header) > 0 {
-		// Headers that cannot be read are as good as none: such a message is no letter of ours, and stays.
+		// Invalid headers count as none: such a message is not a letter of ours, and stays.
 		letter.header, _ = nats.DecodeHeadersMsg(message.Header)
 	}
 	letter.describe(s.pattern)
 	return letter, nil
 }
 
-// Receipt says where an event is that was put back.
+// Receipt describes where a replayed event is stored.
 type Receipt struct {
 	Stream    string
 	Seq       uint64
-	Duplicate bool // it was put back before, and its letter was left behind
+	Duplicate bool // it had been replayed before, and its letter was not deleted then
 }
 
-// Left is why a letter stays where it is, whoever tries.
+// Left is why a letter can never be replayed and stays where it is.
 type Left struct{ Why string }
 
 func (l *Left) Error() string { return l.Why }
 
-// Failed is why no stream has taken a letter's event. It may at another time, and may take other events now.
+// Failed is why no stream has stored a letter's event. A later attempt may succeed, and so may other events now.
 type Failed struct{ Why string }
 
 func (f *Failed) Error() string { return f.Why }
 
-// PutBack publishes the letter's event to where it came from, waits until a stream has it, and then deletes the letter.
-// In this order nothing can get lost: after a crash between the two the letter is still there. Putting it back again
-// makes no second event, as the stream knows the message id for its duplicate window (two minutes, if nobody has set
-// it) and the workers know the event's id for DEDUPE_WINDOW once it was sent.
+// PutBack replays a letter: it publishes the event to the subject that it came from, waits until a stream has stored it,
+// and then deletes the letter. In this order nothing can get lost: after a crash in between the letter still exists.
+// Replaying it again makes no second event, because the stream remembers the message id for its duplicate window (two
+// minutes by default) and the workers remember the event's id for DEDUPE_WINDOW once it was sent.
 //
-// The error is a *Left or a *Failed when it concerns this letter alone. Any other error concerns all letters; if the
-// Receipt then names a stream, the event is back and its letter is not deleted.
+// The error is a *Left or a *Failed if it concerns this letter alone. Any other error concerns all letters; if the
+// Receipt then names a stream, the event is stored and its letter is not deleted.
 func (s *Stream) PutBack(ctx context.Context, letter *Letter) (Receipt, error) {
 	if why := letter.obstacle(s.pattern); why != "" {
 		return Receipt{}, &Left{why}
 	}
 	if config := s.stream.CachedInfo().Config; config.DenyDelete || config.Sealed {
-		return Receipt{}, fmt.Errorf("stream %s lets no message be deleted: every replay would publish its letters again", s.Name())
+		return Receipt{}, fmt.Errorf("stream %s does not allow messages to be deleted: every replay would publish its letters again", s.Name())
 	}
 	receipt, err := s.publish(ctx, letter)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *Stream) PutBack(ctx context.Context, letter *Letter) (Receipt, error) {
 }
 
 func (s *Stream) publish(ctx context.Context, letter *Letter) (Receipt, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	ack, err := s.js.PublishMsg(ctx, letter.message())
 	refused := (*jetstream.APIError)(nil)
@@ -175,12 +175,12 @@ func (s *Stream) publish(ctx context.Context, letter *Letter) (Receipt, error) {
 }
 
 func (s *Stream) remove(ctx context.Context, seq uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := s.stream.DeleteMsg(ctx, seq)
 	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
 		if first, readErr := s.read(ctx, seq); readErr == nil && (first == nil || first.Seq != seq) {
-			return nil // somebody else was faster, or its time had come
+			return nil // another client has deleted it, or it has expired
 		}
 	}
 	if err != nil {
@@ -189,11 +189,11 @@ func (s *Stream) remove(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// explain says in the words of an operator why a server has not answered.
+// explain turns an error of a request into one that an operator understands.
 func explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("NATS has not answered in %s", patience)
+		return fmt.Errorf("NATS did not respond within %s", requestTimeout)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):

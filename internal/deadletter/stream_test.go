@@ -128,7 +128,7 @@ func TestLettersThatCannotBeDeletedStay(t *testing.T) {
 	d := newDesk(t, func(c *jetstream.StreamConfig) { c.DenyDelete = true })
 	d.letter("e-1", "{")
 	_, err := d.putBack()
-	if err == nil || !strings.Contains(err.Error(), "stream NOTIFY_DEAD lets no message be deleted") {
+	if err == nil || !strings.Contains(err.Error(), "stream NOTIFY_DEAD does not allow messages to be deleted") {
 		t.Errorf("%v, expected that none can be deleted", err)
 	}
 	if n := len(d.stored("NOTIFY")); n != 0 {

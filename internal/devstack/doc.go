@@ -1,7 +1,11 @@
 //go:build !production
 
-// Package devstack holds what notifier needs around it, inside one process: a NATS server with JetStream, a Redis
-// (the embedded store, which runs the same scripts) and a fake Slack that shows what it received and can be told to
-// misbehave. It serves `notifier demo`, `notifier dev` and the tests; production builds (-tags production) do not
-// contain it.
+// Package devstack runs the services that notifier needs inside one process: a NATS server with JetStream, a Redis (the
+// embedded store, which runs the same scripts) and a fake Slack that shows what it received and can be made to fail. It is
+// for `notifier demo`, `notifier dev` and the tests; production builds (-tags production) do not contain it.
+//
+// The package knows these services. It does not know the worker.
+//
+// Reading order: nats.go, redis.go and slack.go (the services), slack_http.go (posts), slack_update.go (edits),
+// slack_history.go (reading a channel), slack_behaviour.go (failures), slack_inbox.go (the page), listen.go (addresses).
 package devstack

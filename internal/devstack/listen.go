@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// listen listens on addr (host:port), or on a free port of the same host where that one is taken.
+// listen listens on addr (host:port), or on a free port of the same host if that one is taken.
 func listen(addr string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err == nil {
@@ -21,7 +21,8 @@ func listen(addr string) (net.Listener, error) {
 	return net.Listen("tcp", net.JoinHostPort(host, "0"))
 }
 
-// reachable is where a listener can be reached from this machine: one on all addresses is on the loopback one too.
+// reachable returns the host:port at which this machine can reach a listener: one on all addresses is on the loopback
+// address too.
 func reachable(addr net.Addr) string {
 	tcp := addr.(*net.TCPAddr)
 	if tcp.IP.IsUnspecified() {
@@ -30,7 +31,7 @@ func reachable(addr net.Addr) string {
 	return tcp.String()
 }
 
-// FreeAddr is addr if it can be listened on, else a free port of the same host; addr itself where there is none.
+// FreeAddr returns addr if it is free, else a free port of the same host, or addr itself if there is none.
 func FreeAddr(addr string) string {
 	listener, err := listen(addr)
 	if err != nil {

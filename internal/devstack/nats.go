@@ -13,14 +13,14 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// natsStart is how long the embedded server may take until it answers.
+// natsStart is how long the embedded server may take to start.
 const natsStart = 10 * time.Second
 
 // NATS is an embedded NATS server.
 type NATS struct {
 	server  *server.Server
 	options server.Options
-	folder  string // removed by Close; empty: the caller's
+	folder  string // removed by Close; empty: it belongs to the caller
 }
 
 // StartNATS starts a NATS server with JetStream on addr (host:port; port 0, or a port that is taken: a free one).
@@ -59,21 +59,21 @@ func (n *NATS) start() error {
 	s.Start()
 	if !s.ReadyForConnections(natsStart) {
 		s.Shutdown()
-		return fmt.Errorf("embedded NATS does not answer on %s:%d", n.options.Host, n.options.Port)
+		return fmt.Errorf("embedded NATS is not ready on %s:%d", n.options.Host, n.options.Port)
 	}
 	n.server = s
 	return nil
 }
 
-// Addr is the host:port that it listens on.
+// Addr returns the host:port that the server listens on.
 func (n *NATS) Addr() string {
 	return net.JoinHostPort(n.options.Host, strconv.Itoa(n.options.Port))
 }
 
-// URL is what NATS_URL would be.
+// URL returns the value for NATS_URL.
 func (n *NATS) URL() string { return "nats://" + n.Addr() }
 
-// Stop ends the server; its streams stay. Start starts it again on the same address.
+// Stop stops the server; its streams are kept. Start starts it again on the same address.
 func (n *NATS) Stop() {
 	n.server.Shutdown()
 	n.server.WaitForShutdown()
@@ -82,7 +82,7 @@ func (n *NATS) Stop() {
 // Start starts a stopped server again on the same address, with the streams that it had.
 func (n *NATS) Start() error { return n.start() }
 
-// Close ends the server and removes its temporary folder.
+// Close stops the server and removes its temporary folder.
 func (n *NATS) Close() error {
 	n.Stop()
 	return n.removeFolder()

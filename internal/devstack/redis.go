@@ -10,7 +10,7 @@ import (
 	"notifier/internal/embedded"
 )
 
-// Redis is the embedded store: not Redis, but it runs the same scripts and decides the same.
+// Redis is the embedded store: it is not Redis, but runs the same scripts and decides the same.
 type Redis struct {
 	store *miniredis.Miniredis
 }
@@ -30,13 +30,13 @@ func StartRedis(addr string) (*Redis, error) {
 	return &Redis{store: store}, nil
 }
 
-// Addr is the host:port that it listens on.
+// Addr returns the host:port that the store listens on.
 func (r *Redis) Addr() string { return r.store.Addr() }
 
-// URL is what REDIS_URL would be.
+// URL returns the value for REDIS_URL.
 func (r *Redis) URL() string { return "redis://" + r.Addr() + "/0" }
 
-// Close ends the store; what it held is gone.
+// Close stops the store; its content is lost.
 func (r *Redis) Close() error {
 	r.store.Close()
 	return nil

@@ -15,38 +15,38 @@ import (
 	"time"
 )
 
-// keptMessages is how many accepted messages a Slack remembers; it counts them all.
+// keptMessages is how many accepted messages a Slack keeps; it counts all of them.
 const keptMessages = 10_000
 
-// Where a Slack's webhook is, and the secret at the end of it.
+// The path of a Slack's webhook, and the secret at its end.
 const (
 	webhookBase   = "/services/T000/B000/"
 	webhookSecret = "fake-secret"
 )
 
-// Slack is a fake of Slack for development and tests: it takes posts by the Web API and by an incoming webhook,
-// shows them on an inbox page, and can be told to misbehave. It is safe for use by several goroutines.
+// Slack is a fake Slack for development and tests: it accepts posts by the Web API and by an incoming webhook, shows them
+// on an inbox page, and can be made to fail. It is safe for concurrent use.
 //
-// It answers as Slack does, errors included, as far as a sender of messages can tell. Channels are not checked:
-// every name is a channel, and has an ID of its own, by which answers name it and its history is read.
+// It responds as Slack does, errors included, as far as a sender of messages can see. Channels are not checked: every name
+// is a channel, and has its own ID, which responses contain and with which its history is read.
 type Slack struct {
 	url    string
-	id     string // another one for each start: tells an open page that the numbers begin anew
+	id     string // unique to each start: shows an open page that the numbers start again
 	server *http.Server
-	served chan struct{} // closed when the listener's goroutine has ended
+	served chan struct{} // closed when the goroutine of the listener has ended
 
-	mu       sync.Mutex
-	closed   chan struct{} // closed by Close; handlers that hang wait for it
-	handlers sync.WaitGroup
-	changed  chan struct{} // closed, and replaced, whenever a request comes in or a post is accepted
-	messages []Message     // the last ones, at most twice keptMessages
-	accepted int
-	requests int
-	looks    int   // requests for what stands in a channel
-	lastTS   int64 // microseconds
-	next     []Behaviour
-	always   Behaviour
-	scopes   string
+	mu              sync.Mutex
+	closed          chan struct{} // closed by Close; handlers that hang wait for it
+	handlers        sync.WaitGroup
+	changed         chan struct{} // closed, and replaced, whenever a request comes in or a post is accepted
+	messages        []Message     // the last ones, at most twice keptMessages
+	accepted        int
+	requests        int
+	historyRequests int   // requests for the history of a channel
+	lastTS          int64 // microseconds
+	next            []Behaviour
+	always          Behaviour
+	scopes          string
 
 	history     History
 	historyNext []Behaviour
@@ -56,23 +56,23 @@ type Slack struct {
 type Message struct {
 	N        int             `json:"n"` // 1 for the first that was accepted
 	Time     time.Time       `json:"time"`
-	Channel  string          `json:"channel"` // as the sender named it; "webhook" when it named none
+	Channel  string          `json:"channel"` // as the sender named it; "webhook" if it named none
 	Text     string          `json:"text"`    // as sent, with its entities; at most 40,000 characters
 	Blocks   json.RawMessage `json:"blocks,omitempty"`
 	ThreadTS string          `json:"thread_ts,omitempty"`
 	TS       string          `json:"ts"`
 	Via      string          `json:"via"` // "api" or "webhook"
-	// Metadata is the argument of this name of chat.postMessage, JSON with event_type and event_payload; nil: none.
+	// Metadata is the argument of chat.postMessage with this name, JSON with event_type and event_payload; nil: none.
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 
-	// Form holds every argument of the request but the token, by name; those of a JSON body as JSON text,
-	// strings without their quotes. Header is without Authorization.
+	// Form holds every argument of the request except the token, by name; those of a JSON body as JSON text,
+	// strings without their quotes. Header has no Authorization.
 	Form   map[string]string `json:"-"`
 	Header http.Header       `json:"-"`
 }
 
-// StartSlack starts a Slack on a TCP address such as "127.0.0.1:0". When the port is taken it starts on a free
-// one of the same host: URL says where.
+// StartSlack starts a Slack on a TCP address such as "127.0.0.1:0". If the port is taken it starts on a free one of
+// the same host, which URL returns.
 func StartSlack(addr string) (*Slack, error) {
 	listener, err := listen(addr)
 	if err != nil {
@@ -89,18 +89,18 @@ func StartSlack(addr string) (*Slack, error) {
 	s.server = &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(s.served)
-		_ = s.server.Serve(listener) // always http.ErrServerClosed, or the listener's end
+		_ = s.server.Serve(listener) // always http.ErrServerClosed, or the error of the closed listener
 	}()
 	return s, nil
 }
 
-// URL is where the inbox page is, without a slash at the end.
+// URL returns the URL of the inbox page, without a slash at the end.
 func (s *Slack) URL() string { return s.url }
 
-// APIURL is the base of the Web API, with a slash at the end.
+// APIURL returns the base URL of the Web API, with a slash at the end.
 func (s *Slack) APIURL() string { return s.url + "/api/" }
 
-// WebhookURL is the one incoming webhook.
+// WebhookURL returns the URL of the one incoming webhook.
 func (s *Slack) WebhookURL() string { return s.url + webhookBase + webhookSecret }
 
 // Messages returns the accepted messages, the oldest first; of more than 10,000 the last ones. The caller may
@@ -111,33 +111,33 @@ func (s *Slack) Messages() []Message {
 	return slices.Clone(s.recent())
 }
 
-// recent is the messages that count as kept; s.mu is held.
+// recent returns the messages that are kept; s.mu is held.
 func (s *Slack) recent() []Message { return s.messages[max(0, len(s.messages)-keptMessages):] }
 
-// Accepted is how many messages were accepted.
+// Accepted returns how many messages were accepted.
 func (s *Slack) Accepted() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.accepted
 }
 
-// Requests is how many posts came in, whatever became of them. Requests for a channel's history are no posts.
+// Requests returns how many posts arrived, whatever their result. Requests for a channel's history do not count.
 func (s *Slack) Requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.requests
 }
 
-// Changed returns a channel that is closed at the next change of Accepted, Requests or HistoryRequests. To miss
-// none, take the channel first and look at the numbers then.
+// Changed returns a channel that is closed at the next change of Accepted, Requests or HistoryRequests. To miss no change,
+// get the channel first and read the numbers afterwards.
 func (s *Slack) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed
 }
 
-// Wait waits until done says true of the number of accepted messages, and returns the context's error if that
-// ends first. It asks at once and after every change.
+// Wait waits until done returns true for the number of accepted messages, and returns the context's error if the context
+// ends first. It calls done at once and after every change.
 func (s *Slack) Wait(ctx context.Context, done func(accepted int) bool) error {
 	for {
 		changed := s.Changed()
@@ -152,29 +152,30 @@ func (s *Slack) Wait(ctx context.Context, done func(accepted int) bool) error {
 	}
 }
 
-// Next queues behaviours, one for each of the next posts. They come before the one set with Always.
+// Next queues behaviours, one for each of the next posts. They take precedence over the one set with Always.
 func (s *Slack) Next(behaviours ...Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next = append(s.next, behaviours...)
 }
 
-// Always sets how posts are treated from now on when nothing is queued; the zero Behaviour accepts them.
+// Always sets how posts are treated from now on if no behaviour is queued; the zero Behaviour accepts them.
 func (s *Slack) Always(b Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.always = b
 }
 
-// SetScopes sets what auth.test tells of every token, with commas between; empty: nothing. No other method asks for them.
+// SetScopes sets the scopes that auth.test returns for every token, separated by commas; empty: none. Other methods do not
+// check them.
 func (s *Slack) SetScopes(scopes string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.scopes = scopes
 }
 
-// Close ends the server and every request in it, also those that hang, and waits for their goroutines.
-// What was accepted can still be read. A second call does nothing.
+// Close stops the server and every request in progress, including those that hang, and waits for their goroutines.
+// Accepted messages can still be read. A second call does nothing.
 func (s *Slack) Close() error {
 	s.mu.Lock()
 	select {
@@ -194,7 +195,7 @@ func (s *Slack) Close() error {
 	return err
 }
 
-// enter counts a handler in, unless the Slack is closed; leave it with s.handlers.Done.
+// enter registers a handler, and reports false if the Slack is closed. The handler ends with s.handlers.Done.
 func (s *Slack) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +208,7 @@ func (s *Slack) enter() bool {
 	}
 }
 
-// arrived counts a post and picks how to treat it.
+// arrived counts a post and returns how to treat it.
 func (s *Slack) arrived() Behaviour {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,12 +222,12 @@ func (s *Slack) arrived() Behaviour {
 	return s.always
 }
 
-// accept takes a message in and returns it with its number, time and timestamp.
+// accept stores a message and returns it with its number, time and timestamp.
 func (s *Slack) accept(m Message) Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.Time = time.Now()
-	// As Slack's: seconds and microseconds, and no two alike.
+	// Like Slack's: seconds and microseconds, and unique.
 	s.lastTS = max(s.lastTS+1, m.Time.UnixMicro())
 	m.TS = fmt.Sprintf("%d.%06d", s.lastTS/1e6, s.lastTS%1e6)
 	s.accepted++
@@ -239,7 +240,7 @@ func (s *Slack) accept(m Message) Message {
 	return m
 }
 
-// announce wakes those who wait for a change; s.mu is held.
+// announce wakes the callers that wait for a change; s.mu is held.
 func (s *Slack) announce() {
 	close(s.changed)
 	s.changed = make(chan struct{})

@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// Behaviour is how a Slack treats one post. The zero value is to accept it.
+// Behaviour is how a Slack treats one post. The zero value accepts it.
 //
-// Unless it accepts by itself, a Behaviour that answers anything of its own accepts nothing; Accept makes it take
-// the message in first, as a real service may before it fails.
+// A Behaviour with a response of its own does not accept the message. Accept makes it store the message first, as a real
+// service may do before it fails.
 type Behaviour struct {
-	Status     int           // HTTP status of the answer; 0: 200, or what Slack's webhooks answer for the Code
-	RetryAfter string        // the Retry-After header, as it is; alone it makes the status 429
+	Status     int           // HTTP status of the response; 0: 200, or the one of Slack's webhooks for the Code
+	RetryAfter string        // the Retry-After header, unchanged; alone it makes the status 429
 	Code       string        // Slack's error code: {"ok":false,"error":Code}, from a webhook as plain text
-	Body       string        // the answer's body, as it is, instead of one made from Code
+	Body       string        // the response's body, unchanged, instead of one made from Code
 	Location   string        // the Location header, for redirects
-	Accept     bool          // the message is taken in, whatever is answered
-	Hang       bool          // no answer until the client goes away or the Slack is closed
-	CutBefore  bool          // the connection is reset instead of an answer, nothing is accepted
+	Accept     bool          // the message is accepted, whatever the response
+	Hang       bool          // no response until the client disconnects or the Slack is closed
+	CutBefore  bool          // the connection is reset instead of a response, nothing is accepted
 	CutAfter   bool          // the message is accepted, then the connection is reset
 	Delay      time.Duration // before anything else happens
 }
 
-// treat does to a post what the behaviours say. code is Slack's own objection to the message, "" if it has none.
-// answer writes Slack's answer: for a code, or for the message that was accepted.
+// treat handles a post by its Behaviour. code is Slack's own error for the message, "" if there is none. answer writes
+// Slack's response: for a code, or for the message that was accepted.
 func (s *Slack) treat(w http.ResponseWriter, r *http.Request, m Message, code string, answer func(status int, code string, m Message)) {
 	b := s.arrived()
 	if b.Delay > 0 && !s.pause(r, b.Delay) {
@@ -44,13 +44,13 @@ func (s *Slack) treat(w http.ResponseWriter, r *http.Request, m Message, code st
 	s.answerAs(w, r, b, code, func(status int, code string) { answer(status, code, m) })
 }
 
-// answers reports whether the Behaviour answers anything of its own.
+// answers reports whether the Behaviour has a response of its own.
 func (b Behaviour) answers() bool {
 	return b.Status != 0 || b.Code != "" || b.Body != "" || b.RetryAfter != ""
 }
 
-// answerAs answers as the Behaviour says. code is Slack's own objection to the request, "" if it has none; answer
-// writes Slack's answer for a code, or with "" the one for a request that succeeded.
+// answerAs responds by the Behaviour. code is Slack's own error for the request, "" if there is none; answer writes Slack's
+// response for a code, or with "" the one for a request that succeeded.
 func (s *Slack) answerAs(w http.ResponseWriter, r *http.Request, b Behaviour, code string, answer func(status int, code string)) {
 	switch {
 	case b.Hang:
@@ -92,7 +92,7 @@ func (s *Slack) answerAs(w http.ResponseWriter, r *http.Request, b Behaviour, co
 	answer(status, code)
 }
 
-// pause waits for a time, or with 0 for ever; false when the client went away or the Slack was closed.
+// pause waits for a time, or with 0 indefinitely; false if the client disconnected or the Slack was closed.
 func (s *Slack) pause(r *http.Request, d time.Duration) bool {
 	var elapsed <-chan time.Time
 	if d > 0 {
@@ -121,8 +121,8 @@ func cut(w http.ResponseWriter) {
 	_ = conn.Close()
 }
 
-// setBehaviour reads a Behaviour, or an array of them, as JSON with the names of its fields in snake case and
-// "delay" as a Go duration.
+// setBehaviour reads a Behaviour, or an array of them, as JSON with field names in snake case and "delay" as a Go
+// duration.
 func (s *Slack) setBehaviour(set func([]Behaviour)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -136,7 +136,7 @@ func (s *Slack) setBehaviour(set func([]Behaviour)) http.HandlerFunc {
 		var behaviours []Behaviour
 		decoder := json.NewDecoder(bytes.NewReader(body))
 		if err := decoder.Decode(&behaviours); err != nil || len(behaviours) == 0 {
-			http.Error(w, "a Behaviour or an array of them is expected: "+errorText(err), http.StatusBadRequest)
+			http.Error(w, "expected a Behaviour or an array of them: "+errorText(err), http.StatusBadRequest)
 			return
 		}
 		set(behaviours)
@@ -152,7 +152,7 @@ func errorText(err error) string {
 }
 
 // UnmarshalJSON reads a Behaviour from an object such as {"status":429,"retry_after":"30"} or {"delay":"2s"}.
-// Unknown fields are an error, so that a slip of the pen does not pass for a behaviour.
+// Unknown fields are an error, so that a typing mistake does not go unnoticed.
 func (b *Behaviour) UnmarshalJSON(data []byte) error {
 	var v struct {
 		Status     int    `json:"status"`

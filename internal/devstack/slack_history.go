@@ -13,43 +13,43 @@ import (
 	"strings"
 )
 
-// botID is who posts here, whatever the token.
+// botID is the bot that posts, with any token.
 const botID = "B000"
 
-// mostPerPage is the most messages that Slack puts on a page, and usualPerPage what it does when it is not told.
+// maxPageSize is the highest number of messages on a page, and defaultPageSize the default, as at Slack.
 const (
-	mostPerPage  = 999
-	usualPerPage = 100
+	maxPageSize     = 999
+	defaultPageSize = 100
 )
 
-// History is how a Slack treats requests for what stands in a channel, conversations.history and
-// conversations.replies. With the zero value it answers them as Slack does. Posts are not concerned.
+// History is how a Slack treats requests for the history of a channel: conversations.history and conversations.replies.
+// With the zero value it responds as Slack does. Posts are not affected.
 type History struct {
 	MissingScope bool   `json:"missing_scope"` // the token may post, but not read
-	RetryAfter   string `json:"retry_after"`   // if set, each request is answered 429 with this header
-	PageSize     int    `json:"page_size"`     // most messages on a page, however many are asked for; 0: 999
+	RetryAfter   string `json:"retry_after"`   // if set, each request gets a 429 with this header
+	PageSize     int    `json:"page_size"`     // most messages on a page, however many are requested; 0: 999
 }
 
-// SetHistory sets how requests for the history are treated from now on when nothing is queued for them.
+// SetHistory sets how requests for the history are treated from now on if no behaviour is queued for them.
 func (s *Slack) SetHistory(h History) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.history = h
 }
 
-// NextHistory queues behaviours, one for each of the next requests for the history. The zero Behaviour stands for
-// the truth; those that have to do with accepting say nothing here.
+// NextHistory queues behaviours, one for each of the next requests for the history. The zero Behaviour gives the real
+// history; fields that concern accepting a message have no effect.
 func (s *Slack) NextHistory(behaviours ...Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.historyNext = append(s.historyNext, behaviours...)
 }
 
-// HistoryRequests is how many requests for the history came in, whatever became of them.
+// HistoryRequests returns how many requests for the history arrived, whatever their result.
 func (s *Slack) HistoryRequests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.looks
+	return s.historyRequests
 }
 
 func (s *Slack) historyRoutes(mux *http.ServeMux) {
@@ -60,7 +60,7 @@ func (s *Slack) historyRoutes(mux *http.ServeMux) {
 		decoder := json.NewDecoder(r.Body)
 		decoder.DisallowUnknownFields()
 		if err := decoder.Decode(&h); err != nil || h.PageSize < 0 {
-			http.Error(w, "a History is expected: "+errorText(err), http.StatusBadRequest)
+			http.Error(w, "expected a History: "+errorText(err), http.StatusBadRequest)
 			return
 		}
 		s.SetHistory(h)
@@ -68,11 +68,11 @@ func (s *Slack) historyRoutes(mux *http.ServeMux) {
 	})
 }
 
-// lookArrived counts a request for the history and picks how to treat it.
-func (s *Slack) lookArrived() (h History, b Behaviour) {
+// historyArrived counts a request for the history and returns how to treat it.
+func (s *Slack) historyArrived() (h History, b Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.looks++
+	s.historyRequests++
 	s.announce()
 	switch {
 	case len(s.historyNext) > 0:
@@ -86,17 +86,17 @@ func (s *Slack) lookArrived() (h History, b Behaviour) {
 	return s.history, b
 }
 
-// conversation answers a page of what messages finds, the oldest first, in the conversation that is asked for.
-// messages returns false when there is no such thing.
+// conversation responds with a page of the requested conversation. messages returns its messages, the oldest first, or
+// false if it does not exist.
 func (s *Slack) conversation(messages func(form map[string]string) ([]Message, bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		h, b := s.lookArrived()
+		h, b := s.historyArrived()
 		if b.Delay > 0 && !s.pause(r, b.Delay) {
 			cut(w)
 			return
 		}
 		form, code := authorised(r)
-		if code == "" && !isChannelID.MatchString(form["channel"]) { // a name will not do
+		if code == "" && !isChannelID.MatchString(form["channel"]) { // a name is not accepted
 			code = "channel_not_found"
 		}
 		var found []Message
@@ -116,7 +116,7 @@ func (s *Slack) conversation(messages func(form map[string]string) ([]Message, b
 	}
 }
 
-// channelMessages are the messages that stand in the channel itself, not in a thread.
+// channelMessages returns the messages in the channel itself, not in its threads.
 func (s *Slack) channelMessages(form map[string]string) (found []Message, ok bool) {
 	for _, m := range s.Messages() {
 		if channelID(m.Channel) == form["channel"] && m.ThreadTS == "" {
@@ -126,7 +126,7 @@ func (s *Slack) channelMessages(form map[string]string) (found []Message, ok boo
 	return found, true
 }
 
-// threadMessages are a message and the replies to it. Replies to a message that is not kept are found all the same.
+// threadMessages returns a message and its replies. Replies to a message that is no longer kept are found as well.
 func (s *Slack) threadMessages(form map[string]string) (found []Message, ok bool) {
 	for _, m := range s.Messages() {
 		if channelID(m.Channel) == form["channel"] && (m.TS == form["ts"] || m.ThreadTS == form["ts"]) {
@@ -136,8 +136,8 @@ func (s *Slack) threadMessages(form map[string]string) (found []Message, ok bool
 	return found, len(found) > 0
 }
 
-// page cuts the page that is asked for out of messages, which are in order, the oldest first. As at Slack, pages go
-// back from the newest, or with oldest and no latest forward from there; a page of the history begins with its newest
+// page returns the requested page of messages, which are sorted, the oldest first. As at Slack, pages go back from the
+// newest message, or with oldest and without latest forward from the oldest; a page of the history begins with its newest
 // message, one of a thread with its oldest.
 func page(messages []Message, form map[string]string, h History, newestFirst bool) map[string]any {
 	inclusive := isTrue(form["inclusive"])
@@ -147,9 +147,9 @@ func page(messages []Message, form map[string]string, h History, newestFirst boo
 			latest != "" && (before(latest, m.TS) || m.TS == latest && !inclusive)
 	})
 	forward := !newestFirst || form["oldest"] != "" && form["latest"] == ""
-	size := usualPerPage
+	size := defaultPageSize
 	if limit, err := strconv.Atoi(form["limit"]); err == nil && limit > 0 {
-		size = min(limit, mostPerPage)
+		size = min(limit, maxPageSize)
 	}
 	if h.PageSize > 0 {
 		size = min(size, h.PageSize)
@@ -177,11 +177,11 @@ func page(messages []Message, form map[string]string, h History, newestFirst boo
 	}
 }
 
-// stored is the message as Slack tells of it. Without all, nothing of its metadata but the type is told.
+// stored returns the message as Slack does. Without all, its metadata has only the type.
 func (m Message) stored(all bool) map[string]any {
-	told := map[string]any{"type": "message", "subtype": "bot_message", "text": m.Text, "ts": m.TS, "bot_id": botID}
+	fields := map[string]any{"type": "message", "subtype": "bot_message", "text": m.Text, "ts": m.TS, "bot_id": botID}
 	if m.ThreadTS != "" {
-		told["thread_ts"] = m.ThreadTS
+		fields["thread_ts"] = m.ThreadTS
 	}
 	var metadata struct {
 		Type    string          `json:"event_type"`
@@ -191,12 +191,12 @@ func (m Message) stored(all bool) map[string]any {
 		if !all {
 			metadata.Payload = nil
 		}
-		told["metadata"] = metadata
+		fields["metadata"] = metadata
 	}
-	return told
+	return fields
 }
 
-// isTrue reads a flag as Slack does.
+// isTrue parses a flag as Slack does.
 func isTrue(text string) bool { return text == "1" || text == "true" }
 
 // before compares two timestamps, "seconds.microseconds" with or without the point, by their numbers.
@@ -206,10 +206,10 @@ func before(a, b string) bool {
 	return x < y
 }
 
-// isChannelID is how the ID of a channel, group or direct message looks. Names are in lower case.
+// isChannelID matches the ID of a channel, group or direct message. Names are in lower case.
 var isChannelID = regexp.MustCompile(`^[CDG][A-Z0-9]+$`)
 
-// channelID is the ID of the channel that is named so: an ID's is itself, a name always has the same.
+// channelID returns the ID of a channel: an ID is its own, and a name always has the same ID.
 func channelID(channel string) string {
 	if isChannelID.MatchString(channel) {
 		return channel

@@ -15,7 +15,7 @@ import (
 // maxBody bounds a request, in bytes. Slack's largest messages take a few hundred kilobytes as a form.
 const maxBody = 4 << 20
 
-// webhookStatus is the HTTP status that goes with a code of an incoming webhook; any other has 400.
+// webhookStatus is the HTTP status for a code of an incoming webhook; any other code has 400.
 var webhookStatus = map[string]int{
 	"action_prohibited": http.StatusForbidden, "invalid_token": http.StatusForbidden,
 	"posting_to_general_channel_denied": http.StatusForbidden,
@@ -43,7 +43,7 @@ func (s *Slack) handler() http.Handler {
 	mux.HandleFunc("POST /fake/always", s.setBehaviour(func(b []Behaviour) { s.Always(b[len(b)-1]) }))
 	mux.HandleFunc("GET /fake/stats", func(w http.ResponseWriter, _ *http.Request) {
 		s.mu.Lock()
-		stats := map[string]int{"requests": s.requests, "accepted": s.accepted, "queued": len(s.next), "history": s.looks}
+		stats := map[string]int{"requests": s.requests, "accepted": s.accepted, "queued": len(s.next), "history": s.historyRequests}
 		s.mu.Unlock()
 		writeAPI(w, http.StatusOK, stats)
 	})
@@ -59,7 +59,7 @@ func (s *Slack) handler() http.Handler {
 	})
 }
 
-// postMessage is chat.postMessage of the Web API.
+// postMessage handles chat.postMessage of the Web API.
 func (s *Slack) postMessage(w http.ResponseWriter, r *http.Request) {
 	form, code := authorised(r)
 	m := newMessage("api", r, form)
@@ -80,7 +80,7 @@ func (s *Slack) postMessage(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// postWebhook is the incoming webhook.
+// postWebhook handles a post to the incoming webhook.
 func (s *Slack) postWebhook(w http.ResponseWriter, r *http.Request) {
 	form, err := readArguments(r)
 	if payload := form["payload"]; err == nil && payload != "" {
@@ -114,7 +114,7 @@ func (s *Slack) postWebhook(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// authTest is auth.test of the Web API. It is no post: behaviours do not apply.
+// authTest handles auth.test of the Web API. It is not a post: behaviours do not apply.
 func (s *Slack) authTest(w http.ResponseWriter, r *http.Request) {
 	_, code := authorised(r)
 	if code != "" {
@@ -133,8 +133,8 @@ func (s *Slack) authTest(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// authorised reads the arguments of a call of the Web API, and gives Slack's code for what is wrong with them or with the
-// token; empty: nothing.
+// authorised reads the arguments of a call of the Web API, and returns Slack's code if they or the token are invalid; else
+// "".
 func authorised(r *http.Request) (form map[string]string, code string) {
 	form, err := readArguments(r)
 	if err != nil {
@@ -212,16 +212,16 @@ func newMessage(via string, r *http.Request, form map[string]string) Message {
 	if blocks := form["blocks"]; blocks != "" {
 		m.Blocks = json.RawMessage(blocks)
 	}
-	if metadata := form["metadata"]; metadata != "" && via == "api" { // an incoming webhook takes none
+	if metadata := form["metadata"]; metadata != "" && via == "api" { // an incoming webhook ignores it
 		m.Metadata = json.RawMessage(metadata)
 	}
-	if utf8.RuneCountInString(m.Text) > 40_000 { // Slack cuts without a word
+	if utf8.RuneCountInString(m.Text) > 40_000 { // Slack cuts without an error
 		m.Text = string([]rune(m.Text)[:40_000])
 	}
 	return m
 }
 
-// problem is Slack's objection to a message, or "".
+// problem returns Slack's error code for a message, or "".
 func (m Message) problem() string {
 	if m.Metadata != nil && !json.Valid(m.Metadata) {
 		return "invalid_metadata_format"

@@ -40,7 +40,7 @@ func (s *Slack) inboxRoutes(mux *http.ServeMux) {
 func (s *Slack) after(since int) (accepted int, messages []Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if since > s.accepted { // a number from another start
+	if since > s.accepted { // a number from before a restart
 		since = 0
 	}
 	recent := s.recent()
@@ -49,7 +49,7 @@ func (s *Slack) after(since int) (accepted int, messages []Message) {
 	return s.accepted, messages
 }
 
-// events streams accepted messages as server-sent events, from the one after Last-Event-ID or ?since on.
+// events streams accepted messages as server-sent events, starting after Last-Event-ID or ?since.
 func (s *Slack) events(w http.ResponseWriter, r *http.Request) {
 	since, err := strconv.Atoi(r.Header.Get("Last-Event-ID"))
 	if err != nil {

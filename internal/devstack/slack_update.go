@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// updateMessage is chat.update of the Web API. It is treated as a post is, and counts as one in Requests but not in
-// Accepted: an edited message keeps its number, its time and its timestamp.
+// updateMessage handles chat.update of the Web API. It is treated like a post, and counts in Requests but not in Accepted:
+// an edited message keeps its number, its time and its timestamp.
 func (s *Slack) updateMessage(w http.ResponseWriter, r *http.Request) {
 	b := s.arrived()
 	if b.Delay > 0 && !s.pause(r, b.Delay) {
@@ -19,7 +19,7 @@ func (s *Slack) updateMessage(w http.ResponseWriter, r *http.Request) {
 	if code == "" {
 		code = m.problem()
 	}
-	if code == "" && !isChannelID.MatchString(m.Channel) { // a name will not do
+	if code == "" && !isChannelID.MatchString(m.Channel) { // a name is not accepted
 		code = "channel_not_found"
 	}
 	if code == "" && !b.CutBefore && (b.Accept || b.CutAfter || !b.answers() && !b.Hang) && !s.edit(m, form["ts"]) {
@@ -35,7 +35,7 @@ func (s *Slack) updateMessage(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// edit puts the text, the blocks and the arguments of m in the place of those of a message; false: there is none.
+// edit replaces the text, the blocks and the arguments of a message with those of m; false: there is no such message.
 func (s *Slack) edit(m Message, ts string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -40,24 +40,24 @@ func (p *wild) outcome() (before, after error) {
 	return nil, nil
 }
 
-func (p *wild) Say(ctx context.Context, channel, text string) (slackout.Receipt, error) {
+func (p *wild) PostText(ctx context.Context, channel, text string) (slackout.Receipt, error) {
 	before, after := p.outcome()
 	if before != nil {
 		return slackout.Receipt{}, before
 	}
-	receipt, err := p.Publisher.Say(ctx, channel, text)
+	receipt, err := p.Publisher.PostText(ctx, channel, text)
 	if after != nil {
 		return slackout.Receipt{}, after
 	}
 	return receipt, err
 }
 
-func (p *wild) Edit(ctx context.Context, channel, ts, text string) error {
+func (p *wild) UpdateText(ctx context.Context, channel, ts, text string) error {
 	before, after := p.outcome()
 	if before != nil {
 		return before
 	}
-	if err := p.Publisher.Edit(ctx, channel, ts, text); err != nil {
+	if err := p.Publisher.UpdateText(ctx, channel, ts, text); err != nil {
 		return err
 	}
 	return after

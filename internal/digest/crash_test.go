@@ -22,7 +22,7 @@ func TestTheHolderDies(t *testing.T) {
 			w.drop("category", "errors", 5)
 			w.old()
 			dead := w.digest(true, nil)
-			if taken, err := dead.store.take(ctx, dead.token, lease, interval); err != nil || taken.verdict != verdictMine {
+			if taken, err := dead.store.take(ctx, dead.token, lease, interval); err != nil || taken.verdict != verdictAcquired {
 				t.Fatalf("%+v, %v", taken, err)
 			}
 			want, inDoubt := 7, int64(0)
@@ -33,7 +33,7 @@ func TestTheHolderDies(t *testing.T) {
 				want, inDoubt = 2, 5
 			}
 			if dies == "after the post" {
-				if _, err := dead.config.Publisher.Say(ctx, "C0", "In the last 1 min 5 notifications were not sent: errors 5 (its limit 10/30m)."); err != nil {
+				if _, err := dead.config.Publisher.PostText(ctx, "C0", "In the last 1 min 5 notifications were not sent: errors 5 (its limit 10/30m)."); err != nil {
 					t.Fatal(err)
 				}
 				want = 7
@@ -64,7 +64,7 @@ func TestTheHolderIsSlow(t *testing.T) {
 		w.old()
 		slow := w.digest(true, nil)
 		first, err := slow.store.take(ctx, slow.token, time.Millisecond, interval)
-		if err != nil || first.verdict != verdictMine {
+		if err != nil || first.verdict != verdictAcquired {
 			t.Fatalf("%+v, %v", first, err)
 		}
 		token := slow.token
@@ -76,8 +76,8 @@ func TestTheHolderIsSlow(t *testing.T) {
 			return nil
 		})
 		w.drop("category", "errors", 3)
-		slow.try(ctx, first)
-		if done, err := slow.store.done(ctx, token, ending{told: true}); done || err != nil {
+		slow.attempt(ctx, first)
+		if done, err := slow.store.done(ctx, token, result{reported: true}); done || err != nil {
 			t.Errorf("%t, %v, want that the lease is lost", done, err)
 		}
 		// A call of before that reaches Redis only now takes no lease.
@@ -163,8 +163,8 @@ type loser struct {
 	lose func()
 }
 
-func (l loser) Say(ctx context.Context, channel, text string) (slackout.Receipt, error) {
-	receipt, err := l.Publisher.Say(ctx, channel, text)
+func (l loser) PostText(ctx context.Context, channel, text string) (slackout.Receipt, error) {
+	receipt, err := l.Publisher.PostText(ctx, channel, text)
 	l.lose()
 	return receipt, err
 }

@@ -14,25 +14,25 @@ import (
 	"notifier/internal/stats"
 )
 
-// Bounds of what can be configured, and of waits.
+// Bounds of the settings, and of waits.
 const (
 	MaxInterval = 24 * time.Hour // of Config.Interval
 
-	longestPoll    = 30 * time.Second // between two looks whether there is something to tell
-	firstBackoff   = time.Second      // after a failure; doubled with each, but never longer than longestBackoff
+	longestPoll    = 30 * time.Second // between two checks for drops to report
+	firstBackoff   = time.Second      // after the first failure; doubled with each further one, up to longestBackoff
 	longestBackoff = 5 * time.Minute
 	defaultTimeout = 15 * time.Second
-	callTimeout    = 2 * time.Second // for one question to Redis
+	callTimeout    = 2 * time.Second // for one call of Redis
 )
 
-// Publisher makes one attempt to post a text in Slack's markup, or to put it in the place of an earlier one. Errors are
-// *slackout.Error; slackout.Poster is one.
+// Publisher makes one attempt to post a text in Slack's markup, or to replace the text of an earlier message. Errors are
+// *slackout.Error. slackout.Poster implements it.
 type Publisher interface {
-	Say(ctx context.Context, channel, text string) (slackout.Receipt, error)
-	Edit(ctx context.Context, channel, ts, text string) error
+	PostText(ctx context.Context, channel, text string) (slackout.Receipt, error)
+	UpdateText(ctx context.Context, channel, ts, text string) error
 }
 
-// Pause is the time during which no replica posts; ratelimit.Pause is one.
+// Pause is the time during which no replica posts. ratelimit.Pause implements it.
 type Pause interface {
 	Remaining(ctx context.Context) (time.Duration, error)
 	Extend(ctx context.Context, d time.Duration) error
@@ -43,28 +43,29 @@ type Config struct {
 	Redis     redis.UniversalClient
 	Namespace string        // as for stats.NewReader
 	Interval  time.Duration // above 0, at most MaxInterval: at most one post in it, over all replicas
-	Channel   string        // where to; a webhook posts to its own
+	Channel   string        // the channel to post to; a webhook posts to its own
 	Publisher Publisher
 	Pause     Pause
 
-	// NextFree is how long it takes until the global limit has room; 0: it has. Where it fails, the digest does not say.
+	// NextFree returns how long it takes until the global limit has room; 0: it has room. If it fails, the digest omits
+	// the time.
 	NextFree func(ctx context.Context) (time.Duration, error)
 
 	Timeout time.Duration // for one attempt of the Publisher; 0: 15 s
-	Lease   time.Duration // how long a try may take before its replica counts as dead; 0: twice Timeout and 10 s
+	Lease   time.Duration // how long an attempt may take before its replica counts as dead; 0: twice Timeout plus 10 s
 	Log     *zap.Logger   // nil: none
 }
 
-// Digest posts, in turns with those of other replicas. Its Run is for one goroutine.
+// Digest posts digests, in turn with those of other replicas. Run may be called by one goroutine only.
 type Digest struct {
 	config Config
 	store  *store
 	log    *zap.Logger
-	token  string        // of the try that is under way
+	token  string        // of the current attempt
 	wait   time.Duration // firstBackoff
 }
 
-// New makes a Digest; nothing is asked of Redis before Run.
+// New returns a Digest, or an error that names the invalid setting. Redis is not called before Run.
 func New(config Config) (*Digest, error) {
 	keys, err := stats.NewKeys(config.Namespace)
 	if err != nil {
@@ -85,8 +86,8 @@ func New(config Config) (*Digest, error) {
 	return &Digest{config: config, store: newStore(config.Redis, keys), log: config.Log, token: rand.Text(), wait: firstBackoff}, nil
 }
 
-// Run posts until ctx ends. A post that is under way then is brought to its end first, so that it is neither repeated
-// nor in doubt: that takes as long as the Timeout and some seconds at most.
+// Run posts until ctx ends. A post in progress is completed first, so that it is neither repeated nor ambiguous: that
+// takes at most the Timeout and a few seconds.
 func (d *Digest) Run(ctx context.Context) {
 	for {
 		wait := d.turn(ctx)
@@ -100,41 +101,41 @@ func (d *Digest) Run(ctx context.Context) {
 	}
 }
 
-// poll is how long to wait where nothing else is known.
+// poll is how long to wait if nothing else determines it.
 func (d *Digest) poll() time.Duration {
 	return min(longestPoll, max(d.config.Interval/4, time.Millisecond))
 }
 
-// turn makes a try if it is time for one, and says how long to wait before the next look.
+// turn makes an attempt if one is due, and returns how long to wait before the next check.
 func (d *Digest) turn(ctx context.Context) time.Duration {
 	pause, err := d.config.Pause.Remaining(ctx)
 	if err != nil {
-		return d.noRedis(ctx, err)
+		return d.redisFailed(ctx, err)
 	}
 	if pause > 0 {
 		return min(pause, longestPoll)
 	}
 	taken, err := d.store.take(ctx, d.token, d.config.Lease, d.config.Interval)
 	if err != nil {
-		return d.noRedis(ctx, err)
+		return d.redisFailed(ctx, err)
 	}
 	switch taken.verdict {
-	case verdictMine:
-		return d.try(ctx, taken)
-	case verdictLeft:
-		d.inDoubt(taken, "a replica ended while it was posting the digest")
+	case verdictAcquired:
+		return d.attempt(ctx, taken)
+	case verdictAbandoned:
+		d.logAmbiguous(taken, "a replica died while it was posting the digest")
 		left := taken.posting.at.Add(d.config.Interval).Sub(taken.now)
-		d.finish(ctx, ending{told: true, wait: max(left, 0), message: keepMessage})
+		d.finish(ctx, result{reported: true, wait: max(left, 0), message: keepMessage})
 		return d.poll()
 	}
-	if taken.wait < 0 { // nothing to tell
+	if taken.wait < 0 { // nothing to report
 		return d.poll()
 	}
 	return min(max(taken.wait, time.Millisecond), longestPoll)
 }
 
-// noRedis logs why Redis could not be asked. It is asked again with the same token: it may have run the script.
-func (d *Digest) noRedis(ctx context.Context, err error) time.Duration {
+// redisFailed logs why the call of Redis failed. It is repeated with the same token: Redis may have run the script.
+func (d *Digest) redisFailed(ctx context.Context, err error) time.Duration {
 	if ctx.Err() == nil {
 		d.log.Warn("the digest waits for Redis", zap.Error(err))
 	}

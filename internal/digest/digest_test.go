@@ -265,7 +265,7 @@ func TestEveryKeyExpires(t *testing.T) {
 		w.drop("global", "errors", 5)
 		w.old()
 		ttl(w.keys.Pending())
-		if taken, err := d.store.take(t.Context(), d.token, time.Minute, interval); err != nil || taken.verdict != verdictMine {
+		if taken, err := d.store.take(t.Context(), d.token, time.Minute, interval); err != nil || taken.verdict != verdictAcquired {
 			t.Fatalf("%+v, %v", taken, err)
 		}
 		ttl(w.keys.Pending(), w.keys.Posting(), w.keys.Lease())
@@ -298,7 +298,7 @@ func TestForeignValues(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.eventually(func() error {
-			for _, line := range w.logged("the digest cannot be made") {
+			for _, line := range w.logged("the digest cannot be built") {
 				if strings.Contains(fmt.Sprint(line.ContextMap()["error"]), w.keys.Pending()) {
 					return nil
 				}

@@ -1,30 +1,32 @@
-// Package digest tells in Slack, now and then, what was not sent:
+// Package digest reports in Slack, at most once in an interval, what was not sent:
 //
 //	In the last 30 min 412 notifications were not sent: errors 380 (its limit 10/30m), deploys 32 (global limit
 //	100/30m). Next free slot 14:32.
 //
 // The Recorders of package stats add up in Redis what the limits have refused, for all replicas. Each replica runs a
-// Digest, and one of them posts when the interval is over: the one that gets the lease in Redis first. By the clock of
-// Redis an interval begins with the first drop that no digest has told, so nothing is posted when nothing was dropped.
+// Digest, and one of them posts when the interval is over: the first to get the lease in Redis. An interval begins, by the
+// clock of Redis, with the first drop that no digest has reported, so nothing is posted if nothing was dropped.
 //
-// The digest takes no slot of the limits and cannot be starved by events, since it never asks the limiter; but it waits
-// while Slack has asked for a pause, and makes everybody wait when Slack asks the digest to.
+// The digest takes no slot of the limits and cannot be starved by events, because it never asks the limiter. It does wait
+// while Slack has asked for a pause, and makes all replicas pause when Slack asks the digest to.
 //
 // With a bot token the last digest is edited for an hour instead of posting another one: it then covers the time since
 // its own first drop, and a storm is one message an hour.
 //
+// The package knows the drops in Redis and the text of the message. It does not know how events are decided or posted.
+//
 // # What is guaranteed
 //
-// A drop is told at most once, and by exactly one message as long as no try ends in doubt. Drops leave the pending ones only
-// when a try has ended: in success, or in doubt. A definite failure leaves all of them to the next try, with a growing
-// wait. In doubt is a post whose answer was lost, or whose replica died between the post and the note of its end: it is
-// taken for told and not posted again, because each drop has its log line anyway and a digest that comes twice would count
-// it twice. The log says how many drops were in it. An edit in doubt is made a second time at once, since a repetition
-// is harmless, and what it told is in every later edit too.
+// A drop is reported at most once, and by exactly one message as long as no attempt is ambiguous. Drops are no longer
+// pending only when an attempt has succeeded or is ambiguous. A definite failure leaves all of them to the next attempt,
+// after an exponential backoff. A post is ambiguous if its response was lost, or if its replica died between the post and
+// the record of its result: it is assumed to have arrived and not posted again, because each drop has its log line anyway
+// and a digest that arrives twice would count it twice. The log has the number of drops in it. An ambiguous edit is
+// repeated at once, because a repetition is harmless, and its drops are in every later edit too.
 //
 // Two posts are at least an interval apart unless the first one failed. Drops counted by a replica within the last second
-// before it dies are never told; see package stats for that and for the bound on categories.
+// before it dies are never reported; see package stats for that and for the bound on categories.
 //
-// Reading order: digest.go (the loop), try.go (one try), store.go (what Redis keeps), message.go (what can be edited),
-// text.go (what is said).
+// Reading order: digest.go (the loop), attempt.go (one attempt), store.go (what is in Redis), message.go (what can be
+// edited), text.go (the text).
 package digest

@@ -8,20 +8,20 @@ import (
 	"notifier/internal/stats"
 )
 
-// editWindow is how long a message is edited before a new one is posted.
+// editWindow is how long a message is edited before a new one is posted instead.
 const editWindow = time.Hour
 
-// message is a digest that was posted with a token, as it is kept to be edited.
+// message is a digest that was posted with a token, as it is stored for later edits.
 type message struct {
-	Asked   string       `json:"asked"`   // the channel as it was asked for
-	Channel string       `json:"channel"` // as Slack named it: an edit needs its ID
+	Asked   string       `json:"asked"`   // the channel as configured
+	Channel string       `json:"channel"` // from Slack's response: an edit needs its ID
 	TS      string       `json:"ts"`
 	Posted  time.Time    `json:"posted"` // by the clock of Redis
 	Since   time.Time    `json:"since"`  // of its first drop
-	Drops   []stats.Drop `json:"drops"`  // all that it tells
+	Drops   []stats.Drop `json:"drops"`  // all that it reports
 }
 
-// editable reports whether a digest for this channel goes into the message.
+// editable reports whether a digest for this channel can be added to the message.
 func (m message) editable(channel string, now time.Time) bool {
 	age := now.Sub(m.Posted)
 	return m.TS != "" && m.Channel != "" && m.Asked == channel && age >= 0 && age < editWindow
@@ -35,7 +35,7 @@ func (m message) encode() string {
 	return string(text)
 }
 
-// decodeMessage reads what encode wrote; nothing is a message that is not editable.
+// decodeMessage decodes the result of encode; an empty text gives a message that is not editable.
 func decodeMessage(text string) (message, error) {
 	var m message
 	if text == "" {
@@ -52,8 +52,8 @@ func decodeMessage(text string) (message, error) {
 	return m, nil
 }
 
-// merge adds drops up. At most stats.MostCategories categories stay by their names; the rest goes to stats.Other, as
-// it does in Redis.
+// merge adds up drops. At most stats.MostCategories categories keep their names; the rest count as stats.Other, as they do
+// in Redis.
 func merge(old, more []stats.Drop) []stats.Drop {
 	known := map[string]bool{stats.Other: true}
 	at := map[stats.Drop]int{}

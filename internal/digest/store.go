@@ -13,17 +13,17 @@ import (
 	"notifier/lua"
 )
 
-// What digest_take.lua answers.
+// Verdicts of digest_take.lua.
 const (
-	verdictNotNow = 0
-	verdictMine   = 1
-	verdictLeft   = 2 // another replica has begun to tell it, and did not come to the end
+	verdictNotNow    = 0
+	verdictAcquired  = 1
+	verdictAbandoned = 2 // another replica has begun to report it, and did not finish
 )
 
 // longestAhead bounds how far ahead a time in Redis can be: an interval, or what Slack or the backoff asks for.
 const longestAhead = time.Hour
 
-// store is what Redis keeps of the digest. Each call may be repeated.
+// store is the state of the digest in Redis. Each call may be repeated.
 type store struct {
 	redis                redis.UniversalClient
 	keys                 stats.Keys
@@ -41,69 +41,69 @@ func (s *store) all() []string {
 	return []string{s.keys.Lease(), s.keys.State(), s.keys.Pending(), s.keys.Posting(), s.keys.Message()}
 }
 
-// taken is the answer to take.
+// taken is the reply to take.
 type taken struct {
 	verdict  int64
 	now      time.Time     // by the clock of Redis
-	wait     time.Duration // verdictNotNow: until the next look; below 0: there is nothing to tell
-	failures int           // tries in a row that have failed before this one
+	wait     time.Duration // verdictNotNow: until the next check; below 0: there is nothing to report
+	failures int           // attempts in a row that have failed before this one
 	posting  posting
 	message  string // see decodeMessage; empty: none
 }
 
-// posting is what is to be told.
+// posting is what is to be reported.
 type posting struct {
 	since, at time.Time // of the first drop, and of the copy
 	drops     []stats.Drop
-	err       error // why it cannot be read; it names the key
+	err       error // why it cannot be decoded; it names the key
 }
 
-// take asks whether there is something to tell, and for the lease.
+// take checks whether a digest is due, and takes the lease if so.
 func (s *store) take(ctx context.Context, token string, lease, interval time.Duration) (taken, error) {
 	longest := max(interval, lease, longestAhead)
 	reply, err := s.takes.Run(ctx, s.redis, s.all(), token, micros(lease), micros(interval), micros(longest)).Slice()
 	if err != nil {
-		return taken{}, fmt.Errorf("redis cannot tell whether a digest is due: %w", err)
+		return taken{}, fmt.Errorf("redis: cannot check whether a digest is due: %w", err)
 	}
 	t, err := s.decode(reply)
 	if err != nil {
-		return taken{}, fmt.Errorf("redis: unexpected reply of digest_take.lua: %w", err)
+		return taken{}, fmt.Errorf("redis: unexpected reply from digest_take.lua: %w", err)
 	}
 	return t, nil
 }
 
-// begin notes that the post is about to be made. False: the lease is lost.
+// begin records that the post is about to be made. False: the lease is lost.
 func (s *store) begin(ctx context.Context, token string) (bool, error) {
 	answer, err := s.begins.Run(ctx, s.redis, []string{s.keys.Lease(), s.keys.Posting()}, token).Int64()
 	if err != nil {
-		return false, fmt.Errorf("redis cannot note the digest: %w", err)
+		return false, fmt.Errorf("redis: cannot record that the digest is being posted: %w", err)
 	}
 	return answer == 1, nil
 }
 
-// What becomes of the message that can be edited, beside a new one.
+// What becomes of the message that can be edited, if it is not replaced by a new one.
 const (
 	keepMessage   = "="
 	forgetMessage = ""
 )
 
-// ending is how a try went.
-type ending struct {
-	told     bool          // the drops are told, or may be
-	wait     time.Duration // until the next try
+// result is how an attempt ended.
+type result struct {
+	reported bool          // the drops are reported, or may be
+	wait     time.Duration // until the next attempt
 	failures int
 	message  string
 }
 
-// done notes how a try went. False: the lease is lost.
-func (s *store) done(ctx context.Context, token string, end ending) (bool, error) {
-	told := "0"
-	if end.told {
-		told = "1"
+// done records the result of an attempt. False: the lease is lost.
+func (s *store) done(ctx context.Context, token string, r result) (bool, error) {
+	reported := "0"
+	if r.reported {
+		reported = "1"
 	}
-	answer, err := s.dones.Run(ctx, s.redis, s.all(), token, told, micros(end.wait), strconv.Itoa(end.failures), end.message).Int64()
+	answer, err := s.dones.Run(ctx, s.redis, s.all(), token, reported, micros(r.wait), strconv.Itoa(r.failures), r.message).Int64()
 	if err != nil {
-		return false, fmt.Errorf("redis cannot note how the digest went: %w", err)
+		return false, fmt.Errorf("redis: cannot record the result of the digest: %w", err)
 	}
 	return answer == 1, nil
 }
@@ -122,7 +122,7 @@ func (s *store) decode(reply []any) (taken, error) {
 	}
 	fields, isList := reply[4].([]any)
 	message, isText := reply[5].(string)
-	if !isList || len(fields)%2 != 0 || !isText || numbers[0] < verdictNotNow || numbers[0] > verdictLeft || numbers[3] < 0 {
+	if !isList || len(fields)%2 != 0 || !isText || numbers[0] < verdictNotNow || numbers[0] > verdictAbandoned || numbers[3] < 0 {
 		return taken{}, fmt.Errorf("%.200v, expected a verdict, three numbers, fields and a message", reply)
 	}
 	t := taken{
@@ -135,7 +135,7 @@ func (s *store) decode(reply []any) (taken, error) {
 	return t, nil
 }
 
-// decodePosting reads the fields and their values. What was not written by a Recorder is an error.
+// decodePosting decodes fields and their values. Anything that was not written by a Recorder is an error.
 func (s *store) decodePosting(fields []any, now time.Time) posting {
 	p := posting{since: now, at: now}
 	wrong := func(err error) posting {

@@ -19,7 +19,7 @@ func TestEveryCallMayBeMadeTwice(t *testing.T) {
 		var answers [2]taken
 		for i := range answers {
 			var err error
-			if answers[i], err = d.store.take(ctx, "token", time.Minute, interval); err != nil || answers[i].verdict != verdictMine {
+			if answers[i], err = d.store.take(ctx, "token", time.Minute, interval); err != nil || answers[i].verdict != verdictAcquired {
 				t.Fatalf("take: %+v, %v", answers[i], err)
 			}
 		}
@@ -33,7 +33,7 @@ func TestEveryCallMayBeMadeTwice(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if done, err := d.store.done(ctx, "token", ending{told: true}); err != nil || !done {
+			if done, err := d.store.done(ctx, "token", result{reported: true}); err != nil || !done {
 				t.Errorf("done: %t, %v", done, err)
 			}
 		}
@@ -45,7 +45,7 @@ func TestEveryCallMayBeMadeTwice(t *testing.T) {
 				t.Errorf("begin of %s: %t, %v", token, begun, err)
 			}
 		}
-		if done, err := d.store.done(ctx, "another", ending{told: true}); err != nil || done {
+		if done, err := d.store.done(ctx, "another", result{reported: true}); err != nil || done {
 			t.Errorf("done of another: %t, %v", done, err)
 		}
 	})

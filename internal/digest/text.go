@@ -12,21 +12,21 @@ import (
 	"notifier/internal/stats"
 )
 
-// Bounds of a message. Slack takes 4,000 characters when a message is edited.
+// Bounds of a message. Slack accepts 4,000 characters when a message is edited.
 const (
-	mostNamed   = 20   // categories that are named
-	longestList = 3000 // characters that naming them may take; then the rest is counted
+	mostNamed   = 20   // most categories that are named
+	longestList = 3000 // characters up to which they are named; the rest are counted
 	longestName = 60   // characters of a category that are shown
 )
 
-// group is what is said of one category.
+// group is what the message says about one category.
 type group struct {
 	category string
 	total    int64
 	drops    []stats.Drop
 }
 
-// text is the message: what was dropped in a period, and the sentence free about the next slot, which may be empty.
+// text returns the message: what was dropped in a period, and the sentence free about the next slot, which may be empty.
 func text(period time.Duration, drops []stats.Drop, free string) string {
 	groups, other := grouped(drops)
 	n := total(drops)
@@ -56,7 +56,7 @@ func text(period time.Duration, drops []stats.Drop, free string) string {
 	return b.String()
 }
 
-// grouped puts the drops of a category together, the largest first; other is those of categories without a name.
+// grouped groups the drops by category, the largest group first; other counts those of categories without a name.
 func grouped(drops []stats.Drop) (groups []group, other int64) {
 	byCategory := map[string]*group{}
 	for _, drop := range drops {
@@ -101,13 +101,13 @@ func limitText(drop stats.Drop) string {
 	if drop.Reason == outcome.Global {
 		name = "global limit"
 	}
-	if drop.Limit == "-" { // not known
+	if drop.Limit == "-" { // unknown
 		return name
 	}
 	return name + " " + escape(drop.Limit)
 }
 
-// restText is about the categories that are not named. How many are behind stats.Other nobody knows.
+// restText summarises the categories that are not named. How many of them stats.Other stands for is unknown.
 func restText(groups []group, other int64, more bool) string {
 	if len(groups) == 0 && other == 0 {
 		return ""
@@ -149,8 +149,8 @@ func periodText(d time.Duration) string {
 	return fmt.Sprintf("%d h", d/time.Hour)
 }
 
-// freeText says when the global limit has room again, in each reader's own time. Slack shows whole minutes, so the time
-// is rounded up: at 14:32 there is room.
+// freeText is the sentence about when the global limit has room again, in each reader's own time zone. Slack shows whole
+// minutes, so the time is rounded up: at 14:32 there is room.
 func freeText(now time.Time, wait time.Duration) string {
 	if wait <= 0 {
 		return "There is room now."
@@ -160,13 +160,13 @@ func freeText(now time.Time, wait time.Duration) string {
 		at = whole.Add(time.Minute)
 	}
 	shown, plain := "{time}", at.Format("15:04 UTC")
-	if at.Sub(now) >= 20*time.Hour { // the time alone would be taken for today's
+	if at.Sub(now) >= 20*time.Hour { // the time alone would look like today's
 		shown, plain = "{date_short_pretty} at {time}", at.Format("2006-01-02 15:04 UTC")
 	}
 	return fmt.Sprintf("Next free slot <!date^%d^%s|%s>.", at.Unix(), shown, plain)
 }
 
-// escape makes a publisher's word harmless: in Slack's markup &, < and > begin mentions and links.
+// escape neutralises a publisher's text: in Slack's markup &, < and > begin mentions and links.
 func escape(word string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(word)
 }

@@ -1,19 +1,19 @@
 //go:build !production
 
-// Package embedded makes the in-process store that stands in for Redis in "notifier demo", "dev" and "simulate", and in
-// tests on a machine without a redis-server. It is miniredis with one clock for everything.
+// Package embedded provides the in-process store that replaces Redis in "notifier demo", "dev" and "simulate", and in
+// tests on a machine without a redis-server. It is miniredis with a single clock.
 //
-// It knows nothing of keys, scripts or limits. Production builds (-tags production) do not contain it.
+// The package does not know keys, scripts or limits. Production builds (-tags production) do not contain it.
 package embedded
 
 import "github.com/alicebob/miniredis/v2"
 
-// NewStore makes an empty store that is not started yet. It has the methods of miniredis; SetTime moves its one clock.
+// NewStore returns an empty store that is not started yet. It has the methods of miniredis; SetTime sets its one clock.
 //
 // By default miniredis has two clocks: TIME and EXPIREAT follow the wall clock, while keys age only by FastForward. A key
-// whose expiry is read back (PEXPIRETIME) then seems to live longer the later one asks, and the scripts, which keep
-// entries for as long as any replica has needed them, would keep them ever longer. ClockTTL makes keys age by the clock
-// that TIME shows. What is left is rounding: an expiry that is read back may be a millisecond early.
+// whose expiry is read back (PEXPIRETIME) then seems to live longer the later it is read, and the scripts, which keep
+// entries for as long as any replica needs them, would keep them ever longer. ClockTTL makes keys age by the clock of
+// TIME. Only rounding remains: an expiry that is read back may be a millisecond early.
 func NewStore() *miniredis.Miniredis {
 	store := miniredis.NewMiniRedis()
 	store.ClockTTL(true)

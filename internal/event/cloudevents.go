@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// structuredCloudEvent reports whether a Content-Type announces a structured CloudEvent. A batch is rejected
-// because one message is one event here, and so is every format but JSON.
+// structuredCloudEvent reports whether a Content-Type declares a structured CloudEvent. A batch is rejected
+// because one message is one event here, and so is every format other than JSON.
 func structuredCloudEvent(contentType string) (bool, *Rejection) {
 	format, ok := strings.CutPrefix(contentType, "application/cloudevents")
 	switch {
@@ -18,10 +18,10 @@ func structuredCloudEvent(contentType string) (bool, *Rejection) {
 	case strings.HasPrefix(format, "-batch"):
 		return false, malformed("payload is a batch of CloudEvents, expected one CloudEvent in each message")
 	}
-	return false, malformed("payload is a CloudEvent in another format than JSON, expected application/cloudevents+json")
+	return false, malformed("payload is a CloudEvent in a format other than JSON, expected application/cloudevents+json")
 }
 
-// readStructured reads a payload that the Content-Type says to be a CloudEvent in the JSON format.
+// readStructured reads a payload that the Content-Type declares to be a CloudEvent in the JSON format.
 func (d *decoding) readStructured(data []byte) *Rejection {
 	if !beginsObject(data) {
 		return malformed("payload is not an object, expected a CloudEvent as a JSON object")
@@ -94,7 +94,7 @@ func (d *decoding) readBinary(header map[string][]string, data []byte, contentTy
 	if rejection := d.setAttributes(attribute); rejection != nil {
 		return rejection
 	}
-	// The binding has the data's type in ce-datacontenttype; publishers used to HTTP leave it in Content-Type.
+	// The NATS binding puts the data's type in ce-datacontenttype; publishers used to HTTP put it in Content-Type.
 	declared, rejection := attribute("datacontenttype")
 	if rejection != nil {
 		return rejection
@@ -105,8 +105,8 @@ func (d *decoding) readBinary(header map[string][]string, data []byte, contentTy
 	return d.readBody("", data, contentType)
 }
 
-// setAttributes takes over a CloudEvent's id and time, and sees to it that what the specification requires of one
-// is there. The id goes first: whatever is wrong with the rest is then logged under it.
+// setAttributes sets id and time from a CloudEvent's attributes, and checks that it has every attribute that the
+// specification requires. The id comes first, so that a Rejection for any of the others is logged with it.
 func (d *decoding) setAttributes(attribute func(name string) (string, *Rejection)) *Rejection {
 	d.inCloudEvent = true
 	for _, name := range [...]string{"id", "specversion", "source", "type", "time"} {
@@ -131,14 +131,14 @@ func (d *decoding) setAttributes(attribute func(name string) (string, *Rejection
 	return nil
 }
 
-// supportedVersion reports whether v is 1 and a minor version, which by the specification's rules only adds.
+// supportedVersion reports whether v is 1.x: by the specification's rules a minor version only adds to 1.0.
 func supportedVersion(v string) bool {
 	minor, ok := strings.CutPrefix(v, "1.")
 	return ok && minor != "" && strings.Trim(minor, "0123456789") == ""
 }
 
-// headerValue returns the first value of the header of this name, in whatever case it is spelled; NATS keeps the
-// publisher's spelling. If several spellings are there, the first in byte order counts, at each delivery the same.
+// headerValue returns the first value of the header with this name, ignoring case, because NATS keeps the publisher's
+// spelling. Of several spellings the first in byte order counts, so that every delivery gives the same value.
 func headerValue(header map[string][]string, name string) (string, bool) {
 	found, spelling := "", ""
 	for key, values := range header {
@@ -155,9 +155,9 @@ func mediaType(contentType string) string {
 	return strings.ToLower(strings.TrimSpace(mediaType))
 }
 
-// decodeHeaderValue undoes what the CloudEvents binding for NATS (1.0.3, "NATS Header Values") does to an attribute:
-// it takes off double quotes with their backslashes, which only older publishers send, and then percent-encoding,
-// once. A "%" without two hexadecimal digits stands for itself, because some publishers do not encode at all.
+// decodeHeaderValue decodes an attribute as the CloudEvents binding for NATS encodes it (1.0.3, "NATS Header Values"):
+// it removes double quotes and their backslash escapes, which only older publishers send, and then decodes the
+// percent-encoding, once. A "%" without two hexadecimal digits is kept, because some publishers do not encode at all.
 func decodeHeaderValue(value string) string {
 	value = strings.Trim(value, " \t")
 	quoted := len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"'
@@ -181,7 +181,7 @@ func decodeHeaderValue(value string) string {
 	return string(decoded)
 }
 
-// unescape replaces each backslash and the byte after it by that byte.
+// unescape replaces each backslash and the byte after it with that byte.
 func unescape(s string) string {
 	unescaped := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {

@@ -14,12 +14,12 @@ import (
 const (
 	maxCategoryBytes = 128
 	maxIDBytes       = 256
-	maxNameBytes     = 80 // of a channel's name in a Rejection
+	maxNameBytes     = 80 // longest channel name that a Rejection quotes in full
 )
 
-// Decode reads m in the form that its headers and its first byte call for, and holds it against r.
+// Decode decodes m in the form that its headers and its first byte indicate, and validates it against r.
 //
-// The forms are, in this order:
+// The forms are tried in this order:
 //   - a structured CloudEvent, when the Content-Type header is application/cloudevents or
 //     application/cloudevents+json;
 //   - a binary CloudEvent, when there is a ce-specversion header;
@@ -29,14 +29,14 @@ const (
 //
 // The fields of a JSON object are text, blocks (up to 50 objects with a string "type"), id (up to 256 bytes),
 // channel, thread_ts (as in "1234567890.123456"), cost (digits only, 1 to Rules.MaxCost) and time (RFC 3339, years
-// 1970 to 9999 in UTC). Names are matched by exact case, unknown ones are ignored, and the last of two counts. A
-// field that is null, an empty string or an empty array is absent. A CloudEvent's data is read in the same way, but
-// for its id and time, which are the CloudEvent's own.
+// 1970 to 9999 in UTC). Names are case-sensitive, unknown ones are ignored, and of duplicate names the last one counts.
+// A field that is null, an empty string or an empty array counts as absent. A CloudEvent's data is read in the same way,
+// except that id and time are the CloudEvent's own.
 //
-// A Rejection is nil exactly when the Event is fit to be sent: ID is not empty, Category has 1 to 128 bytes, Cost
-// is 1 or more, and there is a Text that is more than whitespace, or there are Blocks. With a Rejection the Event
-// has what was known by then, for the log and the dead letter: always Subject and Published, the best ID there is,
-// and Category unless the category itself is at fault (then it is empty).
+// The Rejection is nil if and only if the Event can be sent: ID is not empty, Category has 1 to 128 bytes, Cost is 1 or
+// more, and there is a Text that is more than whitespace, or there are Blocks. With a Rejection the Event holds what was
+// known by then, for the log and the dead letter: always Subject and Published, the best ID available, and Category
+// unless the category itself is invalid (then it is empty).
 //
 // The Event shares no memory with m.Data. Decode is deterministic and safe for concurrent use.
 func Decode(m Message, r Rules) (Event, *Rejection) {
@@ -44,7 +44,7 @@ func Decode(m Message, r Rules) (Event, *Rejection) {
 		Event: Event{ID: m.FallbackID, Subject: m.Subject, Cost: 1, Time: m.Published, Published: m.Published},
 		rules: r,
 	}
-	// A message that is refused for its size or its category still goes to the log under these names.
+	// Set first, because a message that is rejected for its size or its category is still logged with its id and category.
 	badID := d.setHeaderID(m.Header)
 	badCategory := d.setCategory(m.Subject)
 	switch {
@@ -67,16 +67,16 @@ func Decode(m Message, r Rules) (Event, *Rejection) {
 	return d.Event, nil
 }
 
-// decoding is one call of Decode: the event as far as it is known, and what it is held against.
+// decoding is the state of one call of Decode: the event as far as it is decoded, and the rules that it has to meet.
 type decoding struct {
 	Event
 	rules        Rules
-	hasHeaderID  bool // the id came with a header, which outranks the payload's
-	inCloudEvent bool // id and time are the attributes, whatever fields of these names its data has
+	hasHeaderID  bool // the id came from a header, which takes precedence over the payload's
+	inCloudEvent bool // id and time come from the attributes, even if its data has fields of these names
 }
 
 func (d *decoding) readPayload(m Message) *Rejection {
-	// Some editors and shells put a byte-order mark before what they send; it is not part of the message.
+	// Some editors and shells put a byte-order mark in front of their output; it is not part of the message.
 	data := bytes.TrimPrefix(m.Data, []byte("\uFEFF"))
 	contentType := ""
 	if len(m.Header) > 0 {
@@ -94,7 +94,7 @@ func (d *decoding) readPayload(m Message) *Rejection {
 	return d.readBody("", data, contentType)
 }
 
-// readBody reads data as a JSON object if it begins like one, else as text. The path goes before field names.
+// readBody reads data as a JSON object if it begins like one, else as text. A Rejection prefixes field names with path.
 func (d *decoding) readBody(path string, data []byte, contentType string) *Rejection {
 	if contentType == "text/plain" || !beginsObject(data) {
 		return d.readText(string(data))
@@ -133,10 +133,10 @@ func (d *decoding) setCategory(subject string) *Rejection {
 	return nil
 }
 
-// setHeaderID takes the id from the first of the two headers that has one. Notifier's own goes first: a dead letter that is
-// published again needs a Nats-Msg-Id of its own, and stays the event it was. Both are checked: a message is right or wrong
-// whichever counts. The names are compared byte by byte, as JetStream compares its own: another spelling is not an id to
-// the server and must not be one here.
+// setHeaderID takes the id from the first of the two headers that has one. Notifier's own takes precedence: a replayed dead
+// letter needs a new Nats-Msg-Id and has to remain the same event. Both are validated, so that a message is valid or not
+// regardless of which one counts. Header names are compared byte by byte, as JetStream does: a different spelling is not
+// an id to the server and must not be one here.
 func (d *decoding) setHeaderID(header map[string][]string) *Rejection {
 	for _, name := range [...]string{outcome.HeaderEventID, outcome.HeaderMsgID} {
 		values := header[name]
@@ -153,8 +153,8 @@ func (d *decoding) setHeaderID(header map[string][]string) *Rejection {
 	return nil
 }
 
-// setPayloadID takes the id that the payload gives itself. It is checked even where the header outranks it, so that
-// a payload is right or wrong by itself.
+// setPayloadID takes the id from the payload. It is validated even where a header takes precedence, so that a payload is
+// valid or not regardless of its headers.
 func (d *decoding) setPayloadID(field, id string) *Rejection {
 	if id == "" {
 		return nil
@@ -168,7 +168,7 @@ func (d *decoding) setPayloadID(field, id string) *Rejection {
 	return nil
 }
 
-// checkID bounds an id, which is copied into logs, keys, headers and terminals.
+// checkID validates an id, because it is copied into logs, keys, headers and terminals.
 func checkID(field, id string) *Rejection {
 	switch {
 	case len(id) > maxIDBytes:
@@ -186,7 +186,7 @@ func (d *decoding) setTime(field, value string) *Rejection {
 		return nil
 	}
 	t, err := time.Parse(time.RFC3339, value)
-	// Parse lets through an hour of one digit and a comma before the fraction, which RFC 3339 does not.
+	// Parse accepts a one-digit hour and a comma before the fraction, which RFC 3339 does not.
 	if err != nil || value[len("2026-11-20T04")] != ':' || strings.Contains(value, ",") {
 		return malformed("%s is not a time, expected RFC 3339 such as 2026-11-20T04:39:01Z", field)
 	}
@@ -198,15 +198,15 @@ func (d *decoding) setTime(field, value string) *Rejection {
 	return nil
 }
 
-// malformed builds the commonest Rejection. No argument may be a text, nor anything long, of the payload.
+// malformed builds the most common Rejection. No argument may be a text or any long value from the payload.
 func malformed(format string, args ...any) *Rejection {
 	return &Rejection{outcome.Malformed, fmt.Sprintf(format, args...)}
 }
 
-// blank reports whether there is nothing to read in text.
+// blank reports whether text is empty or nothing but whitespace.
 func blank(text string) bool { return strings.TrimSpace(text) == "" }
 
-// shorten cuts a name that a publisher chose to what a log line can bear, on a rune boundary.
+// shorten truncates a name that a publisher chose to a length that fits a log line, on a rune boundary.
 func shorten(name string) string {
 	if len(name) <= maxNameBytes {
 		return name

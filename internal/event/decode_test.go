@@ -313,7 +313,7 @@ func TestUnroutableNamesTheChannelShortened(t *testing.T) {
 	} {
 		payload := fmt.Sprintf(`{"text":"x","id":"p-1","channel":"%s"}`, channel)
 		e, rejection := event.Decode(message(payload), rules(t))
-		diff := cmp.Diff(&event.Rejection{Reason: outcome.Unroutable, Detail: "channel " + want + " is not one that the settings name"}, rejection)
+		diff := cmp.Diff(&event.Rejection{Reason: outcome.Unroutable, Detail: "channel " + want + " is not one of the configured channels"}, rejection)
 		if diff != "" {
 			t.Errorf("rejection (-want +got):\n%s", diff)
 		}

@@ -1,4 +1,5 @@
-// Package event turns what a publisher sent into an Event, or says why it cannot.
+// Package event decodes what publishers send: a NATS message becomes an Event, or a Rejection with the reason why it can
+// never be sent.
 //
 // An event comes in as the bytes and headers of one NATS message. Decode reads them once, in one of three
 // forms: plain text, a JSON object, or a CloudEvent (structured JSON or binary headers). What comes out is
@@ -6,6 +7,11 @@
 // rest of the program never looks at a payload again.
 //
 // The category is taken from the subject alone, so that no payload can charge another category's budget.
+//
+// The package knows payload formats and subjects. It does not know limits, Slack or how messages arrive.
+//
+// Reading order: event.go (the types), decode.go (Decode), object.go (JSON objects), cloudevents.go (CloudEvents),
+// pattern.go (categories in subjects).
 package event
 
 import (
@@ -13,7 +19,7 @@ import (
 	"time"
 )
 
-// Event is one notification to be sent: decoded, validated, not yet decided upon.
+// Event is one notification to be sent: decoded and validated, not yet decided.
 type Event struct {
 	ID        string          // unique per event, never empty: the Notifier-Event-Id header, else Nats-Msg-Id, else the payload's id, else Message.FallbackID
 	Category  string          // the part of the subject that the pattern's last wildcard matches; 1 to 128 bytes of UTF-8
@@ -21,16 +27,16 @@ type Event struct {
 	Text      string          // the message as the publisher wrote it, valid UTF-8; may be empty when Blocks is set
 	Blocks    json.RawMessage // a Block Kit array of 1 to 50 blocks, as the publisher wrote it, or nil
 	Channel   string          // the channel that the payload asks for, one of the allowed ones; empty: the category's
-	ThreadTS  string          // the message in whose thread it goes; empty: none
+	ThreadTS  string          // the timestamp of the message whose thread it belongs to; empty: none
 	Cost      int             // how many slots it takes, 1 or more
 	Time      time.Time       // when it happened: the payload's time in UTC, else Published
-	Published time.Time       // when NATS took it in (or, without a stream, when it was received)
+	Published time.Time       // when the stream stored it (or, without a stream, when it was received)
 }
 
-// Message is one NATS message before anything is known to be right about it.
+// Message is one NATS message, not validated yet.
 type Message struct {
 	Subject    string
-	Header     map[string][]string // as nats.Header has it: names as the publisher spelled them, not canonical
+	Header     map[string][]string // as in nats.Header: names as the publisher spelled them, not canonicalised
 	Data       []byte
 	FallbackID string    // the id when neither a header nor the payload has one; not empty, the same at each delivery
 	Published  time.Time // see Event.Published
@@ -38,7 +44,7 @@ type Message struct {
 
 // Rules bound what Decode accepts.
 type Rules struct {
-	Pattern        Pattern                   // where in a subject the category is
+	Pattern        Pattern                   // which part of a subject is the category
 	MaxBytes       int                       // largest payload in bytes
 	ChannelAllowed func(channel string) bool // whether a payload may name this channel; nil: none may be named
 	MaxCost        func(category string) int // the highest cost that every limit of the category could admit; nil: no bound

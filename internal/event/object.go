@@ -24,10 +24,10 @@ const (
 	jsonNull    = "null"
 )
 
-// object is one JSON object of a payload. Names are matched by their exact case, which decoding into a struct
-// would not do; of a name that occurs twice the last value counts, as in most JSON readers.
+// object is one JSON object of a payload. Names are case-sensitive, which they would not be when decoding into a
+// struct; of duplicate names the last value counts, as in most JSON parsers.
 type object struct {
-	path   string // what goes before a field's name in a Rejection: "", "data." or "blocks[3]."
+	path   string // the prefix of a field's name in a Rejection: "", "data." or "blocks[3]."
 	fields map[string]json.RawMessage
 }
 
@@ -37,8 +37,8 @@ func beginsObject(data []byte) bool {
 	return len(data) > 0 && data[0] == '{'
 }
 
-// parseObject reads data, which is valid UTF-8 and begins an object. In a Rejection the first byte of data is
-// byte 1. Nesting is bounded by encoding/json, to 10,000 levels.
+// parseObject parses data, which is valid UTF-8 and begins an object. In a Rejection the first byte of data is
+// byte 1. encoding/json limits nesting to 10,000 levels.
 func parseObject(path string, data []byte) (object, *Rejection) {
 	o := object{path: path}
 	err := json.Unmarshal(data, &o.fields)
@@ -49,12 +49,12 @@ func parseObject(path string, data []byte) (object, *Rejection) {
 	if path != "" {
 		where = strings.TrimSuffix(path, ".")
 	}
-	// Unmarshal's own words quote the payload. A Decoder stops behind the first value, so it tells apart an object
-	// that is wrong, one that is cut off and one that is followed by something else.
+	// Unmarshal's error quotes the payload. A Decoder stops after the first value, so it distinguishes an object that
+	// is invalid, one that is cut off and one that is followed by something else.
 	first := json.NewDecoder(bytes.NewReader(data))
 	switch err := first.Decode(new(json.RawMessage)); {
 	case err == nil:
-		return object{}, malformed("%s goes on after its JSON object, which ends at byte %d", where, first.InputOffset())
+		return object{}, malformed("%s continues after its JSON object, which ends at byte %d", where, first.InputOffset())
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return object{}, malformed("%s is broken JSON: it ends at byte %d before its object does", where, len(data))
 	}
@@ -65,9 +65,9 @@ func parseObject(path string, data []byte) (object, *Rejection) {
 	return object{}, malformed("%s is broken JSON, or nested too deeply, at byte %d", where, at)
 }
 
-// readObject takes over the fields of the JSON object form.
+// readObject sets the event from the fields of the JSON object form.
 func (d *decoding) readObject(o object) *Rejection {
-	// The id goes first: whatever is wrong with the rest is then logged under it.
+	// The id comes first, so that a Rejection for any of the other fields is logged with it.
 	if !d.inCloudEvent {
 		id, rejection := o.string("id")
 		if rejection == nil {
@@ -116,7 +116,7 @@ func (d *decoding) setCost(o object) *Rejection {
 	if bytes.ContainsAny(raw, ".eE") {
 		return malformed("%scost has a fraction or an exponent, expected an integer written in digits", o.path)
 	}
-	// Of an integer, out of range is all that Atoi can complain about, and it then returns the nearest bound.
+	// For an integer, out of range is the only error that Atoi can return, and it then returns the nearest bound as well.
 	cost, _ := strconv.Atoi(string(raw))
 	if cost < 1 {
 		return malformed("%scost is below 1, expected 1 or more", o.path)
@@ -148,14 +148,14 @@ func (d *decoding) setChannel(o object) *Rejection {
 		return rejection
 	}
 	if d.rules.ChannelAllowed == nil || !d.rules.ChannelAllowed(channel) {
-		return &Rejection{outcome.Unroutable, fmt.Sprintf("%schannel %q is not one that the settings name", o.path, shorten(channel))}
+		return &Rejection{outcome.Unroutable, fmt.Sprintf("%schannel %q is not one of the configured channels", o.path, shorten(channel))}
 	}
 	d.Channel = channel
 	return nil
 }
 
-// blocks returns the Block Kit array as it was written, or nil if there is none or it is empty. Only its number and
-// outline are checked: which types there are and what each must have is Slack's to say, and changes.
+// blocks returns the Block Kit array as it was written, or nil if it is absent or empty. Only the number of blocks and
+// their outline are validated: Slack defines which types exist and what each of them requires, and changes it.
 func (o object) blocks() (json.RawMessage, *Rejection) {
 	raw, ok := o.get("blocks")
 	if !ok {
@@ -194,13 +194,13 @@ func (o object) blocks() (json.RawMessage, *Rejection) {
 	return raw, nil
 }
 
-// get returns the field's value. A null is as good as no field.
+// get returns the field's value. A null counts as absent.
 func (o object) get(name string) (json.RawMessage, bool) {
 	raw, ok := o.fields[name]
 	return raw, ok && jsonType(raw) != jsonNull
 }
 
-// has reports whether there is a field of this name and JSON type.
+// has reports whether the object has a field with this name and JSON type.
 func (o object) has(name, jsonTypeName string) bool {
 	raw, ok := o.fields[name]
 	return ok && jsonType(raw) == jsonTypeName
@@ -226,8 +226,8 @@ func (o object) wrongType(name, is, expected string) *Rejection {
 	return malformed("%s%s is %s, expected %s", o.path, name, is, expected)
 }
 
-// unquote returns what a JSON string stands for. A string without escapes is its own bytes: they are known to be
-// valid UTF-8 by now, and most are such.
+// unquote decodes a JSON string. Most have no escapes and are returned as they are: their bytes are known to be valid
+// UTF-8 by now.
 func unquote(raw json.RawMessage) (string, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1]), nil
@@ -254,7 +254,7 @@ func jsonType(raw json.RawMessage) string {
 	return jsonNumber
 }
 
-// isTimestamp reports whether s has the form in which Slack names a message: ten digits, a dot, six digits.
+// isTimestamp reports whether s has the form of Slack's message timestamps: ten digits, a dot, six digits.
 func isTimestamp(s string) bool {
 	if len(s) != 17 || s[10] != '.' {
 		return false

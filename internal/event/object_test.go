@@ -78,8 +78,8 @@ func TestDecodeJSONObjectRejects(t *testing.T) {
 		"declared JSON":     {message: withHeader(message(`{"text"}`), "Content-Type", "application/json"), detail: "payload is broken JSON, or nested too deeply, at byte 8"},
 		"not JSON at all":   {message: message(`{{ .Title }} is down`), detail: "payload is broken JSON, or nested too deeply, at byte 2"},
 		"comma at the end":  {message: message(`{"text":"x",}`), detail: "payload is broken JSON, or nested too deeply, at byte 13"},
-		"something after":   {message: message(`{"text":"x"} y`), detail: "payload goes on after its JSON object, which ends at byte 12"},
-		"two objects":       {message: message("{\"text\":\"x\"}\n{\"text\":\"y\"}"), detail: "payload goes on after its JSON object, which ends at byte 12"},
+		"something after":   {message: message(`{"text":"x"} y`), detail: "payload continues after its JSON object, which ends at byte 12"},
+		"two objects":       {message: message("{\"text\":\"x\"}\n{\"text\":\"y\"}"), detail: "payload continues after its JSON object, which ends at byte 12"},
 		"a control in text": {message: message("{\"text\":\"a\nb\"}"), detail: "payload is broken JSON, or nested too deeply, at byte 11"},
 
 		"text: number":          {message: message(`{"text":5}`), detail: "text is a number, expected a string"},
@@ -97,8 +97,8 @@ func TestDecodeJSONObjectRejects(t *testing.T) {
 		"block: empty type":     {message: message(`{"blocks":[{"type":""}]}`), detail: "blocks[0].type is absent, expected a string"},
 		"block: type of number": {message: message(`{"blocks":[{"type":"divider"},{"type":3}]}`), detail: "blocks[1].type is a number, expected a string"},
 		"channel: array":        {message: message(`{"text":"x","channel":["C0123"]}`), detail: "channel is an array, expected a string"},
-		"channel: unlisted":     {message: message(`{"text":"x","channel":"c0123"}`), reason: outcome.Unroutable, detail: `channel "c0123" is not one that the settings name`},
-		"channel: blank":        {message: message(`{"text":"x","channel":" "}`), reason: outcome.Unroutable, detail: `channel " " is not one that the settings name`},
+		"channel: unlisted":     {message: message(`{"text":"x","channel":"c0123"}`), reason: outcome.Unroutable, detail: `channel "c0123" is not one of the configured channels`},
+		"channel: blank":        {message: message(`{"text":"x","channel":" "}`), reason: outcome.Unroutable, detail: `channel " " is not one of the configured channels`},
 		"thread: number":        {message: message(`{"text":"x","thread_ts":1234567890.123456}`), detail: "thread_ts is a number, expected a string"},
 		"time: number":          {message: message(`{"text":"x","time":1795149541}`), detail: "time is a number, expected a string"},
 	}

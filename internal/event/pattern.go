@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Pattern is a NATS subject with at least one wildcard, the last of which marks where the category is.
+// Pattern is a NATS subject with at least one wildcard. The last one marks the category.
 // The zero Pattern matches no subject. Patterns are immutable and safe for concurrent use.
 type Pattern struct {
 	subject  string
@@ -20,8 +20,8 @@ type Pattern struct {
 // ParsePattern reads a subscription subject such as "notify.>" or "svc.*.alerts". A wildcard is a whole token:
 // "*" stands for one token, ">" for one or more and only at the end.
 //
-// It returns an error, which says what is expected, when subject has no wildcard, an empty token, whitespace,
-// a control character or invalid UTF-8, has ">" before its end, or starts with "$", which NATS keeps for itself.
+// It returns an error, which states what is expected, if subject has no wildcard, an empty token, whitespace,
+// a control character or invalid UTF-8, has ">" before its end, or starts with "$", which NATS reserves.
 func ParsePattern(subject string) (Pattern, error) {
 	if subject == "" {
 		return Pattern{}, errors.New(`subject is empty, expected one with a wildcard such as "notify.>"`)
@@ -82,8 +82,8 @@ func (p Pattern) Category(subject string) (string, bool) {
 	return category, category != ""
 }
 
-// Subject is the inverse of Category: the subject to publish to for a category. It returns an error when the pattern
-// has a second wildcard, which the category does not fill, or when the category cannot stand in place of its wildcard.
+// Subject is the inverse of Category: the subject to publish to for a category. It returns an error if the pattern
+// has a second wildcard, which the category does not fill, or if the category cannot replace its wildcard.
 func (p Pattern) Subject(category string) (string, error) {
 	tokens := slices.Clone(p.tokens)
 	if len(tokens) > 0 {
@@ -102,5 +102,5 @@ func wholeTokens(s string) bool {
 	return s != "" && s[0] != '.' && s[len(s)-1] != '.' && !strings.Contains(s, "..")
 }
 
-// unprintable reports whether r is whitespace or a control character: what a subject may not have.
+// unprintable reports whether r is whitespace or a control character, neither of which a subject may contain.
 func unprintable(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }

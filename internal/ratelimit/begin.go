@@ -35,11 +35,11 @@ func (l *Limiter) Begin(ctx context.Context, request Request, known, name string
 	keyNames := []string{l.keys.inFlight(), l.keys.pause(), l.keys.probe()}
 	reply, err := l.begin.Run(ctx, l.redis, keyNames, member(request.ID), request.Delivery, known, name, micros(longest)).Result()
 	if err != nil {
-		return Permit{}, fmt.Errorf("redis cannot permit a post of %q: %w", request.ID, err)
+		return Permit{}, fmt.Errorf("redis: cannot permit the post of %q: %w", request.ID, err)
 	}
 	permit, err := decodePermit(reply)
 	if err != nil {
-		return Permit{}, fmt.Errorf("redis: unexpected reply of begin.lua: %w", err)
+		return Permit{}, fmt.Errorf("redis: unexpected reply from begin.lua: %w", err)
 	}
 	return permit, nil
 }

@@ -133,7 +133,7 @@ func TestWithRedisOutOfMemoryNothingIsAdmittedOrEvicted(t *testing.T) {
 // A server, proxy or script that is not what it should be never gives permission to send.
 func TestAReplyThatTheScriptNeverGivesIsAnErrorAndNoDecision(t *testing.T) {
 	for name, test := range map[string]struct{ raw, why string }{
-		"a verdict of 2":     {"*4\r\n:1795149541123457\r\n:0\r\n*1\r\n:2\r\n*0\r\n", "unexpected reply of admit.lua: verdict 2, expected 1, 0 or"},
+		"a verdict of 2":     {"*4\r\n:1795149541123457\r\n:0\r\n*1\r\n:2\r\n*0\r\n", "unexpected reply from admit.lua: verdict 2, expected 1, 0 or"},
 		"one verdict of two": {"*4\r\n:1795149541123457\r\n:0\r\n*2\r\n:1\r\n:1\r\n*0\r\n", "verdicts has 2 entries, expected 1"},
 		"a verdict as text":  {"*4\r\n:1795149541123457\r\n:0\r\n*1\r\n$1\r\n1\r\n*0\r\n", "verdict is a string"},
 		"a bare 1":           {":1\r\n", "reply is a int64, expected a list"},

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Keys. Every key starts with the namespace in braces: Redis Cluster hashes only what stands between the first
-// pair of them, so that all keys of one notifier share a slot and one script may use them together.
+// keys are the names of the limiter's keys. Each starts with the namespace in braces: Redis Cluster hashes only what is
+// between the first pair of braces, so all keys of one namespace share a hash slot and one script may use them together.
 //
 //	{notifier}:global             sorted set  id -> microsecond of admission
 //	{notifier}:category:<name>    sorted set  the same, for one category
 //	{notifier}:inflight           hash        id -> "<microsecond> <delivery>", admitted and not yet sent; once posts
 //	                                          have begun "<microsecond>:<posts>:<microsecond and name of the last> <delivery>"
 //	{notifier}:sent               sorted set  id -> microsecond at which it was recorded as sent
-//	{notifier}:pause              string      microsecond until which nobody posts to Slack
-//	{notifier}:probe              string      name of the post by which one replica tries whether Slack takes posts again
+//	{notifier}:pause              string      microsecond until which no replica posts to Slack
+//	{notifier}:probe              string      name of the post with which one replica tests whether Slack accepts posts again
 type keys struct{ prefix string }
 
 func (k keys) global() string              { return k.prefix + "global" }
@@ -26,7 +26,8 @@ func (k keys) sent() string                { return k.prefix + "sent" }
 func (k keys) pause() string               { return k.prefix + "pause" }
 func (k keys) probe() string               { return k.prefix + "probe" }
 
-// CheckNamespace says what is wrong with a namespace: braces of its own would move keys to different slots.
+// CheckNamespace returns an error that describes what is wrong with a namespace, or nil. A namespace with braces would
+// move keys to different hash slots.
 func CheckNamespace(namespace string) error {
 	if namespace == "" || strings.ContainsAny(namespace, "{} \t\r\n") {
 		return fmt.Errorf("namespace %q, expected a name without braces and white space", namespace)
@@ -41,14 +42,14 @@ func newKeys(namespace string) (keys, error) {
 	return keys{prefix: "{" + namespace + "}:"}, nil
 }
 
-// Members. Redis keeps a small sorted set compact only while its members are at most 64 bytes.
+// Lengths of members in bytes. Redis keeps a small sorted set compact only while its members are at most 64 bytes.
 const (
 	longestPlainMember = 56 // leaves room for the " 1000000" that further slots of a costly event append
 	hashedMark         = '~'
 )
 
-// member is an event id as the scripts know it: itself when it is short, printable and without a space; else a
-// hash of it, marked. An id that begins with the mark is hashed too, so that no id can pass for another's hash.
+// member is an event id as the scripts see it: the id itself if it is short, printable and without a space, else its
+// hash after a mark. An id that begins with the mark is hashed too, so that no id can pass for another's hash.
 func member(id string) string {
 	if len(id) > 0 && len(id) <= longestPlainMember && id[0] != hashedMark {
 		plain := true

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bounds of what can be configured. The script's arithmetic is exact well beyond them.
+// Bounds of the limits that can be configured. The script's arithmetic is exact well beyond them.
 const (
 	MaxTiers  = 8
 	MaxCount  = 1_000_000
@@ -55,7 +55,7 @@ func (l Limit) String() string {
 	return strings.Join(tiers, "+")
 }
 
-// smallestCount is the cost above which an event can never be admitted.
+// smallestCount is the highest cost, in slots, that can be admitted.
 func (l Limit) smallestCount() int {
 	smallest := MaxCount
 	for _, t := range l {
@@ -73,8 +73,8 @@ func (l Limit) longestWindow() time.Duration {
 	return longest
 }
 
-// ParseLimit reads "COUNT/DURATION[+COUNT/DURATION...]", for example "10/30m+1/5s". The error says which part is
-// wrong and what was expected.
+// ParseLimit parses "COUNT/DURATION[+COUNT/DURATION...]", for example "10/30m+1/5s". The error names the invalid part and
+// what was expected.
 func ParseLimit(text string) (Limit, error) {
 	parts := strings.Split(text, "+")
 	if len(parts) > MaxTiers {
@@ -88,7 +88,7 @@ func ParseLimit(text string) (Limit, error) {
 		}
 		for _, other := range limit {
 			if other.Window == tier.Window {
-				return nil, fmt.Errorf("%s beside %s: of two tiers with the same window one can never matter; expected one", tier, other)
+				return nil, fmt.Errorf("%s and %s: of two tiers with the same window one never has an effect; expected one", tier, other)
 			}
 		}
 		limit = append(limit, tier)

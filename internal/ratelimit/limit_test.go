@@ -93,7 +93,7 @@ func TestParseLimitErrorsNameThePartAndWhatIsExpected(t *testing.T) {
 		{"10/ 30m", `duration " 30m"`, duration},
 		{"10/9999999999h", `duration "9999999999h"`, duration},
 		{"10/1000001ns", `duration "1000001ns"`, "expected whole microseconds"},
-		{"10/30m+5/1800s", "5/30m beside 10/30m", "expected one"},
+		{"10/30m+5/1800s", "5/30m and 10/30m", "expected one"},
 	} {
 		limit, err := ratelimit.ParseLimit(test.text)
 		if err == nil {

@@ -15,16 +15,17 @@ import (
 	"notifier/lua"
 )
 
-// maxBatch bounds one script call: Lua can hand only some thousand values to one Redis command.
+// maxBatch is the largest number of events in one script call: Lua can pass only a few thousand values to one Redis
+// command.
 const maxBatch = 1000
 
-// Limiter asks Redis. It is safe for concurrent use; what was decided is kept in Redis alone.
+// Limiter decides through Redis. It is safe for concurrent use; all state is in Redis.
 type Limiter struct {
 	redis  redis.UniversalClient
 	keys   keys
 	rules  Rules
 	dedupe string // microseconds, as the scripts take it
-	head   []any  // the arguments that are the same in every call; see admit.lua
+	limits []any  // the arguments that are the same in every call: the windows and the limits; see admit.lua
 	ruleOf map[string]int
 
 	lag atomic.Int64 // see ClockLag
@@ -32,11 +33,11 @@ type Limiter struct {
 	admit, begin, sent, refund *redis.Script
 }
 
-// New makes a Limiter over an open client.
+// New returns a Limiter that uses an open client.
 //
-// namespace prefixes every key. dedupe is how long an id that was sent counts as a duplicate; 1 ms or more. It is
-// never shorter than the longest window of the rules: an id is the name of its slot, and must not be used again while
-// that slot still counts. Limits are taken as ParseLimit returns them.
+// namespace prefixes every key. dedupe is how long an id that was sent counts as a duplicate: 1 ms or more, and extended
+// to the longest window of the rules if it is shorter, because an id is the name of its slot and must not be used again
+// while that slot still counts. The rules have to be valid, as ParseLimit and ParseOverrides return them.
 func New(client redis.UniversalClient, namespace string, rules Rules, dedupe time.Duration) (*Limiter, error) {
 	names, err := newKeys(namespace)
 	if err != nil {
@@ -61,17 +62,17 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 		limits = append(limits, limit)
 		l.ruleOf[category] = len(limits)
 	}
-	l.head = []any{l.dedupe, micros(rules.retention()), strconv.Itoa(len(limits))}
+	l.limits = []any{l.dedupe, micros(rules.retention()), strconv.Itoa(len(limits))}
 	for _, limit := range limits {
 		if len(limit) == 0 {
 			return nil, errors.New("a limit without a tier, expected COUNT/DURATION such as 10/30m")
 		}
-		l.head = appendLimit(l.head, limit)
+		l.limits = appendLimit(l.limits, limit)
 	}
 	return l, nil
 }
 
-// appendLimit writes a limit as the scripts take it: how many tiers, then count and window of each.
+// appendLimit appends a limit as the scripts expect it: the number of tiers, then count and window of each.
 func appendLimit(arguments []any, limit Limit) []any {
 	arguments = append(arguments, strconv.Itoa(len(limit)))
 	for _, tier := range limit {
@@ -82,19 +83,19 @@ func appendLimit(arguments []any, limit Limit) []any {
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 
-// Request asks for one event.
+// Request is the question whether one event may be sent.
 type Request struct {
 	ID       string // the event's id, of any length
-	Delivery string // names the stream message that carries it; the same when that message is delivered again
+	Delivery string // identifies the stream message that carries it; the same at each redelivery of that message
 	Category string
 	Cost     int // slots it takes, 1 to Rules.MaxCost
 }
 
-// Admit decides a batch, in its order, and returns one Decision per request. It may be repeated with the same
-// requests after any error: what was admitted is answered the same way again and charged once.
+// Admit decides a batch in order and returns one Decision per request. It may be repeated with the same requests
+// after any error: what was admitted gets the same answer again and is charged once.
 //
-// An error means that nothing was decided: Redis is away, refuses (read only, out of memory, no permission) or
-// answers something that the script never says; or a request has no cost.
+// An error means that there are no decisions: Redis is unavailable, refuses the call (read-only, out of memory, no
+// permission) or sends a reply that the script never returns; or a request has no cost.
 func (l *Limiter) Admit(ctx context.Context, batch []Request) ([]Decision, error) {
 	for _, request := range batch {
 		if request.Cost < 1 { // it would pass every limit and be charged to none
@@ -116,10 +117,10 @@ func (l *Limiter) Admit(ctx context.Context, batch []Request) ([]Decision, error
 
 func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, error) {
 	keyNames := []string{l.keys.global(), l.keys.inFlight(), l.keys.sent()}
-	arguments := make([]any, len(l.head), len(l.head)+5*len(batch))
-	copy(arguments, l.head)
+	arguments := make([]any, len(l.limits), len(l.limits)+5*len(batch))
+	copy(arguments, l.limits)
 
-	// Each distinct category is one key; the numbers of their rules come first, then the events refer to them.
+	// Each distinct category is one key. The numbers of their rules come first; the events then refer to the categories.
 	numberOf := make(map[string]string, 32)
 	for _, request := range batch {
 		if _, seen := numberOf[request.Category]; !seen {
@@ -149,53 +150,54 @@ func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, e
 	}
 	reply, err := l.admit.Run(ctx, l.redis, keyNames, arguments...).Result()
 	if err != nil {
-		return nil, fmt.Errorf("redis cannot decide: %w", err)
+		return nil, fmt.Errorf("redis: cannot decide: %w", err)
 	}
 	decisions, err := l.decode(reply, batch)
 	if err != nil {
-		return nil, fmt.Errorf("redis: unexpected reply of admit.lua: %w", err)
+		return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
 	}
 	return decisions, nil
 }
 
-// ClockLag is how far the clock of Redis was behind the newest admission at the last decision: above 0 only after it was
-// set back. Until it has caught up, windows do not roll, and nothing more is admitted than before.
+// ClockLag is how far the clock of Redis was behind the newest admission at the last decision: above 0 only after that
+// clock was set back. Until it has caught up, the windows stand still and no slot becomes free.
 func (l *Limiter) ClockLag() time.Duration { return time.Duration(l.lag.Load()) }
 
-// Sent records that an event is in Slack: from now on its id is a duplicate for the dedupe window.
+// Sent records that an event is in Slack: its id is a duplicate from then on, for the dedupe window. Errors are as for
+// Admit; repeating the call is harmless.
 func (l *Limiter) Sent(ctx context.Context, request Request) error {
 	err := l.sent.Run(ctx, l.redis, []string{l.keys.global(), l.keys.inFlight(), l.keys.sent()}, member(request.ID), l.dedupe).Err()
 	if err != nil {
-		return fmt.Errorf("redis cannot record %q as sent: %w", request.ID, err)
+		return fmt.Errorf("redis: cannot record %q as sent: %w", request.ID, err)
 	}
 	return nil
 }
 
-// Refund gives back the slots of an event that was admitted for this delivery and that Slack has refused for good.
-// It reports whether there was something to give back; repeating it gives nothing back twice.
+// Refund releases the slots of an event that was admitted for this delivery and that Slack has rejected for good. It
+// reports whether there was anything to release; repeating the call releases nothing twice. Errors are as for Admit.
 func (l *Limiter) Refund(ctx context.Context, request Request) (bool, error) {
 	keyNames := []string{l.keys.global(), l.keys.inFlight(), l.keys.category(request.Category)}
 	refunded, err := l.refund.Run(ctx, l.redis, keyNames, member(request.ID), request.Delivery, strconv.Itoa(request.Cost)).Int()
 	if err != nil {
-		return false, fmt.Errorf("redis cannot refund %q: %w", request.ID, err)
+		return false, fmt.Errorf("redis: cannot refund %q: %w", request.ID, err)
 	}
 	return refunded == 1, nil
 }
 
-// Ready runs the script on an empty batch: nil when Redis is there and would decide now.
+// Ready runs the script on an empty batch. It returns nil if Redis can decide now, else an error as for Admit.
 func (l *Limiter) Ready(ctx context.Context) error {
 	_, err := l.admitOnce(ctx, nil)
 	return err
 }
 
-// OldestRedis is the oldest version whose scripting the scripts are written for.
+// OldestRedis is the oldest version of Redis that can run the scripts.
 const OldestRedis = "7.0"
 
-// ErrUnsuitable marks what waiting does not mend: a Redis that is too old, or that forbids scripts.
+// ErrUnsuitable marks errors that waiting does not fix: Redis is too old, or forbids scripts.
 var ErrUnsuitable = errors.New("this Redis cannot serve as the limiter's store")
 
-// Check is Ready, and looks whether this Redis can ever serve: its version and the permission to run scripts.
-// An error that wraps ErrUnsuitable will not go away by itself.
+// Check is Ready, and also checks whether this Redis is usable at all: its version and the permission to run scripts.
+// An error that wraps ErrUnsuitable is permanent.
 func (l *Limiter) Check(ctx context.Context) error {
 	version, err := l.version(ctx)
 	if err != nil {
@@ -213,14 +215,14 @@ func (l *Limiter) Check(ctx context.Context) error {
 	return err
 }
 
-// forbidden reports whether the user may not do it: Redis says so in one way of a command, and in another of a command that
-// a script has called.
+// forbidden reports whether the user lacks a permission: Redis has one error for a command and another for a command that
+// a script calls.
 func forbidden(err error) bool {
 	return err != nil && (redis.IsPermissionError(err) || strings.Contains(err.Error(), "NOPERM") ||
 		strings.Contains(err.Error(), "can't run this command"))
 }
 
-// version is empty where the server does not tell: the embedded store has no such section in INFO.
+// version is empty if the server does not report it: the embedded store has no such section in INFO.
 func (l *Limiter) version(ctx context.Context) (string, error) {
 	info, err := l.redis.Info(ctx, "server").Result()
 	switch {

@@ -10,15 +10,15 @@ import (
 	"notifier/lua"
 )
 
-// Pause is the time during which no replica posts to Slack, because Slack has said "not now" to one of them. When it
-// is over one replica posts first; see Limiter.Begin. It is kept in Redis beside the limits and is safe for concurrent use.
+// Pause is the time during which no replica posts to Slack, because Slack has asked one of them to wait. When it is over
+// one replica posts first; see Limiter.Begin. It is stored in Redis next to the limits and is safe for concurrent use.
 type Pause struct {
 	redis  redis.UniversalClient
 	keys   []string
 	script *redis.Script
 }
 
-// NewPause makes a Pause over an open client; namespace as for New.
+// NewPause returns a Pause that uses an open client; namespace as for New.
 func NewPause(client redis.UniversalClient, namespace string) (*Pause, error) {
 	names, err := newKeys(namespace)
 	if err != nil {
@@ -27,16 +27,16 @@ func NewPause(client redis.UniversalClient, namespace string) (*Pause, error) {
 	return &Pause{redis: client, keys: []string{names.pause(), names.probe()}, script: redis.NewScript(lua.Pause)}, nil
 }
 
-// Remaining is how much of the pause is left; 0: none.
+// Remaining returns how much of the pause is left; 0: none.
 func (p *Pause) Remaining(ctx context.Context) (time.Duration, error) { return p.run(ctx, 0) }
 
-// Extend makes everybody pause for at least d from now. It never shortens a pause.
+// Extend makes all replicas pause for at least d from now. It never shortens a pause.
 func (p *Pause) Extend(ctx context.Context, d time.Duration) error {
 	_, err := p.run(ctx, max(d, 0))
 	return err
 }
 
-// Lift says that the probe went well: everybody may post. A pause that has begun since goes on.
+// Lift ends the pause after a successful probe: all replicas may post. A pause that has begun since then stays.
 func (p *Pause) Lift(ctx context.Context) error {
 	_, err := p.run(ctx, -time.Microsecond)
 	return err
@@ -45,7 +45,7 @@ func (p *Pause) Lift(ctx context.Context) error {
 func (p *Pause) run(ctx context.Context, d time.Duration) (time.Duration, error) {
 	left, err := p.script.Run(ctx, p.redis, p.keys, micros(d)).Int64()
 	if err != nil {
-		return 0, fmt.Errorf("redis cannot tell the pause: %w", err)
+		return 0, fmt.Errorf("redis: cannot read or change the pause: %w", err)
 	}
 	return time.Duration(left) * time.Microsecond, nil
 }

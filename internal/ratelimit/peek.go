@@ -20,14 +20,14 @@ type Usage struct {
 	FreeIn   time.Duration // until an event of cost 1 fits into this tier; 0: now
 }
 
-// Peek tells how full the global scope and the named categories' are, tier by tier: the global tiers first, then the
-// categories in the order given. It charges, trims and writes nothing. Errors are Admit's.
+// Peek returns how full the scopes are, the global one and those of the named categories, tier by tier: the global tiers
+// first, then the categories in the order given. It charges, trims and writes nothing. Errors are as for Admit.
 func (l *Limiter) Peek(ctx context.Context, categories ...string) ([]Usage, error) {
 	_, usages, err := l.peek(ctx, categories...)
 	return usages, err
 }
 
-// peek is Peek, and tells the time at which it looked: that of decisions.
+// peek is Peek, and also returns the time of the reply, by the clock of decisions.
 func (l *Limiter) peek(ctx context.Context, categories ...string) (time.Time, []Usage, error) {
 	keyNames := []string{l.keys.global()}
 	arguments := appendLimit(nil, l.rules.Global)
@@ -40,11 +40,11 @@ func (l *Limiter) peek(ctx context.Context, categories ...string) (time.Time, []
 	}
 	reply, err := redis.NewScript(lua.Peek).Run(ctx, l.redis, keyNames, arguments...).Result()
 	if err != nil {
-		return time.Time{}, nil, fmt.Errorf("redis cannot tell the usage: %w", err)
+		return time.Time{}, nil, fmt.Errorf("redis: cannot read the usage: %w", err)
 	}
 	now, err := decodeUsages(reply, usages)
 	if err != nil {
-		return time.Time{}, nil, fmt.Errorf("redis: unexpected reply of peek.lua: %w", err)
+		return time.Time{}, nil, fmt.Errorf("redis: unexpected reply from peek.lua: %w", err)
 	}
 	return now, usages, nil
 }
@@ -56,7 +56,7 @@ func scopeUsages(usages []Usage, category string, limit Limit) []Usage {
 	return usages
 }
 
-// decodeUsages fills in what the reply says, two numbers for each tier, and gives its time.
+// decodeUsages fills in usages from the reply, two numbers for each tier, and returns its time.
 func decodeUsages(reply any, usages []Usage) (now time.Time, err error) {
 	fields, err := list(reply, "reply", 3)
 	if err != nil {
@@ -87,16 +87,16 @@ func decodeUsages(reply any, usages []Usage) (now time.Time, err error) {
 	return time.UnixMicro(micros).UTC(), nil
 }
 
-// scanBatch is how many keys Redis looks at in one step of Categories, and scanSteps how many steps it makes: the keys may
-// be a small part of a large database.
+// scanBatch is how many keys Redis examines in one step of Categories, and scanSteps how many steps there are at most: the
+// keys may be a small part of a large database.
 const (
 	scanBatch = 1000
 	scanSteps = 100
 )
 
-// Categories lists the categories that have slots taken, or had until lately, in alphabetical order. It looks through
-// the key space in steps that do not block the server; it is for people and pages, not for every event.
-// It looks at 100,000 keys at most, so where a database holds more than that it may not find them all.
+// Categories lists the categories that have slots taken, or had until recently, in alphabetical order. It scans the key
+// space in steps that do not block the server; it is for people and pages, not for every event. It examines at most
+// 100,000 keys, so in a database with more keys it may not find all categories. Errors are as for Admit.
 func (l *Limiter) Categories(ctx context.Context) ([]string, error) {
 	prefix := l.keys.category("")
 	var categories []string
@@ -118,7 +118,7 @@ func (l *Limiter) Categories(ctx context.Context) ([]string, error) {
 	}
 	var err error
 	if cluster, ok := l.redis.(*redis.ClusterClient); ok {
-		// All keys are in one slot, so on one node.
+		// All keys are in one hash slot, so on one node.
 		var node *redis.Client
 		if node, err = cluster.MasterForKey(ctx, l.keys.global()); err == nil {
 			err = scan(ctx, node)
@@ -127,13 +127,13 @@ func (l *Limiter) Categories(ctx context.Context) ([]string, error) {
 		err = scan(ctx, l.redis)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("redis cannot list the categories: %w", err)
+		return nil, fmt.Errorf("redis: cannot list the categories: %w", err)
 	}
 	slices.Sort(categories)
-	return slices.Compact(categories), nil // a scan may give a key twice
+	return slices.Compact(categories), nil // a scan may return a key twice
 }
 
-// globLiteral makes a pattern of SCAN that stands for the text itself.
+// globLiteral escapes a text for use in a pattern of SCAN.
 func globLiteral(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }

@@ -11,24 +11,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A call that takes longer than this has failed: the script itself takes about a millisecond. One retry is safe,
-// because every script may be repeated.
+// Timeouts and attempts of a call. A script itself takes about a millisecond, so a call that takes longer than callTimeout
+// has failed. One retry is safe, because every script may be repeated.
 const (
-	dialTimeout = 2 * time.Second
-	dialTries   = 1 // for each try of the call; go-redis's five would be ten seconds of silence
-	callTimeout = 500 * time.Millisecond
-	callRetries = 1
+	dialTimeout  = 2 * time.Second
+	dialAttempts = 1 // for each attempt of the call; with go-redis's five there would be no answer for ten seconds
+	callTimeout  = 500 * time.Millisecond
+	callRetries  = 1
 )
 
-// ErrURL is what is wrong with a Redis URL whose parts must not be shown, because one of them is a password.
+// ErrURL is the error for every invalid Redis URL. It shows no part of the URL, because one of them may be a password.
 var ErrURL = errors.New("expected redis://[user:password@]host:port/db, rediss:// for TLS, addr= parameters for Cluster or master_name= for Sentinel")
 
-// Open makes a client for a URL of one of go-redis's forms: one server; with addr parameters a Cluster; with
-// master_name Sentinels. tlsConfig may be nil; it is used where the URL asks for TLS (rediss://). Nothing is connected
-// yet. No error shows any part of the URL.
+// Open returns a client for a URL in one of go-redis's forms: one server; with addr parameters a Cluster; with
+// master_name Sentinels. tlsConfig may be nil; without a URL that asks for TLS (rediss://) it is an error. Open does not
+// connect. No error shows any part of the URL.
 func Open(rawURL string, tlsConfig *tls.Config) (client redis.UniversalClient, err error) {
 	defer func() {
-		// go-redis panics on parameters that do not go together, such as master_name and route_by_latency.
+		// go-redis panics on parameters that exclude each other, such as master_name and route_by_latency.
 		if recover() != nil {
 			client, err = nil, ErrURL
 		}
@@ -49,7 +49,7 @@ func Open(rawURL string, tlsConfig *tls.Config) (client redis.UniversalClient, e
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
-		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialTries, callRetries, true
+		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialAttempts, callRetries, true
 		return redis.NewFailoverClient(options), nil
 	case query.Has("addr"):
 		options, err := redis.ParseClusterURL(rawURL)
@@ -58,7 +58,7 @@ func Open(rawURL string, tlsConfig *tls.Config) (client redis.UniversalClient, e
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
-		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialTries, callRetries, true
+		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialAttempts, callRetries, true
 		return redis.NewClusterClient(options), nil
 	default:
 		options, err := redis.ParseURL(rawURL)
@@ -67,12 +67,12 @@ func Open(rawURL string, tlsConfig *tls.Config) (client redis.UniversalClient, e
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
-		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialTries, callRetries, true
+		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialAttempts, callRetries, true
 		return redis.NewClient(options), nil
 	}
 }
 
-// isPort takes no port too: go-redis has a default.
+// isPort reports whether text is a valid port. An empty one is: go-redis has a default.
 func isPort(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || err == nil
@@ -80,7 +80,7 @@ func isPort(text string) bool {
 
 var errNotTLS = errors.New("expected a rediss:// URL beside them")
 
-// mergeTLS puts our certificates into what go-redis made of the URL (the server's name above all).
+// mergeTLS adds our certificates to the configuration that go-redis derived from the URL, which has the server's name.
 func mergeTLS(fromURL, ours *tls.Config) *tls.Config {
 	if fromURL == nil || ours == nil {
 		return fromURL

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// decode checks every field of the reply of admit.lua: what is not exactly as the script says is an error, so that
-// a wrong server, proxy or script version can never be read as permission to send.
+// decode validates every field of the reply from admit.lua: any deviation from the script's contract is an error, so that
+// the reply of a wrong server, proxy or script version is never taken for permission to send.
 func (l *Limiter) decode(reply any, batch []Request) ([]Decision, error) {
 	fields, err := list(reply, "reply", 4)
 	if err != nil {
@@ -39,7 +39,7 @@ func (l *Limiter) decode(reply any, batch []Request) ([]Decision, error) {
 			decisions[i] = Decision{Outcome: Admitted}
 		case verdict == 0:
 			decisions[i] = Decision{Outcome: Duplicate}
-		case verdict < 0 && verdict >= -int64(len(refusals)): // not negated: the lowest number has no opposite
+		case verdict < 0 && verdict >= -int64(len(refusals)): // not -verdict: the lowest number has no positive counterpart
 			decisions[i], err = refusals[-verdict-1].decision(l.rules, batch[i])
 			if err != nil {
 				return nil, err
@@ -51,7 +51,7 @@ func (l *Limiter) decode(reply any, batch []Request) ([]Decision, error) {
 	return decisions, nil
 }
 
-// refusal is one row of the reply: four numbers, not yet held against the rule that they refer to.
+// refusal is one row of the reply: four numbers, not yet validated against the rule that they refer to.
 type refusal struct{ scope, tier, used, wait int64 }
 
 const refusalFields = 4
@@ -106,7 +106,7 @@ func number(field any, name string) (int64, error) {
 	return value, nil
 }
 
-// list checks type and length; length -1 takes any.
+// list checks the type and the length of a field; length -1 allows any.
 func list(field any, name string, length int) ([]any, error) {
 	values, ok := field.([]any)
 	if !ok {

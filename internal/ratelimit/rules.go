@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Rules say which limit holds for whom.
+// Rules define which limit applies to which category.
 type Rules struct {
 	Global    Limit            // over all categories together
 	Category  Limit            // for each category that has no override
 	Overrides map[string]Limit // for these categories instead
 }
 
-// For is the limit of one category.
+// For returns the limit of one category.
 func (r Rules) For(category string) Limit {
 	if limit, found := r.Overrides[category]; found {
 		return limit
@@ -21,12 +21,12 @@ func (r Rules) For(category string) Limit {
 	return r.Category
 }
 
-// MaxCost is the highest cost, in slots, that an event of the category can have and still be admitted one day.
+// MaxCost returns the highest cost, in slots, at which an event of the category can ever be admitted.
 func (r Rules) MaxCost(category string) int {
 	return min(r.Global.smallestCount(), r.For(category).smallestCount())
 }
 
-// retention is the longest window of any rule: how long an admission can matter to anybody.
+// retention is the longest window of any rule: how long an admission can matter at all.
 func (r Rules) retention() time.Duration {
 	longest := max(r.Global.longestWindow(), r.Category.longestWindow())
 	for _, limit := range r.Overrides {
@@ -35,7 +35,7 @@ func (r Rules) retention() time.Duration {
 	return longest
 }
 
-// ParseOverrides reads "errors=20/30m+2/10s,deploys=5/1h". Empty text gives no overrides. The error names the
+// ParseOverrides parses "errors=20/30m+2/10s,deploys=5/1h". An empty text gives no overrides. The error names the
 // category and what was expected.
 func ParseOverrides(text string) (map[string]Limit, error) {
 	overrides := map[string]Limit{}
@@ -44,7 +44,7 @@ func ParseOverrides(text string) (map[string]Limit, error) {
 	}
 	for _, part := range strings.Split(text, ",") {
 		category, limitText, found := strings.Cut(strings.TrimSpace(part), "=")
-		category = strings.TrimSpace(category) // no subject has white space: " = " is only how it was typed
+		category = strings.TrimSpace(category) // no subject has whitespace, so " = " is only formatting
 		if !found || category == "" {
 			return nil, fmt.Errorf("%q, expected CATEGORY=LIMIT such as errors=20/30m", part)
 		}

@@ -11,15 +11,15 @@ import (
 
 // Slot is one slot that is taken in the longest window of the global limit.
 type Slot struct {
-	ID       string    `json:"id"`                 // of its event; long ones as the hash that stands for them
-	Category string    `json:"category,omitempty"` // empty when it is none of those asked for, or no longer known
+	ID       string    `json:"id"`                 // of its event; a hash for a long one
+	Category string    `json:"category,omitempty"` // empty if it is not among those that were asked for, or no longer known
 	At       time.Time `json:"at"`                 // when the event was admitted
 	Frees    time.Time `json:"frees"`              // when it leaves the window
 }
 
-// Slots lists who holds the slots of the longest global window, the newest first, at most so many. A slot's category is
-// found among the named ones. It only reads, in steps, so a slot that is taken meanwhile may be missing. Errors are
-// Admit's.
+// Slots lists the slots taken in the longest global window, the newest first, at most as many as the argument most. A
+// slot's category is looked up among the named ones. The call only reads, in two steps, so a slot that is taken in between
+// may be missing. Errors are as for Admit.
 func (l *Limiter) Slots(ctx context.Context, most int, categories ...string) ([]Slot, error) {
 	window := l.rules.Global.longestWindow()
 	now, _, err := l.peek(ctx)
@@ -34,7 +34,7 @@ func (l *Limiter) Slots(ctx context.Context, most int, categories ...string) ([]
 		held[i] = pipe.ZRevRangeByScore(ctx, l.keys.category(category), since)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("redis cannot tell the slots: %w", err)
+		return nil, fmt.Errorf("redis: cannot list the slots: %w", err)
 	}
 	categoryOf := map[string]string{}
 	for i, category := range categories {

@@ -11,21 +11,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Trace is what Redis still knows of one event. Times are zero where it knows none.
+// Trace is what Redis still knows about one event. Unknown times are zero.
 type Trace struct {
 	Category string    // empty: its slot has left every window, or none of the named categories holds it
-	Admitted time.Time // when the script let it through
+	Admitted time.Time // when the script admitted it
 	InFlight bool      // admitted and not yet in Slack
 	Posts    int       // in flight: posts of it that have begun
 	LastPost time.Time // in flight: when the last of them began
 	Sent     time.Time // when it was recorded as sent
 }
 
-// Known reports whether Redis knows the event at all. It never does of one that was refused: a refusal stores nothing.
+// Known reports whether Redis knows the event at all. It never knows a refused one, because a refusal stores nothing.
 func (t Trace) Known() bool { return !t.Admitted.IsZero() || !t.Sent.IsZero() }
 
-// Trace tells what Redis knows of an event: of one in flight, one that holds a slot, or one that was sent within the
-// dedupe window. Its category is found among the named ones. Errors are Admit's.
+// Trace returns what Redis knows about an event: whether it is in flight, holds a slot, or was sent within the dedupe
+// window. Its category is looked up among the named ones. Errors are as for Admit.
 func (l *Limiter) Trace(ctx context.Context, id string, categories ...string) (Trace, error) {
 	id = member(id)
 	pipe := l.redis.Pipeline()
@@ -38,8 +38,8 @@ func (l *Limiter) Trace(ctx context.Context, id string, categories ...string) (T
 	}
 	commands, _ := pipe.Exec(ctx)
 	for _, command := range commands {
-		if err := command.Err(); err != nil && !errors.Is(err, redis.Nil) { // nil: it is not there
-			return Trace{}, fmt.Errorf("redis cannot tell what it knows of %q: %w", id, err)
+		if err := command.Err(); err != nil && !errors.Is(err, redis.Nil) { // Nil: the key or member does not exist
+			return Trace{}, fmt.Errorf("redis: cannot look up %q: %w", id, err)
 		}
 	}
 	var trace Trace
@@ -65,7 +65,7 @@ func (l *Limiter) Trace(ctx context.Context, id string, categories ...string) (T
 
 func at(score float64) time.Time { return time.UnixMicro(int64(score)).UTC() }
 
-// recordShape is a record in flight; see begin.lua.
+// recordShape is the format of a record in flight; see begin.lua.
 var recordShape = regexp.MustCompile(`(?s)^(\d{1,18})(?::(\d{1,9}):(\d{1,18}):\S*)? `)
 
 func (t *Trace) readRecord(record string) error {
@@ -74,7 +74,7 @@ func (t *Trace) readRecord(record string) error {
 		return fmt.Errorf("record %.60q, expected a time and a delivery", record)
 	}
 	micros := func(text string) time.Time {
-		number, _ := strconv.ParseInt(text, 10, 64) // of digits alone, and not too many
+		number, _ := strconv.ParseInt(text, 10, 64) // cannot fail: at most 18 digits
 		return time.UnixMicro(number).UTC()
 	}
 	t.InFlight, t.Admitted = true, micros(parts[1])

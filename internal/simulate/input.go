@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// longestLine bounds one line in bytes. A line of the worker's log has some hundred.
+// longestLine bounds one line in bytes. A line of the worker's log has a few hundred.
 const longestLine = 1 << 20
 
 // Event is one event of the input.
 type Event struct {
 	Category string // 1 to 128 bytes
-	ID       string // at most 256 bytes; empty: it had none and is nobody's duplicate
+	ID       string // at most 256 bytes; empty: it has none and is never a duplicate
 	Cost     int    // slots it takes, 1 or more
-	Line     int    // where it stands in the input, from 1
+	Line     int    // its line number in the input, from 1
 	micros   int64  // since 1970
 }
 
-// Time is when the event came in, or in a worker's log when it was settled; UTC, to the microsecond.
+// Time returns when the event arrived, or in a worker's log when it was settled; UTC, to the microsecond.
 func (e Event) Time() time.Time { return time.UnixMicro(e.micros).UTC() }
 
 // Input is what was read.
@@ -34,17 +34,17 @@ type Input struct {
 	Events     []Event // in the order of their times; of two with the same time the earlier line comes first
 	Other      int     // lines of JSON that are not about an event
 	Undecided  int     // lines of the worker's log about events that no limit decides: dead or expired
-	Disordered int     // events that stood behind a later one
-	Bad        int     // lines that could not be read, when these are to be skipped
+	Disordered int     // events that come after a later one in the input
+	Bad        int     // lines that could not be read, if they are skipped
 	FirstBad   error   // what was wrong with the first of them
 }
 
-// Read reads events, a line each: JSON objects with time (RFC 3339) and category, and if they like cost and id, or the
-// worker's own log. Blank lines are nothing; other JSON objects are counted and passed over. It holds all events in
-// memory, about 100 bytes and the id for each.
+// Read reads events, one per line: JSON objects with time (RFC 3339) and category, optionally with cost and id, or the
+// worker's own log. Blank lines are ignored; other JSON objects are counted and skipped. It holds all events in memory,
+// about 100 bytes plus the id for each.
 //
-// A line that cannot be read is an error that names the line and what was expected, unless skipBad is set. It is an
-// error as well if there is no event at all.
+// A line that cannot be read is an error that names the line and what was expected, unless skipBad is set. It is also
+// an error if there is no event at all.
 func Read(ctx context.Context, in io.Reader, skipBad bool) (Input, error) {
 	var input Input
 	categories := map[string]string{} // one copy of each name
@@ -58,7 +58,7 @@ func Read(ctx context.Context, in io.Reader, skipBad bool) (Input, error) {
 		}
 		line := scanner.Bytes()
 		if number == 1 {
-			line = bytes.TrimPrefix(line, []byte("\uFEFF")) // some editors put it before a file's text
+			line = bytes.TrimPrefix(line, []byte("\uFEFF")) // some editors put it at the start of a file
 		}
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
@@ -99,7 +99,7 @@ func Read(ctx context.Context, in io.Reader, skipBad bool) (Input, error) {
 	return input, nil
 }
 
-// sort puts the events in order: the logs of several replicas are often put one behind the other.
+// sort sorts the events by time: the logs of several replicas are often concatenated.
 func (i *Input) sort() {
 	latest := i.Events[0].micros
 	for _, event := range i.Events {

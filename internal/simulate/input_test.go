@@ -112,12 +112,12 @@ func TestBadLines(t *testing.T) {
 	t.Parallel()
 	const when = `{"time":"2026-11-20T04:39:01Z",`
 	for line, want := range map[string]string{
-		`disk full`:                     `is no JSON object, expected an event or a line of the worker's log (LOG_FORMAT=json)`,
-		`[1]`:                           `is no JSON object, `,
+		`disk full`:                     `is not a JSON object, expected an event or a line of the worker's log (LOG_FORMAT=json)`,
+		`[1]`:                           `is not a JSON object, `,
 		`{"time":"2026-11-20T04:39:`:    `is broken JSON: `,
 		when + `"category":"a"} {}`:     `is broken JSON: `,
 		"{\"category\":\"\xff\"}":       `is not valid UTF-8`,
-		`{"category":"a"}`:              `has a category and no time, expected both`,
+		`{"category":"a"}`:              `has a category but no time, expected both`,
 		`{"time":17,"category":"a"}`:    `time 17, expected a string`,
 		`{"time":"now","category":"a"}`: `time "now", expected RFC 3339 such as 2026-11-20T04:39:01Z`,
 		`{"time":"2026-11-20 04:39:01Z","category":"a"}`:                           `time "2026-11-20 04:39:01Z", expected RFC 3339`,

@@ -15,15 +15,15 @@ import (
 	"notifier/internal/outcome"
 )
 
-// Bounds of a line's fields, those of a published event. After maxYear microseconds are no longer exact in the script's
-// numbers.
+// Bounds of the fields of a line, the same as for a published event. After maxYear microseconds are no longer exact in the
+// script's numbers.
 const (
 	maxCategoryBytes = 128
 	maxIDBytes       = 256
 	minYear, maxYear = 1970, 2200
 )
 
-// kind is what a line turned out to be.
+// kind is the kind of a line.
 type kind int
 
 const (
@@ -32,8 +32,8 @@ const (
 	isUndecided                 // the worker's line about an event that no limit decides: dead or expired
 )
 
-// fields are what is looked at in a line; whatever else is there is ignored. They stay raw until it is known what the
-// line is, because in other programs' lines the same names may have other types.
+// fields are the fields of a line that matter; all others are ignored. They stay raw until the kind of the line is known,
+// because the same names may have other types in the lines of other programs.
 type fields struct {
 	Time     json.RawMessage `json:"time"`
 	Category json.RawMessage `json:"category"`
@@ -48,21 +48,21 @@ type fields struct {
 	Reason  json.RawMessage `json:"reason"`
 }
 
-// parseLine reads one line that is not blank. The error says which field is wrong and what was expected.
+// parseLine parses one line that is not blank. The error names the invalid field and what was expected.
 func parseLine(line []byte) (Event, kind, error) {
 	var f fields
 	switch {
 	case !utf8.Valid(line):
 		return Event{}, 0, errors.New("is not valid UTF-8")
 	case line[0] != '{':
-		return Event{}, 0, errors.New("is no JSON object, expected an event or a line of the worker's log (LOG_FORMAT=json)")
+		return Event{}, 0, errors.New("is not a JSON object, expected an event or a line of the worker's log (LOG_FORMAT=json)")
 	}
 	if err := json.Unmarshal(line, &f); err != nil {
 		return Event{}, 0, fmt.Errorf("is broken JSON: %w", err)
 	}
 	message := ""
 	if present(f.Msg) {
-		_ = json.Unmarshal(f.Msg, &message) // of another type: somebody else's
+		_ = json.Unmarshal(f.Msg, &message) // of another type: the line of another program
 	}
 	switch {
 	case strings.HasPrefix(message, "notification ") && present(f.TS) && present(f.Outcome):
@@ -70,13 +70,13 @@ func parseLine(line []byte) (Event, kind, error) {
 	case present(f.Time) && present(f.Category):
 		return parseEvent(f.Time, f.Category, f.ID, f.Cost, "id")
 	case present(f.Category) && !present(f.Msg):
-		return Event{}, 0, errors.New("has a category and no time, expected both")
+		return Event{}, 0, errors.New("has a category but no time, expected both")
 	default:
 		return Event{}, isOther, nil
 	}
 }
 
-// parseLogLine reads the worker's line about an event. Its time is when the event was settled, and it has no cost.
+// parseLogLine parses the worker's line about an event. Its time is when the event was settled, and it has no cost.
 func parseLogLine(f fields) (Event, kind, error) {
 	var became, reason string
 	if err := text(f.Outcome, "outcome", &became); err != nil {
@@ -128,10 +128,10 @@ func parseEvent(at, category, id, cost json.RawMessage, idName string) (Event, k
 	return e, isEvent, nil
 }
 
-// present tells a field that is there from one that is not; a null is as good as none.
+// present reports whether a field is present; a null counts as absent.
 func present(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] != 'n' }
 
-// text reads a string field; one that is absent is empty.
+// text decodes a string field; an absent one is empty.
 func text(raw json.RawMessage, name string, into *string) error {
 	if !present(raw) {
 		return nil
@@ -142,7 +142,7 @@ func text(raw json.RawMessage, name string, into *string) error {
 	return nil
 }
 
-// shorten bounds what a message quotes of a line.
+// shorten bounds what an error quotes from a line.
 func shorten(raw json.RawMessage) []byte {
 	const most = 40
 	if len(raw) <= most {

@@ -1,13 +1,15 @@
 //go:build !production
 
-// Package simulate plays events of the past against limits that somebody thinks of setting.
+// Package simulate replays past events against limits that are being considered.
 //
-// It decides nothing by itself. Each event is asked of the real limiter, which runs lua/admit.lua on the embedded store,
-// whose clock is set to the event's time. So what it says is what a worker would have done, under two assumptions: that
-// every event was asked for at its time, and that what was admitted reached Slack at once. Production builds
-// (-tags production) do not contain it, because they do not contain the embedded store.
+// It decides nothing by itself. Each event is decided by the real limiter, which runs lua/admit.lua on the embedded store,
+// whose clock is set to the event's time. So a verdict is what a worker would have decided, under two assumptions: that
+// every event was decided at its time, and that every admitted event reached Slack at once. Production builds
+// (-tags production) do not contain the package, because they do not contain the embedded store.
 //
-// Reading order: input.go and line.go (what comes in), simulate.go (the decisions), summary.go (what is made of them).
+// The package knows the limiter, the embedded store and the worker's log. It does not know NATS or Slack.
+//
+// Reading order: input.go and line.go (the input), simulate.go (the decisions), summary.go (the result).
 package simulate
 
 import (
@@ -26,24 +28,24 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// namespace of the keys in the store, which nobody else uses.
+// namespace of the keys in the store, which has no other user.
 const namespace = "simulate"
 
-// Verdict is what would have become of one event, in the words of the log.
+// Verdict is what the outcome of one event would have been, in the words of the log.
 type Verdict struct {
 	Event
-	Outcome    string         // outcome.Sent, OutcomeDropped or, when its cost is above a limit's count, OutcomeDead
-	Reason     string         // empty when sent; dropped: outcome.Global, ReasonCategory or ReasonDuplicate; dead: malformed
+	Outcome    string         // outcome.Sent, outcome.Dropped or, if its cost is above a limit's count, outcome.Dead
+	Reason     string         // empty if sent; dropped: outcome.Global, outcome.Category or outcome.Duplicate; dead: outcome.Malformed
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
-	RetryAfter time.Duration  // dropped by a limit: when an event of its cost would have fit
+	RetryAfter time.Duration  // dropped by a limit: how long until an event of its cost would have fit
 }
 
-// Run decides the events in their order and hands each verdict to observe. Events of the same microsecond are one
-// batch. dedupe is as for ratelimit.New.
+// Run decides the events in order and passes each verdict to observe. Events of the same microsecond are one batch.
+// dedupe is as for ratelimit.New.
 //
 // The store holds what the script keeps: the slots that still count, and the ids of repeated events for the dedupe window.
 //
-// The error is ctx's, observe's or the store's; nothing can be said of the events after it.
+// The error is that of ctx, observe or the store; the events after it are not decided.
 func Run(ctx context.Context, events []Event, rules ratelimit.Rules, dedupe time.Duration, observe func(Verdict) error) error {
 	store := embedded.NewStore()
 	defer store.Close()
@@ -53,7 +55,7 @@ func Run(ctx context.Context, events []Event, rules ratelimit.Rules, dedupe time
 	client := redis.NewClient(&redis.Options{
 		Dialer:   func(context.Context, string, string) (net.Conn, error) { return store.Dial() }, // no port, no network
 		PoolSize: 1, MaxRetries: -1, ReadTimeout: -1, WriteTimeout: -1,
-		Protocol: 2, DisableIdentity: true, // the store knows nothing newer
+		Protocol: 2, DisableIdentity: true, // the store supports nothing newer
 	})
 	defer func() { _ = client.Close() }()
 	limiter, err := ratelimit.New(client, namespace, rules, dedupe)
@@ -83,14 +85,14 @@ type run struct {
 	rules    ratelimit.Rules
 	repeated idSet
 	observe  func(Verdict) error
-	requests []ratelimit.Request // of the batch at hand
+	requests []ratelimit.Request // of the current batch
 }
 
 // batch decides events of the same time.
 func (r *run) batch(ctx context.Context, events []Event) error {
 	r.requests = r.requests[:0]
 	for _, e := range events {
-		if e.Cost <= r.rules.MaxCost(e.Category) { // a worker does not ask either
+		if e.Cost <= r.rules.MaxCost(e.Category) { // otherwise a worker does not ask the limiter either
 			r.requests = append(r.requests, request(e))
 		}
 	}
@@ -108,8 +110,8 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 		}
 		decision, request := decisions[asked], r.requests[asked]
 		asked++
-		// Only who comes again can be a duplicate. To record the others too would change no verdict, and the embedded
-		// store sorts the whole record each time.
+		// Only an event whose id is repeated can be a duplicate. Recording the others too would change no verdict, and the
+		// embedded store sorts the whole record each time.
 		if decision.Outcome == ratelimit.Admitted && e.ID != "" && r.repeated.has(e.ID) {
 			if err := r.limiter.Sent(ctx, request); err != nil {
 				return err
@@ -126,8 +128,8 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 	return nil
 }
 
-// request is the question for one event. Each line is a message of its own. An event without an id gets one that no
-// line can have, because it begins with a control character.
+// request returns the request for one event. Each line is a separate message. An event without an id gets one that no line
+// can have, because it begins with a control character.
 func request(e Event) ratelimit.Request {
 	line := strconv.Itoa(e.Line)
 	id := e.ID
@@ -149,12 +151,12 @@ func newVerdict(e Event, decision ratelimit.Decision) (Verdict, error) {
 	case ratelimit.Category:
 		v.Reason = outcome.Category
 	default:
-		return v, fmt.Errorf("line %d: outcome %d of the limiter is unknown", e.Line, decision.Outcome)
+		return v, fmt.Errorf("line %d: unknown outcome %d of the limiter", e.Line, decision.Outcome)
 	}
 	return v, nil
 }
 
-// idSet is a set of ids by their hashes. Two ids with the same hash are taken for one.
+// idSet is a set of ids by their hashes. Two ids with the same hash count as one.
 type idSet struct {
 	seed   maphash.Seed
 	hashes map[uint64]bool
@@ -162,7 +164,8 @@ type idSet struct {
 
 func (s idSet) has(id string) bool { return s.hashes[maphash.String(s.seed, id)] }
 
-// repeatedIDs are the ids that more than one event has, and by accident of the hash, harmlessly, one that only one has.
+// repeatedIDs returns the ids that more than one event has. A hash collision can add an id that only one event has, which
+// is harmless.
 func repeatedIDs(events []Event) idSet {
 	set := idSet{seed: maphash.MakeSeed(), hashes: map[uint64]bool{}}
 	all := make([]uint64, 0, len(events))

@@ -10,7 +10,7 @@ import (
 	"notifier/internal/outcome"
 )
 
-// Count is what became of the events of one category, or of all.
+// Count has the outcomes of the events of one category, or of all.
 type Count struct {
 	Category  string // empty: all categories together
 	Events    int
@@ -18,19 +18,19 @@ type Count struct {
 	Global    int // dropped by the global limit
 	Own       int // dropped by the category's limit
 	Duplicate int
-	Dead      int // of a cost above a limit's count
+	Dead      int // with a cost above a limit's count
 
 	silence time.Duration
-	missed  bool  // an event was not sent since
-	since   int64 // the latest message, or the first event while there was none, in microseconds
+	missed  bool  // an event was not sent since then
+	since   int64 // the latest message, or before any message the first event, in microseconds
 	last    int64 // the latest event
-	missing bool  // an event was not sent, ever
+	missing bool  // an event was not sent at any time
 }
 
-// Silence is the longest time between two messages of the category in which events of it came in and were not sent. It
-// begins with the category's first event where no message was sent before, and ends with its last event where none was
-// sent after. Events that were duplicates do not make a silence: what they say was sent. ok is false where every event
-// was sent or a duplicate.
+// Silence returns the longest time between two messages of the category in which events of it arrived and were not sent. It
+// begins with the category's first event if no message was sent before, and ends with its last event if none was sent
+// after. Duplicates do not make a silence, because their content was sent. ok is false if every event was sent or a
+// duplicate.
 func (c Count) Silence() (longest time.Duration, ok bool) {
 	longest = c.silence
 	if c.missed {
@@ -66,7 +66,7 @@ func (c *Count) add(v Verdict) {
 	c.missed, c.missing = true, true
 }
 
-// Summary counts verdicts, which come in the order of their times. The zero Summary is empty.
+// Summary counts verdicts, which have to be added in the order of their times. The zero Summary is empty.
 type Summary struct {
 	all        Count
 	byCategory map[string]*Count
@@ -86,10 +86,10 @@ func (s *Summary) Add(v Verdict) {
 	s.all.add(v)
 }
 
-// All is the count of all categories together.
+// All returns the count of all categories together.
 func (s *Summary) All() Count { return s.all }
 
-// Categories are the counts by category, that with most events first.
+// Categories returns the counts by category, the one with the most events first.
 func (s *Summary) Categories() []Count {
 	counts := make([]Count, 0, len(s.byCategory))
 	for _, count := range s.byCategory {

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Identity is whom Slack takes a token for.
+// Identity is the bot and the workspace that a token belongs to.
 type Identity struct {
 	Team  string // the workspace
 	User  string // the bot's user
-	BotID string // empty where the token is no bot's
-	// Scopes are what the token may do, as Slack lists them; nil: it has not said.
+	BotID string // empty if the token is not a bot token
+	// Scopes are the scopes of the token, as Slack lists them; nil: Slack has not listed any.
 	Scopes []string
 }
 
-// CheckAuth asks Slack whether the token is good, and whose it is (auth.test). A webhook cannot be asked without
-// posting to it: then nothing is sent, and the Identity is empty. Errors are as those of Post.
+// CheckAuth asks Slack whether the token is valid, and whose it is (auth.test). A webhook cannot be checked without
+// posting to it: then nothing is sent, and the Identity is empty. Errors are as for Post.
 func (p *Poster) CheckAuth(ctx context.Context) (Identity, error) {
 	if p.api == nil {
 		return Identity{}, nil
@@ -37,7 +37,7 @@ func (p *Poster) CheckAuth(ctx context.Context) (Identity, error) {
 	return who, nil
 }
 
-// read takes the Identity out of a good answer, and reports whether it could.
+// read reads the Identity from a successful response, and reports whether that was possible.
 func (i *Identity) read(x *exchange) bool {
 	var answer struct {
 		Team  string `json:"team"`
@@ -56,5 +56,5 @@ func (i *Identity) read(x *exchange) bool {
 	return true
 }
 
-// IsChannelID reports whether a channel is given by its ID, and not by its name.
+// IsChannelID reports whether channel is the ID of a channel, and not its name.
 func IsChannelID(channel string) bool { return isID.MatchString(channel) }

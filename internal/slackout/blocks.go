@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// How many characters Slack takes in a text, by where it stands. One more, and it refuses the whole message.
+// How many characters Slack accepts in a text, by its place. With one more it rejects the whole message.
 const (
 	maxHeaderText   = 150
 	maxFieldText    = 2_000
@@ -16,8 +16,9 @@ const (
 	maxMarkdownText = 12_000
 )
 
-// neutraliseBlocks rewrites Block Kit JSON so that nothing in it can ping, or link to another place than it shows,
-// and cuts the texts that would be too long. All else stays: unknown blocks, unknown fields, numbers to the digit.
+// neutraliseBlocks rewrites Block Kit JSON so that nothing in it can ping, or link to a place other than the one it shows,
+// and cuts the texts that would be too long. Everything else is kept: unknown blocks, unknown fields, every digit of a
+// number.
 func neutraliseBlocks(blocks json.RawMessage) (json.RawMessage, error) {
 	decoder := json.NewDecoder(bytes.NewReader(blocks))
 	decoder.UseNumber()
@@ -26,7 +27,7 @@ func neutraliseBlocks(blocks json.RawMessage) (json.RawMessage, error) {
 		return nil, err
 	}
 	if tree == nil {
-		return nil, errors.New("null is no list of blocks")
+		return nil, errors.New("blocks are null, expected an array")
 	}
 	for i := range tree {
 		tree[i] = neutralise(tree[i], maxTextObject)
@@ -40,7 +41,7 @@ func neutraliseBlocks(blocks json.RawMessage) (json.RawMessage, error) {
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
-// neutralise rewrites one value and all that is in it. limit is for the text objects right inside it.
+// neutralise rewrites a value and everything in it. limit applies to the text objects directly inside it.
 func neutralise(value any, limit int) any {
 	switch v := value.(type) {
 	case []any:
@@ -61,7 +62,7 @@ func neutraliseObject(object map[string]any, limit int) any {
 		if hasText {
 			object["text"] = escapeAndCut(text, limit)
 		}
-		object["verbatim"] = true // else Slack looks for names by itself, and they may ping
+		object["verbatim"] = true // otherwise Slack looks for names in the text, and they may ping
 		return object
 	case "plain_text":
 		if hasText {
@@ -87,18 +88,18 @@ func neutraliseObject(object map[string]any, limit int) any {
 	return object
 }
 
-// neutraliseRich rewrites an element of rich text: a container of further elements, or one of its words.
+// neutraliseRich rewrites an element of rich text: a container of further elements, or an inline element.
 func neutraliseRich(element any) any {
 	if object, ok := element.(map[string]any); ok {
 		if kind, _ := object["type"].(string); strings.HasPrefix(kind, "rich_text") {
 			return neutraliseObject(object, maxTextObject)
 		}
-		return spokenElement(object)
+		return plainElement(object)
 	}
 	return element
 }
 
-// limitOf is the limit for the text objects in a field of a block or element.
+// limitOf returns the limit in characters for the text objects in a field of a block or element.
 func limitOf(kind, field string) int {
 	switch {
 	case kind == "header" && field == "text":
@@ -109,9 +110,10 @@ func limitOf(kind, field string) int {
 	return maxTextObject
 }
 
-// spokenElement makes an inline element of rich text into the words it stands for, unless it is one of the few
-// that can neither ping nor link. The list is of the harmless ones, so that what Slack adds later is caught too.
-func spokenElement(element map[string]any) map[string]any {
+// plainElement replaces an inline element of rich text with a plain text that shows the same, unless it is one of the few
+// that can neither ping nor link. The list is of the harmless ones, so that elements that Slack adds later are replaced
+// too.
+func plainElement(element map[string]any) map[string]any {
 	str := func(name string) string { s, _ := element[name].(string); return s }
 	words := ""
 	switch kind := str("type"); kind {
@@ -139,15 +141,15 @@ func spokenElement(element map[string]any) map[string]any {
 			words = "[" + kind + "]"
 		}
 	}
-	spoken := map[string]any{"type": "text", "text": words}
+	plain := map[string]any{"type": "text", "text": words}
 	if style, ok := element["style"].(map[string]any); ok {
-		spoken["style"] = style
+		plain["style"] = style
 	}
-	return spoken
+	return plain
 }
 
-// escapeMarkdown escapes Markdown: &, < and > as everywhere, and each [ that a backslash does not take care of
-// already, so that no label can stand for another URL.
+// escapeMarkdown escapes Markdown: &, < and > as everywhere, and each [ that is not escaped by a backslash already, so
+// that no label can hide another URL.
 func escapeMarkdown(text string, limit int) string {
 	escaped := false // whether the next character follows an effective backslash
 	return cutUnits(text, limit, func(rest string) (string, int) {

@@ -15,32 +15,32 @@ import (
 	"time"
 )
 
-// The bounds of a wait that Slack asks for. Above the maximum the header is taken for an error of some proxy.
+// Bounds of the wait that Slack asks for. A header above the maximum is assumed to be the mistake of a proxy.
 const (
 	minRetryAfter = time.Second
 	maxRetryAfter = time.Hour
 )
 
-// longWait is for what Slack needs many minutes to get over.
+// longWait is for conditions from which Slack takes many minutes to recover.
 const longWait = 10 * time.Minute
 
-// meaning is what a code says about the event that was to be posted.
+// meaning is what an error code means for the event that was to be posted.
 type meaning struct {
 	class Class
 
 	// Of the class Rejected:
-	channel  bool // Slack refuses the channel: another message would fare no better there
+	channel  bool // Slack refuses the channel: it would refuse any other message there as well
 	metadata bool // Slack refuses the metadata, which is ours and not the event's: see Poster.Post
 
-	wait time.Duration // Error.RetryAfter where Slack names no time
+	wait time.Duration // Error.RetryAfter if Slack names no time
 
 	// Of the class Credentials: the token is refused for the one method that was called, or the method itself is.
-	// What that says about chat.postMessage it need not say about reading the history, and the reverse.
+	// A token that is refused for reading the history may still be valid for chat.postMessage, and the reverse.
 	method bool
 }
 
-// codes is the table: what Slack's error codes mean for the event. Both the Web API's and the webhooks' are here;
-// a code means the same from either.
+// codes is the table of what Slack's error codes mean for the event. It has those of the Web API and of webhooks;
+// a code means the same from both.
 var codes = map[string]meaning{
 	"ratelimited":  {class: RetryAfter},
 	"rate_limited": {class: RetryAfter},
@@ -51,7 +51,7 @@ var codes = map[string]meaning{
 	"team_added_to_org":      {class: Retry, wait: longWait}, // the workspace is being migrated
 	"org_login_required":     {class: Retry, wait: longWait}, // likewise
 
-	// Slack says of these that part of the work may have been done.
+	// Slack documents these as errors after which part of the work may have been done.
 	"internal_error":  {class: Ambiguous},
 	"fatal_error":     {class: Ambiguous},
 	"request_timeout": {class: Ambiguous},
@@ -70,7 +70,7 @@ var codes = map[string]meaning{
 	"unknown_method":            {class: Credentials, method: true}, // of a post: the API URL is not that of Slack's Web API
 	"deprecated_endpoint":       {class: Credentials, method: true},
 	"method_deprecated":         {class: Credentials, method: true},
-	"invalid_token":             {class: Credentials}, // from here on: the webhook itself is gone or shut off
+	"invalid_token":             {class: Credentials}, // from here on: the webhook itself is deleted or disabled
 	"action_prohibited":         {class: Credentials},
 	"no_service":                {class: Credentials},
 	"no_service_id":             {class: Credentials},
@@ -90,7 +90,7 @@ var codes = map[string]meaning{
 	"restricted_action_read_only_channel": {class: Rejected, channel: true},
 	"posting_to_general_channel_denied":   {class: Rejected, channel: true},
 
-	// The first four go by whether the message is a reply: others may pass in the same channel.
+	// The first four depend on whether the message is a reply: Slack may accept other messages in the same channel.
 	"restricted_action_thread_only_channel":    {class: Rejected},
 	"restricted_action_non_threadable_channel": {class: Rejected},
 	"restricted_action_thread_locked":          {class: Rejected},
@@ -112,10 +112,10 @@ var codes = map[string]meaning{
 	"metadata_must_be_sent_from_app": {class: Rejected, metadata: true}, // legacy tokens may not send any
 }
 
-// meaningOf looks a code up, and says whether the table knows it. An unknown one is a refusal for good: Slack said
-// "not posted", and a new code is far more likely about a message or a channel than about the service; the event is
-// kept as a dead letter with the code on it. It counts against the channel, so that a code that hits every message
-// there is noticed before it has thrown away a queue. Only one that sounds like trouble on Slack's side is tried again.
+// meaningOf looks a code up, and reports whether it is in the table. An unknown one is a permanent rejection: Slack has
+// not posted the message, and a new code is far more likely about a message or a channel than about the service; the event
+// is kept as a dead letter with the code. It counts against the channel, so that a code that concerns every message there
+// is noticed before it has emptied a queue. Only a code that sounds like a problem on Slack's side is retried.
 func meaningOf(code string) (m meaning, known bool) {
 	if m, known = codes[code]; known {
 		return m, true
@@ -129,26 +129,26 @@ func meaningOf(code string) (m meaning, known bool) {
 	return meaning{class: Rejected, channel: true}, false
 }
 
-// reply is what the two ways of posting answer.
+// reply is the response to a post, by either way of posting.
 type reply struct {
 	OK      bool   `json:"ok"`
 	Error   string `json:"error"`
 	Channel string `json:"channel"`
 	TS      string `json:"ts"`
 
-	// Message is the echo of what was posted. It is looked into apart: an echo in an unknown form must not make a
-	// success unreadable.
+	// Message is the echo of what was posted. It is decoded separately: an echo in an unknown form must not make the
+	// response to a successful post unreadable.
 	Message json.RawMessage `json:"message"`
 }
 
-// codeShape is how Slack's codes look. Anything else in their place is not shown: a page of some proxy could
-// quote the webhook's URL.
+// codeShape is the form of Slack's codes. Anything else in their place is not shown: the error page of a proxy could quote
+// the webhook's URL.
 var codeShape = regexp.MustCompile(`^[a-z][a-z0-9_]{1,63}$`)
 
-// classifyAPI judges an answer of the Web API: JSON, with status 200 nearly always.
+// classifyAPI classifies a response of the Web API: JSON, nearly always with status 200.
 func classifyAPI(x *exchange) (reply, *Error) {
 	if x.status == 0 {
-		return reply{}, unanswered(x)
+		return reply{}, classifyNoResponse(x)
 	}
 	var r reply
 	readable := x.err == nil && json.Unmarshal(x.body, &r) == nil
@@ -157,26 +157,26 @@ func classifyAPI(x *exchange) (reply, *Error) {
 		code = "unknown_code"
 	}
 	if x.status/100 != 2 {
-		return reply{}, refused(x, code)
+		return reply{}, classifyStatus(x, code)
 	}
 	switch {
 	case x.err != nil: // cut off halfway
 		return reply{}, &Error{Class: Ambiguous, Code: networkCode(x.err)}
-	case !readable: // such as a proxy's page: nobody knows what was behind it
+	case !readable: // such as a proxy's page: whether Slack got the request is unknown
 		return reply{}, &Error{Class: Ambiguous, Code: "invalid_response"}
 	case r.OK:
 		return r, nil
-	case code == "": // "not ok" without a reason, and no ground to give the event up
+	case code == "": // "not ok" without a reason, which does not justify rejecting the event
 		return reply{}, &Error{Class: Ambiguous, Code: "no_code"}
 	}
-	return reply{}, byCode(x, code)
+	return reply{}, classifyCode(x, code)
 }
 
-// classifyWebhook judges an answer of an incoming webhook: the word "ok", or a status and a code as plain text.
-// Those of the newer kind, which start a workflow, answer JSON.
+// classifyWebhook classifies a response of an incoming webhook: the word "ok", or a status and a code as plain text.
+// Those of the newer kind, which start a workflow, respond with JSON.
 func classifyWebhook(x *exchange) (reply, *Error) {
 	if x.status == 0 {
-		return reply{}, unanswered(x)
+		return reply{}, classifyNoResponse(x)
 	}
 	text := string(bytes.TrimSpace(x.body))
 	if strings.HasPrefix(text, "{") {
@@ -194,42 +194,42 @@ func classifyWebhook(x *exchange) (reply, *Error) {
 		case text == "ok":
 			return reply{OK: true}, nil
 		case known:
-			return reply{}, byCode(x, code)
+			return reply{}, classifyCode(x, code)
 		}
 		return reply{}, &Error{Class: Ambiguous, Code: "invalid_response"}
 	}
 	if _, known := codes[code]; code != "" && !known {
 		switch x.status {
-		case http.StatusBadRequest: // Slack's word that this payload is wrong
-			return reply{}, &Error{Class: Rejected, Code: code, ChannelRefused: true} // as any code that is not known
-		case http.StatusForbidden, http.StatusNotFound, http.StatusGone: // and that this webhook is
+		case http.StatusBadRequest: // by Slack's own code this payload is invalid
+			return reply{}, &Error{Class: Rejected, Code: code, ChannelRefused: true} // as for any unknown code
+		case http.StatusForbidden, http.StatusNotFound, http.StatusGone: // and this webhook is
 			return reply{}, &Error{Class: Credentials, Code: code}
 		}
 	}
-	return reply{}, refused(x, code)
+	return reply{}, classifyStatus(x, code)
 }
 
-// refused judges an answer that is not 2xx. A code of the table says more than the status.
-func refused(x *exchange, code string) *Error {
+// classifyStatus classifies a response that is not 2xx. A code in the table is more specific than the status.
+func classifyStatus(x *exchange, code string) *Error {
 	if _, known := codes[code]; known {
-		return byCode(x, code)
+		return classifyCode(x, code)
 	}
 	failure := &Error{Class: Retry, Code: "http_" + strconv.Itoa(x.status)}
 	switch x.status {
 	case http.StatusTooManyRequests:
-		return byCode(x, "ratelimited")
+		return classifyCode(x, "ratelimited")
 	case http.StatusBadGateway, http.StatusGatewayTimeout, 520, 524:
 		// A gateway lost the answer, not the request: Slack may have posted it.
 		failure.Class = Ambiguous
-	case http.StatusRequestEntityTooLarge: // will not get smaller
+	case http.StatusRequestEntityTooLarge: // a retry is just as large
 		failure.Class = Rejected
 	}
-	// The rest is held. A redirect or a 404 that is not in Slack's words means that the URL is wrong or that
-	// something stands between: a mistake in the settings must not throw the queue away.
+	// With any other status the event is held. A redirect, or a 404 without one of Slack's codes, means that the URL is
+	// wrong or that a proxy answers: a mistake in the settings must not cost the events in the queue.
 	return failure
 }
 
-func byCode(x *exchange, code string) *Error {
+func classifyCode(x *exchange, code string) *Error {
 	m, _ := meaningOf(code)
 	failure := &Error{Class: m.class, Code: code, RetryAfter: m.wait, ChannelRefused: m.channel}
 	if m.class == RetryAfter {
@@ -238,15 +238,15 @@ func byCode(x *exchange, code string) *Error {
 	return failure
 }
 
-// retryAfter reads the Retry-After header, in seconds or as a date, into [minRetryAfter, maxRetryAfter]. Without one
-// that can be read it is 0: Slack has named no time, and a guess would be too long or too short.
+// retryAfter parses the Retry-After header, in seconds or as a date, and bounds it to [minRetryAfter, maxRetryAfter]. It
+// is 0 without a valid header: Slack has named no time, and a guess would be too long or too short.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	var wait time.Duration
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.ParseFloat(value, 64); err == nil && seconds == seconds {
 		wait = time.Duration(min(max(seconds, 0), maxRetryAfter.Seconds()) * float64(time.Second))
 	} else if at, err := http.ParseTime(value); err == nil {
-		// By the sender's clock where it is given: ours may differ.
+		// By the sender's clock if the response has it: ours may differ.
 		if date, err := http.ParseTime(h.Get("Date")); err == nil {
 			now = date
 		}
@@ -257,8 +257,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return min(max(wait, minRetryAfter), maxRetryAfter)
 }
 
-// unanswered judges an exchange without an answer: posted for certain not, or perhaps.
-func unanswered(x *exchange) *Error {
+// classifyNoResponse classifies an exchange without a response: certainly not posted, or possibly posted.
+func classifyNoResponse(x *exchange) *Error {
 	failure := &Error{Class: Retry, Code: networkCode(x.err)}
 	switch {
 	case x.sent.Load():
@@ -269,7 +269,7 @@ func unanswered(x *exchange) *Error {
 	return failure
 }
 
-// networkCode names what went wrong below HTTP. Only the name goes on: the error itself holds the URL.
+// networkCode names the failure below HTTP. Only this name is passed on, because the error itself holds the URL.
 func networkCode(err error) string {
 	var (
 		dns    *net.DNSError

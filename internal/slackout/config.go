@@ -10,20 +10,20 @@ import (
 	"github.com/slack-go/slack"
 )
 
-// Config says where and how to post. It prints without its secrets, whatever the verb.
+// Config defines where and how to post. It prints without its secrets, with any verb.
 type Config struct {
 	Token      string // a bot token; exactly one of Token and WebhookURL is set
 	WebhookURL string // an incoming webhook, http or https
 
-	APIURL  string            // base of the Web API; empty: Slack's own. A missing slash at the end is added
-	Channel string            // where an event goes that has no channel and no route; needed with Token
+	APIURL  string            // base URL of the Web API; empty: Slack's own. A missing slash at the end is added
+	Channel string            // for events without a channel and a route; required with Token
 	Routes  map[string]string // channel by category
 
-	// AllowMarkup trusts the events: texts and blocks go out as the publisher wrote them, with their links
-	// and mentions. Without it both are neutralised, see the package comment.
+	// AllowMarkup trusts the events: texts and blocks are posted as the publisher wrote them, with their links
+	// and mentions. Without it both are neutralised; see the package comment.
 	AllowMarkup bool
 
-	Timeout time.Duration // for one request, from connecting to the end of the answer; above 0
+	Timeout time.Duration // for one request, from connecting to the end of the response; above 0
 }
 
 // String describes the Config without its secrets.
@@ -38,7 +38,7 @@ func (c Config) GoString() string { return c.String() }
 // Format prints String for every verb: %x or %q on a struct would otherwise reach into its fields.
 func (c Config) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(c.String())) }
 
-// MarshalText keeps the secrets out of encoders that fall back to a value's text or fields.
+// MarshalText keeps the secrets out of encoders, which would otherwise use the fields.
 func (c Config) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 func redacted(secret string) string {
@@ -48,16 +48,16 @@ func redacted(secret string) string {
 	return "set"
 }
 
-// normalise checks the Config and fills in what is left out. Its errors quote no value, since each of these
-// fields can hold a secret: a password can sit in either URL.
+// normalise validates the Config and sets the defaults. Its errors quote no value, because each of these fields can hold
+// a secret: either URL can contain a password.
 func (c Config) normalise() (Config, error) {
 	switch {
 	case c.Token == "" && c.WebhookURL == "":
-		return c, errors.New("slack: a bot token or a webhook URL is needed")
+		return c, errors.New("slack: a bot token or a webhook URL is required")
 	case c.Token != "" && c.WebhookURL != "":
 		return c, errors.New("slack: a bot token and a webhook URL exclude each other")
 	case c.Token != "" && c.Channel == "":
-		return c, errors.New("slack: a default channel is needed with a bot token")
+		return c, errors.New("slack: a default channel is required with a bot token")
 	case c.WebhookURL != "" && !IsHTTP(c.WebhookURL):
 		return c, errors.New("slack: the webhook URL is not an http or https URL")
 	case c.Timeout <= 0:
@@ -75,7 +75,7 @@ func (c Config) normalise() (Config, error) {
 	return c, nil
 }
 
-// IsHTTP reports whether a text is an http or https URL with a host, as APIURL and WebhookURL have to be.
+// IsHTTP reports whether raw is an http or https URL with a host, as APIURL and WebhookURL have to be.
 func IsHTTP(raw string) bool {
 	u, err := url.Parse(raw)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""

@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// maxText is how many characters Slack keeps of a message's text.
+// maxText is how many characters of a message's text Slack keeps.
 const maxText = 40_000
 
-// noticeRoom is what the longest notice takes: its words and a number of up to 19 digits.
+// noticeRoom is the length in characters of the longest notice: its words and a number of up to 19 digits.
 const noticeRoom = len(" [ more characters cut]") + 1 + 19
 
-// notice says at the end of a cut text how many characters of what the publisher wrote are missing.
+// notice ends a cut text: how many characters of what the publisher wrote are missing.
 func notice(missing int) string { return fmt.Sprintf("… [%d more characters cut]", missing) }
 
-// entity is how a control character of Slack's markup is written, or "" for any other character.
+// entity returns the escaped form of a control character of Slack's markup, or "" for any other character.
 func entity(r rune) string {
 	switch r {
 	case '&':
@@ -29,7 +29,7 @@ func entity(r rune) string {
 }
 
 // escapeAndCut escapes &, < and >, and nothing else, and keeps the result within limit characters, counted after
-// escaping: what does not fit is left off at the end and counted in a notice. The result is valid UTF-8.
+// escaping: what does not fit is cut off at the end and counted in a notice. The result is valid UTF-8.
 // The limit must leave room for the notice.
 func escapeAndCut(text string, limit int) string {
 	return cutUnits(text, limit, func(rest string) (string, int) {
@@ -41,7 +41,7 @@ func escapeAndCut(text string, limit int) string {
 	})
 }
 
-// cutPlain keeps a text that has no markup within limit characters, as escapeAndCut does but without escaping.
+// cutPlain keeps a text without markup within limit characters, as escapeAndCut does but without escaping.
 func cutPlain(text string, limit int) string {
 	return cutUnits(text, limit, func(rest string) (string, int) {
 		r, size := utf8.DecodeRuneInString(rest)
@@ -49,7 +49,7 @@ func cutPlain(text string, limit int) string {
 	})
 }
 
-// cutMarkup keeps a text of trusted markup within limit characters. An entity or a <link> stays whole or goes.
+// cutMarkup keeps a text with trusted markup within limit characters. An entity or a <link> is kept whole or cut off.
 func cutMarkup(text string, limit int) string {
 	return cutUnits(text, limit, func(rest string) (string, int) {
 		r, size := utf8.DecodeRuneInString(rest)
@@ -66,8 +66,8 @@ func cutMarkup(text string, limit int) string {
 	})
 }
 
-// unitLength is the length in bytes of what starts rest and ends with the character end, or 1 when that does not
-// come within most bytes: then its first character stands for itself.
+// unitLength returns the length in bytes of the unit at the start of rest that ends with the character end, or 1 if end
+// does not follow within most bytes: then the first character is an ordinary one.
 func unitLength(rest string, end byte, most int) int {
 	if i := strings.IndexByte(rest[:min(len(rest), most)], end); i > 0 {
 		return i + 1
@@ -75,14 +75,14 @@ func unitLength(rest string, end byte, most int) int {
 	return 1
 }
 
-// cutUnits writes a text unit by unit; next returns how the first unit of the rest is written and how many bytes
-// of the rest it is. A unit is never split.
+// cutUnits copies a text unit by unit; next returns how to write the first unit of the rest and its length in bytes
+// in the rest. A unit is never split.
 func cutUnits(text string, limit int, next func(rest string) (string, int)) string {
 	var (
 		out    strings.Builder
 		runes  int // written
-		keep   int // bytes of out that can stay when a notice must follow
-		kept   int // bytes of text that keep stands for
+		keep   int // bytes of out that can be kept if a notice has to follow
+		kept   int // bytes of text that correspond to keep
 		budget = limit - noticeRoom
 	)
 	for at := 0; at < len(text); {

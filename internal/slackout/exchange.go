@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// maxReply bounds how much of an answer is read, in bytes. Slack echoes the message, so it is at most a few
+// maxReply bounds how much of a response is read, in bytes. Slack echoes the message, so a response has at most a few
 // hundred kilobytes.
 const maxReply = 4 << 20
 
 var (
-	errReplyTooLong = errors.New("the answer is too long")
-	errFailed       = errors.New("the request failed") // all that slack-go is told: the real error holds the URL
+	errReplyTooLong = errors.New("the response is too long")
+	errFailed       = errors.New("the request failed") // all that slack-go gets: the real error holds the URL
 )
 
-// exchange is what was seen of one request and its answer.
+// exchange is what was observed of one request and its response.
 type exchange struct {
 	sent   atomic.Bool // the request may have left this process
 	noTLS  atomic.Bool // the last TLS handshake failed
-	status int         // 0: no answer came
+	status int         // 0: no response arrived
 	header http.Header
 	body   []byte
-	err    error // why there is no answer or not all of it; never shown, it can hold the webhook's URL
+	err    error // why there is no response or only a part; never shown, because it can hold the webhook's URL
 }
 
 type exchangeKey struct{}
@@ -36,11 +36,11 @@ type exchangeKey struct{}
 func withExchange(ctx context.Context, x *exchange) context.Context {
 	ctx = context.WithValue(ctx, exchangeKey{}, x)
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		// The transport takes another connection only when nothing of the request was processed on the one
-		// before, so every new one starts afresh.
+		// The transport takes another connection only if nothing of the request was processed on the previous
+		// one, so each new connection resets the flag.
 		GetConn: func(string) { x.sent.Store(false) },
-		// Called before the first byte of the body can leave. No message can be posted without its body, so
-		// up to here it was certainly not posted, and from here on it may have been.
+		// Called before the first byte of the body can be sent. No message can be posted without its body, so
+		// before this call it was certainly not posted, and after it may have been.
 		WroteHeaders:     func() { x.sent.Store(true) },
 		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { x.noTLS.Store(err != nil) },
 	})
@@ -55,17 +55,17 @@ func newRecordingClient() recordingClient {
 		transport = standard.Clone()
 	}
 	transport.MaxIdleConnsPerHost = 64 // all posts go to one host; the default keeps 2
-	// A connection that the other side closes just as it is used makes the post ambiguous, so idle ones are
-	// dropped before a load balancer would.
+	// A connection that the other side closes at the moment of its use makes the post ambiguous, so idle ones are
+	// closed before a load balancer would close them.
 	transport.IdleConnTimeout = 30 * time.Second
 	return recordingClient{&http.Client{
 		Transport: transport,
-		// The token is in the body and the webhook's URL is a secret: neither is carried on to another place.
+		// The token is in the body and the webhook's URL is a secret: neither may be sent to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// Do sends the request, reads the whole answer and records both. The response it returns reads from memory.
+// Do sends the request, reads the whole response and records both. The body of the returned response is in memory.
 func (c recordingClient) Do(req *http.Request) (*http.Response, error) {
 	x, ok := req.Context().Value(exchangeKey{}).(*exchange)
 	if !ok {

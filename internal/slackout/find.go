@@ -13,46 +13,46 @@ import (
 	"notifier/internal/event"
 )
 
-// ErrNoHistory is what Find's error wraps when it cannot look and trying again would not help. The error's text ends
-// with the reason, one word: Slack's code (missing_scope, not_in_channel, ...), http_<status>, invalid_response, or
+// ErrNoHistory is wrapped by an error of Find if the history cannot be read and a retry would not help. The error's text
+// ends with the reason, one word: Slack's code (missing_scope, not_in_channel, ...), http_<status>, invalid_response, or
 //
 //	webhook            a webhook can only post
-//	no_metadata        Slack takes no metadata from this token, so there is nothing to look for
-//	unknown_channel    the channel is given by name, and no message was posted there yet that told its ID
-//	too_many_messages  more than Find looks through
+//	no_metadata        Slack accepts no metadata from this token, so there is nothing to look for
+//	unknown_channel    the channel is configured by name, and no response to a post has named its ID yet
+//	too_many_messages  more than Find reads
 //	rate_limited       there are more, and this app gets 15 messages a minute
 //
-// The caller can do what it would do without Find. A refusal that lies in the token or the method (missing_scope and
-// its like) is remembered for the channel, and for an hour answered without a request.
+// The caller can do what it would do without Find. A refusal that concerns the token or the method (missing_scope and
+// the like) is remembered for the channel, and returned for an hour without a request.
 var ErrNoHistory = errors.New("the history cannot be read")
 
-// Bounds of a look. Slack recommends pages of at most 200 messages, and gives some apps no more than slowPage, at one
-// request a minute. A look is meant for a post of a moment ago: what comes later than maxPages of messages after the
-// event's publication is not looked at.
+// Bounds of a search. Slack recommends pages of at most 200 messages, and gives some apps no more than slowPage, at one
+// request a minute. A search is meant for a post of a moment ago: messages beyond the first maxPages pages after the
+// event's publication are not read.
 const (
 	pageSize = 200
 	slowPage = 15
 	maxPages = 5
 )
 
-// clockAllowance is how far the clock that took down when the event was published may be ahead of Slack's, which
-// stamps messages. Servers that keep time are within a second; a minute costs a few messages more to look through.
+// clockAllowance is how far the clock that recorded the event's publication may be ahead of Slack's, which stamps
+// messages. Synchronised servers are within a second; allowing a minute costs reading a few more messages.
 const clockAllowance = time.Minute
 
-// Find looks whether a message with the event's id already stands where the event is to be posted: in its channel, or
-// in its thread. It makes at most 5 requests, each bounded by Config.Timeout, and never waits or tries again. It needs
-// a token with the scope to read the history of the channel (channels:history for public ones, groups:history for
-// private ones), and the channel's ID, in the settings or learned from the answer to a post.
+// Find checks whether a message with the event's id is already in the place where the event is to be posted: its channel
+// or its thread. It makes at most 5 requests, each bounded by Config.Timeout, and never waits or retries. It needs a
+// token with the scope to read the history of the channel (channels:history for public ones, groups:history for private
+// ones), and the channel's ID, configured or learned from the response to a post.
 //
-// True says that the message stands there, and the Receipt is that of its post. False without an error says that it
-// does not, as far as Slack shows: a message that was accepted within the last moments may not be shown yet.
+// True means that the message is there, and the Receipt is that of its post. False without an error means that it is not
+// there, as far as Slack shows: a message that was accepted moments ago may not be shown yet.
 //
-// An error that wraps ErrNoHistory says that looking is not possible; any other is an *Error, and says "not now", or
-// that Slack refuses the token altogether (Credentials). Its class is never Ambiguous or Rejected. RetryAfter concerns
-// looking alone: Slack counts posts apart. Reading can be refused for long while posting works, so the caller bounds
-// how long it waits for a look.
+// An error that wraps ErrNoHistory means that the history cannot be read. Any other is an *Error: it cannot be read now,
+// or Slack refuses the token altogether (Credentials). Its class is never Ambiguous or Rejected. RetryAfter concerns
+// reading alone: Slack limits posts separately. Reading can be refused for a long time while posting works, so the caller
+// bounds how long it waits for Find.
 func (p *Poster) Find(ctx context.Context, ev event.Event) (Receipt, bool, error) {
-	channel, err := p.lookAt(p.Channel(ev))
+	channel, err := p.historyChannel(p.Channel(ev))
 	if err != nil {
 		return Receipt{}, false, err
 	}
@@ -62,7 +62,7 @@ func (p *Poster) Find(ctx context.Context, ev event.Event) (Receipt, bool, error
 	for number := range maxPages {
 		found, err := p.page(ctx, channel, ev.ThreadTS, oldest, cursor)
 		if err != nil {
-			return Receipt{}, false, p.notSeen(err, channel, number, seen)
+			return Receipt{}, false, p.findError(err, channel, number, seen)
 		}
 		for _, m := range found.Messages {
 			if carries(m.Metadata, mark) && p.learned.mayBeOurs(m.BotID) {
@@ -77,8 +77,8 @@ func (p *Poster) Find(ctx context.Context, ev event.Event) (Receipt, bool, error
 	return Receipt{}, false, noHistory("too_many_messages")
 }
 
-// lookAt is the ID of a channel whose history may be looked at, or the reason why none may be.
-func (p *Poster) lookAt(channel string) (id string, err error) {
+// historyChannel returns the ID of a channel whose history can be read, or an error with the reason why it cannot.
+func (p *Poster) historyChannel(channel string) (id string, err error) {
 	switch {
 	case p.api == nil:
 		return "", noHistory("webhook")
@@ -94,7 +94,7 @@ func (p *Poster) lookAt(channel string) (id string, err error) {
 	return id, nil
 }
 
-// page is what Find reads of an answer.
+// page is the part of a response that Find uses.
 type page struct {
 	Messages []struct {
 		TS       string          `json:"ts"`
@@ -108,16 +108,16 @@ type page struct {
 
 // page asks for one page of a channel or, with a timestamp, of the thread under that message. Every error is an *Error.
 func (p *Poster) page(ctx context.Context, channel, thread, oldest, cursor string) (found page, err error) {
-	judge := func(x *exchange) (reply, *Error) {
+	classify := func(x *exchange) (reply, *Error) {
 		r, failure := classifyAPI(x)
 		if failure == nil && json.Unmarshal(x.body, &found) != nil {
 			failure = &Error{Class: Retry, Code: "invalid_response"}
 		}
 		return r, failure
 	}
-	_, err = p.attempt(ctx, judge, func(ctx context.Context) {
-		// Without "latest" the pages go forward from the oldest message, so that a post soon after the event's
-		// publication is on the first one.
+	_, err = p.attempt(ctx, classify, func(ctx context.Context) {
+		// Without "latest" the pages start from the oldest message, so that a post soon after the event's publication
+		// is on the first page.
 		if thread == "" {
 			_, _ = p.api.GetConversationHistoryContext(ctx, &slack.GetConversationHistoryParameters{
 				ChannelID: channel, Cursor: cursor, Oldest: oldest, Limit: pageSize, IncludeAllMetadata: true,
@@ -131,8 +131,8 @@ func (p *Poster) page(ctx context.Context, channel, thread, oldest, cursor strin
 	return found, err
 }
 
-// notSeen makes the failure of a page, after so many pages and messages, into the answer of Find.
-func (p *Poster) notSeen(err error, channel string, pages, seen int) error {
+// findError converts the error for a page into that of Find. pages and seen count the pages and messages read before it.
+func (p *Poster) findError(err error, channel string, pages, seen int) error {
 	var failure *Error
 	if !errors.As(err, &failure) {
 		return err
@@ -140,17 +140,17 @@ func (p *Poster) notSeen(err error, channel string, pages, seen int) error {
 	m, _ := meaningOf(failure.Code)
 	switch {
 	case failure.Class == Credentials && m.method:
-		p.learned.refused(channel, failure.Code) // the token stays as it is: no need to ask again
+		p.learned.rememberRefusal(channel, failure.Code) // the token stays the same: no need to ask again
 		return noHistory(failure.Code)
 	case failure.Class == Rejected, failure.Code == "invalid_response",
 		strings.HasPrefix(failure.Code, "http_3"), strings.HasPrefix(failure.Code, "http_4"):
-		// Slack's word about this channel, or something in between that does not know the method. If it stands
-		// before posts as well, the post will tell.
+		// Slack refuses this channel, or a proxy does not know the method. If the proxy blocks posts as well, the
+		// post will fail with the cause.
 		return noHistory(failure.Code)
 	case failure.Class == RetryAfter && pages > 0 && seen <= pages*slowPage:
-		// The next look would begin anew and meet the same refusal, for ever.
+		// The next search would start from the beginning and be refused in the same place, every time.
 		return noHistory(RetryAfter.String())
-	case failure.Class == Ambiguous: // of a post; reading changes nothing
+	case failure.Class == Ambiguous: // matters only for a post: reading changes nothing
 		failure.Class = Retry
 	}
 	return failure
@@ -158,7 +158,7 @@ func (p *Poster) notSeen(err error, channel string, pages, seen int) error {
 
 func noHistory(reason string) error { return fmt.Errorf("slack: %w: %s", ErrNoHistory, reason) }
 
-// timestamp writes a time as Slack does: seconds and microseconds since 1970.
+// timestamp formats a time as Slack does: seconds and microseconds since 1970.
 func timestamp(t time.Time) string {
 	micros := max(0, t.UnixMicro())
 	return fmt.Sprintf("%d.%06d", micros/1e6, micros%1e6)

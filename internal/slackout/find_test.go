@@ -231,7 +231,7 @@ func TestLearnedIsBounded(t *testing.T) {
 	l := newLearned()
 	for i := range maxLearned + 10 {
 		l.posted(fmt.Sprint("#name", i), reply{Channel: fmt.Sprint("C", i)})
-		l.refused(fmt.Sprint("C", i), "missing_scope")
+		l.rememberRefusal(fmt.Sprint("C", i), "missing_scope")
 	}
 	l.posted("#name0", reply{Channel: "C0NEW"})
 	if len(l.ids) != maxLearned || len(l.refusals) != maxLearned || l.id("#name0") != "C0NEW" {

@@ -8,38 +8,38 @@ import (
 	"time"
 )
 
-// maxLearned bounds what is kept of channels, in entries. The settings name the channels, so there are few.
+// maxLearned is the highest number of channels to remember. The settings name the channels, so there are few.
 const maxLearned = 1_000
 
-// learned is what Slack's answers have told that the settings do not.
+// learned is what is known from Slack's responses and not from the settings.
 type learned struct {
 	noMetadata atomic.Bool // Slack refuses metadata from this token
 
 	mu    sync.Mutex
-	ids   map[string]string // IDs of channels, by the name under which was posted
-	botID string            // who posts with this token
-	// Why this token is not shown a channel's history, by the channel's ID. It is by channel, because public and private
-	// ones, and direct messages, need a scope each.
+	ids   map[string]string // IDs of channels, by the name to which was posted
+	botID string            // the bot that posts with this token
+	// Why this token may not read a channel's history, by the channel's ID. It is kept per channel, because public
+	// channels, private ones and direct messages each need a scope of their own.
 	refusals map[string]refusal
 }
 
-// refusal is Slack's code, which holds until somebody may have granted the scope.
+// refusal is Slack's code, which is remembered until the scope may have been granted.
 type refusal struct {
 	code  string
 	until time.Time
 }
 
-// refusalHolds is for how long a refusal is not asked about again.
-const refusalHolds = time.Hour
+// refusalTTL is how long a refusal is remembered before Slack is asked again.
+const refusalTTL = time.Hour
 
 func newLearned() *learned {
 	return &learned{ids: map[string]string{}, refusals: map[string]refusal{}}
 }
 
-// isID is how the ID of a channel, of a private one or of a direct message looks. Names are in lower case.
+// isID matches the ID of a channel, a private channel or a direct message. Names are in lower case.
 var isID = regexp.MustCompile(`^[CGD][A-Z0-9]+$`)
 
-// id is the channel's ID, or "" while it is not known.
+// id returns the channel's ID, or "" while it is unknown.
 func (l *learned) id(channel string) string {
 	if isID.MatchString(channel) {
 		return channel
@@ -49,7 +49,7 @@ func (l *learned) id(channel string) string {
 	return l.ids[channel]
 }
 
-// posted learns from the answer to a post in a channel. The newest answer counts: a name can go to another channel.
+// posted learns from the response to a post in a channel. The newest response counts: a name can move to another channel.
 func (l *learned) posted(channel string, answer reply) {
 	var echo struct {
 		BotID string `json:"bot_id"`
@@ -66,7 +66,7 @@ func (l *learned) posted(channel string, answer reply) {
 	keep(l.ids, channel, answer.Channel)
 }
 
-// refusal is the code for which this token is not shown a channel's history, or "".
+// refusal returns the code with which Slack refuses this token a channel's history, or "".
 func (l *learned) refusal(channelID string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,24 +76,24 @@ func (l *learned) refusal(channelID string) string {
 	return ""
 }
 
-// refused remembers such a code.
-func (l *learned) refused(channelID, code string) {
+// rememberRefusal remembers such a code.
+func (l *learned) rememberRefusal(channelID, code string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	keep(l.refusals, channelID, refusal{code: code, until: time.Now().Add(refusalHolds)})
+	keep(l.refusals, channelID, refusal{code: code, until: time.Now().Add(refusalTTL)})
 }
 
-// keep sets an entry of a map that may hold maxLearned of them.
+// keep sets an entry of a map that holds at most maxLearned entries.
 func keep[V any](entries map[string]V, key string, value V) {
 	if _, known := entries[key]; known || len(entries) < maxLearned {
 		entries[key] = value
 	}
 }
 
-// mayBeOurs reports whether a message that this bot has posted may be ours. Any app in the channel can set metadata
-// like ours, and by it keep an event out; so what another bot has posted does not count. While our own is not known,
-// before the first post of this process, metadata alone has to do: whoever forges it must know the event's id before
-// the event is posted, and may post in the channel already.
+// mayBeOurs reports whether a message posted by this bot may be ours. Any app in the channel can set metadata like ours
+// and thereby suppress an event, so messages of other bots do not count. While our own bot is unknown, before the first
+// post of this process, metadata alone has to suffice: to forge it, an app has to know the event's id before the event is
+// posted, and may post in the channel already.
 func (l *learned) mayBeOurs(botID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 // Somebody may grant the scope while the process runs.
 func TestARefusalIsForgottenAfterAWhile(t *testing.T) {
 	l := newLearned()
-	l.refused("C1", "missing_scope")
+	l.rememberRefusal("C1", "missing_scope")
 	if code := l.refusal("C1"); code != "missing_scope" {
 		t.Errorf("code %q, expected missing_scope", code)
 	}

@@ -8,7 +8,7 @@ import (
 	"notifier/internal/event"
 )
 
-// message is an event as Slack gets it, in either way of posting.
+// message is an event as it is posted, in either way of posting.
 type message struct {
 	text     string
 	blocks   []slack.Block
@@ -16,8 +16,8 @@ type message struct {
 	unfurl   bool // Slack may fetch the links in it
 }
 
-// buildMessage makes an event into a message, neutralised unless its markup is allowed. It fails when the event's
-// blocks are not a JSON array.
+// buildMessage converts an event into a message, neutralised unless markup is allowed. It fails if the event's blocks
+// are not a JSON array.
 func buildMessage(ev event.Event, allowMarkup bool) (message, error) {
 	msg := message{threadTS: ev.ThreadTS, unfurl: allowMarkup}
 	if allowMarkup {
@@ -45,7 +45,7 @@ func buildMessage(ev event.Event, allowMarkup bool) (message, error) {
 	return msg, nil
 }
 
-// options are the message for chat.postMessage. With blocks, the text is what notifications show.
+// options returns the message for chat.postMessage. With blocks, the text is what notifications show.
 func (m message) options() []slack.MsgOption {
 	var options []slack.MsgOption
 	if m.text != "" {
@@ -63,7 +63,7 @@ func (m message) options() []slack.MsgOption {
 	return options
 }
 
-// webhook is the message for an incoming webhook. Only webhooks of the oldest kind heed the channel.
+// webhook returns the message for an incoming webhook. Only webhooks of the oldest kind respect the channel.
 func (m message) webhook(channel string) *slack.WebhookMessage {
 	msg := &slack.WebhookMessage{Channel: channel, Text: m.text, ThreadTimestamp: m.threadTS}
 	if len(m.blocks) > 0 {
@@ -76,7 +76,7 @@ func (m message) webhook(channel string) *slack.WebhookMessage {
 	return msg
 }
 
-// rawBlock is a block that goes out as it is. slack-go's own types know only the fields of their day.
+// rawBlock is a block that is posted unchanged. slack-go's own types have only the fields known when they were written.
 type rawBlock json.RawMessage
 
 func (b rawBlock) head() (h struct {
@@ -93,5 +93,5 @@ func (b rawBlock) BlockType() slack.MessageBlockType { return slack.MessageBlock
 // ID implements slack.Block.
 func (b rawBlock) ID() string { return b.head().ID }
 
-// MarshalJSON returns the block as it came.
+// MarshalJSON returns the block unchanged.
 func (b rawBlock) MarshalJSON() ([]byte, error) { return b, nil }

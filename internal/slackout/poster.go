@@ -1,23 +1,29 @@
 // Package slackout posts events to Slack, with a bot token or through an incoming webhook.
 //
-// Post makes one attempt and says what came of it. It never waits and never tries again: only the caller knows
-// about the other replicas, who have to pause too. An error is always an *Error, whose Class tells what to do
-// with the event; class.go holds the one table behind it. With a token, a message carries its event's id as Slack
-// metadata, and Find looks in the channel whether a post that may have reached Slack has done so.
+// Post makes one attempt and returns its result. It never waits and never retries: only the caller knows about the
+// other replicas, which have to pause as well. An error is always an *Error, whose Class determines what to do with the
+// event; class.go has the one table of Slack's codes. With a token, a message carries its event's id as Slack metadata,
+// and Find checks in the channel whether a post that may have reached Slack did so.
 //
-// slack-go builds the requests of the Web API and holds the types of a message. The HTTP client below it is this
-// package's own, so that every post has an end, no redirect carries a secret elsewhere, and the verdict rests on
-// what was seen on the wire: whether the request went out, the status, the headers, the body.
+// slack-go builds the requests of the Web API and has the types of a message. The HTTP client below it is this package's
+// own, so that every post ends in time, no redirect sends a secret to another host, and the result depends on what was
+// observed on the wire: whether the request was sent, the status, the headers, the body.
+//
+// The package knows Slack's API and its markup. It does not know Redis, NATS, limits or other replicas.
+//
+// Reading order: poster.go (Post), config.go, message.go (an event as a message), escape.go and blocks.go (markup),
+// exchange.go (one request on the wire), class.go and error.go (what a response means), find.go, metadata.go and
+// learned.go (whether a message was posted before), text.go (texts of our own), auth.go (checking the token).
 //
 // # Markup
 //
-// Unless Config.AllowMarkup is set, what an event says cannot act. In texts and mrkdwn objects &, < and > are
-// escaped, so <!channel> pings nobody and <url|label> is no link; mrkdwn objects are marked verbatim, since Slack
-// would look for names in them by itself. Markdown blocks lose their links, and mentions and links in rich text
-// become words. Texts that escaping makes too long for their place are cut. Objects of type plain_text stay as
-// they are, for Slack interprets nothing in them. Buttons keep their URLs. Slack is told not to unfurl, so that
-// no event can make it fetch and show a page. Neither "parse" nor "link_names" is ever sent: by default Slack
-// turns a bare URL into a link to itself, and names into nothing.
+// Unless Config.AllowMarkup is set, the content of an event has no effect beyond being shown. In texts and mrkdwn objects
+// &, < and > are escaped, so <!channel> pings nobody and <url|label> is not a link; mrkdwn objects are marked verbatim,
+// because Slack would otherwise look for names in them. Markdown blocks lose their links, and mentions and links in rich
+// text become plain text. Texts that escaping makes too long for their place are cut. Objects of type plain_text are
+// unchanged, because Slack interprets nothing in them. Buttons keep their URLs. Unfurling is switched off, so that no
+// event can make Slack fetch and show a page. A post never has "parse" or "link_names": by default Slack turns a bare URL
+// into a link to itself, and does not turn names into mentions.
 package slackout
 
 import (
@@ -33,7 +39,7 @@ import (
 	"notifier/internal/event"
 )
 
-// Poster posts events to one workspace. It is safe for use by several goroutines.
+// Poster posts events to one workspace. It is safe for concurrent use.
 type Poster struct {
 	config  Config
 	http    recordingClient
@@ -41,14 +47,14 @@ type Poster struct {
 	learned *learned
 }
 
-// Receipt is Slack's word that a message was posted.
+// Receipt is Slack's confirmation that a message was posted.
 type Receipt struct {
-	Channel string // as Slack answered, else as it was asked for
-	TS      string // the message's timestamp, which names it in its channel; empty with a webhook
+	Channel string // from Slack's response, else as it was requested
+	TS      string // the message's timestamp, which identifies it in its channel; empty with a webhook
 }
 
-// New returns a Poster, or an error that says what is wrong with the Config and quotes no value of it.
-// It connects to nothing.
+// New returns a Poster, or an error that describes what is wrong with the Config and quotes no value of it. It does not
+// connect.
 func New(config Config) (*Poster, error) {
 	config, err := config.normalise()
 	if err != nil {
@@ -70,8 +76,8 @@ func (p Poster) GoString() string { return p.String() }
 // Format prints String for every verb.
 func (p Poster) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(p.String())) }
 
-// Channel is where the event goes: the channel it names, else its category's, else the default. With a webhook
-// it may be empty, and Slack may go by the webhook's own channel whatever is asked for.
+// Channel returns the channel for an event: the one it names, else its category's, else the default. With a webhook it may
+// be empty, and Slack may use the webhook's own channel instead.
 func (p *Poster) Channel(ev event.Event) string {
 	if ev.Channel != "" {
 		return ev.Channel
@@ -82,11 +88,11 @@ func (p *Poster) Channel(ev event.Event) string {
 	return p.config.Channel
 }
 
-// Post makes one attempt to post the event. A nil error means that Slack has it. Any other error is an *Error;
-// when the caller's context ended, it wraps the context's error too.
+// Post makes one attempt to post the event. A nil error means that Slack has it. Any other error is an *Error; if the
+// caller's context ended, it wraps the context's error too.
 //
-// When Slack refuses the metadata, which tokens of the oldest kind may not send, that is no fault of the event: the
-// class is Retry, and this and all later messages go without.
+// If Slack refuses the metadata, which tokens of the oldest kind may not send, that is not the event's fault: the class is
+// Retry, and this and all later messages are posted without metadata.
 func (p *Poster) Post(ctx context.Context, ev event.Event) (Receipt, error) {
 	msg, err := buildMessage(ev, p.config.AllowMarkup)
 	if err != nil {
@@ -111,22 +117,22 @@ func (p *Poster) Post(ctx context.Context, ev event.Event) (Receipt, error) {
 	return receipt, nil
 }
 
-// Close closes the connections that wait for the next post. Posts in flight go on; later ones connect anew.
+// Close closes idle connections. Posts in flight continue; later ones connect again.
 func (p *Poster) Close() { p.http.client.CloseIdleConnections() }
 
-// attempt runs one exchange with Slack under the Poster's timeout and has it judged. What send returned would
-// say less than the record of the exchange: slack-go takes {"ok":false} for a success, fails on a message it
-// posted when it cannot decode the echo of it, and its errors can hold the webhook's URL.
-func (p *Poster) attempt(ctx context.Context, judge func(*exchange) (reply, *Error), send func(context.Context)) (reply, error) {
+// attempt runs one exchange with Slack under the Poster's timeout and classifies it. The record of the exchange is more
+// reliable than what slack-go returns: slack-go takes {"ok":false} for a success, fails after a successful post if it
+// cannot decode the echo of the message, and its errors can hold the webhook's URL.
+func (p *Poster) attempt(ctx context.Context, classify func(*exchange) (reply, *Error), send func(context.Context)) (reply, error) {
 	x := &exchange{}
 	limited, cancel := context.WithTimeout(withExchange(ctx, x), p.config.Timeout)
 	defer cancel()
 	send(limited)
-	answer, failure := judge(x)
+	answer, failure := classify(x)
 	if failure == nil {
 		return answer, nil
 	}
-	if x.err != nil { // the caller's own end is told apart from the timeout above
+	if x.err != nil { // distinguishes the end of the caller's context from the timeout above
 		failure.cause = ctx.Err()
 	}
 	return reply{}, failure
@@ -156,7 +162,7 @@ func (p *Poster) postMessage(ctx context.Context, channel, id string, msg messag
 func (p *Poster) postWebhook(ctx context.Context, msg *slack.WebhookMessage) {
 	body, err := json.Marshal(msg)
 	if err != nil {
-		return // nothing was sent; a message is strings and JSON that was decoded before, so this cannot be
+		return // nothing was sent; cannot happen, because a message is strings and JSON that was decoded before
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.config.WebhookURL, bytes.NewReader(body))
 	if err != nil {

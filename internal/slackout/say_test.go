@@ -13,7 +13,7 @@ func TestSayPostsTheTextAsItIs(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			s := startSlack(t)
-			receipt, err := newPoster(t, way.config(s)).Say(t.Context(), "C0OTHER", ourText)
+			receipt, err := newPoster(t, way.config(s)).PostText(t.Context(), "C0OTHER", ourText)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -35,11 +35,11 @@ func TestSayPostsTheTextAsItIs(t *testing.T) {
 func TestEditReplacesTheText(t *testing.T) {
 	s := startSlack(t)
 	p := newPoster(t, ways[0].config(s))
-	receipt, err := p.Say(t.Context(), "#general", "first") // a name: the receipt has its ID, which an edit needs
+	receipt, err := p.PostText(t.Context(), "#general", "first") // a name: the receipt has its ID, which an edit needs
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Edit(t.Context(), receipt.Channel, receipt.TS, ourText); err != nil {
+	if err := p.UpdateText(t.Context(), receipt.Channel, receipt.TS, ourText); err != nil {
 		t.Fatal(err)
 	}
 	messages := s.Messages()
@@ -54,11 +54,11 @@ func TestEditReplacesTheText(t *testing.T) {
 func TestEditFails(t *testing.T) {
 	s := startSlack(t)
 	p := newPoster(t, ways[0].config(s))
-	receipt, err := p.Say(t.Context(), "C0", "first")
+	receipt, err := p.PostText(t.Context(), "C0", "first")
 	if err != nil {
 		t.Fatal(err)
 	}
-	edit := func(channel, ts string) error { return p.Edit(t.Context(), channel, ts, "second") }
+	edit := func(channel, ts string) error { return p.UpdateText(t.Context(), channel, ts, "second") }
 	for code, err := range map[string]error{
 		"message_not_found": edit(receipt.Channel, "1.000001"),
 		"channel_not_found": edit("#general", receipt.TS),
@@ -87,7 +87,7 @@ func TestEditFails(t *testing.T) {
 
 func TestAWebhookCannotEdit(t *testing.T) {
 	s := startSlack(t)
-	err := newPoster(t, ways[1].config(s)).Edit(t.Context(), "C0", "1.000001", "text")
+	err := newPoster(t, ways[1].config(s)).UpdateText(t.Context(), "C0", "1.000001", "text")
 	wantError(t, err, Error{Class: Rejected, Code: "not_supported"})
 	if s.Requests() != 0 {
 		t.Errorf("%d requests, want none", s.Requests())

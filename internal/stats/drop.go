@@ -8,21 +8,20 @@ import (
 	"notifier/internal/outcome"
 )
 
-// Drops are counted by limit for the digest when their reason is outcome.Global or outcome.Category. Duplicates and expired
-// events are not missing from Slack, and dead ones are kept elsewhere.
-
-// Drop is how many events of a category one limit has refused.
+// Drop is how many events of a category one limit has refused. The digest counts only drops with the reason
+// outcome.Global or outcome.Category: duplicates and expired events are not missing from Slack, and dead ones are kept in
+// the dead-letter stream.
 type Drop struct {
 	Reason   string `json:"reason"`   // outcome.Global or outcome.Category
-	Limit    string `json:"limit"`    // as a user writes it: 10/30m; "-" where it is not known
+	Limit    string `json:"limit"`    // as a user writes it: 10/30m; "-" if it is unknown
 	Category string `json:"category"` // or Other
 	Count    int64  `json:"count"`    // above 0
 }
 
-// unknownLimit stands where the limit has no text.
+// unknownLimit replaces a limit without a text.
 const unknownLimit = "-"
 
-// dropPrefix is what stands before the category in a field of the pending drops. Neither part has a space.
+// dropPrefix is the part before the category in a field of the pending drops. Neither reason nor limit has a space.
 func dropPrefix(reason, limit string) string {
 	if limit == "" || strings.ContainsAny(limit, " \t\r\n") {
 		limit = unknownLimit
@@ -30,10 +29,10 @@ func dropPrefix(reason, limit string) string {
 	return reason + " " + limit + " "
 }
 
-// Field is the field under which the drops are counted in Keys.Pending.
+// Field is the field of Keys.Pending in which the drops are counted.
 func (d Drop) Field() string { return dropPrefix(d.Reason, d.Limit) + d.Category }
 
-// ParseDrop reads a field of Keys.Pending and its value. The error says what was expected.
+// ParseDrop parses a field of Keys.Pending and its value. The error states what was expected.
 func ParseDrop(field, value string) (Drop, error) {
 	reason, rest, _ := strings.Cut(field, " ")
 	limit, category, found := strings.Cut(rest, " ")

@@ -17,12 +17,12 @@ import (
 
 const (
 	lastFlush  = 2 * time.Second  // how long the flush at the end may take
-	pruneEvery = 30 * time.Second // how often one replica looks for heartbeats of others that have ended
+	pruneEvery = 30 * time.Second // how often each replica removes the heartbeats of replicas that have ended
 	remind     = time.Minute      // how often an outage is logged
 )
 
-// batch is what one call of the script counts. It is repeated as it is until it is answered, and its number lets the
-// script tell a repetition.
+// batch is what one call of the script counts. It is repeated unchanged until there is a reply, and its number lets the
+// script detect a repetition.
 type batch struct {
 	number int64
 	minute int64
@@ -31,8 +31,8 @@ type batch struct {
 	drops  []any // as counts
 }
 
-// Run flushes the counts until ctx ends, then once more, which takes two seconds at most, and takes the heartbeat away.
-// It logs when Redis is away, and goes on.
+// Run flushes the counts until ctx ends, then once more, which takes two seconds at most, and removes the heartbeat. It
+// logs when Redis is unavailable, and continues.
 func (r *Recorder) Run(ctx context.Context) {
 	ticker := time.NewTicker(r.config.Every)
 	defer ticker.Stop()
@@ -54,11 +54,11 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-// outage logs when it begins, once a minute, and when it is over. In its first minute it does so for those who debug: the
-// worker has said already that Redis is away, and counts wait without harm.
+// outage logs when an outage begins, once a minute, and when it is over. In the first minute it logs at debug level: the
+// worker has already logged that Redis is unavailable, and counts wait without harm.
 type outage struct {
-	since, told time.Time
-	warned      bool
+	since, logged time.Time
+	warned        bool
 }
 
 func (o *outage) note(log *zap.Logger, err error, now time.Time) {
@@ -66,11 +66,11 @@ func (o *outage) note(log *zap.Logger, err error, now time.Time) {
 	case err == nil && !o.since.IsZero():
 		log.Log(o.level(zap.InfoLevel), "counts reach Redis again", zap.Float64("after_s", now.Sub(o.since).Seconds()))
 		*o = outage{}
-	case err != nil && now.Sub(o.told) >= remind:
+	case err != nil && now.Sub(o.logged) >= remind:
 		if o.since.IsZero() {
 			o.since = now
 		}
-		o.told = now
+		o.logged = now
 		o.warned = now.Sub(o.since) >= remind
 		log.Log(o.level(zap.WarnLevel), "counts do not reach Redis", zap.Error(err), zap.Float64("for_s", now.Sub(o.since).Seconds()))
 	}
@@ -83,37 +83,37 @@ func (o *outage) level(level zapcore.Level) zapcore.Level {
 	return level
 }
 
-// flushAll brings everything that was counted to Redis, a minute in each call, and the heartbeat.
+// flushAll writes all counts to Redis, one minute in each call, and the heartbeat.
 func (r *Recorder) flushAll(ctx context.Context, last bool) error {
-	if n := r.takeForgotten(); n > 0 {
-		r.log.Warn("counts were given up, Redis was away for too long", zap.Int64("events", n))
+	if n := r.takeDiscarded(); n > 0 {
+		r.log.Warn("counts were discarded, Redis was unavailable for too long", zap.Int64("events", n))
 	}
 	for {
-		repeated := r.unsure != nil
+		repeated := r.unconfirmed != nil
 		if !repeated {
-			r.unsure = r.take()
+			r.unconfirmed = r.take()
 		}
-		if err := r.send(ctx, r.unsure, last); err != nil {
+		if err := r.send(ctx, r.unconfirmed, last); err != nil {
 			return err
 		}
-		done := !repeated && len(r.unsure.counts) == 0 // nothing was left to take
-		r.unsure = nil
+		done := !repeated && len(r.unconfirmed.counts) == 0 // nothing was left to take
+		r.unconfirmed = nil
 		if done {
 			return nil
 		}
 	}
 }
 
-func (r *Recorder) takeForgotten() int64 {
+func (r *Recorder) takeDiscarded() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.forgotten
-	r.forgotten = 0
+	n := r.discarded
+	r.discarded = 0
 	return n
 }
 
-// take makes a batch of the oldest minute that has counts, and sets these to nothing. A batch without counts says that
-// there is no such minute. Minutes that are over are dropped.
+// take makes a batch of the oldest minute that has counts, and resets them to 0. A batch without counts means that there
+// is no such minute. Minutes that are over are removed.
 func (r *Recorder) take() *batch {
 	r.number++
 	b := &batch{number: r.number}
@@ -183,12 +183,12 @@ func (r *Recorder) send(ctx context.Context, b *batch, last bool) error {
 
 	clock, err := r.flush.Run(ctx, r.config.Redis, keys, arguments...).Int64()
 	if err != nil {
-		return fmt.Errorf("redis cannot count: %w", err)
+		return fmt.Errorf("redis: cannot add the counts: %w", err)
 	}
 	if prune == "1" {
 		r.nextPrune = asked.Add(pruneEvery)
 	}
-	// The server looked at its clock at some time between. A slow answer says too little.
+	// The server read its clock at some time in between. After a slow reply the error would be too large.
 	if took := time.Since(asked); took < time.Second {
 		r.ahead.Store(clock - asked.Add(took/2).UnixMicro())
 	}

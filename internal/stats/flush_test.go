@@ -114,7 +114,7 @@ func TestCountsThatWaitAreBounded(t *testing.T) {
 	}
 	run(t, recorder)()
 	var forgotten int64
-	for _, line := range logs.FilterMessageSnippet("given up").All() {
+	for _, line := range logs.FilterMessageSnippet("discarded").All() {
 		forgotten += line.ContextMap()["events"].(int64)
 	}
 	kept := sums(t, s.reader(t))

@@ -13,18 +13,18 @@ import (
 // gone is the age at which a heartbeat no longer counts: its replica has ended.
 const gone = time.Minute
 
-// Heartbeat is what a replica says of itself at each flush.
+// Heartbeat is what a replica reports about itself at each flush.
 type Heartbeat struct {
 	Started time.Time `json:"started"`
 	Version string    `json:"version"`
 	Ready   bool      `json:"ready"`
-	Held    int       `json:"held"` // events in hand
+	Held    int       `json:"held"` // events held
 	Waits   []Wait    `json:"waits,omitempty"`
-	// Refused are the channels that refuse everything, as this replica has seen, each with Slack's code.
+	// Refused are the channels that refuse every message of this replica, each with Slack's code.
 	Refused map[string]string `json:"refused_channels,omitempty"`
 }
 
-// Wait is something that a replica waits for, in the words of its log.
+// Wait is something that a replica waits for, in the same words as in its log.
 type Wait struct {
 	For    string    `json:"for"`
 	Reason string    `json:"reason"`
@@ -38,8 +38,8 @@ type Replica struct {
 	Heartbeat
 }
 
-// decodeReplicas reads the hash of heartbeats as it was at the time now, leaves out those that are older than a minute,
-// and sorts by id.
+// decodeReplicas decodes the hash of heartbeats as it was at the time now, without those older than a minute, sorted by
+// id.
 func decodeReplicas(key string, fields map[string]string, now time.Time) ([]Replica, error) {
 	replicas := make([]Replica, 0, len(fields))
 	for id, value := range fields {

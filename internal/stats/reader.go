@@ -13,16 +13,16 @@ import (
 	"notifier/lua"
 )
 
-// minutesOfHour is how many minutes Hour tells of, the one that is going on included.
+// minutesOfHour is how many minutes Hour has, including the current one.
 const minutesOfHour = 60
 
 // Hour is what all replicas have done in the last hour, by the clock of Redis.
 type Hour struct {
 	Now time.Time // when it was read
-	// Minutes are 60, the oldest first; the last one is going on.
+	// Minutes are 60, the oldest first; the last one is the current minute.
 	Minutes []Minute
-	// LastSent is when an event of a category was last sent, within the last week: of the 100 categories that were sent
-	// last, to about a second.
+	// LastSent is when an event of each category was last sent, to about a second: within the last week, for the 100
+	// categories with the most recent times.
 	LastSent map[string]time.Time
 }
 
@@ -36,11 +36,11 @@ type Minute struct {
 type Count struct {
 	Category string `json:"category"` // or Other
 	Outcome  string `json:"outcome"`
-	Reason   string `json:"reason,omitempty"` // empty when sent
+	Reason   string `json:"reason,omitempty"` // empty if sent
 	N        int64  `json:"n"`
 }
 
-// Sum is the counts of all the minutes together, sorted as a minute's are.
+// Sum returns the counts of all minutes together, sorted like those of a minute.
 func (h Hour) Sum() []Count {
 	sums := map[Count]int64{}
 	for _, minute := range h.Minutes {
@@ -72,7 +72,7 @@ type Reader struct {
 	now   *redis.Script
 }
 
-// NewReader makes a Reader over an open client; namespace as for ratelimit.New.
+// NewReader returns a Reader that uses an open client; namespace as for ratelimit.New.
 func NewReader(client redis.UniversalClient, namespace string) (*Reader, error) {
 	keys, err := NewKeys(namespace)
 	if err != nil {
@@ -81,17 +81,17 @@ func NewReader(client redis.UniversalClient, namespace string) (*Reader, error) 
 	return &Reader{redis: client, keys: keys, now: redis.NewScript(lua.Now)}, nil
 }
 
-// time asks the server that keeps the keys: the nodes of a Cluster have a clock each.
+// time asks the server that holds the keys: each node of a Cluster has its own clock.
 func (r *Reader) time(ctx context.Context) (time.Time, error) {
 	micros, err := r.now.Run(ctx, r.redis, []string{r.keys.replicas()}).Int64()
 	if err != nil {
-		return time.Time{}, fmt.Errorf("redis cannot tell the time: %w", err)
+		return time.Time{}, fmt.Errorf("redis: cannot read the time: %w", err)
 	}
 	return time.UnixMicro(micros).UTC(), nil
 }
 
-// Hour reads the last hour, in two round trips. An error says that Redis is away, or names the key that holds something
-// else than a Recorder writes.
+// Hour reads the last hour, in two round trips. An error means that Redis is unavailable, or names a key whose content was
+// not written by a Recorder.
 func (r *Reader) Hour(ctx context.Context) (Hour, error) {
 	now, err := r.time(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *Reader) Hour(ctx context.Context) (Hour, error) {
 		hashes[i] = pipe.HGetAll(ctx, r.keys.counts(last-minutesOfHour+1+int64(i)))
 	}
 	sent := pipe.ZRangeWithScores(ctx, r.keys.lastSent(), 0, -1)
-	_, _ = pipe.Exec(ctx) // each command tells its own error
+	_, _ = pipe.Exec(ctx) // each command has its own error
 
 	hour := Hour{Now: now, LastSent: map[string]time.Time{}}
 	for i, hash := range hashes {
@@ -148,7 +148,7 @@ func decodeCounts(key string, hash *redis.MapStringStringCmd) ([]Count, error) {
 	return counts, nil
 }
 
-// Replicas lists the replicas that were there within the last minute, sorted by id. Errors are Hour's.
+// Replicas lists the replicas with a heartbeat within the last minute, sorted by id. Errors are as for Hour.
 func (r *Reader) Replicas(ctx context.Context) ([]Replica, error) {
 	now, err := r.time(ctx)
 	if err != nil {

@@ -19,11 +19,11 @@ const (
 	// MostCategories bounds the categories of a minute, and those of the digest: publishers choose the names.
 	MostCategories = 100
 
-	// Other stands for the categories past the first MostCategories.
+	// Other replaces the categories past the first MostCategories.
 	Other = "_other"
 )
 
-// localMinutes is how many minutes of counts wait in memory while Redis is away: as many as are ever read.
+// localMinutes is how many minutes of counts wait in memory while Redis is unavailable: as many as a Reader reads.
 const localMinutes = minutesOfHour
 
 // Config of a Recorder.
@@ -32,41 +32,41 @@ type Config struct {
 	Namespace string // as for ratelimit.New
 	Replica   string // names this replica among those that run; not empty
 
-	// Heartbeat gives what Reader.Replicas tells of this replica. It is called at each flush, from one goroutine;
-	// nil: this replica is not told of.
+	// Heartbeat returns what Reader.Replicas reports about this replica. It is called at each flush, from one goroutine;
+	// nil: this replica is not reported.
 	Heartbeat func() Heartbeat
 
-	// Limit gives the text, such as 10/30m, of the limit that refuses events of a category for a reason. With it the
-	// drops are recorded for the digest; nil: the digest is off, and nobody would ever take them.
+	// Limit returns the text, such as 10/30m, of the limit that refuses events of a category for a reason. With it the
+	// drops are recorded for the digest; nil: the digest is off, and nothing would ever remove them.
 	Limit func(reason, category string) string
 
 	Every time.Duration // between two flushes; 0: a second
 	Log   *zap.Logger   // nil: none
 }
 
-// Recorder counts what becomes of events in this replica and adds it to the counts of all. It is safe for use by several
-// goroutines.
+// Recorder counts the outcomes of events in this replica and adds them to the counts of all replicas. It is safe for
+// concurrent use.
 type Recorder struct {
 	config Config
 	keys   Keys
 	log    *zap.Logger
 	flush  *redis.Script
-	run    string       // names this run of the replica among all that ever were
+	run    string       // unique to this run of the replica
 	ahead  atomic.Int64 // microseconds by which the clock of Redis is ahead of ours
 
 	mu        sync.Mutex
 	minutes   map[int64]*minute
 	latest    *minute // the one that Observe used last, or nil
-	forgotten int64   // events whose counts were given up since the last flush; see localMinutes
+	discarded int64   // events whose counts were discarded since the last flush; see localMinutes
 
-	// Of the one goroutine that flushes.
-	number    int64  // of the last batch that was made
-	unsure    *batch // it has not been answered, or nil
-	nextPrune time.Time
+	// Used only by the goroutine that flushes.
+	number      int64  // of the last batch that was made
+	unconfirmed *batch // the one without a reply, or nil
+	nextPrune   time.Time
 }
 
-// minute is what was counted in one minute of the clock of Redis, and not flushed. Its tallies stay when they are
-// flushed, so that counting on costs no memory.
+// minute is what was counted in one minute, by the clock of Redis, and not flushed yet. A flush keeps the tallies, so that
+// counting further events allocates nothing.
 type minute struct {
 	number     int64 // minutes since 1970
 	categories map[string]*tally
@@ -84,14 +84,14 @@ type outcomeCount struct {
 	n               int64
 }
 
-// NewRecorder makes a Recorder over an open client; nothing reaches Redis before Run.
+// NewRecorder returns a Recorder that uses an open client; nothing is written to Redis before Run.
 func NewRecorder(config Config) (*Recorder, error) {
 	keys, err := NewKeys(config.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	if config.Replica == "" {
-		return nil, errors.New("a replica without a name, expected one that no other replica has")
+		return nil, errors.New("the replica has no name, expected one that no other replica has")
 	}
 	if config.Every <= 0 {
 		config.Every = time.Second
@@ -105,8 +105,8 @@ func NewRecorder(config Config) (*Recorder, error) {
 	}, nil
 }
 
-// Observe counts one settled event: its outcome and reason, in the log's words and without a slash in them, its
-// category, and when it was settled by this machine's clock. It only adds in memory and never blocks for long.
+// Observe counts one settled event: its outcome and reason in the words of package outcome, without a slash, its category,
+// and when it was settled by this machine's clock. It only counts in memory and never blocks for long.
 func (r *Recorder) Observe(became, reason, category string, at time.Time) {
 	micros := at.UnixMicro() + r.ahead.Load()
 	r.mu.Lock()
@@ -116,7 +116,7 @@ func (r *Recorder) Observe(became, reason, category string, at time.Time) {
 
 const microsPerMinute = int64(time.Minute / time.Microsecond)
 
-// minute finds or begins a minute; r.mu is held.
+// minute returns the minute with this number, and creates it if necessary; r.mu is held.
 func (r *Recorder) minute(number int64) *minute {
 	if r.latest != nil && r.latest.number == number {
 		return r.latest
@@ -126,25 +126,25 @@ func (r *Recorder) minute(number int64) *minute {
 		m = &minute{number: number, categories: map[string]*tally{}}
 		r.minutes[number] = m
 		if len(r.minutes) > localMinutes {
-			m = r.forgetOldest(m)
+			m = r.discardOldest(m)
 		}
 	}
 	r.latest = m
 	return m
 }
 
-// forgetOldest gives up the counts of the oldest minute. Where that is the one that is asked for, an event older than
-// all that wait, its counts go to the oldest that stays.
-func (r *Recorder) forgetOldest(asked *minute) *minute {
+// discardOldest discards the counts of the oldest minute, and returns the minute to count in. If the oldest one is the one
+// that was asked for, because an event is older than all minutes in memory, it is the oldest one that remains.
+func (r *Recorder) discardOldest(asked *minute) *minute {
 	oldest := r.oldest()
 	delete(r.minutes, oldest.number)
 	if oldest == asked {
 		return r.oldest()
 	}
 	for _, t := range oldest.categories {
-		r.forgotten += t.total()
+		r.discarded += t.total()
 	}
-	r.forgotten += oldest.other.total()
+	r.discarded += oldest.other.total()
 	return asked
 }
 
@@ -166,7 +166,7 @@ func (m *minute) tally(category string) *tally {
 		return &m.other
 	}
 	t := &tally{}
-	m.categories[strings.Clone(category)] = t // the event's own text may be part of a large one
+	m.categories[strings.Clone(category)] = t // the category may be a part of a larger string, which would stay in memory
 	return t
 }
 
