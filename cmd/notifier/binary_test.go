@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // TestBinary is a worker as it is deployed: it is there before its neighbours are, says what it waits for, goes on
@@ -17,19 +18,17 @@ import (
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	binary := build(t)
-	natsAddr, redisAddr := freeAddr(t), freeAddr(t)
-	slack, err := devstack.StartSlack(anyAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	natsAddr, redisAddr := testkit.FreeAddr(t), testkit.FreeAddr(t)
+	slack, err := devstack.StartSlack(ephemeralAddr)
+	testkit.Check(t, err)
 	defer slack.Close()
 	p := spawn(t, binary, map[string]string{
 		"NATS_URL": "nats://me:hunter2@" + natsAddr, "REDIS_URL": "redis://" + redisAddr,
-		"SLACK_BOT_TOKEN": "xoxb-hunter2", "SLACK_CHANNEL": "#alerts", "SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": anyAddr,
+		"SLACK_BOT_TOKEN": "xoxb-hunter2", "SLACK_CHANNEL": "#alerts", "SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": ephemeralAddr,
 	}, "serve")
 	out := &p.out
 	admin := adminURL(t, out)
-	eventually(t, "it says what it waits for", func() bool {
+	testkit.Eventually(t, "it says what it waits for", func() bool {
 		return len(out.lines(`"for":"redis"`)) > 0 && len(out.lines("nats not connected")) > 0
 	})
 	for i := range 3 { // looks at it do not make it say so again
@@ -48,31 +47,23 @@ func TestBinary(t *testing.T) {
 	}
 
 	server, err := devstack.StartNATS(natsAddr, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer server.Close()
 	store, err := devstack.StartRedis(redisAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer store.Close()
 	if server.Addr() != natsAddr || store.Addr() != redisAddr {
 		t.Skip("somebody else took the addresses in the meantime")
 	}
-	eventually(t, "ready", func() bool {
+	testkit.Eventually(t, "ready", func() bool {
 		status, _ := get(t, admin+"/readyz")
 		return status == http.StatusOK
 	})
 	connection, err := nats.Connect(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer connection.Close()
-	if err := connection.Publish("notify.errors", []byte("disk full")); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "sent", func() bool { return len(out.lines("notification sent")) == 1 })
+	testkit.Check(t, connection.Publish("notify.errors", []byte("disk full")))
+	testkit.Eventually(t, "sent", func() bool { return len(out.lines("notification sent")) == 1 })
 
 	p.terminate(t)
 	if code := p.code(t); code != exitDone {

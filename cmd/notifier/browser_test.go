@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"notifier/internal/testkit"
+
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -48,7 +50,7 @@ func openBrowser(t *testing.T) *browser {
 	t.Cleanup(closeAll)
 	ctx, closeTab := chromedp.NewContext(ctx)
 	t.Cleanup(closeTab)
-	ctx, cancel := context.WithTimeout(ctx, 6*patience)
+	ctx, cancel := context.WithTimeout(ctx, 6*testkit.Patience)
 	t.Cleanup(cancel)
 	b := &browser{ctx: ctx}
 	if err := chromedp.Listen(ctx, b.listen); err != nil {
@@ -124,7 +126,7 @@ func (b *browser) reduceMotion(t *testing.T) {
 func see[T any](t *testing.T, b *browser, script string) T {
 	t.Helper()
 	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
-	for deadline := time.Now().Add(patience); err != nil && strings.Contains(err.Error(), "navigated") && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testkit.Patience); err != nil && strings.Contains(err.Error(), "navigated") && time.Now().Before(deadline); {
 		value, err = chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
 	}
 	if err != nil {
@@ -143,7 +145,7 @@ func (b *browser) text(t *testing.T, selector string) string {
 func (b *browser) says(t *testing.T, selector string, texts ...string) {
 	t.Helper()
 	said := ""
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // between two looks
+	for deadline := time.Now().Add(testkit.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // between two looks
 		said = b.text(t, selector)
 		holds := true
 		for _, text := range texts {
@@ -153,5 +155,5 @@ func (b *browser) says(t *testing.T, selector string, texts ...string) {
 			return
 		}
 	}
-	t.Fatalf("after %s %s still says %q, expected %q", patience, selector, said, texts)
+	t.Fatalf("after %s %s still says %q, expected %q", testkit.Patience, selector, said, texts)
 }

@@ -21,11 +21,11 @@ func TestCheckRedis(t *testing.T) {
 
 	good := redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always", "--maxmemory", "64mb")
 	out := look(good.URL(), exitDone)
-	tells(t, out, "ok", "redis", "standalone at "+good.Addr)
-	tells(t, out, "ok", "redis", "the script runs and answers in ")
-	tells(t, out, "ok", "redis", "its clock agrees with this host's within 1s")
-	tells(t, out, "ok", "redis", "evicts nothing; ")
-	tells(t, out, "ok", "redis", "append-only file, written before it answers")
+	wantFinding(t, out, "ok", "redis", "standalone at "+good.Addr)
+	wantFinding(t, out, "ok", "redis", "the script runs and answers in ")
+	wantFinding(t, out, "ok", "redis", "its clock agrees with this host's within 1s")
+	wantFinding(t, out, "ok", "redis", "evicts nothing; ")
+	wantFinding(t, out, "ok", "redis", "append-only file, written before it answers")
 	if lines := out.lines("warn"); len(lines) != 0 {
 		t.Errorf("warnings about a good server: %q", lines)
 	}
@@ -34,22 +34,22 @@ func TestCheckRedis(t *testing.T) {
 	}
 
 	out = look(redistest.StartProcess(t, "--maxmemory", "64mb", "--maxmemory-policy", "volatile-lru").URL(), exitDone)
-	tells(t, out, "warn", "redis", "with maxmemory 64.0 MiB and the policy volatile-lru it evicts admissions")
-	tells(t, out, "warn", "redis", "no append-only file: a restart forgets admissions")
-	if !strings.Contains(out.String(), "nothing has failed, 2 warnings") {
+	wantFinding(t, out, "warn", "redis", "with maxmemory 64.0 MiB and the policy volatile-lru it evicts admissions")
+	wantFinding(t, out, "warn", "redis", "no append-only file: a restart loses admissions")
+	if !strings.Contains(out.String(), "nothing failed, 2 warnings") {
 		t.Errorf("the warnings are not counted in:\n%s", out.String())
 	}
 	out = look(redistest.StartProcess(t, "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes", "--appendfsync", "no").URL(), exitDone)
-	tells(t, out, "note", "redis", "eviction policy allkeys-lru, and no maxmemory yet")
-	tells(t, out, "warn", "redis", "append-only file with appendfsync no")
+	wantFinding(t, out, "note", "redis", "eviction policy allkeys-lru, and no maxmemory yet")
+	wantFinding(t, out, "warn", "redis", "append-only file with appendfsync no")
 	out = look(redistest.StartProcess(t, "--appendonly", "yes", "--rename-command", "CONFIG", "").URL(), exitDone)
-	tells(t, out, "ok", "redis", "append-only file; appendfsync not told")
+	wantFinding(t, out, "ok", "redis", "append-only file; appendfsync unknown")
 	out = look(redistest.StartProcess(t, "--min-replicas-to-write", "1").URL(), exitFailed)
-	tells(t, out, "fail", "redis", "0 of 1 replicas that it needs are there")
+	wantFinding(t, out, "fail", "redis", "0 of 1 required replicas are connected")
 
 	host, port, _ := net.SplitHostPort(good.Addr)
 	out = look(redistest.StartProcess(t, "--replicaof", host+" "+port).URL(), exitFailed)
-	tells(t, out, "fail", "redis", "it is a replica, and takes no writes")
+	wantFinding(t, out, "fail", "redis", "it is a replica, and takes no writes")
 }
 
 // TestCheckRedisRefuses: passwords and permissions.
@@ -67,12 +67,12 @@ func TestCheckRedisRefuses(t *testing.T) {
 		}
 		return out
 	}
-	tells(t, look("stranger"), "fail", "redis", "WRONGPASS invalid username-password pair or user is disabled.; look at the user and the password in REDIS_URL")
-	tells(t, look("nobody"), "fail", "redis", "give the user the ACL of docs/security.md")
+	wantFinding(t, look("stranger"), "fail", "redis", "WRONGPASS invalid username-password pair or user is disabled.; check the user and the password in REDIS_URL")
+	wantFinding(t, look("nobody"), "fail", "redis", "give the user the ACL in docs/security.md")
 	out := look("reader")
-	tells(t, out, "fail", "redis", "the user may not run DEL, HDEL, HINCRBY, HSET, HSETNX, PEXPIRE, PEXPIREAT, SET, ZADD, ZREM, ZREMRANGEBYRANK and ZREMRANGEBYSCORE on keys that begin with {notifier}:")
-	tells(t, out, "ok", "redis", "version not told")
-	tells(t, out, "note", "redis", "eviction policy not told")
+	wantFinding(t, out, "fail", "redis", "the user may not run DEL, HDEL, HINCRBY, HSET, HSETNX, PEXPIRE, PEXPIREAT, SET, ZADD, ZREM, ZREMRANGEBYRANK and ZREMRANGEBYSCORE on keys that begin with {notifier}:")
+	wantFinding(t, out, "ok", "redis", "unknown version")
+	wantFinding(t, out, "note", "redis", "eviction policy unknown")
 }
 
 // setUser gives a server a user whose password is the secret.
@@ -94,11 +94,11 @@ func TestCheckRedisKinds(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
 	settings["REDIS_URL"] = cluster.URL()
 	out := checkAgainst(t, settings, exitDone)
-	tells(t, out, "ok", "redis", "Cluster, keys on "+cluster.Owner(t, "{notifier}:global").Addr)
-	tells(t, out, "warn", "redis", "no append-only file")
+	wantFinding(t, out, "ok", "redis", "Cluster, keys on "+cluster.Owner(t, "{notifier}:global").Addr)
+	wantFinding(t, out, "warn", "redis", "no append-only file")
 
 	settings["REDIS_URL"] = redistest.StartSentinels(t, 1).URL()
 	out = checkAgainst(t, settings, exitDone)
-	tells(t, out, "ok", "redis", "primary found through Sentinel")
-	tells(t, out, "ok", "redis", "1 replica, which need not confirm a write")
+	wantFinding(t, out, "ok", "redis", "primary found through Sentinel")
+	wantFinding(t, out, "ok", "redis", "1 replica, which need not confirm a write")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // TestCheckStream looks at streams and consumers that somebody else has made.
@@ -26,16 +27,16 @@ func TestCheckStream(t *testing.T) {
 		"good": {level: "ok", text: "consumer notifier takes notify.>: 0 waiting, 0 with workers; ack wait 30s, no max_deliver, "},
 		"discards": {
 			stream: jetstream.StreamConfig{MaxMsgs: 10, Discard: jetstream.DiscardOld},
-			level:  "warn", text: "stream NOTIFY is bounded and discards old: full, it throws away what nobody has read; set discard to new",
+			level:  "warn", text: "stream NOTIFY is bounded and discards old: when it is full, it deletes events that no worker has read; set discard to new",
 		},
 		"forgets": {
-			stream: jetstream.StreamConfig{MaxAge: time.Minute}, level: "warn", text: "stream NOTIFY forgets events after 1m",
+			stream: jetstream.StreamConfig{MaxAge: time.Minute}, level: "warn", text: "stream NOTIFY deletes events after 1m",
 		},
 		"in memory": {
 			stream: jetstream.StreamConfig{Storage: jetstream.MemoryStorage}, level: "warn", text: "stream NOTIFY is in memory",
 		},
 		"keeps": {
-			stream: jetstream.StreamConfig{Retention: jetstream.LimitsPolicy}, level: "note", text: "stream NOTIFY keeps events that are settled",
+			stream: jetstream.StreamConfig{Retention: jetstream.LimitsPolicy}, level: "note", text: "stream NOTIFY keeps settled events",
 		},
 		"bounds": {
 			stream: jetstream.StreamConfig{MaxBytes: 5 << 20, MaxMsgs: 7, MaxAge: 48 * time.Hour, MaxMsgsPerSubject: 3, Discard: jetstream.DiscardNew},
@@ -52,7 +53,7 @@ func TestCheckStream(t *testing.T) {
 			level: "warn", text: "consumer notifier has a backoff",
 		},
 		"narrow": {
-			consumer: func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 10 }, level: "note", text: "consumer notifier hands out 10 events at most",
+			consumer: func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 10 }, level: "note", text: "consumer notifier allows 10 unacknowledged events",
 		},
 		"does not wait for us": {
 			stream:   jetstream.StreamConfig{Retention: jetstream.LimitsPolicy},
@@ -76,10 +77,8 @@ func TestCheckStream(t *testing.T) {
 		if test.consumer != nil {
 			test.consumer(&with)
 		}
-		server, err := devstack.StartNATS(anyAddr, t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
+		testkit.Check(t, err)
 		t.Cleanup(func() { _ = server.Close() })
 		settings["NATS_URL"], js = server.URL(), jetStreamAt(t, server.URL())
 		made, err := js.CreateStream(t.Context(), stream)
@@ -90,7 +89,7 @@ func TestCheckStream(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		out := checkAgainst(t, settings, test.want)
-		tells(t, out, test.level, "nats", test.text)
+		wantFinding(t, out, test.level, "nats", test.text)
 		if warned := len(out.lines("warn  nats")) > 0; name == "good" && warned {
 			t.Errorf("warnings about a good stream:\n%s", out.String())
 		}
@@ -110,23 +109,6 @@ func TestCheckStream(t *testing.T) {
 	}
 	settings["NATS_CONSUMER"] = "pushes"
 	out := checkAgainst(t, settings, exitFailed)
-	tells(t, out, "fail", "nats", "stream NOTIFY_DEAD does not take notify-dead.>: an event that can never be sent would be held for ever")
-	tells(t, out, "fail", "nats", "consumer pushes pushes")
-}
-
-// TestCovers holds covers against the subjects themselves.
-func TestCovers(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		wide, narrow string
-		want         bool
-	}{
-		{"notify.>", "notify.>", true}, {"notify.>", "notify.*", true}, {"notify.>", "notify.a.b", true}, {">", "notify.>", true},
-		{"notify.*", "notify.>", false}, {"notify.*", "notify.a", true}, {"notify.a", "notify.*", false}, {"notify.>", "notify", false},
-		{"*.alerts", "team.alerts", true}, {"*.alerts", "*.alerts", true}, {"team.alerts", "*.alerts", false}, {"a.b", "a.b.c", false}, {"a.b.c", "a.b", false},
-	} {
-		if got := covers(test.wide, test.narrow); got != test.want {
-			t.Errorf("covers(%q, %q) is %t, expected %t", test.wide, test.narrow, got, test.want)
-		}
-	}
+	wantFinding(t, out, "fail", "nats", "stream NOTIFY_DEAD does not take notify-dead.>: an event that can never be sent would be held for ever")
+	wantFinding(t, out, "fail", "nats", "consumer pushes is a push consumer")
 }

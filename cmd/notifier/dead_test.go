@@ -14,15 +14,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // morgue is a NATS server with the streams of a worker, for the commands that the test runs.
 func morgue(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	server, err := devstack.StartNATS(anyAddr, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	t.Setenv("NATS_URL", server.URL())
 	js := jetStreamAt(t, server.URL())
@@ -37,14 +36,10 @@ func morgue(t *testing.T) jetstream.JetStream {
 func jetStreamAt(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
 	connection, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(connection.Close)
 	js, err := jetstream.New(connection)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return js
 }
 
@@ -63,9 +58,7 @@ func deadLetter(category, reason, id string) *nats.Msg {
 func messages(t *testing.T, js jetstream.JetStream, name string) uint64 {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return stream.CachedInfo().State.Msgs
 }
 
@@ -90,11 +83,11 @@ func TestDeadMany(t *testing.T) {
 	out, _ := says(t, exitDone, "dead", "list", "-n", "2")
 	lines := strings.Split(out, "\n")
 	if len(lines) != 6 || !strings.HasSuffix(lines[1], " e-4999     4999") || !strings.HasSuffix(lines[2], " e-5000     5000") ||
-		lines[4] != "5000 dead letters: 5000 malformed; 4998 older not shown, see -n" {
+		lines[4] != "5000 dead letters: 5000 malformed; 4998 older ones not shown, see -n" {
 		t.Errorf("%q, expected the last two of 5000", out)
 	}
 	out, _ = says(t, exitDone, "dead", "replay")
-	if out != "5000 put back, 0 left\n" {
+	if out != "5000 replayed, 0 left\n" {
 		t.Errorf("%q, expected all to go back", out)
 	}
 	if back, left := messages(t, js, "NOTIFY"), messages(t, js, "NOTIFY_DEAD"); back != count || left != 0 {
@@ -121,18 +114,18 @@ func TestDeadJSON(t *testing.T) {
 		t.Errorf("%s%s, expected\n%s", out, errOut, want)
 	}
 	out, errOut = says(t, exitDone, "dead", "list", "-json", "-n", "1")
-	if want := "{" + second + "}\n"; out != want || errOut != "2 dead letters: 1 malformed, 1 too_large; 1 older not shown, see -n\n" {
+	if want := "{" + second + "}\n"; out != want || errOut != "2 dead letters: 1 malformed, 1 too_large; 1 older ones not shown, see -n\n" {
 		t.Errorf("%s%s, expected\n%s", out, errOut, want)
 	}
 	const why = "it was shortened: 16 of the payload's 70000 bytes are kept"
 	out, errOut = says(t, exitDone, "dead", "replay", "-json")
 	want := "{" + first + `,"outcome":"put_back","new_stream":"NOTIFY","new_stream_seq":1}` + "\n{" +
 		second + `,"outcome":"left","why":"` + why + "\"}\n" + `{"put_back":1,"left":1}` + "\n"
-	if out != want || errOut != "letter 2 (e-2) is left: "+why+"\n" {
+	if out != want || errOut != "letter 2 (e-2) was left: "+why+"\n" {
 		t.Errorf("%s%s, expected\n%s", out, errOut, want)
 	}
 	out, errOut = says(t, exitDone, "dead", "list", "-json", "-category", "errors")
-	if out != "" || errOut != "no dead letters match, of 1\n" {
+	if out != "" || errOut != "none of 1 dead letter matches\n" {
 		t.Errorf("%q %q, expected nothing for a program", out, errOut)
 	}
 }
@@ -171,11 +164,9 @@ func TestDeadStops(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := js.DeleteStream(t.Context(), "NOTIFY"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, js.DeleteStream(t.Context(), "NOTIFY"))
 	out, errOut := says(t, exitFailed, "dead", "replay")
-	if out != "0 put back, 10 left\n" || strings.Count(errOut, "no stream takes notify.errors") != 10 ||
+	if out != "0 replayed, 10 left\n" || strings.Count(errOut, "no stream takes notify.errors") != 10 ||
 		!strings.HasSuffix(errOut, "notifier: 10 letters in a row could not be published, the others were not tried\n") {
 		t.Errorf("%q %q, expected it to stop", out, errOut)
 	}
@@ -195,7 +186,7 @@ func TestDeadNotPermitted(t *testing.T) {
 		"stream":  {"$JS.API.STREAM.INFO.>", "list", `notifier: stream NOTIFY_DEAD: nats: permissions violation: Permissions Violation for Publish to "$JS.API.STREAM.INFO.NOTIFY_DEAD"`, 1},
 		"letters": {"$JS.API.STREAM.MSG.GET.>", "list", `Publish to "$JS.API.STREAM.MSG.GET.NOTIFY_DEAD"`, 1},
 		"publish": {"notify.>", "replay", `notifier: letter 1 (e-1): publish to notify.errors: nats: permissions violation: Permissions Violation for Publish to "notify.errors"`, 1},
-		"delete":  {"$JS.API.STREAM.MSG.DELETE.>", "replay", "notifier: letter 1 (e-1) is put back, but: delete letter 1 of stream NOTIFY_DEAD: nats: permissions violation", 1},
+		"delete":  {"$JS.API.STREAM.MSG.DELETE.>", "replay", "notifier: letter 1 (e-1) was replayed, but not deleted: delete letter 1 of stream NOTIFY_DEAD: nats: permissions violation", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := server.NewServer(&server.Options{
@@ -205,12 +196,10 @@ func TestDeadNotPermitted(t *testing.T) {
 					{Username: "some", Password: "hunter2", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{test.denied}}}},
 				},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			s.Start()
 			t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-			if !s.ReadyForConnections(patience) {
+			if !s.ReadyForConnections(testkit.Patience) {
 				t.Fatal("no server")
 			}
 			js := jetStreamAt(t, "nats://all:hunter2@"+s.Addr().String())

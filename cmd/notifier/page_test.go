@@ -14,6 +14,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // hostile is a category that a publisher can choose.
@@ -53,20 +54,14 @@ func settledBy(t *testing.T, out *output) map[string]int {
 func publishEach(t *testing.T, server *devstack.NATS, events ...any) {
 	t.Helper()
 	connection, err := nats.Connect(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer connection.Close()
 	for i := 0; i < len(events); i += 2 {
 		for range events[i+1].(int) {
-			if err := connection.Publish("notify."+events[i].(string), []byte("x")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, connection.Publish("notify."+events[i].(string), []byte("x")))
 		}
 	}
-	if err := connection.FlushTimeout(patience); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, connection.FlushTimeout(testkit.Patience))
 }
 
 // TestThePageShowsWhatBecameOfEvents compares what a browser shows with the log and with what Slack has received.
@@ -79,7 +74,7 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	b.says(t, "#missed", "Nothing was sent or dropped in the last hour.")
 
 	publishEach(t, server, "errors", 8, "deploys", 1, hostile, 4)
-	eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 13 })
+	testkit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 13 })
 	b.says(t, "#missed", "7 events were sent and 6 dropped: 6 by the limit of their category; most of them of", "errors", "5.")
 	b.says(t, "#sentence", "Working. 7 of 9 global slots are taken; ", "errors", " is full until ", hostile, " until ")
 	if got := see[string](t, b, "document.title"); got != "7/9 · notifier" {
@@ -119,7 +114,7 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	}
 
 	publishEach(t, server, "payments", 3, "errors", 1) // two get the last global slots
-	eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 17 })
+	testkit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 17 })
 	b.says(t, "#sentence", "Full: all 9 global slots are taken. Everything is dropped until ")
 	b.says(t, "#missed", "9 events were sent and 8 dropped: ", " by the global limit", " by the limit of their category")
 	logged = settledBy(t, &p.out)
@@ -151,9 +146,7 @@ func checkNext(t *testing.T, out *output, row pageRow) {
 			continue
 		}
 		told, err := time.Parse(time.RFC3339, fields["ts"].(string))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		free := told.Add(time.Duration(fields["retry_after_s"].(float64) * float64(time.Second)))
 		if next.Sub(free).Abs() > time.Second {
 			t.Errorf("%s has room at %s, the log says %s", row.Name, next, free)
@@ -189,12 +182,12 @@ func checkUse(t *testing.T, b *browser) {
 	// What is read out stays while the sentence counts down.
 	see[bool](t, b, `window.readOut = 0, new MutationObserver(() => window.readOut++).observe(document.getElementById("announce"), { childList: true, characterData: true, subtree: true }), true`)
 	first := b.text(t, "#sentence")
-	eventually(t, "the sentence counts down", func() bool { return b.text(t, "#sentence") != first })
+	testkit.Eventually(t, "the sentence counts down", func() bool { return b.text(t, "#sentence") != first })
 	if n := see[int](t, b, "window.readOut"); n != 0 {
 		t.Errorf("the sentence is read out %d times although it has not changed in kind", n)
 	}
 	b.do(t, chromedp.KeyEvent("\t"), chromedp.KeyEvent("\r"))
-	eventually(t, "the slots can be opened with the keyboard", func() bool {
+	testkit.Eventually(t, "the slots can be opened with the keyboard", func() bool {
 		return see[int](t, b, `document.querySelectorAll("#slots[open] tbody tr").length`) == 9
 	})
 }
@@ -202,7 +195,7 @@ func checkUse(t *testing.T, b *browser) {
 // TestThePageGoesOn: the server ends, and starts again on the same address.
 func TestThePageGoesOn(t *testing.T) {
 	b := openBrowser(t)
-	worker(t, map[string]string{"ADMIN_ADDR": freeAddr(t)})
+	worker(t, map[string]string{"ADMIN_ADDR": testkit.FreeAddr(t)})
 	p := start(t)
 	b.open(t, adminURL(t, &p.out))
 	b.says(t, "#sentence", "Working.")
@@ -226,7 +219,7 @@ func TestThePageGoesOn(t *testing.T) {
 
 	// A server of another version has a page of its own.
 	see[bool](t, b, `performance.now = () => 3600000, document.querySelector("meta[name=version]").content = "older", true`)
-	eventually(t, "it has loaded itself again", func() bool {
+	testkit.Eventually(t, "it has loaded itself again", func() bool {
 		return see[int](t, b, "window.sameDocument ?? 0") == 0 && strings.Contains(b.text(t, "#sentence"), "Working.")
 	})
 }
@@ -247,7 +240,7 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 	b.says(t, "#fact-held", "4")
 	slack.Always(devstack.Behaviour{})
 	b.says(t, "#sentence", "Working. 4 of 100 global slots are taken; no limit is full.")
-	eventually(t, "nothing is waited for", func() bool { return b.text(t, "#waits") == "" })
+	testkit.Eventually(t, "nothing is waited for", func() bool { return b.text(t, "#waits") == "" })
 
 	slack.Next(devstack.Behaviour{RetryAfter: "4"})
 	publishEach(t, server, "deploys", 1)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 // documents are where commands are told to users.
@@ -25,9 +27,7 @@ var (
 func commandsOf(t *testing.T, document string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", document))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var commands []string
 	for _, found := range prompted.FindAllStringSubmatch(string(text), -1) {
 		commands = append(commands, found[1])
@@ -94,9 +94,7 @@ func TestDocumentedCommands(t *testing.T) {
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return string(text)
 }
 
@@ -139,9 +137,7 @@ func namesTests(t *testing.T, document string, words []string) {
 	var names []string
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w+)`).FindAllStringSubmatch(string(text), -1) {
 			names = append(names, found[1])
 		}
@@ -160,7 +156,7 @@ func namesTests(t *testing.T, document string, words []string) {
 // prompt there that is notifier's is run and ends well.
 func TestReadmeWalk(t *testing.T) {
 	setenv(t, nil)
-	t.Setenv("ADMIN_ADDR", anyAddr)
+	t.Setenv("ADMIN_ADDR", ephemeralAddr)
 	demo := start(t, "demo")
 	demo.ends(t, exitDone)
 
@@ -177,9 +173,7 @@ func TestReadmeWalk(t *testing.T) {
 		}
 		for i, word := range words {
 			if word == "last-week.log" {
-				if err := os.WriteFile(week, []byte(worker.out.String()), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, os.WriteFile(week, []byte(worker.out.String()), 0o600))
 				words[i] = week
 			}
 		}
@@ -187,7 +181,7 @@ func TestReadmeWalk(t *testing.T) {
 		p.ends(t, exitDone)
 		run++
 		if words[1] == "publish" {
-			eventually(t, "it is in Slack", func() bool { return slack.Accepted() > 0 && len(worker.out.lines(`"outcome":"sent"`)) > 0 })
+			testkit.Eventually(t, "it is in Slack", func() bool { return slack.Accepted() > 0 && len(worker.out.lines(`"outcome":"sent"`)) > 0 })
 		}
 	}
 	if run < 8 {

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -14,12 +17,10 @@ import (
 func TestReadmeSettings(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := map[string]string{}
-	for _, s := range settingTags() {
-		want[s.name] = s.preset
+	for _, s := range settings.Variables() {
+		want[s.Name] = s.Default
 	}
 	if diff := cmp.Diff(want, tableOfSettings(t, string(content))); diff != "" {
 		t.Errorf("names and defaults (-code +README):\n%s", diff)

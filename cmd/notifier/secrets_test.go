@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"notifier/internal/devstack"
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
 )
 
 // secret is in every setting that can hold one. It is spelled so that no other text has it.
@@ -71,11 +73,11 @@ func (f *failure) start(t *testing.T) {
 // goWrong publishes an event and waits until the worker has run into the failure.
 func (f *failure) goWrong(t *testing.T) {
 	t.Helper()
-	eventually(t, f.name+": the event is published, or cannot be", func() bool { // not before the worker has made the stream
+	testkit.Eventually(t, f.name+": the event is published, or cannot be", func() bool { // not before the worker has made the stream
 		f.publisher = spawn(t, "notifier", f.settings, "publish", "errors", "disk full")
 		return f.publisher.code(t) == exitDone || f.wait == "redis"
 	})
-	eventually(t, f.name+": it goes wrong", func() bool {
+	testkit.Eventually(t, f.name+": it goes wrong", func() bool {
 		return len(f.worker.out.lines(`"msg":"waiting"`, `"for":"`+f.wait+`"`)) > 0 || f.wait == "" && f.requests() > 0
 	})
 }
@@ -109,7 +111,7 @@ func TestNoSecretIsTold(t *testing.T) {
 			t.Errorf("%s: a secret is told: %s", f.name, told)
 		}
 	}
-	if took := time.Since(asked); took > natsTimeout {
+	if took := time.Since(asked); took > settings.NATSTimeout {
 		t.Errorf("it took %s to end, expected about SHUTDOWN_TIMEOUT", took)
 	}
 }

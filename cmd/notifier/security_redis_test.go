@@ -19,9 +19,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/devstack"
+	"notifier/internal/preflight"
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/stats"
+	"notifier/internal/testkit"
 	"notifier/lua"
 )
 
@@ -54,7 +56,7 @@ func TestSecurityRedisWorker(t *testing.T) {
 	slack.Next(devstack.Behaviour{Status: 429, RetryAfter: "1"}, devstack.Behaviour{}, devstack.Behaviour{Code: "no_text"})
 	w := spawn(t, "notifier", settings, "serve")
 	js := jetStreamAt(t, bus.URL())
-	eventually(t, "the worker has made the stream", func() bool {
+	testkit.Eventually(t, "the worker has made the stream", func() bool {
 		_, err := js.Publish(t.Context(), "notify.errors", []byte("disk full"))
 		return err == nil
 	})
@@ -63,7 +65,7 @@ func TestSecurityRedisWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "all settled", func() bool { return len(w.out.lines(`"outcome":`)) == 5 })
+	testkit.Eventually(t, "all settled", func() bool { return len(w.out.lines(`"outcome":`)) == 5 })
 	for _, line := range []string{`"outcome":"sent"`, `"outcome":"dropped"`, `"reason":"slack_rejected"`, `"reason":"malformed"`} {
 		if len(w.out.lines(line)) == 0 {
 			t.Errorf("no line has %s", line)
@@ -137,9 +139,7 @@ func TestSecurityRedisElsewhere(t *testing.T) {
 	rules := redisUser(t)
 	use := func(url string) error {
 		client, err := ratelimit.Open(url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		defer client.Close()
 		return useLimiter(t.Context(), client)
 	}
@@ -155,9 +155,7 @@ func TestSecurityRedisElsewhere(t *testing.T) {
 		t.Errorf("with what suffices for one server: database 1: %v, Cluster: %v; expected that something is not permitted", database, slots)
 	}
 	document, err := os.ReadFile("../../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, further := range []string{"`+select`", "`+cluster|slots`"} {
 		if !strings.Contains(string(document), further) {
 			t.Errorf("docs/security.md has no %s", further)
@@ -171,14 +169,15 @@ func TestSecurityRedisElsewhere(t *testing.T) {
 // checkNames expects that check names the one command of the scripts that the user may not run.
 func checkNames(t *testing.T, client redis.UniversalClient, command string) {
 	t.Helper()
-	if !slices.Contains(scriptCommands, command) {
+	if !slices.Contains(preflight.ScriptCommands(), command) {
 		return
 	}
-	look := redisLook{client: client, prefix: "{notifier}:", f: &findings{}}
-	look.commands(t.Context())
-	want := []finding{{levelFail, "the user may not run " + command + " on keys that begin with {notifier}:", "give the user the ACL of docs/security.md"}}
-	if !slices.Equal(look.f.list, want) {
-		t.Errorf("check says %q, expected %q", look.f.list, want)
+	got := preflight.CheckPermissions(t.Context(), client, "notifier")
+	want := []preflight.Finding{{
+		Level: preflight.Fail, Text: "the user may not run " + command + " on keys that begin with {notifier}:", Advice: "give the user the ACL in docs/security.md",
+	}}
+	if !slices.Equal(got, want) {
+		t.Errorf("check reports %q, expected %q", got, want)
 	}
 }
 
@@ -198,15 +197,13 @@ func TestSecurityRedisScripts(t *testing.T) {
 	called := map[string]bool{}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, match := range regexp.MustCompile(`(?:call|in_chunks)\('([A-Z]+)'`).FindAllStringSubmatch(string(content), -1) {
 			called[match[1]] = true
 		}
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(called)), scriptCommands); diff != "" {
-		t.Errorf("scriptCommands (-lua +check_redis.go):\n%s", diff)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(called)), preflight.ScriptCommands()); diff != "" {
+		t.Errorf("ScriptCommands (-lua +preflight/redis.go):\n%s", diff)
 	}
 	allowed := redisUser(t)
 	for command := range called {
@@ -220,9 +217,7 @@ func TestSecurityRedisScripts(t *testing.T) {
 func openAs(t *testing.T, server *redistest.Server, user string) redis.UniversalClient {
 	t.Helper()
 	client, err := ratelimit.Open(userURL(server, user), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -232,9 +227,7 @@ func openAs(t *testing.T, server *redistest.Server, user string) redis.Universal
 func useRedis(t *testing.T, server *redistest.Server, user string) error {
 	t.Helper()
 	everything := server.Client(t)
-	if err := errors.Join(everything.FlushAll(t.Context()).Err(), everything.ScriptFlush(t.Context()).Err()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, errors.Join(everything.FlushAll(t.Context()).Err(), everything.ScriptFlush(t.Context()).Err()))
 	client := openAs(t, server, user)
 	return errors.Join(useLimiter(t.Context(), client), useStats(t.Context(), client), useDigest(t.Context(), client))
 }

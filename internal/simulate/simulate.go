@@ -7,7 +7,8 @@
 // every event was asked for at its time, and that what was admitted reached Slack at once. Production builds
 // (-tags production) do not contain it, because they do not contain the embedded store.
 //
-// Reading order: input.go and line.go (what comes in), simulate.go (the decisions), summary.go (what is made of them).
+// Reading order: input.go and line.go (what comes in), simulate.go (the decisions), verdict.go, summary.go and table.go
+// (what is shown of them).
 package simulate
 
 import (
@@ -32,8 +33,8 @@ const namespace = "simulate"
 // Verdict is what would have become of one event, in the words of the log.
 type Verdict struct {
 	Event
-	Outcome    string         // outcome.Sent, OutcomeDropped or, when its cost is above a limit's count, OutcomeDead
-	Reason     string         // empty when sent; dropped: outcome.Global, ReasonCategory or ReasonDuplicate; dead: malformed
+	Outcome    string         // outcome.Sent, outcome.Dropped or, when its cost is above the count of a limit, outcome.Dead
+	Reason     string         // empty when sent; dropped: outcome.Global, outcome.Category or outcome.Duplicate; dead: outcome.Malformed
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
 	RetryAfter time.Duration  // dropped by a limit: when an event of its cost would have fit
 }
