@@ -13,8 +13,8 @@ import (
 	"notifier/internal/testkit"
 )
 
-// TestBinary is a worker as it is deployed: it is there before its neighbours are, says what it waits for, goes on
-// when they come, and ends on SIGTERM with exit code 0.
+// TestBinary is a worker as it is deployed: it starts before the services that it needs, reports what it waits
+// for, goes on when they are there, and ends on SIGTERM with exit code 0.
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	binary := build(t)
@@ -37,7 +37,7 @@ func TestBinary(t *testing.T) {
 		}
 		status, body := get(t, admin+"/readyz")
 		if status != http.StatusServiceUnavailable || !strings.Contains(body, natsAddr) || !strings.Contains(body, redisAddr) {
-			t.Errorf("look %d: /readyz %d %q, expected 503 and the addresses of both neighbours", i, status, body)
+			t.Errorf("look %d: /readyz %d %q, expected 503 and the addresses of both services", i, status, body)
 		}
 	}
 	for what, addr := range map[string]string{"nats": natsAddr, "redis": redisAddr} {

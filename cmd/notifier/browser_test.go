@@ -28,7 +28,7 @@ type browser struct {
 
 	mu       sync.Mutex
 	problems []string
-	away     bool // answers that fail are no problem
+	failing  bool // failing answers are expected
 }
 
 // openBrowser starts a Chromium that ends with the test and whose time zone is five and a half hours east.
@@ -80,7 +80,7 @@ func (b *browser) listen(event any) {
 	case *runtime.EventConsoleAPICalled:
 		b.problems = append(b.problems, fmt.Sprintf("the page wrote to the console: %v", e.Args))
 	case *log.EventEntryAdded:
-		if !b.away || e.Entry.Source != log.EntrySourceNetwork {
+		if !b.failing || e.Entry.Source != log.EntrySourceNetwork {
 			b.problems = append(b.problems, fmt.Sprintf("Chromium objects (%s): %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
 		}
 	case *network.EventRequestWillBeSent:
@@ -93,7 +93,7 @@ func (b *browser) listen(event any) {
 func (b *browser) expectFailures(yes bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.away = yes
+	b.failing = yes
 }
 
 // open loads a page, and takes where it is as the only place that it may ask.
@@ -141,8 +141,8 @@ func (b *browser) text(t *testing.T, selector string) string {
 	return see[string](t, b, fmt.Sprintf("document.querySelector(%q).textContent", selector))
 }
 
-// says waits until an element's text holds all of the texts.
-func (b *browser) says(t *testing.T, selector string, texts ...string) {
+// waitForText waits until an element's text holds all of the texts.
+func (b *browser) waitForText(t *testing.T, selector string, texts ...string) {
 	t.Helper()
 	said := ""
 	for deadline := time.Now().Add(testkit.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // between two looks

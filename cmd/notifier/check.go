@@ -26,7 +26,7 @@ it can be run next to workers at any time. First it shows the settings that diff
 come from, then one line for each check:
    ok     as it should be
    note   good to know
-   warn   it works, but may cause trouble; says what to do about it
+   warn   it works, but may cause trouble later; with what to do about it
    fail   a worker could not do its job
 Secrets are never shown. Exit code 0: nothing failed; 1: something failed; 2: invalid configuration, all of it listed.
 

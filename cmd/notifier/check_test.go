@@ -39,7 +39,7 @@ func wantFinding(t *testing.T, out *output, level, area, text string) {
 // checkSettingsOf are settings with which a check finds nothing wrong with Slack.
 func checkSettingsOf(t *testing.T) map[string]string {
 	t.Helper()
-	_, _, settings := beside(t)
+	_, _, settings := startServices(t)
 	settings["SLACK_BOT_TOKEN"], settings["SLACK_CHANNEL"] = "xoxb-"+secret, "C0123"
 	return settings
 }
@@ -68,32 +68,6 @@ func TestCheckHangs(t *testing.T) {
 	}
 	if !strings.Contains(p.errOut.String(), "waiting for nats, ") {
 		t.Errorf("on stderr %q, expected what is waited for", p.errOut.String())
-	}
-}
-
-// TestCheckSettings: settings that are good each by itself and bad together.
-func TestCheckSettings(t *testing.T) {
-	t.Parallel()
-	settings := checkSettingsOf(t)
-	for name, value := range map[string]string{
-		"LIMIT_GLOBAL": "20/30m0s+5/1m", "LIMIT_CATEGORY": "20/30m+6/1m", "LIMIT_OVERRIDES": "errors=30/10m,db=19/30m,tight=1000/1h+1/1s",
-		"DEDUPE_WINDOW": "10m", "SHUTDOWN_TIMEOUT": "5s", "ADMIN_ADDR": "0.0.0.0:8080", "SLACK_MARKUP": "allow", "EVENT_MAX_AGE": "1h",
-	} {
-		settings[name] = value
-	}
-	out := checkAgainst(t, settings, exitDone)
-	wantFinding(t, out, "ok", "limits", "20/30m+5/1m overall, 20/30m+6/1m per category")
-	wantFinding(t, out, "warn", "limits", "the category limit 20/30m+6/1m allows everything that the global limit 20/30m+5/1m allows")
-	wantFinding(t, out, "warn", "limits", "the limit 30/10m for errors allows everything")
-	wantFinding(t, out, "ok", "limits", "19/30m for db")
-	wantFinding(t, out, "note", "limits", "DEDUPE_WINDOW 10m is shorter than the longest limit window, so 1h is used")
-	wantFinding(t, out, "warn", "settings", "SHUTDOWN_TIMEOUT 5s is shorter than SLACK_TIMEOUT 10s")
-	wantFinding(t, out, "note", "settings", "ADMIN_ADDR 0.0.0.0:8080 can be reached from the network")
-	wantFinding(t, out, "note", "settings", "SLACK_MARKUP is allow")
-	for _, never := range []string{"for db allows", "for tight allows", "EVENT_MAX_AGE is 0"} {
-		if strings.Contains(out.String(), never) {
-			t.Errorf("%q in:\n%s", never, out.String())
-		}
 	}
 }
 

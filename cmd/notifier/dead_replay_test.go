@@ -34,12 +34,12 @@ func TestDeadInDev(t *testing.T) {
 	died := func() []string { return dev.out.lines(`"outcome":"dead"`, `"reason":"malformed"`) }
 	testkit.Eventually(t, "it is dead", func() bool { return len(died()) == 1 })
 	id := logLine(t, died()[0])["event_id"].(string)
-	out, _ := says(t, exitDone, "dead", "list")
+	out, _ := runToEnd(t, exitDone, "dead", "list")
 	if !strings.Contains(out, "   "+id+"   1\n") || !strings.HasSuffix(out, "1 dead letter: 1 malformed\n") {
 		t.Errorf("%q, expected the event %s", out, id)
 	}
 	for n := 2; n <= 3; n++ {
-		if out, errOut := says(t, exitDone, "dead", "replay"); out != "1 replayed, 0 left\n" || errOut != "" {
+		if out, errOut := runToEnd(t, exitDone, "dead", "replay"); out != "1 replayed, 0 left\n" || errOut != "" {
 			t.Errorf("%q %q, expected one to go back", out, errOut)
 		}
 		testkit.Eventually(t, "it is dead again", func() bool { return len(died()) == n && messages(t, js, "NOTIFY_DEAD") == 1 })
@@ -51,7 +51,7 @@ func TestDeadInDev(t *testing.T) {
 	dev.ends(t, exitDone)
 }
 
-// TestDeadIsSentOnce: what died for a setting is sent once the setting is mended, under its old id; a second copy of it,
+// TestDeadIsSentOnce: what was dead-lettered because of a setting is sent once the setting is fixed, under its old id; a second copy of it,
 // as a replay makes that has crashed and comes after the stream's duplicate window, is a duplicate.
 func TestDeadIsSentOnce(t *testing.T) {
 	server, slack := worker(t, map[string]string{"EVENT_MAX_BYTES": "10"})
@@ -68,7 +68,7 @@ func TestDeadIsSentOnce(t *testing.T) {
 	id := logLine(t, first.out.lines(`"reason":"too_large"`)[0])["event_id"].(string)
 	first.stop()
 	first.ends(t, exitDone)
-	if out, _ := says(t, exitDone, "dead", "replay", "-reason", "too_large"); out != "1 replayed, 0 left of those that match\n" {
+	if out, _ := runToEnd(t, exitDone, "dead", "replay", "-reason", "too_large"); out != "1 replayed, 0 left of those that match\n" {
 		t.Errorf("%q, expected it to go back", out)
 	}
 
@@ -91,7 +91,7 @@ func TestDeadIsSentOnce(t *testing.T) {
 
 // TestDeadDoesNotLoop: letters that come while others are put back are left for the next time.
 func TestDeadDoesNotLoop(t *testing.T) {
-	js := morgue(t)
+	js := startWithStreams(t)
 	connection := js.Conn()
 	subscription, err := connection.Subscribe("notify.>", func(m *nats.Msg) { // a worker, at its fastest
 		letter := deadLetter("errors", "malformed", m.Header.Get("Notifier-Event-Id"))
@@ -104,7 +104,7 @@ func TestDeadDoesNotLoop(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, _ := says(t, exitDone, "dead", "replay"); out != "20 replayed, 0 left\n" {
+	if out, _ := runToEnd(t, exitDone, "dead", "replay"); out != "20 replayed, 0 left\n" {
 		t.Errorf("%q, expected each to go back once", out)
 	}
 	testkit.Eventually(t, "all have died again", func() bool { return messages(t, js, "NOTIFY_DEAD") == 20 })
@@ -115,7 +115,7 @@ func TestDeadDoesNotLoop(t *testing.T) {
 
 // TestDeadInterrupted ends between two letters, and says how far it came.
 func TestDeadInterrupted(t *testing.T) {
-	js := morgue(t)
+	js := startWithStreams(t)
 	for i := range 3 {
 		if _, err := js.PublishMsg(t.Context(), deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i))); err != nil {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func TestDeadRejectedIsSentOnce(t *testing.T) {
 	})
 	publishes(t, "errors", "-id", "e-1", "disk full")
 	testkit.Eventually(t, "it is dead", func() bool { return len(p.out.lines(`"reason":"slack_rejected"`, `"event_id":"e-1"`)) == 1 })
-	if out, _ := says(t, exitDone, "dead", "replay", "-reason", "slack_rejected"); out != "1 replayed, 0 left of those that match\n" {
+	if out, _ := runToEnd(t, exitDone, "dead", "replay", "-reason", "slack_rejected"); out != "1 replayed, 0 left of those that match\n" {
 		t.Errorf("%q, expected it to go back", out)
 	}
 	testkit.Eventually(t, "it is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`, `"event_id":"e-1"`)) == 1 })

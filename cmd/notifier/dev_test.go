@@ -43,7 +43,7 @@ func TestDev(t *testing.T) {
 			defer listener.Close()
 		}
 	}
-	// What the environment says about neighbours, TLS and users is not for the embedded ones.
+	// What the environment says about servers, TLS and users does not apply to the embedded ones.
 	const cert, key = "/missing/cert", "/missing/key"
 	for name, value := range map[string]string{
 		"NATS_TLS_CA": cert, "NATS_TLS_CERT": cert, "NATS_TLS_KEY": key, "REDIS_URL": "rediss://elsewhere:6380", "REDIS_TLS_CA": cert,

@@ -155,7 +155,7 @@ func get(t *testing.T, url string) (status int, body string) {
 	return response.StatusCode, string(content)
 }
 
-// adminURL waits for the log line that tells where the admin server is.
+// adminURL waits for the log line with the address of the admin server.
 func adminURL(t *testing.T, out *output) string {
 	t.Helper()
 	testkit.Eventually(t, "the admin server listens", func() bool { return len(out.lines("admin server listens")) == 1 })

@@ -89,7 +89,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// answers stands in for a worker's admin server and points ADMIN_ADDR at it: answers 503 'nats: away\nredis: away'.
+// answers stands in for a worker's admin server and points ADMIN_ADDR at it: answers 503 'nats: no\nredis: no'.
 func answers(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: answers STATUS BODY")

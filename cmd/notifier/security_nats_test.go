@@ -55,7 +55,7 @@ func startSecured(t *testing.T, configuration string) (as func(user string) stri
 // securedWorker are settings for a worker as the document's user.
 func securedWorker(t *testing.T, as func(string) string) map[string]string {
 	t.Helper()
-	_, _, settings := beside(t)
+	_, _, settings := startServices(t)
 	maps.Copy(settings, map[string]string{
 		"NATS_URL": as("notifier"), "SLACK_BOT_TOKEN": "xoxb-" + secret, "SLACK_CHANNEL": "C0123",
 		"LIMIT_CATEGORY": "1/1h", "SHUTDOWN_TIMEOUT": "2s",
@@ -227,7 +227,7 @@ func TestSecurityNATSCheck(t *testing.T) {
 	out := checkAgainst(t, settings, exitFailed)
 	wantFinding(t, out, "fail", "nats", "Authorization Violation; check the user in NATS_URL")
 	if strings.Contains(out.String(), secret) {
-		t.Errorf("a secret is told:\n%s", out.String())
+		t.Errorf("a secret is shown:\n%s", out.String())
 	}
 }
 

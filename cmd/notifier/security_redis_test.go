@@ -37,6 +37,18 @@ func redisUser(t *testing.T) []string {
 	return words[4:]
 }
 
+// setUser gives a server a user whose password is the secret.
+func setUser(t *testing.T, server *redistest.Server, name string, rules ...string) {
+	t.Helper()
+	arguments := []any{"ACL", "SETUSER", name, "reset", "on", ">" + secret}
+	for _, rule := range rules {
+		arguments = append(arguments, rule)
+	}
+	if err := server.Client(t).Do(t.Context(), arguments...).Err(); err != nil {
+		t.Fatalf("user %s: %v", name, err)
+	}
+}
+
 // userURL is where a user of setUser logs in.
 func userURL(server *redistest.Server, name string) string {
 	return "redis://" + name + ":" + secret + "@" + server.Addr
@@ -48,7 +60,7 @@ func TestSecurityRedisWorker(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
 	setUser(t, server, "notifier", redisUser(t)...)
-	bus, slack, settings := beside(t)
+	bus, slack, settings := startServices(t)
 	maps.Copy(settings, map[string]string{
 		"REDIS_URL": userURL(server, "notifier"), "SLACK_BOT_TOKEN": "xoxb-" + secret, "SLACK_CHANNEL": "C0123",
 		"LIMIT_CATEGORY": "2/1h", "DIGEST_INTERVAL": "1m",
@@ -77,16 +89,16 @@ func TestSecurityRedisWorker(t *testing.T) {
 		if code := p.code(t); code != exitDone {
 			t.Errorf("%v: exit code %d", arguments, code)
 		}
-		if told := errors.New(p.out.String() + p.errOut.String()); forbade(told) {
-			t.Errorf("%v: %v", arguments, told)
+		if written := errors.New(p.out.String() + p.errOut.String()); isForbidden(written) {
+			t.Errorf("%v: %v", arguments, written)
 		}
 	}
 	w.terminate(t)
 	if code := w.code(t); code != exitDone {
 		t.Errorf("exit code %d", code)
 	}
-	if told := errors.New(w.out.String()); forbade(told) {
-		t.Errorf("the worker was refused something: %v", told)
+	if written := errors.New(w.out.String()); isForbidden(written) {
+		t.Errorf("the worker was refused something: %v", written)
 	}
 }
 
@@ -111,7 +123,7 @@ func TestSecurityRedisTrimmed(t *testing.T) {
 		switch {
 		case slices.Contains(freely, rule) && err != nil:
 			t.Errorf("without %s: %v; the document says that everything works", rule, err)
-		case !slices.Contains(freely, rule) && !forbade(err):
+		case !slices.Contains(freely, rule) && !isForbidden(err):
 			t.Errorf("without %s: %v, expected that something is not permitted", rule, err)
 		}
 		checkNames(t, openAs(t, server, "less"), strings.ToUpper(rule[1:]))
@@ -127,7 +139,7 @@ func TestSecurityRedisTrimmed(t *testing.T) {
 		for word := range strings.FieldsSeq(command) {
 			arguments = append(arguments, word)
 		}
-		if err := client.Do(t.Context(), arguments...).Err(); !forbade(err) {
+		if err := client.Do(t.Context(), arguments...).Err(); !isForbidden(err) {
 			t.Errorf("%s: %v, expected no permission", command, err)
 		}
 	}
@@ -151,7 +163,7 @@ func TestSecurityRedisElsewhere(t *testing.T) {
 		}
 		return use(userURL(server, "notifier") + "/1"), use(strings.Replace(cluster.URL(), "redis://", "redis://notifier:"+secret+"@", 1))
 	}
-	if database, slots := elsewhere(); !forbade(database) || slots == nil {
+	if database, slots := elsewhere(); !isForbidden(database) || slots == nil {
 		t.Errorf("with what suffices for one server: database 1: %v, Cluster: %v; expected that something is not permitted", database, slots)
 	}
 	document, err := os.ReadFile("../../docs/security.md")
@@ -181,8 +193,8 @@ func checkNames(t *testing.T, client redis.UniversalClient, command string) {
 	}
 }
 
-// forbade reports whether the user may not do something, itself or in a script.
-func forbade(err error) bool {
+// isForbidden reports whether the user may not do something, itself or in a script.
+func isForbidden(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "NOPERM") || strings.Contains(err.Error(), "can't run this command"))
 }
 
@@ -292,7 +304,7 @@ func useStats(ctx context.Context, client redis.UniversalClient) error {
 	return errors.Join(flushed, hour, replicas)
 }
 
-// useDigest tells the drop that useStats has counted, with the scripts themselves: nothing has to be waited for.
+// useDigest reports the drop that useStats has counted, with the scripts themselves: nothing has to be waited for.
 func useDigest(ctx context.Context, client redis.UniversalClient) error {
 	keys, err := stats.NewKeys("notifier")
 	if err != nil {

@@ -24,9 +24,9 @@ import (
 	"notifier/internal/testkit"
 )
 
-// TestServeTellsWhatWasDropped: the digest comes to its channel, from a worker as the settings wire it, and dropped events
+// TestServeReportsWhatWasDropped: the digest arrives in its channel, from a worker as the settings wire it, and dropped events
 // to their subject. An interval in the settings is a minute at least, which nobody wants to wait for here.
-func TestServeTellsWhatWasDropped(t *testing.T) {
+func TestServeReportsWhatWasDropped(t *testing.T) {
 	server, slack := worker(t, map[string]string{
 		"LIMIT_CATEGORY": "2/1h", "DIGEST_INTERVAL": "1m", "DIGEST_CHANNEL": "#digest", "DROPPED_SUBJECT": "spilled",
 	})
@@ -91,23 +91,23 @@ func TestServeSendsSpans(t *testing.T) {
 	}
 }
 
-// TestReadyzTellsWhatIsHeld: whoever asks while Slack is away learns what is waited for and how many events are held.
-func TestReadyzTellsWhatIsHeld(t *testing.T) {
+// TestReadyzReportsWhatIsHeld: while Slack is unavailable it shows what the worker waits for and how many events it holds.
+func TestReadyzReportsWhatIsHeld(t *testing.T) {
 	_, slack := worker(t, nil)
 	p := start(t)
 	url := adminURL(t, &p.out) + "/readyz"
 	testkit.Eventually(t, "ready", func() bool { status, body := get(t, url); return status == http.StatusOK && body == "ok\n" })
 	slack.Always(devstack.Behaviour{Status: http.StatusServiceUnavailable})
 	publishes(t, "errors", "-n", "5", "disk full")
-	told := regexp.MustCompile(`^ok\nwaiting for slack for \S+, 5 events held: slack: unavailable: http_503\n$`)
-	testkit.Eventually(t, "it tells what it waits for", func() bool { status, body := get(t, url); return status == http.StatusOK && told.MatchString(body) })
+	waiting := regexp.MustCompile(`^ok\nwaiting for slack for \S+, 5 events held: slack: unavailable: http_503\n$`)
+	testkit.Eventually(t, "it reports what it waits for", func() bool { status, body := get(t, url); return status == http.StatusOK && waiting.MatchString(body) })
 	slack.Always(devstack.Behaviour{})
 	testkit.Eventually(t, "all is well again", func() bool { _, body := get(t, url); return body == "ok\n" })
 }
 
 // What OTEL_* variables hold can be secret, and a slip in them (a colon for an equals sign) must not print it.
 func TestTracingPrintsNoSecret(t *testing.T) {
-	_, _, settings := beside(t)
+	_, _, settings := startServices(t)
 	settings["SLACK_BOT_TOKEN"], settings["SLACK_CHANNEL"] = "xoxb-1", "C1"
 	settings["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://user:SeCrEt@127.0.0.1:1/%zz"
 	settings["OTEL_EXPORTER_OTLP_HEADERS"] = "Authorization: Bearer SeCrEt"

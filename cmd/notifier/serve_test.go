@@ -16,8 +16,8 @@ import (
 	"notifier/internal/testkit"
 )
 
-// beside starts neighbours for a worker, and gives the settings that it needs to find them.
-func beside(t *testing.T) (*devstack.NATS, *devstack.Slack, map[string]string) {
+// startServices starts what a worker needs, and returns the settings with which it finds that.
+func startServices(t *testing.T) (*devstack.NATS, *devstack.Slack, map[string]string) {
 	t.Helper()
 	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
 	testkit.Check(t, err)
@@ -40,10 +40,10 @@ func setenv(t *testing.T, settings map[string]string) {
 	}
 }
 
-// worker sets the environment of a worker beside neighbours of its own, and returns them.
+// worker sets the environment of a worker with services of its own, and returns them.
 func worker(t *testing.T, settings map[string]string) (*devstack.NATS, *devstack.Slack) {
 	t.Helper()
-	server, slack, found := beside(t)
+	server, slack, found := startServices(t)
 	setenv(t, found)
 	for name, value := range settings {
 		t.Setenv(name, value)
@@ -58,7 +58,7 @@ func publishes(t *testing.T, arguments ...string) {
 	p.ends(t, exitDone)
 }
 
-// TestServe is the life of one worker: it gets ready, sends what the limit lets through, tells about every event, and
+// TestServe is the life of one worker: it gets ready, sends what the limit allows, logs every event, and
 // ends in peace.
 func TestServe(t *testing.T) {
 	server, slack := worker(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "SHUTDOWN_TIMEOUT": "5s"})
@@ -167,7 +167,7 @@ func TestServeCore(t *testing.T) {
 	}
 }
 
-// TestServeFails ends with exit code 1 on what waiting does not mend, and says why in the log and on stderr.
+// TestServeFails ends with exit code 1 on what waiting does not fix, and reports why in the log and on stderr.
 func TestServeFails(t *testing.T) {
 	worker(t, nil)
 	other := start(t)

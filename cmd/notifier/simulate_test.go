@@ -19,7 +19,7 @@ import (
 // same becomes of every event.
 func TestSimulateAWorkersLog(t *testing.T) {
 	t.Parallel()
-	_, _, settings := beside(t)
+	_, _, settings := startServices(t)
 	settings["SLACK_BOT_TOKEN"], settings["SLACK_CHANNEL"] = "xoxb-1", "#alerts"
 	settings["LIMIT_CATEGORY"], settings["LIMIT_GLOBAL"] = "3/1h", "5/1h"
 	worker := spawn(t, "notifier", settings, "serve")

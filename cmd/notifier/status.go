@@ -51,7 +51,7 @@ Example:
 	}
 }
 
-// withStore opens what the settings say about Redis and the limits, and closes it when do is done.
+// withStore opens the Redis and the limits of the settings, and closes them when do returns.
 func withStore(do func(store app.Store) error) error {
 	app.SilenceRedis()
 	s, err := settings.LoadStore()
@@ -82,7 +82,7 @@ func (v statusView) once(ctx context.Context) error {
 	return err
 }
 
-// watch shows the status until ctx ends. If Redis is unavailable it shows that and goes on: that is when people look.
+// watch shows the status until ctx ends. If Redis is unavailable it shows that and continues: that is when people look.
 func (v statusView) watch(ctx context.Context, every time.Duration) error {
 	screen := term.ScreenOf(v.out)
 	for {

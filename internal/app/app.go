@@ -1,11 +1,11 @@
 // Package app is what "notifier serve" does: it builds one worker from the settings and everything around it, runs it
-// until it is told to stop, and takes it down in reverse.
+// until it is to stop, and takes it down in reverse.
 //
 // It knows which part needs which other part, and the order of starting and stopping. It does not know how any of them
 // works, reads no environment (the OpenTelemetry library reads its own OTEL_* variables), and writes to nothing but the
 // logger it is given.
 //
-// Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what runs beside
+// Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what runs next to
 // the worker), nats.go (the connection), log.go (the logger).
 package app
 
@@ -66,8 +66,8 @@ type app struct {
 	worker     *consume.Worker
 }
 
-// wire builds all parts. Of them only the connection to NATS, which reconnects by itself, and the exporter of spans do
-// something already.
+// wire builds all parts. Only two of them are active already: the connection to NATS, which reconnects by itself, and the
+// exporter of spans.
 func (a *app) wire(ctx context.Context) (err error) {
 	a.cleanups.add("redis", func() { _ = a.settings.Store.Redis.Close() }) // an error means that it is closed already
 	if a.poster, err = slackout.New(a.settings.Slack); err != nil {
@@ -159,7 +159,7 @@ func (a *app) probes() admin.Probes {
 // run lets the worker work until ctx ends and it has drained, and sends off its last acknowledgements.
 func (a *app) run(ctx context.Context) error {
 	err := a.worker.Run(ctx)
-	if a.connection.IsConnected() { // else nobody would take them, and waiting would outlast SHUTDOWN_TIMEOUT
+	if a.connection.IsConnected() { // else they could not arrive, and waiting would outlast SHUTDOWN_TIMEOUT
 		if flushErr := a.connection.FlushTimeout(flushTimeout); flushErr != nil && err == nil {
 			a.log.Warn("acknowledgements may not have arrived; their events will be redelivered", zap.Error(flushErr))
 		}

@@ -89,7 +89,7 @@ func (a *app) globalNextFree(ctx context.Context) (time.Duration, error) {
 	return wait, err
 }
 
-// startBackground starts what runs beside the worker. The digest ends with ctx. stop is called when the worker has
+// startBackground starts what runs next to the worker. The digest ends with ctx. stop is called when the worker has
 // settled its last event: it ends the recorder, which writes its last counts, and waits for both.
 func (a *app) startBackground(ctx context.Context) (stop func()) {
 	recording, endRecording := context.WithCancel(context.WithoutCancel(ctx))

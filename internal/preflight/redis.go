@@ -166,7 +166,7 @@ var scriptCommands = []string{
 func ScriptCommands() []string { return slices.Clone(scriptCommands) }
 
 // forbidden lists those of ARGV that the user may not run on KEYS[1], which stands in all places because some commands
-// take several keys. It runs none of them. (The embedded store cannot tell.)
+// take several keys. It runs none of them. (The embedded store does not know.)
 const forbidden = `
 local found = {}
 for _, command in ipairs(redis.acl_check_cmd and ARGV or {}) do

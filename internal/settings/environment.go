@@ -9,7 +9,7 @@ import (
 )
 
 // Environment is every setting as text, in the order of the README's table. The tags are the one list of names and
-// defaults, and of those that must not be shown as they are (origin.go). Parse gives the texts a meaning.
+// defaults, and of those that must not be shown as they are (origin.go). Parse turns the texts into values.
 type Environment struct {
 	NATSURL        string `envconfig:"NATS_URL" default:"nats://127.0.0.1:4222" shown:"servers"`
 	NATSMode       string `envconfig:"NATS_MODE" default:"jetstream"`

@@ -117,7 +117,7 @@ func LoadAdminAddr() (string, error) {
 	return addr, problems.Err()
 }
 
-// Parse gives the texts a meaning and notes what is wrong with them. Where there are no problems, those noted before
+// Parse turns the texts into values and notes what is wrong with them. Where there are no problems, those noted before
 // included, the caller closes the Redis client; else there is none.
 func Parse(env Environment, problems *Problems) Settings {
 	s := Settings{NATS: parseNATS(env, problems)}
