@@ -22,8 +22,8 @@ func checkCommand() *cli.Command {
 		Name:  "check",
 		Usage: "check whether a worker with these settings could do its job; changes nothing",
 		Description: `Reads the settings as a worker does, and asks NATS, Redis and Slack. Nothing is created, published, charged or posted, so
-it can be run next to workers at any time. First it shows the settings that differ from their defaults, and where they
-come from, then one line for each check:
+it can be run next to workers at any time. First it shows the settings that are set, and where their values come from,
+then one line for each check:
    ok     as it should be
    note   good to know
    warn   it works, but may cause trouble later; with what to do about it
