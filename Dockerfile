@@ -18,7 +18,7 @@ ARG VERSION
 ARG COMMIT
 COPY . .
 RUN CGO_ENABLED=0 go build -tags production -trimpath \
-    -ldflags "-s -w -X main.releaseVersion=$VERSION -X main.releaseCommit=$COMMIT" \
+    -ldflags "-s -w -X notifier/internal/buildinfo.version=$VERSION -X notifier/internal/buildinfo.commit=$COMMIT" \
     -o /out/notifier ./cmd/notifier
 
 FROM build AS build-demo
@@ -26,7 +26,7 @@ FROM build AS build-demo
 ARG VERSION
 ARG COMMIT
 RUN CGO_ENABLED=0 go build -trimpath \
-    -ldflags "-s -w -X main.releaseVersion=$VERSION -X main.releaseCommit=$COMMIT" \
+    -ldflags "-s -w -X notifier/internal/buildinfo.version=$VERSION -X notifier/internal/buildinfo.commit=$COMMIT" \
     -o /out/notifier ./cmd/notifier
 
 FROM gcr.io/distroless/static-debian13:nonroot AS demo

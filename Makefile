@@ -3,7 +3,7 @@
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
-LDFLAGS := -s -w -X main.releaseVersion=$(VERSION) -X main.releaseCommit=$(COMMIT)
+LDFLAGS := -s -w -X notifier/internal/buildinfo.version=$(VERSION) -X notifier/internal/buildinfo.commit=$(COMMIT)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 10s
 CHAOSTIME ?= 10m

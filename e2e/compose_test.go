@@ -52,7 +52,7 @@ func testProfiles(t *testing.T, e *engine) {
 
 // testSettings: each variable that the program reads can be set through compose, and arrives.
 func testSettings(t *testing.T, e *engine) {
-	files, err := filepath.Glob("../cmd/notifier/*.go")
+	files, err := filepath.Glob("../internal/settings/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

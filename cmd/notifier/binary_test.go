@@ -10,26 +10,25 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
-// TestBinary is a worker as it is deployed: it is there before its neighbours are, says what it waits for, goes on
-// when they come, and ends on SIGTERM with exit code 0.
+// TestBinary is a worker as it is deployed: it starts before the services that it needs, reports what it waits
+// for, goes on when they are there, and ends on SIGTERM with exit code 0.
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	binary := build(t)
-	natsAddr, redisAddr := freeAddr(t), freeAddr(t)
-	slack, err := devstack.StartSlack(anyAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	natsAddr, redisAddr := testkit.FreeAddr(t), testkit.FreeAddr(t)
+	slack, err := devstack.StartSlack(ephemeralAddr)
+	testkit.Check(t, err)
 	defer slack.Close()
 	p := spawn(t, binary, map[string]string{
 		"NATS_URL": "nats://me:hunter2@" + natsAddr, "REDIS_URL": "redis://" + redisAddr,
-		"SLACK_BOT_TOKEN": "xoxb-hunter2", "SLACK_CHANNEL": "#alerts", "SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": anyAddr,
+		"SLACK_BOT_TOKEN": "xoxb-hunter2", "SLACK_CHANNEL": "#alerts", "SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": ephemeralAddr,
 	}, "serve")
 	out := &p.out
 	admin := adminURL(t, out)
-	eventually(t, "it says what it waits for", func() bool {
+	testkit.Eventually(t, "it says what it waits for", func() bool {
 		return len(out.lines(`"for":"redis"`)) > 0 && len(out.lines("nats not connected")) > 0
 	})
 	for i := range 3 { // looks at it do not make it say so again
@@ -38,7 +37,7 @@ func TestBinary(t *testing.T) {
 		}
 		status, body := get(t, admin+"/readyz")
 		if status != http.StatusServiceUnavailable || !strings.Contains(body, natsAddr) || !strings.Contains(body, redisAddr) {
-			t.Errorf("look %d: /readyz %d %q, expected 503 and the addresses of both neighbours", i, status, body)
+			t.Errorf("look %d: /readyz %d %q, expected 503 and the addresses of both services", i, status, body)
 		}
 	}
 	for what, addr := range map[string]string{"nats": natsAddr, "redis": redisAddr} {
@@ -48,31 +47,23 @@ func TestBinary(t *testing.T) {
 	}
 
 	server, err := devstack.StartNATS(natsAddr, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer server.Close()
 	store, err := devstack.StartRedis(redisAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer store.Close()
 	if server.Addr() != natsAddr || store.Addr() != redisAddr {
 		t.Skip("somebody else took the addresses in the meantime")
 	}
-	eventually(t, "ready", func() bool {
+	testkit.Eventually(t, "ready", func() bool {
 		status, _ := get(t, admin+"/readyz")
 		return status == http.StatusOK
 	})
 	connection, err := nats.Connect(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer connection.Close()
-	if err := connection.Publish("notify.errors", []byte("disk full")); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "sent", func() bool { return len(out.lines("notification sent")) == 1 })
+	testkit.Check(t, connection.Publish("notify.errors", []byte("disk full")))
+	testkit.Eventually(t, "sent", func() bool { return len(out.lines("notification sent")) == 1 })
 
 	p.terminate(t)
 	if code := p.code(t); code != exitDone {

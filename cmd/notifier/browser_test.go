@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"notifier/internal/testkit"
+
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -26,7 +28,7 @@ type browser struct {
 
 	mu       sync.Mutex
 	problems []string
-	away     bool // answers that fail are no problem
+	failing  bool // failing answers are expected
 }
 
 // openBrowser starts a Chromium that ends with the test and whose time zone is five and a half hours east.
@@ -48,7 +50,7 @@ func openBrowser(t *testing.T) *browser {
 	t.Cleanup(closeAll)
 	ctx, closeTab := chromedp.NewContext(ctx)
 	t.Cleanup(closeTab)
-	ctx, cancel := context.WithTimeout(ctx, 6*patience)
+	ctx, cancel := context.WithTimeout(ctx, 6*testkit.Patience)
 	t.Cleanup(cancel)
 	b := &browser{ctx: ctx}
 	if err := chromedp.Listen(ctx, b.listen); err != nil {
@@ -78,7 +80,7 @@ func (b *browser) listen(event any) {
 	case *runtime.EventConsoleAPICalled:
 		b.problems = append(b.problems, fmt.Sprintf("the page wrote to the console: %v", e.Args))
 	case *log.EventEntryAdded:
-		if !b.away || e.Entry.Source != log.EntrySourceNetwork {
+		if !b.failing || e.Entry.Source != log.EntrySourceNetwork {
 			b.problems = append(b.problems, fmt.Sprintf("Chromium objects (%s): %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
 		}
 	case *network.EventRequestWillBeSent:
@@ -91,7 +93,7 @@ func (b *browser) listen(event any) {
 func (b *browser) expectFailures(yes bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.away = yes
+	b.failing = yes
 }
 
 // open loads a page, and takes where it is as the only place that it may ask.
@@ -124,7 +126,7 @@ func (b *browser) reduceMotion(t *testing.T) {
 func see[T any](t *testing.T, b *browser, script string) T {
 	t.Helper()
 	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
-	for deadline := time.Now().Add(patience); err != nil && strings.Contains(err.Error(), "navigated") && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testkit.Patience); err != nil && strings.Contains(err.Error(), "navigated") && time.Now().Before(deadline); {
 		value, err = chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
 	}
 	if err != nil {
@@ -139,11 +141,11 @@ func (b *browser) text(t *testing.T, selector string) string {
 	return see[string](t, b, fmt.Sprintf("document.querySelector(%q).textContent", selector))
 }
 
-// says waits until an element's text holds all of the texts.
-func (b *browser) says(t *testing.T, selector string, texts ...string) {
+// waitForText waits until an element's text holds all of the texts.
+func (b *browser) waitForText(t *testing.T, selector string, texts ...string) {
 	t.Helper()
 	said := ""
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // between two looks
+	for deadline := time.Now().Add(testkit.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // between two looks
 		said = b.text(t, selector)
 		holds := true
 		for _, text := range texts {
@@ -153,5 +155,5 @@ func (b *browser) says(t *testing.T, selector string, texts ...string) {
 			return
 		}
 	}
-	t.Fatalf("after %s %s still says %q, expected %q", patience, selector, said, texts)
+	t.Fatalf("after %s %s still says %q, expected %q", testkit.Patience, selector, said, texts)
 }

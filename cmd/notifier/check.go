@@ -2,52 +2,53 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
-	"go.uber.org/zap"
-)
 
-// checkPatience is how long one connection, or one answer, is waited for.
-const checkPatience = 5 * time.Second
+	"notifier/internal/app"
+	"notifier/internal/preflight"
+	"notifier/internal/settings"
+	"notifier/internal/term"
+)
 
 func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "check",
-		Usage: "look whether a worker with these settings could do its job; changes nothing",
+		Usage: "check whether a worker with these settings could do its job; changes nothing",
 		Description: `Reads the settings as a worker does, and asks NATS, Redis and Slack. Nothing is created, published, charged or posted, so
-it may be run beside workers at any time. First come the settings that are not left to their defaults, with their source,
-then a line for each thing that was looked at:
+it can be run next to workers at any time. First it shows the settings that are set, and where their values come from,
+then one line for each check:
    ok     as it should be
    note   good to know
-   warn   it works, and something about it can bite: with what to do about it
+   warn   it works, but may cause trouble later; with what to do about it
    fail   a worker could not do its job
-Secrets are never shown. Exit code 0: nothing has failed; 1: something has; 2: bad settings, listed as everywhere.
+Secrets are never shown. Exit code 0: nothing failed; 1: something failed; 2: invalid configuration, all of it listed.
 
 Examples:
    notifier check
    docker compose run --rm notifier check -all
    notifier check -json | jq '.checks[] | select(.level != "ok")'`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "all", Usage: "show the settings that have their defaults too"},
+			&cli.BoolFlag{Name: "all", Usage: "also show the settings that have their defaults"},
 			&cli.BoolFlag{Name: "json", Usage: "write one JSON object, with all settings, instead of the lines"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			settings, origins, err := loadOrigins()
+			s, origins, err := settings.LoadWithOrigins()
 			if err != nil {
 				return err
 			}
-			defer func() { _ = settings.redis.Close() }()
-			redis.SetLogger(redisLog{zap.NewNop()}) // what it has to say comes back as an error too
-			check := checkRun{settings: settings, origins: origins, out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
+			defer func() { _ = s.Store.Redis.Close() }() // nothing is written through it
+			app.SilenceRedis()
+			check := checkOutput{areas: preflight.Run(ctx, s), origins: origins, out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
 			if cmd.Bool("json") {
 				return check.json(ctx)
 			}
@@ -56,114 +57,92 @@ Examples:
 	}
 }
 
-// checkRun is one run of the command.
-type checkRun struct {
-	settings config
-	origins  []origin
-	out      io.Writer
-	errOut   io.Writer
+// checkOutput writes what one run of the command finds.
+type checkOutput struct {
+	areas   []*preflight.Area
+	origins []settings.Origin
+	out     io.Writer
+	errOut  io.Writer
 }
 
-// subject is something that is looked at, apart from all others.
-type subject struct {
-	name     string
-	findings *findings
-	done     chan struct{}
+// levelColour is how a terminal shows a level.
+var levelColour = map[preflight.Level]term.Colour{
+	preflight.OK: term.Green, preflight.Note: term.Bold, preflight.Warn: term.Yellow, preflight.Fail: term.Red,
 }
 
-// start looks at everything at the same time, and gives the subjects in the order in which they are told.
-func (c *checkRun) start(ctx context.Context) []subject {
-	looks := []struct {
-		name string
-		look func(context.Context, config, *findings)
-	}{
-		{"settings", checkSettings}, {"limits", checkLimits}, {"nats", checkNATS}, {"redis", checkRedis}, {"slack", checkSlack},
-	}
-	subjects := make([]subject, len(looks))
-	for i, l := range looks {
-		s := subject{name: l.name, findings: &findings{}, done: make(chan struct{})}
-		subjects[i] = s
-		go func() {
-			defer close(s.done)
-			l.look(ctx, c.settings, s.findings)
-		}()
-	}
-	return subjects
-}
-
-// lines tells each subject as soon as it and those before it have been looked at.
-func (c *checkRun) lines(ctx context.Context, all bool) error {
-	subjects := c.start(ctx)
+// lines writes the settings, and each area as soon as it and those before it are done.
+func (c *checkOutput) lines(ctx context.Context, all bool) error {
 	if err := writeOrigins(c.out, c.origins, all); err != nil {
 		return err
 	}
-	screen := terminalOf(c.out)
-	for i, s := range subjects {
-		c.wait(subjects[i:])
-		for _, f := range s.findings.list {
-			if err := f.write(c.out, screen, s.name); err != nil {
+	screen := term.ScreenOf(c.out)
+	for i, area := range c.areas {
+		c.wait(c.areas[i:])
+		for _, finding := range area.Findings() {
+			if err := writeFinding(c.out, screen, area.Name, finding); err != nil {
 				return err
 			}
 		}
 	}
-	if err := conclude(ctx, subjects); err != nil {
+	if err := c.result(ctx); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(c.out, "\nnothing has failed"+warnings(subjects))
+	summary := "nothing failed"
+	if n := c.count(preflight.Warn); n > 0 {
+		summary += ", " + term.Count(n, "warning")
+	}
+	_, err := fmt.Fprintln(c.out, "\n"+summary)
 	return err
 }
 
-// wait waits for the first of the subjects. After a second, and whenever one has come since, it says on standard error
-// which ones it still waits for.
-func (c *checkRun) wait(subjects []subject) {
+// wait waits for the first of the areas. After a second, and whenever another one is done since, it writes to standard
+// error what it is still waiting for.
+func (c *checkOutput) wait(areas []*preflight.Area) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	told := ""
+	reported := ""
 	for {
 		select {
-		case <-subjects[0].done:
+		case <-areas[0].Done():
 			return
 		case <-ticker.C:
 		}
-		if open := unfinished(subjects); open != told {
-			told = open
-			_, _ = fmt.Fprintf(c.errOut, "waiting for %s\n", open) // the lines are what counts
+		if names := unfinished(areas); names != reported {
+			reported = names
+			_, _ = fmt.Fprintf(c.errOut, "waiting for %s\n", names) // the lines are what counts
 		}
 	}
 }
 
-func unfinished(subjects []subject) string {
+func unfinished(areas []*preflight.Area) string {
 	var names []string
-	for _, s := range subjects {
+	for _, area := range areas {
 		select {
-		case <-s.done:
+		case <-area.Done():
 		default:
-			names = append(names, s.name)
+			names = append(names, area.Name)
 		}
 	}
 	return strings.Join(names, ", ")
 }
 
-func (c *checkRun) json(ctx context.Context) error {
-	subjects := c.start(ctx)
-	for i := range subjects {
-		c.wait(subjects[i:])
+func (c *checkOutput) count(level preflight.Level) int {
+	n := 0
+	for _, area := range c.areas {
+		n += area.Count(level)
 	}
-	if err := writeCheckJSON(c.out, c.origins, subjects); err != nil {
-		return err
-	}
-	return conclude(ctx, subjects)
+	return n
 }
 
-// conclude is the error that names what has failed, or nil.
-func conclude(ctx context.Context, subjects []subject) error {
+// result is the error that names what failed, or nil.
+func (c *checkOutput) result(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
 	var failed []string
-	for _, s := range subjects {
-		if s.findings.count(levelFail) > 0 {
-			failed = append(failed, s.name)
+	for _, area := range c.areas {
+		if area.Count(preflight.Fail) > 0 {
+			failed = append(failed, area.Name)
 		}
 	}
 	if len(failed) == 0 {
@@ -172,14 +151,83 @@ func conclude(ctx context.Context, subjects []subject) error {
 	return errors.New("failed: " + strings.Join(failed, ", "))
 }
 
-// warnings is ", 2 warnings", or nothing.
-func warnings(subjects []subject) string {
-	n := 0
-	for _, s := range subjects {
-		n += s.findings.count(levelWarn)
+// writeFinding writes a line for people: "warn  redis     ...".
+func writeFinding(out io.Writer, screen term.Screen, area string, finding preflight.Finding) error {
+	level := screen.Paint(levelColour[finding.Level], fmt.Sprintf("%-4s", finding.Level))
+	text := finding.Text
+	if finding.Advice != "" {
+		text += "; " + finding.Advice
 	}
-	if n == 0 {
-		return ""
+	_, err := fmt.Fprintf(out, "%s  %-8s  %s\n", level, area, text)
+	return err
+}
+
+// writeOrigins writes the settings as a table: those that are set, or all.
+func writeOrigins(out io.Writer, origins []settings.Origin, all bool) error {
+	table := term.NewTable(out)
+	omitted := 0
+	for _, origin := range origins {
+		if origin.Source == settings.FromDefault && !all {
+			omitted++
+			continue
+		}
+		source := origin.Source
+		if origin.File != "" {
+			source += " " + term.Printable(origin.File)
+		}
+		table.Row(origin.Name, origin.Shown(), source)
 	}
-	return ", " + counted(n, "warning")
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if omitted > 0 {
+		if _, err := fmt.Fprintf(out, "%s at the default; -all shows them\n", term.Count(omitted, "more setting")); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(out)
+	return err
+}
+
+// checkJSON is what -json writes.
+type checkJSON struct {
+	OK       bool             `json:"ok"` // nothing failed
+	Settings []checkedSetting `json:"settings"`
+	Checks   []checkedFinding `json:"checks"`
+}
+
+type checkedSetting struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"` // as the lines show it
+	Source string `json:"source"`
+	File   string `json:"file,omitempty"`
+}
+
+type checkedFinding struct {
+	Level   preflight.Level `json:"level"`
+	Subject string          `json:"subject"`
+	Text    string          `json:"text"`
+	Advice  string          `json:"advice,omitempty"`
+}
+
+func (c *checkOutput) json(ctx context.Context) error {
+	for i := range c.areas {
+		c.wait(c.areas[i:])
+	}
+	answer := checkJSON{OK: c.count(preflight.Fail) == 0}
+	for _, origin := range c.origins {
+		answer.Settings = append(answer.Settings, checkedSetting{Name: origin.Name, Value: origin.Shown(), Source: origin.Source, File: origin.File})
+	}
+	for _, area := range c.areas {
+		for _, finding := range area.Findings() {
+			answer.Checks = append(answer.Checks, checkedFinding{Level: finding.Level, Subject: area.Name, Text: finding.Text, Advice: finding.Advice})
+		}
+	}
+	encoder := json.NewEncoder(c.out)
+	encoder.SetEscapeHTML(false) // as the log
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(answer); err != nil {
+		return err
+	}
+	return c.result(ctx)
 }

@@ -12,7 +12,7 @@ import (
 
 // startStore starts an embedded Redis for the script and points REDIS_URL at it.
 func startStore(ts *testscript.TestScript, _ bool, _ []string) {
-	store, err := devstack.StartRedis(anyAddr)
+	store, err := devstack.StartRedis(ephemeralAddr)
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(store.Close()) })
 	ts.Setenv("REDIS_URL", store.URL())
@@ -21,7 +21,7 @@ func startStore(ts *testscript.TestScript, _ bool, _ []string) {
 // startSlack starts a fake Slack for the script, with a token of these scopes, and points SLACK_API_URL at it: slack
 // chat:write.
 func startSlack(ts *testscript.TestScript, _ bool, scopes []string) {
-	slack, err := devstack.StartSlack(anyAddr)
+	slack, err := devstack.StartSlack(ephemeralAddr)
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(slack.Close()) })
 	if len(scopes) > 0 {

@@ -14,13 +14,13 @@ import (
 func rootCommand() *cli.Command {
 	root := &cli.Command{
 		Name:  "notifier",
-		Usage: "send events from NATS to Slack, within limits that hold over all replicas",
-		Description: `Without a command it is "notifier serve". Settings come from environment variables; the README lists them.
+		Usage: "send events from NATS to Slack, within limits that hold across all replicas",
+		Description: `Without a command it runs "notifier serve". Settings come from environment variables, which the README lists.
 
 Example:
    notifier demo`,
 		HideVersion: true,
-		// "notifier completion bash" and its like; what they print asks notifier itself, at each press of the key.
+		// "notifier completion bash" and the like; the scripts that they print ask notifier itself at each press of the key.
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: describeCompletion,
 		Flags:                           []cli.Flag{&cli.BoolFlag{Name: helpFlag, Usage: "show help"}},
@@ -45,12 +45,12 @@ Example:
 		},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run gives the exit code
 	}
-	ready(root)
+	setUp(root)
 	return root
 }
 
-// ready gives a command and those below it our help and our words for a wrong command line.
-func ready(cmd *cli.Command) {
+// setUp gives a command and its subcommands our help and our messages for an invalid command line.
+func setUp(cmd *cli.Command) {
 	cmd.HideHelp = true // help.go has it
 	action := cmd.Action
 	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
@@ -60,10 +60,10 @@ func ready(cmd *cli.Command) {
 		return action(ctx, cmd)
 	}
 	cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
-		return usage(cmd, flagFault(err))
+		return usage(cmd, flagError(err))
 	}
 	for _, below := range cmd.Commands {
-		ready(below)
+		setUp(below)
 	}
 }
 
@@ -72,7 +72,7 @@ func describeCompletion(cmd *cli.Command) {
 	cmd.Hidden = false
 	cmd.Usage = "print a script that completes commands and flags in a shell"
 	cmd.ArgsUsage = ""
-	cmd.Description = `The script is for bash, zsh, fish or pwsh; a shell runs it when it starts.
+	cmd.Description = `The script is for bash, zsh, fish or pwsh; have your shell run it when it starts.
 
 Example:
    source <(notifier completion bash)`
@@ -80,7 +80,7 @@ Example:
 		if cmd.Args().Present() {
 			return usage(cmd, fmt.Sprintf("unknown shell %q, expected bash, zsh, fish or pwsh", cmd.Args().First()))
 		}
-		return usage(cmd, "no COMMAND, expected bash, zsh, fish or pwsh")
+		return usage(cmd, "missing COMMAND, expected bash, zsh, fish or pwsh")
 	}
-	ready(cmd)
+	setUp(cmd)
 }

@@ -14,14 +14,15 @@ import (
 
 	"notifier/internal/deadletter"
 	"notifier/internal/outcome"
+	"notifier/internal/settings"
 )
 
 func deadCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "dead",
-		Usage: "list the events that could never be sent, or put them back",
-		Description: `Such events are kept as dead letters in the stream <NATS_STREAM>_DEAD, each with the reason why. Mend the cause first:
-an event that is put back is decided like any other, and can come back as a letter.
+		Usage: "list the events that could never be sent, or replay them",
+		Description: `Such events are kept as dead letters in the stream <NATS_STREAM>_DEAD, each with the reason. Fix the cause first: an event
+that is replayed is decided like any other, and can become a dead letter again.
 
 Example:
    notifier dead list`,
@@ -33,7 +34,7 @@ Example:
 			if err := writeHelp(cmd.Root().ErrWriter, cmd); err != nil {
 				return err
 			}
-			return &usageError{"no COMMAND, expected list or replay"}
+			return &usageError{"missing COMMAND, expected list or replay"}
 		},
 	}
 }
@@ -42,8 +43,8 @@ func deadListCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "list",
 		Usage: "show dead letters, the newest last",
-		Description: `Each line has when the event was given up, its category, the reason with its detail, the event's id and the letter's
-sequence in the stream <NATS_STREAM>_DEAD. No payload is shown.
+		Description: `Each line shows when the event was dead-lettered, its category, the reason with its detail, the event's id and the
+sequence of the letter in the stream <NATS_STREAM>_DEAD. No payload is shown.
 
 Example:
    notifier dead list -reason unroutable -category deploys`,
@@ -61,7 +62,7 @@ Example:
 	}
 }
 
-// deadFlags choose among the letters.
+// deadFlags select letters.
 func deadFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "reason", Usage: "only letters with this `REASON`: " + strings.Join(outcome.DeadReasons(), ", ")},
@@ -69,12 +70,12 @@ func deadFlags() []cli.Flag {
 	}
 }
 
-// deadFilter chooses among the letters; nil: any.
+// deadFilter selects letters; nil: any.
 type deadFilter struct {
 	reason, category *string
 }
 
-// parseDead checks what "list" and "replay" have in common.
+// parseDead checks the flags that "list" and "replay" share.
 func parseDead(cmd *cli.Command) (deadFilter, error) {
 	var filter deadFilter
 	if err := noArguments(cmd); err != nil {
@@ -104,32 +105,32 @@ func (f deadFilter) matches(letter *deadletter.Letter) bool {
 	return (f.reason == nil || *f.reason == letter.Reason) && (f.category == nil || *f.category == letter.Category)
 }
 
-// withDeadLetters opens the dead-letter stream of the settings. It hands on nil where there is none yet. The context
-// that it hands on ends, beside with its own, when the server refuses something: a refusal comes as a word of its own,
-// and never as the answer to what was asked.
+// withDeadLetters opens the dead-letter stream of the settings. It passes nil on where there is none yet. The context that
+// it passes on also ends when the server denies something: that is reported in a message of its own, and never as the
+// answer to the request.
 func withDeadLetters(ctx context.Context, name string, do func(ctx context.Context, letters *deadletter.Stream) error) error {
-	settings, err := loadNATSConfig()
+	s, err := settings.LoadNATS()
 	if err != nil {
 		return err
 	}
-	if settings.core {
-		f := &faults{}
-		f.add("NATS_MODE", "core, in which no stream keeps dead letters: they are published and gone; expected jetstream")
-		return f.err()
+	if s.Core {
+		problems := &settings.Problems{}
+		problems.Add("NATS_MODE", "core keeps no dead letters: they are published, but not stored; expected jetstream")
+		return problems.Err()
 	}
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	connection, err := nats.Connect(settings.url, append(insideOptions(settings, name),
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	connection, err := nats.Connect(s.URL, append(s.WorkerOptions(name),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
-				end(err)
+				cancel(err)
 			}
 		}))...)
 	if err != nil {
-		return fmt.Errorf("NATS_URL: no connection to %s: %w", settings.servers(), err)
+		return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
 	}
 	defer connection.Close()
-	letters, err := deadletter.Open(ctx, connection, settings.stream, settings.pattern)
+	letters, err := deadletter.Open(ctx, connection, s.Stream, s.Pattern)
 	if err == nil || errors.Is(err, deadletter.ErrNoStream) {
 		err = do(ctx, letters)
 	}
@@ -139,23 +140,23 @@ func withDeadLetters(ctx context.Context, name string, do func(ctx context.Conte
 	return err
 }
 
-// deadProgress says once a second on standard error how far it is.
+// deadProgress writes once a second to standard error how far it is.
 type deadProgress struct {
-	out  io.Writer
-	what string
-	told time.Time
+	out      io.Writer
+	what     string
+	reported time.Time
 }
 
 func newDeadProgress(out io.Writer, what string) *deadProgress {
-	return &deadProgress{out: out, what: what, told: time.Now()}
+	return &deadProgress{out: out, what: what, reported: time.Now()}
 }
 
-func (p *deadProgress) tell(n int) error {
+func (p *deadProgress) report(n int) error {
 	now := time.Now()
-	if now.Sub(p.told) < time.Second {
+	if now.Sub(p.reported) < time.Second {
 		return nil
 	}
-	p.told = now
+	p.reported = now
 	_, err := fmt.Fprintf(p.out, "%d %s so far\n", n, p.what)
 	return err
 }

@@ -9,15 +9,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"notifier/internal/deadletter"
 	"notifier/internal/outcome"
+	"notifier/internal/term"
 )
 
-// deadList is one run of the command. It keeps the newest letters without their payloads, and counts the others.
+// deadList is one run of the command. It keeps the newest letters, without their payloads, and counts the others.
 type deadList struct {
 	filter deadFilter
 	most   int // letters shown; 1 or more
@@ -33,7 +32,7 @@ type deadList struct {
 
 func (l *deadList) run(ctx context.Context, letters *deadletter.Stream) error {
 	if letters == nil {
-		return l.note("no dead letters: the stream that keeps them is not there yet")
+		return l.note("no dead letters: the stream for them does not exist yet")
 	}
 	l.reasons = map[string]int{}
 	progress := newDeadProgress(l.errOut, "letters read")
@@ -42,7 +41,7 @@ func (l *deadList) run(ctx context.Context, letters *deadletter.Stream) error {
 		if l.filter.matches(letter) {
 			l.add(letter.Info)
 		}
-		return progress.tell(l.read)
+		return progress.report(l.read)
 	})
 	if err != nil {
 		return err
@@ -52,7 +51,7 @@ func (l *deadList) run(ctx context.Context, letters *deadletter.Stream) error {
 	case l.read == 0:
 		return l.note("no dead letters")
 	case l.matched == 0:
-		return l.note(fmt.Sprintf("no dead letters match, of %d", l.read))
+		return l.note(fmt.Sprintf("none of %s matches", term.Count(l.read, "dead letter")))
 	case l.json:
 		return l.writeJSON()
 	default:
@@ -60,7 +59,7 @@ func (l *deadList) run(ctx context.Context, letters *deadletter.Stream) error {
 	}
 }
 
-// add keeps a letter, and now and then lets the oldest go.
+// add keeps a letter, and from time to time forgets the oldest.
 func (l *deadList) add(letter deadletter.Info) {
 	l.matched++
 	reason := letter.Reason
@@ -74,7 +73,7 @@ func (l *deadList) add(letter deadletter.Info) {
 	}
 }
 
-// note is for people: beside JSON it goes to standard error.
+// note is for people: with -json it goes to standard error.
 func (l *deadList) note(text string) error {
 	out := l.out
 	if l.json {
@@ -85,13 +84,13 @@ func (l *deadList) note(text string) error {
 }
 
 func (l *deadList) writeTable() error {
-	table := tabwriter.NewWriter(l.out, 0, 0, 3, ' ', 0)
-	_, _ = fmt.Fprintln(table, "when\tcategory\treason\tdetail\tevent id\tseq")
+	table := term.NewTable(l.out)
+	table.Row("when", "category", "reason", "detail", "event id", "seq")
 	for _, letter := range l.newest {
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\n", letter.Time.Format(time.RFC3339),
-			cell(letter.Category), cell(letter.Reason), cell(letter.Detail), cell(letter.EventID), letter.Seq)
+		table.Row(letter.Time.Format(time.RFC3339),
+			term.Cell(letter.Category), term.Cell(letter.Reason), term.Cell(letter.Detail), term.Cell(letter.EventID), letter.Seq)
 	}
-	if err := table.Flush(); err != nil { // errors of the lines above come back here
+	if err := table.Flush(); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(l.out, "\n%s\n", l.summary())
@@ -106,18 +105,18 @@ func (l *deadList) summary() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, reason))
 		}
 	}
-	return fmt.Sprintf("%s: %s%s", counted(l.matched, "dead letter"), strings.Join(parts, ", "), l.unseen())
+	return fmt.Sprintf("%s: %s%s", term.Count(l.matched, "dead letter"), strings.Join(parts, ", "), l.omitted())
 }
 
-// unseen says how many letters are not shown.
-func (l *deadList) unseen() string {
+// omitted is how many letters are not shown.
+func (l *deadList) omitted() string {
 	if older := l.matched - len(l.newest); older > 0 {
-		return fmt.Sprintf("; %d older not shown, see -n", older)
+		return fmt.Sprintf("; %d older ones not shown, see -n", older)
 	}
 	return ""
 }
 
-// deadLetterLine is a letter in the lines of -json. The names are the log's where the log has them.
+// deadLetterLine is a letter in the lines of -json. The names are those of the log where the log has them.
 type deadLetterLine struct {
 	Time      string `json:"time"`
 	Category  string `json:"category"`
@@ -151,38 +150,13 @@ func (l *deadList) writeJSON() error {
 			return err
 		}
 	}
-	if err := buffered.Flush(); err != nil || l.unseen() == "" {
+	if err := buffered.Flush(); err != nil || l.omitted() == "" {
 		return err
 	}
 	return l.note(l.summary())
 }
 
-// longestCell bounds a cell of the table, in characters; -json has the whole.
-const longestCell = 100
-
-// cell is a header's value as a terminal can show it: nobody has checked what a letter's headers hold.
-func cell(value string) string {
-	if value == "" {
-		return "-"
-	}
-	runes := []rune(plain(value))
-	if len(runes) > longestCell {
-		runes = append(runes[:longestCell-1], '…')
-	}
-	return string(runes)
-}
-
-// plain puts a question mark for each character that a terminal might take for an order.
-func plain(value string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, value)
-}
-
 // letterName names a letter in a message.
 func letterName(letter deadletter.Info) string {
-	return "letter " + strconv.FormatUint(letter.Seq, 10) + " (" + cell(letter.EventID) + ")"
+	return "letter " + strconv.FormatUint(letter.Seq, 10) + " (" + term.Cell(letter.EventID) + ")"
 }

@@ -10,26 +10,26 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/deadletter"
+	"notifier/internal/term"
 )
 
-// mostFailures in a row end a replay: then the cause is not in the letters.
+// mostFailures is how many failures in a row end a replay: then the letters are not the cause.
 const mostFailures = 10
 
 func deadReplayCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "replay",
-		Usage: "put dead letters back to where they came from, the oldest first",
-		Description: `Each event is published as it was, to the subject it came from, and its letter is deleted when the stream has the
-event. Ended in between, by a crash say, replay it again: the event keeps its id, and is not doubled.
+		Usage: "publish dead letters again to where they came from, the oldest first",
+		Description: `Each event is published as it was, to the subject it came from, and its letter is deleted once the stream has the
+event. If a replay is cut off, by a crash for example, run it again: events keep their ids and are not duplicated.
 
-Letters that were shortened, or that do not say where they came from, are left and told on standard error. The exit
-code is 1 when an event could not be published. Letters that come in meanwhile are not touched, so that none is put
-back twice in one go.
+Letters that were shortened, or whose subject is unknown, are left and reported on standard error. The exit code is 1 if
+an event could not be published. Letters that arrive during a replay are not touched, so that none is replayed twice.
 
 Example:
    notifier dead replay -reason slack_rejected -category deploys -n 1`,
 		Flags: append(deadFlags(),
-			&cli.IntFlag{Name: "n", Usage: "put back at most `N`; without it all"},
+			&cli.IntFlag{Name: "n", Usage: "replay at most `N`; by default all"},
 			&cli.BoolFlag{Name: "json", Usage: "write a line of JSON for each letter, and one with the counts"}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			filter, err := parseDead(cmd)
@@ -37,7 +37,7 @@ Example:
 				return err
 			}
 			replay := deadReplay{filter: filter, most: cmd.Int("n"), json: cmd.Bool("json"), out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
-			// An interrupt ends it between two letters: one that was published is deleted, too.
+			// An interrupt ends it between two letters: one that was published is also deleted.
 			return withDeadLetters(context.WithoutCancel(ctx), "notifier dead replay", func(work context.Context, letters *deadletter.Stream) error {
 				return replay.run(ctx, work, letters)
 			})
@@ -48,29 +48,29 @@ Example:
 // deadReplay is one run of the command.
 type deadReplay struct {
 	filter deadFilter
-	most   int // letters put back; 0: all
+	most   int // letters replayed; 0: all
 	json   bool
 	out    io.Writer
 	errOut io.Writer
 
-	put      int
+	replayed int
 	left     int
 	failed   int // of those left
 	inARow   int // failures since the last success
 	progress *deadProgress
 }
 
-// errEnough ends a replay that has put back as many as it should.
+// errEnough ends a replay that has replayed as many letters as it should.
 var errEnough = errors.New("enough")
 
-// run looks between two letters whether ctx has ended; what it does with a letter ends with work.
+// run checks between two letters whether ctx has ended; what it does with a letter ends with work.
 func (r *deadReplay) run(ctx, work context.Context, letters *deadletter.Stream) error {
 	var err error
 	if letters != nil {
 		reading, stop := context.WithCancelCause(work)
 		defer stop(nil)
 		defer context.AfterFunc(ctx, func() { stop(context.Canceled) })()
-		r.progress = newDeadProgress(r.errOut, "put back")
+		r.progress = newDeadProgress(r.errOut, "replayed")
 		err = letters.Each(reading, func(letter *deadletter.Letter) error {
 			if !r.filter.matches(letter) {
 				return ctx.Err()
@@ -78,7 +78,7 @@ func (r *deadReplay) run(ctx, work context.Context, letters *deadletter.Stream) 
 			if err := r.one(work, letters, letter); err != nil {
 				return err
 			}
-			if r.most > 0 && r.put == r.most {
+			if r.most > 0 && r.replayed == r.most {
 				return errEnough
 			}
 			return ctx.Err()
@@ -89,20 +89,20 @@ func (r *deadReplay) run(ctx, work context.Context, letters *deadletter.Stream) 
 		err = nil
 	}
 	if err == nil && r.failed > 0 {
-		err = fmt.Errorf("%s could not be published", counted(r.failed, "event"))
+		err = fmt.Errorf("%s could not be published", term.Count(r.failed, "event"))
 	}
 	return errors.Join(err, r.finish(letters == nil, stopped))
 }
 
-// one puts one letter back, or tells why it stays.
+// one replays one letter, or reports why it stays.
 func (r *deadReplay) one(ctx context.Context, letters *deadletter.Stream, letter *deadletter.Letter) error {
 	receipt, err := letters.PutBack(ctx, letter)
 	left, failed := (*deadletter.Left)(nil), (*deadletter.Failed)(nil)
 	switch {
 	case err == nil:
-		r.put++
+		r.replayed++
 		r.inARow = 0
-		return errors.Join(r.tell(letter, receipt, ""), r.progress.tell(r.put))
+		return errors.Join(r.report(letter, receipt, ""), r.progress.report(r.replayed))
 	case errors.As(err, &left):
 		return r.leave(letter, left.Why)
 	case errors.As(err, &failed):
@@ -116,7 +116,7 @@ func (r *deadReplay) one(ctx context.Context, letters *deadletter.Stream, letter
 		}
 		return nil
 	case receipt.Stream != "":
-		return fmt.Errorf("%s is put back, but: %w; replay it again within the stream's duplicate window (two minutes, if nobody has set it), and there is no second event", letterName(letter.Info), err)
+		return fmt.Errorf("%s was replayed, but not deleted: %w; replay it again within the stream's duplicate window (two minutes by default) to avoid a second event", letterName(letter.Info), err)
 	default:
 		return fmt.Errorf("%s: %w", letterName(letter.Info), err)
 	}
@@ -124,8 +124,8 @@ func (r *deadReplay) one(ctx context.Context, letters *deadletter.Stream, letter
 
 func (r *deadReplay) leave(letter *deadletter.Letter, why string) error {
 	r.left++
-	_, err := fmt.Fprintf(r.errOut, "%s is left: %s\n", letterName(letter.Info), plain(why))
-	return errors.Join(err, r.tell(letter, deadletter.Receipt{}, why))
+	_, err := fmt.Fprintf(r.errOut, "%s was left: %s\n", letterName(letter.Info), term.Printable(why))
+	return errors.Join(err, r.report(letter, deadletter.Receipt{}, why))
 }
 
 // deadReplayLine is a line of -json: the letter, and what became of it.
@@ -135,10 +135,10 @@ type deadReplayLine struct {
 	Why       string `json:"why,omitempty"`
 	NewStream string `json:"new_stream,omitempty"`
 	NewSeq    uint64 `json:"new_stream_seq,omitempty"`
-	Duplicate bool   `json:"duplicate,omitempty"` // it had been put back before
+	Duplicate bool   `json:"duplicate,omitempty"` // it had been replayed before
 }
 
-func (r *deadReplay) tell(letter *deadletter.Letter, receipt deadletter.Receipt, why string) error {
+func (r *deadReplay) report(letter *deadletter.Letter, receipt deadletter.Receipt, why string) error {
 	if !r.json {
 		return nil
 	}
@@ -157,18 +157,18 @@ func (r *deadReplay) tell(letter *deadletter.Letter, receipt deadletter.Receipt,
 // finish writes the last line.
 func (r *deadReplay) finish(none, stopped bool) error {
 	if r.json {
-		_, err := fmt.Fprintf(r.out, "{\"put_back\":%d,\"left\":%d}\n", r.put, r.left)
+		_, err := fmt.Fprintf(r.out, "{\"put_back\":%d,\"left\":%d}\n", r.replayed, r.left)
 		return err
 	}
-	line := fmt.Sprintf("%d put back, %d left", r.put, r.left)
+	line := fmt.Sprintf("%d replayed, %d left", r.replayed, r.left)
 	if r.filter != (deadFilter{}) {
-		line += " of those chosen" // others may be there
+		line += " of those that match" // there may be others
 	}
 	if none {
-		line = "no dead letters: the stream that keeps them is not there yet"
+		line = "no dead letters: the stream for them does not exist yet"
 	}
 	if stopped {
-		line += fmt.Sprintf("; those behind the first %d were not looked at", r.most)
+		line += fmt.Sprintf("; stopped after %d, later letters were not examined", r.most)
 	}
 	_, err := fmt.Fprintln(r.out, line)
 	return err

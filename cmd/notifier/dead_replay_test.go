@@ -12,18 +12,19 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // TestDeadInDev is what a developer sees: an event that is broken dies, and dies again under the same id when it is put
 // back as it is; that happens once for each replay.
 func TestDeadInDev(t *testing.T) {
-	t.Setenv("ADMIN_ADDR", anyAddr)
+	t.Setenv("ADMIN_ADDR", ephemeralAddr)
 	t.Setenv("LOG_FORMAT", "json")
 	dev := start(t, "dev")
 	url := strings.Fields(printed(t, dev, "NATS"))[0]
 	t.Setenv("NATS_URL", url)
 	js := jetStreamAt(t, url)
-	eventually(t, "the streams are there", func() bool {
+	testkit.Eventually(t, "the streams are there", func() bool {
 		_, err := js.Stream(t.Context(), "NOTIFY_DEAD")
 		return err == nil
 	})
@@ -31,17 +32,17 @@ func TestDeadInDev(t *testing.T) {
 		t.Fatal(err)
 	}
 	died := func() []string { return dev.out.lines(`"outcome":"dead"`, `"reason":"malformed"`) }
-	eventually(t, "it is dead", func() bool { return len(died()) == 1 })
+	testkit.Eventually(t, "it is dead", func() bool { return len(died()) == 1 })
 	id := logLine(t, died()[0])["event_id"].(string)
-	out, _ := says(t, exitDone, "dead", "list")
+	out, _ := runToEnd(t, exitDone, "dead", "list")
 	if !strings.Contains(out, "   "+id+"   1\n") || !strings.HasSuffix(out, "1 dead letter: 1 malformed\n") {
 		t.Errorf("%q, expected the event %s", out, id)
 	}
 	for n := 2; n <= 3; n++ {
-		if out, errOut := says(t, exitDone, "dead", "replay"); out != "1 put back, 0 left\n" || errOut != "" {
+		if out, errOut := runToEnd(t, exitDone, "dead", "replay"); out != "1 replayed, 0 left\n" || errOut != "" {
 			t.Errorf("%q %q, expected one to go back", out, errOut)
 		}
-		eventually(t, "it is dead again", func() bool { return len(died()) == n && messages(t, js, "NOTIFY_DEAD") == 1 })
+		testkit.Eventually(t, "it is dead again", func() bool { return len(died()) == n && messages(t, js, "NOTIFY_DEAD") == 1 })
 		if again := logLine(t, died()[n-1])["event_id"]; again != id {
 			t.Errorf("event %v died, expected %s", again, id)
 		}
@@ -50,37 +51,37 @@ func TestDeadInDev(t *testing.T) {
 	dev.ends(t, exitDone)
 }
 
-// TestDeadIsSentOnce: what died for a setting is sent once the setting is mended, under its old id; a second copy of it,
+// TestDeadIsSentOnce: what was dead-lettered because of a setting is sent once the setting is fixed, under its old id; a second copy of it,
 // as a replay makes that has crashed and comes after the stream's duplicate window, is a duplicate.
 func TestDeadIsSentOnce(t *testing.T) {
 	server, slack := worker(t, map[string]string{"EVENT_MAX_BYTES": "10"})
 	js := jetStreamAt(t, server.URL())
 	first := start(t)
-	eventually(t, "the stream is there", func() bool {
+	testkit.Eventually(t, "the stream is there", func() bool {
 		_, err := js.Stream(t.Context(), "NOTIFY")
 		return err == nil
 	})
 	if _, err := js.Publish(t.Context(), "notify.errors", []byte("the disk is full")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is dead", func() bool { return len(first.out.lines(`"reason":"too_large"`)) == 1 })
+	testkit.Eventually(t, "it is dead", func() bool { return len(first.out.lines(`"reason":"too_large"`)) == 1 })
 	id := logLine(t, first.out.lines(`"reason":"too_large"`)[0])["event_id"].(string)
 	first.stop()
 	first.ends(t, exitDone)
-	if out, _ := says(t, exitDone, "dead", "replay", "-reason", "too_large"); out != "1 put back, 0 left of those chosen\n" {
+	if out, _ := runToEnd(t, exitDone, "dead", "replay", "-reason", "too_large"); out != "1 replayed, 0 left of those that match\n" {
 		t.Errorf("%q, expected it to go back", out)
 	}
 
 	t.Setenv("EVENT_MAX_BYTES", "")
 	second := start(t)
-	eventually(t, "it is sent", func() bool { return len(second.out.lines(`"outcome":"sent"`, `"event_id":"`+id+`"`)) == 1 })
+	testkit.Eventually(t, "it is sent", func() bool { return len(second.out.lines(`"outcome":"sent"`, `"event_id":"`+id+`"`)) == 1 })
 	copied := nats.NewMsg("notify.errors")
 	copied.Header = nats.Header{"Notifier-Event-Id": {id}, "Nats-Msg-Id": {"replay.1.2"}}
 	copied.Data = []byte("the disk is full")
 	if _, err := js.PublishMsg(t.Context(), copied); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the copy is dropped", func() bool { return len(second.out.lines(`"reason":"duplicate"`, `"event_id":"`+id+`"`)) == 1 })
+	testkit.Eventually(t, "the copy is dropped", func() bool { return len(second.out.lines(`"reason":"duplicate"`, `"event_id":"`+id+`"`)) == 1 })
 	if slack.Accepted() != 1 {
 		t.Errorf("%d messages in Slack, expected one", slack.Accepted())
 	}
@@ -90,25 +91,23 @@ func TestDeadIsSentOnce(t *testing.T) {
 
 // TestDeadDoesNotLoop: letters that come while others are put back are left for the next time.
 func TestDeadDoesNotLoop(t *testing.T) {
-	js := morgue(t)
+	js := startWithStreams(t)
 	connection := js.Conn()
 	subscription, err := connection.Subscribe("notify.>", func(m *nats.Msg) { // a worker, at its fastest
 		letter := deadLetter("errors", "malformed", m.Header.Get("Notifier-Event-Id"))
 		_ = connection.PublishMsg(letter)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer func() { _ = subscription.Unsubscribe() }()
 	for i := range 20 {
 		if _, err := js.PublishMsg(t.Context(), deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if out, _ := says(t, exitDone, "dead", "replay"); out != "20 put back, 0 left\n" {
+	if out, _ := runToEnd(t, exitDone, "dead", "replay"); out != "20 replayed, 0 left\n" {
 		t.Errorf("%q, expected each to go back once", out)
 	}
-	eventually(t, "all have died again", func() bool { return messages(t, js, "NOTIFY_DEAD") == 20 })
+	testkit.Eventually(t, "all have died again", func() bool { return messages(t, js, "NOTIFY_DEAD") == 20 })
 	if n := messages(t, js, "NOTIFY"); n != 20 {
 		t.Errorf("%d events, expected 20", n)
 	}
@@ -116,7 +115,7 @@ func TestDeadDoesNotLoop(t *testing.T) {
 
 // TestDeadInterrupted ends between two letters, and says how far it came.
 func TestDeadInterrupted(t *testing.T) {
-	js := morgue(t)
+	js := startWithStreams(t)
 	for i := range 3 {
 		if _, err := js.PublishMsg(t.Context(), deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i))); err != nil {
 			t.Fatal(err)
@@ -124,9 +123,7 @@ func TestDeadInterrupted(t *testing.T) {
 	}
 	published := make(chan *nats.Msg, 3)
 	subscription, err := js.Conn().ChanSubscribe("notify.>", published)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer func() { _ = subscription.Unsubscribe() }()
 	reader, writer := io.Pipe() // nobody reads: the first line of -json is as far as it comes
 	defer func() { _ = reader.Close() }()
@@ -157,16 +154,16 @@ func TestDeadRejectedIsSentOnce(t *testing.T) {
 	js := jetStreamAt(t, server.URL())
 	slack.Next(devstack.Behaviour{Code: "invalid_blocks"})
 	p := start(t)
-	eventually(t, "the stream is there", func() bool {
+	testkit.Eventually(t, "the stream is there", func() bool {
 		_, err := js.Stream(t.Context(), "NOTIFY")
 		return err == nil
 	})
 	publishes(t, "errors", "-id", "e-1", "disk full")
-	eventually(t, "it is dead", func() bool { return len(p.out.lines(`"reason":"slack_rejected"`, `"event_id":"e-1"`)) == 1 })
-	if out, _ := says(t, exitDone, "dead", "replay", "-reason", "slack_rejected"); out != "1 put back, 0 left of those chosen\n" {
+	testkit.Eventually(t, "it is dead", func() bool { return len(p.out.lines(`"reason":"slack_rejected"`, `"event_id":"e-1"`)) == 1 })
+	if out, _ := runToEnd(t, exitDone, "dead", "replay", "-reason", "slack_rejected"); out != "1 replayed, 0 left of those that match\n" {
 		t.Errorf("%q, expected it to go back", out)
 	}
-	eventually(t, "it is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`, `"event_id":"e-1"`)) == 1 })
+	testkit.Eventually(t, "it is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`, `"event_id":"e-1"`)) == 1 })
 	if slack.Accepted() != 1 {
 		t.Errorf("%d messages in Slack, expected one", slack.Accepted())
 	}

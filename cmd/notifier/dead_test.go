@@ -14,15 +14,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
-// morgue is a NATS server with the streams of a worker, for the commands that the test runs.
-func morgue(t *testing.T) jetstream.JetStream {
+// startWithStreams starts a NATS server with the streams of a worker, for the commands that the test runs.
+func startWithStreams(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	server, err := devstack.StartNATS(anyAddr, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	t.Setenv("NATS_URL", server.URL())
 	js := jetStreamAt(t, server.URL())
@@ -37,14 +36,10 @@ func morgue(t *testing.T) jetstream.JetStream {
 func jetStreamAt(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
 	connection, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(connection.Close)
 	js, err := jetstream.New(connection)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return js
 }
 
@@ -63,14 +58,12 @@ func deadLetter(category, reason, id string) *nats.Msg {
 func messages(t *testing.T, js jetstream.JetStream, name string) uint64 {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return stream.CachedInfo().State.Msgs
 }
 
-// says runs a command to its end, and gives what it wrote.
-func says(t *testing.T, code int, arguments ...string) (out, errOut string) {
+// runToEnd runs a command to its end, and returns what it wrote.
+func runToEnd(t *testing.T, code int, arguments ...string) (out, errOut string) {
 	t.Helper()
 	p := start(t, arguments...)
 	p.ends(t, code)
@@ -79,7 +72,7 @@ func says(t *testing.T, code int, arguments ...string) (out, errOut string) {
 
 // TestDeadMany: thousands of letters are counted, of which the newest are shown, and all go back.
 func TestDeadMany(t *testing.T) {
-	js := morgue(t)
+	js := startWithStreams(t)
 	const count = 5000
 	for i := range count {
 		if _, err := js.PublishMsgAsync(deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i+1))); err != nil {
@@ -87,14 +80,14 @@ func TestDeadMany(t *testing.T) {
 		}
 	}
 	<-js.PublishAsyncComplete()
-	out, _ := says(t, exitDone, "dead", "list", "-n", "2")
+	out, _ := runToEnd(t, exitDone, "dead", "list", "-n", "2")
 	lines := strings.Split(out, "\n")
 	if len(lines) != 6 || !strings.HasSuffix(lines[1], " e-4999     4999") || !strings.HasSuffix(lines[2], " e-5000     5000") ||
-		lines[4] != "5000 dead letters: 5000 malformed; 4998 older not shown, see -n" {
+		lines[4] != "5000 dead letters: 5000 malformed; 4998 older ones not shown, see -n" {
 		t.Errorf("%q, expected the last two of 5000", out)
 	}
-	out, _ = says(t, exitDone, "dead", "replay")
-	if out != "5000 put back, 0 left\n" {
+	out, _ = runToEnd(t, exitDone, "dead", "replay")
+	if out != "5000 replayed, 0 left\n" {
 		t.Errorf("%q, expected all to go back", out)
 	}
 	if back, left := messages(t, js, "NOTIFY"), messages(t, js, "NOTIFY_DEAD"); back != count || left != 0 {
@@ -104,7 +97,7 @@ func TestDeadMany(t *testing.T) {
 
 // TestDeadJSON: what is written for programs has all but the payload.
 func TestDeadJSON(t *testing.T) {
-	js := morgue(t)
+	js := startWithStreams(t)
 	for _, letter := range []*nats.Msg{deadLetter("errors", "malformed", "e-1"), deadLetter("deploys", "too_large", "e-2")} {
 		letter.Header.Set("Notifier-Stream-Seq", "17")
 		if letter.Subject == "notify-dead.deploys" {
@@ -116,30 +109,30 @@ func TestDeadJSON(t *testing.T) {
 	}
 	const first = `"time":"2026-11-20T04:39:01Z","category":"errors","reason":"malformed","detail":"detail of e-1","event_id":"e-1","subject":"notify.errors","stream_seq":17,"bytes":16,"seq":1`
 	const second = `"time":"2026-11-20T04:39:01Z","category":"deploys","reason":"too_large","detail":"detail of e-2","event_id":"e-2","subject":"notify.deploys","stream_seq":17,"bytes":16,"shortened":70000,"seq":2`
-	out, errOut := says(t, exitDone, "dead", "list", "-json")
+	out, errOut := runToEnd(t, exitDone, "dead", "list", "-json")
 	if want := "{" + first + "}\n{" + second + "}\n"; out != want || errOut != "" {
 		t.Errorf("%s%s, expected\n%s", out, errOut, want)
 	}
-	out, errOut = says(t, exitDone, "dead", "list", "-json", "-n", "1")
-	if want := "{" + second + "}\n"; out != want || errOut != "2 dead letters: 1 malformed, 1 too_large; 1 older not shown, see -n\n" {
+	out, errOut = runToEnd(t, exitDone, "dead", "list", "-json", "-n", "1")
+	if want := "{" + second + "}\n"; out != want || errOut != "2 dead letters: 1 malformed, 1 too_large; 1 older ones not shown, see -n\n" {
 		t.Errorf("%s%s, expected\n%s", out, errOut, want)
 	}
 	const why = "it was shortened: 16 of the payload's 70000 bytes are kept"
-	out, errOut = says(t, exitDone, "dead", "replay", "-json")
+	out, errOut = runToEnd(t, exitDone, "dead", "replay", "-json")
 	want := "{" + first + `,"outcome":"put_back","new_stream":"NOTIFY","new_stream_seq":1}` + "\n{" +
 		second + `,"outcome":"left","why":"` + why + "\"}\n" + `{"put_back":1,"left":1}` + "\n"
-	if out != want || errOut != "letter 2 (e-2) is left: "+why+"\n" {
+	if out != want || errOut != "letter 2 (e-2) was left: "+why+"\n" {
 		t.Errorf("%s%s, expected\n%s", out, errOut, want)
 	}
-	out, errOut = says(t, exitDone, "dead", "list", "-json", "-category", "errors")
-	if out != "" || errOut != "no dead letters match, of 1\n" {
+	out, errOut = runToEnd(t, exitDone, "dead", "list", "-json", "-category", "errors")
+	if out != "" || errOut != "none of 1 dead letter matches\n" {
 		t.Errorf("%q %q, expected nothing for a program", out, errOut)
 	}
 }
 
 // TestDeadHostileHeaders: whatever a letter's headers hold, a terminal shows characters and takes no orders.
 func TestDeadHostileHeaders(t *testing.T) {
-	js := morgue(t)
+	js := startWithStreams(t)
 	letter := deadLetter("errors", "\x1b[2Jsent", "a\tb\u202e\u009b31m")
 	letter.Header["Notifier-Detail"] = []string{strings.Repeat("ä", 5000)}
 	letter.Header["Notifier-Subject"] = []string{"notify.\x1b]0;x\x07"}
@@ -148,8 +141,8 @@ func TestDeadHostileHeaders(t *testing.T) {
 	if _, err := js.PublishMsg(t.Context(), letter); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := says(t, exitDone, "dead", "list")
-	_, errOut := says(t, exitDone, "dead", "replay")
+	out, _ := runToEnd(t, exitDone, "dead", "list")
+	_, errOut := runToEnd(t, exitDone, "dead", "replay")
 	for _, text := range []string{out, errOut} {
 		if strings.ContainsAny(text, "\x1b\x07\t\u202e\u009b") {
 			t.Errorf("%q, expected nothing that a terminal obeys", text)
@@ -158,24 +151,22 @@ func TestDeadHostileHeaders(t *testing.T) {
 	if want := "   ?]0;x?     ?[2Jsent   " + strings.Repeat("ä", 99) + "…   a?b??31m   1\n\n1 dead letter: 1 other\n"; !strings.HasSuffix(out, want) {
 		t.Errorf("%q, expected it to end in %q", out, want)
 	}
-	if out, _ := says(t, exitDone, "dead", "list", "-json"); !json.Valid([]byte(out)) {
+	if out, _ := runToEnd(t, exitDone, "dead", "list", "-json"); !json.Valid([]byte(out)) {
 		t.Errorf("no JSON: %q", out)
 	}
 }
 
 // TestDeadStops: where no letter can go back, not every one of thousands is tried.
 func TestDeadStops(t *testing.T) {
-	js := morgue(t)
+	js := startWithStreams(t)
 	for i := range mostFailures + 1 {
 		if _, err := js.PublishMsg(t.Context(), deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i+1))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := js.DeleteStream(t.Context(), "NOTIFY"); err != nil {
-		t.Fatal(err)
-	}
-	out, errOut := says(t, exitFailed, "dead", "replay")
-	if out != "0 put back, 10 left\n" || strings.Count(errOut, "no stream takes notify.errors") != 10 ||
+	testkit.Check(t, js.DeleteStream(t.Context(), "NOTIFY"))
+	out, errOut := runToEnd(t, exitFailed, "dead", "replay")
+	if out != "0 replayed, 10 left\n" || strings.Count(errOut, "no stream takes notify.errors") != 10 ||
 		!strings.HasSuffix(errOut, "notifier: 10 letters in a row could not be published, the others were not tried\n") {
 		t.Errorf("%q %q, expected it to stop", out, errOut)
 	}
@@ -184,7 +175,7 @@ func TestDeadStops(t *testing.T) {
 	}
 }
 
-// TestDeadNotPermitted: the server's refusal is told, at once.
+// TestDeadNotPermitted: a denied permission is reported at once.
 func TestDeadNotPermitted(t *testing.T) {
 	for name, test := range map[string]struct {
 		denied  string
@@ -195,7 +186,7 @@ func TestDeadNotPermitted(t *testing.T) {
 		"stream":  {"$JS.API.STREAM.INFO.>", "list", `notifier: stream NOTIFY_DEAD: nats: permissions violation: Permissions Violation for Publish to "$JS.API.STREAM.INFO.NOTIFY_DEAD"`, 1},
 		"letters": {"$JS.API.STREAM.MSG.GET.>", "list", `Publish to "$JS.API.STREAM.MSG.GET.NOTIFY_DEAD"`, 1},
 		"publish": {"notify.>", "replay", `notifier: letter 1 (e-1): publish to notify.errors: nats: permissions violation: Permissions Violation for Publish to "notify.errors"`, 1},
-		"delete":  {"$JS.API.STREAM.MSG.DELETE.>", "replay", "notifier: letter 1 (e-1) is put back, but: delete letter 1 of stream NOTIFY_DEAD: nats: permissions violation", 1},
+		"delete":  {"$JS.API.STREAM.MSG.DELETE.>", "replay", "notifier: letter 1 (e-1) was replayed, but not deleted: delete letter 1 of stream NOTIFY_DEAD: nats: permissions violation", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := server.NewServer(&server.Options{
@@ -205,12 +196,10 @@ func TestDeadNotPermitted(t *testing.T) {
 					{Username: "some", Password: "hunter2", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{test.denied}}}},
 				},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			s.Start()
 			t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-			if !s.ReadyForConnections(patience) {
+			if !s.ReadyForConnections(testkit.Patience) {
 				t.Fatal("no server")
 			}
 			js := jetStreamAt(t, "nats://all:hunter2@"+s.Addr().String())
@@ -224,7 +213,7 @@ func TestDeadNotPermitted(t *testing.T) {
 			}
 			t.Setenv("NATS_URL", "nats://some:hunter2@"+s.Addr().String())
 			began := time.Now()
-			_, errOut := says(t, exitFailed, "dead", test.command)
+			_, errOut := runToEnd(t, exitFailed, "dead", test.command)
 			if !strings.Contains(errOut, test.want) || strings.Contains(errOut, "hunter2") {
 				t.Errorf("%q, expected %q", errOut, test.want)
 			}

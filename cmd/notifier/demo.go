@@ -9,24 +9,25 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
+	"notifier/internal/app"
 	"notifier/internal/consume"
 	"notifier/internal/outcome"
+	"notifier/internal/settings"
+	"notifier/internal/term"
 )
 
-// The burst of the demo: more than the limits let through, in both ways.
+// The burst of the demo: more than both limits allow.
 const (
 	demoWorkers  = 3
 	demoEach     = 12 // events of each category
-	demoAtOnce   = 8  // categories whose events come one category after the other; the others' come mixed
+	demoAtOnce   = 8  // categories whose events come one category after the other; the others are mixed
 	demoDeadline = 14 * time.Second
 )
 
@@ -39,9 +40,9 @@ var demoCategories = [...]string{
 func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
-		Usage: "see the limits hold: a burst of events, three workers, everything in this process",
+		Usage: "watch the limits hold: a burst of events, three workers, all in this process",
 		Description: `Starts NATS, Redis, a fake Slack and three workers, publishes 240 events (20 categories, 12 each) under the
-default limits, and shows what was sent and what was dropped, and why. Takes a few seconds.
+default limits, and shows what was sent, what was dropped, and why. Takes a few seconds.
 
 Example:
    notifier demo`,
@@ -50,52 +51,53 @@ Example:
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			out, talk := cmd.Root().Writer, cmd.Root().Writer
+			out, progress := cmd.Root().Writer, cmd.Root().Writer
 			if cmd.Bool("json") {
-				talk = cmd.Root().ErrWriter
+				progress = cmd.Root().ErrWriter
 			}
-			return runDemo(ctx, out, talk, cmd.Bool("json"))
+			return runDemo(ctx, out, progress, cmd.Bool("json"))
 		},
 	}
 }
 
-// runDemo writes what was sent and dropped to out, and what goes on meanwhile to talk.
-func runDemo(ctx context.Context, out, talk io.Writer, asJSON bool) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, demoDeadline, fmt.Errorf("the demo is not done after %s", demoDeadline))
+// runDemo writes what was sent and dropped to out, and what it is doing to progress.
+func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, demoDeadline, fmt.Errorf("the demo did not finish within %s", demoDeadline))
 	defer cancel()
-	say := func(format string, arguments ...any) { _, _ = fmt.Fprintf(talk, format+"\n", arguments...) }
+	report := func(format string, arguments ...any) { _, _ = fmt.Fprintf(progress, format+"\n", arguments...) }
 
-	neighbours, err := startNeighbours(anyAddr, anyAddr, anyAddr)
+	servers, err := startServers(ephemeralAddr, ephemeralAddr, ephemeralAddr)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, neighbours.close()) }()
-	say("NATS, Redis and a fake Slack are up, all in this process.")
+	defer func() { err = errors.Join(err, servers.close()) }()
+	report("NATS, Redis and a fake Slack are running, all in this process.")
 
-	env := defaultEnvironment()
-	neighbours.pointAt(&env)
+	env := settings.Default()
+	servers.configure(&env)
 	env.AdminAddr = ""
-	redis.SetLogger(redisLog{zap.NewNop()})
-	settings := make([]config, demoWorkers)
-	f := &faults{}
-	for i := range settings {
-		settings[i] = parseConfig(env, f)
+	app.SilenceRedis()
+	workers := make([]settings.Settings, demoWorkers)
+	problems := &settings.Problems{}
+	for i := range workers {
+		workers[i] = settings.Parse(env, problems)
 	}
-	if err := f.err(); err != nil {
+	if err := problems.Err(); err != nil {
 		return err
 	}
-	say("%d workers share the limits: %s in all and %s per category.", demoWorkers, settings[0].rules.Global, settings[0].rules.Category)
+	limits := workers[0].Store.Limits
+	report("%d workers share the limits: %s overall and %s per category.", demoWorkers, limits.Global, limits.Category)
 	counts := newDemoCounts()
-	ctx, stopWorkers := startDemoWorkers(ctx, settings, counts.observe)
+	ctx, stopWorkers := startDemoWorkers(ctx, workers, counts.observe)
 	defer stopWorkers()
 
 	started := time.Now()
 	total := len(demoCategories) * demoEach
-	if err := publishBurst(ctx, neighbours.nats.URL(), env.NATSStream); err != nil {
+	if err := publishBurst(ctx, servers.nats.URL(), env.NATSStream); err != nil {
 		return interruption(ctx, err)
 	}
-	say("%d events are published: %d categories, %d each.", total, len(demoCategories), demoEach)
-	if err := counts.wait(ctx, total, func(settled int) { say("  %3d of %d settled", settled, total) }); err != nil {
+	report("%d events were published: %d categories, %d each.", total, len(demoCategories), demoEach)
+	if err := counts.wait(ctx, total, func(settled int) { report("  %3d of %d settled", settled, total) }); err != nil {
 		return interruption(ctx, err)
 	}
 	took := time.Since(started)
@@ -107,21 +109,21 @@ func runDemo(ctx context.Context, out, talk io.Writer, asJSON bool) (err error) 
 	if err := write(out); err != nil {
 		return err
 	}
-	received := neighbours.slack.Accepted()
-	say("\nThe fake Slack received %d messages; the log would say why of each of the other %d. It took %.1f s.", received, total-received, took.Seconds())
-	say("Next: \"notifier dev\" keeps all of this running, with an inbox page and a status page to watch.")
+	received := servers.slack.Accepted()
+	report("\nThe fake Slack received %d messages; the log of a worker gives the reason for each of the other %d. It took %.1f s.", received, total-received, took.Seconds())
+	report("Next: \"notifier dev\" keeps all of this running, with an inbox page and a status page to watch.")
 	return counts.check(received)
 }
 
-// startDemoWorkers runs a worker for each settings. The context ends with the first worker that fails; stop ends the
+// startDemoWorkers runs a worker for each of the settings. The context ends with the first worker that fails; stop ends the
 // workers and waits for them.
-func startDemoWorkers(ctx context.Context, settings []config, observe func(consume.Settled)) (_ context.Context, stop func()) {
+func startDemoWorkers(ctx context.Context, all []settings.Settings, observe func(consume.Settled)) (_ context.Context, stop func()) {
 	ctx, fail := context.WithCancelCause(ctx)
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	var workers sync.WaitGroup
-	for _, one := range settings {
+	for _, s := range all {
 		workers.Go(func() {
-			if err := serve(work, one, zap.NewNop(), observe); err != nil {
+			if err := app.Run(work, s, zap.NewNop(), observe); err != nil {
 				fail(err)
 			}
 		})
@@ -232,7 +234,7 @@ func (c *demoCounts) observe(s consume.Settled) {
 	}
 }
 
-// wait waits until so many events are settled, and tells the progress.
+// wait waits until so many events are settled, and reports the progress.
 func (c *demoCounts) wait(ctx context.Context, total int, progress func(settled int)) error {
 	ticker := time.NewTicker(300 * time.Millisecond)
 	defer ticker.Stop()
@@ -257,18 +259,21 @@ func (c *demoCounts) wait(ctx context.Context, total int, progress func(settled 
 func (c *demoCounts) table(out io.Writer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintf(table, "\n%-14s\tsent\tdropped: global limit\tdropped: its own limit\t\n", "category")
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	table := term.NewNumberTable(out)
+	table.Row("category", "sent", "dropped: global limit", "dropped: category limit")
 	var sum demoCount
 	for _, category := range demoCategories {
 		count := c.byCategory[category]
-		_, _ = fmt.Fprintf(table, "%-14s\t%d\t%d\t%d\t\n", category, count.sent, count.global, count.category)
+		table.Row(category, count.sent, count.global, count.category)
 		sum.sent += count.sent
 		sum.global += count.global
 		sum.category += count.category
 	}
-	_, _ = fmt.Fprintf(table, "%-14s\t%d\t%d\t%d\t\n", "all", sum.sent, sum.global, sum.category)
-	return table.Flush() // errors of the lines above come back here
+	table.Row("all", sum.sent, sum.global, sum.category)
+	return table.Flush()
 }
 
 // lines is the table for scripts.
@@ -290,7 +295,7 @@ func (c *demoCounts) lines(out io.Writer) error {
 	return nil
 }
 
-// check makes a demo that does not show what it promises a failure.
+// check fails a demo that does not show what it promises.
 func (c *demoCounts) check(received int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,19 +10,20 @@ import (
 	"net"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 
+	"notifier/internal/app"
 	"notifier/internal/devstack"
+	"notifier/internal/settings"
 )
 
 func devCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "dev",
 		Usage: "run NATS, Redis, a fake Slack with an inbox page and one worker in this process",
-		Description: `Nothing needs to be installed or set. Publish from another terminal and watch the inbox page, and the status page
-that every worker has; what became of each event is logged below. Limits and other settings of the worker come from the environment as for "serve".
-Everything is kept in memory and in a temporary folder, and gone at the end.
+		Description: `Nothing needs to be installed or set. Publish from another terminal and watch the inbox page, and the status page that
+every worker has; the outcome of each event is logged below. Limits and other settings of the worker come from the
+environment as for "serve". Everything is kept in memory and in a temporary folder, and is gone at the end.
 
 Examples:
    notifier dev
@@ -44,37 +45,36 @@ Examples:
 
 // runDev runs until ctx ends.
 func runDev(ctx context.Context, out io.Writer) (err error) {
-	neighbours, err := startNeighbours(devNATSAddr, devRedisAddr, devSlackAddr)
+	servers, err := startServers(devNATSAddr, devRedisAddr, devSlackAddr)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, neighbours.close()) }()
+	defer func() { err = errors.Join(err, servers.close()) }()
 
-	f := &faults{}
-	env := readEnvironment(f)
+	problems := &settings.Problems{}
+	env := settings.Read(problems)
 	wanted := env
-	neighbours.pointAt(&env)
+	servers.configure(&env)
 	if env.AdminAddr != "" {
 		env.AdminAddr = devstack.FreeAddr(env.AdminAddr)
 	}
-	if !isSet("LOG_FORMAT") {
+	if !settings.IsSet("LOG_FORMAT") {
 		env.LogFormat = "console"
 	}
-	settings := parseConfig(env, f)
-	if err := f.err(); err != nil {
+	s := settings.Parse(env, problems)
+	if err := problems.Err(); err != nil {
 		return err
 	}
-	if err := greet(out, neighbours, settings, wanted); err != nil {
+	if err := printAddresses(out, servers, s, wanted); err != nil {
 		return err
 	}
-	log, stopLog := newLog(out, settings.logLevel, settings.logConsole)
+	log, stopLog := app.NewLog(out, s.LogLevel, s.LogConsole)
 	defer stopLog()
-	redis.SetLogger(redisLog{log})
-	return serve(ctx, settings, log, nil)
+	return app.Run(ctx, s, log, nil)
 }
 
-// greet says where everything is, and how to publish to it from a terminal with the same environment.
-func greet(out io.Writer, neighbours devNeighbours, settings config, wanted environment) error {
+// printAddresses prints where everything is, and how to publish to it from a terminal with the same environment.
+func printAddresses(out io.Writer, servers devServers, s settings.Settings, wanted settings.Environment) error {
 	taken := func(got, wanted string) string {
 		_, gotPort, _ := net.SplitHostPort(got)
 		_, wantedPort, _ := net.SplitHostPort(wanted)
@@ -84,15 +84,15 @@ func greet(out io.Writer, neighbours devNeighbours, settings config, wanted envi
 		return ""
 	}
 	page, health := "none, ADMIN_ADDR is empty", "none, ADMIN_ADDR is empty"
-	if settings.adminAddr != "" {
-		page = "http://" + settings.adminAddr + taken(settings.adminAddr, wanted.AdminAddr)
-		health = "http://" + settings.adminAddr + "/readyz" + taken(settings.adminAddr, wanted.AdminAddr)
+	if s.AdminAddr != "" {
+		page = "http://" + s.AdminAddr + taken(s.AdminAddr, wanted.AdminAddr)
+		health = "http://" + s.AdminAddr + "/readyz" + taken(s.AdminAddr, wanted.AdminAddr)
 	}
 	publish := "notifier publish"
-	if neighbours.nats.URL() != wanted.NATSURL {
-		publish = "NATS_URL=" + neighbours.nats.URL() + " " + publish
+	if servers.nats.URL() != wanted.NATSURL {
+		publish = "NATS_URL=" + servers.nats.URL() + " " + publish
 	}
-	_, err := fmt.Fprintf(out, `notifier dev: limits %s in all, %s per category; Ctrl-C ends it
+	_, err := fmt.Fprintf(out, `notifier dev: limits %s overall, %s per category; stop with Ctrl-C
 
   Inbox    %s%s
   Status   %s
@@ -103,15 +103,15 @@ func greet(out io.Writer, neighbours devNeighbours, settings config, wanted envi
   In another terminal:
     %s errors "disk full"
 
-`, settings.rules.Global, settings.rules.Category,
-		neighbours.slack.URL(), taken(strings.TrimPrefix(neighbours.slack.URL(), "http://"), devSlackAddr), page,
-		neighbours.nats.URL(), taken(neighbours.nats.Addr(), devNATSAddr),
-		neighbours.redis.URL(), taken(neighbours.redis.Addr(), devRedisAddr),
+`, s.Store.Limits.Global, s.Store.Limits.Category,
+		servers.slack.URL(), taken(strings.TrimPrefix(servers.slack.URL(), "http://"), devSlackAddr), page,
+		servers.nats.URL(), taken(servers.nats.Addr(), devNATSAddr),
+		servers.redis.URL(), taken(servers.redis.Addr(), devRedisAddr),
 		health, publish)
 	return err
 }
 
-// runFakeSlack runs the fake Slack alone until ctx ends: for containers that stand in for Slack.
+// runFakeSlack runs only the fake Slack until ctx ends: for containers that stand in for Slack.
 func runFakeSlack(ctx context.Context, addr string, out io.Writer) error {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return &usageError{fmt.Sprintf("-slack-only %q, expected host:port such as 0.0.0.0:8090", addr)}

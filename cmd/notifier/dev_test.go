@@ -9,13 +9,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 // inbox waits until the inbox page of a fake Slack has so many messages, and gives their texts.
 func inbox(t *testing.T, url string, count int) []string {
 	t.Helper()
 	var page struct{ Messages []struct{ Text string } }
-	eventually(t, "the messages are in the inbox", func() bool {
+	testkit.Eventually(t, "the messages are in the inbox", func() bool {
 		status, body := get(t, url+"/inbox.json")
 		return status == http.StatusOK && json.Unmarshal([]byte(body), &page) == nil && len(page.Messages) >= count
 	})
@@ -30,7 +32,7 @@ func inbox(t *testing.T, url string, count int) []string {
 func printed(t *testing.T, p *program, word string) string {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^ *` + word + ` +(.*)\n`)
-	eventually(t, word+" is printed", func() bool { return line.MatchString(p.out.String()) })
+	testkit.Eventually(t, word+" is printed", func() bool { return line.MatchString(p.out.String()) })
 	return line.FindStringSubmatch(p.out.String())[1]
 }
 
@@ -41,8 +43,8 @@ func TestDev(t *testing.T) {
 			defer listener.Close()
 		}
 	}
-	// What the environment says about neighbours, TLS and users is not for the embedded ones.
-	cert, key := certificate(t, "elsewhere")
+	// What the environment says about servers, TLS and users does not apply to the embedded ones.
+	const cert, key = "/missing/cert", "/missing/key"
 	for name, value := range map[string]string{
 		"NATS_TLS_CA": cert, "NATS_TLS_CERT": cert, "NATS_TLS_KEY": key, "REDIS_URL": "rediss://elsewhere:6380", "REDIS_TLS_CA": cert,
 		"SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/real", "NATS_MODE": "core",
@@ -65,13 +67,13 @@ func TestDev(t *testing.T) {
 		}
 		urls[word] = found[1]
 	}
-	if got := printed(t, p, "notifier dev:"); got != "limits 100/30m in all, 10/30m per category; Ctrl-C ends it" {
+	if got := printed(t, p, "notifier dev:"); got != "limits 100/30m overall, 10/30m per category; stop with Ctrl-C" {
 		t.Errorf("%q, expected the limits in their shortest form", got)
 	}
 	if want := "NATS_URL=" + urls["NATS"] + ` notifier publish errors "disk full"`; !strings.Contains(p.out.String(), want) {
 		t.Errorf("no %s in %s", want, p.out.String())
 	}
-	eventually(t, "ready", func() bool {
+	testkit.Eventually(t, "ready", func() bool {
 		status, _ := get(t, urls["Health"])
 		return status == http.StatusOK
 	})
@@ -89,7 +91,7 @@ func TestDev(t *testing.T) {
 	if got := inbox(t, urls["Inbox"], 1); len(got) != 1 || got[0] != "disk full" {
 		t.Errorf("in the inbox: %q", got)
 	}
-	eventually(t, "it is in the log, for people", func() bool {
+	testkit.Eventually(t, "it is in the log, for people", func() bool {
 		return len(p.out.lines("\tINFO\tnotification sent\t", `"category": "errors"`)) == 1
 	})
 	p.stop()
@@ -118,11 +120,11 @@ func TestDevTakesSettings(t *testing.T) {
 		t.Errorf("%q, expected the limit of the environment", got)
 	}
 	t.Setenv("NATS_URL", strings.Fields(printed(t, p, "NATS"))[0])
-	eventually(t, "publish works", func() bool {
+	testkit.Eventually(t, "publish works", func() bool {
 		once := start(t, "publish", "errors", "-n", "2")
 		return <-once.code == exitDone
 	})
-	eventually(t, "the second one is dropped", func() bool { return len(p.out.lines(`"outcome":"dropped"`)) > 0 })
+	testkit.Eventually(t, "the second one is dropped", func() bool { return len(p.out.lines(`"outcome":"dropped"`)) > 0 })
 	if line := logLine(t, p.out.lines(`"outcome":"dropped"`)[0]); line["limit"] != "1/1m" {
 		t.Errorf("limit %v, expected 1/1m", line["limit"])
 	}
@@ -136,7 +138,7 @@ func TestDevRefusesBadSettings(t *testing.T) {
 	p := start(t, "dev")
 	p.ends(t, exitUsage)
 	if got := p.errOut.lines("  "); len(got) != 2 {
-		t.Errorf("%q, expected two faults", got)
+		t.Errorf("%q, expected two problems", got)
 	}
 }
 
@@ -149,9 +151,7 @@ func TestFakeSlackAlone(t *testing.T) {
 		t.Fatalf("%q, expected %s", p.out.String(), pattern)
 	}
 	response, err := http.Post(found[3], "application/json", strings.NewReader(`{"text":"hi"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	_ = response.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
 	if got := inbox(t, found[1], 1); len(got) != 1 || got[0] != "hi" {

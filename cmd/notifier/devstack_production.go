@@ -9,26 +9,26 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// errNoDevstack says which build has what this one leaves out.
+// errNoDevstack names the build that has what this one leaves out.
 var errNoDevstack = errors.New(`this build has no embedded servers, because it was made with "-tags production"; ` +
 	`run "go run ./cmd/notifier demo", "dev" or "simulate" from the sources, or the image target "demo"`)
 
 func demoCommand() *cli.Command {
 	cmd := withoutDevstack("demo")
-	cmd.Flags = []cli.Flag{&cli.BoolFlag{Name: "json", Hidden: true}} // to be told the same with it
+	cmd.Flags = []cli.Flag{&cli.BoolFlag{Name: "json", Hidden: true}} // so that the error is the same with it
 	return cmd
 }
 
 func devCommand() *cli.Command {
 	cmd := withoutDevstack("dev")
-	cmd.Flags = []cli.Flag{&cli.StringFlag{Name: "slack-only", Hidden: true}} // to be told the same with it
+	cmd.Flags = []cli.Flag{&cli.StringFlag{Name: "slack-only", Hidden: true}} // so that the error is the same with it
 	return cmd
 }
 
 func simulateCommand() *cli.Command {
 	cmd := withoutDevstack("simulate")
 	for _, name := range []string{"global", "category", "overrides", "dedupe"} {
-		cmd.Flags = append(cmd.Flags, &cli.StringFlag{Name: name, Hidden: true}) // to be told the same with them
+		cmd.Flags = append(cmd.Flags, &cli.StringFlag{Name: name, Hidden: true}) // so that the error is the same with them
 	}
 	for _, name := range []string{"json", "skip-bad"} {
 		cmd.Flags = append(cmd.Flags, &cli.BoolFlag{Name: name, Hidden: true})

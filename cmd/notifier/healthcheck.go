@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
+
+	"notifier/internal/settings"
 )
 
 // healthcheckTimeout is shorter than the three seconds that container health checks commonly allow.
@@ -23,7 +25,7 @@ func healthcheckCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "healthcheck",
 		Usage: "ask the worker of this container whether it is ready",
-		Description: `Asks /readyz of the admin server at ADMIN_ADDR. Exit code 0: ready; 1: not, with the reasons.
+		Description: `Asks /readyz of the admin server at ADMIN_ADDR. Exit code 0: ready; 1: not ready, and why.
 
 Example:
    HEALTHCHECK CMD ["/notifier", "healthcheck"]`,
@@ -31,17 +33,11 @@ Example:
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			f := &faults{}
-			env := readEnvironment(f)
-			if env.AdminAddr == "" {
-				f.add("ADMIN_ADDR", "is empty, so there is no admin server to ask; expected host:port")
-			} else {
-				checkAddr(f, "ADMIN_ADDR", env.AdminAddr)
-			}
-			if err := f.err(); err != nil {
+			addr, err := settings.LoadAdminAddr()
+			if err != nil {
 				return err
 			}
-			return healthcheck(ctx, env.AdminAddr, cmd.Root().Writer)
+			return healthcheck(ctx, addr, cmd.Root().Writer)
 		},
 	}
 }
@@ -52,7 +48,7 @@ func healthcheck(ctx context.Context, addr string, out io.Writer) error {
 		return fmt.Errorf("ADMIN_ADDR: %w", err)
 	}
 	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
-		host = "127.0.0.1" // it listens on all addresses, this one too
+		host = "127.0.0.1" // it listens on all addresses, including this one
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthcheckTimeout)
 	defer cancel()
@@ -60,7 +56,7 @@ func healthcheck(ctx context.Context, addr string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Straight to the worker, whatever HTTP_PROXY says, and no other server's word for it.
+	// Directly to the worker, whatever HTTP_PROXY says, and without following it to another server.
 	client := http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -77,7 +73,7 @@ func healthcheck(ctx context.Context, addr string, out io.Writer) error {
 	text := strings.TrimSpace(string(body))
 	if response.StatusCode != http.StatusOK {
 		if response.StatusCode != http.StatusServiceUnavailable {
-			return fmt.Errorf("%s is no admin server of notifier: it answers %s", addr, response.Status)
+			return fmt.Errorf("%s is not an admin server of notifier: it answers %s", addr, response.Status)
 		}
 		return errors.New("not ready: " + strings.ReplaceAll(text, "\n", "; "))
 	}

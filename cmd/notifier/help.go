@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v3"
+
+	"notifier/internal/term"
 )
 
-// The library's help shows flags with two dashes and sections for what there is none of, so the help is written here:
-// what a command does, how it is called, an example, its flags. The flag is named h alone, because the library looks
-// for one named help and would show its own; shortHelp lets users write the long form all the same.
+// The library's help shows flags with two dashes, and sections that are empty, so the help is written here: what a command
+// does, how it is called, an example, its flags. The flag is only named h, because the library looks for one named help
+// and would show its own; shortHelp lets users write the long form all the same.
 const helpFlag = "h"
 
 // shortHelp writes -help and --help as -h.
@@ -36,27 +37,36 @@ func writeHelp(out io.Writer, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	if commands := cmd.VisibleCommands(); len(commands) > 0 {
-		_, _ = fmt.Fprint(table, "\nCommands:\n")
+		table := term.NewTable(out).Indent("   ")
 		for _, command := range commands {
-			_, _ = fmt.Fprintf(table, "   %s\t%s\n", command.Name, command.Usage)
+			table.Row(command.Name, command.Usage)
+		}
+		if err := writeSection(out, "Commands", table); err != nil {
+			return err
 		}
 	}
-	_, _ = fmt.Fprint(table, "\nFlags:\n")
+	table := term.NewTable(out).Indent("   ")
 	flags := cmd.VisibleFlags()
 	if cmd != cmd.Root() {
 		flags = append(flags, cmd.Root().VisibleFlags()...)
 	}
 	for _, flag := range flags {
 		name, text := flagLine(flag)
-		_, _ = fmt.Fprintf(table, "   %s\t%s\n", name, text)
+		table.Row(name, text)
 	}
-	return table.Flush() // errors of the lines above come back here
+	return writeSection(out, "Flags", table)
 }
 
-// flagLine is a flag as the help shows it: "-n N" and "publish it N times (default 1)". The word in backquotes of its
-// usage stands for its value.
+func writeSection(out io.Writer, heading string, table *term.Table) error {
+	if _, err := fmt.Fprintf(out, "\n%s:\n", heading); err != nil {
+		return err
+	}
+	return table.Flush()
+}
+
+// flagLine is a flag as the help shows it: "-n N" and "publish it N times (default 1)". The word in backquotes in its usage
+// stands for its value.
 func flagLine(flag cli.Flag) (name, text string) {
 	name = "-" + flag.Names()[0]
 	documented, ok := flag.(cli.DocGenerationFlag)
@@ -74,7 +84,7 @@ func flagLine(flag cli.Flag) (name, text string) {
 	return name, text
 }
 
-// usageLine says how the command is called.
+// usageLine is how the command is called.
 func usageLine(cmd *cli.Command) string {
 	line := cmd.FullName()
 	if len(cmd.VisibleCommands()) > 0 {
@@ -93,14 +103,14 @@ func usageLine(cmd *cli.Command) string {
 	return line
 }
 
-// flagFault says in our words what the library found wrong with a flag.
-func flagFault(err error) string {
+// flagError is what the library found wrong with a flag, in our words.
+func flagError(err error) string {
 	text := err.Error()
 	if name, found := strings.CutPrefix(text, "flag provided but not defined: "); found {
 		return "unknown flag " + name
 	}
 	if name, found := strings.CutPrefix(text, "flag needs an argument: "); found {
-		return "no value for flag " + name
+		return "missing value for flag " + name
 	}
 	for cause, expected := range map[string]string{
 		": strconv.ParseInt": "a whole number", ": strconv.ParseFloat": "a number", ": parse error": "true or false",
@@ -110,12 +120,4 @@ func flagFault(err error) string {
 		}
 	}
 	return text
-}
-
-// counted is "1 event" or "2 events".
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -1,7 +1,10 @@
 // Notifier sends events from NATS to Slack and never more of them than its limits allow, over all its replicas.
 //
-// Each command is in a file of its own; serve.go is the worker. Settings are read in environment.go and checked in
-// config.go, and nowhere else.
+// This package is the command line and nothing else: a file per command, which parses flags and arguments, calls the
+// packages that do the work, and writes what they return. It does not know how anything is done. Settings come from
+// internal/settings, the worker is in internal/app.
+//
+// Reading order: main.go (exit codes and errors), commands.go (the list of commands), help.go, then any command.
 package main
 
 import (
@@ -15,13 +18,15 @@ import (
 	"syscall"
 
 	"github.com/urfave/cli/v3"
+
+	"notifier/internal/settings"
 )
 
 // Exit codes.
 const (
 	exitDone   = 0
 	exitFailed = 1 // at run time
-	exitUsage  = 2 // bad usage or bad settings
+	exitUsage  = 2 // invalid usage or configuration
 )
 
 func main() {
@@ -30,25 +35,25 @@ func main() {
 	os.Exit(run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the whole program: what it gets is all that it uses of the process, but for the environment.
+// run is the whole program: except for the environment, it uses nothing of the process but what it is given.
 func run(ctx context.Context, arguments []string, in io.Reader, out, errOut io.Writer) int {
 	root := rootCommand()
 	root.Reader, root.Writer, root.ErrWriter = in, out, errOut
 	return exitCode(root.Run(ctx, shortHelp(arguments)), errOut)
 }
 
-// exitCode tells the error to the user and gives the code that goes with it.
+// exitCode shows the error to the user and returns the code that goes with it.
 func exitCode(err error, out io.Writer) int {
 	var usage *usageError
-	var wrong *faults
+	var problems *settings.Problems
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &usage):
 		_, _ = fmt.Fprintf(out, "notifier: %v\n", err)
 		return exitUsage
-	case errors.As(err, &wrong):
-		_, _ = fmt.Fprintf(out, "notifier: wrong settings:\n  %s\n", strings.Join(wrong.lines, "\n  "))
+	case errors.As(err, &problems):
+		_, _ = fmt.Fprintf(out, "notifier: invalid configuration:\n  %s\n", strings.Join(problems.Lines(), "\n  "))
 		return exitUsage
 	default:
 		_, _ = fmt.Fprintf(out, "notifier: %v\n", err)
@@ -61,7 +66,7 @@ type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
-// noArguments refuses what a command would silently ignore.
+// noArguments rejects what a command would silently ignore.
 func noArguments(cmd *cli.Command) error {
 	if cmd.Args().Present() {
 		return usage(cmd, fmt.Sprintf("unexpected argument %q", cmd.Args().First()))
@@ -69,7 +74,7 @@ func noArguments(cmd *cli.Command) error {
 	return nil
 }
 
-// usage shows how the command is called, and gives the error.
+// usage shows how the command is called, and returns the error.
 func usage(cmd *cli.Command, text string) error {
 	_, _ = fmt.Fprintf(cmd.Root().ErrWriter, "Usage: %s\n", usageLine(cmd))
 	return &usageError{text + fmt.Sprintf("; see %q", cmd.FullName()+" -"+helpFlag)}

@@ -14,6 +14,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // hostile is a category that a publisher can choose.
@@ -53,20 +54,14 @@ func settledBy(t *testing.T, out *output) map[string]int {
 func publishEach(t *testing.T, server *devstack.NATS, events ...any) {
 	t.Helper()
 	connection, err := nats.Connect(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer connection.Close()
 	for i := 0; i < len(events); i += 2 {
 		for range events[i+1].(int) {
-			if err := connection.Publish("notify."+events[i].(string), []byte("x")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, connection.Publish("notify."+events[i].(string), []byte("x")))
 		}
 	}
-	if err := connection.FlushTimeout(patience); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, connection.FlushTimeout(testkit.Patience))
 }
 
 // TestThePageShowsWhatBecameOfEvents compares what a browser shows with the log and with what Slack has received.
@@ -75,13 +70,13 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	server, slack := worker(t, map[string]string{"LIMIT_GLOBAL": "9/1h+100/24h", "LIMIT_CATEGORY": "3/30m"})
 	p := start(t)
 	b.open(t, adminURL(t, &p.out))
-	b.says(t, "#sentence", "Working. All 9 global slots are free; no limit is full.")
-	b.says(t, "#missed", "Nothing was sent or dropped in the last hour.")
+	b.waitForText(t, "#sentence", "Working. All 9 global slots are free; no limit is full.")
+	b.waitForText(t, "#missed", "Nothing was sent or dropped in the last hour.")
 
 	publishEach(t, server, "errors", 8, "deploys", 1, hostile, 4)
-	eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 13 })
-	b.says(t, "#missed", "7 events were sent and 6 dropped: 6 by the limit of their category; most of them of", "errors", "5.")
-	b.says(t, "#sentence", "Working. 7 of 9 global slots are taken; ", "errors", " is full until ", hostile, " until ")
+	testkit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 13 })
+	b.waitForText(t, "#missed", "7 events were sent and 6 dropped: 6 by the limit of their category; most of them of", "errors", "5.")
+	b.waitForText(t, "#sentence", "Working. 7 of 9 global slots are taken; ", "errors", " is full until ", hostile, " until ")
 	if got := see[string](t, b, "document.title"); got != "7/9 · notifier" {
 		t.Errorf("title %q", got)
 	}
@@ -119,9 +114,9 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	}
 
 	publishEach(t, server, "payments", 3, "errors", 1) // two get the last global slots
-	eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 17 })
-	b.says(t, "#sentence", "Full: all 9 global slots are taken. Everything is dropped until ")
-	b.says(t, "#missed", "9 events were sent and 8 dropped: ", " by the global limit", " by the limit of their category")
+	testkit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 17 })
+	b.waitForText(t, "#sentence", "Full: all 9 global slots are taken. Everything is dropped until ")
+	b.waitForText(t, "#missed", "9 events were sent and 8 dropped: ", " by the global limit", " by the limit of their category")
 	logged = settledBy(t, &p.out)
 	for _, reason := range []string{"global", "category"} {
 		script := fmt.Sprintf(`Array.from(document.querySelectorAll("#outcomes tbody tr")).find(tr => tr.textContent.startsWith("dropped %s")).lastChild.textContent`, reason)
@@ -129,12 +124,12 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 			t.Errorf("%s dropped by the limit %s, the log has %s", got, reason, want)
 		}
 	}
-	b.says(t, "#holders", "errors", "3", "payments", "2", "deploys", "1")
+	b.waitForText(t, "#holders", "errors", "3", "payments", "2", "deploys", "1")
 	checkUse(t, b)
 	p.stop()
 	p.ends(t, exitDone)
 	b.expectFailures(true)
-	b.says(t, "#sentence", "Not connected since ")
+	b.waitForText(t, "#sentence", "Not connected since ")
 }
 
 // checkNext holds when a full category has room against the log's latest retry_after_s, and its text against the time zone.
@@ -150,11 +145,9 @@ func checkNext(t *testing.T, out *output, row pageRow) {
 		if fields["category"] != row.Name {
 			continue
 		}
-		told, err := time.Parse(time.RFC3339, fields["ts"].(string))
-		if err != nil {
-			t.Fatal(err)
-		}
-		free := told.Add(time.Duration(fields["retry_after_s"].(float64) * float64(time.Second)))
+		logged, err := time.Parse(time.RFC3339, fields["ts"].(string))
+		testkit.Check(t, err)
+		free := logged.Add(time.Duration(fields["retry_after_s"].(float64) * float64(time.Second)))
 		if next.Sub(free).Abs() > time.Second {
 			t.Errorf("%s has room at %s, the log says %s", row.Name, next, free)
 		}
@@ -189,12 +182,12 @@ func checkUse(t *testing.T, b *browser) {
 	// What is read out stays while the sentence counts down.
 	see[bool](t, b, `window.readOut = 0, new MutationObserver(() => window.readOut++).observe(document.getElementById("announce"), { childList: true, characterData: true, subtree: true }), true`)
 	first := b.text(t, "#sentence")
-	eventually(t, "the sentence counts down", func() bool { return b.text(t, "#sentence") != first })
+	testkit.Eventually(t, "the sentence counts down", func() bool { return b.text(t, "#sentence") != first })
 	if n := see[int](t, b, "window.readOut"); n != 0 {
 		t.Errorf("the sentence is read out %d times although it has not changed in kind", n)
 	}
 	b.do(t, chromedp.KeyEvent("\t"), chromedp.KeyEvent("\r"))
-	eventually(t, "the slots can be opened with the keyboard", func() bool {
+	testkit.Eventually(t, "the slots can be opened with the keyboard", func() bool {
 		return see[int](t, b, `document.querySelectorAll("#slots[open] tbody tr").length`) == 9
 	})
 }
@@ -202,64 +195,64 @@ func checkUse(t *testing.T, b *browser) {
 // TestThePageGoesOn: the server ends, and starts again on the same address.
 func TestThePageGoesOn(t *testing.T) {
 	b := openBrowser(t)
-	worker(t, map[string]string{"ADMIN_ADDR": freeAddr(t)})
+	worker(t, map[string]string{"ADMIN_ADDR": testkit.FreeAddr(t)})
 	p := start(t)
 	b.open(t, adminURL(t, &p.out))
-	b.says(t, "#sentence", "Working.")
+	b.waitForText(t, "#sentence", "Working.")
 	see[int](t, b, "window.sameDocument = 1")
 
 	b.expectFailures(true)
 	p.stop()
 	p.ends(t, exitDone)
-	b.says(t, "#sentence", "Not connected since ", ": trying again. Below is how it was then.")
-	b.says(t, "#contact", "not connected since ")
+	b.waitForText(t, "#sentence", "Not connected since ", ": trying again. Below is how it was then.")
+	b.waitForText(t, "#contact", "not connected since ")
 	if got := see[string](t, b, "document.title"); got != "not connected · notifier" {
 		t.Errorf("title %q", got)
 	}
 	start(t)
-	b.says(t, "#sentence", "Working.")
+	b.waitForText(t, "#sentence", "Working.")
 	b.expectFailures(false)
-	b.says(t, "#contact", "live, ")
+	b.waitForText(t, "#contact", "live, ")
 	if see[int](t, b, "window.sameDocument ?? 0") != 1 {
 		t.Error("it went on in another document")
 	}
 
 	// A server of another version has a page of its own.
 	see[bool](t, b, `performance.now = () => 3600000, document.querySelector("meta[name=version]").content = "older", true`)
-	eventually(t, "it has loaded itself again", func() bool {
+	testkit.Eventually(t, "it has loaded itself again", func() bool {
 		return see[int](t, b, "window.sameDocument ?? 0") == 0 && strings.Contains(b.text(t, "#sentence"), "Working.")
 	})
 }
 
-// TestThePageShowsWhatIsWaitedFor: Slack fails, Slack asks for a pause, Redis is away.
+// TestThePageShowsWhatIsWaitedFor: Slack fails, Slack asks for a pause, Redis is unavailable.
 func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 	b := openBrowser(t)
 	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
 	server, slack := worker(t, map[string]string{"REDIS_URL": "redis://" + proxy.Addr})
 	p := start(t)
 	b.open(t, adminURL(t, &p.out))
-	b.says(t, "#sentence", "Working.")
+	b.waitForText(t, "#sentence", "Working.")
 
 	slack.Always(devstack.Behaviour{Status: 503})
 	publishEach(t, server, "errors", 4)
-	b.says(t, "#sentence", "Held: Slack does not take messages since ", "; 4 events are held.")
-	b.says(t, "#waits", "Waiting for slack since ", "503")
-	b.says(t, "#fact-held", "4")
+	b.waitForText(t, "#sentence", "Held: Slack does not take messages since ", "; 4 events are held.")
+	b.waitForText(t, "#waits", "Waiting for slack since ", "503")
+	b.waitForText(t, "#fact-held", "4")
 	slack.Always(devstack.Behaviour{})
-	b.says(t, "#sentence", "Working. 4 of 100 global slots are taken; no limit is full.")
-	eventually(t, "nothing is waited for", func() bool { return b.text(t, "#waits") == "" })
+	b.waitForText(t, "#sentence", "Working. 4 of 100 global slots are taken; no limit is full.")
+	testkit.Eventually(t, "nothing is waited for", func() bool { return b.text(t, "#waits") == "" })
 
 	slack.Next(devstack.Behaviour{RetryAfter: "4"})
 	publishEach(t, server, "deploys", 1)
-	b.says(t, "#sentence", "Held: Slack has asked to wait ", " s")
-	b.says(t, "#sentence", "Working. 5 of 100 global slots are taken; no limit is full.")
+	b.waitForText(t, "#sentence", "Held: Slack has asked to wait ", " s")
+	b.waitForText(t, "#sentence", "Working. 5 of 100 global slots are taken; no limit is full.")
 
 	b.expectFailures(true)
 	proxy.Cut()
-	b.says(t, "#sentence", "Redis cannot be reached: this page cannot tell.")
-	b.says(t, "#waits", "redis")
+	b.waitForText(t, "#sentence", "Redis cannot be reached: this page cannot tell.")
+	b.waitForText(t, "#waits", "redis")
 	proxy.Heal()
-	b.says(t, "#sentence", "Working.")
+	b.waitForText(t, "#sentence", "Working.")
 	if slack.Accepted() != 5 {
 		t.Errorf("%d messages in Slack, expected 5", slack.Accepted())
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -15,10 +14,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// patience is how long a test waits for what has to come; nothing takes anywhere near as long.
-const patience = 20 * time.Second
+	"notifier/internal/testkit"
+)
 
 // output is what a program has written so far.
 type output struct {
@@ -88,7 +86,7 @@ func (p *program) ends(t *testing.T, want int) {
 		if got != want {
 			t.Errorf("exit code %d, expected %d", got, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Fatalf("it does not end")
 	}
 }
@@ -109,9 +107,7 @@ func spawn(t *testing.T, binary string, settings map[string]string, arguments ..
 		p.command.Env = append(p.command.Env, name+"="+value)
 	}
 	p.command.Stdout, p.command.Stderr = &p.out, &p.errOut
-	if err := p.command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, p.command.Start())
 	go func() {
 		defer close(p.ended)
 		_ = p.command.Wait() // the exit code says it too
@@ -131,7 +127,7 @@ func (p *process) code(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Fatalf("it does not end")
 	}
 	return p.command.ProcessState.ExitCode()
@@ -140,25 +136,13 @@ func (p *process) code(t *testing.T) int {
 // terminate is what an orchestrator does.
 func (p *process) terminate(t *testing.T) {
 	t.Helper()
-	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// eventually waits until something is so.
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !so(); time.Sleep(10 * time.Millisecond) { // between two looks
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s still not: %s", patience, what)
-		}
-	}
+	testkit.Check(t, p.command.Process.Signal(syscall.SIGTERM))
 }
 
 // get asks a server; status 0: nobody answers.
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testkit.Patience}
 	response, err := client.Get(url)
 	if err != nil {
 		return 0, err.Error()
@@ -171,10 +155,10 @@ func get(t *testing.T, url string) (status int, body string) {
 	return response.StatusCode, string(content)
 }
 
-// adminURL waits for the log line that tells where the admin server is.
+// adminURL waits for the log line with the address of the admin server.
 func adminURL(t *testing.T, out *output) string {
 	t.Helper()
-	eventually(t, "the admin server listens", func() bool { return len(out.lines("admin server listens")) == 1 })
+	testkit.Eventually(t, "the admin server listens", func() bool { return len(out.lines("admin server listens")) == 1 })
 	return "http://" + logLine(t, out.lines("admin server listens")[0])["addr"].(string)
 }
 
@@ -186,15 +170,4 @@ func logLine(t *testing.T, line string) map[string]any {
 		t.Fatalf("%v in the line %q", err, line)
 	}
 	return fields
-}
-
-// freeAddr is an address at which nothing listens.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }

@@ -16,20 +16,21 @@ import (
 	"golang.org/x/time/rate"
 
 	"notifier/internal/event"
+	"notifier/internal/settings"
 )
 
 // longestLine bounds one line of standard input: NATS' own upper bound of a payload.
-const longestLine = largestEvent
+const longestLine = settings.LargestEvent
 
 func publishCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "publish",
 		Usage:     "publish one event, or one per line of standard input",
 		ArgsUsage: "CATEGORY [TEXT | -]",
-		Description: `The event goes to NATS_SUBJECT with CATEGORY in place of its wildcard. TEXT is sent as plain text, whatever it
+		Description: `The event goes to NATS_SUBJECT, with CATEGORY in place of the wildcard. TEXT is sent as plain text, whatever it
 looks like; with -json it is a JSON payload (text, blocks, id, channel, thread_ts, cost, time).
 Without TEXT the text is "test notification"; with - each line of standard input is one event. A payload that
-no worker could read is refused here.
+no worker could read is rejected here.
 
 Examples:
    notifier publish errors "disk full"
@@ -38,26 +39,26 @@ Examples:
    journalctl -f -u api | notifier publish api -`,
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "n", Value: 1, Usage: "publish it `N` times"},
-			&cli.FloatFlag{Name: "rate", Usage: "publish at most `R` events per second; without it as fast as possible"},
-			&cli.StringFlag{Name: "id", Usage: "give the event this `ID`: one that was sent before is not sent again"},
+			&cli.FloatFlag{Name: "rate", Usage: "publish at most `R` events per second; by default as fast as possible"},
+			&cli.StringFlag{Name: "id", Usage: "give the event this `ID`: an id that was sent before is not sent again"},
 			&cli.BoolFlag{Name: "json", Usage: "TEXT, or each line, is a JSON payload"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			order, err := parsePublish(cmd)
+			request, err := parsePublish(cmd)
 			if err != nil {
 				return err
 			}
-			settings, err := loadNATSConfig()
+			s, err := settings.LoadNATS()
 			if err != nil {
 				return err
 			}
-			return publish(ctx, settings, order, cmd.Root().Reader, cmd.Root().Writer)
+			return publish(ctx, s, request, cmd.Root().Reader, cmd.Root().Writer)
 		},
 	}
 }
 
-// publishOrder is what a user wants published.
-type publishOrder struct {
+// publishRequest is what a user wants published.
+type publishRequest struct {
 	category string
 	text     string
 	lines    bool // the texts are the lines of standard input
@@ -67,59 +68,59 @@ type publishOrder struct {
 	rate     float64 // events per second; 0: unbounded
 }
 
-func parsePublish(cmd *cli.Command) (publishOrder, error) {
-	order := publishOrder{
+func parsePublish(cmd *cli.Command) (publishRequest, error) {
+	request := publishRequest{
 		category: cmd.Args().First(), text: "test notification",
 		json: cmd.Bool("json"), id: cmd.String("id"), count: cmd.Int("n"), rate: cmd.Float("rate"),
 	}
 	switch {
 	case cmd.NArg() == 0:
-		return order, usage(cmd, "no CATEGORY")
+		return request, usage(cmd, "missing CATEGORY")
 	case cmd.NArg() > 2:
-		return order, usage(cmd, fmt.Sprintf("unexpected argument %q; a TEXT of several words is put in quotes", cmd.Args().Get(2)))
+		return request, usage(cmd, fmt.Sprintf("unexpected argument %q; put a TEXT of several words in quotes", cmd.Args().Get(2)))
 	case cmd.NArg() == 2 && cmd.Args().Get(1) == "-":
-		order.lines = true
+		request.lines = true
 	case cmd.NArg() == 2:
-		order.text = cmd.Args().Get(1)
-	case order.json:
-		return order, usage(cmd, "no TEXT: -json needs a payload")
+		request.text = cmd.Args().Get(1)
+	case request.json:
+		return request, usage(cmd, "missing TEXT: -json needs a payload")
 	}
 	switch {
-	case order.count < 1:
-		return order, usage(cmd, fmt.Sprintf("-n %d, expected 1 or more", order.count))
-	case math.IsNaN(order.rate) || order.rate < 0:
-		return order, usage(cmd, fmt.Sprintf("-rate %g, expected 0 or more", order.rate))
-	case order.lines && order.count > 1:
-		return order, usage(cmd, "-n with -: each line is one event")
-	case order.id != "" && (order.lines || order.count > 1):
-		return order, usage(cmd, "-id names one event: expected it without - and without -n")
+	case request.count < 1:
+		return request, usage(cmd, fmt.Sprintf("-n %d, expected 1 or more", request.count))
+	case math.IsNaN(request.rate) || request.rate < 0:
+		return request, usage(cmd, fmt.Sprintf("-rate %g, expected 0 or more", request.rate))
+	case request.lines && request.count > 1:
+		return request, usage(cmd, "-n cannot be used with -: each line is one event")
+	case request.id != "" && (request.lines || request.count > 1):
+		return request, usage(cmd, "-id names one event: it cannot be used with - or -n")
 	}
-	return order, nil
+	return request, nil
 }
 
-func publish(ctx context.Context, settings natsConfig, order publishOrder, in io.Reader, out io.Writer) error {
-	subject, err := settings.pattern.Subject(order.category)
+func publish(ctx context.Context, s settings.NATS, request publishRequest, in io.Reader, out io.Writer) error {
+	subject, err := s.Pattern.Subject(request.category)
 	if err != nil {
 		return &usageError{err.Error()}
 	}
-	p := publisher{order: order, settings: settings, subject: subject, out: out, limit: rate.NewLimiter(rate.Inf, 1)}
-	if order.rate > 0 {
-		p.limit.SetLimit(rate.Limit(order.rate))
+	p := publisher{request: request, settings: s, subject: subject, out: out, limit: rate.NewLimiter(rate.Inf, 1)}
+	if request.rate > 0 {
+		p.limit.SetLimit(rate.Limit(request.rate))
 	}
-	if !order.lines {
-		if err := p.check(p.message(order.text)); err != nil {
+	if !request.lines {
+		if err := p.check(p.message(request.text)); err != nil {
 			return err // before anything is connected
 		}
 	}
-	p.connection, err = nats.Connect(settings.url, natsOptions(settings, "notifier publish")...)
+	p.connection, err = nats.Connect(s.URL, s.ClientOptions("notifier publish")...)
 	if err != nil {
-		return fmt.Errorf("NATS_URL: no connection to %s: %w", settings.servers(), err)
+		return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
 	}
 	defer p.connection.Close()
 	if p.js, err = jetstream.New(p.connection); err != nil {
 		return err
 	}
-	if order.lines {
+	if request.lines {
 		err = p.lines(ctx, in)
 	} else {
 		err = p.repeat(ctx)
@@ -132,20 +133,20 @@ func publish(ctx context.Context, settings natsConfig, order publishOrder, in io
 
 // publisher publishes to one subject, one after the other.
 type publisher struct {
-	order      publishOrder
-	settings   natsConfig
+	request    publishRequest
+	settings   settings.NATS
 	subject    string
 	connection *nats.Conn
 	js         jetstream.JetStream
 	out        io.Writer
 	limit      *rate.Limiter
 	published  int
-	told       time.Time
+	reported   time.Time
 }
 
 func (p *publisher) repeat(ctx context.Context) error {
-	for range p.order.count {
-		if err := p.one(ctx, p.order.text); err != nil {
+	for range p.request.count {
+		if err := p.one(ctx, p.request.text); err != nil {
 			return err
 		}
 	}
@@ -181,8 +182,7 @@ type line struct {
 	err  error
 }
 
-// readLines reads in a goroutine of its own, because nothing else can be waited for beside a read from a terminal. The
-// goroutine ends with the input, or after the next line once ctx has ended.
+// readLines reads in a goroutine of its own, because a read from a terminal cannot be interrupted. The goroutine ends with the input, or after the next line once ctx has ended.
 func readLines(ctx context.Context, in io.Reader) <-chan line {
 	lines := make(chan line)
 	go func() {
@@ -210,10 +210,10 @@ func readLines(ctx context.Context, in io.Reader) <-chan line {
 func (p *publisher) message(text string) *nats.Msg {
 	message := nats.NewMsg(p.subject)
 	message.Data = []byte(text)
-	if p.order.id != "" {
-		message.Header.Set(nats.MsgIdHdr, p.order.id)
+	if p.request.id != "" {
+		message.Header.Set(nats.MsgIdHdr, p.request.id)
 	}
-	if !p.order.json {
+	if !p.request.json {
 		message.Header.Set("Content-Type", "text/plain; charset=utf-8")
 	}
 	return message
@@ -227,20 +227,20 @@ func (p *publisher) one(ctx context.Context, text string) error {
 	if err := p.limit.Wait(ctx); err != nil {
 		return err
 	}
-	if p.settings.core {
+	if p.settings.Core {
 		if err := p.connection.PublishMsg(message); err != nil {
 			return err
 		}
 	} else {
 		ack, err := p.js.PublishMsg(ctx, message)
 		if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) {
-			return fmt.Errorf("no stream takes %s, expected one such as %s, which the first \"notifier serve\" creates", p.subject, p.settings.stream)
+			return fmt.Errorf("no stream takes %s; expected one such as %s, which the first \"notifier serve\" creates", p.subject, p.settings.Stream)
 		}
 		if err != nil {
 			return err
 		}
 		if ack.Duplicate {
-			_, err := fmt.Fprintf(p.out, "%s: a duplicate, id %q was published before\n", p.subject, p.order.id)
+			_, err := fmt.Fprintf(p.out, "%s: duplicate, id %q was published before\n", p.subject, p.request.id)
 			return err
 		}
 	}
@@ -248,33 +248,33 @@ func (p *publisher) one(ctx context.Context, text string) error {
 	return p.progress()
 }
 
-// check refuses a payload that no worker would take: the author is here and can mend it. What depends on a worker's
-// settings (size, channels, limits) is not known here.
+// check rejects a payload that no worker would take: the author is here and can fix it. What depends on the settings of a
+// worker (size, channels, limits) is not known here.
 func (p *publisher) check(message *nats.Msg) error {
 	_, rejection := event.Decode(event.Message{
 		Subject: message.Subject, Header: message.Header, Data: message.Data, FallbackID: "check", Published: time.Now(),
 	}, event.Rules{
-		Pattern: p.settings.pattern, MaxBytes: largestEvent, ChannelAllowed: func(string) bool { return true },
+		Pattern: p.settings.Pattern, MaxBytes: settings.LargestEvent, ChannelAllowed: func(string) bool { return true },
 	})
 	if rejection != nil {
 		return &usageError{rejection.Detail}
 	}
-	if p.order.json && !strings.HasPrefix(strings.TrimSpace(strings.TrimPrefix(string(message.Data), "\uFEFF")), "{") {
-		return &usageError{"payload is no JSON object, expected one such as {\"text\":\"disk full\"}"} // it would pass as plain text
+	if p.request.json && !strings.HasPrefix(strings.TrimSpace(strings.TrimPrefix(string(message.Data), "\uFEFF")), "{") {
+		return &usageError{"payload is not a JSON object, expected one such as {\"text\":\"disk full\"}"} // it would pass as plain text
 	}
 	return nil
 }
 
-// progress says once a second how far it is.
+// progress writes once a second how far it is.
 func (p *publisher) progress() error {
 	now := time.Now()
-	if p.told.IsZero() {
-		p.told = now
+	if p.reported.IsZero() {
+		p.reported = now
 	}
-	if now.Sub(p.told) < time.Second {
+	if now.Sub(p.reported) < time.Second {
 		return nil
 	}
-	p.told = now
+	p.reported = now
 	_, err := fmt.Fprintf(p.out, "%d published so far\n", p.published)
 	return err
 }

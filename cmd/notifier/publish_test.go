@@ -9,14 +9,13 @@ import (
 	"testing"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // TestPublishInterrupted: Ctrl-C ends a publisher at once, whatever it waits for, and it says how far it came.
 func TestPublishInterrupted(t *testing.T) {
-	server, err := devstack.StartNATS(anyAddr, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
+	testkit.Check(t, err)
 	defer server.Close()
 	t.Setenv("NATS_URL", server.URL())
 	t.Setenv("NATS_MODE", "core")

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 // userDocuments show commands to those who use notifier, in the order in which a new user reads them; documents are all
@@ -137,9 +139,7 @@ func namesTests(t *testing.T, document string, words []string) {
 	var names []string
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w+)`).FindAllStringSubmatch(string(text), -1) {
 			names = append(names, found[1])
 		}
@@ -158,7 +158,7 @@ func namesTests(t *testing.T, document string, words []string) {
 // every command behind a prompt there that is notifier's is run and ends well.
 func TestReadmeWalk(t *testing.T) {
 	setenv(t, nil)
-	t.Setenv("ADMIN_ADDR", anyAddr)
+	t.Setenv("ADMIN_ADDR", ephemeralAddr)
 	demo := start(t, "demo")
 	demo.ends(t, exitDone)
 
@@ -170,9 +170,7 @@ func TestReadmeWalk(t *testing.T) {
 	for _, words := range walk(t) {
 		for i, word := range words {
 			if word == "last-week.log" {
-				if err := os.WriteFile(week, []byte(worker.out.String()), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, os.WriteFile(week, []byte(worker.out.String()), 0o600))
 				words[i] = week
 			}
 		}
@@ -180,7 +178,7 @@ func TestReadmeWalk(t *testing.T) {
 		p.ends(t, exitDone)
 		run++
 		if words[0] == "publish" {
-			eventually(t, "it is in Slack", func() bool { return slack.Accepted() > 0 && len(worker.out.lines(`"outcome":"sent"`)) > 0 })
+			testkit.Eventually(t, "it is in Slack", func() bool { return slack.Accepted() > 0 && len(worker.out.lines(`"outcome":"sent"`)) > 0 })
 		}
 	}
 	if run < 12 {

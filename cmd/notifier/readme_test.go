@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"notifier/internal/settings"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -17,8 +19,8 @@ func TestReadmeSettings(t *testing.T) {
 	t.Parallel()
 	const place = "docs/configuration.md"
 	want := map[string]string{}
-	for _, s := range settingTags() {
-		want[s.name] = s.preset
+	for _, s := range settings.Variables() {
+		want[s.Name] = s.Default
 	}
 	if diff := cmp.Diff(want, tableOfSettings(t, read(t, place))); diff != "" {
 		t.Errorf("names and defaults (-code +%s):\n%s", place, diff)

@@ -24,7 +24,7 @@ func devstackCommands() map[string]func(ts *testscript.TestScript, neg bool, arg
 
 // startNATS starts a NATS server for the script and points NATS_URL at it.
 func startNATS(ts *testscript.TestScript, _ bool, _ []string) {
-	server, err := devstack.StartNATS(anyAddr, "")
+	server, err := devstack.StartNATS(ephemeralAddr, "")
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(server.Close()) })
 	ts.Setenv("NATS_URL", server.URL())

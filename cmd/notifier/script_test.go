@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"notifier/internal/settings"
+
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 )
@@ -26,9 +28,9 @@ func TestMain(m *testing.M) {
 type hermetic struct{ *testing.M }
 
 func (h hermetic) Run() int {
-	for _, name := range settingNames() {
-		_ = os.Unsetenv(name)
-		_ = os.Unsetenv(name + "_FILE")
+	for _, variable := range settings.Variables() {
+		_ = os.Unsetenv(variable.Name)
+		_ = os.Unsetenv(variable.Name + "_FILE")
 	}
 	code := h.M.Run()
 	if err := goleak.Find(); err != nil && code == 0 {
@@ -87,7 +89,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// answers stands in for a worker's admin server and points ADMIN_ADDR at it: answers 503 'nats: away\nredis: away'.
+// answers stands in for a worker's admin server and points ADMIN_ADDR at it: answers 503 'nats: no\nredis: no'.
 func answers(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: answers STATUS BODY")

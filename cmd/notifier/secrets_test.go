@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"notifier/internal/devstack"
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
 )
 
 // secret is in every setting that can hold one. It is spelled so that no other text has it.
 const secret = "hunter2marker"
 
-// failure is a way in which a worker's neighbours fail.
+// failure is a way in which the services that a worker needs fail.
 type failure struct {
 	name     string
 	settings map[string]string // INBOX is the fake Slack's webhook, STORE the address of Redis
@@ -48,10 +50,10 @@ func failures() []*failure {
 	}
 }
 
-// start starts the worker beside neighbours of its own.
+// start starts the worker with services of its own.
 func (f *failure) start(t *testing.T) {
 	t.Helper()
-	server, slack, settings := beside(t)
+	server, slack, settings := startServices(t)
 	slack.Always(f.slack)
 	f.requests = slack.Requests
 	inbox := strings.Replace(slack.WebhookURL(), "http://", "http://me:"+secret+"@", 1)
@@ -68,21 +70,21 @@ func (f *failure) start(t *testing.T) {
 	f.worker = spawn(t, "notifier", settings, "serve")
 }
 
-// goWrong publishes an event and waits until the worker has run into the failure.
-func (f *failure) goWrong(t *testing.T) {
+// trigger publishes an event and waits until the worker has run into the failure.
+func (f *failure) trigger(t *testing.T) {
 	t.Helper()
-	eventually(t, f.name+": the event is published, or cannot be", func() bool { // not before the worker has made the stream
+	testkit.Eventually(t, f.name+": the event is published, or cannot be", func() bool { // not before the worker has made the stream
 		f.publisher = spawn(t, "notifier", f.settings, "publish", "errors", "disk full")
 		return f.publisher.code(t) == exitDone || f.wait == "redis"
 	})
-	eventually(t, f.name+": it goes wrong", func() bool {
+	testkit.Eventually(t, f.name+": it goes wrong", func() bool {
 		return len(f.worker.out.lines(`"msg":"waiting"`, `"for":"`+f.wait+`"`)) > 0 || f.wait == "" && f.requests() > 0
 	})
 }
 
-// TestNoSecretIsTold runs workers, publishers and checks beside neighbours that fail, in each of several ways, at
+// TestNoSecretIsShown runs workers, publishers and checks with services that fail, in each of several ways, at
 // LOG_LEVEL=debug: what they write never has a secret in it. All fail at the same time, because each waits a while.
-func TestNoSecretIsTold(t *testing.T) {
+func TestNoSecretIsShown(t *testing.T) {
 	t.Parallel()
 	all := failures()
 	for _, f := range all {
@@ -90,7 +92,7 @@ func TestNoSecretIsTold(t *testing.T) {
 	}
 	reasons := map[string]string{}
 	for _, f := range all {
-		f.goWrong(t)
+		f.trigger(t)
 		f.check = spawn(t, "notifier", f.settings, "check", "-all")
 		_, reasons[f.name] = get(t, adminURL(t, &f.worker.out)+"/readyz")
 	}
@@ -103,13 +105,13 @@ func TestNoSecretIsTold(t *testing.T) {
 		if code := f.worker.code(t); code != exitDone {
 			t.Errorf("%s: exit code %d, expected 0", f.name, code)
 		}
-		told := f.worker.out.String() + f.worker.errOut.String() + f.publisher.out.String() + f.publisher.errOut.String() +
+		written := f.worker.out.String() + f.worker.errOut.String() + f.publisher.out.String() + f.publisher.errOut.String() +
 			f.check.out.String() + f.check.errOut.String() + reasons[f.name]
-		if strings.Contains(told, secret) {
-			t.Errorf("%s: a secret is told: %s", f.name, told)
+		if strings.Contains(written, secret) {
+			t.Errorf("%s: a secret is shown: %s", f.name, written)
 		}
 	}
-	if took := time.Since(asked); took > natsTimeout {
+	if took := time.Since(asked); took > settings.NATSTimeout {
 		t.Errorf("it took %s to end, expected about SHUTDOWN_TIMEOUT", took)
 	}
 }

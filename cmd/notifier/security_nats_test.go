@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -27,9 +30,7 @@ func startSecured(t *testing.T, configuration string) (as func(user string) stri
 	configuration = strings.Replace(configuration, "users = [", "users = [\n{user: all, password: "+secret+"}", 1) + "\n"
 	configuration = passwordOf.ReplaceAllString(configuration, secret)
 	file := filepath.Join(t.TempDir(), "nats.conf")
-	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(file, []byte(configuration), 0o600))
 	options, err := server.ProcessConfigFile(file)
 	if err != nil {
 		t.Fatalf("%v in the configuration:\n%s", err, configuration)
@@ -37,15 +38,13 @@ func startSecured(t *testing.T, configuration string) (as func(user string) stri
 	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
 	options.JetStream, options.StoreDir = true, t.TempDir()
 	s, err := server.NewServer(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	s.Start()
 	t.Cleanup(func() {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if !s.ReadyForConnections(patience) {
+	if !s.ReadyForConnections(testkit.Patience) {
 		t.Fatal("the NATS server does not answer")
 	}
 	return func(user string) string {
@@ -56,7 +55,7 @@ func startSecured(t *testing.T, configuration string) (as func(user string) stri
 // securedWorker are settings for a worker as the document's user.
 func securedWorker(t *testing.T, as func(string) string) map[string]string {
 	t.Helper()
-	_, _, settings := beside(t)
+	_, _, settings := startServices(t)
 	maps.Copy(settings, map[string]string{
 		"NATS_URL": as("notifier"), "SLACK_BOT_TOKEN": "xoxb-" + secret, "SLACK_CHANNEL": "C0123",
 		"LIMIT_CATEGORY": "1/1h", "SHUTDOWN_TIMEOUT": "2s",
@@ -121,11 +120,11 @@ func TestSecurityNATS(t *testing.T) {
 			if _, err := jetStreamAt(t, as("publisher")).Publish(t.Context(), "notify.errors", []byte(`{"text":7}`)); err != nil {
 				t.Errorf("another publisher, with the inbox of everybody: %v", err)
 			}
-			eventually(t, "all settled and acknowledged", func() bool {
+			testkit.Eventually(t, "all settled and acknowledged", func() bool {
 				return len(w.out.lines(`"outcome":`)) == 3 && acknowledged(t, js)
 			})
 			out := checkAgainst(t, settings, exitDone)
-			tells(t, out, "ok", "nats", "consumer notifier takes notify.>")
+			wantFinding(t, out, "ok", "nats", "consumer notifier takes notify.>")
 
 			operator := maps.Clone(settings)
 			operator["NATS_URL"] = as("operator")
@@ -134,7 +133,7 @@ func TestSecurityNATS(t *testing.T) {
 				t.Errorf("dead list: %s%s", list.out.String(), list.errOut.String())
 			}
 			replay := spawn(t, "notifier", operator, "dead", "replay")
-			if code := replay.code(t); code != exitDone || len(replay.out.lines("1 put back, 0 left")) != 1 {
+			if code := replay.code(t); code != exitDone || len(replay.out.lines("1 replayed, 0 left")) != 1 {
 				t.Errorf("dead replay: %d %s%s", code, replay.out.String(), replay.errOut.String())
 			}
 			w.terminate(t)
@@ -152,7 +151,7 @@ func TestSecurityNATS(t *testing.T) {
 func waitReady(t *testing.T, w *process) {
 	t.Helper()
 	url := adminURL(t, &w.out) + "/readyz"
-	eventually(t, "ready", func() bool {
+	testkit.Eventually(t, "ready", func() bool {
 		status, _ := get(t, url)
 		return status == 200
 	})
@@ -193,15 +192,15 @@ func TestSecurityNATSTrimmed(t *testing.T) {
 				publishThree(t, js)
 			}
 			w := spawn(t, "notifier", securedWorker(t, as), "serve")
-			eventually(t, "it says what it may not do", func() bool {
-				return len(w.out.lines(`"msg":"nats reports"`, "Permissions Violation", lacking)) > 0
+			testkit.Eventually(t, "it says what it may not do", func() bool {
+				return len(w.out.lines(`"msg":"nats error"`, "Permissions Violation", lacking)) > 0
 			})
 			asked := time.Now()
 			w.terminate(t)
 			if code := w.code(t); code != exitDone {
 				t.Errorf("exit code %d", code)
 			}
-			if took := time.Since(asked); took > 2*natsTimeout {
+			if took := time.Since(asked); took > 2*settings.NATSTimeout {
 				t.Errorf("it took %s to end", took)
 			}
 		})
@@ -216,9 +215,9 @@ func TestSecurityNATSCheck(t *testing.T) {
 		as := startSecured(t, strings.Replace(block, `"`+lacking+`"`, "", 1))
 		createStreams(t, jetStreamAt(t, as("all")))
 		out := checkAgainst(t, securedWorker(t, as), exitFailed)
-		tells(t, out, "fail", "nats", fmt.Sprintf(`Permissions Violation for Publish to "%s"`, lacking))
-		tells(t, out, "fail", "nats", "give the user the permissions of docs/security.md")
-		if strings.Contains(out.String(), "no answer in") {
+		wantFinding(t, out, "fail", "nats", fmt.Sprintf(`Permissions Violation for Publish to "%s"`, lacking))
+		wantFinding(t, out, "fail", "nats", "give the user the permissions in docs/security.md")
+		if strings.Contains(out.String(), "no answer within") {
 			t.Errorf("it waited:\n%s", out.String())
 		}
 	}
@@ -226,9 +225,9 @@ func TestSecurityNATSCheck(t *testing.T) {
 	settings := securedWorker(t, as)
 	settings["NATS_URL"] = strings.Replace(as("notifier"), secret, "wrong"+secret, 1)
 	out := checkAgainst(t, settings, exitFailed)
-	tells(t, out, "fail", "nats", "Authorization Violation; look at the user in NATS_URL")
+	wantFinding(t, out, "fail", "nats", "Authorization Violation; check the user in NATS_URL")
 	if strings.Contains(out.String(), secret) {
-		t.Errorf("a secret is told:\n%s", out.String())
+		t.Errorf("a secret is shown:\n%s", out.String())
 	}
 }
 
@@ -237,27 +236,21 @@ func TestSecurityNATSCore(t *testing.T) {
 	t.Parallel()
 	as := startSecured(t, securityBlock(t, "nats-core"))
 	settings := securedWorker(t, as)
-	settings["NATS_MODE"] = modeCore
+	settings["NATS_MODE"] = "core"
 	w := spawn(t, "notifier", settings, "serve")
 	waitReady(t, w)
 	all, err := nats.Connect(as("all"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer all.Close()
 	letters, err := all.SubscribeSync("notify-dead.>")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, payload := range []string{"disk full", `{"text":7}`} {
-		if err := all.Publish("notify.errors", []byte(payload)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, all.Publish("notify.errors", []byte(payload)))
 	}
-	if _, err := letters.NextMsg(patience); err != nil {
+	if _, err := letters.NextMsg(testkit.Patience); err != nil {
 		t.Errorf("the dead letter: %v", err)
 	}
-	eventually(t, "sent", func() bool { return len(w.out.lines(`"outcome":"sent"`)) == 1 })
+	testkit.Eventually(t, "sent", func() bool { return len(w.out.lines(`"outcome":"sent"`)) == 1 })
 	checkAgainst(t, settings, exitDone)
 	w.terminate(t)
 	if code := w.code(t); code != exitDone || len(w.out.lines("ermissions")) > 0 {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"notifier/internal/testkit"
+
 	"github.com/nats-io/nats.go"
 )
 
@@ -17,19 +19,13 @@ func TestSecurityNATSPublisher(t *testing.T) {
 	as := startSecured(t, securityBlock(t, "nats"))
 	refused := make(chan error, 10)
 	publisher, err := nats.Connect(as("publisher"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer publisher.Close()
 	all, err := nats.Connect(as("all"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer all.Close()
 	for _, subject := range []string{"notify-dead.errors", "$JS.API.STREAM.DELETE.NOTIFY", "$JS.ACK.NOTIFY.notifier.1.1.1.1.1", "_INBOX.notifier.x"} {
-		if err := publisher.Publish(subject, nil); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, publisher.Publish(subject, nil))
 		wantRefused(t, refused, subject)
 	}
 	for _, subject := range []string{"_INBOX.notifier.>", "_INBOX.notifier.x.1", "notify.>", "notify-dead.>"} {
@@ -39,15 +35,13 @@ func TestSecurityNATSPublisher(t *testing.T) {
 		wantRefused(t, refused, subject)
 	}
 	heard, err := publisher.SubscribeSync("_INBOX.>") // it may: its own answers come there
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, step := range []error{publisher.Flush(), all.Publish("_INBOX.notifier.x.1", []byte("an event")), all.Publish("_INBOX.own", []byte("mine")), all.Flush()} {
 		if step != nil {
 			t.Fatal(step)
 		}
 	}
-	if message, err := heard.NextMsg(patience); err != nil || string(message.Data) != "mine" {
+	if message, err := heard.NextMsg(testkit.Patience); err != nil || string(message.Data) != "mine" {
 		t.Errorf("heard %+v, %v; expected its own answer and no event", message, err)
 	}
 }
@@ -60,7 +54,7 @@ func wantRefused(t *testing.T, refused <-chan error, subject string) {
 		if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `"`+subject+`"`) {
 			t.Errorf("%s: %v", subject, err)
 		}
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Errorf("%s is not refused", subject)
 	}
 }

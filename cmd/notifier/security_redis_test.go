@@ -19,9 +19,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/devstack"
+	"notifier/internal/preflight"
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/stats"
+	"notifier/internal/testkit"
 	"notifier/lua"
 )
 
@@ -35,6 +37,18 @@ func redisUser(t *testing.T) []string {
 	return words[4:]
 }
 
+// setUser gives a server a user whose password is the secret.
+func setUser(t *testing.T, server *redistest.Server, name string, rules ...string) {
+	t.Helper()
+	arguments := []any{"ACL", "SETUSER", name, "reset", "on", ">" + secret}
+	for _, rule := range rules {
+		arguments = append(arguments, rule)
+	}
+	if err := server.Client(t).Do(t.Context(), arguments...).Err(); err != nil {
+		t.Fatalf("user %s: %v", name, err)
+	}
+}
+
 // userURL is where a user of setUser logs in.
 func userURL(server *redistest.Server, name string) string {
 	return "redis://" + name + ":" + secret + "@" + server.Addr
@@ -46,7 +60,7 @@ func TestSecurityRedisWorker(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
 	setUser(t, server, "notifier", redisUser(t)...)
-	bus, slack, settings := beside(t)
+	bus, slack, settings := startServices(t)
 	maps.Copy(settings, map[string]string{
 		"REDIS_URL": userURL(server, "notifier"), "SLACK_BOT_TOKEN": "xoxb-" + secret, "SLACK_CHANNEL": "C0123",
 		"LIMIT_CATEGORY": "2/1h", "DIGEST_INTERVAL": "1m",
@@ -54,7 +68,7 @@ func TestSecurityRedisWorker(t *testing.T) {
 	slack.Next(devstack.Behaviour{Status: 429, RetryAfter: "1"}, devstack.Behaviour{}, devstack.Behaviour{Code: "no_text"})
 	w := spawn(t, "notifier", settings, "serve")
 	js := jetStreamAt(t, bus.URL())
-	eventually(t, "the worker has made the stream", func() bool {
+	testkit.Eventually(t, "the worker has made the stream", func() bool {
 		_, err := js.Publish(t.Context(), "notify.errors", []byte("disk full"))
 		return err == nil
 	})
@@ -63,7 +77,7 @@ func TestSecurityRedisWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "all settled", func() bool { return len(w.out.lines(`"outcome":`)) == 5 })
+	testkit.Eventually(t, "all settled", func() bool { return len(w.out.lines(`"outcome":`)) == 5 })
 	for _, line := range []string{`"outcome":"sent"`, `"outcome":"dropped"`, `"reason":"slack_rejected"`, `"reason":"malformed"`} {
 		if len(w.out.lines(line)) == 0 {
 			t.Errorf("no line has %s", line)
@@ -75,16 +89,16 @@ func TestSecurityRedisWorker(t *testing.T) {
 		if code := p.code(t); code != exitDone {
 			t.Errorf("%v: exit code %d", arguments, code)
 		}
-		if told := errors.New(p.out.String() + p.errOut.String()); forbade(told) {
-			t.Errorf("%v: %v", arguments, told)
+		if written := errors.New(p.out.String() + p.errOut.String()); isForbidden(written) {
+			t.Errorf("%v: %v", arguments, written)
 		}
 	}
 	w.terminate(t)
 	if code := w.code(t); code != exitDone {
 		t.Errorf("exit code %d", code)
 	}
-	if told := errors.New(w.out.String()); forbade(told) {
-		t.Errorf("the worker was refused something: %v", told)
+	if written := errors.New(w.out.String()); isForbidden(written) {
+		t.Errorf("the worker was refused something: %v", written)
 	}
 }
 
@@ -109,7 +123,7 @@ func TestSecurityRedisTrimmed(t *testing.T) {
 		switch {
 		case slices.Contains(freely, rule) && err != nil:
 			t.Errorf("without %s: %v; the document says that everything works", rule, err)
-		case !slices.Contains(freely, rule) && !forbade(err):
+		case !slices.Contains(freely, rule) && !isForbidden(err):
 			t.Errorf("without %s: %v, expected that something is not permitted", rule, err)
 		}
 		checkNames(t, openAs(t, server, "less"), strings.ToUpper(rule[1:]))
@@ -125,7 +139,7 @@ func TestSecurityRedisTrimmed(t *testing.T) {
 		for word := range strings.FieldsSeq(command) {
 			arguments = append(arguments, word)
 		}
-		if err := client.Do(t.Context(), arguments...).Err(); !forbade(err) {
+		if err := client.Do(t.Context(), arguments...).Err(); !isForbidden(err) {
 			t.Errorf("%s: %v, expected no permission", command, err)
 		}
 	}
@@ -137,9 +151,7 @@ func TestSecurityRedisElsewhere(t *testing.T) {
 	rules := redisUser(t)
 	use := func(url string) error {
 		client, err := ratelimit.Open(url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		defer client.Close()
 		return useLimiter(t.Context(), client)
 	}
@@ -151,13 +163,11 @@ func TestSecurityRedisElsewhere(t *testing.T) {
 		}
 		return use(userURL(server, "notifier") + "/1"), use(strings.Replace(cluster.URL(), "redis://", "redis://notifier:"+secret+"@", 1))
 	}
-	if database, slots := elsewhere(); !forbade(database) || slots == nil {
+	if database, slots := elsewhere(); !isForbidden(database) || slots == nil {
 		t.Errorf("with what suffices for one server: database 1: %v, Cluster: %v; expected that something is not permitted", database, slots)
 	}
 	document, err := os.ReadFile("../../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, further := range []string{"`+select`", "`+cluster|slots`"} {
 		if !strings.Contains(string(document), further) {
 			t.Errorf("docs/security.md has no %s", further)
@@ -171,19 +181,20 @@ func TestSecurityRedisElsewhere(t *testing.T) {
 // checkNames expects that check names the one command of the scripts that the user may not run.
 func checkNames(t *testing.T, client redis.UniversalClient, command string) {
 	t.Helper()
-	if !slices.Contains(scriptCommands, command) {
+	if !slices.Contains(preflight.ScriptCommands(), command) {
 		return
 	}
-	look := redisLook{client: client, prefix: "{notifier}:", f: &findings{}}
-	look.commands(t.Context())
-	want := []finding{{levelFail, "the user may not run " + command + " on keys that begin with {notifier}:", "give the user the ACL of docs/security.md"}}
-	if !slices.Equal(look.f.list, want) {
-		t.Errorf("check says %q, expected %q", look.f.list, want)
+	got := preflight.CheckPermissions(t.Context(), client, "notifier")
+	want := []preflight.Finding{{
+		Level: preflight.Fail, Text: "the user may not run " + command + " on keys that begin with {notifier}:", Advice: "give the user the ACL in docs/security.md",
+	}}
+	if !slices.Equal(got, want) {
+		t.Errorf("check reports %q, expected %q", got, want)
 	}
 }
 
-// forbade reports whether the user may not do something, itself or in a script.
-func forbade(err error) bool {
+// isForbidden reports whether the user may not do something, itself or in a script.
+func isForbidden(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "NOPERM") || strings.Contains(err.Error(), "can't run this command"))
 }
 
@@ -198,15 +209,13 @@ func TestSecurityRedisScripts(t *testing.T) {
 	called := map[string]bool{}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, match := range regexp.MustCompile(`(?:call|in_chunks)\('([A-Z]+)'`).FindAllStringSubmatch(string(content), -1) {
 			called[match[1]] = true
 		}
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(called)), scriptCommands); diff != "" {
-		t.Errorf("scriptCommands (-lua +check_redis.go):\n%s", diff)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(called)), preflight.ScriptCommands()); diff != "" {
+		t.Errorf("ScriptCommands (-lua +preflight/redis.go):\n%s", diff)
 	}
 	allowed := redisUser(t)
 	for command := range called {
@@ -220,9 +229,7 @@ func TestSecurityRedisScripts(t *testing.T) {
 func openAs(t *testing.T, server *redistest.Server, user string) redis.UniversalClient {
 	t.Helper()
 	client, err := ratelimit.Open(userURL(server, user), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -232,9 +239,7 @@ func openAs(t *testing.T, server *redistest.Server, user string) redis.Universal
 func useRedis(t *testing.T, server *redistest.Server, user string) error {
 	t.Helper()
 	everything := server.Client(t)
-	if err := errors.Join(everything.FlushAll(t.Context()).Err(), everything.ScriptFlush(t.Context()).Err()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, errors.Join(everything.FlushAll(t.Context()).Err(), everything.ScriptFlush(t.Context()).Err()))
 	client := openAs(t, server, user)
 	return errors.Join(useLimiter(t.Context(), client), useStats(t.Context(), client), useDigest(t.Context(), client))
 }
@@ -299,7 +304,7 @@ func useStats(ctx context.Context, client redis.UniversalClient) error {
 	return errors.Join(flushed, hour, replicas)
 }
 
-// useDigest tells the drop that useStats has counted, with the scripts themselves: nothing has to be waited for.
+// useDigest reports the drop that useStats has counted, with the scripts themselves: nothing has to be waited for.
 func useDigest(ctx context.Context, client redis.UniversalClient) error {
 	keys, err := stats.NewKeys("notifier")
 	if err != nil {

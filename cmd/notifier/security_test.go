@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 // The tests of docs/security.md take what they run from the document itself.
@@ -14,9 +16,7 @@ import (
 func securityBlock(t *testing.T, kind string) string {
 	t.Helper()
 	document, err := os.ReadFile("../../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	_, rest, found := strings.Cut(string(document), "\n```"+kind+"\n")
 	block, _, ended := strings.Cut(rest, "\n```\n")
 	if !found || !ended {

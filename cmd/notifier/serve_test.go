@@ -13,30 +13,37 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
-// beside starts neighbours for a worker, and gives the settings that it needs to find them.
-func beside(t *testing.T) (*devstack.NATS, *devstack.Slack, map[string]string) {
+// startServices starts what a worker needs, and returns the settings with which it finds that.
+func startServices(t *testing.T) (*devstack.NATS, *devstack.Slack, map[string]string) {
 	t.Helper()
-	server, err := devstack.StartNATS(anyAddr, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
-	slack, err := devstack.StartSlack(anyAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	slack, err := devstack.StartSlack(ephemeralAddr)
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = slack.Close() })
 	return server, slack, map[string]string{
-		"NATS_URL": server.URL(), "REDIS_URL": redistest.Start(t).URL(), "SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": anyAddr,
+		"NATS_URL": server.URL(), "REDIS_URL": redistest.Start(t).URL(), "SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": ephemeralAddr,
 	}
 }
 
-// worker sets the environment of a worker beside neighbours of its own, and returns them.
+// setenv sets the environment of one test, on top of the least that a worker needs; "" sets a variable to nothing.
+func setenv(t *testing.T, settings map[string]string) {
+	t.Helper()
+	t.Setenv("SLACK_BOT_TOKEN", "xoxb-1")
+	t.Setenv("SLACK_CHANNEL", "#alerts")
+	for name, value := range settings {
+		t.Setenv(name, value)
+	}
+}
+
+// worker sets the environment of a worker with services of its own, and returns them.
 func worker(t *testing.T, settings map[string]string) (*devstack.NATS, *devstack.Slack) {
 	t.Helper()
-	server, slack, found := beside(t)
+	server, slack, found := startServices(t)
 	setenv(t, found)
 	for name, value := range settings {
 		t.Setenv(name, value)
@@ -51,13 +58,13 @@ func publishes(t *testing.T, arguments ...string) {
 	p.ends(t, exitDone)
 }
 
-// TestServe is the life of one worker: it gets ready, sends what the limit lets through, tells about every event, and
+// TestServe is the life of one worker: it gets ready, sends what the limit allows, logs every event, and
 // ends in peace.
 func TestServe(t *testing.T) {
 	server, slack := worker(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "SHUTDOWN_TIMEOUT": "5s"})
 	p := start(t) // no command: serve
 	admin := adminURL(t, &p.out)
-	eventually(t, "ready", func() bool {
+	testkit.Eventually(t, "ready", func() bool {
 		status, _ := get(t, admin+"/readyz")
 		return status == http.StatusOK
 	})
@@ -68,14 +75,10 @@ func TestServe(t *testing.T) {
 	publishes(t, "errors", "-n", "3", "disk full")
 	publishes(t, "deploys", "-json", `{"text":"v1.2.3 is out","id":"v1.2.3"}`)
 	connection, err := nats.Connect(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer connection.Close()
-	if err := connection.Publish("notify.deploys", []byte(`{"text":7}`)); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "all five settled", func() bool { return len(p.out.lines(`"outcome":`)) == 5 })
+	testkit.Check(t, connection.Publish("notify.deploys", []byte(`{"text":7}`)))
+	testkit.Eventually(t, "all five settled", func() bool { return len(p.out.lines(`"outcome":`)) == 5 })
 	p.stop()
 	stopped := time.Now()
 	p.ends(t, exitDone)
@@ -149,10 +152,10 @@ func checkLog(t *testing.T, out *output) {
 
 // TestServeCore reads without a stream and posts through a webhook.
 func TestServeCore(t *testing.T) {
-	_, slack := worker(t, map[string]string{"NATS_MODE": "core", "SLACK_BOT_TOKEN": "", "ADMIN_ADDR": anyAddr, "LOG_FORMAT": "console"})
+	_, slack := worker(t, map[string]string{"NATS_MODE": "core", "SLACK_BOT_TOKEN": "", "ADMIN_ADDR": ephemeralAddr, "LOG_FORMAT": "console"})
 	t.Setenv("SLACK_WEBHOOK_URL", slack.WebhookURL())
 	p := start(t, "serve")
-	eventually(t, "subscribed and sending", func() bool {
+	testkit.Eventually(t, "subscribed and sending", func() bool {
 		publishes(t, "errors", "disk full") // nobody keeps what is published before
 		return slack.Accepted() > 0
 	})
@@ -164,7 +167,7 @@ func TestServeCore(t *testing.T) {
 	}
 }
 
-// TestServeFails ends with exit code 1 on what waiting does not mend, and says why in the log and on stderr.
+// TestServeFails ends with exit code 1 on what waiting does not fix, and reports why in the log and on stderr.
 func TestServeFails(t *testing.T) {
 	worker(t, nil)
 	other := start(t)

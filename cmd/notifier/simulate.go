@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,11 +14,11 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"notifier/internal/ratelimit"
+	"notifier/internal/settings"
 	"notifier/internal/simulate"
 )
 
-// The embedded store makes much short-lived garbage for each decision. To collect it less often decides a quarter more
+// The embedded store makes much short-lived garbage for each decision. Collecting it less often decides a quarter more
 // events per second (GOGC=400 and GOGC=100, go test -run '^$' -bench Run -benchtime 1x ./internal/simulate); the limit
 // keeps a long input within the bound that the help promises.
 const (
@@ -28,21 +29,21 @@ const (
 func simulateCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "simulate",
-		Usage:     "replay events against limits: what would have been sent, and what dropped",
+		Usage:     "replay past events against limits: what would have been sent, and what dropped",
 		ArgsUsage: "[FILE | -]",
-		Description: `Choose limits by what happened last week. FILE, or standard input to its end, has an event per line:
+		Description: `Choose limits by what happened last week. FILE, or standard input, has one event per line:
    {"time":"2026-11-20T04:39:01Z","category":"errors","cost":2,"id":"x"}
-cost (default 1) and id are optional. Or it is a worker's own log (LOG_FORMAT=json), or several of them one behind the
-other; there an event's time is when it was settled, and its cost counts as 1. Lines are sorted by time. Other JSON lines
+cost (default 1) and id are optional. It can also be a worker's own log (LOG_FORMAT=json), or several logs concatenated;
+there the time of an event is when it was settled, and its cost is taken as 1. Lines are sorted by time. Other JSON lines
 are counted and skipped. All events are kept in memory, a million of them in less than 1 GiB.
 
-The limits are LIMIT_GLOBAL, LIMIT_CATEGORY, LIMIT_OVERRIDES and DEDUPE_WINDOW, or the flags below instead. The same
-script as in production decides, on the embedded store, at the times of the events; nothing is connected. Each message is
-taken to reach Slack at once. An event whose cost is above a limit is dead: no worker would ask for it.
+The limits are LIMIT_GLOBAL, LIMIT_CATEGORY, LIMIT_OVERRIDES and DEDUPE_WINDOW, or those of the flags below. The same
+script as in production decides, on the embedded store, at the times of the events; it connects to nothing. Each message
+is assumed to reach Slack at once. An event that costs more than a limit allows is dead: no worker would ask for it.
 
-The longest silence of a category is the longest time between two messages of it in which events came in and were not
-sent (duplicates aside). It begins with the first event where no message was sent before, and ends with the last event
-where none was sent after. "-": there was none.
+The longest silence of a category is the longest time between two of its messages during which events arrived and were
+not sent (duplicates aside). It starts at the first event if no message was sent before, and ends at the last event if
+none was sent after. "-": there was none.
 
 Examples:
    notifier simulate -category 5/10m last-week.log
@@ -53,8 +54,8 @@ Examples:
 			&cli.StringFlag{Name: "category", Usage: "`LIMIT` for each category, instead of LIMIT_CATEGORY"},
 			&cli.StringFlag{Name: "overrides", Usage: "`LIST` of limits for some categories, instead of LIMIT_OVERRIDES"},
 			&cli.StringFlag{Name: "dedupe", Usage: "`DURATION` for which an id is not sent again, instead of DEDUPE_WINDOW"},
-			&cli.BoolFlag{Name: "json", Usage: "write each verdict as a line of JSON, in the words of the log, instead of the table"},
-			&cli.BoolFlag{Name: "skip-bad", Usage: "count and skip lines that cannot be read, instead of ending at the first"},
+			&cli.BoolFlag{Name: "json", Usage: "write each decision as a line of JSON, with the names of the log, instead of the table"},
+			&cli.BoolFlag{Name: "skip-bad", Usage: "count and skip lines that cannot be read, instead of stopping at the first"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() > 1 {
@@ -73,48 +74,39 @@ Examples:
 	}
 }
 
-// loadSimulatedLimits reads the limits and the dedupe window, and nothing else of the settings. A flag goes before its
-// variable, whose value then does not matter.
-func loadSimulatedLimits(cmd *cli.Command) (config, error) {
-	all := &faults{}
-	env := readEnvironment(all)
-	settings := []struct {
-		flag, variable string
-		value          *string
-	}{
-		{"global", "LIMIT_GLOBAL", &env.LimitGlobal},
-		{"category", "LIMIT_CATEGORY", &env.LimitCategory},
-		{"overrides", "LIMIT_OVERRIDES", &env.LimitOverrides},
-		{"dedupe", "DEDUPE_WINDOW", &env.DedupeWindow},
+// loadSimulatedLimits reads the limits and the dedupe window, and no other settings. A flag replaces its variable, whose
+// own value is then not looked at.
+func loadSimulatedLimits(cmd *cli.Command) (settings.Store, error) {
+	variableOf := map[string]string{
+		"global": "LIMIT_GLOBAL", "category": "LIMIT_CATEGORY", "overrides": "LIMIT_OVERRIDES", "dedupe": "DEDUPE_WINDOW",
 	}
-	var variables []string
-	for _, s := range settings {
-		if cmd.IsSet(s.flag) {
-			*s.value = cmd.String(s.flag)
-		} else {
-			variables = append(variables, s.variable)
+	instead := map[string]string{}
+	for flag, variable := range variableOf {
+		if cmd.IsSet(flag) {
+			instead[variable] = cmd.String(flag)
 		}
 	}
-	f := all.about(variables)
-	var c config
-	parseLimits(env, f, &c)
-	for _, s := range settings {
-		if line, wrong := f.line(s.variable); wrong && cmd.IsSet(s.flag) {
-			return c, usage(cmd, "-"+s.flag+line[len(s.variable):])
+	limits, err := settings.LoadLimits(instead)
+	var problems *settings.Problems
+	if errors.As(err, &problems) {
+		for _, flag := range []string{"global", "category", "overrides", "dedupe"} {
+			if text, wrong := problems.Line(variableOf[flag]); wrong && cmd.IsSet(flag) {
+				return limits, usage(cmd, "-"+flag+": "+text)
+			}
 		}
 	}
-	return c, f.err()
+	return limits, err
 }
 
 // simulation is one run of the command.
 type simulation struct {
-	limits  config
-	name    string // of the file; empty or "-": standard input
-	skipBad bool
-	out     *bufio.Writer
-	errOut  io.Writer
-	told    time.Time // when progress was told, or the decisions began
-	decided int
+	limits   settings.Store
+	name     string // of the file; empty or "-": standard input
+	skipBad  bool
+	out      *bufio.Writer
+	errOut   io.Writer
+	reported time.Time // when progress was reported, or the decisions began
+	decided  int
 }
 
 func (s *simulation) run(ctx context.Context, in io.Reader, asJSON bool) error {
@@ -125,24 +117,24 @@ func (s *simulation) run(ctx context.Context, in io.Reader, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		if err := writeNotes(s.errOut, input); err != nil {
+		if err := input.WriteNotes(s.errOut); err != nil {
 			return err
 		}
 	}
 	var summary simulate.Summary
-	s.told = time.Now()
-	err = simulate.Run(ctx, input.Events, s.limits.rules, s.limits.dedupe, func(v simulate.Verdict) error {
+	s.reported = time.Now()
+	err = simulate.Run(ctx, input.Events, s.limits.Limits, s.limits.Dedupe, func(v simulate.Verdict) error {
 		if err := s.progress(len(input.Events)); err != nil {
 			return err
 		}
 		if asJSON {
-			return writeVerdict(s.out, v)
+			return v.Write(s.out)
 		}
 		summary.Add(v)
 		return nil
 	})
 	if err == nil && !asJSON {
-		err = writeSummary(s.out, input, s.limits, &summary)
+		err = summary.WriteTable(s.out, input, s.limits.Limits, s.limits.Dedupe)
 	}
 	if err != nil {
 		return err
@@ -182,20 +174,14 @@ func (s *simulation) read(ctx context.Context, in io.Reader) (simulate.Input, er
 	}
 }
 
-// progress says once a second on standard error how far it is.
+// progress writes once a second to standard error how far it is.
 func (s *simulation) progress(total int) error {
 	s.decided++
 	now := time.Now()
-	if now.Sub(s.told) < time.Second {
+	if now.Sub(s.reported) < time.Second {
 		return nil
 	}
-	s.told = now
+	s.reported = now
 	_, err := fmt.Fprintf(s.errOut, "%d of %d events decided\n", s.decided, total)
 	return err
-}
-
-// limitsLine says in words which limits were asked.
-func limitsLine(c config) string {
-	return fmt.Sprintf("Limits: %s in all, %s per category%s; an id counts once in %s.",
-		c.rules.Global, c.rules.Category, overridesText(c.rules.Overrides), ratelimit.ShortDuration(c.dedupe))
 }

@@ -11,18 +11,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 // TestSimulateAWorkersLog: what a worker logs goes into a simulation as it is, and under the worker's own limits the
 // same becomes of every event.
 func TestSimulateAWorkersLog(t *testing.T) {
 	t.Parallel()
-	_, _, settings := beside(t)
+	_, _, settings := startServices(t)
 	settings["SLACK_BOT_TOKEN"], settings["SLACK_CHANNEL"] = "xoxb-1", "#alerts"
 	settings["LIMIT_CATEGORY"], settings["LIMIT_GLOBAL"] = "3/1h", "5/1h"
 	worker := spawn(t, "notifier", settings, "serve")
 	adminURL(t, &worker.out)
-	eventually(t, "the worker has made the stream", func() bool { // an id is published once, and so is this
+	testkit.Eventually(t, "the worker has made the stream", func() bool { // an id is published once, and so is this
 		return spawn(t, "notifier", settings, "publish", "errors", "-id", "first").code(t) == exitDone
 	})
 	for i, category := range []string{"errors", "errors", "errors", "errors", "deploys", "deploys", "deploys"} {
@@ -30,14 +32,12 @@ func TestSimulateAWorkersLog(t *testing.T) {
 			t.Fatalf("publish: exit code %d", code)
 		}
 		// One after the other: the log has them in the order in which they were settled.
-		eventually(t, "it is settled", func() bool { return len(worker.out.lines(`"msg":"notification `)) == i+2 })
+		testkit.Eventually(t, "it is settled", func() bool { return len(worker.out.lines(`"msg":"notification `)) == i+2 })
 	}
 	worker.terminate(t)
 	worker.code(t)
 	log := filepath.Join(t.TempDir(), "worker.log")
-	if err := os.WriteFile(log, []byte(worker.out.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(log, []byte(worker.out.String()), 0o600))
 	var out, errOut output
 	if code := run(t.Context(), []string{"notifier", "simulate", "-json", "-category", "3/1h", "-global", "5/1h", log}, strings.NewReader(""), &out, &errOut); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
@@ -88,7 +88,7 @@ func TestSimulateInterrupted(t *testing.T) {
 				}
 				_ = typed.Close()
 			}
-			eventually(t, "it has begun", func() bool { return test.begun(out.String()) })
+			testkit.Eventually(t, "it has begun", func() bool { return test.begun(out.String()) })
 			cancel()
 			if got := <-code; got != exitFailed {
 				t.Errorf("exit code %d, expected 1", got)
@@ -104,18 +104,16 @@ func TestSimulateInterrupted(t *testing.T) {
 	}
 }
 
-// TestSimulateTellsItsProgress: who waits sees how far it is, on standard error.
-func TestSimulateTellsItsProgress(t *testing.T) {
+// TestSimulateReportsItsProgress: whoever waits sees how far it is, on standard error.
+func TestSimulateReportsItsProgress(t *testing.T) {
 	t.Parallel()
 	var errOut strings.Builder
 	s := simulation{errOut: &errOut}
-	if err := s.progress(3); err != nil { // it was last told long ago
+	if err := s.progress(3); err != nil { // the last report was long ago
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := s.progress(3); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, s.progress(3))
 	}
 	if got := errOut.String(); got != "1 of 3 events decided\n" || s.decided != 3 {
 		t.Errorf("%q after %d events, expected one line about the first of 3", got, s.decided)

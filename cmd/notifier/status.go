@@ -9,25 +9,28 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"notifier/internal/app"
+	"notifier/internal/settings"
 	"notifier/internal/status"
+	"notifier/internal/term"
 )
 
-// statusTimeout bounds one look into Redis.
-const statusTimeout = 5 * time.Second
+// redisTimeout bounds what is asked of Redis for one answer.
+const redisTimeout = 5 * time.Second
 
 func statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
 		Usage: "show how full each limit is, who holds the slots and when there is room again",
-		Description: `Reads Redis alone, with the REDIS_* and LIMIT_* settings of the workers: it works while all of them are down, and
-charges nothing. The table has a row per limit: the global one first, then the categories, the fullest first.
+		Description: `Reads only Redis, with the REDIS_* and LIMIT_* settings of the workers: it works while all workers are down, and uses
+no slots. The table has a row per limit: the global one first, then the categories, the fullest first.
 
 Example:
    notifier status -watch`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "write all of it as JSON, as /api/status does"},
-			&cli.BoolFlag{Name: "watch", Usage: "look again and again, until interrupted"},
-			&cli.DurationFlag{Name: "every", Value: 2 * time.Second, Usage: "with -watch: the `TIME` between two looks"},
+			&cli.BoolFlag{Name: "json", Usage: "write everything as JSON, like /api/status"},
+			&cli.BoolFlag{Name: "watch", Usage: "refresh until interrupted"},
+			&cli.DurationFlag{Name: "every", Value: 2 * time.Second, Usage: "with -watch: the `TIME` between two refreshes"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
@@ -37,48 +40,60 @@ Example:
 			if every < 100*time.Millisecond {
 				return usage(cmd, fmt.Sprintf("-every %s, expected 100ms or more", every))
 			}
-			s, err := openStore()
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			show := statusShow{source: s.status, out: cmd.Root().Writer, json: cmd.Bool("json")}
-			if !cmd.Bool("watch") {
-				return show.once(ctx)
-			}
-			return show.watch(ctx, every)
+			return withStore(func(store app.Store) error {
+				view := statusView{source: store.Status, out: cmd.Root().Writer, json: cmd.Bool("json")}
+				if !cmd.Bool("watch") {
+					return view.once(ctx)
+				}
+				return view.watch(ctx, every)
+			})
 		},
 	}
 }
 
-// statusShow writes the status.
-type statusShow struct {
+// withStore opens the Redis and the limits of the settings, and closes them when do returns.
+func withStore(do func(store app.Store) error) error {
+	app.SilenceRedis()
+	s, err := settings.LoadStore()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Redis.Close() }() // nothing is written through it
+	store, err := app.OpenStore(s)
+	if err != nil {
+		return err
+	}
+	return do(store)
+}
+
+// statusView writes the status.
+type statusView struct {
 	source status.Source
 	out    io.Writer
 	json   bool
 }
 
-func (s statusShow) once(ctx context.Context) error {
-	text, err := s.text(ctx)
+func (v statusView) once(ctx context.Context) error {
+	text, err := v.text(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(s.out, text)
+	_, err = io.WriteString(v.out, text)
 	return err
 }
 
-// watch shows the status until ctx ends. A Redis that is away is told and waited for: that is when people look.
-func (s statusShow) watch(ctx context.Context, every time.Duration) error {
-	screen := terminalOf(s.out)
+// watch shows the status until ctx ends. If Redis is unavailable it shows that and continues: that is when people look.
+func (v statusView) watch(ctx context.Context, every time.Duration) error {
+	screen := term.ScreenOf(v.out)
 	for {
-		text, err := s.text(ctx)
+		text, err := v.text(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			text = err.Error() + "\n"
 		}
-		if _, err := io.WriteString(s.out, screen.home()+text); err != nil {
+		if _, err := io.WriteString(v.out, screen.Clear()+text); err != nil {
 			return err
 		}
 		select {
@@ -89,16 +104,16 @@ func (s statusShow) watch(ctx context.Context, every time.Duration) error {
 	}
 }
 
-func (s statusShow) text(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+func (v statusView) text(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	now, err := s.source.Read(ctx)
+	now, err := v.source.Read(ctx)
 	if err != nil {
 		return "", fmt.Errorf("REDIS_URL: %w", err)
 	}
-	if s.json {
+	if v.json {
 		text, err := json.Marshal(now)
 		return string(text) + "\n", err
 	}
-	return statusTable(now, terminalOf(s.out)), nil
+	return now.Table(term.ScreenOf(v.out)), nil
 }

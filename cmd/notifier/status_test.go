@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"notifier/internal/devstack"
-	"notifier/internal/stats"
 	"notifier/internal/status"
+	"notifier/internal/testkit"
 )
 
 // readStatus is what "status -json" says.
 func readStatus(t *testing.T) status.Status {
 	t.Helper()
-	out, _ := says(t, exitDone, "status", "-json")
+	out, _ := runToEnd(t, exitDone, "status", "-json")
 	var now status.Status
 	if err := json.Unmarshal([]byte(out), &now); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -26,13 +26,13 @@ func readStatus(t *testing.T) status.Status {
 // TestStatus: what the status says is what was sent and dropped, also when the worker is gone.
 func TestStatus(t *testing.T) {
 	_, slack := worker(t, map[string]string{"LIMIT_GLOBAL": "5/1h", "LIMIT_CATEGORY": "3/1h+100/2h"})
-	if out, _ := says(t, exitDone, "status"); !strings.Contains(out, "All global slots are free.") || !strings.Contains(out, "No replica was seen") {
+	if out, _ := runToEnd(t, exitDone, "status"); !strings.Contains(out, "All global slots are free.") || !strings.Contains(out, "No replica has reported") {
 		t.Errorf("before any worker:\n%s", out)
 	}
 	p := start(t)
 	publishes(t, "errors", "-n", "4", "disk full")
 	publishes(t, "deploys", "-n", "4", "v1.2.3 is out")
-	eventually(t, "all are settled and counted", func() bool {
+	testkit.Eventually(t, "all are settled and counted", func() bool {
 		now := readStatus(t)
 		return now.Global.Sent == 5 && now.Global.Dropped == 3 && len(now.Replicas) == 1
 	})
@@ -53,7 +53,7 @@ func TestStatus(t *testing.T) {
 	if !now.Replicas[0].Ready {
 		t.Errorf("replica %+v, expected it to be ready", now.Replicas[0])
 	}
-	out, _ := says(t, exitDone, "status")
+	out, _ := runToEnd(t, exitDone, "status")
 	for _, want := range []string{"5/5   in 59m", "3/3   in 59m", "Global slots are held by: ", "Replicas: 1, ready 1.", "sent 5, dropped "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
@@ -65,7 +65,7 @@ func TestStatus(t *testing.T) {
 
 	slack.Always(devstack.Behaviour{Status: 503})
 	t.Setenv("LIMIT_GLOBAL", "100/1h") // as the status sees them: it only reads
-	if out, _ := says(t, exitDone, "status"); !strings.Contains(out, "5/100") {
+	if out, _ := runToEnd(t, exitDone, "status"); !strings.Contains(out, "5/100") {
 		t.Errorf("under another limit:\n%s", out)
 	}
 	p.stop()
@@ -78,7 +78,7 @@ func TestStatus(t *testing.T) {
 func TestStatusWatches(t *testing.T) {
 	worker(t, nil)
 	p := start(t, "status", "-watch", "-every", "100ms")
-	eventually(t, "it looks again", func() bool { return strings.Count(p.out.String(), "All global slots are free.") >= 3 })
+	testkit.Eventually(t, "it looks again", func() bool { return strings.Count(p.out.String(), "All global slots are free.") >= 3 })
 	p.stop()
 	p.ends(t, exitDone)
 }
@@ -86,7 +86,7 @@ func TestStatusWatches(t *testing.T) {
 func TestStatusOfARedisThatIsAway(t *testing.T) {
 	setenv(t, map[string]string{"REDIS_URL": "redis://:secret@127.0.0.1:1"})
 	for _, arguments := range [][]string{{"status"}, {"status", "-json"}, {"why", "e"}} {
-		if out, errOut := says(t, exitFailed, arguments...); out != "" || !strings.Contains(errOut, "redis") || strings.Contains(errOut, "secret") {
+		if out, errOut := runToEnd(t, exitFailed, arguments...); out != "" || !strings.Contains(errOut, "redis") || strings.Contains(errOut, "secret") {
 			t.Errorf("%v: %q %q, expected an error that names redis", arguments, out, errOut)
 		}
 	}
@@ -95,38 +95,28 @@ func TestStatusOfARedisThatIsAway(t *testing.T) {
 // TestWhy follows an event from "never seen" to "sent", and shows that a dropped one leaves nothing.
 func TestWhy(t *testing.T) {
 	_, slack := worker(t, map[string]string{"LIMIT_CATEGORY": "1/1h"})
-	if out, _ := says(t, exitDone, "why", "e1"); !strings.Contains(out, "e1 is not known") {
+	if out, _ := runToEnd(t, exitDone, "why", "e1"); !strings.Contains(out, "e1 is unknown") {
 		t.Errorf("before: %q", out)
 	}
 	slack.Always(devstack.Behaviour{Status: 503})
 	start(t)
 	publishes(t, "errors", "-id", "e1", "disk full")
-	eventually(t, "it is on its way", func() bool {
-		out, _ := says(t, exitDone, "why", "e1")
+	testkit.Eventually(t, "it is on its way", func() bool {
+		out, _ := runToEnd(t, exitDone, "why", "e1")
 		return strings.Contains(out, "e1 of category errors is admitted and on its way to Slack.\n") && strings.Contains(out, ", attempt ")
 	})
 	slack.Always(devstack.Behaviour{})
-	eventually(t, "it was sent", func() bool {
-		out, _ := says(t, exitDone, "why", "e1")
+	testkit.Eventually(t, "it was sent", func() bool {
+		out, _ := runToEnd(t, exitDone, "why", "e1")
 		return strings.HasPrefix(out, "e1 of category errors was sent.\n  admitted  ") && strings.Contains(out, "\n  sent      ")
 	})
 	publishes(t, "errors", "-id", "e2", "disk full")
-	out, _ := says(t, exitDone, "why", "-json", "e1")
+	out, _ := runToEnd(t, exitDone, "why", "-json", "e1")
 	var line whyLine
 	if err := json.Unmarshal([]byte(out), &line); err != nil || line.State != "sent" || line.Category != "errors" || line.Sent == nil || line.Admitted == nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	if out, _ := says(t, exitDone, "why", "-json", "e2"); !strings.Contains(out, `"state":"unknown"`) {
+	if out, _ := runToEnd(t, exitDone, "why", "-json", "e2"); !strings.Contains(out, `"state":"unknown"`) {
 		t.Errorf("of a dropped event: %s", out)
-	}
-}
-
-func TestStatusNamesRefusedChannelsOnce(t *testing.T) {
-	refused := stats.Heartbeat{Refused: map[string]string{"C2": "is_archived", "C1": "not_in_channel"}}
-	text := statusTable(status.Status{Replicas: []stats.Replica{{ID: "a", Heartbeat: refused}, {ID: "b", Heartbeat: refused}}}, terminal{})
-	want := "  channel C1 refuses everything (not_in_channel); its events are dead-lettered\n" +
-		"  channel C2 refuses everything (is_archived); its events are dead-lettered\n"
-	if !strings.Contains(text, want) || strings.Count(text, "C1") != 1 {
-		t.Errorf("expected\n%s in\n%s", want, text)
 	}
 }

@@ -40,7 +40,7 @@ func run(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(temporary) }()
 	binary := filepath.Join(temporary, "notifier")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-ldflags", "-X main.releaseVersion=v1.0.0", "-o", binary, "./cmd/notifier").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-ldflags", "-X notifier/internal/buildinfo.version=v1.0.0", "-o", binary, "./cmd/notifier").CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	demo, err := exec.CommandContext(ctx, binary, "demo").CombinedOutput()

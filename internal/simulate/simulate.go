@@ -9,7 +9,8 @@
 //
 // The package knows the limiter, the embedded store and the worker's log. It does not know NATS or Slack.
 //
-// Reading order: input.go and line.go (the input), simulate.go (the decisions), summary.go (the result).
+// Reading order: input.go and line.go (the input), simulate.go (the decisions), verdict.go, summary.go and table.go (what
+// is shown of them).
 package simulate
 
 import (

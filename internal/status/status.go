@@ -1,6 +1,9 @@
-// Package status puts together what people ask of a running notifier: how full each limit is, who holds the slots, when
-// there is room again, what was sent and dropped lately, and what is waited for. It reads Redis alone, so that the status
-// command, the page and every replica say the same, also of replicas that are gone.
+// Package status puts together what people ask about a running notifier: how full each limit is, who holds the slots,
+// when there is room again, what was sent and dropped lately, and what replicas wait for. It reads only Redis, so that the
+// status command, the page and every replica show the same, also about replicas that are gone.
+//
+// It knows what is asked and how it is shown as text (table.go). It does not know Redis keys, who asks, or how the page
+// looks.
 package status
 
 import (
@@ -14,25 +17,25 @@ import (
 	"notifier/internal/stats"
 )
 
-// Bounds of what is told.
+// Bounds of what is shown.
 const (
 	mostCategories = 100
 	mostSlots      = 1000
 )
 
-// Limiter tells how full the limits are; see package ratelimit.
+// Limiter reports how full the limits are; see package ratelimit.
 type Limiter interface {
 	Categories(ctx context.Context) ([]string, error)
 	Peek(ctx context.Context, categories ...string) ([]ratelimit.Usage, error)
 	Slots(ctx context.Context, most int, categories ...string) ([]ratelimit.Slot, error)
 }
 
-// Pause tells what is left of the pause that Slack has asked for.
+// Pause reports what is left of the pause that Slack asked for.
 type Pause interface {
 	Remaining(ctx context.Context) (time.Duration, error)
 }
 
-// Stats tells what all replicas have done lately; see package stats.
+// Stats reports what all replicas have done lately; see package stats.
 type Stats interface {
 	Hour(ctx context.Context) (stats.Hour, error)
 	Replicas(ctx context.Context) ([]stats.Replica, error)
@@ -53,8 +56,8 @@ type Status struct {
 	More       int              `json:"more_categories"` // how many were left out
 	Slots      []ratelimit.Slot `json:"slots"`           // of the longest global window, the newest first; at most 1000
 	Outcomes   []Outcome        `json:"outcomes_last_hour"`
-	CooldownS  float64          `json:"slack_cooldown_s"` // what is left of the pause that Slack has asked for
-	Held       int              `json:"held"`             // events in the hands of all replicas that wait
+	CooldownS  float64          `json:"slack_cooldown_s"` // what is left of the pause that Slack asked for
+	Held       int              `json:"held"`             // events held by all replicas that wait
 	Replicas   []stats.Replica  `json:"replicas"`
 }
 
@@ -91,7 +94,7 @@ type Outcome struct {
 	N       int64  `json:"n"`
 }
 
-// Read asks Redis. An error means that it is away, or holds what notifier never writes.
+// Read asks Redis. An error means that it is unavailable, or has something that notifier never writes.
 func (s Source) Read(ctx context.Context) (Status, error) {
 	hour, err := s.Stats.Hour(ctx)
 	if err != nil {
@@ -137,7 +140,7 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 	return status, nil
 }
 
-// union is the categories that hold slots, and after them those of which something was counted in the last hour.
+// union is the categories that hold slots, followed by those with counts in the last hour.
 func union(holding []string, sums []stats.Count) []string {
 	categories := slices.Clone(holding)
 	for _, count := range sums {
@@ -157,8 +160,8 @@ func fullness(s Scope) float64 {
 	return fullest
 }
 
-// scopesOf puts usages and counts together, the global scope first. What was counted as stats.Other has no tiers; of
-// categories past the first ones only the global scope tells.
+// scopesOf puts usages and counts together, the global scope first. What was counted as stats.Other has no tiers; categories
+// past the first ones show only in the global scope.
 func scopesOf(usages []ratelimit.Usage, hour stats.Hour) []Scope {
 	var scopes []Scope
 	at := map[string]int{}
@@ -197,7 +200,7 @@ func scopesOf(usages []ratelimit.Usage, hour stats.Hour) []Scope {
 	return scopes
 }
 
-// count adds what was sent or dropped; dead events are no matter of a limit.
+// count adds what was sent or dropped; dead events do not concern a limit.
 func (s *Scope) count(start time.Time, count stats.Count) {
 	if count.Outcome != outcome.Sent && count.Outcome != outcome.Dropped {
 		return

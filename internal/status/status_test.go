@@ -120,13 +120,13 @@ func TestAStatusHasABoundedNumberOfCategories(t *testing.T) {
 	k.hour.Minutes = []stats.Minute{minute}
 	got, err := k.source().Read(t.Context())
 	if err != nil || len(k.asked) != 100 || got.More != 30 || len(got.Categories) != 101 || got.Global.Sent != 130 {
-		t.Errorf("asked for %d categories, told %d (with the others), %d more, %d sent in all, %v; expected 100, 101, 30 and 130",
+		t.Errorf("asked for %d categories, shown %d (with the others), %d more, %d sent in total, %v; expected 100, 101, 30 and 130",
 			len(k.asked), len(got.Categories), got.More, got.Global.Sent, err)
 	}
 }
 
 func TestAStatusThatCannotBeReadIsAnError(t *testing.T) {
-	k := &known{err: errors.New("redis is away")}
+	k := &known{err: errors.New("redis is unavailable")}
 	if _, err := k.source().Read(t.Context()); err == nil {
 		t.Error("no error, expected that of Redis")
 	}

@@ -1,0 +1,182 @@
+//go:build !production
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"notifier/internal/app"
+	"notifier/internal/devstack"
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
+)
+
+// TestServeReportsWhatWasDropped: the digest arrives in its channel, from a worker as the settings wire it, and dropped events
+// to their subject. An interval in the settings is a minute at least, which nobody wants to wait for here.
+func TestServeReportsWhatWasDropped(t *testing.T) {
+	server, slack := worker(t, map[string]string{
+		"LIMIT_CATEGORY": "2/1h", "DIGEST_INTERVAL": "1m", "DIGEST_CHANNEL": "#digest", "DROPPED_SUBJECT": "spilled",
+	})
+	connection, err := nats.Connect(server.URL())
+	testkit.Check(t, err)
+	t.Cleanup(connection.Close)
+	spilled, err := connection.SubscribeSync("spilled.>")
+	testkit.Check(t, err)
+	s, err := settings.Load()
+	testkit.Check(t, err)
+	s.Digest = 2 * time.Second
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- app.Run(ctx, s, zap.NewNop(), nil) }()
+	publishes(t, "errors", "-n", "5", "disk full")
+	testkit.Eventually(t, "the digest is in Slack", func() bool { return digestIn(slack) != "" })
+	if text := digestIn(slack); !strings.Contains(text, "3 notifications were not sent: errors 3 (its limit 2/1h). There is room now.") {
+		t.Errorf("the digest says %q", text)
+	}
+	for range 3 {
+		message, err := spilled.NextMsg(testkit.Patience)
+		if err != nil {
+			t.Fatalf("a dropped event is missing on its subject: %v", err)
+		}
+		if message.Subject != "spilled.errors" || message.Header.Get("Notifier-Reason") != "category" || string(message.Data) != "disk full" {
+			t.Errorf("republished: %s %q %v", message.Subject, message.Data, message.Header)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// digestIn is the text of the digest in the fake Slack, or empty.
+func digestIn(slack *devstack.Slack) string {
+	for _, message := range slack.Messages() {
+		if message.Channel == "#digest" {
+			return message.Text
+		}
+	}
+	return ""
+}
+
+// TestServeSendsSpans: spans go to where the standard variables say, at the latest when the worker ends.
+func TestServeSendsSpans(t *testing.T) {
+	var posts atomic.Int64
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/traces" {
+			posts.Add(1)
+		}
+	}))
+	t.Cleanup(collector.Close)
+	worker(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL})
+	p := start(t)
+	publishes(t, "errors", "disk full")
+	testkit.Eventually(t, "it is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
+	p.stop()
+	p.ends(t, exitDone)
+	if posts.Load() == 0 {
+		t.Error("the collector got nothing")
+	}
+}
+
+// TestReadyzReportsWhatIsHeld: while Slack is unavailable it shows what the worker waits for and how many events it holds.
+func TestReadyzReportsWhatIsHeld(t *testing.T) {
+	_, slack := worker(t, nil)
+	p := start(t)
+	url := adminURL(t, &p.out) + "/readyz"
+	testkit.Eventually(t, "ready", func() bool { status, body := get(t, url); return status == http.StatusOK && body == "ok\n" })
+	slack.Always(devstack.Behaviour{Status: http.StatusServiceUnavailable})
+	publishes(t, "errors", "-n", "5", "disk full")
+	waiting := regexp.MustCompile(`^ok\nwaiting for slack for \S+, 5 events held: slack: unavailable: http_503\n$`)
+	testkit.Eventually(t, "it reports what it waits for", func() bool { status, body := get(t, url); return status == http.StatusOK && waiting.MatchString(body) })
+	slack.Always(devstack.Behaviour{})
+	testkit.Eventually(t, "all is well again", func() bool { _, body := get(t, url); return body == "ok\n" })
+}
+
+// What OTEL_* variables hold can be secret, and a slip in them (a colon for an equals sign) must not print it.
+func TestTracingPrintsNoSecret(t *testing.T) {
+	_, _, settings := startServices(t)
+	settings["SLACK_BOT_TOKEN"], settings["SLACK_CHANNEL"] = "xoxb-1", "C1"
+	settings["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://user:SeCrEt@127.0.0.1:1/%zz"
+	settings["OTEL_EXPORTER_OTLP_HEADERS"] = "Authorization: Bearer SeCrEt"
+	p := spawn(t, "notifier", settings, "serve")
+	testkit.Eventually(t, "it has read its settings", func() bool {
+		select {
+		case <-p.ended:
+			return true
+		default:
+			return len(p.out.lines("admin server listens")) > 0
+		}
+	})
+	p.terminate(t)
+	_ = p.code(t)
+	if output := p.out.String() + p.errOut.String(); strings.Contains(output, "SeCrEt") {
+		t.Errorf("it prints:\n%s", output)
+	}
+}
+
+func TestServeRefusesATracesExporterThatThereIsNot(t *testing.T) {
+	worker(t, map[string]string{"OTEL_TRACES_EXPORTER": "pigeon"})
+	p := start(t)
+	p.ends(t, exitFailed)
+	if !strings.Contains(p.errOut.String(), "OTEL_TRACES_EXPORTER") || !strings.Contains(p.errOut.String(), "pigeon") {
+		t.Errorf("%q, expected an error that names the variables and the value", p.errOut.String())
+	}
+}
+
+// TestMetricsOfAWorker holds /metrics against the list that the alert rules and the dashboard are checked with, and
+// against promtool's rules for good metrics.
+func TestMetricsOfAWorker(t *testing.T) {
+	worker(t, map[string]string{"LIMIT_CATEGORY": "2/1h"})
+	p := start(t)
+	publishes(t, "errors", "-n", "3", "disk full")
+	testkit.Eventually(t, "all are settled", func() bool { return len(p.out.lines(`"outcome":`)) == 3 })
+	status, text := get(t, adminURL(t, &p.out)+"/metrics")
+	if status != http.StatusOK {
+		t.Fatalf("/metrics answers %d", status)
+	}
+	listed := read(t, "observability/metrics.txt")
+	for _, found := range regexp.MustCompile(`(?m)^(notifier_\w+) (\w+)`).FindAllStringSubmatch(listed, -1) {
+		if !strings.Contains(text, "# TYPE "+found[1]+" "+found[2]+"\n") {
+			t.Errorf("%s is no %s on /metrics, as observability/metrics.txt says", found[1], found[2])
+		}
+	}
+	for _, found := range regexp.MustCompile(`(?m)^# TYPE (notifier_\w+) `).FindAllStringSubmatch(text, -1) {
+		if !regexp.MustCompile(`(?m)^` + found[1] + ` `).MatchString(listed) {
+			t.Errorf("observability/metrics.txt does not list %s", found[1])
+		}
+	}
+	for _, want := range []string{
+		`notifier_limit_used{category="",scope="global"} 2`, `notifier_limit_max{category="errors",scope="category"} 2`,
+		`notifier_held_events{why="slack"} 0`, `notifier_consumer_pending 0`, `notifier_slack_post_seconds_count{result="ok"} 2`,
+		`notifier_lost_events_total 0`, `notifier_dropped_unpublished_total 0`,
+	} {
+		if !strings.Contains(text, "\n"+want+"\n") {
+			t.Errorf("no line %s on /metrics", want)
+		}
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("NOTIFIER_TEST_PROMTOOL") == "require" {
+			t.Fatal("promtool is required and not there")
+		}
+		t.Skip("promtool is not there: whether the metrics are as they should be is not checked")
+	}
+	command := exec.Command(promtool, "check", "metrics")
+	command.Stdin = bytes.NewReader([]byte(text))
+	if out, err := command.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
+}

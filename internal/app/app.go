@@ -1,0 +1,172 @@
+// Package app is what "notifier serve" does: it builds one worker from the settings and everything around it, runs it
+// until it is to stop, and takes it down in reverse.
+//
+// It knows which part needs which other part, and the order of starting and stopping. It does not know how any of them
+// works, reads no environment (the OpenTelemetry library reads its own OTEL_* variables), and writes to nothing but the
+// logger it is given.
+//
+// Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what runs next to
+// the worker), nats.go (the connection), log.go (the logger).
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"notifier/internal/admin"
+	"notifier/internal/consume"
+	"notifier/internal/digest"
+	"notifier/internal/settings"
+	"notifier/internal/slackout"
+	"notifier/internal/stats"
+	"notifier/internal/telemetry"
+)
+
+const (
+	// adminShutdown is how long requests to the admin server may go on once the worker has stopped.
+	adminShutdown = time.Second
+	// flushTimeout is how long a stopped worker waits until its last acknowledgements have left.
+	flushTimeout = settings.NATSTimeout
+)
+
+// Run runs one worker until ctx ends, and then drains it for at most ShutdownTimeout. Each settled event is handed to
+// observe, which may be nil. It takes over the Redis client of the settings and closes it.
+//
+// The error is nil after a clean end; else it names what could not be started, or why the worker could not go on.
+func Run(ctx context.Context, s settings.Settings, log *zap.Logger, observe func(consume.Settled)) error {
+	a := &app{settings: s, log: log, observe: observe, cleanups: cleanups{log: log}}
+	defer a.stop()
+	if err := a.wire(ctx); err != nil {
+		return err
+	}
+	if err := a.start(ctx); err != nil {
+		return err
+	}
+	return a.run(ctx)
+}
+
+// app is one worker and everything around it.
+type app struct {
+	settings settings.Settings
+	log      *zap.Logger
+	observe  func(consume.Settled)
+	cleanups cleanups
+
+	store      Store
+	poster     *slackout.Poster
+	connection *nats.Conn
+	metrics    *telemetry.Metrics
+	tracing    *telemetry.Tracing
+	recorder   *stats.Recorder
+	digest     *digest.Digest // nil: none
+	worker     *consume.Worker
+}
+
+// wire builds all parts. Only two of them are active already: the connection to NATS, which reconnects by itself, and the
+// exporter of spans.
+func (a *app) wire(ctx context.Context) (err error) {
+	a.cleanups.add("redis", func() { _ = a.settings.Store.Redis.Close() }) // an error means that it is closed already
+	if a.poster, err = slackout.New(a.settings.Slack); err != nil {
+		return err
+	}
+	a.cleanups.add("slack", a.poster.Close)
+	if a.store, err = OpenStore(a.settings.Store); err != nil {
+		return err
+	}
+	if a.connection, err = connectWorker(a.settings.NATS, a.log); err != nil {
+		return err
+	}
+	a.cleanups.add("nats", a.connection.Close)
+	a.metrics = telemetry.New()
+	if a.recorder, err = a.newRecorder(); err != nil {
+		return err
+	}
+	if a.digest, err = a.newDigest(); err != nil {
+		return err
+	}
+	if a.tracing, err = telemetry.StartTracing(ctx, a.log); err != nil {
+		return fmt.Errorf("traces: %w", err)
+	}
+	a.cleanups.add("traces", a.tracing.Stop)
+	if a.worker, err = consume.New(a.workerSettings()); err != nil {
+		return err
+	}
+	a.metrics.AddGauges(a.worker, a.store.Limiter, a.store.pause)
+	return nil
+}
+
+// workerSettings is how the worker is connected to everything else.
+func (a *app) workerSettings() consume.Settings {
+	s := a.settings
+	worker := consume.Settings{
+		Rules: s.Events, MaxAge: s.MaxAge, BatchSize: s.BatchSize,
+		Concurrency: s.Concurrency, ShutdownTimeout: s.ShutdownTimeout, PostTimeout: s.Slack.Timeout,
+		DroppedSubject: s.Dropped,
+		Limiter:        a.metrics.TimeLimiter(a.store.Limiter), Pause: a.store.pause, Poster: a.metrics.TimePoster(a.poster),
+		Log: a.log, Observe: a.settled,
+	}
+	subject := s.NATS.Pattern.String()
+	if s.NATS.Core {
+		worker.Core = &consume.Core{Connection: a.connection, Subject: subject, Queue: s.NATS.Consumer, DeadLetter: s.DeadLetter}
+	} else {
+		worker.JetStream = &consume.JetStream{
+			Connection: a.connection, Stream: s.NATS.Stream, Consumer: s.NATS.Consumer, Subject: subject, DeadLetter: s.DeadLetter,
+		}
+	}
+	return worker
+}
+
+// settled passes a settled event on to everything that counts or shows it.
+func (a *app) settled(s consume.Settled) {
+	a.metrics.Observe(s)
+	a.recorder.Observe(s.Outcome, s.Reason, s.Event.Category, time.Now())
+	a.tracing.Observe(s)
+	if a.observe != nil {
+		a.observe(s)
+	}
+}
+
+// start starts the admin server and the background jobs.
+func (a *app) start(ctx context.Context) error {
+	if a.settings.AdminAddr != "" {
+		server, err := admin.Start(a.settings.AdminAddr, a.probes())
+		if err != nil {
+			return fmt.Errorf("ADMIN_ADDR: %w", err)
+		}
+		a.cleanups.add("admin server", func() {
+			ctx, cancel := context.WithTimeout(context.Background(), adminShutdown)
+			defer cancel()
+			_ = server.Shutdown(ctx) // the process ends either way
+		})
+		a.log.Info("admin server listens", zap.String("addr", server.Addr()))
+	}
+	a.cleanups.add("background jobs", a.startBackground(ctx))
+	return nil
+}
+
+// probes is what the admin server asks.
+func (a *app) probes() admin.Probes {
+	return admin.Probes{
+		Live: a.worker.Live, Ready: a.worker.Ready, Waits: func() []string { return waitLines(a.worker) }, Metrics: a.metrics.Handler(),
+		Status: func(ctx context.Context) (any, error) { return a.store.Status.Read(ctx) },
+	}
+}
+
+// run lets the worker work until ctx ends and it has drained, and sends off its last acknowledgements.
+func (a *app) run(ctx context.Context) error {
+	err := a.worker.Run(ctx)
+	if a.connection.IsConnected() { // else they could not arrive, and waiting would outlast SHUTDOWN_TIMEOUT
+		if flushErr := a.connection.FlushTimeout(flushTimeout); flushErr != nil && err == nil {
+			a.log.Warn("acknowledgements may not have arrived; their events will be redelivered", zap.Error(flushErr))
+		}
+	}
+	return err
+}
+
+// stop takes down what was built, in reverse. The worker has drained by then: the background jobs write the last counts,
+// then the admin server ends, which reported "not ready" all the while, then traces, NATS, Slack, and Redis at last.
+func (a *app) stop() { a.cleanups.run() }

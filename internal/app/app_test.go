@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"notifier/internal/devstack"
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// servers starts what a worker needs, and returns its settings.
+func servers(t *testing.T, change func(env *settings.Environment)) settings.Settings {
+	t.Helper()
+	nats, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
+	testkit.Check(t, err)
+	t.Cleanup(func() { _ = nats.Close() })
+	redis, err := devstack.StartRedis("127.0.0.1:0")
+	testkit.Check(t, err)
+	t.Cleanup(func() { _ = redis.Close() })
+	slack, err := devstack.StartSlack("127.0.0.1:0")
+	testkit.Check(t, err)
+	t.Cleanup(func() { _ = slack.Close() })
+	env := settings.Default()
+	env.NATSURL, env.RedisURL, env.SlackAPIURL, env.AdminAddr = nats.URL(), redis.URL(), slack.APIURL(), "127.0.0.1:0"
+	env.SlackBotToken, env.SlackChannel = "xoxb-1", "C0123"
+	change(&env)
+	problems := &settings.Problems{}
+	s := settings.Parse(env, problems)
+	testkit.Check(t, problems.Err())
+	return s
+}
+
+// closed are the parts that were taken down, in order.
+func closed(logs *observer.ObservedLogs) []string {
+	var parts []string
+	for _, entry := range logs.FilterMessage("closing").All() {
+		parts = append(parts, entry.ContextMap()["part"].(string))
+	}
+	return parts
+}
+
+// TestTeardown: the last counts are written while Redis is there, and the admin server reports "not ready" until the
+// worker has drained.
+func TestTeardown(t *testing.T) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	s := servers(t, func(*settings.Environment) {})
+	go func() { ended <- Run(ctx, s, zap.New(core), nil) }()
+	testkit.Eventually(t, "the worker has started", func() bool { return logs.FilterMessage("admin server listens").Len() > 0 })
+	cancel()
+	testkit.Check(t, <-ended)
+	if got, want := closed(logs), []string{"background jobs", "admin server", "traces", "nats", "slack", "redis"}; !slices.Equal(got, want) {
+		t.Errorf("closed %q, expected %q", got, want)
+	}
+	if err := s.Store.Redis.Ping(t.Context()).Err(); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("the Redis client of the settings: %v, expected it to be closed", err)
+	}
+}
+
+// TestFailedStart: what was started before a failure is taken down, and nothing else.
+func TestFailedStart(t *testing.T) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	s := servers(t, func(env *settings.Environment) { env.AdminAddr = "192.0.2.1:1" }) // no address of this machine
+	if err := Run(t.Context(), s, zap.New(core), nil); err == nil || !strings.HasPrefix(err.Error(), "ADMIN_ADDR: ") {
+		t.Errorf("%v, expected an error that names the setting", err)
+	}
+	if got, want := closed(logs), []string{"traces", "nats", "slack", "redis"}; !slices.Equal(got, want) {
+		t.Errorf("closed %q, expected %q", got, want)
+	}
+}

@@ -1,0 +1,107 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"notifier/internal/buildinfo"
+	"notifier/internal/consume"
+	"notifier/internal/digest"
+	"notifier/internal/outcome"
+	"notifier/internal/stats"
+	"notifier/internal/term"
+)
+
+// newRecorder makes what counts for the status and, if it is on, for the digest. At each flush it asks the worker, which
+// is there by then, what it waits for.
+func (a *app) newRecorder() (*stats.Recorder, error) {
+	started := time.Now().UTC()
+	recording := stats.Config{
+		Redis: a.settings.Store.Redis, Namespace: a.settings.Store.Namespace, Replica: replicaName(), Log: a.log,
+		Heartbeat: func() stats.Heartbeat { return heartbeat(a.worker, started) },
+	}
+	if a.settings.Digest > 0 {
+		limits := a.settings.Store.Limits
+		recording.Limit = func(reason, category string) string {
+			if reason == outcome.Global {
+				return limits.Global.String()
+			}
+			return limits.For(category).String()
+		}
+	}
+	return stats.NewRecorder(recording)
+}
+
+// replicaName is the host's name, which in a container is the container's, and a suffix that no other run has.
+func replicaName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "notifier"
+	}
+	return host + "-" + rand.Text()[:4]
+}
+
+// heartbeat is what the status shows of this replica.
+func heartbeat(worker *consume.Worker, started time.Time) stats.Heartbeat {
+	beat := stats.Heartbeat{
+		Started: started, Version: buildinfo.Version(), Held: worker.Holds(), Refused: worker.RefusedChannels(),
+		Ready: len(worker.Ready(context.Background())) == 0, // which answers within a second
+	}
+	for _, wait := range worker.Waits() {
+		beat.Waits = append(beat.Waits, stats.Wait{For: wait.For, Reason: wait.Reason, Since: wait.Since.UTC()})
+	}
+	return beat
+}
+
+// waitLines describes what a worker waits for, and how many events it holds in the meantime.
+func waitLines(worker *consume.Worker) []string {
+	var lines []string
+	for _, wait := range worker.Waits() {
+		lines = append(lines, fmt.Sprintf("waiting for %s for %s, %s held: %s", wait.For, term.Duration(time.Since(wait.Since)),
+			term.Count(worker.Holds(), "event"), wait.Reason))
+	}
+	return lines
+}
+
+// newDigest makes the digest; nil where it is off.
+func (a *app) newDigest() (*digest.Digest, error) {
+	s := a.settings
+	if s.Digest == 0 {
+		return nil, nil
+	}
+	return digest.New(digest.Config{
+		Redis: s.Store.Redis, Namespace: s.Store.Namespace, Interval: s.Digest, Channel: s.DigestChannel,
+		Publisher: a.poster, Pause: a.store.pause, Timeout: s.Slack.Timeout, Log: a.log, NextFree: a.globalNextFree,
+	})
+}
+
+// globalNextFree is how long it takes until the global limit has room for one event.
+func (a *app) globalNextFree(ctx context.Context) (time.Duration, error) {
+	usages, err := a.store.Limiter.Peek(ctx)
+	var wait time.Duration
+	for _, usage := range usages { // of the global tiers alone: all must have room
+		wait = max(wait, usage.FreeIn)
+	}
+	return wait, err
+}
+
+// startBackground starts what runs next to the worker. The digest ends with ctx. stop is called when the worker has
+// settled its last event: it ends the recorder, which writes its last counts, and waits for both.
+func (a *app) startBackground(ctx context.Context) (stop func()) {
+	recording, endRecording := context.WithCancel(context.WithoutCancel(ctx))
+	digesting, endDigesting := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { a.recorder.Run(recording) })
+	if a.digest != nil {
+		running.Go(func() { a.digest.Run(digesting) })
+	}
+	return func() {
+		endRecording()
+		endDigesting()
+		running.Wait()
+	}
+}

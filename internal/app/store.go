@@ -1,0 +1,37 @@
+package app
+
+import (
+	"fmt"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/settings"
+	"notifier/internal/stats"
+	"notifier/internal/status"
+)
+
+// Store is the limits as the settings have them, and what Redis knows about them: what a worker decides with, and all
+// that commands need that only read it.
+type Store struct {
+	Limiter *ratelimit.Limiter
+	Status  status.Source
+
+	pause *ratelimit.Pause
+}
+
+// OpenStore makes a Store over the Redis client of the settings, which stays the caller's to close. It connects to
+// nothing. An error means that the settings do not fit together.
+func OpenStore(s settings.Store) (Store, error) {
+	limiter, err := ratelimit.New(s.Redis, s.Namespace, s.Limits, s.Dedupe)
+	if err != nil {
+		return Store{}, err
+	}
+	pause, err := ratelimit.NewPause(s.Redis, s.Namespace)
+	if err != nil {
+		return Store{}, err
+	}
+	reader, err := stats.NewReader(s.Redis, s.Namespace)
+	if err != nil {
+		return Store{}, fmt.Errorf("REDIS_NAMESPACE: %w", err)
+	}
+	return Store{Limiter: limiter, pause: pause, Status: status.Source{Limiter: limiter, Pause: pause, Stats: reader}}, nil
+}

@@ -1,0 +1,35 @@
+package preflight
+
+import (
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestRun: what is unavailable fails by itself, and keeps nothing else from being examined.
+func TestRun(t *testing.T) {
+	nobody := testkit.FreeAddr(t)
+	s := parsed(t, func(env *settings.Environment) {
+		env.NATSURL, env.RedisURL, env.SlackAPIURL = "nats://me:"+secret+"@"+nobody, "redis://me:"+secret+"@"+nobody, "http://"+nobody+"/"
+	})
+	var names, failed []string
+	for _, area := range Run(t.Context(), s) {
+		<-area.Done()
+		names = append(names, area.Name)
+		if area.Count(Fail) > 0 {
+			failed = append(failed, area.Name)
+		}
+	}
+	if want := []string{"settings", "limits", "nats", "redis", "slack"}; !slices.Equal(names, want) {
+		t.Errorf("%q, expected %q", names, want)
+	}
+	if want := []string{"nats", "redis", "slack"}; !slices.Equal(failed, want) {
+		t.Errorf("%q failed, expected %q", failed, want)
+	}
+}

@@ -1,0 +1,98 @@
+package preflight
+
+import (
+	"net"
+	"slices"
+	"testing"
+
+	"notifier/internal/redistest"
+	"notifier/internal/settings"
+)
+
+// redisFindings are those of a Redis, and expected to have a failure or none.
+func redisFindings(t *testing.T, url string, failure bool) []Finding {
+	t.Helper()
+	s := parsed(t, func(env *settings.Environment) { env.RedisURL = url })
+	findings := found(t, checkRedis, s)
+	if failed := slices.ContainsFunc(findings, func(f Finding) bool { return f.Level == Fail }); failed != failure {
+		t.Errorf("failed: %t, expected %t: %q", failed, failure, findings)
+	}
+	return findings
+}
+
+// TestRedis looks at servers that would lose admissions, or refuse to take them.
+func TestRedis(t *testing.T) {
+	t.Parallel()
+
+	good := redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always", "--maxmemory", "64mb")
+	findings := redisFindings(t, good.URL(), false)
+	wantFinding(t, findings, OK, "standalone at "+good.Addr)
+	wantFinding(t, findings, OK, "the script runs and answers in ")
+	wantFinding(t, findings, OK, "its clock agrees with this host's within 1s")
+	wantFinding(t, findings, OK, "evicts nothing; ")
+	wantFinding(t, findings, OK, "append-only file, written before it answers")
+	wantNone(t, findings, Warn)
+	if keys := good.Client(t).DBSize(t.Context()).Val(); keys != 0 {
+		t.Errorf("%d keys, expected that a check leaves none", keys)
+	}
+
+	findings = redisFindings(t, redistest.StartProcess(t, "--maxmemory", "64mb", "--maxmemory-policy", "volatile-lru").URL(), false)
+	wantFinding(t, findings, Warn, "with maxmemory 64.0 MiB and the policy volatile-lru it evicts admissions")
+	wantFinding(t, findings, Warn, "no append-only file: a restart loses admissions")
+	if warnings := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Level != Warn }); len(warnings) != 2 {
+		t.Errorf("%d warnings, expected 2: %q", len(warnings), warnings)
+	}
+	findings = redisFindings(t, redistest.StartProcess(t, "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes", "--appendfsync", "no").URL(), false)
+	wantFinding(t, findings, Note, "eviction policy allkeys-lru, and no maxmemory yet")
+	wantFinding(t, findings, Warn, "append-only file with appendfsync no")
+	findings = redisFindings(t, redistest.StartProcess(t, "--appendonly", "yes", "--rename-command", "CONFIG", "").URL(), false)
+	wantFinding(t, findings, OK, "append-only file; appendfsync unknown")
+	findings = redisFindings(t, redistest.StartProcess(t, "--min-replicas-to-write", "1").URL(), true)
+	wantFinding(t, findings, Fail, "0 of 1 required replicas are connected")
+
+	host, port, _ := net.SplitHostPort(good.Addr)
+	findings = redisFindings(t, redistest.StartProcess(t, "--replicaof", host+" "+port).URL(), true)
+	wantFinding(t, findings, Fail, "it is a replica, and takes no writes")
+}
+
+// TestRedisRefuses: passwords and permissions.
+func TestRedisRefuses(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartProcess(t)
+	setUser(t, server, "reader", "~*", "-@all", "+eval", "+evalsha", "+@read", "+time")
+	setUser(t, server, "nobody", "-@all")
+	as := func(user string) []Finding {
+		return redisFindings(t, "redis://"+user+":"+secret+"@"+server.Addr, true)
+	}
+	wantFinding(t, as("stranger"), Fail, "WRONGPASS invalid username-password pair or user is disabled.; check the user and the password in REDIS_URL")
+	wantFinding(t, as("nobody"), Fail, "give the user the ACL in docs/security.md")
+	findings := as("reader")
+	wantFinding(t, findings, Fail, "the user may not run DEL, HDEL, HINCRBY, HSET, HSETNX, PEXPIRE, PEXPIREAT, SET, ZADD, ZREM, ZREMRANGEBYRANK and ZREMRANGEBYSCORE on keys that begin with {notifier}:")
+	wantFinding(t, findings, OK, "unknown version")
+	wantFinding(t, findings, Note, "eviction policy unknown")
+}
+
+// setUser gives a server a user whose password is the secret.
+func setUser(t *testing.T, server *redistest.Server, name string, rules ...string) {
+	t.Helper()
+	arguments := []any{"ACL", "SETUSER", name, "reset", "on", ">" + secret}
+	for _, rule := range rules {
+		arguments = append(arguments, rule)
+	}
+	if err := server.Client(t).Do(t.Context(), arguments...).Err(); err != nil {
+		t.Fatalf("user %s: %v", name, err)
+	}
+}
+
+// TestRedisKinds: Sentinel and Cluster are distinguished, and examined at the server that keeps the keys.
+func TestRedisKinds(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	findings := redisFindings(t, cluster.URL(), false)
+	wantFinding(t, findings, OK, "Cluster, keys on "+cluster.Owner(t, "{notifier}:global").Addr)
+	wantFinding(t, findings, Warn, "no append-only file")
+
+	findings = redisFindings(t, redistest.StartSentinels(t, 1).URL(), false)
+	wantFinding(t, findings, OK, "primary found through Sentinel")
+	wantFinding(t, findings, OK, "1 replica, which need not confirm a write")
+}

@@ -1,0 +1,174 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/settings"
+	"notifier/internal/term"
+)
+
+// shortestRetention is less than an outage may last: a stream that keeps events for less time loses what waits.
+const shortestRetention = time.Hour
+
+// streamCheck looks at the stream, its consumer (consumer.go) and the dead-letter stream.
+type streamCheck struct {
+	client   *natsClient
+	settings settings.Settings
+	report   *report
+}
+
+func (c *streamCheck) run(ctx context.Context) {
+	name := c.settings.NATS.Stream
+	info, err := c.stream(ctx, name)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		c.missingStream(ctx)
+	case err != nil:
+		c.report.fail(requestAdvice(err), "stream %s: %v", name, err)
+		return // the next requests would fail too
+	default:
+		c.examineStream(info)
+		c.consumer(ctx, info)
+	}
+	c.deadLetters(ctx)
+}
+
+func (c *streamCheck) stream(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
+	var info *jetstream.StreamInfo
+	err := c.client.request(ctx, func(ctx context.Context) error {
+		stream, err := c.client.js.Stream(ctx, name)
+		if err == nil {
+			info = stream.CachedInfo()
+		}
+		return err
+	})
+	return info, err
+}
+
+// missingStream looks whether another stream has the subjects already: then a worker could not create its own.
+func (c *streamCheck) missingStream(ctx context.Context) {
+	subject, other := c.settings.NATS.Pattern.String(), ""
+	err := c.client.request(ctx, func(ctx context.Context) (err error) {
+		other, err = c.client.js.StreamNameBySubject(ctx, subject)
+		return err
+	})
+	if err == nil && other != "" {
+		c.report.fail("set NATS_STREAM to "+other+", or NATS_SUBJECT to subjects that no stream has",
+			"stream %s does not exist and cannot be created: stream %s already has subjects of %s", c.settings.NATS.Stream, other, subject)
+		return // an error would only mean that this user may not ask
+	}
+	c.report.note("", "stream %s does not exist yet: the first worker will create it for %s; until then published events are not kept", c.settings.NATS.Stream, subject)
+}
+
+func (c *streamCheck) examineStream(info *jetstream.StreamInfo) {
+	config, r := info.Config, c.report
+	r.ok("stream %s takes %s: %s, %s; %s retention, discards %s, %s, %s, %s", config.Name, subjectsOf(config),
+		term.Count(int(info.State.Msgs), "event"), term.Size(info.State.Bytes), config.Retention, discardPolicy(config.Discard), boundsOf(config),
+		strings.ToLower(config.Storage.String())+" storage", term.Count(config.Replicas, "replica"))
+	c.checkSubjects(fmt.Sprintf("stream %s takes %s", config.Name, subjectsOf(config)), config.Subjects, config.Mirror != nil || len(config.Sources) > 0)
+	bounded := config.MaxMsgs > 0 || config.MaxBytes > 0 || config.MaxMsgsPerSubject > 0
+	switch {
+	case config.Discard == jetstream.DiscardOld && bounded:
+		r.warn("set discard to new, so that publishers get an error instead", "stream %s is bounded and discards old: when it is full, it deletes events that no worker has read", config.Name)
+	case config.Retention == jetstream.LimitsPolicy && !bounded && config.MaxAge <= 0:
+		r.warn("make it a work queue, or set max_age", "stream %s keeps every event for ever, without any bound", config.Name)
+	}
+	if config.MaxAge > 0 && config.MaxAge < shortestRetention {
+		r.warn("set max_age to an hour or more, or to 0", "stream %s deletes events after %s, including those that wait during an outage", config.Name, ratelimit.ShortDuration(config.MaxAge))
+	}
+	if config.Retention == jetstream.LimitsPolicy {
+		r.note("never delete the consumer, or make the stream a work queue", "stream %s keeps settled events: a consumer that is created again decides them again", config.Name)
+	}
+	if config.Storage == jetstream.MemoryStorage {
+		r.warn("use file storage", "stream %s is in memory: a restart of the server loses waiting events", config.Name)
+	}
+}
+
+// checkSubjects compares what is taken in with NATS_SUBJECT. What is mirrored or sourced cannot be judged by subjects.
+func (c *streamCheck) checkSubjects(what string, taken []string, replicated bool) {
+	wanted := c.settings.NATS.Pattern.String()
+	switch {
+	case replicated || slices.ContainsFunc(taken, func(s string) bool { return covers(s, wanted) }):
+	case slices.ContainsFunc(taken, func(s string) bool { return settings.Overlap(s, wanted) }):
+		c.report.warn("add NATS_SUBJECT to them", "%s, which is not all of NATS_SUBJECT %s: events of other categories do not arrive", what, wanted)
+	default:
+		c.report.fail("no event would ever arrive; add NATS_SUBJECT to them, or set it to subjects that are there", "%s, and nothing of NATS_SUBJECT %s", what, wanted)
+	}
+}
+
+func (c *streamCheck) deadLetters(ctx context.Context) {
+	name, subject, r := c.settings.NATS.Stream+"_DEAD", c.settings.DeadLetter+".>", c.report
+	info, err := c.stream(ctx, name)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		r.note("", "stream %s does not exist yet: the first worker will create it for %s", name, subject)
+		return
+	case err != nil:
+		r.fail(requestAdvice(err), "stream %s: %v", name, err)
+		return
+	}
+	config := info.Config
+	r.ok("stream %s takes %s: %s, %s, %s", name, subjectsOf(config), term.Count(int(info.State.Msgs), "dead letter"), boundsOf(config), term.Count(config.Replicas, "replica"))
+	if !slices.ContainsFunc(config.Subjects, func(s string) bool { return covers(s, subject) }) {
+		r.fail("add them, or set DEAD_LETTER_SUBJECT as it was", "stream %s does not take %s: an event that can never be sent would be held for ever", name, subject)
+	}
+}
+
+// covers reports whether a subscription takes every subject that another one takes.
+func covers(wide, narrow string) bool {
+	wides, narrows := strings.Split(wide, "."), strings.Split(narrow, ".")
+	for i, token := range wides {
+		switch {
+		case token == ">":
+			return len(narrows) > i
+		case i >= len(narrows) || narrows[i] == ">":
+			return false
+		case token != "*" && token != narrows[i]:
+			return false
+		}
+	}
+	return len(wides) == len(narrows)
+}
+
+func subjectsOf(config jetstream.StreamConfig) string {
+	if len(config.Subjects) == 0 {
+		return "no subjects"
+	}
+	return term.List(config.Subjects)
+}
+
+func discardPolicy(policy jetstream.DiscardPolicy) string {
+	if policy == jetstream.DiscardNew {
+		return "new"
+	}
+	return "old"
+}
+
+// boundsOf are a stream's limits, those that are set.
+func boundsOf(config jetstream.StreamConfig) string {
+	var set []string
+	if config.MaxAge > 0 {
+		set = append(set, "max_age "+ratelimit.ShortDuration(config.MaxAge))
+	}
+	if config.MaxBytes > 0 {
+		set = append(set, "max_bytes "+term.Size(uint64(config.MaxBytes)))
+	}
+	if config.MaxMsgs > 0 {
+		set = append(set, fmt.Sprintf("max_msgs %d", config.MaxMsgs))
+	}
+	if config.MaxMsgsPerSubject > 0 {
+		set = append(set, fmt.Sprintf("max_msgs_per_subject %d", config.MaxMsgsPerSubject))
+	}
+	if len(set) == 0 {
+		return "no bounds"
+	}
+	return strings.Join(set, ", ")
+}

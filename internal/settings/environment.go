@@ -1,0 +1,132 @@
+package settings
+
+import (
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/kelseyhightower/envconfig"
+)
+
+// Environment is every setting as text, in the order of the README's table. The tags are the one list of names and
+// defaults, and of those that must not be shown as they are (origin.go). Parse turns the texts into values.
+type Environment struct {
+	NATSURL        string `envconfig:"NATS_URL" default:"nats://127.0.0.1:4222" shown:"servers"`
+	NATSMode       string `envconfig:"NATS_MODE" default:"jetstream"`
+	NATSSubject    string `envconfig:"NATS_SUBJECT" default:"notify.>"`
+	NATSStream     string `envconfig:"NATS_STREAM" default:"NOTIFY"`
+	NATSConsumer   string `envconfig:"NATS_CONSUMER" default:"notifier"`
+	NATSCredsFile  string `envconfig:"NATS_CREDS_FILE"`
+	NATSNKeyFile   string `envconfig:"NATS_NKEY_FILE"`
+	NATSTLSCA      string `envconfig:"NATS_TLS_CA"`
+	NATSTLSCert    string `envconfig:"NATS_TLS_CERT"`
+	NATSTLSKey     string `envconfig:"NATS_TLS_KEY"`
+	RedisURL       string `envconfig:"REDIS_URL" default:"redis://127.0.0.1:6379/0" shown:"redis"`
+	RedisNamespace string `envconfig:"REDIS_NAMESPACE" default:"notifier"`
+	RedisTLSCA     string `envconfig:"REDIS_TLS_CA"`
+	RedisTLSCert   string `envconfig:"REDIS_TLS_CERT"`
+	RedisTLSKey    string `envconfig:"REDIS_TLS_KEY"`
+	LimitGlobal    string `envconfig:"LIMIT_GLOBAL" default:"100/30m"`
+	LimitCategory  string `envconfig:"LIMIT_CATEGORY" default:"10/30m"`
+	LimitOverrides string `envconfig:"LIMIT_OVERRIDES"`
+	DedupeWindow   string `envconfig:"DEDUPE_WINDOW" default:"24h"`
+	EventMaxAge    string `envconfig:"EVENT_MAX_AGE" default:"0"`
+	EventMaxBytes  string `envconfig:"EVENT_MAX_BYTES" default:"65536"`
+
+	SlackBotToken   string `envconfig:"SLACK_BOT_TOKEN" shown:"never"`
+	SlackWebhookURL string `envconfig:"SLACK_WEBHOOK_URL" shown:"never"`
+	SlackChannel    string `envconfig:"SLACK_CHANNEL"`
+	SlackRoutes     string `envconfig:"SLACK_ROUTES"`
+	SlackAPIURL     string `envconfig:"SLACK_API_URL" shown:"host"`
+	SlackMarkup     string `envconfig:"SLACK_MARKUP" default:"escape"`
+	SlackTimeout    string `envconfig:"SLACK_TIMEOUT" default:"10s"`
+
+	SendConcurrency   string `envconfig:"SEND_CONCURRENCY" default:"8"`
+	BatchSize         string `envconfig:"BATCH_SIZE" default:"512"`
+	DeadLetterSubject string `envconfig:"DEAD_LETTER_SUBJECT" default:"notify-dead"`
+	DroppedSubject    string `envconfig:"DROPPED_SUBJECT"`
+	DigestInterval    string `envconfig:"DIGEST_INTERVAL" default:"0"`
+	DigestChannel     string `envconfig:"DIGEST_CHANNEL"`
+	AdminAddr         string `envconfig:"ADMIN_ADDR" default:"127.0.0.1:8080" emptyMeansNone:"true"`
+	ShutdownTimeout   string `envconfig:"SHUTDOWN_TIMEOUT" default:"25s"`
+	LogLevel          string `envconfig:"LOG_LEVEL" default:"info"`
+	LogFormat         string `envconfig:"LOG_FORMAT" default:"json"`
+}
+
+// Variable is one setting: its name and the value that holds where it is not set.
+type Variable struct{ Name, Default string }
+
+// Variables are all settings, in the order of the README's table.
+func Variables() []Variable {
+	fields := reflect.TypeFor[Environment]()
+	variables := make([]Variable, fields.NumField())
+	for i := range variables {
+		tag := fields.Field(i).Tag
+		variables[i] = Variable{Name: tag.Get("envconfig"), Default: tag.Get("default")}
+	}
+	return variables
+}
+
+// Default is what Read returns where no variable is set.
+func Default() Environment {
+	var env Environment
+	fields := reflect.ValueOf(&env).Elem()
+	for i, variable := range Variables() {
+		fields.Field(i).SetString(variable.Default)
+	}
+	return env
+}
+
+// IsSet reports whether a variable has a value, its own or that of a file.
+func IsSet(name string) bool { return os.Getenv(name) != "" || os.Getenv(name+"_FILE") != "" }
+
+// Read reads every variable, from the environment or from the file that X_FILE names, and notes what cannot be read. A
+// variable that is set to the empty string counts as not set, because docker-compose passes unset variables on as empty
+// ones.
+func Read(problems *Problems) Environment {
+	env, _ := read(problems)
+	return env
+}
+
+// read is Read, and returns where the value of each variable came from.
+func read(problems *Problems) (Environment, []Origin) {
+	var env Environment
+	if err := envconfig.Process("", &env); err != nil {
+		// Every field is a text, so there is nothing that envconfig could fail to parse.
+		problems.Add("environment", "%v", err)
+		return env, nil
+	}
+	fields := reflect.ValueOf(&env).Elem()
+	origins := make([]Origin, fields.NumField())
+	for i := range fields.NumField() {
+		origins[i] = readVariable(problems, fields.Field(i), fields.Type().Field(i).Tag)
+	}
+	return env, origins
+}
+
+// readVariable completes the value of one variable, which envconfig has set where the environment has it.
+func readVariable(problems *Problems, value reflect.Value, tag reflect.StructTag) Origin {
+	name := tag.Get("envconfig")
+	origin := Origin{Name: name, rule: tag.Get("shown"), Source: FromEnvironment}
+	if path := os.Getenv(name + "_FILE"); path != "" {
+		if os.Getenv(name) != "" {
+			problems.Add(name, "is set, and so is %s_FILE; expected only one of them", name)
+			return Origin{}
+		}
+		content, err := readFile(path)
+		if err != nil {
+			problems.Add(name+"_FILE", "%v; expected a readable file with the value of %s", err, name)
+			return Origin{}
+		}
+		value.SetString(strings.TrimRight(string(content), "\r\n")) // without the line end that editors leave
+		origin.Source, origin.File = FromFile, path
+	}
+	if value.String() == "" && tag.Get("emptyMeansNone") == "" {
+		value.SetString(tag.Get("default"))
+		origin.Source, origin.File = FromDefault, ""
+	} else if _, set := os.LookupEnv(name); !set && origin.Source == FromEnvironment {
+		origin.Source = FromDefault
+	}
+	origin.value = value.String()
+	return origin
+}

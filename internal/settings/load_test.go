@@ -1,0 +1,59 @@
+package settings
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPartsOfTheSettings: a command reads only what it needs, and what else is set does not matter.
+func TestPartsOfTheSettings(t *testing.T) {
+	for name, value := range map[string]string{"SLACK_BOT_TOKEN": "", "BATCH_SIZE": "nonsense", "LOG_LEVEL": "nonsense"} {
+		t.Setenv(name, value)
+	}
+	if _, err := LoadNATS(); err != nil {
+		t.Errorf("NATS: %v", err)
+	}
+	store, err := LoadStore()
+	if err != nil || store.Redis == nil || store.Limits.Global.String() != "100/30m" {
+		t.Errorf("store: %v, %+v", err, store)
+	}
+	store.close()
+	if addr, err := LoadAdminAddr(); err != nil || addr != "127.0.0.1:8080" {
+		t.Errorf("admin server: %q, %v", addr, err)
+	}
+
+	t.Setenv("LIMIT_GLOBAL", "nonsense")
+	t.Setenv("REDIS_NAMESPACE", "{}")
+	if store, err := LoadStore(); err == nil || len(lines(t, err)) != 2 || store.Redis != nil {
+		t.Errorf("store: %v, expected two problems and no client", err)
+	}
+	t.Setenv("ADMIN_ADDR", "")
+	if _, err := LoadAdminAddr(); err == nil || !strings.HasPrefix(err.Error(), "ADMIN_ADDR: is empty") {
+		t.Errorf("admin server: %v, expected a problem", err)
+	}
+}
+
+// TestLimitsInstead: a value that replaces a variable is checked, and the variable's own is not.
+func TestLimitsInstead(t *testing.T) {
+	t.Setenv("LIMIT_GLOBAL", "nonsense")
+	t.Setenv("LIMIT_CATEGORY_FILE", "/missing")
+	limits, err := LoadLimits(map[string]string{"LIMIT_GLOBAL": "5/1m", "LIMIT_CATEGORY": "3/1m"})
+	if err != nil || limits.Limits.Global.String() != "5/1m" || limits.Limits.Category.String() != "3/1m" || limits.Redis != nil {
+		t.Errorf("%v: %+v, expected the values that were given", err, limits)
+	}
+	_, err = LoadLimits(map[string]string{"LIMIT_GLOBAL": "5"})
+	if got := lines(t, err); len(got) != 2 || !strings.HasPrefix(got[0], "LIMIT_CATEGORY_FILE: ") || !strings.HasPrefix(got[1], `LIMIT_GLOBAL: "5", `) {
+		t.Errorf("%q, expected problems of the file and of the value that was given", got)
+	}
+}
+
+// TestIsSet: dev asks whether somebody has chosen a value.
+func TestIsSet(t *testing.T) {
+	if IsSet("LOG_FORMAT") {
+		t.Error("it is set by nothing")
+	}
+	t.Setenv("LOG_FORMAT_FILE", "/somewhere")
+	if !IsSet("LOG_FORMAT") {
+		t.Error("it is not set by a file")
+	}
+}

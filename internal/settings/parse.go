@@ -1,0 +1,215 @@
+package settings
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"notifier/internal/digest"
+	"notifier/internal/event"
+	"notifier/internal/ratelimit"
+	"notifier/internal/slackout"
+)
+
+// Values of NATS_MODE.
+const (
+	ModeJetStream = "jetstream"
+	ModeCore      = "core"
+)
+
+// Bounds of numbers and durations.
+const (
+	longestDuration    = 31 * 24 * time.Hour
+	shortestDedupe     = time.Second
+	mostConcurrency    = 256
+	largestBatch       = 1000
+	shortestPost       = 100 * time.Millisecond
+	longestPost        = 5 * time.Minute
+	shortestShutdown   = time.Second
+	longestShutdown    = time.Hour
+	shortestDigest     = time.Minute
+	longestSubjectPart = 200
+)
+
+// LargestEvent is the largest payload in bytes that EVENT_MAX_BYTES allows: NATS' own upper bound.
+const LargestEvent = 64 << 20
+
+func parseNATS(env Environment, problems *Problems) NATS {
+	n := NATS{URL: env.NATSURL, Stream: env.NATSStream, Consumer: env.NATSConsumer}
+	checkServers(problems, env.NATSURL)
+	switch env.NATSMode {
+	case ModeJetStream:
+	case ModeCore:
+		n.Core = true
+	default:
+		problems.Add("NATS_MODE", "%q, expected jetstream or core", env.NATSMode)
+	}
+	pattern, err := event.ParsePattern(env.NATSSubject)
+	if err != nil {
+		problems.Add("NATS_SUBJECT", "%v", err)
+	}
+	n.Pattern = pattern
+	checkName(problems, "NATS_STREAM", env.NATSStream)
+	checkName(problems, "NATS_CONSUMER", env.NATSConsumer)
+	n.auth = parseNATSAuth(problems, env.NATSCredsFile, env.NATSNKeyFile)
+	n.tls = parseTLS(problems, "NATS_TLS", env.NATSTLSCA, env.NATSTLSCert, env.NATSTLSKey)
+	return n
+}
+
+func parseRedis(env Environment, problems *Problems, s *Store) {
+	tlsConfig := parseTLS(problems, "REDIS_TLS", env.RedisTLSCA, env.RedisTLSCert, env.RedisTLSKey)
+	client, err := ratelimit.Open(env.RedisURL, tlsConfig)
+	switch {
+	case errors.Is(err, ratelimit.ErrURL):
+		problems.Add("REDIS_URL", "is not a Redis URL, %v", err)
+	case err != nil:
+		problems.Add("REDIS_URL", "%v", err)
+	}
+	s.Redis, s.Namespace = client, env.RedisNamespace
+	if err := ratelimit.CheckNamespace(env.RedisNamespace); err != nil {
+		problems.Add("REDIS_NAMESPACE", "%v", err)
+	}
+}
+
+func parseLimits(env Environment, problems *Problems, s *Store) {
+	var err error
+	if s.Limits.Global, err = ratelimit.ParseLimit(env.LimitGlobal); err != nil {
+		problems.Add("LIMIT_GLOBAL", "%v", err)
+	}
+	if s.Limits.Category, err = ratelimit.ParseLimit(env.LimitCategory); err != nil {
+		problems.Add("LIMIT_CATEGORY", "%v", err)
+	}
+	if s.Limits.Overrides, err = ratelimit.ParseOverrides(env.LimitOverrides); err != nil {
+		problems.Add("LIMIT_OVERRIDES", "%v", err)
+	}
+	s.Dedupe = parseDuration(problems, "DEDUPE_WINDOW", env.DedupeWindow, shortestDedupe, longestDuration)
+}
+
+func parseSlack(env Environment, problems *Problems, s *Settings) {
+	s.Slack = slackout.Config{
+		Token: env.SlackBotToken, WebhookURL: env.SlackWebhookURL, APIURL: env.SlackAPIURL, Channel: env.SlackChannel,
+	}
+	checkSlackAccess(env, problems)
+	s.Slack.Routes = parseRoutes(problems, env.SlackRoutes)
+	if env.SlackRoutes != "" && hasWebhook(env, problems) {
+		problems.Add("SLACK_ROUTES", "is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel")
+	}
+	switch env.SlackMarkup {
+	case "escape":
+	case "allow":
+		s.Slack.AllowMarkup = true
+	default:
+		problems.Add("SLACK_MARKUP", "%q, expected escape or allow", env.SlackMarkup)
+	}
+	s.Slack.Timeout = parseDuration(problems, "SLACK_TIMEOUT", env.SlackTimeout, shortestPost, longestPost)
+	s.Concurrency = parseNumber(problems, "SEND_CONCURRENCY", env.SendConcurrency, 1, mostConcurrency)
+}
+
+// checkSlackAccess checks that there is exactly one way to Slack, and what that way needs or cannot have.
+func checkSlackAccess(env Environment, problems *Problems) {
+	token := env.SlackBotToken != "" || problems.unreadable("SLACK_BOT_TOKEN")
+	webhook := hasWebhook(env, problems)
+	switch {
+	case !token && !webhook:
+		problems.Add("SLACK_BOT_TOKEN", "is not set, nor is SLACK_WEBHOOK_URL; expected one of them: a bot token (xoxb-...) or an incoming webhook")
+	case token && webhook:
+		problems.Add("SLACK_WEBHOOK_URL", "is set, and so is SLACK_BOT_TOKEN; expected only one of them")
+	case token && env.SlackChannel == "" && !problems.unreadable("SLACK_CHANNEL"):
+		problems.Add("SLACK_CHANNEL", "is not set; expected the default channel, which a bot token needs")
+	}
+	if strings.ContainsFunc(env.SlackBotToken, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		problems.Add("SLACK_BOT_TOKEN", "contains white space or a character that no token has; expected a bot token (xoxb-...)")
+	}
+	if env.SlackWebhookURL != "" && !slackout.IsHTTP(env.SlackWebhookURL) {
+		problems.Add("SLACK_WEBHOOK_URL", "is not a webhook URL; expected https://hooks.slack.com/services/...")
+	}
+	if env.SlackAPIURL != "" && !slackout.IsHTTP(env.SlackAPIURL) {
+		problems.Add("SLACK_API_URL", "is not an http or https URL; expected one such as https://slack.com/api/, or nothing")
+	}
+}
+
+// hasWebhook reports whether there is one, known or in a file that could not be read.
+func hasWebhook(env Environment, problems *Problems) bool {
+	return env.SlackWebhookURL != "" || problems.unreadable("SLACK_WEBHOOK_URL")
+}
+
+func parseEvents(env Environment, problems *Problems, s *Settings) {
+	s.MaxAge = parseDuration(problems, "EVENT_MAX_AGE", env.EventMaxAge, 0, longestDuration)
+	listed := map[string]bool{env.SlackChannel: env.SlackChannel != ""}
+	for _, channel := range s.Slack.Routes {
+		listed[channel] = true
+	}
+	s.Events = event.Rules{
+		Pattern:        s.NATS.Pattern,
+		MaxBytes:       parseNumber(problems, "EVENT_MAX_BYTES", env.EventMaxBytes, 1, LargestEvent),
+		ChannelAllowed: func(channel string) bool { return listed[channel] },
+		MaxCost:        s.Store.Limits.MaxCost,
+	}
+	s.BatchSize = parseNumber(problems, "BATCH_SIZE", env.BatchSize, 1, largestBatch)
+}
+
+// parseOutputs reads where else than to Slack's channels for events something goes.
+func parseOutputs(env Environment, problems *Problems, s *Settings) {
+	s.DeadLetter = env.DeadLetterSubject
+	checkOutput(problems, "DEAD_LETTER_SUBJECT", s.DeadLetter, "notify-dead", s.NATS.Pattern)
+	if s.Dropped = env.DroppedSubject; s.Dropped != "" {
+		checkOutput(problems, "DROPPED_SUBJECT", s.Dropped, "notify-dropped", s.NATS.Pattern)
+		if Overlap(s.Dropped+".>", s.DeadLetter+".>") {
+			problems.Add("DROPPED_SUBJECT", "%q would put dropped events among the dead letters; expected a subject outside DEAD_LETTER_SUBJECT %q", s.Dropped, s.DeadLetter)
+		}
+	}
+	s.Digest = parseDuration(problems, "DIGEST_INTERVAL", env.DigestInterval, 0, digest.MaxInterval)
+	if s.Digest > 0 && s.Digest < shortestDigest {
+		problems.Add("DIGEST_INTERVAL", "%q, expected 0 (none) or %s to %s", env.DigestInterval, ratelimit.ShortDuration(shortestDigest), ratelimit.ShortDuration(digest.MaxInterval))
+	}
+	if s.DigestChannel = env.DigestChannel; s.DigestChannel == "" {
+		s.DigestChannel = env.SlackChannel
+	} else if strings.ContainsAny(s.DigestChannel, " \t\r\n") {
+		problems.Add("DIGEST_CHANNEL", "%q, expected one channel such as C0123 or #alerts", s.DigestChannel)
+	} else if env.SlackWebhookURL != "" {
+		problems.Add("DIGEST_CHANNEL", "is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel")
+	}
+}
+
+func parseWorker(env Environment, problems *Problems, s *Settings) {
+	s.AdminAddr = env.AdminAddr
+	if s.AdminAddr != "" {
+		checkAddr(problems, "ADMIN_ADDR", s.AdminAddr)
+	}
+	s.ShutdownTimeout = parseDuration(problems, "SHUTDOWN_TIMEOUT", env.ShutdownTimeout, shortestShutdown, longestShutdown)
+	switch env.LogLevel {
+	case "debug", "info", "warn", "error":
+		_ = s.LogLevel.Set(env.LogLevel) // one of zap's own names
+	default:
+		problems.Add("LOG_LEVEL", "%q, expected debug, info, warn or error", env.LogLevel)
+	}
+	switch env.LogFormat {
+	case "json":
+	case "console":
+		s.LogConsole = true
+	default:
+		problems.Add("LOG_FORMAT", "%q, expected json or console", env.LogFormat)
+	}
+}
+
+// parseRoutes reads "errors=C0123,deploys=#deploys".
+func parseRoutes(problems *Problems, text string) map[string]string {
+	routes := map[string]string{}
+	if strings.TrimSpace(text) == "" {
+		return routes
+	}
+	for _, part := range strings.Split(text, ",") {
+		category, channel, _ := strings.Cut(part, "=")
+		category, channel = strings.TrimSpace(category), strings.TrimSpace(channel)
+		if category == "" || channel == "" {
+			problems.Add("SLACK_ROUTES", "%q, expected CATEGORY=CHANNEL such as errors=C0123", part)
+			return nil
+		}
+		if _, twice := routes[category]; twice {
+			problems.Add("SLACK_ROUTES", "%s is listed twice, expected each category once", category)
+			return nil
+		}
+		routes[category] = channel
+	}
+	return routes
+}

@@ -1,0 +1,71 @@
+package settings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Problems is everything that is wrong with the settings, so that a user can fix it in one go. It is an error once it
+// has a line. The zero Problems has none.
+type Problems struct {
+	lines     []string
+	variables map[string]bool // those that have a line
+}
+
+// Add notes one problem, on one line: the variable, what is wrong, and what was expected. The values of secrets do not
+// belong in it.
+func (p *Problems) Add(variable, format string, arguments ...any) {
+	line := variable + ": " + fmt.Sprintf(format, arguments...)
+	p.lines = append(p.lines, strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?' // a path can contain a line end
+		}
+		return r
+	}, line))
+	if p.variables == nil {
+		p.variables = map[string]bool{}
+	}
+	p.variables[variable] = true
+}
+
+// Lines are the problems, each as "VARIABLE: what is wrong, expected ...".
+func (p *Problems) Lines() []string { return slices.Clone(p.lines) }
+
+// Line is the first problem of a variable, without its name, if it has one.
+func (p *Problems) Line(variable string) (text string, found bool) {
+	for _, line := range p.lines {
+		if text, found := strings.CutPrefix(line, variable+": "); found {
+			return text, true
+		}
+	}
+	return "", false
+}
+
+// Err is nil when nothing is wrong.
+func (p *Problems) Err() error {
+	if len(p.lines) == 0 {
+		return nil
+	}
+	return p
+}
+
+// Error lists all problems, a line each.
+func (p *Problems) Error() string { return strings.Join(p.lines, "\n") }
+
+// unreadable reports whether the variable is set to a file that could not be read: then its value is unknown, and a
+// problem with the value would be one too many.
+func (p *Problems) unreadable(variable string) bool { return p.variables[variable+"_FILE"] }
+
+// about returns only the problems of these variables and of the files that they come from.
+func (p *Problems) about(variables []string) *Problems {
+	chosen := &Problems{}
+	for _, line := range p.lines {
+		name, rest, _ := strings.Cut(line, ": ")
+		if slices.Contains(variables, strings.TrimSuffix(name, "_FILE")) {
+			chosen.Add(name, "%s", rest)
+		}
+	}
+	return chosen
+}

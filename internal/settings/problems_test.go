@@ -1,0 +1,179 @@
+package settings
+
+import (
+	"strings"
+	"testing"
+)
+
+// Texts of several problems.
+const (
+	server  = "NATS_URL: server 1 of 1 is not a NATS URL, expected nats://[user:password@]host:port or tls://host:port, several separated by commas"
+	noRedis = "REDIS_URL: is not a Redis URL, expected redis://[user:password@]host:port/db, rediss:// for TLS, addr= parameters for Cluster or master_name= for Sentinel"
+	missing = ": stat /missing: no such file or directory; expected a readable file with "
+)
+
+var long = strings.Repeat("x", 201)
+
+// badSetting is a value, and the problem with it.
+type badSetting struct{ variable, value, want string }
+
+// badSettings has at least one for each variable.
+var badSettings = []badSetting{
+	{"NATS_URL", "http://one", server},
+	{"NATS_URL", "nats://", server},
+	{"NATS_URL", "nats://one:99999", server},
+	{"NATS_URL", "nats://one:0", server},
+	{"NATS_URL", "nats://me:secret@one:port", server},
+	{"NATS_URL", "nats://one,", strings.Replace(server, "1 of 1", "2 of 2", 1)},
+	{"NATS_URL", "nats://one,ws://two", "NATS_URL: mixes ws:// or wss:// with other servers, expected one kind"},
+	{"NATS_MODE", "JetStream", `NATS_MODE: "JetStream", expected jetstream or core`},
+	{"NATS_SUBJECT", "notify", `NATS_SUBJECT: subject "notify" has no wildcard, expected > or * as a whole token to take the category from`},
+	{"NATS_SUBJECT", "notify.>.x", `NATS_SUBJECT: subject "notify.>.x" has > before its end, expected > as the last token only`},
+	{"NATS_STREAM", "NOTIFY.NEW", `NATS_STREAM: "NOTIFY.NEW", expected a name without white space and . * > / \, of at most 200 bytes`},
+	{"NATS_STREAM", long, `NATS_STREAM: "` + long + `", expected a name without white space and . * > / \, of at most 200 bytes`},
+	{"NATS_CONSUMER", "a b", `NATS_CONSUMER: "a b", expected a name without white space and . * > / \, of at most 200 bytes`},
+	{"NATS_CREDS_FILE", "/missing", strings.Replace("NATS_CREDS_FILE"+missing, "readable file", "readable credentials file", 1) + "a user's JWT and seed"},
+	{"NATS_NKEY_FILE", "/missing", "NATS_NKEY_FILE" + missing + "a user's seed"},
+	{"NATS_TLS_CA", "/missing", "NATS_TLS_CA" + missing + "PEM certificates"},
+	{"NATS_TLS_CERT", "/missing", "NATS_TLS_KEY: is not set, but NATS_TLS_CERT is; expected both or neither"},
+	{"NATS_TLS_KEY", "/missing", "NATS_TLS_CERT: is not set, but NATS_TLS_KEY is; expected both or neither"},
+	{"REDIS_URL", "127.0.0.1:6379", noRedis},
+	{"REDIS_URL", "http://127.0.0.1:6379", noRedis},
+	{"REDIS_URL", "redis://me:secret@one/zero", noRedis},
+	{"REDIS_URL", "redis://one?no_such_parameter=1", noRedis},
+	{"REDIS_URL", "redis://one?master_name=main&route_by_latency=true", noRedis},
+	{"REDIS_URL", "redis://one:99999/0", noRedis},
+	{"REDIS_NAMESPACE", "{notifier}", `REDIS_NAMESPACE: namespace "{notifier}", expected a name without braces and white space`},
+	{"REDIS_TLS_CA", "/missing", "REDIS_TLS_CA" + missing + "PEM certificates\nREDIS_URL: TLS files are set, expected a rediss:// URL beside them"},
+	{"REDIS_TLS_CERT", "/missing", "REDIS_TLS_KEY: is not set, but REDIS_TLS_CERT is; expected both or neither\nREDIS_URL: TLS files are set, expected a rediss:// URL beside them"},
+	{"REDIS_TLS_KEY", "/missing", "REDIS_TLS_CERT: is not set, but REDIS_TLS_KEY is; expected both or neither\nREDIS_URL: TLS files are set, expected a rediss:// URL beside them"},
+	{"LIMIT_GLOBAL", "100", `LIMIT_GLOBAL: "100", expected COUNT/DURATION such as 10/30m`},
+	{"LIMIT_GLOBAL", "0/30m", `LIMIT_GLOBAL: count "0", expected a whole number from 1 to 1000000`},
+	{"LIMIT_GLOBAL", "1000001/30m", `LIMIT_GLOBAL: count "1000001", expected a whole number from 1 to 1000000`},
+	{"LIMIT_CATEGORY", "10/30", `LIMIT_CATEGORY: duration "30", expected 1ms to 744h (31 days) such as 30m, 1h30m or 500ms`},
+	{"LIMIT_CATEGORY", "10/745h", `LIMIT_CATEGORY: duration "745h", expected 1ms to 744h (31 days) such as 30m, 1h30m or 500ms`},
+	{"LIMIT_CATEGORY", strings.Repeat("1/1s+", 8) + "1/2s", "LIMIT_CATEGORY: 9 tiers, expected at most 8"},
+	{"LIMIT_OVERRIDES", "errors", `LIMIT_OVERRIDES: "errors", expected CATEGORY=LIMIT such as errors=20/30m`},
+	{"LIMIT_OVERRIDES", "errors=1/1h,errors=2/1h", "LIMIT_OVERRIDES: errors is there twice, expected each category once"},
+	{"LIMIT_OVERRIDES", "errors=many", `LIMIT_OVERRIDES: errors: "many", expected COUNT/DURATION such as 10/30m`},
+	{"DEDUPE_WINDOW", "0", `DEDUPE_WINDOW: "0", expected a duration from 1s to 744h such as 30s, 10m or 24h`},
+	{"EVENT_MAX_AGE", "-1s", `EVENT_MAX_AGE: "-1s", expected a duration from 0 to 744h such as 30s, 10m or 24h`},
+	{"EVENT_MAX_BYTES", "64k", `EVENT_MAX_BYTES: "64k", expected a whole number from 1 to 67108864`},
+	{"SLACK_BOT_TOKEN", "", "SLACK_BOT_TOKEN: is not set, nor is SLACK_WEBHOOK_URL; expected one of them: a bot token (xoxb-...) or an incoming webhook"},
+	{"SLACK_BOT_TOKEN", "xoxb-1 ", "SLACK_BOT_TOKEN: contains white space or a character that no token has; expected a bot token (xoxb-...)"},
+	{"SLACK_WEBHOOK_URL", "https://hooks.slack.com/services/secret", "SLACK_WEBHOOK_URL: is set, and so is SLACK_BOT_TOKEN; expected only one of them"},
+	{"SLACK_CHANNEL", "", "SLACK_CHANNEL: is not set; expected the default channel, which a bot token needs"},
+	{"SLACK_ROUTES", "errors", `SLACK_ROUTES: "errors", expected CATEGORY=CHANNEL such as errors=C0123`},
+	{"SLACK_ROUTES", "errors=C1,=C2", `SLACK_ROUTES: "=C2", expected CATEGORY=CHANNEL such as errors=C0123`},
+	{"SLACK_ROUTES", "errors=C1,errors=C2", "SLACK_ROUTES: errors is listed twice, expected each category once"},
+	{"SLACK_API_URL", "slack.com/api/", "SLACK_API_URL: is not an http or https URL; expected one such as https://slack.com/api/, or nothing"},
+	{"SLACK_MARKUP", "yes", `SLACK_MARKUP: "yes", expected escape or allow`},
+	{"SLACK_TIMEOUT", "10", `SLACK_TIMEOUT: "10", expected a duration from 100ms to 5m such as 30s`},
+	{"SEND_CONCURRENCY", "257", `SEND_CONCURRENCY: "257", expected a whole number from 1 to 256`},
+	{"BATCH_SIZE", "1e3", `BATCH_SIZE: "1e3", expected a whole number from 1 to 1000`},
+	{"DEAD_LETTER_SUBJECT", "dead.*", `DEAD_LETTER_SUBJECT: "dead.*", expected a subject without wildcards and white space, of at most 200 bytes, such as notify-dead`},
+	{"DEAD_LETTER_SUBJECT", "notify.dead", `DEAD_LETTER_SUBJECT: "notify.dead" would be read again through NATS_SUBJECT "notify.>"; expected a subject outside it`},
+	{"DROPPED_SUBJECT", "dropped.>", `DROPPED_SUBJECT: "dropped.>", expected a subject without wildcards and white space, of at most 200 bytes, such as notify-dropped`},
+	{"DROPPED_SUBJECT", "notify.dropped", `DROPPED_SUBJECT: "notify.dropped" would be read again through NATS_SUBJECT "notify.>"; expected a subject outside it`},
+	{"DROPPED_SUBJECT", "notify-dead", `DROPPED_SUBJECT: "notify-dead" would put dropped events among the dead letters; expected a subject outside DEAD_LETTER_SUBJECT "notify-dead"`},
+	{"DIGEST_INTERVAL", "25h", `DIGEST_INTERVAL: "25h", expected a duration from 0 to 24h such as 30s, 10m or 24h`},
+	{"DIGEST_INTERVAL", "30s", `DIGEST_INTERVAL: "30s", expected 0 (none) or 1m to 24h`},
+	{"DIGEST_CHANNEL", "#a #b", `DIGEST_CHANNEL: "#a #b", expected one channel such as C0123 or #alerts`},
+	{"ADMIN_ADDR", "127.0.0.1", `ADMIN_ADDR: "127.0.0.1", expected host:port such as 127.0.0.1:8080, or nothing for no admin server`},
+	{"ADMIN_ADDR", ":65536", `ADMIN_ADDR: ":65536", expected host:port such as 127.0.0.1:8080, or nothing for no admin server`},
+	{"SHUTDOWN_TIMEOUT", "500ms", `SHUTDOWN_TIMEOUT: "500ms", expected a duration from 1s to 1h such as 30s or 10m`},
+	{"LOG_LEVEL", "INFO", `LOG_LEVEL: "INFO", expected debug, info, warn or error`},
+	{"LOG_FORMAT", "text", `LOG_FORMAT: "text", expected json or console`},
+	{"LOG_FORMAT", "a\nb", `LOG_FORMAT: "a\nb", expected json or console`},
+}
+
+// TestProblems shows the problem of each bad setting: the variable, what is wrong, what is expected.
+func TestProblems(t *testing.T) {
+	covered := map[string]bool{}
+	for _, test := range badSettings {
+		covered[test.variable] = true
+		t.Run(test.variable+"="+test.value, func(t *testing.T) {
+			setenv(t, map[string]string{test.variable: test.value})
+			_, err := loaded(t)
+			if got := strings.Join(lines(t, err), "\n"); got != test.want {
+				t.Errorf("\n%s\nexpected\n%s", got, test.want)
+			}
+		})
+	}
+	for _, name := range settingNames() {
+		if !covered[name] {
+			t.Errorf("%s: no problem of it is in the table", name)
+		}
+	}
+}
+
+// TestProblemsOfSeveral are those of settings that do not go together.
+func TestProblemsOfSeveral(t *testing.T) {
+	for name, test := range map[string]struct {
+		settings map[string]string
+		want     string
+	}{
+		"a webhook has one channel": {
+			map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/x", "SLACK_ROUTES": "errors=C1"},
+			"SLACK_ROUTES: is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel",
+		},
+		"a webhook needs no channel": {
+			map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "hooks.slack.com", "SLACK_CHANNEL": ""},
+			"SLACK_WEBHOOK_URL: is not a webhook URL; expected https://hooks.slack.com/services/...",
+		},
+		"one way to say who we are": {
+			map[string]string{"NATS_CREDS_FILE": "/dev/null", "NATS_NKEY_FILE": "/dev/null"},
+			"NATS_NKEY_FILE: is set, and so is NATS_CREDS_FILE; expected only one of them\n" +
+				"NATS_CREDS_FILE: /dev/null is not a regular file of at most 1048576 bytes; expected a readable credentials file with a user's JWT and seed\n" +
+				"NATS_NKEY_FILE: /dev/null is not a regular file of at most 1048576 bytes; expected a readable file with a user's seed",
+		},
+		// The category errors.dead of the subject team.errors.errors.dead would go to team.errors.dead.
+		"dead letters under some of the subjects": {
+			map[string]string{"NATS_SUBJECT": "team.errors.>", "DEAD_LETTER_SUBJECT": "team"},
+			`DEAD_LETTER_SUBJECT: "team" would be read again through NATS_SUBJECT "team.errors.>"; expected a subject outside it`,
+		},
+		"dead letters that a star matches": {
+			map[string]string{"NATS_SUBJECT": "*.*.alerts", "DEAD_LETTER_SUBJECT": "dead"},
+			`DEAD_LETTER_SUBJECT: "dead" would be read again through NATS_SUBJECT "*.*.alerts"; expected a subject outside it`,
+		},
+		"a webhook has one channel, for digests too": {
+			map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/secret", "DIGEST_CHANNEL": "C1"},
+			"DIGEST_CHANNEL: is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel",
+		},
+		"a file name of two lines is one line": {
+			map[string]string{"NATS_TLS_CA": "/a\nNATS_URL: forged"},
+			"NATS_TLS_CA: stat /a?NATS_URL: forged: no such file or directory; expected a readable file with PEM certificates",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setenv(t, test.settings)
+			_, err := loaded(t)
+			if got := strings.Join(lines(t, err), "\n"); got != test.want {
+				t.Errorf("\n%s\nexpected\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		a, b string
+		want bool
+	}{
+		{"notify-dead.>", "notify.>", false},
+		{"notify.dead.>", "notify.>", true},
+		{"notify.>", "notify", false},
+		{"notify.>", "notify.*", true},
+		{"a.>", "a.b.c", true},
+		{"a.*", "a.b.c", false},
+		{"a.*.c", "a.b.*", true},
+		{"*.*", "dead.>", true},
+		{"*", "dead.>", false},
+		{">", "dead.>", true},
+	} {
+		if Overlap(test.a, test.b) != test.want || Overlap(test.b, test.a) != test.want {
+			t.Errorf("%s and %s: expected %t", test.a, test.b, test.want)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package settings
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"notifier/internal/event"
+	"notifier/internal/ratelimit"
+)
+
+func parseDuration(problems *Problems, variable, text string, least, most time.Duration) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < least || d > most {
+		problems.Add(variable, "%q, expected a duration from %s to %s such as %s", text, ratelimit.ShortDuration(least), ratelimit.ShortDuration(most), example(least, most))
+	}
+	return d
+}
+
+// example is a duration in range, as a user writes one.
+func example(least, most time.Duration) string {
+	var fitting []string
+	for _, d := range []time.Duration{30 * time.Second, 10 * time.Minute, 24 * time.Hour} {
+		if d >= least && d <= most {
+			fitting = append(fitting, ratelimit.ShortDuration(d))
+		}
+	}
+	last := len(fitting) - 1
+	if last < 1 {
+		return strings.Join(fitting, "")
+	}
+	return strings.Join(fitting[:last], ", ") + " or " + fitting[last]
+}
+
+func parseNumber(problems *Problems, variable, text string, least, most int) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		problems.Add(variable, "%q, expected a whole number from %d to %d", text, least, most)
+	}
+	return n
+}
+
+// checkServers checks the list of NATS servers. It shows none of them, because each can contain a password.
+func checkServers(problems *Problems, list string) {
+	servers := strings.Split(list, ",")
+	webSockets := 0
+	for i, server := range servers {
+		parsed, err := parseServer(server)
+		port := ""
+		if err == nil {
+			port = parsed.Port()
+		}
+		if err != nil || parsed.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, parsed.Scheme) || port != "" && (!isPort(port) || port == "0") {
+			problems.Add("NATS_URL", "server %d of %d is not a NATS URL, expected nats://[user:password@]host:port or tls://host:port, several separated by commas", i+1, len(servers))
+			return
+		}
+		if parsed.Scheme == "ws" || parsed.Scheme == "wss" {
+			webSockets++
+		}
+	}
+	if webSockets != 0 && webSockets != len(servers) {
+		problems.Add("NATS_URL", "mixes ws:// or wss:// with other servers, expected one kind")
+	}
+}
+
+// parseServer reads one server of NATS_URL; without a scheme it is nats://.
+func parseServer(server string) (*url.URL, error) {
+	server = strings.TrimSpace(server)
+	if !strings.Contains(server, "://") {
+		server = "nats://" + server
+	}
+	return url.Parse(server)
+}
+
+// checkName checks a name of a stream or consumer as the NATS server does.
+func checkName(problems *Problems, variable, name string) {
+	if name == "" || len(name) > longestSubjectPart || strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`.*>/\`, r)
+	}) {
+		problems.Add(variable, `%q, expected a name without white space and . * > / \, of at most %d bytes`, name, longestSubjectPart)
+	}
+}
+
+func isPlainSubject(subject string) bool {
+	if subject == "" || len(subject) > longestSubjectPart || subject[0] == '$' {
+		return false
+	}
+	for _, token := range strings.Split(subject, ".") {
+		if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' || r == '*' || r == '>' }) {
+			return false
+		}
+	}
+	return true
+}
+
+// Overlap reports whether there is a subject that two NATS subscriptions both match.
+func Overlap(a, b string) bool {
+	first, second := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(first), len(second)) {
+		switch {
+		case first[i] == ">" || second[i] == ">":
+			return true
+		case first[i] != second[i] && first[i] != "*" && second[i] != "*":
+			return false
+		}
+	}
+	return len(first) == len(second)
+}
+
+// checkAddr checks the address of the admin server.
+func checkAddr(problems *Problems, variable, addr string) {
+	if _, port, err := net.SplitHostPort(addr); err != nil || !isPort(port) {
+		problems.Add(variable, "%q, expected host:port such as 127.0.0.1:8080, or nothing for no admin server", addr)
+	}
+}
+
+func isPort(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return err == nil
+}
+
+// largestSettingFile bounds what is read from a file: a secret, a list or certificates, not a disk image.
+const largestSettingFile = 1 << 20
+
+// readFile reads a file that a setting names. Its errors name the path, never the content.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > largestSettingFile {
+		return nil, fmt.Errorf("%s is not a regular file of at most %d bytes", path, largestSettingFile)
+	}
+	return os.ReadFile(path)
+}
+
+// checkOutput checks a subject under which the worker publishes: what it publishes must not come back to it as an event.
+func checkOutput(problems *Problems, variable, subject, example string, read event.Pattern) {
+	if !isPlainSubject(subject) {
+		problems.Add(variable, "%q, expected a subject without wildcards and white space, of at most %d bytes, such as %s", subject, longestSubjectPart, example)
+	} else if Overlap(subject+".>", read.String()) {
+		problems.Add(variable, "%q would be read again through NATS_SUBJECT %q; expected a subject outside it", subject, read)
+	}
+}

@@ -1,0 +1,43 @@
+//go:build !production
+
+package simulate
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+)
+
+// verdictTime is how the log writes times.
+const verdictTime = "2006-01-02T15:04:05.000000Z"
+
+// verdictLine is one line of JSON. The names are the log's, except line, which says where the event was read.
+type verdictLine struct {
+	Line       int     `json:"line"`
+	Time       string  `json:"time"`
+	Category   string  `json:"category"`
+	ID         string  `json:"id,omitempty"`
+	Outcome    string  `json:"outcome"`
+	Reason     string  `json:"reason,omitempty"`
+	Limit      string  `json:"limit,omitempty"`
+	RetryAfter float64 `json:"retry_after_s,omitempty"`
+}
+
+// Write writes the verdict as a line of JSON, in one call of out's Write. The error is out's.
+func (v Verdict) Write(out io.Writer) error {
+	line := verdictLine{
+		Line: v.Line, Time: v.Time().Format(verdictTime), Category: v.Category, ID: v.ID,
+		Outcome: v.Outcome, Reason: v.Reason, RetryAfter: v.RetryAfter.Seconds(),
+	}
+	if v.Tier.Count > 0 {
+		line.Limit = v.Tier.String()
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // as the log
+	if err := encoder.Encode(line); err != nil {
+		return err
+	}
+	_, err := out.Write(text.Bytes())
+	return err
+}

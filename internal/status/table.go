@@ -1,0 +1,173 @@
+package status
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"notifier/internal/stats"
+	"notifier/internal/term"
+)
+
+// mostHolders is how many holders of slots are named.
+const mostHolders = 10
+
+// Table is the status for people.
+func (s Status) Table(screen term.Screen) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s, by the clock of Redis. Counts cover the last hour.\n\n", s.Time.Format(time.RFC3339))
+	s.writeScopes(&text, screen)
+	if s.More > 0 {
+		fmt.Fprintf(&text, "and %s more\n", countCategories(s.More))
+	}
+	text.WriteByte('\n')
+	s.writeHolders(&text)
+	s.writeOutcomes(&text)
+	s.writeReplicas(&text, screen)
+	return text.String()
+}
+
+func countCategories(n int) string {
+	if n == 1 {
+		return "1 category"
+	}
+	return fmt.Sprintf("%d categories", n)
+}
+
+// writeScopes writes a row per tier: the global limit's first, then the categories'. Full ones are highlighted.
+func (s Status) writeScopes(text *strings.Builder, screen term.Screen) {
+	var rows strings.Builder
+	table := term.NewNumberTable(&rows)
+	table.Row("scope", "limit", "used", "next free slot", "sent", "dropped", "last sent")
+	full := []bool{false}
+	for _, scope := range append([]Scope{s.Global}, s.Categories...) {
+		for i, tier := range scope.Tiers {
+			name, sent, dropped, last := scopeName(scope), fmt.Sprint(scope.Sent), fmt.Sprint(scope.Dropped), "-"
+			if scope.LastSent != nil {
+				last = ago(s.Time.Sub(*scope.LastSent))
+			}
+			if i > 0 { // further tiers of the scope above
+				name, sent, dropped, last = "", "", "", ""
+			}
+			table.Row(name, tier.Limit, fmt.Sprintf("%d/%d", tier.Used, tier.Max), freeText(s.Time, tier), sent, dropped, last)
+			full = append(full, tier.FreeS > 0)
+		}
+	}
+	_ = table.Flush() // a strings.Builder takes everything
+	for i, line := range strings.Split(strings.TrimSuffix(rows.String(), "\n"), "\n") {
+		if full[i] {
+			line = screen.Paint(term.Yellow, line)
+		}
+		fmt.Fprintln(text, line)
+	}
+}
+
+func scopeName(scope Scope) string {
+	if scope.Category == "" {
+		return "global"
+	}
+	return scope.Category
+}
+
+// freeText is when an event of one slot fits: "now", or "in 4m12s (14:32:07)" in this machine's time zone.
+func freeText(now time.Time, tier Tier) string {
+	if tier.FreeS <= 0 {
+		return "now"
+	}
+	wait := time.Duration(tier.FreeS * float64(time.Second))
+	return fmt.Sprintf("in %s (%s)", term.Duration(wait), now.Add(wait).Local().Format(time.TimeOnly))
+}
+
+func ago(d time.Duration) string {
+	if d < time.Second {
+		return "now"
+	}
+	return term.Duration(d) + " ago"
+}
+
+// writeHolders writes who holds the slots of the longest global window.
+func (s Status) writeHolders(text *strings.Builder) {
+	if len(s.Slots) == 0 {
+		text.WriteString("All global slots are free.\n")
+		return
+	}
+	held := map[string]int{}
+	for _, slot := range s.Slots {
+		held[slot.Category]++
+	}
+	names := slices.SortedFunc(maps.Keys(held), func(a, b string) int {
+		if held[a] != held[b] {
+			return held[b] - held[a]
+		}
+		return strings.Compare(a, b)
+	})
+	var parts []string
+	for _, name := range names[:min(len(names), mostHolders)] {
+		label := name
+		if name == "" {
+			label = "unknown"
+		}
+		parts = append(parts, fmt.Sprintf("%s %d", label, held[name]))
+	}
+	if rest := len(names) - mostHolders; rest > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", rest))
+	}
+	fmt.Fprintf(text, "Global slots are held by: %s.\n", strings.Join(parts, ", "))
+}
+
+func (s Status) writeOutcomes(text *strings.Builder) {
+	var parts []string
+	for _, outcome := range s.Outcomes {
+		name := outcome.Outcome
+		if outcome.Reason != "" {
+			name += " " + outcome.Reason
+		}
+		parts = append(parts, fmt.Sprintf("%s %d", name, outcome.N))
+	}
+	if len(parts) == 0 {
+		parts = []string{"no events were settled"}
+	}
+	fmt.Fprintf(text, "Last hour: %s.\n", strings.Join(parts, ", "))
+}
+
+// refusedChannels are the channels that reject every message, each once, with Slack's code.
+func refusedChannels(replicas []stats.Replica) []string {
+	codes := map[string]string{}
+	for _, replica := range replicas {
+		maps.Copy(codes, replica.Refused)
+	}
+	var lines []string
+	for _, channel := range slices.Sorted(maps.Keys(codes)) {
+		lines = append(lines, fmt.Sprintf("%s rejects every message (%s)", channel, codes[channel]))
+	}
+	return lines
+}
+
+// writeReplicas writes which replicas run and what they wait for.
+func (s Status) writeReplicas(text *strings.Builder, screen term.Screen) {
+	if s.CooldownS > 0 {
+		fmt.Fprintln(text, screen.Paint(term.Yellow, fmt.Sprintf("Slack asked for a pause: %s left.", term.Duration(time.Duration(s.CooldownS*float64(time.Second))))))
+	}
+	ready := 0
+	for _, replica := range s.Replicas {
+		if replica.Ready {
+			ready++
+		}
+	}
+	if len(s.Replicas) == 0 {
+		fmt.Fprintln(text, screen.Paint(term.Red, "No replica has reported in the last minute."))
+		return
+	}
+	fmt.Fprintf(text, "Replicas: %d, ready %d.\n", len(s.Replicas), ready)
+	for _, channel := range refusedChannels(s.Replicas) {
+		fmt.Fprintln(text, screen.Paint(term.Red, "  channel "+channel+"; its events are dead-lettered"))
+	}
+	for _, replica := range s.Replicas {
+		for _, wait := range replica.Waits {
+			line := fmt.Sprintf("  %s has been waiting for %s for %s and holds %s: %s", replica.ID, wait.For, term.Duration(s.Time.Sub(wait.Since)), term.Count(replica.Held, "event"), wait.Reason)
+			fmt.Fprintln(text, screen.Paint(term.Yellow, line))
+		}
+	}
+}

@@ -1,0 +1,118 @@
+// Package telemetry measures one worker: Prometheus metrics of what happened and of what is the case, and an OpenTelemetry
+// span for each settled event.
+//
+// It takes what the worker reports about settled events, and wraps the limiter and the poster to time them. The worker
+// knows nothing of it; and it knows nothing of settings, except the OTEL_* variables, which the OpenTelemetry library
+// itself reads.
+//
+// Reading order: metrics.go (what is counted), timing.go (the wrappers), gauges.go (what is asked at each scrape),
+// tracing.go (spans).
+package telemetry
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"notifier/internal/consume"
+	"notifier/internal/outcome"
+)
+
+// mostCategories bounds the values of the category label: publishers choose the names, and each is a time series.
+const mostCategories = 100
+
+// otherCategories stands for the categories past the first ones.
+const otherCategories = "_other"
+
+// Metrics is what /metrics shows of one worker, in a registry of its own. What happens is counted as it happens; what is
+// the case is asked at each scrape, see AddGauges. It is safe for concurrent use.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	events        *prometheus.CounterVec
+	latency       prometheus.Histogram
+	decisionTime  prometheus.Histogram
+	decisionBatch prometheus.Histogram
+	postTime      *prometheus.HistogramVec
+
+	mu         sync.Mutex
+	categories map[string]bool
+}
+
+// New makes the metrics of one worker, all zero.
+func New() *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "notifier_events_total",
+			Help: "Settled events. Categories past the first 100 count as _other.",
+		}, []string{"outcome", "reason", "category"}),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "notifier_event_latency_seconds",
+			Help:    "From an event's publication to Slack's answer, for events that were sent.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
+		}),
+		decisionTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "notifier_decision_seconds",
+			Help:    "One call of the script, including the round trip to Redis.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
+		}),
+		decisionBatch: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "notifier_decision_batch_size",
+			Help:    "Events in one call of the script.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
+		}),
+		postTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "notifier_slack_post_seconds",
+			Help:    "One post to Slack, by its result.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"result"}),
+		categories: map[string]bool{},
+	}
+	m.registry.MustRegister(m.events, m.latency, m.decisionTime, m.decisionBatch, m.postTime,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Observe counts one settled event.
+func (m *Metrics) Observe(s consume.Settled) {
+	m.events.WithLabelValues(s.Outcome, s.Reason, m.label(s.Event.Category)).Inc()
+	if s.Outcome == outcome.Sent {
+		m.latency.Observe(s.Latency.Seconds())
+	}
+}
+
+// decided counts one call of the script.
+func (m *Metrics) decided(batch int, took time.Duration) {
+	m.decisionTime.Observe(took.Seconds())
+	m.decisionBatch.Observe(float64(batch))
+}
+
+// posted counts one post; the result is "ok" or a class of failure, in one word.
+func (m *Metrics) posted(result string, took time.Duration) {
+	m.postTime.WithLabelValues(result).Observe(took.Seconds())
+}
+
+// label is the category, or otherCategories past the first ones.
+func (m *Metrics) label(category string) string {
+	category = strings.ToValidUTF8(category, "\uFFFD") // a label must be UTF-8; the category of a dead event need not be
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.categories[category] {
+		if len(m.categories) >= mostCategories {
+			return otherCategories
+		}
+		m.categories[category] = true
+	}
+	return category
+}
+
+// Handler serves the metrics to Prometheus.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}

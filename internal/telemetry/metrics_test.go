@@ -1,0 +1,64 @@
+package telemetry
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"notifier/internal/consume"
+	"notifier/internal/event"
+	"notifier/internal/outcome"
+)
+
+// scrape is what Prometheus would read.
+func scrape(t *testing.T, m *Metrics) string {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	m.Handler().ServeHTTP(recorder, httptest.NewRequest("GET", "/metrics", nil))
+	return recorder.Body.String()
+}
+
+func TestMetricsCountWhatBecameOfEvents(t *testing.T) {
+	m := New()
+	m.Observe(consume.Settled{Outcome: outcome.Sent, Event: event.Event{Category: "errors"}})
+	for range 2 {
+		m.Observe(consume.Settled{Outcome: outcome.Dropped, Reason: outcome.Global, Event: event.Event{Category: "errors"}})
+	}
+	got := scrape(t, m)
+	for _, want := range []string{
+		`notifier_events_total{category="errors",outcome="sent",reason=""} 1`,
+		`notifier_events_total{category="errors",outcome="dropped",reason="global"} 2`,
+	} {
+		if !strings.Contains(got, want+"\n") {
+			t.Errorf("no line %s in:\n%s", want, got)
+		}
+	}
+}
+
+// Publishers choose the categories, and each would be a time series.
+func TestMetricsHaveABoundedNumberOfCategories(t *testing.T) {
+	m := New()
+	for i := range mostCategories + 50 {
+		m.Observe(consume.Settled{Outcome: outcome.Sent, Event: event.Event{Category: fmt.Sprintf("category-%d", i)}})
+	}
+	m.Observe(consume.Settled{Outcome: outcome.Sent, Event: event.Event{Category: "category-0"}})
+	got := scrape(t, m)
+	if n := strings.Count(got, "\nnotifier_events_total{"); n != mostCategories+1 {
+		t.Errorf("%d time series, expected %d", n, mostCategories+1)
+	}
+	for _, want := range []string{`{category="_other",outcome="sent",reason=""} 50`, `{category="category-0",outcome="sent",reason=""} 2`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no series %s", want)
+		}
+	}
+}
+
+// A dead event's category need not be UTF-8, and a label has to be.
+func TestMetricsTakeAnyCategory(t *testing.T) {
+	m := New()
+	m.Observe(consume.Settled{Outcome: outcome.Dead, Reason: "malformed", Event: event.Event{Category: "a\xff"}})
+	if got := scrape(t, m); !strings.Contains(got, `category="a�"`) {
+		t.Errorf("no series of it in:\n%s", got)
+	}
+}

@@ -1,0 +1,51 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"notifier/internal/consume"
+	"notifier/internal/event"
+	"notifier/internal/ratelimit"
+	"notifier/internal/slackout"
+)
+
+// TimeLimiter is the limiter, with its script calls timed.
+func (m *Metrics) TimeLimiter(limiter consume.Limiter) consume.Limiter {
+	return timedLimiter{limiter, m}
+}
+
+// TimePoster is the poster, with its posts timed.
+func (m *Metrics) TimePoster(poster consume.Poster) consume.Poster { return timedPoster{poster, m} }
+
+type timedLimiter struct {
+	consume.Limiter
+	metrics *Metrics
+}
+
+func (l timedLimiter) Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error) {
+	began := time.Now()
+	decisions, err := l.Limiter.Admit(ctx, batch)
+	if err == nil {
+		l.metrics.decided(len(batch), time.Since(began))
+	}
+	return decisions, err
+}
+
+type timedPoster struct {
+	consume.Poster
+	metrics *Metrics
+}
+
+func (p timedPoster) Post(ctx context.Context, ev event.Event) (slackout.Receipt, error) {
+	began := time.Now()
+	receipt, err := p.Poster.Post(ctx, ev)
+	result := "ok"
+	var failure *slackout.Error
+	if errors.As(err, &failure) {
+		result = failure.Class.String()
+	}
+	p.metrics.posted(result, time.Since(began))
+	return receipt, err
+}

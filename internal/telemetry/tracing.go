@@ -1,0 +1,150 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+
+	"notifier/internal/buildinfo"
+	"notifier/internal/consume"
+	"notifier/internal/outcome"
+)
+
+// tracingEnd is how long a stopping worker tries to export its last spans.
+const tracingEnd = 2 * time.Second
+
+// Tracing makes one span of each settled event, from its publication through the decision to Slack's answer. The span is
+// a child of the one that the publisher names in W3C's traceparent header. Tracing is on where the standard OTEL_*
+// variables name an exporter; spans that cannot be exported are lost, and events never wait for them.
+//
+// A nil *Tracing does nothing.
+type Tracing struct {
+	provider   *sdktrace.TracerProvider
+	tracer     trace.Tracer
+	propagator propagation.TextMapPropagator
+}
+
+// tracingWanted reports whether the environment names an exporter. Without one nothing is started: the libraries
+// would send to this host by default.
+func tracingWanted() bool {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		return false
+	}
+	if exporter := os.Getenv("OTEL_TRACES_EXPORTER"); exporter != "" {
+		return exporter != "none"
+	}
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+// StartTracing reads the OTEL_* variables; nil where tracing is off. Its error describes what is wrong with them.
+func StartTracing(ctx context.Context, log *zap.Logger) (*Tracing, error) {
+	if !tracingWanted() {
+		return nil, nil
+	}
+	// What the library itself would log about settings that it cannot read can contain secrets: headers, URLs.
+	otel.SetLogger(logr.Discard())
+	exporter, err := autoexport.NewSpanExporter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER %q, OTEL_EXPORTER_OTLP_PROTOCOL %q: %w; expected otlp, console or none, over http/protobuf or grpc",
+			os.Getenv("OTEL_TRACES_EXPORTER"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), err)
+	}
+	name := resource.NewSchemaless(attribute.String("service.name", "notifier"), attribute.String("service.version", buildinfo.Version()))
+	described, err := resource.Merge(name, resource.Default())
+	if os.Getenv("OTEL_SERVICE_NAME") == "" && !strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
+		described, err = resource.Merge(resource.Default(), name) // its own default would be unknown_service
+	}
+	if err != nil {
+		return nil, err
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("spans are lost", zap.Error(err)) }))
+	return tracingTo(sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(described))), nil
+}
+
+func tracingTo(provider *sdktrace.TracerProvider) *Tracing {
+	return &Tracing{provider: provider, tracer: provider.Tracer("notifier"), propagator: propagation.TraceContext{}}
+}
+
+// Observe makes the span of one settled event.
+func (t *Tracing) Observe(s consume.Settled) {
+	if t == nil {
+		return
+	}
+	ctx := t.propagator.Extract(context.Background(), headerCarrier(s.Header))
+	_, span := t.tracer.Start(ctx, "notification", trace.WithTimestamp(s.Event.Published), trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(
+			attribute.String("messaging.system", "nats"),
+			text("messaging.destination.name", s.Event.Subject),
+			text("notifier.event_id", s.Event.ID),
+			text("notifier.category", s.Event.Category),
+			attribute.String("notifier.outcome", s.Outcome),
+			attribute.String("notifier.reason", s.Reason),
+			attribute.Int("notifier.attempts", s.Attempts),
+		))
+	if !s.Decided.IsZero() {
+		span.AddEvent("decided", trace.WithTimestamp(s.Decided))
+	}
+	if !s.Posted.IsZero() {
+		span.AddEvent("post begun", trace.WithTimestamp(s.Posted))
+	}
+	if s.Outcome == outcome.Dead {
+		span.SetStatus(codes.Error, s.Reason)
+	}
+	end := time.Now()
+	if s.Outcome == outcome.Sent {
+		end = s.Event.Published.Add(s.Latency)
+	}
+	span.End(trace.WithTimestamp(end))
+}
+
+// text is an attribute that can be encoded: subjects are bytes, and one that is not UTF-8 would make a whole batch fail.
+func text(key, value string) attribute.KeyValue {
+	return attribute.String(key, strings.ToValidUTF8(value, "\uFFFD"))
+}
+
+// Stop exports what is left, for two seconds at most.
+func (t *Tracing) Stop() {
+	if t == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), tracingEnd)
+	defer cancel()
+	_ = t.provider.Shutdown(ctx) // the error handler has logged what was lost
+}
+
+// headerCarrier reads NATS headers, whose names publishers spell as they like.
+type headerCarrier map[string][]string
+
+// Get implements propagation.TextMapCarrier.
+func (h headerCarrier) Get(name string) string {
+	for spelled, values := range h {
+		if strings.EqualFold(spelled, name) && len(values) > 0 {
+			return values[0]
+		}
+	}
+	return ""
+}
+
+// Set implements propagation.TextMapCarrier; nothing is ever written.
+func (h headerCarrier) Set(string, string) {}
+
+// Keys implements propagation.TextMapCarrier.
+func (h headerCarrier) Keys() []string {
+	names := make([]string, 0, len(h))
+	for name := range h {
+		names = append(names, name)
+	}
+	return names
+}

@@ -1,0 +1,83 @@
+package term
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// longestCell bounds a cell of a table, in characters.
+const longestCell = 100
+
+// Cell is foreign text as a table can show it: printable, at most 100 characters, "-" for nothing.
+func Cell(value string) string {
+	if value == "" {
+		return "-"
+	}
+	runes := []rune(Printable(value))
+	if len(runes) > longestCell {
+		runes = append(runes[:longestCell-1], '…')
+	}
+	return string(runes)
+}
+
+// Printable replaces each character that a terminal might obey instead of showing it with a question mark.
+func Printable(value string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, value)
+}
+
+// Count is "1 event" or "2 events". The plural of the noun ends in s.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// List is "a, b and c".
+func List(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+}
+
+// Size is a number of bytes with one decimal in the largest unit that fits: "5.0 MiB".
+func Size(bytes uint64) string {
+	const step = 1024
+	if bytes < step {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	value, unit := float64(bytes)/step, 0
+	for value >= step && unit < 4 {
+		value, unit = value/step, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[unit])
+}
+
+// Duration is d rounded to seconds, or to milliseconds below a second, without units that are zero: "4m12s", "1h30m",
+// "250ms", "0".
+func Duration(d time.Duration) string {
+	precision := time.Second
+	if d < time.Second {
+		precision = time.Millisecond
+	}
+	d = d.Round(precision)
+	if d == 0 {
+		return "0"
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
