@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"notifier/internal/redact"
+
 	"github.com/nats-io/nats.go"
 )
 
@@ -54,7 +56,7 @@ func unreachable(ctx context.Context, connection *nats.Conn) string {
 		if connection.IsConnected() {
 			answer <- ""
 		} else {
-			answer <- "no connection to " + RedactServers(connection.Servers())
+			answer <- "no connection to " + redact.Servers(connection.Servers())
 		}
 	}()
 	select {

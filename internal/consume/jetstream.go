@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"notifier/internal/redact"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -221,5 +223,5 @@ func unconnected(connection *nats.Conn) error {
 	if reason == nil {
 		reason = errors.New("no server has answered")
 	}
-	return fmt.Errorf("no connection to %s: %w", RedactServers(connection.Servers()), reason)
+	return fmt.Errorf("no connection to %s: %w", redact.Servers(connection.Servers()), reason)
 }

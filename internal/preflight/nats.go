@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/consume"
+	"notifier/internal/redact"
 	"notifier/internal/settings"
 )
 
@@ -24,7 +24,7 @@ func checkNATS(ctx context.Context, s settings.Settings, r *report) {
 		return
 	}
 	defer connection.Close()
-	r.ok("%s, version %s, %s", consume.RedactServers([]string{connection.ConnectedUrl()}), connection.ConnectedServerVersion(), tlsVersion(connection))
+	r.ok("%s, version %s, %s", redact.Servers([]string{connection.ConnectedUrl()}), connection.ConnectedServerVersion(), tlsVersion(connection))
 	if s.NATS.Core {
 		r.note("use jetstream where no event may be lost", "NATS_MODE is core: events are lost when no worker is listening, or when the worker that holds them dies")
 		return

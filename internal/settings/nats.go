@@ -7,8 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"notifier/internal/consume"
 	"notifier/internal/event"
+	"notifier/internal/redact"
 )
 
 // NATSTimeout is how long a connection to NATS may take.
@@ -32,7 +32,7 @@ type NATS struct {
 }
 
 // Servers is the list of servers without users, passwords and tokens.
-func (n NATS) Servers() string { return consume.RedactServers(strings.Split(n.URL, ",")) }
+func (n NATS) Servers() string { return redact.Servers(strings.Split(n.URL, ",")) }
 
 // ClientOptions connect a publisher: with the authentication and TLS of the settings, under a name that the server shows.
 func (n NATS) ClientOptions(name string) []nats.Option {

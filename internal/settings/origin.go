@@ -1,10 +1,9 @@
 package settings
 
 import (
-	"net/url"
 	"strings"
 
-	"notifier/internal/consume"
+	"notifier/internal/redact"
 	"notifier/internal/term"
 )
 
@@ -34,38 +33,12 @@ func (o Origin) Shown() string {
 	case "never":
 		return "set"
 	case "servers":
-		return term.Printable(consume.RedactServers(strings.Split(o.value, ",")))
+		return term.Printable(redact.Servers(strings.Split(o.value, ",")))
 	case "redis":
-		return term.Printable(redactRedis(o.value))
+		return term.Printable(redact.Redis(o.value))
 	case "host":
-		return term.Printable(redactHost(o.value))
+		return term.Printable(redact.Host(o.value))
 	default:
 		return term.Printable(o.value)
 	}
-}
-
-// redactHost keeps the scheme and the host of a URL. A path can be a secret too: a webhook's is.
-func redactHost(raw string) string {
-	parsed, err := url.Parse(raw)
-	if err != nil || parsed.Host == "" {
-		return "?"
-	}
-	return parsed.Scheme + "://" + parsed.Host
-}
-
-// redactRedis keeps what names the servers and the database in a Redis URL. The other parameters can contain passwords.
-func redactRedis(raw string) string {
-	parsed, err := url.Parse(raw)
-	if err != nil || parsed.Host == "" {
-		return "?"
-	}
-	shown := parsed.Scheme + "://" + parsed.Host + parsed.EscapedPath()
-	separator := "?"
-	for _, name := range []string{"master_name", "addr"} {
-		for _, value := range parsed.Query()[name] {
-			shown += separator + name + "=" + value[strings.LastIndex(value, "@")+1:] // without a user that was put before it by mistake
-			separator = "&"
-		}
-	}
-	return shown
 }

@@ -1,10 +1,10 @@
-package consume_test
+package redact_test
 
 import (
 	"strings"
 	"testing"
 
-	"notifier/internal/consume"
+	"notifier/internal/redact"
 )
 
 func TestServersAreListedWithoutSecrets(t *testing.T) {
@@ -15,7 +15,7 @@ func TestServersAreListedWithoutSecrets(t *testing.T) {
 		"%zz":                                              "?",
 		"":                                                 "?",
 	} {
-		if got := consume.RedactServers(strings.Split(list, ",")); got != want {
+		if got := redact.Servers(strings.Split(list, ",")); got != want {
 			t.Errorf("%q: %q, expected %q", list, got, want)
 		}
 	}

@@ -1,0 +1,235 @@
+//go:build !production
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"notifier/internal/testkit"
+)
+
+// floors is the house from its foundation to its roof: a package imports only from floors below its own. docs/design.md
+// describes each package.
+var floors = [][]string{
+	{"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/admin", "internal/embedded"},
+	{"internal/event", "internal/ratelimit"},
+	{"internal/slackout", "internal/stats"},
+	{"internal/consume", "internal/deadletter", "internal/digest", "internal/status", "internal/simulate", "internal/devstack"},
+	{"internal/settings", "internal/telemetry"},
+	{"internal/app", "internal/preflight"},
+	{"cmd/notifier"},
+}
+
+// testPackages are imported by tests alone.
+var testPackages = []string{"internal/testkit", "internal/redistest", "internal/chaos"}
+
+// packagesOf lists the packages of the module below cmd, internal and lua, each with what it imports of the module.
+func packagesOf(t *testing.T) map[string][]string {
+	t.Helper()
+	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./cmd/...", "./internal/...", "./lua")
+	list.Dir = "../.."
+	out, err := list.Output()
+	testkit.Check(t, err)
+	packages := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		name := strings.TrimPrefix(words[0], "notifier/")
+		packages[name] = []string{}
+		for _, imported := range words[1:] {
+			if own, found := strings.CutPrefix(imported, "notifier/"); found {
+				packages[name] = append(packages[name], own)
+			}
+		}
+	}
+	return packages
+}
+
+// TestImportsRunDown: no package imports one of its own floor or of a floor above, and no package that only tests may use.
+func TestImportsRunDown(t *testing.T) {
+	floorOf := map[string]int{}
+	for i, names := range floors {
+		for _, name := range names {
+			floorOf[name] = i
+		}
+	}
+	ofTests := func(name string) bool {
+		return slices.ContainsFunc(testPackages, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })
+	}
+	for name, imports := range packagesOf(t) {
+		if ofTests(name) {
+			continue
+		}
+		own, known := floorOf[name]
+		if !known {
+			t.Errorf("%s is on no floor: add it to floors, and to the table of docs/design.md", name)
+		}
+		for _, imported := range imports {
+			if ofTests(imported) {
+				t.Errorf("%s imports %s, which is for tests alone", name, imported)
+			} else if floorOf[imported] >= own {
+				t.Errorf("%s imports %s, which is not below it", name, imported)
+			}
+		}
+	}
+}
+
+// TestEveryPackageIsOnTheMap: the table of packages in docs/design.md names each package, and only those that exist.
+func TestEveryPackageIsOnTheMap(t *testing.T) {
+	packages, document := packagesOf(t), read(t, "docs/design.md")
+	for name := range packages {
+		if parts := strings.Split(name, "/"); parts[0] == "internal" {
+			name = "internal/" + parts[1] // what is below a package is part of it
+		}
+		if !strings.Contains(document, "`"+name+"`") {
+			t.Errorf("docs/design.md does not name %s", name)
+		}
+	}
+	for _, found := range regexp.MustCompile("`(internal/[a-z]+)`").FindAllStringSubmatch(document, -1) {
+		if _, exists := packages[found[1]]; !exists {
+			t.Errorf("docs/design.md names %s, which does not exist", found[1])
+		}
+	}
+}
+
+// environmentReaders are the files that may read the environment. Only the first reads notifier's own variables.
+var environmentReaders = []string{
+	"internal/settings/environment.go",
+	"internal/telemetry/tracing.go",   // OTEL_*, which are OpenTelemetry's
+	"internal/term/screen.go",         // TERM and NO_COLOR, which are the terminal's
+	"internal/consume/crash_build.go", // in a build for the tests of crashes
+}
+
+// Bounds of what a reader has to take in at once.
+const (
+	longestFile     = 400 // lines
+	longestFunction = 70
+	medianFunction  = 11
+)
+
+// TestEverythingStaysSmall holds the sizes of files and functions, and that the environment is read in one place.
+func TestEverythingStaysSmall(t *testing.T) {
+	var lengths []int
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		testkit.Check(t, err)
+		content, err := os.ReadFile(path)
+		testkit.Check(t, err)
+		if n := strings.Count(string(content), "\n"); n > longestFile {
+			t.Errorf("%s has %d lines, expected at most %d", name, n, longestFile)
+		}
+		test := strings.HasSuffix(name, "_test.go")
+		readsEnvironment := regexp.MustCompile(`os\.(Getenv|LookupEnv|ExpandEnv)\(`).Match(content)
+		ofProduct := !test && (strings.HasPrefix(name, "cmd") || strings.HasPrefix(name, "internal")) && !strings.HasPrefix(name, "internal/redistest")
+		if ofProduct && readsEnvironment && !slices.Contains(environmentReaders, filepath.ToSlash(name)) {
+			t.Errorf("%s reads the environment, expected internal/settings to", name)
+		}
+		for function, n := range functionsOf(t, name, content) {
+			if n > longestFunction {
+				t.Errorf("%s: %s has %d lines, expected at most %d", name, function, n, longestFunction)
+			}
+			if !test {
+				lengths = append(lengths, n)
+			}
+		}
+		return nil
+	})
+	testkit.Check(t, err)
+	slices.Sort(lengths)
+	if median := lengths[len(lengths)/2]; median > medianFunction {
+		t.Errorf("the median function has %d lines, expected at most %d", median, medianFunction)
+	}
+}
+
+// functionsOf is how many lines each function of a file has.
+func functionsOf(t *testing.T, name string, content []byte) map[string]int {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, content, parser.SkipObjectResolution)
+	testkit.Check(t, err)
+	lengths := map[string]int{}
+	for _, declaration := range file.Decls {
+		if function, is := declaration.(*ast.FuncDecl); is {
+			first, last := files.Position(function.Pos()).Line, files.Position(function.End()).Line
+			lengths[fmt.Sprintf("%s in line %d", function.Name.Name, first)] = last - first + 1
+		}
+	}
+	return lengths
+}
+
+// TestEveryLogLineIsDocumented: docs/operations.md explains each log message, and only those that exist. A message may
+// stand for those that begin like it: "the digest ...".
+func TestEveryLogLineIsDocumented(t *testing.T) {
+	_, table, found := strings.Cut(read(t, "docs/operations.md"), "\nAll other lines:\n")
+	if !found {
+		t.Fatal("docs/operations.md has no table of log lines")
+	}
+	table, _, _ = strings.Cut(table, "\n#")
+	var documented []string
+	for row := range strings.Lines(table) {
+		if cells := strings.Split(row, "|"); len(cells) > 3 {
+			for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
+				if !strings.Contains(message[1], ": ") { // a field
+					documented = append(documented, strings.TrimSuffix(message[1], " ..."))
+				}
+			}
+		}
+	}
+	logged := messagesOf(t)
+	for message := range logged {
+		if !slices.ContainsFunc(documented, func(d string) bool { return strings.HasPrefix(message, d) }) {
+			t.Errorf("docs/operations.md does not explain %q", message)
+		}
+	}
+	for _, message := range documented {
+		exists := false
+		for is := range logged {
+			exists = exists || strings.HasPrefix(is, message)
+		}
+		if !exists {
+			t.Errorf("docs/operations.md explains %q, which is never logged", message)
+		}
+	}
+}
+
+// messagesOf are the messages that the product logs above the debug level, those of settled events aside.
+func messagesOf(t *testing.T) map[string]bool {
+	t.Helper()
+	call := regexp.MustCompile(`\b[lL]og\.(?:(?:Info|Warn|Error)\(|Log\([^"]*, )"([^"]+)"`)
+	messages := map[string]bool{}
+	for _, folder := range []string{"cmd", "internal"} {
+		err := filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := os.Open(path)
+			testkit.Check(t, err)
+			defer func() { _ = file.Close() }()
+			for lines := bufio.NewScanner(file); lines.Scan(); {
+				if found := call.FindStringSubmatch(lines.Text()); found != nil {
+					messages[found[1]] = true
+				}
+			}
+			return nil
+		})
+		testkit.Check(t, err)
+	}
+	if len(messages) < 20 {
+		t.Errorf("only %d messages are found: %v", len(messages), messages)
+	}
+	return messages
+}

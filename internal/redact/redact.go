@@ -1,0 +1,51 @@
+// Package redact shows addresses without the secrets that a URL can hold: users, passwords, tokens, secret paths. What
+// cannot be parsed becomes a question mark, because a secret may be anywhere in it.
+//
+// It is a leaf, and knows no setting and no connection.
+package redact
+
+import (
+	"net/url"
+	"strings"
+)
+
+const unknown = "?"
+
+// Servers lists NATS servers, each with a scheme ("nats://" where it has none) and its host.
+func Servers(servers []string) string {
+	shown := make([]string, len(servers))
+	for i, server := range servers {
+		server = strings.TrimSpace(server)
+		if !strings.Contains(server, "://") {
+			server = "nats://" + server
+		}
+		shown[i] = Host(server)
+	}
+	return strings.Join(shown, ", ")
+}
+
+// Host keeps the scheme and the host of a URL. A path can be a secret too: a webhook's is.
+func Host(raw string) string {
+	parsed, err := url.Parse(raw)
+	if err != nil || parsed.Host == "" {
+		return unknown
+	}
+	return parsed.Scheme + "://" + parsed.Host
+}
+
+// Redis keeps what names the servers and the database in a Redis URL. The other parameters can hold passwords.
+func Redis(raw string) string {
+	parsed, err := url.Parse(raw)
+	if err != nil || parsed.Host == "" {
+		return unknown
+	}
+	shown := parsed.Scheme + "://" + parsed.Host + parsed.EscapedPath()
+	separator := "?"
+	for _, name := range []string{"master_name", "addr"} {
+		for _, value := range parsed.Query()[name] {
+			shown += separator + name + "=" + value[strings.LastIndex(value, "@")+1:] // without a user that was put before it by mistake
+			separator = "&"
+		}
+	}
+	return shown
+}
