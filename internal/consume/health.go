@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"notifier/internal/redact"
@@ -30,7 +31,7 @@ func (w *Worker) Live() error {
 func (w *Worker) Ready(ctx context.Context) []string {
 	var reasons []string
 	for _, wait := range w.availability.waits(natsConnection, jetStreamConsumer, redisScripts, slackCredentials, deadLetterStream) {
-		reasons = append(reasons, wait.For+": "+wait.Reason)
+		reasons = append(reasons, reasonLine(wait.For, wait.Reason))
 	}
 	if !w.running.Load() || (!w.source.bound() && len(reasons) == 0) {
 		reasons = append(reasons, "worker: starting or stopping")
@@ -38,14 +39,19 @@ func (w *Worker) Ready(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if reason := unreachable(ctx, w.connection()); reason != "" && !w.availability.unavailable(natsConnection) {
-		reasons = append(reasons, natsConnection.String()+": "+reason)
+		reasons = append(reasons, reasonLine(natsConnection.String(), reason))
 	}
 	if !w.availability.unavailable(redisScripts) {
 		if err := w.limiter.Ready(ctx); err != nil {
-			reasons = append(reasons, redisScripts.String()+": "+err.Error())
+			reasons = append(reasons, reasonLine(redisScripts.String(), err.Error()))
 		}
 	}
 	return reasons
+}
+
+// reasonLine names what is unavailable once, also where the error does.
+func reasonLine(what, reason string) string {
+	return what + ": " + strings.TrimPrefix(reason, what+": ")
 }
 
 // unreachable returns why there is no connection; empty: there is one. It returns when ctx ends at the latest: while nats.go
