@@ -325,7 +325,7 @@ func (b *bench) drain(ctx context.Context, command *exec.Cmd, stream, consumer s
 		}
 		time.Sleep(pollEvery)
 	}
-	_ = command.Process.Signal(syscall.SIGTERM) // Wait tells how it ended
+	_ = command.Process.Signal(syscall.SIGTERM) // Wait returns how it ended
 	if err := command.Wait(); err != nil {
 		return drained{}, err
 	}

@@ -90,7 +90,7 @@ func (s *stack) startWorker(ctx context.Context, binary string) (page string, er
 func (s *stack) close() {
 	for _, worker := range s.workers {
 		_ = worker.Process.Signal(syscall.SIGTERM)
-		_ = worker.Wait() // it was told to end
+		_ = worker.Wait() // it was asked to end
 	}
 	s.redis.Close()
 	if s.slack != nil {

@@ -165,7 +165,7 @@ var scriptCommands = []string{
 // ScriptCommands are the Redis commands that the scripts in lua/ call, sorted.
 func ScriptCommands() []string { return slices.Clone(scriptCommands) }
 
-// forbidden lists those of ARGV that the user may not run on KEYS[1], which stands in all places because some commands
+// forbidden lists those of ARGV that the user may not run on KEYS[1], which takes every place because some commands
 // take several keys. It runs none of them. (The embedded store does not know.)
 const forbidden = `
 local found = {}
