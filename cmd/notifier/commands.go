@@ -15,7 +15,7 @@ func rootCommand() *cli.Command {
 	root := &cli.Command{
 		Name:  "notifier",
 		Usage: "send events from NATS to Slack, within limits that hold across all replicas",
-		Description: `Without a command it runs "notifier serve". Settings come from environment variables, which the README lists.
+		Description: `Without a command it runs "notifier serve". Settings come from environment variables; docs/configuration.md lists them.
 
 Example:
    notifier demo`,

@@ -17,7 +17,7 @@ func serveCommand() *cli.Command {
 		Name:  "serve",
 		Usage: "run one worker until SIGTERM or SIGINT (the default command)",
 		Description: `Reads events from NATS, asks Redis about each batch, posts to Slack what the limits allow, and logs the outcome of
-every event on standard output. Settings come from environment variables, which the README lists.
+every event on standard output. Settings come from environment variables; docs/configuration.md lists them.
 
 Example:
    SLACK_BOT_TOKEN_FILE=/run/secrets/slack SLACK_CHANNEL=#alerts notifier serve`,

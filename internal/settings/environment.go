@@ -8,7 +8,7 @@ import (
 	"github.com/kelseyhightower/envconfig"
 )
 
-// Environment is every setting as text, in the order of the README's table. The tags are the one list of names and
+// Environment is every setting as text, in the order of docs/configuration.md. The tags are the one list of names and
 // defaults, and of those that must not be shown as they are (origin.go). Parse turns the texts into values.
 type Environment struct {
 	NATSURL        string `envconfig:"NATS_URL" default:"nats://127.0.0.1:4222" shown:"servers"`
@@ -56,7 +56,7 @@ type Environment struct {
 // Variable is one setting: its name and the value that holds where it is not set.
 type Variable struct{ Name, Default string }
 
-// Variables are all settings, in the order of the README's table.
+// Variables are all settings, in the order of docs/configuration.md.
 func Variables() []Variable {
 	fields := reflect.TypeFor[Environment]()
 	variables := make([]Variable, fields.NumField())

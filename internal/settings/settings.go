@@ -1,5 +1,5 @@
-// Package settings reads and checks everything that can be set from outside: the environment variables of the README's
-// table, and the files that X_FILE variables name. It is the only place that reads them.
+// Package settings reads and checks everything that can be set from outside: the environment variables that
+// docs/configuration.md lists, and the files that X_FILE variables name. It is the only place that reads them.
 //
 // It returns values that are ready to use (limits, patterns, TLS configurations, a Redis client that is not connected
 // yet), or Problems: everything that is wrong, at once. It does not know what a worker or a command does with them, and
@@ -54,7 +54,7 @@ func Load() (Settings, error) {
 	return settings, err
 }
 
-// LoadWithOrigins is Load, and returns where each setting came from, in the order of the README's table.
+// LoadWithOrigins is Load, and returns where each setting came from, in the order of docs/configuration.md.
 func LoadWithOrigins() (Settings, []Origin, error) {
 	problems := &Problems{}
 	env, origins := read(problems)
