@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"notifier/internal/testkit"
 )
 
 // releaseVersion is what the images are told to be.
@@ -144,9 +146,7 @@ func exitOf(t *testing.T, err error) (code int, said string) {
 func (e *engine) docker(t *testing.T, arguments ...string) string {
 	t.Helper()
 	out, err := e.run(e.ctx, commandDeadline, append([]string{"docker"}, arguments...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return strings.TrimSpace(out)
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"notifier/internal/admin"
+	"notifier/internal/testkit"
 )
 
 // telling is a worker to which nothing is wrong, with a status.
@@ -182,9 +183,7 @@ func TestShutdownBreaksALookOff(t *testing.T) {
 		ended <- ctx.Err()
 		return nil, ctx.Err()
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answered := make(chan int, 1)
 	go func() {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"notifier/internal/testkit"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -94,7 +96,7 @@ func (p *publisher) run(ctx context.Context, random *rand.Rand, perSecond int, c
 	// What is under way when ctx ends is seen through: nobody could tell what became of it otherwise.
 	through, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(patience, cancel) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(testkit.Patience, cancel) })()
 	var earlier []*event
 	for {
 		select {

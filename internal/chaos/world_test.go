@@ -15,6 +15,7 @@ import (
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 const (
@@ -61,23 +62,23 @@ func newWorld(t *testing.T, ackWait time.Duration, limits limits) *world {
 	w.redis = redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
 	var err error
 	w.nats, err = devstack.StartNATS(steadyAddr(t), t.TempDir())
-	check(t, err)
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = w.nats.Close() })
 	w.slack, err = devstack.StartSlack("127.0.0.1:0")
-	check(t, err)
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = w.slack.Close() })
 	w.door = openDoor(t, w.slack.URL())
 
 	connection, err := nats.Connect(w.nats.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
-	check(t, err)
+	testkit.Check(t, err)
 	t.Cleanup(connection.Close)
 	w.js, err = jetstream.New(connection, jetstream.WithDefaultTimeout(2*time.Second))
-	check(t, err)
+	testkit.Check(t, err)
 	_, err = w.js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: streamName, Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
 	})
-	check(t, err)
-	check(t, w.createConsumer(t.Context()))
+	testkit.Check(t, err)
+	testkit.Check(t, w.createConsumer(t.Context()))
 	w.publisher = &publisher{js: w.js, events: map[string]*event{}}
 	w.register = watch(t, w.redis.Addr, w.rules())
 	return w
@@ -99,7 +100,7 @@ func (w *world) rules() ratelimit.Rules {
 	w.Helper()
 	parse := func(text string) ratelimit.Limit {
 		limit, err := ratelimit.ParseLimit(text)
-		check(w.T, err)
+		testkit.Check(w.T, err)
 		return limit
 	}
 	rules := ratelimit.Rules{Global: parse(w.limits.global), Category: parse(w.limits.category), Overrides: map[string]ratelimit.Limit{}}
@@ -142,10 +143,10 @@ func (w *world) startWorkers(n int, linked bool) {
 	w.Helper()
 	for range n {
 		_, err := w.addWorker(plain, linked).start()
-		check(w.T, err)
+		testkit.Check(w.T, err)
 	}
 	for _, k := range w.workers {
-		eventually(w.T, k.name+" is ready", func() bool { return k.now().ready() == nil })
+		testkit.Eventually(w.T, k.name+" is ready", func() bool { return k.now().ready() == nil })
 	}
 }
 
@@ -165,7 +166,7 @@ func join(parts []string) string {
 func (w *world) rest() {
 	w.Helper()
 	var left string
-	resting := within(2*patience, func() bool {
+	resting := testkit.Within(2*testkit.Patience, func() bool {
 		left = w.unrest()
 		return left == ""
 	})
@@ -231,11 +232,11 @@ func (w *world) deadLetters() map[string][]string {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return letters
 	}
-	check(w.T, err)
+	testkit.Check(w.T, err)
 	state := stream.CachedInfo().State
 	for seq := state.FirstSeq; state.Msgs > 0 && seq <= state.LastSeq; seq++ {
 		letter, err := stream.GetMsg(w.Context(), seq)
-		check(w.T, err)
+		testkit.Check(w.T, err)
 		id := letter.Header.Get("Notifier-Event-Id")
 		letters[id] = append(letters[id], letter.Header.Get("Notifier-Reason"))
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"notifier/internal/testkit"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -187,9 +189,7 @@ func TestSlackHistoryMisbehaves(t *testing.T) {
 		t.Helper()
 		changed := s.Changed()
 		status, body, err := post(t, client, s.APIURL()+"conversations.history", formType, "token=xoxb-1&channel=C1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		select {
 		case <-changed:
 		default:
@@ -228,14 +228,10 @@ func TestSlackHistoryMisbehaves(t *testing.T) {
 		t.Errorf("%d posts and %d requests for the history, want 4 and 6", s.Requests(), s.HistoryRequests())
 	}
 	resp, err := client.Get(s.URL() + "/fake/stats")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer resp.Body.Close()
 	var stats map[string]int
-	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.NewDecoder(resp.Body).Decode(&stats))
 	if diff := cmp.Diff(map[string]int{"requests": 4, "accepted": 4, "queued": 0, "history": 6}, stats); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}

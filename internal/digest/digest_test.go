@@ -12,6 +12,7 @@ import (
 	"notifier/internal/devstack"
 	"notifier/internal/slackout"
 	"notifier/internal/stats"
+	"notifier/internal/testkit"
 )
 
 func TestNewRefuses(t *testing.T) {
@@ -148,17 +149,11 @@ func TestTheLastMessageIsEdited(t *testing.T) {
 func (w *world) age(t *testing.T, by time.Duration) {
 	t.Helper()
 	text, err := w.redis.Get(t.Context(), w.keys.Message()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	m, err := decodeMessage(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	m.Posted, m.Since = m.Posted.Add(-by), m.Since.Add(-by)
-	if err := w.redis.Set(t.Context(), w.keys.Message(), m.encode(), time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, w.redis.Set(t.Context(), w.keys.Message(), m.encode(), time.Hour).Err())
 }
 
 // Where the last message cannot be edited any more, a new one tells what is new.
@@ -285,19 +280,15 @@ func TestForeignValues(t *testing.T) {
 		w.run(w.digest(true, func(c *Config) { c.Interval = time.Millisecond }))
 		w.messages(1)
 		w.idle()
-		if err := w.redis.Set(ctx, w.keys.Message(), "foreign", time.Minute).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, w.redis.Set(ctx, w.keys.Message(), "foreign", time.Minute).Err())
 		w.drop("global", "errors", 5)
 		w.messages(2)
 		w.idle()
 		if len(w.logged("the last digest is not edited")) == 0 {
 			t.Error("no word of the foreign message")
 		}
-		if err := w.redis.HSet(ctx, w.keys.Pending(), "foreign", "field").Err(); err != nil {
-			t.Fatal(err)
-		}
-		w.eventually(func() error {
+		testkit.Check(t, w.redis.HSet(ctx, w.keys.Pending(), "foreign", "field").Err())
+		testkit.EventuallyNil(w.t, func() error {
 			for _, line := range w.logged("the digest cannot be made") {
 				if strings.Contains(fmt.Sprint(line.ContextMap()["error"]), w.keys.Pending()) {
 					return nil
@@ -305,9 +296,7 @@ func TestForeignValues(t *testing.T) {
 			}
 			return fmt.Errorf("no word of the foreign field")
 		})
-		if err := w.redis.HDel(ctx, w.keys.Pending(), "foreign").Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, w.redis.HDel(ctx, w.keys.Pending(), "foreign").Err())
 		w.drop("global", "errors", 7)
 		if texts := w.messages(3); said(t, texts[2]) != 7 {
 			t.Errorf("%q", texts)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // doubted is how many drops the log says may not have been told.
@@ -82,9 +83,7 @@ func TestBackoff(t *testing.T) {
 		wait := time.Duration(0)
 		for i := range 6 {
 			if i > 0 {
-				if err := w.redis.HSet(t.Context(), w.keys.State(), "next", 0).Err(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, w.redis.HSet(t.Context(), w.keys.State(), "next", 0).Err())
 			}
 			next := ds[i%2].turn(t.Context())
 			if want := 20 * time.Millisecond << i; next != want {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 // aPost is how long a post may take in these tests.
@@ -15,9 +16,7 @@ const aPost = 10 * time.Second
 func (c caller) begin(e ratelimit.Request, known, name string) ratelimit.Permit {
 	c.t.Helper()
 	permit, err := c.Begin(c.t.Context(), e, known, name, aPost)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Check(c.t, err)
 	return permit
 }
 

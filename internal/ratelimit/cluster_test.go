@@ -6,6 +6,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // onOwner is the node that holds all keys of namespace "n"; no other holds any.
@@ -17,7 +18,7 @@ func onOwner(t *testing.T, cluster *redistest.Cluster) *store {
 			t.Errorf("node %s, which does not own the slot, holds %q", node.Addr, keys)
 		}
 	}
-	return &store{Client: owner.Client(t), server: owner, replies: &replies{}}
+	return onServer(t, owner)
 }
 
 func TestAClusterOfThreeNodes(t *testing.T) {
@@ -25,7 +26,7 @@ func TestAClusterOfThreeNodes(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, "--appendonly", "yes", "--cluster-node-timeout", "3000")
 
 	t.Run("works, with all keys on one node", func(t *testing.T) {
-		works(t, open(t, cluster.URL()))
+		works(t, testkit.OpenRedis(t, cluster.URL()))
 		if got := onOwner(t, cluster).DBSize(t.Context()).Val(); got != 4 {
 			t.Errorf("%d keys on the slot's node, expected 4", got)
 		}
@@ -59,7 +60,7 @@ func TestAClusterOfThreeNodes(t *testing.T) {
 		s := onOwner(t, cluster)
 		limiter := caller{t: t}
 		var err error
-		if limiter.Limiter, err = ratelimit.New(open(t, cluster.URL()), "n", rules("100/30m", "2/30m", ""), day); err != nil {
+		if limiter.Limiter, err = ratelimit.New(testkit.OpenRedis(t, cluster.URL()), "n", rules("100/30m", "2/30m", ""), day); err != nil {
 			t.Fatal(err)
 		}
 		e, f := event("e", "a"), event("f", "a")
@@ -80,14 +81,7 @@ func TestAClusterOfThreeNodes(t *testing.T) {
 		}
 		t.Logf("five calls failed in %s", time.Since(started).Round(time.Millisecond))
 		s.server.Restart(t)
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			if err = limiter.Ready(t.Context()); err == nil {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatal(err)
-			}
-		}
+		testkit.EventuallyNil(t, func() error { return limiter.Ready(t.Context()) })
 		limiter.want(ratelimit.Admitted, e)
 		limiter.want(ratelimit.Duplicate, f)
 		limiter.want(ratelimit.Category, event("g", "a"))
@@ -104,6 +98,6 @@ func TestAClusterOfThreeNodes(t *testing.T) {
 		if owner := cluster.Owner(t, "{n}"); owner != replica {
 			t.Errorf("the slot is on %s, expected %s", owner.Addr, replica.Addr)
 		}
-		traffic.end(&store{Client: replica.Client(t), server: replica, replies: &replies{}})
+		traffic.end(onServer(t, replica))
 	})
 }

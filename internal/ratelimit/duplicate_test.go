@@ -8,6 +8,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // charged fails unless so many slots are taken in the global set and in that of category "a".
@@ -29,13 +30,9 @@ func TestARedeliveryOfAnAdmittedEventGoesOnAndIsNotChargedAgain(t *testing.T) {
 		for range 3 {
 			limiter.want(ratelimit.Admitted, e) // although no slot is free
 		}
-		if err := s.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, s.ScriptFlush(t.Context()).Err())
 		limiter.want(ratelimit.Admitted, e)
-		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-			t.Errorf("the store changed (-before +after):\n%s", difference)
-		}
+		s.unchanged(t, before)
 		s.charged(t, 2)
 	})
 }
@@ -50,9 +47,7 @@ func TestARepeatedBatchIsAnsweredTheSameAndChargedOnce(t *testing.T) {
 		if difference := cmp.Diff(first, outcomes(limiter.admit(batch...))); difference != "" {
 			t.Errorf("the answers changed (-first +second):\n%s", difference)
 		}
-		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-			t.Errorf("the store changed (-before +after):\n%s", difference)
-		}
+		s.unchanged(t, before)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // watched are a primary and two replicas under Sentinels, and a replica of notifier that finds them.
@@ -21,10 +22,8 @@ type watched struct {
 func startWatched(t *testing.T, rules ratelimit.Rules, extra ...string) watched {
 	t.Helper()
 	sentinels := redistest.StartSentinels(t, 2, extra...)
-	limiter, err := ratelimit.New(open(t, sentinels.URL()), "n", rules, day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter, err := ratelimit.New(testkit.OpenRedis(t, sentinels.URL()), "n", rules, day)
+	testkit.Check(t, err)
 	return watched{Sentinels: sentinels, caller: caller{Limiter: limiter, t: t}}
 }
 
@@ -40,15 +39,12 @@ func (w watched) replicated() {
 // decided asks until there is an answer.
 func (c caller) decided(request ratelimit.Request) ratelimit.Decision {
 	c.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		decisions, err := c.Admit(c.t.Context(), []ratelimit.Request{request})
-		if err == nil {
-			return decisions[0]
-		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("no answer about %s: %v", request.ID, err)
-		}
-	}
+	var decisions []ratelimit.Decision
+	testkit.EventuallyNil(c.t, func() (err error) {
+		decisions, err = c.Admit(c.t.Context(), []ratelimit.Request{request})
+		return err
+	})
+	return decisions[0]
 }
 
 func TestAFailoverKeepsWhatWasReplicated(t *testing.T) {
@@ -140,7 +136,7 @@ func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
 					}
 					byOld++
 				}
-				time.Sleep(5 * time.Millisecond) // its rate
+				time.Sleep(5 * time.Millisecond) // the rate of the old side's events
 			}
 			wrote := time.Since(cut)
 			switch {
@@ -191,12 +187,8 @@ func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
 func oldSide(t *testing.T, primary *redistest.Server, rules ratelimit.Rules) caller {
 	t.Helper()
 	host, port, err := net.SplitHostPort(primary.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	limiter, err := ratelimit.New(open(t, "redis://"+fakeSentinel(t, host, port)+"/0?master_name=main"), "n", rules, day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	limiter, err := ratelimit.New(testkit.OpenRedis(t, "redis://"+fakeSentinel(t, host, port)+"/0?master_name=main"), "n", rules, day)
+	testkit.Check(t, err)
 	return caller{Limiter: limiter, t: t}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 // TestPeekTellsWhatAdmitWouldDecide: used slots and the time until the next one, for every tier, from reading alone.
@@ -18,9 +19,7 @@ func TestPeekTellsWhatAdmitWouldDecide(t *testing.T) {
 		limiter.want(ratelimit.Admitted, event("a", "errors"))
 		before := s.contents(t)
 		usages, err := limiter.Peek(ctx, "errors", "deploys", "never seen")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if diff := cmp.Diff(before, s.contents(t)); diff != "" {
 			t.Errorf("peek wrote (-before +after):\n%s", diff)
 		}

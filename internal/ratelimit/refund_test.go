@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 func TestARefundGivesBackExactlyThatEventsSlots(t *testing.T) {
@@ -43,9 +44,7 @@ func TestARefundIsForTheDeliveryThatWasAdmitted(t *testing.T) {
 				t.Errorf("refunded for the delivery %q", other)
 			}
 		}
-		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-			t.Errorf("the store changed (-before +after):\n%s", difference)
-		}
+		s.unchanged(t, before)
 	})
 }
 
@@ -77,9 +76,7 @@ func TestWhatWasSentOrNeverAdmittedIsNotRefunded(t *testing.T) {
 		if limiter.refund(e) || limiter.refund(event("refused", "a")) || limiter.refund(event("unknown", "b")) {
 			t.Error("something was refunded")
 		}
-		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-			t.Errorf("the store changed (-before +after):\n%s", difference)
-		}
+		s.unchanged(t, before)
 	})
 }
 
@@ -89,9 +86,7 @@ func TestARefundWorksWithNoScriptLoaded(t *testing.T) {
 		e := event("an id that is hashed", "a")
 		limiter.want(ratelimit.Admitted, e)
 		s.advance(t, time.Minute)
-		if err := s.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, s.ScriptFlush(t.Context()).Err())
 		if !limiter.refund(e) {
 			t.Error("nothing was refunded")
 		}

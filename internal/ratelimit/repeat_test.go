@@ -4,12 +4,10 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // Between a call and its answer a connection can break at any point. The client then makes the call a second time by
@@ -19,12 +17,10 @@ import (
 func loose(t *testing.T) (*store, caller, *redistest.Proxy) {
 	t.Helper()
 	server := redistest.Start(t)
-	s := &store{Client: server.ClientFor(t, "{n}"), server: server, replies: &replies{}}
+	s := onServer(t, server)
 	proxy := redistest.StartProxy(t, s.Options().Addr)
-	limiter, err := ratelimit.New(open(t, "redis://"+proxy.Addr), "n", rules("100/30m", "3/30m", ""), day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter, err := ratelimit.New(testkit.OpenRedis(t, "redis://"+proxy.Addr), "n", rules("100/30m", "3/30m", ""), day)
+	testkit.Check(t, err)
 	c := caller{Limiter: limiter, t: t}
 	c.want(ratelimit.Admitted, events(2, "warm", "warm")...)
 	c.sent(event("warm-1", "warm"))
@@ -90,9 +86,7 @@ func TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce(t *testing.T) {
 					}
 					return err
 				})
-				if difference := cmp.Diff(want, outcomes(decisions)); difference != "" {
-					t.Errorf("(-want +got):\n%s", difference)
-				}
+				sameOutcomes(t, want, decisions)
 				slots("admitted", 5, 3, 2)
 
 				broken(t, proxy, func() error { return limiter.Sent(t.Context(), batch[0]) })
@@ -118,20 +112,17 @@ func TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce(t *testing.T) {
 // up.
 func TestAStalledServerChargesOnceWhatItWasAskedByAll(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartProcess(t)
-	s := &store{Client: server.Client(t), server: server, replies: &replies{}}
+	s := onProcess(t)
 	replicas := make([]caller, 3)
 	for i := range replicas {
 		replicas[i] = s.limiter(t, rules("100/30m", "3/30m", ""), day)
 		replicas[i].want(ratelimit.Admitted, event("warm", "warm")) // it has a connection now
 	}
 	s.FlushDB(t.Context())
-	if err := s.ConfigResetStat(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.ConfigResetStat(t.Context()).Err())
 
 	batch := events(5, "e", "a")
-	server.Freeze(t)
+	s.server.Freeze(t)
 	var asking sync.WaitGroup
 	for _, replica := range replicas {
 		asking.Go(func() {
@@ -141,20 +132,14 @@ func TestAStalledServerChargesOnceWhatItWasAskedByAll(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	server.Thaw(t)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if calls := scriptCalls(t, s); calls >= len(replicas) {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("the script ran %d times, expected that what was asked while it stalled is run", calls)
-		}
-	}
+	s.server.Thaw(t)
+	testkit.Eventually(t, "the script has run for each call that was made while the server stalled", func() bool {
+		return scriptCalls(t, s) >= len(replicas)
+	})
 	s.charged(t, 3)
 	want := []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Admitted, ratelimit.Admitted, ratelimit.Category, ratelimit.Category}
 	for _, replica := range replicas {
-		if difference := cmp.Diff(want, outcomes(replica.admit(batch...))); difference != "" {
-			t.Errorf("(-want +got):\n%s", difference)
-		}
+		sameOutcomes(t, want, replica.admit(batch...))
 	}
 	s.charged(t, 3)
 }
@@ -163,9 +148,7 @@ func TestAStalledServerChargesOnceWhatItWasAskedByAll(t *testing.T) {
 func scriptCalls(t *testing.T, s *store) int {
 	t.Helper()
 	info, err := s.Info(context.WithoutCancel(t.Context()), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	calls := 0
 	for _, found := range scriptStatistics.FindAllStringSubmatch(info, -1) {
 		calls += atoi(t, found[1])

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 func zAt(score int64, member string) redis.Z { return redis.Z{Score: float64(score), Member: member} }
@@ -35,9 +35,7 @@ func TestABatchWithoutAnAdmissionChangesNoByte(t *testing.T) {
 				t.Fatalf("%s: %+v", storm[i].ID, decision)
 			}
 		}
-		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-			t.Errorf("the store changed (-before +after):\n%s", difference)
-		}
+		s.unchanged(t, before)
 	})
 }
 
@@ -115,12 +113,8 @@ func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
 		limiter.sent(e)
 		limiter.refund(f)
 		pause, err := ratelimit.NewPause(s.Client, "n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := pause.Extend(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
+		testkit.Check(t, pause.Extend(t.Context(), time.Minute))
 		bounds := map[string]time.Duration{
 			"{n}:global": 2 * time.Hour, "{n}:inflight": 2 * time.Hour, "{n}:sent": day, "{n}:pause": 2 * time.Minute,
 			"{n}:category:a": 10 * time.Minute, "{n}:category:slow": 2 * time.Hour, "{n}:category:fast": 50 * time.Second,
@@ -145,15 +139,12 @@ func TestNothingIsLeftOfAQuietNotifier(t *testing.T) {
 		e := event("e", "a")
 		limiter.admit(e, costing(event("f", "a"), 2), event("g", "slow"))
 		limiter.sent(e)
-		for deadline := time.Now().Add(10 * time.Second); ; s.pass(t, 5*time.Millisecond) {
-			left := s.contents(t)
-			if left == "" {
-				return
+		s.eventually(t, 5*time.Millisecond, func() error {
+			if left := s.contents(t); left != "" {
+				return fmt.Errorf("the store holds:\n%s", left)
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("left over:\n%s", left)
-			}
-		}
+			return nil
+		})
 	})
 }
 
@@ -192,9 +183,7 @@ func TestEveryCallFindsItsScriptAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
 		pause, err := ratelimit.NewPause(s.Client, "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		ctx, e, f := t.Context(), event("e", "a"), event("f", "a")
 		for _, call := range []func(){
 			func() { limiter.want(ratelimit.Admitted, e, f) },
@@ -211,37 +200,26 @@ func TestEveryCallFindsItsScriptAgain(t *testing.T) {
 				}
 			},
 		} {
-			if err := s.ScriptFlush(ctx).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, s.ScriptFlush(ctx).Err())
 			call()
 		}
 	})
 }
 
 func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
-	server := redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
-	s := &store{Client: server.Client(t), server: server, replies: &replies{}}
+	s := onProcess(t, "--appendonly", "yes", "--appendfsync", "always")
 	limiter := s.limiter(t, rules("2/30m", "2/30m", ""), day)
 	e, f := event("e", "a"), event("f", "a")
 	limiter.admit(e, f)
 	limiter.sent(f)
 	before := s.contents(t)
 
-	server.Stop(t)
+	s.server.Stop(t)
 	if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e}); err == nil || decisions != nil {
 		t.Errorf("with the server away: %v, %v", decisions, err)
 	}
-	server.Restart(t)
-	var err error
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if err = limiter.Ready(t.Context()); err == nil || time.Now().After(deadline) {
-			break
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.server.Restart(t)
+	testkit.EventuallyNil(t, func() error { return limiter.Ready(t.Context()) })
 	if difference := cmp.Diff(before, s.contents(t)); difference != "" {
 		t.Errorf("after the restart (-before +after):\n%s", difference)
 	}
@@ -251,8 +229,7 @@ func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
 }
 
 func TestAllKeysOfACallShareOneSlot(t *testing.T) {
-	server := redistest.StartProcess(t)
-	s := &store{Client: server.Client(t), server: server, replies: &replies{}}
+	s := onProcess(t)
 	limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
 	batch := []ratelimit.Request{event("e", "a"), event("f", "{b}"), event("g", "}{"), event("h", "größe")}
 	limiter.admit(batch...)

@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 func (c caller) trace(id string, categories ...string) ratelimit.Trace {
 	c.t.Helper()
 	trace, err := c.Trace(c.t.Context(), id, categories...)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Check(c.t, err)
 	return trace
 }
 
@@ -71,9 +70,7 @@ func TestSlotsTellWhoHoldsThem(t *testing.T) {
 		s.advance(t, 20*time.Minute)
 		limiter.want(ratelimit.Admitted, costing(event("e", "a"), 2), event("f", "b"))
 		slots, err := limiter.Slots(t.Context(), 100, "a", "b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		holders := map[string]string{}
 		for _, slot := range slots {
 			holders[slot.ID] = slot.Category

@@ -84,9 +84,7 @@ func TestEventsOfOneBatchCountAgainstEachOther(t *testing.T) {
 			ratelimit.Admitted, ratelimit.Admitted, ratelimit.Category,
 			ratelimit.Admitted, ratelimit.Admitted, ratelimit.Global, ratelimit.Category,
 		}
-		if difference := cmp.Diff(want, outcomes(decisions)); difference != "" {
-			t.Errorf("(-want +got):\n%s", difference)
-		}
+		sameOutcomes(t, want, decisions)
 	})
 }
 

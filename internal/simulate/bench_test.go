@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"notifier/internal/simulate"
+	"notifier/internal/testkit"
 )
 
 // BenchmarkRun decides 100,000 events of a week under the default limits. b.N is the number of such weeks.
@@ -23,9 +24,7 @@ func BenchmarkRun(b *testing.B) {
 			}
 			return nil
 		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 		if sent == 0 || sent == n {
 			b.Fatalf("%d of %d events are sent, expected some", sent, n)
 		}

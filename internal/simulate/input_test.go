@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/simulate"
+	"notifier/internal/testkit"
 )
 
 // event writes an event as a test compares it.
@@ -48,9 +49,7 @@ func TestRead(t *testing.T) {
 func TestReadAWorkersLog(t *testing.T) {
 	t.Parallel()
 	log, err := os.ReadFile("testdata/worker.log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	input := read(t, string(log))
 	want := []string{
 		"2026-11-20T07:21:25.175896Z errors NOTIFY.2.dmzuuupa8tve $",

@@ -11,6 +11,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/simulate"
+	"notifier/internal/testkit"
 )
 
 // began is when the events of the tests begin. The odd microseconds would show where a time loses its tail.
@@ -36,9 +37,7 @@ func limits(global, category, overrides string) ratelimit.Rules {
 func read(tb testing.TB, text string) simulate.Input {
 	tb.Helper()
 	input, err := simulate.Read(tb.Context(), strings.NewReader(text), false)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 	return input
 }
 
@@ -50,9 +49,7 @@ func run(tb testing.TB, text string, rules ratelimit.Rules, dedupe time.Duration
 		verdicts = append(verdicts, v)
 		return nil
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 	return verdicts
 }
 

@@ -1,11 +1,18 @@
 // Package testkit holds what the tests of several packages need: waiting for a condition, ending a test on an error,
-// clients and addresses that go with the test. Only tests import it.
+// clients and addresses that go with the test, and how many tests of a package run at a time. Only tests import it.
 //
-// It knows nothing of notifier's own packages but how a Redis URL is opened.
+// It knows nothing of notifier's own packages but how a Redis URL is opened. So the tests inside package ratelimit itself
+// cannot import it; all others can.
 package testkit
 
 import (
+	"flag"
+	"fmt"
 	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,10 +22,14 @@ import (
 )
 
 // Patience is how long Eventually waits. No test waits so long to be right: it is for a machine that is busy with others.
-const Patience = 20 * time.Second
+const Patience = 30 * time.Second
 
-// betweenLooks is the pause between two looks at a condition.
-const betweenLooks = 5 * time.Millisecond
+// The pause between two looks at a condition doubles from the first to the last: what is nearly there is seen at once, and
+// what takes seconds is not kept from it by being looked at.
+const (
+	firstPause = time.Millisecond
+	lastPause  = 20 * time.Millisecond
+)
 
 // Check ends the test when err is not nil.
 func Check(t testing.TB, err error) {
@@ -47,10 +58,12 @@ func EventuallyNil(t testing.TB, look func() error) {
 
 // Within waits until holds returns true, and reports whether that was so before limit had passed. It looks at least once.
 func Within(limit time.Duration, holds func() bool) bool {
-	for deadline := time.Now().Add(limit); !holds(); time.Sleep(betweenLooks) {
+	pause := firstPause
+	for deadline := time.Now().Add(limit); !holds(); pause = min(2*pause, lastPause) {
 		if time.Now().After(deadline) {
 			return false
 		}
+		time.Sleep(pause)
 	}
 	return true
 }
@@ -69,8 +82,26 @@ func OpenRedis(t testing.TB, url string) redis.UniversalClient {
 // FreeAddr is a loopback address (host:port) at which nothing listens.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := FreePort()
 	Check(t, err)
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
+// FreePort is a port of the loopback address at which nothing listens, for those who can try another one.
+func FreePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
 	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}
+
+// Overlap lets n parallel tests of a package run at a time, however few processors there are, unless -parallel was given:
+// for tests that wait for servers more than they work. It belongs into TestMain, before the tests run.
+func Overlap(n int) {
+	flag.Parse()
+	if !slices.ContainsFunc(os.Args, func(argument string) bool { return strings.HasPrefix(argument, "-test.parallel") }) {
+		_ = flag.Set("test.parallel", strconv.Itoa(n))
+	}
 }
