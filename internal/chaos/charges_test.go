@@ -147,10 +147,10 @@ func (a *account) charges() {
 	if err != nil {
 		a.problem("%v", err)
 	}
-	for id, at := range inFlight {
+	for id, record := range inFlight {
 		// What is older than every window is not in flight any more; it goes with the next admission.
 		// What was given up in doubt keeps its slot, and its record until the slot is free: it may stand in the channel.
-		if e := a.events[id]; e != nil && at > r.lastLook-r.retention && !a.lostSlots[id] && !deadInDoubt(a.lines[id]) {
+		if e := a.events[id]; e != nil && record.Admitted.UnixMicro() > r.lastLook-r.retention && !a.lostSlots[id] && !deadInDoubt(a.lines[id]) {
 			a.wronglyCharged++
 			a.blame(e, "still in flight when nothing is left to do")
 		}

@@ -24,18 +24,18 @@ func tally(verdicts []simulate.Verdict) map[string]int {
 	return counts
 }
 
-// The README's example: twenty services crash at once and publish twelve events each.
-func TestTwentyServicesCrashAtOnce(t *testing.T) {
+// A storm is held to both limits, and each refusal says which of them it was and when there is room.
+func TestAStormOfManyCategoriesIsHeldToBothLimits(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]time.Duration{"in one microsecond": 0, "in some milliseconds": 7 * time.Microsecond} {
-		storm := repeat(240, func(i int) string { return at(time.Duration(i)*pause, fmt.Sprintf("service-%d", i/12)) })
-		verdicts := run(t, storm, limits("100/30m", "10/30m", ""), day)
-		want := map[string]int{"sent": 100, "dropped category": 20, "dropped global": 120}
+		storm := repeat(35, func(i int) string { return at(time.Duration(i)*pause, fmt.Sprintf("service-%d", i/5)) })
+		verdicts := run(t, storm, limits("15/30m", "3/30m", ""), day)
+		want := map[string]int{"sent": 15, "dropped category": 10, "dropped global": 10}
 		if diff := cmp.Diff(want, tally(verdicts)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if got := outcomes(verdicts)[10]; got != fmt.Sprint("10/30m for ", 30*time.Minute-10*pause) {
-			t.Errorf("%s: the eleventh of a category: %s", name, got)
+		if got := outcomes(verdicts)[3]; got != fmt.Sprint("3/30m for ", 30*time.Minute-3*pause) {
+			t.Errorf("%s: the fourth of a category: %s", name, got)
 		}
 	}
 }
