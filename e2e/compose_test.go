@@ -54,8 +54,12 @@ func testProfiles(t *testing.T, e *engine) {
 
 // testSettings: each variable that the program reads can be set through compose, and arrives.
 func testSettings(t *testing.T, e *engine) {
-	files, err := filepath.Glob("../cmd/notifier/*.go")
-	testkit.Check(t, err)
+	var files []string
+	for _, pattern := range []string{"../cmd/*/*.go", "../internal/*/*.go"} {
+		found, err := filepath.Glob(pattern)
+		testkit.Check(t, err)
+		files = append(files, found...)
+	}
 	tag := regexp.MustCompile("`envconfig:\"([A-Z_]+)\"")
 	var names []string
 	for _, file := range files {

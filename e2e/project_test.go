@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/testkit"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/testkit"
 )
 
 // project is docker-compose.yml under a name of its own.

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/testkit"
-
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
+
+	"notifier/internal/testkit"
 )
 
 // link is the way from one worker to one of the servers. Whatever happens to it begins and ends with all its connections

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/testkit"
-
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
+
+	"notifier/internal/testkit"
 )
 
 // folder keeps the programs that are under test.

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"notifier/internal/testkit"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/testkit"
 )
 
 // event is one that the publisher has had acknowledged. Its text is its id, by which the fake Slack's messages name it.

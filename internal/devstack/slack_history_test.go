@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/testkit"
-
 	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/testkit"
 )
 
 // told is an answer of conversations.history or conversations.replies.

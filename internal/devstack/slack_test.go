@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/testkit"
-
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"notifier/internal/testkit"
 )
 
 // startSlack starts a fake and a client of its own; both end with the test, which then must have left nothing.

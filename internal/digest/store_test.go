@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/testkit"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"notifier/internal/testkit"
 )
 
 // Each call may be made twice, because its answer was lost: it gives the same again and changes nothing.

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/testkit"
-
 	"github.com/alicebob/miniredis/v2"
 	"go.uber.org/goleak"
+
+	"notifier/internal/testkit"
 )
 
 // EachStore runs a test on a redis-server process and on the embedded store: what the scripts promise holds on both.

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/testkit"
-
 	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/testkit"
 )
 
 // place is where servers run: on this host, or in a container that shares its network.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/testkit"
-
 	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/testkit"
 )
 
 // Sentinels are a primary with replicas, and three Sentinels that watch over it under the name "main".
