@@ -59,7 +59,7 @@ func TestTheProbesAnswerOkOrTheReasons(t *testing.T) {
 	stalled := fine()
 	stalled.Live = func() error { return errors.New("the loop has made no progress for 40s") }
 	unready := fine()
-	unready.Ready = func(context.Context) []string { return []string{"nats: away", "redis: refused"} }
+	unready.Ready = func(context.Context) []string { return []string{"nats: unavailable", "redis: refused"} }
 	for _, test := range []struct {
 		name   string
 		probes admin.Probes
@@ -71,7 +71,7 @@ func TestTheProbesAnswerOkOrTheReasons(t *testing.T) {
 		{"ready", fine(), "/readyz", http.StatusOK, "ok\n"},
 		{"stalled", stalled, "/healthz", http.StatusServiceUnavailable, "the loop has made no progress for 40s\n"},
 		{"stalled, asked if ready", stalled, "/readyz", http.StatusOK, "ok\n"},
-		{"not ready", unready, "/readyz", http.StatusServiceUnavailable, "nats: away\nredis: refused\n"},
+		{"not ready", unready, "/readyz", http.StatusServiceUnavailable, "nats: unavailable\nredis: refused\n"},
 		{"not ready, asked if alive", unready, "/healthz", http.StatusOK, "ok\n"},
 		{"nothing there", fine(), "/nothing", http.StatusNotFound, "404 page not found\n"},
 	} {

@@ -109,7 +109,7 @@ func TestWithoutAStatusThereIsNoPage(t *testing.T) {
 
 func TestTheStatusSaysWhyThereIsNone(t *testing.T) {
 	for name, status := range map[string]func(context.Context) (any, error){
-		"an error":  func(context.Context) (any, error) { return nil, errors.New(`redis: "away"`) },
+		"an error":  func(context.Context) (any, error) { return nil, errors.New(`redis: "unavailable"`) },
 		"no JSON":   func(context.Context) (any, error) { return make(chan int), nil },
 		"forgotten": func(ctx context.Context) (any, error) { <-ctx.Done(); return nil, ctx.Err() },
 	} {
@@ -117,7 +117,7 @@ func TestTheStatusSaysWhyThereIsNone(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				response := admin.Look(t.Context(), status)
 				body := response.Body.String()
-				if response.Code != http.StatusServiceUnavailable || !strings.HasPrefix(body, `{"error":"`) || name == "an error" && body != `{"error":"redis: \"away\""}`+"\n" {
+				if response.Code != http.StatusServiceUnavailable || !strings.HasPrefix(body, `{"error":"`) || name == "an error" && body != `{"error":"redis: \"unavailable\""}`+"\n" {
 					t.Errorf("%d %q", response.Code, body)
 				}
 				if response.Header().Get("Cache-Control") != "no-store" || response.Header().Get("Content-Type") != "application/json" {
@@ -162,11 +162,11 @@ func TestTheStatusIsASecondOldAtMost(t *testing.T) {
 		looks := 0
 		look := admin.Looks(t.Context(), func(context.Context) (any, error) {
 			if looks++; looks == 2 {
-				return nil, errors.New("away")
+				return nil, errors.New("unavailable")
 			}
 			return looks, nil
 		})
-		for i, want := range []string{"1 0.000", "1 0.600", `{"error":"away"} 0.000`, `{"error":"away"} 0.600`, "3 0.000"} {
+		for i, want := range []string{"1 0.000", "1 0.600", `{"error":"unavailable"} 0.000`, `{"error":"unavailable"} 0.600`, "3 0.000"} {
 			response := look()
 			if got := fmt.Sprint(strings.TrimSpace(response.Body.String()), " ", response.Header().Get("Notifier-Age")); got != want {
 				t.Errorf("after %d times 600ms: %s, expected %s", i, got, want)

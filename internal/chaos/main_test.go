@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
 	"notifier/internal/testkit"
@@ -24,8 +23,8 @@ var folder string
 // TestMain does not look for leaked goroutines as other packages do: toxiproxy leaves one behind for each connection
 // whose client died while there was something to be written to it.
 func TestMain(m *testing.M) {
-	testkit.Overlap(6)                       // scenarios wait more than they work
-	redis.SetLogger(quiet{})                 // its complaints about a Redis that a test has stopped
+	testkit.Overlap(6) // scenarios wait more than they work
+	testkit.QuietRedis()
 	zerolog.SetGlobalLevel(zerolog.Disabled) // toxiproxy's about connections that a test has cut
 	os.Exit(run(m))
 }
@@ -39,10 +38,6 @@ func run(m *testing.M) int {
 	defer func() { _ = os.RemoveAll(folder) }()
 	return m.Run()
 }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 // program is a build of notifier, made when it is first needed.
 type program struct {
@@ -82,7 +77,7 @@ func pass(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// steadyAddr is a free loopback address for a server that goes away and has to come back. Its port is below those that
+// steadyAddr is a free loopback address for a server that is stopped and started again. Its port is below those that
 // the system gives to outgoing connections, one of which could take it in the meantime.
 func steadyAddr(t *testing.T) string {
 	t.Helper()

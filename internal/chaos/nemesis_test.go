@@ -24,14 +24,14 @@ const (
 	faultScripts  = "script flush"
 	faultNATS     = "nats restart"
 	faultConsumer = "consumer deleted"
-	faultSlack    = "slack away"
+	faultSlack    = "slack unavailable"
 	faultLimited  = "slack 429"
 	faultLost     = "slack accepts and resets"
 	faultRejects  = "slack rejects"
 	faultBlind    = "channel unreadable"
 )
 
-// nemesis breaks one thing, keeps it broken for a while, and mends it, also when ctx ends meanwhile.
+// nemesis breaks one thing, keeps it broken for a while, and repairs it, even if ctx ends before that.
 type nemesis struct {
 	weight int
 	strike func(ctx context.Context, random *rand.Rand)

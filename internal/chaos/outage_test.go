@@ -10,8 +10,8 @@ import (
 	"notifier/internal/testkit"
 )
 
-// TestOutagesRedeliverNothing holds events for far longer than the server waits for an acknowledgement, with Slack away and
-// then Redis, and nobody dies: they stay with the worker that has them. All other promises would be kept if they did not,
+// TestOutagesRedeliverNothing holds events for far longer than the server waits for an acknowledgement, with Slack unavailable
+// and then Redis, and nobody dies: they stay with the worker that holds them. All other promises would be kept if they did not,
 // since the script knows them again, but each would go through all workers' hands again and again.
 func TestOutagesRedeliverNothing(t *testing.T) {
 	t.Parallel()

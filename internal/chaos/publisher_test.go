@@ -54,7 +54,7 @@ func (p *publisher) next(random *rand.Rand, categories []string) *event {
 }
 
 // publish publishes an event until JetStream has acknowledged it. With a message id a repetition is no second message, as
-// long as NATS remembers the id: a server that was restarted does not when the event has left the stream meanwhile.
+// long as NATS remembers the id: a server that was restarted does not when the event has left the stream by then.
 // Without one it is another message of the same event.
 func (p *publisher) publish(ctx context.Context, e *event, withMessageID bool) error {
 	message := nats.NewMsg("notify." + e.category)

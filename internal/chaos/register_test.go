@@ -73,7 +73,7 @@ func watch(t *testing.T, addr string, rules ratelimit.Rules) *register {
 	go func() {
 		defer close(r.done)
 		for pass(ctx, lookEvery) {
-			_ = r.look(ctx) // an error says that Redis is away
+			_ = r.look(ctx) // an error says that Redis is unavailable
 		}
 	}()
 	t.Cleanup(func() {
@@ -147,7 +147,7 @@ func (r *register) look(ctx context.Context) error {
 	}
 	slices.Sort(names)
 	slices.Sort(again)
-	if slices.Equal(names, again) { // else a set that came meanwhile was not read
+	if slices.Equal(names, again) { // else a set that was created after the first list was not read
 		r.compare(seen, categories, now)
 	}
 	return nil

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +15,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
-	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/testkit"
 )
@@ -31,6 +32,15 @@ const (
 type limits struct {
 	global, category string
 	overrides        map[string]string // by category
+}
+
+// overridesText is the value of LIMIT_OVERRIDES.
+func (l limits) overridesText() string {
+	var parts []string
+	for _, category := range slices.Sorted(maps.Keys(l.overrides)) {
+		parts = append(parts, category+"="+l.overrides[category])
+	}
+	return strings.Join(parts, ",")
 }
 
 // world is everything around the workers, and what is needed for the account at the end.
@@ -80,7 +90,7 @@ func newWorld(t *testing.T, ackWait time.Duration, limits limits) *world {
 	testkit.Check(t, err)
 	testkit.Check(t, w.createConsumer(t.Context()))
 	w.publisher = &publisher{js: w.js, events: map[string]*event{}}
-	w.register = watch(t, w.redis.Addr, w.rules())
+	w.register = watch(t, w.redis.Addr, testkit.Rules(limits.global, limits.category, limits.overridesText()))
 	return w
 }
 
@@ -95,21 +105,6 @@ func (w *world) createConsumer(ctx context.Context) error {
 	return err
 }
 
-// rules are the limits as the product reads them.
-func (w *world) rules() ratelimit.Rules {
-	w.Helper()
-	parse := func(text string) ratelimit.Limit {
-		limit, err := ratelimit.ParseLimit(text)
-		testkit.Check(w.T, err)
-		return limit
-	}
-	rules := ratelimit.Rules{Global: parse(w.limits.global), Category: parse(w.limits.category), Overrides: map[string]ratelimit.Limit{}}
-	for category, text := range w.limits.overrides {
-		rules.Overrides[category] = parse(text)
-	}
-	return rules
-}
-
 // addWorker makes a worker with links of its own, and does not start it.
 func (w *world) addWorker(p *program, linked bool) *worker {
 	w.Helper()
@@ -122,15 +117,11 @@ func (w *world) addWorker(p *program, linked bool) *worker {
 			addrs[server] = links[server].addr
 		}
 	}
-	var overrides []string
-	for category, limit := range w.limits.overrides {
-		overrides = append(overrides, category+"="+limit)
-	}
 	settings := map[string]string{
 		"NATS_URL": "nats://" + addrs["nats"], "NATS_STREAM": streamName, "NATS_CONSUMER": consumerName,
 		"REDIS_URL": "redis://" + addrs["redis"] + "/0", "REDIS_NAMESPACE": namespace,
 		"SLACK_API_URL": "http://" + addrs["slack"] + "/api/", "SLACK_CHANNEL": channel, "SLACK_TIMEOUT": "1s",
-		"LIMIT_GLOBAL": w.limits.global, "LIMIT_CATEGORY": w.limits.category, "LIMIT_OVERRIDES": join(overrides),
+		"LIMIT_GLOBAL": w.limits.global, "LIMIT_CATEGORY": w.limits.category, "LIMIT_OVERRIDES": w.limits.overridesText(),
 		"BATCH_SIZE": "16", "SEND_CONCURRENCY": "4", "SHUTDOWN_TIMEOUT": "4s", "ADMIN_ADDR": "127.0.0.1:0", "GOMAXPROCS": "1",
 	}
 	k := &worker{t: w.T, name: name, folder: w.TempDir(), program: p.build(w.T), settings: settings, links: links}
@@ -148,18 +139,6 @@ func (w *world) startWorkers(n int, linked bool) {
 	for _, k := range w.workers {
 		testkit.Eventually(w.T, k.name+" is ready", func() bool { return k.now().ready() == nil })
 	}
-}
-
-func join(parts []string) string {
-	slices.Sort(parts)
-	text := ""
-	for i, part := range parts {
-		if i > 0 {
-			text += ","
-		}
-		text += part
-	}
-	return text
 }
 
 // rest waits until the workers can send and nothing is left to do: nothing in the stream, nothing handed out.

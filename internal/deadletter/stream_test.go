@@ -107,8 +107,8 @@ func TestEachSeesWhatWasThere(t *testing.T) {
 	}
 }
 
-// Where the server is away nothing hangs.
-func TestTheServerGoesAway(t *testing.T) {
+// Nothing hangs while the server is unavailable.
+func TestTheServerIsUnavailable(t *testing.T) {
 	d := newDesk(t)
 	d.letter("e-1", "{")
 	s, letter := d.open(), d.all()[0]

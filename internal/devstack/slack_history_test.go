@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"notifier/internal/testkit"
 )
 
@@ -227,12 +225,5 @@ func TestSlackHistoryMisbehaves(t *testing.T) {
 	if s.Requests() != 4 || s.HistoryRequests() != 6 {
 		t.Errorf("%d posts and %d requests for the history, want 4 and 6", s.Requests(), s.HistoryRequests())
 	}
-	resp, err := client.Get(s.URL() + "/fake/stats")
-	testkit.Check(t, err)
-	defer resp.Body.Close()
-	var stats map[string]int
-	testkit.Check(t, json.NewDecoder(resp.Body).Decode(&stats))
-	if diff := cmp.Diff(map[string]int{"requests": 4, "accepted": 4, "queued": 0, "history": 6}, stats); diff != "" {
-		t.Errorf("stats (-want +got):\n%s", diff)
-	}
+	expectStats(t, s, client, map[string]int{"requests": 4, "accepted": 4, "queued": 0, "history": 6})
 }

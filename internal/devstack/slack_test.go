@@ -201,14 +201,7 @@ func TestSlackIsDrivenByHTTP(t *testing.T) {
 			t.Errorf("status %d, want %d", status, want)
 		}
 	}
-	resp, err := client.Get(s.URL() + "/fake/stats")
-	testkit.Check(t, err)
-	defer resp.Body.Close()
-	var stats map[string]int
-	testkit.Check(t, json.NewDecoder(resp.Body).Decode(&stats))
-	if diff := cmp.Diff(map[string]int{"requests": 4, "accepted": 0, "queued": 0, "history": 0}, stats); diff != "" {
-		t.Errorf("stats (-want +got):\n%s", diff)
-	}
+	expectStats(t, s, client, map[string]int{"requests": 4, "accepted": 0, "queued": 0, "history": 0})
 }
 
 func TestSlackCloseEndsHungRequests(t *testing.T) {
@@ -384,5 +377,18 @@ func TestSlackStreamsMessages(t *testing.T) {
 		t.Error(err)
 	}
 	for lines.Scan() {
+	}
+}
+
+// expectStats compares what the fake Slack counts under /fake/stats.
+func expectStats(t *testing.T, s *Slack, client *http.Client, want map[string]int) {
+	t.Helper()
+	resp, err := client.Get(s.URL() + "/fake/stats")
+	testkit.Check(t, err)
+	defer resp.Body.Close()
+	var stats map[string]int
+	testkit.Check(t, json.NewDecoder(resp.Body).Decode(&stats))
+	if diff := cmp.Diff(want, stats); diff != "" {
+		t.Errorf("stats (-want +got):\n%s", diff)
 	}
 }

@@ -19,7 +19,7 @@ func TestTheHolderDies(t *testing.T) {
 		const lease = time.Second // the other one has to look before it is over
 		ctx := t.Context()
 		for _, dies := range []string{"before it notes the post", "before the post", "after the post"} {
-			before, doubt := saidInAll(t, w.texts()), w.doubted()
+			before, doubt := totalSaid(t, w.texts()), w.doubted()
 			w.drop("category", "errors", 5)
 			w.old()
 			dead := w.digest(true, nil)
@@ -47,7 +47,7 @@ func TestTheHolderDies(t *testing.T) {
 			stop := w.run(alive, w.digest(true, nil))
 			w.idle()
 			stop()
-			if got := saidInAll(t, w.texts()) - before; got != want {
+			if got := totalSaid(t, w.texts()) - before; got != want {
 				t.Errorf("dies %s: %d drops are told, want %d: %q", dies, got, want, w.texts())
 			}
 			if got := w.doubted() - doubt; got != inDoubt {
@@ -101,8 +101,8 @@ func lastToken(t *testing.T, w *world) string {
 	return token
 }
 
-// While Redis is away nothing is posted. Answers that get lost change nothing.
-func TestRedisAway(t *testing.T) {
+// While Redis is unavailable nothing is posted. Lost answers change nothing.
+func TestRedisIsUnavailable(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
 	w := newWorld(t, server.URL())

@@ -33,7 +33,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Of many replicas one posts, at most once in an interval, and what is told in all is what was dropped.
+// Of many replicas one posts, at most once in an interval, and the total that is reported is what was dropped.
 func TestOneReplicaPostsInAnInterval(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		var digests []*Digest
@@ -49,7 +49,7 @@ func TestOneReplicaPostsInAnInterval(t *testing.T) {
 		w.idle()
 		stop()
 		texts := w.texts()
-		if sum := saidInAll(t, texts); sum != dropped {
+		if sum := totalSaid(t, texts); sum != dropped {
 			t.Errorf("%d drops are told, want %d", sum, dropped)
 		}
 		messages := w.slack.Messages()
@@ -217,7 +217,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 		}
 		w.idle()
 		texts := w.texts()
-		if n := saidInAll(t, texts); n != replicas*categories+150 || len(texts) != 1 || len(texts[0]) > 4000 {
+		if n := totalSaid(t, texts); n != replicas*categories+150 || len(texts) != 1 || len(texts[0]) > 4000 {
 			t.Errorf("%d drops are told: %q", n, texts)
 		}
 		m, err := decodeMessage(w.redis.Get(t.Context(), w.keys.Message()).Val())

@@ -192,7 +192,7 @@ const doubtLine = "the digest may not have arrived, and is not posted again"
 
 var headline = regexp.MustCompile(`^In the last .* (\d+) notifications? (?:was|were) not sent: (.*?)\.( There is room now\.| Next free slot .*)?$`)
 
-// said is how many drops a message tells of; its list must add up to what it says in all.
+// said is how many drops a message reports; the numbers in its list must add up to its total.
 func said(t testing.TB, text string) int {
 	t.Helper()
 	parts := headline.FindStringSubmatch(text)
@@ -216,7 +216,7 @@ func said(t testing.TB, text string) int {
 	return all
 }
 
-func saidInAll(t testing.TB, texts []string) (sum int) {
+func totalSaid(t testing.TB, texts []string) (sum int) {
 	t.Helper()
 	for _, text := range texts {
 		sum += said(t, text)

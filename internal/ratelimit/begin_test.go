@@ -30,7 +30,7 @@ func (c caller) wantLeave(leave ratelimit.Leave, posts int, e ratelimit.Request,
 
 func TestAPostIsNotedBeforeItIsMade(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.wantLeave(ratelimit.Go, 1, e, "", "p1")
@@ -53,7 +53,7 @@ func TestAPostIsNotedBeforeItIsMade(t *testing.T) {
 // An answer that is lost is asked for again, by the client or by the worker. It is the same, and no other's post.
 func TestALostLeaveIsGivenAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter, pause := s.limiter(t, rules("100/30m", "10/30m", ""), day), s.pause(t)
+		limiter, pause := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), s.pause(t)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.want(ratelimit.Admitted, e, f)
 		for range 3 {
@@ -70,7 +70,7 @@ func TestALostLeaveIsGivenAgain(t *testing.T) {
 // Two replicas can hold one event: its consumer was deleted, or one of them stood still for longer than AckWait.
 func TestAnEventIsNotPostedWhileAnotherReplicaMayBePostingIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		one, other := s.limiter(t, rules("100/30m", "10/30m", ""), day), s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		one, other := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		one.want(ratelimit.Admitted, e)
 		other.want(ratelimit.Admitted, e)
@@ -91,10 +91,10 @@ func TestAnEventIsNotPostedWhileAnotherReplicaMayBePostingIt(t *testing.T) {
 // another replica's first one for its own.
 func TestPostsAreKnownByNameAndNotByNumber(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		one, other := s.limiter(t, rules("100/30m", "10/30m", ""), day), s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		one, other := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		one.want(ratelimit.Admitted, e)
-		for i := range 3 { // Slack is away
+		for i := range 3 { // Slack is unavailable
 			one.wantLeave(ratelimit.Go, i+1, e, fmt.Sprintf("p%d", i), fmt.Sprintf("p%d", i+1))
 			s.advance(t, time.Minute)
 			if i == 0 {
@@ -114,7 +114,7 @@ func TestPostsAreKnownByNameAndNotByNumber(t *testing.T) {
 
 func TestLeaveIsGivenToTheDeliveryThatWasAdmitted(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.wantLeave(ratelimit.Unknown, 0, e, "", "p1")
 		limiter.want(ratelimit.Admitted, e)
@@ -128,7 +128,7 @@ func TestLeaveIsGivenToTheDeliveryThatWasAdmitted(t *testing.T) {
 // A definitive refusal gives back the slots of an event whose post has begun, and of that delivery alone.
 func TestAnEventWhosePostHasBegunCanBeRefunded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := costing(event("e", "a"), 2)
 		limiter.want(ratelimit.Admitted, e)
 		limiter.wantLeave(ratelimit.Go, 1, e, "", "p1")
@@ -142,7 +142,7 @@ func TestAnEventWhosePostHasBegunCanBeRefunded(t *testing.T) {
 
 func TestNobodyBeginsDuringAPauseAndOneAloneAfterIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter, pause := s.limiter(t, rules("100/30m", "10/30m", ""), day), s.pause(t)
+		limiter, pause := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), s.pause(t)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.want(ratelimit.Admitted, e, f)
 		pause.extend(30 * time.Second)

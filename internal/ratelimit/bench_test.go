@@ -36,9 +36,9 @@ const benchmarkCategories = 20
 // prepare gives a limiter for one of the modes, and events to ask for.
 func prepare(b *testing.B, server *redistest.Server, client redis.UniversalClient, mode string) (*ratelimit.Limiter, func() ratelimit.Request) {
 	b.Helper()
-	held := rules("100/30m", "10/30m", "")
+	held := testkit.Rules("100/30m", "10/30m", "")
 	if mode == "admit" {
-		held = rules("1000000/1s", "1000000/1s", "")
+		held = testkit.Rules("1000000/1s", "1000000/1s", "")
 	}
 	limiter, err := ratelimit.New(client, b.Name(), held, day)
 	testkit.Check(b, err)

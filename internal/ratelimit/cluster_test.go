@@ -60,7 +60,7 @@ func TestAClusterOfThreeNodes(t *testing.T) {
 		s := onOwner(t, cluster)
 		limiter := caller{t: t}
 		var err error
-		if limiter.Limiter, err = ratelimit.New(testkit.OpenRedis(t, cluster.URL()), "n", rules("100/30m", "2/30m", ""), day); err != nil {
+		if limiter.Limiter, err = ratelimit.New(testkit.OpenRedis(t, cluster.URL()), "n", testkit.Rules("100/30m", "2/30m", ""), day); err != nil {
 			t.Fatal(err)
 		}
 		e, f := event("e", "a"), event("f", "a")
@@ -70,14 +70,14 @@ func TestAClusterOfThreeNodes(t *testing.T) {
 		started := time.Now()
 		for range 3 {
 			if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e, f, event("g", "a")}); err == nil || decisions != nil {
-				t.Errorf("with the master away: %v, %v", decisions, err)
+				t.Errorf("with the master unavailable: %v, %v", decisions, err)
 			}
 		}
 		if err := limiter.Sent(t.Context(), e); err == nil {
-			t.Error("recorded as sent with the master away")
+			t.Error("recorded as sent with the master unavailable")
 		}
 		if refunded, err := limiter.Refund(t.Context(), e); err == nil || refunded {
-			t.Errorf("refunded with the master away: %t, %v", refunded, err)
+			t.Errorf("refunded with the master unavailable: %t, %v", refunded, err)
 		}
 		t.Logf("five calls failed in %s", time.Since(started).Round(time.Millisecond))
 		s.server.Restart(t)

@@ -26,7 +26,7 @@ func TestManyCallersNeverExceedALimitAndMissNoSlot(t *testing.T) {
 	if testing.Short() {
 		lasts = time.Second
 	}
-	held := rules("60/700ms+20/60ms", "25/400ms+4/30ms", "wide=40/500ms,narrow=1/25ms+9/650ms")
+	held := testkit.Rules("60/700ms+20/60ms", "25/400ms+4/30ms", "wide=40/500ms,narrow=1/25ms+9/650ms")
 	categories := []string{"a", "b", "c", "wide", "narrow"}
 	server := redistest.StartProcess(t)
 

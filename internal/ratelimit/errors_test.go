@@ -70,7 +70,7 @@ func TestACancelledCallEndsAtOnce(t *testing.T) {
 
 func TestAKeyOfAnotherTypeIsAnErrorAndChargesNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		for _, key := range []string{"{n}:global", "{n}:inflight", "{n}:sent", "{n}:category:a", "{n}:category:b"} {
 			s.FlushAll(t.Context())
 			s.Set(t.Context(), key, "somebody else's", 0)
@@ -88,7 +88,7 @@ func TestAKeyOfAnotherTypeIsAnErrorAndChargesNothing(t *testing.T) {
 
 func TestAReadOnlyReplicaAdmitsNothing(t *testing.T) {
 	s := onProcess(t)
-	limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+	limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 	limiter.admit(event("before", "a"))
 	before := s.contents(t)
 	testkit.Check(t, s.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
@@ -106,7 +106,7 @@ func TestAReadOnlyReplicaAdmitsNothing(t *testing.T) {
 
 func TestWithRedisOutOfMemoryNothingIsAdmittedOrEvicted(t *testing.T) {
 	s := onProcess(t, "--maxmemory-policy", "noeviction")
-	limiter := s.limiter(t, rules("100/30m", "2/30m", ""), day)
+	limiter := s.limiter(t, testkit.Rules("100/30m", "2/30m", ""), day)
 	limiter.admit(events(2, "before", "a")...)
 	before := s.contents(t)
 	s.ConfigSet(t.Context(), "maxmemory", "1")

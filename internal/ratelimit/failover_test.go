@@ -49,7 +49,7 @@ func (c caller) decided(request ratelimit.Request) ratelimit.Decision {
 
 func TestAFailoverKeepsWhatWasReplicated(t *testing.T) {
 	t.Parallel() // it takes some seconds until Sentinels know each other
-	w := startWatched(t, rules("100/30m", "3/30m", ""))
+	w := startWatched(t, testkit.Rules("100/30m", "3/30m", ""))
 	e := events(4, "e", "a")
 	w.want(ratelimit.Admitted, e[:3]...)
 	w.sent(e[0])
@@ -113,8 +113,8 @@ func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			limit := fmt.Sprintf("%d/30m", test.limit)
-			w := startWatched(t, rules(limit, limit, ""), test.extra...)
-			old := oldSide(t, w.Primary, rules(limit, limit, ""))
+			w := startWatched(t, testkit.Rules(limit, limit, ""), test.extra...)
+			old := oldSide(t, w.Primary, testkit.Rules(limit, limit, ""))
 			if test.before > 0 {
 				for _, decision := range w.admit(events(test.before, "before", "a")...) {
 					if decision.Outcome != ratelimit.Admitted {

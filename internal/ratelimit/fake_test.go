@@ -63,7 +63,7 @@ func silent(t *testing.T) string {
 // limiterAt is a limiter under 100/30m and 10/30m over a URL.
 func limiterAt(t *testing.T, url string) caller {
 	t.Helper()
-	limiter, err := ratelimit.New(testkit.OpenRedis(t, url), "n", rules("100/30m", "10/30m", ""), day)
+	limiter, err := ratelimit.New(testkit.OpenRedis(t, url), "n", testkit.Rules("100/30m", "10/30m", ""), day)
 	testkit.Check(t, err)
 	return caller{Limiter: limiter, t: t}
 }

@@ -13,7 +13,7 @@ import (
 // What the scripts write is read, by the same parser in the product and in its tests.
 func TestARecordInFlightIsReadAsTheScriptsWriteIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := by("a delivery: with 2 blanks\nand a line end", event("e", "a"))
 		read := func() ratelimit.InFlight {
 			t.Helper()

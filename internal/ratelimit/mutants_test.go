@@ -184,7 +184,7 @@ func (m mutant) source(root string) (string, error) {
 		return "", err
 	}
 	if n := strings.Count(string(text), m.old); n != 1 {
-		return "", fmt.Errorf("%s: %s: %q is there %d times, expected once: mend the list of mutants", m.file, m.mistake, m.old, n)
+		return "", fmt.Errorf("%s: %s: %q is there %d times, expected once: fix the list of mutants", m.file, m.mistake, m.old, n)
 	}
 	return strings.Replace(string(text), m.old, m.new, 1), nil
 }

@@ -25,7 +25,7 @@ import (
 // works takes one of two slots after the other and expects the third event to be refused.
 func works(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
-	limiter, err := ratelimit.New(client, "n", rules("100/30m", "2/30m", ""), day)
+	limiter, err := ratelimit.New(client, "n", testkit.Rules("100/30m", "2/30m", ""), day)
 	testkit.Check(t, err)
 	c := caller{Limiter: limiter, t: t}
 	testkit.Check(t, c.Check(t.Context()))
@@ -48,7 +48,7 @@ func TestOpenOneServer(t *testing.T) {
 func TestOpenACluster(t *testing.T) {
 	t.Parallel() // a cluster takes two seconds until it is up
 	cluster := redistest.StartCluster(t, 1)
-	client := testkit.OpenRedis(t, fmt.Sprintf("redis://%s?addr=%s", cluster.Nodes[0].Addr, testkit.FreeAddr(t))) // one of its nodes may be away
+	client := testkit.OpenRedis(t, fmt.Sprintf("redis://%s?addr=%s", cluster.Nodes[0].Addr, testkit.FreeAddr(t))) // one of its nodes may be unavailable
 	if _, ok := client.(*redis.ClusterClient); !ok {
 		t.Fatalf("addr= makes a %T", client)
 	}

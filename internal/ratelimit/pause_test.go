@@ -115,6 +115,6 @@ func TestAPauseRunsOutByItself(t *testing.T) {
 func TestAPauseIsNoMatterOfTheLimits(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		s.pause(t).extend(time.Hour)
-		s.limiter(t, rules("1/30m", "1/30m", ""), day).want(ratelimit.Admitted, event("e", "a"))
+		s.limiter(t, testkit.Rules("1/30m", "1/30m", ""), day).want(ratelimit.Admitted, event("e", "a"))
 	})
 }

@@ -13,7 +13,7 @@ import (
 // TestPeekTellsWhatAdmitWouldDecide: used slots and the time until the next one, for every tier, from reading alone.
 func TestPeekTellsWhatAdmitWouldDecide(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := rules("3/30m", "2/30m+1/10s", "deploys=5/1h")
+		rules := testkit.Rules("3/30m", "2/30m+1/10s", "deploys=5/1h")
 		ctx := t.Context()
 		limiter := s.limiter(t, rules, time.Hour)
 		limiter.want(ratelimit.Admitted, event("a", "errors"))

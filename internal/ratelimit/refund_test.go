@@ -12,7 +12,7 @@ import (
 
 func TestARefundGivesBackExactlyThatEventsSlots(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("6/30m", "5/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("6/30m", "5/30m", ""), day)
 		limiter.admit(event("e", "a"))
 		before := s.contents(t)
 		big := costing(event("big", "a"), 4)
@@ -35,7 +35,7 @@ func TestARefundGivesBackExactlyThatEventsSlots(t *testing.T) {
 
 func TestARefundIsForTheDeliveryThatWasAdmitted(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		before := s.contents(t)
@@ -50,7 +50,7 @@ func TestARefundIsForTheDeliveryThatWasAdmitted(t *testing.T) {
 
 func TestARefundIsGivenOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.admit(e, event("f", "a"))
 		if !limiter.refund(e) || limiter.refund(e) {
@@ -67,7 +67,7 @@ func TestARefundIsGivenOnce(t *testing.T) {
 
 func TestWhatWasSentOrNeverAdmittedIsNotRefunded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "1/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "1/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.sent(e)
@@ -82,7 +82,7 @@ func TestWhatWasSentOrNeverAdmittedIsNotRefunded(t *testing.T) {
 
 func TestARefundWorksWithNoScriptLoaded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("an id that is hashed", "a")
 		limiter.want(ratelimit.Admitted, e)
 		s.advance(t, time.Minute)

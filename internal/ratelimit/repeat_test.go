@@ -19,7 +19,7 @@ func loose(t *testing.T) (*store, caller, *redistest.Proxy) {
 	server := redistest.Start(t)
 	s := onServer(t, server)
 	proxy := redistest.StartProxy(t, s.Options().Addr)
-	limiter, err := ratelimit.New(testkit.OpenRedis(t, "redis://"+proxy.Addr), "n", rules("100/30m", "3/30m", ""), day)
+	limiter, err := ratelimit.New(testkit.OpenRedis(t, "redis://"+proxy.Addr), "n", testkit.Rules("100/30m", "3/30m", ""), day)
 	testkit.Check(t, err)
 	c := caller{Limiter: limiter, t: t}
 	c.want(ratelimit.Admitted, events(2, "warm", "warm")...)
@@ -115,7 +115,7 @@ func TestAStalledServerChargesOnceWhatItWasAskedByAll(t *testing.T) {
 	s := onProcess(t)
 	replicas := make([]caller, 3)
 	for i := range replicas {
-		replicas[i] = s.limiter(t, rules("100/30m", "3/30m", ""), day)
+		replicas[i] = s.limiter(t, testkit.Rules("100/30m", "3/30m", ""), day)
 		replicas[i].want(ratelimit.Admitted, event("warm", "warm")) // it has a connection now
 	}
 	s.FlushDB(t.Context())

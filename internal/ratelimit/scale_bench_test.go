@@ -97,7 +97,7 @@ func compare(b *testing.B, sizes []int, of func(size int) world) {
 				limiters[i] = newLimiter(b, server, ratelimit.Rules{Global: mustParse("1000000/1h"), Category: full}, day)
 				w.fill(b, limiters[i])
 				if mode == "admit" {
-					limiters[i] = newLimiter(b, server, rules("1000000/1h", "1000000/1h", ""), day)
+					limiters[i] = newLimiter(b, server, testkit.Rules("1000000/1h", "1000000/1h", ""), day)
 				}
 			}
 			serial := 0

@@ -18,7 +18,7 @@ func zAt(score int64, member string) redis.Z { return redis.Z{Score: float64(sco
 // Nothing is charged, stored, removed or kept alive longer by events that are not admitted, however many come.
 func TestABatchWithoutAnAdmissionChangesNoByte(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("8/30m+5/1s", "4/10m", "short=1/1m"), day)
+		limiter := s.limiter(t, testkit.Rules("8/30m+5/1s", "4/10m", "short=1/1m"), day)
 		sent := event("sent", "a")
 		limiter.admit(sent, event("flying", "a"), event("s", "short"))
 		limiter.sent(sent)
@@ -42,7 +42,7 @@ func TestABatchWithoutAnAdmissionChangesNoByte(t *testing.T) {
 // An event that one scope has room for and the other has not is charged to neither.
 func TestAnEventIsChargedToBothScopesOrToNone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("3/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("3/30m", "2/30m", ""), day)
 		limiter.admit(events(2, "a", "a")...)
 		before := s.contents(t)
 		limiter.want(ratelimit.Category, event("a-3", "a"))
@@ -61,7 +61,7 @@ func TestAnEventIsChargedToBothScopesOrToNone(t *testing.T) {
 // A busy sender that is refused all the time gets its next slot at the time that it was told first.
 func TestRefusedAttemptsDoNotStarveASender(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "1/10m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "1/10m", ""), day)
 		limiter.admit(event("e", "a"))
 		for range 10 {
 			limiter.want(ratelimit.Category, events(20, "again", "a")...)
@@ -73,7 +73,7 @@ func TestRefusedAttemptsDoNotStarveASender(t *testing.T) {
 
 func TestTimesAreStoredToTheMicrosecond(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		ctx := t.Context()
 		for i := range 20 {
 			if s.embedded != nil && i == 10 { // a time that some would write as 1.795e+15
@@ -107,7 +107,7 @@ func TestTimesAreStoredToTheMicrosecond(t *testing.T) {
 
 func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/10m+5/1m", "slow=5/2h,fast=5/50s"), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/10m+5/1m", "slow=5/2h,fast=5/50s"), day)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.admit(e, f, event("s", "slow"), event("q", "fast"))
 		limiter.sent(e)
@@ -135,7 +135,7 @@ func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
 // What is left of a pause is another test's: it stays for a minute.
 func TestNothingIsLeftOfAQuietNotifier(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("5/60ms", "3/30ms", "slow=5/80ms"), 100*time.Millisecond)
+		limiter := s.limiter(t, testkit.Rules("5/60ms", "3/30ms", "slow=5/80ms"), 100*time.Millisecond)
 		e := event("e", "a")
 		limiter.admit(e, costing(event("f", "a"), 2), event("g", "slow"))
 		limiter.sent(e)
@@ -151,7 +151,7 @@ func TestNothingIsLeftOfAQuietNotifier(t *testing.T) {
 // A category that is always busy keeps its key alive; what is out of its window goes with the next admission.
 func TestEntriesOutOfTheWindowAreRemovedAtTheNextAdmission(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("5000/30m", "5000/10m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("5000/30m", "5000/10m", ""), day)
 		limiter.admit(costing(event("old", "a"), 2500))
 		for i := range 6 {
 			s.advance(t, 6*time.Minute)
@@ -165,7 +165,7 @@ func TestEntriesOutOfTheWindowAreRemovedAtTheNextAdmission(t *testing.T) {
 
 func TestSentIDsAreForgottenAfterTheDedupeWindow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), 2*time.Hour)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
 		for i := range 6 { // an hour apart, so that the key itself never expires
 			e := event(fmt.Sprint("e", i), "a")
 			limiter.want(ratelimit.Admitted, e)
@@ -181,7 +181,7 @@ func TestSentIDsAreForgottenAfterTheDedupeWindow(t *testing.T) {
 
 func TestEveryCallFindsItsScriptAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		pause, err := ratelimit.NewPause(s.Client, "n")
 		testkit.Check(t, err)
 		ctx, e, f := t.Context(), event("e", "a"), event("f", "a")
@@ -208,7 +208,7 @@ func TestEveryCallFindsItsScriptAgain(t *testing.T) {
 
 func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
 	s := onProcess(t, "--appendonly", "yes", "--appendfsync", "always")
-	limiter := s.limiter(t, rules("2/30m", "2/30m", ""), day)
+	limiter := s.limiter(t, testkit.Rules("2/30m", "2/30m", ""), day)
 	e, f := event("e", "a"), event("f", "a")
 	limiter.admit(e, f)
 	limiter.sent(f)
@@ -216,7 +216,7 @@ func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
 
 	s.server.Stop(t)
 	if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e}); err == nil || decisions != nil {
-		t.Errorf("with the server away: %v, %v", decisions, err)
+		t.Errorf("with the server stopped: %v, %v", decisions, err)
 	}
 	s.server.Restart(t)
 	testkit.EventuallyNil(t, func() error { return limiter.Ready(t.Context()) })
@@ -230,7 +230,7 @@ func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
 
 func TestAllKeysOfACallShareOneSlot(t *testing.T) {
 	s := onProcess(t)
-	limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+	limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 	batch := []ratelimit.Request{event("e", "a"), event("f", "{b}"), event("g", "}{"), event("h", "größe")}
 	limiter.admit(batch...)
 	limiter.sent(batch[0])
@@ -248,7 +248,7 @@ func TestAllKeysOfACallShareOneSlot(t *testing.T) {
 
 func TestALargeBatchIsSplitAndDecidedInItsOrder(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("1200/30m", "1/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("1200/30m", "1/30m", ""), day)
 		batch := make([]ratelimit.Request, 2500)
 		for i := range batch {
 			batch[i] = event(fmt.Sprint("e", i), fmt.Sprint("c", i%1500)) // more than a thousand categories too
@@ -276,7 +276,7 @@ func TestALargeBatchIsSplitAndDecidedInItsOrder(t *testing.T) {
 
 func TestACostlyEventTakesAllItsSlots(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("9000/30m", "8000/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("9000/30m", "8000/30m", ""), day)
 		big := costing(event(strings.Repeat("long", 100), "a"), 7000)
 		limiter.want(ratelimit.Admitted, big)
 		s.charged(t, 7000)

@@ -233,15 +233,6 @@ func (s *store) unchanged(t testing.TB, before string) {
 	}
 }
 
-// rules reads limits as a user writes them.
-func rules(global, category, overrides string) ratelimit.Rules {
-	parsed, err := ratelimit.ParseOverrides(overrides)
-	if err != nil {
-		panic(err)
-	}
-	return ratelimit.Rules{Global: mustParse(global), Category: mustParse(category), Overrides: parsed}
-}
-
 // caller asks a limiter of namespace "n" and fails the test where an answer cannot be had.
 type caller struct {
 	*ratelimit.Limiter

@@ -26,7 +26,7 @@ func atoi(t *testing.T, digits string) int {
 // hot is how many events of the category "hot" are allowed in traffic, which asks for more; nothing else is scarce.
 const hot = 60
 
-var trafficRules = rules("1000000/30m", "1000000/30m", "hot="+strconv.Itoa(hot)+"/30m")
+var trafficRules = testkit.Rules("1000000/30m", "1000000/30m", "hot="+strconv.Itoa(hot)+"/30m")
 
 // traffic is what some replicas do to a store that is being worked on: each asks without a pause, for new events and
 // again for old ones, and asks again for what could not be decided, as the worker does. Every answer is held against
@@ -37,7 +37,7 @@ type traffic struct {
 	errors   atomic.Int64
 	hot      atomic.Int64 // admitted in it
 	refused  atomic.Int64 // in it
-	admitted atomic.Int64 // slots taken in all, less what was given back
+	admitted atomic.Int64 // slots taken overall, less what was given back
 	mu       sync.Mutex
 	seen     map[string]int // errors, by their first word
 	stop     context.CancelFunc

@@ -18,7 +18,7 @@ func BenchmarkRun(b *testing.B) {
 	events := read(b, week(n)).Events
 	for b.Loop() {
 		sent := 0
-		err := simulate.Run(b.Context(), events, limits("100/30m", "10/30m", ""), day, func(v simulate.Verdict) error {
+		err := simulate.Run(b.Context(), events, testkit.Rules("100/30m", "10/30m", ""), day, func(v simulate.Verdict) error {
 			if v.Outcome == "sent" {
 				sent++
 			}

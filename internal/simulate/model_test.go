@@ -25,7 +25,7 @@ type model struct {
 	sent   []simulate.Event
 }
 
-// used is how many slots of the window (until - window, until] are taken; category "": in all.
+// used is how many slots of the window (until - window, until] are taken; category "": overall.
 func (m *model) used(category string, window time.Duration, until time.Time) int {
 	used := 0
 	for _, e := range m.sent {

@@ -17,22 +17,6 @@ import (
 // began is when the events of the tests begin. The odd microseconds would show where a time loses its tail.
 var began = time.Date(2026, 11, 13, 4, 39, 1, 123457000, time.UTC)
 
-// limits reads limits as a user writes them.
-func limits(global, category, overrides string) ratelimit.Rules {
-	parsed, err := ratelimit.ParseOverrides(overrides)
-	if err != nil {
-		panic(err)
-	}
-	rules := ratelimit.Rules{Overrides: parsed}
-	if rules.Global, err = ratelimit.ParseLimit(global); err != nil {
-		panic(err)
-	}
-	if rules.Category, err = ratelimit.ParseLimit(category); err != nil {
-		panic(err)
-	}
-	return rules
-}
-
 // read reads an input that has no fault.
 func read(tb testing.TB, text string) simulate.Input {
 	tb.Helper()

@@ -60,8 +60,8 @@ func TestAFlushIsCountedOnce(t *testing.T) {
 	}
 }
 
-// While Redis is away counts wait, and are there when it is back.
-func TestRedisAway(t *testing.T) {
+// Counts wait while Redis is unavailable, and are written once it has recovered.
+func TestRedisIsUnavailable(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
 	proxy := redistest.StartProxy(t, server.Addr)

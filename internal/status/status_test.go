@@ -125,7 +125,7 @@ func TestAStatusHasABoundedNumberOfCategories(t *testing.T) {
 }
 
 func TestAStatusThatCannotBeReadIsAnError(t *testing.T) {
-	k := &known{err: errors.New("redis is away")}
+	k := &known{err: errors.New("redis is unavailable")}
 	if _, err := k.source().Read(t.Context()); err == nil {
 		t.Error("no error, expected that of Redis")
 	}

@@ -1,11 +1,12 @@
 // Package testkit holds what the tests of several packages need: waiting for a condition, ending a test on an error,
-// clients and addresses that go with the test, and how many tests of a package run at a time. Only tests import it.
+// clients, addresses and limits, and how many tests of a package run at a time. Only tests import it.
 //
-// It knows nothing of notifier's own packages but how a Redis URL is opened. So the tests inside package ratelimit itself
-// cannot import it; all others can.
+// Of notifier's own packages it knows ratelimit: how a Redis URL is opened and limits are read. So the tests inside package
+// ratelimit itself cannot import it; all others can.
 package testkit
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net"
@@ -77,6 +78,31 @@ func OpenRedis(t testing.TB, url string) redis.UniversalClient {
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// QuietRedis discards go-redis's own log lines: they complain about servers that a test has stopped. It belongs into
+// TestMain.
+func QuietRedis() { redis.SetLogger(discard{}) }
+
+type discard struct{}
+
+func (discard) Printf(context.Context, string, ...any) {}
+
+// Rules reads limits as a user writes them in LIMIT_GLOBAL, LIMIT_CATEGORY and LIMIT_OVERRIDES. It panics on an error, so
+// that package-level variables can use it.
+func Rules(global, category, overrides string) ratelimit.Rules {
+	parse := func(text string) ratelimit.Limit {
+		limit, err := ratelimit.ParseLimit(text)
+		if err != nil {
+			panic(err)
+		}
+		return limit
+	}
+	parsed, err := ratelimit.ParseOverrides(overrides)
+	if err != nil {
+		panic(err)
+	}
+	return ratelimit.Rules{Global: parse(global), Category: parse(category), Overrides: parsed}
 }
 
 // FreeAddr is a loopback address (host:port) at which nothing listens.
