@@ -56,36 +56,7 @@ func TestAClusterOfThreeNodes(t *testing.T) {
 	})
 	onOwner(t, cluster).FlushAll(t.Context())
 
-	t.Run("a killed master is waited for", func(t *testing.T) {
-		s := onOwner(t, cluster)
-		limiter := caller{t: t}
-		var err error
-		if limiter.Limiter, err = ratelimit.New(testkit.OpenRedis(t, cluster.URL()), "n", testkit.Rules("100/30m", "2/30m", ""), day); err != nil {
-			t.Fatal(err)
-		}
-		e, f := event("e", "a"), event("f", "a")
-		limiter.want(ratelimit.Admitted, e, f)
-		limiter.sent(f)
-		s.server.Stop(t)
-		started := time.Now()
-		for range 3 {
-			if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e, f, event("g", "a")}); err == nil || decisions != nil {
-				t.Errorf("with the master unavailable: %v, %v", decisions, err)
-			}
-		}
-		if err := limiter.Sent(t.Context(), e); err == nil {
-			t.Error("recorded as sent with the master unavailable")
-		}
-		if refunded, err := limiter.Refund(t.Context(), e); err == nil || refunded {
-			t.Errorf("refunded with the master unavailable: %t, %v", refunded, err)
-		}
-		t.Logf("five calls failed in %s", time.Since(started).Round(time.Millisecond))
-		s.server.Restart(t)
-		testkit.EventuallyNil(t, func() error { return limiter.Ready(t.Context()) })
-		limiter.want(ratelimit.Admitted, e)
-		limiter.want(ratelimit.Duplicate, f)
-		limiter.want(ratelimit.Category, event("g", "a"))
-	})
+	t.Run("a killed master is waited for", func(t *testing.T) { waitsForAKilledMaster(t, cluster) })
 	onOwner(t, cluster).FlushAll(t.Context())
 
 	// The replica takes over with all that its master has admitted, and knows no script.
@@ -100,4 +71,38 @@ func TestAClusterOfThreeNodes(t *testing.T) {
 		}
 		traffic.end(onServer(t, replica))
 	})
+}
+
+// waitsForAKilledMaster: while the master of the slot is dead nothing is decided; started again, it goes on with what it has
+// on disk.
+func waitsForAKilledMaster(t *testing.T, cluster *redistest.Cluster) {
+	t.Helper()
+	s := onOwner(t, cluster)
+	limiter := caller{t: t}
+	var err error
+	if limiter.Limiter, err = ratelimit.New(testkit.OpenRedis(t, cluster.URL()), "n", testkit.Rules("100/30m", "2/30m", ""), day); err != nil {
+		t.Fatal(err)
+	}
+	e, f := event("e", "a"), event("f", "a")
+	limiter.want(ratelimit.Admitted, e, f)
+	limiter.sent(f)
+	s.server.Stop(t)
+	started := time.Now()
+	for range 3 {
+		if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e, f, event("g", "a")}); err == nil || decisions != nil {
+			t.Errorf("with the master unavailable: %v, %v", decisions, err)
+		}
+	}
+	if err := limiter.Sent(t.Context(), e); err == nil {
+		t.Error("recorded as sent with the master unavailable")
+	}
+	if refunded, err := limiter.Refund(t.Context(), e); err == nil || refunded {
+		t.Errorf("refunded with the master unavailable: %t, %v", refunded, err)
+	}
+	t.Logf("five calls failed in %s", time.Since(started).Round(time.Millisecond))
+	s.server.Restart(t)
+	testkit.EventuallyNil(t, func() error { return limiter.Ready(t.Context()) })
+	limiter.want(ratelimit.Admitted, e)
+	limiter.want(ratelimit.Duplicate, f)
+	limiter.want(ratelimit.Category, event("g", "a"))
 }

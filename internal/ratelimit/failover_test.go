@@ -125,20 +125,7 @@ func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
 			w.replicated()
 			w.Front.Cut()
 
-			// The old side asks for an event every few milliseconds, until it gets no more.
-			cut := time.Now()
-			byOld, refused := 0, error(nil)
-			for refused == nil && time.Since(cut) < 20*time.Second {
-				decisions, err := old.Admit(t.Context(), []ratelimit.Request{event(fmt.Sprint("old-", byOld), "a")})
-				if refused = err; err == nil {
-					if decisions[0].Outcome != ratelimit.Admitted {
-						break
-					}
-					byOld++
-				}
-				time.Sleep(5 * time.Millisecond) // the rate of the old side's events
-			}
-			wrote := time.Since(cut)
+			byOld, wrote, refused := old.takesAll()
 			switch {
 			case test.extra == nil && refused != nil:
 				t.Fatalf("the old primary: %v, expected that it decides", refused)
@@ -191,4 +178,22 @@ func oldSide(t *testing.T, primary *redistest.Server, rules ratelimit.Rules) cal
 	limiter, err := ratelimit.New(testkit.OpenRedis(t, "redis://"+fakeSentinel(t, host, port)+"/0?master_name=main"), "n", rules, day)
 	testkit.Check(t, err)
 	return caller{Limiter: limiter, t: t}
+}
+
+// takesAll asks for an event every few milliseconds until no more is admitted. It returns how many were, for how long, and
+// the error that ended it; nil: the limit did.
+func (c caller) takesAll() (admitted int, took time.Duration, refused error) {
+	c.t.Helper()
+	started := time.Now()
+	for refused == nil && time.Since(started) < 20*time.Second {
+		decisions, err := c.Admit(c.t.Context(), []ratelimit.Request{event(fmt.Sprint("old-", admitted), "a")})
+		if refused = err; err == nil {
+			if decisions[0].Outcome != ratelimit.Admitted {
+				break
+			}
+			admitted++
+		}
+		time.Sleep(5 * time.Millisecond) // the rate of the old side's events
+	}
+	return admitted, time.Since(started), refused
 }

@@ -29,43 +29,50 @@ func loose(t *testing.T) (*store, caller, *redistest.Proxy) {
 	return s, c, proxy
 }
 
+// runs is how often the script runs when a call is broken once.
+func runs(fault redistest.Fault) int {
+	if fault == redistest.LoseRequest {
+		return 1
+	}
+	return 2
+}
+
+// brokenOnce is a call that the client repeats by itself.
+func brokenOnce(t *testing.T, proxy *redistest.Proxy, fault redistest.Fault, call func() error) {
+	t.Helper()
+	before := proxy.Scripts()
+	proxy.Break(fault)
+	if err := call(); err != nil {
+		t.Fatalf("broken once: %v", err)
+	}
+	if got, want := proxy.Scripts()-before, runs(fault); got != want {
+		t.Fatalf("broken once, the script ran %d times, expected %d", got, want)
+	}
+}
+
+// brokenTwice is a call that fails and is made again by its caller.
+func brokenTwice(t *testing.T, proxy *redistest.Proxy, fault redistest.Fault, call func() error) {
+	t.Helper()
+	before := proxy.Scripts()
+	proxy.Break(fault, fault)
+	if err := call(); err == nil {
+		t.Fatal("broken twice, and there is no error")
+	}
+	if err := call(); err != nil {
+		t.Fatalf("made again after an error: %v", err)
+	}
+	if got, want := proxy.Scripts()-before, 2*runs(fault)-1; got != want {
+		t.Fatalf("broken twice and made again, the script ran %d times, expected %d", got, want)
+	}
+}
+
 func TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce(t *testing.T) {
 	t.Parallel()
 	for name, fault := range redistest.Faults {
-		runs := 2 // of the script, when one call is broken once
-		if fault == redistest.LoseRequest {
-			runs = 1
-		}
-		// once is a call that the client repeats by itself; twice is one that fails and is made again by its caller.
-		once := func(t *testing.T, proxy *redistest.Proxy, call func() error) {
-			t.Helper()
-			before := proxy.Scripts()
-			proxy.Break(fault)
-			if err := call(); err != nil {
-				t.Fatalf("broken once: %v", err)
-			}
-			if got := proxy.Scripts() - before; got != runs {
-				t.Fatalf("broken once, the script ran %d times, expected %d", got, runs)
-			}
-		}
-		twice := func(t *testing.T, proxy *redistest.Proxy, call func() error) {
-			t.Helper()
-			before := proxy.Scripts()
-			proxy.Break(fault, fault)
-			if err := call(); err == nil {
-				t.Fatal("broken twice, and there is no error")
-			}
-			if err := call(); err != nil {
-				t.Fatalf("made again after an error: %v", err)
-			}
-			if got, want := proxy.Scripts()-before, 2*runs-1; got != want {
-				t.Fatalf("broken twice and made again, the script ran %d times, expected %d", got, want)
-			}
-		}
 		batch := append(events(4, "e", "a"), costing(event("b", "b"), 2), by("another message", event("e-1", "a")))
 		want := []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Admitted, ratelimit.Admitted, ratelimit.Category, ratelimit.Admitted, ratelimit.Duplicate}
 
-		for times, broken := range map[string]func(*testing.T, *redistest.Proxy, func() error){"once": once, "twice": twice} {
+		for times, broken := range map[string]func(*testing.T, *redistest.Proxy, redistest.Fault, func() error){"once": brokenOnce, "twice": brokenTwice} {
 			t.Run(name+" "+times, func(t *testing.T) {
 				t.Parallel()
 				s, limiter, proxy := loose(t)
@@ -79,7 +86,7 @@ func TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce(t *testing.T) {
 				}
 
 				var decisions []ratelimit.Decision
-				broken(t, proxy, func() (err error) {
+				broken(t, proxy, fault, func() (err error) {
 					decisions, err = limiter.Admit(t.Context(), batch)
 					if err != nil && decisions != nil {
 						t.Errorf("decided %v beside the error %v", decisions, err)
@@ -89,13 +96,13 @@ func TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce(t *testing.T) {
 				sameOutcomes(t, want, decisions)
 				slots("admitted", 5, 3, 2)
 
-				broken(t, proxy, func() error { return limiter.Sent(t.Context(), batch[0]) })
+				broken(t, proxy, fault, func() error { return limiter.Sent(t.Context(), batch[0]) })
 				slots("sent", 5, 3, 2)
 				if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 3 {
 					t.Errorf("%d in flight, expected 3", n)
 				}
 
-				broken(t, proxy, func() error { _, err := limiter.Refund(t.Context(), batch[4]); return err })
+				broken(t, proxy, fault, func() error { _, err := limiter.Refund(t.Context(), batch[4]); return err })
 				slots("refunded", 3, 3, 0)
 				if limiter.refund(batch[4]) {
 					t.Error("refunded twice")
