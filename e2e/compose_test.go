@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 // What each profile starts.
@@ -53,16 +55,12 @@ func testProfiles(t *testing.T, e *engine) {
 // testSettings: each variable that the program reads can be set through compose, and arrives.
 func testSettings(t *testing.T, e *engine) {
 	files, err := filepath.Glob("../internal/settings/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	tag := regexp.MustCompile("`envconfig:\"([A-Z_]+)\"")
 	var names []string
 	for _, file := range files {
 		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, match := range tag.FindAllStringSubmatch(string(source), -1) {
 			names = append(names, match[1])
 		}
@@ -78,9 +76,7 @@ func testSettings(t *testing.T, e *engine) {
 		Services map[string]struct{ Environment map[string]string }
 	}
 	out := e.project(t, "config", nil, settings...).compose(t, "config", "--format", "json")
-	if err := json.Unmarshal([]byte(out), &config); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(out), &config))
 	for _, name := range names {
 		want := "set-" + name
 		if name == "ADMIN_ADDR" { // the health check and the published port go by it
@@ -93,13 +89,9 @@ func testSettings(t *testing.T, e *engine) {
 
 	t.Run(".env.example", func(t *testing.T) {
 		text, err := os.ReadFile("../.env.example")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		compose, err := os.ReadFile("../docker-compose.yml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for _, match := range regexp.MustCompile(`(?m)^#?([A-Z_]+)=`).FindAllStringSubmatch(string(text), -1) {
 			if !strings.Contains(string(compose), "${"+match[1]+":-") {
 				t.Errorf(".env.example has %s, which docker-compose.yml does not use", match[1])

@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"notifier/internal/testkit"
 )
 
 // releaseVersion is what the images are told to be.
@@ -88,11 +90,15 @@ func TestCompose(t *testing.T) {
 	t.Run("settings", func(t *testing.T) { testSettings(t, e) })
 	t.Run("images", func(t *testing.T) { testImages(t, e) })
 	t.Run("no Slack", func(t *testing.T) { testNoSlack(t, e) })
-	t.Run("demo", func(t *testing.T) { testDemo(t, e) })
 	t.Run("limits", func(t *testing.T) { testLimits(t, e) })
 	t.Run("kill", func(t *testing.T) { testKill(t, e) })
-	t.Run("prometheus", func(t *testing.T) { testPrometheus(t, e) })
-	t.Run("grafana", func(t *testing.T) { testGrafana(t, e) })
+	// These wait for what happens every few seconds, and no time counts in them: they run at the same time, at the end.
+	for name, test := range map[string]func(*testing.T, *engine){"demo": testDemo, "prometheus": testPrometheus, "grafana": testGrafana} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, e)
+		})
+	}
 }
 
 // run runs a command without standard input, and gives its standard output. The error has what it said.
@@ -144,9 +150,7 @@ func exitOf(t *testing.T, err error) (code int, said string) {
 func (e *engine) docker(t *testing.T, arguments ...string) string {
 	t.Helper()
 	out, err := e.run(e.ctx, commandDeadline, append([]string{"docker"}, arguments...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return strings.TrimSpace(out)
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 // embedded are the modules of the servers that demo and dev run in the process.
@@ -23,9 +25,7 @@ func testImages(t *testing.T, e *engine) {
 					Entrypoint []string
 				}
 			}
-			if err := json.Unmarshal([]byte(e.docker(t, "image", "inspect", image)), &inspected); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, json.Unmarshal([]byte(e.docker(t, "image", "inspect", image)), &inspected))
 			config := inspected[0].Config
 			if config.User != "65532:65532" || !slices.Equal(config.Entrypoint, []string{"/notifier"}) {
 				t.Errorf("user %q and entrypoint %q; expected 65532:65532 and /notifier", config.User, config.Entrypoint)
@@ -77,9 +77,7 @@ func (e *engine) modules(t *testing.T, image string) []string {
 	defer e.docker(t, "rm", container)
 	e.docker(t, "cp", container+":/notifier", file)
 	info, err := buildinfo.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var modules []string
 	for _, dep := range info.Deps {
 		modules = append(modules, dep.Path)
@@ -112,9 +110,7 @@ func (p *project) checkHardening(t *testing.T, service string) {
 				}
 			}
 		}
-		if err := json.Unmarshal([]byte(p.docker(t, "inspect", id)), &inspected); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, json.Unmarshal([]byte(p.docker(t, "inspect", id)), &inspected))
 		container, host := inspected[0], inspected[0].HostConfig
 		for what, holds := range map[string]bool{
 			"is healthy":               container.State.Health.Status == "healthy",
@@ -139,9 +135,7 @@ func (p *project) checkPorts(t *testing.T) {
 	published := 0
 	for _, id := range strings.Fields(p.compose(t, "ps", "-q")) {
 		var ports map[string][]struct{ HostIP string }
-		if err := json.Unmarshal([]byte(p.docker(t, "inspect", "-f", "{{json .NetworkSettings.Ports}}", id)), &ports); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, json.Unmarshal([]byte(p.docker(t, "inspect", "-f", "{{json .NetworkSettings.Ports}}", id)), &ports))
 		for port, bindings := range ports {
 			for _, binding := range bindings {
 				published++

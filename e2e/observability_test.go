@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 // testPrometheus: each worker is a target, and Prometheus's sums over all of them are what was published. The demo's
@@ -81,9 +83,7 @@ func testGrafana(t *testing.T, e *engine) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(p.compose(t, "config", "--format", "json")), &config); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(p.compose(t, "config", "--format", "json")), &config))
 	for _, name := range onlookers {
 		service := config.Services[name]
 		if !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) || !slices.Contains(service.SecurityOpt, "no-new-privileges:true") {

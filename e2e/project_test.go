@@ -17,6 +17,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/testkit"
 )
 
 // project is docker-compose.yml under a name of its own.
@@ -48,9 +50,7 @@ func (p *project) try(deadline time.Duration, arguments ...string) (string, erro
 func (p *project) compose(t *testing.T, arguments ...string) string {
 	t.Helper()
 	out, err := p.try(commandDeadline, arguments...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return out
 }
 
@@ -144,9 +144,7 @@ func (p *project) untilAcknowledged(t *testing.T, natsService string) {
 	js, end := p.jetstream(t, natsService)
 	defer end()
 	consumer, err := js.Consumer(p.ctx, "NOTIFY", "notifier")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	p.until(t, "all events are acknowledged", func() (bool, string) {
 		info, err := consumer.Info(p.ctx)
 		if err != nil {
@@ -159,12 +157,9 @@ func (p *project) untilAcknowledged(t *testing.T, natsService string) {
 func (p *project) jetstream(t *testing.T, natsService string) (js jetstream.JetStream, end func()) {
 	t.Helper()
 	connection, err := nats.Connect("nats://" + p.address(t, natsService, "4222"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if js, err = jetstream.New(connection); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	js, err = jetstream.New(connection)
+	testkit.Check(t, err)
 	return js, connection.Close
 }
 
@@ -264,7 +259,5 @@ func (s slack) read(t *testing.T, path string, into any) {
 	if err == nil {
 		err = json.Unmarshal(answer, into)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 }

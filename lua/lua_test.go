@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 	"notifier/lua"
 )
 
@@ -70,9 +71,7 @@ func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 func runShell(t *testing.T, client *redis.Client, line string) (now string, rest []string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(client.Options().Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	command := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(line, "redis-cli", "redis-cli -h "+host+" -p "+port, 1))
 	command.Dir = ".." // the line names lua/admit.lua
 	output, err := command.CombinedOutput()

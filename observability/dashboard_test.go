@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 type dashboard struct {
@@ -41,9 +43,7 @@ type source struct{ Type, UID string }
 func readDashboard(t *testing.T) dashboard {
 	t.Helper()
 	var d dashboard
-	if err := json.Unmarshal([]byte(read(t, dashboardFile)), &d); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(read(t, dashboardFile)), &d))
 	if len(d.Panels) < 15 {
 		t.Fatalf("%s has %d panels", dashboardFile, len(d.Panels))
 	}
@@ -127,14 +127,10 @@ func TestDashboardQueriesParse(t *testing.T) {
 			t.Errorf("%s: an unknown variable in %s", where, expr)
 		}
 		quoted, err := json.Marshal(expr) // a JSON string is a YAML one
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		file := filepath.Join(t.TempDir(), "query.yml")
 		text := fmt.Sprintf("groups: [{name: q, rules: [{record: q, expr: %s}]}]\n", quoted)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
 		if said, err := promtool(t, "check", "rules", file); err != nil {
 			t.Errorf("%s: %s\n%s", where, expr, said)
 		}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"notifier/internal/testkit"
 )
 
 const (
@@ -166,8 +168,6 @@ func TestTargetsAreServices(t *testing.T) {
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.FromSlash(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return string(text)
 }

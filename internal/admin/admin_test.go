@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"notifier/internal/admin"
+	"notifier/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,9 +30,7 @@ func fine() admin.Probes {
 func start(t *testing.T, probes admin.Probes) (*admin.Server, *http.Client) {
 	t.Helper()
 	server, err := admin.Start("127.0.0.1:0", probes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	t.Cleanup(func() {
 		client.CloseIdleConnections()
@@ -47,18 +46,12 @@ func start(t *testing.T, probes admin.Probes) (*admin.Server, *http.Client) {
 func ask(t *testing.T, client *http.Client, method, url string) (*http.Response, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return response, string(body)
 }
 
@@ -66,7 +59,7 @@ func TestTheProbesAnswerOkOrTheReasons(t *testing.T) {
 	stalled := fine()
 	stalled.Live = func() error { return errors.New("the loop has made no progress for 40s") }
 	unready := fine()
-	unready.Ready = func(context.Context) []string { return []string{"nats: away", "redis: refused"} }
+	unready.Ready = func(context.Context) []string { return []string{"nats: unavailable", "redis: refused"} }
 	for _, test := range []struct {
 		name   string
 		probes admin.Probes
@@ -78,7 +71,7 @@ func TestTheProbesAnswerOkOrTheReasons(t *testing.T) {
 		{"ready", fine(), "/readyz", http.StatusOK, "ok\n"},
 		{"stalled", stalled, "/healthz", http.StatusServiceUnavailable, "the loop has made no progress for 40s\n"},
 		{"stalled, asked if ready", stalled, "/readyz", http.StatusOK, "ok\n"},
-		{"not ready", unready, "/readyz", http.StatusServiceUnavailable, "nats: away\nredis: refused\n"},
+		{"not ready", unready, "/readyz", http.StatusServiceUnavailable, "nats: unavailable\nredis: refused\n"},
 		{"not ready, asked if alive", unready, "/healthz", http.StatusOK, "ok\n"},
 		{"nothing there", fine(), "/nothing", http.StatusNotFound, "404 page not found\n"},
 	} {
@@ -122,9 +115,7 @@ func TestReadinessIsAskedForUnderTheClientsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+server.Addr()+"/readyz", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if response, err := client.Do(request); err == nil {
 		_ = response.Body.Close()
 		t.Fatal("an answer came although the worker does not know")
@@ -148,9 +139,7 @@ func TestShutdownWaitsForRequestsUnderWay(t *testing.T) {
 		return []string{"stopping"}
 	}
 	server, err := admin.Start("127.0.0.1:0", probes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	got := make(chan string, 1)
@@ -194,9 +183,7 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 	probes := fine()
 	probes.Live = func() error { close(asked); <-answer; return nil }
 	server, err := admin.Start("127.0.0.1:0", probes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	done := make(chan struct{})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // account holds what was acknowledged to the publisher against everything that is left at the end: the messages in Slack,
@@ -54,7 +55,7 @@ type post struct {
 // settleUp makes the account. Workers have ended.
 func (w *world) settleUp() *account {
 	w.Helper()
-	check(w.T, w.register.look(w.Context()))
+	testkit.Check(w.T, w.register.look(w.Context()))
 	w.register.end()
 	a := &account{
 		w: w, lives: w.lives(), events: w.publisher.events, lines: map[string][]*line{}, bySeq: map[uint64][]*line{},

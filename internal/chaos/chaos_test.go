@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"notifier/internal/testkit"
 )
 
 // settling is the part of a run's time that is left for coming to rest.
@@ -19,6 +21,7 @@ func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
+	t.Parallel() // its minute is mostly waiting, and the scenarios of the other tests fit into it
 	seed, duration := chosen(t)
 	t.Logf("NOTIFIER_CHAOS_SEED=%d NOTIFIER_CHAOS_TIME=%s", seed, duration)
 	w := newWorld(t, 2*time.Second, limits{
@@ -59,11 +62,11 @@ func chosen(t *testing.T) (seed uint64, duration time.Duration) {
 	var err error
 	if text := os.Getenv("NOTIFIER_CHAOS_SEED"); text != "" {
 		seed, err = strconv.ParseUint(text, 10, 64)
-		check(t, err)
+		testkit.Check(t, err)
 	}
 	if text := os.Getenv("NOTIFIER_CHAOS_TIME"); text != "" {
 		duration, err = time.ParseDuration(text)
-		check(t, err)
+		testkit.Check(t, err)
 	}
 	return seed, max(duration, 2*settling)
 }

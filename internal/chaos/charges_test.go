@@ -26,8 +26,8 @@ func (a *account) drops() {
 		if a.delayed(l) {
 			continue // nobody knows when it was decided
 		}
-		if when, away := a.redisAway(l.Time); away {
-			a.blame(e, "dropped while Redis was away, %s: %s", when, l)
+		if outage, unavailable := a.redisUnavailable(l.Time); unavailable {
+			a.blame(e, "dropped while Redis was unavailable, %s: %s", outage, l)
 		}
 		tier, err := ratelimit.ParseLimit(l.Limit)
 		if err != nil {
@@ -67,8 +67,8 @@ func (a *account) delayed(l *line) bool {
 	return slices.ContainsFunc(l.life.stops, func(s span) bool { return s.overlaps(l.Time.Add(-decisionAge), l.Time.Add(decisionAge)) })
 }
 
-// redisAway reports whether Redis had been away for so long that a line cannot rest on an answer.
-func (a *account) redisAway(at time.Time) (fault, bool) {
+// redisUnavailable reports whether Redis had been unavailable for so long that a line cannot rest on an answer.
+func (a *account) redisUnavailable(at time.Time) (fault, bool) {
 	for _, f := range a.w.diary.of(faultRedis) {
 		if at.After(f.hours.from.Add(time.Second)) && at.Before(f.hours.to) {
 			return f, true
@@ -147,10 +147,10 @@ func (a *account) charges() {
 	if err != nil {
 		a.problem("%v", err)
 	}
-	for id, at := range inFlight {
+	for id, record := range inFlight {
 		// What is older than every window is not in flight any more; it goes with the next admission.
-		// What was given up in doubt keeps its slot, and its record until the slot is free: it may stand in the channel.
-		if e := a.events[id]; e != nil && at > r.lastLook-r.retention && !a.lostSlots[id] && !deadInDoubt(a.lines[id]) {
+		// What was dead-lettered in doubt keeps its slot, and its record until the slot is free: it may stand in the channel.
+		if e := a.events[id]; e != nil && record.Admitted.UnixMicro() > r.lastLook-r.retention && !a.lostSlots[id] && !deadInDoubt(a.lines[id]) {
 			a.wronglyCharged++
 			a.blame(e, "still in flight when nothing is left to do")
 		}

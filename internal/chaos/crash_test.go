@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // crashPoints are the steps at which the build with the tag "crashpoints" can die, and the time at which it does:
@@ -21,6 +22,7 @@ var crashPoints = []struct {
 // they leave, and makes the account. It does so with a channel in which a post can be found again, and with one that
 // cannot be read.
 func TestCrashAtEveryStep(t *testing.T) {
+	t.Parallel()
 	for i, first := range crashPoints {
 		at := fmt.Sprintf("%s:%d", first.name, first.nth)
 		t.Run(first.name, func(t *testing.T) { crashAt(t, devstack.History{}, at) })
@@ -42,7 +44,9 @@ func crashAt(t *testing.T, history devstack.History, points ...string) {
 	w := newWorld(t, time.Second, limits{global: "100/30s", category: "5/30s+4/20s"})
 	w.slack.SetHistory(history)
 	categories := []string{"alpha", "beta", "gamma", "delta"}
-	publish := func(e *event, withMessageID bool) { check(t, w.publisher.publish(t.Context(), e, withMessageID)) }
+	publish := func(e *event, withMessageID bool) {
+		testkit.Check(t, w.publisher.publish(t.Context(), e, withMessageID))
+	}
 	for i := range 40 {
 		e := &event{id: fmt.Sprintf("plain-%02d", i), category: categories[i%len(categories)], cost: 1}
 		switch i % 10 {
@@ -61,7 +65,7 @@ func crashAt(t *testing.T, history devstack.History, points ...string) {
 		k := w.addWorker(crashing, false)
 		k.settings["BATCH_SIZE"], k.settings["SEND_CONCURRENCY"] = "3", "2"
 		l, err := k.start("NOTIFIER_CRASH_AT=" + at)
-		check(t, err)
+		testkit.Check(t, err)
 		dying = append(dying, l)
 	}
 	// One may take all that there is before the other comes. So there is always more, each in a category with room.
@@ -85,7 +89,7 @@ func crashAt(t *testing.T, history devstack.History, points ...string) {
 	}
 	k := w.addWorker(crashing, false)
 	_, err := k.start()
-	check(t, err)
+	testkit.Check(t, err)
 	w.rest()
 	w.shutDown()
 	a := w.settleUp()

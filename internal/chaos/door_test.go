@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 // lifeHeader tells the fake Slack which worker process has posted.
@@ -22,7 +24,7 @@ const tokenPrefix = "xoxb-"
 func openDoor(t *testing.T, slackURL string) string {
 	t.Helper()
 	target, err := url.Parse(slackURL)
-	check(t, err)
+	testkit.Check(t, err)
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
@@ -32,7 +34,7 @@ func openDoor(t *testing.T, slackURL string) string {
 		Transport:    &http.Transport{MaxIdleConnsPerHost: 64},
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	testkit.Check(t, err)
 	server := &http.Server{Handler: proxy}
 	served := make(chan struct{})
 	go func() {

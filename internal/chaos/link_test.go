@@ -7,6 +7,8 @@ import (
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
+
+	"notifier/internal/testkit"
 )
 
 // link is the way from one worker to one of the servers. Whatever happens to it begins and ends with all its connections
@@ -20,7 +22,7 @@ type link struct {
 func connect(t *testing.T, name, server string) *link {
 	t.Helper()
 	l := &link{name: name, addr: steadyAddr(t), server: server}
-	check(t, l.open())
+	testkit.Check(t, l.open())
 	t.Cleanup(l.cut)
 	return l
 }
@@ -46,7 +48,7 @@ func (l *link) open(toxics ...toxic) error {
 		}
 	}
 	var err error
-	if !within(patience, func() bool { err = l.proxy.Start(); return err == nil }) {
+	if !testkit.Within(testkit.Patience, func() bool { err = l.proxy.Start(); return err == nil }) {
 		return fmt.Errorf("link %s: %w", l.name, err)
 	}
 	return nil

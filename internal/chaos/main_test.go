@@ -2,25 +2,20 @@ package chaos
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
-)
 
-// patience is how long a test waits for what has to come; nothing takes anywhere near as long.
-const patience = 30 * time.Second
+	"notifier/internal/testkit"
+)
 
 // folder keeps the programs that are under test.
 var folder string
@@ -28,11 +23,8 @@ var folder string
 // TestMain does not look for leaked goroutines as other packages do: toxiproxy leaves one behind for each connection
 // whose client died while there was something to be written to it.
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if !slices.ContainsFunc(os.Args, func(argument string) bool { return strings.HasPrefix(argument, "-test.parallel") }) {
-		_ = flag.Set("test.parallel", "6") // scenarios wait more than they work
-	}
-	redis.SetLogger(quiet{})                 // its complaints about a Redis that a test has stopped
+	testkit.Overlap(6) // scenarios wait more than they work
+	testkit.QuietRedis()
 	zerolog.SetGlobalLevel(zerolog.Disabled) // toxiproxy's about connections that a test has cut
 	os.Exit(run(m))
 }
@@ -46,10 +38,6 @@ func run(m *testing.M) int {
 	defer func() { _ = os.RemoveAll(folder) }()
 	return m.Run()
 }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 // program is a build of notifier, made when it is first needed.
 type program struct {
@@ -73,26 +61,8 @@ func (p *program) build(t *testing.T) string {
 			p.err = fmt.Errorf("go build: %w\n%s", err, out)
 		}
 	})
-	check(t, p.err)
+	testkit.Check(t, p.err)
 	return p.path
-}
-
-// eventually waits until something is so, and fails the test when it does not come about in good time.
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	if !within(patience, so) {
-		t.Fatalf("after %s still not: %s", patience, what)
-	}
-}
-
-// within waits until something is so, and reports whether it came about in time.
-func within(limit time.Duration, so func() bool) bool {
-	for deadline := time.Now().Add(limit); !so(); time.Sleep(20 * time.Millisecond) { // between two looks
-		if time.Now().After(deadline) {
-			return false
-		}
-	}
-	return true
 }
 
 // pass lets time pass, which is what a fault does; it reports false when ctx ends before.
@@ -107,7 +77,7 @@ func pass(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// steadyAddr is a free loopback address for a server that goes away and has to come back. Its port is below those that
+// steadyAddr is a free loopback address for a server that is stopped and started again. Its port is below those that
 // the system gives to outgoing connections, one of which could take it in the meantime.
 func steadyAddr(t *testing.T) string {
 	t.Helper()
@@ -120,11 +90,4 @@ func steadyAddr(t *testing.T) string {
 	}
 	t.Fatal("no free port between 20000 and 32000")
 	return ""
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // The kinds of faults.
@@ -23,14 +24,14 @@ const (
 	faultScripts  = "script flush"
 	faultNATS     = "nats restart"
 	faultConsumer = "consumer deleted"
-	faultSlack    = "slack away"
+	faultSlack    = "slack unavailable"
 	faultLimited  = "slack 429"
 	faultLost     = "slack accepts and resets"
 	faultRejects  = "slack rejects"
 	faultBlind    = "channel unreadable"
 )
 
-// nemesis breaks one thing, keeps it broken for a while, and mends it, also when ctx ends meanwhile.
+// nemesis breaks one thing, keeps it broken for a while, and repairs it, even if ctx ends before that.
 type nemesis struct {
 	weight int
 	strike func(ctx context.Context, random *rand.Rand)
@@ -153,14 +154,14 @@ func (w *world) againstServers() []nemesis {
 			w.nats.Stop()
 			pass(ctx, between(random, 100*time.Millisecond, 2*time.Second))
 			var err error
-			if !within(patience, func() bool { err = w.nats.Start(); return err == nil }) {
+			if !testkit.Within(testkit.Patience, func() bool { err = w.nats.Start(); return err == nil }) {
 				w.diary.complain(err)
 			}
 			w.diary.note(faultNATS, "", begun)
 		}},
 		{1, func(ctx context.Context, _ *rand.Rand) {
 			begun := time.Now()
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), testkit.Patience)
 			defer cancel()
 			// A worker that is faster creates the consumer as the product does, with its longer AckWait; that is all right.
 			w.diary.complain(w.js.DeleteConsumer(ctx, streamName, consumerName))
@@ -204,7 +205,7 @@ func (w *world) refuseWhatArrived(ctx context.Context, random *rand.Rand) {
 	defer w.hideChannel()() // else they would be found there
 	begun, accepted := time.Now(), w.slack.Accepted()
 	w.slack.Always(devstack.Behaviour{CutAfter: true})
-	within(2*time.Second, func() bool { return w.slack.Accepted() >= accepted+3 || ctx.Err() != nil })
+	testkit.Within(2*time.Second, func() bool { return w.slack.Accepted() >= accepted+3 || ctx.Err() != nil })
 	w.diary.note(faultLost, "", begun)
 	begun = time.Now()
 	w.slack.Always(devstack.Behaviour{Code: "msg_too_long"})

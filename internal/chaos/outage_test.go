@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
-// TestOutagesRedeliverNothing holds events for far longer than the server waits for an acknowledgement, with Slack away and
-// then Redis, and nobody dies: they stay with the worker that has them. All other promises would be kept if they did not,
+// TestOutagesRedeliverNothing holds events for far longer than the server waits for an acknowledgement, with Slack unavailable
+// and then Redis, and nobody dies: they stay with the worker that holds them. All other promises would be kept if they did not,
 // since the script knows them again, but each would go through all workers' hands again and again.
 func TestOutagesRedeliverNothing(t *testing.T) {
 	t.Parallel()
@@ -19,7 +20,7 @@ func TestOutagesRedeliverNothing(t *testing.T) {
 	w.slack.Always(devstack.Behaviour{Status: http.StatusInternalServerError})
 	for i := range 20 {
 		category := fmt.Sprintf("category-%d", i%4)
-		check(t, w.publisher.publish(t.Context(), &event{id: fmt.Sprintf("plain-%02d", i), category: category, cost: 1}, true))
+		testkit.Check(t, w.publisher.publish(t.Context(), &event{id: fmt.Sprintf("plain-%02d", i), category: category, cost: 1}, true))
 	}
 	pass(t.Context(), 2*w.ackWait)
 	w.redis.Stop(t)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/testkit"
 )
 
 // event is one that the publisher has had acknowledged. Its text is its id, by which the fake Slack's messages name it.
@@ -52,7 +54,7 @@ func (p *publisher) next(random *rand.Rand, categories []string) *event {
 }
 
 // publish publishes an event until JetStream has acknowledged it. With a message id a repetition is no second message, as
-// long as NATS remembers the id: a server that was restarted does not when the event has left the stream meanwhile.
+// long as NATS remembers the id: a server that was restarted does not when the event has left the stream by then.
 // Without one it is another message of the same event.
 func (p *publisher) publish(ctx context.Context, e *event, withMessageID bool) error {
 	message := nats.NewMsg("notify." + e.category)
@@ -94,7 +96,7 @@ func (p *publisher) run(ctx context.Context, random *rand.Rand, perSecond int, c
 	// What is under way when ctx ends is seen through: nobody could tell what became of it otherwise.
 	through, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(patience, cancel) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(testkit.Patience, cancel) })()
 	var earlier []*event
 	for {
 		select {

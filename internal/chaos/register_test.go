@@ -73,7 +73,7 @@ func watch(t *testing.T, addr string, rules ratelimit.Rules) *register {
 	go func() {
 		defer close(r.done)
 		for pass(ctx, lookEvery) {
-			_ = r.look(ctx) // an error says that Redis is away
+			_ = r.look(ctx) // an error says that Redis is unavailable
 		}
 	}()
 	t.Cleanup(func() {
@@ -147,7 +147,7 @@ func (r *register) look(ctx context.Context) error {
 	}
 	slices.Sort(names)
 	slices.Sort(again)
-	if slices.Equal(names, again) { // else a set that came meanwhile was not read
+	if slices.Equal(names, again) { // else a set that was created after the first list was not read
 		r.compare(seen, categories, now)
 	}
 	return nil
@@ -237,19 +237,17 @@ func held(scope []*admission, t int64, window time.Duration) int {
 	return n
 }
 
-// inFlight is the in-flight hash: the microsecond of admission by id.
-func (r *register) inFlight(ctx context.Context) (map[string]int64, error) {
-	records, err := r.client.HGetAll(ctx, key("inflight")).Result()
+// inFlight is the in-flight hash: the records by event id.
+func (r *register) inFlight(ctx context.Context) (map[string]ratelimit.InFlight, error) {
+	texts, err := r.client.HGetAll(ctx, key("inflight")).Result()
 	if err != nil {
 		return nil, err
 	}
-	admitted := map[string]int64{}
-	for id, record := range records {
-		var at int64
-		if _, err := fmt.Sscanf(record, "%d", &at); err != nil {
-			return nil, fmt.Errorf("the record %q of %s in flight: %w", record, id, err)
+	records := map[string]ratelimit.InFlight{}
+	for id, text := range texts {
+		if records[id], err = ratelimit.ParseInFlight(text); err != nil {
+			return nil, fmt.Errorf("%s in flight: %w", id, err)
 		}
-		admitted[id] = at
 	}
-	return admitted, nil
+	return records, nil
 }

@@ -49,9 +49,9 @@ func (a *account) report() string {
 	fmt.Fprintf(&b, "redelivered          %d lines; decided anew %d, outlived their window %d, slots lost in a crash %d\n", a.redelivered, a.anew, a.outlived, a.slotsLost)
 	fmt.Fprintf(&b, "faults               %s\n", d.counts())
 	fmt.Fprintf(&b, "looks at the register %d, the longest time between two %s\n", a.w.register.looks, a.w.register.longest.Round(time.Millisecond))
-	fmt.Fprintf(&b, "going on after Redis %s\n", a.resumed(faultRedis))
-	fmt.Fprintf(&b, "going on after NATS  %s\n", a.resumed(faultNATS))
-	fmt.Fprintf(&b, "going on after Slack %s", a.resumedPosting())
+	fmt.Fprintf(&b, "recovered from Redis %s\n", a.resumed(faultRedis))
+	fmt.Fprintf(&b, "recovered from NATS  %s\n", a.resumed(faultNATS))
+	fmt.Fprintf(&b, "recovered from Slack %s", a.resumedPosting())
 	return b.String()
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // TestCleanRestartsUnderLoad stops and starts workers that have their hands full, as a rolling upgrade does: each ends with
@@ -28,11 +29,11 @@ func TestCleanRestartsUnderLoad(t *testing.T) {
 	for range 3 {
 		for _, k := range w.workers {
 			before := w.slack.Requests()
-			eventually(t, "posts go on", func() bool { return w.slack.Requests() > before+20 })
-			check(t, k.now().terminate())
+			testkit.Eventually(t, "posts go on", func() bool { return w.slack.Requests() > before+20 })
+			testkit.Check(t, k.now().terminate())
 			restarts++
 			_, err := k.start()
-			check(t, err)
+			testkit.Check(t, err)
 		}
 	}
 	endPublishing()

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"notifier/internal/testkit"
 )
 
 // worker is one replica, through all its processes.
@@ -149,7 +151,7 @@ func (l *life) terminate() error {
 	}
 	select {
 	case <-l.ended:
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		return fmt.Errorf("%s does not end after SIGTERM", l.name)
 	}
 	if code := l.command.ProcessState.ExitCode(); code != 0 {

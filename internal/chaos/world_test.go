@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
-	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 const (
@@ -30,6 +32,15 @@ const (
 type limits struct {
 	global, category string
 	overrides        map[string]string // by category
+}
+
+// overridesText is the value of LIMIT_OVERRIDES.
+func (l limits) overridesText() string {
+	var parts []string
+	for _, category := range slices.Sorted(maps.Keys(l.overrides)) {
+		parts = append(parts, category+"="+l.overrides[category])
+	}
+	return strings.Join(parts, ",")
 }
 
 // world is everything around the workers, and what is needed for the account at the end.
@@ -61,25 +72,25 @@ func newWorld(t *testing.T, ackWait time.Duration, limits limits) *world {
 	w.redis = redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
 	var err error
 	w.nats, err = devstack.StartNATS(steadyAddr(t), t.TempDir())
-	check(t, err)
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = w.nats.Close() })
 	w.slack, err = devstack.StartSlack("127.0.0.1:0")
-	check(t, err)
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = w.slack.Close() })
 	w.door = openDoor(t, w.slack.URL())
 
 	connection, err := nats.Connect(w.nats.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
-	check(t, err)
+	testkit.Check(t, err)
 	t.Cleanup(connection.Close)
 	w.js, err = jetstream.New(connection, jetstream.WithDefaultTimeout(2*time.Second))
-	check(t, err)
+	testkit.Check(t, err)
 	_, err = w.js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: streamName, Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
 	})
-	check(t, err)
-	check(t, w.createConsumer(t.Context()))
+	testkit.Check(t, err)
+	testkit.Check(t, w.createConsumer(t.Context()))
 	w.publisher = &publisher{js: w.js, events: map[string]*event{}}
-	w.register = watch(t, w.redis.Addr, w.rules())
+	w.register = watch(t, w.redis.Addr, testkit.Rules(limits.global, limits.category, limits.overridesText()))
 	return w
 }
 
@@ -94,21 +105,6 @@ func (w *world) createConsumer(ctx context.Context) error {
 	return err
 }
 
-// rules are the limits as the product reads them.
-func (w *world) rules() ratelimit.Rules {
-	w.Helper()
-	parse := func(text string) ratelimit.Limit {
-		limit, err := ratelimit.ParseLimit(text)
-		check(w.T, err)
-		return limit
-	}
-	rules := ratelimit.Rules{Global: parse(w.limits.global), Category: parse(w.limits.category), Overrides: map[string]ratelimit.Limit{}}
-	for category, text := range w.limits.overrides {
-		rules.Overrides[category] = parse(text)
-	}
-	return rules
-}
-
 // addWorker makes a worker with links of its own, and does not start it.
 func (w *world) addWorker(p *program, linked bool) *worker {
 	w.Helper()
@@ -121,15 +117,11 @@ func (w *world) addWorker(p *program, linked bool) *worker {
 			addrs[server] = links[server].addr
 		}
 	}
-	var overrides []string
-	for category, limit := range w.limits.overrides {
-		overrides = append(overrides, category+"="+limit)
-	}
 	settings := map[string]string{
 		"NATS_URL": "nats://" + addrs["nats"], "NATS_STREAM": streamName, "NATS_CONSUMER": consumerName,
 		"REDIS_URL": "redis://" + addrs["redis"] + "/0", "REDIS_NAMESPACE": namespace,
 		"SLACK_API_URL": "http://" + addrs["slack"] + "/api/", "SLACK_CHANNEL": channel, "SLACK_TIMEOUT": "1s",
-		"LIMIT_GLOBAL": w.limits.global, "LIMIT_CATEGORY": w.limits.category, "LIMIT_OVERRIDES": join(overrides),
+		"LIMIT_GLOBAL": w.limits.global, "LIMIT_CATEGORY": w.limits.category, "LIMIT_OVERRIDES": w.limits.overridesText(),
 		"BATCH_SIZE": "16", "SEND_CONCURRENCY": "4", "SHUTDOWN_TIMEOUT": "4s", "ADMIN_ADDR": "127.0.0.1:0", "GOMAXPROCS": "1",
 	}
 	k := &worker{t: w.T, name: name, folder: w.TempDir(), program: p.build(w.T), settings: settings, links: links}
@@ -142,30 +134,18 @@ func (w *world) startWorkers(n int, linked bool) {
 	w.Helper()
 	for range n {
 		_, err := w.addWorker(plain, linked).start()
-		check(w.T, err)
+		testkit.Check(w.T, err)
 	}
 	for _, k := range w.workers {
-		eventually(w.T, k.name+" is ready", func() bool { return k.now().ready() == nil })
+		testkit.Eventually(w.T, k.name+" is ready", func() bool { return k.now().ready() == nil })
 	}
-}
-
-func join(parts []string) string {
-	slices.Sort(parts)
-	text := ""
-	for i, part := range parts {
-		if i > 0 {
-			text += ","
-		}
-		text += part
-	}
-	return text
 }
 
 // rest waits until the workers can send and nothing is left to do: nothing in the stream, nothing handed out.
 func (w *world) rest() {
 	w.Helper()
 	var left string
-	resting := within(2*patience, func() bool {
+	resting := testkit.Within(2*testkit.Patience, func() bool {
 		left = w.unrest()
 		return left == ""
 	})
@@ -231,11 +211,11 @@ func (w *world) deadLetters() map[string][]string {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return letters
 	}
-	check(w.T, err)
+	testkit.Check(w.T, err)
 	state := stream.CachedInfo().State
 	for seq := state.FirstSeq; state.Msgs > 0 && seq <= state.LastSeq; seq++ {
 		letter, err := stream.GetMsg(w.Context(), seq)
-		check(w.T, err)
+		testkit.Check(w.T, err)
 		id := letter.Header.Get("Notifier-Event-Id")
 		letters[id] = append(letters[id], letter.Header.Get("Notifier-Reason"))
 	}

@@ -14,6 +14,7 @@ import (
 
 	"notifier/internal/deadletter"
 	"notifier/internal/event"
+	"notifier/internal/testkit"
 )
 
 // An event goes back as its publisher published it; only its id is said by another header.
@@ -24,7 +25,7 @@ func TestPutBack(t *testing.T) {
 		"Status", "503", "notifier-detail", "forged")
 	stored := d.stored("NOTIFY_DEAD")[0].Time
 	receipt, err := d.putBack()
-	check(t, err)
+	testkit.Check(t, err)
 	if want := (deadletter.Receipt{Stream: "NOTIFY", Seq: 1}); receipt != want {
 		t.Errorf("%+v, expected %+v", receipt, want)
 	}
@@ -44,7 +45,7 @@ func TestPutBack(t *testing.T) {
 		t.Errorf("%d letters are left", n)
 	}
 	pattern, err := event.ParsePattern("notify.>")
-	check(t, err)
+	testkit.Check(t, err)
 	e, rejection := event.Decode(event.Message{
 		Subject: back.Subject, Header: back.Header, Data: back.Data, FallbackID: "x", Published: back.Time,
 	}, event.Rules{Pattern: pattern, MaxBytes: 100})
@@ -62,10 +63,10 @@ func TestPutBackTwiceIsOneEvent(t *testing.T) {
 	message := nats.NewMsg("notify.errors") // what a replay that crashed has published
 	message.Header.Set("Nats-Msg-Id", fmt.Sprintf("replay.1.%d", d.stored("NOTIFY_DEAD")[0].Time.UnixNano()))
 	_, err := d.js.PublishMsg(t.Context(), message)
-	check(t, err)
+	testkit.Check(t, err)
 	for range 2 { // the second finds no letter to delete
 		receipt, err := s.PutBack(t.Context(), letter)
-		check(t, err)
+		testkit.Check(t, err)
 		if !receipt.Duplicate {
 			t.Errorf("%+v, expected a duplicate", receipt)
 		}
@@ -85,17 +86,17 @@ func TestALetterWhoseEventNobodyTakesStays(t *testing.T) {
 		want    string
 	}{
 		"no stream": {
-			func(d *desk) { check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY")) },
+			func(d *desk) { testkit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY")) },
 			`no stream takes notify.errors, expected one such as NOTIFY, which the first "notifier serve" creates`,
 		},
 		"too large for the stream": {func(d *desk) {
 			_, err := d.js.UpdateStream(d.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, MaxMsgSize: 1})
-			check(d.T, err)
+			testkit.Check(d.T, err)
 		}, "message size exceeds maximum allowed"},
 		"a service that is no stream": {func(d *desk) {
-			check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY"))
+			testkit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY"))
 			_, err := d.connection.Subscribe("notify.>", func(m *nats.Msg) { _ = m.Respond([]byte("thank you")) })
-			check(d.T, err)
+			testkit.Check(d.T, err)
 		}, "invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"notifier/internal/deadletter"
 	"notifier/internal/devstack"
 	"notifier/internal/event"
+	"notifier/internal/testkit"
 )
 
 // desk is a NATS server with the two streams of a worker, and what a test does there.
@@ -24,30 +25,24 @@ type desk struct {
 
 func newDesk(t *testing.T, change ...func(*jetstream.StreamConfig)) *desk {
 	t.Helper()
+	t.Parallel() // its server is its own
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
-	check(t, err)
-	t.Cleanup(func() { check(t, server.Close()) })
+	testkit.Check(t, err)
+	t.Cleanup(func() { testkit.Check(t, server.Close()) })
 	connection, err := nats.Connect(server.URL())
-	check(t, err)
+	testkit.Check(t, err)
 	t.Cleanup(connection.Close)
 	js, err := jetstream.New(connection)
-	check(t, err)
+	testkit.Check(t, err)
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy})
-	check(t, err)
+	testkit.Check(t, err)
 	dead := jetstream.StreamConfig{Name: "NOTIFY_DEAD", Subjects: []string{"notify-dead.>"}}
 	for _, f := range change {
 		f(&dead)
 	}
 	_, err = js.CreateStream(t.Context(), dead)
-	check(t, err)
+	testkit.Check(t, err)
 	return &desk{t, server, connection, js}
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // letter stores a letter of notify.errors; headers are name and value in turn, and may replace what every letter has.
@@ -66,16 +61,16 @@ func (d *desk) letter(id, payload string, headers ...string) uint64 {
 	}
 	message.Data = []byte(payload)
 	ack, err := d.js.PublishMsg(d.Context(), message)
-	check(d.T, err)
+	testkit.Check(d.T, err)
 	return ack.Sequence
 }
 
 func (d *desk) open() *deadletter.Stream {
 	d.Helper()
 	pattern, err := event.ParsePattern("notify.>")
-	check(d.T, err)
+	testkit.Check(d.T, err)
 	s, err := deadletter.Open(d.Context(), d.connection, "NOTIFY", pattern)
-	check(d.T, err)
+	testkit.Check(d.T, err)
 	return s
 }
 
@@ -83,7 +78,7 @@ func (d *desk) open() *deadletter.Stream {
 func (d *desk) all() []*deadletter.Letter {
 	d.Helper()
 	var letters []*deadletter.Letter
-	check(d.T, d.open().Each(d.Context(), func(l *deadletter.Letter) error {
+	testkit.Check(d.T, d.open().Each(d.Context(), func(l *deadletter.Letter) error {
 		letters = append(letters, l)
 		return nil
 	}))
@@ -104,7 +99,7 @@ func (d *desk) putBack() (deadletter.Receipt, error) {
 func (d *desk) stored(name string) []*jetstream.RawStreamMsg {
 	d.Helper()
 	stream, err := d.js.Stream(d.Context(), name)
-	check(d.T, err)
+	testkit.Check(d.T, err)
 	var messages []*jetstream.RawStreamMsg
 	state := stream.CachedInfo().State
 	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
@@ -112,7 +107,7 @@ func (d *desk) stored(name string) []*jetstream.RawStreamMsg {
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
-		check(d.T, err)
+		testkit.Check(d.T, err)
 		messages = append(messages, message)
 	}
 	return messages

@@ -16,6 +16,7 @@ import (
 
 	"notifier/internal/deadletter"
 	"notifier/internal/event"
+	"notifier/internal/testkit"
 )
 
 func TestALetterSaysWhatBecameOfItsEvent(t *testing.T) {
@@ -23,7 +24,7 @@ func TestALetterSaysWhatBecameOfItsEvent(t *testing.T) {
 	d.letter("e-1", "{", "Notifier-Detail", "payload ends too early")
 	d.letter("e-2", "part", "Notifier-Shortened", "9000", "Notifier-Reason", "too_large", "Notifier-Subject", "notify.a.*")
 	_, err := d.js.Publish(t.Context(), "notify-dead.x", []byte("no letter"))
-	check(t, err)
+	testkit.Check(t, err)
 	var got []deadletter.Info
 	for _, letter := range d.all() {
 		got = append(got, letter.Info)
@@ -46,7 +47,7 @@ func TestALetterSaysWhatBecameOfItsEvent(t *testing.T) {
 
 func TestOpenWithoutAStream(t *testing.T) {
 	d := newDesk(t)
-	check(t, d.js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
+	testkit.Check(t, d.js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
 	_, err := deadletter.Open(t.Context(), d.connection, "NOTIFY", event.Pattern{})
 	if !errors.Is(err, deadletter.ErrNoStream) {
 		t.Errorf("%v, expected ErrNoStream", err)
@@ -75,7 +76,7 @@ func TestHostileLettersAreReadLikeOthers(t *testing.T) {
 			s := d.open()
 			for _, letter := range d.all() {
 				_, err := s.PutBack(t.Context(), letter)
-				check(t, err)
+				testkit.Check(t, err)
 			}
 			if n := len(d.stored("NOTIFY")); n != 6 {
 				t.Errorf("%d events are back, expected 6", n)
@@ -91,12 +92,12 @@ func TestEachSeesWhatWasThere(t *testing.T) {
 		d.letter(fmt.Sprint(time.Now().UnixNano()), "{")
 	}
 	stream, err := d.js.Stream(t.Context(), "NOTIFY_DEAD")
-	check(t, err)
+	testkit.Check(t, err)
 	var seen []uint64
-	check(t, d.open().Each(t.Context(), func(l *deadletter.Letter) error {
+	testkit.Check(t, d.open().Each(t.Context(), func(l *deadletter.Letter) error {
 		seen = append(seen, l.Seq)
 		if l.Seq == 1 {
-			check(t, stream.DeleteMsg(t.Context(), 2))
+			testkit.Check(t, stream.DeleteMsg(t.Context(), 2))
 		}
 		d.letter(fmt.Sprint(time.Now().UnixNano()), "{")
 		return nil
@@ -106,8 +107,8 @@ func TestEachSeesWhatWasThere(t *testing.T) {
 	}
 }
 
-// Where the server is away nothing hangs.
-func TestTheServerGoesAway(t *testing.T) {
+// Nothing hangs while the server is unavailable.
+func TestTheServerIsUnavailable(t *testing.T) {
 	d := newDesk(t)
 	d.letter("e-1", "{")
 	s, letter := d.open(), d.all()[0]

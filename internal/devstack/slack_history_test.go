@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"notifier/internal/testkit"
 )
 
 // told is an answer of conversations.history or conversations.replies.
@@ -187,9 +187,7 @@ func TestSlackHistoryMisbehaves(t *testing.T) {
 		t.Helper()
 		changed := s.Changed()
 		status, body, err := post(t, client, s.APIURL()+"conversations.history", formType, "token=xoxb-1&channel=C1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		select {
 		case <-changed:
 		default:
@@ -227,16 +225,5 @@ func TestSlackHistoryMisbehaves(t *testing.T) {
 	if s.Requests() != 4 || s.HistoryRequests() != 6 {
 		t.Errorf("%d posts and %d requests for the history, want 4 and 6", s.Requests(), s.HistoryRequests())
 	}
-	resp, err := client.Get(s.URL() + "/fake/stats")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var stats map[string]int
-	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[string]int{"requests": 4, "accepted": 4, "queued": 0, "history": 6}, stats); diff != "" {
-		t.Errorf("stats (-want +got):\n%s", diff)
-	}
+	expectStats(t, s, client, map[string]int{"requests": 4, "accepted": 4, "queued": 0, "history": 6})
 }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"notifier/internal/testkit"
 )
 
 // startSlack starts a fake and a client of its own; both end with the test, which then must have left nothing.
@@ -24,9 +26,7 @@ func startSlack(t *testing.T) (*Slack, *http.Client) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	s, err := StartSlack("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 20 * time.Second}
 	t.Cleanup(func() {
 		client.CloseIdleConnections()
@@ -75,9 +75,7 @@ func TestSlackAPI(t *testing.T) {
 		{s.APIURL() + "auth.test", formType, "", "not_authed"},
 	} {
 		status, body, err := post(t, client, test.url, test.kind, test.body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		var answer struct {
 			OK    bool
 			Error string
@@ -203,18 +201,7 @@ func TestSlackIsDrivenByHTTP(t *testing.T) {
 			t.Errorf("status %d, want %d", status, want)
 		}
 	}
-	resp, err := client.Get(s.URL() + "/fake/stats")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var stats map[string]int
-	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[string]int{"requests": 4, "accepted": 0, "queued": 0, "history": 0}, stats); diff != "" {
-		t.Errorf("stats (-want +got):\n%s", diff)
-	}
+	expectStats(t, s, client, map[string]int{"requests": 4, "accepted": 0, "queued": 0, "history": 0})
 }
 
 func TestSlackCloseEndsHungRequests(t *testing.T) {
@@ -244,9 +231,7 @@ func TestSlackCloseEndsHungRequests(t *testing.T) {
 func TestSlackTakesAFreePort(t *testing.T) {
 	first, client := startSlack(t)
 	second, err := StartSlack(strings.TrimPrefix(first.URL(), "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer second.Close()
 	if first.URL() == second.URL() {
 		t.Fatal("both have the same address")
@@ -273,9 +258,7 @@ func TestSlackManyAtOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := s.Wait(ctx, func(n int) bool { return n == posts }); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Wait(ctx, func(n int) bool { return n == posts }))
 	senders.Wait()
 	last := ""
 	for i, m := range s.Messages() {
@@ -321,14 +304,10 @@ func TestSlackInbox(t *testing.T) {
 	get := func(path string) (*http.Response, string) {
 		t.Helper()
 		resp, err := client.Get(s.URL() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return resp, string(body)
 	}
 	if _, body := get("/healthz"); body != "ok" {
@@ -353,9 +332,7 @@ func TestSlackInbox(t *testing.T) {
 		Messages []Message
 	}
 	_, body := get("/inbox.json?since=1")
-	if err := json.Unmarshal([]byte(body), &inbox); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(body), &inbox))
 	if inbox.Accepted != 2 || len(inbox.Messages) != 1 || inbox.Messages[0].Text != "two" {
 		t.Errorf("inbox %+v", inbox)
 	}
@@ -372,23 +349,17 @@ func TestSlackStreamsMessages(t *testing.T) {
 	send("one")
 	send("two")
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+"/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	req.Header.Set("Last-Event-ID", "1")
 	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	next := func() (m Message) {
 		t.Helper()
 		for lines.Scan() {
 			if data, ok := strings.CutPrefix(lines.Text(), "data: {"); ok {
-				if err := json.Unmarshal([]byte("{"+data), &m); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, json.Unmarshal([]byte("{"+data), &m))
 				return m
 			}
 		}
@@ -406,5 +377,18 @@ func TestSlackStreamsMessages(t *testing.T) {
 		t.Error(err)
 	}
 	for lines.Scan() {
+	}
+}
+
+// expectStats compares what the fake Slack counts under /fake/stats.
+func expectStats(t *testing.T, s *Slack, client *http.Client, want map[string]int) {
+	t.Helper()
+	resp, err := client.Get(s.URL() + "/fake/stats")
+	testkit.Check(t, err)
+	defer resp.Body.Close()
+	var stats map[string]int
+	testkit.Check(t, json.NewDecoder(resp.Body).Decode(&stats))
+	if diff := cmp.Diff(want, stats); diff != "" {
+		t.Errorf("stats (-want +got):\n%s", diff)
 	}
 }

@@ -72,7 +72,7 @@ func TestAccounting(t *testing.T) {
 				for round := range 8 {
 					dropped += dropWildly(w, webhook, uint64(round))
 					// An edit tells again what an earlier one may have told: the sums hold over all rounds.
-					told, inDoubt := saidInAll(t, w.texts()), int(w.doubted())
+					told, inDoubt := totalSaid(t, w.texts()), int(w.doubted())
 					if told > dropped || told+inDoubt < dropped {
 						t.Errorf("seed %d: %d are told and %d in doubt of %d drops", round, told, inDoubt, dropped)
 					}

@@ -12,6 +12,7 @@ import (
 	"notifier/internal/devstack"
 	"notifier/internal/slackout"
 	"notifier/internal/stats"
+	"notifier/internal/testkit"
 )
 
 func TestNewRefuses(t *testing.T) {
@@ -32,7 +33,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Of many replicas one posts, at most once in an interval, and what is told in all is what was dropped.
+// Of many replicas one posts, at most once in an interval, and the total that is reported is what was dropped.
 func TestOneReplicaPostsInAnInterval(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		var digests []*Digest
@@ -48,7 +49,7 @@ func TestOneReplicaPostsInAnInterval(t *testing.T) {
 		w.idle()
 		stop()
 		texts := w.texts()
-		if sum := saidInAll(t, texts); sum != dropped {
+		if sum := totalSaid(t, texts); sum != dropped {
 			t.Errorf("%d drops are told, want %d", sum, dropped)
 		}
 		messages := w.slack.Messages()
@@ -148,17 +149,11 @@ func TestTheLastMessageIsEdited(t *testing.T) {
 func (w *world) age(t *testing.T, by time.Duration) {
 	t.Helper()
 	text, err := w.redis.Get(t.Context(), w.keys.Message()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	m, err := decodeMessage(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	m.Posted, m.Since = m.Posted.Add(-by), m.Since.Add(-by)
-	if err := w.redis.Set(t.Context(), w.keys.Message(), m.encode(), time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, w.redis.Set(t.Context(), w.keys.Message(), m.encode(), time.Hour).Err())
 }
 
 // Where the last message cannot be edited any more, a new one tells what is new.
@@ -222,7 +217,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 		}
 		w.idle()
 		texts := w.texts()
-		if n := saidInAll(t, texts); n != replicas*categories+150 || len(texts) != 1 || len(texts[0]) > 4000 {
+		if n := totalSaid(t, texts); n != replicas*categories+150 || len(texts) != 1 || len(texts[0]) > 4000 {
 			t.Errorf("%d drops are told: %q", n, texts)
 		}
 		m, err := decodeMessage(w.redis.Get(t.Context(), w.keys.Message()).Val())
@@ -285,19 +280,15 @@ func TestForeignValues(t *testing.T) {
 		w.run(w.digest(true, func(c *Config) { c.Interval = time.Millisecond }))
 		w.messages(1)
 		w.idle()
-		if err := w.redis.Set(ctx, w.keys.Message(), "foreign", time.Minute).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, w.redis.Set(ctx, w.keys.Message(), "foreign", time.Minute).Err())
 		w.drop("global", "errors", 5)
 		w.messages(2)
 		w.idle()
 		if len(w.logged("the last digest is not edited")) == 0 {
 			t.Error("no word of the foreign message")
 		}
-		if err := w.redis.HSet(ctx, w.keys.Pending(), "foreign", "field").Err(); err != nil {
-			t.Fatal(err)
-		}
-		w.eventually(func() error {
+		testkit.Check(t, w.redis.HSet(ctx, w.keys.Pending(), "foreign", "field").Err())
+		testkit.EventuallyNil(w.t, func() error {
 			for _, line := range w.logged("the digest cannot be built") {
 				if strings.Contains(fmt.Sprint(line.ContextMap()["error"]), w.keys.Pending()) {
 					return nil
@@ -305,9 +296,7 @@ func TestForeignValues(t *testing.T) {
 			}
 			return fmt.Errorf("no word of the foreign field")
 		})
-		if err := w.redis.HDel(ctx, w.keys.Pending(), "foreign").Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, w.redis.HDel(ctx, w.keys.Pending(), "foreign").Err())
 		w.drop("global", "errors", 7)
 		if texts := w.messages(3); said(t, texts[2]) != 7 {
 			t.Errorf("%q", texts)

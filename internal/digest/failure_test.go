@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 // doubted is how many drops the log says may not have been told.
@@ -79,15 +80,15 @@ func TestBackoff(t *testing.T) {
 		w.drop("category", "errors", 5)
 		w.old()
 		ds := []*Digest{w.digest(false, nil), w.digest(false, nil)}
+		const first = 900 * time.Millisecond // nobody waits for it; the other one has to look before it is over
+		ds[0].wait, ds[1].wait = first, first
 		wait := time.Duration(0)
 		for i := range 6 {
 			if i > 0 {
-				if err := w.redis.HSet(t.Context(), w.keys.State(), "next", 0).Err(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, w.redis.HSet(t.Context(), w.keys.State(), "next", 0).Err())
 			}
 			next := ds[i%2].turn(t.Context())
-			if want := 20 * time.Millisecond << i; next != want {
+			if want := first << i; next != want {
 				t.Errorf("after %d failures it waits %s, want %s; before it was %s", i+1, next, want, wait)
 			}
 			other, err := ds[(i+1)%2].store.take(t.Context(), "other", time.Second, interval)

@@ -23,14 +23,12 @@ import (
 	"notifier/internal/redistest"
 	"notifier/internal/slackout"
 	"notifier/internal/stats"
+	"notifier/internal/testkit"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-const (
-	deadline = 20 * time.Second
-	interval = 100 * time.Millisecond // of most tests
-)
+const interval = 100 * time.Millisecond // of most tests
 
 // eachStore runs a test on each kind of store; see redistest.EachStore.
 func eachStore(t *testing.T, test func(t *testing.T, w *world)) {
@@ -57,36 +55,20 @@ type world struct {
 func newWorld(t testing.TB, url string) *world {
 	t.Helper()
 	keys, err := stats.NewKeys("n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	slack, err := devstack.StartSlack("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = slack.Close() })
 	core, lines := observer.New(zap.DebugLevel)
 	log := zaptest.NewLogger(t).WithOptions(zap.WrapCore(func(shown zapcore.Core) zapcore.Core { return zapcore.NewTee(shown, core) }))
-	w := &world{t: t, url: url, redis: open(t, url), keys: keys, slack: slack, log: log, lines: lines}
+	w := &world{t: t, url: url, redis: testkit.OpenRedis(t, url), keys: keys, slack: slack, log: log, lines: lines}
 	pause, err := ratelimit.NewPause(w.redis, "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	w.config = Config{
 		Namespace: "n", Interval: interval, Channel: "#ops", Pause: pause, Timeout: 2 * time.Second, Lease: 10 * time.Second,
 		NextFree: func(context.Context) (time.Duration, error) { return 0, nil },
 	}
 	return w
-}
-
-func open(t testing.TB, url string) redis.UniversalClient {
-	t.Helper()
-	client, err := ratelimit.Open(url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
 
 func (w *world) poster(webhook bool) *slackout.Poster {
@@ -98,9 +80,7 @@ func (w *world) poster(webhook bool) *slackout.Poster {
 		config.Token, config.APIURL, config.Channel = "xoxb-1", w.slack.APIURL(), "#main"
 	}
 	poster, err := slackout.New(config)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	w.t.Cleanup(poster.Close)
 	return poster
 }
@@ -110,14 +90,12 @@ func (w *world) digest(webhook bool, change func(*Config)) *Digest {
 	w.t.Helper()
 	config := w.config
 	config.Publisher, config.Log = w.poster(webhook), w.log
-	config.Redis = open(w.t, w.url)
+	config.Redis = testkit.OpenRedis(w.t, w.url)
 	if change != nil {
 		change(&config)
 	}
 	d, err := New(config)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	d.wait = 20 * time.Millisecond
 	return d
 }
@@ -149,11 +127,9 @@ func limitOf(reason, _ string) string {
 func (w *world) recorder(name string) *stats.Recorder {
 	w.t.Helper()
 	recorder, err := stats.NewRecorder(stats.Config{
-		Redis: open(w.t, w.url), Namespace: "n", Replica: name, Limit: limitOf, Every: 5 * time.Millisecond, Log: w.log,
+		Redis: testkit.OpenRedis(w.t, w.url), Namespace: "n", Replica: name, Limit: limitOf, Every: 5 * time.Millisecond, Log: w.log,
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, err)
 	return recorder
 }
 
@@ -173,18 +149,14 @@ func (w *world) drop(reason, category string, n int) {
 func (w *world) old() {
 	w.t.Helper()
 	past := strconv.FormatInt(time.Now().Add(-w.config.Interval-time.Minute).UnixMicro(), 10)
-	if err := w.redis.HSet(w.t.Context(), w.keys.Pending(), "since", past).Err(); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := w.redis.HDel(w.t.Context(), w.keys.State(), "next").Err(); err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.Check(w.t, w.redis.HSet(w.t.Context(), w.keys.Pending(), "since", past).Err())
+	testkit.Check(w.t, w.redis.HDel(w.t.Context(), w.keys.State(), "next").Err())
 }
 
 // messages waits until n messages stand in Slack and gives their texts.
 func (w *world) messages(n int) []string {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(w.t.Context(), testkit.Patience)
 	defer cancel()
 	if err := w.slack.Wait(ctx, func(accepted int) bool { return accepted >= n }); err != nil {
 		w.t.Fatalf("%d messages, want %d", w.slack.Accepted(), n)
@@ -203,26 +175,13 @@ func (w *world) texts() []string {
 // idle waits until nothing is pending and nobody posts.
 func (w *world) idle() {
 	w.t.Helper()
-	w.eventually(func() error {
+	testkit.EventuallyNil(w.t, func() error {
 		n, err := w.redis.Exists(w.t.Context(), w.keys.Pending(), w.keys.Posting(), w.keys.Lease()).Result()
 		if err == nil && n > 0 {
 			err = fmt.Errorf("%d of the keys of a digest are there: %v", n, w.redis.HGetAll(w.t.Context(), w.keys.Pending()).Val())
 		}
 		return err
 	})
-}
-
-func (w *world) eventually(look func() error) {
-	w.t.Helper()
-	for end := time.Now().Add(deadline); ; time.Sleep(5 * time.Millisecond) { // between two looks at the condition
-		err := look()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			w.t.Fatal(err)
-		}
-	}
 }
 
 func (w *world) logged(message string) []observer.LoggedEntry {
@@ -233,7 +192,7 @@ const doubtLine = "the digest may not have arrived, and is not posted again"
 
 var headline = regexp.MustCompile(`^In the last .* (\d+) notifications? (?:was|were) not sent: (.*?)\.( There is room now\.| Next free slot .*)?$`)
 
-// said is how many drops a message tells of; its list must add up to what it says in all.
+// said is how many drops a message reports; the numbers in its list must add up to its total.
 func said(t testing.TB, text string) int {
 	t.Helper()
 	parts := headline.FindStringSubmatch(text)
@@ -257,7 +216,7 @@ func said(t testing.TB, text string) int {
 	return all
 }
 
-func saidInAll(t testing.TB, texts []string) (sum int) {
+func totalSaid(t testing.TB, texts []string) (sum int) {
 	t.Helper()
 	for _, text := range texts {
 		sum += said(t, text)

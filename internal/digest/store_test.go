@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"notifier/internal/testkit"
 )
 
 // Each call may be made twice, because its answer was lost: it gives the same again and changes nothing.
@@ -58,15 +60,9 @@ func TestTheClockIsSetBack(t *testing.T) {
 		d := w.digest(true, nil)
 		w.drop("category", "errors", 5)
 		future := time.Now().Add(100 * time.Hour).UnixMicro()
-		if err := w.redis.HSet(ctx, w.keys.Pending(), "since", future).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.redis.HSet(ctx, w.keys.State(), "next", future).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.redis.Set(ctx, w.keys.Lease(), []byte(micros(time.Duration(future)*time.Microsecond)+" dead"), 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, w.redis.HSet(ctx, w.keys.Pending(), "since", future).Err())
+		testkit.Check(t, w.redis.HSet(ctx, w.keys.State(), "next", future).Err())
+		testkit.Check(t, w.redis.Set(ctx, w.keys.Lease(), []byte(micros(time.Duration(future)*time.Microsecond)+" dead"), 0).Err())
 		w.run(d)
 		if texts := w.messages(1); said(t, texts[0]) != 5 {
 			t.Errorf("%q", texts)

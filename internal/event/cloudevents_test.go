@@ -12,6 +12,7 @@ import (
 
 	"notifier/internal/event"
 	"notifier/internal/outcome"
+	"notifier/internal/testkit"
 )
 
 const structuredType = "application/cloudevents+json"
@@ -172,16 +173,10 @@ func TestDecodeWhatTheCloudEventsSDKWrites(t *testing.T) {
 			ce.SetType("com.example.disk")
 			ce.SetTime(noon)
 			ce.SetExtension("traceparent", "00-ab-cd-01")
-			if err := ce.SetData(tc.contentType, tc.data); err != nil {
-				t.Fatal(err)
-			}
-			if err := ce.Validate(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, ce.SetData(tc.contentType, tc.data))
+			testkit.Check(t, ce.Validate())
 			payload, err := json.Marshal(ce)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			got, rejection := event.Decode(message(string(payload)), rules(t))
 			if rejection != nil {
 				t.Fatalf("%s: %v", payload, rejection)

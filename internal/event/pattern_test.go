@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"notifier/internal/event"
+	"notifier/internal/testkit"
 )
 
 func TestPatternCategory(t *testing.T) {
@@ -189,9 +190,7 @@ func referenceCategory(pattern, subject []string) (string, bool) {
 func mustPattern(tb testing.TB, subject string) event.Pattern {
 	tb.Helper()
 	p, err := event.ParsePattern(subject)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 	return p
 }
 
@@ -213,9 +212,7 @@ func TestPatternSubject(t *testing.T) {
 	}
 	for _, c := range cases {
 		pattern, err := event.ParsePattern(c.pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		got, err := pattern.Subject(c.category)
 		if got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%s for %q: %q, %v; want %q", c.pattern, c.category, got, err, c.want)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 // aPost is how long a post may take in these tests.
@@ -15,9 +16,7 @@ const aPost = 10 * time.Second
 func (c caller) begin(e ratelimit.Request, known, name string) ratelimit.Permit {
 	c.t.Helper()
 	permit, err := c.Begin(c.t.Context(), e, known, name, aPost)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Check(c.t, err)
 	return permit
 }
 
@@ -31,7 +30,7 @@ func (c caller) wantPermit(status ratelimit.PermitStatus, posts int, e ratelimit
 
 func TestAPostIsNotedBeforeItIsMade(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
@@ -54,7 +53,7 @@ func TestAPostIsNotedBeforeItIsMade(t *testing.T) {
 // An answer that is lost is asked for again, by the client or by the worker. It is the same, and no other's post.
 func TestALostPermitIsGivenAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter, pause := s.limiter(t, rules("100/30m", "10/30m", ""), day), s.pause(t)
+		limiter, pause := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), s.pause(t)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.want(ratelimit.Admitted, e, f)
 		for range 3 {
@@ -71,7 +70,7 @@ func TestALostPermitIsGivenAgain(t *testing.T) {
 // Two replicas can hold one event: its consumer was deleted, or one of them stood still for longer than AckWait.
 func TestAnEventIsNotPostedWhileAnotherReplicaMayBePostingIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		one, other := s.limiter(t, rules("100/30m", "10/30m", ""), day), s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		one, other := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		one.want(ratelimit.Admitted, e)
 		other.want(ratelimit.Admitted, e)
@@ -92,10 +91,10 @@ func TestAnEventIsNotPostedWhileAnotherReplicaMayBePostingIt(t *testing.T) {
 // another replica's first one for its own.
 func TestPostsAreKnownByNameAndNotByNumber(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		one, other := s.limiter(t, rules("100/30m", "10/30m", ""), day), s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		one, other := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		one.want(ratelimit.Admitted, e)
-		for i := range 3 { // Slack is away
+		for i := range 3 { // Slack is unavailable
 			one.wantPermit(ratelimit.Granted, i+1, e, fmt.Sprintf("p%d", i), fmt.Sprintf("p%d", i+1))
 			s.advance(t, time.Minute)
 			if i == 0 {
@@ -115,7 +114,7 @@ func TestPostsAreKnownByNameAndNotByNumber(t *testing.T) {
 
 func TestThePermitGoesToTheDeliveryThatWasAdmitted(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "", "p1")
 		limiter.want(ratelimit.Admitted, e)
@@ -129,7 +128,7 @@ func TestThePermitGoesToTheDeliveryThatWasAdmitted(t *testing.T) {
 // A definitive refusal gives back the slots of an event whose post has begun, and of that delivery alone.
 func TestAnEventWhosePostHasBegunCanBeRefunded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := costing(event("e", "a"), 2)
 		limiter.want(ratelimit.Admitted, e)
 		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
@@ -143,7 +142,7 @@ func TestAnEventWhosePostHasBegunCanBeRefunded(t *testing.T) {
 
 func TestNobodyBeginsDuringAPauseAndOneAloneAfterIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter, pause := s.limiter(t, rules("100/30m", "10/30m", ""), day), s.pause(t)
+		limiter, pause := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), s.pause(t)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.want(ratelimit.Admitted, e, f)
 		pause.extend(30 * time.Second)

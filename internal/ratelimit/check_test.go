@@ -8,6 +8,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 func TestReadyAndCheckPassAndStoreNothing(t *testing.T) {
@@ -72,13 +73,9 @@ func TestCheckTellsAUserWhoMayNotRunScripts(t *testing.T) {
 		"its own keys only":                 {[]any{"~{n}:*", "+@all"}, true},
 		"no INFO":                           {[]any{"~{n}:*", "+@all", "-info"}, true},
 	} {
-		if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, admin.ScriptFlush(t.Context()).Err())
 		user := strings.NewReplacer(" ", "-", ",", "").Replace(name)
-		if err := admin.Do(t.Context(), append([]any{"ACL", "SETUSER", user, "on", ">s3cret-word"}, test.rules...)...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", user, "on", ">s3cret-word"}, test.rules...)...).Err())
 		limiter := limiterAt(t, fmt.Sprintf("redis://%s:s3cret-word@%s/0", user, server.Addr))
 		err := limiter.Check(t.Context())
 		if test.suitable && err != nil {
@@ -97,9 +94,7 @@ func TestCheckTellsAUserWhoMayNotRunScripts(t *testing.T) {
 
 func TestAWrongPasswordIsAnErrorThatDoesNotShowIt(t *testing.T) {
 	server := redistest.StartProcess(t)
-	if err := server.Client(t).ConfigSet(t.Context(), "requirepass", "right-word").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, server.Client(t).ConfigSet(t.Context(), "requirepass", "right-word").Err())
 	for _, url := range []string{"redis://:wrong-word@" + server.Addr, "redis://somebody:wrong-word@" + server.Addr, "redis://" + server.Addr} {
 		err := limiterAt(t, url).Check(t.Context())
 		if err == nil || strings.Contains(err.Error(), "wrong-word") {

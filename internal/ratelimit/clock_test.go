@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 // A server's clock steps back when it is corrected, or when a replica whose clock is behind takes over. The limiter's
@@ -12,7 +13,7 @@ import (
 
 func TestAClockThatStepsBackGivesNoSlotAway(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("4/30m", "3/10m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("4/30m", "3/10m", ""), day)
 		limiter.admit(events(3, "e", "a")...)
 		for _, back := range []time.Duration{time.Microsecond, time.Second, 10 * time.Minute, 3 * time.Hour} {
 			s.advance(t, -back)
@@ -37,7 +38,7 @@ func TestAClockThatStepsBackGivesNoSlotAway(t *testing.T) {
 
 func TestAdmissionsWhileTheClockIsBehindCountFromTheNewestOne(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "3/10m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "3/10m", ""), day)
 		limiter.admit(event("before", "a"))
 		s.advance(t, -5*time.Minute)
 		limiter.want(ratelimit.Admitted, event("behind", "a"), event("behind too", "a"))
@@ -60,7 +61,7 @@ func TestAdmissionsWhileTheClockIsBehindCountFromTheNewestOne(t *testing.T) {
 
 func TestAnEventInFlightOrSentIsKnownWhileTheClockIsBehind(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/10m", ""), 2*time.Hour)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/10m", ""), 2*time.Hour)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.admit(e, f)
 		s.advance(t, -3*time.Hour)
@@ -77,7 +78,7 @@ func TestAnEventInFlightOrSentIsKnownWhileTheClockIsBehind(t *testing.T) {
 // Whoever set the server's clock an hour ahead and back again has to wait, and is told for how long.
 func TestAMemberFromTheFutureHoldsTheClock(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("2/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("2/30m", "2/30m", ""), day)
 		limiter.admit(event("e", "a"))
 		future := s.score(t, "{n}:global", "e") + time.Hour.Microseconds()
 		s.ZAdd(t.Context(), "{n}:global", zAt(future, "from the future"))

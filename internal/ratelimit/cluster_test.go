@@ -6,6 +6,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // onOwner is the node that holds all keys of namespace "n"; no other holds any.
@@ -17,7 +18,7 @@ func onOwner(t *testing.T, cluster *redistest.Cluster) *store {
 			t.Errorf("node %s, which does not own the slot, holds %q", node.Addr, keys)
 		}
 	}
-	return &store{Client: owner.Client(t), server: owner, replies: &replies{}}
+	return onServer(t, owner)
 }
 
 func TestAClusterOfThreeNodes(t *testing.T) {
@@ -25,7 +26,7 @@ func TestAClusterOfThreeNodes(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, "--appendonly", "yes", "--cluster-node-timeout", "3000")
 
 	t.Run("works, with all keys on one node", func(t *testing.T) {
-		works(t, open(t, cluster.URL()))
+		works(t, testkit.OpenRedis(t, cluster.URL()))
 		if got := onOwner(t, cluster).DBSize(t.Context()).Val(); got != 4 {
 			t.Errorf("%d keys on the slot's node, expected 4", got)
 		}
@@ -55,43 +56,7 @@ func TestAClusterOfThreeNodes(t *testing.T) {
 	})
 	onOwner(t, cluster).FlushAll(t.Context())
 
-	t.Run("a killed master is waited for", func(t *testing.T) {
-		s := onOwner(t, cluster)
-		limiter := caller{t: t}
-		var err error
-		if limiter.Limiter, err = ratelimit.New(open(t, cluster.URL()), "n", rules("100/30m", "2/30m", ""), day); err != nil {
-			t.Fatal(err)
-		}
-		e, f := event("e", "a"), event("f", "a")
-		limiter.want(ratelimit.Admitted, e, f)
-		limiter.sent(f)
-		s.server.Stop(t)
-		started := time.Now()
-		for range 3 {
-			if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e, f, event("g", "a")}); err == nil || decisions != nil {
-				t.Errorf("with the master away: %v, %v", decisions, err)
-			}
-		}
-		if err := limiter.Sent(t.Context(), e); err == nil {
-			t.Error("recorded as sent with the master away")
-		}
-		if refunded, err := limiter.Refund(t.Context(), e); err == nil || refunded {
-			t.Errorf("refunded with the master away: %t, %v", refunded, err)
-		}
-		t.Logf("five calls failed in %s", time.Since(started).Round(time.Millisecond))
-		s.server.Restart(t)
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			if err = limiter.Ready(t.Context()); err == nil {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatal(err)
-			}
-		}
-		limiter.want(ratelimit.Admitted, e)
-		limiter.want(ratelimit.Duplicate, f)
-		limiter.want(ratelimit.Category, event("g", "a"))
-	})
+	t.Run("a killed master is waited for", func(t *testing.T) { waitsForAKilledMaster(t, cluster) })
 	onOwner(t, cluster).FlushAll(t.Context())
 
 	// The replica takes over with all that its master has admitted, and knows no script.
@@ -104,6 +69,40 @@ func TestAClusterOfThreeNodes(t *testing.T) {
 		if owner := cluster.Owner(t, "{n}"); owner != replica {
 			t.Errorf("the slot is on %s, expected %s", owner.Addr, replica.Addr)
 		}
-		traffic.end(&store{Client: replica.Client(t), server: replica, replies: &replies{}})
+		traffic.end(onServer(t, replica))
 	})
+}
+
+// waitsForAKilledMaster: while the master of the slot is dead nothing is decided; started again, it goes on with what it has
+// on disk.
+func waitsForAKilledMaster(t *testing.T, cluster *redistest.Cluster) {
+	t.Helper()
+	s := onOwner(t, cluster)
+	limiter := caller{t: t}
+	var err error
+	if limiter.Limiter, err = ratelimit.New(testkit.OpenRedis(t, cluster.URL()), "n", testkit.Rules("100/30m", "2/30m", ""), day); err != nil {
+		t.Fatal(err)
+	}
+	e, f := event("e", "a"), event("f", "a")
+	limiter.want(ratelimit.Admitted, e, f)
+	limiter.sent(f)
+	s.server.Stop(t)
+	started := time.Now()
+	for range 3 {
+		if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e, f, event("g", "a")}); err == nil || decisions != nil {
+			t.Errorf("with the master unavailable: %v, %v", decisions, err)
+		}
+	}
+	if err := limiter.Sent(t.Context(), e); err == nil {
+		t.Error("recorded as sent with the master unavailable")
+	}
+	if refunded, err := limiter.Refund(t.Context(), e); err == nil || refunded {
+		t.Errorf("refunded with the master unavailable: %t, %v", refunded, err)
+	}
+	t.Logf("five calls failed in %s", time.Since(started).Round(time.Millisecond))
+	s.server.Restart(t)
+	testkit.EventuallyNil(t, func() error { return limiter.Ready(t.Context()) })
+	limiter.want(ratelimit.Admitted, e)
+	limiter.want(ratelimit.Duplicate, f)
+	limiter.want(ratelimit.Category, event("g", "a"))
 }

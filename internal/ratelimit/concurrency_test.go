@@ -14,6 +14,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // Eight processes, each with its own client and several callers, ask one Redis as fast as they can for some seconds.
@@ -25,7 +26,7 @@ func TestManyCallersNeverExceedALimitAndMissNoSlot(t *testing.T) {
 	if testing.Short() {
 		lasts = time.Second
 	}
-	held := rules("60/700ms+20/60ms", "25/400ms+4/30ms", "wide=40/500ms,narrow=1/25ms+9/650ms")
+	held := testkit.Rules("60/700ms+20/60ms", "25/400ms+4/30ms", "wide=40/500ms,narrow=1/25ms+9/650ms")
 	categories := []string{"a", "b", "c", "wide", "narrow"}
 	server := redistest.StartProcess(t)
 
@@ -36,9 +37,7 @@ func TestManyCallersNeverExceedALimitAndMissNoSlot(t *testing.T) {
 		client := patient(t, server.ClientFor(t, "{n}"))
 		client.AddHook(timeOfReply{})
 		limiter, err := ratelimit.New(client, "n", held, day)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for caller := range callersEach {
 			running.Go(func() {
 				for n := 0; time.Now().Before(until) && !t.Failed(); n++ {

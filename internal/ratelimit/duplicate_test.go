@@ -8,6 +8,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // charged fails unless so many slots are taken in the global set and in that of category "a".
@@ -22,20 +23,16 @@ func (s *store) charged(t *testing.T, want int64) {
 
 func TestARedeliveryOfAnAdmittedEventGoesOnAndIsNotChargedAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("2/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("2/30m", "2/30m", ""), day)
 		e := costing(event("e", "a"), 2)
 		limiter.want(ratelimit.Admitted, e)
 		before := s.contents(t)
 		for range 3 {
 			limiter.want(ratelimit.Admitted, e) // although no slot is free
 		}
-		if err := s.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, s.ScriptFlush(t.Context()).Err())
 		limiter.want(ratelimit.Admitted, e)
-		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-			t.Errorf("the store changed (-before +after):\n%s", difference)
-		}
+		s.unchanged(t, before)
 		s.charged(t, 2)
 	})
 }
@@ -43,22 +40,20 @@ func TestARedeliveryOfAnAdmittedEventGoesOnAndIsNotChargedAgain(t *testing.T) {
 // A call whose answer was lost is made again with the same batch.
 func TestARepeatedBatchIsAnsweredTheSameAndChargedOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "3/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "3/30m", ""), day)
 		batch := append(events(5, "e", "a"), by("another message", event("e-1", "a")), event("e-2", "a"), costing(event("b", "b"), 2))
 		first := outcomes(limiter.admit(batch...))
 		before := s.contents(t)
 		if difference := cmp.Diff(first, outcomes(limiter.admit(batch...))); difference != "" {
 			t.Errorf("the answers changed (-first +second):\n%s", difference)
 		}
-		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-			t.Errorf("the store changed (-before +after):\n%s", difference)
-		}
+		s.unchanged(t, before)
 	})
 }
 
 func TestAnIDInFlightIsADuplicateForEveryOtherDelivery(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.want(ratelimit.Duplicate, by("another message", e), by("", e), by(e.Delivery+" ", e))
@@ -69,7 +64,7 @@ func TestAnIDInFlightIsADuplicateForEveryOtherDelivery(t *testing.T) {
 
 func TestTheSameIDTwiceInOneBatchIsADuplicate(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		got := outcomes(limiter.admit(e, by("second message", e), event("f", "a"), by("third message", in("b", e))))
 		want := []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Duplicate, ratelimit.Admitted, ratelimit.Duplicate}
@@ -84,7 +79,7 @@ func TestTheSameIDTwiceInOneBatchIsADuplicate(t *testing.T) {
 // while the first is not in Slack yet.
 func TestTheSameDeliveryTwiceInOneBatchIsChargedOnceAndNoDuplicate(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("1/30m", "1/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("1/30m", "1/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		f := event("f", "a")
@@ -99,7 +94,7 @@ func TestTheSameDeliveryTwiceInOneBatchIsChargedOnceAndNoDuplicate(t *testing.T)
 // An event that was refused is not known: a later copy of it in the same batch has its own chance.
 func TestARefusedIDIsNoDuplicate(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "2/30m", ""), day)
 		e := event("e", "a")
 		got := outcomes(limiter.admit(costing(e, 3), by("second message", e)))
 		if want := []ratelimit.Outcome{ratelimit.Category, ratelimit.Admitted}; !cmp.Equal(got, want) {
@@ -110,7 +105,7 @@ func TestARefusedIDIsNoDuplicate(t *testing.T) {
 
 func TestAnIDThatWasSentIsADuplicateForEveryDelivery(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.sent(e)
@@ -126,7 +121,7 @@ func TestAnIDThatWasSentIsADuplicateForEveryDelivery(t *testing.T) {
 
 func TestADuplicateIsADuplicateHoweverFullTheLimitsAre(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("1/30m", "1/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("1/30m", "1/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.want(ratelimit.Duplicate, by("another message", e))
@@ -138,7 +133,7 @@ func TestADuplicateIsADuplicateHoweverFullTheLimitsAre(t *testing.T) {
 
 func TestTheDedupeWindowEnds(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, rules("100/30m", "10/30m", ""), 2*time.Hour)
+	limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
 	e := event("e", "a")
 	limiter.want(ratelimit.Admitted, e)
 	s.advance(t, time.Minute)
@@ -153,7 +148,7 @@ func TestTheDedupeWindowEnds(t *testing.T) {
 
 func TestTheDedupeWindowEndsOnEveryStore(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), 2*time.Hour)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.admit(e, f)
 		limiter.sent(e)
@@ -170,7 +165,7 @@ func TestTheDedupeWindowEndsOnEveryStore(t *testing.T) {
 // An id names its slot, so it must not come again while that slot counts.
 func TestTheDedupeWindowIsNeverShorterThanTheLongestWindow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", "slow=5/2h"), time.Millisecond)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", "slow=5/2h"), time.Millisecond)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.sent(e)
@@ -183,7 +178,7 @@ func TestTheDedupeWindowIsNeverShorterThanTheLongestWindow(t *testing.T) {
 
 func TestARecordInFlightIsStaleAfterTheLongestWindow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "2/30m", "slow=5/1h"), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "2/30m", "slow=5/1h"), day)
 		e, f, g := event("e", "a"), event("f", "a"), costing(event("g", "b"), 2)
 		limiter.admit(e, g)
 		s.advance(t, time.Minute)
@@ -206,7 +201,7 @@ func TestARecordInFlightIsStaleAfterTheLongestWindow(t *testing.T) {
 
 func TestAStaleRecordIsHeldAgainstTheLimitsLikeANewEvent(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "2/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		s.advance(t, 30*time.Minute)
@@ -218,7 +213,7 @@ func TestAStaleRecordIsHeldAgainstTheLimitsLikeANewEvent(t *testing.T) {
 // Ids that must be hashed keep apart in the store as they do by themselves.
 func TestIDsOfEveryShapeAreToldApart(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("1000/30m", "1000/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("1000/30m", "1000/30m", ""), day)
 		long := string(make([]byte, 5000))
 		ids := []string{"e", "e 2", "e 3", " e", "e ", "~e", "é", "e\n2", "", long, long + "x", "\x00", "日本語", "%s", "e'2", "-inf"}
 		for _, id := range ids {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // fails expects every call to be an error that says why, and none to be a decision.
@@ -43,7 +43,7 @@ func within(t *testing.T, call func()) {
 }
 
 func TestWithRedisDownNothingIsDecided(t *testing.T) {
-	limiter := limiterAt(t, "redis://"+closed(t))
+	limiter := limiterAt(t, "redis://"+testkit.FreeAddr(t))
 	within(t, func() { limiter.fails("connection refused") })
 }
 
@@ -70,7 +70,7 @@ func TestACancelledCallEndsAtOnce(t *testing.T) {
 
 func TestAKeyOfAnotherTypeIsAnErrorAndChargesNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		for _, key := range []string{"{n}:global", "{n}:inflight", "{n}:sent", "{n}:category:a", "{n}:category:b"} {
 			s.FlushAll(t.Context())
 			s.Set(t.Context(), key, "somebody else's", 0)
@@ -87,14 +87,11 @@ func TestAKeyOfAnotherTypeIsAnErrorAndChargesNothing(t *testing.T) {
 }
 
 func TestAReadOnlyReplicaAdmitsNothing(t *testing.T) {
-	server := redistest.StartProcess(t)
-	s := &store{Client: server.Client(t), server: server, replies: &replies{}}
-	limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+	s := onProcess(t)
+	limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 	limiter.admit(event("before", "a"))
 	before := s.contents(t)
-	if err := s.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
 	decisions, err := limiter.Admit(t.Context(), events(2, "e", "a"))
 	if err == nil || decisions != nil || !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("%v, %v; expected an error that says READONLY", decisions, err)
@@ -102,19 +99,14 @@ func TestAReadOnlyReplicaAdmitsNothing(t *testing.T) {
 	if err := limiter.Sent(t.Context(), event("before", "a")); err == nil {
 		t.Error("recorded as sent on a replica")
 	}
-	if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-		t.Errorf("the store changed (-before +after):\n%s", difference)
-	}
-	if err := s.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
-		t.Fatal(err)
-	}
+	s.unchanged(t, before)
+	testkit.Check(t, s.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
 	limiter.want(ratelimit.Admitted, events(2, "e", "a")...)
 }
 
 func TestWithRedisOutOfMemoryNothingIsAdmittedOrEvicted(t *testing.T) {
-	server := redistest.StartProcess(t, "--maxmemory-policy", "noeviction")
-	s := &store{Client: server.Client(t), server: server, replies: &replies{}}
-	limiter := s.limiter(t, rules("100/30m", "2/30m", ""), day)
+	s := onProcess(t, "--maxmemory-policy", "noeviction")
+	limiter := s.limiter(t, testkit.Rules("100/30m", "2/30m", ""), day)
 	limiter.admit(events(2, "before", "a")...)
 	before := s.contents(t)
 	s.ConfigSet(t.Context(), "maxmemory", "1")
@@ -122,9 +114,7 @@ func TestWithRedisOutOfMemoryNothingIsAdmittedOrEvicted(t *testing.T) {
 	if err == nil || decisions != nil || !strings.Contains(err.Error(), "OOM") {
 		t.Errorf("%v, %v; expected an error that says OOM", decisions, err)
 	}
-	if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-		t.Errorf("the store changed (-before +after):\n%s", difference)
-	}
+	s.unchanged(t, before)
 	s.ConfigSet(t.Context(), "maxmemory", "0")
 	limiter.want(ratelimit.Admitted, events(2, "e", "b")...)
 	limiter.want(ratelimit.Category, event("x", "a"))
@@ -151,10 +141,8 @@ func TestAReplyThatTheScriptNeverGivesIsAnErrorAndNoDecision(t *testing.T) {
 }
 
 func TestPauseErrorsAreNoPause(t *testing.T) {
-	pause, err := ratelimit.NewPause(open(t, "redis://"+closed(t)), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pause, err := ratelimit.NewPause(testkit.OpenRedis(t, "redis://"+testkit.FreeAddr(t)), "n")
+	testkit.Check(t, err)
 	if left, err := pause.Remaining(t.Context()); err == nil || left != 0 {
 		t.Errorf("%s, %v; expected an error", left, err)
 	}

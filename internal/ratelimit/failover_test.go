@@ -10,6 +10,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // watched are a primary and two replicas under Sentinels, and a replica of notifier that finds them.
@@ -21,10 +22,8 @@ type watched struct {
 func startWatched(t *testing.T, rules ratelimit.Rules, extra ...string) watched {
 	t.Helper()
 	sentinels := redistest.StartSentinels(t, 2, extra...)
-	limiter, err := ratelimit.New(open(t, sentinels.URL()), "n", rules, day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter, err := ratelimit.New(testkit.OpenRedis(t, sentinels.URL()), "n", rules, day)
+	testkit.Check(t, err)
 	return watched{Sentinels: sentinels, caller: caller{Limiter: limiter, t: t}}
 }
 
@@ -40,20 +39,17 @@ func (w watched) replicated() {
 // decided asks until there is an answer.
 func (c caller) decided(request ratelimit.Request) ratelimit.Decision {
 	c.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		decisions, err := c.Admit(c.t.Context(), []ratelimit.Request{request})
-		if err == nil {
-			return decisions[0]
-		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("no answer about %s: %v", request.ID, err)
-		}
-	}
+	var decisions []ratelimit.Decision
+	testkit.EventuallyNil(c.t, func() (err error) {
+		decisions, err = c.Admit(c.t.Context(), []ratelimit.Request{request})
+		return err
+	})
+	return decisions[0]
 }
 
 func TestAFailoverKeepsWhatWasReplicated(t *testing.T) {
 	t.Parallel() // it takes some seconds until Sentinels know each other
-	w := startWatched(t, rules("100/30m", "3/30m", ""))
+	w := startWatched(t, testkit.Rules("100/30m", "3/30m", ""))
 	e := events(4, "e", "a")
 	w.want(ratelimit.Admitted, e[:3]...)
 	w.sent(e[0])
@@ -117,8 +113,8 @@ func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			limit := fmt.Sprintf("%d/30m", test.limit)
-			w := startWatched(t, rules(limit, limit, ""), test.extra...)
-			old := oldSide(t, w.Primary, rules(limit, limit, ""))
+			w := startWatched(t, testkit.Rules(limit, limit, ""), test.extra...)
+			old := oldSide(t, w.Primary, testkit.Rules(limit, limit, ""))
 			if test.before > 0 {
 				for _, decision := range w.admit(events(test.before, "before", "a")...) {
 					if decision.Outcome != ratelimit.Admitted {
@@ -129,20 +125,7 @@ func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
 			w.replicated()
 			w.Front.Cut()
 
-			// The old side asks for an event every few milliseconds, until it gets no more.
-			cut := time.Now()
-			byOld, refused := 0, error(nil)
-			for refused == nil && time.Since(cut) < 20*time.Second {
-				decisions, err := old.Admit(t.Context(), []ratelimit.Request{event(fmt.Sprint("old-", byOld), "a")})
-				if refused = err; err == nil {
-					if decisions[0].Outcome != ratelimit.Admitted {
-						break
-					}
-					byOld++
-				}
-				time.Sleep(5 * time.Millisecond) // its rate
-			}
-			wrote := time.Since(cut)
+			byOld, wrote, refused := old.takesAll()
 			switch {
 			case test.extra == nil && refused != nil:
 				t.Fatalf("the old primary: %v, expected that it decides", refused)
@@ -191,12 +174,26 @@ func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
 func oldSide(t *testing.T, primary *redistest.Server, rules ratelimit.Rules) caller {
 	t.Helper()
 	host, port, err := net.SplitHostPort(primary.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	limiter, err := ratelimit.New(open(t, "redis://"+fakeSentinel(t, host, port)+"/0?master_name=main"), "n", rules, day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	limiter, err := ratelimit.New(testkit.OpenRedis(t, "redis://"+fakeSentinel(t, host, port)+"/0?master_name=main"), "n", rules, day)
+	testkit.Check(t, err)
 	return caller{Limiter: limiter, t: t}
+}
+
+// takesAll asks for an event every few milliseconds until no more is admitted. It returns how many were, for how long, and
+// the error that ended it; nil: the limit did.
+func (c caller) takesAll() (admitted int, took time.Duration, refused error) {
+	c.t.Helper()
+	started := time.Now()
+	for refused == nil && time.Since(started) < 20*time.Second {
+		decisions, err := c.Admit(c.t.Context(), []ratelimit.Request{event(fmt.Sprint("old-", admitted), "a")})
+		if refused = err; err == nil {
+			if decisions[0].Outcome != ratelimit.Admitted {
+				break
+			}
+			admitted++
+		}
+		time.Sleep(5 * time.Millisecond) // the rate of the old side's events
+	}
+	return admitted, time.Since(started), refused
 }

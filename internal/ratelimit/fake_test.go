@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/alicebob/miniredis/v2/server"
-	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 // fake is a server that speaks Redis's protocol and answers each command with the raw reply given for it, by its name
@@ -16,9 +16,7 @@ import (
 func fake(t *testing.T, replies map[string]string) string {
 	t.Helper()
 	listening, err := server.NewServer("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(listening.Close)
 	listening.SetPreHook(func(peer *server.Peer, command string, arguments ...string) bool {
 		reply, found := replies[command]
@@ -48,9 +46,7 @@ func fakeSentinel(t *testing.T, host, port string) string {
 func silent(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -64,34 +60,10 @@ func silent(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// closed is an address at which nobody listens.
-func closed(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
-}
-
-// open opens a URL as the product does.
-func open(t testing.TB, url string) redis.UniversalClient {
-	t.Helper()
-	client, err := ratelimit.Open(url, nil)
-	if err != nil {
-		t.Fatalf("open %s: %v", url, err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
 // limiterAt is a limiter under 100/30m and 10/30m over a URL.
 func limiterAt(t *testing.T, url string) caller {
 	t.Helper()
-	limiter, err := ratelimit.New(open(t, url), "n", rules("100/30m", "10/30m", ""), day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter, err := ratelimit.New(testkit.OpenRedis(t, url), "n", testkit.Rules("100/30m", "10/30m", ""), day)
+	testkit.Check(t, err)
 	return caller{Limiter: limiter, t: t}
 }

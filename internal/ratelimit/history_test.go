@@ -231,7 +231,7 @@ func (h *history) admit(r *rapid.T) {
 	h.keep()
 }
 
-// keep takes the keys' ends away where the clock steps back.
+// keep removes the keys' expiry where the clock steps back.
 func (h *history) keep() {
 	if !h.steps {
 		return

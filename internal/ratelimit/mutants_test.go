@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"notifier/internal/testkit"
 )
 
 // A mutant is the product with one mistake in it: old, which is there exactly once, is replaced by new. The tests of
@@ -147,9 +149,7 @@ const mutantDeadline = 90 * time.Second
 
 func TestEveryMutantIsCaught(t *testing.T) {
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, m := range mutants {
 		if _, err := m.source(root); err != nil { // before the first is run
 			t.Error(err)
@@ -169,9 +169,7 @@ func TestEveryMutantIsCaught(t *testing.T) {
 				t.Parallel()
 				tried.Add(1)
 				by, err := m.run(t, root)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				caught.Add(1)
 				fmt.Printf("caught  %-30s %-55s %s\n", m.file, m.mistake, by)
 			})
@@ -186,7 +184,7 @@ func (m mutant) source(root string) (string, error) {
 		return "", err
 	}
 	if n := strings.Count(string(text), m.old); n != 1 {
-		return "", fmt.Errorf("%s: %s: %q is there %d times, expected once: mend the list of mutants", m.file, m.mistake, m.old, n)
+		return "", fmt.Errorf("%s: %s: %q is there %d times, expected once: fix the list of mutants", m.file, m.mistake, m.old, n)
 	}
 	return strings.Replace(string(text), m.old, m.new, 1), nil
 }
@@ -219,13 +217,9 @@ func (m mutant) run(t *testing.T, root string) (by string, err error) {
 // test runs the tests with some files replaced, in short form, without those that need a while to start servers.
 func test(t *testing.T, root string, replaced map[string]string) (output string, passed bool) {
 	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	file := filepath.Join(t.TempDir(), "overlay.json")
-	if err := os.WriteFile(file, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(file, overlay, 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), mutantDeadline+time.Minute)
 	defer cancel()
 	for _, arguments := range [][]string{{"./internal/ratelimit", "-rapid.nofailfile", "-rapid.shrinktime=0s"}, {"./lua"}} {

@@ -19,19 +19,16 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // works takes one of two slots after the other and expects the third event to be refused.
 func works(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
-	limiter, err := ratelimit.New(client, "n", rules("100/30m", "2/30m", ""), day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter, err := ratelimit.New(client, "n", testkit.Rules("100/30m", "2/30m", ""), day)
+	testkit.Check(t, err)
 	c := caller{Limiter: limiter, t: t}
-	if err := c.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.Check(t.Context()))
 	c.want(ratelimit.Admitted, events(2, "e", "a")...)
 	c.sent(event("e-1", "a"))
 	c.want(ratelimit.Category, event("e-3", "a"))
@@ -43,7 +40,7 @@ func works(t *testing.T, client redis.UniversalClient) {
 
 func TestOpenOneServer(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		works(t, open(t, s.url()))
+		works(t, testkit.OpenRedis(t, s.url()))
 	})
 }
 
@@ -51,7 +48,7 @@ func TestOpenOneServer(t *testing.T) {
 func TestOpenACluster(t *testing.T) {
 	t.Parallel() // a cluster takes two seconds until it is up
 	cluster := redistest.StartCluster(t, 1)
-	client := open(t, fmt.Sprintf("redis://%s?addr=%s", cluster.Nodes[0].Addr, closed(t))) // one of its nodes may be away
+	client := testkit.OpenRedis(t, fmt.Sprintf("redis://%s?addr=%s", cluster.Nodes[0].Addr, testkit.FreeAddr(t))) // one of its nodes may be unavailable
 	if _, ok := client.(*redis.ClusterClient); !ok {
 		t.Fatalf("addr= makes a %T", client)
 	}
@@ -61,26 +58,20 @@ func TestOpenACluster(t *testing.T) {
 func TestOpenTheMasterThatSentinelsName(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		host, port, err := net.SplitHostPort(s.Options().Addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		works(t, open(t, "redis://"+fakeSentinel(t, host, port)+"/0?master_name=main"))
+		testkit.Check(t, err)
+		works(t, testkit.OpenRedis(t, "redis://"+fakeSentinel(t, host, port)+"/0?master_name=main"))
 	})
 }
 
 func TestOpenWithTLSTrustsTheAuthorityThatIsGiven(t *testing.T) {
 	certificate, authority := selfSigned(t)
 	embedded := miniredis.NewMiniRedis()
-	if err := embedded.StartTLS(&tls.Config{Certificates: []tls.Certificate{certificate}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, embedded.StartTLS(&tls.Config{Certificates: []tls.Certificate{certificate}}))
 	t.Cleanup(embedded.Close)
 	url := "rediss://" + embedded.Addr()
 
 	client, err := ratelimit.Open(url, &tls.Config{RootCAs: authority})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	works(t, client)
 
@@ -94,18 +85,14 @@ func TestOpenShowsItsOwnCertificateWhereOneIsAsked(t *testing.T) {
 	certificate, authority := selfSigned(t)
 	embedded := miniredis.NewMiniRedis()
 	err := embedded.StartTLS(&tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(embedded.Close)
 	for name, ours := range map[string]*tls.Config{
 		"with":    {RootCAs: authority, Certificates: []tls.Certificate{certificate}},
 		"without": {RootCAs: authority},
 	} {
 		client, err := ratelimit.Open("rediss://"+embedded.Addr(), ours)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if err := client.Ping(t.Context()).Err(); (err == nil) != (name == "with") {
 			t.Errorf("%s a certificate: %v", name, err)
 		}
@@ -126,7 +113,7 @@ func TestOpenSetsShortTimeoutsInEveryForm(t *testing.T) {
 		"redis://a:7000?addr=b:7000&addr=c:7000&dial_timeout=1h", "redis://s1:26379/2?master_name=main&addr=s2:26379",
 	} {
 		var got settings
-		switch client := open(t, url).(type) {
+		switch client := testkit.OpenRedis(t, url).(type) {
 		case *redis.Client:
 			o := client.Options()
 			got = settings{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled}
@@ -141,11 +128,11 @@ func TestOpenSetsShortTimeoutsInEveryForm(t *testing.T) {
 }
 
 func TestOpenTakesDatabaseAndUserFromTheURL(t *testing.T) {
-	client := open(t, "redis://somebody:s3cret-word@localhost:7001/3").(*redis.Client).Options()
+	client := testkit.OpenRedis(t, "redis://somebody:s3cret-word@localhost:7001/3").(*redis.Client).Options()
 	if client.Addr != "localhost:7001" || client.DB != 3 || client.Username != "somebody" || client.Password != "s3cret-word" {
 		t.Errorf("%s, database %d, user %q", client.Addr, client.DB, client.Username)
 	}
-	cluster := open(t, "rediss://somebody:s3cret-word@a:7000?addr=b:7000").(*redis.ClusterClient).Options()
+	cluster := testkit.OpenRedis(t, "rediss://somebody:s3cret-word@a:7000?addr=b:7000").(*redis.ClusterClient).Options()
 	if !cmp.Equal(cluster.Addrs, []string{"a:7000", "b:7000"}) || cluster.Password != "s3cret-word" || cluster.TLSConfig == nil {
 		t.Errorf("nodes %v, TLS %t", cluster.Addrs, cluster.TLSConfig != nil)
 	}
@@ -177,9 +164,9 @@ func TestOpenErrorsShowNoPartOfTheURL(t *testing.T) {
 
 func TestErrorsOfCallsDoNotShowThePassword(t *testing.T) {
 	for name, url := range map[string]string{
-		"one server": "redis://somebody:s3cret-word@" + closed(t), "TLS": "rediss://somebody:s3cret-word@" + closed(t),
-		"cluster":  fmt.Sprintf("redis://somebody:s3cret-word@%s?addr=%s", closed(t), closed(t)),
-		"sentinel": "redis://somebody:s3cret-word@" + closed(t) + "?master_name=main",
+		"one server": "redis://somebody:s3cret-word@" + testkit.FreeAddr(t), "TLS": "rediss://somebody:s3cret-word@" + testkit.FreeAddr(t),
+		"cluster":  fmt.Sprintf("redis://somebody:s3cret-word@%s?addr=%s", testkit.FreeAddr(t), testkit.FreeAddr(t)),
+		"sentinel": "redis://somebody:s3cret-word@" + testkit.FreeAddr(t) + "?master_name=main",
 	} {
 		within(t, func() {
 			if err := limiterAt(t, url).Check(t.Context()); err == nil || strings.Contains(err.Error(), "s3cret-word") {
@@ -193,22 +180,16 @@ func TestErrorsOfCallsDoNotShowThePassword(t *testing.T) {
 func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(parsed)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool

@@ -1,11 +1,13 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"regexp"
 	"testing"
 	"time"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 // pausing asks and extends the pause of namespace "n" through a connection of its own, as one replica does.
@@ -17,33 +19,25 @@ type pausing struct {
 func (s *store) pause(t *testing.T) pausing {
 	t.Helper()
 	pause, err := ratelimit.NewPause(s.connect(t), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return pausing{Pause: pause, t: t}
 }
 
 func (p pausing) extend(d time.Duration) {
 	p.t.Helper()
-	if err := p.Extend(p.t.Context(), d); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Check(p.t, p.Extend(p.t.Context(), d))
 }
 
 func (p pausing) lift() {
 	p.t.Helper()
-	if err := p.Lift(p.t.Context()); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Check(p.t, p.Lift(p.t.Context()))
 }
 
 // expect allows for the time that has passed on a server whose clock runs by itself.
 func (p pausing) expect(s *store, want time.Duration) {
 	p.t.Helper()
 	got, err := p.Remaining(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.Check(p.t, err)
 	if got > want || s.embedded != nil && got != want || want > time.Minute && got < want-time.Minute {
 		p.t.Errorf("%s of the pause are left, expected %s", got, want)
 	}
@@ -75,9 +69,7 @@ func TestAPauseHoldsForAllReplicasAndIsNeverShortened(t *testing.T) {
 		one.expect(s, 10*time.Minute)
 		other.extend(30 * time.Minute)
 		one.expect(s, 30*time.Minute)
-		if err := s.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, s.ScriptFlush(t.Context()).Err())
 		s.pause(t).expect(s, 30*time.Minute)
 	})
 }
@@ -104,18 +96,16 @@ func TestAPauseRunsOutByItself(t *testing.T) {
 		pause := s.pause(t)
 		started := time.Now()
 		pause.extend(50 * time.Millisecond)
-		for deadline := time.Now().Add(10 * time.Second); ; s.pass(t, 2*time.Millisecond) {
+		s.eventually(t, 2*time.Millisecond, func() error {
 			left, err := pause.Remaining(t.Context())
-			if err != nil {
-				t.Fatal(err)
+			if left > 50*time.Millisecond {
+				t.Fatalf("%s of the pause are left, expected at most 50ms", left)
 			}
-			if left == 0 {
-				break
+			if left > 0 {
+				err = fmt.Errorf("%s of the pause are left", left)
 			}
-			if left > 50*time.Millisecond || time.Now().After(deadline) {
-				t.Fatalf("%s are left", left)
-			}
-		}
+			return err
+		})
 		if s.embedded == nil && time.Since(started) < 50*time.Millisecond {
 			t.Errorf("over after %s", time.Since(started))
 		}
@@ -125,6 +115,6 @@ func TestAPauseRunsOutByItself(t *testing.T) {
 func TestAPauseIsNoMatterOfTheLimits(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		s.pause(t).extend(time.Hour)
-		s.limiter(t, rules("1/30m", "1/30m", ""), day).want(ratelimit.Admitted, event("e", "a"))
+		s.limiter(t, testkit.Rules("1/30m", "1/30m", ""), day).want(ratelimit.Admitted, event("e", "a"))
 	})
 }

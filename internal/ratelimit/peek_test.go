@@ -7,20 +7,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 // TestPeekTellsWhatAdmitWouldDecide: used slots and the time until the next one, for every tier, from reading alone.
 func TestPeekTellsWhatAdmitWouldDecide(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := rules("3/30m", "2/30m+1/10s", "deploys=5/1h")
+		rules := testkit.Rules("3/30m", "2/30m+1/10s", "deploys=5/1h")
 		ctx := t.Context()
 		limiter := s.limiter(t, rules, time.Hour)
 		limiter.want(ratelimit.Admitted, event("a", "errors"))
 		before := s.contents(t)
 		usages, err := limiter.Peek(ctx, "errors", "deploys", "never seen")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if diff := cmp.Diff(before, s.contents(t)); diff != "" {
 			t.Errorf("peek wrote (-before +after):\n%s", diff)
 		}

@@ -7,11 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 func TestARefundGivesBackExactlyThatEventsSlots(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("6/30m", "5/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("6/30m", "5/30m", ""), day)
 		limiter.admit(event("e", "a"))
 		before := s.contents(t)
 		big := costing(event("big", "a"), 4)
@@ -34,7 +35,7 @@ func TestARefundGivesBackExactlyThatEventsSlots(t *testing.T) {
 
 func TestARefundIsForTheDeliveryThatWasAdmitted(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		before := s.contents(t)
@@ -43,15 +44,13 @@ func TestARefundIsForTheDeliveryThatWasAdmitted(t *testing.T) {
 				t.Errorf("refunded for the delivery %q", other)
 			}
 		}
-		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-			t.Errorf("the store changed (-before +after):\n%s", difference)
-		}
+		s.unchanged(t, before)
 	})
 }
 
 func TestARefundIsGivenOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.admit(e, event("f", "a"))
 		if !limiter.refund(e) || limiter.refund(e) {
@@ -68,7 +67,7 @@ func TestARefundIsGivenOnce(t *testing.T) {
 
 func TestWhatWasSentOrNeverAdmittedIsNotRefunded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "1/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "1/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.sent(e)
@@ -77,21 +76,17 @@ func TestWhatWasSentOrNeverAdmittedIsNotRefunded(t *testing.T) {
 		if limiter.refund(e) || limiter.refund(event("refused", "a")) || limiter.refund(event("unknown", "b")) {
 			t.Error("something was refunded")
 		}
-		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-			t.Errorf("the store changed (-before +after):\n%s", difference)
-		}
+		s.unchanged(t, before)
 	})
 }
 
 func TestARefundWorksWithNoScriptLoaded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("an id that is hashed", "a")
 		limiter.want(ratelimit.Admitted, e)
 		s.advance(t, time.Minute)
-		if err := s.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, s.ScriptFlush(t.Context()).Err())
 		if !limiter.refund(e) {
 			t.Error("nothing was refunded")
 		}

@@ -4,12 +4,10 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // Between a call and its answer a connection can break at any point. The client then makes the call a second time by
@@ -19,12 +17,10 @@ import (
 func loose(t *testing.T) (*store, caller, *redistest.Proxy) {
 	t.Helper()
 	server := redistest.Start(t)
-	s := &store{Client: server.ClientFor(t, "{n}"), server: server, replies: &replies{}}
+	s := onServer(t, server)
 	proxy := redistest.StartProxy(t, s.Options().Addr)
-	limiter, err := ratelimit.New(open(t, "redis://"+proxy.Addr), "n", rules("100/30m", "3/30m", ""), day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter, err := ratelimit.New(testkit.OpenRedis(t, "redis://"+proxy.Addr), "n", testkit.Rules("100/30m", "3/30m", ""), day)
+	testkit.Check(t, err)
 	c := caller{Limiter: limiter, t: t}
 	c.want(ratelimit.Admitted, events(2, "warm", "warm")...)
 	c.sent(event("warm-1", "warm"))
@@ -33,43 +29,50 @@ func loose(t *testing.T) (*store, caller, *redistest.Proxy) {
 	return s, c, proxy
 }
 
+// runs is how often the script runs when a call is broken once.
+func runs(fault redistest.Fault) int {
+	if fault == redistest.LoseRequest {
+		return 1
+	}
+	return 2
+}
+
+// brokenOnce is a call that the client repeats by itself.
+func brokenOnce(t *testing.T, proxy *redistest.Proxy, fault redistest.Fault, call func() error) {
+	t.Helper()
+	before := proxy.Scripts()
+	proxy.Break(fault)
+	if err := call(); err != nil {
+		t.Fatalf("broken once: %v", err)
+	}
+	if got, want := proxy.Scripts()-before, runs(fault); got != want {
+		t.Fatalf("broken once, the script ran %d times, expected %d", got, want)
+	}
+}
+
+// brokenTwice is a call that fails and is made again by its caller.
+func brokenTwice(t *testing.T, proxy *redistest.Proxy, fault redistest.Fault, call func() error) {
+	t.Helper()
+	before := proxy.Scripts()
+	proxy.Break(fault, fault)
+	if err := call(); err == nil {
+		t.Fatal("broken twice, and there is no error")
+	}
+	if err := call(); err != nil {
+		t.Fatalf("made again after an error: %v", err)
+	}
+	if got, want := proxy.Scripts()-before, 2*runs(fault)-1; got != want {
+		t.Fatalf("broken twice and made again, the script ran %d times, expected %d", got, want)
+	}
+}
+
 func TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce(t *testing.T) {
 	t.Parallel()
 	for name, fault := range redistest.Faults {
-		runs := 2 // of the script, when one call is broken once
-		if fault == redistest.LoseRequest {
-			runs = 1
-		}
-		// once is a call that the client repeats by itself; twice is one that fails and is made again by its caller.
-		once := func(t *testing.T, proxy *redistest.Proxy, call func() error) {
-			t.Helper()
-			before := proxy.Scripts()
-			proxy.Break(fault)
-			if err := call(); err != nil {
-				t.Fatalf("broken once: %v", err)
-			}
-			if got := proxy.Scripts() - before; got != runs {
-				t.Fatalf("broken once, the script ran %d times, expected %d", got, runs)
-			}
-		}
-		twice := func(t *testing.T, proxy *redistest.Proxy, call func() error) {
-			t.Helper()
-			before := proxy.Scripts()
-			proxy.Break(fault, fault)
-			if err := call(); err == nil {
-				t.Fatal("broken twice, and there is no error")
-			}
-			if err := call(); err != nil {
-				t.Fatalf("made again after an error: %v", err)
-			}
-			if got, want := proxy.Scripts()-before, 2*runs-1; got != want {
-				t.Fatalf("broken twice and made again, the script ran %d times, expected %d", got, want)
-			}
-		}
 		batch := append(events(4, "e", "a"), costing(event("b", "b"), 2), by("another message", event("e-1", "a")))
 		want := []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Admitted, ratelimit.Admitted, ratelimit.Category, ratelimit.Admitted, ratelimit.Duplicate}
 
-		for times, broken := range map[string]func(*testing.T, *redistest.Proxy, func() error){"once": once, "twice": twice} {
+		for times, broken := range map[string]func(*testing.T, *redistest.Proxy, redistest.Fault, func() error){"once": brokenOnce, "twice": brokenTwice} {
 			t.Run(name+" "+times, func(t *testing.T) {
 				t.Parallel()
 				s, limiter, proxy := loose(t)
@@ -83,25 +86,23 @@ func TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce(t *testing.T) {
 				}
 
 				var decisions []ratelimit.Decision
-				broken(t, proxy, func() (err error) {
+				broken(t, proxy, fault, func() (err error) {
 					decisions, err = limiter.Admit(t.Context(), batch)
 					if err != nil && decisions != nil {
 						t.Errorf("decided %v beside the error %v", decisions, err)
 					}
 					return err
 				})
-				if difference := cmp.Diff(want, outcomes(decisions)); difference != "" {
-					t.Errorf("(-want +got):\n%s", difference)
-				}
+				sameOutcomes(t, want, decisions)
 				slots("admitted", 5, 3, 2)
 
-				broken(t, proxy, func() error { return limiter.Sent(t.Context(), batch[0]) })
+				broken(t, proxy, fault, func() error { return limiter.Sent(t.Context(), batch[0]) })
 				slots("sent", 5, 3, 2)
 				if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 3 {
 					t.Errorf("%d in flight, expected 3", n)
 				}
 
-				broken(t, proxy, func() error { _, err := limiter.Refund(t.Context(), batch[4]); return err })
+				broken(t, proxy, fault, func() error { _, err := limiter.Refund(t.Context(), batch[4]); return err })
 				slots("refunded", 3, 3, 0)
 				if limiter.refund(batch[4]) {
 					t.Error("refunded twice")
@@ -118,20 +119,17 @@ func TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce(t *testing.T) {
 // up.
 func TestAStalledServerChargesOnceWhatItWasAskedByAll(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartProcess(t)
-	s := &store{Client: server.Client(t), server: server, replies: &replies{}}
+	s := onProcess(t)
 	replicas := make([]caller, 3)
 	for i := range replicas {
-		replicas[i] = s.limiter(t, rules("100/30m", "3/30m", ""), day)
+		replicas[i] = s.limiter(t, testkit.Rules("100/30m", "3/30m", ""), day)
 		replicas[i].want(ratelimit.Admitted, event("warm", "warm")) // it has a connection now
 	}
 	s.FlushDB(t.Context())
-	if err := s.ConfigResetStat(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.ConfigResetStat(t.Context()).Err())
 
 	batch := events(5, "e", "a")
-	server.Freeze(t)
+	s.server.Freeze(t)
 	var asking sync.WaitGroup
 	for _, replica := range replicas {
 		asking.Go(func() {
@@ -141,20 +139,14 @@ func TestAStalledServerChargesOnceWhatItWasAskedByAll(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	server.Thaw(t)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if calls := scriptCalls(t, s); calls >= len(replicas) {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("the script ran %d times, expected that what was asked while it stalled is run", calls)
-		}
-	}
+	s.server.Thaw(t)
+	testkit.Eventually(t, "the script has run for each call that was made while the server stalled", func() bool {
+		return scriptCalls(t, s) >= len(replicas)
+	})
 	s.charged(t, 3)
 	want := []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Admitted, ratelimit.Admitted, ratelimit.Category, ratelimit.Category}
 	for _, replica := range replicas {
-		if difference := cmp.Diff(want, outcomes(replica.admit(batch...))); difference != "" {
-			t.Errorf("(-want +got):\n%s", difference)
-		}
+		sameOutcomes(t, want, replica.admit(batch...))
 	}
 	s.charged(t, 3)
 }
@@ -163,9 +155,7 @@ func TestAStalledServerChargesOnceWhatItWasAskedByAll(t *testing.T) {
 func scriptCalls(t *testing.T, s *store) int {
 	t.Helper()
 	info, err := s.Info(context.WithoutCancel(t.Context()), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	calls := 0
 	for _, found := range scriptStatistics.FindAllStringSubmatch(info, -1) {
 		calls += atoi(t, found[1])

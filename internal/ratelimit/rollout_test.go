@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 // At a rolling restart old and new replicas decide side by side over the same keys, each by its own rules. Each counts
@@ -32,7 +33,7 @@ func TestOldAndNewReplicasSideBySide(t *testing.T) {
 		for name, test := range tests {
 			t.Run(name, func(t *testing.T) {
 				s.FlushAll(t.Context())
-				held := []ratelimit.Rules{rules(test.old[0], test.old[1], ""), rules(test.new[0], test.new[1], "")}
+				held := []ratelimit.Rules{testkit.Rules(test.old[0], test.old[1], ""), testkit.Rules(test.new[0], test.new[1], "")}
 				replicas := []caller{s.limiter(t, held[0], day), s.limiter(t, held[1], day)}
 				var list taken
 				serial := 0
@@ -75,8 +76,8 @@ func TestOldAndNewReplicasSideBySide(t *testing.T) {
 // The longest window that is asked for decides how long a set lives, whoever writes to it.
 func TestAReplicaWithShorterWindowsShortensNoKeysLife(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		long := s.limiter(t, rules("100/2h", "10/1h", ""), 48*time.Hour)
-		short := s.limiter(t, rules("100/1m", "10/30s", ""), time.Hour)
+		long := s.limiter(t, testkit.Rules("100/2h", "10/1h", ""), 48*time.Hour)
+		short := s.limiter(t, testkit.Rules("100/1m", "10/30s", ""), time.Hour)
 		e := event("e", "a")
 		long.admit(e)
 		long.sent(e)
@@ -104,7 +105,7 @@ func TestAReplicaWithShorterWindowsShortensNoKeysLife(t *testing.T) {
 // After a refund a set lives no longer than its other entries need it.
 func TestARefundGivesBackTheTimeToo(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/10m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/10m", ""), day)
 		limiter.admit(event("e", "a"))
 		before := s.contents(t)
 		s.advance(t, time.Minute)

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 func TestParseOverridesReadsOneLimitPerCategory(t *testing.T) {
@@ -58,7 +59,7 @@ func TestParseOverridesErrorsNameTheCategoryAndWhatIsExpected(t *testing.T) {
 }
 
 func TestAnOverrideHoldsInsteadOfTheLimitOfAllCategories(t *testing.T) {
-	r := rules("100/30m+20/1m", "10/30m", "errors=30/30m+2/10s,deploys=50/1h")
+	r := testkit.Rules("100/30m+20/1m", "10/30m", "errors=30/30m+2/10s,deploys=50/1h")
 	for _, test := range []struct {
 		category, limit string
 		maxCost         int // the smallest count that holds for the category, the global ones among them
@@ -79,7 +80,7 @@ func TestAnOverrideHoldsInsteadOfTheLimitOfAllCategories(t *testing.T) {
 func TestNewRefusesWhatItCannotServe(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is connected yet
 	defer func() { _ = client.Close() }()
-	good := rules("100/30m", "10/30m", "")
+	good := testkit.Rules("100/30m", "10/30m", "")
 	for _, test := range []struct {
 		name, namespace string
 		rules           ratelimit.Rules

@@ -1,12 +1,20 @@
 package ratelimit_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
+
+// TestMain lets tests overlap: those of failures wait for servers, and the others have a store each.
+func TestMain(m *testing.M) {
+	testkit.Overlap(4)
+	os.Exit(m.Run())
+}
 
 func mustParse(text string) ratelimit.Limit {
 	limit, err := ratelimit.ParseLimit(text)
@@ -20,8 +28,6 @@ func mustParse(text string) ratelimit.Limit {
 func newLimiter(tb testing.TB, server *redistest.Server, rules ratelimit.Rules, dedupe time.Duration) *ratelimit.Limiter {
 	tb.Helper()
 	limiter, err := ratelimit.New(server.Client(tb), tb.Name(), rules, dedupe)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 	return limiter
 }

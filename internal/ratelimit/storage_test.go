@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 func zAt(score int64, member string) redis.Z { return redis.Z{Score: float64(score), Member: member} }
@@ -18,7 +18,7 @@ func zAt(score int64, member string) redis.Z { return redis.Z{Score: float64(sco
 // Nothing is charged, stored, removed or kept alive longer by events that are not admitted, however many come.
 func TestABatchWithoutAnAdmissionChangesNoByte(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("8/30m+5/1s", "4/10m", "short=1/1m"), day)
+		limiter := s.limiter(t, testkit.Rules("8/30m+5/1s", "4/10m", "short=1/1m"), day)
 		sent := event("sent", "a")
 		limiter.admit(sent, event("flying", "a"), event("s", "short"))
 		limiter.sent(sent)
@@ -35,16 +35,14 @@ func TestABatchWithoutAnAdmissionChangesNoByte(t *testing.T) {
 				t.Fatalf("%s: %+v", storm[i].ID, decision)
 			}
 		}
-		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-			t.Errorf("the store changed (-before +after):\n%s", difference)
-		}
+		s.unchanged(t, before)
 	})
 }
 
 // An event that one scope has room for and the other has not is charged to neither.
 func TestAnEventIsChargedToBothScopesOrToNone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("3/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("3/30m", "2/30m", ""), day)
 		limiter.admit(events(2, "a", "a")...)
 		before := s.contents(t)
 		limiter.want(ratelimit.Category, event("a-3", "a"))
@@ -63,7 +61,7 @@ func TestAnEventIsChargedToBothScopesOrToNone(t *testing.T) {
 // A busy sender that is refused all the time gets its next slot at the time that it was told first.
 func TestRefusedAttemptsDoNotStarveASender(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "1/10m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "1/10m", ""), day)
 		limiter.admit(event("e", "a"))
 		for range 10 {
 			limiter.want(ratelimit.Category, events(20, "again", "a")...)
@@ -75,7 +73,7 @@ func TestRefusedAttemptsDoNotStarveASender(t *testing.T) {
 
 func TestTimesAreStoredToTheMicrosecond(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		ctx := t.Context()
 		for i := range 20 {
 			if s.embedded != nil && i == 10 { // a time that some would write as 1.795e+15
@@ -109,18 +107,14 @@ func TestTimesAreStoredToTheMicrosecond(t *testing.T) {
 
 func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/10m+5/1m", "slow=5/2h,fast=5/50s"), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/10m+5/1m", "slow=5/2h,fast=5/50s"), day)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.admit(e, f, event("s", "slow"), event("q", "fast"))
 		limiter.sent(e)
 		limiter.refund(f)
 		pause, err := ratelimit.NewPause(s.Client, "n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := pause.Extend(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
+		testkit.Check(t, pause.Extend(t.Context(), time.Minute))
 		bounds := map[string]time.Duration{
 			"{n}:global": 2 * time.Hour, "{n}:inflight": 2 * time.Hour, "{n}:sent": day, "{n}:pause": 2 * time.Minute,
 			"{n}:category:a": 10 * time.Minute, "{n}:category:slow": 2 * time.Hour, "{n}:category:fast": 50 * time.Second,
@@ -141,26 +135,23 @@ func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
 // What is left of a pause is another test's: it stays for a minute.
 func TestNothingIsLeftOfAQuietNotifier(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("5/60ms", "3/30ms", "slow=5/80ms"), 100*time.Millisecond)
+		limiter := s.limiter(t, testkit.Rules("5/60ms", "3/30ms", "slow=5/80ms"), 100*time.Millisecond)
 		e := event("e", "a")
 		limiter.admit(e, costing(event("f", "a"), 2), event("g", "slow"))
 		limiter.sent(e)
-		for deadline := time.Now().Add(10 * time.Second); ; s.pass(t, 5*time.Millisecond) {
-			left := s.contents(t)
-			if left == "" {
-				return
+		s.eventually(t, 5*time.Millisecond, func() error {
+			if left := s.contents(t); left != "" {
+				return fmt.Errorf("the store holds:\n%s", left)
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("left over:\n%s", left)
-			}
-		}
+			return nil
+		})
 	})
 }
 
 // A category that is always busy keeps its key alive; what is out of its window goes with the next admission.
 func TestEntriesOutOfTheWindowAreRemovedAtTheNextAdmission(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("5000/30m", "5000/10m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("5000/30m", "5000/10m", ""), day)
 		limiter.admit(costing(event("old", "a"), 2500))
 		for i := range 6 {
 			s.advance(t, 6*time.Minute)
@@ -174,7 +165,7 @@ func TestEntriesOutOfTheWindowAreRemovedAtTheNextAdmission(t *testing.T) {
 
 func TestSentIDsAreForgottenAfterTheDedupeWindow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), 2*time.Hour)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
 		for i := range 6 { // an hour apart, so that the key itself never expires
 			e := event(fmt.Sprint("e", i), "a")
 			limiter.want(ratelimit.Admitted, e)
@@ -190,11 +181,9 @@ func TestSentIDsAreForgottenAfterTheDedupeWindow(t *testing.T) {
 
 func TestEveryCallFindsItsScriptAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		pause, err := ratelimit.NewPause(s.Client, "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		ctx, e, f := t.Context(), event("e", "a"), event("f", "a")
 		for _, call := range []func(){
 			func() { limiter.want(ratelimit.Admitted, e, f) },
@@ -211,37 +200,26 @@ func TestEveryCallFindsItsScriptAgain(t *testing.T) {
 				}
 			},
 		} {
-			if err := s.ScriptFlush(ctx).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, s.ScriptFlush(ctx).Err())
 			call()
 		}
 	})
 }
 
 func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
-	server := redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
-	s := &store{Client: server.Client(t), server: server, replies: &replies{}}
-	limiter := s.limiter(t, rules("2/30m", "2/30m", ""), day)
+	s := onProcess(t, "--appendonly", "yes", "--appendfsync", "always")
+	limiter := s.limiter(t, testkit.Rules("2/30m", "2/30m", ""), day)
 	e, f := event("e", "a"), event("f", "a")
 	limiter.admit(e, f)
 	limiter.sent(f)
 	before := s.contents(t)
 
-	server.Stop(t)
+	s.server.Stop(t)
 	if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e}); err == nil || decisions != nil {
-		t.Errorf("with the server away: %v, %v", decisions, err)
+		t.Errorf("with the server stopped: %v, %v", decisions, err)
 	}
-	server.Restart(t)
-	var err error
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if err = limiter.Ready(t.Context()); err == nil || time.Now().After(deadline) {
-			break
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.server.Restart(t)
+	testkit.EventuallyNil(t, func() error { return limiter.Ready(t.Context()) })
 	if difference := cmp.Diff(before, s.contents(t)); difference != "" {
 		t.Errorf("after the restart (-before +after):\n%s", difference)
 	}
@@ -251,9 +229,8 @@ func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
 }
 
 func TestAllKeysOfACallShareOneSlot(t *testing.T) {
-	server := redistest.StartProcess(t)
-	s := &store{Client: server.Client(t), server: server, replies: &replies{}}
-	limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+	s := onProcess(t)
+	limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 	batch := []ratelimit.Request{event("e", "a"), event("f", "{b}"), event("g", "}{"), event("h", "größe")}
 	limiter.admit(batch...)
 	limiter.sent(batch[0])
@@ -271,7 +248,7 @@ func TestAllKeysOfACallShareOneSlot(t *testing.T) {
 
 func TestALargeBatchIsSplitAndDecidedInItsOrder(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("1200/30m", "1/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("1200/30m", "1/30m", ""), day)
 		batch := make([]ratelimit.Request, 2500)
 		for i := range batch {
 			batch[i] = event(fmt.Sprint("e", i), fmt.Sprint("c", i%1500)) // more than a thousand categories too
@@ -299,7 +276,7 @@ func TestALargeBatchIsSplitAndDecidedInItsOrder(t *testing.T) {
 
 func TestACostlyEventTakesAllItsSlots(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("9000/30m", "8000/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("9000/30m", "8000/30m", ""), day)
 		big := costing(event(strings.Repeat("long", 100), "a"), 7000)
 		limiter.want(ratelimit.Admitted, big)
 		s.charged(t, 7000)

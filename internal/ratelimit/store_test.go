@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // day is the dedupe window of most tests.
@@ -36,8 +38,20 @@ type store struct {
 func eachStore(t *testing.T, test func(t *testing.T, s *store)) {
 	t.Helper()
 	redistest.EachStore(t, func(t *testing.T, server *redistest.Server) {
-		test(t, &store{Client: server.ClientFor(t, "{n}"), server: server, replies: &replies{}})
+		test(t, onServer(t, server))
 	}, func(t *testing.T, embedded *miniredis.Miniredis) { test(t, newEmbedded(t, embedded)) })
+}
+
+// onServer is the store that a server is; of a Cluster, the node that keeps the keys.
+func onServer(t testing.TB, server *redistest.Server) *store {
+	t.Helper()
+	return &store{Client: server.ClientFor(t, "{n}"), server: server, replies: &replies{}}
+}
+
+// onProcess starts a redis-server process for a test that stops it, starts it again or sets it up in its own way.
+func onProcess(t testing.TB, extra ...string) *store {
+	t.Helper()
+	return onServer(t, redistest.StartProcess(t, extra...))
 }
 
 func newEmbedded(t *testing.T, embedded *miniredis.Miniredis) *store {
@@ -103,14 +117,33 @@ func (s *store) advance(t testing.TB, d time.Duration) {
 	}
 }
 
-// pass waits for d before the next look at a condition: by the clock on a redis-server, at once on the embedded store.
+// pass lets d pass between two events, which is the load of a test in real time: by the clock on a redis-server, at once on
+// the embedded store.
 func (s *store) pass(t testing.TB, d time.Duration) {
 	t.Helper()
 	if s.embedded != nil {
 		s.advance(t, d)
 		return
 	}
-	time.Sleep(d)
+	time.Sleep(d) // the rate of the events
+}
+
+// eventually waits until look returns nil: for as long as it takes on a redis-server, and on the embedded store by setting
+// its clock forward, a step at a time and ten seconds at most.
+func (s *store) eventually(t testing.TB, step time.Duration, look func() error) {
+	t.Helper()
+	if s.embedded == nil {
+		testkit.EventuallyNil(t, look)
+		return
+	}
+	err := look()
+	for passed := time.Duration(0); err != nil; passed += step {
+		if passed > 10*time.Second {
+			t.Fatalf("after %s of the store's time still: %v", passed, err)
+		}
+		s.advance(t, step)
+		err = look()
+	}
 }
 
 // replies is a hook that keeps the latest reply of a script as it came, with the times that a Decision leaves out.
@@ -192,13 +225,12 @@ func (s *store) contents(t testing.TB) string {
 	return text.String()
 }
 
-// rules reads limits as a user writes them.
-func rules(global, category, overrides string) ratelimit.Rules {
-	parsed, err := ratelimit.ParseOverrides(overrides)
-	if err != nil {
-		panic(err)
+// unchanged expects that the store holds what it held before, which is what contents returned then.
+func (s *store) unchanged(t testing.TB, before string) {
+	t.Helper()
+	if difference := cmp.Diff(before, s.contents(t)); difference != "" {
+		t.Errorf("the store changed (-before +after):\n%s", difference)
 	}
-	return ratelimit.Rules{Global: mustParse(global), Category: mustParse(category), Overrides: parsed}
 }
 
 // caller asks a limiter of namespace "n" and fails the test where an answer cannot be had.
@@ -207,10 +239,17 @@ type caller struct {
 	t testing.TB
 }
 
-// connect makes one more client of the store, as a replica would. See replies.
+// connect makes one more client of the store, as a replica would. See replies. The embedded store computes in this process,
+// so on a busy machine an answer of it may take longer than the product waits for one; that is not what tests are about.
 func (s *store) connect(t testing.TB) redis.UniversalClient {
 	t.Helper()
-	client := open(t, s.url())
+	var client redis.UniversalClient
+	if s.server == nil {
+		client = redis.NewClient(&redis.Options{Addr: s.Options().Addr, ReadTimeout: testkit.Patience, ContextTimeoutEnabled: true})
+		t.Cleanup(func() { _ = client.Close() })
+	} else {
+		client = testkit.OpenRedis(t, s.url())
+	}
 	client.AddHook(s.replies)
 	return client
 }
@@ -226,9 +265,7 @@ func (s *store) url() string {
 func (s *store) limiter(t testing.TB, rules ratelimit.Rules, dedupe time.Duration) caller {
 	t.Helper()
 	limiter, err := ratelimit.New(s.connect(t), "n", rules, dedupe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return caller{Limiter: limiter, t: t}
 }
 
@@ -312,4 +349,12 @@ func outcomes(decisions []ratelimit.Decision) []ratelimit.Outcome {
 		bare[i] = decision.Outcome
 	}
 	return bare
+}
+
+// sameOutcomes compares the bare answers to a whole batch.
+func sameOutcomes(t testing.TB, want []ratelimit.Outcome, decisions []ratelimit.Decision) {
+	t.Helper()
+	if difference := cmp.Diff(want, outcomes(decisions)); difference != "" {
+		t.Errorf("(-want +got):\n%s", difference)
+	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -56,31 +54,14 @@ func (l *Limiter) Trace(ctx context.Context, id string, categories ...string) (T
 		trace.Sent = at(sent.Val())
 	}
 	if record.Err() == nil {
-		if err := trace.readRecord(record.Val()); err != nil {
+		inFlight, err := ParseInFlight(record.Val())
+		if err != nil {
 			return Trace{}, fmt.Errorf("redis: %s: %w", l.keys.inFlight(), err)
 		}
+		trace.InFlight, trace.Admitted = true, inFlight.Admitted
+		trace.Posts, trace.LastPost = inFlight.Posts, inFlight.LastPost
 	}
 	return trace, nil
 }
 
 func at(score float64) time.Time { return time.UnixMicro(int64(score)).UTC() }
-
-// recordShape is the format of a record in flight; see begin.lua.
-var recordShape = regexp.MustCompile(`(?s)^(\d{1,18})(?::(\d{1,9}):(\d{1,18}):\S*)? `)
-
-func (t *Trace) readRecord(record string) error {
-	parts := recordShape.FindStringSubmatch(record)
-	if parts == nil {
-		return fmt.Errorf("record %.60q, expected a time and a delivery", record)
-	}
-	micros := func(text string) time.Time {
-		number, _ := strconv.ParseInt(text, 10, 64) // cannot fail: at most 18 digits
-		return time.UnixMicro(number).UTC()
-	}
-	t.InFlight, t.Admitted = true, micros(parts[1])
-	if parts[2] != "" {
-		t.Posts, _ = strconv.Atoi(parts[2])
-		t.LastPost = micros(parts[3])
-	}
-	return nil
-}

@@ -6,20 +6,19 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 func (c caller) trace(id string, categories ...string) ratelimit.Trace {
 	c.t.Helper()
 	trace, err := c.Trace(c.t.Context(), id, categories...)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Check(c.t, err)
 	return trace
 }
 
 func TestATraceFollowsAnEvent(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("an id of more than sixty-four bytes "+strings.Repeat("long ", 20), "a")
 		if trace := limiter.trace(e.ID); trace.Known() || trace != (ratelimit.Trace{}) {
 			t.Errorf("before anything: %+v", trace)
@@ -56,7 +55,7 @@ func TestATraceFollowsAnEvent(t *testing.T) {
 
 func TestATraceDoesNotTrustWhatItReads(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		s.HSet(t.Context(), "{n}:inflight", "e", "soon")
 		if trace, err := limiter.Trace(t.Context(), "e"); err == nil || !strings.Contains(err.Error(), "{n}:inflight") {
 			t.Errorf("%+v, %v; expected an error that names the key", trace, err)
@@ -66,14 +65,12 @@ func TestATraceDoesNotTrustWhatItReads(t *testing.T) {
 
 func TestSlotsTellWhoHoldsThem(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, rules("100/30m+5/1m", "10/10m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m+5/1m", "10/10m", ""), day)
 		limiter.want(ratelimit.Admitted, event("old", "a"))
 		s.advance(t, 20*time.Minute)
 		limiter.want(ratelimit.Admitted, costing(event("e", "a"), 2), event("f", "b"))
 		slots, err := limiter.Slots(t.Context(), 100, "a", "b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		holders := map[string]string{}
 		for _, slot := range slots {
 			holders[slot.ID] = slot.Category

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 var scriptStatistics = regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`)
@@ -18,16 +19,14 @@ var scriptStatistics = regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`)
 func atoi(t *testing.T, digits string) int {
 	t.Helper()
 	number, err := strconv.Atoi(digits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return number
 }
 
 // hot is how many events of the category "hot" are allowed in traffic, which asks for more; nothing else is scarce.
 const hot = 60
 
-var trafficRules = rules("1000000/30m", "1000000/30m", "hot="+strconv.Itoa(hot)+"/30m")
+var trafficRules = testkit.Rules("1000000/30m", "1000000/30m", "hot="+strconv.Itoa(hot)+"/30m")
 
 // traffic is what some replicas do to a store that is being worked on: each asks without a pause, for new events and
 // again for old ones, and asks again for what could not be decided, as the worker does. Every answer is held against
@@ -38,7 +37,7 @@ type traffic struct {
 	errors   atomic.Int64
 	hot      atomic.Int64 // admitted in it
 	refused  atomic.Int64 // in it
-	admitted atomic.Int64 // slots taken in all, less what was given back
+	admitted atomic.Int64 // slots taken overall, less what was given back
 	mu       sync.Mutex
 	seen     map[string]int // errors, by their first word
 	stop     context.CancelFunc
@@ -52,10 +51,8 @@ func startTraffic(t *testing.T, url string, replicas int) *traffic {
 	r := &traffic{t: t, calls: make([]atomic.Int64, replicas), seen: map[string]int{}, stop: stop}
 	t.Cleanup(func() { stop(); r.done.Wait() })
 	for i := range replicas {
-		limiter, err := ratelimit.New(open(t, url), "n", trafficRules, day)
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiter, err := ratelimit.New(testkit.OpenRedis(t, url), "n", trafficRules, day)
+		testkit.Check(t, err)
 		r.done.Go(func() { r.replica(ctx, i, limiter) })
 	}
 	return r
@@ -143,21 +140,16 @@ func (r *traffic) more(calls int64) {
 	r.t.Helper()
 	for i := range r.calls {
 		from := r.calls[i].Load()
-		for deadline := time.Now().Add(20 * time.Second); r.calls[i].Load() < from+calls; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				r.t.Fatalf("replica %d has had %d calls back in all, expected %d more than %d", i, r.calls[i].Load(), calls, from)
-			}
-		}
+		what := fmt.Sprintf("replica %d has had %d calls back after the first %d", i, calls, from)
+		testkit.Eventually(r.t, what, func() bool { return r.calls[i].Load() >= from+calls })
 	}
 }
 
-// end waits until enough has been asked for, stops the replicas and holds what they were told against what the store has charged. The store's client is that
-// of the server which has the keys now.
+// end waits until something was refused, stops the replicas and compares the answers that they got with what the store has
+// charged. The store's client is that of the server which has the keys now.
 func (r *traffic) end(s *store) {
 	r.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); r.refused.Load() == 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(r.t, "an event has been refused", func() bool { return r.refused.Load() > 0 || r.t.Failed() })
 	r.stop()
 	r.done.Wait()
 	total := int64(0)

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 const slots = 16384
@@ -62,9 +64,7 @@ func (c *Cluster) wait(tb testing.TB) {
 		}
 		return nil
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 }
 
 // URL is what REDIS_URL would be.

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/testkit"
 )
 
 // place is where servers run: on this host, or in a container that shares its network.
@@ -44,14 +46,12 @@ func startServer(tb testing.TB, where place, mode mode, extra []string) *Server 
 	tb.Cleanup(func() { s.process.kill() })
 	var err error
 	for range 5 {
-		s.Addr, s.bus = freeAddr(tb), 0
+		s.Addr, s.bus = testkit.FreeAddr(tb), 0
 		if err = s.launch(); !errors.Is(err, errGone) {
 			break
 		}
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 	return s
 }
 
@@ -67,7 +67,7 @@ func (s *Server) launch() error {
 		arguments = append(arguments, "--sentinel")
 	case clusterNode:
 		if s.bus == 0 { // the default, port + 10000, may be above the last port or taken
-			if s.bus, err = freePort(); err != nil {
+			if s.bus, err = testkit.FreePort(); err != nil {
 				return err
 			}
 		}
@@ -95,12 +95,9 @@ func (s *Server) launch() error {
 
 // within looks until look finds nothing wrong; a server that has ended is not waited for.
 func within(limit time.Duration, look func() error) error {
-	for deadline := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) { // between two looks at the condition
-		err := look()
-		if err == nil || errors.Is(err, errGone) || time.Now().After(deadline) {
-			return err
-		}
-	}
+	var err error
+	testkit.Within(limit, func() bool { err = look(); return err == nil || errors.Is(err, errGone) })
+	return err
 }
 
 // process is a running redis-server.
@@ -203,34 +200,11 @@ func (p process) signal(signal syscall.Signal) error {
 // Freeze stops the server from doing anything, as a stalled machine would: connections stay, nothing is answered.
 func (s *Server) Freeze(tb testing.TB) {
 	tb.Helper()
-	if err := s.process.signal(syscall.SIGSTOP); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, s.process.signal(syscall.SIGSTOP))
 }
 
 // Thaw lets a frozen server go on with what it has received.
 func (s *Server) Thaw(tb testing.TB) {
 	tb.Helper()
-	if err := s.process.signal(syscall.SIGCONT); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port, nil
-}
-
-// freeAddr is a loopback address that nobody listens on yet.
-func freeAddr(tb testing.TB) string {
-	tb.Helper()
-	port, err := freePort()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	testkit.Check(tb, s.process.signal(syscall.SIGCONT))
 }

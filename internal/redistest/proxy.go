@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 // Fault is what becomes of one script call on its way.
@@ -44,9 +46,7 @@ type pipe struct {
 func StartProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 	p := &Proxy{Addr: listener.Addr().String(), target: target, pipes: map[*pipe]struct{}{}}
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -28,6 +28,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/embedded"
+	"notifier/internal/testkit"
 )
 
 // startDeadline is how long a server, or several that belong together, may take until they answer.
@@ -155,9 +156,7 @@ func (s *Server) Stop(tb testing.TB) {
 // Restart starts the stopped server again on the same port and folder.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
-	if err := s.launch(); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, s.launch())
 }
 
 // Client is a client of the server that is closed with the test; a test that can run on a

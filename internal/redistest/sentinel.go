@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/testkit"
 )
 
 // Sentinels are a primary with replicas, and three Sentinels that watch over it under the name "main".
@@ -31,9 +33,7 @@ func StartSentinels(tb testing.TB, replicas int, extra ...string) *Sentinels {
 		s.Replicas = append(s.Replicas, replica)
 	}
 	for _, replica := range s.Replicas {
-		if err := within(startDeadline, replica.linked); err != nil {
-			tb.Fatal(err)
-		}
+		testkit.Check(tb, within(startDeadline, replica.linked))
 	}
 	for range 3 {
 		watcher := startServer(tb, where, sentinel, nil)
@@ -55,9 +55,7 @@ func StartSentinels(tb testing.TB, replicas int, extra ...string) *Sentinels {
 			}
 			return nil
 		})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		testkit.Check(tb, err)
 	}
 	return s
 }
@@ -127,9 +125,7 @@ func (s *Sentinels) Demoted(tb testing.TB) {
 		}
 		return s.Primary.linked()
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 }
 
 // do sends one command to the server by itself.

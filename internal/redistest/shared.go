@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"notifier/internal/testkit"
 )
 
 // What takes seconds to start is started once and serves many tests of a binary, one after the other: the container,
@@ -115,9 +117,7 @@ func borrowCluster(tb testing.TB) *Cluster {
 func sharedCluster(tb testing.TB, where place) *Cluster {
 	tb.Helper()
 	root, err := os.MkdirTemp("", "redistest-cluster-")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 	tidy := exec.Command("sh", "-c", `cat >/dev/null; rm -rf "$1"`, "sh", root)
 	if _, _, err := hang(tidy); err != nil {
 		tb.Fatal(err)
@@ -135,9 +135,7 @@ func (o *outliving) Cleanup(func()) {}
 
 func (o *outliving) TempDir() string {
 	dir, err := os.MkdirTemp(o.root, "node-")
-	if err != nil {
-		o.Fatal(err)
-	}
+	testkit.Check(o, err)
 	return dir
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"notifier/internal/simulate"
+	"notifier/internal/testkit"
 )
 
 // BenchmarkRun decides 100,000 events of a week under the default limits. b.N is the number of such weeks.
@@ -17,15 +18,13 @@ func BenchmarkRun(b *testing.B) {
 	events := read(b, week(n)).Events
 	for b.Loop() {
 		sent := 0
-		err := simulate.Run(b.Context(), events, limits("100/30m", "10/30m", ""), day, func(v simulate.Verdict) error {
+		err := simulate.Run(b.Context(), events, testkit.Rules("100/30m", "10/30m", ""), day, func(v simulate.Verdict) error {
 			if v.Outcome == "sent" {
 				sent++
 			}
 			return nil
 		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 		if sent == 0 || sent == n {
 			b.Fatalf("%d of %d events are sent, expected some", sent, n)
 		}

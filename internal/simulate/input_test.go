@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/simulate"
+	"notifier/internal/testkit"
 )
 
 // event writes an event as a test compares it.
@@ -48,9 +49,7 @@ func TestRead(t *testing.T) {
 func TestReadAWorkersLog(t *testing.T) {
 	t.Parallel()
 	log, err := os.ReadFile("testdata/worker.log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	input := read(t, string(log))
 	want := []string{
 		"2026-11-20T07:21:25.175896Z errors NOTIFY.2.dmzuuupa8tve $",
@@ -70,7 +69,7 @@ func TestReadAWorkersLog(t *testing.T) {
 		t.Errorf("%d other lines and %d undecided events, expected 2 and 1", input.Other, input.Undecided)
 	}
 	// Under the same limits the same is decided, as far as the log tells: it does not say that one event cost 2.
-	got := tally(run(t, string(log), limits("100/30m", "3/1m", ""), day))
+	got := tally(run(t, string(log), testkit.Rules("100/30m", "3/1m", ""), day))
 	if diff := cmp.Diff(map[string]int{"sent": 6, "dropped category": 2, "dropped duplicate": 1}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -15,6 +15,7 @@ import (
 	"notifier/internal/embedded"
 	"notifier/internal/ratelimit"
 	"notifier/internal/simulate"
+	"notifier/internal/testkit"
 )
 
 // model decides as the contract says, with no more than a list of what was sent.
@@ -24,7 +25,7 @@ type model struct {
 	sent   []simulate.Event
 }
 
-// used is how many slots of the window (until - window, until] are taken; category "": in all.
+// used is how many slots of the window (until - window, until] are taken; category "": overall.
 func (m *model) used(category string, window time.Duration, until time.Time) int {
 	used := 0
 	for _, e := range m.sent {
@@ -148,16 +149,12 @@ func TestDecisions(t *testing.T) {
 func oneByOne(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe time.Duration) []string {
 	store := embedded.NewStore()
 	store.SetTime(began)
-	if err := store.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, store.Start())
 	defer store.Close()
 	client := redis.NewClient(&redis.Options{Addr: store.Addr()})
 	defer client.Close()
 	limiter, err := ratelimit.New(client, "n", rules, dedupe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var outcomes []string
 	for i, e := range events {
 		if e.Cost > rules.MaxCost(e.Category) {
@@ -170,15 +167,11 @@ func oneByOne(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedu
 			request.ID = fmt.Sprint("only ", i)
 		}
 		decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{request})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		switch d := decisions[0]; d.Outcome {
 		case ratelimit.Admitted:
 			outcomes = append(outcomes, "sent")
-			if err := limiter.Sent(t.Context(), request); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, limiter.Sent(t.Context(), request))
 		case ratelimit.Duplicate:
 			outcomes = append(outcomes, "duplicate")
 		default:

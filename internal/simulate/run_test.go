@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/simulate"
+	"notifier/internal/testkit"
 )
 
 // tally counts verdicts by outcome and reason.
@@ -24,18 +25,18 @@ func tally(verdicts []simulate.Verdict) map[string]int {
 	return counts
 }
 
-// The README's example: twenty services crash at once and publish twelve events each.
-func TestTwentyServicesCrashAtOnce(t *testing.T) {
+// A storm is held to both limits, and each refusal says which of them it was and when there is room.
+func TestAStormOfManyCategoriesIsHeldToBothLimits(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]time.Duration{"in one microsecond": 0, "in some milliseconds": 7 * time.Microsecond} {
-		storm := repeat(240, func(i int) string { return at(time.Duration(i)*pause, fmt.Sprintf("service-%d", i/12)) })
-		verdicts := run(t, storm, limits("100/30m", "10/30m", ""), day)
-		want := map[string]int{"sent": 100, "dropped category": 20, "dropped global": 120}
+		storm := repeat(35, func(i int) string { return at(time.Duration(i)*pause, fmt.Sprintf("service-%d", i/5)) })
+		verdicts := run(t, storm, testkit.Rules("15/30m", "3/30m", ""), day)
+		want := map[string]int{"sent": 15, "dropped category": 10, "dropped global": 10}
 		if diff := cmp.Diff(want, tally(verdicts)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if got := outcomes(verdicts)[10]; got != fmt.Sprint("10/30m for ", 30*time.Minute-10*pause) {
-			t.Errorf("%s: the eleventh of a category: %s", name, got)
+		if got := outcomes(verdicts)[3]; got != fmt.Sprint("3/30m for ", 30*time.Minute-3*pause) {
+			t.Errorf("%s: the fourth of a category: %s", name, got)
 		}
 	}
 }
@@ -45,7 +46,7 @@ func TestAWindowRolls(t *testing.T) {
 	t.Parallel()
 	minute := func(i int) string { return at(time.Duration(i)*time.Minute, "errors") }
 	text := repeat(10, minute) + at(30*time.Minute-time.Microsecond, "errors") + at(30*time.Minute, "errors") + at(30*time.Minute, "errors")
-	got := outcomes(run(t, text, limits("100/30m", "10/30m", ""), day))[10:]
+	got := outcomes(run(t, text, testkit.Rules("100/30m", "10/30m", ""), day))[10:]
 	want := []string{"10/30m for 1µs", "sent", "10/30m for 1m0s"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -74,7 +75,7 @@ func TestTiersCostsAndOverrides(t *testing.T) {
 			want: []string{"sent", "sent", "1/30m for 30m0s", "sent", "1/30m for 30m0s", "2/1h for 1h0m0s"},
 		},
 	} {
-		if diff := cmp.Diff(test.want, outcomes(run(t, test.text, limits("100/30m", test.category, test.overrides), day))); diff != "" {
+		if diff := cmp.Diff(test.want, outcomes(run(t, test.text, testkit.Rules("100/30m", test.category, test.overrides), day))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -87,12 +88,12 @@ func TestAnIDIsSentOnceInTheDedupeWindow(t *testing.T) {
 		at(3*time.Hour, "b", `"id":"x"`) + at(3*time.Hour, "b", `"id":"9"`) + at(3*time.Hour, "b") + at(3*time.Hour, "b", `"id":""`)
 	// The ninth line has no id: it is not the event "9".
 	want := []string{"sent", "duplicate", "duplicate", "duplicate", "sent", "duplicate", "duplicate", "sent", "sent", "sent"}
-	if diff := cmp.Diff(want, outcomes(run(t, text, limits("100/30m", "10/30m", ""), 2*time.Hour))); diff != "" {
+	if diff := cmp.Diff(want, outcomes(run(t, text, testkit.Rules("100/30m", "10/30m", ""), 2*time.Hour))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// One that was refused was not sent: it is no duplicate.
 	text = at(0, "a") + x(0) + x(time.Hour)
-	if diff := cmp.Diff([]string{"sent", "1/30m for 30m0s", "sent"}, outcomes(run(t, text, limits("100/30m", "1/30m", ""), day))); diff != "" {
+	if diff := cmp.Diff([]string{"sent", "1/30m for 30m0s", "sent"}, outcomes(run(t, text, testkit.Rules("100/30m", "1/30m", ""), day))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -100,7 +101,7 @@ func TestAnIDIsSentOnceInTheDedupeWindow(t *testing.T) {
 // More events of one microsecond than the script takes in one call.
 func TestManyEventsAtOnce(t *testing.T) {
 	t.Parallel()
-	verdicts := run(t, repeat(2500, func(int) string { return at(0, "a") }), limits("2000/1h", "2000/1h", ""), day)
+	verdicts := run(t, repeat(2500, func(int) string { return at(0, "a") }), testkit.Rules("2000/1h", "2000/1h", ""), day)
 	if diff := cmp.Diff(map[string]int{"sent": 2000, "dropped category": 500}, tally(verdicts)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -120,7 +121,7 @@ func TestRunEndsWithItsContextAndItsObserver(t *testing.T) {
 		if n == 0 {
 			cancel()
 		}
-		err := simulate.Run(ctx, events, limits("100/30m", "10/30m", ""), day, func(simulate.Verdict) error {
+		err := simulate.Run(ctx, events, testkit.Rules("100/30m", "10/30m", ""), day, func(simulate.Verdict) error {
 			if seen++; seen == n {
 				cancel()
 			}
@@ -132,7 +133,7 @@ func TestRunEndsWithItsContextAndItsObserver(t *testing.T) {
 		}
 	}
 	full := errors.New("disk full")
-	if err := simulate.Run(t.Context(), events, limits("100/30m", "10/30m", ""), day, func(simulate.Verdict) error { return full }); !errors.Is(err, full) {
+	if err := simulate.Run(t.Context(), events, testkit.Rules("100/30m", "10/30m", ""), day, func(simulate.Verdict) error { return full }); !errors.Is(err, full) {
 		t.Errorf("%v, expected the observer's error", err)
 	}
 }

@@ -11,34 +11,17 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/simulate"
+	"notifier/internal/testkit"
 )
 
 // began is when the events of the tests begin. The odd microseconds would show where a time loses its tail.
 var began = time.Date(2026, 11, 13, 4, 39, 1, 123457000, time.UTC)
 
-// limits reads limits as a user writes them.
-func limits(global, category, overrides string) ratelimit.Rules {
-	parsed, err := ratelimit.ParseOverrides(overrides)
-	if err != nil {
-		panic(err)
-	}
-	rules := ratelimit.Rules{Overrides: parsed}
-	if rules.Global, err = ratelimit.ParseLimit(global); err != nil {
-		panic(err)
-	}
-	if rules.Category, err = ratelimit.ParseLimit(category); err != nil {
-		panic(err)
-	}
-	return rules
-}
-
 // read reads an input that has no fault.
 func read(tb testing.TB, text string) simulate.Input {
 	tb.Helper()
 	input, err := simulate.Read(tb.Context(), strings.NewReader(text), false)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 	return input
 }
 
@@ -50,9 +33,7 @@ func run(tb testing.TB, text string, rules ratelimit.Rules, dedupe time.Duration
 		verdicts = append(verdicts, v)
 		return nil
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 	return verdicts
 }
 

@@ -10,12 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"notifier/internal/simulate"
+	"notifier/internal/testkit"
 )
 
 func summarize(t *testing.T, text, category string) *simulate.Summary {
 	t.Helper()
 	var summary simulate.Summary
-	for _, v := range run(t, text, limits("5/30m", category, ""), day) {
+	for _, v := range run(t, text, testkit.Rules("5/30m", category, ""), day) {
 		summary.Add(v)
 	}
 	return &summary

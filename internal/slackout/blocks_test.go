@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 func TestNeutraliseBlocks(t *testing.T) {
@@ -89,9 +91,7 @@ func TestNeutraliseBlocks(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := neutraliseBlocks(json.RawMessage(test.in))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			wantJSON(t, got, test.want)
 		})
 	}
@@ -120,9 +120,7 @@ func TestBlockTextsAreCut(t *testing.T) {
 		{"markdown", block("markdown", "text", `"`+long+`"`), 12000},
 	} {
 		got, err := neutraliseBlocks(json.RawMessage(test.in))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		text := longest(decode(t, string(got)))
 		if n := len([]rune(text)); n > test.limit || n < test.limit-noticeRoom-5 || !noticeShape.MatchString(text) {
 			t.Errorf("%s: %d characters, want nearly %d and a notice: …%s", test.name, n, test.limit, text[len(text)-40:])

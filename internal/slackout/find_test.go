@@ -10,6 +10,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/event"
+	"notifier/internal/testkit"
 )
 
 // startFinding starts a fake Slack and a Poster with a token.
@@ -27,9 +28,7 @@ func note(id string) event.Event {
 func mustPost(t *testing.T, p *Poster, ev event.Event) Receipt {
 	t.Helper()
 	receipt, err := p.Post(t.Context(), ev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return receipt
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/event"
+	"notifier/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,9 +37,7 @@ var ways = []way{
 func startSlack(t *testing.T) *devstack.Slack {
 	t.Helper()
 	s, err := devstack.StartSlack("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -50,9 +49,7 @@ func startSlack(t *testing.T) *devstack.Slack {
 func newPoster(t *testing.T, config Config) *Poster {
 	t.Helper()
 	p, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -68,9 +65,7 @@ func TestPostReachesSlack(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			s := startSlack(t)
 			receipt, err := newPoster(t, way.config(s)).Post(t.Context(), ev)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			messages := s.Messages()
 			if len(messages) != 1 {
 				t.Fatalf("%d messages, want 1", len(messages))

@@ -10,16 +10,18 @@ import (
 
 	"notifier/internal/redistest"
 	"notifier/internal/stats"
+	"notifier/internal/testkit"
 )
 
 // A flush that was counted, but whose answer was lost, is repeated and not counted again.
 func TestAFlushIsCountedOnce(t *testing.T) {
 	for name, fault := range redistest.Faults {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := redistest.StartProcess(t)
 			proxy := redistest.StartProxy(t, server.Addr)
 			s := store{url: server.URL()}
-			recorder := newRecorder(t, stats.Config{Redis: open(t, "redis://"+proxy.Addr), Limit: limitText})
+			recorder := newRecorder(t, stats.Config{Redis: testkit.OpenRedis(t, "redis://"+proxy.Addr), Limit: limitText})
 			reader := s.reader(t)
 			const rounds = 3
 			// Two faults fail the call and go-redis's own repetition of it.
@@ -29,7 +31,7 @@ func TestAFlushIsCountedOnce(t *testing.T) {
 					recorder.Observe("dropped", "category", fmt.Sprint("c", round), time.Now())
 				}
 				stop := run(t, recorder)
-				eventually(t, func() error {
+				testkit.EventuallyNil(t, func() error {
 					if n := sums(t, reader)[fmt.Sprint("c", round, " dropped category")]; n < 100 {
 						return fmt.Errorf("%d of 100 are counted", n)
 					}
@@ -37,7 +39,7 @@ func TestAFlushIsCountedOnce(t *testing.T) {
 				})
 				recorder.Observe("sent", "", "last", time.Now()) // has the unanswered one repeated before it
 				stop()
-				eventually(t, func() error {
+				testkit.EventuallyNil(t, func() error {
 					if n := sums(t, reader)["last sent "]; n != int64(round+1) {
 						stop = run(t, recorder)
 						stop()
@@ -58,20 +60,21 @@ func TestAFlushIsCountedOnce(t *testing.T) {
 	}
 }
 
-// While Redis is away counts wait, and are there when it is back.
-func TestRedisAway(t *testing.T) {
+// Counts wait while Redis is unavailable, and are written once it has recovered.
+func TestRedisIsUnavailable(t *testing.T) {
+	t.Parallel()
 	server := redistest.StartProcess(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	s := store{url: server.URL()}
 	core, logs := observer.New(zap.DebugLevel)
-	recorder := newRecorder(t, stats.Config{Redis: open(t, "redis://"+proxy.Addr), Log: zap.New(core)})
+	recorder := newRecorder(t, stats.Config{Redis: testkit.OpenRedis(t, "redis://"+proxy.Addr), Log: zap.New(core)})
 	reader := s.reader(t)
 	proxy.Cut()
 	run(t, recorder)
 	for range 500 {
 		recorder.Observe("sent", "", "errors", time.Now())
 	}
-	eventually(t, func() error {
+	testkit.EventuallyNil(t, func() error {
 		if logs.FilterMessage("counts do not reach Redis").Len() == 0 {
 			return fmt.Errorf("nothing was logged")
 		}
@@ -84,13 +87,13 @@ func TestRedisAway(t *testing.T) {
 		t.Fatalf("%d counts have passed the cut", n)
 	}
 	proxy.Heal()
-	eventually(t, func() error {
+	testkit.EventuallyNil(t, func() error {
 		if n := sums(t, reader)["errors sent "]; n != 1000 {
 			return fmt.Errorf("%d of 1000 are counted", n)
 		}
 		return nil
 	})
-	eventually(t, func() error {
+	testkit.EventuallyNil(t, func() error {
 		if logs.FilterMessage("counts reach Redis again").Len() != 1 {
 			return fmt.Errorf("its end was not logged once")
 		}
@@ -103,6 +106,7 @@ func TestRedisAway(t *testing.T) {
 
 // What waits in memory is bounded: the oldest minutes go first, and their number is logged.
 func TestCountsThatWaitAreBounded(t *testing.T) {
+	t.Parallel()
 	server := redistest.StartProcess(t)
 	s := store{url: server.URL()}
 	core, logs := observer.New(zap.DebugLevel)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/stats"
+	"notifier/internal/testkit"
 )
 
 func TestReplicas(t *testing.T) {
@@ -24,7 +25,7 @@ func TestReplicas(t *testing.T) {
 		var replicas []stats.Replica
 		want := func(n int) {
 			t.Helper()
-			eventually(t, func() (err error) {
+			testkit.EventuallyNil(t, func() (err error) {
 				if replicas, err = reader.Replicas(t.Context()); err == nil && len(replicas) != n {
 					err = fmt.Errorf("%d replicas, want %d: %v", len(replicas), n, replicas)
 				}
@@ -52,9 +53,7 @@ func TestReplicasThatDied(t *testing.T) {
 		client, reader := s.client(t), s.reader(t)
 		for id, age := range map[string]time.Duration{"dead": time.Minute + 5*time.Second, "dying": 30 * time.Second, "of the future": -2 * time.Minute} {
 			value := fmt.Sprint(time.Now().Add(-age).UnixMicro(), " {}")
-			if err := client.HSet(t.Context(), "{n}:replicas", id, value).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, client.HSet(t.Context(), "{n}:replicas", id, value).Err())
 		}
 		replicas, err := reader.Replicas(t.Context())
 		if err != nil || len(replicas) != 2 || replicas[0].ID != "dying" {
@@ -97,15 +96,11 @@ func TestForeignValues(t *testing.T) {
 			} else {
 				err = client.HSet(ctx, test.key, test.field, test.value).Err()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if err := test.read(); err == nil || !strings.Contains(err.Error(), test.key) {
 				t.Errorf("%s with %q=%q: %v", test.key, test.field, test.value, err)
 			}
-			if err := client.Del(ctx, test.key).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, client.Del(ctx, test.key).Err())
 			if err := test.read(); err != nil {
 				t.Errorf("without %s: %v", test.key, err)
 			}
@@ -118,9 +113,7 @@ func TestForeignKeysStopTheRecorderOnly(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		client, ctx := s.client(t), t.Context()
 		for _, key := range []string{"{n}:lastsent", "{n}:digest:pending", "{n}:replicas"} {
-			if err := client.Set(ctx, key, "text", time.Minute).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, client.Set(ctx, key, "text", time.Minute).Err())
 			recorder := newRecorder(t, stats.Config{Redis: client, Limit: limitText})
 			at := time.Now()
 			recorder.Observe("sent", "", key, at)
@@ -129,9 +122,7 @@ func TestForeignKeysStopTheRecorderOnly(t *testing.T) {
 			if fields := client.HGetAll(ctx, fmt.Sprint("{n}:counts:", at.Unix()/60)).Val(); fields["sent//"+key] != "" {
 				t.Errorf("%s: counted all the same: %v", key, fields)
 			}
-			if err := client.Del(ctx, key).Err(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, client.Del(ctx, key).Err())
 			run(t, recorder)()
 			if n := sums(t, s.reader(t))[key+" sent "]; n != 1 {
 				t.Errorf("%s: %d events are counted, want 1", key, n)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/stats"
+	"notifier/internal/testkit"
 )
 
 func TestNewRecorderRefuses(t *testing.T) {
@@ -56,9 +57,7 @@ func TestCountsOfAllReplicasAddUp(t *testing.T) {
 			t.Errorf("counts (-want +got):\n%s", diff)
 		}
 		hour, err := reader.Hour(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if sent := hour.LastSent["a/b c"]; sent.Before(before.Add(-time.Minute)) || sent.After(hour.Now.Add(time.Minute)) || len(hour.LastSent) != 1 {
 			t.Errorf("last sent %v, now %s", hour.LastSent, hour.Now)
 		}
@@ -84,14 +83,14 @@ func TestMinutesAreThoseOfTheServer(t *testing.T) {
 		recorder := newRecorder(t, stats.Config{Redis: s.client(t), Heartbeat: func() stats.Heartbeat { return stats.Heartbeat{} }})
 		stop := run(t, recorder)
 		reader := s.reader(t)
-		eventually(t, func() error { // it has asked Redis once
+		testkit.EventuallyNil(t, func() error { // it has asked Redis once
 			if replicas, err := reader.Replicas(t.Context()); err != nil || len(replicas) != 1 {
 				return fmt.Errorf("%v, %v", replicas, err)
 			}
 			return nil
 		})
 		s.embedded.SetTime(now.Add(time.Millisecond))
-		eventually(t, func() error {
+		testkit.EventuallyNil(t, func() error {
 			replicas, err := reader.Replicas(t.Context())
 			if err != nil || replicas[0].Seen != now.Add(time.Millisecond) {
 				return fmt.Errorf("%v, %v", replicas, err)
@@ -102,9 +101,7 @@ func TestMinutesAreThoseOfTheServer(t *testing.T) {
 		recorder.Observe("sent", "", "errors", time.Now().Add(-2*time.Minute))
 		stop()
 		hour, err := reader.Hour(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		one := []stats.Count{{Category: "errors", Outcome: "sent", N: 1}}
 		if diff := cmp.Diff(one, hour.Minutes[59].Counts); diff != "" {
 			t.Errorf("this minute (-want +got):\n%s", diff)
@@ -121,13 +118,9 @@ func TestMinutesAreThoseOfTheServer(t *testing.T) {
 func pending(t testing.TB, s store) map[string]string {
 	t.Helper()
 	keys, err := stats.NewKeys("n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	fields, err := s.client(t).HGetAll(t.Context(), keys.Pending()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return fields
 }
 
@@ -148,9 +141,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 			run(t, recorder)()
 		}
 		hour, err := s.reader(t).Hour(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		var total int64
 		for _, c := range hour.Sum() {
 			total += c.N
@@ -175,9 +166,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 		for field, value := range pending(t, s) {
 			if field != "since" {
 				drop, err := stats.ParseDrop(field, value)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				named[drop.Category] = true
 				total += drop.Count
 			}
@@ -222,7 +211,7 @@ func TestEveryKeyExpires(t *testing.T) {
 		run(t, recorder)
 		recorder.Observe("sent", "", "errors", time.Now())
 		recorder.Observe("dropped", "global", "errors", time.Now())
-		eventually(t, func() error {
+		testkit.EventuallyNil(t, func() error {
 			if len(pending(t, s)) == 0 {
 				return fmt.Errorf("nothing is pending")
 			}

@@ -11,14 +11,12 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"notifier/internal/outcome"
-	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/stats"
+	"notifier/internal/testkit"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
-
-const deadline = 20 * time.Second
 
 // store is an empty Redis of a test's own.
 type store struct {
@@ -37,17 +35,7 @@ func eachStore(t *testing.T, test func(t *testing.T, s store)) {
 	})
 }
 
-func open(t testing.TB, url string) redis.UniversalClient {
-	t.Helper()
-	client, err := ratelimit.Open(url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
-func (s store) client(t testing.TB) redis.UniversalClient { return open(t, s.url) }
+func (s store) client(t testing.TB) redis.UniversalClient { return testkit.OpenRedis(t, s.url) }
 
 // owner is a client of the one server that keeps all keys.
 func (s store) owner(t testing.TB) redis.UniversalClient {
@@ -61,9 +49,7 @@ func (s store) owner(t testing.TB) redis.UniversalClient {
 func (s store) reader(t testing.TB) *stats.Reader {
 	t.Helper()
 	reader, err := stats.NewReader(s.client(t), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return reader
 }
 
@@ -89,9 +75,7 @@ func newRecorder(t testing.TB, config stats.Config) *stats.Recorder {
 		config.Log = zaptest.NewLogger(t)
 	}
 	recorder, err := stats.NewRecorder(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return recorder
 }
 
@@ -109,27 +93,11 @@ func run(t testing.TB, recorder *stats.Recorder) (stop func()) {
 	return stop
 }
 
-// eventually looks until look finds nothing wrong.
-func eventually(t testing.TB, look func() error) {
-	t.Helper()
-	for end := time.Now().Add(deadline); ; time.Sleep(5 * time.Millisecond) { // between two looks at the condition
-		err := look()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
-}
-
 // sums is what the last hour's counts add up to, by "category outcome reason".
 func sums(t testing.TB, reader *stats.Reader) map[string]int64 {
 	t.Helper()
 	hour, err := reader.Hour(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if len(hour.Minutes) != 60 {
 		t.Fatalf("%d minutes, want 60", len(hour.Minutes))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
+	"notifier/internal/testkit"
 )
 
 // known is what the parts of a Source say.
@@ -72,9 +73,7 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 		},
 	}
 	got, err := k.source().Read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if diff := cmp.Diff([]string{"deploys", "errors", "quiet"}, k.asked); diff != "" {
 		t.Errorf("asked for (-want +got):\n%s", diff)
 	}

@@ -1,11 +1,19 @@
 // Package testkit holds what the tests of several packages need: waiting for a condition, ending a test on an error,
-// clients and addresses that go with the test. Only tests import it.
+// clients, addresses and limits, and how many tests of a package run at a time. Only tests import it.
 //
-// It knows nothing of notifier's own packages but how a Redis URL is opened.
+// Of notifier's own packages it knows ratelimit: how a Redis URL is opened and limits are read. So the tests inside package
+// ratelimit itself cannot import it; all others can.
 package testkit
 
 import (
+	"context"
+	"flag"
+	"fmt"
 	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,10 +23,14 @@ import (
 )
 
 // Patience is how long Eventually waits. No test waits so long to be right: it is for a machine that is busy with others.
-const Patience = 20 * time.Second
+const Patience = 30 * time.Second
 
-// betweenLooks is the pause between two looks at a condition.
-const betweenLooks = 5 * time.Millisecond
+// The pause between two looks at a condition doubles from the first to the last: what is nearly there is seen at once, and
+// what takes seconds is not kept from it by being looked at.
+const (
+	firstPause = time.Millisecond
+	lastPause  = 20 * time.Millisecond
+)
 
 // Check ends the test when err is not nil.
 func Check(t testing.TB, err error) {
@@ -47,10 +59,12 @@ func EventuallyNil(t testing.TB, look func() error) {
 
 // Within waits until holds returns true, and reports whether that was so before limit had passed. It looks at least once.
 func Within(limit time.Duration, holds func() bool) bool {
-	for deadline := time.Now().Add(limit); !holds(); time.Sleep(betweenLooks) {
+	pause := firstPause
+	for deadline := time.Now().Add(limit); !holds(); pause = min(2*pause, lastPause) {
 		if time.Now().After(deadline) {
 			return false
 		}
+		time.Sleep(pause)
 	}
 	return true
 }
@@ -66,11 +80,54 @@ func OpenRedis(t testing.TB, url string) redis.UniversalClient {
 	return client
 }
 
+// QuietRedis discards go-redis's own log lines: they complain about servers that a test has stopped. It belongs into
+// TestMain.
+func QuietRedis() { redis.SetLogger(discard{}) }
+
+type discard struct{}
+
+func (discard) Printf(context.Context, string, ...any) {}
+
+// Rules reads limits as a user writes them in LIMIT_GLOBAL, LIMIT_CATEGORY and LIMIT_OVERRIDES. It panics on an error, so
+// that package-level variables can use it.
+func Rules(global, category, overrides string) ratelimit.Rules {
+	parse := func(text string) ratelimit.Limit {
+		limit, err := ratelimit.ParseLimit(text)
+		if err != nil {
+			panic(err)
+		}
+		return limit
+	}
+	parsed, err := ratelimit.ParseOverrides(overrides)
+	if err != nil {
+		panic(err)
+	}
+	return ratelimit.Rules{Global: parse(global), Category: parse(category), Overrides: parsed}
+}
+
 // FreeAddr is a loopback address (host:port) at which nothing listens.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := FreePort()
 	Check(t, err)
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
+// FreePort is a port of the loopback address at which nothing listens, for those who can try another one.
+func FreePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
 	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}
+
+// Overlap lets n parallel tests of a package run at a time, however few processors there are, unless -parallel was given:
+// for tests that wait for servers more than they work. It belongs into TestMain, before the tests run.
+func Overlap(n int) {
+	flag.Parse()
+	if !slices.ContainsFunc(os.Args, func(argument string) bool { return strings.HasPrefix(argument, "-test.parallel") }) {
+		_ = flag.Set("test.parallel", strconv.Itoa(n))
+	}
 }

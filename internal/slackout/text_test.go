@@ -5,18 +5,17 @@ import (
 	"testing"
 
 	"notifier/internal/devstack"
+	"notifier/internal/testkit"
 )
 
 const ourText = "errors &lt;b&gt; <!date^1791115920^{time}|14:32 UTC>"
 
-func TestSayPostsTheTextAsItIs(t *testing.T) {
+func TestPostTextPostsTheTextAsItIs(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			s := startSlack(t)
 			receipt, err := newPoster(t, way.config(s)).PostText(t.Context(), "C0OTHER", ourText)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			m := s.Messages()[0]
 			if m.Text != ourText || m.Form["unfurl_links"] != "false" || m.Metadata != nil {
 				t.Errorf("posted %+v", m)
@@ -32,16 +31,12 @@ func TestSayPostsTheTextAsItIs(t *testing.T) {
 	}
 }
 
-func TestEditReplacesTheText(t *testing.T) {
+func TestUpdateTextReplacesTheText(t *testing.T) {
 	s := startSlack(t)
 	p := newPoster(t, ways[0].config(s))
 	receipt, err := p.PostText(t.Context(), "#general", "first") // a name: the receipt has its ID, which an edit needs
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.UpdateText(t.Context(), receipt.Channel, receipt.TS, ourText); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	testkit.Check(t, p.UpdateText(t.Context(), receipt.Channel, receipt.TS, ourText))
 	messages := s.Messages()
 	if len(messages) != 1 || messages[0].Text != ourText || messages[0].TS != receipt.TS {
 		t.Errorf("messages %+v, want one, edited", messages)
@@ -51,13 +46,11 @@ func TestEditReplacesTheText(t *testing.T) {
 	}
 }
 
-func TestEditFails(t *testing.T) {
+func TestUpdateTextFails(t *testing.T) {
 	s := startSlack(t)
 	p := newPoster(t, ways[0].config(s))
 	receipt, err := p.PostText(t.Context(), "C0", "first")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	edit := func(channel, ts string) error { return p.UpdateText(t.Context(), channel, ts, "second") }
 	for code, err := range map[string]error{
 		"message_not_found": edit(receipt.Channel, "1.000001"),

@@ -1,0 +1,40 @@
+package ratelimit
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// InFlight is the record of an event that was admitted and is not yet recorded as sent: a value of the hash
+// {namespace}:inflight, by the event's id. Times are UTC, to the microsecond, by the clock of Redis.
+type InFlight struct {
+	Admitted time.Time // when the script admitted it
+	Delivery string    // the delivery that it was admitted for
+	Posts    int       // how many posts of it have begun
+	LastPost time.Time // when the last of them began; zero: none has
+	LastName string    // the name of the last one; empty: none has begun
+}
+
+// inFlightShape has the two forms of a record, without and with posts that have begun; begin.lua describes them.
+var inFlightShape = regexp.MustCompile(`(?s)^(\d{1,18})(?::(\d{1,9}):(\d{1,18}):(\S*))? (.*)$`)
+
+// ParseInFlight reads a record as the scripts write it. Any other text is an error.
+func ParseInFlight(record string) (InFlight, error) {
+	parts := inFlightShape.FindStringSubmatch(record)
+	if parts == nil {
+		return InFlight{}, fmt.Errorf("record %.60q, expected a time and a delivery", record)
+	}
+	parsed := InFlight{Admitted: microTime(parts[1]), LastName: parts[4], Delivery: parts[5]}
+	if parts[2] != "" {
+		parsed.Posts, _ = strconv.Atoi(parts[2]) // of digits alone, and not too many
+		parsed.LastPost = microTime(parts[3])
+	}
+	return parsed, nil
+}
+
+func microTime(digits string) time.Time {
+	micros, _ := strconv.ParseInt(digits, 10, 64) // of digits alone, and not too many
+	return time.UnixMicro(micros).UTC()
+}

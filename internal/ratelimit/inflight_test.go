@@ -1,0 +1,48 @@
+package ratelimit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
+)
+
+// What the scripts write is read, by the same parser in the product and in its tests.
+func TestARecordInFlightIsReadAsTheScriptsWriteIt(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		e := by("a delivery: with 2 blanks\nand a line end", event("e", "a"))
+		read := func() ratelimit.InFlight {
+			t.Helper()
+			record, err := ratelimit.ParseInFlight(s.HGet(t.Context(), "{n}:inflight", e.ID).Val())
+			testkit.Check(t, err)
+			return record
+		}
+		limiter.want(ratelimit.Admitted, e)
+		want := ratelimit.InFlight{Admitted: time.UnixMicro(s.score(t, "{n}:global", e.ID)).UTC(), Delivery: e.Delivery}
+		if difference := cmp.Diff(want, read()); difference != "" {
+			t.Errorf("admitted (-want +got):\n%s", difference)
+		}
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		limiter.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+		got := read()
+		if got.LastPost.Before(want.Admitted) {
+			t.Errorf("the last post began at %s, before the admission at %s", got.LastPost, want.Admitted)
+		}
+		want.Posts, want.LastName, want.LastPost = 2, "p2", got.LastPost
+		if difference := cmp.Diff(want, got); difference != "" {
+			t.Errorf("with two posts (-want +got):\n%s", difference)
+		}
+	})
+}
+
+func TestATextThatIsNoRecordInFlightIsAnError(t *testing.T) {
+	for _, text := range []string{"", "soon", "17", ":1:2:p d", "17:1:2 d", "17:1:p:2 d", "-17 d", "1795149541123457000 d"} {
+		if record, err := ratelimit.ParseInFlight(text); err == nil {
+			t.Errorf("%q is read as %+v, expected an error", text, record)
+		}
+	}
+}
