@@ -66,9 +66,9 @@ func publishEach(t *testing.T, server *devstack.NATS, events ...any) {
 
 // TestThePageShowsWhatBecameOfEvents compares what a browser shows with the log and with what Slack has received.
 func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
+	t.Parallel()
 	b := openBrowser(t)
-	server, slack := worker(t, map[string]string{"LIMIT_GLOBAL": "9/1h+100/24h", "LIMIT_CATEGORY": "3/30m"})
-	p := start(t)
+	p, server, slack := workerProcess(t, map[string]string{"LIMIT_GLOBAL": "9/1h+100/24h", "LIMIT_CATEGORY": "3/30m"})
 	b.open(t, adminURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working. All 9 global slots are free; no limit is full.")
 	b.waitForText(t, "#missed", "Nothing was sent or dropped in the last hour.")
@@ -126,8 +126,10 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	}
 	b.waitForText(t, "#holders", "errors", "3", "payments", "2", "deploys", "1")
 	checkUse(t, b)
-	p.stop()
-	p.ends(t, exitDone)
+	p.terminate(t)
+	if code := p.code(t); code != exitDone {
+		t.Errorf("exit code %d, expected %d", code, exitDone)
+	}
 	b.expectFailures(true)
 	b.waitForText(t, "#sentence", "Not connected since ")
 }
@@ -194,22 +196,26 @@ func checkUse(t *testing.T, b *browser) {
 
 // TestThePageGoesOn: the server ends, and starts again on the same address.
 func TestThePageGoesOn(t *testing.T) {
+	t.Parallel()
 	b := openBrowser(t)
-	worker(t, map[string]string{"ADMIN_ADDR": testkit.FreeAddr(t)})
-	p := start(t)
+	_, _, env := startServices(t)
+	env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"], env["ADMIN_ADDR"] = "xoxb-1", "#alerts", testkit.FreeAddr(t)
+	p := spawn(t, "notifier", env, "serve")
 	b.open(t, adminURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
 	see[int](t, b, "window.sameDocument = 1")
 
 	b.expectFailures(true)
-	p.stop()
-	p.ends(t, exitDone)
+	p.terminate(t)
+	if code := p.code(t); code != exitDone {
+		t.Errorf("exit code %d, expected %d", code, exitDone)
+	}
 	b.waitForText(t, "#sentence", "Not connected since ", ": trying again. Below is how it was then.")
 	b.waitForText(t, "#contact", "not connected since ")
 	if got := see[string](t, b, "document.title"); got != "not connected · notifier" {
 		t.Errorf("title %q", got)
 	}
-	start(t)
+	spawn(t, "notifier", env, "serve")
 	b.waitForText(t, "#sentence", "Working.")
 	b.expectFailures(false)
 	b.waitForText(t, "#contact", "live, ")
@@ -226,10 +232,10 @@ func TestThePageGoesOn(t *testing.T) {
 
 // TestThePageShowsWhatIsWaitedFor: Slack fails, Slack asks for a pause, Redis is unavailable.
 func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	b := openBrowser(t)
 	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
-	server, slack := worker(t, map[string]string{"REDIS_URL": "redis://" + proxy.Addr})
-	p := start(t)
+	p, server, slack := workerProcess(t, map[string]string{"REDIS_URL": "redis://" + proxy.Addr})
 	b.open(t, adminURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
 

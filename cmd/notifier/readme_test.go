@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/settings"
-
 	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/settings"
 )
 
 // TestReadmeSettings compares the table of settings in docs/configuration.md with the code, both ways. A row may name

@@ -13,10 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/settings"
-
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
+
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
 )
 
 // TestMain lets the scripts run notifier as a command of its own process, and no test leave a goroutine behind.
@@ -28,6 +29,7 @@ func TestMain(m *testing.M) {
 type hermetic struct{ *testing.M }
 
 func (h hermetic) Run() int {
+	testkit.Overlap(6) // here and not before: a process that runs as notifier has flags of its own
 	for _, variable := range settings.Variables() {
 		_ = os.Unsetenv(variable.Name)
 		_ = os.Unsetenv(variable.Name + "_FILE")

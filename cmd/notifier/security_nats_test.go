@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/settings"
-	"notifier/internal/testkit"
-
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
 )
 
 // passwordOf is a password in the document: a variable of the server's environment.

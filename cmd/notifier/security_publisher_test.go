@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/testkit"
-
 	"github.com/nats-io/nats.go"
+
+	"notifier/internal/testkit"
 )
 
 // TestSecurityNATSPublisher: a publisher can publish events, and nothing else; above all it sees no others' events.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -49,6 +50,15 @@ func worker(t *testing.T, settings map[string]string) (*devstack.NATS, *devstack
 		t.Setenv(name, value)
 	}
 	return server, slack
+}
+
+// workerProcess is worker, and runs it in a process with an environment of its own, beside other tests.
+func workerProcess(t *testing.T, changed map[string]string) (*process, *devstack.NATS, *devstack.Slack) {
+	t.Helper()
+	server, slack, env := startServices(t)
+	env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"] = "xoxb-1", "#alerts"
+	maps.Copy(env, changed)
+	return spawn(t, "notifier", env, "serve"), server, slack
 }
 
 // publishes runs "notifier publish" to its end.

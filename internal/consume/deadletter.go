@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"notifier/internal/outcome"
-
 	"github.com/nats-io/nats.go"
+
+	"notifier/internal/outcome"
 )
 
 // noCategory replaces the category in the subject where the event has none that a subject can have.

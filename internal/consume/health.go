@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"notifier/internal/redact"
-
 	"github.com/nats-io/nats.go"
+
+	"notifier/internal/redact"
 )
 
 // What others ask of a running worker: is it alive, is it ready, what is it waiting for, what has it lost.

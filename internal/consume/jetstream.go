@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"notifier/internal/redact"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+
+	"notifier/internal/redact"
 )
 
 // What a consumer is created with. One that exists is used as it is.

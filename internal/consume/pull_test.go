@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/testkit"
-
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+
+	"notifier/internal/testkit"
 )
 
 // fakeConsumer is the server's side of the pull protocol, under the test's control.

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"notifier/internal/outcome"
-
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+
+	"notifier/internal/outcome"
 )
 
 // Bounds of what is queued to be republished.

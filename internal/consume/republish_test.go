@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/testkit"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
+
+	"notifier/internal/testkit"
 )
 
 func keepDropped(c *setup) { c.category, c.dropped = "2/30m", "spilled" }

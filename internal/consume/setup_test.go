@@ -2,13 +2,9 @@ package consume_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net"
-	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,17 +24,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if !slices.ContainsFunc(os.Args, func(argument string) bool { return strings.HasPrefix(argument, "-test.parallel") }) {
-		_ = flag.Set("test.parallel", "12") // tests wait more than they work
-	}
-	redis.SetLogger(quiet{}) // its complaints about a Redis that a test has stopped
+	testkit.Overlap(12)
+	testkit.QuietRedis()
 	goleak.VerifyTestMain(m)
 }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 const (
 	streamName   = "NOTIFY"

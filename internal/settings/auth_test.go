@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/testkit"
-
 	"github.com/nats-io/nkeys"
 	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/testkit"
 )
 
 // certificate writes a certificate that signs itself, for 127.0.0.1, and its key.

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/testkit"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/testkit"
 )
 
 // setenv sets the environment of one test, on top of the least that a worker needs; "" sets a variable to nothing.

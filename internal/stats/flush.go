@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"time"
 
-	"notifier/internal/outcome"
-
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"notifier/internal/outcome"
 )
 
 const (
