@@ -14,15 +14,15 @@ func theLimits(c *setup) { c.global, c.category = "100/30m", "10/30m" }
 func TestThreeReplicasSendWhatTheLimitsAllowAndLogTheRest(t *testing.T) {
 	s := newStation(t)
 	for range 3 {
-		s.started(theLimits)
+		s.started(func(c *setup) { c.global, c.category = "20/30m", "4/30m" })
 	}
-	for i := range 12 {
-		for category := range 20 {
+	for i := range 7 {
+		for category := range 8 {
 			s.publish(fmt.Sprintf("c%d", category), fmt.Sprintf("event %d of c%d", i, category))
 		}
 	}
-	lines := s.settled(240)
-	s.expectEachPostedOnce(100)
+	lines := s.settled(56)
+	s.expectEachPostedOnce(20)
 	s.expectNothingLeft()
 
 	seqs, sentOf := map[any]int{}, map[any]int{}
@@ -32,23 +32,23 @@ func TestThreeReplicasSendWhatTheLimitsAllowAndLogTheRest(t *testing.T) {
 		case "sent":
 			sentOf[l["category"]]++
 		case "dropped":
-			want := map[any]string{"global": "100/30m", "category": "10/30m"}[l["reason"]]
+			want := map[any]string{"global": "20/30m", "category": "4/30m"}[l["reason"]]
 			if want == "" || l["limit"] != want {
-				t.Errorf("dropped for %v with limit %v, expected global with 100/30m or category with 10/30m", l["reason"], l["limit"])
+				t.Errorf("dropped for %v with limit %v, expected global with 20/30m or category with 4/30m", l["reason"], l["limit"])
 			}
 		}
 	}
-	if len(seqs) != 240 {
-		t.Errorf("the lines name %d events, expected each of 240 once", len(seqs))
+	if len(seqs) != 56 {
+		t.Errorf("the lines name %d events, expected each of 56 once", len(seqs))
 	}
 	for category, n := range sentOf {
-		if n > 10 {
-			t.Errorf("%d events of %v were sent, expected at most 10", n, category)
+		if n > 4 {
+			t.Errorf("%d events of %v were sent, expected at most 4", n, category)
 		}
 	}
 	count := tally(lines)
-	if count["sent"] != 100 || count["dropped global"]+count["dropped category"] != 140 {
-		t.Errorf("outcomes %v, expected 100 sent and 140 dropped by a limit", count)
+	if count["sent"] != 20 || count["dropped global"]+count["dropped category"] != 36 {
+		t.Errorf("outcomes %v, expected 20 sent and 36 dropped by a limit", count)
 	}
 }
 

@@ -8,87 +8,90 @@ import (
 	"notifier/internal/testkit"
 )
 
+// neutralised are blocks as a publisher sends them, and as they are posted.
+var neutralised = []struct{ name, in, want string }{
+	{
+		"nothing to do",
+		`[{"type":"divider"},{"type":"image","image_url":"https://x/y.png","alt_text":"<a>"},{"type":"not_yet_known","n":1.50,"big":12345678901234567890,"list":[null,true,[]]}]`,
+		`[{"type":"divider"},{"type":"image","image_url":"https://x/y.png","alt_text":"<a>"},{"type":"not_yet_known","n":1.50,"big":12345678901234567890,"list":[null,true,[]]}]`,
+	},
+	{
+		"mrkdwn in text, fields, accessory, context and confirm",
+		`[{"type":"section","text":{"type":"mrkdwn","text":"<!channel> & *b*","verbatim":false},
+		   "fields":[{"type":"mrkdwn","text":"<@U1>"},{"type":"plain_text","text":"<@U1>"}],
+		   "accessory":{"type":"button","url":"https://x?a=1&b=2","text":{"type":"plain_text","text":"a & b"},
+		     "confirm":{"text":{"type":"mrkdwn","text":"<!here>"}}}},
+		  {"type":"context","elements":[{"type":"mrkdwn","text":"<https://evil|bank>"}]}]`,
+		`[{"type":"section","text":{"type":"mrkdwn","text":"&lt;!channel&gt; &amp; *b*","verbatim":true},
+		   "fields":[{"type":"mrkdwn","text":"&lt;@U1&gt;","verbatim":true},{"type":"plain_text","text":"<@U1>"}],
+		   "accessory":{"type":"button","url":"https://x?a=1&b=2","text":{"type":"plain_text","text":"a & b"},
+		     "confirm":{"text":{"type":"mrkdwn","text":"&lt;!here&gt;","verbatim":true}}}},
+		  {"type":"context","elements":[{"type":"mrkdwn","text":"&lt;https://evil|bank&gt;","verbatim":true}]}]`,
+	},
+	{
+		"mrkdwn far inside a block that is not known",
+		`[{"type":"new","attachments":[{"blocks":[{"type":"section","text":{"type":"mrkdwn","text":"<!here>"}}]}]}]`,
+		`[{"type":"new","attachments":[{"blocks":[{"type":"section","text":{"type":"mrkdwn","text":"&lt;!here&gt;","verbatim":true}}]}]}]`,
+	},
+	{
+		"markdown",
+		`[{"type":"markdown","text":"# T\n[bank](https://evil) \\[x] \\\\[y](z) <!here> **b** & c"}]`,
+		`[{"type":"markdown","text":"# T\n\\[bank](https://evil) \\[x] \\\\\\[y](z) &lt;!here&gt; **b** &amp; c"}]`,
+	},
+	{
+		"rich text",
+		`[{"type":"rich_text","block_id":"b","elements":[
+		  {"type":"rich_text_section","elements":[
+		    {"type":"text","text":"<!here> & ","style":{"bold":true}},
+		    {"type":"broadcast","range":"channel"},
+		    {"type":"user","user_id":"U1","style":{"bold":true}},
+		    {"type":"usergroup","usergroup_id":"S1"},
+		    {"type":"link","url":"https://evil","text":"bank","unsafe":false},
+		    {"type":"link","url":"https://bare"},
+		    {"type":"channel","channel_id":"C1"},
+		    {"type":"emoji","name":"wave"},
+		    {"type":"date","timestamp":1,"format":"{date}","url":"https://evil"},
+		    {"type":"canvas_user_mention","user_id":"U2"},
+		    {"type":"work_object_mention","url":"https://evil","text":"bank"}]},
+		  {"type":"rich_text_list","style":"bullet","elements":[
+		    {"type":"rich_text_section","elements":[{"type":"broadcast","range":"here"}]}]},
+		  {"type":"rich_text_not_yet_known","elements":[{"type":"user","user_id":"U3"}]}]}]`,
+		`[{"type":"rich_text","block_id":"b","elements":[
+		  {"type":"rich_text_section","elements":[
+		    {"type":"text","text":"<!here> & ","style":{"bold":true}},
+		    {"type":"text","text":"@channel"},
+		    {"type":"text","text":"@U1","style":{"bold":true}},
+		    {"type":"text","text":"@S1"},
+		    {"type":"text","text":"bank (https://evil)"},
+		    {"type":"text","text":"https://bare"},
+		    {"type":"channel","channel_id":"C1"},
+		    {"type":"emoji","name":"wave"},
+		    {"type":"date","timestamp":1,"format":"{date}"},
+		    {"type":"text","text":"[canvas_user_mention]"},
+		    {"type":"text","text":"bank (https://evil)"}]},
+		  {"type":"rich_text_list","style":"bullet","elements":[
+		    {"type":"rich_text_section","elements":[{"type":"text","text":"@here"}]}]},
+		  {"type":"rich_text_not_yet_known","elements":[{"type":"text","text":"@U3"}]}]}]`,
+	},
+	{
+		"rich text in a table's cell",
+		`[{"type":"table","rows":[[{"type":"raw_text","text":"<a>"},{"type":"rich_text","elements":[{"type":"rich_text_section","elements":[{"type":"broadcast","range":"here"}]}]}]]}]`,
+		`[{"type":"table","rows":[[{"type":"raw_text","text":"<a>"},{"type":"rich_text","elements":[{"type":"rich_text_section","elements":[{"type":"text","text":"@here"}]}]}]]}]`,
+	},
+	{
+		"a field twice: only the last one is left, and it is escaped",
+		`[{"type":"section","text":{"type":"mrkdwn","text":"<!here>","text":"<!channel>"}}]`,
+		`[{"type":"section","text":{"type":"mrkdwn","text":"&lt;!channel&gt;","verbatim":true}}]`,
+	},
+	{
+		"types that are none",
+		`[1,"x",null,[{"type":"mrkdwn","text":"<!here>"}],{"type":7,"text":{"type":"mrkdwn","text":5}},{"type":"rich_text","elements":"x"},{"type":"rich_text","elements":[3]}]`,
+		`[1,"x",null,[{"type":"mrkdwn","text":"&lt;!here&gt;","verbatim":true}],{"type":7,"text":{"type":"mrkdwn","text":5,"verbatim":true}},{"type":"rich_text","elements":"x"},{"type":"rich_text","elements":[3]}]`,
+	},
+}
+
 func TestNeutraliseBlocks(t *testing.T) {
-	for _, test := range []struct{ name, in, want string }{
-		{
-			"nothing to do",
-			`[{"type":"divider"},{"type":"image","image_url":"https://x/y.png","alt_text":"<a>"},{"type":"not_yet_known","n":1.50,"big":12345678901234567890,"list":[null,true,[]]}]`,
-			`[{"type":"divider"},{"type":"image","image_url":"https://x/y.png","alt_text":"<a>"},{"type":"not_yet_known","n":1.50,"big":12345678901234567890,"list":[null,true,[]]}]`,
-		},
-		{
-			"mrkdwn in text, fields, accessory, context and confirm",
-			`[{"type":"section","text":{"type":"mrkdwn","text":"<!channel> & *b*","verbatim":false},
-			   "fields":[{"type":"mrkdwn","text":"<@U1>"},{"type":"plain_text","text":"<@U1>"}],
-			   "accessory":{"type":"button","url":"https://x?a=1&b=2","text":{"type":"plain_text","text":"a & b"},
-			     "confirm":{"text":{"type":"mrkdwn","text":"<!here>"}}}},
-			  {"type":"context","elements":[{"type":"mrkdwn","text":"<https://evil|bank>"}]}]`,
-			`[{"type":"section","text":{"type":"mrkdwn","text":"&lt;!channel&gt; &amp; *b*","verbatim":true},
-			   "fields":[{"type":"mrkdwn","text":"&lt;@U1&gt;","verbatim":true},{"type":"plain_text","text":"<@U1>"}],
-			   "accessory":{"type":"button","url":"https://x?a=1&b=2","text":{"type":"plain_text","text":"a & b"},
-			     "confirm":{"text":{"type":"mrkdwn","text":"&lt;!here&gt;","verbatim":true}}}},
-			  {"type":"context","elements":[{"type":"mrkdwn","text":"&lt;https://evil|bank&gt;","verbatim":true}]}]`,
-		},
-		{
-			"mrkdwn far inside a block that is not known",
-			`[{"type":"new","attachments":[{"blocks":[{"type":"section","text":{"type":"mrkdwn","text":"<!here>"}}]}]}]`,
-			`[{"type":"new","attachments":[{"blocks":[{"type":"section","text":{"type":"mrkdwn","text":"&lt;!here&gt;","verbatim":true}}]}]}]`,
-		},
-		{
-			"markdown",
-			`[{"type":"markdown","text":"# T\n[bank](https://evil) \\[x] \\\\[y](z) <!here> **b** & c"}]`,
-			`[{"type":"markdown","text":"# T\n\\[bank](https://evil) \\[x] \\\\\\[y](z) &lt;!here&gt; **b** &amp; c"}]`,
-		},
-		{
-			"rich text",
-			`[{"type":"rich_text","block_id":"b","elements":[
-			  {"type":"rich_text_section","elements":[
-			    {"type":"text","text":"<!here> & ","style":{"bold":true}},
-			    {"type":"broadcast","range":"channel"},
-			    {"type":"user","user_id":"U1","style":{"bold":true}},
-			    {"type":"usergroup","usergroup_id":"S1"},
-			    {"type":"link","url":"https://evil","text":"bank","unsafe":false},
-			    {"type":"link","url":"https://bare"},
-			    {"type":"channel","channel_id":"C1"},
-			    {"type":"emoji","name":"wave"},
-			    {"type":"date","timestamp":1,"format":"{date}","url":"https://evil"},
-			    {"type":"canvas_user_mention","user_id":"U2"},
-			    {"type":"work_object_mention","url":"https://evil","text":"bank"}]},
-			  {"type":"rich_text_list","style":"bullet","elements":[
-			    {"type":"rich_text_section","elements":[{"type":"broadcast","range":"here"}]}]},
-			  {"type":"rich_text_not_yet_known","elements":[{"type":"user","user_id":"U3"}]}]}]`,
-			`[{"type":"rich_text","block_id":"b","elements":[
-			  {"type":"rich_text_section","elements":[
-			    {"type":"text","text":"<!here> & ","style":{"bold":true}},
-			    {"type":"text","text":"@channel"},
-			    {"type":"text","text":"@U1","style":{"bold":true}},
-			    {"type":"text","text":"@S1"},
-			    {"type":"text","text":"bank (https://evil)"},
-			    {"type":"text","text":"https://bare"},
-			    {"type":"channel","channel_id":"C1"},
-			    {"type":"emoji","name":"wave"},
-			    {"type":"date","timestamp":1,"format":"{date}"},
-			    {"type":"text","text":"[canvas_user_mention]"},
-			    {"type":"text","text":"bank (https://evil)"}]},
-			  {"type":"rich_text_list","style":"bullet","elements":[
-			    {"type":"rich_text_section","elements":[{"type":"text","text":"@here"}]}]},
-			  {"type":"rich_text_not_yet_known","elements":[{"type":"text","text":"@U3"}]}]}]`,
-		},
-		{
-			"rich text in a table's cell",
-			`[{"type":"table","rows":[[{"type":"raw_text","text":"<a>"},{"type":"rich_text","elements":[{"type":"rich_text_section","elements":[{"type":"broadcast","range":"here"}]}]}]]}]`,
-			`[{"type":"table","rows":[[{"type":"raw_text","text":"<a>"},{"type":"rich_text","elements":[{"type":"rich_text_section","elements":[{"type":"text","text":"@here"}]}]}]]}]`,
-		},
-		{
-			"a field twice: only the last one is left, and it is escaped",
-			`[{"type":"section","text":{"type":"mrkdwn","text":"<!here>","text":"<!channel>"}}]`,
-			`[{"type":"section","text":{"type":"mrkdwn","text":"&lt;!channel&gt;","verbatim":true}}]`,
-		},
-		{
-			"types that are none",
-			`[1,"x",null,[{"type":"mrkdwn","text":"<!here>"}],{"type":7,"text":{"type":"mrkdwn","text":5}},{"type":"rich_text","elements":"x"},{"type":"rich_text","elements":[3]}]`,
-			`[1,"x",null,[{"type":"mrkdwn","text":"&lt;!here&gt;","verbatim":true}],{"type":7,"text":{"type":"mrkdwn","text":5,"verbatim":true}},{"type":"rich_text","elements":"x"},{"type":"rich_text","elements":[3]}]`,
-		},
-	} {
+	for _, test := range neutralised {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := neutraliseBlocks(json.RawMessage(test.in))
 			testkit.Check(t, err)

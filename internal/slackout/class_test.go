@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,16 +106,18 @@ func TestSlackGoReadsTheFake(t *testing.T) {
 	}
 }
 
-// Every row is posted to the fake Slack and comes back through slack-go or the webhook.
-func TestClasses(t *testing.T) {
-	type row struct {
-		b    devstack.Behaviour
-		want Error
-	}
-	var shared, api, webhook []row
+// answer is one that Slack, or what stands between, can give, and what it means.
+type answer struct {
+	b    devstack.Behaviour
+	want Error
+}
 
-	html := "<!DOCTYPE html><title>Welcome to the proxy</title>"
-	shared = append(shared, []row{
+// html is what a proxy or a front end answers.
+const html = "<!DOCTYPE html><title>Welcome to the proxy</title>"
+
+// Answers to both ways of posting, and those that only one of them can get.
+var (
+	answers = []answer{
 		{devstack.Behaviour{Status: 429, RetryAfter: "7"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 7 * time.Second}},
 		{devstack.Behaviour{Status: 429, RetryAfter: "7", Accept: true}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 7 * time.Second}},
 		{devstack.Behaviour{Status: 429, RetryAfter: "0"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: minRetryAfter}},
@@ -161,9 +164,8 @@ func TestClasses(t *testing.T) {
 
 		{devstack.Behaviour{CutBefore: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
 		{devstack.Behaviour{CutAfter: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
-	}...)
-
-	api = []row{
+	}
+	apiAnswers = []answer{
 		{devstack.Behaviour{Code: "not_known_yet"}, Error{Class: Rejected, Code: "not_known_yet", ChannelRefused: true}},
 		{devstack.Behaviour{Code: "some_new_error"}, Error{Class: Ambiguous, Code: "some_new_error"}},
 		{devstack.Behaviour{Code: "backend_timeout"}, Error{Class: Ambiguous, Code: "backend_timeout"}},
@@ -172,7 +174,7 @@ func TestClasses(t *testing.T) {
 		{devstack.Behaviour{Status: 403, Code: "not_known_yet"}, Error{Class: Retry, Code: "http_403"}},
 		{devstack.Behaviour{Status: 200, Body: "ok"}, Error{Class: Ambiguous, Code: "invalid_response"}},
 	}
-	webhook = []row{
+	webhookAnswers = []answer{
 		{devstack.Behaviour{Status: 400, Code: "not_known_yet"}, Error{Class: Rejected, Code: "not_known_yet", ChannelRefused: true}},
 		{devstack.Behaviour{Status: 403, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
 		{devstack.Behaviour{Status: 404, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
@@ -184,12 +186,15 @@ func TestClasses(t *testing.T) {
 		{devstack.Behaviour{Body: " "}, Error{Class: Ambiguous, Code: "invalid_response"}},
 		{devstack.Behaviour{Status: 400, Body: `{"ok":false,"error":"no_text"}`}, Error{Class: Rejected, Code: "no_text"}},
 	}
+)
 
+// Every answer is given by the fake Slack and comes back through slack-go or the webhook.
+func TestClasses(t *testing.T) {
 	for i, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			s := startSlack(t)
 			p := newPoster(t, way.config(s))
-			for _, row := range append(shared, [][]row{api, webhook}[i]...) {
+			for _, row := range slices.Concat(answers, [][]answer{apiAnswers, webhookAnswers}[i]) {
 				t.Run(strings.TrimSpace(fmt.Sprintf("%d %s", row.b.Status, row.want.Code)), func(t *testing.T) {
 					s.Next(row.b)
 					before := s.Accepted()
