@@ -96,8 +96,8 @@ func (r *deadReplay) run(ctx, work context.Context, letters *deadletter.Stream) 
 
 // one replays one letter, or reports why it stays.
 func (r *deadReplay) one(ctx context.Context, letters *deadletter.Stream, letter *deadletter.Letter) error {
-	receipt, err := letters.PutBack(ctx, letter)
-	left, failed := (*deadletter.Left)(nil), (*deadletter.Failed)(nil)
+	receipt, err := letters.Replay(ctx, letter)
+	left, failed := (*deadletter.NotReplayableError)(nil), (*deadletter.PublishError)(nil)
 	switch {
 	case err == nil:
 		r.replayed++

@@ -166,7 +166,7 @@ func TestDeadStops(t *testing.T) {
 	}
 	testkit.Check(t, js.DeleteStream(t.Context(), "NOTIFY"))
 	out, errOut := runToEnd(t, exitFailed, "dead", "replay")
-	if out != "0 replayed, 10 left\n" || strings.Count(errOut, "no stream takes notify.errors") != 10 ||
+	if out != "0 replayed, 10 left\n" || strings.Count(errOut, "no stream stores notify.errors") != 10 ||
 		!strings.HasSuffix(errOut, "notifier: 10 letters in a row could not be published, the others were not tried\n") {
 		t.Errorf("%q %q, expected it to stop", out, errOut)
 	}

@@ -210,7 +210,7 @@ func TestThePageGoesOn(t *testing.T) {
 	if code := p.code(t); code != exitDone {
 		t.Errorf("exit code %d, expected %d", code, exitDone)
 	}
-	b.waitForText(t, "#sentence", "Not connected since ", ": trying again. Below is how it was then.")
+	b.waitForText(t, "#sentence", "Not connected since ", ": trying again. The status below is from that time.")
 	b.waitForText(t, "#contact", "not connected since ")
 	if got := see[string](t, b, "document.title"); got != "not connected · notifier" {
 		t.Errorf("title %q", got)
@@ -241,7 +241,7 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 
 	slack.Always(devstack.Behaviour{Status: 503})
 	publishEach(t, server, "errors", 4)
-	b.waitForText(t, "#sentence", "Held: Slack does not take messages since ", "; 4 events are held.")
+	b.waitForText(t, "#sentence", "Held: Slack has not accepted messages since ", "; 4 events are held.")
 	b.waitForText(t, "#waits", "Waiting for slack since ", "503")
 	b.waitForText(t, "#fact-held", "4")
 	slack.Always(devstack.Behaviour{})
@@ -255,7 +255,7 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 
 	b.expectFailures(true)
 	proxy.Cut()
-	b.waitForText(t, "#sentence", "Redis cannot be reached: this page cannot tell.")
+	b.waitForText(t, "#sentence", "Redis is unavailable: the status is unknown.")
 	b.waitForText(t, "#waits", "redis")
 	proxy.Heal()
 	b.waitForText(t, "#sentence", "Working.")

@@ -234,7 +234,7 @@ func (p *publisher) one(ctx context.Context, text string) error {
 	} else {
 		ack, err := p.js.PublishMsg(ctx, message)
 		if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) {
-			return fmt.Errorf("no stream takes %s; expected one such as %s, which the first \"notifier serve\" creates", p.subject, p.settings.Stream)
+			return fmt.Errorf("no stream stores %s; expected one such as %s, which the first \"notifier serve\" creates", p.subject, p.settings.Stream)
 		}
 		if err != nil {
 			return err

@@ -40,7 +40,7 @@ func failures() []*failure {
 		}},
 		{name: "Redis knows no such user", wait: "redis", settings: map[string]string{"REDIS_URL": "redis://me:" + secret + "@STORE/0"}},
 		{name: "Slack refuses the token", wait: "credentials", slack: devstack.Behaviour{Code: "invalid_auth"}},
-		{name: "Slack cuts the connection", wait: "slack", slack: devstack.Behaviour{CutBefore: true}},
+		{name: "Slack cuts the connection", wait: "slack", slack: devstack.Behaviour{ResetBefore: true}},
 		{name: "Slack sends us elsewhere", slack: devstack.Behaviour{Status: http.StatusFound, Location: "http://" + secret + ".invalid/"}},
 		{name: "Slack is elsewhere", wait: "slack", settings: map[string]string{"SLACK_API_URL": "http://me:" + secret + "@" + nobody + "/" + secret + "/"}},
 		{name: "the webhook is gone", wait: "credentials", settings: webhook("INBOX"), slack: devstack.Behaviour{Code: "no_service"}},

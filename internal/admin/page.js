@@ -26,7 +26,7 @@ const WAITS = {
   nats: "NATS is unavailable",
   consumer: "the stream or its consumer is missing",
   redis: "Redis is unavailable",
-  slack: "Slack does not take messages",
+  slack: "Slack has not accepted messages",
   credentials: "Slack does not accept the token or the webhook",
   dead_letter: "the dead-letter stream does not accept events",
   redis_clock: "the clock of Redis was set back",
@@ -109,9 +109,9 @@ function waitsOf(data) {
 // describe returns the state as a sentence, with a kind that changes only when the sentence should be read out again.
 function describe() {
   const { data, error, lost } = state;
-  const then = data ? " Below is how it was then." : "";
+  const then = data ? " The status below is from that time." : "";
   if (lost) return verdict("lost", "bad", "not connected", `Not connected since ${clock(state.answered + (state.ahead ?? 0))}: trying again.` + then);
-  if (error) return verdict("redis", "bad", "Redis unavailable", "Redis cannot be reached: this page cannot tell." + (data ? ` Below is how it was at ${clock(when(data.time))}.` : ""));
+  if (error) return verdict("redis", "bad", "Redis unavailable", "Redis is unavailable: the status is unknown." + (data ? ` Below is how it was at ${clock(when(data.time))}.` : ""));
   if (!data) return verdict("asking", "none", "", "Loading the status.");
   if (data.replicas.length === 0) return verdict("none", "bad", "no replica", "No replica was seen in the last minute: nothing is sent.");
   return describeHeld(data) ?? describeLimits(data);

@@ -30,7 +30,7 @@ func (a *app) newRecorder() (*stats.Recorder, error) {
 			if reason == outcome.Global {
 				return limits.Global.String()
 			}
-			return limits.For(category).String()
+			return limits.LimitFor(category).String()
 		}
 	}
 	return stats.NewRecorder(recording)

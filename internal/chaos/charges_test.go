@@ -116,7 +116,7 @@ func (a *account) windows() {
 	rules := a.w.register.rules
 	look("the global limit", global, rules.Global)
 	for category, scope := range byCategory {
-		look("category "+category, scope, rules.For(category))
+		look("category "+category, scope, rules.LimitFor(category))
 	}
 }
 

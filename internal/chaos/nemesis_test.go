@@ -186,9 +186,9 @@ func (w *world) againstSlack(long bool) []nemesis {
 	lane := []nemesis{
 		{2, always(faultSlack, devstack.Behaviour{Status: http.StatusInternalServerError}, 500*time.Millisecond, 2*time.Second)},
 		{1, always(faultSlack, devstack.Behaviour{Hang: true}, 500*time.Millisecond, 2*time.Second)},
-		{1, always(faultSlack, devstack.Behaviour{CutBefore: true}, 300*time.Millisecond, time.Second)},
+		{1, always(faultSlack, devstack.Behaviour{ResetBefore: true}, 300*time.Millisecond, time.Second)},
 		{2, always(faultLimited, devstack.Behaviour{RetryAfter: "1"}, 100*time.Millisecond, 500*time.Millisecond)},
-		{2, always(faultLost, devstack.Behaviour{CutAfter: true}, 20*time.Millisecond, 300*time.Millisecond)},
+		{2, always(faultLost, devstack.Behaviour{ResetAfter: true}, 20*time.Millisecond, 300*time.Millisecond)},
 		{1, always(faultLost, devstack.Behaviour{Accept: true, Hang: true}, 100*time.Millisecond, 300*time.Millisecond)},
 		{1, always(faultRejects, devstack.Behaviour{Code: "msg_too_long"}, 50*time.Millisecond, 400*time.Millisecond)},
 		{3, w.refuseWhatArrived},
@@ -204,7 +204,7 @@ func (w *world) againstSlack(long bool) []nemesis {
 func (w *world) refuseWhatArrived(ctx context.Context, random *rand.Rand) {
 	defer w.hideChannel()() // else they would be found there
 	begun, accepted := time.Now(), w.slack.Accepted()
-	w.slack.Always(devstack.Behaviour{CutAfter: true})
+	w.slack.Always(devstack.Behaviour{ResetAfter: true})
 	testkit.Within(2*time.Second, func() bool { return w.slack.Accepted() >= accepted+3 || ctx.Err() != nil })
 	w.diary.note(faultLost, "", begun)
 	begun = time.Now()

@@ -83,7 +83,7 @@ func TestAnEventWhosePostNeverBeganIsNotAmbiguous(t *testing.T) {
 func TestAfterACutConnectionTheChannelIsSearched(t *testing.T) {
 	s := newStation(t)
 	s.started()
-	s.slack.Next(devstack.Behaviour{CutAfter: true}, devstack.Behaviour{CutBefore: true})
+	s.slack.Next(devstack.Behaviour{ResetAfter: true}, devstack.Behaviour{ResetBefore: true})
 	s.publish("errors", "arrived", "Nats-Msg-Id", "e1")
 	if l := s.lineOf("e1"); l["found_in_channel"] != true || l["attempts"] != 1.0 {
 		t.Errorf("line %v, expected to be found after one post", l)
@@ -100,7 +100,7 @@ func TestWithoutTheScopeForHistoryOneLineIsLoggedAndTheEventPosted(t *testing.T)
 	s.slack.SetHistory(devstack.History{MissingScope: true})
 	s.started()
 	for _, id := range []string{"e1", "e2"} {
-		s.slack.Next(devstack.Behaviour{CutBefore: true})
+		s.slack.Next(devstack.Behaviour{ResetBefore: true})
 		s.publish("errors", "hello", "Nats-Msg-Id", id)
 		if l := s.lineOf(id); l["outcome"] != "sent" || l["ambiguous"] != true || l["attempts"] != 2.0 {
 			t.Errorf("line %v, expected sent by a second post", l)
@@ -116,7 +116,7 @@ func TestAHistoryThatIsLimitedForLongIsNotWaitedFor(t *testing.T) {
 	s := newStation(t)
 	s.slack.SetHistory(devstack.History{RetryAfter: "60"})
 	s.started()
-	s.slack.Next(devstack.Behaviour{CutBefore: true})
+	s.slack.Next(devstack.Behaviour{ResetBefore: true})
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	if l := s.lineOf("e1"); l["outcome"] != "sent" || l["attempts"] != 2.0 {
 		t.Errorf("line %v, expected sent by a second post", l)
@@ -148,7 +148,7 @@ func TestAHistoryThatFailsIsNotWaitedForForEver(t *testing.T) {
 	failing := devstack.Behaviour{Status: 500}
 	s.slack.NextHistory(failing, failing, failing, failing, failing, failing)
 	s.started()
-	s.slack.Next(devstack.Behaviour{CutBefore: true})
+	s.slack.Next(devstack.Behaviour{ResetBefore: true})
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	if l := s.lineOf("e1"); l["outcome"] != "sent" || l["attempts"] != 2.0 {
 		t.Errorf("line %v, expected sent by a second post", l)
@@ -164,7 +164,7 @@ func TestAfterAnOutageTheChannelIsSearchedBeforeTheNextPost(t *testing.T) {
 	failing := devstack.Behaviour{Status: 503}
 	s.slack.NextHistory(failing, failing, failing, failing)
 	s.started()
-	s.slack.Next(devstack.Behaviour{CutAfter: true}, failing)
+	s.slack.Next(devstack.Behaviour{ResetAfter: true}, failing)
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	if l := s.lineOf("e1"); l["outcome"] != "sent" || l["found_in_channel"] != true {
 		t.Errorf("line %v, expected to be found", l)

@@ -43,7 +43,7 @@ func TestARateLimitPausesAllReplicas(t *testing.T) {
 func TestAnOutageOfSlackIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]devstack.Behaviour{
-		"500": {Status: 500}, "503": {Status: 503}, "reset": {CutBefore: true}, "code": {Code: "service_unavailable"},
+		"500": {Status: 500}, "503": {Status: 503}, "reset": {ResetBefore: true}, "code": {Code: "service_unavailable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStation(t)
@@ -86,7 +86,7 @@ func TestAnEventThatSlackRefusesForGoodIsDeadLetteredAndRefunded(t *testing.T) {
 func TestAPostThatMayHaveReachedSlackIsRetriedAsAmbiguous(t *testing.T) {
 	t.Parallel()
 	for name, doubt := range map[string]devstack.Behaviour{
-		"cut after it was taken in": {CutAfter: true},
+		"cut after it was taken in": {ResetAfter: true},
 		"no answer in time":         {Hang: true, Accept: true},
 		"internal error":            {Code: "internal_error", Accept: true},
 	} {
@@ -174,7 +174,7 @@ func TestAPostThatMayHaveReachedSlackIsNeverRefunded(t *testing.T) {
 	s := newStation(t)
 	s.started(func(c *setup) { c.category = "1/30m" })
 	s.slack.SetHistory(devstack.History{MissingScope: true})
-	s.slack.Next(devstack.Behaviour{CutAfter: true}, devstack.Behaviour{Code: "is_archived"})
+	s.slack.Next(devstack.Behaviour{ResetAfter: true}, devstack.Behaviour{Code: "is_archived"})
 	s.publish("errors", "perhaps", "Nats-Msg-Id", "perhaps")
 	l := s.lineOf("perhaps")
 	if l["reason"] != "slack_rejected" || l["ambiguous"] != true {

@@ -76,11 +76,11 @@ func (l *Letter) obstacle(pattern event.Pattern) string {
 	case l.Shortened >= 0:
 		return fmt.Sprintf("it was shortened: %d of the payload's %d bytes are kept", l.Bytes, l.Shortened)
 	case l.Subject == "":
-		return "it does not say where it came from (" + outcome.HeaderSubject + ")"
+		return "it does not name its subject (" + outcome.HeaderSubject + ")"
 	case !publishable(l.Subject):
 		return fmt.Sprintf("its subject %.80q cannot be published to", l.Subject)
 	case !matches:
-		return fmt.Sprintf("its subject %.80q is none of NATS_SUBJECT %q", l.Subject, pattern)
+		return fmt.Sprintf("its subject %.80q does not match NATS_SUBJECT %q", l.Subject, pattern)
 	}
 	return ""
 }

@@ -92,7 +92,7 @@ func (d *desk) putBack() (deadletter.Receipt, error) {
 	if len(letters) != 1 {
 		d.Fatalf("%d letters, expected one", len(letters))
 	}
-	return d.open().PutBack(d.Context(), letters[0])
+	return d.open().Replay(d.Context(), letters[0])
 }
 
 // stored gives all messages of a stream.

@@ -126,26 +126,26 @@ type Receipt struct {
 	Duplicate bool // it had been replayed before, and its letter was not deleted then
 }
 
-// Left is why a letter can never be replayed and stays where it is.
-type Left struct{ Why string }
+// NotReplayableError is why a letter can never be replayed and stays where it is.
+type NotReplayableError struct{ Why string }
 
-func (l *Left) Error() string { return l.Why }
+func (l *NotReplayableError) Error() string { return l.Why }
 
-// Failed is why no stream has stored a letter's event. A later attempt may succeed, and so may other events now.
-type Failed struct{ Why string }
+// PublishError is why no stream has stored a letter's event. A later attempt may succeed, and so may other events now.
+type PublishError struct{ Why string }
 
-func (f *Failed) Error() string { return f.Why }
+func (f *PublishError) Error() string { return f.Why }
 
-// PutBack replays a letter: it publishes the event to the subject that it came from, waits until a stream has stored it,
+// Replay replays a letter: it publishes the event to the subject that it came from, waits until a stream has stored it,
 // and then deletes the letter. In this order nothing can get lost: after a crash in between the letter still exists.
 // Replaying it again makes no second event, because the stream remembers the message id for its duplicate window (two
 // minutes by default) and the workers remember the event's id for DEDUPE_WINDOW once it was sent.
 //
-// The error is a *Left or a *Failed if it concerns this letter alone. Any other error concerns all letters; if the
-// Receipt then names a stream, the event is stored and its letter is not deleted.
-func (s *Stream) PutBack(ctx context.Context, letter *Letter) (Receipt, error) {
+// The error is a *NotReplayableError or a *PublishError if it concerns this letter alone. Any other error
+// concerns all letters; if the Receipt then names a stream, the event is stored and its letter is not deleted.
+func (s *Stream) Replay(ctx context.Context, letter *Letter) (Receipt, error) {
 	if why := letter.obstacle(s.pattern); why != "" {
-		return Receipt{}, &Left{why}
+		return Receipt{}, &NotReplayableError{why}
 	}
 	if config := s.stream.CachedInfo().Config; config.DenyDelete || config.Sealed {
 		return Receipt{}, fmt.Errorf("stream %s does not allow messages to be deleted: every replay would publish its letters again", s.Name())
@@ -166,9 +166,9 @@ func (s *Stream) publish(ctx context.Context, letter *Letter) (Receipt, error) {
 	case err == nil:
 		return Receipt{Stream: ack.Stream, Seq: ack.Sequence, Duplicate: ack.Duplicate}, nil
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return Receipt{}, &Failed{fmt.Sprintf("no stream takes %s, expected one such as %s, which the first \"notifier serve\" creates", letter.Subject, s.events)}
+		return Receipt{}, &PublishError{fmt.Sprintf("no stream stores %s, expected one such as %s, which the first \"notifier serve\" creates", letter.Subject, s.events)}
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrBadHeaderMsg), errors.Is(err, jetstream.ErrInvalidJSAck), errors.As(err, &refused):
-		return Receipt{}, &Failed{err.Error()}
+		return Receipt{}, &PublishError{err.Error()}
 	default:
 		return Receipt{}, fmt.Errorf("publish to %s: %w", letter.Subject, explain(ctx, err))
 	}

@@ -75,7 +75,7 @@ func TestHostileLettersAreReadLikeOthers(t *testing.T) {
 			}
 			s := d.open()
 			for _, letter := range d.all() {
-				_, err := s.PutBack(t.Context(), letter)
+				_, err := s.Replay(t.Context(), letter)
 				testkit.Check(t, err)
 			}
 			if n := len(d.stored("NOTIFY")); n != 6 {
@@ -113,8 +113,8 @@ func TestTheServerIsUnavailable(t *testing.T) {
 	d.letter("e-1", "{")
 	s, letter := d.open(), d.all()[0]
 	d.server.Stop()
-	_, err := s.PutBack(t.Context(), letter)
-	if failed := (*deadletter.Failed)(nil); err == nil || errors.As(err, &failed) {
+	_, err := s.Replay(t.Context(), letter)
+	if failed := (*deadletter.PublishError)(nil); err == nil || errors.As(err, &failed) {
 		t.Errorf("%v, expected an error that concerns all letters", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -18,16 +18,16 @@ import (
 // A Behaviour with a response of its own does not accept the message. Accept makes it store the message first, as a real
 // service may do before it fails.
 type Behaviour struct {
-	Status     int           // HTTP status of the response; 0: 200, or the one of Slack's webhooks for the Code
-	RetryAfter string        // the Retry-After header, unchanged; alone it makes the status 429
-	Code       string        // Slack's error code: {"ok":false,"error":Code}, from a webhook as plain text
-	Body       string        // the response's body, unchanged, instead of one made from Code
-	Location   string        // the Location header, for redirects
-	Accept     bool          // the message is accepted, whatever the response
-	Hang       bool          // no response until the client disconnects or the Slack is closed
-	CutBefore  bool          // the connection is reset instead of a response, nothing is accepted
-	CutAfter   bool          // the message is accepted, then the connection is reset
-	Delay      time.Duration // before anything else happens
+	Status      int           // HTTP status of the response; 0: 200, or the one of Slack's webhooks for the Code
+	RetryAfter  string        // the Retry-After header, unchanged; alone it makes the status 429
+	Code        string        // Slack's error code: {"ok":false,"error":Code}, from a webhook as plain text
+	Body        string        // the response's body, unchanged, instead of one made from Code
+	Location    string        // the Location header, for redirects
+	Accept      bool          // the message is accepted, whatever the response
+	Hang        bool          // no response until the client disconnects or the Slack is closed
+	ResetBefore bool          // the connection is reset instead of a response, nothing is accepted
+	ResetAfter  bool          // the message is accepted, then the connection is reset
+	Delay       time.Duration // before anything else happens
 }
 
 // treat handles a post by its Behaviour. code is Slack's own error for the message, "" if there is none. answer writes
@@ -38,7 +38,7 @@ func (s *Slack) treat(w http.ResponseWriter, r *http.Request, m Message, code st
 		cut(w)
 		return
 	}
-	if code == "" && !b.CutBefore && (b.Accept || b.CutAfter || !b.answers() && !b.Hang) {
+	if code == "" && !b.ResetBefore && (b.Accept || b.ResetAfter || !b.answers() && !b.Hang) {
 		m = s.accept(m)
 	}
 	s.answerAs(w, r, b, code, func(status int, code string) { answer(status, code, m) })
@@ -57,7 +57,7 @@ func (s *Slack) answerAs(w http.ResponseWriter, r *http.Request, b Behaviour, co
 		s.pause(r, 0)
 		cut(w)
 		return
-	case b.CutBefore, b.CutAfter:
+	case b.ResetBefore, b.ResetAfter:
 		cut(w)
 		return
 	}
@@ -173,7 +173,7 @@ func (b *Behaviour) UnmarshalJSON(data []byte) error {
 	}
 	*b = Behaviour{
 		Status: v.Status, RetryAfter: v.RetryAfter, Code: v.Code, Body: v.Body, Location: v.Location,
-		Accept: v.Accept, Hang: v.Hang, CutBefore: v.CutBefore, CutAfter: v.CutAfter,
+		Accept: v.Accept, Hang: v.Hang, ResetBefore: v.CutBefore, ResetAfter: v.CutAfter,
 	}
 	if v.Status != 0 && (v.Status < 200 || v.Status > 999) {
 		return errors.New("status " + strconv.Itoa(v.Status) + " is not between 200 and 999")

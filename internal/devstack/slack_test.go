@@ -154,8 +154,8 @@ func TestSlackBehaviours(t *testing.T) {
 		{Behaviour{Body: "<html>"}, 200, "<html>", false},
 		{Behaviour{Accept: true}, 200, `"ok":true`, true},
 		{Behaviour{Delay: time.Millisecond}, 200, `"ok":true`, true},
-		{Behaviour{CutBefore: true}, 0, "", false},
-		{Behaviour{CutAfter: true}, 0, "", true},
+		{Behaviour{ResetBefore: true}, 0, "", false},
+		{Behaviour{ResetAfter: true}, 0, "", true},
 	} {
 		s.Next(test.b)
 		before := s.Accepted()

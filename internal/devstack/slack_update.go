@@ -22,7 +22,7 @@ func (s *Slack) updateMessage(w http.ResponseWriter, r *http.Request) {
 	if code == "" && !isChannelID.MatchString(m.Channel) { // a name is not accepted
 		code = "channel_not_found"
 	}
-	if code == "" && !b.CutBefore && (b.Accept || b.CutAfter || !b.answers() && !b.Hang) && !s.edit(m, form["ts"]) {
+	if code == "" && !b.ResetBefore && (b.Accept || b.ResetAfter || !b.answers() && !b.Hang) && !s.edit(m, form["ts"]) {
 		code = "message_not_found"
 	}
 	s.answerAs(w, r, b, code, func(status int, code string) {

@@ -206,7 +206,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 			recorder.Run(ended)
 			digests = append(digests, w.digest(false, nil))
 		}
-		if n := w.redis.HLen(t.Context(), w.keys.Pending()).Val(); n != stats.MostCategories+2 { // and _other and since
+		if n := w.redis.HLen(t.Context(), w.keys.Pending()).Val(); n != stats.MaxCategories+2 { // and _other and since
 			t.Errorf("%d fields are pending", n)
 		}
 		w.run(digests...)
@@ -221,7 +221,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 			t.Errorf("%d drops are told: %q", n, texts)
 		}
 		m, err := decodeMessage(w.redis.Get(t.Context(), w.keys.Message()).Val())
-		if err != nil || len(m.Drops) > stats.MostCategories+1 {
+		if err != nil || len(m.Drops) > stats.MaxCategories+1 {
 			t.Errorf("%d entries are kept, %v", len(m.Drops), err)
 		}
 	})

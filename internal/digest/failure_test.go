@@ -113,8 +113,8 @@ func TestAPostInDoubt(t *testing.T) {
 		behaviour devstack.Behaviour
 		arrived   int
 	}{
-		"accepted, and the answer lost": {devstack.Behaviour{CutAfter: true}, 1},
-		"lost":                          {devstack.Behaviour{CutBefore: true}, 0},
+		"accepted, and the answer lost": {devstack.Behaviour{ResetAfter: true}, 1},
+		"lost":                          {devstack.Behaviour{ResetBefore: true}, 0},
 		"no answer":                     {devstack.Behaviour{Hang: true}, 0},
 		"internal_error":                {devstack.Behaviour{Code: "internal_error"}, 0},
 	} {
@@ -148,13 +148,13 @@ func TestAnEditInDoubt(t *testing.T) {
 		w.drop("category", "errors", 5)
 		w.messages(1)
 		w.idle()
-		w.slack.Next(devstack.Behaviour{CutBefore: true})
+		w.slack.Next(devstack.Behaviour{ResetBefore: true})
 		w.drop("category", "errors", 3)
 		w.idle()
 		if texts := w.texts(); len(texts) != 1 || said(t, texts[0]) != 8 || w.doubted() != 0 {
 			t.Errorf("%q, %d in doubt", texts, w.doubted())
 		}
-		w.slack.Next(devstack.Behaviour{CutBefore: true}, devstack.Behaviour{CutBefore: true})
+		w.slack.Next(devstack.Behaviour{ResetBefore: true}, devstack.Behaviour{ResetBefore: true})
 		w.drop("category", "errors", 1)
 		w.idle()
 		if texts := w.texts(); len(texts) != 1 || said(t, texts[0]) != 8 || w.doubted() != 1 {

@@ -52,17 +52,17 @@ func decodeMessage(text string) (message, error) {
 	return m, nil
 }
 
-// merge adds up drops. At most stats.MostCategories categories keep their names; the rest count as stats.Other, as they do
+// merge adds up drops. At most stats.MaxCategories categories keep their names; the rest count as stats.OtherCategory, as they do
 // in Redis.
 func merge(old, more []stats.Drop) []stats.Drop {
-	known := map[string]bool{stats.Other: true}
+	known := map[string]bool{stats.OtherCategory: true}
 	at := map[stats.Drop]int{}
 	var all []stats.Drop
 	for _, drops := range [][]stats.Drop{old, more} {
 		for _, drop := range drops {
 			if !known[drop.Category] {
-				if len(known) > stats.MostCategories {
-					drop.Category = stats.Other
+				if len(known) > stats.MaxCategories {
+					drop.Category = stats.OtherCategory
 				} else {
 					known[drop.Category] = true
 				}

@@ -60,7 +60,7 @@ func text(period time.Duration, drops []stats.Drop, free string) string {
 func grouped(drops []stats.Drop) (groups []group, other int64) {
 	byCategory := map[string]*group{}
 	for _, drop := range drops {
-		if drop.Category == stats.Other {
+		if drop.Category == stats.OtherCategory {
 			other += drop.Count
 			continue
 		}

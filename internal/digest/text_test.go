@@ -35,9 +35,9 @@ func TestText(t *testing.T) {
 			"In the last 3 h 20 min 7 notifications were not sent: errors 7 (its limit 10/30m 5, global limit 100/30m 2)."},
 		{2 * time.Hour, []stats.Drop{own("<!channel>&co", 2), own("<http://x|y>", 1)}, "",
 			"In the last 2 h 3 notifications were not sent: &lt;!channel&gt;&amp;co 2 (its limit 10/30m), &lt;http://x|y&gt; 1 (its limit 10/30m)."},
-		{0, []stats.Drop{{Reason: "category", Limit: "-", Category: stats.Other, Count: 4}}, "",
+		{0, []stats.Drop{{Reason: "category", Limit: "-", Category: stats.OtherCategory, Count: 4}}, "",
 			"In the last 1 s 4 notifications were not sent: some categories 4."},
-		{time.Minute, []stats.Drop{own("errors", 1), own(stats.Other, 4), global(stats.Other, 5)}, "",
+		{time.Minute, []stats.Drop{own("errors", 1), own(stats.OtherCategory, 4), global(stats.OtherCategory, 5)}, "",
 			"In the last 1 min 10 notifications were not sent: errors 1 (its limit 10/30m), and some more categories 9."},
 	} {
 		if got := text(test.period, test.drops, test.free); got != test.want {
@@ -51,7 +51,7 @@ func TestText(t *testing.T) {
 	if got := text(time.Hour, many[:21], ""); !strings.HasSuffix(got, ", and 1 more category 80.") {
 		t.Error(got)
 	}
-	if got := text(time.Hour, append(many, own(stats.Other, 38)), ""); !strings.HasSuffix(got, ", and over 13 more categories 1000.") {
+	if got := text(time.Hour, append(many, own(stats.OtherCategory, 38)), ""); !strings.HasSuffix(got, ", and over 13 more categories 1000.") {
 		t.Error(got)
 	}
 	said(t, got)
@@ -99,11 +99,11 @@ func TestMerge(t *testing.T) {
 		more = append(more, stats.Drop{Reason: "global", Limit: "1/1s", Category: fmt.Sprint("c", i+60), Count: 2})
 	}
 	merged := merge(old, more)
-	if total(merged) != 240 || len(merged) != stats.MostCategories+1 {
+	if total(merged) != 240 || len(merged) != stats.MaxCategories+1 {
 		t.Errorf("%d drops in %d entries", total(merged), len(merged))
 	}
 	for _, drop := range merged {
-		if want := map[string]int64{"c0": 1, "c70": 3, "c99": 2, stats.Other: 80}[drop.Category]; want > 0 && drop.Count != want {
+		if want := map[string]int64{"c0": 1, "c70": 3, "c99": 2, stats.OtherCategory: 80}[drop.Category]; want > 0 && drop.Count != want {
 			t.Errorf("%+v, want %d", drop, want)
 		}
 	}

@@ -131,7 +131,7 @@ func (l taken) check(t *testing.T, held ratelimit.Rules, at int64, request ratel
 	t.Helper()
 	switch decision.Outcome {
 	case ratelimit.Admitted:
-		for category, limit := range map[string]ratelimit.Limit{"": held.Global, request.Category: held.For(request.Category)} {
+		for category, limit := range map[string]ratelimit.Limit{"": held.Global, request.Category: held.LimitFor(request.Category)} {
 			for _, tier := range limit {
 				if used := l.in(category, tier.Window, at) + request.Cost; used > tier.Count {
 					t.Fatalf("%q at %d: %d slots of %s are taken", category, at, used, tier)

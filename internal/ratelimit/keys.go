@@ -26,17 +26,17 @@ func (k keys) sent() string                { return k.prefix + "sent" }
 func (k keys) pause() string               { return k.prefix + "pause" }
 func (k keys) probe() string               { return k.prefix + "probe" }
 
-// CheckNamespace returns an error that describes what is wrong with a namespace, or nil. A namespace with braces would
+// ValidateNamespace returns an error that describes what is wrong with a namespace, or nil. A namespace with braces would
 // move keys to different hash slots.
-func CheckNamespace(namespace string) error {
+func ValidateNamespace(namespace string) error {
 	if namespace == "" || strings.ContainsAny(namespace, "{} \t\r\n") {
-		return fmt.Errorf("namespace %q, expected a name without braces and white space", namespace)
+		return fmt.Errorf("namespace %q, expected a name without braces and whitespace", namespace)
 	}
 	return nil
 }
 
 func newKeys(namespace string) (keys, error) {
-	if err := CheckNamespace(namespace); err != nil {
+	if err := ValidateNamespace(namespace); err != nil {
 		return keys{}, err
 	}
 	return keys{prefix: "{" + namespace + "}:"}, nil

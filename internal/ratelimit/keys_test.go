@@ -38,7 +38,7 @@ func TestNoTwoThingsShareAKey(t *testing.T) {
 
 func TestNamespaceMustNotMoveKeysToOtherSlots(t *testing.T) {
 	for _, bad := range []string{"", "{", "}", "{a}", "a{b", "a b", "a\tb", "a\nb", "a\r"} {
-		if _, err := newKeys(bad); err == nil || !strings.Contains(err.Error(), "expected a name without braces and white space") {
+		if _, err := newKeys(bad); err == nil || !strings.Contains(err.Error(), "expected a name without braces and whitespace") {
 			t.Errorf("namespace %q: %v", bad, err)
 		}
 	}

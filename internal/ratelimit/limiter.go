@@ -190,8 +190,8 @@ func (l *Limiter) Ready(ctx context.Context) error {
 	return err
 }
 
-// OldestRedis is the oldest version of Redis that can run the scripts.
-const OldestRedis = "7.0"
+// MinRedisVersion is the oldest version of Redis that can run the scripts.
+const MinRedisVersion = "7.0"
 
 // ErrUnsuitable marks errors that waiting does not fix: Redis is too old, or forbids scripts.
 var ErrUnsuitable = errors.New("this Redis cannot serve as the limiter's store")
@@ -205,7 +205,7 @@ func (l *Limiter) Check(ctx context.Context) error {
 	}
 	if major, _, _ := strings.Cut(version, "."); version != "" {
 		if number, err := strconv.Atoi(major); err != nil || number < 7 {
-			return fmt.Errorf("%w: it is version %s, expected %s or newer", ErrUnsuitable, version, OldestRedis)
+			return fmt.Errorf("%w: it is version %s, expected %s or newer", ErrUnsuitable, version, MinRedisVersion)
 		}
 	}
 	err = l.Ready(ctx)

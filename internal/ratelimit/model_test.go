@@ -153,7 +153,7 @@ func (m *model) decide(p replica, clock int64, request ratelimit.Request) rateli
 		name    string
 		limit   ratelimit.Limit
 	}{
-		{ratelimit.Category, request.Category, p.rules.For(request.Category)},
+		{ratelimit.Category, request.Category, p.rules.LimitFor(request.Category)},
 		{ratelimit.Global, globalScope, p.rules.Global},
 	} {
 		for _, tier := range scope.limit {
@@ -173,7 +173,7 @@ func (m *model) decide(p replica, clock int64, request ratelimit.Request) rateli
 	if refusal != nil {
 		return *refusal
 	}
-	for scope, window := range map[string]int64{globalScope: p.retention, request.Category: longest(p.rules.For(request.Category))} {
+	for scope, window := range map[string]int64{globalScope: p.retention, request.Category: longest(p.rules.LimitFor(request.Category))} {
 		m.kept[scope] = m.keep(scope, window)
 		m.forget(scope, now-m.kept[scope])
 	}

@@ -33,7 +33,7 @@ func (l *Limiter) peek(ctx context.Context, categories ...string) (time.Time, []
 	arguments := appendLimit(nil, l.rules.Global)
 	usages := scopeUsages(nil, "", l.rules.Global)
 	for _, category := range categories {
-		limit := l.rules.For(category)
+		limit := l.rules.LimitFor(category)
 		keyNames = append(keyNames, l.keys.category(category))
 		arguments = appendLimit(arguments, limit)
 		usages = scopeUsages(usages, category, limit)

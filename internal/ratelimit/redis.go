@@ -20,8 +20,8 @@ const (
 	callRetries  = 1
 )
 
-// ErrURL is the error for every invalid Redis URL. It shows no part of the URL, because one of them may be a password.
-var ErrURL = errors.New("expected redis://[user:password@]host:port/db, rediss:// for TLS, addr= parameters for Cluster or master_name= for Sentinel")
+// ErrInvalidURL is the error for every invalid Redis URL. It shows no part of the URL, because one of them may be a password.
+var ErrInvalidURL = errors.New("expected redis://[user:password@]host:port/db, rediss:// for TLS, addr= parameters for Cluster or master_name= for Sentinel")
 
 // Open returns a client for a URL in one of go-redis's forms: one server; with addr parameters a Cluster; with
 // master_name Sentinels. tlsConfig may be nil; without a URL that asks for TLS (rediss://) it is an error. Open does not
@@ -30,12 +30,12 @@ func Open(rawURL string, tlsConfig *tls.Config) (client redis.UniversalClient, e
 	defer func() {
 		// go-redis panics on parameters that exclude each other, such as master_name and route_by_latency.
 		if recover() != nil {
-			client, err = nil, ErrURL
+			client, err = nil, ErrInvalidURL
 		}
 	}()
 	parsed, err := url.Parse(rawURL)
 	if err != nil || parsed.Host == "" || !isPort(parsed.Port()) {
-		return nil, ErrURL
+		return nil, ErrInvalidURL
 	}
 	if tlsConfig != nil && parsed.Scheme != "rediss" {
 		return nil, fmt.Errorf("TLS files are set, %w", errNotTLS)
@@ -45,7 +45,7 @@ func Open(rawURL string, tlsConfig *tls.Config) (client redis.UniversalClient, e
 	case query.Has("master_name"):
 		options, err := redis.ParseFailoverURL(rawURL)
 		if err != nil {
-			return nil, ErrURL
+			return nil, ErrInvalidURL
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
@@ -54,7 +54,7 @@ func Open(rawURL string, tlsConfig *tls.Config) (client redis.UniversalClient, e
 	case query.Has("addr"):
 		options, err := redis.ParseClusterURL(rawURL)
 		if err != nil {
-			return nil, ErrURL
+			return nil, ErrInvalidURL
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
@@ -63,7 +63,7 @@ func Open(rawURL string, tlsConfig *tls.Config) (client redis.UniversalClient, e
 	default:
 		options, err := redis.ParseURL(rawURL)
 		if err != nil {
-			return nil, ErrURL
+			return nil, ErrInvalidURL
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
@@ -78,7 +78,7 @@ func isPort(text string) bool {
 	return text == "" || err == nil
 }
 
-var errNotTLS = errors.New("expected a rediss:// URL beside them")
+var errNotTLS = errors.New("expected a rediss:// URL")
 
 // mergeTLS adds our certificates to the configuration that go-redis derived from the URL, which has the server's name.
 func mergeTLS(fromURL, ours *tls.Config) *tls.Config {

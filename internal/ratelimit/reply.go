@@ -80,7 +80,7 @@ func (l *Limiter) refusals(reply any) ([]refusal, error) {
 func (r refusal) decision(rules Rules, request Request) (Decision, error) {
 	outcome, limit := Global, rules.Global
 	if r.scope == 1 {
-		outcome, limit = Category, rules.For(request.Category)
+		outcome, limit = Category, rules.LimitFor(request.Category)
 	} else if r.scope != 0 {
 		return Decision{}, fmt.Errorf("scope %d, expected 0 or 1", r.scope)
 	}

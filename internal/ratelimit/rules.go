@@ -13,8 +13,8 @@ type Rules struct {
 	Overrides map[string]Limit // for these categories instead
 }
 
-// For returns the limit of one category.
-func (r Rules) For(category string) Limit {
+// LimitFor returns the limit of one category.
+func (r Rules) LimitFor(category string) Limit {
 	if limit, found := r.Overrides[category]; found {
 		return limit
 	}
@@ -23,7 +23,7 @@ func (r Rules) For(category string) Limit {
 
 // MaxCost returns the highest cost, in slots, at which an event of the category can ever be admitted.
 func (r Rules) MaxCost(category string) int {
-	return min(r.Global.smallestCount(), r.For(category).smallestCount())
+	return min(r.Global.smallestCount(), r.LimitFor(category).smallestCount())
 }
 
 // retention is the longest window of any rule: how long an admission can matter at all.
@@ -49,7 +49,7 @@ func ParseOverrides(text string) (map[string]Limit, error) {
 			return nil, fmt.Errorf("%q, expected CATEGORY=LIMIT such as errors=20/30m", part)
 		}
 		if _, twice := overrides[category]; twice {
-			return nil, fmt.Errorf("%s is there twice, expected each category once", category)
+			return nil, fmt.Errorf("%s is listed twice, expected each category once", category)
 		}
 		limit, err := ParseLimit(limitText)
 		if err != nil {

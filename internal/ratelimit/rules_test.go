@@ -45,7 +45,7 @@ func TestParseOverridesErrorsNameTheCategoryAndWhatIsExpected(t *testing.T) {
 		{"errors=", `errors: ""`, "expected COUNT/DURATION"},
 		{"errors=0/1h", `errors: count "0"`, "expected a whole number from 1"},
 		{"deploys=5/1h,errors=5/1y", `errors: duration "1y"`, "expected 1ms to 744h"},
-		{"errors=5/1h,errors=6/1h", "errors is there twice", "expected each category once"},
+		{"errors=5/1h,errors=6/1h", "errors is listed twice", "expected each category once"},
 	} {
 		overrides, err := ratelimit.ParseOverrides(test.text)
 		if err == nil {
@@ -68,7 +68,7 @@ func TestAnOverrideHoldsInsteadOfTheLimitOfAllCategories(t *testing.T) {
 		{"errors", "30/30m+2/10s", 2},
 		{"deploys", "50/1h", 20},
 	} {
-		if got := r.For(test.category).String(); got != test.limit {
+		if got := r.LimitFor(test.category).String(); got != test.limit {
 			t.Errorf("%s: %s, expected %s", test.category, got, test.limit)
 		}
 		if got := r.MaxCost(test.category); got != test.maxCost {
@@ -87,7 +87,7 @@ func TestNewRefusesWhatItCannotServe(t *testing.T) {
 		dedupe          time.Duration
 		want            string
 	}{
-		{"no namespace", "", good, day, `namespace "", expected a name without braces and white space`},
+		{"no namespace", "", good, day, `namespace "", expected a name without braces and whitespace`},
 		{"a brace in it", "a{b}", good, day, `namespace "a{b}", expected`},
 		{"no dedupe window", "n", good, 0, "dedupe window 0s, expected 1ms or more"},
 		{"no global limit", "n", ratelimit.Rules{Category: good.Category}, day, "a limit without a tier, expected COUNT/DURATION"},

@@ -219,7 +219,7 @@ func TestOverridesReplaceTheLimitOfAllCategories(t *testing.T) {
 			for _, decision := range limiter.admit(events(8, category, category)...) {
 				if decision.Outcome == ratelimit.Admitted {
 					admitted++
-				} else if want := r.For(category)[0]; decision.Tier != want {
+				} else if want := r.LimitFor(category)[0]; decision.Tier != want {
 					t.Errorf("%s was refused by %s, expected %s", category, decision.Tier, want)
 				}
 			}

@@ -60,13 +60,13 @@ func parseRedis(env Environment, problems *Problems, s *Store) {
 	tlsConfig := parseTLS(problems, "REDIS_TLS", env.RedisTLSCA, env.RedisTLSCert, env.RedisTLSKey)
 	client, err := ratelimit.Open(env.RedisURL, tlsConfig)
 	switch {
-	case errors.Is(err, ratelimit.ErrURL):
+	case errors.Is(err, ratelimit.ErrInvalidURL):
 		problems.Add("REDIS_URL", "is not a Redis URL, %v", err)
 	case err != nil:
 		problems.Add("REDIS_URL", "%v", err)
 	}
 	s.Redis, s.Namespace = client, env.RedisNamespace
-	if err := ratelimit.CheckNamespace(env.RedisNamespace); err != nil {
+	if err := ratelimit.ValidateNamespace(env.RedisNamespace); err != nil {
 		problems.Add("REDIS_NAMESPACE", "%v", err)
 	}
 }

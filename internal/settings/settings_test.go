@@ -169,8 +169,8 @@ func TestWorkerSettings(t *testing.T) {
 	for what, pair := range map[string][2]any{
 		"global limit":    {c.Store.Limits.Global.String(), "100/30m"},
 		"category limit":  {c.Store.Limits.Category.String(), "10/1h+1/5s"},
-		"override":        {c.Store.Limits.For("errors").String(), "20/30m+2/10s"},
-		"other override":  {c.Store.Limits.For("deploys").String(), "5/1h30m"},
+		"override":        {c.Store.Limits.LimitFor("errors").String(), "20/30m+2/10s"},
+		"other override":  {c.Store.Limits.LimitFor("deploys").String(), "5/1h30m"},
 		"route":           {c.Slack.Routes["errors"], "C0123"},
 		"other route":     {c.Slack.Routes["deploys"], "#deploys"},
 		"markup":          {c.Slack.AllowMarkup, true},

@@ -34,7 +34,7 @@ type Input struct {
 	Events     []Event // in the order of their times; of two with the same time the earlier line comes first
 	Other      int     // lines of JSON that are not about an event
 	Undecided  int     // lines of the worker's log about events that no limit decides: dead or expired
-	Disordered int     // events that come after a later one in the input
+	OutOfOrder int     // events that come after a later one in the input
 	Bad        int     // lines that could not be read, if they are skipped
 	FirstBad   error   // what was wrong with the first of them
 }
@@ -104,11 +104,11 @@ func (i *Input) sort() {
 	latest := i.Events[0].micros
 	for _, event := range i.Events {
 		if event.micros < latest {
-			i.Disordered++
+			i.OutOfOrder++
 		}
 		latest = max(latest, event.micros)
 	}
-	if i.Disordered > 0 {
+	if i.OutOfOrder > 0 {
 		slices.SortStableFunc(i.Events, func(a, b Event) int { return cmp.Compare(a.micros, b.micros) })
 	}
 }

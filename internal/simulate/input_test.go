@@ -40,7 +40,7 @@ func TestRead(t *testing.T) {
 	if diff := cmp.Diff(want, events(input)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if input.Events[2].Line != 4 || input.Disordered+input.Other+input.Bad+input.Undecided != 0 {
+	if input.Events[2].Line != 4 || input.OutOfOrder+input.Other+input.Bad+input.Undecided != 0 {
 		t.Errorf("%+v, expected the third in line 4, and nothing to note", input)
 	}
 }
@@ -102,8 +102,8 @@ func TestReadSortsByTime(t *testing.T) {
 		}
 		latest, line = e.Time(), e.Line
 	}
-	if len(input.Events) != 200 || input.Disordered != 98 {
-		t.Errorf("%d events with %d out of order, expected 200 with 98: the last two are as late as any", len(input.Events), input.Disordered)
+	if len(input.Events) != 200 || input.OutOfOrder != 98 {
+		t.Errorf("%d events with %d out of order, expected 200 with 98: the last two are as late as any", len(input.Events), input.OutOfOrder)
 	}
 }
 

@@ -53,7 +53,7 @@ func (m *model) wait(e simulate.Event, category string, tier ratelimit.Tier) tim
 
 func (m *model) decide(e simulate.Event) simulate.Verdict {
 	v := simulate.Verdict{Event: e, Outcome: "sent"}
-	own := m.rules.For(e.Category)
+	own := m.rules.LimitFor(e.Category)
 	for _, tier := range append(append(ratelimit.Limit{}, own...), m.rules.Global...) {
 		if e.Cost > tier.Count {
 			v.Outcome, v.Reason = "dead", "malformed"

@@ -35,8 +35,8 @@ func (s *Summary) WriteTable(out io.Writer, input Input, rules ratelimit.Rules, 
 // WriteNotes writes for people what was done to the input, a line each; nothing where nothing was. The error is out's.
 func (i Input) WriteNotes(out io.Writer) error {
 	var notes []string
-	if i.Disordered > 0 {
-		notes = append(notes, fmt.Sprintf("Sorted by time: %s came after a later one.", term.Count(i.Disordered, "event")))
+	if i.OutOfOrder > 0 {
+		notes = append(notes, fmt.Sprintf("Sorted by time: %s came after a later one.", term.Count(i.OutOfOrder, "event")))
 	}
 	if i.Other > 0 {
 		notes = append(notes, fmt.Sprintf("Skipped: %s of JSON not about an event.", term.Count(i.Other, "line")))

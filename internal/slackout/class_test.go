@@ -162,8 +162,8 @@ var (
 		{devstack.Behaviour{Body: `{"ok":false,"error":""}`}, Error{Class: Ambiguous, Code: "no_code"}},
 		{devstack.Behaviour{Body: `{"ok":true,`}, Error{Class: Ambiguous, Code: "invalid_response"}},
 
-		{devstack.Behaviour{CutBefore: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
-		{devstack.Behaviour{CutAfter: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
+		{devstack.Behaviour{ResetBefore: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
+		{devstack.Behaviour{ResetAfter: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
 	}
 	apiAnswers = []answer{
 		{devstack.Behaviour{Code: "not_known_yet"}, Error{Class: Rejected, Code: "not_known_yet", ChannelRefused: true}},
@@ -200,7 +200,7 @@ func TestClasses(t *testing.T) {
 					before := s.Accepted()
 					_, err := p.Post(t.Context(), hello())
 					wantError(t, err, row.want)
-					if accepted := s.Accepted() > before; accepted != (row.b.Accept || row.b.CutAfter) {
+					if accepted := s.Accepted() > before; accepted != (row.b.Accept || row.b.ResetAfter) {
 						t.Errorf("accepted: %t", accepted)
 					}
 				})

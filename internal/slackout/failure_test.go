@@ -150,7 +150,7 @@ func TestOneAttempt(t *testing.T) {
 		if _, err := p.Post(t.Context(), hello()); err != nil { // opens a connection to be used again
 			t.Fatal(err)
 		}
-		for _, b := range []devstack.Behaviour{{Status: 503}, {Status: 429, RetryAfter: "1"}, {CutBefore: true}, {CutAfter: true}} {
+		for _, b := range []devstack.Behaviour{{Status: 503}, {Status: 429, RetryAfter: "1"}, {ResetBefore: true}, {ResetAfter: true}} {
 			before := s.Requests()
 			s.Next(b)
 			if _, err := p.Post(t.Context(), hello()); err == nil {

@@ -13,7 +13,7 @@ import (
 	"notifier/internal/event"
 )
 
-// ErrNoHistory is wrapped by an error of Find if the history cannot be read and a retry would not help. The error's text
+// ErrHistoryUnavailable is wrapped by an error of Find if the history cannot be read and a retry would not help. The error's text
 // ends with the reason, one word: Slack's code (missing_scope, not_in_channel, ...), http_<status>, invalid_response, or
 //
 //	webhook            a webhook can only post
@@ -24,7 +24,7 @@ import (
 //
 // The caller can do what it would do without Find. A refusal that concerns the token or the method (missing_scope and
 // the like) is remembered for the channel, and returned for an hour without a request.
-var ErrNoHistory = errors.New("the history cannot be read")
+var ErrHistoryUnavailable = errors.New("the history cannot be read")
 
 // Bounds of a search. Slack recommends pages of at most 200 messages, and gives some apps no more than slowPage, at one
 // request a minute. A search is meant for a post of a moment ago: messages beyond the first maxPages pages after the
@@ -47,7 +47,7 @@ const clockAllowance = time.Minute
 // True means that the message is there, and the Receipt is that of its post. False without an error means that it is not
 // there, as far as Slack shows: a message that was accepted moments ago may not be shown yet.
 //
-// An error that wraps ErrNoHistory means that the history cannot be read. Any other is an *Error: it cannot be read now,
+// An error that wraps ErrHistoryUnavailable means that the history cannot be read. Any other is an *Error: it cannot be read now,
 // or Slack refuses the token altogether (Credentials). Its class is never Ambiguous or Rejected. RetryAfter concerns
 // reading alone: Slack limits posts separately. Reading can be refused for a long time while posting works, so the caller
 // bounds how long it waits for Find.
@@ -156,7 +156,9 @@ func (p *Poster) findError(err error, channel string, pages, seen int) error {
 	return failure
 }
 
-func noHistory(reason string) error { return fmt.Errorf("slack: %w: %s", ErrNoHistory, reason) }
+func noHistory(reason string) error {
+	return fmt.Errorf("slack: %w: %s", ErrHistoryUnavailable, reason)
+}
 
 // timestamp formats a time as Slack does: seconds and microseconds since 1970.
 func timestamp(t time.Time) string {

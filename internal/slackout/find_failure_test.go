@@ -80,13 +80,13 @@ func TestFindFailures(t *testing.T) {
 	for _, test := range []struct {
 		b      devstack.Behaviour
 		want   Error
-		reason string // of ErrNoHistory, instead of want
+		reason string // of ErrHistoryUnavailable, instead of want
 	}{
 		{b: devstack.Behaviour{Status: 429}, want: Error{Class: RetryAfter, Code: "ratelimited"}},
 		{b: devstack.Behaviour{Status: 500}, want: Error{Class: Retry, Code: "http_500"}},
 		{b: devstack.Behaviour{Status: 502, Body: html}, want: Error{Class: Retry, Code: "http_502"}},
 		{b: devstack.Behaviour{Status: 503}, want: Error{Class: Retry, Code: "http_503"}},
-		{b: devstack.Behaviour{CutBefore: true}, want: Error{Class: Retry, Code: "connection_reset"}},
+		{b: devstack.Behaviour{ResetBefore: true}, want: Error{Class: Retry, Code: "connection_reset"}},
 		{b: devstack.Behaviour{Body: `{"ok":false}`}, want: Error{Class: Retry, Code: "no_code"}},
 		{b: devstack.Behaviour{Code: "some_new_error"}, want: Error{Class: Retry, Code: "some_new_error"}},
 		{b: devstack.Behaviour{Code: "not_known_yet"}, reason: "not_known_yet"},

@@ -49,7 +49,7 @@ func wantNotFound(t *testing.T, p *Poster, ev event.Event) {
 func wantNoHistory(t *testing.T, err error, reason string) {
 	t.Helper()
 	var failure *Error
-	if !errors.Is(err, ErrNoHistory) || errors.As(err, &failure) || err.Error() != "slack: the history cannot be read: "+reason {
+	if !errors.Is(err, ErrHistoryUnavailable) || errors.As(err, &failure) || err.Error() != "slack: the history cannot be read: "+reason {
 		t.Errorf("error %v, want ErrNoHistory for %s", err, reason)
 	}
 }
@@ -59,12 +59,12 @@ func TestFind(t *testing.T) {
 	for _, id := range []string{"e1", strings.Repeat("x", 300), "two words <&>", "世界"} {
 		ev := note(id)
 		wantNotFound(t, p, ev)
-		s.Next(devstack.Behaviour{CutBefore: true})
+		s.Next(devstack.Behaviour{ResetBefore: true})
 		_, err := p.Post(t.Context(), ev)
 		wantError(t, err, Error{Class: Ambiguous, Code: "connection_reset"})
 		wantNotFound(t, p, ev)
 
-		s.Next(devstack.Behaviour{CutAfter: true})
+		s.Next(devstack.Behaviour{ResetAfter: true})
 		_, err = p.Post(t.Context(), ev)
 		wantError(t, err, Error{Class: Ambiguous, Code: "connection_reset"})
 		messages := s.Messages()

@@ -54,7 +54,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 			{Status: 400, Body: secret}, {Status: 404, Body: "no such page: /services/T000/B000/" + secret},
 			{Status: 500, Body: secret}, {Status: 429, RetryAfter: secret},
 			{Body: secret}, {Body: `{"ok":false,"error":"` + secret + `"}`}, {Body: `{"ok":false,"error":"xoxb-` + secret + `"}`},
-			{CutBefore: true}, {Hang: true},
+			{ResetBefore: true}, {Hang: true},
 		} {
 			for _, config := range []Config{
 				{Token: "xoxb-" + secret, APIURL: strings.Replace(base, "://", "://user:"+secret+"@", 1) + "/api/", Channel: "C0"},

@@ -67,7 +67,7 @@ func TestUpdateTextFails(t *testing.T) {
 			t.Errorf("%v, want %s, rejected", failure, code)
 		}
 	}
-	s.Next(devstack.Behaviour{CutAfter: true})
+	s.Next(devstack.Behaviour{ResetAfter: true})
 	wantError(t, edit(receipt.Channel, receipt.TS), Error{Class: Ambiguous, Code: "connection_reset"})
 	if m := s.Messages(); len(m) != 1 || m[0].Text != "second" {
 		t.Errorf("messages %+v, want the one that was edited before the cut", m)

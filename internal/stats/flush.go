@@ -125,7 +125,7 @@ func (r *Recorder) take() *batch {
 		for category, t := range m.categories {
 			b.add(category, t, r.config.Limit)
 		}
-		b.add(Other, &m.other, r.config.Limit)
+		b.add(OtherCategory, &m.other, r.config.Limit)
 		if m != r.latest {
 			delete(r.minutes, number)
 		}
@@ -150,7 +150,7 @@ func (b *batch) add(category string, t *tally, limit func(reason, category strin
 		}
 		c.n = 0
 	}
-	if t.sentAt > 0 && category != Other {
+	if t.sentAt > 0 && category != OtherCategory {
 		b.sent = append(b.sent, category, strconv.FormatInt(t.sentAt, 10))
 	}
 	t.sentAt = 0
@@ -175,7 +175,7 @@ func (r *Recorder) send(ctx context.Context, b *batch, last bool) error {
 		prune = "1"
 	}
 	arguments := make([]any, 0, 8+len(b.counts)+len(b.sent)+len(b.drops))
-	arguments = append(arguments, strconv.FormatInt(b.number, 10), replica, beat, prune, MostCategories)
+	arguments = append(arguments, strconv.FormatInt(b.number, 10), replica, beat, prune, MaxCategories)
 	arguments = append(append(arguments, len(b.counts)/3), b.counts...)
 	arguments = append(append(arguments, len(b.sent)/2), b.sent...)
 	arguments = append(append(arguments, len(b.drops)/3), b.drops...)

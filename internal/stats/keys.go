@@ -26,7 +26,7 @@ type Keys struct{ prefix string }
 
 // NewKeys returns the names within a namespace. The error describes what is wrong with the namespace.
 func NewKeys(namespace string) (Keys, error) {
-	if err := ratelimit.CheckNamespace(namespace); err != nil {
+	if err := ratelimit.ValidateNamespace(namespace); err != nil {
 		return Keys{}, err
 	}
 	return Keys{prefix: "{" + namespace + "}:"}, nil

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// MostCategories bounds the categories of a minute, and those of the digest: publishers choose the names.
-	MostCategories = 100
+	// MaxCategories bounds the categories of a minute, and those of the digest: publishers choose the names.
+	MaxCategories = 100
 
-	// Other replaces the categories past the first MostCategories.
-	Other = "_other"
+	// OtherCategory replaces the categories past the first MaxCategories.
+	OtherCategory = "_other"
 )
 
 // localMinutes is how many minutes of counts wait in memory while Redis is unavailable: as many as a Reader reads.
@@ -162,7 +162,7 @@ func (m *minute) tally(category string) *tally {
 	if t := m.categories[category]; t != nil {
 		return t
 	}
-	if len(m.categories) >= MostCategories {
+	if len(m.categories) >= MaxCategories {
 		return &m.other
 	}
 	t := &tally{}

@@ -154,11 +154,11 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 			for _, c := range minute.Counts {
 				named[c.Category] = true
 			}
-			if len(named) > stats.MostCategories+1 {
-				t.Errorf("%d categories in a minute, want 100 and %s", len(named), stats.Other)
+			if len(named) > stats.MaxCategories+1 {
+				t.Errorf("%d categories in a minute, want 100 and %s", len(named), stats.OtherCategory)
 			}
 		}
-		if len(hour.LastSent) != stats.MostCategories {
+		if len(hour.LastSent) != stats.MaxCategories {
 			t.Errorf("last sent of %d categories, want 100", len(hour.LastSent))
 		}
 		named := map[string]bool{}
@@ -171,7 +171,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 				total += drop.Count
 			}
 		}
-		if want := int64(2 * replicas * categories); total != want || len(named) != stats.MostCategories+1 {
+		if want := int64(2 * replicas * categories); total != want || len(named) != stats.MaxCategories+1 {
 			t.Errorf("%d drops of %d categories, want %d of 101", total, len(named), want)
 		}
 	})

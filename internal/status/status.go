@@ -144,7 +144,7 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 func union(holding []string, sums []stats.Count) []string {
 	categories := slices.Clone(holding)
 	for _, count := range sums {
-		if count.Category != stats.Other && !slices.Contains(categories, count.Category) {
+		if count.Category != stats.OtherCategory && !slices.Contains(categories, count.Category) {
 			categories = append(categories, count.Category)
 		}
 	}
@@ -183,7 +183,7 @@ func scopesOf(usages []ratelimit.Usage, hour stats.Hour) []Scope {
 	}
 	for _, minute := range hour.Minutes {
 		for _, count := range minute.Counts {
-			if _, asked := at[count.Category]; asked || count.Category == stats.Other {
+			if _, asked := at[count.Category]; asked || count.Category == stats.OtherCategory {
 				scope(count.Category).count(minute.Start, count)
 			}
 			scope("").count(minute.Start, count)

@@ -107,7 +107,7 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 
 func TestAStatusHasABoundedNumberOfCategories(t *testing.T) {
 	k := &known{usages: []ratelimit.Usage{{Tier: tier(100, time.Minute)}}, hour: stats.Hour{Now: now}}
-	minute := stats.Minute{Start: now, Counts: []stats.Count{count(stats.Other, "dropped", "global", 3)}}
+	minute := stats.Minute{Start: now, Counts: []stats.Count{count(stats.OtherCategory, "dropped", "global", 3)}}
 	for i := range 130 {
 		name := fmt.Sprintf("c%03d", i)
 		k.categories = append(k.categories, name)

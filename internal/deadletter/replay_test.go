@@ -18,7 +18,7 @@ import (
 )
 
 // An event goes back as its publisher published it; only its id is said by another header.
-func TestPutBack(t *testing.T) {
+func TestReplay(t *testing.T) {
 	d := newDesk(t)
 	d.letter("e-1", "data of it", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s%20x", "ce-type", "t",
 		"X-Two", "one", "X-Two", "two", "x-lower", "ü \x1b[2J", "Content-Type", "text/plain", "Empty", "",
@@ -55,7 +55,7 @@ func TestPutBack(t *testing.T) {
 }
 
 // After a crash between the two steps, or beside somebody else who does the same, there is one event.
-func TestPutBackTwiceIsOneEvent(t *testing.T) {
+func TestAReplayMadeTwiceIsOneEvent(t *testing.T) {
 	d := newDesk(t)
 	d.letter("e-1", "{")
 	letter := d.all()[0]
@@ -65,7 +65,7 @@ func TestPutBackTwiceIsOneEvent(t *testing.T) {
 	_, err := d.js.PublishMsg(t.Context(), message)
 	testkit.Check(t, err)
 	for range 2 { // the second finds no letter to delete
-		receipt, err := s.PutBack(t.Context(), letter)
+		receipt, err := s.Replay(t.Context(), letter)
 		testkit.Check(t, err)
 		if !receipt.Duplicate {
 			t.Errorf("%+v, expected a duplicate", receipt)
@@ -87,7 +87,7 @@ func TestALetterWhoseEventNobodyTakesStays(t *testing.T) {
 	}{
 		"no stream": {
 			func(d *desk) { testkit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY")) },
-			`no stream takes notify.errors, expected one such as NOTIFY, which the first "notifier serve" creates`,
+			`no stream stores notify.errors, expected one such as NOTIFY, which the first "notifier serve" creates`,
 		},
 		"too large for the stream": {func(d *desk) {
 			_, err := d.js.UpdateStream(d.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, MaxMsgSize: 1})
@@ -104,7 +104,7 @@ func TestALetterWhoseEventNobodyTakesStays(t *testing.T) {
 			d.letter("e-1", "{}")
 			test.prepare(d)
 			_, err := d.putBack()
-			if failed := (*deadletter.Failed)(nil); !errors.As(err, &failed) || !strings.Contains(failed.Why, test.want) {
+			if failed := (*deadletter.PublishError)(nil); !errors.As(err, &failed) || !strings.Contains(failed.Why, test.want) {
 				t.Errorf("%v, expected a Failed with %q", err, test.want)
 			}
 			if n := len(d.all()); n != 1 {
@@ -121,17 +121,17 @@ func TestLettersThatCannotGoBack(t *testing.T) {
 	add := func(want string, headers ...string) { why[d.letter(want, "{", headers...)] = want }
 	add("it was shortened: 1 of the payload's 9000 bytes are kept", "Notifier-Shortened", "9000")
 	add("it was shortened: 1 of the payload's 0 bytes are kept", "Notifier-Shortened", "nonsense")
-	add("it does not say where it came from (Notifier-Subject)", "Notifier-Subject", "")
+	add("it does not name its subject (Notifier-Subject)", "Notifier-Subject", "")
 	for _, subject := range []string{"notify.*", "notify.a.>", "notify.a b", "notify.a\tb", "$JS.API.STREAM.DELETE.NOTIFY", "notify." + strings.Repeat("x", 3000)} {
 		add(fmt.Sprintf("its subject %.80q cannot be published to", subject), "Notifier-Subject", subject)
 	}
 	for _, subject := range []string{"other.errors", "notify", "notify.", "notify..a", "notify-dead.errors", "_INBOX.a"} {
-		add(fmt.Sprintf(`its subject %q is none of NATS_SUBJECT "notify.>"`, subject), "Notifier-Subject", subject)
+		add(fmt.Sprintf(`its subject %q does not match NATS_SUBJECT "notify.>"`, subject), "Notifier-Subject", subject)
 	}
 	s := d.open()
 	for _, letter := range d.all() {
-		_, err := s.PutBack(t.Context(), letter)
-		left := (*deadletter.Left)(nil)
+		_, err := s.Replay(t.Context(), letter)
+		left := (*deadletter.NotReplayableError)(nil)
 		if !errors.As(err, &left) || left.Why != why[letter.Seq] {
 			t.Errorf("letter %d: %v, expected %q", letter.Seq, err, why[letter.Seq])
 		}
