@@ -78,7 +78,8 @@ func (w *Worker) deliver(startCtx, finishCtx context.Context, a admitted) (Settl
 	for startCtx.Err() == nil {
 		r := w.attempt(startCtx, finishCtx, p)
 		if r.finish != nil {
-			return p.settled, r.finish(finishCtx, p)
+			err := r.finish(finishCtx, p) // it sets the outcome
+			return p.settled, err
 		}
 		sleep(startCtx, r.wait)
 	}
@@ -86,7 +87,8 @@ func (w *Worker) deliver(startCtx, finishCtx context.Context, a admitted) (Settl
 }
 
 // attempt makes at most one post. It checks first that the event may still be posted, that it is not in Slack already, and
-// that no pause and no other replica stands against it. It waits for nothing but the gate and the answers of Redis and Slack.
+// that neither a pause nor another replica prevents the post. It waits for nothing but the gate and the answers of Redis and
+// Slack.
 func (w *Worker) attempt(startCtx, finishCtx context.Context, p *posting) result {
 	pass, err := w.gate.enter(startCtx)
 	if err != nil {
@@ -128,7 +130,7 @@ func (w *Worker) attempt(startCtx, finishCtx context.Context, p *posting) result
 }
 
 // readmit asks the script again about an event that has waited. While its admission counts, the answer is yes and costs
-// nothing; when it has outlived every window, the event is decided anew.
+// nothing; when it has outlived every window, the event is decided again.
 func (w *Worker) readmit(ctx context.Context, p *posting) *result {
 	if time.Since(p.asked) <= readmitAfter {
 		return nil
@@ -286,7 +288,7 @@ func (w *Worker) recordSent(ctx context.Context, p *posting) error {
 // may have reached Slack, it may be in the channel, and keeps its slot.
 //
 // The refund comes last: until then the event is in flight with a post that has begun, and a worker that takes it over after
-// a crash logs ambiguous. After it nothing is left by which that worker could know it, and it decides anew.
+// a crash logs ambiguous. After it nothing is left by which that worker could know it, and it decides again.
 func (w *Worker) recordRejected(ctx context.Context, p *posting) error {
 	p.settled.Outcome, p.settled.Reason = outcome.Dead, outcome.SlackRejected
 	if err := w.publishDeadLetters(ctx, []Settled{p.settled}); err != nil {
