@@ -23,7 +23,7 @@ func TestDeadInDev(t *testing.T) {
 	dev := start(t, "dev")
 	url := strings.Fields(printed(t, dev, "NATS"))[0]
 	t.Setenv("NATS_URL", url)
-	js := jetStreamAt(t, url)
+	js := testkit.JetStream(t, url)
 	testkit.Eventually(t, "the streams are there", func() bool {
 		_, err := js.Stream(t.Context(), "NOTIFY_DEAD")
 		return err == nil
@@ -55,7 +55,7 @@ func TestDeadInDev(t *testing.T) {
 // as a replay makes that has crashed and comes after the stream's duplicate window, is a duplicate.
 func TestDeadIsSentOnce(t *testing.T) {
 	server, slack := worker(t, map[string]string{"EVENT_MAX_BYTES": "10"})
-	js := jetStreamAt(t, server.URL())
+	js := testkit.JetStream(t, server.URL())
 	first := start(t)
 	testkit.Eventually(t, "the stream is there", func() bool {
 		_, err := js.Stream(t.Context(), "NOTIFY")
@@ -151,7 +151,7 @@ func TestDeadInterrupted(t *testing.T) {
 // TestDeadRejectedIsSentOnce: what Slack has refused is no duplicate of itself when it is put back.
 func TestDeadRejectedIsSentOnce(t *testing.T) {
 	server, slack := worker(t, nil)
-	js := jetStreamAt(t, server.URL())
+	js := testkit.JetStream(t, server.URL())
 	slack.Next(devstack.Behaviour{Code: "invalid_blocks"})
 	p := start(t)
 	testkit.Eventually(t, "the stream is there", func() bool {

@@ -24,22 +24,12 @@ func startWithStreams(t *testing.T) jetstream.JetStream {
 	testkit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	t.Setenv("NATS_URL", server.URL())
-	js := jetStreamAt(t, server.URL())
+	js := testkit.JetStream(t, server.URL())
 	for name, subject := range map[string]string{"NOTIFY": "notify.>", "NOTIFY_DEAD": "notify-dead.>"} {
 		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return js
-}
-
-func jetStreamAt(t *testing.T, url string) jetstream.JetStream {
-	t.Helper()
-	connection, err := nats.Connect(url)
-	testkit.Check(t, err)
-	t.Cleanup(connection.Close)
-	js, err := jetstream.New(connection)
-	testkit.Check(t, err)
 	return js
 }
 
@@ -202,7 +192,7 @@ func TestDeadNotPermitted(t *testing.T) {
 			if !s.ReadyForConnections(testkit.Patience) {
 				t.Fatal("no server")
 			}
-			js := jetStreamAt(t, "nats://all:hunter2@"+s.Addr().String())
+			js := testkit.JetStream(t, "nats://all:hunter2@"+s.Addr().String())
 			for name, subject := range map[string]string{"NOTIFY": "notify.>", "NOTIFY_DEAD": "notify-dead.>"} {
 				if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
 					t.Fatal(err)

@@ -106,7 +106,7 @@ func TestSecurityNATS(t *testing.T) {
 			t.Parallel()
 			as := startSecured(t, configuration)
 			settings := securedWorker(t, as)
-			js := jetStreamAt(t, as("all"))
+			js := testkit.JetStream(t, as("all"))
 			if configuration != full {
 				createStreams(t, js)
 			}
@@ -117,7 +117,7 @@ func TestSecurityNATS(t *testing.T) {
 			if p := spawn(t, "notifier", publisher, "publish", "errors", "-n", "2", "disk full"); p.code(t) != exitDone {
 				t.Errorf("the publisher cannot publish")
 			}
-			if _, err := jetStreamAt(t, as("publisher")).Publish(t.Context(), "notify.errors", []byte(`{"text":7}`)); err != nil {
+			if _, err := testkit.JetStream(t, as("publisher")).Publish(t.Context(), "notify.errors", []byte(`{"text":7}`)); err != nil {
 				t.Errorf("another publisher, with the inbox of everybody: %v", err)
 			}
 			testkit.Eventually(t, "all settled and acknowledged", func() bool {
@@ -186,7 +186,7 @@ func TestSecurityNATSTrimmed(t *testing.T) {
 		t.Run(lacking, func(t *testing.T) {
 			t.Parallel()
 			as := startSecured(t, configuration)
-			js := jetStreamAt(t, as("all"))
+			js := testkit.JetStream(t, as("all"))
 			if !strings.Contains(lacking, ".CREATE.") {
 				createStreams(t, js)
 				publishThree(t, js)
@@ -213,7 +213,7 @@ func TestSecurityNATSCheck(t *testing.T) {
 	block := securityBlock(t, "nats")
 	for _, lacking := range []string{"$JS.API.STREAM.INFO.NOTIFY", "$JS.API.STREAM.INFO.NOTIFY_DEAD", "$JS.API.CONSUMER.INFO.NOTIFY.notifier"} {
 		as := startSecured(t, strings.Replace(block, `"`+lacking+`"`, "", 1))
-		createStreams(t, jetStreamAt(t, as("all")))
+		createStreams(t, testkit.JetStream(t, as("all")))
 		out := checkAgainst(t, securedWorker(t, as), exitFailed)
 		wantFinding(t, out, "fail", "nats", fmt.Sprintf(`Permissions Violation for Publish to "%s"`, lacking))
 		wantFinding(t, out, "fail", "nats", "give the user the permissions in docs/security.md")

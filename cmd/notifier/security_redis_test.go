@@ -67,7 +67,7 @@ func TestSecurityRedisWorker(t *testing.T) {
 	})
 	slack.Next(devstack.Behaviour{Status: 429, RetryAfter: "1"}, devstack.Behaviour{}, devstack.Behaviour{Code: "no_text"})
 	w := spawn(t, "notifier", settings, "serve")
-	js := jetStreamAt(t, bus.URL())
+	js := testkit.JetStream(t, bus.URL())
 	testkit.Eventually(t, "the worker has made the stream", func() bool {
 		_, err := js.Publish(t.Context(), "notify.errors", []byte("disk full"))
 		return err == nil

@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
-	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
 	"notifier/internal/stats"
+	"notifier/internal/term"
 )
 
 // Bounds of the settings, and of waits.
@@ -72,7 +72,7 @@ func New(config Config) (*Digest, error) {
 		return nil, err
 	}
 	if config.Interval < time.Millisecond || config.Interval > MaxInterval {
-		return nil, fmt.Errorf("digest interval %s, expected 1ms to %s", config.Interval, ratelimit.ShortDuration(MaxInterval))
+		return nil, fmt.Errorf("digest interval %s, expected 1ms to %s", config.Interval, term.ShortDuration(MaxInterval))
 	}
 	if config.Timeout <= 0 {
 		config.Timeout = defaultTimeout

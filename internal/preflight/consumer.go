@@ -8,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/ratelimit"
 	"notifier/internal/term"
 )
 
@@ -51,7 +50,7 @@ func (c *streamCheck) examineConsumer(info *jetstream.ConsumerInfo) {
 		what = "takes " + term.List(filters)
 	}
 	r.ok("consumer %s %s: %d waiting, %d with workers; ack wait %s, %s, %s", info.Name, what, info.NumPending, info.NumAckPending,
-		ratelimit.ShortDuration(config.AckWait), maximum("max_deliver", config.MaxDeliver), maximum("max_ack_pending", config.MaxAckPending))
+		term.ShortDuration(config.AckWait), maximum("max_deliver", config.MaxDeliver), maximum("max_ack_pending", config.MaxAckPending))
 	if len(filters) > 0 {
 		c.checkSubjects("consumer "+info.Name+" "+what, filters, false)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
+	"notifier/internal/term"
 )
 
 // checkLimits shows the limits in their shortest form, and where one of them has no effect or not the expected one.
@@ -30,7 +31,7 @@ func checkLimits(_ context.Context, s settings.Settings, r *report) {
 	}
 	if s.Store.Dedupe < longest {
 		r.note("", "DEDUPE_WINDOW %s is shorter than the longest limit window, so %s is used",
-			ratelimit.ShortDuration(s.Store.Dedupe), ratelimit.ShortDuration(longest))
+			term.ShortDuration(s.Store.Dedupe), term.ShortDuration(longest))
 	}
 	if s.MaxAge == 0 {
 		r.note("set it where old events are of no use", "EVENT_MAX_AGE is 0: after an outage events are sent however old they are")

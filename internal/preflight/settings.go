@@ -5,8 +5,8 @@ import (
 	"net"
 	"net/url"
 
-	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
+	"notifier/internal/term"
 )
 
 // checkSettings looks for settings that are valid each by itself but not together, or that are unsafe.
@@ -15,7 +15,7 @@ func checkSettings(_ context.Context, s settings.Settings, r *report) {
 	if s.ShutdownTimeout < s.Slack.Timeout {
 		r.warn("set SHUTDOWN_TIMEOUT above SLACK_TIMEOUT",
 			"SHUTDOWN_TIMEOUT %s is shorter than SLACK_TIMEOUT %s, so a stopping worker can cut off a post that is then repeated",
-			ratelimit.ShortDuration(s.ShutdownTimeout), ratelimit.ShortDuration(s.Slack.Timeout))
+			term.ShortDuration(s.ShutdownTimeout), term.ShortDuration(s.Slack.Timeout))
 	}
 	switch {
 	case s.AdminAddr == "":

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
 	"notifier/internal/term"
 )
@@ -82,7 +81,7 @@ func (c *streamCheck) examineStream(info *jetstream.StreamInfo) {
 		r.warn("make it a work queue, or set max_age", "stream %s keeps every event for ever, without any bound", config.Name)
 	}
 	if config.MaxAge > 0 && config.MaxAge < shortestRetention {
-		r.warn("set max_age to an hour or more, or to 0", "stream %s deletes events after %s, including those that wait during an outage", config.Name, ratelimit.ShortDuration(config.MaxAge))
+		r.warn("set max_age to an hour or more, or to 0", "stream %s deletes events after %s, including those that wait during an outage", config.Name, term.ShortDuration(config.MaxAge))
 	}
 	if config.Retention == jetstream.LimitsPolicy {
 		r.note("never delete the consumer, or make the stream a work queue", "stream %s keeps settled events: a consumer that is created again decides them again", config.Name)
@@ -156,7 +155,7 @@ func discardPolicy(policy jetstream.DiscardPolicy) string {
 func boundsOf(config jetstream.StreamConfig) string {
 	var set []string
 	if config.MaxAge > 0 {
-		set = append(set, "max_age "+ratelimit.ShortDuration(config.MaxAge))
+		set = append(set, "max_age "+term.ShortDuration(config.MaxAge))
 	}
 	if config.MaxBytes > 0 {
 		set = append(set, "max_bytes "+term.Size(uint64(config.MaxBytes)))

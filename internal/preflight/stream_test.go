@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
@@ -21,16 +20,6 @@ func natsFindings(t *testing.T, url, consumer string, failure bool) []Finding {
 		t.Errorf("failed: %t, expected %t: %q", failed, failure, findings)
 	}
 	return findings
-}
-
-func jetStreamAt(t *testing.T, url string) jetstream.JetStream {
-	t.Helper()
-	connection, err := nats.Connect(url)
-	testkit.Check(t, err)
-	t.Cleanup(connection.Close)
-	js, err := jetstream.New(connection)
-	testkit.Check(t, err)
-	return js
 }
 
 // foreignStream is a stream with a consumer, as somebody else might have created them, and a finding about them.
@@ -114,7 +103,7 @@ func TestStreamsOfOthers(t *testing.T) {
 			test.consumer(&consumer)
 		}
 		url := startNATS(t)
-		made, err := jetStreamAt(t, url).CreateStream(t.Context(), stream)
+		made, err := testkit.JetStream(t, url).CreateStream(t.Context(), stream)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -133,7 +122,7 @@ func TestStreamsOfOthers(t *testing.T) {
 func TestPushConsumer(t *testing.T) {
 	t.Parallel()
 	url := startNATS(t)
-	js := jetStreamAt(t, url)
+	js := testkit.JetStream(t, url)
 	for name, subject := range map[string]string{"NOTIFY": "notify.>", "NOTIFY_DEAD": "dead.>"} {
 		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}, Retention: jetstream.WorkQueuePolicy})
 		testkit.Check(t, err)

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"notifier/internal/term"
 )
 
 // Bounds of the limits that can be configured. The script's arithmetic is exact well beyond them.
@@ -24,22 +26,7 @@ type Tier struct {
 
 // String writes the tier as a user would: 10/30m.
 func (t Tier) String() string {
-	return strconv.Itoa(t.Count) + "/" + ShortDuration(t.Window)
-}
-
-// ShortDuration writes a duration as a user would: 30m and not 30m0s, and 0 without a unit.
-func ShortDuration(d time.Duration) string {
-	if d == 0 {
-		return "0"
-	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return strconv.Itoa(t.Count) + "/" + term.ShortDuration(t.Window)
 }
 
 // Limit is 1 to MaxTiers tiers, all of which must hold. "10/30m+1/5s" is ten in half an hour and at least five

@@ -9,6 +9,7 @@ import (
 	"notifier/internal/event"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
+	"notifier/internal/term"
 )
 
 // Values of NATS_MODE.
@@ -160,7 +161,7 @@ func parseOutputs(env Environment, problems *Problems, s *Settings) {
 	}
 	s.Digest = parseDuration(problems, "DIGEST_INTERVAL", env.DigestInterval, 0, digest.MaxInterval)
 	if s.Digest > 0 && s.Digest < shortestDigest {
-		problems.Add("DIGEST_INTERVAL", "%q, expected 0 (none) or %s to %s", env.DigestInterval, ratelimit.ShortDuration(shortestDigest), ratelimit.ShortDuration(digest.MaxInterval))
+		problems.Add("DIGEST_INTERVAL", "%q, expected 0 (none) or %s to %s", env.DigestInterval, term.ShortDuration(shortestDigest), term.ShortDuration(digest.MaxInterval))
 	}
 	if s.DigestChannel = env.DigestChannel; s.DigestChannel == "" {
 		s.DigestChannel = env.SlackChannel

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"notifier/internal/event"
-	"notifier/internal/ratelimit"
+	"notifier/internal/term"
 )
 
 func parseDuration(problems *Problems, variable, text string, least, most time.Duration) time.Duration {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < least || d > most {
-		problems.Add(variable, "%q, expected a duration from %s to %s such as %s", text, ratelimit.ShortDuration(least), ratelimit.ShortDuration(most), example(least, most))
+		problems.Add(variable, "%q, expected a duration from %s to %s such as %s", text, term.ShortDuration(least), term.ShortDuration(most), example(least, most))
 	}
 	return d
 }
@@ -27,7 +27,7 @@ func example(least, most time.Duration) string {
 	var fitting []string
 	for _, d := range []time.Duration{30 * time.Second, 10 * time.Minute, 24 * time.Hour} {
 		if d >= least && d <= most {
-			fitting = append(fitting, ratelimit.ShortDuration(d))
+			fitting = append(fitting, term.ShortDuration(d))
 		}
 	}
 	last := len(fitting) - 1

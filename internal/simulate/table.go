@@ -20,7 +20,7 @@ func (s *Summary) WriteTable(out io.Writer, input Input, rules ratelimit.Rules, 
 	first, last := input.Events[0].Time(), input.Events[len(input.Events)-1].Time()
 	if _, err := fmt.Fprintf(out, "%s from %s to %s.\nLimits: %s overall, %s per category%s; an id counts once in %s.\n",
 		term.Count(len(input.Events), "event"), first.Format(time.RFC3339), last.Format(time.RFC3339),
-		rules.Global, rules.Category, overridesText(rules.Overrides), ratelimit.ShortDuration(dedupe)); err != nil {
+		rules.Global, rules.Category, overridesText(rules.Overrides), term.ShortDuration(dedupe)); err != nil {
 		return err
 	}
 	if err := input.WriteNotes(out); err != nil {
@@ -84,9 +84,9 @@ func silenceText(c Count) string {
 	case !ok:
 		return "-"
 	case silence >= time.Minute:
-		return ratelimit.ShortDuration(silence.Round(time.Second))
+		return term.ShortDuration(silence.Round(time.Second))
 	default:
-		return ratelimit.ShortDuration(silence.Round(time.Millisecond))
+		return term.ShortDuration(silence.Round(time.Millisecond))
 	}
 }
 

@@ -1,10 +1,11 @@
-package term
+package term_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
+	"notifier/internal/term"
 	"notifier/internal/testkit"
 )
 
@@ -14,7 +15,7 @@ func TestDuration(t *testing.T) {
 		0: "0", 250*time.Millisecond + 400*time.Microsecond: "250ms", 4*time.Minute + 12*time.Second + 499*time.Millisecond: "4m12s",
 		time.Hour: "1h", 90 * time.Minute: "1h30m", 20 * time.Minute: "20m", time.Hour + time.Second: "1h0m1s", 100 * time.Microsecond: "0",
 	} {
-		if got := Duration(d); got != want {
+		if got := term.Duration(d); got != want {
 			t.Errorf("%v: %q, expected %q", d, got, want)
 		}
 	}
@@ -23,7 +24,7 @@ func TestDuration(t *testing.T) {
 func TestSize(t *testing.T) {
 	t.Parallel()
 	for bytes, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 5 << 20: "5.0 MiB", 3 << 60: "3072.0 PiB"} {
-		if got := Size(bytes); got != want {
+		if got := term.Size(bytes); got != want {
 			t.Errorf("%d: %q, expected %q", bytes, got, want)
 		}
 	}
@@ -32,8 +33,8 @@ func TestSize(t *testing.T) {
 func TestWords(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
-		Count(0, "event"): "0 events", Count(1, "event"): "1 event", Count(2, "event"): "2 events",
-		List(nil): "", List([]string{"a"}): "a", List([]string{"a", "b"}): "a and b", List([]string{"a", "b", "c"}): "a, b and c",
+		term.Count(0, "event"): "0 events", term.Count(1, "event"): "1 event", term.Count(2, "event"): "2 events",
+		term.List(nil): "", term.List([]string{"a"}): "a", term.List([]string{"a", "b"}): "a and b", term.List([]string{"a", "b", "c"}): "a, b and c",
 	} {
 		if got != want {
 			t.Errorf("%q, expected %q", got, want)
@@ -44,13 +45,13 @@ func TestWords(t *testing.T) {
 // TestForeignText: whatever a publisher wrote, a terminal shows it and does not obey it.
 func TestForeignText(t *testing.T) {
 	t.Parallel()
-	if got := Printable("a\tb\x1b[2J\u202eä\u009b31m"); got != "a?b?[2J?ä?31m" {
+	if got := term.Printable("a\tb\x1b[2J\u202eä\u009b31m"); got != "a?b?[2J?ä?31m" {
 		t.Errorf("%q", got)
 	}
-	if got := Cell(strings.Repeat("ä", 101)); got != strings.Repeat("ä", 99)+"…" {
+	if got := term.Cell(strings.Repeat("ä", 101)); got != strings.Repeat("ä", 99)+"…" {
 		t.Errorf("%q, expected 100 characters", got)
 	}
-	if got := Cell(""); got != "-" {
+	if got := term.Cell(""); got != "-" {
 		t.Errorf("%q", got)
 	}
 }
@@ -58,14 +59,14 @@ func TestForeignText(t *testing.T) {
 func TestTables(t *testing.T) {
 	t.Parallel()
 	var words, numbers strings.Builder
-	table := NewTable(&words).Indent("  ")
+	table := term.NewTable(&words).Indent("  ")
 	table.Row("a", "b")
 	table.Row("longer", 1)
 	testkit.Check(t, table.Flush())
 	if want := "  a        b\n  longer   1\n"; words.String() != want {
 		t.Errorf("%q, expected %q", words.String(), want)
 	}
-	table = NewNumberTable(&numbers)
+	table = term.NewNumberTable(&numbers)
 	table.Row("ä", 1, 10)
 	table.Row("bcd", 100, 2)
 	testkit.Check(t, table.Flush())
@@ -77,8 +78,8 @@ func TestTables(t *testing.T) {
 func TestAPlainScreenIsPlain(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	screen := ScreenOf(&out)
-	if screen != (Screen{}) || screen.Paint(Red, "x") != "x" || screen.Clear() != "" {
+	screen := term.ScreenOf(&out)
+	if screen != (term.Screen{}) || screen.Paint(term.Red, "x") != "x" || screen.Clear() != "" {
 		t.Errorf("%+v, expected no colours and no orders where nobody is watching", screen)
 	}
 }

@@ -61,14 +61,18 @@ func Size(bytes uint64) string {
 	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[unit])
 }
 
-// Duration is d rounded to seconds, or to milliseconds below a second, without units that are zero: "4m12s", "1h30m",
-// "250ms", "0".
+// Duration is d rounded to seconds, or to milliseconds below a second, in the form of ShortDuration.
 func Duration(d time.Duration) string {
 	precision := time.Second
 	if d < time.Second {
 		precision = time.Millisecond
 	}
-	d = d.Round(precision)
+	return ShortDuration(d.Round(precision))
+}
+
+// ShortDuration writes a duration as a user writes it in a setting, without units that are zero: "4m12s", "30m", "250ms",
+// "0".
+func ShortDuration(d time.Duration) string {
 	if d == 0 {
 		return "0"
 	}

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
@@ -78,6 +80,17 @@ func OpenRedis(t testing.TB, url string) redis.UniversalClient {
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// JetStream is a client of a NATS server's JetStream. Its connection is closed with the test.
+func JetStream(t testing.TB, url string) jetstream.JetStream {
+	t.Helper()
+	connection, err := nats.Connect(url)
+	Check(t, err)
+	t.Cleanup(connection.Close)
+	js, err := jetstream.New(connection)
+	Check(t, err)
+	return js
 }
 
 // QuietRedis discards go-redis's own log lines: they complain about servers that a test has stopped. It belongs into
