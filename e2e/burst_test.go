@@ -145,7 +145,7 @@ func testDemo(t *testing.T, e *engine) {
 	}
 }
 
-// testLimits: three workers share the limits, each does its part, and they stop when told.
+// testLimits: three workers share the limits, each does its part, and they stop when asked to.
 func testLimits(t *testing.T, e *engine) {
 	const service = "notifier-demo"
 	p := e.project(t, "limits", []string{"demo"})

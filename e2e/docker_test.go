@@ -25,7 +25,7 @@ import (
 	"notifier/internal/testkit"
 )
 
-// releaseVersion is what the images are told to be.
+// releaseVersion is the version that the images are built with.
 const releaseVersion = "v0.0.0-e2e"
 
 // How long things may take, on a slow machine too.

@@ -174,7 +174,7 @@ func checkUse(t *testing.T, b *browser) {
 		"headings of tables without a scope":   `document.querySelectorAll("th:not([scope])").length`,
 		"tables without a caption":             `Array.from(document.querySelectorAll("table")).filter(table => !table.caption).length`,
 		"charts without a text":                `Array.from(document.querySelectorAll("svg")).filter(svg => svg.getAttribute("role") !== "img" || !(svg.ariaLabel || document.getElementById(svg.getAttribute("aria-labelledby")).textContent)).length`,
-		"bars that tell no screen reader":      `Array.from(document.querySelectorAll(".bar")).filter(bar => bar.role !== "meter" || !bar.ariaLabel || !bar.ariaValueNow || !bar.ariaValueText).length`,
+		"bars that no screen reader can read":  `Array.from(document.querySelectorAll(".bar")).filter(bar => bar.role !== "meter" || !bar.ariaLabel || !bar.ariaValueNow || !bar.ariaValueText).length`,
 		"live regions beside the one sentence": `document.querySelectorAll("[aria-live], [role=status]:not(#announce), [role=alert]").length`,
 	} {
 		if n := see[int](t, b, script); n != 0 {

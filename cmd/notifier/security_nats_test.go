@@ -165,7 +165,7 @@ func acknowledged(t *testing.T, js jetstream.JetStream) bool {
 }
 
 // TestSecurityNATSTrimmed: without any one of its permissions a worker says which one it lacks, does not hang and ends
-// when it is told to. It runs a worker for each, all at the same time.
+// when it is asked to. It runs a worker for each, all at the same time.
 func TestSecurityNATSTrimmed(t *testing.T) {
 	t.Parallel()
 	block := securityBlock(t, "nats")

@@ -45,7 +45,7 @@ func TestStatus(t *testing.T) {
 		}
 	}
 	if now.Global.Tiers[0].Used != 5 || used["errors"]+used["deploys"] != 5 || slack.Accepted() != 5 {
-		t.Errorf("used %d in all, %v; %d in Slack; expected 5 of each", now.Global.Tiers[0].Used, used, slack.Accepted())
+		t.Errorf("used %d overall, %v; %d in Slack; expected 5 of each", now.Global.Tiers[0].Used, used, slack.Accepted())
 	}
 	if now.Global.NextFree == nil || len(now.Slots) != 5 || now.Global.LastSent == nil {
 		t.Errorf("next free %v, %d slots, last sent %v", now.Global.NextFree, len(now.Slots), now.Global.LastSent)

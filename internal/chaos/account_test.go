@@ -195,12 +195,12 @@ func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
 	for _, p := range posts {
 		made[p.life]++
 	}
-	told := false
+	explained := false
 	for _, l := range lines {
 		if l.Outcome == "sent" {
 			said[l.life.name]++
 		}
-		told = told || l.Outcome == "sent" || l.Reason == "duplicate" || l.Ambiguous
+		explained = explained || l.Outcome == "sent" || l.Reason == "duplicate" || l.Ambiguous
 	}
 	for name, n := range made {
 		if n <= said[name] || ambiguous {
@@ -209,12 +209,12 @@ func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
 		if l := a.lives[name]; l == nil || !l.crashed() {
 			a.blame(e, "%s posted it without a line, and did not die of it", name)
 		}
-		if !told {
+		if !explained {
 			a.outlived++ // and by the time it came again, its admission counted no more
-			told = true
+			explained = true
 		}
 	}
-	if !told {
+	if !explained {
 		a.unaccounted++
 		a.blame(e, "in Slack, and no line says so")
 	}

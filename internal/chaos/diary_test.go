@@ -55,7 +55,7 @@ func (d *diary) of(kinds ...string) []fault {
 	return found
 }
 
-// around tells which faults there were at some time, as evidence.
+// around returns which faults there were at some time, as evidence.
 func (d *diary) around(from, to time.Time) string {
 	var found []string
 	for _, f := range d.faults {

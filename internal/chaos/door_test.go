@@ -13,7 +13,7 @@ import (
 	"notifier/internal/testkit"
 )
 
-// lifeHeader tells the fake Slack which worker process has posted.
+// lifeHeader names the worker process that has posted.
 const lifeHeader = "X-Worker-Life"
 
 // tokenPrefix begins the tokens that workers are given; what follows names the process.

@@ -93,7 +93,7 @@ func (p *publisher) publish(ctx context.Context, e *event, withMessageID bool) e
 func (p *publisher) run(ctx context.Context, random *rand.Rand, perSecond int, categories []string) {
 	tick := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer tick.Stop()
-	// What is under way when ctx ends is seen through: nobody could tell what became of it otherwise.
+	// What is under way when ctx ends is finished: its outcome would be unknown otherwise.
 	through, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(testkit.Patience, cancel) })()

@@ -36,7 +36,7 @@ type chargedAgain struct {
 // register is what the sorted sets of Redis have held over time.
 //
 // What is exact here: the register ({ns}:global) keeps an admission for the longest window of any rule, which is many
-// times the time between two looks, and Redis forgets nothing that it has told anybody (appendfsync always). So every
+// times the time between two looks, and Redis forgets nothing that it has answered (appendfsync always). So every
 // admission is seen, with the microsecond at which it was made, unless it was refunded before the next look; and
 // one that goes earlier was refunded. An admission counts as long as a look has seen it. One that was refunded may have
 // counted a little longer, which only makes windows look emptier than they were.

@@ -9,10 +9,10 @@ import (
 	"notifier/internal/devstack"
 )
 
-// mostShown is how many problems are told in full.
+// mostShown is how many problems are shown in full.
 const mostShown = 8
 
-// judge fails the test for every problem, and tells the figures.
+// judge fails the test for every problem, and shows the figures.
 func (a *account) judge() {
 	a.w.Helper()
 	for i, text := range a.problems {

@@ -63,7 +63,7 @@ func (p *wild) UpdateText(ctx context.Context, channel, ts, text string) error {
 	return after
 }
 
-// Whatever fails and whoever dies, in whatever order: no drop is told twice, and each is told or said to be in doubt.
+// Whatever fails and whoever dies, in whatever order: no drop is reported twice, and each is reported or logged as in doubt.
 func TestAccounting(t *testing.T) {
 	for _, webhook := range []bool{false, true} {
 		t.Run(fmt.Sprintf("webhook %t", webhook), func(t *testing.T) {
@@ -71,19 +71,19 @@ func TestAccounting(t *testing.T) {
 				dropped := 0
 				for round := range 8 {
 					dropped += dropWildly(w, webhook, uint64(round))
-					// An edit tells again what an earlier one may have told: the sums hold over all rounds.
-					told, inDoubt := totalSaid(t, w.texts()), int(w.doubted())
-					if told > dropped || told+inDoubt < dropped {
-						t.Errorf("seed %d: %d are told and %d in doubt of %d drops", round, told, inDoubt, dropped)
+					// An edit repeats what an earlier one may have reported: the sums hold over all rounds.
+					reported, inDoubt := totalReported(t, w.texts()), int(w.doubted())
+					if reported > dropped || reported+inDoubt < dropped {
+						t.Errorf("seed %d: %d are reported and %d in doubt of %d drops", round, reported, inDoubt, dropped)
 					}
-					t.Logf("%d drops: %d told, %d in doubt, %d messages", dropped, told, inDoubt, len(w.texts()))
+					t.Logf("%d drops: %d reported, %d in doubt, %d messages", dropped, reported, inDoubt, len(w.texts()))
 				}
 			})
 		})
 	}
 }
 
-// dropWildly has three replicas tell drops while everything fails now and then, and gives how many there were.
+// dropWildly has three replicas report drops while everything fails now and then, and gives how many there were.
 func dropWildly(w *world, webhook bool, seed uint64) (dropped int) {
 	w.t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))

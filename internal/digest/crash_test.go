@@ -19,7 +19,7 @@ func TestTheHolderDies(t *testing.T) {
 		const lease = time.Second // the other one has to look before it is over
 		ctx := t.Context()
 		for _, dies := range []string{"before it notes the post", "before the post", "after the post"} {
-			before, doubt := totalSaid(t, w.texts()), w.doubted()
+			before, doubt := totalReported(t, w.texts()), w.doubted()
 			w.drop("category", "errors", 5)
 			w.old()
 			dead := w.digest(true, nil)
@@ -47,8 +47,8 @@ func TestTheHolderDies(t *testing.T) {
 			stop := w.run(alive, w.digest(true, nil))
 			w.idle()
 			stop()
-			if got := totalSaid(t, w.texts()) - before; got != want {
-				t.Errorf("dies %s: %d drops are told, want %d: %q", dies, got, want, w.texts())
+			if got := totalReported(t, w.texts()) - before; got != want {
+				t.Errorf("dies %s: %d drops are reported, want %d: %q", dies, got, want, w.texts())
 			}
 			if got := w.doubted() - doubt; got != inDoubt {
 				t.Errorf("dies %s: %d drops are in doubt, want %d", dies, got, inDoubt)

@@ -49,8 +49,8 @@ func TestOneReplicaPostsInAnInterval(t *testing.T) {
 		w.idle()
 		stop()
 		texts := w.texts()
-		if sum := totalSaid(t, texts); sum != dropped {
-			t.Errorf("%d drops are told, want %d", sum, dropped)
+		if sum := totalReported(t, texts); sum != dropped {
+			t.Errorf("%d drops are reported, want %d", sum, dropped)
 		}
 		messages := w.slack.Messages()
 		for i, m := range messages[1:] {
@@ -91,7 +91,7 @@ func (p countingPause) Remaining(ctx context.Context) (time.Duration, error) {
 	return p.Pause.Remaining(ctx)
 }
 
-// The first drop begins an interval: a digest tells of a whole one, and not of the first second of a storm.
+// The first drop begins an interval: a digest reports a whole one, and not of the first second of a storm.
 func TestTheIntervalBeginsWithTheFirstDrop(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		w.drop("global", "errors", 1)
@@ -156,7 +156,7 @@ func (w *world) age(t *testing.T, by time.Duration) {
 	testkit.Check(t, w.redis.Set(t.Context(), w.keys.Message(), m.encode(), time.Hour).Err())
 }
 
-// Where the last message cannot be edited any more, a new one tells what is new.
+// Where the last message cannot be edited any more, a new one reports what is new.
 func TestAMessageThatCannotBeEdited(t *testing.T) {
 	for _, code := range []string{"edit_window_closed", "cant_update_message", "message_not_found", "missing_scope"} {
 		t.Run(code, func(t *testing.T) {
@@ -217,8 +217,8 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 		}
 		w.idle()
 		texts := w.texts()
-		if n := totalSaid(t, texts); n != replicas*categories+150 || len(texts) != 1 || len(texts[0]) > 4000 {
-			t.Errorf("%d drops are told: %q", n, texts)
+		if n := totalReported(t, texts); n != replicas*categories+150 || len(texts) != 1 || len(texts[0]) > 4000 {
+			t.Errorf("%d drops are reported: %q", n, texts)
 		}
 		m, err := decodeMessage(w.redis.Get(t.Context(), w.keys.Message()).Val())
 		if err != nil || len(m.Drops) > stats.MaxCategories+1 {
@@ -272,7 +272,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	})
 }
 
-// Foreign values post nothing, stop nobody for ever, and are told by the key's name.
+// Foreign values post nothing, stop nobody for ever, and are reported with the key's name.
 func TestForeignValues(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		ctx := t.Context()

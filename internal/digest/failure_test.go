@@ -9,7 +9,7 @@ import (
 	"notifier/internal/testkit"
 )
 
-// doubted is how many drops the log says may not have been told.
+// doubted is how many drops may not have been reported, by the log.
 func (w *world) doubted() (sum int64) {
 	for _, line := range w.logged(doubtLine) {
 		sum += line.ContextMap()["drops"].(int64)
@@ -141,7 +141,7 @@ func TestAPostInDoubt(t *testing.T) {
 	}
 }
 
-// An edit in doubt is made again, and what it told stands in the next one.
+// An edit in doubt is made again, and what it reported is in the next one.
 func TestAnEditInDoubt(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		w.run(w.digest(false, nil))

@@ -216,7 +216,7 @@ func said(t testing.TB, text string) int {
 	return all
 }
 
-func totalSaid(t testing.TB, texts []string) (sum int) {
+func totalReported(t testing.TB, texts []string) (sum int) {
 	t.Helper()
 	for _, text := range texts {
 		sum += said(t, text)

@@ -230,7 +230,7 @@ func TestDecodeCategory(t *testing.T) {
 		{"other.errors", "", "subject does not match notify.>, expected one that does"},
 		{"notify.a..b", "", "subject does not match notify.>, expected one that does"},
 	} {
-		// The payload is broken too: a category that is at fault is told first, a good one is kept.
+		// The payload is broken too: a wrong category is reported first, a good one is kept.
 		m := withHeader(message("\xff"), "Nats-Msg-Id", "h-1")
 		m.Subject = tc.subject
 		want := &event.Rejection{Reason: outcome.Malformed, Detail: tc.detail}

@@ -68,7 +68,7 @@ func TestReadAWorkersLog(t *testing.T) {
 	if input.Other != 2 || input.Undecided != 1 {
 		t.Errorf("%d other lines and %d undecided events, expected 2 and 1", input.Other, input.Undecided)
 	}
-	// Under the same limits the same is decided, as far as the log tells: it does not say that one event cost 2.
+	// Under the same limits the same is decided, as far as the log shows: it does not have that one event cost 2.
 	got := tally(run(t, string(log), testkit.Rules("100/30m", "3/1m", ""), day))
 	if diff := cmp.Diff(map[string]int{"sent": 6, "dropped category": 2, "dropped duplicate": 1}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -110,7 +110,7 @@ func anyHistory(r *rapid.T) string {
 }
 
 // TestDecisions plays random histories and compares every verdict whole: with the model, and with a limiter on a store
-// whose keys expire, that is asked for one event after the other and told of each that is sent.
+// whose keys expire, that is asked for one event after the other and informed of each that is sent.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	compare := cmp.Options{cmpopts.IgnoreUnexported(simulate.Event{})}

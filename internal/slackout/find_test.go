@@ -175,7 +175,7 @@ func TestFindWithAWebhook(t *testing.T) {
 	}
 }
 
-// Slack reads no history by a channel's name, and tells its ID when something is posted there.
+// Slack reads no history by a channel's name, and returns its ID when something is posted there.
 func TestFindByName(t *testing.T) {
 	s, p := startFinding(t)
 	ev := note("e1")
@@ -187,7 +187,7 @@ func TestFindByName(t *testing.T) {
 	}
 	receipt := mustPost(t, p, ev)
 	if receipt.Channel == "#alerts" {
-		t.Fatal("the fake Slack does not tell an ID")
+		t.Fatal("the fake Slack does not return an ID")
 	}
 	wantFound(t, p, ev, receipt)
 	ev.Channel = "alerts"

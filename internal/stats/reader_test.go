@@ -47,7 +47,7 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
-// A replica that died without a word is not told of after a minute, and another one removes what it left.
+// A replica that died is not listed after a minute, and another one removes what it left.
 func TestReplicasThatDied(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		client, reader := s.client(t), s.reader(t)
@@ -67,7 +67,7 @@ func TestReplicasThatDied(t *testing.T) {
 	})
 }
 
-// What somebody else has put there is told by the key's name.
+// A foreign value is reported with the key's name.
 func TestForeignValues(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		client, reader, ctx := s.client(t), s.reader(t), t.Context()
