@@ -1,7 +1,7 @@
 //go:build !production
 
 // Storm measures what an error storm costs: how fast one worker drains a stream of events that its limits refuse, a log
-// line for each, beside a consumer that does nothing but acknowledge.
+// line for each, compared with a consumer that does nothing but acknowledge.
 //
 //	go run ./bench/storm [-events 200000] [-rounds 3]
 //

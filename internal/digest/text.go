@@ -19,7 +19,7 @@ const (
 	longestName = 60   // characters of a category that are shown
 )
 
-// group is what the message says about one category.
+// group is what the message reports about one category.
 type group struct {
 	category string
 	total    int64

@@ -2,7 +2,7 @@
 // closed list, the same in logs, metrics, dead letters, "why" and the status page; what is not on it is not an outcome
 // but a wait.
 //
-// It is a leaf: it imports nothing, and says nothing about who decides or what follows.
+// It is a leaf: it imports nothing, and does not know who decides or what follows.
 package outcome
 
 // Outcomes.
@@ -37,7 +37,7 @@ const (
 	HeaderMsgID     = "Nats-Msg-Id"         // the publisher's id, by which JetStream itself drops duplicates
 	HeaderEventID   = "Notifier-Event-Id"   // the event's id; it goes before HeaderMsgID and the payload's
 	HeaderReason    = "Notifier-Reason"     // one of the reasons above
-	HeaderDetail    = "Notifier-Detail"     // what was wrong, or Slack's error code; absent when there is nothing to say
+	HeaderDetail    = "Notifier-Detail"     // what was wrong, or Slack's error code; absent when there is none
 	HeaderSubject   = "Notifier-Subject"    // the subject that the event was published to
 	HeaderStreamSeq = "Notifier-Stream-Seq" // its sequence in its stream; absent where it had none
 	HeaderTime      = "Notifier-Time"       // when its outcome was decided, RFC 3339

@@ -95,7 +95,7 @@ func (c *Cluster) Owner(tb testing.TB, key string) *Server {
 			}
 		}
 	}
-	tb.Fatalf("nobody holds slot %d", slot)
+	tb.Fatalf("no node holds slot %d", slot)
 	return nil
 }
 

@@ -34,14 +34,14 @@ func EachStore(t *testing.T, onServer func(*testing.T, *Server), onEmbedded func
 		t.Parallel()
 		server := Start(t)
 		if server.Embedded {
-			t.Skip("no redis-server in PATH; the embedded store's run of this test is beside this one")
+			t.Skip("no redis-server in PATH; this test has run on the embedded store")
 		}
 		onServer(t, server)
 	})
 }
 
 // Main runs the tests of a package, six parallel ones at a time, and then looks for goroutines that are left. A Cluster or a
-// container ends with the test binary and not before, so with one of those nobody looks.
+// container ends with the test binary and not before, so with one of those this is not checked.
 func Main(m *testing.M) {
 	testkit.Overlap(6) // they wait for servers more than they work
 	if kind := Chosen(); kind == "cluster" || strings.HasPrefix(kind, "image:") {

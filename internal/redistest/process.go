@@ -38,7 +38,7 @@ const (
 // errGone is a server that has ended by itself while it was waited for.
 var errGone = errors.New("it ended")
 
-// startServer starts a server that ends with the test. A free port can be taken by somebody else before the server
+// startServer starts a server that ends with the test. A free port can be taken by another process before the server
 // takes it; then another one is tried.
 func startServer(tb testing.TB, where place, mode mode, extra []string) *Server {
 	tb.Helper()
@@ -82,7 +82,7 @@ func (s *Server) launch() error {
 	defer func() { _ = client.Close() }()
 	return within(startDeadline, func() error {
 		info, err := client.Info(context.Background(), "server").Result()
-		if err == nil && field(info, "process_id") == strconv.Itoa(s.process.pid) { // and not somebody else on that port
+		if err == nil && field(info, "process_id") == strconv.Itoa(s.process.pid) { // and not another one on that port
 			return client.Ping(context.Background()).Err() // which waits for the append-only file too
 		}
 		if gone := s.process.gone(); gone || err == nil {
@@ -182,7 +182,7 @@ func (p process) kill() {
 	case p.pid == 0:
 	case p.container != "":
 		script := fmt.Sprintf("kill -KILL %d && while kill -0 %d; do sleep 0.01; done", p.pid, p.pid)
-		_, _ = docker("exec", p.container, "sh", "-c", script) // an error says that there is none any more
+		_, _ = docker("exec", p.container, "sh", "-c", script) // an error means that there is none any more
 	default:
 		_ = p.keeper.Close()
 		<-p.ended

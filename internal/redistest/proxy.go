@@ -139,7 +139,7 @@ func (p *Proxy) serve(client net.Conn) {
 	replies.Wait()
 }
 
-// pass hands on what comes, as edit says, until one side ends.
+// pass forwards what arrives, as changed by edit, until one side ends.
 func (p *Proxy) pass(c *pipe, from, to net.Conn, edit func(c *pipe, data []byte) (pass []byte, end bool)) {
 	defer c.close()
 	buffer := make([]byte, 64<<10)

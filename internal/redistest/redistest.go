@@ -1,10 +1,10 @@
 // Package redistest gives tests and benchmarks a Redis of their own, and breaks it for them.
 //
 // It is a real redis-server process on a free loopback port wherever one is installed, because the embedded store is
-// not Redis. Where none is installed tests run on the embedded store and say so. NOTIFIER_TEST_REDIS chooses otherwise:
+// not Redis. Where none is installed tests run on the embedded store and log that. NOTIFIER_TEST_REDIS chooses otherwise:
 //
 //	require          what is there by itself, but that no redis-server is installed is a failure
-//	process          a redis-server process, and no embedded store beside it
+//	process          a redis-server process, and no embedded store in addition
 //	embedded         the embedded store
 //	cluster          a Redis Cluster of three redis-server processes
 //	image:NAME       server processes in a container of that image, such as image:valkey/valkey:8-alpine
@@ -12,7 +12,7 @@
 // What a kind of store cannot do is skipped with the reason. Everything ends with the test or, where starting takes
 // seconds, with the test binary, however that ends.
 //
-// StartCluster and StartSentinels start whole installations for the tests of failures, and Proxy stands in front of a
+// StartCluster and StartSentinels start whole installations for the tests of failures, and Proxy is put in front of a
 // server to lose answers and to cut it off.
 package redistest
 
@@ -122,7 +122,7 @@ func needPlace(tb testing.TB) place {
 	return where
 }
 
-// findPlace says where servers run, or why they cannot.
+// findPlace returns where servers run, or why they cannot.
 func findPlace(tb testing.TB) (where place, why string) {
 	tb.Helper()
 	kind := os.Getenv(variable)

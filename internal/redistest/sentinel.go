@@ -88,11 +88,11 @@ func (s *Sentinels) Promoted(tb testing.TB) *Server {
 	err := within(startDeadline, func() error {
 		var addr string
 		for _, watcher := range s.Watchers {
-			told, err := watcher.try("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main")
+			answer, err := watcher.try("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main")
 			if err != nil {
 				return err
 			}
-			pair := told.([]any)
+			pair := answer.([]any)
 			next := net.JoinHostPort(pair[0].(string), pair[1].(string))
 			if next == s.Front.Addr || (addr != "" && next != addr) {
 				return fmt.Errorf("sentinel %s still names %s", watcher.Addr, next)
@@ -144,7 +144,7 @@ func (s *Server) try(arguments ...any) (any, error) {
 	return client.Do(context.Background(), arguments...).Result()
 }
 
-// is says what is wrong if the server's role is not "master" or "slave", as wanted. A server whose role changes hangs up
+// is returns what is wrong if the server's role is not "master" or "slave", as wanted. A server whose role changes hangs up
 // on its clients.
 func (s *Server) is(wanted string) error {
 	info, err := s.try("INFO", "replication")
@@ -157,7 +157,7 @@ func (s *Server) is(wanted string) error {
 	return nil
 }
 
-// linked says what is missing until a replica has its primary's data.
+// linked returns what is missing until a replica has its primary's data.
 func (s *Server) linked() error {
 	info, err := s.try("INFO", "replication")
 	if err == nil && !strings.Contains(info.(string), "master_link_status:up") {

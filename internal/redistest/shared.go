@@ -30,7 +30,7 @@ var (
 )
 
 // sharedContainer is a container in which servers are started. It has the host's network, so that a server that binds
-// to the loopback address there is reached here, by the very address that it tells of itself.
+// to the loopback address there is reached here, by the very address that it announces.
 func sharedContainer(tb testing.TB, image string) place {
 	tb.Helper()
 	shared.Lock()
@@ -56,8 +56,8 @@ func sharedContainer(tb testing.TB, image string) place {
 // startContainer runs a container until the end of this process.
 func startContainer(name, image string) error {
 	command := exec.Command("docker", "run", "--rm", "-i", "--init", "--network", "host", "--name", name, "--entrypoint", "sh", image, "-c", "cat >/dev/null")
-	var said bytes.Buffer
-	command.Stderr = &said
+	var printed bytes.Buffer
+	command.Stderr = &printed
 	_, ended, err := hang(command)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func startContainer(name, image string) error {
 	return within(startDeadline, func() error {
 		select {
 		case <-ended:
-			return fmt.Errorf("%w: %s", errGone, strings.TrimSpace(said.String()))
+			return fmt.Errorf("%w: %s", errGone, strings.TrimSpace(printed.String()))
 		default:
 			_, err := docker("exec", name, "true")
 			return err
@@ -85,7 +85,7 @@ func hang(command *exec.Cmd) (input io.Closer, ended <-chan struct{}, err error)
 	}
 	done := make(chan struct{})
 	go func() {
-		_ = command.Wait() // its error says only how it was ended
+		_ = command.Wait() // its error is only how it was ended
 		close(done)
 	}()
 	return input, done, nil
@@ -139,15 +139,15 @@ func (o *outliving) TempDir() string {
 	return dir
 }
 
-// docker runs a docker command and gives what it prints. The error has what it said.
+// docker runs a docker command and returns what it prints. The error has its standard error.
 func docker(arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startDeadline)
 	defer cancel()
 	command := exec.CommandContext(ctx, "docker", arguments...)
-	var out, said bytes.Buffer
-	command.Stdout, command.Stderr = &out, &said
+	var out, printed bytes.Buffer
+	command.Stdout, command.Stderr = &out, &printed
 	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("docker %s: %w: %s", arguments[0], err, strings.TrimSpace(said.String()))
+		return "", fmt.Errorf("docker %s: %w: %s", arguments[0], err, strings.TrimSpace(printed.String()))
 	}
 	return strings.TrimSpace(out.String()), nil
 }

@@ -26,7 +26,7 @@ import (
 // mostCategories bounds the values of the category label: publishers choose the names, and each is a time series.
 const mostCategories = 100
 
-// otherCategories stands for the categories past the first ones.
+// otherCategories replaces the categories past the first ones.
 const otherCategories = "_other"
 
 // Metrics is what /metrics shows of one worker, in a registry of its own. What happens is counted as it happens; what is

@@ -96,14 +96,14 @@ func find(kind string) (version, why string) {
 	default:
 		command = []string{"redis-server", "--version"}
 	}
-	said, err := output(command...)
+	printed, err := output(command...)
 	if err != nil {
 		return "", err.Error()
 	}
-	if found := versionLine.FindStringSubmatch(said); found != nil {
+	if found := versionLine.FindStringSubmatch(printed); found != nil {
 		return found[1] + " " + found[2], ""
 	}
-	return "", fmt.Sprintf("%q is no version", said)
+	return "", fmt.Sprintf("%q is no version", printed)
 }
 
 func output(command ...string) (string, error) {
@@ -117,11 +117,11 @@ func output(command ...string) (string, error) {
 // result is what became of the tests; a subtest is counted with its test.
 type result struct {
 	passed, failed, skipped int
-	broken                  bool // go test itself has failed, whatever the tests say
+	broken                  bool // go test itself has failed, whatever the tests report
 	took                    time.Duration
 }
 
-// run runs the tests on one kind of store. What failing and skipped tests say goes to standard error.
+// run runs the tests on one kind of store. The output of failing and skipped tests goes to standard error.
 func run(kind string, short bool) (r result) {
 	arguments := []string{"test", "-json", "-count=1", "-timeout=5m"}
 	if short {
@@ -146,7 +146,7 @@ func run(kind string, short bool) (r result) {
 }
 
 func (r *result) read(events io.Reader) {
-	said := map[string]*bytes.Buffer{} // by package and test
+	printed := map[string]*bytes.Buffer{} // by package and test
 	for lines := bufio.NewReader(events); ; {
 		line, err := lines.ReadBytes('\n')
 		var event struct{ Action, Package, Test, Output string }
@@ -159,10 +159,10 @@ func (r *result) read(events io.Reader) {
 		}
 		name, _, isSubtest := strings.Cut(event.Test, "/")
 		key := event.Package + " " + name
-		if said[key] == nil {
-			said[key] = &bytes.Buffer{}
+		if printed[key] == nil {
+			printed[key] = &bytes.Buffer{}
 		}
-		said[key].WriteString(event.Output)
+		printed[key].WriteString(event.Output)
 		if isSubtest || (event.Test == "" && event.Action != "fail") {
 			continue
 		}
@@ -177,7 +177,7 @@ func (r *result) read(events io.Reader) {
 			}
 		}
 		if event.Action == "fail" || event.Action == "skip" {
-			_, _ = os.Stderr.Write(said[key].Bytes())
+			_, _ = os.Stderr.Write(printed[key].Bytes())
 		}
 	}
 }
