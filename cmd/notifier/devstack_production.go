@@ -21,7 +21,10 @@ func demoCommand() *cli.Command {
 
 func devCommand() *cli.Command {
 	cmd := withoutDevstack("dev")
-	cmd.Flags = []cli.Flag{&cli.StringFlag{Name: "slack-only", Hidden: true}} // so that the error is the same with it
+	cmd.Flags = []cli.Flag{&cli.BoolFlag{Name: "slack-revoked", Hidden: true}} // so that the error is the same with them
+	for _, name := range []string{"slack-only", "slack-channel-limit", "slack-workspace-limit", "slack-retry-after", "slack-fail"} {
+		cmd.Flags = append(cmd.Flags, &cli.StringFlag{Name: name, Hidden: true})
+	}
 	return cmd
 }
 

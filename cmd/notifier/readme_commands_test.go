@@ -23,10 +23,11 @@ var (
 )
 
 var (
-	prompted = regexp.MustCompile(`(?m)^\$ (.*)$`)
-	quoted   = regexp.MustCompile("`([^`\n]+)`")
-	indented = regexp.MustCompile(`(?m)^ {4,}((?:make|go|notifier|docker) .*)$`)
-	toldOf   = regexp.MustCompile(`^(make|go run|go test|docker compose|notifier) [a-z.-]`)
+	prompted   = regexp.MustCompile(`(?m)^\$ (.*)$`)
+	quoted     = regexp.MustCompile("`([^`\n]+)`")
+	indented   = regexp.MustCompile(`(?m)^ {4,}((?:make|go|notifier|docker) .*)$`)
+	assignment = regexp.MustCompile(`^[A-Z_]+=`)
+	toldOf     = regexp.MustCompile(`^(make|go run|go test|docker compose|notifier) [a-z.-]`)
 )
 
 // commandsOf returns the commands that a document shows, without what a shell would take for a comment.
@@ -66,6 +67,9 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 		for _, command := range commands {
 			words := shellWords(command)
+			for assignment.MatchString(words[0]) {
+				words = words[1:]
+			}
 			switch words[0] + " " + words[min(1, len(words)-1)] {
 			case "go run":
 				if words[2] == "./cmd/notifier" {
@@ -90,6 +94,8 @@ func TestDocumentedCommands(t *testing.T) {
 				if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(words[1]) + `:`).MatchString(makefile) {
 					t.Errorf("%s: %s: the Makefile has no such target", document, command)
 				}
+			case "curl":
+				asksTheFake(t, document, words)
 			case "cp":
 				_ = read(t, words[1])
 			case ".ci/run", "nats", "redis-cli", "go": // others' commands, and the gate itself

@@ -50,6 +50,14 @@ type Slack struct {
 
 	history     History
 	historyNext []Behaviour
+
+	mode        Mode
+	modeVersion int // grows with each change of the mode and with each request that it refuses
+	now         func() time.Time
+	workspace   window
+	channels    map[string]*slackChannel // by channelKey, at most keptChannels
+	uses        int                      // of channels
+	refused     int                      // requests that the mode has refused
 }
 
 // Message is a message that the Slack accepted.
@@ -85,6 +93,9 @@ func StartSlack(addr string) (*Slack, error) {
 		closed:  make(chan struct{}),
 		changed: make(chan struct{}),
 		scopes:  "chat:write,channels:history",
+
+		now:      time.Now,
+		channels: map[string]*slackChannel{},
 	}
 	s.server = &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
@@ -128,8 +139,8 @@ func (s *Slack) Requests() int {
 	return s.requests
 }
 
-// Changed returns a channel that is closed at the next change of Accepted, Requests or HistoryRequests. To miss no change,
-// get the channel first and read the numbers afterwards.
+// Changed returns a channel that is closed at the next change of Accepted, Requests, HistoryRequests, Refused or the mode. To
+// miss no change, get the channel first and read the numbers afterwards.
 func (s *Slack) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +170,7 @@ func (s *Slack) Next(behaviours ...Behaviour) {
 	s.next = append(s.next, behaviours...)
 }
 
-// Always sets how posts are treated from now on if no behaviour is queued; the zero Behaviour accepts them.
+// Always sets how posts are treated from now on if no behaviour is queued; the zero Behaviour leaves them to the mode.
 func (s *Slack) Always(b Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,18 +219,18 @@ func (s *Slack) enter() bool {
 	}
 }
 
-// arrived counts a post and returns how to treat it.
-func (s *Slack) arrived() Behaviour {
+// arrived counts a post and returns how to treat it. If the behaviour is not scripted, the mode decides as well.
+func (s *Slack) arrived() (b Behaviour, scripted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests++
 	s.announce()
 	if len(s.next) > 0 {
-		b := s.next[0]
+		b = s.next[0]
 		s.next = s.next[1:]
-		return b
+		return b, true
 	}
-	return s.always
+	return s.always, s.always != Behaviour{Delay: s.always.Delay}
 }
 
 // accept stores a message and returns it with its number, time and timestamp.

@@ -4,6 +4,7 @@ package devstack
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -22,6 +23,7 @@ type Behaviour struct {
 	RetryAfter  string        // the Retry-After header, unchanged; alone it makes the status 429
 	Code        string        // Slack's error code: {"ok":false,"error":Code}, from a webhook as plain text
 	Body        string        // the response's body, unchanged, instead of one made from Code
+	ContentType string        // the Content-Type header of a Body; empty: plain text
 	Location    string        // the Location header, for redirects
 	Accept      bool          // the message is accepted, whatever the response
 	Hang        bool          // no response until the client disconnects or the Slack is closed
@@ -33,10 +35,13 @@ type Behaviour struct {
 // treat handles a post by its Behaviour. code is Slack's own error for the message, "" if there is none. answer writes
 // Slack's response: for a code, or for the message that was accepted.
 func (s *Slack) treat(w http.ResponseWriter, r *http.Request, m Message, code string, answer func(status int, code string, m Message)) {
-	b := s.arrived()
+	b, scripted := s.arrived()
 	if b.Delay > 0 && !s.pause(r, b.Delay) {
 		cut(w)
 		return
+	}
+	if !scripted {
+		b = s.standing(m, code, false)
 	}
 	if code == "" && !b.ResetBefore && (b.Accept || b.ResetAfter || !b.answers() && !b.Hang) {
 		m = s.accept(m)
@@ -75,7 +80,7 @@ func (s *Slack) answerAs(w http.ResponseWriter, r *http.Request, b Behaviour, co
 			w.Header().Set("Location", b.Location)
 		}
 		if b.Body != "" {
-			writeText(w, status, b.Body)
+			writeAs(w, status, cmp.Or(b.ContentType, plainText), b.Body)
 			return
 		}
 		if b.Code != "" || !b.Accept {
@@ -159,6 +164,7 @@ func (b *Behaviour) UnmarshalJSON(data []byte) error {
 		RetryAfter string `json:"retry_after"`
 		Code       string `json:"code"`
 		Body       string `json:"body"`
+		Type       string `json:"content_type"`
 		Location   string `json:"location"`
 		Accept     bool   `json:"accept"`
 		Hang       bool   `json:"hang"`
@@ -172,7 +178,7 @@ func (b *Behaviour) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*b = Behaviour{
-		Status: v.Status, RetryAfter: v.RetryAfter, Code: v.Code, Body: v.Body, Location: v.Location,
+		Status: v.Status, RetryAfter: v.RetryAfter, Code: v.Code, Body: v.Body, ContentType: v.Type, Location: v.Location,
 		Accept: v.Accept, Hang: v.Hang, ResetBefore: v.CutBefore, ResetAfter: v.CutAfter,
 	}
 	if v.Status != 0 && (v.Status < 200 || v.Status > 999) {

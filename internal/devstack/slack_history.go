@@ -23,7 +23,7 @@ const (
 )
 
 // History is how a Slack treats requests for the history of a channel: conversations.history and conversations.replies.
-// With the zero value it responds as Slack does. Posts are not affected.
+// With the zero value it responds as Slack does. Posts are not affected. A Mode with a revoked token goes before it.
 type History struct {
 	MissingScope bool   `json:"missing_scope"` // the token may post, but not read
 	RetryAfter   string `json:"retry_after"`   // if set, each request gets a 429 with this header
@@ -78,6 +78,8 @@ func (s *Slack) historyArrived() (h History, b Behaviour) {
 	case len(s.historyNext) > 0:
 		b = s.historyNext[0]
 		s.historyNext = s.historyNext[1:]
+	case s.mode.Revoked:
+		b.Code = "token_revoked"
 	case s.history.MissingScope:
 		b.Code = "missing_scope"
 	default:

@@ -47,7 +47,14 @@ func (s *Slack) handler() http.Handler {
 		s.mu.Unlock()
 		writeAPI(w, http.StatusOK, stats)
 	})
+	s.modeRoutes(mux)
 	s.inboxRoutes(mux)
+	// A page of another site must not drive the fake of a browser's user; programs may.
+	own := http.NewCrossOriginProtection()
+	for _, pattern := range []string{"/api/", "/services/"} { // like Slack's
+		own.AddInsecureBypassPattern(pattern)
+	}
+	guarded := own.Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.enter() {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -55,7 +62,7 @@ func (s *Slack) handler() http.Handler {
 		}
 		defer s.handlers.Done()
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		mux.ServeHTTP(w, r)
+		guarded.ServeHTTP(w, r)
 	})
 }
 
@@ -114,9 +121,14 @@ func (s *Slack) postWebhook(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// authTest handles auth.test of the Web API. It is not a post: behaviours do not apply.
+// authTest handles auth.test of the Web API. It is not a post: of all behaviours only the revoked token applies.
 func (s *Slack) authTest(w http.ResponseWriter, r *http.Request) {
 	_, code := authorised(r)
+	s.mu.Lock()
+	if s.mode.Revoked {
+		code = "token_revoked"
+	}
+	s.mu.Unlock()
 	if code != "" {
 		writeAPI(w, http.StatusOK, map[string]any{"ok": false, "error": code})
 		return
@@ -271,8 +283,12 @@ func writeAPI(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-func writeText(w http.ResponseWriter, status int, body string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+const plainText = "text/plain; charset=utf-8"
+
+func writeText(w http.ResponseWriter, status int, body string) { writeAs(w, status, plainText, body) }
+
+func writeAs(w http.ResponseWriter, status int, contentType, body string) {
+	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, body)
 }

@@ -49,7 +49,15 @@ func (s *Slack) after(since int) (accepted int, messages []Message) {
 	return s.accepted, messages
 }
 
-// events streams accepted messages as server-sent events, starting after Last-Event-ID or ?since.
+// version is a number that grows with each change of what /fake/mode shows.
+func (s *Slack) version() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.modeVersion
+}
+
+// events streams accepted messages as server-sent events, starting after Last-Event-ID or ?since, and that the mode, or what
+// it has refused, has changed.
 func (s *Slack) events(w http.ResponseWriter, r *http.Request) {
 	since, err := strconv.Atoi(r.Header.Get("Last-Event-ID"))
 	if err != nil {
@@ -61,8 +69,15 @@ func (s *Slack) events(w http.ResponseWriter, r *http.Request) {
 	if _, err := fmt.Fprintf(w, "retry: 1000\nevent: start\ndata: %s\n\n", s.id); err != nil {
 		return
 	}
+	version := -1
 	for {
 		changed := s.Changed()
+		if now := s.version(); now != version { // the page asks for the mode itself
+			version = now
+			if _, err := fmt.Fprintf(w, "event: mode\ndata: %d\n\n", version); err != nil {
+				return
+			}
+		}
 		_, messages := s.after(since)
 		for _, m := range messages {
 			data, err := json.Marshal(m)

@@ -9,7 +9,7 @@ import (
 // updateMessage handles chat.update of the Web API. It is treated like a post, and counts in Requests but not in Accepted:
 // an edited message keeps its number, its time and its timestamp.
 func (s *Slack) updateMessage(w http.ResponseWriter, r *http.Request) {
-	b := s.arrived()
+	b, scripted := s.arrived()
 	if b.Delay > 0 && !s.pause(r, b.Delay) {
 		cut(w)
 		return
@@ -21,6 +21,9 @@ func (s *Slack) updateMessage(w http.ResponseWriter, r *http.Request) {
 	}
 	if code == "" && !isChannelID.MatchString(m.Channel) { // a name is not accepted
 		code = "channel_not_found"
+	}
+	if !scripted {
+		b = s.standing(m, code, true)
 	}
 	if code == "" && !b.ResetBefore && (b.Accept || b.ResetAfter || !b.answers() && !b.Hang) && !s.edit(m, form["ts"]) {
 		code = "message_not_found"

@@ -1,0 +1,115 @@
+//go:build !production
+
+package devstack
+
+import (
+	"time"
+
+	"notifier/internal/ratelimit"
+)
+
+// keptChannels is how many channels a Slack remembers windows, pauses and refusals of.
+const keptChannels = 1000
+
+// Refusals counts the posts and edits to one channel that a Mode has refused.
+type Refusals struct {
+	ChannelLimit   int `json:"channel_limit"`   // 429s by the limit of the channel
+	WorkspaceLimit int `json:"workspace_limit"` // 429s by the limit of the workspace
+	Failed         int `json:"failed"`          // by their text
+	Revoked        int `json:"revoked"`         // by the revoked token
+}
+
+// window is the state of one limit.
+type window struct {
+	posts  []time.Time // that count, the oldest first
+	paused time.Time   // until then every post is refused
+}
+
+// slackChannel is what a Slack knows about a channel.
+type slackChannel struct {
+	name    string // as the last sender named it, shortened
+	used    int    // when, as a number that grows with each use of any channel
+	window  window
+	refused Refusals
+}
+
+// refusal returns for how long a post is refused at now; 0: it is not.
+func (w *window) refusal(limit ratelimit.Limit, pause time.Duration, now time.Time) time.Duration {
+	if left := w.paused.Sub(now); left > 0 {
+		return left
+	}
+	var longest, full time.Duration
+	for _, tier := range limit {
+		longest = max(longest, tier.Window)
+		if at := len(w.posts) - tier.Count; at >= 0 {
+			full = max(full, w.posts[at].Add(tier.Window).Sub(now))
+		}
+	}
+	for len(w.posts) > 0 && !w.posts[0].After(now.Add(-longest)) {
+		w.posts = w.posts[1:] // append copies only what is left
+	}
+	if full <= 0 {
+		return 0
+	}
+	if pause == 0 {
+		pause = wholeSeconds(full)
+	}
+	w.paused = now.Add(pause)
+	return pause
+}
+
+// wholeSeconds rounds a duration up.
+func wholeSeconds(d time.Duration) time.Duration {
+	return (d + time.Second - 1).Truncate(time.Second)
+}
+
+// limit decides about a post to a channel by the limits, and counts it in both if neither refuses it. Else it returns the
+// seconds until the pause is over, and what to count the refusal in; s.mu is held.
+func (s *Slack) limit(c *slackChannel) (retryAfter int, count *int) {
+	now := s.now()
+	if left := s.workspace.refusal(s.mode.WorkspaceLimit, s.mode.RetryAfter, now); left > 0 {
+		return int(wholeSeconds(left) / time.Second), &c.refused.WorkspaceLimit
+	}
+	if left := c.window.refusal(s.mode.ChannelLimit, s.mode.RetryAfter, now); left > 0 {
+		return int(wholeSeconds(left) / time.Second), &c.refused.ChannelLimit
+	}
+	if s.mode.WorkspaceLimit != nil {
+		s.workspace.posts = append(s.workspace.posts, now)
+	}
+	if s.mode.ChannelLimit != nil {
+		c.window.posts = append(c.window.posts, now)
+	}
+	return 0, nil
+}
+
+// channelState returns the state of a channel, and forgets the one that was not used for longest if there are too many;
+// s.mu is held.
+func (s *Slack) channelState(channel string) *slackChannel {
+	key := channelKey(channel)
+	c := s.channels[key]
+	if c == nil {
+		if len(s.channels) >= keptChannels {
+			oldest := ""
+			for k, other := range s.channels {
+				if oldest == "" || other.used < s.channels[oldest].used {
+					oldest = k
+				}
+			}
+			delete(s.channels, oldest)
+		}
+		c = &slackChannel{}
+		s.channels[key] = c
+	}
+	s.uses++
+	c.name, c.used = shortened(channel), s.uses
+	return c
+}
+
+// channelKey is the ID of a channel, or a hash of one that is longer than any of Slack's.
+func channelKey(channel string) string {
+	const longestID = 64
+	if id := channelID(channel); len(id) <= longestID {
+		return id
+	}
+	return channelID("#" + channel)
+}
