@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
 )
 
@@ -26,6 +27,7 @@ const (
 	faultConsumer = "consumer deleted"
 	faultSlack    = "slack unavailable"
 	faultLimited  = "slack 429"
+	faultChannels = "slack limits each channel"
 	faultLost     = "slack accepts and resets"
 	faultRejects  = "slack rejects"
 	faultBlind    = "channel unreadable"
@@ -188,6 +190,7 @@ func (w *world) againstSlack(long bool) []nemesis {
 		{1, always(faultSlack, devstack.Behaviour{Hang: true}, 500*time.Millisecond, 2*time.Second)},
 		{1, always(faultSlack, devstack.Behaviour{ResetBefore: true}, 300*time.Millisecond, time.Second)},
 		{2, always(faultLimited, devstack.Behaviour{RetryAfter: "1"}, 100*time.Millisecond, 500*time.Millisecond)},
+		{3, w.limitChannels},
 		{2, always(faultLost, devstack.Behaviour{ResetAfter: true}, 20*time.Millisecond, 300*time.Millisecond)},
 		{1, always(faultLost, devstack.Behaviour{Accept: true, Hang: true}, 100*time.Millisecond, 300*time.Millisecond)},
 		{1, always(faultRejects, devstack.Behaviour{Code: "msg_too_long"}, 50*time.Millisecond, 400*time.Millisecond)},
@@ -197,6 +200,15 @@ func (w *world) againstSlack(long bool) []nemesis {
 		lane = append(lane, nemesis{1, always(faultLimited, devstack.Behaviour{Status: http.StatusTooManyRequests}, 20*time.Millisecond, 50*time.Millisecond)})
 	}
 	return lane
+}
+
+// limitChannels lets each channel take one post a second, as Slack documents it, and answers the others there with 429.
+func (w *world) limitChannels(ctx context.Context, random *rand.Rand) {
+	begun := time.Now()
+	w.diary.complain(w.slack.SetMode(devstack.Mode{ChannelLimit: ratelimit.Limit{{Count: 1, Window: time.Second}}}))
+	pass(ctx, between(random, 2*time.Second, 4*time.Second))
+	w.diary.complain(w.slack.SetMode(devstack.Mode{}))
+	w.diary.note(faultChannels, "", begun)
 }
 
 // refuseWhatArrived accepts posts without an answer, and refuses them when they come again: such an event is dead, may be

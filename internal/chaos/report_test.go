@@ -48,6 +48,8 @@ func (a *account) report() string {
 	fmt.Fprintf(&b, "more than once       %d, %.0f per 1000 crashes; found in the channel instead %d\n", a.duplicates, per1000, a.lookedUp)
 	fmt.Fprintf(&b, "redelivered          %d lines; decided anew %d, outlived their window %d, slots lost in a crash %d\n", a.redelivered, a.anew, a.outlived, a.slotsLost)
 	fmt.Fprintf(&b, "faults               %s\n", d.counts())
+	fmt.Fprintf(&b, "429 by a channel     %d, and %d in the one that audit has\n",
+		a.w.slack.Refused(channel).ChannelLimit, a.w.slack.Refused(strings.TrimPrefix(routes, "audit=")).ChannelLimit)
 	fmt.Fprintf(&b, "looks at the register %d, the longest time between two %s\n", a.w.register.looks, a.w.register.longest.Round(time.Millisecond))
 	fmt.Fprintf(&b, "recovered from Redis %s\n", a.resumed(faultRedis))
 	fmt.Fprintf(&b, "recovered from NATS  %s\n", a.resumed(faultNATS))
@@ -71,7 +73,7 @@ func (a *account) resumed(kind string) recoveries {
 // resumedPosting is the same for Slack, to the next message.
 func (a *account) resumedPosting() recoveries {
 	messages := a.w.slack.Messages()
-	return a.recover(faultSlack, []string{faultSlack, faultLimited, faultLost, faultRejects}, func(back time.Time) (time.Time, bool) {
+	return a.recover(faultSlack, []string{faultSlack, faultLimited, faultChannels, faultLost, faultRejects}, func(back time.Time) (time.Time, bool) {
 		i := slices.IndexFunc(messages, func(m devstack.Message) bool { return m.Time.After(back) })
 		if i < 0 {
 			return time.Time{}, false

@@ -25,6 +25,7 @@ const (
 	consumerName = "notifier"
 	namespace    = "chaos"
 	channel      = "C0CHAOS"
+	routes       = "audit=C0AUDIT" // a second channel, so that one is limited while the other is not
 )
 
 // limits are the settings of the same names. The longest window of them all is how long the register of admissions keeps
@@ -120,7 +121,7 @@ func (w *world) addWorker(p *program, linked bool) *worker {
 	settings := map[string]string{
 		"NATS_URL": "nats://" + addrs["nats"], "NATS_STREAM": streamName, "NATS_CONSUMER": consumerName,
 		"REDIS_URL": "redis://" + addrs["redis"] + "/0", "REDIS_NAMESPACE": namespace,
-		"SLACK_API_URL": "http://" + addrs["slack"] + "/api/", "SLACK_CHANNEL": channel, "SLACK_TIMEOUT": "1s",
+		"SLACK_API_URL": "http://" + addrs["slack"] + "/api/", "SLACK_CHANNEL": channel, "SLACK_ROUTES": routes, "SLACK_TIMEOUT": "1s",
 		"LIMIT_GLOBAL": w.limits.global, "LIMIT_CATEGORY": w.limits.category, "LIMIT_OVERRIDES": w.limits.overridesText(),
 		"BATCH_SIZE": "16", "SEND_CONCURRENCY": "4", "SHUTDOWN_TIMEOUT": "4s", "ADMIN_ADDR": "127.0.0.1:0", "GOMAXPROCS": "1",
 	}
