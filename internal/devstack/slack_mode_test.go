@@ -141,16 +141,19 @@ func TestModeLimitsEachChannelOnItsOwn(t *testing.T) {
 
 // TestModeLimitsRoll: without a Retry-After of its own a 429 names the time at which the window has room.
 func TestModeLimitsRoll(t *testing.T) {
-	s := startLimited(t, Mode{ChannelLimit: limitOf(t, "2/10s+3/1m")})
-	s.expect(s.post, "C1", okAnswer)
-	s.clock.pass(4 * time.Second)
-	s.expect(s.post, "C1", okAnswer)
-	s.clock.pass(5500 * time.Millisecond) // 9.5 s and 5.5 s old
-	s.expect(s.post, "C1", "429 after 1"+limited)
-	s.clock.pass(time.Second) // 10.5 s and 6.5 s
-	s.expect(s.post, "C1", okAnswer, "429 after 50"+limited)
-	s.clock.pass(50 * time.Second) // the first is 60.5 s old
-	s.expect(s.post, "C1", okAnswer, "429 after 4"+limited)
+	s := startLimited(t, Mode{})
+	for _, limit := range []string{"2/10s+3/1m", "3/1m+2/10s"} {
+		testkit.Check(t, s.SetMode(Mode{ChannelLimit: limitOf(t, limit)}))
+		s.expect(s.post, "C1", okAnswer)
+		s.clock.pass(4 * time.Second)
+		s.expect(s.post, "C1", okAnswer)
+		s.clock.pass(5500 * time.Millisecond) // 9.5 s and 5.5 s old
+		s.expect(s.post, "C1", "429 after 1"+limited)
+		s.clock.pass(time.Second) // 10.5 s and 6.5 s
+		s.expect(s.post, "C1", okAnswer, "429 after 50"+limited)
+		s.clock.pass(50 * time.Second) // the first is 60.5 s old
+		s.expect(s.post, "C1", okAnswer, "429 after 4"+limited)
+	}
 
 	// The pause of a short Retry-After ends before there is room: the next post is refused anew.
 	testkit.Check(t, s.SetMode(Mode{ChannelLimit: limitOf(t, "1/10s"), RetryAfter: 3 * time.Second}))
@@ -175,8 +178,24 @@ func TestModeLimitsTheWorkspace(t *testing.T) {
 	if got := s.Refused("C1"); got != (Refusals{ChannelLimit: 1, WorkspaceLimit: 1}) {
 		t.Errorf("C1: %+v", got)
 	}
+	testkit.Check(t, s.SetMode(Mode{WorkspaceLimit: limitOf(t, "1/10s")})) // begins anew
+	s.expect(s.post, "C2", okAnswer, "429 after 10"+limited)
 	testkit.Check(t, s.SetMode(Mode{}))
 	s.expect(s.post, "C2", okAnswer, okAnswer)
+}
+
+// TestModeForgetsOldPosts: a fake that runs for days keeps only what a window still counts.
+func TestModeForgetsOldPosts(t *testing.T) {
+	s := startLimited(t, Mode{ChannelLimit: limitOf(t, "3/10s+9/1m"), WorkspaceLimit: limitOf(t, "5/20s")})
+	for range 100 {
+		s.expect(s.post, "C1", okAnswer)
+		s.clock.pass(10 * time.Second)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if channel, workspace := len(s.channels["C1"].window.posts), len(s.workspace.posts); channel > 6 || workspace > 2 {
+		t.Errorf("%d posts are kept for the channel and %d for the workspace, want at most 6 and 2", channel, workspace)
+	}
 }
 
 func TestModeFailsTexts(t *testing.T) {
