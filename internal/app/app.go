@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"notifier/internal/admin"
@@ -58,7 +57,7 @@ type app struct {
 
 	store      Store
 	poster     *slackout.Poster
-	connection *nats.Conn
+	connection *link
 	metrics    *telemetry.Metrics
 	tracing    *telemetry.Tracing
 	recorder   *stats.Recorder
@@ -111,10 +110,13 @@ func (a *app) workerSettings() consume.Settings {
 	}
 	subject := s.NATS.Pattern.String()
 	if s.NATS.Core {
-		worker.Core = &consume.Core{Connection: a.connection, Subject: subject, Queue: s.NATS.Consumer, DeadLetter: s.DeadLetter}
+		worker.Core = &consume.Core{
+			Connection: a.connection.Conn, Why: a.connection.why, Subject: subject, Queue: s.NATS.Consumer, DeadLetter: s.DeadLetter,
+		}
 	} else {
 		worker.JetStream = &consume.JetStream{
-			Connection: a.connection, Stream: s.NATS.Stream, Consumer: s.NATS.Consumer, Subject: subject, DeadLetter: s.DeadLetter,
+			Connection: a.connection.Conn, Why: a.connection.why,
+			Stream: s.NATS.Stream, Consumer: s.NATS.Consumer, Subject: subject, DeadLetter: s.DeadLetter,
 		}
 	}
 	return worker

@@ -1,7 +1,11 @@
 package app
 
 import (
+	"errors"
 	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,30 +21,141 @@ const (
 	pingInterval    = 20 * time.Second
 )
 
-// connectWorker returns a connection that lasts until it is closed: a server that is unavailable is waited for, and a
-// lost connection is made again.
-func connectWorker(s settings.NATS, log *zap.Logger) (*nats.Conn, error) {
-	options := append(s.WorkerOptions("notifier"),
+// firstError is how long the reason of a connection that fails at the start may take to become known.
+const firstError = time.Second
+
+// link is the worker's connection to NATS, and why it is not there when it is not.
+type link struct {
+	*nats.Conn
+	settings settings.NATS
+	log      *zap.Logger
+
+	made   atomic.Pointer[nats.Conn] // nil while the first attempt is under way
+	failed chan struct{}             // closed when the first attempt has failed
+
+	mu      sync.Mutex
+	latest  error // of the attempts to connect
+	refused bool  // an authentication failure was logged since the last connection
+}
+
+// connectWorker returns a connection that lasts until it is closed: a server that is unavailable or refuses the user is
+// waited for, and a lost connection is made again.
+func connectWorker(s settings.NATS, log *zap.Logger) (*link, error) {
+	l := &link{settings: s, log: log, failed: make(chan struct{})}
+	options := append(s.ReconnectOptions("notifier"),
 		nats.MaxReconnects(-1),
 		nats.RetryOnFailedConnect(true),
+		nats.IgnoreAuthErrorAbort(), // else the second refusal would close the connection for good
 		nats.ReconnectWait(reconnectWait),
 		nats.ReconnectJitter(reconnectJitter, reconnectJitter),
 		nats.PingInterval(pingInterval),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			log.Warn("nats disconnected", zap.Error(err))
 		}),
-		nats.ConnectHandler(func(c *nats.Conn) { log.Info("nats connected", zap.String("server", c.ConnectedAddr())) }),
-		nats.ReconnectHandler(func(c *nats.Conn) { log.Info("nats reconnected", zap.String("server", c.ConnectedAddr())) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			log.Warn("nats error", zap.Error(err))
+		nats.ConnectHandler(func(c *nats.Conn) {
+			log.Info("nats connected", zap.String("server", c.ConnectedAddr()))
+			l.connected()
 		}),
+		nats.ReconnectHandler(func(c *nats.Conn) {
+			log.Info("nats reconnected", zap.String("server", c.ConnectedAddr()))
+			l.connected()
+		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { l.attemptFailed(err) }),
+		nats.ReconnectToServer(l.beforeReconnect),
+		nats.ErrorHandler(l.onError),
 	)
-	connection, err := nats.Connect(s.URL, options...)
+	connection, err := nats.Connect(s.ReconnectURL(), options...)
 	if err != nil {
 		return nil, fmt.Errorf("NATS_URL: %w", err)
 	}
+	l.Conn = connection
+	l.made.Store(connection)
 	if !connection.IsConnected() {
-		log.Warn("nats not connected yet", zap.String("servers", s.Servers()), zap.NamedError("reason", connection.LastError()))
+		select {
+		case <-l.failed:
+		case <-time.After(firstError):
+		}
+		log.Warn("nats not connected yet", zap.String("servers", s.Servers()), zap.NamedError("reason", l.why()))
 	}
-	return connection, nil
+	return l, nil
+}
+
+// beforeReconnect is called by nats.go before each attempt, under the lock of the connection. It leaves the choice of the
+// server to nats.go.
+func (l *link) beforeReconnect([]nats.Server, nats.ServerInfo) (*nats.Server, time.Duration) {
+	if connection := l.made.Load(); connection != nil {
+		l.settings.RenewNKey(&connection.Opts)
+	}
+	return nil, 0
+}
+
+func (l *link) connected() {
+	l.mu.Lock()
+	l.latest, l.refused = nil, false
+	l.mu.Unlock()
+	if broken := l.settings.BrokenFiles(); broken != "" {
+		l.log.Warn("a file with a secret cannot be read again", zap.String("reason", broken))
+	}
+}
+
+// attemptFailed notes why an attempt to connect has failed.
+func (l *link) attemptFailed(err error) {
+	if errors.Is(err, nats.ErrNoServers) { // nats.go's word for that, at the first attempt alone
+		err = errors.New("connection refused")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.latest = err
+	select {
+	case <-l.failed:
+	default:
+		close(l.failed)
+	}
+}
+
+// onError logs what the server reports. A refusal comes with each attempt to connect; it is logged once and is then the
+// reason of the wait.
+func (l *link) onError(_ *nats.Conn, _ *nats.Subscription, err error) {
+	if isRefusal(err) {
+		l.mu.Lock()
+		known := l.refused
+		l.latest, l.refused = err, true
+		l.mu.Unlock()
+		if known {
+			return
+		}
+	}
+	l.log.Warn("nats error", zap.Error(err))
+}
+
+// isRefusal reports whether the server refuses the user.
+func isRefusal(err error) bool {
+	for _, refusal := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+// why is the latest reason for which there is no connection, with the files that could not be read again.
+func (l *link) why() error {
+	// nats.go keeps what fails after a server was reached, and forgets it when the next one is not reached.
+	reason := l.LastError()
+	l.mu.Lock()
+	if reason == nil || errors.Is(reason, nats.ErrConnectionClosed) {
+		reason = l.latest
+	}
+	l.mu.Unlock()
+	text := "no server has answered"
+	if reason != nil {
+		text = strings.TrimPrefix(reason.Error(), "nats: ")
+	}
+	if isRefusal(reason) {
+		text = strings.ToLower(text)
+	}
+	if broken := l.settings.BrokenFiles(); broken != "" {
+		text += "; " + broken
+	}
+	return errors.New(text)
 }

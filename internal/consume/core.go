@@ -16,6 +16,7 @@ import (
 // Core names the subject and the queue group that a worker reads without JetStream: at most once.
 type Core struct {
 	Connection *nats.Conn
+	Why        func() error // why there is no connection; nil: as JetStream.Why
 	Subject    string
 	Queue      string
 	DeadLetter string // dead letters go to <DeadLetter>.<category>, to whoever listens
@@ -107,7 +108,7 @@ func (s *coreSource) receive(ctx context.Context, message *nats.Msg) {
 // published from then on arrives here.
 func (s *coreSource) watchConnection() {
 	if !s.Connection.IsConnected() {
-		s.availability.lost(natsConnection, unconnected(s.Connection))
+		s.availability.lost(natsConnection, unconnected(s.Connection, s.Why))
 		return
 	}
 	s.availability.recovered(natsConnection)

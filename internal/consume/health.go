@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"notifier/internal/redact"
 )
 
 // What others ask of a running worker: is it alive, is it ready, what is it waiting for, what has it lost.
@@ -38,7 +36,7 @@ func (w *Worker) Ready(ctx context.Context) []string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if reason := unreachable(ctx, w.connection()); reason != "" && !w.availability.unavailable(natsConnection) {
+	if reason := unreachable(ctx, w.connection(), w.why()); reason != "" && !w.availability.unavailable(natsConnection) {
 		reasons = append(reasons, reasonLine(natsConnection.String(), reason))
 	}
 	if !w.availability.unavailable(redisScripts) {
@@ -56,13 +54,13 @@ func reasonLine(what, reason string) string {
 
 // unreachable returns why there is no connection; empty: there is one. It returns when ctx ends at the latest: while nats.go
 // tries a server that does not answer, it does not answer either.
-func unreachable(ctx context.Context, connection *nats.Conn) string {
+func unreachable(ctx context.Context, connection *nats.Conn, why func() error) string {
 	answer := make(chan string, 1)
 	go func() {
 		if connection.IsConnected() {
 			answer <- ""
 		} else {
-			answer <- "no connection to " + redact.Servers(connection.Servers())
+			answer <- unconnected(connection, why).Error()
 		}
 	}()
 	select {

@@ -29,10 +29,11 @@ const (
 // JetStream names the stream and the durable consumer that a worker reads.
 type JetStream struct {
 	Connection *nats.Conn
-	Stream     string // created with Subject if it is absent, never altered
-	Consumer   string // durable, shared by all replicas; created if it is absent, never altered
-	Subject    string // what to read
-	DeadLetter string // dead letters go to <DeadLetter>.<category>, in the stream <Stream>_DEAD
+	Why        func() error // why there is no connection, without secrets; nil: what nats.go knows of it
+	Stream     string       // created with Subject if it is absent, never altered
+	Consumer   string       // durable, shared by all replicas; created if it is absent, never altered
+	Subject    string       // what to read
+	DeadLetter string       // dead letters go to <DeadLetter>.<category>, in the stream <Stream>_DEAD
 }
 
 // ErrUnsuitable marks what waiting does not fix: JetStream that is off, a consumer that cannot be used.
@@ -75,7 +76,7 @@ func (s *jetStreamSource) run(ctx context.Context) error {
 		s.wasBound = true
 		s.ackWait.Store(int64(info.Config.AckWait))
 		s.isBound.Store(true)
-		err = newPull(s.Connection, info, apiPrefix, s.inflight, s.availability, s.mayPull).run(ctx)
+		err = newPull(s.Connection, s.Why, info, apiPrefix, s.inflight, s.availability, s.mayPull).run(ctx)
 		s.isBound.Store(false)
 		if ctx.Err() != nil {
 			return nil
@@ -97,7 +98,7 @@ func (s *jetStreamSource) bind(ctx context.Context) (*jetstream.ConsumerInfo, er
 			return nil, nats.ErrConnectionClosed
 		}
 		if !s.Connection.IsConnected() {
-			s.availability.lost(natsConnection, unconnected(s.Connection))
+			s.availability.lost(natsConnection, unconnected(s.Connection, s.Why))
 		} else {
 			s.availability.recovered(natsConnection)
 			info, err := s.lookUp(ctx)
@@ -218,8 +219,11 @@ func (s *jetStreamSource) publishDeadLetters(ctx context.Context, letters []*nat
 }
 
 // unconnected names the servers that do not answer, and why as far as it is known.
-func unconnected(connection *nats.Conn) error {
-	reason := connection.LastError()
+func unconnected(connection *nats.Conn, why func() error) error {
+	if why == nil {
+		why = connection.LastError
+	}
+	reason := why()
 	if reason == nil {
 		reason = errors.New("no server has answered")
 	}

@@ -45,6 +45,7 @@ var errConsumerGone = errors.New("the consumer is gone")
 // pull fetches messages of one durable consumer into the in-flight set, as many as that has room for.
 type pull struct {
 	connection   *nats.Conn
+	why          func() error // why there is no connection
 	inflight     *inflight
 	availability *availability
 	mayPull      func() bool // nothing is requested while it returns false
@@ -64,9 +65,10 @@ type pull struct {
 	wake        chan struct{}
 }
 
-func newPull(connection *nats.Conn, info *jetstream.ConsumerInfo, apiPrefix string, f *inflight, a *availability, mayPull func() bool) *pull {
+func newPull(connection *nats.Conn, why func() error, info *jetstream.ConsumerInfo, apiPrefix string, f *inflight, a *availability, mayPull func() bool) *pull {
 	p := &pull{
 		connection:   connection,
+		why:          why,
 		inflight:     f,
 		availability: a,
 		mayPull:      mayPull,
@@ -190,7 +192,7 @@ func (p *pull) reportConnection() {
 	if p.connection.IsConnected() {
 		p.availability.recovered(natsConnection)
 	} else {
-		p.availability.lost(natsConnection, unconnected(p.connection))
+		p.availability.lost(natsConnection, unconnected(p.connection, p.why))
 	}
 }
 

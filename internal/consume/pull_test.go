@@ -75,7 +75,7 @@ func pulling(t *testing.T, capacity int, mayPull func() bool) (*fakeConsumer, *p
 	}
 	f := newInflight(capacity)
 	info := &jetstream.ConsumerInfo{Stream: "S", Name: "C"}
-	p := newPull(connect(), info, apiPrefix, f, &availability{log: newWaitLog(zap.NewNop(), f.size)}, mayPull)
+	p := newPull(connect(), nil, info, apiPrefix, f, &availability{log: newWaitLog(zap.NewNop(), f.size)}, mayPull)
 	c.pull = p
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

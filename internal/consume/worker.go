@@ -324,6 +324,14 @@ func (w *Worker) connection() *nats.Conn {
 	return w.settings.JetStream.Connection
 }
 
+// why is the function that knows why there is no connection, or nil.
+func (w *Worker) why() func() error {
+	if w.settings.Core != nil {
+		return w.settings.Core.Why
+	}
+	return w.settings.JetStream.Why
+}
+
 // sleep waits for d and reports whether ctx is still on.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)

@@ -82,6 +82,17 @@ func (n *NATS) Stop() {
 // Start starts a stopped server again on the same address, with the streams that it had.
 func (n *NATS) Start() error { return n.start() }
 
+// Authorize has the server accept this user alone, now or from its next start. Whoever is connected as another is
+// disconnected.
+func (n *NATS) Authorize(user, password string) error {
+	n.options.Username, n.options.Password = user, password
+	if !n.server.Running() {
+		return nil
+	}
+	options := n.options
+	return n.server.ReloadOptions(&options)
+}
+
 // Close stops the server and removes its temporary folder.
 func (n *NATS) Close() error {
 	n.Stop()

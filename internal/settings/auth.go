@@ -3,9 +3,6 @@ package settings
 import (
 	"crypto/tls"
 	"crypto/x509"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nkeys"
 )
 
 // parseTLS reads certificates; nil when none is named.
@@ -51,31 +48,22 @@ func parseTLS(problems *Problems, prefix, ca, cert, key string) *tls.Config {
 
 // parseNATSAuth reads the files that authenticate notifier to NATS. They are read again at each connection, so that they
 // may be renewed.
-func parseNATSAuth(problems *Problems, credsFile, nkeyFile string) []nats.Option {
-	var options []nats.Option
+func parseNATSAuth(problems *Problems, credsFile, nkeyFile string) *natsAuth {
+	auth := &natsAuth{}
 	if credsFile != "" && nkeyFile != "" {
 		problems.Add("NATS_NKEY_FILE", "is set, and so is NATS_CREDS_FILE; expected only one of them")
 	}
 	if credsFile != "" {
-		const expected = "expected a readable credentials file with a user's JWT and seed"
-		if content, err := readFile(credsFile); err != nil {
-			problems.Add("NATS_CREDS_FILE", "%v; "+expected, err)
-		} else if pair, err := nkeys.ParseDecoratedUserNKey(content); err != nil {
-			problems.Add("NATS_CREDS_FILE", "%s contains no credentials; "+expected, credsFile)
-		} else {
-			pair.Wipe()
+		if err := auth.readCreds(credsFile); err != nil {
+			problems.Add("NATS_CREDS_FILE", "%v; expected a readable credentials file with a user's JWT and seed", err)
 		}
-		options = append(options, nats.UserCredentials(credsFile))
+		auth.useCreds(credsFile)
 	}
 	if nkeyFile != "" {
-		const expected = "expected a readable file with a user's seed"
-		if _, err := readFile(nkeyFile); err != nil {
-			problems.Add("NATS_NKEY_FILE", "%v; "+expected, err)
-		} else if option, err := nats.NkeyOptionFromSeed(nkeyFile); err != nil {
-			problems.Add("NATS_NKEY_FILE", "%s contains no user seed; "+expected, nkeyFile)
-		} else {
-			options = append(options, option)
+		if err := auth.readNKey(nkeyFile); err != nil {
+			problems.Add("NATS_NKEY_FILE", "%v; expected a readable file with a user's seed", err)
 		}
+		auth.useNKey(nkeyFile)
 	}
-	return options
+	return auth
 }

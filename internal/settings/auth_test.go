@@ -139,8 +139,8 @@ func TestNATSAuth(t *testing.T) {
 			setenv(t, map[string]string{test.variable: test.file})
 			c, err := loaded(t)
 			if test.want == "" {
-				if err != nil || len(c.NATS.auth) != 1 {
-					t.Errorf("%d options and %v, expected one", len(c.NATS.auth), err)
+				if err != nil || len(c.NATS.auth.options) != 1 {
+					t.Errorf("%d options and %v, expected one", len(c.NATS.auth.options), err)
 				}
 				return
 			}

@@ -78,7 +78,10 @@ func Default() Environment {
 }
 
 // IsSet reports whether a variable has a value, its own or that of a file.
-func IsSet(name string) bool { return os.Getenv(name) != "" || os.Getenv(name+"_FILE") != "" }
+func IsSet(name string) bool { return os.Getenv(name) != "" || fileOf(name) != "" }
+
+// fileOf is the file that holds the value of a variable; empty: none.
+func fileOf(name string) string { return os.Getenv(name + "_FILE") }
 
 // Read reads every variable, from the environment or from the file that X_FILE names, and notes what cannot be read. A
 // variable that is set to the empty string counts as not set, because docker-compose passes unset variables on as empty
@@ -108,7 +111,7 @@ func read(problems *Problems) (Environment, []Origin) {
 func readVariable(problems *Problems, value reflect.Value, tag reflect.StructTag) Origin {
 	name := tag.Get("envconfig")
 	origin := Origin{Name: name, rule: tag.Get("shown"), Source: FromEnvironment}
-	if path := os.Getenv(name + "_FILE"); path != "" {
+	if path := fileOf(name); path != "" {
 		if os.Getenv(name) != "" {
 			problems.Add(name, "is set, and so is %s_FILE; expected only one of them", name)
 			return Origin{}

@@ -54,6 +54,10 @@ func parseNATS(env Environment, problems *Problems) NATS {
 	checkName(problems, "NATS_CONSUMER", env.NATSConsumer)
 	n.auth = parseNATSAuth(problems, env.NATSCredsFile, env.NATSNKeyFile)
 	n.tls = parseTLS(problems, "NATS_TLS", env.NATSTLSCA, env.NATSTLSCert, env.NATSTLSKey)
+	if n.tls != nil {
+		n.auth.useTLS(n.tls, env.NATSTLSCA, env.NATSTLSCert, env.NATSTLSKey)
+	}
+	n.auth.useURL(fileOf("NATS_URL"), env.NATSURL)
 	return n
 }
 

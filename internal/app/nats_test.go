@@ -1,0 +1,243 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"notifier/internal/devstack"
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
+)
+
+// Passwords are spelled so that no other text has them.
+const (
+	oldPassword = "hunter2old"
+	newPassword = "hunter2new"
+)
+
+// natsWorker is a worker whose NATS_URL is in a file, and what it says.
+type natsWorker struct {
+	*app
+	server *devstack.NATS
+	slack  *devstack.Slack
+	file   string
+	logs   *observer.ObservedLogs
+}
+
+// startNATSWorker starts a server that accepts one password, and a worker that has another one or the same.
+func startNATSWorker(t *testing.T, accepted, given string) *natsWorker {
+	t.Helper()
+	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
+	testkit.Check(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	testkit.Check(t, server.Authorize("notifier", accepted))
+	slack, err := devstack.StartSlack("127.0.0.1:0")
+	testkit.Check(t, err)
+	t.Cleanup(func() { _ = slack.Close() })
+	w := &natsWorker{server: server, slack: slack, file: filepath.Join(t.TempDir(), "url")}
+	w.rotate(t, given)
+	t.Setenv("NATS_URL_FILE", w.file)
+	s := servers(t, func(env *settings.Environment) {
+		env.NATSURL, env.SlackAPIURL = w.url(given), slack.APIURL()
+		env.AdminAddr = ""
+	})
+	core, logs := observer.New(zapcore.DebugLevel)
+	w.logs = logs
+	log := zap.New(core)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.app = &app{settings: s, log: log, cleanups: cleanups{log: log}}
+	testkit.Check(t, w.wire(ctx))
+	testkit.Check(t, w.start(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- w.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		testkit.Check(t, <-ended)
+		w.stop()
+		for _, entry := range logs.All() {
+			if line := fmt.Sprint(entry.Message, entry.ContextMap()); strings.Contains(line, "hunter2") {
+				t.Errorf("a password is logged: %s", line)
+			}
+		}
+	})
+	return w
+}
+
+func (w *natsWorker) url(password string) string {
+	return "nats://notifier:" + password + "@" + w.server.Addr()
+}
+
+// rotate puts another password into the file.
+func (w *natsWorker) rotate(t *testing.T, password string) {
+	t.Helper()
+	testkit.Check(t, os.WriteFile(w.file, []byte(w.url(password)+"\n"), 0o600))
+}
+
+// waitsFor waits until /readyz gives this reason.
+func (w *natsWorker) waitsFor(t *testing.T, reason string) {
+	t.Helper()
+	testkit.Eventually(t, "the worker waits for nats: "+reason, func() bool {
+		said := strings.Join(w.worker.Ready(t.Context()), "\n")
+		if strings.Contains(said, "hunter2") {
+			t.Errorf("/readyz shows a password: %s", said)
+		}
+		return strings.Contains(said, "nats: no connection to "+w.server.URL()+": "+reason)
+	})
+}
+
+// sends waits until the worker is ready, and has it send an event.
+func (w *natsWorker) sends(t *testing.T, password string) {
+	t.Helper()
+	testkit.Eventually(t, "the worker is ready", func() bool { return len(w.worker.Ready(t.Context())) == 0 })
+	connection, err := nats.Connect(w.url(password))
+	testkit.Check(t, err)
+	defer connection.Close()
+	before := w.slack.Accepted()
+	testkit.Check(t, connection.Publish("notify.errors", []byte("hello")))
+	testkit.Eventually(t, "the event is sent", func() bool { return w.slack.Accepted() == before+1 })
+}
+
+// refusals are the lines about the server's refusals.
+func (w *natsWorker) refusals() int { return w.logs.FilterMessage("nats error").Len() }
+
+func TestAWrongPasswordAtTheStartIsWaitedOut(t *testing.T) {
+	w := startNATSWorker(t, newPassword, oldPassword)
+	w.waitsFor(t, "authorization violation")
+	if lines := w.logs.FilterMessage("nats not connected yet").All(); len(lines) != 1 || lines[0].ContextMap()["reason"] != "authorization violation" {
+		t.Errorf("lines %v, expected one with the reason", lines)
+	}
+	tried := w.connection.Stats().Reconnects
+	testkit.Eventually(t, "it has tried more than twice", func() bool { return w.connection.Stats().Reconnects > tried+3 })
+	testkit.Check(t, w.server.Authorize("notifier", oldPassword))
+	w.sends(t, oldPassword)
+}
+
+func TestAPasswordThatIsRotatedWhileAWorkerRuns(t *testing.T) {
+	w := startNATSWorker(t, oldPassword, oldPassword)
+	w.sends(t, oldPassword)
+	testkit.Check(t, w.server.Authorize("notifier", newPassword))
+	w.waitsFor(t, "authorization violation")
+	testkit.Check(t, os.WriteFile(w.file, []byte("nats://hunter2%zz"), 0o600))
+	w.waitsFor(t, "authorization violation; NATS_URL_FILE: "+w.file+": expected a list of NATS URLs; what was read before is still used")
+	testkit.Check(t, os.Remove(w.file))
+	w.waitsFor(t, "authorization violation; NATS_URL_FILE: stat "+w.file+": no such file or directory; what was read before is still used")
+	w.rotate(t, newPassword)
+	w.sends(t, newPassword)
+	if n := w.refusals(); n > 2 {
+		t.Errorf("%d lines about refusals, expected one for each outage", n)
+	}
+}
+
+// With the file gone, the password that it had is still used.
+func TestAFileThatIsGoneDoesNotKeepAWorkerFromReconnecting(t *testing.T) {
+	w := startNATSWorker(t, oldPassword, oldPassword)
+	w.sends(t, oldPassword)
+	testkit.Check(t, os.Remove(w.file))
+	w.server.Stop()
+	w.waitsFor(t, "dial tcp "+w.server.Addr()+": connect: connection refused")
+	testkit.Check(t, w.server.Start())
+	w.sends(t, oldPassword)
+	testkit.Eventually(t, "the broken file is in the log", func() bool {
+		return w.logs.FilterMessage("a file with a secret cannot be read again").Len() > 0
+	})
+}
+
+// connected connects as a worker with these settings.
+func connected(t *testing.T, change func(*settings.Environment)) *link {
+	t.Helper()
+	env := settings.Default()
+	env.SlackBotToken, env.SlackChannel = "xoxb-1", "C0123"
+	change(&env)
+	problems := &settings.Problems{}
+	s := settings.Parse(env, problems)
+	testkit.Check(t, problems.Err())
+	testkit.Check(t, s.Store.Redis.Close())
+	l, err := connectWorker(s.NATS, zap.NewNop())
+	testkit.Check(t, err)
+	t.Cleanup(l.Close)
+	return l
+}
+
+func (l *link) eventually(t *testing.T, reason string) {
+	t.Helper()
+	testkit.Eventually(t, "the connection waits for "+reason, func() bool { return strings.Contains(l.why().Error(), reason) })
+}
+
+// plainServer is a NATS server without JetStream.
+func plainServer(t *testing.T, options natsserver.Options) *natsserver.Server {
+	t.Helper()
+	options.Host, options.NoSigs, options.NoLog = "127.0.0.1", true, true
+	if options.Port == 0 {
+		options.Port = -1
+	}
+	server, err := natsserver.NewServer(&options)
+	testkit.Check(t, err)
+	server.Start()
+	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
+	if !server.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the NATS server does not answer")
+	}
+	return server
+}
+
+// seedFile writes the seed of a new user, and returns its public key.
+func seedFile(t *testing.T, path string) (public string) {
+	t.Helper()
+	pair, err := nkeys.CreateUser()
+	testkit.Check(t, err)
+	seed, err := pair.Seed()
+	testkit.Check(t, err)
+	testkit.Check(t, os.WriteFile(path, seed, 0o600))
+	public, err = pair.PublicKey()
+	testkit.Check(t, err)
+	return public
+}
+
+// A new seed is a new user: its public key has to be read again, too.
+func TestASeedIsReadAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "seed")
+	first := seedFile(t, file)
+	options := natsserver.Options{Nkeys: []*natsserver.NkeyUser{{Nkey: first}}}
+	server := plainServer(t, options)
+	port := server.Addr().(*net.TCPAddr).Port
+	l := connected(t, func(env *settings.Environment) { env.NATSURL, env.NATSNKeyFile = server.ClientURL(), file })
+	testkit.Eventually(t, "connected", l.IsConnected)
+	server.Shutdown()
+	server.WaitForShutdown()
+	second := seedFile(t, file+".new")
+	options.Port, options.Nkeys = port, []*natsserver.NkeyUser{{Nkey: second}}
+	plainServer(t, options)
+	l.eventually(t, "authorization violation")
+	testkit.Check(t, os.WriteFile(file, []byte("hunter2"), 0o600))
+	l.eventually(t, "NATS_NKEY_FILE: "+file+" contains no user seed; what was read before is still used")
+	testkit.Check(t, os.Rename(file+".new", file))
+	testkit.Eventually(t, "connected", l.IsConnected)
+}
+
+// The latest failure is the reason, not the first one.
+func TestTheReasonIsTheLatestFailure(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Check(t, err)
+	addr := listener.Addr().(*net.TCPAddr)
+	testkit.Check(t, listener.Close())
+	l := connected(t, func(env *settings.Environment) { env.NATSURL = "nats://me:hunter2@" + addr.String() })
+	l.eventually(t, "connection refused")
+	server := plainServer(t, natsserver.Options{Port: addr.Port, Username: "you", Password: "other"})
+	l.eventually(t, "authorization violation")
+	server.Shutdown()
+	server.WaitForShutdown()
+	l.eventually(t, "connection refused")
+}
