@@ -43,7 +43,7 @@ type Environment struct {
 
 	SendConcurrency   string `envconfig:"SEND_CONCURRENCY" default:"8"`
 	BatchSize         string `envconfig:"BATCH_SIZE" default:"512"`
-	DeadLetterSubject string `envconfig:"DEAD_LETTER_SUBJECT" default:"notify-dead"`
+	DeadLetterSubject string `envconfig:"DEAD_LETTER_SUBJECT"`
 	DroppedSubject    string `envconfig:"DROPPED_SUBJECT"`
 	DigestInterval    string `envconfig:"DIGEST_INTERVAL" default:"0"`
 	DigestChannel     string `envconfig:"DIGEST_CHANNEL"`

@@ -153,9 +153,20 @@ func parseEvents(env Environment, problems *Problems, s *Settings) {
 	s.BatchSize = parseNumber(problems, "BATCH_SIZE", env.BatchSize, 1, largestBatch)
 }
 
+// defaultDeadLetter differs from stream to stream: on one server no two streams may take the same subject, and so no two
+// dead-letter streams either. A name that no stream can have is not this setting's problem.
+func defaultDeadLetter(stream string) string {
+	if !isName(stream) {
+		return "notify-dead"
+	}
+	return strings.ToLower(stream) + "-dead"
+}
+
 // parseOutputs reads where else than to Slack's channels for events something goes.
 func parseOutputs(env Environment, problems *Problems, s *Settings) {
-	s.DeadLetter = env.DeadLetterSubject
+	if s.DeadLetter = env.DeadLetterSubject; s.DeadLetter == "" {
+		s.DeadLetter = defaultDeadLetter(env.NATSStream)
+	}
 	checkOutput(problems, "DEAD_LETTER_SUBJECT", s.DeadLetter, "notify-dead", s.NATS.Pattern)
 	if s.Dropped = env.DroppedSubject; s.Dropped != "" {
 		checkOutput(problems, "DROPPED_SUBJECT", s.Dropped, "notify-dropped", s.NATS.Pattern)

@@ -132,6 +132,14 @@ func TestProblemsOfSeveral(t *testing.T) {
 			map[string]string{"NATS_SUBJECT": "team.errors.>", "DEAD_LETTER_SUBJECT": "team"},
 			`DEAD_LETTER_SUBJECT: "team" would be read again through NATS_SUBJECT "team.errors.>"; expected a subject outside it`,
 		},
+		"a stream whose name is too long for the default": {
+			map[string]string{"NATS_STREAM": long[:196]},
+			`DEAD_LETTER_SUBJECT: "` + long[:196] + `-dead", expected a subject without wildcards and white space, of at most 200 bytes, such as notify-dead`,
+		},
+		"a stream whose name is no subject": {
+			map[string]string{"NATS_STREAM": "$X"},
+			`DEAD_LETTER_SUBJECT: "$x-dead", expected a subject without wildcards and white space, of at most 200 bytes, such as notify-dead`,
+		},
 		"dead letters that a star matches": {
 			map[string]string{"NATS_SUBJECT": "*.*.alerts", "DEAD_LETTER_SUBJECT": "dead"},
 			`DEAD_LETTER_SUBJECT: "dead" would be read again through NATS_SUBJECT "*.*.alerts"; expected a subject outside it`,

@@ -78,7 +78,7 @@ func TestDefaults(t *testing.T) {
 		{"SLACK_TIMEOUT", "10s"},
 		{"SEND_CONCURRENCY", "8"},
 		{"BATCH_SIZE", "512"},
-		{"DEAD_LETTER_SUBJECT", "notify-dead"},
+		{"DEAD_LETTER_SUBJECT", ""},
 		{"DROPPED_SUBJECT", ""},
 		{"DIGEST_INTERVAL", "0"},
 		{"DIGEST_CHANNEL", ""},
@@ -93,6 +93,20 @@ func TestDefaults(t *testing.T) {
 	problems := &Problems{}
 	if got, want := Read(problems), Default(); got != want || problems.Err() != nil {
 		t.Errorf("where nothing is set: %+v and %v, expected the defaults", got, problems.Err())
+	}
+}
+
+// TestDeadLettersOfTwoStreams go to two subjects, because two streams may not share one.
+func TestDeadLettersOfTwoStreams(t *testing.T) {
+	for _, test := range []struct{ stream, subject, want string }{
+		{"", "", "notify-dead"}, {"NOTIFY", "", "notify-dead"}, {"NOTIFY_B", "", "notify_b-dead"}, {"NOTIFY_B", "mine", "mine"},
+		{strings.Repeat("X", 195), "", strings.Repeat("x", 195) + "-dead"},
+	} {
+		setenv(t, map[string]string{"NATS_STREAM": test.stream, "DEAD_LETTER_SUBJECT": test.subject})
+		c, err := loaded(t)
+		if err != nil || c.DeadLetter != test.want {
+			t.Errorf("stream %q and subject %q: %q and %v, expected %q", test.stream, test.subject, c.DeadLetter, err, test.want)
+		}
 	}
 }
 

@@ -79,11 +79,15 @@ func parseServer(server string) (*url.URL, error) {
 
 // checkName checks a name of a stream or consumer as the NATS server does.
 func checkName(problems *Problems, variable, name string) {
-	if name == "" || len(name) > longestSubjectPart || strings.ContainsFunc(name, func(r rune) bool {
-		return r <= ' ' || r > '~' || strings.ContainsRune(`.*>/\`, r)
-	}) {
+	if !isName(name) {
 		problems.Add(variable, `%q, expected a name without white space and . * > / \, of at most %d bytes`, name, longestSubjectPart)
 	}
+}
+
+func isName(name string) bool {
+	return name != "" && len(name) <= longestSubjectPart && !strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`.*>/\`, r)
+	})
 }
 
 func isPlainSubject(subject string) bool {
