@@ -241,3 +241,34 @@ func TestTheReasonIsTheLatestFailure(t *testing.T) {
 	server.WaitForShutdown()
 	l.eventually(t, "connection refused")
 }
+
+// Two deployments share a server: each has its own streams.
+func TestTwoStreamsOnOneServer(t *testing.T) {
+	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
+	testkit.Check(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	for _, name := range []string{"NOTIFY", "ALERTS"} {
+		s := servers(t, func(env *settings.Environment) {
+			env.NATSURL, env.NATSStream, env.NATSSubject, env.AdminAddr = server.URL(), name, strings.ToLower(name)+".>", ""
+		})
+		log := zap.NewNop()
+		a := &app{settings: s, log: log, cleanups: cleanups{log: log}}
+		ctx, cancel := context.WithCancel(t.Context())
+		testkit.Check(t, a.wire(ctx))
+		ended := make(chan error, 1)
+		go func() { ended <- a.run(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			testkit.Check(t, <-ended)
+			a.stop()
+		})
+		testkit.Eventually(t, name+" is ready", func() bool { return len(a.worker.Ready(t.Context())) == 0 })
+	}
+	js := testkit.JetStream(t, server.URL())
+	for name, subject := range map[string]string{"NOTIFY_DEAD": "notify-dead.>", "ALERTS_DEAD": "alerts-dead.>"} {
+		testkit.Eventually(t, name+" takes "+subject, func() bool {
+			stream, err := js.Stream(t.Context(), name)
+			return err == nil && stream.CachedInfo().Config.Subjects[0] == subject
+		})
+	}
+}

@@ -56,6 +56,7 @@ type availability struct {
 type outage struct {
 	since  time.Time
 	reason string
+	soft   bool // it is reported, and nothing stops for it
 }
 
 func (o outage) on() bool { return !o.since.IsZero() }
@@ -68,16 +69,37 @@ func (a *availability) lost(d dependency, reason error) {
 	if !o.on() {
 		o.since = time.Now()
 	}
-	o.reason = reason.Error()
+	o.reason, o.soft = reason.Error(), false
 	a.log.waiting(d, *o)
 }
 
+// impaired reports that something is wrong with what is needed later, such as a stream for dead letters that does not exist.
+// It is listed among the waits, and nothing stops for it.
+func (a *availability) impaired(d dependency, reason error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	o := &a.outages[d]
+	if o.on() && !o.soft {
+		return // it is worse
+	}
+	if !o.on() {
+		o.since = time.Now()
+	}
+	o.reason, o.soft = reason.Error(), true
+	a.log.waiting(d, *o)
+}
+
+// repaired reports the end of what impaired reported, and of nothing worse.
+func (a *availability) repaired(d dependency) { a.over(d, true) }
+
 // recovered reports that something is available. It may be called at each success.
-func (a *availability) recovered(d dependency) {
+func (a *availability) recovered(d dependency) { a.over(d, false) }
+
+func (a *availability) over(d dependency, soft bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	o := a.outages[d]
-	if !o.on() {
+	if !o.on() || o.soft != soft {
 		return
 	}
 	a.outages[d] = outage{}
@@ -95,11 +117,11 @@ func (a *availability) remind() {
 	}
 }
 
-// unavailable reports whether any of these is.
+// unavailable reports whether any of these is, not only impaired.
 func (a *availability) unavailable(any ...dependency) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.ContainsFunc(any, func(d dependency) bool { return a.outages[d].on() })
+	return slices.ContainsFunc(any, func(d dependency) bool { return a.outages[d].on() && !a.outages[d].soft })
 }
 
 // waits lists what is unavailable, in alphabetical order; without arguments, of everything.

@@ -274,7 +274,7 @@ func TestABadEventIsKeptUntilItsDeadLetterIsSafe(t *testing.T) {
 func TestADeletedDeadLetterStreamIsMadeAnew(t *testing.T) {
 	s := newStation(t)
 	s.started()
-	testkit.Check(t, s.js.DeleteStream(t.Context(), deadName))
+	s.eventually("the dead-letter stream is there", func() bool { return s.js.DeleteStream(t.Context(), deadName) == nil })
 	s.publish("errors", "{", "Nats-Msg-Id", "bad")
 	s.lineOf("bad")
 	s.letter("bad")

@@ -15,6 +15,8 @@
 //
 //	settings.go       what a worker is made of, and the interfaces of its neighbors
 //	source.go         where deliveries come from; jetstream.go, stream.go and pull.go are one source, core.go is the other
+//	leader.go         what becomes of a pull while the consumer has no leader
+//	subjects.go       whether a stream and a consumer fit what a worker reads
 //	inflight.go       what has arrived and is not settled: bounded, and kept alive with the server
 //	gate.go           holds posts back while Slack fails
 //	lookup.go         whether a post whose outcome is unknown is in the channel already

@@ -20,8 +20,9 @@ const (
 	// Deliveries that all replicas together may hold: enough for 16 full replicas.
 	maxAckPendingReplicas = 16
 	deadLetterAge         = 30 * 24 * time.Hour
-	apiTimeout            = 5 * time.Second
-	bindRetry             = time.Second
+	apiTimeout            = 5 * time.Second // for what changes something
+	lookUpTimeout         = time.Second     // for a question: after an election the next attempt is answered at once
+	bindRetry             = 500 * time.Millisecond
 	apiPrefix             = "$JS.API."
 	keepAliveCheck        = 100 * time.Millisecond // how often the deliveries in flight are searched for old ones
 )
@@ -55,7 +56,7 @@ type jetStreamSource struct {
 }
 
 func newJetStreamSource(settings JetStream, f *inflight, a *availability, log *zap.Logger, mayPull func() bool) (*jetStreamSource, error) {
-	js, err := jetstream.New(settings.Connection, jetstream.WithDefaultTimeout(apiTimeout), jetstream.WithPublishAsyncTimeout(apiTimeout))
+	js, err := jetstream.New(settings.Connection, jetstream.WithDefaultTimeout(lookUpTimeout), jetstream.WithPublishAsyncTimeout(apiTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
@@ -65,6 +66,8 @@ func newJetStreamSource(settings JetStream, f *inflight, a *availability, log *z
 // run reads until ctx ends. It binds again when the stream or the consumer is lost, and fails only on what waiting does not
 // fix.
 func (s *jetStreamSource) run(ctx context.Context) error {
+	var deadLetters background
+	defer deadLetters.wait()
 	for {
 		info, err := s.bind(ctx)
 		if err != nil {
@@ -73,10 +76,13 @@ func (s *jetStreamSource) run(ctx context.Context) error {
 		if info == nil {
 			return nil // ctx ended
 		}
-		s.wasBound = true
+		if !s.wasBound {
+			s.wasBound = true
+		}
+		deadLetters.start(func() { s.keepDeadLetterStream(ctx) })
 		s.ackWait.Store(int64(info.Config.AckWait))
 		s.isBound.Store(true)
-		err = newPull(s.Connection, s.Why, info, apiPrefix, s.inflight, s.availability, s.mayPull).run(ctx)
+		err = s.newPull(info).run(ctx)
 		s.isBound.Store(false)
 		if ctx.Err() != nil {
 			return nil
@@ -91,7 +97,14 @@ func (s *jetStreamSource) run(ctx context.Context) error {
 	}
 }
 
-// bind waits until stream, dead-letter stream and consumer exist; nil, nil when ctx ends before.
+// newPull is the reading of a consumer that was looked up.
+func (s *jetStreamSource) newPull(info *jetstream.ConsumerInfo) *pull {
+	p := newPull(s.Connection, s.Why, info, apiPrefix, s.inflight, s.availability, s.mayPull)
+	p.check = func(ctx context.Context) error { return s.sameConsumer(ctx, info) }
+	return p
+}
+
+// bind waits until stream and consumer exist and fit; nil, nil when ctx ends before.
 func (s *jetStreamSource) bind(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	for {
 		if s.Connection.IsClosed() {

@@ -31,7 +31,7 @@ import (
 // Timing of pull requests.
 const (
 	pullExpires   = 30 * time.Second // a request is pending with the server for so long
-	pullHeartbeat = 5 * time.Second  // the server confirms it this often
+	pullHeartbeat = 3 * time.Second  // the server confirms it this often; twice that is less than an election takes
 	pullRetry     = time.Second      // pause after a request that the server has refused
 	finishCheck   = 50 * time.Millisecond
 )
@@ -48,10 +48,12 @@ type pull struct {
 	why          func() error // why there is no connection
 	inflight     *inflight
 	availability *availability
-	mayPull      func() bool // nothing is requested while it returns false
-	next         string      // the API subject of pull requests
-	stream       string      // prefix of derived ids
-	mostAsked    int         // the consumer's own bound of one request, or 0
+	mayPull      func() bool                 // nothing is requested while it returns false
+	check        func(context.Context) error // whether the consumer is still the same; see sameConsumer
+	checks       background
+	next         string // the API subject of pull requests
+	stream       string // prefix of derived ids
+	mostAsked    int    // the consumer's own bound of one request, or 0
 	expires      time.Duration
 
 	mu          sync.Mutex
@@ -59,7 +61,8 @@ type pull struct {
 	outstanding int       // messages that were requested and not delivered
 	heard       time.Time // when the server last sent anything
 	answered    bool      // it has since the last tick
-	silent      bool      // its silence was reported
+	silent      bool      // its silence, or that nobody answers for the consumer, was reported
+	absent      bool      // nobody has answered for the consumer, which is not reported yet
 	notBefore   time.Time // no request before then
 	gone        error
 	wake        chan struct{}
@@ -97,7 +100,11 @@ func (p *pull) run(ctx context.Context) error {
 	defer func() { p.finish(subscription) }()
 	tick := time.NewTicker(pullRetry)
 	defer tick.Stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer p.checks.wait()
+	defer cancel()
 	for {
+		p.reportNoLeader(ctx)
 		if err := p.request(); err != nil {
 			return err
 		}
@@ -313,12 +320,17 @@ func (p *pull) status(inbox string, message *nats.Msg) {
 	switch {
 	case code == "404" || code == "408": // it expired: ask again at once
 	case code == "409" && strings.Contains(lower, "consumer deleted"),
-		code == "409" && strings.Contains(lower, "push based"),
-		code == "503": // no server has this consumer
+		code == "409" && strings.Contains(lower, "push based"):
 		p.gone = fmt.Errorf("%w (%s %s)", errConsumerGone, code, description)
-	default: // a leader change, a server on its way down, a bound of the consumer: ask again soon
+	case isLeaderless(code, lower):
 		p.inflight.nextGeneration()
-		p.notBefore = p.heard.Add(pullRetry)
+		p.pause(leaderRetry)
+		if code == "503" { // nobody has answered
+			p.answered, p.silent, p.absent = false, true, true
+		}
+	default: // a bound of the consumer: ask again soon
+		p.inflight.nextGeneration()
+		p.pause(pullRetry)
 	}
 	signal(p.wake)
 }

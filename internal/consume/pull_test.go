@@ -39,7 +39,7 @@ type pullRequest struct {
 func (r pullRequest) inbox() string { return r.reply[:strings.LastIndex(r.reply, ".")] }
 
 // pulling starts a pull for so many messages against a fake consumer.
-func pulling(t *testing.T, capacity int, mayPull func() bool) (*fakeConsumer, *pull) {
+func pulling(t *testing.T, capacity int, mayPull func() bool, changes ...func(*pull)) (*fakeConsumer, *pull) {
 	t.Helper()
 	t.Parallel()
 	server, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
@@ -76,6 +76,9 @@ func pulling(t *testing.T, capacity int, mayPull func() bool) (*fakeConsumer, *p
 	f := newInflight(capacity)
 	info := &jetstream.ConsumerInfo{Stream: "S", Name: "C"}
 	p := newPull(connect(), nil, info, apiPrefix, f, &availability{log: newWaitLog(zap.NewNop(), f.size)}, mayPull)
+	for _, change := range changes {
+		change(p)
+	}
 	c.pull = p
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -260,7 +263,7 @@ func TestAfterAReconnectionTheServerIsAskedAgain(t *testing.T) {
 
 func TestAConsumerThatIsGoneEndsThePull(t *testing.T) {
 	t.Parallel()
-	for _, status := range [][2]string{{"409", "Consumer Deleted"}, {"409", "Consumer is push based"}, {"503", ""}} {
+	for _, status := range [][2]string{{"409", "Consumer Deleted"}, {"409", "Consumer is push based"}} {
 		t.Run(status[0]+" "+status[1], func(t *testing.T) {
 			c, _ := pulling(t, 8, always)
 			c.status(c.request(8), status[0], status[1])
@@ -278,19 +281,63 @@ func TestAConsumerThatIsGoneEndsThePull(t *testing.T) {
 
 func TestOtherStatusesOfTheServerAreWaitedOut(t *testing.T) {
 	c, _ := pulling(t, 8, always)
-	for _, description := range []string{"Leadership Change", "Server Shutdown", "Something New"} {
+	for _, test := range []struct {
+		code, description string
+		pause             time.Duration
+	}{
+		{"409", "Leadership Change", leaderRetry}, {"409", "Server Shutdown", leaderRetry}, {"503", "", leaderRetry}, {"409", "Something New", pullRetry},
+	} {
 		request := c.request(8)
 		sent := time.Now()
-		c.status(request, "409", description, "Nats-Pending-Messages", "8")
+		c.status(request, test.code, test.description, "Nats-Pending-Messages", "8")
 		select {
 		case again := <-c.requests:
-			if waited := time.Since(sent); waited < pullRetry/2 {
-				t.Errorf("asked again %s after %q, expected a pause", waited, description)
+			if waited := time.Since(sent); waited < test.pause/2 {
+				t.Errorf("asked again %s after %s %q, expected a pause", waited, test.code, test.description)
 			}
 			c.requests <- again
 		case <-time.After(10 * time.Second):
-			t.Fatalf("no request after %q", description)
+			t.Fatalf("no request after %s %q", test.code, test.description)
 		}
+	}
+}
+
+// While there is no leader the known consumer is asked again and again, and looked up beside that.
+func TestAConsumerWithoutALeaderIsAskedAgainUntilItAnswers(t *testing.T) {
+	answers := make(chan error, 10)
+	c, p := pulling(t, 8, always, func(p *pull) {
+		p.check = func(ctx context.Context) error {
+			select {
+			case err := <-answers:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
+	for range 5 { // more often than a look-up takes
+		c.status(c.request(8), "503", "")
+	}
+	p.eventuallyUnavailable(t, true)
+	answers <- errors.New("no answer")
+	request := c.request(8)
+	c.fill(request, 8)
+	p.settle(t, 8)
+	c.request(8)
+	p.eventuallyUnavailable(t, false)
+	select {
+	case err := <-c.ended:
+		t.Fatalf("the pull ends with %v", err)
+	default:
+	}
+	answers <- fmt.Errorf("%w: it was created again", errConsumerGone)
+	select {
+	case err := <-c.ended:
+		if !errors.Is(err, errConsumerGone) {
+			t.Errorf("the pull ends with %v, expected that the consumer is gone", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the pull goes on with another consumer")
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// lookUp finds the stream, the dead-letter stream and the consumer, and creates those that do not exist.
+// lookUp finds the stream and the consumer, and creates those that do not exist. It fails while they do not fit NATS_SUBJECT:
+// what a worker would read then would have no category.
 func (s *jetStreamSource) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	stream, err := s.ensureStream(ctx, jetstream.StreamConfig{
 		Name:        s.Stream,
@@ -24,8 +25,8 @@ func (s *jetStreamSource) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.ensureDeadLetterStream(ctx); err != nil {
-		return nil, err
+	if mismatch := StreamMismatch(s.Subject, stream.CachedInfo().Config); mismatch != "" {
+		return nil, errors.New(mismatch)
 	}
 	if created := stream.CachedInfo().Created; !created.Equal(s.created) {
 		s.inflight.forgetReplies()
@@ -40,6 +41,15 @@ func (s *jetStreamSource) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, 
 		return nil, fmt.Errorf("consumer %s of stream %s: %w", s.Consumer, s.Stream, s.unsuitable(err))
 	}
 	info := consumer.CachedInfo()
+	if mismatch := ConsumerMismatch(s.Subject, stream.CachedInfo().Config, info.Config); mismatch != "" {
+		return nil, errors.New(mismatch)
+	}
+	for _, taken := range [][]string{stream.CachedInfo().Config.Subjects, Filters(info.Config)} {
+		if Partial(s.Subject, taken) {
+			s.log.Warn("not all of NATS_SUBJECT arrives", zap.String("subject", s.Subject), zap.String("taken", subjectList(taken)),
+				zap.String("stream", s.Stream), zap.String("consumer", s.Consumer))
+		}
+	}
 	return info, s.checkConsumer(info.Config)
 }
 
@@ -49,7 +59,9 @@ func (s *jetStreamSource) ensureConsumer(ctx context.Context, stream jetstream.S
 	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return consumer, err
 	}
-	consumer, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+	creation, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	consumer, err = stream.CreateConsumer(creation, jetstream.ConsumerConfig{
 		Durable:       s.Consumer,
 		Description:   "shared by all replicas of notifier",
 		FilterSubject: s.Subject,
@@ -94,6 +106,27 @@ func (s *jetStreamSource) warnOfLoss(config jetstream.StreamConfig) {
 	}
 }
 
+// deadLetterRetry is the pause between two attempts to find or create the dead-letter stream.
+const deadLetterRetry = time.Second
+
+// keepDeadLetterStream finds or creates the dead-letter stream. That is apart from binding: what can be sent does not wait for
+// it. It ends when the stream is there, or with ctx.
+func (s *jetStreamSource) keepDeadLetterStream(ctx context.Context) {
+	for {
+		err := s.ensureDeadLetterStream(ctx)
+		if err == nil {
+			s.availability.repaired(deadLetterStream)
+			return
+		}
+		if ctx.Err() == nil && s.Connection.IsConnected() { // else that is the reason, and it is reported already
+			s.availability.impaired(deadLetterStream, err)
+		}
+		if !sleep(ctx, jitter(deadLetterRetry)) {
+			return
+		}
+	}
+}
+
 func (s *jetStreamSource) ensureDeadLetterStream(ctx context.Context) error {
 	_, err := s.ensureStream(ctx, jetstream.StreamConfig{
 		Name:        s.Stream + "_DEAD",
@@ -109,7 +142,9 @@ func (s *jetStreamSource) ensureDeadLetterStream(ctx context.Context) error {
 func (s *jetStreamSource) ensureStream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
 	stream, err := s.js.Stream(ctx, config.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		stream, err = s.js.CreateStream(ctx, config)
+		creation, cancel := context.WithTimeout(ctx, apiTimeout)
+		defer cancel()
+		stream, err = s.js.CreateStream(creation, config)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another replica was faster
 			stream, err = s.js.Stream(ctx, config.Name)
 		}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"notifier/internal/consume"
+	"notifier/internal/event"
 	"notifier/internal/settings"
 	"notifier/internal/term"
 )
@@ -72,7 +74,8 @@ func (c *streamCheck) examineStream(info *jetstream.StreamInfo) {
 	r.ok("stream %s takes %s: %s, %s; %s retention, discards %s, %s, %s, %s", config.Name, subjectsOf(config),
 		term.Count(int(info.State.Msgs), "event"), term.Size(info.State.Bytes), config.Retention, discardPolicy(config.Discard), boundsOf(config),
 		strings.ToLower(config.Storage.String())+" storage", term.Count(config.Replicas, "replica"))
-	c.checkSubjects(fmt.Sprintf("stream %s takes %s", config.Name, subjectsOf(config)), config.Subjects, config.Mirror != nil || len(config.Sources) > 0)
+	c.checkSubjects(fmt.Sprintf("stream %s takes %s", config.Name, subjectsOf(config)), config.Subjects,
+		consume.StreamMismatch(c.settings.NATS.Pattern.String(), config))
 	bounded := config.MaxMsgs > 0 || config.MaxBytes > 0 || config.MaxMsgsPerSubject > 0
 	switch {
 	case config.Discard == jetstream.DiscardOld && bounded:
@@ -91,16 +94,29 @@ func (c *streamCheck) examineStream(info *jetstream.StreamInfo) {
 	}
 }
 
-// checkSubjects compares what is taken in with NATS_SUBJECT. What is mirrored or sourced cannot be judged by subjects.
-func (c *streamCheck) checkSubjects(what string, taken []string, replicated bool) {
+// checkSubjects compares what is taken in with NATS_SUBJECT. With a mismatch a worker waits; no subjects cannot be judged.
+func (c *streamCheck) checkSubjects(what string, taken []string, mismatch string) {
 	wanted := c.settings.NATS.Pattern.String()
 	switch {
-	case replicated || slices.ContainsFunc(taken, func(s string) bool { return covers(s, wanted) }):
-	case slices.ContainsFunc(taken, func(s string) bool { return settings.Overlap(s, wanted) }):
+	case mismatch != "":
+		c.report.fail("a worker waits until they agree: change them, or NATS_SUBJECT", "%s", mismatch)
+	case consume.Partial(wanted, taken):
 		c.report.warn("add NATS_SUBJECT to them", "%s, which is not all of NATS_SUBJECT %s: events of other categories do not arrive", what, wanted)
-	default:
-		c.report.fail("no event would ever arrive; add NATS_SUBJECT to them, or set it to subjects that are there", "%s, and nothing of NATS_SUBJECT %s", what, wanted)
 	}
+}
+
+// missingDeadLetters looks whether another stream has the subjects already, as that of another deployment might.
+func (c *streamCheck) missingDeadLetters(ctx context.Context, name, subject string) {
+	other := ""
+	err := c.client.request(ctx, func(ctx context.Context) (err error) {
+		other, err = c.client.js.StreamNameBySubject(ctx, subject)
+		return err
+	})
+	if err == nil && other != "" {
+		c.report.fail("set DEAD_LETTER_SUBJECT to a subject that no stream has", "stream %s does not exist and cannot be created: stream %s already has subjects of %s", name, other, subject)
+		return // an error would only mean that this user may not ask
+	}
+	c.report.note("", "stream %s does not exist yet: the first worker will create it for %s", name, subject)
 }
 
 func (c *streamCheck) deadLetters(ctx context.Context) {
@@ -108,7 +124,7 @@ func (c *streamCheck) deadLetters(ctx context.Context) {
 	info, err := c.stream(ctx, name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		r.note("", "stream %s does not exist yet: the first worker will create it for %s", name, subject)
+		c.missingDeadLetters(ctx, name, subject)
 		return
 	case err != nil:
 		r.fail(requestAdvice(err), "stream %s: %v", name, err)
@@ -116,25 +132,9 @@ func (c *streamCheck) deadLetters(ctx context.Context) {
 	}
 	config := info.Config
 	r.ok("stream %s takes %s: %s, %s, %s", name, subjectsOf(config), term.Count(int(info.State.Msgs), "dead letter"), boundsOf(config), term.Count(config.Replicas, "replica"))
-	if !slices.ContainsFunc(config.Subjects, func(s string) bool { return covers(s, subject) }) {
+	if !slices.ContainsFunc(config.Subjects, func(s string) bool { return event.Covers(s, subject) }) {
 		r.fail("add them, or set DEAD_LETTER_SUBJECT as it was", "stream %s does not take %s: an event that can never be sent would be held for ever", name, subject)
 	}
-}
-
-// covers reports whether a subscription takes every subject that another one takes.
-func covers(wide, narrow string) bool {
-	wides, narrows := strings.Split(wide, "."), strings.Split(narrow, ".")
-	for i, token := range wides {
-		switch {
-		case token == ">":
-			return len(narrows) > i
-		case i >= len(narrows) || narrows[i] == ">":
-			return false
-		case token != "*" && token != narrows[i]:
-			return false
-		}
-	}
-	return len(wides) == len(narrows)
 }
 
 func subjectsOf(config jetstream.StreamConfig) string {

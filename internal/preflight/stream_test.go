@@ -118,6 +118,44 @@ func TestStreamsOfOthers(t *testing.T) {
 	}
 }
 
+// TestSubjectsThatDoNotFit: what a worker would wait for is a failure.
+func TestSubjectsThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		subjects []string
+		filter   string
+		want     string
+	}{
+		{[]string{"other.>"}, "", "stream NOTIFY takes other.>, and nothing of NATS_SUBJECT notify.>; a worker waits until they agree"},
+		{[]string{"notify.>", "other.>"}, "", "consumer notifier takes everything in stream NOTIFY, notify.> and other.>, which is more than NATS_SUBJECT notify.>"},
+		{[]string{"notify.>", "other.>"}, "other.*", "consumer notifier takes other.*, which is more than NATS_SUBJECT notify.>"},
+		{[]string{"notify.>", "other.>"}, "notify.>", ""},
+	} {
+		url := startNATS(t)
+		stream, err := testkit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{
+			Name: "NOTIFY", Subjects: test.subjects, Retention: jetstream.WorkQueuePolicy,
+		})
+		testkit.Check(t, err)
+		consumer := foreignConsumer
+		consumer.FilterSubject = test.filter
+		_, err = stream.CreateConsumer(t.Context(), consumer)
+		testkit.Check(t, err)
+		if findings := natsFindings(t, url, "notifier", test.want != ""); test.want != "" {
+			wantFinding(t, findings, Fail, test.want)
+		}
+	}
+}
+
+// TestDeadLettersOfAnother: the dead-letter stream cannot be created where another stream takes its subjects.
+func TestDeadLettersOfAnother(t *testing.T) {
+	t.Parallel()
+	url := startNATS(t)
+	_, err := testkit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER_DEAD", Subjects: []string{"notify-dead.>"}})
+	testkit.Check(t, err)
+	wantFinding(t, natsFindings(t, url, "notifier", true), Fail,
+		"stream NOTIFY_DEAD does not exist and cannot be created: stream OTHER_DEAD already has subjects of notify-dead.>; set DEAD_LETTER_SUBJECT")
+}
+
 // TestPushConsumer: a push consumer, and a dead-letter stream that takes other letters.
 func TestPushConsumer(t *testing.T) {
 	t.Parallel()
@@ -134,21 +172,4 @@ func TestPushConsumer(t *testing.T) {
 	findings := natsFindings(t, url, "pushes", true)
 	wantFinding(t, findings, Fail, "stream NOTIFY_DEAD does not take notify-dead.>: an event that can never be sent would be held for ever")
 	wantFinding(t, findings, Fail, "consumer pushes is a push consumer")
-}
-
-// TestCovers compares covers with what the server would do.
-func TestCovers(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		wide, narrow string
-		want         bool
-	}{
-		{"notify.>", "notify.>", true}, {"notify.>", "notify.*", true}, {"notify.>", "notify.a.b", true}, {">", "notify.>", true},
-		{"notify.*", "notify.>", false}, {"notify.*", "notify.a", true}, {"notify.a", "notify.*", false}, {"notify.>", "notify", false},
-		{"*.alerts", "team.alerts", true}, {"*.alerts", "*.alerts", true}, {"team.alerts", "*.alerts", false}, {"a.b", "a.b.c", false}, {"a.b.c", "a.b", false},
-	} {
-		if got := covers(test.wide, test.narrow); got != test.want {
-			t.Errorf("covers(%q, %q) is %t, expected %t", test.wide, test.narrow, got, test.want)
-		}
-	}
 }

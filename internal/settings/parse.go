@@ -170,7 +170,7 @@ func parseOutputs(env Environment, problems *Problems, s *Settings) {
 	checkOutput(problems, "DEAD_LETTER_SUBJECT", s.DeadLetter, "notify-dead", s.NATS.Pattern)
 	if s.Dropped = env.DroppedSubject; s.Dropped != "" {
 		checkOutput(problems, "DROPPED_SUBJECT", s.Dropped, "notify-dropped", s.NATS.Pattern)
-		if Overlap(s.Dropped+".>", s.DeadLetter+".>") {
+		if event.Overlap(s.Dropped+".>", s.DeadLetter+".>") {
 			problems.Add("DROPPED_SUBJECT", "%q would put dropped events among the dead letters; expected a subject outside DEAD_LETTER_SUBJECT %q", s.Dropped, s.DeadLetter)
 		}
 	}

@@ -162,26 +162,3 @@ func TestProblemsOfSeveral(t *testing.T) {
 		})
 	}
 }
-
-func TestOverlap(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		a, b string
-		want bool
-	}{
-		{"notify-dead.>", "notify.>", false},
-		{"notify.dead.>", "notify.>", true},
-		{"notify.>", "notify", false},
-		{"notify.>", "notify.*", true},
-		{"a.>", "a.b.c", true},
-		{"a.*", "a.b.c", false},
-		{"a.*.c", "a.b.*", true},
-		{"*.*", "dead.>", true},
-		{"*", "dead.>", false},
-		{">", "dead.>", true},
-	} {
-		if Overlap(test.a, test.b) != test.want || Overlap(test.b, test.a) != test.want {
-			t.Errorf("%s and %s: expected %t", test.a, test.b, test.want)
-		}
-	}
-}

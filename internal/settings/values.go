@@ -102,20 +102,6 @@ func isPlainSubject(subject string) bool {
 	return true
 }
 
-// Overlap reports whether there is a subject that two NATS subscriptions both match.
-func Overlap(a, b string) bool {
-	first, second := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(first), len(second)) {
-		switch {
-		case first[i] == ">" || second[i] == ">":
-			return true
-		case first[i] != second[i] && first[i] != "*" && second[i] != "*":
-			return false
-		}
-	}
-	return len(first) == len(second)
-}
-
 // checkAddr checks the address of the admin server.
 func checkAddr(problems *Problems, variable, addr string) {
 	if _, port, err := net.SplitHostPort(addr); err != nil || !isPort(port) {
@@ -147,7 +133,7 @@ func readFile(path string) ([]byte, error) {
 func checkOutput(problems *Problems, variable, subject, example string, read event.Pattern) {
 	if !isPlainSubject(subject) {
 		problems.Add(variable, "%q, expected a subject without wildcards and white space, of at most %d bytes, such as %s", subject, longestSubjectPart, example)
-	} else if Overlap(subject+".>", read.String()) {
+	} else if event.Overlap(subject+".>", read.String()) {
 		problems.Add(variable, "%q would be read again through NATS_SUBJECT %q; expected a subject outside it", subject, read)
 	}
 }

@@ -1,0 +1,122 @@
+package consume_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/consume"
+	"notifier/internal/testkit"
+)
+
+func TestMismatches(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name             string
+		taken, filters   []string
+		change           func(*jetstream.StreamConfig)
+		stream, consumer string
+	}{
+		{name: "all", taken: []string{"notify.>"}},
+		{name: "exactly", taken: []string{"notify.>", "other.>"}, filters: []string{"notify.>"}},
+		{name: "some", taken: []string{"notify.a", "notify.b"}, filters: []string{"notify.a"}},
+		{name: "wide filter, narrow stream", taken: []string{"notify.>"}, filters: []string{">"}},
+		{
+			name: "wide filter", taken: []string{"notify.>", "other.>"}, filters: []string{">"},
+			consumer: "consumer notifier takes >, which is more than NATS_SUBJECT notify.>",
+		},
+		{
+			name: "no filter", taken: []string{"notify.>", "other.>"},
+			consumer: "consumer notifier takes everything in stream NOTIFY, notify.> and other.>, which is more than NATS_SUBJECT notify.>",
+		},
+		{
+			name: "one filter of two", taken: []string{"notify.>", "other.>"}, filters: []string{"notify.>", "other.a"},
+			consumer: "consumer notifier takes notify.> and other.a, which is more than NATS_SUBJECT notify.>",
+		},
+		{
+			name: "nothing", taken: []string{"other.>"}, stream: "stream NOTIFY takes other.>, and nothing of NATS_SUBJECT notify.>",
+			consumer: "consumer notifier takes everything in stream NOTIFY, other.>, which is more than NATS_SUBJECT notify.>",
+		},
+		{name: "mirror", change: func(c *jetstream.StreamConfig) { c.Mirror = &jetstream.StreamSource{} }},
+		{
+			name: "mirror with a filter", change: func(c *jetstream.StreamConfig) { c.Mirror = &jetstream.StreamSource{} }, filters: []string{"other.>"},
+			consumer: "consumer notifier takes other.>, which is more than NATS_SUBJECT notify.>",
+		},
+	} {
+		config := jetstream.StreamConfig{Name: "NOTIFY", Subjects: test.taken}
+		if test.change != nil {
+			test.change(&config)
+		}
+		if got := consume.StreamMismatch("notify.>", config); got != test.stream {
+			t.Errorf("%s: %q, expected %q", test.name, got, test.stream)
+		}
+		consumer := jetstream.ConsumerConfig{Durable: "notifier", FilterSubjects: test.filters}
+		if len(test.filters) == 1 {
+			consumer.FilterSubject, consumer.FilterSubjects = test.filters[0], nil
+		}
+		if got := consume.ConsumerMismatch("notify.>", config, consumer); got != test.consumer {
+			t.Errorf("%s: %q, expected %q", test.name, got, test.consumer)
+		}
+	}
+}
+
+// What a worker would read of a consumer that takes too much has no category: it waits, and makes no dead letters of it.
+func TestAConsumerThatTakesMoreThanTheSubjectIsNotRead(t *testing.T) {
+	s := newStation(t)
+	stream := s.createStream(func(config *jetstream.StreamConfig) {
+		config.Subjects, config.Retention = []string{"notify.>", "other.>"}, jetstream.LimitsPolicy
+	})
+	config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1}
+	testkit.Check(t, second(stream.CreateConsumer(t.Context(), config)))
+	testkit.Check(t, second(s.js.Publish(t.Context(), "other.errors", []byte("not ours"))))
+	s.publish("errors", "hello")
+	r := s.start()
+	reason := "consumer notifier takes everything in stream NOTIFY, notify.> and other.>, which is more than NATS_SUBJECT notify.>"
+	s.eventually("the worker names the mismatch", func() bool {
+		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "consumer: "+strings.TrimPrefix(reason, "consumer: ")) &&
+			len(s.log.waits("consumer")) == 1
+	})
+	if lines := s.log.settled(); len(lines) != 0 || s.consumerInfo().NumAckPending != 0 {
+		t.Errorf("settled %v, and %d are with the worker, expected nothing to be read", lines, s.consumerInfo().NumAckPending)
+	}
+	config.FilterSubject = "notify.>"
+	testkit.Check(t, second(stream.UpdateConsumer(t.Context(), config)))
+	s.settled(1)
+	s.expectEachPostedOnce(1)
+}
+
+func TestAStreamThatTakesNothingOfTheSubjectIsWaitedFor(t *testing.T) {
+	s := newStation(t)
+	stream := s.createStream(func(config *jetstream.StreamConfig) { config.Subjects = []string{"other.>"} })
+	r := s.start()
+	s.eventually("the worker names the mismatch", func() bool {
+		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "consumer: stream NOTIFY takes other.>, and nothing of NATS_SUBJECT notify.>")
+	})
+	config := stream.CachedInfo().Config
+	config.Subjects = append(config.Subjects, "notify.>")
+	testkit.Check(t, second(s.js.UpdateStream(t.Context(), config)))
+	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	s.publish("errors", "hello")
+	s.settled(1)
+}
+
+// Events that can be sent do not wait for a stream that they do not need.
+func TestWithoutADeadLetterStreamGoodEventsAreSent(t *testing.T) {
+	s := newStation(t)
+	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FOREIGN", Subjects: []string{"notify-dead.>"}})
+	testkit.Check(t, err)
+	r := s.start()
+	s.eventually("the worker reports it", func() bool {
+		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "dead_letter: stream NOTIFY_DEAD: ")
+	})
+	s.publishMany("errors", 300) // more than a worker holds
+	s.settled(300)
+	s.expectNothingLeft()
+	testkit.Check(t, s.js.DeleteStream(t.Context(), "FOREIGN"))
+	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	if s.streamInfo(deadName).Config.MaxAge != 30*24*time.Hour {
+		t.Error("the dead-letter stream is not the worker's own")
+	}
+}
