@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/consume"
+	"notifier/internal/devstack"
 	"notifier/internal/testkit"
 )
 
@@ -119,4 +120,25 @@ func TestWithoutADeadLetterStreamGoodEventsAreSent(t *testing.T) {
 	if s.streamInfo(deadName).Config.MaxAge != 30*24*time.Hour {
 		t.Error("the dead-letter stream is not the worker's own")
 	}
+}
+
+// A server that comes back without its storage answers no pull request: the worker finds out that its consumer is gone.
+func TestAServerThatLostItsStorageGetsStreamAndConsumerAnew(t *testing.T) {
+	s := newStation(t)
+	r := s.started()
+	s.nats.Stop()
+	fresh, err := devstack.StartNATS(s.nats.Addr(), t.TempDir())
+	testkit.Check(t, err)
+	t.Cleanup(func() { _ = fresh.Close() })
+	if fresh.Addr() != s.nats.Addr() {
+		t.Fatalf("the new server is at %s, expected %s", fresh.Addr(), s.nats.Addr())
+	}
+	s.eventually("the stream is there", func() bool {
+		_, err := s.js.Stream(t.Context(), streamName)
+		return err == nil
+	})
+	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	s.publish("errors", "hello")
+	s.settled(1)
+	s.expectNothingLeft()
 }
