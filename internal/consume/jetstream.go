@@ -76,9 +76,7 @@ func (s *jetStreamSource) run(ctx context.Context) error {
 		if info == nil {
 			return nil // ctx ended
 		}
-		if !s.wasBound {
-			s.wasBound = true
-		}
+		s.wasBound = true
 		deadLetters.start(func() { s.keepDeadLetterStream(ctx) })
 		s.ackWait.Store(int64(info.Config.AckWait))
 		s.isBound.Store(true)
