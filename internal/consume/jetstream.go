@@ -68,6 +68,8 @@ func newJetStreamSource(settings JetStream, f *inflight, a *availability, log *z
 func (s *jetStreamSource) run(ctx context.Context) error {
 	var deadLetters background
 	defer deadLetters.wait()
+	deadLettersCtx, stopDeadLetters := context.WithCancel(ctx) // it ends with run, also when the connection is closed for good
+	defer stopDeadLetters()
 	for {
 		info, err := s.bind(ctx)
 		if err != nil {
@@ -77,7 +79,7 @@ func (s *jetStreamSource) run(ctx context.Context) error {
 			return nil // ctx ended
 		}
 		s.wasBound = true
-		deadLetters.start(func() { s.keepDeadLetterStream(ctx) })
+		deadLetters.start(func() { s.keepDeadLetterStream(deadLettersCtx) })
 		s.ackWait.Store(int64(info.Config.AckWait))
 		s.isBound.Store(true)
 		err = s.newPull(info).run(ctx)
