@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -135,7 +136,7 @@ func see[T any](t *testing.T, b *browser, script string) T {
 	return value
 }
 
-// text is what an element says.
+// text is what an element shows.
 func (b *browser) text(t *testing.T, selector string) string {
 	t.Helper()
 	return see[string](t, b, fmt.Sprintf("document.querySelector(%q).textContent", selector))
@@ -144,16 +145,12 @@ func (b *browser) text(t *testing.T, selector string) string {
 // waitForText waits until an element's text holds all of the texts.
 func (b *browser) waitForText(t *testing.T, selector string, texts ...string) {
 	t.Helper()
-	said := ""
-	for deadline := time.Now().Add(testkit.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // between two looks
-		said = b.text(t, selector)
-		holds := true
-		for _, text := range texts {
-			holds = holds && strings.Contains(said, text)
-		}
-		if holds {
-			return
-		}
+	shown := ""
+	holds := func() bool {
+		shown = b.text(t, selector)
+		return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(shown, text) })
 	}
-	t.Fatalf("after %s %s still says %q, expected %q", testkit.Patience, selector, said, texts)
+	if !testkit.Within(testkit.Patience, holds) {
+		t.Fatalf("after %s %s still shows %q, expected %q", testkit.Patience, selector, shown, texts)
+	}
 }

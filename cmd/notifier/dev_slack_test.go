@@ -136,7 +136,7 @@ func TestTheInboxPageSwitchesTheMode(t *testing.T) {
 	p.ends(t, exitDone)
 }
 
-// asksTheFake runs a curl command of a document against a fake Slack: it is told something with -d, or asked.
+// asksTheFake runs a curl command of a document against a fake Slack: with -d it sets something, else it asks.
 func asksTheFake(t *testing.T, document string, words []string) {
 	t.Helper()
 	slack, err := devstack.StartSlack(ephemeralAddr)

@@ -37,18 +37,6 @@ func redisUser(t *testing.T) []string {
 	return words[4:]
 }
 
-// setUser gives a server a user whose password is the secret.
-func setUser(t *testing.T, server *redistest.Server, name string, rules ...string) {
-	t.Helper()
-	arguments := []any{"ACL", "SETUSER", name, "reset", "on", ">" + secret}
-	for _, rule := range rules {
-		arguments = append(arguments, rule)
-	}
-	if err := server.Client(t).Do(t.Context(), arguments...).Err(); err != nil {
-		t.Fatalf("user %s: %v", name, err)
-	}
-}
-
 // userURL is where a user of setUser logs in.
 func userURL(server *redistest.Server, name string) string {
 	return "redis://" + name + ":" + secret + "@" + server.Addr
@@ -59,7 +47,7 @@ func userURL(server *redistest.Server, name string) string {
 func TestSecurityRedisWorker(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
-	setUser(t, server, "notifier", redisUser(t)...)
+	server.SetUser(t, secret, "notifier", redisUser(t)...)
 	bus, slack, settings := startServices(t)
 	maps.Copy(settings, map[string]string{
 		"REDIS_URL": userURL(server, "notifier"), "SLACK_BOT_TOKEN": "xoxb-" + secret, "SLACK_CHANNEL": "C0123",
@@ -110,7 +98,7 @@ func TestSecurityRedisTrimmed(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
 	rules := redisUser(t)
-	setUser(t, server, "notifier", rules...)
+	server.SetUser(t, secret, "notifier", rules...)
 	if err := useRedis(t, server, "notifier"); err != nil {
 		t.Fatalf("with all commands: %v", err)
 	}
@@ -118,7 +106,7 @@ func TestSecurityRedisTrimmed(t *testing.T) {
 		if !strings.HasPrefix(rule, "+") {
 			continue
 		}
-		setUser(t, server, "less", slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return r == rule })...)
+		server.SetUser(t, secret, "less", slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return r == rule })...)
 		err := useRedis(t, server, "less")
 		switch {
 		case slices.Contains(freely, rule) && err != nil:
@@ -159,7 +147,7 @@ func TestSecurityRedisElsewhere(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
 	elsewhere := func(further ...string) (database, slots error) {
 		for _, s := range append(cluster.Nodes, server) {
-			setUser(t, s, "notifier", append(slices.Clone(rules), further...)...)
+			s.SetUser(t, secret, "notifier", append(slices.Clone(rules), further...)...)
 		}
 		return use(userURL(server, "notifier") + "/1"), use(strings.Replace(cluster.URL(), "redis://", "redis://notifier:"+secret+"@", 1))
 	}

@@ -59,8 +59,8 @@ func TestRedis(t *testing.T) {
 func TestRedisRefuses(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
-	setUser(t, server, "reader", "~*", "-@all", "+eval", "+evalsha", "+@read", "+time")
-	setUser(t, server, "nobody", "-@all")
+	server.SetUser(t, secret, "reader", "~*", "-@all", "+eval", "+evalsha", "+@read", "+time")
+	server.SetUser(t, secret, "nobody", "-@all")
 	as := func(user string) []Finding {
 		return redisFindings(t, "redis://"+user+":"+secret+"@"+server.Addr, true)
 	}
@@ -70,18 +70,6 @@ func TestRedisRefuses(t *testing.T) {
 	wantFinding(t, findings, Fail, "the user may not run DEL, HDEL, HINCRBY, HSET, HSETNX, PEXPIRE, PEXPIREAT, SET, ZADD, ZREM, ZREMRANGEBYRANK and ZREMRANGEBYSCORE on keys that begin with {notifier}:")
 	wantFinding(t, findings, OK, "unknown version")
 	wantFinding(t, findings, Note, "eviction policy unknown")
-}
-
-// setUser gives a server a user whose password is the secret.
-func setUser(t *testing.T, server *redistest.Server, name string, rules ...string) {
-	t.Helper()
-	arguments := []any{"ACL", "SETUSER", name, "reset", "on", ">" + secret}
-	for _, rule := range rules {
-		arguments = append(arguments, rule)
-	}
-	if err := server.Client(t).Do(t.Context(), arguments...).Err(); err != nil {
-		t.Fatalf("user %s: %v", name, err)
-	}
 }
 
 // TestRedisKinds: Sentinel and Cluster are distinguished, and examined at the server that keeps the keys.

@@ -103,6 +103,18 @@ func RunEmbedded(tb testing.TB) *miniredis.Miniredis {
 	return store
 }
 
+// SetUser replaces a user of the server: its password, and what it may do in the words of ACL SETUSER.
+func (s *Server) SetUser(tb testing.TB, password, name string, rules ...string) {
+	tb.Helper()
+	arguments := []any{"ACL", "SETUSER", name, "reset", "on", ">" + password}
+	for _, rule := range rules {
+		arguments = append(arguments, rule)
+	}
+	if err := s.Client(tb).Do(tb.Context(), arguments...).Err(); err != nil {
+		tb.Fatalf("user %s: %v", name, err)
+	}
+}
+
 // StartProcess is Start for tests that need a process to stop and start again; it skips loudly where there is none.
 func StartProcess(tb testing.TB, extra ...string) *Server {
 	tb.Helper()
