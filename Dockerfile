@@ -19,7 +19,8 @@ ARG COMMIT
 COPY . .
 RUN CGO_ENABLED=0 go build -tags production -trimpath \
     -ldflags "-s -w -X notifier/internal/buildinfo.version=$VERSION -X notifier/internal/buildinfo.commit=$COMMIT" \
-    -o /out/notifier ./cmd/notifier
+    -o /out/notifier ./cmd/notifier && \
+    go version -m /out/notifier > /out/sbom.txt
 
 FROM build AS build-demo
 # Again, because the classic builder forgets arguments at the end of a stage.
@@ -27,10 +28,11 @@ ARG VERSION
 ARG COMMIT
 RUN CGO_ENABLED=0 go build -trimpath \
     -ldflags "-s -w -X notifier/internal/buildinfo.version=$VERSION -X notifier/internal/buildinfo.commit=$COMMIT" \
-    -o /out/notifier ./cmd/notifier
+    -o /out/notifier ./cmd/notifier && \
+    go version -m /out/notifier > /out/sbom.txt
 
 FROM gcr.io/distroless/static-debian13:nonroot AS demo
-COPY --from=build-demo /out/notifier /notifier
+COPY --from=build-demo /out/notifier /out/sbom.txt /
 # A number and not a name: Kubernetes can tell that it is not root (runAsNonRoot).
 USER 65532:65532
 # No HEALTHCHECK: `dev -slack-only` has no worker that one could ask. docker-compose.yml has one for the workers.
@@ -44,7 +46,8 @@ LABEL org.opencontainers.image.title="notifier" \
       org.opencontainers.image.description="Sends events from NATS to Slack, within limits that hold over all replicas" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$COMMIT"
-COPY --from=build /out/notifier /notifier
+# With the program the list of what is in it: Go's version, and each module with its version and checksum.
+COPY --from=build /out/notifier /out/sbom.txt /
 USER 65532:65532
 HEALTHCHECK --interval=5s --timeout=3s --start-period=20s --retries=3 CMD ["/notifier", "healthcheck"]
 ENTRYPOINT ["/notifier"]

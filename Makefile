@@ -5,15 +5,15 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -X notifier/internal/buildinfo.version=$(VERSION) -X notifier/internal/buildinfo.commit=$(COMMIT)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-FUZZTIME ?= 10s
+FUZZTIME ?= 5m
 CHAOSTIME ?= 10m
 N       ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-matrix race chaos prove mutants lint check-rules pictures demo dev fuzz e2e bench bench-storm ci image up down clean
+.PHONY: help build test test-matrix race chaos isolation prove mutants lint check-rules pictures demo dev fuzz e2e bench bench-storm bench-backlog ci image up down clean
 
 help: ## list the targets
-	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 build: ## bin/notifier, as released: static, without the embedded servers
 	CGO_ENABLED=0 $(GO) build -tags production -trimpath -ldflags "$(LDFLAGS)" -o bin/notifier ./cmd/notifier
@@ -29,6 +29,9 @@ race: ## the same with the race detector, in random order, on a real Redis
 
 chaos: ## kill, stop and cut everything off for CHAOSTIME (10m), then account for every event; needs redis-server
 	NOTIFIER_TEST_REDIS=require NOTIFIER_CHAOS_TIME=$(CHAOSTIME) $(GO) test -run '^TestChaos$$' -count=1 -v -timeout 0 ./internal/chaos
+
+isolation: ## what one slow channel, bad event or flood costs the others, at full scale, and a table; needs redis-server
+	NOTIFIER_TEST_REDIS=require NOTIFIER_ISOLATION=full $(GO) test -count=1 -v -timeout 0 ./internal/isolation
 
 prove: ## the limiter against its model, N random histories (1000) of each kind on each store; needs redis-server
 	NOTIFIER_TEST_REDIS=require $(GO) test -run '^TestTheScriptsDecideLikeTheModel$$' -count=1 -v -timeout 0 ./internal/ratelimit -rapid.checks=$(N) -rapid.nofailfile
@@ -57,7 +60,7 @@ demo: ## see the limits hold, in a few seconds, with nothing installed
 dev: ## NATS, Redis, a fake Slack with an inbox page and one worker, until Ctrl-C
 	$(GO) run ./cmd/notifier dev
 
-fuzz: ## each fuzz target for FUZZTIME (10s)
+fuzz: ## each fuzz target for FUZZTIME (5m), one after the other; the first finding ends it
 	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r package; do \
 	  for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 	    echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package; \
@@ -72,6 +75,9 @@ bench: ## Go benchmarks
 
 bench-storm: ## drain a storm of 200,000 events beside a consumer that only acknowledges; needs redis-server
 	$(GO) run ./bench/storm
+
+bench-backlog: ## the worker's memory with backlogs of large messages; needs redis-server
+	$(GO) run ./bench/storm -backlog
 
 ci: ## the whole gate, as it is run before a change goes in
 	.ci/run

@@ -16,9 +16,10 @@ import (
 
 // What each profile starts.
 var (
-	realServices = []string{"nats", "notifier", "redis"}
-	demoServices = []string{"burst", "fake-slack", "nats-demo", "notifier-demo", "redis-demo"}
+	realServices = []string{"nats", "notifier", "redis", "secrets"}
+	demoServices = []string{"burst", "fake-slack", "nats-demo", "notifier-demo", "redis-demo", "secrets-demo"}
 	onlookers    = []string{"grafana", "prometheus"}
+	commands     = []string{"dead", "publish"}
 )
 
 // testProfiles: a plain "up" is the real thing, "--profile demo" is the demo and nothing of the real thing. This is what
@@ -38,7 +39,7 @@ func testProfiles(t *testing.T, e *engine) {
 		{"demo by COMPOSE_PROFILES", nil, []string{"COMPOSE_PROFILES=demo"}, demoServices},
 		{"observability", []string{"observability"}, nil, with(realServices, onlookers)},
 		{"demo-observability", []string{"demo-observability"}, nil, with(demoServices, onlookers)},
-		{"all", []string{"*"}, nil, with(realServices, demoServices, onlookers)},
+		{"all", []string{"*"}, nil, with(realServices, demoServices, onlookers, commands)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := e.project(t, "config", test.profiles, test.settings...)
@@ -65,6 +66,7 @@ func testSettings(t *testing.T, e *engine) {
 			names = append(names, match[1])
 		}
 	}
+	names = append(names, "SLACK_BOT_TOKEN_FILE", "SLACK_WEBHOOK_URL_FILE", "ADMIN_TOKEN_FILE")
 	if len(names) < 30 {
 		t.Fatalf("found only %d settings in the sources: %v", len(names), names)
 	}
@@ -86,6 +88,22 @@ func testSettings(t *testing.T, e *engine) {
 			t.Errorf("%s arrives as %q, expected %q", name, got, want)
 		}
 	}
+
+	t.Run("servers of one's own", func(t *testing.T) { // with their URL in .env, the file with the one of compose is not read
+		for name, own := range map[string][]string{"NATS_URL": {"NATS_URL=nats://own"}, "REDIS_URL": {"REDIS_URL=redis://own"}} {
+			other := map[string]string{"NATS_URL": "REDIS_URL", "REDIS_URL": "NATS_URL"}[name]
+			config.Services = nil
+			out := e.project(t, "config", nil, own...).compose(t, "config", "--format", "json")
+			testkit.Check(t, json.Unmarshal([]byte(out), &config))
+			got := config.Services["notifier"].Environment
+			if file, set := got[name+"_FILE"]; set || name+"="+got[name] != own[0] {
+				t.Errorf("with %s: %s is %q and %s_FILE %q, expected only the first", own[0], name, got[name], name, file)
+			}
+			if got[other] != "" || got[other+"_FILE"] == "" {
+				t.Errorf("with %s: %s is %q and %s_FILE %q, expected only the second", own[0], other, got[other], other, got[other+"_FILE"])
+			}
+		}
+	})
 
 	t.Run(".env.example", func(t *testing.T) {
 		text, err := os.ReadFile("../.env.example")

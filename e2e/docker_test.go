@@ -69,7 +69,7 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	e.environment = append(e.environment, "NOTIFIER_IMAGE="+e.production, "NOTIFIER_DEMO_IMAGE="+e.demo,
-		"NOTIFIER_VERSION="+releaseVersion, "NATS_PORT=0", "FAKE_SLACK_PORT=0", "PROMETHEUS_PORT=0", "GRAFANA_PORT=0") // 0: the engine picks free ones
+		"NOTIFIER_VERSION="+releaseVersion, "NATS_PORT=0", "DEMO_NATS_PORT=0", "FAKE_SLACK_PORT=0", "PROMETHEUS_PORT=0", "GRAFANA_PORT=0") // 0: the engine picks free ones
 
 	if _, err := e.run(ctx, commandDeadline, "docker", "compose", "version"); err != nil {
 		t.Fatalf("these tests need a Docker engine with the compose plugin: %v", err)
@@ -93,7 +93,11 @@ func TestCompose(t *testing.T) {
 	t.Run("limits", func(t *testing.T) { testLimits(t, e) })
 	t.Run("kill", func(t *testing.T) { testKill(t, e) })
 	// These wait for what happens every few seconds, and no time counts in them: they run at the same time, at the end.
-	for name, test := range map[string]func(*testing.T, *engine){"demo": testDemo, "prometheus": testPrometheus, "grafana": testGrafana} {
+	for name, test := range map[string]func(*testing.T, *engine){
+		"demo": testDemo, "paced": testPaced, "prometheus": testPrometheus, "grafana": testGrafana,
+		"existing volumes": testExistingVolumes, "own names": testOwnNames,
+		"changed names": testChangedNames, "private clone": testPrivateClone, "open Redis": testOpenRedis,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, e)

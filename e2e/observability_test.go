@@ -22,10 +22,11 @@ import (
 // workers stand for the real ones: both are found in the same way.
 func testPrometheus(t *testing.T, e *engine) {
 	const service = "notifier-demo"
-	p := e.project(t, "prometheus", []string{"demo-observability"})
+	p := e.project(t, "prometheus", []string{"demo-observability"}, unpaced(t))
 	p.up(t, "--wait", service, "fake-slack", "prometheus")
 	p.checkPorts(t)
 	prometheus := onlooker{p, "http://" + p.address(t, "prometheus", "9090")}
+	t.Run("reach", func(t *testing.T) { p.checkReach(t) })
 
 	t.Run("rules", func(t *testing.T) {
 		var rules struct {

@@ -33,11 +33,11 @@ type project struct {
 func (e *engine) project(t *testing.T, name string, profiles []string, settings ...string) *project {
 	t.Helper()
 	p := &project{engine: e, name: fmt.Sprintf("notifier-e2e-%d-%s", os.Getpid(), name)}
-	p.command = []string{"docker", "compose", "--env-file", os.DevNull, "-f", "docker-compose.yml", "-p", p.name}
+	p.command = []string{"docker", "compose", "--env-file", os.DevNull, "-p", p.name}
 	for _, profile := range profiles {
 		p.command = append(p.command, "--profile", profile)
 	}
-	p.environment = append(slices.Clone(e.environment), settings...)
+	p.environment = slices.Concat(e.environment, []string{"COMPOSE_FILE=docker-compose.yml"}, settings)
 	return p
 }
 
@@ -67,7 +67,7 @@ func (p *project) down(t *testing.T) {
 		out, _ := p.runWith(ctx, teardownDeadline, p.environment, slices.Concat(p.command, []string{"logs", "--tail", "20"})...)
 		t.Logf("the last of each log:\n%s", out)
 	}
-	all := []string{"docker", "compose", "--env-file", os.DevNull, "-f", "docker-compose.yml", "-p", p.name, "--profile", "*"}
+	all := []string{"docker", "compose", "--env-file", os.DevNull, "-p", p.name, "--profile", "*"}
 	if _, err := p.runWith(ctx, teardownDeadline, p.environment, append(all, "down", "--volumes", "--remove-orphans", "--timeout", "5")...); err != nil {
 		t.Errorf("tear down: %v", err)
 	}
@@ -141,7 +141,7 @@ func (p *project) untilSettled(t *testing.T, service string, events int) (lines 
 // untilAcknowledged waits until the consumer has nothing to give and waits for no acknowledgement.
 func (p *project) untilAcknowledged(t *testing.T, natsService string) {
 	t.Helper()
-	js, end := p.jetstream(t, natsService)
+	js, end := p.jetstream(t, natsService, "notifier", "_NOTIFIER.NOTIFY.worker")
 	defer end()
 	consumer, err := js.Consumer(p.ctx, "NOTIFY", "notifier")
 	testkit.Check(t, err)
@@ -154,9 +154,15 @@ func (p *project) untilAcknowledged(t *testing.T, natsService string) {
 	})
 }
 
-func (p *project) jetstream(t *testing.T, natsService string) (js jetstream.JetStream, end func()) {
+// jetstream connects as a user of deploy/nats.conf, who may subscribe below inbox.
+func (p *project) jetstream(t *testing.T, natsService, user, inbox string) (js jetstream.JetStream, end func()) {
 	t.Helper()
-	connection, err := nats.Connect("nats://" + p.address(t, natsService, "4222"))
+	conf := p.compose(t, "exec", "-T", natsService, "cat", "/secrets/nats/nats.conf")
+	password := regexp.MustCompile(`user: ` + user + `, password: "(\w+)"`).FindStringSubmatch(conf)
+	if password == nil {
+		t.Fatalf("%s has no user %s", natsService, user)
+	}
+	connection, err := nats.Connect("nats://"+p.address(t, natsService, "4222"), nats.UserInfo(user, password[1]), nats.CustomInboxPrefix(inbox))
 	testkit.Check(t, err)
 	js, err = jetstream.New(connection)
 	testkit.Check(t, err)
@@ -167,7 +173,7 @@ func (p *project) jetstream(t *testing.T, natsService string) (js jetstream.JetS
 // the categories by event id; ids of one prefix are all different. The text of an event is its id.
 func (p *project) publish(t *testing.T, natsService string, prefix string, order []string) map[string]string {
 	t.Helper()
-	js, end := p.jetstream(t, natsService)
+	js, end := p.jetstream(t, natsService, "publisher", "_INBOX_publisher")
 	defer end()
 	categoryOf := map[string]string{}
 	for n, category := range order {
@@ -175,7 +181,7 @@ func (p *project) publish(t *testing.T, natsService string, prefix string, order
 		message := nats.NewMsg("notify." + category)
 		message.Header.Set(nats.MsgIdHdr, id)
 		message.Data = []byte(id)
-		if _, err := js.PublishMsgAsync(message); err != nil {
+		if _, err := js.PublishMsgAsync(message, jetstream.WithStallWait(testkit.Patience)); err != nil {
 			t.Fatal(err)
 		}
 		categoryOf[id] = category

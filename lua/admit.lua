@@ -9,7 +9,9 @@
 -- KEYS[2]     in flight       hash         id -> "<time of admission> <delivery>": admitted, not yet sent; begin.lua
 --                                          puts ":<posts begun>:<time and name of the last>" behind it
 -- KEYS[3]     sent            sorted set   id -> time it was recorded as sent (written by sent.lua)
--- KEYS[4...]  category scopes sorted sets, one per distinct category of the batch
+-- KEYS[4]     categories      sorted set   an index: category, and "<category> <source>" for ids that count together with a
+--                                          source -> time of its last admission, less than a second older at most
+-- KEYS[5...]  category scopes sorted sets, one per distinct category of the batch, named "...}:category:<category>"
 --             All keys carry the same hash tag, so that they share one slot of a Redis Cluster.
 --
 -- ARGV[1]     dedupe window in microseconds: an id sent within it is a duplicate
@@ -17,16 +19,21 @@
 --             while other replicas do)
 -- ARGV[3]     R, the number of rules that follow; the first is the global scope's
 -- then R x    T, followed by T x (COUNT, WINDOW in microseconds)
--- then        for each of KEYS[4...] the number (2..R) of its rule
--- then        N, the number of events, and these column by column: N ids, N deliveries, N categories (1 is KEYS[4]),
---             N costs; the last column may be left out if every event costs 1
---             An id is 1 to 64 bytes without a space. The delivery names the stream message that carries the
---             event; the same message delivered again has the same one. COUNT, WINDOW and cost are whole numbers.
+-- then        for each of KEYS[5...] the number (2..R) of its rule
+-- then        S, the number of distinct sources in the batch, and S x (number of its category, "<category> <source>")
+-- then        N, the number of events, and these column by column: N ids, N deliveries, N categories (1 is KEYS[5]; with C
+--             categories C + 1 is the first source and its category), N costs; the last column may be left out if every
+--             event costs 1
+--             An id is 1 to 64 bytes without a space, and the caller has put the category (and the source) into it: the
+--             script takes two events with the same id for one, whatever their categories. The delivery names the stream
+--             message that carries the event; the same message delivered again has the same one. COUNT, WINDOW and cost
+--             are whole numbers.
 --
 -- Reply: { now, lag, verdicts, refusals }
 --   now       microseconds: the clock that decided
 --   lag       microseconds by which that clock is ahead of TIME; above 0 only after TIME stepped back
---   verdicts  one number per event:  1 send it,  0 a duplicate,  -k refused as told in the k-th refusal
+--   verdicts  one number per event:  1 send it,  0 a duplicate,  -k refused as given in the k-th refusal,  2 not decided: the
+--             key of its category is no sorted set, and holds nothing that could be counted
 --   refusals  four numbers each: scope (0 global, 1 category), tier (1..T), slots used in it, and microseconds
 --             from TIME until an event of this cost fits, if nothing else comes in; -1: it never does
 --   Of all the tiers that refuse, the one that frees last is named; of two alike, the category's.
@@ -38,13 +45,21 @@
 --   Idempotent          an id in flight for the same delivery is answered 1 and charged nothing: a redelivery,
 --                       or a call repeated after its answer was lost. For another delivery it is a duplicate.
 --   A storm is free     a batch without an admission only reads: nothing to replicate, nothing to store.
+--   Found again         every id that is in a set can be found by what is in the index: that keeps the 100,000 entries with
+--                       the latest admissions, for the longest window and the dedupe window after these.
+--   One damaged key     a category's key of another type concerns the events of that category alone. Any other key of another
+--                       type fails the call, before anything is charged or recorded; entries far in the future may be
+--                       removed by then.
+--   No stop for ever    an entry that is further ahead of TIME than the dedupe window, and than a day, is no admission of ours.
+--                       It is removed when its scope is nearly full, and from the global scope and the index when it is met.
+--                       An event in flight or sent that far ahead is unknown, and so is one with a record of another form.
 --   Clean               keys expire when their last entry can no longer matter. Entries out of the window are
 --                       removed when the next one is added; they are never counted.
 --   Rules may change    replicas with other rules may use the same keys. Each holds its own rules against what all
 --                       have admitted, and none removes or lets expire what another one's longer window still counts.
 --
 -- By hand, one event "e1" of category "errors" under 100/30m and 10/30m:
---   redis-cli --eval lua/admit.lua '{notifier}:global' '{notifier}:inflight' '{notifier}:sent' '{notifier}:category:errors' , 86400000000 1800000000 2 1 100 1800000000 1 10 1800000000 2 1 e1 by-hand-1 1
+--   redis-cli --eval lua/admit.lua '{notifier}:global' '{notifier}:inflight' '{notifier}:sent' '{notifier}:categories' '{notifier}:category:errors' , 86400000000 1800000000 2 1 100 1800000000 1 10 1800000000 2 0 1 errors:e1 by-hand-1 1
 
 -- Locals are faster than globals, and this runs once per event.
 local KEYS, ARGV, call, tonumber, huge = KEYS, ARGV, redis.call, tonumber, math.huge
@@ -58,11 +73,20 @@ local time = call('TIME')
 local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = clock
 -- Every admission is in the register, so its newest entry is the latest time that any decision has used.
-local newest = tonumber(call('ZREVRANGE', KEYS[1], '0', '0', 'WITHSCORES')[2])
+local function newest_of(key)
+  return tonumber(call('ZREVRANGE', key, '0', '0', 'WITHSCORES')[2])
+end
+local newest = newest_of(KEYS[1])
+-- Further ahead than this no clock was that has been set back since.
+local horizon = clock + math.max(86400000000, tonumber(ARGV[1]))
+if newest and newest > horizon then
+  call('ZREMRANGEBYSCORE', KEYS[1], '(' .. text(horizon), '+inf')
+  newest = newest_of(KEYS[1])
+end
 if newest and newest > now then
   now = newest
 end
-local stamp = text(now)
+local stamp -- now as text; set with the first admission, because a storm has none
 
 local at = 3 -- the next argument to read
 
@@ -86,13 +110,19 @@ end
 -- entries before the batch, looked up when they are first needed. members: what ZADD is to add. (The constructor names
 -- every field that most batches need, because Lua is slow to grow a table.)
 local function scope(key, tiers)
-  return { key = key, tiers = tiers, added = 0, all = false, cost = false, at = false, verdict = false }
+  return { key = key, tiers = tiers, added = 0, all = false, cost = false, at = false, verdict = false, looked = false }
 end
 
 local global = scope(KEYS[1], rules[1])
 local categories = {} -- by their number as text, as in the events' column
-for c = 1, #KEYS - 3 do
-  categories[tostring(c)] = scope(KEYS[3 + c], rules[number()])
+for c = 1, #KEYS - 4 do
+  categories[tostring(c)] = scope(KEYS[4 + c], rules[number()])
+end
+local sources = false -- by the numbers that stand for a source and its category; few batches have any
+for s = 1, number() do
+  sources = sources or {}
+  sources[tostring(#KEYS - 4 + s)] = { category = categories[ARGV[at]], entry = ARGV[at + 1], added = false }
+  at = at + 2
 end
 
 -- The columns of the events: the i-th id is ARGV[ids + i], and so on.
@@ -131,12 +161,30 @@ local function look(s, t, cost)
   return entry + tier.window, taken(s, t)
 end
 
+-- count(s) looks up how many entries a category has before the batch, and returns false if its key is of another type.
+local function count(s)
+  if not s.all then
+    s.all = redis.pcall('ZCARD', s.key)
+    if type(s.all) ~= 'number' and not string.find(s.all.err, 'WRONGTYPE', 1, true) then
+      s.all = call('ZCARD', s.key) -- any other error fails the call
+    end
+  end
+  return type(s.all) == 'number'
+end
+
 -- refuse(s, cost) checks all tiers of a scope and returns the refusal by the tier without room that frees last, or nil.
 -- The result is valid for that cost until this batch takes another slot in the scope.
 local function refuse(s, cost)
   s.all = s.all or call('ZCARD', s.key)
   if s.all + s.added + cost <= s.tiers.smallest then
     return nil -- there are at least as many entries overall as in the window
+  end
+  if not s.looked then
+    s.looked = true
+    if (newest_of(s.key) or 0) > horizon then
+      call('ZREMRANGEBYSCORE', s.key, '(' .. text(horizon), '+inf')
+      s.all = call('ZCARD', s.key)
+    end
   end
   if s.asked ~= cost or s.asked_at ~= s.added then
     s.asked, s.asked_at, s.refusal = cost, s.added, nil
@@ -151,6 +199,7 @@ local function refuse(s, cost)
 end
 
 local function take(s, id, cost)
+  stamp = stamp or text(now)
   s.members = s.members or {}
   for slot = 1, cost do
     local n = 2 * (s.added + slot)
@@ -178,13 +227,14 @@ local function retention()
   return kept * 1000
 end
 
--- One lookup for the whole batch, and none if the key does not exist.
+-- One lookup for the whole batch, and none if the key does not exist. For a few events asking first would cost more.
 local in_flight, sent = {}, {}
+local few = events < 8
 if events > 0 then
-  if call('EXISTS', KEYS[2]) == 1 then
+  if few or call('EXISTS', KEYS[2]) == 1 then
     in_flight = call('HMGET', KEYS[2], unpack(ARGV, ids + 1, ids + events))
   end
-  if call('EXISTS', KEYS[3]) == 1 then
+  if few or call('EXISTS', KEYS[3]) == 1 then
     sent = call('ZMSCORE', KEYS[3], unpack(ARGV, ids + 1, ids + events))
   end
 end
@@ -200,17 +250,22 @@ local function known(i, id)
   end
   if in_flight[i] then
     local since, by = string.match(in_flight[i], '^(%d+)[^ ]* (.*)$')
-    if tonumber(since) > now - retention() then
+    since = tonumber(since)
+    if since and since > now - retention() and since <= horizon then
       return by == ARGV[deliveries + i] and 1 or 0
     end
   end
-  if sent[i] and tonumber(sent[i]) > now - math.max(tonumber(ARGV[1]), retention()) then
+  local last = sent[i] and tonumber(sent[i])
+  if last and last > now - math.max(tonumber(ARGV[1]), retention()) and last <= horizon then
     return 0
   end
 end
 
 -- decide(i, id, category, cost) is the verdict on a new event.
 local function decide(i, id, category, cost)
+  if not count(category) then
+    return 2
+  end
   local g, c = refuse(global, cost), refuse(category, cost)
   if g or c then
     local by_category = not g or (c and c.frees >= g.frees)
@@ -229,6 +284,10 @@ local function decide(i, id, category, cost)
   register[#register + 1] = id
   register[#register + 1] = stamp .. ' ' .. ARGV[deliveries + i]
   admitted[id] = ARGV[deliveries + i]
+  local source = sources and sources[ARGV[of + i]]
+  if source then
+    source.added = true
+  end
   return 1
 end
 
@@ -238,7 +297,8 @@ for i = 1, events do
     verdict = known(i, id)
   end
   if not verdict then
-    local category, cost = categories[ARGV[of + i]], ARGV[costs + i] or 1
+    local cost = ARGV[costs + i] or 1
+    local category = categories[ARGV[of + i]] or sources[ARGV[of + i]].category
     -- In a storm a category is refused in the same way again and again: the verdict is reused until the next admission.
     if category.cost ~= cost or category.at ~= global.added then
       category.cost, category.at = cost, global.added
@@ -267,6 +327,27 @@ local function bounds(ms)
 end
 
 if #register > 0 then
+  -- The index. An entry that is less than a second old stays: a busy notifier writes it once a second, and only looks at
+  -- it with its other batches. That is done before anything is added, because a key of another type fails the call.
+  local names, index = {}, {}
+  for _, s in pairs(categories) do
+    if s.added > 0 then
+      names[#names + 1] = string.match(s.key, '}:category:(.*)$')
+    end
+  end
+  for _, source in pairs(sources or {}) do
+    if source.added then
+      names[#names + 1] = source.entry
+    end
+  end
+  local written = call('ZMSCORE', KEYS[4], unpack(names))
+  for n = 1, #names do
+    if not written[n] or tonumber(written[n]) <= now - 1000000 then
+      index[#index + 1] = stamp
+      index[#index + 1] = names[n]
+    end
+  end
+
   local old, ends = bounds(retention() / 1000)
   -- When an id leaves the register, its in-flight record is stale.
   local gone = call('ZRANGEBYSCORE', KEYS[1], '-inf', old)
@@ -281,12 +362,25 @@ if #register > 0 then
   for _, s in pairs(categories) do
     if s.added > 0 then
       -- No replica keeps a category for longer than the register, so a lookup is needed only if the register is kept longer.
-      local last = s.tiers.longest < retention() and tonumber(call('ZREVRANGE', s.key, '0', '0', 'WITHSCORES')[2])
+      local last = s.tiers.longest < retention() and newest_of(s.key)
       old, ends = bounds(keep(s.key, last, s.tiers.longest))
       call('ZREMRANGEBYSCORE', s.key, '-inf', old)
       in_chunks('ZADD', s.key, s.members)
       call('PEXPIREAT', s.key, ends)
     end
+  end
+  if #index > 0 then
+    -- An id may be recorded as sent for as long as it is in flight, and is known for the dedupe window from then on.
+    local last = newest_of(KEYS[4])
+    if last and last > horizon then
+      call('ZREMRANGEBYSCORE', KEYS[4], '(' .. text(horizon), '+inf')
+      last = newest_of(KEYS[4])
+    end
+    old, ends = bounds(keep(KEYS[4], last, tonumber(ARGV[1]) + retention() + 1000000))
+    in_chunks('ZADD', KEYS[4], index)
+    call('ZREMRANGEBYSCORE', KEYS[4], '-inf', old)
+    call('ZREMRANGEBYRANK', KEYS[4], '0', '-100001')
+    call('PEXPIREAT', KEYS[4], ends)
   end
 end
 

@@ -11,7 +11,7 @@ import _ "embed"
 //go:embed admit.lua
 var Admit string
 
-// Begin permits the post of an admitted event, and records the post before it is made. See the head of begin.lua.
+// Begin permits a post, and records it before it is made. See the head of begin.lua.
 //
 //go:embed begin.lua
 var Begin string
@@ -26,10 +26,20 @@ var Sent string
 //go:embed refund.lua
 var Refund string
 
-// Pause stores the pause that Slack has asked for. See the head of pause.lua.
+// Answered records Slack's answer to a post: its time, and the pause that it begins or ends. See the head of answered.lua.
 //
-//go:embed pause.lua
-var Pause string
+//go:embed answered.lua
+var Answered string
+
+// Pauses lists the pauses that Slack has asked for. See the head of pauses.lua.
+//
+//go:embed pauses.lua
+var Pauses string
+
+// Damaged names the keys of another type than the scripts store there. See the head of damaged.lua.
+//
+//go:embed damaged.lua
+var Damaged string
 
 // Peek returns how full scopes are. See the head of peek.lua.
 //

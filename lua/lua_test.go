@@ -58,12 +58,12 @@ func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 	}
 	arguments := words(line)
 	ctx := t.Context()
-	for _, key := range []string{arguments[3], arguments[6]} {
-		if members := client.ZRange(ctx, key, 0, -1).Val(); !cmp.Equal(members, []string{"e1"}) {
-			t.Errorf("%s holds %q, expected e1", key, members)
+	for key, want := range map[string]string{arguments[3]: "errors:e1", arguments[6]: "errors", arguments[7]: "errors:e1"} {
+		if members := client.ZRange(ctx, key, 0, -1).Val(); !cmp.Equal(members, []string{want}) {
+			t.Errorf("%s holds %q, expected %s", key, members, want)
 		}
 	}
-	if record := client.HGet(ctx, arguments[4], "e1").Val(); !strings.HasSuffix(record, " by-hand-1") {
+	if record := client.HGet(ctx, arguments[4], "errors:e1").Val(); !strings.HasSuffix(record, " by-hand-1") {
 		t.Errorf("in flight: %q", record)
 	}
 }
@@ -116,7 +116,7 @@ func runArguments(t *testing.T, client *redis.Client, line string) (now string, 
 
 // scripts are all of them, by their names.
 var scripts = map[string]string{
-	"admit": lua.Admit, "begin": lua.Begin, "sent": lua.Sent, "refund": lua.Refund, "pause": lua.Pause, "peek": lua.Peek,
+	"admit": lua.Admit, "begin": lua.Begin, "sent": lua.Sent, "refund": lua.Refund, "answered": lua.Answered, "pauses": lua.Pauses, "peek": lua.Peek, "damaged": lua.Damaged,
 	"flush": lua.Flush, "now": lua.Now,
 	"digest_take": lua.DigestTake, "digest_begin": lua.DigestBegin, "digest_done": lua.DigestDone,
 }
@@ -141,7 +141,7 @@ func TestEveryScriptStatesItsContractInItsHead(t *testing.T) {
 
 // Redis Cluster routes a script by the keys that it is given, so it may touch no other; and the only clock is TIME.
 func TestScriptsUseOnlyTheKeysAndTheClockThatTheyAreGiven(t *testing.T) {
-	calls := regexp.MustCompile(`\bcall\('([A-Z]+)'(?:, ([^,)]+))?`)
+	calls := regexp.MustCompile(`\bp?call\('([A-Z]+)'(?:, ([^,)]+))?`)
 	keys := regexp.MustCompile(`^(KEYS\[[^\]]+\]|s\.key|key)$`)
 	for name, script := range scripts {
 		found := calls.FindAllStringSubmatch(script, -1)

@@ -16,7 +16,8 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local newest = tonumber(redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2])
-if newest and newest > now then -- the clock of admit.lua, which never goes back
+-- The clock of admit.lua, which never goes back, and forgets what is as far ahead as no clock was.
+if newest and newest > now and newest <= now + math.max(86400000000, tonumber(ARGV[2])) then
   now = newest
 end
 

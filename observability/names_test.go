@@ -11,7 +11,7 @@ import (
 // Series that others export.
 var foreign = map[string][]string{
 	"up":                            {},
-	"ALERTS":                        {"alertname", "alertstate", "severity", "category", "reason", "why"},
+	"ALERTS":                        {"alertname", "alertstate", "severity", "category", "channel", "reason", "why"},
 	"process_start_time_seconds":    {},
 	"process_cpu_seconds_total":     {},
 	"process_resident_memory_bytes": {},

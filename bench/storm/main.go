@@ -4,6 +4,9 @@
 // line for each, compared with a consumer that does nothing but acknowledge.
 //
 //	go run ./bench/storm [-events 200000] [-rounds 3]
+//	go run ./bench/storm -backlog
+//
+// With -backlog it measures the worker's memory instead; see backlog.go.
 //
 // The NATS server, the Redis server, the worker (the real binary, its log written to a file) and the bare consumer are
 // processes of their own. Each round fills a stream with events of 100 bytes over 20 categories, has the bare consumer
@@ -51,6 +54,7 @@ const (
 
 func main() {
 	events := flag.Int("events", 200_000, "events of each drain")
+	backlog := flag.Bool("backlog", false, "measure the memory that backlogs of large messages take")
 	rounds := flag.Int("rounds", 3, "rounds; the median counts")
 	role := flag.String("role", "", "for this program's own use")
 	flag.Parse()
@@ -62,7 +66,11 @@ func main() {
 		err = serveNATS(ctx)
 	case roleBare:
 		err = drainBare(ctx)
-	default:
+	case "":
+		if *backlog {
+			err = measureBacklogs(ctx)
+			break
+		}
 		err = measure(ctx, *events, *rounds)
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
@@ -225,8 +233,8 @@ func (b *bench) close() error {
 	return errors.Join(append(errs, os.RemoveAll(b.folder))...)
 }
 
-// fill makes a stream as the worker would, with a consumer as the worker would, full of events.
-func (b *bench) fill(ctx context.Context, stream, consumer, subject string) error {
+// create makes an empty stream as the worker would, with a consumer as the worker would.
+func (b *bench) create(ctx context.Context, stream, consumer, subject string) error {
 	if err := b.js.DeleteStream(ctx, stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
 	}
@@ -240,7 +248,12 @@ func (b *bench) fill(ctx context.Context, stream, consumer, subject string) erro
 		Durable: consumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: 20 * time.Second, MaxDeliver: -1,
 		MaxAckPending: 32_768, FilterSubject: subject + ".>",
 	})
-	if err != nil {
+	return err
+}
+
+// fill makes such a stream full of events.
+func (b *bench) fill(ctx context.Context, stream, consumer, subject string) error {
+	if err := b.create(ctx, stream, consumer, subject); err != nil {
 		return err
 	}
 	payload := []byte(strings.Repeat("x", payloadBytes))
@@ -273,6 +286,16 @@ func (b *bench) drainBare(ctx context.Context) (drained, error) {
 	return b.drain(ctx, command, "BARE", "bare")
 }
 
+// serve is the worker's process, not started yet, with further settings.
+func (b *bench) serve(namespace string, log *os.File, settings ...string) *exec.Cmd {
+	command := exec.Command(b.worker, "serve")
+	command.Env = append(append(os.Environ(),
+		"NATS_URL="+b.natsURL, "REDIS_URL="+b.redisURL, "REDIS_NAMESPACE="+namespace,
+		"SLACK_BOT_TOKEN=xoxb-storm", "SLACK_CHANNEL=#storm", "SLACK_API_URL="+b.slack.APIURL(), "ADMIN_ADDR=", "SLACK_PACE=off"), settings...)
+	command.Stdout, command.Stderr = log, os.Stderr
+	return command
+}
+
 func (b *bench) drainWorker(ctx context.Context, round int) (drained, error) {
 	if err := b.fill(ctx, "NOTIFY", "notifier", "notify"); err != nil {
 		return drained{}, err
@@ -282,11 +305,7 @@ func (b *bench) drainWorker(ctx context.Context, round int) (drained, error) {
 		return drained{}, err
 	}
 	defer func() { _ = log.Close() }()
-	command := exec.Command(b.worker, "serve")
-	command.Env = append(os.Environ(),
-		"NATS_URL="+b.natsURL, "REDIS_URL="+b.redisURL, fmt.Sprintf("REDIS_NAMESPACE=storm-%d", round),
-		"SLACK_BOT_TOKEN=xoxb-storm", "SLACK_CHANNEL=#storm", "SLACK_API_URL="+b.slack.APIURL(), "ADMIN_ADDR=")
-	command.Stdout, command.Stderr = log, os.Stderr
+	command := b.serve(fmt.Sprintf("storm-%d", round), log)
 	before := b.slack.Accepted()
 	result, err := b.drain(ctx, command, "NOTIFY", "notifier")
 	if err != nil {

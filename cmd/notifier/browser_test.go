@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -85,7 +86,7 @@ func (b *browser) listen(event any) {
 			b.problems = append(b.problems, fmt.Sprintf("Chromium objects (%s): %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
 		}
 	case *network.EventRequestWillBeSent:
-		if url := e.Request.URL; !strings.HasPrefix(url, b.home) && !strings.HasPrefix(url, "data:") {
+		if url := withoutUser(e.Request.URL); !strings.HasPrefix(url, b.home) && !strings.HasPrefix(url, "data:") {
 			b.problems = append(b.problems, "the page asked "+url)
 		}
 	}
@@ -97,12 +98,24 @@ func (b *browser) expectFailures(yes bool) {
 	b.failing = yes
 }
 
-// open loads a page, and takes where it is as the only place that it may ask.
+// withoutUser is a URL without the user and the password in it.
+func withoutUser(address string) string {
+	parsed, err := url.Parse(address)
+	if err != nil || parsed.User == nil {
+		return address
+	}
+	parsed.User = nil
+	return parsed.String()
+}
+
+// open loads a page, and takes where it is as the only place that it may ask. When the test is over its server ends before
+// the browser, and the page may ask once more in between.
 func (b *browser) open(t *testing.T, url string) {
 	t.Helper()
 	b.mu.Lock()
-	b.home = url
+	b.home = withoutUser(url)
 	b.mu.Unlock()
+	t.Cleanup(func() { b.expectFailures(true) })
 	b.do(t, chromedp.Navigate(url+"/"))
 }
 
@@ -136,10 +149,16 @@ func see[T any](t *testing.T, b *browser, script string) T {
 	return value
 }
 
-// text is what an element shows.
+// text is what an element shows. It waits for the element: a page that loads itself again has none for a moment.
 func (b *browser) text(t *testing.T, selector string) string {
 	t.Helper()
-	return see[string](t, b, fmt.Sprintf("document.querySelector(%q).textContent", selector))
+	var text *string
+	script := fmt.Sprintf("document.querySelector(%q)?.textContent ?? null", selector)
+	testkit.Eventually(t, "there is "+selector+" in the page", func() bool {
+		text = see[*string](t, b, script)
+		return text != nil
+	})
+	return *text
 }
 
 // waitForText waits until an element's text holds all of the texts.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,14 +28,17 @@ then one line for each check:
    warn   it works, but may cause trouble later; with what to do about it
    fail   a worker could not do its job
 Secrets are never shown. Exit code 0: nothing failed; 1: something failed; 2: invalid configuration, all of it listed.
+With -strict a warning is a failure, too: for deployments.
 
 Examples:
    notifier check
    docker compose run --rm notifier check -all
+   notifier check -strict
    notifier check -json | jq '.checks[] | select(.level != "ok")'`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "also show the settings that have their defaults"},
 			&cli.BoolFlag{Name: "json", Usage: "write one JSON object, with all settings, instead of the lines"},
+			&cli.BoolFlag{Name: "strict", Usage: "fail on warnings, too"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
@@ -48,7 +50,10 @@ Examples:
 			}
 			defer func() { _ = s.Store.Redis.Close() }() // nothing is written through it
 			app.SilenceRedis()
-			check := checkOutput{areas: preflight.Run(ctx, s), origins: origins, out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
+			check := checkOutput{
+				areas: preflight.Run(ctx, s), origins: origins, strict: cmd.Bool("strict"),
+				out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,
+			}
 			if cmd.Bool("json") {
 				return check.json(ctx)
 			}
@@ -61,6 +66,7 @@ Examples:
 type checkOutput struct {
 	areas   []*preflight.Area
 	origins []settings.Origin
+	strict  bool // a warning is a failure
 	out     io.Writer
 	errOut  io.Writer
 }
@@ -134,21 +140,33 @@ func (c *checkOutput) count(level preflight.Level) int {
 	return n
 }
 
-// result is the error that names what failed, or nil.
+// result is the error that names what failed, with -strict also what has warnings, or nil.
 func (c *checkOutput) result(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	var failed []string
-	for _, area := range c.areas {
-		if area.Count(preflight.Fail) > 0 {
-			failed = append(failed, area.Name)
-		}
+	var reasons []string
+	if failed := c.areasWith(preflight.Fail); len(failed) > 0 {
+		reasons = append(reasons, "failed: "+strings.Join(failed, ", "))
 	}
-	if len(failed) == 0 {
+	if warned := c.areasWith(preflight.Warn); c.strict && len(warned) > 0 {
+		reasons = append(reasons, fmt.Sprintf("%s, and -strict allows none: %s", term.Count(c.count(preflight.Warn), "warning"), strings.Join(warned, ", ")))
+	}
+	if len(reasons) == 0 {
 		return nil
 	}
-	return errors.New("failed: " + strings.Join(failed, ", "))
+	return errors.New(strings.Join(reasons, "; "))
+}
+
+// areasWith are the names of the areas that have a finding of a level.
+func (c *checkOutput) areasWith(level preflight.Level) []string {
+	var names []string
+	for _, area := range c.areas {
+		if area.Count(level) > 0 {
+			names = append(names, area.Name)
+		}
+	}
+	return names
 }
 
 // writeFinding writes a line for people: "warn  redis     ...".
@@ -191,7 +209,7 @@ func writeOrigins(out io.Writer, origins []settings.Origin, all bool) error {
 
 // checkJSON is what -json writes.
 type checkJSON struct {
-	OK       bool             `json:"ok"` // nothing failed
+	OK       bool             `json:"ok"` // nothing failed; with -strict there is no warning either
 	Settings []checkedSetting `json:"settings"`
 	Checks   []checkedFinding `json:"checks"`
 }
@@ -214,7 +232,8 @@ func (c *checkOutput) json(ctx context.Context) error {
 	for i := range c.areas {
 		c.wait(c.areas[i:])
 	}
-	answer := checkJSON{OK: c.count(preflight.Fail) == 0}
+	result := c.result(ctx)
+	answer := checkJSON{OK: result == nil}
 	for _, origin := range c.origins {
 		answer.Settings = append(answer.Settings, checkedSetting{Name: origin.Name, Value: origin.Shown(), Source: origin.Source, File: origin.File})
 	}
@@ -223,11 +242,10 @@ func (c *checkOutput) json(ctx context.Context) error {
 			answer.Checks = append(answer.Checks, checkedFinding{Level: finding.Level, Subject: area.Name, Text: finding.Text, Advice: finding.Advice})
 		}
 	}
-	encoder := json.NewEncoder(c.out)
-	encoder.SetEscapeHTML(false) // as the log
+	encoder := term.NewJSON(c.out)
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(answer); err != nil {
 		return err
 	}
-	return c.result(ctx)
+	return result
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"notifier/internal/preflight"
+	"notifier/internal/redistest"
 	"notifier/internal/settings"
 	"notifier/internal/term"
 	"notifier/internal/testkit"
@@ -99,6 +100,26 @@ func TestCheckJSON(t *testing.T) {
 	if !got.OK || len(got.Checks) < 10 {
 		t.Errorf("ok %t, %d checks", got.OK, len(got.Checks))
 	}
+}
+
+// TestCheckStrict: servers that are set up as the documents have it leave -strict nothing to warn of.
+func TestCheckStrict(t *testing.T) {
+	t.Parallel()
+	settings := securedWorker(t, startSecured(t, securityBlock(t, "nats")))
+	server := redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
+	server.SetUser(t, secret, "notifier", append(redisUser(t), "+config|get")...)
+	settings["REDIS_URL"] = userURL(server, "notifier")
+	delete(settings, "SHUTDOWN_TIMEOUT") // a short one is a warning
+	check := func(want int, text string) {
+		t.Helper()
+		p := spawn(t, "notifier", settings, "check", "-strict")
+		if code := p.code(t); code != want || !strings.Contains(p.errOut.String(), text) {
+			t.Errorf("exit code %d, %s; expected %d, %q\n%s", code, p.errOut.String(), want, text, p.out.String())
+		}
+	}
+	check(exitFailed, "1 warning, and -strict allows none: redis")
+	server.SetUser(t, secret, "default", "resetpass") // nobody else may log in
+	check(exitDone, "")
 }
 
 // TestFindingColours: each level has its colour, where there are colours.

@@ -105,9 +105,18 @@ func (f deadFilter) matches(letter *deadletter.Letter) bool {
 	return (f.reason == nil || *f.reason == letter.Reason) && (f.category == nil || *f.category == letter.Category)
 }
 
+// endOnDenial ends a command's context with the error when the server denies something: that is reported in a message of its
+// own, and never as the answer to the request.
+func endOnDenial(cancel context.CancelCauseFunc) nats.Option {
+	return nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			cancel(err)
+		}
+	})
+}
+
 // withDeadLetters opens the dead-letter stream of the settings. It passes nil on where there is none yet. The context that
-// it passes on also ends when the server denies something: that is reported in a message of its own, and never as the
-// answer to the request.
+// it passes on also ends when the server denies something.
 func withDeadLetters(ctx context.Context, name string, do func(ctx context.Context, letters *deadletter.Stream) error) error {
 	s, err := settings.LoadNATS()
 	if err != nil {
@@ -120,12 +129,7 @@ func withDeadLetters(ctx context.Context, name string, do func(ctx context.Conte
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	connection, err := nats.Connect(s.URL, append(s.WorkerOptions(name),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrPermissionViolation) {
-				cancel(err)
-			}
-		}))...)
+	connection, err := nats.Connect(s.URL, append(s.OperatorOptions(name), endOnDenial(cancel))...)
 	if err != nil {
 		return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
 	}

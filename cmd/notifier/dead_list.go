@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -36,7 +35,7 @@ func (l *deadList) run(ctx context.Context, letters *deadletter.Stream) error {
 	}
 	l.reasons = map[string]int{}
 	progress := newDeadProgress(l.errOut, "letters read")
-	err := letters.Each(ctx, func(letter *deadletter.Letter) error {
+	err := letters.Scan(ctx, func(letter *deadletter.Letter) error {
 		l.read++
 		if l.filter.matches(letter) {
 			l.add(letter.Info)
@@ -143,8 +142,7 @@ func newDeadLetterLine(letter deadletter.Info) deadLetterLine {
 
 func (l *deadList) writeJSON() error {
 	buffered := bufio.NewWriter(l.out)
-	encoder := json.NewEncoder(buffered)
-	encoder.SetEscapeHTML(false) // as the log
+	encoder := term.NewJSON(buffered)
 	for _, letter := range l.newest {
 		if err := encoder.Encode(newDeadLetterLine(letter)); err != nil {
 			return err

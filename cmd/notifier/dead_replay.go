@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -149,8 +148,7 @@ func (r *deadReplay) report(letter *deadletter.Letter, receipt deadletter.Receip
 	if why != "" {
 		line.Outcome = "left"
 	}
-	encoder := json.NewEncoder(r.out)
-	encoder.SetEscapeHTML(false) // as the log
+	encoder := term.NewJSON(r.out)
 	return encoder.Encode(line)
 }
 

@@ -65,7 +65,7 @@ func TestDeadMany(t *testing.T) {
 	js := startWithStreams(t)
 	const count = 5000
 	for i := range count {
-		if _, err := js.PublishMsgAsync(deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i+1))); err != nil {
+		if _, err := js.PublishMsgAsync(deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i+1)), jetstream.WithStallWait(testkit.Patience)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -75,7 +75,7 @@ func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err err
 
 	env := settings.Default()
 	servers.configure(&env)
-	env.AdminAddr = ""
+	env.AdminAddr, env.SlackPace = "", "off" // at Slack's pace it would take minutes
 	app.SilenceRedis()
 	workers := make([]settings.Settings, demoWorkers)
 	problems := &settings.Problems{}
@@ -87,6 +87,7 @@ func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err err
 	}
 	limits := workers[0].Store.Limits
 	report("%d workers share the limits: %s overall and %s per category.", demoWorkers, limits.Global, limits.Category)
+	report("They post as fast as they can (SLACK_PACE=off); a worker for Slack posts 10 messages in 10 s to a channel.")
 	counts := newDemoCounts()
 	ctx, stopWorkers := startDemoWorkers(ctx, workers, counts.observe)
 	defer stopWorkers()

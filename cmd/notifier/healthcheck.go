@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/settings"
+	"notifier/internal/term"
 )
 
 // healthcheckTimeout is shorter than the three seconds that container health checks commonly allow.
@@ -26,6 +27,7 @@ func healthcheckCommand() *cli.Command {
 		Name:  "healthcheck",
 		Usage: "ask the worker of this container whether it is ready",
 		Description: `Asks /readyz of the admin server at ADMIN_ADDR. Exit code 0: ready; 1: not ready, and why.
+If the worker has a token, the reasons need it: ADMIN_TOKEN or ADMIN_TOKEN_FILE.
 
 Example:
    HEALTHCHECK CMD ["/notifier", "healthcheck"]`,
@@ -33,16 +35,17 @@ Example:
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			addr, err := settings.LoadAdminAddr()
+			addr, token, err := settings.LoadAdmin()
 			if err != nil {
 				return err
 			}
-			return healthcheck(ctx, addr, cmd.Root().Writer)
+			return healthcheck(ctx, addr, token, cmd.Root().Writer)
 		},
 	}
 }
 
-func healthcheck(ctx context.Context, addr string, out io.Writer) error {
+// healthcheck asks the worker. The token is for the reasons alone; empty: there is none.
+func healthcheck(ctx context.Context, addr, token string, out io.Writer) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("ADMIN_ADDR: %w", err)
@@ -55,6 +58,9 @@ func healthcheck(ctx context.Context, addr string, out io.Writer) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", nil)
 	if err != nil {
 		return err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	// Directly to the worker, whatever HTTP_PROXY says, and without following it to another server.
 	client := http.Client{
@@ -77,6 +83,6 @@ func healthcheck(ctx context.Context, addr string, out io.Writer) error {
 		}
 		return errors.New("not ready: " + strings.ReplaceAll(text, "\n", "; "))
 	}
-	_, err = fmt.Fprintln(out, text)
+	_, err = fmt.Fprintln(out, term.Lines(text))
 	return err
 }

@@ -22,8 +22,8 @@ import (
 // floors is the house from its foundation to its roof: a package imports only from floors below its own. docs/design.md
 // describes each package.
 var floors = [][]string{
-	{"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/admin", "internal/embedded"},
-	{"internal/event", "internal/ratelimit"},
+	{"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/snapshot", "internal/embedded", "internal/lanes"},
+	{"internal/event", "internal/ratelimit", "internal/admin", "internal/markup"},
 	{"internal/slackout", "internal/stats"},
 	{"internal/consume", "internal/deadletter", "internal/digest", "internal/status", "internal/simulate", "internal/devstack"},
 	{"internal/settings", "internal/telemetry"},
@@ -32,7 +32,7 @@ var floors = [][]string{
 }
 
 // testPackages are imported by tests alone.
-var testPackages = []string{"internal/testkit", "internal/redistest", "internal/chaos"}
+var testPackages = []string{"internal/testkit", "internal/redistest", "internal/chaos", "internal/isolation"}
 
 // packagesOf lists the packages of the module below cmd, internal and lua, each with what it imports of the module.
 func packagesOf(t *testing.T) map[string][]string {

@@ -20,6 +20,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/settings"
+	"notifier/internal/term"
 )
 
 // Exit codes.
@@ -37,6 +38,7 @@ func main() {
 
 // run is the whole program: except for the environment, it uses nothing of the process but what it is given.
 func run(ctx context.Context, arguments []string, in io.Reader, out, errOut io.Writer) int {
+	errOut = term.Escaper(errOut) // errors quote what servers answer
 	root := rootCommand()
 	root.Reader, root.Writer, root.ErrWriter = in, out, errOut
 	return exitCode(root.Run(ctx, shortHelp(arguments)), errOut)

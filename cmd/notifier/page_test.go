@@ -4,6 +4,9 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +20,16 @@ import (
 	"notifier/internal/testkit"
 )
 
-// hostile is a category that a publisher can choose.
-const hostile = "<img/src=x/onerror=alert(1)>"
+// hostile is a category that a publisher can choose. The page shows a replacement for what reorders or hides.
+const (
+	hostile      = "<img/src=x/onerror=alert(1)>\u202e\u200b\u2028"
+	hostileShown = "<img/src=x/onerror=alert(1)>\ufffd\ufffd\ufffd"
+)
+
+// shownAs is a category of the log as the page shows it.
+func shownAs(category any) string {
+	return strings.ReplaceAll(fmt.Sprint(category), hostile, hostileShown)
+}
 
 // pageRow is a row of the table of categories, as people read it.
 type pageRow struct {
@@ -42,7 +53,7 @@ func settledBy(t *testing.T, out *output) map[string]int {
 	counts := map[string]int{}
 	for _, line := range out.lines(`"outcome":`) {
 		fields := logLine(t, line)
-		counts[fmt.Sprint(fields["category"], " ", fields["outcome"])]++
+		counts[shownAs(fields["category"])+" "+fmt.Sprint(fields["outcome"])]++
 		if reason, there := fields["reason"]; there {
 			counts[fmt.Sprint(fields["outcome"], " ", reason)]++
 		}
@@ -76,7 +87,7 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	publishEach(t, server, "errors", 8, "deploys", 1, hostile, 4)
 	testkit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 13 })
 	b.waitForText(t, "#missed", "7 events were sent and 6 dropped: 6 by the limit of their category; most of them of", "errors", "5.")
-	b.waitForText(t, "#sentence", "Working. 7 of 9 global slots are taken; ", "errors", " is full until ", hostile, " until ")
+	b.waitForText(t, "#sentence", "Working. 7 of 9 global slots are taken; ", "errors", " is full until ", hostileShown, " until ")
 	if got := see[string](t, b, "document.title"); got != "7/9 · notifier" {
 		t.Errorf("title %q", got)
 	}
@@ -100,13 +111,13 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	}
 	want := []pageRow{
 		{Name: "errors", Used: "3 of 3 in 30m", Sent: "3", Dropped: "5"},
-		{Name: hostile, Used: "3 of 3 in 30m", Sent: "3", Dropped: "1"},
+		{Name: hostileShown, Used: "3 of 3 in 30m", Sent: "3", Dropped: "1"},
 		{Name: "deploys", Used: "1 of 3 in 30m", Sent: "1", Dropped: "0"},
 	}
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Errorf("the categories (-want +got):\n%s", diff)
 	}
-	if freeOf["errors"] == "" || freeOf[hostile] == "" || freeOf["deploys"] != "" {
+	if freeOf["errors"] == "" || freeOf[hostileShown] == "" || freeOf["deploys"] != "" {
 		t.Errorf("next free: %v, expected a time of the two that are full", freeOf)
 	}
 	if n := see[int](t, b, `document.querySelectorAll("img").length`); n != 0 {
@@ -144,7 +155,7 @@ func checkNext(t *testing.T, out *output, row pageRow) {
 	}
 	for _, line := range out.lines(`"outcome":"dropped"`) {
 		fields := logLine(t, line)
-		if fields["category"] != row.Name {
+		if shownAs(fields["category"]) != row.Name {
 			continue
 		}
 		logged, err := time.Parse(time.RFC3339, fields["ts"].(string))
@@ -194,6 +205,90 @@ func checkUse(t *testing.T, b *browser) {
 	})
 }
 
+// TestTheBrowserWaitsForAnElement: a page that loads itself again has no elements for a moment.
+func TestTheBrowserWaitsForAnElement(t *testing.T) {
+	t.Parallel()
+	b := openBrowser(t)
+	b.do(t, chromedp.Navigate("about:blank"))
+	see[bool](t, b, `setTimeout(() => { document.body.innerHTML = "<p id=late>here</p>" }, 300), true`)
+	b.waitForText(t, "#late", "here")
+}
+
+// TestThePageWithAToken: a browser that was given the token once gives it to each request of the page.
+func TestThePageWithAToken(t *testing.T) {
+	t.Parallel()
+	const token = "correct-horse-battery"
+	b := openBrowser(t)
+	p, _, _ := workerProcess(t, map[string]string{"ADMIN_TOKEN": token})
+	admin := adminURL(t, &p.out)
+	if status, _ := get(t, admin+"/"); status != http.StatusUnauthorized {
+		t.Errorf("without the token: %d, expected 401", status)
+	}
+	b.open(t, strings.Replace(admin, "http://", "http://anybody:"+token+"@", 1))
+	b.waitForText(t, "#sentence", "Working.")
+	b.waitForText(t, "#contact", "live, ")
+	if code := spawn(t, "notifier", map[string]string{"ADMIN_ADDR": strings.TrimPrefix(admin, "http://")}, "healthcheck").code(t); code != exitDone {
+		t.Errorf("healthcheck: exit code %d, expected %d: it needs no token", code, exitDone)
+	}
+}
+
+// TestThePageIsolatesForeignText: isolates are the page's own, and nobody's who could end or open one too many.
+func TestThePageIsolatesForeignText(t *testing.T) {
+	t.Parallel()
+	b := openBrowser(t)
+	p, _, _ := workerProcess(t, nil)
+	b.open(t, adminURL(t, &p.out))
+	b.waitForText(t, "#sentence", "Working.")
+	got := see[[]string](t, b, `(() => {
+		const foreign = "x\u2069\u2068\u2066\u202ey", time = state.data.time;
+		const waits = [{ for: foreign, reason: foreign, since: time }, { for: "slack", channel: foreign, reason: foreign, since: time }];
+		const replica = { ...state.data.replicas[0], id: foreign, version: foreign, refused_channels: { [foreign]: foreign }, waits };
+		const slots = [{ id: foreign, category: foreign, at: time, frees: time }];
+		state.data = { ...state.data, replicas: [replica], slots, holders: [{ category: foreign, slots: 1 }] };
+		show(state.data);
+		showSlots(state.data);
+		tick();
+		const texts = ["#sentence", "#announce", "#waits", "#slots tbody", "#replicas tbody", "#refused", "#holders"].map(id => document.querySelector(id).textContent);
+		showError(foreign);
+		return [...texts, document.querySelector("#waits").textContent];
+	})()`)
+	for _, text := range got {
+		if own := strings.ReplaceAll(text, "\u2068x\ufffd\ufffd\ufffd\ufffdy\u2069", ""); strings.ContainsAny(own, "\u2066\u2068\u2069\u202e") || !strings.Contains(text, "x\ufffd\ufffd\ufffd\ufffdy") {
+			t.Errorf("%q, expected the foreign text in it with four replacements, and no isolates but those around it", text)
+		}
+	}
+}
+
+// TestTheReasonsNeedTheToken: with a token /readyz gives them to those who have it, and a health check has it.
+func TestTheReasonsNeedTheToken(t *testing.T) {
+	t.Parallel()
+	const token = "correct-horse-battery"
+	nowhere := testkit.FreeAddr(t)
+	env := map[string]string{
+		"NATS_URL": "nats://" + nowhere, "REDIS_URL": "redis://" + nowhere, "SLACK_BOT_TOKEN": "xoxb-1", "SLACK_CHANNEL": "#alerts",
+		"ADMIN_ADDR": "127.0.0.1:0", "ADMIN_TOKEN": token,
+	}
+	url := adminURL(t, &spawn(t, "notifier", env, "serve").out)
+	addr := strings.TrimPrefix(url, "http://")
+	testkit.Eventually(t, "it waits for Redis", func() bool {
+		check := spawn(t, "notifier", map[string]string{"ADMIN_ADDR": addr, "ADMIN_TOKEN": token}, "healthcheck")
+		return check.code(t) == exitFailed && strings.Contains(check.errOut.String(), "redis: ")
+	})
+	if status, body := get(t, url+"/readyz"); status != http.StatusServiceUnavailable || body != "not ready\n" {
+		t.Errorf("without the token: %d %q, expected 503 and no reasons", status, body)
+	}
+	check := spawn(t, "notifier", map[string]string{"ADMIN_ADDR": addr}, "healthcheck")
+	if code := check.code(t); code != exitFailed || strings.Contains(check.errOut.String(), nowhere) {
+		t.Errorf("healthcheck without the token: exit code %d, %s; expected %d without reasons", code, check.errOut.String(), exitFailed)
+	}
+	env["ADMIN_TOKEN"], env["ADMIN_TOKEN_FILE"] = "", filepath.Join(t.TempDir(), "empty")
+	testkit.Check(t, os.WriteFile(env["ADMIN_TOKEN_FILE"], []byte("\n"), 0o600))
+	worker := spawn(t, "notifier", env, "serve")
+	if code := worker.code(t); code != exitUsage || !strings.Contains(worker.errOut.String(), "ADMIN_TOKEN_FILE: "+env["ADMIN_TOKEN_FILE"]+" is empty, expected ") {
+		t.Errorf("with an empty file: exit code %d, %s; expected %d", code, worker.errOut.String(), exitUsage)
+	}
+}
+
 // TestThePageGoesOn: the server ends, and starts again on the same address.
 func TestThePageGoesOn(t *testing.T) {
 	t.Parallel()
@@ -241,8 +336,8 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 
 	slack.Always(devstack.Behaviour{Status: 503})
 	publishEach(t, server, "errors", 4)
-	b.waitForText(t, "#sentence", "Held: Slack has not accepted messages since ", "; 4 events are held.")
-	b.waitForText(t, "#waits", "Waiting for slack since ", "503")
+	b.waitForText(t, "#sentence", "Held for ", "#alerts", ": Slack has not accepted messages since ", "; 4 events are held.")
+	b.waitForText(t, "#waits", "#alerts", ": unavailable: http_503 (since ")
 	b.waitForText(t, "#fact-held", "4")
 	slack.Always(devstack.Behaviour{})
 	b.waitForText(t, "#sentence", "Working. 4 of 100 global slots are taken; no limit is full.")
@@ -250,7 +345,7 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 
 	slack.Next(devstack.Behaviour{RetryAfter: "4"})
 	publishEach(t, server, "deploys", 1)
-	b.waitForText(t, "#sentence", "Held: Slack has asked to wait ", " s")
+	b.waitForText(t, "#sentence", "Held for ", "#alerts", ": Slack has asked to wait ", " s")
 	b.waitForText(t, "#sentence", "Working. 5 of 100 global slots are taken; no limit is full.")
 
 	b.expectFailures(true)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestProductionBuild: what is deployed does not contain the embedded servers, and says where they are.
+// TestProductionBuild: what is deployed contains neither the embedded servers, and reports where they are, nor gRPC.
 func TestProductionBuild(t *testing.T) {
 	t.Parallel()
 	list, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "production", ".").CombinedOutput()
@@ -18,13 +18,17 @@ func TestProductionBuild(t *testing.T) {
 		t.Fatalf("no list of packages:\n%s", list)
 	}
 	for dependency := range strings.Lines(string(list)) {
-		for _, left := range []string{"nats-server", "miniredis", "gopher-lua", "notifier/internal/devstack", "notifier/internal/embedded", "notifier/internal/simulate", "notifier/internal/redistest", "testing\n"} {
+		for _, left := range []string{"nats-server", "miniredis", "gopher-lua", "notifier/internal/devstack", "notifier/internal/embedded", "notifier/internal/simulate", "notifier/internal/redistest", "testing\n", "google.golang.org/grpc", "grpc-gateway"} {
 			if strings.Contains(dependency, left) {
 				t.Errorf("it contains %s", dependency)
 			}
 		}
 	}
 	binary := build(t, "-tags", "production")
+	modules, err := exec.CommandContext(t.Context(), "go", "version", "-m", binary).Output()
+	if n := strings.Count(string(modules), "\n\tdep\t"); err != nil || n == 0 || n > mostModules {
+		t.Errorf("%v; it links %d modules, expected %d at most:\n%s", err, n, mostModules, modules)
+	}
 	for _, arguments := range [][]string{{"demo"}, {"dev"}, {"dev", "-slack-only", "127.0.0.1:0"}, {"simulate"}, {"simulate", "-category", "5/1m", "-"}} {
 		command := exec.CommandContext(t.Context(), binary, arguments...)
 		out, _ := command.CombinedOutput()
@@ -38,6 +42,10 @@ func TestProductionBuild(t *testing.T) {
 		}
 	}
 }
+
+// mostModules is how many modules the production binary may link. Each of them has to be trusted and kept up to date, so one
+// more is a decision.
+const mostModules = 37
 
 // build builds notifier as a user would.
 func build(t *testing.T, flags ...string) string {

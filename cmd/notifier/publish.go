@@ -42,6 +42,7 @@ Examples:
 			&cli.FloatFlag{Name: "rate", Usage: "publish at most `R` events per second; by default as fast as possible"},
 			&cli.StringFlag{Name: "id", Usage: "give the event this `ID`: an id that was sent before is not sent again"},
 			&cli.BoolFlag{Name: "json", Usage: "TEXT, or each line, is a JSON payload"},
+			&cli.StringFlag{Name: "inbox-prefix", Value: settings.PublisherInbox, Usage: "receive acknowledgements below `SUBJECT`"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			request, err := parsePublish(cmd)
@@ -66,12 +67,14 @@ type publishRequest struct {
 	id       string
 	count    int
 	rate     float64 // events per second; 0: unbounded
+	inbox    string  // prefix of the subjects at which acknowledgements arrive
 }
 
 func parsePublish(cmd *cli.Command) (publishRequest, error) {
 	request := publishRequest{
 		category: cmd.Args().First(), text: "test notification",
 		json: cmd.Bool("json"), id: cmd.String("id"), count: cmd.Int("n"), rate: cmd.Float("rate"),
+		inbox: cmd.String("inbox-prefix"),
 	}
 	switch {
 	case cmd.NArg() == 0:
@@ -94,6 +97,8 @@ func parsePublish(cmd *cli.Command) (publishRequest, error) {
 		return request, usage(cmd, "-n cannot be used with -: each line is one event")
 	case request.id != "" && (request.lines || request.count > 1):
 		return request, usage(cmd, "-id names one event: it cannot be used with - or -n")
+	case !settings.IsInboxPrefix(request.inbox):
+		return request, usage(cmd, fmt.Sprintf("-inbox-prefix %q, expected a subject without wildcards such as %s", request.inbox, settings.PublisherInbox))
 	}
 	return request, nil
 }
@@ -112,7 +117,9 @@ func publish(ctx context.Context, s settings.NATS, request publishRequest, in io
 			return err // before anything is connected
 		}
 	}
-	p.connection, err = nats.Connect(s.URL, s.ClientOptions("notifier publish")...)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p.connection, err = nats.Connect(s.URL, append(s.PublisherOptions("notifier publish", request.inbox), endOnDenial(cancel))...)
 	if err != nil {
 		return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
 	}
@@ -128,7 +135,7 @@ func publish(ctx context.Context, s settings.NATS, request publishRequest, in io
 	if err != nil && ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-	return errors.Join(err, p.finish())
+	return p.finish(err)
 }
 
 // publisher publishes to one subject, one after the other.
@@ -279,10 +286,18 @@ func (p *publisher) progress() error {
 	return err
 }
 
-func (p *publisher) finish() error {
+// finish writes how many were published, where that is known. A server reports what it denies in a message of its own, and
+// core NATS has no other answer.
+func (p *publisher) finish(failure error) error {
 	if err := p.connection.Flush(); err != nil {
-		return fmt.Errorf("NATS: %w", err)
+		return errors.Join(failure, fmt.Errorf("NATS: %w", err))
+	}
+	if denied := p.connection.LastError(); errors.Is(denied, nats.ErrPermissionViolation) {
+		if p.settings.Core {
+			p.published = 0
+		}
+		failure = fmt.Errorf("%w; the permissions of a publisher are in docs/security.md, and -inbox-prefix is where acknowledgements arrive", denied)
 	}
 	_, err := fmt.Fprintf(p.out, "%d published to %s\n", p.published, p.subject)
-	return err
+	return errors.Join(failure, err)
 }

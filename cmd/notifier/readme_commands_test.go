@@ -27,7 +27,7 @@ var (
 	quoted     = regexp.MustCompile("`([^`\n]+)`")
 	indented   = regexp.MustCompile(`(?m)^ {4,}((?:make|go|notifier|docker) .*)$`)
 	assignment = regexp.MustCompile(`^[A-Z_]+=`)
-	toldOf     = regexp.MustCompile(`^(make|go run|go test|docker compose|notifier) [a-z.-]`)
+	aCommand   = regexp.MustCompile(`^(make|go run|go test|docker compose|notifier) [a-z.-]`)
 )
 
 // commandsOf returns the commands that a document shows, without what a shell would take for a comment.
@@ -40,7 +40,7 @@ func commandsOf(t *testing.T, document string) []string {
 	}
 	for _, pattern := range []*regexp.Regexp{quoted, indented} {
 		for _, found := range pattern.FindAllStringSubmatch(text, -1) {
-			if toldOf.MatchString(found[1]) {
+			if aCommand.MatchString(found[1]) {
 				commands = append(commands, found[1])
 			}
 		}

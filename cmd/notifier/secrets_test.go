@@ -60,7 +60,7 @@ func (f *failure) start(t *testing.T) {
 	store := strings.TrimSuffix(strings.TrimPrefix(settings["REDIS_URL"], "redis://"), "/0")
 	maps.Copy(settings, map[string]string{
 		"LOG_LEVEL": "debug", "SLACK_TIMEOUT": "100ms", "SHUTDOWN_TIMEOUT": "1s",
-		"SLACK_BOT_TOKEN": "xoxb-" + secret, "SLACK_CHANNEL": "#alerts",
+		"SLACK_BOT_TOKEN": "xoxb-" + secret, "SLACK_CHANNEL": "#alerts", "ADMIN_TOKEN": "of-the-admin-" + secret,
 		"NATS_URL": strings.Replace(server.URL(), "nats://", "nats://me:"+secret+"@", 1), // it asks for no password
 	})
 	for name, value := range f.settings {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -117,11 +118,15 @@ func TestSecurityNATS(t *testing.T) {
 			if p := spawn(t, "notifier", publisher, "publish", "errors", "-n", "2", "disk full"); p.code(t) != exitDone {
 				t.Errorf("the publisher cannot publish")
 			}
-			if _, err := testkit.JetStream(t, as("publisher")).Publish(t.Context(), "notify.errors", []byte(`{"text":7}`)); err != nil {
-				t.Errorf("another publisher, with the inbox of everybody: %v", err)
+			other := maps.Clone(publisher)
+			if p := spawn(t, "notifier", other, "publish", "errors", "-inbox-prefix", "_INBOX_publisher.other", "disk full"); p.code(t) != exitDone {
+				t.Errorf("a publisher with another inbox cannot publish: %s", p.errOut.String())
+			}
+			if err := publishAs(as("publisher"), `{"text":7}`); err != nil {
+				t.Errorf("a publisher that waits for no acknowledgement: %v", err)
 			}
 			testkit.Eventually(t, "all settled and acknowledged", func() bool {
-				return len(w.out.lines(`"outcome":`)) == 3 && acknowledged(t, js)
+				return len(w.out.lines(`"outcome":`)) == 4 && acknowledged(t, js)
 			})
 			out := checkAgainst(t, settings, exitDone)
 			wantFinding(t, out, "ok", "nats", "consumer notifier takes notify.>")
@@ -145,6 +150,16 @@ func TestSecurityNATS(t *testing.T) {
 			}
 		})
 	}
+}
+
+// publishAs publishes an event without asking for an acknowledgement, with the defaults of a client.
+func publishAs(url, payload string) error {
+	connection, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	return errors.Join(connection.Publish("notify.errors", []byte(payload)), connection.Flush(), connection.LastError())
 }
 
 // waitReady waits until the worker says that it has all it needs.
@@ -174,11 +189,11 @@ func TestSecurityNATSTrimmed(t *testing.T) {
 	if len(permissions) != 9 {
 		t.Fatalf("%d permissions of a worker, expected 9", len(permissions))
 	}
-	inbox := `subscribe: {allow: ["_INBOX.notifier.>"]}`
+	inbox := `subscribe: {allow: ["_NOTIFIER.NOTIFY.worker.>"]}`
 	if strings.Count(user, inbox) != 1 {
 		t.Fatalf("the worker may not subscribe as expected: %s", user)
 	}
-	without := map[string]string{"_INBOX.notifier.": strings.Replace(block, inbox, `subscribe: {allow: ["_INBOX.other.>"]}`, 1)}
+	without := map[string]string{"_NOTIFIER.NOTIFY.worker.": strings.Replace(block, inbox, `subscribe: {allow: ["_INBOX.other.>"]}`, 1)}
 	for _, permission := range permissions {
 		without[strings.TrimSuffix(permission[1], ">")] = strings.Replace(block, permission[0], "", 1)
 	}
@@ -229,6 +244,8 @@ func TestSecurityNATSCheck(t *testing.T) {
 	if strings.Contains(out.String(), secret) {
 		t.Errorf("a secret is shown:\n%s", out.String())
 	}
+	settings["NATS_URL"] = startSecured(t, block+"\nno_auth_user: publisher")("notifier")
+	wantFinding(t, checkAgainst(t, settings, exitDone), "warn", "nats", "it requires no user")
 }
 
 // TestSecurityNATSCore: what a worker without JetStream needs.

@@ -10,10 +10,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"notifier/internal/settings"
 	"notifier/internal/testkit"
 )
 
-// TestSecurityNATSPublisher: a publisher can publish events, and nothing else; above all it sees no others' events.
+// TestSecurityNATSPublisher: a publisher can publish events, and nothing else.
 func TestSecurityNATSPublisher(t *testing.T) {
 	t.Parallel()
 	as := startSecured(t, securityBlock(t, "nats"))
@@ -21,28 +22,43 @@ func TestSecurityNATSPublisher(t *testing.T) {
 	publisher, err := nats.Connect(as("publisher"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	testkit.Check(t, err)
 	defer publisher.Close()
-	all, err := nats.Connect(as("all"))
-	testkit.Check(t, err)
-	defer all.Close()
-	for _, subject := range []string{"notify-dead.errors", "$JS.API.STREAM.DELETE.NOTIFY", "$JS.ACK.NOTIFY.notifier.1.1.1.1.1", "_INBOX.notifier.x"} {
+	for _, subject := range []string{
+		"notify-dead.errors", "$JS.API.STREAM.DELETE.NOTIFY", "$JS.ACK.NOTIFY.notifier.1.1.1.1.1",
+		"_NOTIFIER.NOTIFY.worker.x", "_INBOX.x", "_INBOX_publisher.x",
+	} {
 		testkit.Check(t, publisher.Publish(subject, nil))
 		wantRefused(t, refused, subject)
 	}
-	for _, subject := range []string{"_INBOX.notifier.>", "_INBOX.notifier.x.1", "notify.>", "notify-dead.>"} {
+	for _, subject := range []string{"_NOTIFIER.NOTIFY.worker.>", "_NOTIFIER.>", "_INBOX.>", "_INBOX.x.1", "notify.>", "notify-dead.>", ">"} {
 		if _, err := publisher.Subscribe(subject, func(*nats.Msg) {}); err != nil {
 			t.Fatal(err)
 		}
 		wantRefused(t, refused, subject)
 	}
-	heard, err := publisher.SubscribeSync("_INBOX.>") // it may: its own answers come there
-	testkit.Check(t, err)
-	for _, step := range []error{publisher.Flush(), all.Publish("_INBOX.notifier.x.1", []byte("an event")), all.Publish("_INBOX.own", []byte("mine")), all.Flush()} {
-		if step != nil {
-			t.Fatal(step)
+}
+
+// TestSecurityNATSPublishDenied: the command names what the server denies, at once, and does not count it as published.
+func TestSecurityNATSPublishDenied(t *testing.T) {
+	t.Parallel()
+	for kind, mode := range map[string]string{"nats": "jetstream", "nats-core": "core"} {
+		as := startSecured(t, strings.Replace(securityBlock(t, kind), `allow: ["notify.>"]`, `allow: ["notify.billing.>"]`, 1))
+		began := time.Now()
+		p := spawn(t, "notifier", map[string]string{"NATS_URL": as("publisher"), "NATS_MODE": mode}, "publish", "errors", "disk full")
+		if code := p.code(t); code != exitFailed || !strings.Contains(p.out.String(), "0 published") {
+			t.Errorf("%s: exit code %d, %s", mode, code, p.out.String())
+		}
+		if got := p.errOut.String(); !strings.Contains(got, `Permissions Violation for Publish to "notify.errors"`) || !strings.Contains(got, "docs/security.md") {
+			t.Errorf("%s: %s", mode, got)
+		}
+		if took := time.Since(began); took > settings.NATSTimeout {
+			t.Errorf("%s: it took %s", mode, took)
 		}
 	}
-	if message, err := heard.NextMsg(testkit.Patience); err != nil || string(message.Data) != "mine" {
-		t.Errorf("heard %+v, %v; expected its own answer and no event", message, err)
+	as := startSecured(t, securityBlock(t, "nats"))
+	createStreams(t, testkit.JetStream(t, as("all")))
+	p := spawn(t, "notifier", map[string]string{"NATS_URL": as("publisher")}, "publish", "errors", "-inbox-prefix", "_INBOX", "disk full")
+	if code := p.code(t); code != exitFailed || !strings.Contains(p.errOut.String(), `Permissions Violation for Subscription to "_INBOX.`) {
+		t.Errorf("exit code %d, %s", code, p.errOut.String())
 	}
 }
 

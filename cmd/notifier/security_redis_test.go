@@ -234,16 +234,12 @@ func useRedis(t *testing.T, server *redistest.Server, user string) error {
 
 func useLimiter(ctx context.Context, client redis.UniversalClient) error {
 	limit := ratelimit.Limit{{Count: 10, Window: time.Hour}}
-	limiter, err := ratelimit.New(client, "notifier", ratelimit.Rules{Global: limit, Category: limit}, time.Hour)
-	if err != nil {
-		return err
-	}
-	pause, err := ratelimit.NewPause(client, "notifier")
+	limiter, err := ratelimit.New(client, "notifier", ratelimit.Rules{Global: limit, Category: limit, Pace: ratelimit.Tier{Count: 2, Window: time.Minute}}, time.Hour)
 	if err != nil {
 		return err
 	}
 	request := func(id string) ratelimit.Request {
-		return ratelimit.Request{ID: id, Delivery: "NOTIFY.1." + id, Category: "errors", Cost: 1}
+		return ratelimit.Request{ID: id, Source: "/ci", Delivery: "NOTIFY.1." + id, Category: "errors", Cost: 1}
 	}
 	var errs []error
 	note := func(err error) { errs = append(errs, err) }
@@ -252,25 +248,50 @@ func useLimiter(ctx context.Context, client redis.UniversalClient) error {
 		_, err := limiter.Admit(ctx, []ratelimit.Request{request(id)})
 		note(err)
 	}
-	_, err = limiter.Trace(ctx, "one", "errors")
+	_, err = limiter.Trace(ctx, "one", "")
 	note(err)
-	note(pause.Extend(ctx, time.Millisecond))
-	for i := range 2 { // the first may come while the pause lasts; one is the probe after it
-		_, err = limiter.Begin(ctx, request("one"), "", fmt.Sprint("post", i), time.Second)
-		note(err)
-		time.Sleep(2 * time.Millisecond) // longer than the pause, by the clock that ends it
-	}
-	note(pause.Lift(ctx))
+	note(usePosts(ctx, limiter, request("one")))
 	note(limiter.Sent(ctx, request("one")))
-	_, err = limiter.Refund(ctx, request("two"))
+	_, err = limiter.Refund(ctx, request("two"), "")
 	note(err)
 	_, err = limiter.Admit(ctx, []ratelimit.Request{request("one")}) // a duplicate
 	note(err)
 	_, err = limiter.Peek(ctx, "errors")
 	note(err)
-	_, err = limiter.Categories(ctx)
+	_, _, err = limiter.Recent(ctx, 10)
 	note(err)
 	_, err = limiter.Slots(ctx, 10, "errors")
+	note(err)
+	hidden := request("long " + strings.Repeat("x", 100))
+	_, err = limiter.Admit(ctx, []ratelimit.Request{hidden}) // its slot does not show its category
+	note(err)
+	_, err = limiter.Slots(ctx, 10, "errors")
+	note(err)
+	return errors.Join(errs...)
+}
+
+// usePosts asks for posts to a channel whose ID is learned, meets a pause, and asks for one more than the pace has room for.
+func usePosts(ctx context.Context, limiter *ratelimit.Limiter, request ratelimit.Request) error {
+	var errs []error
+	note := func(err error) { errs = append(errs, err) }
+	answer := func(a ratelimit.Answer) {
+		a.Channel = "#a"
+		_, _, err := limiter.Answered(ctx, a)
+		note(err)
+	}
+	for i := range 4 { // the second may come while the pause lasts; one is the probe after it
+		name := fmt.Sprint("post", i)
+		_, err := limiter.Begin(ctx, ratelimit.Post{Channel: "#a", Name: name, Longest: time.Second, First: true})
+		note(err)
+		if i == 0 {
+			answer(ratelimit.Answer{Name: name, RetryAfter: time.Millisecond})
+			time.Sleep(2 * time.Millisecond) // longer than the pause, by the clock that ends it
+		}
+		answer(ratelimit.Answer{Name: name, ID: "C000000A"})
+	}
+	_, err := limiter.Begin(ctx, ratelimit.Post{Request: request, Channel: "C000000B", Name: "post", Longest: time.Second})
+	note(err)
+	_, err = limiter.Pauses(ctx)
 	note(err)
 	return errors.Join(errs...)
 }

@@ -42,6 +42,9 @@ func runServe(ctx context.Context, out io.Writer) error {
 	log.Info("starting", zap.String("version", buildinfo.Version()),
 		zap.Stringer("limit_global", limits.Global), zap.Stringer("limit_category", limits.Category),
 		zap.Int("limit_overrides", len(limits.Overrides)), zap.String("subject", s.NATS.Pattern.String()))
+	for _, file := range s.Exposed {
+		log.Warn("a secret file can be used by others", zap.Stringer("file", file))
+	}
 	if err := app.Run(ctx, s, log, nil); err != nil {
 		log.Error("stopped", zap.Error(err))
 		return err

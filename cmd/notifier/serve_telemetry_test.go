@@ -99,40 +99,58 @@ func TestReadyzReportsWhatIsHeld(t *testing.T) {
 	testkit.Eventually(t, "ready", func() bool { status, body := get(t, url); return status == http.StatusOK && body == "ok\n" })
 	slack.Always(devstack.Behaviour{Status: http.StatusServiceUnavailable})
 	publishes(t, "errors", "-n", "5", "disk full")
-	waiting := regexp.MustCompile(`^ok\nwaiting for slack for \S+, 5 events held: slack: unavailable: http_503\n$`)
+	waiting := regexp.MustCompile(`^ok\nwaiting for slack for \S+, 5 events held: #alerts: unavailable: http_503\n$`)
 	testkit.Eventually(t, "it reports what it waits for", func() bool { status, body := get(t, url); return status == http.StatusOK && waiting.MatchString(body) })
 	slack.Always(devstack.Behaviour{})
 	testkit.Eventually(t, "all is well again", func() bool { _, body := get(t, url); return body == "ok\n" })
 }
 
-// What OTEL_* variables hold can be secret, and a slip in them (a colon for an equals sign) must not print it.
+// What OTEL_* variables hold can be secret, and a slip in them (a colon for an equals sign) must not print it: neither in the
+// error that ends the worker, nor where OpenTelemetry's library goes on without the variable.
 func TestTracingPrintsNoSecret(t *testing.T) {
-	_, _, settings := startServices(t)
-	settings["SLACK_BOT_TOKEN"], settings["SLACK_CHANNEL"] = "xoxb-1", "C1"
-	settings["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://user:SeCrEt@127.0.0.1:1/%zz"
-	settings["OTEL_EXPORTER_OTLP_HEADERS"] = "Authorization: Bearer SeCrEt"
-	p := spawn(t, "notifier", settings, "serve")
-	testkit.Eventually(t, "it has read its settings", func() bool {
-		select {
-		case <-p.ended:
-			return true
-		default:
-			return len(p.out.lines("admin server listens")) > 0
-		}
-	})
-	p.terminate(t)
-	_ = p.code(t)
-	if output := p.out.String() + p.errOut.String(); strings.Contains(output, "SeCrEt") {
-		t.Errorf("it prints:\n%s", output)
+	for name, test := range map[string]struct {
+		variables map[string]string
+		code      int
+		want      string
+	}{
+		"endpoint": {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://user:SeCrEt@127.0.0.1:1/%zz"}, exitFailed, "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL"},
+		"headers":  {map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "Authorization: Bearer SeCrEt"}, exitFailed, "OTEL_EXPORTER_OTLP_HEADERS is not a list"},
+		"attributes": {map[string]string{
+			"OTEL_EXPORTER_OTLP_ENDPOINT": "http://user:SeCrEt@127.0.0.1:1/SeCrEt", "OTEL_EXPORTER_OTLP_HEADERS": "Authorization=SeCrEt",
+			"OTEL_RESOURCE_ATTRIBUTES": "SeCrEt", "OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "SeCrEt",
+		}, exitDone, "spans are lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			worker(t, map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "LOG_LEVEL": "debug"})
+			for variable, value := range test.variables {
+				t.Setenv(variable, value)
+			}
+			p := start(t)
+			if test.code == exitDone {
+				testkit.Eventually(t, "the variable is found wrong", func() bool { return len(p.out.lines(test.want)) > 0 })
+				p.stop()
+			}
+			p.ends(t, test.code)
+			output := p.out.String() + p.errOut.String()
+			if strings.Contains(output, "SeCrEt") || !strings.Contains(output, test.want) {
+				t.Errorf("expected %q and no secret in:\n%s", test.want, output)
+			}
+		})
 	}
 }
 
 func TestServeRefusesATracesExporterThatThereIsNot(t *testing.T) {
-	worker(t, map[string]string{"OTEL_TRACES_EXPORTER": "pigeon"})
-	p := start(t)
-	p.ends(t, exitFailed)
-	if !strings.Contains(p.errOut.String(), "OTEL_TRACES_EXPORTER") || !strings.Contains(p.errOut.String(), "pigeon") {
-		t.Errorf("%q, expected an error that names the variables and the value", p.errOut.String())
+	for variable, test := range map[string]struct{ value, want string }{
+		"OTEL_TRACES_EXPORTER": {"pigeon", `"pigeon", expected otlp or none`}, "OTEL_EXPORTER_OTLP_PROTOCOL": {"grpc", "expected http/protobuf"},
+	} {
+		t.Run(variable, func(t *testing.T) {
+			worker(t, map[string]string{"OTEL_TRACES_EXPORTER": "otlp", variable: test.value})
+			p := start(t)
+			p.ends(t, exitFailed)
+			if got := p.errOut.String(); !strings.Contains(got, variable) || !strings.Contains(got, test.want) {
+				t.Errorf("%q, expected an error that names %s and has %q", got, variable, test.want)
+			}
+		})
 	}
 }
 

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -112,8 +112,9 @@ func (v statusView) text(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("REDIS_URL: %w", err)
 	}
 	if v.json {
-		text, err := json.Marshal(now)
-		return string(text) + "\n", err
+		var text strings.Builder
+		err := term.NewJSON(&text).Encode(now)
+		return text.String(), err
 	}
 	return now.Table(term.ScreenOf(v.out)), nil
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,6 +99,9 @@ func TestWhy(t *testing.T) {
 	if out, _ := runToEnd(t, exitDone, "why", "e1"); !strings.Contains(out, "e1 is unknown") {
 		t.Errorf("before: %q", out)
 	}
+	if out, _ := runToEnd(t, exitDone, "why", "a\u202eb\u009b"); !strings.Contains(out, "a?b? is unknown") {
+		t.Errorf("%q, expected nothing that a terminal obeys", out)
+	}
 	slack.Always(devstack.Behaviour{Status: 503})
 	start(t)
 	publishes(t, "errors", "-id", "e1", "disk full")
@@ -118,5 +122,47 @@ func TestWhy(t *testing.T) {
 	}
 	if out, _ := runToEnd(t, exitDone, "why", "-json", "e2"); !strings.Contains(out, `"state":"unknown"`) {
 		t.Errorf("of a dropped event: %s", out)
+	}
+}
+
+// TestWhyFindsAllEventsWithAnID: an id counts within its category, and a CloudEvent's together with its source.
+func TestWhyFindsAllEventsWithAnID(t *testing.T) {
+	worker(t, nil)
+	start(t)
+	publishes(t, "errors", "-id", "e1", "disk full")
+	publishes(t, "deploys", "-json", `{"id":"e1","text":"v1 is out"}`)
+	publishes(t, "deploys", "-json", `{"specversion":"1.0","id":"e1","source":"/ci","type":"t","data":"v2 is out"}`)
+	publishes(t, "errors", "-json", `{"id":"e1","text":"disk full"}`) // a duplicate
+	testkit.Eventually(t, "three were sent", func() bool {
+		out, _ := runToEnd(t, exitDone, "why", "e1")
+		return strings.Count(out, "was sent.\n") == 3
+	})
+	testkit.Eventually(t, "three are counted as sent and one as dropped", func() bool {
+		now := readStatus(t)
+		return now.Global.Sent == 3 && now.Global.Dropped == 1
+	})
+	out, _ := runToEnd(t, exitDone, "why", "e1")
+	for _, part := range []string{"e1 of category errors was sent.\n  admitted  ", "e1 of category deploys was sent.\n  admitted  ", "e1 of category deploys was sent.\n  source    /ci\n  admitted  "} {
+		if !strings.Contains(out, part) {
+			t.Errorf("%q is not in\n%s", part, out)
+		}
+	}
+	for category, want := range map[string][]string{"errors": {""}, "deploys": {"", "/ci"}} {
+		out, _ := runToEnd(t, exitDone, "why", "-json", "-category", category, "e1")
+		var sources []string
+		for text := range strings.Lines(out) {
+			var line whyLine
+			if err := json.Unmarshal([]byte(text), &line); err != nil || line.EventID != "e1" || line.State != "sent" || line.Category != category {
+				t.Errorf("%v: %s", err, text)
+			}
+			sources = append(sources, line.Source)
+		}
+		slices.Sort(sources)
+		if !slices.Equal(sources, want) {
+			t.Errorf("sources of %s: %q, expected %q", category, sources, want)
+		}
+	}
+	if out, _ := runToEnd(t, exitDone, "why", "-category", "other", "e1"); !strings.HasPrefix(out, "e1 is unknown in category other: ") {
+		t.Errorf("of a category without it: %s", out)
 	}
 }

@@ -2,15 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/app"
 	"notifier/internal/ratelimit"
+	"notifier/internal/term"
 )
 
 func whyCommand() *cli.Command {
@@ -18,18 +19,23 @@ func whyCommand() *cli.Command {
 		Name:      "why",
 		Usage:     "show what became of one event that was admitted or sent",
 		ArgsUsage: "EVENT_ID",
-		Description: `The id is the event_id in the log. Redis knows events that are in flight, that hold a slot, or that were sent within
-DEDUPE_WINDOW. It stores nothing about dropped events: look for those in the log, and for dead ones in
-"notifier dead list". The exit code is 0 even if the event is unknown; -json reports that in "state".
+		Description: `The id is the event_id in the log. An id counts within its category, and a CloudEvent's together with its source, so
+there can be several events with it: all of them are shown, the latest first. Redis knows events that are in flight, that
+hold a slot, or that were sent within DEDUPE_WINDOW. It stores nothing about dropped events: look for those in the log, and
+for dead ones in "notifier dead list". The exit code is 0 even if the event is unknown; -json reports that in "state".
 
-Example:
-   notifier why deploy-1234`,
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "write the answer as JSON"}},
+Examples:
+   notifier why deploy-1234
+   notifier why -category deploys deploy-1234`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "category", Usage: "only the event of this `CATEGORY`"},
+			&cli.BoolFlag{Name: "json", Usage: "write JSON, one object per event"},
+		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
 				return usage(cmd, fmt.Sprintf("%d arguments, expected one EVENT_ID", cmd.NArg()))
 			}
-			why := whyOutput{id: cmd.Args().First(), json: cmd.Bool("json"), out: cmd.Root().Writer}
+			why := whyOutput{id: cmd.Args().First(), category: cmd.String("category"), json: cmd.Bool("json"), out: cmd.Root().Writer}
 			return withStore(func(store app.Store) error { return why.run(ctx, store.Limiter) })
 		},
 	}
@@ -37,38 +43,63 @@ Example:
 
 // whyOutput is one run of the command.
 type whyOutput struct {
-	id   string
-	json bool
-	out  io.Writer
+	id       string
+	category string // empty: any
+	json     bool
+	out      io.Writer
 }
 
 func (w whyOutput) run(ctx context.Context, limiter *ratelimit.Limiter) error {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	categories, err := limiter.Categories(ctx)
-	if err != nil {
-		return fmt.Errorf("REDIS_URL: %w", err)
-	}
-	trace, err := limiter.Trace(ctx, w.id, categories...)
+	traces, err := limiter.Trace(ctx, w.id, w.category)
 	if err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
 	if w.json {
-		return json.NewEncoder(w.out).Encode(newWhyLine(w.id, trace))
+		return w.writeJSON(traces)
 	}
-	for _, line := range whyText(w.id, trace) {
-		if _, err := fmt.Fprintln(w.out, line); err != nil {
+	lines := w.unknown()
+	if len(traces) > 0 {
+		lines = nil
+	}
+	for _, trace := range traces {
+		lines = append(lines, whyText(w.id, trace)...)
+	}
+	_, err = fmt.Fprintln(w.out, term.Lines(strings.Join(lines, "\n")))
+	return err
+}
+
+func (w whyOutput) writeJSON(traces []ratelimit.Trace) error {
+	if len(traces) == 0 {
+		traces = []ratelimit.Trace{{Category: w.category}}
+	}
+	encoder := term.NewJSON(w.out)
+	for _, trace := range traces {
+		if err := encoder.Encode(newWhyLine(w.id, trace)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// whyLine is the answer for scripts. Unknown times are left out.
+func (w whyOutput) unknown() []string {
+	of := ""
+	if w.category != "" {
+		of = " in category " + w.category
+	}
+	return []string{
+		fmt.Sprintf("%s is unknown%s: it was dropped or dead-lettered, was sent longer ago than DEDUPE_WINDOW, or never arrived.", w.id, of),
+		"Nothing is stored about dropped events. The log has a line for each: search it for this event_id.",
+	}
+}
+
+// whyLine is the answer for scripts, about one event. Unknown times are left out.
 type whyLine struct {
 	EventID  string     `json:"event_id"`
 	State    string     `json:"state"` // sent, in_flight, admitted or unknown
 	Category string     `json:"category,omitempty"`
+	Source   string     `json:"source,omitempty"` // what the id counts together with
 	Admitted *time.Time `json:"admitted,omitempty"`
 	Posts    int        `json:"posts,omitempty"` // in flight: posts that have begun
 	LastPost *time.Time `json:"last_post,omitempty"`
@@ -76,7 +107,7 @@ type whyLine struct {
 }
 
 func newWhyLine(id string, trace ratelimit.Trace) whyLine {
-	line := whyLine{EventID: id, State: "unknown", Category: trace.Category, Posts: trace.Posts}
+	line := whyLine{EventID: id, State: "unknown", Category: trace.Category, Source: trace.Source, Posts: trace.Posts}
 	known := func(t time.Time) *time.Time {
 		if t.IsZero() {
 			return nil
@@ -96,26 +127,19 @@ func newWhyLine(id string, trace ratelimit.Trace) whyLine {
 }
 
 func whyText(id string, trace ratelimit.Trace) []string {
-	if !trace.Known() {
-		return []string{
-			fmt.Sprintf("%s is unknown: it was dropped or dead-lettered, was sent longer ago than DEDUPE_WINDOW, or never arrived.", id),
-			"Nothing is stored about dropped events. The log has a line for each: search it for this event_id.",
-		}
-	}
 	var lines []string
 	add := func(format string, values ...any) { lines = append(lines, fmt.Sprintf(format, values...)) }
 	stamp := func(t time.Time) string { return t.Format(time.RFC3339Nano) }
-	of := ""
-	if trace.Category != "" {
-		of = " of category " + trace.Category
-	}
 	switch {
 	case trace.InFlight:
-		add("%s%s is admitted and on its way to Slack.", id, of)
+		add("%s of category %s is admitted and on its way to Slack.", id, trace.Category)
 	case !trace.Sent.IsZero():
-		add("%s%s was sent.", id, of)
+		add("%s of category %s was sent.", id, trace.Category)
 	default:
-		add("%s%s was admitted; its record has expired, its slot is still taken.", id, of)
+		add("%s of category %s was admitted; its record has expired, its slot is still taken.", id, trace.Category)
+	}
+	if trace.Source != "" {
+		add("  source    %s", trace.Source)
 	}
 	if !trace.Admitted.IsZero() {
 		add("  admitted  %s", stamp(trace.Admitted))

@@ -44,9 +44,6 @@ func source(text string) string {
 func servePage(w http.ResponseWriter, _ *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")
-	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Security-Policy", pagePolicy)
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("X-Content-Type-Options", "nosniff")
 	_, _ = w.Write([]byte(page)) // an error means that the client has disconnected
 }

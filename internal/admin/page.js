@@ -7,8 +7,8 @@ const INTERVAL = 2000;           // ms between two requests
 const MAX_INTERVAL = 15000;      // ms between two requests while the server does not respond
 const REQUEST_TIMEOUT = 10000;   // ms for one response
 const RELOAD_AFTER = 10000;      // ms that a page is shown before it reloads itself for another version
-const MOST_HOLDERS = 8, MOST_SLOTS = 100;
-const SLOTS_LISTED = 1000;       // the server lists no more
+const MOST_SLOTS = 100;
+const SHOWN_AFTER = 5;           // s that events wait for a channel without a reason until it is shown: most are posted before
 
 const state = {
   data: null,        // the last status
@@ -29,18 +29,27 @@ const WAITS = {
   slack: "Slack has not accepted messages",
   credentials: "Slack does not accept the token or the webhook",
   dead_letter: "the dead-letter stream does not accept events",
+  backlog: "too many events wait for slow channels",
   redis_clock: "the clock of Redis was set back",
+  redis_key: "the key of a category in Redis is damaged",
 };
+const UNPOSTED = {
+  slack: "Slack takes no posts at the moment",
+  pace: "the pace of the channel",
+};
+const LETTERS = "kept as a dead letter, up to 60 a minute of each category";
 const WHY = {
   "sent ": "in Slack",
   "dropped global": "the global limit was full",
   "dropped category": "the category’s limit was full",
   "dropped duplicate": "an event with the same id was sent before or is in flight",
-  "dropped expired": "older than EVENT_MAX_AGE",
-  "dead malformed": "could not be read; kept as a dead letter",
-  "dead too_large": "too large; kept as a dead letter",
-  "dead unroutable": "named a channel that is not configured; kept as a dead letter",
+  "dropped reply": "no event: NATS’ acknowledgement, for a publisher whose reply subject is one of events",
+  "dropped expired": "older than EVENT_MAX_AGE, on arrival or while it waited",
+  "dead malformed": "could not be read; " + LETTERS,
+  "dead too_large": "too large; " + LETTERS,
+  "dead unroutable": "named a channel that is not configured; " + LETTERS,
   "dead slack_rejected": "rejected by Slack; kept as a dead letter",
+  "dead undeliverable": "Slack kept failing on it while it took others; kept as a dead letter",
 };
 
 const count = n => n.toLocaleString("en");
@@ -77,11 +86,16 @@ function windowOf(limit) {
   return ms;
 }
 
+// What nobody sees, or changes how the rest is shown: controls, formats such as U+202E, line separators.
+const UNSAFE = /[\p{C}\p{Zl}\p{Zp}]/gu;
+
+const plain = text => String(text).replace(UNSAFE, "\ufffd");
+
 // name isolates a category's text direction from the sentence around it, and bounds its length.
 function name(category) {
   if (category === "_other") return "other categories";
-  const letters = Array.from(category);
-  return "\u2068" + (letters.length > 40 ? letters.slice(0, 40).join("") + "…" : category) + "\u2069";
+  const letters = Array.from(plain(category));
+  return "\u2068" + (letters.length > 40 ? letters.slice(0, 40).join("") + "…" : letters.join("")) + "\u2069";
 }
 
 // --- the sentence ----------------------------------------------------------------------------------------------------
@@ -91,19 +105,42 @@ const isFull = scope => freeAt(scope) > now();
 const fullest = scope => scope.tiers.reduce((a, b) => b.used * a.max > a.used * b.max ? b : a);
 const pauseEnds = data => data.slack_cooldown_s > 0 ? when(data.time) + data.slack_cooldown_s * 1000 : 0;
 
-// waitsOf is what the replicas wait for, and which of them do. While the clock of Redis is behind, events are still processed.
+// pausesOf are the pauses that Slack has asked for and that are not over, with the ms that are left.
+const pausesOf = data => (data.slack_pauses ?? [])
+  .map(p => ({ channel: p.channel, left: when(data.time) + p.left_s * 1000 - now() })).filter(p => p.left > 0);
+
+// waitsOf is what the replicas wait for, and which of them do; one entry for each channel that takes no posts. While the
+// clock of Redis is behind, events are still processed.
 function waitsOf(data) {
   const found = new Map();
   for (const replica of data.replicas) {
     for (const wait of replica.waits ?? []) {
-      const key = wait.for + " " + wait.reason;
-      const entry = found.get(key) ?? { for: wait.for, reason: wait.reason, since: when(wait.since), replicas: [] };
+      const channel = wait.channel ?? "";
+      const key = wait.for + " " + (channel || " " + wait.reason);
+      const entry = found.get(key) ?? { key, for: wait.for, channel, reason: wait.reason, since: when(wait.since), replicas: [] };
       entry.since = Math.min(entry.since, when(wait.since));
       entry.replicas.push(replica.id);
       found.set(key, entry);
     }
   }
   return [...found.values()];
+}
+
+// waitText is what is waited for: "#alerts: Slack asked to wait 12 s".
+function waitText(wait) {
+  if (!wait.channel) return `Waiting for ${plain(wait.for)} since ${clock(wait.since)} (${whoWaits(wait)}): ${plain(wait.reason)}`;
+  const reason = wait.reason.startsWith(wait.for + ": ") ? wait.reason.slice(wait.for.length + 2) : wait.reason;
+  return `${name(wait.channel)}: ${plain(reason)} (since ${clock(wait.since)}, ${whoWaits(wait)})`;
+}
+const whoWaits = wait => wait.replicas.length === 1 ? plain(wait.replicas[0]) : counted(wait.replicas.length, "replica");
+
+// keptBack are the channels whose events something keeps, or that are not posted within a few seconds.
+const keptBack = data => (data.unposted ?? []).filter(u => u.why || u.oldest_s >= SHOWN_AFTER);
+
+// unpostedText is what waits for a channel: "#alerts: 42 events wait to be posted, the oldest for 3 min; the pace of the channel".
+function unpostedText({ channel, events, oldest_s, why }) {
+  const reason = UNPOSTED[why] ? "; " + UNPOSTED[why] : "";
+  return `${name(channel)}: ${counted(events, "event waits", "events wait")} to be posted, the oldest for ${span(oldest_s * 1000)}${reason}`;
 }
 
 // describe returns the state as a sentence, with a kind that changes only when the sentence should be read out again.
@@ -121,15 +158,26 @@ const verdict = (kind, level, title, text) => ({ kind, level, title, text });
 function describeHeld(data) {
   const held = data.held > 0 ? `; ${counted(data.held, "event is", "events are")} held.` : ".";
   const title = data.held > 0 ? "held " + count(data.held) : "held";
-  const left = pauseEnds(data) - now();
-  if (left > 0) return verdict("pause", "note", title, `Held: Slack has asked to wait ${span(left)}` + held);
-  const waits = waitsOf(data).filter(w => w.for !== "redis_clock");
-  if (waits.length === 0) return null;
+  const pause = pausesOf(data).find(p => !p.channel);
+  if (pause) return verdict("pause", "note", title, `Held: Slack has asked to wait ${span(pause.left)}` + held);
+  const waits = waitsOf(data).filter(w => w.for !== "redis_clock" && w.for !== "redis_key" && !w.channel);
+  if (waits.length === 0) return describeChannels(data, title, held);
   const waiting = new Set(waits.flatMap(w => w.replicas)).size, all = data.replicas.length;
-  const what = [...new Set(waits.map(w => WAITS[w.for] ?? w.for))].join(", ");
+  const what = [...new Set(waits.map(w => WAITS[w.for] ?? plain(w.for)))].join(", ");
   const kind = "waits " + what;
   if (waiting === all) return verdict(kind, "bad", title, `Held: ${what} since ${clock(Math.min(...waits.map(w => w.since)))}` + held);
   return verdict(kind, "note", title, `Partly working. ${waiting} of ${all} replicas wait: ${what}` + held);
+}
+
+// describeChannels is for when Slack takes no posts in some channels; null: it does in all.
+function describeChannels(data, title, held) {
+  const pauses = pausesOf(data), paused = pauses.map(p => p.channel);
+  const failing = waitsOf(data).filter(w => w.channel && !paused.includes(w.channel));
+  const channels = [...paused, ...failing.map(w => w.channel)];
+  if (channels.length === 0) return null;
+  const kind = "channels " + channels.join(" "), who = channels.length > 3 ? count(channels.length) + " channels" : channels.map(name).join(", ");
+  if (failing.length === 0) return verdict(kind, "note", title, `Held for ${who}: Slack has asked to wait ${span(Math.max(...pauses.map(p => p.left)))}` + held);
+  return verdict(kind, "bad", title, `Held for ${who}: ${WAITS.slack} since ${clock(Math.min(...failing.map(w => w.since)))}` + held);
 }
 
 function describeLimits(data) {
@@ -168,7 +216,7 @@ function missedText(data) {
 let announced = "";
 function showSentence() {
   const v = describe();
-  setText($("sentence"), v.text);
+  setSentence($("sentence"), v.text);
   setAttribute($("now"), "data-level", v.level);
   $("all").classList.toggle("stale", state.lost || state.error !== "");
   document.title = (v.title ? v.title + " · " : "") + "notifier";

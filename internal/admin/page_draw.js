@@ -3,7 +3,10 @@
 // --- nodes -----------------------------------------------------------------------------------------------------------
 
 // Nodes are updated and not replaced: what is selected or focused stays so, and nothing flickers.
-function setText(node, text) {
+function setText(node, text) { setSentence(node, plain(text)); }
+
+// setSentence is setText for words of ours around names and plain texts, so that the isolates in it are name's.
+function setSentence(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 function setAttribute(node, attribute, value) {
@@ -83,12 +86,13 @@ function hourPaths(minutes, first) {
 const firstMinute = data => (Math.floor(when(data.time) / 60000) - 59) * 60000;
 
 function drawHour(svg, minutes, first) {
-  const [sent, dropped] = hourPaths(minutes, first);
+  const [sent, dropped] = hourPaths(minutes ?? [], first);
   setAttribute(svg.querySelector(".sent"), "d", sent);
   setAttribute(svg.querySelector(".dropped"), "d", dropped);
 }
 
 function hourText(scope) {
+  if (!scope.minutes) return `${count(scope.sent_last_hour)} sent and ${count(scope.dropped_last_hour)} dropped in the last hour; not drawn for so many categories`;
   const busiest = scope.minutes.reduce((a, b) => b.sent + b.dropped > a.sent + a.dropped ? b : a, { sent: 0, dropped: 0 });
   const most = busiest.start ? `; the busiest minute was ${minute(when(busiest.start))} with ${count(busiest.sent)} sent and ${count(busiest.dropped)} dropped` : "";
   return `${count(scope.sent_last_hour)} sent and ${count(scope.dropped_last_hour)} dropped in the last hour${most}`;
@@ -139,7 +143,7 @@ function timelineText(frees, tier) {
   if (frees.length === 0) return "All slots are free.";
   const at = i => clock(frees[i]), last = frees.length - 1;
   if (last === 0) return `One slot of ${tier.limit} is taken; it is free at ${at(0)}.`;
-  const part = frees.length >= SLOTS_LISTED && tier.used > frees.length ? ` These are the newest ${count(frees.length)} of ${count(tier.used)}.` : "";
+  const part = frees.length >= MOST_SLOTS && tier.used > frees.length ? ` These are the newest ${count(frees.length)} of ${count(tier.used)}.` : "";
   return `${count(frees.length)} slots of ${tier.limit} are taken. The first is free at ${at(0)}, half of them by ${at(last >> 1)}, all by ${at(last)}.` + part;
 }
 
@@ -185,12 +189,9 @@ function showGlobal(data) {
 }
 
 function showHolders(data) {
-  const held = new Map();
-  for (const slot of data.slots) held.set(slot.category ?? "", (held.get(slot.category ?? "") ?? 0) + 1);
-  const most = [...held].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
-  const parts = most.slice(0, MOST_HOLDERS).map(([category, n]) => `${category ? name(category) : "no longer known"} ${count(n)}`);
-  if (most.length > MOST_HOLDERS) parts.push(`and ${counted(most.length - MOST_HOLDERS, "more", "more")}`);
-  setText($("holders"), parts.length ? "Held by: " + parts.join(", ") + "." : "No slots are taken.");
+  const most = data.holders ?? [], parts = most.map(({ category, slots }) => `${category ? name(category) : "no longer known"} ${count(slots)}`);
+  if (data.more_holders > 0) parts.push(`and ${counted(data.more_holders, "more", "more")}`);
+  setSentence($("holders"), parts.length ? "Held by: " + parts.join(", ") + "." : "No slots are taken.");
 }
 
 function showSlots(data) {
@@ -226,6 +227,7 @@ function showCategories(data) {
     tr.children[4].firstChild.classList.toggle("zero", scope.dropped_last_hour === 0);
     const svg = cell(tr, "chart").querySelector("svg");
     drawHour(svg, scope.minutes, first);
+    svg.classList.toggle("left-out", !scope.minutes);
     setAttribute(svg, "aria-label", hourText(scope));
     setMoment(cell(tr, "last"), when(scope.last_sent), "–");
   });
@@ -255,7 +257,7 @@ function showReplicas(data) {
     cell(tr, "state").classList.toggle("state-ok", replica.ready);
     cell(tr, "state").classList.toggle("state-bad", !replica.ready);
     setText(cell(tr, "number"), count(replica.held));
-    setText(cell(tr, "waits"), (replica.waits ?? []).map(w => w.for).join(", ") || "nothing");
+    setText(cell(tr, "waits"), (replica.waits ?? []).map(w => w.channel || w.for).join(", ") || "nothing");
     setMoment(cell(tr, "started"), when(replica.started));
     setMoment(cell(tr, "seen"), when(replica.seen));
     setText(cell(tr, "version"), replica.version);
@@ -272,10 +274,8 @@ function showReplicas(data) {
 }
 
 function showWaits(data) {
-  sync($("waits"), waitsOf(data), w => w.for + " " + w.reason, () => el("li"), (li, wait) => {
-    const who = wait.replicas.length === 1 ? wait.replicas[0] : counted(wait.replicas.length, "replica");
-    setText(li, `Waiting for ${wait.for} since ${clock(wait.since)} (${who}): ${wait.reason}`);
-  });
+  sync($("waits"), waitsOf(data), w => w.key, () => el("li"), (li, wait) => setSentence(li, waitText(wait)));
+  sync($("unposted"), keptBack(data), u => u.channel, () => el("li"), (li, unposted) => setSentence(li, unpostedText(unposted)));
 }
 
 // showError shows why the server has no status, in the place of what the replicas wait for.
@@ -290,7 +290,7 @@ function show(data) {
   showCategories(data);
   showHour(data);
   showReplicas(data);
-  setText($("missed"), missedText(data));
+  setSentence($("missed"), missedText(data));
   $("all").hidden = false;
 }
 

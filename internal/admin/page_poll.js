@@ -25,7 +25,8 @@ async function poll() {
 
 async function fetchStatus(signal) {
   const begun = Date.now();
-  const response = await fetch("api/status", { cache: "no-store", signal });
+  // Not relative to the document: its address has the password where somebody opened it with one, and then fetch refuses.
+  const response = await fetch(new URL("api/status", location.origin + location.pathname), { cache: "no-store", signal });
   const body = await response.json();
   if (!response.ok && typeof body.error !== "string") throw new Error("HTTP " + response.status);
   return { ok: response.ok, body, headers: response.headers, begun };

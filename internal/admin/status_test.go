@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,8 +18,8 @@ import (
 	"notifier/internal/testkit"
 )
 
-// telling is a worker to which nothing is wrong, with a status.
-func telling(status func(ctx context.Context) (any, error)) admin.Probes {
+// probesOf is a worker to which nothing is wrong, with a status.
+func probesOf(status func(ctx context.Context) (any, error)) admin.Probes {
 	probes := fine()
 	probes.Status = status
 	return probes
@@ -27,7 +28,7 @@ func telling(status func(ctx context.Context) (any, error)) admin.Probes {
 func one(context.Context) (any, error) { return map[string]int{"held": 1}, nil }
 
 func TestThePageAndTheStatus(t *testing.T) {
-	server, client := start(t, telling(one))
+	server, client := start(t, probesOf(one))
 	for path, want := range map[string]string{"/": "text/html; charset=utf-8", "/api/status": "application/json"} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			response, body := ask(t, client, method, "http://"+server.Addr()+path)
@@ -55,7 +56,7 @@ func TestThePageAndTheStatus(t *testing.T) {
 }
 
 func TestThePageLetsNothingElseRun(t *testing.T) {
-	server, client := start(t, telling(one))
+	server, client := start(t, probesOf(one))
 	response, body := ask(t, client, http.MethodGet, "http://"+server.Addr()+"/")
 	if got := response.Header.Get("Referrer-Policy"); got != "no-referrer" {
 		t.Errorf("Referrer-Policy %q", got)
@@ -128,10 +129,26 @@ func TestTheStatusSaysWhyThereIsNone(t *testing.T) {
 	}
 }
 
-// However many pages are open, there is one look in a second.
+// What others have written is the same data in JSON that no terminal obeys.
+func TestTheStatusControlsNoTerminal(t *testing.T) {
+	const hostile = "\x1b[2J\u009b31m\u202ex<"
+	for name, status := range map[string]func(context.Context) (any, error){
+		`{"`:       func(context.Context) (any, error) { return map[string]string{hostile: "x"}, nil },
+		`{"error"`: func(context.Context) (any, error) { return nil, errors.New(hostile) },
+	} {
+		body := admin.Look(t.Context(), status).Body.String()
+		var got map[string]string
+		testkit.Check(t, json.Unmarshal([]byte(body), &got))
+		if !strings.HasPrefix(body, name) || !strings.Contains(body, `\u001b[2J\u009b31m\u202ex<`) || got[hostile] != "x" && got["error"] != hostile {
+			t.Errorf("%q", body)
+		}
+	}
+}
+
+// However many pages are open, there is one look in two seconds.
 func TestOpenPagesShareALook(t *testing.T) {
 	var looks, now, most atomic.Int32
-	server, client := start(t, telling(func(context.Context) (any, error) {
+	server, client := start(t, probesOf(func(context.Context) (any, error) {
 		most.Store(max(most.Load(), now.Add(1)))
 		defer now.Add(-1)
 		time.Sleep(20 * time.Millisecond) // the fault: a slow Redis
@@ -151,13 +168,13 @@ func TestOpenPagesShareALook(t *testing.T) {
 		})
 	}
 	pages.Wait()
-	if n, allowed := looks.Load(), 1+int32(time.Since(begun)/time.Second); n < 1 || n > allowed || most.Load() != 1 {
+	if n, allowed := looks.Load(), 1+int32(time.Since(begun)/(2*time.Second)); n < 1 || n > allowed || most.Load() != 1 {
 		t.Errorf("%d looks in %s, %d at once; expected at most %d and 1", n, time.Since(begun), most.Load(), allowed)
 	}
 }
 
-// A second later it looks again; also when the last look failed.
-func TestTheStatusIsASecondOldAtMost(t *testing.T) {
+// It looks again two seconds later, and a second after a look that failed.
+func TestTheStatusIsTwoSecondsOldAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
 		look := admin.Looks(t.Context(), func(context.Context) (any, error) {
@@ -166,19 +183,19 @@ func TestTheStatusIsASecondOldAtMost(t *testing.T) {
 			}
 			return looks, nil
 		})
-		for i, want := range []string{"1 0.000", "1 0.600", `{"error":"unavailable"} 0.000`, `{"error":"unavailable"} 0.600`, "3 0.000"} {
+		for i, want := range []string{"1 0.000", "1 0.700", "1 1.400", `{"error":"unavailable"} 0.000`, `{"error":"unavailable"} 0.700`, "3 0.000"} {
 			response := look()
 			if got := fmt.Sprint(strings.TrimSpace(response.Body.String()), " ", response.Header().Get("Notifier-Age")); got != want {
-				t.Errorf("after %d times 600ms: %s, expected %s", i, got, want)
+				t.Errorf("after %d times 700ms: %s, expected %s", i, got, want)
 			}
-			time.Sleep(600 * time.Millisecond) // of synctest's clock
+			time.Sleep(700 * time.Millisecond) // of synctest's clock
 		}
 	})
 }
 
 func TestShutdownBreaksALookOff(t *testing.T) {
 	looking, ended := make(chan struct{}), make(chan error, 1)
-	server, err := admin.Start("127.0.0.1:0", telling(func(ctx context.Context) (any, error) {
+	server, err := admin.Start(admin.Config{Addr: "127.0.0.1:0"}, probesOf(func(ctx context.Context) (any, error) {
 		close(looking)
 		<-ctx.Done()
 		ended <- ctx.Err()

@@ -2,11 +2,11 @@
 // until it is to stop, and takes it down in reverse.
 //
 // It knows which part needs which other part, and the order of starting and stopping. It does not know how any of them
-// works, reads no environment (the OpenTelemetry library reads its own OTEL_* variables), and writes to nothing but the
-// logger it is given.
+// works, reads no environment (libraries read their own variables: OTEL_*, GOMEMLIMIT, AUTOMEMLIMIT), and writes to nothing
+// but the logger it is given.
 //
 // Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what runs next to
-// the worker), nats.go (the connection), log.go (the logger).
+// the worker), nats.go (the connection), memory.go (how much of it a worker may use), log.go (the logger).
 package app
 
 import (
@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"go.uber.org/zap"
 
 	"notifier/internal/admin"
@@ -94,7 +95,7 @@ func (a *app) wire(ctx context.Context) (err error) {
 	if a.worker, err = consume.New(a.workerSettings()); err != nil {
 		return err
 	}
-	a.metrics.AddGauges(a.worker, a.store.Limiter, a.store.pause)
+	a.metrics.AddGauges(a.worker, a.store.Limiter)
 	return nil
 }
 
@@ -102,10 +103,11 @@ func (a *app) wire(ctx context.Context) (err error) {
 func (a *app) workerSettings() consume.Settings {
 	s := a.settings
 	worker := consume.Settings{
-		Rules: s.Events, MaxAge: s.MaxAge, BatchSize: s.BatchSize,
+		Rules: s.Events, MaxAge: s.MaxAge, BatchSize: s.BatchSize, MaxBytes: limitMemory(memlimit.FromCgroup, a.log),
 		Concurrency: s.Concurrency, ShutdownTimeout: s.ShutdownTimeout, PostTimeout: s.Slack.Timeout,
 		DroppedSubject: s.Dropped,
-		Limiter:        a.metrics.TimeLimiter(a.store.Limiter), Pause: a.store.pause, Poster: a.metrics.TimePoster(a.poster),
+		Channels:       s.Slack.Channels(), Pace: s.Store.Limits.Pace, LongestPark: s.Store.Limits.LongestWindow() / 2,
+		Limiter: a.metrics.TimeLimiter(a.store.Limiter), Poster: a.metrics.TimePoster(a.poster),
 		Log: a.log, Observe: a.settled,
 	}
 	subject := s.NATS.Pattern.String()
@@ -116,7 +118,8 @@ func (a *app) workerSettings() consume.Settings {
 	} else {
 		worker.JetStream = &consume.JetStream{
 			Connection: a.connection.Conn, Why: a.connection.why,
-			Stream: s.NATS.Stream, Consumer: s.NATS.Consumer, Subject: subject, DeadLetter: s.DeadLetter,
+			Stream: s.NATS.Stream, Consumer: s.NATS.Consumer, Subject: subject,
+			DeadLetter: s.DeadLetter, DeadLetterBytes: s.DeadLetterBytes,
 		}
 	}
 	return worker
@@ -135,7 +138,8 @@ func (a *app) settled(s consume.Settled) {
 // start starts the admin server and the background jobs.
 func (a *app) start(ctx context.Context) error {
 	if a.settings.AdminAddr != "" {
-		server, err := admin.Start(a.settings.AdminAddr, a.probes())
+		config := admin.Config{Addr: a.settings.AdminAddr, Hosts: a.settings.AdminHosts, Token: a.settings.AdminToken}
+		server, err := admin.Start(config, a.probes())
 		if err != nil {
 			return fmt.Errorf("ADMIN_ADDR: %w", err)
 		}
@@ -153,7 +157,7 @@ func (a *app) start(ctx context.Context) error {
 // probes is what the admin server asks.
 func (a *app) probes() admin.Probes {
 	return admin.Probes{
-		Live: a.worker.Live, Ready: a.worker.Ready, Waits: func() []string { return waitLines(a.worker) }, Metrics: a.metrics.Handler(),
+		Live: a.worker.Live, Ready: a.worker.Ready, Waits: func() []string { return waitLines(work(a.worker)) }, Metrics: a.metrics.Handler(),
 		Status: func(ctx context.Context) (any, error) { return a.store.Status.Read(ctx) },
 	}
 }

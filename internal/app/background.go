@@ -47,22 +47,32 @@ func replicaName() string {
 
 // heartbeat is what the status shows of this replica.
 func heartbeat(worker *consume.Worker, started time.Time) stats.Heartbeat {
-	beat := stats.Heartbeat{
-		Started: started, Version: buildinfo.Version(), Held: worker.Holds(), Refused: worker.RefusedChannels(),
-		Ready: len(worker.Ready(context.Background())) == 0, // which answers within a second
-	}
+	beat := work(worker)
+	beat.Started, beat.Version, beat.Refused = started, buildinfo.Version(), worker.RefusedChannels()
+	beat.Ready = len(worker.Ready(context.Background())) == 0 // which answers within a second
+	return beat
+}
+
+// work is the part of a heartbeat about what a replica holds and waits for.
+func work(worker *consume.Worker) stats.Heartbeat {
+	beat := stats.Heartbeat{Held: worker.Holds(), Dead: worker.DeadEvents()}
 	for _, wait := range worker.Waits() {
-		beat.Waits = append(beat.Waits, stats.Wait{For: wait.For, Reason: wait.Reason, Since: wait.Since.UTC()})
+		beat.Waits = append(beat.Waits, stats.Wait{For: wait.For, Channel: wait.Channel, Reason: wait.Reason, Since: wait.Since.UTC()})
+	}
+	for _, u := range worker.Unposted() {
+		if u.Events > 0 {
+			beat.Unposted = append(beat.Unposted, stats.Unposted{Channel: u.Channel, Events: u.Events, Parked: u.Parked, Oldest: u.Oldest.UTC(), Why: u.Why})
+		}
 	}
 	return beat
 }
 
-// waitLines describes what a worker waits for, and how many events it holds in the meantime.
-func waitLines(worker *consume.Worker) []string {
+// waitLines describes what a replica waits for, and how many events are held in the meantime.
+func waitLines(beat stats.Heartbeat) []string {
 	var lines []string
-	for _, wait := range worker.Waits() {
+	for _, wait := range beat.Waits {
 		lines = append(lines, fmt.Sprintf("waiting for %s for %s, %s held: %s", wait.For, term.Duration(time.Since(wait.Since)),
-			term.Count(worker.Holds(), "event"), wait.Reason))
+			term.Count(beat.HeldFor(wait), "event"), wait.Text()))
 	}
 	return lines
 }
@@ -75,7 +85,7 @@ func (a *app) newDigest() (*digest.Digest, error) {
 	}
 	return digest.New(digest.Config{
 		Redis: s.Store.Redis, Namespace: s.Store.Namespace, Interval: s.Digest, Channel: s.DigestChannel,
-		Publisher: a.poster, Pause: a.store.pause, Timeout: s.Slack.Timeout, Log: a.log, NextFree: a.globalNextFree,
+		Publisher: a.poster, Permits: a.store.Limiter, Timeout: s.Slack.Timeout, Log: a.log, NextFree: a.globalNextFree,
 	})
 }
 

@@ -14,8 +14,6 @@ import (
 type Store struct {
 	Limiter *ratelimit.Limiter
 	Status  status.Source
-
-	pause *ratelimit.Pause
 }
 
 // OpenStore makes a Store over the Redis client of the settings, which stays the caller's to close. It connects to
@@ -25,13 +23,9 @@ func OpenStore(s settings.Store) (Store, error) {
 	if err != nil {
 		return Store{}, err
 	}
-	pause, err := ratelimit.NewPause(s.Redis, s.Namespace)
-	if err != nil {
-		return Store{}, err
-	}
 	reader, err := stats.NewReader(s.Redis, s.Namespace)
 	if err != nil {
 		return Store{}, fmt.Errorf("REDIS_NAMESPACE: %w", err)
 	}
-	return Store{Limiter: limiter, pause: pause, Status: status.Source{Limiter: limiter, Pause: pause, Stats: reader}}, nil
+	return Store{Limiter: limiter, Status: status.Source{Limiter: limiter, Stats: reader}}, nil
 }

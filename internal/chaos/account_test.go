@@ -16,7 +16,8 @@ import (
 //
 //   - Each stream message has a line.
 //   - It is in Slack, or dead, or its lines say by which limit it was dropped. A line "sent" has its message in Slack.
-//   - It stands in Slack once; or more often, and a line says "ambiguous".
+//   - It stands in Slack once; or more often, and a line says "ambiguous", or it was decided anew when its admission counted no
+//     more.
 //   - It was charged when it came to Slack, once while that counts, and not refunded; one that did not come to Slack was
 //     refunded.
 //
@@ -156,6 +157,7 @@ func (a *account) event(e *event) {
 	posts, letters := a.posts[e.id], a.letters[e.id]
 	refused := slices.IndexFunc(lines, (*line).refusedByLimit)
 	deadAt := slices.IndexFunc(lines, is("dead"))
+	skipped := slices.ContainsFunc(lines, (*line).hasNoLetter)
 	switch {
 	case len(posts) > 0:
 		a.sent++
@@ -166,7 +168,7 @@ func (a *account) event(e *event) {
 	case said:
 		a.unaccounted++
 		a.blame(e, "said to be sent, and not in Slack")
-	case len(letters) > 0:
+	case len(letters) > 0 || skipped:
 		a.dead++
 		if deadAt < 0 {
 			a.repeats++ // the letter was kept, and the process died before the line
@@ -177,13 +179,13 @@ func (a *account) event(e *event) {
 		a.unaccounted++
 		a.blame(e, "neither in Slack nor dead, and no limit refused it")
 	}
-	if deadAt >= 0 && len(letters) == 0 {
+	if deadAt >= 0 && len(letters) == 0 && !skipped {
 		a.blame(e, "said to be dead, and not among the dead letters")
 	}
 	if len(posts) > 0 && len(letters) > 0 && !ambiguous && len(e.acks) == 1 && !a.decidedAnew(e, lines, posts) {
 		a.blame(e, "in Slack and dead, and no line says ambiguous")
 	}
-	if e.malformed && len(letters) == 0 {
+	if e.malformed && len(letters) == 0 && !skipped {
 		a.blame(e, "malformed, and not among the dead letters")
 	}
 }
@@ -225,10 +227,25 @@ func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
 	}
 	if len(posts) > 1 {
 		a.duplicates++
-		if !ambiguous {
+		if !ambiguous && !a.anewAfterItsWindow(e, posts) {
 			a.blame(e, "%d times in Slack, and no line says ambiguous", len(posts))
 		}
 	}
+}
+
+// anewAfterItsWindow reports whether each further post of an event had an admission of its own, made when the one before it
+// counted no more. Redis forgets with an admission that a post of it had begun, so nobody knew of the earlier post.
+func (a *account) anewAfterItsWindow(e *event, posts []post) bool {
+	admissions := a.w.register.byID()[e.id]
+	for i := 1; i < len(posts); i++ {
+		own := slices.IndexFunc(admissions, func(m *admission) bool {
+			return m.at > posts[i-1].at.UnixMicro() && m.at <= posts[i].at.UnixMicro()
+		})
+		if own < 1 || admissions[own].at < admissions[own-1].at+a.w.register.retention {
+			return false
+		}
+	}
+	return true
 }
 
 // decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line, for another

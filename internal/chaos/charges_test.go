@@ -179,10 +179,14 @@ func (a *account) chargedAgain(c chargedAgain) {
 
 func (a *account) charge(e *event, admissions []*admission) {
 	posts, lines := a.posts[e.id], a.lines[e.id]
-	kept := 0
+	kept, unjustified := 0, 0
 	for _, m := range admissions {
-		if !m.refunded {
-			kept++
+		if m.refunded {
+			continue
+		}
+		kept++
+		if !a.justified(lines, m) {
+			unjustified++
 		}
 	}
 	switch {
@@ -198,7 +202,7 @@ func (a *account) charge(e *event, admissions []*admission) {
 	case len(posts) > 0 && admissions[0].at > posts[0].at.UnixMicro():
 		a.wronglyCharged++
 		a.blame(e, "charged after it was posted")
-	case len(posts) > 0 || kept == 0 || a.uncharged(lines, admissions[len(admissions)-1]):
+	case len(posts) > 0 || unjustified == 0:
 	case a.lost(lines, admissions):
 		a.slotsLost++
 		a.lostSlots[e.id] = true
@@ -208,12 +212,17 @@ func (a *account) charge(e *event, admissions []*admission) {
 	}
 }
 
-// uncharged reports whether an event that never came to Slack had a right to its slot: it may have been there as far as
-// anybody knew, or it was held until the slot counted no more and was refused then.
-func (a *account) uncharged(lines []*line, m *admission) bool {
-	return slices.ContainsFunc(lines, func(l *line) bool {
-		return l.Ambiguous || (l.refusedByLimit() && l.Time.UnixMicro() >= m.at+a.w.register.retention)
-	})
+// justified reports whether an event that never came to Slack had a right to a slot that it kept: it may have been there as
+// far as anybody knew, or it was held until the slot counted no more, and was refused or dead-lettered only then.
+func (a *account) justified(lines []*line, m *admission) bool {
+	expired := m.at + a.w.register.retention
+	for _, l := range lines {
+		if l.Ambiguous || (l.refusedByLimit() && l.Time.UnixMicro() >= expired) {
+			return true
+		}
+	}
+	died := slices.IndexFunc(lines, func(l *line) bool { return l.Outcome == "dead" && l.Time.UnixMicro() >= m.at })
+	return died >= 0 && lines[died].Time.UnixMicro() >= expired // of several the first one had to give it back
 }
 
 // lost reports whether the last admission came after the event was settled or refunded, and a process died soon after:

@@ -33,20 +33,8 @@ func openDoor(t *testing.T, slackURL string) string {
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { reset(w) },
 		Transport:    &http.Transport{MaxIdleConnsPerHost: 64},
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Check(t, err)
-	server := &http.Server{Handler: proxy}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(listener) // always http.ErrServerClosed
-	}()
-	t.Cleanup(func() {
-		_ = server.Close()
-		<-served
-		proxy.Transport.(*http.Transport).CloseIdleConnections()
-	})
-	return listener.Addr().String()
+	t.Cleanup(proxy.Transport.(*http.Transport).CloseIdleConnections)
+	return testkit.Serve(t, proxy)
 }
 
 // poster is the worker process by whose token a request comes, from the header or from the form.

@@ -24,6 +24,7 @@ type line struct {
 	StreamSeq   uint64    `json:"stream_seq"`
 	Ambiguous   bool      `json:"ambiguous"`
 	Redelivered bool      `json:"redelivered"`
+	Letter      *bool     `json:"letter"`
 }
 
 func (l *line) String() string {
@@ -36,6 +37,9 @@ func (l *line) String() string {
 	}
 	return text
 }
+
+// hasNoLetter reports whether the line says that the event has no dead letter. Only what cannot be decoded may have none.
+func (l *line) hasNoLetter() bool { return l.Letter != nil && !*l.Letter && l.Reason == "malformed" }
 
 // refusedByLimit reports whether the script has refused the event.
 func (l *line) refusedByLimit() bool {

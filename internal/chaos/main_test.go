@@ -6,9 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -39,31 +36,11 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// program is a build of notifier, made when it is first needed.
-type program struct {
-	tags string
-	once sync.Once
-	path string
-	err  error
-}
-
+// The builds of notifier that are under test.
 var (
-	plain    = &program{}
-	crashing = &program{tags: "crashpoints"}
+	plain    = &testkit.Program{}
+	crashing = &testkit.Program{Tags: "crashpoints"}
 )
-
-func (p *program) build(t *testing.T) string {
-	t.Helper()
-	p.once.Do(func() {
-		p.path = filepath.Join(folder, "notifier-"+p.tags)
-		out, err := exec.Command("go", "build", "-tags", p.tags, "-o", p.path, "notifier/cmd/notifier").CombinedOutput()
-		if err != nil {
-			p.err = fmt.Errorf("go build: %w\n%s", err, out)
-		}
-	})
-	testkit.Check(t, p.err)
-	return p.path
-}
 
 // pass lets time pass, which is what a fault does; it reports false when ctx ends before.
 func pass(ctx context.Context, d time.Duration) bool {

@@ -57,8 +57,19 @@ func (w *world) unleash(ctx context.Context, seed uint64, long bool) {
 	for i, lane := range [][]nemesis{w.againstWorkers(), w.againstLinks(), w.againstSlack(long), w.againstReading()} {
 		lanes.Go(func() { rampage(ctx, rand.New(rand.NewPCG(seed, uint64(i))), lane) })
 	}
+	deadline, _ := ctx.Deadline()
+	lanes.Go(func() { w.changePace(ctx, time.Until(deadline)) })
 	rampage(ctx, rand.New(rand.NewPCG(seed, 99)), w.againstServers()) // here, because it may end the test
 	lanes.Wait()
+}
+
+// changePace gives the processes that are started in the second third of the time a pace. So there are replicas with one and
+// without side by side, and events wait for their turn while everything breaks.
+func (w *world) changePace(ctx context.Context, d time.Duration) {
+	pass(ctx, d/3)
+	w.paced.Store(true)
+	pass(ctx, d/3)
+	w.paced.Store(false)
 }
 
 func between(random *rand.Rand, from, to time.Duration) time.Duration {
@@ -202,10 +213,12 @@ func (w *world) againstSlack(long bool) []nemesis {
 	return lane
 }
 
-// limitChannels lets each channel take one post a second, as Slack documents it, and answers the others there with 429.
+// limitChannels lets each channel take one post a second, as Slack documents it, or so many that workers with a pace stay
+// below it, and answers the others there with 429.
 func (w *world) limitChannels(ctx context.Context, random *rand.Rand) {
 	begun := time.Now()
-	w.diary.complain(w.slack.SetMode(devstack.Mode{ChannelLimit: ratelimit.Limit{{Count: 1, Window: time.Second}}}))
+	count := []int{1, 8}[random.IntN(2)]
+	w.diary.complain(w.slack.SetMode(devstack.Mode{ChannelLimit: ratelimit.Limit{{Count: count, Window: time.Second}}}))
 	pass(ctx, between(random, 2*time.Second, 4*time.Second))
 	w.diary.complain(w.slack.SetMode(devstack.Mode{}))
 	w.diary.note(faultChannels, "", begun)

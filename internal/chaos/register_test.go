@@ -19,13 +19,20 @@ const lookEvery = 200 * time.Millisecond
 
 // admission is one slot that was taken, from the first look that saw it to the last. Times are microseconds of Redis.
 type admission struct {
-	slot     string // the event's id; further slots of a costly event are "<id> 2", ...
+	slot     string // "<category>:<id>"; further slots of a costly event are "<category>:<id> 2", ...
 	at       int64
 	last     int64 // time of the last look that saw it
 	refunded bool  // it went before its time
 }
 
-func (a *admission) id() string { id, _, _ := strings.Cut(a.slot, " "); return id }
+func (a *admission) id() string { return idOf(a.slot) }
+
+// idOf is the id in the name of a slot. Each of the publisher's ids has one category, and all of them are short.
+func idOf(slot string) string {
+	first, _, _ := strings.Cut(slot, " ")
+	_, id, _ := strings.Cut(first, ":")
+	return id
+}
 
 // chargedAgain is a slot whose time of admission changed while the first one still counted, without a look that saw it free.
 type chargedAgain struct {
@@ -200,7 +207,7 @@ func (r *register) compare(global map[string]int64, categories map[string]*redis
 func (r *register) byID() map[string][]*admission {
 	admissions := map[string][]*admission{}
 	for _, a := range r.all {
-		if a.slot == a.id() {
+		if !strings.Contains(a.slot, " ") {
 			admissions[a.id()] = append(admissions[a.id()], a)
 		}
 	}
@@ -244,9 +251,9 @@ func (r *register) inFlight(ctx context.Context) (map[string]ratelimit.InFlight,
 		return nil, err
 	}
 	records := map[string]ratelimit.InFlight{}
-	for id, text := range texts {
-		if records[id], err = ratelimit.ParseInFlight(text); err != nil {
-			return nil, fmt.Errorf("%s in flight: %w", id, err)
+	for slot, text := range texts {
+		if records[idOf(slot)], err = ratelimit.ParseInFlight(text); err != nil {
+			return nil, fmt.Errorf("%s in flight: %w", slot, err)
 		}
 	}
 	return records, nil

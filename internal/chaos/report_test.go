@@ -50,6 +50,13 @@ func (a *account) report() string {
 	fmt.Fprintf(&b, "faults               %s\n", d.counts())
 	fmt.Fprintf(&b, "429 by a channel     %d, and %d in the one that audit has\n",
 		a.w.slack.Refused(channel).ChannelLimit, a.w.slack.Refused(strings.TrimPrefix(routes, "audit=")).ChannelLimit)
+	paced := 0
+	for _, l := range a.lives {
+		if l.pace != "off" {
+			paced++
+		}
+	}
+	fmt.Fprintf(&b, "started with a pace  %d of %d processes\n", paced, len(a.lives))
 	fmt.Fprintf(&b, "looks at the register %d, the longest time between two %s\n", a.w.register.looks, a.w.register.longest.Round(time.Millisecond))
 	fmt.Fprintf(&b, "recovered from Redis %s\n", a.resumed(faultRedis))
 	fmt.Fprintf(&b, "recovered from NATS  %s\n", a.resumed(faultNATS))

@@ -8,9 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +26,7 @@ type worker struct {
 	program  string
 	settings map[string]string
 	links    map[string]*link
+	paced    *atomic.Bool // the world's
 
 	mu    sync.Mutex
 	lives []*life
@@ -38,7 +39,8 @@ type life struct {
 	log     string // path of the file
 	command *exec.Cmd
 	started time.Time
-	ended   chan struct{} // closed when the process has ended; the fields below are then final
+	pace    string          // SLACK_PACE
+	ended   <-chan struct{} // closed when the process has ended; the fields below are then final
 
 	killed time.Time // when SIGKILL was sent, or seen to have been; zero: never
 	stops  []span    // during which SIGSTOP held it
@@ -52,7 +54,7 @@ func (s span) overlaps(from, to time.Time) bool { return s.from.Before(to) && fr
 // start starts a process; more settings come on top of the worker's own.
 func (k *worker) start(more ...string) (*life, error) {
 	k.mu.Lock()
-	l := &life{name: fmt.Sprintf("%s-%d", k.name, len(k.lives)+1), worker: k, started: time.Now(), ended: make(chan struct{})}
+	l := &life{name: fmt.Sprintf("%s-%d", k.name, len(k.lives)+1), worker: k, started: time.Now()}
 	k.lives = append(k.lives, l)
 	k.mu.Unlock()
 
@@ -67,33 +69,18 @@ func (k *worker) start(more ...string) (*life, error) {
 		return nil, err
 	}
 	defer func() { _ = complaints.Close() }()
+	if l.pace = "off"; k.paced.Load() {
+		l.pace = pace
+	}
 	l.command = exec.Command(k.program, "serve")
 	for name, value := range k.settings {
 		l.command.Env = append(l.command.Env, name+"="+value)
 	}
-	l.command.Env = append(append(l.command.Env, "SLACK_BOT_TOKEN="+tokenPrefix+l.name), more...)
+	l.command.Env = append(append(l.command.Env, "SLACK_BOT_TOKEN="+tokenPrefix+l.name, "SLACK_PACE="+l.pace), more...)
 	l.command.Stdout, l.command.Stderr = out, complaints
-	l.command.SysProcAttr = diesWithTest()
-
-	started := make(chan error)
-	go func() {
-		// The thread that starts the process has to live as long as it: see diesWithTest. It is never unlocked, and ends
-		// with this goroutine.
-		runtime.LockOSThread()
-		err := l.command.Start()
-		started <- err
-		if err == nil {
-			_ = l.command.Wait() // the state of the process says the same
-			close(l.ended)
-		}
-	}()
-	if err := <-started; err != nil {
+	if l.ended, err = testkit.StartWithTest(k.t, l.command); err != nil {
 		return nil, err
 	}
-	k.t.Cleanup(func() {
-		_ = l.command.Process.Kill()
-		<-l.ended
-	})
 	return l, nil
 }
 

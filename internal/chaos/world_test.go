@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ const (
 	namespace    = "chaos"
 	channel      = "C0CHAOS"
 	routes       = "audit=C0AUDIT" // a second channel, so that one is limited while the other is not
+	pace         = "6/1s"          // about half of what the limits of TestChaos let through
 )
 
 // limits are the settings of the same names. The longest window of them all is how long the register of admissions keeps
@@ -56,6 +58,7 @@ type world struct {
 	limits  limits
 
 	workers   []*worker
+	paced     atomic.Bool // processes that are started now have a pace
 	register  *register
 	publisher *publisher
 	diary     *diary
@@ -107,7 +110,7 @@ func (w *world) createConsumer(ctx context.Context) error {
 }
 
 // addWorker makes a worker with links of its own, and does not start it.
-func (w *world) addWorker(p *program, linked bool) *worker {
+func (w *world) addWorker(p *testkit.Program, linked bool) *worker {
 	w.Helper()
 	name := fmt.Sprintf("w%d", len(w.workers)+1)
 	addrs := map[string]string{"nats": w.nats.Addr(), "redis": w.redis.Addr, "slack": w.door}
@@ -125,7 +128,7 @@ func (w *world) addWorker(p *program, linked bool) *worker {
 		"LIMIT_GLOBAL": w.limits.global, "LIMIT_CATEGORY": w.limits.category, "LIMIT_OVERRIDES": w.limits.overridesText(),
 		"BATCH_SIZE": "16", "SEND_CONCURRENCY": "4", "SHUTDOWN_TIMEOUT": "4s", "ADMIN_ADDR": "127.0.0.1:0", "GOMAXPROCS": "1",
 	}
-	k := &worker{t: w.T, name: name, folder: w.TempDir(), program: p.build(w.T), settings: settings, links: links}
+	k := &worker{t: w.T, name: name, folder: w.TempDir(), program: p.Build(w.T, folder), settings: settings, links: links, paced: &w.paced}
 	w.workers = append(w.workers, k)
 	return k
 }

@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,29 +18,35 @@ const (
 	slackPosts                             // a successful post
 	slackCredentials                       // a token or webhook that Slack accepts
 	deadLetterStream                       // the dead-letter stream's acknowledgement
-	redisClock                             // a clock of Redis that was not set back: the one with which work continues
+	laneRoom                               // room for more events that wait for their channel
+	redisClock                             // a clock of Redis that was not set back; work continues without it
+	redisKey                               // the key of each category; work continues with the other categories
 	numberOfDependencies = iota
 )
 
 // WaitClock is the Wait.For with which events are still decided: the clock of Redis was set back.
 const WaitClock = "redis_clock"
 
+// WaitKey is the Wait.For with which the events of one category are not decided: its key in Redis is of another type.
+const WaitKey = "redis_key"
+
 // The words are shown in logs, metrics, by /readyz and by "notifier status".
 var dependencyWords = [numberOfDependencies]string{
 	natsConnection: "nats", jetStreamConsumer: "consumer", redisScripts: "redis", slackPosts: "slack",
-	slackCredentials: "credentials", deadLetterStream: "dead_letter", redisClock: WaitClock,
+	slackCredentials: "credentials", deadLetterStream: "dead_letter", laneRoom: "backlog", redisClock: WaitClock, redisKey: WaitKey,
 }
 
 func (d dependency) String() string { return dependencyWords[d] }
 
-// WaitWords are the values that Wait.For can have, except WaitClock.
+// WaitWords are the values that Wait.For can have, except WaitClock and WaitKey.
 func WaitWords() []string { return dependencyWords[:redisClock:redisClock] }
 
 // Wait is one thing that a worker is waiting for.
 type Wait struct {
-	For    string    // one of WaitWords, or WaitClock
-	Reason string    // the latest error; without secrets
-	Since  time.Time // when the wait began
+	For     string    // one of WaitWords, WaitClock or WaitKey
+	Channel string    // For "slack": the channel that takes no posts; empty: none does
+	Reason  string    // the latest error; without secrets
+	Since   time.Time // when the wait began
 }
 
 // availability is the state of everything that a worker depends on, and the one owner of that state: whoever finds out
@@ -49,79 +56,96 @@ type availability struct {
 	log *waitLog
 
 	mu      sync.Mutex
-	outages [numberOfDependencies]outage
+	outages map[outageKey]outage
 }
 
-// outage is why and since when something is unavailable. The zero value: it is available.
+// outageKey is what an outage is about: a dependency, or that dependency for one Slack channel alone.
+type outageKey struct {
+	dependency
+	channel string // empty: for all channels
+}
+
+// outage is why and since when something is unavailable.
 type outage struct {
 	since  time.Time
 	reason string
 	soft   bool // it is reported, and nothing stops for it
 }
 
-func (o outage) on() bool { return !o.since.IsZero() }
+func newAvailability(log *waitLog) *availability {
+	return &availability{log: log, outages: map[outageKey]outage{}}
+}
 
 // lost reports that something is unavailable. It may be called at each failed attempt; the latest reason counts.
 func (a *availability) lost(d dependency, reason error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	o := &a.outages[d]
-	if !o.on() {
-		o.since = time.Now()
-	}
-	o.reason, o.soft = reason.Error(), false
-	a.log.waiting(d, *o)
+	a.begin(outageKey{dependency: d}, reason, false)
+}
+
+// channelLost reports that a Slack channel takes no posts.
+func (a *availability) channelLost(channel string, reason error) {
+	a.begin(outageKey{slackPosts, channel}, reason, false)
 }
 
 // impaired reports that something is wrong with what is needed later, such as a stream for dead letters that does not exist.
 // It is listed among the waits, and nothing stops for it.
 func (a *availability) impaired(d dependency, reason error) {
+	a.begin(outageKey{dependency: d}, reason, true)
+}
+
+func (a *availability) begin(key outageKey, reason error, soft bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	o := &a.outages[d]
-	if o.on() && !o.soft {
+	o, on := a.outages[key]
+	if on && soft && !o.soft {
 		return // it is worse
 	}
-	if !o.on() {
+	if !on {
 		o.since = time.Now()
 	}
-	o.reason, o.soft = reason.Error(), true
-	a.log.waiting(d, *o)
+	o.reason, o.soft = reason.Error(), soft
+	a.outages[key] = o
+	a.log.waiting(key, o)
 }
 
 // repaired reports the end of what impaired reported, and of nothing worse.
-func (a *availability) repaired(d dependency) { a.over(d, true) }
+func (a *availability) repaired(d dependency) { a.over(outageKey{dependency: d}, true) }
 
 // recovered reports that something is available. It may be called at each success.
-func (a *availability) recovered(d dependency) { a.over(d, false) }
+func (a *availability) recovered(d dependency) { a.over(outageKey{dependency: d}, false) }
 
-func (a *availability) over(d dependency, soft bool) {
+// channelRecovered reports that a Slack channel takes posts, or that nothing waits for it any more.
+func (a *availability) channelRecovered(channel string) {
+	a.over(outageKey{slackPosts, channel}, false)
+}
+
+func (a *availability) over(key outageKey, soft bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	o := a.outages[d]
-	if !o.on() || o.soft != soft {
+	o, on := a.outages[key]
+	if !on || o.soft != soft {
 		return
 	}
-	a.outages[d] = outage{}
-	a.log.recovered(d, o)
+	delete(a.outages, key)
+	a.log.recovered(key, o)
 }
 
 // remind has the outages logged that nothing has reported for a while: during a long pause no attempt is made.
 func (a *availability) remind() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for d, o := range a.outages {
-		if o.on() {
-			a.log.waiting(dependency(d), o)
-		}
+	for key, o := range a.outages {
+		a.log.waiting(key, o)
 	}
 }
 
-// unavailable reports whether any of these is, not only impaired.
+// unavailable reports whether any of these is, not only impaired and not only for one channel.
 func (a *availability) unavailable(any ...dependency) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.ContainsFunc(any, func(d dependency) bool { return a.outages[d].on() && !a.outages[d].soft })
+	return slices.ContainsFunc(any, func(d dependency) bool {
+		o, on := a.outages[outageKey{dependency: d}]
+		return on && !o.soft
+	})
 }
 
 // waits lists what is unavailable, in alphabetical order; without arguments, of everything.
@@ -129,11 +153,13 @@ func (a *availability) waits(of ...dependency) []Wait {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var list []Wait
-	for d, o := range a.outages {
-		if o.on() && (len(of) == 0 || slices.Contains(of, dependency(d))) {
-			list = append(list, Wait{For: dependency(d).String(), Reason: o.reason, Since: o.since})
+	for key, o := range a.outages {
+		if len(of) == 0 || slices.Contains(of, key.dependency) {
+			list = append(list, Wait{For: key.String(), Channel: key.channel, Reason: o.reason, Since: o.since})
 		}
 	}
-	slices.SortFunc(list, func(x, y Wait) int { return strings.Compare(x.For, y.For) })
+	slices.SortFunc(list, func(x, y Wait) int {
+		return cmp.Or(strings.Compare(x.For, y.For), strings.Compare(x.Channel, y.Channel))
+	})
 	return list
 }

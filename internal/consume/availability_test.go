@@ -13,7 +13,7 @@ import (
 
 func newObservedAvailability() (*availability, *observer.ObservedLogs) {
 	core, logs := observer.New(zap.DebugLevel)
-	return &availability{log: newWaitLog(zap.New(core), func() int { return 7 })}, logs
+	return newAvailability(newWaitLog(zap.New(core), func(dependency) int { return 7 })), logs
 }
 
 func TestAnOutageIsALineAndThenOneAMinute(t *testing.T) {

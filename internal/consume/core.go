@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
-	"notifier/internal/event"
+	"notifier/internal/ratelimit"
 )
 
 // Core names the subject and the queue group that a worker reads without JetStream: at most once.
@@ -22,10 +23,11 @@ type Core struct {
 	DeadLetter string // dead letters go to <DeadLetter>.<category>, to whoever listens
 }
 
-// coreBuffer bounds what nats.go keeps while the worker has no room; what exceeds it is lost and counted.
+// Half of the budget is for what nats.go keeps while the worker has no room; what exceeds it is lost and counted.
 const (
-	coreBufferMessages = 65_536
-	coreBufferBytes    = 64 << 20
+	coreBufferShare    = 2
+	coreBufferMessages = 65_536 // of them, at most
+	corePerMessage     = 256    // bytes that nats.go takes for a message in addition to its own
 	coreReportEvery    = time.Second
 	coreDrainWait      = 5 * time.Second
 )
@@ -36,15 +38,22 @@ type coreSource struct {
 	inflight     *inflight
 	availability *availability
 	log          *zap.Logger
+	mostPayload  int // longer payloads are cut; see keep
 
 	isBound   atomic.Bool
 	lostSoFar atomic.Int64
+	unparked  atomic.Int64 // lost because they could not be parked, and not logged yet
+
+	mu        sync.Mutex
+	undecided int    // lost because a category's key is damaged, and not logged yet
+	damaged   string // the latest such key
 }
 
 func (s *coreSource) bound() bool                             { return s.isBound.Load() }
 func (s *coreSource) lost() int64                             { return s.lostSoFar.Load() }
 func (s *coreSource) pending(context.Context) (uint64, error) { return 0, nil }
 func (s *coreSource) keepAlive(context.Context)               {}
+func (s *coreSource) parkingExhausted() string                { return "" }
 
 // run reads until ctx ends, and then takes what has arrived. It fails when the connection is closed for good.
 func (s *coreSource) run(ctx context.Context) error {
@@ -52,7 +61,8 @@ func (s *coreSource) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("nats: cannot subscribe to %s: %w", s.Subject, err)
 	}
-	if err := subscription.SetPendingLimits(coreBufferMessages, coreBufferBytes); err != nil {
+	buffer := int(s.inflight.budget / coreBufferShare)
+	if err := subscription.SetPendingLimits(min(coreBufferMessages, buffer/corePerMessage), buffer); err != nil {
 		return fmt.Errorf("nats: %w", err)
 	}
 	defer s.isBound.Store(false)
@@ -63,6 +73,7 @@ func (s *coreSource) run(ctx context.Context) error {
 	overflowed := 0
 	for {
 		s.watchConnection()
+		s.reportUnparked()
 		if dropped, err := subscription.Dropped(); err == nil && dropped > overflowed {
 			s.lose(dropped-overflowed, "they arrived faster than they could be handled")
 			overflowed = dropped
@@ -87,21 +98,23 @@ func (s *coreSource) run(ctx context.Context) error {
 // receive waits for room, while nats.go buffers, and adds the message. When ctx has ended it takes what has arrived, room or
 // not: the subscription drains.
 func (s *coreSource) receive(ctx context.Context, message *nats.Msg) {
-	for s.inflight.room() == 0 && ctx.Err() == nil {
+	kept, cost := keep(message, s.mostPayload)
+	for !s.hasRoom(cost) && ctx.Err() == nil {
 		select {
 		case <-s.inflight.freed:
 		case <-ctx.Done():
 		}
 	}
 	now := time.Now()
-	s.inflight.add(&delivery{
-		Message: event.Message{
-			Subject: message.Subject, Header: message.Header, Data: message.Data,
-			FallbackID: nuid.Next(), Published: now,
-		},
-		token:   nuid.Next(),
-		touched: now,
-	})
+	kept.FallbackID, kept.Published = nuid.Next(), now
+	s.inflight.add(&delivery{Message: kept, token: nuid.Next(), cost: cost, touched: now})
+}
+
+// hasRoom reports whether a message fits into what nats.go's buffer leaves of the budget. One that is larger than all of that
+// fits when nothing else is in flight.
+func (s *coreSource) hasRoom(cost int64) bool {
+	buffer := s.inflight.budget / coreBufferShare
+	return s.inflight.room() > 0 && s.inflight.roomBytes()-buffer >= min(cost, s.inflight.budget-buffer)
 }
 
 // watchConnection reports whether there is a connection, and notes when the server knows of the subscription: what is
@@ -122,22 +135,68 @@ func (s *coreSource) terminate(*delivery, string) error { return nil }
 
 // returnUnsettled has nowhere to return events to.
 func (s *coreSource) returnUnsettled(count int, _ []string) error {
+	s.reportUnparked()
 	if count > 0 {
 		s.lose(count, "they were held when the worker ended")
 	}
 	return nil
 }
 
+// park loses the event: there is no server that keeps it.
+func (s *coreSource) park(d *delivery, _ time.Duration) bool {
+	s.inflight.release(d)
+	s.lostSoFar.Add(1)
+	s.unparked.Add(1)
+	return true
+}
+
+// keepingPark is the park of a source where a server keeps what is given back; nil in core mode, where it would be lost.
+func keepingPark(s source) func(*delivery, time.Duration) bool {
+	if _, core := s.(*coreSource); core {
+		return nil
+	}
+	return s.park
+}
+
+// loseUndecided loses an event of a category whose key is damaged.
+func (s *coreSource) loseUndecided(d *delivery, key string) {
+	s.inflight.release(d)
+	s.lostSoFar.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.undecided++
+	s.damaged = key
+}
+
+// reportUnparked logs what park and loseUndecided have lost since the last time.
+func (s *coreSource) reportUnparked() {
+	if count := int(s.unparked.Swap(0)); count > 0 {
+		s.logLost(count, "its channel is behind and its share is full")
+	}
+	s.mu.Lock()
+	count, key := s.undecided, s.damaged
+	s.undecided = 0
+	s.mu.Unlock()
+	if count > 0 {
+		s.logLost(count, "they cannot be decided: "+ratelimit.DamagedKey{Key: key}.Error())
+	}
+}
+
 func (s *coreSource) lose(count int, reason string) {
 	s.lostSoFar.Add(int64(count))
+	s.logLost(count, reason)
+}
+
+func (s *coreSource) logLost(count int, reason string) {
 	s.log.Warn("events lost", zap.Int("count", count), zap.String("reason", reason+", and NATS_MODE=core keeps nothing"))
 }
 
-func (s *coreSource) publishDeadLetters(_ context.Context, letters []*nats.Msg) error {
-	for _, letter := range letters {
+func (s *coreSource) publishDeadLetters(_ context.Context, letters []*nats.Msg) []error {
+	errs := make([]error, len(letters))
+	for i, letter := range letters {
 		if err := s.Connection.PublishMsg(letter); err != nil {
-			return fmt.Errorf("nats: dead letter: %w", err)
+			errs[i] = fmt.Errorf("nats: dead letter: %w", err)
 		}
 	}
-	return nil
+	return errs
 }

@@ -69,7 +69,7 @@ func TestInCoreModeDeadLettersGoToWhoeverListens(t *testing.T) {
 
 func TestInCoreModeHeldEventsAreSentWhenSlackIsBack(t *testing.T) {
 	s := newStation(t)
-	s.started(coreMode, func(c *setup) { c.batch = 5 })
+	s.started(coreMode, func(c *setup) { c.batch = 50 })
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	for i := range 100 {
 		s.publishCore("errors", fmt.Sprintf("event %d", i))

@@ -2,6 +2,9 @@ package consume
 
 import (
 	"context"
+	"errors"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,27 +17,32 @@ import (
 // noCategory replaces the category in the subject where the event has none that a subject can have.
 const noCategory = "_invalid"
 
-// publishDeadLetters puts events that can never be sent into the dead-letter stream. It returns only when they are stored
-// there, or with an error when ctx ends: an event leaves one stream only after it is safe in the other.
-func (w *Worker) publishDeadLetters(ctx context.Context, dead []Settled) error {
-	if len(dead) == 0 {
-		return nil
+// letterTimeout is how long one attempt to store letters may take. A letter that is stored after it is tried again, and
+// is no second letter, because of its message id.
+const letterTimeout = 2 * time.Second
+
+// errUnconnected is why no letter is published while there is no connection: the client would only queue it.
+var errUnconnected = errors.New("no connection to NATS")
+
+// storeLetters puts events that can never be sent into the dead-letter stream, with one error for each, and returns within
+// letterTimeout.
+func (w *Worker) storeLetters(ctx context.Context, dead []Settled) []error {
+	ctx, cancel := context.WithTimeout(ctx, letterTimeout)
+	defer cancel()
+	if reason := unreachable(ctx, w.connection(), w.why()); reason != "" {
+		return slices.Repeat([]error{errUnconnected}, len(dead))
 	}
 	letters := make([]*nats.Msg, len(dead))
 	for i := range dead {
 		letters[i] = w.letter(w.deadLetterSubject, &dead[i])
 	}
-	return w.hold(ctx, deadLetterStream, func() error { return w.source.publishDeadLetters(ctx, letters) })
+	return w.source.publishDeadLetters(ctx, letters)
 }
 
 // letter is the event as it is published to <subject>.<category>, with its own headers and notifier's.
 func (w *Worker) letter(subject string, s *Settled) *nats.Msg {
 	d := s.delivery
-	category := s.Event.Category
-	if !literal(category) {
-		category = noCategory
-	}
-	letter := nats.NewMsg(subject + "." + category)
+	letter := nats.NewMsg(subject + "." + letterCategory(s))
 	for name, values := range d.Header {
 		if !reserved(name) && publishable(name) {
 			letter.Header[name] = values
@@ -42,10 +50,19 @@ func (w *Worker) letter(subject string, s *Settled) *nats.Msg {
 	}
 	letter.Data = d.Data
 	w.describe(letter, s)
-	if largest := int(w.connection().MaxPayload()); largest > 0 {
-		w.shorten(letter, s, largest)
+	if d.DataBytes > len(d.Data) { // see keep
+		letter.Header.Set(outcome.HeaderShortened, strconv.Itoa(d.DataBytes))
 	}
+	w.shorten(letter, s)
 	return letter
+}
+
+// letterCategory is the category as it stands in the subject of the event's letter.
+func letterCategory(s *Settled) string {
+	if !literal(s.Event.Category) {
+		return noCategory
+	}
+	return s.Event.Category
 }
 
 // describe sets notifier's own headers.
@@ -62,26 +79,42 @@ func (w *Worker) describe(letter *nats.Msg, s *Settled) {
 	if d.streamSeq > 0 {
 		letter.Header.Set(outcome.HeaderStreamSeq, strconv.FormatUint(d.streamSeq, 10))
 	}
-	letter.Header.Set(outcome.HeaderTime, time.Now().UTC().Format(time.RFC3339Nano))
+	ended := s.ended
+	if ended.IsZero() {
+		ended = time.Now()
+	}
+	letter.Header.Set(outcome.HeaderTime, ended.UTC().Format(time.RFC3339Nano))
 }
 
-// longestHeaders is what JetStream takes as all headers of a message together, in bytes.
-const longestHeaders = 1<<16 - 1
+const (
+	// longestHeaders is what JetStream takes as all headers of a message together, in bytes.
+	longestHeaders = 1<<16 - 1
+	// keptOfTooLarge is how much of a payload that is too large its letter keeps, in bytes: enough to see what it was. The
+	// letters of large events would displace all others.
+	keptOfTooLarge = 4096
+)
 
-// shorten cuts a letter to what the server takes in one message: an event may fill one to the last byte, and its letter has
-// more headers. The publisher's headers stay unless they are what is too long.
-func (w *Worker) shorten(letter *nats.Msg, s *Settled, largest int) {
+// shorten cuts a letter to what it may keep, and to what the server takes in one message: an event may fill one to the last
+// byte, and its letter has more headers. The publisher's headers stay unless they are what is too long.
+func (w *Worker) shorten(letter *nats.Msg, s *Settled) {
+	most, largest := len(letter.Data), int(w.connection().MaxPayload())
+	if largest <= 0 {
+		largest = math.MaxInt32 // not known yet
+	}
+	if s.Reason == outcome.TooLarge {
+		most = min(most, keptOfTooLarge)
+	}
 	headers := func() int { return letter.Size() - len(letter.Subject) - len(letter.Data) }
-	if headers() <= longestHeaders && headers()+len(letter.Data) <= largest {
+	if headers() <= longestHeaders && headers()+len(letter.Data) <= largest && len(letter.Data) == most {
 		return
 	}
-	was := strconv.Itoa(len(letter.Data))
+	was := strconv.Itoa(max(len(letter.Data), s.delivery.DataBytes))
 	letter.Header.Set(outcome.HeaderShortened, was)
 	if headers() > min(longestHeaders, largest) {
 		letter.Header = nats.Header{outcome.HeaderShortened: {was}}
 		w.describe(letter, s)
 	}
-	letter.Data = letter.Data[:min(len(letter.Data), max(0, largest-headers()))]
+	letter.Data = letter.Data[:min(most, max(0, largest-headers()))]
 }
 
 // literal reports whether a category can be part of a subject: a publisher can send a wildcard in its place.

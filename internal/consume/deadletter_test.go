@@ -176,7 +176,7 @@ func TestAPublisherCannotForgeTheHeadersOfADeadLetter(t *testing.T) {
 func TestAnEventOfTheLargestSizeCanBeDeadLettered(t *testing.T) {
 	s := newStation(t)
 	s.started()
-	headers := []string{"Nats-Msg-Id", "largest", "X-Long", strings.Repeat("h", 50_000)}
+	headers := []string{"Nats-Msg-Id", "largest", "X-Long", strings.Repeat("h", 3000)}
 	empty := nats.NewMsg("notify.errors")
 	empty.Header["Nats-Msg-Id"], empty.Header["X-Long"] = headers[1:2], headers[3:4]
 	size := int(s.conn.MaxPayload()) - empty.Size() + len(empty.Subject)
@@ -186,12 +186,16 @@ func TestAnEventOfTheLargestSizeCanBeDeadLettered(t *testing.T) {
 	if shortened := letter.Header.Get("Notifier-Shortened"); shortened != strconv.Itoa(size) {
 		t.Errorf("Notifier-Shortened is %q, expected the payload's %d bytes", shortened, size)
 	}
+	if letter.Header.Get("X-Long") != headers[3] {
+		t.Error("the publisher's header is gone, expected that the payload gives way")
+	}
 	if len(letter.Data) < size*9/10 || len(letter.Data) >= size {
 		t.Errorf("%d of %d bytes are kept, expected most and not all", len(letter.Data), size)
 	}
 
-	// Headers have a bound of their own, 64 kB; the publisher's go when there is no room for both.
-	s.publish("errors", "{", "Nats-Msg-Id", "headers", "X-Long", strings.Repeat("h", 1<<16-100))
+	// Headers have a bound of their own, 64 kB; the publisher's go when there is no room for both. This one is kept until then,
+	// because an event may be decided by it.
+	s.publish("errors", "{", "Nats-Msg-Id", "headers", "ce-source", strings.Repeat("h", 1<<16-100))
 	s.lineOf("headers")
 	if letter := s.letter("headers"); letter.Header.Get("Notifier-Reason") != "malformed" {
 		t.Errorf("the letter's headers are %v", letter.Header)
@@ -242,33 +246,51 @@ func TestAMessageThatPosesAsTheServersWordIsAnEvent(t *testing.T) {
 	}
 }
 
-// An event leaves its stream only when its dead letter is kept: with no room for letters it waits.
+// An event leaves its stream only when its dead letter is kept: with no room for letters it waits, and others do not.
 func TestABadEventIsKeptUntilItsDeadLetterIsSafe(t *testing.T) {
 	s := newStation(t)
-	full := jetstream.StreamConfig{Name: deadName, Subjects: []string{"notify-dead.>"}, MaxMsgs: 1, Discard: jetstream.DiscardNew}
-	_, err := s.js.CreateStream(t.Context(), full)
-	testkit.Check(t, err)
-	testkit.Check(t, second(s.js.Publish(t.Context(), "notify-dead.errors", []byte("in the way"))))
+	full := s.refuseLetters()
 	r := s.started()
 	s.publish("errors", "{", "Nats-Msg-Id", "bad")
 	s.slack.Next(devstack.Behaviour{Code: "invalid_blocks"})
 	s.publish("other", "hello", "Nats-Msg-Id", "refused")
-	s.eventually("the worker reports what it is waiting for", func() bool {
-		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "dead_letter: ")
-	})
-	testkit.Check(t, r.Live())
-	if lines := s.log.settled(); len(lines) > 0 {
-		t.Errorf("settled without a dead letter: %v", lines)
+	s.eventually("both wait for their letters", func() bool { return r.Held()["dead_letter"] == 2 })
+	s.publishMany("good", 300) // more than a worker holds
+	for _, l := range s.settled(300) {
+		if l["outcome"] != "sent" {
+			t.Fatalf("settled without a dead letter: %v", l)
+		}
 	}
-	if n := s.streamInfo(streamName).State.Msgs; n != 2 {
-		t.Errorf("%d events are in the stream, expected both", n)
+	testkit.Check(t, r.Live())
+	if reasons := r.Ready(t.Context()); len(reasons) > 0 {
+		t.Errorf("the worker is not ready: %v, expected that it is: it sends what can be sent", reasons)
+	}
+	s.eventually("the good events have left the stream, the others have not", func() bool { return s.streamInfo(streamName).State.Msgs == 2 })
+	if charged := s.charged(); charged != 301 {
+		t.Errorf("%d slots are taken, expected 301: the refund comes after the letter", charged)
 	}
 	full.MaxMsgs = 10
 	testkit.Check(t, second(s.js.UpdateStream(t.Context(), full)))
-	s.settled(2)
+	s.settled(302)
 	s.letter("bad")
 	s.letter("refused")
 	s.expectNothingLeft()
+	if charged := s.charged(); charged != 300 {
+		t.Errorf("%d slots are taken, expected 300: what Slack has refused is refunded", charged)
+	}
+	if waits := r.Waits(); len(waits) > 0 {
+		t.Errorf("the worker waits for %v, expected nothing", waits)
+	}
+}
+
+// refuseLetters makes a dead-letter stream without room for a letter, and returns its configuration.
+func (s *station) refuseLetters() jetstream.StreamConfig {
+	s.Helper()
+	full := jetstream.StreamConfig{Name: deadName, Subjects: []string{"notify-dead.>"}, MaxMsgs: 1, Discard: jetstream.DiscardNew}
+	_, err := s.js.CreateStream(s.Context(), full)
+	testkit.Check(s.T, err)
+	testkit.Check(s.T, second(s.js.Publish(s.Context(), "notify-dead.x", []byte("in the way"))))
+	return full
 }
 
 func TestADeletedDeadLetterStreamIsMadeAnew(t *testing.T) {

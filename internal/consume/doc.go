@@ -8,20 +8,27 @@
 // Reading order, following one event from pull to acknowledgement:
 //
 //	worker.go   Run starts everything; loop takes a batch; process decodes it, has it decided, and passes on what was admitted
-//	post.go     deliver repeats attempt until the event has an outcome
+//	post.go     deliver gives an admitted event its turn; attempt makes at most one post
+//	answer.go   what Slack's answer means for the event, its channel, the workspace and the other replicas
+//	record.go   what is recorded of an event before it is settled
 //	settle.go   settle writes the log line, counts, and acknowledges, in this order
 //
-// Beside that way:
+// The other files:
 //
 //	settings.go       what a worker is made of, and the interfaces of its neighbors
-//	source.go         where deliveries come from; jetstream.go, stream.go and pull.go are one source, core.go is the other
+//	source.go         where deliveries come from: jetstream.go, stream.go, pull.go and requests.go, or core.go
+//	keep.go           what is kept of a message that has arrived
+//	parking.go        gives events back to the server for a while
 //	leader.go         what becomes of a pull while the consumer has no leader
 //	subjects.go       whether a stream and a consumer fit what a worker reads
-//	inflight.go       what has arrived and is not settled: bounded, and kept alive with the server
-//	gate.go           holds posts back while Slack fails
+//	inflight.go       what has arrived and is not settled: bounded in number and bytes, and kept alive with the server
+//	backlog.go        what waits for slow channels, and what goes back to the server
+//	poison.go         events on which Slack keeps failing
 //	lookup.go         whether a post whose outcome is unknown is in the channel already
 //	refused.go        channels that refuse every message
 //	deadletter.go     dead letters and their headers
+//	letterbox.go      dead events whose letters are not stored yet, apart from all others
+//	letterquota.go    how many letters a category may write
 //	republish.go      copies of dropped events for whoever wants them
 //	availability.go   what the worker depends on and cannot reach; it decides on pulling and readiness
 //	waitlog.go        the log lines about that

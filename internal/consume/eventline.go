@@ -46,6 +46,9 @@ func (w *lineWriter) write(s *Settled) {
 	if s.Detail != "" {
 		fields = append(fields, zap.String("detail", s.Detail))
 	}
+	if s.NoLetter {
+		fields = append(fields, zap.Bool("letter", false))
+	}
 	if s.Tier.Count > 0 {
 		fields = append(fields, zap.String("limit", w.limit(s.Tier)), zap.Float64("retry_after_s", s.RetryAfter.Seconds()))
 	}

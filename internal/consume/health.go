@@ -25,11 +25,18 @@ func (w *Worker) Live() error {
 	return nil
 }
 
-// Ready lists why this worker cannot send at the moment; empty: it can. It asks Redis, and answers within a second.
+// Ready lists why this worker cannot do its job at the moment; empty: it can. A Slack that takes no posts is a wait and no
+// reason, unless it refuses the credentials, nor is a dead-letter stream that refuses letters, unless the dead events fill the
+// worker, so that it reads no more. It asks Redis, and answers within a second.
 func (w *Worker) Ready(ctx context.Context) []string {
 	var reasons []string
-	for _, wait := range w.availability.waits(natsConnection, jetStreamConsumer, redisScripts, slackCredentials, deadLetterStream) {
+	for _, wait := range w.availability.waits(natsConnection, jetStreamConsumer, redisScripts, slackCredentials, laneRoom) {
 		reasons = append(reasons, reasonLine(wait.For, wait.Reason))
+	}
+	for _, wait := range w.availability.waits(deadLetterStream) {
+		if w.inflight.full() {
+			reasons = append(reasons, reasonLine(wait.For, fmt.Sprintf("%s; %d dead events leave no room for others", wait.Reason, w.letterbox.size())))
+		}
 	}
 	if !w.running.Load() || (!w.source.bound() && len(reasons) == 0) {
 		reasons = append(reasons, "worker: starting or stopping")
@@ -72,13 +79,24 @@ func unreachable(ctx context.Context, connection *nats.Conn, why func() error) s
 }
 
 // Lost is how many events arrived and were lost, which happens with Core alone: they arrived faster than they could be
-// handled, or were held when the worker ended.
+// handled, were meant for a channel that is too far behind, could not be decided, or were held when the worker ended.
 func (w *Worker) Lost() int64 { return w.source.lost() }
 
 // Holds is how many events are in flight: everything that has arrived and is not settled.
 func (w *Worker) Holds() int { return w.inflight.size() }
 
-// Waits lists what the worker is waiting for, in alphabetical order.
+// DeadEvents is how many dead events wait until their letters are stored.
+func (w *Worker) DeadEvents() int { return w.letterbox.size() }
+
+// held is how many events a line about a dependency shows: dead events for the dead-letter stream, else everything in flight.
+func (w *Worker) held(d dependency) int {
+	if d == deadLetterStream {
+		return w.letterbox.size()
+	}
+	return w.inflight.size()
+}
+
+// Waits lists what the worker is waiting for, in alphabetical order. It may name several channels.
 func (w *Worker) Waits() []Wait { return w.availability.waits() }
 
 // Pending is how many events are in the stream that no replica has pulled yet; 0 with Core. It asks NATS.

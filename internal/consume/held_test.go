@@ -78,13 +78,13 @@ func (s *station) countProgress() (count func() int64) {
 	return reports.Load
 }
 
-// mostInFlight is the highest number of events that the server counts as delivered and unacknowledged, from now until
-// Slack has got so many more requests.
-func (s *station) mostInFlight(requests int) int {
+// mostInFlight is the highest number of events that the worker holds, from now until Slack has got so many more requests.
+func (r *replica) mostInFlight(requests int) int {
+	s := r.s
 	s.Helper()
 	most, until := 0, s.slack.Requests()+requests
 	s.eventually(fmt.Sprintf("Slack gets %d requests more", requests), func() bool {
-		most = max(most, s.consumerInfo().NumAckPending)
+		most = max(most, r.Holds())
 		return s.slack.Requests() >= until
 	})
 	return most
@@ -94,15 +94,12 @@ func (s *station) mostInFlight(requests int) int {
 func TestAWorkerHoldsABoundedNumberOfEvents(t *testing.T) {
 	s := newStation(t)
 	s.createStream(nil)
-	events := 5000
-	if s.redis.Embedded { // which is slow
-		events = 500
-	}
+	const events = 500
 	s.publishMany("errors", events)
 	s.slack.Always(devstack.Behaviour{Status: 503})
-	s.started(func(c *setup) { c.batch, c.concurrency = 50, 16 })
+	r := s.started(func(c *setup) { c.batch, c.concurrency = 50, 16 })
 	s.eventually("the worker has events", func() bool { return s.consumerInfo().NumAckPending >= 50 })
-	if most := s.mostInFlight(3); most > 200 {
+	if most := r.mostInFlight(3); most > 200 {
 		t.Errorf("%d events were in flight, expected at most 200", most)
 	}
 	s.slack.Always(devstack.Behaviour{})
@@ -124,7 +121,7 @@ func TestAWorkerHoldsABoundedNumberOfEventsAfterAReconnection(t *testing.T) {
 	s.slack.Always(devstack.Behaviour{Delay: time.Second})
 	s.publishMany("errors", 100)
 	s.eventually("the worker is full", func() bool { return s.consumerInfo().NumAckPending >= 20 })
-	if most := s.mostInFlight(8); most > 20 {
+	if most := r.mostInFlight(8); most > 20 {
 		t.Errorf("%d events were in flight, expected at most 20", most)
 	}
 	s.slack.Always(devstack.Behaviour{})

@@ -16,6 +16,9 @@ type delivery struct {
 	streamSeq   uint64 // its sequence in the stream; 0 in core mode
 	redelivered bool   // it was delivered before, to this worker or to another
 
+	cost     int64 // what it takes of the budget until it is released, in bytes; see keep
+	reserved int64 // what its request had reserved for it in the budget, which its arrival gives back
+
 	reply      string    // where to acknowledge; empty: nowhere. Guarded by inflight.mu
 	touched    time.Time // when the server was last informed that it is in progress. Guarded by inflight.mu
 	generation int       // inflight.generation when it was delivered last. Guarded by inflight.mu
@@ -24,10 +27,13 @@ type delivery struct {
 	previous, next *delivery
 }
 
-// inflight is everything that has arrived and is not settled, in a bounded number. Part of it is queued, waiting for its
-// decision. Nothing is ever requested that it has no room for, which bounds memory whatever is unavailable.
+// inflight is everything that has arrived and is not settled, bounded in number and in bytes. Part of it is queued, waiting
+// for its decision. Nothing is ever requested that it has no room for, which bounds memory whatever is unavailable.
+//
+// Of bytes it keeps the whole account: what is in flight, and what requests have reserved for messages that may still come.
 type inflight struct {
 	capacity int
+	budget   int64         // bytes; set before anything is added
 	arrived  chan struct{} // has a token when the queue may have become longer, or has closed
 	freed    chan struct{} // has a token when there may be more room
 
@@ -36,12 +42,15 @@ type inflight struct {
 	closed     bool
 	ring       delivery // sentinel of the list: ring.next is the oldest
 	count      int
-	generation int // see nextGeneration
-	older      int // how many are of an earlier generation
+	bytes      int64 // what is in flight, by its cost
+	reserved   int64 // for what was requested
+	peak       int64 // the most that bytes and reserved have been together
+	generation int   // see nextGeneration
+	older      int   // how many are of an earlier generation
 }
 
 func newInflight(capacity int) *inflight {
-	f := &inflight{capacity: capacity, arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+	f := &inflight{capacity: capacity, budget: DefaultMaxBytes, arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 	f.ring.previous, f.ring.next = &f.ring, &f.ring
 	return f
 }
@@ -50,6 +59,7 @@ func newInflight(capacity int) *inflight {
 // delivery goes on with the newer acknowledgement subject, and nothing is queued twice.
 func (f *inflight) add(d *delivery) {
 	f.mu.Lock()
+	f.reserved -= d.reserved
 	if d.redelivered || f.older > 0 {
 		if known := f.find(d.token); known != nil {
 			if known.generation != f.generation {
@@ -65,6 +75,7 @@ func (f *inflight) add(d *delivery) {
 	d.previous, d.next = f.ring.previous, &f.ring
 	d.previous.next, d.next.previous = d, d
 	f.count++
+	f.charge(d.cost)
 	f.queue = append(f.queue, d)
 	f.mu.Unlock()
 	signal(f.arrived)
@@ -149,6 +160,7 @@ func (f *inflight) release(deliveries ...*delivery) {
 		d.previous.next, d.next.previous = d.next, d.previous
 		d.previous, d.next = nil, nil
 		f.count--
+		f.bytes -= d.cost
 		if d.generation != f.generation {
 			f.older--
 		}
@@ -162,6 +174,34 @@ func (f *inflight) room() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return max(0, f.capacity-f.count)
+}
+
+// roomBytes is how much of the budget is neither in flight nor reserved.
+func (f *inflight) roomBytes() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return max(0, f.budget-f.bytes-f.reserved)
+}
+
+// full reports whether nothing more can be requested, by number or by bytes.
+func (f *inflight) full() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.count >= f.capacity || f.bytes >= f.budget*7/8
+}
+
+// reserve takes bytes of the budget for messages that are requested; a negative number gives them back.
+func (f *inflight) reserve(bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reserved += bytes
+	f.charge(0)
+}
+
+// charge adds to what is in flight; mu is held.
+func (f *inflight) charge(cost int64) {
+	f.bytes += cost
+	f.peak = max(f.peak, f.bytes+f.reserved)
 }
 
 // size is how many deliveries are in flight.
@@ -204,7 +244,7 @@ func (f *inflight) drain() (count int, replies []string) {
 		}
 	}
 	f.ring.previous, f.ring.next = &f.ring, &f.ring
-	f.count, f.older, f.queue = 0, 0, nil
+	f.count, f.bytes, f.older, f.queue = 0, 0, 0, nil
 	return count, replies
 }
 

@@ -64,6 +64,36 @@ func TestThereIsRoomForWhatIsReleased(t *testing.T) {
 	}
 }
 
+func TestBytesAreChargedOnceAndGivenBack(t *testing.T) {
+	f := newInflight(8)
+	f.budget = 1000
+	f.reserve(600)
+	first, second := arrival("a"), arrival("b")
+	first.cost, first.reserved = 200, 300
+	second.cost, second.reserved = 300, 300
+	f.add(first)
+	f.add(second)
+	if f.roomBytes() != 500 {
+		t.Errorf("room for %d bytes, expected 500", f.roomBytes())
+	}
+	redelivered := again("a")
+	redelivered.cost, redelivered.reserved = 200, 100
+	f.reserve(100)
+	f.add(redelivered)
+	if f.roomBytes() != 500 || f.reserved != 0 {
+		t.Errorf("room for %d bytes and %d reserved after a redelivery, expected 500 and none", f.roomBytes(), f.reserved)
+	}
+	f.release(first)
+	f.release(first)
+	if f.roomBytes() != 700 || f.peak != 600 {
+		t.Errorf("room for %d bytes and at most %d used, expected 700 and 600", f.roomBytes(), f.peak)
+	}
+	f.drain()
+	if f.roomBytes() != 1000 {
+		t.Errorf("room for %d bytes when nothing is in flight, expected all", f.roomBytes())
+	}
+}
+
 // More than was asked for may arrive; then there is no room, and not less than none.
 func TestBeyondCapacityThereIsNoRoom(t *testing.T) {
 	if f, _ := full(2, 5); f.room() != 0 {

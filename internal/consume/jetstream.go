@@ -20,6 +20,7 @@ const (
 	// Deliveries that all replicas together may hold: enough for 16 full replicas.
 	maxAckPendingReplicas = 16
 	deadLetterAge         = 30 * 24 * time.Hour
+	deadLettersOfCategory = 1000
 	apiTimeout            = 5 * time.Second // for what changes something
 	lookUpTimeout         = time.Second     // for a question: after an election the next attempt is answered at once
 	bindRetry             = 500 * time.Millisecond
@@ -35,6 +36,8 @@ type JetStream struct {
 	Consumer   string       // durable, shared by all replicas; created if it is absent, never altered
 	Subject    string       // what to read
 	DeadLetter string       // dead letters go to <DeadLetter>.<category>, in the stream <Stream>_DEAD
+
+	DeadLetterBytes int64 // of that stream if it is created: then the oldest letters give way; 0: no bound
 }
 
 // ErrUnsuitable marks what waiting does not fix: JetStream that is off, a consumer that cannot be used.
@@ -48,6 +51,8 @@ type jetStreamSource struct {
 	availability *availability
 	log          *zap.Logger
 	mayPull      func() bool
+	mostPayload  int // longer payloads are cut; see keep
+	parking      parking
 
 	isBound  atomic.Bool
 	ackWait  atomic.Int64 // the consumer's, a time.Duration; 0 before it is bound
@@ -56,7 +61,7 @@ type jetStreamSource struct {
 }
 
 func newJetStreamSource(settings JetStream, f *inflight, a *availability, log *zap.Logger, mayPull func() bool) (*jetStreamSource, error) {
-	js, err := jetstream.New(settings.Connection, jetstream.WithDefaultTimeout(lookUpTimeout), jetstream.WithPublishAsyncTimeout(apiTimeout))
+	js, err := jetstream.New(settings.Connection, jetstream.WithDefaultTimeout(lookUpTimeout), jetstream.WithPublishAsyncTimeout(letterTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
@@ -81,9 +86,11 @@ func (s *jetStreamSource) run(ctx context.Context) error {
 		s.wasBound = true
 		deadLetters.start(func() { s.keepDeadLetterStream(deadLettersCtx) })
 		s.ackWait.Store(int64(info.Config.AckWait))
+		s.parking.bind(info, s.inflight.capacity)
 		s.isBound.Store(true)
 		err = s.newPull(info).run(ctx)
 		s.isBound.Store(false)
+		s.parking.unbind()
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -100,6 +107,7 @@ func (s *jetStreamSource) run(ctx context.Context) error {
 // newPull is the reading of a consumer that was looked up.
 func (s *jetStreamSource) newPull(info *jetstream.ConsumerInfo) *pull {
 	p := newPull(s.Connection, s.Why, info, apiPrefix, s.inflight, s.availability, s.mayPull)
+	p.mostPayload = s.mostPayload
 	p.check = func(ctx context.Context) error { return s.sameConsumer(ctx, info) }
 	return p
 }
@@ -144,11 +152,18 @@ func (s *jetStreamSource) keepAlive(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			quiet := time.Duration(s.ackWait.Load()) / 4
-			for _, reply := range s.inflight.untouched(now.Add(-quiet), now) {
-				_ = s.Connection.Publish(reply, ackProgress) // an error means a closed connection: run ends
-			}
+			s.touch(now, time.Duration(s.ackWait.Load())/4)
 		}
+	}
+}
+
+// touch reports progress of what the server has heard nothing of for so long. It excludes park: a report after the event was
+// given back would end its delay.
+func (s *jetStreamSource) touch(now time.Time, quiet time.Duration) {
+	s.parking.answering.Lock()
+	defer s.parking.answering.Unlock()
+	for _, reply := range s.inflight.untouched(now.Add(-quiet), now) {
+		_ = s.Connection.Publish(reply, ackProgress) // an error means a closed connection: run ends
 	}
 }
 
@@ -204,31 +219,45 @@ func (s *jetStreamSource) returnUnsettled(_ int, replies []string) error {
 	return nil
 }
 
-// publishDeadLetters returns when the dead-letter stream has stored all of them.
-func (s *jetStreamSource) publishDeadLetters(ctx context.Context, letters []*nats.Msg) error {
-	futures := make([]jetstream.PubAckFuture, len(letters))
+// publishDeadLetters publishes letters and returns for each why the dead-letter stream has not stored it, or nil. It waits
+// for letterTimeout at most. A stream that was deleted is created again for the next attempt.
+func (s *jetStreamSource) publishDeadLetters(ctx context.Context, letters []*nats.Msg) []error {
+	errs, futures := make([]error, len(letters)), make([]jetstream.PubAckFuture, len(letters))
 	for i, letter := range letters {
-		future, err := s.js.PublishMsgAsync(letter)
+		futures[i], errs[i] = s.js.PublishMsgAsync(letter)
+	}
+	missing := false
+	for i, future := range futures {
+		if errs[i] == nil {
+			errs[i] = stored(ctx, future)
+		}
+		missing = missing || errors.Is(errs[i], jetstream.ErrNoStreamResponse)
+	}
+	var remade error
+	if missing {
+		remade = s.ensureDeadLetterStream(ctx)
+	}
+	for i, err := range errs {
+		if errors.Is(err, jetstream.ErrNoStreamResponse) && remade != nil {
+			err = remade
+		}
 		if err != nil {
-			return fmt.Errorf("nats: dead letter: %w", err)
-		}
-		futures[i] = future
-	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	for _, future := range futures {
-		select {
-		case <-future.Ok():
-		case err := <-future.Err():
-			if errors.Is(err, jetstream.ErrNoStreamResponse) { // the dead-letter stream was deleted
-				err = errors.Join(err, s.ensureDeadLetterStream(ctx))
-			}
-			return fmt.Errorf("nats: dead letter: %w", err)
-		case <-ctx.Done():
-			return fmt.Errorf("nats: dead letter: no acknowledgement of %s_DEAD: %w", s.Stream, ctx.Err())
+			errs[i] = fmt.Errorf("nats: dead letter: %w", err)
 		}
 	}
-	return nil
+	return errs
+}
+
+// stored waits until a stream has stored what was published.
+func stored(ctx context.Context, future jetstream.PubAckFuture) error {
+	select {
+	case <-future.Ok():
+		return nil
+	case err := <-future.Err():
+		return err
+	case <-ctx.Done():
+		return errors.New("the dead-letter stream does not answer")
+	}
 }
 
 // unconnected names the servers that do not answer, and why as far as it is known.

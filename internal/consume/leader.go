@@ -13,7 +13,7 @@ import (
 )
 
 // After a leader change the consumer is the same and answers again as soon as there is a leader. So the pull goes on asking
-// it, often, and whether it still is that consumer is looked up beside it: binding again first would cost the time of its
+// it, often, and at the same time looks up whether it still is that consumer: binding again first would cost the time of its
 // look-ups once more.
 
 // leaderRetry is the pause before a consumer that has no leader is asked again.

@@ -135,8 +135,8 @@ func TestTheLinesOfDroppedEvents(t *testing.T) {
 	s.publish("errors", `{"id":"old","text":"x","time":"2020-01-01T00:00:00Z"}`)
 	expectLine(t, dropped("old", "errors", "expired", 5), s.lineOf("old"))
 
-	s.publish("deploys", `{"id":"first","text":"x"}`)
-	expectLine(t, dropped("first", "deploys", "duplicate", 6), s.settled(6)[5])
+	s.publish("errors", `{"id":"first","text":"x"}`)
+	expectLine(t, dropped("first", "errors", "duplicate", 6), s.settled(6)[5])
 }
 
 func TestTheLinesOfDeadEvents(t *testing.T) {

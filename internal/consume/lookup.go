@@ -19,7 +19,7 @@ const (
 
 // lookUp searches the channel for an event whose last post may have arrived. It goes on to the post (nil) when that has
 // not, or when the channel cannot be searched: then the event is posted again, and its line says ambiguous.
-func (w *Worker) lookUp(ctx context.Context, p *posting, pass *pass) *result {
+func (w *Worker) lookUp(ctx context.Context, p *posting, t *turn) *result {
 	if !p.unsure {
 		return nil
 	}
@@ -29,7 +29,6 @@ func (w *Worker) lookUp(ctx context.Context, p *posting, pass *pass) *result {
 		if !found {
 			return nil
 		}
-		w.slackAnswered(pass)
 		p.inSlack(receipt)
 		p.settled.Found = true
 		return endWith(w.recordSent)
@@ -44,12 +43,13 @@ func (w *Worker) lookUp(ctx context.Context, p *posting, pass *pass) *result {
 		w.lookups.impossible(w.log, err)
 		p.unsure = false
 		return nil
-	case failure.Class != slackout.RetryAfter: // Slack is unavailable, so this search is the probe
-		w.slackFailed(ctx, pass, failure)
+	case failure.Workspace: // no post would get through either, so this search is the probe
+		w.slackFailed(p, t, failure)
 		return tryAgainAfter(0)
 	default:
-		// Reading is limited separately, for some apps to once a minute. That is no reason for other posts to wait.
-		return tryAgainAfter(max(failure.RetryAfter, firstBackoff))
+		// Reading is limited separately, for some apps to once a minute, and can fail while posting works. That is no reason for
+		// other posts to wait.
+		return tryAgainAfter(max(failure.RetryAfter, retryAfter(p.lookups)))
 	}
 }
 

@@ -1,14 +1,14 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
 	"time"
 
-	"go.uber.org/zap"
-
 	"notifier/internal/event"
+	"notifier/internal/lanes"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
@@ -20,17 +20,26 @@ type admitted struct {
 	delivery *delivery
 	request  ratelimit.Request
 	asked    time.Time // when the script last answered that it may be posted
+
+	undecided bool // it counts in damagedCategories.held
 }
 
 // posting is an admitted event and what is known so far of how it ends.
 type posting struct {
 	admitted
-	settled Settled
-	name    string // of the next post: kept while it is not known whether Redis has recorded it
-	last    string // the name of its last post whose end is known, or that was looked up
-	unsure  bool   // a post of it may have arrived, and the channel has not been searched since
-	lookups int    // how often Slack did not let us search, since the last post
+	settled  Settled
+	channel  string // as the settings name it; Slack's answer has its ID
+	name     string // of the next post: kept while it is not known whether Redis has recorded it
+	last     string // the name of its last post whose end is known, or that was looked up
+	unsure   bool   // a post of it may have arrived, and the channel has not been searched since
+	lookups  int    // how often Slack did not let us search, since the last post
+	failures int    // posts that failed without a sign that the channel or the workspace is to blame; see poison.go
+	passed   uint64 // lanes.Turn.PassedNow at the first of these
+	blamed   int    // how many of these came after another event of the channel was posted
 }
+
+// turn is a posting's turn to be posted.
+type turn = lanes.Turn[*posting]
 
 // Bounds of the way to a post.
 const (
@@ -39,94 +48,92 @@ const (
 	leaseRecheck = time.Second     // between two looks at an event that another replica may be posting
 )
 
-// errUnsettled ends an event's way without an outcome: the worker stops, and the event is left for redelivery.
-var errUnsettled = errors.New("left for redelivery")
+// errLetterPending ends an event's way here: it is settled when its letter is stored; see letterbox.
+var errLetterPending = errors.New("its dead letter is pending")
 
-// errPaused is Slack's answer to another replica.
-var errPaused = errors.New("another replica was asked by Slack to pause")
-
-// finish ends an event's way. It returns an error only when ctx ends.
+// finish ends an event's way. It returns an error when ctx ends, errLetterPending and errGivenBack.
 type finish func(ctx context.Context, p *posting) error
 
 // result is what an attempt, or a step of it, leads to.
 type result struct {
 	finish finish        // how the event ends; nil: not yet
-	wait   time.Duration // without a finish: when to make the next attempt
+	wait   time.Duration // without a finish: when to make the next attempt, at the earliest
 }
 
 func endWith(f finish) *result              { return &result{finish: f} }
 func tryAgainAfter(d time.Duration) *result { return &result{wait: d} }
 
-// postAll posts admitted events until there are no more. No post begins after startCtx has ended; one that is under way may
-// go on until finishCtx ends, because a post that is cut off may have reached Slack, and would be made again.
+// enqueue puts an admitted event into its channel's lane.
+func (w *Worker) enqueue(a admitted) {
+	p := &posting{admitted: a, channel: w.poster.Channel(a.event)}
+	p.settled = Settled{Event: a.event, Channel: p.channel, Decided: a.asked, delivery: a.delivery}
+	w.lanes.Add(laneOf(p.channel), lanes.Item[*posting]{Value: p, Bytes: a.delivery.cost, Since: a.event.Published})
+}
+
+// webhookLane is the lane of a webhook's own channel, whose name is not known.
+const webhookLane = "webhook"
+
+func laneOf(channel string) string {
+	if channel == "" {
+		return webhookLane
+	}
+	return channel
+}
+
+// postAll gives one event after the other its turn until there are no more. No post begins after startCtx has ended; one that
+// is under way may go on until finishCtx ends, because a post that is cut off may have reached Slack, and would be made again.
 func (w *Worker) postAll(startCtx, finishCtx context.Context) {
-	for a := range w.posts {
-		settled, err := w.deliver(startCtx, finishCtx, a)
+	for {
+		t, err := w.lanes.Next(startCtx)
 		if err != nil {
-			continue // it stays in flight, and is returned when Run ends
+			return // what is left in the lanes stays in flight, and is returned when Run ends
 		}
-		w.settle([]Settled{settled})
+		w.deliver(startCtx, finishCtx, t)
 	}
 }
 
-// deliver takes one admitted event to its outcome, however long Slack or Redis are unavailable. It fails only when one of
-// the contexts ends; see postAll for them.
-func (w *Worker) deliver(startCtx, finishCtx context.Context, a admitted) (Settled, error) {
-	p := &posting{admitted: a, settled: Settled{
-		Event: a.event, Channel: w.poster.Channel(a.event), Decided: a.asked, delivery: a.delivery,
-	}}
-	for startCtx.Err() == nil {
-		r := w.attempt(startCtx, finishCtx, p)
-		if r.finish != nil {
-			err := r.finish(finishCtx, p) // it sets the outcome
-			return p.settled, err
-		}
-		sleep(startCtx, r.wait)
+// deliver makes one attempt, and settles the event if that ends its way. Otherwise the event goes back into its lane.
+func (w *Worker) deliver(startCtx, finishCtx context.Context, t *turn) {
+	p := t.Item
+	r := w.attempt(startCtx, finishCtx, p, t)
+	if r.finish == nil {
+		t.Return(r.wait)
+		return
 	}
-	return p.settled, errUnsettled
+	defer t.Done()
+	if err := r.finish(finishCtx, p); err == nil { // it sets the outcome
+		w.settle([]Settled{p.settled})
+	}
 }
 
 // attempt makes at most one post. It checks first that the event may still be posted, that it is not in Slack already, and
-// that neither a pause nor another replica prevents the post. It waits for nothing but the gate and the answers of Redis and
+// that neither a pause nor the pace nor another replica prevents the post. It waits for nothing but the answers of Redis and
 // Slack.
-func (w *Worker) attempt(startCtx, finishCtx context.Context, p *posting) result {
-	pass, err := w.gate.enter(startCtx)
-	if err != nil {
-		return result{}
-	}
-	defer pass.release()
-
+func (w *Worker) attempt(startCtx, finishCtx context.Context, p *posting, t *turn) result {
 	if r := w.readmit(startCtx, p); r != nil {
 		return *r
 	}
-	if r := w.lookUp(startCtx, p, pass); r != nil {
+	if r := w.lookUp(startCtx, p, t); r != nil {
 		return *r
 	}
-	probe, r := w.begin(startCtx, p, pass)
+	if r := w.expire(startCtx, p); r != nil {
+		return *r
+	}
+	if w.refused.closed(p.channel) {
+		if r := w.endUnposted(startCtx, p); r != nil {
+			return *r
+		}
+	}
+	name, r := w.begin(startCtx, p, t)
 	if r != nil {
 		return *r
 	}
-	channel := p.settled.Channel // as the settings name it; Slack's answer has its ID
-	receipt, failure := w.post(finishCtx, p, probe)
-	switch {
-	case failure == nil:
-		w.slackAnswered(pass)
-		w.refused.accepted(channel)
-		p.inSlack(receipt)
+	receipt, failure := w.post(finishCtx, p)
+	if failure == nil {
+		w.accepted(finishCtx, p, t, name, receipt)
 		return result{finish: w.recordSent}
-	case failure.Class == slackout.Rejected:
-		w.slackAnswered(pass)
-		if failure.ChannelRefused {
-			w.refused.rejected(channel, failure.Code)
-		}
-		p.settled.Detail = failure.Code
-		return result{finish: w.recordRejected}
-	case startCtx.Err() != nil: // no further attempt here, but the other replicas need to know
-		w.sharePause(finishCtx, failure, failure.RetryAfter)
-	default:
-		w.slackFailed(finishCtx, pass, failure)
 	}
-	return result{}
+	return w.refusedOrFailed(startCtx, finishCtx, p, t, name, failure)
 }
 
 // readmit asks the script again about an event that has waited. While its admission counts, the answer is yes and costs
@@ -140,6 +147,10 @@ func (w *Worker) readmit(ctx context.Context, p *posting) *result {
 		return w.redisFailed(ctx, err)
 	}
 	w.redisDecided()
+	if decisions[0].Outcome == ratelimit.Damaged {
+		return w.stillUndecided(p, decisions[0])
+	}
+	w.damaged.release(&p.admitted)
 	p.asked = time.Now()
 	if decisions[0].Outcome == ratelimit.Admitted {
 		return nil
@@ -150,57 +161,103 @@ func (w *Worker) readmit(ctx context.Context, p *posting) *result {
 	return endWith(recordNothing)
 }
 
-// begin asks Redis for a permit, which records the post before it is made. probe: it is the first post of all replicas after
-// a pause.
-func (w *Worker) begin(ctx context.Context, p *posting, pass *pass) (probe bool, r *result) {
+// expire drops an event that has become older than EVENT_MAX_AGE while it waited, and gives its slots back. It goes on to the
+// post (nil) when there is nothing to give back: then another replica may be posting the event.
+func (w *Worker) expire(ctx context.Context, p *posting) *result {
+	if !w.tooOld(p.event) {
+		return nil
+	}
+	if !p.settled.Ambiguous { // else it may be in the channel, and keeps them
+		refunded, err := w.refund(ctx, p)
+		if err != nil {
+			return w.redisFailed(ctx, err)
+		}
+		if !refunded {
+			return nil
+		}
+	}
+	p.settled.Outcome, p.settled.Reason = outcome.Dropped, outcome.Expired
+	return endWith(recordNothing)
+}
+
+// endUnposted ends an event whose channel refuses every message, without a permit, which would count in the pace. It goes on
+// to the permit (nil) when Redis does not have the event as this worker knows it: then that finds out whether another
+// replica's post may have arrived.
+func (w *Worker) endUnposted(ctx context.Context, p *posting) *result {
+	record, found, err := w.limiter.InFlight(ctx, p.request)
+	if err != nil {
+		return w.redisFailed(ctx, err)
+	}
+	known := record.Posts == 0 || record.LastName == p.last || record.LastName == p.name
+	if !found || record.Delivery != p.request.Delivery || !known {
+		return nil
+	}
+	return endWith(w.recordRefusedChannel)
+}
+
+// begin asks Redis for a permit, which records the post before it is made and takes its place in the channel's pace. name is
+// the post's.
+func (w *Worker) begin(ctx context.Context, p *posting, t *turn) (name string, r *result) {
 	if p.name == "" {
 		p.name = w.name + "-" + strconv.FormatUint(w.begun.Add(1), 36)
 	}
+	name = p.name
 	asked := time.Now()
-	permit, err := w.limiter.Begin(ctx, p.request, p.last, p.name, w.settings.PostTimeout+leaseMargin)
+	permit, err := w.limiter.Begin(ctx, ratelimit.Post{
+		Request: p.request, Channel: p.channel, Known: p.last, Name: name, Longest: w.longestPost(),
+	})
 	if err != nil {
-		return false, w.redisFailed(ctx, err) // it may be recorded: the next call has the same name
+		return "", w.redisFailed(ctx, err) // it may be recorded: the next call has the same name
 	}
 	w.availability.recovered(redisScripts)
+	if permit.Status != ratelimit.Granted && permit.Status != ratelimit.GrantedAsProbe {
+		return "", w.notPermitted(p, t, permit)
+	}
+	if time.Since(asked) > readmitAfter { // this process stood still: the answer is out of date, and is asked for again
+		return "", tryAgainAfter(0)
+	}
+	p.last, p.name = name, ""
+	if w.refused.try(p.channel) {
+		return name, nil
+	}
+	return "", endWith(w.recordRefusedChannel)
+}
+
+// longestPost is how long a post may take, with the record of its result.
+func (w *Worker) longestPost() time.Duration { return w.settings.PostTimeout + leaseMargin }
+
+// notPermitted is what an answer other than a permit leads to.
+func (w *Worker) notPermitted(p *posting, t *turn, permit ratelimit.Permit) *result {
 	switch permit.Status {
-	case ratelimit.Granted, ratelimit.GrantedAsProbe:
-		p.last, p.name = p.name, ""
-	case ratelimit.Paused:
-		pass.closeFor(permit.Wait)
+	case ratelimit.WorkspacePaused:
+		t.PauseWorkspace(permit.Wait)
 		if permit.Wait >= time.Second { // less is another replica's probe
-			w.availability.lost(slackPosts, errPaused)
+			w.availability.lost(slackPosts, askedToWait(permit.Wait))
 		}
-		return false, tryAgainAfter(0)
+	case ratelimit.ChannelPaused:
+		t.PauseChannel(permit.Wait)
+		if permit.Wait >= time.Second {
+			w.availability.channelLost(laneOf(p.channel), cmp.Or[error](permit.Reason, askedToWait(permit.Wait)))
+		}
+	case ratelimit.Paced:
+		t.Pace(permit.Wait)
 	case ratelimit.Leased:
-		return false, tryAgainAfter(min(permit.Wait, leaseRecheck))
+		return tryAgainAfter(min(permit.Wait, leaseRecheck))
 	case ratelimit.OutcomeUnknown: // a worker that has crashed, or lost the event to this one, has begun a post
 		p.unsure, p.last, p.settled.Ambiguous = true, permit.Last, true
 		p.settled.Attempts = max(p.settled.Attempts, permit.Posts)
-		return false, tryAgainAfter(0)
 	default: // NotInFlight: settled by another replica, or older than its window
 		p.asked = time.Time{}
-		return false, tryAgainAfter(0)
 	}
-	if time.Since(asked) > readmitAfter { // this process stood still: the answer is out of date
-		return false, tryAgainAfter(0)
-	}
-	probe = permit.Status == ratelimit.GrantedAsProbe
-	if code, closed := w.refused.closed(p.settled.Channel); closed && !probe {
-		p.settled.Detail = code
-		return false, endWith(w.recordRejected)
-	}
-	return probe, nil
+	return tryAgainAfter(0)
 }
 
 // post makes the post, and notes in p what a failure leaves unknown.
-func (w *Worker) post(ctx context.Context, p *posting, probe bool) (slackout.Receipt, *slackout.Error) {
+func (w *Worker) post(ctx context.Context, p *posting) (slackout.Receipt, *slackout.Error) {
 	p.settled.Attempts++
 	p.settled.Posted = time.Now()
 	receipt, err := w.poster.Post(ctx, p.event)
 	failure := postFailure(err)
-	if probe && (failure == nil || failure.Class != slackout.RetryAfter) {
-		w.liftPause(ctx)
-	}
 	if failure == nil {
 		crash(afterPost)
 		return receipt, nil
@@ -221,6 +278,17 @@ func postFailure(err error) *slackout.Error {
 	return failure
 }
 
+// redisFailed notes that Redis has not answered, and has the attempt made again. Until then no other is made: it would fail
+// in the same way.
+func (w *Worker) redisFailed(ctx context.Context, err error) *result {
+	wait := jitter(retryPause)
+	if ctx.Err() == nil {
+		w.availability.lost(redisScripts, err)
+		w.lanes.Hold(wait)
+	}
+	return tryAgainAfter(wait + retryPause/2) // after others: should Redis fail for this event alone, it is not the only probe
+}
+
 // inSlack takes over what Slack reports of the message.
 func (p *posting) inSlack(receipt slackout.Receipt) {
 	p.settled.Latency = time.Since(p.event.Published)
@@ -228,84 +296,5 @@ func (p *posting) inSlack(receipt slackout.Receipt) {
 		p.settled.Channel = receipt.Channel
 	}
 	p.settled.SlackTS = receipt.TS
-}
-
-// slackAnswered notes that Slack answers posts.
-func (w *Worker) slackAnswered(pass *pass) {
-	if pass.succeeded() {
-		w.availability.recovered(slackPosts)
-		w.availability.recovered(slackCredentials)
-	}
-}
-
-// slackFailed closes the gate for as long as Slack asks or the backoff gives, and shares a pause that Slack has asked for.
-func (w *Worker) slackFailed(ctx context.Context, pass *pass, failure *slackout.Error) {
-	what := slackPosts
-	if failure.Class == slackout.Credentials {
-		what = slackCredentials
-	}
-	wait := pass.failed(failure.RetryAfter)
-	w.availability.lost(what, failure)
-	w.sharePause(ctx, failure, wait)
-}
-
-// sharePause makes the other replicas pause too, if Slack has asked for it.
-func (w *Worker) sharePause(ctx context.Context, failure *slackout.Error, wait time.Duration) {
-	if failure.Class != slackout.RetryAfter || wait <= 0 {
-		return
-	}
-	if err := w.pause.Extend(ctx, wait); err != nil {
-		w.log.Warn("cannot share Slack's pause with the other replicas", zap.Error(err))
-	}
-}
-
-// liftPause ends the pause of all replicas after a probe that went well. If it fails, the next probe does it.
-func (w *Worker) liftPause(ctx context.Context) {
-	if err := w.pause.Lift(ctx); err != nil {
-		w.log.Warn("cannot share the end of Slack's pause with the other replicas", zap.Error(err))
-	}
-}
-
-// redisFailed notes that Redis has not answered, and has the attempt made again.
-func (w *Worker) redisFailed(ctx context.Context, err error) *result {
-	if ctx.Err() == nil {
-		w.availability.lost(redisScripts, err)
-	}
-	return tryAgainAfter(jitter(retryPause))
-}
-
-// recordSent records that the event is in Slack. It fails only when this worker has to end. Even then the event is settled:
-// returned to the server it would be posted again. What is lost is the record by which a second event with its id would be
-// a duplicate for long.
-func (w *Worker) recordSent(ctx context.Context, p *posting) error {
 	p.settled.Outcome = outcome.Sent
-	_ = w.hold(ctx, redisScripts, func() error { return w.limiter.Sent(ctx, p.request) })
-	crash(afterRecord)
-	return nil
 }
-
-// recordRejected puts an event that Slack has refused for good into the dead-letter stream and refunds it. If a post of it
-// may have reached Slack, it may be in the channel, and keeps its slot.
-//
-// The refund comes last: until then the event is in flight with a post that has begun, and a worker that takes it over after
-// a crash logs ambiguous. After it nothing is left by which that worker could know it, and it decides again.
-func (w *Worker) recordRejected(ctx context.Context, p *posting) error {
-	p.settled.Outcome, p.settled.Reason = outcome.Dead, outcome.SlackRejected
-	if err := w.publishDeadLetters(ctx, []Settled{p.settled}); err != nil {
-		return errUnsettled
-	}
-	if p.settled.Ambiguous {
-		return nil
-	}
-	err := w.hold(ctx, redisScripts, func() error {
-		_, err := w.limiter.Refund(ctx, p.request)
-		return err
-	})
-	if err != nil {
-		return errUnsettled
-	}
-	return nil
-}
-
-// recordNothing ends an event that was dropped on its way: the script has stored nothing of it.
-func recordNothing(context.Context, *posting) error { return nil }

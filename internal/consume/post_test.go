@@ -18,15 +18,15 @@ type faultyBegin struct {
 	before, after func(request ratelimit.Request) error
 }
 
-func (l faultyBegin) Begin(ctx context.Context, request ratelimit.Request, known, name string, longest time.Duration) (ratelimit.Permit, error) {
+func (l faultyBegin) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error) {
 	if l.before != nil {
-		if err := l.before(request); err != nil {
+		if err := l.before(post.Request); err != nil {
 			return ratelimit.Permit{}, err
 		}
 	}
-	permit, err := l.Limiter.Begin(ctx, request, known, name, longest)
+	permit, err := l.Limiter.Begin(ctx, post)
 	if err == nil && l.after != nil {
-		if err = l.after(request); err != nil {
+		if err = l.after(post.Request); err != nil {
 			return ratelimit.Permit{}, err
 		}
 	}
@@ -55,7 +55,7 @@ func TestALostPermitMakesNothingAmbiguous(t *testing.T) {
 	s.expectEachPostedOnce(1)
 }
 
-// An event that waits for Redis gives its pass back first: when it was to be the probe after an outage of Slack, another event
+// An event that waits for Redis ends its turn first: when it was to be the probe after an outage of Slack, another event
 // is.
 func TestAnEventThatWaitsForRedisDoesNotHoldTheProbe(t *testing.T) {
 	s := newStation(t)
@@ -102,4 +102,46 @@ func TestNothingIsPulledWhileTheGateIsClosed(t *testing.T) {
 		}
 		return inARow == 20
 	})
+}
+
+// While Redis does not answer, the events that wait do not ask one after the other: each would fail alike.
+func TestWaitingEventsDoNotAskARedisThatFails(t *testing.T) {
+	s := newStation(t)
+	var failing atomic.Bool
+	var asked atomic.Int64
+	failing.Store(true)
+	s.started(func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter {
+			return faultyBegin{Limiter: l, before: func(ratelimit.Request) error {
+				if failing.Load() {
+					asked.Add(1)
+					return errors.New("no answer")
+				}
+				return nil
+			}}
+		}
+	})
+	s.publishMany("errors", 60)
+	began := time.Now()
+	s.eventually("several rounds have failed", func() bool { return asked.Load() > 8 })
+	rounds := int64(time.Since(began)/(retryPause/2)) + 1
+	if n := asked.Load(); n > rounds*8 {
+		t.Errorf("Redis was asked %d times, expected at most 8 at once, %d times", n, rounds)
+	}
+	failing.Store(false)
+	s.settled(60)
+}
+
+// retryPause is the worker's, around which its pauses are spread.
+const retryPause = 500 * time.Millisecond
+
+// When what was held for a channel is dropped, nothing is left that could find out that it takes messages again.
+func TestAWaitForAChannelEndsWithTheLastEventThatWaits(t *testing.T) {
+	s := newStation(t)
+	r := s.started(func(c *setup) { c.maxAge = time.Second })
+	s.slack.Always(devstack.Behaviour{Status: 503})
+	s.publish("errors", "too old soon")
+	s.eventually("the channel is waited for", func() bool { return len(r.Waits()) > 0 })
+	s.settled(1)
+	s.eventually("nothing is waited for", func() bool { return len(r.Waits()) == 0 })
 }

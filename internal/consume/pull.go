@@ -2,18 +2,13 @@ package consume
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"notifier/internal/event"
 )
 
 // The pull protocol is spoken here and not by nats.go's Consume, for three reasons:
@@ -54,18 +49,21 @@ type pull struct {
 	next         string // the API subject of pull requests
 	stream       string // prefix of derived ids
 	mostAsked    int    // the consumer's own bound of one request, or 0
+	mostBytes    int64  // likewise in bytes
+	mostPayload  int    // longer payloads are cut; see keep
 	expires      time.Duration
 
-	mu          sync.Mutex
-	inbox       string    // of the requests that count; see subscribe
-	outstanding int       // messages that were requested and not delivered
-	heard       time.Time // when the server last sent anything
-	answered    bool      // it has since the last tick
-	silent      bool      // its silence, or that nobody answers for the consumer, was reported
-	absent      bool      // nobody has answered for the consumer, which is not reported yet
-	notBefore   time.Time // no request before then
-	gone        error
-	wake        chan struct{}
+	mu        sync.Mutex
+	requests  [mostRequests]request
+	asked     int       // requests that were ever made
+	oversized bool      // what comes next is larger than a request with a bound of bytes can bring
+	heard     time.Time // when the server last sent anything
+	answered  bool      // it has since the last tick
+	silent    bool      // its silence, or that nobody answers for the consumer, was reported
+	absent    bool      // nobody has answered for the consumer, which is not reported yet
+	notBefore time.Time // no request before then
+	gone      error
+	wake      chan struct{}
 }
 
 func newPull(connection *nats.Conn, why func() error, info *jetstream.ConsumerInfo, apiPrefix string, f *inflight, a *availability, mayPull func() bool) *pull {
@@ -78,6 +76,7 @@ func newPull(connection *nats.Conn, why func() error, info *jetstream.ConsumerIn
 		next:         apiPrefix + "CONSUMER.MSG.NEXT." + info.Stream + "." + info.Name,
 		stream:       info.Stream,
 		mostAsked:    info.Config.MaxRequestBatch,
+		mostBytes:    int64(info.Config.MaxRequestMaxBytes),
 		expires:      pullExpires,
 		heard:        time.Now(),
 		wake:         make(chan struct{}, 1),
@@ -93,11 +92,11 @@ func newPull(connection *nats.Conn, why func() error, info *jetstream.ConsumerIn
 func (p *pull) run(ctx context.Context) error {
 	states := p.connection.StatusChanged(nats.RECONNECTING, nats.CONNECTED, nats.CLOSED)
 	defer p.connection.RemoveStatusListener(states)
-	subscription, err := p.subscribe()
+	subscriptions, err := p.subscribe()
 	if err != nil {
 		return err
 	}
-	defer func() { p.finish(subscription) }()
+	defer func() { p.finish(subscriptions) }()
 	tick := time.NewTicker(pullRetry)
 	defer tick.Stop()
 	ctx, cancel := context.WithCancel(ctx)
@@ -126,50 +125,55 @@ func (p *pull) run(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			retire(subscription)
-			subscription = renewed
+			retire(subscriptions)
+			subscriptions = renewed
 		}
 	}
 }
 
-// subscribe begins with a new inbox and without requests. A server may still hold requests for the previous inbox: they
+// subscribe begins with new inboxes and without requests. A server may still hold requests for the previous inboxes: they
 // outlive a connection that reconnects with the same inbox, and must not be answered on top of the new ones. Nothing
 // listens there any more, which ends them.
-func (p *pull) subscribe() (*nats.Subscription, error) {
-	inbox := p.connection.NewInbox()
-	p.mu.Lock()
-	p.inbox, p.outstanding = inbox, 0
-	p.mu.Unlock()
+func (p *pull) subscribe() ([]*nats.Subscription, error) {
+	inboxes := p.renewRequests()
 	p.inflight.nextGeneration()
-	subscription, err := p.connection.Subscribe(inbox+".*", func(message *nats.Msg) { p.receive(inbox, message) })
-	if err != nil {
-		return nil, fmt.Errorf("nats: cannot subscribe to %s: %w", inbox, err)
+	var subscriptions []*nats.Subscription
+	for _, inbox := range inboxes {
+		subscription, err := p.connection.Subscribe(inbox+".*", func(message *nats.Msg) { p.receive(inbox, message) })
+		if err != nil {
+			retire(subscriptions)
+			return nil, fmt.Errorf("nats: cannot subscribe to %s: %w", inbox, err)
+		}
+		subscriptions = append(subscriptions, subscription)
+		// What arrives is bounded by what was requested, and the callback never waits: a further limit could only drop
+		// messages.
+		if err := subscription.SetPendingLimits(-1, -1); err != nil {
+			retire(subscriptions)
+			return nil, fmt.Errorf("nats: %w", err)
+		}
 	}
-	// What arrives is bounded by what was requested, and the callback never waits: a further limit could only throw messages
-	// away.
-	if err := subscription.SetPendingLimits(-1, -1); err != nil {
-		return nil, fmt.Errorf("nats: %w", err)
-	}
-	return subscription, nil
+	return subscriptions, nil
 }
 
-// retire ends a subscription when what has arrived is in flight. Drain would not do here: a reconnection in its middle
+// retire ends subscriptions when what has arrived is in flight. Drain would not do here: a reconnection in its middle
 // leaves the server subscribed for good.
-func retire(subscription *nats.Subscription) {
-	for range 20 {
-		if pending, _, err := subscription.Pending(); err != nil || pending == 0 {
-			break
+func retire(subscriptions []*nats.Subscription) {
+	for _, subscription := range subscriptions {
+		for range 20 {
+			if pending, _, err := subscription.Pending(); err != nil || pending == 0 {
+				break
+			}
+			time.Sleep(5 * time.Millisecond) // the callback never waits, so this is short
 		}
-		time.Sleep(5 * time.Millisecond) // the callback never waits, so this is short
+		_ = subscription.Unsubscribe() // an error means a closed connection
 	}
-	_ = subscription.Unsubscribe() // an error means a closed connection
 }
 
 // requestsLost reports whether the server has not confirmed for too long that it still has the requests.
 func (p *pull) requestsLost() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.outstanding > 0 && time.Since(p.heard) > 2*pullHeartbeat
+	return p.outstanding() > 0 && time.Since(p.heard) > 2*pullHeartbeat
 }
 
 // errSilent is a server that takes requests and sends nothing, not even heartbeats: it is overloaded, or the permission for
@@ -203,138 +207,6 @@ func (p *pull) reportConnection() {
 	}
 }
 
-// request asks for as many messages as there is room for. Requests for a few messages are put off while larger ones are
-// pending, so that a full worker does not make a request for each message that it settles.
-func (p *pull) request() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.gone != nil {
-		return p.gone
-	}
-	if p.connection.IsClosed() {
-		return nats.ErrConnectionClosed
-	}
-	now := time.Now()
-	if now.Before(p.notBefore) || !p.mayPull() || !p.connection.IsConnected() {
-		return nil
-	}
-	ask := p.inflight.room() - p.outstanding
-	if p.mostAsked > 0 {
-		ask = min(ask, p.mostAsked)
-	}
-	if ask < 1 || (p.outstanding > 0 && ask < p.inflight.capacity/4) {
-		return nil
-	}
-	body, err := json.Marshal(struct {
-		Batch     int           `json:"batch"`
-		Expires   time.Duration `json:"expires"`
-		Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
-	}{ask, p.expires, min(pullHeartbeat, p.expires/2)})
-	if err != nil {
-		return fmt.Errorf("nats: pull request: %w", err)
-	}
-	// The last token is what the request was for, should the server refuse it.
-	if err := p.connection.PublishRequest(p.next, p.inbox+"."+strconv.Itoa(ask), body); err != nil {
-		p.notBefore = now.Add(pullRetry)
-		return nil // reportConnection finds out why
-	}
-	p.outstanding += ask
-	p.heard = now
-	return nil
-}
-
-// receive is called for whatever arrives at an inbox, one message at a time.
-func (p *pull) receive(inbox string, message *nats.Msg) {
-	if !strings.HasPrefix(message.Reply, ackPrefix) {
-		p.status(inbox, message)
-		return
-	}
-	d, err := p.delivery(message)
-	if err != nil {
-		// Only the server sets this subject; one that cannot be parsed comes from a server of an unknown kind.
-		p.lose(fmt.Errorf("nats: acknowledgement subject %q: %w", message.Reply, err))
-		return
-	}
-	heard := d.touched
-	p.inflight.add(d) // before it stops counting as requested: in between there must not seem to be room for it
-	p.mu.Lock()
-	p.heard, p.answered = heard, true
-	low := false
-	if inbox == p.inbox {
-		p.outstanding--
-		low = p.outstanding < p.inflight.capacity/2
-	}
-	p.mu.Unlock()
-	if low {
-		signal(p.wake)
-	}
-}
-
-func (p *pull) delivery(message *nats.Msg) (*delivery, error) {
-	meta, err := message.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	// A stream that lost data can use a sequence again: the time makes it unique.
-	name := make([]byte, 0, len(p.stream)+32)
-	name = append(append(name, p.stream...), '.')
-	name = append(strconv.AppendUint(name, meta.Sequence.Stream, 10), '.')
-	name = strconv.AppendInt(name, meta.Timestamp.UnixNano(), 36)
-	id := string(name)
-	return &delivery{
-		Message: event.Message{
-			Subject: message.Subject, Header: message.Header, Data: message.Data,
-			FallbackID: id, Published: meta.Timestamp,
-		},
-		token:       id[len(p.stream)+1:],
-		streamSeq:   meta.Sequence.Stream,
-		redelivered: meta.NumDelivered > 1,
-		reply:       message.Reply,
-		touched:     time.Now(),
-	}, nil
-}
-
-// status handles what the server reports about requests.
-func (p *pull) status(inbox string, message *nats.Msg) {
-	code, description := message.Header.Get("Status"), message.Header.Get("Description")
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if inbox != p.inbox {
-		return
-	}
-	p.heard, p.answered = time.Now(), true
-	if code == "100" { // heartbeat
-		return
-	}
-	// Whatever else it is, a request has ended with so many messages not delivered: as many as the server reports, or all
-	// that it was for.
-	left, err := strconv.Atoi(message.Header.Get("Nats-Pending-Messages"))
-	if err != nil {
-		left, err = strconv.Atoi(strings.TrimPrefix(message.Subject, inbox+"."))
-	}
-	if err != nil {
-		left = p.outstanding
-	}
-	p.outstanding = max(0, p.outstanding-left)
-	lower := strings.ToLower(description)
-	switch {
-	case code == "404" || code == "408": // it expired: ask again at once
-	case code == "409" && strings.Contains(lower, "consumer deleted"),
-		code == "409" && strings.Contains(lower, "push based"):
-		p.gone = fmt.Errorf("%w (%s %s)", errConsumerGone, code, description)
-	case isLeaderless(code, lower):
-		p.inflight.nextGeneration()
-		p.pause(leaderRetry)
-		if code == "503" { // nobody has answered
-			p.answered, p.silent, p.absent = false, true, true
-		}
-	default: // a bound of the consumer: ask again soon
-		p.inflight.nextGeneration()
-		p.pause(pullRetry)
-	}
-	signal(p.wake)
-}
-
 func (p *pull) lose(err error) {
 	p.mu.Lock()
 	p.gone = err
@@ -342,12 +214,12 @@ func (p *pull) lose(err error) {
 	signal(p.wake)
 }
 
-// finish ends the subscription and waits until what has arrived is in flight.
+// finish ends the subscriptions and waits until what has arrived is in flight.
 //
 // A request cannot be cancelled, and what the server is about to deliver for one when its inbox goes is delivered to nobody,
 // and to another worker only after AckWait. So requests are left to be filled first: under load they are at once, and where
 // nothing arrives for a moment nothing is about to be lost.
-func (p *pull) finish(subscription *nats.Subscription) {
+func (p *pull) finish(subscriptions []*nats.Subscription) {
 	began, before := time.Now(), -1
 	for time.Since(began) < pullRetry && p.connection.IsConnected() {
 		now := p.pending()
@@ -357,6 +229,15 @@ func (p *pull) finish(subscription *nats.Subscription) {
 		before = now
 		time.Sleep(finishCheck)
 	}
+	var ending sync.WaitGroup
+	for _, subscription := range subscriptions {
+		ending.Go(func() { drain(subscription) })
+	}
+	ending.Wait()
+}
+
+// drain ends a subscription and waits until what has arrived there is in flight.
+func drain(subscription *nats.Subscription) {
 	closed := make(chan struct{})
 	subscription.SetClosedHandler(func(string) { close(closed) })
 	if err := subscription.Drain(); err != nil {
@@ -366,11 +247,4 @@ func (p *pull) finish(subscription *nats.Subscription) {
 	case <-closed:
 	case <-time.After(pullRetry):
 	}
-}
-
-// pending is how many messages the server may still deliver for requests.
-func (p *pull) pending() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.outstanding
 }

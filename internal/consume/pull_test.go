@@ -26,10 +26,12 @@ type fakeConsumer struct {
 	requests   chan pullRequest
 	ended      chan error
 	next       int
+	inboxes    string // the first of the pull's; see sameInboxes
 }
 
 type pullRequest struct {
 	Batch     int           `json:"batch"`
+	MaxBytes  int64         `json:"max_bytes"`
 	Expires   time.Duration `json:"expires"`
 	Heartbeat time.Duration `json:"idle_heartbeat"`
 	reply     string
@@ -75,7 +77,7 @@ func pulling(t *testing.T, capacity int, mayPull func() bool, changes ...func(*p
 	}
 	f := newInflight(capacity)
 	info := &jetstream.ConsumerInfo{Stream: "S", Name: "C"}
-	p := newPull(connect(), nil, info, apiPrefix, f, &availability{log: newWaitLog(zap.NewNop(), f.size)}, mayPull)
+	p := newPull(connect(), nil, info, apiPrefix, f, newAvailability(newWaitLog(zap.NewNop(), func(dependency) int { return f.size() })), mayPull)
 	for _, change := range changes {
 		change(p)
 	}
@@ -136,8 +138,13 @@ func (c *fakeConsumer) fill(request pullRequest, n int) {
 func (c *fakeConsumer) deliver(request pullRequest, header nats.Header) {
 	c.pull.receive(request.inbox(), &nats.Msg{
 		Subject: "notify.errors", Header: header, Sub: &nats.Subscription{},
-		Reply: fmt.Sprintf("$JS.ACK.S.C.1.%d.%d.1700000000000000000.0", c.next, c.next),
+		Reply: acknowledgement(c.next),
 	})
+}
+
+// acknowledgement is where the nth message of the fake consumer is acknowledged.
+func acknowledgement(n int) string {
+	return fmt.Sprintf("$JS.ACK.S.C.1.%d.%d.1700000000000000000.0", n, n)
 }
 
 // status gives the pull a status as its subscription would; pairs are further headers.
@@ -230,6 +237,20 @@ func (p *pull) eventuallyUnavailable(t *testing.T, want bool) {
 	testkit.Eventually(t, fmt.Sprintf("the consumer is unavailable: %t", want), func() bool {
 		return p.availability.unavailable(jetStreamConsumer) == want
 	})
+}
+
+// The server sends its acknowledgement to whatever reply subject a publisher names: it is not about a request.
+func TestAnAcknowledgementOfThePublishersKindEndsNoRequest(t *testing.T) {
+	c, p := pulling(t, 8, always)
+	request := c.request(8)
+	p.receive(request.inbox(), &nats.Msg{Subject: request.reply, Data: []byte(`{"stream":"S","seq":1}`), Sub: &nats.Subscription{}})
+	if pending := p.pending(); pending != 8 {
+		t.Errorf("%d messages are requested, expected 8 as before", pending)
+	}
+	c.noRequest("because of an acknowledgement")
+	c.fill(request, 8)
+	p.settle(t, 8)
+	c.request(8) // without a pause
 }
 
 func TestAfterMissedHeartbeatsTheServerIsAskedAgain(t *testing.T) {

@@ -33,20 +33,38 @@ func newRefusedChannels(log *zap.Logger) *refusedChannels {
 	return &refusedChannels{log: log, channels: map[string]*refusedChannel{}}
 }
 
-// closed reports whether a post to the channel would be rejected, and with which code. Once a minute it returns false, for
-// one post.
-func (c *refusedChannels) closed(channel string) (code string, closed bool) {
+// closed reports whether a post to the channel would be rejected, and none is to be tried now.
+func (c *refusedChannels) closed(channel string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.channels[channel]
+	return r != nil && time.Now().Before(r.next)
+}
+
+// try reports whether a post to the channel may be made: always, unless it refuses everything; then once a minute.
+func (c *refusedChannels) try(channel string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.channels[channel]
 	if r == nil || r.next.IsZero() {
-		return "", false
+		return true
 	}
-	if now := time.Now(); !now.Before(r.next) {
-		r.next = now.Add(retryChannel)
-		return "", false
+	now := time.Now()
+	if now.Before(r.next) {
+		return false
 	}
-	return r.code, true
+	r.next = now.Add(retryChannel)
+	return true
+}
+
+// code is with what Slack has refused the channel last; empty: it has not.
+func (c *refusedChannels) code(channel string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.channels[channel]; r != nil {
+		return r.code
+	}
+	return ""
 }
 
 // rejected notes that Slack has rejected a message because of its channel.

@@ -1,12 +1,16 @@
 package consume_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"notifier/internal/consume"
 	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
 )
 
 // An archived channel costs five requests and then one a minute, not one for each event, and no slot; the other channels
@@ -45,6 +49,43 @@ func TestAChannelThatRefusesEverythingIsLeftAlone(t *testing.T) {
 	}
 	s.publish("deploys", "to another channel")
 	s.eventually("another channel gets its message", func() bool { return s.slack.Accepted() == 1 })
+}
+
+// begunByAnother has another replica, which has died since, begin a post of an event in the moment of its admission.
+type begunByAnother struct {
+	consume.Limiter
+	id string
+}
+
+func (l begunByAnother) Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error) {
+	decisions, err := l.Limiter.Admit(ctx, batch)
+	for _, request := range batch {
+		if err == nil && request.ID == l.id {
+			_, err = l.Limiter.Begin(ctx, ratelimit.Post{Request: request, Channel: "C0DEFAULT", Name: "another-1", Longest: time.Millisecond})
+		}
+	}
+	return decisions, err
+}
+
+// A channel may have begun to refuse everything after another replica's post: then the event may be in it, and keeps its slot.
+func TestAnEventThatAnotherHasPostedIsAmbiguousInARefusedChannel(t *testing.T) {
+	s := newStation(t)
+	s.started(func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter { return begunByAnother{l, "posted"} }
+	})
+	s.slack.Always(devstack.Behaviour{Code: "is_archived"})
+	s.publishMany("errors", 5)
+	s.settled(5)
+	s.publish("errors", "perhaps", "Nats-Msg-Id", "posted")
+	if l := s.lineOf("posted"); l["reason"] != "slack_rejected" || l["detail"] != "is_archived" || l["ambiguous"] != true {
+		t.Errorf("line %v, expected dead for slack_rejected, ambiguous", l)
+	}
+	if n := s.slack.Requests(); n != 5 {
+		t.Errorf("%d posts were tried, expected 5", n)
+	}
+	if charged := s.charged(); charged != 1 {
+		t.Errorf("%d slots are taken, expected that of the event that may be in the channel", charged)
+	}
 }
 
 // What is wrong with a message is not its channel's fault: one publisher's bad blocks must not close the channel to others.

@@ -37,10 +37,10 @@ func newRepublisher(subject string, letter func(string, *Settled) *nats.Msg, pub
 	return &republisher{subject: subject, letter: letter, publish: publish, log: log, queue: make(chan Settled, republishQueue)}
 }
 
-// add queues the dropped events of a batch, as far as there is room.
+// add queues the dropped events of a batch, as far as there is room. A reply is no event.
 func (r *republisher) add(batch []Settled) {
 	for i := range batch {
-		if batch[i].Outcome != outcome.Dropped {
+		if batch[i].Outcome != outcome.Dropped || batch[i].Reason == outcome.Reply {
 			continue
 		}
 		size := int64(len(batch[i].delivery.Data))

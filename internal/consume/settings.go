@@ -16,16 +16,12 @@ type Limiter interface {
 	Check(ctx context.Context) error
 	Ready(ctx context.Context) error
 	Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error)
-	Begin(ctx context.Context, request ratelimit.Request, known, name string, longest time.Duration) (ratelimit.Permit, error)
+	Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error)
+	Answered(ctx context.Context, answer ratelimit.Answer) (ratelimit.PauseScope, time.Duration, error)
 	Sent(ctx context.Context, request ratelimit.Request) error
-	Refund(ctx context.Context, request ratelimit.Request) (bool, error)
+	Refund(ctx context.Context, request ratelimit.Request, known string) (bool, error)
+	InFlight(ctx context.Context, request ratelimit.Request) (record ratelimit.InFlight, found bool, err error)
 	ClockLag() time.Duration
-}
-
-// Pause is the time during which no replica posts; see package ratelimit.
-type Pause interface {
-	Extend(ctx context.Context, d time.Duration) error
-	Lift(ctx context.Context) error
 }
 
 // Poster makes one attempt to post, and looks up whether an earlier one has arrived; see package slackout.
@@ -35,6 +31,9 @@ type Poster interface {
 	Find(ctx context.Context, ev event.Event) (slackout.Receipt, bool, error)
 }
 
+// DefaultMaxBytes is the budget of a worker that is given none, in bytes.
+const DefaultMaxBytes = 12 << 20
+
 // Settings of a Worker. Exactly one of JetStream and Core is set.
 type Settings struct {
 	JetStream *JetStream
@@ -43,13 +42,17 @@ type Settings struct {
 	Rules           event.Rules   // what Decode accepts
 	MaxAge          time.Duration // older events are dropped as expired; 0: never
 	BatchSize       int           // most events in one script call, 1 to 1000
+	MaxBytes        int64         // most bytes of messages in flight, 1 MiB or more; 0: DefaultMaxBytes
 	Concurrency     int           // posts in flight, 1 or more
+	LongestPark     time.Duration // for how long an event of a slow channel is given back to the server at most; 5 s is the least
 	ShutdownTimeout time.Duration // how long Run may take after its context has ended
 	DroppedSubject  string        // dropped events are republished to <it>.<category>; empty: they are not
 	PostTimeout     time.Duration // how long one post may take: none begins when less than that is left of ShutdownTimeout
 
+	Channels []string       // the channels that the settings name; events may name one of them
+	Pace     ratelimit.Tier // of each channel's posts; zero: none. The limiter applies it; here it serves to estimate waits
+
 	Limiter Limiter
-	Pause   Pause
 	Poster  Poster
 	Log     *zap.Logger
 	Observe func(Settled) // called for each settled event after its log line, by several goroutines; may be nil

@@ -17,6 +17,8 @@ type Settled struct {
 	Reason  string // one of package outcome's; empty when sent
 	Detail  string // dead: what was wrong, or Slack's code
 
+	NoLetter bool // dead: it has no letter, because its category has written its share of them for now
+
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
 	RetryAfter time.Duration  // dropped by a limit: when an event of its cost would fit
 
@@ -27,11 +29,12 @@ type Settled struct {
 	Ambiguous bool          // an earlier attempt may have reached Slack too
 	Found     bool          // sent: such an attempt was found in the channel, and no other was made
 
-	Header  map[string][]string // the message's, as it arrived; read only
+	Header  map[string][]string // the message's, as far as they are kept; read only
 	Decided time.Time           // when the script decided; zero: it was not asked
 	Posted  time.Time           // when the last post began; zero: none was made
 
 	delivery *delivery
+	ended    time.Time // dead: when that was decided
 }
 
 // settle ends a batch of events. It is the only place that logs them, counts them and acknowledges them, in this order: a

@@ -95,16 +95,18 @@ func (s *station) connectTo(url string) *nats.Conn {
 
 // setup is what differs from test to test in a worker's settings.
 type setup struct {
-	global, category, overrides string
-	redisURL, natsURL           string
-	maxBytes                    int
-	dedupe, maxAge, shutdown    time.Duration
-	batch, concurrency          int
-	slackTimeout                time.Duration
-	webhook, core               bool
-	dropped                     string
-	log                         *journal
-	limiter                     func(consume.Limiter) consume.Limiter // what is put around the limiter
+	global, category, overrides  string
+	redisURL, natsURL            string
+	dedupe, maxAge, shutdown     time.Duration
+	maxBytes, batch, concurrency int
+	pace                         string // empty: none
+	budget                       int64  // bytes in flight; 0: the default
+	slackTimeout                 time.Duration
+	webhook, core                bool
+	dropped                      string
+	deadLetterBytes              int64
+	log                          *journal
+	limiter                      func(consume.Limiter) consume.Limiter // what is put around the limiter
 }
 
 // replica is one worker with connections of its own.
@@ -134,9 +136,10 @@ func (s *station) start(changes ...func(*setup)) *replica {
 	overrides, err := ratelimit.ParseOverrides(c.overrides)
 	testkit.Check(s.T, err)
 	rules := ratelimit.Rules{Global: s.limit(c.global), Category: s.limit(c.category), Overrides: overrides}
+	if c.pace != "" {
+		rules.Pace = s.limit(c.pace)[0]
+	}
 	limiter, err := ratelimit.New(client, namespace, rules, c.dedupe)
-	testkit.Check(s.T, err)
-	pause, err := ratelimit.NewPause(client, namespace)
 	testkit.Check(s.T, err)
 	slack := slackout.Config{
 		Token: slackToken, APIURL: s.slack.APIURL(), Channel: "C0DEFAULT",
@@ -155,8 +158,9 @@ func (s *station) start(changes ...func(*setup)) *replica {
 			Pattern: pattern, MaxBytes: c.maxBytes, MaxCost: rules.MaxCost,
 			ChannelAllowed: func(channel string) bool { return channel == "C0DEFAULT" || channel == "C0DEPLOYS" },
 		},
+		MaxBytes: c.budget, LongestPark: 15 * time.Minute, Channels: []string{"C0DEFAULT", "C0DEPLOYS"}, Pace: rules.Pace,
 		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: c.slackTimeout, DroppedSubject: c.dropped,
-		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Pause: pause, Poster: poster, Log: c.log.logger(),
+		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Poster: poster, Log: c.log.logger(),
 	}
 	connection := s.connectTo(c.natsURL)
 	if c.core {
@@ -164,6 +168,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 	} else {
 		settings.JetStream = &consume.JetStream{
 			Connection: connection, Stream: streamName, Consumer: consumerName, Subject: "notify.>", DeadLetter: "notify-dead",
+			DeadLetterBytes: c.deadLetterBytes,
 		}
 	}
 	worker, err := consume.New(settings)
@@ -205,6 +210,16 @@ func (s *station) started(changes ...func(*setup)) *replica {
 	r := s.start(changes...)
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(s.Context())) == 0 })
 	return r
+}
+
+// waitsFor is why the worker waits for this; empty: it does not.
+func (r *replica) waitsFor(word string) string {
+	for _, wait := range r.Waits() {
+		if wait.For == word {
+			return wait.Reason
+		}
+	}
+	return ""
 }
 
 // stop asks the worker to end and waits for it.
@@ -259,7 +274,7 @@ func (s *station) publish(category, payload string, headers ...string) uint64 {
 func (s *station) publishMany(category string, n int) {
 	s.Helper()
 	for i := range n {
-		_, err := s.js.PublishAsync("notify."+category, fmt.Appendf(nil, "event %d", i))
+		_, err := s.js.PublishAsync("notify."+category, fmt.Appendf(nil, "event %d", i), jetstream.WithStallWait(testkit.Patience))
 		testkit.Check(s.T, err)
 		if i%1000 == 999 {
 			<-s.js.PublishAsyncComplete()

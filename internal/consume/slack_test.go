@@ -22,7 +22,7 @@ func TestARateLimitPausesAllReplicas(t *testing.T) {
 	began := time.Now()
 	s.publish("errors", "event that meets the 429")
 	s.eventually("the pause is known to all", func() bool {
-		return s.redis.Client(t).Exists(t.Context(), "{"+namespace+"}:pause").Val() == 1
+		return s.redis.Client(t).Exists(t.Context(), "{"+namespace+"}:pauses").Val() == 1
 	})
 	s.publishMany("errors", 30)
 	s.settled(31)
@@ -119,9 +119,9 @@ func TestAfterAPauseOneReplicaProbesForAll(t *testing.T) {
 	s.slack.Always(devstack.Behaviour{RetryAfter: "1"})
 	s.publishMany("errors", 60)
 	client := s.redis.Client(t)
-	pauseEnds := func() string { return client.Get(t.Context(), "{"+namespace+"}:pause").Val() }
-	s.eventually("a pause is on", func() bool { return pauseEnds() != "" })
-	ends, first, probes := "", 0, -1
+	pauseEnds := func() float64 { return client.ZScore(t.Context(), "{"+namespace+"}:pauses", "C0DEFAULT").Val() }
+	s.eventually("a pause is on", func() bool { return pauseEnds() > 0 })
+	ends, first, probes := 0.0, 0, -1
 	s.eventually("four probes have been refused", func() bool {
 		if now := pauseEnds(); now != ends {
 			ends = now
@@ -214,11 +214,12 @@ func TestRefusedCredentialsHoldEveryEvent(t *testing.T) {
 func TestALateSuccessDoesNotEndTheWait(t *testing.T) {
 	s := newStation(t)
 	r := s.started(func(c *setup) { c.concurrency = 2 })
-	s.slack.Next(devstack.Behaviour{Delay: 300 * time.Millisecond}, devstack.Behaviour{Code: "token_revoked"})
+	s.slack.Next(devstack.Behaviour{Delay: 2 * time.Second}, devstack.Behaviour{Code: "token_revoked"})
 	s.slack.Always(devstack.Behaviour{Code: "token_revoked"})
 	s.publish("errors", "slow but fine")
 	s.eventually("the first post is under way", func() bool { return s.slack.Requests() == 1 })
 	s.publish("errors", "refused")
+	s.eventually("Slack has refused the token", func() bool { return len(s.log.waits("credentials")) == 1 })
 	s.settled(1)
 	if ready := r.Ready(t.Context()); len(ready) == 0 {
 		t.Error("the worker is ready while Slack refuses its token")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,6 +23,7 @@ func (s *jetStreamSource) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, 
 		Retention:   jetstream.WorkQueuePolicy,
 		Discard:     jetstream.DiscardNew, // should somebody bound it later: publishers get an error, nothing is thrown away
 		Storage:     jetstream.FileStorage,
+		MaxMsgSize:  largestEvent(s.mostPayload, s.Connection.MaxPayload()),
 	})
 	if err != nil {
 		return nil, err
@@ -51,6 +54,18 @@ func (s *jetStreamSource) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, 
 		}
 	}
 	return info, s.checkConsumer(info.Config)
+}
+
+// largestEvent is the size of the largest message that a stream of ours takes, payload and headers together, in bytes. A
+// larger one is refused to its publisher, who can do something about it; one that is only larger than EVENT_MAX_BYTES
+// (mostPayload) becomes a dead letter, which its operator sees.
+func largestEvent(mostPayload int, server int64) int32 {
+	const atLeast, headers = 1 << 20, 1 << 16
+	largest := max(int64(atLeast), 2*int64(mostPayload)+headers)
+	if server > 0 {
+		largest = min(largest, server)
+	}
+	return int32(min(largest, math.MaxInt32))
 }
 
 // ensureConsumer looks the consumer up and creates it if it does not exist. One that exists is used as it is.
@@ -133,10 +148,20 @@ func (s *jetStreamSource) ensureDeadLetterStream(ctx context.Context) error {
 		Description: "events that notifier could not send, with the reason in their headers",
 		Subjects:    []string{s.DeadLetter + ".>"},
 		MaxAge:      deadLetterAge,
+		MaxBytes:    s.DeadLetterBytes,
+		Discard:     jetstream.DiscardOld, // a letter too many costs the oldest, not the newest
 		Storage:     jetstream.FileStorage,
+
+		MaxMsgsPerSubject: deadLettersOfCategory, // one category cannot displace all others' letters
 	})
+	if refused := (*jetstream.APIError)(nil); errors.As(err, &refused) && slices.Contains(lackOfStorage, refused.ErrorCode) {
+		err = fmt.Errorf("%w; lower DEAD_LETTER_MAX_BYTES, %d, or give the server more room", err, s.DeadLetterBytes)
+	}
 	return err
 }
+
+// lackOfStorage are the server's codes for a stream that may grow larger than there is room for.
+var lackOfStorage = []jetstream.ErrorCode{10023, 10047}
 
 // ensureStream looks a stream up and creates it if it does not exist. One that exists is used as it is.
 func (s *jetStreamSource) ensureStream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {

@@ -109,14 +109,12 @@ func TestWithoutADeadLetterStreamGoodEventsAreSent(t *testing.T) {
 	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FOREIGN", Subjects: []string{"notify-dead.>"}})
 	testkit.Check(t, err)
 	r := s.start()
-	s.eventually("the worker reports it", func() bool {
-		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "dead_letter: stream NOTIFY_DEAD: ")
-	})
+	s.eventually("the worker reports it", func() bool { return strings.HasPrefix(r.waitsFor("dead_letter"), "stream NOTIFY_DEAD: ") })
 	s.publishMany("errors", 300) // more than a worker holds
 	s.settled(300)
 	s.expectNothingLeft()
 	testkit.Check(t, s.js.DeleteStream(t.Context(), "FOREIGN"))
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	s.eventually("the worker has made its own", func() bool { return len(r.Waits()) == 0 })
 	if s.streamInfo(deadName).Config.MaxAge != 30*24*time.Hour {
 		t.Error("the dead-letter stream is not the worker's own")
 	}

@@ -14,35 +14,43 @@ const remindEvery = time.Minute
 // over. So an outage costs a line a minute, not a line per attempt. It only writes; availability has the state.
 type waitLog struct {
 	log  *zap.Logger
-	held func() int // events in flight
+	held func(dependency) int // events that wait for it
 
 	mu     sync.Mutex
 	every  time.Duration // between two lines about one outage
-	logged [numberOfDependencies]time.Time
+	logged map[outageKey]time.Time
 }
 
-func newWaitLog(log *zap.Logger, held func() int) *waitLog {
-	return &waitLog{log: log, held: held, every: remindEvery}
+func newWaitLog(log *zap.Logger, held func(dependency) int) *waitLog {
+	return &waitLog{log: log, held: held, every: remindEvery, logged: map[outageKey]time.Time{}}
 }
 
 // waiting logs an outage, unless that was done a moment ago.
-func (w *waitLog) waiting(d dependency, o outage) {
+func (w *waitLog) waiting(key outageKey, o outage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	if now.Sub(w.logged[d]) < w.every {
+	if now.Sub(w.logged[key]) < w.every {
 		return
 	}
-	w.logged[d] = now
-	w.log.Warn("waiting", zap.Stringer("for", d), zap.String("reason", o.reason),
-		zap.Int("held", w.held()), zap.Float64("waited_s", now.Sub(o.since).Seconds()))
+	w.logged[key] = now
+	w.log.Warn("waiting", zap.Stringer("for", key), key.field(), zap.String("reason", o.reason),
+		zap.Int("held", w.held(key.dependency)), zap.Float64("waited_s", now.Sub(o.since).Seconds()))
 }
 
 // recovered logs that an outage is over.
-func (w *waitLog) recovered(d dependency, o outage) {
+func (w *waitLog) recovered(key outageKey, o outage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.logged[d] = time.Time{}
-	w.log.Info("recovered", zap.Stringer("after", d),
-		zap.Int("held", w.held()), zap.Float64("waited_s", time.Since(o.since).Seconds()))
+	delete(w.logged, key)
+	w.log.Info("recovered", zap.Stringer("after", key), key.field(),
+		zap.Int("held", w.held(key.dependency)), zap.Float64("waited_s", time.Since(o.since).Seconds()))
+}
+
+// field is the channel in a log line, if there is one.
+func (k outageKey) field() zap.Field {
+	if k.channel == "" {
+		return zap.Skip()
+	}
+	return zap.String("channel", k.channel)
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/event"
+	"notifier/internal/lanes"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 )
@@ -23,24 +24,25 @@ type Worker struct {
 	settings          Settings
 	deadLetterSubject string
 	limiter           Limiter
-	pause             Pause
 	poster            Poster
 	log               *zap.Logger
 	observe           func(Settled)
 
 	inflight     *inflight
 	availability *availability
-	gate         *gate
+	lanes        *lanes.Lanes[*posting] // what is admitted and waits to be posted
 	refused      *refusedChannels
 	lookups      lookups
+	letterbox    *letterbox
+	damaged      damagedCategories
 	republisher  *republisher // nil: dropped events are not republished
 	source       source
-	posts        chan admitted
 
 	name     string        // of this run of the worker, unique among all that there ever were
 	begun    atomic.Uint64 // posts that were asked for; with the worker's name it names each of them
 	scratch  scratch       // used by process alone
 	running  atomic.Bool   // Redis is suitable and the source runs
+	stopping atomic.Bool   // no more is read
 	progress atomic.Int64  // Unix nanoseconds of the loop's last sign of life
 }
 
@@ -52,14 +54,18 @@ const inflightBatches = 4
 func New(settings Settings) (*Worker, error) {
 	w := &Worker{
 		settings: settings,
-		limiter:  settings.Limiter, pause: settings.Pause, poster: settings.Poster,
+		limiter:  settings.Limiter, poster: settings.Poster,
 		log: settings.Log, observe: settings.Observe,
-		name: rand.Text()[:12], gate: newGate(), refused: newRefusedChannels(settings.Log),
+		name: rand.Text()[:12], refused: newRefusedChannels(settings.Log),
 	}
 	capacity := inflightBatches * settings.BatchSize
 	w.inflight = newInflight(capacity)
-	w.availability = &availability{log: newWaitLog(settings.Log, w.inflight.size)}
-	w.posts = make(chan admitted, capacity) // never full: everything in it is in flight
+	if settings.MaxBytes > 0 {
+		w.inflight.budget = settings.MaxBytes
+	}
+	w.availability = newAvailability(newWaitLog(settings.Log, w.held))
+	w.lanes = lanes.New[*posting](settings.Concurrency, laneBound(capacity, w.inflight.budget), settings.Channels...)
+	w.letterbox = newLetterbox(capacity, w.inflight.budget)
 	w.stamp()
 	switch {
 	case settings.JetStream != nil && settings.Core == nil:
@@ -68,13 +74,16 @@ func New(settings Settings) (*Worker, error) {
 		if err != nil {
 			return nil, err
 		}
+		source.mostPayload = settings.Rules.MaxBytes
 		w.source = source
 	case settings.Core != nil && settings.JetStream == nil:
 		w.deadLetterSubject = settings.Core.DeadLetter
-		w.source = &coreSource{Core: *settings.Core, inflight: w.inflight, availability: w.availability, log: w.log}
+		w.source = &coreSource{Core: *settings.Core, inflight: w.inflight, availability: w.availability, log: w.log, mostPayload: settings.Rules.MaxBytes}
 	default:
 		return nil, errors.New("expected exactly one of JetStream and Core")
 	}
+	w.letterbox.store, w.letterbox.settle = w.storeLetters, w.settle
+	w.letterbox.park, w.letterbox.availability = keepingPark(w.source), w.availability
 	if settings.DroppedSubject != "" {
 		w.republisher = newRepublisher(settings.DroppedSubject, w.letter, w.connection().PublishMsg, w.log)
 	}
@@ -105,6 +114,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.inflight.close()
 	}()
 	go w.source.keepAlive(aliveCtx) // until the end: what is in flight must not be redelivered while the worker drains
+	finishLetters := w.letterbox.start(finishCtx)
 	w.running.Store(true)
 
 	var posters sync.WaitGroup
@@ -112,8 +122,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		posters.Go(func() { w.postAll(startCtx, finishCtx) })
 	}
 	w.loop(startCtx)
-	close(w.posts)
+	w.lanes.Close()
 	posters.Wait()
+	finishLetters()
 
 	w.running.Store(false)
 	err := <-sourceDone
@@ -133,7 +144,10 @@ func (w *Worker) deadlines(ctx context.Context) (startCtx, finishCtx context.Con
 		time.AfterFunc(timeout-min(w.settings.PostTimeout, timeout/2), endStart)
 		time.AfterFunc(timeout, endFinish)
 	}
-	stop := context.AfterFunc(ctx, endSoon)
+	stop := context.AfterFunc(ctx, func() {
+		w.stopping.Store(true)
+		endSoon()
+	})
 	return startCtx, finishCtx, endSoon, func() {
 		stop()
 		endStart()
@@ -162,16 +176,29 @@ func (w *Worker) checkStore(ctx context.Context) error {
 	}
 }
 
-// mayPull is the one place that decides whether more events are pulled: not while those in flight cannot go on.
+// mayPull is the one place that decides whether more events are pulled: not while nothing that is in flight can go on. A
+// channel that takes no posts is no reason: its events wait in their lane, or go back to the server.
 func (w *Worker) mayPull() bool {
-	return !w.gate.closed() && !w.availability.unavailable(redisScripts, deadLetterStream)
+	return !w.lanes.Closed() && !w.availability.unavailable(redisScripts)
 }
+
+// idleCheck is how often the loop looks after what waits, also when nothing arrives.
+const idleCheck = 500 * time.Millisecond
 
 // loop takes what has arrived, batch by batch, until nothing more does.
 func (w *Worker) loop(ctx context.Context) {
+	var looked time.Time
 	for {
 		w.stamp()
-		batch, err := w.inflight.take(ctx, w.settings.BatchSize, time.Second)
+		if time.Since(looked) >= idleCheck {
+			looked = time.Now()
+			w.availability.remind()
+			w.forgetIdleChannels()
+			if w.damaged.recovered() {
+				w.availability.repaired(redisKey)
+			}
+		}
+		batch, err := w.inflight.take(ctx, w.settings.BatchSize, idleCheck)
 		if err != nil {
 			return
 		}
@@ -179,9 +206,9 @@ func (w *Worker) loop(ctx context.Context) {
 			if w.inflight.done() {
 				return
 			}
-			w.availability.remind()
-			if w.inflight.size() == 0 && !w.gate.closed() {
-				w.availability.recovered(slackPosts) // what was held has been dropped: nothing waits for Slack any more
+			w.parkExcess()
+			if reason := w.stoppedByDamage(); reason != nil { // and nothing has arrived for a while
+				w.availability.lost(laneRoom, reason)
 			}
 			continue
 		}
@@ -189,32 +216,37 @@ func (w *Worker) loop(ctx context.Context) {
 		if err := w.process(ctx, batch); err != nil {
 			return
 		}
+		w.parkExcess()
 	}
 }
 
-// process is the way of a batch: decode, decide, settle what is refused, pass on what is admitted. It fails only when
-// ctx ends.
+// process is the way of a batch: decode, put what can never be sent into the letterbox, decide, settle what is refused, pass
+// on what is admitted. It fails only when ctx ends.
 func (w *Worker) process(ctx context.Context, batch []*delivery) error {
 	settled, dead, candidates, requests := w.decode(batch)
-	if err := w.publishDeadLetters(ctx, dead); err != nil {
-		return err
-	}
+	settled = append(settled, w.letterbox.offer(dead)...)
 	decisions, err := w.decide(ctx, requests)
 	if err != nil {
 		return err
 	}
 	asked := time.Now()
 	for i, decision := range decisions {
-		if decision.Outcome == ratelimit.Admitted {
+		switch decision.Outcome {
+		case ratelimit.Admitted:
 			candidates[i].asked = asked
-			w.posts <- candidates[i]
-		} else {
+			w.enqueue(candidates[i])
+		case ratelimit.Damaged:
+			if w.tooOld(candidates[i].event) {
+				settled = append(settled, Settled{Event: candidates[i].event, Outcome: outcome.Dropped, Reason: outcome.Expired, delivery: candidates[i].delivery})
+			} else {
+				w.setAside(candidates[i], decision)
+			}
+		default:
 			dropped := refused(candidates[i].event, candidates[i].delivery, decision)
 			dropped.Decided = asked
 			settled = append(settled, dropped)
 		}
 	}
-	settled = append(settled, dead...)
 	w.settle(settled)
 	w.scratch = scratch{settled: settled, candidates: candidates, requests: requests}
 	return nil
@@ -234,12 +266,14 @@ func (w *Worker) decode(batch []*delivery) (settled, dead []Settled, candidates 
 	for _, d := range batch {
 		ev, rejection := event.Decode(d.Message, w.settings.Rules)
 		switch {
+		case rejection != nil && rejection.Reason == outcome.Reply:
+			settled = append(settled, Settled{Event: ev, Outcome: outcome.Dropped, Reason: outcome.Reply, Detail: rejection.Detail, delivery: d})
 		case rejection != nil:
 			dead = append(dead, Settled{Event: ev, Outcome: outcome.Dead, Reason: rejection.Reason, Detail: rejection.Detail, delivery: d})
-		case w.settings.MaxAge > 0 && time.Since(ev.Time) > w.settings.MaxAge:
+		case w.tooOld(ev) && !d.redelivered:
 			settled = append(settled, Settled{Event: ev, Outcome: outcome.Dropped, Reason: outcome.Expired, delivery: d})
 		default:
-			request := ratelimit.Request{ID: ev.ID, Delivery: d.token, Category: ev.Category, Cost: ev.Cost}
+			request := ratelimit.Request{ID: ev.ID, Source: ev.IDSource, Delivery: d.token, Category: ev.Category, Cost: ev.Cost}
 			candidates = append(candidates, admitted{event: ev, delivery: d, request: request})
 			requests = append(requests, request)
 		}
@@ -295,7 +329,7 @@ func refused(ev event.Event, d *delivery, decision ratelimit.Decision) Settled {
 	return settled
 }
 
-// retryPause is the time between two attempts to reach Redis or the dead-letter stream.
+// retryPause is the time between two attempts to reach Redis.
 const retryPause = 500 * time.Millisecond
 
 // hold repeats a call until it succeeds, and reports what is unavailable meanwhile. It fails only when ctx ends.

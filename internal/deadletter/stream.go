@@ -27,7 +27,8 @@ type Stream struct {
 	stream     jetstream.Stream
 	events     string // the stream that the letters came from
 	pattern    event.Pattern
-	last       uint64 // the newest letter's sequence
+	first      uint64 // the oldest letter's sequence
+	last       uint64 // the newest letter's
 }
 
 // Open looks up the stream <events>_DEAD. The pattern is the one with which workers read events. The error is ErrNoStream
@@ -47,7 +48,8 @@ func Open(ctx context.Context, connection *nats.Conn, events string, pattern eve
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", s.Name(), explain(ctx, err))
 	}
-	s.last = s.stream.CachedInfo().State.LastSeq
+	state := s.stream.CachedInfo().State
+	s.first, s.last = state.FirstSeq, state.LastSeq
 	return s, nil
 }
 
@@ -57,7 +59,7 @@ func (s *Stream) Name() string { return s.events + "_DEAD" }
 // Each calls do with the letters that existed when the stream was opened and still exist, the oldest first, one at a time.
 // It returns the first error.
 func (s *Stream) Each(ctx context.Context, do func(*Letter) error) error {
-	for next := uint64(1); next <= s.last; next++ {
+	for next := s.first; next <= s.last; next++ {
 		letter, err := s.read(ctx, next)
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", s.Name(), err)

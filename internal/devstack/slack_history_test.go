@@ -12,8 +12,8 @@ import (
 	"notifier/internal/testkit"
 )
 
-// told is an answer of conversations.history or conversations.replies.
-type told struct {
+// historyAnswer is an answer of conversations.history or conversations.replies.
+type historyAnswer struct {
 	OK       bool
 	Error    string
 	Messages []struct {
@@ -28,7 +28,7 @@ type told struct {
 }
 
 // ask asks for the history with arguments such as "channel=C1&limit=2".
-func ask(t *testing.T, s *Slack, client *http.Client, method, arguments string) (answer told, texts string) {
+func ask(t *testing.T, s *Slack, client *http.Client, method, arguments string) (answer historyAnswer, texts string) {
 	t.Helper()
 	status, body, err := post(t, client, s.APIURL()+method, formType, "token=xoxb-1&"+arguments)
 	if err != nil || status != http.StatusOK {
@@ -191,7 +191,7 @@ func TestSlackHistoryMisbehaves(t *testing.T) {
 		select {
 		case <-changed:
 		default:
-			t.Error("a request for the history is not told")
+			t.Error("a request for the history is not announced")
 		}
 		return status, body
 	}

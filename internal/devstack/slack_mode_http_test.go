@@ -164,14 +164,14 @@ func TestOtherSitesCannotDriveTheFake(t *testing.T) {
 	}
 }
 
-// TestTheStreamTellsOfTheMode: an open page asks again when the mode changes, and when it refuses something.
-func TestTheStreamTellsOfTheMode(t *testing.T) {
+// TestTheStreamAnnouncesTheMode: an open page asks again when the mode changes, and when it refuses something.
+func TestTheStreamAnnouncesTheMode(t *testing.T) {
 	s := startLimited(t, Mode{})
 	resp, err := s.client.Get(s.URL() + "/events")
 	testkit.Check(t, err)
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
-	told := func() {
+	awaitMode := func() {
 		t.Helper()
 		for lines.Scan() {
 			if lines.Text() == "event: mode" {
@@ -180,9 +180,9 @@ func TestTheStreamTellsOfTheMode(t *testing.T) {
 		}
 		t.Fatal("the stream ended")
 	}
-	told()
+	awaitMode()
 	testkit.Check(t, s.SetMode(Mode{ChannelLimit: limitOf(t, "1/10s")}))
-	told()
+	awaitMode()
 	s.expect(s.post, "C1", okAnswer, "429 after 10"+limited)
-	told()
+	awaitMode()
 }

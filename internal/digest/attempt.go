@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
 )
 
@@ -16,6 +17,7 @@ import (
 func (d *Digest) attempt(ctx context.Context, t taken) time.Duration {
 	if t.posting.err != nil {
 		d.log.Warn("the digest cannot be built", zap.Error(t.posting.err))
+		d.answered(ctx, "", 0)
 		return d.failed(ctx, t, 0, keepMessage)
 	}
 	last, err := decodeMessage(t.message)
@@ -27,13 +29,14 @@ func (d *Digest) attempt(ctx context.Context, t taken) time.Duration {
 	begun, err := d.store.begin(call, d.token)
 	cancel()
 	if err != nil || !begun {
+		d.answered(ctx, "", 0) // nothing is posted with this permit
 		d.log.Warn("the digest is not posted: its lease cannot be confirmed", zap.Error(err))
 		return d.failed(ctx, t, 0, keepMessage)
 	}
 	if last.editable(d.config.Channel, t.now) {
 		return d.edit(ctx, t, last, free)
 	}
-	return d.post(ctx, t, free)
+	return d.postNew(ctx, t, free)
 }
 
 // free returns the sentence about the next free slot, or an empty text if the time is unknown.
@@ -55,22 +58,26 @@ func detached(ctx context.Context, limit time.Duration) (context.Context, contex
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
-func (d *Digest) post(ctx context.Context, t taken, free string) time.Duration {
+func (d *Digest) postNew(ctx context.Context, t taken, free string) time.Duration {
 	fresh := message{Asked: d.config.Channel, Posted: t.now, Since: t.posting.since, Drops: t.posting.drops}
 	call, cancel := detached(ctx, d.config.Timeout)
 	receipt, err := d.config.Publisher.PostText(call, d.config.Channel, text(t.now.Sub(fresh.Since), fresh.Drops, free))
 	cancel()
 	if err == nil {
+		d.answered(ctx, receipt.Channel, 0)
 		fresh.Channel, fresh.TS = receipt.Channel, receipt.TS
 		return d.reported(ctx, fresh)
 	}
 	failure := failureOf(err)
 	switch failure.Class {
 	case slackout.Ambiguous:
+		d.answered(ctx, "", 0) // Slack has taken it by now, or never will
 		d.logAmbiguous(t, failure.Code)
 		return d.reported(ctx, message{})
 	case slackout.RetryAfter:
-		d.extendPause(ctx, failure.RetryAfter)
+		d.answered(ctx, "", max(failure.RetryAfter, d.backoff(t)))
+	default:
+		d.answered(ctx, "", 0)
 	}
 	d.log.Warn("the digest could not be posted", zap.Error(err))
 	return d.failed(ctx, t, failure.RetryAfter, keepMessage)
@@ -89,6 +96,7 @@ func (d *Digest) edit(ctx context.Context, t taken, last message, free string) t
 		}
 		err = nil
 	}
+	d.answered(ctx, last.Channel, 0) // a 429 too: edits have a limit of their own, which is not about posts
 	if err == nil {
 		return d.reported(ctx, whole)
 	}
@@ -124,14 +132,16 @@ func (d *Digest) logAmbiguous(t taken, why string) {
 		zap.Int64("drops", total(t.posting.drops)))
 }
 
-func (d *Digest) extendPause(ctx context.Context, by time.Duration) {
+// answered records Slack's answer to the post, or that there will be none. It is called for every permit: the other posts wait
+// for the one that probes after a pause. retryAfter is above 0 if Slack asks to wait: then other posts wait too.
+func (d *Digest) answered(ctx context.Context, channelID string, retryAfter time.Duration) {
 	call, cancel := detached(ctx, callTimeout)
 	defer cancel()
-	if by <= 0 {
-		return // Slack has named no time
-	}
-	if err := d.config.Pause.Extend(call, by); err != nil {
-		d.log.Warn("the pause that Slack asks for could not be stored", zap.Error(err))
+	_, _, err := d.config.Permits.Answered(call, ratelimit.Answer{
+		Channel: d.config.Channel, ID: channelID, Name: d.post, RetryAfter: retryAfter,
+	})
+	if err != nil {
+		d.log.Warn("Slack's answer to the digest could not be stored", zap.Error(err))
 	}
 }
 
@@ -148,10 +158,14 @@ func (d *Digest) reported(ctx context.Context, posted message) time.Duration {
 // failed ends an attempt that has reported nothing. The next one, by any replica, is after a backoff and not before atLeast
 // has passed.
 func (d *Digest) failed(ctx context.Context, t taken, atLeast time.Duration, kept string) time.Duration {
-	backoff := min(d.wait<<min(t.failures, 10), longestBackoff)
-	wait := max(backoff, atLeast)
+	wait := max(d.backoff(t), atLeast)
 	d.finish(ctx, result{failures: t.failures + 1, wait: wait, message: kept})
 	return min(wait, longestPoll)
+}
+
+// backoff is how long to wait after a failure if Slack does not ask for more.
+func (d *Digest) backoff(t taken) time.Duration {
+	return min(d.wait<<min(t.failures, 10), longestBackoff)
 }
 
 // finish records how an attempt ended. It retries until Redis has the result or the lease has expired, or once if ctx has

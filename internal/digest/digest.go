@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
 	"notifier/internal/stats"
 	"notifier/internal/term"
@@ -32,10 +33,10 @@ type Publisher interface {
 	UpdateText(ctx context.Context, channel, ts, text string) error
 }
 
-// Pause is the time during which no replica posts. ratelimit.Pause implements it.
-type Pause interface {
-	Remaining(ctx context.Context) (time.Duration, error)
-	Extend(ctx context.Context, d time.Duration) error
+// Permits permits posts and learns how they ended. ratelimit.Limiter implements it.
+type Permits interface {
+	Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error)
+	Answered(ctx context.Context, answer ratelimit.Answer) (ratelimit.PauseScope, time.Duration, error)
 }
 
 // Config of a Digest.
@@ -45,7 +46,7 @@ type Config struct {
 	Interval  time.Duration // above 0, at most MaxInterval: at most one post in it, over all replicas
 	Channel   string        // the channel to post to; a webhook posts to its own
 	Publisher Publisher
-	Pause     Pause
+	Permits   Permits
 
 	// NextFree returns how long it takes until the global limit has room; 0: it has room. If it fails, the digest omits
 	// the time.
@@ -62,6 +63,7 @@ type Digest struct {
 	store  *store
 	log    *zap.Logger
 	token  string        // of the current attempt
+	post   string        // the name of its post; the same for all replicas, so that they take one turn in the pace
 	wait   time.Duration // firstBackoff
 }
 
@@ -106,32 +108,59 @@ func (d *Digest) poll() time.Duration {
 	return min(longestPoll, max(d.config.Interval/4, time.Millisecond))
 }
 
-// turn makes an attempt if one is due, and returns how long to wait before the next check.
+// turn makes an attempt if one is due, and returns how long to wait before the next check. The post's turn in the channel's
+// pace comes before the lease, so that nothing is waited for while this replica has it.
 func (d *Digest) turn(ctx context.Context) time.Duration {
-	pause, err := d.config.Pause.Remaining(ctx)
+	due, attempt, err := d.store.look(ctx, d.token, d.config.Lease, d.config.Interval)
 	if err != nil {
 		return d.redisFailed(ctx, err)
 	}
-	if pause > 0 {
-		return min(pause, longestPoll)
+	d.post = attempt
+	permitted := due.verdict == verdictAcquired
+	if permitted {
+		permit, err := d.config.Permits.Begin(ctx, ratelimit.Post{Channel: d.config.Channel, Name: attempt, Longest: d.config.Lease, First: true})
+		if err != nil {
+			return d.redisFailed(ctx, err)
+		}
+		if permit.Wait > 0 {
+			return min(permit.Wait, longestPoll)
+		}
 	}
 	taken, err := d.store.take(ctx, d.token, d.config.Lease, d.config.Interval)
-	if err != nil {
-		return d.redisFailed(ctx, err)
+	if permitted && unused(taken, err) {
+		d.answered(ctx, "", 0)
 	}
-	switch taken.verdict {
+	switch {
+	case err != nil:
+		return d.redisFailed(ctx, err)
+	case taken.verdict == verdictAcquired && !permitted: // it has become due since the look
+		d.finish(ctx, result{failures: taken.failures, message: keepMessage})
+		return 0
+	}
+	return d.taken(ctx, taken)
+}
+
+// unused reports whether the permit of this attempt is not used, by any replica: they share it. One that has taken the attempt
+// since the look reports how its post ends.
+func unused(t taken, err error) bool {
+	return err != nil || t.verdict == verdictAbandoned || (t.verdict == verdictNotNow && t.wait < 0)
+}
+
+// taken goes on after take.
+func (d *Digest) taken(ctx context.Context, t taken) time.Duration {
+	switch t.verdict {
 	case verdictAcquired:
-		return d.attempt(ctx, taken)
+		return d.attempt(ctx, t)
 	case verdictAbandoned:
-		d.logAmbiguous(taken, "a replica died while it was posting the digest")
-		left := taken.posting.at.Add(d.config.Interval).Sub(taken.now)
+		d.logAmbiguous(t, "a replica died while it was posting the digest")
+		left := t.posting.at.Add(d.config.Interval).Sub(t.now)
 		d.finish(ctx, result{reported: true, wait: max(left, 0), message: keepMessage})
 		return d.poll()
 	}
-	if taken.wait < 0 { // nothing to report
+	if t.wait < 0 { // nothing to report
 		return d.poll()
 	}
-	return min(max(taken.wait, time.Millisecond), longestPoll)
+	return min(max(t.wait, time.Millisecond), longestPoll)
 }
 
 // redisFailed logs why the call of Redis failed. It is repeated with the same token: Redis may have run the script.

@@ -47,7 +47,7 @@ func TestSlackRefuses(t *testing.T) {
 	}
 }
 
-// Slack's wait holds for all replicas and their events.
+// Slack's wait holds for all replicas and their events: a quiet channel that is refused is a sign of a limited workspace.
 func TestA429PausesAll(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		w.slack.Next(devstack.Behaviour{RetryAfter: "30"})
@@ -58,7 +58,7 @@ func TestA429PausesAll(t *testing.T) {
 		if n := w.redis.HGet(t.Context(), w.keys.Pending(), "category 10/30m errors").Val(); n != "5" {
 			t.Errorf("%s drops are pending, want 5", n)
 		}
-		left, err := w.config.Pause.Remaining(t.Context())
+		left, err := w.limiter.LongestPause(t.Context())
 		if err != nil || left < 20*time.Second || left > 30*time.Second {
 			t.Errorf("the pause is %s, %v", left, err)
 		}

@@ -42,14 +42,15 @@ func eachStore(t *testing.T, test func(t *testing.T, w *world)) {
 
 // world is a Redis and a Slack for one test.
 type world struct {
-	t      testing.TB
-	url    string
-	redis  redis.UniversalClient
-	keys   stats.Keys
-	slack  *devstack.Slack
-	log    *zap.Logger
-	lines  *observer.ObservedLogs
-	config Config // of the digests
+	t       testing.TB
+	url     string
+	redis   redis.UniversalClient
+	keys    stats.Keys
+	slack   *devstack.Slack
+	log     *zap.Logger
+	lines   *observer.ObservedLogs
+	limiter *ratelimit.Limiter
+	config  Config // of the digests
 }
 
 func newWorld(t testing.TB, url string) *world {
@@ -62,10 +63,11 @@ func newWorld(t testing.TB, url string) *world {
 	core, lines := observer.New(zap.DebugLevel)
 	log := zaptest.NewLogger(t).WithOptions(zap.WrapCore(func(shown zapcore.Core) zapcore.Core { return zapcore.NewTee(shown, core) }))
 	w := &world{t: t, url: url, redis: testkit.OpenRedis(t, url), keys: keys, slack: slack, log: log, lines: lines}
-	pause, err := ratelimit.NewPause(w.redis, "n")
+	limiter, err := ratelimit.New(w.redis, "n", testkit.Rules("100/30m", "10/30m", ""), time.Hour)
 	testkit.Check(t, err)
+	w.limiter = limiter
 	w.config = Config{
-		Namespace: "n", Interval: interval, Channel: "#ops", Pause: pause, Timeout: 2 * time.Second, Lease: 10 * time.Second,
+		Namespace: "n", Interval: interval, Channel: "#ops", Permits: limiter, Timeout: 5 * time.Second, Lease: 20 * time.Second,
 		NextFree: func(context.Context) (time.Duration, error) { return 0, nil },
 	}
 	return w
@@ -73,7 +75,7 @@ func newWorld(t testing.TB, url string) *world {
 
 func (w *world) poster(webhook bool) *slackout.Poster {
 	w.t.Helper()
-	config := slackout.Config{Timeout: time.Second}
+	config := slackout.Config{Timeout: 4 * time.Second} // a busy machine takes its time, and a post that takes longer is in doubt
 	if webhook {
 		config.WebhookURL = w.slack.WebhookURL()
 	} else {

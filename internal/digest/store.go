@@ -60,8 +60,19 @@ type posting struct {
 
 // take checks whether a digest is due, and takes the lease if so.
 func (s *store) take(ctx context.Context, token string, lease, interval time.Duration) (taken, error) {
+	return s.check(ctx, token, lease, interval, "0")
+}
+
+// look is take without taking anything. attempt names the attempt that would be made: the same for all replicas until its
+// result is recorded.
+func (s *store) look(ctx context.Context, token string, lease, interval time.Duration) (t taken, attempt string, err error) {
+	t, err = s.check(ctx, token, lease, interval, "1")
+	return t, "digest-" + t.message, err
+}
+
+func (s *store) check(ctx context.Context, token string, lease, interval time.Duration, look string) (taken, error) {
 	longest := max(interval, lease, longestAhead)
-	reply, err := s.takes.Run(ctx, s.redis, s.all(), token, micros(lease), micros(interval), micros(longest)).Slice()
+	reply, err := s.takes.Run(ctx, s.redis, s.all(), token, micros(lease), micros(interval), micros(longest), look).Slice()
 	if err != nil {
 		return taken{}, fmt.Errorf("redis: cannot check whether a digest is due: %w", err)
 	}

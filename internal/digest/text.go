@@ -8,8 +8,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"notifier/internal/markup"
 	"notifier/internal/outcome"
 	"notifier/internal/stats"
+	"notifier/internal/term"
 )
 
 // Bounds of a message. Slack accepts 4,000 characters when a message is edited.
@@ -166,10 +168,8 @@ func freeText(now time.Time, wait time.Duration) string {
 	return fmt.Sprintf("Next free slot <!date^%d^%s|%s>.", at.Unix(), shown, plain)
 }
 
-// escape neutralises a publisher's text: in Slack's markup &, < and > begin mentions and links.
-func escape(word string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(word)
-}
+// escape neutralises a publisher's word: it is printable, and &, < and > begin no mention and no link.
+func escape(word string) string { return markup.Escape(term.Printable(word)) }
 
 func shorten(name string) string {
 	name = strings.ToValidUTF8(name, "\uFFFD")

@@ -107,8 +107,12 @@ func (d *decoding) readBinary(header map[string][]string, data []byte, contentTy
 
 // setAttributes sets id and time from a CloudEvent's attributes, and checks that it has every attribute that the
 // specification requires. The id comes first, so that a Rejection for any of the others is logged with it.
+//
+// A CloudEvent is identified by its source and its id together. That holds as well when a header repeats the id, as it does
+// in a replayed dead letter; an id that only a header has stands alone.
 func (d *decoding) setAttributes(attribute func(name string) (string, *Rejection)) *Rejection {
 	d.inCloudEvent = true
+	var id string
 	for _, name := range [...]string{"id", "specversion", "source", "type", "time"} {
 		value, rejection := attribute(name)
 		if rejection != nil {
@@ -120,7 +124,9 @@ func (d *decoding) setAttributes(attribute func(name string) (string, *Rejection
 		case value == "":
 			rejection = malformed("CloudEvent has no %s, expected a string that is not empty", name)
 		case name == "id":
-			rejection = d.setPayloadID(name, value)
+			id, rejection = value, d.setPayloadID(name, value)
+		case name == "source" && d.ID == id:
+			d.IDSource = value
 		case name == "specversion" && !supportedVersion(value):
 			rejection = malformed("CloudEvent has an unsupported specversion, expected 1.0 or a later 1.x")
 		}

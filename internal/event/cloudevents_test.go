@@ -34,29 +34,36 @@ func binary(payload string, more ...string) event.Message {
 	return m
 }
 
+// fromDB is the id of a CloudEvent of structured or binary, which counts together with the source.
+func fromDB(id string) func(*event.Event) { return fromSource(id, "/db") }
+
+func fromSource(id, source string) func(*event.Event) {
+	return func(e *event.Event) { e.ID, e.IDSource = id, source }
+}
+
 func TestDecodeStructuredCloudEvent(t *testing.T) {
 	base64Of := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	accepted{
-		"text":                       {structured(`,"data":"disk full"`), plain("disk full", withID("c-1"))},
-		"text with a brace":          {structured(`,"data":"{\"text\":\"x\"}"`), plain(`{"text":"x"}`, withID("c-1"))},
-		"object":                     {structured(`,"data":{"text":"x","cost":2}`), plain("x", withID("c-1"), withCost(2))},
-		"object with blocks":         {structured(`,"data":{"blocks":[{"type":"divider"}]}`), plain("", withID("c-1"), withBlocks(`[{"type":"divider"}]`))},
-		"time":                       {structured(`,"time":"2026-11-20T12:00:00Z","data":"x"`), plain("x", withID("c-1"), at(noon))},
-		"time null":                  {structured(`,"time":null,"data":"x"`), plain("x", withID("c-1"))},
-		"data's id and time":         {structured(`,"time":"2026-11-20T12:00:00Z","data":{"id":"d-1","time":"2020-01-01T00:00:00Z","text":"x"}`), plain("x", withID("c-1"), at(noon))},
-		"data's id alone":            {structured(`,"data":{"id":5,"time":6,"text":"x"}`), plain("x", withID("c-1"))},
-		"the attribute text is none": {structured(`,"text":"y","cost":7,"data":{"text":"x"}`), plain("x", withID("c-1"))},
-		"not a CloudEvent inside":    {structured(`,"data":{"specversion":"9","text":"x"}`), plain("x", withID("c-1"))},
-		"base64 text":                {structured(`,"data_base64":"` + base64Of("disk full") + `"`), plain("disk full", withID("c-1"))},
-		"base64 object":              {structured(`,"data_base64":"` + base64Of(`{"text":"x","cost":2}`) + `","datacontenttype":"application/json"`), plain("x", withID("c-1"), withCost(2))},
-		"base64 declared plain":      {structured(`,"data_base64":"` + base64Of(`{"text":"x"}`) + `","datacontenttype":"text/plain;charset=utf-8"`), plain(`{"text":"x"}`, withID("c-1"))},
-		"base64 null":                {structured(`,"data_base64":null,"data":"x"`), plain("x", withID("c-1"))},
-		"data null":                  {structured(`,"data":null,"data_base64":"` + base64Of("x") + `"`), plain("x", withID("c-1"))},
-		"declared":                   {withHeader(structured(`,"data":"x"`), "Content-Type", structuredType), plain("x", withID("c-1"))},
-		"declared as in the binding": {withHeader(structured(`,"data":"x"`), "content-type", "Application/CloudEvents; charset=UTF-8"), plain("x", withID("c-1"))},
-		"declared, and headers too":  {withHeader(structured(`,"data":"x"`), "Content-Type", structuredType, "ce-specversion", "1.0", "ce-id", "h"), plain("x", withID("c-1"))},
-		"later minor version":        {message(`{"specversion":"1.12","id":"c-1","source":"/db","type":"t","data":"x"}`), plain("x", withID("c-1"))},
+		"text":                       {structured(`,"data":"disk full"`), plain("disk full", fromDB("c-1"))},
+		"text with a brace":          {structured(`,"data":"{\"text\":\"x\"}"`), plain(`{"text":"x"}`, fromDB("c-1"))},
+		"object":                     {structured(`,"data":{"text":"x","cost":2}`), plain("x", fromDB("c-1"), withCost(2))},
+		"object with blocks":         {structured(`,"data":{"blocks":[{"type":"divider"}]}`), plain("", fromDB("c-1"), withBlocks(`[{"type":"divider"}]`))},
+		"time":                       {structured(`,"time":"2026-11-20T12:00:00Z","data":"x"`), plain("x", fromDB("c-1"), at(noon))},
+		"time null":                  {structured(`,"time":null,"data":"x"`), plain("x", fromDB("c-1"))},
+		"data's id and time":         {structured(`,"time":"2026-11-20T12:00:00Z","data":{"id":"d-1","time":"2020-01-01T00:00:00Z","text":"x"}`), plain("x", fromDB("c-1"), at(noon))},
+		"data's id alone":            {structured(`,"data":{"id":5,"time":6,"text":"x"}`), plain("x", fromDB("c-1"))},
+		"the attribute text is none": {structured(`,"text":"y","cost":7,"data":{"text":"x"}`), plain("x", fromDB("c-1"))},
+		"not a CloudEvent inside":    {structured(`,"data":{"specversion":"9","text":"x"}`), plain("x", fromDB("c-1"))},
+		"base64 text":                {structured(`,"data_base64":"` + base64Of("disk full") + `"`), plain("disk full", fromDB("c-1"))},
+		"base64 object":              {structured(`,"data_base64":"` + base64Of(`{"text":"x","cost":2}`) + `","datacontenttype":"application/json"`), plain("x", fromDB("c-1"), withCost(2))},
+		"base64 declared plain":      {structured(`,"data_base64":"` + base64Of(`{"text":"x"}`) + `","datacontenttype":"text/plain;charset=utf-8"`), plain(`{"text":"x"}`, fromDB("c-1"))},
+		"base64 null":                {structured(`,"data_base64":null,"data":"x"`), plain("x", fromDB("c-1"))},
+		"data null":                  {structured(`,"data":null,"data_base64":"` + base64Of("x") + `"`), plain("x", fromDB("c-1"))},
+		"declared":                   {withHeader(structured(`,"data":"x"`), "Content-Type", structuredType), plain("x", fromDB("c-1"))},
+		"declared as in the binding": {withHeader(structured(`,"data":"x"`), "content-type", "Application/CloudEvents; charset=UTF-8"), plain("x", fromDB("c-1"))},
+		"declared, and headers too":  {withHeader(structured(`,"data":"x"`), "Content-Type", structuredType, "ce-specversion", "1.0", "ce-id", "h"), plain("x", fromDB("c-1"))},
+		"later minor version":        {message(`{"specversion":"1.12","id":"c-1","source":"/db","type":"t","data":"x"}`), plain("x", fromDB("c-1"))},
 		"declared plain, so text":    {withHeader(message(`{"specversion":"1.0"}`), "Content-Type", "text/plain"), plain(`{"specversion":"1.0"}`)},
 	}.run(t)
 	const (
@@ -104,27 +111,31 @@ func TestDecodeStructuredCloudEvent(t *testing.T) {
 func TestDecodeBinaryCloudEvent(t *testing.T) {
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	accepted{
-		"text":                       {binary("disk full"), plain("disk full", withID("c-1"))},
-		"object":                     {binary(`{"text":"x","cost":2}`), plain("x", withID("c-1"), withCost(2))},
-		"object's id and time":       {binary(`{"id":5,"time":"then","text":"x"}`), plain("x", withID("c-1"))},
-		"names in any case":          {withHeader(message("x"), "CE-SpecVersion", "1.0", "Ce-Id", "c-1", "cE-sOURCE", "/s", "CE-TYPE", "t", "Ce-Time", "2026-11-20T12:00:00Z"), plain("x", withID("c-1"), at(noon))},
-		"time":                       {binary("x", "ce-time", "2026-11-20T13:00:00+01:00"), plain("x", withID("c-1"), at(noon))},
-		"encoded time":               {binary("x", "ce-time", "2026-11-20T13%3A00%3A00%2B01:00"), plain("x", withID("c-1"), at(noon))},
-		"no CloudEvent in it":        {binary(`{"specversion":"9","text":"x"}`), plain("x", withID("c-1"))},
-		"declared plain":             {binary(`{"text":"x"}`, "ce-datacontenttype", "text/plain"), plain(`{"text":"x"}`, withID("c-1"))},
-		"declared plain as in HTTP":  {binary(`{"text":"x"}`, "Content-Type", "text/plain"), plain(`{"text":"x"}`, withID("c-1"))},
-		"the binding's declaration":  {binary(`{"text":"x"}`, "ce-datacontenttype", "application/json", "Content-Type", "text/plain"), plain("x", withID("c-1"))},
-		"percent-encoded id":         {binary("x", "ce-id", "Euro%20%E2%82%AC%20%f0%9F%98%80"), plain("x", withID("Euro € 😀"))},
-		"decoded once":               {binary("x", "ce-id", "100%2525"), plain("x", withID("100%25"))},
-		"encoded without need":       {binary("x", "ce-id", "%63-1"), plain("x", withID("c-1"))},
-		"percent that encodes none":  {binary("x", "ce-id", "5% of%zz%4"), plain("x", withID("5% of%zz%4"))},
-		"quoted":                     {binary("x", "ce-id", `"a \"b\" \\ c%20d"`), plain("x", withID(`a "b" \ c d`))},
-		"one quote":                  {binary("x", "ce-id", `"`), plain("x", withID(`"`))},
-		"space around":               {binary("x", "ce-id", " c-1\t"), plain("x", withID("c-1"))},
-		"plus is a plus":             {binary("x", "ce-id", "a+b"), plain("x", withID("a+b"))},
+		"text":                       {binary("disk full"), plain("disk full", fromDB("c-1"))},
+		"object":                     {binary(`{"text":"x","cost":2}`), plain("x", fromDB("c-1"), withCost(2))},
+		"object's id and time":       {binary(`{"id":5,"time":"then","text":"x"}`), plain("x", fromDB("c-1"))},
+		"names in any case":          {withHeader(message("x"), "CE-SpecVersion", "1.0", "Ce-Id", "c-1", "cE-sOURCE", "/s", "CE-TYPE", "t", "Ce-Time", "2026-11-20T12:00:00Z"), plain("x", fromSource("c-1", "/s"), at(noon))},
+		"time":                       {binary("x", "ce-time", "2026-11-20T13:00:00+01:00"), plain("x", fromDB("c-1"), at(noon))},
+		"encoded time":               {binary("x", "ce-time", "2026-11-20T13%3A00%3A00%2B01:00"), plain("x", fromDB("c-1"), at(noon))},
+		"no CloudEvent in it":        {binary(`{"specversion":"9","text":"x"}`), plain("x", fromDB("c-1"))},
+		"declared plain":             {binary(`{"text":"x"}`, "ce-datacontenttype", "text/plain"), plain(`{"text":"x"}`, fromDB("c-1"))},
+		"declared plain as in HTTP":  {binary(`{"text":"x"}`, "Content-Type", "text/plain"), plain(`{"text":"x"}`, fromDB("c-1"))},
+		"the binding's declaration":  {binary(`{"text":"x"}`, "ce-datacontenttype", "application/json", "Content-Type", "text/plain"), plain("x", fromDB("c-1"))},
+		"percent-encoded id":         {binary("x", "ce-id", "Euro%20%E2%82%AC%20%f0%9F%98%80"), plain("x", fromDB("Euro € 😀"))},
+		"decoded once":               {binary("x", "ce-id", "100%2525"), plain("x", fromDB("100%25"))},
+		"encoded without need":       {binary("x", "ce-id", "%63-1"), plain("x", fromDB("c-1"))},
+		"percent that encodes none":  {binary("x", "ce-id", "5% of%zz%4"), plain("x", fromDB("5% of%zz%4"))},
+		"quoted":                     {binary("x", "ce-id", `"a \"b\" \\ c%20d"`), plain("x", fromDB(`a "b" \ c d`))},
+		"one quote":                  {binary("x", "ce-id", `"`), plain("x", fromDB(`"`))},
+		"space around":               {binary("x", "ce-id", " c-1\t"), plain("x", fromDB("c-1"))},
+		"plus is a plus":             {binary("x", "ce-id", "a+b"), plain("x", fromDB("a+b"))},
 		"without ce-specversion":     {binary("x", "ce-specversion", ""), plain("x")},
 		"header's id before ce-id":   {binary("x", "Nats-Msg-Id", "h-1"), plain("x", withID("h-1"))},
-		"two spellings, first bytes": {binary("x", "Ce-Id", "c-2", "cE-Id", "c-3"), plain("x", withID("c-2"))},
+		"header repeats ce-id":       {binary("x", "Nats-Msg-Id", "c-1"), plain("x", fromDB("c-1"))},
+		"as it is replayed":          {binary("x", "Notifier-Event-Id", "c-1", "Nats-Msg-Id", "replay.7"), plain("x", fromDB("c-1"))},
+		"replayed under another id":  {binary("x", "Notifier-Event-Id", "h-1", "Nats-Msg-Id", "c-1"), plain("x", withID("h-1"))},
+		"encoded source":             {binary("x", "ce-source", "/a%20b"), plain("x", fromSource("c-1", "/a b"))},
+		"two spellings, first bytes": {binary("x", "Ce-Id", "c-2", "cE-Id", "c-3"), plain("x", fromDB("c-2"))},
 	}.run(t)
 	rejected{
 		"version 0.3":         {message: binary("x", "ce-specversion", "0.3"), detail: "CloudEvent has an unsupported specversion, expected 1.0 or a later 1.x", id: "c-1"},
@@ -182,7 +193,7 @@ func TestDecodeWhatTheCloudEventsSDKWrites(t *testing.T) {
 				t.Fatalf("%s: %v", payload, rejection)
 			}
 			want := tc.want
-			want.ID, want.Time = "c-1", noon
+			want.ID, want.IDSource, want.Time = "c-1", "https://example.com/db", noon
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s\nevent (-want +got):\n%s", payload, diff)
 			}

@@ -47,9 +47,14 @@ func Decode(m Message, r Rules) (Event, *Rejection) {
 	// Set first, because a message that is rejected for its size or its category is still logged with its id and category.
 	badID := d.setHeaderID(m.Header)
 	badCategory := d.setCategory(m.Subject)
+	reply := replyRejection(m)
 	switch {
-	case len(m.Data) > r.MaxBytes:
-		return d.Event, &Rejection{outcome.TooLarge, fmt.Sprintf("payload has %d bytes, expected at most %d", len(m.Data), r.MaxBytes)}
+	case m.payloadBytes() > r.MaxBytes:
+		return d.Event, &Rejection{outcome.TooLarge, fmt.Sprintf("payload has %d bytes, expected at most %d", m.payloadBytes(), r.MaxBytes)}
+	case m.payloadBytes() > len(m.Data): // it was cut under other rules
+		return d.Event, malformed("payload is incomplete")
+	case reply != nil:
+		return d.Event, reply
 	case badCategory != nil:
 		return d.Event, badCategory
 	case badID != nil:
@@ -66,6 +71,9 @@ func Decode(m Message, r Rules) (Event, *Rejection) {
 	}
 	return d.Event, nil
 }
+
+// payloadBytes is the length of the payload as it was published.
+func (m Message) payloadBytes() int { return max(len(m.Data), m.DataBytes) }
 
 // decoding is the state of one call of Decode: the event as far as it is decoded, and the rules that it has to meet.
 type decoding struct {

@@ -3,7 +3,7 @@
 //
 // An event comes in as the bytes and headers of one NATS message. Decode reads them once, in one of three
 // forms: plain text, a JSON object, or a CloudEvent (structured JSON or binary headers). What comes out is
-// either an Event in which every field is within its bounds, or a Rejection with one of three reasons; the
+// either an Event in which every field is within its bounds, or a Rejection with one of four reasons; the
 // rest of the program never looks at a payload again.
 //
 // The category is taken from the subject alone, so that no payload can charge another category's budget.
@@ -11,7 +11,7 @@
 // The package knows payload formats and subjects. It does not know limits, Slack or how messages arrive.
 //
 // Reading order: event.go (the types), decode.go (Decode), object.go (JSON objects), cloudevents.go (CloudEvents),
-// pattern.go (categories in subjects).
+// reply.go (what is no event), pattern.go (categories in subjects).
 package event
 
 import (
@@ -22,6 +22,7 @@ import (
 // Event is one notification to be sent: decoded and validated, not yet decided.
 type Event struct {
 	ID        string          // unique per event, never empty: the Notifier-Event-Id header, else Nats-Msg-Id, else the payload's id, else Message.FallbackID
+	IDSource  string          // the source of the CloudEvent whose own id ID is, of any length: it counts together with that; empty: ID counts alone
 	Category  string          // the part of the subject that the pattern's last wildcard matches; 1 to 128 bytes of UTF-8
 	Subject   string          // the whole subject it was published to
 	Text      string          // the message as the publisher wrote it, valid UTF-8; may be empty when Blocks is set
@@ -37,23 +38,25 @@ type Event struct {
 type Message struct {
 	Subject    string
 	Header     map[string][]string // as in nats.Header: names as the publisher spelled them, not canonicalised
-	Data       []byte
-	FallbackID string    // the id when neither a header nor the payload has one; not empty, the same at each delivery
-	Published  time.Time // see Event.Published
+	Data       []byte              // the payload, or its beginning
+	DataBytes  int                 // length of the payload where Data is only its beginning; 0: Data is all of it
+	FallbackID string              // the id when neither a header nor the payload has one; not empty, the same at each delivery
+	Published  time.Time           // see Event.Published
 }
 
 // Rules bound what Decode accepts.
 type Rules struct {
-	Pattern        Pattern                   // which part of a subject is the category
-	MaxBytes       int                       // largest payload in bytes
-	ChannelAllowed func(channel string) bool // whether a payload may name this channel; nil: none may be named
-	MaxCost        func(category string) int // the highest cost that every limit of the category could admit; nil: no bound
+	Pattern        Pattern                     // which part of a subject is the category
+	MaxBytes       int                         // largest payload in bytes
+	ChannelAllowed func(channel string) bool   // whether a payload may name this channel; nil: none may be named
+	MaxCost        func(category string) int   // the highest cost that every limit of the category could admit; nil: no bound
+	CheckBlocks    func(json.RawMessage) error // what is wrong with blocks, quoting nothing but short names of them; nil: anything goes
 }
 
-// Rejection is why an event can never be sent. Detail is for people; it names the field and what was expected,
-// and quotes nothing of the payload but short names (a field, a type, a channel), because it is logged.
+// Rejection is why an event can never be sent, or why a message is no event. Detail is for people; it names the field and
+// what was expected, and quotes nothing of the payload but short names (a field, a type, a channel), because it is logged.
 type Rejection struct {
-	Reason string // outcome.Malformed, TooLarge or Unroutable
+	Reason string // outcome.Malformed, TooLarge, Unroutable, or Reply for what is no event
 	Detail string
 }
 

@@ -91,6 +91,11 @@ func (d *decoding) readObject(o object) *Rejection {
 	if d.Blocks, rejection = o.blocks(); rejection != nil {
 		return rejection
 	}
+	if d.Blocks != nil && d.rules.CheckBlocks != nil {
+		if err := d.rules.CheckBlocks(d.Blocks); err != nil {
+			return malformed("%s%v", o.path, err)
+		}
+	}
 	if d.Blocks == nil || !blank(text) {
 		if rejection = d.readText(text); rejection != nil {
 			return rejection
@@ -155,7 +160,7 @@ func (d *decoding) setChannel(o object) *Rejection {
 }
 
 // blocks returns the Block Kit array as it was written, or nil if it is absent or empty. Only the number of blocks and
-// their outline are validated: Slack defines which types exist and what each of them requires, and changes it.
+// their outline are validated: Rules.CheckBlocks knows types and fields.
 func (o object) blocks() (json.RawMessage, *Rejection) {
 	raw, ok := o.get("blocks")
 	if !ok {

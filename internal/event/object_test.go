@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"notifier/internal/event"
+	"notifier/internal/markup"
 	"notifier/internal/outcome"
 )
 
@@ -166,5 +167,27 @@ func TestNoChannelIsAllowedWithoutARule(t *testing.T) {
 	_, rejection := event.Decode(message(`{"text":"x","channel":"C0123"}`), r)
 	if rejection == nil || rejection.Reason != outcome.Unroutable {
 		t.Errorf("rejection %v, want unroutable", rejection)
+	}
+}
+
+// TestBlocksAreCheckedByTheRule: what the rule finds is the detail, with where the blocks are; without a rule they are taken.
+func TestBlocksAreCheckedByTheRule(t *testing.T) {
+	r := rules(t)
+	r.CheckBlocks = markup.CheckBlocks
+	for payload, want := range map[string]string{
+		`{"id":"e1","blocks":[{"type":"divider"},{"type":"video"}]}`:                                  `malformed: blocks[1].type is "video", expected one of `,
+		`{"id":"e1","text":"x","blocks":[{"type":"divider","onload":1}]}`:                             `malformed: blocks[0] has the field "onload", expected none but block_id`,
+		`{"specversion":"1.0","id":"e1","source":"s","type":"t","data":{"blocks":[{"type":"plan"}]}}`: `malformed: data.blocks[0].type is "plan", expected one of `,
+	} {
+		e, rejection := event.Decode(message(payload), r)
+		if rejection == nil || !strings.HasPrefix(rejection.Error(), want) || e.ID != "e1" {
+			t.Errorf("%s: %v of %s, expected %s", payload, rejection, e.ID, want)
+		}
+		if _, rejection := event.Decode(message(payload), rules(t)); rejection != nil {
+			t.Errorf("%s: %v, expected it to be taken without a rule", payload, rejection)
+		}
+	}
+	if _, rejection := event.Decode(message(`{"blocks":[{"type":"divider"}]}`), r); rejection != nil {
+		t.Errorf("%v, expected a divider to be taken", rejection)
 	}
 }

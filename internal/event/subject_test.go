@@ -1,6 +1,7 @@
 package event_test
 
 import (
+	"strings"
 	"testing"
 
 	"notifier/internal/event"
@@ -62,4 +63,39 @@ func TestOverlap(t *testing.T) {
 			t.Errorf("%s and %s: expected %t", test.a, test.b, test.want)
 		}
 	}
+}
+
+// FuzzSubjects holds Covers and Common to what they mean for one subject, with the matcher of FuzzPattern.
+func FuzzSubjects(f *testing.F) {
+	f.Add("notify.>", "notify.*.db", "notify.errors.db")
+	f.Add("*.b", "a.>", "a.b")
+	f.Add("a.*", "*.b.>", "a.b.c")
+	f.Add("a", "a", "a")
+	f.Fuzz(func(t *testing.T, a, b, subject string) {
+		if !isSubscription(a) || !isSubscription(b) || !isSubscription(subject) || strings.ContainsAny(subject, "*>") {
+			t.Skip("no subscriptions and a subject")
+		}
+		takes := func(subscription string) bool {
+			_, ok := referenceCategory(strings.Split(subscription, "."), strings.Split(subject, "."))
+			return ok
+		}
+		if event.Covers(a, b) && takes(b) && !takes(a) {
+			t.Errorf("%q covers %q and does not take %q", a, b, subject)
+		}
+		common, overlap := event.Common(a, b)
+		if both := takes(a) && takes(b); both != (overlap && takes(common)) || overlap != event.Overlap(b, a) {
+			t.Errorf("%q and %q have %q in common (%t); both take %q: %t", a, b, common, overlap, subject, both)
+		}
+	})
+}
+
+// isSubscription reports whether a text is a subscription whose wildcards are tokens of their own, the last of them ">".
+func isSubscription(text string) bool {
+	tokens := strings.Split(text, ".")
+	for i, token := range tokens {
+		if token == "" || len(token) > 1 && strings.ContainsAny(token, "*>") || token == ">" && i < len(tokens)-1 {
+			return false
+		}
+	}
+	return true
 }

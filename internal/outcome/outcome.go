@@ -18,6 +18,7 @@ const (
 	Category  = "category"  // refused by the category's limit
 	Duplicate = "duplicate" // its id was sent already, or is another event's in flight
 	Expired   = "expired"   // older than EVENT_MAX_AGE
+	Reply     = "reply"     // no event: the stream's answer to a publisher whose reply subject is one of events
 )
 
 // Reasons of Dead.
@@ -26,10 +27,17 @@ const (
 	TooLarge      = "too_large"      // larger than EVENT_MAX_BYTES; the payload was not decoded
 	Unroutable    = "unroutable"     // it names a channel that the settings do not name
 	SlackRejected = "slack_rejected" // Slack refuses it for good
+	Undeliverable = "undeliverable"  // Slack kept failing on it while it took other events
 )
 
 // DeadReasons lists the reasons of Dead, in the order in which people are shown them.
-func DeadReasons() []string { return []string{Malformed, TooLarge, Unroutable, SlackRejected} }
+func DeadReasons() []string {
+	return []string{Malformed, TooLarge, Unroutable, SlackRejected, Undeliverable}
+}
+
+// Undecodable lists the reasons of Dead that the limiter never sees. Nothing limits how many such events a publisher sends,
+// so their dead letters are limited.
+func Undecodable() []string { return []string{Malformed, TooLarge, Unroutable} }
 
 // Headers of NATS messages. HeaderEventID is read from events as well; all but HeaderMsgID are on dead letters and on
 // republished drops.
@@ -41,7 +49,7 @@ const (
 	HeaderSubject   = "Notifier-Subject"    // the subject that the event was published to
 	HeaderStreamSeq = "Notifier-Stream-Seq" // its sequence in its stream; absent where it had none
 	HeaderTime      = "Notifier-Time"       // when its outcome was decided, RFC 3339
-	HeaderShortened = "Notifier-Shortened"  // only when the payload had to be cut: its full length in bytes
+	HeaderShortened = "Notifier-Shortened"  // only when the letter has a part of the payload: its full length in bytes
 )
 
 // HeaderPrefix begins the name of every header of notifier's own.

@@ -29,6 +29,7 @@ func checkLimits(_ context.Context, s settings.Settings, r *report) {
 				"the limit %s for %s allows everything that the global limit %s allows: this category can take every slot", limit, name, limits.Global)
 		}
 	}
+	checkPace(s, r)
 	if s.Store.Dedupe < longest {
 		r.note("", "DEDUPE_WINDOW %s is shorter than the longest limit window, so %s is used",
 			term.ShortDuration(s.Store.Dedupe), term.ShortDuration(longest))

@@ -25,6 +25,10 @@ func checkNATS(ctx context.Context, s settings.Settings, r *report) {
 	}
 	defer connection.Close()
 	r.ok("%s, version %s, %s", redact.Servers([]string{connection.ConnectedUrl()}), connection.ConnectedServerVersion(), tlsVersion(connection))
+	if !connection.AuthRequired() && !s.NATS.HasCertificate() {
+		r.warn("give it the users in docs/security.md, and put the worker's into NATS_URL",
+			"it requires no user: whoever can reach it can read, publish and delete events")
+	}
 	if s.NATS.Core {
 		r.note("use jetstream where no event may be lost", "NATS_MODE is core: events are lost when no worker is listening, or when the worker that holds them dies")
 		return

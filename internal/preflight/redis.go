@@ -34,6 +34,7 @@ func checkRedis(ctx context.Context, s settings.Settings, r *report) {
 		return
 	}
 	check.server(ctx)
+	check.anybody(ctx)
 	asked := time.Now()
 	if err := withTimeout(ctx, limiter.Ready); err != nil {
 		r.fail(redisAdvice(err), "%v", err)
@@ -132,6 +133,23 @@ func (c *redisCheck) server(ctx context.Context) {
 	}
 }
 
+// anybody looks whether the server takes commands without a user and a password. With a certificate nothing is known: the
+// server may require it.
+func (c *redisCheck) anybody(ctx context.Context) {
+	options := *c.node.Options()
+	if options.TLSConfig != nil && len(options.TLSConfig.Certificates) > 0 {
+		return
+	}
+	options.Username, options.Password, options.DB, options.MaxRetries = "", "", 0, -1
+	options.CredentialsProvider, options.CredentialsProviderContext, options.StreamingCredentialsProvider = nil, nil, nil
+	client := redis.NewClient(&options)
+	defer func() { _ = client.Close() }() // nothing is written through it
+	if err := withTimeout(ctx, func(ctx context.Context) error { return client.Ping(ctx).Err() }); err == nil {
+		c.report.warn("give it the user in docs/security.md, put that into REDIS_URL, and turn the default user off",
+			"it requires no password: whoever can reach it can free and fill limits")
+	}
+}
+
 // topology is how the servers belong together. go-redis gives the client of Sentinels an address of its own.
 func (c *redisCheck) topology() string {
 	options := c.node.Options()
@@ -158,8 +176,8 @@ func (c *redisCheck) tls() string {
 // check, and then stops the first worker.
 var scriptCommands = []string{
 	"DEL", "EXISTS", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HLEN", "HMGET", "HSET", "HSETNX",
-	"PEXPIRE", "PEXPIREAT", "PEXPIRETIME", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGEBYSCORE", "ZREM",
-	"ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREVRANGE",
+	"PEXPIRE", "PEXPIREAT", "PEXPIRETIME", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZRANGEBYSCORE", "ZREM",
+	"ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCORE",
 }
 
 // ScriptCommands are the Redis commands that the scripts in lua/ call, sorted.

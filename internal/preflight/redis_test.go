@@ -7,6 +7,7 @@ import (
 
 	"notifier/internal/redistest"
 	"notifier/internal/settings"
+	"notifier/internal/testkit"
 )
 
 // redisFindings are those of a Redis, and expected to have a failure or none.
@@ -25,22 +26,28 @@ func TestRedis(t *testing.T) {
 	t.Parallel()
 
 	good := redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always", "--maxmemory", "64mb")
-	findings := redisFindings(t, good.URL(), false)
+	good.SetUser(t, secret, "notifier", "~*", "+@all")
+	url := "redis://notifier:" + secret + "@" + good.Addr
+	findings := redisFindings(t, url, false)
+	wantFinding(t, findings, Warn, "it requires no password: whoever can reach it") // its default user
+	good.SetUser(t, secret, "default", "resetpass")
+	findings = redisFindings(t, url, false)
 	wantFinding(t, findings, OK, "standalone at "+good.Addr)
 	wantFinding(t, findings, OK, "the script runs and answers in ")
 	wantFinding(t, findings, OK, "its clock agrees with this host's within 1s")
 	wantFinding(t, findings, OK, "evicts nothing; ")
 	wantFinding(t, findings, OK, "append-only file, written before it answers")
 	wantNone(t, findings, Warn)
-	if keys := good.Client(t).DBSize(t.Context()).Val(); keys != 0 {
-		t.Errorf("%d keys, expected that a check leaves none", keys)
+	if keys, err := testkit.OpenRedis(t, url).DBSize(t.Context()).Result(); keys != 0 || err != nil {
+		t.Errorf("%d keys, %v; expected that a check leaves none", keys, err)
 	}
 
 	findings = redisFindings(t, redistest.StartProcess(t, "--maxmemory", "64mb", "--maxmemory-policy", "volatile-lru").URL(), false)
 	wantFinding(t, findings, Warn, "with maxmemory 64.0 MiB and the policy volatile-lru it evicts admissions")
 	wantFinding(t, findings, Warn, "no append-only file: a restart loses admissions")
-	if warnings := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Level != Warn }); len(warnings) != 2 {
-		t.Errorf("%d warnings, expected 2: %q", len(warnings), warnings)
+	wantFinding(t, findings, Warn, "it requires no password")
+	if warnings := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Level != Warn }); len(warnings) != 3 {
+		t.Errorf("%d warnings, expected 3: %q", len(warnings), warnings)
 	}
 	findings = redisFindings(t, redistest.StartProcess(t, "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes", "--appendfsync", "no").URL(), false)
 	wantFinding(t, findings, Note, "eviction policy allkeys-lru, and no maxmemory yet")
@@ -51,7 +58,7 @@ func TestRedis(t *testing.T) {
 	wantFinding(t, findings, Fail, "0 of 1 required replicas are connected")
 
 	host, port, _ := net.SplitHostPort(good.Addr)
-	findings = redisFindings(t, redistest.StartProcess(t, "--replicaof", host+" "+port).URL(), true)
+	findings = redisFindings(t, redistest.StartProcess(t, "--replicaof", host+" "+port, "--masteruser", "notifier", "--masterauth", secret).URL(), true)
 	wantFinding(t, findings, Fail, "it is a replica, and takes no writes")
 }
 

@@ -20,15 +20,21 @@ func checkSettings(_ context.Context, s settings.Settings, r *report) {
 	switch {
 	case s.AdminAddr == "":
 		r.note("", "ADMIN_ADDR is empty: there are no health checks and no metrics")
-	case !isLoopback(hostOf(s.AdminAddr)):
-		r.note("it has no login, so let only probes and Prometheus reach it",
-			"ADMIN_ADDR %s can be reached from the network", s.AdminAddr)
+	case isLoopback(hostOf(s.AdminAddr)):
+	case s.AdminToken == "":
+		r.note("set ADMIN_TOKEN, or let only probes and Prometheus reach it",
+			"ADMIN_ADDR %s can be reached from the network and asks for no token", s.AdminAddr)
+	default:
+		r.ok("ADMIN_ADDR %s can be reached from the network and asks for ADMIN_TOKEN", s.AdminAddr)
 	}
 	if unencrypted(s.Slack.APIURL) && s.Slack.Token != "" {
 		r.warn("use https", "SLACK_API_URL is http, so the token and all messages cross the network unencrypted")
 	}
 	if unencrypted(s.Slack.WebhookURL) {
 		r.warn("use https", "SLACK_WEBHOOK_URL is http, so the webhook and all messages cross the network unencrypted")
+	}
+	for _, file := range s.Exposed {
+		r.warn("let its owner and group alone use it: chmod o-rwx, or defaultMode: 0440 of a secret's volume in Kubernetes", "%s", file)
 	}
 	if s.Slack.AllowMarkup {
 		r.note("let only trusted publishers publish", "SLACK_MARKUP is allow: an event can ping the whole channel and disguise links")

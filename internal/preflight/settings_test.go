@@ -31,10 +31,25 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 	}
 	alone := found(t, checkSettings, s)
 	wantFinding(t, alone, Warn, "SHUTDOWN_TIMEOUT 5s is shorter than SLACK_TIMEOUT 10s")
-	wantFinding(t, alone, Note, "ADMIN_ADDR 0.0.0.0:8080 can be reached from the network")
+	wantFinding(t, alone, Note, "ADMIN_ADDR 0.0.0.0:8080 can be reached from the network and asks for no token")
 	wantFinding(t, alone, Note, "SLACK_MARKUP is allow")
 	for _, findings := range [][]Finding{limits, alone} {
 		wantNone(t, findings, Fail)
+	}
+}
+
+// TestAnAdminServerWithAToken needs no note.
+func TestAnAdminServerWithAToken(t *testing.T) {
+	t.Parallel()
+	findings := found(t, checkSettings, parsed(t, func(env *settings.Environment) {
+		env.AdminAddr, env.AdminToken = "0.0.0.0:8080", "correct-horse-battery"
+	}))
+	wantFinding(t, findings, OK, "ADMIN_ADDR 0.0.0.0:8080 can be reached from the network and asks for ADMIN_TOKEN")
+	wantNone(t, findings, Note)
+	for _, finding := range findings {
+		if strings.Contains(line(finding), "correct-horse") {
+			t.Errorf("the token is shown: %s", line(finding))
+		}
 	}
 }
 
@@ -48,4 +63,14 @@ func TestUnencrypted(t *testing.T) {
 			t.Errorf("%q: %t, expected %t", url, got, want)
 		}
 	}
+}
+
+// TestExposedSecrets: a file that others may use is a warning that names it and what to do.
+func TestExposedSecrets(t *testing.T) {
+	t.Parallel()
+	s := parsed(t, func(*settings.Environment) {})
+	s.Exposed = []settings.ExposedFile{{Variable: "SLACK_BOT_TOKEN_FILE", Path: "/run/secrets/token", Mode: 0o644}}
+	findings := found(t, checkSettings, s)
+	wantFinding(t, findings, Warn, "SLACK_BOT_TOKEN_FILE: /run/secrets/token has mode 0644")
+	wantFinding(t, findings, Warn, "chmod o-rwx")
 }

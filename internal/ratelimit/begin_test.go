@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -12,12 +13,46 @@ import (
 // aPost is how long a post may take in these tests.
 const aPost = 10 * time.Second
 
+// aChannel is where posts of these tests go if they name no other.
+const aChannel = "C0000001"
+
 // begin asks for permission for a post of this name, of a caller that knows the end of another one.
 func (c caller) begin(e ratelimit.Request, known, name string) ratelimit.Permit {
 	c.t.Helper()
-	permit, err := c.Begin(c.t.Context(), e, known, name, aPost)
+	return c.ask(ratelimit.Post{Request: e, Known: known, Name: name})
+}
+
+// ask asks for permission for a post, to aChannel if it names none.
+func (c caller) ask(post ratelimit.Post) ratelimit.Permit {
+	c.t.Helper()
+	post.Longest, post.Channel = cmp.Or(post.Longest, aPost), cmp.Or(post.Channel, aChannel)
+	permit, err := c.Begin(c.t.Context(), post)
 	testkit.Check(c.t, err)
 	return permit
+}
+
+// answered records that Slack has taken the post of this name.
+func (c caller) answered(name string) {
+	c.t.Helper()
+	c.answer(ratelimit.Answer{Name: name}, ratelimit.NoPause)
+}
+
+// answer records an answer, from aChannel if it names none, and expects what it pauses.
+func (c caller) answer(answer ratelimit.Answer, want ratelimit.PauseScope) time.Duration {
+	c.t.Helper()
+	answer.Channel = cmp.Or(answer.Channel, aChannel)
+	scope, left, err := c.Answered(c.t.Context(), answer)
+	testkit.Check(c.t, err)
+	if scope != want {
+		c.t.Errorf("%+v pauses %d, expected %d", answer, scope, want)
+	}
+	return left
+}
+
+// refused records that Slack has refused the post of this name, which pauses the workspace.
+func (c caller) refused(name string, retryAfter time.Duration) {
+	c.t.Helper()
+	c.answer(ratelimit.Answer{Name: name, RetryAfter: retryAfter}, ratelimit.PausedWorkspace)
 }
 
 // wantPermit checks the answer and the number of posts that goes with it.
@@ -53,13 +88,13 @@ func TestAPostIsNotedBeforeItIsMade(t *testing.T) {
 // An answer that is lost is asked for again, by the client or by the worker. It is the same, and no other's post.
 func TestALostPermitIsGivenAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter, pause := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), s.pause(t)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.want(ratelimit.Admitted, e, f)
 		for range 3 {
 			limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
 		}
-		pause.extend(time.Second)
+		limiter.refused("p1", time.Second)
 		s.advance(t, time.Second)
 		for range 3 {
 			limiter.wantPermit(ratelimit.GrantedAsProbe, 1, f, "", "p2")
@@ -132,49 +167,86 @@ func TestAnEventWhosePostHasBegunCanBeRefunded(t *testing.T) {
 		e := costing(event("e", "a"), 2)
 		limiter.want(ratelimit.Admitted, e)
 		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
-		limiter.refund(by("another message", e))
+		limiter.refundAfter(by("another message", e), "p1")
 		s.charged(t, 2)
-		limiter.refund(e)
+		limiter.refundAfter(e, "p1")
 		s.charged(t, 0)
 		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "p1", "p2")
 	})
 }
 
+// Another replica's post may be in Slack, whatever became of one's own.
+func TestAnEventIsNotRefundedAfterAPostWhoseEndIsNotKnown(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		limiter.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+		for _, known := range []string{"", "p1"} {
+			if limiter.refundAfter(e, known) {
+				t.Errorf("refunded by somebody who knows only of the post %q", known)
+			}
+		}
+		s.charged(t, 1)
+		if !limiter.refundAfter(e, "p2") {
+			t.Error("not refunded by who knows how the last post ended")
+		}
+	})
+}
+
 func TestNobodyBeginsDuringAPauseAndOneAloneAfterIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter, pause := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), s.pause(t)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.want(ratelimit.Admitted, e, f)
-		pause.extend(30 * time.Second)
-		if permit := limiter.begin(e, "", "p1"); permit.Status != ratelimit.Paused || permit.Wait > 30*time.Second || permit.Wait < 20*time.Second {
+		limiter.refused("p0", 30*time.Second)
+		if permit := limiter.begin(e, "", "p1"); permit.Status != ratelimit.WorkspacePaused || permit.Wait > 30*time.Second || permit.Wait < 20*time.Second {
 			t.Errorf("%+v, expected to wait 30s", permit)
 		}
 		s.advance(t, 30*time.Second)
 		limiter.wantPermit(ratelimit.GrantedAsProbe, 1, e, "", "p1")
-		if permit := limiter.begin(f, "", "p2"); permit.Status != ratelimit.Paused || permit.Wait > time.Second {
+		if permit := limiter.begin(f, "", "p2"); permit.Status != ratelimit.WorkspacePaused || permit.Wait > time.Second {
 			t.Errorf("%+v, expected to wait for the probe and to ask again soon", permit)
 		}
 
-		pause.extend(time.Second) // the probe was refused
-		if permit := limiter.begin(f, "", "p2"); permit.Status != ratelimit.Paused {
+		limiter.refused("p1", time.Second) // the probe
+		if permit := limiter.begin(f, "", "p2"); permit.Status != ratelimit.WorkspacePaused {
 			t.Errorf("%+v, expected to wait", permit)
 		}
 		s.advance(t, time.Second)
 		limiter.wantPermit(ratelimit.GrantedAsProbe, 1, f, "", "p2")
 		s.advance(t, aPost) // the prober died
 		limiter.wantPermit(ratelimit.GrantedAsProbe, 2, e, "p1", "p3")
-		pause.lift()
+		limiter.answered("p3")
 		limiter.wantPermit(ratelimit.Granted, 2, f, "p2", "p4")
 		limiter.wantPermit(ratelimit.Granted, 3, e, "p3", "p5")
 	})
 }
 
 // A probe that went well says nothing about a pause that another replica's post has met since.
-func TestLiftingLeavesANewPauseAlone(t *testing.T) {
+func TestAProbeLeavesANewPauseAlone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		pause := s.pause(t)
-		pause.extend(10 * time.Minute)
-		pause.lift()
-		pause.expect(s, 10*time.Minute)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		limiter.refused("p0", time.Second)
+		s.advance(t, time.Second)
+		limiter.wantPermit(ratelimit.GrantedAsProbe, 1, event("e", "a"), "", "p1")
+		limiter.answer(ratelimit.Answer{Name: "late", RetryAfter: 10 * time.Minute}, ratelimit.PausedChannel)
+		limiter.answered("p1")
+		limiter.paused(s, aChannel, 10*time.Minute)
+	})
+}
+
+// Nobody waits for a probe that began at a time which is yet to come: the clock was set back since.
+func TestAProbeFromBeforeTheClockWasSetBackIsNotWaitedFor(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.anyLimiter(t)
+		limiter.refused("p0", time.Second)
+		s.advance(t, 10*time.Second)
+		limiter.wantDigest(ratelimit.GrantedAsProbe, aChannel, "p1")
+		limiter.wantDigest(ratelimit.WorkspacePaused, aChannel, "p2")
+		s.advance(t, -5*time.Second)
+		limiter.wantDigest(ratelimit.GrantedAsProbe, aChannel, "p2")
 	})
 }

@@ -79,13 +79,14 @@ func benchmarkAdmit(b *testing.B, mode string, size int) {
 	}
 }
 
-// eventSource gives events with ids as the worker makes them, the categories in turn.
+// eventSource gives events with ids as the worker makes them, of stream, sequence and time, the categories in turn.
 func eventSource() func() ratelimit.Request {
-	serial := 0
+	serial, at := 0, int64(1_795_000_000_123_456_789)
 	return func() ratelimit.Request {
 		serial++
-		id := fmt.Sprintf("NOTIFY.%d.1h2k3j4h5g6f", serial)
-		return ratelimit.Request{ID: id, Delivery: id, Category: fmt.Sprintf("category-%d", serial%benchmarkCategories), Cost: 1}
+		at += int64(7000 + serial*7919%3001)
+		delivery := fmt.Sprintf("%d.%s", serial, strconv.FormatInt(at, 36))
+		return ratelimit.Request{ID: "NOTIFY." + delivery, Delivery: delivery, Category: fmt.Sprintf("category-%d", serial%benchmarkCategories), Cost: 1}
 	}
 }
 

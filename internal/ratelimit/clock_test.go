@@ -19,7 +19,7 @@ func TestAClockThatStepsBackGivesNoSlotAway(t *testing.T) {
 			s.advance(t, -back)
 			decision := limiter.one(event("x", "a"))
 			clock, lag := s.clock(t)
-			newest := s.score(t, "{n}:global", "e-3")
+			newest := s.score(t, "{n}:global", "a:e-3")
 			if lag != max(0, newest-clock) {
 				t.Errorf("back by %s: a lag of %d us is reported, expected %d", back, lag, newest-clock)
 			}
@@ -42,8 +42,8 @@ func TestAdmissionsWhileTheClockIsBehindCountFromTheNewestOne(t *testing.T) {
 		limiter.admit(event("before", "a"))
 		s.advance(t, -5*time.Minute)
 		limiter.want(ratelimit.Admitted, event("behind", "a"), event("behind too", "a"))
-		before := s.score(t, "{n}:global", "before")
-		if behind := s.score(t, "{n}:global", "behind"); behind != before {
+		before := s.score(t, "{n}:global", "a:before")
+		if behind := s.score(t, "{n}:global", "a:behind"); behind != before {
 			t.Errorf("admitted at %d, expected at the newest admission, %d", behind, before)
 		}
 		decision := limiter.one(event("x", "a"))
@@ -80,10 +80,10 @@ func TestAMemberFromTheFutureHoldsTheClock(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("2/30m", "2/30m", ""), day)
 		limiter.admit(event("e", "a"))
-		future := s.score(t, "{n}:global", "e") + time.Hour.Microseconds()
+		future := s.score(t, "{n}:global", "a:e") + time.Hour.Microseconds()
 		s.ZAdd(t.Context(), "{n}:global", zAt(future, "from the future"))
 		limiter.want(ratelimit.Admitted, event("f", "a")) // e is out of the window of an hour later
-		if got := s.score(t, "{n}:category:a", "f"); got != future {
+		if got := s.score(t, "{n}:category:a", "a:f"); got != future {
 			t.Errorf("admitted at %d, expected %d", got, future)
 		}
 		decision := limiter.one(event("x", "a"))

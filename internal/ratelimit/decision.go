@@ -11,6 +11,7 @@ const (
 	Duplicate                    // its id was sent within the dedupe window, or is in flight for another delivery
 	Global                       // refused by the global limit
 	Category                     // refused by the category's limit
+	Damaged                      // not decided: the category's key is of another type, see DamagedKey. Ask again later
 )
 
 // Decision is the script's answer for one event. Tier, Used and RetryAfter describe a refusal (Global or Category) and
@@ -19,5 +20,6 @@ type Decision struct {
 	Outcome    Outcome
 	Tier       Tier          // the tier that refused; of several, the one that has room last
 	Used       int           // slots taken in that tier
+	Key        string        // Damaged: the category's key
 	RetryAfter time.Duration // until an event of the same cost fits, if nothing else is admitted; exact to the microsecond
 }

@@ -8,7 +8,8 @@
 // contains.
 //
 // Reading order: limit.go (how limits are written), rules.go (which limit applies to which category), keys.go (what is
-// stored where), limiter.go (the calls), decision.go and reply.go (the script's reply), begin.go (permits to post),
-// pause.go (Slack's pause, shared by all replicas), peek.go, slots.go and trace.go (what people ask about), redis.go (the
-// connection).
+// stored where), member.go (what stands for an event there), limiter.go (the calls), arguments.go (what the script is
+// given), decision.go and reply.go (its reply), begin.go (permits to post), channel.go (a channel's name and its ID), pace.go
+// (how the pace is written), pause.go (Slack's answers and its pauses), peek.go, slots.go, index.go and trace.go (what people
+// ask about), redis.go (the connection).
 package ratelimit

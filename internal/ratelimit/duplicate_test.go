@@ -1,6 +1,8 @@
 package ratelimit_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +20,13 @@ func (s *store) charged(t *testing.T, want int64) {
 		if got := s.ZCard(t.Context(), key).Val(); got != want {
 			t.Fatalf("%s has %d slots taken, expected %d", key, got, want)
 		}
+	}
+}
+
+func inGlobal(t *testing.T, s *store, want int) {
+	t.Helper()
+	if got := s.ZCard(t.Context(), "{n}:global").Val(); got != int64(want) {
+		t.Fatalf("%d slots are taken, expected %d", got, want)
 	}
 }
 
@@ -57,8 +66,45 @@ func TestAnIDInFlightIsADuplicateForEveryOtherDelivery(t *testing.T) {
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.want(ratelimit.Duplicate, by("another message", e), by("", e), by(e.Delivery+" ", e))
-		limiter.want(ratelimit.Duplicate, by("another message", in("b", e)))
 		s.charged(t, 1)
+	})
+}
+
+// An id counts within its category, and together with its source where it has one: each of these is an event of its own, in
+// one batch or in several, and whatever becomes of one concerns no other.
+func TestAnIDOfAnotherCategoryOrSourceIsAnotherEvent(t *testing.T) {
+	long := strings.Repeat("x", 200)
+	eachStore(t, func(t *testing.T, s *store) {
+		for _, id := range []string{"e", "b:e", "two words", long} {
+			for _, together := range []bool{true, false} {
+				s.FlushAll(t.Context())
+				limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+				e := event(id, "a")
+				all := []ratelimit.Request{
+					e, in("b", e), in("a:b", e), in(long[:100], e), from("/ci", e), from("/cd", e), from("/ci", in("b", e)), from(long, e), from("a "+id, e),
+				}
+				if together {
+					sameOutcomes(t, slices.Repeat([]ratelimit.Outcome{ratelimit.Admitted}, len(all)), limiter.admit(all...))
+				} else {
+					limiter.want(ratelimit.Admitted, all...)
+				}
+				inGlobal(t, s, len(all))
+				for _, one := range all {
+					limiter.want(ratelimit.Admitted, one) // the same delivery, not charged again
+					limiter.want(ratelimit.Duplicate, by("another message", one))
+				}
+				limiter.sent(all[0])
+				if !limiter.refund(all[4]) {
+					t.Fatal("nothing was refunded")
+				}
+				limiter.want(ratelimit.Duplicate, all[0])
+				limiter.want(ratelimit.Admitted, all[1:]...) // one of them again
+				inGlobal(t, s, len(all))
+				for _, one := range all[1:] {
+					limiter.wantPermit(ratelimit.Granted, 1, one, "", "p")
+				}
+			}
+		}
 	})
 }
 
@@ -66,7 +112,7 @@ func TestTheSameIDTwiceInOneBatchIsADuplicate(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
-		got := outcomes(limiter.admit(e, by("second message", e), event("f", "a"), by("third message", in("b", e))))
+		got := outcomes(limiter.admit(e, by("second message", e), event("f", "a"), by("third message", e)))
 		want := []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Duplicate, ratelimit.Admitted, ratelimit.Duplicate}
 		if difference := cmp.Diff(want, got); difference != "" {
 			t.Errorf("(-want +got):\n%s", difference)
@@ -109,7 +155,7 @@ func TestAnIDThatWasSentIsADuplicateForEveryDelivery(t *testing.T) {
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.sent(e)
-		limiter.want(ratelimit.Duplicate, e, by("another message", e), in("b", e))
+		limiter.want(ratelimit.Duplicate, e, by("another message", e))
 		limiter.sent(e) // again, as after a lost answer
 		limiter.want(ratelimit.Duplicate, e)
 		if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 0 {
@@ -193,7 +239,7 @@ func TestARecordInFlightIsStaleAfterTheLongestWindow(t *testing.T) {
 		limiter.want(ratelimit.Duplicate, e)
 		limiter.want(ratelimit.Admitted, f)
 		ctx := t.Context()
-		if s.HExists(ctx, "{n}:inflight", "g").Val() || s.ZCard(ctx, "{n}:global").Val() != 2 {
+		if s.HExists(ctx, "{n}:inflight", "b:g").Val() || s.ZCard(ctx, "{n}:global").Val() != 2 {
 			t.Errorf("what is stale was not removed:\n%s", s.contents(t))
 		}
 	})

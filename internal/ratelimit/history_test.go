@@ -32,7 +32,7 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 						h := newHistory(t, r, s, client, replicas)
 						r.Repeat(map[string]func(*rapid.T){
 							"admit": h.admit, "admit again": h.admit, "admit once more": h.admit,
-							"wait": h.wait, "sent": h.sent, "refund": h.refund, "forget scripts": h.forgetScripts,
+							"wait": h.wait, "sent": h.sent, "refund": h.refund, "trace": h.trace, "forget scripts": h.forgetScripts,
 						})
 						operations += h.operations
 					})
@@ -58,6 +58,7 @@ type history struct {
 	limiters   []caller
 	replicas   []replica
 	model      *model
+	mixed      bool // there are several sets of rules
 	steps      bool // the clock steps back now and then
 	windows    []time.Duration
 	asked      []ratelimit.Request
@@ -94,7 +95,7 @@ func patient(t *testing.T, client *redis.Client) *redis.Client {
 }
 
 func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient, replicas int) *history {
-	h := &history{t: t, s: s, windows: windows, model: newModel()}
+	h := &history{t: t, s: s, windows: windows, model: newModel(), mixed: replicas > 1}
 	h.steps = replicas == 1 && rapid.Bool().Draw(r, "steps back")
 	if h.steps || replicas > 1 {
 		h.windows = longWindows
@@ -180,11 +181,13 @@ func (h *history) request(r *rapid.T) ratelimit.Request {
 		return rapid.SampledFrom(h.asked).Draw(r, "of")
 	}
 	category := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(r, "category")
+	source := rapid.SampledFrom([]string{"", "", "", "s", "a source"}).Draw(r, "source")
 	cost := rapid.SampledFrom([]int{1, 1, 1, 1, 2, 3, 6}).Draw(r, "cost")
 	return ratelimit.Request{
-		ID: fmt.Sprintf("e%d", rapid.IntRange(1, 20).Draw(r, "id")),
-		// One message has one category and one cost.
-		Delivery: fmt.Sprintf("m%d/%s/%d", rapid.IntRange(1, 2).Draw(r, "message"), category, cost),
+		ID:     fmt.Sprintf("e%d", rapid.IntRange(1, 12).Draw(r, "id")),
+		Source: source,
+		// One message has one category, one source and one cost.
+		Delivery: fmt.Sprintf("m%d/%s/%s/%d", rapid.IntRange(1, 2).Draw(r, "message"), category, source, cost),
 		Category: category,
 		Cost:     cost,
 	}
@@ -285,7 +288,7 @@ func (h *history) sent(r *rapid.T) {
 	if newest := h.model.now(0); at < newest {
 		r.Fatalf("recorded as sent at %d, before the newest admission at %d", at, newest)
 	}
-	h.model.markSent(asking, request.ID, at)
+	h.model.markSent(asking, request, at)
 	h.operations++
 	h.keep()
 }
@@ -300,7 +303,7 @@ func (h *history) refund(r *rapid.T) {
 	request := rapid.SampledFrom(h.asked).Draw(r, "request")
 	limiter, asking := h.which(r)
 	h.stepOverEnds()
-	got, err := limiter.Refund(h.t.Context(), request)
+	got, err := limiter.Refund(h.t.Context(), request, "")
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -311,12 +314,50 @@ func (h *history) refund(r *rapid.T) {
 	// A record that is stale may be gone by now or not; nothing depends on it.
 	stale := true
 	for _, a := range h.model.admissions {
-		if a.request.ID == request.ID && a.at > now-h.model.keep(globalScope, asking.retention) {
+		if a.is(request) && a.at > now-h.model.keep(globalScope, asking.retention) {
 			stale = false
 		}
 	}
 	if want := h.model.refund(request); got != want && !stale {
 		r.Fatalf("refund of %+v: %t, expected %t", request, got, want)
+	}
+	h.operations++
+}
+
+// trace asks for an id without its category. Where rules change, the index may forget what only another replica's dedupe
+// window still knows.
+func (h *history) trace(r *rapid.T) {
+	if h.unclear || len(h.asked) == 0 || h.mixed {
+		r.Skip("nothing to find")
+	}
+	id := rapid.SampledFrom(h.asked).Draw(r, "request").ID
+	limiter, asking := h.which(r)
+	h.stepOverEnds()
+	traces, err := limiter.Trace(h.t.Context(), id, "")
+	if err != nil {
+		r.Fatal(err)
+	}
+	now := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
+	if h.expire(now); h.unclear {
+		return
+	}
+	got := map[identity]ratelimit.Trace{}
+	for _, trace := range traces {
+		for _, t := range []*time.Time{&trace.Admitted, &trace.Sent} {
+			if !t.IsZero() {
+				*t = microTime(h.virtual(t.UnixMicro()))
+			}
+		}
+		got[identity{trace.Category, trace.Source, id}] = trace
+	}
+	want := h.model.trace(id)
+	for of := range want { // this test also records as sent what nothing was admitted for
+		if _, found := got[of]; !found && h.model.indexed[identity{category: of.category, source: of.source}] <= h.model.now(now)-asking.dedupe-asking.retention {
+			delete(want, of)
+		}
+	}
+	if difference := cmp.Diff(want, got); difference != "" {
+		r.Fatalf("trace of %s (-model +found):\n%s\n%s", id, difference, h.s.contents(h.t))
 	}
 	h.operations++
 }

@@ -1,10 +1,14 @@
 package ratelimit
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // InFlight is the record of an event that was admitted and is not yet recorded as sent: a value of the hash
@@ -15,6 +19,22 @@ type InFlight struct {
 	Posts    int       // how many posts of it have begun
 	LastPost time.Time // when the last of them began; zero: none has
 	LastName string    // the name of the last one; empty: none has begun
+}
+
+// InFlight returns the record of an event, and whether there is one. Errors are as for Admit, and one for a record that the
+// scripts have not written.
+func (l *Limiter) InFlight(ctx context.Context, request Request) (record InFlight, found bool, err error) {
+	text, err := l.redis.HGet(ctx, l.keys.inFlight(), request.member()).Result()
+	if errors.Is(err, redis.Nil) {
+		return InFlight{}, false, nil
+	}
+	if err == nil {
+		record, err = ParseInFlight(text)
+	}
+	if err != nil {
+		return InFlight{}, false, fmt.Errorf("redis: cannot look up %q in flight: %w", request.ID, err)
+	}
+	return record, true, nil
 }
 
 // inFlightShape has the two forms of a record, without and with posts that have begun; begin.lua describes them.

@@ -17,12 +17,12 @@ func TestARecordInFlightIsReadAsTheScriptsWriteIt(t *testing.T) {
 		e := by("a delivery: with 2 blanks\nand a line end", event("e", "a"))
 		read := func() ratelimit.InFlight {
 			t.Helper()
-			record, err := ratelimit.ParseInFlight(s.HGet(t.Context(), "{n}:inflight", e.ID).Val())
+			record, err := ratelimit.ParseInFlight(s.HGet(t.Context(), "{n}:inflight", slot(e)).Val())
 			testkit.Check(t, err)
 			return record
 		}
 		limiter.want(ratelimit.Admitted, e)
-		want := ratelimit.InFlight{Admitted: time.UnixMicro(s.score(t, "{n}:global", e.ID)).UTC(), Delivery: e.Delivery}
+		want := ratelimit.InFlight{Admitted: time.UnixMicro(s.score(t, "{n}:global", slot(e))).UTC(), Delivery: e.Delivery}
 		if difference := cmp.Diff(want, read()); difference != "" {
 			t.Errorf("admitted (-want +got):\n%s", difference)
 		}

@@ -1,8 +1,6 @@
 package ratelimit
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"strings"
 )
@@ -10,21 +8,38 @@ import (
 // keys are the names of the limiter's keys. Each starts with the namespace in braces: Redis Cluster hashes only what is
 // between the first pair of braces, so all keys of one namespace share a hash slot and one script may use them together.
 //
-//	{notifier}:global             sorted set  id -> microsecond of admission
+//	{notifier}:global             sorted set  member -> microsecond of admission; see member.go for what stands for an event
 //	{notifier}:category:<name>    sorted set  the same, for one category
-//	{notifier}:inflight           hash        id -> "<microsecond> <delivery>", admitted and not yet sent; once posts
+//	{notifier}:inflight           hash        member -> "<microsecond> <delivery>", admitted and not yet sent; once posts
 //	                                          have begun "<microsecond>:<posts>:<microsecond and name of the last> <delivery>"
-//	{notifier}:sent               sorted set  id -> microsecond at which it was recorded as sent
-//	{notifier}:pause              string      microsecond until which no replica posts to Slack
-//	{notifier}:probe              string      name of the post with which one replica tests whether Slack accepts posts again
+//	{notifier}:sent               sorted set  member -> microsecond at which it was recorded as sent
+//	{notifier}:categories         sorted set  category, or "<category> <source>" -> microsecond of its last admission,
+//	                                          to the second; see index.go
+//	{notifier}:pauses             sorted set  channel, or "*" for the workspace -> microsecond at which Slack's pause ends
+//	{notifier}:probes             hash        channel or "*" -> the post that tests whether Slack accepts posts again
+//	{notifier}:channels           hash        channel as the settings name it -> its ID
+//	{notifier}:refusals           sorted set  channel -> microsecond at which Slack refused a post to it, for a second
+//	{notifier}:pace:<channel>     sorted set  name of a post -> microsecond from which it counts in the channel's pace
 type keys struct{ prefix string }
 
 func (k keys) global() string              { return k.prefix + "global" }
 func (k keys) category(name string) string { return k.prefix + "category:" + name }
 func (k keys) inFlight() string            { return k.prefix + "inflight" }
 func (k keys) sent() string                { return k.prefix + "sent" }
-func (k keys) pause() string               { return k.prefix + "pause" }
-func (k keys) probe() string               { return k.prefix + "probe" }
+func (k keys) categories() string          { return k.prefix + "categories" }
+func (k keys) pauses() string              { return k.prefix + "pauses" }
+func (k keys) probes() string              { return k.prefix + "probes" }
+func (k keys) channels() string            { return k.prefix + "channels" }
+func (k keys) refusals() string            { return k.prefix + "refusals" }
+func (k keys) pace(channel string) string  { return k.prefix + "pace:" + channel }
+
+// typeOf is the type of a key, as damaged.lua takes it.
+func (k keys) typeOf(key string) string {
+	if key == k.inFlight() || key == k.probes() || key == k.channels() {
+		return "hash"
+	}
+	return "zset"
+}
 
 // ValidateNamespace returns an error that describes what is wrong with a namespace, or nil. A namespace with braces would
 // move keys to different hash slots.
@@ -40,29 +55,4 @@ func newKeys(namespace string) (keys, error) {
 		return keys{}, err
 	}
 	return keys{prefix: "{" + namespace + "}:"}, nil
-}
-
-// Lengths of members in bytes. Redis keeps a small sorted set compact only while its members are at most 64 bytes.
-const (
-	longestPlainMember = 56 // leaves room for the " 1000000" that further slots of a costly event append
-	hashedMark         = '~'
-)
-
-// member is an event id as the scripts see it: the id itself if it is short, printable and without a space, else its
-// hash after a mark. An id that begins with the mark is hashed too, so that no id can pass for another's hash.
-func member(id string) string {
-	if len(id) > 0 && len(id) <= longestPlainMember && id[0] != hashedMark {
-		plain := true
-		for i := range len(id) {
-			if id[i] <= ' ' || id[i] > '~' {
-				plain = false
-				break
-			}
-		}
-		if plain {
-			return id
-		}
-	}
-	sum := sha256.Sum256([]byte(id))
-	return string(hashedMark) + base64.RawURLEncoding.EncodeToString(sum[:])
 }

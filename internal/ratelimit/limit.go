@@ -69,7 +69,7 @@ func ParseLimit(text string) (Limit, error) {
 	}
 	limit := make(Limit, 0, len(parts))
 	for _, part := range parts {
-		tier, err := parseTier(strings.TrimSpace(part))
+		tier, err := parseTier(strings.TrimSpace(part), limitBounds)
 		if err != nil {
 			return nil, err
 		}
@@ -83,18 +83,31 @@ func ParseLimit(text string) (Limit, error) {
 	return limit, nil
 }
 
-func parseTier(text string) (Tier, error) {
+// tierBounds is what the parser of one kind of tier accepts: a count of 1 to count, and a window of shortest to longest. The
+// texts complete its errors.
+type tierBounds struct {
+	count             int
+	shortest, longest time.Duration
+	form, windows     string
+}
+
+var limitBounds = tierBounds{
+	count: MaxCount, shortest: MinWindow, longest: MaxWindow,
+	form: "COUNT/DURATION such as 10/30m", windows: "1ms to 744h (31 days) such as 30m, 1h30m or 500ms",
+}
+
+func parseTier(text string, bounds tierBounds) (Tier, error) {
 	countText, windowText, found := strings.Cut(text, "/")
 	if !found {
-		return Tier{}, fmt.Errorf("%q, expected COUNT/DURATION such as 10/30m", text)
+		return Tier{}, fmt.Errorf("%q, expected %s", text, bounds.form)
 	}
 	count, err := strconv.Atoi(countText)
-	if err != nil || count < 1 || count > MaxCount {
-		return Tier{}, fmt.Errorf("count %q, expected a whole number from 1 to %d", countText, MaxCount)
+	if err != nil || count < 1 || count > bounds.count {
+		return Tier{}, fmt.Errorf("count %q, expected a whole number from 1 to %d", countText, bounds.count)
 	}
 	window, err := time.ParseDuration(windowText)
-	if err != nil || window < MinWindow || window > MaxWindow {
-		return Tier{}, fmt.Errorf("duration %q, expected 1ms to 744h (31 days) such as 30m, 1h30m or 500ms", windowText)
+	if err != nil || window < bounds.shortest || window > bounds.longest {
+		return Tier{}, fmt.Errorf("duration %q, expected %s", windowText, bounds.windows)
 	}
 	if window%time.Microsecond != 0 {
 		return Tier{}, fmt.Errorf("duration %q, expected whole microseconds", windowText)

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +30,9 @@ type Limiter struct {
 
 	lag atomic.Int64 // see ClockLag
 
-	admit, begin, sent, refund *redis.Script
+	channelKeys sync.Map // channel as the settings name it -> its ID, as learned from Redis
+
+	admit, begin, answered, pauses, sent, refund *redis.Script
 }
 
 // New returns a Limiter that uses an open client.
@@ -47,22 +49,24 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 		return nil, fmt.Errorf("dedupe window %s, expected 1ms or more", dedupe)
 	}
 	l := &Limiter{
-		redis:  client,
-		keys:   names,
-		rules:  rules,
-		dedupe: micros(max(dedupe, rules.retention())),
-		ruleOf: map[string]int{},
-		admit:  redis.NewScript(lua.Admit),
-		begin:  redis.NewScript(lua.Begin),
-		sent:   redis.NewScript(lua.Sent),
-		refund: redis.NewScript(lua.Refund),
+		redis:    client,
+		keys:     names,
+		rules:    rules,
+		dedupe:   micros(max(dedupe, rules.LongestWindow())),
+		ruleOf:   map[string]int{},
+		admit:    redis.NewScript(lua.Admit),
+		begin:    redis.NewScript(lua.Begin),
+		answered: redis.NewScript(lua.Answered),
+		pauses:   redis.NewScript(lua.Pauses),
+		sent:     redis.NewScript(lua.Sent),
+		refund:   redis.NewScript(lua.Refund),
 	}
 	limits := []Limit{rules.Global, rules.Category}
 	for category, limit := range rules.Overrides {
 		limits = append(limits, limit)
 		l.ruleOf[category] = len(limits)
 	}
-	l.limits = []any{l.dedupe, micros(rules.retention()), strconv.Itoa(len(limits))}
+	l.limits = []any{l.dedupe, micros(rules.LongestWindow()), strconv.Itoa(len(limits))}
 	for _, limit := range limits {
 		if len(limit) == 0 {
 			return nil, errors.New("a limit without a tier, expected COUNT/DURATION such as 10/30m")
@@ -85,7 +89,8 @@ func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(),
 
 // Request is the question whether one event may be sent.
 type Request struct {
-	ID       string // the event's id, of any length
+	ID       string // the event's id, of any length; it counts within the category
+	Source   string // what its id counts together with, of any length; empty: its id counts alone
 	Delivery string // identifies the stream message that carries it; the same at each redelivery of that message
 	Category string
 	Cost     int // slots it takes, 1 to Rules.MaxCost
@@ -116,41 +121,10 @@ func (l *Limiter) Admit(ctx context.Context, batch []Request) ([]Decision, error
 }
 
 func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, error) {
-	keyNames := []string{l.keys.global(), l.keys.inFlight(), l.keys.sent()}
-	arguments := make([]any, len(l.limits), len(l.limits)+5*len(batch))
-	copy(arguments, l.limits)
-
-	// Each distinct category is one key. The numbers of their rules come first; the events then refer to the categories.
-	numberOf := make(map[string]string, 32)
-	for _, request := range batch {
-		if _, seen := numberOf[request.Category]; !seen {
-			numberOf[request.Category] = strconv.Itoa(len(numberOf) + 1)
-			keyNames = append(keyNames, l.keys.category(request.Category))
-			rule, overridden := l.ruleOf[request.Category]
-			if !overridden {
-				rule = 2
-			}
-			arguments = append(arguments, strconv.Itoa(rule))
-		}
-	}
-	arguments = append(arguments, strconv.Itoa(len(batch)))
-	for _, request := range batch {
-		arguments = append(arguments, member(request.ID))
-	}
-	for _, request := range batch {
-		arguments = append(arguments, request.Delivery)
-	}
-	for _, request := range batch {
-		arguments = append(arguments, numberOf[request.Category])
-	}
-	if slices.ContainsFunc(batch, func(request Request) bool { return request.Cost != 1 }) {
-		for _, request := range batch {
-			arguments = append(arguments, strconv.Itoa(request.Cost))
-		}
-	}
+	keyNames, arguments := l.admitArguments(batch)
 	reply, err := l.admit.Run(ctx, l.redis, keyNames, arguments...).Result()
 	if err != nil {
-		return nil, fmt.Errorf("redis: cannot decide: %w", err)
+		return nil, fmt.Errorf("redis: cannot decide: %w", l.explain(ctx, err, keyNames))
 	}
 	decisions, err := l.decode(reply, batch)
 	if err != nil {
@@ -166,20 +140,23 @@ func (l *Limiter) ClockLag() time.Duration { return time.Duration(l.lag.Load()) 
 // Sent records that an event is in Slack: its id is a duplicate from then on, for the dedupe window. Errors are as for
 // Admit; repeating the call is harmless.
 func (l *Limiter) Sent(ctx context.Context, request Request) error {
-	err := l.sent.Run(ctx, l.redis, []string{l.keys.global(), l.keys.inFlight(), l.keys.sent()}, member(request.ID), l.dedupe).Err()
+	keyNames := []string{l.keys.global(), l.keys.inFlight(), l.keys.sent()}
+	err := l.sent.Run(ctx, l.redis, keyNames, request.member(), l.dedupe).Err()
 	if err != nil {
-		return fmt.Errorf("redis: cannot record %q as sent: %w", request.ID, err)
+		return fmt.Errorf("redis: cannot record %q as sent: %w", request.ID, l.explain(ctx, err, keyNames))
 	}
 	return nil
 }
 
-// Refund releases the slots of an event that was admitted for this delivery and that Slack has rejected for good. It
-// reports whether there was anything to release; repeating the call releases nothing twice. Errors are as for Admit.
-func (l *Limiter) Refund(ctx context.Context, request Request) (bool, error) {
+// Refund releases the slots of an event that was admitted for this delivery and that is not in Slack. known is the name of its
+// last post whose end the caller knows; empty: none. It reports whether it has released anything: not where there is nothing
+// to release, so that repeating the call releases nothing twice, nor after a later post than the known one. Errors are as for
+// Admit.
+func (l *Limiter) Refund(ctx context.Context, request Request, known string) (bool, error) {
 	keyNames := []string{l.keys.global(), l.keys.inFlight(), l.keys.category(request.Category)}
-	refunded, err := l.refund.Run(ctx, l.redis, keyNames, member(request.ID), request.Delivery, strconv.Itoa(request.Cost)).Int()
+	refunded, err := l.refund.Run(ctx, l.redis, keyNames, request.member(), request.Delivery, strconv.Itoa(request.Cost), known).Int()
 	if err != nil {
-		return false, fmt.Errorf("redis: cannot refund %q: %w", request.ID, err)
+		return false, fmt.Errorf("redis: cannot refund %q: %w", request.ID, l.explain(ctx, err, keyNames))
 	}
 	return refunded == 1, nil
 }

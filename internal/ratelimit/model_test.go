@@ -12,8 +12,9 @@ import (
 // each with rules of its own.
 type model struct {
 	admissions []*admission
-	sent       map[string]int64
-	kept       map[string]int64 // the longest window asked for, of each scope that holds anything, and of what was sent
+	sent       map[identity]int64
+	indexed    map[identity]int64 // the last admission of each category, and of each source in it
+	kept       map[string]int64   // the longest window asked for, of each scope that holds anything, and of what was sent
 }
 
 // The names of what is kept for a while, beside the categories' own.
@@ -28,6 +29,13 @@ type admission struct {
 	inFlight bool
 	gone     map[string]bool // from which scopes: given back, or older than anybody has asked for
 }
+
+// identity is what makes two events one.
+type identity struct{ category, source, id string }
+
+func identityOf(r ratelimit.Request) identity { return identity{r.Category, r.Source, r.ID} }
+
+func (a *admission) is(r ratelimit.Request) bool { return identityOf(a.request) == identityOf(r) }
 
 // replica is one set of rules.
 type replica struct {
@@ -57,7 +65,9 @@ func longest(limit ratelimit.Limit) int64 {
 	return window
 }
 
-func newModel() *model { return &model{sent: map[string]int64{}, kept: map[string]int64{}} }
+func newModel() *model {
+	return &model{sent: map[identity]int64{}, indexed: map[identity]int64{}, kept: map[string]int64{}}
+}
 
 // holds is what a scope still has: the admissions that count in it.
 func (m *model) holds(scope string) []*admission {
@@ -133,14 +143,14 @@ func (m *model) frees(scope string, tier ratelimit.Tier, cost int, now int64) (a
 func (m *model) decide(p replica, clock int64, request ratelimit.Request) ratelimit.Decision {
 	now, retention := m.now(clock), m.keep(globalScope, p.retention)
 	for _, a := range m.admissions {
-		if a.inFlight && a.request.ID == request.ID && a.at > now-retention {
+		if a.inFlight && a.is(request) && a.at > now-retention {
 			if a.request.Delivery == request.Delivery {
 				return ratelimit.Decision{Outcome: ratelimit.Admitted}
 			}
 			return ratelimit.Decision{Outcome: ratelimit.Duplicate}
 		}
 	}
-	if at, found := m.sent[request.ID]; found && at > now-max(p.dedupe, retention) {
+	if at, found := m.sent[identityOf(request)]; found && at > now-max(p.dedupe, retention) {
 		return ratelimit.Decision{Outcome: ratelimit.Duplicate}
 	}
 
@@ -178,15 +188,17 @@ func (m *model) decide(p replica, clock int64, request ratelimit.Request) rateli
 		m.forget(scope, now-m.kept[scope])
 	}
 	for _, a := range m.admissions {
-		if a.request.ID == request.ID {
+		if a.is(request) {
 			a.inFlight = false // its stale record is replaced
 		}
 	}
+	m.indexed[identity{category: request.Category}] = now
+	m.indexed[identity{category: request.Category, source: request.Source}] = now
 	m.admissions = append(m.admissions, &admission{request: request, at: now, inFlight: true, gone: map[string]bool{}})
 	return ratelimit.Decision{Outcome: ratelimit.Admitted}
 }
 
-func (m *model) markSent(p replica, id string, at int64) {
+func (m *model) markSent(p replica, request ratelimit.Request, at int64) {
 	keep := max(p.dedupe, m.keep(globalScope, 0))
 	if len(m.sent) > 0 {
 		keep = max(keep, m.kept[sentIDs])
@@ -197,9 +209,9 @@ func (m *model) markSent(p replica, id string, at int64) {
 			delete(m.sent, other)
 		}
 	}
-	m.sent[id] = at
+	m.sent[identityOf(request)] = at
 	for _, a := range m.admissions {
-		if a.request.ID == id {
+		if a.is(request) {
 			a.inFlight = false
 		}
 	}
@@ -208,7 +220,7 @@ func (m *model) markSent(p replica, id string, at int64) {
 // refund says whether there is something to give back, and gives it back.
 func (m *model) refund(request ratelimit.Request) bool {
 	for _, a := range m.admissions {
-		if a.inFlight && a.request.ID == request.ID && a.request.Delivery == request.Delivery {
+		if a.inFlight && a.is(request) && a.request.Delivery == request.Delivery {
 			a.inFlight, a.gone = false, map[string]bool{globalScope: true, request.Category: true}
 			return true
 		}
@@ -242,3 +254,24 @@ func (m *model) expire(scope string) {
 	}
 	m.forget(scope, m.newest(scope))
 }
+
+// trace is what is still known of the events with an id, by their identities.
+func (m *model) trace(id string) map[identity]ratelimit.Trace {
+	traces := map[identity]ratelimit.Trace{}
+	for _, a := range m.admissions { // of one identity, the last one counts
+		if held := !a.gone[globalScope]; a.request.ID == id && (held || a.inFlight) {
+			of := identityOf(a.request)
+			traces[of] = ratelimit.Trace{Category: of.category, Source: of.source, InFlight: a.inFlight, Admitted: microTime(a.at)}
+		}
+	}
+	for of, at := range m.sent {
+		if of.id == id {
+			trace := traces[of]
+			trace.Category, trace.Source, trace.Sent = of.category, of.source, microTime(at)
+			traces[of] = trace
+		}
+	}
+	return traces
+}
+
+func microTime(micros int64) time.Time { return time.UnixMicro(micros).UTC() }

@@ -3,8 +3,6 @@ package ratelimit
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,6 +16,7 @@ type Usage struct {
 	Tier     Tier          // what it allows
 	Used     int           // slots taken in the window that ends now
 	FreeIn   time.Duration // until an event of cost 1 fits into this tier; 0: now
+	Damaged  bool          // the category's key is of another type: nothing of it is decided, and Used is the tier's COUNT
 }
 
 // Peek returns how full the scopes are, the global one and those of the named categories, tier by tier: the global tiers
@@ -30,7 +29,7 @@ func (l *Limiter) Peek(ctx context.Context, categories ...string) ([]Usage, erro
 // peek is Peek, and also returns the time of the reply, by the clock of decisions.
 func (l *Limiter) peek(ctx context.Context, categories ...string) (time.Time, []Usage, error) {
 	keyNames := []string{l.keys.global()}
-	arguments := appendLimit(nil, l.rules.Global)
+	arguments := appendLimit([]any{l.dedupe}, l.rules.Global)
 	usages := scopeUsages(nil, "", l.rules.Global)
 	for _, category := range categories {
 		limit := l.rules.LimitFor(category)
@@ -40,7 +39,7 @@ func (l *Limiter) peek(ctx context.Context, categories ...string) (time.Time, []
 	}
 	reply, err := redis.NewScript(lua.Peek).Run(ctx, l.redis, keyNames, arguments...).Result()
 	if err != nil {
-		return time.Time{}, nil, fmt.Errorf("redis: cannot read the usage: %w", err)
+		return time.Time{}, nil, fmt.Errorf("redis: cannot read the usage: %w", l.explain(ctx, err, keyNames))
 	}
 	now, err := decodeUsages(reply, usages)
 	if err != nil {
@@ -79,61 +78,13 @@ func decodeUsages(reply any, usages []Usage) (now time.Time, err error) {
 		if err != nil {
 			return now, err
 		}
+		if usages[i].Damaged = used == -1 && wait == 0 && usages[i].Category != ""; usages[i].Damaged {
+			used = int64(usages[i].Tier.Count)
+		}
 		if used < 0 || wait < 0 {
 			return now, fmt.Errorf("used %d and wait %d, expected no negative number", used, wait)
 		}
-		usages[i].Used, usages[i].FreeIn = int(used), time.Duration(wait)*time.Microsecond
+		usages[i].Used, usages[i].FreeIn = int(used), span(wait)
 	}
 	return time.UnixMicro(micros).UTC(), nil
-}
-
-// scanBatch is how many keys Redis examines in one step of Categories, and scanSteps how many steps there are at most: the
-// keys may be a small part of a large database.
-const (
-	scanBatch = 1000
-	scanSteps = 100
-)
-
-// Categories lists the categories that have slots taken, or had until recently, in alphabetical order. It scans the key
-// space in steps that do not block the server; it is for people and pages, not for every event. It examines at most
-// 100,000 keys, so in a database with more keys it may not find all categories. Errors are as for Admit.
-func (l *Limiter) Categories(ctx context.Context) ([]string, error) {
-	prefix := l.keys.category("")
-	var categories []string
-	scan := func(ctx context.Context, node redis.Cmdable) error {
-		var cursor uint64
-		for range scanSteps {
-			keyNames, next, err := node.Scan(ctx, cursor, globLiteral(prefix)+"*", scanBatch).Result()
-			if err != nil {
-				return err
-			}
-			for _, name := range keyNames {
-				categories = append(categories, strings.TrimPrefix(name, prefix))
-			}
-			if cursor = next; cursor == 0 {
-				break
-			}
-		}
-		return nil
-	}
-	var err error
-	if cluster, ok := l.redis.(*redis.ClusterClient); ok {
-		// All keys are in one hash slot, so on one node.
-		var node *redis.Client
-		if node, err = cluster.MasterForKey(ctx, l.keys.global()); err == nil {
-			err = scan(ctx, node)
-		}
-	} else {
-		err = scan(ctx, l.redis)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("redis: cannot list the categories: %w", err)
-	}
-	slices.Sort(categories)
-	return slices.Compact(categories), nil // a scan may return a key twice
-}
-
-// globLiteral escapes a text for use in a pattern of SCAN.
-func globLiteral(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }

@@ -39,9 +39,9 @@ func TestPeekTellsWhatAdmitWouldDecide(t *testing.T) {
 		if diff := cmp.Diff(want, usages); diff != "" {
 			t.Errorf("usages (-want +got):\n%s", diff)
 		}
-		categories, err := limiter.Categories(ctx)
-		if err != nil || !cmp.Equal(categories, []string{"errors"}) {
-			t.Errorf("categories %q, %v; expected errors alone", categories, err)
+		categories, entries, err := limiter.Recent(ctx, 10)
+		if err != nil || !cmp.Equal(categories, []string{"errors"}) || entries != 1 {
+			t.Errorf("categories %q of %d entries, %v; expected errors alone", categories, entries, err)
 		}
 	})
 }

@@ -50,7 +50,7 @@ func TestARefusalNamesTheTierThatFreesLast(t *testing.T) {
 				limiter := s.limiter(t, testkit.Rules(test.global, test.category, ""), day)
 				limiter.want(ratelimit.Admitted, event("first", "a"))
 				s.advance(t, 13*time.Second)
-				admitted := s.score(t, "{n}:global", "first")
+				admitted := s.score(t, "{n}:global", "a:first")
 				expectRefusal(t, s, limiter.one(event("second", "a")), test.outcome, test.tier, 1, admitted+test.frees)
 			})
 		}
@@ -63,7 +63,7 @@ func TestUsedCountsTheWindowOfTheTierThatRefused(t *testing.T) {
 		limiter.admit(events(3, "old", "a")...)
 		s.advance(t, 2*time.Minute)
 		limiter.admit(events(3, "new", "a")...)
-		frees := s.score(t, "{n}:category:a", "new-1") + time.Minute.Microseconds()
+		frees := s.score(t, "{n}:category:a", "a:new-1") + time.Minute.Microseconds()
 		expectRefusal(t, s, limiter.one(event("x", "a")), ratelimit.Category, "3/1m", 3, frees)
 	})
 }
@@ -76,7 +76,7 @@ func TestEntriesThatAreOutOfTheWindowAreNotCounted(t *testing.T) {
 		s.advance(t, 30*time.Second)
 		limiter.admit(event("middle", "a"))
 		s.advance(t, 30*time.Second)
-		frees := s.score(t, "{n}:category:a", "middle") + time.Minute.Microseconds()
+		frees := s.score(t, "{n}:category:a", "a:middle") + time.Minute.Microseconds()
 		// One is in the window, two are in the set only; an event of three slots finds two free.
 		expectRefusal(t, s, limiter.one(costing(event("x", "a"), 3)), ratelimit.Category, "3/1m", 1, frees)
 		limiter.want(ratelimit.Admitted, costing(event("y", "a"), 2))
@@ -91,8 +91,8 @@ func TestARefusalCountsWhatItsOwnBatchHasTaken(t *testing.T) {
 		s.advance(t, time.Minute)
 		decisions := limiter.admit(event("n1", "a"), event("n2", "a"), event("x", "a"), costing(event("y", "a"), 2))
 		frees := (10 * time.Minute).Microseconds()
-		expectRefusal(t, s, decisions[2], ratelimit.Category, "3/10m", 3, s.score(t, "{n}:category:a", "old")+frees)
-		expectRefusal(t, s, decisions[3], ratelimit.Category, "3/10m", 3, s.score(t, "{n}:category:a", "n1")+frees)
+		expectRefusal(t, s, decisions[2], ratelimit.Category, "3/10m", 3, s.score(t, "{n}:category:a", "a:old")+frees)
+		expectRefusal(t, s, decisions[3], ratelimit.Category, "3/10m", 3, s.score(t, "{n}:category:a", "a:n1")+frees)
 	})
 }
 
@@ -103,7 +103,7 @@ func TestRefusalsAreRightAgainAfterAnAdmissionInTheSameBatch(t *testing.T) {
 		decisions := limiter.admit(
 			event("a1", "a"), event("a2", "a"), event("a3", "a"), event("a4", "a"),
 			event("b1", "b"), event("b2", "b"), event("a5", "a"))
-		admitted := s.score(t, "{n}:global", "a1")
+		admitted := s.score(t, "{n}:global", "a:a1")
 		short, long := admitted+(10*time.Minute).Microseconds(), admitted+time.Hour.Microseconds()
 		expectRefusal(t, s, decisions[2], ratelimit.Category, "2/10m", 2, short)
 		expectRefusal(t, s, decisions[3], ratelimit.Category, "2/10m", 2, short)
@@ -121,7 +121,7 @@ func TestRetryAfterIsWhenAnEventOfThatCostFits(t *testing.T) {
 			s.advance(t, time.Minute)
 		}
 		for cost := 1; cost <= 4; cost++ {
-			leaves := s.score(t, "{n}:category:a", ids[cost-1]) // so many must leave
+			leaves := s.score(t, "{n}:category:a", "a:"+ids[cost-1]) // so many must leave
 			got := limiter.one(costing(event("x", "a"), cost))
 			expectRefusal(t, s, got, ratelimit.Category, "4/10m", 4, leaves+(10*time.Minute).Microseconds())
 		}

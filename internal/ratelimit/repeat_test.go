@@ -102,7 +102,7 @@ func TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce(t *testing.T) {
 					t.Errorf("%d in flight, expected 3", n)
 				}
 
-				broken(t, proxy, fault, func() error { _, err := limiter.Refund(t.Context(), batch[4]); return err })
+				broken(t, proxy, fault, func() error { _, err := limiter.Refund(t.Context(), batch[4], ""); return err })
 				slots("refunded", 3, 3, 0)
 				if limiter.refund(batch[4]) {
 					t.Error("refunded twice")

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -39,13 +40,15 @@ func (l *Limiter) decode(reply any, batch []Request) ([]Decision, error) {
 			decisions[i] = Decision{Outcome: Admitted}
 		case verdict == 0:
 			decisions[i] = Decision{Outcome: Duplicate}
+		case verdict == 2:
+			decisions[i] = Decision{Outcome: Damaged, Key: l.keys.category(batch[i].Category)}
 		case verdict < 0 && verdict >= -int64(len(refusals)): // not -verdict: the lowest number has no positive counterpart
 			decisions[i], err = refusals[-verdict-1].decision(l.rules, batch[i])
 			if err != nil {
 				return nil, err
 			}
 		default:
-			return nil, fmt.Errorf("verdict %d, expected 1, 0 or the number of one of %d refusals", verdict, len(refusals))
+			return nil, fmt.Errorf("verdict %d, expected 2, 1, 0 or the number of one of %d refusals", verdict, len(refusals))
 		}
 	}
 	return decisions, nil
@@ -94,8 +97,13 @@ func (r refusal) decision(rules Rules, request Request) (Decision, error) {
 		Outcome:    outcome,
 		Tier:       limit[r.tier-1],
 		Used:       int(r.used),
-		RetryAfter: max(0, time.Duration(r.wait)*time.Microsecond),
+		RetryAfter: max(0, span(r.wait)),
 	}, nil
+}
+
+// span converts the microseconds of a reply. What no Duration can hold becomes the longest, never a negative one.
+func span(micros int64) time.Duration {
+	return time.Duration(min(micros, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
 }
 
 func number(field any, name string) (int64, error) {

@@ -11,6 +11,7 @@ type Rules struct {
 	Global    Limit            // over all categories together
 	Category  Limit            // for each category that has no override
 	Overrides map[string]Limit // for these categories instead
+	Pace      Tier             // posts to one channel, which wait for their turn; the zero Tier: none
 }
 
 // LimitFor returns the limit of one category.
@@ -26,8 +27,8 @@ func (r Rules) MaxCost(category string) int {
 	return min(r.Global.smallestCount(), r.LimitFor(category).smallestCount())
 }
 
-// retention is the longest window of any rule: how long an admission can matter at all.
-func (r Rules) retention() time.Duration {
+// LongestWindow is the longest window of any rule: how long an admission can matter at all.
+func (r Rules) LongestWindow() time.Duration {
 	longest := max(r.Global.longestWindow(), r.Category.longestWindow())
 	for _, limit := range r.Overrides {
 		longest = max(longest, limit.longestWindow())

@@ -99,7 +99,4 @@ func TestNewRefusesWhatItCannotServe(t *testing.T) {
 			t.Errorf("%s: %v, %v; expected an error with %q", test.name, limiter, err, test.want)
 		}
 	}
-	if pause, err := ratelimit.NewPause(client, "a b"); pause != nil || err == nil {
-		t.Errorf("a pause in namespace %q: %v, %v", "a b", pause, err)
-	}
 }

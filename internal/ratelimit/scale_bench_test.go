@@ -156,9 +156,9 @@ func takeBack(b *testing.B, client *redis.Client, batch []ratelimit.Request) {
 	prefix := "{" + b.Name() + "}:"
 	_, err := client.Pipelined(context.Background(), func(pipe redis.Pipeliner) error {
 		for _, request := range batch {
-			pipe.ZRem(context.Background(), prefix+"global", request.ID)
-			pipe.ZRem(context.Background(), prefix+"category:"+request.Category, request.ID)
-			pipe.HDel(context.Background(), prefix+"inflight", request.ID)
+			pipe.ZRem(context.Background(), prefix+"global", slot(request))
+			pipe.ZRem(context.Background(), prefix+"category:"+request.Category, slot(request))
+			pipe.HDel(context.Background(), prefix+"inflight", slot(request))
 		}
 		return nil
 	})

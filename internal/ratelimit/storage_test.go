@@ -87,18 +87,18 @@ func TestTimesAreStoredToTheMicrosecond(t *testing.T) {
 				t.Fatalf("decided at %d, expected %d", clock, s.now.UnixMicro())
 			}
 			for _, key := range []string{"{n}:global", "{n}:category:" + e.Category} {
-				for _, slot := range []string{e.ID, e.ID + " 2"} {
-					if got := s.score(t, key, slot); got != clock {
-						t.Errorf("%q in %s is at %d, expected %s", slot, key, got, want)
+				for _, name := range []string{slot(e), slot(e) + " 2"} {
+					if got := s.score(t, key, name); got != clock {
+						t.Errorf("%q in %s is at %d, expected %s", name, key, got, want)
 					}
 				}
 			}
-			if got := s.HGet(ctx, "{n}:inflight", e.ID).Val(); got != want+" "+e.Delivery {
+			if got := s.HGet(ctx, "{n}:inflight", slot(e)).Val(); got != want+" "+e.Delivery {
 				t.Errorf("in flight: %q, expected the time %s", got, want)
 			}
 			limiter.sent(e)
-			if at, told := s.score(t, "{n}:sent", e.ID), s.latest(); told != any(at) || at < clock {
-				t.Errorf("stored as sent at %d, told %v, admitted at %d", at, told, clock)
+			if at, recorded := s.score(t, "{n}:sent", slot(e)), s.latest(); recorded != any(at) || at < clock {
+				t.Errorf("stored as sent at %d, recorded as %v, admitted at %d", at, recorded, clock)
 			}
 			s.advance(t, 1001*time.Microsecond)
 		}
@@ -112,11 +112,13 @@ func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
 		limiter.admit(e, f, event("s", "slow"), event("q", "fast"))
 		limiter.sent(e)
 		limiter.refund(f)
-		pause, err := ratelimit.NewPause(s.Client, "n")
-		testkit.Check(t, err)
-		testkit.Check(t, pause.Extend(t.Context(), time.Minute))
+		limiter.wantDigest(ratelimit.Granted, "#a", "p0")
+		limiter.answer(ratelimit.Answer{Channel: "#a", ID: "C000000A", Name: "p0"}, ratelimit.NoPause)
+		limiter.answer(ratelimit.Answer{Channel: "#a", Name: "p0", RetryAfter: time.Minute}, ratelimit.PausedWorkspace)
 		bounds := map[string]time.Duration{
-			"{n}:global": 2 * time.Hour, "{n}:inflight": 2 * time.Hour, "{n}:sent": day, "{n}:pause": 2 * time.Minute,
+			"{n}:global": 2 * time.Hour, "{n}:inflight": 2 * time.Hour, "{n}:sent": day, "{n}:pauses": 2 * time.Minute, "{n}:probes": 2 * time.Minute,
+			"{n}:channels": 7 * day, "{n}:pace:C000000A": 10 * time.Second, "{n}:refusals": time.Second,
+			"{n}:categories": day + 2*time.Hour + time.Second,
 			"{n}:category:a": 10 * time.Minute, "{n}:category:slow": 2 * time.Hour, "{n}:category:fast": 50 * time.Second,
 		}
 		names := s.Keys(t.Context(), "*").Val()
@@ -173,7 +175,7 @@ func TestSentIDsAreForgottenAfterTheDedupeWindow(t *testing.T) {
 			s.advance(t, time.Hour)
 		}
 		ids := s.ZRange(t.Context(), "{n}:sent", 0, -1).Val()
-		if len(ids) != 3 || ids[0] != "e4" || ids[1] != "e5" { // the third is the member of dashes
+		if len(ids) != 3 || ids[0] != "a:e4" || ids[1] != "a:e5" { // the third is the member of dashes
 			t.Errorf("%q are kept, expected e4 and e5", ids)
 		}
 	})
@@ -182,8 +184,6 @@ func TestSentIDsAreForgottenAfterTheDedupeWindow(t *testing.T) {
 func TestEveryCallFindsItsScriptAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
-		pause, err := ratelimit.NewPause(s.Client, "n")
-		testkit.Check(t, err)
 		ctx, e, f := t.Context(), event("e", "a"), event("f", "a")
 		for _, call := range []func(){
 			func() { limiter.want(ratelimit.Admitted, e, f) },
@@ -195,10 +195,12 @@ func TestEveryCallFindsItsScriptAgain(t *testing.T) {
 				}
 			},
 			func() {
-				if left, err := pause.Remaining(ctx); err != nil || left != 0 {
+				if left, err := limiter.LongestPause(ctx); err != nil || left != 0 {
 					t.Errorf("%s, %v", left, err)
 				}
 			},
+			func() { limiter.wantDigest(ratelimit.Granted, aChannel, "p1") },
+			func() { limiter.answered("p1") },
 		} {
 			testkit.Check(t, s.ScriptFlush(ctx).Err())
 			call()
@@ -235,7 +237,7 @@ func TestAllKeysOfACallShareOneSlot(t *testing.T) {
 	limiter.admit(batch...)
 	limiter.sent(batch[0])
 	names := s.Keys(t.Context(), "*").Val()
-	if len(names) != 3+len(batch) {
+	if len(names) != 4+len(batch) {
 		t.Fatalf("keys %v", names)
 	}
 	want := s.ClusterKeySlot(t.Context(), "n").Val()
@@ -283,7 +285,8 @@ func TestACostlyEventTakesAllItsSlots(t *testing.T) {
 		if got := limiter.one(costing(event("x", "a"), 1001)); got.Outcome != ratelimit.Category || got.Used != 7000 {
 			t.Errorf("%+v", got)
 		}
-		limiter.refund(big) // a busy host may make the client ask twice, and the second answer is that nothing is left
+		limiter.refund(big)                  // a busy host may make the client ask twice, and the second answer is that nothing is left
+		s.Del(t.Context(), "{n}:categories") // the index shows only that there was an admission
 		if left := s.contents(t); left != "" {
 			t.Errorf("a refund left something behind:\n%s", left)
 		}

@@ -88,7 +88,7 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
         redis.call('HSET', key, records[i], aged(since) .. posts .. aged(last) .. rest)
       else
         since, rest = string.match(records[i + 1], '^(%d+)( .*)$')
-        redis.call('HSET', key, records[i], aged(since) .. rest)
+        if since then redis.call('HSET', key, records[i], aged(since) .. rest) end
       end
     end
   else
@@ -305,7 +305,13 @@ func (c caller) sent(request ratelimit.Request) {
 
 func (c caller) refund(request ratelimit.Request) bool {
 	c.t.Helper()
-	refunded, err := c.Refund(c.t.Context(), request)
+	return c.refundAfter(request, "")
+}
+
+// refundAfter refunds an event whose last known post has that name.
+func (c caller) refundAfter(request ratelimit.Request, known string) bool {
+	c.t.Helper()
+	refunded, err := c.Refund(c.t.Context(), request, known)
 	if err != nil {
 		c.t.Fatalf("refund: %v", err)
 	}
@@ -326,6 +332,9 @@ func events(n int, prefix, category string) []ratelimit.Request {
 	return requests
 }
 
+// slot is the name of an event's slot, where all parts of it are plain.
+func slot(request ratelimit.Request) string { return request.Category + ":" + request.ID }
+
 func costing(request ratelimit.Request, cost int) ratelimit.Request {
 	request.Cost = cost
 	return request
@@ -334,6 +343,12 @@ func costing(request ratelimit.Request, cost int) ratelimit.Request {
 // by is the same event in another delivery.
 func by(delivery string, request ratelimit.Request) ratelimit.Request {
 	request.Delivery = delivery
+	return request
+}
+
+// from is the same event with a source.
+func from(source string, request ratelimit.Request) ratelimit.Request {
+	request.Source = source
 	return request
 }
 

@@ -1,17 +1,17 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Trace is what Redis still knows about one event. Unknown times are zero.
 type Trace struct {
-	Category string    // empty: its slot has left every window, or none of the named categories holds it
+	Category string
+	Source   string    // what its id counts together with, or a hash of it if it is long or not printable; empty: nothing
 	Admitted time.Time // when the script admitted it
 	InFlight bool      // admitted and not yet in Slack
 	Posts    int       // in flight: posts of it that have begun
@@ -19,49 +19,78 @@ type Trace struct {
 	Sent     time.Time // when it was recorded as sent
 }
 
-// Known reports whether Redis knows the event at all. It never knows a refused one, because a refusal stores nothing.
-func (t Trace) Known() bool { return !t.Admitted.IsZero() || !t.Sent.IsZero() }
+// known reports whether Redis knows the event at all. It never knows a refused one, because a refusal stores nothing.
+func (t Trace) known() bool { return !t.Admitted.IsZero() || !t.Sent.IsZero() }
 
-// Trace returns what Redis knows about an event: whether it is in flight, holds a slot, or was sent within the dedupe
-// window. Its category is looked up among the named ones. Errors are as for Admit.
-func (l *Limiter) Trace(ctx context.Context, id string, categories ...string) (Trace, error) {
-	id = member(id)
-	pipe := l.redis.Pipeline()
-	record := pipe.HGet(ctx, l.keys.inFlight(), id)
-	admitted := pipe.ZScore(ctx, l.keys.global(), id)
-	sent := pipe.ZScore(ctx, l.keys.sent(), id)
-	slots := make([]*redis.FloatCmd, len(categories))
-	for i, category := range categories {
-		slots[i] = pipe.ZScore(ctx, l.keys.category(category), id)
+// latest is the last thing that is known to have happened to it.
+func (t Trace) latest() time.Time {
+	if t.Sent.After(t.Admitted) {
+		return t.Sent
 	}
-	commands, _ := pipe.Exec(ctx)
-	for _, command := range commands {
-		if err := command.Err(); err != nil && !errors.Is(err, redis.Nil) { // Nil: the key or member does not exist
-			return Trace{}, fmt.Errorf("redis: cannot look up %q: %w", id, err)
-		}
-	}
-	var trace Trace
-	for i, category := range categories {
-		if slots[i].Err() == nil {
-			trace.Category = category
-			break
-		}
-	}
-	if admitted.Err() == nil {
-		trace.Admitted = at(admitted.Val())
-	}
-	if sent.Err() == nil {
-		trace.Sent = at(sent.Val())
-	}
-	if record.Err() == nil {
-		inFlight, err := ParseInFlight(record.Val())
-		if err != nil {
-			return Trace{}, fmt.Errorf("redis: %s: %w", l.keys.inFlight(), err)
-		}
-		trace.InFlight, trace.Admitted = true, inFlight.Admitted
-		trace.Posts, trace.LastPost = inFlight.Posts, inFlight.LastPost
-	}
-	return trace, nil
+	return t.Admitted
 }
 
-func at(score float64) time.Time { return time.UnixMicro(int64(score)).UTC() }
+// traceChunk is how many members one command looks up.
+const traceChunk = 1000
+
+// Trace returns what Redis knows about the events with this id, the latest first: whether they are in flight, hold a slot,
+// or were sent within the dedupe window. An id counts within its category, so there can be one in each, and one for each
+// source there. With a category only its events are looked for. It returns none if no event with this id is known. Errors
+// are as for Admit.
+func (l *Limiter) Trace(ctx context.Context, id, category string) ([]Trace, error) {
+	origins, err := l.origins(ctx, category)
+	if err != nil {
+		return nil, err
+	}
+	var traces []Trace
+	for chunk := range slices.Chunk(origins, traceChunk) {
+		found, err := l.traceWithin(ctx, id, chunk)
+		if err != nil {
+			return nil, err
+		}
+		traces = append(traces, found...)
+	}
+	slices.SortStableFunc(traces, func(a, b Trace) int {
+		return cmp.Or(b.latest().Compare(a.latest()), cmp.Compare(a.Category, b.Category), cmp.Compare(a.Source, b.Source))
+	})
+	return traces, nil
+}
+
+// traceWithin looks the id up in some of the origins.
+func (l *Limiter) traceWithin(ctx context.Context, id string, origins []origin) ([]Trace, error) {
+	members := make([]string, len(origins))
+	for i, o := range origins {
+		members[i] = o.member(id)
+	}
+	pipe := l.redis.Pipeline()
+	records := pipe.HMGet(ctx, l.keys.inFlight(), members...)
+	admitted := pipe.ZMScore(ctx, l.keys.global(), members...)
+	sent := pipe.ZMScore(ctx, l.keys.sent(), members...)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("redis: cannot look up %q: %w", id, err)
+	}
+	var traces []Trace
+	for i, o := range origins {
+		trace := Trace{Category: o.category, Source: o.source, Admitted: at(admitted.Val()[i]), Sent: at(sent.Val()[i])}
+		if record, found := records.Val()[i].(string); found {
+			inFlight, err := ParseInFlight(record)
+			if err != nil {
+				return nil, fmt.Errorf("redis: %s: %w", l.keys.inFlight(), err)
+			}
+			trace.InFlight, trace.Admitted = true, inFlight.Admitted
+			trace.Posts, trace.LastPost = inFlight.Posts, inFlight.LastPost
+		}
+		if trace.known() {
+			traces = append(traces, trace)
+		}
+	}
+	return traces, nil
+}
+
+// at is the time of a score; a member that is not there has none.
+func at(score float64) time.Time {
+	if score == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(score)).UTC()
+}

@@ -1,30 +1,44 @@
 package ratelimit_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
 )
 
-func (c caller) trace(id string, categories ...string) ratelimit.Trace {
+// trace is the one event with this id.
+func (c caller) trace(id, category string) ratelimit.Trace {
 	c.t.Helper()
-	trace, err := c.Trace(c.t.Context(), id, categories...)
+	traces := c.traces(id, category)
+	if len(traces) != 1 {
+		c.t.Fatalf("%d events with the id %s, expected one: %+v", len(traces), id, traces)
+	}
+	return traces[0]
+}
+
+func (c caller) traces(id, category string) []ratelimit.Trace {
+	c.t.Helper()
+	traces, err := c.Trace(c.t.Context(), id, category)
 	testkit.Check(c.t, err)
-	return trace
+	return traces
 }
 
 func TestATraceFollowsAnEvent(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e := event("an id of more than sixty-four bytes "+strings.Repeat("long ", 20), "a")
-		if trace := limiter.trace(e.ID); trace.Known() || trace != (ratelimit.Trace{}) {
-			t.Errorf("before anything: %+v", trace)
+		if traces := limiter.traces(e.ID, ""); len(traces) != 0 {
+			t.Errorf("before anything: %+v", traces)
 		}
 		limiter.want(ratelimit.Admitted, e)
-		admitted := limiter.trace(e.ID, "b", "a")
+		admitted := limiter.trace(e.ID, "")
 		if !admitted.InFlight || admitted.Category != "a" || admitted.Admitted.IsZero() || admitted.Posts != 0 || !admitted.LastPost.IsZero() {
 			t.Errorf("admitted: %+v", admitted)
 		}
@@ -35,29 +49,193 @@ func TestATraceFollowsAnEvent(t *testing.T) {
 			t.Errorf("being posted: %+v", begun)
 		}
 		limiter.sent(e)
-		sent := limiter.trace(e.ID, "a")
+		sent := limiter.trace(e.ID, "")
 		if sent.InFlight || sent.Sent.Before(sent.Admitted) || !sent.Admitted.Equal(admitted.Admitted) || sent.Posts != 0 {
 			t.Errorf("sent: %+v", sent)
 		}
 		s.advance(t, time.Hour)
 		limiter.want(ratelimit.Admitted, event("f", "b")) // which trims what has left the window
-		late := limiter.trace(e.ID)
-		if !late.Known() || late.Sent.IsZero() || !late.Admitted.IsZero() || late.Category != "" {
+		late := limiter.trace(e.ID, "")
+		if late.Sent.IsZero() || !late.Admitted.IsZero() || late.Category != "a" {
 			t.Errorf("when its slot is gone: %+v", late)
 		}
 		limiter.want(ratelimit.Admitted, event("g", "c"))
 		limiter.refund(event("g", "c"))
-		if trace := limiter.trace("g", "c"); trace.Known() {
-			t.Errorf("refunded: %+v", trace)
+		if traces := limiter.traces("g", ""); len(traces) != 0 {
+			t.Errorf("refunded: %+v", traces)
 		}
+	})
+}
+
+// One id, in two categories and from three sources: five events, each found with its own story.
+func TestATraceFindsEveryEventWithTheID(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		long := strings.Repeat("https://example.com/", 20)
+		all := []ratelimit.Request{
+			event("e", "a"), from("/ci", event("e", "a")), from(long, event("e", "a")), event("e", "b"), from("/ci", event("e", "b")),
+		}
+		for _, e := range all {
+			limiter.want(ratelimit.Admitted, e)
+			s.advance(t, time.Millisecond)
+		}
+		limiter.sent(all[1])
+		found := limiter.traces("e", "")
+		var names []string
+		for i, trace := range found {
+			names = append(names, trace.Category+" "+trace.Source)
+			if i > 0 && trace.Admitted.After(found[i-1].Admitted) && trace.Sent.IsZero() && found[i-1].Sent.IsZero() {
+				t.Errorf("%+v comes after %+v, expected the latest first", trace, found[i-1])
+			}
+			if sent := !trace.Sent.IsZero(); sent != (trace.Category == "a" && trace.Source == "/ci") || sent == trace.InFlight {
+				t.Errorf("%+v: only the second one was sent", trace)
+			}
+		}
+		if len(names) != 5 || names[0] != "a /ci" {
+			t.Fatalf("found %q, expected five, first the one that was sent last", names)
+		}
+		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "a ~") && len(name) < 60 }) {
+			t.Errorf("found %q, expected a hash in place of the long source", names)
+		}
+		if of := limiter.traces("e", "b"); len(of) != 2 || of[0].Category != "b" || of[1].Category != "b" {
+			t.Errorf("of category b: %+v, expected its two", of)
+		}
+		if none := limiter.traces("e", "c"); len(none) != 0 {
+			t.Errorf("of category c: %+v", none)
+		}
+	})
+}
+
+// An event is found without its category for as long as it is known: by what was admitted long ago and sent late, too.
+func TestATraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
+		e := from("/ci", event("e", "a"))
+		limiter.want(ratelimit.Admitted, e)
+		s.advance(t, 29*time.Minute) // held for nearly the longest window
+		limiter.sent(e)
+		for range 11 {
+			s.advance(t, 10*time.Minute)
+			limiter.want(ratelimit.Admitted, event(fmt.Sprint("other", s.now), "b")) // which trims the index
+		}
+		if found := limiter.traces("e", ""); len(found) != 1 || found[0].Source != "/ci" {
+			t.Fatalf("after 1h50m: %+v, expected it", found)
+		}
+		s.advance(t, 12*time.Minute) // and a second and a bit more than that an entry is older than its admission
+		limiter.want(ratelimit.Admitted, event("the last", "b"))
+		if found := limiter.traces("e", ""); len(found) != 0 {
+			t.Errorf("after 2h2m: %+v, expected nothing", found)
+		}
+		if entries := s.ZRange(t.Context(), "{n}:categories", 0, -1).Val(); !slices.Equal(entries, []string{"b"}) {
+			t.Errorf("the index has %q, expected b alone", entries)
+		}
+	})
+}
+
+// The index holds what something was admitted of, and lists what has slots.
+func TestTheIndexHoldsWhatWasAdmitted(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "1/30m", ""), day)
+		index := func() []string { return s.ZRange(t.Context(), "{n}:categories", 0, -1).Val() }
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		s.Del(t.Context(), "{n}:categories")
+		limiter.admit(event("f", "a"), from("/refused", event("g", "a")), from("/ci", event("h", "b")), from("/late", event("i", "b")))
+		if entries, want := index(), []string{"b", "b /ci"}; !slices.Equal(entries, want) {
+			t.Errorf("the index has %q, expected %q", entries, want)
+		}
+		categories, entries, err := limiter.Recent(t.Context(), 10)
+		if err != nil || !slices.Equal(categories, []string{"b"}) || entries != 2 {
+			t.Errorf("categories %q of %d entries, %v; expected b, and 2", categories, entries, err)
+		}
+		s.advance(t, 31*time.Minute)
+		if categories, entries, err := limiter.Recent(t.Context(), 10); err != nil || len(categories) != 0 || entries != 0 || len(index()) != 2 {
+			t.Errorf("when its slots are free: categories %q, %v, index %q; expected none listed and both kept", categories, err, index())
+		}
+	})
+}
+
+// Of many categories those with the latest admissions are listed, however many sources the others have.
+func TestRecentListsTheLatest(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", "z=1/1m,a=1/1m"), day)
+		for i, category := range []string{"c", "a", "b"} {
+			limiter.want(ratelimit.Admitted, event(fmt.Sprint(i), category))
+			s.advance(t, 2*time.Second)
+		}
+		limiter.admit(from("/ci", event("x", "c")))
+		got, entries, err := limiter.Recent(t.Context(), 3) // c, c /ci, b
+		if err != nil || !slices.Equal(got, []string{"c", "b"}) || entries != 4 {
+			t.Errorf("%q of %d entries, %v; expected c and b of 4", got, entries, err)
+		}
+		if got := limiter.Configured(); !slices.Equal(got, []string{"a", "z"}) {
+			t.Errorf("configured: %q", got)
+		}
+	})
+}
+
+// A busy notifier writes the index once a second, not with each batch.
+func TestTheIndexIsWrittenOnceASecond(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		at := func(want string) {
+			t.Helper()
+			if got := s.score(t, "{n}:categories", "a"); got != s.score(t, "{n}:global", want) {
+				t.Errorf("the index has another time than that of %s:\n%s", want, s.contents(t))
+			}
+		}
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		at("a:e")
+		s.advance(t, 100*time.Millisecond)
+		limiter.want(ratelimit.Admitted, event("f", "a"))
+		at("a:e")
+		s.advance(t, time.Second)
+		limiter.want(ratelimit.Admitted, event("g", "a"))
+		at("a:g")
+	})
+}
+
+// With more than 100,000 entries those whose last admission is the longest ago give way.
+func TestTheIndexIsBounded(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		at := s.score(t, "{n}:categories", "a")
+		n := 0
+		for some := range slices.Chunk(make([]redis.Z, 100_000), 10_000) {
+			for i := range some {
+				n++
+				some[i] = zAt(at-1, fmt.Sprint("before", n))
+			}
+			testkit.Check(t, s.ZAdd(t.Context(), "{n}:categories", some...).Err())
+		}
+		limiter.want(ratelimit.Admitted, event("f", "b"))
+		if n := s.ZCard(t.Context(), "{n}:categories").Val(); n != 100_000 {
+			t.Errorf("%d entries, expected 100,000", n)
+		}
+		s.score(t, "{n}:categories", "a")
+		s.score(t, "{n}:categories", "b")
+		limiter.trace("e", "") // among all of them
+	})
+}
+
+// With a category it does not depend on the index.
+func TestATraceOfACategoryNeedsNoIndex(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		s.Del(t.Context(), "{n}:categories")
+		if found := limiter.traces("e", ""); len(found) != 0 {
+			t.Errorf("%+v was found without the index", found)
+		}
+		limiter.trace("e", "a")
 	})
 }
 
 func TestATraceDoesNotTrustWhatItReads(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
-		s.HSet(t.Context(), "{n}:inflight", "e", "soon")
-		if trace, err := limiter.Trace(t.Context(), "e"); err == nil || !strings.Contains(err.Error(), "{n}:inflight") {
+		s.HSet(t.Context(), "{n}:inflight", "a:e", "soon")
+		if trace, err := limiter.Trace(t.Context(), "e", "a"); err == nil || !strings.Contains(err.Error(), "{n}:inflight") {
 			t.Errorf("%+v, %v; expected an error that names the key", trace, err)
 		}
 	})
@@ -78,7 +256,7 @@ func TestSlotsTellWhoHoldsThem(t *testing.T) {
 				t.Errorf("slot %+v frees after %s, expected 30m", slot, slot.Frees.Sub(slot.At))
 			}
 		}
-		want := map[string]string{"e": "a", "e 2": "a", "f": "b", "old": ""} // its category no longer counts it
+		want := map[string]string{"e": "a", "e 2": "a", "f": "b", "old": "a"}
 		if len(holders) != len(want) {
 			t.Errorf("slots %v, expected %v", holders, want)
 		}

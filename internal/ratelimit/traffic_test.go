@@ -85,7 +85,7 @@ func (r *traffic) replica(ctx context.Context, number int, limiter *ratelimit.Li
 			}
 		}
 		r.again(number, "sent", func(ctx context.Context) error { return limiter.Sent(ctx, sent) })
-		r.again(number, "refund", func(ctx context.Context) error { _, err := limiter.Refund(ctx, refunded); return err })
+		r.again(number, "refund", func(ctx context.Context) error { _, err := limiter.Refund(ctx, refunded, ""); return err })
 		r.admitted.Add(4) // sent, flying and fresh
 
 		second := r.admit(number, limiter, []ratelimit.Request{sent, flying, by("another message", flying), scarce})

@@ -261,7 +261,7 @@ func TestALoweredLimitIsFreeOnlyWhenEnoughSlotsHaveLeft(t *testing.T) {
 		lowered := s.limiter(t, testkit.Rules("100/30m", "2/30m", ""), day)
 		decision := lowered.one(event("after", "a"))
 		clock, _ := s.clock(t)
-		third := s.score(t, "{n}:category:a", "before2")
+		third := s.score(t, "{n}:category:a", "a:before2")
 		if want := third + (30 * time.Minute).Microseconds() - clock; decision.Used != 4 || decision.RetryAfter.Microseconds() != want {
 			t.Errorf("%+v, expected 4 used and %d us until the third has left", decision, want)
 		}

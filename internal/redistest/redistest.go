@@ -17,9 +17,11 @@
 package redistest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -195,6 +197,22 @@ func (s *Server) client(tb testing.TB) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr})
 	tb.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// Commands is how many commands the server has run, those that scripts call included.
+func (s *Server) Commands(tb testing.TB) (calls int) {
+	tb.Helper()
+	info, err := s.Client(tb).Info(context.Background(), "commandstats").Result()
+	testkit.Check(tb, err)
+	for line := range strings.Lines(info) {
+		if _, rest, found := strings.Cut(line, ":calls="); found {
+			count, _, _ := strings.Cut(rest, ",")
+			n, err := strconv.Atoi(count)
+			testkit.Check(tb, err)
+			calls += n
+		}
+	}
+	return calls
 }
 
 // field is one line of INFO.

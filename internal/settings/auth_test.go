@@ -1,44 +1,17 @@
 package settings
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nkeys"
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/testkit"
 )
-
-// certificate writes a certificate that signs itself, for 127.0.0.1, and its key.
-func certificate(t *testing.T, name string) (certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testkit.Check(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	testkit.Check(t, err)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	testkit.Check(t, err)
-	folder := t.TempDir()
-	certFile = written(t, filepath.Join(folder, name+".crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
-	keyFile = written(t, filepath.Join(folder, name+".key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	return certFile, keyFile
-}
 
 func written(t *testing.T, path string, content []byte) string {
 	t.Helper()
@@ -48,7 +21,7 @@ func written(t *testing.T, path string, content []byte) string {
 
 // TestTLS reads certificates that are right and takes a connection with them, as NATS and Redis would.
 func TestTLS(t *testing.T) {
-	cert, key := certificate(t, "both")
+	cert, key := testkit.Certificate(t)
 	setenv(t, map[string]string{
 		"NATS_TLS_CA": cert, "NATS_TLS_CERT": cert, "NATS_TLS_KEY": key,
 		"REDIS_URL": "rediss://127.0.0.1:6380/0", "REDIS_TLS_CA": cert, "REDIS_TLS_CERT": cert, "REDIS_TLS_KEY": key,
@@ -89,8 +62,8 @@ func TestTLS(t *testing.T) {
 
 // TestTLSProblems are those of files that are there and hold something else.
 func TestTLSProblems(t *testing.T) {
-	cert, key := certificate(t, "one")
-	_, otherKey := certificate(t, "two")
+	cert, key := testkit.Certificate(t)
+	_, otherKey := testkit.Certificate(t)
 	folder := t.TempDir()
 	text := written(t, filepath.Join(folder, "text"), []byte("no certificate\n"))
 	for _, prefix := range []string{"NATS_TLS", "REDIS_TLS"} {

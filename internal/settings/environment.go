@@ -39,18 +39,23 @@ type Environment struct {
 	SlackRoutes     string `envconfig:"SLACK_ROUTES"`
 	SlackAPIURL     string `envconfig:"SLACK_API_URL" shown:"host"`
 	SlackMarkup     string `envconfig:"SLACK_MARKUP" default:"escape"`
+	SlackLinkHosts  string `envconfig:"SLACK_LINK_HOSTS"`
 	SlackTimeout    string `envconfig:"SLACK_TIMEOUT" default:"10s"`
+	SlackPace       string `envconfig:"SLACK_PACE" default:"10/10s"`
 
-	SendConcurrency   string `envconfig:"SEND_CONCURRENCY" default:"8"`
-	BatchSize         string `envconfig:"BATCH_SIZE" default:"512"`
-	DeadLetterSubject string `envconfig:"DEAD_LETTER_SUBJECT"`
-	DroppedSubject    string `envconfig:"DROPPED_SUBJECT"`
-	DigestInterval    string `envconfig:"DIGEST_INTERVAL" default:"0"`
-	DigestChannel     string `envconfig:"DIGEST_CHANNEL"`
-	AdminAddr         string `envconfig:"ADMIN_ADDR" default:"127.0.0.1:8080" emptyMeansNone:"true"`
-	ShutdownTimeout   string `envconfig:"SHUTDOWN_TIMEOUT" default:"25s"`
-	LogLevel          string `envconfig:"LOG_LEVEL" default:"info"`
-	LogFormat         string `envconfig:"LOG_FORMAT" default:"json"`
+	SendConcurrency    string `envconfig:"SEND_CONCURRENCY" default:"8"`
+	BatchSize          string `envconfig:"BATCH_SIZE" default:"512"`
+	DeadLetterSubject  string `envconfig:"DEAD_LETTER_SUBJECT"`
+	DeadLetterMaxBytes string `envconfig:"DEAD_LETTER_MAX_BYTES" default:"268435456"`
+	DroppedSubject     string `envconfig:"DROPPED_SUBJECT"`
+	DigestInterval     string `envconfig:"DIGEST_INTERVAL" default:"0"`
+	DigestChannel      string `envconfig:"DIGEST_CHANNEL"`
+	AdminAddr          string `envconfig:"ADMIN_ADDR" default:"127.0.0.1:8080" emptyMeansNone:"true"`
+	AdminToken         string `envconfig:"ADMIN_TOKEN" shown:"never"`
+	AdminHosts         string `envconfig:"ADMIN_HOSTS"`
+	ShutdownTimeout    string `envconfig:"SHUTDOWN_TIMEOUT" default:"25s"`
+	LogLevel           string `envconfig:"LOG_LEVEL" default:"info"`
+	LogFormat          string `envconfig:"LOG_FORMAT" default:"json"`
 }
 
 // Variable is one setting: its name and the value that holds where it is not set.
@@ -85,7 +90,7 @@ func fileOf(name string) string { return os.Getenv(name + "_FILE") }
 
 // Read reads every variable, from the environment or from the file that X_FILE names, and notes what cannot be read. A
 // variable that is set to the empty string counts as not set, because docker-compose passes unset variables on as empty
-// ones.
+// ones. An empty file is a problem: nobody names a file to set nothing.
 func Read(problems *Problems) Environment {
 	env, _ := read(problems)
 	return env
@@ -119,6 +124,10 @@ func readVariable(problems *Problems, value reflect.Value, tag reflect.StructTag
 		content, err := readFile(path)
 		if err != nil {
 			problems.Add(name+"_FILE", "%v; expected a readable file with the value of %s", err, name)
+			return Origin{}
+		}
+		if strings.TrimSpace(string(content)) == "" { // a default in its place could be: no token at all
+			problems.Add(name+"_FILE", "%s is empty, expected a file with the value of %s", path, name)
 			return Origin{}
 		}
 		value.SetString(strings.TrimRight(string(content), "\r\n")) // without the line end that editors leave

@@ -18,8 +18,8 @@ func TestPartsOfTheSettings(t *testing.T) {
 		t.Errorf("store: %v, %+v", err, store)
 	}
 	store.close()
-	if addr, err := LoadAdminAddr(); err != nil || addr != "127.0.0.1:8080" {
-		t.Errorf("admin server: %q, %v", addr, err)
+	if addr, token, err := LoadAdmin(); err != nil || addr != "127.0.0.1:8080" || token != "" {
+		t.Errorf("admin server: %q, %q, %v", addr, token, err)
 	}
 
 	t.Setenv("LIMIT_GLOBAL", "nonsense")
@@ -28,8 +28,26 @@ func TestPartsOfTheSettings(t *testing.T) {
 		t.Errorf("store: %v, expected two problems and no client", err)
 	}
 	t.Setenv("ADMIN_ADDR", "")
-	if _, err := LoadAdminAddr(); err == nil || !strings.HasPrefix(err.Error(), "ADMIN_ADDR: is empty") {
+	if _, _, err := LoadAdmin(); err == nil || !strings.HasPrefix(err.Error(), "ADMIN_ADDR: is empty") {
 		t.Errorf("admin server: %v, expected a problem", err)
+	}
+	t.Setenv("ADMIN_ADDR_FILE", "/missing")
+	if _, _, err := LoadAdmin(); err == nil || len(lines(t, err)) != 1 || !strings.HasPrefix(err.Error(), "ADMIN_ADDR_FILE: ") {
+		t.Errorf("admin server: %v, expected one problem", err)
+	}
+}
+
+// TestTheTokenIsOptional: a health check is one without it, too, and needs no other setting.
+func TestTheTokenIsOptional(t *testing.T) {
+	t.Setenv("ADMIN_TOKEN", "correct-horse-battery")
+	t.Setenv("NATS_URL_FILE", "/missing")
+	if _, token, err := LoadAdmin(); err != nil || token != "correct-horse-battery" {
+		t.Errorf("admin server: %q, %v, expected its token", token, err)
+	}
+	t.Setenv("ADMIN_TOKEN", "")
+	t.Setenv("ADMIN_TOKEN_FILE", "/missing")
+	if addr, token, err := LoadAdmin(); err != nil || addr != "127.0.0.1:8080" || token != "" {
+		t.Errorf("admin server: %q, %q, %v, expected it without a token", addr, token, err)
 	}
 }
 

@@ -14,10 +14,12 @@ import (
 // NATSTimeout is how long a connection to NATS may take.
 const NATSTimeout = 5 * time.Second
 
-// workerInboxPrefix is where workers receive their events and replies, and operators their replies. It is below the
-// _INBOX of everybody, so that a permission for _INBOX.> suffices. Others can be denied it, because whoever may listen
-// there sees every event on its way to a worker (docs/security.md).
-const workerInboxPrefix = "_INBOX.notifier"
+// PublisherInbox is the inbox prefix of "notifier publish" unless another one is asked for. It is not below _INBOX, because a
+// permission for that would include the inboxes of all other clients.
+const PublisherInbox = "_INBOX_publisher"
+
+// IsInboxPrefix reports whether an inbox can be below a subject: it has no wildcards and no empty tokens.
+func IsInboxPrefix(subject string) bool { return isPlainSubject(subject) }
 
 // NATS is everything that a client of NATS needs.
 type NATS struct {
@@ -34,18 +36,33 @@ type NATS struct {
 // Servers is the list of servers without users, passwords and tokens.
 func (n NATS) Servers() string { return redact.Servers(strings.Split(n.URL, ",")) }
 
-// ClientOptions connect a publisher: with the authentication and TLS of the settings, under a name that the server shows.
-func (n NATS) ClientOptions(name string) []nats.Option {
-	options := append([]nats.Option{nats.Name(name), nats.Timeout(NATSTimeout)}, n.auth.options...)
+// HasCertificate reports whether NATS_TLS_CERT identifies this client.
+func (n NATS) HasCertificate() bool { return n.tls != nil && len(n.tls.Certificates) > 0 }
+
+// PublisherOptions connect a publisher that receives its acknowledgements below inbox, an inbox prefix.
+func (n NATS) PublisherOptions(name, inbox string) []nats.Option { return n.clientOptions(name, inbox) }
+
+// WorkerOptions connect a worker. Whoever may listen below its inbox prefix sees every event on its way to a worker, so it is
+// apart from the _INBOX of everybody, from operators and from the workers of another stream (docs/security.md).
+func (n NATS) WorkerOptions(name string) []nats.Option {
+	return n.clientOptions(name, n.inbox("worker"))
+}
+
+// OperatorOptions connect an operator, who reads the dead-letter stream.
+func (n NATS) OperatorOptions(name string) []nats.Option {
+	return n.clientOptions(name, n.inbox("operator"))
+}
+
+// inbox is the inbox prefix of a role: below _NOTIFIER, so that no permission for another client's inboxes includes it.
+func (n NATS) inbox(role string) string { return "_NOTIFIER." + n.Stream + "." + role }
+
+// clientOptions are the authentication and TLS of the settings, a name that the server shows, and an inbox prefix.
+func (n NATS) clientOptions(name, inbox string) []nats.Option {
+	options := append([]nats.Option{nats.Name(name), nats.Timeout(NATSTimeout), nats.CustomInboxPrefix(inbox)}, n.auth.options...)
 	if n.tls != nil {
 		options = append(options, nats.Secure(n.tls))
 	}
 	return options
-}
-
-// WorkerOptions are ClientOptions for workers and operators, whose inbox is closed to publishers.
-func (n NATS) WorkerOptions(name string) []nats.Option {
-	return append(n.ClientOptions(name), nats.CustomInboxPrefix(workerInboxPrefix))
 }
 
 // ReconnectURL and ReconnectOptions are URL and WorkerOptions for a connection that is made again whenever it is lost: with

@@ -86,8 +86,8 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 }
 
 func TestCertificatesAreReadAgain(t *testing.T) {
-	cert, key := certificate(t, "first")
-	otherCert, otherKey := certificate(t, "second")
+	cert, key := testkit.Certificate(t)
+	otherCert, otherKey := testkit.Certificate(t)
 	setenv(t, map[string]string{"NATS_TLS_CA": cert, "NATS_TLS_CERT": cert, "NATS_TLS_KEY": key})
 	c, err := loaded(t)
 	testkit.Check(t, err)

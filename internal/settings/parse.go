@@ -7,6 +7,7 @@ import (
 
 	"notifier/internal/digest"
 	"notifier/internal/event"
+	"notifier/internal/markup"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
 	"notifier/internal/term"
@@ -30,6 +31,12 @@ const (
 	longestShutdown    = time.Hour
 	shortestDigest     = time.Minute
 	longestSubjectPart = 200
+)
+
+// Bounds of the dead-letter stream in bytes.
+const (
+	leastDeadLetters int64 = 1 << 20
+	mostDeadLetters  int64 = 1 << 40
 )
 
 // LargestEvent is the largest payload in bytes that EVENT_MAX_BYTES allows: NATS' own upper bound.
@@ -106,7 +113,16 @@ func parseSlack(env Environment, problems *Problems, s *Settings) {
 	default:
 		problems.Add("SLACK_MARKUP", "%q, expected escape or allow", env.SlackMarkup)
 	}
+	var err error
+	if s.Slack.LinkHosts, err = markup.ParseHosts(env.SlackLinkHosts); err != nil {
+		problems.Add("SLACK_LINK_HOSTS", "%v", err)
+	} else if s.Slack.AllowMarkup && len(s.Slack.LinkHosts) > 0 {
+		problems.Add("SLACK_LINK_HOSTS", "is set together with SLACK_MARKUP=allow, with which all links may have words; expected one of them")
+	}
 	s.Slack.Timeout = parseDuration(problems, "SLACK_TIMEOUT", env.SlackTimeout, shortestPost, longestPost)
+	if s.Store.Limits.Pace, err = ratelimit.ParsePace(env.SlackPace); err != nil {
+		problems.Add("SLACK_PACE", "%v", err)
+	}
 	s.Concurrency = parseNumber(problems, "SEND_CONCURRENCY", env.SendConcurrency, 1, mostConcurrency)
 }
 
@@ -150,6 +166,9 @@ func parseEvents(env Environment, problems *Problems, s *Settings) {
 		ChannelAllowed: func(channel string) bool { return listed[channel] },
 		MaxCost:        s.Store.Limits.MaxCost,
 	}
+	if !s.Slack.AllowMarkup {
+		s.Events.CheckBlocks = markup.CheckBlocks
+	}
 	s.BatchSize = parseNumber(problems, "BATCH_SIZE", env.BatchSize, 1, largestBatch)
 }
 
@@ -168,6 +187,7 @@ func parseOutputs(env Environment, problems *Problems, s *Settings) {
 		s.DeadLetter = defaultDeadLetter(env.NATSStream)
 	}
 	checkOutput(problems, "DEAD_LETTER_SUBJECT", s.DeadLetter, "notify-dead", s.NATS.Pattern)
+	s.DeadLetterBytes = parseNumber(problems, "DEAD_LETTER_MAX_BYTES", env.DeadLetterMaxBytes, leastDeadLetters, mostDeadLetters)
 	if s.Dropped = env.DroppedSubject; s.Dropped != "" {
 		checkOutput(problems, "DROPPED_SUBJECT", s.Dropped, "notify-dropped", s.NATS.Pattern)
 		if event.Overlap(s.Dropped+".>", s.DeadLetter+".>") {
@@ -188,10 +208,7 @@ func parseOutputs(env Environment, problems *Problems, s *Settings) {
 }
 
 func parseWorker(env Environment, problems *Problems, s *Settings) {
-	s.AdminAddr = env.AdminAddr
-	if s.AdminAddr != "" {
-		checkAddr(problems, "ADMIN_ADDR", s.AdminAddr)
-	}
+	parseAdmin(env, problems, s)
 	s.ShutdownTimeout = parseDuration(problems, "SHUTDOWN_TIMEOUT", env.ShutdownTimeout, shortestShutdown, longestShutdown)
 	switch env.LogLevel {
 	case "debug", "info", "warn", "error":

@@ -68,11 +68,21 @@ var badSettings = []badSetting{
 	{"SLACK_ROUTES", "errors=C1,errors=C2", "SLACK_ROUTES: errors is listed twice, expected each category once"},
 	{"SLACK_API_URL", "slack.com/api/", "SLACK_API_URL: is not an http or https URL; expected one such as https://slack.com/api/, or nothing"},
 	{"SLACK_MARKUP", "yes", `SLACK_MARKUP: "yes", expected escape or allow`},
+	{"SLACK_LINK_HOSTS", "a.example,https://b.example", `SLACK_LINK_HOSTS: "https://b.example", expected host names such as grafana.example.org or *.example.org, without scheme, port or path`},
+	{"SLACK_LINK_HOSTS", "*.com", `SLACK_LINK_HOSTS: "*.com" matches a whole top-level domain, expected one such as *.example.org`},
 	{"SLACK_TIMEOUT", "10", `SLACK_TIMEOUT: "10", expected a duration from 100ms to 5m such as 30s`},
+	{"SLACK_PACE", "10", `SLACK_PACE: "10", expected COUNT/DURATION such as 10/10s, or off`},
+	{"SLACK_PACE", "0/10s", `SLACK_PACE: count "0", expected a whole number from 1 to 1000`},
+	{"SLACK_PACE", "1001/10s", `SLACK_PACE: count "1001", expected a whole number from 1 to 1000`},
+	{"SLACK_PACE", "10/99ms", `SLACK_PACE: duration "99ms", expected 100ms to 1h in whole microseconds, such as 10s`},
+	{"SLACK_PACE", "10/61m", `SLACK_PACE: duration "61m", expected 100ms to 1h in whole microseconds, such as 10s`},
 	{"SEND_CONCURRENCY", "257", `SEND_CONCURRENCY: "257", expected a whole number from 1 to 256`},
 	{"BATCH_SIZE", "1e3", `BATCH_SIZE: "1e3", expected a whole number from 1 to 1000`},
 	{"DEAD_LETTER_SUBJECT", "dead.*", `DEAD_LETTER_SUBJECT: "dead.*", expected a subject without wildcards and white space, of at most 200 bytes, such as notify-dead`},
 	{"DEAD_LETTER_SUBJECT", "notify.dead", `DEAD_LETTER_SUBJECT: "notify.dead" would be read again through NATS_SUBJECT "notify.>"; expected a subject outside it`},
+	{"DEAD_LETTER_MAX_BYTES", "1048575", `DEAD_LETTER_MAX_BYTES: "1048575", expected a whole number from 1048576 to 1099511627776`},
+	{"DEAD_LETTER_MAX_BYTES", "1099511627777", `DEAD_LETTER_MAX_BYTES: "1099511627777", expected a whole number from 1048576 to 1099511627776`},
+	{"DEAD_LETTER_MAX_BYTES", "256MiB", `DEAD_LETTER_MAX_BYTES: "256MiB", expected a whole number from 1048576 to 1099511627776`},
 	{"DROPPED_SUBJECT", "dropped.>", `DROPPED_SUBJECT: "dropped.>", expected a subject without wildcards and white space, of at most 200 bytes, such as notify-dropped`},
 	{"DROPPED_SUBJECT", "notify.dropped", `DROPPED_SUBJECT: "notify.dropped" would be read again through NATS_SUBJECT "notify.>"; expected a subject outside it`},
 	{"DROPPED_SUBJECT", "notify-dead", `DROPPED_SUBJECT: "notify-dead" would put dropped events among the dead letters; expected a subject outside DEAD_LETTER_SUBJECT "notify-dead"`},
@@ -81,11 +91,21 @@ var badSettings = []badSetting{
 	{"DIGEST_CHANNEL", "#a #b", `DIGEST_CHANNEL: "#a #b", expected one channel such as C0123 or #alerts`},
 	{"ADMIN_ADDR", "127.0.0.1", `ADMIN_ADDR: "127.0.0.1", expected host:port such as 127.0.0.1:8080, or nothing for no admin server`},
 	{"ADMIN_ADDR", ":65536", `ADMIN_ADDR: ":65536", expected host:port such as 127.0.0.1:8080, or nothing for no admin server`},
+	{"ADMIN_TOKEN", "hunter2", adminTokenProblem},
+	{"ADMIN_TOKEN", "hunter2 hunter2 hunter2", adminTokenProblem},
+	{"ADMIN_TOKEN", "hünter2hünter2hünter2", adminTokenProblem},
+	{"ADMIN_TOKEN", strings.Repeat("x", 513), adminTokenProblem},
+	{"ADMIN_HOSTS", "a.example, http://b.example", `ADMIN_HOSTS: "http://b.example", expected host names without a port, such as notifier.example.org or *.example.org for all below it, separated by commas`},
+	{"ADMIN_HOSTS", "a.example:8080", `ADMIN_HOSTS: "a.example:8080", expected host names without a port, such as notifier.example.org or *.example.org for all below it, separated by commas`},
+	{"ADMIN_HOSTS", "*", `ADMIN_HOSTS: "*", expected host names without a port, such as notifier.example.org or *.example.org for all below it, separated by commas`},
 	{"SHUTDOWN_TIMEOUT", "500ms", `SHUTDOWN_TIMEOUT: "500ms", expected a duration from 1s to 1h such as 30s or 10m`},
 	{"LOG_LEVEL", "INFO", `LOG_LEVEL: "INFO", expected debug, info, warn or error`},
 	{"LOG_FORMAT", "text", `LOG_FORMAT: "text", expected json or console`},
 	{"LOG_FORMAT", "a\nb", `LOG_FORMAT: "a\nb", expected json or console`},
 }
+
+const adminTokenProblem = "ADMIN_TOKEN: is too short or too long, or contains white space or a character that no header can have; " +
+	"expected 16 to 512 printable ASCII characters, such as those of: openssl rand -hex 32"
 
 // TestProblems shows the problem of each bad setting: the variable, what is wrong, what is expected.
 func TestProblems(t *testing.T) {
@@ -116,6 +136,10 @@ func TestProblemsOfSeveral(t *testing.T) {
 		"a webhook has one channel": {
 			map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/x", "SLACK_ROUTES": "errors=C1"},
 			"SLACK_ROUTES: is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel",
+		},
+		"hosts where all links are allowed": {
+			map[string]string{"SLACK_MARKUP": "allow", "SLACK_LINK_HOSTS": "a.example"},
+			"SLACK_LINK_HOSTS: is set together with SLACK_MARKUP=allow, with which all links may have words; expected one of them",
 		},
 		"a webhook needs no channel": {
 			map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "hooks.slack.com", "SLACK_CHANNEL": ""},

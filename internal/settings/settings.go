@@ -6,7 +6,7 @@
 // connects to nothing.
 //
 // Reading order: environment.go (names and defaults), settings.go (what they become), parse.go and values.go (the
-// checks), auth.go and nats.go (TLS and authentication), origin.go (where a value came from, and how it may be shown).
+// checks), auth.go and nats.go (TLS and authentication), exposed.go (who may read the files), origin.go (where a value came from, and how it may be shown).
 package settings
 
 import (
@@ -31,13 +31,17 @@ type Settings struct {
 	Concurrency     int           // posts in flight at the same time
 	BatchSize       int           // events in one script call
 	DeadLetter      string        // dead letters go to <it>.<category>
+	DeadLetterBytes int64         // how large the dead-letter stream may grow, if a worker creates it
 	Dropped         string        // dropped events are republished to <it>.<category>; empty: not
 	Digest          time.Duration // between two digests; 0: none
 	DigestChannel   string        // empty with a webhook
 	AdminAddr       string        // host:port; empty: no admin server
+	AdminToken      string        // what it asks for; empty: nothing
+	AdminHosts      []string      // further names by which it may be asked, such as notifier.example.org or *.example.org
 	ShutdownTimeout time.Duration
 	LogLevel        zapcore.Level
 	LogConsole      bool // lines for people instead of JSON
+	Exposed         []ExposedFile
 }
 
 // Store is what is needed to ask Redis about the limits.
@@ -59,6 +63,7 @@ func LoadWithOrigins() (Settings, []Origin, error) {
 	problems := &Problems{}
 	env, origins := read(problems)
 	settings := Parse(env, problems)
+	settings.Exposed = exposed(origins)
 	return settings, origins, problems.Err()
 }
 
@@ -105,16 +110,24 @@ func LoadLimits(instead map[string]string) (Store, error) {
 	return store, problems.Err()
 }
 
-// LoadAdminAddr reads and checks only where the admin server of a worker is to be found. Its error is a *Problems.
-func LoadAdminAddr() (string, error) {
-	problems := &Problems{}
-	addr := Read(problems).AdminAddr
+// LoadAdmin reads and checks only where the admin server of a worker is to be found. It also returns the server's token;
+// empty: there is none, or it cannot be read. Its error is a *Problems.
+func LoadAdmin() (addr, token string, err error) {
+	all := &Problems{}
+	env := Read(all)
+	problems := all.about([]string{"ADMIN_ADDR"})
+	if addr = env.AdminAddr; problems.unreadable("ADMIN_ADDR") {
+		return "", "", problems.Err()
+	}
 	if addr == "" {
 		problems.Add("ADMIN_ADDR", "is empty, so there is no admin server to ask; expected host:port")
 	} else {
 		checkAddr(problems, "ADMIN_ADDR", addr)
 	}
-	return addr, problems.Err()
+	if isAdminToken(env.AdminToken) {
+		token = env.AdminToken
+	}
+	return addr, token, problems.Err()
 }
 
 // Parse turns the texts into values and notes what is wrong with them. Where there are no problems, those noted before

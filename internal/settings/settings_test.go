@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -75,14 +76,18 @@ func TestDefaults(t *testing.T) {
 		{"SLACK_ROUTES", ""},
 		{"SLACK_API_URL", ""},
 		{"SLACK_MARKUP", "escape"},
-		{"SLACK_TIMEOUT", "10s"},
+		{"SLACK_LINK_HOSTS", ""},
+		{"SLACK_TIMEOUT", "10s"}, {"SLACK_PACE", "10/10s"},
 		{"SEND_CONCURRENCY", "8"},
 		{"BATCH_SIZE", "512"},
 		{"DEAD_LETTER_SUBJECT", ""},
+		{"DEAD_LETTER_MAX_BYTES", "268435456"},
 		{"DROPPED_SUBJECT", ""},
 		{"DIGEST_INTERVAL", "0"},
 		{"DIGEST_CHANNEL", ""},
 		{"ADMIN_ADDR", "127.0.0.1:8080"},
+		{"ADMIN_TOKEN", ""},
+		{"ADMIN_HOSTS", ""},
 		{"SHUTDOWN_TIMEOUT", "25s"},
 		{"LOG_LEVEL", "info"},
 		{"LOG_FORMAT", "json"},
@@ -171,12 +176,33 @@ func TestEveryVariableMayBeInAFile(t *testing.T) {
 	})
 }
 
+// TestAnEmptyFileIsAProblem: it must not mean that nothing is set, such as no ADMIN_TOKEN.
+func TestAnEmptyFileIsAProblem(t *testing.T) {
+	for _, content := range []string{"", "\n", " \r\n\t"} {
+		path := filepath.Join(t.TempDir(), "empty")
+		testkit.Check(t, os.WriteFile(path, []byte(content), 0o600))
+		for _, name := range settingNames() {
+			t.Run(name, func(t *testing.T) {
+				t.Setenv(name+"_FILE", path)
+				problems := &Problems{}
+				Read(problems)
+				want := name + "_FILE: " + path + " is empty, expected a file with the value of " + name
+				if got := problems.Lines(); len(got) != 1 || got[0] != want {
+					t.Errorf("%q: %q, expected %q", content, got, want)
+				}
+			})
+		}
+	}
+}
+
 // TestWorkerSettings looks at what a worker gets from settings that are right.
 func TestWorkerSettings(t *testing.T) {
 	setenv(t, map[string]string{
 		"LIMIT_GLOBAL": "100/30m0s", "LIMIT_CATEGORY": "10/1h0m0s+1/5000ms", "LIMIT_OVERRIDES": "errors=20/30m+2/10s, deploys = 5/90m",
 		"SLACK_ROUTES": "errors=C0123, deploys = #deploys", "SLACK_MARKUP": "allow", "EVENT_MAX_AGE": "1h", "NATS_MODE": "core",
 		"LOG_LEVEL": "warn", "LOG_FORMAT": "console", "ADMIN_ADDR": "", "SLACK_TIMEOUT": "1500ms",
+		"ADMIN_TOKEN": "correct-horse-battery", "ADMIN_HOSTS": "a.example, *.svc.cluster.local",
+		"DEAD_LETTER_MAX_BYTES": "1099511627776",
 	})
 	c, err := loaded(t)
 	testkit.Check(t, err)
@@ -193,11 +219,14 @@ func TestWorkerSettings(t *testing.T) {
 		"level":           {c.LogLevel.String(), "warn"},
 		"console":         {c.LogConsole, true},
 		"admin server":    {c.AdminAddr, ""},
+		"admin token":     {c.AdminToken, "correct-horse-battery"},
+		"admin hosts":     {strings.Join(c.AdminHosts, " "), "a.example *.svc.cluster.local"},
 		"time for a post": {c.Slack.Timeout, 1500 * time.Millisecond},
 		"default channel": {c.Events.ChannelAllowed("#alerts"), true},
 		"routed channel":  {c.Events.ChannelAllowed("C0123"), true},
 		"other channel":   {c.Events.ChannelAllowed("#ceo"), false},
 		"no channel":      {c.Events.ChannelAllowed(""), false},
+		"dead letters":    {c.DeadLetterBytes, int64(1 << 40)},
 		"highest cost":    {c.Events.MaxCost("errors"), 2},
 	} {
 		if pair[0] != pair[1] {
@@ -250,5 +279,23 @@ func TestNATSServers(t *testing.T) {
 				t.Errorf("%q and %v, expected the list as it is", c.NATS.URL, err)
 			}
 		})
+	}
+}
+
+// TestBlocksAreCheckedUnlessTrusted: what SLACK_MARKUP and SLACK_LINK_HOSTS mean to a worker.
+func TestBlocksAreCheckedUnlessTrusted(t *testing.T) {
+	setenv(t, map[string]string{"SLACK_LINK_HOSTS": "Grafana.example.org, *.corp.example.org"})
+	c, err := loaded(t)
+	testkit.Check(t, err)
+	video := json.RawMessage(`[{"type":"video"}]`)
+	if c.Events.CheckBlocks == nil || c.Events.CheckBlocks(video) == nil {
+		t.Error("a video is taken, expected an error")
+	}
+	if want := "*.corp.example.org grafana.example.org"; strings.Join(c.Slack.LinkHosts, " ") != want {
+		t.Errorf("hosts %v, expected %s", c.Slack.LinkHosts, want)
+	}
+	setenv(t, map[string]string{"SLACK_LINK_HOSTS": "", "SLACK_MARKUP": "allow"})
+	if c, err = loaded(t); err != nil || c.Events.CheckBlocks != nil {
+		t.Errorf("%v, expected no check of trusted blocks", err)
 	}
 }

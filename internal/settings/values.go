@@ -37,12 +37,12 @@ func example(least, most time.Duration) string {
 	return strings.Join(fitting[:last], ", ") + " or " + fitting[last]
 }
 
-func parseNumber(problems *Problems, variable, text string, least, most int) int {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
+func parseNumber[N int | int64](problems *Problems, variable, text string, least, most N) N {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < int64(least) || n > int64(most) {
 		problems.Add(variable, "%q, expected a whole number from %d to %d", text, least, most)
 	}
-	return n
+	return N(n)
 }
 
 // checkServers checks the list of NATS servers. It shows none of them, because each can contain a password.

@@ -86,6 +86,8 @@ func parseLogLine(f fields) (Event, kind, error) {
 		return Event{}, 0, err
 	}
 	switch {
+	case became == outcome.Dropped && reason == outcome.Reply:
+		return Event{}, isOther, nil
 	case became == outcome.Dead, reason == outcome.Expired:
 		return Event{}, isUndecided, nil
 	case became != outcome.Sent && became != outcome.Dropped:

@@ -61,7 +61,7 @@ func (m *model) decide(e simulate.Event) simulate.Verdict {
 		}
 	}
 	for _, earlier := range m.sent {
-		if e.ID != "" && earlier.ID == e.ID && earlier.Time().After(e.Time().Add(-m.dedupe)) {
+		if e.ID != "" && earlier.ID == e.ID && earlier.Category == e.Category && earlier.Time().After(e.Time().Add(-m.dedupe)) {
 			v.Outcome, v.Reason = "dropped", "duplicate"
 			return v
 		}

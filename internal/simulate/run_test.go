@@ -87,7 +87,8 @@ func TestAnIDIsSentOnceInTheDedupeWindow(t *testing.T) {
 	text := x(0) + x(0) + x(time.Hour) + x(2*time.Hour-time.Microsecond) + x(2*time.Hour) + x(3*time.Hour) +
 		at(3*time.Hour, "b", `"id":"x"`) + at(3*time.Hour, "b", `"id":"9"`) + at(3*time.Hour, "b") + at(3*time.Hour, "b", `"id":""`)
 	// The ninth line has no id: it is not the event "9".
-	want := []string{"sent", "duplicate", "duplicate", "duplicate", "sent", "duplicate", "duplicate", "sent", "sent", "sent"}
+	// The seventh has the id of another category's event, which is not its own.
+	want := []string{"sent", "duplicate", "duplicate", "duplicate", "sent", "duplicate", "sent", "sent", "sent", "sent"}
 	if diff := cmp.Diff(want, outcomes(run(t, text, testkit.Rules("100/30m", "10/30m", ""), 2*time.Hour))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -113,7 +113,7 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 		asked++
 		// Only an event whose id is repeated can be a duplicate. Recording the others too would change no verdict, and the
 		// embedded store sorts the whole record each time.
-		if decision.Outcome == ratelimit.Admitted && e.ID != "" && r.repeated.has(e.ID) {
+		if decision.Outcome == ratelimit.Admitted && e.ID != "" && r.repeated.has(e) {
 			if err := r.limiter.Sent(ctx, request); err != nil {
 				return err
 			}
@@ -157,22 +157,26 @@ func newVerdict(e Event, decision ratelimit.Decision) (Verdict, error) {
 	return v, nil
 }
 
-// idSet is a set of ids by their hashes. Two ids with the same hash count as one.
+// idSet is a set of ids within their categories, by their hashes. Two with the same hash count as one.
 type idSet struct {
 	seed   maphash.Seed
 	hashes map[uint64]bool
 }
 
-func (s idSet) has(id string) bool { return s.hashes[maphash.String(s.seed, id)] }
+func (s idSet) hash(e Event) uint64 {
+	return maphash.Comparable(s.seed, [2]string{e.Category, e.ID})
+}
 
-// repeatedIDs returns the ids that more than one event has. A hash collision can add an id that only one event has, which
-// is harmless.
+func (s idSet) has(e Event) bool { return s.hashes[s.hash(e)] }
+
+// repeatedIDs returns the ids that more than one event of a category has. A hash collision can add an id that only one
+// event has, which is harmless.
 func repeatedIDs(events []Event) idSet {
 	set := idSet{seed: maphash.MakeSeed(), hashes: map[uint64]bool{}}
 	all := make([]uint64, 0, len(events))
 	for _, e := range events {
 		if e.ID != "" {
-			all = append(all, maphash.String(set.seed, e.ID))
+			all = append(all, set.hash(e))
 		}
 	}
 	slices.Sort(all)

@@ -18,7 +18,7 @@ import (
 // per category. input has at least one event. The error is out's.
 func (s *Summary) WriteTable(out io.Writer, input Input, rules ratelimit.Rules, dedupe time.Duration) error {
 	first, last := input.Events[0].Time(), input.Events[len(input.Events)-1].Time()
-	if _, err := fmt.Fprintf(out, "%s from %s to %s.\nLimits: %s overall, %s per category%s; an id counts once in %s.\n",
+	if _, err := fmt.Fprintf(out, "%s from %s to %s.\nLimits: %s overall, %s per category%s; an id counts once in %s.\nSLACK_PACE is ignored: it holds posts back and drops nothing.\n",
 		term.Count(len(input.Events), "event"), first.Format(time.RFC3339), last.Format(time.RFC3339),
 		rules.Global, rules.Category, overridesText(rules.Overrides), term.ShortDuration(dedupe)); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (i Input) WriteNotes(out io.Writer) error {
 		notes = append(notes, fmt.Sprintf("Skipped: %s that could not be read; %v.", term.Count(i.Bad, "line"), i.FirstBad))
 	}
 	for _, note := range notes {
-		if _, err := fmt.Fprintln(out, note); err != nil {
+		if _, err := fmt.Fprintln(out, term.Printable(note)); err != nil {
 			return err
 		}
 	}

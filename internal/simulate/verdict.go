@@ -4,8 +4,9 @@ package simulate
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
+
+	"notifier/internal/term"
 )
 
 // verdictTime is how the log writes times.
@@ -33,9 +34,7 @@ func (v Verdict) Write(out io.Writer) error {
 		line.Limit = v.Tier.String()
 	}
 	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false) // as the log
-	if err := encoder.Encode(line); err != nil {
+	if err := term.NewJSON(&text).Encode(line); err != nil {
 		return err
 	}
 	_, err := out.Write(text.Bytes())

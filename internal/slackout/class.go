@@ -18,7 +18,7 @@ import (
 // Bounds of the wait that Slack asks for. A header above the maximum is assumed to be the mistake of a proxy.
 const (
 	minRetryAfter = time.Second
-	maxRetryAfter = time.Hour
+	MaxRetryAfter = time.Hour // and a pause in Redis can be no longer
 )
 
 // longWait is for conditions from which Slack takes many minutes to recover.
@@ -32,6 +32,7 @@ type meaning struct {
 	channel  bool // Slack refuses the channel: it would refuse any other message there as well
 	metadata bool // Slack refuses the metadata, which is ours and not the event's: see Poster.Post
 
+	// Of the class Retry: what has this long wait concerns the whole workspace.
 	wait time.Duration // Error.RetryAfter if Slack names no time
 
 	// Of the class Credentials: the token is refused for the one method that was called, or the method itself is.
@@ -203,7 +204,7 @@ func classifyWebhook(x *exchange) (reply, *Error) {
 		case http.StatusBadRequest: // by Slack's own code this payload is invalid
 			return reply{}, &Error{Class: Rejected, Code: code, ChannelRefused: true} // as for any unknown code
 		case http.StatusForbidden, http.StatusNotFound, http.StatusGone: // and this webhook is
-			return reply{}, &Error{Class: Credentials, Code: code}
+			return reply{}, &Error{Class: Credentials, Code: code, Workspace: true}
 		}
 	}
 	return reply{}, classifyStatus(x, code)
@@ -232,19 +233,20 @@ func classifyStatus(x *exchange, code string) *Error {
 func classifyCode(x *exchange, code string) *Error {
 	m, _ := meaningOf(code)
 	failure := &Error{Class: m.class, Code: code, RetryAfter: m.wait, ChannelRefused: m.channel}
+	failure.Workspace = m.class == Credentials || m.wait > 0
 	if m.class == RetryAfter {
 		failure.RetryAfter = retryAfter(x.header, time.Now())
 	}
 	return failure
 }
 
-// retryAfter parses the Retry-After header, in seconds or as a date, and bounds it to [minRetryAfter, maxRetryAfter]. It
+// retryAfter parses the Retry-After header, in seconds or as a date, and bounds it to [minRetryAfter, MaxRetryAfter]. It
 // is 0 without a valid header: Slack has named no time, and a guess would be too long or too short.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	var wait time.Duration
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.ParseFloat(value, 64); err == nil && seconds == seconds {
-		wait = time.Duration(min(max(seconds, 0), maxRetryAfter.Seconds()) * float64(time.Second))
+		wait = time.Duration(min(max(seconds, 0), MaxRetryAfter.Seconds()) * float64(time.Second))
 	} else if at, err := http.ParseTime(value); err == nil {
 		// By the sender's clock if the response has it: ours may differ.
 		if date, err := http.ParseTime(h.Get("Date")); err == nil {
@@ -254,12 +256,13 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	} else {
 		return 0
 	}
-	return min(max(wait, minRetryAfter), maxRetryAfter)
+	return min(max(wait, minRetryAfter), MaxRetryAfter)
 }
 
 // classifyNoResponse classifies an exchange without a response: certainly not posted, or possibly posted.
 func classifyNoResponse(x *exchange) *Error {
-	failure := &Error{Class: Retry, Code: networkCode(x.err)}
+	// A request that was sent and not answered may be one that something on the way does not let through.
+	failure := &Error{Class: Retry, Code: networkCode(x.err), Workspace: !x.sent.Load()}
 	switch {
 	case x.sent.Load():
 		failure.Class = Ambiguous

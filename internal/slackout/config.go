@@ -3,11 +3,15 @@ package slackout
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/slack-go/slack"
+
+	"notifier/internal/markup"
 )
 
 // Config defines where and how to post. It prints without its secrets, with any verb.
@@ -22,6 +26,8 @@ type Config struct {
 	// AllowMarkup trusts the events: texts and blocks are posted as the publisher wrote them, with their links
 	// and mentions. Without it both are neutralised; see the package comment.
 	AllowMarkup bool
+	// LinkHosts are the hosts whose links may have words; without effect where AllowMarkup is set.
+	LinkHosts markup.Hosts
 
 	Timeout time.Duration // for one request, from connecting to the end of the response; above 0
 }
@@ -79,4 +85,15 @@ func (c Config) normalise() (Config, error) {
 func IsHTTP(raw string) bool {
 	u, err := url.Parse(raw)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+// Channels are those that the Config names, each once, in alphabetical order.
+func (c Config) Channels() []string {
+	var channels []string
+	if c.Channel != "" {
+		channels = append(channels, c.Channel)
+	}
+	channels = slices.AppendSeq(channels, maps.Values(c.Routes))
+	slices.Sort(channels)
+	return slices.Compact(channels)
 }

@@ -49,6 +49,10 @@ type Error struct {
 	// message as well, or else this message. An unknown code counts against the channel.
 	ChannelRefused bool
 
+	// Workspace reports that the failure concerns every channel, not only that of this post: Slack could not be reached,
+	// or refuses the credentials, or the whole workspace.
+	Workspace bool
+
 	cause error // context.Canceled, context.DeadlineExceeded or nil: nothing that could hold a secret
 }
 

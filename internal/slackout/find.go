@@ -39,9 +39,9 @@ const (
 // messages. Synchronised servers are within a second; allowing a minute costs reading a few more messages.
 const clockAllowance = time.Minute
 
-// Find checks whether a message with the event's id is already in the place where the event is to be posted: its channel
-// or its thread. It makes at most 5 requests, each bounded by Config.Timeout, and never waits or retries. It needs a
-// token with the scope to read the history of the channel (channels:history for public ones, groups:history for private
+// Find checks whether a message of this event, by its id, category and source, is already where the event is to be posted: in
+// its channel or its thread. It makes at most 5 requests, each bounded by Config.Timeout, and never waits or retries. It
+// needs a token with the scope to read the history of the channel (channels:history for public ones, groups:history for private
 // ones), and the channel's ID, configured or learned from the response to a post.
 //
 // True means that the message is there, and the Receipt is that of its post. False without an error means that it is not
@@ -56,7 +56,7 @@ func (p *Poster) Find(ctx context.Context, ev event.Event) (Receipt, bool, error
 	if err != nil {
 		return Receipt{}, false, err
 	}
-	mark := markOf(ev.ID)
+	wanted := markOf(ev)
 	oldest := timestamp(ev.Published.Add(-clockAllowance))
 	cursor, seen := "", 0
 	for number := range maxPages {
@@ -65,7 +65,7 @@ func (p *Poster) Find(ctx context.Context, ev event.Event) (Receipt, bool, error
 			return Receipt{}, false, p.findError(err, channel, number, seen)
 		}
 		for _, m := range found.Messages {
-			if carries(m.Metadata, mark) && p.learned.mayBeOurs(m.BotID) {
+			if wanted.isIn(m.Metadata) && p.learned.mayBeOurs(m.BotID) {
 				return Receipt{Channel: channel, TS: m.TS}, true, nil
 			}
 		}

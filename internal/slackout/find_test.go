@@ -54,6 +54,22 @@ func wantNoHistory(t *testing.T, err error, reason string) {
 	}
 }
 
+// Events of several categories and sources may have one id and one channel.
+func TestFindIsNotDeceivedByAnotherEventWithTheID(t *testing.T) {
+	_, p := startFinding(t)
+	mine, category, source := note("e1"), note("e1"), note("e1")
+	category.Category, source.IDSource = "deploys", "https://example.com/a b"
+	posted := mustPost(t, p, category)
+	wantFound(t, p, category, posted)
+	wantNotFound(t, p, mine)
+	wantNotFound(t, p, source)
+	posted = mustPost(t, p, source)
+	wantFound(t, p, source, posted)
+	wantNotFound(t, p, mine)
+	posted = mustPost(t, p, mine)
+	wantFound(t, p, mine, posted)
+}
+
 func TestFind(t *testing.T) {
 	s, p := startFinding(t)
 	for _, id := range []string{"e1", strings.Repeat("x", 300), "two words <&>", "世界"} {
@@ -205,7 +221,7 @@ func TestFindByName(t *testing.T) {
 func TestFindCountsOnlyItsOwn(t *testing.T) {
 	s, p := startFinding(t)
 	forged := devstack.Behaviour{Body: `{"ok":true,"messages":[{"ts":"1.000001","bot_id":"B0OTHER",` +
-		`"metadata":{"event_type":"notifier_event","event_payload":{"event_id":"e1"}}}]}`}
+		`"metadata":{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors"}}}]}`}
 	s.NextHistory(forged)
 	wantFound(t, p, note("e1"), Receipt{Channel: "C0DEFAULT", TS: "1.000001"})
 	mustPost(t, p, note("e2"))
@@ -217,11 +233,11 @@ func TestFindCountsOnlyItsOwn(t *testing.T) {
 func TestFindAmongOthersMetadata(t *testing.T) {
 	s, p := startFinding(t)
 	s.NextHistory(devstack.Behaviour{Body: `{"ok":true,"messages":[
-		{"ts":"3.000001","metadata":{"event_type":"task_created","event_payload":{"event_id":"e1"}}},
+		{"ts":"3.000001","metadata":{"event_type":"task_created","event_payload":{"event_id":"e1","category":"errors"}}},
 		{"ts":"2.000001","metadata":{"event_type":7,"event_payload":["e1"]}},
 		{"ts":"2.000002","metadata":"e1","text":5,"blocks":{}},
 		{"type":"message"},
-		{"ts":"1.000001","metadata":{"event_type":"notifier_event","event_payload":{"event_id":"e1"}}}
+		{"ts":"1.000001","metadata":{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors"}}}
 	]}`})
 	wantFound(t, p, note("e1"), Receipt{Channel: "C0DEFAULT", TS: "1.000001"})
 }

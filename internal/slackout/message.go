@@ -6,6 +6,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"notifier/internal/event"
+	"notifier/internal/markup"
 )
 
 // message is an event as it is posted, in either way of posting.
@@ -16,22 +17,25 @@ type message struct {
 	unfurl   bool // Slack may fetch the links in it
 }
 
+// maxText is how many characters of a message's text Slack keeps.
+const maxText = 40_000
+
 // buildMessage converts an event into a message, neutralised unless markup is allowed. It fails if the event's blocks
-// are not a JSON array.
-func buildMessage(ev event.Event, allowMarkup bool) (message, error) {
-	msg := message{threadTS: ev.ThreadTS, unfurl: allowMarkup}
-	if allowMarkup {
-		msg.text = cutMarkup(ev.Text, maxText)
+// are not a JSON array, or cannot be neutralised.
+func buildMessage(ev event.Event, config Config) (message, error) {
+	msg := message{threadTS: ev.ThreadTS, unfurl: config.AllowMarkup}
+	if config.AllowMarkup {
+		msg.text = markup.CutTrusted(ev.Text, maxText)
 	} else {
-		msg.text = escapeAndCut(ev.Text, maxText)
+		msg.text = config.LinkHosts.Text(ev.Text, maxText)
 	}
 	if len(ev.Blocks) == 0 {
 		return msg, nil
 	}
 	blocks := ev.Blocks
-	if !allowMarkup {
+	if !config.AllowMarkup {
 		var err error
-		if blocks, err = neutraliseBlocks(blocks); err != nil {
+		if blocks, err = config.LinkHosts.Blocks(blocks); err != nil {
 			return message{}, err
 		}
 	}

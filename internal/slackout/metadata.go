@@ -7,49 +7,67 @@ import (
 	"strings"
 
 	"github.com/slack-go/slack"
+
+	"notifier/internal/event"
 )
 
-// The content of a message's metadata. Everyone who can read the channel through Slack's API can read it: it holds the
-// event's id, which logs show too, and nothing else.
+// The content of a message's metadata: what identifies the event, and nothing else, because everyone who can read the
+// channel through Slack's API can read it. An id counts within its category, and a CloudEvent's together with its source;
+// events of several categories can be in one channel.
 const (
-	metadataType = "notifier_event"
-	metadataID   = "event_id"
+	metadataType     = "notifier_event"
+	metadataID       = "event_id"
+	metadataCategory = "category"
+	metadataSource   = "source" // only where there is one
 )
 
-// maxMetadataID bounds an id in metadata, in bytes. Slack refuses messages whose metadata is too large and does not
-// document the limit; this is far below every figure that has been reported.
+// maxMetadataID bounds an id, a category or a source in metadata, in bytes. Slack refuses messages whose metadata is too
+// large and does not document the limit; this is far below every figure that has been reported.
 const maxMetadataID = 128
 
-// hashMark is the prefix of a hash that replaces an id.
+// hashMark is the prefix of a hash that replaces one of them.
 const hashMark = "sha256:"
 
-// markOf returns the mark of an event in metadata: its id, or a hash of it if it is long, or has a character that Slack
-// might store in another form (it escapes &, < and > in texts). Different ids have different marks, so an id that looks
-// like a hash is hashed as well.
-func markOf(id string) string {
-	plain := len(id) <= maxMetadataID && !strings.HasPrefix(id, hashMark)
-	for i := 0; plain && i < len(id); i++ {
-		plain = id[i] > ' ' && id[i] <= '~' && !strings.ContainsRune(`&<>"\`, rune(id[i]))
+// mark is what identifies an event in metadata.
+type mark struct{ id, category, source string }
+
+func markOf(ev event.Event) mark {
+	return mark{id: markText(ev.ID), category: markText(ev.Category), source: markText(ev.IDSource)}
+}
+
+// markText returns an id, a category or a source as metadata has it: itself, or a hash of it if it is long, or has a
+// character that Slack might store in another form (it escapes &, < and > in texts). Different texts stay different, so
+// one that looks like a hash is hashed as well.
+func markText(text string) string {
+	plain := len(text) <= maxMetadataID && !strings.HasPrefix(text, hashMark)
+	for i := 0; plain && i < len(text); i++ {
+		plain = text[i] > ' ' && text[i] <= '~' && !strings.ContainsRune(`&<>"\`, rune(text[i]))
 	}
 	if plain {
-		return id
+		return text
 	}
-	sum := sha256.Sum256([]byte(id))
+	sum := sha256.Sum256([]byte(text))
 	return hashMark + hex.EncodeToString(sum[:])
 }
 
-// metadataOf returns the metadata of the event with this id.
-func metadataOf(id string) slack.SlackMetadata {
-	return slack.SlackMetadata{EventType: metadataType, EventPayload: map[string]any{metadataID: markOf(id)}}
+func (m mark) metadata() slack.SlackMetadata {
+	payload := map[string]any{metadataID: m.id, metadataCategory: m.category}
+	if m.source != "" {
+		payload[metadataSource] = m.source
+	}
+	return slack.SlackMetadata{EventType: metadataType, EventPayload: payload}
 }
 
-// carries reports whether metadata, as Slack returns it, is that of the event with this mark. The metadata of other apps
-// is arbitrary JSON.
-func carries(metadata json.RawMessage, mark string) bool {
+// isIn reports whether metadata, as Slack returns it, is that of the event with this mark. The metadata of other apps is
+// arbitrary JSON.
+func (m mark) isIn(metadata json.RawMessage) bool {
 	var found slack.SlackMetadata
-	if json.Unmarshal(metadata, &found) != nil {
+	if json.Unmarshal(metadata, &found) != nil || found.EventType != metadataType {
 		return false
 	}
-	id, _ := found.EventPayload[metadataID].(string)
-	return found.EventType == metadataType && id == mark
+	text := func(name string) string {
+		text, _ := found.EventPayload[name].(string)
+		return text
+	}
+	return m == mark{id: text(metadataID), category: text(metadataCategory), source: text(metadataSource)}
 }

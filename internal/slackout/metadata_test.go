@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"notifier/internal/devstack"
+	"notifier/internal/event"
+	"notifier/internal/testkit"
 )
 
 func TestMetadataIsSent(t *testing.T) {
@@ -24,9 +26,9 @@ func TestMetadataIsSent(t *testing.T) {
 				}
 				return
 			}
-			want := `{"event_type":"notifier_event","event_payload":{"event_id":"e1"}}`
-			wantJSON(t, json.RawMessage(m.Form["metadata"]), want)
-			wantJSON(t, m.Metadata, want)
+			want := `{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors"}}`
+			testkit.WantJSON(t, json.RawMessage(m.Form["metadata"]), want)
+			testkit.WantJSON(t, m.Metadata, want)
 		})
 	}
 }
@@ -53,9 +55,9 @@ func TestMark(t *testing.T) {
 		{"世界", false},
 		{"a&b", false}, {"a&amp;b", false}, {"a<b", false}, {"a>b", false}, {`a"b`, false}, {`a\b`, false},
 		{hashMark, false},
-		{markOf("two words"), false},
+		{markText("two words"), false},
 	} {
-		mark := markOf(test.id)
+		mark := markText(test.id)
 		if (mark == test.id) != test.plain {
 			t.Errorf("the mark of %.40q is %s", test.id, mark)
 		}
@@ -69,7 +71,7 @@ func TestMark(t *testing.T) {
 	}
 	// It stands in Slack for long: a later version must not write it in another way.
 	const want = "sha256:a03f1d611645eb53ad16c1af546ca0792dc884505bab57ede80f4dad6b911d3a"
-	if got := markOf("two words"); got != want {
+	if got := markText("two words"); got != want {
 		t.Errorf("the mark of an id with a space is %s, want %s", got, want)
 	}
 }
@@ -103,22 +105,32 @@ func TestRefusedMetadata(t *testing.T) {
 }
 
 // Other apps' metadata has any form.
-func TestCarries(t *testing.T) {
+func TestMarkIsIn(t *testing.T) {
+	wanted := markOf(event.Event{ID: "e1", Category: "errors", IDSource: "/ci"})
 	for metadata, want := range map[string]bool{
-		`{"event_type":"notifier_event","event_payload":{"event_id":"e1"}}`:            true,
-		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","more":[1]}}`: true,
-		`{"event_type":"notifier_event","event_payload":{"event_id":"e2"}}`:            false,
-		`{"event_type":"notifier_event","event_payload":{"event_id":"E1"}}`:            false,
-		`{"event_type":"task_created","event_payload":{"event_id":"e1"}}`:              false,
-		`{"event_payload":{"event_id":"e1"}}`:                                          false,
-		`{"event_type":"notifier_event","event_payload":{"event_id":1}}`:               false,
-		`{"event_type":"notifier_event","event_payload":["e1"]}`:                       false,
-		`{"event_type":"notifier_event"}`:                                              false,
-		`{"event_type":7}`:                                                             false,
-		`{}`:                                                                           false, `null`: false, `""`: false, `[]`: false, ``: false,
+		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors","source":"/ci"}}`:            true,
+		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors","source":"/ci","more":[1]}}`: true,
+		`{"event_type":"notifier_event","event_payload":{"event_id":"e2","category":"errors","source":"/ci"}}`:            false,
+		`{"event_type":"notifier_event","event_payload":{"event_id":"E1","category":"errors","source":"/ci"}}`:            false,
+		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"deploys","source":"/ci"}}`:           false,
+		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors","source":"/cd"}}`:            false,
+		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors"}}`:                           false,
+		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","source":"/ci"}}`:                                false,
+		`{"event_type":"notifier_event","event_payload":{"event_id":"e1"}}`:                                               false,
+		`{"event_type":"task_created","event_payload":{"event_id":"e1","category":"errors","source":"/ci"}}`:              false,
+		`{"event_payload":{"event_id":"e1","category":"errors","source":"/ci"}}`:                                          false,
+		`{"event_type":"notifier_event","event_payload":{"event_id":1,"category":"errors","source":"/ci"}}`:               false,
+		`{"event_type":"notifier_event","event_payload":["e1"]}`:                                                          false,
+		`{"event_type":"notifier_event"}`: false,
+		`{"event_type":7}`:                false,
+		`{}`:                              false, `null`: false, `""`: false, `[]`: false, ``: false,
 	} {
-		if got := carries(json.RawMessage(metadata), "e1"); got != want {
+		if got := wanted.isIn(json.RawMessage(metadata)); got != want {
 			t.Errorf("%s: %t", metadata, got)
 		}
+	}
+	if without := markOf(event.Event{ID: "e1", Category: "errors"}); without.isIn(json.RawMessage(
+		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors","source":"/ci"}}`)) {
+		t.Error("a message with a source is taken for the event without one")
 	}
 }

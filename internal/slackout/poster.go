@@ -11,19 +11,15 @@
 //
 // The package knows Slack's API and its markup. It does not know Redis, NATS, limits or other replicas.
 //
-// Reading order: poster.go (Post), config.go, message.go (an event as a message), escape.go and blocks.go (markup),
-// exchange.go (one request on the wire), class.go and error.go (what a response means), find.go, metadata.go and
-// learned.go (whether a message was posted before), text.go (texts of our own), auth.go (checking the token).
+// Reading order: poster.go (Post), config.go, message.go (an event as a message), exchange.go (one request on the wire),
+// class.go and error.go (what a response means), find.go, metadata.go and learned.go (whether a message was posted before),
+// text.go (texts of our own), auth.go (checking the token).
 //
 // # Markup
 //
-// Unless Config.AllowMarkup is set, the content of an event has no effect beyond being shown. In texts and mrkdwn objects
-// &, < and > are escaped, so <!channel> pings nobody and <url|label> is not a link; mrkdwn objects are marked verbatim,
-// because Slack would otherwise look for names in them. Markdown blocks lose their links, and mentions and links in rich
-// text become plain text. Texts that escaping makes too long for their place are cut. Objects of type plain_text are
-// unchanged, because Slack interprets nothing in them. Buttons keep their URLs. Unfurling is switched off, so that no
-// event can make Slack fetch and show a page. A post never has "parse" or "link_names": by default Slack turns a bare URL
-// into a link to itself, and does not turn names into mentions.
+// Unless Config.AllowMarkup is set, the content of an event has no effect beyond being shown: internal/markup describes how.
+// Unfurling is switched off, so that no event can make Slack fetch and show a page. A post never has "parse" or
+// "link_names": by default Slack turns a bare URL into a link to itself, and does not turn names into mentions.
 package slackout
 
 import (
@@ -94,14 +90,14 @@ func (p *Poster) Channel(ev event.Event) string {
 // If Slack refuses the metadata, which tokens of the oldest kind may not send, that is not the event's fault: the class is
 // Retry, and this and all later messages are posted without metadata.
 func (p *Poster) Post(ctx context.Context, ev event.Event) (Receipt, error) {
-	msg, err := buildMessage(ev, p.config.AllowMarkup)
+	msg, err := buildMessage(ev, p.config)
 	if err != nil {
 		return Receipt{}, &Error{Class: Rejected, Code: "invalid_blocks"}
 	}
 	channel := p.Channel(ev)
 	var answer reply
 	if p.api != nil {
-		answer, err = p.postMessage(ctx, channel, ev.ID, msg)
+		answer, err = p.postMessage(ctx, channel, markOf(ev), msg)
 	} else {
 		answer, err = p.attempt(ctx, classifyWebhook, func(ctx context.Context) {
 			p.postWebhook(ctx, msg.webhook(channel))
@@ -138,12 +134,12 @@ func (p *Poster) attempt(ctx context.Context, classify func(*exchange) (reply, *
 	return reply{}, failure
 }
 
-// postMessage posts with the token, with the event's id as metadata unless Slack has refused that before.
-func (p *Poster) postMessage(ctx context.Context, channel, id string, msg message) (reply, error) {
+// postMessage posts with the token, with what identifies the event as metadata unless Slack has refused that before.
+func (p *Poster) postMessage(ctx context.Context, channel string, of mark, msg message) (reply, error) {
 	options := msg.options()
 	marked := !p.learned.noMetadata.Load()
 	if marked {
-		options = append(options, slack.MsgOptionMetadata(metadataOf(id)))
+		options = append(options, slack.MsgOptionMetadata(of.metadata()))
 	}
 	answer, err := p.attempt(ctx, classifyAPI, func(ctx context.Context) {
 		_, _, _ = p.api.PostMessageContext(ctx, channel, options...)

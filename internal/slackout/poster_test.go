@@ -12,6 +12,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/event"
+	"notifier/internal/markup"
 	"notifier/internal/testkit"
 )
 
@@ -74,7 +75,7 @@ func TestPostReachesSlack(t *testing.T) {
 			if want := "5 &gt; 4 &amp; &lt;!channel&gt;"; m.Text != want {
 				t.Errorf("text %q, want %q", m.Text, want)
 			}
-			wantJSON(t, m.Blocks, `[{"type":"section","text":{"type":"mrkdwn","text":"&lt;@U1&gt;","verbatim":true}}]`)
+			testkit.WantJSON(t, m.Blocks, `[{"type":"section","text":{"type":"mrkdwn","text":"&lt;@U1&gt;","verbatim":true}}]`)
 			if m.ThreadTS != ev.ThreadTS {
 				t.Errorf("thread_ts %q, want %q", m.ThreadTS, ev.ThreadTS)
 			}
@@ -91,6 +92,29 @@ func TestPostReachesSlack(t *testing.T) {
 			if diff := cmp.Diff(want, receipt); diff != "" {
 				t.Errorf("receipt (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+// TestLinksToTheHostsHaveWords, in the text and in blocks; other links show where they go.
+func TestLinksToTheHostsHaveWords(t *testing.T) {
+	ev := event.Event{
+		Text: "<https://wiki.example/x|runbook> <https://evil.example|x>",
+		Blocks: json.RawMessage(`[{"type":"actions","elements":[{"type":"button","url":"https://wiki.example/x","text":{"type":"plain_text","text":"Runbook"}},` +
+			`{"type":"button","url":"https://evil.example/x","text":{"type":"plain_text","text":"Bank"}}]}]`),
+	}
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			s := startSlack(t)
+			config := way.config(s)
+			config.LinkHosts = markup.Hosts{"wiki.example"}
+			_, err := newPoster(t, config).Post(t.Context(), ev)
+			testkit.Check(t, err)
+			m := s.Messages()[0]
+			if want := "<https://wiki.example/x|runbook> &lt;https://evil.example|x&gt;"; m.Text != want {
+				t.Errorf("text %q, want %q", m.Text, want)
+			}
+			testkit.WantJSON(t, m.Blocks, strings.Replace(string(ev.Blocks), "Bank", "evil.example: Bank", 1))
 		})
 	}
 }
@@ -113,7 +137,7 @@ func TestAllowedMarkupGoesOutUnchanged(t *testing.T) {
 			if m.Text != ev.Text {
 				t.Errorf("text %q, want %q", m.Text, ev.Text)
 			}
-			wantJSON(t, m.Blocks, string(ev.Blocks))
+			testkit.WantJSON(t, m.Blocks, string(ev.Blocks))
 			if m.Form["unfurl_links"] != "" {
 				t.Errorf("unfurl_links=%q, want Slack's default", m.Form["unfurl_links"])
 			}
@@ -206,23 +230,4 @@ func wantError(t *testing.T, err error, want Error) {
 	if got.Class != want.Class || got.Code != want.Code || got.RetryAfter != want.RetryAfter || got.ChannelRefused != want.ChannelRefused {
 		t.Errorf("error %v (channel: %t), want %v (channel: %t)", got, got.ChannelRefused, &want, want.ChannelRefused)
 	}
-}
-
-func wantJSON(t *testing.T, got json.RawMessage, want string) {
-	t.Helper()
-	if diff := cmp.Diff(decode(t, want), decode(t, string(got))); diff != "" {
-		t.Errorf("JSON (-want +got):\n%s", diff)
-	}
-}
-
-// decode keeps numbers to the digit.
-func decode(t *testing.T, text string) any {
-	t.Helper()
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.UseNumber()
-	var v any
-	if err := decoder.Decode(&v); err != nil {
-		t.Fatalf("%v in %q", err, text)
-	}
-	return v
 }

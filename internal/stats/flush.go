@@ -146,7 +146,7 @@ func (b *batch) add(category string, t *tally, limit func(reason, category strin
 		n := strconv.FormatInt(c.n, 10)
 		b.counts = append(b.counts, c.outcome+"/"+c.reason+"/", category, n)
 		if limit != nil && c.outcome == outcome.Dropped && (c.reason == outcome.Global || c.reason == outcome.Category) {
-			b.drops = append(b.drops, dropPrefix(c.reason, limit(c.reason, category)), category, n)
+			b.drops = append(b.drops, dropPrefix(c.reason, limit(c.reason, outcome.CategoryOf(category))), category, n)
 		}
 		c.n = 0
 	}

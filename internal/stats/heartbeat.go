@@ -18,17 +18,85 @@ type Heartbeat struct {
 	Started time.Time `json:"started"`
 	Version string    `json:"version"`
 	Ready   bool      `json:"ready"`
-	Held    int       `json:"held"` // events held
+	Held    int       `json:"held"`           // events in flight
+	Dead    int       `json:"dead,omitempty"` // how many of these wait until their dead letters are stored
 	Waits   []Wait    `json:"waits,omitempty"`
+	// Unposted are the channels for which admitted events wait.
+	Unposted []Unposted `json:"unposted,omitempty"`
 	// Refused are the channels that refuse every message of this replica, each with Slack's code.
 	Refused map[string]string `json:"refused_channels,omitempty"`
 }
 
 // Wait is something that a replica waits for, in the same words as in its log.
 type Wait struct {
-	For    string    `json:"for"`
-	Reason string    `json:"reason"`
-	Since  time.Time `json:"since"`
+	For     string    `json:"for"`
+	Channel string    `json:"channel,omitempty"` // the Slack channel that takes no posts; empty: it concerns all events
+	Reason  string    `json:"reason"`
+	Since   time.Time `json:"since"`
+}
+
+// Text is the reason for people, with the channel that it is about: "#alerts: Slack asked to wait 12 s".
+func (w Wait) Text() string {
+	if w.Channel == "" {
+		return w.Reason
+	}
+	return w.Channel + ": " + strings.TrimPrefix(w.Reason, w.For+": ")
+}
+
+// Unposted is what waits for one Slack channel in one replica: admitted, and not posted yet.
+type Unposted struct {
+	Channel string    `json:"channel"`
+	Events  int       `json:"events"`
+	Parked  int       `json:"parked,omitempty"` // how many of these were given back to NATS for a while
+	Oldest  time.Time `json:"oldest"`           // when the oldest was published
+	Why     string    `json:"why,omitempty"`    // slack, pace; empty: nothing keeps them
+}
+
+// waitDeadLetter is the Wait.For with which only dead events wait.
+const waitDeadLetter = "dead_letter"
+
+// HeldFor is how many events a wait holds up.
+func (h Heartbeat) HeldFor(wait Wait) int {
+	switch {
+	case wait.For == waitDeadLetter:
+		return h.Dead
+	case wait.Channel == "":
+		return h.everything()
+	}
+	for _, u := range h.Unposted {
+		if u.Channel == wait.Channel {
+			return u.Events
+		}
+	}
+	return 0
+}
+
+// HeldEvents is how many events of the replica wait for something, each counted once.
+func (h Heartbeat) HeldEvents() int {
+	held := 0
+	for _, wait := range h.Waits {
+		switch {
+		case wait.For == waitDeadLetter:
+			held += h.Dead
+		case wait.Channel == "":
+			return h.everything()
+		}
+	}
+	for _, u := range h.Unposted {
+		if u.Why != "" {
+			held += u.Events
+		}
+	}
+	return held
+}
+
+// everything is what is in flight, and what was given back to NATS for a while.
+func (h Heartbeat) everything() int {
+	all := h.Held
+	for _, u := range h.Unposted {
+		all += u.Parked
+	}
+	return all
 }
 
 // Replica is a running replica.

@@ -34,7 +34,7 @@ type Minute struct {
 
 // Count is how many events of a category ended in one way.
 type Count struct {
-	Category string `json:"category"` // or Other
+	Category string `json:"category"` // as outcome.CategoryName returns it, or OtherCategory
 	Outcome  string `json:"outcome"`
 	Reason   string `json:"reason,omitempty"` // empty if sent
 	N        int64  `json:"n"`
@@ -61,7 +61,10 @@ func (h Hour) Sum() []Count {
 
 func sortCounts(counts []Count) {
 	slices.SortFunc(counts, func(a, b Count) int {
-		return cmp.Or(cmp.Compare(a.Category, b.Category), cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Reason, b.Reason))
+		if byCategory := strings.Compare(a.Category, b.Category); byCategory != 0 { // as mostly
+			return byCategory
+		}
+		return cmp.Or(strings.Compare(a.Outcome, b.Outcome), strings.Compare(a.Reason, b.Reason))
 	})
 }
 

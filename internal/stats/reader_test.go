@@ -18,7 +18,8 @@ func TestReplicas(t *testing.T) {
 		since := time.Date(2026, 11, 20, 4, 39, 1, 123456000, time.UTC)
 		beat := stats.Heartbeat{
 			Started: since, Version: "v1", Ready: true, Held: 7,
-			Waits: []stats.Wait{{For: "slack", Reason: "slack: unavailable: http_503", Since: since}},
+			Waits:    []stats.Wait{{For: "slack", Channel: "#alerts", Reason: "slack: unavailable: http_503", Since: since}},
+			Unposted: []stats.Unposted{{Channel: "#alerts", Events: 9, Parked: 2, Oldest: since, Why: "slack"}},
 		}
 		stopA := run(t, newRecorder(t, stats.Config{Redis: s.client(t), Replica: "a", Heartbeat: func() stats.Heartbeat { return beat }}))
 		run(t, newRecorder(t, stats.Config{Redis: s.client(t), Replica: "b", Heartbeat: func() stats.Heartbeat { return stats.Heartbeat{} }}))

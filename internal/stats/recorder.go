@@ -20,7 +20,7 @@ const (
 	MaxCategories = 100
 
 	// OtherCategory replaces the categories past the first MaxCategories.
-	OtherCategory = "_other"
+	OtherCategory = outcome.OtherCategories
 )
 
 // localMinutes is how many minutes of counts wait in memory while Redis is unavailable: as many as a Reader reads.
@@ -110,7 +110,7 @@ func NewRecorder(config Config) (*Recorder, error) {
 func (r *Recorder) Observe(became, reason, category string, at time.Time) {
 	micros := at.UnixMicro() + r.ahead.Load()
 	r.mu.Lock()
-	r.minute(micros/microsPerMinute).tally(category).add(became, reason, micros)
+	r.minute(micros/microsPerMinute).tally(outcome.CategoryName(category)).add(became, reason, micros)
 	r.mu.Unlock()
 }
 

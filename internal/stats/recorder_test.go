@@ -27,6 +27,23 @@ func TestNewRecorderRefuses(t *testing.T) {
 	}
 }
 
+// A publisher's category with our name for the others is counted under another name, and its limit is still its own.
+func TestNobodyCountsAsTheOthers(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		var asked []string
+		limit := func(_, category string) string { asked = append(asked, category); return "1/1m" }
+		recorder := newRecorder(t, stats.Config{Redis: s.client(t), Replica: "r", Limit: limit})
+		recorder.Observe("dropped", "category", stats.OtherCategory, time.Now())
+		run(t, recorder)()
+		if diff := cmp.Diff(map[string]int64{"__other dropped category": 1}, sums(t, s.reader(t))); diff != "" {
+			t.Errorf("counts (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"_other"}, asked); diff != "" {
+			t.Errorf("limits asked for (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestCountsOfAllReplicasAddUp(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		var stops []func()

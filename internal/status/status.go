@@ -17,22 +17,12 @@ import (
 	"notifier/internal/stats"
 )
 
-// Bounds of what is shown.
-const (
-	mostCategories = 100
-	mostSlots      = 1000
-)
-
 // Limiter reports how full the limits are; see package ratelimit.
 type Limiter interface {
-	Categories(ctx context.Context) ([]string, error)
+	Recent(ctx context.Context, most int) (categories []string, entries int, err error)
 	Peek(ctx context.Context, categories ...string) ([]ratelimit.Usage, error)
 	Slots(ctx context.Context, most int, categories ...string) ([]ratelimit.Slot, error)
-}
-
-// Pause reports what is left of the pause that Slack asked for.
-type Pause interface {
-	Remaining(ctx context.Context) (time.Duration, error)
+	Pauses(ctx context.Context) ([]ratelimit.Pause, error)
 }
 
 // Stats reports what all replicas have done lately; see package stats.
@@ -44,21 +34,38 @@ type Stats interface {
 // Source reads a Status.
 type Source struct {
 	Limiter Limiter
-	Pause   Pause
 	Stats   Stats
 }
 
-// Status is the state of all replicas together, as JSON for scripts.
+// Status is the state of all replicas together, as JSON for scripts, of 64 KiB at most. Categories have their names as
+// outcome.CategoryName gives them.
 type Status struct {
 	Time       time.Time        `json:"time"` // by the clock of Redis
 	Global     Scope            `json:"global"`
-	Categories []Scope          `json:"categories"`      // the fullest first; of more than 100 those that come first in the alphabet
-	More       int              `json:"more_categories"` // how many were left out
-	Slots      []ratelimit.Slot `json:"slots"`           // of the longest global window, the newest first; at most 1000
+	Categories []Scope          `json:"categories"`      // the fullest first; of more than 100 those with the most drops, and the fullest of the busy ones
+	More       int              `json:"more_categories"` // how many were left out; of more than 1000 at most so many
+	Slots      []ratelimit.Slot `json:"slots"`           // of the longest global window, the newest first; at most 1000, and 100 where there is no room for more
+	Holders    []Holder         `json:"holders"`         // of the newest 1000 slots, those with the most first; at most 10
+	Others     int              `json:"more_holders"`    // how many were left out
 	Outcomes   []Outcome        `json:"outcomes_last_hour"`
-	CooldownS  float64          `json:"slack_cooldown_s"` // what is left of the pause that Slack asked for
-	Held       int              `json:"held"`             // events held by all replicas that wait
+	CooldownS  float64          `json:"slack_cooldown_s"` // what is left of the longest pause that Slack asked for
+	Pauses     []Pause          `json:"slack_pauses"`     // all that are in force
+	Held       int              `json:"held"`             // events of all replicas that wait for something, each counted once
+	Unposted   []Unposted       `json:"unposted"`         // by channel; of those for which admitted events wait
 	Replicas   []stats.Replica  `json:"replicas"`
+}
+
+// Holder is how many slots a category holds.
+type Holder struct {
+	Category string `json:"category,omitempty"` // empty: no longer known
+	Slots    int    `json:"slots"`
+}
+
+// Pause is one that Slack asked for.
+type Pause struct {
+	Channel string  `json:"channel,omitempty"` // empty: the whole workspace is paused
+	LeftS   float64 `json:"left_s"`
+	Text    string  `json:"text"` // for people: "#alerts: Slack asked to wait 12 s"
 }
 
 // Scope is the global scope, or a category's.
@@ -69,7 +76,7 @@ type Scope struct {
 	Sent     int64      `json:"sent_last_hour"`
 	Dropped  int64      `json:"dropped_last_hour"`
 	LastSent *time.Time `json:"last_sent"`
-	Minutes  []Minute   `json:"minutes"` // of the last hour, those in which something was sent or dropped, the oldest first
+	Minutes  []Minute   `json:"minutes"` // of the last hour, those in which something was sent or dropped, the oldest first; null: there is no room for them
 }
 
 // Tier is one tier of a limit.
@@ -104,51 +111,66 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	cooldown, err := s.Pause.Remaining(ctx)
+	pauses, err := s.Limiter.Pauses(ctx)
 	if err != nil {
 		return Status{}, err
 	}
-	categories, err := s.Limiter.Categories(ctx)
+	recent, entries, err := s.Limiter.Recent(ctx, mostEntries)
 	if err != nil {
 		return Status{}, err
 	}
 	sums := hour.Sum()
-	categories = union(categories, sums)
-	all := len(categories)
-	categories = categories[:min(all, mostCategories)]
-	usages, err := s.Limiter.Peek(ctx, categories...)
+	all := candidates(recent, sums)
+	lookedAt := all[:min(len(all), mostLookedAt)]
+	usages, err := s.Limiter.Peek(ctx, lookedAt...)
 	if err != nil {
 		return Status{}, err
 	}
-	slots, err := s.Limiter.Slots(ctx, mostSlots, categories...)
+	slots, err := s.Limiter.Slots(ctx, mostSlots, lookedAt...)
 	if err != nil {
 		return Status{}, err
+	}
+	for i := range slots {
+		slots[i].Category = outcome.CategoryName(slots[i].Category)
 	}
 	status := Status{
-		Time: hour.Now, Slots: slots, CooldownS: cooldown.Seconds(), Replicas: replicas, More: all - len(categories), Outcomes: outcomes(sums),
+		Time: hour.Now, Slots: slots, Replicas: replicas, Outcomes: outcomes(sums), Unposted: unpostedOf(replicas, hour.Now),
+	}
+	status.Holders, status.Others = holders(slots)
+	status.Pauses = make([]Pause, len(pauses))
+	for i, pause := range pauses {
+		status.Pauses[i] = Pause{Channel: pause.Channel, LeftS: pause.Left.Seconds(), Text: pause.String()}
+		status.CooldownS = max(status.CooldownS, pause.Left.Seconds())
 	}
 	for _, replica := range replicas {
-		if len(replica.Waits) > 0 {
-			status.Held += replica.Held
-		}
+		status.Held += replica.HeldEvents()
 	}
 	scopes := scopesOf(usages, hour)
-	status.Global, status.Categories = scopes[0], scopes[1:]
-	slices.SortStableFunc(status.Categories, func(a, b Scope) int {
-		return cmp.Or(cmp.Compare(fullness(b), fullness(a)), cmp.Compare(b.Dropped, a.Dropped), cmp.Compare(a.Category, b.Category))
-	})
+	status.Global, status.Categories = scopes[0], choose(scopes[1:])
+	// Of the entries that were not read, each can be a category.
+	status.More = len(all) + max(0, entries-mostEntries) - len(status.Categories)
+	if slices.ContainsFunc(status.Categories, func(scope Scope) bool { return scope.Category == stats.OtherCategory }) {
+		status.More++
+	}
+	status.fit(mostBytes)
 	return status, nil
 }
 
-// union is the categories that hold slots, followed by those with counts in the last hour.
-func union(holding []string, sums []stats.Count) []string {
-	categories := slices.Clone(holding)
-	for _, count := range sums {
-		if count.Category != stats.OtherCategory && !slices.Contains(categories, count.Category) {
-			categories = append(categories, count.Category)
-		}
+// holders are the categories that hold the most slots, and how many further ones there are.
+func holders(slots []ratelimit.Slot) (most []Holder, others int) {
+	held := map[string]int{}
+	for _, slot := range slots {
+		held[slot.Category]++
 	}
-	return categories
+	all := make([]Holder, 0, len(held))
+	for category, n := range held {
+		all = append(all, Holder{Category: category, Slots: n})
+	}
+	slices.SortFunc(all, func(a, b Holder) int {
+		return cmp.Or(cmp.Compare(b.Slots, a.Slots), cmp.Compare(a.Category, b.Category))
+	})
+	most = all[:min(len(all), mostHolders)]
+	return most, len(all) - len(most)
 }
 
 // fullness is how much of its fullest tier a scope has used, from 0 to 1 and above after a limit was lowered.
@@ -175,7 +197,7 @@ func scopesOf(usages []ratelimit.Usage, hour stats.Hour) []Scope {
 		return &scopes[i]
 	}
 	for _, usage := range usages {
-		s := scope(usage.Category)
+		s := scope(outcome.CategoryName(usage.Category))
 		s.Tiers = append(s.Tiers, Tier{Limit: usage.Tier.String(), Used: usage.Used, Max: usage.Tier.Count, FreeS: usage.FreeIn.Seconds()})
 		if free := hour.Now.Add(usage.FreeIn); usage.FreeIn > 0 && (s.NextFree == nil || free.After(*s.NextFree)) {
 			s.NextFree = &free
@@ -200,9 +222,9 @@ func scopesOf(usages []ratelimit.Usage, hour stats.Hour) []Scope {
 	return scopes
 }
 
-// count adds what was sent or dropped; dead events do not concern a limit.
+// count adds what was sent or dropped. Dead events do not concern a limit, and replies are no events.
 func (s *Scope) count(start time.Time, count stats.Count) {
-	if count.Outcome != outcome.Sent && count.Outcome != outcome.Dropped {
+	if count.Outcome != outcome.Sent && count.Outcome != outcome.Dropped || count.Reason == outcome.Reply {
 		return
 	}
 	if n := len(s.Minutes); n == 0 || !s.Minutes[n-1].Start.Equal(start) {

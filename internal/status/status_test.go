@@ -17,16 +17,19 @@ import (
 // known is what the parts of a Source say.
 type known struct {
 	categories []string
+	entries    int // of the index, where there are more than categories
 	usages     []ratelimit.Usage
 	slots      []ratelimit.Slot
-	pause      time.Duration
+	pauses     []ratelimit.Pause
 	hour       stats.Hour
 	replicas   []stats.Replica
 	err        error
 	asked      []string // categories that Peek was asked for
 }
 
-func (k *known) Categories(context.Context) ([]string, error) { return k.categories, k.err }
+func (k *known) Recent(context.Context, int) ([]string, int, error) {
+	return k.categories, max(len(k.categories), k.entries), k.err
+}
 func (k *known) Peek(_ context.Context, categories ...string) ([]ratelimit.Usage, error) {
 	k.asked = categories
 	return k.usages, k.err
@@ -34,10 +37,10 @@ func (k *known) Peek(_ context.Context, categories ...string) ([]ratelimit.Usage
 func (k *known) Slots(context.Context, int, ...string) ([]ratelimit.Slot, error) {
 	return k.slots, k.err
 }
-func (k *known) Remaining(context.Context) (time.Duration, error)  { return k.pause, k.err }
+func (k *known) Pauses(context.Context) ([]ratelimit.Pause, error) { return k.pauses, k.err }
 func (k *known) Hour(context.Context) (stats.Hour, error)          { return k.hour, k.err }
 func (k *known) Replicas(context.Context) ([]stats.Replica, error) { return k.replicas, k.err }
-func (k *known) source() Source                                    { return Source{Limiter: k, Pause: k, Stats: k} }
+func (k *known) source() Source                                    { return Source{Limiter: k, Stats: k} }
 func tier(count int, window time.Duration) ratelimit.Tier {
 	return ratelimit.Tier{Count: count, Window: window}
 }
@@ -58,11 +61,11 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 			{Category: "errors", Tier: tier(2, time.Minute), Used: 2, FreeIn: 10 * time.Second},
 			{Category: "quiet", Tier: tier(10, half)},
 		},
-		pause: 1500 * time.Millisecond,
+		pauses: []ratelimit.Pause{{Channel: "#alerts", ID: "C0ALERTS1", Left: 1500 * time.Millisecond}},
 		hour: stats.Hour{
 			Now: now,
 			Minutes: []stats.Minute{
-				{Start: now.Add(-2 * time.Minute), Counts: []stats.Count{count("errors", "dropped", "category", 5), count("errors", "sent", "", 8), count("quiet", "dead", "malformed", 1)}},
+				{Start: now.Add(-2 * time.Minute), Counts: []stats.Count{count("errors", "dropped", "category", 5), count("errors", "dropped", "reply", 50), count("errors", "sent", "", 8), count("quiet", "dead", "malformed", 1)}},
 				{Start: now.Add(-time.Minute), Counts: []stats.Count{count("deploys", "sent", "", 2), count("errors", "dropped", "global", 1), count("errors", "sent", "", 2)}},
 			},
 			LastSent: map[string]time.Time{"errors": now.Add(-20 * time.Second), "deploys": now.Add(-50 * time.Second)},
@@ -74,7 +77,7 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 	}
 	got, err := k.source().Read(t.Context())
 	testkit.Check(t, err)
-	if diff := cmp.Diff([]string{"deploys", "errors", "quiet"}, k.asked); diff != "" {
+	if diff := cmp.Diff([]string{"errors", "deploys", "quiet"}, k.asked); diff != "" {
 		t.Errorf("asked for (-want +got):\n%s", diff)
 	}
 	at := func(d time.Duration) *time.Time { moment := now.Add(d); return &moment }
@@ -97,8 +100,9 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 			},
 			{Category: "quiet", Tiers: []Tier{{Limit: "10/30m", Max: 10}}, Minutes: []Minute{}},
 		},
-		Outcomes:  []Outcome{{"sent", "", 12}, {"dropped", "category", 5}, {"dropped", "global", 1}, {"dead", "malformed", 1}},
-		CooldownS: 1.5, Held: 7, Replicas: k.replicas,
+		Holders:   []Holder{},
+		Outcomes:  []Outcome{{"sent", "", 12}, {"dropped", "category", 5}, {"dropped", "global", 1}, {"dropped", "reply", 50}, {"dead", "malformed", 1}},
+		CooldownS: 1.5, Pauses: []Pause{{Channel: "#alerts", LeftS: 1.5, Text: "#alerts: Slack asked to wait 2 s"}}, Held: 7, Unposted: []Unposted{}, Replicas: k.replicas,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
@@ -112,14 +116,12 @@ func TestAStatusHasABoundedNumberOfCategories(t *testing.T) {
 		name := fmt.Sprintf("c%03d", i)
 		k.categories = append(k.categories, name)
 		minute.Counts = append(minute.Counts, count(name, "sent", "", 1))
-		if i < 100 {
-			k.usages = append(k.usages, ratelimit.Usage{Category: name, Tier: tier(10, time.Minute), Used: 1})
-		}
+		k.usages = append(k.usages, ratelimit.Usage{Category: name, Tier: tier(10, time.Minute), Used: 1})
 	}
 	k.hour.Minutes = []stats.Minute{minute}
 	got, err := k.source().Read(t.Context())
-	if err != nil || len(k.asked) != 100 || got.More != 30 || len(got.Categories) != 101 || got.Global.Sent != 130 {
-		t.Errorf("asked for %d categories, shown %d (with the others), %d more, %d sent in total, %v; expected 100, 101, 30 and 130",
+	if err != nil || len(k.asked) != 130 || got.More != 30 || len(got.Categories) != 101 || got.Global.Sent != 130 {
+		t.Errorf("asked for %d categories, shown %d (with the others), %d more, %d sent in total, %v; expected 130, 101, 30 and 130",
 			len(k.asked), len(got.Categories), got.More, got.Global.Sent, err)
 	}
 }

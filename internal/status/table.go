@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -89,30 +90,16 @@ func ago(d time.Duration) string {
 
 // writeHolders writes who holds the slots of the longest global window.
 func (s Status) writeHolders(text *strings.Builder) {
-	if len(s.Slots) == 0 {
+	if len(s.Holders) == 0 {
 		text.WriteString("All global slots are free.\n")
 		return
 	}
-	held := map[string]int{}
-	for _, slot := range s.Slots {
-		held[slot.Category]++
-	}
-	names := slices.SortedFunc(maps.Keys(held), func(a, b string) int {
-		if held[a] != held[b] {
-			return held[b] - held[a]
-		}
-		return strings.Compare(a, b)
-	})
 	var parts []string
-	for _, name := range names[:min(len(names), mostHolders)] {
-		label := name
-		if name == "" {
-			label = "unknown"
-		}
-		parts = append(parts, fmt.Sprintf("%s %d", label, held[name]))
+	for _, holder := range s.Holders {
+		parts = append(parts, fmt.Sprintf("%s %d", term.Printable(cmp.Or(holder.Category, "unknown")), holder.Slots))
 	}
-	if rest := len(names) - mostHolders; rest > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", rest))
+	if s.Others > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", s.Others))
 	}
 	fmt.Fprintf(text, "Global slots are held by: %s.\n", strings.Join(parts, ", "))
 }
@@ -124,7 +111,7 @@ func (s Status) writeOutcomes(text *strings.Builder) {
 		if outcome.Reason != "" {
 			name += " " + outcome.Reason
 		}
-		parts = append(parts, fmt.Sprintf("%s %d", name, outcome.N))
+		parts = append(parts, fmt.Sprintf("%s %d", term.Printable(name), outcome.N))
 	}
 	if len(parts) == 0 {
 		parts = []string{"no events were settled"}
@@ -147,9 +134,10 @@ func refusedChannels(replicas []stats.Replica) []string {
 
 // writeReplicas writes which replicas run and what they wait for.
 func (s Status) writeReplicas(text *strings.Builder, screen term.Screen) {
-	if s.CooldownS > 0 {
-		fmt.Fprintln(text, screen.Paint(term.Yellow, fmt.Sprintf("Slack asked for a pause: %s left.", term.Duration(time.Duration(s.CooldownS*float64(time.Second))))))
+	for _, pause := range s.Pauses {
+		fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(pause.Text)))
 	}
+	s.writeUnposted(text, screen)
 	ready := 0
 	for _, replica := range s.Replicas {
 		if replica.Ready {
@@ -162,12 +150,12 @@ func (s Status) writeReplicas(text *strings.Builder, screen term.Screen) {
 	}
 	fmt.Fprintf(text, "Replicas: %d, ready %d.\n", len(s.Replicas), ready)
 	for _, channel := range refusedChannels(s.Replicas) {
-		fmt.Fprintln(text, screen.Paint(term.Red, "  channel "+channel+"; its events are dead-lettered"))
+		fmt.Fprintln(text, screen.Paint(term.Red, term.Printable("  channel "+channel+"; its events are dead-lettered")))
 	}
 	for _, replica := range s.Replicas {
 		for _, wait := range replica.Waits {
-			line := fmt.Sprintf("  %s has been waiting for %s for %s and holds %s: %s", replica.ID, wait.For, term.Duration(s.Time.Sub(wait.Since)), term.Count(replica.Held, "event"), wait.Reason)
-			fmt.Fprintln(text, screen.Paint(term.Yellow, line))
+			line := fmt.Sprintf("  %s has been waiting for %s for %s and holds %s: %s", replica.ID, wait.For, term.Duration(s.Time.Sub(wait.Since)), term.Count(replica.HeldFor(wait), "event"), wait.Text())
+			fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(line)))
 		}
 	}
 }

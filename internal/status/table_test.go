@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
 	"notifier/internal/term"
 )
@@ -15,6 +16,24 @@ func TestTheTableNamesRefusedChannelsOnce(t *testing.T) {
 		"  channel C2 rejects every message (is_archived); its events are dead-lettered\n"
 	if !strings.Contains(text, want) || strings.Count(text, "C1") != 1 {
 		t.Errorf("expected\n%s in\n%s", want, text)
+	}
+}
+
+// TestTheTableIsSafe: whatever Redis holds, a terminal shows it and does not obey it.
+func TestTheTableIsSafe(t *testing.T) {
+	const hostile = "a\x1b[2J\u202e\u009b\nb"
+	wait := stats.Wait{For: hostile, Reason: hostile, Channel: hostile}
+	text := Status{
+		Categories: []Scope{{Category: hostile, Tiers: []Tier{{Limit: hostile}}}}, Slots: []ratelimit.Slot{{Category: hostile, ID: hostile}},
+		Holders:  []Holder{{Category: hostile, Slots: 1}},
+		Outcomes: []Outcome{{Outcome: hostile, Reason: hostile}}, Pauses: []Pause{{Text: hostile}}, Unposted: []Unposted{{Text: hostile, Why: "slack"}},
+		Replicas: []stats.Replica{{ID: hostile, Heartbeat: stats.Heartbeat{Refused: map[string]string{hostile: hostile}, Waits: []stats.Wait{wait}}}},
+	}.Table(term.Screen{})
+	if strings.ContainsAny(text, "\x1b\u202e\u009b") || strings.Contains(text, "\nb") {
+		t.Errorf("%q, expected nothing that a terminal obeys", text)
+	}
+	if shown := strings.Count(text, "a?[2J???b"); shown != 13 {
+		t.Errorf("%d hostile texts in %q, expected 13", shown, text)
 	}
 }
 

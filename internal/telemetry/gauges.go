@@ -9,55 +9,66 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"notifier/internal/consume"
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
+	"notifier/internal/snapshot"
 )
 
-// gaugeTimeout bounds how long a scrape waits for Redis and NATS. What they do not answer in time is left out of it.
-const gaugeTimeout = 2 * time.Second
+// What Redis and NATS know is asked once for all scrapes of a few seconds.
+const (
+	gaugesFresh  = 5 * time.Second
+	gaugeTimeout = 2 * time.Second // what they do not answer in time is left out
+)
 
-// gauges asks the worker, Redis and NATS at each scrape what is the case now.
+// mostRecent is how many entries of the limiter's index are read.
+const mostRecent = 500
+
+// gauges asks the worker at each scrape what is the case now, and has a snapshot of what Redis and NATS know.
 type gauges struct {
 	worker  *consume.Worker
 	limiter *ratelimit.Limiter
-	pause   *ratelimit.Pause
+	outside *snapshot.Snapshot[outside]
+	full    []string // categories whose limit was full in the last snapshot; used only while one is made
 
-	limitUsed, limitMax, held, cooldown, pending, refused, lost, unpublished, clockLag *prometheus.Desc
+	limitUsed, limitMax, held, unposted, oldest, cooldown, pending, refused, lost, unpublished, clockLag *prometheus.Desc
 }
 
-// AddGauges adds what is asked of the worker, Redis and NATS at each scrape. It is called once.
-func (m *Metrics) AddGauges(worker *consume.Worker, limiter *ratelimit.Limiter, pause *ratelimit.Pause) {
-	m.registry.MustRegister(newGauges(worker, limiter, pause))
+// AddGauges adds what is asked of the worker at each scrape, and of Redis and NATS every few seconds. It is called once.
+func (m *Metrics) AddGauges(worker *consume.Worker, limiter *ratelimit.Limiter) {
+	m.registry.MustRegister(newGauges(worker, limiter))
 }
 
-func newGauges(worker *consume.Worker, limiter *ratelimit.Limiter, pause *ratelimit.Pause) *gauges {
+func newGauges(worker *consume.Worker, limiter *ratelimit.Limiter) *gauges {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("notifier_"+name, help, labels, nil)
 	}
-	return &gauges{
-		worker: worker, limiter: limiter, pause: pause,
-		limitUsed:   desc("limit_used", "Slots used in the window, in the fullest tier. At most 100 categories.", "scope", "category"),
+	g := &gauges{
+		worker: worker, limiter: limiter,
+		limitUsed:   desc("limit_used", "Slots used in the window, in the fullest tier. At most 100 categories: configured, full and busy ones.", "scope", "category"),
 		limitMax:    desc("limit_max", "Slots of this tier.", "scope", "category"),
-		held:        desc("held_events", "Events held while the worker waits for this; 0 when it does not.", "why"),
-		cooldown:    desc("slack_cooldown_seconds", "Time left of the pause that Slack asked for."),
+		held:        desc("held_events", "Events held while the worker, or their channel, waits for this; 0 when nothing does.", "why"),
+		unposted:    desc("unposted_events", "Events that this replica has had admitted for the channel and not posted yet.", "channel"),
+		oldest:      desc("unposted_oldest_seconds", "How long ago the oldest of these was published; 0: there is none.", "channel"),
+		cooldown:    desc("slack_cooldown_seconds", "Time left of the longest pause that Slack asked for and that is in force."),
 		pending:     desc("consumer_pending", "Events in the stream that no replica has received yet."),
 		refused:     desc("refused_channels", "Channels that reject every message, as seen by this replica."),
 		lost:        desc("lost_events_total", "Events that were received and lost, which is possible only with NATS_MODE=core."),
 		unpublished: desc("dropped_unpublished_total", "Dropped events that could not be republished to DROPPED_SUBJECT."),
 		clockLag:    desc("redis_clock_lag_seconds", "How far the clock of Redis is behind the newest admission; above 0 only after it was set back."),
 	}
+	g.outside = snapshot.New(gaugesFresh, gaugeTimeout, g.ask)
+	return g
 }
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{g.limitUsed, g.limitMax, g.held, g.cooldown, g.pending, g.refused, g.lost, g.unpublished, g.clockLag} {
+	for _, desc := range []*prometheus.Desc{g.limitUsed, g.limitMax, g.held, g.unposted, g.oldest, g.cooldown, g.pending, g.refused, g.lost, g.unpublished, g.clockLag} {
 		out <- desc
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), gaugeTimeout)
-	defer cancel()
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
@@ -66,28 +77,61 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(g.lost, prometheus.CounterValue, float64(g.worker.Lost()))
 	out <- prometheus.MustNewConstMetric(g.unpublished, prometheus.CounterValue, float64(g.worker.Unpublished()))
 
-	waits := g.worker.Waits()
-	for _, word := range consume.WaitWords() {
-		held := 0
-		if slices.ContainsFunc(waits, func(w consume.Wait) bool { return w.For == word }) {
-			held = g.worker.Holds()
-		}
-		gauge(g.held, float64(held), word)
+	g.collectWaiting(gauge, g.worker.Held(), g.worker.Unposted(), time.Now())
+	now, _, _ := g.outside.Get(context.Background()) // there is no error: what is not known is left out
+	if now.cooldown != nil {
+		gauge(g.cooldown, now.cooldown.Seconds())
 	}
-	if left, err := g.pause.Remaining(ctx); err == nil {
-		gauge(g.cooldown, left.Seconds())
-	}
-	for _, usage := range g.usages(ctx) {
+	for _, usage := range now.usages {
 		scope := "category"
 		if usage.Category == "" {
 			scope = "global"
 		}
-		gauge(g.limitUsed, float64(usage.Used), scope, usage.Category)
-		gauge(g.limitMax, float64(usage.Tier.Count), scope, usage.Category)
+		name := outcome.CategoryName(usage.Category)
+		gauge(g.limitUsed, float64(usage.Used), scope, name)
+		gauge(g.limitMax, float64(usage.Tier.Count), scope, name)
 	}
+	if now.pending != nil {
+		gauge(g.pending, float64(*now.pending))
+	}
+}
+
+// outside is what Redis and NATS know; nil: they do not answer.
+type outside struct {
+	usages   []ratelimit.Usage // of the fullest tier of each scope
+	cooldown *time.Duration
+	pending  *uint64
+}
+
+func (g *gauges) ask(ctx context.Context) (outside, error) {
+	var now outside
+	if left, err := g.limiter.LongestPause(ctx); err == nil {
+		now.cooldown = &left
+	}
+	now.usages = g.usages(ctx)
 	if n, known := g.backlog(ctx); known {
-		gauge(g.pending, float64(n))
+		now.pending = &n
 	}
+	return now, nil
+}
+
+// collectWaiting gives what waits, by cause and by channel.
+func (g *gauges) collectWaiting(gauge func(*prometheus.Desc, float64, ...string), held map[string]int, unposted []consume.Unposted, now time.Time) {
+	for why, events := range held {
+		gauge(g.held, float64(events), why)
+	}
+	for _, u := range unposted {
+		gauge(g.unposted, float64(u.Events), u.Channel)
+		gauge(g.oldest, secondsSince(u.Oldest, now), u.Channel)
+	}
+}
+
+// secondsSince is the age of what began then; 0 where nothing did, and where the clock that gave its time is ahead.
+func secondsSince(then, now time.Time) float64 {
+	if then.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(then).Seconds())
 }
 
 // backlog asks NATS for as long as ctx allows: while nats.go tries a server that does not answer, it does not return,
@@ -107,15 +151,13 @@ func (g *gauges) backlog(ctx context.Context) (n uint64, known bool) {
 	}
 }
 
-// usages is the fullest tier of the global scope and of each of the first categories.
+// usages is the fullest tier of the global scope and of each category that has a gauge.
 func (g *gauges) usages(ctx context.Context) []ratelimit.Usage {
-	categories, err := g.limiter.Categories(ctx)
+	recent, _, err := g.limiter.Recent(ctx, mostRecent)
 	if err != nil {
 		return nil
 	}
-	// No worker has written a name that is not a valid label or that is the global scope's.
-	categories = slices.DeleteFunc(categories, func(name string) bool { return name == "" || !utf8.ValidString(name) })
-	all, err := g.limiter.Peek(ctx, categories[:min(len(categories), mostCategories)]...)
+	all, err := g.limiter.Peek(ctx, withGauge(g.limiter.Configured(), g.full, recent)...)
 	if err != nil {
 		return nil
 	}
@@ -129,5 +171,25 @@ func (g *gauges) usages(ctx context.Context) []ratelimit.Usage {
 			fullest[last] = usage
 		}
 	}
+	g.full = nil
+	for _, usage := range fullest {
+		if usage.Category != "" && usage.Used >= usage.Tier.Count {
+			g.full = append(g.full, usage.Category)
+		}
+	}
 	return fullest
+}
+
+// withGauge chooses the categories that have a gauge: those that the settings name, those that were full, because nothing is
+// admitted of them for a while, and those with the latest admissions, which take the place of idle ones.
+func withGauge(configured, full, recent []string) []string {
+	var chosen []string
+	known := map[string]bool{"": true} // the global scope's; no worker has written it as a category's
+	for _, category := range slices.Concat(configured, full, recent) {
+		if !known[category] && utf8.ValidString(category) && len(chosen) < mostCategories {
+			known[category] = true
+			chosen = append(chosen, category)
+		}
+	}
+	return chosen
 }

@@ -26,15 +26,13 @@ import (
 // mostCategories bounds the values of the category label: publishers choose the names, and each is a time series.
 const mostCategories = 100
 
-// otherCategories replaces the categories past the first ones.
-const otherCategories = "_other"
-
 // Metrics is what /metrics shows of one worker, in a registry of its own. What happens is counted as it happens; what is
 // the case is asked at each scrape, see AddGauges. It is safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 
 	events        *prometheus.CounterVec
+	skipped       *prometheus.CounterVec
 	latency       prometheus.Histogram
 	decisionTime  prometheus.Histogram
 	decisionBatch prometheus.Histogram
@@ -52,6 +50,10 @@ func New() *Metrics {
 			Name: "notifier_events_total",
 			Help: "Settled events. Categories past the first 100 count as _other.",
 		}, []string{"outcome", "reason", "category"}),
+		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "notifier_dead_letters_skipped_total",
+			Help: "Dead events without a dead letter, because their category had written its share of letters.",
+		}, []string{"reason"}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "notifier_event_latency_seconds",
 			Help:    "From an event's publication to Slack's answer, for events that were sent.",
@@ -74,7 +76,10 @@ func New() *Metrics {
 		}, []string{"result"}),
 		categories: map[string]bool{},
 	}
-	m.registry.MustRegister(m.events, m.latency, m.decisionTime, m.decisionBatch, m.postTime,
+	for _, reason := range outcome.Undecodable() {
+		m.skipped.WithLabelValues(reason) // it begins with 0: a counter that appears with 1 has not increased
+	}
+	m.registry.MustRegister(m.events, m.skipped, m.latency, m.decisionTime, m.decisionBatch, m.postTime,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -82,6 +87,9 @@ func New() *Metrics {
 // Observe counts one settled event.
 func (m *Metrics) Observe(s consume.Settled) {
 	m.events.WithLabelValues(s.Outcome, s.Reason, m.label(s.Event.Category)).Inc()
+	if s.NoLetter {
+		m.skipped.WithLabelValues(s.Reason).Inc()
+	}
 	if s.Outcome == outcome.Sent {
 		m.latency.Observe(s.Latency.Seconds())
 	}
@@ -98,14 +106,14 @@ func (m *Metrics) posted(result string, took time.Duration) {
 	m.postTime.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// label is the category, or otherCategories past the first ones.
+// label is the name of the category, or outcome.OtherCategories past the first ones.
 func (m *Metrics) label(category string) string {
-	category = strings.ToValidUTF8(category, "\uFFFD") // a label must be UTF-8; the category of a dead event need not be
+	category = strings.ToValidUTF8(outcome.CategoryName(category), "\uFFFD") // a label must be UTF-8; the category of a dead event need not be
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.categories[category] {
 		if len(m.categories) >= mostCategories {
-			return otherCategories
+			return outcome.OtherCategories
 		}
 		m.categories[category] = true
 	}

@@ -25,8 +25,11 @@ func TestMetricsCountWhatBecameOfEvents(t *testing.T) {
 	for range 2 {
 		m.Observe(consume.Settled{Outcome: outcome.Dropped, Reason: outcome.Global, Event: event.Event{Category: "errors"}})
 	}
+	m.Observe(consume.Settled{Outcome: outcome.Dead, Reason: outcome.Malformed, NoLetter: true})
+	m.Observe(consume.Settled{Outcome: outcome.Dead, Reason: outcome.Malformed})
 	got := scrape(t, m)
 	for _, want := range []string{
+		`notifier_dead_letters_skipped_total{reason="malformed"} 1`, `notifier_dead_letters_skipped_total{reason="too_large"} 0`,
 		`notifier_events_total{category="errors",outcome="sent",reason=""} 1`,
 		`notifier_events_total{category="errors",outcome="dropped",reason="global"} 2`,
 	} {

@@ -2,16 +2,17 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
-	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -56,10 +57,17 @@ func StartTracing(ctx context.Context, log *zap.Logger) (*Tracing, error) {
 	}
 	// What the library itself would log about settings that it cannot read can contain secrets: headers, URLs.
 	otel.SetLogger(logr.Discard())
-	exporter, err := autoexport.NewSpanExporter(ctx)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("spans are lost", zap.Error(showable(err))) }))
+	if exporter := os.Getenv("OTEL_TRACES_EXPORTER"); exporter != "" && exporter != "otlp" {
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER %q, expected otlp or none", exporter)
+	}
+	client, err := newOTLPClient(otlpVariable)
 	if err != nil {
-		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER %q, OTEL_EXPORTER_OTLP_PROTOCOL %q: %w; expected otlp, console or none, over http/protobuf or grpc",
-			os.Getenv("OTEL_TRACES_EXPORTER"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), err)
+		return nil, err
+	}
+	exporter, err := otlptrace.New(ctx, client)
+	if err != nil {
+		return nil, err
 	}
 	name := resource.NewSchemaless(attribute.String("service.name", "notifier"), attribute.String("service.version", buildinfo.Version()))
 	described, err := resource.Merge(name, resource.Default())
@@ -69,8 +77,24 @@ func StartTracing(ctx context.Context, log *zap.Logger) (*Tracing, error) {
 	if err != nil {
 		return nil, err
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("spans are lost", zap.Error(err)) }))
 	return tracingTo(sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(described))), nil
+}
+
+// otlpVariable returns the name and the value of a variable of the exporter: the one for traces, else the one for all signals.
+func otlpVariable(suffix string) (name, value string) {
+	if name = "OTEL_EXPORTER_OTLP_TRACES_" + suffix; os.Getenv(name) == "" {
+		name = "OTEL_EXPORTER_OTLP_" + suffix
+	}
+	return name, os.Getenv(name)
+}
+
+// showable is an error of the exporter, which has no secret in it. Those of the library can quote a variable.
+func showable(err error) error {
+	var own otlpError
+	if errors.As(err, &own) {
+		return own
+	}
+	return errors.New("OpenTelemetry reports an error that may quote an OTEL_* variable, and is not shown")
 }
 
 func tracingTo(provider *sdktrace.TracerProvider) *Tracing {

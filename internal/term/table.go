@@ -30,11 +30,11 @@ func (t *Table) Indent(text string) *Table {
 	return t
 }
 
-// Row adds a row.
+// Row adds a row. What is not printable in a cell becomes a question mark.
 func (t *Table) Row(cells ...any) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {
-		row[i] = fmt.Sprint(cell)
+		row[i] = Printable(fmt.Sprint(cell))
 	}
 	if len(row) > 0 {
 		row[0] = t.indent + row[0]

@@ -42,20 +42,6 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestForeignText: whatever a publisher wrote, a terminal shows it and does not obey it.
-func TestForeignText(t *testing.T) {
-	t.Parallel()
-	if got := term.Printable("a\tb\x1b[2J\u202eä\u009b31m"); got != "a?b?[2J?ä?31m" {
-		t.Errorf("%q", got)
-	}
-	if got := term.Cell(strings.Repeat("ä", 101)); got != strings.Repeat("ä", 99)+"…" {
-		t.Errorf("%q, expected 100 characters", got)
-	}
-	if got := term.Cell(""); got != "-" {
-		t.Errorf("%q", got)
-	}
-}
-
 func TestTables(t *testing.T) {
 	t.Parallel()
 	var words, numbers strings.Builder

@@ -4,33 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 )
-
-// longestCell bounds a cell of a table, in characters.
-const longestCell = 100
-
-// Cell is foreign text as a table can show it: printable, at most 100 characters, "-" for nothing.
-func Cell(value string) string {
-	if value == "" {
-		return "-"
-	}
-	runes := []rune(Printable(value))
-	if len(runes) > longestCell {
-		runes = append(runes[:longestCell-1], '…')
-	}
-	return string(runes)
-}
-
-// Printable replaces each character that a terminal might obey instead of showing it with a question mark.
-func Printable(value string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, value)
-}
 
 // Count is "1 event" or "2 events". The plural of the noun ends in s.
 func Count(n int, noun string) string {

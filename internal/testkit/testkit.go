@@ -25,7 +25,7 @@ import (
 )
 
 // Patience is how long Eventually waits. No test waits so long to be right: it is for a machine that is busy with others.
-const Patience = 30 * time.Second
+const Patience = time.Minute
 
 // The pause between two looks at a condition doubles from the first to the last: what is nearly there is seen at once, and
 // what takes seconds is not kept from it by being looked at.

@@ -25,7 +25,7 @@ var kinds = []string{"process", "image:redis:8-alpine", "image:valkey/valkey:8-a
 var packages = []string{"./internal/ratelimit", "./lua"}
 
 func main() {
-	short := flag.Bool("short", false, "hand -short to the tests")
+	short := flag.Bool("short", false, "pass -short to the tests")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		kinds = flag.Args()

@@ -1,0 +1,136 @@
+//go:build !production
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"notifier/internal/devstack"
+	"notifier/internal/redistest"
+	"notifier/internal/testkit"
+)
+
+// canaries are the secrets of one deployment, each of them unlike any other text: by which one is found somewhere, one knows
+// which setting it was in.
+type canaries map[string]string
+
+func newCanaries(names ...string) canaries {
+	c := canaries{}
+	for i, name := range names {
+		c[name] = fmt.Sprintf("canary%dq%dz", i, 7919*(i+1))
+	}
+	return c
+}
+
+// expectNone expects none of them in a text.
+func (c canaries) expectNone(t *testing.T, where, text string) {
+	t.Helper()
+	for name, canary := range c {
+		if strings.Contains(text, canary) {
+			t.Errorf("%s shows the secret of %s:\n%s", where, name, text)
+		}
+	}
+}
+
+// canaryServices is a deployment whose every secret setting has a canary: some in variables, some in files that others may read.
+func canaryServices(t *testing.T) (canaries, map[string]string, *devstack.Slack) {
+	t.Helper()
+	c := newCanaries("NATS password", "Redis password", "Slack token", "Slack URL's user", "Slack URL's path", "OTLP user", "OTLP header", "OTLP path", "payload")
+	bus, slack, settings := startServices(t)
+	server := redistest.StartProcess(t)
+	server.SetUser(t, c["Redis password"], "notifier", redisUser(t)...)
+	file := func(name, content string) string {
+		path := filepath.Join(t.TempDir(), name)
+		testkit.Check(t, os.WriteFile(path, []byte(content), 0o600))
+		testkit.Check(t, os.Chmod(path, 0o644)) //nolint:gosec // it is to be warned about
+		return path
+	}
+	delete(settings, "REDIS_URL")
+	maps.Copy(settings, map[string]string{
+		"NATS_URL":                    strings.Replace(bus.URL(), "nats://", "nats://me:"+c["NATS password"]+"@", 1), // it asks for no password
+		"REDIS_URL_FILE":              file("redis", "redis://notifier:"+c["Redis password"]+"@"+server.Addr+"/0"),
+		"SLACK_BOT_TOKEN_FILE":        file("token", "xoxb-"+c["Slack token"]),
+		"SLACK_API_URL":               strings.Replace(slack.APIURL(), "http://", "http://"+c["Slack URL's user"]+":"+c["Slack URL's user"]+"@", 1),
+		"SLACK_CHANNEL":               "C0123",
+		"LOG_LEVEL":                   "debug",
+		"LIMIT_CATEGORY":              "2/1h",
+		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://me:" + c["OTLP user"] + "@127.0.0.1:1/" + c["OTLP path"],
+		"OTEL_EXPORTER_OTLP_HEADERS":  "Api-Key=" + c["OTLP header"],
+		"OTEL_BSP_SCHEDULE_DELAY":     "100", "OTEL_EXPORTER_OTLP_TIMEOUT": "100",
+	})
+	return c, settings, slack
+}
+
+// TestNoSecretGetsOut runs every command, in both formats of the log, against a deployment that works and then against one that
+// does not, and asks for every page: no secret of a setting is in what they show, and no payload.
+func TestNoSecretGetsOut(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"json", "console"} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			c, settings, slack := canaryServices(t)
+			settings["LOG_FORMAT"] = format
+			worker := spawn(t, "notifier", settings, "serve")
+			addr := regexp.MustCompile(`admin server listens.*?"addr": ?"([^"]+)"`)
+			testkit.Eventually(t, "it listens", func() bool { return addr.MatchString(worker.out.String()) })
+			settings["ADMIN_ADDR"] = addr.FindStringSubmatch(worker.out.String())[1]
+			admin := "http://" + settings["ADMIN_ADDR"]
+			testkit.Eventually(t, "ready", func() bool { status, _ := get(t, admin+"/readyz"); return status == 200 })
+			c.runAll(t, settings, admin)
+			for _, wanted := range []string{"a secret file can be used by others", "spans are lost", "notification dropped", "notification dead"} {
+				testkit.Eventually(t, wanted, func() bool { return len(worker.out.lines(wanted)) > 0 })
+			}
+			slack.Always(devstack.Behaviour{Code: "invalid_auth"})
+			settings["NATS_URL"] = regexp.MustCompile(`@.*`).ReplaceAllString(settings["NATS_URL"], "@127.0.0.1:1")
+			settings["SLACK_API_URL"] = "http://me:" + c["Slack URL's user"] + "@127.0.0.1:1/" + c["Slack URL's path"] + "/"
+			c.runAll(t, settings, admin)
+			worker.terminate(t)
+			worker.code(t)
+			c.expectNone(t, "serve", worker.out.String()+worker.errOut.String())
+		})
+	}
+}
+
+// runAll runs every command and asks for every page.
+func (c canaries) runAll(t *testing.T, settings map[string]string, admin string) {
+	t.Helper()
+	commands := [][]string{
+		{"publish", "-id", "e", "errors", c["payload"]}, {"publish", "-n", "3", "errors", c["payload"]},
+		{"publish", "-json", "errors", `{"text":"` + c["payload"] + `","channel":"C0NOTHERE"}`},
+		{"status"}, {"status", "-json"}, {"why", "e"}, {"why", "-json", "e"}, {"check"}, {"check", "-all"},
+		{"dead", "list"}, {"dead", "list", "-json"}, {"dead", "replay", "-reason", "unroutable"}, {"healthcheck"}, {"version"},
+		{"simulate", "-category", "1/1h", "testdata/none"}, {"completion", "bash"}, {"-h"}, {"serve", "-h"}, {"serve", "superfluous"},
+	}
+	for _, arguments := range commands {
+		p := spawn(t, "notifier", settings, arguments...)
+		p.code(t)
+		c.expectNone(t, strings.Join(arguments, " "), p.out.String()+p.errOut.String())
+	}
+	for _, page := range []string{"/", "/api/status", "/metrics", "/readyz", "/healthz", "/none"} {
+		_, body := get(t, admin+page)
+		c.expectNone(t, page, body)
+	}
+}
+
+// TestNoSecretIsInAnErrorAboutSettings: every setting that can hold a secret is wrong at once, and none is quoted.
+func TestNoSecretIsInAnErrorAboutSettings(t *testing.T) {
+	t.Parallel()
+	c := newCanaries("NATS_URL", "REDIS_URL", "SLACK_BOT_TOKEN", "SLACK_WEBHOOK_URL", "SLACK_API_URL")
+	wrong := map[string]string{
+		"NATS_URL": "nats://me:" + c["NATS_URL"] + "@host:port", "REDIS_URL": "redis://:" + c["REDIS_URL"] + "%zz@host",
+		"SLACK_BOT_TOKEN": c["SLACK_BOT_TOKEN"] + "\n", "SLACK_WEBHOOK_URL": "ftp://" + c["SLACK_WEBHOOK_URL"], "SLACK_API_URL": "::" + c["SLACK_API_URL"],
+	}
+	for _, arguments := range [][]string{{"serve"}, {"check"}, {"status"}, {"why", "e"}, {"publish", "errors", "x"}, {"dead", "list"}, {"healthcheck"}} {
+		p := spawn(t, "notifier", wrong, arguments...)
+		if code := p.code(t); code == exitDone {
+			t.Errorf("%v: exit code 0 with wrong settings", arguments)
+		}
+		c.expectNone(t, strings.Join(arguments, " "), p.out.String()+p.errOut.String())
+	}
+}

@@ -1,0 +1,142 @@
+//go:build !production
+
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"notifier/internal/testkit"
+)
+
+// secretsScript is deploy/secrets.sh with a directory for its volumes, without Docker.
+type secretsScript struct {
+	deploy, secrets, bin string
+}
+
+// newSecretsScript copies deploy. Nobody but root may change a file's owner, and not every machine has flock, so the script
+// finds these two as programs that do nothing.
+func newSecretsScript(t *testing.T) secretsScript {
+	t.Helper()
+	s := secretsScript{deploy: t.TempDir(), secrets: t.TempDir(), bin: t.TempDir()}
+	testkit.Check(t, os.CopyFS(s.deploy, os.DirFS("../../deploy")))
+	for _, name := range []string{"chown", "flock"} {
+		testkit.Check(t, os.WriteFile(filepath.Join(s.bin, name), []byte("#!/bin/sh\n"), 0o700))
+	}
+	return s
+}
+
+// run runs the script, given arguments separated by blanks, standard input and settings.
+func (s secretsScript) run(t *testing.T, arguments, input string, settings ...string) (output string, err error) {
+	t.Helper()
+	script := append([]string{filepath.Join(s.deploy, "secrets.sh")}, strings.Fields(arguments)...)
+	cmd := exec.CommandContext(t.Context(), "sh", script...)
+	cmd.Stdin = strings.NewReader(input)
+	cmd.Env = append([]string{
+		"PATH=" + s.bin + ":" + os.Getenv("PATH"), "SECRETS_DIR=" + s.secrets, "NATS_HOST=nats", "NATS_PORT=4222", "REDIS_HOST=redis",
+	}, settings...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// file gives the content of a file that the script has written, or nothing if there is none.
+func (s secretsScript) file(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(s.secrets, name))
+	if !errors.Is(err, fs.ErrNotExist) {
+		testkit.Check(t, err)
+	}
+	return string(content)
+}
+
+// TestComposeSecretsHaveTheNamesThatAreSet: the permissions are given for the names that are set, even for one that is the
+// default of another name.
+func TestComposeSecretsHaveTheNamesThatAreSet(t *testing.T) {
+	t.Parallel()
+	for conf, mode := range map[string]string{"nats.conf": "jetstream", "nats-core.conf": "core"} {
+		s := newSecretsScript(t)
+		out, err := s.run(t, "", "", "NATS_MODE="+mode, "NATS_STREAM=notifier", "NATS_CONSUMER=NOTIFY", "NATS_SUBJECT=alerts.notifier.>",
+			"DEAD_LETTER_SUBJECT=notify", "DROPPED_SUBJECT=dropped.notifier.NOTIFY", "REDIS_NAMESPACE=alerts")
+		if err != nil {
+			t.Fatalf("%s: %v: %s", conf, err, out)
+		}
+		_, want, _ := strings.Cut(read(t, "deploy/"+conf), "authorization")
+		want = strings.NewReplacer( // replaces in one pass
+			"NOTIFY.notifier", "notifier.NOTIFY", "NOTIFY", "notifier",
+			`"notify-dead.>"`, `"notify.>", "dropped.notifier.NOTIFY.>"`,
+			`"notify.> notifier"`, `"alerts.notifier.> NOTIFY"`, `"notify.>"`, `"alerts.notifier.>"`).Replace(want)
+		want = regexp.MustCompile(`password: \$\w+`).ReplaceAllString(want, "password:")
+		_, got, _ := strings.Cut(s.file(t, "nats/nats.conf"), "authorization")
+		got = regexp.MustCompile(`password: "[0-9a-f]{48}"`).ReplaceAllString(got, "password:")
+		if got != want {
+			t.Errorf("%s:\n%s\nexpected\n%s", conf, got, want)
+		}
+		hashes := regexp.MustCompile(`#[0-9a-f]{64} `)
+		users := s.file(t, "redis/users.acl")
+		wantUsers := strings.NewReplacer(">PASSWORD ", "", ">HEALTH_PASSWORD ", "", "{notifier}", "{alerts}").
+			Replace(regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(read(t, "deploy/redis.acl"), ""))
+		if len(hashes.FindAllString(users, -1)) != 2 || hashes.ReplaceAllString(users, "") != wantUsers {
+			t.Errorf("the users of Redis:\n%s\nexpected with two hashes\n%s", users, wantUsers)
+		}
+	}
+}
+
+// TestComposeSecretsFailClosed: without the permissions of a server no file of it is written, and the service fails, so that
+// the server does not start. What an earlier run has written stays.
+func TestComposeSecretsFailClosed(t *testing.T) {
+	t.Parallel()
+	for _, conf := range []string{"nats.conf", "redis.acl"} {
+		for _, state := range []string{"missing", "empty"} {
+			s := newSecretsScript(t)
+			path := filepath.Join(s.deploy, conf)
+			content, err := os.ReadFile(path)
+			testkit.Check(t, err)
+			spoil := func() {
+				testkit.Check(t, os.Remove(path))
+				if state == "empty" {
+					testkit.Check(t, os.WriteFile(path, nil, 0o600))
+				}
+				if out, err := s.run(t, "", ""); err == nil || !strings.Contains(out, conf) {
+					t.Errorf("with %s %s the script ends with %v and %q; expected a failure that names it", state, conf, err, out)
+				}
+			}
+			spoil()
+			if nats, redis := s.file(t, "nats/nats.conf"), s.file(t, "redis/users.acl"); nats != "" || redis != "" {
+				t.Errorf("with %s %s the script writes %q and %q, expected nothing", state, conf, nats, redis)
+			}
+			testkit.Check(t, os.WriteFile(path, content, 0o600))
+			if out, err := s.run(t, "", ""); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			nats, redis := s.file(t, "nats/nats.conf"), s.file(t, "redis/users.acl")
+			spoil()
+			if nats == "" || redis == "" || nats != s.file(t, "nats/nats.conf") || redis != s.file(t, "redis/users.acl") {
+				t.Errorf("with %s %s the files of an earlier run have changed", state, conf)
+			}
+		}
+	}
+}
+
+// TestComposeSecretsAreNotEmpty: "secrets set" stores what it reads, and refuses nothing at all.
+func TestComposeSecretsAreNotEmpty(t *testing.T) {
+	t.Parallel()
+	s := newSecretsScript(t)
+	for _, input := range []string{"", " \n"} {
+		if out, err := s.run(t, "set slack-bot-token", input); err == nil || !strings.Contains(out, "worker/slack-bot-token") {
+			t.Errorf("set with %q ends with %v and %q; expected a failure that names the file", input, err, out)
+		}
+	}
+	if out, err := s.run(t, "set slack-bot-token", "xoxb-1\n"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	_, err := s.run(t, "set slack-bot-token", "")
+	if got := s.file(t, "worker/slack-bot-token"); got != "xoxb-1\n" || err == nil {
+		t.Errorf("after set without input, which ends with %v, the secret is %q; expected a failure and the one from before", err, got)
+	}
+}

@@ -1,0 +1,135 @@
+//go:build !production
+
+package main
+
+import (
+	"maps"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"notifier/internal/testkit"
+)
+
+// spy subscribes to whatever the server lets a user subscribe to, and keeps what it hears.
+type spy struct {
+	*nats.Conn
+	mu    sync.Mutex
+	heard []string // subject and payload
+}
+
+// tried are subjects that a spy tries as well as those that the document names: everything, in several forms, and what
+// belongs to NATS itself.
+var tried = []string{
+	">", "*", "*.>", "*.*", "*.*.*", "*.*.*.*", "*.*.*.*.*", "notify.>", "notify.errors", "*.errors", "notify-dead.>", "notify-dead.errors",
+	"_INBOX.>", "_INBOX.*.*", "_INBOX.notifier.>", "_NOTIFIER.>", "_NOTIFIER.*.>", "_NOTIFIER.*.*.>", "_NOTIFIER.*.worker.>",
+	"_NOTIFIER.*.*.*.*", "_NOTIFIER.*.operator.>", "_INBOX_publisher.*", "_INBOX_publisher.*.*",
+	"$JS.>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>", "$JS.EVENT.>", "$JSC.>", "$SYS.>", "$KV.>", "$O.>", "$NRG.>", "_R_.>", "_GR_.>",
+}
+
+// startSpy subscribes to everything that is tried and to everything that the document allows anybody, alone and in the queue
+// groups that others could be in.
+func startSpy(t *testing.T, url, block string) *spy {
+	t.Helper()
+	s := &spy{}
+	connection, err := nats.Connect(url, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // refusals are expected
+	testkit.Check(t, err)
+	t.Cleanup(connection.Close)
+	s.Conn = connection
+	subjects := append([]string{}, tried...)
+	for _, allowed := range regexp.MustCompile(`"([^" ]+)( notifier)?"`).FindAllStringSubmatch(block, -1) {
+		subjects = append(subjects, allowed[1])
+	}
+	for _, subject := range subjects {
+		for _, group := range []string{"", "notifier", "spies"} {
+			if _, err := connection.QueueSubscribe(subject, group, s.hear); err != nil {
+				t.Fatalf("%s %s: %v", subject, group, err)
+			}
+		}
+	}
+	testkit.Check(t, connection.Flush())
+	return s
+}
+
+func (s *spy) hear(message *nats.Msg) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard = append(s.heard, message.Subject+" "+string(message.Data))
+}
+
+// all is what was heard so far.
+func (s *spy) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string{}, s.heard...)
+}
+
+// TestSecurityNATSSpies: while a worker receives events and writes dead letters, and an operator lists and replays them, a
+// publisher and an operator who listen wherever they may hear their own answers and nothing else.
+func TestSecurityNATSSpies(t *testing.T) {
+	t.Parallel()
+	block := securityBlock(t, "nats")
+	as := startSecured(t, block)
+	js := testkit.JetStream(t, as("all"))
+	worker := securedWorker(t, as)
+	spies := map[string]*spy{"_INBOX_publisher.": startSpy(t, as("publisher"), block), "_NOTIFIER.NOTIFY.operator.": startSpy(t, as("operator"), block)}
+	w := spawn(t, "notifier", worker, "serve")
+	waitReady(t, w)
+	publishThree(t, js)
+	testkit.Eventually(t, "all settled and acknowledged", func() bool { return len(w.out.lines(`"outcome":`)) == 3 && acknowledged(t, js) })
+	operator := maps.Clone(worker)
+	operator["NATS_URL"] = as("operator")
+	for _, command := range []string{"list", "replay"} {
+		if p := spawn(t, "notifier", operator, "dead", command); p.code(t) != exitDone {
+			t.Errorf("dead %s: %s", command, p.errOut.String())
+		}
+	}
+	for inbox, s := range spies {
+		testkit.Check(t, s.PublishRequest("notify.errors", inbox+"own", []byte("mine")))
+		testkit.Eventually(t, "the spy below "+inbox+" hears its own acknowledgement", func() bool { return heardAt(s.all(), inbox+"own") > 0 })
+	}
+	testkit.Eventually(t, "all settled and acknowledged", func() bool { return len(w.out.lines(`"outcome":`)) == 6 && acknowledged(t, js) })
+	for inbox, s := range spies {
+		testkit.Check(t, s.Flush())
+		if heard := s.all(); heardAt(heard, inbox) != len(heard) {
+			t.Errorf("the spy below %s has heard what is not there:\n%s", inbox, strings.Join(heard, "\n"))
+		}
+	}
+}
+
+// heardAt counts what was heard at subjects that begin so.
+func heardAt(heard []string, prefix string) int {
+	count := 0
+	for _, message := range heard {
+		if strings.HasPrefix(message, prefix) {
+			count++
+		}
+	}
+	return count
+}
+
+// TestSecurityNATSCoreSpy: the same without JetStream, where a publisher may listen nowhere.
+func TestSecurityNATSCoreSpy(t *testing.T) {
+	t.Parallel()
+	block := securityBlock(t, "nats-core")
+	as := startSecured(t, block)
+	settings := securedWorker(t, as)
+	settings["NATS_MODE"] = "core"
+	s := startSpy(t, as("publisher"), block)
+	w := spawn(t, "notifier", settings, "serve")
+	waitReady(t, w)
+	publisher := maps.Clone(settings)
+	publisher["NATS_URL"] = as("publisher")
+	if p := spawn(t, "notifier", publisher, "publish", "errors", "disk full"); p.code(t) != exitDone {
+		t.Errorf("publish: %s", p.errOut.String())
+	}
+	testkit.Check(t, s.Publish("notify.errors", []byte(`{"text":7}`)))
+	testkit.Eventually(t, "settled", func() bool { return len(w.out.lines(`"outcome":`)) == 2 })
+	testkit.Check(t, s.Flush())
+	if heard := s.all(); len(heard) > 0 {
+		t.Errorf("the spy has heard:\n%s", strings.Join(heard, "\n"))
+	}
+}

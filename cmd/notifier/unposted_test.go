@@ -1,0 +1,133 @@
+//go:build !production
+
+package main
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"notifier/internal/devstack"
+	"notifier/internal/testkit"
+)
+
+// TestAChannelThatIsBehindIsNamed: what waits for the pace of a channel shows in the metrics and the status, until it is posted.
+func TestAChannelThatIsBehindIsNamed(t *testing.T) {
+	worker(t, map[string]string{"SLACK_CHANNEL": "#alerts", "SLACK_ROUTES": "deploys=#deploys", "SLACK_PACE": "2/1h"})
+	p := start(t)
+	metrics := adminURL(t, &p.out) + "/metrics"
+	expectMetrics(t, metrics, `notifier_held_events\{why="pace"\} 0`, `notifier_held_events\{why="slack"\} 0`,
+		`notifier_unposted_events\{channel="#alerts"\} 0`, `notifier_unposted_oldest_seconds\{channel="#alerts"\} 0`)
+
+	publishes(t, "errors", "disk full") // its answer shows the ID of the channel
+	testkit.Eventually(t, "the first is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
+	publishes(t, "errors", "-n", "4", "disk full")
+	publishes(t, "deploys", "-n", "2", "v1.2.3 is out")
+	expectMetrics(t, metrics, `notifier_held_events\{why="pace"\} 3`, `notifier_held_events\{why="slack"\} 0`,
+		`notifier_unposted_events\{channel="#alerts"\} 3`, `notifier_unposted_oldest_seconds\{channel="#alerts"\} (0\.0*[1-9]|[1-9])`,
+		`notifier_unposted_events\{channel="#deploys"\} 0`, `notifier_unposted_oldest_seconds\{channel="#deploys"\} 0`)
+	testkit.Eventually(t, "the status counts them", func() bool {
+		now := readStatus(t)
+		return now.Held == 3 && len(now.Unposted) == 1 && now.Unposted[0].Channel == "#alerts" && now.Unposted[0].Events == 3 && now.Unposted[0].OldestS > 0
+	})
+	line := regexp.MustCompile(`(?m)^#alerts: 3 events wait to be posted, the oldest for \S+; the pace of the channel$`)
+	if out, _ := runToEnd(t, exitDone, "status"); !line.MatchString(out) {
+		t.Errorf("no line %s in:\n%s", line, out)
+	}
+	if status, body := get(t, strings.TrimSuffix(metrics, "metrics")+"readyz"); status != http.StatusOK || body != "ok\n" {
+		t.Errorf("/readyz answers %d %q, expected it to be ready: a pace is no outage", status, body)
+	}
+}
+
+// expectMetrics waits until /metrics has a line for each pattern.
+func expectMetrics(t *testing.T, url string, patterns ...string) {
+	t.Helper()
+	text := ""
+	matches := func() bool {
+		_, text = get(t, url)
+		for _, pattern := range patterns {
+			if !regexp.MustCompile(`(?m)^` + pattern).MatchString(text) {
+				return false
+			}
+		}
+		return true
+	}
+	if !testkit.Within(testkit.Patience, matches) {
+		t.Errorf("/metrics lacks one of %q:\n%s", patterns, strings.Join(regexp.MustCompile(`(?m)^notifier_(held|unposted).*`).FindAllString(text, -1), "\n"))
+	}
+}
+
+// TestAPausedChannelIsNamed: in the log, on /readyz, in the status and in the metrics; the other channel goes on.
+func TestAPausedChannelIsNamed(t *testing.T) {
+	_, slack := worker(t, map[string]string{"SLACK_CHANNEL": "#alerts", "SLACK_ROUTES": "deploys=#deploys"})
+	p := start(t)
+	admin := adminURL(t, &p.out)
+	publishes(t, "errors", "-n", "3", "disk full") // so that the refusal is this channel's: the workspace would refuse others too
+	testkit.Eventually(t, "they are sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 3 })
+	slack.Next(devstack.Behaviour{RetryAfter: "60"})
+	publishes(t, "errors", "disk full")
+	testkit.Eventually(t, "the log names the channel", func() bool {
+		lines := p.out.lines(`"msg":"waiting"`)
+		return len(lines) > 0 && logLine(t, lines[0])["channel"] == "#alerts" && strings.HasPrefix(logLine(t, lines[0])["reason"].(string), "Slack asked to wait ")
+	})
+	publishes(t, "errors", "-n", "3", "disk full")
+	waiting := regexp.MustCompile(`^ok\nwaiting for slack for \S+, 4 events held: #alerts: Slack asked to wait \d+ s\n$`)
+	readyz := func() bool { _, body := get(t, admin+"/readyz"); return waiting.MatchString(body) }
+	testkit.Eventually(t, "/readyz names the channel", readyz)
+	publishes(t, "deploys", "-n", "2", "v1.2.3 is out")
+	testkit.Eventually(t, "the other channel goes on", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 5 })
+	expectMetrics(t, admin+"/metrics", `notifier_held_events\{why="slack"\} 4`, `notifier_unposted_events\{channel="#alerts"\} 4`)
+	testkit.Eventually(t, "the status counts them", func() bool {
+		now := readStatus(t)
+		return now.Held == 4 && len(now.Unposted) == 1 && now.Unposted[0].Why == "slack"
+	})
+	out, _ := runToEnd(t, exitDone, "status")
+	for _, want := range []string{
+		`(?m)^#alerts: Slack asked to wait \d+ s$`,
+		`(?m)^#alerts: 4 events wait to be posted, the oldest for \S+; Slack takes no posts at the moment$`,
+		`(?m) has been waiting for slack for \S+ and holds 4 events: #alerts: Slack asked to wait \d+ s$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no line %s in:\n%s", want, out)
+		}
+	}
+}
+
+// TestThePageNamesChannels: one whose pace has no room, and one that Slack has paused.
+func TestThePageNamesChannels(t *testing.T) {
+	t.Parallel()
+	b := openBrowser(t)
+	p, server, slack := workerProcess(t, map[string]string{"SLACK_ROUTES": "deploys=#deploys", "SLACK_PACE": "5/1h", "LIMIT_CATEGORY": "20/1h"})
+	b.open(t, adminURL(t, &p.out))
+	b.waitForText(t, "#sentence", "Working.")
+	if shown := b.text(t, "#unposted"); shown != "" {
+		t.Errorf("%q is shown, and nothing waits", shown)
+	}
+	publishEach(t, server, "errors", 1) // its answer shows the ID of the channel
+	testkit.Eventually(t, "the first is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
+	publishEach(t, server, "errors", 8)
+	b.waitForText(t, "#unposted", "#alerts", ": 4 events wait to be posted, the oldest for ", "; the pace of the channel")
+	b.waitForText(t, "#fact-held", "4")
+	b.waitForText(t, "#sentence", "Working. 9 of 100 global slots are taken")
+
+	publishEach(t, server, "deploys", 2)
+	testkit.Eventually(t, "the other channel takes posts", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 7 })
+	slack.Next(devstack.Behaviour{RetryAfter: "6"})
+	paused := time.Now()
+	publishEach(t, server, "deploys", 1)
+	b.waitForText(t, "#sentence", "Held for ", "#deploys", ": Slack has asked to wait ", "; 5 events are held.")
+	b.waitForText(t, "#waits", "#deploys", ": Slack asked to wait ", " s (since ")
+	b.waitForText(t, "#unposted", "#deploys", ": 1 event waits to be posted, the oldest for ", "; Slack takes no posts at the moment", "#alerts")
+	b.waitForText(t, "#replicas .waits", "#deploys")
+	b.waitForText(t, "#sentence", "Working.")
+	if waited := time.Since(paused); waited < 5*time.Second {
+		t.Errorf("the pause was shown for %s, expected 6s", waited)
+	}
+	b.waitForText(t, "#fact-held", "4")
+	testkit.Eventually(t, "nothing is waited for", func() bool { return b.text(t, "#waits") == "" })
+	if shown := b.text(t, "#unposted"); strings.Contains(shown, "#deploys") || !strings.Contains(shown, "#alerts") {
+		t.Errorf("%q is shown, expected #alerts alone", shown)
+	}
+}

@@ -1,0 +1,42 @@
+package app
+
+import (
+	"math"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"go.uber.org/zap"
+
+	"notifier/internal/consume"
+)
+
+// Of the memory that the process may use, a worker keeps this share at most for messages in flight. Decoded, being posted and
+// not yet collected they take four times as much (measured by make bench-backlog), which is a quarter.
+const (
+	inflightShare = 16
+	leastInflight = 4 << 20 // bytes; room for three of the largest messages that a server takes by default
+	mostInflight  = 64 << 20
+)
+
+// limitMemory makes the Go runtime keep to nine tenths of the container's memory, unless GOMEMLIMIT sets a limit, and returns
+// how many bytes of messages a worker may hold.
+func limitMemory(container memlimit.Provider, log *zap.Logger) int64 {
+	limit, err := memlimit.Set(memlimit.WithProvider(container))
+	budget := inflightBudget(limit)
+	fields := []zap.Field{zap.Int64("in_flight_bytes", budget)}
+	if err != nil { // there are no cgroups, or AUTOMEMLIMIT is wrong: limit is what it was
+		fields = append(fields, zap.NamedError("reason", err))
+	}
+	if limit < math.MaxInt64 {
+		fields = append(fields, zap.Int64("limit_bytes", limit))
+	}
+	log.Info("memory", fields...)
+	return budget
+}
+
+// inflightBudget is the share of a memory limit; math.MaxInt64: there is none.
+func inflightBudget(limit int64) int64 {
+	if limit == math.MaxInt64 {
+		return consume.DefaultMaxBytes
+	}
+	return min(max(limit/inflightShare, leastInflight), mostInflight)
+}

@@ -1,0 +1,206 @@
+package consume_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/consume"
+	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
+)
+
+const budget = 4 << 20 // bytes; a request may bring 256 KiB
+
+// tight is a worker with little memory and the default EVENT_MAX_BYTES.
+func tight(c *setup) { c.budget, c.maxBytes = budget, 65_536 }
+
+// expectWithinBudget checks that what was in flight, with what was requested, has never exceeded the budget.
+func (s *station) expectWithinBudget(replicas ...*replica) {
+	s.Helper()
+	for i, r := range replicas {
+		if _, peak := r.Bytes(); peak > budget {
+			s.Errorf("replica %d: %d bytes were in flight or requested, expected at most %d", i, peak, budget)
+		}
+	}
+}
+
+// publishLarge stores n events whose payloads have so many bytes, with a good event behind each fifth.
+func (s *station) publishLarge(n, size int) (good int) {
+	s.Helper()
+	payload := strings.Repeat("x", size)
+	for i := range n {
+		s.publish("large", payload)
+		if i%5 == 4 {
+			s.publish("errors", fmt.Sprintf("good %d", good))
+			good++
+		}
+	}
+	return good
+}
+
+// undecided has the worker wait for its decisions until decide is called, so that everything that has arrived is in flight.
+func undecided() (change func(*setup), decide func()) {
+	wait := make(chan struct{})
+	return func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter { return waitingLimiter{l, wait} }
+	}, sync.OnceFunc(func() { close(wait) })
+}
+
+type waitingLimiter struct {
+	consume.Limiter
+	wait chan struct{}
+}
+
+func (l waitingLimiter) Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error) {
+	select {
+	case <-l.wait:
+		return l.Limiter.Admit(ctx, batch)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A message that is larger than what a request may bring answers every request with a refusal. Good events behind it go
+// through all the same, and memory is bounded.
+func TestABacklogOfOversizedEventsDoesNotHoldUpOthers(t *testing.T) {
+	s := newStation(t)
+	s.createConsumer(impatient)
+	good := s.publishLarge(60, 900_000)
+	r := s.started(tight)
+	want := map[string]int{"dead too_large": 60, "sent": good}
+	if diff := cmp.Diff(want, tally(s.settled(60+good))); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	s.expectNothingLeft()
+	s.expectWithinBudget(r)
+	if lines := s.log.waits("consumer"); len(lines) > 0 {
+		t.Errorf("the worker lost its consumer: %v", lines)
+	}
+}
+
+func TestReplicasShareABacklogOfOversizedEvents(t *testing.T) {
+	s := newStation(t)
+	s.createConsumer(impatient)
+	good := s.publishLarge(60, 900_000)
+	replicas := []*replica{s.start(tight), s.start(tight), s.start(tight)}
+	s.settled(60 + good)
+	s.expectNothingLeft()
+	s.expectWithinBudget(replicas...)
+	s.publishLarge(5, 900_000)
+	s.settled(60 + good + 6)
+}
+
+// EVENT_MAX_BYTES may allow them; then they are kept whole while they are held, and no more of them than fit.
+func TestHeldEventsStayWithinTheBudget(t *testing.T) {
+	s := newStation(t)
+	s.createStream(nil)
+	payload := strings.Repeat("x", 300_000)
+	for range 30 {
+		s.publish("large", payload)
+	}
+	wait, decide := undecided()
+	r := s.started(wait, func(c *setup) { c.budget = budget })
+	s.eventually("most of the budget is in flight", func() bool { return r.Holds() >= 10 }) // 10 leave less than a request reserves
+	decide()
+	s.settled(30)
+	s.expectNothingLeft()
+	s.expectWithinBudget(r)
+}
+
+func TestHeadersCountAndThoseThatNothingNeedsAreDropped(t *testing.T) {
+	s := newStation(t)
+	s.createStream(nil)
+	long := strings.Repeat("h", 60_000)
+	for i := range 400 {
+		s.publish("errors", fmt.Sprintf("event %d", i), "X-Long", long, "X-Short", "kept", "Nats-Msg-Id", fmt.Sprintf("id-%d", i))
+	}
+	s.publish("errors", "{", "X-Long", long, "X-Short", "kept", "Nats-Msg-Id", "bad")
+	wait, decide := undecided()
+	r := s.started(wait, tight, func(c *setup) { c.batch = 128 })
+	s.eventually("all are in flight", func() bool { return r.Holds() == 401 }) // 69 whole ones would fill the budget
+	decide()
+	s.settled(401)
+	s.expectEachPostedOnce(400)
+	s.expectWithinBudget(r)
+	header := s.letter("bad").Header
+	if header.Get("X-Short") != "kept" || header.Get("X-Long") != "" {
+		t.Errorf("the letter's headers are %v, expected the short one alone", header)
+	}
+	s.eventually("all that was in flight has been given back", func() bool {
+		now, _ := r.Bytes()
+		return now == 0
+	})
+}
+
+// A consumer of somebody else's may allow less in a request than its messages have.
+func TestAConsumersOwnBoundOfBytesIsRespected(t *testing.T) {
+	s := newStation(t)
+	s.createConsumer(func(config *jetstream.ConsumerConfig) { config.MaxRequestMaxBytes = 10_000 })
+	for i := range 20 {
+		s.publish("errors", fmt.Sprintf("event %d", i))
+		s.publish("errors", strings.Repeat("x", 20_000)+fmt.Sprint(i))
+	}
+	s.started()
+	s.settled(40)
+	s.expectNothingLeft()
+}
+
+// A stream of ours refuses what is far too large to its publisher; one that exists is used as it is.
+func TestAStreamOfOursBoundsTheSizeOfItsMessages(t *testing.T) {
+	for _, test := range []struct{ eventMax, want int }{{65_536, 1 << 20}, {300_000, 1 << 20}} {
+		t.Run(fmt.Sprint(test.eventMax), func(t *testing.T) {
+			s := newStation(t)
+			s.started(func(c *setup) { c.maxBytes = test.eventMax })
+			if got := s.streamInfo(streamName).Config.MaxMsgSize; int(got) != test.want {
+				t.Errorf("max_msg_size is %d, expected %d", got, test.want)
+			}
+		})
+	}
+}
+
+// In core mode the buffer of the subscription is part of the budget, and what exceeds both is lost and counted.
+func TestInCoreModeWhatExceedsTheBudgetIsLostAndCounted(t *testing.T) {
+	s := newStation(t)
+	wait, decide := undecided()
+	r := s.started(wait, coreMode, func(c *setup) { c.budget = budget })
+	const events, size = 40, 300_000
+	for range events {
+		s.publishCore("errors", strings.Repeat("x", size))
+	}
+	testkit.Check(t, s.conn.Flush())
+	s.eventually("most are lost", func() bool { return r.Lost() > 0 && len(s.log.named("events lost")) > 0 })
+	s.expectWithinBudget(r)
+	if most := int(budget / 2 / size); r.Holds() > most {
+		t.Errorf("%d events are held, expected at most %d in half of the budget", r.Holds(), most)
+	}
+	decide()
+	s.eventually("all that was not lost is sent", func() bool { return int(r.Lost())+len(s.log.settled()) == events })
+	if sent := len(s.log.settled()); sent < 10 {
+		t.Errorf("%d events are sent, expected those that fit into the budget", sent)
+	}
+}
+
+// Headers count in the buffer of the subscription as well.
+func TestInCoreModeHeadersAreDroppedToo(t *testing.T) {
+	s := newStation(t)
+	wait, decide := undecided()
+	r := s.started(wait, coreMode, tight)
+	message := nats.NewMsg("notify.errors")
+	message.Data = []byte("hello")
+	message.Header.Set("X-Long", strings.Repeat("h", 60_000))
+	const events = 200
+	for i := range events { // one at a time: 35 fill the buffer
+		testkit.Check(t, s.conn.PublishMsg(message))
+		s.eventually("it is in flight", func() bool { return r.Holds() == i+1 })
+	}
+	decide()
+	s.settled(events)
+	s.expectWithinBudget(r)
+}

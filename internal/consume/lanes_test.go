@@ -1,0 +1,297 @@
+package consume_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/consume"
+	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
+)
+
+// The default route is C0DEFAULT; the category deploys goes to C0DEPLOYS.
+
+func (s *station) mode(m devstack.Mode) {
+	s.Helper()
+	testkit.Check(s.T, s.slack.SetMode(m))
+}
+
+// refuse makes Slack refuse a channel from now on, after a burst that this sends first: only then is it clear to a worker that
+// the limit is the channel's.
+func (s *station) refuse(category string, retryAfter time.Duration) {
+	s.Helper()
+	s.mode(devstack.Mode{ChannelLimit: s.limit("3/1h"), RetryAfter: retryAfter})
+	sent := s.slack.Accepted()
+	s.publishMany(category, 4)
+	s.eventually("the channel's limit is met", func() bool { return s.slack.Accepted() == sent+3 && len(s.log.waits("slack")) > 0 })
+}
+
+// A channel that Slack refuses for ten minutes costs another one nothing: neither on this replica nor on others.
+func TestAPausedChannelDoesNotDelayAnother(t *testing.T) {
+	s := newStation(t)
+	first, second := s.started(), s.started()
+	s.refuse("errors", 10*time.Minute)
+	before := s.slack.Accepted()
+	s.publishMany("deploys", 3)
+	s.eventually("the other channel's events are posted", func() bool { return s.slack.Accepted() == before+3 })
+	want := consume.Wait{For: "slack", Channel: "C0DEFAULT", Reason: "Slack asked to wait 600 s"}
+	for _, wait := range append(first.Waits(), second.Waits()...) {
+		wait.Since = time.Time{}
+		if wait != want {
+			t.Errorf("a worker waits for %+v, expected only %+v", wait, want)
+		}
+	}
+	if requests := s.slack.Refused("C0DEFAULT").ChannelLimit; requests > 4 {
+		t.Errorf("%d requests were refused, expected as many as may be in flight: 4", requests)
+	}
+}
+
+// Slack refuses a channel that has posted next to nothing: then its limit for the workspace must be meant.
+func TestARefusalOfAQuietChannelPausesTheWorkspace(t *testing.T) {
+	s := newStation(t)
+	r := s.started()
+	s.slack.Next(devstack.Behaviour{RetryAfter: "1"})
+	began := time.Now()
+	s.publish("errors", "refused")
+	s.eventually("the worker waits for the workspace", func() bool {
+		waits := r.Waits()
+		return len(waits) == 1 && waits[0].For == "slack" && waits[0].Channel == ""
+	})
+	s.publish("deploys", "other channel")
+	s.settled(2)
+	if waited := time.Since(began); waited < time.Second {
+		t.Errorf("all is posted after %s, expected 1s at least", waited)
+	}
+	s.eventually("the wait is over", func() bool { return len(r.Waits()) == 0 })
+}
+
+// A storm into one channel, from three replicas, keeps within what Slack takes from one channel.
+func TestThePaceKeepsASlackChannelWithinItsLimit(t *testing.T) {
+	s := newStation(t)
+	s.mode(devstack.Mode{ChannelLimit: s.limit("12/1s"), RetryAfter: time.Second})
+	for range 3 {
+		s.started(func(c *setup) { c.pace = "10/1s" })
+	}
+	s.publishMany("errors", 50)
+	s.settled(50)
+	s.expectEachPostedOnce(50)
+	if refused := s.slack.Refused("C0DEFAULT").ChannelLimit; refused > 0 {
+		t.Errorf("Slack refused %d posts, expected none", refused)
+	}
+}
+
+// While one channel waits for its pace, another one's events are decided and posted at once.
+func TestAPacedChannelDoesNotDelayAnother(t *testing.T) {
+	s := newStation(t)
+	r := s.started(func(c *setup) { c.pace = "1/1h" })
+	s.publishMany("errors", 10)
+	s.eventually("the channel waits for its pace", func() bool {
+		unposted := r.Unposted()
+		return len(unposted) == 2 && unposted[0].Channel == "C0DEFAULT" && unposted[0].Events == 9 && unposted[0].Why == consume.WaitPace
+	})
+	s.publish("deploys", "other channel")
+	s.settled(2)
+	if waits := r.Waits(); len(waits) > 0 {
+		t.Errorf("waits %v, expected none: nothing is unavailable", waits)
+	}
+}
+
+// However many events wait for one channel, those of others are still decided: what is too much goes back to the server.
+func TestDecidingDoesNotWaitForASlowChannel(t *testing.T) {
+	s := newStation(t)
+	r := s.started(func(c *setup) { c.pace, c.batch, c.overrides = "1/1h", 16, "none=1/30m" })
+	s.publishMany("errors", 300) // a worker holds 64
+	s.publish("deploys", "other channel")
+	s.publish("none", "to the slow channel")
+	s.publish("none", "refused by its limit")
+	s.eventually("what can be posted is, and what is refused is dropped", func() bool {
+		return cmp.Equal(map[string]int{"sent": 2, "dropped category": 1}, tally(s.log.settled()))
+	})
+	s.eventually("all that is left waits here or at the server", func() bool {
+		return r.Unposted()[0].Events == 300 && s.charged() == 303-1 && s.consumerInfo().NumPending == 0
+	})
+	if held := r.Holds(); held > 48 {
+		t.Errorf("the worker holds %d events, expected three quarters of 64 at most", held)
+	}
+}
+
+// What was given back comes back without a charge, and is posted once.
+func TestWhatWasGivenBackIsPostedLater(t *testing.T) {
+	s := newStation(t)
+	s.started(func(c *setup) { c.batch, c.category, c.global = 4, "100/30m", "100/30m" })
+	s.mode(devstack.Mode{Fail: []devstack.Failure{{Text: "event", Kind: devstack.FailHTML}}})
+	s.publishMany("errors", 40)
+	s.eventually("some were given back", func() bool { return s.charged() == 40 })
+	s.mode(devstack.Mode{})
+	s.settled(40)
+	s.expectEachPostedOnce(40)
+	if charged := s.charged(); charged != 40 {
+		t.Errorf("%d slots are taken, expected 40", charged)
+	}
+	s.expectNothingLeft()
+}
+
+// Where the server takes nothing back, pulling stops when the worker is full, and the worker is not ready.
+func TestAFullWorkerWhoseEventsCannotGoBackIsNotReady(t *testing.T) {
+	s := newStation(t)
+	s.createConsumer(func(config *jetstream.ConsumerConfig) { config.MaxDeliver = 5 })
+	r := s.started(func(c *setup) { c.pace, c.batch = "4/1s", 4 })
+	s.publishMany("errors", 30)
+	s.eventually("the worker reports that it is full", func() bool {
+		ready := strings.Join(r.Ready(t.Context()), "\n")
+		return strings.Contains(ready, "backlog: C0DEFAULT: ") && strings.Contains(ready, "max_deliver")
+	})
+	s.settled(30)
+	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	s.expectEachPostedOnce(30)
+}
+
+// One event that Slack never takes ends dead, and costs the others of its channel little.
+func TestAPoisonedEventStepsAside(t *testing.T) {
+	t.Parallel()
+	for kind, detail := range map[string]string{devstack.FailHTML: "http_403", devstack.FailInternal: "internal_error"} {
+		t.Run(kind, func(t *testing.T) {
+			s := newStation(t)
+			s.mode(devstack.Mode{Fail: []devstack.Failure{{Text: "poison", Kind: kind}}})
+			s.started()
+			s.publish("errors", "poison", "Nats-Msg-Id", "poison")
+			s.eventually("it has failed once", func() bool { return s.slack.Requests() > 0 })
+			began := time.Now()
+			s.publishMany("errors", 20)
+			s.eventually("the others are posted", func() bool { return s.slack.Accepted() == 20 })
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("the others are posted after %s, expected 10s at most", took)
+			}
+			l := s.lineOf("poison")
+			if l["outcome"] != "dead" || l["reason"] != "undeliverable" || l["detail"] != detail || l["attempts"] != 5.0 {
+				t.Errorf("line %v, expected dead, undeliverable, with %s after 5 attempts", l, detail)
+			}
+			if letter := s.letter("poison"); string(letter.Data) != "poison" || letter.Header.Get("Notifier-Reason") != "undeliverable" {
+				t.Errorf("the dead letter is %q with the headers %v", letter.Data, letter.Header)
+			}
+			if charged := s.charged(); charged != 21 {
+				t.Errorf("%d slots are taken, expected 21: it may be in the channel", charged)
+			}
+			s.expectNothingLeft()
+		})
+	}
+}
+
+// Also events that had been alone in their channel for a while, two of them, do not keep it closed.
+func TestPoisonedEventsOfAQuietChannelDoNotKeepItClosed(t *testing.T) {
+	s := newStation(t)
+	s.mode(devstack.Mode{Fail: []devstack.Failure{{Text: "poison", Kind: devstack.FailHTML}}})
+	s.started()
+	s.publish("errors", "poison one", "Nats-Msg-Id", "p1")
+	s.publish("errors", "poison two", "Nats-Msg-Id", "p2")
+	s.eventually("they have failed often", func() bool { return s.slack.Requests() >= 8 })
+	began := time.Now()
+	s.publishMany("errors", 3)
+	s.eventually("the others are posted", func() bool { return s.slack.Accepted() == 3 })
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the others are posted after %s, expected 10s at most", took)
+	}
+}
+
+// In an incident of Slack every post to a channel fails, and no event is to blame: nothing of that channel has been posted
+// since. What another channel takes proves nothing.
+func TestAnIncidentKillsNoEvent(t *testing.T) {
+	s := newStation(t)
+	s.started()
+	s.mode(devstack.Mode{Fail: []devstack.Failure{{Text: "event", Kind: devstack.FailInternal}}})
+	s.publish("errors", "event")
+	s.eventually("Slack has failed it often", func() bool {
+		s.publish("deploys", "other channel")
+		return s.slack.Requests()-s.slack.Accepted() >= 5
+	})
+	s.mode(devstack.Mode{})
+	s.eventually("it is sent", func() bool { return s.posted()["event"] == 1 })
+	if dead := tally(s.log.settled())["dead undeliverable"]; dead > 0 {
+		t.Errorf("%d events are dead, expected none", dead)
+	}
+}
+
+// An event may become too old while it waits for its channel. It is dropped then, and has taken no slot.
+func TestAnEventThatGetsTooOldWhileItWaitsIsDroppedAndRefunded(t *testing.T) {
+	s := newStation(t)
+	s.started(func(c *setup) { c.pace, c.maxAge = "1/3s", 2*time.Second })
+	s.publish("errors", "first")
+	s.publish("errors", "second")
+	want := map[string]int{"sent": 1, "dropped expired": 1}
+	if diff := cmp.Diff(want, tally(s.settled(2))); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	if charged := s.charged(); charged != 1 {
+		t.Errorf("%d slots are taken, expected 1", charged)
+	}
+	s.expectNothingLeft()
+}
+
+// Its slot is given back also when the worker that has charged it is gone.
+func TestAnEventThatGetsTooOldInARedeliveryIsRefunded(t *testing.T) {
+	s := newStation(t)
+	s.createConsumer(impatient)
+	first := s.started(func(c *setup) {
+		c.shutdown = 0
+		c.limiter = func(l consume.Limiter) consume.Limiter {
+			return faultyBegin{Limiter: l, before: func(ratelimit.Request) error { return errors.New("no permit") }}
+		}
+	})
+	s.publish("errors", "held")
+	s.eventually("it is admitted and held", func() bool { return s.charged() == 1 && len(s.log.waits("redis")) == 1 })
+	first.crash()
+	published := time.Now()
+	s.eventually("it is too old", func() bool { return time.Since(published) > 500*time.Millisecond })
+	s.started(func(c *setup) { c.maxAge = 500 * time.Millisecond })
+	if diff := cmp.Diff(map[string]int{"dropped expired": 1}, tally(s.settled(1))); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	if charged := s.charged(); charged != 0 {
+		t.Errorf("%d slots are taken, expected none", charged)
+	}
+}
+
+// A post of it may be in Slack: then its slot stays taken.
+func TestAnEventThatGetsTooOldAfterAPostKeepsItsSlot(t *testing.T) {
+	s := newStation(t)
+	s.started(webhook, func(c *setup) { c.maxAge = 2 * time.Second })
+	s.slack.Always(devstack.Behaviour{Code: "internal_error"})
+	s.publish("errors", "perhaps", "Nats-Msg-Id", "perhaps")
+	if l := s.lineOf("perhaps"); l["reason"] != "expired" || l["ambiguous"] != true {
+		t.Errorf("line %v, expected expired and ambiguous", l)
+	}
+	if charged := s.charged(); charged != 1 {
+		t.Errorf("%d slots are taken, expected 1", charged)
+	}
+}
+
+func TestUnpostedEventsAreListedByChannel(t *testing.T) {
+	s := newStation(t)
+	r := s.started()
+	s.slack.Always(devstack.Behaviour{Code: "invalid_auth"})
+	published := time.Now()
+	for i := range 3 {
+		text, err := json.Marshal(map[string]string{"text": fmt.Sprint(i)})
+		testkit.Check(t, err)
+		s.publish("deploys", string(text))
+	}
+	s.eventually("three wait for their channel", func() bool {
+		unposted := r.Unposted()
+		return len(unposted) == 2 && unposted[1].Channel == "C0DEPLOYS" && unposted[1].Events == 3
+	})
+	u := r.Unposted()
+	if since := u[1].Oldest; since.Before(published.Add(-time.Second)) || since.After(time.Now()) {
+		t.Errorf("the oldest waits since %s, expected since it was published", since)
+	}
+	if u[0].Events != 0 || !u[0].Oldest.IsZero() {
+		t.Errorf("%+v, expected nothing to wait for the other channel", u[0])
+	}
+}

@@ -1,0 +1,234 @@
+package consume
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+
+	"notifier/internal/devstack"
+	"notifier/internal/testkit"
+)
+
+// lot is a server with a stream and a consumer, and the sources of the replicas that read it.
+type lot struct {
+	*testing.T
+	js  jetstream.JetStream
+	url string
+}
+
+func newLot(t *testing.T, change func(*jetstream.ConsumerConfig)) *lot {
+	t.Helper()
+	t.Parallel()
+	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
+	testkit.Check(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	l := &lot{T: t, js: testkit.JetStream(t, server.URL()), url: server.URL()}
+	_, err = l.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Retention: jetstream.WorkQueuePolicy})
+	testkit.Check(t, err)
+	config := jetstream.ConsumerConfig{Durable: "C", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxDeliver: -1, MaxAckPending: 400}
+	if change != nil {
+		change(&config)
+	}
+	_, err = l.js.CreateConsumer(t.Context(), "S", config)
+	testkit.Check(t, err)
+	return l
+}
+
+// source starts a replica's source with room for so many deliveries.
+func (l *lot) source(capacity int) *jetStreamSource {
+	l.Helper()
+	connection, err := nats.Connect(l.url)
+	testkit.Check(l.T, err)
+	f := newInflight(capacity)
+	s, err := newJetStreamSource(JetStream{Connection: connection, Stream: "S", Consumer: "C", Subject: "s.>", DeadLetter: "d"},
+		f, newAvailability(newWaitLog(zap.NewNop(), func(dependency) int { return f.size() })), zap.NewNop(), always)
+	testkit.Check(l.T, err)
+	ctx, cancel := context.WithCancel(l.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.run(ctx) }()
+	l.Cleanup(func() {
+		cancel()
+		testkit.Check(l.T, <-ended)
+		connection.Close()
+	})
+	testkit.Eventually(l.T, "the source is bound", s.bound)
+	return s
+}
+
+func (l *lot) publish(n int) {
+	l.Helper()
+	for i := range n {
+		_, err := l.js.Publish(l.Context(), "s.a", fmt.Append(nil, i))
+		testkit.Check(l.T, err)
+	}
+}
+
+// arrived takes n deliveries as they arrive.
+func (l *lot) arrived(s *jetStreamSource, n int) []*delivery {
+	l.Helper()
+	var all []*delivery
+	for len(all) < n {
+		taken, err := s.inflight.take(l.Context(), n-len(all), testkit.Patience)
+		testkit.Check(l.T, err)
+		if len(taken) == 0 {
+			l.Fatalf("%d deliveries have arrived, expected %d", len(all), n)
+		}
+		all = append(all, taken...)
+	}
+	return all
+}
+
+func (l *lot) consumer() *jetstream.ConsumerInfo {
+	l.Helper()
+	consumer, err := l.js.Consumer(l.Context(), "S", "C")
+	testkit.Check(l.T, err)
+	return consumer.CachedInfo()
+}
+
+func TestAParkedEventLeavesAndComesBackAfterItsDelay(t *testing.T) {
+	l := newLot(t, nil)
+	s := l.source(8)
+	l.publish(1)
+	d := l.arrived(s, 1)[0]
+	const delay = 700 * time.Millisecond
+	began := time.Now()
+	if !s.park(d, delay) {
+		t.Fatal("it was not parked")
+	}
+	if s.inflight.size() != 0 || s.inflight.bytes != 0 {
+		t.Errorf("%d deliveries with %d bytes are in flight, expected none", s.inflight.size(), s.inflight.bytes)
+	}
+	s.touch(time.Now(), 0) // does not concern it any more
+	again := l.arrived(s, 1)[0]
+	if waited := time.Since(began); waited < delay-50*time.Millisecond || waited > 10*delay {
+		t.Errorf("it came back after %s, expected %s", waited, delay)
+	}
+	if again == d || again.token != d.token || !again.redelivered || again.streamSeq != d.streamSeq {
+		t.Errorf("what came back is %+v, expected a new delivery of %+v", again, d)
+	}
+	testkit.Check(t, s.acknowledge([]*delivery{again}))
+	s.inflight.release(again)
+	testkit.Eventually(t, "it is acknowledged", func() bool { return l.consumer().NumAckPending == 0 })
+}
+
+// What is parked must leave half of the consumer's MaxAckPending to everything else, however many replicas park at once.
+func TestHalfOfMaxAckPendingIsParkedAtMost(t *testing.T) {
+	l := newLot(t, nil)
+	replicas := []*jetStreamSource{l.source(8), l.source(8), l.source(8)}
+	l.publish(600)
+	parked := make([]int, len(replicas))
+	testkit.Eventually(t, "none may park any more", func() bool {
+		open := false
+		for i, s := range replicas {
+			taken, err := s.inflight.take(t.Context(), 8, 10*time.Millisecond)
+			testkit.Check(t, err)
+			for _, d := range taken {
+				if s.park(d, time.Hour) {
+					parked[i]++
+				}
+			}
+			open = open || s.parkingExhausted() == ""
+		}
+		return !open
+	})
+	// What is in flight counts as well: 24 at most.
+	sum := parked[0] + parked[1] + parked[2]
+	if slices.Min(parked) == 0 || sum > 200 || sum < 200-24-parkingPart {
+		t.Errorf("the replicas have parked %v, expected some each, and together half of 400 with what is in flight", parked)
+	}
+	if reason := replicas[0].parkingExhausted(); !strings.Contains(reason, "max_ack_pending") {
+		t.Errorf("the reason is %q", reason)
+	}
+}
+
+// One replica goes on when there is room again.
+func TestParkingGoesOnWhenThereIsRoom(t *testing.T) {
+	l := newLot(t, nil)
+	s := l.source(8)
+	l.publish(250)
+	parked := 0
+	for s.parkingExhausted() == "" {
+		if s.park(l.arrived(s, 1)[0], 10*time.Second) {
+			parked++
+		}
+	}
+	if parked > 200 || parked < 200-8-parkingPart {
+		t.Errorf("%d are parked, expected about half of 400", parked)
+	}
+	// They come back; what is acknowledged makes room.
+	acknowledged := 0
+	testkit.Eventually(t, "more may be parked", func() bool {
+		taken, err := s.inflight.take(t.Context(), 4, 10*time.Millisecond)
+		testkit.Check(t, err)
+		testkit.Check(t, s.acknowledge(taken))
+		s.inflight.release(taken...)
+		acknowledged += len(taken)
+		return s.parkingExhausted() == ""
+	})
+	if acknowledged == 0 {
+		t.Error("nothing was acknowledged, and there is room")
+	}
+}
+
+func TestNothingIsParkedWhereItCouldBeLost(t *testing.T) {
+	l := newLot(t, func(config *jetstream.ConsumerConfig) { config.MaxDeliver = 3 })
+	s := l.source(4)
+	l.publish(1)
+	d := l.arrived(s, 1)[0]
+	if s.park(d, time.Millisecond) {
+		t.Error("it was parked, although max_deliver bounds how often it is delivered")
+	}
+	if s.inflight.size() != 1 {
+		t.Error("it is not in flight any more")
+	}
+	if reason := s.parkingExhausted(); !strings.Contains(reason, "max_deliver") {
+		t.Errorf("the reason is %q, expected max_deliver", reason)
+	}
+}
+
+// An event whose stream was deleted has no server to go back to, and neither has one whose connection is gone.
+func TestNothingIsParkedWithoutAServer(t *testing.T) {
+	l := newLot(t, nil)
+	s := l.source(4)
+	l.publish(2)
+	all := l.arrived(s, 2)
+	s.inflight.forgetReplies()
+	if s.park(all[0], time.Millisecond) {
+		t.Error("it was parked without a reply subject")
+	}
+	all[1].reply = "$JS.ACK.x"
+	s.parking.mu.Lock()
+	s.parking.asked, s.parking.failed = time.Now(), nats.ErrTimeout
+	s.parking.mu.Unlock()
+	if s.park(all[1], time.Millisecond) {
+		t.Error("it was parked although it is not known how many are")
+	}
+	if reason := s.parkingExhausted(); !strings.Contains(reason, "not known") {
+		t.Errorf("the reason is %q", reason)
+	}
+}
+
+func TestInCoreModeAParkedEventIsLostAndCounted(t *testing.T) {
+	log := zap.NewNop()
+	f, deliveries := full(8, 3)
+	s := &coreSource{inflight: f, log: log}
+	for _, d := range deliveries[:2] {
+		if !s.park(d, time.Second) {
+			t.Error("it was not parked")
+		}
+	}
+	if s.lost() != 2 || f.size() != 1 || s.unparked.Load() != 2 || s.parkingExhausted() != "" {
+		t.Errorf("%d lost and %d in flight, expected 2 and 1", s.lost(), f.size())
+	}
+	s.reportUnparked()
+	if s.lost() != 2 || s.unparked.Load() != 0 {
+		t.Errorf("%d lost after the report, expected 2", s.lost())
+	}
+}

@@ -1,0 +1,101 @@
+package consume_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"testing"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"notifier/internal/event"
+	"notifier/internal/outcome"
+	"notifier/internal/testkit"
+)
+
+// publishWithReply publishes an event with a reply subject, to which the server sends its acknowledgement.
+func (s *station) publishWithReply(category, payload, reply string, headers ...string) {
+	s.Helper()
+	message := &nats.Msg{Subject: "notify." + category, Reply: reply, Data: []byte(payload), Header: nats.Header{}}
+	for i := 0; i < len(headers); i += 2 {
+		message.Header.Set(headers[i], headers[i+1])
+	}
+	testkit.Check(s.T, s.conn.PublishMsg(message))
+}
+
+// An acknowledgement that the server stores as an event of another category is no event: it is counted, and neither charged
+// nor posted, dead-lettered or republished. It has no reply subject, so it causes no other.
+func TestAReplyThatIsStoredAsAnEventIsDropped(t *testing.T) {
+	s := newStation(t)
+	copies, err := s.conn.SubscribeSync("spilled.>")
+	testkit.Check(t, err)
+	s.started(func(c *setup) { c.dropped, c.category = "spilled", "1/30m" })
+	s.publishWithReply("errors", "disk full", "notify.other")
+	s.publishWithReply("errors", "disk full", "notify.errors") // refused by the limit, and republished
+	s.publishWithReply("errors", "x", "notify.other", "Nats-Expected-Last-Sequence", "12345")
+	lines := s.settled(5)
+	counts := tally(lines)
+	if counts["sent"] != 1 || counts["dropped category"] != 1 || counts["dropped reply"] != 3 {
+		t.Errorf("outcomes %v, expected one sent, one refused by the category's limit, and three replies", counts)
+	}
+	s.expectNothingLeft()
+	if last := s.streamInfo(streamName).State.LastSeq; last != 5 {
+		t.Errorf("%d messages were stored, expected 5", last)
+	}
+	s.eventually("the dead-letter stream exists and is empty", func() bool {
+		letters, err := s.js.Stream(t.Context(), streamName+"_DEAD")
+		return err == nil && letters.CachedInfo().State.LastSeq == 0
+	})
+	if copied, err := copies.NextMsg(testkit.Patience); err != nil || string(copied.Data) != "disk full" {
+		t.Errorf("republished %+v, %v; expected the refused event", copied, err)
+	}
+	s.publish("other", "the first of its category") // the replies took no slot
+	s.settled(6)
+	if n, _, err := copies.Pending(); n != 0 || err != nil {
+		t.Errorf("%d more were republished, %v; expected none", n, err)
+	}
+	s.expectEachPostedOnce(2)
+}
+
+// What the server's own types write is recognised: a field that a newer server adds would be a dead letter.
+func TestAcknowledgementsAreThoseOfTheServer(t *testing.T) {
+	pattern, err := event.ParsePattern("notify.>")
+	testkit.Check(t, err)
+	for _, answer := range []natsserver.JSPubAckResponse{
+		{Error: &natsserver.ApiError{Code: 400, ErrCode: 10071, Description: `wrong <"last">`}, PubAck: &natsserver.PubAck{Stream: streamName}},
+		{PubAck: &natsserver.PubAck{Stream: streamName, Sequence: 7, Domain: "hub", Duplicate: true, Value: "12", BatchId: "b", BatchSize: 3}},
+	} {
+		body, err := json.Marshal(answer)
+		testkit.Check(t, err)
+		_, rejection := event.Decode(event.Message{Subject: "notify.a", Data: body}, event.Rules{Pattern: pattern, MaxBytes: 1000})
+		if rejection == nil || rejection.Reason != outcome.Reply {
+			t.Errorf("%s: %v, expected %q", body, rejection, outcome.Reply)
+		}
+	}
+}
+
+// An acknowledgement that arrives where a worker has asked for events changes nothing: the inbox cannot be guessed, but who
+// may look at the server's subscriptions knows it.
+func TestAReplyAtAWorkersInboxDoesNotStopIt(t *testing.T) {
+	s := newStation(t)
+	asked := make(chan string, 100)
+	_, err := s.conn.Subscribe("$JS.API.CONSUMER.MSG.NEXT."+streamName+"."+consumerName, func(m *nats.Msg) { asked <- m.Reply })
+	testkit.Check(t, err)
+	testkit.Check(t, s.conn.Flush())
+	s.started()
+	inbox := <-asked
+	if !regexp.MustCompile(`^_INBOX\.[0-9A-Za-z]{22}\.[0-9]+$`).MatchString(inbox) {
+		t.Errorf("asked at %s, expected a token of 22 characters that nobody can guess", inbox)
+	}
+	const many = 50
+	for i := range many {
+		s.publishWithReply("errors", fmt.Sprintf("event %d", i), inbox)
+	}
+	s.settled(many)
+	s.expectEachPostedOnce(many)
+	s.expectNothingLeft()
+	if waits := s.log.waits("consumer"); len(waits) > 0 {
+		t.Errorf("the worker has waited: %v", waits)
+	}
+}

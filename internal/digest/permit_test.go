@@ -1,0 +1,136 @@
+package digest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
+)
+
+// permits has something happen after each permit.
+type permits struct {
+	*ratelimit.Limiter
+	then func()
+}
+
+func (p permits) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error) {
+	permit, err := p.Limiter.Begin(ctx, post)
+	p.then()
+	return permit, err
+}
+
+// afterAPause lets a pause of the digest's channel be over, so that the next post there is a probe.
+func (w *world) afterAPause(limiter *ratelimit.Limiter) {
+	w.t.Helper()
+	const refused = "refused"
+	if permit, err := limiter.Begin(w.t.Context(), w.event(refused)); err != nil || permit.Wait > 0 {
+		w.t.Fatalf("%+v, %v", permit, err)
+	}
+	answer := ratelimit.Answer{Channel: w.config.Channel, Name: refused, RetryAfter: time.Millisecond}
+	scope, _, err := limiter.Answered(w.t.Context(), answer)
+	if err != nil || scope == ratelimit.NoPause {
+		w.t.Fatalf("%d, %v; expected a pause", scope, err)
+	}
+	testkit.EventuallyNil(w.t, func() error {
+		left, err := limiter.LongestPause(w.t.Context())
+		if err == nil && left > 0 {
+			err = fmt.Errorf("%s of the pause are left", left)
+		}
+		return err
+	})
+}
+
+// expectNoProbe checks that nobody waits for the digest.
+func (w *world) expectNoProbe(limiter *ratelimit.Limiter) {
+	w.t.Helper()
+	permit, err := limiter.Begin(w.t.Context(), w.event("next"))
+	if err != nil || permit.Status != ratelimit.Granted {
+		w.t.Errorf("the next event: %+v, %v; expected a permit", permit, err)
+	}
+}
+
+// A permit that is the probe after a pause holds all replicas back until its end is reported, for as long as a post may take.
+func TestAPermitThatIsNotUsedIsGivenBack(t *testing.T) {
+	for name, change := range map[string]func(w *world, config *Config, limiter *ratelimit.Limiter){
+		"the lease is lost": func(w *world, config *Config, _ *ratelimit.Limiter) {
+			config.NextFree = func(ctx context.Context) (time.Duration, error) { // just before the post
+				return 0, w.redis.Del(ctx, w.keys.Lease()).Err()
+			}
+		},
+		"another replica has reported everything": func(w *world, config *Config, limiter *ratelimit.Limiter) {
+			config.Permits = permits{limiter, func() { testkit.Check(w.t, w.redis.Del(w.t.Context(), w.keys.Pending()).Err()) }}
+		},
+		"another replica has died": func(w *world, config *Config, limiter *ratelimit.Limiter) {
+			config.Permits = permits{limiter, func() {
+				testkit.Check(w.t, w.redis.HSet(w.t.Context(), w.keys.Posting(), "begun", 1, "at", 1).Err())
+			}}
+		},
+		"the lease cannot be taken": func(w *world, config *Config, limiter *ratelimit.Limiter) {
+			config.Permits = permits{limiter, func() { testkit.Check(w.t, w.redis.HSet(w.t.Context(), w.keys.Lease(), "a", "b").Err()) }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, w *world) {
+				limiter := w.paced("100/30m", 1)
+				w.afterAPause(limiter)
+				w.drop("category", "errors", 5)
+				w.old()
+				w.digest(false, func(config *Config) { change(w, config, limiter) }).turn(t.Context())
+				if n := w.slack.Requests(); n != 0 {
+					t.Fatalf("%d requests, expected none", n)
+				}
+				w.expectNoProbe(limiter)
+			})
+		})
+	}
+}
+
+// One that another replica uses is that replica's to report.
+func TestAPermitThatAnotherReplicaUsesStays(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		limiter := w.paced("100/30m", 1)
+		w.afterAPause(limiter)
+		w.drop("category", "errors", 5)
+		w.old()
+		other := w.digest(false, nil)
+		d := w.digest(false, func(config *Config) {
+			config.Permits = permits{limiter, func() {
+				taken, err := other.store.take(t.Context(), other.token, config.Lease, config.Interval)
+				if err != nil || taken.verdict != verdictAcquired {
+					t.Errorf("the other one: %+v, %v", taken, err)
+				}
+			}}
+		})
+		if wait := d.turn(t.Context()); wait <= 0 || w.slack.Requests() != 0 {
+			t.Errorf("waits %s, %d requests; expected to wait for the other one", wait, w.slack.Requests())
+		}
+		permit, err := limiter.Begin(t.Context(), w.event("next"))
+		if err != nil || permit.Wait == 0 {
+			t.Errorf("the next event: %+v, %v; expected to wait for the other one's probe", permit, err)
+		}
+	})
+}
+
+func TestAnEditThatIsRefusedByItsLimitIsNoPause(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		limiter := w.paced("100/30m", 1)
+		d := w.digest(false, nil)
+		w.drop("category", "errors", 5)
+		w.old()
+		d.turn(t.Context())
+		w.messages(1)
+		w.afterAPause(limiter)
+		w.drop("category", "errors", 3)
+		w.old()
+		w.slack.Next(devstack.Behaviour{RetryAfter: "30"})
+		d.turn(t.Context())
+		if n := w.slack.Requests(); n != 2 {
+			t.Fatalf("%d requests, expected the post and the edit", n)
+		}
+		w.expectNoProbe(limiter)
+	})
+}

@@ -1,0 +1,111 @@
+package isolation
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"notifier/internal/testkit"
+)
+
+// full is whether the rows are measured at full scale.
+var full = os.Getenv("NOTIFIER_ISOLATION") == "full"
+
+// scaled is a number of events at the scale that was chosen.
+func scaled(events int) int {
+	if full {
+		return events
+	}
+	return events / 10
+}
+
+// seconds is a time that belongs to the outside world, such as a pace or Retry-After, at the scale that was chosen.
+func seconds(n float64) time.Duration {
+	if !full {
+		n /= 10
+	}
+	return time.Duration(n * float64(time.Second))
+}
+
+// grace is the time beyond a bar that a machine gets which is busy with other tests. At full scale there is none.
+func grace(d time.Duration) time.Duration {
+	if full {
+		return 0
+	}
+	return d
+}
+
+// folder keeps the program that is under test.
+var folder string
+
+// released is the build that is measured: without the embedded servers.
+var released = &testkit.Program{Tags: "production"}
+
+func TestMain(m *testing.M) {
+	testkit.Overlap(4) // the tests that are parallel wait more than they work
+	testkit.QuietRedis()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var err error
+	if folder, err = os.MkdirTemp("", "notifier-isolation-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	code := m.Run()
+	printTable()
+	return code
+}
+
+// row is a line of the table.
+type row struct {
+	name, measured, bar string
+	met                 bool
+}
+
+var (
+	tableLock sync.Mutex
+	table     []row
+)
+
+// judge notes a row, and fails the test when it does not meet its bar.
+func judge(t *testing.T, name string, met bool, bar, measured string, values ...any) {
+	t.Helper()
+	r := row{name, fmt.Sprintf(measured, values...), bar, met}
+	tableLock.Lock()
+	table = append(table, r)
+	tableLock.Unlock()
+	if met {
+		t.Logf("%s: %s (%s)", r.name, r.measured, r.bar)
+	} else {
+		t.Errorf("%s: %s, expected %s", r.name, r.measured, r.bar)
+	}
+}
+
+func printTable() {
+	if len(table) == 0 {
+		return
+	}
+	slices.SortStableFunc(table, func(a, b row) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "row\tmeasured\tbar\tresult")
+	for _, r := range table {
+		result := "met"
+		if !r.met {
+			result = "NOT MET"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.name, r.measured, r.bar, result)
+	}
+	_ = w.Flush()
+}

@@ -1,0 +1,36 @@
+package preflight
+
+import (
+	"crypto/tls"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
+)
+
+// TestNATSThatKnowsClientsByTheirCertificates: where the client has one, nobody knows whether others may do without, and
+// nothing is warned of.
+func TestNATSThatKnowsClientsByTheirCertificates(t *testing.T) {
+	t.Parallel()
+	cert, key := testkit.Certificate(t)
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	testkit.Check(t, err)
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		TLS: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+	})
+	testkit.Check(t, err)
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(testkit.Patience) {
+		t.Fatal("the NATS server does not answer")
+	}
+	withCA := func(env *settings.Environment) { env.NATSURL, env.NATSTLSCA = s.ClientURL(), cert }
+	wantFinding(t, found(t, checkNATS, parsed(t, withCA)), Warn, "it requires no user")
+	wantNone(t, found(t, checkNATS, parsed(t, func(env *settings.Environment) {
+		withCA(env)
+		env.NATSTLSCert, env.NATSTLSKey = cert, key
+	})), Warn)
+}

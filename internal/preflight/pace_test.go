@@ -1,0 +1,44 @@
+package preflight
+
+import (
+	"testing"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
+)
+
+// TestPaceFindings: what the limits let into a channel, held against what its pace posts.
+func TestPaceFindings(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		global, category, overrides, pace string
+		routes                            map[string]string
+		level                             Level
+		text                              string
+	}{
+		"the defaults":      {"100/30m", "10/30m", "", "10/10s", nil, OK, "SLACK_PACE 10/10s"},
+		"too many":          {"1000/1m", "10/30m", "", "10/10s", nil, Warn, "the limits let 1000 events a minute into #all and SLACK_PACE 10/10s posts 60: while such a storm lasts, 940 more wait with each minute, in the workers and then in the stream, until half of"},
+		"just right":        {"60/1m", "10/30m", "", "10/10s", nil, OK, "SLACK_PACE 10/10s"},
+		"the lowest tier":   {"1000/1m+100/30m", "10/30m", "", "10/10s", nil, OK, "SLACK_PACE 10/10s"},
+		"a channel it owns": {"1000/30m", "10/30m", "errors=600/5m", "5/10s", map[string]string{"errors": "#err"}, Warn, "into #err"},
+		"off":               {"1000/1m", "10/30m", "", "off", nil, Note, "SLACK_PACE is off"},
+	} {
+		limits := testkit.Rules(test.global, test.category, test.overrides)
+		var err error
+		limits.Pace, err = ratelimit.ParsePace(test.pace)
+		testkit.Check(t, err)
+		s := settings.Settings{Store: settings.Store{Limits: limits}}
+		s.Slack.Channel, s.Slack.Routes = "#all", test.routes
+		var r report
+		checkPace(s, &r)
+		wantFinding(t, r.findings, test.level, test.text)
+		warned := false
+		for _, finding := range r.findings {
+			warned = warned || finding.Level == Warn
+		}
+		if warned != (test.level == Warn) {
+			t.Errorf("%s: %v", name, r.findings)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package ratelimit
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// replyOf is a reply as a client returns it, made of JSON: whole numbers, texts, lists, nothing, and types that no reply has.
+func replyOf(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if whole, err := v.Int64(); err == nil {
+			return whole
+		}
+		return v.String()
+	case []any:
+		for i := range v {
+			v[i] = replyOf(v[i])
+		}
+	}
+	return value
+}
+
+// FuzzReplies: whatever a server answers to a script is an error, or within what the script promises. Only the number 1 is a
+// permission to send.
+func FuzzReplies(f *testing.F) {
+	for _, seed := range []string{
+		`[1795149541123457,0,[1,0],[]]`, `[1795149541123457,0,[-1,-2],[1,3,1,999999,0,2,50,1]]`, `[1,0,[1,1],[0,1]]`, `[1,-5,[1],[]]`, `null`, `"OK"`,
+		`[1,0,["1",1.5],[]]`, `[1,0,[-9223372036854775808,2],[0,1,1,9223372036854775807]]`, `[1,0,[5,6,1,0]]`, `[1,2,[5,9223372036854775807,1,0]]`,
+		`[["C1",5,"*",7],["#a","C1"]]`, `[["C1",9223372036854775807],[]]`, `[[1,5],[]]`, `[["C1"],["a"]]`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.UseNumber()
+		var tree any
+		if decoder.Decode(&tree) != nil {
+			t.Skip("no value")
+		}
+		reply := replyOf(tree)
+		checkDecisions(t, reply)
+		usages := []Usage{{Tier: Tier{Count: 1}}, {Category: "errors", Tier: Tier{Count: 1}}}
+		if _, err := decodeUsages(reply, usages); err == nil {
+			for _, usage := range usages {
+				if usage.Used < 0 || usage.FreeIn < 0 {
+					t.Errorf("usage %+v", usage)
+				}
+			}
+		} else {
+			checkReason(t, err)
+		}
+		pauses, err := decodePauses(reply)
+		if err != nil {
+			checkReason(t, err)
+		}
+		for _, pause := range pauses {
+			if pause.Left <= 0 {
+				t.Errorf("pause %+v", pause)
+			}
+		}
+	})
+}
+
+func checkDecisions(t *testing.T, reply any) {
+	t.Helper()
+	limiter, batch := decodingLimiter(t)
+	decisions, err := limiter.decode(reply, batch)
+	if err != nil {
+		checkReason(t, err)
+		return
+	}
+	if len(decisions) != len(batch) {
+		t.Fatalf("%d decisions of %d events", len(decisions), len(batch))
+	}
+	verdicts := reply.([]any)[2].([]any)
+	for i, decision := range decisions {
+		if admitted := decision.Outcome == Admitted; admitted != (verdicts[i] == int64(1)) {
+			t.Errorf("verdict %v became %+v", verdicts[i], decision)
+		}
+		if decision.RetryAfter < 0 || decision.Used < 0 {
+			t.Errorf("%+v", decision)
+		}
+	}
+}
+
+func checkReason(t *testing.T, err error) {
+	t.Helper()
+	if text := err.Error(); !strings.Contains(text, "expected") {
+		t.Errorf("%q does not name what was expected", text)
+	}
+}
+
+// FuzzOverrides: what is read as overrides is read back the same, and an error names what was expected.
+func FuzzOverrides(f *testing.F) {
+	for _, seed := range []string{"", "errors=20/30m+2/10s,deploys=5/1h", " a = 1/1s , b=2/2s", "a=1/1s,a=2/1s", "=1/1s", "a", "a=", "a\u202e=1/1s", "a=1/1s,", "a.*=1/1s", "a.>=5/1h"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		overrides, err := ParseOverrides(text)
+		if err != nil {
+			checkReason(t, err)
+			return
+		}
+		var parts []string
+		for category, limit := range overrides {
+			parts = append(parts, category+"="+limit.String())
+		}
+		again, err := ParseOverrides(strings.Join(parts, ","))
+		if err != nil || len(again) != len(overrides) {
+			t.Errorf("%q is read as %v, and that as %v, %v", text, overrides, again, err)
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The index is a sorted set of the categories that had admissions, and of the sources in them. Ids count within their
+// category, so it is what makes an event findable by its id alone. admit.lua writes it with the admissions, each entry at
+// most once in indexGrain, and keeps the 100,000 latest ones.
+const indexGrain = time.Second
+
+// indexEntry is an entry of the index. No category has a space, because no subject has one.
+func indexEntry(category, source string) string {
+	if source == "" {
+		return category
+	}
+	return category + " " + source
+}
+
+// Recent lists the categories that have slots taken, or had until a moment ago, which are those with an admission in the
+// longest window of any rule: the one with the latest admission first, from the latest entries of the index, at most as many as
+// the argument most. entries is how many there are of these; a category has one, and one more for each source in it. Errors
+// are as for Admit.
+func (l *Limiter) Recent(ctx context.Context, most int) (categories []string, entries int, err error) {
+	now, _, err := l.peek(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	since := strconv.FormatInt(now.Add(-l.rules.LongestWindow()-indexGrain).UnixMicro(), 10)
+	pipe := l.redis.Pipeline()
+	latest := pipe.ZRevRangeByScore(ctx, l.keys.categories(), &redis.ZRangeBy{Min: since, Max: "+inf", Count: int64(most)})
+	all := pipe.ZCount(ctx, l.keys.categories(), since, "+inf")
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, 0, fmt.Errorf("redis: cannot list the categories: %w", err)
+	}
+	known := map[string]bool{}
+	for _, entry := range latest.Val() {
+		if category, _, _ := strings.Cut(entry, " "); !known[category] {
+			known[category] = true
+			categories = append(categories, category)
+		}
+	}
+	return categories, int(all.Val()), nil
+}
+
+// Configured lists the categories that have a limit of their own, in alphabetical order.
+func (l *Limiter) Configured() []string { return slices.Sorted(maps.Keys(l.rules.Overrides)) }
+
+// origins lists what ids may count within: every entry of the index, or of one category's if that is not empty. The named
+// category is among them even if the index has lost it.
+func (l *Limiter) origins(ctx context.Context, category string) ([]origin, error) {
+	entries, err := l.redis.ZRevRange(ctx, l.keys.categories(), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redis: cannot list the categories: %w", err)
+	}
+	var origins []origin
+	if category != "" {
+		origins = append(origins, newOrigin(category, ""))
+	}
+	for _, entry := range entries {
+		of, source, _ := strings.Cut(entry, " ")
+		if category == "" || of == category && source != "" {
+			origins = append(origins, newOrigin(of, source))
+		}
+	}
+	return origins, nil
+}

@@ -1,0 +1,127 @@
+package status
+
+import (
+	"cmp"
+	"slices"
+
+	"notifier/internal/outcome"
+	"notifier/internal/stats"
+	"notifier/internal/term"
+)
+
+// Bounds of what is read and shown. There may be 100,000 categories, and each that is looked at costs Redis a command or two.
+const (
+	mostEntries    = 1000     // of the limiter's index
+	mostLookedAt   = 200      // categories whose limits are read
+	mostCategories = 100      // that are shown
+	surePlaces     = 50       // of these, for the ones with the most drops
+	mostSlots      = 1000     // that are read
+	fewSlots       = 100      // that are shown as long as there is room for them
+	mostBytes      = 64 << 10 // of a Status as JSON
+)
+
+// candidates are the categories with slots taken or with counts in the last hour. Those with the most drops come first, and
+// then those with the latest admissions: what is dropped although nothing of it was admitted lately is what burns. recent is
+// in that order already.
+func candidates(recent []string, sums []stats.Count) []string {
+	dropped := map[string]int64{}
+	var counted []string
+	for _, count := range sums {
+		if count.Category == stats.OtherCategory {
+			continue
+		}
+		category := outcome.CategoryOf(count.Category)
+		counted = append(counted, category)
+		if count.Outcome == outcome.Dropped {
+			dropped[category] += count.N
+		}
+	}
+	var all []string
+	known := map[string]bool{}
+	for _, category := range slices.Concat(recent, counted) {
+		if !known[category] {
+			known[category] = true
+			all = append(all, category)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(dropped[b], dropped[a]) })
+	return all
+}
+
+// fullestFirst orders scopes as they are shown.
+func fullestFirst(a, b Scope) int {
+	return cmp.Or(cmp.Compare(fullness(b), fullness(a)), cmp.Compare(b.Dropped, a.Dropped), cmp.Compare(a.Category, b.Category))
+}
+
+// mostDroppedFirst orders scopes by what they miss.
+func mostDroppedFirst(a, b Scope) int {
+	return cmp.Or(cmp.Compare(b.Dropped, a.Dropped), fullestFirst(a, b))
+}
+
+// choose returns the scopes that are shown, the fullest first: those with the most drops and the fullest, and what stands for
+// the other categories.
+func choose(scopes []Scope) []Scope {
+	slices.SortFunc(scopes, mostDroppedFirst)
+	sure := map[string]bool{stats.OtherCategory: true}
+	for _, scope := range scopes[:min(len(scopes), surePlaces)] {
+		if scope.Dropped > 0 {
+			sure[scope.Category] = true
+		}
+	}
+	slices.SortFunc(scopes, fullestFirst)
+	room := mostCategories + 1 - len(sure)
+	return slices.DeleteFunc(scopes, func(scope Scope) bool {
+		if sure[scope.Category] {
+			return false
+		}
+		room--
+		return room < 0
+	})
+}
+
+// fit leaves out what matters least until the status is no longer than that as JSON as it is sent, with what controls a
+// terminal escaped: slots beyond the newest ones, the minutes
+// of the categories that come last, further slots, and at last categories.
+func (s *Status) fit(most int) {
+	for {
+		var size counter
+		if err := term.NewJSON(&size).Encode(s); err != nil || int(size) <= most {
+			return
+		}
+		switch {
+		case len(s.Slots) > fewSlots:
+			s.Slots = s.Slots[:fewSlots]
+		case leaveOutMinutes(s.Categories):
+		case len(s.Slots) > 0:
+			s.Slots = s.Slots[:len(s.Slots)/2]
+		case len(s.Categories) > 0:
+			kept := len(s.Categories) / 2
+			s.More += len(s.Categories) - kept
+			s.Categories = s.Categories[:kept]
+		default:
+			return
+		}
+	}
+}
+
+// counter counts what is written to it.
+type counter int
+
+func (c *counter) Write(bytes []byte) (int, error) {
+	*c += counter(len(bytes))
+	return len(bytes), nil
+}
+
+// leaveOutMinutes leaves out the minutes of the last half of the scopes that have some, and reports whether any had.
+func leaveOutMinutes(scopes []Scope) bool {
+	var having []int
+	for i, scope := range scopes {
+		if len(scope.Minutes) > 0 {
+			having = append(having, i)
+		}
+	}
+	for _, i := range having[len(having)/2:] {
+		scopes[i].Minutes = nil
+	}
+	return len(having) > 0
+}

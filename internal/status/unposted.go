@@ -1,0 +1,71 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"notifier/internal/stats"
+	"notifier/internal/term"
+)
+
+// Unposted is what waits for one Slack channel, in all replicas together: admitted, and not posted yet.
+type Unposted struct {
+	Channel string  `json:"channel"`
+	Events  int     `json:"events"`
+	OldestS float64 `json:"oldest_s"`      // how long ago the oldest was published
+	Why     string  `json:"why,omitempty"` // what they wait for: slack, pace; empty: nothing keeps them
+	Text    string  `json:"text"`          // for people: "#alerts: 42 events wait to be posted, the oldest for 3m; the pace of the channel"
+}
+
+// unpostedOf adds up over the replicas, by channel in alphabetical order. Where they differ in what they wait for, Slack
+// counts more than the pace.
+func unpostedOf(replicas []stats.Replica, now time.Time) []Unposted {
+	sums := map[string]Unposted{}
+	for _, replica := range replicas {
+		for _, u := range replica.Unposted {
+			sum := sums[u.Channel]
+			sum.Channel = u.Channel
+			sum.Events += u.Events
+			sum.OldestS = max(sum.OldestS, now.Sub(u.Oldest).Seconds())
+			if sum.Why != "slack" {
+				sum.Why = cmp.Or(u.Why, sum.Why)
+			}
+			sums[u.Channel] = sum
+		}
+	}
+	list := []Unposted{}
+	for _, channel := range slices.Sorted(maps.Keys(sums)) {
+		sum := sums[channel]
+		sum.Text = sum.text()
+		list = append(list, sum)
+	}
+	return list
+}
+
+// reasons is Unposted.Why for people.
+var reasons = map[string]string{"slack": "; Slack takes no posts at the moment", "pace": "; the pace of the channel"}
+
+func (u Unposted) text() string {
+	wait := "wait"
+	if u.Events == 1 {
+		wait = "waits"
+	}
+	oldest := term.Duration(time.Duration(u.OldestS * float64(time.Second)))
+	return fmt.Sprintf("%s: %s %s to be posted, the oldest for %s%s", u.Channel, term.Count(u.Events, "event"), wait, oldest, reasons[u.Why])
+}
+
+// shownAfter is how long events without a reason to wait take until people are shown them: a moment later most are posted.
+const shownAfter = 5 * time.Second
+
+// writeUnposted writes a line for each channel whose events wait.
+func (s Status) writeUnposted(text *strings.Builder, screen term.Screen) {
+	for _, u := range s.Unposted {
+		if u.Why != "" || u.OldestS >= shownAfter.Seconds() {
+			fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(u.Text)))
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package telemetry
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"notifier/internal/redact"
+)
+
+// otlpClient sends spans to a collector, by OTLP over HTTP with protobuf. OpenTelemetry's own client for that brings gRPC
+// and its gateway into the program, and its errors show what the collector answers.
+//
+// No error of it shows more of the collector's address than scheme and host, nor a header, nor what the collector answers.
+type otlpClient struct {
+	endpoint string // with its path; it may hold a user and a password
+	headers  http.Header
+	timeout  time.Duration // of an upload with all its attempts
+	gzip     bool
+	http     *http.Client
+}
+
+// newOTLPClient makes a client from the OTEL_EXPORTER_OTLP_* variables. variable returns the name of the variable for the
+// traces, or else the one for all signals, and its value. Errors name the variable and never show its value, which can be
+// a secret.
+func newOTLPClient(variable func(suffix string) (name, value string)) (*otlpClient, error) {
+	c := &otlpClient{timeout: 10 * time.Second, headers: http.Header{}}
+	if name, value := variable("PROTOCOL"); value != "" && value != "http/protobuf" {
+		return nil, fmt.Errorf("%s is a protocol that notifier does not speak, expected http/protobuf", name)
+	}
+	if err := c.setEndpoint(variable("ENDPOINT")); err != nil {
+		return nil, err
+	}
+	if err := c.setHeaders(variable("HEADERS")); err != nil {
+		return nil, err
+	}
+	if name, value := variable("TIMEOUT"); value != "" {
+		ms, err := strconv.ParseUint(value, 10, 31)
+		if err != nil || ms == 0 {
+			return nil, fmt.Errorf("%s is not a time, expected milliseconds such as 10000", name)
+		}
+		c.timeout = time.Duration(ms) * time.Millisecond
+	}
+	switch name, value := variable("COMPRESSION"); value {
+	case "", "none":
+	case "gzip":
+		c.gzip = true
+	default:
+		return nil, fmt.Errorf("%s is no compression that notifier knows, expected gzip or none", name)
+	}
+	trust, err := otlpTLS(variable)
+	if err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = trust
+	c.http = &http.Client{
+		Transport: transport,
+		// A redirect would take the headers, which authenticate, to another server.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c, nil
+}
+
+func (c *otlpClient) setEndpoint(name, value string) error {
+	if value == "" {
+		value = "http://localhost:4318"
+	}
+	parsed, err := url.Parse(value)
+	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
+		return fmt.Errorf("%s is not a URL, expected http://host:port or https://host:port", name)
+	}
+	if !strings.HasSuffix(name, "_TRACES_ENDPOINT") {
+		parsed = parsed.JoinPath("v1/traces")
+	}
+	c.endpoint = parsed.String()
+	return nil
+}
+
+// setHeaders reads "name=value,name=value", with values that may be percent-encoded.
+func (c *otlpClient) setHeaders(name, list string) error {
+	for pair := range strings.SplitSeq(list, ",") {
+		if strings.TrimSpace(pair) == "" {
+			continue
+		}
+		key, value, found := strings.Cut(pair, "=")
+		value, err := url.PathUnescape(strings.TrimSpace(value))
+		key = strings.TrimSpace(key)
+		if !found || err != nil || key == "" || strings.ContainsAny(key+value, "\r\n") || strings.ContainsAny(key, ": ") {
+			return fmt.Errorf("%s is not a list of headers, expected name=value, separated by commas", name)
+		}
+		c.headers.Set(key, value)
+	}
+	return nil
+}
+
+// otlpTLS reads the files that the variables name; nil: what the system trusts.
+func otlpTLS(variable func(suffix string) (name, value string)) (*tls.Config, error) {
+	trust := &tls.Config{}
+	if name, file := variable("CERTIFICATE"); file != "" {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		trust.RootCAs = x509.NewCertPool()
+		if !trust.RootCAs.AppendCertsFromPEM(content) {
+			return nil, fmt.Errorf("%s: %s has no certificate in PEM", name, file)
+		}
+	}
+	name, certificate := variable("CLIENT_CERTIFICATE")
+	if _, key := variable("CLIENT_KEY"); certificate != "" || key != "" {
+		pair, err := tls.LoadX509KeyPair(certificate, key)
+		if err != nil {
+			return nil, fmt.Errorf("%s and its key: %w", name, err)
+		}
+		trust.Certificates = []tls.Certificate{pair}
+	}
+	return trust, nil
+}
+
+// Start implements otlptrace.Client.
+func (c *otlpClient) Start(context.Context) error { return nil }
+
+// Stop implements otlptrace.Client.
+func (c *otlpClient) Stop(context.Context) error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// UploadTraces implements otlptrace.Client. What may pass is tried again until the timeout is over.
+func (c *otlpClient) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
+	// On the wire it is the same as collector/trace/v1's ExportTraceServiceRequest, whose package brings gRPC.
+	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
+	if err != nil {
+		return otlpError("the spans cannot be encoded")
+	}
+	if c.gzip {
+		var packed bytes.Buffer
+		writer := gzip.NewWriter(&packed)
+		_, _ = writer.Write(body) // into memory
+		_ = writer.Close()
+		body = packed.Bytes()
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	var reason otlpError
+	_, err = backoff.Retry(ctx, func() (struct{}, error) {
+		err := c.upload(ctx, body)
+		errors.As(err, &reason)
+		return struct{}{}, err
+	}, backoff.WithMaxElapsedTime(c.timeout))
+	if err != nil { // it may be that of ctx, and then the last attempt's reason explains more
+		return reason
+	}
+	return nil
+}
+
+// upload makes one attempt. Its error is permanent where another attempt would end in the same way.
+func (c *otlpClient) upload(ctx context.Context, body []byte) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
+	if err != nil {
+		return backoff.Permanent(otlpError("the request cannot be made"))
+	}
+	for name, values := range c.headers {
+		request.Header[name] = values
+	}
+	request.Header.Set("Content-Type", "application/x-protobuf")
+	if c.gzip {
+		request.Header.Set("Content-Encoding", "gzip")
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		var wrapped *url.Error // it shows the URL
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return otlpError(redact.Host(c.endpoint) + ": " + err.Error())
+	}
+	defer func() { _ = response.Body.Close() }()
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection can be used again
+	refused := otlpError(fmt.Sprintf("%s: HTTP status %d", redact.Host(c.endpoint), response.StatusCode))
+	switch response.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return refused
+	}
+	if response.StatusCode/100 != 2 {
+		return backoff.Permanent(refused)
+	}
+	return nil
+}
+
+// otlpError is an error of which every word may be shown.
+type otlpError string
+
+func (e otlpError) Error() string { return string(e) }

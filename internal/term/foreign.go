@@ -1,0 +1,121 @@
+package term
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// This file is the one place that knows which characters of foreign text are unsafe: those that a terminal obeys (control
+// characters, C1 among them), those that reorder what is around them (bidirectional controls), those that begin a line
+// without looking like it (U+2028, U+2029), and those that nobody sees (zero width, byte-order marks). unicode.IsPrint is
+// false for all of them.
+
+// longestCell bounds a cell of a table, in characters.
+const longestCell = 100
+
+// Cell is foreign text as a table can show it: printable, at most 100 characters, "-" for nothing.
+func Cell(value string) string {
+	if value == "" {
+		return "-"
+	}
+	runes := []rune(Printable(value))
+	if len(runes) > longestCell {
+		runes = append(runes[:longestCell-1], '…')
+	}
+	return string(runes)
+}
+
+// Printable replaces each unsafe character with a question mark. The result is one line of valid UTF-8.
+func Printable(value string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return '?'
+		}
+		return r
+	}, value)
+}
+
+// Lines is Printable for each line of a text.
+func Lines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = Printable(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// reorders are the characters that change the order of those that follow: embeddings, overrides and isolates. The marks
+// (U+200E, U+200F, U+061C) are not among them: they act on their neighbours alone, and right-to-left text needs them.
+var reorders = &unicode.RangeTable{R16: []unicode.Range16{{Lo: 0x202A, Hi: 0x202E, Stride: 1}, {Lo: 0x2066, Hi: 0x2069, Stride: 1}}}
+
+// Message removes from the text of a message what could change how the rest of it is shown: embeddings, overrides and
+// isolates, and control characters but tabs and line ends. U+2028 and U+2029 become line ends. Right-to-left text needs none
+// of them and stays as it is; so do joiners, which emoji and some scripts need. The result is valid UTF-8, each invalid byte
+// replaced by U+FFFD.
+func Message(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return r
+		case r == '\u2028' || r == '\u2029':
+			return '\n'
+		case unicode.IsControl(r) || unicode.Is(reorders, r):
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// Escaper returns a writer that writes each unsafe character as JSON does, \u202e, so that JSON stays the same data. Each
+// Write must be whole lines. Tabs and line ends are not changed.
+func Escaper(out io.Writer) io.Writer { return escaper{out} }
+
+type escaper struct{ out io.Writer }
+
+// Write reports the length of what it was given, as the caller of a writer expects.
+func (e escaper) Write(lines []byte) (int, error) {
+	if escaped := escape(lines); escaped != nil {
+		_, err := e.out.Write(escaped)
+		return len(lines), err
+	}
+	return e.out.Write(lines)
+}
+
+// escape returns nil if there is nothing to escape: most lines are plain ASCII.
+func escape(lines []byte) []byte {
+	var escaped []byte
+	kept := 0 // of lines, in escaped
+	for i := 0; i < len(lines); {
+		r, size := rune(lines[i]), 1
+		if r >= utf8.RuneSelf {
+			r, size = utf8.DecodeRune(lines[i:])
+		}
+		broken := r == utf8.RuneError && size == 1
+		if plain := r >= ' ' && r < 0x7f || r == '\n' || r == '\t'; plain || r >= utf8.RuneSelf && unicode.IsPrint(r) && !broken {
+			i += size
+			continue
+		}
+		escaped = append(escaped, lines[kept:i]...)
+		for _, unit := range utf16.AppendRune(nil, r) {
+			escaped = fmt.Appendf(escaped, `\u%04x`, unit)
+		}
+		i += size
+		kept = i
+	}
+	if escaped == nil {
+		return nil
+	}
+	return append(escaped, lines[kept:]...)
+}
+
+// NewJSON returns an encoder of one value per line, for scripts and for whoever looks at it in a terminal.
+func NewJSON(out io.Writer) *json.Encoder {
+	encoder := json.NewEncoder(Escaper(out))
+	encoder.SetEscapeHTML(false) // as the log
+	return encoder
+}

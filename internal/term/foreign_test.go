@@ -1,0 +1,113 @@
+package term_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"notifier/internal/term"
+	"notifier/internal/testkit"
+)
+
+// hostile has one of each kind: an escape sequence, DEL, C1, an override, an isolate, a mark, a separator, a zero width, a
+// byte-order mark, a tag, an invalid byte. And text that is none of them.
+const (
+	hostile      = "a\x1b[2J\x7f\u009b31m\u202egpj\u2066x\u200f\u2028y\u200b\ufeff\U000e0001\xffé שלום 👩"
+	hostileShown = "a?[2J??31m?gpj?x??y????é שלום 👩"
+)
+
+// TestForeignText: whatever a publisher wrote, a terminal shows it and does not obey it.
+func TestForeignText(t *testing.T) {
+	t.Parallel()
+	if got := term.Printable("a\tb\n" + hostile); got != "a?b?"+hostileShown {
+		t.Errorf("%q", got)
+	}
+	if got := term.Lines(hostile + "\n" + hostile); got != hostileShown+"\n"+hostileShown {
+		t.Errorf("%q", got)
+	}
+	if got := term.Cell(strings.Repeat("ä", 101)); got != strings.Repeat("ä", 99)+"…" {
+		t.Errorf("%q, expected 100 characters", got)
+	}
+	if got := term.Cell(""); got != "-" {
+		t.Errorf("%q", got)
+	}
+	var out strings.Builder
+	table := term.NewTable(&out)
+	table.Row(hostile, 1)
+	testkit.Check(t, table.Flush())
+	if got := out.String(); got != hostileShown+"   1\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestMessagesStayReadable: what reorders a text goes, and what text needs stays.
+func TestMessagesStayReadable(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"a\u202egpj\u202c.exe":           "agpj.exe",
+		"\u2066a\u2067b\u2068c\u2069":    "abc",
+		"\u202aa\u202bb\u202dc":          "abc",
+		"a\x1b[31m\x00\x7f\u009b\u0085b": "a[31mb",
+		"a\r\n\tb\u2028c\u2029d":         "a\r\n\tb\nc\nd",
+		"שלום\u200f! \u061cمرحبا می\u200cخواهم 👩\u200d💻": "שלום\u200f! \u061cمرحبا می\u200cخواهم 👩\u200d💻",
+		"\xff\xfe": "\ufffd\ufffd",
+	} {
+		if got := term.Message(in); got != want {
+			t.Errorf("%q: %q, expected %q", in, got, want)
+		}
+	}
+}
+
+// TestJSONStaysTheSameData: escaped as JSON does it, with the same meaning.
+func TestJSONStaysTheSameData(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	testkit.Check(t, term.NewJSON(&out).Encode(map[string]string{hostile: hostile + "\\\u202e<&>"}))
+	checkPrintable(t, out.String())
+	var got map[string]string
+	testkit.Check(t, json.Unmarshal([]byte(out.String()), &got))
+	valid := strings.ToValidUTF8(hostile, "\ufffd")
+	if got[valid] != valid+"\\\u202e<&>" {
+		t.Errorf("%q", got)
+	}
+}
+
+func checkPrintable(t *testing.T, text string) {
+	t.Helper()
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' }) {
+		t.Errorf("%q, expected nothing that a terminal obeys", text)
+	}
+}
+
+// FuzzForeign holds each way out to what it promises.
+func FuzzForeign(f *testing.F) {
+	f.Add(hostile)
+	f.Add("\\\u202e\r\n\t\xf0\x9f\x91")
+	f.Fuzz(func(t *testing.T, text string) {
+		checkPrintable(t, term.Lines(text))
+		if shown := term.Printable(text); strings.ContainsAny(shown, "\n\t") || utf8.RuneCountInString(shown) != utf8.RuneCountInString(text) {
+			t.Errorf("%q", shown)
+		}
+		if cell := term.Cell(text); cell == "" || utf8.RuneCountInString(cell) > 100 {
+			t.Errorf("%q", cell)
+		}
+		message := term.Message(text)
+		if again := term.Message(message); again != message || !utf8.ValidString(message) || strings.ContainsAny(message, "\x1b\u009b\u202a\u202e\u2066\u2069\u2028") {
+			t.Errorf("%q, then %q", message, again)
+		}
+		var out strings.Builder
+		n, err := term.Escaper(&out).Write([]byte(text))
+		if n != len(text) || err != nil {
+			t.Errorf("%d of %d bytes, %v", n, len(text), err)
+		}
+		checkPrintable(t, out.String())
+		out.Reset()
+		testkit.Check(t, term.NewJSON(&out).Encode(text))
+		var back string
+		if err := json.Unmarshal([]byte(out.String()), &back); err != nil || back != string([]rune(text)) {
+			t.Errorf("%q and %v made of %q", back, err, text)
+		}
+	})
+}

@@ -1,0 +1,60 @@
+package testkit
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// Program is a build of notifier, made when it is first needed.
+type Program struct {
+	Tags string // of the build; empty: none
+
+	once sync.Once
+	path string
+	err  error
+}
+
+// Build builds the program into a folder unless that was done before, and returns its path. It ends the test when that fails.
+func (p *Program) Build(t testing.TB, folder string) string {
+	t.Helper()
+	p.once.Do(func() {
+		p.path = filepath.Join(folder, "notifier-"+p.Tags)
+		out, err := exec.Command("go", "build", "-tags", p.Tags, "-o", p.path, "notifier/cmd/notifier").CombinedOutput()
+		if err != nil {
+			p.err = fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	})
+	Check(t, p.err)
+	return p.path
+}
+
+// StartWithTest starts a process that ends with the test, also when the test is killed if the system supports that. The
+// channel is closed when the process has ended; command.ProcessState is final then.
+func StartWithTest(t testing.TB, command *exec.Cmd) (ended <-chan struct{}, err error) {
+	t.Helper()
+	command.SysProcAttr = diesWithTest()
+	done, started := make(chan struct{}), make(chan error)
+	go func() {
+		// The thread that starts the process has to live as long as it: see diesWithTest. It is never unlocked, and ends
+		// with this goroutine.
+		runtime.LockOSThread()
+		err := command.Start()
+		started <- err
+		if err == nil {
+			_ = command.Wait() // the error is in command.ProcessState too
+			close(done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		<-done
+	})
+	return done, nil
+}
