@@ -6,10 +6,18 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/testkit"
+)
+
+// failoverTimeout is when the Sentinels give up a failover that goes no further, and promoteDeadline what Promoted waits for:
+// enough for two that were given up.
+const (
+	failoverTimeout = 10 * time.Second
+	promoteDeadline = time.Minute
 )
 
 // Sentinels are a primary with replicas, and three Sentinels that watch over it under the name "main".
@@ -18,6 +26,7 @@ type Sentinels struct {
 	Front    *Proxy  // where everybody finds it: cutting this leaves it alone with those who call it directly
 	Replicas []*Server
 	Watchers []*Server
+	asked    bool // Failover was called: the Sentinels do not begin again by themselves
 }
 
 // StartSentinels starts all of them and waits until they know each other. extra are further redis-server arguments of
@@ -41,7 +50,7 @@ func StartSentinels(tb testing.TB, replicas int, extra ...string) *Sentinels {
 		// A Sentinel that has not heard of a failover for four publishing periods undoes it: not too short.
 		watcher.do(tb, "SENTINEL", "DEBUG", "PING-PERIOD", 100, "INFO-PERIOD", 100, "PUBLISH-PERIOD", 500)
 		watcher.do(tb, "SENTINEL", "MONITOR", "main", host, port, 2)
-		watcher.do(tb, "SENTINEL", "SET", "main", "down-after-milliseconds", 1000, "failover-timeout", 10000)
+		watcher.do(tb, "SENTINEL", "SET", "main", "down-after-milliseconds", 1000, "failover-timeout", failoverTimeout.Milliseconds())
 	}
 	for _, watcher := range s.Watchers {
 		err := within(startDeadline, func() error {
@@ -79,13 +88,21 @@ func (s *Sentinels) Failover(tb testing.TB) {
 	if err != nil {
 		tb.Fatalf("failover: %v", err)
 	}
+	s.asked = true
+}
+
+// askAgain asks for a failover once more. One that was asked for and could not be completed in time is given up by the
+// Sentinels for good, because the primary is well. While one is in progress they refuse (INPROG), which is no error here.
+func (s *Sentinels) askAgain() {
+	_, _ = s.Watchers[0].try("SENTINEL", "FAILOVER", "main")
 }
 
 // Promoted waits until a replica is the primary, for itself and for all Sentinels.
 func (s *Sentinels) Promoted(tb testing.TB) *Server {
 	tb.Helper()
 	var promoted *Server
-	err := within(startDeadline, func() error {
+	asked := time.Now()
+	err := within(promoteDeadline, func() error {
 		var addr string
 		for _, watcher := range s.Watchers {
 			answer, err := watcher.try("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main")
@@ -94,6 +111,10 @@ func (s *Sentinels) Promoted(tb testing.TB) *Server {
 			}
 			pair := answer.([]any)
 			next := net.JoinHostPort(pair[0].(string), pair[1].(string))
+			if next == s.Front.Addr && s.asked && time.Since(asked) > failoverTimeout {
+				asked = time.Now()
+				s.askAgain()
+			}
 			if next == s.Front.Addr || (addr != "" && next != addr) {
 				return fmt.Errorf("sentinel %s still names %s", watcher.Addr, next)
 			}
