@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 )
 
@@ -106,9 +107,9 @@ func longestWindow(rules ratelimit.Rules) time.Duration {
 	return longest
 }
 
-func values(overrides map[string]ratelimit.Limit) []ratelimit.Limit {
+func values(overrides pattern.Table[ratelimit.Limit]) []ratelimit.Limit {
 	var limits []ratelimit.Limit
-	for _, limit := range overrides {
+	for _, limit := range overrides.All() {
 		limits = append(limits, limit)
 	}
 	return limits

@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -20,8 +19,7 @@ func checkLimits(_ context.Context, s settings.Settings, r *report) {
 			"the category limit %s allows everything that the global limit %s allows: one category can take every slot", limits.Category, limits.Global)
 	}
 	longest := max(longestWindow(limits.Global), longestWindow(limits.Category))
-	for _, name := range slices.Sorted(maps.Keys(limits.Overrides)) {
-		limit := limits.Overrides[name]
+	for name, limit := range limits.Overrides.All() {
 		longest = max(longest, longestWindow(limit))
 		r.ok("%s for %s", limit, name)
 		if neverFirst(limit, limits.Global) {

@@ -104,11 +104,11 @@ func FuzzOverrides(f *testing.F) {
 			return
 		}
 		var parts []string
-		for category, limit := range overrides {
+		for category, limit := range overrides.All() {
 			parts = append(parts, category+"="+limit.String())
 		}
 		again, err := ParseOverrides(strings.Join(parts, ","))
-		if err != nil || len(again) != len(overrides) {
+		if err != nil || again.Len() != overrides.Len() {
 			t.Errorf("%q is read as %v, and that as %v, %v", text, overrides, again, err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 )
 
@@ -105,10 +106,12 @@ func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient
 	}
 	global, category := anyTiers(h.windows, 8), anyTiers(h.windows, 5)
 	for range replicas {
-		chosen := ratelimit.Rules{Global: global.Draw(r, "global"), Category: category.Draw(r, "category"), Overrides: map[string]ratelimit.Limit{}}
+		chosen := ratelimit.Rules{Global: global.Draw(r, "global"), Category: category.Draw(r, "category")}
+		overrides := map[string]ratelimit.Limit{}
 		for _, overridden := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"b", "c"}), 0, 2, rapid.ID).Draw(r, "overridden") {
-			chosen.Overrides[overridden] = category.Draw(r, "override")
+			overrides[overridden] = category.Draw(r, "override")
 		}
+		chosen.Overrides = pattern.MustTable(overrides)
 		dedupe := rapid.SampledFrom([]time.Duration{time.Millisecond, 6 * time.Second, 2 * time.Hour}).Draw(r, "dedupe")
 		h.replicas = append(h.replicas, newReplica(chosen, dedupe))
 		limiter, err := ratelimit.New(client, "n", chosen, dedupe)

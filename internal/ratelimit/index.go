@@ -3,13 +3,14 @@ package ratelimit
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/pattern"
 )
 
 // The index is a sorted set of the categories that had admissions, and of the sources in them. Ids count within their
@@ -51,8 +52,21 @@ func (l *Limiter) Recent(ctx context.Context, most int) (categories []string, en
 	return categories, int(all.Val()), nil
 }
 
-// Configured lists the categories that have a limit of their own, in alphabetical order.
-func (l *Limiter) Configured() []string { return slices.Sorted(maps.Keys(l.rules.Overrides)) }
+// Configured lists the categories that the settings name, in alphabetical order: those with a limit of their own, and those
+// that slots are kept for. A pattern names none.
+func (l *Limiter) Configured() []string {
+	var names []string
+	for category := range l.rules.Overrides.All() {
+		if !pattern.HasWildcard(category) {
+			names = append(names, category)
+		}
+	}
+	for category := range l.rules.Reserve {
+		names = append(names, category)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
 
 // origins lists what ids may count within: every entry of the index, or of one category's if that is not empty. The named
 // category is among them even if the index has lost it.

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,16 +18,38 @@ const (
 	MaxWindow = 31 * 24 * time.Hour
 )
 
+// MaxBuckets is how many times the precision of a tier may go into its window: a day in minutes.
+const MaxBuckets = 1440
+
 // Tier allows Count slots (1 to MaxCount) in every rolling window of length Window (MinWindow to MaxWindow,
 // in whole microseconds).
 type Tier struct {
-	Count  int
-	Window time.Duration
+	Count     int
+	Window    time.Duration
+	Precision time.Duration // length of the buckets that admissions are counted in, MinWindow to Window; 0: each by itself
+	Fixed     bool          // the window begins anew at each multiple of Window of the server's clock, instead of rolling
 }
 
-// String writes the tier as a user would: 10/30m.
+// String writes the tier as a user would: 10/30m, 1000000/24h:15m, 200/24h:fixed.
 func (t Tier) String() string {
-	return strconv.Itoa(t.Count) + "/" + term.ShortDuration(t.Window)
+	text := strconv.Itoa(t.Count) + "/" + term.ShortDuration(t.Window)
+	switch {
+	case t.Fixed:
+		return text + fixedSuffix
+	case t.Precision > 0:
+		return text + ":" + term.ShortDuration(t.Precision)
+	}
+	return text
+}
+
+const fixedSuffix = ":fixed"
+
+// grain is the length of the buckets that are exact enough for the tier; 0: only each event by itself is.
+func (t Tier) grain() time.Duration {
+	if t.Fixed {
+		return t.Window
+	}
+	return t.Precision
 }
 
 // Limit is 1 to MaxTiers tiers, all of which must hold. "10/30m+1/5s" is ten in half an hour and at least five
@@ -40,6 +63,27 @@ func (l Limit) String() string {
 		tiers[i] = t.String()
 	}
 	return strings.Join(tiers, "+")
+}
+
+// Exact reports whether the limit keeps each event by itself: it has a tier that is neither counted in buckets nor fixed. An
+// empty limit keeps nothing.
+func (l Limit) Exact() bool {
+	return slices.ContainsFunc(l, func(t Tier) bool { return t.grain() == 0 })
+}
+
+// grains are the lengths of the buckets of a limit that is not exact, each once. A bucket ends where a multiple of one of them
+// is, by the server's clock.
+func (l Limit) grains() []time.Duration {
+	if l.Exact() {
+		return nil
+	}
+	var grains []time.Duration
+	for _, t := range l {
+		if !slices.Contains(grains, t.grain()) {
+			grains = append(grains, t.grain())
+		}
+	}
+	return grains
 }
 
 // smallestCount is the highest cost, in slots, that can be admitted.
@@ -60,8 +104,8 @@ func (l Limit) longestWindow() time.Duration {
 	return longest
 }
 
-// ParseLimit parses "COUNT/DURATION[+COUNT/DURATION...]", for example "10/30m+1/5s". The error names the invalid part and
-// what was expected.
+// ParseLimit parses "COUNT/DURATION[:PRECISION|:fixed]", several of them joined with "+": "10/30m+1/5s". The error names the
+// invalid part and what was expected.
 func ParseLimit(text string) (Limit, error) {
 	parts := strings.Split(text, "+")
 	if len(parts) > MaxTiers {
@@ -69,12 +113,12 @@ func ParseLimit(text string) (Limit, error) {
 	}
 	limit := make(Limit, 0, len(parts))
 	for _, part := range parts {
-		tier, err := parseTier(strings.TrimSpace(part), limitBounds)
+		tier, err := parseLimitTier(strings.TrimSpace(part))
 		if err != nil {
 			return nil, err
 		}
 		for _, other := range limit {
-			if other.Window == tier.Window {
+			if other.Window == tier.Window && other.Fixed == tier.Fixed {
 				return nil, fmt.Errorf("%s and %s: of two tiers with the same window one never has an effect; expected one", tier, other)
 			}
 		}
@@ -94,6 +138,31 @@ type tierBounds struct {
 var limitBounds = tierBounds{
 	count: MaxCount, shortest: MinWindow, longest: MaxWindow,
 	form: "COUNT/DURATION such as 10/30m", windows: "1ms to 744h (31 days) such as 30m, 1h30m or 500ms",
+}
+
+// parseLimitTier parses one tier of a limit, with what may stand behind it.
+func parseLimitTier(text string) (Tier, error) {
+	text, suffix, found := strings.Cut(text, ":")
+	tier, err := parseTier(text, limitBounds)
+	switch {
+	case err != nil || !found:
+		return tier, err
+	case ":"+suffix == fixedSuffix:
+		tier.Fixed = true
+		return tier, nil
+	}
+	tier.Precision, err = time.ParseDuration(suffix)
+	switch {
+	case err != nil:
+		return Tier{}, fmt.Errorf("precision %q, expected a duration such as 1m, or fixed", suffix)
+	case tier.Precision < MinWindow || tier.Precision > tier.Window || tier.Precision%time.Microsecond != 0:
+		return Tier{}, fmt.Errorf("precision %q, expected %s to the window of %s, in whole microseconds",
+			suffix, term.ShortDuration(MinWindow), term.ShortDuration(tier.Window))
+	case tier.Window > MaxBuckets*tier.Precision:
+		return Tier{}, fmt.Errorf("precision %q divides the window of %s into more than %d parts, expected %s or longer",
+			suffix, term.ShortDuration(tier.Window), MaxBuckets, term.ShortDuration((tier.Window+MaxBuckets-1)/MaxBuckets))
+	}
+	return tier, nil
 }
 
 func parseTier(text string, bounds tierBounds) (Tier, error) {

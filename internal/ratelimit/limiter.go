@@ -62,7 +62,7 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 		refund:   redis.NewScript(lua.Refund),
 	}
 	limits := []Limit{rules.Global, rules.Category}
-	for category, limit := range rules.Overrides {
+	for category, limit := range rules.Overrides.All() {
 		limits = append(limits, limit)
 		l.ruleOf[category] = len(limits)
 	}

@@ -47,7 +47,7 @@ type replica struct {
 func newReplica(rules ratelimit.Rules, dedupe time.Duration) replica {
 	p := replica{rules: rules}
 	limits := []ratelimit.Limit{rules.Global, rules.Category}
-	for _, limit := range rules.Overrides {
+	for _, limit := range rules.Overrides.All() {
 		limits = append(limits, limit)
 	}
 	for _, limit := range limits {

@@ -12,7 +12,8 @@ import (
 
 // Usage is how full one tier of one scope is.
 type Usage struct {
-	Category string        // empty: the global scope
+	Category string        // empty: the global scope, or that of Group
+	Group    string        // the scope that the categories of a group share; empty: another one
 	Tier     Tier          // what it allows
 	Used     int           // slots taken in the window that ends now
 	FreeIn   time.Duration // until an event of cost 1 fits into this tier; 0: now

@@ -13,8 +13,8 @@ func decodingLimiter(t *testing.T) (*Limiter, []Request) {
 	t.Helper()
 	global, _ := ParseLimit("100/30m+50/1m")
 	category, _ := ParseLimit("10/30m")
-	override, _ := ParseLimit("20/30m+2/10s+1/1s")
-	limiter, err := New(nil, "n", Rules{Global: global, Category: category, Overrides: map[string]Limit{"errors": override}}, time.Hour)
+	overrides, _ := ParseOverrides("errors=20/30m+2/10s+1/1s")
+	limiter, err := New(nil, "n", Rules{Global: global, Category: category, Overrides: overrides}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

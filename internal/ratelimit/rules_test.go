@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
 )
@@ -28,7 +30,7 @@ func TestParseOverridesReadsOneLimitPerCategory(t *testing.T) {
 			t.Errorf("%q: %v", test.text, err)
 			continue
 		}
-		if difference := cmp.Diff(test.want, got); difference != "" {
+		if difference := cmp.Diff(test.want, maps.Collect(got.All())); difference != "" {
 			t.Errorf("%q (-want +got):\n%s", test.text, difference)
 		}
 	}
@@ -52,7 +54,7 @@ func TestParseOverridesErrorsNameTheCategoryAndWhatIsExpected(t *testing.T) {
 			t.Errorf("%q was read as %v, expected an error", test.text, overrides)
 			continue
 		}
-		if overrides != nil || !strings.Contains(err.Error(), test.part) || !strings.Contains(err.Error(), test.expected) {
+		if overrides.Len() > 0 || !strings.Contains(err.Error(), test.part) || !strings.Contains(err.Error(), test.expected) {
 			t.Errorf("%q: %v with %q; the error should name %s and say %q", test.text, overrides, err, test.part, test.expected)
 		}
 	}
@@ -92,7 +94,7 @@ func TestNewRefusesWhatItCannotServe(t *testing.T) {
 		{"no dedupe window", "n", good, 0, "dedupe window 0s, expected 1ms or more"},
 		{"no global limit", "n", ratelimit.Rules{Category: good.Category}, day, "a limit without a tier, expected COUNT/DURATION"},
 		{"no category limit", "n", ratelimit.Rules{Global: good.Global}, day, "a limit without a tier"},
-		{"an empty override", "n", ratelimit.Rules{Global: good.Global, Category: good.Category, Overrides: map[string]ratelimit.Limit{"a": {}}}, day, "a limit without a tier"},
+		{"an empty override", "n", ratelimit.Rules{Global: good.Global, Category: good.Category, Overrides: pattern.MustTable(map[string]ratelimit.Limit{"a": {}})}, day, "a limit without a tier"},
 	} {
 		limiter, err := ratelimit.New(client, test.namespace, test.rules, test.dedupe)
 		if limiter != nil || err == nil || !strings.Contains(err.Error(), test.want) {

@@ -116,15 +116,13 @@ func TestDecisions(t *testing.T) {
 	compare := cmp.Options{cmpopts.IgnoreUnexported(simulate.Event{})}
 	events := 0
 	rapid.Check(t, func(r *rapid.T) {
-		rules := ratelimit.Rules{
-			Global: anyLimit(r, "global", 8), Category: anyLimit(r, "category", 5),
-			Overrides: map[string]ratelimit.Limit{"c": anyLimit(r, "override", 5)},
-		}
+		override := anyLimit(r, "override", 5)
+		rules := testkit.Rules(anyLimit(r, "global", 8).String(), anyLimit(r, "category", 5).String(), "c="+override.String())
 		dedupe := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Minute, 3 * time.Hour}).Draw(r, "dedupe")
 		history := anyHistory(r)
 		got := run(t, history, rules, dedupe)
 		longest := time.Duration(0)
-		for _, limit := range []ratelimit.Limit{rules.Global, rules.Category, rules.Overrides["c"]} {
+		for _, limit := range []ratelimit.Limit{rules.Global, rules.Category, override} {
 			for _, tier := range limit {
 				longest = max(longest, tier.Window)
 			}

@@ -5,11 +5,10 @@ package simulate
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
+	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 	"notifier/internal/term"
 )
@@ -91,10 +90,10 @@ func silenceText(c Count) string {
 }
 
 // overridesText lists the overrides by category: ", errors=20/30m", or nothing.
-func overridesText(overrides map[string]ratelimit.Limit) string {
+func overridesText(overrides pattern.Table[ratelimit.Limit]) string {
 	var text strings.Builder
-	for _, category := range slices.Sorted(maps.Keys(overrides)) {
-		fmt.Fprintf(&text, ", %s=%s", category, overrides[category])
+	for category, limit := range overrides.All() {
+		fmt.Fprintf(&text, ", %s=%s", category, limit)
 	}
 	return text.String()
 }
