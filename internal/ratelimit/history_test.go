@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"flag"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -189,19 +190,31 @@ func (h *history) admit(r *rapid.T) {
 	if want := h.model.now(clock) - clock; lag != want {
 		r.Fatalf("the deciding clock is ahead of TIME by %d us, expected %d", lag, want)
 	}
-	want := make([]ratelimit.Decision, len(batch))
-	for i, request := range batch {
-		want[i] = h.model.decide(asking, clock, request)
-		if want[i].RetryAfter > 0 {
-			h.waits = append(h.waits, want[i].RetryAfter)
+	before := h.model
+	var want []ratelimit.Decision
+	h.model, want = h.model.decideBatch(asking, clock, batch, h.reformed)
+	for _, decision := range want {
+		if decision.RetryAfter > 0 {
+			h.waits = append(h.waits, decision.RetryAfter)
 		}
 	}
 	if difference := cmp.Diff(want, got); difference != "" {
-		r.Fatalf("%+v at %d (-model +script):\n%s\n%s", batch, clock, difference, h.s.contents(h.t))
+		r.Fatalf("%+v under %+v at %d (-model +script):\n%s\n%s\n%s", batch, asking, clock, difference, before, h.s.contents(h.t))
 	}
 	h.operations += len(batch)
 	h.asked = append(h.asked, batch...)
 	h.keep()
+}
+
+// reformed is when a scope was made exact just now. That shows in what was in a bucket that had not ended by then.
+func (h *history) reformed(name string) int64 {
+	key := "{n}:" + strings.Replace(name, " ", ":", 1)
+	for _, entry := range h.s.ZRevRangeWithScores(h.t.Context(), key, 0, -1).Val() {
+		if member, _ := entry.Member.(string); strings.HasSuffix(member, " copied") {
+			return h.virtual(int64(entry.Score))
+		}
+	}
+	return h.model.now(h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro()))
 }
 
 // keep removes the keys' expiry where the clock steps back.
@@ -285,16 +298,30 @@ func (h *history) refund(r *rapid.T) {
 	if h.expire(now); h.unclear {
 		return
 	}
+	if h.unclear = h.tooOldToFind(request, now); h.unclear {
+		return
+	}
 	want := h.model.refundable(request, known)
 	switch {
 	case got == want && got:
-		h.model.refund(request)
+		h.model.refund(request, h.model.now(now))
 	case got != want && want && !h.fresh(request, asking, now):
 		h.model.inFlight(request).inFlight = false // a record that is stale may be gone by now
 	case got != want:
 		r.Fatalf("refund of %+v: %t, expected %t\n%s", request, got, want, h.s.contents(h.t))
 	}
 	h.operations++
+}
+
+// tooOldToFind reports whether an event became too old to be found in a scope at the very moment of its refund.
+func (h *history) tooOldToFind(request ratelimit.Request, now int64) bool {
+	a := h.model.inFlight(request)
+	for _, s := range h.model.scopes {
+		if over := now - s.kept; a != nil && h.s.server != nil && a.at <= over && a.at > over-endsBefore.Microseconds() {
+			return true
+		}
+	}
+	return false
 }
 
 // fresh reports whether an event in flight is known for sure.

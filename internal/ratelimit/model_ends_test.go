@@ -1,6 +1,10 @@
 package ratelimit_test
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"notifier/internal/ratelimit"
@@ -83,6 +87,20 @@ func (m *model) keepsID(a *admission) bool {
 		}
 	}
 	return false
+}
+
+// String is what the model holds, for messages.
+func (m *model) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "clock %d, buckets until %d, retention %d, aged %d\n", m.clock, m.bucketsUntil, m.retention, m.aged())
+	for _, name := range slices.Sorted(maps.Keys(m.scopes)) {
+		s := m.scopes[name]
+		fmt.Fprintf(&text, "%s: buckets %t, kept %d, exact until %d\n", name, s.buckets, s.kept, s.exactUntil)
+		for _, c := range s.charges {
+			fmt.Fprintf(&text, "  %d x%d %+v\n", c.time, c.cost, c.of)
+		}
+	}
+	return text.String()
 }
 
 func microTime(micros int64) time.Time { return time.UnixMicro(micros).UTC() }

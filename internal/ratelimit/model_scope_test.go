@@ -77,20 +77,24 @@ func (m *model) bucketEnd(grains []int64, t int64) int64 {
 	return end
 }
 
-// makeExact makes exact charges of all buckets. An event that is refunded later does not find its own among them.
-func (s *scope) makeExact(now int64) {
-	for _, c := range s.charges {
-		c.of, c.time = nil, min(c.time, now)
+// reform gives a scope the form that a limit with these grains asks for, unless somebody still wants it exact. What was in a
+// bucket counts from its end, or from now if that has not come, and is nobody's any more: an event that is refunded later
+// does not find its own there.
+func (m *model) reform(s *scope, grains []int64, now int64) {
+	switch {
+	case len(s.charges) == 0:
+		s.buckets = grains != nil
+	case grains == nil && s.buckets:
+		s.buckets = false
+		for _, c := range s.charges {
+			c.of, c.time = nil, min(c.time, now)
+		}
+	case grains != nil && !s.buckets && s.exactUntil <= now:
+		s.buckets = true
+		for _, c := range s.charges {
+			c.time = m.bucketEnd(grains, c.time)
+		}
 	}
-	s.buckets = false
-}
-
-// makeBuckets puts exact charges into buckets.
-func (m *model) makeBuckets(s *scope, grains []int64) {
-	for _, c := range s.charges {
-		c.time = m.bucketEnd(grains, c.time)
-	}
-	s.buckets = true
 }
 
 // grainsOf are the lengths of the buckets of a limit, or none: it keeps each event.

@@ -72,11 +72,15 @@ func newReplica(rules ratelimit.Rules, dedupe time.Duration) replica {
 			exact = max(exact, longest(limit))
 		}
 	}
-	return replica{
+	p := replica{
 		rules:     rules,
 		dedupe:    max(dedupe.Microseconds(), exact),
 		retention: max(exact, min(all, dedupe.Microseconds())),
 	}
+	if len(rules.Reserve) > 0 { // the sets of reserved categories are kept so long
+		p.retention = max(p.retention, longest(rules.Global))
+	}
+	return p
 }
 
 // level is one of the budgets that an event is charged to.
@@ -221,14 +225,9 @@ func (m *model) admit(p replica, request ratelimit.Request, now int64) {
 // charge charges an admission to one scope, which has the form by then that the limit asks for.
 func (m *model) charge(a *admission, level level) {
 	s, grains := m.scope(level.name), grainsOf(level.limit)
+	m.reform(s, grains, a.at)
 	s.kept = s.keep(level.keep)
 	s.forget(a.at - s.kept)
-	switch {
-	case grains == nil && s.buckets:
-		s.makeExact(a.at)
-	case grains != nil && !s.buckets && s.exactUntil <= a.at:
-		m.makeBuckets(s, grains)
-	}
 	if s.take(a, m.bucketEnd(grains, a.at)); s.buckets {
 		m.bucketsUntil = max(m.bucketsUntil, a.at+2*s.kept)
 	}
@@ -272,11 +271,14 @@ func (m *model) refundable(request ratelimit.Request, known string) bool {
 	return a != nil && (a.posts == 0 || a.post == known)
 }
 
-// refund gives back what is in flight for this delivery. The clock stays where it was.
-func (m *model) refund(request ratelimit.Request) {
+// refund gives back what is in flight for this delivery. In buckets it is found by its time, so not once it is as old as the
+// scope keeps anything. The clock stays where it was.
+func (m *model) refund(request ratelimit.Request, now int64) {
 	a := m.inFlight(request)
 	a.inFlight = false
 	for _, s := range m.scopes {
-		s.drop(func(c *charge) bool { return c.of == a })
+		if !s.buckets || a.at > now-s.kept {
+			s.drop(func(c *charge) bool { return c.of == a })
+		}
 	}
 }
