@@ -327,7 +327,7 @@ func (h *history) tooOldToFind(request ratelimit.Request, now int64) bool {
 // fresh reports whether an event in flight is known for sure.
 func (h *history) fresh(request ratelimit.Request, asking replica, now int64) bool {
 	a := h.model.inFlight(request)
-	return a != nil && a.touched() > h.model.now(now)-max(asking.retention, h.model.retention)
+	return a != nil && a.touched() > h.model.now(now)-max(asking.retention, h.model.asked(now))
 }
 
 // begin begins a post of an event that is in flight.

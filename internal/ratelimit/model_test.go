@@ -15,7 +15,7 @@ type model struct {
 	scopes       map[string]*scope
 	bucketsUntil int64 // somebody uses buckets until then
 	admissions   []*admission
-	retention    int64 // how long ids in flight are known: the longest that anybody has asked for; 0: nobody
+	retention    int64 // how long ids in flight are known: the longest that anybody has asked for; see asked
 	sent         map[identity]int64
 	sentKept     int64
 	indexed      map[identity]int64 // the last admission of each category, and of each source in it
@@ -48,7 +48,7 @@ func identityOf(r ratelimit.Request) identity { return identity{r.Category, r.So
 func (a *admission) is(r ratelimit.Request) bool { return identityOf(a.request) == identityOf(r) }
 
 // touched is when something last happened to what is in flight.
-func (a *admission) touched() int64 { return max(a.at, a.begun) }
+func (a *admission) touched() int64 { return a.at }
 
 // replica is one set of rules.
 type replica struct {
@@ -117,6 +117,14 @@ func (m *model) scope(name string) *scope {
 	return m.scopes[name]
 }
 
+// asked is how long anybody has asked to know ids in flight, as far as that is not too long ago to matter.
+func (m *model) asked(now int64) int64 {
+	if m.clock+m.retention > now {
+		return m.retention
+	}
+	return 0
+}
+
 // now is the clock that decides: the server's, but never before the newest admission.
 func (m *model) now(clock int64) int64 { return max(clock, m.clock) }
 
@@ -180,7 +188,8 @@ func (m *model) refusal(p replica, clock int64, request ratelimit.Request) *rate
 }
 
 func (m *model) decide(p replica, clock int64, request ratelimit.Request) ratelimit.Decision {
-	now, retention := m.now(clock), max(p.retention, m.retention)
+	now := m.now(clock)
+	retention := max(p.retention, m.asked(now))
 	for _, a := range m.admissions {
 		if a.inFlight && a.is(request) && a.touched() > now-retention {
 			if a.request.Delivery == request.Delivery {
@@ -200,7 +209,7 @@ func (m *model) decide(p replica, clock int64, request ratelimit.Request) rateli
 }
 
 func (m *model) admit(p replica, request ratelimit.Request, now int64) {
-	m.clock, m.retention = now, max(p.retention, m.retention)
+	m.clock, m.retention = now, max(p.retention, m.asked(now))
 	for _, a := range m.admissions {
 		if a.is(request) || a.touched() <= now-m.retention {
 			a.inFlight = false // its stale record is replaced, or forgotten
@@ -227,6 +236,9 @@ func (m *model) charge(a *admission, level level) {
 	s, grains := m.scope(level.name), grainsOf(level.limit)
 	m.reform(s, grains, a.at)
 	s.kept = s.keep(level.keep)
+	if level.outcome == ratelimit.Global && !s.buckets {
+		s.kept = max(s.kept, m.retention) // it holds the ids in flight
+	}
 	s.forget(a.at - s.kept)
 	if s.take(a, m.bucketEnd(grains, a.at)); s.buckets {
 		m.bucketsUntil = max(m.bucketsUntil, a.at+2*s.kept)
@@ -250,7 +262,7 @@ func (m *model) inFlight(request ratelimit.Request) *admission {
 }
 
 func (m *model) markSent(p replica, request ratelimit.Request, at int64) {
-	m.sentKept = max(p.dedupe, m.retention, m.sentKept)
+	m.sentKept = max(p.dedupe, m.asked(at), m.sentKept)
 	for other, since := range m.sent {
 		if since <= at-m.sentKept { // forgotten for good, even if the clock steps back to where it would matter
 			delete(m.sent, other)
