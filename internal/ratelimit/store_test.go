@@ -165,6 +165,9 @@ func (r *replies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
 		err := next(ctx, command)
 		if reply, ok := command.(*redis.Cmd); ok && err == nil && strings.HasPrefix(command.Name(), "eval") {
+			if _, text := reply.Val().(string); text { // of index.lua, which follows a decision
+				return err
+			}
 			r.mu.Lock()
 			r.latest = reply.Val()
 			r.mu.Unlock()
