@@ -127,7 +127,7 @@ func TestARefundLeavesTheOtherBucketsAsTheyAre(t *testing.T) {
 		if got := limiter.one(event("g", "a")); got.Outcome != ratelimit.Category || got.Used != 9 || got.RetryAfter < 9*time.Minute {
 			t.Errorf("%+v, expected 9 used, until the third leaves", got)
 		}
-		s.advance(t, 9*time.Minute+30*time.Second)
+		s.advance(t, 9*time.Minute+55*time.Second)
 		limiter.want(ratelimit.Admitted, costing(event("g", "a"), 4))
 		limiter.want(ratelimit.Category, event("h", "a"))
 	})
@@ -196,6 +196,41 @@ func TestTheDedupeWindowMayBeShorterThanTheWindowOfBuckets(t *testing.T) {
 		limiter.want(ratelimit.Admitted, e)
 		if got := limiter.one(costing(event("f", "a"), 99)); got.Outcome != ratelimit.Category || got.Used != 2 {
 			t.Errorf("%+v, expected 2 used: both were sent", got)
+		}
+	})
+}
+
+// Where limits have changed, a refund may come when the event's own bucket is long gone. It takes nothing of a later one.
+func TestALateRefundTakesNothingOfAnotherEvent(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		before := s.limiter(t, testkit.Rules("100/1h", "9/10s:5s", ""), day)
+		after := s.limiter(t, testkit.Rules("100/1h", "2/10m:5s", ""), day)
+		e := costing(event("e", "a"), 2)
+		before.want(ratelimit.Admitted, e)
+		s.advance(t, time.Minute)
+		after.want(ratelimit.Admitted, costing(event("f", "a"), 2))
+		if !after.refund(e) {
+			t.Error("nothing was refunded")
+		}
+		if got := after.one(event("g", "a")); got.Outcome != ratelimit.Category || got.Used != 2 {
+			t.Errorf("%+v, expected that the two slots of f are still taken", got)
+		}
+	})
+}
+
+// An event that was not charged to a group has nothing to give back there.
+func TestARefundTakesNothingOfAGroupThatWasNotCharged(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		without := s.limiter(t, testkit.Rules("100/1h", "9/1h", ""), day)
+		with := s.limiter(t, grouped("100/1h", "9/1h", "2/1h:10m"), day)
+		e := costing(event("e", "a.x"), 2)
+		without.want(ratelimit.Admitted, e)
+		with.want(ratelimit.Admitted, costing(event("f", "a.y"), 2))
+		if !with.refund(e) {
+			t.Error("nothing was refunded")
+		}
+		if got := with.one(event("g", "a.y")); got.Outcome != ratelimit.Group || got.Used != 2 {
+			t.Errorf("%+v, expected that the two slots of f are still taken", got)
 		}
 	})
 }

@@ -160,3 +160,33 @@ func TestWithoutBucketsNobodyWantsAnything(t *testing.T) {
 		}
 	})
 }
+
+// What a replica with shorter windows admits removes nothing that another one's buckets would still count.
+func TestAnExactReplicaForgetsNothingThatAnotherCounts(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		precise := s.limiter(t, testkit.Rules("4/1h:1m", "3/1h:1m", ""), 10*time.Second)
+		exact := s.limiter(t, testkit.Rules("9/10s", "9/10s", ""), 10*time.Second)
+		precise.want(ratelimit.Admitted, costing(event("e", "a"), 2))
+		s.advance(t, time.Second)
+		exact.want(ratelimit.Admitted, event("f", "a"))
+		s.advance(t, 2*time.Minute)
+		exact.want(ratelimit.Admitted, event("g", "b"), event("h", "a"))
+		if got := precise.one(event("i", "a")); got.Outcome != ratelimit.Category || got.Used != 4 {
+			t.Errorf("%+v, expected 4 used in the category\n%s", got, s.contents(t))
+		}
+		if got := precise.one(event("j", "c")); got.Outcome != ratelimit.Global || got.Used != 5 {
+			t.Errorf("%+v, expected 5 used in all\n%s", got, s.contents(t))
+		}
+	})
+}
+
+// An admission alone changes the form: not an event that others of its batch have left no room.
+func TestOnlyAnAdmissionChangesTheForm(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		exact := s.limiter(t, testkit.Rules("3/30m", "5/30m", ""), day)
+		precise := s.limiter(t, testkit.Rules("3/30m", "5/30m:1m", ""), day)
+		exact.want(ratelimit.Admitted, event("e", "a"), event("e", "b"))
+		sameOutcomes(t, []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Global}, precise.admit(event("f", "b"), event("g", "a")))
+		s.forms(t, 1, 0)
+	})
+}

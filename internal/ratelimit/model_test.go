@@ -48,7 +48,7 @@ func identityOf(r ratelimit.Request) identity { return identity{r.Category, r.So
 func (a *admission) is(r ratelimit.Request) bool { return identityOf(a.request) == identityOf(r) }
 
 // touched is when something last happened to what is in flight.
-func (a *admission) touched() int64 { return a.at }
+func (a *admission) touched() int64 { return max(a.at, a.begun) }
 
 // replica is one set of rules.
 type replica struct {
@@ -220,13 +220,17 @@ func (m *model) admit(p replica, request ratelimit.Request, now int64) {
 	m.indexed[identity{category: request.Category}] = now
 	m.indexed[identity{category: request.Category, source: request.Source}] = now
 
-	levels := p.levels(request.Category)
-	for _, level := range levels {
+	for _, level := range p.levels(request.Category) {
 		m.charge(admitted, level)
 	}
-	for _, level := range levels { // while anybody uses buckets, who needs it exact says so
-		if s := m.scope(level.name); grainsOf(level.limit) == nil && m.bucketsUntil > now {
-			s.exactUntil = max(s.exactUntil, now+longest(level.limit))
+	m.want(p, admitted)
+}
+
+// want notes who needs a scope exact that an admission was charged to, while anybody uses buckets.
+func (m *model) want(p replica, a *admission) {
+	for _, level := range p.levels(a.request.Category) {
+		if s := m.scope(level.name); grainsOf(level.limit) == nil && m.bucketsUntil > a.at {
+			s.exactUntil = max(s.exactUntil, a.at+longest(level.limit))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
 	"notifier/internal/testkit"
 )
 
@@ -153,4 +154,31 @@ func TestReservesShowWhatIsKept(t *testing.T) {
 			t.Errorf("without reserves: %+v, %v", none, err)
 		}
 	})
+}
+
+// Whether events come in one batch or one after the other makes no difference to what is kept.
+func TestAReserveIsTheSameWithinABatch(t *testing.T) {
+	for name, rules := range map[string]ratelimit.Rules{
+		"exact": reserving("5/10s", "9/30m", map[string]int{"payments": 2}), "buckets": reserving("5/10s", "9/1h:1h", map[string]int{"payments": 2}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got [2][]ratelimit.Decision
+			for i := range got {
+				s := newEmbedded(t, redistest.RunEmbedded(t))
+				s.later(t, 30*time.Minute)
+				limiter := s.limiter(t, rules, day)
+				batch := append(events(2, "paid", "payments"), events(4, "e", "noise")...)
+				if i == 0 {
+					got[i] = limiter.admit(batch...)
+					continue
+				}
+				for _, e := range batch {
+					got[i] = append(got[i], limiter.one(e))
+				}
+			}
+			if difference := cmp.Diff(got[0], got[1]); difference != "" {
+				t.Errorf("(-at once +one by one):\n%s", difference)
+			}
+		})
+	}
 }
