@@ -64,7 +64,9 @@ func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 		}
 	}
 	ctx := t.Context()
-	for key, want := range map[string]string{"{notifier}:global": "errors:e1", "{notifier}:category:errors": "errors:e1"} {
+	for key, want := range map[string]string{
+		"{notifier}:global": "errors:e1", "{notifier}:category:errors": "errors:e1",
+	} {
 		if members := client.ZRange(ctx, key, 0, -1).Val(); !cmp.Equal(members, []string{want}) {
 			t.Errorf("%s holds %q, expected %s", key, members, want)
 		}
