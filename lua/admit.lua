@@ -4,14 +4,15 @@
 --     (slots taken in (now - WINDOW, now], of a fixed tier since the last multiple of WINDOW) + c <= COUNT.
 -- In the global tiers whose COUNT is above all reserves, what other categories have not used of theirs counts as taken.
 -- A scope is stored in one of two forms. Exact: a member per slot, its score the microsecond of admission. In buckets: a member
--- per bucket, "<slots before it> <slots with it>", counted from the first bucket ever; its score is the bucket's last
--- microsecond, from which all of its slots count. So a slot frees up to a bucket's length late, and never early.
+-- per bucket, "<slots before it> <slots with it> <its first admission>", its score the bucket's last microsecond, from which all
+-- of its slots count: a slot frees up to a bucket's length late, and never early. Slots are counted from the first bucket ever.
 --
 -- KEYS[1]     register    sorted set  " clock" -> the latest admission; " kept" -> that and the longest retention; " buckets" ->
 --                                     until when there may be buckets; " exact <key>" -> until when a replica wants that scope
 --                                     exact; id in flight -> beginning of its last post (begin.lua), or, while the global
 --                                     scope is in buckets, time of admission
--- KEYS[2]     in flight   hash        id -> "<time of admission> <delivery>": admitted, not yet sent; see begin.lua too
+-- KEYS[2]     in flight   hash        id -> "<time of admission>[g] <delivery>": admitted, not yet sent; "g": charged to a group;
+--                                     see begin.lua too
 -- KEYS[3]     sent        sorted set  id -> time it was recorded as sent (written by sent.lua)
 -- KEYS[4...]  scopes      sorted sets, two keys each, "{...}:<scope>" of its exact form and "{...}:buckets:<scope>"; one of them
 --                         exists at most. The first is global; then "group:<name>" and "category:<name>", those of the batch and
@@ -155,8 +156,8 @@ local function open(s)
   if s.all == 0 and s.tiers.ends or s.form == buckets then
     s.form, s.key = buckets, KEYS[3 + 2 * s.n]
     local ends, name = newest(s.key, horizon + 2678400000000) -- and the longest bucket
-    local before, total = match(name or '0 0', '^(%d+) (%d+)$')
-    s.all, s.name, s.ends, s.before, s.total = huge, name, ends or 0, tonumber(before), tonumber(total)
+    local before, total, began = match(name or '0 0 0', '^(%d+) (%d+) (%d+)$')
+    s.all, s.name, s.ends, s.before, s.total, s.began = huge, name, ends or 0, tonumber(before), tonumber(total), began
     s.form, s.damaged = total and buckets, not total and 3 + 2 * s.n
   end
   return not s.damaged
@@ -205,7 +206,7 @@ function buckets.look(s, tier, cost, count)
   end
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if tonumber(match(call('ZRANGE', s.key, middle, middle)[1], '%d*$')) < leave then
+    if tonumber(match(call('ZRANGE', s.key, middle, middle)[1], ' (%d+)') or 0) < leave then
       low = middle + 1
     else
       high = middle
@@ -223,10 +224,11 @@ function exact.take(s, id, cost, stamp)
 end
 
 -- The newest bucket goes on until it ends, or where one that begins now would: another replica's buckets may be longer.
-function buckets.take(s)
+function buckets.take(s, _, _, stamp)
   if s.added == 0 then
     s.last, s.joins = s.ends, s.ends >= now
-    s.before, s.ends = s.joins and s.before or s.total, s.joins and math.min(s.ends, s.tiers.ends) or s.tiers.ends
+    s.ends = s.joins and math.min(s.ends, s.tiers.ends) or s.tiers.ends
+    s.before, s.began = s.joins and s.before or s.total, s.joins and s.began or stamp
   end
 end
 
@@ -236,7 +238,7 @@ local function held(tier, category)
   local slots = 0
   for _, s in ipairs(spare < tier.count and reserves or {}) do
     if s ~= category then
-      local used = open(s) and taken(s, tier.after + (s.form == buckets and s.tiers.ends and s.tiers.grain or 0)) or 0
+      local used = open(s) and taken(s, tier.after + (s.form == buckets and s.tiers.ends and s.tiers.grain - 1 or 0)) or 0
       slots = slots + math.max(0, s.slots - used)
     end
   end
@@ -281,8 +283,8 @@ local verdicts, refusals, admitted, records, register, misfit = {}, {}, {}, {}, 
 
 -- known(i, id) is the verdict on an event that was seen before, or nil.
 local function known(i, id)
-  local since, begun, by = match(admitted[id] or in_flight[i] or '', '^(%d+):?%d*:?(%d*)[^ ]* (.*)$')
-  since = since and math.max(tonumber(since), tonumber(begun) or 0)
+  local since, posts, by = match(admitted[id] or in_flight[i] or '', '^(%d+)([^ ]*) (.*)$')
+  since = since and math.max(tonumber(since), tonumber(match(posts, '^g?:%d+:(%d+)') or 0))
   if since and since > now - retention and since <= horizon then
     return by == ARGV[deliveries + i] and 1 or 0
   end
@@ -321,7 +323,7 @@ local function decide(i, id, category, cost)
     s.added = s.added + cost
     s = s.above
   end
-  admitted[id] = stamp .. ' ' .. ARGV[deliveries + i]
+  admitted[id] = stamp .. (category.above == global and ' ' or 'g ') .. ARGV[deliveries + i]
   records[#records + 1] = id
   records[#records + 1] = admitted[id]
   if global.form == buckets then
@@ -343,10 +345,13 @@ for i = 1, events do
     end
     verdict = category.verdict
   end
+  if misfit then
+    return { now, now - clock, misfit }
+  end
   verdicts[i] = verdict
 end
-if misfit or #records == 0 then
-  return { now, now - clock, misfit or verdicts, not misfit and refusals or nil }
+if #records == 0 then
+  return { now, now - clock, verdicts, refusals }
 end
 -- Lua can pass only a few thousand values to one call.
 local function in_chunks(command, key, values)
@@ -369,6 +374,9 @@ end
 
 -- What leaves the register, or the exact global scope, is no longer in flight, unless a post of it began later.
 local stamp, old, more = text(now), text(now - retention), call('ZCARD', KEYS[1]) > 3 -- than the three marks
+if global.form == exact and global.all == 0 and not more then
+  call('DEL', KEYS[2])
+end
 for _, key in ipairs({ more and KEYS[1], global.form == exact and KEYS[4] }) do
   local gone = key and call('ZRANGEBYSCORE', key, '-inf', old) or {}
   if #gone > 0 then
@@ -386,17 +394,17 @@ for _, s in ipairs(scopes) do
   local window = math.max(s.tiers.longest, s.slots and global.tiers.longest or 0)
   if s.added > 0 and s.form == exact then
     window = s == global and math.max(window, retention) or window
-    -- Nobody keeps an exact scope for longer than the retention, so a lookup is needed only if that is longer.
-    store(s, window, window < retention and newest(s.key, huge), s.members, now)
+    -- Without buckets nobody keeps a scope for longer than the retention, so a lookup is needed only if that is longer.
+    store(s, window, (window < retention or bucketed > now) and newest(s.key, huge), s.members, now)
   elseif s.added > 0 then
-    local keeps = store(s, window, s.name and s.last, { text(s.ends), text(s.before) .. ' ' .. text(s.total + s.added) }, s.ends)
+    local keeps = store(s, window, s.name and s.last, { text(s.ends), text(s.before) .. ' ' .. text(s.total + s.added) .. ' ' .. s.began }, s.ends)
     call('ZREM', s.key, s.joins and s.name or '')
     bucketed = math.max(bucketed, now + 2000 * keeps)
   end
 end
 for n, s in ipairs(bucketed > now and scopes or {}) do
   if s.added > 0 and not s.tiers.ends then
-    register[#register + 1], register[#register + 2] = text(now + s.tiers.longest), ' exact ' .. KEYS[2 + 2 * n]
+    call('ZADD', KEYS[1], 'GT', text(now + s.tiers.longest), ' exact ' .. KEYS[2 + 2 * n])
   end
 end
 in_chunks('ZADD', KEYS[1], register)

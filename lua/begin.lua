@@ -1,8 +1,8 @@
 -- begin.lua permits one post: of an admitted event, or of a message without one. It records the post before it is made: a
 -- worker that finds this record, and none of the event as sent, knows that the event may be in Slack.
 --
--- KEYS[1]  in flight  hash        id -> "<time of admission> <delivery>", and once posts of it have begun
---                                 "<time of admission>:<posts begun>:<time of the last>:<name of the last> <delivery>"
+-- KEYS[1]  in flight  hash        id -> "<time of admission>[g] <delivery>" as in admit.lua, and once posts of it have begun
+--                                 "<time of admission>[g]:<posts begun>:<time of the last>:<name of the last> <delivery>"
 -- KEYS[2]  pauses     sorted set  channel, or "*" for the workspace -> end of its pause in microseconds; see answered.lua
 -- KEYS[3]  probes     hash        channel or "*" -> "<began> <longest> <name>": the post with which one replica tests after a
 --                                 pause whether Slack accepts posts again; "?<channel>" -> the same, of the post from
@@ -97,10 +97,10 @@ if ARGV[1] ~= '' then
   marks = redis.call('ZMSCORE', KEYS[6], ' clock', ' kept')
   local record = redis.call('HGET', KEYS[1], ARGV[1])
   if record then
-    admitted, posts, began, last, delivery = string.match(record, '^(%d+):(%d+):(%d+):([^ ]*) (.*)$')
+    admitted, posts, began, last, delivery = string.match(record, '^(%d+g?):(%d+):(%d+):([^ ]*) (.*)$')
     if not admitted then
       posts, began, last = '0', '0', ''
-      admitted, delivery = string.match(record, '^(%d+) (.*)$')
+      admitted, delivery = string.match(record, '^(%d+g?) (.*)$')
     end
   end
   if delivery ~= ARGV[2] then

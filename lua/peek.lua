@@ -33,7 +33,7 @@ local function first(key, least)
   local low, high = 0, redis.call('ZCARD', key) - 1
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if tonumber(string.match(redis.call('ZRANGE', key, middle, middle)[1], '%d*$')) < least then
+    if tonumber(string.match(redis.call('ZRANGE', key, middle, middle)[1], ' (%d+)') or 0) < least then
       low = middle + 1
     else
       high = middle
@@ -72,7 +72,7 @@ for k = 2, #KEYS, 2 do
     end
   end
   if not damaged and newest[1] then
-    total = tonumber(string.match(newest[1], '^%d+ (%d+)$'))
+    total = tonumber(string.match(newest[1], '^%d+ (%d+) %d+$'))
     damaged = not total
   end
   for _ = 1, number() do

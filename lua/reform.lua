@@ -6,8 +6,7 @@
 -- KEYS[3]  scope     sorted set, its form in buckets
 -- KEYS[4]  in flight hash, as in admit.lua, if the scope is the global one: then the register takes over which ids are in flight
 -- ARGV[1]  the longest window of the scope's limit in microseconds
--- ARGV[2]  the largest COUNT of the scope's limit: so many slots are copied at most when a member per slot is needed
--- ARGV[3...] lengths of the buckets in microseconds; none: the scope is to be exact
+-- ARGV[2...] lengths of the buckets in microseconds; none: the scope is to be exact
 --
 -- Reply: 1 it has the other form now, 0 it is left as it is: there is nothing to copy, or another replica still wants it exact
 --
@@ -21,7 +20,7 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 now = math.max(now, tonumber(redis.call('ZSCORE', KEYS[1], ' clock') or 0))
-local exact = #ARGV == 2
+local exact = #ARGV == 1
 local from, to = KEYS[exact and 3 or 2], KEYS[exact and 2 or 3]
 
 local wanted = tonumber(redis.call('ZSCORE', KEYS[1], ' exact ' .. KEYS[2]) or 0)
@@ -39,36 +38,32 @@ local entries = redis.call('ZREVRANGE', from, 0, -1, 'WITHSCORES') -- the newest
 local keeps = math.max(math.ceil(tonumber(ARGV[1]) / 1000), redis.call('PEXPIRETIME', from) - 1 - math.floor(tonumber(entries[2]) / 1000))
 local newest
 if exact then
-  local slots = 0
   for i = 1, #entries, 2 do
-    local before, total = string.match(entries[i], '^(%d+) (%d+)$')
+    local before, total = string.match(entries[i], '^(%d+) (%d+) ')
     local at = math.min(now, tonumber(entries[i + 1]))
     newest = newest or at
-    for slot = tonumber(total or 0), tonumber(before or 0) + 1, -1 do
-      if slots < tonumber(ARGV[2]) then
-        redis.call('ZADD', to, text(at), text(slot) .. ' copied')
-        slots = slots + 1
-      end
+    for slot = tonumber(before or 0) + 1, tonumber(total or 0) do
+      redis.call('ZADD', to, text(at), text(slot) .. ' copied')
     end
   end
   mark(' exact ' .. to, now + tonumber(ARGV[1]))
 else
-  local before, total, ends = 0, 0, nil
+  local before, total, ends, began = 0, 0, nil, nil
   for i = #entries - 1, 1, -2 do
     local at, last = tonumber(entries[i + 1]), math.huge
     if KEYS[4] and redis.call('HEXISTS', KEYS[4], entries[i]) == 1 then
       redis.call('ZADD', KEYS[1], text(at), entries[i])
     end
-    for g = 3, #ARGV do
+    for g = 2, #ARGV do
       last = math.min(last, at - at % tonumber(ARGV[g]) + tonumber(ARGV[g]) - 1)
     end
     if ends and last ~= ends then
-      redis.call('ZADD', to, text(ends), text(before) .. ' ' .. text(total))
-      before = total
+      redis.call('ZADD', to, text(ends), text(before) .. ' ' .. text(total) .. ' ' .. text(began))
+      before, began = total, nil
     end
-    total, ends = total + 1, last
+    total, ends, began = total + 1, last, began or at
   end
-  redis.call('ZADD', to, text(ends), text(before) .. ' ' .. text(total))
+  redis.call('ZADD', to, text(ends), text(before) .. ' ' .. text(total) .. ' ' .. text(began))
   newest = ends
   mark(' buckets', now + 2000 * keeps)
 end

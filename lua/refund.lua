@@ -5,7 +5,7 @@
 --
 -- KEYS[1]    register   sorted set, as in admit.lua
 -- KEYS[2]    in flight  hash
--- KEYS[3...] scopes     sorted sets, two keys each as in admit.lua: global, then category, then group if it has a limit
+-- KEYS[3...] scopes     sorted sets, two keys each as in admit.lua: global, category, group (whether it has a limit here or not)
 -- ARGV[1]    id, as in admit.lua
 -- ARGV[2]    delivery, as in admit.lua
 -- ARGV[3]    cost
@@ -19,19 +19,16 @@ local function text(number)
 end
 
 local record = redis.call('HGET', KEYS[2], ARGV[1])
-local since, delivery = string.match(record or '', '^(%d+)[^ ]* (.*)$')
+local since, grouped, delivery = string.match(record or '', '^(%d+)(g?)[^ ]* (.*)$')
 if delivery ~= ARGV[2] then
   return 0
 end
-local posts, last = string.match(record, '^%d+:(%d+):%d+:([^ ]*) ')
+local posts, last = string.match(record, '^%d+g?:(%d+):%d+:([^ ]*) ')
 if posts and tonumber(posts) > 0 and last ~= ARGV[4] then
   return 0
 end
 since = tonumber(since)
 local cost = tonumber(ARGV[3])
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-now = math.max(now, tonumber(redis.call('ZSCORE', KEYS[1], ' clock') or 0))
 
 -- newest(key) is the time of a set's newest entry; nil: it is empty, or a group's or category's key of another type, which has
 -- nothing to give back. Another error, or a damaged global scope, fails the call before anything is written.
@@ -46,30 +43,30 @@ local function newest(key)
   return tonumber(found[2])
 end
 local before = {}
-for i = 3, #KEYS do
+for i = 3, grouped == 'g' and 8 or 6 do
   before[i] = newest(KEYS[i])
 end
 redis.call('HDEL', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[1], ARGV[1])
 
--- subtract(key, keeps) takes the cost out of the bucket that the event was counted in, and moves those after it. That is the
--- first one that ends after the admission, unless the set may have removed it already.
-local function subtract(key, keeps)
-  if since <= now - keeps * 1000 then
+-- subtract(key) takes the cost out of the bucket that the event was counted in, and moves those after it. That is the first one
+-- that ends after the admission, unless it began later: then the set has removed the event's own already.
+local function subtract(key)
+  local entries = redis.call('ZRANGEBYSCORE', key, text(since), '+inf', 'WITHSCORES')
+  if tonumber(string.match(entries[1] or '', '(%d+)$') or '+inf') > since then
     return
   end
-  local entries = redis.call('ZRANGEBYSCORE', key, text(since), '+inf', 'WITHSCORES')
   for i = 1, #entries, 2 do
     redis.call('ZREM', key, entries[i])
   end
   for i = 1, #entries, 2 do
-    local first, total = string.match(entries[i], '^(%d+) (%d+)$')
+    local first, total, began = string.match(entries[i], '^(%d+) (%d+) (%d+)$')
     first, total = tonumber(first or 0), tonumber(total or 0) - cost
     if i > 1 then
       first = first - cost
     end
     if total > first then
-      redis.call('ZADD', key, entries[i + 1], text(first) .. ' ' .. text(total))
+      redis.call('ZADD', key, entries[i + 1], text(first) .. ' ' .. text(total) .. ' ' .. began)
     end
   end
 end
@@ -79,14 +76,14 @@ end
 for i, latest in pairs(before) do
   local key, ends = KEYS[i], redis.call('PEXPIRETIME', KEYS[i])
   if i % 2 == 0 then
-    subtract(key, ends - 1 - math.floor(latest / 1000))
+    subtract(key)
   else
     for slot = 1, cost do
       redis.call('ZREM', key, slot == 1 and ARGV[1] or ARGV[1] .. ' ' .. slot)
     end
   end
   local after = newest(key)
-  if after and after < latest then
+  if after then
     redis.call('PEXPIREAT', key, text(ends - math.floor(latest / 1000) + math.floor(after / 1000)))
   end
 end

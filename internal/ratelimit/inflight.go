@@ -38,7 +38,7 @@ func (l *Limiter) InFlight(ctx context.Context, request Request) (record InFligh
 }
 
 // inFlightShape has the two forms of a record, without and with posts that have begun; begin.lua describes them.
-var inFlightShape = regexp.MustCompile(`(?s)^(\d{1,18})(?::(\d{1,9}):(\d{1,18}):(\S*))? (.*)$`)
+var inFlightShape = regexp.MustCompile(`(?s)^(\d{1,18})g?(?::(\d{1,9}):(\d{1,18}):(\S*))? (.*)$`)
 
 // ParseInFlight reads a record as the scripts write it. Any other text is an error.
 func ParseInFlight(record string) (InFlight, error) {

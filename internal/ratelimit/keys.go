@@ -13,7 +13,8 @@ import (
 //	{notifier}:category:<name>    sorted set  the same, for one category
 //	{notifier}:group:<name>       sorted set  the same, for the categories of one group together
 //	{notifier}:buckets:<scope>    sorted set  a scope that is counted in buckets, for example buckets:category:<name>:
-//	                                          "<slots before> <slots with it>" -> last microsecond of the bucket
+//	                                          "<slots before> <slots with it> <first admission>" -> last
+//	                                          microsecond of the bucket
 //	{notifier}:register           sorted set  member in flight -> microsecond of admission or of its last post; and marks
 //	{notifier}:inflight           hash        member -> "<microsecond> <delivery>", admitted and not yet sent; once posts
 //	                                          have begun "<microsecond>:<posts>:<microsecond and name of the last> <delivery>"

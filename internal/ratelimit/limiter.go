@@ -158,7 +158,7 @@ func (l *Limiter) change(ctx context.Context, s scope) error {
 	if s.outcome == Global {
 		keyNames = append(keyNames, l.keys.inFlight())
 	}
-	arguments := []any{micros(s.limit.longestWindow()), strconv.Itoa(s.limit.largestCount())}
+	arguments := []any{micros(s.limit.longestWindow())}
 	for _, grain := range s.limit.grains() {
 		arguments = append(arguments, micros(grain))
 	}
@@ -189,25 +189,14 @@ func (l *Limiter) Sent(ctx context.Context, request Request) error {
 // Admit.
 func (l *Limiter) Refund(ctx context.Context, request Request, known string) (bool, error) {
 	keyNames := []string{l.keys.register(), l.keys.inFlight()}
-	for _, s := range l.scopesOf(request.Category) {
-		keyNames = append(keyNames, l.keys.bothForms(s.key)...)
+	for _, exact := range []string{l.keys.global(), l.keys.category(request.Category), l.keys.group(GroupOf(request.Category))} {
+		keyNames = append(keyNames, l.keys.bothForms(exact)...)
 	}
 	refunded, err := l.refund.Run(ctx, l.redis, keyNames, request.member(), request.Delivery, strconv.Itoa(request.Cost), known).Int()
 	if err != nil {
 		return false, fmt.Errorf("redis: cannot refund %q: %w", request.ID, l.explain(ctx, err, keyNames))
 	}
 	return refunded == 1, nil
-}
-
-// scopesOf are the scopes that an event of a category is charged to: the global one, the category's, and its group's if that has
-// a limit.
-func (l *Limiter) scopesOf(category string) []scope {
-	scopes := []scope{{Global, l.rules.Global, l.keys.global()}, {Category, l.rules.LimitFor(category), l.keys.category(category)}}
-	group := GroupOf(category)
-	if limit := l.rules.GroupLimit(group); len(limit) > 0 {
-		scopes = append(scopes, scope{Group, limit, l.keys.group(group)})
-	}
-	return scopes
 }
 
 // Ready runs the script on an empty batch. It returns nil if Redis can decide now, else an error as for Admit.

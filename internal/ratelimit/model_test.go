@@ -145,7 +145,7 @@ func (m *model) held(p replica, tier ratelimit.Tier, category string, now int64)
 		}
 		s, early := m.scope(categoryScope(other)), int64(0)
 		if grains := grainsOf(p.rules.LimitFor(other)); s.buckets && grains != nil {
-			early = slices.Min(grains)
+			early = slices.Min(grains) - 1
 		}
 		use := 0
 		for _, c := range s.charges {

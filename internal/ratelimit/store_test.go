@@ -78,7 +78,9 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
     local entries = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
     for i = 1, #entries, 2 do
       if entries[i + 1] ~= 'inf' then
-        redis.call('ZADD', key, aged(entries[i + 1]), entries[i])
+        local slots, began = string.match(entries[i], '^(%d+ %d+ )(%d+)$') -- a bucket, with its first admission
+        if slots then redis.call('ZREM', key, entries[i]) end
+        redis.call('ZADD', key, aged(entries[i + 1]), slots and slots .. aged(began) or entries[i])
       end
     end
     local newest = redis.call('ZSCORE', key, ' clock') or redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
@@ -87,11 +89,11 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   elseif kind == 'hash' then
     local records = redis.call('HGETALL', key)
     for i = 1, #records, 2 do
-      local since, posts, last, rest = string.match(records[i + 1], '^(%d+)(:%d+:)(%d+)(:[^ ]* .*)$')
+      local since, posts, last, rest = string.match(records[i + 1], '^(%d+)(g?:%d+:)(%d+)(:[^ ]* .*)$')
       if since then
         redis.call('HSET', key, records[i], aged(since) .. posts .. aged(last) .. rest)
       else
-        since, rest = string.match(records[i + 1], '^(%d+)( .*)$')
+        since, rest = string.match(records[i + 1], '^(%d+)(g? .*)$')
         if since then redis.call('HSET', key, records[i], aged(since) .. rest) end
       end
     end
