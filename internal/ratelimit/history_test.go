@@ -90,10 +90,10 @@ func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient
 		r.Fatal(err)
 	}
 	s.limiters = nil
-	// A short dedupe window forgets ids at once where no limit keeps them.
-	dedupes := []time.Duration{6 * time.Second, 2 * time.Hour}
+	// A short dedupe window forgets ids at once where no limit keeps them. What is kept for longer shows in the keys' expiry.
+	dedupes := []time.Duration{time.Hour, 2 * time.Hour}
 	if !h.steps {
-		dedupes = append(dedupes, time.Millisecond)
+		dedupes = append(dedupes, 6*time.Second, time.Millisecond)
 	}
 	for range replicas {
 		chosen, dedupe := anyRules(r, h.windows), rapid.SampledFrom(dedupes).Draw(r, "dedupe")
