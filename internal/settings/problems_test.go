@@ -157,10 +157,7 @@ func TestProblems(t *testing.T) {
 
 // TestProblemsOfSeveral are those of settings that do not go together.
 func TestProblemsOfSeveral(t *testing.T) {
-	for name, test := range map[string]struct {
-		settings map[string]string
-		want     string
-	}{
+	checkProblems(t, map[string]problemsOf{
 		"a webhook has one channel": {
 			map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/x", "SLACK_ROUTES": "errors=C1"},
 			"SLACK_ROUTES: is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel",
@@ -200,6 +197,16 @@ func TestProblemsOfSeveral(t *testing.T) {
 			map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/secret", "DIGEST_CHANNEL": "C1"},
 			"DIGEST_CHANNEL: is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel",
 		},
+		"a file name of two lines is one line": {
+			map[string]string{"NATS_TLS_CA": "/a\nNATS_URL: forged"},
+			"NATS_TLS_CA: stat /a?NATS_URL: forged: no such file or directory; expected a readable file with PEM certificates",
+		},
+	})
+}
+
+// TestProblemsOfLimits are those of limits that do not go together.
+func TestProblemsOfLimits(t *testing.T) {
+	checkProblems(t, map[string]problemsOf{
 		"names that one token never matches": {
 			map[string]string{
 				"NATS_SUBJECT": "svc.*.alerts", "DEAD_LETTER_SUBJECT": "dead", "LIMIT_OVERRIDES": "a=1/1h,*=1/1h,>=1/1h,*.>=1/1h,a.b=1/1h",
@@ -222,11 +229,18 @@ func TestProblemsOfSeveral(t *testing.T) {
 			map[string]string{"LIMIT_GLOBAL_FILE": "/missing", "LIMIT_RESERVE": "a=2000"},
 			"LIMIT_GLOBAL_FILE: stat /missing: no such file or directory; expected a readable file with the value of LIMIT_GLOBAL",
 		},
-		"a file name of two lines is one line": {
-			map[string]string{"NATS_TLS_CA": "/a\nNATS_URL: forged"},
-			"NATS_TLS_CA: stat /a?NATS_URL: forged: no such file or directory; expected a readable file with PEM certificates",
-		},
-	} {
+	})
+}
+
+// problemsOf are the problems with settings, a line each.
+type problemsOf struct {
+	settings map[string]string
+	want     string
+}
+
+func checkProblems(t *testing.T, cases map[string]problemsOf) {
+	t.Helper()
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			setenv(t, test.settings)
 			_, err := loaded(t)
