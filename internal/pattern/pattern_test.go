@@ -71,7 +71,7 @@ func TestTheMostSpecificPatternCounts(t *testing.T) {
 		{"team-b.job3.db", "*.*.db", nil},
 		{"team-b.job3.db.x", "*.>", nil},
 		{"team-a.x.y.z", "team-a.>", nil},
-		{"", "", nil},
+		{"", "", []string{"+>", "+*"}},
 	} {
 		values := map[string]string{}
 		for _, text := range all {

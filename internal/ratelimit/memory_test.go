@@ -97,7 +97,7 @@ func TestMemory(t *testing.T) {
 		{"groups of their own alone", "100/30m", "10/30m", "", "", "a=5/30m", "", day, 300 * slot, 100*flight + 4700*slot},
 		{"the longest window of a category", "100/30m", "10/30m", "a.*=5/1h", "", "", "", day, 200*slot + 200*slot, 200*flight + 4600*slot},
 		{"a short dedupe window", "100/30m", "10/30m", "", "", "", "", time.Minute, 200 * slot, 100 * flight},
-		{"a reserve", "100/1h", "10/30m", "", "", "", "a=5", day, 200 * slot, 100*flight + 2300*slot},
+		{"a reserve", "100/1h+60/30m", "10/30m", "", "", "", "a=5", day, 200 * slot, 100*flight + 2300*slot},
 		{"a global limit in buckets", "1000000/24h:15m", "10/30m", "", "", "", "", day, 97*bucket + 1_000_000*slot, 1_000_000 * (flight + slot)},
 		{"its dedupe window is shorter", "1000000/24h:15m+1000/1h:15m", "10/30m:1m", "", "", "", "", time.Hour, 97*bucket + 1000*bucket, 1000 * (flight + slot)},
 		{"categories in buckets", "1000000/24h:15m", "10000/24h:15m", "", "", "", "", day, (97 + 97*scopes) * bucket, 1_000_000 * (flight + slot)},

@@ -31,7 +31,7 @@ func parseLimits(env Environment, problems *Problems, s *Store) {
 	} {
 		problems.addEach(variable, errs[i])
 	}
-	if errs[0] == nil && !problems.unreadable("LIMIT_GLOBAL") { // else it is unknown how much can be reserved
+	if !problems.unreadable("LIMIT_GLOBAL") { // else it is unknown how much can be reserved
 		problems.addEach("LIMIT_RESERVE", limits.CheckReserve())
 	}
 	s.Dedupe = parseDuration(problems, "DEDUPE_WINDOW", env.DedupeWindow, shortestDedupe, longestDuration)
