@@ -28,7 +28,9 @@ func TestRoomInRedis(t *testing.T) {
 		"buckets take fewer": {bounded.URL(), "200000/24h:15m", "1h", Warn, "full limits take up to 35.1 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := parsed(t, func(env *settings.Environment) { env.RedisURL, env.LimitGlobal, env.DedupeWindow = test.url, test.global, test.dedupe })
+			s := parsed(t, func(env *settings.Environment) {
+				env.RedisURL, env.LimitGlobal, env.DedupeWindow = test.url, test.global, test.dedupe
+			})
 			wantFinding(t, found(t, checkRedis, s), test.level, test.text)
 		})
 	}
