@@ -18,9 +18,9 @@ import (
 	"notifier/internal/simulate"
 )
 
-// The embedded store makes much short-lived garbage for each decision. Collecting it less often decides a quarter more
-// events per second (GOGC=400 and GOGC=100, go test -run '^$' -bench Run -benchtime 1x ./internal/simulate); the limit
-// keeps a long input within the bound that the help promises.
+// Lua makes much short-lived garbage for each decision. Collecting it less often decides more events per second (GOGC=400 and
+// GOGC=100, go test -run '^$' -bench Run -benchtime 1x ./internal/simulate); the limit keeps a long input within the bound that
+// the help promises.
 const (
 	simulateGCPercent   = 400
 	simulateMemoryLimit = 768 << 20 // bytes
@@ -38,7 +38,7 @@ there the time of an event is when it was settled, and its cost is taken as 1. L
 are counted and skipped. All events are kept in memory, a million of them in less than 1 GiB.
 
 The limits are LIMIT_GLOBAL, LIMIT_CATEGORY, LIMIT_OVERRIDES and DEDUPE_WINDOW, or those of the flags below. The same
-script as in production decides, on the embedded store, at the times of the events; it connects to nothing. Each message
+script as in production decides, in this process, at the times of the events; it connects to nothing. Each message
 is assumed to reach Slack at once. An event that costs more than a limit allows is dead: no worker would ask for it.
 
 The longest silence of a category is the longest time between two of its messages during which events arrived and were

@@ -2,12 +2,12 @@
 
 // Package simulate replays past events against limits that are being considered.
 //
-// It decides nothing by itself. Each event is decided by the real limiter, which runs lua/admit.lua on the embedded store,
+// It decides nothing by itself. Each event is decided by the real limiter, which runs lua/admit.lua on a store in the process,
 // whose clock is set to the event's time. So a verdict is what a worker would have decided, under two assumptions: that
 // every event was decided at its time, and that every admitted event reached Slack at once. Production builds
-// (-tags production) do not contain the package, because they do not contain the embedded store.
+// (-tags production) do not contain the package, because they contain no store.
 //
-// The package knows the limiter, the embedded store and the worker's log. It does not know NATS or Slack.
+// The package knows the limiter, that store and the worker's log. It does not know NATS or Slack.
 //
 // Reading order: input.go and line.go (the input), simulate.go (the decisions), verdict.go, summary.go and table.go (what
 // is shown of them).
@@ -17,14 +17,11 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"net"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"notifier/internal/embedded"
+	"notifier/internal/luastore"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 )
@@ -48,16 +45,9 @@ type Verdict struct {
 //
 // The error is that of ctx, observe or the store; the events after it are not decided.
 func Run(ctx context.Context, events []Event, rules ratelimit.Rules, dedupe time.Duration, observe func(Verdict) error) error {
-	store := embedded.NewStore()
+	store := luastore.New()
 	defer store.Close()
-	if len(events) > 0 {
-		store.SetTime(events[0].Time())
-	}
-	client := redis.NewClient(&redis.Options{
-		Dialer:   func(context.Context, string, string) (net.Conn, error) { return store.Dial() }, // no port, no network
-		PoolSize: 1, MaxRetries: -1, ReadTimeout: -1, WriteTimeout: -1,
-		Protocol: 2, DisableIdentity: true, // the store supports nothing newer
-	})
+	client := store.Client()
 	defer func() { _ = client.Close() }()
 	limiter, err := ratelimit.New(client, namespace, rules, dedupe)
 	if err != nil {
@@ -111,8 +101,8 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 		}
 		decision, request := decisions[asked], r.requests[asked]
 		asked++
-		// Only an event whose id is repeated can be a duplicate. Recording the others too would change no verdict, and the
-		// embedded store sorts the whole record each time.
+		// Only an event whose id is repeated can be a duplicate. Recording the others too would change no verdict, and would
+		// take a call for each.
 		if decision.Outcome == ratelimit.Admitted && e.ID != "" && r.repeated.has(e) {
 			if err := r.limiter.Sent(ctx, request); err != nil {
 				return err
