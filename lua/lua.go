@@ -70,3 +70,8 @@ var DigestDone string
 //
 //go:embed digest_begin.lua
 var DigestBegin string
+
+// Reform stores a scope in its other form. See the head of reform.lua.
+//
+//go:embed reform.lua
+var Reform string

@@ -142,7 +142,7 @@ func TestEveryScriptStatesItsContractInItsHead(t *testing.T) {
 // Redis Cluster routes a script by the keys that it is given, so it may touch no other; and the only clock is TIME.
 func TestScriptsUseOnlyTheKeysAndTheClockThatTheyAreGiven(t *testing.T) {
 	calls := regexp.MustCompile(`\bp?call\('([A-Z]+)'(?:, ([^,)]+))?`)
-	keys := regexp.MustCompile(`^(KEYS\[[^\]]+\]|s\.key|key)$`)
+	keys := regexp.MustCompile(`^(KEYS\[[^\]]+\]|s\.key|s\.buckets|key|from|to)$`)
 	for name, script := range scripts {
 		found := calls.FindAllStringSubmatch(script, -1)
 		if len(found) == 0 {

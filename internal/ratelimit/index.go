@@ -31,7 +31,7 @@ func indexEntry(category, source string) string {
 // the argument most. entries is how many there are of these; a category has one, and one more for each source in it. Errors
 // are as for Admit.
 func (l *Limiter) Recent(ctx context.Context, most int) (categories []string, entries int, err error) {
-	now, _, err := l.peek(ctx)
+	now, _, err := l.peek(ctx, l.peeked(nil))
 	if err != nil {
 		return nil, 0, err
 	}
