@@ -3,6 +3,7 @@ package preflight
 import (
 	"testing"
 
+	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
 	"notifier/internal/testkit"
@@ -29,7 +30,7 @@ func TestPaceFindings(t *testing.T) {
 		limits.Pace, err = ratelimit.ParsePace(test.pace)
 		testkit.Check(t, err)
 		s := settings.Settings{Store: settings.Store{Limits: limits}}
-		s.Slack.Channel, s.Slack.Routes = "#all", test.routes
+		s.Slack.Channel, s.Slack.Routes = "#all", pattern.MustTable(test.routes)
 		var r report
 		checkPace(s, &r)
 		wantFinding(t, r.findings, test.level, test.text)

@@ -62,7 +62,7 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 		redis:    client,
 		keys:     names,
 		rules:    rules,
-		dedupe:   micros(max(dedupe, rules.longestExactWindow())),
+		dedupe:   micros(max(dedupe, rules.LongestExactWindow())),
 		retain:   micros(rules.retention(dedupe)),
 		reserved: slices.Sorted(maps.Keys(rules.Reserve)),
 		admit:    redis.NewScript(lua.Admit),
