@@ -33,9 +33,12 @@ const namespace = "simulate"
 type Verdict struct {
 	Event
 	Outcome    string         // outcome.Sent, outcome.Dropped or, if its cost is above a limit's count, outcome.Dead
-	Reason     string         // empty if sent; dropped: outcome.Global, outcome.Category or outcome.Duplicate; dead: outcome.Malformed
+	Reason     string         // empty if sent; dropped: one of outcome.LimitReasons, or outcome.Duplicate; dead: outcome.Malformed
+	Group      string         // the group whose limit the category shares; empty: none
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
-	RetryAfter time.Duration  // dropped by a limit: how long until an event of its cost would have fit
+	RetryAfter time.Duration  // dropped by a limit: how long until an event of its cost would have fit; a lower bound where Reserved
+	Reserved   int            // dropped by the global limit: slots of the tier that were kept for other categories
+	ReserveUse int            // sent, of a category with a reserve: slots that the category then used in the longest global tier
 }
 
 // Run decides the events in order and passes each verdict to observe. Events of the same microsecond are one batch.
@@ -91,10 +94,15 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 	if err != nil {
 		return err
 	}
+	uses, err := r.reserveUses(ctx, decisions)
+	if err != nil {
+		return err
+	}
 	asked := 0
 	for _, e := range events {
 		if e.Cost > r.rules.MaxCost(e.Category) {
-			if err := r.observe(Verdict{Event: e, Outcome: outcome.Dead, Reason: outcome.Malformed}); err != nil {
+			v := Verdict{Event: e, Outcome: outcome.Dead, Reason: outcome.Malformed, Group: r.groupOf(e.Category)}
+			if err := r.observe(v); err != nil {
 				return err
 			}
 			continue
@@ -112,11 +120,41 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 		if err != nil {
 			return err
 		}
+		verdict.Group = r.groupOf(e.Category)
+		if verdict.Outcome == outcome.Sent {
+			verdict.ReserveUse = uses[e.Category]
+		}
 		if err := r.observe(verdict); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// groupOf is the group of a category, if it has a limit.
+func (r *run) groupOf(category string) string {
+	if group := ratelimit.GroupOf(category); len(r.rules.GroupLimit(group)) > 0 {
+		return group
+	}
+	return ""
+}
+
+// reserveUses asks how many slots each category with a reserve now uses, if the batch has changed that.
+func (r *run) reserveUses(ctx context.Context, decisions []ratelimit.Decision) (map[string]int, error) {
+	changed := false
+	for i, decision := range decisions {
+		_, reserved := r.rules.Reserve[r.requests[i].Category]
+		changed = changed || reserved && decision.Outcome == ratelimit.Admitted
+	}
+	if !changed {
+		return nil, nil
+	}
+	reserves, err := r.limiter.Reserves(ctx)
+	uses := make(map[string]int, len(reserves))
+	for _, reserve := range reserves {
+		uses[reserve.Category] = reserve.Used
+	}
+	return uses, err
 }
 
 // request returns the request for one event. Each line is a separate message. An event without an id gets one that no line
@@ -131,7 +169,7 @@ func request(e Event) ratelimit.Request {
 }
 
 func newVerdict(e Event, decision ratelimit.Decision) (Verdict, error) {
-	v := Verdict{Event: e, Outcome: outcome.Dropped, Tier: decision.Tier, RetryAfter: decision.RetryAfter}
+	v := Verdict{Event: e, Outcome: outcome.Dropped, Tier: decision.Tier, RetryAfter: decision.RetryAfter, Reserved: decision.Reserved}
 	switch decision.Outcome {
 	case ratelimit.Admitted:
 		v.Outcome = outcome.Sent
@@ -139,6 +177,8 @@ func newVerdict(e Event, decision ratelimit.Decision) (Verdict, error) {
 		v.Reason = outcome.Duplicate
 	case ratelimit.Global:
 		v.Reason = outcome.Global
+	case ratelimit.Group:
+		v.Reason = outcome.Group
 	case ratelimit.Category:
 		v.Reason = outcome.Category
 	default:
