@@ -4,6 +4,7 @@
 -- KEYS[1]  register  sorted set, as in admit.lua
 -- KEYS[2]  scope     sorted set, its exact form
 -- KEYS[3]  scope     sorted set, its form in buckets
+-- KEYS[4]  in flight hash, as in admit.lua, if the scope is the global one: then the register takes over which ids are in flight
 -- ARGV[1]  the longest window of the scope's limit in microseconds
 -- ARGV[2]  the largest COUNT of the scope's limit: so many slots are copied at most when a member per slot is needed
 -- ARGV[3...] lengths of the buckets in microseconds; none: the scope is to be exact
@@ -55,6 +56,9 @@ else
   local before, total, ends = 0, 0, nil
   for i = #entries - 1, 1, -2 do
     local at, last = tonumber(entries[i + 1]), math.huge
+    if KEYS[4] and redis.call('HEXISTS', KEYS[4], entries[i]) == 1 then
+      redis.call('ZADD', KEYS[1], text(at), entries[i])
+    end
     for g = 3, #ARGV do
       last = math.min(last, at - at % tonumber(ARGV[g]) + tonumber(ARGV[g]) - 1)
     end

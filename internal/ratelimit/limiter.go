@@ -146,6 +146,9 @@ func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, e
 // change stores a scope in the form that its limit has here: each event, or buckets. Other replicas may have the other form.
 func (l *Limiter) change(ctx context.Context, s scope) error {
 	keyNames := append([]string{l.keys.register()}, l.keys.bothForms(s.key)...)
+	if s.outcome == Global {
+		keyNames = append(keyNames, l.keys.inFlight())
+	}
 	arguments := []any{micros(s.limit.longestWindow()), strconv.Itoa(s.limit.largestCount())}
 	for _, grain := range s.limit.grains() {
 		arguments = append(arguments, micros(grain))

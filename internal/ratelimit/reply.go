@@ -79,14 +79,15 @@ func (q question) refusals(reply any) ([]Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(fields)%refusalFields != 0 {
-		return nil, fmt.Errorf("%d numbers of refusals, expected %d each", len(fields), refusalFields)
-	}
-	refusals := make([]Decision, len(fields)/refusalFields)
-	for i := range refusals {
+	refusals := make([]Decision, len(fields))
+	for i, field := range fields {
+		row, err := list(field, "refusal", refusalFields)
+		if err != nil {
+			return nil, err
+		}
 		var numbers [refusalFields]int64
 		for j := range numbers {
-			if numbers[j], err = number(fields[i*refusalFields+j], "refusal"); err != nil {
+			if numbers[j], err = number(row[j], "refusal"); err != nil {
 				return nil, err
 			}
 		}

@@ -30,6 +30,15 @@ func whole(numbers ...int64) []any {
 	return list
 }
 
+// rows is a list of lists.
+func rows(lists ...[]any) []any {
+	rows := make([]any, len(lists))
+	for i, list := range lists {
+		rows[i] = list
+	}
+	return rows
+}
+
 const someTime = int64(1795149541123457)
 
 func TestDecodeReadsWhatTheScriptSays(t *testing.T) {
@@ -43,15 +52,15 @@ func TestDecodeReadsWhatTheScriptSays(t *testing.T) {
 		want               []Decision
 	}{
 		"sent and duplicate": {whole(1, 0), whole(), []Decision{{Outcome: Admitted}, {Outcome: Duplicate}}},
-		"by both scopes": {whole(-1, -2), whole(2, 3, 1, 999_999, 0, 1, 2, 50, 1, 5), []Decision{
+		"by both scopes": {whole(-1, -2), rows(whole(2, 3, 1, 999_999, 0), whole(1, 2, 50, 1, 5)), []Decision{
 			{Outcome: Category, Tier: tier("1/1s"), Used: 1, RetryAfter: 999_999 * time.Microsecond},
 			{Outcome: Global, Tier: tier("50/1m"), Used: 50, Reserved: 5, RetryAfter: time.Microsecond},
 		}},
-		"one refusal for two": {whole(-1, -1), whole(1, 1, 7, 0, 0), []Decision{
+		"one refusal for two": {whole(-1, -1), rows(whole(1, 1, 7, 0, 0)), []Decision{
 			{Outcome: Global, Tier: tier("100/30m"), Used: 7},
 			{Outcome: Global, Tier: tier("100/30m"), Used: 7},
 		}},
-		"each its own": {whole(-1, -2), whole(2, 1, 7, 0, 0, 3, 1, 8, 0, 0), []Decision{
+		"each its own": {whole(-1, -2), rows(whole(2, 1, 7, 0, 0), whole(3, 1, 8, 0, 0)), []Decision{
 			{Outcome: Category, Tier: tier("20/30m"), Used: 7},
 			{Outcome: Category, Tier: tier("10/30m"), Used: 8},
 		}},
@@ -59,7 +68,7 @@ func TestDecodeReadsWhatTheScriptSays(t *testing.T) {
 			{Outcome: Damaged, Key: "{n}:category:errors"},
 			{Outcome: Damaged, Key: "{n}:buckets:category:other"},
 		}},
-		"never": {whole(1, -1), whole(1, 1, 0, -1, 0), []Decision{{Outcome: Admitted}, {Outcome: Global, Tier: tier("100/30m")}}},
+		"never": {whole(1, -1), rows(whole(1, 1, 0, -1, 0)), []Decision{{Outcome: Admitted}, {Outcome: Global, Tier: tier("100/30m")}}},
 	} {
 		got, err := limiter.decode([]any{someTime, int64(0), test.verdicts, test.refusals}, batch, limiter.question(batch))
 		if err != nil {
@@ -74,7 +83,7 @@ func TestDecodeReadsWhatTheScriptSays(t *testing.T) {
 
 func TestDecodeNamesTheFieldThatIsWrongAndDecidesNothing(t *testing.T) {
 	limiter, batch := decodingLimiter(t)
-	verdicts, refusals := whole(1, -1), whole(2, 1, 10, 5, 0)
+	verdicts, refusals := whole(1, -1), rows(whole(2, 1, 10, 5, 0))
 	reply := func(fields ...any) []any { return fields }
 	for name, test := range map[string]struct {
 		reply any
@@ -104,17 +113,17 @@ func TestDecodeNamesTheFieldThatIsWrongAndDecidesNothing(t *testing.T) {
 		"the highest verdict":      {reply(someTime, int64(0), whole(1, math.MaxInt64), refusals), "verdict 9223372036854775807, expected"},
 		"refusals not a list":      {reply(someTime, int64(0), verdicts, "none"), "refusals is a string, expected a list"},
 		"refusals that are nil":    {reply(someTime, int64(0), verdicts, nil), "refusals is a <nil>"},
-		"half a refusal":           {reply(someTime, int64(0), verdicts, whole(1, 1)), "2 numbers of refusals, expected 5 each"},
-		"a refusal and a half":     {reply(someTime, int64(0), verdicts, whole(2, 1, 10, 5, 0, 1)), "6 numbers of refusals, expected 5 each"},
-		"a refusal with a text":    {reply(someTime, int64(0), verdicts, []any{int64(1), "1", int64(10), int64(5), int64(0)}), "refusal is a string, expected a whole number"},
-		"scope 4":                  {reply(someTime, int64(0), verdicts, whole(4, 1, 10, 5, 0)), "scope 4, expected 1 to 3"},
-		"scope 0":                  {reply(someTime, int64(0), verdicts, whole(0, 1, 10, 5, 0)), "scope 0, expected 1 to 3"},
-		"tier 0":                   {reply(someTime, int64(0), verdicts, whole(3, 0, 10, 5, 0)), "tier 0, expected 1 to 1"},
-		"tier 9":                   {reply(someTime, int64(0), verdicts, whole(1, 9, 10, 5, 0)), "tier 9, expected 1 to 2"},
-		"another category's tier":  {reply(someTime, int64(0), verdicts, whole(3, 3, 10, 5, 0)), "tier 3, expected 1 to 1"},
-		"negative used":            {reply(someTime, int64(0), verdicts, whole(2, 1, -1, 5, 0)), "used -1, wait 5 and kept 0, expected no negative number"},
-		"negative wait":            {reply(someTime, int64(0), verdicts, whole(2, 1, 10, -2, 0)), "used 10, wait -2 and kept 0, expected no negative number"},
-		"negative kept":            {reply(someTime, int64(0), verdicts, whole(1, 1, 10, 2, -1)), "used 10, wait 2 and kept -1, expected no negative number"},
+		"half a refusal":           {reply(someTime, int64(0), verdicts, rows(whole(1, 1))), "refusal has 2 entries, expected 5"},
+		"a refusal and a half":     {reply(someTime, int64(0), verdicts, rows(whole(2, 1, 10, 5, 0, 1))), "refusal has 6 entries, expected 5"},
+		"a refusal with a text":    {reply(someTime, int64(0), verdicts, rows([]any{int64(1), "1", int64(10), int64(5), int64(0)})), "refusal is a string, expected a whole number"},
+		"scope 4":                  {reply(someTime, int64(0), verdicts, rows(whole(4, 1, 10, 5, 0))), "scope 4, expected 1 to 3"},
+		"scope 0":                  {reply(someTime, int64(0), verdicts, rows(whole(0, 1, 10, 5, 0))), "scope 0, expected 1 to 3"},
+		"tier 0":                   {reply(someTime, int64(0), verdicts, rows(whole(3, 0, 10, 5, 0))), "tier 0, expected 1 to 1"},
+		"tier 9":                   {reply(someTime, int64(0), verdicts, rows(whole(1, 9, 10, 5, 0))), "tier 9, expected 1 to 2"},
+		"another category's tier":  {reply(someTime, int64(0), verdicts, rows(whole(3, 3, 10, 5, 0))), "tier 3, expected 1 to 1"},
+		"negative used":            {reply(someTime, int64(0), verdicts, rows(whole(2, 1, -1, 5, 0))), "used -1, wait 5 and kept 0, expected no negative number"},
+		"negative wait":            {reply(someTime, int64(0), verdicts, rows(whole(2, 1, 10, -2, 0))), "used 10, wait -2 and kept 0, expected no negative number"},
+		"negative kept":            {reply(someTime, int64(0), verdicts, rows(whole(1, 1, 10, 2, -1))), "used 10, wait 2 and kept -1, expected no negative number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := limiter.decode(test.reply, batch, limiter.question(batch))
