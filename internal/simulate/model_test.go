@@ -265,7 +265,7 @@ func anyHistory(r *rapid.T) string {
 			4 * time.Second, 10 * time.Second, 20 * time.Minute, time.Hour, 2 * time.Hour,
 		}).Draw(r, "pause")
 		var fields []string
-		if cost := rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3, 7}).Draw(r, "cost"); cost > 0 {
+		if cost := rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 1, 2, 3, 7}).Draw(r, "cost"); cost > 0 {
 			fields = append(fields, fmt.Sprintf(`"cost":%d`, cost))
 		}
 		if id := rapid.IntRange(-10, 10).Draw(r, "id"); id > 0 {
@@ -297,7 +297,6 @@ func TestDecisions(t *testing.T) {
 	t.Parallel()
 	compare := cmp.Options{cmpopts.IgnoreUnexported(simulate.Event{})}
 	events := 0
-	cov := map[string]int{}
 	rapid.Check(t, func(r *rapid.T) {
 		rules := anyRules(r)
 		dedupe := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Minute, 3 * time.Hour}).Draw(r, "dedupe")
@@ -312,23 +311,8 @@ func TestDecisions(t *testing.T) {
 			r.Fatalf("%s(-limiter +simulated):\n%s", history, diff)
 		}
 		events += len(got)
-		for _, v := range got {
-			if v.Reserved > 0 {
-				cov["reserved"]++
-			}
-			if v.ReserveUse > 0 {
-				cov["use"]++
-			}
-			cov[v.Outcome+v.Reason]++
-			if v.Tier.Fixed {
-				cov["fixed"]++
-			}
-			if v.Tier.Precision > 0 {
-				cov["prec"]++
-			}
-		}
 	})
-	t.Logf("%d events compared %v", events, cov)
+	t.Logf("%d events compared", events)
 }
 
 // oneByOne asks a limiter of its own.
