@@ -1,5 +1,4 @@
 -- admit.lua decides, for a batch of events, which may be sent. It is the one place where a limit is decided.
---
 -- An event is charged to all of its scopes, or to none: its category's, its group's if that has a limit, and the global one. A
 -- scope has 1 to 8 tiers (COUNT, WINDOW); an event of cost c fits when in every tier of every scope
 --     (slots taken in (now - WINDOW, now], of a fixed tier since the last multiple of WINDOW) + c <= COUNT.
@@ -11,12 +10,9 @@
 -- KEYS[1]     register    sorted set  " clock" -> the latest admission; " kept" -> that and the longest retention; " buckets" ->
 --                                     until when there may be buckets; " exact <key>" -> until when a replica wants that scope
 --                                     exact; id -> time of admission: in flight, while the global scope is in buckets
--- KEYS[2]     in flight   hash        id -> "<time of admission> <delivery>": admitted, not yet sent; begin.lua puts
---                                     ":<posts begun>:<time and name of the last>" behind the time
+-- KEYS[2]     in flight   hash        id -> "<time of admission> <delivery>": admitted, not yet sent; see begin.lua too
 -- KEYS[3]     sent        sorted set  id -> time it was recorded as sent (written by sent.lua)
--- KEYS[4]     categories  sorted set  an index: category, and "<category> <source>" for ids that count together with a source ->
---                                     time of its last admission, less than a second older at most
--- KEYS[5...]  scopes      sorted sets, two keys each, "{...}:<scope>" of its exact form and "{...}:buckets:<scope>"; one of them
+-- KEYS[4...]  scopes      sorted sets, two keys each, "{...}:<scope>" of its exact form and "{...}:buckets:<scope>"; one of them
 --                         exists at most. The first is global; then "group:<name>" and "category:<name>", those of the batch and
 --                         those with a reserve, a group before its categories. All keys share one slot of a Redis Cluster.
 --
@@ -27,18 +23,16 @@
 --             bucket ends before the next multiple of any of them; G = 0: the scope is to be exact
 -- then        for each scope but the global one: the numbers of its rule, and of the next wider scope (1 is the global one)
 -- then        Q, and Q x (number of a category's scope, slots that are reserved for it)
--- then        S, the number of distinct sources in the batch, and S x (number of its category's scope, "<category> <source>")
--- then        N, the number of events, and these column by column: N ids, N deliveries, N categories (the number of the scope;
---             with C scopes C + 1 is the first source and its category), N costs, which may be left out if all are 1.
---             An id is 1 to 64 bytes without a space, and the caller has put the category (and the source) into it: two events
---             with the same id are one. The delivery names the stream message that carries the event, and is the same at each
---             redelivery. All numbers are whole.
+-- then        N, the number of events, and these column by column: N ids, N deliveries, N numbers of their categories' scopes,
+--             N costs, which may be left out if all are 1.
+--             An id is 1 to 64 bytes without a space, with the category (and the source) in it: two events with the same id are
+--             one. The delivery names the message that carries the event, the same at each redelivery. All numbers are whole.
 --
 -- Reply: { now, lag, verdicts, refusals }, or { now, lag, n }: nothing was decided, because an event fits, and the n-th scope is
 -- not stored in the form that it is to have: run reform.lua on it and ask again
 --   now       microseconds: the clock that decided
 --   lag       microseconds by which that clock is ahead of TIME; above 0 only after TIME stepped back
---   verdicts  one number per event:  1 send it,  0 a duplicate,  -k refused as given in the k-th refusal,  5 or more: not
+--   verdicts  one number per event:  1 send it,  0 a duplicate,  -k refused as given in the k-th refusal,  4 or more: not
 --             decided, because that one of KEYS is no sorted set, or holds nothing that could be counted
 --   refusals  five numbers each: number of the scope, tier (1..T), slots used in it, microseconds from TIME until an event of
 --             this cost fits if nothing else comes in (-1: it never does), and slots that are kept for other categories; with
@@ -47,29 +41,25 @@
 --
 -- Guarantees
 --   All or nothing   an event is charged to all of its scopes or to none; a refused event stores nothing.
---   Exact            windows roll by the microsecond of the server's clock, which never goes back: a clock that was set back
---                    stands still at the newest admission until it has caught up.
+--   Exact            windows roll by the microsecond of the server's clock; one that was set back stands still until it is even.
 --   Idempotent       an id in flight for the same delivery is answered 1 and charged nothing: a redelivery, or a call repeated
 --                    after its answer was lost. For another delivery it is a duplicate.
 --   A storm is free  a batch without an admission only reads: nothing to replicate, nothing to store.
---   Found again      every id in an exact set can be found by the index: that keeps the 100,000 latest entries, for the
---                    retention and the dedupe window after it.
 --   One damaged key  a group's or category's key of another type concerns the events in it alone. Any other fails the call, before
---                    anything is charged or recorded; entries far in the future may be removed by then.
+--                    anything is charged or recorded.
 --   No stop for ever what is further ahead of TIME than the dedupe window, and than a day, is no admission of ours. It is removed
---                    when an exact scope is nearly full, and when it is the newest bucket or entry of the index. An event in
---                    flight or sent that far ahead is unknown, and so is one with a record of another form.
---   Clean            keys expire when their last entry can no longer matter. Entries out of the window are removed when the next
---                    one is added; they are never counted.
+--                    when an exact scope is nearly full, and when it is the newest bucket; an event in flight or sent that
+--                    far ahead, or with a record of another form, is unknown.
+--   Clean            keys expire when their last entry can no longer matter; what is out of the window is never counted.
 --   Rules may change replicas with other rules may use the same keys. Each holds its own rules against what all have admitted,
 --                    and none removes or lets expire what another one's longer window still counts.
 --
 -- By hand, one event of category "errors" under 100/30m and 10/30m; run again it shows 1 again, because the id is the same:
---   redis-cli --eval lua/admit.lua '{notifier}:register' '{notifier}:inflight' '{notifier}:sent' '{notifier}:categories' '{notifier}:global' '{notifier}:buckets:global' '{notifier}:category:errors' '{notifier}:buckets:category:errors' , 86400000000 1800000000 2 1 0 100 1800000000 0 1 0 10 1800000000 0 2 1 0 0 1 errors:e1 by-hand-1 2
+--   redis-cli --eval lua/admit.lua '{notifier}:register' '{notifier}:inflight' '{notifier}:sent' '{notifier}:global' '{notifier}:buckets:global' '{notifier}:category:errors' '{notifier}:buckets:category:errors' , 86400000000 1800000000 2 1 0 100 1800000000 0 1 0 10 1800000000 0 2 1 0 1 errors:e1 by-hand-1 2
 -- Eleven events, the last of which is refused (-1):
---   for i in 1 2 3 4 5 6 7 8 9 10 11; do redis-cli --eval lua/admit.lua '{notifier}:register' '{notifier}:inflight' '{notifier}:sent' '{notifier}:categories' '{notifier}:global' '{notifier}:buckets:global' '{notifier}:category:errors' '{notifier}:buckets:category:errors' , 86400000000 1800000000 2 1 0 100 1800000000 0 1 0 10 1800000000 0 2 1 0 0 1 errors:loop-$i by-hand-$i 2; done
+--   for i in 1 2 3 4 5 6 7 8 9 10 11; do redis-cli --eval lua/admit.lua '{notifier}:register' '{notifier}:inflight' '{notifier}:sent' '{notifier}:global' '{notifier}:buckets:global' '{notifier}:category:errors' '{notifier}:buckets:category:errors' , 86400000000 1800000000 2 1 0 100 1800000000 0 1 0 10 1800000000 0 2 1 0 1 errors:loop-$i by-hand-$i 2; done
 
--- Locals are faster than globals, and this runs once per event.
+-- Locals are faster than globals.
 local KEYS, ARGV, call, tonumber, match, huge = KEYS, ARGV, redis.call, tonumber, string.match, math.huge
 
 -- Numbers are formatted with %.0f: Lua's own conversion keeps 14 digits, and a time in microseconds has 16.
@@ -86,16 +76,13 @@ local marks = call('ZMSCORE', KEYS[1], ' clock', ' kept', ' buckets')
 local latest, kept, bucketed = tonumber(marks[1] or 0), tonumber(marks[2] or 0), tonumber(marks[3] or 0)
 latest = latest <= horizon and latest or 0
 local now = math.max(clock, latest)
--- Ids in flight are known for as long as any replica asks for.
-local retention = math.max(tonumber(ARGV[2]), latest > 0 and kept > now and kept - latest or 0)
+local retention = math.max(tonumber(ARGV[2]), latest > 0 and kept > now and kept - latest or 0) -- the longest that anybody asks for
 
-local at = 2 -- the argument that was read last
+local at, rules = 2, {} -- at: the argument that was read last
 local function number()
   at = at + 1
   return tonumber(ARGV[at])
 end
-
-local rules = {}
 for r = 1, number() do
   local count, grains = number(), number()
   local tiers = { smallest = huge, longest = 0, grain = huge, ends = grains > 0 and huge or false }
@@ -113,17 +100,16 @@ for r = 1, number() do
   rules[r] = tiers
 end
 
--- A scope. above: the next wider one. form: in which it is stored, once that was looked up; key: where. all: entries before the
--- batch. added: slots that this batch has taken; they are added to the set only at the end. (The constructor has the fields that
--- most batches need, because Lua is slow to grow a table.)
+-- A scope. above: the next wider one. form and key: how and where it is stored, once open has looked. all: entries before the
+-- batch. added: slots that this batch has taken; they are stored at the end. (Lua is slow to grow a table: all fields are here.)
 local function scope(n, tiers, above)
   return { n = n, tiers = tiers, above = above, form = false, key = false, all = 0, added = 0, cost = false, at = false, verdict = false,
            looked = false, asked = false, asked_at = false, refusal = false, members = false }
 end
 
-local scopes, by_number, reserves, spare, sources = { scope(1, rules[1]) }, {}, {}, 0, {}
+local scopes, by_number, reserves, spare = { scope(1, rules[1]) }, {}, {}, 0
 local global = scopes[1]
-for n = 2, (#KEYS - 4) / 2 do
+for n = 2, (#KEYS - 3) / 2 do
   scopes[n] = scope(n, rules[number()], scopes[number()])
   by_number[tostring(n)] = scopes[n] -- as in the events' column
 end
@@ -132,96 +118,72 @@ for r = 1, number() do
   reserves[r].slots = number()
   spare = spare + reserves[r].slots
 end
-for s = 1, number() do
-  sources[tostring(#scopes + s)] = { category = by_number[ARGV[at + 1]], entry = ARGV[at + 2], added = false }
-  at = at + 2
-end
-
--- The columns of the events: the i-th id is ARGV[ids + i], and so on.
-local events = number()
+local events = number() -- and their columns: the i-th id is ARGV[ids + i], and so on
 local ids = at
 local deliveries, of, costs = ids + events, ids + 2 * events, ids + 3 * events
 
--- newest(key, bound) is the newest entry of a set and its time, and true if some beyond the bound were removed before.
+-- newest(key, bound) is the time of the newest entry of a set, and its name. What is beyond the bound is removed before.
 local function newest(key, bound)
-  local entry, removed = call('ZREVRANGE', key, '0', '0', 'WITHSCORES'), false
+  local entry = call('ZREVRANGE', key, '0', '0', 'WITHSCORES')
   if entry[2] and tonumber(entry[2]) > bound then
-    removed = call('ZREMRANGEBYSCORE', key, '(' .. text(bound), '+inf')
+    call('ZREMRANGEBYSCORE', key, '(' .. text(bound), '+inf')
     entry = call('ZREVRANGE', key, '0', '0', 'WITHSCORES')
   end
-  return entry[1], tonumber(entry[2]), removed
+  return tonumber(entry[2]), entry[1]
 end
 
--- countable(s, k) counts the entries of one of a scope's keys, and returns false if it is of another type. That of the global
--- scope, and any other error, fails the call.
-local function countable(s, k)
-  local size = redis.pcall('ZCARD', KEYS[k])
-  if type(size) ~= 'number' then
-    if s == global or not string.find(size.err, 'WRONGTYPE', 1, true) then
-      call('ZCARD', KEYS[k])
-    end
-    s.damaged = k
-    return false
-  end
-  s.key, s.all = KEYS[k], size
-  return true
-end
-
--- The two forms of a scope: when a tier has room, how slots are taken, and how they are stored.
+-- The two forms of a scope: when a tier has room, and how slots are taken.
 local exact, buckets = {}, {}
 
--- open(s) looks up how a scope is stored. It returns false if its key is of another type.
+-- open(s) looks up how a scope is stored. It returns false if its key is of another type; that of the global scope, and any other
+-- error, fails the call.
 local function open(s)
-  local k = 3 + 2 * s.n
   if s.form or s.damaged then
     return s.form
-  elseif s.tiers.ends or bucketed > now then
-    if not countable(s, k + 1) then
+  end
+  for k = (s.tiers.ends or bucketed > now) and 3 or 2, 2, -1 do
+    s.key, s.form = KEYS[k + 2 * s.n], k == 3 and buckets or exact
+    s.all = redis.pcall('ZCARD', s.key)
+    if type(s.all) ~= 'number' then
+      s.form, s.damaged = false, (s ~= global and string.find(s.all.err, 'WRONGTYPE', 1, true) or call('ZCARD', s.key)) and k + 2 * s.n
       return false
     elseif s.all > 0 then
-      local name, ends = newest(s.key, horizon + 2678400000000) -- and the longest bucket
-      local before, total = match(name or '0 0', '^(%d+) (%d+)$')
-      s.form, s.damaged, s.all, s.name, s.ends = total and buckets, not total and k + 1, huge, name, ends or 0
-      s.before, s.total = tonumber(before), tonumber(total)
-      return s.form
+      break
     end
   end
-  s.form = countable(s, k) and exact
-  if s.tiers.ends and s.all == 0 then
-    s.form, s.key, s.all, s.before, s.total, s.ends = s.form and buckets, KEYS[k + 1], huge, 0, 0, 0
+  if s.all == 0 and s.tiers.ends or s.form == buckets then
+    s.form, s.key = buckets, KEYS[3 + 2 * s.n]
+    local ends, name = newest(s.key, horizon + 2678400000000) -- and the longest bucket
+    local before, total = match(name or '0 0', '^(%d+) (%d+)$')
+    s.all, s.name, s.ends, s.before, s.total = huge, name, ends or 0, tonumber(before), tonumber(total)
+    s.form, s.damaged = total and buckets, not total and 3 + 2 * s.n
   end
-  return s.form
+  return not s.damaged
 end
 
 -- taken(s, after) is how many slots are taken that count from a time after the given one.
 local function taken(s, after)
-  s.counts = s.counts or {}
-  local count = s.counts[after]
-  if not count and s.form == exact then
-    count = call('ZCOUNT', s.key, '(' .. text(after), '+inf')
-  elseif not count then
-    local first = call('ZRANGEBYSCORE', s.key, '(' .. text(after), '+inf', 'LIMIT', '0', '1')[1]
-    count = first and s.total - (match(first, '^%d+') or 0) or 0
+  if s.form == exact then
+    return call('ZCOUNT', s.key, '(' .. text(after), '+inf') + s.added
   end
-  s.counts[after] = count
-  return count + s.added
+  local first = call('ZRANGEBYSCORE', s.key, '(' .. text(after), '+inf', 'LIMIT', '0', '1')[1]
+  return (first and s.total - (match(first, '^%d+') or 0) or 0) + s.added
 end
 
 -- look(s, tier, cost, count) returns when the tier has room for the cost, or false if it has room now, and how many slots are
--- taken. count is the tier's, or less: what is kept for others is no room.
--- Of an exact scope the entry at rank COUNT - cost, counted from the newest, decides: there is no room while it is in the
--- window. Entries of this batch are the newest, and their time is now.
+-- taken. count is the tier's, less what is kept for others. Of an exact scope the entry at rank COUNT - cost, counted from the
+-- newest, decides: there is no room while it is in the window. Entries of this batch are the newest, and their time is now.
 function exact.look(s, tier, cost, count)
   local rank = count - cost - s.added
   if s.all <= rank then
     return false
-  elseif rank < 0 then
-    return count < cost and huge or tier.next or now + tier.window, taken(s, tier.after)
   end
-  local entry = tonumber(call('ZREVRANGE', s.key, rank, rank, 'WITHSCORES')[2])
-  if not entry or entry <= tier.after then
+  local entry = rank < 0 and now or tonumber(call('ZREVRANGE', s.key, rank, rank, 'WITHSCORES')[2])
+  if count < cost then
+    return huge, taken(s, tier.after)
+  elseif entry <= tier.after then
     return false
-  end -- if it is the oldest entry, all are in the window
+  end -- if it is the oldest entry, all of them are in the window
   return tier.next or entry + tier.window, s.all == rank + 1 and s.all + s.added or taken(s, tier.after)
 end
 
@@ -256,8 +218,7 @@ function exact.take(s, id, cost, stamp)
   end
 end
 
--- The newest bucket goes on while it has not ended, but never beyond the end of one that begins now: it may be another
--- replica's, whose buckets are longer.
+-- The newest bucket goes on until it ends, or where one that begins now would: another replica's buckets may be longer.
 function buckets.take(s)
   if s.added == 0 then
     s.last, s.joins = s.ends, s.ends >= now
@@ -285,8 +246,8 @@ local function refuse(s, cost, category)
     return nil -- there are at least as many entries overall as in the window
   end
   if s.form == exact and not s.looked then
-    local _, _, removed = newest(s.key, horizon)
-    s.all, s.looked = removed and call('ZCARD', s.key) or s.all, true
+    s.looked = newest(s.key, horizon)
+    s.all = call('ZCARD', s.key)
   end
   local whose = s == global and category.slots and category or nil
   if s.asked ~= cost or s.asked_at ~= s.added or s.asked_by ~= whose then
@@ -304,28 +265,21 @@ local function refuse(s, cost, category)
 end
 
 -- One lookup for the whole batch, and none if the key does not exist. For a few events asking first would cost more.
-local in_flight, sent = {}, {}
-if events > 0 and (events < 8 or call('EXISTS', KEYS[2]) == 1) then
-  in_flight = call('HMGET', KEYS[2], unpack(ARGV, ids + 1, ids + events))
+local function find(command, key)
+  local worth = events > 0 and (events < 8 or call('EXISTS', key) == 1)
+  return worth and call(command, key, unpack(ARGV, ids + 1, ids + events)) or {}
 end
-if events > 0 and (events < 8 or call('EXISTS', KEYS[3]) == 1) then
-  sent = call('ZMSCORE', KEYS[3], unpack(ARGV, ids + 1, ids + events))
-end
+local in_flight, sent = find('HMGET', KEYS[2]), find('ZMSCORE', KEYS[3])
 
-local verdicts, refusals = {}, {}
-local admitted = {} -- ids that this batch has admitted, and for which delivery
-local records = {} -- what HSET is to add to the in-flight hash
-local register = {} -- what ZADD is to add to the register
-local misfit -- a scope that is to be stored in another form first
+-- admitted: the records in flight of this batch, by id; records: the same for HSET; register: what ZADD is to add to the register;
+-- misfit: a scope that is to be stored in another form first.
+local verdicts, refusals, admitted, records, register, misfit = {}, {}, {}, {}, {}, nil
 
 -- known(i, id) is the verdict on an event that was seen before, or nil.
 local function known(i, id)
-  local since, by = now, admitted[id]
-  if not by and in_flight[i] then
-    since, by = match(in_flight[i], '^(%d+)[^ ]* (.*)$')
-    since = tonumber(since)
-  end
-  if by and since > now - retention and since <= horizon then
+  local since, by = match(admitted[id] or in_flight[i] or '', '^(%d+)[^ ]* (.*)$')
+  since = tonumber(since)
+  if since and since > now - retention and since <= horizon then
     return by == ARGV[deliveries + i] and 1 or 0
   end
   local last = sent[i] and tonumber(sent[i])
@@ -346,10 +300,8 @@ local function decide(i, id, category, cost)
     s = s.above
   end
   if refusal then
-    if not refusal.row then
-      refusal.row = #refusals + 1
-      refusals[refusal.row] = refusal
-    end
+    refusal.row = refusal.row or #refusals + 1
+    refusals[refusal.row] = refusal
     return -refusal.row
   end
   local stamp = text(now)
@@ -365,26 +317,21 @@ local function decide(i, id, category, cost)
     s.added = s.added + cost
     s = s.above
   end
-  local r = #records
-  records[r + 1], records[r + 2] = id, stamp .. ' ' .. ARGV[deliveries + i]
+  admitted[id] = stamp .. ' ' .. ARGV[deliveries + i]
+  records[#records + 1] = id
+  records[#records + 1] = admitted[id]
   if global.form == buckets then
-    register[r + 1], register[r + 2] = stamp, id
-  end
-  admitted[id] = ARGV[deliveries + i]
-  if sources[ARGV[of + i]] then
-    sources[ARGV[of + i]].added = true
+    register[#records - 1], register[#records] = stamp, id
   end
   return 1
 end
-
 for i = 1, events do
   local id, verdict = ARGV[ids + i], nil
   if admitted[id] or in_flight[i] or sent[i] then
     verdict = known(i, id)
   end
   if not verdict then
-    local cost = ARGV[costs + i] or 1
-    local category = by_number[ARGV[of + i]] or sources[ARGV[of + i]].category
+    local cost, category = ARGV[costs + i] or 1, by_number[ARGV[of + i]]
     -- In a storm a category is refused in the same way again and again: the verdict is reused until the next admission.
     if category.cost ~= cost or category.at ~= global.added then
       category.cost, category.at = cost, global.added
@@ -397,7 +344,6 @@ end
 if misfit or #records == 0 then
   return { now, now - clock, misfit or verdicts, not misfit and refusals or nil }
 end
-
 -- Lua can pass only a few thousand values to one call.
 local function in_chunks(command, key, values)
   for from = 1, #values, 1000 do
@@ -405,38 +351,21 @@ local function in_chunks(command, key, values)
   end
 end
 
--- store(key, window, last, members, next) adds entries to a set and removes what nobody counts any more. It returns for how many
--- milliseconds the set keeps its entries: the longest window that this replica or, as far as the set shows, any other has asked
--- for. A set expires that long after its newest entry (a millisecond is added, so that none is lost to rounding): last is the
--- newest one so far, next will be.
-local function store(key, window, last, members, next)
+-- store(s, window, last, members, next) adds entries to a scope and removes what nobody counts any more. It returns how many
+-- milliseconds entries are kept: the longest window that this replica or, as far as the set shows, any other has asked for. A set
+-- expires that long after its newest entry, which is last now and then next (a millisecond is added: none is lost to rounding).
+local function store(s, window, last, members, next)
   local keeps = math.ceil(window / 1000)
-  keeps = last and math.max(keeps, call('PEXPIRETIME', key) - 1 - math.floor(last / 1000)) or keeps
-  call('ZREMRANGEBYSCORE', key, '-inf', text(now - keeps * 1000))
-  in_chunks('ZADD', key, members)
-  call('PEXPIREAT', key, text(math.floor(next / 1000) + keeps + 1))
+  keeps = last and math.max(keeps, call('PEXPIRETIME', s.key) - 1 - math.floor(last / 1000)) or keeps
+  call('ZREMRANGEBYSCORE', s.key, '-inf', text(now - keeps * 1000))
+  in_chunks('ZADD', s.key, members)
+  call('PEXPIREAT', s.key, text(math.floor(next / 1000) + keeps + 1))
   return keeps
 end
 
--- The index. An entry that is less than a second old stays: a busy notifier writes it once a second, and only looks at it with
--- its other batches. That is done before anything is added, because a key of another type fails the call.
-local stamp, names, index = text(now), {}, {}
-for n, s in ipairs(scopes) do
-  names[#names + 1] = s.added > 0 and match(KEYS[3 + 2 * n], '^{[^}]*}:category:(.*)$') or nil
-end
-for _, source in pairs(sources) do
-  names[#names + 1] = source.added and source.entry or nil
-end
-for n, written in ipairs(call('ZMSCORE', KEYS[4], unpack(names))) do
-  if not written or tonumber(written) <= now - 1000000 then
-    index[#index + 1] = stamp
-    index[#index + 1] = names[n]
-  end
-end
-
 -- What leaves the register, or the exact global scope, is no longer in flight.
-local old = text(now - retention)
-for _, key in ipairs({ bucketed > 0 and KEYS[1], global.form == exact and KEYS[5] }) do
+local stamp, old = text(now), text(now - retention)
+for _, key in ipairs({ bucketed > 0 and KEYS[1], global.form == exact and KEYS[4] }) do
   local gone = key and call('ZRANGEBYSCORE', key, '-inf', old) or {}
   if #gone > 0 then
     call('ZREMRANGEBYSCORE', key, '-inf', old)
@@ -451,27 +380,16 @@ for _, s in ipairs(scopes) do
   if s.added > 0 and s.form == exact then
     window = s == global and math.max(window, retention) or window
     -- Nobody keeps an exact scope for longer than the retention, so a lookup is needed only if that is longer.
-    local _, last = window < retention and newest(s.key, huge)
-    store(s.key, window, last, s.members, now)
+    store(s, window, window < retention and newest(s.key, huge), s.members, now)
   elseif s.added > 0 then
-    local keeps = store(s.key, window, s.name and s.last, { text(s.ends), text(s.before) .. ' ' .. text(s.total + s.added) }, s.ends)
-    if s.joins then
-      call('ZREM', s.key, s.name)
-    end
+    local keeps = store(s, window, s.name and s.last, { text(s.ends), text(s.before) .. ' ' .. text(s.total + s.added) }, s.ends)
+    call('ZREM', s.key, s.joins and s.name or '')
     bucketed = math.max(bucketed, now + 2000 * keeps)
   end
 end
-if #index > 0 then
-  -- An id may be recorded as sent for as long as it is in flight, and is known for the dedupe window from then on.
-  local _, last = newest(KEYS[4], horizon)
-  store(KEYS[4], tonumber(ARGV[1]) + retention + 1000000, last, index, now)
-  call('ZREMRANGEBYRANK', KEYS[4], '0', '-100001')
-end
-
 for n, s in ipairs(bucketed > now and scopes or {}) do
   if s.added > 0 and not s.tiers.ends then
-    register[#register + 1] = text(now + s.tiers.longest)
-    register[#register + 1] = ' exact ' .. KEYS[3 + 2 * n]
+    register[#register + 1], register[#register + 2] = text(now + s.tiers.longest), ' exact ' .. KEYS[2 + 2 * n]
   end
 end
 in_chunks('ZADD', KEYS[1], register)

@@ -75,3 +75,8 @@ var DigestBegin string
 //
 //go:embed reform.lua
 var Reform string
+
+// Index records which categories have had admissions. See the head of index.lua.
+//
+//go:embed index.lua
+var Index string

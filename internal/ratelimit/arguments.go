@@ -88,30 +88,29 @@ type question struct {
 	keyNames  []string
 	arguments []any
 	scopes    []scope // the n-th is number n+1 to the script
+	origins   batchOrigins
 }
 
 // question returns the call for a batch. Texts are passed by reference: an argument is an interface, which would cost each of
 // them an allocation.
 func (l *Limiter) question(batch []Request) question {
 	q := question{
-		keyNames:  []string{l.keys.register(), l.keys.inFlight(), l.keys.sent(), l.keys.categories()},
+		keyNames:  []string{l.keys.register(), l.keys.inFlight(), l.keys.sent()},
 		arguments: make([]any, len(l.fixed), len(l.fixed)+5*len(batch)+8),
 	}
 	copy(q.arguments, l.fixed)
 	q.addScope(l, scope{Global, l.rules.Global, l.keys.global()})
 
-	// Each distinct category is one scope, and so is each distinct group. The events refer to the categories, or to the sources
-	// in them.
-	origins := originsOf(batch)
+	// Each distinct category is one scope, and so is each distinct group. The events refer to the categories.
+	q.origins = originsOf(batch)
 	groups := map[string]string{}
-	numberOf := make(map[string]string, len(origins.categories))
-	for _, o := range origins.categories {
-		o.number = l.addCategory(&q, groups, o.category)
-		numberOf[o.category] = o.number
+	numberOf := make(map[string]string, len(q.origins.categories))
+	for _, o := range q.origins.categories {
+		number := l.addCategory(&q, groups, o.category)
+		numberOf[o.category], *o.number = number, number
 	}
 	q.addReserves(l, groups, numberOf)
-	q.addSources(origins, numberOf)
-	q.addEvents(batch, origins)
+	q.addEvents(batch)
 	return q
 }
 
@@ -155,27 +154,19 @@ func (q *question) addReserves(l *Limiter, groups, numberOf map[string]string) {
 	}
 }
 
-func (q *question) addSources(origins batchOrigins, numberOf map[string]string) {
-	q.arguments = append(q.arguments, strconv.Itoa(len(origins.sources)))
-	for i, o := range origins.sources {
-		o.number = strconv.Itoa(len(q.scopes) + i + 1)
-		q.arguments = append(q.arguments, numberOf[o.category], indexEntry(o.category, o.source))
-	}
-}
-
 // addEvents adds the events, column by column.
-func (q *question) addEvents(batch []Request, origins batchOrigins) {
+func (q *question) addEvents(batch []Request) {
 	q.arguments = append(q.arguments, strconv.Itoa(len(batch)))
 	members := make([]string, len(batch))
 	for i, request := range batch {
-		members[i] = origins.of[i].member(request.ID)
+		members[i] = q.origins.of[i].member(request.ID)
 		q.arguments = append(q.arguments, &members[i])
 	}
 	for i := range batch {
 		q.arguments = append(q.arguments, &batch[i].Delivery)
 	}
 	for i := range batch {
-		q.arguments = append(q.arguments, &origins.of[i].number)
+		q.arguments = append(q.arguments, q.origins.of[i].number)
 	}
 	if slices.ContainsFunc(batch, func(request Request) bool { return request.Cost != 1 }) {
 		for _, request := range batch {
@@ -191,10 +182,10 @@ type batchOrigins struct {
 	of         []*batchOrigin // of each event: one of the categories or of the sources
 }
 
-// batchOrigin is an origin with the number by which the events of a batch refer to it.
+// batchOrigin is an origin with the number by which the script refers to its category; a category and its sources share it.
 type batchOrigin struct {
 	origin
-	number string
+	number *string
 }
 
 func originsOf(batch []Request) batchOrigins {
@@ -203,7 +194,7 @@ func originsOf(batch []Request) batchOrigins {
 	for i, request := range batch {
 		o, seen := byCategory[request.Category]
 		if !seen {
-			o = &batchOrigin{origin: newOrigin(request.Category, "")}
+			o = &batchOrigin{origin: newOrigin(request.Category, ""), number: new(string)}
 			byCategory[request.Category] = o
 			origins.categories = append(origins.categories, o)
 		}
@@ -218,7 +209,7 @@ func originsOf(batch []Request) batchOrigins {
 		named := pair{request.Category, request.Source}
 		o, seen := bySource[named]
 		if !seen {
-			o = &batchOrigin{origin: newOrigin(request.Category, sourceName(request.Source))}
+			o = &batchOrigin{origin: newOrigin(request.Category, sourceName(request.Source)), number: byCategory[request.Category].number}
 			origins.sources = append(origins.sources, o)
 			if bySource == nil {
 				bySource = map[pair]*batchOrigin{}

@@ -29,6 +29,9 @@ type Limiter struct {
 	dedupe string // microseconds, as the scripts take it
 	retain string // the same: how long an id in flight is known
 
+	keptInIndex string // the same: how long an entry of the index is kept
+	indexed     indexed
+
 	fixed    []any // the arguments of admit.lua that are the same in every call: the windows and the rules
 	numbers  ruleNumbers
 	reserved []string // the categories for which slots are kept, in alphabetical order
@@ -37,7 +40,7 @@ type Limiter struct {
 
 	channelKeys sync.Map // channel as the settings name it -> its ID, as learned from Redis
 
-	admit, reform, begin, answered, pauses, sent, refund *redis.Script
+	admit, reform, record, begin, answered, pauses, sent, refund *redis.Script
 }
 
 // New returns a Limiter that uses an open client.
@@ -67,12 +70,15 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 		reserved: slices.Sorted(maps.Keys(rules.Reserve)),
 		admit:    redis.NewScript(lua.Admit),
 		reform:   redis.NewScript(lua.Reform),
+		record:   redis.NewScript(lua.Index),
 		begin:    redis.NewScript(lua.Begin),
 		answered: redis.NewScript(lua.Answered),
 		pauses:   redis.NewScript(lua.Pauses),
 		sent:     redis.NewScript(lua.Sent),
 		refund:   redis.NewScript(lua.Refund),
 	}
+	// An id may be recorded as sent for as long as it is in flight, and is known for the dedupe window from then on.
+	l.keptInIndex = micros(max(dedupe, rules.longestExactWindow()) + rules.retention(dedupe) + indexGrain)
 	numbered, numbers := numberRules(rules)
 	l.fixed, l.numbers = append([]any{l.dedupe, l.retain}, numbered...), numbers
 	return l, nil
@@ -137,6 +143,9 @@ func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, e
 		decisions, err := l.decode(reply, batch, q)
 		if err != nil {
 			return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
+		}
+		if err := l.index(ctx, q, decisions); err != nil {
+			return nil, err
 		}
 		return decisions, nil
 	}

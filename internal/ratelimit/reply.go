@@ -68,7 +68,7 @@ func (l *Limiter) decode(reply any, batch []Request, q question) ([]Decision, er
 }
 
 // firstScopeKey is how many keys admit.lua is given before those of the groups and categories.
-const firstScopeKey = 6
+const firstScopeKey = 5
 
 // refusalFields is how many numbers there are for each refusal.
 const refusalFields = 5
