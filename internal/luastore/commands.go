@@ -39,6 +39,7 @@ var commands = map[string]command{
 	"PEXPIRETIME":      {1, 1, (*Store).pexpiretime},
 	"HSET":             {3, 0, (*Store).hset},
 	"HGET":             {2, 2, (*Store).hget},
+	"HEXISTS":          {2, 2, (*Store).hexists},
 	"HMGET":            {2, 0, (*Store).hmget},
 	"HDEL":             {2, 0, (*Store).hdel},
 	"HLEN":             {1, 1, (*Store).hlen},
@@ -148,6 +149,17 @@ func (s *Store) hget(args []string) (any, error) {
 		return text, nil
 	}
 	return nil, err
+}
+
+func (s *Store) hexists(args []string) (any, error) {
+	hash, err := s.hashOf(args[0])
+	if err != nil {
+		return nil, err
+	}
+	if _, found := hash[args[1]]; found {
+		return 1, nil
+	}
+	return 0, nil
 }
 
 func (s *Store) hmget(args []string) (any, error) {

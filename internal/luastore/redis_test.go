@@ -71,6 +71,7 @@ func anyCall(r *rapid.T, history int) []string {
 		"PEXPIREAT": func() []string { return []string{expiry()} },
 		"HSET":      func() []string { return several(member, score) },
 		"HGET":      func() []string { return []string{member()} },
+		"HEXISTS":   func() []string { return []string{member()} },
 		"HMGET":     func() []string { return several(member) },
 		"HDEL":      func() []string { return several(member) },
 		"ZADD":      func() []string { return several(score, member) },

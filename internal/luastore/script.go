@@ -111,6 +111,12 @@ func (s *Store) newState() *lua.LState {
 	functions := l.NewTable()
 	functions.RawSetString("call", l.NewFunction(func(l *lua.LState) int { return s.called(l, true) }))
 	functions.RawSetString("pcall", l.NewFunction(func(l *lua.LState) int { return s.called(l, false) }))
+	functions.RawSetString("status_reply", l.NewFunction(func(l *lua.LState) int {
+		table := l.NewTable()
+		table.RawSetString("ok", l.CheckAny(1))
+		l.Push(table)
+		return 1
+	}))
 	l.G.Global.RawSetString("redis", functions)
 	protect := func(what string) *lua.LFunction {
 		return l.NewFunction(func(l *lua.LState) int {
@@ -196,6 +202,9 @@ func toReply(value lua.LValue) (any, error) {
 	case *lua.LTable:
 		if err, is := value.RawGetString("err").(lua.LString); is {
 			return nil, replyError(err)
+		}
+		if status, is := value.RawGetString("ok").(lua.LString); is {
+			return string(status), nil
 		}
 		list := make([]any, 0, value.Len())
 		for i := 1; value.RawGetInt(i) != lua.LNil; i++ {

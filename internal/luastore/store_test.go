@@ -89,6 +89,7 @@ func TestScripts(t *testing.T) {
 		"return false":                        nil,
 		"return nil":                          nil,
 		"return {1, 'a', {2}, false, nil, 3}": []any{int64(1), "a", []any{int64(2)}, nil},
+		"return redis.status_reply('OK')":     "OK",
 		"return {KEYS[1], ARGV[1], #KEYS}":    []any{"k", "1795159285175896", int64(1)},
 		"return redis.call('ZADD', 'z', 1795159285175896, 'a') and redis.call('ZSCORE', 'z', 'a')": "1795159285175896",
 		"return redis.call('ZSCORE', 'z', 'b')":                                                    nil,
