@@ -226,7 +226,11 @@ func (m *model) admit(p replica, request ratelimit.Request, now int64) {
 func (m *model) charge(a *admission, level level) {
 	s, grains := m.scope(level.name), grainsOf(level.limit)
 	m.reform(s, grains, a.at)
-	s.kept = s.keep(level.keep)
+	keep := level.keep
+	if level.name == globalScope && !s.buckets { // it is also where ids in flight are found
+		keep = max(keep, m.retention)
+	}
+	s.kept = s.keep(keep)
 	s.forget(a.at - s.kept)
 	if s.take(a, m.bucketEnd(grains, a.at)); s.buckets {
 		m.bucketsUntil = max(m.bucketsUntil, a.at+2*s.kept)
