@@ -18,9 +18,9 @@ import (
 	"notifier/internal/simulate"
 )
 
-// The embedded store makes much short-lived garbage for each decision. Collecting it less often decides a quarter more
-// events per second (GOGC=400 and GOGC=100, go test -run '^$' -bench Run -benchtime 1x ./internal/simulate); the limit
-// keeps a long input within the bound that the help promises.
+// Lua makes much short-lived garbage for each decision. Collecting it less often decides more events per second (GOGC=400 and
+// GOGC=100, go test -run '^$' -bench Run -benchtime 1x ./internal/simulate); the limit keeps a long input within the bound that
+// the help promises.
 const (
 	simulateGCPercent   = 400
 	simulateMemoryLimit = 768 << 20 // bytes
@@ -37,9 +37,10 @@ cost (default 1) and id are optional. It can also be a worker's own log (LOG_FOR
 there the time of an event is when it was settled, and its cost is taken as 1. Lines are sorted by time. Other JSON lines
 are counted and skipped. All events are kept in memory, a million of them in less than 1 GiB.
 
-The limits are LIMIT_GLOBAL, LIMIT_CATEGORY, LIMIT_OVERRIDES and DEDUPE_WINDOW, or those of the flags below. The same
-script as in production decides, on the embedded store, at the times of the events; it connects to nothing. Each message
-is assumed to reach Slack at once. An event that costs more than a limit allows is dead: no worker would ask for it.
+The limits are LIMIT_GLOBAL, LIMIT_CATEGORY, LIMIT_OVERRIDES, LIMIT_GROUP, LIMIT_GROUP_OVERRIDES, LIMIT_RESERVE and
+DEDUPE_WINDOW, or those of the flags below. The same script as in production decides, in this process, at the times of
+the events; it connects to nothing. Each message is assumed to reach Slack at once. An event that costs more than a limit
+allows is dead: no worker would ask for it.
 
 The longest silence of a category is the longest time between two of its messages during which events arrived and were
 not sent (duplicates aside). It starts at the first event if no message was sent before, and ends at the last event if
@@ -48,11 +49,15 @@ none was sent after. "-": there was none.
 Examples:
    notifier simulate -category 5/10m last-week.log
    notifier simulate -global 200/1h -overrides "errors=20/30m+2/10s" events.jsonl
+   notifier simulate -group 40/30m -reserve payments=5 last-week.log
    docker compose logs --no-log-prefix notifier | notifier simulate -json -`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "global", Usage: "`LIMIT` over all categories, instead of LIMIT_GLOBAL"},
 			&cli.StringFlag{Name: "category", Usage: "`LIMIT` for each category, instead of LIMIT_CATEGORY"},
 			&cli.StringFlag{Name: "overrides", Usage: "`LIST` of limits for some categories, instead of LIMIT_OVERRIDES"},
+			&cli.StringFlag{Name: "group", Usage: "`LIMIT` that the categories of a group share, instead of LIMIT_GROUP"},
+			&cli.StringFlag{Name: "group-overrides", Usage: "`LIST` of limits for some groups, instead of LIMIT_GROUP_OVERRIDES"},
+			&cli.StringFlag{Name: "reserve", Usage: "`LIST` of slots kept for some categories, instead of LIMIT_RESERVE"},
 			&cli.StringFlag{Name: "dedupe", Usage: "`DURATION` for which an id is not sent again, instead of DEDUPE_WINDOW"},
 			&cli.BoolFlag{Name: "json", Usage: "write each decision as a line of JSON, with the names of the log, instead of the table"},
 			&cli.BoolFlag{Name: "skip-bad", Usage: "count and skip lines that cannot be read, instead of stopping at the first"},
@@ -74,24 +79,27 @@ Examples:
 	}
 }
 
+// limitFlags are the flags that replace a variable.
+var limitFlags = []struct{ flag, variable string }{
+	{"global", "LIMIT_GLOBAL"}, {"category", "LIMIT_CATEGORY"}, {"overrides", "LIMIT_OVERRIDES"},
+	{"group", "LIMIT_GROUP"}, {"group-overrides", "LIMIT_GROUP_OVERRIDES"}, {"reserve", "LIMIT_RESERVE"}, {"dedupe", "DEDUPE_WINDOW"},
+}
+
 // loadSimulatedLimits reads the limits and the dedupe window, and no other settings. A flag replaces its variable, whose
 // own value is then not looked at.
 func loadSimulatedLimits(cmd *cli.Command) (settings.Store, error) {
-	variableOf := map[string]string{
-		"global": "LIMIT_GLOBAL", "category": "LIMIT_CATEGORY", "overrides": "LIMIT_OVERRIDES", "dedupe": "DEDUPE_WINDOW",
-	}
 	instead := map[string]string{}
-	for flag, variable := range variableOf {
-		if cmd.IsSet(flag) {
-			instead[variable] = cmd.String(flag)
+	for _, f := range limitFlags {
+		if cmd.IsSet(f.flag) {
+			instead[f.variable] = cmd.String(f.flag)
 		}
 	}
 	limits, err := settings.LoadLimits(instead)
 	var problems *settings.Problems
 	if errors.As(err, &problems) {
-		for _, flag := range []string{"global", "category", "overrides", "dedupe"} {
-			if text, wrong := problems.Line(variableOf[flag]); wrong && cmd.IsSet(flag) {
-				return limits, usage(cmd, "-"+flag+": "+text)
+		for _, f := range limitFlags {
+			if text, wrong := problems.Line(f.variable); wrong && cmd.IsSet(f.flag) {
+				return limits, usage(cmd, "-"+f.flag+": "+text)
 			}
 		}
 	}

@@ -124,12 +124,14 @@ func TestSimulateReportsItsProgress(t *testing.T) {
 func TestVerdictLines(t *testing.T) {
 	t.Parallel()
 	var out, errOut output
-	text := `{"time":"2026-11-20T04:39:01.5+01:00","category":"a<b"}` + "\n" + `{"time":"2026-11-20T03:39:02Z","category":"a<b","id":"x"}`
+	text := `{"time":"2026-11-20T04:39:01.5+01:00","category":"a<b"}` + "\n" + `{"time":"2026-11-20T03:39:02Z","category":"a<b","id":"x"}
+{"time":"2026-11-20T03:40:00.382Z","category":"a<b"}`
 	if code := run(t.Context(), []string{"notifier", "simulate", "-json", "-category", "1/1m"}, strings.NewReader(text), &out, &errOut); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
 	}
 	want := `{"line":1,"time":"2026-11-20T03:39:01.500000Z","category":"a<b","outcome":"sent"}
 {"line":2,"time":"2026-11-20T03:39:02.000000Z","category":"a<b","id":"x","outcome":"dropped","reason":"category","limit":"1/1m","retry_after_s":59.5}
+{"line":3,"time":"2026-11-20T03:40:00.382000Z","category":"a<b","outcome":"dropped","reason":"category","limit":"1/1m","retry_after_s":1.118}
 `
 	if got := out.String(); got != want || !json.Valid([]byte(out.lines("")[0])) {
 		t.Errorf("%s, expected\n%s", got, want)

@@ -76,6 +76,18 @@ func TestReadAWorkersLog(t *testing.T) {
 	}
 }
 
+// What a group's limit or a reserve has refused is decided again, as what any other limit has.
+func TestReadWhatLevelsHaveRefused(t *testing.T) {
+	t.Parallel()
+	input := read(t, `{"level":"info","ts":"2026-11-20T07:21:25.176165Z","msg":"notification dropped","event_id":"1","category":"team-a.x","subject":"notify.team-a.x","outcome":"dropped","group":"team-a","reason":"group","limit":"40/30m","retry_after_s":12.5}
+{"level":"info","ts":"2026-11-20T07:21:26.176165Z","msg":"notification dropped","event_id":"2","category":"deploys","subject":"notify.deploys","outcome":"dropped","reason":"global","limit":"100/30m:1m","retry_after_s":7,"reserved":3,"retry_after_at_least":true}
+`)
+	want := []string{"2026-11-20T07:21:25.176165Z team-a.x 1 $", "2026-11-20T07:21:26.176165Z deploys 2 $"}
+	if diff := cmp.Diff(want, events(input)); diff != "" || input.Other+input.Undecided != 0 {
+		t.Errorf("%d other lines, %d undecided (-want +got):\n%s", input.Other, input.Undecided, diff)
+	}
+}
+
 func TestLinesThatAreNotAboutEventsAreCounted(t *testing.T) {
 	t.Parallel()
 	input := read(t, at(0, "a")+`{"level":"warn","ts":"2026-11-20T07:21:25.176165Z","msg":"waiting","for":"redis","held":3}

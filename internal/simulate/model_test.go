@@ -4,6 +4,9 @@ package simulate_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,42 +26,130 @@ type model struct {
 	rules  ratelimit.Rules
 	dedupe time.Duration
 	sent   []simulate.Event
+	taken  map[scope][]charge
 }
 
-// used is how many slots of the window (until - window, until] are taken; category "": overall.
-func (m *model) used(category string, window time.Duration, until time.Time) int {
-	used := 0
-	for _, e := range m.sent {
-		if (category == "" || e.Category == category) && e.Time().After(until.Add(-window)) {
-			used += e.Cost
+// scope is what has a limit: a category, a group, or all events.
+type scope struct{ level, name string }
+
+// charge is what an event has taken of a scope.
+type charge struct {
+	at   int64 // the microsecond that it counts from; in buckets the last one of its bucket
+	cost int
+}
+
+// scopesOf are the scopes of a category with their limits, the narrowest first: of those that free at the same time it is named.
+func (m *model) scopesOf(category string) ([]scope, []ratelimit.Limit) {
+	group, _, _ := strings.Cut(category, ".")
+	scopes := []scope{{"category", category}, {"group", group}, {"global", ""}}
+	limits := []ratelimit.Limit{m.rules.LimitFor(category), m.rules.GroupLimit(group), m.rules.Global}
+	if len(limits[1]) == 0 {
+		return []scope{scopes[0], scopes[2]}, []ratelimit.Limit{limits[0], limits[2]}
+	}
+	return scopes, limits
+}
+
+// grains are the lengths of a limit's buckets in microseconds; none: it keeps each event.
+func grains(limit ratelimit.Limit) (lengths []int64) {
+	for _, tier := range limit {
+		switch {
+		case tier.Fixed:
+			lengths = append(lengths, tier.Window.Microseconds())
+		case tier.Precision > 0:
+			lengths = append(lengths, tier.Precision.Microseconds())
+		default:
+			return nil
+		}
+	}
+	return lengths
+}
+
+// used is how many slots of the tier's window are taken at a time. Those that count from less than so long after its beginning
+// are left out.
+func (m *model) used(of scope, tier ratelimit.Tier, at, leave int64) int {
+	used, window := 0, tier.Window.Microseconds()
+	for _, c := range m.taken[of] {
+		if begins := at - window + 1; tier.Fixed && c.at >= at/window*window+leave || !tier.Fixed && c.at >= begins+leave {
+			used += c.cost
 		}
 	}
 	return used
 }
 
-// wait is how long it takes from the event's time until it fits the tier.
-func (m *model) wait(e simulate.Event, category string, tier ratelimit.Tier) time.Duration {
-	now := e.Time()
-	if m.used(category, tier.Window, now)+e.Cost <= tier.Count {
+// wait is how long it takes from a time until a cost fits the tier, of which so many slots are there.
+func (m *model) wait(of scope, tier ratelimit.Tier, now int64, cost, slots int) int64 {
+	window := tier.Window.Microseconds()
+	if m.used(of, tier, now, 0)+cost <= slots {
 		return 0
 	}
-	for _, earlier := range m.sent { // in the order of their times
-		leaves := earlier.Time().Add(tier.Window)
-		if leaves.After(now) && m.used(category, tier.Window, leaves)+e.Cost <= tier.Count {
-			return leaves.Sub(now)
+	if tier.Fixed {
+		return now/window*window + window - now
+	}
+	for _, c := range m.taken[of] { // in the order of their times
+		if leaves := c.at + window; leaves > now && m.used(of, tier, leaves, 0)+cost <= slots {
+			return leaves - now
 		}
 	}
 	panic("it never fits")
 }
 
+// reserving reports whether slots are kept in a global tier.
+func (m *model) reserving(tier ratelimit.Tier) bool {
+	sum := 0
+	for _, slots := range m.rules.Reserve {
+		sum += slots
+	}
+	return tier.Count > sum
+}
+
+// held is how many slots of a global tier are kept for other categories.
+func (m *model) held(category string, tier ratelimit.Tier, now int64) int {
+	held := 0
+	for other, slots := range m.rules.Reserve {
+		if other != category && m.reserving(tier) {
+			leave := int64(0)
+			if lengths := grains(m.rules.LimitFor(other)); lengths != nil {
+				leave = slices.Min(lengths) // such a bucket may have begun before the window
+			}
+			held += max(0, slots-m.used(scope{"category", other}, tier, now, leave))
+		}
+	}
+	return held
+}
+
+// fits reports whether a cost can ever be admitted.
+func (m *model) fits(e simulate.Event) bool {
+	_, limits := m.scopesOf(e.Category)
+	for _, limit := range limits {
+		for _, tier := range limit {
+			if e.Cost > tier.Count || grains(limit) == nil && e.Cost > 1000 {
+				return false
+			}
+		}
+	}
+	for _, tier := range m.rules.Global {
+		kept := 0
+		for other, slots := range m.rules.Reserve {
+			if other != e.Category && m.reserving(tier) {
+				kept += slots
+			}
+		}
+		if e.Cost > tier.Count-kept {
+			return false
+		}
+	}
+	return true
+}
+
 func (m *model) decide(e simulate.Event) simulate.Verdict {
 	v := simulate.Verdict{Event: e, Outcome: "sent"}
-	own := m.rules.LimitFor(e.Category)
-	for _, tier := range append(append(ratelimit.Limit{}, own...), m.rules.Global...) {
-		if e.Cost > tier.Count {
-			v.Outcome, v.Reason = "dead", "malformed"
-			return v
-		}
+	scopes, limits := m.scopesOf(e.Category)
+	if len(scopes) == 3 {
+		v.Group = scopes[1].name
+	}
+	if !m.fits(e) {
+		v.Outcome, v.Reason = "dead", "malformed"
+		return v
 	}
 	for _, earlier := range m.sent {
 		if e.ID != "" && earlier.ID == e.ID && earlier.Category == e.Category && earlier.Time().After(e.Time().Add(-m.dedupe)) {
@@ -66,29 +157,104 @@ func (m *model) decide(e simulate.Event) simulate.Verdict {
 			return v
 		}
 	}
-	refuse := func(reason, category string, limit ratelimit.Limit) {
-		for _, tier := range limit {
-			if wait := m.wait(e, category, tier); wait > v.RetryAfter {
-				v.Outcome, v.Reason, v.Tier, v.RetryAfter = "dropped", reason, tier, wait
+	now := e.Time().UnixMicro()
+	for i, of := range scopes {
+		for _, tier := range limits[i] {
+			held := 0
+			if of.level == "global" {
+				held = m.held(e.Category, tier, now)
+			}
+			if wait := time.Duration(m.wait(of, tier, now, e.Cost, tier.Count-held)) * time.Microsecond; wait > v.RetryAfter {
+				v.Outcome, v.Reason, v.Tier, v.RetryAfter, v.Reserved = "dropped", of.level, tier, wait, held
 			}
 		}
 	}
-	refuse("category", e.Category, own) // first: of two that free at the same time it is named
-	refuse("global", "", m.rules.Global)
-	if v.Outcome == "sent" {
-		m.sent = append(m.sent, e)
+	if v.Outcome != "sent" {
+		return v
+	}
+	m.sent = append(m.sent, e)
+	for i, of := range scopes {
+		at := int64(0) // exact
+		for _, grain := range grains(limits[i]) {
+			if ends := now/grain*grain + grain - 1; at == 0 || ends < at {
+				at = ends
+			}
+		}
+		m.taken[of] = append(m.taken[of], charge{max(at, now), e.Cost})
 	}
 	return v
 }
 
+// decideAll decides a history. Of events of the same microsecond each shows what its category uses after all of them.
+func (m *model) decideAll(events []simulate.Event) []simulate.Verdict {
+	verdicts := make([]simulate.Verdict, len(events))
+	for from, to := 0, 0; from < len(events); from = to {
+		for to = from; to < len(events) && events[to].Time().Equal(events[from].Time()); to++ {
+			verdicts[to] = m.decide(events[to])
+		}
+		for i := from; i < to; i++ {
+			if _, reserved := m.rules.Reserve[events[i].Category]; reserved && verdicts[i].Outcome == "sent" {
+				verdicts[i].ReserveUse = m.reserveUse(events[i])
+			}
+		}
+	}
+	return verdicts
+}
+
+// reserveUse is what a category uses of the longest global tier in which slots are kept.
+func (m *model) reserveUse(e simulate.Event) int {
+	var longest ratelimit.Tier
+	for _, tier := range m.rules.Global {
+		if m.reserving(tier) && tier.Window > longest.Window {
+			longest = tier
+		}
+	}
+	return m.used(scope{"category", e.Category}, longest, e.Time().UnixMicro(), 0)
+}
+
 var windows = []time.Duration{time.Millisecond, 40 * time.Millisecond, 10 * time.Second, time.Hour}
 
+// anyLimit is of tiers that are exact, in buckets or fixed. A limit in buckets alone is as likely as one with an exact tier.
 func anyLimit(r *rapid.T, name string, most int) ratelimit.Limit {
+	kinds := []string{"exact", "precision", "fixed"}[rapid.IntRange(0, 1).Draw(r, name+" kinds"):]
 	var limit ratelimit.Limit
 	for _, window := range rapid.SliceOfNDistinct(rapid.SampledFrom(windows), 1, 3, rapid.ID).Draw(r, name+" windows") {
-		limit = append(limit, ratelimit.Tier{Count: rapid.IntRange(1, most).Draw(r, name+" count"), Window: window})
+		tier := ratelimit.Tier{Count: rapid.IntRange(1, most).Draw(r, name+" count"), Window: window}
+		switch rapid.SampledFrom(kinds).Draw(r, name+" kind") {
+		case "precision":
+			tier.Precision = max(time.Millisecond, window/time.Duration(rapid.IntRange(1, 9).Draw(r, name+" parts"))).Truncate(time.Microsecond)
+		case "fixed":
+			tier.Fixed = true
+		}
+		limit = append(limit, tier)
 	}
 	return limit
+}
+
+// anyRules are rules with groups and reserves, which may be none.
+func anyRules(r *rapid.T) ratelimit.Rules {
+	rules := testkit.Rules(anyLimit(r, "global", 8).String(), anyLimit(r, "category", 5).String(),
+		"c="+anyLimit(r, "override", 5).String()+",a.*="+anyLimit(r, "pattern", 5).String())
+	if rapid.Bool().Draw(r, "groups") {
+		rules.Group = anyLimit(r, "group", 6)
+	}
+	if rapid.Bool().Draw(r, "group overrides") {
+		rules.GroupOverrides = map[string]ratelimit.Limit{"a": anyLimit(r, "group override", 6)}
+	}
+	rules.Reserve = rapid.MapOfN(rapid.SampledFrom([]string{"a", "a.x", "c", "absent"}), rapid.IntRange(1, 3), 0, 3).Draw(r, "reserve")
+	for category := range rules.Reserve {
+		for _, tier := range rules.Global {
+			// Of a bucket that may have begun before the global window the script counts what the same batch has added.
+			lengths := grains(rules.LimitFor(category))
+			if lengths != nil && (tier.Fixed || slices.Min(lengths) >= tier.Window.Microseconds()) {
+				delete(rules.Reserve, category)
+			}
+		}
+	}
+	if rules.CheckReserve() != nil {
+		rules.Reserve = nil
+	}
+	return rules
 }
 
 func anyHistory(r *rapid.T) string {
@@ -99,14 +265,30 @@ func anyHistory(r *rapid.T) string {
 			4 * time.Second, 10 * time.Second, 20 * time.Minute, time.Hour, 2 * time.Hour,
 		}).Draw(r, "pause")
 		var fields []string
-		if cost := rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3, 7}).Draw(r, "cost"); cost > 0 {
+		if cost := rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 1, 2, 3, 7}).Draw(r, "cost"); cost > 0 {
 			fields = append(fields, fmt.Sprintf(`"cost":%d`, cost))
 		}
 		if id := rapid.IntRange(-10, 10).Draw(r, "id"); id > 0 {
 			fields = append(fields, fmt.Sprintf(`"id":"event %d"`, id))
 		}
-		return at(after, rapid.SampledFrom([]string{"a", "b", "c", "d e"}).Draw(r, "category"), fields...)
+		return at(after, rapid.SampledFrom([]string{"a", "a.x", "b", "c", "d e"}).Draw(r, "category"), fields...)
 	})
+}
+
+// known is how long an id that was sent is known: at least as long as it is the name of a slot.
+func known(rules ratelimit.Rules, dedupe time.Duration) time.Duration {
+	limits := []ratelimit.Limit{rules.Global, rules.Category, rules.Group}
+	limits = slices.AppendSeq(limits, maps.Values(maps.Collect(rules.Overrides.All())))
+	limits = slices.AppendSeq(limits, maps.Values(rules.GroupOverrides))
+	for i, limit := range limits {
+		for _, tier := range limit {
+			// The slots of categories with a reserve are kept for the global windows.
+			if grains(limit) == nil || i == 0 && len(rules.Reserve) > 0 {
+				dedupe = max(dedupe, tier.Window)
+			}
+		}
+	}
+	return dedupe
 }
 
 // TestDecisions plays random histories and compares every verdict whole: with the model, and with a limiter on a store
@@ -116,24 +298,14 @@ func TestDecisions(t *testing.T) {
 	compare := cmp.Options{cmpopts.IgnoreUnexported(simulate.Event{})}
 	events := 0
 	rapid.Check(t, func(r *rapid.T) {
-		override := anyLimit(r, "override", 5)
-		rules := testkit.Rules(anyLimit(r, "global", 8).String(), anyLimit(r, "category", 5).String(), "c="+override.String())
+		rules := anyRules(r)
 		dedupe := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Minute, 3 * time.Hour}).Draw(r, "dedupe")
 		history := anyHistory(r)
 		got := run(t, history, rules, dedupe)
-		longest := time.Duration(0)
-		for _, limit := range []ratelimit.Limit{rules.Global, rules.Category, override} {
-			for _, tier := range limit {
-				longest = max(longest, tier.Window)
-			}
-		}
-		m := model{rules: rules, dedupe: max(dedupe, longest)}
-		var want []simulate.Verdict
-		for _, e := range read(t, history).Events {
-			want = append(want, m.decide(e))
-		}
+		m := model{rules: rules, dedupe: known(rules, dedupe), taken: map[scope][]charge{}}
+		want := m.decideAll(read(t, history).Events)
 		if diff := cmp.Diff(want, got, compare); diff != "" {
-			r.Fatalf("%s(-model +simulated):\n%s", history, diff)
+			r.Fatalf("%+v\n%s(-model +simulated):\n%s", rules, history, diff)
 		}
 		if diff := cmp.Diff(oneByOne(t, read(t, history).Events, rules, dedupe), outcomes(got)); diff != "" {
 			r.Fatalf("%s(-limiter +simulated):\n%s", history, diff)

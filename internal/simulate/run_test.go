@@ -81,6 +81,45 @@ func TestTiersCostsAndOverrides(t *testing.T) {
 	}
 }
 
+// Each level refuses in its own words, and what is kept for a category is refused to the others alone.
+func TestLevelsReservesBucketsAndFixedWindows(t *testing.T) {
+	t.Parallel()
+	three := func(category string) string { return repeat(3, func(int) string { return at(0, category) }) }
+	for name, test := range map[string]struct {
+		text, global, group, groups, reserve string
+		want                                 []string
+	}{
+		"a group": {
+			text: at(0, "a.x") + at(0, "a.y") + at(0, "a") + at(0, "b"), global: "9/1h", group: "2/1m",
+			want: []string{"sent", "sent", "2/1m for 1m0s", "sent"},
+		},
+		"a group of its own": {
+			text: three("a") + three("b.x"), global: "9/1h", groups: "b=1/2m",
+			want: []string{"sent", "sent", "sent", "sent", "1/2m for 2m0s", "1/2m for 2m0s"},
+		},
+		"a reserve": {
+			text: three("a") + three("b"), global: "4/1h", reserve: "b=2",
+			want: []string{"sent", "sent", "4/1h for 1h0m0s", "sent", "sent", "4/1h for 1h0m0s"},
+		},
+		"a cost above what is not kept": {
+			text: at(0, "a", `"cost":3`) + at(0, "b", `"cost":4`), global: "4/1h", reserve: "b=2",
+			want: []string{"dead", "sent"},
+		},
+		"a cost above what is kept one by one": {
+			text: at(0, "a", `"cost":1000`) + at(0, "a", `"cost":1001`), global: "5000/1h", group: "5000/1h:1m",
+			want: []string{"sent", "dead"},
+		},
+		// The minute of 04:39:01.123457 ends in 58.876543 s, the hour in 20 min 58.876543 s.
+		"buckets":        {text: three("a"), global: "2/1h:1m", want: []string{"sent", "sent", "2/1h:1m for 1h0m58.876542s"}},
+		"a fixed window": {text: three("a"), global: "2/1h:fixed", want: []string{"sent", "sent", "2/1h:fixed for 20m58.876543s"}},
+	} {
+		rules := levels(testkit.Rules(test.global, "5000/1h", ""), test.group, test.groups, test.reserve)
+		if diff := cmp.Diff(test.want, outcomes(run(t, test.text, rules, day))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestAnIDIsSentOnceInTheDedupeWindow(t *testing.T) {
 	t.Parallel()
 	x := func(after time.Duration) string { return at(after, "a", `"id":"x"`) }

@@ -3,6 +3,7 @@
 package simulate_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -16,6 +17,18 @@ import (
 
 // began is when the events of the tests begin. The odd microseconds would show where a time loses its tail.
 var began = time.Date(2026, 11, 13, 4, 39, 1, 123457000, time.UTC)
+
+// levels adds to rules the limits of groups, and what is reserved, as a user writes them.
+func levels(rules ratelimit.Rules, group, groups, reserve string) ratelimit.Rules {
+	var errs [3]error
+	rules.Group, errs[0] = ratelimit.ParseGroupLimit(group)
+	rules.GroupOverrides, errs[1] = ratelimit.ParseGroupOverrides(groups)
+	rules.Reserve, errs[2] = ratelimit.ParseReserve(reserve)
+	if err := errors.Join(errs[:]...); err != nil {
+		panic(err)
+	}
+	return rules
+}
 
 // read reads an input that has no fault.
 func read(tb testing.TB, text string) simulate.Input {

@@ -2,12 +2,12 @@
 
 // Package simulate replays past events against limits that are being considered.
 //
-// It decides nothing by itself. Each event is decided by the real limiter, which runs lua/admit.lua on the embedded store,
+// It decides nothing by itself. Each event is decided by the real limiter, which runs lua/admit.lua on a store in the process,
 // whose clock is set to the event's time. So a verdict is what a worker would have decided, under two assumptions: that
 // every event was decided at its time, and that every admitted event reached Slack at once. Production builds
-// (-tags production) do not contain the package, because they do not contain the embedded store.
+// (-tags production) do not contain the package, because they contain no store.
 //
-// The package knows the limiter, the embedded store and the worker's log. It does not know NATS or Slack.
+// The package knows the limiter, that store and the worker's log. It does not know NATS or Slack.
 //
 // Reading order: input.go and line.go (the input), simulate.go (the decisions), verdict.go, summary.go and table.go (what
 // is shown of them).
@@ -17,14 +17,11 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"net"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"notifier/internal/embedded"
+	"notifier/internal/luastore"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 )
@@ -36,9 +33,12 @@ const namespace = "simulate"
 type Verdict struct {
 	Event
 	Outcome    string         // outcome.Sent, outcome.Dropped or, if its cost is above a limit's count, outcome.Dead
-	Reason     string         // empty if sent; dropped: outcome.Global, outcome.Category or outcome.Duplicate; dead: outcome.Malformed
+	Reason     string         // empty if sent; dropped: one of outcome.LimitReasons, or outcome.Duplicate; dead: outcome.Malformed
+	Group      string         // the group whose limit the category shares; empty: none
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
-	RetryAfter time.Duration  // dropped by a limit: how long until an event of its cost would have fit
+	RetryAfter time.Duration  // dropped by a limit: how long until an event of its cost would have fit; a lower bound where Reserved
+	Reserved   int            // dropped by the global limit: slots of the tier that were kept for other categories
+	ReserveUse int            // sent, of a category with a reserve: slots that the category then used in the longest global tier
 }
 
 // Run decides the events in order and passes each verdict to observe. Events of the same microsecond are one batch.
@@ -48,16 +48,9 @@ type Verdict struct {
 //
 // The error is that of ctx, observe or the store; the events after it are not decided.
 func Run(ctx context.Context, events []Event, rules ratelimit.Rules, dedupe time.Duration, observe func(Verdict) error) error {
-	store := embedded.NewStore()
+	store := luastore.New()
 	defer store.Close()
-	if len(events) > 0 {
-		store.SetTime(events[0].Time())
-	}
-	client := redis.NewClient(&redis.Options{
-		Dialer:   func(context.Context, string, string) (net.Conn, error) { return store.Dial() }, // no port, no network
-		PoolSize: 1, MaxRetries: -1, ReadTimeout: -1, WriteTimeout: -1,
-		Protocol: 2, DisableIdentity: true, // the store supports nothing newer
-	})
+	client := store.Client()
 	defer func() { _ = client.Close() }()
 	limiter, err := ratelimit.New(client, namespace, rules, dedupe)
 	if err != nil {
@@ -101,18 +94,23 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 	if err != nil {
 		return err
 	}
+	uses, err := r.reserveUses(ctx, decisions)
+	if err != nil {
+		return err
+	}
 	asked := 0
 	for _, e := range events {
 		if e.Cost > r.rules.MaxCost(e.Category) {
-			if err := r.observe(Verdict{Event: e, Outcome: outcome.Dead, Reason: outcome.Malformed}); err != nil {
+			v := Verdict{Event: e, Outcome: outcome.Dead, Reason: outcome.Malformed, Group: r.groupOf(e.Category)}
+			if err := r.observe(v); err != nil {
 				return err
 			}
 			continue
 		}
 		decision, request := decisions[asked], r.requests[asked]
 		asked++
-		// Only an event whose id is repeated can be a duplicate. Recording the others too would change no verdict, and the
-		// embedded store sorts the whole record each time.
+		// Only an event whose id is repeated can be a duplicate. Recording the others too would change no verdict, and would
+		// take a call for each.
 		if decision.Outcome == ratelimit.Admitted && e.ID != "" && r.repeated.has(e) {
 			if err := r.limiter.Sent(ctx, request); err != nil {
 				return err
@@ -122,11 +120,41 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 		if err != nil {
 			return err
 		}
+		verdict.Group = r.groupOf(e.Category)
+		if verdict.Outcome == outcome.Sent {
+			verdict.ReserveUse = uses[e.Category]
+		}
 		if err := r.observe(verdict); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// groupOf is the group of a category, if it has a limit.
+func (r *run) groupOf(category string) string {
+	if group := ratelimit.GroupOf(category); len(r.rules.GroupLimit(group)) > 0 {
+		return group
+	}
+	return ""
+}
+
+// reserveUses asks how many slots each category with a reserve now uses, if the batch has changed that.
+func (r *run) reserveUses(ctx context.Context, decisions []ratelimit.Decision) (map[string]int, error) {
+	changed := false
+	for i, decision := range decisions {
+		_, reserved := r.rules.Reserve[r.requests[i].Category]
+		changed = changed || reserved && decision.Outcome == ratelimit.Admitted
+	}
+	if !changed {
+		return nil, nil
+	}
+	reserves, err := r.limiter.Reserves(ctx)
+	uses := make(map[string]int, len(reserves))
+	for _, reserve := range reserves {
+		uses[reserve.Category] = reserve.Used
+	}
+	return uses, err
 }
 
 // request returns the request for one event. Each line is a separate message. An event without an id gets one that no line
@@ -141,7 +169,7 @@ func request(e Event) ratelimit.Request {
 }
 
 func newVerdict(e Event, decision ratelimit.Decision) (Verdict, error) {
-	v := Verdict{Event: e, Outcome: outcome.Dropped, Tier: decision.Tier, RetryAfter: decision.RetryAfter}
+	v := Verdict{Event: e, Outcome: outcome.Dropped, Tier: decision.Tier, RetryAfter: decision.RetryAfter, Reserved: decision.Reserved}
 	switch decision.Outcome {
 	case ratelimit.Admitted:
 		v.Outcome = outcome.Sent
@@ -149,6 +177,8 @@ func newVerdict(e Event, decision ratelimit.Decision) (Verdict, error) {
 		v.Reason = outcome.Duplicate
 	case ratelimit.Global:
 		v.Reason = outcome.Global
+	case ratelimit.Group:
+		v.Reason = outcome.Group
 	case ratelimit.Category:
 		v.Reason = outcome.Category
 	default:

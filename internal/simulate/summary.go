@@ -16,9 +16,13 @@ type Count struct {
 	Events    int
 	Sent      int
 	Global    int // dropped by the global limit
+	Group     int // dropped by the limit of the category's group
 	Own       int // dropped by the category's limit
 	Duplicate int
-	Dead      int // with a cost above a limit's count
+	Dead      int // with a cost above what the limits ever allow
+
+	KeptFrom   int // of Global: dropped while slots were kept for other categories
+	ReserveUse int // with a reserve: the most slots that it used at a time in the longest global tier
 
 	silence time.Duration
 	missed  bool  // an event was not sent since then
@@ -48,6 +52,7 @@ func (c *Count) add(v Verdict) {
 	switch {
 	case v.Outcome == outcome.Sent:
 		c.Sent++
+		c.ReserveUse = max(c.ReserveUse, v.ReserveUse)
 		if c.missed {
 			c.silence = max(c.silence, time.Duration(v.micros-c.since)*time.Microsecond)
 		}
@@ -60,6 +65,11 @@ func (c *Count) add(v Verdict) {
 		c.Dead++
 	case v.Reason == outcome.Global:
 		c.Global++
+		if v.Reserved > 0 {
+			c.KeptFrom++
+		}
+	case v.Reason == outcome.Group:
+		c.Group++
 	default:
 		c.Own++
 	}

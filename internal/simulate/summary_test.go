@@ -49,6 +49,26 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// What is kept for a category, how much of it was used at a time, and what others did not get for it.
+func TestSummaryOfReserves(t *testing.T) {
+	t.Parallel()
+	text := at(0, "b") + at(0, "b") + at(45*time.Minute, "b") + at(46*time.Minute, "b") + at(61*time.Minute, "b") +
+		at(62*time.Minute, "a.x") + at(62*time.Minute, "a.x") + at(62*time.Minute, "a.y") + at(62*time.Minute, "a.y") + at(62*time.Minute, "b")
+	var summary simulate.Summary
+	for _, v := range run(t, text, levels(testkit.Rules("5/1h", "5/1h", ""), "", "a=2/1h", "b=4"), day) {
+		summary.Add(v)
+	}
+	ignore := cmpopts.IgnoreUnexported(simulate.Count{})
+	want := []simulate.Count{
+		{Category: "b", Events: 6, Sent: 6, ReserveUse: 4},
+		{Category: "a.x", Events: 2, Sent: 1, Global: 1, KeptFrom: 1},
+		{Category: "a.y", Events: 2, Global: 2, KeptFrom: 2},
+	}
+	if diff := cmp.Diff(want, summary.Categories(), ignore); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // One message a minute may be sent; an event is written as the minute and the second at which it comes.
 func TestTheLongestSilence(t *testing.T) {
 	t.Parallel()

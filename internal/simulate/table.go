@@ -5,10 +5,11 @@ package simulate
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
-	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 	"notifier/internal/term"
 )
@@ -17,9 +18,9 @@ import (
 // per category. input has at least one event. The error is out's.
 func (s *Summary) WriteTable(out io.Writer, input Input, rules ratelimit.Rules, dedupe time.Duration) error {
 	first, last := input.Events[0].Time(), input.Events[len(input.Events)-1].Time()
-	if _, err := fmt.Fprintf(out, "%s from %s to %s.\nLimits: %s overall, %s per category%s; an id counts once in %s.\nSLACK_PACE is ignored: it holds posts back and drops nothing.\n",
+	if _, err := fmt.Fprintf(out, "%s from %s to %s.\nLimits: %s; an id counts once in %s.\n%sSLACK_PACE is ignored: it holds posts back and drops nothing.\n",
 		term.Count(len(input.Events), "event"), first.Format(time.RFC3339), last.Format(time.RFC3339),
-		rules.Global, rules.Category, overridesText(rules.Overrides), term.ShortDuration(dedupe)); err != nil {
+		limitsText(rules), term.ShortDuration(dedupe), s.reservesText(rules)); err != nil {
 		return err
 	}
 	if err := input.WriteNotes(out); err != nil {
@@ -59,8 +60,12 @@ func (s *Summary) writeRows(out io.Writer) error {
 	all, categories := s.All(), s.Categories()
 	all.Category = "all"
 	table := term.NewNumberTable(out)
-	row := func(category string, events, sent, global, own, duplicate, dead, silence any) {
-		cells := []any{category, events, sent, global, own}
+	row := func(category string, events, sent, global, group, own, duplicate, dead, silence any) {
+		cells := []any{category, events, sent, global}
+		if all.Group > 0 {
+			cells = append(cells, group)
+		}
+		cells = append(cells, own)
 		if all.Duplicate > 0 {
 			cells = append(cells, duplicate)
 		}
@@ -69,9 +74,9 @@ func (s *Summary) writeRows(out io.Writer) error {
 		}
 		table.Row(append(cells, silence)...)
 	}
-	row("category", "events", "sent", "dropped: global limit", "dropped: category limit", "duplicates", "dead: cost", "longest silence")
+	row("category", "events", "sent", "dropped: global limit", "dropped: group limit", "dropped: category limit", "duplicates", "dead: cost", "longest silence")
 	for _, c := range append(categories, all) {
-		row(c.Category, c.Events, c.Sent, c.Global, c.Own, c.Duplicate, c.Dead, silenceText(c))
+		row(c.Category, c.Events, c.Sent, c.Global, c.Group, c.Own, c.Duplicate, c.Dead, silenceText(c))
 	}
 	return table.Flush()
 }
@@ -89,11 +94,34 @@ func silenceText(c Count) string {
 	}
 }
 
-// overridesText lists the overrides by category: ", errors=20/30m", or nothing.
-func overridesText(overrides pattern.Table[ratelimit.Limit]) string {
+// limitsText lists the limits, those of groups where there are any: "100/30m overall, 10/30m per category, errors=20/30m".
+func limitsText(rules ratelimit.Rules) string {
+	limits := []string{rules.Global.String() + " overall"}
+	if len(rules.Group) > 0 {
+		limits = append(limits, rules.Group.String()+" per group")
+	}
+	for _, group := range slices.Sorted(maps.Keys(rules.GroupOverrides)) {
+		limits = append(limits, fmt.Sprintf("group %s=%s", group, rules.GroupOverrides[group]))
+	}
+	limits = append(limits, rules.Category.String()+" per category")
+	for category, limit := range rules.Overrides.All() {
+		limits = append(limits, fmt.Sprintf("%s=%s", category, limit))
+	}
+	return strings.Join(limits, ", ")
+}
+
+// reservesText has a line for each category with a reserve, and one for what others did not get because of them.
+func (s *Summary) reservesText(rules ratelimit.Rules) string {
 	var text strings.Builder
-	for category, limit := range overrides.All() {
-		fmt.Fprintf(&text, ", %s=%s", category, limit)
+	for _, category := range slices.Sorted(maps.Keys(rules.Reserve)) {
+		slots, used := rules.Reserve[category], 0
+		if count := s.byCategory[category]; count != nil {
+			used = count.ReserveUse
+		}
+		fmt.Fprintf(&text, "Reserved: %s of the global limit for %s, which used at most %d at a time.\n", term.Count(slots, "slot"), category, used)
+	}
+	if s.all.KeptFrom > 0 {
+		fmt.Fprintf(&text, "While slots were kept for them the global limit dropped %s of others.\n", term.Count(s.all.KeptFrom, "event"))
 	}
 	return text.String()
 }

@@ -19,16 +19,20 @@ type verdictLine struct {
 	Category   string  `json:"category"`
 	ID         string  `json:"id,omitempty"`
 	Outcome    string  `json:"outcome"`
+	Group      string  `json:"group,omitempty"`
 	Reason     string  `json:"reason,omitempty"`
 	Limit      string  `json:"limit,omitempty"`
 	RetryAfter float64 `json:"retry_after_s,omitempty"`
+	Reserved   int     `json:"reserved,omitempty"`
+	AtLeast    bool    `json:"retry_after_at_least,omitempty"`
 }
 
 // Write writes the verdict as a line of JSON, in one call of out's Write. The error is out's.
 func (v Verdict) Write(out io.Writer) error {
 	line := verdictLine{
 		Line: v.Line, Time: v.Time().Format(verdictTime), Category: v.Category, ID: v.ID,
-		Outcome: v.Outcome, Reason: v.Reason, RetryAfter: v.RetryAfter.Seconds(),
+		Outcome: v.Outcome, Group: v.Group, Reason: v.Reason, RetryAfter: term.Seconds(v.RetryAfter),
+		Reserved: v.Reserved, AtLeast: v.Reserved > 0,
 	}
 	if v.Tier.Count > 0 {
 		line.Limit = v.Tier.String()
