@@ -12,6 +12,7 @@ import (
 	"notifier/internal/consume"
 	"notifier/internal/digest"
 	"notifier/internal/outcome"
+	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
 	"notifier/internal/term"
 )
@@ -26,14 +27,21 @@ func (a *app) newRecorder() (*stats.Recorder, error) {
 	}
 	if a.settings.Digest > 0 {
 		limits := a.settings.Store.Limits
-		recording.Limit = func(reason, category string) string {
-			if reason == outcome.Global {
-				return limits.Global.String()
-			}
-			return limits.LimitFor(category).String()
-		}
+		recording.Limit = func(reason, category string) string { return limitFor(limits, reason, category).String() }
 	}
 	return stats.NewRecorder(recording)
+}
+
+// limitFor is the limit that refuses events of a category for a reason.
+func limitFor(limits ratelimit.Rules, reason, category string) ratelimit.Limit {
+	switch reason {
+	case outcome.Global:
+		return limits.Global
+	case outcome.Group:
+		return limits.GroupLimit(ratelimit.GroupOf(category))
+	default:
+		return limits.LimitFor(category)
+	}
 }
 
 // replicaName is the host's name, which in a container is the container's, and a suffix that no other run has.

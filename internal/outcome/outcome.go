@@ -15,6 +15,7 @@ const (
 // Reasons of Dropped.
 const (
 	Global    = "global"    // refused by the global limit
+	Group     = "group"     // refused by the limit that the categories of its group share
 	Category  = "category"  // refused by the category's limit
 	Duplicate = "duplicate" // its id was sent already, or is another event's in flight
 	Expired   = "expired"   // older than EVENT_MAX_AGE
@@ -29,6 +30,9 @@ const (
 	SlackRejected = "slack_rejected" // Slack refuses it for good
 	Undeliverable = "undeliverable"  // Slack kept failing on it while it took other events
 )
+
+// LimitReasons lists the reasons of Dropped that are limits, the one that most categories share first.
+func LimitReasons() []string { return []string{Global, Group, Category} }
 
 // DeadReasons lists the reasons of Dead, in the order in which people are shown them.
 func DeadReasons() []string {
