@@ -197,7 +197,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 func TestDropsForTheDigest(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		observe := func(recorder *stats.Recorder) {
-			for _, reason := range []string{"global", "category", "duplicate", "expired"} {
+			for _, reason := range []string{"global", "group", "category", "duplicate", "expired"} {
 				recorder.Observe("dropped", reason, "errors", time.Now())
 			}
 			recorder.Observe("dead", "malformed", "errors", time.Now())
@@ -216,7 +216,7 @@ func TestDropsForTheDigest(t *testing.T) {
 			t.Errorf("since is %q", got["since"])
 		}
 		delete(got, "since")
-		if diff := cmp.Diff(map[string]string{"global 100/30m errors": "1", "category 10/30m errors": "1"}, got); diff != "" {
+		if diff := cmp.Diff(map[string]string{"global 100/30m errors": "1", "group 50/24h:15m errors": "1", "category 10/30m errors": "1"}, got); diff != "" {
 			t.Errorf("pending (-want +got):\n%s", diff)
 		}
 	})
