@@ -93,18 +93,8 @@ func (a *app) newDigest() (*digest.Digest, error) {
 	}
 	return digest.New(digest.Config{
 		Redis: s.Store.Redis, Namespace: s.Store.Namespace, Interval: s.Digest, Channel: s.DigestChannel,
-		Publisher: a.poster, Permits: a.store.Limiter, Timeout: s.Slack.Timeout, Log: a.log, NextFree: a.globalNextFree,
+		Publisher: a.poster, Permits: a.store.Limiter, Timeout: s.Slack.Timeout, Log: a.log, NextFree: a.store.Status.NextFree,
 	})
-}
-
-// globalNextFree is how long it takes until the global limit has room for one event.
-func (a *app) globalNextFree(ctx context.Context) (time.Duration, error) {
-	usages, err := a.store.Limiter.Peek(ctx)
-	var wait time.Duration
-	for _, usage := range usages { // of the global tiers alone: all must have room
-		wait = max(wait, usage.FreeIn)
-	}
-	return wait, err
 }
 
 // startBackground starts what runs next to the worker. The digest ends with ctx. stop is called when the worker has
