@@ -125,7 +125,7 @@ func TestTheStatusOfManyGroupsIsBounded(t *testing.T) {
 	const burning = "zz-burns.job"
 	odd := []string{"_other", "__other", "\u202e\x1b[2J", "<b>", `"`, "a\xff"}
 	k := &known{hour: stats.Hour{Now: now}, usages: []ratelimit.Usage{{Tier: tier(1000, time.Minute)}}, entries: 10_000}
-	minute := stats.Minute{Start: now, Counts: []stats.Count{count(burning, "dropped", "group", 900), count(stats.OtherCategory, "dropped", "group", 3)}}
+	minute := stats.Minute{Start: now, Counts: []stats.Count{count(burning, "dropped", "group", 900), count(stats.OtherCategory, "dropped", "group", 3), count("_other.x", "dropped", "group", 2)}}
 	for _, group := range odd {
 		k.categories = append(k.categories, group+".x")
 	}
@@ -165,6 +165,14 @@ func TestTheStatusOfManyGroupsIsBounded(t *testing.T) {
 	}
 	if _, ours := seen[stats.OtherCategory]; ours || seen["__other"].Group == "" || seen["___other"].Group == "" {
 		t.Errorf("%d groups, expected theirs as __other and ___other, and none by our name", len(seen))
+	}
+	if dropped := seen["__other"].Dropped; dropped != 2 {
+		t.Errorf("%d drops of the group _other, expected 2: its own, and none of those that we count as _other", dropped)
+	}
+	for _, scope := range got.Categories {
+		if scope.Category == "_other.x" && scope.Group != "__other" {
+			t.Errorf("_other.x shares the limit of %q, expected __other", scope.Group)
+		}
 	}
 	if text := got.Table(term.Screen{}); strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, "and at least 150 groups more\n") {
 		t.Errorf("%q, expected nothing that a terminal obeys, and that there are more", text)
