@@ -145,7 +145,7 @@ func TestTheLinesOfDroppedEvents(t *testing.T) {
 func TestTheLinesOfGroupsAndReserves(t *testing.T) {
 	s := newStation(t)
 	refusals := map[string]ratelimit.Decision{
-		"by-group": {Outcome: ratelimit.Group, Tier: s.limit("50/30m")[0], Used: 50, RetryAfter: 1_799_999 * time.Millisecond},
+		"by-group": {Outcome: ratelimit.Group, Tier: s.limit("50/30m")[0], Used: 50, RetryAfter: 1_118 * time.Millisecond},
 		"reserved": {Outcome: ratelimit.Global, Tier: s.limit("1000/24h:15m")[0], Used: 990, Reserved: 10, RetryAfter: 604_800_000_001 * time.Microsecond},
 		"fixed":    {Outcome: ratelimit.Category, Tier: s.limit("200/24h:fixed")[0], Used: 200, RetryAfter: time.Microsecond},
 	}
@@ -165,7 +165,7 @@ func TestTheLinesOfGroupsAndReserves(t *testing.T) {
 		}
 	}
 	s.publish("team-a.job1", "x", "Nats-Msg-Id", "by-group")
-	want := dropped("by-group", "team-a.job1", "group", "50/30m", 1799.999, 1)
+	want := dropped("by-group", "team-a.job1", "group", "50/30m", 1.118, 1)
 	want["group"] = "team-a"
 	expectLine(t, want, s.lineOf("by-group"))
 
@@ -176,7 +176,7 @@ func TestTheLinesOfGroupsAndReserves(t *testing.T) {
 
 	s.publish("errors", "x", "Nats-Msg-Id", "fixed")
 	expectLine(t, dropped("fixed", "errors", "category", "200/24h:fixed", 0.000001, 3), s.lineOf("fixed"))
-	for _, number := range []string{`"retry_after_s":1799.999,`, `"retry_after_s":604800.000001,`, `"retry_after_s":0.000001,`} {
+	for _, number := range []string{`"retry_after_s":1.118,`, `"retry_after_s":604800.000001,`, `"retry_after_s":0.000001,`} {
 		if !strings.Contains(s.log.text(), number) {
 			t.Errorf("the log has no %s", number)
 		}

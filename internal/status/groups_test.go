@@ -178,3 +178,26 @@ func TestTheStatusOfManyGroupsIsBounded(t *testing.T) {
 		t.Errorf("%q, expected nothing that a terminal obeys, and that there are more", text)
 	}
 }
+
+// Slots are kept in each tier that has more than are reserved, and what is known of them is about the longest of these.
+func TestWhichTierHasWhatIsKept(t *testing.T) {
+	reserves := []ratelimit.Reserve{{Category: "payments", Slots: 5, Used: 2, Kept: 3}, {Category: "deploys", Slots: 2, Kept: 2}}
+	for text, want := range map[string][]int{
+		"100/30m": {5}, "1/5s+100/30m": {0, 5}, "100/30m+1/5s": {5, 0}, "50/10m+100/30m+20/1m": {0, 5, 0}, "100/30m+7/24h": {5, 0}, "8/1h": {5}, "7/1h": {0},
+	} {
+		limit, err := ratelimit.ParseLimit(text)
+		testkit.Check(t, err)
+		global := newScope("", "")
+		for _, tier := range limit {
+			global.add(ratelimit.Usage{Tier: tier}, now)
+		}
+		global.keep(reserves, limit)
+		var got []int
+		for _, tier := range global.Tiers {
+			got = append(got, tier.Kept)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
