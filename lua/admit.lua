@@ -1,304 +1,337 @@
 -- admit.lua decides, for a batch of events, which may be sent. It is the one place where a limit is decided.
+-- An event is charged to all of its scopes, or to none: its category's, its group's if that has a limit, and the global one. A
+-- scope has 1 to 8 tiers (COUNT, WINDOW); an event of cost c fits when in every tier of every scope
+--     (slots taken in (now - WINDOW, now], of a fixed tier since the last multiple of WINDOW) + c <= COUNT.
+-- In the global tiers whose COUNT is above all reserves, what other categories have not used of theirs counts as taken.
+-- A scope is stored in one of two forms. Exact: a member per slot, its score the microsecond of admission. In buckets: a member
+-- per bucket, "<slots before it> <slots with it>", counted from the first bucket ever; its score is the bucket's last
+-- microsecond, from which all of its slots count. So a slot frees up to a bucket's length late, and never early.
 --
--- Every event is charged to two scopes, the global one and its category's, or to neither. A scope is a sorted
--- set: a member per slot taken, its score the microsecond of admission. Each scope has 1 to 8 tiers (COUNT,
--- WINDOW); an event of cost c fits when in every tier of both scopes
---     (members with a score in (now - WINDOW, now]) + c <= COUNT.
---
--- KEYS[1]     global scope    sorted set   id -> time of admission; also the register of live admissions
--- KEYS[2]     in flight       hash         id -> "<time of admission> <delivery>": admitted, not yet sent; begin.lua
---                                          puts ":<posts begun>:<time and name of the last>" behind it
--- KEYS[3]     sent            sorted set   id -> time it was recorded as sent (written by sent.lua)
--- KEYS[4]     categories      sorted set   an index: category, and "<category> <source>" for ids that count together with a
---                                          source -> time of its last admission, less than a second older at most
--- KEYS[5...]  category scopes sorted sets, one per distinct category of the batch, named "...}:category:<category>"
---             All keys carry the same hash tag, so that they share one slot of a Redis Cluster.
+-- KEYS[1]     register    sorted set  " clock" -> the latest admission; " kept" -> that and the longest retention; " buckets" ->
+--                                     until when there may be buckets; " exact <key>" -> until when a replica wants that scope
+--                                     exact; id -> time of admission: in flight, while the global scope is in buckets
+-- KEYS[2]     in flight   hash        id -> "<time of admission> <delivery>": admitted, not yet sent; see begin.lua too
+-- KEYS[3]     sent        sorted set  id -> time it was recorded as sent (written by sent.lua)
+-- KEYS[4...]  scopes      sorted sets, two keys each, "{...}:<scope>" of its exact form and "{...}:buckets:<scope>"; one of them
+--                         exists at most. The first is global; then "group:<name>" and "category:<name>", those of the batch and
+--                         those with a reserve, a group before its categories. All keys share one slot of a Redis Cluster.
 --
 -- ARGV[1]     dedupe window in microseconds: an id sent within it is a duplicate
--- ARGV[2]     retention in microseconds: the longest window of any rule; the register keeps ids that long (and longer
---             while other replicas do)
+-- ARGV[2]     retention in microseconds: how long an id in flight is known (longer while other replicas ask for that)
 -- ARGV[3]     R, the number of rules that follow; the first is the global scope's
--- then R x    T, followed by T x (COUNT, WINDOW in microseconds)
--- then        for each of KEYS[5...] the number (2..R) of its rule
--- then        S, the number of distinct sources in the batch, and S x (number of its category, "<category> <source>")
--- then        N, the number of events, and these column by column: N ids, N deliveries, N categories (1 is KEYS[5]; with C
---             categories C + 1 is the first source and its category), N costs; the last column may be left out if every
---             event costs 1
---             An id is 1 to 64 bytes without a space, and the caller has put the category (and the source) into it: the
---             script takes two events with the same id for one, whatever their categories. The delivery names the stream
---             message that carries the event; the same message delivered again has the same one. COUNT, WINDOW and cost
---             are whole numbers.
+-- then R x    T, G, T x (COUNT, WINDOW in microseconds, 1 if it is fixed else 0), G x length of buckets in microseconds: a
+--             bucket ends before the next multiple of any of them; G = 0: the scope is to be exact
+-- then        for each scope but the global one: the numbers of its rule, and of the next wider scope (1 is the global one)
+-- then        Q, and Q x (number of a category's scope, slots that are reserved for it)
+-- then        N, the number of events, and these column by column: N ids, N deliveries, N numbers of their categories' scopes,
+--             N costs, which may be left out if all are 1.
+--             An id is 1 to 64 bytes without a space, with the category (and the source) in it: two events with the same id are
+--             one. The delivery names the message that carries the event, the same at each redelivery. All numbers are whole.
 --
--- Reply: { now, lag, verdicts, refusals }
+-- Reply: { now, lag, verdicts, refusals }, or { now, lag, n }: nothing was decided, because an event fits, and the n-th scope is
+-- not stored in the form that it is to have: run reform.lua on it and ask again
 --   now       microseconds: the clock that decided
 --   lag       microseconds by which that clock is ahead of TIME; above 0 only after TIME stepped back
---   verdicts  one number per event:  1 send it,  0 a duplicate,  -k refused as given in the k-th refusal,  2 not decided: the
---             key of its category is no sorted set, and holds nothing that could be counted
---   refusals  four numbers each: scope (0 global, 1 category), tier (1..T), slots used in it, and microseconds
---             from TIME until an event of this cost fits, if nothing else comes in; -1: it never does
---   Of all the tiers that refuse, the one that frees last is named; of two alike, the category's.
+--   verdicts  one number per event:  1 send it,  0 a duplicate,  -k refused as given in the k-th refusal,  4 or more: not
+--             decided, because that one of KEYS is no sorted set, or holds nothing that could be counted
+--   refusals  five numbers each: number of the scope, tier (1..T), slots used in it, microseconds from TIME until an event of
+--             this cost fits if nothing else comes in (-1: it never does), and slots that are kept for other categories; with
+--             any of these the time is a lower bound
+--   Of all the tiers that refuse, the one that frees last is named; of those alike, that of the narrowest scope.
 --
 -- Guarantees
---   All or nothing      an event is charged to both scopes or to none; a refused event stores nothing.
---   Exact               windows roll by the microsecond of the server's clock, which never goes back: a clock
---                       that was set back stands still at the newest admission until it has caught up.
---   Idempotent          an id in flight for the same delivery is answered 1 and charged nothing: a redelivery,
---                       or a call repeated after its answer was lost. For another delivery it is a duplicate.
---   A storm is free     a batch without an admission only reads: nothing to replicate, nothing to store.
---   Found again         every id that is in a set can be found by what is in the index: that keeps the 100,000 entries with
---                       the latest admissions, for the longest window and the dedupe window after these.
---   One damaged key     a category's key of another type concerns the events of that category alone. Any other key of another
---                       type fails the call, before anything is charged or recorded; entries far in the future may be
---                       removed by then.
---   No stop for ever    an entry that is further ahead of TIME than the dedupe window, and than a day, is no admission of ours.
---                       It is removed when its scope is nearly full, and from the global scope and the index when it is met.
---                       An event in flight or sent that far ahead is unknown, and so is one with a record of another form.
---   Clean               keys expire when their last entry can no longer matter. Entries out of the window are
---                       removed when the next one is added; they are never counted.
---   Rules may change    replicas with other rules may use the same keys. Each holds its own rules against what all
---                       have admitted, and none removes or lets expire what another one's longer window still counts.
+--   All or nothing   an event is charged to all of its scopes or to none; a refused event stores nothing.
+--   Exact            windows roll by the microsecond of the server's clock; one that was set back stands still until it is even.
+--   Idempotent       an id in flight for the same delivery is answered 1 and charged nothing: a redelivery, or a call repeated
+--                    after its answer was lost. For another delivery it is a duplicate.
+--   A storm is free  a batch without an admission only reads: nothing to replicate, nothing to store.
+--   One damaged key  a group's or category's key of another type concerns the events in it alone. Any other fails the call, before
+--                    anything is charged or recorded.
+--   No stop for ever what is further ahead of TIME than the dedupe window, and than a day, is no admission of ours. It is removed
+--                    when an exact scope is nearly full, and when it is the newest bucket; an event in flight or sent that
+--                    far ahead, or with a record of another form, is unknown.
+--   Clean            keys expire when their last entry can no longer matter; what is out of the window is never counted.
+--   Rules may change replicas with other rules may use the same keys. Each holds its own rules against what all have admitted,
+--                    and none removes or lets expire what another one's longer window still counts.
 --
--- By hand, one event "e1" of category "errors" under 100/30m and 10/30m:
---   redis-cli --eval lua/admit.lua '{notifier}:global' '{notifier}:inflight' '{notifier}:sent' '{notifier}:categories' '{notifier}:category:errors' , 86400000000 1800000000 2 1 100 1800000000 1 10 1800000000 2 0 1 errors:e1 by-hand-1 1
+-- By hand, one event of category "errors" under 100/30m and 10/30m; run again it shows 1 again, because the id is the same:
+--   redis-cli --eval lua/admit.lua '{notifier}:register' '{notifier}:inflight' '{notifier}:sent' '{notifier}:global' '{notifier}:buckets:global' '{notifier}:category:errors' '{notifier}:buckets:category:errors' , 86400000000 1800000000 2 1 0 100 1800000000 0 1 0 10 1800000000 0 2 1 0 1 errors:e1 by-hand-1 2
+-- Eleven events, the last of which is refused (-1):
+--   for i in 1 2 3 4 5 6 7 8 9 10 11; do redis-cli --eval lua/admit.lua '{notifier}:register' '{notifier}:inflight' '{notifier}:sent' '{notifier}:global' '{notifier}:buckets:global' '{notifier}:category:errors' '{notifier}:buckets:category:errors' , 86400000000 1800000000 2 1 0 100 1800000000 0 1 0 10 1800000000 0 2 1 0 1 errors:loop-$i by-hand-$i 2; done
 
--- Locals are faster than globals, and this runs once per event.
-local KEYS, ARGV, call, tonumber, huge = KEYS, ARGV, redis.call, tonumber, math.huge
+-- Locals are faster than globals.
+local KEYS, ARGV, call, tonumber, match, huge = KEYS, ARGV, redis.call, tonumber, string.match, math.huge
 
 -- Numbers are formatted with %.0f: Lua's own conversion keeps 14 digits, and a time in microseconds has 16.
+local texts = {}
 local function text(number)
-  return string.format('%.0f', number)
+  texts[number] = texts[number] or string.format('%.0f', number)
+  return texts[number]
 end
 
 local time = call('TIME')
 local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local now = clock
--- Every admission is in the register, so its newest entry is the latest time that any decision has used.
-local function newest_of(key)
-  return tonumber(call('ZREVRANGE', key, '0', '0', 'WITHSCORES')[2])
-end
-local newest = newest_of(KEYS[1])
--- Further ahead than this no clock was that has been set back since.
-local horizon = clock + math.max(86400000000, tonumber(ARGV[1]))
-if newest and newest > horizon then
-  call('ZREMRANGEBYSCORE', KEYS[1], '(' .. text(horizon), '+inf')
-  newest = newest_of(KEYS[1])
-end
-if newest and newest > now then
-  now = newest
-end
-local stamp -- now as text; set with the first admission, because a storm has none
+local horizon = clock + math.max(86400000000, tonumber(ARGV[1])) -- further ahead no clock was that has been set back since
+local marks = call('ZMSCORE', KEYS[1], ' clock', ' kept', ' buckets')
+local latest, kept, bucketed = tonumber(marks[1] or 0), tonumber(marks[2] or 0), tonumber(marks[3] or 0)
+latest = latest <= horizon and latest or 0
+local now = math.max(clock, latest)
+local retention = math.max(tonumber(ARGV[2]), latest > 0 and kept > now and kept - latest or 0) -- the longest that anybody asks for
 
-local at = 3 -- the next argument to read
-
+local at, rules = 2, {} -- at: the argument that was read last
 local function number()
   at = at + 1
-  return tonumber(ARGV[at - 1])
+  return tonumber(ARGV[at])
 end
-
-local rules = {}
 for r = 1, number() do
-  local tiers = { smallest = huge, longest = 0 }
-  for t = 1, number() do
-    local count, window = number(), number()
-    tiers[t] = { count = count, window = window, after = now - window }
-    tiers.smallest, tiers.longest = math.min(tiers.smallest, count), math.max(tiers.longest, window)
+  local count, grains = number(), number()
+  local tiers = { smallest = huge, longest = 0, grain = huge, ends = grains > 0 and huge or false }
+  for t = 1, count do
+    local tier = { count = number(), window = number() }
+    local began = number() == 1 and now - now % tier.window
+    tier.next = began and began + tier.window -- when a fixed window ends
+    tier.after = began and began - 1 or now - tier.window
+    tiers[t], tiers.smallest, tiers.longest = tier, math.min(tiers.smallest, tier.count), math.max(tiers.longest, tier.window)
   end
+  for _ = 1, grains do
+    local grain = number()
+    tiers.grain, tiers.ends = math.min(tiers.grain, grain), math.min(tiers.ends, now - now % grain + grain - 1)
+  end -- ends: the last microsecond of a bucket that begins now
   rules[r] = tiers
 end
 
--- A scope. added: slots that this batch has taken in it so far; they are added to the set only at the end. all, counts:
--- entries before the batch, looked up when they are first needed. members: what ZADD is to add. (The constructor names
--- every field that most batches need, because Lua is slow to grow a table.)
-local function scope(key, tiers)
-  return { key = key, tiers = tiers, added = 0, all = false, cost = false, at = false, verdict = false, looked = false }
+-- A scope. above: the next wider one. form and key: how and where it is stored, once open has looked. all: entries before the
+-- batch. added: slots that this batch has taken; they are stored at the end. (Lua is slow to grow a table: all fields are here.)
+local function scope(n, tiers, above)
+  return { n = n, tiers = tiers, above = above, form = false, key = false, all = 0, added = 0, cost = false, at = false, verdict = false,
+           looked = false, asked = false, asked_at = false, refusal = false, members = false }
 end
 
-local global = scope(KEYS[1], rules[1])
-local categories = {} -- by their number as text, as in the events' column
-for c = 1, #KEYS - 4 do
-  categories[tostring(c)] = scope(KEYS[4 + c], rules[number()])
+local scopes, by_number, reserves, spare = { scope(1, rules[1]) }, {}, {}, 0
+local global = scopes[1]
+for n = 2, (#KEYS - 3) / 2 do
+  scopes[n] = scope(n, rules[number()], scopes[number()])
+  by_number[tostring(n)] = scopes[n] -- as in the events' column
 end
-local sources = false -- by the numbers that stand for a source and its category; few batches have any
-for s = 1, number() do
-  sources = sources or {}
-  sources[tostring(#KEYS - 4 + s)] = { category = categories[ARGV[at]], entry = ARGV[at + 1], added = false }
-  at = at + 2
+for r = 1, number() do
+  reserves[r] = scopes[number()]
+  reserves[r].slots = number()
+  spare = spare + reserves[r].slots
 end
-
--- The columns of the events: the i-th id is ARGV[ids + i], and so on.
-local events = number()
-local ids = at - 1
+local events = number() -- and their columns: the i-th id is ARGV[ids + i], and so on
+local ids = at
 local deliveries, of, costs = ids + events, ids + 2 * events, ids + 3 * events
 
--- taken(s, t) is how many slots of tier t are taken.
-local function taken(s, t)
-  s.counts = s.counts or {}
-  s.counts[t] = s.counts[t] or call('ZCOUNT', s.key, '(' .. text(s.tiers[t].after), '+inf')
-  return s.counts[t] + s.added
+-- newest(key, bound) is the time of the newest entry of a set, and its name. What is beyond the bound is removed before.
+local function newest(key, bound)
+  local entry = call('ZREVRANGE', key, '0', '0', 'WITHSCORES')
+  if entry[2] and tonumber(entry[2]) > bound then
+    call('ZREMRANGEBYSCORE', key, '(' .. text(bound), '+inf')
+    entry = call('ZREVRANGE', key, '0', '0', 'WITHSCORES')
+  end
+  return tonumber(entry[2]), entry[1]
 end
 
--- look(s, t, cost) returns when tier t has room for the cost, or false if it has room now, and how many slots are taken.
--- The entry at rank COUNT - cost, counted from the newest, decides: there is no room while it is in the window.
--- Entries of this batch are the newest, and their time is now.
-local function look(s, t, cost)
-  local tier = s.tiers[t]
-  if s.all + s.added + cost <= tier.count then
-    return false
-  elseif tier.count < cost then
-    return huge, taken(s, t)
-  end
-  local rank = tier.count - cost - s.added
-  if rank < 0 then
-    return now + tier.window, taken(s, t)
-  end
-  local entry = tonumber(call('ZREVRANGE', s.key, rank, rank, 'WITHSCORES')[2])
-  if not entry or entry <= tier.after then
-    return false
-  end
-  if s.all == rank + 1 then -- it is the oldest entry, so all entries are in the window
-    return entry + tier.window, s.all + s.added
-  end
-  return entry + tier.window, taken(s, t)
-end
+-- The two forms of a scope: when a tier has room, and how slots are taken.
+local exact, buckets = {}, {}
 
--- count(s) looks up how many entries a category has before the batch, and returns false if its key is of another type.
-local function count(s)
-  if not s.all then
+-- open(s) looks up how a scope is stored. It returns false if its key is of another type; that of the global scope, and any other
+-- error, fails the call.
+local function open(s)
+  if s.form or s.damaged then
+    return s.form
+  end
+  for k = (s.tiers.ends or bucketed > now) and 3 or 2, 2, -1 do
+    s.key, s.form = KEYS[k + 2 * s.n], k == 3 and buckets or exact
     s.all = redis.pcall('ZCARD', s.key)
-    if type(s.all) ~= 'number' and not string.find(s.all.err, 'WRONGTYPE', 1, true) then
-      s.all = call('ZCARD', s.key) -- any other error fails the call
+    if type(s.all) ~= 'number' then
+      s.form, s.damaged = false, (s ~= global and string.find(s.all.err, 'WRONGTYPE', 1, true) or call('ZCARD', s.key)) and k + 2 * s.n
+      return false
+    elseif s.all > 0 then
+      break
     end
   end
-  return type(s.all) == 'number'
+  if s.all == 0 and s.tiers.ends or s.form == buckets then
+    s.form, s.key = buckets, KEYS[3 + 2 * s.n]
+    local ends, name = newest(s.key, horizon + 2678400000000) -- and the longest bucket
+    local before, total = match(name or '0 0', '^(%d+) (%d+)$')
+    s.all, s.name, s.ends, s.before, s.total = huge, name, ends or 0, tonumber(before), tonumber(total)
+    s.form, s.damaged = total and buckets, not total and 3 + 2 * s.n
+  end
+  return not s.damaged
 end
 
--- refuse(s, cost) checks all tiers of a scope and returns the refusal by the tier without room that frees last, or nil.
--- The result is valid for that cost until this batch takes another slot in the scope.
-local function refuse(s, cost)
-  s.all = s.all or call('ZCARD', s.key)
-  if s.all + s.added + cost <= s.tiers.smallest then
+-- taken(s, after) is how many slots are taken that count from a time after the given one.
+local function taken(s, after)
+  if s.form == exact then
+    return call('ZCOUNT', s.key, '(' .. text(after), '+inf') + s.added
+  end
+  local first = call('ZRANGEBYSCORE', s.key, '(' .. text(after), '+inf', 'LIMIT', '0', '1')[1]
+  return (first and s.total - (match(first, '^%d+') or 0) or 0) + s.added
+end
+
+-- look(s, tier, cost, count) returns when the tier has room for the cost, or false if it has room now, and how many slots are
+-- taken. count is the tier's, less what is kept for others. Of an exact scope the entry at rank COUNT - cost, counted from the
+-- newest, decides: there is no room while it is in the window. Entries of this batch are the newest, and their time is now.
+function exact.look(s, tier, cost, count)
+  local rank = count - cost - s.added
+  if s.all <= rank then
+    return false
+  end
+  local entry = rank < 0 and now or tonumber(call('ZREVRANGE', s.key, rank, rank, 'WITHSCORES')[2])
+  if count < cost then
+    return huge, taken(s, tier.after)
+  elseif entry <= tier.after then
+    return false
+  end -- if it is the oldest entry, all of them are in the window
+  return tier.next or entry + tier.window, s.all == rank + 1 and s.all + s.added or taken(s, tier.after)
+end
+
+-- Of buckets it is the first one up to which as many slots are taken as have to leave.
+function buckets.look(s, tier, cost, count)
+  local slots = taken(s, tier.after)
+  if slots + cost <= count then
+    return false
+  elseif count < cost or tier.next then
+    return count < cost and huge or tier.next, slots
+  end
+  local leave, low, high = s.total + s.added + cost - count, 0, call('ZCARD', s.key) - 1
+  if leave > s.before then
+    return s.ends + tier.window, slots -- the newest one
+  end
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if tonumber(match(call('ZRANGE', s.key, middle, middle)[1], '%d*$')) < leave then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  return tonumber(call('ZRANGE', s.key, low, low, 'WITHSCORES')[2]) + tier.window, slots
+end
+
+function exact.take(s, id, cost, stamp)
+  s.members = s.members or {}
+  for slot = 1, cost do
+    local n = 2 * (s.added + slot)
+    s.members[n - 1], s.members[n] = stamp, slot == 1 and id or id .. ' ' .. slot -- an id has no space: no id equals this name
+  end
+end
+
+-- The newest bucket goes on until it ends, or where one that begins now would: another replica's buckets may be longer.
+function buckets.take(s)
+  if s.added == 0 then
+    s.last, s.joins = s.ends, s.ends >= now
+    s.before, s.ends = s.joins and s.before or s.total, s.joins and math.min(s.ends, s.tiers.ends) or s.tiers.ends
+  end
+end
+
+-- held(tier, category) is how many slots of a global tier are kept for other categories. A bucket that may have begun before the
+-- window does not count as used: the global scope may have forgotten it.
+local function held(tier, category)
+  local slots = 0
+  for _, s in ipairs(spare < tier.count and reserves or {}) do
+    if s ~= category then
+      local used = open(s) and taken(s, tier.after + (s.form == buckets and s.tiers.ends and s.tiers.grain or 0)) or 0
+      slots = slots + math.max(0, s.slots - used)
+    end
+  end
+  return slots
+end
+
+-- refuse(s, cost, category) checks all tiers of a scope and returns the refusal by the tier without room that frees last, or
+-- nil. It is looked up again for another cost, after another slot was taken, and where other reserves count.
+local function refuse(s, cost, category)
+  if s.all + s.added + cost + (s == global and spare or 0) <= s.tiers.smallest then
     return nil -- there are at least as many entries overall as in the window
   end
-  if not s.looked then
-    s.looked = true
-    if (newest_of(s.key) or 0) > horizon then
-      call('ZREMRANGEBYSCORE', s.key, '(' .. text(horizon), '+inf')
-      s.all = call('ZCARD', s.key)
-    end
+  if s.form == exact and not s.looked then
+    s.looked = newest(s.key, horizon)
+    s.all = call('ZCARD', s.key)
   end
-  if s.asked ~= cost or s.asked_at ~= s.added then
-    s.asked, s.asked_at, s.refusal = cost, s.added, nil
+  local whose = s == global and category.slots and category or nil
+  if s.asked ~= cost or s.asked_at ~= s.added or s.asked_by ~= whose then
+    s.asked, s.asked_at, s.asked_by, s.refusal = cost, s.added, whose, nil
     for t = 1, #s.tiers do
-      local frees, slots = look(s, t, cost)
-      if frees and (not s.refusal or frees > s.refusal.frees) then
-        s.refusal = { tier = t, frees = frees, taken = slots }
+      local tier = s.tiers[t]
+      local kept_for_others = s == global and held(tier, whose) or 0
+      local frees, slots = s.form.look(s, tier, cost, tier.count - kept_for_others)
+      if frees and not (s.refusal and frees <= s.refusal.frees) then
+        s.refusal = { s.n, t, slots, frees < huge and frees - clock or -1, kept_for_others, frees = frees }
       end
     end
   end
   return s.refusal
 end
 
-local function take(s, id, cost)
-  stamp = stamp or text(now)
-  s.members = s.members or {}
-  for slot = 1, cost do
-    local n = 2 * (s.added + slot)
-    s.members[n - 1] = stamp
-    s.members[n] = slot == 1 and id or id .. ' ' .. slot -- an id has no space, so no id equals this name
-  end
-  s.added = s.added + cost
-end
-
--- keep(key, newest, window) is how many milliseconds a set is to keep its entries: the longest window that this replica
--- or, as far as the set shows, any other has asked for. A set expires that long after its newest entry (a millisecond
--- is added, so that none is lost to rounding), so its expiry shows later calls how long its entries are needed.
-local function keep(key, newest, window)
-  local longest = math.ceil(window / 1000)
-  if newest then
-    longest = math.max(longest, call('PEXPIRETIME', key) - 1 - math.floor(newest / 1000))
-  end
-  return longest
-end
-
--- Ids stay in the register, and are known, for as long as a rule of any replica can count them.
-local kept
-local function retention()
-  kept = kept or keep(KEYS[1], newest, tonumber(ARGV[2]))
-  return kept * 1000
-end
-
 -- One lookup for the whole batch, and none if the key does not exist. For a few events asking first would cost more.
-local in_flight, sent = {}, {}
-local few = events < 8
-if events > 0 then
-  if few or call('EXISTS', KEYS[2]) == 1 then
-    in_flight = call('HMGET', KEYS[2], unpack(ARGV, ids + 1, ids + events))
-  end
-  if few or call('EXISTS', KEYS[3]) == 1 then
-    sent = call('ZMSCORE', KEYS[3], unpack(ARGV, ids + 1, ids + events))
-  end
+local function find(command, key)
+  local worth = events > 0 and (events < 8 or call('EXISTS', key) == 1)
+  return worth and call(command, key, unpack(ARGV, ids + 1, ids + events)) or {}
 end
+local in_flight, sent = find('HMGET', KEYS[2]), find('ZMSCORE', KEYS[3])
 
-local verdicts, refusals = {}, {}
-local admitted = {} -- ids that this batch has admitted, and for which delivery
-local register = {} -- what HSET is to add to the in-flight hash
+-- admitted: the records in flight of this batch, by id; records: the same for HSET; register: what ZADD is to add to the register;
+-- misfit: a scope that is to be stored in another form first.
+local verdicts, refusals, admitted, records, register, misfit = {}, {}, {}, {}, {}, nil
 
 -- known(i, id) is the verdict on an event that was seen before, or nil.
 local function known(i, id)
-  if admitted[id] then
-    return admitted[id] == ARGV[deliveries + i] and 1 or 0
-  end
-  if in_flight[i] then
-    local since, by = string.match(in_flight[i], '^(%d+)[^ ]* (.*)$')
-    since = tonumber(since)
-    if since and since > now - retention() and since <= horizon then
-      return by == ARGV[deliveries + i] and 1 or 0
-    end
+  local since, by = match(admitted[id] or in_flight[i] or '', '^(%d+)[^ ]* (.*)$')
+  since = tonumber(since)
+  if since and since > now - retention and since <= horizon then
+    return by == ARGV[deliveries + i] and 1 or 0
   end
   local last = sent[i] and tonumber(sent[i])
-  if last and last > now - math.max(tonumber(ARGV[1]), retention()) and last <= horizon then
+  if last and last > now - math.max(tonumber(ARGV[1]), retention) and last <= horizon then
     return 0
   end
 end
 
 -- decide(i, id, category, cost) is the verdict on a new event.
 local function decide(i, id, category, cost)
-  if not count(category) then
-    return 2
-  end
-  local g, c = refuse(global, cost), refuse(category, cost)
-  if g or c then
-    local by_category = not g or (c and c.frees >= g.frees)
-    local r = by_category and c or g
-    if not r.row then
-      refusals[#refusals + 1] = by_category and 1 or 0
-      refusals[#refusals + 1] = r.tier
-      refusals[#refusals + 1] = r.taken
-      refusals[#refusals + 1] = r.frees < huge and r.frees - clock or -1
-      r.row = #refusals / 4
+  local s, refusal = category, nil
+  while s do
+    if not open(s) then
+      return s.damaged
     end
-    return -r.row
+    local r = refuse(s, cost, category)
+    refusal = r and not (refusal and r.frees <= refusal.frees) and r or refusal
+    s = s.above
   end
-  take(global, id, cost)
-  take(category, id, cost)
-  register[#register + 1] = id
-  register[#register + 1] = stamp .. ' ' .. ARGV[deliveries + i]
-  admitted[id] = ARGV[deliveries + i]
-  local source = sources and sources[ARGV[of + i]]
-  if source then
-    source.added = true
+  if refusal then
+    refusal.row = refusal.row or #refusals + 1
+    refusals[refusal.row] = refusal
+    return -refusal.row
+  end
+  local stamp = text(now)
+  s = category
+  while s do
+    -- A scope that is to be in buckets stays exact while another replica wants that.
+    if s.added == 0 and (s.form == exact) == (s.tiers.ends and true)
+      and not (s.tiers.ends and tonumber(call('ZSCORE', KEYS[1], ' exact ' .. s.key) or 0) > now) then
+      misfit = s.n
+      return 1
+    end
+    s.form.take(s, id, cost, stamp)
+    s.added = s.added + cost
+    s = s.above
+  end
+  admitted[id] = stamp .. ' ' .. ARGV[deliveries + i]
+  records[#records + 1] = id
+  records[#records + 1] = admitted[id]
+  if global.form == buckets then
+    register[#records - 1], register[#records] = stamp, id
   end
   return 1
 end
-
 for i = 1, events do
   local id, verdict = ARGV[ids + i], nil
   if admitted[id] or in_flight[i] or sent[i] then
     verdict = known(i, id)
   end
   if not verdict then
-    local cost = ARGV[costs + i] or 1
-    local category = categories[ARGV[of + i]] or sources[ARGV[of + i]].category
+    local cost, category = ARGV[costs + i] or 1, by_number[ARGV[of + i]]
     -- In a storm a category is refused in the same way again and again: the verdict is reused until the next admission.
     if category.cost ~= cost or category.at ~= global.added then
       category.cost, category.at = cost, global.added
@@ -308,7 +341,9 @@ for i = 1, events do
   end
   verdicts[i] = verdict
 end
-
+if misfit or #records == 0 then
+  return { now, now - clock, misfit or verdicts, not misfit and refusals or nil }
+end
 -- Lua can pass only a few thousand values to one call.
 local function in_chunks(command, key, values)
   for from = 1, #values, 1000 do
@@ -316,72 +351,48 @@ local function in_chunks(command, key, values)
   end
 end
 
--- bounds(ms) returns, for a set that keeps its entries for ms milliseconds, the time of the newest entry to remove now,
--- and the time at which the set is to expire. Both are cached, because most calls are for the same ms as the last one.
-local asked, out, expires
-local function bounds(ms)
-  if asked ~= ms then
-    asked, out, expires = ms, text(now - ms * 1000), text(math.floor(now / 1000) + ms + 1)
-  end
-  return out, expires
+-- store(s, window, last, members, next) adds entries to a scope and removes what nobody counts any more. It returns how many
+-- milliseconds entries are kept: the longest window that this replica or, as far as the set shows, any other has asked for. A set
+-- expires that long after its newest entry, which is last now and then next (a millisecond is added: none is lost to rounding).
+local function store(s, window, last, members, next)
+  local keeps = math.ceil(window / 1000)
+  keeps = last and math.max(keeps, call('PEXPIRETIME', s.key) - 1 - math.floor(last / 1000)) or keeps
+  call('ZREMRANGEBYSCORE', s.key, '-inf', text(now - keeps * 1000))
+  in_chunks('ZADD', s.key, members)
+  call('PEXPIREAT', s.key, text(math.floor(next / 1000) + keeps + 1))
+  return keeps
 end
 
-if #register > 0 then
-  -- The index. An entry that is less than a second old stays: a busy notifier writes it once a second, and only looks at
-  -- it with its other batches. That is done before anything is added, because a key of another type fails the call.
-  local names, index = {}, {}
-  for _, s in pairs(categories) do
-    if s.added > 0 then
-      names[#names + 1] = string.match(s.key, '}:category:(.*)$')
-    end
-  end
-  for _, source in pairs(sources or {}) do
-    if source.added then
-      names[#names + 1] = source.entry
-    end
-  end
-  local written = call('ZMSCORE', KEYS[4], unpack(names))
-  for n = 1, #names do
-    if not written[n] or tonumber(written[n]) <= now - 1000000 then
-      index[#index + 1] = stamp
-      index[#index + 1] = names[n]
-    end
-  end
-
-  local old, ends = bounds(retention() / 1000)
-  -- When an id leaves the register, its in-flight record is stale.
-  local gone = call('ZRANGEBYSCORE', KEYS[1], '-inf', old)
+-- What leaves the register, or the exact global scope, is no longer in flight.
+local stamp, old = text(now), text(now - retention)
+for _, key in ipairs({ bucketed > 0 and KEYS[1], global.form == exact and KEYS[4] }) do
+  local gone = key and call('ZRANGEBYSCORE', key, '-inf', old) or {}
   if #gone > 0 then
-    call('ZREMRANGEBYSCORE', KEYS[1], '-inf', old)
+    call('ZREMRANGEBYSCORE', key, '-inf', old)
     in_chunks('HDEL', KEYS[2], gone)
   end
-  in_chunks('ZADD', KEYS[1], global.members)
-  in_chunks('HSET', KEYS[2], register)
-  call('PEXPIREAT', KEYS[1], ends)
-  call('PEXPIREAT', KEYS[2], ends)
-  for _, s in pairs(categories) do
-    if s.added > 0 then
-      -- No replica keeps a category for longer than the register, so a lookup is needed only if the register is kept longer.
-      local last = s.tiers.longest < retention() and newest_of(s.key)
-      old, ends = bounds(keep(s.key, last, s.tiers.longest))
-      call('ZREMRANGEBYSCORE', s.key, '-inf', old)
-      in_chunks('ZADD', s.key, s.members)
-      call('PEXPIREAT', s.key, ends)
-    end
-  end
-  if #index > 0 then
-    -- An id may be recorded as sent for as long as it is in flight, and is known for the dedupe window from then on.
-    local last = newest_of(KEYS[4])
-    if last and last > horizon then
-      call('ZREMRANGEBYSCORE', KEYS[4], '(' .. text(horizon), '+inf')
-      last = newest_of(KEYS[4])
-    end
-    old, ends = bounds(keep(KEYS[4], last, tonumber(ARGV[1]) + retention() + 1000000))
-    in_chunks('ZADD', KEYS[4], index)
-    call('ZREMRANGEBYSCORE', KEYS[4], '-inf', old)
-    call('ZREMRANGEBYRANK', KEYS[4], '0', '-100001')
-    call('PEXPIREAT', KEYS[4], ends)
+end
+in_chunks('HSET', KEYS[2], records)
+call('PEXPIREAT', KEYS[2], text(math.floor((now + retention) / 1000) + 1))
+
+for _, s in ipairs(scopes) do
+  local window = math.max(s.tiers.longest, s.slots and global.tiers.longest or 0)
+  if s.added > 0 and s.form == exact then
+    window = s == global and math.max(window, retention) or window
+    -- Nobody keeps an exact scope for longer than the retention, so a lookup is needed only if that is longer.
+    store(s, window, window < retention and newest(s.key, huge), s.members, now)
+  elseif s.added > 0 then
+    local keeps = store(s, window, s.name and s.last, { text(s.ends), text(s.before) .. ' ' .. text(s.total + s.added) }, s.ends)
+    call('ZREM', s.key, s.joins and s.name or '')
+    bucketed = math.max(bucketed, now + 2000 * keeps)
   end
 end
-
+for n, s in ipairs(bucketed > now and scopes or {}) do
+  if s.added > 0 and not s.tiers.ends then
+    register[#register + 1], register[#register + 2] = text(now + s.tiers.longest), ' exact ' .. KEYS[2 + 2 * n]
+  end
+end
+in_chunks('ZADD', KEYS[1], register)
+call('ZADD', KEYS[1], stamp, ' clock', text(now + retention), ' kept', text(bucketed), ' buckets')
+call('PEXPIREAT', KEYS[1], text(math.floor(math.max(now + retention, bucketed) / 1000) + 1))
 return { now, now - clock, verdicts, refusals }

@@ -70,3 +70,13 @@ var DigestDone string
 //
 //go:embed digest_begin.lua
 var DigestBegin string
+
+// Reform stores a scope in its other form. See the head of reform.lua.
+//
+//go:embed reform.lua
+var Reform string
+
+// Index records which categories have had admissions. See the head of index.lua.
+//
+//go:embed index.lua
+var Index string

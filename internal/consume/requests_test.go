@@ -28,9 +28,12 @@ func (c *fakeConsumer) exceeds(request pullRequest) {
 	c.status(request, "409", "Message Size Exceeds MaxBytes")
 }
 
-// expectBudget checks the account of bytes.
+// expectBudget checks the account of bytes. A request is with the server before it has reserved its bytes, and both are done
+// under the pull's lock.
 func (p *pull) expectBudget(t *testing.T, inFlight, reserved int64) {
 	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.inflight.mu.Lock()
 	defer p.inflight.mu.Unlock()
 	if p.inflight.bytes != inFlight || p.inflight.reserved != reserved || p.inflight.peak > testBudget {

@@ -5,47 +5,174 @@ import (
 	"strconv"
 )
 
-// admitArguments returns the keys and the arguments of admit.lua for a batch. Texts are passed by reference: an argument is
-// an interface, which would cost each of them an allocation.
-func (l *Limiter) admitArguments(batch []Request) (keyNames []string, arguments []any) {
-	keyNames = []string{l.keys.global(), l.keys.inFlight(), l.keys.sent(), l.keys.categories()}
-	arguments = make([]any, len(l.limits), len(l.limits)+5*len(batch)+2)
-	copy(arguments, l.limits)
+// ruleNumbers are the rules as admit.lua numbers them, from 1: the global limit, that of all categories, the overrides, and
+// those of groups. It is the same in every call.
+type ruleNumbers struct {
+	overrides map[string]string // by pattern
+	groups    map[string]string // by group
+	group     string            // of groups without an override; empty: they have no limit
+}
 
-	// Each distinct category is one key. The numbers of their rules come first, then the sources; the events then refer to
-	// either.
-	origins := originsOf(batch)
-	for _, o := range origins.categories {
-		keyNames = append(keyNames, l.keys.category(o.category))
-		rule, overridden := l.ruleOf[o.category]
-		if !overridden {
-			rule = 2
+const (
+	globalRule   = "1"
+	categoryRule = "2"
+)
+
+// numberRules returns the rules as admit.lua takes them, and their numbers.
+func numberRules(rules Rules) (arguments []any, numbers ruleNumbers) {
+	numbers = ruleNumbers{overrides: map[string]string{}, groups: map[string]string{}}
+	limits := []Limit{rules.Global, rules.Category}
+	next := func(limit Limit) string {
+		limits = append(limits, limit)
+		return strconv.Itoa(len(limits))
+	}
+	for pattern, limit := range rules.Overrides.All() {
+		numbers.overrides[pattern] = next(limit)
+	}
+	for group, limit := range rules.GroupOverrides {
+		numbers.groups[group] = next(limit)
+	}
+	if len(rules.Group) > 0 {
+		numbers.group = next(rules.Group)
+	}
+	arguments = append(arguments, strconv.Itoa(len(limits)))
+	for _, limit := range limits {
+		arguments = appendRule(arguments, limit)
+	}
+	return arguments, numbers
+}
+
+// appendRule appends a limit as admit.lua expects it: the numbers of tiers and of lengths of buckets, then these.
+func appendRule(arguments []any, limit Limit) []any {
+	grains := limit.grains()
+	arguments = append(arguments, strconv.Itoa(len(limit)), strconv.Itoa(len(grains)))
+	arguments = appendTiers(arguments, limit)
+	for _, grain := range grains {
+		arguments = append(arguments, micros(grain))
+	}
+	return arguments
+}
+
+func appendTiers(arguments []any, limit Limit) []any {
+	for _, tier := range limit {
+		arguments = append(arguments, strconv.Itoa(tier.Count), micros(tier.Window), flag(tier.Fixed))
+	}
+	return arguments
+}
+
+// ofCategory is the number of a category's rule.
+func (n ruleNumbers) ofCategory(rules Rules, category string) string {
+	if _, pattern, found := rules.Overrides.Find(category); found {
+		return n.overrides[pattern]
+	}
+	return categoryRule
+}
+
+// ofGroup is the number of a group's rule; empty: it has none.
+func (n ruleNumbers) ofGroup(group string) string {
+	if number, found := n.groups[group]; found {
+		return number
+	}
+	return n.group
+}
+
+// scope is one of the scopes of a call.
+type scope struct {
+	outcome Outcome // what a refusal by it is: Global, Group or Category
+	limit   Limit
+	key     string // of its exact form
+}
+
+// question is one call of admit.lua: what it is given, and what its reply refers to.
+type question struct {
+	keyNames  []string
+	arguments []any
+	scopes    []scope // the n-th is number n+1 to the script
+	origins   batchOrigins
+}
+
+// question returns the call for a batch. Texts are passed by reference: an argument is an interface, which would cost each of
+// them an allocation.
+func (l *Limiter) question(batch []Request) question {
+	q := question{
+		keyNames:  []string{l.keys.register(), l.keys.inFlight(), l.keys.sent()},
+		arguments: make([]any, len(l.fixed), len(l.fixed)+5*len(batch)+8),
+	}
+	copy(q.arguments, l.fixed)
+	q.addScope(l, scope{Global, l.rules.Global, l.keys.global()})
+
+	// Each distinct category is one scope, and so is each distinct group. The events refer to the categories.
+	q.origins = originsOf(batch)
+	groups := map[string]string{}
+	numberOf := make(map[string]string, len(q.origins.categories))
+	for _, o := range q.origins.categories {
+		number := l.addCategory(&q, groups, o.category)
+		numberOf[o.category], *o.number = number, number
+	}
+	q.addReserves(l, groups, numberOf)
+	q.addEvents(batch)
+	return q
+}
+
+// addScope adds the keys of a scope, and returns its number.
+func (q *question) addScope(l *Limiter, s scope) string {
+	q.scopes = append(q.scopes, s)
+	q.keyNames = append(q.keyNames, l.keys.bothForms(s.key)...)
+	return strconv.Itoa(len(q.scopes))
+}
+
+// addCategory adds the scope of a category, after that of its group if this has a limit, and returns the category's number.
+func (l *Limiter) addCategory(q *question, groups map[string]string, category string) string {
+	above := globalRule // the global scope has the same number
+	if l.numbers.group != "" || len(l.numbers.groups) > 0 {
+		group := GroupOf(category)
+		number, seen := groups[group]
+		if rule := l.numbers.ofGroup(group); !seen && rule != "" {
+			number = q.addScope(l, scope{Group, l.rules.GroupLimit(group), l.keys.group(group)})
+			q.arguments = append(q.arguments, rule, globalRule)
 		}
-		arguments = append(arguments, strconv.Itoa(rule))
+		groups[group] = number
+		if number != "" {
+			above = number
+		}
 	}
-	arguments = append(arguments, strconv.Itoa(len(origins.sources)))
-	for _, o := range origins.sources {
-		arguments = append(arguments, o.of, indexEntry(o.category, o.source))
-	}
+	number := q.addScope(l, scope{Category, l.rules.LimitFor(category), l.keys.category(category)})
+	q.arguments = append(q.arguments, l.numbers.ofCategory(l.rules, category), above)
+	return number
+}
 
-	arguments = append(arguments, strconv.Itoa(len(batch)))
+// addReserves adds the scopes of the categories for which slots are kept, as far as the batch has none of them.
+func (q *question) addReserves(l *Limiter, groups, numberOf map[string]string) {
+	for _, category := range l.reserved {
+		if numberOf[category] == "" {
+			numberOf[category] = l.addCategory(q, groups, category)
+		}
+	}
+	q.arguments = append(q.arguments, strconv.Itoa(len(l.reserved)))
+	for _, category := range l.reserved {
+		q.arguments = append(q.arguments, numberOf[category], strconv.Itoa(l.rules.Reserve[category]))
+	}
+}
+
+// addEvents adds the events, column by column.
+func (q *question) addEvents(batch []Request) {
+	q.arguments = append(q.arguments, strconv.Itoa(len(batch)))
 	members := make([]string, len(batch))
 	for i, request := range batch {
-		members[i] = origins.of[i].member(request.ID)
-		arguments = append(arguments, &members[i])
+		members[i] = q.origins.of[i].member(request.ID)
+		q.arguments = append(q.arguments, &members[i])
 	}
 	for i := range batch {
-		arguments = append(arguments, &batch[i].Delivery)
+		q.arguments = append(q.arguments, &batch[i].Delivery)
 	}
 	for i := range batch {
-		arguments = append(arguments, &origins.of[i].number)
+		q.arguments = append(q.arguments, q.origins.of[i].number)
 	}
 	if slices.ContainsFunc(batch, func(request Request) bool { return request.Cost != 1 }) {
 		for _, request := range batch {
-			arguments = append(arguments, strconv.Itoa(request.Cost))
+			q.arguments = append(q.arguments, strconv.Itoa(request.Cost))
 		}
 	}
-	return keyNames, arguments
 }
 
 // batchOrigins are the distinct categories and the distinct sources of a batch, in the order in which they come.
@@ -55,11 +182,10 @@ type batchOrigins struct {
 	of         []*batchOrigin // of each event: one of the categories or of the sources
 }
 
-// batchOrigin is an origin with the number by which the events of a batch refer to it.
+// batchOrigin is an origin with the number by which the script refers to its category; a category and its sources share it.
 type batchOrigin struct {
 	origin
-	number string
-	of     string // a source's: the number of its category
+	number *string
 }
 
 func originsOf(batch []Request) batchOrigins {
@@ -68,7 +194,7 @@ func originsOf(batch []Request) batchOrigins {
 	for i, request := range batch {
 		o, seen := byCategory[request.Category]
 		if !seen {
-			o = &batchOrigin{origin: newOrigin(request.Category, ""), number: strconv.Itoa(len(byCategory) + 1)}
+			o = &batchOrigin{origin: newOrigin(request.Category, ""), number: new(string)}
 			byCategory[request.Category] = o
 			origins.categories = append(origins.categories, o)
 		}
@@ -83,8 +209,7 @@ func originsOf(batch []Request) batchOrigins {
 		named := pair{request.Category, request.Source}
 		o, seen := bySource[named]
 		if !seen {
-			o = &batchOrigin{origin: newOrigin(request.Category, sourceName(request.Source)), of: byCategory[request.Category].number}
-			o.number = strconv.Itoa(len(origins.categories) + len(origins.sources) + 1)
+			o = &batchOrigin{origin: newOrigin(request.Category, sourceName(request.Source)), number: byCategory[request.Category].number}
 			origins.sources = append(origins.sources, o)
 			if bySource == nil {
 				bySource = map[pair]*batchOrigin{}

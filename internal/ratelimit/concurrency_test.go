@@ -102,7 +102,9 @@ func (timeOfReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		err := next(ctx, command)
 		at, wanted := ctx.Value(timeOfReply{}).(*int64)
 		if reply, ok := command.(*redis.Cmd); ok && wanted && err == nil && strings.HasPrefix(command.Name(), "eval") {
-			*at = reply.Val().([]any)[0].(int64)
+			if fields, decision := reply.Val().([]any); decision { // not that of another script
+				*at = fields[0].(int64)
+			}
 		}
 		return err
 	}

@@ -123,7 +123,7 @@ func TestWithRedisOutOfMemoryNothingIsAdmittedOrEvicted(t *testing.T) {
 // A server, proxy or script that is not what it should be never gives permission to send.
 func TestAReplyThatTheScriptNeverGivesIsAnErrorAndNoDecision(t *testing.T) {
 	for name, test := range map[string]struct{ raw, why string }{
-		"a verdict of 3":     {"*4\r\n:1795149541123457\r\n:0\r\n*1\r\n:3\r\n*0\r\n", "unexpected reply from admit.lua: verdict 3, expected 2, 1, 0 or"},
+		"a verdict of 3":     {"*4\r\n:1795149541123457\r\n:0\r\n*1\r\n:3\r\n*0\r\n", "unexpected reply from admit.lua: verdict 3, expected 1, 0,"},
 		"one verdict of two": {"*4\r\n:1795149541123457\r\n:0\r\n*2\r\n:1\r\n:1\r\n*0\r\n", "verdicts has 2 entries, expected 1"},
 		"a verdict as text":  {"*4\r\n:1795149541123457\r\n:0\r\n*1\r\n$1\r\n1\r\n*0\r\n", "verdict is a string"},
 		"a bare 1":           {":1\r\n", "reply is a int64, expected a list"},

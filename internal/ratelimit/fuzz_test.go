@@ -66,7 +66,7 @@ func FuzzReplies(f *testing.F) {
 func checkDecisions(t *testing.T, reply any) {
 	t.Helper()
 	limiter, batch := decodingLimiter(t)
-	decisions, err := limiter.decode(reply, batch)
+	decisions, err := limiter.decode(reply, batch, limiter.question(batch))
 	if err != nil {
 		checkReason(t, err)
 		return

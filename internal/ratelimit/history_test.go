@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"flag"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 )
 
@@ -33,7 +33,7 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 						h := newHistory(t, r, s, client, replicas)
 						r.Repeat(map[string]func(*rapid.T){
 							"admit": h.admit, "admit again": h.admit, "admit once more": h.admit,
-							"wait": h.wait, "sent": h.sent, "refund": h.refund, "trace": h.trace, "forget scripts": h.forgetScripts,
+							"wait": h.wait, "sent": h.sent, "refund": h.refund, "begin": h.begin, "trace": h.trace, "forget scripts": h.forgetScripts,
 						})
 						operations += h.operations
 					})
@@ -62,28 +62,13 @@ type history struct {
 	mixed      bool // there are several sets of rules
 	steps      bool // the clock steps back now and then
 	windows    []time.Duration
+	costs      []int
+	posts      int // that have begun, each with a name of its own
 	asked      []ratelimit.Request
 	waits      []time.Duration // until what was refused would fit
 	longest    time.Duration   // the longest window of any rule
 	operations int
 	unclear    bool // a key came to its end at the very moment of a decision: the rest cannot be compared
-}
-
-// Where keys must not expire, windows are too long for that to happen between an answer and keep.
-var (
-	windows     = []time.Duration{time.Millisecond, 3 * time.Millisecond, 40 * time.Millisecond, 400 * time.Millisecond, 10 * time.Second, time.Hour}
-	longWindows = []time.Duration{10 * time.Second, 25 * time.Second, 2 * time.Minute, time.Hour}
-)
-
-func anyTiers(windows []time.Duration, most int) *rapid.Generator[ratelimit.Limit] {
-	return rapid.Custom(func(r *rapid.T) ratelimit.Limit {
-		chosen := rapid.SliceOfNDistinct(rapid.SampledFrom(windows), 1, 3, rapid.ID).Draw(r, "windows")
-		limit := make(ratelimit.Limit, len(chosen))
-		for i, window := range chosen {
-			limit[i] = ratelimit.Tier{Count: rapid.IntRange(1, most).Draw(r, "count"), Window: window}
-		}
-		return limit
-	})
 }
 
 // patient is one more client of a server. It waits long, and makes no call again: on a busy machine an answer could be
@@ -96,7 +81,8 @@ func patient(t *testing.T, client *redis.Client) *redis.Client {
 }
 
 func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient, replicas int) *history {
-	h := &history{t: t, s: s, windows: windows, model: newModel(), mixed: replicas > 1}
+	h := &history{t: t, s: s, windows: windows, mixed: replicas > 1}
+	h.model = newModel(func() int64 { return s.aged.Microseconds() })
 	h.steps = replicas == 1 && rapid.Bool().Draw(r, "steps back")
 	if h.steps || replicas > 1 {
 		h.windows = longWindows
@@ -104,23 +90,22 @@ func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient
 	if err := s.FlushAll(t.Context()).Err(); err != nil {
 		r.Fatal(err)
 	}
-	global, category := anyTiers(h.windows, 8), anyTiers(h.windows, 5)
+	// A short dedupe window forgets ids at once where no limit keeps them.
+	dedupes := []time.Duration{6 * time.Second, 2 * time.Hour}
+	if !h.steps {
+		dedupes = append(dedupes, time.Millisecond)
+	}
 	for range replicas {
-		chosen := ratelimit.Rules{Global: global.Draw(r, "global"), Category: category.Draw(r, "category")}
-		overrides := map[string]ratelimit.Limit{}
-		for _, overridden := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"b", "c"}), 0, 2, rapid.ID).Draw(r, "overridden") {
-			overrides[overridden] = category.Draw(r, "override")
-		}
-		chosen.Overrides = pattern.MustTable(overrides)
-		dedupe := rapid.SampledFrom([]time.Duration{time.Millisecond, 6 * time.Second, 2 * time.Hour}).Draw(r, "dedupe")
+		chosen, dedupe := anyRules(r, h.windows), rapid.SampledFrom(dedupes).Draw(r, "dedupe")
 		h.replicas = append(h.replicas, newReplica(chosen, dedupe))
 		limiter, err := ratelimit.New(client, "n", chosen, dedupe)
 		if err != nil {
 			r.Fatal(err)
 		}
 		h.limiters = append(h.limiters, caller{Limiter: limiter, t: t})
-		h.longest = max(h.longest, time.Duration(h.replicas[len(h.replicas)-1].retention)*time.Microsecond)
+		h.longest = max(h.longest, chosen.LongestWindow())
 	}
+	h.costs = costsFor(h.replicas)
 	return h
 }
 
@@ -179,23 +164,6 @@ func (h *history) expire(clock int64) {
 	}
 }
 
-func (h *history) request(r *rapid.T) ratelimit.Request {
-	if len(h.asked) > 0 && rapid.IntRange(0, 3).Draw(r, "repeat") == 0 {
-		return rapid.SampledFrom(h.asked).Draw(r, "of")
-	}
-	category := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(r, "category")
-	source := rapid.SampledFrom([]string{"", "", "", "s", "a source"}).Draw(r, "source")
-	cost := rapid.SampledFrom([]int{1, 1, 1, 1, 2, 3, 6}).Draw(r, "cost")
-	return ratelimit.Request{
-		ID:     fmt.Sprintf("e%d", rapid.IntRange(1, 12).Draw(r, "id")),
-		Source: source,
-		// One message has one category, one source and one cost.
-		Delivery: fmt.Sprintf("m%d/%s/%s/%d", rapid.IntRange(1, 2).Draw(r, "message"), category, source, cost),
-		Category: category,
-		Cost:     cost,
-	}
-}
-
 func (h *history) admit(r *rapid.T) {
 	if h.unclear {
 		return
@@ -222,19 +190,31 @@ func (h *history) admit(r *rapid.T) {
 	if want := h.model.now(clock) - clock; lag != want {
 		r.Fatalf("the deciding clock is ahead of TIME by %d us, expected %d", lag, want)
 	}
-	want := make([]ratelimit.Decision, len(batch))
-	for i, request := range batch {
-		want[i] = h.model.decide(asking, clock, request)
-		if want[i].RetryAfter > 0 {
-			h.waits = append(h.waits, want[i].RetryAfter)
+	before := h.model
+	var want []ratelimit.Decision
+	h.model, want = h.model.decideBatch(asking, clock, batch, h.reformed)
+	for _, decision := range want {
+		if decision.RetryAfter > 0 {
+			h.waits = append(h.waits, decision.RetryAfter)
 		}
 	}
 	if difference := cmp.Diff(want, got); difference != "" {
-		r.Fatalf("%+v at %d (-model +script):\n%s\n%s", batch, clock, difference, h.s.contents(h.t))
+		r.Fatalf("%+v under %+v at %d (-model +script):\n%s\n%s\n%s", batch, asking, clock, difference, before, h.s.contents(h.t))
 	}
 	h.operations += len(batch)
 	h.asked = append(h.asked, batch...)
 	h.keep()
+}
+
+// reformed is when a scope was made exact just now. That shows in what was in a bucket that had not ended by then.
+func (h *history) reformed(name string) int64 {
+	key := "{n}:" + strings.Replace(name, " ", ":", 1)
+	for _, entry := range h.s.ZRevRangeWithScores(h.t.Context(), key, 0, -1).Val() {
+		if member, _ := entry.Member.(string); strings.HasSuffix(member, " copied") {
+			return h.virtual(int64(entry.Score))
+		}
+	}
+	return h.model.now(h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro()))
 }
 
 // keep removes the keys' expiry where the clock steps back.
@@ -304,9 +284,13 @@ func (h *history) refund(r *rapid.T) {
 		r.Skip("nothing to refund")
 	}
 	request := rapid.SampledFrom(h.asked).Draw(r, "request")
+	known := ""
+	if a := h.model.inFlight(request); a != nil && rapid.Bool().Draw(r, "known") {
+		known = a.post
+	}
 	limiter, asking := h.which(r)
 	h.stepOverEnds()
-	got, err := limiter.Refund(h.t.Context(), request, "")
+	got, err := limiter.Refund(h.t.Context(), request, known)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -314,17 +298,71 @@ func (h *history) refund(r *rapid.T) {
 	if h.expire(now); h.unclear {
 		return
 	}
-	// A record that is stale may be gone by now or not; nothing depends on it.
-	stale := true
-	for _, a := range h.model.admissions {
-		if a.is(request) && a.at > now-h.model.keep(globalScope, asking.retention) {
-			stale = false
-		}
+	if h.unclear = h.tooOldToFind(request, now); h.unclear {
+		return
 	}
-	if want := h.model.refund(request); got != want && !stale {
-		r.Fatalf("refund of %+v: %t, expected %t", request, got, want)
+	want := h.model.refundable(request, known)
+	switch {
+	case got == want && got:
+		h.model.refund(request, h.model.now(now))
+	case got != want && want && !h.fresh(request, asking, now):
+		h.model.inFlight(request).inFlight = false // a record that is stale may be gone by now
+	case got != want:
+		r.Fatalf("refund of %+v: %t, expected %t\n%s", request, got, want, h.s.contents(h.t))
 	}
 	h.operations++
+}
+
+// tooOldToFind reports whether an event became too old to be found in a scope at the very moment of its refund.
+func (h *history) tooOldToFind(request ratelimit.Request, now int64) bool {
+	a := h.model.inFlight(request)
+	for _, s := range h.model.scopes {
+		if over := now - s.kept; a != nil && h.s.server != nil && a.at <= over && a.at > over-endsBefore.Microseconds() {
+			return true
+		}
+	}
+	return false
+}
+
+// fresh reports whether an event in flight is known for sure.
+func (h *history) fresh(request ratelimit.Request, asking replica, now int64) bool {
+	a := h.model.inFlight(request)
+	return a != nil && a.touched() > h.model.now(now)-max(asking.retention, h.model.retention)
+}
+
+// begin begins a post of an event that is in flight.
+func (h *history) begin(r *rapid.T) {
+	if h.unclear || len(h.asked) == 0 {
+		r.Skip("nothing to post")
+	}
+	request := rapid.SampledFrom(h.asked).Draw(r, "request")
+	limiter, asking := h.which(r)
+	h.stepOverEnds()
+	now := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
+	if h.expire(now); h.unclear || !h.fresh(request, asking, now+endsBefore.Microseconds()) {
+		r.Skip("nothing in flight for sure")
+	}
+	h.posts++
+	post := ratelimit.Post{
+		Request: request, Channel: "C0123456789", Known: h.model.inFlight(request).post, Name: fmt.Sprint("p", h.posts), Longest: time.Second,
+	}
+	permit, err := limiter.Begin(h.t.Context(), post)
+	if err != nil || permit.Status != ratelimit.Granted {
+		r.Fatalf("%+v: %+v, %v\n%s", post, permit, err, h.s.contents(h.t))
+	}
+	traces, err := limiter.Trace(h.t.Context(), request.ID, request.Category)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, trace := range traces {
+		if trace.Posts > 0 && trace.Source == request.Source {
+			h.model.begin(request, h.virtual(trace.LastPost.UnixMicro()), post.Name)
+			h.operations++
+			h.keep()
+			return
+		}
+	}
+	r.Fatalf("%+v has begun, and is not found\n%s", post, h.s.contents(h.t))
 }
 
 // trace asks for an id without its category. Where rules change, the index may forget what only another replica's dedupe
@@ -346,7 +384,7 @@ func (h *history) trace(r *rapid.T) {
 	}
 	got := map[identity]ratelimit.Trace{}
 	for _, trace := range traces {
-		for _, t := range []*time.Time{&trace.Admitted, &trace.Sent} {
+		for _, t := range []*time.Time{&trace.Admitted, &trace.Sent, &trace.LastPost} {
 			if !t.IsZero() {
 				*t = microTime(h.virtual(t.UnixMicro()))
 			}

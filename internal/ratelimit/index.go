@@ -14,7 +14,7 @@ import (
 )
 
 // The index is a sorted set of the categories that had admissions, and of the sources in them. Ids count within their
-// category, so it is what makes an event findable by its id alone. admit.lua writes it with the admissions, each entry at
+// category, so it is what makes an event findable by its id alone. index.lua writes it after the admissions, each entry at
 // most once in indexGrain, and keeps the 100,000 latest ones.
 const indexGrain = time.Second
 
@@ -31,7 +31,7 @@ func indexEntry(category, source string) string {
 // the argument most. entries is how many there are of these; a category has one, and one more for each source in it. Errors
 // are as for Admit.
 func (l *Limiter) Recent(ctx context.Context, most int) (categories []string, entries int, err error) {
-	now, _, err := l.peek(ctx)
+	now, _, err := l.peek(ctx, l.peeked(nil))
 	if err != nil {
 		return nil, 0, err
 	}

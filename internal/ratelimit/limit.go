@@ -95,6 +95,15 @@ func (l Limit) smallestCount() int {
 	return smallest
 }
 
+// largestCount is how many slots can matter to the limit at most.
+func (l Limit) largestCount() int {
+	largest := 0
+	for _, t := range l {
+		largest = max(largest, t.Count)
+	}
+	return largest
+}
+
 // longestWindow is how long an admission can matter to this limit.
 func (l Limit) longestWindow() time.Duration {
 	var longest time.Duration

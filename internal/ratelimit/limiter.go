@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,21 +27,27 @@ type Limiter struct {
 	keys   keys
 	rules  Rules
 	dedupe string // microseconds, as the scripts take it
-	limits []any  // the arguments that are the same in every call: the windows and the limits; see admit.lua
-	ruleOf map[string]int
+	retain string // the same: how long an id in flight is known
+
+	keptInIndex string // the same: how long an entry of the index is kept
+	indexed     indexed
+
+	fixed    []any // the arguments of admit.lua that are the same in every call: the windows and the rules
+	numbers  ruleNumbers
+	reserved []string // the categories for which slots are kept, in alphabetical order
 
 	lag atomic.Int64 // see ClockLag
 
 	channelKeys sync.Map // channel as the settings name it -> its ID, as learned from Redis
 
-	admit, begin, answered, pauses, sent, refund *redis.Script
+	admit, reform, record, begin, answered, pauses, sent, refund *redis.Script
 }
 
 // New returns a Limiter that uses an open client.
 //
-// namespace prefixes every key. dedupe is how long an id that was sent counts as a duplicate: 1 ms or more, and extended
-// to the longest window of the rules if it is shorter, because an id is the name of its slot and must not be used again
-// while that slot still counts. The rules have to be valid, as ParseLimit and ParseOverrides return them.
+// namespace prefixes every key. dedupe is how long an id that was sent counts as a duplicate: 1 ms or more. Where limits keep
+// each event it is extended to the longest of their windows, because an id is the name of its slot there and must not be used
+// again while that slot still counts. The rules have to be valid, as ParseLimit and ParseOverrides return them.
 func New(client redis.UniversalClient, namespace string, rules Rules, dedupe time.Duration) (*Limiter, error) {
 	names, err := newKeys(namespace)
 	if err != nil {
@@ -48,41 +56,32 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 	if dedupe < time.Millisecond {
 		return nil, fmt.Errorf("dedupe window %s, expected 1ms or more", dedupe)
 	}
+	for _, limit := range rules.limits() {
+		if len(limit) == 0 {
+			return nil, errors.New("a limit without a tier, expected COUNT/DURATION such as 10/30m")
+		}
+	}
 	l := &Limiter{
 		redis:    client,
 		keys:     names,
 		rules:    rules,
-		dedupe:   micros(max(dedupe, rules.LongestWindow())),
-		ruleOf:   map[string]int{},
+		dedupe:   micros(max(dedupe, rules.longestExactWindow())),
+		retain:   micros(rules.retention(dedupe)),
+		reserved: slices.Sorted(maps.Keys(rules.Reserve)),
 		admit:    redis.NewScript(lua.Admit),
+		reform:   redis.NewScript(lua.Reform),
+		record:   redis.NewScript(lua.Index),
 		begin:    redis.NewScript(lua.Begin),
 		answered: redis.NewScript(lua.Answered),
 		pauses:   redis.NewScript(lua.Pauses),
 		sent:     redis.NewScript(lua.Sent),
 		refund:   redis.NewScript(lua.Refund),
 	}
-	limits := []Limit{rules.Global, rules.Category}
-	for category, limit := range rules.Overrides.All() {
-		limits = append(limits, limit)
-		l.ruleOf[category] = len(limits)
-	}
-	l.limits = []any{l.dedupe, micros(rules.LongestWindow()), strconv.Itoa(len(limits))}
-	for _, limit := range limits {
-		if len(limit) == 0 {
-			return nil, errors.New("a limit without a tier, expected COUNT/DURATION such as 10/30m")
-		}
-		l.limits = appendLimit(l.limits, limit)
-	}
+	// An id may be recorded as sent for as long as it is in flight, and is known for the dedupe window from then on.
+	l.keptInIndex = micros(max(dedupe, rules.longestExactWindow()) + rules.retention(dedupe) + indexGrain)
+	numbered, numbers := numberRules(rules)
+	l.fixed, l.numbers = append([]any{l.dedupe, l.retain}, numbered...), numbers
 	return l, nil
-}
-
-// appendLimit appends a limit as the scripts expect it: the number of tiers, then count and window of each.
-func appendLimit(arguments []any, limit Limit) []any {
-	arguments = append(arguments, strconv.Itoa(len(limit)))
-	for _, tier := range limit {
-		arguments = append(arguments, strconv.Itoa(tier.Count), micros(tier.Window))
-	}
-	return arguments
 }
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
@@ -120,17 +119,53 @@ func (l *Limiter) Admit(ctx context.Context, batch []Request) ([]Decision, error
 	return decisions, nil
 }
 
+// mostReforms bounds how often a batch is asked again because a scope has to be stored in another form first: a batch has at
+// most three scopes for each event, and replicas whose limits differ can change a form back only once.
+const mostReforms = 3*maxBatch + 10
+
 func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, error) {
-	keyNames, arguments := l.admitArguments(batch)
-	reply, err := l.admit.Run(ctx, l.redis, keyNames, arguments...).Result()
-	if err != nil {
-		return nil, fmt.Errorf("redis: cannot decide: %w", l.explain(ctx, err, keyNames))
+	q := l.question(batch)
+	for range mostReforms {
+		reply, err := l.admit.Run(ctx, l.redis, q.keyNames, q.arguments...).Result()
+		if err != nil {
+			return nil, fmt.Errorf("redis: cannot decide: %w", l.explain(ctx, err, q.keyNames))
+		}
+		misfit, found, err := q.misfit(reply)
+		if err != nil {
+			return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
+		}
+		if found {
+			if err := l.change(ctx, misfit); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		decisions, err := l.decode(reply, batch, q)
+		if err != nil {
+			return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
+		}
+		if err := l.index(ctx, q, decisions); err != nil {
+			return nil, err
+		}
+		return decisions, nil
 	}
-	decisions, err := l.decode(reply, batch)
-	if err != nil {
-		return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
+	return nil, fmt.Errorf("redis: cannot decide: the form of a scope changes with each call")
+}
+
+// change stores a scope in the form that its limit has here: each event, or buckets. Other replicas may have the other form.
+func (l *Limiter) change(ctx context.Context, s scope) error {
+	keyNames := append([]string{l.keys.register()}, l.keys.bothForms(s.key)...)
+	if s.outcome == Global {
+		keyNames = append(keyNames, l.keys.inFlight())
 	}
-	return decisions, nil
+	arguments := []any{micros(s.limit.longestWindow()), strconv.Itoa(s.limit.largestCount())}
+	for _, grain := range s.limit.grains() {
+		arguments = append(arguments, micros(grain))
+	}
+	if err := l.reform.Run(ctx, l.redis, keyNames, arguments...).Err(); err != nil {
+		return fmt.Errorf("redis: cannot change the form of %s: %w", s.key, l.explain(ctx, err, keyNames))
+	}
+	return nil
 }
 
 // ClockLag is how far the clock of Redis was behind the newest admission at the last decision: above 0 only after that
@@ -140,7 +175,7 @@ func (l *Limiter) ClockLag() time.Duration { return time.Duration(l.lag.Load()) 
 // Sent records that an event is in Slack: its id is a duplicate from then on, for the dedupe window. Errors are as for
 // Admit; repeating the call is harmless.
 func (l *Limiter) Sent(ctx context.Context, request Request) error {
-	keyNames := []string{l.keys.global(), l.keys.inFlight(), l.keys.sent()}
+	keyNames := []string{l.keys.register(), l.keys.inFlight(), l.keys.sent()}
 	err := l.sent.Run(ctx, l.redis, keyNames, request.member(), l.dedupe).Err()
 	if err != nil {
 		return fmt.Errorf("redis: cannot record %q as sent: %w", request.ID, l.explain(ctx, err, keyNames))
@@ -153,12 +188,26 @@ func (l *Limiter) Sent(ctx context.Context, request Request) error {
 // to release, so that repeating the call releases nothing twice, nor after a later post than the known one. Errors are as for
 // Admit.
 func (l *Limiter) Refund(ctx context.Context, request Request, known string) (bool, error) {
-	keyNames := []string{l.keys.global(), l.keys.inFlight(), l.keys.category(request.Category)}
+	keyNames := []string{l.keys.register(), l.keys.inFlight()}
+	for _, s := range l.scopesOf(request.Category) {
+		keyNames = append(keyNames, l.keys.bothForms(s.key)...)
+	}
 	refunded, err := l.refund.Run(ctx, l.redis, keyNames, request.member(), request.Delivery, strconv.Itoa(request.Cost), known).Int()
 	if err != nil {
 		return false, fmt.Errorf("redis: cannot refund %q: %w", request.ID, l.explain(ctx, err, keyNames))
 	}
 	return refunded == 1, nil
+}
+
+// scopesOf are the scopes that an event of a category is charged to: the global one, the category's, and its group's if that has
+// a limit.
+func (l *Limiter) scopesOf(category string) []scope {
+	scopes := []scope{{Global, l.rules.Global, l.keys.global()}, {Category, l.rules.LimitFor(category), l.keys.category(category)}}
+	group := GroupOf(category)
+	if limit := l.rules.GroupLimit(group); len(limit) > 0 {
+		scopes = append(scopes, scope{Group, limit, l.keys.group(group)})
+	}
+	return scopes
 }
 
 // Ready runs the script on an empty batch. It returns nil if Redis can decide now, else an error as for Admit.

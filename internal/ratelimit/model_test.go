@@ -7,27 +7,37 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// model is what the scripts promise, written as plainly as possible and without any of their means: a list of
-// admissions that is scanned from its start for every question. Times are microseconds. Several replicas may ask,
-// each with rules of its own.
+// model is what the scripts promise, written as plainly as possible and without any of their means: lists that are scanned
+// from their start for every question. Times are microseconds. Several replicas may ask, each with rules of its own.
 type model struct {
-	admissions []*admission
-	sent       map[identity]int64
-	indexed    map[identity]int64 // the last admission of each category, and of each source in it
-	kept       map[string]int64   // the longest window asked for, of each scope that holds anything, and of what was sent
+	aged         func() int64 // how far ahead of the server's clock the times here are; see history.virtual
+	clock        int64        // the latest admission that anybody was given
+	scopes       map[string]*scope
+	bucketsUntil int64 // somebody uses buckets until then
+	admissions   []*admission
+	retention    int64 // how long ids in flight are known: the longest that anybody has asked for; 0: nobody
+	sent         map[identity]int64
+	sentKept     int64
+	indexed      map[identity]int64 // the last admission of each category, and of each source in it
 }
 
-// The names of what is kept for a while, beside the categories' own.
+// The names of what is kept for a while, in addition to the scopes'.
 const (
-	globalScope = ""
+	registerIDs = " register"
 	sentIDs     = " sent"
 )
+
+func newModel(aged func() int64) *model {
+	return &model{aged: aged, scopes: map[string]*scope{}, sent: map[identity]int64{}, indexed: map[identity]int64{}}
+}
 
 type admission struct {
 	request  ratelimit.Request
 	at       int64
 	inFlight bool
-	gone     map[string]bool // from which scopes: given back, or older than anybody has asked for
+	posts    int    // that have begun
+	begun    int64  // the last of them
+	post     string // its name
 }
 
 // identity is what makes two events one.
@@ -37,113 +47,142 @@ func identityOf(r ratelimit.Request) identity { return identity{r.Category, r.So
 
 func (a *admission) is(r ratelimit.Request) bool { return identityOf(a.request) == identityOf(r) }
 
+// touched is when something last happened to what is in flight.
+func (a *admission) touched() int64 { return max(a.at, a.begun) }
+
 // replica is one set of rules.
 type replica struct {
 	rules     ratelimit.Rules
 	dedupe    int64
-	retention int64 // the longest window of any rule
+	retention int64
 }
 
 func newReplica(rules ratelimit.Rules, dedupe time.Duration) replica {
-	p := replica{rules: rules}
-	limits := []ratelimit.Limit{rules.Global, rules.Category}
+	limits := []ratelimit.Limit{rules.Global, rules.Category, rules.Group}
 	for _, limit := range rules.Overrides.All() {
 		limits = append(limits, limit)
 	}
-	for _, limit := range limits {
-		p.retention = max(p.retention, longest(limit))
+	for _, limit := range rules.GroupOverrides {
+		limits = append(limits, limit)
 	}
-	p.dedupe = max(dedupe.Microseconds(), p.retention)
+	var all, exact int64 // the longest windows
+	for _, limit := range limits {
+		all = max(all, longest(limit))
+		if grainsOf(limit) == nil {
+			exact = max(exact, longest(limit))
+		}
+	}
+	p := replica{
+		rules:     rules,
+		dedupe:    max(dedupe.Microseconds(), exact),
+		retention: max(exact, min(all, dedupe.Microseconds())),
+	}
+	if len(rules.Reserve) > 0 { // the sets of reserved categories are kept so long
+		p.retention = max(p.retention, longest(rules.Global))
+	}
 	return p
 }
 
-func longest(limit ratelimit.Limit) int64 {
-	var window int64
-	for _, tier := range limit {
-		window = max(window, tier.Window.Microseconds())
+// level is one of the budgets that an event is charged to.
+type level struct {
+	outcome ratelimit.Outcome
+	name    string
+	limit   ratelimit.Limit
+	keep    int64 // how long its charges matter to this replica
+}
+
+const globalScope = "global"
+
+func groupScope(group string) string       { return "group " + group }
+func categoryScope(category string) string { return "category " + category }
+
+// levels are those of a category, in the order in which they are named where they have room at the same time.
+func (p replica) levels(category string) []level {
+	limit, global := p.rules.LimitFor(category), p.rules.Global
+	levels := []level{{ratelimit.Category, categoryScope(category), limit, longest(limit)}}
+	if p.rules.Reserve[category] > 0 {
+		levels[0].keep = max(longest(limit), longest(global))
 	}
-	return window
+	group := ratelimit.GroupOf(category)
+	if limit := p.rules.GroupLimit(group); len(limit) > 0 {
+		levels = append(levels, level{ratelimit.Group, groupScope(group), limit, longest(limit)})
+	}
+	return append(levels, level{ratelimit.Global, globalScope, global, longest(global)})
 }
 
-func newModel() *model {
-	return &model{sent: map[identity]int64{}, indexed: map[identity]int64{}, kept: map[string]int64{}}
+func (m *model) scope(name string) *scope {
+	if m.scopes[name] == nil {
+		m.scopes[name] = &scope{}
+	}
+	return m.scopes[name]
 }
 
-// holds is what a scope still has: the admissions that count in it.
-func (m *model) holds(scope string) []*admission {
-	var held []*admission
-	for _, a := range m.admissions {
-		if (scope == globalScope || a.request.Category == scope) && !a.gone[scope] {
-			held = append(held, a)
+// now is the clock that decides: the server's, but never before the newest admission.
+func (m *model) now(clock int64) int64 { return max(clock, m.clock) }
+
+// held is what a tier of the global limit keeps for other categories: what is reserved for each and not in use by it. A
+// bucket counts as use only while none of what is in it can have left the window.
+func (m *model) held(p replica, tier ratelimit.Tier, category string, now int64) int {
+	sum := 0
+	for _, slots := range p.rules.Reserve {
+		sum += slots
+	}
+	if tier.Count <= sum {
+		return 0
+	}
+	held := 0
+	for other, slots := range p.rules.Reserve {
+		if other == category {
+			continue
 		}
+		s, early := m.scope(categoryScope(other)), int64(0)
+		if grains := grainsOf(p.rules.LimitFor(other)); s.buckets && grains != nil {
+			early = slices.Min(grains)
+		}
+		use := 0
+		for _, c := range s.charges {
+			if m.counts(tier, c.time-early, now) {
+				use += c.cost
+			}
+		}
+		held += max(0, slots-use)
 	}
 	return held
 }
 
-// newest is the time of the newest admission in a scope, or 0.
-func (m *model) newest(scope string) int64 {
-	var newest int64
-	for _, a := range m.holds(scope) {
-		newest = max(newest, a.at)
-	}
-	return newest
-}
-
-// now is the clock that decides: the server's, but never before the newest admission.
-func (m *model) now(clock int64) int64 { return max(clock, m.newest(globalScope)) }
-
-// keep is how long a scope keeps its entries: for the longest window that anybody has asked for since it was empty.
-func (m *model) keep(scope string, window int64) int64 {
-	if len(m.holds(scope)) == 0 {
-		return window
-	}
-	return max(window, m.kept[scope])
-}
-
-// forget takes out of a scope what is at most at the time given.
-func (m *model) forget(scope string, at int64) {
-	for _, a := range m.holds(scope) {
-		if a.at <= at {
-			a.gone[scope] = true
-			a.inFlight = a.inFlight && scope != globalScope
+// refusal is the decision by the tier that frees last, or nil: all have room.
+func (m *model) refusal(p replica, clock int64, request ratelimit.Request) *ratelimit.Decision {
+	var refusal *ratelimit.Decision
+	var latest int64
+	now := m.now(clock)
+	for _, level := range p.levels(request.Category) {
+		s := m.scope(level.name)
+		for _, tier := range level.limit {
+			held := 0
+			if level.outcome == ratelimit.Global {
+				held = m.held(p, tier, request.Category, now)
+			}
+			at, never := m.frees(s, tier, request.Cost, tier.Count-held, now)
+			decision := &ratelimit.Decision{
+				Outcome: level.outcome, Tier: tier, Used: m.used(s, tier, now), Reserved: held,
+				RetryAfter: time.Duration(at-clock) * time.Microsecond,
+			}
+			if never {
+				at, decision.RetryAfter = 1<<62, 0
+			}
+			// One that is as late as the one before takes its place only if it is the first to be so.
+			if at > now && at > latest {
+				refusal, latest = decision, at
+			}
 		}
 	}
-}
-
-// used is how many slots of the scope are taken in (until - window, until].
-func (m *model) used(scope string, window, until int64) int {
-	used := 0
-	for _, a := range m.holds(scope) {
-		if a.at > until-window && a.at <= until {
-			used += a.request.Cost
-		}
-	}
-	return used
-}
-
-// frees is the first time at which an event of this cost fits the tier if nothing else comes: now, or when one of the
-// admissions leaves the window. It is none if the cost is above the count.
-func (m *model) frees(scope string, tier ratelimit.Tier, cost int, now int64) (at int64, never bool) {
-	window := tier.Window.Microseconds()
-	times := []int64{now}
-	for _, a := range m.holds(scope) {
-		if leaves := a.at + window; leaves > now {
-			times = append(times, leaves)
-		}
-	}
-	slices.Sort(times)
-	for _, at := range times {
-		if m.used(scope, window, at)+cost <= tier.Count {
-			return at, false
-		}
-	}
-	return 0, true
+	return refusal
 }
 
 func (m *model) decide(p replica, clock int64, request ratelimit.Request) ratelimit.Decision {
-	now, retention := m.now(clock), m.keep(globalScope, p.retention)
+	now, retention := m.now(clock), max(p.retention, m.retention)
 	for _, a := range m.admissions {
-		if a.inFlight && a.is(request) && a.at > now-retention {
+		if a.inFlight && a.is(request) && a.touched() > now-retention {
 			if a.request.Delivery == request.Delivery {
 				return ratelimit.Decision{Outcome: ratelimit.Admitted}
 			}
@@ -153,59 +192,67 @@ func (m *model) decide(p replica, clock int64, request ratelimit.Request) rateli
 	if at, found := m.sent[identityOf(request)]; found && at > now-max(p.dedupe, retention) {
 		return ratelimit.Decision{Outcome: ratelimit.Duplicate}
 	}
-
-	// The tier that frees last refuses: looked at in this order, one that is as late as the best so far takes its
-	// place only if it is the first of its scope to do so.
-	var refusal *ratelimit.Decision
-	var latest int64
-	for _, scope := range []struct {
-		outcome ratelimit.Outcome
-		name    string
-		limit   ratelimit.Limit
-	}{
-		{ratelimit.Category, request.Category, p.rules.LimitFor(request.Category)},
-		{ratelimit.Global, globalScope, p.rules.Global},
-	} {
-		for _, tier := range scope.limit {
-			at, never := m.frees(scope.name, tier, request.Cost, now)
-			decision := &ratelimit.Decision{
-				Outcome: scope.outcome, Tier: tier, Used: m.used(scope.name, tier.Window.Microseconds(), now),
-				RetryAfter: time.Duration(at-clock) * time.Microsecond,
-			}
-			if never {
-				at, decision.RetryAfter = 1<<62, 0
-			}
-			if at > now && at > latest {
-				refusal, latest = decision, at
-			}
-		}
-	}
-	if refusal != nil {
+	if refusal := m.refusal(p, clock, request); refusal != nil {
 		return *refusal
 	}
-	for scope, window := range map[string]int64{globalScope: p.retention, request.Category: longest(p.rules.LimitFor(request.Category))} {
-		m.kept[scope] = m.keep(scope, window)
-		m.forget(scope, now-m.kept[scope])
-	}
-	for _, a := range m.admissions {
-		if a.is(request) {
-			a.inFlight = false // its stale record is replaced
-		}
-	}
-	m.indexed[identity{category: request.Category}] = now
-	m.indexed[identity{category: request.Category, source: request.Source}] = now
-	m.admissions = append(m.admissions, &admission{request: request, at: now, inFlight: true, gone: map[string]bool{}})
+	m.admit(p, request, now)
 	return ratelimit.Decision{Outcome: ratelimit.Admitted}
 }
 
-func (m *model) markSent(p replica, request ratelimit.Request, at int64) {
-	keep := max(p.dedupe, m.keep(globalScope, 0))
-	if len(m.sent) > 0 {
-		keep = max(keep, m.kept[sentIDs])
+func (m *model) admit(p replica, request ratelimit.Request, now int64) {
+	m.clock, m.retention = now, max(p.retention, m.retention)
+	for _, a := range m.admissions {
+		if a.is(request) || a.touched() <= now-m.retention {
+			a.inFlight = false // its stale record is replaced, or forgotten
+		}
 	}
-	m.kept[sentIDs] = keep
+	admitted := &admission{request: request, at: now, inFlight: true}
+	m.admissions = append(m.admissions, admitted)
+	m.indexed[identity{category: request.Category}] = now
+	m.indexed[identity{category: request.Category, source: request.Source}] = now
+
+	levels := p.levels(request.Category)
+	for _, level := range levels {
+		m.charge(admitted, level)
+	}
+	for _, level := range levels { // while anybody uses buckets, who needs it exact says so
+		if s := m.scope(level.name); grainsOf(level.limit) == nil && m.bucketsUntil > now {
+			s.exactUntil = max(s.exactUntil, now+longest(level.limit))
+		}
+	}
+}
+
+// charge charges an admission to one scope, which has the form by then that the limit asks for.
+func (m *model) charge(a *admission, level level) {
+	s, grains := m.scope(level.name), grainsOf(level.limit)
+	m.reform(s, grains, a.at)
+	s.kept = s.keep(level.keep)
+	s.forget(a.at - s.kept)
+	if s.take(a, m.bucketEnd(grains, a.at)); s.buckets {
+		m.bucketsUntil = max(m.bucketsUntil, a.at+2*s.kept)
+	}
+}
+
+// begin records that a post has begun.
+func (m *model) begin(request ratelimit.Request, at int64, post string) {
+	a := m.inFlight(request)
+	a.posts, a.begun, a.post = a.posts+1, at, post
+}
+
+// inFlight is what is in flight for this delivery, or nil.
+func (m *model) inFlight(request ratelimit.Request) *admission {
+	for _, a := range m.admissions {
+		if a.inFlight && a.is(request) && a.request.Delivery == request.Delivery {
+			return a
+		}
+	}
+	return nil
+}
+
+func (m *model) markSent(p replica, request ratelimit.Request, at int64) {
+	m.sentKept = max(p.dedupe, m.retention, m.sentKept)
 	for other, since := range m.sent {
-		if since <= at-keep { // forgotten for good, even if the clock steps back to where it would matter
+		if since <= at-m.sentKept { // forgotten for good, even if the clock steps back to where it would matter
 			delete(m.sent, other)
 		}
 	}
@@ -217,61 +264,21 @@ func (m *model) markSent(p replica, request ratelimit.Request, at int64) {
 	}
 }
 
-// refund says whether there is something to give back, and gives it back.
-func (m *model) refund(request ratelimit.Request) bool {
-	for _, a := range m.admissions {
-		if a.inFlight && a.is(request) && a.request.Delivery == request.Delivery {
-			a.inFlight, a.gone = false, map[string]bool{globalScope: true, request.Category: true}
-			return true
-		}
-	}
-	return false
+// refundable reports whether there is something to give back: an event in flight, without a post that the caller does not
+// know.
+func (m *model) refundable(request ratelimit.Request, known string) bool {
+	a := m.inFlight(request)
+	return a != nil && (a.posts == 0 || a.post == known)
 }
 
-// ends are the times after which nothing is left of each set: its newest entry is as old as it is kept.
-func (m *model) ends() map[string]int64 {
-	ends := map[string]int64{}
-	for scope, kept := range m.kept {
-		newest := m.newest(scope)
-		if scope == sentIDs {
-			newest = 0
-			for _, at := range m.sent {
-				newest = max(newest, at)
-			}
-		}
-		if newest > 0 {
-			ends[scope] = newest + kept
+// refund gives back what is in flight for this delivery. In buckets it is found by its time, so not once it is as old as the
+// scope keeps anything. The clock stays where it was.
+func (m *model) refund(request ratelimit.Request, now int64) {
+	a := m.inFlight(request)
+	a.inFlight = false
+	for _, s := range m.scopes {
+		if !s.buckets || a.at > now-s.kept {
+			s.drop(func(c *charge) bool { return c.of == a })
 		}
 	}
-	return ends
 }
-
-// expire empties a set that has come to its end.
-func (m *model) expire(scope string) {
-	if scope == sentIDs {
-		clear(m.sent)
-		return
-	}
-	m.forget(scope, m.newest(scope))
-}
-
-// trace is what is still known of the events with an id, by their identities.
-func (m *model) trace(id string) map[identity]ratelimit.Trace {
-	traces := map[identity]ratelimit.Trace{}
-	for _, a := range m.admissions { // of one identity, the last one counts
-		if held := !a.gone[globalScope]; a.request.ID == id && (held || a.inFlight) {
-			of := identityOf(a.request)
-			traces[of] = ratelimit.Trace{Category: of.category, Source: of.source, InFlight: a.inFlight, Admitted: microTime(a.at)}
-		}
-	}
-	for of, at := range m.sent {
-		if of.id == id {
-			trace := traces[of]
-			trace.Category, trace.Source, trace.Sent = of.category, of.source, microTime(at)
-			traces[of] = trace
-		}
-	}
-	return traces
-}
-
-func microTime(micros int64) time.Time { return time.UnixMicro(micros).UTC() }

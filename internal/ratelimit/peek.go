@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,26 +18,51 @@ type Usage struct {
 	Tier     Tier          // what it allows
 	Used     int           // slots taken in the window that ends now
 	FreeIn   time.Duration // until an event of cost 1 fits into this tier; 0: now
-	Damaged  bool          // the category's key is of another type: nothing of it is decided, and Used is the tier's COUNT
+	Damaged  bool          // a key of the group or category is of another type: nothing of it is decided, and Used is the tier's COUNT
 }
 
-// Peek returns how full the scopes are, the global one and those of the named categories, tier by tier: the global tiers
-// first, then the categories in the order given. It charges, trims and writes nothing. Errors are as for Admit.
+// Peek returns how full the scopes are, tier by tier: the global one, then the groups of the named categories that have a limit,
+// each once, then those categories in the order given. It charges, trims and writes nothing. Errors are as for Admit.
 func (l *Limiter) Peek(ctx context.Context, categories ...string) ([]Usage, error) {
-	_, usages, err := l.peek(ctx, categories...)
+	_, usages, err := l.peek(ctx, l.peeked(categories))
 	return usages, err
 }
 
-// peek is Peek, and also returns the time of the reply, by the clock of decisions.
-func (l *Limiter) peek(ctx context.Context, categories ...string) (time.Time, []Usage, error) {
-	keyNames := []string{l.keys.global()}
-	arguments := appendLimit([]any{l.dedupe}, l.rules.Global)
-	usages := scopeUsages(nil, "", l.rules.Global)
+// peekedScope is a scope with its name in a Usage.
+type peekedScope struct {
+	group, category string
+	limit           Limit
+	key             string // of its exact form
+}
+
+// peeked are the scopes that Peek returns.
+func (l *Limiter) peeked(categories []string) []peekedScope {
+	scopes := []peekedScope{{limit: l.rules.Global, key: l.keys.global()}}
+	seen := map[string]bool{}
 	for _, category := range categories {
-		limit := l.rules.LimitFor(category)
-		keyNames = append(keyNames, l.keys.category(category))
-		arguments = appendLimit(arguments, limit)
-		usages = scopeUsages(usages, category, limit)
+		group := GroupOf(category)
+		if limit := l.rules.GroupLimit(group); len(limit) > 0 && !seen[group] {
+			scopes = append(scopes, peekedScope{group: group, limit: limit, key: l.keys.group(group)})
+			seen[group] = true
+		}
+	}
+	for _, category := range categories {
+		scopes = append(scopes, peekedScope{category: category, limit: l.rules.LimitFor(category), key: l.keys.category(category)})
+	}
+	return scopes
+}
+
+// peek looks at scopes, the first of which is the global one, and also returns the time of the reply, by the clock of decisions.
+func (l *Limiter) peek(ctx context.Context, scopes []peekedScope) (time.Time, []Usage, error) {
+	keyNames := []string{l.keys.register()}
+	arguments := []any{l.dedupe}
+	var usages []Usage
+	for _, s := range scopes {
+		keyNames = append(keyNames, l.keys.bothForms(s.key)...)
+		arguments = appendTiers(append(arguments, strconv.Itoa(len(s.limit))), s.limit)
+		for _, tier := range s.limit {
+			usages = append(usages, Usage{Group: s.group, Category: s.category, Tier: tier})
+		}
 	}
 	reply, err := redis.NewScript(lua.Peek).Run(ctx, l.redis, keyNames, arguments...).Result()
 	if err != nil {
@@ -47,13 +73,6 @@ func (l *Limiter) peek(ctx context.Context, categories ...string) (time.Time, []
 		return time.Time{}, nil, fmt.Errorf("redis: unexpected reply from peek.lua: %w", err)
 	}
 	return now, usages, nil
-}
-
-func scopeUsages(usages []Usage, category string, limit Limit) []Usage {
-	for _, tier := range limit {
-		usages = append(usages, Usage{Category: category, Tier: tier})
-	}
-	return usages
 }
 
 // decodeUsages fills in usages from the reply, two numbers for each tier, and returns its time.
@@ -79,7 +98,7 @@ func decodeUsages(reply any, usages []Usage) (now time.Time, err error) {
 		if err != nil {
 			return now, err
 		}
-		if usages[i].Damaged = used == -1 && wait == 0 && usages[i].Category != ""; usages[i].Damaged {
+		if usages[i].Damaged = used == -1 && wait == 0 && (usages[i].Category != "" || usages[i].Group != ""); usages[i].Damaged {
 			used = int64(usages[i].Tier.Count)
 		}
 		if used < 0 || wait < 0 {

@@ -6,9 +6,25 @@ import (
 	"time"
 )
 
+// misfit returns the scope that has to be stored in another form before the batch can be decided, if the reply names one.
+func (q question) misfit(reply any) (s scope, found bool, err error) {
+	fields, ok := reply.([]any)
+	if !ok || len(fields) != 3 {
+		return scope{}, false, nil
+	}
+	n, err := number(fields[2], "scope")
+	if err != nil {
+		return scope{}, false, err
+	}
+	if n < 1 || n > int64(len(q.scopes)) {
+		return scope{}, false, fmt.Errorf("scope %d, expected 1 to %d", n, len(q.scopes))
+	}
+	return q.scopes[n-1], true, nil
+}
+
 // decode validates every field of the reply from admit.lua: any deviation from the script's contract is an error, so that
 // the reply of a wrong server, proxy or script version is never taken for permission to send.
-func (l *Limiter) decode(reply any, batch []Request) ([]Decision, error) {
+func (l *Limiter) decode(reply any, batch []Request, q question) ([]Decision, error) {
 	fields, err := list(reply, "reply", 4)
 	if err != nil {
 		return nil, err
@@ -25,7 +41,7 @@ func (l *Limiter) decode(reply any, batch []Request) ([]Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	refusals, err := l.refusals(fields[3])
+	refusals, err := q.refusals(fields[3])
 	if err != nil {
 		return nil, err
 	}
@@ -40,64 +56,61 @@ func (l *Limiter) decode(reply any, batch []Request) ([]Decision, error) {
 			decisions[i] = Decision{Outcome: Admitted}
 		case verdict == 0:
 			decisions[i] = Decision{Outcome: Duplicate}
-		case verdict == 2:
-			decisions[i] = Decision{Outcome: Damaged, Key: l.keys.category(batch[i].Category)}
+		case verdict > int64(firstScopeKey) && verdict <= int64(len(q.keyNames)):
+			decisions[i] = Decision{Outcome: Damaged, Key: q.keyNames[verdict-1]}
 		case verdict < 0 && verdict >= -int64(len(refusals)): // not -verdict: the lowest number has no positive counterpart
-			decisions[i], err = refusals[-verdict-1].decision(l.rules, batch[i])
-			if err != nil {
-				return nil, err
-			}
+			decisions[i] = refusals[-verdict-1]
 		default:
-			return nil, fmt.Errorf("verdict %d, expected 2, 1, 0 or the number of one of %d refusals", verdict, len(refusals))
+			return nil, fmt.Errorf("verdict %d, expected 1, 0, the number of one of %d refusals or that of a scope's key", verdict, len(refusals))
 		}
 	}
 	return decisions, nil
 }
 
-// refusal is one row of the reply: four numbers, not yet validated against the rule that they refer to.
-type refusal struct{ scope, tier, used, wait int64 }
+// firstScopeKey is how many keys admit.lua is given before those of the groups and categories.
+const firstScopeKey = 5
 
-const refusalFields = 4
+// refusalFields is how many numbers there are for each refusal.
+const refusalFields = 5
 
-func (l *Limiter) refusals(reply any) ([]refusal, error) {
+// refusals reads the refusals of a reply.
+func (q question) refusals(reply any) ([]Decision, error) {
 	fields, err := list(reply, "refusals", -1)
 	if err != nil {
 		return nil, err
 	}
-	if len(fields)%refusalFields != 0 {
-		return nil, fmt.Errorf("%d numbers of refusals, expected %d each", len(fields), refusalFields)
-	}
-	refusals := make([]refusal, len(fields)/refusalFields)
-	for i := range refusals {
+	refusals := make([]Decision, len(fields))
+	for i, field := range fields {
+		row, err := list(field, "refusal", refusalFields)
+		if err != nil {
+			return nil, err
+		}
 		var numbers [refusalFields]int64
 		for j := range numbers {
-			if numbers[j], err = number(fields[i*refusalFields+j], "refusal"); err != nil {
+			if numbers[j], err = number(row[j], "refusal"); err != nil {
 				return nil, err
 			}
 		}
-		refusals[i] = refusal{scope: numbers[0], tier: numbers[1], used: numbers[2], wait: numbers[3]}
+		if refusals[i], err = q.refusal(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]); err != nil {
+			return nil, err
+		}
 	}
 	return refusals, nil
 }
 
-func (r refusal) decision(rules Rules, request Request) (Decision, error) {
-	outcome, limit := Global, rules.Global
-	if r.scope == 1 {
-		outcome, limit = Category, rules.LimitFor(request.Category)
-	} else if r.scope != 0 {
-		return Decision{}, fmt.Errorf("scope %d, expected 0 or 1", r.scope)
+func (q question) refusal(n, tier, used, wait, kept int64) (Decision, error) {
+	if n < 1 || n > int64(len(q.scopes)) {
+		return Decision{}, fmt.Errorf("scope %d, expected 1 to %d", n, len(q.scopes))
 	}
-	if r.tier < 1 || r.tier > int64(len(limit)) {
-		return Decision{}, fmt.Errorf("tier %d, expected 1 to %d", r.tier, len(limit))
+	s := q.scopes[n-1]
+	if tier < 1 || tier > int64(len(s.limit)) {
+		return Decision{}, fmt.Errorf("tier %d, expected 1 to %d", tier, len(s.limit))
 	}
-	if r.used < 0 || r.wait < -1 {
-		return Decision{}, fmt.Errorf("used %d and wait %d, expected no negative number", r.used, r.wait)
+	if used < 0 || wait < -1 || kept < 0 || kept > MaxCount {
+		return Decision{}, fmt.Errorf("used %d, wait %d and kept %d, expected no negative number and at most %d kept", used, wait, kept, MaxCount)
 	}
 	return Decision{
-		Outcome:    outcome,
-		Tier:       limit[r.tier-1],
-		Used:       int(r.used),
-		RetryAfter: max(0, span(r.wait)),
+		Outcome: s.outcome, Tier: s.limit[tier-1], Used: int(used), Reserved: int(kept), RetryAfter: max(0, span(wait)),
 	}, nil
 }
 

@@ -30,6 +30,15 @@ func whole(numbers ...int64) []any {
 	return list
 }
 
+// rows is a list of lists.
+func rows(lists ...[]any) []any {
+	rows := make([]any, len(lists))
+	for i, list := range lists {
+		rows[i] = list
+	}
+	return rows
+}
+
 const someTime = int64(1795149541123457)
 
 func TestDecodeReadsWhatTheScriptSays(t *testing.T) {
@@ -43,17 +52,25 @@ func TestDecodeReadsWhatTheScriptSays(t *testing.T) {
 		want               []Decision
 	}{
 		"sent and duplicate": {whole(1, 0), whole(), []Decision{{Outcome: Admitted}, {Outcome: Duplicate}}},
-		"by both scopes": {whole(-1, -2), whole(1, 3, 1, 999_999, 0, 2, 50, 1), []Decision{
+		"by both scopes": {whole(-1, -2), rows(whole(2, 3, 1, 999_999, 0), whole(1, 2, 50, 1, 5)), []Decision{
 			{Outcome: Category, Tier: tier("1/1s"), Used: 1, RetryAfter: 999_999 * time.Microsecond},
-			{Outcome: Global, Tier: tier("50/1m"), Used: 50, RetryAfter: time.Microsecond},
+			{Outcome: Global, Tier: tier("50/1m"), Used: 50, Reserved: 5, RetryAfter: time.Microsecond},
 		}},
-		"one refusal for two": {whole(-1, -1), whole(1, 1, 7, 0), []Decision{ // each against its own rule
+		"one refusal for two": {whole(-1, -1), rows(whole(1, 1, 7, 0, 0)), []Decision{
+			{Outcome: Global, Tier: tier("100/30m"), Used: 7},
+			{Outcome: Global, Tier: tier("100/30m"), Used: 7},
+		}},
+		"each its own": {whole(-1, -2), rows(whole(2, 1, 7, 0, 0), whole(3, 1, 8, 0, 0)), []Decision{
 			{Outcome: Category, Tier: tier("20/30m"), Used: 7},
-			{Outcome: Category, Tier: tier("10/30m"), Used: 7},
+			{Outcome: Category, Tier: tier("10/30m"), Used: 8},
 		}},
-		"never": {whole(1, -1), whole(0, 1, 0, -1), []Decision{{Outcome: Admitted}, {Outcome: Global, Tier: tier("100/30m")}}},
+		"damaged": {whole(6, 9), whole(), []Decision{
+			{Outcome: Damaged, Key: "{n}:category:errors"},
+			{Outcome: Damaged, Key: "{n}:buckets:category:other"},
+		}},
+		"never": {whole(1, -1), rows(whole(1, 1, 0, -1, 0)), []Decision{{Outcome: Admitted}, {Outcome: Global, Tier: tier("100/30m")}}},
 	} {
-		got, err := limiter.decode([]any{someTime, int64(0), test.verdicts, test.refusals}, batch)
+		got, err := limiter.decode([]any{someTime, int64(0), test.verdicts, test.refusals}, batch, limiter.question(batch))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -66,47 +83,50 @@ func TestDecodeReadsWhatTheScriptSays(t *testing.T) {
 
 func TestDecodeNamesTheFieldThatIsWrongAndDecidesNothing(t *testing.T) {
 	limiter, batch := decodingLimiter(t)
-	verdicts, refusals := whole(1, -1), whole(1, 1, 10, 5)
+	verdicts, refusals := whole(1, -1), rows(whole(2, 1, 10, 5, 0))
 	reply := func(fields ...any) []any { return fields }
 	for name, test := range map[string]struct {
 		reply any
 		want  string
 	}{
-		"nil":                     {nil, "reply is a <nil>, expected a list"},
-		"a text":                  {"1", "reply is a string, expected a list"},
-		"a number":                {int64(1), "reply is a int64, expected a list"},
-		"empty":                   {reply(), "reply has 0 entries, expected 4"},
-		"three fields":            {reply(someTime, int64(0), verdicts), "reply has 3 entries, expected 4"},
-		"five fields":             {reply(someTime, int64(0), verdicts, refusals, int64(0)), "reply has 5 entries, expected 4"},
-		"now as text":             {reply("1795149541123457", int64(0), verdicts, refusals), "now is a string, expected a whole number"},
-		"now as a fraction":       {reply(1.5, int64(0), verdicts, refusals), "now is a float64"},
-		"no lag":                  {reply(someTime, nil, verdicts, refusals), "lag is a <nil>"},
-		"verdicts not a list":     {reply(someTime, int64(0), int64(1), refusals), "verdicts is a int64, expected a list"},
-		"too few verdicts":        {reply(someTime, int64(0), whole(1), refusals), "verdicts has 1 entries, expected 2"},
-		"too many verdicts":       {reply(someTime, int64(0), whole(1, 1, 1), refusals), "verdicts has 3 entries, expected 2"},
-		"a verdict as text":       {reply(someTime, int64(0), []any{int64(1), "1"}, refusals), "verdict is a string, expected a whole number"},
-		"a verdict that is true":  {reply(someTime, int64(0), []any{int64(1), true}, refusals), "verdict is a bool"},
-		"a verdict that is nil":   {reply(someTime, int64(0), []any{nil, int64(1)}, refusals), "verdict is a <nil>"},
-		"a verdict of 3":          {reply(someTime, int64(0), whole(1, 3), refusals), "verdict 3, expected 2, 1, 0 or the number of one of 1 refusals"},
-		"no such refusal":         {reply(someTime, int64(0), whole(1, -2), refusals), "verdict -2, expected 2, 1, 0 or"},
-		"a refusal of none":       {reply(someTime, int64(0), verdicts, whole()), "verdict -1, expected 2, 1, 0 or the number of one of 0 refusals"},
-		"the lowest verdict":      {reply(someTime, int64(0), whole(1, math.MinInt64), refusals), "verdict -9223372036854775808, expected"},
-		"the highest verdict":     {reply(someTime, int64(0), whole(1, math.MaxInt64), refusals), "verdict 9223372036854775807, expected"},
-		"refusals not a list":     {reply(someTime, int64(0), verdicts, "none"), "refusals is a string, expected a list"},
-		"refusals that are nil":   {reply(someTime, int64(0), verdicts, nil), "refusals is a <nil>"},
-		"half a refusal":          {reply(someTime, int64(0), verdicts, whole(1, 1)), "2 numbers of refusals, expected 4 each"},
-		"a refusal and a half":    {reply(someTime, int64(0), verdicts, whole(1, 1, 10, 5, 1, 1)), "6 numbers of refusals, expected 4 each"},
-		"a refusal with a text":   {reply(someTime, int64(0), verdicts, []any{int64(1), "1", int64(10), int64(5)}), "refusal is a string, expected a whole number"},
-		"scope 2":                 {reply(someTime, int64(0), verdicts, whole(2, 1, 10, 5)), "scope 2, expected 0 or 1"},
-		"scope -1":                {reply(someTime, int64(0), verdicts, whole(-1, 1, 10, 5)), "scope -1, expected 0 or 1"},
-		"tier 0":                  {reply(someTime, int64(0), verdicts, whole(1, 0, 10, 5)), "tier 0, expected 1 to 1"},
-		"tier 9":                  {reply(someTime, int64(0), verdicts, whole(0, 9, 10, 5)), "tier 9, expected 1 to 2"},
-		"another category's tier": {reply(someTime, int64(0), verdicts, whole(1, 3, 10, 5)), "tier 3, expected 1 to 1"},
-		"negative used":           {reply(someTime, int64(0), verdicts, whole(1, 1, -1, 5)), "used -1 and wait 5, expected no negative number"},
-		"negative wait":           {reply(someTime, int64(0), verdicts, whole(1, 1, 10, -2)), "used 10 and wait -2, expected no negative number"},
+		"nil":                      {nil, "reply is a <nil>, expected a list"},
+		"a text":                   {"1", "reply is a string, expected a list"},
+		"a number":                 {int64(1), "reply is a int64, expected a list"},
+		"empty":                    {reply(), "reply has 0 entries, expected 4"},
+		"two fields":               {reply(someTime, int64(0)), "reply has 2 entries, expected 4"},
+		"five fields":              {reply(someTime, int64(0), verdicts, refusals, int64(0)), "reply has 5 entries, expected 4"},
+		"now as text":              {reply("1795149541123457", int64(0), verdicts, refusals), "now is a string, expected a whole number"},
+		"now as a fraction":        {reply(1.5, int64(0), verdicts, refusals), "now is a float64"},
+		"no lag":                   {reply(someTime, nil, verdicts, refusals), "lag is a <nil>"},
+		"verdicts not a list":      {reply(someTime, int64(0), int64(1), refusals), "verdicts is a int64, expected a list"},
+		"too few verdicts":         {reply(someTime, int64(0), whole(1), refusals), "verdicts has 1 entries, expected 2"},
+		"too many verdicts":        {reply(someTime, int64(0), whole(1, 1, 1), refusals), "verdicts has 3 entries, expected 2"},
+		"a verdict as text":        {reply(someTime, int64(0), []any{int64(1), "1"}, refusals), "verdict is a string, expected a whole number"},
+		"a verdict that is true":   {reply(someTime, int64(0), []any{int64(1), true}, refusals), "verdict is a bool"},
+		"a verdict that is nil":    {reply(someTime, int64(0), []any{nil, int64(1)}, refusals), "verdict is a <nil>"},
+		"a verdict of 3":           {reply(someTime, int64(0), whole(1, 3), refusals), "verdict 3, expected 1, 0, the number of one of 1 refusals"},
+		"a verdict that is no key": {reply(someTime, int64(0), whole(1, 10), refusals), "verdict 10, expected 1, 0"},
+		"a key of no scope":        {reply(someTime, int64(0), whole(1, 5), refusals), "verdict 5, expected 1, 0"},
+		"no such refusal":          {reply(someTime, int64(0), whole(1, -2), refusals), "verdict -2, expected 1, 0, the number of one of 1 refusals"},
+		"a refusal of none":        {reply(someTime, int64(0), verdicts, whole()), "verdict -1, expected 1, 0, the number of one of 0 refusals"},
+		"the lowest verdict":       {reply(someTime, int64(0), whole(1, math.MinInt64), refusals), "verdict -9223372036854775808, expected"},
+		"the highest verdict":      {reply(someTime, int64(0), whole(1, math.MaxInt64), refusals), "verdict 9223372036854775807, expected"},
+		"refusals not a list":      {reply(someTime, int64(0), verdicts, "none"), "refusals is a string, expected a list"},
+		"refusals that are nil":    {reply(someTime, int64(0), verdicts, nil), "refusals is a <nil>"},
+		"half a refusal":           {reply(someTime, int64(0), verdicts, rows(whole(1, 1))), "refusal has 2 entries, expected 5"},
+		"a refusal and a half":     {reply(someTime, int64(0), verdicts, rows(whole(2, 1, 10, 5, 0, 1))), "refusal has 6 entries, expected 5"},
+		"a refusal with a text":    {reply(someTime, int64(0), verdicts, rows([]any{int64(1), "1", int64(10), int64(5), int64(0)})), "refusal is a string, expected a whole number"},
+		"scope 4":                  {reply(someTime, int64(0), verdicts, rows(whole(4, 1, 10, 5, 0))), "scope 4, expected 1 to 3"},
+		"scope 0":                  {reply(someTime, int64(0), verdicts, rows(whole(0, 1, 10, 5, 0))), "scope 0, expected 1 to 3"},
+		"tier 0":                   {reply(someTime, int64(0), verdicts, rows(whole(3, 0, 10, 5, 0))), "tier 0, expected 1 to 1"},
+		"tier 9":                   {reply(someTime, int64(0), verdicts, rows(whole(1, 9, 10, 5, 0))), "tier 9, expected 1 to 2"},
+		"another category's tier":  {reply(someTime, int64(0), verdicts, rows(whole(3, 3, 10, 5, 0))), "tier 3, expected 1 to 1"},
+		"negative used":            {reply(someTime, int64(0), verdicts, rows(whole(2, 1, -1, 5, 0))), "used -1, wait 5 and kept 0, expected no negative number"},
+		"negative wait":            {reply(someTime, int64(0), verdicts, rows(whole(2, 1, 10, -2, 0))), "used 10, wait -2 and kept 0, expected no negative number"},
+		"negative kept":            {reply(someTime, int64(0), verdicts, rows(whole(1, 1, 10, 2, -1))), "used 10, wait 2 and kept -1, expected no negative number"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := limiter.decode(test.reply, batch)
+			got, err := limiter.decode(test.reply, batch, limiter.question(batch))
 			if got != nil || err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%+v, %v; expected an error that says %q", got, err, test.want)
 			}

@@ -98,6 +98,16 @@ func (r Rules) longestExactWindow() time.Duration {
 	return longest
 }
 
+// retention is how long an id in flight is known: as long as a slot can have its name, and otherwise as long as an admission
+// matters, but no longer than ids that were sent are known.
+func (r Rules) retention(dedupe time.Duration) time.Duration {
+	longest := max(r.longestExactWindow(), min(r.LongestWindow(), dedupe))
+	if len(r.Reserve) > 0 { // a category's own set is then kept for the longest global window
+		longest = max(longest, r.Global.longestWindow())
+	}
+	return longest
+}
+
 // limits are all of them.
 func (r Rules) limits() []Limit {
 	limits := []Limit{r.Global, r.Category}

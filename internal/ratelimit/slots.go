@@ -23,7 +23,7 @@ type Slot struct {
 // that is taken in between may be missing. Errors are as for Admit.
 func (l *Limiter) Slots(ctx context.Context, most int, categories ...string) ([]Slot, error) {
 	window := l.rules.Global.longestWindow()
-	now, _, err := l.peek(ctx)
+	now, _, err := l.peek(ctx, l.peeked(nil))
 	if err != nil {
 		return nil, err
 	}

@@ -155,7 +155,7 @@ func (s *Scope) keep(reserves []ratelimit.Reserve, limit ratelimit.Limit) {
 	}
 	longest := -1
 	for i, tier := range limit {
-		if tier.Count > slots && (longest < 0 || tier.Window > limit[longest].Window) {
+		if tier.Count > slots && (longest < 0 || tier.Window >= limit[longest].Window) {
 			longest = i
 		}
 	}

@@ -1,0 +1,150 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"notifier/internal/pattern"
+	"notifier/internal/ratelimit"
+)
+
+// Where keys must not expire, windows are too long for that to happen between an answer and keep.
+var (
+	windows     = []time.Duration{time.Millisecond, 3 * time.Millisecond, 40 * time.Millisecond, 400 * time.Millisecond, 10 * time.Second, time.Hour}
+	longWindows = []time.Duration{10 * time.Second, 25 * time.Second, 2 * time.Minute, time.Hour}
+)
+
+// form is what the tiers of a limit are like.
+type form int
+
+const (
+	exact   form = iota // each event is kept
+	buckets             // none is: precision, fixed windows
+	mixed               // each tier is as it comes
+)
+
+func anyForm(r *rapid.T) form {
+	return rapid.SampledFrom([]form{exact, buckets, mixed}).Draw(r, "form")
+}
+
+// anyPrecision divides a window into whole parts or not.
+func anyPrecision(window time.Duration) *rapid.Generator[time.Duration] {
+	return rapid.Custom(func(r *rapid.T) time.Duration {
+		parts := rapid.SampledFrom([]float64{1, 2, 3, 4.5, 7, 60, 1440}).Draw(r, "parts")
+		precision := time.Duration(float64(window) / parts).Truncate(time.Microsecond)
+		return max(precision, ratelimit.MinWindow, (window+ratelimit.MaxBuckets-1)/ratelimit.MaxBuckets)
+	})
+}
+
+func anyTiers(windows []time.Duration, most int, of form) *rapid.Generator[ratelimit.Limit] {
+	type kind struct {
+		window time.Duration
+		fixed  bool
+	}
+	var kinds []kind
+	for _, window := range windows {
+		if kinds = append(kinds, kind{window, false}); of != exact {
+			kinds = append(kinds, kind{window, true})
+		}
+	}
+	return rapid.Custom(func(r *rapid.T) ratelimit.Limit {
+		chosen := rapid.SliceOfNDistinct(rapid.SampledFrom(kinds), 1, 3, rapid.ID).Draw(r, "windows")
+		limit := make(ratelimit.Limit, len(chosen))
+		for i, kind := range chosen {
+			count := rapid.IntRange(1, most)
+			if of == buckets {
+				count = rapid.OneOf(count, rapid.IntRange(1, 12*most))
+			}
+			limit[i] = ratelimit.Tier{Count: count.Draw(r, "count"), Window: kind.window, Fixed: kind.fixed}
+			if !kind.fixed && (of == buckets || of == mixed && rapid.Bool().Draw(r, "precise")) {
+				limit[i].Precision = anyPrecision(kind.window).Draw(r, "precision")
+			}
+		}
+		return limit
+	})
+}
+
+// The categories of events, and patterns that match some of them.
+var (
+	categories = []string{"a", "a.x", "a.y", "b", "b.x", "c"}
+	patterns   = []string{"b", "c", "a.x", "a.>", "a.*", "*", "*.x", ">"}
+)
+
+// anyRules are rules of all kinds, as settings would give them.
+func anyRules(r *rapid.T, windows []time.Duration) ratelimit.Rules {
+	limit := func(most int, what string) ratelimit.Limit { return anyTiers(windows, most, anyForm(r)).Draw(r, what) }
+	rules := ratelimit.Rules{Global: limit(8, "global"), Category: limit(5, "category")}
+	overrides := map[string]ratelimit.Limit{}
+	for _, of := range rapid.SliceOfNDistinct(rapid.SampledFrom(patterns), 0, 3, rapid.ID).Draw(r, "overridden") {
+		overrides[of] = limit(5, "override")
+	}
+	rules.Overrides = pattern.MustTable(overrides)
+	if rapid.Bool().Draw(r, "groups") {
+		rules.Group = limit(6, "group")
+	}
+	rules.GroupOverrides = map[string]ratelimit.Limit{}
+	for _, of := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b"}), 0, 1, rapid.ID).Draw(r, "overridden groups") {
+		rules.GroupOverrides[of] = limit(6, "group's override")
+	}
+	rules.Reserve = anyReserve(r, rules.Global)
+	return rules
+}
+
+// anyReserve keeps less than the longest tier has.
+func anyReserve(r *rapid.T, global ratelimit.Limit) map[string]int {
+	left := ratelimit.MaxCount
+	for _, tier := range global {
+		if tier.Window.Microseconds() == longest(global) {
+			left = min(left, tier.Count-1)
+		}
+	}
+	reserve := map[string]int{}
+	for _, category := range rapid.SliceOfNDistinct(rapid.SampledFrom(categories), 0, 2, rapid.ID).Draw(r, "reserved") {
+		if left > 0 {
+			reserve[category] = rapid.IntRange(1, min(left, 6)).Draw(r, "slots")
+			left -= reserve[category]
+		}
+	}
+	return reserve
+}
+
+// request is any event, one that was asked before now and then.
+func (h *history) request(r *rapid.T) ratelimit.Request {
+	if len(h.asked) > 0 && rapid.IntRange(0, 3).Draw(r, "repeat") == 0 {
+		return rapid.SampledFrom(h.asked).Draw(r, "of")
+	}
+	request := anyRequest(h.costs).Draw(r, "request")
+	request.Source = rapid.SampledFrom([]string{"", "", "", "s", "a source"}).Draw(r, "source")
+	// One message has one category, one source and one cost.
+	request.Delivery = fmt.Sprintf("%s/%s/%s/%d", request.Delivery, request.Category, request.Source, request.Cost)
+	return request
+}
+
+// What events cost: up to a few slots where each is kept, more where only their number is.
+var (
+	smallCosts = []int{1, 1, 1, 1, 2, 3, 6}
+	bigCosts   = append([]int{9, 20, 51}, smallCosts...)
+)
+
+// costsFor are the costs that make sense where these rules are used.
+func costsFor(replicas []replica) []int {
+	for _, p := range replicas {
+		if grainsOf(p.rules.Global) != nil {
+			return bigCosts
+		}
+	}
+	return smallCosts
+}
+
+func anyRequest(costs []int) *rapid.Generator[ratelimit.Request] {
+	return rapid.Custom(func(r *rapid.T) ratelimit.Request {
+		return ratelimit.Request{
+			ID:       fmt.Sprintf("e%d", rapid.IntRange(1, 12).Draw(r, "id")),
+			Delivery: fmt.Sprintf("m%d", rapid.IntRange(1, 2).Draw(r, "message")),
+			Category: rapid.SampledFrom(categories).Draw(r, "category"),
+			Cost:     rapid.SampledFrom(costs).Draw(r, "cost"),
+		}
+	})
+}

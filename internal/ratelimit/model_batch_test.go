@@ -1,0 +1,55 @@
+package ratelimit_test
+
+import (
+	"maps"
+	"slices"
+
+	"notifier/internal/ratelimit"
+)
+
+// decideBatch decides a batch in order. An admission that changes the form of a scope changes it before the whole batch: all
+// of it is then decided anew. reformed is when that was done, by the name of the scope. It returns the model as it is then.
+func (m *model) decideBatch(p replica, clock int64, batch []ratelimit.Request, reformed func(scope string) int64) (*model, []ratelimit.Decision) {
+	for {
+		tried := m.copy()
+		decisions := make([]ratelimit.Decision, len(batch))
+		for i, request := range batch {
+			decisions[i] = tried.decide(p, clock, request)
+		}
+		changes := false
+		for _, request := range batch {
+			for _, level := range p.levels(request.Category) {
+				s := m.scope(level.name)
+				if len(s.charges) > 0 && s.buckets != tried.scope(level.name).buckets {
+					m.reform(s, grainsOf(level.limit), reformed(level.name))
+					changes = true
+				}
+			}
+		}
+		if !changes {
+			return tried, decisions
+		}
+	}
+}
+
+// copy is a model of its own with the same in it.
+func (m *model) copy() *model {
+	other := *m
+	other.sent, other.indexed = maps.Clone(m.sent), maps.Clone(m.indexed)
+	copies := map[*admission]*admission{}
+	other.admissions = slices.Clone(m.admissions)
+	for i, a := range m.admissions {
+		same := *a
+		other.admissions[i], copies[a] = &same, &same
+	}
+	other.scopes = map[string]*scope{}
+	for name, s := range m.scopes {
+		same := *s
+		same.charges = slices.Clone(s.charges)
+		for i, c := range s.charges {
+			same.charges[i] = &charge{of: copies[c.of], time: c.time, cost: c.cost}
+		}
+		other.scopes[name] = &same
+	}
+	return &other
+}

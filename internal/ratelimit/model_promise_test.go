@@ -1,0 +1,309 @@
+package ratelimit_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"notifier/internal/ratelimit"
+)
+
+// TestTheModelKeepsItsPromises plays random histories to the model alone. A list of what was really admitted, and when,
+// judges each answer: it knows neither buckets nor forms, nor what the model still remembers.
+func TestTheModelKeepsItsPromises(t *testing.T) {
+	for name, replicas := range map[string]int{"one set of rules": 1, "several": 3} {
+		t.Run(name, func(t *testing.T) {
+			admitted, refused := 0, 0
+			rapid.Check(t, func(r *rapid.T) {
+				w := newWitness(r, replicas)
+				r.Repeat(map[string]func(*rapid.T){
+					"ask": w.ask, "ask again": w.ask, "ask once more": w.ask, "ask on": w.ask,
+					"wait": w.wait, "sent": w.sent, "refund": w.refund, "": w.check,
+				})
+				admitted, refused = admitted+len(w.all), refused+w.refused
+			})
+			t.Logf("%d admitted, %d refused", admitted, refused)
+		})
+	}
+}
+
+// witness is one random run, and what really happened in it.
+type witness struct {
+	*rapid.T
+	model    *model
+	replicas []replica
+	clock    int64 // the server's
+	steps    bool  // it steps back now and then
+	costs    []int
+	asked    []ratelimit.Request
+	waits    []time.Duration
+	all      []*given
+	refused  int
+	refunds  bool // there was one
+	// Since when a replica can be sure that a scope keeps what its windows count: from its first admission on.
+	since []map[string]int64
+}
+
+// given is one real admission.
+type given struct {
+	*admission
+	by       int // the replica
+	scopes   []string
+	refunded bool
+	sent     int64
+}
+
+// Where several sets of rules are used, ids are known for longer than any window; see "Ids" in docs/design.md.
+func newWitness(r *rapid.T, replicas int) *witness {
+	w := &witness{T: r, model: newModel(func() int64 { return 0 }), clock: time.Date(2026, 11, 20, 4, 39, 1, 123457000, time.UTC).UnixMicro()}
+	dedupes := []time.Duration{2 * time.Hour}
+	if replicas == 1 {
+		w.steps = rapid.Bool().Draw(r, "steps back")
+		dedupes = append(dedupes, time.Millisecond, 6*time.Second)
+	}
+	for range replicas {
+		w.replicas = append(w.replicas, newReplica(anyRules(r, windows), rapid.SampledFrom(dedupes).Draw(r, "dedupe")))
+		w.since = append(w.since, map[string]int64{})
+	}
+	w.costs = costsFor(w.replicas)
+	return w
+}
+
+func (w *witness) now() int64 { return w.model.now(w.clock) }
+
+func (w *witness) single() bool { return len(w.replicas) == 1 }
+
+// used is how many slots of a scope were really taken at the time given and are counted in a tier, of those since another.
+func (w *witness) used(scope string, tier ratelimit.Tier, at, since int64) int {
+	used, window := 0, tier.Window.Microseconds()
+	for _, g := range w.all {
+		from := at - window + 1
+		if tier.Fixed {
+			from = at - at%window
+		}
+		if !g.refunded && slices.Contains(g.scopes, scope) && g.at >= max(from, since) {
+			used += g.request.Cost
+		}
+	}
+	return used
+}
+
+func (w *witness) ask(r *rapid.T) {
+	request := anyRequest(w.costs).Draw(r, "request")
+	if len(w.asked) > 0 && rapid.IntRange(0, 3).Draw(r, "repeat") == 0 {
+		request = rapid.SampledFrom(w.asked).Draw(r, "of")
+	}
+	w.asked = append(w.asked, request)
+	by := rapid.IntRange(0, len(w.replicas)-1).Draw(r, "replica")
+	p := w.replicas[by]
+	if w.single() {
+		w.floorsHold(p, request)
+	}
+	before := len(w.model.admissions)
+	decision := w.model.decide(p, w.clock, request)
+	switch {
+	case len(w.model.admissions) > before:
+		w.admitted(by, request)
+	case decision.Outcome == ratelimit.Admitted || decision.Outcome == ratelimit.Duplicate:
+	default:
+		w.refused++
+		if decision.RetryAfter > 0 {
+			w.waits = append(w.waits, decision.RetryAfter)
+		}
+		if w.single() {
+			w.refusedForAReason(p, request, decision)
+		}
+	}
+}
+
+// admitted holds an admission against what was admitted before.
+func (w *witness) admitted(by int, request ratelimit.Request) {
+	p, now := w.replicas[by], w.now()
+	for _, g := range w.all { // what was forgotten is not known again when the clock steps back
+		if w.single() && !w.steps && g.is(request) && !g.refunded && (g.sent > now-p.dedupe || g.sent == 0 && g.at > now-p.retention) {
+			w.Fatalf("%+v is admitted again at %d: %+v", request, now, g)
+		}
+	}
+	g := &given{admission: w.model.admissions[len(w.model.admissions)-1], by: by}
+	for _, level := range p.levels(request.Category) {
+		g.scopes = append(g.scopes, level.name)
+	}
+	w.all = append(w.all, g)
+	for _, level := range p.levels(request.Category) {
+		if _, found := w.since[by][level.name]; !found {
+			w.since[by][level.name] = now
+		}
+		for _, tier := range level.limit {
+			if used := w.used(level.name, tier, now, w.since[by][level.name]); used > tier.Count {
+				w.Fatalf("%d slots of %s are taken in %s at %d", used, tier, level.name, now)
+			}
+		}
+	}
+}
+
+// refusedForAReason expects that a tier refuses what does not fit, and until it fits: to the microsecond where each event is
+// kept, and otherwise less than the finest precision late.
+func (w *witness) refusedForAReason(p replica, request ratelimit.Request, decision ratelimit.Decision) {
+	levels, now := p.levels(request.Category), w.now()
+	level := levels[slices.IndexFunc(levels, func(l level) bool { return l.outcome == decision.Outcome })]
+	tier, room := decision.Tier, decision.Tier.Count-decision.Reserved
+	if decision.RetryAfter == 0 {
+		if request.Cost <= room {
+			w.Fatalf("%+v never fits: %+v", request, decision)
+		}
+		return
+	}
+	frees := now
+	for used := w.used(level.name, tier, now, 0); used+request.Cost > room; used = w.used(level.name, tier, frees, 0) {
+		frees = w.next(level.name, tier, frees)
+	}
+	late := w.clock + decision.RetryAfter.Microseconds() - frees
+	grain := int64(1)
+	if grains := grainsOf(level.limit); grains != nil && !tier.Fixed {
+		grain = slices.Min(grains)
+	}
+	if late < 0 || late >= grain {
+		w.Fatalf("%+v: %+v at %d, %d us after there is room at %d", request, decision, now, late, frees)
+	}
+}
+
+// next is the first time after at when something leaves a tier.
+func (w *witness) next(scope string, tier ratelimit.Tier, at int64) int64 {
+	window := tier.Window.Microseconds()
+	if tier.Fixed {
+		return at - at%window + window
+	}
+	next := int64(1 << 62)
+	for _, g := range w.all {
+		if leaves := g.at + window; slices.Contains(g.scopes, scope) && leaves > at {
+			next = min(next, leaves)
+		}
+	}
+	return next
+}
+
+// floorsHold expects that what is reserved for a category and not in use has room in the global limit. A slot in a bucket
+// counts for a while longer than its event; for so long it is in use, and so is that of another reserved category.
+func (w *witness) floorsHold(p replica, request ratelimit.Request) {
+	reserve, now := p.rules.Reserve[request.Category], w.now()
+	if reserve == 0 {
+		return
+	}
+	for _, tier := range p.rules.Global {
+		if !p.rules.Reserves(tier) {
+			continue
+		}
+		late := tier
+		late.Window += finest(p.rules.Global)
+		if tier.Fixed {
+			late.Window = tier.Window
+		}
+		use := w.used(categoryScope(request.Category), late, now, 0)
+		for other := range p.rules.Reserve {
+			if other == request.Category {
+				continue
+			}
+			early := tier
+			early.Window -= finest(p.rules.LimitFor(other))
+			doubtful := w.used(categoryScope(other), late, now, 0)
+			if early.Window > 0 && !tier.Fixed {
+				doubtful -= w.used(categoryScope(other), early, now, 0)
+			}
+			if finest(p.rules.Global)+finest(p.rules.LimitFor(other)) > 0 {
+				use += doubtful
+			}
+		}
+		held, room := w.model.held(p, tier, request.Category, now), tier.Count
+		used := w.model.used(w.model.scope(globalScope), tier, now)
+		if use+request.Cost <= reserve && used+held+request.Cost > room {
+			w.Fatalf("%+v: %d of %d reserved slots are in use, and %s has no room: %d used, %d held", request, use, reserve, tier, used, held)
+		}
+	}
+}
+
+// finest is the finest grain of a limit, 0 if it keeps each event.
+func finest(limit ratelimit.Limit) time.Duration {
+	if grains := grainsOf(limit); grains != nil {
+		return time.Duration(slices.Min(grains)) * time.Microsecond
+	}
+	return 0
+}
+
+func (w *witness) wait(r *rapid.T) {
+	steps := []*rapid.Generator[time.Duration]{
+		rapid.Map(rapid.Int64Range(0, 5000), func(us int64) time.Duration { return time.Duration(us) * time.Microsecond }),
+		rapid.SampledFrom(windows),
+		rapid.Map(rapid.SampledFrom(windows), func(w time.Duration) time.Duration { return w / 3 }),
+	}
+	if n := len(w.waits); n > 0 {
+		steps = append(steps, rapid.Map(rapid.IntRange(-1, 1), func(us int) time.Duration {
+			return max(0, w.waits[n-1]+time.Duration(us)*time.Microsecond)
+		}))
+	}
+	step := rapid.OneOf(steps...).Draw(r, "for")
+	if w.steps && rapid.IntRange(0, 3).Draw(r, "back") == 0 {
+		step = -step
+	}
+	w.clock += step.Microseconds()
+	if !w.steps {
+		for name, at := range w.model.ends() {
+			if at <= w.clock {
+				w.model.expire(name)
+				if name == registerIDs { // an id may come again, and takes its older slot with it
+					for _, since := range w.since {
+						clear(since)
+					}
+				}
+			}
+		}
+	}
+}
+
+func (w *witness) sent(r *rapid.T) {
+	if len(w.all) == 0 {
+		r.Skip("nothing was admitted")
+	}
+	g := rapid.SampledFrom(w.all).Draw(r, "sent")
+	if w.model.inFlight(g.request) != g.admission {
+		r.Skip("not in flight")
+	}
+	g.sent = w.now()
+	w.model.markSent(w.replicas[g.by], g.request, g.sent)
+}
+
+func (w *witness) refund(r *rapid.T) {
+	if len(w.all) == 0 {
+		r.Skip("nothing was admitted")
+	}
+	g := rapid.SampledFrom(w.all).Draw(r, "refunded")
+	if w.model.inFlight(g.request) != g.admission {
+		r.Skip("not in flight")
+	}
+	w.model.refund(g.request, w.now())
+	g.refunded, w.refunds = true, true
+}
+
+// check looks at what the model holds, after each step.
+func (w *witness) check(*rapid.T) {
+	for name, s := range w.model.scopes {
+		if len(s.charges) == 0 { // what it is to keep is forgotten
+			for _, since := range w.since {
+				delete(since, name)
+			}
+			continue
+		}
+		if s.buckets && s.exactUntil > w.now() && !w.refunds { // a scope that is empty has no form
+			w.Fatalf("%s is in buckets, and somebody wants it exact until %d", name, s.exactUntil)
+		}
+		if s.buckets && w.model.bucketsUntil < s.newest()+s.kept {
+			w.Fatalf("%s is in buckets until %d, and nobody knows after %d", name, s.newest()+s.kept, w.model.bucketsUntil)
+		}
+		for _, c := range s.charges {
+			if c.of != nil && (c.time < c.of.at || !s.buckets && c.time != c.of.at) {
+				w.Fatalf("%s counts at %d what was admitted at %d", name, c.time, c.of.at)
+			}
+		}
+	}
+}
