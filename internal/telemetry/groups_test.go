@@ -15,6 +15,8 @@ import (
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+	"notifier/internal/testkit"
 )
 
 // collected are the gauges of limits, by name and labels.
@@ -71,6 +73,46 @@ func TestAFullGroupKeepsItsGauge(t *testing.T) {
 	}, asked)
 	if want := []string{"team-a.b", "full.d", "team-b"}; !slices.Equal(full, want) {
 		t.Errorf("%q, expected %q", full, want)
+	}
+}
+
+// The same from Redis, with what is kept.
+func TestGroupsAndReservesFromRedis(t *testing.T) {
+	rules := testkit.Rules("1000/30m", "10/30m", "")
+	rules.GroupOverrides = map[string]ratelimit.Limit{"team-a": testkit.Rules("2/30m", "2/30m", "").Global}
+	rules.Reserve = map[string]int{"payments": 5}
+	limiter, err := ratelimit.New(testkit.OpenRedis(t, redistest.Start(t).URL()), "n", rules, time.Hour)
+	testkit.Check(t, err)
+	admit := func(id, category string, want ratelimit.Outcome) {
+		t.Helper()
+		decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{{ID: id, Delivery: id, Category: category, Cost: 1}})
+		testkit.Check(t, err)
+		if decisions[0].Outcome != want {
+			t.Errorf("%s: %+v, expected %d", id, decisions[0], want)
+		}
+	}
+	g := newGauges(nil, limiter)
+	now := func() map[string]float64 {
+		reserves, err := limiter.Reserves(t.Context())
+		testkit.Check(t, err)
+		return collected(t, outside{usages: g.usages(t.Context()), reserves: reserves})
+	}
+	admit("1", "team-a.x", ratelimit.Admitted)
+	admit("2", "team-a.y", ratelimit.Admitted)
+	admit("3", "team-a.z", ratelimit.Group)
+	admit("4", "payments", ratelimit.Admitted)
+	_ = now() // which sees that the group is full
+	for i := range mostCategories {
+		admit(fmt.Sprint("busy-", i), fmt.Sprintf("busy%03d", i), ratelimit.Admitted)
+	}
+	got := now()
+	for name, want := range map[string]float64{"used group team-a": 2, "max group team-a": 2, "reserved payments": 5, "kept payments": 4, "used category payments": 1} {
+		if got[name] != want {
+			t.Errorf("%s is %v, expected %v", name, got[name], want)
+		}
+	}
+	if _, there := got["used category team-a.x"]; there || len(got) != 2*(1+1+mostCategories)+2 {
+		t.Errorf("%d series, team-a.x there: %t; expected 206 and false", len(got), there)
 	}
 }
 
