@@ -28,7 +28,7 @@ type verdictLine struct {
 func (v Verdict) Write(out io.Writer) error {
 	line := verdictLine{
 		Line: v.Line, Time: v.Time().Format(verdictTime), Category: v.Category, ID: v.ID,
-		Outcome: v.Outcome, Reason: v.Reason, RetryAfter: term.Seconds(v.RetryAfter),
+		Outcome: v.Outcome, Reason: v.Reason, RetryAfter: v.RetryAfter.Seconds(),
 	}
 	if v.Tier.Count > 0 {
 		line.Limit = v.Tier.String()
