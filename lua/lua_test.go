@@ -58,7 +58,7 @@ func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 	}
 	arguments := words(line)
 	ctx := t.Context()
-	for key, want := range map[string]string{arguments[3]: "errors:e1", arguments[6]: "errors", arguments[7]: "errors:e1"} {
+	for key, want := range map[string]string{arguments[6]: "errors:e1", arguments[8]: "errors:e1"} {
 		if members := client.ZRange(ctx, key, 0, -1).Val(); !cmp.Equal(members, []string{want}) {
 			t.Errorf("%s holds %q, expected %s", key, members, want)
 		}

@@ -82,6 +82,7 @@ func TestAMemberFromTheFutureHoldsTheClock(t *testing.T) {
 		limiter.admit(event("e", "a"))
 		future := s.score(t, "{n}:global", "a:e") + time.Hour.Microseconds()
 		s.ZAdd(t.Context(), "{n}:global", zAt(future, "from the future"))
+		s.ZAdd(t.Context(), "{n}:register", zAt(future, " clock"))
 		limiter.want(ratelimit.Admitted, event("f", "a")) // e is out of the window of an hour later
 		if got := s.score(t, "{n}:category:a", "a:f"); got != future {
 			t.Errorf("admitted at %d, expected %d", got, future)

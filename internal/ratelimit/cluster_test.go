@@ -27,8 +27,8 @@ func TestAClusterOfThreeNodes(t *testing.T) {
 
 	t.Run("works, with all keys on one node", func(t *testing.T) {
 		works(t, testkit.OpenRedis(t, cluster.URL()))
-		if got := onOwner(t, cluster).DBSize(t.Context()).Val(); got != 5 {
-			t.Errorf("%d keys on the slot's node, expected 5", got)
+		if got := onOwner(t, cluster).DBSize(t.Context()).Val(); got != 6 {
+			t.Errorf("%d keys on the slot's node, expected 6", got)
 		}
 	})
 	onOwner(t, cluster).FlushAll(t.Context())

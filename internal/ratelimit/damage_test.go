@@ -56,8 +56,10 @@ func TestEveryCallNamesAKeyOfAnotherType(t *testing.T) {
 		limiter, ctx := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), t.Context()
 		e := event("e", "a")
 		calls := map[string]func() error{
-			"global":   func() error { return limiter.Ready(ctx) },
-			"sent":     func() error { return limiter.Sent(ctx, e) },
+			"register":   func() error { return limiter.Ready(ctx) },
+			"global":     func() error { _, err := limiter.Admit(ctx, []ratelimit.Request{e}); return err },
+			"categories": func() error { _, err := limiter.Admit(ctx, []ratelimit.Request{e}); return err },
+			"sent":       func() error { return limiter.Sent(ctx, e) },
 			"inflight": func() error { _, err := limiter.Refund(ctx, e, ""); return err },
 			"pauses":   func() error { _, err := limiter.Pauses(ctx); return err },
 			"probes": func() error {
@@ -71,6 +73,7 @@ func TestEveryCallNamesAKeyOfAnotherType(t *testing.T) {
 		}
 		for name, call := range calls {
 			s.FlushAll(ctx)
+			limiter.ForgetIndexed()
 			key := "{n}:" + name
 			s.Set(ctx, key, "somebody else's", 0)
 			var damaged ratelimit.DamagedKey
@@ -155,12 +158,13 @@ func TestAnIDFromTheFutureIsNotKnown(t *testing.T) {
 	})
 }
 
-// Whoever looks sees the clock that decides: it follows an entry that is no further ahead than the dedupe window.
+// Whoever looks sees the clock that decides: it follows an admission that is no further ahead than the dedupe window.
 func TestPeekFollowsTheClockOfDecisions(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), 30*day)
 		limiter.admit(event("before", "a"))
 		s.ZAdd(t.Context(), "{n}:global", zAt(s.score(t, "{n}:global", "a:before")+10*day.Microseconds(), "x"))
+		s.ZAdd(t.Context(), "{n}:register", zAt(s.score(t, "{n}:global", "x"), " clock"))
 		usages, err := limiter.Peek(t.Context(), "a")
 		testkit.Check(t, err)
 		if usages[0].Used != 1 || usages[1].Used != 0 {

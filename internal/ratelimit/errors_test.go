@@ -71,7 +71,7 @@ func TestACancelledCallEndsAtOnce(t *testing.T) {
 func TestAKeyOfAnotherTypeIsAnErrorAndChargesNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
-		for _, key := range []string{"{n}:global", "{n}:inflight", "{n}:sent", "{n}:categories"} {
+		for _, key := range []string{"{n}:global", "{n}:inflight", "{n}:sent", "{n}:register"} {
 			s.FlushAll(t.Context())
 			s.Set(t.Context(), key, "somebody else's", 0)
 			before := s.contents(t)
@@ -82,6 +82,26 @@ func TestAKeyOfAnotherTypeIsAnErrorAndChargesNothing(t *testing.T) {
 			if difference := cmp.Diff(before, s.contents(t)); difference != "" {
 				t.Errorf("%s: the store changed (-before +after):\n%s", key, difference)
 			}
+		}
+	})
+}
+
+// The index is written after the admission. What it cannot record is asked for again, and is not charged again.
+func TestWhatTheIndexCannotRecordIsChargedOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		s.Set(t.Context(), "{n}:categories", "somebody else's", 0)
+		e := event("e", "a")
+		for range 3 {
+			if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e}); err == nil || decisions != nil || !strings.Contains(err.Error(), "{n}:categories") {
+				t.Errorf("%v, %v; expected an error that names the key", decisions, err)
+			}
+		}
+		s.Del(t.Context(), "{n}:categories")
+		limiter.want(ratelimit.Admitted, e)
+		s.charged(t, 1)
+		if traces, err := limiter.Trace(t.Context(), "e", ""); err != nil || len(traces) != 1 {
+			t.Errorf("%v, %v; expected that the event is found by its id alone", traces, err)
 		}
 	})
 }

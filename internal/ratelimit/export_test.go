@@ -1,9 +1,18 @@
 package ratelimit
 
+import "time"
+
 // ForgetIndexed lets the next admission write its entries of the index again, for tests in which more time passes for the store
 // than for the process.
 func (l *Limiter) ForgetIndexed() {
 	l.indexed.mu.Lock()
 	defer l.indexed.mu.Unlock()
 	clear(l.indexed.at)
+}
+
+// HasIndexed lets no admission of a category write the index, for tests that count what is called or written.
+func (l *Limiter) HasIndexed(categories ...string) {
+	for _, category := range categories {
+		l.indexed.written([]any{category}, time.Now().Add(time.Hour))
+	}
 }

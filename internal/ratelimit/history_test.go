@@ -90,6 +90,7 @@ func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient
 	if err := s.FlushAll(t.Context()).Err(); err != nil {
 		r.Fatal(err)
 	}
+	s.limiters = nil
 	// A short dedupe window forgets ids at once where no limit keeps them.
 	dedupes := []time.Duration{6 * time.Second, 2 * time.Hour}
 	if !h.steps {
@@ -102,6 +103,7 @@ func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient
 		if err != nil {
 			r.Fatal(err)
 		}
+		s.limiters = append(s.limiters, limiter)
 		h.limiters = append(h.limiters, caller{Limiter: limiter, t: t})
 		h.longest = max(h.longest, chosen.LongestWindow())
 	}

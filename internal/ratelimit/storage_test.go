@@ -27,6 +27,7 @@ func TestABatchWithoutAnAdmissionChangesNoByte(t *testing.T) {
 		limiter.admit(events(2, "a", "a")...)
 
 		s.advance(t, time.Second)
+		limiter.HasIndexed("a") // "flying" is asked for again
 		before := s.contents(t)
 		storm := append(events(500, "storm", "a"), sent, by("another message", event("flying", "a")), event("flying", "a"))
 		storm = append(storm, costing(event("big", "b"), 2), costing(event("big too", "new"), 5), costing(event("bigger", "short"), 2))
@@ -118,7 +119,7 @@ func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
 		bounds := map[string]time.Duration{
 			"{n}:global": 2 * time.Hour, "{n}:inflight": 2 * time.Hour, "{n}:sent": day, "{n}:pauses": 2 * time.Minute, "{n}:probes": 2 * time.Minute,
 			"{n}:channels": 7 * day, "{n}:pace:C000000A": 10 * time.Second, "{n}:refusals": time.Second,
-			"{n}:categories": day + 2*time.Hour + time.Second,
+			"{n}:categories": day + 2*time.Hour + time.Second, "{n}:register": 2 * time.Hour,
 			"{n}:category:a": 10 * time.Minute, "{n}:category:slow": 2 * time.Hour, "{n}:category:fast": 50 * time.Second,
 		}
 		names := s.Keys(t.Context(), "*").Val()
@@ -237,7 +238,7 @@ func TestAllKeysOfACallShareOneSlot(t *testing.T) {
 	limiter.admit(batch...)
 	limiter.sent(batch[0])
 	names := s.Keys(t.Context(), "*").Val()
-	if len(names) != 4+len(batch) {
+	if len(names) != 5+len(batch) {
 		t.Fatalf("keys %v", names)
 	}
 	want := s.ClusterKeySlot(t.Context(), "n").Val()
@@ -286,7 +287,7 @@ func TestACostlyEventTakesAllItsSlots(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		limiter.refund(big)                  // a busy host may make the client ask twice, and the second answer is that nothing is left
-		s.Del(t.Context(), "{n}:categories") // the index shows only that there was an admission
+		s.Del(t.Context(), "{n}:categories", "{n}:register") // they show only that there was an admission, and when
 		if left := s.contents(t); left != "" {
 			t.Errorf("a refund left something behind:\n%s", left)
 		}

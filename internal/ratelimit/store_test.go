@@ -32,6 +32,7 @@ type store struct {
 	now      time.Time            // what TIME says on the embedded store, where it moves only by advance
 	aged     time.Duration        // how far advance has moved a redis-server
 	replies  *replies
+	limiters []*ratelimit.Limiter // whose index advance makes old as well
 }
 
 // eachStore runs a test on each kind of store; see redistest.EachStore.
@@ -106,6 +107,9 @@ end`)
 func (s *store) advance(t testing.TB, d time.Duration) {
 	t.Helper()
 	d = d.Truncate(time.Microsecond)
+	for _, limiter := range s.limiters {
+		limiter.ForgetIndexed()
+	}
 	if s.embedded != nil {
 		s.now = s.now.Add(d)
 		s.embedded.SetTime(s.now)
@@ -272,6 +276,7 @@ func (s *store) limiter(t testing.TB, rules ratelimit.Rules, dedupe time.Duratio
 	t.Helper()
 	limiter, err := ratelimit.New(s.connect(t), "n", rules, dedupe)
 	testkit.Check(t, err)
+	s.limiters = append(s.limiters, limiter)
 	return caller{Limiter: limiter, t: t}
 }
 
