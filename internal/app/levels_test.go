@@ -34,7 +34,6 @@ func TestLevelsOfAWorker(t *testing.T) {
 	testkit.Check(t, err)
 	go func() { ended <- Run(ctx, s, zap.New(core), nil) }()
 	testkit.Eventually(t, "the worker has started", func() bool { return logs.FilterMessage("admin server listens").Len() > 0 })
-
 	connection, err := nats.Connect(natsURL)
 	testkit.Check(t, err)
 	defer connection.Close()
