@@ -9,7 +9,8 @@
 --
 -- KEYS[1]     register    sorted set  " clock" -> the latest admission; " kept" -> that and the longest retention; " buckets" ->
 --                                     until when there may be buckets; " exact <key>" -> until when a replica wants that scope
---                                     exact; id -> time of admission: in flight, while the global scope is in buckets
+--                                     exact; id in flight -> beginning of its last post (begin.lua), or, while the global
+--                                     scope is in buckets, time of admission
 -- KEYS[2]     in flight   hash        id -> "<time of admission> <delivery>": admitted, not yet sent; see begin.lua too
 -- KEYS[3]     sent        sorted set  id -> time it was recorded as sent (written by sent.lua)
 -- KEYS[4...]  scopes      sorted sets, two keys each, "{...}:<scope>" of its exact form and "{...}:buckets:<scope>"; one of them
@@ -166,6 +167,9 @@ local function taken(s, after)
   if s.form == exact then
     return call('ZCOUNT', s.key, '(' .. text(after), '+inf') + s.added
   end
+  if s.added > 0 and s.ends <= after then
+    return 0
+  end
   local first = call('ZRANGEBYSCORE', s.key, '(' .. text(after), '+inf', 'LIMIT', '0', '1')[1]
   return (first and s.total - (match(first, '^%d+') or 0) or 0) + s.added
 end
@@ -277,8 +281,8 @@ local verdicts, refusals, admitted, records, register, misfit = {}, {}, {}, {}, 
 
 -- known(i, id) is the verdict on an event that was seen before, or nil.
 local function known(i, id)
-  local since, by = match(admitted[id] or in_flight[i] or '', '^(%d+)[^ ]* (.*)$')
-  since = tonumber(since)
+  local since, begun, by = match(admitted[id] or in_flight[i] or '', '^(%d+):?%d*:?(%d*)[^ ]* (.*)$')
+  since = since and math.max(tonumber(since), tonumber(begun) or 0)
   if since and since > now - retention and since <= horizon then
     return by == ARGV[deliveries + i] and 1 or 0
   end
@@ -363,12 +367,15 @@ local function store(s, window, last, members, next)
   return keeps
 end
 
--- What leaves the register, or the exact global scope, is no longer in flight.
-local stamp, old = text(now), text(now - retention)
-for _, key in ipairs({ bucketed > 0 and KEYS[1], global.form == exact and KEYS[4] }) do
+-- What leaves the register, or the exact global scope, is no longer in flight, unless a post of it began later.
+local stamp, old, more = text(now), text(now - retention), call('ZCARD', KEYS[1]) > 3 -- than the three marks
+for _, key in ipairs({ more and KEYS[1], global.form == exact and KEYS[4] }) do
   local gone = key and call('ZRANGEBYSCORE', key, '-inf', old) or {}
   if #gone > 0 then
     call('ZREMRANGEBYSCORE', key, '-inf', old)
+    for n, id in ipairs(more and gone or {}) do
+      gone[n] = call('ZSCORE', KEYS[1], id) and '' or id
+    end
     in_chunks('HDEL', KEYS[2], gone)
   end
 end

@@ -10,6 +10,7 @@
 -- KEYS[4]  channels   hash        channel as the settings name it -> its ID
 -- KEYS[5]  pace       sorted set  of one channel: name of a post -> its time in microseconds, from which it counts for one
 --                                 window; "<name> next" -> the time at which a slot is free that is kept for this post
+-- KEYS[6]  register   sorted set  as in admit.lua; a record is known for as long after a post began as after the admission
 -- ARGV[1]  id, as in admit.lua; empty: a message without an event
 -- ARGV[2]  delivery, as in admit.lua
 -- ARGV[3]  name of the last post of this event whose result the caller knows, or has looked up; empty before the first
@@ -91,8 +92,9 @@ for i, scope in ipairs({ '*', key }) do
   end
 end
 
-local admitted, posts, began, last, delivery
+local admitted, posts, began, last, delivery, marks
 if ARGV[1] ~= '' then
+  marks = redis.call('ZMSCORE', KEYS[6], ' clock', ' kept')
   local record = redis.call('HGET', KEYS[1], ARGV[1])
   if record then
     admitted, posts, began, last, delivery = string.match(record, '^(%d+):(%d+):(%d+):([^ ]*) (.*)$')
@@ -178,6 +180,11 @@ if ARGV[1] == '' then
 elseif not recorded then
   posts = posts + 1
   redis.call('HSET', KEYS[1], ARGV[1], admitted .. ':' .. text(posts) .. ':' .. text(now) .. ':' .. name .. ' ' .. delivery)
+  redis.call('ZADD', KEYS[6], text(now), ARGV[1])
+  local ends = math.ceil((now + tonumber(marks[2] or 0) - tonumber(marks[1] or 0)) / 1000) + 1
+  for _, key in ipairs({ KEYS[1], KEYS[6] }) do
+    redis.call('PEXPIREAT', key, text(math.max(redis.call('PEXPIRETIME', key), ends)))
+  end
 end
 local status = #probes > 0 and 2 or 1
 if learning then

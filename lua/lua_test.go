@@ -4,6 +4,7 @@ import (
 	"net"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,13 +17,13 @@ import (
 	"notifier/lua"
 )
 
-// byHand is the line in the head of admit.lua that runs it from a shell, in the repository's root.
-func byHand(t *testing.T) string {
+// byHand is the one line in the head of admit.lua that begins like this; it runs from a shell, in the repository's root.
+func byHand(t *testing.T, beginning string) string {
 	t.Helper()
 	head, _, _ := strings.Cut(lua.Admit, "\nlocal ")
-	lines := regexp.MustCompile(`(?m)^--\s+(redis-cli --eval .*)$`).FindAllStringSubmatch(head, -1)
+	lines := regexp.MustCompile(`(?m)^--\s+(`+regexp.QuoteMeta(beginning)+` .*)$`).FindAllStringSubmatch(head, -1)
 	if len(lines) != 1 {
-		t.Fatalf("%d redis-cli lines in the head of admit.lua, expected one", len(lines))
+		t.Fatalf("%d lines in the head of admit.lua begin with %q, expected one", len(lines), beginning)
 	}
 	return lines[0][1]
 }
@@ -36,14 +37,20 @@ func words(line string) []string {
 	return found
 }
 
+// hasRedisCLI reports whether lines can be run as they are.
+func hasRedisCLI(server *redistest.Server) bool {
+	_, err := exec.LookPath("redis-cli")
+	return err == nil && !server.Embedded
+}
+
 // The line by hand admits its event, is answered the same when it is run again, and charges once.
 func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.ClientFor(t, "{notifier}")
-	line := byHand(t)
+	line := byHand(t, "redis-cli --eval")
 	run := runArguments
-	if _, err := exec.LookPath("redis-cli"); err == nil && !server.Embedded {
-		run = runShell
+	if hasRedisCLI(server) {
+		run = runOnce
 	} else {
 		t.Log("without redis-cli and a redis-server process; the line's keys and arguments go to the embedded store")
 	}
@@ -56,29 +63,60 @@ func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 			t.Errorf("%s time: now is %q, expected microseconds", time, now)
 		}
 	}
-	arguments := words(line)
 	ctx := t.Context()
-	for key, want := range map[string]string{arguments[6]: "errors:e1", arguments[8]: "errors:e1"} {
+	for key, want := range map[string]string{
+		"{notifier}:global": "errors:e1", "{notifier}:category:errors": "errors:e1",
+	} {
 		if members := client.ZRange(ctx, key, 0, -1).Val(); !cmp.Equal(members, []string{want}) {
 			t.Errorf("%s holds %q, expected %s", key, members, want)
 		}
 	}
-	if record := client.HGet(ctx, arguments[4], "errors:e1").Val(); !strings.HasSuffix(record, " by-hand-1") {
+	if record := client.HGet(ctx, "{notifier}:inflight", "errors:e1").Val(); !strings.HasSuffix(record, " by-hand-1") {
 		t.Errorf("in flight: %q", record)
 	}
 }
 
-func runShell(t *testing.T, client *redis.Client, line string) (now string, rest []string) {
+// The loop by hand runs eleven events against a limit of ten: only the last one is refused.
+func TestTheLoopInTheHeadOfAdmitEndsInARefusal(t *testing.T) {
+	server := redistest.Start(t)
+	if !hasRedisCLI(server) {
+		t.Skip("needs redis-cli and a redis-server process")
+	}
+	client := server.ClientFor(t, "{notifier}")
+	output := runShell(t, client, byHand(t, "for i in"))
+	var verdicts []string
+	fields := strings.Fields(output)
+	for i, field := range fields {
+		if len(field) == len("1700000000000000") && i+2 < len(fields) { // now, then the lag and the verdict
+			verdicts = append(verdicts, fields[i+2])
+		}
+	}
+	want := append(slices.Repeat([]string{"1"}, 10), "-1")
+	if difference := cmp.Diff(want, verdicts); difference != "" {
+		t.Errorf("(-want +got):\n%s\n%s", difference, output)
+	}
+	if n := client.ZCard(t.Context(), "{notifier}:category:errors").Val(); n != 10 {
+		t.Errorf("%d slots are taken, expected 10", n)
+	}
+}
+
+// runShell runs a line, with its redis-cli at the client's server, and returns what it has printed.
+func runShell(t *testing.T, client *redis.Client, line string) string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(client.Options().Addr)
 	testkit.Check(t, err)
-	command := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(line, "redis-cli", "redis-cli -h "+host+" -p "+port, 1))
+	command := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(line, "redis-cli", "redis-cli -h "+host+" -p "+port))
 	command.Dir = ".." // the line names lua/admit.lua
 	output, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", line, err, output)
 	}
-	fields := strings.Fields(string(output))
+	return string(output)
+}
+
+func runOnce(t *testing.T, client *redis.Client, line string) (now string, rest []string) {
+	t.Helper()
+	fields := strings.Fields(runShell(t, client, line))
 	if len(fields) == 0 {
 		t.Fatalf("%s: no output", line)
 	}

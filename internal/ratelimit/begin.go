@@ -51,7 +51,7 @@ func (l *Limiter) Begin(ctx context.Context, post Post) (Permit, error) {
 	var pace string
 	reply, err := l.withChannel(post.Channel, func(key, learns string) (string, any, error) {
 		pace = l.keys.pace(key)
-		keyNames := []string{l.keys.inFlight(), l.keys.pauses(), l.keys.probes(), l.keys.channels(), pace}
+		keyNames := []string{l.keys.inFlight(), l.keys.pauses(), l.keys.probes(), l.keys.channels(), pace, l.keys.register()}
 		reply, err := l.begin.Run(ctx, l.redis, keyNames, event, post.Request.Delivery, post.Known, post.Name, micros(post.Longest),
 			channelName(post.Channel), key, learns, strconv.Itoa(l.rules.Pace.Count), micros(l.rules.Pace.Window), flag(post.First), micros(LongestPause)).Result()
 		return otherChannel(reply, useChannel), reply, l.explain(ctx, err, keyNames)

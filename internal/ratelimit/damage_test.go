@@ -60,8 +60,8 @@ func TestEveryCallNamesAKeyOfAnotherType(t *testing.T) {
 			"global":     func() error { _, err := limiter.Admit(ctx, []ratelimit.Request{e}); return err },
 			"categories": func() error { _, err := limiter.Admit(ctx, []ratelimit.Request{e}); return err },
 			"sent":       func() error { return limiter.Sent(ctx, e) },
-			"inflight": func() error { _, err := limiter.Refund(ctx, e, ""); return err },
-			"pauses":   func() error { _, err := limiter.Pauses(ctx); return err },
+			"inflight":   func() error { _, err := limiter.Refund(ctx, e, ""); return err },
+			"pauses":     func() error { _, err := limiter.Pauses(ctx); return err },
 			"probes": func() error {
 				_, _, err := limiter.Answered(ctx, ratelimit.Answer{Channel: aChannel, Name: "p"})
 				return err

@@ -2,7 +2,6 @@ package ratelimit_test
 
 import (
 	"flag"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +179,7 @@ func (h *history) admit(r *rapid.T) {
 	}
 	limiter, asking := h.which(r)
 	h.stepOverEnds()
+	limiter.ForgetIndexed() // time passes for the store, not for this process
 	got, err := limiter.Admit(h.t.Context(), batch)
 	if err != nil {
 		r.Fatal(err)
@@ -250,121 +250,6 @@ func (h *history) wait(r *rapid.T) {
 	}
 	h.s.advance(h.t, step)
 	h.operations++
-}
-
-func (h *history) sent(r *rapid.T) {
-	if h.unclear {
-		return
-	}
-	if len(h.asked) == 0 {
-		r.Skip("nothing was asked")
-	}
-	request := rapid.SampledFrom(h.asked).Draw(r, "request")
-	limiter, asking := h.which(r)
-	h.stepOverEnds()
-	if err := limiter.Sent(h.t.Context(), request); err != nil {
-		r.Fatal(err)
-	}
-	at := h.virtual(h.s.latest().(int64))
-	if h.expire(at); h.unclear {
-		return
-	}
-	// Its reply is the time that it has recorded, which tells of the clock only where that is ahead of all admissions.
-	if newest := h.model.now(0); at < newest {
-		r.Fatalf("recorded as sent at %d, before the newest admission at %d", at, newest)
-	}
-	h.model.markSent(asking, request, at)
-	h.operations++
-	h.keep()
-}
-
-func (h *history) refund(r *rapid.T) {
-	if h.unclear {
-		return
-	}
-	if len(h.asked) == 0 || h.steps {
-		r.Skip("nothing to refund")
-	}
-	request := rapid.SampledFrom(h.asked).Draw(r, "request")
-	known := ""
-	if a := h.model.inFlight(request); a != nil && rapid.Bool().Draw(r, "known") {
-		known = a.post
-	}
-	limiter, asking := h.which(r)
-	h.stepOverEnds()
-	got, err := limiter.Refund(h.t.Context(), request, known)
-	if err != nil {
-		r.Fatal(err)
-	}
-	now := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
-	if h.expire(now); h.unclear {
-		return
-	}
-	if h.unclear = h.tooOldToFind(request, now); h.unclear {
-		return
-	}
-	want := h.model.refundable(request, known)
-	switch {
-	case got == want && got:
-		h.model.refund(request, h.model.now(now))
-	case got != want && want && !h.fresh(request, asking, now):
-		h.model.inFlight(request).inFlight = false // a record that is stale may be gone by now
-	case got != want:
-		r.Fatalf("refund of %+v: %t, expected %t\n%s", request, got, want, h.s.contents(h.t))
-	}
-	h.operations++
-}
-
-// tooOldToFind reports whether an event became too old to be found in a scope at the very moment of its refund.
-func (h *history) tooOldToFind(request ratelimit.Request, now int64) bool {
-	a := h.model.inFlight(request)
-	for _, s := range h.model.scopes {
-		if over := now - s.kept; a != nil && h.s.server != nil && a.at <= over && a.at > over-endsBefore.Microseconds() {
-			return true
-		}
-	}
-	return false
-}
-
-// fresh reports whether an event in flight is known for sure.
-func (h *history) fresh(request ratelimit.Request, asking replica, now int64) bool {
-	a := h.model.inFlight(request)
-	return a != nil && a.touched() > h.model.now(now)-max(asking.retention, h.model.retention)
-}
-
-// begin begins a post of an event that is in flight.
-func (h *history) begin(r *rapid.T) {
-	if h.unclear || len(h.asked) == 0 {
-		r.Skip("nothing to post")
-	}
-	request := rapid.SampledFrom(h.asked).Draw(r, "request")
-	limiter, asking := h.which(r)
-	h.stepOverEnds()
-	now := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
-	if h.expire(now); h.unclear || !h.fresh(request, asking, now+endsBefore.Microseconds()) {
-		r.Skip("nothing in flight for sure")
-	}
-	h.posts++
-	post := ratelimit.Post{
-		Request: request, Channel: "C0123456789", Known: h.model.inFlight(request).post, Name: fmt.Sprint("p", h.posts), Longest: time.Second,
-	}
-	permit, err := limiter.Begin(h.t.Context(), post)
-	if err != nil || permit.Status != ratelimit.Granted {
-		r.Fatalf("%+v: %+v, %v\n%s", post, permit, err, h.s.contents(h.t))
-	}
-	traces, err := limiter.Trace(h.t.Context(), request.ID, request.Category)
-	if err != nil {
-		r.Fatal(err)
-	}
-	for _, trace := range traces {
-		if trace.Posts > 0 && trace.Source == request.Source {
-			h.model.begin(request, h.virtual(trace.LastPost.UnixMicro()), post.Name)
-			h.operations++
-			h.keep()
-			return
-		}
-	}
-	r.Fatalf("%+v has begun, and is not found\n%s", post, h.s.contents(h.t))
 }
 
 // trace asks for an id without its category. Where rules change, the index may forget what only another replica's dedupe

@@ -27,6 +27,9 @@ func (m *model) decideBatch(p replica, clock int64, batch []ratelimit.Request, r
 			}
 		}
 		if !changes {
+			for _, a := range tried.admissions[len(m.admissions):] { // by the last one somebody may use buckets
+				tried.want(p, a)
+			}
 			return tried, decisions
 		}
 	}

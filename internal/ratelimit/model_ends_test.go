@@ -18,14 +18,10 @@ func (m *model) ends() map[string]int64 {
 			ends[name] = s.newest() + s.kept
 		}
 	}
-	if m.retention > 0 {
-		touched := m.clock
-		for _, a := range m.admissions {
-			if a.inFlight {
-				touched = max(touched, a.touched())
-			}
+	for _, a := range m.admissions {
+		if a.inFlight {
+			ends[registerIDs] = m.clock + m.retention
 		}
-		ends[registerIDs] = touched + m.retention
 	}
 	var recorded int64
 	for _, at := range m.sent {
@@ -44,7 +40,6 @@ func (m *model) expire(name string) {
 		clear(m.sent)
 		m.sentKept = 0
 	case registerIDs:
-		m.retention = 0
 		for _, a := range m.admissions {
 			a.inFlight = false
 		}

@@ -42,6 +42,7 @@ type witness struct {
 	all      []*given
 	refused  int
 	refunds  bool // there was one
+	late     bool // there was one that did not find its slots in buckets any more
 	// Since when a replica can be sure that a scope keeps what its windows count: from its first admission on.
 	since []map[string]int64
 }
@@ -112,7 +113,7 @@ func (w *witness) ask(r *rapid.T) {
 		if decision.RetryAfter > 0 {
 			w.waits = append(w.waits, decision.RetryAfter)
 		}
-		if w.single() {
+		if w.single() && !w.late {
 			w.refusedForAReason(p, request, decision)
 		}
 	}
@@ -247,15 +248,15 @@ func (w *witness) wait(r *rapid.T) {
 		step = -step
 	}
 	w.clock += step.Microseconds()
+	if w.model.asked(w.now()) == 0 { // an id may come again, and takes its older slot with it
+		for _, since := range w.since {
+			clear(since)
+		}
+	}
 	if !w.steps {
 		for name, at := range w.model.ends() {
 			if at <= w.clock {
 				w.model.expire(name)
-				if name == registerIDs { // an id may come again, and takes its older slot with it
-					for _, since := range w.since {
-						clear(since)
-					}
-				}
 			}
 		}
 	}
@@ -280,6 +281,10 @@ func (w *witness) refund(r *rapid.T) {
 	g := rapid.SampledFrom(w.all).Draw(r, "refunded")
 	if w.model.inFlight(g.request) != g.admission {
 		r.Skip("not in flight")
+	}
+	for _, scope := range g.scopes {
+		s := w.model.scope(scope)
+		w.late = w.late || s.buckets && g.at <= w.now()-s.kept
 	}
 	w.model.refund(g.request, w.now())
 	g.refunded, w.refunds = true, true

@@ -15,7 +15,7 @@ type model struct {
 	scopes       map[string]*scope
 	bucketsUntil int64 // somebody uses buckets until then
 	admissions   []*admission
-	retention    int64 // how long ids in flight are known: the longest that anybody has asked for; 0: nobody
+	retention    int64 // how long ids in flight are known: the longest that anybody has asked for; see asked
 	sent         map[identity]int64
 	sentKept     int64
 	indexed      map[identity]int64 // the last admission of each category, and of each source in it
@@ -117,6 +117,14 @@ func (m *model) scope(name string) *scope {
 	return m.scopes[name]
 }
 
+// asked is how long anybody has asked to know ids in flight, as far as that is not too long ago to matter.
+func (m *model) asked(now int64) int64 {
+	if m.clock+m.retention > now {
+		return m.retention
+	}
+	return 0
+}
+
 // now is the clock that decides: the server's, but never before the newest admission.
 func (m *model) now(clock int64) int64 { return max(clock, m.clock) }
 
@@ -180,7 +188,8 @@ func (m *model) refusal(p replica, clock int64, request ratelimit.Request) *rate
 }
 
 func (m *model) decide(p replica, clock int64, request ratelimit.Request) ratelimit.Decision {
-	now, retention := m.now(clock), max(p.retention, m.retention)
+	now := m.now(clock)
+	retention := max(p.retention, m.asked(now))
 	for _, a := range m.admissions {
 		if a.inFlight && a.is(request) && a.touched() > now-retention {
 			if a.request.Delivery == request.Delivery {
@@ -200,7 +209,7 @@ func (m *model) decide(p replica, clock int64, request ratelimit.Request) rateli
 }
 
 func (m *model) admit(p replica, request ratelimit.Request, now int64) {
-	m.clock, m.retention = now, max(p.retention, m.retention)
+	m.clock, m.retention = now, max(p.retention, m.asked(now))
 	for _, a := range m.admissions {
 		if a.is(request) || a.touched() <= now-m.retention {
 			a.inFlight = false // its stale record is replaced, or forgotten
@@ -211,13 +220,17 @@ func (m *model) admit(p replica, request ratelimit.Request, now int64) {
 	m.indexed[identity{category: request.Category}] = now
 	m.indexed[identity{category: request.Category, source: request.Source}] = now
 
-	levels := p.levels(request.Category)
-	for _, level := range levels {
+	for _, level := range p.levels(request.Category) {
 		m.charge(admitted, level)
 	}
-	for _, level := range levels { // while anybody uses buckets, who needs it exact says so
-		if s := m.scope(level.name); grainsOf(level.limit) == nil && m.bucketsUntil > now {
-			s.exactUntil = max(s.exactUntil, now+longest(level.limit))
+	m.want(p, admitted)
+}
+
+// want notes who needs a scope exact that an admission was charged to, while anybody uses buckets.
+func (m *model) want(p replica, a *admission) {
+	for _, level := range p.levels(a.request.Category) {
+		if s := m.scope(level.name); grainsOf(level.limit) == nil && m.bucketsUntil > a.at {
+			s.exactUntil = max(s.exactUntil, a.at+longest(level.limit))
 		}
 	}
 }
@@ -227,6 +240,9 @@ func (m *model) charge(a *admission, level level) {
 	s, grains := m.scope(level.name), grainsOf(level.limit)
 	m.reform(s, grains, a.at)
 	s.kept = s.keep(level.keep)
+	if level.outcome == ratelimit.Global && !s.buckets {
+		s.kept = max(s.kept, m.retention) // it holds the ids in flight
+	}
 	s.forget(a.at - s.kept)
 	if s.take(a, m.bucketEnd(grains, a.at)); s.buckets {
 		m.bucketsUntil = max(m.bucketsUntil, a.at+2*s.kept)
@@ -250,7 +266,7 @@ func (m *model) inFlight(request ratelimit.Request) *admission {
 }
 
 func (m *model) markSent(p replica, request ratelimit.Request, at int64) {
-	m.sentKept = max(p.dedupe, m.retention, m.sentKept)
+	m.sentKept = max(p.dedupe, m.asked(at), m.sentKept)
 	for other, since := range m.sent {
 		if since <= at-m.sentKept { // forgotten for good, even if the clock steps back to where it would matter
 			delete(m.sent, other)

@@ -96,3 +96,20 @@ func TestARefundWorksWithNoScriptLoaded(t *testing.T) {
 		}
 	})
 }
+
+// When the newest entry is refunded, what is left of the id goes when its slot does.
+func TestAfterARefundNothingStaysInFlightForEver(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		s.advance(t, 10*time.Minute)
+		f := event("f", "b")
+		limiter.want(ratelimit.Admitted, f)
+		limiter.refund(f)
+		s.advance(t, 25*time.Minute)
+		limiter.want(ratelimit.Admitted, event("g", "c"))
+		if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 1 {
+			t.Errorf("%d in flight, expected g alone\n%s", n, s.contents(t))
+		}
+	})
+}

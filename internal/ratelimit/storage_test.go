@@ -286,7 +286,7 @@ func TestACostlyEventTakesAllItsSlots(t *testing.T) {
 		if got := limiter.one(costing(event("x", "a"), 1001)); got.Outcome != ratelimit.Category || got.Used != 7000 {
 			t.Errorf("%+v", got)
 		}
-		limiter.refund(big)                  // a busy host may make the client ask twice, and the second answer is that nothing is left
+		limiter.refund(big)                                  // a busy host may make the client ask twice, and the second answer is that nothing is left
 		s.Del(t.Context(), "{n}:categories", "{n}:register") // they show only that there was an admission, and when
 		if left := s.contents(t); left != "" {
 			t.Errorf("a refund left something behind:\n%s", left)

@@ -1,0 +1,236 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+	"notifier/internal/testkit"
+)
+
+// later sets the embedded store's clock to a time after a whole hour.
+func (s *store) later(t testing.TB, after time.Duration) {
+	t.Helper()
+	s.advance(t, s.now.Truncate(time.Hour).Add(time.Hour+after).Sub(s.now))
+}
+
+// A bucket ends with the last microsecond before a multiple of the precision. All that is in it counts from there on, so a
+// slot frees less than the precision late, and at a known moment.
+func TestASlotInABucketFreesWhenItsBucketIsAWindowOld(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
+	s.later(t, 10*time.Second)
+	limiter.want(ratelimit.Admitted, costing(event("e", "a"), 3))
+	s.advance(t, 45*time.Second)
+	limiter.want(ratelimit.Admitted, costing(event("f", "a"), 2)) // 55 s after the hour: the same bucket
+	s.advance(t, 4*time.Second)
+	got := limiter.one(event("g", "a"))
+	if want := 10*time.Minute + time.Second - time.Microsecond; got.Outcome != ratelimit.Category || got.Used != 5 || got.RetryAfter != want {
+		t.Errorf("%+v, expected 5 used and %s to wait", got, want)
+	}
+	s.advance(t, got.RetryAfter-time.Microsecond)
+	limiter.want(ratelimit.Category, event("g", "a"))
+	s.advance(t, time.Microsecond)
+	limiter.want(ratelimit.Admitted, costing(event("g", "a"), 5))
+}
+
+func TestTheNextBucketBeginsAtAMultipleOfThePrecision(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
+	s.later(t, time.Minute-time.Microsecond)
+	limiter.want(ratelimit.Admitted, event("last", "a"))
+	s.advance(t, time.Microsecond)
+	limiter.want(ratelimit.Admitted, event("first", "a"))
+	if n := s.ZCard(t.Context(), "{n}:buckets:category:a").Val(); n != 2 {
+		t.Errorf("%d buckets, expected 2:\n%s", n, s.contents(t))
+	}
+}
+
+// The limit's finest grain decides: a bucket never spans a multiple of any of them.
+func TestBucketsEndAtTheMultiplesOfAllPrecisions(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, testkit.Rules("100/30m", "9/10m:40s+9/1h:fixed+9/20m:1m", ""), day)
+	s.later(t, 0)
+	for i := range 13 { // one in ten seconds, for two minutes: buckets end after 40, 60, 80 and 120 s
+		limiter.admit(event(fmt.Sprint("e", i), "a"))
+		s.advance(t, 10*time.Second)
+	}
+	var ends []string
+	for _, entry := range s.ZRangeWithScores(t.Context(), "{n}:buckets:category:a", 0, -1).Val() {
+		ends = append(ends, time.UnixMicro(int64(entry.Score)+1).UTC().Format("04:05"))
+	}
+	if got, want := strings.Join(ends, " "), "00:40 01:00 01:20 02:00"; got != want {
+		t.Errorf("buckets end at %s, expected %s\n%s", got, want, s.contents(t))
+	}
+}
+
+// Never above COUNT in any true window, however events come.
+func TestNoWindowHoldsMoreThanALimitInBuckets(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("5/20ms:7ms", "3/20ms:3ms", "")
+		limiter := s.limiter(t, rules, day)
+		var times []int64 // of admissions, by the clock of the script
+		for i := range 400 {
+			decision := limiter.one(event(fmt.Sprint("e", i), fmt.Sprint("c", i%3)))
+			clock, _ := s.clock(t)
+			if decision.Outcome == ratelimit.Admitted {
+				times = append(times, clock)
+			}
+			if n := len(times); n > 5 && times[n-1]-times[n-6] < 20_000 {
+				t.Fatalf("six admissions within %d us", times[n-1]-times[n-6])
+			}
+			s.pass(t, time.Duration(rand.IntN(700))*time.Microsecond)
+		}
+		if len(times) <= 5 {
+			t.Errorf("only %d admissions: no slot was ever free again", len(times))
+		}
+	})
+}
+
+func TestACostIsANumberInBuckets(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("1000000/24h:1m", "1000000/24h:15m", ""), day)
+		limiter.want(ratelimit.Admitted, costing(event("e", "a"), 400_000), costing(event("f", "a"), 600_000))
+		if got := limiter.one(event("g", "a")); got.Outcome != ratelimit.Category || got.Used != 1_000_000 {
+			t.Errorf("%+v, expected 1000000 used", got)
+		}
+		for _, key := range []string{"{n}:buckets:global", "{n}:buckets:category:a"} {
+			if n := s.ZCard(t.Context(), key).Val(); n < 1 || n > 2 {
+				t.Errorf("%s has %d entries, expected a bucket or two", key, n)
+			}
+		}
+		limiter.refund(costing(event("e", "a"), 400_000))
+		limiter.want(ratelimit.Admitted, costing(event("g", "a"), 400_000))
+		limiter.want(ratelimit.Category, event("h", "a"))
+	})
+}
+
+// A refund takes its cost out of the bucket that it was counted in, and out of no other.
+func TestARefundLeavesTheOtherBucketsAsTheyAre(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "9/10m:10s", ""), day)
+		first, second, third := costing(event("e1", "a"), 2), costing(event("e2", "a"), 3), costing(event("e3", "a"), 4)
+		for _, e := range []ratelimit.Request{first, second, third} {
+			limiter.want(ratelimit.Admitted, e)
+			s.advance(t, 20*time.Second)
+		}
+		for _, e := range []ratelimit.Request{second, first} {
+			if !limiter.refund(e) || limiter.refund(e) {
+				t.Error("expected the first refund to give something back, and the second nothing")
+			}
+		}
+		limiter.want(ratelimit.Admitted, costing(event("f", "a"), 5))
+		if got := limiter.one(event("g", "a")); got.Outcome != ratelimit.Category || got.Used != 9 || got.RetryAfter < 9*time.Minute {
+			t.Errorf("%+v, expected 9 used, until the third leaves", got)
+		}
+		s.advance(t, 9*time.Minute+55*time.Second)
+		limiter.want(ratelimit.Admitted, costing(event("g", "a"), 4))
+		limiter.want(ratelimit.Category, event("h", "a"))
+	})
+}
+
+// When the last bucket is refunded nothing is left, and what comes later expires as ever.
+func TestAfterARefundBucketsStillExpire(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("9/10m:1m", "9/10m:1m", ""), time.Hour)
+		e, f := event("e", "a"), event("f", "a")
+		limiter.want(ratelimit.Admitted, e)
+		limiter.refund(e)
+		limiter.want(ratelimit.Admitted, e, f)
+		limiter.refund(e)
+		for _, key := range s.Keys(t.Context(), "*").Val() {
+			if left := s.PTTL(t.Context(), key).Val(); left <= 0 || left > 2*time.Hour {
+				t.Errorf("%s expires in %s:\n%s", key, left, s.contents(t))
+			}
+		}
+		limiter.refund(f)
+		if n := s.Exists(t.Context(), "{n}:buckets:global", "{n}:buckets:category:a").Val(); n != 0 {
+			t.Errorf("%d sets of buckets are left:\n%s", n, s.contents(t))
+		}
+	})
+}
+
+// The clock that never goes back is of admissions, not of buckets, whose ends lie ahead.
+func TestABucketsEndDoesNotBecomeTheClock(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("9/1h:1h", "1/10s", ""), day)
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		s.advance(t, 9*time.Second)
+		limiter.want(ratelimit.Category, event("f", "a"))
+		if _, lag := s.clock(t); lag != 0 {
+			t.Errorf("the deciding clock is %d us ahead", lag)
+		}
+		s.advance(t, time.Second)
+		limiter.want(ratelimit.Admitted, event("f", "a"))
+	})
+}
+
+// A refund takes no time back: a clock that was set back stands still at the admission all the same.
+func TestTheClockDoesNotGoBackBeforeARefundedAdmission(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, testkit.Rules("9/10m", "9/10m", ""), day)
+	e := event("e", "a")
+	limiter.want(ratelimit.Admitted, e)
+	limiter.refund(e)
+	s.advance(t, -time.Minute)
+	limiter.want(ratelimit.Admitted, event("f", "a"))
+	if _, lag := s.clock(t); lag != time.Minute.Microseconds() {
+		t.Errorf("the deciding clock is %d us ahead, expected a minute", lag)
+	}
+}
+
+// Where no limit keeps ids, they are known for the dedupe window, however short.
+func TestTheDedupeWindowMayBeShorterThanTheWindowOfBuckets(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/24h:15m", "100/24h:15m", ""), time.Minute)
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		limiter.sent(e)
+		s.advance(t, 50*time.Second)
+		limiter.want(ratelimit.Duplicate, e)
+		s.advance(t, 10*time.Second)
+		limiter.want(ratelimit.Admitted, e)
+		if got := limiter.one(costing(event("f", "a"), 99)); got.Outcome != ratelimit.Category || got.Used != 2 {
+			t.Errorf("%+v, expected 2 used: both were sent", got)
+		}
+	})
+}
+
+// Where limits have changed, a refund may come when the event's own bucket is long gone. It takes nothing of a later one.
+func TestALateRefundTakesNothingOfAnotherEvent(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		before := s.limiter(t, testkit.Rules("100/1h", "9/10s:5s", ""), day)
+		after := s.limiter(t, testkit.Rules("100/1h", "2/10m:5s", ""), day)
+		e := costing(event("e", "a"), 2)
+		before.want(ratelimit.Admitted, e)
+		s.advance(t, time.Minute)
+		after.want(ratelimit.Admitted, costing(event("f", "a"), 2))
+		if !after.refund(e) {
+			t.Error("nothing was refunded")
+		}
+		if got := after.one(event("g", "a")); got.Outcome != ratelimit.Category || got.Used != 2 {
+			t.Errorf("%+v, expected that the two slots of f are still taken", got)
+		}
+	})
+}
+
+// An event that was not charged to a group has nothing to give back there.
+func TestARefundTakesNothingOfAGroupThatWasNotCharged(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		without := s.limiter(t, testkit.Rules("100/1h", "9/1h", ""), day)
+		with := s.limiter(t, grouped("100/1h", "9/1h", "2/1h:10m"), day)
+		e := costing(event("e", "a.x"), 2)
+		without.want(ratelimit.Admitted, e)
+		with.want(ratelimit.Admitted, costing(event("f", "a.y"), 2))
+		if !with.refund(e) {
+			t.Error("nothing was refunded")
+		}
+		if got := with.one(event("g", "a.y")); got.Outcome != ratelimit.Group || got.Used != 2 {
+			t.Errorf("%+v, expected that the two slots of f are still taken", got)
+		}
+	})
+}

@@ -1,0 +1,184 @@
+package ratelimit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+	"notifier/internal/testkit"
+)
+
+// reserving are rules that keep slots of the global limit.
+func reserving(global, category string, reserve map[string]int) ratelimit.Rules {
+	rules := testkit.Rules(global, category, "")
+	rules.Reserve = reserve
+	return rules
+}
+
+func TestAFloodLeavesWhatIsReserved(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3}), day)
+		limiter.want(ratelimit.Admitted, events(7, "flood", "noise")...)
+		got := limiter.one(event("flood", "noise"))
+		if got.Outcome != ratelimit.Global || got.Used != 7 || got.Reserved != 3 || got.RetryAfter <= 29*time.Minute {
+			t.Errorf("%+v, expected a refusal by the global limit with 7 used and 3 reserved", got)
+		}
+		limiter.want(ratelimit.Admitted, events(3, "paid", "payments")...)
+		if got := limiter.one(event("paid", "payments")); got.Outcome != ratelimit.Global || got.Used != 10 || got.Reserved != 0 {
+			t.Errorf("%+v, expected a refusal by the global limit with 10 used and nothing reserved for others", got)
+		}
+	})
+}
+
+// What the category has used of its reserve is not kept a second time.
+func TestAReserveIsAFloorAndNoExtra(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3}), day)
+		limiter.want(ratelimit.Admitted, events(2, "paid", "payments")...)
+		limiter.want(ratelimit.Admitted, events(7, "flood", "noise")...)
+		if got := limiter.one(event("x", "noise")); got.Outcome != ratelimit.Global || got.Used != 9 || got.Reserved != 1 {
+			t.Errorf("%+v, expected 9 used and 1 reserved", got)
+		}
+		limiter.want(ratelimit.Admitted, event("paid-3", "payments"))
+	})
+}
+
+// A reserved category may use more than its reserve where there is room.
+func TestAReservedCategoryMayUseMore(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3, "alerts": 2}), day)
+		limiter.want(ratelimit.Admitted, events(8, "paid", "payments")...)
+		if got := limiter.one(event("x", "payments")); got.Outcome != ratelimit.Global || got.Used != 8 || got.Reserved != 2 {
+			t.Errorf("%+v, expected 8 used and 2 reserved", got)
+		}
+		limiter.want(ratelimit.Admitted, events(2, "alert", "alerts")...)
+		limiter.want(ratelimit.Global, event("x", "alerts"))
+	})
+}
+
+// A tier with fewer slots than are reserved keeps none, so that it does not refuse everybody.
+func TestAShortTierKeepsNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, reserving("10/30m+1/5s", "20/30m", map[string]int{"payments": 3}), day)
+		limiter.want(ratelimit.Admitted, event("e", "noise"))
+		if got := limiter.one(event("paid", "payments")); got.Outcome != ratelimit.Global || got.Tier.String() != "1/5s" || got.Reserved != 0 {
+			t.Errorf("%+v, expected a refusal by 1/5s with nothing reserved", got)
+		}
+		s.advance(t, 5*time.Second)
+		limiter.want(ratelimit.Admitted, event("paid", "payments"))
+	})
+}
+
+func TestACostThatNeverFitsBesideAReserveSaysSo(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3}), day)
+		got := limiter.one(costing(event("big", "noise"), 8))
+		want := ratelimit.Decision{Outcome: ratelimit.Global, Tier: mustParse("10/30m")[0], Reserved: 3}
+		if difference := cmp.Diff(want, got); difference != "" {
+			t.Errorf("(-want +got):\n%s", difference)
+		}
+		limiter.want(ratelimit.Admitted, costing(event("big", "payments"), 8))
+	})
+}
+
+// The category's own limit holds for what is reserved, too.
+func TestAReserveDoesNotRaiseTheCategorysLimit(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, reserving("10/30m", "2/30m", map[string]int{"payments": 3}), day)
+		limiter.want(ratelimit.Admitted, events(2, "paid", "payments")...)
+		limiter.want(ratelimit.Category, event("paid", "payments"))
+	})
+}
+
+// What the category used counts for the whole global window, although its own is shorter.
+func TestWhatIsReservedCountsForTheGlobalWindow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, reserving("10/1h", "5/1m", map[string]int{"payments": 5}), day)
+		limiter.want(ratelimit.Admitted, events(5, "paid", "payments")...)
+		s.advance(t, 30*time.Minute)
+		limiter.want(ratelimit.Admitted, event("later", "payments")) // which removes nothing that counts
+		limiter.want(ratelimit.Admitted, events(4, "e", "noise")...)
+		if got := limiter.one(event("x", "other")); got.Outcome != ratelimit.Global || got.Used != 10 || got.Reserved != 0 {
+			t.Errorf("%+v, expected 10 used and nothing reserved", got)
+		}
+		s.advance(t, 30*time.Minute) // five leave: one of the six is left, so four are kept again
+		if got := limiter.one(costing(event("y", "other"), 2)); got.Outcome != ratelimit.Global || got.Used != 5 || got.Reserved != 4 {
+			t.Errorf("%+v, expected 5 used and 4 reserved", got)
+		}
+		limiter.want(ratelimit.Admitted, event("z", "other"))
+	})
+}
+
+func TestARefundIsReservedAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, reserving("3/30m", "3/30m", map[string]int{"payments": 1}), day)
+		paid := event("paid", "payments")
+		limiter.want(ratelimit.Admitted, paid)
+		limiter.want(ratelimit.Admitted, event("e", "noise"))
+		limiter.refund(paid)
+		limiter.want(ratelimit.Admitted, event("f", "noise"))
+		limiter.want(ratelimit.Global, event("g", "noise"))
+		limiter.want(ratelimit.Admitted, event("paid again", "payments"))
+	})
+}
+
+// In buckets a use ends early rather than late: while it may have left the global window the floor is kept again.
+func TestAFloorIsNeverTooLowWithBuckets(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := reserving("4/30m", "3/30m:10m", map[string]int{"payments": 2})
+		limiter := s.limiter(t, rules, day)
+		limiter.want(ratelimit.Admitted, events(2, "paid", "payments")...)
+		s.advance(t, 30*time.Minute)
+		limiter.want(ratelimit.Admitted, events(2, "e", "noise")...)
+		if got := limiter.one(event("x", "other")); got.Outcome != ratelimit.Global || got.Reserved != 2 {
+			t.Errorf("%+v, expected 2 reserved again", got)
+		}
+	})
+}
+
+func TestReservesShowWhatIsKept(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, reserving("10/30m+9/1m", "20/30m", map[string]int{"payments": 3, "alerts": 1}), day)
+		limiter.want(ratelimit.Admitted, append(events(2, "paid", "payments"), events(2, "alert", "alerts")...)...)
+		got, err := limiter.Reserves(t.Context())
+		testkit.Check(t, err)
+		want := []ratelimit.Reserve{{Category: "alerts", Slots: 1, Used: 2, Kept: 0}, {Category: "payments", Slots: 3, Used: 2, Kept: 1}}
+		if difference := cmp.Diff(want, got); difference != "" {
+			t.Errorf("(-want +got):\n%s", difference)
+		}
+		none, err := s.limiter(t, testkit.Rules("10/30m", "20/30m", ""), day).Reserves(t.Context())
+		if err != nil || len(none) != 0 {
+			t.Errorf("without reserves: %+v, %v", none, err)
+		}
+	})
+}
+
+// Whether events come in one batch or one after the other makes no difference to what is kept.
+func TestAReserveIsTheSameWithinABatch(t *testing.T) {
+	for name, rules := range map[string]ratelimit.Rules{
+		"exact": reserving("5/10s", "9/30m", map[string]int{"payments": 2}), "buckets": reserving("5/10s", "9/1h:1h", map[string]int{"payments": 2}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got [2][]ratelimit.Decision
+			for i := range got {
+				s := newEmbedded(t, redistest.RunEmbedded(t))
+				s.later(t, 30*time.Minute)
+				limiter := s.limiter(t, rules, day)
+				batch := append(events(2, "paid", "payments"), events(4, "e", "noise")...)
+				if i == 0 {
+					got[i] = limiter.admit(batch...)
+					continue
+				}
+				for _, e := range batch {
+					got[i] = append(got[i], limiter.one(e))
+				}
+			}
+			if difference := cmp.Diff(got[0], got[1]); difference != "" {
+				t.Errorf("(-at once +one by one):\n%s", difference)
+			}
+		})
+	}
+}
