@@ -21,8 +21,9 @@ func whyCommand() *cli.Command {
 		ArgsUsage: "EVENT_ID",
 		Description: `The id is the event_id in the log. An id counts within its category, and a CloudEvent's together with its source, so
 there can be several events with it: all of them are shown, the latest first. Redis knows events that are in flight, that
-hold a slot, or that were sent within DEDUPE_WINDOW. It stores nothing about dropped events: look for those in the log, and
-for dead ones in "notifier dead list". The exit code is 0 even if the event is unknown; -json reports that in "state".
+hold a slot, or that were sent within DEDUPE_WINDOW. A limit that is counted in buckets (:PRECISION, :fixed) does not keep whose
+slots are taken: when an event was admitted is known there only until it is sent. Redis stores nothing about dropped events: look
+for those in the log, and for dead ones in "notifier dead list". The exit code is 0 even if the event is unknown; -json reports that in "state".
 
 Examples:
    notifier why deploy-1234
@@ -36,7 +37,10 @@ Examples:
 				return usage(cmd, fmt.Sprintf("%d arguments, expected one EVENT_ID", cmd.NArg()))
 			}
 			why := whyOutput{id: cmd.Args().First(), category: cmd.String("category"), json: cmd.Bool("json"), out: cmd.Root().Writer}
-			return withStore(func(store app.Store) error { return why.run(ctx, store.Limiter) })
+			return withStore(func(store app.Store) error {
+				why.inBuckets = !store.Limits.Global.Exact()
+				return why.run(ctx, store.Limiter)
+			})
 		},
 	}
 }
@@ -47,6 +51,8 @@ type whyOutput struct {
 	category string // empty: any
 	json     bool
 	out      io.Writer
+
+	inBuckets bool // the global limit is counted in buckets, where no event has a slot of its own
 }
 
 func (w whyOutput) run(ctx context.Context, limiter *ratelimit.Limiter) error {
@@ -64,7 +70,7 @@ func (w whyOutput) run(ctx context.Context, limiter *ratelimit.Limiter) error {
 		lines = nil
 	}
 	for _, trace := range traces {
-		lines = append(lines, whyText(w.id, trace)...)
+		lines = append(lines, w.text(trace)...)
 	}
 	_, err = fmt.Fprintln(w.out, term.Lines(strings.Join(lines, "\n")))
 	return err
@@ -126,8 +132,9 @@ func newWhyLine(id string, trace ratelimit.Trace) whyLine {
 	return line
 }
 
-func whyText(id string, trace ratelimit.Trace) []string {
+func (w whyOutput) text(trace ratelimit.Trace) []string {
 	var lines []string
+	id := w.id
 	add := func(format string, values ...any) { lines = append(lines, fmt.Sprintf(format, values...)) }
 	stamp := func(t time.Time) string { return t.Format(time.RFC3339Nano) }
 	switch {
@@ -141,8 +148,11 @@ func whyText(id string, trace ratelimit.Trace) []string {
 	if trace.Source != "" {
 		add("  source    %s", trace.Source)
 	}
-	if !trace.Admitted.IsZero() {
+	switch {
+	case !trace.Admitted.IsZero():
 		add("  admitted  %s", stamp(trace.Admitted))
+	case w.inBuckets:
+		add("  admitted  not known: the global limit is counted in buckets, without the events")
 	}
 	if trace.Posts > 0 {
 		add("  posted    %s, attempt %d; its result is not known yet", stamp(trace.LastPost), trace.Posts)

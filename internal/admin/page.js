@@ -31,7 +31,7 @@ const WAITS = {
   dead_letter: "the dead-letter stream does not accept events",
   backlog: "too many events wait for slow channels",
   redis_clock: "the clock of Redis was set back",
-  redis_key: "the key of a category in Redis is damaged",
+  redis_key: "the key of a category or a group in Redis is damaged",
 };
 const UNPOSTED = {
   slack: "Slack takes no posts at the moment",
@@ -40,7 +40,8 @@ const UNPOSTED = {
 const LETTERS = "kept as a dead letter, up to 60 a minute of each category";
 const WHY = {
   "sent ": "in Slack",
-  "dropped global": "the global limit was full",
+  "dropped global": "the global limit was full, or what was left of it is kept for others",
+  "dropped group": "the limit was full that the categories of its group share",
   "dropped category": "the category’s limit was full",
   "dropped duplicate": "an event with the same id was sent before or is in flight",
   "dropped reply": "no event: NATS’ acknowledgement, for a publisher whose reply subject is one of events",
@@ -78,12 +79,18 @@ function span(ms) {
 
 const ago = ms => span(ms).split(" ").slice(0, 2).join(" ") + " ago"; // without the smaller unit
 
-// A limit has the form 10/1h30m.
+// A limit has the form 10/1h30m, 1000000/24h:15m or 200/24h:fixed.
 const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000 };
+const partsOf = limit => limit.split("/").pop().split(":");
 function windowOf(limit) {
   let ms = 0;
-  for (const [, n, unit] of limit.split("/").pop().matchAll(/([\d.]+)(ms|s|m|h)/g)) ms += n * UNITS[unit];
+  for (const [, n, unit] of partsOf(limit)[0].matchAll(/([\d.]+)(ms|s|m|h)/g)) ms += n * UNITS[unit];
   return ms;
+}
+function windowText(limit) {
+  const [length, grain] = partsOf(limit);
+  if (grain === "fixed") return "in the current " + length;
+  return grain ? `in ${length}, by ${grain}` : "in " + length;
 }
 
 // What nobody sees, or changes how the rest is shown: controls, formats such as U+202E, line separators.
@@ -103,6 +110,7 @@ function name(category) {
 const freeAt = scope => Math.max(when(scope.next_free), 0);
 const isFull = scope => freeAt(scope) > now();
 const fullest = scope => scope.tiers.reduce((a, b) => b.used * a.max > a.used * b.max ? b : a);
+const keptOnly = tier => tier.kept > 0 && tier.used < tier.max && tier.used + tier.kept >= tier.max;
 const pauseEnds = data => data.slack_cooldown_s > 0 ? when(data.time) + data.slack_cooldown_s * 1000 : 0;
 
 // pausesOf are the pauses that Slack has asked for and that are not over, with the ms that are left.
@@ -188,16 +196,24 @@ function describeLimits(data) {
       `Full: all ${count(blocking.max)} global slots are taken. Everything is dropped until ${clock(free)}, for ${span(free - now())}.`);
   }
   const taken = tier.used > 0 ? `${count(tier.used)} of ${count(tier.max)} global slots are taken` : `All ${count(tier.max)} global slots are free`;
-  const full = data.categories.filter(isFull).sort((a, b) => b.dropped_last_hour - a.dropped_last_hour);
+  const kept = data.global.tiers.find(keptOnly);
+  if (kept) {
+    const left = kept.max - kept.used, who = (data.reserves ?? []).filter(r => r.kept > 0).map(r => name(r.category));
+    return verdict("kept", "note", slots + " kept",
+      `Full for most: ${counted(left, "global slot is", "global slots are")} left, kept for ${who.length > 3 ? count(who.length) + " categories" : who.join(", ")}. All others are dropped.`);
+  }
+  const full = [...data.groups ?? [], ...data.categories].filter(isFull).sort((a, b) => b.dropped_last_hour - a.dropped_last_hour);
   if (full.length === 0) return verdict("working", "ok", slots, `Working. ${taken}; no limit is full.`);
   return verdict("some", "note", slots, `Working. ${taken}; ${fullText(full)}.`);
 }
 
+const scopeName = scope => scope.category ? name(scope.category) : "the group " + name(scope.group);
+
 function fullText(full) {
   const [a, b] = full;
-  if (full.length === 1) return `${name(a.category)} is full until ${clock(freeAt(a))}`;
-  if (full.length === 2) return `${name(a.category)} is full until ${clock(freeAt(a))} and ${name(b.category)} until ${clock(freeAt(b))}`;
-  return `${count(full.length)} categories are full, ${name(a.category)} until ${clock(freeAt(a))} and the last of them until ${clock(Math.max(...full.map(freeAt)))}`;
+  if (full.length === 1) return `${scopeName(a)} is full until ${clock(freeAt(a))}`;
+  if (full.length === 2) return `${scopeName(a)} is full until ${clock(freeAt(a))} and ${scopeName(b)} until ${clock(freeAt(b))}`;
+  return `${count(full.length)} limits are full, that of ${scopeName(a)} until ${clock(freeAt(a))} and the last of them until ${clock(Math.max(...full.map(freeAt)))}`;
 }
 
 // missedText summarises the last hour for someone who has just opened the page.
@@ -206,7 +222,7 @@ function missedText(data) {
   if (sent + dropped === 0) return "Nothing was sent or dropped in the last hour.";
   if (dropped === 0) return `In the last hour ${counted(sent, "event was", "events were")} sent and none was dropped.`;
   const of = (outcome, reason) => data.outcomes_last_hour.find(o => o.outcome === outcome && (o.reason ?? "") === reason)?.n ?? 0;
-  const reasons = [["global", "by the global limit"], ["category", "by the limit of their category"], ["duplicate", "as duplicates"], ["expired", "as too old"]]
+  const reasons = [["global", "by the global limit"], ["group", "by the limit of their group"], ["category", "by the limit of their category"], ["duplicate", "as duplicates"], ["expired", "as too old"]]
     .filter(([reason]) => of("dropped", reason) > 0).map(([reason, text]) => count(of("dropped", reason)) + " " + text);
   const most = data.categories.reduce((a, b) => b.dropped_last_hour > a.dropped_last_hour ? b : a, { dropped_last_hour: 0 });
   const tail = most.category ? `; most of them of ${name(most.category)}, ${count(most.dropped_last_hour)}` : "";

@@ -136,7 +136,11 @@ function drawTimeline(data) {
   setAttribute(paths[1], "d", line);
   setAttribute(paths[2], "d", strokes);
   setAxis($("axis"), from, from + length);
-  setText($("timeline-text"), timelineText(frees, tier));
+  setText($("timeline-text"), data.slots_in_buckets ? inBucketsText(tier) : timelineText(frees, tier));
+}
+
+function inBucketsText(tier) {
+  return `${count(tier.used)} slots of ${tier.limit} are taken. When each is free is not known: they are counted in buckets.`;
 }
 
 function timelineText(frees, tier) {
@@ -166,9 +170,9 @@ function setTier(node, tier, label) {
     node.append(el("span"), bar);
   }
   const [text, bar] = node.children;
-  const used = `${count(tier.used)} of ${count(tier.max)} in ${tier.limit.split("/").pop()}`;
+  const used = `${count(tier.used)} of ${count(tier.max)} ${windowText(tier.limit)}` + (tier.kept ? `, ${count(tier.kept)} kept` : "");
   setText(text, used);
-  node.classList.toggle("full", tier.free_in_s > 0);
+  node.classList.toggle("full", tier.free_in_s > 0 || keptOnly(tier));
   for (const [attribute, value] of [["valuemin", 0], ["valuemax", tier.max], ["valuenow", Math.min(tier.used, tier.max)], ["valuetext", used], ["label", label]]) {
     setAttribute(bar, "aria-" + attribute, value);
   }
@@ -181,17 +185,26 @@ function showGlobal(data) {
     setTier(node, tier, "Global limit " + tier.limit);
     if (node.children.length < 3) node.insertBefore(el("span", "moment"), node.lastChild);
     const free = tier.free_in_s > 0 ? when(data.time) + tier.free_in_s * 1000 : 0;
-    setMoment(node.children[1], free, "room now", free ? "full until then" : "");
+    setMoment(node.children[1], free, keptOnly(tier) ? "room only for those it is kept for" : "room now", free ? "full until then" : "");
   });
   drawTimeline(data);
   showHolders(data);
+  showReserves(data);
   if ($("slots").open) showSlots(data);
 }
 
 function showHolders(data) {
   const most = data.holders ?? [], parts = most.map(({ category, slots }) => `${category ? name(category) : "no longer known"} ${count(slots)}`);
   if (data.more_holders > 0) parts.push(`and ${counted(data.more_holders, "more", "more")}`);
-  setSentence($("holders"), parts.length ? "Held by: " + parts.join(", ") + "." : "No slots are taken.");
+  const none = data.slots_in_buckets ? "Who holds the slots is not known: they are counted in buckets, without the events." : "No slots are taken.";
+  setSentence($("holders"), parts.length ? "Held by: " + parts.join(", ") + "." : none);
+}
+
+function showReserves(data) {
+  const parts = (data.reserves ?? []).map(r => `${name(r.category)} ${count(r.kept)} of ${count(r.slots)}`);
+  if (data.more_reserves > 0) parts.push(`and ${counted(data.more_reserves, "more", "more")}`);
+  setSentence($("reserves"), parts.length ? "Kept for: " + parts.join(", ") + "." : "");
+  $("reserves").hidden = parts.length === 0;
 }
 
 function showSlots(data) {
@@ -205,7 +218,7 @@ function showSlots(data) {
   setText($("more-slots"), slots.length > MOST_SLOTS ? `and ${count(slots.length - MOST_SLOTS)} more` : "");
 }
 
-function makeCategory() {
+function makeScope() {
   const tr = row(["name"], ["used", "Used"], ["next", "Next free"], ["sent number", "Sent, 1 h"], ["dropped number", "Dropped, 1 h"], ["chart", "Last hour"], ["last", "Last sent"]);
   cell(tr, "name").append(el("bdi"));
   cell(tr, "dropped").append(el("b"));
@@ -213,23 +226,36 @@ function makeCategory() {
   return tr;
 }
 
+// showScope shows a group or a category. While a limit above it is full, it waits for that, even if it has room: above are those,
+// with what they are called.
+function showScope(tr, scope, title, above, first) {
+  setText(cell(tr, "name").firstChild, title);
+  sync(cell(tr, "used"), scope.tiers, t => t.limit, () => el("div", "tier"), (node, tier) => setTier(node, tier, "Limit " + tier.limit));
+  const free = freeAt(scope), last = above.reduce((a, b) => b.free > a.free ? b : a, { free });
+  setMoment(cell(tr, "next"), last.free, "now", last.what ?? "");
+  setText(tr.children[3], count(scope.sent_last_hour));
+  setText(tr.children[4].firstChild, count(scope.dropped_last_hour));
+  tr.children[4].firstChild.classList.toggle("zero", scope.dropped_last_hour === 0);
+  const svg = cell(tr, "chart").querySelector("svg");
+  drawHour(svg, scope.minutes, first);
+  svg.classList.toggle("left-out", !scope.minutes);
+  setAttribute(svg, "aria-label", hourText(scope));
+  setMoment(cell(tr, "last"), when(scope.last_sent), "–");
+}
+
+function showGroups(data) {
+  const groups = data.groups ?? [], global = { free: freeAt(data.global), what: "global limit" };
+  sync(tbody("groups"), groups, s => s.group, makeScope, (tr, scope) => showScope(tr, scope, scope.group, [global], firstMinute(data)));
+  $("group-section").hidden = groups.length === 0;
+  setText($("more-groups"), data.more_groups > 0 ? `and at least ${counted(data.more_groups, "more group", "more groups")}` : "");
+}
+
 function showCategories(data) {
-  const first = firstMinute(data), globalFree = freeAt(data.global);
-  sync(tbody("categories"), data.categories, s => s.category, makeCategory, (tr, scope) => {
-    setText(cell(tr, "name").firstChild, scope.category === "_other" ? "other categories" : scope.category);
-    sync(cell(tr, "used"), scope.tiers, t => t.limit, () => el("div", "tier"), (node, tier) => setTier(node, tier, "Limit " + tier.limit));
-    const free = freeAt(scope);
-    // A category that has room still waits for the global limit.
-    if (globalFree > free) setMoment(cell(tr, "next"), globalFree, "now", "global limit");
-    else setMoment(cell(tr, "next"), free, "now");
-    setText(tr.children[3], count(scope.sent_last_hour));
-    setText(tr.children[4].firstChild, count(scope.dropped_last_hour));
-    tr.children[4].firstChild.classList.toggle("zero", scope.dropped_last_hour === 0);
-    const svg = cell(tr, "chart").querySelector("svg");
-    drawHour(svg, scope.minutes, first);
-    svg.classList.toggle("left-out", !scope.minutes);
-    setAttribute(svg, "aria-label", hourText(scope));
-    setMoment(cell(tr, "last"), when(scope.last_sent), "–");
+  const global = { free: freeAt(data.global), what: "global limit" };
+  const groups = new Map((data.groups ?? []).map(s => [s.group, { free: freeAt(s), what: "group limit" }]));
+  sync(tbody("categories"), data.categories, s => s.category, makeScope, (tr, scope) => {
+    const title = scope.category === "_other" ? "other categories" : scope.category, group = groups.get(scope.group);
+    showScope(tr, scope, title, group ? [group, global] : [global], firstMinute(data));
   });
   $("categories").hidden = data.categories.length === 0;
   const more = data.more_categories;
@@ -287,6 +313,7 @@ function show(data) {
   showFacts(data);
   showWaits(data);
   showGlobal(data);
+  showGroups(data);
   showCategories(data);
   showHour(data);
   showReplicas(data);

@@ -20,6 +20,7 @@ import (
 	"notifier/internal/admin"
 	"notifier/internal/consume"
 	"notifier/internal/digest"
+	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
 	"notifier/internal/slackout"
 	"notifier/internal/stats"
@@ -105,8 +106,8 @@ func (a *app) workerSettings() consume.Settings {
 	worker := consume.Settings{
 		Rules: s.Events, MaxAge: s.MaxAge, BatchSize: s.BatchSize, MaxBytes: limitMemory(memlimit.FromCgroup, a.log),
 		Concurrency: s.Concurrency, ShutdownTimeout: s.ShutdownTimeout, PostTimeout: s.Slack.Timeout,
-		DroppedSubject: s.Dropped,
-		Channels:       s.Slack.Channels(), Pace: s.Store.Limits.Pace, LongestPark: s.Store.Limits.LongestWindow() / 2,
+		DroppedSubject: s.Dropped, Group: limitedGroup(s.Store.Limits),
+		Channels: s.Slack.Channels(), Pace: s.Store.Limits.Pace, LongestPark: s.Store.Limits.LongestWindow() / 2,
 		Limiter: a.metrics.TimeLimiter(a.store.Limiter), Poster: a.metrics.TimePoster(a.poster),
 		Log: a.log, Observe: a.settled,
 	}
@@ -123,6 +124,20 @@ func (a *app) workerSettings() consume.Settings {
 		}
 	}
 	return worker
+}
+
+// limitedGroup names the group of a category where that group has a limit, else nothing; nil: no group has one.
+func limitedGroup(limits ratelimit.Rules) func(category string) string {
+	if len(limits.Group) == 0 && len(limits.GroupOverrides) == 0 {
+		return nil
+	}
+	return func(category string) string {
+		group := ratelimit.GroupOf(category)
+		if len(limits.GroupLimit(group)) == 0 {
+			return ""
+		}
+		return group
+	}
 }
 
 // settled passes a settled event on to everything that counts or shows it.

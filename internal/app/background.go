@@ -12,6 +12,7 @@ import (
 	"notifier/internal/consume"
 	"notifier/internal/digest"
 	"notifier/internal/outcome"
+	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
 	"notifier/internal/term"
 )
@@ -26,14 +27,21 @@ func (a *app) newRecorder() (*stats.Recorder, error) {
 	}
 	if a.settings.Digest > 0 {
 		limits := a.settings.Store.Limits
-		recording.Limit = func(reason, category string) string {
-			if reason == outcome.Global {
-				return limits.Global.String()
-			}
-			return limits.LimitFor(category).String()
-		}
+		recording.Limit = func(reason, category string) string { return limitFor(limits, reason, category).String() }
 	}
 	return stats.NewRecorder(recording)
+}
+
+// limitFor is the limit that refuses events of a category for a reason.
+func limitFor(limits ratelimit.Rules, reason, category string) ratelimit.Limit {
+	switch reason {
+	case outcome.Global:
+		return limits.Global
+	case outcome.Group:
+		return limits.GroupLimit(ratelimit.GroupOf(category))
+	default:
+		return limits.LimitFor(category)
+	}
 }
 
 // replicaName is the host's name, which in a container is the container's, and a suffix that no other run has.
@@ -85,18 +93,8 @@ func (a *app) newDigest() (*digest.Digest, error) {
 	}
 	return digest.New(digest.Config{
 		Redis: s.Store.Redis, Namespace: s.Store.Namespace, Interval: s.Digest, Channel: s.DigestChannel,
-		Publisher: a.poster, Permits: a.store.Limiter, Timeout: s.Slack.Timeout, Log: a.log, NextFree: a.globalNextFree,
+		Publisher: a.poster, Permits: a.store.Limiter, Timeout: s.Slack.Timeout, Log: a.log, NextFree: a.store.Status.NextFree,
 	})
-}
-
-// globalNextFree is how long it takes until the global limit has room for one event.
-func (a *app) globalNextFree(ctx context.Context) (time.Duration, error) {
-	usages, err := a.store.Limiter.Peek(ctx)
-	var wait time.Duration
-	for _, usage := range usages { // of the global tiers alone: all must have room
-		wait = max(wait, usage.FreeIn)
-	}
-	return wait, err
 }
 
 // startBackground starts what runs next to the worker. The digest ends with ctx. stop is called when the worker has

@@ -12,6 +12,7 @@ import (
 // Store is the limits as the settings have them, and what Redis knows about them: what a worker decides with, and all
 // that commands need that only read it.
 type Store struct {
+	Limits  ratelimit.Rules
 	Limiter *ratelimit.Limiter
 	Status  status.Source
 }
@@ -27,5 +28,5 @@ func OpenStore(s settings.Store) (Store, error) {
 	if err != nil {
 		return Store{}, fmt.Errorf("REDIS_NAMESPACE: %w", err)
 	}
-	return Store{Limiter: limiter, Status: status.Source{Limiter: limiter, Stats: reader}}, nil
+	return Store{Limits: s.Limits, Limiter: limiter, Status: status.Source{Limiter: limiter, Stats: reader}}, nil
 }

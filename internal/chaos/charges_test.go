@@ -4,13 +4,14 @@ import (
 	"slices"
 	"time"
 
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 )
 
 // drops looks whether refusals are what they say. A reason outside the list, a limit that was not full, or a refusal
 // while there was no Redis that could have refused: each is an event that was thrown away.
 func (a *account) drops() {
-	global, byCategory := a.scopes()
+	s := a.scopes()
 	for _, l := range a.settled {
 		if l.Outcome != "dropped" || l.Reason == "duplicate" {
 			continue
@@ -34,11 +35,7 @@ func (a *account) drops() {
 			a.blame(e, "%v: %s", err, l)
 			continue
 		}
-		scope := global
-		if l.Reason == "category" {
-			scope = byCategory[l.Category]
-		}
-		if most := mostHeld(scope, l.Time, tier[0].Window); most+e.cost <= tier[0].Count && !a.refundNear(l.Time, tier[0].Window) {
+		if most := mostHeld(s.of(l), l.Time, tier[0].Window); most+e.cost <= tier[0].Count && !a.refundNear(l.Time, tier[0].Window) {
 			a.blame(e, "dropped by %s, when no more than %d were taken: %s", l.Limit, most, l)
 		}
 	}
@@ -88,22 +85,40 @@ func (a *account) refundNear(at time.Time, window time.Duration) bool {
 	return false
 }
 
-// scopes are all admissions, and those of each category, in the order of time.
-func (a *account) scopes() (global []*admission, byCategory map[string][]*admission) {
-	byCategory = map[string][]*admission{}
-	global = slices.Clone(a.w.register.all)
-	slices.SortFunc(global, func(a, b *admission) int { return int(a.at - b.at) })
-	for _, m := range global {
+// scopes are all admissions, and those of each group and category, in the order of time.
+type scopes struct {
+	global              []*admission
+	byGroup, byCategory map[string][]*admission
+}
+
+func (a *account) scopes() scopes {
+	s := scopes{global: slices.Clone(a.w.register.all), byGroup: map[string][]*admission{}, byCategory: map[string][]*admission{}}
+	slices.SortFunc(s.global, func(a, b *admission) int { return int(a.at - b.at) })
+	for _, m := range s.global {
 		if e := a.events[m.id()]; e != nil {
-			byCategory[e.category] = append(byCategory[e.category], m)
+			group := ratelimit.GroupOf(e.category)
+			s.byGroup[group] = append(s.byGroup[group], m)
+			s.byCategory[e.category] = append(s.byCategory[e.category], m)
 		}
 	}
-	return global, byCategory
+	return s
+}
+
+// of is the scope whose limit has refused an event.
+func (s scopes) of(l *line) []*admission {
+	switch l.Reason {
+	case outcome.Category:
+		return s.byCategory[l.Category]
+	case outcome.Group:
+		return s.byGroup[ratelimit.GroupOf(l.Category)]
+	default:
+		return s.global
+	}
 }
 
 // windows looks for a window that held more than its limit.
 func (a *account) windows() {
-	global, byCategory := a.scopes()
+	s := a.scopes()
 	look := func(name string, scope []*admission, limit ratelimit.Limit) {
 		for _, tier := range limit {
 			if most, at := fullest(scope, tier.Window); most > tier.Count {
@@ -114,8 +129,11 @@ func (a *account) windows() {
 		}
 	}
 	rules := a.w.register.rules
-	look("the global limit", global, rules.Global)
-	for category, scope := range byCategory {
+	look("the global limit", s.global, rules.Global)
+	for group, scope := range s.byGroup {
+		look("group "+group, scope, rules.GroupLimit(group))
+	}
+	for category, scope := range s.byCategory {
 		look("category "+category, scope, rules.LimitFor(category))
 	}
 }

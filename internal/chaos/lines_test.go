@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"time"
+
+	"notifier/internal/outcome"
 )
 
 // line is a line of a worker's log, as far as the account needs it.
@@ -43,7 +46,7 @@ func (l *line) hasNoLetter() bool { return l.Letter != nil && !*l.Letter && l.Re
 
 // refusedByLimit reports whether the script has refused the event.
 func (l *line) refusedByLimit() bool {
-	return l.Outcome == "dropped" && (l.Reason == "global" || l.Reason == "category")
+	return l.Outcome == outcome.Dropped && slices.Contains(outcome.LimitReasons(), l.Reason)
 }
 
 // journal is the log of one process.

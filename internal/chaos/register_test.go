@@ -72,11 +72,11 @@ func watch(t *testing.T, addr string, rules ratelimit.Rules) *register {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &register{
 		client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: time.Second}),
-		rules:  rules, retention: longestWindow(rules).Microseconds(), stop: cancel, done: make(chan struct{}), now: map[string]*admission{},
+		rules:  rules, retention: rules.LongestWindow().Microseconds(), stop: cancel, done: make(chan struct{}), now: map[string]*admission{},
 	}
 	r.shortest = r.retention
 	for _, limit := range append(values(rules.Overrides), rules.Category) {
-		r.shortest = min(r.shortest, longestWindow(ratelimit.Rules{Global: limit}).Microseconds())
+		r.shortest = min(r.shortest, ratelimit.Rules{Global: limit}.LongestWindow().Microseconds())
 	}
 	go func() {
 		defer close(r.done)
@@ -95,16 +95,6 @@ func watch(t *testing.T, addr string, rules ratelimit.Rules) *register {
 func (r *register) end() {
 	r.stop()
 	<-r.done
-}
-
-func longestWindow(rules ratelimit.Rules) time.Duration {
-	longest := time.Duration(0)
-	for _, limit := range append([]ratelimit.Limit{rules.Global, rules.Category}, values(rules.Overrides)...) {
-		for _, tier := range limit {
-			longest = max(longest, tier.Window)
-		}
-	}
-	return longest
 }
 
 func values(overrides pattern.Table[ratelimit.Limit]) []ratelimit.Limit {

@@ -6,12 +6,14 @@ import (
 
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
+	"notifier/internal/term"
 )
 
 // lineWriter writes the log lines of a batch. In a storm that is most of a worker's work, so what the lines have in common
 // is made once.
 type lineWriter struct {
 	log    *zap.Logger
+	group  func(category string) string // as Settings.Group
 	fields []zap.Field
 	limits map[ratelimit.Tier]string
 }
@@ -40,6 +42,11 @@ func (w *lineWriter) write(s *Settled) {
 		zap.String("category", s.Event.Category),
 		zap.String("subject", s.Event.Subject),
 		zap.String("outcome", s.Outcome))
+	if w.group != nil {
+		if group := w.group(s.Event.Category); group != "" {
+			fields = append(fields, zap.String("group", group))
+		}
+	}
 	if s.Reason != "" {
 		fields = append(fields, zap.String("reason", s.Reason))
 	}
@@ -50,7 +57,10 @@ func (w *lineWriter) write(s *Settled) {
 		fields = append(fields, zap.Bool("letter", false))
 	}
 	if s.Tier.Count > 0 {
-		fields = append(fields, zap.String("limit", w.limit(s.Tier)), zap.Float64("retry_after_s", s.RetryAfter.Seconds()))
+		fields = append(fields, zap.String("limit", w.limit(s.Tier)), zap.Float64("retry_after_s", term.Seconds(s.RetryAfter)))
+	}
+	if s.Reserved > 0 {
+		fields = append(fields, zap.Int("reserved", s.Reserved), zap.Bool("retry_after_at_least", true))
 	}
 	if s.Channel != "" {
 		fields = append(fields, zap.String("channel", s.Channel))

@@ -9,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
+	"notifier/internal/consume"
 	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
 )
 
@@ -137,6 +139,57 @@ func TestTheLinesOfDroppedEvents(t *testing.T) {
 
 	s.publish("errors", `{"id":"first","text":"x"}`)
 	expectLine(t, dropped("first", "errors", "duplicate", 6), s.settled(6)[5])
+}
+
+// What a group's limit or a reserve refuses says so, and each line of a category whose group has a limit names the group.
+func TestTheLinesOfGroupsAndReserves(t *testing.T) {
+	s := newStation(t)
+	refusals := map[string]ratelimit.Decision{
+		"by-group": {Outcome: ratelimit.Group, Tier: s.limit("50/30m")[0], Used: 50, RetryAfter: 1_118 * time.Millisecond},
+		"reserved": {Outcome: ratelimit.Global, Tier: s.limit("1000/24h:15m")[0], Used: 990, Reserved: 10, RetryAfter: 604_800_000_001 * time.Microsecond},
+		"fixed":    {Outcome: ratelimit.Category, Tier: s.limit("200/24h:fixed")[0], Used: 200, RetryAfter: time.Microsecond},
+	}
+	s.started(func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter { return refusingLimiter{l, refusals} }
+		c.group = func(category string) string {
+			if category == "team-a.job1" {
+				return "team-a"
+			}
+			return ""
+		}
+	})
+	dropped := func(id, category, reason, limit string, wait, seq float64) line {
+		return line{
+			"level": "info", "msg": "notification dropped", "outcome": "dropped", "reason": reason,
+			"event_id": id, "category": category, "subject": "notify." + category, "stream_seq": seq, "limit": limit, "retry_after_s": wait,
+		}
+	}
+	s.publish("team-a.job1", "x", "Nats-Msg-Id", "by-group")
+	want := dropped("by-group", "team-a.job1", "group", "50/30m", 1.118, 1)
+	want["group"] = "team-a"
+	expectLine(t, want, s.lineOf("by-group"))
+
+	s.publish("errors", "x", "Nats-Msg-Id", "reserved")
+	want = dropped("reserved", "errors", "global", "1000/24h:15m", 604800.000001, 2)
+	want["reserved"], want["retry_after_at_least"] = 10.0, true
+	expectLine(t, want, s.lineOf("reserved"))
+
+	s.publish("errors", "x", "Nats-Msg-Id", "fixed")
+	expectLine(t, dropped("fixed", "errors", "category", "200/24h:fixed", 0.000001, 3), s.lineOf("fixed"))
+	for _, number := range []string{`"retry_after_s":1.118,`, `"retry_after_s":604800.000001,`, `"retry_after_s":0.000001,`} {
+		if !strings.Contains(s.log.text(), number) {
+			t.Errorf("the log has no %s", number)
+		}
+	}
+
+	s.publish("team-a.job1", "x", "Nats-Msg-Id", "sent")
+	s.publish("team-a.job1", "{", "Nats-Msg-Id", "dead")
+	s.publish("team-b.job1", "x", "Nats-Msg-Id", "without")
+	for id, group := range map[string]any{"sent": "team-a", "dead": "team-a", "without": nil} {
+		if got := s.lineOf(id)["group"]; got != group {
+			t.Errorf("%s: the group is %v, expected %v", id, got, group)
+		}
+	}
 }
 
 func TestTheLinesOfDeadEvents(t *testing.T) {

@@ -69,7 +69,7 @@ func TestAClockOfRedisThatWasSetBackIsLogged(t *testing.T) {
 	s := newStation(t)
 	s.started()
 	ahead := float64(time.Now().Add(10 * time.Minute).UnixMicro())
-	testkit.Check(t, s.redis.Client(t).ZAdd(t.Context(), "{"+namespace+"}:global", redis.Z{Score: ahead, Member: "earlier"}).Err())
+	testkit.Check(t, s.redis.Client(t).ZAdd(t.Context(), "{"+namespace+"}:register", redis.Z{Score: ahead, Member: " clock"}).Err())
 	s.publishMany("errors", 3)
 	s.settled(3)
 	s.expectEachPostedOnce(3)

@@ -52,6 +52,8 @@ type Settings struct {
 	Channels []string       // the channels that the settings name; events may name one of them
 	Pace     ratelimit.Tier // of each channel's posts; zero: none. The limiter applies it; here it serves to estimate waits
 
+	Group func(category string) string // the group whose limit the category shares; empty: none. nil: no group has a limit
+
 	Limiter Limiter
 	Poster  Poster
 	Log     *zap.Logger

@@ -20,7 +20,8 @@ type Settled struct {
 	NoLetter bool // dead: it has no letter, because its category has written its share of them for now
 
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
-	RetryAfter time.Duration  // dropped by a limit: when an event of its cost would fit
+	RetryAfter time.Duration  // dropped by a limit: when an event of its cost would fit; a lower bound where something is Reserved
+	Reserved   int            // dropped by the global limit: slots of the tier that are kept for other categories
 
 	Channel   string        // sent or rejected by Slack: the channel
 	SlackTS   string        // sent with a token: names the message
@@ -43,7 +44,7 @@ func (w *Worker) settle(batch []Settled) {
 	if len(batch) == 0 {
 		return
 	}
-	lines := lineWriter{log: w.log, limits: map[ratelimit.Tier]string{}}
+	lines := lineWriter{log: w.log, group: w.settings.Group, limits: map[ratelimit.Tier]string{}}
 	for i := range batch {
 		batch[i].Header = batch[i].delivery.Header
 		lines.write(&batch[i])

@@ -108,6 +108,7 @@ type setup struct {
 	deadLetterBytes              int64
 	log                          *journal
 	limiter                      func(consume.Limiter) consume.Limiter // what is put around the limiter
+	group                        func(category string) string
 }
 
 // replica is one worker with connections of its own.
@@ -159,7 +160,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 		},
 		MaxBytes: c.budget, LongestPark: 15 * time.Minute, Channels: []string{"C0DEFAULT", "C0DEPLOYS"}, Pace: rules.Pace,
 		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: c.slackTimeout, DroppedSubject: c.dropped,
-		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Poster: poster, Log: c.log.logger(),
+		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Poster: poster, Log: c.log.logger(), Group: c.group,
 	}
 	connection := s.connectTo(c.natsURL)
 	if c.core {
@@ -187,20 +188,6 @@ func (s *station) start(changes ...func(*setup)) *replica {
 		_ = client.Close()
 	})
 	return r
-}
-
-// countingLimiter counts the calls that have failed to decide.
-type countingLimiter struct {
-	consume.Limiter
-	failed *atomic.Int64
-}
-
-func (l countingLimiter) Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error) {
-	decisions, err := l.Limiter.Admit(ctx, batch)
-	if err != nil {
-		l.failed.Add(1)
-	}
-	return decisions, err
 }
 
 // started is start, and waits until the worker is ready.

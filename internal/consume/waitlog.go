@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"notifier/internal/term"
 )
 
 // remindEvery is how often an outage that lasts is logged again.
@@ -35,7 +37,7 @@ func (w *waitLog) waiting(key outageKey, o outage) {
 	}
 	w.logged[key] = now
 	w.log.Warn("waiting", zap.Stringer("for", key), key.field(), zap.String("reason", o.reason),
-		zap.Int("held", w.held(key.dependency)), zap.Float64("waited_s", now.Sub(o.since).Seconds()))
+		zap.Int("held", w.held(key.dependency)), zap.Float64("waited_s", term.Seconds(now.Sub(o.since))))
 }
 
 // recovered logs that an outage is over.
@@ -44,7 +46,7 @@ func (w *waitLog) recovered(key outageKey, o outage) {
 	defer w.mu.Unlock()
 	delete(w.logged, key)
 	w.log.Info("recovered", zap.Stringer("after", key), key.field(),
-		zap.Int("held", w.held(key.dependency)), zap.Float64("waited_s", time.Since(o.since).Seconds()))
+		zap.Int("held", w.held(key.dependency)), zap.Float64("waited_s", term.Seconds(time.Since(o.since))))
 }
 
 // field is the channel in a log line, if there is one.

@@ -315,12 +315,17 @@ func (w *Worker) redisDecided() {
 
 // refused puts a decision other than Admitted into the words of an outcome.
 func refused(ev event.Event, d *delivery, decision ratelimit.Decision) Settled {
-	settled := Settled{Event: ev, Outcome: outcome.Dropped, delivery: d, Tier: decision.Tier, RetryAfter: decision.RetryAfter}
+	settled := Settled{
+		Event: ev, Outcome: outcome.Dropped, delivery: d,
+		Tier: decision.Tier, RetryAfter: decision.RetryAfter, Reserved: decision.Reserved,
+	}
 	switch decision.Outcome {
 	case ratelimit.Duplicate:
 		settled.Reason = outcome.Duplicate
 	case ratelimit.Global:
 		settled.Reason = outcome.Global
+	case ratelimit.Group:
+		settled.Reason = outcome.Group
 	case ratelimit.Category:
 		settled.Reason = outcome.Category
 	default:

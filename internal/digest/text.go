@@ -86,7 +86,7 @@ func grouped(drops []stats.Drop) (groups []group, other int64) {
 	return groups, other
 }
 
-// text is "errors 380 (its limit 10/30m)", or with two limits "errors 380 (its limit 10/30m 370, global limit 100/30m 10)".
+// text is "errors 380 (its limit 10/30m)", or with several limits "errors 380 (its limit 10/30m 370, global limit 100/30m 10)".
 func (g group) text() string {
 	limits := make([]string, len(g.drops))
 	for i, drop := range g.drops {
@@ -100,8 +100,11 @@ func (g group) text() string {
 
 func limitText(drop stats.Drop) string {
 	name := "its limit"
-	if drop.Reason == outcome.Global {
+	switch drop.Reason {
+	case outcome.Global:
 		name = "global limit"
+	case outcome.Group:
+		name = "its group's limit"
 	}
 	if drop.Limit == "-" { // unknown
 		return name

@@ -17,6 +17,9 @@ func TestText(t *testing.T) {
 	global := func(category string, n int64) stats.Drop {
 		return stats.Drop{Reason: "global", Limit: "100/30m", Category: category, Count: n}
 	}
+	group := func(category string, n int64) stats.Drop {
+		return stats.Drop{Reason: "group", Limit: "50/24h:15m", Category: category, Count: n}
+	}
 	var many []stats.Drop
 	for i := range 33 {
 		many = append(many, own(fmt.Sprintf("c%02d", i), int64(100-i)))
@@ -33,6 +36,8 @@ func TestText(t *testing.T) {
 			"In the last 40 s 1 notification was not sent: errors 1 (its limit 10/30m)."},
 		{3*time.Hour + 20*time.Minute, []stats.Drop{global("errors", 2), own("errors", 5)}, "",
 			"In the last 3 h 20 min 7 notifications were not sent: errors 7 (its limit 10/30m 5, global limit 100/30m 2)."},
+		{time.Hour, []stats.Drop{group("team-a.job1", 9), own("team-a.job1", 3), group(stats.OtherCategory, 2)}, "",
+			"In the last 60 min 14 notifications were not sent: team-a.job1 12 (its group's limit 50/24h:15m 9, its limit 10/30m 3), and some more categories 2."},
 		{2 * time.Hour, []stats.Drop{own("<!channel>&co\u202e\u2028", 2), own("<http://x|y>", 1)}, "",
 			"In the last 2 h 3 notifications were not sent: &lt;!channel&gt;&amp;co?? 2 (its limit 10/30m), &lt;http://x|y&gt; 1 (its limit 10/30m)."},
 		{0, []stats.Drop{{Reason: "category", Limit: "-", Category: stats.OtherCategory, Count: 4}}, "",
@@ -61,7 +66,7 @@ func TestText(t *testing.T) {
 func TestTextIsBounded(t *testing.T) {
 	var drops []stats.Drop
 	for i := range 100 {
-		for _, reason := range []string{"global", "category"} {
+		for _, reason := range []string{"global", "group", "category"} {
 			drops = append(drops, stats.Drop{
 				Reason: reason, Category: fmt.Sprintf("%03d", i) + strings.Repeat("&", 125), Count: 1_000_000_000,
 				Limit: strings.Repeat("1000000/743h59m59.999999s+", 7) + "1000000/743h59m59.999999s",

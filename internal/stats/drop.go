@@ -2,17 +2,20 @@ package stats
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"notifier/internal/outcome"
 )
 
-// Drop is how many events of a category one limit has refused. The digest counts only drops with the reason
-// outcome.Global or outcome.Category: duplicates and expired events are not missing from Slack, and dead ones are kept in
-// the dead-letter stream.
+// limitReasons are the reasons of the drops that the digest counts: duplicates and expired events are not missing from Slack,
+// and dead ones are kept in the dead-letter stream.
+var limitReasons = outcome.LimitReasons()
+
+// Drop is how many events of a category one limit has refused.
 type Drop struct {
-	Reason   string `json:"reason"`   // outcome.Global or outcome.Category
+	Reason   string `json:"reason"`   // one of outcome.LimitReasons
 	Limit    string `json:"limit"`    // as a user writes it: 10/30m; "-" if it is unknown
 	Category string `json:"category"` // or Other
 	Count    int64  `json:"count"`    // above 0
@@ -36,7 +39,7 @@ func (d Drop) Field() string { return dropPrefix(d.Reason, d.Limit) + d.Category
 func ParseDrop(field, value string) (Drop, error) {
 	reason, rest, _ := strings.Cut(field, " ")
 	limit, category, found := strings.Cut(rest, " ")
-	if !found || limit == "" || reason != outcome.Global && reason != outcome.Category {
+	if !found || limit == "" || !slices.Contains(limitReasons, reason) {
 		return Drop{}, fmt.Errorf("field %.80q, expected a reason, a limit and a category", field)
 	}
 	count, err := parseCount(value)

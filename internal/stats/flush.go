@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"notifier/internal/outcome"
+	"notifier/internal/term"
 )
 
 const (
@@ -64,7 +65,7 @@ type outage struct {
 func (o *outage) note(log *zap.Logger, err error, now time.Time) {
 	switch {
 	case err == nil && !o.since.IsZero():
-		log.Log(o.level(zap.InfoLevel), "counts reach Redis again", zap.Float64("after_s", now.Sub(o.since).Seconds()))
+		log.Log(o.level(zap.InfoLevel), "counts reach Redis again", zap.Float64("after_s", term.Seconds(now.Sub(o.since))))
 		*o = outage{}
 	case err != nil && now.Sub(o.logged) >= remind:
 		if o.since.IsZero() {
@@ -72,7 +73,7 @@ func (o *outage) note(log *zap.Logger, err error, now time.Time) {
 		}
 		o.logged = now
 		o.warned = now.Sub(o.since) >= remind
-		log.Log(o.level(zap.WarnLevel), "counts do not reach Redis", zap.Error(err), zap.Float64("for_s", now.Sub(o.since).Seconds()))
+		log.Log(o.level(zap.WarnLevel), "counts do not reach Redis", zap.Error(err), zap.Float64("for_s", term.Seconds(now.Sub(o.since))))
 	}
 }
 
@@ -145,7 +146,7 @@ func (b *batch) add(category string, t *tally, limit func(reason, category strin
 		}
 		n := strconv.FormatInt(c.n, 10)
 		b.counts = append(b.counts, c.outcome+"/"+c.reason+"/", category, n)
-		if limit != nil && c.outcome == outcome.Dropped && (c.reason == outcome.Global || c.reason == outcome.Category) {
+		if limit != nil && c.outcome == outcome.Dropped && slices.Contains(limitReasons, c.reason) {
 			b.drops = append(b.drops, dropPrefix(c.reason, limit(c.reason, outcome.CategoryOf(category))), category, n)
 		}
 		c.n = 0

@@ -135,6 +135,7 @@ func TestForeignKeysStopTheRecorderOnly(t *testing.T) {
 func TestDropFields(t *testing.T) {
 	for _, drop := range []stats.Drop{
 		{Reason: "global", Limit: "100/30m+1/5s", Category: "a b", Count: 3},
+		{Reason: "group", Limit: "200/24h:fixed", Category: "team-a.job1", Count: 2},
 		{Reason: "category", Limit: "-", Category: "", Count: 1},
 	} {
 		got, err := stats.ParseDrop(drop.Field(), fmt.Sprint(drop.Count))
@@ -143,7 +144,7 @@ func TestDropFields(t *testing.T) {
 		}
 	}
 	for _, pair := range [][2]string{
-		{"since", "1"}, {"global 1/1s", "1"}, {"global  errors", "1"}, {"duplicate 1/1s errors", "1"},
+		{"since", "1"}, {"global 1/1s", "1"}, {"global  errors", "1"}, {"duplicate 1/1s errors", "1"}, {"groups 1/1s errors", "1"},
 		{"global 1/1s errors", "0"}, {"global 1/1s errors", "1.5"}, {"global 1/1s errors", ""}, {"", "1"},
 	} {
 		if drop, err := stats.ParseDrop(pair[0], pair[1]); err == nil {

@@ -154,6 +154,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 				recorder.Observe("sent", "", category, at)
 				recorder.Observe("dropped", "category", category, at)
 				recorder.Observe("dropped", "global", category, at)
+				recorder.Observe("dropped", "group", category, at) // each is a group of its own
 			}
 			run(t, recorder)()
 		}
@@ -163,7 +164,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 		for _, c := range hour.Sum() {
 			total += c.N
 		}
-		if want := int64(3 * replicas * categories); total != want {
+		if want := int64(4 * replicas * categories); total != want {
 			t.Errorf("%d events are counted, want %d", total, want)
 		}
 		for _, minute := range hour.Minutes {
@@ -188,7 +189,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 				total += drop.Count
 			}
 		}
-		if want := int64(2 * replicas * categories); total != want || len(named) != stats.MaxCategories+1 {
+		if want := int64(3 * replicas * categories); total != want || len(named) != stats.MaxCategories+1 {
 			t.Errorf("%d drops of %d categories, want %d of 101", total, len(named), want)
 		}
 	})
@@ -197,7 +198,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 func TestDropsForTheDigest(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		observe := func(recorder *stats.Recorder) {
-			for _, reason := range []string{"global", "category", "duplicate", "expired"} {
+			for _, reason := range []string{"global", "group", "category", "duplicate", "expired"} {
 				recorder.Observe("dropped", reason, "errors", time.Now())
 			}
 			recorder.Observe("dead", "malformed", "errors", time.Now())
@@ -216,7 +217,7 @@ func TestDropsForTheDigest(t *testing.T) {
 			t.Errorf("since is %q", got["since"])
 		}
 		delete(got, "since")
-		if diff := cmp.Diff(map[string]string{"global 100/30m errors": "1", "category 10/30m errors": "1"}, got); diff != "" {
+		if diff := cmp.Diff(map[string]string{"global 100/30m errors": "1", "group 50/24h:15m errors": "1", "category 10/30m errors": "1"}, got); diff != "" {
 			t.Errorf("pending (-want +got):\n%s", diff)
 		}
 	})

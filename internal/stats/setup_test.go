@@ -55,10 +55,14 @@ func (s store) reader(t testing.TB) *stats.Reader {
 
 // limitText is what a digest says of limits.
 func limitText(reason, _ string) string {
-	if reason == outcome.Global {
+	switch reason {
+	case outcome.Global:
 		return "100/30m"
+	case outcome.Group:
+		return "50/24h:15m"
+	default:
+		return "10/30m"
 	}
-	return "10/30m"
 }
 
 // newRecorder makes a recorder that flushes a hundred times a second.

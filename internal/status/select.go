@@ -14,7 +14,7 @@ const (
 	mostEntries    = 1000     // of the limiter's index
 	mostLookedAt   = 200      // categories whose limits are read
 	mostCategories = 100      // that are shown
-	surePlaces     = 50       // of these, for the ones with the most drops
+	mostGroups     = 50       // that are shown
 	mostSlots      = 1000     // that are read
 	fewSlots       = 100      // that are shown as long as there is room for them
 	mostBytes      = 64 << 10 // of a Status as JSON
@@ -50,7 +50,7 @@ func candidates(recent []string, sums []stats.Count) []string {
 
 // fullestFirst orders scopes as they are shown.
 func fullestFirst(a, b Scope) int {
-	return cmp.Or(cmp.Compare(fullness(b), fullness(a)), cmp.Compare(b.Dropped, a.Dropped), cmp.Compare(a.Category, b.Category))
+	return cmp.Or(cmp.Compare(fullness(b), fullness(a)), cmp.Compare(b.Dropped, a.Dropped), cmp.Compare(a.name(), b.name()))
 }
 
 // mostDroppedFirst orders scopes by what they miss.
@@ -58,20 +58,20 @@ func mostDroppedFirst(a, b Scope) int {
 	return cmp.Or(cmp.Compare(b.Dropped, a.Dropped), fullestFirst(a, b))
 }
 
-// choose returns the scopes that are shown, the fullest first: those with the most drops and the fullest, and what stands for
-// the other categories.
-func choose(scopes []Scope) []Scope {
+// choose returns the scopes that are shown, the fullest first: the half of most of them with the most drops, the fullest others,
+// and what stands for the other categories.
+func choose(scopes []Scope, most int) []Scope {
 	slices.SortFunc(scopes, mostDroppedFirst)
 	sure := map[string]bool{stats.OtherCategory: true}
-	for _, scope := range scopes[:min(len(scopes), surePlaces)] {
+	for _, scope := range scopes[:min(len(scopes), most/2)] {
 		if scope.Dropped > 0 {
-			sure[scope.Category] = true
+			sure[scope.name()] = true
 		}
 	}
 	slices.SortFunc(scopes, fullestFirst)
-	room := mostCategories + 1 - len(sure)
+	room := most + 1 - len(sure)
 	return slices.DeleteFunc(scopes, func(scope Scope) bool {
-		if sure[scope.Category] {
+		if sure[scope.name()] {
 			return false
 		}
 		room--
@@ -80,8 +80,8 @@ func choose(scopes []Scope) []Scope {
 }
 
 // fit leaves out what matters least until the status is no longer than that as JSON as it is sent, with what controls a
-// terminal escaped: slots beyond the newest ones, the minutes
-// of the categories that come last, further slots, and at last categories.
+// terminal escaped: slots beyond the newest ones, the minutes of the groups and categories that come last, further slots, and
+// at last categories, groups and reserves.
 func (s *Status) fit(most int) {
 	for {
 		var size counter
@@ -91,17 +91,25 @@ func (s *Status) fit(most int) {
 		switch {
 		case len(s.Slots) > fewSlots:
 			s.Slots = s.Slots[:fewSlots]
-		case leaveOutMinutes(s.Categories):
+		case leaveOutMinutes(s.Groups), leaveOutMinutes(s.Categories):
 		case len(s.Slots) > 0:
 			s.Slots = s.Slots[:len(s.Slots)/2]
-		case len(s.Categories) > 0:
-			kept := len(s.Categories) / 2
-			s.More += len(s.Categories) - kept
-			s.Categories = s.Categories[:kept]
+		case len(s.Categories) > 0 && len(s.Categories) >= len(s.Groups):
+			s.Categories, s.More = half(s.Categories, s.More)
+		case len(s.Groups) > 0:
+			s.Groups, s.MoreGroups = half(s.Groups, s.MoreGroups)
+		case len(s.Reserves) > 0:
+			s.Reserves, s.MoreReserves = half(s.Reserves, s.MoreReserves)
 		default:
 			return
 		}
 	}
+}
+
+// half keeps the first half of a list, and adds to how many are left out.
+func half[T any](list []T, leftOut int) (kept []T, more int) {
+	kept = list[:len(list)/2]
+	return kept, leftOut + len(list) - len(kept)
 }
 
 // counter counts what is written to it.

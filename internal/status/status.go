@@ -9,12 +9,14 @@ package status
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
+	"notifier/internal/term"
 )
 
 // Limiter reports how full the limits are; see package ratelimit.
@@ -23,6 +25,7 @@ type Limiter interface {
 	Peek(ctx context.Context, categories ...string) ([]ratelimit.Usage, error)
 	Slots(ctx context.Context, most int, categories ...string) ([]ratelimit.Slot, error)
 	Pauses(ctx context.Context) ([]ratelimit.Pause, error)
+	Reserves(ctx context.Context) ([]ratelimit.Reserve, error)
 }
 
 // Stats reports what all replicas have done lately; see package stats.
@@ -37,22 +40,27 @@ type Source struct {
 	Stats   Stats
 }
 
-// Status is the state of all replicas together, as JSON for scripts, of 64 KiB at most. Categories have their names as
+// Status is the state of all replicas together, as JSON for scripts, of 64 KiB at most. Categories and groups have their names as
 // outcome.CategoryName gives them.
 type Status struct {
-	Time       time.Time        `json:"time"` // by the clock of Redis
-	Global     Scope            `json:"global"`
-	Categories []Scope          `json:"categories"`      // the fullest first; of more than 100 those with the most drops, and the fullest of the busy ones
-	More       int              `json:"more_categories"` // how many were left out; of more than 1000 at most so many
-	Slots      []ratelimit.Slot `json:"slots"`           // of the longest global window, the newest first; at most 1000, and 100 where there is no room for more
-	Holders    []Holder         `json:"holders"`         // of the newest 1000 slots, those with the most first; at most 10
-	Others     int              `json:"more_holders"`    // how many were left out
-	Outcomes   []Outcome        `json:"outcomes_last_hour"`
-	CooldownS  float64          `json:"slack_cooldown_s"` // what is left of the longest pause that Slack asked for
-	Pauses     []Pause          `json:"slack_pauses"`     // all that are in force
-	Held       int              `json:"held"`             // events of all replicas that wait for something, each counted once
-	Unposted   []Unposted       `json:"unposted"`         // by channel; of those for which admitted events wait
-	Replicas   []stats.Replica  `json:"replicas"`
+	Time         time.Time           `json:"time"` // by the clock of Redis
+	Global       Scope               `json:"global"`
+	Groups       []Scope             `json:"groups"`           // with a limit, of the 200 categories that are looked at; the fullest first, at most 50
+	MoreGroups   int                 `json:"more_groups"`      // how many of these were left out
+	Categories   []Scope             `json:"categories"`       // the fullest first; of more than 100 those with the most drops, and the fullest of the busy ones
+	More         int                 `json:"more_categories"`  // how many were left out; of more than 1000 at most so many
+	Reserves     []ratelimit.Reserve `json:"reserves"`         // what is kept of the global limit for whom, in alphabetical order
+	MoreReserves int                 `json:"more_reserves"`    // how many were left out, because there is no room for them
+	Slots        []ratelimit.Slot    `json:"slots"`            // of the longest global window, the newest first; at most 1000, and 100 where there is no room for more
+	InBuckets    bool                `json:"slots_in_buckets"` // the global limit is counted in buckets, so slots and holders are not known
+	Holders      []Holder            `json:"holders"`          // of the newest 1000 slots, those with the most first; at most 10
+	Others       int                 `json:"more_holders"`     // how many were left out
+	Outcomes     []Outcome           `json:"outcomes_last_hour"`
+	CooldownS    float64             `json:"slack_cooldown_s"` // what is left of the longest pause that Slack asked for
+	Pauses       []Pause             `json:"slack_pauses"`     // all that are in force
+	Held         int                 `json:"held"`             // events of all replicas that wait for something, each counted once
+	Unposted     []Unposted          `json:"unposted"`         // by channel; of those for which admitted events wait
+	Replicas     []stats.Replica     `json:"replicas"`
 }
 
 // Holder is how many slots a category holds.
@@ -66,32 +74,6 @@ type Pause struct {
 	Channel string  `json:"channel,omitempty"` // empty: the whole workspace is paused
 	LeftS   float64 `json:"left_s"`
 	Text    string  `json:"text"` // for people: "#alerts: Slack asked to wait 12 s"
-}
-
-// Scope is the global scope, or a category's.
-type Scope struct {
-	Category string     `json:"category,omitempty"` // empty: the global scope
-	Tiers    []Tier     `json:"tiers"`
-	NextFree *time.Time `json:"next_free"` // when an event of one slot fits, as far as this scope goes; null: now
-	Sent     int64      `json:"sent_last_hour"`
-	Dropped  int64      `json:"dropped_last_hour"`
-	LastSent *time.Time `json:"last_sent"`
-	Minutes  []Minute   `json:"minutes"` // of the last hour, those in which something was sent or dropped, the oldest first; null: there is no room for them
-}
-
-// Tier is one tier of a limit.
-type Tier struct {
-	Limit string  `json:"limit"` // 10/30m
-	Used  int     `json:"used"`
-	Max   int     `json:"max"`
-	FreeS float64 `json:"free_in_s"` // until an event of one slot fits; 0: now
-}
-
-// Minute is what happened in a scope in one minute.
-type Minute struct {
-	Start   time.Time `json:"start"`
-	Sent    int64     `json:"sent"`
-	Dropped int64     `json:"dropped"`
 }
 
 // Outcome is how many events ended in one way in the last hour.
@@ -130,30 +112,95 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	for i := range slots {
-		slots[i].Category = outcome.CategoryName(slots[i].Category)
+	reserves, err := s.Limiter.Reserves(ctx)
+	if err != nil {
+		return Status{}, err
 	}
-	status := Status{
-		Time: hour.Now, Slots: slots, Replicas: replicas, Outcomes: outcomes(sums), Unposted: unpostedOf(replicas, hour.Now),
-	}
-	status.Holders, status.Others = holders(slots)
-	status.Pauses = make([]Pause, len(pauses))
-	for i, pause := range pauses {
-		status.Pauses[i] = Pause{Channel: pause.Channel, LeftS: pause.Left.Seconds(), Text: pause.String()}
-		status.CooldownS = max(status.CooldownS, pause.Left.Seconds())
-	}
+	status := Status{Time: hour.Now, Replicas: replicas, Outcomes: outcomes(sums), Unposted: unpostedOf(replicas, hour.Now)}
+	status.setSlots(slots, usages)
+	status.setPauses(pauses)
 	for _, replica := range replicas {
 		status.Held += replica.HeldEvents()
 	}
-	scopes := scopesOf(usages, hour)
-	status.Global, status.Categories = scopes[0], choose(scopes[1:])
-	// Of the entries that were not read, each can be a category.
-	status.More = len(all) + max(0, entries-mostEntries) - len(status.Categories)
-	if slices.ContainsFunc(status.Categories, func(scope Scope) bool { return scope.Category == stats.OtherCategory }) {
-		status.More++
-	}
+	status.setScopes(scopesOf(usages, hour), len(all)+max(0, entries-mostEntries)) // of the entries that were not read, each can be a category
+	status.setReserves(reserves, globalOf(usages))
 	status.fit(mostBytes)
 	return status, nil
+}
+
+// errKept is why it is not known when there is room.
+var errKept = errors.New("what is left of the global limit is kept for some categories")
+
+// NextFree is how long it takes until the global limit has room for one event of any category. Errors are as for Read; besides, it
+// is not known while all that is left is kept for some categories.
+func (s Source) NextFree(ctx context.Context) (time.Duration, error) {
+	usages, err := s.Limiter.Peek(ctx) // of the global tiers alone: all must have room
+	if err != nil {
+		return 0, err
+	}
+	reserves, err := s.Limiter.Reserves(ctx)
+	if err != nil {
+		return 0, err
+	}
+	global := scopesOf(usages, stats.Hour{}).global
+	global.keep(reserves, globalOf(usages))
+	var wait time.Duration
+	for i, tier := range global.Tiers {
+		if tier.Kept > 0 && tier.Used+tier.Kept >= tier.Max {
+			return 0, errKept
+		}
+		wait = max(wait, usages[i].FreeIn)
+	}
+	return wait, nil
+}
+
+// globalOf is the global limit.
+func globalOf(usages []ratelimit.Usage) ratelimit.Limit {
+	var limit ratelimit.Limit
+	for _, usage := range usages {
+		if usage.Category == "" && usage.Group == "" {
+			limit = append(limit, usage.Tier)
+		}
+	}
+	return limit
+}
+
+// setSlots sets who holds the global slots. Where they are counted in buckets nobody knows: no ids are kept there.
+func (s *Status) setSlots(slots []ratelimit.Slot, usages []ratelimit.Usage) {
+	for i := range slots {
+		slots[i].Category = outcome.CategoryName(slots[i].Category)
+	}
+	s.Slots = slots
+	s.Holders, s.Others = holders(slots)
+	s.InBuckets = len(slots) == 0 && !globalOf(usages).Exact()
+}
+
+func (s *Status) setPauses(pauses []ratelimit.Pause) {
+	s.Pauses = make([]Pause, len(pauses))
+	for i, pause := range pauses {
+		s.Pauses[i] = Pause{Channel: pause.Channel, LeftS: term.Seconds(pause.Left), Text: pause.String()}
+		s.CooldownS = max(s.CooldownS, term.Seconds(pause.Left))
+	}
+}
+
+// setScopes sets the scopes that are shown; known is how many categories there are.
+func (s *Status) setScopes(all scopes, known int) {
+	groups, categories := all.lists()
+	s.Global, s.Groups, s.Categories = all.global, choose(groups, mostGroups), choose(categories, mostCategories)
+	s.MoreGroups = len(groups) - len(s.Groups)
+	s.More = known - len(s.Categories)
+	if slices.ContainsFunc(s.Categories, func(scope Scope) bool { return scope.Category == stats.OtherCategory }) {
+		s.More++
+	}
+}
+
+func (s *Status) setReserves(reserves []ratelimit.Reserve, global ratelimit.Limit) {
+	s.Reserves = make([]ratelimit.Reserve, len(reserves))
+	for i, reserve := range reserves {
+		reserve.Category = outcome.CategoryName(reserve.Category)
+		s.Reserves[i] = reserve
+	}
+	s.Global.keep(reserves, global)
 }
 
 // holders are the categories that hold the most slots, and how many further ones there are.
@@ -171,73 +218,6 @@ func holders(slots []ratelimit.Slot) (most []Holder, others int) {
 	})
 	most = all[:min(len(all), mostHolders)]
 	return most, len(all) - len(most)
-}
-
-// fullness is how much of its fullest tier a scope has used, from 0 to 1 and above after a limit was lowered.
-func fullness(s Scope) float64 {
-	fullest := 0.0
-	for _, tier := range s.Tiers {
-		fullest = max(fullest, float64(tier.Used)/float64(tier.Max))
-	}
-	return fullest
-}
-
-// scopesOf puts usages and counts together, the global scope first. What was counted as stats.Other has no tiers; categories
-// past the first ones show only in the global scope.
-func scopesOf(usages []ratelimit.Usage, hour stats.Hour) []Scope {
-	var scopes []Scope
-	at := map[string]int{}
-	scope := func(category string) *Scope {
-		i, known := at[category]
-		if !known {
-			i = len(scopes)
-			at[category] = i
-			scopes = append(scopes, Scope{Category: category, Tiers: []Tier{}, Minutes: []Minute{}})
-		}
-		return &scopes[i]
-	}
-	for _, usage := range usages {
-		s := scope(outcome.CategoryName(usage.Category))
-		s.Tiers = append(s.Tiers, Tier{Limit: usage.Tier.String(), Used: usage.Used, Max: usage.Tier.Count, FreeS: usage.FreeIn.Seconds()})
-		if free := hour.Now.Add(usage.FreeIn); usage.FreeIn > 0 && (s.NextFree == nil || free.After(*s.NextFree)) {
-			s.NextFree = &free
-		}
-	}
-	for _, minute := range hour.Minutes {
-		for _, count := range minute.Counts {
-			if _, asked := at[count.Category]; asked || count.Category == stats.OtherCategory {
-				scope(count.Category).count(minute.Start, count)
-			}
-			scope("").count(minute.Start, count)
-		}
-	}
-	for category, last := range hour.LastSent {
-		if i, known := at[category]; known {
-			scopes[i].LastSent = &last
-		}
-		if global := scope(""); global.LastSent == nil || last.After(*global.LastSent) {
-			global.LastSent = &last
-		}
-	}
-	return scopes
-}
-
-// count adds what was sent or dropped. Dead events do not concern a limit, and replies are no events.
-func (s *Scope) count(start time.Time, count stats.Count) {
-	if count.Outcome != outcome.Sent && count.Outcome != outcome.Dropped || count.Reason == outcome.Reply {
-		return
-	}
-	if n := len(s.Minutes); n == 0 || !s.Minutes[n-1].Start.Equal(start) {
-		s.Minutes = append(s.Minutes, Minute{Start: start})
-	}
-	minute := &s.Minutes[len(s.Minutes)-1]
-	if count.Outcome == outcome.Sent {
-		s.Sent += count.N
-		minute.Sent += count.N
-	} else {
-		s.Dropped += count.N
-		minute.Dropped += count.N
-	}
 }
 
 // outcomes adds up over the categories, in the order of outcome and reason.

@@ -21,6 +21,7 @@ type known struct {
 	usages     []ratelimit.Usage
 	slots      []ratelimit.Slot
 	pauses     []ratelimit.Pause
+	reserves   []ratelimit.Reserve
 	hour       stats.Hour
 	replicas   []stats.Replica
 	err        error
@@ -37,6 +38,8 @@ func (k *known) Peek(_ context.Context, categories ...string) ([]ratelimit.Usage
 func (k *known) Slots(context.Context, int, ...string) ([]ratelimit.Slot, error) {
 	return k.slots, k.err
 }
+func (k *known) Reserves(context.Context) ([]ratelimit.Reserve, error) { return k.reserves, k.err }
+
 func (k *known) Pauses(context.Context) ([]ratelimit.Pause, error) { return k.pauses, k.err }
 func (k *known) Hour(context.Context) (stats.Hour, error)          { return k.hour, k.err }
 func (k *known) Replicas(context.Context) ([]stats.Replica, error) { return k.replicas, k.err }
@@ -90,7 +93,7 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 		Categories: []Scope{
 			{
 				Category: "errors",
-				Tiers:    []Tier{{"10/30m", 10, 10, 90}, {"2/1m", 2, 2, 10}},
+				Tiers:    []Tier{{Limit: "10/30m", Used: 10, Max: 10, FreeS: 90}, {Limit: "2/1m", Used: 2, Max: 2, FreeS: 10}},
 				NextFree: at(90 * time.Second), Sent: 10, Dropped: 6, LastSent: at(-20 * time.Second),
 				Minutes: []Minute{{now.Add(-2 * time.Minute), 8, 5}, {now.Add(-time.Minute), 2, 1}},
 			},
@@ -100,6 +103,7 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 			},
 			{Category: "quiet", Tiers: []Tier{{Limit: "10/30m", Max: 10}}, Minutes: []Minute{}},
 		},
+		Groups: []Scope{}, Reserves: []ratelimit.Reserve{},
 		Holders:   []Holder{},
 		Outcomes:  []Outcome{{"sent", "", 12}, {"dropped", "category", 5}, {"dropped", "global", 1}, {"dropped", "reply", 50}, {"dead", "malformed", 1}},
 		CooldownS: 1.5, Pauses: []Pause{{Channel: "#alerts", LeftS: 1.5, Text: "#alerts: Slack asked to wait 2 s"}}, Held: 7, Unposted: []Unposted{}, Replicas: k.replicas,

@@ -20,11 +20,15 @@ func (s Status) Table(screen term.Screen) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, by the clock of Redis. Counts cover the last hour.\n\n", s.Time.Format(time.RFC3339))
 	s.writeScopes(&text, screen)
+	if s.MoreGroups > 0 {
+		fmt.Fprintf(&text, "and at least %s more\n", term.Count(s.MoreGroups, "group"))
+	}
 	if s.More > 0 {
 		fmt.Fprintf(&text, "and %s more\n", countCategories(s.More))
 	}
 	text.WriteByte('\n')
 	s.writeHolders(&text)
+	s.writeReserves(&text, screen)
 	s.writeOutcomes(&text)
 	s.writeReplicas(&text, screen)
 	return text.String()
@@ -37,13 +41,13 @@ func countCategories(n int) string {
 	return fmt.Sprintf("%d categories", n)
 }
 
-// writeScopes writes a row per tier: the global limit's first, then the categories'. Full ones are highlighted.
+// writeScopes writes a row per tier: the global limit's first, then the groups', then the categories'. Full ones are highlighted.
 func (s Status) writeScopes(text *strings.Builder, screen term.Screen) {
 	var rows strings.Builder
 	table := term.NewNumberTable(&rows)
 	table.Row("scope", "limit", "used", "next free slot", "sent", "dropped", "last sent")
 	full := []bool{false}
-	for _, scope := range append([]Scope{s.Global}, s.Categories...) {
+	for _, scope := range slices.Concat([]Scope{s.Global}, s.Groups, s.Categories) {
 		for i, tier := range scope.Tiers {
 			name, sent, dropped, last := scopeName(scope), fmt.Sprint(scope.Sent), fmt.Sprint(scope.Dropped), "-"
 			if scope.LastSent != nil {
@@ -53,7 +57,7 @@ func (s Status) writeScopes(text *strings.Builder, screen term.Screen) {
 				name, sent, dropped, last = "", "", "", ""
 			}
 			table.Row(name, tier.Limit, fmt.Sprintf("%d/%d", tier.Used, tier.Max), freeText(s.Time, tier), sent, dropped, last)
-			full = append(full, tier.FreeS > 0)
+			full = append(full, tier.FreeS > 0 || tier.keptOnly())
 		}
 	}
 	_ = table.Flush() // a strings.Builder takes everything
@@ -65,16 +69,25 @@ func (s Status) writeScopes(text *strings.Builder, screen term.Screen) {
 	}
 }
 
+// scopeName is the scope for people. No category has a space in it, so none looks like a group.
 func scopeName(scope Scope) string {
-	if scope.Category == "" {
+	switch {
+	case scope.Category != "":
+		return scope.Category
+	case scope.Group != "":
+		return "group " + scope.Group
+	default:
 		return "global"
 	}
-	return scope.Category
 }
 
-// freeText is when an event of one slot fits: "now", or "in 4m12s (14:32:07)" in this machine's time zone.
+// freeText is when an event of one slot fits: "now", "kept" where what is free is kept for some categories, or
+// "in 4m12s (14:32:07)" in this machine's time zone.
 func freeText(now time.Time, tier Tier) string {
-	if tier.FreeS <= 0 {
+	switch {
+	case tier.keptOnly():
+		return "kept"
+	case tier.FreeS <= 0:
 		return "now"
 	}
 	wait := time.Duration(tier.FreeS * float64(time.Second))
@@ -90,6 +103,10 @@ func ago(d time.Duration) string {
 
 // writeHolders writes who holds the slots of the longest global window.
 func (s Status) writeHolders(text *strings.Builder) {
+	if s.InBuckets {
+		text.WriteString("Who holds the global slots is not known: the limit is counted in buckets, without the events.\n")
+		return
+	}
 	if len(s.Holders) == 0 {
 		text.WriteString("All global slots are free.\n")
 		return
@@ -102,6 +119,34 @@ func (s Status) writeHolders(text *strings.Builder) {
 		parts = append(parts, fmt.Sprintf("and %d more", s.Others))
 	}
 	fmt.Fprintf(text, "Global slots are held by: %s.\n", strings.Join(parts, ", "))
+}
+
+// writeReserves writes for whom slots of the global limit are kept, and whether others still have any.
+func (s Status) writeReserves(text *strings.Builder, screen term.Screen) {
+	if len(s.Reserves) == 0 {
+		return
+	}
+	var parts []string
+	for _, reserve := range s.Reserves {
+		parts = append(parts, fmt.Sprintf("%s %d of %d", term.Printable(reserve.Category), reserve.Kept, reserve.Slots))
+	}
+	if s.MoreReserves > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", s.MoreReserves))
+	}
+	fmt.Fprintf(text, "Global slots are kept for: %s.\n", strings.Join(parts, ", "))
+	for _, tier := range s.Global.Tiers {
+		if tier.keptOnly() {
+			line := fmt.Sprintf("Of %s only %s left, and all are kept: other categories are dropped.", tier.Limit, countLeft(tier.Max-tier.Used))
+			fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(line)))
+		}
+	}
+}
+
+func countLeft(n int) string {
+	if n == 1 {
+		return "1 slot is"
+	}
+	return fmt.Sprintf("%d slots are", n)
 }
 
 func (s Status) writeOutcomes(text *strings.Builder) {

@@ -30,7 +30,7 @@ func unpostedOf(replicas []stats.Replica, now time.Time) []Unposted {
 			sum := sums[u.Channel]
 			sum.Channel = u.Channel
 			sum.Events += u.Events
-			sum.OldestS = max(sum.OldestS, now.Sub(u.Oldest).Seconds())
+			sum.OldestS = max(sum.OldestS, term.Seconds(now.Sub(u.Oldest)))
 			if sum.Why != "slack" {
 				sum.Why = cmp.Or(u.Why, sum.Why)
 			}

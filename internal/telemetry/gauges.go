@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"notifier/internal/consume"
-	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/snapshot"
 )
@@ -28,9 +27,9 @@ type gauges struct {
 	worker  *consume.Worker
 	limiter *ratelimit.Limiter
 	outside *snapshot.Snapshot[outside]
-	full    []string // categories whose limit was full in the last snapshot; used only while one is made
+	full    []string // categories whose limit, or their group's, was full in the last snapshot; used only while one is made
 
-	limitUsed, limitMax, held, unposted, oldest, cooldown, pending, refused, lost, unpublished, clockLag *prometheus.Desc
+	limitUsed, limitMax, reserved, kept, held, unposted, oldest, cooldown, pending, refused, lost, unpublished, clockLag *prometheus.Desc
 }
 
 // AddGauges adds what is asked of the worker at each scrape, and of Redis and NATS every few seconds. It is called once.
@@ -44,8 +43,10 @@ func newGauges(worker *consume.Worker, limiter *ratelimit.Limiter) *gauges {
 	}
 	g := &gauges{
 		worker: worker, limiter: limiter,
-		limitUsed:   desc("limit_used", "Slots used in the window, in the fullest tier. At most 100 categories: configured, full and busy ones.", "scope", "category"),
+		limitUsed:   desc("limit_used", "Slots used in the window, in the fullest tier. At most 100 categories: configured, full and busy ones; and their groups.", "scope", "category"),
 		limitMax:    desc("limit_max", "Slots of this tier.", "scope", "category"),
+		reserved:    desc("limit_reserved", "Slots of the global limit that LIMIT_RESERVE keeps for this category.", "category"),
+		kept:        desc("limit_kept", "Slots of these that it has not used, in the longest tier with reserves: no other category can have them now.", "category"),
 		held:        desc("held_events", "Events held while the worker, or their channel, waits for this; 0 when nothing does.", "why"),
 		unposted:    desc("unposted_events", "Events that this replica has had admitted for the channel and not posted yet.", "channel"),
 		oldest:      desc("unposted_oldest_seconds", "How long ago the oldest of these was published; 0: there is none.", "channel"),
@@ -62,7 +63,7 @@ func newGauges(worker *consume.Worker, limiter *ratelimit.Limiter) *gauges {
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{g.limitUsed, g.limitMax, g.held, g.unposted, g.oldest, g.cooldown, g.pending, g.refused, g.lost, g.unpublished, g.clockLag} {
+	for _, desc := range []*prometheus.Desc{g.limitUsed, g.limitMax, g.reserved, g.kept, g.held, g.unposted, g.oldest, g.cooldown, g.pending, g.refused, g.lost, g.unpublished, g.clockLag} {
 		out <- desc
 	}
 }
@@ -82,23 +83,35 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	if now.cooldown != nil {
 		gauge(g.cooldown, now.cooldown.Seconds())
 	}
-	for _, usage := range now.usages {
-		scope := "category"
-		if usage.Category == "" {
-			scope = "global"
-		}
-		name := outcome.CategoryName(usage.Category)
-		gauge(g.limitUsed, float64(usage.Used), scope, name)
-		gauge(g.limitMax, float64(usage.Tier.Count), scope, name)
-	}
+	g.collectLimits(gauge, now)
 	if now.pending != nil {
 		gauge(g.pending, float64(*now.pending))
+	}
+}
+
+// collectLimits gives how full the limits are, and what is kept for whom. The label category has a group's name in its scope.
+func (g *gauges) collectLimits(gauge func(*prometheus.Desc, float64, ...string), now outside) {
+	for _, usage := range now.usages {
+		scope, name := "category", usage.Category
+		switch {
+		case usage.Group != "":
+			scope, name = "group", usage.Group
+		case usage.Category == "":
+			scope = "global"
+		}
+		gauge(g.limitUsed, float64(usage.Used), scope, labelOf(name))
+		gauge(g.limitMax, float64(usage.Tier.Count), scope, labelOf(name))
+	}
+	for _, reserve := range now.reserves {
+		gauge(g.reserved, float64(reserve.Slots), labelOf(reserve.Category))
+		gauge(g.kept, float64(reserve.Kept), labelOf(reserve.Category))
 	}
 }
 
 // outside is what Redis and NATS know; nil: they do not answer.
 type outside struct {
 	usages   []ratelimit.Usage // of the fullest tier of each scope
+	reserves []ratelimit.Reserve
 	cooldown *time.Duration
 	pending  *uint64
 }
@@ -109,6 +122,7 @@ func (g *gauges) ask(ctx context.Context) (outside, error) {
 		now.cooldown = &left
 	}
 	now.usages = g.usages(ctx)
+	now.reserves, _ = g.limiter.Reserves(ctx) // after an error there are none
 	if n, known := g.backlog(ctx); known {
 		now.pending = &n
 	}
@@ -151,33 +165,55 @@ func (g *gauges) backlog(ctx context.Context) (n uint64, known bool) {
 	}
 }
 
-// usages is the fullest tier of the global scope and of each category that has a gauge.
+// usages is the fullest tier of the global scope, of each category that has a gauge, and of the groups of these.
 func (g *gauges) usages(ctx context.Context) []ratelimit.Usage {
 	recent, _, err := g.limiter.Recent(ctx, mostRecent)
 	if err != nil {
 		return nil
 	}
-	all, err := g.limiter.Peek(ctx, withGauge(g.limiter.Configured(), g.full, recent)...)
+	asked := withGauge(g.limiter.Configured(), g.full, recent)
+	all, err := g.limiter.Peek(ctx, asked...)
 	if err != nil {
 		return nil
 	}
+	usages := fullestTiers(all)
+	g.full = fullOf(usages, asked)
+	return usages
+}
+
+// fullestTiers is the fullest tier of each scope. The tiers of a scope follow one another.
+func fullestTiers(all []ratelimit.Usage) []ratelimit.Usage {
 	var fullest []ratelimit.Usage
-	for _, usage := range all { // the tiers of a scope follow one another
+	for _, usage := range all {
 		last := len(fullest) - 1
 		switch {
-		case last < 0 || fullest[last].Category != usage.Category:
+		case last < 0 || fullest[last].Category != usage.Category || fullest[last].Group != usage.Group:
 			fullest = append(fullest, usage)
 		case usage.Used*fullest[last].Tier.Count > fullest[last].Used*usage.Tier.Count:
 			fullest[last] = usage
 		}
 	}
-	g.full = nil
-	for _, usage := range fullest {
-		if usage.Category != "" && usage.Used >= usage.Tier.Count {
-			g.full = append(g.full, usage.Category)
+	return fullest
+}
+
+// fullOf are those of the categories that were asked for whose limit is full, and for each group that is full the first of its
+// own, which keeps the group's gauge: a group is shown with its categories.
+func fullOf(usages []ratelimit.Usage, asked []string) []string {
+	groups, categories := map[string]bool{}, map[string]bool{}
+	for _, usage := range usages {
+		if usage.Used >= usage.Tier.Count {
+			groups[usage.Group], categories[usage.Category] = true, true
 		}
 	}
-	return fullest
+	var full []string
+	for _, category := range asked {
+		group := ratelimit.GroupOf(category)
+		if group != "" && groups[group] || categories[category] {
+			full = append(full, category)
+			delete(groups, group)
+		}
+	}
+	return full
 }
 
 // withGauge chooses the categories that have a gauge: those that the settings name, those that were full, because nothing is

@@ -46,7 +46,7 @@ func TestEveryGaugeIsDescribed(t *testing.T) {
 	for desc := range described {
 		all[desc] = true
 	}
-	if !all[g.held] || !all[g.unposted] || !all[g.oldest] {
-		t.Error("held, unposted or oldest is not described")
+	if !all[g.held] || !all[g.unposted] || !all[g.oldest] || !all[g.reserved] || !all[g.kept] {
+		t.Error("held, unposted, oldest, reserved or kept is not described")
 	}
 }

@@ -108,7 +108,7 @@ func (m *Metrics) posted(result string, took time.Duration) {
 
 // label is the name of the category, or outcome.OtherCategories past the first ones.
 func (m *Metrics) label(category string) string {
-	category = strings.ToValidUTF8(outcome.CategoryName(category), "\uFFFD") // a label must be UTF-8; the category of a dead event need not be
+	category = labelOf(category)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.categories[category] {
@@ -118,6 +118,11 @@ func (m *Metrics) label(category string) string {
 		m.categories[category] = true
 	}
 	return category
+}
+
+// labelOf is the name of a category or a group as a label, which must be UTF-8: the category of a dead event need not be.
+func labelOf(category string) string {
+	return strings.ToValidUTF8(outcome.CategoryName(category), "\uFFFD")
 }
 
 // Handler serves the metrics to Prometheus.

@@ -1,6 +1,8 @@
 package term_test
 
 import (
+	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,5 +69,30 @@ func TestAPlainScreenIsPlain(t *testing.T) {
 	screen := term.ScreenOf(&out)
 	if screen != (term.Screen{}) || screen.Paint(term.Red, "x") != "x" || screen.Clear() != "" {
 		t.Errorf("%+v, expected no colours and no orders where nobody is watching", screen)
+	}
+}
+
+// No number has a tail, and none is cut short.
+func TestSecondsHaveSixDecimals(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		1_118 * time.Millisecond:           "1.118",
+		time.Microsecond:                   "0.000001",
+		0:                                  "0",
+		31*24*time.Hour - time.Microsecond: "2678399.999999",
+		-300 * time.Millisecond:            "-0.3",
+		1_234_567_899 * time.Nanosecond:    "1.234567",
+		412*time.Second + 500_001*time.Microsecond:     "412.500001",
+		8*time.Hour + 100*time.Millisecond + time.Hour: "32400.1",
+	} {
+		got, err := json.Marshal(term.Seconds(d))
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v; expected %s", d, got, err, want)
+		}
+	}
+	for micros := range int64(1_000_000) {
+		d := 1799*time.Second + time.Duration(micros)*time.Microsecond
+		if text := strconv.FormatFloat(term.Seconds(d), 'f', -1, 64); len(text) > len("1799.999999") {
+			t.Fatalf("%s is %s", d, text)
+		}
 	}
 }

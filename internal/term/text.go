@@ -36,7 +36,7 @@ func Size(bytes uint64) string {
 }
 
 // Seconds is d in seconds for JSON: whole microseconds, so that it has six decimals at most. Duration.Seconds adds two numbers,
-// and 1799.999 s come out as 1799.9990000000001.
+// and 1.118 s come out as 1.1179999999999999.
 func Seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
 
 // Duration is d rounded to seconds, or to milliseconds below a second, in the form of ShortDuration.

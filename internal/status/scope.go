@@ -1,0 +1,191 @@
+package status
+
+import (
+	"cmp"
+	"time"
+
+	"notifier/internal/outcome"
+	"notifier/internal/ratelimit"
+	"notifier/internal/stats"
+	"notifier/internal/term"
+)
+
+// Scope is the global scope, a group's or a category's.
+type Scope struct {
+	Category string     `json:"category,omitempty"` // empty: the global scope, or the group's
+	Group    string     `json:"group,omitempty"`    // the scope that the categories of this group share; of a category the group whose limit it shares
+	Tiers    []Tier     `json:"tiers"`
+	NextFree *time.Time `json:"next_free"` // when an event of one slot fits, as far as this scope goes; null: now
+	Sent     int64      `json:"sent_last_hour"`
+	Dropped  int64      `json:"dropped_last_hour"`
+	LastSent *time.Time `json:"last_sent"`
+	Minutes  []Minute   `json:"minutes"` // of the last hour, those in which something was sent or dropped, the oldest first; null: there is no room for them
+}
+
+// Tier is one tier of a limit.
+type Tier struct {
+	Limit string  `json:"limit"` // 10/30m, 1000000/24h:15m, 200/24h:fixed
+	Used  int     `json:"used"`
+	Max   int     `json:"max"`
+	Kept  int     `json:"kept,omitempty"` // of the longest global tier with reserves: slots that are kept for some categories and not used by them
+	FreeS float64 `json:"free_in_s"`      // until an event of one slot fits; 0: now, as far as the slots are not kept for others
+}
+
+// Minute is what happened in a scope in one minute.
+type Minute struct {
+	Start   time.Time `json:"start"`
+	Sent    int64     `json:"sent"`
+	Dropped int64     `json:"dropped"`
+}
+
+// keptOnly reports whether no slot of the tier is left but those that are kept for some categories.
+func (t Tier) keptOnly() bool { return t.Kept > 0 && t.Used < t.Max && t.Used+t.Kept >= t.Max }
+
+// name is unique among the scopes of a list: its category, or its group.
+func (s Scope) name() string { return cmp.Or(s.Category, s.Group) }
+
+// fullness is how much of its fullest tier a scope has used, from 0 to 1 and above after a limit was lowered.
+func fullness(s Scope) float64 {
+	fullest := 0.0
+	for _, tier := range s.Tiers {
+		fullest = max(fullest, float64(tier.Used)/float64(tier.Max))
+	}
+	return fullest
+}
+
+// scopes are the limits that were asked for, with what was counted in each.
+type scopes struct {
+	global             Scope
+	groups, categories map[string]*Scope // by the names of outcome.CategoryName
+	order              []*Scope          // of both, as they were asked for
+}
+
+// scopesOf puts usages and counts together. What was counted as stats.OtherCategory is a category without tiers; further
+// categories show only in the global scope, and in their group's.
+func scopesOf(usages []ratelimit.Usage, hour stats.Hour) scopes {
+	s := scopes{groups: map[string]*Scope{}, categories: map[string]*Scope{}}
+	s.global = newScope("", "")
+	for _, usage := range usages {
+		s.of(usage).add(usage, hour.Now)
+	}
+	for _, scope := range s.categories {
+		if group := groupOf(scope.Category); s.groups[group] != nil {
+			scope.Group = group
+		}
+	}
+	for _, minute := range hour.Minutes {
+		for _, count := range minute.Counts {
+			s.global.count(minute.Start, count)
+			if count.Category == stats.OtherCategory {
+				s.category(count.Category).count(minute.Start, count)
+				continue
+			}
+			for _, scope := range []*Scope{s.categories[count.Category], s.groups[groupOf(count.Category)]} {
+				if scope != nil {
+					scope.count(minute.Start, count)
+				}
+			}
+		}
+	}
+	for category, last := range hour.LastSent {
+		for _, scope := range []*Scope{&s.global, s.categories[category], s.groups[groupOf(category)]} {
+			if scope != nil && (scope.LastSent == nil || last.After(*scope.LastSent)) {
+				scope.LastSent = &last
+			}
+		}
+	}
+	return s
+}
+
+// groupOf is the name of the group of the category with this name.
+func groupOf(category string) string {
+	return outcome.CategoryName(ratelimit.GroupOf(outcome.CategoryOf(category)))
+}
+
+func newScope(group, category string) Scope {
+	return Scope{Group: group, Category: category, Tiers: []Tier{}, Minutes: []Minute{}}
+}
+
+// of is the scope of a usage.
+func (s *scopes) of(usage ratelimit.Usage) *Scope {
+	switch {
+	case usage.Category != "":
+		return s.category(outcome.CategoryName(usage.Category))
+	case usage.Group == "":
+		return &s.global
+	}
+	name := outcome.CategoryName(usage.Group)
+	if s.groups[name] == nil {
+		scope := newScope(name, "")
+		s.groups[name] = &scope
+		s.order = append(s.order, &scope)
+	}
+	return s.groups[name]
+}
+
+// category is the scope of the category with this name.
+func (s *scopes) category(name string) *Scope {
+	if s.categories[name] == nil {
+		scope := newScope("", name)
+		s.categories[name] = &scope
+		s.order = append(s.order, &scope)
+	}
+	return s.categories[name]
+}
+
+// lists are the groups and the categories.
+func (s *scopes) lists() (groups, categories []Scope) {
+	groups, categories = []Scope{}, []Scope{}
+	for _, scope := range s.order {
+		if scope.Category == "" {
+			groups = append(groups, *scope)
+		} else {
+			categories = append(categories, *scope)
+		}
+	}
+	return groups, categories
+}
+
+// keep notes how many slots of the global limit are kept, in the tier that they are reported for.
+func (s *Scope) keep(reserves []ratelimit.Reserve, limit ratelimit.Limit) {
+	slots, kept := 0, 0
+	for _, reserve := range reserves {
+		slots += reserve.Slots
+		kept += reserve.Kept
+	}
+	longest := -1
+	for i, tier := range limit {
+		if tier.Count > slots && (longest < 0 || tier.Window >= limit[longest].Window) {
+			longest = i
+		}
+	}
+	if longest >= 0 {
+		s.Tiers[longest].Kept = kept
+	}
+}
+
+// add adds a tier.
+func (s *Scope) add(usage ratelimit.Usage, now time.Time) {
+	s.Tiers = append(s.Tiers, Tier{Limit: usage.Tier.String(), Used: usage.Used, Max: usage.Tier.Count, FreeS: term.Seconds(usage.FreeIn)})
+	if free := now.Add(usage.FreeIn); usage.FreeIn > 0 && (s.NextFree == nil || free.After(*s.NextFree)) {
+		s.NextFree = &free
+	}
+}
+
+// count adds what was sent or dropped. Dead events do not concern a limit, and replies are no events.
+func (s *Scope) count(start time.Time, count stats.Count) {
+	if count.Outcome != outcome.Sent && count.Outcome != outcome.Dropped || count.Reason == outcome.Reply {
+		return
+	}
+	if n := len(s.Minutes); n == 0 || !s.Minutes[n-1].Start.Equal(start) {
+		s.Minutes = append(s.Minutes, Minute{Start: start})
+	}
+	minute := &s.Minutes[len(s.Minutes)-1]
+	if count.Outcome == outcome.Sent {
+		s.Sent += count.N
+		minute.Sent += count.N
+	} else {
+		s.Dropped += count.N
+		minute.Dropped += count.N
+	}
+}
