@@ -360,33 +360,38 @@ local function in_chunks(command, key, values)
   end
 end
 
+-- leave(key, old) removes what is as old from the register or the exact global scope, and so is no longer in flight, unless a post
+-- of it began later.
+local function leave(key, old)
+  local gone = call('ZRANGEBYSCORE', key, '-inf', text(old))
+  call('ZREMRANGEBYSCORE', key, '-inf', text(old))
+  for n, id in ipairs(gone) do
+    gone[n] = call('ZSCORE', KEYS[1], id) and '' or id
+  end
+  in_chunks('HDEL', KEYS[2], gone)
+end
+
 -- store(s, window, last, members, next) adds entries to a scope and removes what nobody counts any more. It returns how many
 -- milliseconds entries are kept: the longest window that this replica or, as far as the set shows, any other has asked for. A set
 -- expires that long after its newest entry, which is last now and then next (a millisecond is added: none is lost to rounding).
 local function store(s, window, last, members, next)
   local keeps = math.ceil(window / 1000)
   keeps = last and math.max(keeps, call('PEXPIRETIME', s.key) - 1 - math.floor(last / 1000)) or keeps
-  call('ZREMRANGEBYSCORE', s.key, '-inf', text(now - keeps * 1000))
+  if s == global and s.form == exact then
+    leave(s.key, now - keeps * 1000)
+  else
+    call('ZREMRANGEBYSCORE', s.key, '-inf', text(now - keeps * 1000))
+  end
   in_chunks('ZADD', s.key, members)
   call('PEXPIREAT', s.key, text(math.floor(next / 1000) + keeps + 1))
   return keeps
 end
 
--- What leaves the register, or the exact global scope, is no longer in flight, unless a post of it began later.
-local stamp, old, more = text(now), text(now - retention), call('ZCARD', KEYS[1]) > 3 -- than the three marks
+local stamp, more = text(now), call('ZCARD', KEYS[1]) > 3 -- than the three marks
 if global.form == exact and global.all == 0 and not more then
   call('DEL', KEYS[2])
 end
-for _, key in ipairs({ more and KEYS[1], global.form == exact and KEYS[4] }) do
-  local gone = key and call('ZRANGEBYSCORE', key, '-inf', old) or {}
-  if #gone > 0 then
-    call('ZREMRANGEBYSCORE', key, '-inf', old)
-    for n, id in ipairs(more and gone or {}) do
-      gone[n] = call('ZSCORE', KEYS[1], id) and '' or id
-    end
-    in_chunks('HDEL', KEYS[2], gone)
-  end
-end
+leave(KEYS[1], now - retention)
 in_chunks('HSET', KEYS[2], records)
 call('PEXPIREAT', KEYS[2], text(math.floor((now + retention) / 1000) + 1))
 
