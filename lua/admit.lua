@@ -387,14 +387,12 @@ local function store(s, window, last, members, next)
   return keeps
 end
 
-local stamp, more = text(now), call('ZCARD', KEYS[1]) > 3 -- than the three marks
-if global.form == exact and global.all == 0 and not more then
-  call('DEL', KEYS[2])
+local stamp = text(now)
+call('ZADD', KEYS[1], stamp, ' clock', text(now + retention), ' kept') -- first: with Redis out of memory this fails the call
+if global.form == exact and global.all == 0 and call('ZCARD', KEYS[1]) <= (bucketed > 0 and 3 or 2) then
+  call('DEL', KEYS[2]) -- there are no ids but these marks in the register either
 end
 leave(KEYS[1], now - retention)
-in_chunks('HSET', KEYS[2], records)
-call('PEXPIREAT', KEYS[2], text(math.floor((now + retention) / 1000) + 1))
-
 for _, s in ipairs(scopes) do
   local window = math.max(s.tiers.longest, s.slots and global.tiers.longest or 0)
   if s.added > 0 and s.form == exact then
@@ -407,12 +405,16 @@ for _, s in ipairs(scopes) do
     bucketed = math.max(bucketed, now + 2000 * keeps)
   end
 end
+in_chunks('HSET', KEYS[2], records)
+call('PEXPIREAT', KEYS[2], text(math.floor((now + retention) / 1000) + 1))
 for n, s in ipairs(bucketed > now and scopes or {}) do
   if s.added > 0 and not s.tiers.ends then
     call('ZADD', KEYS[1], 'GT', text(now + s.tiers.longest), ' exact ' .. KEYS[2 + 2 * n])
   end
 end
 in_chunks('ZADD', KEYS[1], register)
-call('ZADD', KEYS[1], stamp, ' clock', text(now + retention), ' kept', text(bucketed), ' buckets')
+if bucketed > now then
+  call('ZADD', KEYS[1], text(bucketed), ' buckets')
+end
 call('PEXPIREAT', KEYS[1], text(math.floor(math.max(now + retention, bucketed) / 1000) + 1))
 return { now, now - clock, verdicts, refusals }

@@ -22,7 +22,7 @@ import (
 // floors is the house from its foundation to its roof: a package imports only from floors below its own. docs/design.md
 // describes each package.
 var floors = [][]string{
-	{"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/snapshot", "internal/embedded", "internal/lanes"},
+	{"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/snapshot", "internal/embedded", "internal/lanes", "internal/pattern"},
 	{"internal/event", "internal/ratelimit", "internal/admin", "internal/markup"},
 	{"internal/slackout", "internal/stats"},
 	{"internal/consume", "internal/deadletter", "internal/digest", "internal/status", "internal/simulate", "internal/devstack"},

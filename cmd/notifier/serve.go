@@ -41,7 +41,9 @@ func runServe(ctx context.Context, out io.Writer) error {
 	limits := s.Store.Limits
 	log.Info("starting", zap.String("version", buildinfo.Version()),
 		zap.Stringer("limit_global", limits.Global), zap.Stringer("limit_category", limits.Category),
-		zap.Int("limit_overrides", limits.Overrides.Len()), zap.String("subject", s.NATS.Pattern.String()))
+		zap.Int("limit_overrides", limits.Overrides.Len()), zap.Stringer("limit_group", limits.Group),
+		zap.Int("limit_group_overrides", len(limits.GroupOverrides)), zap.Int("limit_reserve", limits.Reserved()),
+		zap.String("subject", s.NATS.Pattern.String()))
 	for _, file := range s.Exposed {
 		log.Warn("a secret file can be used by others", zap.Stringer("file", file))
 	}

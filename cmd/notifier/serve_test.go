@@ -152,7 +152,8 @@ func checkLog(t *testing.T, out *output) {
 		}
 	}
 	first, last := out.lines()[0], out.lines()[len(out.lines())-1]
-	if started := logLine(t, first); started["msg"] != "starting" || started["limit_global"] != "100/30m" || started["limit_category"] != "2/1h" {
+	if started := logLine(t, first); started["msg"] != "starting" || started["limit_global"] != "100/30m" || started["limit_category"] != "2/1h" ||
+		started["limit_group"] != "" || started["limit_reserve"] != 0.0 {
 		t.Errorf("the first line: %s", first)
 	}
 	if logLine(t, last)["msg"] != "stopped" {

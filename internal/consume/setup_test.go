@@ -17,6 +17,7 @@ import (
 	"notifier/internal/consume"
 	"notifier/internal/devstack"
 	"notifier/internal/event"
+	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/slackout"
@@ -141,21 +142,19 @@ func (s *station) start(changes ...func(*setup)) *replica {
 	}
 	limiter, err := ratelimit.New(client, namespace, rules, c.dedupe)
 	testkit.Check(s.T, err)
-	slack := slackout.Config{
-		Token: slackToken, APIURL: s.slack.APIURL(), Channel: "C0DEFAULT",
-		Routes: map[string]string{"deploys": "C0DEPLOYS"}, Timeout: c.slackTimeout,
-	}
+	slack := slackout.Config{Token: slackToken, APIURL: s.slack.APIURL(), Channel: "C0DEFAULT", Timeout: c.slackTimeout}
+	slack.Routes = pattern.MustTable(map[string]string{"deploys": "C0DEPLOYS"})
 	if c.webhook {
 		slack = slackout.Config{WebhookURL: s.slack.WebhookURL(), Timeout: c.slackTimeout}
 	}
 	poster, err := slackout.New(slack)
 	testkit.Check(s.T, err)
-	pattern, err := event.ParsePattern("notify.>")
+	subject, err := event.ParsePattern("notify.>")
 	testkit.Check(s.T, err)
 	var redisErrors atomic.Int64
 	settings := consume.Settings{
 		Rules: event.Rules{
-			Pattern: pattern, MaxBytes: c.maxBytes, MaxCost: rules.MaxCost,
+			Pattern: subject, MaxBytes: c.maxBytes, CheckCost: rules.CheckCost,
 			ChannelAllowed: func(channel string) bool { return channel == "C0DEFAULT" || channel == "C0DEPLOYS" },
 		},
 		MaxBytes: c.budget, LongestPark: 15 * time.Minute, Channels: []string{"C0DEFAULT", "C0DEPLOYS"}, Pace: rules.Pace,

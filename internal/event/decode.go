@@ -9,10 +9,11 @@ import (
 	"unicode/utf8"
 
 	"notifier/internal/outcome"
+	"notifier/internal/pattern"
 )
 
 const (
-	maxCategoryBytes = 128
+	maxCategoryBytes = pattern.Longest
 	maxIDBytes       = 256
 	maxNameBytes     = 80 // longest channel name that a Rejection quotes in full
 )
@@ -28,7 +29,7 @@ const (
 //   - plain text.
 //
 // The fields of a JSON object are text, blocks (up to 50 objects with a string "type"), id (up to 256 bytes),
-// channel, thread_ts (as in "1234567890.123456"), cost (digits only, 1 to Rules.MaxCost) and time (RFC 3339, years
+// channel, thread_ts (as in "1234567890.123456"), cost (digits only, 1 or more, see Rules.CheckCost) and time (RFC 3339, years
 // 1970 to 9999 in UTC). Names are case-sensitive, unknown ones are ignored, and of duplicate names the last one counts.
 // A field that is null, an empty string or an empty array counts as absent. A CloudEvent's data is read in the same way,
 // except that id and time are the CloudEvent's own.

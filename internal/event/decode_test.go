@@ -27,13 +27,21 @@ func rules(tb testing.TB) event.Rules {
 		Pattern:        mustPattern(tb, "notify.>"),
 		MaxBytes:       maxBytes,
 		ChannelAllowed: func(channel string) bool { return channel == "C0123" || channel == "#deploys" },
-		MaxCost: func(category string) int {
-			if category == "deploys" {
-				return 5
+		CheckCost: func(category string, cost int) error {
+			if cost > maxCost(category) {
+				return fmt.Errorf("expected 1 to %d, as the limits allow", maxCost(category))
 			}
-			return 20
+			return nil
 		},
 	}
+}
+
+// maxCost is the highest cost that the rules take.
+func maxCost(category string) int {
+	if category == "deploys" {
+		return 5
+	}
+	return 20
 }
 
 func message(payload string) event.Message {

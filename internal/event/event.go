@@ -46,11 +46,11 @@ type Message struct {
 
 // Rules bound what Decode accepts.
 type Rules struct {
-	Pattern        Pattern                     // which part of a subject is the category
-	MaxBytes       int                         // largest payload in bytes
-	ChannelAllowed func(channel string) bool   // whether a payload may name this channel; nil: none may be named
-	MaxCost        func(category string) int   // the highest cost that every limit of the category could admit; nil: no bound
-	CheckBlocks    func(json.RawMessage) error // what is wrong with blocks, quoting nothing but short names of them; nil: anything goes
+	Pattern        Pattern                               // which part of a subject is the category
+	MaxBytes       int                                   // largest payload in bytes
+	ChannelAllowed func(channel string) bool             // whether a payload may name this channel; nil: none may be named
+	CheckCost      func(category string, cost int) error // what is wrong with a cost above 1: "expected 1 to 10, ..."; nil: anything goes
+	CheckBlocks    func(json.RawMessage) error           // what is wrong with blocks, quoting nothing but short names of them; nil: anything goes
 }
 
 // Rejection is why an event can never be sent, or why a message is no event. Detail is for people; it names the field and

@@ -77,7 +77,7 @@ func checkEvent(t *testing.T, e event.Event, r event.Rules) {
 	if e.Category == "" || e.Category != strings.TrimPrefix(e.Subject, "notify.") {
 		t.Errorf("category %q of %q", e.Category, e.Subject)
 	}
-	if e.Cost > r.MaxCost(e.Category) {
+	if e.Cost > maxCost(e.Category) {
 		t.Errorf("cost %d", e.Cost)
 	}
 	if !utf8.ValidString(e.Text) || strings.TrimSpace(e.Text) == "" && (e.Text != "" || e.Blocks == nil) {

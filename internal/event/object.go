@@ -126,9 +126,9 @@ func (d *decoding) setCost(o object) *Rejection {
 	if cost < 1 {
 		return malformed("%scost is below 1, expected 1 or more", o.path)
 	}
-	if d.rules.MaxCost != nil {
-		if most := d.rules.MaxCost(d.Category); cost > most {
-			return malformed("%scost is above %d, so the limits of the category could never admit it", o.path, most)
+	if cost > 1 && d.rules.CheckCost != nil { // 1 is never too much, and what most events cost
+		if err := d.rules.CheckCost(d.Category, cost); err != nil {
+			return malformed("%scost %s, %v", o.path, shorten(string(raw)), err)
 		}
 	}
 	d.Cost = cost

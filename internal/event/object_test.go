@@ -58,7 +58,7 @@ func TestDecodeJSONObjectRejects(t *testing.T) {
 	const (
 		neither = "event has neither text nor blocks, expected at least one of them"
 		cost    = "cost has a fraction or an exponent, expected an integer written in digits"
-		above   = "cost is above 20, so the limits of the category could never admit it"
+		above   = ", expected 1 to 20, as the limits allow"
 		below   = "cost is below 1, expected 1 or more"
 		ts      = "thread_ts is not a message's timestamp, expected one such as 1234567890.123456"
 		rfc     = "time is not a time, expected RFC 3339 such as 2026-11-20T04:39:01Z"
@@ -108,8 +108,9 @@ func TestDecodeJSONObjectRejects(t *testing.T) {
 	}
 	for value, detail := range map[string]string{
 		"0": below, "-0": below, "-1": below, "-99999999999999999999": below,
-		"21": above, "9223372036854775807": above, "99999999999999999999": above,
-		"2.0": cost, "1.5": cost, "1e1": cost, "1E0": cost,
+		"21": "cost 21" + above, "9223372036854775807": "cost 9223372036854775807" + above, "99999999999999999999": "cost 99999999999999999999" + above,
+		strings.Repeat("9", 81): "cost " + strings.Repeat("9", 80) + "…" + above,
+		"2.0":                   cost, "1.5": cost, "1e1": cost, "1E0": cost,
 		`"2"`: "cost is a string, expected an integer", "true": "cost is a boolean, expected an integer", "[1]": "cost is an array, expected an integer",
 	} {
 		table["cost: "+value] = rejected{"": {message: message(`{"text":"x","cost":` + value + `}`), detail: detail}}[""]
@@ -151,11 +152,11 @@ func TestCostIsBoundedByTheCategory(t *testing.T) {
 		t.Errorf("errors: %v", rejection)
 	}
 	m.Subject = "notify.deploys"
-	want := "malformed: cost is above 5, so the limits of the category could never admit it"
+	want := "malformed: cost 6, expected 1 to 5, as the limits allow"
 	if _, rejection := event.Decode(m, r); rejection == nil || rejection.Error() != want {
 		t.Errorf("deploys: %v, want %s", rejection, want)
 	}
-	r.MaxCost = nil
+	r.CheckCost = nil
 	if e, rejection := event.Decode(m, r); rejection != nil || e.Cost != 6 {
 		t.Errorf("no bound: %v", rejection)
 	}

@@ -97,6 +97,12 @@ func (p Pattern) Subject(category string) (string, error) {
 	return subject, nil
 }
 
+// Gives reports whether a category that the pattern gives can match a name, or a pattern with wildcards, of categories: where the
+// last wildcard is "*", a category is one token. The zero Pattern gives any.
+func (p Pattern) Gives(categories string) bool {
+	return len(p.tokens) == 0 || Overlap(p.tokens[p.category], categories)
+}
+
 // wholeTokens reports whether s is one or more tokens, none of them empty.
 func wholeTokens(s string) bool {
 	return s != "" && s[0] != '.' && s[len(s)-1] != '.' && !strings.Contains(s, "..")

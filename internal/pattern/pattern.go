@@ -35,9 +35,9 @@ func Check(text string) error {
 	case len(text) > Longest:
 		return fmt.Errorf("has %d bytes, expected at most %d: no longer category is ever sent", len(text), Longest)
 	case !utf8.ValidString(text):
-		return errors.New("is not valid UTF-8")
+		return errors.New("is not valid UTF-8, expected text that can be part of a subject")
 	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
-		return errors.New("has white space or a control character, which no category has")
+		return errors.New("has white space or a control character, expected none: no category has one")
 	}
 	tokens := strings.Split(text, ".")
 	for i, token := range tokens {
@@ -80,7 +80,7 @@ func NewTable[T any](values map[string]T) (Table[T], error) {
 	slices.Sort(patterns)
 	for _, text := range patterns {
 		if err := Check(text); err != nil {
-			return Table[T]{}, fmt.Errorf("%s %w", text, err)
+			return Table[T]{}, fmt.Errorf("%q %w", text, err)
 		}
 		if HasWildcard(text) {
 			t.wildcards = append(t.wildcards, entry[T]{text, strings.Split(text, "."), values[text]})

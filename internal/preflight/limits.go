@@ -2,9 +2,11 @@ package preflight
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
-	"time"
 
+	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
 	"notifier/internal/term"
@@ -13,23 +15,24 @@ import (
 // checkLimits shows the limits in their shortest form, and where one of them has no effect or not the expected one.
 func checkLimits(_ context.Context, s settings.Settings, r *report) {
 	limits := s.Store.Limits
-	r.ok("%s overall, %s per category", limits.Global, limits.Category)
+	groups := ""
+	if len(limits.Group) > 0 {
+		groups = fmt.Sprintf(" %s per group,", limits.Group)
+	}
+	r.ok("%s overall,%s %s per category", limits.Global, groups, limits.Category)
 	if neverFirst(limits.Category, limits.Global) {
 		r.warn("set LIMIT_CATEGORY lower",
 			"the category limit %s allows everything that the global limit %s allows: one category can take every slot", limits.Category, limits.Global)
 	}
-	longest := max(longestWindow(limits.Global), longestWindow(limits.Category))
-	for name, limit := range limits.Overrides.All() {
-		longest = max(longest, longestWindow(limit))
-		r.ok("%s for %s", limit, name)
-		if neverFirst(limit, limits.Global) {
-			r.warn("set it lower in LIMIT_OVERRIDES",
-				"the limit %s for %s allows everything that the global limit %s allows: this category can take every slot", limit, name, limits.Global)
-		}
+	for _, limit := range []ratelimit.Limit{limits.Global, limits.Group, limits.Category} {
+		checkPrecision(limit, r)
 	}
+	checkOverrides(limits, r)
+	checkGroups(limits, r)
+	checkReserve(limits, r)
 	checkPace(s, r)
-	if s.Store.Dedupe < longest {
-		r.note("", "DEDUPE_WINDOW %s is shorter than the longest limit window, so %s is used",
+	if longest := limits.LongestExactWindow(); s.Store.Dedupe < longest {
+		r.note("", "DEDUPE_WINDOW %s is shorter than the longest window of a limit that keeps each event, so %s is used",
 			term.ShortDuration(s.Store.Dedupe), term.ShortDuration(longest))
 	}
 	if s.MaxAge == 0 {
@@ -37,18 +40,113 @@ func checkLimits(_ context.Context, s settings.Settings, r *report) {
 	}
 }
 
-func longestWindow(limit ratelimit.Limit) time.Duration {
-	longest := time.Duration(0)
-	for _, tier := range limit {
-		longest = max(longest, tier.Window)
+// checkOverrides looks at the limits of single categories and of patterns.
+func checkOverrides(limits ratelimit.Rules, r *report) {
+	for name, limit := range limits.Overrides.All() {
+		r.ok("%s for %s", limit, name)
+		checkPrecision(limit, r)
+		some := "this category"
+		if pattern.HasWildcard(name) {
+			some = "one category"
+		}
+		if neverFirst(limit, limits.Global) {
+			r.warn("set it lower in LIMIT_OVERRIDES",
+				"the limit %s for %s allows everything that the global limit %s allows: %s can take every slot", limit, name, limits.Global, some)
+		}
+		group := limits.Group // of any group that has no limit of its own
+		if first := ratelimit.GroupOf(name); !pattern.HasWildcard(first) {
+			group = limits.GroupLimit(first)
+		}
+		if neverFirst(limit, group) {
+			r.warn("set it lower in LIMIT_OVERRIDES",
+				"the limit %s for %s allows everything that the limit %s of its group allows: %s can take every slot of the group", limit, name, group, some)
+		}
 	}
-	return longest
 }
 
-// neverFirst reports whether a category's limit can reject nothing that the global limit has not rejected already: each
-// of its tiers is at least as wide as a global one whose window is at least as long.
-func neverFirst(category, global ratelimit.Limit) bool {
-	return !slices.ContainsFunc(category, func(own ratelimit.Tier) bool {
-		return !slices.ContainsFunc(global, func(all ratelimit.Tier) bool { return all.Count <= own.Count && all.Window >= own.Window })
+// checkGroups looks at the limits that the categories of a group share.
+func checkGroups(limits ratelimit.Rules, r *report) {
+	if neverFirst(limits.Group, limits.Global) {
+		r.warn("set LIMIT_GROUP lower",
+			"the group limit %s allows everything that the global limit %s allows: it can never be the first to refuse", limits.Group, limits.Global)
+	}
+	if neverFirst(limits.Category, limits.Group) {
+		r.warn("set LIMIT_CATEGORY lower, or LIMIT_GROUP higher",
+			"the category limit %s allows everything that the group limit %s allows: one category can take every slot of its group", limits.Category, limits.Group)
+	}
+	for _, group := range slices.Sorted(maps.Keys(limits.GroupOverrides)) {
+		limit := limits.GroupOverrides[group]
+		r.ok("%s for the group %s", limit, group)
+		checkPrecision(limit, r)
+		if neverFirst(limit, limits.Global) {
+			r.warn("set it lower in LIMIT_GROUP_OVERRIDES",
+				"the limit %s for the group %s allows everything that the global limit %s allows: it can never be the first to refuse", limit, group, limits.Global)
+		}
+		if neverFirst(limits.Category, limit) {
+			r.warn("set LIMIT_CATEGORY lower, or give its categories limits in LIMIT_OVERRIDES",
+				"the category limit %s allows everything that the limit %s for the group %s allows: one category can take every slot of the group", limits.Category, limit, group)
+		}
+	}
+}
+
+// checkReserve shows what is kept for whom, and where that is more than can be used.
+func checkReserve(limits ratelimit.Rules, r *report) {
+	kept := slices.Sorted(maps.Keys(limits.Reserve))
+	if len(kept) == 0 {
+		return
+	}
+	forWhom := make([]string, len(kept))
+	for i, category := range kept {
+		forWhom[i] = fmt.Sprintf("%d for %s", limits.Reserve[category], category)
+	}
+	var longest ratelimit.Tier // of those that reserve
+	for _, tier := range limits.Global {
+		if !limits.Reserves(tier) {
+			r.note("", "the global tier %s keeps no slots for anybody: it has no more than the %d that are reserved", tier, limits.Reserved())
+		} else if tier.Window > longest.Window {
+			longest = tier
+		}
+	}
+	r.ok("of the global limit's %d slots %d are reserved: %s", longest.Count, limits.Reserved(), term.List(forWhom))
+	for _, category := range kept {
+		for _, level := range []struct {
+			limit ratelimit.Limit
+			whose string
+		}{{limits.LimitFor(category), "its limit"}, {limits.GroupLimit(ratelimit.GroupOf(category)), "the limit of its group"}} {
+			if most := level.limit.Most(longest.Window); limits.Reserve[category] > most {
+				r.warn("reserve fewer in LIMIT_RESERVE, or set that limit higher",
+					"%d slots are reserved for %s, and %s %s allows at most %d in %s: nobody can use the others", limits.Reserve[category], category,
+					level.whose, level.limit, most, term.ShortDuration(longest.Window))
+			}
+		}
+	}
+}
+
+// checkPrecision notes that the precision of a limit is not used, because another tier of it needs each event.
+func checkPrecision(limit ratelimit.Limit, r *report) {
+	coarse := slices.ContainsFunc(limit, func(tier ratelimit.Tier) bool { return tier.Fixed || tier.Precision > 0 })
+	if coarse && limit.Exact() {
+		r.note("give each of its tiers a precision, if the memory for that matters", "the limit %s keeps each event, because one of its tiers has no precision", limit)
+	}
+}
+
+// neverFirst reports whether a limit can refuse nothing that the wider one, which holds for others as well, has not refused
+// already: each of its tiers allows all that some tier of the wider one allows. A level without a limit refuses nothing.
+func neverFirst(limit, wider ratelimit.Limit) bool {
+	return len(limit) > 0 && !slices.ContainsFunc(limit, func(own ratelimit.Tier) bool {
+		return !slices.ContainsFunc(wider, func(all ratelimit.Tier) bool { return covers(own, all) })
 	})
+}
+
+// covers reports whether a tier allows all that another one allows.
+func covers(own, all ratelimit.Tier) bool {
+	counts := all.Count
+	if all.Fixed && !(own.Fixed && all.Window%own.Window == 0) {
+		counts *= 2 // its window can meet two of the other's
+	}
+	window := own.Window
+	if own.Precision != all.Precision {
+		window += own.Precision // so late a slot of its can be free
+	}
+	return counts <= own.Count && all.Window >= window
 }

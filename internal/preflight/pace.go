@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
 )
@@ -40,18 +41,37 @@ func boundOfWaiting(s settings.Settings) string {
 }
 
 // intoChannels is how many events a second the limits let into each channel, in the long run. Any number of categories can
-// use the default channel, so it can get all that the global limit allows.
+// use the default channel, so it can get all that the global limit allows. So can one with a pattern, but for the limit that the
+// categories of a group share.
 func intoChannels(s settings.Settings) map[string]float64 {
 	limits := s.Store.Limits
 	all := rate(limits.Global)
+	byGroup := map[string]map[string]float64{}
+	for name, channel := range s.Slack.Routes.All() {
+		if byGroup[channel] == nil {
+			byGroup[channel] = map[string]float64{}
+		}
+		group, reach := ratelimit.GroupOf(name), all
+		if !pattern.HasWildcard(name) {
+			reach = rate(limits.LimitFor(name))
+		}
+		if !pattern.HasWildcard(group) { // else the pattern matches in any number of groups
+			reach = min(reach, rate(limits.GroupLimit(group)))
+			byGroup[channel][group] = min(byGroup[channel][group]+reach, rate(limits.GroupLimit(group)))
+			continue
+		}
+		byGroup[channel][group] += reach
+	}
 	into := map[string]float64{s.Slack.Channel: all}
-	for category, channel := range s.Slack.Routes {
-		into[channel] = min(all, into[channel]+rate(limits.LimitFor(category)))
+	for channel, groups := range byGroup {
+		for _, reach := range groups {
+			into[channel] = min(all, into[channel]+reach)
+		}
 	}
 	return into
 }
 
-// rate is how many events a second a limit lets through in the long run.
+// rate is how many events a second a limit lets through in the long run; an empty one has no bound.
 func rate(limit ratelimit.Limit) float64 {
 	lowest := math.Inf(1)
 	for _, tier := range limit {

@@ -3,6 +3,7 @@ package preflight
 import (
 	"testing"
 
+	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
 	"notifier/internal/testkit"
@@ -22,14 +23,21 @@ func TestPaceFindings(t *testing.T) {
 		"just right":        {"60/1m", "10/30m", "", "10/10s", nil, OK, "SLACK_PACE 10/10s"},
 		"the lowest tier":   {"1000/1m+100/30m", "10/30m", "", "10/10s", nil, OK, "SLACK_PACE 10/10s"},
 		"a channel it owns": {"1000/30m", "10/30m", "errors=600/5m", "5/10s", map[string]string{"errors": "#err"}, Warn, "into #err"},
+		"a pattern":         {"1000/1m", "10/30m", "", "10/10s", map[string]string{"team-a.>": "#a"}, Warn, "the limits let 1000 events a minute into #a and"},
+		"in a group":        {"60/1m", "60/1m", "", "5/10s", map[string]string{"team-a.>": "#a", "team-a.x": "#a", "team-b.x": "#a"}, Warn, "the limits let 45 events a minute into #a and"},
+		"in any group":      {"60/1m", "60/1m", "", "5/10s", map[string]string{"*.x": "#a"}, Warn, "the limits let 60 events a minute into #a and"},
 		"off":               {"1000/1m", "10/30m", "", "off", nil, Note, "SLACK_PACE is off"},
 	} {
 		limits := testkit.Rules(test.global, test.category, test.overrides)
 		var err error
+		if name == "in a group" || name == "in any group" {
+			limits.GroupOverrides, err = ratelimit.ParseGroupOverrides("team-a=20/1m,team-b=25/1m")
+			testkit.Check(t, err)
+		}
 		limits.Pace, err = ratelimit.ParsePace(test.pace)
 		testkit.Check(t, err)
 		s := settings.Settings{Store: settings.Store{Limits: limits}}
-		s.Slack.Channel, s.Slack.Routes = "#all", test.routes
+		s.Slack.Channel, s.Slack.Routes = "#all", pattern.MustTable(test.routes)
 		var r report
 		checkPace(s, &r)
 		wantFinding(t, r.findings, test.level, test.text)

@@ -44,6 +44,7 @@ func checkRedis(ctx context.Context, s settings.Settings, r *report) {
 	check.permissions(ctx)
 	check.clock(ctx)
 	check.memory()
+	check.capacity(ctx, s.Store)
 	check.persistence(ctx)
 	check.replication(ctx)
 }

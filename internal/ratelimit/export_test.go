@@ -16,3 +16,10 @@ func (l *Limiter) HasIndexed(categories ...string) {
 		l.indexed.written([]any{category}, time.Now().Add(time.Hour))
 	}
 }
+
+// The figures in memory.go, for the test that measures them.
+const (
+	SlotBytes   = slotBytes
+	FlightBytes = flightBytes
+	BucketBytes = bucketBytes
+)

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,6 +96,20 @@ func (l Limit) smallestCount() int {
 	return smallest
 }
 
+// Most is how many slots the limit can let through in a time of this length, wherever that begins. Of a fixed window it meets one
+// more than fit into it: up to twice COUNT in a rolling window.
+func (l Limit) Most(span time.Duration) int {
+	most := math.MaxInt
+	for _, t := range l {
+		windows := max(1, int((span+t.Window-1)/t.Window))
+		if t.Fixed {
+			windows++
+		}
+		most = min(most, windows*t.Count)
+	}
+	return most
+}
+
 // longestWindow is how long an admission can matter to this limit.
 func (l Limit) longestWindow() time.Duration {
 	var longest time.Duration
@@ -160,9 +175,14 @@ func parseLimitTier(text string) (Tier, error) {
 			suffix, term.ShortDuration(MinWindow), term.ShortDuration(tier.Window))
 	case tier.Window > MaxBuckets*tier.Precision:
 		return Tier{}, fmt.Errorf("precision %q divides the window of %s into more than %d parts, expected %s or longer",
-			suffix, term.ShortDuration(tier.Window), MaxBuckets, term.ShortDuration((tier.Window+MaxBuckets-1)/MaxBuckets))
+			suffix, term.ShortDuration(tier.Window), MaxBuckets, term.ShortDuration(shortestPrecision(tier.Window)))
 	}
 	return tier, nil
+}
+
+// shortestPrecision is the window's MaxBuckets-th part, rounded up to whole microseconds.
+func shortestPrecision(window time.Duration) time.Duration {
+	return (window + MaxBuckets*time.Microsecond - 1) / (MaxBuckets * time.Microsecond) * time.Microsecond
 }
 
 func parseTier(text string, bounds tierBounds) (Tier, error) {

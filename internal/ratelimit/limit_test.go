@@ -33,6 +33,19 @@ func TestParseLimitReadsWhatAUserWrites(t *testing.T) {
 		{"1/1.5ms", ratelimit.Limit{{Count: 1, Window: 1500 * time.Microsecond}}, "1/1.5ms"},
 		{"1/1ms", ratelimit.Limit{{Count: 1, Window: time.Millisecond}}, "1/1ms"},
 		{"1000000/744h", ratelimit.Limit{{Count: 1_000_000, Window: 31 * day}}, "1000000/744h"},
+		{"10/30m:1m", ratelimit.Limit{{Count: 10, Window: 30 * time.Minute, Precision: time.Minute}}, "10/30m:1m"},
+		{"10/1800s:60s", ratelimit.Limit{{Count: 10, Window: 30 * time.Minute, Precision: time.Minute}}, "10/30m:1m"},
+		{"1000000/24h:1m0s", ratelimit.Limit{{Count: 1_000_000, Window: day, Precision: time.Minute}}, "1000000/24h:1m"}, // 1440 parts
+		{"10/30m:30m", ratelimit.Limit{{Count: 10, Window: 30 * time.Minute, Precision: 30 * time.Minute}}, "10/30m:30m"},
+		{"10/30m:1250ms", ratelimit.Limit{{Count: 10, Window: 30 * time.Minute, Precision: 1250 * time.Millisecond}}, "10/30m:1.25s"},
+		{"10/30m:7m", ratelimit.Limit{{Count: 10, Window: 30 * time.Minute, Precision: 7 * time.Minute}}, "10/30m:7m"},
+		{"1/1441ms:1001us", ratelimit.Limit{{Count: 1, Window: 1441 * time.Millisecond, Precision: 1001 * time.Microsecond}}, "1/1.441s:1.001ms"},
+		{"1/1ms:1ms", ratelimit.Limit{{Count: 1, Window: time.Millisecond, Precision: time.Millisecond}}, "1/1ms:1ms"},
+		{"200/24h:fixed", ratelimit.Limit{{Count: 200, Window: day, Fixed: true}}, "200/24h:fixed"},
+		{" 200/1440m:fixed + 10/3600s:60s+1/5s ", ratelimit.Limit{
+			{Count: 200, Window: day, Fixed: true}, {Count: 10, Window: time.Hour, Precision: time.Minute}, {Count: 1, Window: 5 * time.Second},
+		}, "200/24h:fixed+10/1h:1m+1/5s"},
+		{"10/24h+20/24h:fixed", ratelimit.Limit{{Count: 10, Window: day}, {Count: 20, Window: day, Fixed: true}}, "10/24h+20/24h:fixed"},
 	} {
 		got, err := ratelimit.ParseLimit(test.text)
 		if err != nil {
@@ -60,9 +73,10 @@ func TestParseLimitTakesUpToEightTiers(t *testing.T) {
 
 func TestParseLimitErrorsNameThePartAndWhatIsExpected(t *testing.T) {
 	const (
-		form     = "expected COUNT/DURATION such as 10/30m"
-		count    = "expected a whole number from 1 to 1000000"
-		duration = "expected 1ms to 744h (31 days) such as 30m, 1h30m or 500ms"
+		form      = "expected COUNT/DURATION such as 10/30m"
+		count     = "expected a whole number from 1 to 1000000"
+		precision = "expected a duration such as 1m, or fixed"
+		duration  = "expected 1ms to 744h (31 days) such as 30m, 1h30m or 500ms"
 	)
 	for _, test := range []struct{ text, part, expected string }{
 		{"", `""`, form},
@@ -94,6 +108,27 @@ func TestParseLimitErrorsNameThePartAndWhatIsExpected(t *testing.T) {
 		{"10/9999999999h", `duration "9999999999h"`, duration},
 		{"10/1000001ns", `duration "1000001ns"`, "expected whole microseconds"},
 		{"10/30m+5/1800s", "5/30m and 10/30m", "expected one"},
+		{"10/30m+5/30m:1m", "5/30m:1m and 10/30m", "expected one"},
+		{"10/1h:fixed+5/60m:fixed", "5/1h:fixed and 10/1h:fixed", "expected one"},
+		{"10/30m:", `precision ""`, precision},
+		{"10/30m:fixedd", `precision "fixedd"`, precision},
+		{"10/30m:Fixed", `precision "Fixed"`, precision},
+		{"10/30m: 1m", `precision " 1m"`, precision},
+		{"10/30m:1m:fixed", `precision "1m:fixed"`, precision},
+		{"10/30m:fixed:1m", `precision "fixed:1m"`, precision},
+		{"10/30m::1m", `precision ":1m"`, precision},
+		{"10/30m:60", `precision "60"`, precision},
+		{"10/30m:1h", `precision "1h"`, "expected 1ms to the window of 30m, in whole microseconds"},
+		{"10/30m:0s", `precision "0s"`, "expected 1ms to the window of 30m, in whole microseconds"},
+		{"10/30m:-1m", `precision "-1m"`, "expected 1ms to the window of 30m, in whole microseconds"},
+		{"10/1s:999us", `precision "999us"`, "expected 1ms to the window of 1s, in whole microseconds"},
+		{"10/1s:1000001ns", `precision "1000001ns"`, "in whole microseconds"},
+		{"10/30m:1ms", `precision "1ms" divides the window of 30m into more than 1440 parts`, "expected 1.25s or longer"},
+		{"10/30m:1249ms", `precision "1249ms"`, "expected 1.25s or longer"},
+		{"1/1441ms:1ms", `precision "1ms"`, "expected 1.001ms or longer"},
+		{"10:1m/30m", `"10"`, form},
+		{"10/30:1m", `duration "30"`, duration},
+		{"10/30m:1m,5/1h", `precision "1m,5/1h"`, precision},
 	} {
 		limit, err := ratelimit.ParseLimit(test.text)
 		if err == nil {
@@ -113,12 +148,24 @@ func anyLimit() *rapid.Generator[ratelimit.Limit] {
 		tier := rapid.Custom(func(t *rapid.T) ratelimit.Tier {
 			of := unit.Draw(t, "unit")
 			least := max(1, int64(ratelimit.MinWindow/of))
-			return ratelimit.Tier{
+			tier := ratelimit.Tier{
 				Count:  rapid.IntRange(1, ratelimit.MaxCount).Draw(t, "count"),
 				Window: time.Duration(rapid.Int64Range(least, int64(ratelimit.MaxWindow/of)).Draw(t, "window")) * of,
 			}
+			switch rapid.SampledFrom([]string{"", "fixed", "precision"}).Draw(t, "kind") {
+			case "fixed":
+				tier.Fixed = true
+			case "precision":
+				shortest := max(ratelimit.MinWindow, tier.Window/ratelimit.MaxBuckets+time.Microsecond).Microseconds()
+				tier.Precision = time.Duration(rapid.Int64Range(min(shortest, tier.Window.Microseconds()), tier.Window.Microseconds()).Draw(t, "precision")) * time.Microsecond
+			}
+			return tier
 		})
-		window := func(t ratelimit.Tier) time.Duration { return t.Window }
+		type kind struct {
+			window time.Duration
+			fixed  bool
+		}
+		window := func(t ratelimit.Tier) kind { return kind{t.Window, t.Fixed} }
 		return rapid.SliceOfNDistinct(tier, 1, ratelimit.MaxTiers, window).Draw(t, "limit")
 	})
 }
@@ -136,10 +183,52 @@ func TestEveryLimitIsReadBackFromItsShortestForm(t *testing.T) {
 	})
 }
 
+// TestALimitIsExactWhereATierNamesNoPrecision: one such tier is enough, and a fixed one is counted in buckets.
+func TestALimitIsExactWhereATierNamesNoPrecision(t *testing.T) {
+	for text, want := range map[string]bool{
+		"10/30m": true, "10/30m:1m": false, "10/30m:fixed": false, "10/30m:fixed+5/1m": true, "10/30m:1m+5/1m:5s": false, "10/30m:1m+200/24h:fixed": false,
+		"10/30m+5/1m": true,
+	} {
+		if got := mustParse(text).Exact(); got != want {
+			t.Errorf("%s: %t, expected %t", text, got, want)
+		}
+	}
+	if (ratelimit.Limit)(nil).Exact() {
+		t.Error("a level without a limit keeps each event")
+	}
+}
+
+// TestTheMostThatALimitAllows: in any time of that length, wherever it begins.
+func TestTheMostThatALimitAllows(t *testing.T) {
+	for _, test := range []struct {
+		limit string
+		span  time.Duration
+		want  int
+	}{
+		{"10/30m", 30 * time.Minute, 10},
+		{"10/30m", 31 * time.Minute, 20},
+		{"10/30m", time.Second, 10},
+		{"10/30m", day, 480},
+		{"10/30m+100/24h", day, 100},
+		{"10/30m:1m", time.Hour, 20},
+		{"200/24h:fixed", day, 400}, // half of a window and half of the next
+		{"200/24h:fixed", time.Hour, 400},
+		{"200/24h:fixed+10/1h", time.Hour, 10},
+		{"1000000/1ms", 31 * day, 1_000_000 * 31 * 24 * 3600 * 1000},
+		{"10/30m", 0, 10},
+	} {
+		if got := mustParse(test.limit).Most(test.span); got != test.want {
+			t.Errorf("%s in %s: %d, expected %d", test.limit, test.span, got, test.want)
+		}
+	}
+}
+
 func FuzzParseLimit(f *testing.F) {
 	for _, text := range []string{
 		"10/30m", "10/30m+1/5s", "1/1h30m", "5/36h", "1/500ms", "1/.5s", "1/1h0m0.5s", " 10/30m ", "007/1m", "1/1500us", "1/1µs",
 		"", "+", "/", "10/", "0/1s", "1/0s", "1000000/744h", "1000001/745h", "1/1s+1/1000ms", "9223372036854775808/1s",
+		"1000000/24h:1m", "1000000/24h:15m", "200/24h:fixed", "200/24h:fixed+10/1h:1m+1/5s", "1/1s+1/1s:fixed", "10/30m:", "10/30m:fixedd", "10/30m:1h",
+		"10/30m:0s", "10/30m:1ms", "10/30m:1m:fixed", "1/1ms:1ms", "1/1.5s:1001us", "1/1s:1us", "10/30m:1250ms",
 	} {
 		f.Add(text)
 	}
@@ -157,6 +246,9 @@ func FuzzParseLimit(f *testing.F) {
 		for _, tier := range limit {
 			if tier.Count < 1 || tier.Count > ratelimit.MaxCount || tier.Window < ratelimit.MinWindow || tier.Window > ratelimit.MaxWindow {
 				t.Fatalf("%q: tier %+v is out of bounds", text, tier)
+			}
+			if p := tier.Precision; p != 0 && (tier.Fixed || p < ratelimit.MinWindow || p > tier.Window || tier.Window > ratelimit.MaxBuckets*p) {
+				t.Fatalf("%q: precision of %+v is out of bounds", text, tier)
 			}
 		}
 		again, err := ratelimit.ParseLimit(limit.String())

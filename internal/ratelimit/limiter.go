@@ -65,7 +65,7 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 		redis:    client,
 		keys:     names,
 		rules:    rules,
-		dedupe:   micros(max(dedupe, rules.longestExactWindow())),
+		dedupe:   micros(max(dedupe, rules.LongestExactWindow())),
 		retain:   micros(rules.retention(dedupe)),
 		reserved: slices.Sorted(maps.Keys(rules.Reserve)),
 		admit:    redis.NewScript(lua.Admit),
@@ -78,7 +78,7 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 		refund:   redis.NewScript(lua.Refund),
 	}
 	// An id may be recorded as sent for as long as it is in flight, and is known for the dedupe window from then on.
-	l.keptInIndex = micros(max(dedupe, rules.longestExactWindow()) + rules.retention(dedupe) + indexGrain)
+	l.keptInIndex = micros(max(dedupe, rules.LongestExactWindow()) + rules.retention(dedupe) + indexGrain)
 	numbered, numbers := numberRules(rules)
 	l.fixed, l.numbers = append([]any{l.dedupe, l.retain}, numbered...), numbers
 	return l, nil

@@ -1,6 +1,10 @@
 package ratelimit
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Bounds of a pace.
 const (
@@ -20,6 +24,9 @@ var paceBounds = tierBounds{
 func ParsePace(text string) (Tier, error) {
 	if text == "off" {
 		return Tier{}, nil
+	}
+	if strings.Contains(text, ":") {
+		return Tier{}, fmt.Errorf("%q, expected %s, without the PRECISION or fixed of a limit", text, paceBounds.form)
 	}
 	return parseTier(text, paceBounds)
 }

@@ -11,27 +11,30 @@ import (
 // Environment is every setting as text, in the order of docs/configuration.md. The tags are the one list of names and
 // defaults, and of those that must not be shown as they are (origin.go). Parse turns the texts into values.
 type Environment struct {
-	NATSURL        string `envconfig:"NATS_URL" default:"nats://127.0.0.1:4222" shown:"servers"`
-	NATSMode       string `envconfig:"NATS_MODE" default:"jetstream"`
-	NATSSubject    string `envconfig:"NATS_SUBJECT" default:"notify.>"`
-	NATSStream     string `envconfig:"NATS_STREAM" default:"NOTIFY"`
-	NATSConsumer   string `envconfig:"NATS_CONSUMER" default:"notifier"`
-	NATSCredsFile  string `envconfig:"NATS_CREDS_FILE"`
-	NATSNKeyFile   string `envconfig:"NATS_NKEY_FILE"`
-	NATSTLSCA      string `envconfig:"NATS_TLS_CA"`
-	NATSTLSCert    string `envconfig:"NATS_TLS_CERT"`
-	NATSTLSKey     string `envconfig:"NATS_TLS_KEY"`
-	RedisURL       string `envconfig:"REDIS_URL" default:"redis://127.0.0.1:6379/0" shown:"redis"`
-	RedisNamespace string `envconfig:"REDIS_NAMESPACE" default:"notifier"`
-	RedisTLSCA     string `envconfig:"REDIS_TLS_CA"`
-	RedisTLSCert   string `envconfig:"REDIS_TLS_CERT"`
-	RedisTLSKey    string `envconfig:"REDIS_TLS_KEY"`
-	LimitGlobal    string `envconfig:"LIMIT_GLOBAL" default:"100/30m"`
-	LimitCategory  string `envconfig:"LIMIT_CATEGORY" default:"10/30m"`
-	LimitOverrides string `envconfig:"LIMIT_OVERRIDES"`
-	DedupeWindow   string `envconfig:"DEDUPE_WINDOW" default:"24h"`
-	EventMaxAge    string `envconfig:"EVENT_MAX_AGE" default:"0"`
-	EventMaxBytes  string `envconfig:"EVENT_MAX_BYTES" default:"65536"`
+	NATSURL             string `envconfig:"NATS_URL" default:"nats://127.0.0.1:4222" shown:"servers"`
+	NATSMode            string `envconfig:"NATS_MODE" default:"jetstream"`
+	NATSSubject         string `envconfig:"NATS_SUBJECT" default:"notify.>"`
+	NATSStream          string `envconfig:"NATS_STREAM" default:"NOTIFY"`
+	NATSConsumer        string `envconfig:"NATS_CONSUMER" default:"notifier"`
+	NATSCredsFile       string `envconfig:"NATS_CREDS_FILE"`
+	NATSNKeyFile        string `envconfig:"NATS_NKEY_FILE"`
+	NATSTLSCA           string `envconfig:"NATS_TLS_CA"`
+	NATSTLSCert         string `envconfig:"NATS_TLS_CERT"`
+	NATSTLSKey          string `envconfig:"NATS_TLS_KEY"`
+	RedisURL            string `envconfig:"REDIS_URL" default:"redis://127.0.0.1:6379/0" shown:"redis"`
+	RedisNamespace      string `envconfig:"REDIS_NAMESPACE" default:"notifier"`
+	RedisTLSCA          string `envconfig:"REDIS_TLS_CA"`
+	RedisTLSCert        string `envconfig:"REDIS_TLS_CERT"`
+	RedisTLSKey         string `envconfig:"REDIS_TLS_KEY"`
+	LimitGlobal         string `envconfig:"LIMIT_GLOBAL" default:"100/30m"`
+	LimitCategory       string `envconfig:"LIMIT_CATEGORY" default:"10/30m"`
+	LimitOverrides      string `envconfig:"LIMIT_OVERRIDES"`
+	LimitGroup          string `envconfig:"LIMIT_GROUP"`
+	LimitGroupOverrides string `envconfig:"LIMIT_GROUP_OVERRIDES"`
+	LimitReserve        string `envconfig:"LIMIT_RESERVE"`
+	DedupeWindow        string `envconfig:"DEDUPE_WINDOW" default:"24h"`
+	EventMaxAge         string `envconfig:"EVENT_MAX_AGE" default:"0"`
+	EventMaxBytes       string `envconfig:"EVENT_MAX_BYTES" default:"65536"`
 
 	SlackBotToken   string `envconfig:"SLACK_BOT_TOKEN" shown:"never"`
 	SlackWebhookURL string `envconfig:"SLACK_WEBHOOK_URL" shown:"never"`

@@ -3,6 +3,7 @@ package settings
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestPartsOfTheSettings: a command reads only what it needs, and what else is set does not matter.
@@ -59,6 +60,16 @@ func TestLimitsInstead(t *testing.T) {
 	if err != nil || limits.Limits.Global.String() != "5/1m" || limits.Limits.Category.String() != "3/1m" || limits.Redis != nil {
 		t.Errorf("%v: %+v, expected the values that were given", err, limits)
 	}
+	t.Setenv("LIMIT_RESERVE", "a=nonsense")
+	all, err := LoadLimits(map[string]string{
+		"LIMIT_GLOBAL": "5/1m", "LIMIT_CATEGORY": "3/1m", "LIMIT_OVERRIDES": "a.*=2/1m", "LIMIT_GROUP": "4/1m", "LIMIT_GROUP_OVERRIDES": "b=3/1m",
+		"LIMIT_RESERVE": "a=1", "DEDUPE_WINDOW": "1h",
+	})
+	if rules := all.Limits; err != nil || rules.LimitFor("a.x").String() != "2/1m" || rules.GroupLimit("a").String() != "4/1m" ||
+		rules.GroupLimit("b").String() != "3/1m" || rules.Reserve["a"] != 1 || all.Dedupe != time.Hour {
+		t.Errorf("%v: %+v, expected the values that were given", err, all)
+	}
+	t.Setenv("LIMIT_RESERVE", "")
 	_, err = LoadLimits(map[string]string{"LIMIT_GLOBAL": "5"})
 	if got := lines(t, err); len(got) != 2 || !strings.HasPrefix(got[0], "LIMIT_CATEGORY_FILE: ") || !strings.HasPrefix(got[1], `LIMIT_GLOBAL: "5", `) {
 		t.Errorf("%q, expected problems of the file and of the value that was given", got)

@@ -83,20 +83,6 @@ func parseRedis(env Environment, problems *Problems, s *Store) {
 	}
 }
 
-func parseLimits(env Environment, problems *Problems, s *Store) {
-	var err error
-	if s.Limits.Global, err = ratelimit.ParseLimit(env.LimitGlobal); err != nil {
-		problems.Add("LIMIT_GLOBAL", "%v", err)
-	}
-	if s.Limits.Category, err = ratelimit.ParseLimit(env.LimitCategory); err != nil {
-		problems.Add("LIMIT_CATEGORY", "%v", err)
-	}
-	if s.Limits.Overrides, err = ratelimit.ParseOverrides(env.LimitOverrides); err != nil {
-		problems.Add("LIMIT_OVERRIDES", "%v", err)
-	}
-	s.Dedupe = parseDuration(problems, "DEDUPE_WINDOW", env.DedupeWindow, shortestDedupe, longestDuration)
-}
-
 func parseSlack(env Environment, problems *Problems, s *Settings) {
 	s.Slack = slackout.Config{
 		Token: env.SlackBotToken, WebhookURL: env.SlackWebhookURL, APIURL: env.SlackAPIURL, Channel: env.SlackChannel,
@@ -157,14 +143,14 @@ func hasWebhook(env Environment, problems *Problems) bool {
 func parseEvents(env Environment, problems *Problems, s *Settings) {
 	s.MaxAge = parseDuration(problems, "EVENT_MAX_AGE", env.EventMaxAge, 0, longestDuration)
 	listed := map[string]bool{env.SlackChannel: env.SlackChannel != ""}
-	for _, channel := range s.Slack.Routes {
+	for _, channel := range s.Slack.Routes.All() {
 		listed[channel] = true
 	}
 	s.Events = event.Rules{
 		Pattern:        s.NATS.Pattern,
 		MaxBytes:       parseNumber(problems, "EVENT_MAX_BYTES", env.EventMaxBytes, 1, LargestEvent),
 		ChannelAllowed: func(channel string) bool { return listed[channel] },
-		MaxCost:        s.Store.Limits.MaxCost,
+		CheckCost:      s.Store.Limits.CheckCost,
 	}
 	if !s.Slack.AllowMarkup {
 		s.Events.CheckBlocks = markup.CheckBlocks
@@ -223,26 +209,4 @@ func parseWorker(env Environment, problems *Problems, s *Settings) {
 	default:
 		problems.Add("LOG_FORMAT", "%q, expected json or console", env.LogFormat)
 	}
-}
-
-// parseRoutes reads "errors=C0123,deploys=#deploys".
-func parseRoutes(problems *Problems, text string) map[string]string {
-	routes := map[string]string{}
-	if strings.TrimSpace(text) == "" {
-		return routes
-	}
-	for _, part := range strings.Split(text, ",") {
-		category, channel, _ := strings.Cut(part, "=")
-		category, channel = strings.TrimSpace(category), strings.TrimSpace(channel)
-		if category == "" || channel == "" {
-			problems.Add("SLACK_ROUTES", "%q, expected CATEGORY=CHANNEL such as errors=C0123", part)
-			return nil
-		}
-		if _, twice := routes[category]; twice {
-			problems.Add("SLACK_ROUTES", "%s is listed twice, expected each category once", category)
-			return nil
-		}
-		routes[category] = channel
-	}
-	return routes
 }

@@ -30,6 +30,18 @@ func (p *Problems) Add(variable, format string, arguments ...any) {
 	p.variables[variable] = true
 }
 
+// addEach notes each of the errors that errors.Join has joined, or the one that err is; none if it is nil.
+func (p *Problems) addEach(variable string, err error) {
+	switch joined, several := err.(interface{ Unwrap() []error }); {
+	case several:
+		for _, err := range joined.Unwrap() {
+			p.addEach(variable, err)
+		}
+	case err != nil:
+		p.Add(variable, "%v", err)
+	}
+}
+
 // Lines are the problems, each as "VARIABLE: what is wrong, expected ...".
 func (p *Problems) Lines() []string { return slices.Clone(p.lines) }
 

@@ -56,6 +56,29 @@ var badSettings = []badSetting{
 	{"LIMIT_OVERRIDES", "errors", `LIMIT_OVERRIDES: "errors", expected CATEGORY=LIMIT such as errors=20/30m`},
 	{"LIMIT_OVERRIDES", "errors=1/1h,errors=2/1h", "LIMIT_OVERRIDES: errors is listed twice, expected each category once"},
 	{"LIMIT_OVERRIDES", "errors=many", `LIMIT_OVERRIDES: errors: "many", expected COUNT/DURATION such as 10/30m`},
+	{"LIMIT_OVERRIDES", "team.>.x=1/1h", `LIMIT_OVERRIDES: "team.>.x" has > before its end, expected > as the last token only`},
+	{"LIMIT_OVERRIDES", "te*=1/1h", `LIMIT_OVERRIDES: "te*" has a wildcard inside of the token "te*", expected * or > as a whole token`},
+	{"LIMIT_OVERRIDES", long + "=1/1h", `LIMIT_OVERRIDES: "` + long + `" has 201 bytes, expected at most 128: no longer category is ever sent`},
+	{"LIMIT_OVERRIDES", "a..b=0/1h,,c=1/1h,c=2/1h", `LIMIT_OVERRIDES: "a..b" has an empty token, expected text between all dots` + "\n" +
+		`LIMIT_OVERRIDES: a..b: count "0", expected a whole number from 1 to 1000000` + "\n" +
+		`LIMIT_OVERRIDES: "", expected CATEGORY=LIMIT such as errors=20/30m` + "\n" +
+		"LIMIT_OVERRIDES: c is listed twice, expected each category once"},
+	{"LIMIT_CATEGORY", "10/30m:", `LIMIT_CATEGORY: precision "", expected a duration such as 1m, or fixed`},
+	{"LIMIT_CATEGORY", "10/30m:1h", `LIMIT_CATEGORY: precision "1h", expected 1ms to the window of 30m, in whole microseconds`},
+	{"LIMIT_CATEGORY", "10/30m:1s", `LIMIT_CATEGORY: precision "1s" divides the window of 30m into more than 1440 parts, expected 1.25s or longer`},
+	{"LIMIT_GROUP", "40", `LIMIT_GROUP: "40", expected COUNT/DURATION such as 10/30m`},
+	{"LIMIT_GROUP", "none", `LIMIT_GROUP: "none", expected COUNT/DURATION such as 10/30m`},
+	{"LIMIT_GROUP_OVERRIDES", "team-a", `LIMIT_GROUP_OVERRIDES: "team-a", expected GROUP=LIMIT such as team-a=40/30m`},
+	{"LIMIT_GROUP_OVERRIDES", "team-a.x=1/1h,*=2/1h", `LIMIT_GROUP_OVERRIDES: "team-a.x" is not a group, expected the first token of a category, such as team-a, without dots and wildcards` + "\n" +
+		`LIMIT_GROUP_OVERRIDES: "*" is not a group, expected the first token of a category, such as team-a, without dots and wildcards`},
+	{"LIMIT_GROUP_OVERRIDES", "a=1/1h,a=1/1h", "LIMIT_GROUP_OVERRIDES: a is listed twice, expected each group once"},
+	{"LIMIT_GROUP_OVERRIDES", "a b=1/1h", `LIMIT_GROUP_OVERRIDES: "a b" has white space or a control character, expected none: no category has one`},
+	{"LIMIT_RESERVE", "payments", `LIMIT_RESERVE: "payments", expected CATEGORY=SLOTS such as payments=5`},
+	{"LIMIT_RESERVE", "payments=0", `LIMIT_RESERVE: payments: slots "0", expected a whole number from 1 to 1000000`},
+	{"LIMIT_RESERVE", "payments=5/1h", `LIMIT_RESERVE: payments: slots "5/1h", expected a whole number from 1 to 1000000`},
+	{"LIMIT_RESERVE", "payments=1,payments=1", "LIMIT_RESERVE: payments is listed twice, expected each category once"},
+	{"LIMIT_RESERVE", "team-a.>=5", `LIMIT_RESERVE: "team-a.>" is a pattern, expected the name of one category, such as payments, for which the slots are kept`},
+	{"LIMIT_RESERVE", "a=60,b=40", "LIMIT_RESERVE: 100 slots are reserved, and the global limit 100/30m has 100; expected fewer reserved slots than that"},
 	{"DEDUPE_WINDOW", "0", `DEDUPE_WINDOW: "0", expected a duration from 1s to 744h such as 30s, 10m or 24h`},
 	{"EVENT_MAX_AGE", "-1s", `EVENT_MAX_AGE: "-1s", expected a duration from 0 to 744h such as 30s, 10m or 24h`},
 	{"EVENT_MAX_BYTES", "64k", `EVENT_MAX_BYTES: "64k", expected a whole number from 1 to 67108864`},
@@ -66,12 +89,17 @@ var badSettings = []badSetting{
 	{"SLACK_ROUTES", "errors", `SLACK_ROUTES: "errors", expected CATEGORY=CHANNEL such as errors=C0123`},
 	{"SLACK_ROUTES", "errors=C1,=C2", `SLACK_ROUTES: "=C2", expected CATEGORY=CHANNEL such as errors=C0123`},
 	{"SLACK_ROUTES", "errors=C1,errors=C2", "SLACK_ROUTES: errors is listed twice, expected each category once"},
+	{"SLACK_ROUTES", "errors=,a.=C1", "SLACK_ROUTES: errors: no channel, expected one such as C0123 or #alerts\n" +
+		`SLACK_ROUTES: "a." has an empty token, expected text between all dots`},
 	{"SLACK_API_URL", "slack.com/api/", "SLACK_API_URL: is not an http or https URL; expected one such as https://slack.com/api/, or nothing"},
 	{"SLACK_MARKUP", "yes", `SLACK_MARKUP: "yes", expected escape or allow`},
 	{"SLACK_LINK_HOSTS", "a.example,https://b.example", `SLACK_LINK_HOSTS: "https://b.example", expected host names such as grafana.example.org or *.example.org, without scheme, port or path`},
 	{"SLACK_LINK_HOSTS", "*.com", `SLACK_LINK_HOSTS: "*.com" matches a whole top-level domain, expected one such as *.example.org`},
 	{"SLACK_TIMEOUT", "10", `SLACK_TIMEOUT: "10", expected a duration from 100ms to 5m such as 30s`},
 	{"SLACK_PACE", "10", `SLACK_PACE: "10", expected COUNT/DURATION such as 10/10s, or off`},
+	{"SLACK_PACE", "10/10s:1s", `SLACK_PACE: "10/10s:1s", expected COUNT/DURATION such as 10/10s, or off, without the PRECISION or fixed of a limit`},
+	{"SLACK_PACE", "10/10s:fixed", `SLACK_PACE: "10/10s:fixed", expected COUNT/DURATION such as 10/10s, or off, without the PRECISION or fixed of a limit`},
+	{"SLACK_PACE", "10/10s+1/1s", `SLACK_PACE: duration "10s+1/1s", expected 100ms to 1h in whole microseconds, such as 10s`},
 	{"SLACK_PACE", "0/10s", `SLACK_PACE: count "0", expected a whole number from 1 to 1000`},
 	{"SLACK_PACE", "1001/10s", `SLACK_PACE: count "1001", expected a whole number from 1 to 1000`},
 	{"SLACK_PACE", "10/99ms", `SLACK_PACE: duration "99ms", expected 100ms to 1h in whole microseconds, such as 10s`},
@@ -129,10 +157,7 @@ func TestProblems(t *testing.T) {
 
 // TestProblemsOfSeveral are those of settings that do not go together.
 func TestProblemsOfSeveral(t *testing.T) {
-	for name, test := range map[string]struct {
-		settings map[string]string
-		want     string
-	}{
+	checkProblems(t, map[string]problemsOf{
 		"a webhook has one channel": {
 			map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/x", "SLACK_ROUTES": "errors=C1"},
 			"SLACK_ROUTES: is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel",
@@ -176,7 +201,46 @@ func TestProblemsOfSeveral(t *testing.T) {
 			map[string]string{"NATS_TLS_CA": "/a\nNATS_URL: forged"},
 			"NATS_TLS_CA: stat /a?NATS_URL: forged: no such file or directory; expected a readable file with PEM certificates",
 		},
-	} {
+	})
+}
+
+// TestProblemsOfLimits are those of limits that do not go together.
+func TestProblemsOfLimits(t *testing.T) {
+	checkProblems(t, map[string]problemsOf{
+		"names that one token never matches": {
+			map[string]string{
+				"NATS_SUBJECT": "svc.*.alerts", "DEAD_LETTER_SUBJECT": "dead", "LIMIT_OVERRIDES": "a=1/1h,*=1/1h,>=1/1h,*.>=1/1h,a.b=1/1h",
+				"LIMIT_RESERVE": "c.d=1,c=1", "LIMIT_GROUP_OVERRIDES": "a=1/1h", "SLACK_ROUTES": "e.>=C1,e=C2",
+			},
+			`LIMIT_OVERRIDES: a.b never matches, because the categories of NATS_SUBJECT "svc.*.alerts" are one token; expected a name or pattern without dots` + "\n" +
+				`LIMIT_OVERRIDES: *.> never matches, because the categories of NATS_SUBJECT "svc.*.alerts" are one token; expected a name or pattern without dots` + "\n" +
+				`LIMIT_RESERVE: c.d never matches, because the categories of NATS_SUBJECT "svc.*.alerts" are one token; expected a name or pattern without dots` + "\n" +
+				`SLACK_ROUTES: e.> never matches, because the categories of NATS_SUBJECT "svc.*.alerts" are one token; expected a name or pattern without dots`,
+		},
+		"only the longest global tier has to reserve": {
+			map[string]string{"LIMIT_GLOBAL": "10/30m+20/1h", "LIMIT_RESERVE": "a=20"},
+			"LIMIT_RESERVE: 20 slots are reserved, and the global limit 20/1h has 20; expected fewer reserved slots than that",
+		},
+		"nothing is known of a global limit that is wrong": {
+			map[string]string{"LIMIT_GLOBAL": "many", "LIMIT_RESERVE": "a=2000"},
+			`LIMIT_GLOBAL: "many", expected COUNT/DURATION such as 10/30m`,
+		},
+		"nor of one that cannot be read": {
+			map[string]string{"LIMIT_GLOBAL_FILE": "/missing", "LIMIT_RESERVE": "a=2000"},
+			"LIMIT_GLOBAL_FILE: stat /missing: no such file or directory; expected a readable file with the value of LIMIT_GLOBAL",
+		},
+	})
+}
+
+// problemsOf are the problems with settings, a line each.
+type problemsOf struct {
+	settings map[string]string
+	want     string
+}
+
+func checkProblems(t *testing.T, cases map[string]problemsOf) {
+	t.Helper()
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			setenv(t, test.settings)
 			_, err := loaded(t)

@@ -5,8 +5,8 @@
 // yet), or Problems: everything that is wrong, at once. It does not know what a worker or a command does with them, and
 // connects to nothing.
 //
-// Reading order: environment.go (names and defaults), settings.go (what they become), parse.go and values.go (the
-// checks), auth.go and nats.go (TLS and authentication), exposed.go (who may read the files), origin.go (where a value came from, and how it may be shown).
+// Reading order: environment.go (names and defaults), settings.go (what they become), parse.go, limits.go and
+// values.go (the checks), auth.go and nats.go (TLS and authentication), exposed.go (who may read the files), origin.go (where a value came from, and how it may be shown).
 package settings
 
 import (
@@ -94,10 +94,7 @@ func LoadLimits(instead map[string]string) (Store, error) {
 	all := &Problems{}
 	env := Read(all)
 	var variables []string
-	for variable, field := range map[string]*string{
-		"LIMIT_GLOBAL": &env.LimitGlobal, "LIMIT_CATEGORY": &env.LimitCategory,
-		"LIMIT_OVERRIDES": &env.LimitOverrides, "DEDUPE_WINDOW": &env.DedupeWindow,
-	} {
+	for variable, field := range limitVariables(&env) {
 		if value, replaced := instead[variable]; replaced {
 			*field = value
 		} else {
@@ -137,6 +134,7 @@ func Parse(env Environment, problems *Problems) Settings {
 	parseRedis(env, problems, &s.Store)
 	parseLimits(env, problems, &s.Store)
 	parseSlack(env, problems, &s)
+	checkNames(problems, s)
 	parseEvents(env, problems, &s)
 	parseOutputs(env, problems, &s)
 	parseWorker(env, problems, &s)
@@ -160,7 +158,7 @@ func (s Settings) Channels() []string {
 	if s.Slack.Channel != "" {
 		channels = append(channels, s.Slack.Channel)
 	}
-	for _, channel := range s.Slack.Routes {
+	for _, channel := range s.Slack.Routes.All() {
 		channels = append(channels, channel)
 	}
 	if s.Digest > 0 && s.DigestChannel != "" {

@@ -3,6 +3,7 @@ package settings
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,6 +68,9 @@ func TestDefaults(t *testing.T) {
 		{"LIMIT_GLOBAL", "100/30m"},
 		{"LIMIT_CATEGORY", "10/30m"},
 		{"LIMIT_OVERRIDES", ""},
+		{"LIMIT_GROUP", ""},
+		{"LIMIT_GROUP_OVERRIDES", ""},
+		{"LIMIT_RESERVE", ""},
 		{"DEDUPE_WINDOW", "24h"},
 		{"EVENT_MAX_AGE", "0"},
 		{"EVENT_MAX_BYTES", "65536"},
@@ -198,8 +202,9 @@ func TestAnEmptyFileIsAProblem(t *testing.T) {
 // TestWorkerSettings looks at what a worker gets from settings that are right.
 func TestWorkerSettings(t *testing.T) {
 	setenv(t, map[string]string{
-		"LIMIT_GLOBAL": "100/30m0s", "LIMIT_CATEGORY": "10/1h0m0s+1/5000ms", "LIMIT_OVERRIDES": "errors=20/30m+2/10s, deploys = 5/90m",
-		"SLACK_ROUTES": "errors=C0123, deploys = #deploys", "SLACK_MARKUP": "allow", "EVENT_MAX_AGE": "1h", "NATS_MODE": "core",
+		"LIMIT_GLOBAL": "100/30m0s", "LIMIT_CATEGORY": "10/1h0m0s+1/5000ms", "LIMIT_OVERRIDES": "errors=20/30m+2/10s, deploys = 5/90m,team-a.>=7/60m:60s",
+		"LIMIT_GROUP": "40/60m:fixed", "LIMIT_GROUP_OVERRIDES": "team-a = 50/3600s:120s", "LIMIT_RESERVE": "errors=3, team-a.job1 = 2",
+		"SLACK_ROUTES": "errors=C0123, deploys = #deploys,team-a.*=#team-a", "SLACK_MARKUP": "allow", "EVENT_MAX_AGE": "1h", "NATS_MODE": "core",
 		"LOG_LEVEL": "warn", "LOG_FORMAT": "console", "ADMIN_ADDR": "", "SLACK_TIMEOUT": "1500ms",
 		"ADMIN_TOKEN": "correct-horse-battery", "ADMIN_HOSTS": "a.example, *.svc.cluster.local",
 		"DEAD_LETTER_MAX_BYTES": "1099511627776",
@@ -211,8 +216,15 @@ func TestWorkerSettings(t *testing.T) {
 		"category limit":  {c.Store.Limits.Category.String(), "10/1h+1/5s"},
 		"override":        {c.Store.Limits.LimitFor("errors").String(), "20/30m+2/10s"},
 		"other override":  {c.Store.Limits.LimitFor("deploys").String(), "5/1h30m"},
-		"route":           {c.Slack.Routes["errors"], "C0123"},
-		"other route":     {c.Slack.Routes["deploys"], "#deploys"},
+		"pattern":         {c.Store.Limits.LimitFor("team-a.b.c").String(), "7/1h:1m"},
+		"group limit":     {c.Store.Limits.GroupLimit("errors").String(), "40/1h:fixed"},
+		"group override":  {c.Store.Limits.GroupLimit("team-a").String(), "50/1h:2m"},
+		"reserve":         {fmt.Sprint(c.Store.Limits.Reserve), "map[errors:3 team-a.job1:2]"},
+		"routed pattern":  {routeOf(c, "team-a.job1"), "#team-a"},
+		"pattern channel": {c.Events.ChannelAllowed("#team-a"), true},
+		"no group limit":  {Default().LimitGroup, ""},
+		"route":           {routeOf(c, "errors"), "C0123"},
+		"other route":     {routeOf(c, "deploys"), "#deploys"},
 		"markup":          {c.Slack.AllowMarkup, true},
 		"age":             {c.MaxAge, time.Hour},
 		"mode":            {c.NATS.Core, true},
@@ -227,12 +239,18 @@ func TestWorkerSettings(t *testing.T) {
 		"other channel":   {c.Events.ChannelAllowed("#ceo"), false},
 		"no channel":      {c.Events.ChannelAllowed(""), false},
 		"dead letters":    {c.DeadLetterBytes, int64(1 << 40)},
-		"highest cost":    {c.Events.MaxCost("errors"), 2},
+		"highest cost":    {c.Events.CheckCost("errors", 2), nil},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("%s: %v, expected %v", what, pair[0], pair[1])
 		}
 	}
+}
+
+// routeOf is the channel of a category.
+func routeOf(s Settings, category string) string {
+	channel, _, _ := s.Slack.Routes.Find(category)
+	return channel
 }
 
 // TestRedisForms are go-redis's own forms of a URL.

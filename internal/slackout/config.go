@@ -3,7 +3,6 @@ package slackout
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"notifier/internal/markup"
+	"notifier/internal/pattern"
 )
 
 // Config defines where and how to post. It prints without its secrets, with any verb.
@@ -19,9 +19,9 @@ type Config struct {
 	Token      string // a bot token; exactly one of Token and WebhookURL is set
 	WebhookURL string // an incoming webhook, http or https
 
-	APIURL  string            // base URL of the Web API; empty: Slack's own. A missing slash at the end is added
-	Channel string            // for events without a channel and a route; required with Token
-	Routes  map[string]string // channel by category
+	APIURL  string                // base URL of the Web API; empty: Slack's own. A missing slash at the end is added
+	Channel string                // for events without a channel and a route; required with Token
+	Routes  pattern.Table[string] // channel by category or pattern; the most specific one counts
 
 	// AllowMarkup trusts the events: texts and blocks are posted as the publisher wrote them, with their links
 	// and mentions. Without it both are neutralised; see the package comment.
@@ -35,7 +35,7 @@ type Config struct {
 // String describes the Config without its secrets.
 func (c Config) String() string {
 	return fmt.Sprintf("slackout.Config{Token:%s WebhookURL:%s Channel:%q Routes:%d AllowMarkup:%t Timeout:%s}",
-		redacted(c.Token), redacted(c.WebhookURL), c.Channel, len(c.Routes), c.AllowMarkup, c.Timeout)
+		redacted(c.Token), redacted(c.WebhookURL), c.Channel, c.Routes.Len(), c.AllowMarkup, c.Timeout)
 }
 
 // GoString is String: %#v would otherwise print every field.
@@ -93,7 +93,9 @@ func (c Config) Channels() []string {
 	if c.Channel != "" {
 		channels = append(channels, c.Channel)
 	}
-	channels = slices.AppendSeq(channels, maps.Values(c.Routes))
+	for _, channel := range c.Routes.All() {
+		channels = append(channels, channel)
+	}
 	slices.Sort(channels)
 	return slices.Compact(channels)
 }

@@ -78,7 +78,7 @@ func (p *Poster) Channel(ev event.Event) string {
 	if ev.Channel != "" {
 		return ev.Channel
 	}
-	if channel := p.config.Routes[ev.Category]; channel != "" {
+	if channel, _, found := p.config.Routes.Find(ev.Category); found {
 		return channel
 	}
 	return p.config.Channel

@@ -13,6 +13,7 @@ import (
 	"notifier/internal/devstack"
 	"notifier/internal/event"
 	"notifier/internal/markup"
+	"notifier/internal/pattern"
 	"notifier/internal/testkit"
 )
 
@@ -147,7 +148,9 @@ func TestAllowedMarkupGoesOutUnchanged(t *testing.T) {
 
 func TestChannel(t *testing.T) {
 	p := newPoster(t, Config{
-		Token: testToken, Channel: "C0DEFAULT", Routes: map[string]string{"errors": "C0ERRORS"}, Timeout: time.Second,
+		Token: testToken, Channel: "C0DEFAULT", Timeout: time.Second, Routes: pattern.MustTable(map[string]string{
+			"errors": "C0ERRORS", "team-a.>": "C0TEAM", "team-a.*.db": "C0DB", "*.urgent": "C0URGENT",
+		}),
 	})
 	for _, test := range []struct {
 		ev   event.Event
@@ -156,6 +159,13 @@ func TestChannel(t *testing.T) {
 		{event.Event{Category: "errors", Channel: "C0OWN"}, "C0OWN"},
 		{event.Event{Category: "errors"}, "C0ERRORS"},
 		{event.Event{Category: "deploys"}, "C0DEFAULT"},
+		{event.Event{Category: "errors.db"}, "C0DEFAULT"},
+		{event.Event{Category: "team-a"}, "C0DEFAULT"},
+		{event.Event{Category: "team-a.job1"}, "C0TEAM"},
+		{event.Event{Category: "team-a.job1.db"}, "C0DB"},  // "*" is more specific than ">"
+		{event.Event{Category: "team-a.urgent"}, "C0TEAM"}, // and a literal than "*", from the left
+		{event.Event{Category: "team-b.urgent"}, "C0URGENT"},
+		{event.Event{Category: "team-b.urgent", Channel: "C0OWN"}, "C0OWN"},
 	} {
 		if got := p.Channel(test.ev); got != test.want {
 			t.Errorf("Channel(%+v) = %q, want %q", test.ev, got, test.want)

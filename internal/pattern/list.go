@@ -1,0 +1,48 @@
+package pattern
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// List is how a text such as "errors=20/30m,team-a.>=5/1h" is read: entries NAME=VALUE with commas between them.
+type List[T any] struct {
+	Form  string                  // of an entry, for its errors: CATEGORY=LIMIT such as errors=20/30m
+	Kind  string                  // what a name is, for its errors: category
+	Name  func(string) error      // what is wrong with a name; the error follows it: "a..b" has an empty token, expected ...
+	Value func(string) (T, error) // reads a value, without white space around it
+}
+
+// Parse returns the values by name; an empty text has none. The error is everything that is wrong, joined as by errors.Join: each
+// names the entry and what was expected.
+func (l List[T]) Parse(text string) (map[string]T, error) {
+	values := map[string]T{}
+	if strings.TrimSpace(text) == "" {
+		return values, nil
+	}
+	var wrong []error
+	for _, entry := range strings.Split(text, ",") {
+		name, valueText, found := strings.Cut(entry, "=")
+		name, valueText = strings.TrimSpace(name), strings.TrimSpace(valueText)
+		if !found || name == "" {
+			wrong = append(wrong, fmt.Errorf("%q, expected %s", entry, l.Form))
+			continue
+		}
+		if _, twice := values[name]; twice {
+			wrong = append(wrong, fmt.Errorf("%s is listed twice, expected each %s once", name, l.Kind))
+		}
+		if err := l.Name(name); err != nil {
+			wrong = append(wrong, fmt.Errorf("%q %w", name, err))
+		}
+		value, err := l.Value(valueText)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
+		}
+		values[name] = value
+	}
+	if len(wrong) > 0 {
+		return nil, errors.Join(wrong...)
+	}
+	return values, nil
+}

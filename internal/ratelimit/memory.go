@@ -1,0 +1,86 @@
+package ratelimit
+
+import "time"
+
+// What one entry takes in Redis, in bytes, its share of the set's tables included: at most, with a member of 64 bytes, which is
+// the longest, in a large set or hash of a 64-bit server. TestWhatEntriesTake measures them. A member of 24 bytes, which an id
+// that NATS gives has, takes 134 instead of 182. Not in it: what a key takes by itself, some 200 bytes for each category in use.
+const (
+	slotBytes   = 184 // of a sorted set: a slot of an exact limit, in each of its scopes; an id that was sent
+	flightBytes = 240 // of the hash: an id in flight
+	bucketBytes = 144 // of a sorted set: a bucket, whatever was admitted in it; a third of that in a set of up to 128
+)
+
+// MeasuredScopes is for how many categories, and groups, Memory counts buckets: otherwise nothing bounds their number.
+const MeasuredScopes = 1000
+
+// Memory is what a notifier can take in Redis at most, in bytes, while its limits are full all the time.
+type Memory struct {
+	Limits int64 // the slots of all levels, and for MeasuredScopes of each level the buckets
+	IDs    int64 // the ids in flight and sent
+}
+
+// Memory returns how much of Redis's memory these limits can take, with the ids of events that were sent within dedupe.
+func (r Rules) Memory(dedupe time.Duration) Memory {
+	exact := r.LongestExactWindow()
+	retention := max(exact, min(r.LongestWindow(), dedupe)) // of ids in flight
+	inFlight := int64(r.Global.Most(retention))
+	sent := int64(r.Global.Most(max(dedupe, retention)))
+	known := Memory{IDs: inFlight*flightBytes + max(0, sent-inFlight)*slotBytes}
+	if r.Global.Exact() {
+		known.Limits = inFlight * slotBytes // its set has all ids in flight
+	} else {
+		known.IDs += inFlight * slotBytes // which otherwise have a set of their own
+		known.Limits = r.Global.buckets() * bucketBytes
+	}
+	categories := []Limit{r.Category}
+	for _, limit := range r.Overrides.All() {
+		categories = append(categories, limit)
+	}
+	known.Limits += r.levelBytes(categories, len(r.Reserve) > 0)
+	if len(r.Group) > 0 || len(r.GroupOverrides) > 0 {
+		groups := []Limit{r.Group}
+		for _, limit := range r.GroupOverrides {
+			groups = append(groups, limit)
+		}
+		known.Limits += r.levelBytes(groups, false)
+	}
+	return known
+}
+
+// levelBytes is what all scopes of one level take. Each admission is in one of them, so that the global limit bounds their slots,
+// however many scopes there are. reserves: some keep their entries as long as the global scope does.
+func (r Rules) levelBytes(limits []Limit, reserves bool) int64 {
+	var exact, coarse time.Duration // the longest windows
+	var buckets int64               // of the scope that has most of them
+	for _, limit := range limits {
+		switch {
+		case limit.Exact():
+			exact = max(exact, limit.longestWindow())
+		case len(limit) > 0:
+			coarse, buckets = max(coarse, limit.longestWindow()), max(buckets, limit.buckets())
+		}
+	}
+	if reserves && exact > 0 {
+		exact = max(exact, r.Global.longestWindow())
+	}
+	var bytes int64
+	if exact > 0 {
+		bytes += int64(r.Global.Most(exact)) * slotBytes
+	}
+	if coarse > 0 {
+		bytes += min(int64(r.Global.Most(coarse)), MeasuredScopes*buckets) * bucketBytes
+	}
+	return bytes
+}
+
+// buckets is how many of them a scope of a limit without exact tiers has at once: one ends at each multiple of each grain, and
+// none is empty.
+func (l Limit) buckets() int64 {
+	window := l.longestWindow()
+	var n int64
+	for _, grain := range l.grains() {
+		n += int64((window+grain-1)/grain) + 1
+	}
+	return min(n, int64(l.Most(window+time.Microsecond)))
+}

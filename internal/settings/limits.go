@@ -1,0 +1,74 @@
+package settings
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"notifier/internal/pattern"
+	"notifier/internal/ratelimit"
+)
+
+// limitVariables are what LoadLimits reads, and can replace.
+func limitVariables(env *Environment) map[string]*string {
+	return map[string]*string{
+		"LIMIT_GLOBAL": &env.LimitGlobal, "LIMIT_CATEGORY": &env.LimitCategory, "LIMIT_OVERRIDES": &env.LimitOverrides,
+		"LIMIT_GROUP": &env.LimitGroup, "LIMIT_GROUP_OVERRIDES": &env.LimitGroupOverrides, "LIMIT_RESERVE": &env.LimitReserve,
+		"DEDUPE_WINDOW": &env.DedupeWindow,
+	}
+}
+
+func parseLimits(env Environment, problems *Problems, s *Store) {
+	limits, errs := &s.Limits, [6]error{}
+	limits.Global, errs[0] = ratelimit.ParseLimit(env.LimitGlobal)
+	limits.Category, errs[1] = ratelimit.ParseLimit(env.LimitCategory)
+	limits.Overrides, errs[2] = ratelimit.ParseOverrides(env.LimitOverrides)
+	limits.Group, errs[3] = ratelimit.ParseGroupLimit(env.LimitGroup)
+	limits.GroupOverrides, errs[4] = ratelimit.ParseGroupOverrides(env.LimitGroupOverrides)
+	limits.Reserve, errs[5] = ratelimit.ParseReserve(env.LimitReserve)
+	for i, variable := range []string{
+		"LIMIT_GLOBAL", "LIMIT_CATEGORY", "LIMIT_OVERRIDES", "LIMIT_GROUP", "LIMIT_GROUP_OVERRIDES", "LIMIT_RESERVE",
+	} {
+		problems.addEach(variable, errs[i])
+	}
+	if !problems.unreadable("LIMIT_GLOBAL") { // else it is unknown how much can be reserved
+		problems.addEach("LIMIT_RESERVE", limits.CheckReserve())
+	}
+	s.Dedupe = parseDuration(problems, "DEDUPE_WINDOW", env.DedupeWindow, shortestDedupe, longestDuration)
+}
+
+// parseRoutes reads "errors=C0123,team-a.>=#team-a".
+func parseRoutes(problems *Problems, text string) pattern.Table[string] {
+	routes, err := pattern.List[string]{
+		Form: "CATEGORY=CHANNEL such as errors=C0123", Kind: "category", Name: pattern.Check,
+		Value: func(channel string) (string, error) {
+			if channel == "" {
+				return "", errors.New("no channel, expected one such as C0123 or #alerts")
+			}
+			return channel, nil
+		},
+	}.Parse(text)
+	problems.addEach("SLACK_ROUTES", err)
+	table, err := pattern.NewTable(routes)
+	problems.addEach("SLACK_ROUTES", err)
+	return table
+}
+
+// checkNames notes the names and patterns that match no category which NATS_SUBJECT can give.
+func checkNames(problems *Problems, s Settings) {
+	subject := s.NATS.Pattern
+	check := func(variable, name string) {
+		if !subject.Gives(name) {
+			problems.Add(variable, "%s never matches, because the categories of NATS_SUBJECT %q are one token; expected a name or pattern without dots", name, subject)
+		}
+	}
+	for name := range s.Store.Limits.Overrides.All() {
+		check("LIMIT_OVERRIDES", name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Store.Limits.Reserve)) {
+		check("LIMIT_RESERVE", name)
+	}
+	for name := range s.Slack.Routes.All() {
+		check("SLACK_ROUTES", name)
+	}
+}
