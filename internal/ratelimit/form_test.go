@@ -10,7 +10,7 @@ import (
 	"notifier/internal/testkit"
 )
 
-// forms says in which form the category "a" is stored: the number of entries in each of its sets.
+// forms checks in which form the category "a" is stored: the number of entries in each of its sets.
 func (s *store) forms(t testing.TB, exact, buckets int64) {
 	t.Helper()
 	for key, want := range map[string]int64{"{n}:category:a": exact, "{n}:buckets:category:a": buckets} {
@@ -148,7 +148,7 @@ func TestAnExactLimitBesideBucketsIsKeptExact(t *testing.T) {
 	})
 }
 
-// A limit without buckets anywhere costs nothing: nobody says what he wants.
+// A limit without buckets anywhere costs nothing: no wish is noted.
 func TestWithoutBucketsNobodyWantsAnything(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("100/30m", "50/10m", ""), day)

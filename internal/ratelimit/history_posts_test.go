@@ -59,30 +59,16 @@ func (h *history) refund(r *rapid.T) {
 	if h.expire(now); h.unclear {
 		return
 	}
-	if h.unclear = h.tooOldToFind(request, now); h.unclear {
-		return
-	}
 	want := h.model.refundable(request, known)
 	switch {
 	case got == want && got:
-		h.model.refund(request, h.model.now(now))
+		h.model.refund(request)
 	case got != want && want && !h.fresh(request, asking, now):
 		h.model.inFlight(request).inFlight = false // a record that is stale may be gone by now
 	case got != want:
 		r.Fatalf("refund of %+v: %t, expected %t\n%s", request, got, want, h.s.contents(h.t))
 	}
 	h.operations++
-}
-
-// tooOldToFind reports whether an event became too old to be found in a scope at the very moment of its refund.
-func (h *history) tooOldToFind(request ratelimit.Request, now int64) bool {
-	a := h.model.inFlight(request)
-	for _, s := range h.model.scopes {
-		if over := now - s.kept; a != nil && h.s.server != nil && a.at <= over && a.at > over-endsBefore.Microseconds() {
-			return true
-		}
-	}
-	return false
 }
 
 // fresh reports whether an event in flight is known for sure.

@@ -42,7 +42,6 @@ type witness struct {
 	all      []*given
 	refused  int
 	refunds  bool // there was one
-	late     bool // there was one that did not find its slots in buckets any more
 	// Since when a replica can be sure that a scope keeps what its windows count: from its first admission on.
 	since []map[string]int64
 }
@@ -113,7 +112,7 @@ func (w *witness) ask(r *rapid.T) {
 		if decision.RetryAfter > 0 {
 			w.waits = append(w.waits, decision.RetryAfter)
 		}
-		if w.single() && !w.late {
+		if w.single() {
 			w.refusedForAReason(p, request, decision)
 		}
 	}
@@ -282,11 +281,7 @@ func (w *witness) refund(r *rapid.T) {
 	if w.model.inFlight(g.request) != g.admission {
 		r.Skip("not in flight")
 	}
-	for _, scope := range g.scopes {
-		s := w.model.scope(scope)
-		w.late = w.late || s.buckets && g.at <= w.now()-s.kept
-	}
-	w.model.refund(g.request, w.now())
+	w.model.refund(g.request)
 	g.refunded, w.refunds = true, true
 }
 

@@ -287,14 +287,11 @@ func (m *model) refundable(request ratelimit.Request, known string) bool {
 	return a != nil && (a.posts == 0 || a.post == known)
 }
 
-// refund gives back what is in flight for this delivery. In buckets it is found by its time, so not once it is as old as the
-// scope keeps anything. The clock stays where it was.
-func (m *model) refund(request ratelimit.Request, now int64) {
+// refund gives back what is in flight for this delivery. The clock stays where it was.
+func (m *model) refund(request ratelimit.Request) {
 	a := m.inFlight(request)
 	a.inFlight = false
 	for _, s := range m.scopes {
-		if !s.buckets || a.at > now-s.kept {
-			s.drop(func(c *charge) bool { return c.of == a })
-		}
+		s.drop(func(c *charge) bool { return c.of == a })
 	}
 }
