@@ -52,11 +52,11 @@
 --   No stop for ever what is further ahead of TIME than the dedupe window, and than a day, is no admission of ours. It is removed
 --                    when an exact scope is nearly full, and when it is the newest bucket; an event in flight or sent that
 --                    far ahead, or with a record of another form, is unknown.
---   Clean            keys expire when their last entry can no longer matter; what is out of the window is never counted.
+--   Clean            keys expire when their last entry can no longer matter; tidy.lua removes what is stale.
 --   Rules may change replicas with other rules may use the same keys. Each holds its own rules against what all have admitted,
 --                    and none removes or lets expire what another one's longer window still counts.
 --
--- By hand, one event of category "errors" under 100/30m and 10/30m; run again it shows 1 again, because the id is the same:
+-- By hand, an event of "errors" under 100/30m and 10/30m; run again it shows 1 again, because the id is the same:
 --   redis-cli --eval lua/admit.lua '{notifier}:register' '{notifier}:inflight' '{notifier}:sent' '{notifier}:global' '{notifier}:buckets:global' '{notifier}:category:errors' '{notifier}:buckets:category:errors' , 86400000000 1800000000 2 1 0 100 1800000000 0 1 0 10 1800000000 0 2 1 0 1 errors:e1 by-hand-1 2
 -- Eleven events, the last of which is refused (-1):
 --   for i in 1 2 3 4 5 6 7 8 9 10 11; do redis-cli --eval lua/admit.lua '{notifier}:register' '{notifier}:inflight' '{notifier}:sent' '{notifier}:global' '{notifier}:buckets:global' '{notifier}:category:errors' '{notifier}:buckets:category:errors' , 86400000000 1800000000 2 1 0 100 1800000000 0 1 0 10 1800000000 0 2 1 0 1 errors:loop-$i by-hand-$i 2; done
@@ -276,7 +276,6 @@ local function find(command, key)
   return worth and call(command, key, unpack(ARGV, ids + 1, ids + events)) or {}
 end
 local in_flight, sent = find('HMGET', KEYS[2]), find('ZMSCORE', KEYS[3])
-
 -- admitted: the records in flight of this batch, by id; records: the same for HSET; register: what ZADD is to add to the register;
 -- misfit: a scope that is to be stored in another form first.
 local verdicts, refusals, admitted, records, register, misfit = {}, {}, {}, {}, {}, nil
@@ -360,26 +359,13 @@ local function in_chunks(command, key, values)
   end
 end
 
--- leave(key, old) removes what is as old from the register or the exact global scope, and so is no longer in flight, unless a post
--- of it began later.
-local function leave(key, old)
-  local gone = call('ZRANGEBYSCORE', key, '-inf', text(old))
-  call('ZREMRANGEBYSCORE', key, '-inf', text(old))
-  for n, id in ipairs(gone) do
-    gone[n] = call('ZSCORE', KEYS[1], id) and '' or id
-  end
-  in_chunks('HDEL', KEYS[2], gone)
-end
-
 -- store(s, window, last, members, next) adds entries to a scope and removes what nobody counts any more. It returns how many
 -- milliseconds entries are kept: the longest window that this replica or, as far as the set shows, any other has asked for. A set
 -- expires that long after its newest entry, which is last now and then next (a millisecond is added: none is lost to rounding).
 local function store(s, window, last, members, next)
   local keeps = math.ceil(window / 1000)
   keeps = last and math.max(keeps, call('PEXPIRETIME', s.key) - 1 - math.floor(last / 1000)) or keeps
-  if s == global and s.form == exact then
-    leave(s.key, now - keeps * 1000)
-  else
+  if s ~= global or s.form == buckets then -- tidy.lua does it with the ids of the exact global scope
     call('ZREMRANGEBYSCORE', s.key, '-inf', text(now - keeps * 1000))
   end
   in_chunks('ZADD', s.key, members)
@@ -387,12 +373,7 @@ local function store(s, window, last, members, next)
   return keeps
 end
 
-local stamp = text(now)
-call('ZADD', KEYS[1], stamp, ' clock', text(now + retention), ' kept') -- first: with Redis out of memory this fails the call
-if global.form == exact and global.all == 0 and call('ZCARD', KEYS[1]) <= (bucketed > 0 and 3 or 2) then
-  call('DEL', KEYS[2]) -- there are no ids but these marks in the register either
-end
-leave(KEYS[1], now - retention)
+call('ZADD', KEYS[1], text(now), ' clock', text(now + retention), ' kept') -- first: with Redis out of memory this fails the call
 for _, s in ipairs(scopes) do
   local window = math.max(s.tiers.longest, s.slots and global.tiers.longest or 0)
   if s.added > 0 and s.form == exact then

@@ -76,7 +76,7 @@ var DigestBegin string
 //go:embed reform.lua
 var Reform string
 
-// Index records which categories have had admissions. See the head of index.lua.
+// Tidy records which categories have had admissions, and removes what is stale. See the head of tidy.lua.
 //
-//go:embed index.lua
-var Index string
+//go:embed tidy.lua
+var Tidy string

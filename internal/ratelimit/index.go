@@ -14,7 +14,7 @@ import (
 )
 
 // The index is a sorted set of the categories that had admissions, and of the sources in them. Ids count within their
-// category, so it is what makes an event findable by its id alone. index.lua writes it after the admissions, each entry at
+// category, so it is what makes an event findable by its id alone. tidy.lua writes it after the admissions, each entry at
 // most once in indexGrain, and keeps the 100,000 latest ones.
 const indexGrain = time.Second
 

@@ -63,8 +63,8 @@ func (l *Limiter) index(ctx context.Context, q question, decisions []Decision) e
 	if len(due) == 0 {
 		return nil
 	}
-	keyNames := []string{l.keys.register(), l.keys.categories()}
-	if err := l.record.Run(ctx, l.redis, keyNames, append([]any{l.keptInIndex, l.dedupe}, due...)...).Err(); err != nil {
+	keyNames := []string{l.keys.register(), l.keys.inFlight(), l.keys.global(), l.keys.categories()}
+	if err := l.tidy.Run(ctx, l.redis, keyNames, append([]any{l.keptInIndex, l.dedupe}, due...)...).Err(); err != nil {
 		return fmt.Errorf("redis: cannot record the categories: %w", l.explain(ctx, err, keyNames))
 	}
 	l.indexed.written(due, now)

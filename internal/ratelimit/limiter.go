@@ -40,7 +40,7 @@ type Limiter struct {
 
 	channelKeys sync.Map // channel as the settings name it -> its ID, as learned from Redis
 
-	admit, reform, record, begin, answered, pauses, sent, refund *redis.Script
+	admit, reform, tidy, begin, answered, pauses, sent, refund *redis.Script
 }
 
 // New returns a Limiter that uses an open client.
@@ -70,7 +70,7 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 		reserved: slices.Sorted(maps.Keys(rules.Reserve)),
 		admit:    redis.NewScript(lua.Admit),
 		reform:   redis.NewScript(lua.Reform),
-		record:   redis.NewScript(lua.Index),
+		tidy:     redis.NewScript(lua.Tidy),
 		begin:    redis.NewScript(lua.Begin),
 		answered: redis.NewScript(lua.Answered),
 		pauses:   redis.NewScript(lua.Pauses),

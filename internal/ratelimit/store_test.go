@@ -171,7 +171,7 @@ func (r *replies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
 		err := next(ctx, command)
 		if reply, ok := command.(*redis.Cmd); ok && err == nil && strings.HasPrefix(command.Name(), "eval") {
-			if _, text := reply.Val().(string); text { // of index.lua, which follows a decision
+			if _, text := reply.Val().(string); text { // of tidy.lua, which follows a decision
 				return err
 			}
 			r.mu.Lock()

@@ -21,7 +21,7 @@ func TestTheStoreKnowsWhatTheScriptsCall(t *testing.T) {
 	defer client.Close()
 	known := 0
 	for name, script := range map[string]string{
-		"admit.lua": lua.Admit, "index.lua": lua.Index, "peek.lua": lua.Peek, "reform.lua": lua.Reform, "sent.lua": lua.Sent,
+		"admit.lua": lua.Admit, "tidy.lua": lua.Tidy, "peek.lua": lua.Peek, "reform.lua": lua.Reform, "sent.lua": lua.Sent,
 	} {
 		for _, command := range regexp.MustCompile(`'([A-Z]{3,})'`).FindAllStringSubmatch(script, -1) {
 			err := client.Eval(t.Context(), "return redis.call(ARGV[1])", nil, command[1]).Err()
