@@ -61,7 +61,6 @@
 -- Eleven events, the last of which is refused (-1):
 --   for i in 1 2 3 4 5 6 7 8 9 10 11; do redis-cli --eval lua/admit.lua '{notifier}:register' '{notifier}:inflight' '{notifier}:sent' '{notifier}:global' '{notifier}:buckets:global' '{notifier}:category:errors' '{notifier}:buckets:category:errors' , 86400000000 1800000000 2 1 0 100 1800000000 0 1 0 10 1800000000 0 2 1 0 1 errors:loop-$i by-hand-$i 2; done
 
--- Locals are faster than globals.
 local KEYS, ARGV, call, tonumber, match, huge = KEYS, ARGV, redis.call, tonumber, string.match, math.huge
 
 -- Numbers are formatted with %.0f: Lua's own conversion keeps 14 digits, and a time in microseconds has 16.
@@ -188,8 +187,8 @@ function exact.look(s, tier, cost, count)
     return huge, taken(s, tier.after)
   elseif entry <= tier.after then
     return false
-  end -- if it is the oldest entry, all of them are in the window
-  return tier.next or entry + tier.window, s.all == rank + 1 and s.all + s.added or taken(s, tier.after)
+  end
+  return tier.next or entry + tier.window, s.all == rank + 1 and s.all + s.added or taken(s, tier.after) -- all: it is the oldest
 end
 
 -- Of buckets it is the first one up to which as many slots are taken as have to leave.
@@ -352,8 +351,7 @@ end
 if #records == 0 then
   return { now, now - clock, verdicts, refusals }
 end
--- Lua can pass only a few thousand values to one call.
-local function in_chunks(command, key, values)
+local function in_chunks(command, key, values) -- Lua can pass only a few thousand values to one call
   for from = 1, #values, 1000 do
     call(command, key, unpack(values, from, math.min(from + 999, #values)))
   end

@@ -3,6 +3,8 @@
 package luastore
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,6 +44,7 @@ var commands = map[string]command{
 	"HEXISTS":          {2, 2, (*Store).hexists},
 	"HMGET":            {2, 0, (*Store).hmget},
 	"HDEL":             {2, 0, (*Store).hdel},
+	"HKEYS":            {1, 1, (*Store).hkeys},
 	"HLEN":             {1, 1, (*Store).hlen},
 	"ZADD":             {3, 0, (*Store).zadd},
 	"ZREM":             {2, 0, (*Store).zrem},
@@ -188,6 +191,19 @@ func (s *Store) hdel(args []string) (any, error) {
 	n := before - len(hash)
 	s.dropIfEmpty(args[0], s.keys[args[0]])
 	return n, nil
+}
+
+// hkeys returns the fields in alphabetical order; Redis promises none.
+func (s *Store) hkeys(args []string) (any, error) {
+	hash, err := s.hashOf(args[0])
+	if err != nil {
+		return nil, err
+	}
+	fields := make([]any, 0, len(hash))
+	for _, field := range slices.Sorted(maps.Keys(hash)) {
+		fields = append(fields, field)
+	}
+	return fields, nil
 }
 
 func (s *Store) hlen(args []string) (any, error) {

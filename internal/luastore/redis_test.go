@@ -5,6 +5,7 @@ package luastore_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,7 +68,7 @@ func anyCall(r *rapid.T, history int) []string {
 	key := fmt.Sprintf("%d %s", history, pick("key", "z", "z", "z", "z", "h", "h"))
 	expiry := func() string { return pick("expiry", "4102444800000", "4102444800001", "1000", "soon") }
 	forms := map[string]func() []string{
-		"EXISTS": nil, "DEL": nil, "PEXPIRETIME": nil, "HLEN": nil, "ZCARD": nil,
+		"EXISTS": nil, "DEL": nil, "PEXPIRETIME": nil, "HLEN": nil, "ZCARD": nil, "HKEYS": nil,
 		"PEXPIREAT": func() []string { return []string{expiry()} },
 		"HSET":      func() []string { return several(member, score) },
 		"HGET":      func() []string { return []string{member()} },
@@ -75,6 +76,7 @@ func anyCall(r *rapid.T, history int) []string {
 		"HMGET":     func() []string { return several(member) },
 		"HDEL":      func() []string { return several(member) },
 		"ZADD":      func() []string { return several(score, member) },
+		"Zadd":      func() []string { return append([]string{"GT"}, several(score, member)...) },
 		"zadd":      func() []string { return several(score, member, member) },
 		"ZREM":      func() []string { return several(member) },
 		"ZSCORE":    func() []string { return []string{member()} },
@@ -115,6 +117,9 @@ func answer(t *testing.T, client *redis.Client, call []string) any {
 		return "error: wrong type"
 	case err != nil:
 		return "error"
+	}
+	if fields, isList := reply.([]any); isList && call[0] == "HKEYS" { // in no order
+		slices.SortFunc(fields, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
 	}
 	return reply
 }

@@ -30,6 +30,10 @@ func (s *Store) setOf(key string) (*sortedSet, error) {
 
 // zadd knows no options: the scripts use none.
 func (s *Store) zadd(args []string) (any, error) {
+	greater := len(args) > 1 && args[1] == "GT" // a member that is there gets a greater score only
+	if greater {
+		args = append([]string{args[0]}, args[2:]...)
+	}
 	if len(args)%2 == 0 {
 		return nil, errSyntax
 	}
@@ -51,6 +55,9 @@ func (s *Store) zadd(args []string) (any, error) {
 	}
 	added := 0
 	for i, score := range scores {
+		if before, found := set.scores[args[2+2*i]]; greater && found && before >= score {
+			continue
+		}
 		if set.add(args[2+2*i], score) {
 			added++
 		}
