@@ -123,14 +123,14 @@ local events = number() -- and their columns: the i-th id is ARGV[ids + i], and 
 local ids = at
 local deliveries, of, costs = ids + events, ids + 2 * events, ids + 3 * events
 
--- newest(key, bound) is the time of the newest entry of a set, and its name. What is beyond the bound is removed before.
+-- newest(key, bound) is the time of the newest entry of a set, its name, and how many beyond the bound were removed before.
 local function newest(key, bound)
-  local entry = call('ZREVRANGE', key, '0', '0', 'WITHSCORES')
+  local entry, removed = call('ZREVRANGE', key, '0', '0', 'WITHSCORES'), 0
   if entry[2] and tonumber(entry[2]) > bound then
-    call('ZREMRANGEBYSCORE', key, '(' .. text(bound), '+inf')
+    removed = call('ZREMRANGEBYSCORE', key, '(' .. text(bound), '+inf')
     entry = call('ZREVRANGE', key, '0', '0', 'WITHSCORES')
   end
-  return tonumber(entry[2]), entry[1]
+  return tonumber(entry[2]), entry[1], removed
 end
 
 -- The two forms of a scope: when a tier has room, and how slots are taken.
@@ -251,8 +251,8 @@ local function refuse(s, cost, category)
     return nil -- there are at least as many entries overall as in the window
   end
   if s.form == exact and not s.looked then
-    s.looked = newest(s.key, horizon)
-    s.all = call('ZCARD', s.key)
+    local _, _, removed = newest(s.key, horizon)
+    s.looked, s.all = true, s.all - removed
   end
   local whose = s == global and category.slots and category or nil
   if s.asked ~= cost or s.asked_at ~= s.added or s.asked_by ~= whose then
