@@ -51,13 +51,16 @@ func crowded(tb testing.TB, groups string) (status.Source, *redistest.Server) {
 		pipe.ZAdd(ctx, "{notifier}:category:zz-burns", redis.Z{Score: micros(25 * time.Minute), Member: fmt.Sprint("zz-burns:", i)})
 	})
 	fill(60*stats.MaxCategories, func(pipe redis.Pipeliner, i int) {
-		minute, category := now.Unix()/60-int64(i%60), fmt.Sprintf("service-%06d.errors", i)
+		minute, category := now.Unix()/60+1-int64(i%60), fmt.Sprintf("service-%06d.errors", i)
 		if i < 60 {
 			category = "zz-burns"
 		}
 		key := "{notifier}:counts:" + strconv.FormatInt(minute, 10)
 		pipe.HSet(ctx, key, "dropped/category/"+category, 3, "sent//"+category, 1, "dropped/global/_other", 500)
 	})
+	// The minutes end with the next one, and begin with the one that the hour has lost when it begins.
+	oldest := "{notifier}:counts:" + strconv.FormatInt(now.Unix()/60-59, 10)
+	testkit.Check(tb, client.HSet(ctx, oldest, "dropped/category/zz-burns", 3, "sent//zz-burns", 1).Err())
 	rules := testkit.Rules("1000000/30m", "10/30m", "")
 	if groups != "" {
 		rules.Group = testkit.Rules(groups, groups, "").Global
