@@ -7,9 +7,10 @@
 // The package knows Redis, the names of the limiter's keys and the limits. It does not know NATS, Slack or what an event
 // contains.
 //
-// Reading order: limit.go (how limits are written), rules.go (which limit applies to which category), keys.go (what is
-// stored where), member.go (what stands for an event there), limiter.go (the calls), arguments.go (what the script is
-// given), decision.go and reply.go (its reply), begin.go (permits to post), channel.go (a channel's name and its ID), pace.go
-// (how the pace is written), pause.go (Slack's answers and its pauses), peek.go, slots.go, index.go and trace.go (what people
-// ask about), redis.go (the connection).
+// Reading order: limit.go and parse.go (how limits are written), rules.go (which limits apply to which category), cost.go and
+// memory.go (what follows from them), keys.go (what is stored where), member.go (what stands for an event there), limiter.go
+// (the calls), arguments.go (what the script is given), decision.go and reply.go (its reply), indexed.go (what follows an
+// admission), begin.go (permits to post), channel.go (a channel's name and its ID), pace.go (how the pace is written), pause.go
+// (Slack's answers and its pauses), peek.go, reserves.go, slots.go, index.go and trace.go (what people ask about), redis.go (the
+// connection).
 package ratelimit

@@ -21,7 +21,8 @@ import (
 // command.
 const maxBatch = 1000
 
-// Limiter decides through Redis. It is safe for concurrent use; all state is in Redis.
+// Limiter decides through Redis. It is safe for concurrent use. All state is in Redis, but for what it remembers in order not to
+// write or ask again: entries of the index for a second, and the IDs of channels.
 type Limiter struct {
 	redis  redis.UniversalClient
 	keys   keys
