@@ -73,11 +73,13 @@ end
 local time = call('TIME')
 local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local horizon = clock + math.max(86400000000, tonumber(ARGV[1])) -- further ahead no clock was that has been set back since
+local month = 2678400000000 -- the longest window, and the longest bucket
 local marks = call('ZMSCORE', KEYS[1], ' clock', ' kept', ' buckets')
 local latest, kept, bucketed = tonumber(marks[1] or 0), tonumber(marks[2] or 0), tonumber(marks[3] or 0)
 latest = latest <= horizon and latest or 0
 local now = math.max(clock, latest)
-local retention = math.max(tonumber(ARGV[2]), latest > 0 and kept > now and kept - latest or 0) -- the longest that anybody asks for
+local retention = math.max(tonumber(ARGV[2]), kept > now and kept <= latest + month and kept - latest or 0) -- the longest that anybody asks for
+bucketed = math.min(bucketed, now + 2 * month)
 
 local at, rules = 2, {} -- at: the argument that was read last
 local function number()
@@ -120,8 +122,7 @@ for r = 1, number() do
   spare = spare + reserves[r].slots
 end
 local events = number() -- and their columns: the i-th id is ARGV[ids + i], and so on
-local ids = at
-local deliveries, of, costs = ids + events, ids + 2 * events, ids + 3 * events
+local ids, deliveries, of, costs = at, at + events, at + 2 * events, at + 3 * events
 
 -- newest(key, bound) is the time of the newest entry of a set, its name, and how many beyond the bound were removed before.
 local function newest(key, bound)
@@ -142,22 +143,22 @@ local function open(s)
   if s.form or s.damaged then
     return s.form
   end
-  for k = (s.tiers.ends or bucketed > now) and 3 or 2, 2, -1 do
-    s.key, s.form = KEYS[k + 2 * s.n], k == 3 and buckets or exact
-    s.all = redis.pcall('ZCARD', s.key)
-    if type(s.all) ~= 'number' then
-      s.form, s.damaged = false, (s ~= global and string.find(s.all.err, 'WRONGTYPE', 1, true) or call('ZCARD', s.key)) and k + 2 * s.n
+  for k = 2, (s.tiers.ends or bucketed > now) and 3 or 2 do
+    local key, all = KEYS[k + 2 * s.n], redis.pcall('ZCARD', KEYS[k + 2 * s.n])
+    if type(all) ~= 'number' then
+      s.form, s.damaged = false, (s ~= global and string.find(all.err, 'WRONGTYPE', 1, true) or call('ZCARD', key)) and k + 2 * s.n
       return false
-    elseif s.all > 0 then
-      break
+    elseif k == 2 or all > 0 then
+      s.key, s.form, s.all = key, k == 3 and buckets or exact, all
     end
   end
   if s.all == 0 and s.tiers.ends or s.form == buckets then
     s.form, s.key = buckets, KEYS[3 + 2 * s.n]
-    local ends, name = newest(s.key, horizon + 2678400000000) -- and the longest bucket
+    local ends, name = newest(s.key, horizon + month)
     local before, total, began = match(name or '0 0 0', '^(%d+) (%d+) (%d+)$')
     s.all, s.name, s.ends, s.before, s.total, s.began = huge, name, ends or 0, tonumber(before), tonumber(total), began
-    s.form, s.damaged = total and buckets, not total and 3 + 2 * s.n
+    local sound = total and s.before <= s.total and s.total < 9007199254740992 -- what a number holds exactly
+    s.form, s.damaged = sound and buckets, not sound and 3 + 2 * s.n
   end
   return not s.damaged
 end
@@ -171,7 +172,7 @@ local function taken(s, after)
     return 0
   end
   local first = call('ZRANGEBYSCORE', s.key, '(' .. text(after), '+inf', 'LIMIT', '0', '1')[1]
-  return (first and s.total - (match(first, '^%d+') or 0) or 0) + s.added
+  return (first and math.max(0, s.total - tonumber(match(first, '^%d+') or 0)) or 0) + s.added
 end
 
 -- look(s, tier, cost, count) returns when the tier has room for the cost, or false if it has room now, and how many slots are
@@ -251,18 +252,16 @@ local function refuse(s, cost, category)
     return nil -- there are at least as many entries overall as in the window
   end
   if s.form == exact and not s.looked then
-    local _, _, removed = newest(s.key, horizon)
-    s.looked, s.all = true, s.all - removed
+    s.looked, s.all = true, s.all - select(3, newest(s.key, horizon))
   end
   local whose = s == global and category.slots and category or nil
   if s.asked ~= cost or s.asked_at ~= s.added or s.asked_by ~= whose then
     s.asked, s.asked_at, s.asked_by, s.refusal = cost, s.added, whose, nil
-    for t = 1, #s.tiers do
-      local tier = s.tiers[t]
+    for t, tier in ipairs(s.tiers) do
       local kept_for_others = s == global and held(tier, whose) or 0
       local frees, slots = s.form.look(s, tier, cost, tier.count - kept_for_others)
       if frees and not (s.refusal and frees <= s.refusal.frees) then
-        s.refusal = { s.n, t, slots, frees < huge and frees - clock or -1, kept_for_others, frees = frees }
+        s.refusal = { s.n, t, slots, frees < huge and math.max(0, frees - clock) or -1, kept_for_others, frees = frees }
       end
     end
   end
@@ -281,8 +280,9 @@ local verdicts, refusals, admitted, records, register, misfit = {}, {}, {}, {}, 
 
 -- known(i, id) is the verdict on an event that was seen before, or nil.
 local function known(i, id)
-  local since, posts, by = match(admitted[id] or in_flight[i] or '', '^(%d+)([^ ]*) (.*)$')
-  since = since and math.max(tonumber(since), tonumber(match(posts, '^g?:%d+:(%d+)') or 0))
+  local state, by = match(admitted[id] or in_flight[i] or '', '^([^ ]*) (.*)$')
+  local since = tonumber(match(state or '', '^%d+') or nil)
+  since = since and math.max(since, tonumber(match(state, '^%d+g?:%d+:(%d+)') or 0))
   if since and since > now - retention and since <= horizon then
     return by == ARGV[deliveries + i] and 1 or 0
   end
@@ -362,7 +362,7 @@ end
 -- expires that long after its newest entry, which is last now and then next (a millisecond is added: none is lost to rounding).
 local function store(s, window, last, members, next)
   local keeps = math.ceil(window / 1000)
-  keeps = last and math.max(keeps, call('PEXPIRETIME', s.key) - 1 - math.floor(last / 1000)) or keeps
+  keeps = last and math.max(keeps, math.min(call('PEXPIRETIME', s.key) - 1 - math.floor(last / 1000), month / 1000)) or keeps
   if s ~= global or s.form == buckets then -- tidy.lua does it with the ids of the exact global scope
     call('ZREMRANGEBYSCORE', s.key, '-inf', text(now - keeps * 1000))
   end
@@ -373,11 +373,11 @@ end
 
 call('ZADD', KEYS[1], text(now), ' clock', text(now + retention), ' kept') -- first: with Redis out of memory this fails the call
 for _, s in ipairs(scopes) do
-  local window = math.max(s.tiers.longest, s.slots and global.tiers.longest or 0)
+  local window = math.max(s.tiers.longest, s.slots and global.tiers.longest or 0, s == global and s.form == exact and retention or 0)
   if s.added > 0 and s.form == exact then
-    window = s == global and math.max(window, retention) or window
     -- Without buckets nobody keeps a scope for longer than the retention, so a lookup is needed only if that is longer.
-    store(s, window, (window < retention or bucketed > now) and newest(s.key, huge), s.members, now)
+    local keeps = store(s, window, (window < retention or bucketed > now) and newest(s.key, huge), s.members, now)
+    bucketed = s.tiers.ends and math.max(bucketed, now + 2000 * keeps) or bucketed -- replicas that keep each event have to keep these
   elseif s.added > 0 then
     local keeps = store(s, window, s.name and s.last, { text(s.ends), text(s.before) .. ' ' .. text(s.total + s.added) .. ' ' .. s.began }, s.ends)
     call('ZREM', s.key, s.joins and s.name or '')

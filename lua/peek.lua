@@ -48,7 +48,7 @@ local function look(key, count, window, after, total)
   local used
   if total then
     local name = redis.call('ZRANGEBYSCORE', key, '(' .. text(after), '+inf', 'LIMIT', 0, 1)[1]
-    used = name and total - string.match(name, '^%d*') or 0
+    used = name and math.max(0, total - tonumber(string.match(name, '^%d+') or 0)) or 0
   else
     used = redis.call('ZCOUNT', key, '(' .. text(after), '+inf')
   end
@@ -72,8 +72,9 @@ for k = 2, #KEYS, 2 do
     end
   end
   if not damaged and newest[1] then
-    total = tonumber(string.match(newest[1], '^%d+ (%d+) %d+$'))
-    damaged = not total
+    local before, upto = string.match(newest[1], '^(%d+) (%d+) %d+$')
+    total = tonumber(upto)
+    damaged = not (total and tonumber(before) <= total and total < 9007199254740992)
   end
   for _ = 1, number() do
     local count, window, after, next = number(), number(), nil, nil
@@ -88,7 +89,7 @@ for k = 2, #KEYS, 2 do
       used, frees = look(KEYS[total and k + 1 or k], count, window, after or now - window, total)
     end
     numbers[#numbers + 1] = used
-    numbers[#numbers + 1] = frees and (next or frees) - clock or 0
+    numbers[#numbers + 1] = frees and math.max(0, (next or frees) - clock) or 0
   end
 end
 

@@ -19,8 +19,9 @@ local function text(number)
 end
 
 local record = redis.call('HGET', KEYS[2], ARGV[1])
-local since, grouped, delivery = string.match(record or '', '^(%d+)(g?)[^ ]* (.*)$')
-if delivery ~= ARGV[2] then
+local state, delivery = string.match(record or '', '^([^ ]*) (.*)$')
+local since, grouped = string.match(state or '', '^(%d+)(g?)')
+if not since or delivery ~= ARGV[2] then
   return 0
 end
 local posts, last = string.match(record, '^%d+g?:(%d+):%d+:([^ ]*) ')
@@ -50,10 +51,12 @@ redis.call('HDEL', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[1], ARGV[1])
 
 -- subtract(key) takes the cost out of the bucket that the event was counted in, and moves those after it. That is the first one
--- that ends after the admission, unless it began later: then the set has removed the event's own already.
+-- that ends after the admission, unless it began later: then the set has removed the event's own already. One that holds fewer
+-- slots is not it: the scope has changed its form since.
 local function subtract(key)
   local entries = redis.call('ZRANGEBYSCORE', key, text(since), '+inf', 'WITHSCORES')
-  if tonumber(string.match(entries[1] or '', '(%d+)$') or '+inf') > since then
+  local holds, upto, start = string.match(entries[1] or '', '^(%d+) (%d+) (%d+)$')
+  if not start or tonumber(start) > since or tonumber(upto) - tonumber(holds) < cost then
     return
   end
   for i = 1, #entries, 2 do
@@ -83,8 +86,8 @@ for i, latest in pairs(before) do
     end
   end
   local after = newest(key)
-  if after then
-    redis.call('PEXPIREAT', key, text(ends - math.floor(latest / 1000) + math.floor(after / 1000)))
+  if after and latest < math.huge then
+    redis.call('PEXPIREAT', key, text(ends - math.floor(latest / 1000) + math.floor(math.max(0, after) / 1000)))
   end
 end
 return 1

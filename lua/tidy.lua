@@ -23,10 +23,11 @@ local marks = redis.call('ZMSCORE', KEYS[1], ' clock', ' kept')
 local latest, kept = tonumber(marks[1] or 0), tonumber(marks[2] or 0)
 local now = latest <= horizon and math.max(clock, latest) or clock
 
+local longest = 5356801000 -- milliseconds: an entry of the index is kept for two of the longest windows and a second
 -- keeps(key) is the newest entry of a set, and how many milliseconds it keeps its entries; see store in admit.lua.
 local function keeps(key)
   local newest = tonumber(redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])
-  return newest, newest and redis.call('PEXPIRETIME', key) - 1 - math.floor(newest / 1000) or 0
+  return newest, newest and math.min(redis.call('PEXPIRETIME', key) - 1 - math.floor(newest / 1000), longest) or 0
 end
 
 redis.call('ZREMRANGEBYSCORE', KEYS[4], '(' .. text(horizon), '+inf')
@@ -39,12 +40,13 @@ redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', text(now - index * 1000))
 redis.call('ZREMRANGEBYRANK', KEYS[4], 0, -100001)
 redis.call('PEXPIREAT', KEYS[4], text(math.floor(now / 1000) + index + 1))
 
--- An id that leaves the register or the exact global scope is no longer in flight, unless a post of it began later.
+-- An id that leaves the register or the exact global scope is no longer in flight, unless a post of it began later, or it was
+-- admitted anew.
 local function leave(key, old)
   local gone = redis.call('ZRANGEBYSCORE', key, '-inf', text(old))
   redis.call('ZREMRANGEBYSCORE', key, '-inf', text(old))
   for _, id in ipairs(gone) do
-    if not redis.call('ZSCORE', KEYS[1], id) then
+    if not redis.call('ZSCORE', KEYS[1], id) and not redis.call('ZSCORE', KEYS[3], id) then
       redis.call('HDEL', KEYS[2], id)
     end
   end

@@ -159,7 +159,7 @@ func (l *Limiter) change(ctx context.Context, s scope) error {
 	if s.outcome == Global {
 		keyNames = append(keyNames, l.keys.inFlight())
 	}
-	arguments := []any{micros(s.limit.longestWindow())}
+	arguments := []any{micros(s.limit.longestWindow()), l.dedupe}
 	for _, grain := range s.limit.grains() {
 		arguments = append(arguments, micros(grain))
 	}

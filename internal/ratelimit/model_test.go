@@ -244,7 +244,7 @@ func (m *model) charge(a *admission, level level) {
 		s.kept = max(s.kept, m.retention) // it holds the ids in flight
 	}
 	s.forget(a.at - s.kept)
-	if s.take(a, m.bucketEnd(grains, a.at)); s.buckets {
+	if s.take(a, m.bucketEnd(grains, a.at)); s.buckets || grains != nil {
 		m.bucketsUntil = max(m.bucketsUntil, a.at+2*s.kept)
 	}
 }

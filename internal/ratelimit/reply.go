@@ -36,7 +36,7 @@ func (l *Limiter) decode(reply any, batch []Request, q question) ([]Decision, er
 	if err != nil {
 		return nil, err
 	}
-	l.lag.Store(lag * int64(time.Microsecond))
+	l.lag.Store(int64(span(max(0, lag))))
 	verdicts, err := list(fields[2], "verdicts", len(batch))
 	if err != nil {
 		return nil, err
@@ -56,6 +56,8 @@ func (l *Limiter) decode(reply any, batch []Request, q question) ([]Decision, er
 			decisions[i] = Decision{Outcome: Admitted}
 		case verdict == 0:
 			decisions[i] = Decision{Outcome: Duplicate}
+		case verdict == int64(firstScopeKey): // buckets of the global scope: nothing can be decided
+			return nil, DamagedKey{Key: q.keyNames[verdict-1]}
 		case verdict > int64(firstScopeKey) && verdict <= int64(len(q.keyNames)):
 			decisions[i] = Decision{Outcome: Damaged, Key: q.keyNames[verdict-1]}
 		case verdict < 0 && verdict >= -int64(len(refusals)): // not -verdict: the lowest number has no positive counterpart

@@ -106,7 +106,7 @@ func TestDecodeNamesTheFieldThatIsWrongAndDecidesNothing(t *testing.T) {
 		"a verdict that is nil":    {reply(someTime, int64(0), []any{nil, int64(1)}, refusals), "verdict is a <nil>"},
 		"a verdict of 3":           {reply(someTime, int64(0), whole(1, 3), refusals), "verdict 3, expected 1, 0, the number of one of 1 refusals"},
 		"a verdict that is no key": {reply(someTime, int64(0), whole(1, 10), refusals), "verdict 10, expected 1, 0"},
-		"a key of no scope":        {reply(someTime, int64(0), whole(1, 5), refusals), "verdict 5, expected 1, 0"},
+		"a key of no scope":        {reply(someTime, int64(0), whole(1, 4), refusals), "verdict 4, expected 1, 0"},
 		"no such refusal":          {reply(someTime, int64(0), whole(1, -2), refusals), "verdict -2, expected 1, 0, the number of one of 1 refusals"},
 		"a refusal of none":        {reply(someTime, int64(0), verdicts, whole()), "verdict -1, expected 1, 0, the number of one of 0 refusals"},
 		"the lowest verdict":       {reply(someTime, int64(0), whole(1, math.MinInt64), refusals), "verdict -9223372036854775808, expected"},

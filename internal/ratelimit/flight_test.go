@@ -1,0 +1,96 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
+)
+
+// A post that begins while the clock is behind leaves the event in flight for as long as its admission does.
+func TestAPostThatBeginsWhileTheClockIsBehindShortensNothing(t *testing.T) {
+	for name, global := range map[string]string{"exact": "100/30m", "in buckets": "100/30m:1m"} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				limiter := s.limiter(t, testkit.Rules(global, "10/30m", ""), day)
+				e := event("e", "a")
+				limiter.want(ratelimit.Admitted, e)
+				s.advance(t, -2*time.Hour)
+				limiter.wantPermit(ratelimit.Granted, 1, e, "", "p")
+				limiter.want(ratelimit.Admitted, event("other", "b"))
+				limiter.wantPermit(ratelimit.Granted, 2, e, "p", "q")
+				limiter.want(ratelimit.Duplicate, by("another message", e))
+			})
+		})
+	}
+}
+
+// A scope that changes its form while a post is in progress keeps the event in flight from the post on.
+func TestAChangeOfFormKeepsWhenAPostBegan(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		exact := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		precise := s.limiter(t, testkit.Rules("100/30m:1m", "10/30m", ""), day)
+		e := event("e", "a")
+		exact.want(ratelimit.Admitted, e)
+		s.advance(t, 20*time.Minute)
+		exact.wantPermit(ratelimit.Granted, 1, e, "", "p")
+		precise.want(ratelimit.Admitted, event("other", "b"))
+		s.advance(t, 15*time.Minute)
+		precise.want(ratelimit.Admitted, event("third", "b"))
+		precise.wantPermit(ratelimit.Granted, 2, e, "p", "q")
+	})
+}
+
+// An event that is admitted anew, long after a post of it began, is in flight anew.
+func TestAnEventThatIsAdmittedAnewIsInFlight(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p")
+		for i := range 3 { // the keys stay
+			s.advance(t, 10*time.Minute)
+			limiter.HasIndexed("b")
+			limiter.want(ratelimit.Admitted, event(fmt.Sprint("f", i), "b"))
+		}
+		s.advance(t, time.Second)
+		limiter.want(ratelimit.Admitted, e)
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "q")
+	})
+}
+
+// While one replica keeps each event, another one's longer window counts all of them, for however long both go on.
+func TestALongWindowInBucketsCountsWhileAnotherReplicaKeepsEachEvent(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		precise := s.limiter(t, testkit.Rules("1000/30m", "12/1h:1m", ""), time.Minute)
+		exact := s.limiter(t, testkit.Rules("1000/30m", "500/20m", ""), time.Minute)
+		precise.want(ratelimit.Admitted, event("first", "a"))
+		for i := range 60 { // five hours, more than twice the longest window
+			exact.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
+			precise.one(event(fmt.Sprint("p", i), "a"))
+			s.advance(t, 5*time.Minute)
+		}
+		// Twelve of the exact one's are in every hour, but for the first.
+		if got := precise.one(event("last", "a")); got.Outcome != ratelimit.Category || got.Used < 12 {
+			t.Errorf("%+v, expected a refusal with 12 or more used", got)
+		}
+	})
+}
+
+// A refund takes from no bucket more than was put into it.
+func TestARefundAfterTwoChangesOfFormLeavesWholeBuckets(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "50/30m:1m", ""), day)
+		e := costing(event("e", "a"), 5)
+		limiter.want(ratelimit.Admitted, e)
+		since := s.score(t, "{n}:register", " clock")
+		// As two changes leave it: e in a bucket that began later, and another one's slot where e was.
+		s.Del(t.Context(), "{n}:buckets:category:a")
+		s.put(t, "{n}:buckets:category:a", since+1, fmt.Sprint("0 1 ", since-1))
+		s.put(t, "{n}:buckets:category:a", since+2, fmt.Sprint("1 6 ", since+2))
+		limiter.refund(e)
+		limiter.want(ratelimit.Admitted, event("f", "a"))
+	})
+}
