@@ -3,7 +3,8 @@
 -- KEYS[1]    register  sorted set, as in admit.lua; its " clock" bounds the clock
 -- KEYS[2..]  scopes    sorted sets, two keys each as in admit.lua; the first is global
 -- ARGV[1]    dedupe window in microseconds, as in admit.lua
--- then       for each scope: T, followed by T x (COUNT, WINDOW in microseconds, 1 if it is fixed else 0)
+-- then       for each scope: S, T, and T x (COUNT, WINDOW in microseconds, 1 if it is fixed else 0)
+--            S: a bucket that ends so many microseconds after a tier's window began, or earlier, is not counted; 0 for usage
 --
 -- Reply: { now, lag, numbers }
 --   now, lag  as in admit.lua
@@ -76,6 +77,7 @@ for k = 2, #KEYS, 2 do
     total = tonumber(upto)
     damaged = not (total and tonumber(before) <= total and total < 9007199254740992)
   end
+  local skip = number()
   for _ = 1, number() do
     local count, window, after, next = number(), number(), nil, nil
     if number() == 1 then
@@ -86,7 +88,7 @@ for k = 2, #KEYS, 2 do
     if damaged then
       used = -1
     else
-      used, frees = look(KEYS[total and k + 1 or k], count, window, after or now - window, total)
+      used, frees = look(KEYS[total and k + 1 or k], count, window, (after or now - window) + (total and skip or 0), total)
     end
     numbers[#numbers + 1] = used
     numbers[#numbers + 1] = frees and math.max(0, (next or frees) - clock) or 0

@@ -157,7 +157,7 @@ func TestServeRefusesATracesExporterThatThereIsNot(t *testing.T) {
 // TestMetricsOfAWorker holds /metrics against the list that the alert rules and the dashboard are checked with, and
 // against promtool's rules for good metrics.
 func TestMetricsOfAWorker(t *testing.T) {
-	worker(t, map[string]string{"LIMIT_CATEGORY": "2/1h"})
+	worker(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "LIMIT_RESERVE": "payments=5"})
 	p := start(t)
 	publishes(t, "errors", "-n", "3", "disk full")
 	testkit.Eventually(t, "all are settled", func() bool { return len(p.out.lines(`"outcome":`)) == 3 })
@@ -180,6 +180,7 @@ func TestMetricsOfAWorker(t *testing.T) {
 		`notifier_limit_used{category="",scope="global"} 2`, `notifier_limit_max{category="errors",scope="category"} 2`,
 		`notifier_held_events{why="slack"} 0`, `notifier_consumer_pending 0`, `notifier_slack_post_seconds_count{result="ok"} 2`,
 		`notifier_lost_events_total 0`, `notifier_dropped_unpublished_total 0`,
+		`notifier_limit_reserved{category="payments"} 5`, `notifier_limit_kept{category="payments"} 5`,
 	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("no line %s on /metrics", want)

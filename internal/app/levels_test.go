@@ -76,7 +76,7 @@ func TestLevelsOfAWorker(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"team-a": "3/1h 3/3, 3 sent, 2 dropped", "__other": "1/1h 1/1, 1 sent, 1 dropped"}, groups); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]ratelimit.Reserve{{Category: "payments", Slots: 2, Used: 2}}, now.Reserves); diff != "" || !now.InBuckets {
+	if diff := cmp.Diff([]ratelimit.Reserve{{Category: "payments", Tier: s.Store.Limits.Global[0], Slots: 2, Used: 2}}, now.Reserves); diff != "" || !now.InBuckets {
 		t.Errorf("in buckets: %t, reserves (-want +got):\n%s", now.InBuckets, diff)
 	}
 	metrics := scraped(t, logs)

@@ -12,12 +12,11 @@ import (
 )
 
 // account holds what was acknowledged to the publisher against everything that is left at the end: the messages in Slack,
-// the dead letters, the logs of all worker processes, and the register of admissions. It demands, for each event:
+// the dead letters, the logs of all worker processes, and the admissions in Redis. It demands, for each event:
 //
 //   - Each stream message has a line.
 //   - It is in Slack, or dead, or its lines say by which limit it was dropped. A line "sent" has its message in Slack.
-//   - It stands in Slack once; or more often, and a line says "ambiguous", or it was decided anew when its admission counted no
-//     more.
+//   - It stands in Slack once; or more often, and a line says "ambiguous".
 //   - It was charged when it came to Slack, once while that counts, and not refunded; one that did not come to Slack was
 //     refunded.
 //
@@ -227,25 +226,10 @@ func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
 	}
 	if len(posts) > 1 {
 		a.duplicates++
-		if !ambiguous && !a.anewAfterItsWindow(e, posts) {
+		if !ambiguous {
 			a.blame(e, "%d times in Slack, and no line says ambiguous", len(posts))
 		}
 	}
-}
-
-// anewAfterItsWindow reports whether each further post of an event had an admission of its own, made when the one before it
-// counted no more. Redis forgets with an admission that a post of it had begun, so nobody knew of the earlier post.
-func (a *account) anewAfterItsWindow(e *event, posts []post) bool {
-	admissions := a.w.register.byID()[e.id]
-	for i := 1; i < len(posts); i++ {
-		own := slices.IndexFunc(admissions, func(m *admission) bool {
-			return m.at > posts[i-1].at.UnixMicro() && m.at <= posts[i].at.UnixMicro()
-		})
-		if own < 1 || admissions[own].at < admissions[own-1].at+a.w.register.retention {
-			return false
-		}
-	}
-	return true
 }
 
 // decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line, for another

@@ -15,7 +15,7 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// lookEvery is the time between two looks at the register of admissions.
+// lookEvery is the time between two looks at the admissions.
 const lookEvery = 200 * time.Millisecond
 
 // admission is one slot that was taken, from the first look that saw it to the last. Times are microseconds of Redis.
@@ -41,9 +41,9 @@ type chargedAgain struct {
 	first, second int64
 }
 
-// register is what the sorted sets of Redis have held over time.
+// register is what the sets of the limits, all of which are exact, have held over time.
 //
-// What is exact here: the register ({ns}:global) keeps an admission for the longest window of any rule, which is many
+// What is certain here: the global set ({ns}:global) keeps an admission for the longest window of any rule, which is many
 // times the time between two looks, and Redis forgets nothing that it has answered (appendfsync always). So every
 // admission is seen, with the microsecond at which it was made, unless it was refunded before the next look; and
 // one that goes earlier was refunded. An admission counts as long as a look has seen it. One that was refunded may have
@@ -66,7 +66,7 @@ type register struct {
 	looks    int
 }
 
-// watch looks at the register until the test ends, whenever Redis is there.
+// watch looks at the sets until the test ends, whenever Redis is there.
 func watch(t *testing.T, addr string, rules ratelimit.Rules) *register {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -30,7 +30,7 @@ const (
 	pace         = "6/1s"          // about half of what the limits of TestChaos let through
 )
 
-// limits are the settings of the same names. The longest window of them all is how long the register of admissions keeps
+// limits are the settings of the same names. The longest window of them all is how long the global set keeps
 // an id, so it bounds how late a look at it may come.
 type limits struct {
 	global, category string

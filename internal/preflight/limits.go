@@ -99,14 +99,12 @@ func checkReserve(limits ratelimit.Rules, r *report) {
 	for i, category := range kept {
 		forWhom[i] = fmt.Sprintf("%d for %s", limits.Reserve[category], category)
 	}
-	var longest ratelimit.Tier // of those that reserve
 	for _, tier := range limits.Global {
 		if !limits.Reserves(tier) {
 			r.note("", "the global tier %s keeps no slots for anybody: it has no more than the %d that are reserved", tier, limits.Reserved())
-		} else if tier.Window > longest.Window {
-			longest = tier
 		}
 	}
+	longest := limits.ReservedTier()
 	r.ok("of the global limit's %d slots %d are reserved: %s", longest.Count, limits.Reserved(), term.List(forWhom))
 	for _, category := range kept {
 		for _, level := range []struct {

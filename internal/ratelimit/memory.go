@@ -8,7 +8,7 @@ import "time"
 const (
 	slotBytes   = 184 // of a sorted set: a slot of an exact limit, in each of its scopes; an id that was sent
 	flightBytes = 240 // of the hash: an id in flight
-	bucketBytes = 144 // of a sorted set: a bucket, whatever was admitted in it; a third of that in a set of up to 128
+	bucketBytes = 160 // of a sorted set: a bucket, whatever was admitted in it; less than half of that in a set of up to 128
 )
 
 // MeasuredScopes is for how many categories, and groups, Memory counts buckets: otherwise nothing bounds their number.
@@ -22,8 +22,7 @@ type Memory struct {
 
 // Memory returns how much of Redis's memory these limits can take, with the ids of events that were sent within dedupe.
 func (r Rules) Memory(dedupe time.Duration) Memory {
-	exact := r.LongestExactWindow()
-	retention := max(exact, min(r.LongestWindow(), dedupe)) // of ids in flight
+	retention := r.retention(dedupe)
 	inFlight := int64(r.Global.Most(retention))
 	sent := int64(r.Global.Most(max(dedupe, retention)))
 	known := Memory{IDs: inFlight*flightBytes + max(0, sent-inFlight)*slotBytes}

@@ -18,7 +18,9 @@ import (
 func TestWhatEntriesTake(t *testing.T) {
 	client := redistest.StartProcess(t).Client(t)
 	longest := func(i int) string { return fmt.Sprintf("%064d", i) }
-	bucket := func(i int) string { return fmt.Sprintf("%d %d", 1_234_567_890_123+i, 1_234_567_890_124+i) }
+	bucket := func(i int) string {
+		return fmt.Sprintf("%d %d 1795149541123457", 1_234_567_890_123+i, 1_234_567_890_124+i)
+	}
 	for name, test := range map[string]struct {
 		bytes  int
 		counts []int
@@ -112,5 +114,15 @@ func TestMemory(t *testing.T) {
 	widest := withLevels(t, "1000000/1ms", "1000000/1ms", "", "1000000/744h", "", "")
 	if got := widest.Memory(31 * day); got.Limits < 0 || got.IDs < 1_000_000 {
 		t.Errorf("the widest limits: %+v", got)
+	}
+}
+
+// With a reserve, ids are kept for the longest global window, however short the others and the dedupe window are.
+func TestAReserveKeepsIDsForTheGlobalWindow(t *testing.T) {
+	rules := testkit.Rules("100/24h:15m+10/1h:15m", "10/30m", "")
+	without := rules.Memory(time.Hour)
+	rules.Reserve = map[string]int{"payments": 5}
+	if with := rules.Memory(time.Hour); with.IDs < rules.Memory(day).IDs || with.IDs <= without.IDs {
+		t.Errorf("%d bytes of ids with a reserve, %d without, expected as many as for a day", with.IDs, without.IDs)
 	}
 }

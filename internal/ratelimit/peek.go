@@ -32,7 +32,8 @@ func (l *Limiter) Peek(ctx context.Context, categories ...string) ([]Usage, erro
 type peekedScope struct {
 	group, category string
 	limit           Limit
-	key             string // of its exact form
+	key             string        // of its exact form
+	skip            time.Duration // in buckets, what ends this long after a window began or earlier is not counted
 }
 
 // peeked are the scopes that Peek returns.
@@ -59,7 +60,7 @@ func (l *Limiter) peek(ctx context.Context, scopes []peekedScope) (time.Time, []
 	var usages []Usage
 	for _, s := range scopes {
 		keyNames = append(keyNames, l.keys.bothForms(s.key)...)
-		arguments = appendTiers(append(arguments, strconv.Itoa(len(s.limit))), s.limit)
+		arguments = appendTiers(append(arguments, micros(s.skip), strconv.Itoa(len(s.limit))), s.limit)
 		for _, tier := range s.limit {
 			usages = append(usages, Usage{Group: s.group, Category: s.category, Tier: tier})
 		}

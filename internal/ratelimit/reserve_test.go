@@ -145,7 +145,8 @@ func TestReservesShowWhatIsKept(t *testing.T) {
 		limiter.want(ratelimit.Admitted, append(events(2, "paid", "payments"), events(2, "alert", "alerts")...)...)
 		got, err := limiter.Reserves(t.Context())
 		testkit.Check(t, err)
-		want := []ratelimit.Reserve{{Category: "alerts", Slots: 1, Used: 2, Kept: 0}, {Category: "payments", Slots: 3, Used: 2, Kept: 1}}
+		tier := mustParse("10/30m")[0]
+		want := []ratelimit.Reserve{{Category: "alerts", Tier: tier, Slots: 1, Used: 2, Kept: 0}, {Category: "payments", Tier: tier, Slots: 3, Used: 2, Kept: 1}}
 		if difference := cmp.Diff(want, got); difference != "" {
 			t.Errorf("(-want +got):\n%s", difference)
 		}
@@ -154,6 +155,60 @@ func TestReservesShowWhatIsKept(t *testing.T) {
 			t.Errorf("without reserves: %+v, %v", none, err)
 		}
 	})
+}
+
+// What counts as used is the same for who asks as for who decides: the next event of another category shows what is kept.
+func TestReservesShowWhatTheNextDecisionKeeps(t *testing.T) {
+	for name, c := range map[string]struct {
+		global, category, stored string // stored: under which limit of the category the events were counted; empty: this one
+		after                    time.Duration
+		kept                     int
+	}{
+		"exact":                       {"4/1h", "5/24h", "", 0, 0},
+		"a day as one bucket":         {"4/1h", "5/24h:fixed", "", 0, 2},
+		"in the window for certain":   {"4/1h", "5/24h:10m", "", 40 * time.Minute, 0},
+		"begun before it, perhaps":    {"4/1h", "5/24h:10m", "", 61 * time.Minute, 2},
+		"the finest precision counts": {"4/1h", "5/24h:10m+4/24h:fixed", "", 40 * time.Minute, 0},
+		"a fixed global window":       {"4/1h:fixed", "5/24h:10m", "", 0, 0},
+		"it is to be in buckets":      {"4/1h", "5/24h:fixed", "5/24h", 0, 0},
+		"it is to be exact":           {"4/1h", "5/24h", "5/24h:fixed", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newEmbedded(t, redistest.RunEmbedded(t))
+			s.later(t, 30*time.Minute)
+			reserve := map[string]int{"payments": 2}
+			before := c.category
+			if c.stored != "" {
+				before = c.stored
+			}
+			s.limiter(t, reserving(c.global, before, reserve), day).want(ratelimit.Admitted, events(2, "paid", "payments")...)
+			s.advance(t, c.after)
+			limiter := s.limiter(t, reserving(c.global, c.category, reserve), day)
+			got, err := limiter.Reserves(t.Context())
+			testkit.Check(t, err)
+			want := []ratelimit.Reserve{{Category: "payments", Tier: mustParse(c.global)[0], Slots: 2, Used: 2 - c.kept, Kept: c.kept}}
+			if difference := cmp.Diff(want, got); difference != "" {
+				t.Errorf("(-want +got):\n%s", difference)
+			}
+			if got := limiter.one(costing(event("x", "other"), 4)); got.Outcome != ratelimit.Global || got.Reserved != c.kept {
+				t.Errorf("%+v, expected a refusal with %d reserved", got, c.kept)
+			}
+		})
+	}
+}
+
+// Of a category whose key cannot be read nothing counts as used, neither for the script nor here.
+func TestReservesOfADamagedCategoryAreKept(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, reserving("4/30m", "9/30m", map[string]int{"payments": 2}), day)
+	s.Set(t.Context(), "{n}:category:payments", "somebody else's", 0)
+	got, err := limiter.Reserves(t.Context())
+	if err != nil || got[0].Used != 0 || got[0].Kept != 2 {
+		t.Errorf("%+v, %v; expected 2 kept", got, err)
+	}
+	if got := limiter.one(costing(event("x", "other"), 4)); got.Reserved != 2 {
+		t.Errorf("%+v, expected 2 reserved", got)
+	}
 }
 
 // Whether events come in one batch or one after the other makes no difference to what is kept.
@@ -180,5 +235,23 @@ func TestAReserveIsTheSameWithinABatch(t *testing.T) {
 				t.Errorf("(-at once +one by one):\n%s", difference)
 			}
 		})
+	}
+}
+
+// Slots are kept in each tier that has more than are reserved, and what is known of them is about the longest of these.
+func TestTheReservedTier(t *testing.T) {
+	for global, want := range map[string]string{
+		"100/30m": "100/30m", "1/5s+100/30m": "100/30m", "100/30m+1/5s": "100/30m", "50/10m+100/30m+20/1m": "100/30m", "100/30m+7/24h": "100/30m",
+		"8/1h": "8/1h", "90/1h+80/1h:fixed": "80/1h:fixed",
+	} {
+		rules := reserving(global, "1/1h", map[string]int{"payments": 5, "deploys": 2})
+		if got := rules.ReservedTier().String(); got != want {
+			t.Errorf("%s: %s, expected %s", global, got, want)
+		}
+	}
+	for _, rules := range []ratelimit.Rules{reserving("7/1h", "1/1h", map[string]int{"payments": 7}), reserving("7/1h", "1/1h", nil)} {
+		if got := rules.ReservedTier(); got != (ratelimit.Tier{}) {
+			t.Errorf("%s, expected none", got)
+		}
 	}
 }

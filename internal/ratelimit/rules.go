@@ -55,6 +55,18 @@ func (r Rules) Reserved() int {
 // tier such as 1/5s does not refuse everybody.
 func (r Rules) Reserves(global Tier) bool { return len(r.Reserve) > 0 && global.Count > r.Reserved() }
 
+// ReservedTier is the longest tier of the global limit in which slots are kept, of two the one that is listed last; the zero Tier:
+// there is none.
+func (r Rules) ReservedTier() Tier {
+	var longest Tier
+	for _, tier := range r.Global {
+		if r.Reserves(tier) && tier.Window >= longest.Window {
+			longest = tier
+		}
+	}
+	return longest
+}
+
 // CheckReserve returns what is wrong with what is reserved, or nil: the global tiers with the longest window must have more slots
 // than are reserved. Shorter ones need not, see Reserves.
 func (r Rules) CheckReserve() error {

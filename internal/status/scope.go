@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"notifier/internal/outcome"
@@ -148,19 +149,10 @@ func (s *scopes) lists() (groups, categories []Scope) {
 
 // keep notes how many slots of the global limit are kept, in the tier that they are reported for.
 func (s *Scope) keep(reserves []ratelimit.Reserve, limit ratelimit.Limit) {
-	slots, kept := 0, 0
 	for _, reserve := range reserves {
-		slots += reserve.Slots
-		kept += reserve.Kept
-	}
-	longest := -1
-	for i, tier := range limit {
-		if tier.Count > slots && (longest < 0 || tier.Window >= limit[longest].Window) {
-			longest = i
+		if i := slices.Index(limit, reserve.Tier); i >= 0 {
+			s.Tiers[i].Kept += reserve.Kept
 		}
-	}
-	if longest >= 0 {
-		s.Tiers[longest].Kept = kept
 	}
 }
 
