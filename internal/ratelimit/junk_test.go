@@ -89,7 +89,7 @@ func TestMarksOfTheRegisterThatNobodyCouldHaveMade(t *testing.T) {
 		exact := s.limiter(t, testkit.Rules("100/30m", "5/10m", ""), day)
 		for _, mark := range []string{" clock", " kept", " buckets", " exact {n}:category:a", "", "x"} {
 			for _, score := range []string{"+inf", "1e300", "1e17", "-inf", "-5", "0.5"} {
-				if s.embedded != nil && (strings.Contains(score, "inf") || score == "1e300") { // its Lua does not read them
+				if s.embedded != nil && score != "-5" && score != "0.5" { // its Lua does not read them
 					continue
 				}
 				s.FlushAll(t.Context())
