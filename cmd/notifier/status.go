@@ -23,7 +23,8 @@ func statusCommand() *cli.Command {
 		Name:  "status",
 		Usage: "show how full each limit is, who holds the slots and when there is room again",
 		Description: `Reads only Redis, with the REDIS_* and LIMIT_* settings of the workers: it works while all workers are down, and uses
-no slots. The table has a row per limit: the global one first, then those of groups and of categories, the fullest of each first.
+no slots. The table has a row per limit: the global one first, then those of groups and of categories, the fullest of each
+first. Below it are who holds the slots of the global limit, and for whom some are kept (LIMIT_RESERVE).
 
 Example:
    notifier status -watch`,

@@ -22,8 +22,9 @@ func whyCommand() *cli.Command {
 		Description: `The id is the event_id in the log. An id counts within its category, and a CloudEvent's together with its source, so
 there can be several events with it: all of them are shown, the latest first. Redis knows events that are in flight, that
 hold a slot, or that were sent within DEDUPE_WINDOW. A limit that is counted in buckets (:PRECISION, :fixed) does not keep whose
-slots are taken: when an event was admitted is known there only until it is sent. Redis stores nothing about dropped events: look
-for those in the log, and for dead ones in "notifier dead list". The exit code is 0 even if the event is unknown; -json reports that in "state".
+slots are taken: when an event was admitted is known there only until it is sent. Redis stores nothing about dropped events:
+look for those in the log, and for dead ones in "notifier dead list". The exit code is 0 even if the event is unknown; -json
+reports that in "state".
 
 Examples:
    notifier why deploy-1234
