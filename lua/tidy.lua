@@ -51,11 +51,12 @@ local function leave(key, old)
     end
   end
 end
+-- As of the admission, and not of now: what it has counted it has to find again.
 local retention = kept - latest
 if retention > 0 then
-  leave(KEYS[1], now - retention)
+  leave(KEYS[1], latest - retention)
   local _, milliseconds = keeps(KEYS[3])
-  leave(KEYS[3], now - math.max(retention, milliseconds * 1000))
+  leave(KEYS[3], latest - math.max(retention, milliseconds * 1000))
 end
 
 -- A record of which neither knows: the set with its id has expired. Further marks, and ids that were sent, hide a few of these.
