@@ -234,3 +234,19 @@ func TestARefundTakesNothingOfAGroupThatWasNotCharged(t *testing.T) {
 		}
 	})
 }
+
+// Buckets are removed as soon as they are out of every window, in each scope.
+func TestBucketsThatHaveLeftAreRemoved(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, grouped("99/5m:1m", "99/5m:1m", "99/5m:1m"), time.Minute)
+		for i := range 10 {
+			limiter.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
+			s.advance(t, time.Minute)
+		}
+		for _, key := range []string{"{n}:buckets:global", "{n}:buckets:group:a", "{n}:buckets:category:a"} {
+			if n := s.ZCard(t.Context(), key).Val(); n < 5 || n > 6 {
+				t.Errorf("%s has %d buckets, expected those of 5 minutes\n%s", key, n, s.contents(t))
+			}
+		}
+	})
+}
