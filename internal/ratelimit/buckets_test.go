@@ -43,6 +43,7 @@ func TestTheNextBucketBeginsAtAMultipleOfThePrecision(t *testing.T) {
 	limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
 	s.later(t, time.Minute-time.Microsecond)
 	limiter.want(ratelimit.Admitted, event("last", "a"))
+	limiter.want(ratelimit.Admitted, event("last too", "a")) // the last microsecond belongs to the bucket
 	s.advance(t, time.Microsecond)
 	limiter.want(ratelimit.Admitted, event("first", "a"))
 	if n := s.ZCard(t.Context(), "{n}:buckets:category:a").Val(); n != 2 {
@@ -247,6 +248,24 @@ func TestBucketsThatHaveLeftAreRemoved(t *testing.T) {
 			if n := s.ZCard(t.Context(), key).Val(); n < 5 || n > 6 {
 				t.Errorf("%s has %d buckets, expected those of 5 minutes\n%s", key, n, s.contents(t))
 			}
+		}
+	})
+}
+
+// Where no set has the ids, the register has those in flight, and no others.
+func TestWhatIsNotInFlightLeavesTheRegister(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("9/10m:1m", "9/10m:1m", ""), day)
+		sent, refunded, stays := event("e", "a"), event("f", "a"), event("g", "a")
+		limiter.want(ratelimit.Admitted, sent, refunded, stays)
+		limiter.sent(sent)
+		limiter.refund(refunded)
+		register := map[string]bool{}
+		for _, member := range s.ZRange(t.Context(), "{n}:register", 0, -1).Val() {
+			register[member] = true
+		}
+		if register["a:e"] || register["a:f"] || !register["a:g"] {
+			t.Errorf("expected g alone in the register:\n%s", s.contents(t))
 		}
 	})
 }
