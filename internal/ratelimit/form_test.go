@@ -288,7 +288,7 @@ func TestExactChargesBecomeTheBucketsThatTheyBelongTo(t *testing.T) {
 		began, err := strconv.ParseInt(fields[2], 10, 64)
 		testkit.Check(t, err)
 		got = append(got, fmt.Sprintf("%s to %s: %s to %s", time.UnixMicro(began).UTC().Format("04:05"),
-			time.UnixMicro(int64(entry.Score)+1).UTC().Format("04:05"), fields[0], fields[1]))
+			time.UnixMicro(int64(entry.Score)+1).UTC().Format("04:05.999999"), fields[0], fields[1]))
 	}
 	want := []string{"00:00 to 00:40: 0 to 4", "00:40 to 01:00: 4 to 6", "01:00 to 01:20: 6 to 8", "01:20 to 02:00: 8 to 12", "02:00 to 02:40: 12 to 14"}
 	if difference := cmp.Diff(want, got); difference != "" {
