@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/testkit"
@@ -266,6 +268,28 @@ func TestWhatIsNotInFlightLeavesTheRegister(t *testing.T) {
 		}
 		if register["a:e"] || register["a:f"] || !register["a:g"] {
 			t.Errorf("expected g alone in the register:\n%s", s.contents(t))
+		}
+	})
+}
+
+func TestARefundFindsABucketThatEndsWithTheAdmission(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
+	s.later(t, time.Minute-time.Microsecond)
+	e := costing(event("e", "a"), 5)
+	limiter.want(ratelimit.Admitted, e)
+	limiter.refund(e)
+	limiter.want(ratelimit.Admitted, costing(event("f", "a"), 5))
+}
+
+func TestIDsLeaveTheRegisterWithTheRetention(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("9/10m:1m", "9/10m:1m", ""), time.Minute)
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		s.advance(t, time.Minute)
+		limiter.want(ratelimit.Admitted, event("f", "a"))
+		if err := s.ZScore(t.Context(), "{n}:register", "a:e").Err(); err != redis.Nil {
+			t.Errorf("%v, expected that e has left:\n%s", err, s.contents(t))
 		}
 	})
 }
