@@ -253,16 +253,22 @@ func TestAProbeFromBeforeTheClockWasSetBackIsNotWaitedFor(t *testing.T) {
 
 // An id stays known after a post of it has begun, for as long as after its admission.
 func TestAnIDIsKnownForAWindowAfterItsLastPostBegan(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
-		e := event("e", "a")
-		limiter.want(ratelimit.Admitted, e)
-		s.advance(t, 20*time.Minute)
-		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
-		s.advance(t, 20*time.Minute)
-		limiter.want(ratelimit.Admitted, event("f", "b")) // which removes what is stale
-		limiter.want(ratelimit.Duplicate, by("another message", e))
-		s.advance(t, 10*time.Minute)
-		limiter.want(ratelimit.Admitted, by("another message", e))
-	})
+	for name, rules := range map[string]ratelimit.Rules{
+		"two levels": testkit.Rules("100/30m", "10/30m", ""), "with groups": grouped("100/30m", "10/30m", "20/30m"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				limiter := s.limiter(t, rules, day)
+				e := event("e", "a")
+				limiter.want(ratelimit.Admitted, e)
+				s.advance(t, 20*time.Minute)
+				limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+				s.advance(t, 20*time.Minute)
+				limiter.want(ratelimit.Admitted, event("f", "b")) // which removes what is stale
+				limiter.want(ratelimit.Duplicate, by("another message", e))
+				s.advance(t, 10*time.Minute)
+				limiter.want(ratelimit.Admitted, by("another message", e))
+			})
+		})
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/testkit"
@@ -43,6 +45,7 @@ func TestTheNextBucketBeginsAtAMultipleOfThePrecision(t *testing.T) {
 	limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
 	s.later(t, time.Minute-time.Microsecond)
 	limiter.want(ratelimit.Admitted, event("last", "a"))
+	limiter.want(ratelimit.Admitted, event("last too", "a")) // the last microsecond belongs to the bucket
 	s.advance(t, time.Microsecond)
 	limiter.want(ratelimit.Admitted, event("first", "a"))
 	if n := s.ZCard(t.Context(), "{n}:buckets:category:a").Val(); n != 2 {
@@ -231,6 +234,62 @@ func TestARefundTakesNothingOfAGroupThatWasNotCharged(t *testing.T) {
 		}
 		if got := with.one(event("g", "a.y")); got.Outcome != ratelimit.Group || got.Used != 2 {
 			t.Errorf("%+v, expected that the two slots of f are still taken", got)
+		}
+	})
+}
+
+// Buckets are removed as soon as they are out of every window, in each scope.
+func TestBucketsThatHaveLeftAreRemoved(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, grouped("99/5m:1m", "99/5m:1m", "99/5m:1m"), time.Minute)
+		for i := range 10 {
+			limiter.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
+			s.advance(t, time.Minute)
+		}
+		for _, key := range []string{"{n}:buckets:global", "{n}:buckets:group:a", "{n}:buckets:category:a"} {
+			if n := s.ZCard(t.Context(), key).Val(); n < 5 || n > 6 {
+				t.Errorf("%s has %d buckets, expected those of 5 minutes\n%s", key, n, s.contents(t))
+			}
+		}
+	})
+}
+
+// Where no set has the ids, the register has those in flight, and no others.
+func TestWhatIsNotInFlightLeavesTheRegister(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("9/10m:1m", "9/10m:1m", ""), day)
+		sent, refunded, stays := event("e", "a"), event("f", "a"), event("g", "a")
+		limiter.want(ratelimit.Admitted, sent, refunded, stays)
+		limiter.sent(sent)
+		limiter.refund(refunded)
+		register := map[string]bool{}
+		for _, member := range s.ZRange(t.Context(), "{n}:register", 0, -1).Val() {
+			register[member] = true
+		}
+		if register["a:e"] || register["a:f"] || !register["a:g"] {
+			t.Errorf("expected g alone in the register:\n%s", s.contents(t))
+		}
+	})
+}
+
+func TestARefundFindsABucketThatEndsWithTheAdmission(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
+	s.later(t, time.Minute-time.Microsecond)
+	e := costing(event("e", "a"), 5)
+	limiter.want(ratelimit.Admitted, e)
+	limiter.refund(e)
+	limiter.want(ratelimit.Admitted, costing(event("f", "a"), 5))
+}
+
+func TestIDsLeaveTheRegisterWithTheRetention(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("9/10m:1m", "9/10m:1m", ""), time.Minute)
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		s.advance(t, time.Minute)
+		limiter.want(ratelimit.Admitted, event("f", "a"))
+		if err := s.ZScore(t.Context(), "{n}:register", "a:e").Err(); err != redis.Nil {
+			t.Errorf("%v, expected that e has left:\n%s", err, s.contents(t))
 		}
 	})
 }

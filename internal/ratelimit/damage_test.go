@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/redis/go-redis/v9"
+
 	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
 )
@@ -48,6 +50,41 @@ func TestACategoryWhoseKeyIsOfAnotherTypeHoldsUpItselfAlone(t *testing.T) {
 		}
 		s.Del(t.Context(), "{n}:category:a")
 		limiter.want(ratelimit.Admitted, event("e", "a"))
+	})
+}
+
+// A set of buckets whose newest entry is none is as good as one of another type.
+func TestWhatIsNoBucketHoldsUpItsCategoryAlone(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("9/30m:1m", "5/10m:1m", ""), day)
+		limiter.want(ratelimit.Admitted, event("before", "a"))
+		clock, _ := s.clock(t)
+		s.ZAdd(t.Context(), "{n}:buckets:category:a", redis.Z{Score: float64(clock + time.Hour.Microseconds()), Member: "somebody else's"})
+		got := limiter.admit(event("e", "a"), event("f", "b"))
+		sameOutcomes(t, []ratelimit.Outcome{ratelimit.Damaged, ratelimit.Admitted}, got)
+		if got[0].Key != "{n}:buckets:category:a" {
+			t.Errorf("%+v, expected the set of buckets", got[0])
+		}
+		if s.embedded != nil { // its tonumber takes no nil, so that peek.lua fails
+			return
+		}
+		usages, err := limiter.Peek(t.Context(), "a", "b")
+		testkit.Check(t, err)
+		if !usages[1].Damaged || usages[2].Damaged {
+			t.Errorf("%+v, expected category a damaged", usages)
+		}
+	})
+}
+
+// A bucket ends 31 days after it began at the latest: what is further ahead is removed.
+func TestABucketFarInTheFutureIsNone(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("9/30m:1m", "5/10m:1m", ""), day)
+		limiter.want(ratelimit.Admitted, event("before", "a"))
+		clock, _ := s.clock(t)
+		s.ZAdd(t.Context(), "{n}:buckets:category:a", redis.Z{Score: float64(clock + century.Microseconds()), Member: "1 5 1"})
+		limiter.want(ratelimit.Admitted, costing(event("e", "a"), 4))
+		limiter.want(ratelimit.Category, event("f", "a"))
 	})
 }
 

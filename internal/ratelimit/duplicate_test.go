@@ -271,3 +271,17 @@ func TestIDsOfEveryShapeAreToldApart(t *testing.T) {
 		s.charged(t, int64(2*len(ids)))
 	})
 }
+
+// What was sent is known for as long as another replica's limits can keep its slot, however short the own dedupe window is.
+func TestWhatWasSentIsKnownWhileAnothersLimitsKeepIt(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		long := s.limiter(t, testkit.Rules("100/1h", "100/1h", ""), time.Minute)
+		short := s.limiter(t, testkit.Rules("100/1h:1m", "100/1h:1m", ""), time.Minute)
+		long.want(ratelimit.Admitted, event("other", "b"))
+		e := event("e", "a")
+		short.want(ratelimit.Admitted, e)
+		short.sent(e)
+		s.advance(t, 59*time.Minute)
+		short.want(ratelimit.Duplicate, e)
+	})
+}

@@ -2,12 +2,18 @@ package ratelimit_test
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/testkit"
+	"notifier/lua"
 )
 
 // forms checks in which form the category "a" is stored: the number of entries in each of its sets.
@@ -190,4 +196,102 @@ func TestOnlyAnAdmissionChangesTheForm(t *testing.T) {
 		sameOutcomes(t, []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Global}, precise.admit(event("f", "b"), event("g", "a")))
 		s.forms(t, 1, 0)
 	})
+}
+
+// What a bucket holds counts from the clock of decisions, which never goes back.
+func TestBucketsBecomeExactChargesByTheClockOfDecisions(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	precise := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
+	exact := s.limiter(t, testkit.Rules("100/30m", "5/10m", ""), day)
+	s.later(t, 10*time.Second)
+	precise.want(ratelimit.Admitted, costing(event("e", "a"), 2))
+	s.advance(t, -5*time.Second)
+	exact.want(ratelimit.Admitted, costing(event("f", "a"), 3))
+	if got, want := exact.one(event("g", "a")), 10*time.Minute+5*time.Second; got.Outcome != ratelimit.Category || got.RetryAfter != want {
+		t.Errorf("%+v, expected to wait %s", got, want)
+	}
+}
+
+// Another replica may admit something between the question and the change of the form, or after it.
+func TestAChangeOfTheFormKeepsToWhatOthersWant(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m", ""), day)
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		s.advance(t, 2*time.Minute)
+		limiter.want(ratelimit.Admitted, event("f", "a"))
+		clock, _ := s.clock(t)
+		window, grain := (10 * time.Minute).Microseconds(), time.Minute.Microseconds()
+		wanted := " exact {n}:category:a"
+		reform := func(want, exact, buckets int64, arguments ...any) {
+			t.Helper()
+			keys := []string{"{n}:register", "{n}:category:a", "{n}:buckets:category:a"}
+			got, err := redis.NewScript(lua.Reform).Run(t.Context(), s.Client, keys, arguments...).Int64()
+			if err != nil || got != want {
+				t.Errorf("reform.lua returned %d, %v, expected %d", got, err, want)
+			}
+			s.forms(t, exact, buckets)
+			for _, key := range keys[1:] { // it expires a window after its newest entry
+				newest := s.ZRevRangeWithScores(t.Context(), key, 0, 0).Val()
+				if len(newest) > 0 && s.PExpireTime(t.Context(), key).Val().Milliseconds() != int64(newest[0].Score)/1000+window/1000+1 {
+					t.Errorf("the expiry of %s does not show its window:\n%s", key, s.contents(t))
+				}
+			}
+		}
+		s.ZAdd(t.Context(), "{n}:register", zAt(clock+time.Hour.Microseconds(), wanted))
+		reform(0, 2, 0, window, grain)
+		s.ZRem(t.Context(), "{n}:register", wanted)
+		reform(1, 0, 2, window, grain)
+		reform(0, 0, 2, window, grain)
+		if announced := s.score(t, "{n}:register", " buckets"); announced < clock+2*window {
+			t.Errorf("buckets are announced for %d us, expected two windows or more", announced-clock)
+		}
+		reform(1, 2, 0, window)
+		if until := s.score(t, "{n}:register", wanted); until < clock+window {
+			t.Errorf("the scope is wanted exact for %d us, expected a window or more", until-clock)
+		}
+		s.ZAdd(t.Context(), "{n}:register", zAt(clock+day.Microseconds(), " buckets"))
+		s.ZRem(t.Context(), "{n}:register", wanted)
+		reform(1, 0, 2, window, grain)
+		if announced := s.score(t, "{n}:register", " buckets"); announced != clock+day.Microseconds() {
+			t.Errorf("buckets are announced for %d us, expected a day as before", announced-clock)
+		}
+	})
+}
+
+// What is in flight stays so when the set that has its ids becomes buckets.
+func TestIDsStayInFlightWhenTheGlobalScopeBecomesBuckets(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		exact := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		precise := s.limiter(t, testkit.Rules("100/30m:1m", "10/30m:1m", ""), day)
+		exact.want(ratelimit.Admitted, events(8, "e", "a")...)
+		precise.want(ratelimit.Admitted, event("f", "b"))
+		for _, e := range events(8, "e", "a") {
+			precise.want(ratelimit.Duplicate, by("another message", e))
+		}
+	})
+}
+
+// A bucket that is made of exact charges is the one that they would have been counted in.
+func TestExactChargesBecomeTheBucketsThatTheyBelongTo(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	exact := s.limiter(t, testkit.Rules("100/30m", "90/20m", ""), day)
+	precise := s.limiter(t, testkit.Rules("100/30m", "90/10m:40s+90/20m:1m", ""), day)
+	s.later(t, 0)
+	for i := range 13 { // one in ten seconds, for two minutes
+		exact.admit(event(fmt.Sprint("e", i), "a"))
+		s.advance(t, 10*time.Second)
+	}
+	precise.want(ratelimit.Admitted, event("f", "a"))
+	var got []string
+	for _, entry := range s.ZRangeWithScores(t.Context(), "{n}:buckets:category:a", 0, -1).Val() {
+		fields := strings.Fields(entry.Member.(string))
+		began, err := strconv.ParseInt(fields[2], 10, 64)
+		testkit.Check(t, err)
+		got = append(got, fmt.Sprintf("%s to %s: %s to %s", time.UnixMicro(began).UTC().Format("04:05"),
+			time.UnixMicro(int64(entry.Score)+1).UTC().Format("04:05.999999"), fields[0], fields[1]))
+	}
+	want := []string{"00:00 to 00:40: 0 to 4", "00:40 to 01:00: 4 to 6", "01:00 to 01:20: 6 to 8", "01:20 to 02:00: 8 to 12", "02:00 to 02:40: 12 to 14"}
+	if difference := cmp.Diff(want, got); difference != "" {
+		t.Errorf("(-want +got):\n%s", difference)
+	}
 }

@@ -163,6 +163,10 @@ func TestACostAboveALimitNeverFitsAndSaysNoTime(t *testing.T) {
 		if difference := cmp.Diff(want, limiter.one(costing(event("x", "a"), 3))); difference != "" {
 			t.Errorf("into the empty set (-want +got):\n%s", difference)
 		}
+		refusal := s.latest().([]any)[3].([]any)[0].([]any)
+		if refusal[3] != int64(-1) {
+			t.Errorf("the script answers %v, expected that an event of this cost never fits: -1", refusal)
+		}
 		limiter.admit(events(2, "e", "a")...)
 		want.Used = 2
 		if difference := cmp.Diff(want, limiter.one(costing(event("x", "a"), 3))); difference != "" {

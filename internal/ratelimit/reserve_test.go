@@ -213,15 +213,21 @@ func TestReservesOfADamagedCategoryAreKept(t *testing.T) {
 
 // Whether events come in one batch or one after the other makes no difference to what is kept.
 func TestAReserveIsTheSameWithinABatch(t *testing.T) {
-	for name, rules := range map[string]ratelimit.Rules{
-		"exact": reserving("5/10s", "9/30m", map[string]int{"payments": 2}), "buckets": reserving("5/10s", "9/1h:1h", map[string]int{"payments": 2}),
+	exact := reserving("5/10s", "9/30m", map[string]int{"payments": 2})
+	buckets := reserving("5/10s", "9/1h:1h", map[string]int{"payments": 2})
+	for name, test := range map[string]struct {
+		rules ratelimit.Rules
+		after time.Duration // a whole hour
+	}{
+		"exact": {exact, 30 * time.Minute}, "buckets": {buckets, 30 * time.Minute},
+		"a bucket whose first microsecond has just left": {buckets, 10 * time.Second}, "still counts": {buckets, 10*time.Second - time.Microsecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got [2][]ratelimit.Decision
 			for i := range got {
 				s := newEmbedded(t, redistest.RunEmbedded(t))
-				s.later(t, 30*time.Minute)
-				limiter := s.limiter(t, rules, day)
+				s.later(t, test.after)
+				limiter := s.limiter(t, test.rules, day)
 				batch := append(events(2, "paid", "payments"), events(4, "e", "noise")...)
 				if i == 0 {
 					got[i] = limiter.admit(batch...)
@@ -254,4 +260,33 @@ func TestTheReservedTier(t *testing.T) {
 			t.Errorf("%s, expected none", got)
 		}
 	}
+}
+
+// The floor is kept again at the moment at which the first microsecond of a bucket has left the global window.
+func TestABucketIsUsedWhileItsFirstMicrosecondCounts(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, reserving("4/30m", "3/30m:10m", map[string]int{"payments": 2}), day)
+	s.later(t, 10*time.Minute)
+	limiter.want(ratelimit.Admitted, events(2, "paid", "payments")...)
+	s.advance(t, 30*time.Minute-time.Microsecond)
+	big := costing(event("big", "noise"), 3)
+	if got := limiter.one(big); got.Outcome != ratelimit.Global || got.Used != 2 || got.Reserved != 0 {
+		t.Errorf("%+v, expected 2 used and nothing reserved", got)
+	}
+	s.advance(t, time.Microsecond)
+	if got := limiter.one(big); got.Outcome != ratelimit.Global || got.Used != 0 || got.Reserved != 2 {
+		t.Errorf("%+v, expected 2 reserved again", got)
+	}
+}
+
+// A reserved category whose key is of another type has used nothing, and holds up nobody else.
+func TestADamagedReserveHoldsUpNobodyElse(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3}), day)
+		s.Set(t.Context(), "{n}:category:payments", "somebody else's", 0)
+		limiter.want(ratelimit.Admitted, events(7, "e", "noise")...)
+		if got := limiter.one(event("x", "noise")); got.Outcome != ratelimit.Global || got.Used != 7 || got.Reserved != 3 {
+			t.Errorf("%+v, expected 7 used and 3 reserved", got)
+		}
+	})
 }
