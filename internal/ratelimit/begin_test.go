@@ -261,7 +261,9 @@ func TestAnIDIsKnownForAWindowAfterItsLastPostBegan(t *testing.T) {
 				limiter := s.limiter(t, rules, day)
 				e := event("e", "a")
 				limiter.want(ratelimit.Admitted, e)
-				s.advance(t, 20*time.Minute)
+				s.advance(t, 15*time.Minute)
+				limiter.want(ratelimit.Admitted, event("keeps the global set", "c"))
+				s.advance(t, 5*time.Minute)
 				limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
 				s.advance(t, 20*time.Minute)
 				limiter.want(ratelimit.Admitted, event("f", "b")) // which removes what is stale
