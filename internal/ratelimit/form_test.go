@@ -238,20 +238,20 @@ func TestAChangeOfTheFormKeepsToWhatOthersWant(t *testing.T) {
 			}
 		}
 		s.ZAdd(t.Context(), "{n}:register", zAt(clock+time.Hour.Microseconds(), wanted))
-		reform(0, 2, 0, window, grain)
+		reform(0, 2, 0, window, day.Microseconds(), grain)
 		s.ZRem(t.Context(), "{n}:register", wanted)
-		reform(1, 0, 2, window, grain)
-		reform(0, 0, 2, window, grain)
+		reform(1, 0, 2, window, day.Microseconds(), grain)
+		reform(0, 0, 2, window, day.Microseconds(), grain)
 		if announced := s.score(t, "{n}:register", " buckets"); announced < clock+2*window {
 			t.Errorf("buckets are announced for %d us, expected two windows or more", announced-clock)
 		}
-		reform(1, 2, 0, window)
+		reform(1, 2, 0, window, day.Microseconds())
 		if until := s.score(t, "{n}:register", wanted); until < clock+window {
 			t.Errorf("the scope is wanted exact for %d us, expected a window or more", until-clock)
 		}
 		s.ZAdd(t.Context(), "{n}:register", zAt(clock+day.Microseconds(), " buckets"))
 		s.ZRem(t.Context(), "{n}:register", wanted)
-		reform(1, 0, 2, window, grain)
+		reform(1, 0, 2, window, day.Microseconds(), grain)
 		if announced := s.score(t, "{n}:register", " buckets"); announced != clock+day.Microseconds() {
 			t.Errorf("buckets are announced for %d us, expected a day as before", announced-clock)
 		}
