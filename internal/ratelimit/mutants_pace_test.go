@@ -26,7 +26,7 @@ var paceMutants = []mutant{
 	{answerLua, "a probe does not end the workspace's pause", "  if probes_workspace then", "  if false then"},
 	{answerLua, "a probe does not end its channel's pause", "  if probes_channel then", "  if false then"},
 	{pausesLua, "pauses that are over are listed", "'(' .. text(now)", "'-inf'"},
-	{beginLua, "a post does not keep an id in flight", "  redis.call('ZADD', KEYS[6], text(now), ARGV[1])\n", ""},
+	{beginLua, "a post does not keep an id in flight", "  redis.call('ZADD', KEYS[6], 'GT', text(math.max(now, tonumber(string.match(admitted, '^%d+')))), ARGV[1])\n", ""},
 	{beginLua, "what is in flight expires as after the admission", "ipairs({ KEYS[1], KEYS[6] })", "ipairs({ KEYS[6] })"},
 	{beginLua, "the register expires as after the admission", "ipairs({ KEYS[1], KEYS[6] })", "ipairs({ KEYS[1] })"},
 	{beginLua, "a first post forgets the group", "string.match(record, '^(%d+g?) (.*)$')", "string.match(record, '^(%d+)g? (.*)$')"},
