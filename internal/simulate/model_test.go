@@ -107,14 +107,20 @@ func (m *model) held(category string, tier ratelimit.Tier, now int64) int {
 	held := 0
 	for other, slots := range m.rules.Reserve {
 		if other != category && m.reserving(tier) {
-			leave := int64(0)
-			if lengths := grains(m.rules.LimitFor(other)); lengths != nil {
-				leave = slices.Min(lengths) // such a bucket may have begun before the window
-			}
-			held += max(0, slots-m.used(scope{"category", other}, tier, now, leave))
+			held += max(0, slots-m.reserved(other, tier, now))
 		}
 	}
 	return held
+}
+
+// reserved is what a category has used of its reserve in a global tier. A bucket that may have begun before the window does not
+// count.
+func (m *model) reserved(category string, tier ratelimit.Tier, now int64) int {
+	leave := int64(0)
+	if lengths := grains(m.rules.LimitFor(category)); lengths != nil {
+		leave = slices.Min(lengths) - 1
+	}
+	return m.used(scope{"category", category}, tier, now, leave)
 }
 
 // fits reports whether a cost can ever be admitted.
@@ -209,7 +215,7 @@ func (m *model) reserveUse(e simulate.Event) int {
 			longest = tier
 		}
 	}
-	return m.used(scope{"category", e.Category}, longest, e.Time().UnixMicro(), 0)
+	return m.reserved(e.Category, longest, e.Time().UnixMicro())
 }
 
 var windows = []time.Duration{time.Millisecond, 40 * time.Millisecond, 10 * time.Second, time.Hour}
