@@ -2,7 +2,6 @@ package ratelimit_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -73,25 +72,7 @@ func TestBucketsEndAtTheMultiplesOfAllPrecisions(t *testing.T) {
 
 // Never above COUNT in any true window, however events come.
 func TestNoWindowHoldsMoreThanALimitInBuckets(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("5/20ms:7ms", "3/20ms:3ms", "")
-		limiter := s.limiter(t, rules, day)
-		var times []int64 // of admissions, by the clock of the script
-		for i := range 400 {
-			decision := limiter.one(event(fmt.Sprint("e", i), fmt.Sprint("c", i%3)))
-			clock, _ := s.clock(t)
-			if decision.Outcome == ratelimit.Admitted {
-				times = append(times, clock)
-			}
-			if n := len(times); n > 5 && times[n-1]-times[n-6] < 20_000 {
-				t.Fatalf("six admissions within %d us", times[n-1]-times[n-6])
-			}
-			s.pass(t, time.Duration(rand.IntN(700))*time.Microsecond)
-		}
-		if len(times) <= 5 {
-			t.Errorf("only %d admissions: no slot was ever free again", len(times))
-		}
-	})
+	eachStore(t, func(t *testing.T, s *store) { s.neverSixIn20ms(t, testkit.Rules("5/20ms:7ms", "3/20ms:3ms", "")) })
 }
 
 func TestACostIsANumberInBuckets(t *testing.T) {
