@@ -35,7 +35,7 @@ func (h hermetic) Run() int {
 		_ = os.Unsetenv(variable.Name + "_FILE")
 	}
 	code := h.M.Run()
-	if err := goleak.Find(); err != nil && code == 0 {
+	if err := goleak.Find(testkit.NATSServerEnds()...); err != nil && code == 0 {
 		fmt.Fprintf(os.Stderr, "goroutines are left: %v\n", err)
 		return 1
 	}

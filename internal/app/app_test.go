@@ -16,7 +16,7 @@ import (
 	"notifier/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, testkit.NATSServerEnds()...) }
 
 // servers starts what a worker needs, and returns its settings.
 func servers(t *testing.T, change func(env *settings.Environment)) settings.Settings {

@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	testkit.Overlap(12)
 	testkit.QuietRedis()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, testkit.NATSServerEnds()...)
 }
 
 const (

@@ -10,7 +10,7 @@ import (
 	"notifier/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, testkit.NATSServerEnds()...) }
 
 // TestRun: what is unavailable fails by itself, and keeps nothing else from being examined.
 func TestRun(t *testing.T) {
