@@ -175,11 +175,10 @@ func (q *question) addEvents(batch []Request) {
 	}
 }
 
-// batchOrigins are the distinct categories and the distinct sources of a batch, in the order in which they come.
+// batchOrigins are the distinct categories of a batch, in the order in which they come, and what the ids of its events count within.
 type batchOrigins struct {
 	categories []*batchOrigin
-	sources    []*batchOrigin
-	of         []*batchOrigin // of each event: one of the categories or of the sources
+	of         []*batchOrigin // of each event: one of the categories, or a source in it
 }
 
 // batchOrigin is an origin with the number by which the script refers to its category; a category and its sources share it.
@@ -210,7 +209,6 @@ func originsOf(batch []Request) batchOrigins {
 		o, seen := bySource[named]
 		if !seen {
 			o = &batchOrigin{origin: newOrigin(request.Category, sourceName(request.Source)), number: byCategory[request.Category].number}
-			origins.sources = append(origins.sources, o)
 			if bySource == nil {
 				bySource = map[pair]*batchOrigin{}
 			}

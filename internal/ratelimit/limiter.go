@@ -62,12 +62,14 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 			return nil, errors.New("a limit without a tier, expected COUNT/DURATION such as 10/30m")
 		}
 	}
+	retention := rules.retention(dedupe)
+	dedupe = max(dedupe, rules.LongestExactWindow())
 	l := &Limiter{
 		redis:    client,
 		keys:     names,
 		rules:    rules,
-		dedupe:   micros(max(dedupe, rules.LongestExactWindow())),
-		retain:   micros(rules.retention(dedupe)),
+		dedupe:   micros(dedupe),
+		retain:   micros(retention),
 		reserved: slices.Sorted(maps.Keys(rules.Reserve)),
 		admit:    redis.NewScript(lua.Admit),
 		reform:   redis.NewScript(lua.Reform),
@@ -79,7 +81,7 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 		refund:   redis.NewScript(lua.Refund),
 	}
 	// An id may be recorded as sent for as long as it is in flight, and is known for the dedupe window from then on.
-	l.keptInIndex = micros(max(dedupe, rules.LongestExactWindow()) + rules.retention(dedupe) + indexGrain)
+	l.keptInIndex = micros(dedupe + retention + indexGrain)
 	numbered, numbers := numberRules(rules)
 	l.fixed, l.numbers = append([]any{l.dedupe, l.retain}, numbered...), numbers
 	return l, nil
