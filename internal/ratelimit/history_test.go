@@ -90,6 +90,9 @@ func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient
 		r.Fatal(err)
 	}
 	s.limiters = nil
+	if s.embedded != nil { // a history that is played again begins at the same time, and fixed windows do with it
+		s.startAt(time.Duration(rapid.Int64Range(0, 2*time.Hour.Microseconds()).Draw(r, "begins after")) * time.Microsecond)
+	}
 	// A short dedupe window forgets ids at once where no limit keeps them. What is kept for longer shows in the keys' expiry.
 	dedupes := []time.Duration{time.Hour, 2 * time.Hour}
 	if !h.steps {

@@ -8,7 +8,8 @@ import (
 )
 
 // decideBatch decides a batch in order. An admission that changes the form of a scope changes it before the whole batch: all
-// of it is then decided anew. reformed is when that was done, by the name of the scope. It returns the model as it is then.
+// of it is then decided anew, and the form stays even if nothing is admitted after all. reformed is when that was done, by the
+// name of the scope. It returns the model as it is then.
 func (m *model) decideBatch(p replica, clock int64, batch []ratelimit.Request, reformed func(scope string) int64) (*model, []ratelimit.Decision) {
 	for {
 		tried := m.copy()
@@ -21,7 +22,7 @@ func (m *model) decideBatch(p replica, clock int64, batch []ratelimit.Request, r
 			for _, level := range p.levels(request.Category) {
 				s := m.scope(level.name)
 				if len(s.charges) > 0 && s.buckets != tried.scope(level.name).buckets {
-					m.reform(s, grainsOf(level.limit), reformed(level.name))
+					m.reform(level, reformed(level.name), m.now(clock))
 					changes = true
 				}
 			}
@@ -43,6 +44,7 @@ func (m *model) copy() *model {
 	other.admissions = slices.Clone(m.admissions)
 	for i, a := range m.admissions {
 		same := *a
+		same.scopes = slices.Clone(a.scopes)
 		other.admissions[i], copies[a] = &same, &same
 	}
 	other.scopes = map[string]*scope{}
@@ -50,7 +52,7 @@ func (m *model) copy() *model {
 		same := *s
 		same.charges = slices.Clone(s.charges)
 		for i, c := range s.charges {
-			same.charges[i] = &charge{of: copies[c.of], time: c.time, cost: c.cost}
+			same.charges[i] = &charge{of: copies[c.of], time: c.time, began: c.began, cost: c.cost}
 		}
 		other.scopes[name] = &same
 	}

@@ -41,7 +41,7 @@ func (m *model) expire(name string) {
 		m.sentKept = 0
 	case registerIDs:
 		for _, a := range m.admissions {
-			a.inFlight = false
+			a.inFlight, a.stale = false, false
 		}
 	default:
 		s := m.scopes[name]

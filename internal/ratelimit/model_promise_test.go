@@ -281,7 +281,7 @@ func (w *witness) refund(r *rapid.T) {
 	if w.model.inFlight(g.request) != g.admission {
 		r.Skip("not in flight")
 	}
-	w.model.refund(g.request)
+	w.model.refund(g.admission)
 	g.refunded, w.refunds = true, true
 }
 

@@ -34,7 +34,9 @@ func newModel(aged func() int64) *model {
 type admission struct {
 	request  ratelimit.Request
 	at       int64
+	scopes   []string // that it was charged to
 	inFlight bool
+	stale    bool   // it was in flight for too long: nobody knows it any more, but its record may be there
 	posts    int    // that have begun
 	begun    int64  // the last of them
 	post     string // its name
@@ -211,8 +213,11 @@ func (m *model) decide(p replica, clock int64, request ratelimit.Request) rateli
 func (m *model) admit(p replica, request ratelimit.Request, now int64) {
 	m.clock, m.retention = now, max(p.retention, m.asked(now))
 	for _, a := range m.admissions {
-		if a.is(request) || a.touched() <= now-m.retention {
-			a.inFlight = false // its stale record is replaced, or forgotten
+		switch {
+		case a.is(request):
+			a.inFlight, a.stale = false, false // its record is replaced
+		case a.inFlight && a.touched() <= now-m.retention:
+			a.inFlight, a.stale = false, true
 		}
 	}
 	admitted := &admission{request: request, at: now, inFlight: true}
@@ -238,7 +243,8 @@ func (m *model) want(p replica, a *admission) {
 // charge charges an admission to one scope, which has the form by then that the limit asks for.
 func (m *model) charge(a *admission, level level) {
 	s, grains := m.scope(level.name), grainsOf(level.limit)
-	m.reform(s, grains, a.at)
+	a.scopes = append(a.scopes, level.name)
+	m.reform(level, a.at, a.at)
 	s.kept = s.keep(level.keep)
 	if level.outcome == ratelimit.Global && !s.buckets {
 		s.kept = max(s.kept, m.retention) // it holds the ids in flight
@@ -275,23 +281,26 @@ func (m *model) markSent(p replica, request ratelimit.Request, at int64) {
 	m.sent[identityOf(request)] = at
 	for _, a := range m.admissions {
 		if a.is(request) {
-			a.inFlight = false
+			a.inFlight, a.stale = false, false
 		}
 	}
 }
 
-// refundable reports whether there is something to give back: an event in flight, without a post that the caller does not
-// know.
-func (m *model) refundable(request ratelimit.Request, known string) bool {
-	a := m.inFlight(request)
-	return a != nil && (a.posts == 0 || a.post == known)
+// refundable is what can be given back: an event in flight for this delivery, or one that was for too long, without a post
+// that the caller does not know. It is nil if there is none.
+func (m *model) refundable(request ratelimit.Request, known string) *admission {
+	for _, a := range m.admissions {
+		if (a.inFlight || a.stale) && a.is(request) && a.request.Delivery == request.Delivery && (a.posts == 0 || a.post == known) {
+			return a
+		}
+	}
+	return nil
 }
 
-// refund gives back what is in flight for this delivery. The clock stays where it was.
-func (m *model) refund(request ratelimit.Request) {
-	a := m.inFlight(request)
-	a.inFlight = false
-	for _, s := range m.scopes {
-		s.drop(func(c *charge) bool { return c.of == a })
+// refund gives back what an admission was charged. The clock stays where it was.
+func (m *model) refund(a *admission) {
+	a.inFlight, a.stale = false, false
+	for _, name := range a.scopes {
+		m.scopes[name].giveBack(a)
 	}
 }
