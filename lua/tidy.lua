@@ -51,6 +51,13 @@ local function leave(key, old)
     end
   end
 end
+-- No replica wants a scope exact for longer than the longest window. What is further ahead would keep it exact for ever.
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. text(now + 2678400000000), '+inf')) do
+  if string.match(name, '^ exact ') then
+    redis.call('ZREM', KEYS[1], name)
+  end
+end
+
 -- As of the admission, and not of now: what it has counted it has to find again.
 local retention = kept - latest
 if retention > 0 then

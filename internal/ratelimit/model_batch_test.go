@@ -13,6 +13,7 @@ import (
 func (m *model) decideBatch(p replica, clock int64, batch []ratelimit.Request, reformed func(scope string) int64) (*model, []ratelimit.Decision) {
 	for {
 		tried := m.copy()
+		tried.bucketed = m.bucketsUntil > m.now(clock)
 		decisions := make([]ratelimit.Decision, len(batch))
 		for i, request := range batch {
 			decisions[i] = tried.decide(p, clock, request)

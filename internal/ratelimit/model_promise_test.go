@@ -102,6 +102,7 @@ func (w *witness) ask(r *rapid.T) {
 		w.floorsHold(p, request)
 	}
 	before := len(w.model.admissions)
+	w.model.bucketed = w.model.bucketsUntil > w.now()
 	decision := w.model.decide(p, w.clock, request)
 	switch {
 	case len(w.model.admissions) > before:

@@ -47,10 +47,13 @@ func (s *scope) drop(gone func(c *charge) bool) { s.charges = slices.DeleteFunc(
 // forget takes out what is at most at the time given.
 func (s *scope) forget(at int64) { s.drop(func(c *charge) bool { return c.time <= at }) }
 
-// take charges an admission in the form that the scope has. An exact scope has one charge of an id.
-func (s *scope) take(a *admission, end int64) {
+// take charges an admission in the form that the scope has. An exact scope has one charge of an id, unless somebody may count
+// it for longer than the id is known.
+func (s *scope) take(a *admission, end int64, again bool) {
 	if !s.buckets {
-		s.drop(func(c *charge) bool { return c.of != nil && c.of.is(a.request) })
+		if !again {
+			s.drop(func(c *charge) bool { return c.of != nil && c.of.is(a.request) })
+		}
 		s.charges = append(s.charges, &charge{of: a, time: a.at, began: a.at, cost: a.request.Cost})
 		return
 	}

@@ -14,6 +14,7 @@ type model struct {
 	clock        int64        // the latest admission that anybody was given
 	scopes       map[string]*scope
 	bucketsUntil int64 // somebody uses buckets until then
+	bucketed     bool  // somebody may use buckets, as far as was known before the batch
 	admissions   []*admission
 	retention    int64 // how long ids in flight are known: the longest that anybody has asked for; see asked
 	sent         map[identity]int64
@@ -119,9 +120,10 @@ func (m *model) scope(name string) *scope {
 	return m.scopes[name]
 }
 
-// asked is how long anybody has asked to know ids in flight, as far as that is not too long ago to matter.
+// asked is how long anybody has asked to know ids in flight, as far as that is not too long ago to matter. It matters for as
+// long as a set may be there that was to be kept so long: sets come to their ends up to a millisecond late.
 func (m *model) asked(now int64) int64 {
-	if m.clock+m.retention > now {
+	if m.clock+m.retention+1000 > now {
 		return m.retention
 	}
 	return 0
@@ -250,7 +252,7 @@ func (m *model) charge(a *admission, level level) {
 		s.kept = max(s.kept, m.retention) // it holds the ids in flight
 	}
 	s.forget(a.at - s.kept)
-	if s.take(a, m.bucketEnd(grains, a.at)); s.buckets || grains != nil {
+	if s.take(a, m.bucketEnd(grains, a.at), grains != nil || m.bucketed); s.buckets || grains != nil {
 		m.bucketsUntil = max(m.bucketsUntil, a.at+2*s.kept)
 	}
 }
