@@ -79,8 +79,8 @@ local latest, kept, bucketed = tonumber(marks[1] or 0), tonumber(marks[2] or 0),
 latest = latest <= horizon and latest or 0
 local now = math.max(clock, latest)
 local stamp = text(now)
--- The longest that anybody asks for, for a millisecond longer, as keys are.
-local retention = math.max(tonumber(ARGV[2]), kept + 1000 > now and kept <= latest + month and kept - latest or 0)
+-- The longest that anybody asks for, to the end of that millisecond, as keys are kept.
+local retention = math.max(tonumber(ARGV[2]), math.floor(kept / 1000) >= math.floor(now / 1000) and kept <= latest + month and kept - latest or 0)
 bucketed = math.min(bucketed, now + 2 * month)
 
 local at, rules = 2, {} -- at: the argument that was read last

@@ -133,10 +133,6 @@ const (
 	endsAfter  = 3 * time.Millisecond
 )
 
-func (h *history) end(at int64) int64 {
-	return h.virtual(((at-h.s.aged.Microseconds())/1000 + 1) * 1000)
-}
-
 func (h *history) stepOverEnds() {
 	if h.steps || h.s.server == nil {
 		return
@@ -145,7 +141,7 @@ func (h *history) stepOverEnds() {
 		near = false
 		now := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
 		for _, at := range h.model.ends() {
-			if left := h.end(at) - now; left > -endsAfter.Microseconds() && left < endsBefore.Microseconds() {
+			if left := h.model.end(at) - now; left > -endsAfter.Microseconds() && left < endsBefore.Microseconds() {
 				near = true
 			}
 		}
@@ -160,7 +156,7 @@ func (h *history) expire(clock int64) {
 		return
 	}
 	for scope, at := range h.model.ends() {
-		over := clock - h.end(at)
+		over := clock - h.model.end(at)
 		if over >= 0 {
 			h.model.expire(scope)
 			h.unclear = h.unclear || h.s.server != nil && over < endsAfter.Microseconds()

@@ -121,9 +121,9 @@ func (m *model) scope(name string) *scope {
 }
 
 // asked is how long anybody has asked to know ids in flight, as far as that is not too long ago to matter. It matters for as
-// long as a set may be there that was to be kept so long: sets come to their ends up to a millisecond late.
+// long as a set may be there that was to be kept so long.
 func (m *model) asked(now int64) int64 {
-	if m.clock+m.retention+1000 > now {
+	if m.end(m.clock+m.retention) > now {
 		return m.retention
 	}
 	return 0

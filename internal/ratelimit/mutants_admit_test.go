@@ -86,7 +86,7 @@ var admitMutants = []mutant{
 	{admitLua, "what was sent is forgotten while it could be in flight", "now - math.max(tonumber(ARGV[1]), retention) and", "now - tonumber(ARGV[1]) and"},
 	{admitLua, "what was sent is known for the retention alone", "now - math.max(tonumber(ARGV[1]), retention) and", "now - retention and"},
 	{admitLua, "this replica's retention replaces another's", "text(now + retention), ' kept'", "text(now + tonumber(ARGV[2])), ' kept'"},
-	{admitLua, "another replica's retention is not kept", "math.max(tonumber(ARGV[2]), kept + 1000 > now and kept <= latest + month and kept - latest or 0)", "tonumber(ARGV[2])"},
+	{admitLua, "another replica's retention is not kept", "math.max(tonumber(ARGV[2]), math.floor(kept / 1000) >= math.floor(now / 1000) and kept <= latest + month and kept - latest or 0)", "tonumber(ARGV[2])"},
 	{admitLua, "ids are not in flight where the global scope is in buckets", "if global.form == buckets then\n    register", "if false then\n    register"},
 	{sentLua, "sent and still in flight", "redis.call('HDEL', KEYS[2], ARGV[1])", ""},
 	{sentLua, "sent and still in the register", "redis.call('ZREM', KEYS[1], ARGV[1])", ""},
@@ -94,7 +94,7 @@ var admitMutants = []mutant{
 	{sentLua, "what was sent never expires", "redis.call('PEXPIREAT', KEYS[3]", "redis.call('PEXPIRETIME', KEYS[3]"},
 	{sentLua, "the set of sent ids stays compact", ", '+inf', string.rep('-', 65))", ")"},
 	{sentLua, "sent ids are trimmed by this replica's window", "if last then", "if false then"},
-	{sentLua, "sent ids are trimmed before they leave the retention", "math.max(tonumber(ARGV[2]), kept + 1000 > now and kept <= latest + 2678400000000 and kept - latest or 0)", "tonumber(ARGV[2])"},
+	{sentLua, "sent ids are trimmed before they leave the retention", "math.max(tonumber(ARGV[2]), math.floor(kept / 1000) >= math.floor(now / 1000) and kept <= latest + 2678400000000 and kept - latest or 0)", "tonumber(ARGV[2])"},
 
 	// What is left.
 	{admitLua, "the register never expires", "call('PEXPIREAT', KEYS[1], text(", "local _ = (text("},

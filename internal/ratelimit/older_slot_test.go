@@ -140,3 +140,24 @@ func TestAPostKeepsARecordAsLongAsAnAdmissionDoes(t *testing.T) {
 		t.Errorf("%+v; the records end %s later", permit, after-before)
 	}
 }
+
+// A replica with a longer retention knows what is still recorded as in flight, also where the set with its id is gone.
+func TestARecordIsKnownForTheLongestRetention(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		short := s.limiter(t, testkit.Rules("9/2m", "9/10s", ""), time.Second)
+		long := s.limiter(t, testkit.Rules("9/10s:1s", "9/1h", ""), time.Second)
+		e, f := event("e", "a"), event("f", "a")
+		short.want(ratelimit.Admitted, append(events(6, "more", "b"), e, f)...) // marks of the register may hide a few records
+		s.advance(t, 10*time.Second)
+		permit, err := short.Begin(t.Context(), ratelimit.Post{Request: f, Channel: "C0123456789", Name: "p1", Longest: time.Second})
+		if err != nil || permit.Status != ratelimit.Granted {
+			t.Fatalf("%+v, %v", permit, err)
+		}
+		s.advance(t, 115*time.Second)
+		long.want(ratelimit.Duplicate, by("another message", e))
+		long.want(ratelimit.Admitted, event("g", "b"))
+		long.want(ratelimit.Duplicate, by("another message", e))
+		s.advance(t, time.Hour)
+		long.want(ratelimit.Admitted, event("h", "b"), by("another message", e))
+	})
+}
