@@ -119,10 +119,13 @@ func TestABucketOfTooManySlotsIsNotCopied(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		precise := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
 		exact := s.limiter(t, testkit.Rules("100/30m", "5/10m", ""), day)
-		precise.want(ratelimit.Admitted, event("first", "a"))
-		s.put(t, "{n}:buckets:category:a", 5, "0 9000000000000000 5")
-		exact.want(ratelimit.Admitted, event("e", "a"))
-		s.forms(t, 2, 0)
+		for _, slots := range []string{"1000001", "9000000000000000"} {
+			s.FlushAll(t.Context())
+			precise.want(ratelimit.Admitted, event("first", "a"))
+			s.put(t, "{n}:buckets:category:a", 5, "0 "+slots+" 5")
+			exact.want(ratelimit.Admitted, event("e", "a"))
+			s.forms(t, 2, 0)
+		}
 	})
 }
 

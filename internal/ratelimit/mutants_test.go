@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"notifier/internal/testkit"
+	"notifier/lua"
 )
 
 // A mutant is the product with one mistake in it: old, which is there exactly once, is replaced by new. The tests of
@@ -70,8 +71,10 @@ func TestEveryMutantIsCaught(t *testing.T) {
 	if !t.Run("fits", TestEveryMutantFits) { // before the first is run
 		return
 	}
-	if output, passed := test(t, root, nil); !passed {
-		t.Fatalf("the tests fail without any mutant:\n%s", output)
+	for _, name := range []string{ownPackage, "./lua"} {
+		if output, passed := test(t, root, nil, name); !passed {
+			t.Fatalf("the tests fail without any mutant:\n%s", output)
+		}
 	}
 
 	var tried, caught atomic.Int32
@@ -113,7 +116,19 @@ func (m mutant) run(t *testing.T, root string) (by string, err error) {
 	if err := os.WriteFile(mutated, []byte(source), 0o600); err != nil {
 		return "", err
 	}
-	output, passed := test(t, root, map[string]string{filepath.Join(root, m.file): mutated})
+	output, passed := "", true
+	for _, part := range []string{"-test.skip=" + left + "|" + slow, "-test.run=" + slow} {
+		switch {
+		case !passed:
+		case scripts[m.file] != nil:
+			output, passed = testScript(t, mutated, m.file, part)
+		default:
+			output, passed = test(t, root, map[string]string{filepath.Join(root, m.file): mutated}, ownPackage, append(ownFlags, part)...)
+		}
+	}
+	if passed && scripts[m.file] != nil {
+		output, passed = test(t, root, map[string]string{filepath.Join(root, m.file): mutated}, "./lua")
+	}
 	switch failed := failedTest.FindAllStringSubmatch(output, -1); {
 	case passed:
 		return "", errors.New("it survived")
@@ -126,23 +141,60 @@ func (m mutant) run(t *testing.T, root string) (by string, err error) {
 	}
 }
 
-// test runs the tests with some files replaced, in short form, without those that need a while to start servers.
-func test(t *testing.T, root string, replaced map[string]string) (output string, passed bool) {
+const (
+	ownPackage = "./internal/ratelimit"
+	left       = "TestEveryMutant|Cluster|Sentinel|Primary|Failover|Redelivery|Traffic|Silent" // they need a while to start servers
+	// The tests that take the longest run where all others have passed.
+	slow = "^(TestOldAndNewReplicasSideBySide|TestNoStormIsRefused|TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce|" +
+		"TestTheScriptsDecideLikeTheModel|TestTheIndexIsBounded|TestNoRollingWindowEverHoldsMoreThanTheLimit)$"
+)
+
+var (
+	flags    = []string{"-test.count=1", "-test.short", "-test.failfast", "-test.timeout=" + mutantDeadline.String()}
+	ownFlags = []string{"-rapid.nofailfile", "-rapid.shrinktime=0s"} // of this package's tests
+)
+
+// testScript runs a part of this package's tests, which are in this very program, with a script replaced: nothing is compiled.
+func testScript(t *testing.T, replaced, script, part string) (output string, passed bool) {
+	program, err := os.Executable()
+	testkit.Check(t, err)
+	command := exec.CommandContext(t.Context(), program, slices.Concat(flags, ownFlags, []string{part})...)
+	command.Env = append(os.Environ(), scriptVariable+"="+script, replacedVariable+"="+replaced)
+	text, err := command.CombinedOutput()
+	return string(text), err == nil
+}
+
+const (
+	scriptVariable   = "NOTIFIER_TEST_MUTATED_SCRIPT"
+	replacedVariable = "NOTIFIER_TEST_MUTATED_BY"
+)
+
+var scripts = map[string]*string{
+	admitLua: &lua.Admit, sentLua: &lua.Sent, refundLua: &lua.Refund, answerLua: &lua.Answered, pausesLua: &lua.Pauses,
+	peekLua: &lua.Peek, beginLua: &lua.Begin, reformLua: &lua.Reform, tidyLua: &lua.Tidy,
+}
+
+// In the process of testScript the script is replaced before the first test.
+func init() {
+	if script := scripts[os.Getenv(scriptVariable)]; script != nil {
+		text, err := os.ReadFile(os.Getenv(replacedVariable))
+		if err != nil {
+			panic(err)
+		}
+		*script = string(text)
+	}
+}
+
+// test compiles the tests of a package with some files replaced, and runs them.
+func test(t *testing.T, root string, replaced map[string]string, name string, more ...string) (output string, passed bool) {
 	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
 	testkit.Check(t, err)
 	file := filepath.Join(t.TempDir(), "overlay.json")
 	testkit.Check(t, os.WriteFile(file, overlay, 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), mutantDeadline+time.Minute)
 	defer cancel()
-	for _, arguments := range [][]string{{"./internal/ratelimit", "-rapid.nofailfile", "-rapid.shrinktime=0s"}, {"./lua"}} {
-		command := exec.CommandContext(ctx, "go", append([]string{"test", "-overlay", file, "-count=1", "-short", "-failfast", "-vet=off",
-			"-timeout", mutantDeadline.String(), "-skip", "Cluster|Sentinel|Primary|Failover|Redelivery|Traffic|Silent"}, arguments...)...)
-		command.Dir = root
-		text, err := command.CombinedOutput()
-		output += string(text)
-		if err != nil {
-			return output, false
-		}
-	}
-	return output, true
+	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-overlay", file, "-vet=off"}, flags, []string{name}, more)...)
+	command.Dir = root
+	text, err := command.CombinedOutput()
+	return string(text), err == nil
 }

@@ -45,3 +45,19 @@ func TestPeekTellsWhatAdmitWouldDecide(t *testing.T) {
 		}
 	})
 }
+
+// Buckets that have left the window are not used, although they are stored until the next admission.
+func TestPeekLeavesOutBucketsThatHaveLeft(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
+		limiter.want(ratelimit.Admitted, costing(event("e", "a"), 3))
+		s.advance(t, 6*time.Minute)
+		limiter.want(ratelimit.Admitted, event("f", "a"))
+		s.advance(t, 6*time.Minute)
+		usages, err := limiter.Peek(t.Context(), "a")
+		testkit.Check(t, err)
+		if usages[1].Used != 1 || usages[1].FreeIn != 0 {
+			t.Errorf("%+v, expected one slot used, and room", usages[1])
+		}
+	})
+}
