@@ -103,6 +103,24 @@ func TestALongWindowInBucketsCountsWhileAnotherReplicaKeepsEachEvent(t *testing.
 	})
 }
 
+// So does one that has room now and then: what it admits announces that the set has to be kept for its window.
+func TestAnExactSetThatIsToBeInBucketsIsKeptForTheirWindow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		precise := s.limiter(t, testkit.Rules("1000/20m", "12/1h:1m", ""), time.Minute)
+		exact := s.limiter(t, testkit.Rules("1000/20m", "500/20m", ""), time.Minute)
+		precise.want(ratelimit.Admitted, event("first", "a"))
+		for i := range 30 { // five hours, more than twice the longest window
+			exact.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
+			precise.one(event(fmt.Sprint("p", i), "a"))
+			s.advance(t, 10*time.Minute)
+		}
+		// Six of each are in every hour.
+		if got := precise.one(costing(event("last", "a"), 3)); got.Outcome != ratelimit.Category || got.Used < 10 {
+			t.Errorf("%+v, expected a refusal with 10 or more used", got)
+		}
+	})
+}
+
 // A refund takes from no bucket more than was put into it.
 func TestARefundAfterTwoChangesOfFormLeavesWholeBuckets(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
@@ -111,10 +129,50 @@ func TestARefundAfterTwoChangesOfFormLeavesWholeBuckets(t *testing.T) {
 		limiter.want(ratelimit.Admitted, e)
 		since := s.score(t, "{n}:register", " clock")
 		// As two changes leave it: e in a bucket that began later, and another one's slot where e was.
-		s.Del(t.Context(), "{n}:buckets:category:a")
+		own := s.ZRange(t.Context(), "{n}:buckets:category:a", 0, -1).Val()
 		s.put(t, "{n}:buckets:category:a", since+1, fmt.Sprint("0 1 ", since-1))
 		s.put(t, "{n}:buckets:category:a", since+2, fmt.Sprint("1 6 ", since+2))
-		limiter.refund(e)
+		s.ZRem(t.Context(), "{n}:buckets:category:a", own) // and not before: the set keeps its end
+		if !limiter.refund(e) {
+			t.Error("nothing was refunded")
+		}
+		s.forms(t, 0, 2)
 		limiter.want(ratelimit.Admitted, event("f", "a"))
+	})
+}
+
+// An event of a group is refunded in its group, however many posts of it have begun.
+func TestAPostForgetsNothingOfTheGroup(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, grouped("100/30m", "10/30m", "1/30m"), day)
+		for posts := range 4 {
+			known := ""
+			e := event(fmt.Sprint("e", posts), "team.job")
+			limiter.want(ratelimit.Admitted, e) // the one slot of the group is free
+			for i := range posts {
+				name := fmt.Sprintf("p%d-%d", posts, i)
+				limiter.wantPermit(ratelimit.Granted, i+1, e, known, name)
+				known = name
+			}
+			if !limiter.refundAfter(e, known) {
+				t.Errorf("after %d posts nothing was refunded", posts)
+			}
+		}
+	})
+}
+
+// The keys that know an event live for as long after a post of it began as after its admission.
+func TestAPostLengthensTheLifeOfWhatKnowsIt(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		s.advance(t, 20*time.Minute)
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p")
+		for _, key := range []string{"{n}:inflight", "{n}:register"} {
+			if left := s.PTTL(t.Context(), key).Val(); left < 29*time.Minute {
+				t.Errorf("%s expires in %s, expected 30m", key, left)
+			}
+		}
 	})
 }

@@ -28,7 +28,6 @@ var paceMutants = []mutant{
 	{pausesLua, "pauses that are over are listed", "'(' .. text(now)", "'-inf'"},
 	{beginLua, "a post does not keep an id in flight", "  redis.call('ZADD', KEYS[6], 'GT', text(math.max(now, tonumber(string.match(admitted, '^%d+')))), ARGV[1])\n", ""},
 	{beginLua, "a post shortens how long an id is known", "redis.call('ZADD', KEYS[6], 'GT', text(math.max(now,", "redis.call('ZADD', KEYS[6], text(math.max(now,"},
-	{beginLua, "a post is known from a clock that was set back", "text(math.max(now, tonumber(string.match(admitted, '^%d+')))), ARGV[1])", "text(now), ARGV[1])"},
 	{beginLua, "a post shortens the life of what is in flight", "text(math.max(redis.call('PEXPIRETIME', key), ends))", "text(ends)"},
 	{beginLua, "a probe shortens the life of others", "text(math.max(redis.call('PEXPIRETIME', KEYS[3]), math.ceil((now + longest) / 1000) + 60000))", "text(math.ceil((now + longest) / 1000) + 60000)"},
 	{beginLua, "what is in flight expires as after the admission", "ipairs({ KEYS[1], KEYS[6] })", "ipairs({ KEYS[6] })"},
