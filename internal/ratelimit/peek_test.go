@@ -84,7 +84,7 @@ func TestPeekShowsTheMicrosecondAtWhichASlotFrees(t *testing.T) {
 			{10*time.Minute + 10*time.Second - early, 2, early},
 			{10*time.Minute + 10*time.Second, 1, 0},
 		}},
-		"fixed": {"2/10m:fixed", []time.Duration{0, 4 * time.Minute}, []shown{ // one in its first microsecond
+		"fixed, among exact ones": {"2/10m:fixed+9/1h", []time.Duration{0, 4 * time.Minute}, []shown{ // one in its first microsecond
 			{4 * time.Minute, 2, 6 * time.Minute},
 			{10*time.Minute - early, 2, early},
 			{10 * time.Minute, 0, 0},
