@@ -166,6 +166,9 @@ func TestAPostForgetsNothingOfTheGroup(t *testing.T) {
 				limiter.wantPermit(ratelimit.Granted, i+1, e, known, name)
 				known = name
 			}
+			if posts > 0 && limiter.refundAfter(e, "another's") {
+				t.Errorf("after %d posts it was refunded by who does not know the last one", posts)
+			}
 			if !limiter.refundAfter(e, known) {
 				t.Errorf("after %d posts nothing was refunded", posts)
 			}

@@ -71,10 +71,8 @@ func TestEveryMutantIsCaught(t *testing.T) {
 	if !t.Run("fits", TestEveryMutantFits) { // before the first is run
 		return
 	}
-	for _, name := range []string{ownPackage, "./lua"} {
-		if output, passed := test(t, root, nil, name); !passed {
-			t.Fatalf("the tests fail without any mutant:\n%s", output)
-		}
+	if output, passed := runTests(t, root, "", ""); !passed {
+		t.Fatalf("the tests fail without any mutant:\n%s", output)
 	}
 
 	var tried, caught atomic.Int32
@@ -116,19 +114,7 @@ func (m mutant) run(t *testing.T, root string) (by string, err error) {
 	if err := os.WriteFile(mutated, []byte(source), 0o600); err != nil {
 		return "", err
 	}
-	output, passed := "", true
-	for _, part := range []string{"-test.skip=" + left + "|" + slow, "-test.run=" + slow} {
-		switch {
-		case !passed:
-		case scripts[m.file] != nil:
-			output, passed = testScript(t, mutated, m.file, part)
-		default:
-			output, passed = test(t, root, map[string]string{filepath.Join(root, m.file): mutated}, ownPackage, append(ownFlags, part)...)
-		}
-	}
-	if passed && scripts[m.file] != nil {
-		output, passed = test(t, root, map[string]string{filepath.Join(root, m.file): mutated}, "./lua")
-	}
+	output, passed := runTests(t, root, m.file, mutated)
 	switch failed := failedTest.FindAllStringSubmatch(output, -1); {
 	case passed:
 		return "", errors.New("it survived")
@@ -141,60 +127,76 @@ func (m mutant) run(t *testing.T, root string) (by string, err error) {
 	}
 }
 
+// The tests are in short form, without those that need a while to start servers. Those that find most at the least cost come
+// first: the examples on the embedded store, then the others, and those that take the longest where all others have passed.
 const (
-	ownPackage = "./internal/ratelimit"
-	left       = "TestEveryMutant|Cluster|Sentinel|Primary|Failover|Redelivery|Traffic|Silent" // they need a while to start servers
-	// The tests that take the longest run where all others have passed.
+	left = "TestEveryMutant|Cluster|Sentinel|Primary|Failover|Redelivery|Traffic|Silent"
 	slow = "^(TestOldAndNewReplicasSideBySide|TestNoStormIsRefused|TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce|" +
 		"TestTheScriptsDecideLikeTheModel|TestTheIndexIsBounded|TestNoRollingWindowEverHoldsMoreThanTheLimit)$"
 )
 
-var (
-	flags    = []string{"-test.count=1", "-test.short", "-test.failfast", "-test.timeout=" + mutantDeadline.String()}
-	ownFlags = []string{"-rapid.nofailfile", "-rapid.shrinktime=0s"} // of this package's tests
-)
+var parts = [][]string{{"-test.run=/^embedded$", "-test.skip=" + left + "|" + slow}, {"-test.skip=" + left + "|" + slow}, {"-test.run=" + slow}}
 
-// testScript runs a part of this package's tests, which are in this very program, with a script replaced: nothing is compiled.
-func testScript(t *testing.T, replaced, script, part string) (output string, passed bool) {
+// runTests runs the tests with a file replaced, or with none where it is empty: those of this package and, of a script, those of package lua. Of a script nothing
+// has to be compiled for this package: its tests are in this very program, which replaces the script when it starts.
+func runTests(t *testing.T, root, file, mutated string) (output string, passed bool) {
+	replaced := map[string]string{}
+	if file != "" {
+		replaced[filepath.Join(root, file)] = mutated
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+	testkit.Check(t, err)
+	overlayFile := filepath.Join(t.TempDir(), "overlay.json")
+	testkit.Check(t, os.WriteFile(overlayFile, overlay, 0o600))
 	program, err := os.Executable()
 	testkit.Check(t, err)
-	command := exec.CommandContext(t.Context(), program, slices.Concat(flags, ownFlags, []string{part})...)
-	command.Env = append(os.Environ(), scriptVariable+"="+script, replacedVariable+"="+replaced)
+	ofGo := strings.HasSuffix(file, ".go")
+	if ofGo {
+		program = filepath.Join(t.TempDir(), "ratelimit.test")
+		if output, passed = execute(t, root, nil, "go", "test", "-c", "-vet=off", "-overlay", overlayFile, "-o", program, "./internal/ratelimit"); !passed {
+			return output, false
+		}
+	}
+	for _, part := range parts {
+		arguments := slices.Concat([]string{"-test.short", "-test.failfast", "-test.timeout=" + mutantDeadline.String(), "-rapid.nofailfile", "-rapid.shrinktime=0s"}, part)
+		environment := []string{scriptVariable + "=" + file, mutatedVariable + "=" + mutated}
+		if output, passed = execute(t, filepath.Join(root, "internal/ratelimit"), environment, program, arguments...); !passed {
+			return output, false
+		}
+	}
+	if !ofGo {
+		output, passed = execute(t, root, nil, "go", "test", "-count=1", "-vet=off", "-overlay", overlayFile, "./lua")
+	}
+	return output, passed
+}
+
+// execute runs a program in a directory, with more in its environment.
+func execute(t *testing.T, directory string, environment []string, program string, arguments ...string) (output string, passed bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), mutantDeadline+time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, arguments...)
+	command.Dir = directory
+	command.Env = append(os.Environ(), environment...)
 	text, err := command.CombinedOutput()
 	return string(text), err == nil
 }
 
 const (
-	scriptVariable   = "NOTIFIER_TEST_MUTATED_SCRIPT"
-	replacedVariable = "NOTIFIER_TEST_MUTATED_BY"
+	scriptVariable  = "NOTIFIER_TEST_MUTATED_SCRIPT"
+	mutatedVariable = "NOTIFIER_TEST_MUTATED_BY"
 )
 
-var scripts = map[string]*string{
-	admitLua: &lua.Admit, sentLua: &lua.Sent, refundLua: &lua.Refund, answerLua: &lua.Answered, pausesLua: &lua.Pauses,
-	peekLua: &lua.Peek, beginLua: &lua.Begin, reformLua: &lua.Reform, tidyLua: &lua.Tidy,
-}
-
-// In the process of testScript the script is replaced before the first test.
+// In the program that runTests starts, a script is replaced before the first test.
 func init() {
+	scripts := map[string]*string{
+		admitLua: &lua.Admit, sentLua: &lua.Sent, refundLua: &lua.Refund, answerLua: &lua.Answered, pausesLua: &lua.Pauses,
+		peekLua: &lua.Peek, beginLua: &lua.Begin, reformLua: &lua.Reform, tidyLua: &lua.Tidy,
+	}
 	if script := scripts[os.Getenv(scriptVariable)]; script != nil {
-		text, err := os.ReadFile(os.Getenv(replacedVariable))
+		text, err := os.ReadFile(os.Getenv(mutatedVariable))
 		if err != nil {
 			panic(err)
 		}
 		*script = string(text)
 	}
-}
-
-// test compiles the tests of a package with some files replaced, and runs them.
-func test(t *testing.T, root string, replaced map[string]string, name string, more ...string) (output string, passed bool) {
-	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
-	testkit.Check(t, err)
-	file := filepath.Join(t.TempDir(), "overlay.json")
-	testkit.Check(t, os.WriteFile(file, overlay, 0o600))
-	ctx, cancel := context.WithTimeout(t.Context(), mutantDeadline+time.Minute)
-	defer cancel()
-	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-overlay", file, "-vet=off"}, flags, []string{name}, more)...)
-	command.Dir = root
-	text, err := command.CombinedOutput()
-	return string(text), err == nil
 }

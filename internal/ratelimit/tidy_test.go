@@ -63,3 +63,15 @@ func TestTheIndexKeepsWhatIsFoundForTwoMonths(t *testing.T) {
 		}
 	})
 }
+
+// An id may be recorded as sent at the end of the time for which it is in flight, and is known for as long again: the index finds it
+// until then, however short the dedupe window is.
+func TestTheIndexFindsAnIDForAsLongAsItIsKnown(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/2h", "10/30m", ""), time.Millisecond)
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		if left := s.PTTL(t.Context(), "{n}:categories").Val(); left < 4*time.Hour-time.Minute {
+			t.Errorf("the index expires in %s, expected four hours", left)
+		}
+	})
+}
