@@ -220,6 +220,25 @@ func TestTheIndexIsBounded(t *testing.T) {
 	})
 }
 
+// One command looks up a thousand categories; however many there are, an event is found in each of them.
+func TestATraceFindsAnEventAmongThousandsOfCategories(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		at := s.score(t, "{n}:categories", "a")
+		others := make([]redis.Z, 2500)
+		for i := range others {
+			others[i] = zAt(at, fmt.Sprint("other", i))
+		}
+		testkit.Check(t, s.ZAdd(t.Context(), "{n}:categories", others...).Err())
+		s.advance(t, time.Minute)
+		limiter.want(ratelimit.Admitted, event("e", "z"))
+		if traces, err := limiter.Trace(t.Context(), "e", ""); err != nil || len(traces) != 2 {
+			t.Errorf("%+v, %v, expected the events of two categories", traces, err)
+		}
+	})
+}
+
 // With a category it does not depend on the index.
 func TestATraceOfACategoryNeedsNoIndex(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
