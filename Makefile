@@ -36,8 +36,8 @@ isolation: ## what one slow channel, bad event or flood costs the others, at ful
 prove: ## the limiter against its model, N random histories (1000) of each kind on each store; needs redis-server
 	NOTIFIER_TEST_REDIS=require $(GO) test -run '^TestTheScriptsDecideLikeTheModel$$' -count=1 -v -timeout 0 ./internal/ratelimit -rapid.checks=$(N) -rapid.nofailfile
 
-mutants: ## one mistake after the other in the limiter; each must be caught. About five minutes; needs redis-server
-	NOTIFIER_TEST_REDIS=require $(GO) test -tags mutants -run '^TestEveryMutantIsCaught$$' -count=1 -v -timeout 30m ./internal/ratelimit
+mutants: ## one mistake after the other in the limiter; each must be caught. About half an hour on two processors; needs redis-server
+	NOTIFIER_TEST_REDIS=require $(GO) test -tags mutants -run '^TestEveryMutantIsCaught$$' -count=1 -v -timeout 3h ./internal/ratelimit
 
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }

@@ -10,12 +10,15 @@ func (l *Limiter) ForgetIndexed() {
 	clear(l.indexed.at)
 }
 
-// HasIndexed lets no admission of a category write the index, for tests that count what is called or written.
-func (l *Limiter) HasIndexed(categories ...string) {
+// IndexedAgo is as if the entries of some categories had been written a while ago.
+func (l *Limiter) IndexedAgo(d time.Duration, categories ...string) {
 	for _, category := range categories {
-		l.indexed.written([]any{category}, time.Now().Add(time.Hour))
+		l.indexed.written([]any{category}, time.Now().Add(-d))
 	}
 }
+
+// HasIndexed lets no admission of a category write the index, for tests that count what is called or written.
+func (l *Limiter) HasIndexed(categories ...string) { l.IndexedAgo(-time.Hour, categories...) }
 
 // The figures in memory.go, for the test that measures them.
 const (

@@ -27,6 +27,30 @@ func TestAPostThatBeginsWhileTheClockIsBehindShortensNothing(t *testing.T) {
 	}
 }
 
+// A further post that begins while the clock is behind does not let the event be forgotten before the post before it would be.
+func TestAFurtherPostWhileTheClockIsBehindForgetsNothingOfTheOneBefore(t *testing.T) {
+	for name, global := range map[string]string{"exact": "100/30m", "in buckets": "100/30m:1m"} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				limiter := s.limiter(t, testkit.Rules(global, "10/30m", ""), day)
+				e := event("e", "a")
+				limiter.want(ratelimit.Admitted, e)
+				s.advance(t, 20*time.Minute)
+				limiter.wantPermit(ratelimit.Granted, 1, e, "", "p")
+				s.advance(t, -time.Hour)
+				lives := s.PTTL(t.Context(), "{n}:inflight").Val()
+				limiter.wantPermit(ratelimit.Granted, 2, e, "p", "q")
+				if left := s.PTTL(t.Context(), "{n}:inflight").Val(); left < lives-time.Minute {
+					t.Errorf("what is in flight expires in %s, expected %s as before", left, lives)
+				}
+				s.advance(t, time.Hour+11*time.Minute) // 31 minutes after the admission, and 11 after the first post
+				limiter.want(ratelimit.Admitted, event("other", "b"))
+				limiter.wantPermit(ratelimit.Granted, 3, e, "q", "r")
+			})
+		})
+	}
+}
+
 // A scope that changes its form while a post is in progress keeps the event in flight from the post on.
 func TestAChangeOfFormKeepsWhenAPostBegan(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
@@ -79,6 +103,36 @@ func TestALongWindowInBucketsCountsWhileAnotherReplicaKeepsEachEvent(t *testing.
 	})
 }
 
+// So it does where the exact one's own windows need nothing of that length: what the other admits announces that its set has to
+// be kept for longer.
+func TestAnExactSetThatIsToBeInBucketsIsKeptForTheirWindow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		precise := s.limiter(t, testkit.Rules("1000/20m", "12/1h:1m", ""), time.Minute)
+		exact := s.limiter(t, testkit.Rules("1000/20m", "500/20m", ""), time.Minute)
+		precise.want(ratelimit.Admitted, event("first", "a"))
+		const step, steps = 10 * time.Minute, 30 // five hours, more than twice the longest window
+		var admitted [steps]int
+		for i := range steps {
+			s.advance(t, step)
+			exact.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
+			admitted[i]++
+			for j := range 3 {
+				used := 0
+				for _, n := range admitted[max(0, i-5) : i+1] { // those of the last 50 minutes
+					used += n
+				}
+				if precise.one(event(fmt.Sprintf("p%d-%d", i, j), "a")).Outcome != ratelimit.Admitted {
+					continue
+				}
+				admitted[i]++
+				if used >= 12 {
+					t.Fatalf("after %s one more was admitted than the 12 of an hour", time.Duration(i+1)*step)
+				}
+			}
+		}
+	})
+}
+
 // A refund takes from no bucket more than was put into it.
 func TestARefundAfterTwoChangesOfFormLeavesWholeBuckets(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
@@ -87,10 +141,53 @@ func TestARefundAfterTwoChangesOfFormLeavesWholeBuckets(t *testing.T) {
 		limiter.want(ratelimit.Admitted, e)
 		since := s.score(t, "{n}:register", " clock")
 		// As two changes leave it: e in a bucket that began later, and another one's slot where e was.
-		s.Del(t.Context(), "{n}:buckets:category:a")
+		own := s.ZRange(t.Context(), "{n}:buckets:category:a", 0, -1).Val()
 		s.put(t, "{n}:buckets:category:a", since+1, fmt.Sprint("0 1 ", since-1))
 		s.put(t, "{n}:buckets:category:a", since+2, fmt.Sprint("1 6 ", since+2))
-		limiter.refund(e)
+		s.ZRem(t.Context(), "{n}:buckets:category:a", own) // and not before: the set keeps its end
+		if !limiter.refund(e) {
+			t.Error("nothing was refunded")
+		}
+		s.forms(t, 0, 2)
 		limiter.want(ratelimit.Admitted, event("f", "a"))
+	})
+}
+
+// An event of a group is refunded in its group, however many posts of it have begun.
+func TestAPostForgetsNothingOfTheGroup(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, grouped("100/30m", "10/30m", "1/30m"), day)
+		for posts := range 4 {
+			known := ""
+			e := event(fmt.Sprint("e", posts), "team.job")
+			limiter.want(ratelimit.Admitted, e) // the one slot of the group is free
+			for i := range posts {
+				name := fmt.Sprintf("p%d-%d", posts, i)
+				limiter.wantPermit(ratelimit.Granted, i+1, e, known, name)
+				known = name
+			}
+			if posts > 0 && limiter.refundAfter(e, "another's") {
+				t.Errorf("after %d posts it was refunded by who does not know the last one", posts)
+			}
+			if !limiter.refundAfter(e, known) {
+				t.Errorf("after %d posts nothing was refunded", posts)
+			}
+		}
+	})
+}
+
+// The keys that know an event live for as long after a post of it began as after its admission.
+func TestAPostLengthensTheLifeOfWhatKnowsIt(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		s.advance(t, 20*time.Minute)
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p")
+		for _, key := range []string{"{n}:inflight", "{n}:register"} {
+			if left := s.PTTL(t.Context(), key).Val(); left < 29*time.Minute {
+				t.Errorf("%s expires in %s, expected 30m", key, left)
+			}
+		}
 	})
 }

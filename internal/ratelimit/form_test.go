@@ -70,7 +70,7 @@ func TestBucketsBecomeExactCharges(t *testing.T) {
 	}
 	s.advance(t, 9*time.Minute+49*time.Second)
 	exact.want(ratelimit.Admitted, costing(event("h", "a"), 2))
-	if got := exact.one(event("i", "a")); got.RetryAfter != 11*time.Second {
+	if got := exact.one(costing(event("i", "a"), 3)); got.RetryAfter != 11*time.Second { // all that was copied, and g
 		t.Errorf("%+v, expected to wait until ten minutes after the change", got)
 	}
 }

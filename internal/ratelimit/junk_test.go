@@ -71,6 +71,22 @@ func TestAnOlderBucketThatCannotBeCountedLeavesEveryEventDecided(t *testing.T) {
 	})
 }
 
+// Nor does it become a time before now at which there would be room.
+func TestAnOlderBucketThatCannotBeCountedFreesNothingInThePast(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "2/10m:1m", ""), day)
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		s.advance(t, 2*time.Minute)
+		limiter.want(ratelimit.Admitted, event("f", "a"))
+		s.put(t, "{n}:buckets:category:a", 5, "0 999999 5")
+		limiter.want(ratelimit.Category, event("g", "a"))
+		refusal := s.latest().([]any)[3].([]any)[0].([]any)
+		if wait := refusal[3]; wait != any(int64(0)) {
+			t.Errorf("%v us to wait, expected none", wait)
+		}
+	})
+}
+
 // Where the global scope has such a bucket nothing can be decided, and the error names the key.
 func TestAGlobalBucketThatCannotBeCountedIsNamed(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
@@ -119,10 +135,13 @@ func TestABucketOfTooManySlotsIsNotCopied(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		precise := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
 		exact := s.limiter(t, testkit.Rules("100/30m", "5/10m", ""), day)
-		precise.want(ratelimit.Admitted, event("first", "a"))
-		s.put(t, "{n}:buckets:category:a", 5, "0 9000000000000000 5")
-		exact.want(ratelimit.Admitted, event("e", "a"))
-		s.forms(t, 2, 0)
+		for _, slots := range []string{"1000001", "9000000000000000"} {
+			s.FlushAll(t.Context())
+			precise.want(ratelimit.Admitted, event("first", "a"))
+			s.put(t, "{n}:buckets:category:a", 5, "0 "+slots+" 5")
+			exact.want(ratelimit.Admitted, event("e", "a"))
+			s.forms(t, 2, 0)
+		}
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"notifier/internal/testkit"
+	"notifier/lua"
 )
 
 // A mutant is the product with one mistake in it: old, which is there exactly once, is replaced by new. The tests of
@@ -70,7 +71,7 @@ func TestEveryMutantIsCaught(t *testing.T) {
 	if !t.Run("fits", TestEveryMutantFits) { // before the first is run
 		return
 	}
-	if output, passed := test(t, root, nil); !passed {
+	if output, passed := runTests(t, root, "", ""); !passed {
 		t.Fatalf("the tests fail without any mutant:\n%s", output)
 	}
 
@@ -113,7 +114,7 @@ func (m mutant) run(t *testing.T, root string) (by string, err error) {
 	if err := os.WriteFile(mutated, []byte(source), 0o600); err != nil {
 		return "", err
 	}
-	output, passed := test(t, root, map[string]string{filepath.Join(root, m.file): mutated})
+	output, passed := runTests(t, root, m.file, mutated)
 	switch failed := failedTest.FindAllStringSubmatch(output, -1); {
 	case passed:
 		return "", errors.New("it survived")
@@ -126,23 +127,76 @@ func (m mutant) run(t *testing.T, root string) (by string, err error) {
 	}
 }
 
-// test runs the tests with some files replaced, in short form, without those that need a while to start servers.
-func test(t *testing.T, root string, replaced map[string]string) (output string, passed bool) {
+// The tests are in short form, without those that need a while to start servers. Those that find most at the least cost come
+// first: the examples on the embedded store, then the others, and those that take the longest where all others have passed.
+const (
+	left = "TestEveryMutant|Cluster|Sentinel|Primary|Failover|Redelivery|Traffic|Silent"
+	slow = "^(TestOldAndNewReplicasSideBySide|TestNoStormIsRefused|TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce|" +
+		"TestTheScriptsDecideLikeTheModel|TestTheIndexIsBounded|TestNoRollingWindowEverHoldsMoreThanTheLimit)$"
+)
+
+var parts = [][]string{{"-test.run=/^embedded$", "-test.skip=" + left + "|" + slow}, {"-test.skip=" + left + "|" + slow}, {"-test.run=" + slow}}
+
+// runTests runs the tests with a file replaced, or with none where it is empty: those of this package and, of a script, those of package lua. Of a script nothing
+// has to be compiled for this package: its tests are in this very program, which replaces the script when it starts.
+func runTests(t *testing.T, root, file, mutated string) (output string, passed bool) {
+	replaced := map[string]string{}
+	if file != "" {
+		replaced[filepath.Join(root, file)] = mutated
+	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
 	testkit.Check(t, err)
-	file := filepath.Join(t.TempDir(), "overlay.json")
-	testkit.Check(t, os.WriteFile(file, overlay, 0o600))
-	ctx, cancel := context.WithTimeout(t.Context(), mutantDeadline+time.Minute)
-	defer cancel()
-	for _, arguments := range [][]string{{"./internal/ratelimit", "-rapid.nofailfile", "-rapid.shrinktime=0s"}, {"./lua"}} {
-		command := exec.CommandContext(ctx, "go", append([]string{"test", "-overlay", file, "-count=1", "-short", "-failfast", "-vet=off",
-			"-timeout", mutantDeadline.String(), "-skip", "Cluster|Sentinel|Primary|Failover|Redelivery|Traffic|Silent"}, arguments...)...)
-		command.Dir = root
-		text, err := command.CombinedOutput()
-		output += string(text)
-		if err != nil {
+	overlayFile := filepath.Join(t.TempDir(), "overlay.json")
+	testkit.Check(t, os.WriteFile(overlayFile, overlay, 0o600))
+	program, err := os.Executable()
+	testkit.Check(t, err)
+	ofGo := strings.HasSuffix(file, ".go")
+	if ofGo {
+		program = filepath.Join(t.TempDir(), "ratelimit.test")
+		if output, passed = execute(t, root, nil, "go", "test", "-c", "-vet=off", "-overlay", overlayFile, "-o", program, "./internal/ratelimit"); !passed {
 			return output, false
 		}
 	}
-	return output, true
+	for _, part := range parts {
+		arguments := slices.Concat([]string{"-test.short", "-test.failfast", "-test.timeout=" + mutantDeadline.String(), "-rapid.nofailfile", "-rapid.shrinktime=0s"}, part)
+		environment := []string{scriptVariable + "=" + file, mutatedVariable + "=" + mutated}
+		if output, passed = execute(t, filepath.Join(root, "internal/ratelimit"), environment, program, arguments...); !passed {
+			return output, false
+		}
+	}
+	if !ofGo {
+		output, passed = execute(t, root, nil, "go", "test", "-count=1", "-vet=off", "-overlay", overlayFile, "./lua")
+	}
+	return output, passed
+}
+
+// execute runs a program in a directory, with more in its environment.
+func execute(t *testing.T, directory string, environment []string, program string, arguments ...string) (output string, passed bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), mutantDeadline+time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, arguments...)
+	command.Dir = directory
+	command.Env = append(os.Environ(), environment...)
+	text, err := command.CombinedOutput()
+	return string(text), err == nil
+}
+
+const (
+	scriptVariable  = "NOTIFIER_TEST_MUTATED_SCRIPT"
+	mutatedVariable = "NOTIFIER_TEST_MUTATED_BY"
+)
+
+// In the program that runTests starts, a script is replaced before the first test.
+func init() {
+	scripts := map[string]*string{
+		admitLua: &lua.Admit, sentLua: &lua.Sent, refundLua: &lua.Refund, answerLua: &lua.Answered, pausesLua: &lua.Pauses,
+		peekLua: &lua.Peek, beginLua: &lua.Begin, reformLua: &lua.Reform, tidyLua: &lua.Tidy,
+	}
+	if script := scripts[os.Getenv(scriptVariable)]; script != nil {
+		text, err := os.ReadFile(os.Getenv(mutatedVariable))
+		if err != nil {
+			panic(err)
+		}
+		*script = string(text)
+	}
 }

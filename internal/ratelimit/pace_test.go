@@ -204,3 +204,29 @@ func TestAnOldPermitIsNotForEver(t *testing.T) {
 		limiter.wantDigest(ratelimit.Paced, aChannel, "p1")
 	})
 }
+
+// A channel that is always busy keeps its key alive; slots that no longer count go with the next post, answered or not.
+func TestSlotsThatNoLongerCountAreRemoved(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.paced(t, "100/10s")
+		for i := range 6 {
+			s.advance(t, 6*time.Second)
+			limiter.wantDigest(ratelimit.Granted, aChannel, fmt.Sprint("p", i))
+		}
+		if n := s.ZCard(t.Context(), "{n}:pace:"+aChannel).Val(); n != 2 {
+			t.Errorf("%d slots are kept, expected the two of the last ten seconds\n%s", n, s.contents(t))
+		}
+	})
+}
+
+// A probe that takes a moment does not shorten the life of one that may take long.
+func TestAShortProbeForgetsNoLongOne(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.paced(t, "off")
+		limiter.ask(ratelimit.Post{Channel: "#a", Name: "p1", Longest: 5 * time.Minute})
+		limiter.ask(ratelimit.Post{Channel: "#b", Name: "p2", Longest: time.Second})
+		if left := s.PTTL(t.Context(), "{n}:probes").Val(); left < 5*time.Minute {
+			t.Errorf("the probes expire in %s, expected five minutes and more", left)
+		}
+	})
+}

@@ -1,12 +1,14 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
 	"notifier/internal/testkit"
 )
 
@@ -44,4 +46,74 @@ func TestPeekTellsWhatAdmitWouldDecide(t *testing.T) {
 			t.Errorf("categories %q of %d entries, %v; expected errors alone", categories, entries, err)
 		}
 	})
+}
+
+// Buckets that have left the window are not used, although they are stored until the next admission.
+func TestPeekLeavesOutBucketsThatHaveLeft(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
+		limiter.want(ratelimit.Admitted, costing(event("e", "a"), 3))
+		s.advance(t, 6*time.Minute)
+		limiter.want(ratelimit.Admitted, event("f", "a"))
+		s.advance(t, 6*time.Minute)
+		usages, err := limiter.Peek(t.Context(), "a")
+		testkit.Check(t, err)
+		if usages[1].Used != 1 || usages[1].FreeIn != 0 {
+			t.Errorf("%+v, expected one slot used, and room", usages[1])
+		}
+	})
+}
+
+// What peek shows at a certain time after a whole hour.
+type shown struct {
+	after time.Duration
+	used  int
+	free  time.Duration
+}
+
+// Of each kind of limit peek shows to the microsecond what admit.lua would decide by.
+func TestPeekShowsTheMicrosecondAtWhichASlotFrees(t *testing.T) {
+	const early = time.Microsecond // before a bucket's or a fixed window's end
+	tests := map[string]struct {
+		limit  string
+		events []time.Duration // after a whole hour
+		shown  []shown         // of the first tier
+	}{
+		"exact": {"2/10m", []time.Duration{10 * time.Second, time.Minute}, []shown{
+			{time.Minute, 2, 9*time.Minute + 10*time.Second},
+			{10*time.Minute + 10*time.Second - early, 2, early},
+			{10*time.Minute + 10*time.Second, 1, 0},
+		}},
+		"fixed, among exact ones": {"2/10m:fixed+9/1h", []time.Duration{0, 4 * time.Minute}, []shown{ // one in its first microsecond
+			{4 * time.Minute, 2, 6 * time.Minute},
+			{10*time.Minute - early, 2, early},
+			{10 * time.Minute, 0, 0},
+		}},
+		// The longer tier keeps the first bucket when it has left the window of the first tier.
+		"in buckets": {"3/10m:1m+9/1h:1m", []time.Duration{10 * time.Second, 4 * time.Minute, 8 * time.Minute, 12 * time.Minute}, []shown{
+			{12 * time.Minute, 3, 3*time.Minute - early},
+			{15*time.Minute - early - early, 3, early},
+			{15*time.Minute - early, 2, 0},
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newEmbedded(t, redistest.RunEmbedded(t))
+			limiter := s.limiter(t, testkit.Rules("100/30m", test.limit, ""), day)
+			s.later(t, 0)
+			hour := s.now
+			for i, after := range test.events {
+				s.advance(t, hour.Add(after).Sub(s.now))
+				limiter.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
+			}
+			for _, want := range test.shown {
+				s.advance(t, hour.Add(want.after).Sub(s.now))
+				usages, err := limiter.Peek(t.Context(), "a")
+				testkit.Check(t, err)
+				if got := (shown{want.after, usages[1].Used, usages[1].FreeIn}); got != want {
+					t.Errorf("%+v, expected %+v", got, want)
+				}
+			}
+		})
+	}
 }
