@@ -82,6 +82,7 @@ local stamp = text(now)
 -- The longest that anybody asks for, to the end of that millisecond, as keys are kept.
 local retention = math.max(tonumber(ARGV[2]), math.floor(kept / 1000) >= math.floor(now / 1000) and kept <= latest + month and kept - latest or 0)
 bucketed = math.min(bucketed, now + 2 * month)
+local marked = bucketed > now -- another replica may count a scope in buckets
 
 local at, rules = 2, {} -- at: the argument that was read last
 local function number()
@@ -144,7 +145,7 @@ local function open(s)
   if s.form or s.damaged then
     return s.form
   end
-  for k = 2, (s.tiers.ends or bucketed > now) and 3 or 2 do
+  for k = 2, (s.tiers.ends or marked) and 3 or 2 do
     local key, all = KEYS[k + 2 * s.n], redis.pcall('ZCARD', KEYS[k + 2 * s.n])
     if type(all) ~= 'number' then
       s.form, s.damaged = false, (s ~= global and string.find(all.err, 'WRONGTYPE', 1, true) or call('ZCARD', key)) and k + 2 * s.n
@@ -221,7 +222,7 @@ function exact.take(s, id, cost)
   for slot = 1, cost do
     local name = slot == 1 and id or id .. ' ' .. slot -- an id has no space: no id equals this name
     -- A limit in buckets may count a slot for longer than its id is known. The id's older slot then stays, under another name.
-    local older = (s.tiers.ends or bucketed > now) and call('ZSCORE', s.key, name)
+    local older = (s.tiers.ends or marked) and call('ZSCORE', s.key, name)
     if older then
       members[#members + 1], members[#members + 2] = older, name .. ' ' .. older
     end
@@ -370,7 +371,8 @@ local function store(s, window, last, members, next)
     call('ZREMRANGEBYSCORE', s.key, '-inf', text(now - keeps * 1000))
   end
   call('PEXPIREAT', s.key, text(math.floor(next / 1000) + keeps + 1))
-  bucketed = s.tiers.ends and math.max(bucketed, now + 2000 * keeps) or bucketed -- so long others have to look for buckets
+  local announce = s.tiers.ends or marked and keeps > math.ceil(window / 1000) -- so long others have to look for buckets
+  bucketed = announce and math.max(bucketed, now + 2000 * keeps) or bucketed
 end
 
 call('ZADD', KEYS[1], text(now), ' clock', text(now + retention), ' kept') -- first: with Redis out of memory this fails the call
@@ -378,7 +380,7 @@ for _, s in ipairs(scopes) do
   local window = math.max(s.tiers.longest, s.slots and global.tiers.longest or 0, s == global and s.form == exact and retention or 0)
   if s.added > 0 and s.form == exact then
     -- Without buckets nobody keeps a scope for longer than the retention, so a lookup is needed only if that is longer.
-    store(s, window, (window < retention or bucketed > now) and newest(s.key, huge), s.members, now)
+    store(s, window, (window < retention or marked) and newest(s.key, huge), s.members, now)
   elseif s.added > 0 then
     store(s, window, s.name and s.last, { text(s.ends), text(s.before) .. ' ' .. text(s.total + s.added) .. ' ' .. s.began }, s.ends)
     call('ZREM', s.key, s.joins and s.name or '')
@@ -392,8 +394,6 @@ for n, s in ipairs(bucketed > now and scopes or {}) do
   end
 end
 in_chunks('ZADD', KEYS[1], register)
-if bucketed > now then
-  call('ZADD', KEYS[1], text(bucketed), ' buckets')
-end
+if bucketed > now then call('ZADD', KEYS[1], text(bucketed), ' buckets') end
 call('PEXPIREAT', KEYS[1], text(math.floor(math.max(now + retention, bucketed) / 1000) + 1))
 return { now, now - clock, verdicts, refusals }

@@ -103,6 +103,23 @@ func TestALongWindowInBucketsCountsWhileAnotherReplicaKeepsEachEvent(t *testing.
 	})
 }
 
+// So it does while the other one is only refused: the admissions of the exact one go on announcing that its set has to be kept
+// for longer than it needs it itself.
+func TestALongWindowInBucketsCountsAlthoughItsReplicaAdmitsNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		precise := s.limiter(t, testkit.Rules("1000/20m", "12/1h:1m", ""), time.Minute)
+		exact := s.limiter(t, testkit.Rules("1000/20m", "500/20m", ""), time.Minute)
+		precise.want(ratelimit.Admitted, event("first", "a"))
+		for i := range 60 { // five hours: twice that is what one admission announces
+			exact.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
+			if got := precise.one(event(fmt.Sprint("p", i), "a")); i > 12 && got.Outcome != ratelimit.Category {
+				t.Errorf("after %s: %+v, expected a refusal: 12 were admitted in the last hour", time.Duration(i)*5*time.Minute, got)
+			}
+			s.advance(t, 5*time.Minute)
+		}
+	})
+}
+
 // So it does where the exact one's own windows need nothing of that length: what the other admits announces that its set has to
 // be kept for longer.
 func TestAnExactSetThatIsToBeInBucketsIsKeptForTheirWindow(t *testing.T) {

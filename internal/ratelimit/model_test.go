@@ -247,12 +247,14 @@ func (m *model) charge(a *admission, level level) {
 	s, grains := m.scope(level.name), grainsOf(level.limit)
 	a.scopes = append(a.scopes, level.name)
 	m.reform(level, a.at, a.at)
-	s.kept = s.keep(level.keep)
+	needed := level.keep
 	if level.outcome == ratelimit.Global && !s.buckets {
-		s.kept = max(s.kept, m.retention) // it holds the ids in flight
+		needed = max(needed, m.retention) // it holds the ids in flight
 	}
+	s.kept = s.keep(needed)
 	s.forget(a.at - s.kept)
-	if s.take(a, m.bucketEnd(grains, a.at), grains != nil || m.bucketed); s.buckets || grains != nil {
+	s.take(a, m.bucketEnd(grains, a.at), grains != nil || m.bucketed)
+	if s.buckets || grains != nil || m.bucketed && s.kept > needed { // a replica with buckets needs it for longer
 		m.bucketsUntil = max(m.bucketsUntil, a.at+2*s.kept)
 	}
 }

@@ -167,8 +167,9 @@ var formMutants = []mutant{
 	{admitLua, "every exact set is announced as buckets", "s.tiers.ends and math.max(bucketed, now + 2000 * keeps) or bucketed", "math.max(bucketed, now + 2000 * keeps)"},
 	{admitLua, "buckets are announced for ever", "bucketed = math.min(bucketed, now + 2 * month)\n", ""},
 	{admitLua, "entries are kept for as long as their set lives", "math.min(call('PEXPIRETIME', s.key) - 1 - math.floor(last / 1000), month / 1000)", "call('PEXPIRETIME', s.key) - 1 - math.floor(last / 1000)"},
-	{admitLua, "a retention of more than a month is kept", "kept > now and kept <= latest + month and kept - latest or 0", "kept > now and kept - latest or 0"},
+	{admitLua, "a retention of more than a month is kept", "and kept <= latest + month and kept - latest or 0", "and kept - latest or 0"},
+	{admitLua, "the longer window of a replica with buckets is announced by its own admissions alone", "s.tiers.ends or marked and keeps >", "s.tiers.ends or false and keeps >"},
 	{admitLua, "the room frees in the past", "math.max(0, frees - clock) or -1", "frees - clock or -1"},
-	{sentLua, "sent ids are kept for a retention of more than a month", "kept > now and kept <= latest + 2678400000000 and kept - latest or 0", "kept > now and kept - latest or 0"},
+	{sentLua, "sent ids are kept for a retention of more than a month", "and kept <= latest + 2678400000000 and kept - latest or 0", "and kept - latest or 0"},
 	{sentLua, "sent ids are kept for as long as their set lives", "math.min(redis.call('PEXPIRETIME', KEYS[3]) - 1 - math.floor(last / 1000), 2678400000)", "redis.call('PEXPIRETIME', KEYS[3]) - 1 - math.floor(last / 1000)"},
 }
