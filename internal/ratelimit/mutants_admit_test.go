@@ -109,7 +109,7 @@ var admitMutants = []mutant{
 	{admitLua, "other replicas' windows are not kept", "math.max(math.ceil(window / 1000), asked or 0)", "math.ceil(window / 1000)"},
 	{admitLua, "a scope is trimmed by this replica's window", "text(now - keeps * 1000)", "text(now - window)"},
 	{admitLua, "every admission lengthens what is kept", "call('PEXPIRETIME', s.key) - 1 - math.floor", "call('PEXPIRETIME', s.key) - math.floor"},
-	{admitLua, "a longer retention does not lengthen what is kept", "(window < retention or bucketed > now) and newest", "bucketed > now and newest"},
-	{admitLua, "buckets do not lengthen what is kept", "(window < retention or bucketed > now) and newest", "window < retention and newest"},
+	{admitLua, "a longer retention does not lengthen what is kept", "(window < retention or marked) and newest", "marked and newest"},
+	{admitLua, "buckets do not lengthen what is kept", "(window < retention or marked) and newest", "window < retention and newest"},
 	{admitLua, "the global scope forgets ids in flight", ", s == global and s.form == exact and retention or 0)", ")"},
 }

@@ -52,7 +52,7 @@ var formMutants = []mutant{
 	{admitLua, "a damaged bucket fails the batch", "not sound and 3 + 2 * s.n", "false"},
 
 	// The two forms.
-	{admitLua, "an exact replica does not look for buckets", "(s.tiers.ends or bucketed > now) and 3 or 2", "s.tiers.ends and 3 or 2"},
+	{admitLua, "an exact replica does not look for buckets", "(s.tiers.ends or marked) and 3 or 2", "s.tiers.ends and 3 or 2"},
 	{admitLua, "a scope keeps its form", "if s.added == 0 and (s.form == exact)", "if false and (s.form == exact)"},
 	{admitLua, "a scope becomes buckets although another wants it exact", "' exact ' .. s.key) or 0) > now)", "' exact ' .. s.key) or 0) > now and false)"},
 	{admitLua, "nobody wants a scope exact", "    call('ZADD', KEYS[1], 'GT', text(now + s.tiers.longest), ' exact ' .. KEYS[2 + 2 * n])\n", ""},
@@ -163,8 +163,8 @@ var formMutants = []mutant{
 	{peekLua, "the clock of peek.lua follows what is from the future", "local now = latest <= horizon and math.max(clock, latest) or clock", "local now = math.max(clock, latest)"},
 	{admitLua, "the newest bucket may hold less than nothing", "total and s.before <= s.total and s.total <", "total and s.total <"},
 	{admitLua, "a bucket may hold more than can be counted", "s.before <= s.total and s.total < 9007199254740992", "s.before <= s.total"},
-	{admitLua, "an exact set is not announced while it is to be in buckets", "s.tiers.ends and math.max(bucketed, now + 2000 * keeps) or bucketed", "bucketed"},
-	{admitLua, "every exact set is announced as buckets", "s.tiers.ends and math.max(bucketed, now + 2000 * keeps) or bucketed", "math.max(bucketed, now + 2000 * keeps)"},
+	{admitLua, "an exact set is not announced while it is to be in buckets", "local announce = s.tiers.ends or", "local announce ="},
+	{admitLua, "every exact set is announced as buckets", "local announce = s.tiers.ends or", "local announce = true or"},
 	{admitLua, "buckets are announced for ever", "bucketed = math.min(bucketed, now + 2 * month)\n", ""},
 	{admitLua, "entries are kept for as long as their set lives", "math.min(call('PEXPIRETIME', s.key) - 1 - math.floor(last / 1000), month / 1000)", "call('PEXPIRETIME', s.key) - 1 - math.floor(last / 1000)"},
 	{admitLua, "a retention of more than a month is kept", "and kept <= latest + month and kept - latest or 0", "and kept - latest or 0"},
