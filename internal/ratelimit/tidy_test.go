@@ -12,7 +12,8 @@ import (
 	"notifier/lua"
 )
 
-// Records of which neither the register nor the global scope knows are removed; those of events in flight stay.
+// Records of which neither the register nor the global scope knows are removed once no replica counts them any more; those of events
+// in flight stay.
 func TestWhatIsInFlightStaysWhenLostRecordsAreRemoved(t *testing.T) {
 	for name, global := range map[string]string{"exact": "100/30m", "in buckets": "100/30m:1m"} {
 		t.Run(name, func(t *testing.T) {
@@ -22,12 +23,13 @@ func TestWhatIsInFlightStaysWhenLostRecordsAreRemoved(t *testing.T) {
 				limiter.want(ratelimit.Admitted, e)
 				clock, _ := s.clock(t)
 				for i := range 10 { // as a set leaves them that has expired
-					s.HSet(t.Context(), "{n}:inflight", fmt.Sprint("a:lost", i), fmt.Sprintf("%d a message", clock))
+					s.HSet(t.Context(), "{n}:inflight", fmt.Sprint("a:lost", i), fmt.Sprintf("%d a message", clock-time.Hour.Microseconds()))
 				}
+				s.HSet(t.Context(), "{n}:inflight", "a:recent", fmt.Sprintf("%d a message", clock))
 				s.advance(t, time.Minute)
 				limiter.want(ratelimit.Admitted, event("f", "a"))
-				if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 2 {
-					t.Errorf("%d in flight, expected e and f\n%s", n, s.contents(t))
+				if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 3 {
+					t.Errorf("%d in flight, expected e, f and the recent one\n%s", n, s.contents(t))
 				}
 				limiter.want(ratelimit.Duplicate, by("another message", e))
 			})
