@@ -28,6 +28,7 @@ var floors = [][]string{
 	},
 	{"internal/event", "internal/ratelimit", "internal/admin", "internal/markup"},
 	{"internal/slackout", "internal/stats"},
+	{"internal/steering"},
 	{"internal/consume", "internal/deadletter", "internal/digest", "internal/status", "internal/simulate", "internal/devstack"},
 	{"internal/settings", "internal/telemetry"},
 	{"internal/app", "internal/preflight"},

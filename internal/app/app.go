@@ -24,6 +24,7 @@ import (
 	"notifier/internal/settings"
 	"notifier/internal/slackout"
 	"notifier/internal/stats"
+	"notifier/internal/steering"
 	"notifier/internal/telemetry"
 )
 
@@ -58,6 +59,7 @@ type app struct {
 	cleanups cleanups
 
 	store      Store
+	steering   *steering.Follower
 	poster     *slackout.Poster
 	connection *link
 	metrics    *telemetry.Metrics
@@ -82,6 +84,8 @@ func (a *app) wire(ctx context.Context) (err error) {
 		return err
 	}
 	a.cleanups.add("nats", a.connection.Close)
+	a.steering = steering.NewFollower(a.store.Steering, a.store.Limiter, a.log)
+	a.cleanups.add("steering", a.steering.Stop)
 	a.metrics = telemetry.New()
 	if a.recorder, err = a.newRecorder(); err != nil {
 		return err
@@ -106,9 +110,9 @@ func (a *app) workerSettings() consume.Settings {
 	worker := consume.Settings{
 		Rules: s.Events, MaxAge: s.MaxAge, BatchSize: s.BatchSize, MaxBytes: limitMemory(memlimit.FromCgroup, a.log),
 		Concurrency: s.Concurrency, ShutdownTimeout: s.ShutdownTimeout, PostTimeout: s.Slack.Timeout,
-		DroppedSubject: s.Dropped, Group: limitedGroup(s.Store.Limits),
+		DroppedSubject: s.Dropped, Group: a.limitedGroup,
 		Channels: s.Slack.Channels(), Pace: s.Store.Limits.Pace, LongestPark: s.Store.Limits.LongestWindow() / 2,
-		Limiter: a.metrics.TimeLimiter(a.store.Limiter), Poster: a.metrics.TimePoster(a.poster),
+		Limiter: a.metrics.TimeLimiter(a.store.Limiter), Mutes: a.steering, Poster: a.metrics.TimePoster(a.poster),
 		Log: a.log, Observe: a.settled,
 	}
 	subject := s.NATS.Pattern.String()
@@ -126,18 +130,20 @@ func (a *app) workerSettings() consume.Settings {
 	return worker
 }
 
-// limitedGroup names the group of a category where that group has a limit, else nothing; nil: no group has one.
-func limitedGroup(limits ratelimit.Rules) func(category string) string {
+// limitedGroup names the group of a category where that group has a limit now, else nothing.
+func (a *app) limitedGroup(category string) string {
+	return limitedGroup(a.store.Limiter.Rules(), category)
+}
+
+func limitedGroup(limits ratelimit.Rules, category string) string {
 	if len(limits.Group) == 0 && len(limits.GroupOverrides) == 0 {
-		return nil
+		return ""
 	}
-	return func(category string) string {
-		group := ratelimit.GroupOf(category)
-		if len(limits.GroupLimit(group)) == 0 {
-			return ""
-		}
-		return group
+	group := ratelimit.GroupOf(category)
+	if len(limits.GroupLimit(group)) == 0 {
+		return ""
 	}
+	return group
 }
 
 // settled passes a settled event on to everything that counts or shows it.

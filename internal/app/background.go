@@ -23,14 +23,30 @@ func (a *app) newRecorder() (*stats.Recorder, error) {
 	started := time.Now().UTC()
 	recording := stats.Config{
 		Redis: a.settings.Store.Redis, Namespace: a.settings.Store.Namespace, Replica: replicaName(), Log: a.log,
-		Heartbeat: func() stats.Heartbeat { return heartbeat(a.worker, started) },
+		Heartbeat: func() stats.Heartbeat {
+			beat := heartbeat(a.worker, started)
+			_, beat.Steering = a.steering.InForce()
+			return beat
+		},
+		Flushed: a.flushed,
 	}
 	if a.settings.Digest > 0 {
-		limits := a.settings.Store.Limits
-		recording.Limit = func(reason, category string) string { return limitFor(limits, reason, category).String() }
+		recording.Limit = func(reason, category string) string {
+			return limitFor(a.store.Limiter.Rules(), reason, category).String()
+		}
 	}
 	return stats.NewRecorder(recording)
 }
+
+// flushed passes on what a flush of counts has brought back.
+func (a *app) flushed(f stats.Flushed) {
+	ctx, cancel := context.WithTimeout(context.Background(), followTimeout)
+	defer cancel()
+	a.steering.Follow(ctx, f)
+}
+
+// followTimeout is how long a replica asks for what operators have changed, before it tries again with the next flush.
+const followTimeout = 2 * time.Second
 
 // limitFor is the limit that refuses events of a category for a reason.
 func limitFor(limits ratelimit.Rules, reason, category string) ratelimit.Limit {

@@ -7,6 +7,7 @@ import (
 	"notifier/internal/settings"
 	"notifier/internal/stats"
 	"notifier/internal/status"
+	"notifier/internal/steering"
 )
 
 // Store is the limits as the settings have them, and what Redis knows about them: what a worker decides with, and all
@@ -15,6 +16,8 @@ type Store struct {
 	Limits  ratelimit.Rules
 	Limiter *ratelimit.Limiter
 	Status  status.Source
+
+	Steering *steering.Store
 }
 
 // OpenStore makes a Store over the Redis client of the settings, which stays the caller's to close. It connects to
@@ -28,5 +31,9 @@ func OpenStore(s settings.Store) (Store, error) {
 	if err != nil {
 		return Store{}, fmt.Errorf("REDIS_NAMESPACE: %w", err)
 	}
-	return Store{Limits: s.Limits, Limiter: limiter, Status: status.Source{Limiter: limiter, Stats: reader}}, nil
+	orders, err := steering.NewStore(s.Redis, s.Namespace)
+	if err != nil {
+		return Store{}, fmt.Errorf("REDIS_NAMESPACE: %w", err)
+	}
+	return Store{Limits: s.Limits, Limiter: limiter, Status: status.Source{Limiter: limiter, Stats: reader}, Steering: orders}, nil
 }

@@ -57,7 +57,18 @@ func (w *lineWriter) write(s *Settled) {
 		fields = append(fields, zap.Bool("letter", false))
 	}
 	if s.Tier.Count > 0 {
-		fields = append(fields, zap.String("limit", w.limit(s.Tier)), zap.Float64("retry_after_s", term.Seconds(s.RetryAfter)))
+		fields = append(fields, zap.String("limit", w.limit(s.Tier)))
+		if s.Never {
+			fields = append(fields, zap.Bool("above_limit", true))
+		} else {
+			fields = append(fields, zap.Float64("retry_after_s", term.Seconds(s.RetryAfter)))
+		}
+	}
+	if s.Mute != nil {
+		fields = append(fields, zap.String("mute", s.Mute.Target), zap.Time("muted_until", s.Mute.Until), zap.String("muted_by", s.Mute.By))
+		if s.Mute.Reason != "" {
+			fields = append(fields, zap.String("mute_reason", s.Mute.Reason))
+		}
 	}
 	if s.Reserved > 0 {
 		fields = append(fields, zap.Int("reserved", s.Reserved), zap.Bool("retry_after_at_least", true))

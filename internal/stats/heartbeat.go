@@ -25,6 +25,8 @@ type Heartbeat struct {
 	Unposted []Unposted `json:"unposted,omitempty"`
 	// Refused are the channels that refuse every message of this replica, each with Slack's code.
 	Refused map[string]string `json:"refused_channels,omitempty"`
+	// Steering is the version of what operators have asked for that the replica follows; 0: nothing.
+	Steering int64 `json:"steering,omitempty"`
 }
 
 // Wait is something that a replica waits for, in the same words as in its log.
