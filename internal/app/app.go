@@ -85,7 +85,6 @@ func (a *app) wire(ctx context.Context) (err error) {
 	}
 	a.cleanups.add("nats", a.connection.Close)
 	a.steering = steering.NewFollower(a.store.Steering, a.store.Limiter, a.log)
-	a.cleanups.add("steering", a.steering.Stop)
 	a.metrics = telemetry.New()
 	if a.recorder, err = a.newRecorder(); err != nil {
 		return err

@@ -127,5 +127,6 @@ func (a *app) startBackground(ctx context.Context) (stop func()) {
 		endRecording()
 		endDigesting()
 		running.Wait()
+		a.steering.Stop()
 	}
 }
