@@ -222,7 +222,7 @@ function missedText(data) {
   if (sent + dropped === 0) return "Nothing was sent or dropped in the last hour.";
   if (dropped === 0) return `In the last hour ${counted(sent, "event was", "events were")} sent and none was dropped.`;
   const of = (outcome, reason) => data.outcomes_last_hour.find(o => o.outcome === outcome && (o.reason ?? "") === reason)?.n ?? 0;
-  const reasons = [["global", "by the global limit"], ["group", "by the limit of their group"], ["category", "by the limit of their category"], ["duplicate", "as duplicates"], ["expired", "as too old"]]
+  const reasons = [["global", "by the global limit"], ["group", "by the limit of their group"], ["category", "by the limit of their category"], ["muted", "as muted"], ["duplicate", "as duplicates"], ["expired", "as too old"]]
     .filter(([reason]) => of("dropped", reason) > 0).map(([reason, text]) => count(of("dropped", reason)) + " " + text);
   const most = data.categories.reduce((a, b) => b.dropped_last_hour > a.dropped_last_hour ? b : a, { dropped_last_hour: 0 });
   const tail = most.category ? `; most of them of ${name(most.category)}, ${count(most.dropped_last_hour)}` : "";
