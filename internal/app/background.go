@@ -21,15 +21,22 @@ import (
 // is there by then, what it waits for.
 func (a *app) newRecorder() (*stats.Recorder, error) {
 	started := time.Now().UTC()
+	document, fingerprint := a.settings.Published().Encode()
 	recording := stats.Config{
 		Redis: a.settings.Store.Redis, Namespace: a.settings.Store.Namespace, Replica: replicaName(), Log: a.log,
 		Heartbeat: func() stats.Heartbeat { return heartbeat(a.worker, started) },
+		Settings:  stats.Settings{Fingerprint: fingerprint, Document: document}, Flushed: a.flushed,
 	}
 	if a.settings.Digest > 0 {
 		limits := a.settings.Store.Limits
 		recording.Limit = func(reason, category string) string { return limitFor(limits, reason, category).String() }
 	}
 	return stats.NewRecorder(recording)
+}
+
+// flushed takes what each flush of the counts brings back.
+func (a *app) flushed(f stats.Flushed) {
+	a.differing.flushed(f, time.Now())
 }
 
 // limitFor is the limit that refuses events of a category for a reason.

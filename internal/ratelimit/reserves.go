@@ -21,7 +21,11 @@ func (l *Limiter) Reserves(ctx context.Context) ([]Reserve, error) {
 	if len(l.reserved) == 0 {
 		return nil, nil
 	}
-	tier := l.rules.ReservedTier()
+	return l.reservesIn(ctx, l.rules.ReservedTier())
+}
+
+// reservesIn is Reserves for one of the global tiers with reserves.
+func (l *Limiter) reservesIn(ctx context.Context, tier Tier) ([]Reserve, error) {
 	scopes := []peekedScope{{limit: l.rules.Global, key: l.keys.global()}}
 	for _, category := range l.reserved {
 		scope := peekedScope{category: category, limit: Limit{tier}, key: l.keys.category(category)}
