@@ -36,6 +36,7 @@ Example:
 			devCommand(),
 			publishCommand(),
 			statusCommand(),
+			explainCommand(),
 			whyCommand(),
 			muteCommand(),
 			unmuteCommand(),

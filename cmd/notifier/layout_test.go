@@ -27,7 +27,7 @@ var floors = [][]string{
 		"internal/luastore", "internal/lanes", "internal/pattern",
 	},
 	{"internal/event", "internal/ratelimit", "internal/admin", "internal/markup"},
-	{"internal/slackout", "internal/stats"},
+	{"internal/slackout", "internal/stats", "internal/published"},
 	{"internal/steering"},
 	{"internal/consume", "internal/deadletter", "internal/digest", "internal/status", "internal/simulate", "internal/devstack"},
 	{"internal/settings", "internal/telemetry"},

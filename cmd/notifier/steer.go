@@ -120,7 +120,7 @@ func (s steer) unknown(ctx context.Context, kind steering.Kind, nothing string) 
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
 	var targets []string
-	for _, order := range state.InForce(kind, state.Now) {
+	for _, order := range state.InForce(state.Now, kind) {
 		targets = append(targets, order.Target)
 	}
 	if len(targets) == 0 {
@@ -193,7 +193,7 @@ func (s steer) list(ctx context.Context, kind steering.Kind, none string) error 
 	if err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
-	orders := state.InForce(kind, state.Now)
+	orders := state.InForce(state.Now, kind)
 	if s.json {
 		encoder := term.NewJSON(s.out)
 		for _, order := range orders {

@@ -6,7 +6,8 @@
 // but the logger it is given.
 //
 // Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what runs next to
-// the worker), nats.go (the connection), memory.go (how much of it a worker may use), log.go (the logger).
+// the worker), differing.go (whether all replicas run with the same settings), nats.go (the connection), memory.go (how much
+// memory a worker may use), log.go (the logger).
 package app
 
 import (
@@ -65,6 +66,7 @@ type app struct {
 	metrics    *telemetry.Metrics
 	tracing    *telemetry.Tracing
 	recorder   *stats.Recorder
+	differing  *differing
 	digest     *digest.Digest // nil: none
 	worker     *consume.Worker
 }
@@ -77,7 +79,7 @@ func (a *app) wire(ctx context.Context) (err error) {
 		return err
 	}
 	a.cleanups.add("slack", a.poster.Close)
-	if a.store, err = OpenStore(a.settings.Store); err != nil {
+	if a.store, err = OpenStore(a.settings.Store, a.settings.Published()); err != nil {
 		return err
 	}
 	if a.connection, err = connectWorker(a.settings.NATS, a.log); err != nil {
@@ -86,6 +88,7 @@ func (a *app) wire(ctx context.Context) (err error) {
 	a.cleanups.add("nats", a.connection.Close)
 	a.steering = steering.NewFollower(a.store.Steering, a.store.Limiter, a.log)
 	a.metrics = telemetry.New()
+	a.differing = &differing{log: a.log, documents: a.store.Status.Stats.Settings}
 	if a.recorder, err = a.newRecorder(); err != nil {
 		return err
 	}
@@ -100,6 +103,7 @@ func (a *app) wire(ctx context.Context) (err error) {
 		return err
 	}
 	a.metrics.AddGauges(a.worker, a.store.Limiter)
+	a.metrics.AddDifferent(a.differing.Different)
 	return nil
 }
 

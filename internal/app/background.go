@@ -21,6 +21,7 @@ import (
 // is there by then, what it waits for.
 func (a *app) newRecorder() (*stats.Recorder, error) {
 	started := time.Now().UTC()
+	document, fingerprint := a.settings.Published().Encode()
 	recording := stats.Config{
 		Redis: a.settings.Store.Redis, Namespace: a.settings.Store.Namespace, Replica: replicaName(), Log: a.log,
 		Heartbeat: func() stats.Heartbeat {
@@ -28,7 +29,7 @@ func (a *app) newRecorder() (*stats.Recorder, error) {
 			_, beat.Steering = a.steering.InForce()
 			return beat
 		},
-		Flushed: a.flushed,
+		Settings: stats.Settings{Fingerprint: fingerprint, Document: document}, Flushed: a.flushed,
 	}
 	if a.settings.Digest > 0 {
 		recording.Limit = func(reason, category string) string {
@@ -38,8 +39,9 @@ func (a *app) newRecorder() (*stats.Recorder, error) {
 	return stats.NewRecorder(recording)
 }
 
-// flushed passes on what a flush of counts has brought back.
+// flushed takes what each flush of the counts brings back.
 func (a *app) flushed(f stats.Flushed) {
+	a.differing.flushed(f, time.Now())
 	ctx, cancel := context.WithTimeout(context.Background(), followTimeout)
 	defer cancel()
 	a.steering.Follow(ctx, f)

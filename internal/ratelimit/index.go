@@ -32,7 +32,7 @@ func indexEntry(category, source string) string {
 // are as for Admit.
 func (l *Limiter) Recent(ctx context.Context, most int) (categories []string, entries int, err error) {
 	p := l.plan.Load()
-	now, _, err := l.peek(ctx, p, l.peeked(p, nil))
+	now, _, err := l.peek(ctx, l.peeked(p, nil))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -25,7 +25,7 @@ type Usage struct {
 // each once, then those categories in the order given. It charges, trims and writes nothing. Errors are as for Admit.
 func (l *Limiter) Peek(ctx context.Context, categories ...string) ([]Usage, error) {
 	p := l.plan.Load()
-	_, usages, err := l.peek(ctx, p, l.peeked(p, categories))
+	_, usages, err := l.peek(ctx, l.peeked(p, categories))
 	return usages, err
 }
 
@@ -55,9 +55,9 @@ func (l *Limiter) peeked(p *plan, categories []string) []peekedScope {
 }
 
 // peek looks at scopes, the first of which is the global one, and also returns the time of the reply, by the clock of decisions.
-func (l *Limiter) peek(ctx context.Context, p *plan, scopes []peekedScope) (time.Time, []Usage, error) {
+func (l *Limiter) peek(ctx context.Context, scopes []peekedScope) (time.Time, []Usage, error) {
 	keyNames := []string{l.keys.register()}
-	arguments := []any{p.dedupe}
+	arguments := []any{l.plan.Load().dedupe}
 	var usages []Usage
 	for _, s := range scopes {
 		keyNames = append(keyNames, l.keys.bothForms(s.key)...)

@@ -59,6 +59,12 @@ func (l *Limiter) SetTemporary(limits Temporary) {
 // Rules are those in force: the settings', with the limits for a while.
 func (l *Limiter) Rules() Rules { return l.plan.Load().rules }
 
+// With returns the rules in force while limits hold for a while.
+func (r Rules) With(limits Temporary) Rules {
+	rules, _ := r.with(limits)
+	return rules
+}
+
 // with returns the rules with other limits for a while, as they are in force and as they are stored.
 func (r Rules) with(limits Temporary) (rules, stored Rules) {
 	rules, stored = r, r

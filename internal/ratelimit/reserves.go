@@ -22,7 +22,11 @@ func (l *Limiter) Reserves(ctx context.Context) ([]Reserve, error) {
 	if len(p.reserved) == 0 {
 		return nil, nil
 	}
-	tier := p.rules.ReservedTier()
+	return l.reservesIn(ctx, p, p.rules.ReservedTier())
+}
+
+// reservesIn is Reserves for one of the global tiers with reserves.
+func (l *Limiter) reservesIn(ctx context.Context, p *plan, tier Tier) ([]Reserve, error) {
 	scopes := []peekedScope{{limit: p.rules.Global, key: l.keys.global()}}
 	for _, category := range p.reserved {
 		scope := peekedScope{category: category, limit: Limit{tier}, key: l.keys.category(category)}
@@ -31,7 +35,7 @@ func (l *Limiter) Reserves(ctx context.Context) ([]Reserve, error) {
 		}
 		scopes = append(scopes, scope)
 	}
-	_, usages, err := l.peek(ctx, p, scopes)
+	_, usages, err := l.peek(ctx, scopes)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ type Slot struct {
 func (l *Limiter) Slots(ctx context.Context, most int, categories ...string) ([]Slot, error) {
 	p := l.plan.Load()
 	window := p.rules.Global.longestWindow()
-	now, _, err := l.peek(ctx, p, l.peeked(p, nil))
+	now, _, err := l.peek(ctx, l.peeked(p, nil))
 	if err != nil {
 		return nil, err
 	}

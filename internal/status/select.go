@@ -15,6 +15,7 @@ const (
 	mostLookedAt   = 200      // categories whose limits are read
 	mostCategories = 100      // that are shown
 	mostGroups     = 50       // that are shown
+	mostSteering   = 50       // that are shown
 	mostSlots      = 1000     // that are read
 	fewSlots       = 100      // that are shown as long as there is room for them
 	mostBytes      = 64 << 10 // of a Status as JSON
@@ -98,6 +99,8 @@ func (s *Status) fit(most int) {
 			s.Categories, s.More = half(s.Categories, s.More)
 		case len(s.Groups) > 0:
 			s.Groups, s.MoreGroups = half(s.Groups, s.MoreGroups)
+		case len(s.Steering) > 0:
+			s.Steering, s.MoreSteering = half(s.Steering, s.MoreSteering)
 		case len(s.Reserves) > 0:
 			s.Reserves, s.MoreReserves = half(s.Reserves, s.MoreReserves)
 		default:

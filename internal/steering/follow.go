@@ -177,7 +177,7 @@ func (f *Follower) apply() {
 		next.mutes = before.mutes
 	} else {
 		next.mutes = pattern.MustTable(mutes) // the patterns are checked
-		f.limits.SetTemporary(temporary(next.orders))
+		f.limits.SetTemporary(Temporary(next.orders))
 	}
 	f.view.Store(next)
 	f.logChanges(before.orders, next.orders)
@@ -234,8 +234,8 @@ func (f *Follower) InForce() ([]Order, int64) {
 	return v.orders, v.version
 }
 
-// temporary are the limits among orders.
-func temporary(orders []Order) ratelimit.Temporary {
+// Temporary are the limits among orders.
+func Temporary(orders []Order) ratelimit.Temporary {
 	limits := ratelimit.Temporary{Groups: map[string]ratelimit.Limit{}, Categories: map[string]ratelimit.Limit{}}
 	for _, o := range orders {
 		if o.Kind != Limit {

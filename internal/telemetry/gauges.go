@@ -37,6 +37,14 @@ func (m *Metrics) AddGauges(worker *consume.Worker, limiter *ratelimit.Limiter) 
 	m.registry.MustRegister(newGauges(worker, limiter))
 }
 
+// AddDifferent adds how many different settings the running replicas have, as this one sees it. It is called once.
+func (m *Metrics) AddDifferent(different func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "notifier_settings_different",
+		Help: "Different settings that the running replicas have, as this one sees it; 1: all have the same, 0: not known yet.",
+	}, func() float64 { return float64(different()) }))
+}
+
 func newGauges(worker *consume.Worker, limiter *ratelimit.Limiter) *gauges {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("notifier_"+name, help, labels, nil)
