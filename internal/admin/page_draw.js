@@ -188,6 +188,7 @@ function showGlobal(data) {
     setMoment(node.children[1], free, keptOnly(tier) ? "room only for those it is kept for" : "room now", free ? "full until then" : "");
   });
   drawTimeline(data);
+  showSteering(data);
   showHolders(data);
   showReserves(data);
   if ($("slots").open) showSlots(data);
@@ -198,6 +199,13 @@ function showHolders(data) {
   if (data.more_holders > 0) parts.push(`and ${counted(data.more_holders, "more", "more")}`);
   const none = data.slots_in_buckets ? "Who holds the slots is not known: they are counted in buckets, without the events." : "No slots are taken.";
   setSentence($("holders"), parts.length ? "Held by: " + parts.join(", ") + "." : none);
+}
+
+function showSteering(data) {
+  const parts = (data.steering ?? []).map(o => `${o.kind === "mute" ? "mute of " + name(o.target) : `limit ${o.limit} of ${name(o.target)}`} until ${clock(when(o.until))}${o.by ? ", by " + o.by : ""}${o.reason ? ": " + o.reason : ""}`);
+  if (data.more_steering > 0) parts.push(`and ${counted(data.more_steering, "more", "more")}`);
+  setSentence($("steering"), parts.length ? "In force for a while: " + parts.join("; ") + "." : "");
+  $("steering").hidden = parts.length === 0;
 }
 
 function showReserves(data) {

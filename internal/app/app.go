@@ -103,6 +103,7 @@ func (a *app) wire(ctx context.Context) (err error) {
 		return err
 	}
 	a.metrics.AddGauges(a.worker, a.store.Limiter)
+	a.metrics.AddSteering(a.steering.Count)
 	a.metrics.AddDifferent(a.differing.Different)
 	return nil
 }

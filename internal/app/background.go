@@ -14,6 +14,7 @@ import (
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
+	"notifier/internal/steering"
 	"notifier/internal/term"
 )
 
@@ -33,6 +34,9 @@ func (a *app) newRecorder() (*stats.Recorder, error) {
 	}
 	if a.settings.Digest > 0 {
 		recording.Limit = func(reason, category string) string {
+			if reason == outcome.Muted {
+				return "" // no limit has refused it
+			}
 			return limitFor(a.store.Limiter.Rules(), reason, category).String()
 		}
 	}
@@ -112,6 +116,7 @@ func (a *app) newDigest() (*digest.Digest, error) {
 	return digest.New(digest.Config{
 		Redis: s.Store.Redis, Namespace: s.Store.Namespace, Interval: s.Digest, Channel: s.DigestChannel,
 		Publisher: a.poster, Permits: a.store.Limiter, Timeout: s.Slack.Timeout, Log: a.log, NextFree: a.store.Status.NextFree,
+		InForce: func() []steering.Order { orders, _ := a.steering.InForce(); return orders },
 	})
 }
 

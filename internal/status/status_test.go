@@ -12,6 +12,7 @@ import (
 	"notifier/internal/published"
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
+	"notifier/internal/steering"
 	"notifier/internal/testkit"
 )
 
@@ -133,6 +134,7 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 		Holders:   []Holder{},
 		Outcomes:  []Outcome{{"sent", "", 12}, {"dropped", "category", 5}, {"dropped", "global", 1}, {"dropped", "reply", 50}, {"dead", "malformed", 1}},
 		CooldownS: 1.5, Pauses: []Pause{{Channel: "#alerts", LeftS: 1.5, Text: "#alerts: Slack asked to wait 2 s"}}, Held: 7, Unposted: []Unposted{}, Replicas: k.replicas,
+		Steering: []steering.Order{},
 		Settings: Settings{
 			OwnText: "The settings of a, b cannot be used (they publish none, as versions before this one do): the limits are those that are set here.",
 			Differ:  []published.Difference{}, Warnings: []string{},

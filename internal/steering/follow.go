@@ -234,6 +234,17 @@ func (f *Follower) InForce() ([]Order, int64) {
 	return v.orders, v.version
 }
 
+// Count is how many mutes and how many limits are in force.
+func (f *Follower) Count() (mutes, limits int) {
+	orders, _ := f.InForce()
+	for _, o := range orders {
+		if o.Kind == Mute {
+			mutes++
+		}
+	}
+	return mutes, len(orders) - mutes
+}
+
 // Temporary are the limits among orders.
 func Temporary(orders []Order) ratelimit.Temporary {
 	limits := ratelimit.Temporary{Groups: map[string]ratelimit.Limit{}, Categories: map[string]ratelimit.Limit{}}
