@@ -45,6 +45,7 @@ const WHY = {
   "dropped category": "the category’s limit was full",
   "dropped duplicate": "an event with the same id was sent before or is in flight",
   "dropped reply": "no event: NATS’ acknowledgement, for a publisher whose reply subject is one of events",
+  "dropped muted": "muted by an operator for a while",
   "dropped expired": "older than EVENT_MAX_AGE, on arrival or while it waited",
   "dead malformed": "could not be read; " + LETTERS,
   "dead too_large": "too large; " + LETTERS,
