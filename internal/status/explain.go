@@ -44,9 +44,9 @@ type Explanation struct {
 type AppliedLimit struct {
 	Level    string `json:"level"` // global, group or category
 	Limit    string `json:"limit"`
-	Variable string `json:"variable"`       // that sets it
-	Name     string `json:"name,omitempty"` // the group, category or pattern in it that it is for; empty: it is for all
-	Tiers    []Tier `json:"tiers"`
+	Variable string `json:"variable"`          // that sets it
+	Name     string `json:"name,omitempty"`    // the group, category or pattern in it that it is for; empty: it is for all
+	Tiers    []Tier `json:"tiers"`             // kept in one of them: for other categories
 	Damaged  bool   `json:"damaged,omitempty"` // its key in Redis is of another type: nothing is decided until it is removed
 }
 
@@ -101,8 +101,13 @@ func (e *Explanation) setReserves(reserves []ratelimit.Reserve) {
 	for _, reserve := range reserves {
 		if reserve.Category == e.Category {
 			e.Reserve = &reserve
-		} else {
-			e.KeptForOthers += reserve.Kept
+			continue
+		}
+		e.KeptForOthers += reserve.Kept
+		for i := range e.Limits[0].Tiers {
+			if tier := &e.Limits[0].Tiers[i]; tier.Limit == reserve.Tier.String() {
+				tier.Kept += reserve.Kept
+			}
 		}
 	}
 }

@@ -75,7 +75,7 @@ type Status struct {
 	Replicas     []stats.Replica     `json:"replicas"`
 	MoreReplicas int                 `json:"more_replicas"`  // how many were left out, because there is no room for them: ready ones first
 	Ready        int                 `json:"ready_replicas"` // of all of them
-	Settings     Settings            `json:"settings"` // whose limits these are, and which replicas have others
+	Settings     Settings            `json:"settings"`       // whose limits these are, and which replicas have others
 }
 
 // Holder is how many slots a category holds.
