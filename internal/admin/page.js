@@ -118,6 +118,9 @@ const pauseEnds = data => data.slack_cooldown_s > 0 ? when(data.time) + data.sla
 const pausesOf = data => (data.slack_pauses ?? [])
   .map(p => ({ channel: p.channel, left: when(data.time) + p.left_s * 1000 - now() })).filter(p => p.left > 0);
 
+// replicasOf is how many replicas run; not all need be listed.
+const replicasOf = data => data.replicas.length + (data.more_replicas ?? 0);
+
 // waitsOf is what the replicas wait for, and which of them do; one entry for each channel that takes no posts. While the
 // clock of Redis is behind, events are still processed.
 function waitsOf(data) {
@@ -171,7 +174,7 @@ function describeHeld(data) {
   if (pause) return verdict("pause", "note", title, `Held: Slack has asked to wait ${span(pause.left)}` + held);
   const waits = waitsOf(data).filter(w => w.for !== "redis_clock" && w.for !== "redis_key" && !w.channel);
   if (waits.length === 0) return describeChannels(data, title, held);
-  const waiting = new Set(waits.flatMap(w => w.replicas)).size, all = data.replicas.length;
+  const waiting = new Set(waits.flatMap(w => w.replicas)).size, all = replicasOf(data);
   const what = [...new Set(waits.map(w => WAITS[w.for] ?? plain(w.for)))].join(", ");
   const kind = "waits " + what;
   if (waiting === all) return verdict(kind, "bad", title, `Held: ${what} since ${clock(Math.min(...waits.map(w => w.since)))}` + held);

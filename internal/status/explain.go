@@ -48,7 +48,7 @@ type AppliedLimit struct {
 	Limit    string `json:"limit"`
 	Variable string `json:"variable"`       // that sets it
 	Name     string `json:"name,omitempty"` // the group, category or pattern in it that it is for; empty: it is for all
-	Tiers    []Tier `json:"tiers"`
+	Tiers    []Tier `json:"tiers"`          // kept in one of them: for other categories
 	// ForAWhile is what an operator has asked for in place of the variable; null: nothing.
 	ForAWhile *steering.Order `json:"for_a_while"`
 	Damaged   bool            `json:"damaged,omitempty"` // its key in Redis is of another type: nothing is decided until it is removed
@@ -105,8 +105,13 @@ func (e *Explanation) setReserves(reserves []ratelimit.Reserve) {
 	for _, reserve := range reserves {
 		if reserve.Category == e.Category {
 			e.Reserve = &reserve
-		} else {
-			e.KeptForOthers += reserve.Kept
+			continue
+		}
+		e.KeptForOthers += reserve.Kept
+		for i := range e.Limits[0].Tiers {
+			if tier := &e.Limits[0].Tiers[i]; tier.Limit == reserve.Tier.String() {
+				tier.Kept += reserve.Kept
+			}
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"notifier/internal/outcome"
 	"notifier/internal/term"
 )
 
@@ -44,7 +43,7 @@ func (e Explanation) rows() [][2]string {
 			if i > 0 {
 				name = ""
 			}
-			rows = append(rows, [2]string{name, e.limitText(limit, i, tier)})
+			rows = append(rows, [2]string{name, e.limitText(limit, tier)})
 		}
 	}
 	rows = append(rows, [2]string{"reserve", e.reserveText()}, [2]string{"mute", e.muteText()}, [2]string{"channel", e.channelText()}, [2]string{"pace", e.paceText()})
@@ -65,15 +64,15 @@ func (e Explanation) rows() [][2]string {
 }
 
 // limitText is a tier: "10/30m, 10 of 10 used, room in 4m12s (14:32:07) (LIMIT_OVERRIDES team-a.>)".
-func (e Explanation) limitText(limit AppliedLimit, number int, tier Tier) string {
+func (e Explanation) limitText(limit AppliedLimit, tier Tier) string {
 	if limit.Damaged {
 		return tier.Limit + ", its key in Redis is damaged" + source(limit)
 	}
 	at := e.Time.Add(time.Duration(tier.FreeS * float64(time.Second)))
 	room := Forecast{Sends: tier.FreeS <= 0, At: &at}.Cell(e.Time, "")
 	text := fmt.Sprintf("%s, %d of %d used, room %s", tier.Limit, tier.Used, tier.Max, room)
-	if limit.Level == outcome.Global && e.KeptForOthers > 0 && number == 0 {
-		text += fmt.Sprintf(", %d kept for others", e.KeptForOthers)
+	if tier.Kept > 0 {
+		text += fmt.Sprintf(", %d kept for others", tier.Kept)
 	}
 	return text + source(limit)
 }

@@ -74,9 +74,11 @@ type Status struct {
 	Held         int                 `json:"held"`             // events of all replicas that wait for something, each counted once
 	Unposted     []Unposted          `json:"unposted"`         // by channel; of those for which admitted events wait
 	Replicas     []stats.Replica     `json:"replicas"`
-	Steering     []steering.Order    `json:"steering"`      // mutes and limits for a while that are in force; at most 50
-	MoreSteering int                 `json:"more_steering"` // how many were left out
-	Settings     Settings            `json:"settings"`      // whose limits these are, and which replicas have others
+	Steering     []steering.Order    `json:"steering"`       // mutes and limits for a while that are in force; at most 50
+	MoreSteering int                 `json:"more_steering"`  // how many were left out
+	MoreReplicas int                 `json:"more_replicas"`  // how many were left out, because there is no room for them: ready ones first
+	Ready        int                 `json:"ready_replicas"` // of all of them
+	Settings     Settings            `json:"settings"`       // whose limits these are, and which replicas have others
 }
 
 // Holder is how many slots a category holds.
@@ -150,6 +152,9 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 	status.setPauses(pauses)
 	for _, replica := range replicas {
 		status.Held += replica.HeldEvents()
+		if replica.Ready {
+			status.Ready++
+		}
 	}
 	status.setScopes(scopesOf(usages, hour, forecaster), len(all)+max(0, entries-mostEntries)) // of the entries that were not read, each can be a category
 	status.setReserves(reserves, globalOf(usages))

@@ -193,17 +193,11 @@ func (s Status) writeReplicas(text *strings.Builder, screen term.Screen) {
 		fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(pause.Text)))
 	}
 	s.writeUnposted(text, screen)
-	ready := 0
-	for _, replica := range s.Replicas {
-		if replica.Ready {
-			ready++
-		}
-	}
-	if len(s.Replicas) == 0 {
+	if len(s.Replicas)+s.MoreReplicas == 0 {
 		fmt.Fprintln(text, screen.Paint(term.Red, "No replica has reported in the last minute."))
 		return
 	}
-	fmt.Fprintf(text, "Replicas: %d, ready %d.\n", len(s.Replicas), ready)
+	fmt.Fprintf(text, "Replicas: %d, ready %d.\n", len(s.Replicas)+s.MoreReplicas, s.Ready)
 	for _, channel := range refusedChannels(s.Replicas) {
 		fmt.Fprintln(text, screen.Paint(term.Red, term.Printable("  channel "+channel+"; its events are dead-lettered")))
 	}
