@@ -49,8 +49,8 @@ type AppliedLimit struct {
 	Variable string `json:"variable"`       // that sets it
 	Name     string `json:"name,omitempty"` // the group, category or pattern in it that it is for; empty: it is for all
 	Tiers    []Tier `json:"tiers"`          // kept in one of them: for other categories
-	// ForAWhile is what an operator has asked for in place of the variable; null: nothing.
-	ForAWhile *steering.Order `json:"for_a_while"`
+	// ForAWhile is what an operator has asked for in place of the variable; nil: nothing.
+	ForAWhile *steering.Order `json:"for_a_while,omitempty"`
 	Damaged   bool            `json:"damaged,omitempty"` // its key in Redis is of another type: nothing is decided until it is removed
 }
 

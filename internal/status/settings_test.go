@@ -86,7 +86,9 @@ func TestSettingsThatNoLimiterTakes(t *testing.T) {
 	k := &known{hour: stats.Hour{Now: now}}
 	k.runs("a", worker(t, "1/1h"), 0)
 	source, _ := k.reading(worker(t, "99/1h"))
-	source.LimiterFor = func(ratelimit.Rules, time.Duration, ratelimit.Temporary) (Limiter, error) { return nil, errors.New("they do not fit") }
+	source.LimiterFor = func(ratelimit.Rules, time.Duration, ratelimit.Temporary) (Limiter, error) {
+		return nil, errors.New("they do not fit")
+	}
 	got, err := source.Read(t.Context())
 	if err != nil || got.Settings.Fingerprint != "" || !strings.Contains(got.Settings.OwnText, "they do not fit") {
 		t.Errorf("%+v, %v", got.Settings, err)
