@@ -2,7 +2,7 @@
 -- has to know of the others, so that nothing else asks for it. Calling it again with the same number counts nothing twice.
 --
 -- KEYS[1]  flushed   string: number of the last call counted for this run of the replica
--- KEYS[2]  replicas  hash        replica -> "<microsecond> <fingerprint of its settings> <heartbeat>"
+-- KEYS[2]  replicas  hash        replica -> "<microsecond> <heartbeat>"
 -- KEYS[3]  lastsent  sorted set  category -> microsecond
 -- KEYS[4]  pending   hash        "reason limit category" -> drops for the digest; since -> microsecond of the first
 -- KEYS[5]  counts    hash        outcome/reason/category -> events, of one minute
@@ -10,7 +10,8 @@
 -- KEYS[7]  settings  hash        fingerprint -> the settings that replicas run with
 -- ARGV[1]  number of this call, from 1, one more for each batch of counts
 -- ARGV[2]  replica; empty: no heartbeat
--- ARGV[3]  its heartbeat, without the time; empty: the replica is stopping
+-- ARGV[3]  its heartbeat, JSON without the time; empty: the replica is stopping. It begins with the fingerprint of the replica's
+--          settings, {"settings":"..."; that of a replica that publishes none does not
 -- ARGV[4]  1: remove the heartbeats of replicas that have ended
 -- ARGV[5]  most categories in each of KEYS[3] to KEYS[5]; further ones count as _other, or are not kept in KEYS[3]
 -- ARGV[6]  fingerprint of the replica's settings, without a space; empty: it publishes none
@@ -114,7 +115,7 @@ end
 if replica ~= '' and beat == '' then
   redis.call('HDEL', KEYS[2], replica)
 elseif replica ~= '' then
-  redis.call('HSET', KEYS[2], replica, text(now) .. ' ' .. fingerprint .. ' ' .. beat)
+  redis.call('HSET', KEYS[2], replica, text(now) .. ' ' .. beat)
   redis.call('PEXPIRE', KEYS[2], '120000')
 end
 if fingerprint ~= '' then
@@ -127,9 +128,10 @@ end
 local replicas, running = {}, {}
 local all = redis.call('HGETALL', KEYS[2])
 for i = 1, #all, 2 do
-  local seen, of = string.match(all[i + 1], '^(%d+) (%S*) ')
+  local seen, content = string.match(all[i + 1], '^(%d+) (.*)$')
   -- A time in the future was written before the clock was set back; a running replica writes its heartbeat again.
   if seen and math.abs(now - tonumber(seen)) < 60000000 then
+    local of = string.match(content, '^{"settings":"([^"%s]*)"') or ''
     replicas[#replicas + 1] = all[i]
     replicas[#replicas + 1] = of
     replicas[#replicas + 1] = tonumber(seen)

@@ -80,3 +80,8 @@ var Reform string
 //
 //go:embed tidy.lua
 var Tidy string
+
+// Steer changes what operators have asked for. See the head of steer.lua.
+//
+//go:embed steer.lua
+var Steer string

@@ -14,7 +14,8 @@ const levelsOnThePage = `(() => {
 	const time = state.data.time, later = new Date(Date.parse(time) + 90000).toISOString(), foreign = "<b>\u2069\u202e";
 	const tier = (limit, used, max, more) => ({ limit, used, max, free_in_s: 0, ...more });
 	const scope = more => ({ next_free: null, sent_last_hour: 0, dropped_last_hour: 0, last_sent: null, minutes: [], ...more });
-	const full = { next_free: later, tiers: [tier("50/30m", 50, 50, { free_in_s: 90 })] };
+	const forecast = { sends: false, reason: "group", limit: "50/30m", at: later };
+	const full = { next_free: later, forecast, tiers: [tier("50/30m", 50, 50, { free_in_s: 90 })] };
 	const shown = [];
 	const look = changes => {
 		state.data = { ...state.data, ...changes };
@@ -34,7 +35,7 @@ const levelsOnThePage = `(() => {
 		global: scope({ tiers: [tier("100/24h:15m", 40, 100, { kept: 3 }), tier("9/1h:fixed", 1, 9)] }), slots_in_buckets: true, slots: [], holders: [],
 		reserves: [{ category: "payments", slots: 5, used: 2, kept: 3 }, { category: foreign, slots: 1, used: 1, kept: 0 }], more_reserves: 2,
 		groups: [scope({ group: "team-a", ...full }), scope({ group: foreign, tiers: [tier("7/24h:fixed", 3, 7)] })], more_groups: 150,
-		categories: [scope({ category: "team-a.job1", group: "team-a", tiers: [tier("10/30m", 1, 10)] }), scope({ category: "errors", tiers: [tier("10/30m", 1, 10)] })],
+		categories: [scope({ category: "team-a.job1", group: "team-a", forecast, tiers: [tier("10/30m", 1, 10)] }), scope({ category: "errors", tiers: [tier("10/30m", 1, 10)] })],
 	});
 	look({ global: scope({ tiers: [tier("100/24h:15m", 97, 100, { kept: 3 })] }) });
 	return shown;

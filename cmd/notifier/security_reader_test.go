@@ -53,7 +53,7 @@ func TestSecurityRedisReader(t *testing.T) {
 	}
 	_, _, settings := startServices(t)
 	maps.Copy(settings, map[string]string{"REDIS_URL": userURL(server, "reader")})
-	for _, arguments := range [][]string{{"status"}, {"status", "-json"}, {"why", "one"}} {
+	for _, arguments := range [][]string{{"status"}, {"status", "-json"}, {"why", "one"}, {"explain", "errors"}, {"explain", "-json", "never.seen"}} {
 		p := spawn(t, "notifier", settings, arguments...)
 		if code := p.code(t); code != exitDone || isForbidden(errors.New(p.out.String()+p.errOut.String())) {
 			t.Errorf("%v: exit code %d", arguments, code)
@@ -105,5 +105,6 @@ func readRedis(ctx context.Context, client redis.UniversalClient) error {
 	_, pauses := limiter.Pauses(ctx)
 	_, hour := reader.Hour(ctx)
 	_, replicas := reader.Replicas(ctx)
-	return errors.Join(usage, categories, slots, traces, pauses, hour, replicas)
+	_, settings := reader.Settings(ctx, "fingerprint")
+	return errors.Join(usage, categories, slots, traces, pauses, hour, replicas, settings)
 }

@@ -311,7 +311,7 @@ func useStats(ctx context.Context, client redis.UniversalClient) error {
 	}
 	_, hour := reader.Hour(ctx)
 	_, replicas := reader.Replicas(ctx)
-	_, settings := reader.Settings(ctx)
+	_, settings := reader.Settings(ctx, "fingerprint")
 	return errors.Join(flushed, hour, replicas, settings)
 }
 

@@ -22,8 +22,8 @@ func statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
 		Usage: "show how full each limit is, who holds the slots and when there is room again",
-		Description: `Reads only Redis, with the REDIS_* and LIMIT_* settings of the workers: it works while all workers are down, and uses
-no slots. The table has a row per limit: the global one first, then those of groups and of categories, the fullest of each
+		Description: `Reads only Redis, so it works while all workers are down, and uses no slots. The limits are those of the running
+workers; while none runs, those that are set here. A line at the top names replicas that differ. The table has a row per limit: the global one first, then those of groups and of categories, the fullest of each
 first. Below it are who holds the slots of the global limit, and for whom some are kept (LIMIT_RESERVE).
 
 Example:
@@ -60,7 +60,7 @@ func withStore(do func(store app.Store) error) error {
 		return err
 	}
 	defer func() { _ = s.Redis.Close() }() // nothing is written through it
-	store, err := app.OpenStore(s)
+	store, err := app.OpenStore(s, s.Published())
 	if err != nil {
 		return err
 	}

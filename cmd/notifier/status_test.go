@@ -55,7 +55,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("replica %+v, expected it to be ready", now.Replicas[0])
 	}
 	out, _ := runToEnd(t, exitDone, "status")
-	for _, want := range []string{"5/5   in 59m", "3/3   in 59m", "Global slots are held by: ", "Replicas: 1, ready 1.", "sent 5, dropped "} {
+	for _, want := range []string{"5/5                 in 59m", "3/3                 in 59m", "2/3   global limit, in 59m", "Global slots are held by: ", "Replicas: 1, ready 1.", "sent 5, dropped "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
@@ -65,12 +65,15 @@ func TestStatus(t *testing.T) {
 	}
 
 	slack.Always(devstack.Behaviour{Status: 503})
-	t.Setenv("LIMIT_GLOBAL", "100/1h") // as the status sees them: it only reads
-	if out, _ := runToEnd(t, exitDone, "status"); !strings.Contains(out, "5/100") {
-		t.Errorf("under another limit:\n%s", out)
+	t.Setenv("LIMIT_GLOBAL", "100/1h") // what counts is what the worker has
+	if out, _ := runToEnd(t, exitDone, "status"); !strings.Contains(out, "5/5 ") || strings.Contains(out, "set here") {
+		t.Errorf("with another limit here:\n%s", out)
 	}
 	p.stop()
 	p.ends(t, exitDone)
+	if out, _ := runToEnd(t, exitDone, "status"); !strings.Contains(out, "5/100") || !strings.Contains(out, "No replica runs: the limits are those that are set here.") {
+		t.Errorf("without a worker, and with another limit here:\n%s", out)
+	}
 	if now := readStatus(t); now.Global.Sent != 5 || now.Global.Dropped != 3 {
 		t.Errorf("after the worker's end: %d sent and %d dropped, expected 5 and 3", now.Global.Sent, now.Global.Dropped)
 	}

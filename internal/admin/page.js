@@ -45,6 +45,7 @@ const WHY = {
   "dropped category": "the category’s limit was full",
   "dropped duplicate": "an event with the same id was sent before or is in flight",
   "dropped reply": "no event: NATS’ acknowledgement, for a publisher whose reply subject is one of events",
+  "dropped muted": "muted by an operator for a while",
   "dropped expired": "older than EVENT_MAX_AGE, on arrival or while it waited",
   "dead malformed": "could not be read; " + LETTERS,
   "dead too_large": "too large; " + LETTERS,
@@ -117,6 +118,9 @@ const pauseEnds = data => data.slack_cooldown_s > 0 ? when(data.time) + data.sla
 const pausesOf = data => (data.slack_pauses ?? [])
   .map(p => ({ channel: p.channel, left: when(data.time) + p.left_s * 1000 - now() })).filter(p => p.left > 0);
 
+// replicasOf is how many replicas run; not all need be listed.
+const replicasOf = data => data.replicas.length + (data.more_replicas ?? 0);
+
 // waitsOf is what the replicas wait for, and which of them do; one entry for each channel that takes no posts. While the
 // clock of Redis is behind, events are still processed.
 function waitsOf(data) {
@@ -170,7 +174,7 @@ function describeHeld(data) {
   if (pause) return verdict("pause", "note", title, `Held: Slack has asked to wait ${span(pause.left)}` + held);
   const waits = waitsOf(data).filter(w => w.for !== "redis_clock" && w.for !== "redis_key" && !w.channel);
   if (waits.length === 0) return describeChannels(data, title, held);
-  const waiting = new Set(waits.flatMap(w => w.replicas)).size, all = data.replicas.length;
+  const waiting = new Set(waits.flatMap(w => w.replicas)).size, all = replicasOf(data);
   const what = [...new Set(waits.map(w => WAITS[w.for] ?? plain(w.for)))].join(", ");
   const kind = "waits " + what;
   if (waiting === all) return verdict(kind, "bad", title, `Held: ${what} since ${clock(Math.min(...waits.map(w => w.since)))}` + held);
@@ -222,7 +226,7 @@ function missedText(data) {
   if (sent + dropped === 0) return "Nothing was sent or dropped in the last hour.";
   if (dropped === 0) return `In the last hour ${counted(sent, "event was", "events were")} sent and none was dropped.`;
   const of = (outcome, reason) => data.outcomes_last_hour.find(o => o.outcome === outcome && (o.reason ?? "") === reason)?.n ?? 0;
-  const reasons = [["global", "by the global limit"], ["group", "by the limit of their group"], ["category", "by the limit of their category"], ["duplicate", "as duplicates"], ["expired", "as too old"]]
+  const reasons = [["global", "by the global limit"], ["group", "by the limit of their group"], ["category", "by the limit of their category"], ["muted", "as muted"], ["duplicate", "as duplicates"], ["expired", "as too old"]]
     .filter(([reason]) => of("dropped", reason) > 0).map(([reason, text]) => count(of("dropped", reason)) + " " + text);
   const most = data.categories.reduce((a, b) => b.dropped_last_hour > a.dropped_last_hour ? b : a, { dropped_last_hour: 0 });
   const tail = most.category ? `; most of them of ${name(most.category)}, ${count(most.dropped_last_hour)}` : "";

@@ -154,12 +154,12 @@ function timelineText(frees, tier) {
 // --- sections --------------------------------------------------------------------------------------------------------
 
 function showFacts(data) {
-  const tier = fullest(data.global), ready = data.replicas.filter(r => r.ready).length;
+  const tier = fullest(data.global), ready = data.ready_replicas ?? data.replicas.filter(r => r.ready).length, all = replicasOf(data);
   setText($("fact-slots"), `${count(tier.used)} of ${count(tier.max)}`);
   setText($("fact-sent"), count(data.global.sent_last_hour));
   setText($("fact-dropped"), count(data.global.dropped_last_hour));
   setText($("fact-held"), count(data.held));
-  setText($("fact-replicas"), data.replicas.length === 0 ? "none" : ready === data.replicas.length ? `${count(ready)} ready` : `${count(ready)} of ${count(data.replicas.length)} ready`);
+  setText($("fact-replicas"), all === 0 ? "none" : ready === all ? `${count(ready)} ready` : `${count(ready)} of ${count(all)} ready`);
 }
 
 // setTier shows how much of a tier is used, as a text and as a bar.
@@ -188,6 +188,7 @@ function showGlobal(data) {
     setMoment(node.children[1], free, keptOnly(tier) ? "room only for those it is kept for" : "room now", free ? "full until then" : "");
   });
   drawTimeline(data);
+  showSteering(data);
   showHolders(data);
   showReserves(data);
   if ($("slots").open) showSlots(data);
@@ -198,6 +199,13 @@ function showHolders(data) {
   if (data.more_holders > 0) parts.push(`and ${counted(data.more_holders, "more", "more")}`);
   const none = data.slots_in_buckets ? "Who holds the slots is not known: they are counted in buckets, without the events." : "No slots are taken.";
   setSentence($("holders"), parts.length ? "Held by: " + parts.join(", ") + "." : none);
+}
+
+function showSteering(data) {
+  const parts = (data.steering ?? []).map(o => `${o.kind === "mute" ? "mute of " + name(o.target) : `limit ${o.limit} of ${name(o.target)}`} until ${clock(when(o.until))}${o.by ? ", by " + o.by : ""}${o.reason ? ": " + o.reason : ""}`);
+  if (data.more_steering > 0) parts.push(`and ${counted(data.more_steering, "more", "more")}`);
+  setSentence($("steering"), parts.length ? "In force for a while: " + parts.join("; ") + "." : "");
+  $("steering").hidden = parts.length === 0;
 }
 
 function showReserves(data) {
@@ -226,13 +234,21 @@ function makeScope() {
   return tr;
 }
 
-// showScope shows a group or a category. While a limit above it is full, it waits for that, even if it has room: above are those,
-// with what they are called.
-function showScope(tr, scope, title, above, first) {
+// showNext shows when an event of a scope would be sent, as far as all its limits go, and which other limit it waits for.
+const OTHERS = { group: "group limit", global: "global limit", muted: "muted" };
+function showNext(node, scope, own) {
+  const f = scope.forecast;
+  if (!f || f.sends) return setMoment(node, 0, "now");
+  if (f.held) return setMoment(node, 0, "key damaged");
+  const note = f.kept > 0 ? "at the earliest: kept for others" : f.reason === own ? "" : OTHERS[f.reason] ?? plain(f.reason);
+  setMoment(node, when(f.at), "not known", note);
+}
+
+// showScope shows a group or a category, whose own limit refuses with the reason own.
+function showScope(tr, scope, title, own, first) {
   setText(cell(tr, "name").firstChild, title);
   sync(cell(tr, "used"), scope.tiers, t => t.limit, () => el("div", "tier"), (node, tier) => setTier(node, tier, "Limit " + tier.limit));
-  const free = freeAt(scope), last = above.reduce((a, b) => b.free > a.free ? b : a, { free });
-  setMoment(cell(tr, "next"), last.free, "now", last.what ?? "");
+  showNext(cell(tr, "next"), scope, own);
   setText(tr.children[3], count(scope.sent_last_hour));
   setText(tr.children[4].firstChild, count(scope.dropped_last_hour));
   tr.children[4].firstChild.classList.toggle("zero", scope.dropped_last_hour === 0);
@@ -244,18 +260,15 @@ function showScope(tr, scope, title, above, first) {
 }
 
 function showGroups(data) {
-  const groups = data.groups ?? [], global = { free: freeAt(data.global), what: "global limit" };
-  sync(tbody("groups"), groups, s => s.group, makeScope, (tr, scope) => showScope(tr, scope, scope.group, [global], firstMinute(data)));
+  const groups = data.groups ?? [];
+  sync(tbody("groups"), groups, s => s.group, makeScope, (tr, scope) => showScope(tr, scope, scope.group, "group", firstMinute(data)));
   $("group-section").hidden = groups.length === 0;
   setText($("more-groups"), data.more_groups > 0 ? `and at least ${counted(data.more_groups, "more group", "more groups")}` : "");
 }
 
 function showCategories(data) {
-  const global = { free: freeAt(data.global), what: "global limit" };
-  const groups = new Map((data.groups ?? []).map(s => [s.group, { free: freeAt(s), what: "group limit" }]));
   sync(tbody("categories"), data.categories, s => s.category, makeScope, (tr, scope) => {
-    const title = scope.category === "_other" ? "other categories" : scope.category, group = groups.get(scope.group);
-    showScope(tr, scope, title, group ? [group, global] : [global], firstMinute(data));
+    showScope(tr, scope, scope.category === "_other" ? "other categories" : scope.category, "category", firstMinute(data));
   });
   $("categories").hidden = data.categories.length === 0;
   const more = data.more_categories;
@@ -290,6 +303,7 @@ function showReplicas(data) {
   });
   $("replicas").hidden = data.replicas.length === 0;
   $("no-replicas").hidden = data.replicas.length > 0;
+  setText($("more-replicas"), data.more_replicas > 0 ? `and ${counted(data.more_replicas, "more replica", "more replicas")}` : "");
   const refused = new Map();
   for (const replica of data.replicas) for (const [channel, code] of Object.entries(replica.refused_channels ?? {})) refused.set(channel, code);
   sync(document.querySelector("#refused ul"), [...refused], ([channel]) => channel, () => el("li", "", el("bdi"), el("span")), (li, [channel, code]) => {
@@ -304,6 +318,13 @@ function showWaits(data) {
   sync($("unposted"), keptBack(data), u => u.channel, () => el("li"), (li, unposted) => setSentence(li, unpostedText(unposted)));
 }
 
+// showSettings shows which replicas have other settings, and whose limits are shown where that is not clear.
+function showSettings(data) {
+  const { own_text: own, warnings = [] } = data.settings ?? {};
+  const lines = own && data.replicas.length > 0 ? [own, ...warnings] : warnings;
+  sync($("warnings"), lines, line => line, () => el("li"), setText);
+}
+
 // showError shows why the server has no status, in the place of what the replicas wait for.
 function showError(error) {
   sync($("waits"), error ? [error] : [], e => e, () => el("li"), setText);
@@ -312,6 +333,7 @@ function showError(error) {
 function show(data) {
   showFacts(data);
   showWaits(data);
+  showSettings(data);
   showGlobal(data);
   showGroups(data);
   showCategories(data);

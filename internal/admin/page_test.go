@@ -11,7 +11,7 @@ import (
 // The page explains each way in which an event can end.
 func TestThePageHasWordsForEachReason(t *testing.T) {
 	keys := []string{outcome.Sent + " "}
-	for _, reason := range append(outcome.LimitReasons(), outcome.Duplicate, outcome.Expired, outcome.Reply) {
+	for _, reason := range append(outcome.LimitReasons(), outcome.Muted, outcome.Duplicate, outcome.Expired, outcome.Reply) {
 		keys = append(keys, outcome.Dropped+" "+reason)
 	}
 	for _, reason := range outcome.DeadReasons() {

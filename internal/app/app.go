@@ -6,7 +6,8 @@
 // but the logger it is given.
 //
 // Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what runs next to
-// the worker), nats.go (the connection), memory.go (how much of it a worker may use), log.go (the logger).
+// the worker), differing.go (whether all replicas run with the same settings), nats.go (the connection), memory.go (how much
+// memory a worker may use), log.go (the logger).
 package app
 
 import (
@@ -24,6 +25,7 @@ import (
 	"notifier/internal/settings"
 	"notifier/internal/slackout"
 	"notifier/internal/stats"
+	"notifier/internal/steering"
 	"notifier/internal/telemetry"
 )
 
@@ -58,11 +60,13 @@ type app struct {
 	cleanups cleanups
 
 	store      Store
+	steering   *steering.Follower
 	poster     *slackout.Poster
 	connection *link
 	metrics    *telemetry.Metrics
 	tracing    *telemetry.Tracing
 	recorder   *stats.Recorder
+	differing  *differing
 	digest     *digest.Digest // nil: none
 	worker     *consume.Worker
 }
@@ -75,14 +79,16 @@ func (a *app) wire(ctx context.Context) (err error) {
 		return err
 	}
 	a.cleanups.add("slack", a.poster.Close)
-	if a.store, err = OpenStore(a.settings.Store); err != nil {
+	if a.store, err = OpenStore(a.settings.Store, a.settings.Published()); err != nil {
 		return err
 	}
 	if a.connection, err = connectWorker(a.settings.NATS, a.log); err != nil {
 		return err
 	}
 	a.cleanups.add("nats", a.connection.Close)
+	a.steering = steering.NewFollower(a.store.Steering, a.store.Limiter, a.log)
 	a.metrics = telemetry.New()
+	a.differing = &differing{log: a.log, documents: a.store.Status.Stats.Settings}
 	if a.recorder, err = a.newRecorder(); err != nil {
 		return err
 	}
@@ -97,6 +103,8 @@ func (a *app) wire(ctx context.Context) (err error) {
 		return err
 	}
 	a.metrics.AddGauges(a.worker, a.store.Limiter)
+	a.metrics.AddSteering(a.steering.Count)
+	a.metrics.AddDifferent(a.differing.Different)
 	return nil
 }
 
@@ -106,9 +114,9 @@ func (a *app) workerSettings() consume.Settings {
 	worker := consume.Settings{
 		Rules: s.Events, MaxAge: s.MaxAge, BatchSize: s.BatchSize, MaxBytes: limitMemory(memlimit.FromCgroup, a.log),
 		Concurrency: s.Concurrency, ShutdownTimeout: s.ShutdownTimeout, PostTimeout: s.Slack.Timeout,
-		DroppedSubject: s.Dropped, Group: limitedGroup(s.Store.Limits),
+		DroppedSubject: s.Dropped, Group: a.limitedGroup,
 		Channels: s.Slack.Channels(), Pace: s.Store.Limits.Pace, LongestPark: s.Store.Limits.LongestWindow() / 2,
-		Limiter: a.metrics.TimeLimiter(a.store.Limiter), Poster: a.metrics.TimePoster(a.poster),
+		Limiter: a.metrics.TimeLimiter(a.store.Limiter), Mutes: a.steering, Poster: a.metrics.TimePoster(a.poster),
 		Log: a.log, Observe: a.settled,
 	}
 	subject := s.NATS.Pattern.String()
@@ -126,18 +134,20 @@ func (a *app) workerSettings() consume.Settings {
 	return worker
 }
 
-// limitedGroup names the group of a category where that group has a limit, else nothing; nil: no group has one.
-func limitedGroup(limits ratelimit.Rules) func(category string) string {
+// limitedGroup names the group of a category where that group has a limit now, else nothing.
+func (a *app) limitedGroup(category string) string {
+	return limitedGroup(a.store.Limiter.Rules(), category)
+}
+
+func limitedGroup(limits ratelimit.Rules, category string) string {
 	if len(limits.Group) == 0 && len(limits.GroupOverrides) == 0 {
-		return nil
+		return ""
 	}
-	return func(category string) string {
-		group := ratelimit.GroupOf(category)
-		if len(limits.GroupLimit(group)) == 0 {
-			return ""
-		}
-		return group
+	group := ratelimit.GroupOf(category)
+	if len(limits.GroupLimit(group)) == 0 {
+		return ""
 	}
+	return group
 }
 
 // settled passes a settled event on to everything that counts or shows it.

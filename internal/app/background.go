@@ -14,6 +14,7 @@ import (
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
+	"notifier/internal/steering"
 	"notifier/internal/term"
 )
 
@@ -21,16 +22,37 @@ import (
 // is there by then, what it waits for.
 func (a *app) newRecorder() (*stats.Recorder, error) {
 	started := time.Now().UTC()
+	document, fingerprint := a.settings.Published().Encode()
 	recording := stats.Config{
 		Redis: a.settings.Store.Redis, Namespace: a.settings.Store.Namespace, Replica: replicaName(), Log: a.log,
-		Heartbeat: func() stats.Heartbeat { return heartbeat(a.worker, started) },
+		Heartbeat: func() stats.Heartbeat {
+			beat := heartbeat(a.worker, started)
+			_, beat.Steering = a.steering.InForce()
+			return beat
+		},
+		Settings: stats.Settings{Fingerprint: fingerprint, Document: document}, Flushed: a.flushed,
 	}
 	if a.settings.Digest > 0 {
-		limits := a.settings.Store.Limits
-		recording.Limit = func(reason, category string) string { return limitFor(limits, reason, category).String() }
+		recording.Limit = func(reason, category string) string {
+			if reason == outcome.Muted {
+				return "" // no limit has refused it
+			}
+			return limitFor(a.store.Limiter.Rules(), reason, category).String()
+		}
 	}
 	return stats.NewRecorder(recording)
 }
+
+// flushed takes what each flush of the counts brings back.
+func (a *app) flushed(f stats.Flushed) {
+	a.differing.flushed(f, time.Now())
+	ctx, cancel := context.WithTimeout(context.Background(), followTimeout)
+	defer cancel()
+	a.steering.Follow(ctx, f)
+}
+
+// followTimeout is how long a replica asks for what operators have changed, before it tries again with the next flush.
+const followTimeout = 2 * time.Second
 
 // limitFor is the limit that refuses events of a category for a reason.
 func limitFor(limits ratelimit.Rules, reason, category string) ratelimit.Limit {
@@ -94,6 +116,7 @@ func (a *app) newDigest() (*digest.Digest, error) {
 	return digest.New(digest.Config{
 		Redis: s.Store.Redis, Namespace: s.Store.Namespace, Interval: s.Digest, Channel: s.DigestChannel,
 		Publisher: a.poster, Permits: a.store.Limiter, Timeout: s.Slack.Timeout, Log: a.log, NextFree: a.store.Status.NextFree,
+		InForce: func() []steering.Order { orders, _ := a.steering.InForce(); return orders },
 	})
 }
 
@@ -111,5 +134,6 @@ func (a *app) startBackground(ctx context.Context) (stop func()) {
 		endRecording()
 		endDigesting()
 		running.Wait()
+		a.steering.Stop()
 	}
 }

@@ -16,11 +16,10 @@ func TestWhichLimitRefuses(t *testing.T) {
 		return parsed
 	}
 	limits := testkit.Rules("100/30m", "10/30m", "team-a.>=5/24h:fixed")
-	if limitedGroup(limits) != nil {
-		t.Error("without a group's limit each event is asked for its group")
+	if got := limitedGroup(limits, "team-a.job1"); got != "" {
+		t.Errorf("without a group's limit the group is %q", got)
 	}
 	limits.GroupOverrides = map[string]ratelimit.Limit{"team-a": limit("50/24h:15m"), "_other": limit("7/1h")}
-	groupOf := limitedGroup(limits)
 	for category, want := range map[string]struct{ group, groupLimit, own string }{
 		"team-a.job1":  {"team-a", "50/24h:15m", "5/24h:fixed"},
 		"team-a":       {"team-a", "50/24h:15m", "10/30m"},
@@ -29,7 +28,7 @@ func TestWhichLimitRefuses(t *testing.T) {
 		"":             {"", "", "10/30m"},
 		"a\xff..b":     {"", "", "10/30m"},
 	} {
-		if got := groupOf(category); got != want.group {
+		if got := limitedGroup(limits, category); got != want.group {
 			t.Errorf("%q is in the group %q, expected %q", category, got, want.group)
 		}
 		for reason, text := range map[string]string{outcome.Global: "100/30m", outcome.Group: want.groupLimit, outcome.Category: want.own} {

@@ -129,6 +129,11 @@ func (w *Worker) stillUndecided(p *posting, decision ratelimit.Decision) *result
 		p.settled.Outcome, p.settled.Reason = outcome.Dropped, outcome.Expired
 		return endWith(recordNothing)
 	}
+	if mute := w.muteOf(p.event); mute != nil {
+		w.damaged.release(&p.admitted)
+		p.settled.Outcome, p.settled.Reason, p.settled.Mute = outcome.Dropped, outcome.Muted, mute
+		return endWith(recordNothing)
+	}
 	begun := p.name != "" || p.last != "" || p.unsure // whoever got it next would not know how its post has ended
 	if !begun && w.giveBack(&p.admitted, decision.Key) {
 		w.damaged.release(&p.admitted)

@@ -56,12 +56,7 @@ func (w *lineWriter) write(s *Settled) {
 	if s.NoLetter {
 		fields = append(fields, zap.Bool("letter", false))
 	}
-	if s.Tier.Count > 0 {
-		fields = append(fields, zap.String("limit", w.limit(s.Tier)), zap.Float64("retry_after_s", term.Seconds(s.RetryAfter)))
-	}
-	if s.Reserved > 0 {
-		fields = append(fields, zap.Int("reserved", s.Reserved), zap.Bool("retry_after_at_least", true))
-	}
+	fields = w.addRefusal(fields, s)
 	if s.Channel != "" {
 		fields = append(fields, zap.String("channel", s.Channel))
 	}
@@ -88,4 +83,26 @@ func (w *lineWriter) write(s *Settled) {
 	}
 	entry.Write(fields...)
 	w.fields = fields
+}
+
+// addRefusal adds the fields of what a limit has refused, or a mute.
+func (w *lineWriter) addRefusal(fields []zap.Field, s *Settled) []zap.Field {
+	if s.Tier.Count > 0 {
+		fields = append(fields, zap.String("limit", w.limit(s.Tier)))
+		if s.Never {
+			fields = append(fields, zap.Bool("above_limit", true))
+		} else {
+			fields = append(fields, zap.Float64("retry_after_s", term.Seconds(s.RetryAfter)))
+		}
+	}
+	if s.Mute != nil {
+		fields = append(fields, zap.String("mute", s.Mute.Target), zap.Time("muted_until", s.Mute.Until), zap.String("muted_by", s.Mute.By))
+		if s.Mute.Reason != "" {
+			fields = append(fields, zap.String("mute_reason", s.Mute.Reason))
+		}
+	}
+	if s.Reserved > 0 {
+		fields = append(fields, zap.Int("reserved", s.Reserved), zap.Bool("retry_after_at_least", true))
+	}
+	return fields
 }

@@ -119,6 +119,9 @@ func (w *Worker) attempt(startCtx, finishCtx context.Context, p *posting, t *tur
 	if r := w.expire(startCtx, p); r != nil {
 		return *r
 	}
+	if r := w.mute(startCtx, p); r != nil {
+		return *r
+	}
 	if w.refused.closed(p.channel) {
 		if r := w.endUnposted(startCtx, p); r != nil {
 			return *r

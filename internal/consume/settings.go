@@ -9,6 +9,7 @@ import (
 	"notifier/internal/event"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
+	"notifier/internal/steering"
 )
 
 // Limiter decides on events and keeps the record of what was decided; see package ratelimit.
@@ -29,6 +30,13 @@ type Poster interface {
 	Channel(ev event.Event) string
 	Post(ctx context.Context, ev event.Event) (slackout.Receipt, error)
 	Find(ctx context.Context, ev event.Event) (slackout.Receipt, bool, error)
+}
+
+// Mutes are the categories that operators have muted for a while; see package steering.
+type Mutes interface {
+	Load(ctx context.Context) error
+	Muted(category string) (mute *steering.Order, muted bool)
+	NewMutes() <-chan struct{}
 }
 
 // DefaultMaxBytes is the budget of a worker that is given none, in bytes.
@@ -55,6 +63,7 @@ type Settings struct {
 	Group func(category string) string // the group whose limit the category shares; empty: none. nil: no group has a limit
 
 	Limiter Limiter
+	Mutes   Mutes // nil: nothing is ever muted
 	Poster  Poster
 	Log     *zap.Logger
 	Observe func(Settled) // called for each settled event after its log line, by several goroutines; may be nil

@@ -8,6 +8,7 @@ import (
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
+	"notifier/internal/steering"
 )
 
 // Settled is what became of one event.
@@ -21,7 +22,10 @@ type Settled struct {
 
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
 	RetryAfter time.Duration  // dropped by a limit: when an event of its cost would fit; a lower bound where something is Reserved
+	Never      bool           // dropped by a limit for a while: its cost is above that, so it does not fit before that has ended
 	Reserved   int            // dropped by the global limit: slots of the tier that are kept for other categories
+
+	Mute *steering.Order // dropped as muted: by which mute
 
 	Channel   string        // sent or rejected by Slack: the channel
 	SlackTS   string        // sent with a token: names the message

@@ -109,6 +109,7 @@ type setup struct {
 	log                          *journal
 	limiter                      func(consume.Limiter) consume.Limiter // what is put around the limiter
 	group                        func(category string) string
+	mutes                        consume.Mutes
 }
 
 // replica is one worker with connections of its own.
@@ -160,7 +161,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 		},
 		MaxBytes: c.budget, LongestPark: 15 * time.Minute, Channels: []string{"C0DEFAULT", "C0DEPLOYS"}, Pace: rules.Pace,
 		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: c.slackTimeout, DroppedSubject: c.dropped,
-		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Poster: poster, Log: c.log.logger(), Group: c.group,
+		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Poster: poster, Log: c.log.logger(), Group: c.group, Mutes: c.mutes,
 	}
 	connection := s.connectTo(c.natsURL)
 	if c.core {

@@ -159,6 +159,9 @@ func (w *Worker) deadlines(ctx context.Context) (startCtx, finishCtx context.Con
 func (w *Worker) checkStore(ctx context.Context) error {
 	for {
 		err := w.limiter.Check(ctx)
+		if err == nil && w.settings.Mutes != nil { // nothing muted may be posted before that is known
+			err = w.settings.Mutes.Load(ctx)
+		}
 		switch {
 		case err == nil:
 			w.availability.recovered(redisScripts)
@@ -206,6 +209,7 @@ func (w *Worker) loop(ctx context.Context) {
 			if w.inflight.done() {
 				return
 			}
+			w.sweepMuted(ctx)
 			w.parkExcess()
 			if reason := w.stoppedByDamage(); reason != nil { // and nothing has arrived for a while
 				w.availability.lost(laneRoom, reason)
@@ -213,6 +217,7 @@ func (w *Worker) loop(ctx context.Context) {
 			continue
 		}
 		crash(afterPull)
+		w.sweepMuted(ctx)
 		if err := w.process(ctx, batch); err != nil {
 			return
 		}
@@ -225,6 +230,10 @@ func (w *Worker) loop(ctx context.Context) {
 func (w *Worker) process(ctx context.Context, batch []*delivery) error {
 	settled, dead, candidates, requests := w.decode(batch)
 	settled = append(settled, w.letterbox.offer(dead)...)
+	settled, candidates, requests, err := w.dropMuted(ctx, settled, candidates, requests)
+	if err != nil {
+		return err
+	}
 	decisions, err := w.decide(ctx, requests)
 	if err != nil {
 		return err
@@ -273,6 +282,10 @@ func (w *Worker) decode(batch []*delivery) (settled, dead []Settled, candidates 
 		case w.tooOld(ev) && !d.redelivered:
 			settled = append(settled, Settled{Event: ev, Outcome: outcome.Dropped, Reason: outcome.Expired, delivery: d})
 		default:
+			if mute := w.muteOf(ev); mute != nil && !d.redelivered {
+				settled = append(settled, mutedEvent(ev, d, mute))
+				continue
+			}
 			request := ratelimit.Request{ID: ev.ID, Source: ev.IDSource, Delivery: d.token, Category: ev.Category, Cost: ev.Cost}
 			candidates = append(candidates, admitted{event: ev, delivery: d, request: request})
 			requests = append(requests, request)
@@ -317,7 +330,7 @@ func (w *Worker) redisDecided() {
 func refused(ev event.Event, d *delivery, decision ratelimit.Decision) Settled {
 	settled := Settled{
 		Event: ev, Outcome: outcome.Dropped, delivery: d,
-		Tier: decision.Tier, RetryAfter: decision.RetryAfter, Reserved: decision.Reserved,
+		Tier: decision.Tier, RetryAfter: decision.RetryAfter, Never: decision.Never, Reserved: decision.Reserved,
 	}
 	switch decision.Outcome {
 	case ratelimit.Duplicate:

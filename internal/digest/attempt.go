@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -39,8 +40,16 @@ func (d *Digest) attempt(ctx context.Context, t taken) time.Duration {
 	return d.postNew(ctx, t, free)
 }
 
-// free returns the sentence about the next free slot, or an empty text if the time is unknown.
+// free returns the sentences about the next free slot, as far as the time is known, and about what is muted.
 func (d *Digest) free(ctx context.Context, now time.Time) string {
+	muted := ""
+	if d.config.InForce != nil {
+		muted = mutedText(now, d.config.InForce())
+	}
+	return strings.TrimSpace(d.nextFree(ctx, now) + " " + muted)
+}
+
+func (d *Digest) nextFree(ctx context.Context, now time.Time) string {
 	if d.config.NextFree == nil {
 		return ""
 	}

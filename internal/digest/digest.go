@@ -12,6 +12,7 @@ import (
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
 	"notifier/internal/stats"
+	"notifier/internal/steering"
 	"notifier/internal/term"
 )
 
@@ -51,6 +52,9 @@ type Config struct {
 	// NextFree returns how long it takes until the global limit has room; 0: it has room. If it fails, the digest omits
 	// the time.
 	NextFree func(ctx context.Context) (time.Duration, error)
+
+	// InForce returns what operators have asked for: the digest names the mutes. nil: nothing.
+	InForce func() []steering.Order
 
 	Timeout time.Duration // for one attempt of the Publisher; 0: 15 s
 	Lease   time.Duration // how long an attempt may take before its replica counts as dead; 0: twice Timeout plus 10 s

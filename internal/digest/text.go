@@ -11,6 +11,7 @@ import (
 	"notifier/internal/markup"
 	"notifier/internal/outcome"
 	"notifier/internal/stats"
+	"notifier/internal/steering"
 	"notifier/internal/term"
 )
 
@@ -105,6 +106,8 @@ func limitText(drop stats.Drop) string {
 		name = "global limit"
 	case outcome.Group:
 		name = "its group's limit"
+	case outcome.Muted:
+		name = "muted"
 	}
 	if drop.Limit == "-" { // unknown
 		return name
@@ -160,7 +163,37 @@ func freeText(now time.Time, wait time.Duration) string {
 	if wait <= 0 {
 		return "There is room now."
 	}
-	at := now.Add(wait).UTC()
+	return fmt.Sprintf("Next free slot %s.", momentText(now, now.Add(wait)))
+}
+
+// mostMutes is how many mutes are named.
+const mostMutes = 5
+
+// mutedText is the sentence about what is muted, until when; empty: nothing is.
+func mutedText(now time.Time, orders []steering.Order) string {
+	var parts []string
+	more := 0
+	for _, o := range orders {
+		switch {
+		case o.Kind != steering.Mute || !o.Until.After(now):
+		case len(parts) == mostMutes:
+			more++
+		default:
+			parts = append(parts, escape(shorten(o.Target))+" until "+momentText(now, o.Until))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	if more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return "Muted: " + strings.Join(parts, ", ") + "."
+}
+
+// momentText is a time as Slack shows it to each reader, rounded up to whole minutes.
+func momentText(now, at time.Time) string {
+	at = at.UTC()
 	if whole := at.Truncate(time.Minute); whole.Before(at) {
 		at = whole.Add(time.Minute)
 	}
@@ -168,7 +201,7 @@ func freeText(now time.Time, wait time.Duration) string {
 	if at.Sub(now) >= 20*time.Hour { // the time alone would look like today's
 		shown, plain = "{date_short_pretty} at {time}", at.Format("2006-01-02 15:04 UTC")
 	}
-	return fmt.Sprintf("Next free slot <!date^%d^%s|%s>.", at.Unix(), shown, plain)
+	return fmt.Sprintf("<!date^%d^%s|%s>", at.Unix(), shown, plain)
 }
 
 // escape neutralises a publisher's word: it is printable, and &, < and > begin no mention and no link.

@@ -17,6 +17,7 @@ const (
 	Global    = "global"    // refused by the global limit
 	Group     = "group"     // refused by the limit that the categories of its group share
 	Category  = "category"  // refused by the category's limit
+	Muted     = "muted"     // an operator has muted its category for a while
 	Duplicate = "duplicate" // its id was sent already, or is another event's in flight
 	Expired   = "expired"   // older than EVENT_MAX_AGE
 	Reply     = "reply"     // no event: the stream's answer to a publisher whose reply subject is one of events

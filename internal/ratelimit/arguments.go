@@ -80,11 +80,13 @@ func (n ruleNumbers) ofGroup(group string) string {
 type scope struct {
 	outcome Outcome // what a refusal by it is: Global, Group or Category
 	limit   Limit
+	stored  Limit  // the limit as the scripts are given it, see plan
 	key     string // of its exact form
 }
 
 // question is one call of admit.lua: what it is given, and what its reply refers to.
 type question struct {
+	plan      *plan
 	keyNames  []string
 	arguments []any
 	scopes    []scope // the n-th is number n+1 to the script
@@ -94,12 +96,14 @@ type question struct {
 // question returns the call for a batch. Texts are passed by reference: an argument is an interface, which would cost each of
 // them an allocation.
 func (l *Limiter) question(batch []Request) question {
+	p := l.plan.Load()
 	q := question{
+		plan:      p,
 		keyNames:  []string{l.keys.register(), l.keys.inFlight(), l.keys.sent()},
-		arguments: make([]any, len(l.fixed), len(l.fixed)+5*len(batch)+8),
+		arguments: make([]any, len(p.fixed), len(p.fixed)+5*len(batch)+8),
 	}
-	copy(q.arguments, l.fixed)
-	q.addScope(l, scope{Global, l.rules.Global, l.keys.global()})
+	copy(q.arguments, p.fixed)
+	q.addScope(l, scope{Global, p.rules.Global, p.stored.Global, l.keys.global()})
 
 	// Each distinct category is one scope, and so is each distinct group. The events refer to the categories.
 	q.origins = originsOf(batch)
@@ -123,12 +127,13 @@ func (q *question) addScope(l *Limiter, s scope) string {
 
 // addCategory adds the scope of a category, after that of its group if this has a limit, and returns the category's number.
 func (l *Limiter) addCategory(q *question, groups map[string]string, category string) string {
+	p := q.plan
 	above := globalRule // the global scope has the same number
-	if l.numbers.group != "" || len(l.numbers.groups) > 0 {
+	if p.numbers.group != "" || len(p.numbers.groups) > 0 {
 		group := GroupOf(category)
 		number, seen := groups[group]
-		if rule := l.numbers.ofGroup(group); !seen && rule != "" {
-			number = q.addScope(l, scope{Group, l.rules.GroupLimit(group), l.keys.group(group)})
+		if rule := p.numbers.ofGroup(group); !seen && rule != "" {
+			number = q.addScope(l, scope{Group, p.rules.GroupLimit(group), p.stored.GroupLimit(group), l.keys.group(group)})
 			q.arguments = append(q.arguments, rule, globalRule)
 		}
 		groups[group] = number
@@ -136,21 +141,22 @@ func (l *Limiter) addCategory(q *question, groups map[string]string, category st
 			above = number
 		}
 	}
-	number := q.addScope(l, scope{Category, l.rules.LimitFor(category), l.keys.category(category)})
-	q.arguments = append(q.arguments, l.numbers.ofCategory(l.rules, category), above)
+	number := q.addScope(l, scope{Category, p.rules.LimitFor(category), p.stored.LimitFor(category), l.keys.category(category)})
+	q.arguments = append(q.arguments, p.numbers.ofCategory(p.rules, category), above)
 	return number
 }
 
 // addReserves adds the scopes of the categories for which slots are kept, as far as the batch has none of them.
 func (q *question) addReserves(l *Limiter, groups, numberOf map[string]string) {
-	for _, category := range l.reserved {
+	p := q.plan
+	for _, category := range p.reserved {
 		if numberOf[category] == "" {
 			numberOf[category] = l.addCategory(q, groups, category)
 		}
 	}
-	q.arguments = append(q.arguments, strconv.Itoa(len(l.reserved)))
-	for _, category := range l.reserved {
-		q.arguments = append(q.arguments, numberOf[category], strconv.Itoa(l.rules.Reserve[category]))
+	q.arguments = append(q.arguments, strconv.Itoa(len(p.reserved)))
+	for _, category := range p.reserved {
+		q.arguments = append(q.arguments, numberOf[category], strconv.Itoa(p.rules.Reserve[category]))
 	}
 }
 
@@ -170,7 +176,7 @@ func (q *question) addEvents(batch []Request) {
 	}
 	if slices.ContainsFunc(batch, func(request Request) bool { return request.Cost != 1 }) {
 		for _, request := range batch {
-			q.arguments = append(q.arguments, strconv.Itoa(request.Cost))
+			q.arguments = append(q.arguments, q.plan.costOf(request))
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (l *Limiter) Begin(ctx context.Context, post Post) (Permit, error) {
 		pace = l.keys.pace(key)
 		keyNames := []string{l.keys.inFlight(), l.keys.pauses(), l.keys.probes(), l.keys.channels(), pace, l.keys.register()}
 		reply, err := l.begin.Run(ctx, l.redis, keyNames, event, post.Request.Delivery, post.Known, post.Name, micros(post.Longest),
-			channelName(post.Channel), key, learns, strconv.Itoa(l.rules.Pace.Count), micros(l.rules.Pace.Window), flag(post.First), micros(LongestPause)).Result()
+			channelName(post.Channel), key, learns, strconv.Itoa(l.standing.Pace.Count), micros(l.standing.Pace.Window), flag(post.First), micros(LongestPause)).Result()
 		return otherChannel(reply, useChannel), reply, l.explain(ctx, err, keyNames)
 	})
 	if err != nil {

@@ -24,4 +24,5 @@ type Decision struct {
 	Key        string        // Damaged: the key
 	Reserved   int           // Global: slots of the tier that are kept for other categories; if any, RetryAfter is a lower bound
 	RetryAfter time.Duration // until an event of the same cost fits, if nothing else is admitted; exact to the microsecond
+	Never      bool          // its cost is above the tier's COUNT: it cannot fit while this limit, one for a while, is in force
 }

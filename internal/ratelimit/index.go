@@ -31,11 +31,12 @@ func indexEntry(category, source string) string {
 // the argument most. entries is how many there are of these; a category has one, and one more for each source in it. Errors
 // are as for Admit.
 func (l *Limiter) Recent(ctx context.Context, most int) (categories []string, entries int, err error) {
-	now, _, err := l.peek(ctx, l.peeked(nil))
+	p := l.plan.Load()
+	now, _, err := l.peek(ctx, l.peeked(p, nil))
 	if err != nil {
 		return nil, 0, err
 	}
-	since := strconv.FormatInt(now.Add(-l.rules.LongestWindow()-indexGrain).UnixMicro(), 10)
+	since := strconv.FormatInt(now.Add(-p.stored.LongestWindow()-indexGrain).UnixMicro(), 10)
 	pipe := l.redis.Pipeline()
 	latest := pipe.ZRevRangeByScore(ctx, l.keys.categories(), &redis.ZRangeBy{Min: since, Max: "+inf", Count: int64(most)})
 	all := pipe.ZCount(ctx, l.keys.categories(), since, "+inf")
@@ -55,13 +56,14 @@ func (l *Limiter) Recent(ctx context.Context, most int) (categories []string, en
 // Configured lists the categories that the settings name, in alphabetical order: those with a limit of their own, and those
 // that slots are kept for. A pattern names none.
 func (l *Limiter) Configured() []string {
+	rules := l.Rules()
 	var names []string
-	for category := range l.rules.Overrides.All() {
+	for category := range rules.Overrides.All() {
 		if !pattern.HasWildcard(category) {
 			names = append(names, category)
 		}
 	}
-	for category := range l.rules.Reserve {
+	for category := range rules.Reserve {
 		names = append(names, category)
 	}
 	slices.Sort(names)

@@ -64,7 +64,7 @@ func (l *Limiter) index(ctx context.Context, q question, decisions []Decision) e
 		return nil
 	}
 	keyNames := []string{l.keys.register(), l.keys.inFlight(), l.keys.global(), l.keys.categories()}
-	if err := l.tidy.Run(ctx, l.redis, keyNames, append([]any{l.keptInIndex, l.dedupe}, due...)...).Err(); err != nil {
+	if err := l.tidy.Run(ctx, l.redis, keyNames, append([]any{q.plan.keptInIndex, q.plan.dedupe}, due...)...).Err(); err != nil {
 		return fmt.Errorf("redis: cannot record the categories: %w", l.explain(ctx, err, keyNames))
 	}
 	l.indexed.written(due, now)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,18 +22,14 @@ const maxBatch = 1000
 // Limiter decides through Redis. It is safe for concurrent use. All state is in Redis, but for what it remembers in order not to
 // write or ask again: entries of the index for a second, and the IDs of channels.
 type Limiter struct {
-	redis  redis.UniversalClient
-	keys   keys
-	rules  Rules
-	dedupe string // microseconds, as the scripts take it
-	retain string // the same: how long an id in flight is known
+	redis redis.UniversalClient
+	keys  keys
 
-	keptInIndex string // the same: how long an entry of the index is kept
-	indexed     indexed
+	standing Rules
+	asked    time.Duration        // for the dedupe window
+	plan     atomic.Pointer[plan] // each call takes it once
 
-	fixed    []any // the arguments of admit.lua that are the same in every call: the windows and the rules
-	numbers  ruleNumbers
-	reserved []string // the categories for which slots are kept, in alphabetical order
+	indexed indexed
 
 	lag atomic.Int64 // see ClockLag
 
@@ -62,15 +56,11 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 			return nil, errors.New("a limit without a tier, expected COUNT/DURATION such as 10/30m")
 		}
 	}
-	retention := rules.retention(dedupe)
-	dedupe = max(dedupe, rules.LongestExactWindow())
 	l := &Limiter{
 		redis:    client,
 		keys:     names,
-		rules:    rules,
-		dedupe:   micros(dedupe),
-		retain:   micros(retention),
-		reserved: slices.Sorted(maps.Keys(rules.Reserve)),
+		standing: rules,
+		asked:    dedupe,
 		admit:    redis.NewScript(lua.Admit),
 		reform:   redis.NewScript(lua.Reform),
 		tidy:     redis.NewScript(lua.Tidy),
@@ -80,10 +70,7 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 		sent:     redis.NewScript(lua.Sent),
 		refund:   redis.NewScript(lua.Refund),
 	}
-	// An id may be recorded as sent for as long as it is in flight, and is known for the dedupe window from then on.
-	l.keptInIndex = micros(dedupe + retention + indexGrain)
-	numbered, numbers := numberRules(rules)
-	l.fixed, l.numbers = append([]any{l.dedupe, l.retain}, numbered...), numbers
+	l.plan.Store(newPlan(rules, rules, dedupe))
 	return l, nil
 }
 
@@ -138,7 +125,7 @@ func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, e
 			return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
 		}
 		if found {
-			if err := l.change(ctx, misfit); err != nil {
+			if err := l.change(ctx, q.plan, misfit); err != nil {
 				return nil, err
 			}
 			continue
@@ -156,13 +143,13 @@ func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, e
 }
 
 // change stores a scope in the form that its limit has here: each event, or buckets. Other replicas may have the other form.
-func (l *Limiter) change(ctx context.Context, s scope) error {
+func (l *Limiter) change(ctx context.Context, p *plan, s scope) error {
 	keyNames := append([]string{l.keys.register()}, l.keys.bothForms(s.key)...)
 	if s.outcome == Global {
 		keyNames = append(keyNames, l.keys.inFlight())
 	}
-	arguments := []any{micros(s.limit.longestWindow()), l.dedupe}
-	for _, grain := range s.limit.grains() {
+	arguments := []any{micros(s.stored.longestWindow()), p.dedupe}
+	for _, grain := range s.stored.grains() {
 		arguments = append(arguments, micros(grain))
 	}
 	if err := l.reform.Run(ctx, l.redis, keyNames, arguments...).Err(); err != nil {
@@ -179,7 +166,7 @@ func (l *Limiter) ClockLag() time.Duration { return time.Duration(l.lag.Load()) 
 // Admit; repeating the call is harmless.
 func (l *Limiter) Sent(ctx context.Context, request Request) error {
 	keyNames := []string{l.keys.register(), l.keys.inFlight(), l.keys.sent()}
-	err := l.sent.Run(ctx, l.redis, keyNames, request.member(), l.dedupe).Err()
+	err := l.sent.Run(ctx, l.redis, keyNames, request.member(), l.plan.Load().dedupe).Err()
 	if err != nil {
 		return fmt.Errorf("redis: cannot record %q as sent: %w", request.ID, l.explain(ctx, err, keyNames))
 	}

@@ -34,6 +34,7 @@ const (
 	peekLua     = "lua/peek.lua"
 	beginLua    = "lua/begin.lua"
 	limiterGo   = "internal/ratelimit/limiter.go"
+	planGo      = "internal/ratelimit/plan.go"
 	replyGo     = "internal/ratelimit/reply.go"
 	channelGo   = "internal/ratelimit/channel.go"
 	keysGo      = "internal/ratelimit/keys.go"

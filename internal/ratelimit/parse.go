@@ -33,11 +33,12 @@ func ParseGroupLimit(text string) (Limit, error) {
 // ParseGroupOverrides parses "team-a=40/30m,team-b=20/30m": limits of groups, by name. An empty text gives none.
 func ParseGroupOverrides(text string) (map[string]Limit, error) {
 	return pattern.List[Limit]{
-		Form: "GROUP=LIMIT such as team-a=40/30m", Kind: "group", Name: checkGroup, Value: ParseLimit,
+		Form: "GROUP=LIMIT such as team-a=40/30m", Kind: "group", Name: CheckGroup, Value: ParseLimit,
 	}.Parse(text)
 }
 
-func checkGroup(name string) error {
+// CheckGroup returns what is wrong with the name of a group, or nil. The error follows the name.
+func CheckGroup(name string) error {
 	if pattern.HasWildcard(name) || strings.Contains(name, ".") {
 		return errors.New("is not a group, expected the first token of a category, such as team-a, without dots and wildcards")
 	}

@@ -41,7 +41,7 @@ func (l *Limiter) Answered(ctx context.Context, answer Answer) (PauseScope, time
 			l.keys.pauses(), l.keys.probes(), l.keys.channels(), l.keys.pace(key), l.keys.pace(id), l.keys.refusals(),
 		}
 		reply, err := l.answered.Run(ctx, l.redis, keyNames, channelName(answer.Channel), key, learns, answer.ID, answer.Name,
-			micros(max(answer.RetryAfter, 0)), strconv.Itoa(l.rules.Pace.Count), micros(l.rules.Pace.Window), micros(LongestPause)).Result()
+			micros(max(answer.RetryAfter, 0)), strconv.Itoa(l.standing.Pace.Count), micros(l.standing.Pace.Window), micros(LongestPause)).Result()
 		if err == nil && learns == "1" && answer.ID != "" {
 			l.channelKeys.Store(answer.Channel, answer.ID)
 		}

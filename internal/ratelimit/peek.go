@@ -24,7 +24,8 @@ type Usage struct {
 // Peek returns how full the scopes are, tier by tier: the global one, then the groups of the named categories that have a limit,
 // each once, then those categories in the order given. It charges, trims and writes nothing. Errors are as for Admit.
 func (l *Limiter) Peek(ctx context.Context, categories ...string) ([]Usage, error) {
-	_, usages, err := l.peek(ctx, l.peeked(categories))
+	p := l.plan.Load()
+	_, usages, err := l.peek(ctx, l.peeked(p, categories))
 	return usages, err
 }
 
@@ -37,18 +38,18 @@ type peekedScope struct {
 }
 
 // peeked are the scopes that Peek returns.
-func (l *Limiter) peeked(categories []string) []peekedScope {
-	scopes := []peekedScope{{limit: l.rules.Global, key: l.keys.global()}}
+func (l *Limiter) peeked(p *plan, categories []string) []peekedScope {
+	scopes := []peekedScope{{limit: p.rules.Global, key: l.keys.global()}}
 	seen := map[string]bool{}
 	for _, category := range categories {
 		group := GroupOf(category)
-		if limit := l.rules.GroupLimit(group); len(limit) > 0 && !seen[group] {
+		if limit := p.rules.GroupLimit(group); len(limit) > 0 && !seen[group] {
 			scopes = append(scopes, peekedScope{group: group, limit: limit, key: l.keys.group(group)})
 			seen[group] = true
 		}
 	}
 	for _, category := range categories {
-		scopes = append(scopes, peekedScope{category: category, limit: l.rules.LimitFor(category), key: l.keys.category(category)})
+		scopes = append(scopes, peekedScope{category: category, limit: p.rules.LimitFor(category), key: l.keys.category(category)})
 	}
 	return scopes
 }
@@ -56,7 +57,7 @@ func (l *Limiter) peeked(categories []string) []peekedScope {
 // peek looks at scopes, the first of which is the global one, and also returns the time of the reply, by the clock of decisions.
 func (l *Limiter) peek(ctx context.Context, scopes []peekedScope) (time.Time, []Usage, error) {
 	keyNames := []string{l.keys.register()}
-	arguments := []any{l.dedupe}
+	arguments := []any{l.plan.Load().dedupe}
 	var usages []Usage
 	for _, s := range scopes {
 		keyNames = append(keyNames, l.keys.bothForms(s.key)...)

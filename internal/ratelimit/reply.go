@@ -113,6 +113,7 @@ func (q question) refusal(n, tier, used, wait, kept int64) (Decision, error) {
 	}
 	return Decision{
 		Outcome: s.outcome, Tier: s.limit[tier-1], Used: int(used), Reserved: int(kept), RetryAfter: max(0, span(wait)),
+		Never: wait < 0 && kept == 0,
 	}, nil
 }
 

@@ -18,14 +18,19 @@ type Reserve struct {
 // Reserves returns what is kept for whom, as admit.lua would keep it now, in alphabetical order; none without reserves. Errors are
 // as for Admit.
 func (l *Limiter) Reserves(ctx context.Context) ([]Reserve, error) {
-	if len(l.reserved) == 0 {
+	p := l.plan.Load()
+	if len(p.reserved) == 0 {
 		return nil, nil
 	}
-	tier := l.rules.ReservedTier()
-	scopes := []peekedScope{{limit: l.rules.Global, key: l.keys.global()}}
-	for _, category := range l.reserved {
+	return l.reservesIn(ctx, p, p.rules.ReservedTier())
+}
+
+// reservesIn is Reserves for one of the global tiers with reserves.
+func (l *Limiter) reservesIn(ctx context.Context, p *plan, tier Tier) ([]Reserve, error) {
+	scopes := []peekedScope{{limit: p.rules.Global, key: l.keys.global()}}
+	for _, category := range p.reserved {
 		scope := peekedScope{category: category, limit: Limit{tier}, key: l.keys.category(category)}
-		if grains := l.rules.LimitFor(category).grains(); len(grains) > 0 {
+		if grains := p.stored.LimitFor(category).grains(); len(grains) > 0 {
 			scope.skip = slices.Min(grains) - time.Microsecond
 		}
 		scopes = append(scopes, scope)
@@ -34,9 +39,9 @@ func (l *Limiter) Reserves(ctx context.Context) ([]Reserve, error) {
 	if err != nil {
 		return nil, err
 	}
-	reserves := make([]Reserve, len(l.reserved))
-	for i, category := range l.reserved {
-		slots, usage := l.rules.Reserve[category], usages[len(l.rules.Global)+i]
+	reserves := make([]Reserve, len(p.reserved))
+	for i, category := range p.reserved {
+		slots, usage := p.rules.Reserve[category], usages[len(p.rules.Global)+i]
 		if usage.Damaged { // nothing of it can be counted
 			usage.Used = 0
 		}

@@ -22,8 +22,9 @@ type Slot struct {
 // category of a slot whose ID is a hash is looked up among the named ones. The call only reads, in a few steps, so a slot
 // that is taken in between may be missing. Errors are as for Admit.
 func (l *Limiter) Slots(ctx context.Context, most int, categories ...string) ([]Slot, error) {
-	window := l.rules.Global.longestWindow()
-	now, _, err := l.peek(ctx, l.peeked(nil))
+	p := l.plan.Load()
+	window := p.rules.Global.longestWindow()
+	now, _, err := l.peek(ctx, l.peeked(p, nil))
 	if err != nil {
 		return nil, err
 	}

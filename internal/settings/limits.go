@@ -1,11 +1,11 @@
 package settings
 
 import (
-	"errors"
 	"maps"
 	"slices"
 
 	"notifier/internal/pattern"
+	"notifier/internal/published"
 	"notifier/internal/ratelimit"
 )
 
@@ -39,19 +39,9 @@ func parseLimits(env Environment, problems *Problems, s *Store) {
 
 // parseRoutes reads "errors=C0123,team-a.>=#team-a".
 func parseRoutes(problems *Problems, text string) pattern.Table[string] {
-	routes, err := pattern.List[string]{
-		Form: "CATEGORY=CHANNEL such as errors=C0123", Kind: "category", Name: pattern.Check,
-		Value: func(channel string) (string, error) {
-			if channel == "" {
-				return "", errors.New("no channel, expected one such as C0123 or #alerts")
-			}
-			return channel, nil
-		},
-	}.Parse(text)
+	routes, err := published.ParseRoutes(text)
 	problems.addEach("SLACK_ROUTES", err)
-	table, err := pattern.NewTable(routes)
-	problems.addEach("SLACK_ROUTES", err)
-	return table
+	return routes
 }
 
 // checkNames notes the names and patterns that match no category which NATS_SUBJECT can give.

@@ -43,8 +43,21 @@ const (
 const LargestEvent = 64 << 20
 
 func parseNATS(env Environment, problems *Problems) NATS {
-	n := NATS{URL: env.NATSURL, Stream: env.NATSStream, Consumer: env.NATSConsumer}
 	checkServers(problems, env.NATSURL)
+	n := parseSource(env, problems)
+	n.URL = env.NATSURL
+	n.auth = parseNATSAuth(problems, env.NATSCredsFile, env.NATSNKeyFile)
+	n.tls = parseTLS(problems, "NATS_TLS", env.NATSTLSCA, env.NATSTLSCert, env.NATSTLSKey)
+	if n.tls != nil {
+		n.auth.useTLS(n.tls, env.NATSTLSCA, env.NATSTLSCert, env.NATSTLSKey)
+	}
+	n.auth.useURL(fileOf("NATS_URL"), env.NATSURL)
+	return n
+}
+
+// parseSource reads what is to be read from NATS, but not how to connect.
+func parseSource(env Environment, problems *Problems) NATS {
+	n := NATS{Stream: env.NATSStream, Consumer: env.NATSConsumer}
 	switch env.NATSMode {
 	case ModeJetStream:
 	case ModeCore:
@@ -59,12 +72,6 @@ func parseNATS(env Environment, problems *Problems) NATS {
 	n.Pattern = pattern
 	checkName(problems, "NATS_STREAM", env.NATSStream)
 	checkName(problems, "NATS_CONSUMER", env.NATSConsumer)
-	n.auth = parseNATSAuth(problems, env.NATSCredsFile, env.NATSNKeyFile)
-	n.tls = parseTLS(problems, "NATS_TLS", env.NATSTLSCA, env.NATSTLSCert, env.NATSTLSKey)
-	if n.tls != nil {
-		n.auth.useTLS(n.tls, env.NATSTLSCA, env.NATSTLSCert, env.NATSTLSKey)
-	}
-	n.auth.useURL(fileOf("NATS_URL"), env.NATSURL)
 	return n
 }
 
@@ -106,10 +113,15 @@ func parseSlack(env Environment, problems *Problems, s *Settings) {
 		problems.Add("SLACK_LINK_HOSTS", "is set together with SLACK_MARKUP=allow, with which all links may have words; expected one of them")
 	}
 	s.Slack.Timeout = parseDuration(problems, "SLACK_TIMEOUT", env.SlackTimeout, shortestPost, longestPost)
-	if s.Store.Limits.Pace, err = ratelimit.ParsePace(env.SlackPace); err != nil {
+	parsePace(env, problems, &s.Store)
+	s.Concurrency = parseNumber(problems, "SEND_CONCURRENCY", env.SendConcurrency, 1, mostConcurrency)
+}
+
+func parsePace(env Environment, problems *Problems, s *Store) {
+	var err error
+	if s.Limits.Pace, err = ratelimit.ParsePace(env.SlackPace); err != nil {
 		problems.Add("SLACK_PACE", "%v", err)
 	}
-	s.Concurrency = parseNumber(problems, "SEND_CONCURRENCY", env.SendConcurrency, 1, mostConcurrency)
 }
 
 // checkSlackAccess checks that there is exactly one way to Slack, and what that way needs or cannot have.
@@ -141,7 +153,7 @@ func hasWebhook(env Environment, problems *Problems) bool {
 }
 
 func parseEvents(env Environment, problems *Problems, s *Settings) {
-	s.MaxAge = parseDuration(problems, "EVENT_MAX_AGE", env.EventMaxAge, 0, longestDuration)
+	s.MaxAge = parseMaxAge(env, problems)
 	listed := map[string]bool{env.SlackChannel: env.SlackChannel != ""}
 	for _, channel := range s.Slack.Routes.All() {
 		listed[channel] = true
@@ -156,6 +168,10 @@ func parseEvents(env Environment, problems *Problems, s *Settings) {
 		s.Events.CheckBlocks = markup.CheckBlocks
 	}
 	s.BatchSize = parseNumber(problems, "BATCH_SIZE", env.BatchSize, 1, largestBatch)
+}
+
+func parseMaxAge(env Environment, problems *Problems) time.Duration {
+	return parseDuration(problems, "EVENT_MAX_AGE", env.EventMaxAge, 0, longestDuration)
 }
 
 // defaultDeadLetter differs from stream to stream: on one server no two streams may take the same subject, and so no two

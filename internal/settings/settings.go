@@ -107,6 +107,18 @@ func LoadLimits(instead map[string]string) (Store, error) {
 	return store, problems.Err()
 }
 
+// LoadSubject reads and checks only which subjects workers read. Its error is a *Problems.
+func LoadSubject() (event.Pattern, error) {
+	all := &Problems{}
+	env := Read(all)
+	problems := all.about([]string{"NATS_SUBJECT"})
+	subject, err := event.ParsePattern(env.NATSSubject)
+	if err != nil && !problems.unreadable("NATS_SUBJECT") {
+		problems.Add("NATS_SUBJECT", "%s", err)
+	}
+	return subject, problems.Err()
+}
+
 // LoadAdmin reads and checks only where the admin server of a worker is to be found. It also returns the server's token;
 // empty: there is none, or it cannot be read. Its error is a *Problems.
 func LoadAdmin() (addr, token string, err error) {

@@ -9,14 +9,14 @@ import (
 	"notifier/internal/outcome"
 )
 
-// limitReasons are the reasons of the drops that the digest counts: duplicates and expired events are not missing from Slack,
+// limitReasons are the reasons of the drops that the digest counts, those of mutes included: duplicates and expired events are not missing from Slack,
 // and dead ones are kept in the dead-letter stream.
-var limitReasons = outcome.LimitReasons()
+var limitReasons = append(outcome.LimitReasons(), outcome.Muted)
 
 // Drop is how many events of a category one limit has refused.
 type Drop struct {
-	Reason   string `json:"reason"`   // one of outcome.LimitReasons
-	Limit    string `json:"limit"`    // as a user writes it: 10/30m; "-" if it is unknown
+	Reason   string `json:"reason"`   // one of outcome.LimitReasons, or outcome.Muted
+	Limit    string `json:"limit"`    // as a user writes it: 10/30m; "-" if it is unknown, or there is none
 	Category string `json:"category"` // or Other
 	Count    int64  `json:"count"`    // above 0
 }

@@ -163,7 +163,9 @@ func (r *Recorder) send(ctx context.Context, b *batch, last bool) error {
 	if r.config.Heartbeat != nil {
 		replica = r.config.Replica
 		if !last {
-			content, err := json.Marshal(r.config.Heartbeat())
+			heartbeat := r.config.Heartbeat()
+			heartbeat.Settings = r.config.Settings.Fingerprint
+			content, err := json.Marshal(heartbeat)
 			if err != nil {
 				return fmt.Errorf("heartbeat: %w", err)
 			}

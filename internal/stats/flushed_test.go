@@ -2,6 +2,7 @@ package stats_test
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -57,7 +58,7 @@ func TestSettingsOfReplicas(t *testing.T) {
 		want := func(fingerprints ...string) {
 			t.Helper()
 			testkit.EventuallyNil(t, func() error {
-				settings, err := reader.Settings(t.Context())
+				settings, err := reader.Settings(t.Context(), "old", "never", "new")
 				testkit.Check(t, err)
 				for _, fingerprint := range fingerprints {
 					if settings[fingerprint] != "{}" {
@@ -98,4 +99,33 @@ func TestUnexpectedRepliesToAFlush(t *testing.T) {
 			t.Errorf("%s: %+v", name, flushed)
 		}
 	}
+}
+
+// Replicas of the version before this one have heartbeats without settings: they are seen, and see the others.
+func TestReplicasThatPublishNoSettings(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		client := s.client(t)
+		old := fmt.Sprint(time.Now().UnixMicro(), ` {"started":"2026-11-20T14:02:30Z","version":"v1","ready":true,"held":3}`)
+		testkit.Check(t, client.HSet(t.Context(), "{n}:replicas", "old", old).Err())
+		var last atomic.Pointer[stats.Flushed]
+		run(t, newRecorder(t, stats.Config{
+			Redis: client, Replica: "new", Heartbeat: func() stats.Heartbeat { return stats.Heartbeat{} },
+			Settings: stats.Settings{Fingerprint: "f", Document: "{}"}, Flushed: func(f stats.Flushed) { last.Store(&f) },
+		}))
+		testkit.Eventually(t, "both are seen", func() bool { f := last.Load(); return f != nil && len(f.Peers) == 2 })
+		for _, peer := range last.Load().Peers {
+			if want := map[string]string{"old": "", "new": "f"}[peer.Replica]; peer.Settings != want {
+				t.Errorf("%+v, want settings %q", peer, want)
+			}
+		}
+		replicas, err := s.reader(t).Replicas(t.Context())
+		if err != nil || len(replicas) != 2 || replicas[1].ID != "old" || !replicas[1].Ready || replicas[0].Settings != "f" {
+			t.Errorf("%+v, %v", replicas, err)
+		}
+		// What a version before this one expects: a time, a blank and JSON.
+		value := client.HGet(t.Context(), "{n}:replicas", "new").Val()
+		if _, content, _ := strings.Cut(value, " "); !strings.HasPrefix(content, "{") {
+			t.Errorf("heartbeat %q", value)
+		}
+	})
 }

@@ -15,16 +15,21 @@ const gone = time.Minute
 
 // Heartbeat is what a replica reports about itself at each flush.
 type Heartbeat struct {
-	Started time.Time `json:"started"`
-	Version string    `json:"version"`
-	Ready   bool      `json:"ready"`
-	Held    int       `json:"held"`           // events in flight
-	Dead    int       `json:"dead,omitempty"` // how many of these wait until their dead letters are stored
-	Waits   []Wait    `json:"waits,omitempty"`
+	// Settings is the fingerprint of what the replica runs with, see Reader.Settings; a Recorder sets it. It comes first: flush.lua
+	// reads it there.
+	Settings string    `json:"settings,omitempty"`
+	Started  time.Time `json:"started"`
+	Version  string    `json:"version"`
+	Ready    bool      `json:"ready"`
+	Held     int       `json:"held"`           // events in flight
+	Dead     int       `json:"dead,omitempty"` // how many of these wait until their dead letters are stored
+	Waits    []Wait    `json:"waits,omitempty"`
 	// Unposted are the channels for which admitted events wait.
 	Unposted []Unposted `json:"unposted,omitempty"`
 	// Refused are the channels that refuse every message of this replica, each with Slack's code.
 	Refused map[string]string `json:"refused_channels,omitempty"`
+	// Steering is the version of what operators have asked for that the replica follows; 0: nothing.
+	Steering int64 `json:"steering,omitempty"`
 }
 
 // Wait is something that a replica waits for, in the same words as in its log.
@@ -101,9 +106,8 @@ func (h Heartbeat) everything() int {
 
 // Replica is a running replica.
 type Replica struct {
-	ID       string    `json:"id"`
-	Seen     time.Time `json:"seen"`               // its last heartbeat, by the clock of Redis
-	Settings string    `json:"settings,omitempty"` // fingerprint of what it runs with, see Reader.Settings
+	ID   string    `json:"id"`
+	Seen time.Time `json:"seen"` // its last heartbeat, by the clock of Redis
 	Heartbeat
 }
 
@@ -112,13 +116,12 @@ type Replica struct {
 func decodeReplicas(key string, fields map[string]string, now time.Time) ([]Replica, error) {
 	replicas := make([]Replica, 0, len(fields))
 	for id, value := range fields {
-		seen, rest, _ := strings.Cut(value, " ")
-		settings, content, found := strings.Cut(rest, " ")
+		seen, content, found := strings.Cut(value, " ")
 		micros, err := strconv.ParseInt(seen, 10, 64)
 		if !found || err != nil {
-			return nil, fmt.Errorf("redis: %s: replica %q has %.60q, expected a time in microseconds, a fingerprint and a heartbeat", key, id, value)
+			return nil, fmt.Errorf("redis: %s: replica %q has %.60q, expected a time in microseconds and a heartbeat", key, id, value)
 		}
-		replica := Replica{ID: id, Seen: time.UnixMicro(micros).UTC(), Settings: settings}
+		replica := Replica{ID: id, Seen: time.UnixMicro(micros).UTC()}
 		if now.Sub(replica.Seen) >= gone {
 			continue
 		}

@@ -12,7 +12,7 @@ import (
 //
 //	{notifier}:counts:<minute>   hash        outcome/reason/category -> events; minute: minutes since 1970
 //	{notifier}:lastsent          sorted set  category -> microsecond at which an event of it was last sent
-//	{notifier}:replicas          hash        replica -> "<microsecond> <fingerprint of its settings> <heartbeat as JSON>"
+//	{notifier}:replicas          hash        replica -> "<microsecond> <heartbeat as JSON>"
 //	{notifier}:settings          hash        fingerprint -> the settings that replicas run with, as JSON
 //	{notifier}:steering          hash        what operators have asked for, and its version; see package steering
 //	{notifier}:flushed:<run>     string      number of the last flush of one run of a replica

@@ -58,7 +58,8 @@ func TestAStatusShowsGroupsAndReserves(t *testing.T) {
 	at := func(d time.Duration) *time.Time { moment := now.Add(d); return &moment }
 	groups := []Scope{{
 		Group: "team-a", Tiers: []Tier{{Limit: "50/30m", Used: 50, Max: 50, FreeS: 90}}, NextFree: at(90 * time.Second),
-		Sent: 3, Dropped: 10, LastSent: at(-time.Second), Minutes: []Minute{{now.Add(-time.Minute), 3, 6}, {now, 0, 4}},
+		Forecast: &Forecast{Reason: "group", Limit: "50/30m", At: at(90 * time.Second)},
+		Sent:     3, Dropped: 10, LastSent: at(-time.Second), Minutes: []Minute{{now.Add(-time.Minute), 3, 6}, {now, 0, 4}},
 	}}
 	if diff := cmp.Diff(groups, got.Groups); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
@@ -81,8 +82,9 @@ func TestAStatusShowsGroupsAndReserves(t *testing.T) {
 	}
 	text := got.Table(term.Screen{})
 	for _, want := range []string{
-		"group team-a          50/30m    50/50   in 1m30s (",
-		"global           100/24h:15m   97/100                  kept ",
+		"group team-a          50/30m    50/50                in 1m30s (",
+		"team-a.job2           10/30m     3/10   group limit, in 1m30s (",
+		"global           100/24h:15m   97/100             kept, in 1m (",
 		"Who holds the global slots is not known: the limit is counted in buckets, without the events.\n",
 		"Global slots are kept for: __other 0 of 2, payments 3 of 5.\nOf 100/24h:15m only 3 slots are left, and all are kept: other categories are dropped.\n",
 		"dropped group 6",

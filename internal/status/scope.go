@@ -17,6 +17,7 @@ type Scope struct {
 	Group    string     `json:"group,omitempty"`    // the scope that the categories of this group share; of a category the group whose limit it shares
 	Tiers    []Tier     `json:"tiers"`
 	NextFree *time.Time `json:"next_free"` // when an event of one slot fits, as far as this scope goes; null: now
+	Forecast *Forecast  `json:"forecast"`  // what would become of an event of it now, as far as all its limits go; null: it is not known
 	Sent     int64      `json:"sent_last_hour"`
 	Dropped  int64      `json:"dropped_last_hour"`
 	LastSent *time.Time `json:"last_sent"`
@@ -45,6 +46,17 @@ func (t Tier) keptOnly() bool { return t.Kept > 0 && t.Used < t.Max && t.Used+t.
 // name is unique among the scopes of a list: its category, or its group.
 func (s Scope) name() string { return cmp.Or(s.Category, s.Group) }
 
+// level is the reason with which the scope refuses.
+func (s Scope) level() string {
+	switch {
+	case s.Category != "":
+		return outcome.Category
+	case s.Group != "":
+		return outcome.Group
+	}
+	return outcome.Global
+}
+
 // fullness is how much of its fullest tier a scope has used, from 0 to 1 and above after a limit was lowered.
 func fullness(s Scope) float64 {
 	fullest := 0.0
@@ -63,12 +75,15 @@ type scopes struct {
 
 // scopesOf puts usages and counts together. What was counted as stats.OtherCategory is a category without tiers; further
 // categories show only in the global scope, and in their group's.
-func scopesOf(usages []ratelimit.Usage, hour stats.Hour) scopes {
+func scopesOf(usages []ratelimit.Usage, hour stats.Hour, f forecaster) scopes {
 	s := scopes{groups: map[string]*Scope{}, categories: map[string]*Scope{}}
 	s.global = newScope("", "")
+	ofCategory := map[string][]ratelimit.Usage{}
 	for _, usage := range usages {
 		s.of(usage).add(usage, hour.Now)
+		ofCategory[usage.Category] = append(ofCategory[usage.Category], usage)
 	}
+	s.forecast(f, ofCategory)
 	for _, scope := range s.categories {
 		if group := groupOf(scope.Category); s.groups[group] != nil {
 			scope.Group = group
@@ -96,6 +111,21 @@ func scopesOf(usages []ratelimit.Usage, hour stats.Hour) scopes {
 		}
 	}
 	return s
+}
+
+// forecast gives the scopes their forecasts.
+func (s *scopes) forecast(f forecaster, ofCategory map[string][]ratelimit.Usage) {
+	global := forecast(f.now, nil, f.globalFor(""))
+	s.global.Forecast = &global
+	for name, scope := range s.groups {
+		ofGroup := f.ofGroup(outcome.CategoryOf(name))
+		scope.Forecast = &ofGroup
+	}
+	for name, scope := range s.categories {
+		category := outcome.CategoryOf(name)
+		own := f.ofCategory(category, ofCategory[category])
+		scope.Forecast = &own
+	}
 }
 
 // groupOf is the name of the group of the category with this name.
@@ -158,10 +188,14 @@ func (s *Scope) keep(reserves []ratelimit.Reserve, limit ratelimit.Limit) {
 
 // add adds a tier.
 func (s *Scope) add(usage ratelimit.Usage, now time.Time) {
-	s.Tiers = append(s.Tiers, Tier{Limit: usage.Tier.String(), Used: usage.Used, Max: usage.Tier.Count, FreeS: term.Seconds(usage.FreeIn)})
+	s.Tiers = append(s.Tiers, newTier(usage))
 	if free := now.Add(usage.FreeIn); usage.FreeIn > 0 && (s.NextFree == nil || free.After(*s.NextFree)) {
 		s.NextFree = &free
 	}
+}
+
+func newTier(usage ratelimit.Usage) Tier {
+	return Tier{Limit: usage.Tier.String(), Used: usage.Used, Max: usage.Tier.Count, FreeS: term.Seconds(usage.FreeIn)}
 }
 
 // count adds what was sent or dropped. Dead events do not concern a limit, and replies are no events.

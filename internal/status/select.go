@@ -15,8 +15,10 @@ const (
 	mostLookedAt   = 200      // categories whose limits are read
 	mostCategories = 100      // that are shown
 	mostGroups     = 50       // that are shown
+	mostSteering   = 50       // that are shown
 	mostSlots      = 1000     // that are read
 	fewSlots       = 100      // that are shown as long as there is room for them
+	fewReplicas    = 50       // the same
 	mostBytes      = 64 << 10 // of a Status as JSON
 )
 
@@ -80,8 +82,8 @@ func choose(scopes []Scope, most int) []Scope {
 }
 
 // fit leaves out what matters least until the status is no longer than that as JSON as it is sent, with what controls a
-// terminal escaped: slots beyond the newest ones, the minutes of the groups and categories that come last, further slots, and
-// at last categories, groups and reserves.
+// terminal escaped: slots beyond the newest ones, the minutes of the groups and categories that come last, replicas beyond 50,
+// further slots, categories, groups and reserves, and at last all replicas, and what differs between them.
 func (s *Status) fit(most int) {
 	for {
 		var size counter
@@ -92,18 +94,42 @@ func (s *Status) fit(most int) {
 		case len(s.Slots) > fewSlots:
 			s.Slots = s.Slots[:fewSlots]
 		case leaveOutMinutes(s.Groups), leaveOutMinutes(s.Categories):
+		case len(s.Replicas) > fewReplicas:
+			s.leaveOutReplicas()
 		case len(s.Slots) > 0:
 			s.Slots = s.Slots[:len(s.Slots)/2]
 		case len(s.Categories) > 0 && len(s.Categories) >= len(s.Groups):
 			s.Categories, s.More = half(s.Categories, s.More)
 		case len(s.Groups) > 0:
 			s.Groups, s.MoreGroups = half(s.Groups, s.MoreGroups)
+		case len(s.Steering) > 0:
+			s.Steering, s.MoreSteering = half(s.Steering, s.MoreSteering)
 		case len(s.Reserves) > 0:
 			s.Reserves, s.MoreReserves = half(s.Reserves, s.MoreReserves)
+		case len(s.Replicas) > 0:
+			s.leaveOutReplicas()
+		case len(s.Settings.Differ) > 0: // the warnings name what differs, too
+			s.Settings.Differ = s.Settings.Differ[:len(s.Settings.Differ)/2]
 		default:
 			return
 		}
 	}
+}
+
+// leaveOutReplicas leaves out half of the replicas: ready ones rather than others.
+func (s *Status) leaveOutReplicas() {
+	kept := slices.Clone(s.Replicas)
+	slices.SortStableFunc(kept, func(a, b stats.Replica) int { return cmp.Compare(readiness(a), readiness(b)) })
+	kept, s.MoreReplicas = half(kept, s.MoreReplicas)
+	slices.SortFunc(kept, func(a, b stats.Replica) int { return cmp.Compare(a.ID, b.ID) })
+	s.Replicas = kept
+}
+
+func readiness(replica stats.Replica) int {
+	if replica.Ready {
+		return 1
+	}
+	return 0
 }
 
 // half keeps the first half of a list, and adds to how many are left out.

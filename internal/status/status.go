@@ -2,7 +2,8 @@
 // when there is room again, what was sent and dropped lately, and what replicas wait for. It reads only Redis, so that the
 // status command, the page and every replica show the same, also about replicas that are gone.
 //
-// It knows what is asked and how it is shown as text (table.go). It does not know Redis keys, who asks, or how the page
+// It knows what is asked, whose settings count for it (settings.go), when there is room (forecast.go) and how it is shown as text
+// (table.go). It does not know Redis keys, who asks, or how the page
 // looks.
 package status
 
@@ -14,8 +15,10 @@ import (
 	"time"
 
 	"notifier/internal/outcome"
+	"notifier/internal/published"
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
+	"notifier/internal/steering"
 	"notifier/internal/term"
 )
 
@@ -26,18 +29,28 @@ type Limiter interface {
 	Slots(ctx context.Context, most int, categories ...string) ([]ratelimit.Slot, error)
 	Pauses(ctx context.Context) ([]ratelimit.Pause, error)
 	Reserves(ctx context.Context) ([]ratelimit.Reserve, error)
+	Rooms(ctx context.Context, categories ...string) ([]ratelimit.Room, error)
 }
 
 // Stats reports what all replicas have done lately; see package stats.
 type Stats interface {
 	Hour(ctx context.Context) (stats.Hour, error)
 	Replicas(ctx context.Context) ([]stats.Replica, error)
+	Settings(ctx context.Context, fingerprints ...string) (map[string]string, error)
 }
 
-// Source reads a Status.
+// Source reads a Status. It is about the settings that the running replicas have, and about those of whoever reads only where no
+// replica shows any.
 type Source struct {
-	Limiter Limiter
+	Limiter Limiter // with the settings of whoever reads
 	Stats   Stats
+	Own     published.Settings // the same settings
+
+	// LimiterFor makes a limiter that reads with other settings; nil: those of whoever reads are always used.
+	LimiterFor func(limits ratelimit.Rules, dedupe time.Duration, instead ratelimit.Temporary) (Limiter, error)
+
+	// Steering is what operators have asked for; nil: nothing.
+	Steering Steering
 }
 
 // Status is the state of all replicas together, as JSON for scripts, of 64 KiB at most. Categories and groups have their names as
@@ -61,6 +74,11 @@ type Status struct {
 	Held         int                 `json:"held"`             // events of all replicas that wait for something, each counted once
 	Unposted     []Unposted          `json:"unposted"`         // by channel; of those for which admitted events wait
 	Replicas     []stats.Replica     `json:"replicas"`
+	Steering     []steering.Order    `json:"steering"`       // mutes and limits for a while that are in force; at most 50
+	MoreSteering int                 `json:"more_steering"`  // how many were left out
+	MoreReplicas int                 `json:"more_replicas"`  // how many were left out, because there is no room for them: ready ones first
+	Ready        int                 `json:"ready_replicas"` // of all of them
+	Settings     Settings            `json:"settings"`       // whose limits these are, and which replicas have others
 }
 
 // Holder is how many slots a category holds.
@@ -74,6 +92,10 @@ type Pause struct {
 	Channel string  `json:"channel,omitempty"` // empty: the whole workspace is paused
 	LeftS   float64 `json:"left_s"`
 	Text    string  `json:"text"` // for people: "#alerts: Slack asked to wait 12 s"
+}
+
+func newPause(pause ratelimit.Pause) Pause {
+	return Pause{Channel: pause.Channel, LeftS: term.Seconds(pause.Left), Text: pause.String()}
 }
 
 // Outcome is how many events ended in one way in the last hour.
@@ -93,36 +115,48 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	pauses, err := s.Limiter.Pauses(ctx)
+	of, err := s.running(ctx, replicas)
 	if err != nil {
 		return Status{}, err
 	}
-	recent, entries, err := s.Limiter.Recent(ctx, mostEntries)
+	pauses, err := of.limiter.Pauses(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	recent, entries, err := of.limiter.Recent(ctx, mostEntries)
 	if err != nil {
 		return Status{}, err
 	}
 	sums := hour.Sum()
 	all := candidates(recent, sums)
 	lookedAt := all[:min(len(all), mostLookedAt)]
-	usages, err := s.Limiter.Peek(ctx, lookedAt...)
+	usages, err := of.limiter.Peek(ctx, lookedAt...)
 	if err != nil {
 		return Status{}, err
 	}
-	slots, err := s.Limiter.Slots(ctx, mostSlots, lookedAt...)
+	slots, err := of.limiter.Slots(ctx, mostSlots, lookedAt...)
 	if err != nil {
 		return Status{}, err
 	}
-	reserves, err := s.Limiter.Reserves(ctx)
+	reserves, err := of.limiter.Reserves(ctx)
 	if err != nil {
 		return Status{}, err
 	}
-	status := Status{Time: hour.Now, Replicas: replicas, Outcomes: outcomes(sums), Unposted: unpostedOf(replicas, hour.Now)}
+	forecaster, err := newForecaster(ctx, hour.Now, of, usages, reserves)
+	if err != nil {
+		return Status{}, err
+	}
+	status := Status{Time: hour.Now, Replicas: replicas, Outcomes: outcomes(sums), Unposted: unpostedOf(replicas, hour.Now), Settings: of.shown}
+	status.setSteering(of.orders)
 	status.setSlots(slots, usages)
 	status.setPauses(pauses)
 	for _, replica := range replicas {
 		status.Held += replica.HeldEvents()
+		if replica.Ready {
+			status.Ready++
+		}
 	}
-	status.setScopes(scopesOf(usages, hour), len(all)+max(0, entries-mostEntries)) // of the entries that were not read, each can be a category
+	status.setScopes(scopesOf(usages, hour, forecaster), len(all)+max(0, entries-mostEntries)) // of the entries that were not read, each can be a category
 	status.setReserves(reserves, globalOf(usages))
 	status.fit(mostBytes)
 	return status, nil
@@ -142,7 +176,7 @@ func (s Source) NextFree(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	global := scopesOf(usages, stats.Hour{}).global
+	global := scopesOf(usages, stats.Hour{}, forecaster{}).global
 	global.keep(reserves, globalOf(usages))
 	var wait time.Duration
 	for i, tier := range global.Tiers {
@@ -175,10 +209,16 @@ func (s *Status) setSlots(slots []ratelimit.Slot, usages []ratelimit.Usage) {
 	s.InBuckets = len(slots) == 0 && !globalOf(usages).Exact()
 }
 
+// setSteering sets what operators have asked for.
+func (s *Status) setSteering(orders []steering.Order) {
+	s.Steering = append([]steering.Order{}, orders[:min(len(orders), mostSteering)]...)
+	s.MoreSteering = len(orders) - len(s.Steering)
+}
+
 func (s *Status) setPauses(pauses []ratelimit.Pause) {
 	s.Pauses = make([]Pause, len(pauses))
 	for i, pause := range pauses {
-		s.Pauses[i] = Pause{Channel: pause.Channel, LeftS: term.Seconds(pause.Left), Text: pause.String()}
+		s.Pauses[i] = newPause(pause)
 		s.CooldownS = max(s.CooldownS, term.Seconds(pause.Left))
 	}
 }

@@ -9,8 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"notifier/internal/published"
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
+	"notifier/internal/steering"
 	"notifier/internal/testkit"
 )
 
@@ -24,6 +26,7 @@ type known struct {
 	reserves   []ratelimit.Reserve
 	hour       stats.Hour
 	replicas   []stats.Replica
+	documents  map[string]string // settings of the replicas, by fingerprint
 	err        error
 	asked      []string // categories that Peek was asked for
 }
@@ -37,6 +40,30 @@ func (k *known) Peek(_ context.Context, categories ...string) ([]ratelimit.Usage
 }
 func (k *known) Slots(context.Context, int, ...string) ([]ratelimit.Slot, error) {
 	return k.slots, k.err
+}
+func (k *known) Rooms(_ context.Context, categories ...string) ([]ratelimit.Room, error) {
+	rooms := make([]ratelimit.Room, len(categories))
+	for i, category := range categories {
+		for _, usage := range k.usages {
+			if usage.Category+usage.Group != "" {
+				continue
+			}
+			kept := 0
+			for _, reserve := range k.reserves {
+				if reserve.Category != category && reserve.Tier == usage.Tier {
+					kept += reserve.Kept
+				}
+			}
+			if usage.FreeIn == 0 && usage.Used+kept >= usage.Tier.Count {
+				usage.FreeIn = time.Minute
+			}
+			rooms[i].Usages, rooms[i].Kept = append(rooms[i].Usages, usage), append(rooms[i].Kept, kept)
+		}
+	}
+	return rooms, k.err
+}
+func (k *known) Settings(context.Context, ...string) (map[string]string, error) {
+	return k.documents, k.err
 }
 func (k *known) Reserves(context.Context) ([]ratelimit.Reserve, error) { return k.reserves, k.err }
 
@@ -87,26 +114,31 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 	want := Status{
 		Time: now,
 		Global: Scope{
-			Tiers: []Tier{{Limit: "100/30m", Used: 12, Max: 100}}, Sent: 12, Dropped: 6, LastSent: at(-20 * time.Second),
+			Tiers: []Tier{{Limit: "100/30m", Used: 12, Max: 100}}, Forecast: &Forecast{Sends: true}, Sent: 12, Dropped: 6, LastSent: at(-20 * time.Second),
 			Minutes: []Minute{{now.Add(-2 * time.Minute), 8, 5}, {now.Add(-time.Minute), 4, 1}},
 		},
 		Categories: []Scope{
 			{
 				Category: "errors",
 				Tiers:    []Tier{{Limit: "10/30m", Used: 10, Max: 10, FreeS: 90}, {Limit: "2/1m", Used: 2, Max: 2, FreeS: 10}},
-				NextFree: at(90 * time.Second), Sent: 10, Dropped: 6, LastSent: at(-20 * time.Second),
+				NextFree: at(90 * time.Second), Forecast: &Forecast{Reason: "category", Limit: "10/30m", At: at(90 * time.Second)}, Sent: 10, Dropped: 6, LastSent: at(-20 * time.Second),
 				Minutes: []Minute{{now.Add(-2 * time.Minute), 8, 5}, {now.Add(-time.Minute), 2, 1}},
 			},
 			{
-				Category: "deploys", Tiers: []Tier{{Limit: "10/30m", Used: 2, Max: 10}}, Sent: 2, LastSent: at(-50 * time.Second),
+				Category: "deploys", Tiers: []Tier{{Limit: "10/30m", Used: 2, Max: 10}}, Forecast: &Forecast{Sends: true}, Sent: 2, LastSent: at(-50 * time.Second),
 				Minutes: []Minute{{now.Add(-time.Minute), 2, 0}},
 			},
-			{Category: "quiet", Tiers: []Tier{{Limit: "10/30m", Max: 10}}, Minutes: []Minute{}},
+			{Category: "quiet", Tiers: []Tier{{Limit: "10/30m", Max: 10}}, Forecast: &Forecast{Sends: true}, Minutes: []Minute{}},
 		},
 		Groups: []Scope{}, Reserves: []ratelimit.Reserve{},
 		Holders:   []Holder{},
 		Outcomes:  []Outcome{{"sent", "", 12}, {"dropped", "category", 5}, {"dropped", "global", 1}, {"dropped", "reply", 50}, {"dead", "malformed", 1}},
 		CooldownS: 1.5, Pauses: []Pause{{Channel: "#alerts", LeftS: 1.5, Text: "#alerts: Slack asked to wait 2 s"}}, Held: 7, Unposted: []Unposted{}, Replicas: k.replicas,
+		Steering: []steering.Order{},
+		Settings: Settings{
+			OwnText: "The settings of a, b cannot be used (they publish none, as versions before this one do): the limits are those that are set here.",
+			Differ:  []published.Difference{}, Warnings: []string{},
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)

@@ -18,7 +18,10 @@ const mostHolders = 10
 // Table is the status for people.
 func (s Status) Table(screen term.Screen) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s, by the clock of Redis. Counts cover the last hour.\n\n", s.Time.Format(time.RFC3339))
+	fmt.Fprintf(&text, "%s, by the clock of Redis. Counts cover the last hour.\n", s.Time.Format(time.RFC3339))
+	s.writeSettings(&text, screen)
+	s.writeSteering(&text, screen)
+	text.WriteByte('\n')
 	s.writeScopes(&text, screen)
 	if s.MoreGroups > 0 {
 		fmt.Fprintf(&text, "and at least %s more\n", term.Count(s.MoreGroups, "group"))
@@ -56,8 +59,8 @@ func (s Status) writeScopes(text *strings.Builder, screen term.Screen) {
 			if i > 0 { // further tiers of the scope above
 				name, sent, dropped, last = "", "", "", ""
 			}
-			table.Row(name, tier.Limit, fmt.Sprintf("%d/%d", tier.Used, tier.Max), freeText(s.Time, tier), sent, dropped, last)
-			full = append(full, tier.FreeS > 0 || tier.keptOnly())
+			table.Row(name, tier.Limit, fmt.Sprintf("%d/%d", tier.Used, tier.Max), s.freeText(scope, i), sent, dropped, last)
+			full = append(full, tier.FreeS > 0 || tier.keptOnly() || i == 0 && scope.Forecast != nil && !scope.Forecast.Sends)
 		}
 	}
 	_ = table.Flush() // a strings.Builder takes everything
@@ -81,17 +84,24 @@ func scopeName(scope Scope) string {
 	}
 }
 
-// freeText is when an event of one slot fits: "now", "kept" where what is free is kept for some categories, or
-// "in 4m12s (14:32:07)" in this machine's time zone.
-func freeText(now time.Time, tier Tier) string {
-	switch {
-	case tier.keptOnly():
-		return "kept"
-	case tier.FreeS <= 0:
-		return "now"
+// freeText is when an event of one slot fits: in the first row of a scope into all its limits, in further rows into the tier.
+func (s Status) freeText(scope Scope, tier int) string {
+	own, f := scope.level(), scope.Forecast
+	if f == nil || tier > 0 || f.Reason == own && f.Kept == 0 { // each tier of the scope itself shows its own time
+		at := s.Time.Add(time.Duration(scope.Tiers[tier].FreeS * float64(time.Second)))
+		f = &Forecast{Sends: scope.Tiers[tier].FreeS <= 0, Reason: own, At: &at}
 	}
-	wait := time.Duration(tier.FreeS * float64(time.Second))
-	return fmt.Sprintf("in %s (%s)", term.Duration(wait), now.Add(wait).Local().Format(time.TimeOnly))
+	return f.Cell(s.Time, own)
+}
+
+// writeSettings writes whose limits are shown, where that is not clear, and which replicas have others.
+func (s Status) writeSettings(text *strings.Builder, screen term.Screen) {
+	if s.Settings.OwnText != "" {
+		fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(s.Settings.OwnText)))
+	}
+	for _, warning := range s.Settings.Warnings {
+		fmt.Fprintln(text, screen.Paint(term.Red, term.Printable(warning)))
+	}
 }
 
 func ago(d time.Duration) string {
@@ -183,17 +193,11 @@ func (s Status) writeReplicas(text *strings.Builder, screen term.Screen) {
 		fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(pause.Text)))
 	}
 	s.writeUnposted(text, screen)
-	ready := 0
-	for _, replica := range s.Replicas {
-		if replica.Ready {
-			ready++
-		}
-	}
-	if len(s.Replicas) == 0 {
+	if len(s.Replicas)+s.MoreReplicas == 0 {
 		fmt.Fprintln(text, screen.Paint(term.Red, "No replica has reported in the last minute."))
 		return
 	}
-	fmt.Fprintf(text, "Replicas: %d, ready %d.\n", len(s.Replicas), ready)
+	fmt.Fprintf(text, "Replicas: %d, ready %d.\n", len(s.Replicas)+s.MoreReplicas, s.Ready)
 	for _, channel := range refusedChannels(s.Replicas) {
 		fmt.Fprintln(text, screen.Paint(term.Red, term.Printable("  channel "+channel+"; its events are dead-lettered")))
 	}
@@ -202,5 +206,19 @@ func (s Status) writeReplicas(text *strings.Builder, screen term.Screen) {
 			line := fmt.Sprintf("  %s has been waiting for %s for %s and holds %s: %s", replica.ID, wait.For, term.Duration(s.Time.Sub(wait.Since)), term.Count(replica.HeldFor(wait), "event"), wait.Text())
 			fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(line)))
 		}
+	}
+}
+
+// writeSteering writes what operators have asked for, a line each.
+func (s Status) writeSteering(text *strings.Builder, screen term.Screen) {
+	for _, o := range s.Steering {
+		line := fmt.Sprintf("%s until %s (%s), by %s", o.What(), o.Until.Format(time.RFC3339), term.Duration(o.Until.Sub(s.Time)), cmp.Or(o.By, "nobody"))
+		if o.Reason != "" {
+			line += ": " + o.Reason
+		}
+		fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(line)))
+	}
+	if s.MoreSteering > 0 {
+		fmt.Fprintf(text, "and %d more mutes and limits for a while\n", s.MoreSteering)
 	}
 }

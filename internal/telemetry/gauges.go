@@ -37,6 +37,24 @@ func (m *Metrics) AddGauges(worker *consume.Worker, limiter *ratelimit.Limiter) 
 	m.registry.MustRegister(newGauges(worker, limiter))
 }
 
+// AddSteering adds how many mutes and limits for a while are in force, as this replica follows them. It is called once.
+func (m *Metrics) AddSteering(inForce func() (mutes, limits int)) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "notifier_mutes", Help: "Mutes in force in this replica.",
+	}, func() float64 { mutes, _ := inForce(); return float64(mutes) }))
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "notifier_limits_for_a_while", Help: "Limits for a while in force in this replica; limit_max shows them.",
+	}, func() float64 { _, limits := inForce(); return float64(limits) }))
+}
+
+// AddDifferent adds how many different settings the running replicas have, as this one sees it. It is called once.
+func (m *Metrics) AddDifferent(different func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "notifier_settings_different",
+		Help: "Different settings that the running replicas have, as this one sees it; 1: all have the same, 0: not known yet.",
+	}, func() float64 { return float64(different()) }))
+}
+
 func newGauges(worker *consume.Worker, limiter *ratelimit.Limiter) *gauges {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("notifier_"+name, help, labels, nil)

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v3"
+
+	"notifier/internal/steering"
+)
+
+func limitCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "limit",
+		Usage: "apply another limit to a scope for a while, or list such limits",
+		Description: `All replicas follow within two seconds, without a restart. A SCOPE is global, group/NAME or category/NAME. The limits of the
+settings hold again when the time is over. Without a command it lists the limits for a while that are in force.
+
+Examples:
+   notifier limit set category/errors 50/30m -for 2h -reason "incident 4711"
+   notifier limit`,
+		Flags:    []cli.Flag{listFlag()},
+		Commands: []*cli.Command{limitSetCommand(), limitClearCommand()},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Present() {
+				return usage(cmd, fmt.Sprintf("unknown command %q, expected set or clear", cmd.Args().First()))
+			}
+			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
+				return s.list(ctx, steering.Limit, "no limit for a while is in force")
+			})
+		},
+	}
+}
+
+func limitSetCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "set",
+		Usage:     "apply another limit to a scope for a while",
+		ArgsUsage: "SCOPE LIMIT",
+		Description: `LIMIT is written as in LIMIT_GLOBAL: 50/30m, or several tiers joined with +. It replaces the whole limit of the scope; a
+category's goes before every pattern of LIMIT_OVERRIDES. The limits of the wider scopes still hold: an event of a category
+also has to fit the global limit. What was admitted before and what is admitted meanwhile counts, also when the limit of the
+settings holds again. Where that is counted in buckets (:PRECISION, :fixed), so is this one.
+
+Example:
+   notifier limit set category/errors 50/30m -for 2h -reason "incident 4711"`,
+		Flags: []cli.Flag{&cli.StringFlag{Name: "for", Usage: "for this `DURATION`, 1s to 744h (31 days)"}, reasonFlag()},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.NArg() != 2 {
+				return usage(cmd, fmt.Sprintf("%d arguments, expected SCOPE and LIMIT such as category/errors 50/30m", cmd.NArg()))
+			}
+			if !cmd.IsSet("for") {
+				return usage(cmd, "missing -for DURATION, expected for how long, such as -for 2h")
+			}
+			order, err := steering.NewLimit(cmd.Args().First(), cmd.Args().Get(1), who(), cmd.String("reason"))
+			if err != nil {
+				return usage(cmd, err.Error())
+			}
+			length, err := parseLength(cmd, cmd.String("for"))
+			if err != nil {
+				return err
+			}
+			if scope, err := steering.ParseScope(order.Target); err == nil && scope.Category != "" {
+				if err := givable(cmd, scope.Category); err != nil {
+					return err
+				}
+			}
+			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error { return s.set(ctx, order, length) })
+		},
+	}
+}
+
+func limitClearCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "clear",
+		Usage:     "end a limit for a while before its time",
+		ArgsUsage: "SCOPE",
+		Description: `The limit of the settings holds again. The exit code is 1 if there is no such limit.
+
+Example:
+   notifier limit clear category/errors`,
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.NArg() != 1 {
+				return usage(cmd, fmt.Sprintf("%d arguments, expected one SCOPE", cmd.NArg()))
+			}
+			target := cmd.Args().First()
+			if _, err := steering.ParseScope(target); err != nil {
+				return usage(cmd, err.Error())
+			}
+			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
+				return s.clear(ctx, steering.Limit, target, fmt.Sprintf("%s has no limit for a while", target))
+			})
+		},
+	}
+}

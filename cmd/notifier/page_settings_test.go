@@ -1,0 +1,61 @@
+//go:build !production
+
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// settingsOnThePage shows a status with warnings and forecasts, and returns what people read of it.
+const settingsOnThePage = `(() => {
+	const later = new Date(Date.parse(state.data.time) + 90000).toISOString(), foreign = "<b>\u202e";
+	const scope = (category, forecast) => ({ category, forecast, tiers: [{ limit: "10/30m", used: 1, max: 10, free_in_s: 0 }], next_free: null, sent_last_hour: 0, dropped_last_hour: 0, last_sent: null, minutes: [] });
+	const shown = [];
+	const look = changes => {
+		show({ ...state.data, ...changes });
+		const read = (path, of) => Array.from(document.querySelectorAll(path), of);
+		shown.push({
+			Warnings: read("#warnings li", li => li.textContent),
+			Next: read("#categories tbody tr", tr => tr.querySelector(".name").textContent + ": " + tr.querySelector(".next").textContent.replace(/\d+:\d+:\d+/, "then").replace(/in \d[^,]*/, "in a while").trim()),
+		});
+	};
+	look({ categories: [scope("room", { sends: true })], settings: undefined });
+	look({
+		settings: { fingerprint: "f", replicas: 2, differ: [], warnings: ["Replicas run with different settings: LIMIT_CATEGORY is 10/30m in " + foreign + " and 5/30m in b.", "Two"] },
+		categories: [
+			scope("room", { sends: true }), scope("waits", { sends: false, reason: "global", limit: "5/1h", at: later }), scope("of a group", { sends: false, reason: "group", limit: "5/1h", at: later }),
+			scope("full", { sends: false, reason: "category", limit: "5/1h", at: later }), scope("kept", { sends: false, reason: "global", limit: "5/1h", at: later, kept: 3 }),
+			scope("damaged", { sends: false, held: "redis_key" }), scope("muted", { sends: false, reason: "muted", at: later }), scope("_other", null),
+		],
+	});
+	look({ categories: [], settings: { fingerprint: "", replicas: 0, own_text: "The settings of a cannot be used.", differ: [], warnings: [] } });
+	return shown;
+})()`
+
+// settingsShown is what settingsOnThePage returns.
+type settingsShown struct{ Warnings, Next []string }
+
+func TestThePageShowsWhoDiffersAndWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	b := openBrowser(t)
+	p, _, _ := workerProcess(t, nil)
+	b.open(t, adminURL(t, &p.out))
+	b.waitForText(t, "#sentence", "Working.")
+	want := []settingsShown{
+		{Warnings: []string{}, Next: []string{"room: now"}},
+		{
+			Warnings: []string{"Replicas run with different settings: LIMIT_CATEGORY is 10/30m in <b>\ufffd and 5/30m in b.", "Two"},
+			Next: []string{
+				"room: now", "waits: then in a while, global limit", "of a group: then in a while, group limit", "full: then in a while",
+				"kept: then in a while, at the earliest: kept for others", "damaged: key damaged", "muted: then in a while, muted", "other categories: now",
+			},
+		},
+		{Warnings: []string{"The settings of a cannot be used."}, Next: []string{}},
+	}
+	if diff := cmp.Diff(want, see[[]settingsShown](t, b, settingsOnThePage)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	p.terminate(t)
+}

@@ -1,0 +1,123 @@
+package consume
+
+import (
+	"context"
+
+	"notifier/internal/event"
+	"notifier/internal/lanes"
+	"notifier/internal/outcome"
+	"notifier/internal/ratelimit"
+	"notifier/internal/steering"
+)
+
+// An event of a muted category is dropped as soon as it has arrived, without a call of Redis. One that is admitted already, and
+// whose post has not begun, gives its slots back first. One whose post has begun goes on: it may be in Slack.
+
+// muteOf is the mute of an event's category; nil: it is not muted.
+func (w *Worker) muteOf(ev event.Event) *steering.Order {
+	if w.settings.Mutes == nil {
+		return nil
+	}
+	mute, muted := w.settings.Mutes.Muted(ev.Category)
+	if !muted {
+		return nil
+	}
+	return mute
+}
+
+func mutedEvent(ev event.Event, d *delivery, mute *steering.Order) Settled {
+	return Settled{Event: ev, Outcome: outcome.Dropped, Reason: outcome.Muted, Mute: mute, delivery: d}
+}
+
+// dropMuted takes out of a batch the redelivered events that are muted: such an event may be admitted, and then gives its slots
+// back, or goes on where a post of it has begun. It fails only when ctx ends.
+func (w *Worker) dropMuted(ctx context.Context, settled []Settled, candidates []admitted, requests []ratelimit.Request) (
+	[]Settled, []admitted, []ratelimit.Request, error,
+) {
+	kept := 0
+	for i, c := range candidates {
+		if mute := w.muteOf(c.event); mute != nil && c.delivery.redelivered {
+			posting, err := w.mayBePosting(ctx, c.request)
+			if err != nil {
+				return settled, candidates, requests, err
+			}
+			if !posting {
+				settled = append(settled, mutedEvent(c.event, c.delivery, mute))
+				continue
+			}
+		}
+		candidates[kept], requests[kept] = c, requests[i]
+		kept++
+	}
+	return settled, candidates[:kept], requests[:kept], nil
+}
+
+// mayBePosting gives back the slots of a redelivered event, and reports whether a post of it may have begun instead.
+func (w *Worker) mayBePosting(ctx context.Context, request ratelimit.Request) (posting bool, err error) {
+	var refunded bool
+	err = w.hold(ctx, redisScripts, func() (err error) {
+		refunded, err = w.limiter.Refund(ctx, request, "")
+		return err
+	})
+	if err != nil || refunded {
+		return false, err
+	}
+	record, found, err := w.limiter.InFlight(ctx, request)
+	return err != nil || found && record.Delivery == request.Delivery, nil // after an error the script is asked, as ever
+}
+
+// mute drops an admitted event that has been muted while it waited, and gives its slots back. It goes on to the post (nil) when
+// there is nothing to give back: then another replica may be posting the event.
+func (w *Worker) mute(ctx context.Context, p *posting) *result {
+	mute := w.muteOf(p.event)
+	if mute == nil || p.settled.Ambiguous { // it may be in the channel
+		return nil
+	}
+	refunded, err := w.refund(ctx, p)
+	if err != nil {
+		return w.redisFailed(ctx, err)
+	}
+	if !refunded {
+		return nil
+	}
+	p.settled.Outcome, p.settled.Reason, p.settled.Mute = outcome.Dropped, outcome.Muted, mute
+	return endWith(recordNothing)
+}
+
+// sweepMuted drops what waits in the lanes and has had no turn yet, after a mute has come into force: a channel may be paused for
+// long. What has had a turn, or cannot be given back now, is dropped when it has its next one.
+func (w *Worker) sweepMuted(ctx context.Context) {
+	if w.settings.Mutes == nil {
+		return
+	}
+	select {
+	case <-w.settings.Mutes.NewMutes():
+	default:
+		return
+	}
+	taken := w.lanes.Take(func(p *posting) bool { return !p.undecided && w.muteOf(p.event) != nil })
+	for channel, items := range taken {
+		w.dropTaken(ctx, channel, items)
+	}
+}
+
+func (w *Worker) dropTaken(ctx context.Context, channel string, items []lanes.Item[*posting]) {
+	var settled []Settled
+	for i, item := range items {
+		w.stamp()
+		r := w.mute(ctx, item.Value)
+		switch {
+		case r == nil:
+			w.lanes.PutBack(channel, item)
+		case r.finish == nil: // Redis does not answer
+			for _, left := range items[i:] {
+				w.lanes.PutBack(channel, left)
+			}
+			w.settle(settled)
+			return
+		default:
+			settled = append(settled, item.Value.settled)
+		}
+	}
+	w.settle(settled)
+}

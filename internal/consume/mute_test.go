@@ -1,0 +1,244 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/consume"
+	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+	"notifier/internal/steering"
+)
+
+// muteSwitch mutes categories when a test says so.
+type muteSwitch struct {
+	mu    sync.Mutex
+	muted map[string]*steering.Order
+	woken chan struct{}
+	fails int // how often Load fails
+}
+
+func newMuteSwitch(categories ...string) *muteSwitch {
+	m := &muteSwitch{muted: map[string]*steering.Order{}, woken: make(chan struct{}, 1)}
+	m.mute(categories...)
+	return m
+}
+
+func (m *muteSwitch) mute(categories ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, category := range categories {
+		m.muted[category] = &steering.Order{Kind: steering.Mute, Target: category, Until: time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC), By: "alice@ops", Reason: "noise"}
+	}
+	select {
+	case m.woken <- struct{}{}:
+	default:
+	}
+}
+
+func (m *muteSwitch) unmute(category string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.muted, category)
+}
+
+func (m *muteSwitch) Load(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fails > 0 {
+		m.fails--
+		return errors.New("redis: not yet")
+	}
+	return nil
+}
+
+func (m *muteSwitch) Muted(category string) (*steering.Order, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	order, found := m.muted[category]
+	return order, found
+}
+
+func (m *muteSwitch) NewMutes() <-chan struct{} { return m.woken }
+
+func with(m *muteSwitch) func(*setup) { return func(c *setup) { c.mutes = m } }
+
+// countedCalls counts all calls of the limiter that are about events.
+type countedCalls struct {
+	consume.Limiter
+	n *atomic.Int64
+}
+
+func (l countedCalls) Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error) {
+	l.n.Add(1)
+	return l.Limiter.Admit(ctx, batch)
+}
+
+func (l countedCalls) Refund(ctx context.Context, request ratelimit.Request, known string) (bool, error) {
+	l.n.Add(1)
+	return l.Limiter.Refund(ctx, request, known)
+}
+
+func (l countedCalls) InFlight(ctx context.Context, request ratelimit.Request) (ratelimit.InFlight, bool, error) {
+	l.n.Add(1)
+	return l.Limiter.InFlight(ctx, request)
+}
+
+// A storm of muted events is dropped without one call of Redis, each with a line that says by whom, until when and why.
+func TestMutedEventsAreDroppedWithoutACall(t *testing.T) {
+	s := newStation(t)
+	var calls atomic.Int64
+	mutes := newMuteSwitch("errors")
+	s.started(with(mutes), func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter { return countedCalls{l, &calls} }
+	})
+	s.publishMany("errors", 300)
+	lines := s.settled(300)
+	if diff := cmp.Diff(map[string]int{"dropped muted": 300}, tally(lines)); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	for name, want := range map[string]any{"mute": "errors", "muted_until": "2026-11-22T03:00:00.000000Z", "muted_by": "alice@ops", "mute_reason": "noise"} {
+		if lines[0][name] == nil || name != "muted_until" && lines[0][name] != want {
+			t.Errorf("%s: %v, expected %v", name, lines[0][name], want)
+		}
+	}
+	if calls.Load() != 0 || s.charged() != 0 || s.slack.Requests() != 0 {
+		t.Errorf("%d calls, %d slots, %d posts, expected none", calls.Load(), s.charged(), s.slack.Requests())
+	}
+	s.publish("deploys", "not muted")
+	s.eventually("another category is posted", func() bool { return s.slack.Accepted() == 1 })
+	mutes.unmute("errors")
+	s.publish("errors", "no longer muted")
+	s.eventually("the category is posted again", func() bool { return s.slack.Accepted() == 2 })
+	s.expectNothingLeft()
+}
+
+// What waits for a paused channel is dropped as soon as it is muted, and gives its slots back; what another category has there stays.
+func TestAMuteDropsWhatWaits(t *testing.T) {
+	s := newStation(t)
+	mutes := newMuteSwitch()
+	s.started(with(mutes), func(c *setup) { c.concurrency = 1 })
+	s.refuse("errors", 10*time.Minute)
+	s.publishMany("noise", 20)
+	s.publish("errors.db", "stays")
+	s.eventually("all are admitted", func() bool { return s.charged() == 25 })
+	mutes.mute("noise")
+	lines := s.settled(23) // 3 were sent before the pause
+	if diff := cmp.Diff(map[string]int{"sent": 3, "dropped muted": 20}, tally(lines)); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	s.eventually("their slots are given back", func() bool { return s.charged() == 5 })
+}
+
+// An event that a worker had admitted when it died is refunded and dropped by the next one.
+func TestAMuteRefundsWhatADeadWorkerHadAdmitted(t *testing.T) {
+	s := newStation(t)
+	s.createConsumer(impatient)
+	first := s.started(quick, func(c *setup) { c.concurrency = 1 })
+	s.refuse("deploys", time.Minute) // the lane of another channel
+	s.mode(devstack.Mode{})
+	s.slack.Next(devstack.Behaviour{Hang: true})
+	s.publishMany("deploys", 5)
+	s.eventually("all are admitted", func() bool { return s.charged() == 9 })
+	first.crash()
+	before := len(s.log.settled())
+	s.started(quick, with(newMuteSwitch("deploys")))
+	s.eventually("all that were not posted are dropped", func() bool { return tally(s.log.settled()[before:])["dropped muted"] >= 5 })
+	for _, l := range s.log.settled()[before:] {
+		if l["outcome"] == "dropped" && l["redelivered"] != true {
+			t.Errorf("line %v, expected a redelivery", l)
+		}
+	}
+	s.eventually("only what was posted is charged", func() bool { return s.charged() <= 4 })
+}
+
+// A post that has begun goes on: it may be in Slack.
+func TestABegunPostGoesOn(t *testing.T) {
+	s := newStation(t)
+	s.dieWhilePosting()
+	s.started(quick, with(newMuteSwitch("errors")))
+	s.expectResumed(true)
+	s.expectEachPostedOnce(1)
+}
+
+// An event whose post has failed for a known reason is dropped when its turn comes again.
+func TestAFailedPostIsDroppedByAMute(t *testing.T) {
+	s := newStation(t)
+	mutes := newMuteSwitch()
+	s.started(with(mutes))
+	s.slack.Next(devstack.Behaviour{RetryAfter: "2"})
+	s.publish("errors", "refused once")
+	s.eventually("Slack has refused it", func() bool { return s.slack.Requests() == 1 })
+	mutes.mute("errors")
+	lines := s.settled(1)
+	if lines[0]["reason"] != "muted" || lines[0]["attempts"] != float64(1) {
+		t.Errorf("line %v, expected muted after one attempt", lines[0])
+	}
+	if s.slack.Accepted() != 0 || s.charged() != 0 {
+		t.Errorf("%d posts and %d slots, expected none", s.slack.Accepted(), s.charged())
+	}
+}
+
+// Nothing is read before the worker knows what is muted.
+func TestAWorkerReadsTheMutesFirst(t *testing.T) {
+	s := newStation(t)
+	mutes := newMuteSwitch("errors")
+	mutes.fails = 2
+	s.createStream(nil)
+	s.publish("errors", "muted")
+	s.started(with(mutes))
+	if diff := cmp.Diff(map[string]int{"dropped muted": 1}, tally(s.settled(1))); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	if mutes.fails != 0 {
+		t.Errorf("%d attempts are left", mutes.fails)
+	}
+}
+
+// Under load, through a mute and its end, each event is sent or dropped as muted, once.
+func TestAMuteUnderLoadLosesNothing(t *testing.T) {
+	s := newStation(t)
+	mutes := newMuteSwitch()
+	for range 2 {
+		s.started(with(mutes))
+	}
+	const n = 400
+	for i := range n {
+		switch i {
+		case n / 3:
+			mutes.mute("errors")
+		case 2 * n / 3:
+			s.eventually("some are dropped", func() bool { return tally(s.log.settled())["dropped muted"] > 0 })
+			mutes.unmute("errors")
+		}
+		s.publish("errors", fmt.Sprintf("event %d", i))
+	}
+	outcomes := tally(s.settled(n))
+	if outcomes["sent"]+outcomes["dropped muted"] != n || outcomes["sent"] == 0 || outcomes["dropped muted"] == 0 {
+		t.Errorf("%v, expected %d sent or muted", outcomes, n)
+	}
+	s.expectEachPostedOnce(outcomes["sent"])
+	if charged := s.charged(); charged != outcomes["sent"] {
+		t.Errorf("%d slots for %d posts", charged, outcomes["sent"])
+	}
+	s.expectNothingLeft()
+}
+
+// A mute needs no Redis: what arrives meanwhile is dropped although nothing can be decided.
+func TestRedisIsAwayWhileMuted(t *testing.T) {
+	s := newStationWith(t, redistest.StartProcess(t))
+	s.started(with(newMuteSwitch("errors")))
+	s.redis.Stop(t)
+	s.publishMany("errors", 10)
+	if diff := cmp.Diff(map[string]int{"dropped muted": 10}, tally(s.settled(10))); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+}

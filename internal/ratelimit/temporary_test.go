@@ -1,0 +1,240 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+	"notifier/internal/testkit"
+)
+
+// forAWhile makes limits for a while: "global", "group/x" or "category/x", and the limit.
+func forAWhile(pairs ...string) ratelimit.Temporary {
+	limits := ratelimit.Temporary{Groups: map[string]ratelimit.Limit{}, Categories: map[string]ratelimit.Limit{}}
+	for i := 0; i < len(pairs); i += 2 {
+		limit := mustParse(pairs[i+1])
+		switch scope := pairs[i]; {
+		case scope == "global":
+			limits.Global = limit
+		case len(scope) > 6 && scope[:6] == "group/":
+			limits.Groups[scope[6:]] = limit
+		default:
+			limits.Categories[scope[len("category/"):]] = limit
+		}
+	}
+	return limits
+}
+
+// Each scope takes its limit for a while, before every override, and its own again afterwards; what was taken counts in both.
+func TestLimitsForAWhile(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("100/30m", "3/30m", "a.>=2/30m,a.b=1/30m")
+		limiter := s.limiter(t, rules, day)
+		limiter.want(ratelimit.Admitted, event("e1", "a.b"))
+		limiter.want(ratelimit.Category, event("e2", "a.b"))
+		limiter.SetTemporary(forAWhile("category/a.b", "4/30m", "group/g", "1/30m"))
+		limiter.want(ratelimit.Admitted, events(3, "f", "a.b")...)
+		got := limiter.one(event("g", "a.b"))
+		if got.Outcome != ratelimit.Category || got.Tier.String() != "4/30m" || got.Used != 4 || got.Never {
+			t.Errorf("%+v, expected a refusal by 4/30m with 4 used", got)
+		}
+		limiter.want(ratelimit.Admitted, event("h", "g.x"))
+		limiter.want(ratelimit.Group, event("h", "g.y"))
+		limiter.want(ratelimit.Admitted, events(2, "h", "a.c")...) // the pattern still counts for others
+		limiter.want(ratelimit.Category, event("i", "a.c"))
+		limiter.SetTemporary(forAWhile("global", "8/30m"))
+		limiter.want(ratelimit.Admitted, event("k", "g.y")) // the 8th: the group has no limit any more
+		limiter.want(ratelimit.Global, event("l", "new"))
+		limiter.SetTemporary(ratelimit.Temporary{})
+		limiter.want(ratelimit.Admitted, event("l", "new"))
+		limiter.want(ratelimit.Category, event("m", "a.b"))
+		if got := limiter.one(event("m", "a.b")); got.Used != 4 {
+			t.Errorf("%+v, expected all 4 to count under the settings' limit", got)
+		}
+	})
+}
+
+// A short window for a while does not make the settings' longer one forget what was admitted meanwhile.
+func TestWhatIsAdmittedMeanwhileCountsAfterwards(t *testing.T) {
+	for _, standing := range []string{"5/1h", "5/1h:1m", "5/24h:fixed", "5/1h:1m+50/24h:fixed"} {
+		t.Run(standing, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				rules := testkit.Rules("100/24h", standing, "")
+				limiter := s.limiter(t, rules, time.Second)
+				limiter.SetTemporary(forAWhile("category/a", "100/1s", "global", "1000/1s"))
+				for i := range 8 {
+					limiter.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
+					limiter.sent(event(fmt.Sprint("e", i), "a"))
+					s.advance(t, 2*time.Second)
+				}
+				limiter.SetTemporary(ratelimit.Temporary{})
+				if got := limiter.one(event("x", "a")); got.Outcome != ratelimit.Category || got.Used != 8 {
+					t.Errorf("%+v, expected a refusal with all 8 counted", got)
+				}
+				usages, err := limiter.Peek(t.Context(), "a")
+				testkit.Check(t, err)
+				if usages[0].Used != 8 {
+					t.Errorf("the global limit counts %d, expected 8", usages[0].Used)
+				}
+			})
+		})
+	}
+}
+
+// A scope keeps its form: nothing is copied when a limit for a while begins and ends.
+func TestAScopeKeepsItsForm(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("1000000/24h:1m", "1000000/24h:1m", "exact=100/1h")
+		limiter := s.limiter(t, rules, time.Hour)
+		forms := func(category, form string) {
+			t.Helper()
+			for other, want := range map[string]int64{"": 0, "buckets:": 0} {
+				if other == form {
+					want = 1
+				}
+				if n := s.Exists(t.Context(), "{n}:"+other+"category:"+category).Val(); n != want {
+					t.Errorf("%scategory:%s exists %d times, expected %d", other, category, n, want)
+				}
+			}
+		}
+		limiter.want(ratelimit.Admitted, costing(event("e", "coarse"), 400_000), event("f", "exact"))
+		limiter.SetTemporary(forAWhile("category/coarse", "450000/1h", "category/exact", "50/1h:1m+60/2h:fixed", "global", "900000/1h"))
+		limiter.want(ratelimit.Admitted, costing(event("g", "coarse"), 40_000), event("h", "exact"))
+		limiter.want(ratelimit.Category, costing(event("i", "coarse"), 40_000))
+		forms("coarse", "buckets:")
+		forms("exact", "")
+		if n := s.Exists(t.Context(), "{n}:global").Val(); n != 0 {
+			t.Errorf("the global scope is exact:\n%s", s.contents(t))
+		}
+		limiter.SetTemporary(ratelimit.Temporary{})
+		limiter.want(ratelimit.Admitted, costing(event("i", "coarse"), 40_000), event("k", "exact"))
+		forms("coarse", "buckets:")
+		forms("exact", "")
+		if usages, err := limiter.Peek(t.Context(), "coarse", "exact"); err != nil || usages[1].Used != 480_000 || usages[2].Used != 3 {
+			t.Errorf("%+v, %v", usages, err)
+		}
+	})
+}
+
+// A cost above a limit for a while is refused, and nobody is given a time at which it would fit.
+func TestACostAboveALimitForAWhile(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		for _, standing := range []string{"10/30m", "10/30m:1m"} {
+			limiter := s.limiter(t, testkit.Rules("100/30m", standing, ""), day)
+			category := "of" + standing
+			if got := limiter.one(costing(event("e", category), 10)); got.Outcome != ratelimit.Admitted {
+				t.Fatalf("%+v", got)
+			}
+			limiter.refund(costing(event("e", category), 10))
+			limiter.SetTemporary(forAWhile("category/"+category, "3/30m"))
+			got := limiter.one(costing(event("f", category), 5))
+			if got.Outcome != ratelimit.Category || !got.Never || got.RetryAfter != 0 || got.Used != 0 || got.Tier.Count != 3 {
+				t.Errorf("%s: %+v, expected a refusal for as long as the limit is in force", standing, got)
+			}
+			limiter.want(ratelimit.Admitted, costing(event("g", category), 3))
+			got = limiter.one(costing(event("h", category), 2))
+			if got.Outcome != ratelimit.Category || got.Never || got.RetryAfter == 0 {
+				t.Errorf("%s: %+v, expected a time", standing, got)
+			}
+		}
+	})
+}
+
+// A high cost never becomes as many members: a group that keeps each event for a while refuses it. One in flight goes on.
+func TestAHighCostIsNotTakenWhereEachEventIsKept(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("1000000/24h:1m", "1000000/24h:1m", ""), time.Hour)
+		before := costing(event("before", "g.a"), 400_000)
+		limiter.want(ratelimit.Admitted, before)
+		limiter.SetTemporary(forAWhile("group/g", "900000/1h"))
+		got := limiter.one(costing(event("e", "g.a"), 400_000))
+		if got.Outcome == ratelimit.Admitted || !got.Never {
+			t.Errorf("%+v, expected a refusal", got)
+		}
+		if n := s.ZCard(t.Context(), "{n}:group:g").Val(); n > 0 {
+			t.Errorf("the group has %d members", n)
+		}
+		limiter.want(ratelimit.Admitted, before) // asked again
+		limiter.want(ratelimit.Admitted, costing(event("f", "g.a"), ratelimit.MaxExactCost), costing(event("f", "h.a"), 200_000))
+		if !limiter.refund(before) {
+			t.Error("what was admitted before is not refunded")
+		}
+		if usages, err := limiter.Peek(t.Context(), "g.a"); err != nil || usages[1].Used != 1000 || usages[2].Used != 1000 {
+			t.Errorf("%+v, %v", usages, err)
+		}
+	})
+}
+
+// Reserves are kept as far as the lower limit has room for them.
+func TestReservesUnderAGlobalLimitForAWhile(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("20/30m", "20/30m", "")
+		rules.Reserve = map[string]int{"payments": 5}
+		limiter := s.limiter(t, rules, day)
+		limiter.SetTemporary(forAWhile("global", "8/30m"))
+		limiter.want(ratelimit.Admitted, events(3, "e", "a")...)
+		limiter.want(ratelimit.Global, event("x", "a"))
+		limiter.want(ratelimit.Admitted, events(5, "e", "payments")...)
+		limiter.SetTemporary(forAWhile("global", "5/30m"))
+		limiter.want(ratelimit.Global, event("x", "payments"), event("x", "a"))
+		limiter.SetTemporary(forAWhile("global", "9/30m"))
+		limiter.want(ratelimit.Admitted, event("x", "a"))
+		reserves, err := limiter.Reserves(t.Context())
+		testkit.Check(t, err)
+		if len(reserves) != 1 || reserves[0].Tier.String() != "9/30m" || reserves[0].Used != 5 {
+			t.Errorf("%+v", reserves)
+		}
+	})
+}
+
+// For a moment replicas have different limits. Each holds its own; what one has admitted counts for the other.
+func TestReplicasFollowOneAfterTheOther(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("100/30m", "3/30m", "")
+		one, other := s.limiter(t, rules, day), s.limiter(t, rules, day)
+		one.SetTemporary(forAWhile("category/a", "6/1m", "group/a", "50/1m"))
+		one.want(ratelimit.Admitted, events(4, "e", "a")...)
+		other.want(ratelimit.Category, event("x", "a"))
+		other.want(ratelimit.Admitted, events(1, "e", "a")[0]) // in flight
+		one.want(ratelimit.Admitted, event("x", "a"))
+		if !other.refund(event("x", "a")) || !other.refund(events(1, "e", "a")[0]) {
+			t.Error("the other replica cannot refund")
+		}
+		if usages, err := one.Peek(t.Context(), "a"); err != nil || usages[0].Used != 3 || usages[1].Used != 3 || usages[2].Used != 3 {
+			t.Errorf("%+v, %v", usages, err)
+		}
+	})
+}
+
+// A limiter that is asked while limits change takes one set of rules for a call.
+func TestLimitsChangeUnderLoad(t *testing.T) {
+	server := redistest.Start(t)
+	limiter := newLimiter(t, server, testkit.Rules("1000/30m", "1000/30m", "a.>=900/30m"), day)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 200 {
+			switch i % 3 {
+			case 0:
+				limiter.SetTemporary(forAWhile("global", "500/1m", "group/a", "700/1h", "category/b", "10/10m"))
+			case 1:
+				limiter.SetTemporary(forAWhile("category/a.x", "600/1m:1s", "group/b", "30/1h:1m"))
+			default:
+				limiter.SetTemporary(ratelimit.Temporary{})
+			}
+		}
+	}()
+	for i := 0; ; i++ {
+		batch := []ratelimit.Request{event(fmt.Sprint("e", i), "a.x"), event(fmt.Sprint("e", i), "b"), event(fmt.Sprint("e", i), "c")}
+		if _, err := limiter.Admit(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}

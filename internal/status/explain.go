@@ -1,0 +1,204 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"notifier/internal/outcome"
+	"notifier/internal/pattern"
+	"notifier/internal/published"
+	"notifier/internal/ratelimit"
+	"notifier/internal/stats"
+	"notifier/internal/steering"
+	"notifier/internal/term"
+)
+
+// Explanation is what applies to one category, and what would become of an event of it now, as JSON for scripts.
+type Explanation struct {
+	Time     time.Time `json:"time"` // by the clock of Redis
+	Category string    `json:"category"`
+	Group    string    `json:"group"`
+	// Impossible: no subject that the workers read gives this category.
+	Impossible bool     `json:"impossible"`
+	Subject    string   `json:"subject"` // that the workers read; empty: not known
+	Forecast   Forecast `json:"forecast"`
+
+	Limits        []AppliedLimit     `json:"limits"`          // global, group if there is one, category
+	Reserve       *ratelimit.Reserve `json:"reserve"`         // of the global limit, for this category; null: none
+	KeptForOthers int                `json:"kept_for_others"` // slots of the longest global tier with reserves
+	Mute          *steering.Order    `json:"mute"`
+
+	Channel      string    `json:"channel"`                   // of events that name none; empty: the webhook's
+	Route        string    `json:"route,omitempty"`           // the name or pattern in SLACK_ROUTES that it is from; empty: it is the default channel
+	RouteUnknown bool      `json:"route_unknown,omitempty"`   // there are too many routes to publish them
+	Pace         string    `json:"pace"`                      // 10/10s, or off
+	Pauses       []Pause   `json:"pauses"`                    // of the channel and of the workspace, that are in force
+	Unposted     *Unposted `json:"unposted"`                  // what waits for the channel; null: nothing
+	Refused      string    `json:"channel_refuses,omitempty"` // Slack's code, if the channel refuses every message
+	MaxAgeS      float64   `json:"max_age_s"`                 // older events are dropped as expired; 0: none
+
+	Settings Settings `json:"settings"`
+}
+
+// AppliedLimit is one of the limits that a category has to pass.
+type AppliedLimit struct {
+	Level    string `json:"level"` // global, group or category
+	Limit    string `json:"limit"`
+	Variable string `json:"variable"`       // that sets it
+	Name     string `json:"name,omitempty"` // the group, category or pattern in it that it is for; empty: it is for all
+	Tiers    []Tier `json:"tiers"`          // kept in one of them: for other categories
+	// ForAWhile is what an operator has asked for in place of the variable; nil: nothing.
+	ForAWhile *steering.Order `json:"for_a_while,omitempty"`
+	Damaged   bool            `json:"damaged,omitempty"` // its key in Redis is of another type: nothing is decided until it is removed
+}
+
+// Explain asks Redis what applies to a category, which need not have been seen. It only reads. Errors are as for Read.
+func (s Source) Explain(ctx context.Context, category string) (Explanation, error) {
+	hour, err := s.Stats.Hour(ctx)
+	if err != nil {
+		return Explanation{}, err
+	}
+	replicas, err := s.Stats.Replicas(ctx)
+	if err != nil {
+		return Explanation{}, err
+	}
+	of, err := s.running(ctx, replicas)
+	if err != nil {
+		return Explanation{}, err
+	}
+	usages, err := of.limiter.Peek(ctx, category)
+	if err != nil {
+		return Explanation{}, err
+	}
+	reserves, err := of.limiter.Reserves(ctx)
+	if err != nil {
+		return Explanation{}, err
+	}
+	forecaster, err := newForecaster(ctx, hour.Now, of, usages, reserves)
+	if err != nil {
+		return Explanation{}, err
+	}
+	pauses, err := of.limiter.Pauses(ctx)
+	if err != nil {
+		return Explanation{}, err
+	}
+	e := Explanation{
+		Time: hour.Now, Category: category, Group: ratelimit.GroupOf(category), Settings: of.shown, Mute: of.muteOf(category),
+		Subject: of.settings.Subject.String(), Impossible: !of.settings.Subject.Gives(category),
+		Limits: appliedLimits(of, category, usages), MaxAgeS: term.Seconds(of.settings.MaxAge),
+	}
+	var own []ratelimit.Usage
+	for _, usage := range usages {
+		if usage.Category != "" {
+			own = append(own, usage)
+		}
+	}
+	e.Forecast = forecaster.ofCategory(category, own)
+	e.setReserves(reserves)
+	e.setChannel(of.settings, pauses, replicas)
+	return e, nil
+}
+
+func (e *Explanation) setReserves(reserves []ratelimit.Reserve) {
+	for _, reserve := range reserves {
+		if reserve.Category == e.Category {
+			e.Reserve = &reserve
+			continue
+		}
+		e.KeptForOthers += reserve.Kept
+		for i := range e.Limits[0].Tiers {
+			if tier := &e.Limits[0].Tiers[i]; tier.Limit == reserve.Tier.String() {
+				tier.Kept += reserve.Kept
+			}
+		}
+	}
+}
+
+// webhookChannel is what replicas and pauses call the one channel of a webhook.
+const webhookChannel = "webhook"
+
+// setChannel sets where events go, and what happens there.
+func (e *Explanation) setChannel(settings published.Settings, pauses []ratelimit.Pause, replicas []stats.Replica) {
+	e.Channel, e.Route = settings.ChannelOf(e.Category)
+	e.RouteUnknown, e.Pace = settings.RoutesUnknown, settings.Pace()
+	lane := e.Channel
+	if lane == "" {
+		lane = webhookChannel
+	}
+	e.Pauses = []Pause{}
+	for _, pause := range pauses {
+		if pause.Channel == "" || pause.Channel == lane || pause.ID == lane {
+			e.Pauses = append(e.Pauses, newPause(pause))
+		}
+	}
+	for _, unposted := range unpostedOf(replicas, e.Time) {
+		if unposted.Channel == lane {
+			e.Unposted = &unposted
+		}
+	}
+	for _, replica := range replicas {
+		if code, refused := replica.Refused[lane]; refused {
+			e.Refused = code
+		}
+	}
+}
+
+// appliedLimits are the limits of a category, with what is used of them.
+func appliedLimits(of running, category string, usages []ratelimit.Usage) []AppliedLimit {
+	limits, orders := of.settings.Limits, of.orders
+	group := ratelimit.GroupOf(category)
+	applied := []AppliedLimit{{Level: outcome.Global, Limit: limits.Global.String(), Variable: "LIMIT_GLOBAL"}}
+	if limit := limits.GroupLimit(group); len(limit) > 0 {
+		shared := AppliedLimit{Level: outcome.Group, Limit: limit.String(), Variable: "LIMIT_GROUP"}
+		if _, found := limits.GroupOverrides[group]; found {
+			shared.Variable, shared.Name = "LIMIT_GROUP_OVERRIDES", group
+		}
+		applied = append(applied, shared)
+	}
+	own := AppliedLimit{Level: outcome.Category, Limit: limits.LimitFor(category).String(), Variable: "LIMIT_CATEGORY"}
+	if _, name, found := limits.Overrides.Find(category); found {
+		own.Variable, own.Name = "LIMIT_OVERRIDES", name
+	}
+	applied = append(applied, own)
+	scopes := map[string]string{outcome.Global: "global", outcome.Group: "group/" + group, outcome.Category: "category/" + category}
+	for i := range applied {
+		if at := slices.IndexFunc(orders, func(o steering.Order) bool { return o.Kind == steering.Limit && o.Target == scopes[applied[i].Level] }); at >= 0 {
+			applied[i].ForAWhile, applied[i].Variable, applied[i].Name = &orders[at], "notifier limit set", ""
+		}
+		applied[i].Tiers = []Tier{}
+		for _, usage := range usages {
+			if levelOf(usage) != applied[i].Level {
+				continue
+			}
+			applied[i].Tiers = append(applied[i].Tiers, newTier(usage))
+			applied[i].Damaged = applied[i].Damaged || usage.Damaged
+		}
+	}
+	return applied
+}
+
+// levelOf is the level of a usage, in the words of reasons.
+func levelOf(usage ratelimit.Usage) string {
+	switch {
+	case usage.Category != "":
+		return outcome.Category
+	case usage.Group != "":
+		return outcome.Group
+	}
+	return outcome.Global
+}
+
+var errPattern = errors.New("is a pattern, expected the name of one category, such as errors")
+
+// CheckCategory returns what is wrong with a name of a category, or nil. The error follows the name: "errors.> is a pattern ...".
+func CheckCategory(category string) error {
+	if err := pattern.Check(category); err != nil {
+		return err
+	}
+	if pattern.HasWildcard(category) {
+		return errPattern
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"notifier/internal/outcome"
+	"notifier/internal/pattern"
+	"notifier/internal/ratelimit"
+	"notifier/internal/steering"
+	"notifier/internal/term"
+)
+
+// Forecast is what would become of one event, of one slot, that came now. It is the one answer to that question: the table, the
+// JSON, the page and explain show it.
+type Forecast struct {
+	Sends  bool       `json:"sends"`            // all limits have room
+	Reason string     `json:"reason,omitempty"` // with which it would be dropped: category, group, global, muted
+	Held   string     `json:"held,omitempty"`   // what it would wait for instead: redis_key, because a key is damaged
+	Limit  string     `json:"limit,omitempty"`  // the tier that refuses; of several the one that has room last
+	At     *time.Time `json:"at,omitempty"`     // when all limits have room, if nothing else is admitted; null: now, or it is not known
+	Kept   int        `json:"kept,omitempty"`   // slots of that tier that are kept for others; where there are any, it is At at the earliest
+}
+
+// muted is the reason of what an operator has muted.
+const muted = "muted"
+
+// waitsForKey is Forecast.Held of a damaged key, in the words of a worker's waits.
+const waitsForKey = "redis_key"
+
+// level is one of the limits that an event has to pass.
+type level struct {
+	reason string
+	usages []ratelimit.Usage
+	limits []string // how the tiers are shown, where the usages have others; nil: as they are
+	kept   []int    // of each tier; nil: none
+}
+
+// forecast decides as lua/admit.lua does: of several tiers that refuse, the one that has room last is named; of those that have
+// room at the same time, that of the level that is listed first. So the levels are category, group, global.
+func forecast(now time.Time, mute *steering.Order, levels ...level) Forecast {
+	if mute != nil {
+		until := mute.Until
+		return Forecast{Reason: muted, At: &until}
+	}
+	f := Forecast{Sends: true}
+	var longest time.Duration
+	for _, level := range levels {
+		for i, usage := range level.usages {
+			if usage.Damaged {
+				return Forecast{Held: waitsForKey}
+			}
+			if usage.FreeIn <= longest {
+				continue
+			}
+			longest = usage.FreeIn
+			at := now.Add(longest)
+			f = Forecast{Reason: level.reason, Limit: usage.Tier.String(), At: &at}
+			if level.limits != nil {
+				f.Limit = level.limits[i]
+			}
+			if level.kept != nil {
+				f.Kept = level.kept[i]
+			}
+		}
+	}
+	return f
+}
+
+// forecaster has what all forecasts of a status need.
+type forecaster struct {
+	now    time.Time
+	of     running
+	global []ratelimit.Usage
+	groups map[string][]ratelimit.Usage
+	rooms  map[string]ratelimit.Room // by category; "": one without a reserve. nil: nothing is kept for anybody
+}
+
+// newForecaster sorts usages, and asks what is kept for whom. Errors are as for Read.
+func newForecaster(ctx context.Context, now time.Time, of running, usages []ratelimit.Usage, reserves []ratelimit.Reserve) (forecaster, error) {
+	f := forecaster{now: now, of: of, groups: map[string][]ratelimit.Usage{}}
+	asked := []string{""}
+	for _, usage := range usages {
+		switch {
+		case usage.Group != "":
+			f.groups[usage.Group] = append(f.groups[usage.Group], usage)
+		case usage.Category == "":
+			f.global = append(f.global, usage)
+		case slices.ContainsFunc(reserves, func(r ratelimit.Reserve) bool { return r.Category == usage.Category }):
+			asked = append(asked, usage.Category)
+		}
+	}
+	if len(reserves) == 0 {
+		return f, nil
+	}
+	rooms, err := of.limiter.Rooms(ctx, asked...)
+	if err != nil {
+		return f, err
+	}
+	f.rooms = map[string]ratelimit.Room{}
+	for i, category := range asked {
+		f.rooms[category] = rooms[i]
+	}
+	return f, nil
+}
+
+// ofCategory is the forecast of a category with these usages of its own.
+func (f forecaster) ofCategory(category string, own []ratelimit.Usage) Forecast {
+	group := level{reason: outcome.Group, usages: f.groups[ratelimit.GroupOf(category)]}
+	return forecast(f.now, f.of.muteOf(category), level{reason: outcome.Category, usages: own}, group, f.globalFor(category))
+}
+
+// ofGroup is the forecast of a category of this group that has room itself.
+func (f forecaster) ofGroup(group string) Forecast {
+	return forecast(f.now, nil, level{reason: outcome.Group, usages: f.groups[group]}, f.globalFor(""))
+}
+
+// globalFor is the global limit as it is for a category.
+func (f forecaster) globalFor(category string) level {
+	l := level{reason: outcome.Global, usages: f.global}
+	room, found := f.rooms[category]
+	if !found {
+		room, found = f.rooms[""]
+	}
+	if found && len(room.Usages) == len(f.global) { // else its rules have changed in between
+		l.usages, l.kept = room.Usages, room.Kept
+		for _, usage := range f.global {
+			l.limits = append(l.limits, usage.Tier.String())
+		}
+	}
+	return l
+}
+
+// matches reports whether a pattern matches a category.
+func matches(text, category string) bool {
+	table, err := pattern.NewTable(map[string]bool{text: true})
+	if err != nil {
+		return false
+	}
+	_, _, found := table.Find(category)
+	return found
+}
+
+// levelNames are the levels for people, in the rows of the table.
+var levelNames = map[string]string{outcome.Group: "group limit", outcome.Global: "global limit", muted: "muted"}
+
+// Cell is the forecast for people in a row of the scope that has the level own: "now", "in 4m12s (14:32:07)", or with the level
+// that refuses where it is another one: "global limit, in 4m12s (14:32:07)". Times of day are in this machine's time zone.
+func (f Forecast) Cell(now time.Time, own string) string {
+	switch {
+	case f.Sends:
+		return "now"
+	case f.Held != "":
+		return "key damaged"
+	}
+	text := "?"
+	if f.At != nil {
+		text = fmt.Sprintf("in %s (%s)", term.Duration(f.At.Sub(now)), f.At.Local().Format(time.TimeOnly))
+	}
+	switch {
+	case f.Kept > 0:
+		return "kept, " + text
+	case f.Reason != own:
+		return levelNames[f.Reason] + ", " + text
+	}
+	return text
+}
+
+// reasonTexts say for people why an event would not be sent.
+var reasonTexts = map[string]string{
+	outcome.Category: "the limit %s of the category is full",
+	outcome.Group:    "the limit %s of its group is full",
+	outcome.Global:   "the global limit %s is full",
+	muted:            "it is muted",
+}
+
+// Text is the forecast for people: "An event would be dropped now: the global limit 100/30m is full. There is room in 4m12s (14:32:07)."
+func (f Forecast) Text(now time.Time) string {
+	switch {
+	case f.Sends:
+		return "An event would be sent now."
+	case f.Held != "":
+		return "An event would be held: a key of the category or its group in Redis is damaged."
+	}
+	why := reasonTexts[f.Reason]
+	if strings.Contains(why, "%s") {
+		why = fmt.Sprintf(why, f.Limit)
+	}
+	if f.Kept > 0 {
+		why = fmt.Sprintf("of the global limit %s only slots are left that are kept for others (%d)", f.Limit, f.Kept)
+	}
+	text := fmt.Sprintf("An event would be dropped now (%s): %s.", f.Reason, why)
+	if f.At == nil {
+		return text
+	}
+	begin := "There is room in"
+	if f.Kept > 0 {
+		begin = "There is room in at least"
+	} else if f.Reason == muted {
+		begin = "The mute ends in"
+	}
+	return fmt.Sprintf("%s %s %s (%s).", text, begin, term.Duration(f.At.Sub(now)), f.At.Local().Format(time.TimeOnly))
+}

@@ -1,0 +1,86 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/stats"
+	"notifier/internal/steering"
+	"notifier/internal/term"
+	"notifier/internal/testkit"
+)
+
+// asked is what operators have asked for.
+type asked struct{ steering.State }
+
+func (a asked) Read(context.Context) (steering.State, error) { return a.State, nil }
+
+func (a *asked) add(t *testing.T, order steering.Order, err error, length time.Duration) {
+	t.Helper()
+	testkit.Check(t, err)
+	order.Since, order.Until = now, now.Add(length)
+	a.Orders = append(a.Orders, order)
+}
+
+// TestWhatOperatorsHaveAskedFor is in force for what is read, and shown with who, until when and why; what has ended is not.
+func TestWhatOperatorsHaveAskedFor(t *testing.T) {
+	k := &known{hour: stats.Hour{Now: now}, usages: []ratelimit.Usage{{Tier: tier(100, time.Minute)}}}
+	source, _ := k.reading(worker(t, "99/1h"))
+	orders := &asked{steering.State{Now: now}}
+	mute, err := steering.NewMute("errors.>", "alice@ops", "being moved")
+	orders.add(t, mute, err, time.Hour)
+	over, err := steering.NewMute("over", "alice@ops", "")
+	orders.add(t, over, err, -time.Second)
+	limit, err := steering.NewLimit("category/errors", "7/1h", "bob@ops", "")
+	orders.add(t, limit, err, 2*time.Hour)
+	source.Steering = orders
+	var instead ratelimit.Temporary
+	source.LimiterFor = func(_ ratelimit.Rules, _ time.Duration, with ratelimit.Temporary) (Limiter, error) {
+		instead = with
+		return k, nil
+	}
+	got, err := source.Read(t.Context())
+	testkit.Check(t, err)
+	if len(got.Steering) != 2 || instead.Categories["errors"].String() != "7/1h" || len(instead.Categories) != 1 {
+		t.Errorf("%+v, and read with %+v", got.Steering, instead)
+	}
+	table := got.Table(term.Screen{})
+	for _, line := range []string{
+		"mute of errors.> until " + now.Add(time.Hour).Format(time.RFC3339) + " (1h), by alice@ops: being moved\n",
+		"limit 7/1h of category/errors until " + now.Add(2*time.Hour).Format(time.RFC3339) + " (2h), by bob@ops\n",
+	} {
+		if !strings.Contains(table, line) {
+			t.Errorf("no line %q in\n%s", line, table)
+		}
+	}
+	explained, err := source.Explain(t.Context(), "errors")
+	testkit.Check(t, err)
+	own := explained.Limits[len(explained.Limits)-1]
+	if own.ForAWhile == nil || own.ForAWhile.By != "bob@ops" || own.Limit != "7/1h" || explained.Limits[0].ForAWhile != nil {
+		t.Errorf("%+v", explained.Limits)
+	}
+	if explained, err = source.Explain(t.Context(), "errors.db"); err != nil || explained.Mute == nil || explained.Mute.Reason != "being moved" {
+		t.Errorf("%+v, %v", explained.Mute, err)
+	}
+}
+
+// TestManyOrdersAreBounded: a status names fifty of them, or fewer where they are long.
+func TestManyOrdersAreBounded(t *testing.T) {
+	k := &known{hour: stats.Hour{Now: now}, usages: []ratelimit.Usage{{Tier: tier(100, time.Minute)}}}
+	source, _ := k.reading(worker(t, "99/1h"))
+	orders := &asked{steering.State{Now: now}}
+	for i := range steering.MostOrders {
+		order, err := steering.NewMute(fmt.Sprintf("c%d", i), strings.Repeat("x", 100), strings.Repeat("<", 200))
+		orders.add(t, order, err, time.Hour)
+	}
+	source.Steering = orders
+	got, err := source.Read(t.Context())
+	testkit.Check(t, err)
+	if len(got.Steering) != 50 || got.MoreSteering != 950 || !strings.Contains(got.Table(term.Screen{}), "and 950 more mutes") {
+		t.Errorf("%d and %d more", len(got.Steering), got.MoreSteering)
+	}
+}

@@ -1,0 +1,212 @@
+package steering_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"notifier/internal/stats"
+	"notifier/internal/steering"
+	"notifier/internal/testkit"
+)
+
+func TestAReplicaFollows(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica()
+	r.Follow(t.Context(), stats.Flushed{Now: time.Now(), Version: 7}) // before it has read anything
+	testkit.Check(t, r.Load(t.Context()))
+	if r.muted("errors") {
+		t.Error("muted from the start")
+	}
+	w.mute("errors.>", time.Hour)
+	w.limit("global", "5/1m", time.Hour)
+	w.limit("group/team-a", "6/1m", time.Hour)
+	w.limit("category/errors.db", "7/1m", time.Hour)
+	r.flush()
+	if !r.muted("errors.db") || r.muted("errors") || r.muted("other") {
+		t.Error("the mute is not followed")
+	}
+	now := r.limits.current()
+	if now.Global.String() != "5/1m" || now.Groups["team-a"].String() != "6/1m" || now.Categories["errors.db"].String() != "7/1m" {
+		t.Errorf("%+v", now)
+	}
+	select {
+	case <-r.NewMutes():
+	default:
+		t.Error("nobody is woken by a new mute")
+	}
+	lines := r.log.FilterMessage("mute is in force").All()
+	if len(lines) != 1 || lines[0].ContextMap()["by"] != "alice@ops" || lines[0].ContextMap()["reason"] != "because" {
+		t.Errorf("%v", lines)
+	}
+	_, _, err := w.store.Clear(t.Context(), steering.Mute, "errors.>")
+	testkit.Check(t, err)
+	_, _, err = w.store.Clear(t.Context(), steering.Limit, "global")
+	testkit.Check(t, err)
+	r.flush()
+	if r.muted("errors.db") || len(r.limits.current().Global) > 0 || len(r.limits.current().Groups) != 1 {
+		t.Error("what was cleared is still in force")
+	}
+	if r.log.FilterMessage("mute is over").Len() != 1 || r.log.FilterMessage("limit for a while is over").Len() != 1 {
+		t.Errorf("%v", r.log.All())
+	}
+}
+
+// An order ends at its time by the clock of Redis, without a call: also while Redis is away, and the less specific one goes on.
+func TestAnOrderEndsByItself(t *testing.T) {
+	w := newWorld(t)
+	w.mute("errors", 1500*time.Millisecond)
+	w.mute("errors.db", time.Second)
+	w.mute(">", time.Hour)
+	w.limit("global", "5/1m", time.Second)
+	_, _, err := w.store.Clear(t.Context(), steering.Mute, ">")
+	testkit.Check(t, err)
+	r := w.replica()
+	testkit.Check(t, r.Load(t.Context()))
+	if !r.muted("errors") || !r.muted("errors.db") {
+		t.Fatal("not in force")
+	}
+	until := w.read().Orders[0].Until
+	testkit.Eventually(t, "the mute is over", func() bool { return !r.muted("errors") })
+	if now := w.read().Now; now.Before(until) {
+		t.Errorf("over %s too early", until.Sub(now))
+	}
+	testkit.Eventually(t, "the limit is over", func() bool { return len(r.limits.current().Global) == 0 })
+	testkit.Eventually(t, "the ends are logged", func() bool {
+		return r.log.FilterMessage("mute is over").Len() == 2 && r.log.FilterMessage("limit for a while is over").Len() == 1
+	})
+}
+
+// The clock is Redis's, however wrong our own is.
+func TestTheClockIsThatOfRedis(t *testing.T) {
+	w := newWorld(t)
+	w.mute("a", time.Hour)
+	r := w.replica()
+	testkit.Check(t, r.Load(t.Context()))
+	version := w.read().Version
+	r.Follow(t.Context(), stats.Flushed{Now: time.Now().Add(2 * time.Hour), Version: version})
+	if r.muted("a") {
+		t.Error("the mute goes on although the clock of Redis is past its end")
+	}
+	r.Follow(t.Context(), stats.Flushed{Now: time.Now(), Version: version})
+	if !r.muted("a") {
+		t.Error("the mute has ended although the clock of Redis was set back")
+	}
+}
+
+// Of two mutes the most specific one is named; when it ends, the other one holds without a gap.
+func TestMutesOverlap(t *testing.T) {
+	w := newWorld(t)
+	w.mute("errors", time.Second)
+	w.mute(">", time.Hour)
+	r := w.replica()
+	testkit.Check(t, r.Load(t.Context()))
+	if mute, _ := r.Muted("errors"); mute.Target != "errors" {
+		t.Errorf("muted by %s", mute.Target)
+	}
+	gap := false
+	testkit.Eventually(t, "the first is over", func() bool {
+		mute, muted := r.Muted("errors")
+		gap = gap || !muted
+		return muted && mute.Target == ">"
+	})
+	if gap {
+		t.Error("for a moment nothing was muted")
+	}
+}
+
+// A store that has lost the hash gets it back from whoever knows it, once; what was set since stays.
+func TestWhatWasLostIsPutBack(t *testing.T) {
+	w := newWorld(t)
+	w.mute("a", time.Hour)
+	w.mute("b", 3*time.Hour)
+	r, other := w.replica(), w.replica()
+	testkit.Check(t, errors.Join(r.Load(t.Context()), other.Load(t.Context())))
+	before := w.read()
+	testkit.Check(t, w.client.Del(t.Context(), key).Err())
+	r.flush()
+	other.flush()
+	after := w.read()
+	if len(after.Orders) != 2 || after.Version != before.Version || !after.Orders[1].Until.Equal(before.Orders[1].Until) {
+		t.Errorf("%+v, expected %+v", after, before)
+	}
+	if n := r.log.FilterMessage("mutes and limits put back").Len() + other.log.FilterMessage("mutes and limits put back").Len(); n != 1 {
+		t.Errorf("%d lines, expected one", n)
+	}
+
+	testkit.Check(t, w.client.Del(t.Context(), key).Err()) // and somebody sets another one before that is noticed
+	w.mute("c", time.Hour)
+	r.flush()
+	r.flush()
+	other.flush()
+	for _, category := range []string{"a", "b", "c"} {
+		if !r.muted(category) || !other.muted(category) {
+			t.Errorf("%s is lost", category)
+		}
+	}
+	if len(w.read().Orders) != 3 {
+		t.Errorf("%+v", w.read().Orders)
+	}
+}
+
+// An older version of the same hash, from a replica that was promoted, is replaced as a whole; a newer one is left alone.
+func TestAnOlderVersionIsReplaced(t *testing.T) {
+	w := newWorld(t)
+	w.mute("a", time.Hour)
+	old := w.client.HGetAll(t.Context(), key).Val()
+	stale := w.replica()
+	testkit.Check(t, stale.Load(t.Context()))
+	_, _, err := w.store.Clear(t.Context(), steering.Mute, "a")
+	testkit.Check(t, err)
+	w.mute("b", time.Hour)
+	r := w.replica()
+	testkit.Check(t, r.Load(t.Context()))
+	testkit.Check(t, stale.PutBack(t.Context(), w.client))
+	if state := w.read(); len(state.Orders) != 1 || state.Orders[0].Target != "b" {
+		t.Errorf("a stale replica has put back %+v", state.Orders)
+	}
+	testkit.Check(t, w.client.Del(t.Context(), key).Err())
+	testkit.Check(t, w.client.HSet(t.Context(), key, old).Err())
+	testkit.Check(t, r.PutBack(t.Context(), w.client))
+	testkit.Check(t, r.PutBack(t.Context(), w.client))
+	if state := w.read(); len(state.Orders) != 1 || state.Orders[0].Target != "b" {
+		t.Errorf("%+v", state.Orders)
+	}
+}
+
+// A mute that was cleared does not come back through a worker that was cut off, nor does one that has ended.
+func TestWhatWasClearedStaysCleared(t *testing.T) {
+	w := newWorld(t)
+	w.mute("a", time.Hour)
+	cut := w.replica()
+	testkit.Check(t, cut.Load(t.Context()))
+	_, _, err := w.store.Clear(t.Context(), steering.Mute, "a")
+	testkit.Check(t, err)
+	testkit.Check(t, cut.PutBack(t.Context(), w.client))
+	cut.flush()
+	if cut.muted("a") || len(w.read().Orders) != 0 {
+		t.Error("it is back")
+	}
+	if ttl := w.client.PTTL(t.Context(), key).Val(); ttl < 24*time.Hour {
+		t.Errorf("the version is kept for %s, expected a day after the mute would have ended", ttl)
+	}
+}
+
+// While Redis is away everything stays as it is known.
+func TestRedisIsAway(t *testing.T) {
+	w := newWorld(t)
+	w.mute("a", time.Hour)
+	r := w.replica()
+	testkit.Check(t, r.Load(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.Follow(ctx, stats.Flushed{Now: time.Now(), Version: 1})
+	if !r.muted("a") {
+		t.Error("forgotten")
+	}
+	fresh := w.replica()
+	if err := fresh.Load(ctx); err == nil {
+		t.Error("it has read nothing, and reports no error")
+	}
+}

@@ -1,0 +1,182 @@
+package steering
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"notifier/internal/pattern"
+	"notifier/internal/ratelimit"
+	"notifier/internal/term"
+)
+
+// Bounds of an order. lua/steer.lua has that of their number, MostOrders.
+const (
+	Shortest      = time.Second
+	Longest       = 31 * 24 * time.Hour
+	MostOrders    = 1000
+	LongestReason = 200 // characters
+	LongestBy     = 100 // characters
+)
+
+// Kind is what an order is.
+type Kind string
+
+// The kinds, as the names of fields begin with them.
+const (
+	Mute  Kind = "mute"  // what matches is dropped
+	Limit Kind = "limit" // a scope has another limit
+)
+
+// Order is one thing that an operator has asked for.
+type Order struct {
+	Kind   Kind      `json:"kind"`
+	Target string    `json:"target"` // Mute: a pattern of categories. Limit: a scope, as ParseScope takes it
+	Limit  string    `json:"limit,omitempty"`
+	Since  time.Time `json:"since"` // by the clock of Redis, as Until
+	Until  time.Time `json:"until"`
+	By     string    `json:"by"`               // user@host
+	Reason string    `json:"reason,omitempty"` // empty: none was given
+
+	limit ratelimit.Limit
+}
+
+// What is what the order does, for people: "mute of errors", "limit 20/30m of group/team-a".
+func (o Order) What() string {
+	if o.Kind == Mute {
+		return "mute of " + o.Target
+	}
+	return "limit " + o.Limit + " of " + o.Target
+}
+
+// field is its name in the hash.
+func (o Order) field() string { return string(o.Kind) + " " + o.Target }
+
+// content is the part of its value that lua/steer.lua does not look at.
+type content struct {
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+	Limit  string `json:"limit,omitempty"`
+}
+
+// NewMute is an order to drop what matches a pattern. The error says what is wrong with the pattern, who or why.
+func NewMute(categories, by, reason string) (Order, error) {
+	return checked(Order{Kind: Mute, Target: categories, By: by, Reason: reason})
+}
+
+// NewLimit is an order to apply a limit to a scope. The error says what is wrong with the scope, the limit, who or why.
+func NewLimit(scope, limit, by, reason string) (Order, error) {
+	return checked(Order{Kind: Limit, Target: scope, Limit: limit, By: by, Reason: reason})
+}
+
+func checked(o Order) (Order, error) {
+	switch o.Kind {
+	case Mute:
+		if err := pattern.Check(o.Target); err != nil {
+			return Order{}, fmt.Errorf("pattern %.200q %w", o.Target, err)
+		}
+		if o.Limit != "" {
+			return Order{}, errors.New("a mute with a limit, expected none")
+		}
+	case Limit:
+		if _, err := ParseScope(o.Target); err != nil {
+			return Order{}, err
+		}
+		limit, err := ratelimit.ParseLimit(o.Limit)
+		if err != nil {
+			return Order{}, fmt.Errorf("limit: %w", err)
+		}
+		o.limit, o.Limit = limit, limit.String()
+	default:
+		return Order{}, fmt.Errorf("kind %.20q, expected mute or limit", o.Kind)
+	}
+	if err := checkText("reason", o.Reason, LongestReason); err != nil {
+		return Order{}, err
+	}
+	return o, checkText("who", o.By, LongestBy)
+}
+
+// checkText returns what is wrong with a text that is shown to people.
+func checkText(name, text string, longest int) error {
+	switch {
+	case term.Printable(text) != text:
+		return fmt.Errorf("%s %.200q, expected one line of printable text", name, text)
+	case utf8.RuneCountInString(text) > longest:
+		return fmt.Errorf("%s has %d characters, expected at most %d", name, utf8.RuneCountInString(text), longest)
+	}
+	return nil
+}
+
+// Scope is where a limit applies.
+type Scope struct {
+	Group    string // empty: it is not a group's
+	Category string // empty: it is not a category's; with Group empty too it is the global one
+}
+
+// The forms of a scope.
+const (
+	globalScope   = "global"
+	groupPrefix   = "group/"
+	categoryScope = "category/"
+)
+
+// ParseScope reads "global", "group/NAME" or "category/NAME". The error says what is wrong and what was expected.
+func ParseScope(text string) (Scope, error) {
+	if text == globalScope {
+		return Scope{}, nil
+	}
+	if name, found := strings.CutPrefix(text, groupPrefix); found {
+		if err := ratelimit.CheckGroup(name); err != nil {
+			return Scope{}, fmt.Errorf("group %.200q %w", name, err)
+		}
+		return Scope{Group: name}, nil
+	}
+	if name, found := strings.CutPrefix(text, categoryScope); found {
+		if pattern.HasWildcard(name) {
+			return Scope{}, fmt.Errorf("category %.200q is a pattern, expected the name of one category, such as errors", name)
+		}
+		if err := pattern.Check(name); err != nil {
+			return Scope{}, fmt.Errorf("category %.200q %w", name, err)
+		}
+		return Scope{Category: name}, nil
+	}
+	return Scope{}, fmt.Errorf("scope %.200q, expected global, group/NAME such as group/team-a, or category/NAME such as category/errors", text)
+}
+
+// valueShape is "<since> <until> <the rest>".
+var valueShape = regexp.MustCompile(`(?s)^(\d{1,16}) (\d{1,16}) (.*)$`)
+
+// longestContent is how many bytes of JSON an order can have: each character may be escaped.
+const longestContent = 8 << 10
+
+// decodeOrder reads a field of the hash. The error says what is wrong with it.
+func decodeOrder(field, value string) (Order, error) {
+	kind, target, _ := strings.Cut(field, " ")
+	parts := valueShape.FindStringSubmatch(value)
+	if parts == nil || len(parts[3]) > longestContent {
+		return Order{}, fmt.Errorf("%.60q, expected two times in microseconds and a JSON object", value)
+	}
+	var rest content
+	if err := json.Unmarshal([]byte(parts[3]), &rest); err != nil {
+		return Order{}, fmt.Errorf("%.60q, expected a JSON object: %w", parts[3], err)
+	}
+	o, err := checked(Order{Kind: Kind(kind), Target: target, Limit: rest.Limit, By: rest.By, Reason: rest.Reason})
+	if err != nil {
+		return Order{}, err
+	}
+	o.Since, o.Until = microTime(parts[1]), microTime(parts[2])
+	if length := o.Until.Sub(o.Since); length <= 0 || length > Longest {
+		return Order{}, fmt.Errorf("it lasts %s, expected up to %s", term.ShortDuration(length), term.ShortDuration(Longest))
+	}
+	return o, nil
+}
+
+func microTime(digits string) time.Time {
+	micros, _ := strconv.ParseInt(digits, 10, 64) // of digits alone, and not too many
+	return time.UnixMicro(micros).UTC()
+}

@@ -1,0 +1,314 @@
+package steering_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+	"notifier/internal/stats"
+	"notifier/internal/steering"
+	"notifier/internal/testkit"
+)
+
+func TestMain(m *testing.M) {
+	testkit.QuietRedis()
+	goleak.VerifyTestMain(m)
+}
+
+const key = "{n}:steering"
+
+// world is a Redis, and a Store over it.
+type world struct {
+	*testing.T
+	server *redistest.Server
+	client redis.UniversalClient
+	store  *steering.Store
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	t.Parallel()
+	server := redistest.Start(t)
+	client := server.ClientFor(t, "{n}")
+	store, err := steering.NewStore(client, "n")
+	testkit.Check(t, err)
+	return &world{t, server, client, store}
+}
+
+func (w *world) mute(pattern string, length time.Duration) steering.Order {
+	w.Helper()
+	order, err := steering.NewMute(pattern, "alice@ops", "because")
+	testkit.Check(w.T, err)
+	return w.set(order, length)
+}
+
+func (w *world) limit(scope, limit string, length time.Duration) steering.Order {
+	w.Helper()
+	order, err := steering.NewLimit(scope, limit, "alice@ops", "because")
+	testkit.Check(w.T, err)
+	return w.set(order, length)
+}
+
+func (w *world) set(order steering.Order, length time.Duration) steering.Order {
+	w.Helper()
+	order, _, err := w.store.Set(w.Context(), order, length)
+	testkit.Check(w.T, err)
+	return order
+}
+
+func (w *world) read() steering.State {
+	w.Helper()
+	state, err := w.store.Read(w.Context())
+	testkit.Check(w.T, err)
+	return state
+}
+
+// limits notes what a follower asks for.
+type limits struct {
+	mu  sync.Mutex
+	now ratelimit.Temporary
+}
+
+func (l *limits) SetTemporary(now ratelimit.Temporary) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now = now
+}
+
+func (l *limits) current() ratelimit.Temporary {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+// replica is a follower, with what it has logged and asked for.
+type replica struct {
+	*steering.Follower
+	w      *world
+	limits *limits
+	log    *observer.ObservedLogs
+}
+
+func (w *world) replica() *replica {
+	w.Helper()
+	core, logs := observer.New(zapcore.InfoLevel)
+	r := &replica{w: w, limits: &limits{}, log: logs}
+	r.Follower = steering.NewFollower(w.store, r.limits, zap.New(core))
+	w.Cleanup(r.Stop)
+	return r
+}
+
+// flush does what a flush of counts does.
+func (r *replica) flush() {
+	r.w.Helper()
+	state := r.w.read()
+	r.Follow(r.w.Context(), stats.Flushed{Now: state.Now, Version: state.Version})
+}
+
+func (r *replica) muted(category string) bool {
+	_, muted := r.Muted(category)
+	return muted
+}
+
+func TestWhatIsSetIsReadBack(t *testing.T) {
+	w := newWorld(t)
+	mute, limit := w.mute("team-a.>", time.Hour), w.limit("category/errors", "50/30m0s", 2*time.Hour)
+	if got := mute.Until.Sub(mute.Since); got != time.Hour {
+		t.Errorf("the mute lasts %s", got)
+	}
+	state := w.read()
+	if len(state.Orders) != 2 || len(state.Invalid) > 0 {
+		t.Fatalf("%+v", state)
+	}
+	for i, want := range []steering.Order{mute, limit} {
+		got := state.Orders[i]
+		if got.Kind != want.Kind || got.Target != want.Target || got.Limit != want.Limit || got.By != "alice@ops" ||
+			got.Reason != "because" || !got.Until.Equal(want.Until) || !got.Since.Equal(want.Since) {
+			t.Errorf("%+v, expected %+v", got, want)
+		}
+	}
+	if state.Orders[1].Limit != "50/30m" {
+		t.Errorf("limit %s, expected its shortest form", state.Orders[1].Limit)
+	}
+	if ttl := w.client.PTTL(t.Context(), key).Val(); ttl < 25*time.Hour || ttl > 27*time.Hour {
+		t.Errorf("the hash expires in %s, expected a day after its last end", ttl)
+	}
+}
+
+// The version grows with each change, also of a hash that begins anew, and nothing is counted that changes nothing.
+func TestTheVersionGrows(t *testing.T) {
+	w := newWorld(t)
+	last := int64(0)
+	grew := func(what string) {
+		t.Helper()
+		if version := w.read().Version; version <= last {
+			t.Errorf("%s: version %d after %d", what, version, last)
+		} else {
+			last = version
+		}
+	}
+	w.mute("a", time.Hour)
+	grew("set")
+	w.mute("a", time.Hour)
+	grew("replaced")
+	found, version, err := w.store.Clear(t.Context(), steering.Mute, "a")
+	testkit.Check(t, err)
+	grew("cleared")
+	if !found || version != last {
+		t.Errorf("found %v, version %d, expected %d", found, version, last)
+	}
+	if found, version, err = w.store.Clear(t.Context(), steering.Mute, "a"); err != nil || found || version != last {
+		t.Errorf("nothing to clear: %v %d %v", found, version, err)
+	}
+	testkit.Check(t, w.client.Del(t.Context(), key).Err())
+	w.mute("a", time.Hour)
+	grew("begun anew")
+}
+
+// What has ended, and what is not ours, is removed with the next change; it never fills the hash.
+func TestWhatHasEndedIsRemoved(t *testing.T) {
+	w := newWorld(t)
+	w.mute("a", time.Hour)
+	past := time.Now().Add(-time.Hour).UnixMicro()
+	testkit.Check(t, w.client.HSet(t.Context(), key, "mute old", fmt.Sprintf("%d %d {}", past-1000, past), "junk", "x", "mute b", "").Err())
+	w.mute("c", time.Hour)
+	fields := w.client.HKeys(t.Context(), key).Val()
+	if len(fields) != 4 || strings.Contains(strings.Join(fields, ","), "old") || strings.Contains(strings.Join(fields, ","), "junk") {
+		t.Errorf("%q", fields)
+	}
+}
+
+func TestThereIsABound(t *testing.T) {
+	w := newWorld(t)
+	for i := range steering.MostOrders {
+		w.mute(fmt.Sprintf("c%d", i), time.Hour)
+	}
+	order, err := steering.NewMute("one-more", "", "")
+	testkit.Check(t, err)
+	if _, _, err := w.store.Set(t.Context(), order, time.Hour); !errors.Is(err, steering.ErrFull) {
+		t.Errorf("%v, expected ErrFull", err)
+	}
+	w.mute("c7", 2*time.Hour) // replaces
+	if n := len(w.read().Orders); n != steering.MostOrders {
+		t.Errorf("%d orders", n)
+	}
+	r := w.replica()
+	testkit.Check(t, r.Load(t.Context()))
+	if !r.muted("c999") || r.muted("one-more") {
+		t.Error("not all are followed")
+	}
+}
+
+// Values that others have written are skipped and named, and the valid ones hold.
+func TestHostileValues(t *testing.T) {
+	w := newWorld(t)
+	w.mute("good", time.Hour)
+	now := time.Now().UnixMicro()
+	times := fmt.Sprintf("%d %d ", now, now+3_600_000_000)
+	long := strings.Repeat("x", 201)
+	hostile := map[string]string{
+		"mute a..b":            times + "{}",
+		"mute ":                times + "{}",
+		"mute a\x1b[31m":       times + "{}",
+		"mute b":               times + "[]",
+		"mute c":               times + `{"reason":"` + long + `"}`,
+		"mute d":               times + `{"by":"a\nb"}`,
+		"mute e":               times + `{"limit":"1/1m"}`,
+		"mute f":               "1 2",
+		"mute g":               fmt.Sprintf("%d %d {}", now, now+32*24*3_600_000_000),
+		"mute h":               fmt.Sprintf("%d %d {}", now, now-1),
+		"mute i":               "99999999999999999999 99999999999999999999 {}",
+		"mute j":               times + strings.Repeat(" ", 9000) + "{}",
+		"limit global":         times + `{"limit":"0/1m"}`,
+		"limit group/a.b":      times + `{"limit":"1/1m"}`,
+		"limit category/a.>":   times + `{"limit":"1/1m"}`,
+		"limit planet/earth":   times + `{"limit":"1/1m"}`,
+		"limit category/empty": times + `{}`,
+		"order everything":     times + `{}`,
+		"":                     "",
+	}
+	for field, value := range hostile {
+		testkit.Check(t, w.client.HSet(t.Context(), key, field, value).Err())
+	}
+	r := w.replica()
+	testkit.Check(t, r.Load(t.Context()))
+	orders, _ := r.InForce()
+	if len(orders) != 1 || orders[0].Target != "good" {
+		t.Errorf("in force: %+v", orders)
+	}
+	if n := r.log.FilterMessage("mutes or limits are not valid, and are skipped").Len(); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+	r.flush()
+	r.flush()
+	if n := r.log.FilterMessage("mutes or limits are not valid, and are skipped").Len(); n != 1 {
+		t.Errorf("%d lines after two flushes, expected one for a version", n)
+	}
+}
+
+// A hash that is none of ours is not read, and what is known stays in force.
+func TestAHugeHashIsNotRead(t *testing.T) {
+	w := newWorld(t)
+	w.mute("a", time.Hour)
+	r := w.replica()
+	testkit.Check(t, r.Load(t.Context()))
+	fields := map[string]any{"version": "9000000000000000"}
+	for i := range 10_000 {
+		fields[fmt.Sprintf("mute x%d", i)] = "x"
+	}
+	testkit.Check(t, w.client.HSet(t.Context(), key, fields).Err())
+	if _, err := w.store.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "fields") {
+		t.Errorf("%v", err)
+	}
+	for range 3 {
+		r.Follow(t.Context(), stats.Flushed{Now: time.Now(), Version: 9_000_000_000_000_000})
+	}
+	if !r.muted("a") {
+		t.Error("what was known is forgotten")
+	}
+	if n := r.log.FilterMessage("mutes and limits cannot be followed").Len(); n != 1 {
+		t.Errorf("%d lines, expected one", n)
+	}
+	testkit.Check(t, w.client.Del(t.Context(), key).Err())
+	testkit.Check(t, w.client.Set(t.Context(), key, "text", 0).Err())
+	if _, err := w.store.Read(t.Context()); err == nil || !strings.Contains(err.Error(), key) {
+		t.Errorf("%v, expected the key's name", err)
+	}
+}
+
+func TestOrdersThatAreRefused(t *testing.T) {
+	long := strings.Repeat("ä", 201)
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{second(steering.NewMute("a..b", "", "")), "empty token"},
+		{second(steering.NewMute("", "", "")), "is empty"},
+		{second(steering.NewMute("a", "", long)), "201 characters"},
+		{second(steering.NewMute("a", "", "one\ntwo")), "one line"},
+		{second(steering.NewMute("a", strings.Repeat("x", 101), "")), "101 characters"},
+		{second(steering.NewLimit("global", "0/1m", "", "")), "count"},
+		{second(steering.NewLimit("Global", "1/1m", "", "")), "expected global, group/NAME"},
+		{second(steering.NewLimit("group/a.b", "1/1m", "", "")), "not a group"},
+		{second(steering.NewLimit("group/", "1/1m", "", "")), "is empty"},
+		{second(steering.NewLimit("category/a.*", "1/1m", "", "")), "pattern"},
+		{second(steering.NewLimit("category/a b", "1/1m", "", "")), "white space"},
+	} {
+		if test.err == nil || !strings.Contains(test.err.Error(), test.want) {
+			t.Errorf("%v, expected %q", test.err, test.want)
+		}
+	}
+}
+
+func second(_ steering.Order, err error) error { return err }
