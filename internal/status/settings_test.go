@@ -95,6 +95,17 @@ func TestSettingsThatNoLimiterTakes(t *testing.T) {
 	}
 }
 
+// TestNothingIsReadWithTheReadersLimits: where the workers' settings are known, all of a status is read with them.
+func TestNothingIsReadWithTheReadersLimits(t *testing.T) {
+	k := &known{hour: stats.Hour{Now: now}, usages: []ratelimit.Usage{{Tier: tier(100, time.Minute)}}, reserves: []ratelimit.Reserve{{Category: "pay", Slots: 1}}}
+	k.runs("a", worker(t, "1/1h"), 0)
+	source, _ := k.reading(worker(t, "99/1h"))
+	source.Limiter = &known{err: errors.New("the reader's own limits are used")}
+	_, read := source.Read(t.Context())
+	_, explained := source.Explain(t.Context(), "a")
+	testkit.Check(t, errors.Join(read, explained))
+}
+
 // TestExplain puts together what applies to a category.
 func TestExplain(t *testing.T) {
 	s := worker(t, "10/30m")
