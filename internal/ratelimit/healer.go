@@ -134,7 +134,7 @@ func (h *Healer) check(ctx context.Context, connection *redis.Conn) error {
 		return errReplica
 	}
 	h.mu.Lock()
-	passes := h.off || h.healed != nil && *h.healed == found
+	passes := h.off || found.noStore || h.healed != nil && *h.healed == found
 	h.mu.Unlock()
 	if passes {
 		return nil
