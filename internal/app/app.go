@@ -6,8 +6,8 @@
 // but the logger it is given.
 //
 // Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what runs next to
-// the worker), differing.go (whether all replicas run with the same settings), nats.go (the connection), memory.go (how much
-// memory a worker may use), log.go (the logger).
+// the worker), differing.go and peers.go (which other replicas there are, and whether they run with the same settings), nats.go
+// (the connection), memory.go (how much memory a worker may use), log.go (the logger).
 package app
 
 import (
@@ -58,6 +58,8 @@ type app struct {
 	log      *zap.Logger
 	observe  func(consume.Settled)
 	cleanups cleanups
+	replica  string // its name
+	peers    peers
 
 	store      Store
 	steering   *steering.Follower
@@ -67,19 +69,24 @@ type app struct {
 	tracing    *telemetry.Tracing
 	recorder   *stats.Recorder
 	differing  *differing
-	digest     *digest.Digest // nil: none
+	healer     *ratelimit.Healer // nil: the client has no guard
+	digest     *digest.Digest    // nil: none
 	worker     *consume.Worker
 }
 
 // wire builds all parts. Only two of them are active already: the connection to NATS, which reconnects by itself, and the
 // exporter of spans.
 func (a *app) wire(ctx context.Context) (err error) {
+	a.replica = replicaName()
 	a.cleanups.add("redis", func() { _ = a.settings.Store.Redis.Close() }) // an error means that it is closed already
 	if a.poster, err = slackout.New(a.settings.Slack); err != nil {
 		return err
 	}
 	a.cleanups.add("slack", a.poster.Close)
 	if a.store, err = OpenStore(a.settings.Store, a.settings.Published()); err != nil {
+		return err
+	}
+	if a.healer, err = a.newHealer(); err != nil {
 		return err
 	}
 	if a.connection, err = connectWorker(a.settings.NATS, a.log); err != nil {

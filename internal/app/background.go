@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"notifier/internal/buildinfo"
 	"notifier/internal/consume"
 	"notifier/internal/digest"
@@ -24,7 +26,7 @@ func (a *app) newRecorder() (*stats.Recorder, error) {
 	started := time.Now().UTC()
 	document, fingerprint := a.settings.Published().Encode()
 	recording := stats.Config{
-		Redis: a.settings.Store.Redis, Namespace: a.settings.Store.Namespace, Replica: replicaName(), Log: a.log,
+		Redis: a.settings.Store.Redis, Namespace: a.settings.Store.Namespace, Replica: a.replica, Log: a.log,
 		Heartbeat: func() stats.Heartbeat {
 			beat := heartbeat(a.worker, started)
 			_, beat.Steering = a.steering.InForce()
@@ -43,8 +45,20 @@ func (a *app) newRecorder() (*stats.Recorder, error) {
 	return stats.NewRecorder(recording)
 }
 
+// newHealer makes what puts back what Redis has forgotten; nil where the settings have a client without a guard.
+func (a *app) newHealer() (*ratelimit.Healer, error) {
+	if a.settings.Store.Guard == nil {
+		return nil, nil
+	}
+	steering := func(ctx context.Context, connection *redis.Conn) error { return a.steering.PutBack(ctx, connection) }
+	return ratelimit.NewHealer(a.store.Limiter, a.settings.Store.Guard, ratelimit.Healing{
+		Replica: a.replica, Peers: a.peers.alive, Log: a.log, PutBack: []func(context.Context, *redis.Conn) error{steering},
+	})
+}
+
 // flushed takes what each flush of the counts brings back.
 func (a *app) flushed(f stats.Flushed) {
+	a.peers.note(f)
 	a.differing.flushed(f, time.Now())
 	ctx, cancel := context.WithTimeout(context.Background(), followTimeout)
 	defer cancel()
@@ -127,6 +141,9 @@ func (a *app) startBackground(ctx context.Context) (stop func()) {
 	digesting, endDigesting := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { a.recorder.Run(recording) })
+	if a.healer != nil {
+		running.Go(func() { a.healer.Run(recording) })
+	}
 	if a.digest != nil {
 		running.Go(func() { a.digest.Run(digesting) })
 	}

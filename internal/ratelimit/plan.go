@@ -22,9 +22,10 @@ type plan struct {
 	stored Rules // the same as the scripts are given them, see kept
 	usual  bool  // they are the rules of the settings
 
-	dedupe      string // microseconds, as the scripts take it
-	retain      string // the same: how long an id in flight is known
-	keptInIndex string // the same: how long an entry of the index is kept
+	dedupe      string        // microseconds, as the scripts take it
+	retain      string        // the same: how long an id in flight is known
+	keptInIndex string        // the same: how long an entry of the index is kept
+	remembers   time.Duration // how long an admission can matter at all, and its id be known
 
 	fixed    []any // the arguments of admit.lua that are the same in every call: the windows and the rules
 	numbers  ruleNumbers
@@ -41,9 +42,10 @@ func newPlan(rules, stored Rules, dedupe time.Duration) *plan {
 		reserved: slices.Sorted(maps.Keys(rules.Reserve)),
 		// An id may be recorded as sent for as long as it is in flight, and is known for the dedupe window from then on.
 		keptInIndex: micros(dedupe + retention + indexGrain),
+		remembers:   max(stored.LongestWindow(), dedupe, retention),
 	}
 	numbered, numbers := numberRules(stored)
-	p.fixed, p.numbers = append([]any{p.dedupe, p.retain}, numbered...), numbers
+	p.fixed, p.numbers = append([]any{p.dedupe, p.retain, anyStore}, numbered...), numbers
 	return p
 }
 
@@ -53,6 +55,7 @@ func (l *Limiter) SetTemporary(limits Temporary) {
 	rules, stored := l.standing.with(limits)
 	p := newPlan(rules, stored, l.asked)
 	p.usual = len(limits.Global) == 0 && len(limits.Groups) == 0 && len(limits.Categories) == 0
+	l.journal.keepFor(p.remembers)
 	l.plan.Store(p)
 }
 

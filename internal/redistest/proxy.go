@@ -29,6 +29,7 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	cut     bool
+	alone   bool // see CutReplication
 	ended   bool
 	faults  []Fault // for the next script calls
 	scripts int
@@ -39,6 +40,7 @@ type Proxy struct {
 type pipe struct {
 	client, server net.Conn
 	mute           bool   // nothing passes any more in either direction
+	replication    bool   // a replica gets its copy through it
 	reply          *Fault // what is to become of the next bytes from the server
 }
 
@@ -90,6 +92,17 @@ func (p *Proxy) Cut() {
 	p.cut = true
 	for pipe := range p.pipes {
 		pipe.mute = true
+	}
+}
+
+// CutReplication lets nothing pass to replicas any more, and from them: what the primary does from now on they do not receive. All
+// other clients go on.
+func (p *Proxy) CutReplication() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alone = true
+	for pipe := range p.pipes {
+		pipe.mute = pipe.mute || pipe.replication
 	}
 }
 
@@ -168,6 +181,10 @@ func (p *Proxy) pass(c *pipe, from, to net.Conn, edit func(c *pipe, data []byte)
 // onRequest is called with the lock held. A client writes the head of a call at once.
 func (p *Proxy) onRequest(c *pipe, data []byte) (pass []byte, end bool) {
 	head := bytes.ToLower(data[:min(len(data), 64)])
+	if bytes.Contains(head, []byte("\r\nreplconf\r\n")) || bytes.Contains(head, []byte("\r\npsync\r\n")) {
+		c.replication = true
+		c.mute = c.mute || p.alone
+	}
 	if c.mute || !bytes.Contains(head, []byte("\r\nevalsha\r\n")) && !bytes.Contains(head, []byte("\r\neval\r\n")) {
 		return data, false
 	}
