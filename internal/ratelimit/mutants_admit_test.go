@@ -98,8 +98,8 @@ var admitMutants = []mutant{
 
 	// What is left.
 	{admitLua, "the register never expires", "call('PEXPIREAT', KEYS[1], text(", "local _ = (text("},
-	{admitLua, "the register expires while there are buckets", "math.max(now + retention, bucketed)", "(now + retention)"},
-	{admitLua, "the register expires with the buckets", "math.max(now + retention, bucketed)", "math.max(now, bucketed)"},
+	{admitLua, "the register expires while there are buckets", "now + retention, bucketed, marks[4]", "now + retention, marks[4]"},
+	{admitLua, "the register expires with the buckets", "now + retention, bucketed, marks[4]", "now, bucketed, marks[4]"},
 	{admitLua, "what is in flight never expires", "call('PEXPIREAT', KEYS[2], text(math.floor((now + retention) / 1000) + 1))\n", ""},
 	{admitLua, "scopes never expire", "  call('PEXPIREAT', s.key, text(math.floor(next / 1000) + keeps + 1))\n", ""},
 	{admitLua, "sets expire too early", "math.floor(next / 1000) + keeps + 1", "math.floor(next / 1000) + math.floor(keeps / 2)"},
