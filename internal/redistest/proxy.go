@@ -29,6 +29,7 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	cut     bool
+	alone   bool // see CutReplication
 	ended   bool
 	faults  []Fault // for the next script calls
 	scripts int
@@ -39,6 +40,7 @@ type Proxy struct {
 type pipe struct {
 	client, server net.Conn
 	mute           bool   // nothing passes any more in either direction
+	copies         bool   // a replica's link to its primary
 	reply          *Fault // what is to become of the next bytes from the server
 }
 
@@ -93,10 +95,21 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Heal ends a cut. Connections that it has hit are closed.
+// CutReplication lets nothing pass between a primary and its replicas, without a word to either side. Everybody else still
+// reaches the primary.
+func (p *Proxy) CutReplication() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alone = true
+	for pipe := range p.pipes {
+		pipe.mute = pipe.mute || pipe.copies
+	}
+}
+
+// Heal ends a cut of either kind. Connections that it has hit are closed.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
-	p.cut = false
+	p.cut, p.alone = false, false
 	p.mu.Unlock()
 	p.hangUp()
 }
@@ -168,6 +181,9 @@ func (p *Proxy) pass(c *pipe, from, to net.Conn, edit func(c *pipe, data []byte)
 // onRequest is called with the lock held. A client writes the head of a call at once.
 func (p *Proxy) onRequest(c *pipe, data []byte) (pass []byte, end bool) {
 	head := bytes.ToLower(data[:min(len(data), 64)])
+	if bytes.Contains(head, []byte("\r\nreplconf\r\n")) || bytes.Contains(head, []byte("\r\npsync\r\n")) {
+		c.copies, c.mute = true, c.mute || p.alone
+	}
 	if c.mute || !bytes.Contains(head, []byte("\r\nevalsha\r\n")) && !bytes.Contains(head, []byte("\r\neval\r\n")) {
 		return data, false
 	}
