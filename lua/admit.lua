@@ -20,7 +20,8 @@
 --
 -- ARGV[1]     dedupe window in microseconds: an id sent within it is a duplicate
 -- ARGV[2]     retention in microseconds: how long an id in flight is known (longer while other replicas ask for that)
--- ARGV[3]     R, the number of rules that follow; the first is the global scope's
+-- ARGV[3]     the number in the mark " healed" of a store that has forgotten nothing (healed.lua); 0: any store
+-- ARGV[4]     R, the number of rules that follow; the first is the global scope's
 -- then R x    T, G, T x (COUNT, WINDOW in microseconds, 1 if it is fixed else 0), G x length of buckets in microseconds: a
 --             bucket ends before the next multiple of any of them; G = 0: the scope is to be exact
 -- then        for each scope but the global one: the numbers of its rule, and of the next wider scope (1 is the global one)
@@ -31,7 +32,7 @@
 --             one. The delivery names the message that carries the event, the same at each redelivery. All numbers are whole.
 --
 -- Reply: { now, lag, verdicts, refusals }, or { now, lag, n }: nothing was decided, because an event fits, and the n-th scope is
--- not stored in the form that it is to have: run reform.lua on it and ask again
+-- not stored in the form that it is to have: run reform.lua on it and ask again; 0: the store may have forgotten admissions
 --   now       microseconds: the clock that decided
 --   lag       microseconds by which that clock is ahead of TIME; above 0 only after TIME stepped back
 --   verdicts  one number per event:  1 send it,  0 a duplicate,  -k refused as given in the k-th refusal,  4 or more: not
@@ -57,9 +58,9 @@
 --                    and none removes or lets expire what another one's longer window still counts.
 --
 -- By hand, an event of "errors" under 100/30m and 10/30m; run again it shows 1 again, because the id is the same:
---   redis-cli --eval lua/admit.lua '{notifier}:register' '{notifier}:inflight' '{notifier}:sent' '{notifier}:global' '{notifier}:buckets:global' '{notifier}:category:errors' '{notifier}:buckets:category:errors' , 86400000000 1800000000 2 1 0 100 1800000000 0 1 0 10 1800000000 0 2 1 0 1 errors:e1 by-hand-1 2
+--   redis-cli --eval lua/admit.lua '{notifier}:register' '{notifier}:inflight' '{notifier}:sent' '{notifier}:global' '{notifier}:buckets:global' '{notifier}:category:errors' '{notifier}:buckets:category:errors' , 86400000000 1800000000 0 2 1 0 100 1800000000 0 1 0 10 1800000000 0 2 1 0 1 errors:e1 by-hand-1 2
 -- Eleven events, the last of which is refused (-1):
---   for i in 1 2 3 4 5 6 7 8 9 10 11; do redis-cli --eval lua/admit.lua '{notifier}:register' '{notifier}:inflight' '{notifier}:sent' '{notifier}:global' '{notifier}:buckets:global' '{notifier}:category:errors' '{notifier}:buckets:category:errors' , 86400000000 1800000000 2 1 0 100 1800000000 0 1 0 10 1800000000 0 2 1 0 1 errors:loop-$i by-hand-$i 2; done
+--   for i in 1 2 3 4 5 6 7 8 9 10 11; do redis-cli --eval lua/admit.lua '{notifier}:register' '{notifier}:inflight' '{notifier}:sent' '{notifier}:global' '{notifier}:buckets:global' '{notifier}:category:errors' '{notifier}:buckets:category:errors' , 86400000000 1800000000 0 2 1 0 100 1800000000 0 1 0 10 1800000000 0 2 1 0 1 errors:loop-$i by-hand-$i 2; done
 
 local KEYS, ARGV, call, tonumber, match, huge = KEYS, ARGV, redis.call, tonumber, string.match, math.huge
 
@@ -74,14 +75,15 @@ local time = call('TIME')
 local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local horizon = clock + math.max(86400000000, tonumber(ARGV[1])) -- further ahead no clock was that has been set back since
 local month = 2678400000000 -- the longest window, and the longest bucket
-local marks = call('ZMSCORE', KEYS[1], ' clock', ' kept', ' buckets')
+local marks = call('ZMSCORE', KEYS[1], ' clock', ' kept', ' buckets', ' healed')
 local latest, kept, bucketed = tonumber(marks[1] or 0), tonumber(marks[2] or 0), tonumber(marks[3] or 0)
 latest = latest <= horizon and latest or 0
 local now = math.max(clock, latest)
+if ARGV[3] ~= '0' and tonumber(marks[4] or 0) ~= tonumber(ARGV[3]) then return { now, now - clock, 0 } end
 local retention = math.max(tonumber(ARGV[2]), kept > now and kept <= latest + month and kept - latest or 0) -- the longest that anybody asks for
 bucketed = math.min(bucketed, now + 2 * month)
 
-local at, rules = 2, {} -- at: the argument that was read last
+local at, rules = 3, {} -- at: the argument that was read last
 local function number()
   at = at + 1
   return tonumber(ARGV[at])
@@ -348,9 +350,7 @@ for i = 1, events do
   end
   verdicts[i] = verdict
 end
-if #records == 0 then
-  return { now, now - clock, verdicts, refusals }
-end
+if #records == 0 then return { now, now - clock, verdicts, refusals } end
 local function in_chunks(command, key, values) -- Lua can pass only a few thousand values to one call
   for from = 1, #values, 1000 do
     call(command, key, unpack(values, from, math.min(from + 999, #values)))
@@ -395,5 +395,5 @@ in_chunks('ZADD', KEYS[1], register)
 if bucketed > now then
   call('ZADD', KEYS[1], text(bucketed), ' buckets')
 end
-call('PEXPIREAT', KEYS[1], text(math.floor(math.max(now + retention, bucketed) / 1000) + 1))
+call('PEXPIREAT', KEYS[1], text(math.floor(math.max(now + retention, bucketed, marks[4] and now + 120000000 or 0) / 1000) + 1)) -- healed.lua
 return { now, now - clock, verdicts, refusals }

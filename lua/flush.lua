@@ -1,22 +1,30 @@
--- flush.lua adds the counts of one replica to those of all replicas, and stores its heartbeat. Calling it again with the
--- same number counts nothing twice.
+-- flush.lua adds the counts of one replica to those of all replicas, and stores its heartbeat. It brings back what a replica
+-- has to know of the others, so that nothing else asks for it. Calling it again with the same number counts nothing twice.
 --
 -- KEYS[1]  flushed   string: number of the last call counted for this run of the replica
--- KEYS[2]  replicas  hash        replica -> "<microsecond> <heartbeat>"
+-- KEYS[2]  replicas  hash        replica -> "<microsecond> <fingerprint of its settings> <heartbeat>"
 -- KEYS[3]  lastsent  sorted set  category -> microsecond
 -- KEYS[4]  pending   hash        "reason limit category" -> drops for the digest; since -> microsecond of the first
 -- KEYS[5]  counts    hash        outcome/reason/category -> events, of one minute
+-- KEYS[6]  steering  hash        what operators have asked for; its field "version" is a number that grows with each change
+-- KEYS[7]  settings  hash        fingerprint -> the settings that replicas run with
 -- ARGV[1]  number of this call, from 1, one more for each batch of counts
 -- ARGV[2]  replica; empty: no heartbeat
 -- ARGV[3]  its heartbeat, without the time; empty: the replica is stopping
 -- ARGV[4]  1: remove the heartbeats of replicas that have ended
 -- ARGV[5]  most categories in each of KEYS[3] to KEYS[5]; further ones count as _other, or are not kept in KEYS[3]
--- ARGV[6..]  three lists, each preceded by its length:
+-- ARGV[6]  fingerprint of the replica's settings, without a space; empty: it publishes none
+-- ARGV[7]  its settings; empty: they are known, as far as the replica knows
+-- ARGV[8..]  three lists, each preceded by its length:
 --   counts  prefix of the field, category, events
 --   sent    category, microsecond at which an event of it was last sent
 --   drops   prefix of the field, category, events
 --
--- Reply: the server's time in microseconds.
+-- Reply: { now, version, known, replicas }
+--   now       the server's time in microseconds
+--   version   of what operators have asked for; 0: nothing
+--   known     1: the settings of this replica are stored; 0: they are not, and the next call should bring them
+--   replicas  three values for each replica with a heartbeat: its name, the fingerprint of its settings, microsecond of the heartbeat
 --
 -- Everything is read before anything is written: a key of another type makes the call fail before anything is counted.
 
@@ -31,8 +39,8 @@ local function argument()
   at = at + 1
   return ARGV[at]
 end
-local number, replica, beat, prune, most =
-  tonumber(argument()), argument(), argument(), argument() == '1', tonumber(argument())
+local number, replica, beat, prune, most, fingerprint, settings =
+  tonumber(argument()), argument(), argument(), argument() == '1', tonumber(argument()), argument(), argument()
 
 -- list reads a list of counts. The number of categories can exceed the bound only if one of the fields is new; only then
 -- are those in the hash counted. pattern extracts the category from a field.
@@ -75,6 +83,9 @@ end
 local drops = list(KEYS[4], '^%S+ %S+ (.*)$')
 redis.call('ZCARD', KEYS[3])
 redis.call('HLEN', KEYS[2])
+redis.call('HLEN', KEYS[7])
+local version = tonumber(redis.call('HGET', KEYS[6], 'version') or 0) or 0
+local known = fingerprint == '' or settings ~= '' or redis.call('HEXISTS', KEYS[7], fingerprint) == 1
 
 if number > tonumber(redis.call('GET', KEYS[1]) or 0) then
   redis.call('SET', KEYS[1], text(number), 'PX', '86400000')
@@ -103,17 +114,33 @@ end
 if replica ~= '' and beat == '' then
   redis.call('HDEL', KEYS[2], replica)
 elseif replica ~= '' then
-  redis.call('HSET', KEYS[2], replica, text(now) .. ' ' .. beat)
+  redis.call('HSET', KEYS[2], replica, text(now) .. ' ' .. fingerprint .. ' ' .. beat)
   redis.call('PEXPIRE', KEYS[2], '120000')
 end
-if prune then
-  local replicas = redis.call('HGETALL', KEYS[2])
-  for i = 1, #replicas, 2 do
-    local seen = tonumber(string.match(replicas[i + 1], '^(%d+) '))
-    -- A time in the future was written before the clock was set back; a running replica writes its heartbeat again.
-    if not seen or math.abs(now - seen) >= 60000000 then
-      redis.call('HDEL', KEYS[2], replicas[i])
-    end
+if fingerprint ~= '' then
+  if settings ~= '' then
+    redis.call('HSET', KEYS[7], fingerprint, settings)
+  end
+  redis.call('PEXPIRE', KEYS[7], '120000')
+end
+
+local replicas, running = {}, {}
+local all = redis.call('HGETALL', KEYS[2])
+for i = 1, #all, 2 do
+  local seen, of = string.match(all[i + 1], '^(%d+) (%S*) ')
+  -- A time in the future was written before the clock was set back; a running replica writes its heartbeat again.
+  if seen and math.abs(now - tonumber(seen)) < 60000000 then
+    replicas[#replicas + 1] = all[i]
+    replicas[#replicas + 1] = of
+    replicas[#replicas + 1] = tonumber(seen)
+    running[of] = true
+  elseif prune then
+    redis.call('HDEL', KEYS[2], all[i])
   end
 end
-return now
+for _, of in ipairs(prune and redis.call('HKEYS', KEYS[7]) or {}) do
+  if not running[of] and of ~= fingerprint then
+    redis.call('HDEL', KEYS[7], of)
+  end
+end
+return { now, version, known and 1 or 0, replicas }

@@ -80,3 +80,13 @@ var Reform string
 //
 //go:embed tidy.lua
 var Tidy string
+
+// Restore puts back what one replica remembers of its admissions. See the head of restore.lua.
+//
+//go:embed restore.lua
+var Restore string
+
+// Healed is where replicas agree that a store may decide again. See the head of healed.lua.
+//
+//go:embed healed.lua
+var Healed string

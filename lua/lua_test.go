@@ -155,6 +155,7 @@ func runArguments(t *testing.T, client *redis.Client, line string) (now string, 
 // scripts are all of them, by their names.
 var scripts = map[string]string{
 	"admit": lua.Admit, "begin": lua.Begin, "sent": lua.Sent, "refund": lua.Refund, "answered": lua.Answered, "pauses": lua.Pauses, "peek": lua.Peek, "damaged": lua.Damaged, "reform": lua.Reform, "tidy": lua.Tidy,
+	"restore": lua.Restore, "healed": lua.Healed,
 	"flush": lua.Flush, "now": lua.Now,
 	"digest_take": lua.DigestTake, "digest_begin": lua.DigestBegin, "digest_done": lua.DigestDone,
 }

@@ -298,8 +298,9 @@ func usePosts(ctx context.Context, limiter *ratelimit.Limiter, request ratelimit
 
 // useStats counts an event of each kind, with the script itself, as a recorder would try again, and reads the counts.
 func useStats(ctx context.Context, client redis.UniversalClient) error {
-	keys := []string{"{notifier}:flushed:run", "{notifier}:replicas", "{notifier}:lastsent", "{notifier}:digest:pending", "{notifier}:counts:1"}
-	flushed := redis.NewScript(lua.Flush).Run(ctx, client, keys, "1", "one", "{}", "1", "100",
+	keys := []string{"{notifier}:flushed:run", "{notifier}:replicas", "{notifier}:lastsent", "{notifier}:digest:pending", "{notifier}:counts:1",
+		"{notifier}:steering", "{notifier}:settings"}
+	flushed := redis.NewScript(lua.Flush).Run(ctx, client, keys, "1", "one", "{}", "1", "100", "fingerprint", "{}",
 		"2", "sent//", "errors", "1", "dropped/category/", "errors", "1", // counts
 		"1", "errors", "1700000000000000", // sent
 		"1", "category 10/1h ", "errors", "1", // drops
@@ -310,7 +311,8 @@ func useStats(ctx context.Context, client redis.UniversalClient) error {
 	}
 	_, hour := reader.Hour(ctx)
 	_, replicas := reader.Replicas(ctx)
-	return errors.Join(flushed, hour, replicas)
+	_, settings := reader.Settings(ctx)
+	return errors.Join(flushed, hour, replicas, settings)
 }
 
 // useDigest reports the drop that useStats has counted, with the scripts themselves: nothing has to be waited for.

@@ -56,6 +56,7 @@ type app struct {
 	log      *zap.Logger
 	observe  func(consume.Settled)
 	cleanups cleanups
+	replica  string // its name
 
 	store      Store
 	poster     *slackout.Poster
@@ -63,6 +64,7 @@ type app struct {
 	metrics    *telemetry.Metrics
 	tracing    *telemetry.Tracing
 	recorder   *stats.Recorder
+	healer     *ratelimit.Healer // nil: the client has no guard
 	digest     *digest.Digest // nil: none
 	worker     *consume.Worker
 }
@@ -70,12 +72,16 @@ type app struct {
 // wire builds all parts. Only two of them are active already: the connection to NATS, which reconnects by itself, and the
 // exporter of spans.
 func (a *app) wire(ctx context.Context) (err error) {
+	a.replica = replicaName()
 	a.cleanups.add("redis", func() { _ = a.settings.Store.Redis.Close() }) // an error means that it is closed already
 	if a.poster, err = slackout.New(a.settings.Slack); err != nil {
 		return err
 	}
 	a.cleanups.add("slack", a.poster.Close)
 	if a.store, err = OpenStore(a.settings.Store); err != nil {
+		return err
+	}
+	if a.healer, err = a.newHealer(); err != nil {
 		return err
 	}
 	if a.connection, err = connectWorker(a.settings.NATS, a.log); err != nil {

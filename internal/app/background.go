@@ -22,7 +22,7 @@ import (
 func (a *app) newRecorder() (*stats.Recorder, error) {
 	started := time.Now().UTC()
 	recording := stats.Config{
-		Redis: a.settings.Store.Redis, Namespace: a.settings.Store.Namespace, Replica: replicaName(), Log: a.log,
+		Redis: a.settings.Store.Redis, Namespace: a.settings.Store.Namespace, Replica: a.replica, Log: a.log,
 		Heartbeat: func() stats.Heartbeat { return heartbeat(a.worker, started) },
 	}
 	if a.settings.Digest > 0 {
@@ -30,6 +30,14 @@ func (a *app) newRecorder() (*stats.Recorder, error) {
 		recording.Limit = func(reason, category string) string { return limitFor(limits, reason, category).String() }
 	}
 	return stats.NewRecorder(recording)
+}
+
+// newHealer makes what puts back what Redis has forgotten; nil where the settings have a client without a guard.
+func (a *app) newHealer() (*ratelimit.Healer, error) {
+	if a.settings.Store.Guard == nil {
+		return nil, nil
+	}
+	return ratelimit.NewHealer(a.store.Limiter, a.settings.Store.Guard, ratelimit.Healing{Replica: a.replica, Log: a.log})
 }
 
 // limitFor is the limit that refuses events of a category for a reason.
@@ -104,6 +112,9 @@ func (a *app) startBackground(ctx context.Context) (stop func()) {
 	digesting, endDigesting := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { a.recorder.Run(recording) })
+	if a.healer != nil {
+		running.Go(func() { a.healer.Run(recording) })
+	}
 	if a.digest != nil {
 		running.Go(func() { a.digest.Run(digesting) })
 	}

@@ -37,6 +37,8 @@ type letterbox struct {
 	refusing    bool          // the last attempt stored nothing
 	ending      bool          // the worker has no more time
 	closed      chan struct{}
+
+	postponed time.Time // used by run alone: Redis is not asked before
 }
 
 // pendingLetter is a dead event that is not settled, because its letter is not stored or what comes after that is not done.
@@ -235,6 +237,7 @@ func (b *letterbox) run(ctx context.Context) {
 	for {
 		select {
 		case <-b.closed:
+			b.postponed = time.Time{}
 			b.attempt(ctx, b.due(time.Now().Add(lastLetterRetry*2), math.MaxInt)) // at once: nobody waits for room any more
 			return
 		case <-b.arrived:
@@ -334,32 +337,35 @@ func (b *letterbox) failure() error {
 }
 
 // complete does what comes between a letter and the settling, and returns what can be settled. When that fails for one
-// letter, the others are tried later, too: it is Redis that does not answer.
+// letter, it is mostly Redis that does not answer: the others wait, also those that come in meanwhile. They are tried before
+// that letter is, so that it cannot keep them waiting for ever if it fails for a reason of its own.
 func (b *letterbox) complete(ctx context.Context, due []*pendingLetter) (done []*pendingLetter) {
-	var failure error
 	for _, letter := range due {
-		if !letter.stored {
-			continue
-		}
-		if letter.after != nil && failure == nil {
-			failure = letter.after(ctx)
-		}
-		if letter.after != nil && failure != nil {
+		switch {
+		case !letter.stored:
+		case letter.after == nil:
+			done = append(done, letter)
+		case time.Now().Before(b.postponed):
 			b.mu.Lock()
-			letter.again()
+			letter.next = b.postponed
 			b.mu.Unlock()
-			continue
+		case letter.after(ctx) != nil:
+			b.mu.Lock()
+			b.postponed = letter.again()
+			b.mu.Unlock()
+		default:
+			done = append(done, letter)
 		}
-		done = append(done, letter)
 	}
 	return done
 }
 
-// again sets when the letter is tried next; mu of the letterbox is held.
-func (l *pendingLetter) again() {
-	wait := min(firstLetterRetry<<min(l.tries, 10), lastLetterRetry)
+// again sets when the letter is tried next, and returns when others may be; mu of the letterbox is held.
+func (l *pendingLetter) again() time.Time {
+	wait, now := min(firstLetterRetry<<min(l.tries, 10), lastLetterRetry), time.Now()
 	l.tries++
-	l.next = time.Now().Add(wait/2 + mathrand.N(wait/2))
+	l.next = now.Add(wait/2 + mathrand.N(wait/2))
+	return now.Add(wait / 2)
 }
 
 // remove removes what is settled, and lets those go on who wait for room or for the end of the attempt.

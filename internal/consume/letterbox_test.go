@@ -305,6 +305,19 @@ func TestOneFailedRefundPostponesTheOthers(t *testing.T) {
 	})
 }
 
+// A letter that fails for a reason of its own does not keep the others waiting for ever.
+func TestARefundThatAlwaysFailsDelaysTheOthersOnly(t *testing.T) {
+	withBox(t, func(t *testing.T, d *boxDesk) {
+		d.keep(malformed("poisoned"), func(context.Context) error { return errors.New("WRONGTYPE") })
+		for i := range 3 {
+			d.keep(malformed(fmt.Sprint(i)), func(context.Context) error { return nil })
+		}
+		elapse(2 * firstLetterRetry)
+		expect(t, "settled", []string{"0", "1", "2"}, d.settled)
+		expect(t, "held", 1, d.size())
+	})
+}
+
 func TestAnEndingWorkerTriesItsLettersOnceMore(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxDesk) {
 		d.refuses = func(id string) error {

@@ -89,6 +89,7 @@ type question struct {
 	arguments []any
 	scopes    []scope // the n-th is number n+1 to the script
 	origins   batchOrigins
+	members   []string // of the events
 }
 
 // question returns the call for a batch. Texts are passed by reference: an argument is an interface, which would cost each of
@@ -99,6 +100,7 @@ func (l *Limiter) question(batch []Request) question {
 		arguments: make([]any, len(l.fixed), len(l.fixed)+5*len(batch)+8),
 	}
 	copy(q.arguments, l.fixed)
+	q.arguments[healedArgument] = l.healedNumber()
 	q.addScope(l, scope{Global, l.rules.Global, l.keys.global()})
 
 	// Each distinct category is one scope, and so is each distinct group. The events refer to the categories.
@@ -157,10 +159,10 @@ func (q *question) addReserves(l *Limiter, groups, numberOf map[string]string) {
 // addEvents adds the events, column by column.
 func (q *question) addEvents(batch []Request) {
 	q.arguments = append(q.arguments, strconv.Itoa(len(batch)))
-	members := make([]string, len(batch))
+	q.members = make([]string, len(batch))
 	for i, request := range batch {
-		members[i] = q.origins.of[i].member(request.ID)
-		q.arguments = append(q.arguments, &members[i])
+		q.members[i] = q.origins.of[i].member(request.ID)
+		q.arguments = append(q.arguments, &q.members[i])
 	}
 	for i := range batch {
 		q.arguments = append(q.arguments, &batch[i].Delivery)

@@ -63,6 +63,9 @@ func (l *Limiter) Begin(ctx context.Context, post Post) (Permit, error) {
 	if err != nil {
 		return Permit{}, fmt.Errorf("redis: unexpected reply from begin.lua: %w", err)
 	}
+	if event != "" && (permit.Status == Granted || permit.Status == GrantedAsProbe) {
+		l.journal.begun(event, post.Name, permit.Posts)
+	}
 	if permit.Last == paceDamaged && permit.Status == ChannelPaused {
 		permit.Last, permit.Reason = "", DamagedKey{Key: pace}
 	}

@@ -25,6 +25,7 @@ import (
 //	{notifier}:probes             hash        channel or "*" -> the post that tests whether Slack accepts posts again
 //	{notifier}:channels           hash        channel as the settings name it -> its ID
 //	{notifier}:refusals           sorted set  channel -> microsecond at which Slack refused a post to it, for a second
+//	{notifier}:healing            hash        of the store that is being healed: which replicas have put back what they remember
 //	{notifier}:pace:<channel>     sorted set  name of a post -> microsecond from which it counts in the channel's pace
 type keys struct{ prefix string }
 
@@ -39,6 +40,7 @@ func (k keys) pauses() string              { return k.prefix + "pauses" }
 func (k keys) probes() string              { return k.prefix + "probes" }
 func (k keys) channels() string            { return k.prefix + "channels" }
 func (k keys) refusals() string            { return k.prefix + "refusals" }
+func (k keys) healing() string             { return k.prefix + "healing" }
 func (k keys) pace(channel string) string  { return k.prefix + "pace:" + channel }
 
 // bothForms are the two keys of a scope, by that of its exact form: as each event, and in buckets.
@@ -48,7 +50,7 @@ func (k keys) bothForms(exact string) []string {
 
 // typeOf is the type of a key, as damaged.lua takes it.
 func (k keys) typeOf(key string) string {
-	if key == k.inFlight() || key == k.probes() || key == k.channels() {
+	if key == k.inFlight() || key == k.probes() || key == k.channels() || key == k.healing() {
 		return "hash"
 	}
 	return "zset"

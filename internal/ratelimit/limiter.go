@@ -39,6 +39,10 @@ type Limiter struct {
 
 	lag atomic.Int64 // see ClockLag
 
+	journal journal                // what was admitted here
+	healer  atomic.Pointer[Healer] // nil: none
+	number  atomic.Pointer[string] // that of the generation of the store that has been healed; nil: any store
+
 	channelKeys sync.Map // channel as the settings name it -> its ID, as learned from Redis
 
 	admit, reform, tidy, begin, answered, pauses, sent, refund *redis.Script
@@ -83,7 +87,7 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 	// An id may be recorded as sent for as long as it is in flight, and is known for the dedupe window from then on.
 	l.keptInIndex = micros(dedupe + retention + indexGrain)
 	numbered, numbers := numberRules(rules)
-	l.fixed, l.numbers = append([]any{l.dedupe, l.retain}, numbered...), numbers
+	l.fixed, l.numbers = append([]any{l.dedupe, l.retain, anyStore}, numbered...), numbers
 	return l, nil
 }
 
@@ -110,9 +114,12 @@ func (l *Limiter) Admit(ctx context.Context, batch []Request) ([]Decision, error
 		}
 	}
 	decisions := make([]Decision, 0, len(batch))
-	for len(batch) > 0 {
+	for asked := 1; len(batch) > 0; asked++ {
 		n := min(len(batch), maxBatch)
 		decided, err := l.admitOnce(ctx, batch[:n])
+		if asked < mostHealings && l.awaitHealed(ctx, err) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -122,11 +129,15 @@ func (l *Limiter) Admit(ctx context.Context, batch []Request) ([]Decision, error
 	return decisions, nil
 }
 
+// mostHealings bounds how often a batch is asked again because the store had to be healed first.
+const mostHealings = 20
+
 // mostReforms bounds how often a batch is asked again because a scope has to be stored in another form first: a batch has at
 // most three scopes for each event, and replicas whose limits differ can change a form back only once.
 const mostReforms = 3*maxBatch + 10
 
 func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, error) {
+	epoch := l.journal.begin()
 	q := l.question(batch)
 	for range mostReforms {
 		reply, err := l.admit.Run(ctx, l.redis, q.keyNames, q.arguments...).Result()
@@ -134,6 +145,10 @@ func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, e
 			return nil, fmt.Errorf("redis: cannot decide: %w", l.explain(ctx, err, q.keyNames))
 		}
 		misfit, found, err := q.misfit(reply)
+		if errors.Is(err, ErrHealing) {
+			l.wakeHealer()
+			return nil, err
+		}
 		if err != nil {
 			return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
 		}
@@ -146,6 +161,10 @@ func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, e
 		decisions, err := l.decode(reply, batch, q)
 		if err != nil {
 			return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
+		}
+		now, _ := number(reply.([]any)[0], "now") // as decode has seen
+		if err := l.remember(q, batch, decisions, epoch, now); err != nil {
+			return nil, err
 		}
 		if err := l.index(ctx, q, decisions); err != nil {
 			return nil, err
@@ -179,6 +198,7 @@ func (l *Limiter) ClockLag() time.Duration { return time.Duration(l.lag.Load()) 
 // Admit; repeating the call is harmless.
 func (l *Limiter) Sent(ctx context.Context, request Request) error {
 	keyNames := []string{l.keys.register(), l.keys.inFlight(), l.keys.sent()}
+	l.journal.isSent(request.member(), request.Category) // first: it is in Slack, whatever becomes of the record
 	err := l.sent.Run(ctx, l.redis, keyNames, request.member(), l.dedupe).Err()
 	if err != nil {
 		return fmt.Errorf("redis: cannot record %q as sent: %w", request.ID, l.explain(ctx, err, keyNames))
@@ -195,7 +215,12 @@ func (l *Limiter) Refund(ctx context.Context, request Request, known string) (bo
 	for _, exact := range []string{l.keys.global(), l.keys.category(request.Category), l.keys.group(GroupOf(request.Category))} {
 		keyNames = append(keyNames, l.keys.bothForms(exact)...)
 	}
-	refunded, err := l.refund.Run(ctx, l.redis, keyNames, request.member(), request.Delivery, strconv.Itoa(request.Cost), known).Int()
+	member := request.member()
+	l.journal.refund(member, true) // first: what is about to be given back must not be put back
+	refunded, err := l.refund.Run(ctx, l.redis, keyNames, member, request.Delivery, strconv.Itoa(request.Cost), known).Int()
+	if err != nil || refunded == 0 {
+		l.journal.refund(member, false)
+	}
 	if err != nil {
 		return false, fmt.Errorf("redis: cannot refund %q: %w", request.ID, l.explain(ctx, err, keyNames))
 	}

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ const (
 	dialAttempts = 1 // for each attempt of the call; with go-redis's five there would be no answer for ten seconds
 	callTimeout  = 500 * time.Millisecond
 	callRetries  = 1
+	checkedIdle  = 5 * time.Second
 )
 
 // ErrInvalidURL is the error for every invalid Redis URL. It shows no part of the URL, because one of them may be a password.
@@ -26,7 +28,12 @@ var ErrInvalidURL = errors.New("expected redis://[user:password@]host:port/db, r
 // Open returns a client for a URL in one of go-redis's forms: one server; with addr parameters a Cluster; with
 // master_name Sentinels. tlsConfig may be nil; without a URL that asks for TLS (rediss://) it is an error. Open does not
 // connect. No error shows any part of the URL.
-func Open(rawURL string, tlsConfig *tls.Config) (client redis.UniversalClient, err error) {
+func Open(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, error) {
+	return open(rawURL, tlsConfig, nil)
+}
+
+// open is Open; check, if there is one, is called on each connection when it is made.
+func open(rawURL string, tlsConfig *tls.Config, check func(context.Context, *redis.Conn) error) (client redis.UniversalClient, err error) {
 	defer func() {
 		// go-redis panics on parameters that exclude each other, such as master_name and route_by_latency.
 		if recover() != nil {
@@ -50,6 +57,7 @@ func Open(rawURL string, tlsConfig *tls.Config) (client redis.UniversalClient, e
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
 		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialAttempts, callRetries, true
+		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewFailoverClient(options), nil
 	case query.Has("addr"):
 		options, err := redis.ParseClusterURL(rawURL)
@@ -59,6 +67,7 @@ func Open(rawURL string, tlsConfig *tls.Config) (client redis.UniversalClient, e
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
 		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialAttempts, callRetries, true
+		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewClusterClient(options), nil
 	default:
 		options, err := redis.ParseURL(rawURL)
@@ -68,8 +77,18 @@ func Open(rawURL string, tlsConfig *tls.Config) (client redis.UniversalClient, e
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
 		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialAttempts, callRetries, true
+		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewClient(options), nil
 	}
+}
+
+// idleTime is how long a connection may be idle. A checked one has to be new soon: the server may have become a replica, and
+// a primary again, without it.
+func idleTime(check func(context.Context, *redis.Conn) error, configured time.Duration) time.Duration {
+	if check == nil {
+		return configured
+	}
+	return checkedIdle
 }
 
 // isPort reports whether text is a valid port. An empty one is: go-redis has a default.

@@ -16,6 +16,9 @@ func (q question) misfit(reply any) (s scope, found bool, err error) {
 	if err != nil {
 		return scope{}, false, err
 	}
+	if n == 0 {
+		return scope{}, false, ErrHealing
+	}
 	if n < 1 || n > int64(len(q.scopes)) {
 		return scope{}, false, fmt.Errorf("scope %d, expected 1 to %d", n, len(q.scopes))
 	}

@@ -70,14 +70,14 @@ func parseNATS(env Environment, problems *Problems) NATS {
 
 func parseRedis(env Environment, problems *Problems, s *Store) {
 	tlsConfig := parseTLS(problems, "REDIS_TLS", env.RedisTLSCA, env.RedisTLSCert, env.RedisTLSKey)
-	client, err := ratelimit.Open(env.RedisURL, tlsConfig)
+	client, guard, err := ratelimit.OpenGuarded(env.RedisURL, tlsConfig)
 	switch {
 	case errors.Is(err, ratelimit.ErrInvalidURL):
 		problems.Add("REDIS_URL", "is not a Redis URL, %v", err)
 	case err != nil:
 		problems.Add("REDIS_URL", "%v", err)
 	}
-	s.Redis, s.Namespace = client, env.RedisNamespace
+	s.Redis, s.Guard, s.Namespace = client, guard, env.RedisNamespace
 	if err := ratelimit.ValidateNamespace(env.RedisNamespace); err != nil {
 		problems.Add("REDIS_NAMESPACE", "%v", err)
 	}

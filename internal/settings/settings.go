@@ -47,6 +47,7 @@ type Settings struct {
 // Store is what is needed to ask Redis about the limits.
 type Store struct {
 	Redis     redis.UniversalClient // not connected; to be closed by whoever loaded the settings
+	Guard     *ratelimit.Guard      // of that client
 	Namespace string
 	Limits    ratelimit.Rules
 	Dedupe    time.Duration // an id that was sent within it is not sent again

@@ -175,23 +175,36 @@ func (r *Recorder) send(ctx context.Context, b *batch, last bool) error {
 	if !asked.Before(r.nextPrune) {
 		prune = "1"
 	}
-	arguments := make([]any, 0, 8+len(b.counts)+len(b.sent)+len(b.drops))
-	arguments = append(arguments, strconv.FormatInt(b.number, 10), replica, beat, prune, MaxCategories)
+	settings := ""
+	if !r.published && !last {
+		settings = r.config.Settings.Document
+	}
+	arguments := make([]any, 0, 10+len(b.counts)+len(b.sent)+len(b.drops))
+	arguments = append(arguments, strconv.FormatInt(b.number, 10), replica, beat, prune, MaxCategories, r.config.Settings.Fingerprint, settings)
 	arguments = append(append(arguments, len(b.counts)/3), b.counts...)
 	arguments = append(append(arguments, len(b.sent)/2), b.sent...)
 	arguments = append(append(arguments, len(b.drops)/3), b.drops...)
-	keys := []string{r.keys.flushed(r.run), r.keys.replicas(), r.keys.lastSent(), r.keys.Pending(), r.keys.counts(b.minute)}
+	keys := []string{r.keys.flushed(r.run), r.keys.replicas(), r.keys.lastSent(), r.keys.Pending(), r.keys.counts(b.minute),
+		r.keys.Steering(), r.keys.settings()}
 
-	clock, err := r.flush.Run(ctx, r.config.Redis, keys, arguments...).Int64()
+	reply, err := r.flush.Run(ctx, r.config.Redis, keys, arguments...).Slice()
 	if err != nil {
 		return fmt.Errorf("redis: cannot add the counts: %w", err)
+	}
+	flushed, err := decodeFlushed(reply)
+	if err != nil {
+		return fmt.Errorf("redis: unexpected reply from flush.lua: %w", err)
 	}
 	if prune == "1" {
 		r.nextPrune = asked.Add(pruneEvery)
 	}
 	// The server read its clock at some time in between. After a slow reply the error would be too large.
 	if took := time.Since(asked); took < time.Second {
-		r.ahead.Store(clock - asked.Add(took/2).UnixMicro())
+		r.ahead.Store(flushed.Now.UnixMicro() - asked.Add(took/2).UnixMicro())
+	}
+	r.published = flushed.published
+	if r.config.Flushed != nil && !last {
+		r.config.Flushed(flushed)
 	}
 	return nil
 }

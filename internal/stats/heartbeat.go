@@ -101,8 +101,9 @@ func (h Heartbeat) everything() int {
 
 // Replica is a running replica.
 type Replica struct {
-	ID   string    `json:"id"`
-	Seen time.Time `json:"seen"` // its last heartbeat, by the clock of Redis
+	ID       string    `json:"id"`
+	Seen     time.Time `json:"seen"`               // its last heartbeat, by the clock of Redis
+	Settings string    `json:"settings,omitempty"` // fingerprint of what it runs with, see Reader.Settings
 	Heartbeat
 }
 
@@ -111,12 +112,13 @@ type Replica struct {
 func decodeReplicas(key string, fields map[string]string, now time.Time) ([]Replica, error) {
 	replicas := make([]Replica, 0, len(fields))
 	for id, value := range fields {
-		seen, content, found := strings.Cut(value, " ")
+		seen, rest, _ := strings.Cut(value, " ")
+		settings, content, found := strings.Cut(rest, " ")
 		micros, err := strconv.ParseInt(seen, 10, 64)
 		if !found || err != nil {
-			return nil, fmt.Errorf("redis: %s: replica %q has %.60q, expected a time in microseconds and a heartbeat", key, id, value)
+			return nil, fmt.Errorf("redis: %s: replica %q has %.60q, expected a time in microseconds, a fingerprint and a heartbeat", key, id, value)
 		}
-		replica := Replica{ID: id, Seen: time.UnixMicro(micros).UTC()}
+		replica := Replica{ID: id, Seen: time.UnixMicro(micros).UTC(), Settings: settings}
 		if now.Sub(replica.Seen) >= gone {
 			continue
 		}

@@ -163,3 +163,12 @@ func (r *Reader) Replicas(ctx context.Context) ([]Replica, error) {
 	}
 	return decodeReplicas(r.keys.replicas(), fields, now)
 }
+
+// Settings returns what the replicas run with, by its fingerprint. Errors are as for Hour.
+func (r *Reader) Settings(ctx context.Context) (map[string]string, error) {
+	documents, err := r.redis.HGetAll(ctx, r.keys.settings()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redis: %s: %w", r.keys.settings(), err)
+	}
+	return documents, nil
+}

@@ -53,7 +53,7 @@ func TestReplicasThatDied(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		client, reader := s.client(t), s.reader(t)
 		for id, age := range map[string]time.Duration{"dead": time.Minute + 5*time.Second, "dying": 30 * time.Second, "of the future": -2 * time.Minute} {
-			value := fmt.Sprint(time.Now().Add(-age).UnixMicro(), " {}")
+			value := fmt.Sprint(time.Now().Add(-age).UnixMicro(), "  {}")
 			testkit.Check(t, client.HSet(t.Context(), "{n}:replicas", id, value).Err())
 		}
 		replicas, err := reader.Replicas(t.Context())
@@ -87,9 +87,10 @@ func TestForeignValues(t *testing.T) {
 			{"{n}:lastsent", "", "text", hour},
 			{"{n}:replicas", "", "text", replicas},
 			{"{n}:replicas", "a", "{}", replicas},
-			{"{n}:replicas", "a", "soon {}", replicas},
-			{"{n}:replicas", "a", fmt.Sprint(time.Now().UnixMicro(), " {"), replicas},
-			{"{n}:replicas", "a", fmt.Sprint(time.Now().UnixMicro(), " []"), replicas},
+			{"{n}:replicas", "a", "soon  {}", replicas},
+			{"{n}:replicas", "a", fmt.Sprint(time.Now().UnixMicro(), " {}"), replicas}, // no fingerprint
+			{"{n}:replicas", "a", fmt.Sprint(time.Now().UnixMicro(), "  {"), replicas},
+			{"{n}:replicas", "a", fmt.Sprint(time.Now().UnixMicro(), "  []"), replicas},
 		} {
 			var err error
 			if test.field == "" {
@@ -113,7 +114,7 @@ func TestForeignValues(t *testing.T) {
 func TestForeignKeysStopTheRecorderOnly(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		client, ctx := s.client(t), t.Context()
-		for _, key := range []string{"{n}:lastsent", "{n}:digest:pending", "{n}:replicas"} {
+		for _, key := range []string{"{n}:lastsent", "{n}:digest:pending", "{n}:replicas", "{n}:settings", "{n}:steering"} {
 			testkit.Check(t, client.Set(ctx, key, "text", time.Minute).Err())
 			recorder := newRecorder(t, stats.Config{Redis: client, Limit: limitText})
 			at := time.Now()

@@ -1,0 +1,84 @@
+package ratelimit
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrHealing is the error of a call while replicas put back what they remember into a store that may have forgotten it. Ask again.
+// It wraps nothing: go-redis takes the wrapping off what a new connection's check returns.
+var ErrHealing = errors.New("redis: this store may have forgotten admissions: replicas are putting back what they remember")
+
+var errReplica = errors.New("redis: connected to a replica, which takes no writes; the primary is looked up again")
+
+// Guard checks each connection of a client when it is made: nothing is decided on a store of another generation before it is healed.
+// Until a Healer uses it, it lets everything pass.
+type Guard struct {
+	healer atomic.Pointer[Healer]
+	open   func() (redis.UniversalClient, error) // another client of the same servers, without a guard
+}
+
+// OpenGuarded is Open with a Guard.
+func OpenGuarded(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, *Guard, error) {
+	guard := &Guard{open: func() (redis.UniversalClient, error) { return Open(rawURL, tlsConfig) }}
+	client, err := open(rawURL, tlsConfig, guard.check)
+	if err != nil {
+		return nil, nil, err
+	}
+	return client, guard, nil
+}
+
+// check is what go-redis calls on a new connection.
+func (g *Guard) check(ctx context.Context, connection *redis.Conn) error {
+	if h := g.healer.Load(); h != nil {
+		return h.check(ctx, connection)
+	}
+	return nil
+}
+
+// server is what INFO replication says of the server at the other end of a connection.
+type server struct {
+	replica    bool
+	generation string // new whenever a primary starts, and at each promotion; empty: this store has none
+}
+
+// number is the generation as a number that a score holds exactly, above 1.
+func (s server) number() string {
+	digits := s.generation[:min(len(s.generation), 13)]
+	value, _ := strconv.ParseUint(digits, 16, 64) // 0 if it is not what Redis has: then it is 2 for all
+	return strconv.FormatUint(value+2, 10)
+}
+
+// errNoInfo is why nothing is known about a server: the user may not ask.
+var errNoInfo = errors.New("the user may not run INFO")
+
+// askServer asks on a connection of its own. The embedded store has no such section of INFO.
+func askServer(ctx context.Context, connection redis.Cmdable) (server, error) {
+	info, err := connection.Info(ctx, "replication").Result()
+	switch {
+	case err == nil:
+	case strings.Contains(err.Error(), "NOPERM"):
+		return server{}, errNoInfo
+	case strings.Contains(err.Error(), "not supported"):
+		return server{}, nil
+	default:
+		return server{}, err
+	}
+	var s server
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name {
+		case "role":
+			s.replica = value == "slave"
+		case "master_replid":
+			s.generation = value
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,122 @@
+package ratelimit_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
+)
+
+// fleet is several replicas of notifier that use the same store, and know of each other by heartbeats.
+type fleet struct {
+	t   testing.TB
+	url string
+
+	mu    sync.Mutex
+	alive []string
+}
+
+// member is one of them.
+type member struct {
+	caller
+	name string
+	log  *observer.ObservedLogs
+	kill func() // ends its healing, as the death of the process would; the others do not know it yet
+}
+
+func newFleet(t testing.TB, url string) *fleet { return &fleet{t: t, url: url} }
+
+// peers are the replicas with a heartbeat.
+func (f *fleet) peers() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.alive)
+}
+
+// forget lets the heartbeat of a replica end.
+func (f *fleet) forget(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.alive = slices.DeleteFunc(f.alive, func(other string) bool { return other == name })
+}
+
+// join starts a replica and waits until it may decide.
+func (f *fleet) join(rules ratelimit.Rules, dedupe time.Duration) *member {
+	f.t.Helper()
+	f.mu.Lock()
+	name := fmt.Sprint("replica-", len(f.alive)+1)
+	f.alive = append(f.alive, name)
+	f.mu.Unlock()
+	m := f.start(name, rules, dedupe, ratelimit.Healing{Peers: f.peers})
+	testkit.EventuallyNil(f.t, func() error { return m.Ready(f.t.Context()) })
+	return m
+}
+
+// start starts a replica.
+func (f *fleet) start(name string, rules ratelimit.Rules, dedupe time.Duration, config ratelimit.Healing) *member {
+	f.t.Helper()
+	client, guard, err := ratelimit.OpenGuarded(f.url, nil)
+	testkit.Check(f.t, err)
+	f.t.Cleanup(func() { _ = client.Close() })
+	limiter, err := ratelimit.New(client, "n", rules, dedupe)
+	testkit.Check(f.t, err)
+	core, lines := observer.New(zapcore.DebugLevel)
+	config.Replica, config.Log = name, zap.New(core)
+	healer, err := ratelimit.NewHealer(limiter, guard, config)
+	testkit.Check(f.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); healer.Run(ctx) }()
+	kill := func() { cancel(); <-ended }
+	f.t.Cleanup(kill)
+	return &member{caller: caller{Limiter: limiter, t: f.t}, name: name, log: lines, kill: kill}
+}
+
+// fill lets a replica admit events of a category until the limit refuses one, and returns how many it admitted.
+func (m *member) fill(prefix, category string) int {
+	m.t.Helper()
+	for n := 0; ; n++ {
+		if m.decided(event(fmt.Sprint(prefix, n), category)).Outcome != ratelimit.Admitted {
+			return n
+		}
+	}
+}
+
+func TestAnEmptiedStoreGetsBackWhatReplicasRemember(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]string{"exact": "40/30m", "buckets": "40/30m:1m", "fixed": "40/24h:fixed"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := onProcess(t)
+			f := newFleet(t, s.server.URL())
+			rules := testkit.Rules(limit, limit, "")
+			rules.Group = mustParse(limit)
+			a, b := f.join(rules, day), f.join(rules, day)
+			for i := range 10 {
+				a.want(ratelimit.Admitted, event(fmt.Sprint("a", i), "x.a"))
+				b.want(ratelimit.Admitted, event(fmt.Sprint("b", i), "x.b"))
+			}
+			testkit.Check(t, s.FlushAll(t.Context()).Err())
+			if n := a.fill("more-", "x.a"); n != 20 {
+				t.Errorf("%d more are admitted, expected 20", n)
+			}
+			if got := b.decided(event("another", "x.b")); got.Outcome == ratelimit.Admitted {
+				t.Errorf("%+v", got)
+			}
+			b.want(ratelimit.Admitted, event("b1", "x.b")) // in flight as before
+			b.want(ratelimit.Duplicate, by("another delivery", event("b1", "x.b")))
+			for _, m := range []*member{a, b} {
+				t.Log(m.name, m.log.All())
+			}
+		})
+	}
+}

@@ -1,0 +1,196 @@
+package ratelimit
+
+import (
+	"sync"
+	"time"
+)
+
+// mostRemembered bounds how many admissions a replica remembers: the latest ones.
+const mostRemembered = 100_000
+
+// remembered is one admission that this replica was given, and what became of it since. Times are microseconds of the server's clock.
+type remembered struct {
+	member, delivery string
+	category         string
+	name             string // of its last post
+	at               int64  // of the admission; 0: not known, another replica was given it
+	begun, sent      int64  // of the last post, and when it was recorded as sent; 0: not yet
+	cost, posts      int32
+	grouped          bool // it was charged to a group
+	gone             bool // it was refunded, or is remembered anew further on
+}
+
+// last is when something last happened to it.
+func (r remembered) last() int64 { return max(r.at, r.begun, r.sent) }
+
+const blockSize = 512
+
+// journal is what a replica remembers of its admissions, to put it back into a store that has forgotten it. It keeps them for as
+// long as they count, or their ids are known, and no more than mostRemembered of them. The zero journal remembers nothing until
+// it is kept.
+//
+// Healing begins with a new epoch: an answer to a question of an older one may come from a store that has been lost since, and is
+// not recorded any more. See Limiter.remember.
+type journal struct {
+	mu     sync.Mutex
+	kept   bool
+	keep   int64 // microseconds
+	epoch  uint64
+	blocks []*[blockSize]remembered // a queue; numbers of entries go up by one from first
+	first  uint64                   // number of blocks[0][0]
+	oldest uint64
+	next   uint64
+	number map[string]uint64 // by member
+	ahead  int64             // microseconds by which the server's clock is ahead of this host's
+	pushed uint64            // how many were given up for others
+}
+
+func (j *journal) start(keep time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.kept, j.keep, j.number = true, keep.Microseconds(), map[string]uint64{}
+}
+
+// begin is the epoch in which a question is asked.
+func (j *journal) begin() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.epoch
+}
+
+// turn begins an epoch.
+func (j *journal) turn() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.epoch++
+}
+
+func (j *journal) entry(number uint64) *remembered {
+	offset := number - j.first
+	return &j.blocks[offset/blockSize][offset%blockSize]
+}
+
+func (j *journal) find(member string) *remembered {
+	if number, found := j.number[member]; found {
+		return j.entry(number)
+	}
+	return nil
+}
+
+// now is the server's time, as far as it can be known here.
+func (j *journal) now() int64 { return time.Now().UnixMicro() + j.ahead }
+
+// add remembers one more; mu is held. A redelivery, which is answered as its admission was, keeps the time of that.
+func (j *journal) add(r remembered) {
+	if known := j.find(r.member); known != nil {
+		if known.delivery == r.delivery && !known.gone && known.sent == 0 {
+			return
+		}
+		known.gone = true
+	}
+	if (j.next-j.first)%blockSize == 0 {
+		j.blocks = append(j.blocks, new([blockSize]remembered))
+	}
+	j.next++
+	*j.entry(j.next - 1) = r
+	j.number[r.member] = j.next - 1
+}
+
+// trim forgets what is no longer needed at a time, and what is too much; mu is held.
+func (j *journal) trim(now int64) {
+	for j.oldest < j.next {
+		r := j.entry(j.oldest)
+		switch {
+		case r.gone || r.last() <= now-j.keep:
+		case j.next-j.oldest > mostRemembered:
+			j.pushed++
+		default:
+			return
+		}
+		if j.number[r.member] == j.oldest {
+			delete(j.number, r.member)
+		}
+		*r = remembered{}
+		j.oldest++
+		if j.oldest-j.first == blockSize {
+			j.blocks, j.first = j.blocks[1:], j.oldest
+		}
+	}
+}
+
+// admitted remembers what was admitted of a batch at a time. It is false if the answer is from before the present epoch.
+func (j *journal) admitted(epoch uint64, now int64, each func(add func(remembered))) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.kept {
+		return true
+	}
+	if epoch != j.epoch {
+		return false
+	}
+	j.ahead = now - time.Now().UnixMicro()
+	each(j.add)
+	j.trim(now)
+	return true
+}
+
+// begun remembers a post.
+func (j *journal) begun(member, name string, posts int) {
+	j.change(member, func(r *remembered) {
+		r.posts, r.name, r.begun = int32(min(posts, 1<<30)), name, j.now()
+	})
+}
+
+// isSent remembers that an event is in Slack, of whoever was given its admission.
+func (j *journal) isSent(member, category string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.kept {
+		return
+	}
+	r := j.find(member)
+	if r == nil || r.gone {
+		j.add(remembered{member: member, category: category})
+		r = j.find(member)
+	}
+	r.sent = max(j.now(), r.at)
+	r.delivery, r.name = "", ""
+}
+
+// refund forgets an admission, or remembers it again where it was not refunded.
+func (j *journal) refund(member string, gone bool) {
+	j.change(member, func(r *remembered) { r.gone = gone })
+}
+
+func (j *journal) change(member string, change func(*remembered)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if r := j.find(member); r != nil {
+		change(r)
+	}
+}
+
+// before copies the latest entries before a number, at most as many as most and with as many slots, and returns the number of the
+// first of them. Math.MaxUint64 is the end of the journal.
+func (j *journal) before(number uint64, most int) (entries []remembered, from uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	number = min(number, j.next)
+	slots := 0
+	for number > j.oldest && len(entries) < most && slots < 10*most {
+		number--
+		if r := j.entry(number); !r.gone {
+			entries = append(entries, *r)
+			slots += int(r.cost)
+		}
+	}
+	return entries, number
+}
+
+// size is how many admissions are remembered, and how many were given up for others.
+func (j *journal) size() (remembered int, pushed uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.trim(j.now())
+	return len(j.number), j.pushed
+}

@@ -1,0 +1,4 @@
+package stats
+
+// DecodeFlushed is decodeFlushed, for tests.
+var DecodeFlushed = decodeFlushed
