@@ -130,6 +130,8 @@ func (h *Healer) check(ctx context.Context, connection *redis.Conn) error {
 		return nil // Run finds out, too
 	case err != nil:
 		return err
+	case found.sentinel:
+		return nil
 	case found.replica:
 		return errReplica
 	}
