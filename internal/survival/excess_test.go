@@ -9,7 +9,7 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// excess is by how many the fullest window of any scope was above its limit; below 0: by how many all stayed below.
+// excess is by how many the fullest window of any scope was above its limit; below 0: by how many the global one stayed below.
 func excess(rules ratelimit.Rules, admissions []admission) int {
 	scopes := map[string][]admission{"": admissions}
 	for _, a := range admissions {

@@ -1,6 +1,7 @@
 package survival
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -35,14 +36,21 @@ const replicasOfAFleet = 4
 // fleet are the replicas that share the limits of a form.
 type fleet struct {
 	form     form
+	url      string // of Redis
 	replicas []*replica
 	pause    atomic.Int64 // between two batches of a replica, nanoseconds
+	names    []string     // of all replicas that were ever started, as heartbeats show them some seconds after a death, too
 }
+
+func (f *fleet) peers() []string { return f.names }
 
 func startFleet(t *testing.T, form form, url string) *fleet {
 	t.Helper()
-	f := &fleet{form: form}
+	f := &fleet{form: form, url: url}
 	f.pause.Store(int64(pauseSteady))
+	for i := range replicasOfAFleet {
+		f.names = append(f.names, fmt.Sprintf("r%d", i))
+	}
 	for i := range replicasOfAFleet {
 		f.replicas = append(f.replicas, startReplica(t, f, i, url))
 	}
@@ -134,6 +142,8 @@ func (f *fleet) lastErrors() (all []error) {
 // forgotten is how many ids of the admissions of living replicas are unknown: another message with such an id is no duplicate.
 func (f *fleet) forgotten(t *testing.T) (n int) {
 	t.Helper()
+	limiter, err := ratelimit.New(testkit.OpenRedis(t, f.url), f.form.name, f.form.rules, time.Hour)
+	testkit.Check(t, err)
 	for _, r := range f.alive() {
 		r.kill()
 		<-r.ended
@@ -146,7 +156,7 @@ func (f *fleet) forgotten(t *testing.T) (n int) {
 			}
 			var decisions []ratelimit.Decision
 			testkit.EventuallyNil(t, func() (err error) {
-				decisions, err = r.limiter.Admit(t.Context(), requests)
+				decisions, err = limiter.Admit(t.Context(), requests)
 				return err
 			})
 			for _, decision := range decisions {

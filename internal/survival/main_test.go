@@ -14,6 +14,9 @@ import (
 // rounds is how often each scenario is played, and strict whether its times are judged as on a machine that does nothing else.
 var rounds, strict = 1, false
 
+// heals is whether replicas put back what they remember. Without that nothing is judged: it shows what there is to be healed.
+var heals = os.Getenv("NOTIFIER_SURVIVE_HEALING") != "off"
+
 func TestMain(m *testing.M) {
 	testkit.Overlap(3) // they wait for servers more than they work
 	testkit.QuietRedis()

@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
 	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
 )
@@ -24,6 +28,7 @@ type replica struct {
 	name    string
 	limiter *ratelimit.Limiter
 	fleet   *fleet
+	log     *observer.ObservedLogs // of its healing
 	kill    context.CancelFunc
 	ended   chan struct{}
 
@@ -47,7 +52,6 @@ const (
 
 // run asks until the replica is killed.
 func (r *replica) run(ctx context.Context, random *rand.Rand) {
-	defer close(r.ended)
 	for number := 0; pass(ctx, time.Duration(r.fleet.pause.Load())); number++ {
 		batch := r.batch(random, number)
 		r.ask(ctx, batch)
@@ -135,12 +139,26 @@ func pass(ctx context.Context, d time.Duration) bool {
 // startReplica starts a replica of a fleet, as serve has its limiter.
 func startReplica(t *testing.T, f *fleet, number int, url string) *replica {
 	t.Helper()
-	client := testkit.OpenRedis(t, url)
+	client, guard, err := ratelimit.OpenGuarded(url, nil)
+	testkit.Check(t, err)
 	limiter, err := ratelimit.New(client, f.form.name, f.form.rules, time.Hour)
 	testkit.Check(t, err)
 	ctx, kill := context.WithCancel(t.Context())
 	r := &replica{name: fmt.Sprintf("r%d", number), limiter: limiter, fleet: f, kill: kill, ended: make(chan struct{})}
-	go r.run(ctx, rand.New(rand.NewPCG(uint64(number), 0)))
+	var running sync.WaitGroup
+	if heals {
+		core, lines := observer.New(zapcore.DebugLevel)
+		r.log = lines
+		healer, err := ratelimit.NewHealer(limiter, guard, ratelimit.Healing{Replica: r.name, Peers: f.peers, Log: zap.New(core)})
+		testkit.Check(t, err)
+		running.Go(func() { healer.Run(ctx) })
+	}
+	running.Go(func() { r.run(ctx, rand.New(rand.NewPCG(uint64(number), 0))) })
+	go func() {
+		running.Wait()
+		_ = client.Close() // what is left there is lost
+		close(r.ended)
+	}()
 	t.Cleanup(func() {
 		kill()
 		<-r.ended

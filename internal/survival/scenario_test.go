@@ -146,10 +146,23 @@ func (w *world) judge(s scenario, f *fleet) {
 	if m.excess > bound {
 		w.Errorf("%s: %d admissions too many, expected at most %d", f.form.name, m.excess, bound)
 	}
+	if m.excess < 0 && !f.form.rolls() { // of rolling windows only a lower bound is known
+		w.Errorf("%s: %d slots less than the limits have were given out", f.form.name, -m.excess)
+	}
+	if !s.kills && m.forgotten > 0 {
+		w.Errorf("%s: %d ids were forgotten", f.form.name, m.forgotten)
+	}
+	if limit := 2 * time.Second; strict && m.stall > limit {
+		w.Errorf("%s: all were answered %s after there was a primary, expected %s at most", f.form.name, m.stall, limit)
+	}
+	if w.Failed() {
+		for _, r := range f.replicas {
+			for _, line := range r.log.All() {
+				w.Logf("%s %s %s: %s %v", f.form.name, r.name, line.Time.Format("15:04:05.000"), line.Message, line.ContextMap())
+			}
+		}
+	}
 }
-
-// heals is whether replicas put back what they remember.
-const heals = false
 
 // killPrimary kills a primary from which nothing has come to its replicas for a while.
 func (w *world) killPrimary() {
