@@ -6,7 +6,8 @@
 // but the logger it is given.
 //
 // Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what runs next to
-// the worker), nats.go (the connection), memory.go (how much of it a worker may use), log.go (the logger).
+// the worker), peers.go (which other replicas there are), nats.go (the connection), memory.go (how much of it a worker may
+// use), log.go (the logger).
 package app
 
 import (
@@ -57,6 +58,7 @@ type app struct {
 	observe  func(consume.Settled)
 	cleanups cleanups
 	replica  string // its name
+	peers    peers
 
 	store      Store
 	poster     *slackout.Poster
@@ -65,7 +67,7 @@ type app struct {
 	tracing    *telemetry.Tracing
 	recorder   *stats.Recorder
 	healer     *ratelimit.Healer // nil: the client has no guard
-	digest     *digest.Digest // nil: none
+	digest     *digest.Digest    // nil: none
 	worker     *consume.Worker
 }
 

@@ -24,6 +24,7 @@ func (a *app) newRecorder() (*stats.Recorder, error) {
 	recording := stats.Config{
 		Redis: a.settings.Store.Redis, Namespace: a.settings.Store.Namespace, Replica: a.replica, Log: a.log,
 		Heartbeat: func() stats.Heartbeat { return heartbeat(a.worker, started) },
+		Flushed:   a.flushed,
 	}
 	if a.settings.Digest > 0 {
 		limits := a.settings.Store.Limits
@@ -37,8 +38,11 @@ func (a *app) newHealer() (*ratelimit.Healer, error) {
 	if a.settings.Store.Guard == nil {
 		return nil, nil
 	}
-	return ratelimit.NewHealer(a.store.Limiter, a.settings.Store.Guard, ratelimit.Healing{Replica: a.replica, Log: a.log})
+	return ratelimit.NewHealer(a.store.Limiter, a.settings.Store.Guard, ratelimit.Healing{Replica: a.replica, Peers: a.peers.alive, Log: a.log})
 }
+
+// flushed takes over what the flush of counts has brought back.
+func (a *app) flushed(flushed stats.Flushed) { a.peers.note(flushed) }
 
 // limitFor is the limit that refuses events of a category for a reason.
 func limitFor(limits ratelimit.Rules, reason, category string) ratelimit.Limit {

@@ -255,6 +255,7 @@ func TestTwoStreamsOnOneServer(t *testing.T) {
 		a := &app{settings: s, log: log, cleanups: cleanups{log: log}}
 		ctx, cancel := context.WithCancel(t.Context())
 		testkit.Check(t, a.wire(ctx))
+		testkit.Check(t, a.start(ctx))
 		ended := make(chan error, 1)
 		go func() { ended <- a.run(ctx) }()
 		t.Cleanup(func() {

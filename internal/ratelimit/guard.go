@@ -44,7 +44,7 @@ func (g *Guard) check(ctx context.Context, connection *redis.Conn) error {
 
 // server is what INFO replication says of the server at the other end of a connection.
 type server struct {
-	sentinel   bool   // it is none, but a Sentinel: go-redis lets those connections be checked, too
+	noStore    bool // a Sentinel: go-redis asks it through the same options
 	replica    bool
 	generation string // new whenever a primary starts, and at each promotion; empty: this store has none
 }
@@ -71,12 +71,12 @@ func askServer(ctx context.Context, connection redis.Cmdable) (server, error) {
 	default:
 		return server{}, err
 	}
-	s := server{sentinel: true} // which has no such section
+	s := server{noStore: true}
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		switch name {
 		case "role":
-			s.sentinel, s.replica = false, value == "slave"
+			s.noStore, s.replica = false, value == "slave"
 		case "master_replid":
 			s.generation = value
 		}

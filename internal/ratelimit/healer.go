@@ -130,13 +130,11 @@ func (h *Healer) check(ctx context.Context, connection *redis.Conn) error {
 		return nil // Run finds out, too
 	case err != nil:
 		return err
-	case found.sentinel:
-		return nil
 	case found.replica:
 		return errReplica
 	}
 	h.mu.Lock()
-	passes := h.off || h.healed != nil && *h.healed == found
+	passes := h.off || found.noStore || h.healed != nil && *h.healed == found
 	h.mu.Unlock()
 	if passes {
 		return nil

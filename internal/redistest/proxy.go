@@ -40,7 +40,7 @@ type Proxy struct {
 type pipe struct {
 	client, server net.Conn
 	mute           bool   // nothing passes any more in either direction
-	copies         bool   // a replica's link to its primary
+	replication    bool   // a replica gets its copy through it
 	reply          *Fault // what is to become of the next bytes from the server
 }
 
@@ -95,21 +95,21 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// CutReplication lets nothing pass between a primary and its replicas, without a word to either side. Everybody else still
-// reaches the primary.
+// CutReplication lets nothing pass to replicas any more, and from them: what the primary does from now on they do not receive. All
+// other clients go on.
 func (p *Proxy) CutReplication() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.alone = true
 	for pipe := range p.pipes {
-		pipe.mute = pipe.mute || pipe.copies
+		pipe.mute = pipe.mute || pipe.replication
 	}
 }
 
-// Heal ends a cut of either kind. Connections that it has hit are closed.
+// Heal ends a cut. Connections that it has hit are closed.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
-	p.cut, p.alone = false, false
+	p.cut = false
 	p.mu.Unlock()
 	p.hangUp()
 }
@@ -182,7 +182,8 @@ func (p *Proxy) pass(c *pipe, from, to net.Conn, edit func(c *pipe, data []byte)
 func (p *Proxy) onRequest(c *pipe, data []byte) (pass []byte, end bool) {
 	head := bytes.ToLower(data[:min(len(data), 64)])
 	if bytes.Contains(head, []byte("\r\nreplconf\r\n")) || bytes.Contains(head, []byte("\r\npsync\r\n")) {
-		c.copies, c.mute = true, c.mute || p.alone
+		c.replication = true
+		c.mute = c.mute || p.alone
 	}
 	if c.mute || !bytes.Contains(head, []byte("\r\nevalsha\r\n")) && !bytes.Contains(head, []byte("\r\neval\r\n")) {
 		return data, false
