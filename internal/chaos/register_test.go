@@ -2,8 +2,10 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -44,7 +46,8 @@ type chargedAgain struct {
 // register is what the sets of the limits, all of which are exact, have held over time.
 //
 // What is certain here: the global set ({ns}:global) keeps an admission for the longest window of any rule, which is many
-// times the time between two looks, and Redis forgets nothing that it has answered (appendfsync always). So every
+// times the time between two looks, and Redis forgets nothing that it has answered (appendfsync always), or gets it back from the
+// workers before it is looked at again. So every
 // admission is seen, with the microsecond at which it was made, unless it was refunded before the next look; and
 // one that goes earlier was refunded. An admission counts as long as a look has seen it. One that was refunded may have
 // counted a little longer, which only makes windows look emptier than they were.
@@ -121,8 +124,13 @@ func (r *register) look(ctx context.Context) error {
 		categories[strings.TrimPrefix(name, prefix)] = pipe.ZRangeWithScores(ctx, name, 0, -1)
 	}
 	clock := pipe.Time(ctx)
+	mark := pipe.ZScore(ctx, key("register"), " healed")
+	generation := pipe.InfoMap(ctx, "replication")
 	if _, err := pipe.Exec(ctx); err != nil {
-		return err
+		return err // redis.Nil, too: there is no mark
+	}
+	if number := generationNumber(generation.Val()["Replication"]["master_replid"]); mark.Val() != number {
+		return errUnhealed
 	}
 	again, err := r.client.Keys(ctx, prefix+"*").Result()
 	if err != nil {
@@ -149,6 +157,22 @@ func (r *register) look(ctx context.Context) error {
 		r.compare(seen, categories, now)
 	}
 	return nil
+}
+
+// errUnhealed is that a store may have forgotten what workers are about to put back.
+var errUnhealed = errors.New("this store is not healed")
+
+// generationNumber is the score of the mark by which workers know that a store is healed: see healed.lua.
+func generationNumber(generation string) float64 {
+	value, _ := strconv.ParseUint(generation[:min(len(generation), 13)], 16, 64)
+	return float64(value + 2)
+}
+
+// counted is how often the register was looked at.
+func (r *register) counted() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.looks
 }
 
 // take notes the members of the global set.
