@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -123,8 +124,8 @@ func (a *account) windows() {
 		for _, tier := range limit {
 			if most, at := fullest(scope, tier.Window); most > tier.Count {
 				a.overfull++
-				a.problem("%s: %d slots in the %s until %s, expected at most %d", name, most, tier.Window,
-					time.UnixMicro(at).UTC().Format("15:04:05.000000"), tier.Count)
+				a.problem("%s: %d slots in the %s until %s, expected at most %d%s", name, most, tier.Window,
+					time.UnixMicro(at).UTC().Format("15:04:05.000000"), tier.Count, listed(scope, at, tier.Window))
 			}
 		}
 	}
@@ -136,6 +137,17 @@ func (a *account) windows() {
 	for category, scope := range s.byCategory {
 		look("category "+category, scope, rules.LimitFor(category))
 	}
+}
+
+// listed are the slots of a window that is too full, as evidence.
+func listed(scope []*admission, until int64, window time.Duration) (text string) {
+	show := func(t int64) string { return time.UnixMicro(t).UTC().Format("15:04:05.000000") }
+	for _, m := range scope {
+		if m.at > until-window.Microseconds() && m.at <= until {
+			text += fmt.Sprintf("\n    %s at %s, last seen at %s, refunded: %v", m.slot, show(m.at), show(m.last), m.refunded)
+		}
+	}
+	return text
 }
 
 // charges holds the register of admissions against what came to Slack.

@@ -1,14 +1,8 @@
 package survival
 
 import (
-	"context"
-	"fmt"
-	"net"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/redistest"
 	"notifier/internal/testkit"
@@ -17,41 +11,61 @@ import (
 // world is a Redis with the replicas of all forms, under load.
 type world struct {
 	*testing.T
+	fleets []*fleet
+
+	// One of these, as the scenario wants.
 	sentinels *redistest.Sentinels
 	single    *redistest.Server
-	fleets    []*fleet
+	plain     *plain
+	cluster   *redistest.Cluster
+
+	copy *redistest.Server // the replica of the Cluster's master
+}
+
+// plain is a primary with a replica, and the address at which clients ask.
+type plain struct {
+	primary, replica *redistest.Server
+	front            *redistest.Proxy
 }
 
 // scenario is something that happens to a Redis.
 type scenario struct {
-	name   string
-	single bool     // one server instead of a primary with two replicas under Sentinels
-	extra  []string // further arguments of the servers
-	full   bool     // most of the limits that last are used up before
-	kills  bool     // a replica of each fleet dies in it: the excess is at most what that one had admitted
+	name  string
+	start func(w *world, extra []string) (url string)
+	extra []string // further arguments of the servers
+	full  bool     // most of the limits that last are used up before
+	kills bool     // a replica of each fleet dies in it: the excess is at most what that one had admitted
+	rare  bool     // it takes long, and is played at full scale alone
 
-	strike func(w *world) // does it, and returns when there is a primary that all who ask the Sentinels find
+	strike func(w *world) // does it, and returns when there is a primary that all who ask find
 }
 
 var minReplicas = []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}
 
 var scenarios = []scenario{
-	{name: "a. link cut for 2.5 s, then kill -9", strike: (*world).killPrimary},
-	{name: "b. the same, and a replica killed", kills: true, strike: (*world).killBoth},
-	{name: "c. empty restart", single: true, full: true, strike: (*world).restartEmpty},
-	{name: "d. bare SENTINEL FAILOVER", strike: (*world).sentinelFailover},
-	{name: "e. planned failover, step by step", strike: (*world).plannedFailover},
-	{name: "f. bare FAILOVER", strike: (*world).bareFailover},
-	{name: "g. as a, with min-replicas-to-write 1", extra: minReplicas, strike: (*world).killPrimary},
-	{name: "h. kill -9 alone", strike: (*world).killAlone},
+	{name: "a. link cut for 2.5 s, then kill -9", start: (*world).underSentinels, strike: (*world).killPrimary},
+	{name: "b. the same, and a replica of notifier killed", start: (*world).underSentinels, kills: true, strike: (*world).killBoth},
+	{name: "c. empty restart", start: (*world).onOne, full: true, strike: (*world).restartEmpty},
+	{name: "d. bare SENTINEL FAILOVER", start: (*world).underSentinels, strike: (*world).sentinelFailover},
+	{name: "e. planned failover under Sentinel", start: (*world).underSentinels, strike: (*world).plannedFailover},
+	{name: "f. bare FAILOVER under Sentinel", start: (*world).underSentinels, strike: (*world).bareFailover},
+	{name: "g. as a, with min-replicas-to-write 1", start: (*world).underSentinels, extra: minReplicas, strike: (*world).killPrimary},
+	{name: "h. kill -9 alone", start: (*world).underSentinels, strike: (*world).killAlone},
+	{name: "i. planned failover of a plain replica", start: (*world).replicated, strike: (*world).plainFailover},
+	{name: "j. planned failover in a Cluster", start: (*world).inCluster, strike: (*world).clusterFailover},
+	{name: "k. as d, with Sentinel's own periods", start: (*world).underSlowSentinels, rare: true, strike: (*world).sentinelFailover},
+	{name: "l. as e, with Sentinel's own periods", start: (*world).underSlowSentinels, rare: true, strike: (*world).plannedFailover},
 }
 
 func TestSurvival(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes half a minute")
+		t.Skip("takes a minute")
 	}
 	for range rounds {
 		for _, s := range scenarios {
+			if s.rare && !strict {
+				continue
+			}
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
 				play(t, s)
@@ -63,18 +77,7 @@ func TestSurvival(t *testing.T) {
 // play is one round of a scenario.
 func play(t *testing.T, s scenario) {
 	w := &world{T: t}
-	url := ""
-	if s.single {
-		w.single = redistest.StartProcess(t, s.extra...)
-		url = "redis://" + w.single.Addr + "/0"
-	} else {
-		w.sentinels = redistest.StartSentinels(t, 2, s.extra...)
-		url = w.sentinels.URL()
-		for _, watcher := range w.sentinels.Watchers {
-			// An election that nobody wins is repeated after twice this time.
-			testkit.Check(t, watcher.Client(t).Do(t.Context(), "SENTINEL", "SET", "main", "failover-timeout", 4000).Err())
-		}
-	}
+	url := s.start(w, s.extra)
 	for _, form := range forms {
 		w.fleets = append(w.fleets, startFleet(t, form, url))
 	}
@@ -162,74 +165,4 @@ func (w *world) judge(s scenario, f *fleet) {
 			}
 		}
 	}
-}
-
-// killPrimary kills a primary from which nothing has come to its replicas for a while.
-func (w *world) killPrimary() {
-	w.sentinels.Front.CutReplication()
-	pass(w.Context(), 2500*time.Millisecond)
-	w.sentinels.Primary.Stop(w.T)
-	w.sentinels.Promoted(w.T)
-}
-
-// killBoth is killPrimary with a replica of each fleet that dies in the same moment.
-func (w *world) killBoth() {
-	w.sentinels.Front.CutReplication()
-	pass(w.Context(), 2500*time.Millisecond)
-	w.sentinels.Primary.Stop(w.T)
-	for _, f := range w.fleets {
-		f.replicas[0].kill()
-		<-f.replicas[0].ended
-	}
-	w.sentinels.Promoted(w.T)
-}
-
-func (w *world) killAlone() {
-	w.sentinels.Primary.Stop(w.T)
-	w.sentinels.Promoted(w.T)
-}
-
-// restartEmpty kills a server that writes nothing to disk, and starts it again.
-func (w *world) restartEmpty() {
-	w.single.Stop(w.T)
-	pass(w.Context(), 300*time.Millisecond)
-	w.single.Restart(w.T)
-}
-
-func (w *world) sentinelFailover() {
-	w.sentinels.Failover(w.T)
-	w.sentinels.Promoted(w.T)
-}
-
-// plannedFailover is what docs/operations.md describes.
-func (w *world) plannedFailover() {
-	primary := w.sentinels.Primary.Client(w.T)
-	testkit.Check(w.T, primary.Do(w.Context(), "CLIENT", "PAUSE", 60_000, "WRITE").Err())
-	testkit.EventuallyNil(w.T, func() error { return caughtUp(w.Context(), primary) })
-	w.sentinels.Failover(w.T)
-	promoted := w.sentinels.Promoted(w.T)
-	host, port, err := net.SplitHostPort(promoted.Addr)
-	testkit.Check(w.T, err)
-	testkit.Check(w.T, primary.Do(w.Context(), "REPLICAOF", host, port).Err())
-	testkit.Check(w.T, primary.Do(w.Context(), "CLIENT", "UNPAUSE").Err())
-}
-
-// caughtUp returns what is missing until all replicas of a primary have all that it has.
-func caughtUp(ctx context.Context, primary *redis.Client) error {
-	info, err := primary.Info(ctx, "replication").Result()
-	if err != nil {
-		return err
-	}
-	_, offset, _ := strings.Cut(info, "master_repl_offset:")
-	offset, _, _ = strings.Cut(offset, "\r")
-	if have := strings.Count(info, "offset="+offset+","); have != 2 {
-		return fmt.Errorf("%d replicas have all up to %s, expected 2", have, offset)
-	}
-	return nil
-}
-
-// bareFailover is the command that Sentinels know nothing of.
-func (w *world) bareFailover() {
-	testkit.Check(w.T, w.sentinels.Primary.Client(w.T).Do(w.Context(), "FAILOVER").Err())
-	w.sentinels.Promoted(w.T)
 }
