@@ -131,12 +131,7 @@ local function add(s)
   end
   local added = in_chunks('ZADD', s.key, 'NX', members)
   local keeps = expire(s, s.key, last, tonumber(call('ZREVRANGE', s.key, 0, 0, 'WITHSCORES')[2]))
-  if bucketed > now or #s.grains > 0 then
-    bucketed = math.max(bucketed, now + 2000 * keeps)
-    if #s.grains == 0 then
-      call('ZADD', KEYS[1], 'GT', text(now + s.keeps), ' exact ' .. s.key)
-    end
-  end
+  bucketed = #s.grains > 0 and math.max(bucketed, now + 2000 * keeps) or bucketed
   return added
 end
 
@@ -209,6 +204,11 @@ local slots = 0
 for _, s in ipairs(scopes) do
   local added = #s.slots == 0 and 0 or s.form == 'exact' and add(s) or s.form == 'buckets' and pour(s) or 0
   slots = slots + (s == global and added or 0)
+end
+for _, s in ipairs(bucketed > now and scopes or {}) do -- as admit.lua does
+  if #s.slots > 0 and #s.grains == 0 then
+    call('ZADD', KEYS[1], 'GT', text(now + s.keeps), ' exact ' .. s.key)
+  end
 end
 
 -- The states of the ids. One that was sent is no longer in flight; of the posts of one that is, the later state counts.

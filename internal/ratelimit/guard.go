@@ -49,11 +49,12 @@ type server struct {
 	generation string // new whenever a primary starts, and at each promotion; empty: this store has none
 }
 
-// number is the generation as a number that a score holds exactly, above 1.
+// number is the generation as a number that a score holds exactly. It is later than all times in the register: what is old there
+// is removed.
 func (s server) number() string {
 	digits := s.generation[:min(len(s.generation), 13)]
-	value, _ := strconv.ParseUint(digits, 16, 64) // 0 if it is not what Redis has: then it is 2 for all
-	return strconv.FormatUint(value+2, 10)
+	value, _ := strconv.ParseUint(digits, 16, 64) // 0 if it is not what Redis has: then all have the same number
+	return strconv.FormatUint(1<<52|value&(1<<52-1), 10)
 }
 
 // errNoInfo is why nothing is known about a server: the user may not ask.

@@ -154,6 +154,11 @@ func TestAFailoverWithALinkThatWasCutForgetsNothing(t *testing.T) {
 					replicas = append(replicas, f.join(rules, day))
 				}
 				l := putLoad(t, replicas...)
+				t.Cleanup(func() {
+					for _, m := range replicas {
+						m.printLog()
+					}
+				})
 				testkit.Eventually(t, "some are admitted", func() bool { return l.admitted() >= 100 })
 				sentinels.Front.CutReplication()
 				cut, before, first := time.Now(), l.admitted(), l.count(replicas[0])
