@@ -233,6 +233,9 @@ func (a *account) charge(e *event, admissions []*admission) {
 		a.wronglyCharged++
 		a.blame(e, "charged after it was posted")
 	case len(posts) > 0 || unjustified == 0:
+	case a.refundForgotten(lines):
+		a.refundsForgotten++
+		a.lostSlots[e.id] = true
 	case a.lost(lines, admissions):
 		a.slotsLost++
 		a.lostSlots[e.id] = true
@@ -253,6 +256,21 @@ func (a *account) justified(lines []*line, m *admission) bool {
 	}
 	died := slices.IndexFunc(lines, func(l *line) bool { return l.Outcome == "dead" && l.Time.UnixMicro() >= m.at })
 	return died >= 0 && lines[died].Time.UnixMicro() >= expired // of several the first one had to give it back
+}
+
+// refundForgotten reports whether an event was refunded, and Redis has forgotten that: the slot stays taken until it leaves the
+// window, and a message less is sent. A failover forgets a refund as it forgets an admission. And of two workers that held the
+// event, the one that has not refunded it puts it back.
+func (a *account) refundForgotten(lines []*line) bool {
+	kinds := []string{faultEmpty, faultFailover}
+	if slices.ContainsFunc(lines, func(l *line) bool { return l.Redelivered }) {
+		kinds = append(kinds, faultRedis)
+	}
+	return slices.ContainsFunc(lines, func(l *line) bool {
+		return l.Outcome == "dead" && slices.ContainsFunc(a.w.diary.of(kinds...), func(f fault) bool {
+			return f.hours.to.After(l.Time) && f.hours.to.Before(l.Time.Add(time.Duration(a.w.register.retention)*time.Microsecond))
+		})
+	})
 }
 
 // lost reports whether the last admission came after the event was settled or refunded, and a process died soon after:

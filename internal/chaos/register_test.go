@@ -165,7 +165,7 @@ var errUnhealed = errors.New("this store is not healed")
 // generationNumber is the score of the mark by which workers know that a store is healed: see healed.lua.
 func generationNumber(generation string) float64 {
 	value, _ := strconv.ParseUint(generation[:min(len(generation), 13)], 16, 64)
-	return float64(value + 2)
+	return float64(1<<52 | value)
 }
 
 // counted is how often the register was looked at.

@@ -1,13 +1,13 @@
 package survival
 
 import (
-	"context"
 	"fmt"
 	"net"
+	"os"
+	"slices"
 	"strings"
+	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/redistest"
 	"notifier/internal/testkit"
@@ -22,20 +22,21 @@ func (w *world) onOne(extra []string) (url string) {
 
 func (w *world) underSentinels(extra []string) (url string) {
 	w.sentinels = redistest.StartSentinels(w.T, 2, extra...)
-	w.tell("SENTINEL", "SET", "main", "failover-timeout", 4000) // an election that nobody wins is repeated after twice this time
+	w.configure("SENTINEL", "SET", "main", "failover-timeout", 4000) // an election that nobody wins is repeated after twice this time
 	return w.sentinels.URL()
 }
 
 // underSlowSentinels has Sentinels that look as seldom as they do by themselves.
 func (w *world) underSlowSentinels(extra []string) (url string) {
 	url = w.underSentinels(extra)
-	w.tell("SENTINEL", "SET", "main", "down-after-milliseconds", 30_000, "failover-timeout", 60_000)
-	w.tell("SENTINEL", "DEBUG", "PING-PERIOD", 1000, "INFO-PERIOD", 10_000, "PUBLISH-PERIOD", 2000)
+	w.configure("SENTINEL", "SET", "main", "down-after-milliseconds", 30_000, "failover-timeout", 60_000)
+	w.configure("SENTINEL", "DEBUG", "PING-PERIOD", 1000, "INFO-PERIOD", 10_000, "PUBLISH-PERIOD", 2000)
 	return url
 }
 
-// tell gives a command to each Sentinel.
-func (w *world) tell(command ...any) {
+// configure gives a command to each Sentinel.
+func (w *world) configure(command ...any) {
+	w.Helper()
 	for _, watcher := range w.sentinels.Watchers {
 		testkit.Check(w.T, watcher.Client(w.T).Do(w.Context(), command...).Err())
 	}
@@ -92,28 +93,73 @@ func (w *world) sentinelFailover() {
 	w.sentinels.Promoted(w.T)
 }
 
-// plannedFailover is what docs/operations.md describes.
-func (w *world) plannedFailover() {
-	primary := w.sentinels.Primary.Client(w.T)
-	testkit.Check(w.T, primary.Do(w.Context(), "CLIENT", "PAUSE", 60_000, "WRITE").Err())
-	testkit.EventuallyNil(w.T, func() error { return caughtUp(w.Context(), primary, 2) })
-	w.sentinels.Failover(w.T)
-	promoted := w.sentinels.Promoted(w.T)
-	host, port, err := net.SplitHostPort(promoted.Addr)
-	testkit.Check(w.T, err)
-	testkit.Check(w.T, primary.Do(w.Context(), "REPLICAOF", host, port).Err())
-	testkit.Check(w.T, primary.Do(w.Context(), "CLIENT", "UNPAUSE").Err())
+// The steps of planned failovers, as docs/operations.md has them. HOST and PORT are those of the new primary.
+const (
+	pauseWrites    = "client pause 60000 write"
+	lookAtReplicas = "info replication"
+	failOver       = "sentinel failover main"
+	askForPrimary  = "sentinel get-master-addr-by-name main"
+	makeReplica    = "replicaof HOST PORT"
+	endPause       = "client unpause"
+	handOver       = "failover to HOST PORT timeout 10000"
+	takeOver       = "cluster failover"
+)
+
+// TestPlannedFailoversAreDocumented: the steps that are played here are those that docs/operations.md has.
+func TestPlannedFailoversAreDocumented(t *testing.T) {
+	document, err := os.ReadFile("../../docs/operations.md")
+	testkit.Check(t, err)
+	_, section, _ := strings.Cut(string(document), "\n### Planned failover\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var got []string
+	for line := range strings.Lines(section) {
+		if words := strings.Fields(line); len(words) > 2 && words[0] == "redis-cli" {
+			got = append(got, strings.Join(words[2:], " ")) // after the server
+		}
+	}
+	want := []string{pauseWrites, lookAtReplicas, failOver, askForPrimary, makeReplica, endPause, handOver, lookAtReplicas, takeOver}
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/operations.md has the steps %q, expected %q", got, want)
+	}
 }
 
-// caughtUp returns what is missing until all replicas of a primary have all that it has.
-func caughtUp(ctx context.Context, primary *redis.Client, replicas int) error {
-	info, err := primary.Info(ctx, "replication").Result()
-	if err != nil {
-		return err
+// step runs one of the steps on a server; next is the new primary.
+func (w *world) step(server *redistest.Server, step string, next *redistest.Server) any {
+	w.Helper()
+	if next != nil {
+		host, port, err := net.SplitHostPort(next.Addr)
+		testkit.Check(w.T, err)
+		step = strings.NewReplacer("HOST", host, "PORT", port).Replace(step)
 	}
-	_, offset, _ := strings.Cut(info, "master_repl_offset:")
+	var words []any
+	for _, word := range strings.Fields(step) {
+		words = append(words, word)
+	}
+	reply, err := server.Client(w.T).Do(w.Context(), words...).Result()
+	if err != nil {
+		w.Fatalf("%s: %v", step, err)
+	}
+	return reply
+}
+
+func (w *world) plannedFailover() {
+	primary, watchers := w.sentinels.Primary, w.sentinels.Watchers
+	w.step(primary, pauseWrites, nil)
+	testkit.EventuallyNil(w.T, func() error { return caughtUp(w.step(primary, lookAtReplicas, nil), 2) })
+	before := fmt.Sprint(w.step(watchers[0], askForPrimary, nil))
+	w.step(watchers[0], failOver, nil)
+	testkit.Eventually(w.T, "all Sentinels name another server", func() bool {
+		return !slices.ContainsFunc(watchers, func(s *redistest.Server) bool { return fmt.Sprint(w.step(s, askForPrimary, nil)) == before })
+	})
+	w.step(primary, makeReplica, w.sentinels.Promoted(w.T))
+	w.step(primary, endPause, nil)
+}
+
+// caughtUp returns what is missing until all replicas of a primary have all that it has, by what INFO says.
+func caughtUp(info any, replicas int) error {
+	_, offset, _ := strings.Cut(fmt.Sprint(info), "master_repl_offset:")
 	offset, _, _ = strings.Cut(offset, "\r")
-	if have := strings.Count(info, "offset="+offset+","); have != replicas {
+	if have := strings.Count(fmt.Sprint(info), "offset="+offset+","); have != replicas {
 		return fmt.Errorf("%d replicas have all up to %s, expected %d", have, offset, replicas)
 	}
 	return nil
@@ -125,21 +171,17 @@ func (w *world) bareFailover() {
 	w.sentinels.Promoted(w.T)
 }
 
-// plainFailover is what docs/operations.md describes for a primary and a replica that nobody watches.
 func (w *world) plainFailover() {
-	host, port, err := net.SplitHostPort(w.plain.replica.Addr)
-	testkit.Check(w.T, err)
-	primary := w.plain.primary.Client(w.T)
-	testkit.Check(w.T, primary.Do(w.Context(), "FAILOVER", "TO", host, port, "TIMEOUT", 10_000).Err())
-	testkit.EventuallyNil(w.T, func() error {
-		info, err := primary.Info(w.Context(), "replication").Result()
-		if err == nil && !strings.Contains(info, "role:slave") {
-			err = fmt.Errorf("expected role:slave: %s", info)
-		}
-		return err
+	w.step(w.plain.primary, handOver, w.plain.replica)
+	testkit.Eventually(w.T, "the old primary is a replica", func() bool {
+		return strings.Contains(fmt.Sprint(w.step(w.plain.primary, lookAtReplicas, nil)), "role:slave")
 	})
 	w.plain.front.Redirect(w.plain.replica.Addr)
 }
 
-// clusterFailover is what docs/operations.md describes for a Cluster.
-func (w *world) clusterFailover() { w.cluster.Promote(w.T, w.copy) }
+func (w *world) clusterFailover() {
+	w.step(w.copy, takeOver, nil)
+	testkit.Eventually(w.T, "the replica is the master", func() bool {
+		return strings.Contains(fmt.Sprint(w.step(w.copy, lookAtReplicas, nil)), "role:master")
+	})
+}
