@@ -97,7 +97,7 @@ func (w *world) sentinelFailover() {
 const (
 	pauseWrites    = "client pause 60000 write"
 	lookAtReplicas = "info replication"
-	failOver       = "sentinel failover main"
+	failOver       = "sentinel failover main" // again after 10 s, should they give up
 	askForPrimary  = "sentinel get-master-addr-by-name main"
 	makeReplica    = "replicaof HOST PORT"
 	endPause       = "client unpause"
@@ -131,15 +131,18 @@ func (w *world) step(server *redistest.Server, step string, next *redistest.Serv
 		testkit.Check(w.T, err)
 		step = strings.NewReplacer("HOST", host, "PORT", port).Replace(step)
 	}
-	var words []any
-	for _, word := range strings.Fields(step) {
-		words = append(words, word)
-	}
-	reply, err := server.Client(w.T).Do(w.Context(), words...).Result()
+	reply, err := server.Client(w.T).Do(w.Context(), words(step)...).Result()
 	if err != nil {
 		w.Fatalf("%s: %v", step, err)
 	}
 	return reply
+}
+
+func words(command string) (all []any) {
+	for _, word := range strings.Fields(command) {
+		all = append(all, word)
+	}
+	return all
 }
 
 func (w *world) plannedFailover() {
@@ -147,8 +150,12 @@ func (w *world) plannedFailover() {
 	w.step(primary, pauseWrites, nil)
 	testkit.EventuallyNil(w.T, func() error { return caughtUp(w.step(primary, lookAtReplicas, nil), 2) })
 	before := fmt.Sprint(w.step(watchers[0], askForPrimary, nil))
-	w.step(watchers[0], failOver, nil)
+	var asked time.Time
 	testkit.Eventually(w.T, "all Sentinels name another server", func() bool {
+		if time.Since(asked) > 10*time.Second { // one that they could not complete in time they give up for good
+			asked = time.Now()
+			_ = watchers[0].Client(w.T).Do(w.Context(), words(failOver)...).Err() // INPROG, or no replica is well just now
+		}
 		return !slices.ContainsFunc(watchers, func(s *redistest.Server) bool { return fmt.Sprint(w.step(s, askForPrimary, nil)) == before })
 	})
 	w.step(primary, makeReplica, w.sentinels.Promoted(w.T))
