@@ -80,7 +80,9 @@ local latest, kept, bucketed = tonumber(marks[1] or 0), tonumber(marks[2] or 0),
 latest = latest <= horizon and latest or 0
 local now = math.max(clock, latest)
 if ARGV[3] ~= '0' and tonumber(marks[4] or 0) ~= tonumber(ARGV[3]) then return { now, now - clock, 0 } end
-local retention = math.max(tonumber(ARGV[2]), kept > now and kept <= latest + month and kept - latest or 0) -- the longest that anybody asks for
+local stamp = text(now)
+-- The longest that anybody asks for, to the end of that millisecond, as keys are kept.
+local retention = math.max(tonumber(ARGV[2]), math.floor(kept / 1000) >= math.floor(now / 1000) and kept <= latest + month and kept - latest or 0)
 bucketed = math.min(bucketed, now + 2 * month)
 
 local at, rules = 3, {} -- at: the argument that was read last
@@ -109,14 +111,13 @@ end
 -- batch. added: slots that this batch has taken; they are stored at the end. (Lua is slow to grow a table: all fields are here.)
 local function scope(n, tiers, above)
   return { n = n, tiers = tiers, above = above, form = false, key = false, all = 0, added = 0, cost = false, at = false, verdict = false,
-           looked = false, asked = false, asked_at = false, refusal = false, members = false }
+           looked = false, asked = false, asked_at = false, refusal = false, members = {} }
 end
 
-local scopes, by_number, reserves, spare = { scope(1, rules[1]) }, {}, {}, 0
+local scopes, reserves, spare = { scope(1, rules[1]) }, {}, 0
 local global = scopes[1]
 for n = 2, (#KEYS - 3) / 2 do
   scopes[n] = scope(n, rules[number()], scopes[number()])
-  by_number[tostring(n)] = scopes[n] -- as in the events' column
 end
 for r = 1, number() do
   reserves[r] = scopes[number()]
@@ -217,16 +218,21 @@ function buckets.look(s, tier, cost, count)
   return tonumber(call('ZRANGE', s.key, low, low, 'WITHSCORES')[2]) + tier.window, slots
 end
 
-function exact.take(s, id, cost, stamp)
-  s.members = s.members or {}
+function exact.take(s, id, cost)
+  local members = s.members
   for slot = 1, cost do
-    local n = 2 * (s.added + slot)
-    s.members[n - 1], s.members[n] = stamp, slot == 1 and id or id .. ' ' .. slot -- an id has no space: no id equals this name
+    local name = slot == 1 and id or id .. ' ' .. slot -- an id has no space: no id equals this name
+    -- A limit in buckets may count a slot for longer than its id is known. The id's older slot then stays, under another name.
+    local older = (s.tiers.ends or bucketed > now) and call('ZSCORE', s.key, name)
+    if older then
+      members[#members + 1], members[#members + 2] = older, name .. ' ' .. older
+    end
+    members[#members + 1], members[#members + 2] = stamp, name
   end
 end
 
 -- The newest bucket goes on until it ends, or where one that begins now would: another replica's buckets may be longer.
-function buckets.take(s, _, _, stamp)
+function buckets.take(s)
   if s.added == 0 then
     s.last, s.joins = s.ends, s.ends >= now
     s.ends = s.joins and math.min(s.ends, s.tiers.ends) or s.tiers.ends
@@ -310,7 +316,6 @@ local function decide(i, id, category, cost)
     refusals[refusal.row] = refusal
     return -refusal.row
   end
-  local stamp = text(now)
   s = category
   while s do
     -- A scope that is to be in buckets stays exact while another replica wants that.
@@ -319,25 +324,22 @@ local function decide(i, id, category, cost)
       misfit = s.n
       return 1
     end
-    s.form.take(s, id, cost, stamp)
+    s.form.take(s, id, cost)
     s.added = s.added + cost
     s = s.above
   end
   admitted[id] = stamp .. (category.above == global and ' ' or 'g ') .. ARGV[deliveries + i]
-  records[#records + 1] = id
-  records[#records + 1] = admitted[id]
+  records[#records + 1], records[#records + 2] = id, admitted[id]
   if global.form == buckets then
     register[#records - 1], register[#records] = stamp, id
   end
   return 1
 end
 for i = 1, events do
-  local id, verdict = ARGV[ids + i], nil
-  if admitted[id] or in_flight[i] or sent[i] then
-    verdict = known(i, id)
-  end
+  local id = ARGV[ids + i]
+  local verdict = (admitted[id] or in_flight[i] or sent[i]) and known(i, id)
   if not verdict then
-    local cost, category = ARGV[costs + i] or 1, by_number[ARGV[of + i]]
+    local cost, category = ARGV[costs + i] or 1, scopes[tonumber(ARGV[of + i])]
     -- In a storm a category is refused in the same way again and again: the verdict is reused until the next admission.
     if category.cost ~= cost or category.at ~= global.added then
       category.cost, category.at = cost, global.added
@@ -357,18 +359,18 @@ local function in_chunks(command, key, values) -- Lua can pass only a few thousa
   end
 end
 
--- store(s, window, last, members, next) adds entries to a scope and removes what nobody counts any more. It returns how many
--- milliseconds entries are kept: the longest window that this replica or, as far as the set shows, any other has asked for. A set
--- expires that long after its newest entry, which is last now and then next (a millisecond is added: none is lost to rounding).
+-- store(s, window, last, members, next) adds entries to a scope and removes what nobody counts any more. Entries are kept for the
+-- longest window that this replica or, as far as the set shows, any other has asked for. A set expires that long after its newest
+-- entry, which is last now and then next (a millisecond is added: none is lost to rounding).
 local function store(s, window, last, members, next)
-  local keeps = math.ceil(window / 1000)
-  keeps = last and math.max(keeps, math.min(call('PEXPIRETIME', s.key) - 1 - math.floor(last / 1000), month / 1000)) or keeps
+  local asked = last and math.min(call('PEXPIRETIME', s.key) - 1 - math.floor(last / 1000), month / 1000)
+  local keeps = math.max(math.ceil(window / 1000), asked or 0)
+  in_chunks('ZADD', s.key, members)
   if s ~= global or s.form == buckets then -- tidy.lua does it with the ids of the exact global scope
     call('ZREMRANGEBYSCORE', s.key, '-inf', text(now - keeps * 1000))
   end
-  in_chunks('ZADD', s.key, members)
   call('PEXPIREAT', s.key, text(math.floor(next / 1000) + keeps + 1))
-  return keeps
+  bucketed = s.tiers.ends and math.max(bucketed, now + 2000 * keeps) or bucketed -- so long others have to look for buckets
 end
 
 call('ZADD', KEYS[1], text(now), ' clock', text(now + retention), ' kept') -- first: with Redis out of memory this fails the call
@@ -376,12 +378,10 @@ for _, s in ipairs(scopes) do
   local window = math.max(s.tiers.longest, s.slots and global.tiers.longest or 0, s == global and s.form == exact and retention or 0)
   if s.added > 0 and s.form == exact then
     -- Without buckets nobody keeps a scope for longer than the retention, so a lookup is needed only if that is longer.
-    local keeps = store(s, window, (window < retention or bucketed > now) and newest(s.key, huge), s.members, now)
-    bucketed = s.tiers.ends and math.max(bucketed, now + 2000 * keeps) or bucketed -- replicas that keep each event have to keep these
+    store(s, window, (window < retention or bucketed > now) and newest(s.key, huge), s.members, now)
   elseif s.added > 0 then
-    local keeps = store(s, window, s.name and s.last, { text(s.ends), text(s.before) .. ' ' .. text(s.total + s.added) .. ' ' .. s.began }, s.ends)
+    store(s, window, s.name and s.last, { text(s.ends), text(s.before) .. ' ' .. text(s.total + s.added) .. ' ' .. s.began }, s.ends)
     call('ZREM', s.key, s.joins and s.name or '')
-    bucketed = math.max(bucketed, now + 2000 * keeps)
   end
 end
 in_chunks('HSET', KEYS[2], records)

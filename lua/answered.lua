@@ -122,7 +122,9 @@ else
     if paused then
       redis.call('ZREM', KEYS[1], key)
       redis.call('HDEL', KEYS[2], key)
-      set_pause(id, tonumber(paused))
+      if tonumber(paused) + 60000000 > now then -- one that is long over would end the probe of the ID's own
+        set_pause(id, tonumber(paused))
+      end
     end
   elseif key ~= id then
     redis.call('ZREM', KEYS[4], name)

@@ -182,7 +182,7 @@ elseif not recorded then
   redis.call('HSET', KEYS[1], ARGV[1], admitted .. ':' .. text(posts) .. ':' .. text(now) .. ':' .. name .. ' ' .. delivery)
   -- After a clock that stepped back the admission is the later one, or the post before: neither may be known for less long.
   redis.call('ZADD', KEYS[6], 'GT', text(math.max(now, tonumber(string.match(admitted, '^%d+')))), ARGV[1])
-  local ends = math.ceil((now + tonumber(marks[2] or 0) - tonumber(marks[1] or 0)) / 1000) + 1
+  local ends = math.floor((now + tonumber(marks[2] or 0) - tonumber(marks[1] or 0)) / 1000) + 1
   for _, key in ipairs({ KEYS[1], KEYS[6] }) do
     redis.call('PEXPIREAT', key, text(math.max(redis.call('PEXPIRETIME', key), ends)))
   end

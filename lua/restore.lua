@@ -80,7 +80,7 @@ for i = 1, count do
   a.counted = a.same or (a.there or 0) >= a.since or (a.there_sent or 0) >= a.since
 end
 local now = math.max(clock, newest)
-local asked = kept > now and kept <= latest + month * 1000 and kept - latest or 0
+local asked = math.floor(kept / 1000) >= math.floor(now / 1000) and kept <= latest + month * 1000 and kept - latest or 0
 local retention = math.max(tonumber(ARGV[2]), asked)
 
 -- open(s) looks up in which form a scope is stored, or is to be. A group's or category's key of another type is left alone.

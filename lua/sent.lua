@@ -26,7 +26,7 @@ now = math.max(now, latest)
 -- An id is kept for the longest dedupe window that any replica has asked for: the set expires that long after its newest
 -- entry. It is also kept as long as ids in flight are, because the id may be the name of a slot that is counted for so long.
 local last = tonumber(redis.call('ZREVRANGE', KEYS[3], '1', '1', 'WITHSCORES')[2])
-local keep = math.ceil(math.max(tonumber(ARGV[2]), kept > now and kept <= latest + 2678400000000 and kept - latest or 0) / 1000)
+local keep = math.ceil(math.max(tonumber(ARGV[2]), math.floor(kept / 1000) >= math.floor(now / 1000) and kept <= latest + 2678400000000 and kept - latest or 0) / 1000)
 if last then
   keep = math.max(keep, math.min(redis.call('PEXPIRETIME', KEYS[3]) - 1 - math.floor(last / 1000), 2678400000)) -- the longest window
 end

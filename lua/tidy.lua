@@ -51,6 +51,13 @@ local function leave(key, old)
     end
   end
 end
+-- No replica wants a scope exact for longer than the longest window. What is further ahead would keep it exact for ever.
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. text(now + 2678400000000), '+inf')) do
+  if string.match(name, '^ exact ') then
+    redis.call('ZREM', KEYS[1], name)
+  end
+end
+
 -- As of the admission, and not of now: what it has counted it has to find again.
 local retention = kept - latest
 if retention > 0 then
@@ -59,11 +66,15 @@ if retention > 0 then
   leave(KEYS[3], latest - math.max(retention, milliseconds * 1000))
 end
 
--- A record of which neither knows: the set with its id has expired. Further marks, and ids that were sent, hide a few of these.
+-- A record of which neither knows: the set with its id has expired. It counts while anybody's retention asks for it. Further marks,
+-- and ids that were sent, hide a few of these.
 if redis.call('HLEN', KEYS[2]) > redis.call('ZCARD', KEYS[1]) - 2 + redis.call('ZCARD', KEYS[3]) then
   for _, id in ipairs(redis.call('HKEYS', KEYS[2])) do
     if not redis.call('ZSCORE', KEYS[1], id) and not redis.call('ZSCORE', KEYS[3], id) then
-      redis.call('HDEL', KEYS[2], id)
+      local since = tonumber(string.match(redis.call('HGET', KEYS[2], id) or '', '^%d+') or 0)
+      if since <= latest - math.max(retention, 0) or since > horizon then
+        redis.call('HDEL', KEYS[2], id)
+      end
     end
   end
 end

@@ -61,12 +61,12 @@ func (h *history) refund(r *rapid.T) {
 	}
 	want := h.model.refundable(request, known)
 	switch {
-	case got == want && got:
-		h.model.refund(request)
-	case got != want && want && !h.fresh(request, asking, now):
-		h.model.inFlight(request).inFlight = false // a record that is stale may be gone by now
-	case got != want:
-		r.Fatalf("refund of %+v: %t, expected %t\n%s", request, got, want, h.s.contents(h.t))
+	case got && want != nil:
+		h.model.refund(want)
+	case want != nil && !h.fresh(request, asking, now):
+		want.inFlight, want.stale = false, false // a stale record may be gone by now
+	case got != (want != nil):
+		r.Fatalf("refund of %+v: %t, expected %t\n%s\n%s", request, got, !got, h.model, h.s.contents(h.t))
 	}
 	h.operations++
 }

@@ -90,6 +90,9 @@ func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient
 		r.Fatal(err)
 	}
 	s.limiters = nil
+	if s.embedded != nil { // a history that is played again begins at the same time, and fixed windows do with it
+		s.startAt(time.Duration(rapid.Int64Range(0, 2*time.Hour.Microseconds()).Draw(r, "begins after")) * time.Microsecond)
+	}
 	// A short dedupe window forgets ids at once where no limit keeps them. What is kept for longer shows in the keys' expiry.
 	dedupes := []time.Duration{time.Hour, 2 * time.Hour}
 	if !h.steps {
@@ -130,10 +133,6 @@ const (
 	endsAfter  = 3 * time.Millisecond
 )
 
-func (h *history) end(at int64) int64 {
-	return h.virtual(((at-h.s.aged.Microseconds())/1000 + 1) * 1000)
-}
-
 func (h *history) stepOverEnds() {
 	if h.steps || h.s.server == nil {
 		return
@@ -142,7 +141,7 @@ func (h *history) stepOverEnds() {
 		near = false
 		now := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
 		for _, at := range h.model.ends() {
-			if left := h.end(at) - now; left > -endsAfter.Microseconds() && left < endsBefore.Microseconds() {
+			if left := h.model.end(at) - now; left > -endsAfter.Microseconds() && left < endsBefore.Microseconds() {
 				near = true
 			}
 		}
@@ -157,7 +156,7 @@ func (h *history) expire(clock int64) {
 		return
 	}
 	for scope, at := range h.model.ends() {
-		over := clock - h.end(at)
+		over := clock - h.model.end(at)
 		if over >= 0 {
 			h.model.expire(scope)
 			h.unclear = h.unclear || h.s.server != nil && over < endsAfter.Microseconds()

@@ -33,6 +33,12 @@ func (m *model) ends() map[string]int64 {
 	return ends
 }
 
+// end is when a set is gone that has to live until the time given: with the next whole millisecond of the server's clock.
+func (m *model) end(at int64) int64 {
+	aged := m.aged()
+	return aged + ((at-aged)/1000+1)*1000
+}
+
 // expire empties a set that has come to its end.
 func (m *model) expire(name string) {
 	switch name {
@@ -41,7 +47,7 @@ func (m *model) expire(name string) {
 		m.sentKept = 0
 	case registerIDs:
 		for _, a := range m.admissions {
-			a.inFlight = false
+			a.inFlight, a.stale = false, false
 		}
 	default:
 		s := m.scopes[name]

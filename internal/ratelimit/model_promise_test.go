@@ -102,6 +102,7 @@ func (w *witness) ask(r *rapid.T) {
 		w.floorsHold(p, request)
 	}
 	before := len(w.model.admissions)
+	w.model.bucketed = w.model.bucketsUntil > w.now()
 	decision := w.model.decide(p, w.clock, request)
 	switch {
 	case len(w.model.admissions) > before:
@@ -281,7 +282,7 @@ func (w *witness) refund(r *rapid.T) {
 	if w.model.inFlight(g.request) != g.admission {
 		r.Skip("not in flight")
 	}
-	w.model.refund(g.request)
+	w.model.refund(g.admission)
 	g.refunded, w.refunds = true, true
 }
 

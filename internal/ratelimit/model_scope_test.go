@@ -18,9 +18,10 @@ type scope struct {
 }
 
 type charge struct {
-	of   *admission // nil: nobody's any more
-	time int64
-	cost int
+	of    *admission // nil: nobody knows any more
+	time  int64
+	began int64 // the first charge of its bucket; in an exact scope its own time
+	cost  int
 }
 
 // newest is the time of the newest charge, or 0.
@@ -46,22 +47,56 @@ func (s *scope) drop(gone func(c *charge) bool) { s.charges = slices.DeleteFunc(
 // forget takes out what is at most at the time given.
 func (s *scope) forget(at int64) { s.drop(func(c *charge) bool { return c.time <= at }) }
 
-// take charges an admission in the form that the scope has. An exact scope has one charge of an id.
-func (s *scope) take(a *admission, end int64) {
+// take charges an admission in the form that the scope has. An exact scope has one charge of an id, unless somebody may count
+// it for longer than the id is known.
+func (s *scope) take(a *admission, end int64, again bool) {
 	if !s.buckets {
-		s.drop(func(c *charge) bool { return c.of != nil && c.of.is(a.request) })
-		s.charges = append(s.charges, &charge{of: a, time: a.at, cost: a.request.Cost})
+		if !again {
+			s.drop(func(c *charge) bool { return c.of != nil && c.of.is(a.request) })
+		}
+		s.charges = append(s.charges, &charge{of: a, time: a.at, began: a.at, cost: a.request.Cost})
 		return
 	}
+	began := a.at
 	if newest := s.newest(); newest >= a.at { // it joins the newest bucket
 		end = min(end, newest)
 		for _, c := range s.charges {
 			if c.time == newest {
-				c.time = end
+				c.time, began = end, c.began
 			}
 		}
 	}
-	s.charges = append(s.charges, &charge{of: a, time: end, cost: a.request.Cost})
+	s.charges = append(s.charges, &charge{of: a, time: end, began: began, cost: a.request.Cost})
+}
+
+// giveBack takes out what an admission was charged. An exact scope knows whose a charge is. A bucket does not: there it is the
+// first one that had not ended at the admission, if that had begun by then. One in which less is taken is not it.
+func (s *scope) giveBack(a *admission) {
+	if !s.buckets {
+		s.drop(func(c *charge) bool { return c.of == a })
+		return
+	}
+	var bucket []*charge
+	for _, c := range s.charges {
+		switch {
+		case c.time < a.at || bucket != nil && c.time > bucket[0].time:
+		case bucket != nil && c.time == bucket[0].time:
+			bucket = append(bucket, c)
+		default:
+			bucket = []*charge{c}
+		}
+	}
+	taken := 0
+	for _, c := range bucket {
+		taken += c.cost
+	}
+	if left := a.request.Cost; taken >= left && bucket[0].began <= a.at {
+		for _, c := range bucket {
+			less := min(c.cost, left)
+			c.cost, left = c.cost-less, left-less
+		}
+		s.drop(func(c *charge) bool { return c.cost == 0 })
+	}
 }
 
 // floor is the last multiple of a length up to t. The server knows nothing of what a test has waited for by making it
@@ -77,22 +112,32 @@ func (m *model) bucketEnd(grains []int64, t int64) int64 {
 	return end
 }
 
-// reform gives a scope the form that a limit with these grains asks for, unless somebody still wants it exact. What was in a
-// bucket counts from its end, or from now if that has not come, and is nobody's any more: an event that is refunded later
-// does not find its own there.
-func (m *model) reform(s *scope, grains []int64, now int64) {
+// reform gives a scope the form that a limit asks for, unless somebody still wants it exact. What was in a bucket counts from
+// its end, or from the time of the copy if that has not come, and is nobody's any more: an event that is refunded then does not
+// find its own there. A bucket begins with the first that is in it. Whoever has a scope copied has also asked for its window.
+func (m *model) reform(level level, copied, now int64) {
+	s, grains, window := m.scope(level.name), grainsOf(level.limit), longest(level.limit)
 	switch {
 	case len(s.charges) == 0:
 		s.buckets = grains != nil
 	case grains == nil && s.buckets:
-		s.buckets = false
+		s.buckets, s.kept, s.exactUntil = false, s.keep(window), max(s.exactUntil, now+window)
 		for _, c := range s.charges {
-			c.of, c.time = nil, min(c.time, now)
+			c.of, c.time = nil, min(c.time, copied)
+			c.began = c.time
 		}
 	case grains != nil && !s.buckets && s.exactUntil <= now:
-		s.buckets = true
+		s.buckets, s.kept = true, s.keep(window)
+		m.bucketsUntil = max(m.bucketsUntil, now+2*s.kept)
+		began := map[int64]int64{}
 		for _, c := range s.charges {
-			c.time = m.bucketEnd(grains, c.time)
+			c.time = m.bucketEnd(grains, c.began)
+			if first, found := began[c.time]; !found || c.began < first {
+				began[c.time] = c.began
+			}
+		}
+		for _, c := range s.charges {
+			c.began = began[c.time]
 		}
 	}
 }

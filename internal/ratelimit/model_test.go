@@ -14,6 +14,7 @@ type model struct {
 	clock        int64        // the latest admission that anybody was given
 	scopes       map[string]*scope
 	bucketsUntil int64 // somebody uses buckets until then
+	bucketed     bool  // somebody may use buckets, as far as was known before the batch
 	admissions   []*admission
 	retention    int64 // how long ids in flight are known: the longest that anybody has asked for; see asked
 	sent         map[identity]int64
@@ -34,7 +35,9 @@ func newModel(aged func() int64) *model {
 type admission struct {
 	request  ratelimit.Request
 	at       int64
+	scopes   []string // that it was charged to
 	inFlight bool
+	stale    bool   // it was in flight for too long: nobody knows it any more, but its record may be there
 	posts    int    // that have begun
 	begun    int64  // the last of them
 	post     string // its name
@@ -117,9 +120,10 @@ func (m *model) scope(name string) *scope {
 	return m.scopes[name]
 }
 
-// asked is how long anybody has asked to know ids in flight, as far as that is not too long ago to matter.
+// asked is how long anybody has asked to know ids in flight, as far as that is not too long ago to matter. It matters for as
+// long as a set may be there that was to be kept so long.
 func (m *model) asked(now int64) int64 {
-	if m.clock+m.retention > now {
+	if m.end(m.clock+m.retention) > now {
 		return m.retention
 	}
 	return 0
@@ -211,8 +215,11 @@ func (m *model) decide(p replica, clock int64, request ratelimit.Request) rateli
 func (m *model) admit(p replica, request ratelimit.Request, now int64) {
 	m.clock, m.retention = now, max(p.retention, m.asked(now))
 	for _, a := range m.admissions {
-		if a.is(request) || a.touched() <= now-m.retention {
-			a.inFlight = false // its stale record is replaced, or forgotten
+		switch {
+		case a.is(request):
+			a.inFlight, a.stale = false, false // its record is replaced
+		case a.inFlight && a.touched() <= now-m.retention:
+			a.inFlight, a.stale = false, true
 		}
 	}
 	admitted := &admission{request: request, at: now, inFlight: true}
@@ -238,13 +245,14 @@ func (m *model) want(p replica, a *admission) {
 // charge charges an admission to one scope, which has the form by then that the limit asks for.
 func (m *model) charge(a *admission, level level) {
 	s, grains := m.scope(level.name), grainsOf(level.limit)
-	m.reform(s, grains, a.at)
+	a.scopes = append(a.scopes, level.name)
+	m.reform(level, a.at, a.at)
 	s.kept = s.keep(level.keep)
 	if level.outcome == ratelimit.Global && !s.buckets {
 		s.kept = max(s.kept, m.retention) // it holds the ids in flight
 	}
 	s.forget(a.at - s.kept)
-	if s.take(a, m.bucketEnd(grains, a.at)); s.buckets || grains != nil {
+	if s.take(a, m.bucketEnd(grains, a.at), grains != nil || m.bucketed); s.buckets || grains != nil {
 		m.bucketsUntil = max(m.bucketsUntil, a.at+2*s.kept)
 	}
 }
@@ -275,23 +283,26 @@ func (m *model) markSent(p replica, request ratelimit.Request, at int64) {
 	m.sent[identityOf(request)] = at
 	for _, a := range m.admissions {
 		if a.is(request) {
-			a.inFlight = false
+			a.inFlight, a.stale = false, false
 		}
 	}
 }
 
-// refundable reports whether there is something to give back: an event in flight, without a post that the caller does not
-// know.
-func (m *model) refundable(request ratelimit.Request, known string) bool {
-	a := m.inFlight(request)
-	return a != nil && (a.posts == 0 || a.post == known)
+// refundable is what can be given back: an event in flight for this delivery, or one that was for too long, without a post
+// that the caller does not know. It is nil if there is none.
+func (m *model) refundable(request ratelimit.Request, known string) *admission {
+	for _, a := range m.admissions {
+		if (a.inFlight || a.stale) && a.is(request) && a.request.Delivery == request.Delivery && (a.posts == 0 || a.post == known) {
+			return a
+		}
+	}
+	return nil
 }
 
-// refund gives back what is in flight for this delivery. The clock stays where it was.
-func (m *model) refund(request ratelimit.Request) {
-	a := m.inFlight(request)
-	a.inFlight = false
-	for _, s := range m.scopes {
-		s.drop(func(c *charge) bool { return c.of == a })
+// refund gives back what an admission was charged. The clock stays where it was.
+func (m *model) refund(a *admission) {
+	a.inFlight, a.stale = false, false
+	for _, name := range a.scopes {
+		m.scopes[name].giveBack(a)
 	}
 }

@@ -19,14 +19,14 @@ var admitMutants = []mutant{
 	{admitLua, "refused attempts are recorded", "return -refusal.row", "records[#records + 1] = id\n    records[#records + 1] = text(now) .. ' ' .. ARGV[deliveries + i]\n    return -refusal.row"},
 	{admitLua, "a cost takes one slot", "for slot = 1, cost do", "for slot = 1, 1 do"},
 	{admitLua, "slots share a name", "slot == 1 and id or id .. ' ' .. slot", "id"},
-	{admitLua, "the member is the time", "stamp, slot == 1 and id or id .. ' ' .. slot", "stamp, stamp"},
+	{admitLua, "the member is the time", "= stamp, name\n", "= stamp, stamp\n"},
 	{admitLua, "a large ZADD loses entries", "math.min(from + 999, #values)", "math.min(from + 997, #values)"},
 
 	// The levels.
 	{admitLua, "no global limit", "local r = refuse(s, cost, category)", "local r = s ~= global and refuse(s, cost, category) or nil"},
 	{admitLua, "no limit of the group", "local r = refuse(s, cost, category)", "local r = (s == global or s == category) and refuse(s, cost, category) or nil"},
 	{admitLua, "no limit of the category", "local r = refuse(s, cost, category)", "local r = s ~= category and refuse(s, cost, category) or nil"},
-	{admitLua, "not charged to the global scope", "    s.form.take(s, id, cost, stamp)\n", "    if s == global then break end\n    s.form.take(s, id, cost, stamp)\n"},
+	{admitLua, "not charged to the global scope", "    s.form.take(s, id, cost)\n", "    if s == global then break end\n    s.form.take(s, id, cost)\n"},
 	{admitLua, "not charged to the group", "  s = category\n  while s do\n    -- A scope", "  s = category\n  while s do\n    if s ~= category and s ~= global then s = s.above end\n    -- A scope"},
 	{admitLua, "not charged to the category", "  s = category\n  while s do\n    -- A scope", "  s = category.above\n  while s do\n    -- A scope"},
 	{admitLua, "a group is not recorded as charged", "(category.above == global and ' ' or 'g ')", "' '"},
@@ -86,7 +86,7 @@ var admitMutants = []mutant{
 	{admitLua, "what was sent is forgotten while it could be in flight", "now - math.max(tonumber(ARGV[1]), retention) and", "now - tonumber(ARGV[1]) and"},
 	{admitLua, "what was sent is known for the retention alone", "now - math.max(tonumber(ARGV[1]), retention) and", "now - retention and"},
 	{admitLua, "this replica's retention replaces another's", "text(now + retention), ' kept'", "text(now + tonumber(ARGV[2])), ' kept'"},
-	{admitLua, "another replica's retention is not kept", "math.max(tonumber(ARGV[2]), kept > now and kept <= latest + month and kept - latest or 0)", "tonumber(ARGV[2])"},
+	{admitLua, "another replica's retention is not kept", "math.max(tonumber(ARGV[2]), math.floor(kept / 1000) >= math.floor(now / 1000) and kept <= latest + month and kept - latest or 0)", "tonumber(ARGV[2])"},
 	{admitLua, "ids are not in flight where the global scope is in buckets", "if global.form == buckets then\n    register", "if false then\n    register"},
 	{sentLua, "sent and still in flight", "redis.call('HDEL', KEYS[2], ARGV[1])", ""},
 	{sentLua, "sent and still in the register", "redis.call('ZREM', KEYS[1], ARGV[1])", ""},
@@ -94,7 +94,7 @@ var admitMutants = []mutant{
 	{sentLua, "what was sent never expires", "redis.call('PEXPIREAT', KEYS[3]", "redis.call('PEXPIRETIME', KEYS[3]"},
 	{sentLua, "the set of sent ids stays compact", ", '+inf', string.rep('-', 65))", ")"},
 	{sentLua, "sent ids are trimmed by this replica's window", "if last then", "if false then"},
-	{sentLua, "sent ids are trimmed before they leave the retention", "math.max(tonumber(ARGV[2]), kept > now and kept <= latest + 2678400000000 and kept - latest or 0)", "tonumber(ARGV[2])"},
+	{sentLua, "sent ids are trimmed before they leave the retention", "math.max(tonumber(ARGV[2]), math.floor(kept / 1000) >= math.floor(now / 1000) and kept <= latest + 2678400000000 and kept - latest or 0)", "tonumber(ARGV[2])"},
 
 	// What is left.
 	{admitLua, "the register never expires", "call('PEXPIREAT', KEYS[1], text(", "local _ = (text("},
@@ -106,7 +106,7 @@ var admitMutants = []mutant{
 	{admitLua, "sets expire a millisecond early", "math.floor(next / 1000) + keeps + 1", "math.floor(next / 1000) + keeps"},
 	{admitLua, "scopes are never trimmed", "    call('ZREMRANGEBYSCORE', s.key, '-inf', text(now - keeps * 1000))\n", ""},
 	{admitLua, "buckets of the global scope are never trimmed", "if s ~= global or s.form == buckets then", "if s ~= global then"},
-	{admitLua, "other replicas' windows are not kept", "  keeps = last and math.max(keeps, math.min(call('PEXPIRETIME', s.key) - 1 - math.floor(last / 1000), month / 1000)) or keeps\n", ""},
+	{admitLua, "other replicas' windows are not kept", "math.max(math.ceil(window / 1000), asked or 0)", "math.ceil(window / 1000)"},
 	{admitLua, "a scope is trimmed by this replica's window", "text(now - keeps * 1000)", "text(now - window)"},
 	{admitLua, "every admission lengthens what is kept", "call('PEXPIRETIME', s.key) - 1 - math.floor", "call('PEXPIRETIME', s.key) - math.floor"},
 	{admitLua, "a longer retention does not lengthen what is kept", "(window < retention or bucketed > now) and newest", "bucketed > now and newest"},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"notifier/internal/ratelimit"
@@ -22,8 +23,9 @@ func TestPermitsAreAsTheModelGivesThem(t *testing.T) {
 		t.Skip("the clock of a redis-server cannot be set")
 	}, func(t *testing.T, embedded *miniredis.Miniredis) {
 		s := newEmbedded(t, embedded)
+		client := patient(t, s.Client) // one for all histories, of which there may be thousands
 		rapid.Check(t, func(r *rapid.T) {
-			h := newPaceHistory(t, r, s)
+			h := newPaceHistory(t, r, s, client)
 			r.Repeat(map[string]func(*rapid.T){
 				"begin": h.begin, "begin one more": h.begin, "begin again": h.beginAgain, "answer": h.answer, "wait": h.wait, "pauses": h.pauses,
 			})
@@ -43,8 +45,9 @@ type paceHistory struct {
 	names    int
 }
 
-func newPaceHistory(t *testing.T, r *rapid.T, s *store) *paceHistory {
-	testkit.Check(t, s.FlushAll(t.Context()).Err())
+func newPaceHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient) *paceHistory {
+	testkit.Check(t, client.FlushAll(t.Context()).Err())
+	s.startAt(0) // a history that is played again begins at the same time
 	h := &paceHistory{t: t, s: s, model: newPaceModel()}
 	for range rapid.IntRange(1, 3).Draw(r, "replicas") {
 		pace := ratelimit.Tier{}
@@ -55,7 +58,9 @@ func newPaceHistory(t *testing.T, r *rapid.T, s *store) *paceHistory {
 		rules := testkit.Rules("10/30m", "10/30m", "")
 		rules.Pace = pace
 		h.paces = append(h.paces, pace)
-		h.replicas = append(h.replicas, s.limiter(t, rules, day))
+		limiter, err := ratelimit.New(client, "n", rules, day)
+		testkit.Check(t, err)
+		h.replicas = append(h.replicas, caller{Limiter: limiter, t: t})
 	}
 	return h
 }

@@ -59,9 +59,16 @@ func newEmbedded(t *testing.T, embedded *miniredis.Miniredis) *store {
 	client := redis.NewClient(&redis.Options{Addr: embedded.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	// The odd microseconds would show where a time loses its tail.
-	s := &store{Client: client, embedded: embedded, replies: &replies{}, now: time.Date(2026, 11, 20, 4, 39, 1, 123457000, time.UTC)}
-	embedded.SetTime(s.now)
+	s := &store{Client: client, embedded: embedded, replies: &replies{}}
+	s.startAt(0)
 	return s
+}
+
+// startAt sets the clock of an embedded store that is empty: so long after a certain moment, whose odd microseconds would
+// show where a time loses its tail.
+func (s *store) startAt(after time.Duration) {
+	s.now = time.Date(2026, 11, 20, 4, 39, 1, 123457000, time.UTC).Add(after)
+	s.embedded.SetTime(s.now)
 }
 
 // age makes everything stored older by ARGV[1] microseconds: entries, records, the pause and what is left of each
