@@ -117,10 +117,12 @@ func (s scopes) of(l *line) []*admission {
 	}
 }
 
-// windows looks for a window that held more than its limit.
+// windows looks for a window that held more than its limit. A slot that came back after its refund had been given to another event
+// meanwhile: where nothing was sent for it, it does not count.
 func (a *account) windows() {
 	s := a.scopes()
 	look := func(name string, scope []*admission, limit ratelimit.Limit) {
+		scope = slices.DeleteFunc(slices.Clone(scope), func(m *admission) bool { return m.back && len(a.posts[m.id()]) == 0 })
 		for _, tier := range limit {
 			if most, at := fullest(scope, tier.Window); most > tier.Count {
 				a.overfull++

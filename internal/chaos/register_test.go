@@ -26,6 +26,7 @@ type admission struct {
 	at       int64
 	last     int64 // time of the last look that saw it
 	refunded bool  // it went before its time
+	back     bool  // and is one that came back: Redis has forgotten the refund
 }
 
 func (a *admission) id() string { return idOf(a.slot) }
@@ -61,6 +62,7 @@ type register struct {
 
 	mu       sync.Mutex
 	now      map[string]*admission
+	gone     map[string]int64 // those that were refunded, and when they had been admitted
 	all      []*admission
 	problems []string
 	again    []chargedAgain
@@ -75,7 +77,7 @@ func watch(t *testing.T, addr string, rules ratelimit.Rules) *register {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &register{
 		client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: time.Second}),
-		rules:  rules, retention: rules.LongestWindow().Microseconds(), stop: cancel, done: make(chan struct{}), now: map[string]*admission{},
+		rules:  rules, retention: rules.LongestWindow().Microseconds(), stop: cancel, done: make(chan struct{}), now: map[string]*admission{}, gone: map[string]int64{},
 	}
 	r.shortest = r.retention
 	for _, limit := range append(values(rules.Overrides), rules.Category) {
@@ -147,7 +149,9 @@ func (r *register) look(ctx context.Context) error {
 	seen := r.take(global.Val(), now)
 	for slot, a := range r.now {
 		if _, there := seen[slot]; !there {
-			a.refunded = now < a.at+r.retention
+			if a.refunded = now < a.at+r.retention; a.refunded {
+				r.gone[slot] = a.at
+			}
 			delete(r.now, slot)
 		}
 	}
@@ -190,7 +194,7 @@ func (r *register) take(members []redis.Z, now int64) map[string]int64 {
 			a = nil
 		}
 		if a == nil {
-			a = &admission{slot: slot, at: at}
+			a = &admission{slot: slot, at: at, back: r.gone[slot] == at}
 			r.now[slot] = a
 			r.all = append(r.all, a)
 		}
