@@ -10,13 +10,15 @@
 -- ARGV[4]  this replica's name
 -- ARGV[5]  how long to wait at most, in microseconds, for replicas that are known
 -- ARGV[6]  the same if no replica knows which others there are
--- ARGV[7...] names of the replicas that were alive before, as far as this one knows
+-- ARGV[7]  done: the round in which this replica has put back what it remembers, as the reply to its begin names it
+-- ARGV[8...] names of the replicas that were alive before, as far as this one knows
 --
--- Reply: { healed, number, missing }
+-- Reply: { healed, number, missing, round }
 --   1, microseconds since the beginning, names   the store is healed, and this call has decided so; these replicas have not answered
 --   1, 0, none                                   it has been healed before
 --   0, microseconds, names                       it is not: ask again, after so long at the latest; these are missing
--- A generation begins once. Where its mark has been lost, the store has been emptied, and healing begins anew.
+--   2, 0, none                                   the store has been emptied since this replica began: begin again
+-- A store whose mark has been lost has been emptied, and healing begins anew, as another round.
 
 local function text(number)
   return string.format('%.0f', number)
@@ -37,18 +39,22 @@ end
 if healed then
   keep()
 end
-if healed or ARGV[1] == 'look' then
-  return { healed and 1 or 0, 0, {} } -- what a replica still puts back is welcome, and nobody waits for it
-end
 local state = redis.call('HMGET', KEYS[2], 'generation', 'start', 'ended')
-local start = tonumber(state[2] or now)
-if state[1] ~= ARGV[2] or state[3] or start > now then
+local round = state[2] or '0'
+if ARGV[1] == 'done' and round ~= ARGV[7] then
+  return { 2, 0, {}, round }
+elseif healed or ARGV[1] == 'look' then
+  return { healed and 1 or 0, 0, {}, round } -- what a replica still puts back is welcome, and nobody waits for it
+end
+
+local start = tonumber(round)
+if state[1] ~= ARGV[2] or state[3] or start > now then -- another generation, another round, or a clock that was set back
   redis.call('DEL', KEYS[2])
   redis.call('HSET', KEYS[2], 'generation', ARGV[2], 'start', text(now))
-  start = now
+  start, round = now, text(now)
 end
 redis.call('PEXPIRE', KEYS[2], 600000)
-for i = 7, #ARGV do
+for i = 8, #ARGV do
   redis.call('HSET', KEYS[2], 'peers', '1')
   redis.call('HSETNX', KEYS[2], 'replica ' .. ARGV[i], '0')
 end
@@ -65,9 +71,9 @@ for i = 1, #fields, 2 do
 end
 local wait = (#missing > 0 or not peers) and tonumber(#missing > 0 and ARGV[5] or ARGV[6]) or 0
 if ARGV[1] ~= 'done' or now - start < wait then
-  return { 0, math.max(0, start + wait - now), missing }
+  return { 0, math.max(0, start + wait - now), missing, round }
 end
 redis.call('ZADD', KEYS[1], ARGV[3], ' healed')
 redis.call('HSET', KEYS[2], 'ended', text(now))
 keep()
-return { 1, now - start, missing }
+return { 1, now - start, missing, round }

@@ -113,7 +113,7 @@ func (c *redisCheck) findNode(ctx context.Context) (err error) {
 // server reports what it is.
 func (c *redisCheck) server(ctx context.Context) {
 	c.info = map[string]string{}
-	_ = withTimeout(ctx, func(ctx context.Context) error { // after an error nothing is known
+	err := withTimeout(ctx, func(ctx context.Context) error { // after an error nothing is known
 		text, err := c.node.Info(ctx).Result()
 		for line := range strings.Lines(text) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -121,6 +121,9 @@ func (c *redisCheck) server(ctx context.Context) {
 		}
 		return err
 	})
+	if err != nil && strings.Contains(err.Error(), "NOPERM") {
+		c.report.warn("give the user the ACL in docs/security.md", "the user may not run INFO: workers cannot see that it has failed over or came back empty, and put nothing back")
+	}
 	version := "unknown version"
 	switch {
 	case c.info["valkey_version"] != "":

@@ -76,6 +76,7 @@ func TestRedisRefuses(t *testing.T) {
 	findings := as("reader")
 	wantFinding(t, findings, Fail, "the user may not run DEL, HDEL, HINCRBY, HSET, HSETNX, PEXPIRE, PEXPIREAT, SET, ZADD, ZREM, ZREMRANGEBYRANK and ZREMRANGEBYSCORE on keys that begin with {notifier}:")
 	wantFinding(t, findings, OK, "unknown version")
+	wantFinding(t, findings, Warn, "the user may not run INFO")
 	wantFinding(t, findings, Note, "eviction policy unknown")
 }
 

@@ -23,5 +23,5 @@
 // admission), begin.go (permits to post), channel.go (a channel's name and its ID), pace.go (how the pace is written), pause.go
 // (Slack's answers and its pauses), peek.go, reserves.go, slots.go, index.go and trace.go (what people ask about), redis.go (the
 // connection). What is put back into a store that has forgotten it: journal.go (what is remembered), guard.go (which store it is),
-// restore.go, healer.go.
+// restore.go, healer.go, barrier.go (waiting for the others).
 package ratelimit

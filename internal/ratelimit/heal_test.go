@@ -3,16 +3,20 @@ package ratelimit_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
 	"notifier/internal/testkit"
 )
 
@@ -138,5 +142,106 @@ func TestAnEmptiedStoreGetsBackWhatReplicasRemember(t *testing.T) {
 			b.want(ratelimit.Admitted, event("b1", "x.b")) // in flight as before
 			b.want(ratelimit.Duplicate, by("another delivery", event("b1", "x.b")))
 		})
+	}
+}
+
+// A connection to a server that is a replica now is refused: it would outlive its promotion.
+func TestAConnectionToAReplicaIsRefused(t *testing.T) {
+	t.Parallel()
+	primary := redistest.StartProcess(t)
+	host, port, err := net.SplitHostPort(primary.Addr)
+	testkit.Check(t, err)
+	replica := redistest.StartProcess(t, "--replicaof", host+" "+port)
+	m := newFleet(t, replica.URL()).start("r", testkit.Rules("9/1h", "9/1h", ""), day, ratelimit.Healing{})
+	testkit.Eventually(t, "it says that this is a replica", func() bool {
+		err := m.Ready(t.Context())
+		return err != nil && strings.Contains(err.Error(), "connected to a replica")
+	})
+	testkit.Check(t, replica.Client(t).Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
+	m.healedAgain()
+}
+
+// Without the permission to ask which store it is, nothing is put back, and a worker says so.
+func TestWithoutInfoNothingIsPutBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartProcess(t)
+	server.SetUser(t, "secret", "blind", "~*", "+@all", "-info")
+	url := strings.Replace(server.URL(), "redis://", "redis://blind:secret@", 1)
+	m := newFleet(t, url).start("r", testkit.Rules("2/1h", "2/1h", ""), day, ratelimit.Healing{})
+	testkit.EventuallyNil(t, func() error { return m.Ready(t.Context()) })
+	m.want(ratelimit.Admitted, events(2, "e", "a")...)
+	testkit.Check(t, server.Client(t).FlushAll(t.Context()).Err())
+	m.want(ratelimit.Admitted, events(2, "f", "a")...)
+	if lines := m.log.FilterMessageSnippet("may not run INFO").Len(); lines != 1 {
+		t.Errorf("%d lines, expected one", lines)
+	}
+}
+
+// A store that is emptied while it is healed is healed again, with all that was put back before.
+func TestAStoreThatIsEmptiedWhileItIsHealed(t *testing.T) {
+	t.Parallel()
+	s := onProcess(t)
+	f := newFleet(t, s.server.URL())
+	rules := testkit.Rules("40/30m", "40/30m", "")
+	a := f.join(rules, day)
+	empties := 0
+	b := f.start("b", rules, day, ratelimit.Healing{Peers: f.peers, PutBack: []func(context.Context, *redis.Conn) error{
+		func(ctx context.Context, store *redis.Conn) error {
+			if empties++; empties != 2 { // not the first time, which is its start
+				return nil
+			}
+			time.Sleep(100 * time.Millisecond) // the other one is done by then
+			return store.FlushAll(ctx).Err()
+		},
+	}})
+	b.healedAgain()
+	f.mu.Lock()
+	f.alive = append(f.alive, "b")
+	f.mu.Unlock()
+	a.want(ratelimit.Admitted, events(10, "a", "x")...)
+	b.want(ratelimit.Admitted, events(10, "b", "x")...)
+	testkit.Check(t, s.FlushAll(t.Context()).Err())
+	b.healedAgain()
+	if n := b.fill("more", "x"); n != 20 {
+		t.Errorf("%d more are admitted, expected 20", n)
+	}
+	if empties < 3 {
+		t.Errorf("%d healings, expected 3 or more", empties)
+	}
+}
+
+// A replica that starts on a store that has forgotten everything does not decide before the others have put back what they know.
+func TestAReplicaThatJoinsWaitsForStrangers(t *testing.T) {
+	t.Parallel()
+	s := onProcess(t)
+	f := newFleet(t, s.server.URL())
+	rules := testkit.Rules("10/30m", "10/30m", "")
+	a := f.join(rules, day)
+	a.want(ratelimit.Admitted, events(10, "a", "x")...)
+	testkit.Check(t, s.FlushAll(t.Context()).Err())
+	b := f.start("newcomer", rules, day, ratelimit.Healing{}) // it knows nobody
+	b.want(ratelimit.Category, event("new", "x"))
+}
+
+// A Cluster: each node is asked, one of them has the keys, and its replica takes over.
+func TestAClusterIsHealed(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	owner := cluster.Owner(t, "{n}")
+	replica := cluster.AddReplica(t, owner)
+	f := newFleet(t, cluster.URL())
+	rules := testkit.Rules("30/30m", "30/30m", "")
+	a, b := f.join(rules, day), f.join(rules, day)
+	a.want(ratelimit.Admitted, events(5, "a", "x")...)
+	b.want(ratelimit.Admitted, events(5, "b", "x")...)
+	testkit.Check(t, owner.Client(t).FlushAll(t.Context()).Err())
+	for _, m := range []*member{a, b} {
+		if got := m.decided(event("after the loss of "+m.name, "x")); got.Outcome != ratelimit.Admitted {
+			t.Errorf("%+v", got)
+		}
+	}
+	cluster.Promote(t, replica)
+	if n := a.fill("more", "x"); n != 18 {
+		t.Errorf("%d more are admitted, expected 18", n)
 	}
 }

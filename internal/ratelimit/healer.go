@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/term"
-	"notifier/lua"
 )
 
 const (
@@ -47,8 +46,6 @@ type Healer struct {
 	times  int           // how many times a store was healed
 	warned time.Time
 }
-
-var healedScript = redis.NewScript(lua.Healed)
 
 // NewHealer returns a healer of the store that a limiter uses through the guard's client. From now on nothing is decided before
 // Run has healed the store.
@@ -186,11 +183,11 @@ func (h *Healer) look(ctx context.Context, client redis.UniversalClient) error {
 	same := h.healed != nil && *h.healed == found
 	h.mu.Unlock()
 	if same {
-		healed, _, _, err := h.agree(ctx, connection, "look", found)
+		agreed, err := h.agree(ctx, connection, "look", found, "0")
 		if err != nil {
 			return err
 		}
-		if healed {
+		if agreed.state == healed {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.finish()
@@ -260,7 +257,8 @@ func (h *Healer) doubt() {
 func (h *Healer) heal(ctx context.Context, connection *redis.Conn, found server) error {
 	started := time.Now()
 	h.begin()
-	if _, _, _, err := h.agree(ctx, connection, "begin", found); err != nil {
+	begun, err := h.agree(ctx, connection, "begin", found, "0")
+	if err != nil {
 		return err
 	}
 	tally, err := h.limiter.putBack(ctx, connection)
@@ -273,9 +271,9 @@ func (h *Healer) heal(ctx context.Context, connection *redis.Conn, found server)
 		}
 	}
 	if again, err := askServer(ctx, connection); err != nil || again != found {
-		return errors.Join(errors.New("the store changed while it was healed"), err)
+		return errors.Join(errAnother, err)
 	}
-	missing, err := h.await(ctx, connection, found)
+	missing, err := h.await(ctx, connection, found, begun.round)
 	if err != nil {
 		return err
 	}
@@ -290,58 +288,8 @@ func (h *Healer) heal(ctx context.Context, connection *redis.Conn, found server)
 	return nil
 }
 
-// await waits until all replicas have put back what they remember, or until it has waited for long enough. It returns which have not.
-func (h *Healer) await(ctx context.Context, connection *redis.Conn, found server) (missing []string, err error) {
-	for {
-		healed, left, missing, err := h.agree(ctx, connection, "done", found)
-		if err != nil || healed {
-			return missing, err
-		}
-		select {
-		case <-time.After(min(left, healPoll)):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// agree runs healed.lua.
-func (h *Healer) agree(ctx context.Context, connection *redis.Conn, step string, found server) (healed bool, left time.Duration, missing []string, err error) {
-	strangers := strangerWait
-	if found.generation == "" { // an embedded store: nobody else can have known it
-		strangers = 0
-	}
-	arguments := []any{step, found.generation, found.number(), h.config.Replica, micros(healWait), micros(strangers)}
-	if h.config.Peers != nil && step != "look" {
-		for _, peer := range h.config.Peers() {
-			arguments = append(arguments, peer)
-		}
-	}
-	keyNames := []string{h.limiter.keys.register(), h.limiter.keys.healing()}
-	reply, err := healedScript.Run(ctx, connection, keyNames, arguments...).Result()
-	if err != nil {
-		return false, 0, nil, fmt.Errorf("redis: cannot agree with other replicas: %w", err)
-	}
-	fields, err := list(reply, "reply", 3)
-	if err != nil {
-		return false, 0, nil, err
-	}
-	state, err := number(fields[0], "healed")
-	if err != nil {
-		return false, 0, nil, err
-	}
-	micros, err := number(fields[1], "number")
-	if err != nil {
-		return false, 0, nil, err
-	}
-	names, err := list(fields[2], "names", -1)
-	for _, name := range names {
-		if name, ok := name.(string); ok {
-			missing = append(missing, name)
-		}
-	}
-	return state == 1, span(max(0, micros)), missing, err
-}
+// errAnother is why what was put back may be gone already.
+var errAnother = errors.New("redis: the store was replaced or emptied while it was healed")
 
 // report logs what was put back. The first time nothing has been forgotten: this replica has only just begun.
 func (h *Healer) report(tally putBackTally, missing []string, took time.Duration) {
@@ -362,38 +310,4 @@ func (h *Healer) report(tally putBackTally, missing []string, took time.Duration
 	default:
 		h.config.Log.Debug("Redis has what is known", fields...)
 	}
-}
-
-// What admit.lua is given in place of a number.
-const (
-	anyStore       = "0"
-	noStore        = "1" // no generation has this number
-	healedArgument = 2   // which of its arguments it is
-)
-
-// healedNumber is the number of the store that may decide.
-func (l *Limiter) healedNumber() string {
-	if number := l.number.Load(); number != nil {
-		return *number
-	}
-	return anyStore
-}
-
-// unhealed lets no store decide, and no answer count that is on its way.
-func (l *Limiter) unhealed() {
-	number := noStore
-	l.number.Store(&number)
-	l.journal.turn()
-}
-
-func (l *Limiter) wakeHealer() {
-	if h := l.healer.Load(); h != nil {
-		h.wake()
-	}
-}
-
-// awaitHealed waits after an error until the store is healed, and reports whether to ask again.
-func (l *Limiter) awaitHealed(ctx context.Context, err error) bool {
-	h := l.healer.Load()
-	return h != nil && errors.Is(err, ErrHealing) && h.wait(ctx)
 }

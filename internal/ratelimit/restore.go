@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -106,4 +107,38 @@ func (l *Limiter) restored(entries []remembered) (keyNames []string, arguments [
 		arguments = append(arguments, r.member)
 	}
 	return keyNames, append(arguments, rows...)
+}
+
+// What admit.lua is given in place of a number.
+const (
+	anyStore       = "0"
+	noStore        = "1" // no generation has this number
+	healedArgument = 2   // which of its arguments it is
+)
+
+// healedNumber is the number of the store that may decide.
+func (l *Limiter) healedNumber() string {
+	if number := l.number.Load(); number != nil {
+		return *number
+	}
+	return anyStore
+}
+
+// unhealed lets no store decide, and no answer count that is on its way.
+func (l *Limiter) unhealed() {
+	number := noStore
+	l.number.Store(&number)
+	l.journal.turn()
+}
+
+func (l *Limiter) wakeHealer() {
+	if h := l.healer.Load(); h != nil {
+		h.wake()
+	}
+}
+
+// awaitHealed waits after an error until the store is healed, and reports whether to ask again.
+func (l *Limiter) awaitHealed(ctx context.Context, err error) bool {
+	h := l.healer.Load()
+	return h != nil && errors.Is(err, ErrHealing) && h.wait(ctx)
 }

@@ -1,0 +1,98 @@
+package ratelimit
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// rememberAll lets a journal remember n admissions, a microsecond apart.
+func rememberAll(j *journal, n int, from int64) {
+	for i := range n {
+		at := from + int64(i)
+		j.admitted(j.begin(), at, func(add func(remembered)) {
+			add(remembered{member: fmt.Sprintf("category-%d:event-%032d", i%100, at), delivery: fmt.Sprintf("%d", at), category: "category", at: at, cost: 1})
+		})
+	}
+}
+
+// A journal is bounded: the latest admissions are kept, for as long as they are needed.
+func TestAJournalIsBounded(t *testing.T) {
+	t.Parallel()
+	j := &journal{}
+	j.start(time.Hour)
+	now := time.Now().UnixMicro()
+	rememberAll(j, mostRemembered+10*blockSize, now)
+	size, pushed := j.size()
+	if size != mostRemembered || pushed != 10*blockSize {
+		t.Errorf("%d are remembered and %d given up, expected %d and %d", size, pushed, mostRemembered, 10*blockSize)
+	}
+	latest, from := j.before(math.MaxUint64, 3)
+	if len(latest) != 3 || latest[0].at != now+mostRemembered+10*blockSize-1 || latest[2].at != latest[0].at-2 {
+		t.Errorf("the latest are %+v", latest)
+	}
+	seen := len(latest)
+	for len(latest) > 0 {
+		latest, from = j.before(from, 1000)
+		seen += len(latest)
+	}
+	if seen != mostRemembered {
+		t.Errorf("%d are put back, expected %d", seen, mostRemembered)
+	}
+	rememberAll(j, 1, now+2*time.Hour.Microseconds())
+	if len(j.number) != 1 || len(j.blocks) > 2 {
+		t.Errorf("%d are remembered in %d blocks, expected 1 in at most 2 after their time", len(j.number), len(j.blocks))
+	}
+}
+
+// An answer from before a healing is not recorded.
+func TestAJournalRefusesAnswersOfAnOlderEpoch(t *testing.T) {
+	t.Parallel()
+	j := &journal{}
+	if !j.admitted(j.begin(), 1, func(func(remembered)) { t.Error("a journal that is not kept records") }) {
+		t.Error("a journal that is not kept refuses")
+	}
+	j.start(time.Hour)
+	asked := j.begin()
+	j.turn()
+	if j.admitted(asked, 1, func(func(remembered)) { t.Error("it is recorded") }) {
+		t.Error("it is not refused")
+	}
+}
+
+// What docs/configuration.md says that a worker needs for each admission that it remembers.
+func TestWhatARememberedAdmissionTakes(t *testing.T) {
+	j := &journal{}
+	j.start(time.Hour)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	rememberAll(j, mostRemembered, time.Now().UnixMicro())
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / mostRemembered
+	t.Logf("%d bytes for each admission", each)
+	if each > 400 {
+		t.Errorf("%d bytes for each admission, expected at most 400", each)
+	}
+	runtime.KeepAlive(j)
+}
+
+func BenchmarkRemember(b *testing.B) {
+	j := &journal{}
+	j.start(time.Hour)
+	members := make([]string, 2*mostRemembered)
+	for i := range members {
+		members[i] = fmt.Sprintf("category:event-%032d", i)
+	}
+	b.ReportAllocs()
+	at := time.Now().UnixMicro()
+	for i := 0; b.Loop(); i++ {
+		at++
+		j.admitted(0, at, func(add func(remembered)) {
+			add(remembered{member: members[i%len(members)], delivery: members[i%len(members)], category: "category", at: at, cost: 1})
+		})
+	}
+}
