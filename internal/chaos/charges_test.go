@@ -202,6 +202,11 @@ func (a *account) chargedAgain(c chargedAgain) {
 			return
 		}
 	}
+	for _, f := range a.w.diary.of(faultEmpty, faultFailover) {
+		if f.hours.overlaps(first, second.Add(time.Duration(a.w.register.retention)*time.Microsecond)) {
+			return // put back by a worker that was given it again, at that time: later than it need be, but once
+		}
+	}
 	if e := a.events[id]; e != nil {
 		a.wronglyCharged++
 		a.blame(e, "charged again: %q was taken at %s and, while that still counted, at %s", c.slot,
