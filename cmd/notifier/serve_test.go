@@ -27,7 +27,7 @@ func startServices(t *testing.T) (*devstack.NATS, *devstack.Slack, map[string]st
 	testkit.Check(t, err)
 	t.Cleanup(func() { _ = slack.Close() })
 	return server, slack, map[string]string{
-		"NATS_URL": server.URL(), "REDIS_URL": redistest.Start(t).URL(), "SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": ephemeralAddr,
+		"NATS_URL": server.URL(), "REDIS_URL": redistest.Start(t).Healed(t, "notifier").URL(), "SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": ephemeralAddr,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -83,4 +84,22 @@ func askServer(ctx context.Context, connection redis.Cmdable) (server, error) {
 		}
 	}
 	return s, nil
+}
+
+// MarkHealed notes in a new store that it has forgotten nothing. It is for those who have just created the store: a worker that finds
+// one without this mark waits for a second whether other workers put something back.
+func MarkHealed(ctx context.Context, client *redis.Client, namespace string) error {
+	names, err := newKeys(namespace)
+	if err != nil {
+		return err
+	}
+	found, err := askServer(ctx, client)
+	if err != nil {
+		return err
+	}
+	number, _ := strconv.ParseFloat(found.number(), 64) // of digits alone
+	if err := client.ZAdd(ctx, names.register(), redis.Z{Score: number, Member: healedMark}).Err(); err != nil {
+		return err
+	}
+	return client.PExpire(ctx, names.register(), 2*time.Minute).Err()
 }

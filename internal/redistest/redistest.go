@@ -30,6 +30,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/embedded"
+	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
 )
 
@@ -223,4 +224,11 @@ func field(info, name string) string {
 		}
 	}
 	return ""
+}
+
+// Healed lets the workers that start on this new store decide at once: nobody has used it before. See ratelimit.MarkHealed.
+func (s *Server) Healed(tb testing.TB, namespace string) *Server {
+	tb.Helper()
+	testkit.Check(tb, ratelimit.MarkHealed(tb.Context(), s.ClientFor(tb, "{"+namespace+"}"), namespace))
+	return s
 }
