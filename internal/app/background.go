@@ -38,7 +38,7 @@ func (a *app) newHealer() (*ratelimit.Healer, error) {
 	if a.settings.Store.Guard == nil {
 		return nil, nil
 	}
-	return ratelimit.NewHealer(a.store.Limiter, a.settings.Store.Guard, ratelimit.Healing{Replica: a.replica, Peers: a.peers.alive, Log: a.log})
+	return ratelimit.NewHealer(a.store.Limiter, a.settings.Store.Guard, ratelimit.Healing{Replica: a.replica, Peers: a.peers.alive, Healed: a.peers.healed, Log: a.log})
 }
 
 // flushed takes over what the flush of counts has brought back.

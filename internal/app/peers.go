@@ -46,6 +46,17 @@ func (p *peers) note(flushed stats.Flushed) {
 	maps.DeleteFunc(p.seen, func(_ string, last time.Duration) bool { return p.clock-last >= peerAlive })
 }
 
+// healed takes all but those who did not answer for alive: their heartbeats may be lost with what Redis has forgotten.
+func (p *peers) healed(missing []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range p.seen {
+		if !slices.Contains(missing, name) {
+			p.seen[name] = p.clock
+		}
+	}
+}
+
 // alive are their names; empty: there was no flush yet.
 func (p *peers) alive() []string {
 	p.mu.Lock()

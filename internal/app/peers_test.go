@@ -40,3 +40,18 @@ func TestPeersThatAreAlive(t *testing.T) {
 		}
 	}
 }
+
+// Each of several losses in a row finds those who answered in the one before.
+func TestPeersThatTookPartInAHealing(t *testing.T) {
+	var p peers
+	now := time.Now()
+	p.note(stats.Flushed{Now: now, Peers: []stats.Peer{{Replica: "a", Seen: now}, {Replica: "b", Seen: now}, {Replica: "c", Seen: now}}})
+	for range 10 {
+		p.healed([]string{"c"})
+		now = now.Add(time.Second)
+		p.note(stats.Flushed{Now: now, Peers: []stats.Peer{{Replica: "a", Seen: now}}})
+	}
+	if got, want := slices.Sorted(slices.Values(p.alive())), []string{"a", "b"}; !slices.Equal(got, want) {
+		t.Errorf("%v, expected %v", got, want)
+	}
+}

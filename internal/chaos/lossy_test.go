@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"notifier/internal/testkit"
 )
 
 // TestStoreLoss lets Redis fail over to a replica that has not received everything, and come back empty, while three workers send,
@@ -28,6 +30,7 @@ func TestStoreLoss(t *testing.T) {
 		global: "60/5s", category: "12/5s+2/200ms", overrides: map[string]string{"audit": "30/20s+10/1s"},
 	})
 	w.startWorkers(3, true)
+	w.acquainted()
 
 	publishing, endPublishing := context.WithCancel(t.Context())
 	defer endPublishing()
@@ -52,6 +55,30 @@ func TestStoreLoss(t *testing.T) {
 		t.Errorf("%s: expected a failover and an empty restart at least", w.diary.counts())
 	}
 	t.Logf("seed %d, %s\n%s", seed, time.Since(w.diary.begun).Round(time.Second), a.report())
+}
+
+// acquainted waits until the workers know each other: each has seen the heartbeats of all. Whoever has only just started is not
+// waited for.
+func (w *world) acquainted() {
+	w.Helper()
+	heartbeats := func() (all map[string]string) {
+		testkit.EventuallyNil(w.T, func() (err error) {
+			all, err = w.register.client.HGetAll(w.Context(), key("replicas")).Result()
+			return err
+		})
+		return all
+	}
+	testkit.Eventually(w.T, "all have a heartbeat", func() bool { return len(heartbeats()) == len(w.workers) })
+	before := heartbeats()
+	testkit.Eventually(w.T, "each has a later heartbeat", func() bool {
+		now := heartbeats()
+		for name := range before {
+			if now[name] == before[name] {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // againstMemory makes Redis forget.
