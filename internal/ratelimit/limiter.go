@@ -240,8 +240,16 @@ const MinRedisVersion = "7.0"
 var ErrUnsuitable = errors.New("this Redis cannot serve as the limiter's store")
 
 // Check is Ready, and also checks whether this Redis is usable at all: its version and the permission to run scripts.
-// An error that wraps ErrUnsuitable is permanent.
+// An error that wraps ErrUnsuitable is permanent. While the store is healed it waits for that, for some seconds.
 func (l *Limiter) Check(ctx context.Context) error {
+	err := l.checkOnce(ctx)
+	for asked := 1; asked < mostHealings && l.awaitHealed(ctx, err); asked++ {
+		err = l.checkOnce(ctx)
+	}
+	return err
+}
+
+func (l *Limiter) checkOnce(ctx context.Context) error {
 	version, err := l.version(ctx)
 	if err != nil {
 		return err

@@ -182,7 +182,7 @@ func TestALateReplicaStillPutsBackWhatItRemembers(t *testing.T) {
 			block := make(chan struct{})
 			a := f.join(rules, day)
 			slow := f.start("slow", rules, day, ratelimit.Healing{Peers: func() []string { <-block; return f.peers() }})
-			f.alive = append(f.alive, "slow")
+			f.seen("slow")
 			block <- struct{}{} // begin and done of the first healing
 			block <- struct{}{}
 			slow.healedAgain()
