@@ -3,6 +3,6 @@
 // the limits give; then something happens to that Redis, and they go on until the limits are used up again. What they were
 // answered is counted by their own records, and not by what Redis remembers.
 //
-// Each scenario runs once with the other tests. make survive runs each of them NOTIFIER_SURVIVE_ROUNDS times and prints a table;
-// docs/design.md has it.
+// The most important scenarios run once with the other tests. make survive runs each of them NOTIFIER_SURVIVE_ROUNDS times and prints
+// a table; docs/design.md has it. NOTIFIER_SURVIVE_HEALING=off shows what there is to be healed.
 package survival

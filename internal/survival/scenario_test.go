@@ -35,7 +35,7 @@ type scenario struct {
 	extra []string // further arguments of the servers
 	full  bool     // most of the limits that last are used up before
 	kills bool     // a replica of each fleet dies in it: the excess is at most what that one had admitted
-	rare  bool     // it takes long, and is played at full scale alone
+	rare  bool     // it is played at full scale alone
 
 	strike func(w *world) // does it, and returns when there is a primary that all who ask find
 }
@@ -48,9 +48,9 @@ var scenarios = []scenario{
 	{name: "c. empty restart", start: (*world).onOne, full: true, strike: (*world).restartEmpty},
 	{name: "d. bare SENTINEL FAILOVER", start: (*world).underSentinels, strike: (*world).sentinelFailover},
 	{name: "e. planned failover under Sentinel", start: (*world).underSentinels, strike: (*world).plannedFailover},
-	{name: "f. bare FAILOVER under Sentinel", start: (*world).underSentinels, strike: (*world).bareFailover},
-	{name: "g. as a, with min-replicas-to-write 1", start: (*world).underSentinels, extra: minReplicas, strike: (*world).killPrimary},
-	{name: "h. kill -9 alone", start: (*world).underSentinels, strike: (*world).killAlone},
+	{name: "f. bare FAILOVER under Sentinel", start: (*world).underSentinels, rare: true, strike: (*world).bareFailover},
+	{name: "g. as a, with min-replicas-to-write 1", start: (*world).underSentinels, extra: minReplicas, rare: true, strike: (*world).killPrimary},
+	{name: "h. kill -9 alone", start: (*world).underSentinels, rare: true, strike: (*world).killAlone},
 	{name: "i. planned failover of a plain replica", start: (*world).replicated, strike: (*world).plainFailover},
 	{name: "j. planned failover in a Cluster", start: (*world).inCluster, strike: (*world).clusterFailover},
 	{name: "k. as d, with Sentinel's own periods", start: (*world).underSlowSentinels, rare: true, strike: (*world).sentinelFailover},
