@@ -8,9 +8,10 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 5m
 CHAOSTIME ?= 10m
 N       ?= 1000
+ROUNDS  ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-matrix race chaos isolation prove mutants lint check-rules pictures demo dev fuzz e2e bench bench-storm bench-backlog ci image up down clean
+.PHONY: help build test test-matrix race chaos isolation survive prove mutants lint check-rules pictures demo dev fuzz e2e bench bench-storm bench-backlog ci image up down clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -32,6 +33,9 @@ chaos: ## kill, stop and cut everything off for CHAOSTIME (10m), then account fo
 
 isolation: ## what one slow channel, bad event or flood costs the others, at full scale, and a table; needs redis-server
 	NOTIFIER_TEST_REDIS=require NOTIFIER_ISOLATION=full $(GO) test -count=1 -v -timeout 0 ./internal/isolation
+
+survive: ## failovers and empty restarts of Redis under load, ROUNDS (20) of each kind, and a table; needs redis-server
+	NOTIFIER_TEST_REDIS=require NOTIFIER_SURVIVE_ROUNDS=$(ROUNDS) $(GO) test -count=1 -v -timeout 0 ./internal/survival
 
 prove: ## the limiter against its model, N random histories (1000) of each kind on each store; needs redis-server
 	NOTIFIER_TEST_REDIS=require $(GO) test -run '^TestTheScriptsDecideLikeTheModel$$' -count=1 -v -timeout 0 ./internal/ratelimit -rapid.checks=$(N) -rapid.nofailfile

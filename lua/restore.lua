@@ -58,6 +58,7 @@ local ids = at
 at = at + count
 local records = count > 0 and call('HMGET', KEYS[2], unpack(ARGV, ids + 1, ids + count)) or {}
 local was_sent = count > 0 and call('ZMSCORE', KEYS[3], unpack(ARGV, ids + 1, ids + count)) or {}
+local slots_there = count > 0 and call('ZMSCORE', KEYS[4], unpack(ARGV, ids + 1, ids + count)) or {}
 local admissions, newest = {}, latest
 for i = 1, count do
   local a = { id = ARGV[ids + i], since = number(), cost = number(), category = number(), group = number(),
@@ -77,6 +78,8 @@ for i = 1, count do
   a.there_sent = tonumber(was_sent[i] or nil)
   a.same = a.there and delivery == a.delivery
   a.there_posts = tonumber(string.match(state or '', '^%d+g?:(%d+):') or 0)
+  -- Who was given an event that was delivered again knows only when that was. Its slots are those of its admission.
+  a.since = math.min(a.since, a.same and a.there or a.since, tonumber(slots_there[i] or nil) or a.since)
   a.counted = a.same or (a.there or 0) >= a.since or (a.there_sent or 0) >= a.since
 end
 local now = math.max(clock, newest)

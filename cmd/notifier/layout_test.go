@@ -36,7 +36,7 @@ var floors = [][]string{
 }
 
 // testPackages are imported by tests alone.
-var testPackages = []string{"internal/testkit", "internal/redistest", "internal/chaos", "internal/isolation"}
+var testPackages = []string{"internal/testkit", "internal/redistest", "internal/chaos", "internal/isolation", "internal/survival"}
 
 // packagesOf lists the packages of the module below cmd, internal and lua, each with what it imports of the module.
 func packagesOf(t *testing.T) map[string][]string {

@@ -52,7 +52,8 @@ func (a *app) newHealer() (*ratelimit.Healer, error) {
 	}
 	steering := func(ctx context.Context, connection *redis.Conn) error { return a.steering.PutBack(ctx, connection) }
 	return ratelimit.NewHealer(a.store.Limiter, a.settings.Store.Guard, ratelimit.Healing{
-		Replica: a.replica, Peers: a.peers.alive, Log: a.log, PutBack: []func(context.Context, *redis.Conn) error{steering},
+		Replica: a.replica, Peers: a.peers.alive, Healed: a.peers.healed, Log: a.log,
+		PutBack: []func(context.Context, *redis.Conn) error{steering},
 	})
 }
 

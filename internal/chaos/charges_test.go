@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -116,15 +117,17 @@ func (s scopes) of(l *line) []*admission {
 	}
 }
 
-// windows looks for a window that held more than its limit.
+// windows looks for a window that held more than its limit. A slot that came back after its refund had been given to another event
+// meanwhile: where nothing was sent for it, it does not count.
 func (a *account) windows() {
 	s := a.scopes()
 	look := func(name string, scope []*admission, limit ratelimit.Limit) {
+		scope = slices.DeleteFunc(slices.Clone(scope), func(m *admission) bool { return m.back && len(a.posts[m.id()]) == 0 })
 		for _, tier := range limit {
 			if most, at := fullest(scope, tier.Window); most > tier.Count {
 				a.overfull++
-				a.problem("%s: %d slots in the %s until %s, expected at most %d", name, most, tier.Window,
-					time.UnixMicro(at).UTC().Format("15:04:05.000000"), tier.Count)
+				a.problem("%s: %d slots in the %s until %s, expected at most %d%s", name, most, tier.Window,
+					time.UnixMicro(at).UTC().Format("15:04:05.000000"), tier.Count, listed(scope, at, tier.Window))
 			}
 		}
 	}
@@ -136,6 +139,17 @@ func (a *account) windows() {
 	for category, scope := range s.byCategory {
 		look("category "+category, scope, rules.LimitFor(category))
 	}
+}
+
+// listed are the slots of a window that is too full, as evidence.
+func listed(scope []*admission, until int64, window time.Duration) (text string) {
+	show := func(t int64) string { return time.UnixMicro(t).UTC().Format("15:04:05.000000") }
+	for _, m := range scope {
+		if m.at > until-window.Microseconds() && m.at <= until {
+			text += fmt.Sprintf("\n    %s at %s, last seen at %s, refunded: %v", m.slot, show(m.at), show(m.last), m.refunded)
+		}
+	}
+	return text
 }
 
 // charges holds the register of admissions against what came to Slack.
@@ -188,6 +202,11 @@ func (a *account) chargedAgain(c chargedAgain) {
 			return
 		}
 	}
+	for _, f := range a.w.diary.of(faultEmpty, faultFailover) {
+		if f.hours.overlaps(first, second.Add(time.Duration(a.w.register.retention)*time.Microsecond)) {
+			return // put back by a worker that was given it again, at that time: later than it need be, but once
+		}
+	}
 	if e := a.events[id]; e != nil {
 		a.wronglyCharged++
 		a.blame(e, "charged again: %q was taken at %s and, while that still counted, at %s", c.slot,
@@ -221,6 +240,9 @@ func (a *account) charge(e *event, admissions []*admission) {
 		a.wronglyCharged++
 		a.blame(e, "charged after it was posted")
 	case len(posts) > 0 || unjustified == 0:
+	case a.refundForgotten(lines):
+		a.refundsForgotten++
+		a.lostSlots[e.id] = true
 	case a.lost(lines, admissions):
 		a.slotsLost++
 		a.lostSlots[e.id] = true
@@ -241,6 +263,21 @@ func (a *account) justified(lines []*line, m *admission) bool {
 	}
 	died := slices.IndexFunc(lines, func(l *line) bool { return l.Outcome == "dead" && l.Time.UnixMicro() >= m.at })
 	return died >= 0 && lines[died].Time.UnixMicro() >= expired // of several the first one had to give it back
+}
+
+// refundForgotten reports whether an event was refunded, and Redis has forgotten that: the slot stays taken until it leaves the
+// window, and a message less is sent. A failover forgets a refund as it forgets an admission. And of two workers that held the
+// event, the one that has not refunded it puts it back.
+func (a *account) refundForgotten(lines []*line) bool {
+	kinds := []string{faultEmpty, faultFailover}
+	if slices.ContainsFunc(lines, func(l *line) bool { return l.Redelivered }) {
+		kinds = append(kinds, faultRedis)
+	}
+	return slices.ContainsFunc(lines, func(l *line) bool {
+		return l.Outcome == "dead" && slices.ContainsFunc(a.w.diary.of(kinds...), func(f fault) bool {
+			return f.hours.to.After(l.Time) && f.hours.to.Before(l.Time.Add(time.Duration(a.w.register.retention)*time.Microsecond))
+		})
+	})
 }
 
 // lost reports whether the last admission came after the event was settled or refunded, and a process died soon after:

@@ -22,6 +22,8 @@ const (
 	faultCut      = "cut"
 	faultSlow     = "bad link"
 	faultRedis    = "redis restart"
+	faultEmpty    = "redis empty restart"
+	faultFailover = "redis failover"
 	faultScripts  = "script flush"
 	faultNATS     = "nats restart"
 	faultConsumer = "consumer deleted"

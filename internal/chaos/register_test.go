@@ -2,8 +2,10 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +26,7 @@ type admission struct {
 	at       int64
 	last     int64 // time of the last look that saw it
 	refunded bool  // it went before its time
+	back     bool  // and is one that came back: Redis has forgotten the refund
 }
 
 func (a *admission) id() string { return idOf(a.slot) }
@@ -44,7 +47,8 @@ type chargedAgain struct {
 // register is what the sets of the limits, all of which are exact, have held over time.
 //
 // What is certain here: the global set ({ns}:global) keeps an admission for the longest window of any rule, which is many
-// times the time between two looks, and Redis forgets nothing that it has answered (appendfsync always). So every
+// times the time between two looks, and Redis forgets nothing that it has answered (appendfsync always), or gets it back from the
+// workers before it is looked at again. So every
 // admission is seen, with the microsecond at which it was made, unless it was refunded before the next look; and
 // one that goes earlier was refunded. An admission counts as long as a look has seen it. One that was refunded may have
 // counted a little longer, which only makes windows look emptier than they were.
@@ -58,6 +62,7 @@ type register struct {
 
 	mu       sync.Mutex
 	now      map[string]*admission
+	gone     map[string]int64 // those that were refunded, and when they had been admitted
 	all      []*admission
 	problems []string
 	again    []chargedAgain
@@ -72,7 +77,7 @@ func watch(t *testing.T, addr string, rules ratelimit.Rules) *register {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &register{
 		client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: time.Second}),
-		rules:  rules, retention: rules.LongestWindow().Microseconds(), stop: cancel, done: make(chan struct{}), now: map[string]*admission{},
+		rules:  rules, retention: rules.LongestWindow().Microseconds(), stop: cancel, done: make(chan struct{}), now: map[string]*admission{}, gone: map[string]int64{},
 	}
 	r.shortest = r.retention
 	for _, limit := range append(values(rules.Overrides), rules.Category) {
@@ -121,8 +126,13 @@ func (r *register) look(ctx context.Context) error {
 		categories[strings.TrimPrefix(name, prefix)] = pipe.ZRangeWithScores(ctx, name, 0, -1)
 	}
 	clock := pipe.Time(ctx)
+	mark := pipe.ZScore(ctx, key("register"), " healed")
+	generation := pipe.InfoMap(ctx, "replication")
 	if _, err := pipe.Exec(ctx); err != nil {
-		return err
+		return err // redis.Nil, too: there is no mark
+	}
+	if number := generationNumber(generation.Val()["Replication"]["master_replid"]); mark.Val() != number {
+		return errUnhealed
 	}
 	again, err := r.client.Keys(ctx, prefix+"*").Result()
 	if err != nil {
@@ -139,7 +149,9 @@ func (r *register) look(ctx context.Context) error {
 	seen := r.take(global.Val(), now)
 	for slot, a := range r.now {
 		if _, there := seen[slot]; !there {
-			a.refunded = now < a.at+r.retention
+			if a.refunded = now < a.at+r.retention; a.refunded {
+				r.gone[slot] = a.at
+			}
 			delete(r.now, slot)
 		}
 	}
@@ -149,6 +161,22 @@ func (r *register) look(ctx context.Context) error {
 		r.compare(seen, categories, now)
 	}
 	return nil
+}
+
+// errUnhealed is that a store may have forgotten what workers are about to put back.
+var errUnhealed = errors.New("this store is not healed")
+
+// generationNumber is the score of the mark by which workers know that a store is healed: see healed.lua.
+func generationNumber(generation string) float64 {
+	value, _ := strconv.ParseUint(generation[:min(len(generation), 13)], 16, 64)
+	return float64(1<<52 | value)
+}
+
+// counted is how often the register was looked at.
+func (r *register) counted() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.looks
 }
 
 // take notes the members of the global set.
@@ -166,7 +194,7 @@ func (r *register) take(members []redis.Z, now int64) map[string]int64 {
 			a = nil
 		}
 		if a == nil {
-			a = &admission{slot: slot, at: at}
+			a = &admission{slot: slot, at: at, back: r.gone[slot] == at}
 			r.now[slot] = a
 			r.all = append(r.all, a)
 		}

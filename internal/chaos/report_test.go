@@ -46,7 +46,7 @@ func (a *account) report() string {
 	fmt.Fprintf(&b, "wrongly charged      %d\n", a.wronglyCharged)
 	fmt.Fprintf(&b, "windows above limit  %d\n", a.overfull)
 	fmt.Fprintf(&b, "more than once       %d, %.0f per 1000 crashes; found in the channel instead %d\n", a.duplicates, per1000, a.lookedUp)
-	fmt.Fprintf(&b, "redelivered          %d lines; decided anew %d, outlived their window %d, slots lost in a crash %d\n", a.redelivered, a.anew, a.outlived, a.slotsLost)
+	fmt.Fprintf(&b, "redelivered          %d lines; decided anew %d, outlived their window %d, slots lost in a crash %d, refunds forgotten %d\n", a.redelivered, a.anew, a.outlived, a.slotsLost, a.refundsForgotten)
 	fmt.Fprintf(&b, "faults               %s\n", d.counts())
 	fmt.Fprintf(&b, "429 by a channel     %d, and %d in the one that audit has\n",
 		a.w.slack.Refused(channel).ChannelLimit, a.w.slack.Refused(strings.TrimPrefix(routes, "audit=")).ChannelLimit)

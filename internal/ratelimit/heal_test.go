@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -241,5 +242,20 @@ func TestAClusterIsHealed(t *testing.T) {
 	cluster.Promote(t, replica)
 	if n := a.fill("more", "x"); n != 18 {
 		t.Errorf("%d more are admitted, expected 18", n)
+	}
+}
+
+// A store that has the mark of another generation, as a replica has that was promoted, decides nothing on a connection made since.
+func TestACopyOfAHealedStoreIsNotHealed(t *testing.T) {
+	t.Parallel()
+	s := onProcess(t)
+	m := newFleet(t, s.server.URL()).join(testkit.Rules("9/1h", "9/1h", ""), day)
+	m.kill() // nobody heals the next one
+	testkit.Check(t, s.Save(t.Context()).Err())
+	s.server.Stop(t)
+	s.server.Restart(t)
+	testkit.Eventually(t, "it is not healed", func() bool { return errors.Is(m.Ready(t.Context()), ratelimit.ErrHealing) })
+	if s.ZScore(t.Context(), "{n}:register", " healed").Val() == 0 {
+		t.Error("it has no mark, expected the one of the generation before")
 	}
 }

@@ -30,6 +30,7 @@ type Healing struct {
 	Peers   func() []string // the replicas that were alive within the last seconds, this one included; empty: it is not known which
 	Log     *zap.Logger
 	PutBack []func(context.Context, *redis.Conn) error // what else is to be put back; each is repeated until it succeeds
+	Healed  func(missing []string)                     // is called whenever a store has been healed, with the replicas that were waited for in vain; may be nil
 }
 
 // Healer puts back what a Limiter remembers into a store that may have forgotten it, before anything new is decided there.
@@ -276,6 +277,9 @@ func (h *Healer) heal(ctx context.Context, connection *redis.Conn, found server)
 	missing, err := h.await(ctx, connection, found, begun.round)
 	if err != nil {
 		return err
+	}
+	if h.config.Healed != nil {
+		h.config.Healed(missing)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

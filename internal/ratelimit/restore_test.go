@@ -202,3 +202,28 @@ func TestALateReplicaStillPutsBackWhatItRemembers(t *testing.T) {
 		})
 	}
 }
+
+// A replica that was given an event when it was delivered again puts its slots back at the time of the admission, and not where
+// they have left the window already.
+func TestARedeliveryIsPutBackAtTheTimeOfItsAdmission(t *testing.T) {
+	t.Parallel()
+	for name, global := range map[string]string{"exact": "100/30m", "buckets": "100/30m:1m"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := onProcess(t)
+			f := newFleet(t, s.server.URL())
+			rules := testkit.Rules(global, "1/2s", "")
+			a, b := f.join(rules, day), f.join(rules, day)
+			e := event("e", "a")
+			a.want(ratelimit.Admitted, e)
+			testkit.Eventually(t, "its slot is free", func() bool { return a.decided(event("next", "a")).Outcome == ratelimit.Admitted })
+			b.want(ratelimit.Admitted, e)
+			testkit.Check(t, s.ZRem(t.Context(), "{n}:register", " healed").Err())
+			a.healedAgain()
+			b.healedAgain()
+			if slots := s.ZRange(t.Context(), "{n}:category:a", 0, -1).Val(); slices.Contains(slots, "a:e") {
+				t.Errorf("the category has %q, expected that the slot of e is not taken again", slots)
+			}
+		})
+	}
+}

@@ -24,10 +24,10 @@ var Faults = map[string]Fault{"request lost": LoseRequest, "reply lost": LoseRep
 
 // Proxy stands between clients and one server, and breaks what passes.
 type Proxy struct {
-	Addr   string
-	target string
+	Addr string
 
 	mu      sync.Mutex
+	target  string
 	cut     bool
 	alone   bool // see CutReplication
 	ended   bool
@@ -114,6 +114,14 @@ func (p *Proxy) Heal() {
 	p.hangUp()
 }
 
+// Redirect ends all connections, and lets new ones lead to another server: as a name or an address that is moved.
+func (p *Proxy) Redirect(target string) {
+	p.mu.Lock()
+	p.target = target
+	p.mu.Unlock()
+	p.hangUp()
+}
+
 func (p *Proxy) hangUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +136,10 @@ func (c *pipe) close() {
 }
 
 func (p *Proxy) serve(client net.Conn) {
-	server, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", target)
 	if err != nil {
 		_ = client.Close()
 		return

@@ -14,10 +14,10 @@ import (
 )
 
 // failoverTimeout is when the Sentinels give up a failover that goes no further, and promoteDeadline what Promoted waits for:
-// enough for two that were given up.
+// enough for two that were given up, and for the half minute in which a Sentinel does nothing after the machine has let it wait.
 const (
 	failoverTimeout = 10 * time.Second
-	promoteDeadline = time.Minute
+	promoteDeadline = 2 * time.Minute
 )
 
 // Sentinels are a primary with replicas, and three Sentinels that watch over it under the name "main".

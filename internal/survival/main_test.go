@@ -1,0 +1,35 @@
+package survival
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"notifier/internal/testkit"
+)
+
+// rounds is how often each scenario is played, and strict whether its times are judged as on a machine that does nothing else.
+var rounds, strict = 1, false
+
+// heals is whether replicas put back what they remember. Without that nothing is judged: it shows what there is to be healed.
+var heals = os.Getenv("NOTIFIER_SURVIVE_HEALING") != "off"
+
+func TestMain(m *testing.M) {
+	testkit.Overlap(3) // they wait for servers more than they work
+	testkit.QuietRedis()
+	if text := os.Getenv("NOTIFIER_SURVIVE_ROUNDS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			fmt.Fprintf(os.Stderr, "NOTIFIER_SURVIVE_ROUNDS=%s, expected a number of rounds, 1 or more\n", text)
+			os.Exit(2)
+		}
+		rounds, strict = n, true
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		results.print(os.Stdout)
+		os.Exit(code)
+	}))
+}
