@@ -118,11 +118,12 @@ func (s scopes) of(l *line) []*admission {
 }
 
 // windows looks for a window that held more than its limit. A slot that was put back after a refund, or at the time of a redelivery,
-// had been given to another event meanwhile: where nothing was sent for it, it does not count.
+// had been given to another event meanwhile: where nothing was sent for it, or nothing was ever lost, it does not count.
 func (a *account) windows() {
 	s := a.scopes()
+	lossy := len(a.w.diary.of(faultEmpty, faultFailover)) > 0
 	look := func(name string, scope []*admission, limit ratelimit.Limit) {
-		scope = slices.DeleteFunc(slices.Clone(scope), func(m *admission) bool { return m.back && len(a.posts[m.id()]) == 0 })
+		scope = slices.DeleteFunc(slices.Clone(scope), func(m *admission) bool { return m.back && (!lossy || len(a.posts[m.id()]) == 0) })
 		for _, tier := range limit {
 			if most, at := fullest(scope, tier.Window); most > tier.Count {
 				a.overfull++
