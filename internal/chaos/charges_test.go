@@ -117,13 +117,12 @@ func (s scopes) of(l *line) []*admission {
 	}
 }
 
-// windows looks for a window that held more than its limit. A slot that was put back after a refund, or at the time of a redelivery,
-// had been given to another event meanwhile: where nothing was sent for it, or nothing was ever lost, it does not count.
+// windows looks for a window that held more than its limit. A slot that came back after its refund had been given to another event
+// meanwhile: where nothing was sent for it, it does not count.
 func (a *account) windows() {
 	s := a.scopes()
-	lossy := len(a.w.diary.of(faultEmpty, faultFailover)) > 0
 	look := func(name string, scope []*admission, limit ratelimit.Limit) {
-		scope = slices.DeleteFunc(slices.Clone(scope), func(m *admission) bool { return m.back && (!lossy || len(a.posts[m.id()]) == 0) })
+		scope = slices.DeleteFunc(slices.Clone(scope), func(m *admission) bool { return m.back && len(a.posts[m.id()]) == 0 })
 		for _, tier := range limit {
 			if most, at := fullest(scope, tier.Window); most > tier.Count {
 				a.overfull++
@@ -219,8 +218,8 @@ func (a *account) charge(e *event, admissions []*admission) {
 	posts, lines := a.posts[e.id], a.lines[e.id]
 	kept, unjustified := 0, 0
 	for _, m := range admissions {
-		if m.refunded || m.back && len(posts) == 0 {
-			continue // a slot that was put back in vain is one less for others, and no message
+		if m.refunded {
+			continue
 		}
 		kept++
 		if !a.justified(lines, m) {

@@ -26,7 +26,7 @@ type admission struct {
 	at       int64
 	last     int64 // time of the last look that saw it
 	refunded bool  // it went before its time
-	back     bool  // it was not there at a look after its time: somebody has put it back since
+	back     bool  // and is one that came back: Redis has forgotten the refund
 }
 
 func (a *admission) id() string { return idOf(a.slot) }
@@ -67,7 +67,6 @@ type register struct {
 	problems []string
 	again    []chargedAgain
 	lastLook int64
-	unhealed int64         // time of the last look at a store that was not healed
 	longest  time.Duration // between two looks
 	looks    int
 }
@@ -133,9 +132,6 @@ func (r *register) look(ctx context.Context) error {
 		return err // redis.Nil, too: there is no mark
 	}
 	if number := generationNumber(generation.Val()["Replication"]["master_replid"]); mark.Val() != number {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.unhealed = clock.Val().UnixMicro() // nothing is decided now, so nothing is missed
 		return errUnhealed
 	}
 	again, err := r.client.Keys(ctx, prefix+"*").Result()
@@ -146,12 +142,11 @@ func (r *register) look(ctx context.Context) error {
 	defer r.mu.Unlock()
 	now := clock.Val().UnixMicro()
 	if r.lastLook > 0 {
-		r.longest = max(r.longest, time.Duration(now-max(r.lastLook, r.unhealed))*time.Microsecond)
+		r.longest = max(r.longest, time.Duration(now-r.lastLook)*time.Microsecond)
 	}
-	before := r.lastLook
 	r.lastLook = now
 	r.looks++
-	seen := r.take(global.Val(), before, now)
+	seen := r.take(global.Val(), now)
 	for slot, a := range r.now {
 		if _, there := seen[slot]; !there {
 			if a.refunded = now < a.at+r.retention; a.refunded {
@@ -184,8 +179,8 @@ func (r *register) counted() int {
 	return r.looks
 }
 
-// take notes the members of the global set; before is the time of the look before.
-func (r *register) take(members []redis.Z, before, now int64) map[string]int64 {
+// take notes the members of the global set.
+func (r *register) take(members []redis.Z, now int64) map[string]int64 {
 	seen := make(map[string]int64, len(members))
 	for _, member := range members {
 		slot, at := member.Member.(string), int64(member.Score)
@@ -199,7 +194,7 @@ func (r *register) take(members []redis.Z, before, now int64) map[string]int64 {
 			a = nil
 		}
 		if a == nil {
-			a = &admission{slot: slot, at: at, back: r.gone[slot] == at || at < before}
+			a = &admission{slot: slot, at: at, back: r.gone[slot] == at}
 			r.now[slot] = a
 			r.all = append(r.all, a)
 		}

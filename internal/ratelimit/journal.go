@@ -142,6 +142,14 @@ func (j *journal) admitted(epoch uint64, now int64, each func(add func(remembere
 	return true
 }
 
+// knows reports whether there is nothing to be found out about an admission: it is remembered, or nothing is.
+func (j *journal) knows(member string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := j.find(member)
+	return !j.kept || r != nil && !r.gone
+}
+
 // begun remembers a post.
 func (j *journal) begun(member, name string, posts int) {
 	j.change(member, func(r *remembered) {

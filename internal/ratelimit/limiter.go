@@ -87,6 +87,10 @@ type Request struct {
 	Delivery string // identifies the stream message that carries it; the same at each redelivery of that message
 	Category string
 	Cost     int // slots it takes, 1 to Rules.MaxCost
+
+	// Redelivered says that the message was delivered before, so that another replica may have been given its admission. It only
+	// matters to what is remembered for the healing of the store.
+	Redelivered bool
 }
 
 // Admit decides a batch in order and returns one Decision per request. It may be repeated with the same requests
@@ -150,7 +154,7 @@ func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, e
 			return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
 		}
 		now, _ := number(reply.([]any)[0], "now") // as decode has seen
-		if err := l.remember(q, batch, decisions, epoch, now); err != nil {
+		if err := l.remember(ctx, q, batch, decisions, epoch, now); err != nil {
 			return nil, err
 		}
 		if err := l.index(ctx, q, decisions); err != nil {

@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -225,5 +226,28 @@ func TestARedeliveryIsPutBackAtTheTimeOfItsAdmission(t *testing.T) {
 				t.Errorf("the category has %q, expected that the slot of e is not taken again", slots)
 			}
 		})
+	}
+}
+
+// So it does where the record of the admission has left the store by the time of the healing.
+func TestARedeliveryIsNotPutBackAfterItsRecordHasEnded(t *testing.T) {
+	t.Parallel()
+	s := onProcess(t)
+	f := newFleet(t, s.server.URL())
+	rules := testkit.Rules("100/2s", "1/2s", "")
+	a, b := f.join(rules, 2*time.Second), f.join(rules, 2*time.Second)
+	e := event("e", "a")
+	a.want(ratelimit.Admitted, e)
+	admitted := s.score(t, "{n}:global", "a:e")
+	testkit.Eventually(t, "a second has passed", func() bool { return s.Time(t.Context()).Val().UnixMicro() > admitted+time.Second.Microseconds() })
+	again := e
+	again.Redelivered = true
+	b.want(ratelimit.Admitted, again)
+	testkit.Eventually(t, "its slot is free", func() bool { return a.decided(event("next", "a")).Outcome == ratelimit.Admitted })
+	testkit.Check(t, errors.Join(s.Del(t.Context(), "{n}:inflight").Err(), s.ZRem(t.Context(), "{n}:register", " healed").Err()))
+	a.healedAgain()
+	b.healedAgain()
+	if slots := s.ZRange(t.Context(), "{n}:category:a", 0, -1).Val(); slices.Contains(slots, "a:e") {
+		t.Errorf("the category has %q, expected that the slot of e is not taken again", slots)
 	}
 }
