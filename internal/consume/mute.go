@@ -96,28 +96,29 @@ func (w *Worker) sweepMuted(ctx context.Context) {
 		return
 	}
 	taken := w.lanes.Take(func(p *posting) bool { return !p.undecided && w.muteOf(p.event) != nil })
+	answers := true
 	for channel, items := range taken {
-		w.dropTaken(ctx, channel, items)
+		answers = w.dropTaken(ctx, channel, items, answers)
 	}
 }
 
-func (w *Worker) dropTaken(ctx context.Context, channel string, items []lanes.Item[*posting]) {
+// dropTaken drops what was taken from a lane while Redis answers, and puts the rest back. It reports whether Redis still answers:
+// what arrives meanwhile must not wait for one timeout after the other.
+func (w *Worker) dropTaken(ctx context.Context, channel string, items []lanes.Item[*posting], answers bool) bool {
 	var settled []Settled
-	for i, item := range items {
+	for _, item := range items {
 		w.stamp()
-		r := w.mute(ctx, item.Value)
-		switch {
-		case r == nil:
-			w.lanes.PutBack(channel, item)
-		case r.finish == nil: // Redis does not answer
-			for _, left := range items[i:] {
-				w.lanes.PutBack(channel, left)
-			}
-			w.settle(settled)
-			return
-		default:
+		var r *result
+		if answers {
+			r = w.mute(ctx, item.Value)
+			answers = r == nil || r.finish != nil
+		}
+		if r != nil && r.finish != nil {
 			settled = append(settled, item.Value.settled)
+		} else {
+			w.lanes.PutBack(channel, item)
 		}
 	}
 	w.settle(settled)
+	return answers
 }

@@ -176,7 +176,7 @@ func (q *question) addEvents(batch []Request) {
 	}
 	if slices.ContainsFunc(batch, func(request Request) bool { return request.Cost != 1 }) {
 		for _, request := range batch {
-			q.arguments = append(q.arguments, q.plan.costOf(request))
+			q.arguments = append(q.arguments, strconv.Itoa(request.Cost))
 		}
 	}
 }
