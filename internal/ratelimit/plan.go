@@ -18,31 +18,28 @@ type Temporary struct {
 // plan is the rules and all that follows from them. It is immutable.
 type plan struct {
 	rules  Rules // in force: what refuses, and what is shown
-	stored Rules // the same as the scripts are given them, see kept
+	stored Rules // the same as the scripts are given them, see replaced
 
 	dedupe      string // microseconds, as the scripts take it
 	retain      string // the same: how long an id in flight is known
 	keptInIndex string // the same: how long an entry of the index is kept
 
-	fixed    []any // the arguments of admit.lua that are the same in every call: the windows and the rules
-	numbers  ruleNumbers
-	reserved []string // the categories for which slots are kept, in alphabetical order
+	arguments ruleArguments // of stored
+	reserved  []string      // the categories for which slots are kept, in alphabetical order
 }
 
 func newPlan(rules, stored Rules, dedupe time.Duration) *plan {
 	retention := stored.retention(dedupe)
 	dedupe = max(dedupe, stored.LongestExactWindow())
-	p := &plan{
+	return &plan{
 		rules: rules, stored: stored,
-		dedupe:   micros(dedupe),
-		retain:   micros(retention),
-		reserved: slices.Sorted(maps.Keys(rules.Reserve)),
+		dedupe:    micros(dedupe),
+		retain:    micros(retention),
+		arguments: newRuleArguments(stored),
+		reserved:  slices.Sorted(maps.Keys(rules.Reserve)),
 		// An id may be recorded as sent for as long as it is in flight, and is known for the dedupe window from then on.
 		keptInIndex: micros(dedupe + retention + indexGrain),
 	}
-	numbered, numbers := numberRules(stored)
-	p.fixed, p.numbers = append([]any{p.dedupe, p.retain}, numbered...), numbers
-	return p
 }
 
 // SetTemporary replaces the limits for a while, from the next call on; the zero Temporary: the rules of the settings hold again.
