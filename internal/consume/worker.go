@@ -42,9 +42,9 @@ type Worker struct {
 	begun    atomic.Uint64 // posts that were asked for; with the worker's name it names each of them
 	scratch  scratch       // used by process alone
 	unswept  time.Time     // used by sweepMuted alone
-	running  atomic.Bool  // Redis is suitable and the source runs
-	stopping atomic.Bool  // no more is read
-	progress atomic.Int64 // Unix nanoseconds of the loop's last sign of life
+	running  atomic.Bool   // Redis is suitable and the source runs
+	stopping atomic.Bool   // no more is read
+	progress atomic.Int64  // Unix nanoseconds of the loop's last sign of life
 }
 
 // inflightBatches is how many batches a worker holds at most: one that is being decided, one that is being settled, and
