@@ -151,6 +151,9 @@ func TestReservesUnderAGlobalLimitForAWhile(t *testing.T) {
 		limiter.SetTemporary(forAWhile("global", "8/30m"))
 		limiter.want(ratelimit.Admitted, events(3, "e", "a")...)
 		limiter.want(ratelimit.Global, event("x", "a"))
+		if got := limiter.one(costing(event("x", "a"), 9)); got.Outcome != ratelimit.Global || !got.Never {
+			t.Errorf("%+v, expected a refusal for as long as the limit is in force", got)
+		}
 		limiter.want(ratelimit.Admitted, events(5, "e", "payments")...)
 		limiter.SetTemporary(forAWhile("global", "5/30m"))
 		limiter.want(ratelimit.Global, event("x", "payments"), event("x", "a"))
