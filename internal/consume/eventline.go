@@ -102,7 +102,10 @@ func (w *lineWriter) addRefusal(fields []zap.Field, s *Settled) []zap.Field {
 		}
 	}
 	if s.Reserved > 0 {
-		fields = append(fields, zap.Int("reserved", s.Reserved), zap.Bool("retry_after_at_least", true))
+		fields = append(fields, zap.Int("reserved", s.Reserved))
+		if !s.Never {
+			fields = append(fields, zap.Bool("retry_after_at_least", true))
+		}
 	}
 	return fields
 }

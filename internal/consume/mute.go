@@ -2,6 +2,7 @@ package consume
 
 import (
 	"context"
+	"time"
 
 	"notifier/internal/event"
 	"notifier/internal/lanes"
@@ -30,18 +31,18 @@ func mutedEvent(ev event.Event, d *delivery, mute *steering.Order) Settled {
 }
 
 // dropMuted takes out of a batch the redelivered events that are muted: such an event may be admitted, and then gives its slots
-// back, or goes on where a post of it has begun. It fails only when ctx ends.
+// back. It goes on where a post of it has begun, and where it was sent: then it is a duplicate. It fails only when ctx ends.
 func (w *Worker) dropMuted(ctx context.Context, settled []Settled, candidates []admitted, requests []ratelimit.Request) (
 	[]Settled, []admitted, []ratelimit.Request, error,
 ) {
 	kept := 0
 	for i, c := range candidates {
 		if mute := w.muteOf(c.event); mute != nil && c.delivery.redelivered {
-			posting, err := w.mayBePosting(ctx, c.request)
+			posted, err := w.mayBePosted(ctx, c.request)
 			if err != nil {
 				return settled, candidates, requests, err
 			}
-			if !posting {
+			if !posted {
 				settled = append(settled, mutedEvent(c.event, c.delivery, mute))
 				continue
 			}
@@ -52,8 +53,8 @@ func (w *Worker) dropMuted(ctx context.Context, settled []Settled, candidates []
 	return settled, candidates[:kept], requests[:kept], nil
 }
 
-// mayBePosting gives back the slots of a redelivered event, and reports whether a post of it may have begun instead.
-func (w *Worker) mayBePosting(ctx context.Context, request ratelimit.Request) (posting bool, err error) {
+// mayBePosted gives back the slots of a redelivered event, and reports whether a post of it may have begun instead.
+func (w *Worker) mayBePosted(ctx context.Context, request ratelimit.Request) (posted bool, err error) {
 	var refunded bool
 	err = w.hold(ctx, redisScripts, func() (err error) {
 		refunded, err = w.limiter.Refund(ctx, request, "")
@@ -63,7 +64,11 @@ func (w *Worker) mayBePosting(ctx context.Context, request ratelimit.Request) (p
 		return false, err
 	}
 	record, found, err := w.limiter.InFlight(ctx, request)
-	return err != nil || found && record.Delivery == request.Delivery, nil // after an error the script is asked, as ever
+	if err != nil || found { // after an error the script is asked, as ever
+		return err != nil || record.Delivery == request.Delivery, nil
+	}
+	sent, err := w.limiter.WasSent(ctx, request)
+	return err != nil || sent, nil
 }
 
 // mute drops an admitted event that has been muted while it waited, and gives its slots back. It goes on to the post (nil) when
@@ -85,39 +90,67 @@ func (w *Worker) mute(ctx context.Context, p *posting) *result {
 }
 
 // sweepMuted drops what waits in the lanes and has had no turn yet, after a mute has come into force: a channel may be paused for
-// long. What has had a turn, or cannot be given back now, is dropped when it has its next one.
+// long. What has had a turn is dropped when it has its next one. Where Redis does not answer it is tried again: while every
+// channel is paused nothing else would find that Redis is back, and without Redis no more is read.
 func (w *Worker) sweepMuted(ctx context.Context) {
 	if w.settings.Mutes == nil {
 		return
 	}
+	due := false
 	select {
 	case <-w.settings.Mutes.NewMutes():
+		due = true
 	default:
+	}
+	if !w.unswept.IsZero() { // Redis has not answered at that time
+		if time.Since(w.unswept) < retryPause {
+			return
+		}
+		due = w.redisAnswers(ctx)
+	}
+	if !due {
 		return
 	}
 	taken := w.lanes.Take(func(p *posting) bool { return !p.undecided && w.muteOf(p.event) != nil })
+	answers := true
 	for channel, items := range taken {
-		w.dropTaken(ctx, channel, items)
+		answers = w.dropTaken(ctx, channel, items, answers)
+	}
+	w.unswept = time.Time{}
+	if !answers {
+		w.unswept = time.Now()
 	}
 }
 
-func (w *Worker) dropTaken(ctx context.Context, channel string, items []lanes.Item[*posting]) {
+// redisAnswers asks Redis, for a second at most.
+func (w *Worker) redisAnswers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := w.limiter.Ready(ctx); err != nil {
+		w.unswept = time.Now()
+		return false
+	}
+	w.availability.recovered(redisScripts)
+	return true
+}
+
+// dropTaken drops what was taken from a lane while Redis answers, and puts the rest back. It reports whether Redis still answers:
+// what arrives meanwhile must not wait for one timeout after the other.
+func (w *Worker) dropTaken(ctx context.Context, channel string, items []lanes.Item[*posting], answers bool) bool {
 	var settled []Settled
-	for i, item := range items {
+	for _, item := range items {
 		w.stamp()
-		r := w.mute(ctx, item.Value)
-		switch {
-		case r == nil:
-			w.lanes.PutBack(channel, item)
-		case r.finish == nil: // Redis does not answer
-			for _, left := range items[i:] {
-				w.lanes.PutBack(channel, left)
-			}
-			w.settle(settled)
-			return
-		default:
+		var r *result
+		if answers {
+			r = w.mute(ctx, item.Value)
+			answers = r == nil || r.finish != nil
+		}
+		if r != nil && r.finish != nil {
 			settled = append(settled, item.Value.settled)
+		} else {
+			w.lanes.PutBack(channel, item)
 		}
 	}
 	w.settle(settled)
+	return answers
 }

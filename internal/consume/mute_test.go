@@ -160,6 +160,28 @@ func TestAMuteRefundsWhatADeadWorkerHadAdmitted(t *testing.T) {
 	s.eventually("only what was posted is charged", func() bool { return s.charged() <= 4 })
 }
 
+// An event that is in Slack already is no muted one, whatever is muted when it is delivered again.
+func TestAMuteDoesNotHideThatAnEventWasSent(t *testing.T) {
+	s := newStation(t)
+	s.createConsumer(impatient)
+	fatal := &journal{}
+	first := s.started(func(c *setup) { c.log, c.shutdown = fatal, 0 })
+	fatal.onLine = func(l line) {
+		if l["outcome"] == "sent" {
+			first.connection.Close() // between the line and the acknowledgement
+		}
+	}
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	s.eventually("it is sent", func() bool { return len(fatal.settled()) == 1 })
+	first.crash()
+	s.started(with(newMuteSwitch("errors")))
+	if l := s.lineOf("e1"); l["outcome"] != "dropped" || l["reason"] != "duplicate" {
+		t.Errorf("the second worker's line is %v, expected dropped as a duplicate", l)
+	}
+	s.expectEachPostedOnce(1)
+	s.expectNothingLeft()
+}
+
 // A post that has begun goes on: it may be in Slack.
 func TestABegunPostGoesOn(t *testing.T) {
 	s := newStation(t)
@@ -230,6 +252,25 @@ func TestAMuteUnderLoadLosesNothing(t *testing.T) {
 		t.Errorf("%d slots for %d posts", charged, outcomes["sent"])
 	}
 	s.expectNothingLeft()
+}
+
+// What waits in the lanes while Redis is away is put back and dropped later: none is lost, and what arrives is still dropped.
+func TestRedisIsAwayWhenAMuteBegins(t *testing.T) {
+	s := newStationWith(t, redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always"))
+	mutes := newMuteSwitch()
+	s.started(with(mutes), func(c *setup) { c.concurrency = 1 })
+	s.refuse("noise", 10*time.Minute)
+	sent := len(s.log.settled())
+	s.publishMany("noise", 20)
+	s.eventually("all are admitted", func() bool { return s.charged() == 20+sent+1 })
+	s.redis.Stop(t)
+	mutes.mute("noise")
+	s.publishMany("noise", 5)
+	s.eventually("what arrives is dropped", func() bool { return tally(s.log.settled())["dropped muted"] == 5 })
+	s.redis.Restart(t)
+	s.eventually("what waited is dropped too", func() bool { return tally(s.log.settled())["dropped muted"] >= 25 })
+	s.publishMany("noise", 5)
+	s.eventually("more is read, although the channel is still paused", func() bool { return tally(s.log.settled())["dropped muted"] >= 30 })
 }
 
 // A mute needs no Redis: what arrives meanwhile is dropped although nothing can be decided.

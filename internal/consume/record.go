@@ -49,9 +49,7 @@ func (w *Worker) recordRefusedChannel(ctx context.Context, p *posting) error {
 // refundOnce makes one attempt to give an event its slots back.
 func (w *Worker) refundOnce(ctx context.Context, p *posting) error {
 	_, err := w.refund(ctx, p)
-	if err == nil {
-		w.availability.recovered(redisScripts)
-	} else if ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil {
 		w.availability.lost(redisScripts, err)
 	}
 	return err
@@ -63,6 +61,9 @@ func (w *Worker) refund(ctx context.Context, p *posting) (refunded bool, err err
 	refunded, err = w.limiter.Refund(ctx, p.request, p.last)
 	if err == nil && !refunded && p.name != "" {
 		refunded, err = w.limiter.Refund(ctx, p.request, p.name)
+	}
+	if err == nil {
+		w.availability.recovered(redisScripts)
 	}
 	return refunded, err
 }

@@ -22,6 +22,7 @@ type Limiter interface {
 	Sent(ctx context.Context, request ratelimit.Request) error
 	Refund(ctx context.Context, request ratelimit.Request, known string) (bool, error)
 	InFlight(ctx context.Context, request ratelimit.Request) (record ratelimit.InFlight, found bool, err error)
+	WasSent(ctx context.Context, request ratelimit.Request) (bool, error)
 	ClockLag() time.Duration
 }
 

@@ -41,6 +41,7 @@ type Worker struct {
 	name     string        // of this run of the worker, unique among all that there ever were
 	begun    atomic.Uint64 // posts that were asked for; with the worker's name it names each of them
 	scratch  scratch       // used by process alone
+	unswept  time.Time     // used by sweepMuted alone
 	running  atomic.Bool   // Redis is suitable and the source runs
 	stopping atomic.Bool   // no more is read
 	progress atomic.Int64  // Unix nanoseconds of the loop's last sign of life
@@ -205,11 +206,11 @@ func (w *Worker) loop(ctx context.Context) {
 		if err != nil {
 			return
 		}
+		w.sweepMuted(ctx)
 		if len(batch) == 0 {
 			if w.inflight.done() {
 				return
 			}
-			w.sweepMuted(ctx)
 			w.parkExcess()
 			if reason := w.stoppedByDamage(); reason != nil { // and nothing has arrived for a while
 				w.availability.lost(laneRoom, reason)
@@ -217,7 +218,6 @@ func (w *Worker) loop(ctx context.Context) {
 			continue
 		}
 		crash(afterPull)
-		w.sweepMuted(ctx)
 		if err := w.process(ctx, batch); err != nil {
 			return
 		}

@@ -5,48 +5,35 @@ import (
 	"strconv"
 )
 
-// ruleNumbers are the rules as admit.lua numbers them, from 1: the global limit, that of all categories, the overrides, and
-// those of groups. It is the same in every call.
-type ruleNumbers struct {
-	overrides map[string]string // by pattern
-	groups    map[string]string // by group
-	group     string            // of groups without an override; empty: they have no limit
+// ruleArguments are the rules as admit.lua takes them, made once. A call has those that its scopes refer to, however many there are.
+type ruleArguments struct {
+	global, category []any
+	overrides        map[string][]any // by pattern
+	groups           map[string][]any // by group
+	group            []any            // of groups without an override; nil: they have no limit
 }
 
-const (
-	globalRule   = "1"
-	categoryRule = "2"
-)
-
-// numberRules returns the rules as admit.lua takes them, and their numbers.
-func numberRules(rules Rules) (arguments []any, numbers ruleNumbers) {
-	numbers = ruleNumbers{overrides: map[string]string{}, groups: map[string]string{}}
-	limits := []Limit{rules.Global, rules.Category}
-	next := func(limit Limit) string {
-		limits = append(limits, limit)
-		return strconv.Itoa(len(limits))
+func newRuleArguments(rules Rules) ruleArguments {
+	arguments := ruleArguments{
+		global: ruleArgument(rules.Global), category: ruleArgument(rules.Category),
+		overrides: map[string][]any{}, groups: map[string][]any{},
 	}
 	for pattern, limit := range rules.Overrides.All() {
-		numbers.overrides[pattern] = next(limit)
+		arguments.overrides[pattern] = ruleArgument(limit)
 	}
 	for group, limit := range rules.GroupOverrides {
-		numbers.groups[group] = next(limit)
+		arguments.groups[group] = ruleArgument(limit)
 	}
 	if len(rules.Group) > 0 {
-		numbers.group = next(rules.Group)
+		arguments.group = ruleArgument(rules.Group)
 	}
-	arguments = append(arguments, strconv.Itoa(len(limits)))
-	for _, limit := range limits {
-		arguments = appendRule(arguments, limit)
-	}
-	return arguments, numbers
+	return arguments
 }
 
-// appendRule appends a limit as admit.lua expects it: the numbers of tiers and of lengths of buckets, then these.
-func appendRule(arguments []any, limit Limit) []any {
+// ruleArgument is a limit as admit.lua expects it: the numbers of tiers and of lengths of buckets, then these.
+func ruleArgument(limit Limit) []any {
 	grains := limit.grains()
-	arguments = append(arguments, strconv.Itoa(len(limit)), strconv.Itoa(len(grains)))
-	arguments = appendTiers(arguments, limit)
+	arguments := appendTiers([]any{strconv.Itoa(len(limit)), strconv.Itoa(len(grains))}, limit)
 	for _, grain := range grains {
 		arguments = append(arguments, micros(grain))
 	}
@@ -60,20 +47,20 @@ func appendTiers(arguments []any, limit Limit) []any {
 	return arguments
 }
 
-// ofCategory is the number of a category's rule.
-func (n ruleNumbers) ofCategory(rules Rules, category string) string {
+// ofCategory is a category's rule, and its name in a question.
+func (a ruleArguments) ofCategory(rules Rules, category string) (name string, arguments []any) {
 	if _, pattern, found := rules.Overrides.Find(category); found {
-		return n.overrides[pattern]
+		return "override " + pattern, a.overrides[pattern]
 	}
-	return categoryRule
+	return "category", a.category
 }
 
-// ofGroup is the number of a group's rule; empty: it has none.
-func (n ruleNumbers) ofGroup(group string) string {
-	if number, found := n.groups[group]; found {
-		return number
+// ofGroup is the same of a group; nil: it has none.
+func (a ruleArguments) ofGroup(group string) (name string, arguments []any) {
+	if arguments, found := a.groups[group]; found {
+		return "group " + group, arguments
 	}
-	return n.group
+	return "group", a.group
 }
 
 // scope is one of the scopes of a call.
@@ -92,19 +79,24 @@ type question struct {
 	scopes    []scope // the n-th is number n+1 to the script
 	origins   batchOrigins
 	members   []string // of the events
+
+	rules       []any             // those that scopes refer to, one after the other
+	ruleNumbers map[string]string // their numbers, by name
 }
+
+// globalNumber is the number of the global scope, and that of its rule.
+const globalNumber = "1"
 
 // question returns the call for a batch. Texts are passed by reference: an argument is an interface, which would cost each of
 // them an allocation.
 func (l *Limiter) question(batch []Request) question {
 	p := l.plan.Load()
 	q := question{
-		plan:      p,
-		keyNames:  []string{l.keys.register(), l.keys.inFlight(), l.keys.sent()},
-		arguments: make([]any, len(p.fixed), len(p.fixed)+5*len(batch)+8),
+		plan:        p,
+		keyNames:    []string{l.keys.register(), l.keys.inFlight(), l.keys.sent()},
+		ruleNumbers: make(map[string]string, 8),
 	}
-	copy(q.arguments, p.fixed)
-	q.arguments[healedArgument] = l.healedNumber()
+	q.numberOfRule("global", p.arguments.global)
 	q.addScope(l, scope{Global, p.rules.Global, p.stored.Global, l.keys.global()})
 
 	// Each distinct category is one scope, and so is each distinct group. The events refer to the categories.
@@ -116,8 +108,24 @@ func (l *Limiter) question(batch []Request) question {
 		numberOf[o.category], *o.number = number, number
 	}
 	q.addReserves(l, groups, numberOf)
+
+	ofScopes := q.arguments
+	q.arguments = make([]any, 0, 4+len(q.rules)+len(ofScopes)+1+4*len(batch))
+	q.arguments = append(q.arguments, p.dedupe, p.retain, l.healedNumber(), strconv.Itoa(len(q.ruleNumbers)))
+	q.arguments = append(append(q.arguments, q.rules...), ofScopes...)
 	q.addEvents(batch)
 	return q
+}
+
+// numberOfRule returns the number of a rule, which is added when it is first asked for.
+func (q *question) numberOfRule(name string, arguments []any) string {
+	number, known := q.ruleNumbers[name]
+	if !known {
+		number = strconv.Itoa(len(q.ruleNumbers) + 1)
+		q.ruleNumbers[name] = number
+		q.rules = append(q.rules, arguments...)
+	}
+	return number
 }
 
 // addScope adds the keys of a scope, and returns its number.
@@ -130,13 +138,13 @@ func (q *question) addScope(l *Limiter, s scope) string {
 // addCategory adds the scope of a category, after that of its group if this has a limit, and returns the category's number.
 func (l *Limiter) addCategory(q *question, groups map[string]string, category string) string {
 	p := q.plan
-	above := globalRule // the global scope has the same number
-	if p.numbers.group != "" || len(p.numbers.groups) > 0 {
+	above := globalNumber
+	if p.arguments.group != nil || len(p.arguments.groups) > 0 {
 		group := GroupOf(category)
 		number, seen := groups[group]
-		if rule := p.numbers.ofGroup(group); !seen && rule != "" {
+		if name, rule := p.arguments.ofGroup(group); !seen && rule != nil {
 			number = q.addScope(l, scope{Group, p.rules.GroupLimit(group), p.stored.GroupLimit(group), l.keys.group(group)})
-			q.arguments = append(q.arguments, rule, globalRule)
+			q.arguments = append(q.arguments, q.numberOfRule(name, rule), globalNumber)
 		}
 		groups[group] = number
 		if number != "" {
@@ -144,7 +152,7 @@ func (l *Limiter) addCategory(q *question, groups map[string]string, category st
 		}
 	}
 	number := q.addScope(l, scope{Category, p.rules.LimitFor(category), p.stored.LimitFor(category), l.keys.category(category)})
-	q.arguments = append(q.arguments, p.numbers.ofCategory(p.rules, category), above)
+	q.arguments = append(q.arguments, q.numberOfRule(p.arguments.ofCategory(p.rules, category)), above)
 	return number
 }
 
@@ -178,7 +186,7 @@ func (q *question) addEvents(batch []Request) {
 	}
 	if slices.ContainsFunc(batch, func(request Request) bool { return request.Cost != 1 }) {
 		for _, request := range batch {
-			q.arguments = append(q.arguments, q.plan.costOf(request))
+			q.arguments = append(q.arguments, strconv.Itoa(request.Cost))
 		}
 	}
 }

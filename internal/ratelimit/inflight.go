@@ -37,6 +37,15 @@ func (l *Limiter) InFlight(ctx context.Context, request Request) (record InFligh
 	return record, true, nil
 }
 
+// WasSent reports whether an event is recorded as sent. Errors are as for Admit.
+func (l *Limiter) WasSent(ctx context.Context, request Request) (bool, error) {
+	err := l.redis.ZScore(ctx, l.keys.sent(), request.member()).Err()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return false, fmt.Errorf("redis: cannot look up whether %q was sent: %w", request.ID, err)
+	}
+	return err == nil, nil
+}
+
 // inFlightShape has the two forms of a record, without and with posts that have begun; begin.lua describes them.
 var inFlightShape = regexp.MustCompile(`(?s)^(\d{1,18})g?(?::(\d{1,9}):(\d{1,18}):(\S*))? (.*)$`)
 

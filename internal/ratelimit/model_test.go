@@ -180,7 +180,7 @@ func (m *model) refusal(p replica, clock int64, request ratelimit.Request) *rate
 				RetryAfter: time.Duration(at-clock) * time.Microsecond,
 			}
 			if never {
-				at, decision.RetryAfter = 1<<62, 0
+				at, decision.RetryAfter, decision.Never = 1<<62, 0, held == 0 || request.Cost > tier.Count
 			}
 			// One that is as late as the one before takes its place only if it is the first to be so.
 			if at > now && at > latest {

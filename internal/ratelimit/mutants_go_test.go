@@ -52,7 +52,7 @@ var goMutants = []mutant{
 	{argumentsGo, "fixed windows roll", "micros(tier.Window), flag(tier.Fixed))", "micros(tier.Window), flag(false))"},
 	{argumentsGo, "a category is not below its group", "			above = number\n", "			_ = number\n"},
 	{argumentsGo, "categories of a group have a scope of it each", "		groups[group] = number\n", ""},
-	{argumentsGo, "a group's override has the limit of all groups", "if number, found := n.groups[group]; found {", "if number, found := n.groups[group]; found && n.group == \"\" {"},
+	{argumentsGo, "a group's override has the limit of all groups", "if arguments, found := a.groups[group]; found {", "if arguments, found := a.groups[group]; found && a.group == nil {"},
 	{argumentsGo, "one slot is reserved for each", "numberOf[category], strconv.Itoa(p.rules.Reserve[category])", "numberOf[category], \"1\""},
 	{replyGo, "a refusal hides what is kept", "Reserved: int(kept)", "Reserved: 0 * int(kept)"},
 	{argumentsGo, "overrides are ignored", "Overrides.Find(category); found {", "Overrides.Find(category); found && false {"},

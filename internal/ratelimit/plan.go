@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"notifier/internal/pattern"
@@ -19,34 +18,30 @@ type Temporary struct {
 // plan is the rules and all that follows from them. It is immutable.
 type plan struct {
 	rules  Rules // in force: what refuses, and what is shown
-	stored Rules // the same as the scripts are given them, see kept
-	usual  bool  // they are the rules of the settings
+	stored Rules // the same as the scripts are given them, see replaced
 
 	dedupe      string        // microseconds, as the scripts take it
 	retain      string        // the same: how long an id in flight is known
 	keptInIndex string        // the same: how long an entry of the index is kept
 	remembers   time.Duration // how long an admission can matter at all, and its id be known
 
-	fixed    []any // the arguments of admit.lua that are the same in every call: the windows and the rules
-	numbers  ruleNumbers
-	reserved []string // the categories for which slots are kept, in alphabetical order
+	arguments ruleArguments // of stored
+	reserved  []string      // the categories for which slots are kept, in alphabetical order
 }
 
 func newPlan(rules, stored Rules, dedupe time.Duration) *plan {
 	retention := stored.retention(dedupe)
 	dedupe = max(dedupe, stored.LongestExactWindow())
-	p := &plan{
+	return &plan{
 		rules: rules, stored: stored,
-		dedupe:   micros(dedupe),
-		retain:   micros(retention),
-		reserved: slices.Sorted(maps.Keys(rules.Reserve)),
+		dedupe:    micros(dedupe),
+		retain:    micros(retention),
+		arguments: newRuleArguments(stored),
+		reserved:  slices.Sorted(maps.Keys(rules.Reserve)),
 		// An id may be recorded as sent for as long as it is in flight, and is known for the dedupe window from then on.
 		keptInIndex: micros(dedupe + retention + indexGrain),
 		remembers:   max(stored.LongestWindow(), dedupe, retention),
 	}
-	numbered, numbers := numberRules(stored)
-	p.fixed, p.numbers = append([]any{p.dedupe, p.retain, anyStore}, numbered...), numbers
-	return p
 }
 
 // SetTemporary replaces the limits for a while, from the next call on; the zero Temporary: the rules of the settings hold again.
@@ -54,7 +49,6 @@ func newPlan(rules, stored Rules, dedupe time.Duration) *plan {
 func (l *Limiter) SetTemporary(limits Temporary) {
 	rules, stored := l.standing.with(limits)
 	p := newPlan(rules, stored, l.asked)
-	p.usual = len(limits.Global) == 0 && len(limits.Groups) == 0 && len(limits.Categories) == 0
 	l.journal.keepFor(p.remembers)
 	l.plan.Store(p)
 }
@@ -72,19 +66,19 @@ func (r Rules) With(limits Temporary) Rules {
 func (r Rules) with(limits Temporary) (rules, stored Rules) {
 	rules, stored = r, r
 	if len(limits.Global) > 0 {
-		rules.Global, stored.Global = replaced(r.Global, limits.Global)
+		rules.Global, stored.Global = replaced(r.Global, limits.Global, r.Global)
 	}
 	rules.GroupOverrides, stored.GroupOverrides = maps.Clone(r.GroupOverrides), maps.Clone(r.GroupOverrides)
 	for group, limit := range limits.Groups {
 		if rules.GroupOverrides == nil {
 			rules.GroupOverrides, stored.GroupOverrides = map[string]Limit{}, map[string]Limit{}
 		}
-		rules.GroupOverrides[group], stored.GroupOverrides[group] = replaced(r.GroupLimit(group), limit)
+		rules.GroupOverrides[group], stored.GroupOverrides[group] = replaced(r.GroupLimit(group), limit, r.Global)
 	}
 	if len(limits.Categories) > 0 {
 		shown, kept := maps.Collect(r.Overrides.All()), maps.Collect(r.Overrides.All())
 		for category, limit := range limits.Categories {
-			shown[category], kept[category] = replaced(r.LimitFor(category), limit)
+			shown[category], kept[category] = replaced(r.LimitFor(category), limit, r.Global)
 		}
 		rules.Overrides, stored.Overrides = pattern.MustTable(shown), pattern.MustTable(kept) // the patterns are those of tables
 	}
@@ -98,29 +92,35 @@ const beyond = 1 << 40
 //
 // The scope keeps its form: to copy a million slots from one form into the other, and back after an hour, would stop Redis for
 // seconds, and an event of high cost must not become as many members of an exact scope. So where the standing limit is counted in
-// buckets, the other one is too; where it keeps each event, the other one does.
+// buckets, the other one is too; where it keeps each event, the other one does. A group without a standing limit has the form of
+// the global one: a high cost is allowed only where that is counted in buckets.
 //
 // As stored it has a tier more, which never refuses, with the standing limit's window: what is admitted meanwhile has to count
 // in that window when the standing limit holds again.
-func replaced(standing, instead Limit) (inForce, stored Limit) {
+func replaced(standing, instead, global Limit) (inForce, stored Limit) {
+	form, window := standing, standing.longestWindow()
 	if len(standing) == 0 {
-		return instead, instead
+		form, window = global, instead.longestWindow()
 	}
-	kept := Tier{Count: beyond, Window: standing.longestWindow()}
-	inForce = slices.Clone(instead)
-	if standing.Exact() {
-		for i := range inForce {
-			inForce[i].Precision = 0
-		}
-	} else {
-		kept.Precision = slices.Min(standing.grains())
-		for i, tier := range inForce {
-			if tier.grain() == 0 {
-				inForce[i].Precision = coarse(tier.Window, standing)
-			}
-		}
+	inForce = inFormOf(form, instead)
+	kept := Tier{Count: beyond, Window: window}
+	if !form.Exact() {
+		kept.Precision = min(window, slices.Min(form.grains()))
 	}
 	return inForce, append(slices.Clone(inForce), kept)
+}
+
+// inFormOf returns the limit in the form in which another one is stored: each event, or buckets.
+func inFormOf(other, limit Limit) Limit {
+	limit = slices.Clone(limit)
+	for i, tier := range limit {
+		if other.Exact() {
+			limit[i].Precision = 0
+		} else if tier.grain() == 0 {
+			limit[i].Precision = coarse(tier.Window, other)
+		}
+	}
+	return limit
 }
 
 // partsOfWindow is into how many buckets a window is divided where the standing limit does not say that.
@@ -136,17 +136,4 @@ func coarse(window time.Duration, standing Limit) time.Duration {
 		}
 	}
 	return min(window, max(precision, MinWindow, shortestPrecision(window)))
-}
-
-// costOf is the cost of an event as admit.lua takes it. A standing limit that is counted in buckets allows a high cost, which a
-// limit for a while must not take where it keeps each event (a group's that has no limit otherwise): such a cost never fits.
-func (p *plan) costOf(request Request) string {
-	if request.Cost > MaxExactCost && !p.usual && p.exactFor(request.Category) {
-		return strconv.Itoa(max(request.Cost, MaxCount+1))
-	}
-	return strconv.Itoa(request.Cost)
-}
-
-func (p *plan) exactFor(category string) bool {
-	return p.stored.Global.Exact() || p.stored.GroupLimit(GroupOf(category)).Exact() || p.stored.LimitFor(category).Exact()
 }

@@ -159,7 +159,7 @@ func TestAnEventOfSeveralSlotsFitsAllTiersOrTakesNone(t *testing.T) {
 func TestACostAboveALimitNeverFitsAndSaysNoTime(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("10/1h", "5/1h+2/1m", ""), day)
-		want := ratelimit.Decision{Outcome: ratelimit.Category, Tier: mustParse("2/1m")[0]}
+		want := ratelimit.Decision{Outcome: ratelimit.Category, Tier: mustParse("2/1m")[0], Never: true}
 		if difference := cmp.Diff(want, limiter.one(costing(event("x", "a"), 3))); difference != "" {
 			t.Errorf("into the empty set (-want +got):\n%s", difference)
 		}

@@ -65,6 +65,7 @@ func (l *Limiter) decode(reply any, batch []Request, q question) ([]Decision, er
 			decisions[i] = Decision{Outcome: Damaged, Key: q.keyNames[verdict-1]}
 		case verdict < 0 && verdict >= -int64(len(refusals)): // not -verdict: the lowest number has no positive counterpart
 			decisions[i] = refusals[-verdict-1]
+			decisions[i].Never = decisions[i].Never || batch[i].Cost > decisions[i].Tier.Count // also where slots are kept
 		default:
 			return nil, fmt.Errorf("verdict %d, expected 1, 0, the number of one of %d refusals or that of a scope's key", verdict, len(refusals))
 		}

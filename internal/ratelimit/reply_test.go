@@ -68,7 +68,7 @@ func TestDecodeReadsWhatTheScriptSays(t *testing.T) {
 			{Outcome: Damaged, Key: "{n}:category:errors"},
 			{Outcome: Damaged, Key: "{n}:buckets:category:other"},
 		}},
-		"never": {whole(1, -1), rows(whole(1, 1, 0, -1, 0)), []Decision{{Outcome: Admitted}, {Outcome: Global, Tier: tier("100/30m")}}},
+		"never": {whole(1, -1), rows(whole(1, 1, 0, -1, 0)), []Decision{{Outcome: Admitted}, {Outcome: Global, Tier: tier("100/30m"), Never: true}}},
 	} {
 		got, err := limiter.decode([]any{someTime, int64(0), test.verdicts, test.refusals}, batch, limiter.question(batch))
 		if err != nil {

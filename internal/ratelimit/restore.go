@@ -138,9 +138,8 @@ func (l *Limiter) restored(p *plan, entries []remembered) (keyNames []string, ar
 
 // What admit.lua is given in place of a number.
 const (
-	anyStore       = "0"
-	noStore        = "1" // no generation has this number
-	healedArgument = 2   // which of its arguments it is
+	anyStore = "0"
+	noStore  = "1" // no generation has this number
 )
 
 // healedNumber is the number of the store that may decide.

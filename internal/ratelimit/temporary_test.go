@@ -142,31 +142,6 @@ func TestACostAboveALimitForAWhile(t *testing.T) {
 	})
 }
 
-// A high cost never becomes as many members: a group that keeps each event for a while refuses it. One in flight goes on.
-func TestAHighCostIsNotTakenWhereEachEventIsKept(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("1000000/24h:1m", "1000000/24h:1m", ""), time.Hour)
-		before := costing(event("before", "g.a"), 400_000)
-		limiter.want(ratelimit.Admitted, before)
-		limiter.SetTemporary(forAWhile("group/g", "900000/1h"))
-		got := limiter.one(costing(event("e", "g.a"), 400_000))
-		if got.Outcome == ratelimit.Admitted || !got.Never {
-			t.Errorf("%+v, expected a refusal", got)
-		}
-		if n := s.ZCard(t.Context(), "{n}:group:g").Val(); n > 0 {
-			t.Errorf("the group has %d members", n)
-		}
-		limiter.want(ratelimit.Admitted, before) // asked again
-		limiter.want(ratelimit.Admitted, costing(event("f", "g.a"), ratelimit.MaxExactCost), costing(event("f", "h.a"), 200_000))
-		if !limiter.refund(before) {
-			t.Error("what was admitted before is not refunded")
-		}
-		if usages, err := limiter.Peek(t.Context(), "g.a"); err != nil || usages[1].Used != 1000 || usages[2].Used != 1000 {
-			t.Errorf("%+v, %v", usages, err)
-		}
-	})
-}
-
 // Reserves are kept as far as the lower limit has room for them.
 func TestReservesUnderAGlobalLimitForAWhile(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
@@ -176,6 +151,9 @@ func TestReservesUnderAGlobalLimitForAWhile(t *testing.T) {
 		limiter.SetTemporary(forAWhile("global", "8/30m"))
 		limiter.want(ratelimit.Admitted, events(3, "e", "a")...)
 		limiter.want(ratelimit.Global, event("x", "a"))
+		if got := limiter.one(costing(event("x", "a"), 9)); got.Outcome != ratelimit.Global || !got.Never {
+			t.Errorf("%+v, expected a refusal for as long as the limit is in force", got)
+		}
 		limiter.want(ratelimit.Admitted, events(5, "e", "payments")...)
 		limiter.SetTemporary(forAWhile("global", "5/30m"))
 		limiter.want(ratelimit.Global, event("x", "payments"), event("x", "a"))
@@ -237,4 +215,36 @@ func TestLimitsChangeUnderLoad(t *testing.T) {
 		default:
 		}
 	}
+}
+
+// A group without a limit of its own has the form of the global limit, whatever form its limits for a while are written in: nothing
+// is copied when one replaces the other, and a high cost never becomes as many members.
+func TestAGroupForAWhileHasTheFormOfTheGlobalLimit(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("1000000/24h:1m", "1000000/24h:1m", ""), time.Hour)
+		limiter.SetTemporary(forAWhile("group/g", "500000/30m"))
+		limiter.want(ratelimit.Admitted, event("e", "g.a"))
+		limiter.SetTemporary(forAWhile("group/g", "1000000/24h:1m"))
+		limiter.want(ratelimit.Admitted, costing(event("f", "g.a"), 400_000))
+		if n := s.ZCard(t.Context(), "{n}:group:g").Val(); n > 0 {
+			t.Errorf("the group has %d members", n)
+		}
+		if usages, err := limiter.Peek(t.Context(), "g.a"); err != nil || usages[1].Used != 400_001 {
+			t.Errorf("%+v, %v", usages, err)
+		}
+		if n := s.Exists(t.Context(), "{n}:buckets:group:g").Val(); n != 1 {
+			t.Errorf("the group is not counted in buckets:\n%s", s.contents(t))
+		}
+		if !limiter.refund(costing(event("f", "g.a"), 400_000)) {
+			t.Error("the high cost is not refunded")
+		}
+		exact := s.limiter(t, testkit.Rules("1000000/24h", "1000/24h", ""), time.Hour)
+		exact.SetTemporary(forAWhile("group/h", "500/1h:fixed"))
+		exact.want(ratelimit.Admitted, event("e", "h.a"))
+		exact.SetTemporary(forAWhile("group/h", "500/30m:1m"))
+		exact.want(ratelimit.Admitted, event("f", "h.a"))
+		if n := s.ZCard(t.Context(), "{n}:group:h").Val(); n != 2 {
+			t.Errorf("the group keeps %d events, expected 2:\n%s", n, s.contents(t))
+		}
+	})
 }

@@ -9,8 +9,8 @@ import (
 	"notifier/internal/outcome"
 )
 
-// limitReasons are the reasons of the drops that the digest counts, those of mutes included: duplicates and expired events are not missing from Slack,
-// and dead ones are kept in the dead-letter stream.
+// limitReasons are the reasons of the drops that the digest counts, those of mutes included: duplicates and expired events are not
+// missing from Slack, and dead ones are kept in the dead-letter stream.
 var limitReasons = append(outcome.LimitReasons(), outcome.Muted)
 
 // Drop is how many events of a category one limit has refused.
