@@ -128,6 +128,7 @@ func decodeReplicas(key string, fields map[string]string, now time.Time) ([]Repl
 		if err := json.Unmarshal([]byte(content), &replica.Heartbeat); err != nil {
 			return nil, fmt.Errorf("redis: %s: heartbeat of replica %q: %w", key, id, err)
 		}
+		replica.Settings = bounded(replica.Settings)
 		replicas = append(replicas, replica)
 	}
 	slices.SortFunc(replicas, func(a, b Replica) int { return cmp.Compare(a.ID, b.ID) })
