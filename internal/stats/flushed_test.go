@@ -134,7 +134,7 @@ func TestReplicasThatPublishNoSettings(t *testing.T) {
 func TestFingerprintsAreBounded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		client, reader := s.client(t), s.reader(t)
-		beat := fmt.Sprintf(`%d {"settings":"%s"}`, time.Now().UnixMicro(), strings.Repeat("‮", 50_000))
+		beat := fmt.Sprintf(`%d {"settings":"%s"}`, time.Now().UnixMicro(), strings.Repeat("\u202e", 50_000))
 		testkit.Check(t, client.HSet(t.Context(), "{n}:replicas", "hostile", beat).Err())
 		replicas, err := reader.Replicas(t.Context())
 		if err != nil || len(replicas) != 1 || replicas[0].Settings == "" || len(replicas[0].Settings) > 64 {
