@@ -17,6 +17,8 @@ const settingsOnThePage = `(() => {
 		show({ ...state.data, ...changes });
 		const read = (path, of) => Array.from(document.querySelectorAll(path), of);
 		shown.push({
+			NoReplicas: !document.getElementById("no-replicas").hidden,
+			Steering: document.getElementById("steering").textContent.replace(/until [\d: -]+/, "until then"),
 			Warnings: read("#warnings li", li => li.textContent),
 			Next: read("#categories tbody tr", tr => tr.querySelector(".name").textContent + ": " + tr.querySelector(".next").textContent.replace(/\d+:\d+:\d+/, "then").replace(/in \d[^,]*/, "in a while").trim()),
 		});
@@ -26,16 +28,26 @@ const settingsOnThePage = `(() => {
 		settings: { fingerprint: "f", replicas: 2, differ: [], warnings: ["Replicas run with different settings: LIMIT_CATEGORY is 10/30m in " + foreign + " and 5/30m in b.", "Two"] },
 		categories: [
 			scope("room", { sends: true }), scope("waits", { sends: false, reason: "global", limit: "5/1h", at: later }), scope("of a group", { sends: false, reason: "group", limit: "5/1h", at: later }),
-			scope("full", { sends: false, reason: "category", limit: "5/1h", at: later }), scope("kept", { sends: false, reason: "global", limit: "5/1h", at: later, kept: 3 }),
+			scope("full", { sends: false, reason: "category", limit: "5/1h", at: later }), scope("kept", { sends: false, reason: "global", limit: "5/1h", at: later, kept: 3, left: 2 }),
+			scope("used up", { sends: false, reason: "global", limit: "5/1h", at: later, kept: 3 }),
 			scope("damaged", { sends: false, held: "redis_key" }), scope("muted", { sends: false, reason: "muted", at: later }), scope("_other", null),
 		],
 	});
-	look({ categories: [], settings: { fingerprint: "", replicas: 0, own_text: "The settings of a cannot be used.", differ: [], warnings: [] } });
+	look({
+		categories: [], replicas: [], more_replicas: 3,
+		steering: [{ kind: "mute", target: foreign, until: later, by: "a\u202e", reason: "b\u202e" }], more_steering: 2,
+		settings: { fingerprint: "", replicas: 0, own_text: "The settings of a cannot be used.", differ: [], warnings: [] },
+	});
+	look({ categories: [], replicas: [], steering: [], settings: { own_text: "No replica runs.", warnings: [] } });
 	return shown;
 })()`
 
 // settingsShown is what settingsOnThePage returns.
-type settingsShown struct{ Warnings, Next []string }
+type settingsShown struct {
+	NoReplicas     bool
+	Steering       string
+	Warnings, Next []string
+}
 
 func TestThePageShowsWhoDiffersAndWhatIsRefused(t *testing.T) {
 	t.Parallel()
@@ -49,10 +61,14 @@ func TestThePageShowsWhoDiffersAndWhatIsRefused(t *testing.T) {
 			Warnings: []string{"Replicas run with different settings: LIMIT_CATEGORY is 10/30m in <b>\ufffd and 5/30m in b.", "Two"},
 			Next: []string{
 				"room: now", "waits: then in a while, global limit", "of a group: then in a while, group limit", "full: then in a while",
-				"kept: then in a while, at the earliest: kept for others", "damaged: key damaged", "muted: then in a while, muted", "other categories: now",
+				"kept: then in a while, at the earliest: kept for others", "used up: then in a while, at the earliest: global limit", "damaged: key damaged", "muted: then in a while, muted", "other categories: now",
 			},
 		},
-		{Warnings: []string{"The settings of a cannot be used."}, Next: []string{}},
+		{
+			Warnings: []string{"The settings of a cannot be used."}, Next: []string{},
+			Steering: "In force for a while: mute of \u2068<b>\ufffd\u2069 until then, by \u2068a\ufffd\u2069: \u2068b\ufffd\u2069; and 2 more.",
+		},
+		{NoReplicas: true, Warnings: []string{}, Next: []string{}},
 	}
 	if diff := cmp.Diff(want, see[[]settingsShown](t, b, settingsOnThePage)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -99,6 +99,9 @@ const UNSAFE = /[\p{C}\p{Zl}\p{Zp}]/gu;
 
 const plain = text => String(text).replace(UNSAFE, "\ufffd");
 
+// isolated keeps the text direction of what people have written from the sentence around it.
+const isolated = text => "\u2068" + plain(text) + "\u2069";
+
 // name isolates a category's text direction from the sentence around it, and bounds its length.
 function name(category) {
   if (category === "_other") return "other categories";

@@ -202,7 +202,7 @@ function showHolders(data) {
 }
 
 function showSteering(data) {
-  const parts = (data.steering ?? []).map(o => `${o.kind === "mute" ? "mute of " + name(o.target) : `limit ${o.limit} of ${name(o.target)}`} until ${clock(when(o.until))}${o.by ? ", by " + o.by : ""}${o.reason ? ": " + o.reason : ""}`);
+  const parts = (data.steering ?? []).map(o => `${o.kind === "mute" ? "mute of " + name(o.target) : `limit ${o.limit} of ${name(o.target)}`} until ${clock(when(o.until))}${o.by ? ", by " + isolated(o.by) : ""}${o.reason ? ": " + isolated(o.reason) : ""}`);
   if (data.more_steering > 0) parts.push(`and ${counted(data.more_steering, "more", "more")}`);
   setSentence($("steering"), parts.length ? "In force for a while: " + parts.join("; ") + "." : "");
   $("steering").hidden = parts.length === 0;
@@ -240,7 +240,7 @@ function showNext(node, scope, own) {
   const f = scope.forecast;
   if (!f || f.sends) return setMoment(node, 0, "now");
   if (f.held) return setMoment(node, 0, "key damaged");
-  const note = f.kept > 0 ? "at the earliest: kept for others" : f.reason === own ? "" : OTHERS[f.reason] ?? plain(f.reason);
+  const note = f.kept > 0 ? "at the earliest: " + (f.left > 0 ? "kept for others" : "global limit") : f.reason === own ? "" : OTHERS[f.reason] ?? plain(f.reason);
   setMoment(node, when(f.at), "not known", note);
 }
 
@@ -302,7 +302,7 @@ function showReplicas(data) {
     setText(cell(tr, "version"), replica.version);
   });
   $("replicas").hidden = data.replicas.length === 0;
-  $("no-replicas").hidden = data.replicas.length > 0;
+  $("no-replicas").hidden = replicasOf(data) > 0;
   setText($("more-replicas"), data.more_replicas > 0 ? `and ${counted(data.more_replicas, "more replica", "more replicas")}` : "");
   const refused = new Map();
   for (const replica of data.replicas) for (const [channel, code] of Object.entries(replica.refused_channels ?? {})) refused.set(channel, code);
@@ -321,7 +321,7 @@ function showWaits(data) {
 // showSettings shows which replicas have other settings, and whose limits are shown where that is not clear.
 function showSettings(data) {
   const { own_text: own, warnings = [] } = data.settings ?? {};
-  const lines = own && data.replicas.length > 0 ? [own, ...warnings] : warnings;
+  const lines = own && replicasOf(data) > 0 ? [own, ...warnings] : warnings;
   sync($("warnings"), lines, line => line, () => el("li"), setText);
 }
 

@@ -21,6 +21,8 @@ type differing struct {
 	different atomic.Int64 // how many different settings the running replicas have, this one's included
 	since     time.Time    // the replicas have differed; the zero time: they do not
 	logged    time.Time    // the zero time: not since then
+
+	last, resumed time.Time // the last flush, and the first one after flushes were missed
 }
 
 const (
@@ -42,7 +44,14 @@ func (d *differing) flushed(f stats.Flushed, now time.Time) {
 			running = append(running, published.Replica{ID: peer.Replica, Fingerprint: peer.Settings})
 		}
 	}
+	if now.Sub(d.last) >= isRunning/2 {
+		d.resumed = now
+	}
+	d.last = now
 	variants := published.Variants(running)
+	if len(variants) < 2 && !d.since.IsZero() && now.Sub(d.resumed) < isRunning {
+		return // Redis was unavailable: the heartbeats of others are as old as this one's was, and may be renewed later
+	}
 	d.different.Store(int64(len(variants)))
 	switch {
 	case len(variants) < 2:

@@ -206,3 +206,29 @@ func TestNothingSecretIsPublished(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 }
+
+// TestReplicasDifferThroughAnOutage: after an outage of Redis the first flush finds only old heartbeats of the others. That does not
+// make the settings the same.
+func TestReplicasDifferThroughAnOutage(t *testing.T) {
+	var env settings.Environment
+	one := servers(t, func(e *settings.Environment) { env = *e })
+	t.Cleanup(func() { _ = one.Store.Redis.Close() })
+	other := parsed(t, env, func(e *settings.Environment) { e.LimitCategory = "5/30m" })
+	w := watch(nil)
+	a, b := w.peer("a", one, 0), w.peer("b", other, 0)
+	w.flushedFor(differLong+time.Second, a, b)
+	differ := "replicas run with different settings; LIMIT_CATEGORY is "
+	if lines := w.lines(); len(lines) != 1 || !strings.HasPrefix(lines[0], differ) {
+		t.Fatalf("%q", lines)
+	}
+	w.now = w.now.Add(20 * time.Second)
+	w.flushedFor(3*time.Second, a) // b comes back later
+	w.want(t, 2)
+	w.flushedFor(5*time.Second, a, b)
+	w.want(t, 2)
+	w.now = w.now.Add(20 * time.Second)
+	w.flushedFor(isRunning, a)
+	w.want(t, 2)
+	w.flushedFor(time.Second, a) // b does not
+	w.want(t, 1, "all replicas run with the same settings again")
+}

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"context"
+	"strings"
 
 	"notifier/internal/published"
 	"notifier/internal/settings"
@@ -52,13 +53,14 @@ func (c *redisCheck) compare(variants []*published.Variant, own published.Settin
 		c.report.warn("restart the workers that have another value, or correct this configuration",
 			"the running workers and this configuration differ: %s", difference.Text())
 	}
+	for _, unknown := range published.Unknown(variants) {
+		c.report.warn("", "%s", strings.TrimSuffix(strings.ToLower(unknown[:1])+unknown[1:], "."))
+	}
 	known := 0
 	for _, variant := range variants {
-		if variant.Err() != nil {
-			c.report.warn("", "the settings of %s are not known: %v", variant.Who(), variant.Err())
-			continue
+		if variant.Known() {
+			known += len(variant.Replicas)
 		}
-		known += len(variant.Replicas)
 	}
 	if differs == 0 && known > 0 {
 		c.report.ok("%s, with the settings of this configuration", term.Count(known, "running replica"))

@@ -37,6 +37,7 @@ type Variant struct {
 	document Document
 	err      error // why the document cannot be read, or nil
 	newest   time.Time
+	own      bool // see Own
 }
 
 // Variants groups replicas by their settings: those that most run with first, of equals those of the replica that started last.
@@ -106,10 +107,11 @@ var (
 	errTooMany        = fmt.Errorf("there are too many different ones to read all")
 )
 
-// Own is the variant of settings that are compared with those of replicas.
+// Own is the variant of settings that are compared with those of replicas, under a name that no replica has. They are named
+// wherever they differ, however many others do.
 func Own(name string, s Settings) *Variant {
 	_, fingerprint := s.Encode()
-	return &Variant{Fingerprint: fingerprint, Replicas: []string{name}, document: s.document()}
+	return &Variant{Fingerprint: fingerprint, Replicas: []string{name}, document: s.document(), own: true}
 }
 
 // Decode returns the settings of the variant; see Document.Decode. Fill comes first.
@@ -120,8 +122,8 @@ func (v *Variant) Decode() (Settings, error) {
 	return v.document.Decode()
 }
 
-// Err is why nothing is known of the variant's settings, or nil.
-func (v *Variant) Err() error { return v.err }
+// Known reports whether the variant's document could be read.
+func (v *Variant) Known() bool { return v.err == nil }
 
 // Who names the replicas of the variant: "a, b", or "5 replicas (a, b, c, ...)".
 func (v *Variant) Who() string { return who(v.Replicas, len(v.Replicas)) }
@@ -138,6 +140,7 @@ type Value struct {
 	Value    string   `json:"value"` // of a list the entries that are not the same everywhere; (none): it is empty
 	Replicas []string `json:"replicas"`
 	More     int      `json:"more_replicas,omitempty"` // how many were left out
+	Own      string   `json:"own,omitempty"`           // what else has it: the name in Own
 }
 
 // Deployment reports whether the setting makes its replicas another deployment: what they read is not the same.
@@ -147,13 +150,24 @@ func (d Difference) Deployment() bool { return slices.Contains(deployment, d.Nam
 func (d Difference) Text() string {
 	parts := make([]string, len(d.Values))
 	for i, value := range d.Values {
-		parts[i] = value.Value + " in " + who(value.Replicas, len(value.Replicas)+value.More)
+		parts[i] = value.Value + " in " + value.who()
 	}
 	text := d.Name + " is " + strings.Join(parts, " and ")
 	if d.More > 0 {
 		text += fmt.Sprintf(" and %s", term.Count(d.More, "more value"))
 	}
 	return text
+}
+
+func (v Value) who() string {
+	var names []string
+	if len(v.Replicas) > 0 {
+		names = append(names, who(v.Replicas, len(v.Replicas)+v.More))
+	}
+	if v.Own != "" {
+		names = append(names, v.Own)
+	}
+	return strings.Join(names, ", ")
 }
 
 func who(names []string, n int) string {
@@ -203,35 +217,49 @@ func namesIn(variants []*Variant) []string {
 	return names
 }
 
+// holders are who has one value of a setting.
+type holders struct {
+	text     string
+	replicas []string
+	own      string
+}
+
+func (h *holders) count() int { return len(h.replicas) + min(len(h.own), 1) }
+
 // compareOne returns what the variants have of one setting. Their order, most replicas first, becomes that of the values.
 func compareOne(name string, variants []*Variant) (difference Difference, differs bool) {
-	texts := make([]string, len(variants))
-	for i, variant := range variants {
+	var values []*holders
+	var texts []string
+	for _, variant := range variants {
 		text, found := variant.document.value(name)
-		if texts[i] = text; !found {
-			texts[i] = "not published"
+		if !found {
+			text = "not published"
+		}
+		at := slices.Index(texts, text)
+		if at < 0 {
+			at = len(values)
+			texts, values = append(texts, text), append(values, &holders{text: text})
+		}
+		if variant.own {
+			values[at].own = strings.Join(variant.Replicas, ", ")
+		} else {
+			values[at].replicas = append(values[at].replicas, variant.Replicas...)
 		}
 	}
-	replicasOf := map[string][]string{}
-	var order []string
-	for i, text := range texts {
-		if _, known := replicasOf[text]; !known {
-			order = append(order, text)
-		}
-		replicasOf[text] = append(replicasOf[text], variants[i].Replicas...)
-	}
-	if len(order) < 2 {
+	if len(values) < 2 {
 		return Difference{}, false
 	}
-	common := commonEntries(order)
-	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(len(replicasOf[b]), len(replicasOf[a])) })
+	common := commonEntries(texts)
+	slices.SortStableFunc(values, func(a, b *holders) int { return cmp.Compare(b.count(), a.count()) })
+	if own := slices.IndexFunc(values, func(h *holders) bool { return h.own != "" }); own >= mostValues {
+		values[mostValues-1], values[own] = values[own], values[mostValues-1]
+	}
 	difference.Name = term.Printable(cut(name, mostValueBytes))
-	difference.More = len(order) - min(len(order), mostValues)
-	for _, text := range order[:min(len(order), mostValues)] {
-		names := replicasOf[text]
-		slices.Sort(names)
-		value := Value{Value: shown(text, common), More: len(names) - min(len(names), mostNamed)}
-		for _, name := range names[:min(len(names), mostNamed)] {
+	difference.More = len(values) - min(len(values), mostValues)
+	for _, h := range values[:min(len(values), mostValues)] {
+		slices.Sort(h.replicas)
+		value := Value{Value: shown(h.text, common), More: len(h.replicas) - min(len(h.replicas), mostNamed), Own: h.own}
+		for _, name := range h.replicas[:min(len(h.replicas), mostNamed)] {
 			value.Replicas = append(value.Replicas, term.Printable(cut(name, mostValueBytes)))
 		}
 		difference.Values = append(difference.Values, value)
@@ -284,10 +312,35 @@ func Warnings(variants []*Variant, differences []Difference) []string {
 	if len(variants) < 2 {
 		return warnings // of one alone it is said where its settings would be used
 	}
-	for _, variant := range variants[:min(len(variants), mostValues)] {
-		if variant.err != nil {
-			warnings = append(warnings, fmt.Sprintf("The settings of %s are not known: %s.", variant.Who(), term.Printable(variant.err.Error())))
+	return append(warnings, Unknown(variants)...)
+}
+
+// Unknown says of which replicas the settings are not known and why, as sentences for people, one for each reason. They are bounded.
+func Unknown(variants []*Variant) []string {
+	replicas := map[string][]string{}
+	var reasons []string
+	further := 0
+	for _, variant := range variants {
+		if variant.err == nil {
+			continue
 		}
+		reason := variant.err.Error()
+		if replicas[reason] == nil && len(reasons) == mostValues {
+			further += len(variant.Replicas)
+			continue
+		}
+		if replicas[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		replicas[reason] = append(replicas[reason], variant.Replicas...)
 	}
-	return warnings
+	texts := []string{}
+	for _, reason := range reasons {
+		slices.Sort(replicas[reason])
+		texts = append(texts, fmt.Sprintf("The settings of %s are not known: %s.", who(replicas[reason], len(replicas[reason])), term.Printable(reason)))
+	}
+	if further > 0 {
+		texts = append(texts, fmt.Sprintf("The settings of %s are not known either.", term.Count(further, "more replica")))
+	}
+	return texts
 }

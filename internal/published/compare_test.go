@@ -140,3 +140,56 @@ func TestManyReplicasAreBounded(t *testing.T) {
 		t.Errorf("%d bytes: %.300q", len(warnings), warnings)
 	}
 }
+
+// TestUnknownSettingsAreNamedWhateverElseDiffers: replicas that publish nothing are the last of the variants, and those whose
+// documents are not read come late, too.
+func TestUnknownSettingsAreNamedWhateverElseDiffers(t *testing.T) {
+	replicas := map[string]published.Settings{}
+	for i := range published.MaxVariants + 25 {
+		replicas[fmt.Sprintf("r%02d", i)] = with(t, fmt.Sprintf("%d/1h", i+1))
+	}
+	variants := filled(t, replicas, published.Replica{ID: "old"})
+	warnings := strings.Join(published.Warnings(variants, published.Compare(variants)), "\n")
+	for _, want := range []string{"The settings of old are not known: they publish none", "The settings of 25 replicas (", "are not known: there are too many different ones to read all."} {
+		if !strings.Contains(warnings, want) {
+			t.Errorf("%s\nexpected %q", warnings, want)
+		}
+	}
+
+	var further []published.Replica
+	for i := range 9 {
+		further = append(further, published.Replica{ID: fmt.Sprintf("f%d", i), Fingerprint: fmt.Sprintf("%016d", i)})
+	}
+	variants = published.Variants(further)
+	documents := map[string]string{}
+	for i, replica := range further {
+		documents[replica.Fingerprint] = strings.Repeat("x", i+1)
+	}
+	published.Fill(variants, documents)
+	got := published.Unknown(variants)
+	if len(got) != 5 || got[4] != "The settings of 5 more replicas are not known either." {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestOwnSettingsAreAlwaysNamed: among many replicas with the same value, and among many values.
+func TestOwnSettingsAreAlwaysNamed(t *testing.T) {
+	text := func(own string, replicas ...string) string {
+		t.Helper()
+		settings := map[string]published.Settings{}
+		for i, limit := range replicas {
+			settings[fmt.Sprintf("a%d", i)] = with(t, limit)
+		}
+		differences := published.Compare(append(filled(t, settings), published.Own("this configuration", with(t, own))))
+		if len(differences) != 1 {
+			t.Fatalf("%+v", differences)
+		}
+		return differences[0].Text()
+	}
+	if got, want := text("1/1h", "1/1h", "1/1h", "1/1h", "1/1h", "2/1h"), "LIMIT_CATEGORY is 1/1h in 4 replicas (a0, a1, a2, ...), this configuration and 2/1h in a4"; got != want {
+		t.Errorf("%s, expected %s", got, want)
+	}
+	if got, want := text("9/1h", "1/1h", "2/1h", "3/1h", "4/1h"), " and 9/1h in this configuration and 1 more value"; !strings.HasSuffix(got, want) {
+		t.Errorf("%s, expected %s", got, want)
+	}
+}

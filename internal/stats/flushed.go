@@ -2,6 +2,7 @@ package stats
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -50,7 +51,18 @@ func decodeFlushed(reply []any) (Flushed, error) {
 		if !isName || !isText || !isTime {
 			return Flushed{}, fmt.Errorf("replica %.100q, expected a name, a fingerprint and a time", fmt.Sprint(rows[:peerFields]...))
 		}
-		flushed.Peers = append(flushed.Peers, Peer{Replica: name, Settings: settings, Seen: time.UnixMicro(seen).UTC()})
+		flushed.Peers = append(flushed.Peers, Peer{Replica: name, Settings: bounded(settings), Seen: time.UnixMicro(seen).UTC()})
 	}
 	return flushed, nil
+}
+
+// mostFingerprint is far longer than a fingerprint of this version.
+const mostFingerprint = 64
+
+// bounded cuts a fingerprint that no replica has written, so that it takes nobody's place in a status. No document has what is left.
+func bounded(fingerprint string) string {
+	if len(fingerprint) <= mostFingerprint {
+		return fingerprint
+	}
+	return strings.ToValidUTF8(fingerprint[:mostFingerprint], "")
 }

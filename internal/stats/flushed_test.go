@@ -129,3 +129,28 @@ func TestReplicasThatPublishNoSettings(t *testing.T) {
 		}
 	})
 }
+
+// TestFingerprintsAreBounded: who may write to Redis may have written a heartbeat. What is of no use takes nobody's place.
+func TestFingerprintsAreBounded(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		client, reader := s.client(t), s.reader(t)
+		beat := fmt.Sprintf(`%d {"settings":"%s"}`, time.Now().UnixMicro(), strings.Repeat("\u202e", 50_000))
+		testkit.Check(t, client.HSet(t.Context(), "{n}:replicas", "hostile", beat).Err())
+		replicas, err := reader.Replicas(t.Context())
+		if err != nil || len(replicas) != 1 || replicas[0].Settings == "" || len(replicas[0].Settings) > 64 {
+			t.Errorf("%.300v, %v", replicas, err)
+		}
+		flushed := make(chan stats.Flushed, 1)
+		run(t, newRecorder(t, stats.Config{Redis: client, Replica: "a", Heartbeat: func() stats.Heartbeat { return stats.Heartbeat{} }, Flushed: func(f stats.Flushed) {
+			select {
+			case flushed <- f:
+			default:
+			}
+		}}))
+		for _, peer := range (<-flushed).Peers {
+			if len(peer.Settings) > 64 {
+				t.Errorf("%d bytes of %s", len(peer.Settings), peer.Replica)
+			}
+		}
+	})
+}

@@ -125,9 +125,13 @@ func decodeReplicas(key string, fields map[string]string, now time.Time) ([]Repl
 		if now.Sub(replica.Seen) >= gone {
 			continue
 		}
+		if replica.Seen.After(now) { // it was written before the clock was set back; it must not make the others look old
+			replica.Seen = now
+		}
 		if err := json.Unmarshal([]byte(content), &replica.Heartbeat); err != nil {
 			return nil, fmt.Errorf("redis: %s: heartbeat of replica %q: %w", key, id, err)
 		}
+		replica.Settings = bounded(replica.Settings)
 		replicas = append(replicas, replica)
 	}
 	slices.SortFunc(replicas, func(a, b Replica) int { return cmp.Compare(a.ID, b.ID) })

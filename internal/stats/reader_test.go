@@ -60,6 +60,9 @@ func TestReplicasThatDied(t *testing.T) {
 		if err != nil || len(replicas) != 2 || replicas[0].ID != "dying" {
 			t.Errorf("%v, %v", replicas, err)
 		}
+		if ahead := time.Until(replicas[1].Seen); ahead > time.Minute {
+			t.Errorf("seen in %s, expected no time in the future", ahead)
+		}
 		run(t, newRecorder(t, stats.Config{Redis: client}))()
 		left, err := client.HKeys(t.Context(), "{n}:replicas").Result()
 		if diff := cmp.Diff([]string{"dying"}, left); diff != "" || err != nil {

@@ -48,7 +48,7 @@ type AppliedLimit struct {
 	Limit    string `json:"limit"`
 	Variable string `json:"variable"`       // that sets it
 	Name     string `json:"name,omitempty"` // the group, category or pattern in it that it is for; empty: it is for all
-	Tiers    []Tier `json:"tiers"`          // kept in one of them: for other categories
+	Tiers    []Tier `json:"tiers"`          // kept: in a global one, for other categories
 	// ForAWhile is what an operator has asked for in place of the variable; nil: nothing.
 	ForAWhile *steering.Order `json:"for_a_while,omitempty"`
 	Damaged   bool            `json:"damaged,omitempty"` // its key in Redis is of another type: nothing is decided until it is removed
@@ -96,24 +96,28 @@ func (s Source) Explain(ctx context.Context, category string) (Explanation, erro
 		}
 	}
 	e.Forecast = forecaster.ofCategory(category, own)
-	e.setReserves(reserves)
+	e.setReserves(reserves, forecaster.globalFor(category).kept)
 	e.setChannel(of.settings, pauses, replicas)
 	return e, nil
 }
 
-func (e *Explanation) setReserves(reserves []ratelimit.Reserve) {
+// setReserves sets what is kept for the category, and in each of the global tiers, as kept says, for others.
+func (e *Explanation) setReserves(reserves []ratelimit.Reserve, kept []int) {
+	for i := range e.Limits[0].Tiers[:min(len(kept), len(e.Limits[0].Tiers))] {
+		e.Limits[0].Tiers[i].Kept = kept[i]
+	}
 	for _, reserve := range reserves {
 		if reserve.Category == e.Category {
 			e.Reserve = &reserve
 			continue
 		}
 		e.KeptForOthers += reserve.Kept
-		for i := range e.Limits[0].Tiers {
-			if tier := &e.Limits[0].Tiers[i]; tier.Limit == reserve.Tier.String() {
-				tier.Kept += reserve.Kept
-			}
-		}
 	}
+}
+
+// channelKeeps reports whether the channel is paused, or something else keeps admitted events from being posted there.
+func (e Explanation) channelKeeps() bool {
+	return len(e.Pauses) > 0 || e.Unposted != nil && e.Unposted.Why != ""
 }
 
 // webhookChannel is what replicas and pauses call the one channel of a webhook.

@@ -17,6 +17,14 @@ func (e Explanation) Lines(screen term.Screen) string {
 		colour = term.Yellow
 	}
 	answer := e.Forecast.Text(e.Time)
+	switch {
+	case e.Forecast.Sends && e.Refused != "":
+		colour = term.Red
+		answer = "An event would be admitted now, but not sent: its channel rejects every message."
+	case e.Forecast.Sends && e.channelKeeps():
+		colour = term.Yellow
+		answer = "An event would be admitted now, and sent when its channel takes it."
+	}
 	if e.Impossible {
 		colour = term.Red
 		answer = fmt.Sprintf("No event can have this category: no subject of NATS_SUBJECT %s gives it.", e.Subject)
@@ -54,7 +62,7 @@ func (e Explanation) rows() [][2]string {
 		rows = append(rows, [2]string{"", e.Unposted.Text})
 	}
 	if e.Refused != "" {
-		rows = append(rows, [2]string{"", fmt.Sprintf("%s rejects every message (%s); its events are dead-lettered", e.Channel, e.Refused)})
+		rows = append(rows, [2]string{"", fmt.Sprintf("%s rejects every message (%s); its events are dead-lettered", cmp.Or(e.Channel, webhookChannel), e.Refused)})
 	}
 	if e.MaxAgeS > 0 {
 		rows = append(rows, [2]string{"age", fmt.Sprintf("events older than %s are dropped", term.ShortDuration(time.Duration(e.MaxAgeS*float64(time.Second))))})
@@ -69,9 +77,12 @@ func (e Explanation) limitText(limit AppliedLimit, tier Tier) string {
 		return tier.Limit + ", its key in Redis is damaged" + source(limit)
 	}
 	at := e.Time.Add(time.Duration(tier.FreeS * float64(time.Second)))
-	room := Forecast{Sends: tier.FreeS <= 0, At: &at}.Cell(e.Time, "")
-	text := fmt.Sprintf("%s, %d of %d used, room %s", tier.Limit, tier.Used, tier.Max, room)
-	if tier.Kept > 0 {
+	room := "room " + Forecast{Sends: tier.FreeS <= 0, At: &at}.Cell(e.Time, "")
+	text := fmt.Sprintf("%s, %d of %d used, %s", tier.Limit, tier.Used, tier.Max, room)
+	switch {
+	case tier.keptOnly():
+		text = fmt.Sprintf("%s, %d of %d used, the other %d kept for others", tier.Limit, tier.Used, tier.Max, tier.Max-tier.Used)
+	case tier.Kept > 0:
 		text += fmt.Sprintf(", %d kept for others", tier.Kept)
 	}
 	return text + source(limit)

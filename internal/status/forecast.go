@@ -23,6 +23,7 @@ type Forecast struct {
 	Limit  string     `json:"limit,omitempty"`  // the tier that refuses; of several the one that has room last
 	At     *time.Time `json:"at,omitempty"`     // when all limits have room, if nothing else is admitted; null: now, or it is not known
 	Kept   int        `json:"kept,omitempty"`   // slots of that tier that are kept for others; where there are any, it is At at the earliest
+	Left   int        `json:"left,omitempty"`   // of that tier, if it has slots left: these are kept for others
 }
 
 // muted is the reason of what an operator has muted.
@@ -37,6 +38,7 @@ type level struct {
 	usages []ratelimit.Usage
 	limits []string // how the tiers are shown, where the usages have others; nil: as they are
 	kept   []int    // of each tier; nil: none
+	left   []int    // of each tier, for whom they are kept; nil with kept
 }
 
 // forecast decides as lua/admit.lua does: of several tiers that refuse, the one that has room last is named; of those that have
@@ -63,7 +65,7 @@ func forecast(now time.Time, mute *steering.Order, levels ...level) Forecast {
 				f.Limit = level.limits[i]
 			}
 			if level.kept != nil {
-				f.Kept = level.kept[i]
+				f.Kept, f.Left = level.kept[i], min(level.kept[i], level.left[i])
 			}
 		}
 	}
@@ -127,8 +129,9 @@ func (f forecaster) globalFor(category string) level {
 	}
 	if found && len(room.Usages) == len(f.global) { // else its rules have changed in between
 		l.usages, l.kept = room.Usages, room.Kept
-		for _, usage := range f.global {
+		for i, usage := range f.global {
 			l.limits = append(l.limits, usage.Tier.String())
+			l.left = append(l.left, max(0, usage.Tier.Count-room.Usages[i].Used))
 		}
 	}
 	return l
@@ -161,7 +164,7 @@ func (f Forecast) Cell(now time.Time, own string) string {
 		text = fmt.Sprintf("in %s (%s)", term.Duration(f.At.Sub(now)), f.At.Local().Format(time.TimeOnly))
 	}
 	switch {
-	case f.Kept > 0:
+	case f.Left > 0:
 		return "kept, " + text
 	case f.Reason != own:
 		return levelNames[f.Reason] + ", " + text
@@ -189,8 +192,8 @@ func (f Forecast) Text(now time.Time) string {
 	if strings.Contains(why, "%s") {
 		why = fmt.Sprintf(why, f.Limit)
 	}
-	if f.Kept > 0 {
-		why = fmt.Sprintf("of the global limit %s only slots are left that are kept for others (%d)", f.Limit, f.Kept)
+	if f.Left > 0 {
+		why = fmt.Sprintf("of the global limit %s only slots are left that are kept for others (%d)", f.Limit, f.Left)
 	}
 	text := fmt.Sprintf("An event would be dropped now (%s): %s.", f.Reason, why)
 	if f.At == nil {

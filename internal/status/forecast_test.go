@@ -38,6 +38,7 @@ func TestOneAnswerForEveryScope(t *testing.T) {
 		{"two are", "a.x", []ratelimit.Usage{full("", "", 2*time.Minute), room("a", ""), full("", "a.x", time.Minute)}, nil, "global", "global limit, in 2m", 2 * time.Minute},
 		{"two for as long", "a.x", []ratelimit.Usage{full("", "", time.Minute), full("a", "", time.Minute), full("", "a.x", time.Minute)}, nil, "category", "in 1m", time.Minute},
 		{"the rest is kept", "a.x", []ratelimit.Usage{room("", ""), room("", "a.x")}, reserve, "global", "kept, in 1m", time.Minute},
+		{"the rest is kept, and used up", "a.x", []ratelimit.Usage{full("", "", time.Minute), room("", "a.x")}, reserve, "global", "global limit, in 1m", time.Minute},
 		{"for itself", "payments", []ratelimit.Usage{room("", ""), room("", "payments")}, reserve, "", "now", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -104,7 +105,8 @@ func TestTheTextOfAForecast(t *testing.T) {
 		{Forecast{Reason: "category", Limit: "5/1h", At: &at}, "An event would be dropped now (category): the limit 5/1h of the category is full. There is room in " + clock},
 		{Forecast{Reason: "group", Limit: "5/1h", At: &at}, "An event would be dropped now (group): the limit 5/1h of its group is full. There is room in " + clock},
 		{Forecast{Reason: "global", Limit: "5/1h", At: &at}, "An event would be dropped now (global): the global limit 5/1h is full. There is room in " + clock},
-		{Forecast{Reason: "global", Limit: "5/1h", At: &at, Kept: 3}, "An event would be dropped now (global): of the global limit 5/1h only slots are left that are kept for others (3). There is room in at least " + clock},
+		{Forecast{Reason: "global", Limit: "5/1h", At: &at, Kept: 4, Left: 3}, "An event would be dropped now (global): of the global limit 5/1h only slots are left that are kept for others (3). There is room in at least " + clock},
+		{Forecast{Reason: "global", Limit: "5/1h", At: &at, Kept: 4}, "An event would be dropped now (global): the global limit 5/1h is full. There is room in at least " + clock},
 	} {
 		if got := test.forecast.Text(now); got != test.want {
 			t.Errorf("%q, expected %q", got, test.want)

@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"notifier/internal/published"
 	"notifier/internal/ratelimit"
@@ -65,11 +66,23 @@ func (s Source) use(r *running, variant *published.Variant) (why string) {
 	return term.Printable(fmt.Sprintf("The settings of %s cannot be used (%v): the limits are those that are set here.", variant.Who(), err))
 }
 
-// Published is what is to be known of replicas in order to compare their settings.
+// missed is how much older than the newest heartbeat one is whose replica has probably died: ten were missed.
+const missed = 10 * time.Second
+
+// Published is what is to be known of replicas in order to compare their settings. Those that have probably died are left out, so
+// that they do not outvote those that have replaced them.
 func Published(replicas []stats.Replica) []published.Replica {
-	list := make([]published.Replica, len(replicas))
-	for i, replica := range replicas {
-		list[i] = published.Replica{ID: replica.ID, Fingerprint: replica.Settings, Started: replica.Started}
+	var newest time.Time
+	for _, replica := range replicas {
+		if replica.Seen.After(newest) {
+			newest = replica.Seen
+		}
+	}
+	var list []published.Replica
+	for _, replica := range replicas {
+		if newest.Sub(replica.Seen) < missed {
+			list = append(list, published.Replica{ID: replica.ID, Fingerprint: replica.Settings, Started: replica.Started})
+		}
 	}
 	return list
 }

@@ -198,3 +198,20 @@ func TestTheStatusOfManyReplicasIsBounded(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 }
+
+// TestReplicasThatDiedDoNotCount: they are in Redis for a minute, and must not outvote those that have replaced them.
+func TestReplicasThatDiedDoNotCount(t *testing.T) {
+	k := &known{hour: stats.Hour{Now: now}, usages: []ratelimit.Usage{{Tier: tier(100, time.Minute)}}}
+	for _, id := range []string{"a", "b", "c"} {
+		k.runs(id, worker(t, "1/1h"), 0)
+		k.replicas[len(k.replicas)-1].Seen = now.Add(-30 * time.Second)
+	}
+	k.runs("d", worker(t, "2/1h"), 0)
+	k.replicas[3].Seen = now.Add(-15 * time.Second) // Redis was unavailable since then
+	source, read := k.reading(worker(t, "99/1h"))
+	got, err := source.Read(t.Context())
+	testkit.Check(t, err)
+	if fmt.Sprint(*read) != "[2/1h 1h0m0s]" || got.Settings.Replicas != 1 || len(got.Settings.Warnings) != 0 || len(got.Replicas) != 4 {
+		t.Errorf("read with %v, %+v, %d replicas", *read, got.Settings, len(got.Replicas))
+	}
+}

@@ -2,8 +2,8 @@
 // when there is room again, what was sent and dropped lately, and what replicas wait for. It reads only Redis, so that the
 // status command, the page and every replica show the same, also about replicas that are gone.
 //
-// It knows what is asked, whose settings count for it (settings.go), when there is room (forecast.go) and how it is shown as text
-// (table.go). It does not know Redis keys, who asks, or how the page
+// It knows what is asked (status.go, of one category explain.go), whose settings count for it (settings.go), when there is room
+// (forecast.go) and how it is shown as text (table.go, explain_text.go). It does not know Redis keys, who asks, or how the page
 // looks.
 package status
 

@@ -1,0 +1,100 @@
+package app
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"notifier/internal/outcome"
+	"notifier/internal/published"
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+	"notifier/internal/settings"
+	"notifier/internal/status"
+	"notifier/internal/steering"
+	"notifier/internal/testkit"
+)
+
+// TestForecastsComeTrue: what explain says of a category is what becomes of its next event, with limits of all forms, reserves, and
+// limits for a while.
+func TestForecastsComeTrue(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for i := range 25 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(uint64(i), 1))
+			namespace := fmt.Sprintf("forecast-%d", i)
+			limits := randomRules(t, random)
+			client := server.ClientFor(t, "{"+namespace+"}")
+			own := published.Settings{Limits: limits, Dedupe: time.Hour}
+			store, err := OpenStore(settings.Store{Redis: client, Namespace: namespace, Limits: limits, Dedupe: time.Hour}, own)
+			testkit.Check(t, err)
+			explain := func(category string) status.Explanation {
+				e, err := store.Status.Explain(t.Context(), category)
+				testkit.Check(t, err)
+				return e
+			}
+			for n := range 60 {
+				if n == 30 {
+					steerAtRandom(t, random, store)
+				}
+				category := []string{"a", "a.x", "a.y", "b", "payments", "payments.x"}[random.IntN(6)]
+				e := explain(category)
+				decided, err := store.Limiter.Admit(t.Context(), []ratelimit.Request{{ID: fmt.Sprint(n), Delivery: fmt.Sprint(n), Category: category, Cost: 1}})
+				testkit.Check(t, err)
+				if got := forecastOf(decided[0], e); got != "" {
+					t.Fatalf("event %d of %s: %+v, %s\nbut the decision is %+v: %s\n%+v", n, category, e.Forecast, e.Forecast.Text(e.Time), decided[0], got, limits)
+				}
+			}
+		})
+	}
+}
+
+// forecastOf says how a decision is not what the forecast says; empty: it is.
+func forecastOf(d ratelimit.Decision, e status.Explanation) string {
+	reason := map[ratelimit.Outcome]string{ratelimit.Category: outcome.Category, ratelimit.Group: outcome.Group, ratelimit.Global: outcome.Global}[d.Outcome]
+	f := e.Forecast
+	switch {
+	case f.Sends != (d.Outcome == ratelimit.Admitted) || f.Reason != reason:
+		return "another outcome"
+	case f.Sends:
+		return ""
+	case f.Limit != d.Tier.String():
+		return "another limit"
+	case f.Kept != d.Reserved:
+		return "another number is kept"
+	}
+	if late := f.At.Sub(e.Time) - d.RetryAfter; late < -time.Second || late > time.Minute { // the decision is made later
+		return fmt.Sprintf("another time, by %s", late)
+	}
+	return ""
+}
+
+func randomRules(t *testing.T, random *rand.Rand) ratelimit.Rules {
+	t.Helper()
+	one := func(list ...string) string { return list[random.IntN(len(list))] }
+	rules := testkit.Rules(one("10/30h", "12/30h:1h", "20/20h+10/10h", "11/24h:fixed"), one("5/30h", "4/30h:2h", "5/24h:fixed", "9/10h+8/20h"), one("", "a.>=3/20h", "payments=6/30h,*.x=2/40h:1h"))
+	rules.Group, _ = ratelimit.ParseGroupLimit(one("", "7/30h", "6/20h:1h"))
+	rules.GroupOverrides, _ = ratelimit.ParseGroupOverrides(one("", "b=2/10h"))
+	rules.Reserve, _ = ratelimit.ParseReserve(one("", "payments=3", "payments=2,a.x=2"))
+	testkit.Check(t, rules.CheckReserve())
+	return rules
+}
+
+// steerAtRandom applies limits for a while, as a worker that follows them does.
+func steerAtRandom(t *testing.T, random *rand.Rand, store Store) {
+	t.Helper()
+	var orders []steering.Order
+	for _, limit := range [][2]string{{"global", "6/30h"}, {"group/a", "4/20h"}, {"category/b", "20/10h"}, {"group/payments", "3/1h"}} {
+		if random.IntN(2) == 0 {
+			continue
+		}
+		order, err := steering.NewLimit(limit[0], limit[1], "", "")
+		testkit.Check(t, err)
+		order, _, err = store.Steering.Set(t.Context(), order, time.Hour)
+		testkit.Check(t, err)
+		orders = append(orders, order)
+	}
+	store.Limiter.SetTemporary(steering.Temporary(orders))
+}
