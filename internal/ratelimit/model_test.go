@@ -19,6 +19,7 @@ type model struct {
 	retention    int64 // how long ids in flight are known: the longest that anybody has asked for; see asked
 	sent         map[identity]int64
 	sentKept     int64
+	healed       int64 // when the store was given back what it had forgotten
 	indexed      map[identity]int64 // the last admission of each category, and of each source in it
 }
 
@@ -180,7 +181,7 @@ func (m *model) refusal(p replica, clock int64, request ratelimit.Request) *rate
 				RetryAfter: time.Duration(at-clock) * time.Microsecond,
 			}
 			if never {
-				at, decision.RetryAfter = 1<<62, 0
+				at, decision.RetryAfter, decision.Never = 1<<62, 0, held == 0
 			}
 			// One that is as late as the one before takes its place only if it is the first to be so.
 			if at > now && at > latest {
