@@ -41,36 +41,41 @@ func keptOf(p replica, level level) int64 {
 	return level.keep
 }
 
-// loseBuckets counts the slots of a scope anew.
+// loseBuckets counts the slots of a scope anew: those that the store still had, and of all other admissions those that are not too old.
 func (m *model) loseBuckets(s *scope, level level, had *model, keeps int64, order []int, began, now int64) (unclear bool) {
-	known := map[string]*charge{}
+	known := map[string]bool{}
+	s.charges = nil
 	if had != nil {
+		for _, a := range had.admissions {
+			known[admissionName(a)] = true
+		}
 		for _, c := range had.scope(level.name).charges {
-			known[chargeName(c)] = c
+			same := *c
+			s.charges = append(s.charges, &same)
 		}
 	}
-	var there, missing []*charge
-	for _, c := range s.charges {
-		if before := known[chargeName(c)]; before != nil {
-			c.time, c.began = before.time, before.began
-			there = append(there, c)
-		} else if c.of.at > now-keeps {
-			missing = append(missing, c)
-		} else if c.of.at > began-keeps {
-			unclear = true
+	var missing []*charge
+	later := map[identity]bool{}
+	for _, a := range slices.Backward(m.admissions) { // of an id that was admitted again, the last one is remembered
+		of := identityOf(a.request)
+		if !later[of] && !a.refunded && !known[admissionName(a)] && slices.Contains(a.scopes, level.name) {
+			unclear = unclear || a.at > began-keeps && a.at <= now-keeps
+			if a.at > now-keeps {
+				missing = append(missing, &charge{of: a, cost: a.request.Cost})
+			}
 		}
+		later[of] = true
 	}
 	slices.SortStableFunc(missing, func(a, b *charge) int {
 		return cmp.Or(slices.Index(order, ownerOf(a.of.request))-slices.Index(order, ownerOf(b.of.request)), cmp.Compare(a.of.at, b.of.at))
 	})
-	s.charges = there
 	for _, c := range missing {
 		s.pour(c, m.bucketEnd(grainsOf(level.limit), c.of.at))
 	}
 	return unclear
 }
 
-func chargeName(c *charge) string { return fmt.Sprint(identityOf(c.of.request), c.of.at) }
+func admissionName(a *admission) string { return fmt.Sprint(identityOf(a.request), a.at) }
 
 // pour adds a slot to the bucket in which it was, or to a new one.
 func (s *scope) pour(c *charge, end int64) {
