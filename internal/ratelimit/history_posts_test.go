@@ -19,7 +19,7 @@ func (h *history) sent(r *rapid.T) {
 		r.Skip("nothing was asked")
 	}
 	request := rapid.SampledFrom(h.asked).Draw(r, "request")
-	limiter, asking := h.which(r)
+	limiter, asking := h.whichFor(r, request)
 	h.stepOverEnds()
 	if err := limiter.Sent(h.t.Context(), request); err != nil {
 		r.Fatal(err)
@@ -32,6 +32,7 @@ func (h *history) sent(r *rapid.T) {
 	if newest := h.model.now(0); at < newest {
 		r.Fatalf("recorded as sent at %d, before the newest admission at %d", at, newest)
 	}
+	limiter.JournalTimes(request, 0, at-h.s.aged.Microseconds())
 	h.model.markSent(asking, request, at)
 	h.operations++
 	h.keep()
@@ -49,8 +50,11 @@ func (h *history) refund(r *rapid.T) {
 	if a := h.model.inFlight(request); a != nil && rapid.Bool().Draw(r, "known") {
 		known = a.post
 	}
-	limiter, asking := h.which(r)
+	limiter, asking := h.whichFor(r, request)
 	h.stepOverEnds()
+	if h.lossy != nil && !h.refundsForSure(request, asking) {
+		r.Skip("nothing to refund for sure")
+	}
 	got, err := limiter.Refund(h.t.Context(), request, known)
 	if err != nil {
 		r.Fatal(err)
@@ -83,7 +87,7 @@ func (h *history) begin(r *rapid.T) {
 		r.Skip("nothing to post")
 	}
 	request := rapid.SampledFrom(h.asked).Draw(r, "request")
-	limiter, asking := h.which(r)
+	limiter, asking := h.whichFor(r, request)
 	h.stepOverEnds()
 	now := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
 	if h.expire(now); h.unclear || !h.fresh(request, asking, now+endsBefore.Microseconds()) {
@@ -96,6 +100,11 @@ func (h *history) begin(r *rapid.T) {
 	permit, err := limiter.Begin(h.t.Context(), post)
 	if err != nil || permit.Status != ratelimit.Granted {
 		r.Fatalf("%+v: %+v, %v\n%s", post, permit, err, h.s.contents(h.t))
+	}
+	if h.lossy != nil { // the index of sources is not put back
+		h.model.begin(request, h.virtual(h.begunInStore(r, limiter, post)), post.Name)
+		h.operations++
+		return
 	}
 	traces, err := limiter.Trace(h.t.Context(), request.ID, request.Category)
 	if err != nil {

@@ -38,6 +38,18 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 					})
 				})
 			}
+			losses := 0
+			t.Run("store loss", func(t *testing.T) {
+				rapid.Check(t, func(r *rapid.T) {
+					h := newLossyHistory(t, r, s, client)
+					r.Repeat(map[string]func(*rapid.T){
+						"admit": h.admit, "admit again": h.admit, "admit once more": h.admit,
+						"wait": h.wait, "sent": h.sent, "refund": h.refund, "begin": h.begin, "keep a copy": h.keepCopy, "lose": h.lose, "lose more": h.lose,
+					})
+					operations, losses = operations+h.operations, losses+h.losses
+				})
+			})
+			t.Logf("%d losses of the store", losses)
 		}
 		t.Logf("%d operations compared", operations)
 		if wanted && operations < 20_000 {
@@ -67,6 +79,8 @@ type history struct {
 	waits      []time.Duration // until what was refused would fit
 	longest    time.Duration   // the longest window of any rule
 	operations int
+	lossy      *lossy
+	losses     int
 	unclear    bool // a key came to its end at the very moment of a decision: the rest cannot be compared
 }
 
@@ -146,7 +160,7 @@ func (h *history) stepOverEnds() {
 			}
 		}
 		if near {
-			h.s.advance(h.t, endsBefore+endsAfter)
+			h.advance(endsBefore + endsAfter)
 		}
 	}
 }
@@ -173,10 +187,15 @@ func (h *history) admit(r *rapid.T) {
 		most = 6
 	}
 	batch := make([]ratelimit.Request, rapid.IntRange(1, most).Draw(r, "size"))
-	for i := range batch {
-		batch[i] = h.request(r)
+	limiter, asking := caller{}, replica{}
+	if h.lossy != nil {
+		limiter, asking = h.requestsOfOne(r, batch)
+	} else {
+		for i := range batch {
+			batch[i] = h.request(r)
+		}
+		limiter, asking = h.which(r)
 	}
-	limiter, asking := h.which(r)
 	h.stepOverEnds()
 	limiter.ForgetIndexed() // time passes for the store, not for this process
 	got, err := limiter.Admit(h.t.Context(), batch)
@@ -247,7 +266,7 @@ func (h *history) wait(r *rapid.T) {
 	if h.steps && rapid.IntRange(0, 3).Draw(r, "back") == 0 {
 		step = -step
 	}
-	h.s.advance(h.t, step)
+	h.advance(step)
 	h.operations++
 }
 

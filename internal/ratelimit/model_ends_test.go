@@ -20,7 +20,7 @@ func (m *model) ends() map[string]int64 {
 	}
 	for _, a := range m.admissions {
 		if a.inFlight {
-			ends[registerIDs] = max(ends[registerIDs], m.clock+m.retention, a.touched()+m.retention)
+			ends[registerIDs] = max(ends[registerIDs], m.clock+m.retention, m.healed+m.retention, a.touched()+m.retention)
 		}
 	}
 	var recorded int64

@@ -19,6 +19,7 @@ type model struct {
 	retention    int64 // how long ids in flight are known: the longest that anybody has asked for; see asked
 	sent         map[identity]int64
 	sentKept     int64
+	healed       int64              // when the store was given back what it had forgotten
 	indexed      map[identity]int64 // the last admission of each category, and of each source in it
 }
 
@@ -41,6 +42,7 @@ type admission struct {
 	posts    int    // that have begun
 	begun    int64  // the last of them
 	post     string // its name
+	refunded bool
 }
 
 // identity is what makes two events one.
@@ -303,7 +305,7 @@ func (m *model) refundable(request ratelimit.Request, known string) *admission {
 
 // refund gives back what an admission was charged. The clock stays where it was.
 func (m *model) refund(a *admission) {
-	a.inFlight, a.stale = false, false
+	a.inFlight, a.stale, a.refunded = false, false, true
 	for _, name := range a.scopes {
 		m.scopes[name].giveBack(a)
 	}

@@ -1,0 +1,46 @@
+package ratelimit
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What a healer does with a limiter, step by step, for tests in which histories are random and must be repeatable.
+
+// KeepJournal lets a limiter remember what it is given, as NewHealer does.
+func (l *Limiter) KeepJournal() { l.journal.start(l.plan.Load().remembers) }
+
+// PutBack puts back all that a limiter remembers, as a healer does.
+func (l *Limiter) PutBack(ctx context.Context, connection *redis.Conn) error {
+	_, err := l.putBack(ctx, connection)
+	return err
+}
+
+// AgeJournal makes all that a limiter remembers older, in microseconds.
+func (l *Limiter) AgeJournal(shift int64) {
+	j := &l.journal
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for number := j.oldest; number < j.next; number++ {
+		r := j.entry(number)
+		for _, at := range []*int64{&r.at, &r.begun, &r.sent} {
+			if *at > 0 {
+				*at -= shift
+			}
+		}
+	}
+}
+
+// JournalTimes sets when an event's last post began and when it was recorded as sent, where the limiter remembers that; 0 sets nothing.
+// It knows these times by its own clock alone.
+func (l *Limiter) JournalTimes(request Request, begun, sent int64) {
+	l.journal.change(request.member(), func(r *remembered) {
+		if r.begun > 0 && begun > 0 {
+			r.begun = begun
+		}
+		if r.sent > 0 && sent > 0 {
+			r.sent = sent
+		}
+	})
+}

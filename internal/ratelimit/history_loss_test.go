@@ -1,0 +1,247 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"notifier/internal/ratelimit"
+)
+
+// lossy is what a history has in which the store forgets: it is emptied or set back, and all replicas put back what they remember.
+// From then on decisions have to be as if nothing had been lost.
+//
+// All replicas have the same rules, and ids are known for longer than any window. Each event comes to the replica that was given it
+// before: what another one knows of it is the subject of tests of their own, see "What it does not do" in docs/design.md.
+type lossy struct {
+	copied *copied // what the store may be set back to, or nil
+}
+
+// copied is what a store held at some moment.
+type copied struct {
+	keys  map[string]savedKey
+	aged  time.Duration
+	model *model
+}
+
+type savedKey struct {
+	entries []redis.Z
+	fields  map[string]string
+	text    string
+	kind    string
+	ends    time.Duration // since 1970; negative: never
+}
+
+const lossyReplicas = 3
+
+func newLossyHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient) *history {
+	h := newHistory(t, r, s, client, 1)
+	h.lossy, h.steps = &lossy{}, false
+	chosen := anyRules(r, longWindows)
+	dedupe := rapid.SampledFrom([]time.Duration{time.Hour, 2 * time.Hour}).Draw(r, "dedupe of all")
+	h.windows, h.longest, h.replicas, h.limiters, s.limiters = longWindows, chosen.LongestWindow(), nil, nil, nil
+	for range lossyReplicas {
+		limiter, err := ratelimit.New(client, "n", chosen, dedupe)
+		if err != nil {
+			r.Fatal(err)
+		}
+		limiter.KeepJournal()
+		s.limiters = append(s.limiters, limiter)
+		h.replicas, h.limiters = append(h.replicas, newReplica(chosen, dedupe)), append(h.limiters, caller{Limiter: limiter, t: t})
+	}
+	h.costs = costsFor(h.replicas)
+	return h
+}
+
+// advance lets time pass. What replicas remember has to get older where everything in the store does.
+func (h *history) advance(d time.Duration) {
+	h.s.advance(h.t, d)
+	if h.lossy != nil && h.s.embedded == nil {
+		for _, limiter := range h.limiters {
+			limiter.AgeJournal(d.Microseconds())
+		}
+	}
+}
+
+// requestsOfOne fills a batch for one replica. The ids tell which.
+func (h *history) requestsOfOne(r *rapid.T, batch []ratelimit.Request) (caller, replica) {
+	by := rapid.IntRange(0, lossyReplicas-1).Draw(r, "replica")
+	for i := range batch {
+		batch[i] = h.request(r)
+		if id, _, _ := strings.Cut(batch[i].ID, "@"); ownerOf(batch[i]) != by {
+			batch[i].ID = fmt.Sprint(id, "@", by)
+		}
+		for h.staleOnRedelivery(batch[i], by) {
+			batch[i].Delivery += "'"
+		}
+	}
+	return h.limiters[by], h.replicas[by]
+}
+
+// staleOnRedelivery reports whether a message comes again after its id was in flight for too long. It is admitted anew then, but its
+// replica remembers the first admission only (journal.add), and does not put back the second.
+func (h *history) staleOnRedelivery(request ratelimit.Request, by int) bool {
+	soon := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro()) + 10*endsBefore.Microseconds()
+	for _, a := range h.model.admissions {
+		if a.is(request) && a.request.Delivery == request.Delivery && a.touched() <= soon-h.replicas[by].retention {
+			return true
+		}
+	}
+	return false
+}
+
+func ownerOf(request ratelimit.Request) int {
+	_, by, found := strings.Cut(request.ID, "@")
+	if n, err := strconv.Atoi(by); found && err == nil {
+		return n
+	}
+	return -1
+}
+
+// whichFor is the replica that asks for an event.
+func (h *history) whichFor(r *rapid.T, request ratelimit.Request) (caller, replica) {
+	if h.lossy == nil {
+		return h.which(r)
+	}
+	by := ownerOf(request)
+	return h.limiters[by], h.replicas[by]
+}
+
+// refundsForSure reports whether an event is in flight for sure. What is refunded is forgotten with the copy in which it was not yet:
+// a store that is set back to it has a slot too many.
+func (h *history) refundsForSure(request ratelimit.Request, asking replica) bool {
+	now := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
+	if h.model.inFlight(request) == nil || !h.fresh(request, asking, now+endsBefore.Microseconds()) {
+		return false
+	}
+	h.lossy.copied = nil
+	return true
+}
+
+// keepCopy keeps what the store holds.
+func (h *history) keepCopy(r *rapid.T) {
+	if h.unclear {
+		return
+	}
+	ctx := h.t.Context()
+	h.stepOverEnds()
+	if h.expire(h.virtual(h.s.Time(ctx).Val().UnixMicro())); h.unclear {
+		return
+	}
+	kept := &copied{keys: map[string]savedKey{}, aged: h.s.aged, model: h.model.copy()}
+	for _, name := range h.s.Keys(ctx, "*").Val() {
+		key := savedKey{kind: h.s.Type(ctx, name).Val(), ends: h.s.PExpireTime(ctx, name).Val()}
+		switch key.kind {
+		case "zset":
+			key.entries = h.s.ZRangeWithScores(ctx, name, 0, -1).Val()
+		case "hash":
+			key.fields = h.s.HGetAll(ctx, name).Val()
+		case "string":
+			key.text = h.s.Get(ctx, name).Val()
+		}
+		kept.keys[name] = key
+	}
+	h.lossy.copied = kept
+	h.operations++
+}
+
+// lose empties the store or sets it back, and lets all replicas put back what they remember.
+func (h *history) lose(r *rapid.T) {
+	if h.unclear {
+		return
+	}
+	ctx := h.t.Context()
+	back := h.lossy.copied
+	if rapid.Bool().Draw(r, "empty") || back != nil && h.againSince(back) {
+		back = nil
+	}
+	order := rapid.Permutation([]int{0, 1, 2}).Draw(r, "order")
+	h.stepOverEnds()
+	began := h.virtual(h.s.Time(ctx).Val().UnixMicro())
+	if h.expire(began); h.unclear {
+		return
+	}
+	if err := h.s.FlushAll(ctx).Err(); err != nil {
+		r.Fatal(err)
+	}
+	if back != nil {
+		h.setBack(r, back)
+	}
+	connection := h.s.Conn()
+	defer func() { _ = connection.Close() }()
+	for _, by := range order {
+		if err := h.limiters[by].PutBack(ctx, connection); err != nil {
+			r.Fatal(err)
+		}
+	}
+	now := h.virtual(h.s.Time(ctx).Val().UnixMicro())
+	var had *model
+	if back != nil {
+		had = back.model
+	}
+	h.unclear = h.model.lose(h.replicas[0], had, order, began, now)
+	h.losses++
+	h.operations++
+}
+
+// againSince reports whether an event was admitted again since a copy was made. The name of its old slot may still be in an exact scope
+// of the copy, though no window counts it any more; then the new slot is not put back (ZADD NX in restore.lua).
+func (h *history) againSince(back *copied) bool {
+	for _, old := range back.model.admissions {
+		for _, a := range h.model.admissions {
+			if a.is(old.request) && a.at > old.at {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// setBack fills an empty store with what it held before, as much older as it is by now.
+func (h *history) setBack(r *rapid.T, back *copied) {
+	ctx := h.t.Context()
+	pipe := h.s.Pipeline()
+	for name, key := range back.keys {
+		switch key.kind {
+		case "zset":
+			pipe.ZAdd(ctx, name, key.entries...)
+		case "hash":
+			pipe.HSet(ctx, name, key.fields)
+		case "string":
+			pipe.Set(ctx, name, key.text, 0)
+		}
+		if key.ends > 0 {
+			pipe.PExpireAt(ctx, name, time.UnixMilli(key.ends.Milliseconds()))
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		r.Fatal(err)
+	}
+	if passed := h.s.aged - back.aged; passed != 0 && h.s.embedded == nil {
+		if err := age.Run(ctx, h.s.Client, nil, passed.Microseconds()).Err(); err != nil && err != redis.Nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// begunInStore is when a post began, as the store has it.
+func (h *history) begunInStore(r *rapid.T, limiter caller, post ratelimit.Post) int64 {
+	for _, record := range h.s.HGetAll(h.t.Context(), "{n}:inflight").Val() {
+		state, _, _ := strings.Cut(record, " ")
+		if fields := strings.Split(state, ":"); len(fields) == 4 && fields[3] == post.Name {
+			begun, err := strconv.ParseInt(fields[2], 10, 64)
+			if err != nil {
+				r.Fatal(err)
+			}
+			limiter.JournalTimes(post.Request, begun, 0)
+			return begun
+		}
+	}
+	r.Fatalf("%+v has begun, and is not found\n%s", post, h.s.contents(h.t))
+	return 0
+}
