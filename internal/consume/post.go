@@ -24,6 +24,13 @@ type admitted struct {
 	undecided bool // it counts in damagedCategories.held
 }
 
+// requestFor is the question whether an event may be sent.
+func requestFor(ev event.Event, d *delivery) ratelimit.Request {
+	return ratelimit.Request{
+		ID: ev.ID, Source: ev.IDSource, Delivery: d.token, Category: ev.Category, Cost: ev.Cost, Redelivered: d.redelivered,
+	}
+}
+
 // posting is an admitted event and what is known so far of how it ends.
 type posting struct {
 	admitted

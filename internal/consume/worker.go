@@ -286,8 +286,7 @@ func (w *Worker) decode(batch []*delivery) (settled, dead []Settled, candidates 
 				settled = append(settled, mutedEvent(ev, d, mute))
 				continue
 			}
-			request := ratelimit.Request{ID: ev.ID, Source: ev.IDSource, Delivery: d.token, Category: ev.Category, Cost: ev.Cost,
-				Redelivered: d.redelivered}
+			request := requestFor(ev, d)
 			candidates = append(candidates, admitted{event: ev, delivery: d, request: request})
 			requests = append(requests, request)
 		}
