@@ -71,8 +71,19 @@ func (h *history) advance(d time.Duration) {
 // requestsOfOne fills a batch for one replica. The ids tell which.
 func (h *history) requestsOfOne(r *rapid.T, batch []ratelimit.Request) (caller, replica) {
 	by := rapid.IntRange(0, lossyReplicas-1).Draw(r, "replica")
+	var before []ratelimit.Request
+	for _, request := range h.asked {
+		if ownerOf(request) == by {
+			before = append(before, request)
+		}
+	}
+	repeats := len(before) > 0 && rapid.IntRange(0, 2).Draw(r, "known") > 0 // what was lost shows only in what is known
 	for i := range batch {
-		batch[i] = h.request(r)
+		if repeats && rapid.IntRange(0, 2).Draw(r, "known too") > 0 {
+			batch[i] = rapid.SampledFrom(before).Draw(r, "of")
+		} else {
+			batch[i] = h.request(r)
+		}
 		if id, _, _ := strings.Cut(batch[i].ID, "@"); ownerOf(batch[i]) != by {
 			batch[i].ID = fmt.Sprint(id, "@", by)
 		}

@@ -38,7 +38,7 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 					})
 				})
 			}
-			losses := 0
+			compared, losses := 0, 0
 			t.Run("store loss", func(t *testing.T) {
 				rapid.Check(t, func(r *rapid.T) {
 					h := newLossyHistory(t, r, s, client)
@@ -46,10 +46,10 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 						"admit": h.admit, "admit again": h.admit, "admit once more": h.admit,
 						"wait": h.wait, "sent": h.sent, "refund": h.refund, "begin": h.begin, "keep a copy": h.keepCopy, "lose": h.lose, "lose more": h.lose,
 					})
-					operations, losses = operations+h.operations, losses+h.losses
+					compared, losses = compared+h.operations, losses+h.losses
 				})
 			})
-			t.Logf("%d losses of the store", losses)
+			t.Logf("%d operations compared around %d losses of the store", compared, losses)
 		}
 		t.Logf("%d operations compared", operations)
 		if wanted && operations < 20_000 {
