@@ -77,14 +77,21 @@ for i = 1, count do
   a.there = a.there and a.there <= horizon and a.there or nil
   a.there_sent = tonumber(was_sent[i] or nil)
   a.same = a.there and delivery == a.delivery
-  a.there_posts = tonumber(string.match(state or '', '^%d+g?:(%d+):') or 0)
-  -- Who was given an event that was delivered again knows only when that was. Its slots are those of its admission.
-  a.since = math.min(a.since, a.same and a.there or a.since, tonumber(slots_there[i] or nil) or a.since)
-  a.counted = a.same or (a.there or 0) >= a.since or (a.there_sent or 0) >= a.since
+  a.there_posts, a.there_begun = string.match(state or '', '^%d+g?:(%d+):(%d+)')
+  a.there_posts, a.there_begun = tonumber(a.there_posts or 0), tonumber(a.there_begun or 0)
+  a.slot_there = tonumber(slots_there[i] or nil)
 end
 local now = math.max(clock, newest)
 local asked = math.floor(kept / 1000) >= math.floor(now / 1000) and kept <= latest + month * 1000 and kept - latest or 0
 local retention = math.max(tonumber(ARGV[2]), asked)
+for _, a in ipairs(admissions) do
+  -- A record that is known no more is of an earlier admission: the same message was admitted anew.
+  a.same = a.same and math.max(a.there, a.there_begun) > now - retention
+  -- Who was given an event that was delivered again may know only when that was. Its slots are those of its admission.
+  local slot = a.slot_there and a.slot_there > now - global.keeps and a.slot_there or a.since
+  a.since = math.min(a.since, a.same and a.there or a.since, slot)
+  a.counted = a.same or (a.there or 0) >= a.since or (a.there_sent or 0) >= a.since
+end
 
 -- open(s) looks up in which form a scope is stored, or is to be. A group's or category's key of another type is left alone.
 local function open(s)
@@ -130,6 +137,12 @@ local function add(s)
     for slot = 1, a.cost do
       members[#members + 1] = text(a.since)
       members[#members + 1] = slot == 1 and a.id or a.id .. ' ' .. slot
+    end
+  end
+  for i = 2, #members, 2 do -- the name of a slot that no window counts any more, and that has not been removed
+    local there = tonumber(call('ZSCORE', s.key, members[i]) or nil)
+    if there and there <= now - s.keeps then
+      call('ZADD', s.key, 'XX', members[i - 1], members[i])
     end
   end
   local added = in_chunks('ZADD', s.key, 'NX', members)

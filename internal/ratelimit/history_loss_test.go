@@ -87,23 +87,8 @@ func (h *history) requestsOfOne(r *rapid.T, batch []ratelimit.Request) (caller, 
 		if id, _, _ := strings.Cut(batch[i].ID, "@"); ownerOf(batch[i]) != by {
 			batch[i].ID = fmt.Sprint(id, "@", by)
 		}
-		for h.staleOnRedelivery(batch[i], by) {
-			batch[i].Delivery += "'"
-		}
 	}
 	return h.limiters[by], h.replicas[by]
-}
-
-// staleOnRedelivery reports whether a message comes again after its id was in flight for too long. It is admitted anew then, but its
-// replica remembers the first admission only (journal.add), and does not put back the second.
-func (h *history) staleOnRedelivery(request ratelimit.Request, by int) bool {
-	soon := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro()) + 10*endsBefore.Microseconds()
-	for _, a := range h.model.admissions {
-		if a.is(request) && a.request.Delivery == request.Delivery && a.touched() <= soon-h.replicas[by].retention {
-			return true
-		}
-	}
-	return false
 }
 
 func ownerOf(request ratelimit.Request) int {
@@ -168,7 +153,7 @@ func (h *history) lose(r *rapid.T) {
 	}
 	ctx := h.t.Context()
 	back := h.lossy.copied
-	if rapid.Bool().Draw(r, "empty") || back != nil && h.againSince(back) {
+	if rapid.Bool().Draw(r, "empty") {
 		back = nil
 	}
 	order := rapid.Permutation([]int{0, 1, 2}).Draw(r, "order")
@@ -198,19 +183,6 @@ func (h *history) lose(r *rapid.T) {
 	h.unclear = h.model.lose(h.replicas[0], had, order, began, now)
 	h.losses++
 	h.operations++
-}
-
-// againSince reports whether an event was admitted again since a copy was made. The name of its old slot may still be in an exact scope
-// of the copy, though no window counts it any more; then the new slot is not put back (ZADD NX in restore.lua).
-func (h *history) againSince(back *copied) bool {
-	for _, old := range back.model.admissions {
-		for _, a := range h.model.admissions {
-			if a.is(old.request) && a.at > old.at {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // setBack fills an empty store with what it held before, as much older as it is by now.

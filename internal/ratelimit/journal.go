@@ -88,10 +88,11 @@ func (j *journal) find(member string) *remembered {
 // now is the server's time, as far as it can be known here.
 func (j *journal) now() int64 { return time.Now().UnixMicro() + j.ahead }
 
-// add remembers one more; mu is held. A redelivery, which is answered as its admission was, keeps the time of that.
-func (j *journal) add(r remembered) {
+// add remembers one more; mu is held. A redelivery, which is answered as its admission was, keeps the time of that, unless it is
+// known no more: an id is for as long as retention (microseconds), and then the message was admitted anew.
+func (j *journal) add(r remembered, retention int64) {
 	if known := j.find(r.member); known != nil {
-		if known.delivery == r.delivery && !known.gone && known.sent == 0 {
+		if known.delivery == r.delivery && !known.gone && known.sent == 0 && known.last() > r.at-retention {
 			return
 		}
 		known.gone = true
@@ -127,7 +128,7 @@ func (j *journal) trim(now int64) {
 }
 
 // admitted remembers what was admitted of a batch at a time. It is false if the answer is from before the present epoch.
-func (j *journal) admitted(epoch uint64, now int64, each func(add func(remembered))) bool {
+func (j *journal) admitted(epoch uint64, now, retention int64, each func(add func(remembered))) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.kept {
@@ -137,17 +138,17 @@ func (j *journal) admitted(epoch uint64, now int64, each func(add func(remembere
 		return false
 	}
 	j.ahead = now - time.Now().UnixMicro()
-	each(j.add)
+	each(func(r remembered) { j.add(r, retention) })
 	j.trim(now)
 	return true
 }
 
-// knows reports whether there is nothing to be found out about an admission: it is remembered, or nothing is.
-func (j *journal) knows(member string) bool {
+// knows reports whether there is nothing to be found out about an admission that counts at a time: it is remembered, or nothing is.
+func (j *journal) knows(member string, now, retention int64) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.find(member)
-	return !j.kept || r != nil && !r.gone
+	return !j.kept || r != nil && !r.gone && r.last() > now-retention
 }
 
 // begun remembers a post.
@@ -166,16 +167,22 @@ func (j *journal) isSent(member, category string) {
 	}
 	r := j.find(member)
 	if r == nil || r.gone {
-		j.add(remembered{member: member, category: category})
+		j.add(remembered{member: member, category: category}, 0)
 		r = j.find(member)
 	}
 	r.sent = max(j.now(), r.at)
 	r.delivery, r.name = "", ""
 }
 
-// refund forgets an admission, or remembers it again where it was not refunded.
-func (j *journal) refund(member string, gone bool) {
-	j.change(member, func(r *remembered) { r.gone = gone })
+// refund forgets an admission that is about to be given back, and reports whether there was one.
+func (j *journal) refund(member string) (forgotten bool) {
+	j.change(member, func(r *remembered) { forgotten, r.gone = !r.gone, true })
+	return forgotten
+}
+
+// keepAfterAll remembers an admission again that was not given back.
+func (j *journal) keepAfterAll(member string) {
+	j.change(member, func(r *remembered) { r.gone = false })
 }
 
 func (j *journal) change(member string, change func(*remembered)) {

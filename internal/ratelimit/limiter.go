@@ -207,10 +207,10 @@ func (l *Limiter) Refund(ctx context.Context, request Request, known string) (bo
 		keyNames = append(keyNames, l.keys.bothForms(exact)...)
 	}
 	member := request.member()
-	l.journal.refund(member, true) // first: what is about to be given back must not be put back
+	forgotten := l.journal.refund(member) // first: what is about to be given back must not be put back
 	refunded, err := l.refund.Run(ctx, l.redis, keyNames, member, request.Delivery, strconv.Itoa(request.Cost), known).Int()
-	if err != nil || refunded == 0 {
-		l.journal.refund(member, false)
+	if forgotten && (err != nil || refunded == 0) {
+		l.journal.keepAfterAll(member)
 	}
 	if err != nil {
 		return false, fmt.Errorf("redis: cannot refund %q: %w", request.ID, l.explain(ctx, err, keyNames))

@@ -23,6 +23,7 @@ type plan struct {
 	dedupe      string        // microseconds, as the scripts take it
 	retain      string        // the same: how long an id in flight is known
 	keptInIndex string        // the same: how long an entry of the index is kept
+	retention   int64         // microseconds: how long an id in flight is known
 	remembers   time.Duration // how long an admission can matter at all, and its id be known
 
 	arguments ruleArguments // of stored
@@ -36,6 +37,7 @@ func newPlan(rules, stored Rules, dedupe time.Duration) *plan {
 		rules: rules, stored: stored,
 		dedupe:    micros(dedupe),
 		retain:    micros(retention),
+		retention: retention.Microseconds(),
 		arguments: newRuleArguments(stored),
 		reserved:  slices.Sorted(maps.Keys(rules.Reserve)),
 		// An id may be recorded as sent for as long as it is in flight, and is known for the dedupe window from then on.

@@ -21,11 +21,11 @@ var restoreScript = redis.NewScript(lua.Restore)
 // remember records what was admitted. It returns ErrHealing if the answer may be from a store that has been lost since: then it
 // counts for nothing, and the question is to be asked again.
 func (l *Limiter) remember(ctx context.Context, q question, batch []Request, decisions []Decision, epoch uint64, now int64) error {
-	earlier, err := l.admittedEarlier(ctx, q, batch, decisions)
+	earlier, err := l.admittedEarlier(ctx, q, batch, decisions, now)
 	if err != nil {
 		return err
 	}
-	kept := l.journal.admitted(epoch, now, func(add func(remembered)) {
+	kept := l.journal.admitted(epoch, now, q.plan.retention, func(add func(remembered)) {
 		for i, decision := range decisions {
 			if decision.Outcome != Admitted {
 				continue
@@ -48,11 +48,11 @@ func (l *Limiter) remember(ctx context.Context, q question, batch []Request, dec
 
 // admittedEarlier is when events of a batch were admitted, in microseconds and by their places in it, that another replica may have
 // been given the admission of: put back at the time of this answer, a slot would count after it has left its windows.
-func (l *Limiter) admittedEarlier(ctx context.Context, q question, batch []Request, decisions []Decision) (map[int]int64, error) {
+func (l *Limiter) admittedEarlier(ctx context.Context, q question, batch []Request, decisions []Decision, now int64) (map[int]int64, error) {
 	var places []int
 	var members []string
 	for i, decision := range decisions {
-		if decision.Outcome == Admitted && batch[i].Redelivered && !l.journal.knows(q.members[i]) {
+		if decision.Outcome == Admitted && batch[i].Redelivered && !l.journal.knows(q.members[i], now, q.plan.retention) {
 			places, members = append(places, i), append(members, q.members[i])
 		}
 	}
