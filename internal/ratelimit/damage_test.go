@@ -192,6 +192,23 @@ func TestAnIDFromTheFutureIsNotKnown(t *testing.T) {
 	})
 }
 
+// So it is where no other admission has removed its record before: it is decided as a new event, whichever message carries it.
+func TestAnEventInFlightFromTheFutureIsNew(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		clock, _ := limiter.micros(s)
+		e := event("e", "a")
+		for _, delivery := range []string{"another message", e.Delivery} {
+			s.HSet(t.Context(), "{n}:inflight", slot(e), fmt.Sprintf("%d %s", clock+30*day.Microseconds(), delivery))
+			limiter.want(ratelimit.Admitted, e)
+			if n := s.ZCard(t.Context(), "{n}:category:a").Val(); n != 1 {
+				t.Errorf("in flight for %q: %d slots are taken, expected its own", delivery, n)
+			}
+			s.FlushAll(t.Context())
+		}
+	})
+}
+
 // Whoever looks sees the clock that decides: it follows an admission that is no further ahead than the dedupe window.
 func TestPeekFollowsTheClockOfDecisions(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
@@ -326,4 +343,18 @@ func TestAMissingPermissionIsNoDamage(t *testing.T) {
 			t.Errorf("without %s: %+v, expected an error", missing, permit)
 		}
 	}
+}
+
+// Of the two keys of a category the one that is damaged is named.
+func TestTheKeyOfACategoryThatIsOfAnotherTypeIsNamed(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("9/30m:1m", "5/10m:1m", ""), day)
+		for _, key := range []string{"{n}:category:a", "{n}:buckets:category:a"} {
+			s.Set(t.Context(), key, "somebody else's", 0)
+			if got := limiter.one(event("e", "a")); got.Outcome != ratelimit.Damaged || got.Key != key {
+				t.Errorf("%+v, expected %s as damaged", got, key)
+			}
+			s.Del(t.Context(), key)
+		}
+	})
 }

@@ -91,3 +91,16 @@ func TestAFixedWindowStaysBegunWhenTheClockIsSetBack(t *testing.T) {
 		t.Errorf("%+v, expected 2 used, until the next hour", got)
 	}
 }
+
+// A slot that was taken in the very microsecond in which a fixed window began is in it, also where each event is kept.
+func TestAFixedWindowHasItsFirstMicrosecond(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, testkit.Rules("100/30m", "2/1h:fixed+5/10m", ""), day)
+	s.later(t, 0) // on the hour
+	limiter.want(ratelimit.Admitted, events(2, "e", "a")...)
+	s.advance(t, time.Minute)
+	got := limiter.one(event("x", "a"))
+	if got.Outcome != ratelimit.Category || got.Tier.String() != "2/1h:fixed" || got.Used != 2 || got.RetryAfter != 59*time.Minute {
+		t.Errorf("%+v, expected a refusal by 2/1h:fixed with 2 used, until the next hour", got)
+	}
+}

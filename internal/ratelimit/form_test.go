@@ -295,3 +295,39 @@ func TestExactChargesBecomeTheBucketsThatTheyBelongTo(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", difference)
 	}
 }
+
+// What was in flight before the global scope was counted in buckets is forgotten when its window has passed, as if it had been
+// admitted into them.
+func TestWhatIsInFlightIsForgottenInTimeAfterAChangeOfForm(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		exact := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		precise := s.limiter(t, testkit.Rules("100/30m:1m", "10/30m", ""), day)
+		e := event("e", "a")
+		exact.want(ratelimit.Admitted, e)
+		admitted := s.score(t, "{n}:global", slot(e))
+		precise.want(ratelimit.Admitted, event("f", "b")) // changes the form
+		if got := s.score(t, "{n}:register", slot(e)); got != admitted {
+			t.Errorf("the register has e at %d, expected its admission at %d", got, admitted)
+		}
+		for i := range 4 { // the keys stay
+			s.advance(t, 10*time.Minute)
+			precise.want(ratelimit.Admitted, event(fmt.Sprint("g", i), "b"))
+		}
+		if s.HExists(t.Context(), "{n}:inflight", slot(e)).Val() {
+			t.Errorf("e is in flight after 40 minutes:\n%s", s.contents(t))
+		}
+	})
+}
+
+// A replica that wants each event finds what another one has counted in buckets for as long as that counts.
+func TestBucketsAreFoundForTheirWholeWindow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		precise := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
+		exact := s.limiter(t, testkit.Rules("100/30m", "5/10m", ""), day)
+		precise.want(ratelimit.Admitted, events(5, "e", "a")...)
+		s.advance(t, 9*time.Minute)
+		if got := exact.one(event("f", "a")); got.Outcome != ratelimit.Category || got.Used != 5 {
+			t.Errorf("%+v, expected a refusal with 5 used: they are nine minutes old", got)
+		}
+	})
+}

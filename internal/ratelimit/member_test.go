@@ -107,3 +107,26 @@ func TestTheNameOfASourceIsShortPrintableAndItsOwn(t *testing.T) {
 		}
 	})
 }
+
+// The parts of a hash are kept apart: the same text, divided in another way, is another event.
+func TestPartsThatReadTheSameTogetherAreDifferentEvents(t *testing.T) {
+	long := strings.Repeat("x", longestPlainMember) // too long for a plain member
+	seen := map[string]Request{}
+	for _, request := range []Request{
+		{Category: "errors", Source: "/ci", ID: "-" + long},
+		{Category: "errors", Source: "/ci-", ID: long},
+		{Category: "errors/", Source: "ci-", ID: long},
+		{Category: "errors/ci-", Source: "", ID: long},
+		{Category: "", Source: "errors/ci-", ID: long},
+		{Category: "", Source: "", ID: "errors/ci-" + long},
+	} {
+		got := request.member()
+		if got[0] != memberMark {
+			t.Errorf("member of %+v is %q, expected a hash", request, got)
+		}
+		if other, same := seen[got]; same {
+			t.Errorf("%+v and %+v are both %q", other, request, got)
+		}
+		seen[got] = request
+	}
+}
