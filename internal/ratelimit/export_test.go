@@ -26,3 +26,6 @@ const (
 	FlightBytes = flightBytes
 	BucketBytes = bucketBytes
 )
+
+// ArgumentsOf is how many arguments admit.lua is given for a batch.
+func (l *Limiter) ArgumentsOf(batch []Request) int { return len(l.question(batch).arguments) }
