@@ -48,7 +48,9 @@ func TestScrapesCostRedisNothing(t *testing.T) {
 		clients.Wait()
 		took, commands := time.Since(begun), store.Commands(t)-before
 		t.Logf("400 scrapes of %s took %s and cost %d commands", path, took, commands)
-		if allowed := 400 * int(1+took/fresh); commands >= allowed { // on a busy machine they last for several snapshots
+		// On a busy machine they last for several snapshots. The worker's own commands are counted too: the flush of counts each
+		// second, and two looks at whether the store is still the same.
+		if allowed := 400*int(1+took/fresh) + 50*int(took.Seconds()); commands >= allowed {
 			t.Errorf("400 scrapes of %s took %s and cost %d commands, expected less than %d", path, took, commands, allowed)
 		}
 	}

@@ -227,7 +227,9 @@ func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
 	}
 	if len(posts) > 1 {
 		a.duplicates++
-		if !ambiguous {
+		// Who died after its last post could not say that an earlier one of its own was ambiguous.
+		diedSilent := len(made) == 1 && said[posts[0].life] == 0 && a.lives[posts[0].life] != nil && a.lives[posts[0].life].crashed()
+		if !ambiguous && !diedSilent {
 			a.blame(e, "%d times in Slack, and no line says ambiguous", len(posts))
 		}
 	}
