@@ -11,10 +11,10 @@ N       ?= 1000
 ROUNDS  ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-matrix race chaos isolation survive prove mutants lint check-rules pictures demo dev fuzz e2e bench bench-storm bench-backlog ci image up down clean
+.PHONY: help build test test-matrix race chaos chaos-cluster isolation survive prove mutants lint check-rules pictures demo dev fuzz e2e bench bench-storm bench-regressions bench-backlog bench-peers ci image up down clean
 
 help: ## list the targets
-	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 build: ## bin/notifier, as released: static, without the embedded servers
 	CGO_ENABLED=0 $(GO) build -tags production -trimpath -ldflags "$(LDFLAGS)" -o bin/notifier ./cmd/notifier
@@ -27,6 +27,9 @@ test-matrix: ## the limiter on each kind of store that there is, and a table; Re
 
 race: ## the same with the race detector, in random order, on a real Redis
 	NOTIFIER_TEST_REDIS=require $(GO) test -race -shuffle=on -count=1 ./...
+
+chaos-cluster: ## kill the leaders of a NATS cluster and of Sentinel under load for CHAOSTIME (10m), and a table of the stalls; needs redis-server
+	NOTIFIER_TEST_REDIS=require NOTIFIER_CHAOS_CLUSTER=1 NOTIFIER_CHAOS_TIME=$(CHAOSTIME) $(GO) test -run '^TestCluster$$' -count=1 -v -timeout 0 ./internal/chaos
 
 chaos: ## kill, stop and cut everything off for CHAOSTIME (10m), then account for every event; needs redis-server
 	NOTIFIER_TEST_REDIS=require NOTIFIER_CHAOS_TIME=$(CHAOSTIME) $(GO) test -run '^TestChaos$$' -count=1 -v -timeout 0 ./internal/chaos
@@ -72,16 +75,22 @@ fuzz: ## each fuzz target for FUZZTIME (5m), one after the other; the first find
 	done
 
 e2e: ## docker-compose.yml really run: replicas, limits, kills
-	$(GO) test -tags e2e -count=1 -timeout 15m -v ./e2e
+	$(GO) test -tags e2e -count=1 -timeout 20m -v ./e2e
 
 bench: ## Go benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-bench-storm: ## drain a storm of 200,000 events beside a consumer that only acknowledges; needs redis-server
-	$(GO) run ./bench/storm
+bench-storm: ## drain a storm beside a consumer that only acknowledges, and write the tables of it; needs redis-server
+	$(GO) run ./bench/storm -write
+
+bench-regressions: ## what has become slower since the tables were written; needs redis-server
+	$(GO) run ./bench/storm -regressions
 
 bench-backlog: ## the worker's memory with backlogs of large messages; needs redis-server
 	$(GO) run ./bench/storm -backlog
+
+bench-peers: ## the same storm through other ways to do the job, and the table of it; about ten minutes, needs redis-server
+	cd bench/peers && $(GO) run . -write
 
 ci: ## the whole gate, as it is run before a change goes in
 	.ci/run

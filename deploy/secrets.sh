@@ -5,6 +5,9 @@
 #   docker compose run --rm secrets rotate NAME...     replaces passwords; docs/operations.md has the steps
 #   docker compose run --rm secrets url                prints the URL with which programs on this machine publish
 #   docker compose run --rm -T secrets set NAME <FILE  stores a secret of yours for the workers, as /secrets/worker/NAME
+#   docker compose run --rm -T secrets team NAME >FILE gives another team users of NATS and Redis, and prints their passwords
+#   docker compose run --rm secrets remove NAME        takes these users away
+#   docker compose run --rm -T secrets join <FILE      of that team's project: takes them; docs/deploying.md has the steps
 #
 # Passwords are in /secrets/own, a volume that no other service has but in the demo. Everything else is made from them anew
 # each time, so that changed permissions and names reach an installation that exists already. A file appears complete or not
@@ -20,7 +23,18 @@ umask 077
 root=0:0 notifier=65532:65532 redis_user=999:1000
 names='nats-notifier nats-publisher nats-operator redis-notifier redis-health'
 
+# The users of a second team on the same servers begin with its name and -.
+team=${TEAM:-}
+prefix=${team:+$team-}
+
 fail() { echo "secrets: $*" >&2; exit 2; }
+
+# team_name NAME: ends unless a team can have this name: its stream, subjects and keys are made of it.
+team_name() {
+  case $1 in '' | [!a-z]* | *[!a-z0-9]*) fail "the team $1, expected small letters and digits, such as payments" ;; esac
+  case $1 in notify | notifier) fail "the team $1 would have the names of the default settings; expected another name" ;; esac
+}
+[ -z "$team" ] || team_name "$team"
 
 # put FILE OWNER: standard input becomes the file, unless it is empty.
 put() {
@@ -49,14 +63,39 @@ plain() {
   echo "$2"
 }
 
-exec 9>own/lock
-flock 9 # two at a time would make two passwords of each
-
 command=${1:-make}
 [ $# -eq 0 ] || shift
+if [ "$command" != users ]; then # which this script calls by itself
+  exec 9>own/lock
+  flock 9 # two at a time would make two passwords of each
+fi
 case $command in
-  make | url) [ $# -eq 0 ] || fail "unexpected argument $1" ;;
+  make | url | users) [ $# -eq 0 ] || fail "unexpected argument $1" ;;
+  team)
+    [ $# -eq 1 ] || fail "expected team NAME"
+    team_name "$1"
+    case "${NATS_SUBJECT:-notify.>} ${REDIS_NAMESPACE:-notifier} " in '>'* | "$1."* | *" $1 ") fail "the team $1 would read what NATS_SUBJECT or REDIS_NAMESPACE has for this project; expected another name" ;; esac
+    { cat own/teams 2>/dev/null || true; echo "$1"; } | sort -u | put own/teams "$root"
+    ;;
+  remove)
+    [ $# -eq 1 ] || fail "expected remove NAME"
+    team_name "$1"
+    grep -qsx "$1" own/teams || fail "there is no team $1, expected one of: $(cat own/teams 2>/dev/null | tr '\n' ' ')"
+    if others=$(grep -vx "$1" own/teams); then echo "$others" | put own/teams "$root"; else rm -f own/teams; fi
+    rm -f "own/$1-"*
+    ;;
+  join)
+    [ -n "$team" ] || fail "TEAM is not set, expected the name of the team in its env file"
+    [ $# -eq 0 ] || fail "unexpected argument $1"
+    while read -r name value; do
+      case $name in nats-notifier | nats-publisher | nats-operator | redis-notifier) ;; *) fail "no password is named $name, expected what \"team\" prints" ;; esac
+      echo "$value" | put "own/$prefix$name" "$root"
+    done
+    ;;
   rotate)
+    for other in $(cat own/teams 2>/dev/null || true); do
+      for name in nats-notifier nats-publisher nats-operator redis-notifier; do names="$names $other-$name"; done
+    done
     [ $# -gt 0 ] || fail "missing NAME, expected some of: $names"
     for name; do case " $names " in *" $name "*) ;; *) fail "no password is named $name, expected some of: $names" ;; esac done
     for name; do rm -f "own/$name"; done
@@ -66,20 +105,21 @@ case $command in
     put "worker/$1" "$notifier"
     exit
     ;;
-  *) fail "unknown command $command, expected rotate, url, set or none" ;;
+  *) fail "unknown command $command, expected rotate, url, set, team, remove, join or none" ;;
 esac
 
 stream=$(plain NATS_STREAM "${NATS_STREAM:-NOTIFY}")
 consumer=$(plain NATS_CONSUMER "${NATS_CONSUMER:-notifier}")
 subject=$(plain NATS_SUBJECT "${NATS_SUBJECT:-notify.>}")
 dead=$(plain DEAD_LETTER_SUBJECT "${DEAD_LETTER_SUBJECT:-$(echo "$stream" | tr A-Z a-z)-dead}")
+events=$(echo "$stream" | tr A-Z a-z)-events
 dropped=$(plain DROPPED_SUBJECT "${DROPPED_SUBJECT:-}")
 namespace=$(plain REDIS_NAMESPACE "${REDIS_NAMESPACE:-notifier}")
 
-nats_notifier=$(password nats-notifier)
-nats_publisher=$(password nats-publisher)
-nats_operator=$(password nats-operator)
-redis_notifier=$(password redis-notifier)
+nats_notifier=$(password "${prefix}nats-notifier")
+nats_publisher=$(password "${prefix}nats-publisher")
+nats_operator=$(password "${prefix}nats-operator")
+redis_notifier=$(password "${prefix}redis-notifier")
 redis_health=$(password redis-health)
 hash() { printf %s "$1" | sha256sum | cut -d ' ' -f 1; }
 
@@ -100,6 +140,7 @@ nats=$(render "$conf" <<END
 s/NOTIFY/@STREAM@/g
 s/"notify\.>/"@SUBJECT@/g
 s/"notify-dead\.>"/"@DEAD@.>"@ALSO@/g
+s/"notify-events\.>"/"@EVENTS@.>"/g
 s/\.notifier\([."]\)/.@CONSUMER@\1/g
 s/ notifier"/ @CONSUMER@"/g
 s/[$]NOTIFIER_PASSWORD/"$nats_notifier"/g
@@ -109,6 +150,7 @@ s/@STREAM@/$stream/g
 s/@SUBJECT@/$subject/g
 s/@DEAD@/$dead/g
 s/@ALSO@/$also/g
+s/@EVENTS@/$events/g
 s/@CONSUMER@/$consumer/g
 END
 )
@@ -119,13 +161,39 @@ s/>HEALTH_PASSWORD/#$(hash "$redis_health")/g
 s/{notifier}/{$namespace}/g
 END
 )
+
+# users_of TEAM: what a team's users are in the configuration of NATS, and then in that of Redis. The stream, the subjects and
+# the keys have its name. Nobody else's names hold: those of this project are in the environment.
+users_of() {
+  team=$1 upper=$(echo "$1" | tr a-z A-Z)
+  env -u DEAD_LETTER_SUBJECT -u DROPPED_SUBJECT -u NATS_CONSUMER TEAM="$team" NATS_STREAM="$upper" NATS_SUBJECT="$team.>" \
+    REDIS_NAMESPACE="$team" SECRETS_DIR="$PWD" sh "$deploy/secrets.sh" users
+}
+nats_users=$(printf '%s\n' "$nats" | sed -n '/^  users = \[$/,/^  \]$/{ /^    /p; }' | sed "s/^      user: /&$prefix/")
+redis_users=$(printf '%s\n' "$redis" | sed -n "s/^user notifier /user ${prefix}notifier /p")
+if [ "$command" = users ]; then
+  printf '%s\n' "$nats_users" "$redis_users"
+  exit
+fi
+for name in $(cat own/teams 2>/dev/null || true); do
+  users=$(users_of "$name") || fail "no users for the team $name"
+  nats_users="$nats_users
+$(printf '%s\n' "$users" | grep '^    ')"
+  redis="$redis
+$(printf '%s\n' "$users" | grep '^user ')"
+done
+nats=$(printf '%s\n' "$nats" | sed -n '1,/^  users = \[$/p'; printf '%s\n' "$nats_users"; printf '%s\n' "$nats" | sed -n '/^  \]$/,$p')
+
 printf '%s\n' "$nats" | put nats/nats.conf "$root"
 printf '%s\n' "$redis" | put redis/users.acl "$redis_user"
 echo "$redis_health" | put redis/health "$redis_user"
 
 # The clients.
-echo "nats://notifier:$nats_notifier@$NATS_HOST:4222" | put worker/nats-url "$notifier"
-echo "redis://notifier:$redis_notifier@$REDIS_HOST:6379/0" | put worker/redis-url "$notifier"
-echo "nats://publisher:$nats_publisher@$NATS_HOST:4222" | put publisher/nats-url "$notifier"
-echo "nats://operator:$nats_operator@$NATS_HOST:4222" | put operator/nats-url "$notifier"
-[ "$command" != url ] || echo "nats://publisher:$nats_publisher@127.0.0.1:$NATS_PORT"
+echo "nats://${prefix}notifier:$nats_notifier@$NATS_HOST:4222" | put worker/nats-url "$notifier"
+echo "redis://${prefix}notifier:$redis_notifier@$REDIS_HOST:6379/0" | put worker/redis-url "$notifier"
+echo "nats://${prefix}publisher:$nats_publisher@$NATS_HOST:4222" | put publisher/nats-url "$notifier"
+echo "nats://${prefix}operator:$nats_operator@$NATS_HOST:4222" | put operator/nats-url "$notifier"
+[ "$command" != url ] || echo "nats://${prefix}publisher:$nats_publisher@127.0.0.1:$NATS_PORT"
+[ "$command" != team ] || for name in nats-notifier nats-publisher nats-operator redis-notifier; do
+  echo "$name $(cat "own/$1-$name")"
+done

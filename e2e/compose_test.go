@@ -74,36 +74,38 @@ func testSettings(t *testing.T, e *engine) {
 	for i, name := range names {
 		settings[i] = name + "=set-" + name
 	}
-	var config struct {
-		Services map[string]struct{ Environment map[string]string }
-	}
-	out := e.project(t, "config", nil, settings...).compose(t, "config", "--format", "json")
-	testkit.Check(t, json.Unmarshal([]byte(out), &config))
+	arrived := e.workerEnvironment(t, "", settings...)
 	for _, name := range names {
 		want := "set-" + name
-		if name == "ADMIN_ADDR" { // the health check and the published port go by it
+		switch name {
+		case "ADMIN_ADDR": // the health check and the published port go by it
 			want = "0.0.0.0:8080"
+		case "NATS_URL", "REDIS_URL": // a shell has them for other tools
+			want = ""
 		}
-		if got := config.Services["notifier"].Environment[name]; got != want {
+		if got := arrived[name]; got != want {
 			t.Errorf("%s arrives as %q, expected %q", name, got, want)
 		}
 	}
 
-	t.Run("servers of one's own", func(t *testing.T) { // with their URL in .env, the file with the one of compose is not read
-		for name, own := range map[string][]string{"NATS_URL": {"NATS_URL=nats://own"}, "REDIS_URL": {"REDIS_URL=redis://own"}} {
-			other := map[string]string{"NATS_URL": "REDIS_URL", "REDIS_URL": "NATS_URL"}[name]
-			config.Services = nil
-			out := e.project(t, "config", nil, own...).compose(t, "config", "--format", "json")
-			testkit.Check(t, json.Unmarshal([]byte(out), &config))
-			got := config.Services["notifier"].Environment
-			if file, set := got[name+"_FILE"]; set || name+"="+got[name] != own[0] {
-				t.Errorf("with %s: %s is %q and %s_FILE %q, expected only the first", own[0], name, got[name], name, file)
-			}
-			if got[other] != "" || got[other+"_FILE"] == "" {
-				t.Errorf("with %s: %s is %q and %s_FILE %q, expected only the second", own[0], other, got[other], other, got[other+"_FILE"])
+	t.Run("servers of one's own", func(t *testing.T) { // .env names them, and no shell
+		got := e.workerEnvironment(t, "", "NATS_URL=nats://shell", "REDIS_URL=redis://shell")
+		for _, name := range []string{"NATS_URL", "REDIS_URL"} {
+			if got[name] != "" || got[name+"_FILE"] == "" {
+				t.Errorf("with a shell's: %s is %q and %s_FILE %q, expected only the second", name, got[name], name, got[name+"_FILE"])
 			}
 		}
+		got = e.workerEnvironment(t, "NATS_URL=nats://own\nNATS_URL_FILE=\n", "NATS_URL=nats://shell")
+		if got["NATS_URL"] != "nats://own" || got["NATS_URL_FILE"] != "" || got["REDIS_URL"] != "" || got["REDIS_URL_FILE"] == "" {
+			t.Errorf("with a NATS in .env: %v", got)
+		}
+		got = e.workerEnvironment(t, "REDIS_URL=redis://own\nREDIS_URL_FILE=\n", "REDIS_URL=redis://shell")
+		if got["REDIS_URL"] != "redis://own" || got["REDIS_URL_FILE"] != "" || got["NATS_URL"] != "" || got["NATS_URL_FILE"] == "" {
+			t.Errorf("with a Redis in .env: %v", got)
+		}
 	})
+
+	t.Run("all of .env", func(t *testing.T) { testEnvFile(t, e) })
 
 	t.Run(".env.example", func(t *testing.T) {
 		text, err := os.ReadFile("../.env.example")
@@ -111,11 +113,32 @@ func testSettings(t *testing.T, e *engine) {
 		compose, err := os.ReadFile("../docker-compose.yml")
 		testkit.Check(t, err)
 		for _, match := range regexp.MustCompile(`(?m)^#?([A-Z_]+)=`).FindAllStringSubmatch(string(text), -1) {
-			if !strings.Contains(string(compose), "${"+match[1]+":-") {
-				t.Errorf(".env.example has %s, which docker-compose.yml does not use", match[1])
+			ofWorkers := slices.Contains(names, strings.TrimSuffix(match[1], "_FILE"))
+			if !ofWorkers && !strings.Contains(string(compose), "${"+match[1]+":-") {
+				t.Errorf(".env.example has %s, which is no setting and which docker-compose.yml does not use", match[1])
 			}
 		}
 	})
+}
+
+// testEnvFile: what is no setting arrives, too: check names it.
+func testEnvFile(t *testing.T, e *engine) {
+	if got := e.workerEnvironment(t, "LIMIT_GLOBL=1/1h\n")["LIMIT_GLOBL"]; got != "1/1h" {
+		t.Errorf("LIMIT_GLOBL arrives as %q, expected it as it is in the file", got)
+	}
+}
+
+// workerEnvironment is the environment that compose gives to a worker, with this content of .env and these variables of the shell.
+func (e *engine) workerEnvironment(t *testing.T, file string, shell ...string) map[string]string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "team-b.env")
+	testkit.Check(t, os.WriteFile(path, []byte(file), 0o600))
+	var config struct {
+		Services map[string]struct{ Environment map[string]string }
+	}
+	out := e.project(t, "config", nil, append(shell, "NOTIFIER_ENV_FILE="+path)...).compose(t, "config", "--format", "json")
+	testkit.Check(t, json.Unmarshal([]byte(out), &config))
+	return config.Services["notifier"].Environment
 }
 
 // testNoSlack: without any Slack setting the worker says what is missing, and touches nothing.

@@ -3,7 +3,7 @@
 // Package e2e really runs docker-compose.yml: it builds the images, starts replicas, publishes bursts, kills and stops
 // containers, and counts what a fake Slack received and what the logs say.
 //
-//	go test -tags e2e -count=1 -timeout 15m ./e2e
+//	go test -tags e2e -count=1 -timeout 20m ./e2e
 //
 // It needs a Docker engine with the compose plugin. Every project gets a name of its own and free ports on the loopback
 // address, is removed with its volumes at the end, and reads neither .env nor settings from the caller's environment.
@@ -69,7 +69,8 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	e.environment = append(e.environment, "NOTIFIER_IMAGE="+e.production, "NOTIFIER_DEMO_IMAGE="+e.demo,
-		"NOTIFIER_VERSION="+releaseVersion, "NATS_PORT=0", "DEMO_NATS_PORT=0", "FAKE_SLACK_PORT=0", "PROMETHEUS_PORT=0", "GRAFANA_PORT=0") // 0: the engine picks free ones
+		"NOTIFIER_VERSION="+releaseVersion, "NATS_PORT=0", "DEMO_NATS_PORT=0", "NOTIFIER_PORTS=0", "DEMO_NOTIFIER_PORTS=0",
+		"FAKE_SLACK_PORT=0", "PROMETHEUS_PORT=0", "GRAFANA_PORT=0") // 0: the engine picks free ones
 
 	if _, err := e.run(ctx, commandDeadline, "docker", "compose", "version"); err != nil {
 		t.Fatalf("these tests need a Docker engine with the compose plugin: %v", err)
@@ -93,6 +94,7 @@ func TestCompose(t *testing.T) {
 	t.Run("limits", func(t *testing.T) { testLimits(t, e) })
 	t.Run("kill", func(t *testing.T) { testKill(t, e) })
 	// These wait for what happens every few seconds, and no time counts in them: they run at the same time, at the end.
+	t.Run("deploying", func(t *testing.T) { t.Parallel(); testDeploying(t, e) }) // the longest begins first
 	for name, test := range map[string]func(*testing.T, *engine){
 		"demo": testDemo, "paced": testPaced, "prometheus": testPrometheus, "grafana": testGrafana,
 		"existing volumes": testExistingVolumes, "own names": testOwnNames,

@@ -54,10 +54,15 @@ func testPrometheus(t *testing.T, e *engine) {
 		got := prometheus.query(t, `sum by (service) (up{job="notifier"})`, "service")
 		return maps.Equal(got, map[string]float64{service: 3}), fmt.Sprint(got)
 	})
+	// An event that nobody can send: the alert about it fires a minute later.
+	js, end := p.jetstream(t, "nats-demo", "publisher", "_INBOX_publisher")
+	defer end()
+	_, err := js.Publish(p.ctx, "notify.broken", []byte(`{"text":7}`))
+	testkit.Check(t, err)
 	first, then := burst("seen")
 	published := p.publish(t, "nats-demo", "seen", slices.Concat(first, then))
-	p.untilSettled(t, service, len(published))
-	want := map[string]float64{"sent": limitGlobal, "dropped": float64(len(published) - limitGlobal)}
+	p.untilSettled(t, service, len(published)+1)
+	want := map[string]float64{"sent": limitGlobal, "dropped": float64(len(published) - limitGlobal), "dead": 1}
 	p.until(t, "Prometheus has counted all events", func() (bool, string) {
 		got := prometheus.query(t, `sum by (outcome) (notifier_events_total)`, "outcome")
 		return maps.Equal(got, want), fmt.Sprint(got)
@@ -66,6 +71,14 @@ func testPrometheus(t *testing.T, e *engine) {
 	p.until(t, "they count as new ones", func() (bool, string) {
 		got := prometheus.query(t, `sum by (outcome) (notifier:events:increase15m)`, "outcome")
 		return maps.Equal(got, want), fmt.Sprint(got)
+	})
+	p.until(t, "the alert about dead letters is due", func() (bool, string) {
+		got := prometheus.query(t, `sum by (alertname) (ALERTS)`, "alertname")
+		return got["NotifierDeadLetters"] == 1, fmt.Sprint(got)
+	})
+	p.until(t, "it fires, and no other", func() (bool, string) {
+		got := prometheus.query(t, `sum by (alertname) (ALERTS{alertstate="firing"})`, "alertname")
+		return maps.Equal(got, map[string]float64{"NotifierDeadLetters": 1}), fmt.Sprint(got)
 	})
 }
 

@@ -37,7 +37,7 @@ func (e *engine) project(t *testing.T, name string, profiles []string, settings 
 	for _, profile := range profiles {
 		p.command = append(p.command, "--profile", profile)
 	}
-	p.environment = slices.Concat(e.environment, []string{"COMPOSE_FILE=docker-compose.yml"}, settings)
+	p.environment = slices.Concat(e.environment, []string{"COMPOSE_FILE=docker-compose.yml", "NOTIFIER_ENV_FILE=" + os.DevNull}, settings)
 	return p
 }
 

@@ -223,6 +223,7 @@ func testOwnNames(t *testing.T, e *engine) {
 		_, want, _ := strings.Cut(string(conf), "authorization")
 		want = strings.NewReplacer("STREAM.INFO.NOTIFY", "STREAM.INFO.ALERTS", "STREAM.CREATE.NOTIFY", "STREAM.CREATE.ALERTS",
 			"MSG.GET.NOTIFY", "MSG.GET.ALERTS", "MSG.DELETE.NOTIFY", "MSG.DELETE.ALERTS", "_NOTIFIER.NOTIFY.", "_NOTIFIER.ALERTS.",
+			"DIRECT.GET.NOTIFY", "DIRECT.GET.ALERTS", `"notify-events.>"`, `"alerts-events.>"`,
 			"NOTIFY.notifier", "ALERTS.team", `"notify-dead.>"`, `"acme-dead.>", "acme-dropped.>"`,
 			`"notify.> notifier"`, `"acme.*.alerts.> team"`, `"notify.>"`, `"acme.*.alerts.>"`).Replace(want)
 		got = regexp.MustCompile(`password: "\w+"`).ReplaceAllString(got, "password:")

@@ -31,8 +31,8 @@
 --             An id is 1 to 64 bytes without a space, with the category (and the source) in it: two events with the same id are
 --             one. The delivery names the message that carries the event, the same at each redelivery. All numbers are whole.
 --
--- Reply: { now, lag, verdicts, refusals }, or { now, lag, n }: nothing was decided, because an event fits, and the n-th scope is
--- not stored in the form that it is to have: run reform.lua on it and ask again; 0: the store may have forgotten admissions
+-- Reply: { now, lag, verdicts, refusals, earlier }, or { now, lag, n }: nothing was decided, because an event fits, and the n-th
+-- scope is not stored in the form that it is to have: run reform.lua and ask again; 0: the store may have forgotten admissions
 --   now       microseconds: the clock that decided
 --   lag       microseconds by which that clock is ahead of TIME; above 0 only after TIME stepped back
 --   verdicts  one number per event:  1 send it,  0 a duplicate,  -k refused as given in the k-th refusal,  4 or more: not
@@ -40,6 +40,7 @@
 --   refusals  five numbers each: number of the scope, tier (1..T), slots used in it, microseconds from TIME until an event of
 --             this cost fits if nothing else comes in (-1: it never does), and slots that are kept for other categories; with
 --             any of these the time is a lower bound
+--   earlier   two numbers for each event that was in flight already: its number in the batch, the microsecond of its admission
 --   Of all the tiers that refuse, the one that frees last is named; of those alike, that of the narrowest scope.
 --
 -- Guarantees
@@ -285,20 +286,20 @@ end
 local in_flight, sent = find('HMGET', KEYS[2]), find('ZMSCORE', KEYS[3])
 -- admitted: the records in flight of this batch, by id; records: the same for HSET; register: what ZADD is to add to the register;
 -- misfit: a scope that is to be stored in another form first.
-local verdicts, refusals, admitted, records, register, misfit = {}, {}, {}, {}, {}, nil
+local verdicts, refusals, earlier, admitted, records, register, misfit = {}, {}, {}, {}, {}, {}, nil
 
 -- known(i, id) is the verdict on an event that was seen before, or nil.
 local function known(i, id)
   local state, by = match(admitted[id] or in_flight[i] or '', '^([^ ]*) (.*)$')
-  local since = tonumber(match(state or '', '^%d+') or nil)
-  since = since and math.max(since, tonumber(match(state, '^%d+g?:%d+:(%d+)') or 0))
+  local first = tonumber(match(state or '', '^%d+') or nil)
+  local since = first and math.max(first, tonumber(match(state, '^%d+g?:%d+:(%d+)') or 0))
   if since and since > now - retention and since <= horizon then
-    return by == ARGV[deliveries + i] and 1 or 0
+    if by ~= ARGV[deliveries + i] then return 0 end
+    earlier[#earlier + 1], earlier[#earlier + 2] = i, first
+    return 1
   end
   local last = sent[i] and tonumber(sent[i])
-  if last and last > now - math.max(tonumber(ARGV[1]), retention) and last <= horizon then
-    return 0
-  end
+  return last and last > now - math.max(tonumber(ARGV[1]), retention) and last <= horizon and 0 or nil
 end
 
 -- decide(i, id, category, cost) is the verdict on a new event.
@@ -353,7 +354,7 @@ for i = 1, events do
   end
   verdicts[i] = verdict
 end
-if #records == 0 then return { now, now - clock, verdicts, refusals } end
+if #records == 0 then return { now, now - clock, verdicts, refusals, earlier } end
 local function in_chunks(command, key, values) -- Lua can pass only a few thousand values to one call
   for from = 1, #values, 1000 do
     call(command, key, unpack(values, from, math.min(from + 999, #values)))
@@ -396,4 +397,4 @@ end
 in_chunks('ZADD', KEYS[1], register)
 if bucketed > now then call('ZADD', KEYS[1], text(bucketed), ' buckets') end
 call('PEXPIREAT', KEYS[1], text(math.floor(math.max(now + retention, bucketed, marks[4] and now + 120000000 or 0) / 1000) + 1)) -- healed.lua
-return { now, now - clock, verdicts, refusals }
+return { now, now - clock, verdicts, refusals, earlier }

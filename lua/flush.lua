@@ -8,6 +8,7 @@
 -- KEYS[5]  counts    hash        outcome/reason/category -> events, of one minute
 -- KEYS[6]  steering  hash        what operators have asked for; its field "version" is a number that grows with each change
 -- KEYS[7]  settings  hash        fingerprint -> the settings that replicas run with
+-- KEYS[8]  sources   hash        what became of events, category and source, with tabs between them -> events, of ten minutes
 -- ARGV[1]  number of this call, from 1, one more for each batch of counts
 -- ARGV[2]  replica; empty: no heartbeat
 -- ARGV[3]  its heartbeat, JSON without the time; empty: the replica is stopping. It begins with the fingerprint of the replica's
@@ -16,10 +17,12 @@
 -- ARGV[5]  most categories in each of KEYS[3] to KEYS[5]; further ones count as _other, or are not kept in KEYS[3]
 -- ARGV[6]  fingerprint of the replica's settings, without a space; empty: it publishes none
 -- ARGV[7]  its settings; empty: they are known, as far as the replica knows
--- ARGV[8..]  three lists, each preceded by its length:
+-- ARGV[8]  most sources of each category in KEYS[8]; further ones count as _other. Empty, events that name none, is not one of them
+-- ARGV[9..]  four lists, each preceded by its length:
 --   counts  prefix of the field, category, events
 --   sent    category, microsecond at which an event of it was last sent
 --   drops   prefix of the field, category, events
+--   sources what became of events (sent, refused or else), category, source, events
 --
 -- Reply: { now, version, known, replicas }
 --   now       the server's time in microseconds
@@ -40,8 +43,8 @@ local function argument()
   at = at + 1
   return ARGV[at]
 end
-local number, replica, beat, prune, most, fingerprint, settings =
-  tonumber(argument()), argument(), argument(), argument() == '1', tonumber(argument()), argument(), argument()
+local number, replica, beat, prune, most, fingerprint, settings, most_sources = tonumber(argument()), argument(), argument(),
+  argument() == '1', tonumber(argument()), argument(), argument(), tonumber(argument())
 
 -- list reads a list of counts. The number of categories can exceed the bound only if one of the fields is new; only then
 -- are those in the hash counted. pattern extracts the category from a field.
@@ -76,12 +79,60 @@ local function list(key, pattern)
   return rows
 end
 
+-- sources reads the list of them. Categories past the first ones are left out, and further sources of a category are added up.
+local function sources(key)
+  local rows, new = {}, false
+  for i = 1, tonumber(argument()) do
+    local row = { became = argument(), category = argument(), source = argument(), count = argument() }
+    row.field = row.became .. '\t' .. row.category .. '\t' .. row.source
+    rows[i] = row
+    new = new or redis.call('HEXISTS', key, row.field) == 0
+  end
+  if not new then
+    return rows
+  end
+  local known, categories = {}, 0
+  local function room(category, source) -- the name to count it under; nil: none
+    local of = known[category]
+    if not of then
+      if categories >= most then
+        return nil
+      end
+      of = { names = { [''] = true, _other = true }, sources = 0 }
+      known[category], categories = of, categories + 1
+    end
+    if not of.names[source] then
+      if of.sources >= most_sources then
+        return '_other'
+      end
+      of.names[source], of.sources = true, of.sources + 1
+    end
+    return source
+  end
+  for _, field in ipairs(redis.call('HKEYS', key)) do
+    local category, source = string.match(field, '^[^\t]*\t([^\t]*)\t(.*)$')
+    if category then
+      room(category, source)
+    end
+  end
+  local kept = {}
+  for _, row in ipairs(rows) do
+    local source = room(row.category, row.source)
+    if source then
+      row.field = row.became .. '\t' .. row.category .. '\t' .. source
+      kept[#kept + 1] = row
+    end
+  end
+  return kept
+end
+
 local counts = list(KEYS[5], '^[^/]*/[^/]*/(.*)$')
 local sent = {}
 for i = 1, tonumber(argument()) do
   sent[i] = { category = argument(), time = argument() }
 end
 local drops = list(KEYS[4], '^%S+ %S+ (.*)$')
+local by_source = sources(KEYS[8])
 redis.call('ZCARD', KEYS[3])
 redis.call('HLEN', KEYS[2])
 redis.call('HLEN', KEYS[7])
@@ -109,6 +160,12 @@ if number > tonumber(redis.call('GET', KEYS[1]) or 0) then
   end
   for _, row in ipairs(drops) do
     redis.call('HINCRBY', KEYS[4], row.field, row.count)
+  end
+  for _, row in ipairs(by_source) do
+    redis.call('HINCRBY', KEYS[8], row.field, row.count)
+  end
+  if #by_source > 0 then
+    redis.call('PEXPIRE', KEYS[8], '5400000')
   end
 end
 

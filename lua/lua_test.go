@@ -54,9 +54,16 @@ func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 	} else {
 		t.Log("without redis-cli and a redis-server process; the line's keys and arguments go to the embedded store")
 	}
+	admitted := ""
 	for _, time := range []string{"first", "second"} {
 		now, rest := run(t, client, line)
-		if difference := cmp.Diff([]string{"0", "1"}, rest); difference != "" { // no lag, send it, no refusal
+		want := []string{"0", "1"} // no lag, send it, no refusal
+		if time == "first" {
+			admitted = now
+		} else {
+			want = append(want, "1", admitted) // and it was in flight already
+		}
+		if difference := cmp.Diff(want, rest); difference != "" {
 			t.Errorf("%s time (-want +got):\n%s", time, difference)
 		}
 		if n, err := strconv.ParseInt(now, 10, 64); err != nil || n < 1_700_000_000_000_000 {
@@ -139,7 +146,7 @@ func runArguments(t *testing.T, client *redis.Client, line string) (now string, 
 		}
 	}
 	reply, err := redis.NewScript(lua.Admit).Run(t.Context(), client, keys, arguments...).Slice()
-	if err != nil || len(reply) != 4 {
+	if err != nil || len(reply) != 5 {
 		t.Fatalf("%s: %v, %v", line, reply, err)
 	}
 	number := func(field any) string { return strconv.FormatInt(field.(int64), 10) }

@@ -58,7 +58,6 @@ local ids = at
 at = at + count
 local records = count > 0 and call('HMGET', KEYS[2], unpack(ARGV, ids + 1, ids + count)) or {}
 local was_sent = count > 0 and call('ZMSCORE', KEYS[3], unpack(ARGV, ids + 1, ids + count)) or {}
-local slots_there = count > 0 and call('ZMSCORE', KEYS[4], unpack(ARGV, ids + 1, ids + count)) or {}
 local admissions, newest = {}, latest
 for i = 1, count do
   local a = { id = ARGV[ids + i], since = number(), cost = number(), category = number(), group = number(),
@@ -79,17 +78,14 @@ for i = 1, count do
   a.same = a.there and delivery == a.delivery
   a.there_posts, a.there_begun = string.match(state or '', '^%d+g?:(%d+):(%d+)')
   a.there_posts, a.there_begun = tonumber(a.there_posts or 0), tonumber(a.there_begun or 0)
-  a.slot_there = tonumber(slots_there[i] or nil)
 end
 local now = math.max(clock, newest)
 local asked = math.floor(kept / 1000) >= math.floor(now / 1000) and kept <= latest + month * 1000 and kept - latest or 0
 local retention = math.max(tonumber(ARGV[2]), asked)
 for _, a in ipairs(admissions) do
-  -- A record that is known no more is of an earlier admission: the same message was admitted anew.
-  a.same = a.same and math.max(a.there, a.there_begun) > now - retention
-  -- Who was given an event that was delivered again may know only when that was. Its slots are those of its admission.
-  local slot = a.slot_there and a.slot_there > now - global.keeps and a.slot_there or a.since
-  a.since = math.min(a.since, a.same and a.there or a.since, slot)
+  -- A record that is known no more is of an earlier admission, if not of this time: the same message was admitted anew. If it is of
+  -- this time, it only lacks the posts that have begun since.
+  a.same = a.same and (a.there == a.since or math.max(a.there, a.there_begun) > now - retention)
   a.counted = a.same or (a.there or 0) >= a.since or (a.there_sent or 0) >= a.since
 end
 
@@ -112,6 +108,9 @@ local function open(s)
 end
 for _, s in ipairs(scopes) do
   open(s)
+end
+if global.form == 'exact' then -- it shows which ids are in flight, as in admit.lua
+  global.window, global.keeps = global.keeps, math.max(global.keeps, retention)
 end
 
 -- expire(s, key, last, newest) lets a scope expire as admit.lua does: so long after its newest entry as entries are needed.
@@ -223,7 +222,7 @@ for _, s in ipairs(scopes) do
 end
 for _, s in ipairs(bucketed > now and scopes or {}) do -- as admit.lua does
   if #s.slots > 0 and #s.grains == 0 then
-    call('ZADD', KEYS[1], 'GT', text(now + s.keeps), ' exact ' .. s.key)
+    call('ZADD', KEYS[1], 'GT', text(now + (s.window or s.keeps)), ' exact ' .. s.key)
   end
 end
 
@@ -235,7 +234,7 @@ for _, a in ipairs(admissions) do
   if a.unknown then
     touched = 0
   elseif a.sent > now - remembers then
-    sents = sents + call('ZADD', KEYS[3], 'GT', text(a.sent), a.id)
+    sents = sents + call('ZADD', KEYS[3], 'GT', 'CH', text(a.sent), a.id) -- a later time counts too: the set is to live for longer
     if a.there and a.there <= a.sent then
       call('HDEL', KEYS[2], a.id)
       call('ZREM', KEYS[1], a.id)

@@ -1,7 +1,7 @@
 -- steer.lua changes what operators have asked for: mutes, and limits for a while. Replicas learn of a change from flush.lua,
 -- which brings back the version.
 --
--- KEYS[1]  steering  hash  "version" -> a number that grows with each change; "born" -> the version that the hash began with;
+-- KEYS[1]  steering  hash  "version" -> a number that grows with each change, at least the time; "born" -> the version that the hash began with;
 --                          "mute <pattern>" and "limit <scope>" -> "<since> <until> <the rest as JSON>", in microseconds
 -- ARGV[1]  what to do, and what it needs:
 --   set      field, for how long in microseconds, the rest as JSON
@@ -16,8 +16,9 @@
 --   version  after the change; 0: there is no hash
 --   until    set: when it ends by itself; else 0
 --
--- Each change removes what has ended, and what has another form. A version never goes back: a new hash begins with the time, and
--- one is kept for a day after the last end that was ever asked for, so that a replica which was cut off takes no cleared
+-- Each change removes what has ended, and what has another form. A version is the time of the change, or one more than the last:
+-- it never goes back, and the next change after a loss has no version that a replica knows from before. A hash
+-- is kept for a day after the last end that was ever asked for, so that a replica which was cut off takes no cleared
 -- entry for a lost one. Everything is read before anything is written.
 
 local most = 1000 -- entries
@@ -57,7 +58,7 @@ for _, field in ipairs(gone) do
   stored[field] = nil
 end
 
-local status, latest, added, removed = 1, 0, {}, {}
+local status, latest, added, removed, restored = 1, 0, {}, {}, nil
 if ARGV[1] == 'set' then
   if not stored[ARGV[2]] and count >= most then
     return { -1, now, version or 0, 0 }
@@ -84,7 +85,7 @@ else
     removed[#removed + 1] = field
   end
   if same then
-    version, born = tonumber(ARGV[2]) - 1, ARGV[3]
+    version, born, restored = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[2])
   elseif next(added) == nil then
     return { 0, now, version, 0 }
   end
@@ -98,7 +99,7 @@ end
 if not version then
   version, born = now - 1, text(now)
 end
-version = version + 1
+version = restored or math.max(version + 1, now)
 redis.call('HSET', KEYS[1], 'version', text(version), 'born', born)
 for field, value in pairs(added) do
   redis.call('HSET', KEYS[1], field, value)

@@ -33,6 +33,16 @@ type browser struct {
 	failing  bool // failing answers are expected
 }
 
+// openWorkingPage shows the page of a worker that has nothing to do.
+func openWorkingPage(t *testing.T) *browser {
+	t.Helper()
+	b := openBrowser(t)
+	p, _, _ := workerProcess(t, nil)
+	b.open(t, readyURL(t, &p.out))
+	b.waitForText(t, "#sentence", "Working.")
+	return b
+}
+
 // openBrowser starts a Chromium that ends with the test and whose time zone is five and a half hours east.
 func openBrowser(t *testing.T) *browser {
 	t.Helper()

@@ -20,8 +20,8 @@ func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "check",
 		Usage: "check whether a worker with these settings could do its job; changes nothing",
-		Description: `Reads the settings as a worker does, and asks NATS, Redis and Slack. Nothing is created, published, charged or posted, so
-it can be run next to workers at any time. First it shows the settings that are set, and where their values come from,
+		Description: `Reads the settings as a worker does, and asks NATS, Redis and Slack. Nothing is created, published, charged or posted (a key
+that is written to Redis is deleted at once), so it can be run next to workers at any time. First it shows the settings that are set, and where their values come from,
 then one line for each check:
    ok     as it should be
    note   good to know

@@ -26,7 +26,7 @@ Example:
 		Flags:                           []cli.Flag{&cli.BoolFlag{Name: helpFlag, Usage: "show help"}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return usage(cmd, fmt.Sprintf("unknown command %q", cmd.Args().First()))
+				return usage(cmd, unknownCommand(cmd, cmd.Args().First()))
 			}
 			return runServe(ctx, cmd.Root().Writer)
 		},
@@ -35,9 +35,11 @@ Example:
 			demoCommand(),
 			devCommand(),
 			publishCommand(),
+			validateCommand(),
 			statusCommand(),
 			explainCommand(),
 			whyCommand(),
+			eventsCommand(),
 			muteCommand(),
 			unmuteCommand(),
 			limitCommand(),
@@ -46,6 +48,7 @@ Example:
 			checkCommand(),
 			healthcheckCommand(),
 			versionCommand(),
+			helpCommand(),
 		},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run gives the exit code
 	}
@@ -64,7 +67,7 @@ func setUp(cmd *cli.Command) {
 		return action(ctx, cmd)
 	}
 	cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
-		return usage(cmd, flagError(err))
+		return usage(cmd, flagError(cmd, err))
 	}
 	for _, below := range cmd.Commands {
 		setUp(below)

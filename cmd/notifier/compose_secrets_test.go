@@ -69,7 +69,7 @@ func TestComposeSecretsHaveTheNamesThatAreSet(t *testing.T) {
 		_, want, _ := strings.Cut(read(t, "deploy/"+conf), "authorization")
 		want = strings.NewReplacer( // replaces in one pass
 			"NOTIFY.notifier", "notifier.NOTIFY", "NOTIFY", "notifier",
-			`"notify-dead.>"`, `"notify.>", "dropped.notifier.NOTIFY.>"`,
+			`"notify-dead.>"`, `"notify.>", "dropped.notifier.NOTIFY.>"`, `"notify-events.>"`, `"notifier-events.>"`,
 			`"notify.> notifier"`, `"alerts.notifier.> NOTIFY"`, `"notify.>"`, `"alerts.notifier.>"`).Replace(want)
 		want = regexp.MustCompile(`password: \$\w+`).ReplaceAllString(want, "password:")
 		_, got, _ := strings.Cut(s.file(t, "nats/nats.conf"), "authorization")

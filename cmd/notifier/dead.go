@@ -5,36 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/deadletter"
-	"notifier/internal/outcome"
 	"notifier/internal/settings"
 )
 
 func deadCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "dead",
-		Usage: "list the events that could never be sent, or replay them",
+		Usage: "list the events that could never be sent, show one, replay or delete them",
 		Description: `Such events are kept as dead letters in the stream <NATS_STREAM>_DEAD, each with the reason. Fix the cause first: an event
 that is replayed is decided like any other, and can become a dead letter again.
 
 Example:
    notifier dead list`,
-		Commands: []*cli.Command{deadListCommand(), deadReplayCommand()},
+		Commands: []*cli.Command{deadListCommand(), deadShowCommand(), deadReplayCommand(), deadDeleteCommand()},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return usage(cmd, fmt.Sprintf("unknown command %q, expected list or replay", cmd.Args().First()))
+				return usage(cmd, unknownCommand(cmd, cmd.Args().First())+", expected list, show, replay or delete")
 			}
 			if err := writeHelp(cmd.Root().ErrWriter, cmd); err != nil {
 				return err
 			}
-			return &usageError{"missing COMMAND, expected list or replay"}
+			return &usageError{"missing COMMAND, expected list, show, replay or delete"}
 		},
 	}
 }
@@ -60,49 +57,6 @@ Example:
 			return withDeadLetters(ctx, "notifier dead list", list.run)
 		},
 	}
-}
-
-// deadFlags select letters.
-func deadFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{Name: "reason", Usage: "only letters with this `REASON`: " + strings.Join(outcome.DeadReasons(), ", ")},
-		&cli.StringFlag{Name: "category", Usage: "only letters of this `CATEGORY`, exactly"},
-	}
-}
-
-// deadFilter selects letters; nil: any.
-type deadFilter struct {
-	reason, category *string
-}
-
-// parseDead checks the flags that "list" and "replay" share.
-func parseDead(cmd *cli.Command) (deadFilter, error) {
-	var filter deadFilter
-	if err := noArguments(cmd); err != nil {
-		return filter, err
-	}
-	if cmd.IsSet("reason") {
-		reason := cmd.String("reason")
-		if !slices.Contains(outcome.DeadReasons(), reason) {
-			return filter, usage(cmd, fmt.Sprintf("-reason %q, expected one of %s", reason, strings.Join(outcome.DeadReasons(), ", ")))
-		}
-		filter.reason = &reason
-	}
-	if cmd.IsSet("category") {
-		category := cmd.String("category")
-		if category == "" {
-			return filter, usage(cmd, `-category "", expected a category such as errors`)
-		}
-		filter.category = &category
-	}
-	if n := cmd.Int("n"); cmd.IsSet("n") && n < 1 {
-		return filter, usage(cmd, fmt.Sprintf("-n %d, expected 1 or more", n))
-	}
-	return filter, nil
-}
-
-func (f deadFilter) matches(letter *deadletter.Letter) bool {
-	return (f.reason == nil || *f.reason == letter.Reason) && (f.category == nil || *f.category == letter.Category)
 }
 
 // endOnDenial ends a command's context with the error when the server denies something: that is reported in a message of its
@@ -163,4 +117,20 @@ func (p *deadProgress) report(n int) error {
 	p.reported = now
 	_, err := fmt.Fprintf(p.out, "%d %s so far\n", n, p.what)
 	return err
+}
+
+// lastLine is what a command that goes through letters says at its end. none: there is no stream of them; stopped: at the most
+// letters that it may take.
+func (f deadFilter) lastLine(counts string, none, stopped bool, most int) string {
+	line := counts
+	if f.isSet() {
+		line += " of those that match" // there may be others
+	}
+	if none {
+		line = "no dead letters: the stream for them does not exist yet"
+	}
+	if stopped {
+		line += fmt.Sprintf("; stopped after %d, later letters were not examined", most)
+	}
+	return line
 }

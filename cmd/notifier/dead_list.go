@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -31,21 +32,29 @@ type deadList struct {
 
 func (l *deadList) run(ctx context.Context, letters *deadletter.Stream) error {
 	if letters == nil {
+		if err := l.filter.noStream(); err != nil {
+			return err
+		}
 		return l.note("no dead letters: the stream for them does not exist yet")
 	}
 	l.reasons = map[string]int{}
 	progress := newDeadProgress(l.errOut, "letters read")
-	err := letters.Scan(ctx, func(letter *deadletter.Letter) error {
+	failure := l.filter.each(ctx, letters, letters.Scan, func(letter *deadletter.Letter) error {
 		l.read++
 		if l.filter.matches(letter) {
 			l.add(letter.Info)
 		}
 		return progress.report(l.read)
 	})
-	if err != nil {
-		return err
+	if failure != nil && (l.filter.seqs == nil || l.matched == 0) {
+		return failure
 	}
 	l.newest = l.newest[max(0, len(l.newest)-l.most):]
+	return errors.Join(l.write(), failure)
+}
+
+// write shows what was found.
+func (l *deadList) write() error {
 	switch {
 	case l.read == 0:
 		return l.note("no dead letters")
@@ -84,10 +93,21 @@ func (l *deadList) note(text string) error {
 
 func (l *deadList) writeTable() error {
 	table := term.NewTable(l.out)
-	table.Row("when", "category", "reason", "detail", "event id", "seq")
+	head := []any{"when", "category", "reason", "detail", "event id", "seq"}
+	sources := slices.ContainsFunc(l.newest, func(letter deadletter.Info) bool { return letter.Source != "" })
+	if sources {
+		head = append(head, "source")
+	}
+	table.Row(head...)
 	for _, letter := range l.newest {
-		table.Row(letter.Time.Format(time.RFC3339),
-			term.Cell(letter.Category), term.Cell(letter.Reason), term.Cell(letter.Detail), term.Cell(letter.EventID), letter.Seq)
+		row := []any{
+			letter.Time.Format(time.RFC3339),
+			term.Cell(letter.Category), term.Cell(letter.Reason), term.Cell(letter.Detail), term.Cell(letter.EventID), letter.Seq,
+		}
+		if sources {
+			row = append(row, term.Cell(letter.Source))
+		}
+		table.Row(row...)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -110,7 +130,7 @@ func (l *deadList) summary() string {
 // omitted is how many letters are not shown.
 func (l *deadList) omitted() string {
 	if older := l.matched - len(l.newest); older > 0 {
-		return fmt.Sprintf("; %d older ones not shown, see -n", older)
+		return fmt.Sprintf("; %s not shown, see -n", term.Count(older, "older one"))
 	}
 	return ""
 }
@@ -122,6 +142,7 @@ type deadLetterLine struct {
 	Reason    string `json:"reason"`
 	Detail    string `json:"detail,omitempty"`
 	EventID   string `json:"event_id"`
+	Source    string `json:"source,omitempty"`
 	Subject   string `json:"subject"`
 	StreamSeq uint64 `json:"stream_seq,omitempty"`
 	Bytes     int    `json:"bytes"`
@@ -132,7 +153,7 @@ type deadLetterLine struct {
 func newDeadLetterLine(letter deadletter.Info) deadLetterLine {
 	line := deadLetterLine{
 		Time: letter.Time.Format(time.RFC3339Nano), Category: letter.Category, Reason: letter.Reason, Detail: letter.Detail,
-		EventID: letter.EventID, Subject: letter.Subject, StreamSeq: letter.StreamSeq, Bytes: letter.Bytes, Seq: letter.Seq,
+		EventID: letter.EventID, Source: letter.Source, Subject: letter.Subject, StreamSeq: letter.StreamSeq, Bytes: letter.Bytes, Seq: letter.Seq,
 	}
 	if letter.Shortened >= 0 {
 		line.Shortened = &letter.Shortened

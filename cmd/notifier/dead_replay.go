@@ -25,7 +25,8 @@ event. If a replay is cut off, by a crash for example, run it again: events keep
 Letters that were shortened, or whose subject is unknown, are left and reported on standard error. The exit code is 1 if
 an event could not be published. Letters that arrive during a replay are not touched, so that none is replayed twice.
 
-Example:
+Examples:
+   notifier dead replay -seq 17
    notifier dead replay -reason slack_rejected -category deploys -n 1`,
 		Flags: append(deadFlags(),
 			&cli.IntFlag{Name: "n", Usage: "replay at most `N`; by default all"},
@@ -64,13 +65,17 @@ var errEnough = errors.New("enough")
 
 // run checks between two letters whether ctx has ended; what it does with a letter ends with work.
 func (r *deadReplay) run(ctx, work context.Context, letters *deadletter.Stream) error {
-	var err error
-	if letters != nil {
+	err := error(nil)
+	if letters == nil {
+		if err = r.filter.noStream(); err != nil {
+			return err
+		}
+	} else {
 		reading, stop := context.WithCancelCause(work)
 		defer stop(nil)
 		defer context.AfterFunc(ctx, func() { stop(context.Canceled) })()
 		r.progress = newDeadProgress(r.errOut, "replayed")
-		err = letters.Each(reading, func(letter *deadletter.Letter) error {
+		err = r.filter.each(reading, letters, letters.Each, func(letter *deadletter.Letter) error {
 			if !r.filter.matches(letter) {
 				return ctx.Err()
 			}
@@ -158,16 +163,6 @@ func (r *deadReplay) finish(none, stopped bool) error {
 		_, err := fmt.Fprintf(r.out, "{\"put_back\":%d,\"left\":%d}\n", r.replayed, r.left)
 		return err
 	}
-	line := fmt.Sprintf("%d replayed, %d left", r.replayed, r.left)
-	if r.filter != (deadFilter{}) {
-		line += " of those that match" // there may be others
-	}
-	if none {
-		line = "no dead letters: the stream for them does not exist yet"
-	}
-	if stopped {
-		line += fmt.Sprintf("; stopped after %d, later letters were not examined", r.most)
-	}
-	_, err := fmt.Fprintln(r.out, line)
+	_, err := fmt.Fprintln(r.out, r.filter.lastLine(fmt.Sprintf("%d replayed, %d left", r.replayed, r.left), none, stopped, r.most))
 	return err
 }

@@ -91,6 +91,7 @@ func TestDeadJSON(t *testing.T) {
 	for _, letter := range []*nats.Msg{deadLetter("errors", "malformed", "e-1"), deadLetter("deploys", "too_large", "e-2")} {
 		letter.Header.Set("Notifier-Stream-Seq", "17")
 		if letter.Subject == "notify-dead.deploys" {
+			letter.Header.Set("Notifier-Source", "/ci")
 			letter.Header.Set("Notifier-Shortened", "70000")
 		}
 		if _, err := js.PublishMsg(t.Context(), letter); err != nil {
@@ -98,13 +99,13 @@ func TestDeadJSON(t *testing.T) {
 		}
 	}
 	const first = `"time":"2026-11-20T04:39:01Z","category":"errors","reason":"malformed","detail":"detail of e-1","event_id":"e-1","subject":"notify.errors","stream_seq":17,"bytes":16,"seq":1`
-	const second = `"time":"2026-11-20T04:39:01Z","category":"deploys","reason":"too_large","detail":"detail of e-2","event_id":"e-2","subject":"notify.deploys","stream_seq":17,"bytes":16,"shortened":70000,"seq":2`
+	const second = `"time":"2026-11-20T04:39:01Z","category":"deploys","reason":"too_large","detail":"detail of e-2","event_id":"e-2","source":"/ci","subject":"notify.deploys","stream_seq":17,"bytes":16,"shortened":70000,"seq":2`
 	out, errOut := runToEnd(t, exitDone, "dead", "list", "-json")
 	if want := "{" + first + "}\n{" + second + "}\n"; out != want || errOut != "" {
 		t.Errorf("%s%s, expected\n%s", out, errOut, want)
 	}
 	out, errOut = runToEnd(t, exitDone, "dead", "list", "-json", "-n", "1")
-	if want := "{" + second + "}\n"; out != want || errOut != "2 dead letters: 1 malformed, 1 too_large; 1 older ones not shown, see -n\n" {
+	if want := "{" + second + "}\n"; out != want || errOut != "2 dead letters: 1 malformed, 1 too_large; 1 older one not shown, see -n\n" {
 		t.Errorf("%s%s, expected\n%s", out, errOut, want)
 	}
 	const why = "it was shortened: 16 of the payload's 70000 bytes are kept"
@@ -128,6 +129,7 @@ func TestDeadHostileHeaders(t *testing.T) {
 	letter.Header["Notifier-Subject"] = []string{"notify.\x1b]0;x\x07"}
 	letter.Header["Notifier-Time"] = []string{"yesterday"}
 	letter.Header["Notifier-Stream-Seq"] = []string{"-1"}
+	letter.Header["Notifier-Source"] = []string{"\x1b[31mci"}
 	if _, err := js.PublishMsg(t.Context(), letter); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +140,7 @@ func TestDeadHostileHeaders(t *testing.T) {
 			t.Errorf("%q, expected nothing that a terminal obeys", text)
 		}
 	}
-	if want := "   ?]0;x?     ?[2Jsent   " + strings.Repeat("ä", 99) + "…   a?b??31m   1\n\n1 dead letter: 1 other\n"; !strings.HasSuffix(out, want) {
+	if want := "   ?]0;x?     ?[2Jsent   " + strings.Repeat("ä", 99) + "…   a?b??31m   1     ?[31mci\n\n1 dead letter: 1 other\n"; !strings.HasSuffix(out, want) {
 		t.Errorf("%q, expected it to end in %q", out, want)
 	}
 	if out, _ := runToEnd(t, exitDone, "dead", "list", "-json"); !json.Valid([]byte(out)) {
@@ -176,6 +178,8 @@ func TestDeadNotPermitted(t *testing.T) {
 		"stream":  {"$JS.API.STREAM.INFO.>", "list", `notifier: stream NOTIFY_DEAD: nats: permissions violation: Permissions Violation for Publish to "$JS.API.STREAM.INFO.NOTIFY_DEAD"`, 1},
 		"letters": {"$JS.API.STREAM.MSG.GET.>", "list", `Publish to "$JS.API.STREAM.MSG.GET.NOTIFY_DEAD"`, 1},
 		"publish": {"notify.>", "replay", `notifier: letter 1 (e-1): publish to notify.errors: nats: permissions violation: Permissions Violation for Publish to "notify.errors"`, 1},
+		"bin":     {"$JS.API.STREAM.MSG.DELETE.>", "delete -all", "notifier: delete letter 1 of stream NOTIFY_DEAD: nats: permissions violation", 1},
+		"payload": {"$JS.API.STREAM.MSG.GET.>", "show 1", `Publish to "$JS.API.STREAM.MSG.GET.NOTIFY_DEAD"`, 1},
 		"delete":  {"$JS.API.STREAM.MSG.DELETE.>", "replay", "notifier: letter 1 (e-1) was replayed, but not deleted: delete letter 1 of stream NOTIFY_DEAD: nats: permissions violation", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +207,7 @@ func TestDeadNotPermitted(t *testing.T) {
 			}
 			t.Setenv("NATS_URL", "nats://some:hunter2@"+s.Addr().String())
 			began := time.Now()
-			_, errOut := runToEnd(t, exitFailed, "dead", test.command)
+			_, errOut := runToEnd(t, exitFailed, append([]string{"dead"}, strings.Fields(test.command)...)...)
 			if !strings.Contains(errOut, test.want) || strings.Contains(errOut, "hunter2") {
 				t.Errorf("%q, expected %q", errOut, test.want)
 			}

@@ -32,7 +32,7 @@ Examples:
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return usage(cmd, fmt.Sprintf("%d arguments, expected one CATEGORY", cmd.NArg()))
+				return usage(cmd, fmt.Sprintf("%s, expected one CATEGORY", term.Count(cmd.NArg(), "argument")))
 			}
 			category := cmd.Args().First()
 			if err := status.CheckCategory(category); err != nil {

@@ -37,7 +37,7 @@ func writeHelp(out io.Writer, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if commands := cmd.VisibleCommands(); len(commands) > 0 {
+	if commands := visibleCommands(cmd); len(commands) > 0 {
 		table := term.NewTable(out).Indent("   ")
 		for _, command := range commands {
 			table.Row(command.Name, command.Usage)
@@ -87,7 +87,7 @@ func flagLine(flag cli.Flag) (name, text string) {
 // usageLine is how the command is called.
 func usageLine(cmd *cli.Command) string {
 	line := cmd.FullName()
-	if len(cmd.VisibleCommands()) > 0 {
+	if len(visibleCommands(cmd)) > 0 {
 		word := " COMMAND"
 		if cmd == cmd.Root() {
 			word = " [COMMAND]" // without one it is serve
@@ -104,20 +104,32 @@ func usageLine(cmd *cli.Command) string {
 }
 
 // flagError is what the library found wrong with a flag, in our words.
-func flagError(err error) string {
+func flagError(cmd *cli.Command, err error) string {
 	text := err.Error()
 	if name, found := strings.CutPrefix(text, "flag provided but not defined: "); found {
-		return "unknown flag " + name
+		return unknownFlag(cmd, name)
 	}
 	if name, found := strings.CutPrefix(text, "flag needs an argument: "); found {
 		return "missing value for flag " + name
 	}
 	for cause, expected := range map[string]string{
 		": strconv.ParseInt": "a whole number", ": strconv.ParseFloat": "a number", ": parse error": "true or false",
+		": time: invalid duration": "a duration such as 30m", ": time: missing unit": "a duration such as 30m", ": time: unknown unit": "a duration such as 30m",
 	} {
 		if what, _, found := strings.Cut(text, cause); found {
 			return what + ", expected " + expected
 		}
 	}
 	return text
+}
+
+// visibleCommands are the commands below one that are not hidden. The library leaves out one that is named help.
+func visibleCommands(cmd *cli.Command) []*cli.Command {
+	var visible []*cli.Command
+	for _, below := range cmd.Commands {
+		if !below.Hidden {
+			visible = append(visible, below)
+		}
+	}
+	return visible
 }

@@ -24,12 +24,12 @@ import (
 var floors = [][]string{
 	{
 		"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/snapshot", "internal/embedded",
-		"internal/luastore", "internal/lanes", "internal/pattern",
+		"internal/luastore", "internal/lanes", "internal/pattern", "internal/suggest", "internal/streams", "internal/wait",
 	},
 	{"internal/event", "internal/ratelimit", "internal/admin", "internal/markup"},
 	{"internal/slackout", "internal/stats", "internal/published"},
 	{"internal/steering"},
-	{"internal/consume", "internal/deadletter", "internal/digest", "internal/status", "internal/simulate", "internal/devstack"},
+	{"internal/consume", "internal/deadletter", "internal/digest", "internal/status", "internal/simulate", "internal/devstack", "internal/recent"},
 	{"internal/settings", "internal/telemetry"},
 	{"internal/app", "internal/preflight"},
 	{"cmd/notifier"},

@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/steering"
+	"notifier/internal/term"
 )
 
 func limitCommand() *cli.Command {
@@ -23,7 +24,7 @@ Examples:
 		Commands: []*cli.Command{limitSetCommand(), limitClearCommand()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return usage(cmd, fmt.Sprintf("unknown command %q, expected set or clear", cmd.Args().First()))
+				return usage(cmd, unknownCommand(cmd, cmd.Args().First())+", expected set or clear")
 			}
 			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
 				return s.list(ctx, steering.Limit, "no limit for a while is in force")
@@ -48,7 +49,7 @@ Example:
 		Flags: []cli.Flag{&cli.StringFlag{Name: "for", Usage: "for this `DURATION`, 1s to 744h (31 days)"}, reasonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 2 {
-				return usage(cmd, fmt.Sprintf("%d arguments, expected SCOPE and LIMIT such as category/errors 50/30m", cmd.NArg()))
+				return usage(cmd, fmt.Sprintf("%s, expected SCOPE and LIMIT such as category/errors 50/30m", term.Count(cmd.NArg(), "argument")))
 			}
 			if !cmd.IsSet("for") {
 				return usage(cmd, "missing -for DURATION, expected for how long, such as -for 2h")
@@ -82,7 +83,7 @@ Example:
    notifier limit clear category/errors`,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return usage(cmd, fmt.Sprintf("%d arguments, expected one SCOPE", cmd.NArg()))
+				return usage(cmd, fmt.Sprintf("%s, expected one SCOPE", term.Count(cmd.NArg(), "argument")))
 			}
 			target := cmd.Args().First()
 			if _, err := steering.ParseScope(target); err != nil {

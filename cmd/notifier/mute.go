@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/steering"
+	"notifier/internal/term"
 )
 
 func muteCommand() *cli.Command {
@@ -31,7 +32,7 @@ Examples:
 					return s.list(ctx, steering.Mute, "nothing is muted")
 				})
 			case cmd.NArg() != 2:
-				return usage(cmd, fmt.Sprintf("%d arguments, expected PATTERN and DURATION such as errors 30m", cmd.NArg()))
+				return usage(cmd, fmt.Sprintf("%s, expected PATTERN and DURATION such as errors 30m", term.Count(cmd.NArg(), "argument")))
 			case cmd.Bool("json"):
 				return usage(cmd, "-json with arguments, expected it with the list alone")
 			}
@@ -67,7 +68,7 @@ Example:
    notifier unmute errors.db`,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return usage(cmd, fmt.Sprintf("%d arguments, expected one PATTERN", cmd.NArg()))
+				return usage(cmd, fmt.Sprintf("%s, expected one PATTERN", term.Count(cmd.NArg(), "argument")))
 			}
 			target := cmd.Args().First()
 			if _, err := steering.NewMute(target, "", ""); err != nil {

@@ -51,10 +51,7 @@ type levelsShown struct {
 
 func TestThePageShowsGroupsAndReserves(t *testing.T) {
 	t.Parallel()
-	b := openBrowser(t)
-	p, _, _ := workerProcess(t, nil)
-	b.open(t, adminURL(t, &p.out))
-	b.waitForText(t, "#sentence", "Working.")
+	b := openWorkingPage(t)
 	got := see[[]levelsShown](t, b, levelsOnThePage)
 	for i, shown := range got {
 		for _, text := range append(append([]string{shown.Sentence, shown.Kept}, shown.Groups...), shown.Categories...) {

@@ -12,14 +12,16 @@ import (
 const settingsOnThePage = `(() => {
 	const later = new Date(Date.parse(state.data.time) + 90000).toISOString(), foreign = "<b>\u202e";
 	const scope = (category, forecast) => ({ category, forecast, tiers: [{ limit: "10/30m", used: 1, max: 10, free_in_s: 0 }], next_free: null, sent_last_hour: 0, dropped_last_hour: 0, last_sent: null, minutes: [] });
-	const shown = [];
+	const shown = [], first = state.data;
 	const look = changes => {
-		show({ ...state.data, ...changes });
+		state.data = { ...first, ...changes };
+		show(state.data);
+		tick();
 		const read = (path, of) => Array.from(document.querySelectorAll(path), of);
 		shown.push({
 			NoReplicas: !document.getElementById("no-replicas").hidden,
-			Steering: document.getElementById("steering").textContent.replace(/until [\d: -]+/, "until then"),
-			Warnings: read("#warnings li", li => li.textContent),
+			Steering: read("#steering li, #more-steering", li => li.textContent.replace(/until [\d: -]+/, "until then")).filter(Boolean),
+			Warnings: read("#attention li.bad", li => li.textContent),
 			Next: read("#categories tbody tr", tr => tr.querySelector(".name").textContent + ": " + tr.querySelector(".next").textContent.replace(/\d+:\d+:\d+/, "then").replace(/in \d[^,]*/, "in a while").trim()),
 		});
 	};
@@ -44,20 +46,20 @@ const settingsOnThePage = `(() => {
 
 // settingsShown is what settingsOnThePage returns.
 type settingsShown struct {
-	NoReplicas     bool
-	Steering       string
-	Warnings, Next []string
+	NoReplicas               bool
+	Steering, Warnings, Next []string
 }
 
 func TestThePageShowsWhoDiffersAndWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
 	p, _, _ := workerProcess(t, nil)
-	b.open(t, adminURL(t, &p.out))
+	b.open(t, readyURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
 	want := []settingsShown{
-		{Warnings: []string{}, Next: []string{"room: now"}},
+		{Steering: []string{}, Warnings: []string{}, Next: []string{"room: now"}},
 		{
+			Steering: []string{},
 			Warnings: []string{"Replicas run with different settings: LIMIT_CATEGORY is 10/30m in <b>\ufffd and 5/30m in b.", "Two"},
 			Next: []string{
 				"room: now", "waits: then in a while, global limit", "of a group: then in a while, group limit", "full: then in a while",
@@ -66,9 +68,9 @@ func TestThePageShowsWhoDiffersAndWhatIsRefused(t *testing.T) {
 		},
 		{
 			Warnings: []string{"The settings of a cannot be used."}, Next: []string{},
-			Steering: "In force for a while: mute of \u2068<b>\ufffd\u2069 until then, by \u2068a\ufffd\u2069: \u2068b\ufffd\u2069; and 2 more.",
+			Steering: []string{"mute of \u2068<b>\ufffd\u2069 until then, by \u2068a\ufffd\u2069: \u2068b\ufffd\u2069", "and 2 more"},
 		},
-		{NoReplicas: true, Warnings: []string{}, Next: []string{}},
+		{NoReplicas: true, Steering: []string{}, Warnings: []string{}, Next: []string{}},
 	}
 	if diff := cmp.Diff(want, see[[]settingsShown](t, b, settingsOnThePage)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

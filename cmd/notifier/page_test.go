@@ -80,7 +80,7 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
 	p, server, slack := workerProcess(t, map[string]string{"LIMIT_GLOBAL": "9/1h+100/24h", "LIMIT_CATEGORY": "3/30m"})
-	b.open(t, adminURL(t, &p.out))
+	b.open(t, readyURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working. All 9 global slots are free; no limit is full.")
 	b.waitForText(t, "#missed", "Nothing was sent or dropped in the last hour.")
 
@@ -220,7 +220,7 @@ func TestThePageWithAToken(t *testing.T) {
 	const token = "correct-horse-battery"
 	b := openBrowser(t)
 	p, _, _ := workerProcess(t, map[string]string{"ADMIN_TOKEN": token})
-	admin := adminURL(t, &p.out)
+	admin := readyURL(t, &p.out)
 	if status, _ := get(t, admin+"/"); status != http.StatusUnauthorized {
 		t.Errorf("without the token: %d, expected 401", status)
 	}
@@ -235,10 +235,7 @@ func TestThePageWithAToken(t *testing.T) {
 // TestThePageIsolatesForeignText: isolates are the page's own, and nobody's who could end or open one too many.
 func TestThePageIsolatesForeignText(t *testing.T) {
 	t.Parallel()
-	b := openBrowser(t)
-	p, _, _ := workerProcess(t, nil)
-	b.open(t, adminURL(t, &p.out))
-	b.waitForText(t, "#sentence", "Working.")
+	b := openWorkingPage(t)
 	got := see[[]string](t, b, `(() => {
 		const foreign = "x\u2069\u2068\u2066\u202ey", time = state.data.time;
 		const waits = [{ for: foreign, reason: foreign, since: time }, { for: "slack", channel: foreign, reason: foreign, since: time }];
@@ -248,9 +245,10 @@ func TestThePageIsolatesForeignText(t *testing.T) {
 		show(state.data);
 		showSlots(state.data);
 		tick();
-		const texts = ["#sentence", "#announce", "#waits", "#slots tbody", "#replicas tbody", "#refused", "#holders"].map(id => document.querySelector(id).textContent);
-		showError(foreign);
-		return [...texts, document.querySelector("#waits").textContent];
+		const texts = ["#sentence", "#announce", "#attention", "#slots tbody", "#replicas tbody", "#refused", "#holders"].map(id => document.querySelector(id).textContent);
+		Object.assign(state, { error: foreign, failed: { error: foreign, this: { ...state.data.this, waits, replica: foreign, host: foreign, streams: [] } } });
+		tick();
+		return [...texts, document.querySelector("#attention").textContent, document.querySelector("#this").textContent];
 	})()`)
 	for _, text := range got {
 		if own := strings.ReplaceAll(text, "\u2068x\ufffd\ufffd\ufffd\ufffdy\u2069", ""); strings.ContainsAny(own, "\u2066\u2068\u2069\u202e") || !strings.Contains(text, "x\ufffd\ufffd\ufffd\ufffdy") {
@@ -296,7 +294,7 @@ func TestThePageGoesOn(t *testing.T) {
 	_, _, env := startServices(t)
 	env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"], env["ADMIN_ADDR"] = "xoxb-1", "#alerts", testkit.FreeAddr(t)
 	p := spawn(t, "notifier", env, "serve")
-	b.open(t, adminURL(t, &p.out))
+	b.open(t, readyURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
 	see[int](t, b, "window.sameDocument = 1")
 
@@ -331,17 +329,17 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 	b := openBrowser(t)
 	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
 	p, server, slack := workerProcess(t, map[string]string{"REDIS_URL": "redis://" + proxy.Addr})
-	b.open(t, adminURL(t, &p.out))
+	b.open(t, readyURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
 
 	slack.Always(devstack.Behaviour{Status: 503})
 	publishEach(t, server, "errors", 4)
 	b.waitForText(t, "#sentence", "Held for ", "#alerts", ": Slack has not accepted messages since ", "; 4 events are held.")
-	b.waitForText(t, "#waits", "#alerts", ": unavailable: http_503 (since ")
+	b.waitForText(t, "#attention", "#alerts", ": unavailable: http_503 (since ")
 	b.waitForText(t, "#fact-held", "4")
 	slack.Always(devstack.Behaviour{})
 	b.waitForText(t, "#sentence", "Working. 4 of 100 global slots are taken; no limit is full.")
-	testkit.Eventually(t, "nothing is waited for", func() bool { return b.text(t, "#waits") == "" })
+	testkit.Eventually(t, "nothing is waited for", func() bool { return b.text(t, "#attention") == "" })
 
 	slack.Next(devstack.Behaviour{RetryAfter: "4"})
 	publishEach(t, server, "deploys", 1)
@@ -350,11 +348,16 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 
 	b.expectFailures(true)
 	proxy.Cut()
-	b.waitForText(t, "#sentence", "Redis is unavailable: the status is unknown.")
-	b.waitForText(t, "#waits", "redis")
+	b.waitForText(t, "#sentence", "Redis is unavailable since ", ": nothing is sent. The rest below is as it was at ")
+	b.waitForText(t, "#attention", "redis")
+	publishEach(t, server, "deploys", 2)
+	b.waitForText(t, "#sentence", ": nothing is sent; this worker holds 2 events.")
+	b.waitForText(t, "#attention", "Waiting for redis since ")
+	b.waitForText(t, "#this", "Held events2 (redis 2)", "RedisRedis is unavailable: nothing is sent (since ", "Last sent", "Events in flight2, 0 being posted")
 	proxy.Heal()
 	b.waitForText(t, "#sentence", "Working.")
-	if slack.Accepted() != 5 {
-		t.Errorf("%d messages in Slack, expected 5", slack.Accepted())
-	}
+	b.expectFailures(false)
+	testkit.Eventually(t, "what was held is sent", func() bool { return slack.Accepted() == 7 })
+	b.waitForText(t, "#attention-title", "Needs attention")
+	testkit.Eventually(t, "nothing needs attention", func() bool { return b.text(t, "#attention") == "" })
 }

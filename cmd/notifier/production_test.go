@@ -44,8 +44,8 @@ func TestProductionBuild(t *testing.T) {
 }
 
 // mostModules is how many modules the production binary may link. Each of them has to be trusted and kept up to date, so one
-// more is a decision.
-const mostModules = 37
+// more is a decision. The last one is jsontext, which reads payloads; it goes when the standard library has it.
+const mostModules = 39
 
 // build builds notifier as a user would.
 func build(t *testing.T, flags ...string) string {

@@ -162,6 +162,18 @@ func adminURL(t *testing.T, out *output) string {
 	return "http://" + logLine(t, out.lines("admin server listens")[0])["addr"].(string)
 }
 
+// readyURL is where the admin server of a worker listens that is ready: before that its status may be unknown, and there may be no
+// stream to publish to.
+func readyURL(t *testing.T, out *output) string {
+	t.Helper()
+	url := adminURL(t, out)
+	testkit.Eventually(t, "ready", func() bool {
+		status, _ := get(t, url+"/readyz")
+		return status == http.StatusOK
+	})
+	return url
+}
+
 // logLine reads a line of the log.
 func logLine(t *testing.T, line string) map[string]any {
 	t.Helper()

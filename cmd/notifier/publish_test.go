@@ -21,6 +21,7 @@ func TestPublishInterrupted(t *testing.T) {
 	t.Setenv("NATS_MODE", "core")
 	for name, arguments := range map[string][]string{
 		"while nobody types":            {"publish", "errors", "-"},
+		"while nobody types JSON":       {"publish", "errors", "-json", "-"},
 		"while the rate makes it wait":  {"publish", "errors", "-n", "1000", "-rate", "0.001"},
 		"while lines wait for the rate": {"publish", "errors", "-rate", "0.001", "-"},
 	} {

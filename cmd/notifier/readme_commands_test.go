@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"notifier/internal/devstack"
 	"notifier/internal/testkit"
 )
 
@@ -19,7 +20,7 @@ var (
 	userDocuments = []string{
 		"README.md", "docs/configuration.md", "docs/publishing.md", "docs/operations.md", "docs/security.md", "docs/benchmarks.md",
 	}
-	documents = append(slices.Clone(userDocuments), "CONTRIBUTING.md", "docs/design.md")
+	documents = append(slices.Clone(userDocuments), "CONTRIBUTING.md", "docs/design.md", "docs/deploying.md")
 )
 
 var (
@@ -168,7 +169,7 @@ func TestReadmeWalk(t *testing.T) {
 	demo := start(t, "demo")
 	demo.ends(t, exitDone)
 
-	_, slack := worker(t, map[string]string{"SLACK_CHANNEL": "#alerts"})
+	server, slack := worker(t, map[string]string{"SLACK_CHANNEL": "#alerts"})
 	worker := start(t)
 	admin := adminURL(t, &worker.out)
 	week := filepath.Join(t.TempDir(), "last-week.log")
@@ -179,6 +180,9 @@ func TestReadmeWalk(t *testing.T) {
 				testkit.Check(t, os.WriteFile(week, []byte(worker.out.String()), 0o600))
 				words[i] = week
 			}
+		}
+		if words[0] == "dead" && len(worker.out.lines(`"outcome":"dead"`)) == 0 {
+			twoLetters(t, server, &worker.out)
 		}
 		p := start(t, words...)
 		p.ends(t, exitDone)
@@ -192,6 +196,17 @@ func TestReadmeWalk(t *testing.T) {
 	}
 	if status, _ := get(t, admin+"/"); status != 200 {
 		t.Errorf("the page answers %d", status)
+	}
+}
+
+// twoLetters publishes the two events that docs/operations.md shows as dead letters 1 and 2.
+func twoLetters(t *testing.T, server *devstack.NATS, log *output) {
+	t.Helper()
+	js := testkit.JetStream(t, server.URL())
+	for i, letter := range [][2]string{{"notify.deploys", `{"text":"v1.2.3","channel":"#ceo"}`}, {"notify.errors", `{"text":"disk full","cost":12}`}} {
+		_, err := js.Publish(t.Context(), letter[0], []byte(letter[1]))
+		testkit.Check(t, err)
+		testkit.Eventually(t, "it is a letter", func() bool { return len(log.lines(`"outcome":"dead"`)) == i+1 })
 	}
 }
 

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,8 +20,8 @@ import (
 // devstackCommands are the scripts' commands that need the embedded servers.
 func devstackCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
-		"nats": startNATS, "stream": createStream, "stored": storedEvents, "letter": storeLetter,
-		"redis": startStore, "slack": startSlack,
+		"nats": startNATS, "stream": createStream, "stored": storedEvents, "letter": storeLetter, "outcome": storeOutcome,
+		"redis": startStore, "slack": startSlack, "recorded": storeRecorded,
 	}
 }
 
@@ -55,18 +58,38 @@ func storedEvents(ts *testscript.TestScript, _ bool, _ []string) {
 	})
 }
 
-// storeLetter puts a dead letter where a worker would, with further headers or others: letter errors malformed e-1
-// Notifier-Detail='broken JSON'.
+// storeLetter puts a dead letter where a worker of NATS_STREAM would, with further headers or others: letter errors malformed
+// e-1 Notifier-Detail='broken JSON'.
 func storeLetter(ts *testscript.TestScript, _ bool, args []string) {
 	letter := deadLetter(args[0], args[1], args[2])
 	for _, header := range args[3:] {
 		name, value, _ := strings.Cut(header, "=")
 		letter.Header.Set(name, value)
 	}
+	stream := cmp.Or(ts.Getenv("NATS_STREAM"), "NOTIFY")
+	letter.Subject = strings.ToLower(stream) + "-dead." + args[0]
 	withJetStream(ts, func(ctx context.Context, js jetstream.JetStream) {
-		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "NOTIFY_DEAD", Subjects: []string{"notify-dead.>"}})
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: stream + "_DEAD", Subjects: []string{strings.ToLower(stream) + "-dead.>"}})
 		ts.Check(err)
 		_, err = js.PublishMsg(ctx, letter)
+		ts.Check(err)
+	})
+}
+
+// storeOutcome records what became of an event as a worker does, of that with a sequence in the stream: outcome errors e-1 17
+// '{"outcome":"sent","channel":"#alerts"}'.
+func storeOutcome(ts *testscript.TestScript, _ bool, args []string) {
+	record := map[string]any{}
+	ts.Check(json.Unmarshal([]byte(args[3]), &record))
+	seq, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	record["time"], record["category"], record["event_id"], record["stream_seq"] = time.Now(), args[0], args[1], seq
+	payload, err := json.Marshal(record)
+	ts.Check(err)
+	withJetStream(ts, func(ctx context.Context, js jetstream.JetStream) {
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "NOTIFY_EVENTS", Subjects: []string{"notify-events.>"}, AllowDirect: true})
+		ts.Check(err)
+		_, err = js.Publish(ctx, "notify-events."+args[0], payload)
 		ts.Check(err)
 	})
 }

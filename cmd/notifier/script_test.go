@@ -50,6 +50,7 @@ func TestScripts(t *testing.T) {
 	t.Parallel()
 	commands := map[string]func(ts *testscript.TestScript, neg bool, args []string){
 		"exits": exits, "answers": answers, "nobody": nobody, "printf": printf, "aligned": aligned,
+		"asks": asks, "behaves": behaves, "opens": opens, "finds": finds,
 	}
 	for name, command := range devstackCommands() {
 		commands[name] = command
@@ -124,7 +125,7 @@ func printf(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: printf FILE TEXT")
 	}
-	text := strings.NewReplacer(`\r`, "\r", `\n`, "\n").Replace(args[1])
+	text := strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\xff`, "\xff", `\xef\xbb\xbf`, "\uFEFF").Replace(args[1])
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 

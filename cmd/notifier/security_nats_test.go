@@ -67,8 +67,8 @@ func securedWorker(t *testing.T, as func(string) string) map[string]string {
 // createStreams makes what a worker would make.
 func createStreams(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	for name, subject := range map[string]string{"NOTIFY": "notify.>", "NOTIFY_DEAD": "notify-dead.>"} {
-		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
+	for name, subject := range map[string]string{"NOTIFY": "notify.>", "NOTIFY_DEAD": "notify-dead.>", "NOTIFY_EVENTS": "notify-events.>"} {
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}, AllowDirect: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,7 +98,7 @@ func TestSecurityNATS(t *testing.T) {
 	t.Parallel()
 	full := securityBlock(t, "nats")
 	reduced := creating.ReplaceAllString(full, "")
-	if strings.Count(full, "\n")-strings.Count(reduced, "\n") != 3 {
+	if strings.Count(full, "\n")-strings.Count(reduced, "\n") != 4 {
 		t.Fatalf("the document names other permissions to create than expected:\n%s", full)
 	}
 	second := strings.Replace(reduced, `"$JS.ACK.NOTIFY.notifier.>"`, `"$JS.ACK.*.*.NOTIFY.notifier.>"`, 1) + "\nfeature_flags {js_ack_fc_v2: true}"
@@ -186,8 +186,8 @@ func TestSecurityNATSTrimmed(t *testing.T) {
 	block := securityBlock(t, "nats")
 	user := block[:strings.Index(block, "user: publisher")]
 	permissions := regexp.MustCompile(`\n *"([^"]+)"`).FindAllStringSubmatch(user, -1)
-	if len(permissions) != 9 {
-		t.Fatalf("%d permissions of a worker, expected 9", len(permissions))
+	if len(permissions) != 13 {
+		t.Fatalf("%d permissions of a worker, expected 13", len(permissions))
 	}
 	inbox := `subscribe: {allow: ["_NOTIFIER.NOTIFY.worker.>"]}`
 	if strings.Count(user, inbox) != 1 {
@@ -195,7 +195,9 @@ func TestSecurityNATSTrimmed(t *testing.T) {
 	}
 	without := map[string]string{"_NOTIFIER.NOTIFY.worker.": strings.Replace(block, inbox, `subscribe: {allow: ["_INBOX.other.>"]}`, 1)}
 	for _, permission := range permissions {
-		without[strings.TrimSuffix(permission[1], ">")] = strings.Replace(block, permission[0], "", 1)
+		if permission[1] != "$JS.API.DIRECT.GET.NOTIFY_EVENTS" { // which a worker needs when somebody asks; see TestSecurityNATSCheck
+			without[strings.TrimSuffix(permission[1], ">")] = strings.Replace(block, permission[0], "", 1)
+		}
 	}
 	for lacking, configuration := range without {
 		t.Run(lacking, func(t *testing.T) {
@@ -208,7 +210,7 @@ func TestSecurityNATSTrimmed(t *testing.T) {
 			}
 			w := spawn(t, "notifier", securedWorker(t, as), "serve")
 			testkit.Eventually(t, "it says what it may not do", func() bool {
-				return len(w.out.lines(`"msg":"nats error"`, "Permissions Violation", lacking)) > 0
+				return len(w.out.lines(`"level":"warn"`, "Permissions Violation", lacking)) > 0
 			})
 			asked := time.Now()
 			w.terminate(t)
@@ -236,7 +238,17 @@ func TestSecurityNATSCheck(t *testing.T) {
 			t.Errorf("it waited:\n%s", out.String())
 		}
 	}
-	as := startSecured(t, block)
+	for _, lacking := range []string{"$JS.API.STREAM.INFO.NOTIFY_EVENTS", "$JS.API.DIRECT.GET.NOTIFY_EVENTS"} { // without which a worker does its job
+		as := startSecured(t, strings.Replace(block, `"`+lacking+`"`, "", 1))
+		createStreams(t, testkit.JetStream(t, as("all")))
+		out := checkAgainst(t, securedWorker(t, as), exitDone)
+		wantFinding(t, out, "warn", "nats", fmt.Sprintf(`Permissions Violation for Publish to "%s"`, lacking))
+	}
+	as := startSecured(t, strings.Replace(block, `"notify-events.>"`, "", 1))
+	createStreams(t, testkit.JetStream(t, as("all")))
+	wantFinding(t, checkAgainst(t, securedWorker(t, as), exitDone), "warn", "nats", `outcomes cannot be recorded: nats: permissions violation: Permissions Violation for Publish to "notify-events.check"`)
+
+	as = startSecured(t, block)
 	settings := securedWorker(t, as)
 	settings["NATS_URL"] = strings.Replace(as("notifier"), secret, "wrong"+secret, 1)
 	out := checkAgainst(t, settings, exitFailed)

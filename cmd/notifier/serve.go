@@ -47,6 +47,9 @@ func runServe(ctx context.Context, out io.Writer) error {
 	for _, file := range s.Exposed {
 		log.Warn("a secret file can be used by others", zap.Stringer("file", file))
 	}
+	for _, variable := range s.Unknown {
+		log.Warn("a variable looks like a setting", zap.Stringer("variable", variable))
+	}
 	if err := app.Run(ctx, s, log, nil); err != nil {
 		log.Error("stopped", zap.Error(err))
 		return err

@@ -43,7 +43,7 @@ func TestServeReportsWhatWasDropped(t *testing.T) {
 	go func() { ended <- app.Run(ctx, s, zap.NewNop(), nil) }()
 	publishes(t, "errors", "-n", "5", "disk full")
 	testkit.Eventually(t, "the digest is in Slack", func() bool { return digestIn(slack) != "" })
-	if text := digestIn(slack); !strings.Contains(text, "3 notifications were not sent: errors 3 (its limit 2/1h). There is room now.") {
+	if text := digestIn(slack); !strings.Contains(text, "3 events were not sent: 3 of errors (its limit 2/1h). There is room now.") {
 		t.Errorf("the digest says %q", text)
 	}
 	for range 3 {
@@ -81,7 +81,7 @@ func TestServeSendsSpans(t *testing.T) {
 	}))
 	t.Cleanup(collector.Close)
 	worker(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL})
-	p := start(t)
+	p := startWorker(t)
 	publishes(t, "errors", "disk full")
 	testkit.Eventually(t, "it is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
 	p.stop()
@@ -158,7 +158,7 @@ func TestServeRefusesATracesExporterThatThereIsNot(t *testing.T) {
 // against promtool's rules for good metrics.
 func TestMetricsOfAWorker(t *testing.T) {
 	worker(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "LIMIT_RESERVE": "payments=5"})
-	p := start(t)
+	p := startWorker(t)
 	publishes(t, "errors", "-n", "3", "disk full")
 	testkit.Eventually(t, "all are settled", func() bool { return len(p.out.lines(`"outcome":`)) == 3 })
 	status, text := get(t, adminURL(t, &p.out)+"/metrics")

@@ -68,16 +68,20 @@ func publishes(t *testing.T, arguments ...string) {
 	p.ends(t, exitDone)
 }
 
+// startWorker starts a worker and waits until it is ready.
+func startWorker(t *testing.T) *program {
+	t.Helper()
+	p := start(t) // no command: serve
+	readyURL(t, &p.out)
+	return p
+}
+
 // TestServe is the life of one worker: it gets ready, sends what the limit allows, logs every event, and
 // ends in peace.
 func TestServe(t *testing.T) {
 	server, slack := worker(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "SHUTDOWN_TIMEOUT": "5s"})
-	p := start(t) // no command: serve
+	p := startWorker(t)
 	admin := adminURL(t, &p.out)
-	testkit.Eventually(t, "ready", func() bool {
-		status, _ := get(t, admin+"/readyz")
-		return status == http.StatusOK
-	})
 	if status, body := get(t, admin+"/healthz"); status != http.StatusOK || body != "ok\n" {
 		t.Errorf("/healthz: %d %q", status, body)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"notifier/internal/settings"
 	"notifier/internal/simulate"
+	"notifier/internal/term"
 )
 
 // Lua makes much short-lived garbage for each decision. Collecting it less often decides more events per second (GOGC=400 and
@@ -190,6 +191,6 @@ func (s *simulation) progress(total int) error {
 		return nil
 	}
 	s.reported = now
-	_, err := fmt.Fprintf(s.errOut, "%d of %d events decided\n", s.decided, total)
+	_, err := fmt.Fprintf(s.errOut, "%d of %s decided\n", s.decided, term.Count(total, "event"))
 	return err
 }

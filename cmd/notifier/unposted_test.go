@@ -62,7 +62,7 @@ func expectMetrics(t *testing.T, url string, patterns ...string) {
 // TestAPausedChannelIsNamed: in the log, on /readyz, in the status and in the metrics; the other channel goes on.
 func TestAPausedChannelIsNamed(t *testing.T) {
 	_, slack := worker(t, map[string]string{"SLACK_CHANNEL": "#alerts", "SLACK_ROUTES": "deploys=#deploys"})
-	p := start(t)
+	p := startWorker(t)
 	admin := adminURL(t, &p.out)
 	publishes(t, "errors", "-n", "3", "disk full") // so that the refusal is this channel's: the workspace would refuse others too
 	testkit.Eventually(t, "they are sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 3 })
@@ -102,13 +102,13 @@ func TestThePageNamesChannels(t *testing.T) {
 	p, server, slack := workerProcess(t, map[string]string{"SLACK_ROUTES": "deploys=#deploys", "SLACK_PACE": "5/1h", "LIMIT_CATEGORY": "20/1h"})
 	b.open(t, adminURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
-	if shown := b.text(t, "#unposted"); shown != "" {
+	if shown := b.text(t, "#attention"); shown != "" {
 		t.Errorf("%q is shown, and nothing waits", shown)
 	}
 	publishEach(t, server, "errors", 1) // its answer shows the ID of the channel
 	testkit.Eventually(t, "the first is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
 	publishEach(t, server, "errors", 8)
-	b.waitForText(t, "#unposted", "#alerts", ": 4 events wait to be posted, the oldest for ", "; the pace of the channel")
+	b.waitForText(t, "#attention", "#alerts", ": 4 events wait to be posted, the oldest for ", "; the pace of the channel")
 	b.waitForText(t, "#fact-held", "4")
 	b.waitForText(t, "#sentence", "Working. 9 of 100 global slots are taken")
 
@@ -118,16 +118,16 @@ func TestThePageNamesChannels(t *testing.T) {
 	paused := time.Now()
 	publishEach(t, server, "deploys", 1)
 	b.waitForText(t, "#sentence", "Held for ", "#deploys", ": Slack has asked to wait ", "; 5 events are held.")
-	b.waitForText(t, "#waits", "#deploys", ": Slack asked to wait ", " s (since ")
-	b.waitForText(t, "#unposted", "#deploys", ": 1 event waits to be posted, the oldest for ", "; Slack takes no posts at the moment", "#alerts")
+	b.waitForText(t, "#attention", "#deploys", ": Slack asked to wait ", " s (since ")
+	b.waitForText(t, "#attention", "#deploys", ": 1 event waits to be posted, the oldest for ", "; Slack takes no posts at the moment", "#alerts")
 	b.waitForText(t, "#replicas .waits", "#deploys")
 	b.waitForText(t, "#sentence", "Working.")
 	if waited := time.Since(paused); waited < 5*time.Second {
 		t.Errorf("the pause was shown for %s, expected 6s", waited)
 	}
 	b.waitForText(t, "#fact-held", "4")
-	testkit.Eventually(t, "nothing is waited for", func() bool { return b.text(t, "#waits") == "" })
-	if shown := b.text(t, "#unposted"); strings.Contains(shown, "#deploys") || !strings.Contains(shown, "#alerts") {
+	testkit.Eventually(t, "nothing is waited for", func() bool { return !strings.Contains(b.text(t, "#attention"), "Slack asked to wait") })
+	if shown := b.text(t, "#attention"); strings.Contains(shown, "#deploys") || !strings.Contains(shown, "#alerts") {
 		t.Errorf("%q is shown, expected #alerts alone", shown)
 	}
 }

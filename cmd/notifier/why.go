@@ -2,29 +2,33 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/app"
 	"notifier/internal/ratelimit"
+	"notifier/internal/recent"
+	"notifier/internal/settings"
 	"notifier/internal/term"
 )
 
 func whyCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "why",
-		Usage:     "show what became of one event that was admitted or sent",
+		Usage:     "show what became of one event, and when",
 		ArgsUsage: "EVENT_ID",
 		Description: `The id is the event_id in the log. An id counts within its category, and a CloudEvent's together with its source, so
 there can be several events with it: all of them are shown, the latest first. Redis knows events that are in flight, that
 hold a slot, or that were sent within DEDUPE_WINDOW. A limit that is counted in buckets (:PRECISION, :fixed) does not keep whose
-slots are taken: when an event was admitted is known there only until it is sent. Redis stores nothing about dropped events:
-look for those in the log, and for dead ones in "notifier dead list". The exit code is 0 even if the event is unknown; -json
-reports that in "state".
+slots are taken: when an event was admitted is known there only until it is sent. What was dropped or is dead is in the stream of
+outcomes in NATS for 24 hours, in a storm only in parts ("notifier events -h"). One of the two is enough for an answer. The exit
+code is 0 even if the event is unknown; -json reports that in "state".
 
 Examples:
    notifier why deploy-1234
@@ -35,9 +39,9 @@ Examples:
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return usage(cmd, fmt.Sprintf("%d arguments, expected one EVENT_ID", cmd.NArg()))
+				return usage(cmd, fmt.Sprintf("%s, expected one EVENT_ID", term.Count(cmd.NArg(), "argument")))
 			}
-			why := whyOutput{id: cmd.Args().First(), category: cmd.String("category"), json: cmd.Bool("json"), out: cmd.Root().Writer}
+			why := whyOutput{id: cmd.Args().First(), category: cmd.String("category"), json: cmd.Bool("json"), out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
 			return withStore(func(store app.Store) error {
 				why.inBuckets = !store.Limits.Global.Exact()
 				return why.run(ctx, store.Limiter)
@@ -52,38 +56,74 @@ type whyOutput struct {
 	category string // empty: any
 	json     bool
 	out      io.Writer
+	errOut   io.Writer
 
 	inBuckets bool // the global limit is counted in buckets, where no event has a slot of its own
 }
 
+// run asks Redis and the stream of outcomes at the same time. One of them is enough for an answer; what is not known without the
+// other is a note on standard error.
 func (w whyOutput) run(ctx context.Context, limiter *ratelimit.Limiter) error {
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	var found []recent.Outcome
+	var unrecorded error
+	var asking sync.WaitGroup
+	asking.Go(func() { found, unrecorded = recorded(ctx, w.id, w.category) })
+	asked, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	traces, err := limiter.Trace(ctx, w.id, w.category)
+	traces, err := limiter.Trace(asked, w.id, w.category)
+	asking.Wait()
+	if wrong := (*settings.Problems)(nil); errors.As(unrecorded, &wrong) {
+		return unrecorded
+	}
+	found = notInRedis(found, traces)
 	if err != nil {
-		return fmt.Errorf("REDIS_URL: %w", err)
+		err = fmt.Errorf("REDIS_URL: %w", err)
+		if len(found) == 0 {
+			return err
+		}
+		w.note("what was admitted or sent is not known: " + err.Error())
 	}
+	if unrecorded != nil {
+		w.note("what was dropped or dead-lettered is not known: " + unrecorded.Error())
+	}
+	return w.write(traces, found)
+}
+
+// note is for people, next to the answer.
+func (w whyOutput) note(text string) {
+	_, _ = fmt.Fprintln(w.errOut, "notifier: "+term.Printable(text))
+}
+
+func (w whyOutput) write(traces []ratelimit.Trace, found []recent.Outcome) error {
 	if w.json {
-		return w.writeJSON(traces)
+		return w.writeJSON(traces, found)
 	}
-	lines := w.unknown()
-	if len(traces) > 0 {
-		lines = nil
-	}
+	var lines []string
 	for _, trace := range traces {
 		lines = append(lines, w.text(trace)...)
 	}
-	_, err = fmt.Fprintln(w.out, term.Lines(strings.Join(lines, "\n")))
+	for _, o := range found {
+		lines = append(lines, outcomeText(o)...)
+	}
+	if len(lines) == 0 {
+		lines = w.unknown()
+	}
+	_, err := fmt.Fprintln(w.out, term.Lines(strings.Join(lines, "\n")))
 	return err
 }
 
-func (w whyOutput) writeJSON(traces []ratelimit.Trace) error {
-	if len(traces) == 0 {
+func (w whyOutput) writeJSON(traces []ratelimit.Trace, found []recent.Outcome) error {
+	if len(traces)+len(found) == 0 {
 		traces = []ratelimit.Trace{{Category: w.category}}
 	}
 	encoder := term.NewJSON(w.out)
 	for _, trace := range traces {
 		if err := encoder.Encode(newWhyLine(w.id, trace)); err != nil {
+			return err
+		}
+	}
+	for _, o := range found {
+		if err := encoder.Encode(newOutcomeLine(o)); err != nil {
 			return err
 		}
 	}
@@ -96,21 +136,23 @@ func (w whyOutput) unknown() []string {
 		of = " in category " + w.category
 	}
 	return []string{
-		fmt.Sprintf("%s is unknown%s: it was dropped or dead-lettered, was sent longer ago than DEDUPE_WINDOW, or never arrived.", w.id, of),
-		"Nothing is stored about dropped events. The log has a line for each: search it for this event_id.",
+		fmt.Sprintf("%s is unknown%s: it was sent longer ago than DEDUPE_WINDOW, was dropped or dead-lettered more than 24 hours ago or in a storm, or never arrived.", w.id, of),
+		"The log has a line for each event: search it for this event_id.",
 	}
 }
 
 // whyLine is the answer for scripts, about one event. Unknown times are left out.
 type whyLine struct {
 	EventID  string     `json:"event_id"`
-	State    string     `json:"state"` // sent, in_flight, admitted or unknown
+	State    string     `json:"state"` // sent, in_flight, admitted, dropped, dead or unknown
 	Category string     `json:"category,omitempty"`
 	Source   string     `json:"source,omitempty"` // what the id counts together with
 	Admitted *time.Time `json:"admitted,omitempty"`
 	Posts    int        `json:"posts,omitempty"` // in flight: posts that have begun
 	LastPost *time.Time `json:"last_post,omitempty"`
 	Sent     *time.Time `json:"sent,omitempty"`
+
+	Recorded *whyRecorded `json:"recorded,omitempty"` // of an outcome that is not in Redis
 }
 
 func newWhyLine(id string, trace ratelimit.Trace) whyLine {

@@ -37,7 +37,7 @@ func TestWhyOfALimitInBuckets(t *testing.T) {
 
 func TestWhyReadsHowTheLimitIsCounted(t *testing.T) {
 	worker(t, map[string]string{"LIMIT_GLOBAL": "100/30m:1m"})
-	start(t)
+	startWorker(t)
 	publishes(t, "errors", "-id", "e1", "disk full")
 	testkit.Eventually(t, "it was sent", func() bool {
 		out, _ := runToEnd(t, exitDone, "why", "e1")

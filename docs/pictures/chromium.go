@@ -65,7 +65,7 @@ func take(ctx context.Context, url, scheme string, width, height int64, scale fl
 		return err
 	})
 	size := chromedp.EmulateViewport(width, height, chromedp.EmulateScale(scale))
-	if err := chromedp.Do(ctx, prefer, size, chromedp.Navigate(url)); err != nil {
+	if err := chromedp.Do(ctx, prefer, size, chromedp.Navigate(url+"?open=category-section")); err != nil {
 		return nil, err
 	}
 	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](`document.querySelectorAll("#categories tbody tr").length > 0`, chromedp.WithPollingTimeout(20*time.Second))); err != nil {

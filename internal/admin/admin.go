@@ -1,5 +1,5 @@
 // Package admin is the worker's HTTP server for health checks, load balancers, Prometheus and people: /healthz, /readyz,
-// /metrics, /api/status and the status page.
+// /metrics, /api/status, /api/events and the status page.
 //
 // Anyone on the network may be its client, so it bounds what one of them can take: time, connections, and reads of the status
 // (guard.go, connections.go, status.go).
@@ -49,9 +49,14 @@ type Probes struct {
 	Metrics http.Handler // handles /metrics; nil: /metrics does not exist
 
 	// Status returns what /api/status encodes as JSON, and the page at / shows; nil: neither exists. An error is the
-	// reason why the status is unknown. It is called at most once in two seconds, after an error once in one, and by one
+	// reason why the status is unknown; what is known all the same comes with it, an object whose field "error" is the reason, or
+	// nil: nothing. It is called at most once in two seconds, after an error once in one, and by one
 	// goroutine at a time.
 	Status func(ctx context.Context) (any, error)
+
+	// Events returns what /api/events encodes as JSON; nil: it does not exist. An error is the reason why nothing is known. Any
+	// number of clients call it at the same time: it waits no longer than the caller's context, and ctx ends with the server.
+	Events func(caller, ctx context.Context, query EventsQuery) (any, error)
 }
 
 // Server serves /healthz and /readyz (200 and "ok", or 503 and the reasons, one line each; /readyz also has what the worker
@@ -93,6 +98,9 @@ func newServer(ctx context.Context, config Config, probes Probes) *http.Server {
 	if probes.Status != nil {
 		g.paths["/api/status"] = newStatusHandler(ctx, probes.Status)
 		g.paths["/"] = http.HandlerFunc(servePage)
+	}
+	if probes.Events != nil {
+		g.paths["/api/events"] = eventsHandler(ctx, probes.Events)
 	}
 	c := newConnections()
 	return &http.Server{

@@ -1,4 +1,4 @@
-// Polls the status: the third part of the page's script, see page.js.
+// Polls the status: the last part of the page's script, see page.js.
 
 // --- polling ---------------------------------------------------------------------------------------------------------
 
@@ -28,7 +28,8 @@ async function fetchStatus(signal) {
   // Not relative to the document: its address has the password where somebody opened it with one, and then fetch refuses.
   const response = await fetch(new URL("api/status", location.origin + location.pathname), { cache: "no-store", signal });
   const body = await response.json();
-  if (!response.ok && typeof body.error !== "string") throw new Error("HTTP " + response.status);
+  const worker = response.headers.has("Notifier-Page"); // a proxy's error is not the worker's
+  if (!worker || typeof body !== "object" || body === null || !response.ok && typeof body.error !== "string") throw new Error("HTTP " + response.status);
   return { ok: response.ok, body, headers: response.headers, begun };
 }
 
@@ -37,7 +38,8 @@ function receive(answer) {
   reloadFor(answer.headers.get("Notifier-Page"));
   if (answer.ok) return showStatus(answer);
   state.error = answer.body.error;
-  showError(state.error);
+  state.failed = answer.body;
+  if (!state.opened) $("this-section").open = state.opened = true; // there may be nothing else; who closes it keeps it closed
 }
 
 // showStatus shows a status. The clock is adjusted only when it is wrong: otherwise countdowns would jump.
@@ -47,6 +49,7 @@ function showStatus({ body: data, headers, begun }) {
   if (state.ahead === null || Math.abs(ahead - state.ahead) > 500) state.ahead = ahead;
   state.data = data;
   state.error = "";
+  state.failed = null;
   show(data);
 }
 
@@ -63,12 +66,25 @@ function visibility() {
   clearInterval(ticking);
   request?.abort();
   request = null;
+  stopEvents();
   if (document.hidden) return;
   ticking = setInterval(tick, 1000);
   poll();
+  pollEvents();
 }
 document.addEventListener("visibilitychange", visibility);
 window.addEventListener("online", visibility);
+window.addEventListener("pagehide", () => { // what the browser cuts off then has not failed
+  clearTimeout(timer);
+  request = null;
+  stopEvents();
+});
+window.addEventListener("pageshow", event => event.persisted && visibility());
+restore();
+for (const details of document.querySelectorAll("details")) details.addEventListener("toggle", remember);
+$("event-section").addEventListener("toggle", pollEvents);
+$("event-category").addEventListener("input", filtered);
+$("event-outcome").addEventListener("change", filtered);
 $("slots").addEventListener("toggle", () => state.data && showSlots(state.data));
 $("zone").textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || "your time zone";
 state.answered = Date.now();

@@ -25,10 +25,14 @@ type statusHandler struct {
 func newStatusHandler(ctx context.Context, query func(ctx context.Context) (any, error)) *statusHandler {
 	return &statusHandler{ctx: ctx, body: snapshot.New(statusFresh, statusTimeout, func(ctx context.Context) ([]byte, error) {
 		status, err := query(ctx)
-		if err != nil {
+		if err != nil && status == nil {
 			return nil, err
 		}
-		return encode(status)
+		body, failed := encode(status)
+		if failed != nil {
+			return nil, failed
+		}
+		return body, err
 	})}
 }
 
@@ -39,7 +43,7 @@ func encode(value any) ([]byte, error) {
 	return line.Bytes(), err
 }
 
-// ServeHTTP responds with the status, or with 503 and the reason why it is unknown. Two headers are for the page:
+// ServeHTTP responds with the status, or with 503 and the reason why it is unknown, along with what is known all the same. Two headers are for the page:
 // Notifier-Age is how many seconds ago the query began, for the page's clock, and Notifier-Page is the version of the page,
 // at which a page of another version reloads itself.
 func (s *statusHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +53,9 @@ func (s *statusHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Notifier-Age", strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
 	header.Set("Notifier-Page", pageVersion)
 	if err != nil {
-		body, _ = encode(map[string]string{"error": err.Error()}) // cannot fail: a map of strings
+		if len(body) == 0 {
+			body, _ = encode(map[string]string{"error": err.Error()}) // cannot fail: a map of strings
+		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_, _ = w.Write(body) // an error means that the client has disconnected

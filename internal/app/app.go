@@ -6,13 +6,15 @@
 // but the logger it is given.
 //
 // Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what runs next to
-// the worker), differing.go and peers.go (which other replicas there are, and whether they run with the same settings), nats.go
-// (the connection), memory.go (how much memory a worker may use), log.go (the logger).
+// the worker), differing.go and peers.go (which other replicas there are, and whether they run with the same settings), this.go and streams.go
+// (what this replica knows by itself, and how full the streams are), outcomes.go (what became of events, for those who ask later),
+// nats.go (the connection), memory.go (how much memory a worker may use), log.go (the logger).
 package app
 
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -21,6 +23,7 @@ import (
 	"notifier/internal/admin"
 	"notifier/internal/consume"
 	"notifier/internal/digest"
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
 	"notifier/internal/slackout"
@@ -68,16 +71,19 @@ type app struct {
 	metrics    *telemetry.Metrics
 	tracing    *telemetry.Tracing
 	recorder   *stats.Recorder
+	outcomes   *outcomes
 	differing  *differing
 	healer     *ratelimit.Healer // nil: the client has no guard
 	digest     *digest.Digest    // nil: none
 	worker     *consume.Worker
+	streams    *streamUse // nil: there are none
+	own        own
 }
 
 // wire builds all parts. Only two of them are active already: the connection to NATS, which reconnects by itself, and the
 // exporter of spans.
 func (a *app) wire(ctx context.Context) (err error) {
-	a.replica = replicaName()
+	a.replica, a.own.started = replicaName(), time.Now().UTC()
 	a.cleanups.add("redis", func() { _ = a.settings.Store.Redis.Close() }) // an error means that it is closed already
 	if a.poster, err = slackout.New(a.settings.Slack); err != nil {
 		return err
@@ -99,6 +105,9 @@ func (a *app) wire(ctx context.Context) (err error) {
 	if a.recorder, err = a.newRecorder(); err != nil {
 		return err
 	}
+	if a.outcomes, err = a.newOutcomes(); err != nil {
+		return err
+	}
 	if a.digest, err = a.newDigest(); err != nil {
 		return err
 	}
@@ -109,9 +118,17 @@ func (a *app) wire(ctx context.Context) (err error) {
 	if a.worker, err = consume.New(a.workerSettings()); err != nil {
 		return err
 	}
+	if !a.settings.NATS.Core {
+		if a.streams, err = newStreamUse(a.connection.Conn, a.settings.NATS.Stream); err != nil {
+			return err
+		}
+	}
+	a.store.Status.This = a.this
 	a.metrics.AddGauges(a.worker, a.store.Limiter)
 	a.metrics.AddSteering(a.steering.Count)
 	a.metrics.AddDifferent(a.differing.Different)
+	a.metrics.AddOutcomesLeftOut(a.outcomes.recorder.LeftOut)
+	a.metrics.AddStreams(a.streams.list)
 	return nil
 }
 
@@ -124,7 +141,7 @@ func (a *app) workerSettings() consume.Settings {
 		DroppedSubject: s.Dropped, Group: a.limitedGroup,
 		Channels: s.Slack.Channels(), Pace: s.Store.Limits.Pace, LongestPark: s.Store.Limits.LongestWindow() / 2,
 		Limiter: a.metrics.TimeLimiter(a.store.Limiter), Mutes: a.steering, Poster: a.metrics.TimePoster(a.poster),
-		Log: a.log, Observe: a.settled,
+		Log: a.log, Events: EventLog(a.log), Observe: a.settled,
 	}
 	subject := s.NATS.Pattern.String()
 	if s.NATS.Core {
@@ -135,7 +152,7 @@ func (a *app) workerSettings() consume.Settings {
 		worker.JetStream = &consume.JetStream{
 			Connection: a.connection.Conn, Why: a.connection.why,
 			Stream: s.NATS.Stream, Consumer: s.NATS.Consumer, Subject: subject,
-			DeadLetter: s.DeadLetter, DeadLetterBytes: s.DeadLetterBytes,
+			DeadLetter: s.DeadLetter, DeadLetterBytes: s.DeadLetterBytes, Replicas: s.NATS.Replicas,
 		}
 	}
 	return worker
@@ -157,13 +174,21 @@ func limitedGroup(limits ratelimit.Rules, category string) string {
 	return group
 }
 
-// settled passes a settled event on to everything that counts or shows it.
-func (a *app) settled(s consume.Settled) {
-	a.metrics.Observe(s)
-	a.recorder.Observe(s.Outcome, s.Reason, s.Event.Category, time.Now())
-	a.tracing.Observe(s)
-	if a.observe != nil {
-		a.observe(s)
+// settled passes settled events on to everything that counts or shows them.
+func (a *app) settled(batch []consume.Settled) {
+	now := time.Now()
+	a.metrics.Observe(batch)
+	for i := range batch {
+		s := &batch[i]
+		a.recorder.Observe(s.Outcome, s.Reason, s.Event.Category, s.Event.Source, now)
+		a.outcomes.settled(s, now)
+		a.tracing.Observe(s)
+		if s.Outcome == outcome.Sent {
+			a.own.sent(now)
+		}
+		if a.observe != nil {
+			a.observe(*s)
+		}
 	}
 }
 
@@ -190,12 +215,14 @@ func (a *app) start(ctx context.Context) error {
 func (a *app) probes() admin.Probes {
 	return admin.Probes{
 		Live: a.worker.Live, Ready: a.worker.Ready, Waits: func() []string { return waitLines(work(a.worker)) }, Metrics: a.metrics.Handler(),
-		Status: func(ctx context.Context) (any, error) { return a.store.Status.Read(ctx) },
+		Status: a.status, Events: a.outcomes.list,
 	}
 }
 
 // run lets the worker work until ctx ends and it has drained, and sends off its last acknowledgements.
 func (a *app) run(ctx context.Context) error {
+	reserved := headroom()
+	defer runtime.KeepAlive(reserved)
 	err := a.worker.Run(ctx)
 	if a.connection.IsConnected() { // else they could not arrive, and waiting would outlast SHUTDOWN_TIMEOUT
 		if flushErr := a.connection.FlushTimeout(flushTimeout); flushErr != nil && err == nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/buildinfo"
 	"notifier/internal/consume"
 	"notifier/internal/digest"
 	"notifier/internal/outcome"
@@ -23,16 +22,12 @@ import (
 // newRecorder makes what counts for the status and, if it is on, for the digest. At each flush it asks the worker, which
 // is there by then, what it waits for.
 func (a *app) newRecorder() (*stats.Recorder, error) {
-	started := time.Now().UTC()
 	document, fingerprint := a.settings.Published().Encode()
+	a.own.fingerprint = fingerprint
 	recording := stats.Config{
 		Redis: a.settings.Store.Redis, Namespace: a.settings.Store.Namespace, Replica: a.replica, Log: a.log,
-		Heartbeat: func() stats.Heartbeat {
-			beat := heartbeat(a.worker, started)
-			_, beat.Steering = a.steering.InForce()
-			return beat
-		},
-		Settings: stats.Settings{Fingerprint: fingerprint, Document: document}, Flushed: a.flushed,
+		Heartbeat: a.heartbeat,
+		Settings:  stats.Settings{Fingerprint: fingerprint, Document: document}, Flushed: a.flushed,
 	}
 	if a.settings.Digest > 0 {
 		recording.Limit = func(reason, category string) string {
@@ -90,19 +85,15 @@ func replicaName() string {
 	return host + "-" + rand.Text()[:4]
 }
 
-// heartbeat is what the status shows of this replica.
-func heartbeat(worker *consume.Worker, started time.Time) stats.Heartbeat {
-	beat := work(worker)
-	beat.Started, beat.Version, beat.Refused = started, buildinfo.Version(), worker.RefusedChannels()
-	beat.Ready = len(worker.Ready(context.Background())) == 0 // which answers within a second
-	return beat
-}
-
 // work is the part of a heartbeat about what a replica holds and waits for.
 func work(worker *consume.Worker) stats.Heartbeat {
 	beat := stats.Heartbeat{Held: worker.Holds(), Dead: worker.DeadEvents()}
 	for _, wait := range worker.Waits() {
-		beat.Waits = append(beat.Waits, stats.Wait{For: wait.For, Channel: wait.Channel, Reason: wait.Reason, Since: wait.Since.UTC()})
+		shown := stats.Wait{For: wait.For, Channel: wait.Channel, Reason: wait.Reason, Since: wait.Since.UTC()}
+		if wait.For == consume.WaitRedis {
+			shown.Kind = stats.TroubleKind(wait.Reason)
+		}
+		beat.Waits = append(beat.Waits, shown)
 	}
 	for _, u := range worker.Unposted() {
 		if u.Events > 0 {
@@ -128,9 +119,14 @@ func (a *app) newDigest() (*digest.Digest, error) {
 	if s.Digest == 0 {
 		return nil, nil
 	}
+	reader, err := stats.NewReader(s.Store.Redis, s.Store.Namespace)
+	if err != nil {
+		return nil, err
+	}
 	return digest.New(digest.Config{
 		Redis: s.Store.Redis, Namespace: s.Store.Namespace, Interval: s.Digest, Channel: s.DigestChannel,
 		Publisher: a.poster, Permits: a.store.Limiter, Timeout: s.Slack.Timeout, Log: a.log, NextFree: a.store.Status.NextFree,
+		Sources: reader.Sources,
 		InForce: func() []steering.Order { orders, _ := a.steering.InForce(); return orders },
 	})
 }
@@ -142,6 +138,12 @@ func (a *app) startBackground(ctx context.Context) (stop func()) {
 	digesting, endDigesting := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { a.recorder.Run(recording) })
+	if a.outcomes.recorder != nil {
+		running.Go(func() { a.outcomes.recorder.Run(recording) })
+	}
+	if a.streams != nil {
+		go a.streams.run(digesting) // nobody waits for its end: while nats.go tries a server that does not answer, it does not return
+	}
 	if a.healer != nil {
 		running.Go(func() { a.healer.Run(recording) })
 	}

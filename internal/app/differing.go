@@ -2,6 +2,9 @@ package app
 
 import (
 	"context"
+	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +22,8 @@ type differing struct {
 	documents func(ctx context.Context, fingerprints ...string) (map[string]string, error)
 
 	different atomic.Int64 // how many different settings the running replicas have, this one's included
+	counted   string       // the settings, by their fingerprints, of which apart is known to be the number
+	apart     int          // how many of them are different otherwise than on purpose
 	since     time.Time    // the replicas have differed; the zero time: they do not
 	logged    time.Time    // the zero time: not since then
 
@@ -49,12 +54,13 @@ func (d *differing) flushed(f stats.Flushed, now time.Time) {
 	}
 	d.last = now
 	variants := published.Variants(running)
-	if len(variants) < 2 && !d.since.IsZero() && now.Sub(d.resumed) < isRunning {
+	different := d.count(variants)
+	if different < 2 && !d.since.IsZero() && now.Sub(d.resumed) < isRunning {
 		return // Redis was unavailable: the heartbeats of others are as old as this one's was, and may be renewed later
 	}
-	d.different.Store(int64(len(variants)))
+	d.different.Store(int64(different))
 	switch {
-	case len(variants) < 2:
+	case different < 2:
 		if !d.logged.IsZero() {
 			d.log.Info("all replicas run with the same settings again", zap.Float64("after_s", term.Seconds(now.Sub(d.since))))
 		}
@@ -67,8 +73,27 @@ func (d *differing) flushed(f stats.Flushed, now time.Time) {
 	}
 }
 
-// warn logs what differs. Documents that cannot be read make the line shorter.
-func (d *differing) warn(variants []*published.Variant, since time.Duration) {
+// count is how many different settings there are, without what deployments that share a namespace on purpose read. That takes their
+// documents, which are read when others come or go. While they cannot be read all count.
+func (d *differing) count(variants []*published.Variant) int {
+	if len(variants) < 2 {
+		return len(variants)
+	}
+	fingerprints := published.Fingerprints(variants)
+	slices.Sort(fingerprints)
+	key := strings.Join(append(fingerprints, strconv.Itoa(len(variants))), " ")
+	if d.counted == key {
+		return d.apart
+	}
+	if !d.fill(variants) {
+		return len(variants)
+	}
+	d.counted, d.apart = key, published.Distinct(variants)
+	return d.apart
+}
+
+// fill gives the variants their documents, and reports whether they could be read.
+func (d *differing) fill(variants []*published.Variant) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), documentsTimeout)
 	defer cancel()
 	documents, err := d.documents(ctx, published.Fingerprints(variants)...)
@@ -76,8 +101,14 @@ func (d *differing) warn(variants []*published.Variant, since time.Duration) {
 		d.log.Debug("the settings of the replicas cannot be read", zap.Error(err))
 	}
 	published.Fill(variants, documents)
+	return err == nil
+}
+
+// warn logs what differs. Documents that cannot be read make the line shorter.
+func (d *differing) warn(variants []*published.Variant, since time.Duration) {
+	d.fill(variants)
 	var deployments, settings []string
-	for _, difference := range published.Compare(variants) {
+	for _, difference := range published.WorthSaying(variants, published.Compare(variants)) {
 		if difference.Deployment() {
 			deployments = append(deployments, difference.Text())
 		} else {

@@ -129,16 +129,35 @@ func TestReplicasThatDifferAreLogged(t *testing.T) {
 func TestDeploymentsThatShareANamespaceAreLogged(t *testing.T) {
 	var env settings.Environment
 	one := servers(t, func(e *settings.Environment) { env = *e })
-	other := parsed(t, env, func(e *settings.Environment) { e.NATSStream, e.NATSSubject = "TEST", "test.>" })
+	other := parsed(t, env, func(e *settings.Environment) {
+		e.NATSStream, e.NATSSubject, e.SlackChannel = "TEST", "test.>", "C0TEST"
+	})
 	t.Cleanup(func() { _ = one.Store.Redis.Close() })
 	w := watch(nil)
 	a, b, c := w.peer("a", one, 0), w.peer("b", other, 0), w.peer("c", one, 0)
 	w.flushedFor(31*time.Second, a, b, c)
-	w.want(t, 2, "another deployment uses this namespace; NATS_STREAM is NOTIFY in a, c and TEST in b; NATS_SUBJECT is notify.> in a, c and test.> in b")
+	w.want(t, 2, "another deployment uses this namespace; NATS_STREAM is NOTIFY in a, c and TEST in b; NATS_SUBJECT is notify.> in a, c and test.> in b",
+		"replicas run with different settings; SLACK_CHANNEL is C0123 in a, c and C0TEST in b")
 
 	w = watch(errors.New("redis is unavailable")) // then it is not known what differs
 	w.flushedFor(31*time.Second, a, b, c)
 	w.want(t, 2, "replicas run with different settings")
+}
+
+// TestDeploymentsThatShareOnPurposeAreNotLogged: those read nothing in common and post to the same channel. What else they differ in is.
+func TestDeploymentsThatShareOnPurposeAreNotLogged(t *testing.T) {
+	var env settings.Environment
+	one := servers(t, func(e *settings.Environment) { env = *e })
+	t.Cleanup(func() { _ = one.Store.Redis.Close() })
+	more := func(e *settings.Environment) { e.NATSStream, e.NATSSubject = "MORE", "more.>" }
+	w := watch(nil)
+	a, b := w.peer("a", one, 0), w.peer("b", parsed(t, env, more), 0)
+	w.flushedFor(2*time.Minute, a, b)
+	w.want(t, 1)
+
+	c := w.peer("c", parsed(t, env, func(e *settings.Environment) { more(e); e.LimitCategory = "5/30m" }), 0)
+	w.flushedFor(31*time.Second, a, b, c)
+	w.want(t, 2, "replicas run with different settings; LIMIT_CATEGORY is 10/30m in a, b and 5/30m in c")
 }
 
 // TestTwoWorkersWithDifferentSettings: each of them, and whoever asks with a third configuration, shows whose settings hold, and

@@ -18,17 +18,20 @@ import (
 // logBuffer holds the lines of a batch; they are flushed before the batch is acknowledged.
 const logBuffer = 256 << 10
 
+// logTime is the form of times in a line, in UTC.
+const logTime = "2006-01-02T15:04:05.000000Z"
+
 // logFlushEvery flushes lines that no batch flushes.
 const logFlushEvery = time.Second
 
-// NewLog makes the one logger: lines on out, never sampled; of console lines instead of JSON. What go-redis logs, for the
+// NewLog makes the one logger: lines on out from this level on, never sampled; of console lines instead of JSON. What go-redis logs, for the
 // whole process, goes there too. The logger's Sync sends off every line so far; stop does so for the last time.
 //
 // What a line quotes from outside is safe there: characters that are not printable are escaped, and a string has at most
 // 4,096 bytes.
 func NewLog(out io.Writer, level zapcore.Level, console bool) (log *zap.Logger, stop func()) {
 	encoding := zap.NewProductionEncoderConfig()
-	layout := zapcore.TimeEncoderOfLayout("2006-01-02T15:04:05.000000Z")
+	layout := zapcore.TimeEncoderOfLayout(logTime)
 	encoding.EncodeTime = func(t time.Time, encoder zapcore.PrimitiveArrayEncoder) { layout(t.UTC(), encoder) }
 	encoder := zapcore.NewJSONEncoder(encoding)
 	if console {
@@ -38,9 +41,26 @@ func NewLog(out io.Writer, level zapcore.Level, console bool) (log *zap.Logger, 
 	// unsynced hides out's own Sync: an fsync for each batch would cost milliseconds where the log is a file.
 	buffered := &zapcore.BufferedWriteSyncer{WS: zapcore.AddSync(unsynced{out}), Size: logBuffer, FlushInterval: logFlushEvery}
 	// A core writes a line at a time, so the escaper is in front of the buffer.
-	log = zap.New(boundedCore{zapcore.NewCore(encoder, escaped{term.Escaper(buffered), buffered}, level)})
+	core := &boundedCore{Core: zapcore.NewCore(encoder, escaped{term.Escaper(buffered), buffered}, level)}
+	if !console {
+		core.plain = &plainLines{out: buffered}
+	}
+	log = zap.New(core)
 	redis.SetLogger(redisLog{log})
 	return log, func() { _ = buffered.Stop() } // nothing is left that could report a broken log
+}
+
+// EventLog is the same log without a level: the line of a settled event is the record of what became of it, so no level leaves it
+// out. Of a logger that is not NewLog's the level stays.
+func EventLog(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		if ours, is := core.(*boundedCore); is {
+			every := *ours
+			every.every = true
+			return &every
+		}
+		return core
+	}))
 }
 
 type unsynced struct{ io.Writer }
@@ -57,15 +77,22 @@ func (e escaped) Sync() error { return e.buffer.Sync() }
 const longestString = 4096
 
 // boundedCore cuts the strings that are too long for a log line.
-type boundedCore struct{ zapcore.Core }
+type boundedCore struct {
+	zapcore.Core
+	every bool        // lines of any level, see EventLog
+	plain *plainLines // nil: lines for people, or with fields that all of them have
+}
+
+// Enabled implements zapcore.Core.
+func (c *boundedCore) Enabled(level zapcore.Level) bool { return c.every || c.Core.Enabled(level) }
 
 // With implements zapcore.Core.
-func (c boundedCore) With(fields []zap.Field) zapcore.Core {
-	return boundedCore{c.Core.With(bounded(fields))}
+func (c *boundedCore) With(fields []zap.Field) zapcore.Core {
+	return &boundedCore{Core: c.Core.With(bounded(fields)), every: c.every}
 }
 
 // Check implements zapcore.Core: without it the line would go past Write.
-func (c boundedCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+func (c *boundedCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.Enabled(entry.Level) {
 		return checked.AddCore(entry, c)
 	}
@@ -73,7 +100,12 @@ func (c boundedCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *
 }
 
 // Write implements zapcore.Core.
-func (c boundedCore) Write(entry zapcore.Entry, fields []zap.Field) error {
+func (c *boundedCore) Write(entry zapcore.Entry, fields []zap.Field) error {
+	if c.plain != nil {
+		if written, err := c.plain.write(entry, fields); written {
+			return err
+		}
+	}
 	return c.Core.Write(entry, bounded(fields))
 }
 

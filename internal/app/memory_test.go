@@ -65,3 +65,15 @@ func TestWithoutAMemoryLimitTheBudgetIsFixed(t *testing.T) {
 		expectMemory(t, func() (uint64, error) { return 0, without }, consume.DefaultMaxBytes, math.MaxInt64)
 	}
 }
+
+// A worker in a small container keeps its memory for messages.
+func TestHeadroomNeedsMemory(t *testing.T) {
+	unlimited(t)
+	if n := len(headroom()); n != headroomBytes {
+		t.Errorf("%d bytes without a limit, expected %d", n, headroomBytes)
+	}
+	debug.SetMemoryLimit(64 << 20)
+	if n := len(headroom()); n != 0 {
+		t.Errorf("%d bytes under a limit of 64 MiB, expected none", n)
+	}
+}

@@ -36,6 +36,8 @@ type link struct {
 	mu      sync.Mutex
 	latest  error // of the attempts to connect
 	refused bool  // an authentication failure was logged since the last connection
+
+	denied atomic.Pointer[func(error) bool] // who takes what the server denies, and logs it; see setDenied
 }
 
 // connectWorker returns a connection that lasts until it is closed: a server that is unavailable or refuses the user is
@@ -125,8 +127,14 @@ func (l *link) onError(_ *nats.Conn, _ *nats.Subscription, err error) {
 			return
 		}
 	}
+	if denied := l.denied.Load(); denied != nil && (*denied)(err) {
+		return
+	}
 	l.log.Warn("nats error", zap.Error(err))
 }
+
+// setDenied names who takes errors of the connection before they are logged. It returns true for those that it has taken.
+func (l *link) setDenied(take func(error) bool) { l.denied.Store(&take) }
 
 // isRefusal reports whether the server refuses the user.
 func isRefusal(err error) bool {

@@ -27,12 +27,15 @@ const (
 // WaitClock is the Wait.For with which events are still decided: the clock of Redis was set back.
 const WaitClock = "redis_clock"
 
+// WaitRedis is the Wait.For with which nothing is decided.
+const WaitRedis = "redis"
+
 // WaitKey is the Wait.For with which the events of one category are not decided: its key in Redis is of another type.
 const WaitKey = "redis_key"
 
 // The words are shown in logs, metrics, by /readyz and by "notifier status".
 var dependencyWords = [numberOfDependencies]string{
-	natsConnection: "nats", jetStreamConsumer: "consumer", redisScripts: "redis", slackPosts: "slack",
+	natsConnection: "nats", jetStreamConsumer: "consumer", redisScripts: WaitRedis, slackPosts: "slack",
 	slackCredentials: "credentials", deadLetterStream: "dead_letter", laneRoom: "backlog", redisClock: WaitClock, redisKey: WaitKey,
 }
 

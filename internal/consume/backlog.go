@@ -7,6 +7,7 @@ import (
 
 	"notifier/internal/lanes"
 	"notifier/internal/ratelimit"
+	"notifier/internal/term"
 )
 
 // What waits for slow channels is bounded: beyond that, events of the channel with most of them go back to the server for a
@@ -42,7 +43,7 @@ func (w *Worker) parkExcess() {
 		if !w.source.park(item.Value.delivery, delay) {
 			w.lanes.PutBack(channel, item)
 			if w.inflight.full() {
-				w.availability.lost(laneRoom, fmt.Errorf("%s: %d events wait to be posted, and the stream takes none back: %s", channel, waiting+1, w.parkingRefused()))
+				w.availability.lost(laneRoom, fmt.Errorf("%s: %s not posted yet, and the stream takes none back: %s", channel, term.CountAre(waiting+1, "event"), w.parkingRefused()))
 			}
 			return
 		}
@@ -86,6 +87,9 @@ type Unposted struct {
 	Parked  int       // how many of these were given back
 	Oldest  time.Time // when the oldest was published; zero: there is none
 	Why     string    // what they wait for: "slack" or "pace"; empty: nothing keeps them
+
+	Posting int           // how many of the events are being posted
+	Closed  time.Duration // for how long this replica posts nothing to it; 0: it may
 }
 
 // Unposted lists what waits in each lane, by channel in alphabetical order.
@@ -95,6 +99,7 @@ func (w *Worker) Unposted() []Unposted {
 	for _, state := range states {
 		list = append(list, Unposted{
 			Channel: state.Channel, Events: state.Waiting(), Parked: state.Parked, Oldest: state.Oldest, Why: whyUnposted(state, waits),
+			Posting: state.Posting, Closed: state.Closed,
 		})
 	}
 	return list

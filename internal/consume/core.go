@@ -191,12 +191,12 @@ func (s *coreSource) logLost(count int, reason string) {
 	s.log.Warn("events lost", zap.Int("count", count), zap.String("reason", reason+", and NATS_MODE=core keeps nothing"))
 }
 
-func (s *coreSource) publishDeadLetters(_ context.Context, letters []*nats.Msg) []error {
-	errs := make([]error, len(letters))
+func (s *coreSource) publishDeadLetters(_ context.Context, letters []*nats.Msg) []storedLetter {
+	results := make([]storedLetter, len(letters))
 	for i, letter := range letters {
 		if err := s.Connection.PublishMsg(letter); err != nil {
-			errs[i] = fmt.Errorf("nats: dead letter: %w", err)
+			results[i].err = fmt.Errorf("nats: dead letter: %w", err)
 		}
 	}
-	return errs
+	return results
 }

@@ -11,6 +11,8 @@ import (
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
+	"notifier/internal/term"
+	"notifier/internal/wait"
 )
 
 // A category whose key in Redis is of another type is not decided: nobody knows what it has used. Its events are given back to
@@ -140,7 +142,7 @@ func (w *Worker) stillUndecided(p *posting, decision ratelimit.Decision) *result
 		return endWith(func(context.Context, *posting) error { return errGivenBack })
 	}
 	w.damaged.hold(&p.admitted)
-	return &result{wait: jitter(damagedRetry)}
+	return &result{wait: wait.Jitter(damagedRetry)}
 }
 
 // giveBack gives an event that could not be decided back to the server, and reports whether it is no longer in flight. In core
@@ -148,7 +150,7 @@ func (w *Worker) stillUndecided(p *posting, decision ratelimit.Decision) *result
 func (w *Worker) giveBack(a *admitted, key string) bool {
 	core, isCore := w.source.(*coreSource)
 	if !isCore {
-		return w.source.park(a.delivery, jitter(damagedRetry))
+		return w.source.park(a.delivery, wait.Jitter(damagedRetry))
 	}
 	if w.damaged.mayHold(a, w.inflight) {
 		return false
@@ -170,8 +172,8 @@ func (w *Worker) stoppedByDamage() error {
 	if !w.inflight.full() || 2*held < w.inflight.size() {
 		return nil
 	}
-	return fmt.Errorf("%w; %d events of such categories leave no room for others, and the stream takes none back: %s",
-		ratelimit.DamagedKey{Key: key}, held, w.parkingRefused())
+	return fmt.Errorf("%w; no room is left beside %s of such categories, and the stream takes none back: %s",
+		ratelimit.DamagedKey{Key: key}, term.Count(held, "event"), w.parkingRefused())
 }
 
 // parkingRefused is why the source takes nothing back.

@@ -173,8 +173,9 @@ func TestEventsOfADamagedCategoryExpire(t *testing.T) {
 			if diff := cmp.Diff(map[string]int{"dropped expired": 3}, tally(s.settled(3))); diff != "" {
 				t.Errorf("outcomes (-want +got):\n%s", diff)
 			}
-			if r.Holds() != 0 || s.slack.Accepted() != 0 {
-				t.Errorf("%d events are in flight and %d in Slack, expected none", r.Holds(), s.slack.Accepted())
+			s.eventually("none is in flight", func() bool { return r.Holds() == 0 }) // a line is written before its event is released
+			if n := s.slack.Accepted(); n != 0 {
+				t.Errorf("%d events are in Slack, expected none", n)
 			}
 		})
 	}
@@ -227,7 +228,7 @@ func TestAWorkerFullOfDeadEventsIsNotReady(t *testing.T) {
 	s.publishMany("errors", 10)
 	s.eventually("the worker is not ready", func() bool {
 		reasons := strings.Join(r.Ready(t.Context()), "\n")
-		return strings.Contains(reasons, "dead_letter: ") && strings.Contains(reasons, "leave no room")
+		return strings.Contains(reasons, "dead_letter: ") && strings.Contains(reasons, "no room is left")
 	})
 	s.slack.Always(devstack.Behaviour{})
 	full.MaxMsgs = 1000

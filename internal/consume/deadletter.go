@@ -36,7 +36,11 @@ func (w *Worker) storeLetters(ctx context.Context, dead []Settled) []error {
 	for i := range dead {
 		letters[i] = w.letter(w.deadLetterSubject, &dead[i])
 	}
-	return w.source.publishDeadLetters(ctx, letters)
+	errs := make([]error, len(dead))
+	for i, letter := range w.source.publishDeadLetters(ctx, letters) {
+		dead[i].LetterSeq, errs[i] = letter.seq, letter.err
+	}
+	return errs
 }
 
 // letter is the event as it is published to <subject>.<category>, with its own headers and notifier's.
@@ -71,6 +75,9 @@ func (w *Worker) describe(letter *nats.Msg, s *Settled) {
 	// The message's place in its stream makes a letter that is published twice one letter.
 	letter.Header.Set(outcome.HeaderMsgID, s.Outcome+"."+d.FallbackID)
 	letter.Header.Set(outcome.HeaderEventID, s.Event.ID)
+	if s.Event.Source != "" {
+		letter.Header.Set(outcome.HeaderSource, s.Event.Source)
+	}
 	letter.Header.Set(outcome.HeaderReason, s.Reason)
 	if s.Detail != "" {
 		letter.Header.Set(outcome.HeaderDetail, s.Detail)

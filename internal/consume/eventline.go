@@ -1,6 +1,8 @@
 package consume
 
 import (
+	"time"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -18,6 +20,18 @@ type lineWriter struct {
 	limits map[ratelimit.Tier]string
 }
 
+func newLineWriter(log *zap.Logger, group func(string) string) *lineWriter {
+	at := batchClock{time.Now()} // the lines of a batch have one time
+	return &lineWriter{log: log.WithOptions(zap.WithClock(at)), group: group, limits: map[ratelimit.Tier]string{}}
+}
+
+// batchClock stands still.
+type batchClock struct{ now time.Time }
+
+func (c batchClock) Now() time.Time { return c.now }
+
+func (batchClock) NewTicker(d time.Duration) *time.Ticker { return time.NewTicker(d) }
+
 func (w *lineWriter) limit(tier ratelimit.Tier) string {
 	text, known := w.limits[tier]
 	if !known {
@@ -29,19 +43,18 @@ func (w *lineWriter) limit(tier ratelimit.Tier) string {
 
 // write writes the event's log line. Fields that do not apply are left out.
 func (w *lineWriter) write(s *Settled) {
-	level, message := zapcore.InfoLevel, "notification "+s.Outcome
-	if s.Outcome == outcome.Dead {
-		level = zapcore.WarnLevel
-	}
-	entry := w.log.Check(level, message)
+	entry := w.log.Check(headline(s.Outcome))
 	if entry == nil {
-		return // LOG_LEVEL is above it
+		return // the level of this log is above it
 	}
 	fields := append(w.fields[:0],
 		zap.String("event_id", s.Event.ID),
 		zap.String("category", s.Event.Category),
 		zap.String("subject", s.Event.Subject),
 		zap.String("outcome", s.Outcome))
+	if s.Event.Source != "" {
+		fields = append(fields, zap.String("source", s.Event.Source))
+	}
 	if w.group != nil {
 		if group := w.group(s.Event.Category); group != "" {
 			fields = append(fields, zap.String("group", group))
@@ -83,6 +96,17 @@ func (w *lineWriter) write(s *Settled) {
 	}
 	entry.Write(fields...)
 	w.fields = fields
+}
+
+// headline is the level and the message of the line for an outcome.
+func headline(became string) (zapcore.Level, string) {
+	switch became {
+	case outcome.Sent:
+		return zapcore.InfoLevel, "notification sent"
+	case outcome.Dead:
+		return zapcore.WarnLevel, "notification dead"
+	}
+	return zapcore.InfoLevel, "notification dropped"
 }
 
 // addRefusal adds the fields of what a limit has refused, or a mute.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"notifier/internal/term"
 )
 
 // What others ask of a running worker: is it alive, is it ready, what is it waiting for, what has it lost.
@@ -35,7 +37,7 @@ func (w *Worker) Ready(ctx context.Context) []string {
 	}
 	for _, wait := range w.availability.waits(deadLetterStream) {
 		if w.inflight.full() {
-			reasons = append(reasons, reasonLine(wait.For, fmt.Sprintf("%s; %d dead events leave no room for others", wait.Reason, w.letterbox.size())))
+			reasons = append(reasons, reasonLine(wait.For, fmt.Sprintf("%s; no room is left beside %s", wait.Reason, term.Count(w.letterbox.size(), "dead event"))))
 		}
 	}
 	if !w.running.Load() || (!w.source.bound() && len(reasons) == 0) {

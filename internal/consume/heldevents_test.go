@@ -84,18 +84,19 @@ func TestAChannelNamesWhatItsEventsWaitFor(t *testing.T) {
 		happens func(w *Worker, first *turn)
 		why     string
 		others  string
+		closed  time.Duration
 	}{
-		"nothing but room, which some did not have": {func(*Worker, *turn) {}, "pace", ""},
-		"its pace":  {func(_ *Worker, first *turn) { first.Pace(time.Minute) }, "pace", ""},
-		"a pause":   {func(_ *Worker, first *turn) { first.PauseChannel(time.Minute) }, "slack", ""},
-		"a failure": {func(w *Worker, _ *turn) { w.availability.channelLost("#alerts", errors.New("503")) }, "slack", ""},
+		"nothing but room, which some did not have": {func(*Worker, *turn) {}, "pace", "", 0},
+		"its pace":  {func(_ *Worker, first *turn) { first.Pace(time.Minute) }, "pace", "", 0},
+		"a pause":   {func(_ *Worker, first *turn) { first.PauseChannel(time.Minute) }, "slack", "", time.Minute},
+		"a failure": {func(w *Worker, _ *turn) { w.availability.channelLost("#alerts", errors.New("503")) }, "slack", "", 0},
 		"a failure in a channel without room": {func(w *Worker, first *turn) {
 			first.Pace(time.Minute)
 			w.availability.channelLost("#alerts", errors.New("503"))
-		}, "slack", ""},
-		"Slack is unavailable": {func(w *Worker, _ *turn) { w.availability.lost(slackPosts, errors.New("refused")) }, "slack", "slack"},
-		"a revoked token":      {func(w *Worker, _ *turn) { w.availability.lost(slackCredentials, errors.New("revoked")) }, "slack", "slack"},
-		"Redis":                {func(w *Worker, _ *turn) { w.availability.lost(redisScripts, errors.New("refused")) }, "pace", ""},
+		}, "slack", "", 0},
+		"Slack is unavailable": {func(w *Worker, _ *turn) { w.availability.lost(slackPosts, errors.New("refused")) }, "slack", "slack", 0},
+		"a revoked token":      {func(w *Worker, _ *turn) { w.availability.lost(slackCredentials, errors.New("revoked")) }, "slack", "slack", 0},
+		"Redis":                {func(w *Worker, _ *turn) { w.availability.lost(redisScripts, errors.New("refused")) }, "pace", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestAChannelNamesWhatItsEventsWaitFor(t *testing.T) {
 				first.Return(0)
 				w.lanes.Parked("#alerts", lanes.Item[*posting]{Since: began.Add(-time.Hour)}, time.Minute)
 				want := []Unposted{
-					{Channel: "#alerts", Events: 3, Parked: 1, Oldest: began.Add(-time.Hour), Why: test.why},
+					{Channel: "#alerts", Events: 3, Parked: 1, Oldest: began.Add(-time.Hour), Why: test.why, Closed: test.closed},
 					{Channel: "#builds", Events: 2, Oldest: began, Why: test.others},
 				}
 				if diff := cmp.Diff(want, w.Unposted()); diff != "" {

@@ -15,6 +15,8 @@ type delivery struct {
 	token       string // names the stream message, the same at each redelivery; see ratelimit.Request
 	streamSeq   uint64 // its sequence in the stream; 0 in core mode
 	redelivered bool   // it was delivered before, to this worker or to another
+	inherited   bool   // it may be older than its consumer: one that was deleted since may have delivered it
+	number      uint64 // of the delivery, as its consumer counts them; 0 in core mode
 
 	cost     int64 // what it takes of the budget until it is released, in bytes; see keep
 	reserved int64 // what its request had reserved for it in the budget, which its arrival gives back
@@ -26,6 +28,9 @@ type delivery struct {
 	// Deliveries in flight form a list, oldest first, so that removing one costs nothing. Guarded by inflight.mu
 	previous, next *delivery
 }
+
+// mayBeKnown reports whether the event may have been decided before: then it may be admitted, or in the channel.
+func (d *delivery) mayBeKnown() bool { return d.redelivered || d.inherited }
 
 // inflight is everything that has arrived and is not settled, bounded in number and in bytes. Part of it is queued, waiting
 // for its decision. Nothing is ever requested that it has no room for, which bounds memory whatever is unavailable.
@@ -39,6 +44,7 @@ type inflight struct {
 
 	mu         sync.Mutex
 	queue      []*delivery
+	wanted     int // the queue is so long before its reader is woken, unless that gives up; see gather
 	closed     bool
 	ring       delivery // sentinel of the list: ring.next is the oldest
 	count      int
@@ -77,8 +83,11 @@ func (f *inflight) add(d *delivery) {
 	f.count++
 	f.charge(d.cost)
 	f.queue = append(f.queue, d)
+	enough := f.enough(f.wanted)
 	f.mu.Unlock()
-	signal(f.arrived)
+	if enough {
+		signal(f.arrived)
+	}
 }
 
 // nextGeneration begins a generation: a consumer that was recreated, or that another server leads now, may deliver what is
@@ -135,6 +144,39 @@ func (f *inflight) take(ctx context.Context, limit int, idle time.Duration) ([]*
 	}
 }
 
+// gather waits until so many deliveries are queued that a batch is worth its cost, but for patience at most. It returns early when
+// there is no room for more, nothing more will arrive, or ctx ends.
+func (f *inflight) gather(ctx context.Context, wanted int, patience time.Duration) {
+	f.mu.Lock()
+	if f.enough(wanted) {
+		f.mu.Unlock()
+		return
+	}
+	f.wanted = wanted
+	f.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for gathered := false; !gathered; {
+		select {
+		case <-f.arrived: // it may be a token of earlier
+		case <-timer.C:
+			gathered = true
+		case <-ctx.Done():
+			gathered = true
+		}
+		f.mu.Lock()
+		if gathered = gathered || f.enough(wanted); gathered {
+			f.wanted = 0
+		}
+		f.mu.Unlock()
+	}
+}
+
+// enough reports whether the queue's reader need not wait for more; mu is held.
+func (f *inflight) enough(wanted int) bool {
+	return len(f.queue) >= wanted || f.closed || f.noRoom()
+}
+
 // close declares that nothing more will arrive.
 func (f *inflight) close() {
 	f.mu.Lock()
@@ -187,8 +229,10 @@ func (f *inflight) roomBytes() int64 {
 func (f *inflight) full() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.count >= f.capacity || f.bytes >= f.budget*7/8
+	return f.noRoom()
 }
+
+func (f *inflight) noRoom() bool { return f.count >= f.capacity || f.bytes >= f.budget*7/8 }
 
 // reserve takes bytes of the budget for messages that are requested; a negative number gives them back.
 func (f *inflight) reserve(bytes int64) {

@@ -235,3 +235,54 @@ func TestDeliveriesAreKeptAliveOnceInTheTime(t *testing.T) {
 		}
 	}
 }
+
+func TestGatheringEndsWithEnoughOrWithPatience(t *testing.T) {
+	const patience = 25 * time.Millisecond
+	for name, test := range map[string]struct {
+		capacity, wanted, queued int // queued before
+		arrive                   int // one each millisecond
+		then                     func(*inflight)
+		took                     time.Duration
+	}{
+		"enough is there":           {8, 2, 2, 0, nil, 0},
+		"enough arrives":            {8, 4, 1, 5, nil, 3 * time.Millisecond},
+		"too little arrives":        {8, 4, 1, 2, nil, patience},
+		"nothing arrives":           {8, 4, 0, 0, nil, patience},
+		"there is room for no more": {2, 4, 1, 1, nil, time.Millisecond},
+		"nothing more will arrive":  {8, 4, 1, 1, (*inflight).close, time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, _ := full(test.capacity, test.queued)
+				began := time.Now()
+				go func() {
+					for i := range test.arrive {
+						time.Sleep(time.Millisecond)
+						f.add(arrival(fmt.Sprint("later ", i)))
+					}
+					if test.then != nil {
+						test.then(f)
+					}
+				}()
+				f.gather(t.Context(), test.wanted, patience)
+				if took := time.Since(began); took != test.took {
+					t.Errorf("it took %s, expected %s", took, test.took)
+				}
+				synctest.Wait()
+				time.Sleep(time.Minute) // the rest arrives
+				want := min(test.queued+test.arrive, test.capacity)
+				if taken := take(t, f, 100); len(taken) != want {
+					t.Errorf("%d are taken afterwards, expected %d", len(taken), want)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if newInflight(8).gather(ctx, 4, patience); time.Since(began) != time.Millisecond {
+			t.Errorf("it took %s, expected that the end of the context ends it", time.Since(began))
+		}
+	})
+}

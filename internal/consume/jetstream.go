@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/redact"
+	"notifier/internal/wait"
 )
 
 // What a consumer is created with. One that exists is used as it is.
@@ -38,6 +39,7 @@ type JetStream struct {
 	DeadLetter string       // dead letters go to <DeadLetter>.<category>, in the stream <Stream>_DEAD
 
 	DeadLetterBytes int64 // of that stream if it is created: then the oldest letters give way; 0: no bound
+	Replicas        int   // of the streams that are created; 0: three in a cluster of three servers or more, else one
 }
 
 // ErrUnsuitable marks what waiting does not fix: JetStream that is off, a consumer that cannot be used.
@@ -98,7 +100,7 @@ func (s *jetStreamSource) run(ctx context.Context) error {
 			return err
 		}
 		s.availability.lost(jetStreamConsumer, err)
-		if !sleep(ctx, jitter(bindRetry)) {
+		if !wait.For(ctx, wait.Jitter(bindRetry)) {
 			return nil
 		}
 	}
@@ -134,7 +136,7 @@ func (s *jetStreamSource) bind(ctx context.Context) (*jetstream.ConsumerInfo, er
 				s.availability.lost(jetStreamConsumer, err)
 			}
 		}
-		if !sleep(ctx, jitter(bindRetry)) {
+		if !wait.For(ctx, wait.Jitter(bindRetry)) {
 			return nil, nil
 		}
 	}
@@ -219,44 +221,45 @@ func (s *jetStreamSource) returnUnsettled(_ int, replies []string) error {
 	return nil
 }
 
-// publishDeadLetters publishes letters and returns for each why the dead-letter stream has not stored it, or nil. It waits
+// publishDeadLetters publishes letters and returns for each why the dead-letter stream has not stored it, or where. It waits
 // for letterTimeout at most. A stream that was deleted is created again for the next attempt.
-func (s *jetStreamSource) publishDeadLetters(ctx context.Context, letters []*nats.Msg) []error {
-	errs, futures := make([]error, len(letters)), make([]jetstream.PubAckFuture, len(letters))
+func (s *jetStreamSource) publishDeadLetters(ctx context.Context, letters []*nats.Msg) []storedLetter {
+	results, futures := make([]storedLetter, len(letters)), make([]jetstream.PubAckFuture, len(letters))
 	for i, letter := range letters {
-		futures[i], errs[i] = s.js.PublishMsgAsync(letter)
+		futures[i], results[i].err = s.js.PublishMsgAsync(letter)
 	}
 	missing := false
 	for i, future := range futures {
-		if errs[i] == nil {
-			errs[i] = stored(ctx, future)
+		if results[i].err == nil {
+			results[i] = stored(ctx, future)
 		}
-		missing = missing || errors.Is(errs[i], jetstream.ErrNoStreamResponse)
+		missing = missing || errors.Is(results[i].err, jetstream.ErrNoStreamResponse)
 	}
 	var remade error
 	if missing {
 		remade = s.ensureDeadLetterStream(ctx)
 	}
-	for i, err := range errs {
+	for i := range results {
+		err := results[i].err
 		if errors.Is(err, jetstream.ErrNoStreamResponse) && remade != nil {
 			err = remade
 		}
 		if err != nil {
-			errs[i] = fmt.Errorf("nats: dead letter: %w", err)
+			results[i].err = fmt.Errorf("nats: dead letter: %w", err)
 		}
 	}
-	return errs
+	return results
 }
 
 // stored waits until a stream has stored what was published.
-func stored(ctx context.Context, future jetstream.PubAckFuture) error {
+func stored(ctx context.Context, future jetstream.PubAckFuture) storedLetter {
 	select {
-	case <-future.Ok():
-		return nil
+	case ack := <-future.Ok():
+		return storedLetter{seq: ack.Sequence}
 	case err := <-future.Err():
-		return err
+		return storedLetter{err: err}
 	case <-ctx.Done():
-		return errors.New("the dead-letter stream does not answer")
+		return storedLetter{err: errors.New("the dead-letter stream does not answer")}
 	}
 }
 

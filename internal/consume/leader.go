@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/wait"
 )
 
 // After a leader change the consumer is the same and answers again as soon as there is a leader. So the pull goes on asking
@@ -62,7 +64,7 @@ func (p *pull) lookUpConsumer(ctx context.Context) {
 			p.lose(err)
 			return
 		}
-		if !sleep(ctx, jitter(leaderRetry)) {
+		if !wait.For(ctx, wait.Jitter(leaderRetry)) {
 			return
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // or is settled without a letter. Those that Slack did not take are bounded by what the limits admit in a window, and at last
 // by what may be in flight.
 type letterbox struct {
-	store        func(ctx context.Context, dead []Settled) []error // stores their letters; one error for each
+	store        func(ctx context.Context, dead []Settled) []error // stores their letters, and notes their sequences; one error for each
 	settle       func([]Settled)
 	park         func(d *delivery, delay time.Duration) bool // source.park; nil: no server keeps what is given back
 	availability *availability
@@ -295,7 +295,11 @@ func (b *letterbox) storeLetters(ctx context.Context, letters []*pendingLetter) 
 	for i, letter := range letters {
 		dead[i] = letter.Settled
 	}
-	b.note(letters, b.store(ctx, dead))
+	errs := b.store(ctx, dead)
+	for i, letter := range letters {
+		letter.LetterSeq = dead[i].LetterSeq
+	}
+	b.note(letters, errs)
 	b.report(ctx)
 }
 

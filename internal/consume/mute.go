@@ -30,14 +30,14 @@ func mutedEvent(ev event.Event, d *delivery, mute *steering.Order) Settled {
 	return Settled{Event: ev, Outcome: outcome.Dropped, Reason: outcome.Muted, Mute: mute, delivery: d}
 }
 
-// dropMuted takes out of a batch the redelivered events that are muted: such an event may be admitted, and then gives its slots
-// back. It goes on where a post of it has begun, and where it was sent: then it is a duplicate. It fails only when ctx ends.
+// dropMuted takes out of a batch the muted events that may have been decided before: such an event may be admitted, and then gives
+// its slots back. It goes on where a post of it has begun, and where it was sent: then it is a duplicate. It fails only when ctx ends.
 func (w *Worker) dropMuted(ctx context.Context, settled []Settled, candidates []admitted, requests []ratelimit.Request) (
 	[]Settled, []admitted, []ratelimit.Request, error,
 ) {
 	kept := 0
 	for i, c := range candidates {
-		if mute := w.muteOf(c.event); mute != nil && c.delivery.redelivered {
+		if mute := w.muteOf(c.event); mute != nil && c.delivery.mayBeKnown() {
 			posted, err := w.mayBePosted(ctx, c.request)
 			if err != nil {
 				return settled, candidates, requests, err
@@ -53,7 +53,7 @@ func (w *Worker) dropMuted(ctx context.Context, settled []Settled, candidates []
 	return settled, candidates[:kept], requests[:kept], nil
 }
 
-// mayBePosted gives back the slots of a redelivered event, and reports whether a post of it may have begun instead.
+// mayBePosted gives back the slots of an event that may be admitted, and reports whether a post of it may have begun instead.
 func (w *Worker) mayBePosted(ctx context.Context, request ratelimit.Request) (posted bool, err error) {
 	var refunded bool
 	err = w.hold(ctx, redisScripts, func() (err error) {
@@ -63,16 +63,29 @@ func (w *Worker) mayBePosted(ctx context.Context, request ratelimit.Request) (po
 	if err != nil || refunded {
 		return false, err
 	}
-	record, found, err := w.limiter.InFlight(ctx, request)
-	if err != nil || found { // after an error the script is asked, as ever
+	record, sent, err := w.known(ctx, request)
+	if err != nil || record != nil { // after an error the script is asked, as ever
 		return err != nil || record.Delivery == request.Delivery, nil
 	}
-	sent, err := w.limiter.WasSent(ctx, request)
-	return err != nil || sent, nil
+	return sent, nil
+}
+
+// known is what Redis knows of an event: its record if it is in flight, else nil and whether it was sent.
+func (w *Worker) known(ctx context.Context, request ratelimit.Request) (record *ratelimit.InFlight, sent bool, err error) {
+	found, inFlight, err := w.limiter.InFlight(ctx, request)
+	if err != nil {
+		return nil, false, err
+	}
+	if inFlight {
+		return &found, false, nil
+	}
+	sent, err = w.limiter.WasSent(ctx, request)
+	return nil, sent, err
 }
 
 // mute drops an admitted event that has been muted while it waited, and gives its slots back. It goes on to the post (nil) when
-// there is nothing to give back: then another replica may be posting the event.
+// there is nothing to give back and the event is known: then another replica may be posting it. One that is not known was refunded by a call
+// whose answer was lost.
 func (w *Worker) mute(ctx context.Context, p *posting) *result {
 	mute := w.muteOf(p.event)
 	if mute == nil || p.settled.Ambiguous { // it may be in the channel
@@ -83,7 +96,9 @@ func (w *Worker) mute(ctx context.Context, p *posting) *result {
 		return w.redisFailed(ctx, err)
 	}
 	if !refunded {
-		return nil
+		if record, sent, err := w.known(ctx, p.request); err != nil || record != nil || sent {
+			return nil
+		}
 	}
 	p.settled.Outcome, p.settled.Reason, p.settled.Mute = outcome.Dropped, outcome.Muted, mute
 	return endWith(recordNothing)

@@ -16,6 +16,7 @@ import (
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/steering"
+	"notifier/internal/testkit"
 )
 
 // muteSwitch mutes categories when a test says so.
@@ -138,6 +139,33 @@ func TestAMuteDropsWhatWaits(t *testing.T) {
 	s.eventually("their slots are given back", func() bool { return s.charged() == 5 })
 }
 
+// unanswered is a limiter whose refunds are made twice, as they are when the answer to the first call was lost.
+type unanswered struct{ consume.Limiter }
+
+func (l unanswered) Refund(ctx context.Context, request ratelimit.Request, known string) (bool, error) {
+	if _, err := l.Limiter.Refund(ctx, request, known); err != nil {
+		return false, err
+	}
+	return l.Limiter.Refund(ctx, request, known)
+}
+
+// What waits is dropped as well where the answer to its refund was lost: it has nothing left to give back.
+func TestAMuteDropsWhatWasRefundedWithoutAnAnswer(t *testing.T) {
+	s := newStation(t)
+	mutes := newMuteSwitch()
+	s.started(with(mutes), func(c *setup) {
+		c.concurrency = 1
+		c.limiter = func(l consume.Limiter) consume.Limiter { return unanswered{l} }
+	})
+	s.refuse("errors", 10*time.Minute)
+	s.publishMany("noise", 5)
+	s.eventually("all are admitted", func() bool { return s.charged() == 9 })
+	mutes.mute("noise")
+	if diff := cmp.Diff(map[string]int{"sent": 3, "dropped muted": 5}, tally(s.settled(8))); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+}
+
 // An event that a worker had admitted when it died is refunded and dropped by the next one.
 func TestAMuteRefundsWhatADeadWorkerHadAdmitted(t *testing.T) {
 	s := newStation(t)
@@ -164,19 +192,23 @@ func TestAMuteRefundsWhatADeadWorkerHadAdmitted(t *testing.T) {
 func TestAMuteDoesNotHideThatAnEventWasSent(t *testing.T) {
 	s := newStation(t)
 	s.createConsumer(impatient)
-	fatal := &journal{}
-	first := s.started(func(c *setup) { c.log, c.shutdown = fatal, 0 })
-	fatal.onLine = func(l line) {
-		if l["outcome"] == "sent" {
-			first.connection.Close() // between the line and the acknowledgement
-		}
-	}
-	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-	s.eventually("it is sent", func() bool { return len(fatal.settled()) == 1 })
-	first.crash()
+	s.dieUnacknowledged("e1")
 	s.started(with(newMuteSwitch("errors")))
 	if l := s.lineOf("e1"); l["outcome"] != "dropped" || l["reason"] != "duplicate" {
 		t.Errorf("the second worker's line is %v, expected dropped as a duplicate", l)
+	}
+	s.expectEachPostedOnce(1)
+	s.expectNothingLeft()
+}
+
+// So it is where the consumer was deleted in between, and the event comes as if for the first time.
+func TestAMuteDoesNotHideWhatAnEarlierConsumerDelivered(t *testing.T) {
+	s := newStation(t)
+	s.dieUnacknowledged("e1")
+	testkit.Check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
+	s.started(with(newMuteSwitch("errors")))
+	if l := s.lineOf("e1"); l["reason"] != "duplicate" || l["redelivered"] != nil {
+		t.Errorf("the second worker's line is %v, expected dropped as a duplicate that was not delivered before", l)
 	}
 	s.expectEachPostedOnce(1)
 	s.expectNothingLeft()

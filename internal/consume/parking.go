@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/term"
 )
 
 // Parking gives events that cannot be posted for a while back to the server, so that they take no room here. The server counts
@@ -47,7 +49,7 @@ func (p *parking) bind(info *jetstream.ConsumerInfo, capacity int) {
 	defer p.mu.Unlock()
 	p.bound, p.forbidden = true, ""
 	if info.Config.MaxDeliver > 0 {
-		p.forbidden = fmt.Sprintf("the consumer delivers an event %d times at most (max_deliver)", info.Config.MaxDeliver)
+		p.forbidden = fmt.Sprintf("the consumer delivers an event %s at most (max_deliver)", term.Count(info.Config.MaxDeliver, "time"))
 	}
 	p.most = info.Config.MaxAckPending / 2
 	if info.Config.MaxAckPending <= 0 { // the consumer has no bound: that of one of ours
@@ -79,7 +81,7 @@ func (p *parking) full() string {
 	case p.failed != nil:
 		return "the consumer's state is not known: " + p.failed.Error()
 	case p.left() < 1:
-		return fmt.Sprintf("%d events wait for their acknowledgement, and no more than %d of the consumer's max_ack_pending are used so", p.pending+p.parked, p.most)
+		return fmt.Sprintf("%s not acknowledged yet, and no more than %d of the consumer's max_ack_pending are used so", term.CountAre(p.pending+p.parked, "event"), p.most)
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"notifier/internal/slackout"
+	"notifier/internal/wait"
 )
 
 // An event that Slack fails to take while it takes others is poisoned: a front end refuses its content with a page of HTML, or
@@ -36,7 +37,7 @@ func (w *Worker) unexplained(p *posting, t *turn, failure *slackout.Error) resul
 		p.settled.Detail = failure.Code
 		return result{finish: w.recordUndeliverable}
 	}
-	return result{wait: jitter(retryAfter(p.failures))}
+	return result{wait: wait.Jitter(retryAfter(p.failures))}
 }
 
 // retryAfter is the backoff after so many failures of one event, 1 or more.

@@ -12,6 +12,7 @@ import (
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
+	"notifier/internal/wait"
 )
 
 // admitted is an event that the script has let through and that is on its way to Slack.
@@ -27,7 +28,7 @@ type admitted struct {
 // requestFor is the question whether an event may be sent.
 func requestFor(ev event.Event, d *delivery) ratelimit.Request {
 	return ratelimit.Request{
-		ID: ev.ID, Source: ev.IDSource, Delivery: d.token, Category: ev.Category, Cost: ev.Cost, Redelivered: d.redelivered,
+		ID: ev.ID, Source: ev.IDSource, Delivery: d.token, Category: ev.Category, Cost: ev.Cost,
 	}
 }
 
@@ -291,12 +292,12 @@ func postFailure(err error) *slackout.Error {
 // redisFailed notes that Redis has not answered, and has the attempt made again. Until then no other is made: it would fail
 // in the same way.
 func (w *Worker) redisFailed(ctx context.Context, err error) *result {
-	wait := jitter(retryPause)
+	pause := wait.Jitter(retryPause)
 	if ctx.Err() == nil {
 		w.availability.lost(redisScripts, err)
-		w.lanes.Hold(wait)
+		w.lanes.Hold(pause)
 	}
-	return tryAgainAfter(wait + retryPause/2) // after others: should Redis fail for this event alone, it is not the only probe
+	return tryAgainAfter(pause + retryPause/2) // after others: should Redis fail for this event alone, it is not the only probe
 }
 
 // inSlack takes over what Slack reports of the message.

@@ -34,20 +34,26 @@ func TestAnEventOfAWorkerThatDiedIsPostedWithoutASecondCharge(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// An event that was sent by a worker that died before it could log that is not sent again.
-func TestAnEventSentByAWorkerThatDiedIsADuplicate(t *testing.T) {
-	s := newStation(t)
-	s.createConsumer(impatient)
+// dieUnacknowledged lets a worker send an event and die between its line and the acknowledgement.
+func (s *station) dieUnacknowledged(id string) {
+	s.Helper()
 	fatal := &journal{}
 	first := s.started(func(c *setup) { c.log, c.shutdown = fatal, 0 })
 	fatal.onLine = func(l line) {
 		if l["outcome"] == "sent" {
-			first.connection.Close() // between the line and the acknowledgement
+			first.connection.Close()
 		}
 	}
-	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	s.publish("errors", "hello", "Nats-Msg-Id", id)
 	s.eventually("it is sent", func() bool { return len(fatal.settled()) == 1 })
 	first.crash()
+}
+
+// An event that was sent by a worker that died before it could log that is not sent again.
+func TestAnEventSentByAWorkerThatDiedIsADuplicate(t *testing.T) {
+	s := newStation(t)
+	s.createConsumer(impatient)
+	s.dieUnacknowledged("e1")
 	s.started()
 	if l := s.lineOf("e1"); l["outcome"] != "dropped" || l["reason"] != "duplicate" {
 		t.Errorf("the second worker's line is %v, expected dropped as a duplicate", l)

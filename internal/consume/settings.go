@@ -24,12 +24,14 @@ type Limiter interface {
 	InFlight(ctx context.Context, request ratelimit.Request) (record ratelimit.InFlight, found bool, err error)
 	WasSent(ctx context.Context, request ratelimit.Request) (bool, error)
 	ClockLag() time.Duration
+	ChannelID(channel string) string
 }
 
 // Poster makes one attempt to post, and looks up whether an earlier one has arrived; see package slackout.
 type Poster interface {
 	Channel(ev event.Event) string
 	Post(ctx context.Context, ev event.Event) (slackout.Receipt, error)
+	Learn(channel, id string)
 	Find(ctx context.Context, ev event.Event) (slackout.Receipt, bool, error)
 }
 
@@ -67,5 +69,7 @@ type Settings struct {
 	Mutes   Mutes // nil: nothing is ever muted
 	Poster  Poster
 	Log     *zap.Logger
-	Observe func(Settled) // called for each settled event after its log line, by several goroutines; may be nil
+	Events  *zap.Logger // writes the lines of settled events; nil: Log, whose level then counts for them, too
+	// Observe is called with settled events after their log lines, by several goroutines; it may not keep the slice. It may be nil.
+	Observe func(batch []Settled)
 }

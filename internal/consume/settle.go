@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"cmp"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,6 +18,8 @@ type Settled struct {
 	Outcome string // one of package outcome's
 	Reason  string // one of package outcome's; empty when sent
 	Detail  string // dead: what was wrong, or Slack's code
+
+	LetterSeq uint64 // dead: the sequence of its letter in the dead-letter stream; 0: not known
 
 	NoLetter bool // dead: it has no letter, because its category has written its share of them for now
 
@@ -42,23 +45,29 @@ type Settled struct {
 	ended    time.Time // dead: when that was decided
 }
 
+// StreamSeq is the event's sequence in its stream; 0: it has none.
+func (s *Settled) StreamSeq() uint64 {
+	if s.delivery == nil {
+		return 0
+	}
+	return s.delivery.streamSeq
+}
+
 // settle ends a batch of events. It is the only place that logs them, counts them and acknowledges them, in this order: a
 // line that is written twice after a crash is better than an event that nobody can account for.
 func (w *Worker) settle(batch []Settled) {
 	if len(batch) == 0 {
 		return
 	}
-	lines := lineWriter{log: w.log, group: w.settings.Group, limits: map[ratelimit.Tier]string{}}
+	lines := newLineWriter(w.eventLog(), w.settings.Group)
 	for i := range batch {
 		batch[i].Header = batch[i].delivery.Header
 		lines.write(&batch[i])
 	}
-	_ = w.log.Sync() // the lines are on their way before any acknowledgement is; a broken log is no reason to stop
+	_ = w.eventLog().Sync() // the lines are on their way before any acknowledgement is; a broken log is no reason to stop
 	crash(afterLog)
 	if w.observe != nil {
-		for i := range batch {
-			w.observe(batch[i])
-		}
+		w.observe(batch)
 	}
 	deliveries := make([]*delivery, 0, len(batch))
 	for i := range batch {
@@ -77,6 +86,9 @@ func (w *Worker) settle(batch []Settled) {
 		w.inflight.release(batch[i].delivery)
 	}
 }
+
+// eventLog writes the lines of settled events.
+func (w *Worker) eventLog() *zap.Logger { return cmp.Or(w.settings.Events, w.log) }
 
 // checkAcknowledged logs an acknowledgement that the connection has not taken. The event is delivered again and is then a
 // duplicate.

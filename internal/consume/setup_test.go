@@ -103,6 +103,7 @@ type setup struct {
 	pace                         string // empty: none
 	budget                       int64  // bytes in flight; 0: the default
 	slackTimeout                 time.Duration
+	channel                      string
 	webhook, core                bool
 	dropped                      string
 	deadLetterBytes              int64
@@ -128,7 +129,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 	s.Helper()
 	c := setup{
 		global: "1000000/30m", category: "1000000/30m", redisURL: s.redis.URL(), natsURL: s.nats.URL(), maxBytes: 2 << 20, dedupe: 24 * time.Hour,
-		shutdown: 5 * time.Second, batch: 64, concurrency: 8, slackTimeout: 5 * time.Second, log: s.log,
+		shutdown: 5 * time.Second, batch: 64, concurrency: 8, slackTimeout: 5 * time.Second, log: s.log, channel: "C0DEFAULT",
 		limiter: func(l consume.Limiter) consume.Limiter { return l },
 	}
 	for _, change := range changes {
@@ -144,7 +145,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 	}
 	limiter, err := ratelimit.New(client, namespace, rules, c.dedupe)
 	testkit.Check(s.T, err)
-	slack := slackout.Config{Token: slackToken, APIURL: s.slack.APIURL(), Channel: "C0DEFAULT", Timeout: c.slackTimeout}
+	slack := slackout.Config{Token: slackToken, APIURL: s.slack.APIURL(), Channel: c.channel, Timeout: c.slackTimeout}
 	slack.Routes = pattern.MustTable(map[string]string{"deploys": "C0DEPLOYS"})
 	if c.webhook {
 		slack = slackout.Config{WebhookURL: s.slack.WebhookURL(), Timeout: c.slackTimeout}
@@ -159,7 +160,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 			Pattern: subject, MaxBytes: c.maxBytes, CheckCost: rules.CheckCost,
 			ChannelAllowed: func(channel string) bool { return channel == "C0DEFAULT" || channel == "C0DEPLOYS" },
 		},
-		MaxBytes: c.budget, LongestPark: 15 * time.Minute, Channels: []string{"C0DEFAULT", "C0DEPLOYS"}, Pace: rules.Pace,
+		MaxBytes: c.budget, LongestPark: 15 * time.Minute, Channels: []string{c.channel, "C0DEPLOYS"}, Pace: rules.Pace,
 		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: c.slackTimeout, DroppedSubject: c.dropped,
 		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Poster: poster, Log: c.log.logger(), Group: c.group, Mutes: c.mutes,
 	}

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+
+	"notifier/internal/streams"
+	"notifier/internal/wait"
 )
 
 // lookUp finds the stream and the consumer, and creates those that do not exist. It fails while they do not fit NATS_SUBJECT:
@@ -136,7 +138,7 @@ func (s *jetStreamSource) keepDeadLetterStream(ctx context.Context) {
 		if ctx.Err() == nil && s.Connection.IsConnected() { // else that is the reason, and it is reported already
 			s.availability.impaired(deadLetterStream, err)
 		}
-		if !sleep(ctx, jitter(deadLetterRetry)) {
+		if !wait.For(ctx, wait.Jitter(deadLetterRetry)) {
 			return
 		}
 	}
@@ -154,26 +156,19 @@ func (s *jetStreamSource) ensureDeadLetterStream(ctx context.Context) error {
 
 		MaxMsgsPerSubject: deadLettersOfCategory, // one category cannot displace all others' letters
 	})
-	if refused := (*jetstream.APIError)(nil); errors.As(err, &refused) && slices.Contains(lackOfStorage, refused.ErrorCode) {
+	if streams.IsLackOfStorage(err) {
 		err = fmt.Errorf("%w; lower DEAD_LETTER_MAX_BYTES, %d, or give the server more room", err, s.DeadLetterBytes)
 	}
 	return err
 }
 
-// lackOfStorage are the server's codes for a stream that may grow larger than there is room for.
-var lackOfStorage = []jetstream.ErrorCode{10023, 10047}
-
 // ensureStream looks a stream up and creates it if it does not exist. One that exists is used as it is.
 func (s *jetStreamSource) ensureStream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
-	stream, err := s.js.Stream(ctx, config.Name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		creation, cancel := context.WithTimeout(ctx, apiTimeout)
-		defer cancel()
-		stream, err = s.js.CreateStream(creation, config)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another replica was faster
-			stream, err = s.js.Stream(ctx, config.Name)
-		}
-	}
+	maker := streams.Maker{JetStream: s.js, Replicas: s.Replicas, Fewer: func(stream string, reason error) {
+		s.log.Warn("the stream has one replica", zap.String("stream", stream), zap.Error(reason),
+			zap.String("advice", "give the servers room for three, then: nats stream edit "+stream+" --replicas 3; or set NATS_REPLICAS to 1"))
+	}}
+	stream, err := maker.Ensure(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", config.Name, s.unsuitable(err))
 	}

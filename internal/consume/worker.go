@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"notifier/internal/lanes"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
+	"notifier/internal/wait"
 )
 
 // Worker is one replica. Make it with New, run it once.
@@ -26,7 +26,7 @@ type Worker struct {
 	limiter           Limiter
 	poster            Poster
 	log               *zap.Logger
-	observe           func(Settled)
+	observe           func([]Settled)
 
 	inflight     *inflight
 	availability *availability
@@ -174,7 +174,7 @@ func (w *Worker) checkStore(ctx context.Context) error {
 		}
 		w.availability.lost(redisScripts, err)
 		w.stamp()
-		if !sleep(ctx, jitter(bindRetry)) {
+		if !wait.For(ctx, wait.Jitter(bindRetry)) {
 			return nil
 		}
 	}
@@ -189,9 +189,17 @@ func (w *Worker) mayPull() bool {
 // idleCheck is how often the loop looks after what waits, also when nothing arrives.
 const idleCheck = 500 * time.Millisecond
 
+// In a storm that many replicas share, each of them gets a few events at a time, and a batch of a few costs as much as one of many. So
+// where events come faster than one by one, the next batch waits a moment for more of them. A single event waits for nothing.
+const (
+	gatherEvents = 64 // that are worth a batch: twice as many would save little
+	gatherTime   = 25 * time.Millisecond
+)
+
 // loop takes what has arrived, batch by batch, until nothing more does.
 func (w *Worker) loop(ctx context.Context) {
 	var looked time.Time
+	taken := 0 // events of the last batch
 	for {
 		w.stamp()
 		if time.Since(looked) >= idleCheck {
@@ -202,7 +210,11 @@ func (w *Worker) loop(ctx context.Context) {
 				w.availability.repaired(redisKey)
 			}
 		}
+		if taken > 1 {
+			w.inflight.gather(ctx, min(w.settings.BatchSize, gatherEvents), gatherTime)
+		}
 		batch, err := w.inflight.take(ctx, w.settings.BatchSize, idleCheck)
+		taken = len(batch)
 		if err != nil {
 			return
 		}
@@ -282,7 +294,7 @@ func (w *Worker) decode(batch []*delivery) (settled, dead []Settled, candidates 
 		case w.tooOld(ev) && !d.redelivered:
 			settled = append(settled, Settled{Event: ev, Outcome: outcome.Dropped, Reason: outcome.Expired, delivery: d})
 		default:
-			if mute := w.muteOf(ev); mute != nil && !d.redelivered {
+			if mute := w.muteOf(ev); mute != nil && !d.mayBeKnown() {
 				settled = append(settled, mutedEvent(ev, d, mute))
 				continue
 			}
@@ -363,7 +375,7 @@ func (w *Worker) hold(ctx context.Context, d dependency, call func() error) erro
 		}
 		w.availability.lost(d, err)
 		w.stamp()
-		if !sleep(ctx, jitter(retryPause)) {
+		if !wait.For(ctx, wait.Jitter(retryPause)) {
 			return ctx.Err()
 		}
 	}
@@ -383,18 +395,3 @@ func (w *Worker) why() func() error {
 	}
 	return w.settings.JetStream.Why
 }
-
-// sleep waits for d and reports whether ctx is still on.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// jitter spreads a pause between half and one and a half of it, so that replicas do not retry in step.
-func jitter(d time.Duration) time.Duration { return d/2 + mathrand.N(d) }

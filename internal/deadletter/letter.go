@@ -28,6 +28,7 @@ type Info struct {
 	Category  string    // the event's; empty if Subject does not match the pattern
 	Reason    string    // one of outcome.DeadReasons, unless it is forged
 	Detail    string    // may be empty
+	Source    string    // who has caused the event, as its publisher says; may be empty
 	EventID   string    // may be empty
 	Subject   string    // the subject that the event was published to; empty: the letter does not name it
 	StreamSeq uint64    // the event's sequence in its stream; 0: it had none
@@ -39,8 +40,24 @@ type Info struct {
 type Letter struct {
 	Info
 	stored time.Time
+	kept   string // the subject under which the stream keeps it
 	header nats.Header
 	data   []byte
+}
+
+// Payload is the event's payload, or its beginning where Info.Shortened has its length: any bytes, to be shown to nobody who
+// did not ask for them.
+func (l *Letter) Payload() []byte { return l.data }
+
+// Headers are the event's own headers, as its publisher set them. Their values can hold secrets and any characters.
+func (l *Letter) Headers() map[string][]string {
+	headers := map[string][]string{}
+	for name, values := range l.header {
+		if !reserved(name) {
+			headers[name] = values
+		}
+	}
+	return headers
 }
 
 // describe sets Info from the letter's own headers.
@@ -50,6 +67,7 @@ func (l *Letter) describe(pattern event.Pattern) {
 		Time:    l.stored,
 		Reason:  l.header.Get(outcome.HeaderReason),
 		Detail:  l.header.Get(outcome.HeaderDetail),
+		Source:  l.header.Get(outcome.HeaderSource),
 		EventID: l.header.Get(outcome.HeaderEventID),
 		Subject: l.header.Get(outcome.HeaderSubject),
 		Bytes:   len(l.data), Shortened: -1,
@@ -94,8 +112,9 @@ func publishable(subject string) bool {
 		!slices.ContainsFunc(strings.Split(subject, "."), wildcard)
 }
 
-// message returns the event as it was published, except for two headers: a message id by which the stream detects a
-// letter that is replayed twice, and the id that the event had.
+// message returns the event as it was published, except for three headers: a message id by which the stream detects a
+// letter that is replayed twice, the id that the event had, and who has caused it, without the secrets that the publisher may
+// have put there.
 func (l *Letter) message() *nats.Msg {
 	message := nats.NewMsg(l.Subject)
 	for name, values := range l.header {
@@ -106,6 +125,9 @@ func (l *Letter) message() *nats.Msg {
 	message.Header.Set(nats.MsgIdHdr, fmt.Sprintf("replay.%d.%d", l.Seq, l.stored.UnixNano()))
 	if l.EventID != "" {
 		message.Header.Set(outcome.HeaderEventID, l.EventID)
+	}
+	if l.Source != "" {
+		message.Header.Set(outcome.HeaderSource, l.Source)
 	}
 	message.Data = l.data
 	return message

@@ -22,7 +22,7 @@ func TestReplay(t *testing.T) {
 	d := newDesk(t)
 	d.letter("e-1", "data of it", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s%20x", "ce-type", "t",
 		"X-Two", "one", "X-Two", "two", "x-lower", "ü \x1b[2J", "Content-Type", "text/plain", "Empty", "",
-		"Status", "503", "notifier-detail", "forged")
+		"Status", "503", "notifier-detail", "forged", "Notifier-Source", "/s x")
 	stored := d.stored("NOTIFY_DEAD")[0].Time
 	receipt, err := d.putBack()
 	testkit.Check(t, err)
@@ -31,7 +31,7 @@ func TestReplay(t *testing.T) {
 	}
 	back := d.stored("NOTIFY")[0]
 	want := nats.Header{
-		"Notifier-Event-Id": {"e-1"}, "Nats-Msg-Id": {fmt.Sprintf("replay.1.%d", stored.UnixNano())},
+		"Notifier-Event-Id": {"e-1"}, "Notifier-Source": {"/s x"}, "Nats-Msg-Id": {fmt.Sprintf("replay.1.%d", stored.UnixNano())},
 		"ce-specversion": {"1.0"}, "ce-id": {"c-1"}, "ce-source": {"/s%20x"}, "ce-type": {"t"}, "X-Two": {"one", "two"},
 		"x-lower": {"ü \x1b[2J"}, "Content-Type": {"text/plain"}, "Empty": {""}, "Status": {"503"},
 	}
@@ -49,7 +49,7 @@ func TestReplay(t *testing.T) {
 	e, rejection := event.Decode(event.Message{
 		Subject: back.Subject, Header: back.Header, Data: back.Data, FallbackID: "x", Published: back.Time,
 	}, event.Rules{Pattern: pattern, MaxBytes: 100})
-	if rejection != nil || e.ID != "e-1" || e.Text != "data of it" {
+	if rejection != nil || e.ID != "e-1" || e.Source != "/s x" || e.Text != "data of it" {
 		t.Errorf("%+v, %v; expected the event e-1", e, rejection)
 	}
 }

@@ -16,8 +16,12 @@ import (
 // requestTimeout is how long to wait for one response of the server.
 const requestTimeout = 5 * time.Second
 
-// ErrNoStream means that the dead-letter stream does not exist yet, so there are no letters.
-var ErrNoStream = errors.New("no dead-letter stream")
+// ErrNoStream means that the dead-letter stream does not exist yet, so there are no letters. ErrNoLetter means that the
+// stream has no letter with this sequence, or no longer.
+var (
+	ErrNoStream = errors.New("no dead-letter stream")
+	ErrNoLetter = errors.New("no such dead letter")
+)
 
 // Stream is a dead-letter stream as it was when it was opened: letters that arrive later are not seen. Its methods are
 // not safe for concurrent use.
@@ -81,9 +85,33 @@ func (s *Stream) Each(ctx context.Context, do func(*Letter) error) error {
 // place of the server's own, and would take an event without payload that has a "Status: 404" for the end of the stream.
 // A consumer of the library would take it for a message of the server, too.
 func (s *Stream) read(ctx context.Context, from uint64) (*Letter, error) {
+	return s.request(ctx, letterRequest{Seq: from, Next: ">"})
+}
+
+// Get returns the letter with a sequence, also one that was stored after the stream was opened. The error is ErrNoLetter if
+// there is none.
+func (s *Stream) Get(ctx context.Context, seq uint64) (*Letter, error) {
+	letter, err := s.request(ctx, letterRequest{Seq: seq})
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", s.Name(), err)
+	}
+	if letter == nil || letter.Seq != seq {
+		return nil, ErrNoLetter
+	}
+	return letter, nil
+}
+
+// letterRequest asks for one message of a stream.
+type letterRequest struct {
+	Seq  uint64 `json:"seq"`
+	Next string `json:"next_by_subj,omitempty"` // the first message at or after Seq that has such a subject
+}
+
+// request returns nil where there is no such letter.
+func (s *Stream) request(ctx context.Context, which letterRequest) (*Letter, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	request, err := json.Marshal(map[string]any{"seq": from, "next_by_subj": ">"})
+	request, err := json.Marshal(which)
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +122,11 @@ func (s *Stream) read(ctx context.Context, from uint64) (*Letter, error) {
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message *struct {
-			Seq    uint64    `json:"seq"`
-			Header []byte    `json:"hdrs"`
-			Data   []byte    `json:"data"`
-			Time   time.Time `json:"time"`
+			Seq     uint64    `json:"seq"`
+			Subject string    `json:"subject"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(reply.Data, &answer); err != nil {
@@ -109,10 +138,10 @@ func (s *Stream) read(ctx context.Context, from uint64) (*Letter, error) {
 		return nil, nil
 	case answer.Error != nil:
 		return nil, answer.Error
-	case message == nil || message.Seq < from:
+	case message == nil || message.Seq < which.Seq:
 		return nil, errors.New("invalid response of the server: no message")
 	}
-	letter := &Letter{Info: Info{Seq: message.Seq}, stored: message.Time.UTC(), data: message.Data}
+	letter := &Letter{Info: Info{Seq: message.Seq}, stored: message.Time.UTC(), kept: message.Subject, data: message.Data}
 	if len(message.Header) > 0 {
 		// Invalid headers count as none: such a message is not a letter of ours, and stays.
 		letter.header, _ = nats.DecodeHeadersMsg(message.Header)
@@ -149,7 +178,7 @@ func (s *Stream) Replay(ctx context.Context, letter *Letter) (Receipt, error) {
 	if why := letter.obstacle(s.pattern); why != "" {
 		return Receipt{}, &NotReplayableError{why}
 	}
-	if config := s.stream.CachedInfo().Config; config.DenyDelete || config.Sealed {
+	if !s.deletable() {
 		return Receipt{}, fmt.Errorf("stream %s does not allow messages to be deleted: every replay would publish its letters again", s.Name())
 	}
 	receipt, err := s.publish(ctx, letter)

@@ -21,7 +21,7 @@ import (
 
 func TestALetterSaysWhatBecameOfItsEvent(t *testing.T) {
 	d := newDesk(t)
-	d.letter("e-1", "{", "Notifier-Detail", "payload ends too early")
+	d.letter("e-1", "{", "Notifier-Detail", "payload ends too early", "Notifier-Source", "https://ci.example/1")
 	d.letter("e-2", "part", "Notifier-Shortened", "9000", "Notifier-Reason", "too_large", "Notifier-Subject", "notify.a.*")
 	_, err := d.js.Publish(t.Context(), "notify-dead.x", []byte("no letter"))
 	testkit.Check(t, err)
@@ -32,7 +32,7 @@ func TestALetterSaysWhatBecameOfItsEvent(t *testing.T) {
 	want := []deadletter.Info{
 		{
 			Seq: 1, Time: time.Date(2026, 11, 20, 4, 39, 1, 5e8, time.UTC), Category: "errors", Reason: "malformed",
-			Detail: "payload ends too early", EventID: "e-1", Subject: "notify.errors", StreamSeq: 17, Bytes: 1, Shortened: -1,
+			Detail: "payload ends too early", Source: "https://ci.example/1", EventID: "e-1", Subject: "notify.errors", StreamSeq: 17, Bytes: 1, Shortened: -1,
 		},
 		{
 			Seq: 2, Time: time.Date(2026, 11, 20, 4, 39, 1, 5e8, time.UTC), Category: "a.*", Reason: "too_large",

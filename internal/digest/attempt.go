@@ -11,6 +11,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
+	"notifier/internal/stats"
 )
 
 // attempt reports once what was taken, and returns how long to wait before the next check. The end of ctx does not cut it
@@ -25,7 +26,7 @@ func (d *Digest) attempt(ctx context.Context, t taken) time.Duration {
 	if err != nil {
 		d.log.Warn("the last digest is not edited", zap.String("key", d.store.keys.Message()), zap.Error(err))
 	}
-	free := d.free(ctx, t.now)
+	free, sources := d.free(ctx, t.now), d.sources(ctx)
 	call, cancel := detached(ctx, callTimeout)
 	begun, err := d.store.begin(call, d.token)
 	cancel()
@@ -35,9 +36,9 @@ func (d *Digest) attempt(ctx context.Context, t taken) time.Duration {
 		return d.failed(ctx, t, 0, keepMessage)
 	}
 	if last.editable(d.config.Channel, t.now) {
-		return d.edit(ctx, t, last, free)
+		return d.edit(ctx, t, last, free, sources)
 	}
-	return d.postNew(ctx, t, free)
+	return d.postNew(ctx, t, free, sources)
 }
 
 // free returns the sentences about the next free slot, as far as the time is known, and about what is muted.
@@ -62,15 +63,29 @@ func (d *Digest) nextFree(ctx context.Context, now time.Time) string {
 	return freeText(now, wait)
 }
 
+// sources is who has caused events in the last hour, as far as that is known.
+func (d *Digest) sources(ctx context.Context) []stats.SourceSlot {
+	if d.config.Sources == nil {
+		return nil
+	}
+	call, cancel := detached(ctx, callTimeout)
+	defer cancel()
+	sources, err := d.config.Sources(call)
+	if err != nil {
+		return nil
+	}
+	return sources
+}
+
 // detached returns a context for one step of an attempt, which the end of ctx does not cut short.
 func detached(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
-func (d *Digest) postNew(ctx context.Context, t taken, free string) time.Duration {
+func (d *Digest) postNew(ctx context.Context, t taken, free string, sources []stats.SourceSlot) time.Duration {
 	fresh := message{Asked: d.config.Channel, Posted: t.now, Since: t.posting.since, Drops: t.posting.drops}
 	call, cancel := detached(ctx, d.config.Timeout)
-	receipt, err := d.config.Publisher.PostText(call, d.config.Channel, text(t.now.Sub(fresh.Since), fresh.Drops, free))
+	receipt, err := d.config.Publisher.PostText(call, d.config.Channel, text(t.now.Sub(fresh.Since), fresh.Drops, free, blame{sources, fresh.Since}))
 	cancel()
 	if err == nil {
 		d.answered(ctx, receipt.Channel, 0)
@@ -93,13 +108,13 @@ func (d *Digest) postNew(ctx context.Context, t taken, free string) time.Duratio
 }
 
 // edit adds what was taken to the last message.
-func (d *Digest) edit(ctx context.Context, t taken, last message, free string) time.Duration {
+func (d *Digest) edit(ctx context.Context, t taken, last message, free string, sources []stats.SourceSlot) time.Duration {
 	whole := last
 	whole.Drops = merge(last.Drops, t.posting.drops)
-	err := d.editOnce(ctx, whole, t.now, free)
+	err := d.editOnce(ctx, whole, t.now, free, sources)
 	if err != nil && failureOf(err).Class == slackout.Ambiguous {
 		// Once more, with the same text in the same place, unless this replica is stopping.
-		if ctx.Err() != nil || d.editOnce(ctx, whole, t.now, free) != nil {
+		if ctx.Err() != nil || d.editOnce(ctx, whole, t.now, free, sources) != nil {
 			d.logAmbiguous(t, failureOf(err).Code) // whatever the second one returns: the first may have arrived
 			return d.reported(ctx, whole)          // the next edit reports it again
 		}
@@ -121,10 +136,10 @@ func (d *Digest) edit(ctx context.Context, t taken, last message, free string) t
 	return d.failed(ctx, t, failure.RetryAfter, keepMessage)
 }
 
-func (d *Digest) editOnce(ctx context.Context, m message, now time.Time, free string) error {
+func (d *Digest) editOnce(ctx context.Context, m message, now time.Time, free string, sources []stats.SourceSlot) error {
 	call, cancel := detached(ctx, d.config.Timeout)
 	defer cancel()
-	return d.config.Publisher.UpdateText(call, m.Channel, m.TS, text(now.Sub(m.Since), m.Drops, free))
+	return d.config.Publisher.UpdateText(call, m.Channel, m.TS, text(now.Sub(m.Since), m.Drops, free, blame{sources, m.Since}))
 }
 
 // failureOf returns the *slackout.Error in an error of the Publisher. Any other error may mean anything, so it is ambiguous.

@@ -34,7 +34,7 @@ func TestTheHolderDies(t *testing.T) {
 				want, inDoubt = 2, 5
 			}
 			if dies == "after the post" {
-				if _, err := dead.config.Publisher.PostText(ctx, "C0", "In the last 1 min 5 notifications were not sent: errors 5 (its limit 10/30m)."); err != nil {
+				if _, err := dead.config.Publisher.PostText(ctx, "C0", "In the last minute 5 events were not sent: 5 of errors (its limit 10/30m)."); err != nil {
 					t.Fatal(err)
 				}
 				want = 7

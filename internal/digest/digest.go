@@ -53,6 +53,9 @@ type Config struct {
 	// the time.
 	NextFree func(ctx context.Context) (time.Duration, error)
 
+	// Sources returns who has caused events in the last hour, see stats.Reader.Sources. nil, or if it fails: the digest names nobody.
+	Sources func(ctx context.Context) ([]stats.SourceSlot, error)
+
 	// InForce returns what operators have asked for: the digest names the mutes. nil: nothing.
 	InForce func() []steering.Order
 

@@ -107,23 +107,23 @@ func TestTheLastMessageIsEdited(t *testing.T) {
 			}
 		}
 		w.drop("category", "errors", 5)
-		turn("In the last 1 min 5 notifications were not sent: errors 5 (its limit 10/30m). There is room now.")
+		turn("In the last minute 5 events were not sent: 5 of errors (its limit 10/30m). There is room now.")
 		w.drop("category", "errors", 2)
 		w.drop("global", "deploys", 30)
-		turn("37 notifications were not sent: deploys 30 (global limit 100/30m), errors 7 (its limit 10/30m).")
+		turn("37 events were not sent: 30 of deploys (the global limit 100/30m) and 7 of errors (its limit 10/30m).")
 		w.age(t, 52*time.Minute)
 		w.drop("global", "deploys", 1)
-		turn("In the last 53 min 38 notifications were not sent: deploys 31 ")
+		turn("In the last 53 minutes 38 events were not sent: 31 of deploys ")
 		w.age(t, 8*time.Minute)
 		w.drop("global", "deploys", 4)
-		turn(" 38 notifications", "In the last 1 min 4 notifications were not sent: deploys 4 ")
+		turn(" 38 events", "In the last minute 4 events were not sent: 4 of deploys ")
 		w.drop("global", "deploys", 4)
-		turn(" 38 notifications", " 8 notifications")
+		turn(" 38 events", " 8 events")
 
 		other := w.digest(false, func(c *Config) { c.Channel = "#elsewhere" })
 		d = other
 		w.drop("global", "deploys", 1)
-		turn(" 38 notifications", " 8 notifications", " 1 notification was")
+		turn(" 38 events", " 8 events", " 1 event was")
 		if last := w.slack.Messages()[2].Channel; last != "#elsewhere" {
 			t.Errorf("posted to %s", last)
 		}
@@ -171,7 +171,7 @@ func TestCategoriesAreEscaped(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		w.run(w.digest(true, nil))
 		w.drop("category", "<!channel>", 5)
-		if text := w.messages(1)[0]; !strings.Contains(text, ": &lt;!channel&gt; 5 (") || strings.Contains(text, "<") {
+		if text := w.messages(1)[0]; !strings.Contains(text, ": 5 of &lt;!channel&gt; (") || strings.Contains(text, "<") {
 			t.Error(text)
 		}
 	})
@@ -184,7 +184,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 		for replica := range replicas {
 			recorder := w.recorder(fmt.Sprint(replica))
 			for i := range categories {
-				recorder.Observe("dropped", "global", fmt.Sprintf("category-%d", (i+1000*replica)%categories), time.Now())
+				recorder.Observe("dropped", "global", fmt.Sprintf("category-%d", (i+1000*replica)%categories), "", time.Now())
 			}
 			ended, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -225,7 +225,7 @@ func TestNextFreeSlotAndTheFailureToKnowIt(t *testing.T) {
 		w.old()
 		d.turn(t.Context())
 		texts := w.texts()
-		if len(texts) != 2 || !strings.Contains(texts[0], "). Next free slot <!date^") || !strings.HasSuffix(texts[1], "10/30m).") && !strings.HasSuffix(texts[1], "100/30m).") {
+		if len(texts) != 2 || !strings.Contains(texts[0], "). Next free slot: <!date^") || !strings.HasSuffix(texts[1], "10/30m).") && !strings.HasSuffix(texts[1], "100/30m).") {
 			t.Errorf("%q", texts)
 		}
 	})

@@ -1,7 +1,7 @@
 // Package digest reports in Slack, at most once in an interval, what was not sent:
 //
-//	In the last 30 min 412 notifications were not sent: errors 380 (its limit 10/30m), deploys 32 (global limit
-//	100/30m). Next free slot 14:32.
+//	In the last 30 minutes 412 events were not sent: 380 of errors (its limit 10/30m; most from https://ci.example/job1) and 32 of
+//	deploys (the global limit 100/30m). Next free slot: 14:32.
 //
 // The Recorders of package stats add up in Redis what the limits have refused, for all replicas. Each replica runs a
 // Digest, and one of them posts when the interval is over: the first to get the lease in Redis. An interval begins, by the
@@ -28,5 +28,5 @@
 // before it dies are never reported; see package stats for that and for the bound on categories.
 //
 // Reading order: digest.go (the loop), attempt.go (one attempt), store.go (what is in Redis), message.go (what can be
-// edited), text.go (the text).
+// edited), text.go (the text), sources.go (who has caused it).
 package digest

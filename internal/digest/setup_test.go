@@ -140,7 +140,7 @@ func (w *world) drop(reason, category string, n int) {
 	w.t.Helper()
 	recorder := w.recorder("dropper")
 	for range n {
-		recorder.Observe("dropped", reason, category, time.Now())
+		recorder.Observe("dropped", reason, category, "", time.Now())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -192,7 +192,7 @@ func (w *world) logged(message string) []observer.LoggedEntry {
 
 const doubtLine = "the digest may not have arrived, and is not posted again"
 
-var headline = regexp.MustCompile(`^In the last .* (\d+) notifications? (?:was|were) not sent: (.*?)\.( There is room now\.| Next free slot .*)?$`)
+var headline = regexp.MustCompile(`^In the last .* (\d+) events? (?:was|were) not sent: (.*?)\.( There is room now\.| Next free slot: .*)?$`)
 
 // said is how many drops a message reports; the numbers in its list must add up to its total.
 func said(t testing.TB, text string) int {
@@ -204,9 +204,8 @@ func said(t testing.TB, text string) int {
 	all, _ := strconv.Atoi(parts[1])
 	sum := 0
 	list := regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(parts[2], "")
-	for _, item := range strings.Split(list, ", ") {
-		words := strings.Fields(item)
-		n, err := strconv.Atoi(words[len(words)-1])
+	for _, item := range strings.Split(strings.ReplaceAll(list, " and ", ", "), ", ") {
+		n, err := strconv.Atoi(strings.Fields(item)[0])
 		if err != nil {
 			t.Fatalf("no number in %q of %s", item, text)
 		}

@@ -29,34 +29,32 @@ type group struct {
 	drops    []stats.Drop
 }
 
-// text returns the message: what was dropped in a period, and the sentence free about the next slot, which may be empty.
-func text(period time.Duration, drops []stats.Drop, free string) string {
+// text returns the message: what was dropped in a period, by whom as far as that is known, and the sentence free about the next slot,
+// which may be empty.
+func text(period time.Duration, drops []stats.Drop, free string, who blame) string {
 	groups, other := grouped(drops)
 	n := total(drops)
-	were := "notifications were"
+	were := "were"
 	if n == 1 {
-		were = "notification was"
+		were = "was"
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "In the last %s %d %s not sent: ", periodText(period), n, were)
-	named := 0
+	var parts []string
+	length := 0
 	for _, g := range groups {
-		entry := g.text()
-		if named == mostNamed || b.Len()+len(entry) > longestList {
+		entry := g.text(who.mostOf(g.category, g.total))
+		if length += len(entry); len(parts) == mostNamed || length > longestList {
 			break
 		}
-		if named > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(entry)
-		named++
+		parts = append(parts, entry)
 	}
-	b.WriteString(restText(groups[named:], other, named > 0))
-	b.WriteString(".")
+	if rest := restText(groups[len(parts):], other, len(parts) > 0); rest != "" {
+		parts = append(parts, rest)
+	}
+	sentence := fmt.Sprintf("In the last %s %s %s not sent: %s.", periodText(period), term.Count(n, "event"), were, term.List(parts))
 	if free != "" {
-		b.WriteString(" " + free)
+		sentence += " " + free
 	}
-	return b.String()
+	return sentence
 }
 
 // grouped groups the drops by category, the largest group first; other counts those of categories without a name.
@@ -87,25 +85,33 @@ func grouped(drops []stats.Drop) (groups []group, other int64) {
 	return groups, other
 }
 
-// text is "errors 380 (its limit 10/30m)", or with several limits "errors 380 (its limit 10/30m 370, global limit 100/30m 10)".
-func (g group) text() string {
+// text is "380 of errors (its limit 10/30m)", or with several limits "380 of errors (370 by its limit 10/30m, 10 by the global
+// limit 100/30m)", and who has caused them after that.
+func (g group) text(who string) string {
 	limits := make([]string, len(g.drops))
 	for i, drop := range g.drops {
 		limits[i] = limitText(drop)
-		if len(g.drops) > 1 {
-			limits[i] += fmt.Sprintf(" %d", drop.Count)
+		switch {
+		case len(g.drops) == 1:
+		case drop.Reason == outcome.Muted:
+			limits[i] = fmt.Sprintf("%d %s", drop.Count, limits[i])
+		default:
+			limits[i] = fmt.Sprintf("%d by %s", drop.Count, limits[i])
 		}
 	}
-	return fmt.Sprintf("%s %d (%s)", escape(shorten(g.category)), g.total, strings.Join(limits, ", "))
+	if who != "" {
+		who = "; " + who
+	}
+	return fmt.Sprintf("%d of %s (%s%s)", g.total, escape(shorten(g.category)), strings.Join(limits, ", "), who)
 }
 
 func limitText(drop stats.Drop) string {
 	name := "its limit"
 	switch drop.Reason {
 	case outcome.Global:
-		name = "global limit"
+		name = "the global limit"
 	case outcome.Group:
-		name = "its group's limit"
+		name = "the limit of its group"
 	case outcome.Muted:
 		name = "muted"
 	}
@@ -115,7 +121,7 @@ func limitText(drop stats.Drop) string {
 	return name + " " + escape(drop.Limit)
 }
 
-// restText summarises the categories that are not named. How many of them stats.Other stands for is unknown.
+// restText summarises the categories that are not named. How many of them stats.OtherCategory stands for is unknown.
 func restText(groups []group, other int64, more bool) string {
 	if len(groups) == 0 && other == 0 {
 		return ""
@@ -124,37 +130,42 @@ func restText(groups []group, other int64, more bool) string {
 	for _, g := range groups {
 		n += g.total
 	}
-	word := "categories"
-	if len(groups) == 1 && other == 0 {
-		word = "category"
-	}
-	count := fmt.Sprint(len(groups))
+	whose := "other categories"
 	switch {
-	case len(groups) == 0:
-		count = "some"
-	case other > 0:
-		count = "over " + count
+	case !more && len(groups) == 0:
+		whose = "various categories"
+	case len(groups) > 0 && other > 0:
+		whose = "more than " + term.Count(len(groups), "other category")
+	case len(groups) > 0:
+		whose = term.Count(len(groups), "other category")
 	}
-	if !more {
-		return fmt.Sprintf("%s %s %d", count, word, n)
-	}
-	return fmt.Sprintf(", and %s more %s %d", count, word, n)
+	return fmt.Sprintf("%d of %s", n, whose)
 }
 
-// periodText is a time in words, rounded to what a reader cares about: 40 s, 52 min, 3 h 20 min.
+// periodText is a time in words, rounded to what a reader cares about, as it follows "In the last": 40 seconds, 52 minutes, hour, 3
+// hours and 20 minutes.
 func periodText(d time.Duration) string {
-	d = d.Round(time.Second)
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", max(1, d/time.Second))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min", d.Round(time.Minute)/time.Minute)
+	d = max(time.Second, d.Round(time.Second))
+	if d < time.Minute {
+		return unitText(int(d/time.Second), "second")
 	}
 	d = d.Round(time.Minute)
-	if minutes := d % time.Hour / time.Minute; minutes > 0 {
-		return fmt.Sprintf("%d h %d min", d/time.Hour, minutes)
+	hours, minutes := int(d/time.Hour), int(d%time.Hour/time.Minute)
+	switch {
+	case d < 2*time.Hour && minutes > 0:
+		return unitText(int(d/time.Minute), "minute")
+	case minutes > 0:
+		return term.Count(hours, "hour") + " and " + term.Count(minutes, "minute")
 	}
-	return fmt.Sprintf("%d h", d/time.Hour)
+	return unitText(hours, "hour")
+}
+
+// unitText leaves out the number of one: "in the last hour".
+func unitText(n int, unit string) string {
+	if n == 1 {
+		return unit
+	}
+	return term.Count(n, unit)
 }
 
 // freeText is the sentence about when the global limit has room again, in each reader's own time zone. Slack shows whole
@@ -163,7 +174,7 @@ func freeText(now time.Time, wait time.Duration) string {
 	if wait <= 0 {
 		return "There is room now."
 	}
-	return fmt.Sprintf("Next free slot %s.", momentText(now, now.Add(wait)))
+	return fmt.Sprintf("Next free slot: %s.", momentText(now, now.Add(wait)))
 }
 
 // mostMutes is how many mutes are named.

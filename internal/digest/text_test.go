@@ -30,33 +30,35 @@ func TestText(t *testing.T) {
 		free   string
 		want   string
 	}{
-		{30 * time.Minute, []stats.Drop{global("deploys", 32), own("errors", 380)}, "Next free slot 14:32.",
-			"In the last 30 min 412 notifications were not sent: errors 380 (its limit 10/30m), deploys 32 (global limit 100/30m). Next free slot 14:32."},
+		{30 * time.Minute, []stats.Drop{global("deploys", 32), own("errors", 380)}, "Next free slot: 14:32.",
+			"In the last 30 minutes 412 events were not sent: 380 of errors (its limit 10/30m) and 32 of deploys (the global limit 100/30m). Next free slot: 14:32."},
 		{40 * time.Second, []stats.Drop{own("errors", 1)}, "",
-			"In the last 40 s 1 notification was not sent: errors 1 (its limit 10/30m)."},
+			"In the last 40 seconds 1 event was not sent: 1 of errors (its limit 10/30m)."},
 		{3*time.Hour + 20*time.Minute, []stats.Drop{global("errors", 2), own("errors", 5)}, "",
-			"In the last 3 h 20 min 7 notifications were not sent: errors 7 (its limit 10/30m 5, global limit 100/30m 2)."},
+			"In the last 3 hours and 20 minutes 7 events were not sent: 7 of errors (5 by its limit 10/30m, 2 by the global limit 100/30m)."},
 		{time.Hour, []stats.Drop{group("team-a.job1", 9), own("team-a.job1", 3), group(stats.OtherCategory, 2)}, "",
-			"In the last 60 min 14 notifications were not sent: team-a.job1 12 (its group's limit 50/24h:15m 9, its limit 10/30m 3), and some more categories 2."},
+			"In the last hour 14 events were not sent: 12 of team-a.job1 (9 by the limit of its group 50/24h:15m, 3 by its limit 10/30m) and 2 of other categories."},
+		{91 * time.Minute, []stats.Drop{own("errors", 1), {Reason: "muted", Limit: "-", Category: "errors", Count: 2}, {Reason: "muted", Limit: "-", Category: "x", Count: 1}}, "",
+			"In the last 91 minutes 4 events were not sent: 3 of errors (2 muted, 1 by its limit 10/30m) and 1 of x (muted)."},
 		{2 * time.Hour, []stats.Drop{own("<!channel>&co\u202e\u2028", 2), own("<http://x|y>", 1)}, "",
-			"In the last 2 h 3 notifications were not sent: &lt;!channel&gt;&amp;co?? 2 (its limit 10/30m), &lt;http://x|y&gt; 1 (its limit 10/30m)."},
+			"In the last 2 hours 3 events were not sent: 2 of &lt;!channel&gt;&amp;co?? (its limit 10/30m) and 1 of &lt;http://x|y&gt; (its limit 10/30m)."},
 		{0, []stats.Drop{{Reason: "category", Limit: "-", Category: stats.OtherCategory, Count: 4}}, "",
-			"In the last 1 s 4 notifications were not sent: some categories 4."},
+			"In the last second 4 events were not sent: 4 of various categories."},
 		{time.Minute, []stats.Drop{own("errors", 1), own(stats.OtherCategory, 4), global(stats.OtherCategory, 5)}, "",
-			"In the last 1 min 10 notifications were not sent: errors 1 (its limit 10/30m), and some more categories 9."},
+			"In the last minute 10 events were not sent: 1 of errors (its limit 10/30m) and 9 of other categories."},
 	} {
-		if got := text(test.period, test.drops, test.free); got != test.want {
+		if got := text(test.period, test.drops, test.free, blame{}); got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)
 		}
 	}
-	got := text(time.Hour, many, "")
-	if !strings.HasSuffix(got, "c19 81 (its limit 10/30m), and 13 more categories 962.") {
+	got := text(time.Hour, many, "", blame{})
+	if !strings.HasSuffix(got, "81 of c19 (its limit 10/30m) and 962 of 13 other categories.") {
 		t.Error(got)
 	}
-	if got := text(time.Hour, many[:21], ""); !strings.HasSuffix(got, ", and 1 more category 80.") {
+	if got := text(time.Hour, many[:21], "", blame{}); !strings.HasSuffix(got, " and 80 of 1 other category.") {
 		t.Error(got)
 	}
-	if got := text(time.Hour, append(many, own(stats.OtherCategory, 38)), ""); !strings.HasSuffix(got, ", and over 13 more categories 1000.") {
+	if got := text(time.Hour, append(many, own(stats.OtherCategory, 38)), "", blame{}); !strings.HasSuffix(got, " and 1000 of more than 13 other categories.") {
 		t.Error(got)
 	}
 	said(t, got)
@@ -73,8 +75,12 @@ func TestTextIsBounded(t *testing.T) {
 			})
 		}
 	}
+	var worst []stats.SourceCount // nobody has that many, and each would be named
+	for _, drop := range drops {
+		worst = append(worst, stats.SourceCount{Category: drop.Category, Source: strings.Repeat("&", 128), Refused: 1_000_000_000})
+	}
 	drops = append(drops, stats.Drop{Reason: "global", Limit: "1/1s", Category: "bad\xffbytes", Count: 1 << 40})
-	got := text(24*time.Hour, drops, freeText(time.Now(), 31*24*time.Hour))
+	got := text(24*time.Hour, drops, freeText(time.Now(), 31*24*time.Hour), blame{slots: []stats.SourceSlot{{End: time.Now(), Counts: worst}}})
 	if n := utf8.RuneCountInString(got); n > 4000 || !utf8.ValidString(got) {
 		t.Errorf("%d characters, want at most 4000: %s", n, got)
 	}
@@ -87,9 +93,9 @@ func TestFreeText(t *testing.T) {
 	now := time.Date(2026, 11, 20, 14, 30, 10, 0, time.UTC)
 	for wait, want := range map[time.Duration]string{
 		0:                "There is room now.",
-		80 * time.Second: "Next free slot <!date^1795185120^{time}|14:32 UTC>.", // 14:31:30, which Slack would show as 14:31
-		50 * time.Second: "Next free slot <!date^1795185060^{time}|14:31 UTC>.",
-		24 * time.Hour:   "Next free slot <!date^1795271460^{date_short_pretty} at {time}|2026-11-21 14:31 UTC>.",
+		80 * time.Second: "Next free slot: <!date^1795185120^{time}|14:32 UTC>.", // 14:31:30, which Slack would show as 14:31
+		50 * time.Second: "Next free slot: <!date^1795185060^{time}|14:31 UTC>.",
+		24 * time.Hour:   "Next free slot: <!date^1795271460^{date_short_pretty} at {time}|2026-11-21 14:31 UTC>.",
 	} {
 		if got := freeText(now, wait); got != want {
 			t.Errorf("in %s: %s, want %s", wait, got, want)

@@ -30,11 +30,11 @@ func (d *decoding) readStructured(data []byte) *Rejection {
 	if rejection != nil {
 		return rejection
 	}
-	return d.readCloudEvent(o)
+	return d.readCloudEvent(&o)
 }
 
 // readCloudEvent reads a CloudEvent in the JSON format.
-func (d *decoding) readCloudEvent(o object) *Rejection {
+func (d *decoding) readCloudEvent(o *object) *Rejection {
 	rejection := d.setAttributes(o.string)
 	if rejection != nil {
 		return rejection
@@ -75,7 +75,7 @@ func (d *decoding) readCloudEvent(o object) *Rejection {
 		if rejection != nil {
 			return rejection
 		}
-		return d.readObject(inner)
+		return d.readObject(&inner)
 	default:
 		return o.wrongType("data", is, "an object or a string")
 	}
@@ -125,8 +125,11 @@ func (d *decoding) setAttributes(attribute func(name string) (string, *Rejection
 			rejection = malformed("CloudEvent has no %s, expected a string that is not empty", name)
 		case name == "id":
 			id, rejection = value, d.setPayloadID(name, value)
-		case name == "source" && d.ID == id:
-			d.IDSource = value
+		case name == "source":
+			d.Source = normalSource(value, true)
+			if d.ID == id {
+				d.IDSource = value
+			}
 		case name == "specversion" && !supportedVersion(value):
 			rejection = malformed("CloudEvent has an unsupported specversion, expected 1.0 or a later 1.x")
 		}

@@ -38,7 +38,7 @@ func binary(payload string, more ...string) event.Message {
 func fromDB(id string) func(*event.Event) { return fromSource(id, "/db") }
 
 func fromSource(id, source string) func(*event.Event) {
-	return func(e *event.Event) { e.ID, e.IDSource = id, source }
+	return func(e *event.Event) { e.ID, e.IDSource, e.Source = id, source, source }
 }
 
 func TestDecodeStructuredCloudEvent(t *testing.T) {
@@ -130,10 +130,10 @@ func TestDecodeBinaryCloudEvent(t *testing.T) {
 		"space around":               {binary("x", "ce-id", " c-1\t"), plain("x", fromDB("c-1"))},
 		"plus is a plus":             {binary("x", "ce-id", "a+b"), plain("x", fromDB("a+b"))},
 		"without ce-specversion":     {binary("x", "ce-specversion", ""), plain("x")},
-		"header's id before ce-id":   {binary("x", "Nats-Msg-Id", "h-1"), plain("x", withID("h-1"))},
+		"header's id before ce-id":   {binary("x", "Nats-Msg-Id", "h-1"), plain("x", withID("h-1"), causedBy("/db"))},
 		"header repeats ce-id":       {binary("x", "Nats-Msg-Id", "c-1"), plain("x", fromDB("c-1"))},
 		"as it is replayed":          {binary("x", "Notifier-Event-Id", "c-1", "Nats-Msg-Id", "replay.7"), plain("x", fromDB("c-1"))},
-		"replayed under another id":  {binary("x", "Notifier-Event-Id", "h-1", "Nats-Msg-Id", "c-1"), plain("x", withID("h-1"))},
+		"replayed under another id":  {binary("x", "Notifier-Event-Id", "h-1", "Nats-Msg-Id", "c-1"), plain("x", withID("h-1"), causedBy("/db"))},
 		"encoded source":             {binary("x", "ce-source", "/a%20b"), plain("x", fromSource("c-1", "/a b"))},
 		"two spellings, first bytes": {binary("x", "Ce-Id", "c-2", "cE-Id", "c-3"), plain("x", fromDB("c-2"))},
 	}.run(t)
@@ -193,7 +193,7 @@ func TestDecodeWhatTheCloudEventsSDKWrites(t *testing.T) {
 				t.Fatalf("%s: %v", payload, rejection)
 			}
 			want := tc.want
-			want.ID, want.IDSource, want.Time = "c-1", "https://example.com/db", noon
+			want.ID, want.IDSource, want.Source, want.Time = "c-1", "https://example.com/db", "https://example.com/db", noon
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s\nevent (-want +got):\n%s", payload, diff)
 			}

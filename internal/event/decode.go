@@ -34,6 +34,9 @@ const (
 // A field that is null, an empty string or an empty array counts as absent. A CloudEvent's data is read in the same way,
 // except that id and time are the CloudEvent's own.
 //
+// The source is a CloudEvent's own, else that of the Notifier-Source header; it is shown and decides nothing, so it is no reason for
+// a Rejection.
+//
 // The Rejection is nil if and only if the Event can be sent: ID is not empty, Category has 1 to 128 bytes, Cost is 1 or
 // more, and there is a Text that is more than whitespace, or there are Blocks. With a Rejection the Event holds what was
 // known by then, for the log and the dead letter: always Subject and Published, the best ID available, and Category
@@ -47,6 +50,7 @@ func Decode(m Message, r Rules) (Event, *Rejection) {
 	}
 	// Set first, because a message that is rejected for its size or its category is still logged with its id and category.
 	badID := d.setHeaderID(m.Header)
+	d.setHeaderSource(m.Header)
 	badCategory := d.setCategory(m.Subject)
 	reply := replyRejection(m)
 	switch {
@@ -113,9 +117,9 @@ func (d *decoding) readBody(path string, data []byte, contentType string) *Rejec
 		return rejection
 	}
 	if !d.inCloudEvent && o.has("specversion", jsonString) {
-		return d.readCloudEvent(o)
+		return d.readCloudEvent(&o)
 	}
-	return d.readObject(o)
+	return d.readObject(&o)
 }
 
 func (d *decoding) readText(text string) *Rejection {

@@ -71,6 +71,8 @@ func plain(text string, change ...func(*event.Event)) event.Event {
 
 func withID(id string) func(*event.Event) { return func(e *event.Event) { e.ID = id } }
 
+func causedBy(source string) func(*event.Event) { return func(e *event.Event) { e.Source = source } }
+
 func at(t time.Time) func(*event.Event) { return func(e *event.Event) { e.Time = t } }
 
 // accepted is a table of messages and the events they become.
@@ -116,7 +118,7 @@ func (table rejected) run(t *testing.T) {
 				tc.id = fallback
 			}
 			known := event.Event{ID: tc.id, Category: "errors", Subject: subject, Cost: 1, Published: published()}
-			rest := cmpopts.IgnoreFields(event.Event{}, "Text", "Blocks", "ThreadTS", "Cost", "Time", "IDSource")
+			rest := cmpopts.IgnoreFields(event.Event{}, "Text", "Blocks", "ThreadTS", "Cost", "Time", "IDSource", "Source")
 			if diff := cmp.Diff(known, got, rest); diff != "" {
 				t.Errorf("event (-want +got):\n%s", diff)
 			}
@@ -175,8 +177,8 @@ func TestDecodeID(t *testing.T) {
 		"id header of another case":   {withHeader(message("x"), "notifier-event-id", "e-1", "Notifier-event-id", "e-2"), plain("x")},
 		"first id header of two":      {withHeader(message("x"), outcome.HeaderEventID, "e-1", outcome.HeaderEventID, "e-2"), plain("x", withID("e-1"))},
 		"longest id header":           {withHeader(message("x"), outcome.HeaderEventID, long), plain("x", withID(long))},
-		"id header before CloudEvent": {withHeader(message("x"), outcome.HeaderEventID, "e-1", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s", "ce-type", "t"), plain("x", withID("e-1"))},
-		"header before CloudEvent id": {withHeader(message("x"), "Nats-Msg-Id", "h-1", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s", "ce-type", "t"), plain("x", withID("h-1"))},
+		"id header before CloudEvent": {withHeader(message("x"), outcome.HeaderEventID, "e-1", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s", "ce-type", "t"), plain("x", withID("e-1"), causedBy("/s"))},
+		"header before CloudEvent id": {withHeader(message("x"), "Nats-Msg-Id", "h-1", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s", "ce-type", "t"), plain("x", withID("h-1"), causedBy("/s"))},
 	}.run(t)
 	rejected{
 		"payload id too long":        {message: message(`{"id":"` + long + `i","text":"x"}`), detail: "id has 257 bytes, expected at most 256"},

@@ -10,8 +10,8 @@
 //
 // The package knows payload formats and subjects. It does not know limits, Slack or how messages arrive.
 //
-// Reading order: event.go (the types), decode.go (Decode), object.go (JSON objects), cloudevents.go (CloudEvents),
-// reply.go (what is no event), pattern.go (categories in subjects).
+// Reading order: event.go (the types), decode.go (Decode), parse.go (JSON), object.go (the fields of an event), cloudevents.go (CloudEvents),
+// source.go (who has caused it), reply.go (what is no event), pattern.go (categories in subjects).
 package event
 
 import (
@@ -23,6 +23,7 @@ import (
 type Event struct {
 	ID        string          // unique per event, never empty: the Notifier-Event-Id header, else Nats-Msg-Id, else the payload's id, else Message.FallbackID
 	IDSource  string          // the source of the CloudEvent whose own id ID is, of any length: it counts together with that; empty: ID counts alone
+	Source    string          // who has caused it, as the publisher says and nobody has checked: one printable line of up to 128 bytes without secrets; empty: not known
 	Category  string          // the part of the subject that the pattern's last wildcard matches; 1 to 128 bytes of UTF-8
 	Subject   string          // the whole subject it was published to
 	Text      string          // the message as the publisher wrote it, valid UTF-8; may be empty when Blocks is set

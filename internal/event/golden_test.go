@@ -152,8 +152,8 @@ func TestFormsAgree(t *testing.T) {
 				randomCase("ce-id"), percentEncode(want.ID), randomCase("ce-time"), timeIn),
 		} {
 			m.Subject = want.Subject
-			if want.IDSource = "/s"; form == "JSON" {
-				want.IDSource = ""
+			if want.IDSource, want.Source = "/s", "/s"; form == "JSON" {
+				want.IDSource, want.Source = "", ""
 			}
 			got, rejection := event.Decode(m, rules(t))
 			if rejection != nil {

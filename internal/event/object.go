@@ -3,9 +3,8 @@ package event
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,49 +23,8 @@ const (
 	jsonNull    = "null"
 )
 
-// object is one JSON object of a payload. Names are case-sensitive, which they would not be when decoding into a
-// struct; of duplicate names the last value counts, as in most JSON parsers.
-type object struct {
-	path   string // the prefix of a field's name in a Rejection: "", "data." or "blocks[3]."
-	fields map[string]json.RawMessage
-}
-
-// beginsObject reports whether the first byte of data that is not JSON whitespace opens an object.
-func beginsObject(data []byte) bool {
-	data = bytes.TrimLeft(data, " \t\r\n")
-	return len(data) > 0 && data[0] == '{'
-}
-
-// parseObject parses data, which is valid UTF-8 and begins an object. In a Rejection the first byte of data is
-// byte 1. encoding/json limits nesting to 10,000 levels.
-func parseObject(path string, data []byte) (object, *Rejection) {
-	o := object{path: path}
-	err := json.Unmarshal(data, &o.fields)
-	if err == nil {
-		return o, nil
-	}
-	where := "payload"
-	if path != "" {
-		where = strings.TrimSuffix(path, ".")
-	}
-	// Unmarshal's error quotes the payload. A Decoder stops after the first value, so it distinguishes an object that
-	// is invalid, one that is cut off and one that is followed by something else.
-	first := json.NewDecoder(bytes.NewReader(data))
-	switch err := first.Decode(new(json.RawMessage)); {
-	case err == nil:
-		return object{}, malformed("%s continues after its JSON object, which ends at byte %d", where, first.InputOffset())
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return object{}, malformed("%s is broken JSON: it ends at byte %d before its object does", where, len(data))
-	}
-	at := int64(0)
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		at = syntax.Offset
-	}
-	return object{}, malformed("%s is broken JSON, or nested too deeply, at byte %d", where, at)
-}
-
 // readObject sets the event from the fields of the JSON object form.
-func (d *decoding) readObject(o object) *Rejection {
+func (d *decoding) readObject(o *object) *Rejection {
 	// The id comes first, so that a Rejection for any of the other fields is logged with it.
 	if !d.inCloudEvent {
 		id, rejection := o.string("id")
@@ -110,7 +68,7 @@ func (d *decoding) readObject(o object) *Rejection {
 	return d.setChannel(o)
 }
 
-func (d *decoding) setCost(o object) *Rejection {
+func (d *decoding) setCost(o *object) *Rejection {
 	raw, ok := o.get("cost")
 	if !ok {
 		return nil
@@ -135,7 +93,7 @@ func (d *decoding) setCost(o object) *Rejection {
 	return nil
 }
 
-func (d *decoding) setThread(o object) *Rejection {
+func (d *decoding) setThread(o *object) *Rejection {
 	ts, rejection := o.string("thread_ts")
 	if rejection != nil || ts == "" {
 		return rejection
@@ -147,7 +105,7 @@ func (d *decoding) setThread(o object) *Rejection {
 	return nil
 }
 
-func (d *decoding) setChannel(o object) *Rejection {
+func (d *decoding) setChannel(o *object) *Rejection {
 	channel, rejection := o.string("channel")
 	if rejection != nil || channel == "" {
 		return rejection
@@ -161,7 +119,7 @@ func (d *decoding) setChannel(o object) *Rejection {
 
 // blocks returns the Block Kit array as it was written, or nil if it is absent or empty. Only the number of blocks and
 // their outline are validated: Rules.CheckBlocks knows types and fields.
-func (o object) blocks() (json.RawMessage, *Rejection) {
+func (o *object) blocks() (json.RawMessage, *Rejection) {
 	raw, ok := o.get("blocks")
 	if !ok {
 		return nil, nil
@@ -196,23 +154,23 @@ func (o object) blocks() (json.RawMessage, *Rejection) {
 			return nil, malformed("%stype is absent, expected a string", b.path)
 		}
 	}
-	return raw, nil
+	return bytes.Clone(raw), nil
 }
 
-// get returns the field's value. A null counts as absent.
-func (o object) get(name string) (json.RawMessage, bool) {
-	raw, ok := o.fields[name]
-	return raw, ok && jsonType(raw) != jsonNull
+// get returns the value of a field, one of fieldNames. A null counts as absent.
+func (o *object) get(name string) ([]byte, bool) {
+	raw := o.values[slices.Index(fieldNames[:], name)]
+	return raw, raw != nil && jsonType(raw) != jsonNull
 }
 
 // has reports whether the object has a field with this name and JSON type.
-func (o object) has(name, jsonTypeName string) bool {
-	raw, ok := o.fields[name]
+func (o *object) has(name, jsonTypeName string) bool {
+	raw, ok := o.get(name)
 	return ok && jsonType(raw) == jsonTypeName
 }
 
 // string returns the field's value, or "" if it is absent: publishers that send all their fields send empty ones.
-func (o object) string(name string) (string, *Rejection) {
+func (o *object) string(name string) (string, *Rejection) {
 	raw, ok := o.get(name)
 	if !ok {
 		return "", nil
@@ -227,13 +185,13 @@ func (o object) string(name string) (string, *Rejection) {
 	return s, nil
 }
 
-func (o object) wrongType(name, is, expected string) *Rejection {
+func (o *object) wrongType(name, is, expected string) *Rejection {
 	return malformed("%s%s is %s, expected %s", o.path, name, is, expected)
 }
 
 // unquote decodes a JSON string. Most have no escapes and are returned as they are: their bytes are known to be valid
 // UTF-8 by now.
-func unquote(raw json.RawMessage) (string, error) {
+func unquote(raw []byte) (string, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1]), nil
 	}
@@ -243,7 +201,7 @@ func unquote(raw json.RawMessage) (string, error) {
 }
 
 // jsonType names the type of a valid JSON value by its first byte.
-func jsonType(raw json.RawMessage) string {
+func jsonType(raw []byte) string {
 	switch raw[0] {
 	case '{':
 		return jsonObject

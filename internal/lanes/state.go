@@ -16,6 +16,7 @@ type parking struct {
 type State struct {
 	Channel string
 	Held    int           // items in the lane, those that are being posted included
+	Posting int           // of these, how many are being posted
 	Parked  int           // items that were given back to their source for a while
 	Oldest  time.Time     // since when the oldest of these waits; zero: there is none
 	Closed  time.Duration // how long the channel's gate stays closed
@@ -73,7 +74,7 @@ func (l *Lanes[T]) States() []State {
 }
 
 func (ln *lane[T]) state(now time.Time) State {
-	s := State{Channel: ln.channel, Held: ln.held.Items, Closed: ln.closedFor(now), Paced: now.Before(ln.notBefore)}
+	s := State{Channel: ln.channel, Held: ln.held.Items, Posting: ln.running, Closed: ln.closedFor(now), Paced: now.Before(ln.notBefore)}
 	for e := range ln.entries {
 		s.wait(e.Since)
 	}

@@ -44,11 +44,12 @@ func DeadReasons() []string {
 // so their dead letters are limited.
 func Undecodable() []string { return []string{Malformed, TooLarge, Unroutable} }
 
-// Headers of NATS messages. HeaderEventID is read from events as well; all but HeaderMsgID are on dead letters and on
+// Headers of NATS messages. HeaderEventID and HeaderSource are read from events as well; all but HeaderMsgID are on dead letters and on
 // republished drops.
 const (
 	HeaderMsgID     = "Nats-Msg-Id"         // the publisher's id, by which JetStream itself drops duplicates
 	HeaderEventID   = "Notifier-Event-Id"   // the event's id; it goes before HeaderMsgID and the payload's
+	HeaderSource    = "Notifier-Source"     // who has caused the event, where it is no CloudEvent; on a letter what is known of that
 	HeaderReason    = "Notifier-Reason"     // one of the reasons above
 	HeaderDetail    = "Notifier-Detail"     // what was wrong, or Slack's error code; absent when there is none
 	HeaderSubject   = "Notifier-Subject"    // the subject that the event was published to

@@ -106,7 +106,7 @@ func checkReserve(limits ratelimit.Rules, r *report) {
 		}
 	}
 	longest := limits.ReservedTier()
-	r.ok("of the global limit's %d slots %d are reserved: %s", longest.Count, limits.Reserved(), term.List(forWhom))
+	r.ok("%d of the global limit's %s reserved: %s", limits.Reserved(), term.Count(longest.Count, "slot"), term.List(forWhom))
 	for _, category := range kept {
 		for _, level := range []struct {
 			limit ratelimit.Limit
@@ -114,7 +114,7 @@ func checkReserve(limits ratelimit.Rules, r *report) {
 		}{{limits.LimitFor(category), "its limit"}, {limits.GroupLimit(ratelimit.GroupOf(category)), "the limit of its group"}} {
 			if most := level.limit.Most(longest.Window); limits.Reserve[category] > most {
 				r.warn("reserve fewer in LIMIT_RESERVE, or set that limit higher",
-					"%d slots are reserved for %s, and %s %s allows at most %d in %s: nobody can use the others", limits.Reserve[category], category,
+					"%s reserved for %s, and %s %s allows at most %d in %s: nobody can use the others", term.CountAre(limits.Reserve[category], "slot"), category,
 					level.whose, level.limit, most, term.ShortDuration(longest.Window))
 			}
 		}
@@ -132,8 +132,8 @@ func checkReserveUse(limits ratelimit.Rules, category string, r *report) {
 			continue
 		}
 		r.warn("give it a limit with a finer precision in LIMIT_OVERRIDES",
-			"%d slots are reserved for %s, and its limit %s counts in buckets of %s: they may be kept in the global tier %s although it has used them",
-			limits.Reserve[category], category, limit, term.ShortDuration(finest), tier)
+			"%s reserved for %s, and its limit %s counts in buckets of %s: they may be kept in the global tier %s although it has used them",
+			term.CountAre(limits.Reserve[category], "slot"), category, limit, term.ShortDuration(finest), tier)
 	}
 }
 

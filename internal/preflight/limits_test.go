@@ -73,7 +73,7 @@ var levels = map[string]struct {
 			env.LimitGlobal, env.LimitReserve = "100/30m+3/5s", "payments=5,errors=10"
 		},
 		[]string{
-			"ok  of the global limit's 100 slots 15 are reserved: 10 for errors and 5 for payments",
+			"ok  15 of the global limit's 100 slots reserved: 10 for errors and 5 for payments",
 			"note  the global tier 3/5s keeps no slots for anybody: it has no more than the 15 that are reserved",
 		}, []string{"warn"},
 	},

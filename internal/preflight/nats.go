@@ -52,6 +52,8 @@ func connectAdvice(err error) string {
 		return "check NATS_URL, and whether the server is running"
 	case errors.Is(err, nats.ErrSecureConnRequired):
 		return "use tls:// in NATS_URL, and NATS_TLS_CA if the certificate is signed by your own authority"
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return "the server has no TLS: use nats:// in NATS_URL, and no NATS_TLS_ settings, or turn TLS on there"
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return "set NATS_TLS_CA to the authority that signed the server's certificate"
 	}

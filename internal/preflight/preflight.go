@@ -5,7 +5,8 @@
 // they are shown, or what exit code follows.
 //
 // Reading order: preflight.go (what runs, and when it is done), finding.go, and a file for each thing that is examined:
-// settings.go, limits.go with pace.go, nats.go with stream.go and consumer.go, redis.go with redis_durability.go,
+// settings.go with admin.go, limits.go with pace.go, nats.go with stream.go, stream_replicas.go and consumer.go, redis.go with
+// redis_write.go, redis_durability.go,
 // redis_memory.go and replicas.go, slack.go.
 package preflight
 

@@ -19,7 +19,7 @@ import (
 const allowedClockSkew = time.Second
 
 // checkRedis connects as a worker would, runs the script on nothing, and looks at what could make the server lose or
-// refuse admissions. It writes nothing.
+// refuse admissions. It leaves nothing there.
 func checkRedis(ctx context.Context, s settings.Settings, r *report) {
 	check := redisCheck{client: s.Store.Redis, namespace: s.Store.Namespace, report: r}
 	limiter, err := ratelimit.New(s.Store.Redis, s.Store.Namespace, s.Store.Limits, s.Store.Dedupe)
@@ -30,7 +30,11 @@ func checkRedis(ctx context.Context, s settings.Settings, r *report) {
 		err = withTimeout(ctx, limiter.Check)
 	}
 	if err != nil {
-		r.fail(redisAdvice(err), "%v", err)
+		advice := redisAdvice(err)
+		if single, is := s.Store.Redis.(*redis.Client); is && single.Options().TLSConfig != nil && advice == unreachable {
+			advice += "; a server without TLS does not answer either: it needs redis:// in REDIS_URL"
+		}
+		r.fail(advice, "%v", err)
 		return
 	}
 	check.server(ctx)
@@ -42,6 +46,7 @@ func checkRedis(ctx context.Context, s settings.Settings, r *report) {
 	}
 	r.ok("the script runs and answers in %s", time.Since(asked).Round(10*time.Microsecond))
 	check.permissions(ctx)
+	check.write(ctx)
 	check.clock(ctx)
 	check.memory()
 	check.capacity(ctx, s.Store)
@@ -61,6 +66,9 @@ func redisAdvice(err error) string {
 		{"READONLY", replicaAdvice},
 		{"NOREPLICAS", "it waits for replicas, see min-replicas-to-write"},
 		{"MISCONF", "it cannot write to its disk: check its log"},
+		{"OOM", "it is full: give it more memory, or set smaller limits; until then events are held"},
+		{"DB index is out of range", "REDIS_URL names a database that is not there: most servers have 0 to 15"},
+		{"SELECT is not allowed in cluster mode", "name no database in REDIS_URL: a Cluster has 0 alone"},
 		{"LOADING", "it is still loading its data: wait"},
 		{"certificate", "set REDIS_TLS_CA to the authority that signed the server's certificate"},
 		{"connection refused", "check REDIS_URL, and whether the server is running"},
@@ -73,10 +81,12 @@ func redisAdvice(err error) string {
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || strings.Contains(text, "timeout") {
-		return "check REDIS_URL, and the network"
+		return unreachable
 	}
 	return ""
 }
+
+const unreachable = "check REDIS_URL, and the network"
 
 const replicaAdvice = "REDIS_URL names a replica: name the primary, or the Sentinels with master_name="
 

@@ -43,7 +43,8 @@ func (c *redisCheck) replicas(ctx context.Context, s settings.Settings) {
 func (c *redisCheck) compare(variants []*published.Variant, own published.Settings) {
 	mine := published.Own(here, own)
 	differs := 0
-	for _, difference := range published.Compare(append(variants, mine)) {
+	all := append(variants, mine)
+	for _, difference := range published.WorthSaying(all, published.Compare(all)) {
 		differs++
 		if difference.Deployment() {
 			c.report.warn("give each deployment a REDIS_NAMESPACE of its own, or correct the setting",

@@ -4,13 +4,16 @@ import (
 	"context"
 	"net"
 	"net/url"
+	"slices"
+	"strings"
 
 	"notifier/internal/settings"
+	"notifier/internal/slackout"
 	"notifier/internal/term"
 )
 
 // checkSettings looks for settings that are valid each by itself but not together, or that are unsafe.
-func checkSettings(_ context.Context, s settings.Settings, r *report) {
+func checkSettings(ctx context.Context, s settings.Settings, r *report) {
 	r.ok("all settings are valid")
 	if s.ShutdownTimeout < s.Slack.Timeout {
 		r.warn("set SHUTDOWN_TIMEOUT above SLACK_TIMEOUT",
@@ -27,6 +30,13 @@ func checkSettings(_ context.Context, s settings.Settings, r *report) {
 	default:
 		r.ok("ADMIN_ADDR %s can be reached from the network and asks for ADMIN_TOKEN", s.AdminAddr)
 	}
+	checkAdminAddr(ctx, s.AdminAddr, r)
+	if strings.HasPrefix(s.Slack.Token, "xoxp-") {
+		r.warn("use the bot token (xoxb-...) of the app's page OAuth & Permissions", "SLACK_BOT_TOKEN is a person's token (xoxp-): messages are posted in that person's name, until the person leaves")
+	}
+	if bare := bareNames(s.Channels()); len(bare) > 0 {
+		r.note("write #"+bare[0]+", or the channel's ID", "%s: a name of a channel begins with #", term.List(bare))
+	}
 	if unencrypted(s.Slack.APIURL) && s.Slack.Token != "" {
 		r.warn("use https", "SLACK_API_URL is http, so the token and all messages cross the network unencrypted")
 	}
@@ -36,9 +46,19 @@ func checkSettings(_ context.Context, s settings.Settings, r *report) {
 	for _, file := range s.Exposed {
 		r.warn("let its owner and group alone use it: chmod o-rwx, or defaultMode: 0440 of a secret's volume in Kubernetes", "%s", file)
 	}
+	for _, variable := range s.Unknown {
+		r.warn("correct its name, or remove it", "%s", variable)
+	}
 	if s.Slack.AllowMarkup {
 		r.note("let only trusted publishers publish", "SLACK_MARKUP is allow: an event can ping the whole channel and disguise links")
 	}
+}
+
+// bareNames are the channels that are neither an ID nor a name with its sign.
+func bareNames(channels []string) []string {
+	return slices.DeleteFunc(slices.Clone(channels), func(channel string) bool {
+		return slackout.IsChannelID(channel) || strings.HasPrefix(channel, "#") || strings.HasPrefix(channel, "@")
+	})
 }
 
 // unencrypted reports whether requests to a URL cross the network in plain text.

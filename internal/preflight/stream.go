@@ -40,6 +40,8 @@ func (c *streamCheck) run(ctx context.Context) {
 		c.consumer(ctx, info)
 	}
 	c.deadLetters(ctx)
+	c.outcomes(ctx)
+	c.dropped(ctx)
 }
 
 func (c *streamCheck) stream(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
@@ -66,6 +68,7 @@ func (c *streamCheck) missingStream(ctx context.Context) {
 			"stream %s does not exist and cannot be created: stream %s already has subjects of %s", c.settings.NATS.Stream, other, subject)
 		return // an error would only mean that this user may not ask
 	}
+	c.missingReplicas()
 	c.report.note("", "stream %s does not exist yet: the first worker will create it for %s; until then published events are not kept", c.settings.NATS.Stream, subject)
 }
 
@@ -89,6 +92,7 @@ func (c *streamCheck) examineStream(info *jetstream.StreamInfo) {
 	if config.Retention == jetstream.LimitsPolicy {
 		r.note("never delete the consumer, or make the stream a work queue", "stream %s keeps settled events: a consumer that is created again decides them again", config.Name)
 	}
+	c.checkReplicas(config)
 	if config.Storage == jetstream.MemoryStorage {
 		r.warn("use file storage", "stream %s is in memory: a restart of the server loses waiting events", config.Name)
 	}
@@ -132,6 +136,7 @@ func (c *streamCheck) deadLetters(ctx context.Context) {
 	}
 	config := info.Config
 	r.ok("stream %s takes %s: %s, %s, %s", name, subjectsOf(config), term.Count(int(info.State.Msgs), "dead letter"), boundsOf(config), term.Count(config.Replicas, "replica"))
+	c.checkReplicas(config)
 	if !slices.ContainsFunc(config.Subjects, func(s string) bool { return event.Covers(s, subject) }) {
 		r.fail("add them, or set DEAD_LETTER_SUBJECT as it was", "stream %s does not take %s: an event that can never be sent would be held for ever", name, subject)
 	}

@@ -288,10 +288,11 @@ func shown(text string, common map[string]bool) string {
 	return term.Printable(cmp.Or(cut(strings.Join(entries, ","), mostValueBytes), "(none)"))
 }
 
-// Warnings are the differences as sentences for people: deployments that share a namespace first, then replicas that differ, then
-// replicas of whose settings nothing is known. None: all run with the same settings.
+// Warnings are the differences as sentences for people: deployments that share a namespace by mistake first, then replicas that differ,
+// then replicas of whose settings nothing is known. None: all run with the same settings, but for what is on purpose (see Sharing).
 func Warnings(variants []*Variant, differences []Difference) []string {
 	warnings := []string{}
+	differences = WorthSaying(variants, differences)
 	for _, kind := range []struct {
 		deployment bool
 		begin, end string

@@ -5,7 +5,8 @@
 // It knows the form of that document, how to read one that anybody may have written, and how several differ. It does not know
 // Redis, the environment, or how differences are shown on a screen. No secret is ever in it.
 //
-// Reading order: published.go (what is published), document.go (its form), compare.go (who runs with what).
+// Reading order: published.go (what is published), document.go (its form), compare.go (who runs with what), sharing.go (which deployments
+// differ on purpose).
 package published
 
 import (
@@ -47,6 +48,8 @@ const (
 	subject  = "NATS_SUBJECT"
 	consumer = "NATS_CONSUMER"
 	routes   = "SLACK_ROUTES"
+
+	defaultChannel = "SLACK_CHANNEL"
 )
 
 // deployment are the settings that make a deployment another one.
@@ -114,7 +117,7 @@ var all = []setting{
 		s.Limits.Pace, err = ratelimit.ParsePace(text)
 		return err
 	}},
-	{name: "SLACK_CHANNEL", write: func(s Settings) string { return s.Channel }, read: func(s *Settings, text string) error {
+	{name: defaultChannel, write: func(s Settings) string { return s.Channel }, read: func(s *Settings, text string) error {
 		s.Channel = text
 		return nil
 	}},

@@ -19,6 +19,19 @@ func (s *store) later(t testing.TB, after time.Duration) {
 	s.advance(t, s.now.Truncate(time.Hour).Add(time.Hour+after).Sub(s.now))
 }
 
+// awaitMidMinute waits, 5 s at most, until the real clock is at least 2 s after the begin of a minute and 3 s before its end:
+// what a test admits to a redis-server is then in one bucket of a minute, also where advance makes it a second older.
+func awaitMidMinute(t testing.TB) {
+	t.Helper()
+	for now := time.Now(); ; now = time.Now() {
+		into := now.Sub(now.Truncate(time.Minute))
+		if into >= 2*time.Second && into < 57*time.Second {
+			return
+		}
+		time.Sleep(now.Truncate(time.Second).Add(time.Second).Sub(now))
+	}
+}
+
 // A bucket ends with the last microsecond before a multiple of the precision. All that is in it counts from there on, so a
 // slot frees less than the precision late, and at a known moment.
 func TestASlotInABucketFreesWhenItsBucketIsAWindowOld(t *testing.T) {

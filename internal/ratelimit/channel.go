@@ -42,6 +42,15 @@ func (l *Limiter) withChannel(asSet string, call func(key, learns string) (other
 	return nil, fmt.Errorf("the ID of channel %q changes with each call", name)
 }
 
+// ChannelID is the ID of a channel that the settings name, as far as Redis has shown it to this replica; empty: it is not known. Begin and
+// Answered find it out from the answers to the posts of all replicas.
+func (l *Limiter) ChannelID(asSet string) string {
+	if learned, found := l.channelKeys.Load(channelName(asSet)); found && channelID.MatchString(learned.(string)) {
+		return learned.(string)
+	}
+	return ""
+}
+
 // otherChannel is the channel's other key, if the reply has this status; empty: it has another one.
 func otherChannel(reply any, status int64) string {
 	code, _, key, err := threeFields(reply, "status")

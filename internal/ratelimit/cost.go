@@ -1,6 +1,10 @@
 package ratelimit
 
-import "fmt"
+import (
+	"fmt"
+
+	"notifier/internal/term"
+)
 
 // MaxExactCost is the highest cost, in slots, where a limit that applies keeps each event.
 const MaxExactCost = 1000
@@ -63,7 +67,7 @@ func (b costBound) Error() string {
 	case b.exact:
 		return fmt.Sprintf("expected 1 to %d: %s keeps each event, so a cost goes up to %d", b.most, name, b.most)
 	case b.reserved > 0:
-		return fmt.Sprintf("expected 1 to %d: %d slots of %s are reserved for other categories", b.most, b.reserved, name)
+		return fmt.Sprintf("expected 1 to %d, with %s of %s reserved for other categories", b.most, term.Count(b.reserved, "slot"), name)
 	default:
 		return fmt.Sprintf("expected 1 to %d, as %s allows", b.most, name)
 	}

@@ -143,13 +143,13 @@ func TestWithRedisOutOfMemoryNothingIsAdmittedOrEvicted(t *testing.T) {
 // A server, proxy or script that is not what it should be never gives permission to send.
 func TestAReplyThatTheScriptNeverGivesIsAnErrorAndNoDecision(t *testing.T) {
 	for name, test := range map[string]struct{ raw, why string }{
-		"a verdict of 3":     {"*4\r\n:1795149541123457\r\n:0\r\n*1\r\n:3\r\n*0\r\n", "unexpected reply from admit.lua: verdict 3, expected 1, 0,"},
-		"one verdict of two": {"*4\r\n:1795149541123457\r\n:0\r\n*2\r\n:1\r\n:1\r\n*0\r\n", "verdicts has 2 entries, expected 1"},
-		"a verdict as text":  {"*4\r\n:1795149541123457\r\n:0\r\n*1\r\n$1\r\n1\r\n*0\r\n", "verdict is a string"},
+		"a verdict of 3":     {"*5\r\n:1795149541123457\r\n:0\r\n*1\r\n:3\r\n*0\r\n*0\r\n", "unexpected reply from admit.lua: verdict 3, expected 1, 0,"},
+		"one verdict of two": {"*5\r\n:1795149541123457\r\n:0\r\n*2\r\n:1\r\n:1\r\n*0\r\n*0\r\n", "verdicts has 2 entries, expected 1"},
+		"a verdict as text":  {"*5\r\n:1795149541123457\r\n:0\r\n*1\r\n$1\r\n1\r\n*0\r\n*0\r\n", "verdict is a string"},
 		"a bare 1":           {":1\r\n", "reply is a int64, expected a list"},
 		"OK":                 {"+OK\r\n", "reply is a string, expected a list"},
 		"nothing":            {"$-1\r\n", "nil"},
-		"an empty list":      {"*0\r\n", "reply has 0 entries, expected 4"},
+		"an empty list":      {"*0\r\n", "reply has 0 entries, expected 5"},
 		"an error":           {"-BUSY Redis is busy running a script.\r\n", "BUSY"},
 	} {
 		limiter := limiterAt(t, "redis://"+fake(t, map[string]string{"EVALSHA": test.raw, "EVAL": test.raw}))

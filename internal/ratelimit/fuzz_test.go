@@ -66,7 +66,8 @@ func FuzzReplies(f *testing.F) {
 func checkDecisions(t *testing.T, reply any) {
 	t.Helper()
 	limiter, batch := decodingLimiter(t)
-	decisions, err := limiter.decode(reply, batch, limiter.question(batch))
+	answer, err := limiter.decode(reply, batch, limiter.question(batch))
+	decisions := answer.decisions
 	if err != nil {
 		checkReason(t, err)
 		return

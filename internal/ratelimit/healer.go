@@ -19,7 +19,7 @@ const (
 	healRetry    = 50 * time.Millisecond  // between two attempts to heal
 	healPoll     = 20 * time.Millisecond  // between two questions whether the other replicas are done
 	healPatience = 5 * time.Second        // how long a call waits for the healing before it fails
-	healWait     = 1500 * time.Millisecond
+	healWait     = 1300 * time.Millisecond
 	strangerWait = time.Second // more than healLook, after which all others have noticed
 	healRemind   = time.Minute // how often the same trouble is logged
 )

@@ -44,17 +44,11 @@ func newLossyHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalC
 	h.lossy, h.steps = &lossy{}, false
 	chosen := anyRules(r, longWindows)
 	dedupe := rapid.SampledFrom([]time.Duration{time.Hour, 2 * time.Hour}).Draw(r, "dedupe of all")
-	h.windows, h.longest, h.replicas, h.limiters, s.limiters = longWindows, chosen.LongestWindow(), nil, nil, nil
-	for range lossyReplicas {
-		limiter, err := ratelimit.New(client, "n", chosen, dedupe)
-		if err != nil {
-			r.Fatal(err)
-		}
+	h.windows = longWindows
+	h.allHave(r, client, chosen, dedupe, lossyReplicas)
+	for _, limiter := range h.limiters {
 		limiter.KeepJournal()
-		s.limiters = append(s.limiters, limiter)
-		h.replicas, h.limiters = append(h.replicas, newReplica(chosen, dedupe)), append(h.limiters, caller{Limiter: limiter, t: t})
 	}
-	h.costs = costsFor(h.replicas)
 	return h
 }
 
@@ -140,7 +134,9 @@ func (h *history) keepCopy(r *rapid.T) {
 		case "string":
 			key.text = h.s.Get(ctx, name).Val()
 		}
-		kept.keys[name] = key
+		if len(key.entries)+len(key.fields)+len(key.text) > 0 { // it may have come to its end meanwhile
+			kept.keys[name] = key
+		}
 	}
 	h.lossy.copied = kept
 	h.operations++
@@ -176,13 +172,27 @@ func (h *history) lose(r *rapid.T) {
 		}
 	}
 	now := h.virtual(h.s.Time(ctx).Val().UnixMicro())
-	var had *model
-	if back != nil {
-		had = back.model
-	}
-	h.unclear = h.model.lose(h.replicas[0], had, order, began, now)
+	had, unclear := back.stillThere(began, now)
+	h.unclear = h.model.lose(h.replicas[0], had, order, began, now) || unclear
 	h.losses++
 	h.operations++
+}
+
+// stillThere is what a store holds that was set back between two times, or nil: sets of the copy may have come to their end since. It
+// reports whether that depends on the very moment.
+func (back *copied) stillThere(began, now int64) (had *model, unclear bool) {
+	if back == nil {
+		return nil, false
+	}
+	had = back.model.copy()
+	for set, at := range had.ends() {
+		end := had.end(at)
+		if end <= now+endsBefore.Microseconds() {
+			had.expire(set)
+			unclear = unclear || end > began-endsAfter.Microseconds()
+		}
+	}
+	return had, unclear
 }
 
 // setBack fills an empty store with what it held before, as much older as it is by now.

@@ -34,8 +34,14 @@ func anyPrecision(window time.Duration) *rapid.Generator[time.Duration] {
 	return rapid.Custom(func(r *rapid.T) time.Duration {
 		parts := rapid.SampledFrom([]float64{1, 2, 3, 4.5, 7, 60, 1440}).Draw(r, "parts")
 		precision := time.Duration(float64(window) / parts).Truncate(time.Microsecond)
-		return max(precision, ratelimit.MinWindow, (window+ratelimit.MaxBuckets-1)/ratelimit.MaxBuckets)
+		return max(precision, ratelimit.MinWindow, shortestPrecision(window))
 	})
+}
+
+// shortestPrecision divides a window into as many parts as there may be, each of whole microseconds.
+func shortestPrecision(window time.Duration) time.Duration {
+	shortest := (window + ratelimit.MaxBuckets - 1) / ratelimit.MaxBuckets
+	return (shortest + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
 func anyTiers(windows []time.Duration, most int, of form) *rapid.Generator[ratelimit.Limit] {

@@ -50,6 +50,7 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 				})
 			})
 			t.Logf("%d operations compared around %d losses of the store", compared, losses)
+			operations += playSteered(t, s, client)
 		}
 		t.Logf("%d operations compared", operations)
 		if wanted && operations < 20_000 {
@@ -81,6 +82,7 @@ type history struct {
 	operations int
 	lossy      *lossy
 	losses     int
+	steered    *steered
 	unclear    bool // a key came to its end at the very moment of a decision: the rest cannot be compared
 }
 
@@ -221,6 +223,7 @@ func (h *history) admit(r *rapid.T) {
 	if difference := cmp.Diff(want, got); difference != "" {
 		r.Fatalf("%+v under %+v at %d (-model +script):\n%s\n%s\n%s", batch, asking, clock, difference, before, h.s.contents(h.t))
 	}
+	h.noteSteered(asking, batch, want)
 	h.operations += len(batch)
 	h.asked = append(h.asked, batch...)
 	h.keep()

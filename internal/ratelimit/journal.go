@@ -88,11 +88,11 @@ func (j *journal) find(member string) *remembered {
 // now is the server's time, as far as it can be known here.
 func (j *journal) now() int64 { return time.Now().UnixMicro() + j.ahead }
 
-// add remembers one more; mu is held. A redelivery, which is answered as its admission was, keeps the time of that, unless it is
-// known no more: an id is for as long as retention (microseconds), and then the message was admitted anew.
-func (j *journal) add(r remembered, retention int64) {
+// add remembers one more; mu is held. earlier: it was in flight already, so it may be one that is remembered, with its posts.
+func (j *journal) add(r remembered, earlier bool) {
 	if known := j.find(r.member); known != nil {
-		if known.delivery == r.delivery && !known.gone && known.sent == 0 && known.last() > r.at-retention {
+		if earlier && known.delivery == r.delivery && !known.gone && known.sent == 0 {
+			known.at = min(known.at, r.at)
 			return
 		}
 		known.gone = true
@@ -128,7 +128,7 @@ func (j *journal) trim(now int64) {
 }
 
 // admitted remembers what was admitted of a batch at a time. It is false if the answer is from before the present epoch.
-func (j *journal) admitted(epoch uint64, now, retention int64, each func(add func(remembered))) bool {
+func (j *journal) admitted(epoch uint64, now int64, each func(add func(r remembered, earlier bool))) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.kept {
@@ -138,22 +138,15 @@ func (j *journal) admitted(epoch uint64, now, retention int64, each func(add fun
 		return false
 	}
 	j.ahead = now - time.Now().UnixMicro()
-	each(func(r remembered) { j.add(r, retention) })
+	each(j.add)
 	j.trim(now)
 	return true
 }
 
-// knows reports whether there is nothing to be found out about an admission that counts at a time: it is remembered, or nothing is.
-func (j *journal) knows(member string, now, retention int64) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	r := j.find(member)
-	return !j.kept || r != nil && !r.gone && r.last() > now-retention
-}
-
-// begun remembers a post.
+// begun remembers a post. An event is only posted while it is admitted: if a refund of it was not answered, it was not made.
 func (j *journal) begun(member, name string, posts int) {
 	j.change(member, func(r *remembered) {
+		r.gone = false
 		r.posts, r.name, r.begun = int32(min(posts, 1<<30)), name, j.now()
 	})
 }
@@ -167,7 +160,7 @@ func (j *journal) isSent(member, category string) {
 	}
 	r := j.find(member)
 	if r == nil || r.gone {
-		j.add(remembered{member: member, category: category}, 0)
+		j.add(remembered{member: member, category: category}, false)
 		r = j.find(member)
 	}
 	r.sent = max(j.now(), r.at)

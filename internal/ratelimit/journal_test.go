@@ -12,8 +12,8 @@ import (
 func rememberAll(j *journal, n int, from int64) {
 	for i := range n {
 		at := from + int64(i)
-		j.admitted(j.begin(), at, time.Hour.Microseconds(), func(add func(remembered)) {
-			add(remembered{member: fmt.Sprintf("category-%d:event-%032d", i%100, at), delivery: fmt.Sprintf("%d", at), category: "category", at: at, cost: 1})
+		j.admitted(j.begin(), at, func(add func(remembered, bool)) {
+			add(remembered{member: fmt.Sprintf("category-%d:event-%032d", i%100, at), delivery: fmt.Sprintf("%d", at), category: "category", at: at, cost: 1}, false)
 		})
 	}
 }
@@ -51,13 +51,13 @@ func TestAJournalIsBounded(t *testing.T) {
 func TestAJournalRefusesAnswersOfAnOlderEpoch(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
-	if !j.admitted(j.begin(), 1, time.Hour.Microseconds(), func(func(remembered)) { t.Error("a journal that is not kept records") }) {
+	if !j.admitted(j.begin(), 1, func(func(remembered, bool)) { t.Error("a journal that is not kept records") }) {
 		t.Error("a journal that is not kept refuses")
 	}
 	j.start(time.Hour)
 	asked := j.begin()
 	j.turn()
-	if j.admitted(asked, 1, time.Hour.Microseconds(), func(func(remembered)) { t.Error("it is recorded") }) {
+	if j.admitted(asked, 1, func(func(remembered, bool)) { t.Error("it is recorded") }) {
 		t.Error("it is not refused")
 	}
 }
@@ -91,8 +91,8 @@ func BenchmarkRemember(b *testing.B) {
 	at := time.Now().UnixMicro()
 	for i := 0; b.Loop(); i++ {
 		at++
-		j.admitted(0, at, time.Hour.Microseconds(), func(add func(remembered)) {
-			add(remembered{member: members[i%len(members)], delivery: members[i%len(members)], category: "category", at: at, cost: 1})
+		j.admitted(0, at, func(add func(remembered, bool)) {
+			add(remembered{member: members[i%len(members)], delivery: members[i%len(members)], category: "category", at: at, cost: 1}, false)
 		})
 	}
 }

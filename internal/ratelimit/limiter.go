@@ -87,10 +87,6 @@ type Request struct {
 	Delivery string // identifies the stream message that carries it; the same at each redelivery of that message
 	Category string
 	Cost     int // slots it takes, 1 to Rules.MaxCost
-
-	// Redelivered says that the message was delivered before, so that another replica may have been given its admission. It only
-	// matters to what is remembered for the healing of the store.
-	Redelivered bool
 }
 
 // Admit decides a batch in order and returns one Decision per request. It may be repeated with the same requests
@@ -149,18 +145,17 @@ func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, e
 			}
 			continue
 		}
-		decisions, err := l.decode(reply, batch, q)
+		answer, err := l.decode(reply, batch, q)
 		if err != nil {
 			return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
 		}
-		now, _ := number(reply.([]any)[0], "now") // as decode has seen
-		if err := l.remember(ctx, q, batch, decisions, epoch, now); err != nil {
+		if !l.remember(q, batch, answer, epoch) {
+			return nil, ErrHealing // the answer may be from a store that has been lost since
+		}
+		if err := l.index(ctx, q, answer.decisions); err != nil {
 			return nil, err
 		}
-		if err := l.index(ctx, q, decisions); err != nil {
-			return nil, err
-		}
-		return decisions, nil
+		return answer.decisions, nil
 	}
 	return nil, fmt.Errorf("redis: cannot decide: the form of a scope changes with each call")
 }
@@ -207,9 +202,11 @@ func (l *Limiter) Refund(ctx context.Context, request Request, known string) (bo
 		keyNames = append(keyNames, l.keys.bothForms(exact)...)
 	}
 	member := request.member()
-	forgotten := l.journal.refund(member) // first: what is about to be given back must not be put back
+	// First: what is about to be given back must not be put back. Nor is it without an answer: the slots may have been given back,
+	// and until that is asked again nothing is posted.
+	forgotten := l.journal.refund(member)
 	refunded, err := l.refund.Run(ctx, l.redis, keyNames, member, request.Delivery, strconv.Itoa(request.Cost), known).Int()
-	if forgotten && (err != nil || refunded == 0) {
+	if forgotten && err == nil && refunded == 0 {
 		l.journal.keepAfterAll(member)
 	}
 	if err != nil {

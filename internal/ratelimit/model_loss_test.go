@@ -26,7 +26,7 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 		for _, level := range p.levels(a.request.Category) {
 			if s := m.scope(level.name); s.buckets && !seen[level.name] {
 				seen[level.name] = true
-				unclear = m.loseBuckets(s, level, had, min(p.retention, keptOf(p, level)), order, began, now) || unclear
+				unclear = m.loseBuckets(s, p, level, had, order, began, now) || unclear
 			}
 		}
 	}
@@ -42,10 +42,12 @@ func keptOf(p replica, level level) int64 {
 }
 
 // loseBuckets counts the slots of a scope anew: those that the store still had, and of all other admissions those that are not too old.
-func (m *model) loseBuckets(s *scope, level level, had *model, keeps int64, order []int, began, now int64) (unclear bool) {
+func (m *model) loseBuckets(s *scope, p replica, level level, had *model, order []int, began, now int64) (unclear bool) {
+	keeps := min(p.retention, keptOf(p, level)) // what is put back
 	known := map[string]bool{}
-	s.charges = nil
+	s.charges, s.kept = nil, 0
 	if had != nil {
+		s.kept = had.scope(level.name).kept
 		for _, a := range had.admissions {
 			known[admissionName(a)] = true
 		}
@@ -69,8 +71,11 @@ func (m *model) loseBuckets(s *scope, level level, had *model, keeps int64, orde
 	slices.SortStableFunc(missing, func(a, b *charge) int {
 		return cmp.Or(slices.Index(order, ownerOf(a.of.request))-slices.Index(order, ownerOf(b.of.request)), cmp.Compare(a.of.at, b.of.at))
 	})
+	if len(missing) > 0 {
+		s.kept = s.keep(keptOf(p, level))
+	}
 	for _, c := range missing {
-		s.pour(c, m.bucketEnd(grainsOf(level.limit), c.of.at))
+		s.pour(c, m.bucketEnd(level.grains, c.of.at))
 	}
 	return unclear
 }

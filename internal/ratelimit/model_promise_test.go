@@ -162,8 +162,8 @@ func (w *witness) refusedForAReason(p replica, request ratelimit.Request, decisi
 	}
 	late := w.clock + decision.RetryAfter.Microseconds() - frees
 	grain := int64(1)
-	if grains := grainsOf(level.limit); grains != nil && !tier.Fixed {
-		grain = slices.Min(grains)
+	if level.grains != nil && !tier.Fixed {
+		grain = slices.Min(level.grains)
 	}
 	if late < 0 || late >= grain {
 		w.Fatalf("%+v: %+v at %d, %d us after there is room at %d", request, decision, now, late, frees)

@@ -116,7 +116,7 @@ func (m *model) bucketEnd(grains []int64, t int64) int64 {
 // its end, or from the time of the copy if that has not come, and is nobody's any more: an event that is refunded then does not
 // find its own there. A bucket begins with the first that is in it. Whoever has a scope copied has also asked for its window.
 func (m *model) reform(level level, copied, now int64) {
-	s, grains, window := m.scope(level.name), grainsOf(level.limit), longest(level.limit)
+	s, grains, window := m.scope(level.name), level.grains, level.window
 	switch {
 	case len(s.charges) == 0:
 		s.buckets = grains != nil

@@ -57,35 +57,15 @@ func (a *admission) touched() int64 { return max(a.at, a.begun) }
 
 // replica is one set of rules.
 type replica struct {
-	rules     ratelimit.Rules
+	rules     ratelimit.Rules            // the settings'
+	instead   map[string]ratelimit.Limit // that hold for a while, by the name of the scope; see during
+	asked     time.Duration              // for the dedupe window
 	dedupe    int64
 	retention int64
 }
 
 func newReplica(rules ratelimit.Rules, dedupe time.Duration) replica {
-	limits := []ratelimit.Limit{rules.Global, rules.Category, rules.Group}
-	for _, limit := range rules.Overrides.All() {
-		limits = append(limits, limit)
-	}
-	for _, limit := range rules.GroupOverrides {
-		limits = append(limits, limit)
-	}
-	var all, exact int64 // the longest windows
-	for _, limit := range limits {
-		all = max(all, longest(limit))
-		if grainsOf(limit) == nil {
-			exact = max(exact, longest(limit))
-		}
-	}
-	p := replica{
-		rules:     rules,
-		dedupe:    max(dedupe.Microseconds(), exact),
-		retention: max(exact, min(all, dedupe.Microseconds())),
-	}
-	if len(rules.Reserve) > 0 { // the sets of reserved categories are kept so long
-		p.retention = max(p.retention, longest(rules.Global))
-	}
-	return p
+	return replica{rules: rules, asked: dedupe}.during(nil)
 }
 
 // level is one of the budgets that an event is charged to.
@@ -93,7 +73,9 @@ type level struct {
 	outcome ratelimit.Outcome
 	name    string
 	limit   ratelimit.Limit
-	keep    int64 // how long its charges matter to this replica
+	grains  []int64 // of the buckets that its charges are counted in; none: each is kept
+	window  int64   // the longest in which its charges count
+	keep    int64   // how long they matter to this replica
 }
 
 const globalScope = "global"
@@ -103,16 +85,14 @@ func categoryScope(category string) string { return "category " + category }
 
 // levels are those of a category, in the order in which they are named where they have room at the same time.
 func (p replica) levels(category string) []level {
-	limit, global := p.rules.LimitFor(category), p.rules.Global
-	levels := []level{{ratelimit.Category, categoryScope(category), limit, longest(limit)}}
+	levels, global := []level{p.level(ratelimit.Category, categoryScope(category))}, p.level(ratelimit.Global, globalScope)
 	if p.rules.Reserve[category] > 0 {
-		levels[0].keep = max(longest(limit), longest(global))
+		levels[0].keep = max(levels[0].window, global.window)
 	}
-	group := ratelimit.GroupOf(category)
-	if limit := p.rules.GroupLimit(group); len(limit) > 0 {
-		levels = append(levels, level{ratelimit.Group, groupScope(group), limit, longest(limit)})
+	if group := p.level(ratelimit.Group, groupScope(ratelimit.GroupOf(category))); len(group.limit) > 0 {
+		levels = append(levels, group)
 	}
-	return append(levels, level{ratelimit.Global, globalScope, global, longest(global)})
+	return append(levels, global)
 }
 
 func (m *model) scope(name string) *scope {
@@ -150,7 +130,7 @@ func (m *model) held(p replica, tier ratelimit.Tier, category string, now int64)
 			continue
 		}
 		s, early := m.scope(categoryScope(other)), int64(0)
-		if grains := grainsOf(p.rules.LimitFor(other)); s.buckets && grains != nil {
+		if grains := p.level(ratelimit.Category, categoryScope(other)).grains; s.buckets && grains != nil {
 			early = slices.Min(grains) - 1
 		}
 		use := 0
@@ -238,15 +218,15 @@ func (m *model) admit(p replica, request ratelimit.Request, now int64) {
 // want notes who needs a scope exact that an admission was charged to, while anybody uses buckets.
 func (m *model) want(p replica, a *admission) {
 	for _, level := range p.levels(a.request.Category) {
-		if s := m.scope(level.name); grainsOf(level.limit) == nil && m.bucketsUntil > a.at {
-			s.exactUntil = max(s.exactUntil, a.at+longest(level.limit))
+		if s := m.scope(level.name); level.grains == nil && m.bucketsUntil > a.at {
+			s.exactUntil = max(s.exactUntil, a.at+level.window)
 		}
 	}
 }
 
 // charge charges an admission to one scope, which has the form by then that the limit asks for.
 func (m *model) charge(a *admission, level level) {
-	s, grains := m.scope(level.name), grainsOf(level.limit)
+	s, grains := m.scope(level.name), level.grains
 	a.scopes = append(a.scopes, level.name)
 	m.reform(level, a.at, a.at)
 	needed := level.keep

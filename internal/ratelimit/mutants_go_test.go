@@ -12,7 +12,7 @@ var goMutants = []mutant{
 	{admitLua, "what is from the future stays among what is counted", "s.looked, s.all = true, s.all - select(3, newest(s.key, horizon))", "s.looked = true\n    newest(s.key, horizon)"},
 	{admitLua, "a record of another form fails the batch", "if since and since > now - retention and", "if since > now - retention and"},
 	{admitLua, "an id in flight from the future is known for ever", "retention and since <= horizon then", "retention then"},
-	{admitLua, "an id sent in the future is known for ever", " and last <= horizon then", " then"},
+	{admitLua, "an id sent in the future is known for ever", " and last <= horizon and 0 or nil", " and 0 or nil"},
 	{answerLua, "refusals of another type leave half of an answer", "local refusals = retry > 0 and redis.pcall('ZCARD', KEYS[6])", "local refusals = 0"},
 	{peekLua, "a clock within the dedupe window is not followed", "math.max(86400000000, tonumber(ARGV[1]))", "86400000000"},
 	{sentLua, "ids are recorded as sent far in the future", "if latest > now + math.max(86400000000, tonumber(ARGV[2])) then", "if false then"},

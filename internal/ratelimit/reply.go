@@ -25,26 +25,71 @@ func (q question) misfit(reply any) (s scope, found bool, err error) {
 	return q.scopes[n-1], true, nil
 }
 
+// answer is what admit.lua replies about a batch. Times are microseconds of the server's clock.
+type answer struct {
+	now       int64
+	decisions []Decision
+	earlier   map[int]int64 // when an event was admitted that was in flight already, by its place in the batch
+}
+
 // decode validates every field of the reply from admit.lua: any deviation from the script's contract is an error, so that
 // the reply of a wrong server, proxy or script version is never taken for permission to send.
-func (l *Limiter) decode(reply any, batch []Request, q question) ([]Decision, error) {
-	fields, err := list(reply, "reply", 4)
+func (l *Limiter) decode(reply any, batch []Request, q question) (a answer, err error) {
+	fields, err := list(reply, "reply", 5)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
-	if _, err := number(fields[0], "now"); err != nil {
-		return nil, err
+	if a.now, err = number(fields[0], "now"); err != nil {
+		return answer{}, err
 	}
 	lag, err := number(fields[1], "lag")
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
 	l.lag.Store(int64(span(max(0, lag))))
-	verdicts, err := list(fields[2], "verdicts", len(batch))
+	if a.decisions, err = q.decisions(fields[2], fields[3], batch); err != nil {
+		return answer{}, err
+	}
+	if a.earlier, err = admittedEarlier(fields[4], a.decisions); err != nil {
+		return answer{}, err
+	}
+	return a, nil
+}
+
+// admittedEarlier reads the times of the admissions of what was in flight already.
+func admittedEarlier(reply any, decisions []Decision) (map[int]int64, error) {
+	fields, err := list(reply, "earlier", -1)
+	if err != nil || len(fields) == 0 {
+		return nil, err
+	}
+	if len(fields)%2 != 0 {
+		return nil, fmt.Errorf("earlier has %d entries, expected two for each event", len(fields))
+	}
+	earlier := make(map[int]int64, len(fields)/2)
+	for i := 0; i < len(fields); i += 2 {
+		n, err := number(fields[i], "event")
+		if err != nil {
+			return nil, err
+		}
+		if n < 1 || n > int64(len(decisions)) || decisions[n-1].Outcome != Admitted {
+			return nil, fmt.Errorf("event %d was admitted earlier, expected one of %d that is admitted", n, len(decisions))
+		}
+		at, err := number(fields[i+1], "admission")
+		if err != nil {
+			return nil, err
+		}
+		earlier[int(n)-1] = at
+	}
+	return earlier, nil
+}
+
+// decisions reads the verdicts and the refusals that they refer to.
+func (q question) decisions(verdictsReply, refusalsReply any, batch []Request) ([]Decision, error) {
+	verdicts, err := list(verdictsReply, "verdicts", len(batch))
 	if err != nil {
 		return nil, err
 	}
-	refusals, err := q.refusals(fields[3])
+	refusals, err := q.refusals(refusalsReply)
 	if err != nil {
 		return nil, err
 	}

@@ -70,12 +70,12 @@ func TestDecodeReadsWhatTheScriptSays(t *testing.T) {
 		}},
 		"never": {whole(1, -1), rows(whole(1, 1, 0, -1, 0)), []Decision{{Outcome: Admitted}, {Outcome: Global, Tier: tier("100/30m"), Never: true}}},
 	} {
-		got, err := limiter.decode([]any{someTime, int64(0), test.verdicts, test.refusals}, batch, limiter.question(batch))
+		got, err := limiter.decode([]any{someTime, int64(0), test.verdicts, test.refusals, whole()}, batch, limiter.question(batch))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if difference := cmp.Diff(test.want, got); difference != "" {
+		if difference := cmp.Diff(test.want, got.decisions); difference != "" {
 			t.Errorf("%s (-want +got):\n%s", name, difference)
 		}
 	}
@@ -92,45 +92,61 @@ func TestDecodeNamesTheFieldThatIsWrongAndDecidesNothing(t *testing.T) {
 		"nil":                      {nil, "reply is a <nil>, expected a list"},
 		"a text":                   {"1", "reply is a string, expected a list"},
 		"a number":                 {int64(1), "reply is a int64, expected a list"},
-		"empty":                    {reply(), "reply has 0 entries, expected 4"},
-		"two fields":               {reply(someTime, int64(0)), "reply has 2 entries, expected 4"},
-		"five fields":              {reply(someTime, int64(0), verdicts, refusals, int64(0)), "reply has 5 entries, expected 4"},
-		"now as text":              {reply("1795149541123457", int64(0), verdicts, refusals), "now is a string, expected a whole number"},
-		"now as a fraction":        {reply(1.5, int64(0), verdicts, refusals), "now is a float64"},
-		"no lag":                   {reply(someTime, nil, verdicts, refusals), "lag is a <nil>"},
-		"verdicts not a list":      {reply(someTime, int64(0), int64(1), refusals), "verdicts is a int64, expected a list"},
-		"too few verdicts":         {reply(someTime, int64(0), whole(1), refusals), "verdicts has 1 entries, expected 2"},
-		"too many verdicts":        {reply(someTime, int64(0), whole(1, 1, 1), refusals), "verdicts has 3 entries, expected 2"},
-		"a verdict as text":        {reply(someTime, int64(0), []any{int64(1), "1"}, refusals), "verdict is a string, expected a whole number"},
-		"a verdict that is true":   {reply(someTime, int64(0), []any{int64(1), true}, refusals), "verdict is a bool"},
-		"a verdict that is nil":    {reply(someTime, int64(0), []any{nil, int64(1)}, refusals), "verdict is a <nil>"},
-		"a verdict of 3":           {reply(someTime, int64(0), whole(1, 3), refusals), "verdict 3, expected 1, 0, the number of one of 1 refusals"},
-		"a verdict that is no key": {reply(someTime, int64(0), whole(1, 10), refusals), "verdict 10, expected 1, 0"},
-		"a key of no scope":        {reply(someTime, int64(0), whole(1, 4), refusals), "verdict 4, expected 1, 0"},
-		"no such refusal":          {reply(someTime, int64(0), whole(1, -2), refusals), "verdict -2, expected 1, 0, the number of one of 1 refusals"},
-		"a refusal of none":        {reply(someTime, int64(0), verdicts, whole()), "verdict -1, expected 1, 0, the number of one of 0 refusals"},
-		"the lowest verdict":       {reply(someTime, int64(0), whole(1, math.MinInt64), refusals), "verdict -9223372036854775808, expected"},
-		"the highest verdict":      {reply(someTime, int64(0), whole(1, math.MaxInt64), refusals), "verdict 9223372036854775807, expected"},
-		"refusals not a list":      {reply(someTime, int64(0), verdicts, "none"), "refusals is a string, expected a list"},
-		"refusals that are nil":    {reply(someTime, int64(0), verdicts, nil), "refusals is a <nil>"},
-		"half a refusal":           {reply(someTime, int64(0), verdicts, rows(whole(1, 1))), "refusal has 2 entries, expected 5"},
-		"a refusal and a half":     {reply(someTime, int64(0), verdicts, rows(whole(2, 1, 10, 5, 0, 1))), "refusal has 6 entries, expected 5"},
-		"a refusal with a text":    {reply(someTime, int64(0), verdicts, rows([]any{int64(1), "1", int64(10), int64(5), int64(0)})), "refusal is a string, expected a whole number"},
-		"scope 4":                  {reply(someTime, int64(0), verdicts, rows(whole(4, 1, 10, 5, 0))), "scope 4, expected 1 to 3"},
-		"scope 0":                  {reply(someTime, int64(0), verdicts, rows(whole(0, 1, 10, 5, 0))), "scope 0, expected 1 to 3"},
-		"tier 0":                   {reply(someTime, int64(0), verdicts, rows(whole(3, 0, 10, 5, 0))), "tier 0, expected 1 to 1"},
-		"tier 9":                   {reply(someTime, int64(0), verdicts, rows(whole(1, 9, 10, 5, 0))), "tier 9, expected 1 to 2"},
-		"another category's tier":  {reply(someTime, int64(0), verdicts, rows(whole(3, 3, 10, 5, 0))), "tier 3, expected 1 to 1"},
-		"negative used":            {reply(someTime, int64(0), verdicts, rows(whole(2, 1, -1, 5, 0))), "used -1, wait 5 and kept 0, expected no negative number"},
-		"negative wait":            {reply(someTime, int64(0), verdicts, rows(whole(2, 1, 10, -2, 0))), "used 10, wait -2 and kept 0, expected no negative number"},
-		"negative kept":            {reply(someTime, int64(0), verdicts, rows(whole(1, 1, 10, 2, -1))), "used 10, wait 2 and kept -1, expected no negative number"},
+		"empty":                    {reply(), "reply has 0 entries, expected 5"},
+		"two fields":               {reply(someTime, int64(0)), "reply has 2 entries, expected 5"},
+		"four fields":              {reply(someTime, int64(0), verdicts, refusals), "reply has 4 entries, expected 5"},
+		"six fields":               {reply(someTime, int64(0), verdicts, refusals, whole(), int64(0)), "reply has 6 entries, expected 5"},
+		"now as text":              {reply("1795149541123457", int64(0), verdicts, refusals, whole()), "now is a string, expected a whole number"},
+		"now as a fraction":        {reply(1.5, int64(0), verdicts, refusals, whole()), "now is a float64"},
+		"no lag":                   {reply(someTime, nil, verdicts, refusals, whole()), "lag is a <nil>"},
+		"verdicts not a list":      {reply(someTime, int64(0), int64(1), refusals, whole()), "verdicts is a int64, expected a list"},
+		"too few verdicts":         {reply(someTime, int64(0), whole(1), refusals, whole()), "verdicts has 1 entries, expected 2"},
+		"too many verdicts":        {reply(someTime, int64(0), whole(1, 1, 1), refusals, whole()), "verdicts has 3 entries, expected 2"},
+		"a verdict as text":        {reply(someTime, int64(0), []any{int64(1), "1"}, refusals, whole()), "verdict is a string, expected a whole number"},
+		"a verdict that is true":   {reply(someTime, int64(0), []any{int64(1), true}, refusals, whole()), "verdict is a bool"},
+		"a verdict that is nil":    {reply(someTime, int64(0), []any{nil, int64(1)}, refusals, whole()), "verdict is a <nil>"},
+		"a verdict of 3":           {reply(someTime, int64(0), whole(1, 3), refusals, whole()), "verdict 3, expected 1, 0, the number of one of 1 refusals"},
+		"a verdict that is no key": {reply(someTime, int64(0), whole(1, 10), refusals, whole()), "verdict 10, expected 1, 0"},
+		"a key of no scope":        {reply(someTime, int64(0), whole(1, 4), refusals, whole()), "verdict 4, expected 1, 0"},
+		"no such refusal":          {reply(someTime, int64(0), whole(1, -2), refusals, whole()), "verdict -2, expected 1, 0, the number of one of 1 refusals"},
+		"a refusal of none":        {reply(someTime, int64(0), verdicts, whole(), whole()), "verdict -1, expected 1, 0, the number of one of 0 refusals"},
+		"the lowest verdict":       {reply(someTime, int64(0), whole(1, math.MinInt64), refusals, whole()), "verdict -9223372036854775808, expected"},
+		"the highest verdict":      {reply(someTime, int64(0), whole(1, math.MaxInt64), refusals, whole()), "verdict 9223372036854775807, expected"},
+		"refusals not a list":      {reply(someTime, int64(0), verdicts, "none", whole()), "refusals is a string, expected a list"},
+		"refusals that are nil":    {reply(someTime, int64(0), verdicts, nil, whole()), "refusals is a <nil>"},
+		"half a refusal":           {reply(someTime, int64(0), verdicts, rows(whole(1, 1)), whole()), "refusal has 2 entries, expected 5"},
+		"a refusal and a half":     {reply(someTime, int64(0), verdicts, rows(whole(2, 1, 10, 5, 0, 1)), whole()), "refusal has 6 entries, expected 5"},
+		"a refusal with a text":    {reply(someTime, int64(0), verdicts, rows([]any{int64(1), "1", int64(10), int64(5), int64(0)}), whole()), "refusal is a string, expected a whole number"},
+		"scope 4":                  {reply(someTime, int64(0), verdicts, rows(whole(4, 1, 10, 5, 0)), whole()), "scope 4, expected 1 to 3"},
+		"scope 0":                  {reply(someTime, int64(0), verdicts, rows(whole(0, 1, 10, 5, 0)), whole()), "scope 0, expected 1 to 3"},
+		"tier 0":                   {reply(someTime, int64(0), verdicts, rows(whole(3, 0, 10, 5, 0)), whole()), "tier 0, expected 1 to 1"},
+		"tier 9":                   {reply(someTime, int64(0), verdicts, rows(whole(1, 9, 10, 5, 0)), whole()), "tier 9, expected 1 to 2"},
+		"another category's tier":  {reply(someTime, int64(0), verdicts, rows(whole(3, 3, 10, 5, 0)), whole()), "tier 3, expected 1 to 1"},
+		"negative used":            {reply(someTime, int64(0), verdicts, rows(whole(2, 1, -1, 5, 0)), whole()), "used -1, wait 5 and kept 0, expected no negative number"},
+		"negative wait":            {reply(someTime, int64(0), verdicts, rows(whole(2, 1, 10, -2, 0)), whole()), "used 10, wait -2 and kept 0, expected no negative number"},
+		"earlier no list":          {reply(someTime, int64(0), verdicts, refusals, int64(1)), "earlier is a int64, expected a list"},
+		"half an earlier one":      {reply(someTime, int64(0), verdicts, refusals, whole(1)), "earlier has 1 entries, expected two for each event"},
+		"earlier event 0":          {reply(someTime, int64(0), verdicts, refusals, whole(0, 5)), "event 0 was admitted earlier, expected one of 2"},
+		"earlier event 3":          {reply(someTime, int64(0), verdicts, refusals, whole(3, 5)), "event 3 was admitted earlier, expected one of 2"},
+		"refused, and earlier":     {reply(someTime, int64(0), verdicts, refusals, whole(2, 5)), "event 2 was admitted earlier, expected one of 2 that is admitted"},
+		"earlier as text":          {reply(someTime, int64(0), verdicts, refusals, []any{int64(1), "5"}), "admission is a string, expected a whole number"},
+		"earlier event as text":    {reply(someTime, int64(0), verdicts, refusals, []any{"1", int64(5)}), "event is a string, expected a whole number"},
+		"negative kept":            {reply(someTime, int64(0), verdicts, rows(whole(1, 1, 10, 2, -1)), whole()), "used 10, wait 2 and kept -1, expected no negative number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := limiter.decode(test.reply, batch, limiter.question(batch))
-			if got != nil || err == nil || !strings.Contains(err.Error(), test.want) {
+			if got.decisions != nil || err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%+v, %v; expected an error that says %q", got, err, test.want)
 			}
 		})
+	}
+}
+
+func TestDecodeReadsWhenEventsWereAdmittedEarlier(t *testing.T) {
+	limiter, batch := decodingLimiter(t)
+	got, err := limiter.decode([]any{someTime, int64(0), whole(0, 1), whole(), whole(2, someTime-7)}, batch, limiter.question(batch))
+	if want := map[int]int64{1: someTime - 7}; err != nil || got.now != someTime || !cmp.Equal(got.earlier, want) {
+		t.Errorf("%+v, %v; expected %v at %d", got, err, want, someTime)
 	}
 }
 

@@ -18,59 +18,25 @@ const restoreChunk = 500
 
 var restoreScript = redis.NewScript(lua.Restore)
 
-// remember records what was admitted. It returns ErrHealing if the answer may be from a store that has been lost since: then it
-// counts for nothing, and the question is to be asked again.
-func (l *Limiter) remember(ctx context.Context, q question, batch []Request, decisions []Decision, epoch uint64, now int64) error {
-	earlier, err := l.admittedEarlier(ctx, q, batch, decisions, now)
-	if err != nil {
-		return err
-	}
-	kept := l.journal.admitted(epoch, now, q.plan.retention, func(add func(remembered)) {
-		for i, decision := range decisions {
+// remember records what was admitted, and is false if the answer is from before the present epoch: then it counts for nothing, and
+// the question is to be asked again.
+func (l *Limiter) remember(q question, batch []Request, a answer, epoch uint64) bool {
+	return l.journal.admitted(epoch, a.now, func(add func(r remembered, earlier bool)) {
+		for i, decision := range a.decisions {
 			if decision.Outcome != Admitted {
 				continue
 			}
-			category, at := q.origins.of[i].category, now
-			if first, found := earlier[i]; found {
-				at = first
+			category := q.origins.of[i].category
+			at, earlier := a.earlier[i]
+			if !earlier {
+				at = a.now
 			}
 			add(remembered{
 				member: q.members[i], delivery: batch[i].Delivery, category: category, at: at, cost: int32(batch[i].Cost),
 				grouped: len(q.plan.stored.GroupLimit(GroupOf(category))) > 0,
-			})
+			}, earlier)
 		}
 	})
-	if !kept {
-		return ErrHealing
-	}
-	return nil
-}
-
-// admittedEarlier is when events of a batch were admitted, in microseconds and by their places in it, that another replica may have
-// been given the admission of: put back at the time of this answer, a slot would count after it has left its windows.
-func (l *Limiter) admittedEarlier(ctx context.Context, q question, batch []Request, decisions []Decision, now int64) (map[int]int64, error) {
-	var places []int
-	var members []string
-	for i, decision := range decisions {
-		if decision.Outcome == Admitted && batch[i].Redelivered && !l.journal.knows(q.members[i], now, q.plan.retention) {
-			places, members = append(places, i), append(members, q.members[i])
-		}
-	}
-	if len(places) == 0 {
-		return nil, nil
-	}
-	records, err := l.redis.HMGet(ctx, l.keys.inFlight(), members...).Result()
-	if err != nil {
-		return nil, fmt.Errorf("redis: cannot look up what was admitted: %w", l.explain(ctx, err, []string{l.keys.inFlight()}))
-	}
-	earlier := make(map[int]int64, len(places))
-	for n, record := range records {
-		text, _ := record.(string)
-		if found, err := ParseInFlight(text); err == nil && n < len(places) { // else it was lost since: the epoch shows that
-			earlier[places[n]] = found.Admitted.UnixMicro()
-		}
-	}
-	return earlier, nil
 }
 
 // putBackTally is what a store did not have.

@@ -240,9 +240,7 @@ func TestARedeliveryIsNotPutBackAfterItsRecordHasEnded(t *testing.T) {
 	a.want(ratelimit.Admitted, e)
 	admitted := s.score(t, "{n}:global", "a:e")
 	testkit.Eventually(t, "a second has passed", func() bool { return s.Time(t.Context()).Val().UnixMicro() > admitted+time.Second.Microseconds() })
-	again := e
-	again.Redelivered = true
-	b.want(ratelimit.Admitted, again)
+	b.want(ratelimit.Admitted, e)
 	testkit.Eventually(t, "its slot is free", func() bool { return a.decided(event("next", "a")).Outcome == ratelimit.Admitted })
 	testkit.Check(t, errors.Join(s.Del(t.Context(), "{n}:inflight").Err(), s.ZRem(t.Context(), "{n}:register", " healed").Err()))
 	a.healedAgain()

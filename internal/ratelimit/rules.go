@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"notifier/internal/pattern"
+	"notifier/internal/term"
 )
 
 // Rules define which limits apply to which category. A category has three levels: its own limit, that of its group if there is
@@ -72,7 +73,7 @@ func (r Rules) ReservedTier() Tier {
 func (r Rules) CheckReserve() error {
 	for _, tier := range r.Global {
 		if len(r.Reserve) > 0 && tier.Window == r.Global.longestWindow() && !r.Reserves(tier) {
-			return fmt.Errorf("%d slots are reserved, and the global limit %s has %d; expected fewer reserved slots than that", r.Reserved(), tier, tier.Count)
+			return fmt.Errorf("%s reserved, and the global limit %s has %d; expected fewer reserved slots than that", term.CountAre(r.Reserved(), "slot"), tier, tier.Count)
 		}
 	}
 	return nil

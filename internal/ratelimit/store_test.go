@@ -39,6 +39,7 @@ type store struct {
 func eachStore(t *testing.T, test func(t *testing.T, s *store)) {
 	t.Helper()
 	redistest.EachStore(t, func(t *testing.T, server *redistest.Server) {
+		awaitMidMinute(t)
 		test(t, onServer(t, server))
 	}, func(t *testing.T, embedded *miniredis.Miniredis) { test(t, newEmbedded(t, embedded)) })
 }

@@ -33,6 +33,26 @@ func Host(raw string) string {
 	return parsed.Scheme + "://" + parsed.Host
 }
 
+// API is Host with the path, so that one which is wrong is seen: of lower-case words alone, such as /api/. A part of it that could be
+// a secret is shown as "...".
+func API(raw string) string {
+	shown := Host(raw)
+	parsed, err := url.Parse(raw)
+	if shown == unknown || err != nil {
+		return shown
+	}
+	parts := strings.Split(parsed.EscapedPath(), "/")
+	for i, part := range parts {
+		if len(part) > longestWord || strings.ContainsFunc(part, func(r rune) bool { return r < 'a' || r > 'z' }) {
+			parts[i] = "..."
+		}
+	}
+	return shown + strings.Join(parts, "/")
+}
+
+// longestWord is how many letters a part of a path has that is certainly no secret.
+const longestWord = 12
+
 // Redis keeps what names the servers and the database in a Redis URL. The other parameters can hold passwords.
 func Redis(raw string) string {
 	parsed, err := url.Parse(raw)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +33,7 @@ type Sentinels struct {
 }
 
 // StartSentinels starts all of them and waits until they know each other. extra are further redis-server arguments of
-// the primary and its replicas. The Sentinels look ten times a second, so that a failover takes one or two.
+// the primary and its replicas. The Sentinels look several times a second, so that a failover takes two or three.
 func StartSentinels(tb testing.TB, replicas int, extra ...string) *Sentinels {
 	tb.Helper()
 	where := needPlace(tb)
@@ -47,8 +50,9 @@ func StartSentinels(tb testing.TB, replicas int, extra ...string) *Sentinels {
 	for range 3 {
 		watcher := startServer(tb, where, sentinel, nil)
 		s.Watchers = append(s.Watchers, watcher)
-		// A Sentinel that has not heard of a failover for four publishing periods undoes it: not too short.
-		watcher.do(tb, "SENTINEL", "DEBUG", "PING-PERIOD", 100, "INFO-PERIOD", 100, "PUBLISH-PERIOD", 500)
+		// A Sentinel that has not heard of a failover for four publishing periods undoes it: not too short. And it promotes nobody
+		// whose INFO is older than five ping periods, for which it asks once a second where the link to the primary is down.
+		watcher.do(tb, "SENTINEL", "DEBUG", "PING-PERIOD", 400, "INFO-PERIOD", 100, "PUBLISH-PERIOD", 500)
 		watcher.do(tb, "SENTINEL", "MONITOR", "main", host, port, 2)
 		watcher.do(tb, "SENTINEL", "SET", "main", "down-after-milliseconds", 1000, "failover-timeout", failoverTimeout.Milliseconds())
 	}
@@ -147,6 +151,105 @@ func (s *Sentinels) Demoted(tb testing.TB) {
 		return s.Primary.linked()
 	})
 	testkit.Check(tb, err)
+}
+
+// Settle lets failovers go back and forth: the first primary has one name, that of the Front, as a replica too, and when it was started
+// again. Otherwise the Sentinels would take it for two servers, and make it a replica of itself.
+func (s *Sentinels) Settle(tb testing.TB) {
+	tb.Helper()
+	host, port, err := net.SplitHostPort(s.Front.Addr)
+	testkit.Check(tb, err)
+	for name, value := range map[string]string{"replica-announce-ip": host, "replica-announce-port": port} {
+		s.Primary.do(tb, "CONFIG", "SET", name, value)
+		s.Primary.extra = append(slices.Clone(s.Primary.extra), "--"+name, value)
+	}
+}
+
+// Current is the primary that all Sentinels name, when all the others are its replicas and have all that it had when it was asked first.
+func (s *Sentinels) Current(tb testing.TB) *Server {
+	tb.Helper()
+	var current *Server
+	from := 0
+	err := within(promoteDeadline, func() error {
+		named, err := s.named()
+		if err != nil {
+			return err
+		}
+		info, err := named.try("INFO", "replication")
+		if err != nil {
+			return err
+		}
+		if named != current {
+			current = named
+			from, _ = strconv.Atoi(field(info.(string), "master_repl_offset"))
+		}
+		have := 0
+		for _, replica := range offsets.FindAllStringSubmatch(info.(string), -1) {
+			if offset, _ := strconv.Atoi(replica[1]); offset >= from {
+				have++
+			}
+		}
+		if have != len(s.Replicas) {
+			return fmt.Errorf("%d replicas of %s have all up to %d, expected %d", have, current.Addr, from, len(s.Replicas))
+		}
+		return nil
+	})
+	testkit.Check(tb, err)
+	return current
+}
+
+// offsets are those of the replicas in what INFO says.
+var offsets = regexp.MustCompile(`state=online,offset=(\d+),`)
+
+// Replaced waits until all Sentinels name another primary than old, which it is, and returns it.
+func (s *Sentinels) Replaced(tb testing.TB, old *Server) *Server {
+	tb.Helper()
+	var next *Server
+	asked := time.Now()
+	err := within(promoteDeadline, func() (err error) {
+		if next, err = s.named(); err == nil && next == old {
+			err = fmt.Errorf("the Sentinels still name %s", old.Addr)
+		}
+		if err != nil && s.asked && time.Since(asked) > failoverTimeout {
+			asked = time.Now()
+			s.askAgain()
+		}
+		return err
+	})
+	testkit.Check(tb, err)
+	s.asked = false
+	return next
+}
+
+// named is the primary that all Sentinels name, if it says so itself.
+func (s *Sentinels) named() (*Server, error) {
+	var named *Server
+	for _, watcher := range s.Watchers {
+		answer, err := watcher.try("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main")
+		if err != nil {
+			return nil, err
+		}
+		pair := answer.([]any)
+		server := s.at(net.JoinHostPort(pair[0].(string), pair[1].(string)))
+		if server == nil || named != nil && server != named {
+			return nil, fmt.Errorf("sentinel %s names %v, unlike the others", watcher.Addr, pair)
+		}
+		named = server
+	}
+	return named, named.is("master")
+}
+
+// at is the server that the Sentinels know by an address; nil: none.
+func (s *Sentinels) at(addr string) *Server {
+	if addr == s.Front.Addr {
+		return s.Primary
+	}
+	for _, replica := range s.Replicas {
+		if replica.Addr == addr {
+			return replica
+		}
+	}
+	return nil
 }
 
 // do sends one command to the server by itself.

@@ -16,6 +16,7 @@ type Environment struct {
 	NATSSubject         string `envconfig:"NATS_SUBJECT" default:"notify.>"`
 	NATSStream          string `envconfig:"NATS_STREAM" default:"NOTIFY"`
 	NATSConsumer        string `envconfig:"NATS_CONSUMER" default:"notifier"`
+	NATSReplicas        string `envconfig:"NATS_REPLICAS" default:"0"`
 	NATSCredsFile       string `envconfig:"NATS_CREDS_FILE"`
 	NATSNKeyFile        string `envconfig:"NATS_NKEY_FILE"`
 	NATSTLSCA           string `envconfig:"NATS_TLS_CA"`
@@ -40,7 +41,7 @@ type Environment struct {
 	SlackWebhookURL string `envconfig:"SLACK_WEBHOOK_URL" shown:"never"`
 	SlackChannel    string `envconfig:"SLACK_CHANNEL"`
 	SlackRoutes     string `envconfig:"SLACK_ROUTES"`
-	SlackAPIURL     string `envconfig:"SLACK_API_URL" shown:"host"`
+	SlackAPIURL     string `envconfig:"SLACK_API_URL" shown:"api"`
 	SlackMarkup     string `envconfig:"SLACK_MARKUP" default:"escape"`
 	SlackLinkHosts  string `envconfig:"SLACK_LINK_HOSTS"`
 	SlackTimeout    string `envconfig:"SLACK_TIMEOUT" default:"10s"`
@@ -112,7 +113,18 @@ func read(problems *Problems) (Environment, []Origin) {
 	for i := range fields.NumField() {
 		origins[i] = readVariable(problems, fields.Field(i), fields.Type().Field(i).Tag)
 	}
+	problems.judge(env)
 	return env, origins
+}
+
+// byName is an environment as a map.
+func byName(env Environment) map[string]string {
+	fields := reflect.ValueOf(env)
+	values := make(map[string]string, fields.NumField())
+	for i, variable := range Variables() {
+		values[variable.Name] = fields.Field(i).String()
+	}
+	return values
 }
 
 // readVariable completes the value of one variable, which envconfig has set where the environment has it.
@@ -121,7 +133,7 @@ func readVariable(problems *Problems, value reflect.Value, tag reflect.StructTag
 	origin := Origin{Name: name, rule: tag.Get("shown"), Source: FromEnvironment}
 	if path := fileOf(name); path != "" {
 		if os.Getenv(name) != "" {
-			problems.Add(name, "is set, and so is %s_FILE; expected only one of them", name)
+			problems.Add(name, "is set, and so is %s_FILE; expected only one of them (an empty one is not set)", name)
 			return Origin{}
 		}
 		content, err := readFile(path)
@@ -142,6 +154,42 @@ func readVariable(problems *Problems, value reflect.Value, tag reflect.StructTag
 	} else if _, set := os.LookupEnv(name); !set && origin.Source == FromEnvironment {
 		origin.Source = FromDefault
 	}
+	value.SetString(bare(problems, name, value.String()))
 	origin.value = value.String()
 	return origin
+}
+
+// unknownIn lists the variables of the environment that look like settings and are none.
+func unknownIn(origins []Origin) []UnknownVariable {
+	set := map[string]bool{}
+	for _, origin := range origins {
+		set[origin.Name] = origin.Source != FromDefault
+	}
+	var names []string
+	for _, variable := range os.Environ() {
+		if name, value, _ := strings.Cut(variable, "="); value != "" { // empty: not set
+			names = append(names, name)
+		}
+	}
+	return unknownVariables(names, set)
+}
+
+// bare is a value without what surrounds it by mistake: programs that read files of variables differ in what they take off. It
+// is noted, and the rest judged as if it had been written like that.
+func bare(problems *Problems, name, value string) string {
+	if rest, found := strings.CutPrefix(value, "\ufeff"); found {
+		problems.Add(name, "begins with a byte order mark, which cannot be seen; expected none: save the file as UTF-8 without it")
+		value = rest
+	}
+	if rest := strings.TrimRight(value, "\r\n"); rest != value {
+		problems.Add(name, "ends with a line end, as those of files that were written on Windows do; expected none: convert the file with dos2unix")
+		value = rest
+	}
+	for _, quote := range []string{`"`, "'", "`"} {
+		if len(value) >= 2 && strings.HasPrefix(value, quote) && strings.HasSuffix(value, quote) {
+			problems.Add(name, "begins and ends with a quotation mark; expected none: docker run --env-file, systemd's and other files keep them as part of the value")
+			return value[1 : len(value)-1]
+		}
+	}
+	return value
 }

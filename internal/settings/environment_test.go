@@ -2,7 +2,6 @@ package settings
 
 import (
 	"os"
-	"reflect"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -24,13 +23,4 @@ func settingNames() []string {
 		names = append(names, variable.Name)
 	}
 	return names
-}
-
-// byName returns the values by the names of their variables.
-func byName(env Environment) map[string]string {
-	values := map[string]string{}
-	for i, name := range settingNames() {
-		values[name] = reflect.ValueOf(env).Field(i).String()
-	}
-	return values
 }

@@ -3,6 +3,7 @@ package settings
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"notifier/internal/pattern"
 	"notifier/internal/published"
@@ -41,6 +42,11 @@ func parseLimits(env Environment, problems *Problems, s *Store) {
 func parseRoutes(problems *Problems, text string) pattern.Table[string] {
 	routes, err := published.ParseRoutes(text)
 	problems.addEach("SLACK_ROUTES", err)
+	for name, channel := range routes.All() {
+		if strings.ContainsAny(channel, " \t;") {
+			problems.Add("SLACK_ROUTES", "%s: %q, expected one channel such as C0123 or #alerts, without white space", name, channel)
+		}
+	}
 	return routes
 }
 

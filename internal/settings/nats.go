@@ -28,6 +28,7 @@ type NATS struct {
 	Pattern  event.Pattern
 	Stream   string
 	Consumer string // or the queue group in core mode
+	Replicas int    // of the streams that a worker creates; 0: three in a cluster of three servers or more, else one
 
 	auth *natsAuth
 	tls  *tls.Config // nil: as the URL says

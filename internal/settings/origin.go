@@ -36,8 +36,8 @@ func (o Origin) Shown() string {
 		return term.Printable(redact.Servers(strings.Split(o.value, ",")))
 	case "redis":
 		return term.Printable(redact.Redis(o.value))
-	case "host":
-		return term.Printable(redact.Host(o.value))
+	case "api":
+		return term.Printable(redact.API(o.value))
 	default:
 		return term.Printable(o.value)
 	}

@@ -15,8 +15,10 @@ func TestShown(t *testing.T) {
 		{"servers", "nats://me:" + marker + "@one:4222, " + marker + "@two", "nats://one:4222, nats://two"},
 		{"redis", "redis://me:" + marker + "@one:6379/3?password=" + marker + "&addr=" + marker + "@two:6379&master_name=m", "redis://one:6379/3?master_name=m&addr=two:6379"},
 		{"redis", "::" + marker, "?"},
-		{"host", "https://me:" + marker + "@slack.example/" + marker + "?" + marker, "https://slack.example"},
-		{"host", "%" + marker, "?"},
+		{"api", "https://me:" + marker + "@slack.example/" + marker + "?" + marker, "https://slack.example/..."},
+		{"api", "https://me:" + marker + "@slack.example/slack/api/#" + marker, "https://slack.example/slack/api/"},
+		{"api", "https://slack.com", "https://slack.com"},
+		{"api", "%" + marker, "?"},
 		{"", "a\nb", "a?b"},
 	} {
 		if got := (Origin{rule: test.rule, value: test.value}).Shown(); got != test.want {

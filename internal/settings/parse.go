@@ -10,6 +10,7 @@ import (
 	"notifier/internal/markup"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
+	"notifier/internal/streams"
 	"notifier/internal/term"
 )
 
@@ -46,6 +47,7 @@ func parseNATS(env Environment, problems *Problems) NATS {
 	checkServers(problems, env.NATSURL)
 	n := parseSource(env, problems)
 	n.URL = env.NATSURL
+	n.Replicas = parseNumber(problems, "NATS_REPLICAS", env.NATSReplicas, 0, streams.MostReplicas)
 	n.auth = parseNATSAuth(problems, env.NATSCredsFile, env.NATSNKeyFile)
 	n.tls = parseTLS(problems, "NATS_TLS", env.NATSTLSCA, env.NATSTLSCert, env.NATSTLSKey)
 	if n.tls != nil {
@@ -68,6 +70,8 @@ func parseSource(env Environment, problems *Problems) NATS {
 	pattern, err := event.ParsePattern(env.NATSSubject)
 	if err != nil {
 		problems.Add("NATS_SUBJECT", "%v", err)
+	} else if strings.ContainsAny(env.NATSSubject, ",;") {
+		problems.Add("NATS_SUBJECT", "%q looks like several subjects, expected one", env.NATSSubject)
 	}
 	n.Pattern = pattern
 	checkName(problems, "NATS_STREAM", env.NATSStream)
@@ -83,6 +87,8 @@ func parseRedis(env Environment, problems *Problems, s *Store) {
 		problems.Add("REDIS_URL", "is not a Redis URL, %v", err)
 	case err != nil:
 		problems.Add("REDIS_URL", "%v", err)
+	default:
+		checkRedisURL(problems, env.RedisURL)
 	}
 	s.Redis, s.Guard, s.Namespace = client, guard, env.RedisNamespace
 	if err := ratelimit.ValidateNamespace(env.RedisNamespace); err != nil {
@@ -138,6 +144,12 @@ func checkSlackAccess(env Environment, problems *Problems) {
 	}
 	if strings.ContainsFunc(env.SlackBotToken, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		problems.Add("SLACK_BOT_TOKEN", "contains white space or a character that no token has; expected a bot token (xoxb-...)")
+	}
+	if _, found := tokenKind(env.SlackBotToken); found && !problems.variables["SLACK_BOT_TOKEN"] {
+		problems.Add("SLACK_BOT_TOKEN", "is no bot token; expected one that begins with xoxb-")
+	}
+	if channel := env.SlackChannel; strings.ContainsAny(channel, " \t\r\n,;") || strings.Contains(channel, "://") {
+		problems.Add("SLACK_CHANNEL", "%q, expected one channel such as C0123 or #alerts, without white space", channel)
 	}
 	if env.SlackWebhookURL != "" && !slackout.IsHTTP(env.SlackWebhookURL) {
 		problems.Add("SLACK_WEBHOOK_URL", "is not a webhook URL; expected https://hooks.slack.com/services/...")

@@ -12,12 +12,20 @@ import (
 type Problems struct {
 	lines     []string
 	variables map[string]bool // those that have a line
+
+	values map[string]string // of variables, to be judged where they have a problem; they may be secrets
 }
 
-// Add notes one problem, on one line: the variable, what is wrong, and what was expected. The values of secrets do not
-// belong in it.
+// judge has Add say what is most likely the matter with these values.
+func (p *Problems) judge(env Environment) { p.values = byName(env) }
+
+// Add notes one problem, on one line: the variable, what is wrong, and what was expected; with the first one of a variable also
+// what is most likely the matter. The values of secrets do not belong in it.
 func (p *Problems) Add(variable, format string, arguments ...any) {
 	line := variable + ": " + fmt.Sprintf(format, arguments...)
+	if likely := hint(variable, p.values[variable]); likely != "" && !p.variables[variable] {
+		line += "; " + likely
+	}
 	p.lines = append(p.lines, strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return '?' // a path can contain a line end
@@ -79,5 +87,6 @@ func (p *Problems) about(variables []string) *Problems {
 			chosen.Add(name, "%s", rest)
 		}
 	}
+	chosen.values = p.values
 	return chosen
 }

@@ -6,7 +6,8 @@
 // connects to nothing.
 //
 // Reading order: environment.go (names and defaults), settings.go (what they become), parse.go, limits.go and
-// values.go (the checks), auth.go and nats.go (TLS and authentication), exposed.go (who may read the files), origin.go (where a value came from, and how it may be shown).
+// values.go (the checks), auth.go and nats.go (TLS and authentication), exposed.go (who may read the files), unknown.go (variables that
+// look like settings), origin.go (where a value came from, and how it may be shown).
 package settings
 
 import (
@@ -42,6 +43,7 @@ type Settings struct {
 	LogLevel        zapcore.Level
 	LogConsole      bool // lines for people instead of JSON
 	Exposed         []ExposedFile
+	Unknown         []UnknownVariable // 20 at most
 }
 
 // Store is what is needed to ask Redis about the limits.
@@ -64,7 +66,7 @@ func LoadWithOrigins() (Settings, []Origin, error) {
 	problems := &Problems{}
 	env, origins := read(problems)
 	settings := Parse(env, problems)
-	settings.Exposed = exposed(origins)
+	settings.Exposed, settings.Unknown = exposed(origins), unknownIn(origins)
 	return settings, origins, problems.Err()
 }
 
@@ -103,6 +105,7 @@ func LoadLimits(instead map[string]string) (Store, error) {
 		}
 	}
 	problems := all.about(variables)
+	problems.judge(env)
 	var store Store
 	parseLimits(env, problems, &store)
 	return store, problems.Err()

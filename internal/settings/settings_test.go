@@ -55,6 +55,7 @@ func TestDefaults(t *testing.T) {
 		{"NATS_SUBJECT", "notify.>"},
 		{"NATS_STREAM", "NOTIFY"},
 		{"NATS_CONSUMER", "notifier"},
+		{"NATS_REPLICAS", "0"},
 		{"NATS_CREDS_FILE", ""},
 		{"NATS_NKEY_FILE", ""},
 		{"NATS_TLS_CA", ""},
@@ -157,7 +158,7 @@ func TestEveryVariableMayBeInAFile(t *testing.T) {
 		problems := &Problems{}
 		Read(problems)
 		for i, name := range settingNames() {
-			if want := name + ": is set, and so is " + name + "_FILE; expected only one of them"; problems.Lines()[i] != want {
+			if want := name + ": is set, and so is " + name + "_FILE; expected only one of them (an empty one is not set)"; problems.Lines()[i] != want {
 				t.Errorf("%q, expected %q", problems.Lines()[i], want)
 			}
 		}
@@ -207,7 +208,7 @@ func TestWorkerSettings(t *testing.T) {
 		"SLACK_ROUTES": "errors=C0123, deploys = #deploys,team-a.*=#team-a", "SLACK_MARKUP": "allow", "EVENT_MAX_AGE": "1h", "NATS_MODE": "core",
 		"LOG_LEVEL": "warn", "LOG_FORMAT": "console", "ADMIN_ADDR": "", "SLACK_TIMEOUT": "1500ms",
 		"ADMIN_TOKEN": "correct-horse-battery", "ADMIN_HOSTS": "a.example, *.svc.cluster.local",
-		"DEAD_LETTER_MAX_BYTES": "1099511627776",
+		"DEAD_LETTER_MAX_BYTES": "1099511627776", "NATS_REPLICAS": "3",
 	})
 	c, err := loaded(t)
 	testkit.Check(t, err)
@@ -239,6 +240,7 @@ func TestWorkerSettings(t *testing.T) {
 		"other channel":   {c.Events.ChannelAllowed("#ceo"), false},
 		"no channel":      {c.Events.ChannelAllowed(""), false},
 		"dead letters":    {c.DeadLetterBytes, int64(1 << 40)},
+		"replicas":        {c.NATS.Replicas, 3},
 		"highest cost":    {c.Events.CheckCost("errors", 2), nil},
 	} {
 		if pair[0] != pair[1] {

@@ -55,7 +55,7 @@ func checkServers(problems *Problems, list string) {
 		if err == nil {
 			port = parsed.Port()
 		}
-		if err != nil || parsed.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, parsed.Scheme) || port != "" && (!isPort(port) || port == "0") {
+		if err != nil || parsed.Host == "" || strings.Contains(parsed.Host, ";") || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, parsed.Scheme) || port != "" && (!isPort(port) || port == "0") {
 			problems.Add("NATS_URL", "server %d of %d is not a NATS URL, expected nats://[user:password@]host:port or tls://host:port, several separated by commas", i+1, len(servers))
 			return
 		}
@@ -65,6 +65,22 @@ func checkServers(problems *Problems, list string) {
 	}
 	if webSockets != 0 && webSockets != len(servers) {
 		problems.Add("NATS_URL", "mixes ws:// or wss:// with other servers, expected one kind")
+	}
+}
+
+// checkRedisURL checks what go-redis takes as it is, and no server can be reached by.
+func checkRedisURL(problems *Problems, raw string) {
+	parsed, err := url.Parse(raw)
+	if err != nil {
+		return // go-redis has found nothing wrong with it
+	}
+	parameters := parsed.Query()
+	database := strings.Trim(parsed.Path, "/")
+	switch {
+	case strings.ContainsAny(parsed.Host, ",;"):
+		problems.Add("REDIS_URL", "has several servers before its first parameter, expected one")
+	case parameters.Has("addr") && !parameters.Has("master_name") && database != "" && database != "0":
+		problems.Add("REDIS_URL", "names a database and, with addr=, a Cluster, which has database 0 alone; expected no database")
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"notifier/internal/term"
 )
 
 // longestLine bounds one line in bytes. A line of the worker's log has a few hundred.
@@ -93,7 +95,7 @@ func Read(ctx context.Context, in io.Reader, skipBad bool) (Input, error) {
 		return Input{}, fmt.Errorf("line %d: %w", number+1, err)
 	}
 	if len(input.Events) == 0 {
-		return Input{}, fmt.Errorf(`no event in %d lines, expected lines such as {"time":"2026-11-20T04:39:01Z","category":"errors"} or a worker's log`, number)
+		return Input{}, fmt.Errorf(`no event in %s, expected lines such as {"time":"2026-11-20T04:39:01Z","category":"errors"} or a worker's log`, term.Count(number, "line"))
 	}
 	input.sort()
 	return input, nil

@@ -140,7 +140,7 @@ func TestBadLines(t *testing.T) {
 		when + `"category":"a\nb"}`:                                                `category of 3 bytes, expected 1 to 128 without control characters`,
 		when + `"category":{"of":"` + strings.Repeat("é", 40) + `"}}`:              `category {"of":"`,
 		when + `"category":"a","id":7}`:                                            `id 7, expected a string`,
-		when + `"category":"a","id":"\u0000"}`:                                     `id of 1 bytes, expected at most 256 without control characters`,
+		when + `"category":"a","id":"\u0000"}`:                                     `id of 1 byte, expected at most 256 without control characters`,
 		when + `"category":"a","id":"` + strings.Repeat("i", 257) + `"}`:           `id of 257 bytes, expected at most 256`,
 		when + `"category":"a","cost":0}`:                                          `cost 0, expected a whole number of 1 or more`,
 		when + `"category":"a","cost":1.5}`:                                        `cost 1.5, expected a whole number of 1 or more`,
@@ -170,10 +170,10 @@ func TestBadLines(t *testing.T) {
 
 func TestAnInputWithoutEvents(t *testing.T) {
 	t.Parallel()
-	for text, lines := range map[string]string{"": "0", "\n\n": "2", `{"msg":"waiting"}`: "1"} {
+	for text, lines := range map[string]string{"": "0 lines", "\n\n": "2 lines", `{"msg":"waiting"}`: "1 line"} {
 		_, err := simulate.Read(t.Context(), strings.NewReader(text), false)
-		if err == nil || !strings.HasPrefix(err.Error(), "no event in "+lines+" lines, expected lines such as {") {
-			t.Errorf("%q: %v, expected that there is no event in %s lines", text, err, lines)
+		if err == nil || !strings.HasPrefix(err.Error(), "no event in "+lines+", expected lines such as {") {
+			t.Errorf("%q: %v, expected that there is no event in %s", text, err, lines)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"notifier/internal/outcome"
+	"notifier/internal/term"
 )
 
 // Bounds of the fields of a line, the same as for a published event. After maxYear microseconds are no longer exact in the
@@ -114,13 +115,13 @@ func parseEvent(at, category, id, cost json.RawMessage, idName string) (Event, k
 		return e, 0, err
 	}
 	if e.Category == "" || len(e.Category) > maxCategoryBytes || strings.ContainsFunc(e.Category, unicode.IsControl) {
-		return e, 0, fmt.Errorf("category of %d bytes, expected 1 to %d without control characters", len(e.Category), maxCategoryBytes)
+		return e, 0, fmt.Errorf("category of %s, expected 1 to %d without control characters", term.Count(len(e.Category), "byte"), maxCategoryBytes)
 	}
 	if err := text(id, idName, &e.ID); err != nil {
 		return e, 0, err
 	}
 	if len(e.ID) > maxIDBytes || strings.ContainsFunc(e.ID, unicode.IsControl) {
-		return e, 0, fmt.Errorf("%s of %d bytes, expected at most %d without control characters", idName, len(e.ID), maxIDBytes)
+		return e, 0, fmt.Errorf("%s of %s, expected at most %d without control characters", idName, term.Count(len(e.ID), "byte"), maxIDBytes)
 	}
 	if present(cost) {
 		if err := json.Unmarshal(cost, &e.Cost); err != nil || e.Cost < 1 {

@@ -74,14 +74,16 @@ func (p Poster) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(p.String()))
 
 // Channel returns the channel for an event: the one it names, else its category's, else the default. With a webhook it may
 // be empty, and Slack may use the webhook's own channel instead.
-func (p *Poster) Channel(ev event.Event) string {
+func (p *Poster) Channel(ev event.Event) string { return p.config.channel(ev) }
+
+func (c Config) channel(ev event.Event) string {
 	if ev.Channel != "" {
 		return ev.Channel
 	}
-	if channel, _, found := p.config.Routes.Find(ev.Category); found {
+	if channel, _, found := c.Routes.Find(ev.Category); found {
 		return channel
 	}
-	return p.config.Channel
+	return c.Channel
 }
 
 // Post makes one attempt to post the event. A nil error means that Slack has it. Any other error is an *Error; if the

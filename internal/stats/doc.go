@@ -17,8 +17,10 @@
 // # Bounds
 //
 // Publishers choose the categories. A minute has at most 100 of them in each replica and 100 in Redis, the first ones
-// seen; all others count as OtherCategory, which is no publisher's. Every key expires when it is no longer written to.
+// seen; all others count as OtherCategory, which is no publisher's. In ten minutes a category has at most 8 sources; all others
+// count as OtherSource, and categories past the first 100 are not counted by source. Every key expires when it is no longer written to.
 //
-// Reading order: keys.go (what is stored where), recorder.go (Observe), flush.go (writing to Redis), heartbeat.go (the
+// Reading order: keys.go (what is stored where), recorder.go (Observe), sources.go (who causes
+// events), flush.go (writing to Redis), heartbeat.go (the
 // replicas), drop.go (drops for the digest), reader.go (reading from Redis).
 package stats

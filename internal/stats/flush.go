@@ -25,11 +25,12 @@ const (
 // batch is what one call of the script counts. It is repeated unchanged until there is a reply, and its number lets the
 // script detect a repetition.
 type batch struct {
-	number int64
-	minute int64
-	counts []any // for each row: prefix of the field, category, count
-	sent   []any // for each row: category, microsecond
-	drops  []any // as counts
+	number  int64
+	minute  int64
+	counts  []any // for each row: prefix of the field, category, count
+	sent    []any // for each row: category, microsecond
+	drops   []any // as counts
+	sources []any // of the ten minutes of that minute; for each row: what became of events, category, source, count
 }
 
 // Run flushes the counts until ctx ends, then once more, which takes two seconds at most, and removes the heartbeat. It
@@ -41,6 +42,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	for {
 		if err := r.flushAll(ctx, false); ctx.Err() == nil {
 			outage.note(r.log, err, time.Now())
+			r.noteTrouble(err, time.Now())
 		}
 		select {
 		case <-ticker.C:
@@ -134,6 +136,7 @@ func (r *Recorder) take() *batch {
 			break
 		}
 	}
+	r.takeSources(b)
 	return b
 }
 
@@ -181,13 +184,14 @@ func (r *Recorder) send(ctx context.Context, b *batch, last bool) error {
 	if !r.published && !last {
 		settings = r.config.Settings.Document
 	}
-	arguments := make([]any, 0, 10+len(b.counts)+len(b.sent)+len(b.drops))
-	arguments = append(arguments, strconv.FormatInt(b.number, 10), replica, beat, prune, MaxCategories, r.config.Settings.Fingerprint, settings)
+	arguments := make([]any, 0, 12+len(b.counts)+len(b.sent)+len(b.drops)+len(b.sources))
+	arguments = append(arguments, strconv.FormatInt(b.number, 10), replica, beat, prune, MaxCategories, r.config.Settings.Fingerprint, settings, MaxSources)
 	arguments = append(append(arguments, len(b.counts)/3), b.counts...)
 	arguments = append(append(arguments, len(b.sent)/2), b.sent...)
 	arguments = append(append(arguments, len(b.drops)/3), b.drops...)
+	arguments = append(append(arguments, len(b.sources)/4), b.sources...)
 	keys := []string{r.keys.flushed(r.run), r.keys.replicas(), r.keys.lastSent(), r.keys.Pending(), r.keys.counts(b.minute),
-		r.keys.Steering(), r.keys.settings()}
+		r.keys.Steering(), r.keys.settings(), r.keys.sources(b.minute / slotMinutes)}
 
 	reply, err := r.flush.Run(ctx, r.config.Redis, keys, arguments...).Slice()
 	if err != nil {

@@ -28,7 +28,7 @@ func TestAFlushIsCountedOnce(t *testing.T) {
 			for round := range rounds {
 				proxy.Break(fault, fault)
 				for range 100 {
-					recorder.Observe("dropped", "category", fmt.Sprint("c", round), time.Now())
+					recorder.Observe("dropped", "category", fmt.Sprint("c", round), "ci", time.Now())
 				}
 				stop := run(t, recorder)
 				testkit.EventuallyNil(t, func() error {
@@ -37,7 +37,7 @@ func TestAFlushIsCountedOnce(t *testing.T) {
 					}
 					return nil
 				})
-				recorder.Observe("sent", "", "last", time.Now()) // has the unanswered one repeated before it
+				recorder.Observe("sent", "", "last", "", time.Now()) // has the unanswered one repeated before it
 				stop()
 				testkit.EventuallyNil(t, func() error {
 					if n := sums(t, reader)["last sent "]; n != int64(round+1) {
@@ -51,6 +51,9 @@ func TestAFlushIsCountedOnce(t *testing.T) {
 			for round := range rounds {
 				if n := sums(t, reader)[fmt.Sprint("c", round, " dropped category")]; n != 100 {
 					t.Errorf("round %d: %d events are counted, want 100", round, n)
+				}
+				if n := stats.SumSources(bySourceSlots(t, reader))[fmt.Sprint("c", round)][0]; n.Refused != 100 || n.Source != "ci" {
+					t.Errorf("round %d: %+v, want 100 of one source", round, n)
 				}
 				if n := pending(t, s)[fmt.Sprint("category 10/30m c", round)]; n != "100" {
 					t.Errorf("round %d: %s drops, want 100", round, n)
@@ -72,7 +75,7 @@ func TestRedisIsUnavailable(t *testing.T) {
 	proxy.Cut()
 	run(t, recorder)
 	for range 500 {
-		recorder.Observe("sent", "", "errors", time.Now())
+		recorder.Observe("sent", "", "errors", "", time.Now())
 	}
 	testkit.EventuallyNil(t, func() error {
 		if logs.FilterMessage("counts do not reach Redis").Len() == 0 {
@@ -81,7 +84,7 @@ func TestRedisIsUnavailable(t *testing.T) {
 		return nil
 	})
 	for range 500 {
-		recorder.Observe("sent", "", "errors", time.Now())
+		recorder.Observe("sent", "", "errors", "", time.Now())
 	}
 	if n := len(sums(t, reader)); n > 0 {
 		t.Fatalf("%d counts have passed the cut", n)
@@ -113,8 +116,8 @@ func TestCountsThatWaitAreBounded(t *testing.T) {
 	recorder := newRecorder(t, stats.Config{Redis: s.client(t), Log: zap.New(core)})
 	now := time.Now()
 	for minutes := range 90 { // three hours before it runs at all
-		recorder.Observe("sent", "", "errors", now.Add(time.Duration(minutes-89)*time.Minute))
-		recorder.Observe("sent", "", "old", now.Add(-100*24*time.Hour)) // nothing is made of an absurd time
+		recorder.Observe("sent", "", "errors", "", now.Add(time.Duration(minutes-89)*time.Minute))
+		recorder.Observe("sent", "", "old", "", now.Add(-100*24*time.Hour)) // nothing is made of an absurd time
 	}
 	run(t, recorder)()
 	var forgotten int64

@@ -30,6 +30,28 @@ type Heartbeat struct {
 	Refused map[string]string `json:"refused_channels,omitempty"`
 	// Steering is the version of what operators have asked for that the replica follows; 0: nothing.
 	Steering int64 `json:"steering,omitempty"`
+	// Streams are the streams that can become full, as the replica has last seen them.
+	Streams []Stream `json:"streams,omitempty"`
+}
+
+// Values of Stream.Bound.
+const (
+	BoundBytes    = "bytes"
+	BoundMessages = "messages"
+)
+
+// Stream is how full a stream of NATS is.
+type Stream struct {
+	Name        string    `json:"stream"`
+	Used        float64   `json:"used_ratio"`      // of the bound that it is nearest to, from 0 to 1; 0 where it has none, or where that is not known
+	Bound       string    `json:"bound,omitempty"` // which one: bytes or messages; empty: it has none, or that is not known
+	Bytes       uint64    `json:"bytes"`
+	MaxBytes    int64     `json:"max_bytes,omitempty"` // 0: any number
+	Messages    uint64    `json:"messages"`
+	MaxMessages int64     `json:"max_messages,omitempty"` // 0: any number
+	DiscardsOld bool      `json:"discards_old"`           // a full one deletes its oldest messages, else it refuses new ones
+	Seen        time.Time `json:"seen"`                   // when it was looked up, by the clock of the replica
+	Unknown     string    `json:"unknown,omitempty"`      // why nothing of this is known; empty: it is
 }
 
 // Wait is something that a replica waits for, in the same words as in its log.
@@ -37,6 +59,7 @@ type Wait struct {
 	For     string    `json:"for"`
 	Channel string    `json:"channel,omitempty"` // the Slack channel that takes no posts; empty: it concerns all events
 	Reason  string    `json:"reason"`
+	Kind    string    `json:"kind,omitempty"` // of the trouble with Redis, see TroubleKind; empty: it waits for something else
 	Since   time.Time `json:"since"`
 }
 

@@ -11,6 +11,8 @@ import (
 // both. The prefix is the same, so that all keys of a namespace share a hash slot of a Cluster.
 //
 //	{notifier}:counts:<minute>   hash        outcome/reason/category -> events; minute: minutes since 1970
+//	{notifier}:sources:<slot>    hash        "sent, refused or else", category and source, with tabs between them -> events; slot:
+//	                                         tens of minutes since 1970
 //	{notifier}:lastsent          sorted set  category -> microsecond at which an event of it was last sent
 //	{notifier}:replicas          hash        replica -> "<microsecond> <heartbeat as JSON>"
 //	{notifier}:settings          hash        fingerprint -> the settings that replicas run with, as JSON
@@ -36,6 +38,9 @@ func NewKeys(namespace string) (Keys, error) {
 
 func (k Keys) counts(minute int64) string {
 	return k.prefix + "counts:" + strconv.FormatInt(minute, 10)
+}
+func (k Keys) sources(slot int64) string {
+	return k.prefix + "sources:" + strconv.FormatInt(slot, 10)
 }
 func (k Keys) lastSent() string          { return k.prefix + "lastsent" }
 func (k Keys) replicas() string          { return k.prefix + "replicas" }

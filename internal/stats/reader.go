@@ -24,6 +24,7 @@ type Hour struct {
 	// LastSent is when an event of each category was last sent, to about a second: within the last week, for the 100
 	// categories with the most recent times.
 	LastSent map[string]time.Time
+	Sources  []SourceSlot // of the last hour, the oldest first; the last one is not over
 }
 
 // Minute is one minute's counts.
@@ -107,6 +108,7 @@ func (r *Reader) Hour(ctx context.Context) (Hour, error) {
 		hashes[i] = pipe.HGetAll(ctx, r.keys.counts(last-minutesOfHour+1+int64(i)))
 	}
 	sent := pipe.ZRangeWithScores(ctx, r.keys.lastSent(), 0, -1)
+	sources := r.askSources(ctx, pipe, now, hourSlots)
 	_, _ = pipe.Exec(ctx) // each command has its own error
 
 	hour := Hour{Now: now, LastSent: map[string]time.Time{}}
@@ -117,6 +119,9 @@ func (r *Reader) Hour(ctx context.Context) (Hour, error) {
 			return Hour{}, err
 		}
 		hour.Minutes = append(hour.Minutes, Minute{Start: time.UnixMicro(number * microsPerMinute).UTC(), Counts: counts})
+	}
+	if hour.Sources, err = sources(); err != nil {
+		return Hour{}, err
 	}
 	entries, err := sent.Result()
 	if err != nil {
@@ -129,6 +134,43 @@ func (r *Reader) Hour(ctx context.Context) (Hour, error) {
 	}
 	return hour, nil
 }
+
+// Sources reads who has caused the events of the last hour and up to ten minutes more, the oldest ten minutes first. Errors are as for
+// Hour.
+func (r *Reader) Sources(ctx context.Context) ([]SourceSlot, error) {
+	now, err := r.time(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pipe := r.redis.Pipeline()
+	sources := r.askSources(ctx, pipe, now, readSlots)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	return sources()
+}
+
+// askSources puts the commands for the last slots into a pipeline; read decodes the answers.
+func (r *Reader) askSources(ctx context.Context, pipe redis.Pipeliner, now time.Time, slots int64) (read func() ([]SourceSlot, error)) {
+	first := now.UnixMicro()/microsPerSlot - slots + 1
+	hashes := make([]*redis.MapStringStringCmd, slots)
+	for i := range hashes {
+		hashes[i] = pipe.HGetAll(ctx, r.keys.sources(first+int64(i)))
+	}
+	return func() ([]SourceSlot, error) {
+		read := make([]SourceSlot, 0, slots)
+		for i, hash := range hashes {
+			number := first + int64(i)
+			counts, err := decodeSources(r.keys.sources(number), hash)
+			if err != nil {
+				return nil, err
+			}
+			start := time.UnixMicro(number * microsPerSlot).UTC()
+			read = append(read, SourceSlot{Start: start, End: start.Add(slotMinutes * time.Minute), Counts: counts})
+		}
+		return read, nil
+	}
+}
+
+const microsPerSlot = slotMinutes * microsPerMinute
 
 func decodeCounts(key string, hash *redis.MapStringStringCmd) ([]Count, error) {
 	fields, err := hash.Result()

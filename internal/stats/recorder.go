@@ -60,10 +60,13 @@ type Recorder struct {
 	run    string       // unique to this run of the replica
 	ahead  atomic.Int64 // microseconds by which the clock of Redis is ahead of ours
 
+	trouble atomic.Pointer[Trouble] // of the last flush
+
 	mu        sync.Mutex
 	minutes   map[int64]*minute
-	latest    *minute // the one that Observe used last, or nil
-	discarded int64   // events whose counts were discarded since the last flush; see localMinutes
+	slots     map[int64]*slot // by tens of minutes since 1970; each has a minute in minutes
+	latest    *minute         // the one that Observe used last, or nil
+	discarded int64           // events whose counts were discarded since the last flush; see localMinutes
 
 	// Used only by the goroutine that flushes.
 	number      int64  // of the last batch that was made
@@ -108,16 +111,20 @@ func NewRecorder(config Config) (*Recorder, error) {
 	}
 	return &Recorder{
 		config: config, keys: keys, log: config.Log, flush: redis.NewScript(lua.Flush), run: rand.Text(),
-		minutes: map[int64]*minute{},
+		minutes: map[int64]*minute{}, slots: map[int64]*slot{},
 	}, nil
 }
 
-// Observe counts one settled event: its outcome and reason in the words of package outcome, without a slash, its category,
-// and when it was settled by this machine's clock. It only counts in memory and never blocks for long.
-func (r *Recorder) Observe(became, reason, category string, at time.Time) {
+// Observe counts one settled event: its outcome and reason in the words of package outcome, without a slash, its category, who has
+// caused it (empty: not known), and when it was settled by this machine's clock. It only counts in memory and never blocks for
+// long.
+func (r *Recorder) Observe(became, reason, category, source string, at time.Time) {
 	micros := at.UnixMicro() + r.ahead.Load()
+	name := outcome.CategoryName(category)
 	r.mu.Lock()
-	r.minute(micros/microsPerMinute).tally(outcome.CategoryName(category)).add(became, reason, micros)
+	m := r.minute(micros / microsPerMinute)
+	m.tally(name).add(became, reason, micros)
+	r.observeSource(m.number, became, reason, name, source)
 	r.mu.Unlock()
 }
 
@@ -145,6 +152,7 @@ func (r *Recorder) minute(number int64) *minute {
 func (r *Recorder) discardOldest(asked *minute) *minute {
 	oldest := r.oldest()
 	delete(r.minutes, oldest.number)
+	r.removeSlots()
 	if oldest == asked {
 		return r.oldest()
 	}

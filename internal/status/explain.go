@@ -137,7 +137,7 @@ func (e *Explanation) setChannel(settings published.Settings, pauses []ratelimit
 			e.Pauses = append(e.Pauses, newPause(pause))
 		}
 	}
-	for _, unposted := range unpostedOf(replicas, e.Time) {
+	for _, unposted := range UnpostedOf(replicas, e.Time) {
 		if unposted.Channel == lane {
 			e.Unposted = &unposted
 		}

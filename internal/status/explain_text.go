@@ -96,7 +96,7 @@ func (e Explanation) reserveText() string {
 	if e.Reserve == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%d slots of the global limit, %d of them not used (LIMIT_RESERVE)", e.Reserve.Slots, e.Reserve.Kept)
+	return fmt.Sprintf("%s of the global limit, %d not used (LIMIT_RESERVE)", term.Count(e.Reserve.Slots, "slot"), e.Reserve.Kept)
 }
 
 func (e Explanation) muteText() string {

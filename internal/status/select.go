@@ -82,8 +82,9 @@ func choose(scopes []Scope, most int) []Scope {
 }
 
 // fit leaves out what matters least until the status is no longer than that as JSON as it is sent, with what controls a
-// terminal escaped: slots beyond the newest ones, the minutes of the groups and categories that come last, replicas beyond 50,
-// further slots, categories, groups and reserves, and at last all replicas, and what differs between them.
+// terminal escaped: slots beyond the newest ones, sources beyond three of a category, the minutes of the groups and categories that
+// come last, the sources of categories of which little was refused, replicas beyond 50, further slots, categories, groups, sources
+// and reserves, and at last all replicas, and what differs between them.
 func (s *Status) fit(most int) {
 	for {
 		var size counter
@@ -93,7 +94,10 @@ func (s *Status) fit(most int) {
 		switch {
 		case len(s.Slots) > fewSlots:
 			s.Slots = s.Slots[:fewSlots]
+		case s.shortenSources(fewSources):
 		case leaveOutMinutes(s.Groups), leaveOutMinutes(s.Categories):
+		case len(s.Sources) >= 2*fewWithSources:
+			s.leaveOutSources()
 		case len(s.Replicas) > fewReplicas:
 			s.leaveOutReplicas()
 		case len(s.Slots) > 0:
@@ -102,6 +106,8 @@ func (s *Status) fit(most int) {
 			s.Categories, s.More = half(s.Categories, s.More)
 		case len(s.Groups) > 0:
 			s.Groups, s.MoreGroups = half(s.Groups, s.MoreGroups)
+		case len(s.Sources) > 0:
+			s.leaveOutSources()
 		case len(s.Steering) > 0:
 			s.Steering, s.MoreSteering = half(s.Steering, s.MoreSteering)
 		case len(s.Reserves) > 0:

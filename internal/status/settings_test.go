@@ -136,7 +136,7 @@ func TestExplain(t *testing.T) {
 		"\ngroup            team-a\n", "\nglobal limit     100/30m, 7 of 100 used, room now, 2 kept for others (LIMIT_GLOBAL)\n",
 		"\ngroup limit      40/30m, 8 of 40 used, room now (LIMIT_GROUP_OVERRIDES team-a)\n",
 		"\ncategory limit   5/1h, 5 of 5 used, room in 1m (", "(LIMIT_OVERRIDES team-a.>)\n",
-		"\nreserve          5 slots of the global limit, 3 of them not used (LIMIT_RESERVE)\n", "\nmute             none\n",
+		"\nreserve          5 slots of the global limit, 3 not used (LIMIT_RESERVE)\n", "\nmute             none\n",
 		"\nchannel          #team-a (SLACK_ROUTES team-a.*)\n", "\npace             10/10s for all events of the channel\n",
 		" #team-a: Slack asked to wait 12 s\n", "  Slack asked to wait 1 s\n", " #team-a: 3 events wait to be posted, the oldest for 1m; ",
 		" #team-a rejects every message (is_archived); its events are dead-lettered\n", "\nage              events older than 1h are dropped\n",

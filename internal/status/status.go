@@ -51,6 +51,9 @@ type Source struct {
 
 	// Steering is what operators have asked for; nil: nothing.
 	Steering Steering
+
+	// This is what the worker that reads knows by itself; nil: no worker reads.
+	This func() *This
 }
 
 // Status is the state of all replicas together, as JSON for scripts, of 64 KiB at most. Categories and groups have their names as
@@ -69,16 +72,22 @@ type Status struct {
 	Holders      []Holder            `json:"holders"`          // of the newest 1000 slots, those with the most first; at most 10
 	Others       int                 `json:"more_holders"`     // how many were left out
 	Outcomes     []Outcome           `json:"outcomes_last_hour"`
-	CooldownS    float64             `json:"slack_cooldown_s"` // what is left of the longest pause that Slack asked for
-	Pauses       []Pause             `json:"slack_pauses"`     // all that are in force
-	Held         int                 `json:"held"`             // events of all replicas that wait for something, each counted once
-	Unposted     []Unposted          `json:"unposted"`         // by channel; of those for which admitted events wait
-	Replicas     []stats.Replica     `json:"replicas"`
-	Steering     []steering.Order    `json:"steering"`       // mutes and limits for a while that are in force; at most 50
-	MoreSteering int                 `json:"more_steering"`  // how many were left out
-	MoreReplicas int                 `json:"more_replicas"`  // how many were left out, because there is no room for them: ready ones first
-	Ready        int                 `json:"ready_replicas"` // of all of them
-	Settings     Settings            `json:"settings"`       // whose limits these are, and which replicas have others
+	// Sources are who has caused the events of the last 50 to 60 minutes, by category, as far as publishers name anybody: the
+	// source with the most refused events first, then what is counted without a name.
+	Sources      map[string][]stats.SourceCount `json:"sources"`
+	MoreSources  int                            `json:"more_sources"`     // of how many categories they were left out, because there is no room for them
+	CooldownS    float64                        `json:"slack_cooldown_s"` // what is left of the longest pause that Slack asked for
+	Pauses       []Pause                        `json:"slack_pauses"`     // all that are in force
+	Held         int                            `json:"held"`             // events of all replicas that wait for something, each counted once
+	Unposted     []Unposted                     `json:"unposted"`         // by channel; of those for which admitted events wait
+	Replicas     []stats.Replica                `json:"replicas"`
+	Steering     []steering.Order               `json:"steering"`       // mutes and limits for a while that are in force; at most 50
+	MoreSteering int                            `json:"more_steering"`  // how many were left out
+	MoreReplicas int                            `json:"more_replicas"`  // how many were left out, because there is no room for them: ready ones first
+	Ready        int                            `json:"ready_replicas"` // of all of them
+	Settings     Settings                       `json:"settings"`       // whose limits these are, and which replicas have others
+	Streams      []Stream                       `json:"streams"`        // of NATS, which can become full, as the replicas have last seen them
+	This         *This                          `json:"this,omitempty"` // what the worker that answers knows by itself; a command has none
 }
 
 // Holder is how many slots a category holds.
@@ -115,6 +124,11 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+	var this *This
+	if s.This != nil {
+		this = s.This()
+	}
+	replicas = withThis(replicas, this, hour.Now)
 	of, err := s.running(ctx, replicas)
 	if err != nil {
 		return Status{}, err
@@ -146,11 +160,12 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	status := Status{Time: hour.Now, Replicas: replicas, Outcomes: outcomes(sums), Unposted: unpostedOf(replicas, hour.Now), Settings: of.shown}
+	status := Status{Time: hour.Now, Replicas: replicas, Outcomes: outcomes(sums), Unposted: UnpostedOf(replicas, hour.Now), Sources: sourcesOf(hour.Sources), Settings: of.shown, Streams: streamsOf(replicas), This: this}
 	status.setSteering(of.orders)
 	status.setSlots(slots, usages)
 	status.setPauses(pauses)
-	for _, replica := range replicas {
+	for i, replica := range replicas {
+		replicas[i].Streams = nil // they are in Status.Streams
 		status.Held += replica.HeldEvents()
 		if replica.Ready {
 			status.Ready++

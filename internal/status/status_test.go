@@ -132,9 +132,10 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 		},
 		Groups: []Scope{}, Reserves: []ratelimit.Reserve{},
 		Holders:   []Holder{},
+		Sources:   map[string][]stats.SourceCount{},
 		Outcomes:  []Outcome{{"sent", "", 12}, {"dropped", "category", 5}, {"dropped", "global", 1}, {"dropped", "reply", 50}, {"dead", "malformed", 1}},
 		CooldownS: 1.5, Pauses: []Pause{{Channel: "#alerts", LeftS: 1.5, Text: "#alerts: Slack asked to wait 2 s"}}, Held: 7, Unposted: []Unposted{}, Replicas: k.replicas,
-		Steering: []steering.Order{},
+		Steering: []steering.Order{}, Streams: []Stream{},
 		Settings: Settings{
 			OwnText: "The settings of a, b cannot be used (they publish none, as versions before this one do): the limits are those that are set here.",
 			Differ:  []published.Difference{}, Warnings: []string{},

@@ -80,7 +80,7 @@ func TestManyOrdersAreBounded(t *testing.T) {
 	source.Steering = orders
 	got, err := source.Read(t.Context())
 	testkit.Check(t, err)
-	if len(got.Steering) != 50 || got.MoreSteering != 950 || !strings.Contains(got.Table(term.Screen{}), "and 950 more mutes") {
+	if len(got.Steering) != 50 || got.MoreSteering != 950 || !strings.Contains(got.Table(term.Screen{}), "mutes and limits for a while: 950 more") {
 		t.Errorf("%d and %d more", len(got.Steering), got.MoreSteering)
 	}
 }

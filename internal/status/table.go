@@ -20,6 +20,7 @@ func (s Status) Table(screen term.Screen) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, by the clock of Redis. Counts cover the last hour.\n", s.Time.Format(time.RFC3339))
 	s.writeSettings(&text, screen)
+	s.writeTroubles(&text, screen)
 	s.writeSteering(&text, screen)
 	text.WriteByte('\n')
 	s.writeScopes(&text, screen)
@@ -27,21 +28,15 @@ func (s Status) Table(screen term.Screen) string {
 		fmt.Fprintf(&text, "and at least %s more\n", term.Count(s.MoreGroups, "group"))
 	}
 	if s.More > 0 {
-		fmt.Fprintf(&text, "and %s more\n", countCategories(s.More))
+		fmt.Fprintf(&text, "and %s more\n", term.Count(s.More, "category"))
 	}
 	text.WriteByte('\n')
 	s.writeHolders(&text)
 	s.writeReserves(&text, screen)
 	s.writeOutcomes(&text)
+	s.writeSources(&text)
 	s.writeReplicas(&text, screen)
 	return text.String()
-}
-
-func countCategories(n int) string {
-	if n == 1 {
-		return "1 category"
-	}
-	return fmt.Sprintf("%d categories", n)
 }
 
 // writeScopes writes a row per tier: the global limit's first, then the groups', then the categories'. Full ones are highlighted.
@@ -146,17 +141,10 @@ func (s Status) writeReserves(text *strings.Builder, screen term.Screen) {
 	fmt.Fprintf(text, "Global slots are kept for: %s.\n", strings.Join(parts, ", "))
 	for _, tier := range s.Global.Tiers {
 		if tier.keptOnly() {
-			line := fmt.Sprintf("Of %s only %s left, and all are kept: other categories are dropped.", tier.Limit, countLeft(tier.Max-tier.Used))
+			line := fmt.Sprintf("Of %s only %s left, and all are kept: other categories are dropped.", tier.Limit, term.CountAre(tier.Max-tier.Used, "slot"))
 			fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(line)))
 		}
 	}
-}
-
-func countLeft(n int) string {
-	if n == 1 {
-		return "1 slot is"
-	}
-	return fmt.Sprintf("%d slots are", n)
 }
 
 func (s Status) writeOutcomes(text *strings.Builder) {
@@ -219,6 +207,6 @@ func (s Status) writeSteering(text *strings.Builder, screen term.Screen) {
 		fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(line)))
 	}
 	if s.MoreSteering > 0 {
-		fmt.Fprintf(text, "and %d more mutes and limits for a while\n", s.MoreSteering)
+		fmt.Fprintf(text, "mutes and limits for a while: %d more\n", s.MoreSteering)
 	}
 }

@@ -21,9 +21,9 @@ type Unposted struct {
 	Text    string  `json:"text"`          // for people: "#alerts: 42 events wait to be posted, the oldest for 3m; the pace of the channel"
 }
 
-// unpostedOf adds up over the replicas, by channel in alphabetical order. Where they differ in what they wait for, Slack
+// UnpostedOf adds up over the replicas, by channel in alphabetical order. Where they differ in what they wait for, Slack
 // counts more than the pace.
-func unpostedOf(replicas []stats.Replica, now time.Time) []Unposted {
+func UnpostedOf(replicas []stats.Replica, now time.Time) []Unposted {
 	sums := map[string]Unposted{}
 	for _, replica := range replicas {
 		for _, u := range replica.Unposted {

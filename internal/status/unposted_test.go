@@ -53,7 +53,7 @@ func TestAStatusAddsUpWhatWaitsForChannels(t *testing.T) {
 
 func TestTheTableNamesChannelsThatAreBehind(t *testing.T) {
 	replicas := behind()
-	status := Status{Time: now, Replicas: replicas, Unposted: unpostedOf(replicas, now)}
+	status := Status{Time: now, Replicas: replicas, Unposted: UnpostedOf(replicas, now)}
 	text := status.Table(term.Screen{})
 	for _, want := range []string{
 		"\n#alerts: 42 events wait to be posted, the oldest for 3m; Slack takes no posts at the moment\n",

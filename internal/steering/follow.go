@@ -1,6 +1,7 @@
 package steering
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -29,7 +30,7 @@ type Follower struct {
 	mu      sync.Mutex
 	loaded  bool // the hash was read at least once
 	known   State
-	version int64     // that the last flush has brought back, and that known is of
+	version int64     // that flushes are to bring back while known is up to date
 	seen    time.Time // the clock of Redis, as it was
 	at      time.Time // at this moment of our own
 	ends    *time.Timer
@@ -89,8 +90,8 @@ func (f *Follower) Follow(ctx context.Context, flushed stats.Flushed) {
 		return
 	}
 	err := f.catchUp(ctx)
-	if err == nil {
-		f.version = flushed.Version
+	if err == nil { // what was read: if it was put back and is lost again, the next flush brings back the same as this one
+		f.version = cmp.Or(f.known.Version, flushed.Version)
 	}
 	if err != nil && !f.failing {
 		f.log.Warn("mutes and limits cannot be followed", zap.Error(err), zap.Int64("version", flushed.Version))

@@ -150,6 +150,58 @@ func TestWhatWasLostIsPutBack(t *testing.T) {
 	}
 }
 
+// A store that is lost again before the next flush gets it back again: that flush finds as little as the one before.
+func TestWhatIsLostTwiceIsPutBackTwice(t *testing.T) {
+	w := newWorld(t)
+	w.mute("a", time.Hour)
+	r := w.replica()
+	testkit.Check(t, r.Load(t.Context()))
+	for range 3 {
+		testkit.Check(t, w.client.Del(t.Context(), key).Err())
+		r.flush()
+		if orders := w.read().Orders; len(orders) != 1 {
+			t.Fatalf("%+v, expected the mute", orders)
+		}
+	}
+}
+
+// After a loss an older version may be put back first, and the next change must not get the number of a version that was lost: who
+// knows that one would not notice the change.
+func TestAVersionIsNotUsedAgainAfterALoss(t *testing.T) {
+	w := newWorld(t)
+	w.mute("a", time.Hour)
+	newest, older := w.replica(), w.replica()
+	testkit.Check(t, errors.Join(newest.Load(t.Context()), older.Load(t.Context())))
+	w.limit("category/a.x", "5/1h", time.Hour)
+	newest.flush() // and the other one does not
+	testkit.Check(t, w.client.Del(t.Context(), key).Err())
+	older.flush()
+	w.mute("b", time.Hour)
+	newest.flush()
+	older.flush()
+	if !newest.muted("b") || !older.muted("b") {
+		t.Error("one of them does not know of the new mute")
+	}
+}
+
+// A version that no script has written is followed once, and not read again with each flush.
+func TestAVersionThatIsNoneIsReadOnce(t *testing.T) {
+	for _, version := range []string{"1e3", "1.5", "99999999999999999999", "9200000000000000000", "x"} {
+		t.Run(version, func(t *testing.T) {
+			w := newWorld(t)
+			r := w.replica()
+			testkit.Check(t, r.Load(t.Context()))
+			testkit.Check(t, w.client.HSet(t.Context(), key, "version", version, "mute a..b", "junk").Err())
+			for range 3 {
+				r.Follow(t.Context(), stats.Flushed{Now: time.Now(), Version: 1000})
+			}
+			if n := r.log.FilterMessage("mutes or limits are not valid, and are skipped").Len(); n != 1 {
+				t.Errorf("%d lines, expected one", n)
+			}
+		})
+	}
+}
+
 // An older version of the same hash, from a replica that was promoted, is replaced as a whole; a newer one is left alone.
 func TestAnOlderVersionIsReplaced(t *testing.T) {
 	w := newWorld(t)

@@ -52,6 +52,9 @@ const (
 	bornField    = "born"
 )
 
+// highestVersion is the highest that lua/steer.lua and lua/flush.lua read exactly.
+const highestVersion = 1<<53 - 1
+
 // mostInvalid is how many invalid entries are described; mostFields is what a hash of ours cannot exceed.
 const (
 	mostInvalid = 5
@@ -88,7 +91,9 @@ func (s *Store) Read(ctx context.Context) (State, error) {
 
 func decodeState(fields map[string]string) State {
 	state := State{born: cmp.Or(fields[bornField], fields[versionField]), fields: map[string]string{}}
-	state.Version, _ = strconv.ParseInt(fields[versionField], 10, 64) // another text is no version: nobody can follow it
+	if version, err := strconv.ParseInt(fields[versionField], 10, 64); err == nil && version <= highestVersion {
+		state.Version = version // another text is no version: nobody can follow it
+	}
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
 		if field == versionField || field == bornField {
 			continue

@@ -14,6 +14,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
+	"notifier/internal/wait"
 )
 
 // admission is an event that a replica was allowed to send. The clock of Redis, which is this machine's, showed a time between
@@ -52,7 +53,7 @@ const (
 
 // run asks until the replica is killed.
 func (r *replica) run(ctx context.Context, random *rand.Rand) {
-	for number := 0; pass(ctx, time.Duration(r.fleet.pause.Load())); number++ {
+	for number := 0; wait.For(ctx, time.Duration(r.fleet.pause.Load())); number++ {
 		batch := r.batch(random, number)
 		r.ask(ctx, batch)
 	}
@@ -86,12 +87,12 @@ func (r *replica) ask(ctx context.Context, batch []ratelimit.Request) {
 			break
 		}
 		r.failed(err)
-		if !pass(ctx, pauseError) {
+		if !wait.For(ctx, pauseError) {
 			return
 		}
 	}
 	for i, request := range r.note(batch, decisions, from) {
-		for i%2 == 0 && r.limiter.Sent(ctx, request) != nil && pass(ctx, pauseError) {
+		for i%2 == 0 && r.limiter.Sent(ctx, request) != nil && wait.For(ctx, pauseError) {
 		}
 	}
 }
@@ -124,16 +125,6 @@ func (r *replica) failed(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lastError = err
-}
-
-// pass waits, and reports whether ctx still goes on.
-func pass(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // startReplica starts a replica of a fleet, as serve has its limiter.

@@ -6,6 +6,7 @@ import (
 
 	"notifier/internal/redistest"
 	"notifier/internal/testkit"
+	"notifier/internal/wait"
 )
 
 // world is a Redis with the replicas of all forms, under load.
@@ -88,7 +89,7 @@ func play(t *testing.T, s scenario) {
 		w.pause(pauseFlood)
 		w.all("most of the limits are used", func(f *fleet) bool { return f.form.rolls() || f.admitted() > f.form.rules.Global[0].Count*3/4 })
 	} else {
-		pass(t.Context(), time.Second) // so much is decided, and replicated, before anything happens
+		wait.For(t.Context(), time.Second) // so much is decided, and replicated, before anything happens
 	}
 	s.strike(w)
 	struck := time.Now()
@@ -98,7 +99,7 @@ func play(t *testing.T, s scenario) {
 	w.all("the limits are used up", func(f *fleet) bool { return f.form.rolls() || f.usedUp() })
 	for _, f := range w.fleets {
 		if f.form.rolls() {
-			pass(t.Context(), time.Until(struck.Add(2*f.form.window())))
+			wait.For(t.Context(), time.Until(struck.Add(2*f.form.window())))
 		}
 		w.judge(s, f)
 	}

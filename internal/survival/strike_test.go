@@ -11,6 +11,7 @@ import (
 
 	"notifier/internal/redistest"
 	"notifier/internal/testkit"
+	"notifier/internal/wait"
 )
 
 // The installations.
@@ -59,7 +60,7 @@ func (w *world) inCluster(extra []string) (url string) {
 // killPrimary kills a primary from which nothing has come to its replicas for a while.
 func (w *world) killPrimary() {
 	w.sentinels.Front.CutReplication()
-	pass(w.Context(), 2500*time.Millisecond)
+	wait.For(w.Context(), 2500*time.Millisecond)
 	w.sentinels.Primary.Stop(w.T)
 	w.sentinels.Promoted(w.T)
 }
@@ -67,7 +68,7 @@ func (w *world) killPrimary() {
 // killBoth is killPrimary with a replica of each fleet that dies in the same moment.
 func (w *world) killBoth() {
 	w.sentinels.Front.CutReplication()
-	pass(w.Context(), 2500*time.Millisecond)
+	wait.For(w.Context(), 2500*time.Millisecond)
 	w.sentinels.Primary.Stop(w.T)
 	for _, f := range w.fleets {
 		f.replicas[0].kill()
@@ -84,7 +85,7 @@ func (w *world) killAlone() {
 // restartEmpty kills a server that writes nothing to disk, and starts it again.
 func (w *world) restartEmpty() {
 	w.single.Stop(w.T)
-	pass(w.Context(), 300*time.Millisecond)
+	wait.For(w.Context(), 300*time.Millisecond)
 	w.single.Restart(w.T)
 }
 

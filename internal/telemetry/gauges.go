@@ -55,6 +55,14 @@ func (m *Metrics) AddDifferent(different func() int) {
 	}, func() float64 { return float64(different()) }))
 }
 
+// AddOutcomesLeftOut adds how many outcomes this replica has not recorded. It is called once.
+func (m *Metrics) AddOutcomesLeftOut(leftOut func() uint64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "notifier_outcomes_left_out_total",
+		Help: "Outcomes that were not recorded in the stream of outcomes: above the budget of a second, or it could not be written.",
+	}, func() float64 { return float64(leftOut()) }))
+}
+
 func newGauges(worker *consume.Worker, limiter *ratelimit.Limiter) *gauges {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("notifier_"+name, help, labels, nil)

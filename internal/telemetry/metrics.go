@@ -40,6 +40,7 @@ type Metrics struct {
 
 	mu         sync.Mutex
 	categories map[string]bool
+	counts     map[kind]int // of the batch that is being observed
 }
 
 // New makes the metrics of one worker, all zero.
@@ -75,6 +76,7 @@ func New() *Metrics {
 			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"result"}),
 		categories: map[string]bool{},
+		counts:     map[kind]int{},
 	}
 	for _, reason := range outcome.Undecodable() {
 		m.skipped.WithLabelValues(reason) // it begins with 0: a counter that appears with 1 has not increased
@@ -84,14 +86,26 @@ func New() *Metrics {
 	return m
 }
 
-// Observe counts one settled event.
-func (m *Metrics) Observe(s consume.Settled) {
-	m.events.WithLabelValues(s.Outcome, s.Reason, m.label(s.Event.Category)).Inc()
-	if s.NoLetter {
-		m.skipped.WithLabelValues(s.Reason).Inc()
+// kind is what settled events are counted by.
+type kind struct{ outcome, reason, category string }
+
+// Observe counts settled events. In a storm those of a batch are of a few kinds, so they are added up first.
+func (m *Metrics) Observe(batch []consume.Settled) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.counts)
+	for i := range batch {
+		s := &batch[i]
+		m.counts[kind{s.Outcome, s.Reason, s.Event.Category}]++
+		if s.NoLetter {
+			m.skipped.WithLabelValues(s.Reason).Inc()
+		}
+		if s.Outcome == outcome.Sent {
+			m.latency.Observe(s.Latency.Seconds())
+		}
 	}
-	if s.Outcome == outcome.Sent {
-		m.latency.Observe(s.Latency.Seconds())
+	for k, n := range m.counts {
+		m.events.WithLabelValues(k.outcome, k.reason, m.label(k.category)).Add(float64(n))
 	}
 }
 
@@ -106,11 +120,9 @@ func (m *Metrics) posted(result string, took time.Duration) {
 	m.postTime.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// label is the name of the category, or outcome.OtherCategories past the first ones.
+// label is the name of the category, or outcome.OtherCategories past the first ones; mu is held.
 func (m *Metrics) label(category string) string {
 	category = labelOf(category)
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if !m.categories[category] {
 		if len(m.categories) >= mostCategories {
 			return outcome.OtherCategories

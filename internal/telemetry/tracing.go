@@ -102,7 +102,7 @@ func tracingTo(provider *sdktrace.TracerProvider) *Tracing {
 }
 
 // Observe makes the span of one settled event.
-func (t *Tracing) Observe(s consume.Settled) {
+func (t *Tracing) Observe(s *consume.Settled) {
 	if t == nil {
 		return
 	}

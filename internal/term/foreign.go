@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -111,6 +112,27 @@ func escape(lines []byte) []byte {
 		return nil
 	}
 	return append(escaped, lines[kept:]...)
+}
+
+// Bytes is what a publisher sent as a terminal can show it, character by character: each byte that is no part of valid UTF-8
+// as \xff, each unsafe character as in Go, \x1b or \u202e. Tabs and line ends (\n) are not changed.
+func Bytes(data []byte) string {
+	var shown strings.Builder
+	shown.Grow(len(data))
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&shown, `\x%02x`, data[0])
+		case r == '\n' || r == '\t' || unicode.IsPrint(r):
+			shown.Write(data[:size])
+		default:
+			quoted := strconv.QuoteRuneToASCII(r)
+			shown.WriteString(quoted[1 : len(quoted)-1])
+		}
+		data = data[size:]
+	}
+	return shown.String()
 }
 
 // NewJSON returns an encoder of one value per line, for scripts and for whoever looks at it in a terminal.

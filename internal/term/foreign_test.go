@@ -111,3 +111,20 @@ func FuzzForeign(f *testing.F) {
 		}
 	})
 }
+
+// What Bytes shows has nothing that a terminal obeys, and shows which bytes there were.
+func TestBytes(t *testing.T) {
+	for given, want := range map[string]string{
+		"":                           "",
+		"disk\tfull\nüber\u4e16 😀\n": "disk\tfull\nüber\u4e16 😀\n",
+		"a\rb\x00\x1b[2J\x7f":        `a\rb\x00\x1b[2J\x7f`,
+		"Gr\xfc\xdfe":                `Gr\xfc\xdfe`,
+		"\u202eevil\u200b\u2028":     `\u202eevil\u200b\u2028`,
+		"\ufffd\xff":                 "\ufffd" + `\xff`,
+		"\U000e0041":                 `\U000e0041`,
+	} {
+		if got := term.Bytes([]byte(given)); got != want {
+			t.Errorf("%q is shown as %q, expected %q", given, got, want)
+		}
+	}
+}

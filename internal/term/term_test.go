@@ -36,6 +36,9 @@ func TestWords(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		term.Count(0, "event"): "0 events", term.Count(1, "event"): "1 event", term.Count(2, "event"): "2 events",
+		term.Count(21, "category"): "21 categories", term.Count(1, "category"): "1 category", term.Count(int64(2), "more reply"): "2 more replies",
+		term.Count(uint64(3), "key"): "3 keys", term.Count(2, "address"): "2 addresses", term.Count(2, "batch"): "2 batches", term.Count(2, "y"): "2 ys",
+		term.CountAre(1, "slot"): "1 slot is", term.CountAre(2, "slot"): "2 slots are",
 		term.List(nil): "", term.List([]string{"a"}): "a", term.List([]string{"a", "b"}): "a and b", term.List([]string{"a", "b", "c"}): "a, b and c",
 	} {
 		if got != want {

@@ -6,12 +6,32 @@ import (
 	"time"
 )
 
-// Count is "1 event" or "2 events". The plural of the noun ends in s.
-func Count(n int, noun string) string {
+// Count is "1 event", "2 events" or "0 categories". The noun is an English one with a regular plural.
+func Count[N int | int64 | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return fmt.Sprintf("%d %s", n, plural(noun))
+}
+
+// CountAre is Count with its verb: "1 slot is", "2 slots are".
+func CountAre[N int | int64 | uint64](n N, noun string) string {
+	if n == 1 {
+		return Count(n, noun) + " is"
+	}
+	return Count(n, noun) + " are"
+}
+
+// plural is "events", "categories", "addresses" or "batches".
+func plural(noun string) string {
+	stem, ends := strings.CutSuffix(noun, "y")
+	switch {
+	case ends && stem != "" && !strings.ContainsAny(stem[len(stem)-1:], "aeiou"):
+		return stem + "ies"
+	case strings.HasSuffix(noun, "s"), strings.HasSuffix(noun, "x"), strings.HasSuffix(noun, "ch"), strings.HasSuffix(noun, "sh"):
+		return noun + "es"
+	}
+	return noun + "s"
 }
 
 // List is "a, b and c".

@@ -1,17 +1,20 @@
 package testkit
 
 import (
+	"cmp"
 	"fmt"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
 )
 
-// Program is a build of notifier, made when it is first needed.
+// Program is a build of notifier, or of another program of the module, made when it is first needed.
 type Program struct {
-	Tags string // of the build; empty: none
+	Package string // its import path; empty: notifier's
+	Tags    string // of the build; empty: none
 
 	once sync.Once
 	path string
@@ -22,8 +25,9 @@ type Program struct {
 func (p *Program) Build(t testing.TB, folder string) string {
 	t.Helper()
 	p.once.Do(func() {
-		p.path = filepath.Join(folder, "notifier-"+p.Tags)
-		out, err := exec.Command("go", "build", "-tags", p.Tags, "-o", p.path, "notifier/cmd/notifier").CombinedOutput()
+		name := cmp.Or(p.Package, "notifier/cmd/notifier")
+		p.path = filepath.Join(folder, path.Base(name)+"-"+p.Tags)
+		out, err := exec.Command("go", "build", "-tags", p.Tags, "-o", p.path, name).CombinedOutput()
 		if err != nil {
 			p.err = fmt.Errorf("go build: %w\n%s", err, out)
 		}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"notifier/internal/deadletter"
+	"notifier/internal/outcome"
+	"notifier/internal/term"
+)
+
+// deadFlags select letters.
+func deadFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "seq", Usage: "only the letter with this `SEQ`, as \"notifier dead list\" shows it; may be repeated, or be a list such as 17,18"},
+		&cli.StringFlag{Name: "reason", Usage: "only letters with this `REASON`: " + strings.Join(outcome.DeadReasons(), ", ")},
+		&cli.StringFlag{Name: "category", Usage: "only letters of this `CATEGORY`, exactly"},
+	}
+}
+
+// deadFilter selects letters; nil: any.
+type deadFilter struct {
+	seqs             []uint64 // sorted, each once; with these nothing else is set
+	reason, category *string
+}
+
+// isSet reports whether it selects letters at all.
+func (f deadFilter) isSet() bool { return f.seqs != nil || f.reason != nil || f.category != nil }
+
+// parseDead checks the flags that the commands share.
+func parseDead(cmd *cli.Command) (deadFilter, error) {
+	var filter deadFilter
+	if err := noArguments(cmd); err != nil {
+		return filter, err
+	}
+	if cmd.IsSet("seq") {
+		if cmd.IsSet("reason") || cmd.IsSet("category") || cmd.IsSet("n") {
+			return filter, usage(cmd, "-seq names letters: it cannot be used with -reason, -category or -n")
+		}
+		for _, text := range cmd.StringSlice("seq") {
+			seq, err := parseSeq(text)
+			if err != nil {
+				return filter, usage(cmd, "-seq "+err.Error())
+			}
+			filter.seqs = append(filter.seqs, seq)
+		}
+		slices.Sort(filter.seqs)
+		filter.seqs = slices.Compact(filter.seqs)
+	}
+	if cmd.IsSet("reason") {
+		reason := cmd.String("reason")
+		if !slices.Contains(outcome.DeadReasons(), reason) {
+			return filter, usage(cmd, fmt.Sprintf("-reason %q, expected one of %s", reason, strings.Join(outcome.DeadReasons(), ", ")))
+		}
+		filter.reason = &reason
+	}
+	if cmd.IsSet("category") {
+		category := cmd.String("category")
+		if category == "" {
+			return filter, usage(cmd, `-category "", expected a category such as errors`)
+		}
+		filter.category = &category
+	}
+	if n := cmd.Int("n"); cmd.IsSet("n") && n < 1 {
+		return filter, usage(cmd, fmt.Sprintf("-n %d, expected 1 or more", n))
+	}
+	return filter, nil
+}
+
+// parseSeq reads the sequence of a letter.
+func parseSeq(text string) (uint64, error) {
+	seq, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
+	if err != nil || seq == 0 {
+		return 0, fmt.Errorf("%q, expected the number of a letter such as 17, as \"notifier dead list\" shows it", text)
+	}
+	return seq, nil
+}
+
+func (f deadFilter) matches(letter *deadletter.Letter) bool {
+	return (f.reason == nil || *f.reason == letter.Reason) && (f.category == nil || *f.category == letter.Category)
+}
+
+// noStream is the error where letters are asked for by their numbers and there is no stream; nil: they are not.
+func (f deadFilter) noStream() error {
+	if f.seqs == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: the stream for dead letters does not exist yet", missing(f.seqs))
+}
+
+// each calls do with the letters that match, the oldest first: those that scan gives, or those that are asked for by their
+// numbers. Numbers that no letter has are an error in the end, when the other letters are done.
+func (f deadFilter) each(ctx context.Context, letters *deadletter.Stream, scan func(context.Context, func(*deadletter.Letter) error) error, do func(*deadletter.Letter) error) error {
+	if f.seqs == nil {
+		return scan(ctx, do)
+	}
+	var absent []uint64
+	for _, seq := range f.seqs {
+		letter, err := letters.Get(ctx, seq)
+		if errors.Is(err, deadletter.ErrNoLetter) {
+			absent = append(absent, seq)
+			continue
+		}
+		if err == nil {
+			err = do(letter)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(absent) > 0 {
+		return fmt.Errorf("%s in stream %s; \"notifier dead list\" shows those that do", missing(absent), letters.Name())
+	}
+	return nil
+}
+
+// missing says that there are no such letters.
+func missing(seqs []uint64) string {
+	names := make([]string, len(seqs))
+	for i, seq := range seqs {
+		names[i] = strconv.FormatUint(seq, 10)
+	}
+	if len(names) == 1 {
+		return "letter " + names[0] + " does not exist"
+	}
+	return "letters " + term.List(names) + " do not exist"
+}

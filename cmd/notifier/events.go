@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"notifier/internal/recent"
+)
+
+// mostEvents bounds -n.
+const mostEvents = 10_000
+
+func eventsCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "events",
+		Usage: "show what became of recent events, those dropped and dead included",
+		Description: `Workers record what became of events in the stream <NATS_STREAM>_EVENTS, for 24 hours and without payloads. The newest is last.
+In a storm only some are recorded, of each category and reason: the last line says how many are left out, and the log has all of
+them. With NATS_MODE=core nothing is recorded.
+
+Examples:
+   notifier events -outcome dead
+   notifier events -category deploys -since 1h`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "category", Usage: "only events of this `CATEGORY`, exactly"},
+			&cli.StringFlag{Name: "outcome", Usage: "only events with this `OUTCOME`: " + strings.Join(recent.Outcomes(), ", ")},
+			&cli.DurationFlag{Name: "since", Usage: "only what was settled in the last `DURATION`, such as 30m"},
+			&cli.IntFlag{Name: "n", Value: 50, Usage: "show the newest `N`"},
+			&cli.BoolFlag{Name: "json", Usage: "write each event as a line of JSON instead of the table"},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			filter, err := parseEvents(cmd, time.Now())
+			if err != nil {
+				return err
+			}
+			list := eventList{filter: filter, since: cmd.Duration("since"), json: cmd.Bool("json"), out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
+			return readOutcomes(ctx, "notifier events", list.run)
+		},
+	}
+}
+
+// parseEvents checks the flags.
+func parseEvents(cmd *cli.Command, now time.Time) (recent.Filter, error) {
+	filter := recent.Filter{Category: cmd.String("category"), Outcome: cmd.String("outcome"), Limit: cmd.Int("n")}
+	if err := noArguments(cmd); err != nil {
+		return filter, err
+	}
+	since := cmd.Duration("since")
+	switch {
+	case cmd.IsSet("category") && filter.Category == "":
+		return filter, usage(cmd, `-category "", expected a category such as errors`)
+	case cmd.IsSet("outcome") && !slices.Contains(recent.Outcomes(), filter.Outcome):
+		return filter, usage(cmd, fmt.Sprintf("-outcome %q, expected one of %s", filter.Outcome, strings.Join(recent.Outcomes(), ", ")))
+	case cmd.IsSet("since") && (since <= 0 || since > recent.MaxAge):
+		return filter, usage(cmd, fmt.Sprintf("-since %s, expected up to %s: nothing is kept for longer", since, "24h"))
+	case filter.Limit < 1 || filter.Limit > mostEvents:
+		return filter, usage(cmd, fmt.Sprintf("-n %d, expected 1 to %d", filter.Limit, mostEvents))
+	}
+	if since > 0 {
+		filter.Since = now.Add(-since)
+	}
+	return filter, nil
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v3"
+)
+
+func helpCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "help",
+		Usage:     "show help about a command",
+		ArgsUsage: "[COMMAND]",
+		Description: `It shows the same as -h behind the command. Without COMMAND it lists all commands.
+
+Examples:
+   notifier help publish
+   notifier help dead replay`,
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			about := cmd.Root()
+			for _, name := range cmd.Args().Slice() {
+				below := about.Command(name)
+				if below == nil {
+					return usage(about, unknownCommand(about, name))
+				}
+				about = below
+			}
+			return writeHelp(cmd.Root().Writer, about)
+		},
+	}
+}

@@ -1,0 +1,80 @@
+//go:build !production
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/testkit"
+)
+
+// example is the code of docs/publishing.md in a language, as a file of its own.
+func example(t *testing.T, language, name string) string {
+	t.Helper()
+	_, code, found := strings.Cut(read(t, "docs/publishing.md"), "\n```"+language+"\n")
+	code, _, ended := strings.Cut(code, "\n```\n")
+	if !found || !ended {
+		t.Fatalf("docs/publishing.md has no example in %s", language)
+	}
+	path := filepath.Join(t.TempDir(), name)
+	testkit.Check(t, os.WriteFile(path, []byte(code+"\n"), 0o600))
+	return path
+}
+
+// runExample runs a command in the module, which the example of Go needs.
+func runExample(t *testing.T, name string, arguments ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), name, arguments...)
+	command.Dir = filepath.Join("..", "..")
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", name, err, out)
+	}
+	return string(out)
+}
+
+// TestPublishingExampleGo: the documented lines publish an event with its id, and know when it was stored before.
+func TestPublishingExampleGo(t *testing.T) {
+	js := startWithStreams(t)
+	file := example(t, "go", "main.go")
+	binary := filepath.Join(t.TempDir(), "example")
+	runExample(t, "go", "build", "-o", binary, file)
+	if formatted := runExample(t, "gofmt", "-l", file); formatted != "" {
+		t.Errorf("the example is not formatted: %s", formatted)
+	}
+	if out := runExample(t, binary); !strings.Contains(out, "event 1 of stream NOTIFY, stored before: false") {
+		t.Errorf("%q", out)
+	}
+	if out := runExample(t, binary); !strings.Contains(out, "event 1 of stream NOTIFY, stored before: true") {
+		t.Errorf("%q", out)
+	}
+	stream, err := js.Stream(t.Context(), "NOTIFY")
+	testkit.Check(t, err)
+	message, err := stream.GetMsg(t.Context(), 1)
+	testkit.Check(t, err)
+	if message.Subject != "notify.deploys" || message.Header.Get(jetstream.MsgIDHeader) != "deploy-1234" {
+		t.Errorf("%s %v", message.Subject, message.Header)
+	}
+}
+
+// TestPublishingExamplesParse: the lines for Python and for a shell are valid, where there is something to check that with.
+func TestPublishingExamplesParse(t *testing.T) {
+	for language, check := range map[string][]string{
+		"python": {"python3", "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())"},
+		"sh":     {"sh", "-n"},
+	} {
+		t.Run(language, func(t *testing.T) {
+			file := example(t, language, "example."+language)
+			if _, err := exec.LookPath(check[0]); err != nil {
+				t.Skip(err)
+			}
+			runExample(t, check[0], append(check[1:], file)...)
+		})
+	}
+}

@@ -1,0 +1,133 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"notifier/internal/admin"
+	"notifier/internal/consume"
+	"notifier/internal/ratelimit"
+	"notifier/internal/recent"
+	"notifier/internal/term"
+)
+
+// outcomes is the worker's part in the stream of outcomes: what it records, and what it shows of all workers'.
+type outcomes struct {
+	off      string           // why there is none; empty: there is
+	place    recent.Place     // where they are
+	recorder *recent.Recorder // nil: off
+	tail     *recent.Tail     // nil: off
+	worker   string           // its name in records
+
+	mu     sync.Mutex
+	limits map[ratelimit.Tier]string
+}
+
+// newOutcomes makes what records outcomes. Where there can be none a worker goes on without.
+func (a *app) newOutcomes() (*outcomes, error) {
+	o := &outcomes{worker: a.replica, limits: map[ratelimit.Tier]string{}}
+	if a.settings.NATS.Core {
+		o.off = "NATS_MODE is core, which keeps no outcomes"
+		return o, nil
+	}
+	place, err := recent.NewPlace(a.settings.NATS.Stream, a.settings.NATS.Pattern)
+	if err != nil {
+		o.off = err.Error()
+		a.log.Warn("outcomes are not recorded", zap.Error(err))
+		return o, nil
+	}
+	o.place = place
+	config := recent.Config{Place: place, Connection: a.connection.Conn, Replicas: a.settings.NATS.Replicas, Log: a.log}
+	if o.recorder, err = recent.NewRecorder(config); err != nil {
+		return nil, err
+	}
+	o.tail = recent.NewTail(recent.NewReader(a.connection.Conn, place))
+	a.connection.setDenied(o.denied)
+	return o, nil
+}
+
+// denied takes what the server has denied to the connection, and reports whether it concerns outcomes.
+func (o *outcomes) denied(err error) bool {
+	subject := recent.DeniedSubject(err)
+	return subject != "" && (o.tail.Denied(subject, err) || o.recorder.Denied(subject, err))
+}
+
+// settled records one settled event.
+func (o *outcomes) settled(s *consume.Settled, now time.Time) {
+	if o.recorder != nil {
+		o.recorder.Record(o.record(s, now))
+	}
+}
+
+// record is a settled event as it is recorded: what its log line has.
+func (o *outcomes) record(s *consume.Settled, now time.Time) recent.Outcome {
+	r := recent.Outcome{
+		Time: now.UTC(), EventID: s.Event.ID, Category: s.Event.Category, Source: s.Event.Source, Outcome: s.Outcome, Reason: s.Reason, Detail: s.Detail,
+		Channel: s.Channel, SlackTS: s.SlackTS, Attempts: s.Attempts, Ambiguous: s.Ambiguous, NoLetter: s.NoLetter, LetterSeq: s.LetterSeq,
+		Subject: s.Event.Subject, StreamSeq: s.StreamSeq(), Worker: o.worker,
+	}
+	if s.Tier.Count > 0 {
+		r.Limit, r.AboveLimit = o.limit(s.Tier), s.Never
+		if !s.Never {
+			r.RetryAfter, r.AtLeast = term.Seconds(s.RetryAfter), s.Reserved > 0
+		}
+	}
+	if s.Mute != nil {
+		until := s.Mute.Until.UTC()
+		r.Mute, r.MutedUntil, r.MutedBy = s.Mute.Target, &until, s.Mute.By
+	}
+	return r
+}
+
+// mostLimits bounds the texts of limits that are kept: limits for a while come and go.
+const mostLimits = 256
+
+// limit is the text of a tier. It is made once: in a storm it is asked for with each event.
+func (o *outcomes) limit(tier ratelimit.Tier) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	text, known := o.limits[tier]
+	if !known {
+		if len(o.limits) >= mostLimits {
+			clear(o.limits)
+		}
+		text = tier.String()
+		o.limits[tier] = text
+	}
+	return text
+}
+
+// eventsAnswer is what /api/events answers.
+type eventsAnswer struct {
+	Time    time.Time        `json:"time"`
+	Stream  string           `json:"stream"`
+	Events  []recent.Outcome `json:"events"`            // the newest first
+	Partial bool             `json:"partial,omitempty"` // there may be others, which were not looked at
+	Note    string           `json:"note,omitempty"`    // why there is nothing
+}
+
+// list answers /api/events.
+func (o *outcomes) list(caller, ctx context.Context, query admin.EventsQuery) (any, error) {
+	if o.off != "" {
+		return nil, fmt.Errorf("outcomes are not recorded: %s", o.off)
+	}
+	answer := eventsAnswer{Time: time.Now().UTC(), Stream: o.place.Stream, Events: []recent.Outcome{}}
+	found, err := o.tail.List(caller, ctx, recent.Filter{Category: query.Category, Outcome: query.Outcome, Limit: query.N})
+	switch {
+	case errors.Is(err, recent.ErrNoStream):
+		answer.Note = "nothing was recorded yet: the stream " + o.place.Stream + " does not exist, or does not allow direct reads"
+	case err != nil:
+		return nil, fmt.Errorf("stream %s: %w", o.place.Stream, err)
+	case len(found.Outcomes) > 0:
+		answer.Events, answer.Partial = found.Outcomes, found.Partial
+	default:
+		answer.Partial = found.Partial
+		answer.Note = "nothing was recorded of these within " + term.ShortDuration(recent.MaxAge)
+	}
+	return answer, nil
+}

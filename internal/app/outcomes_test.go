@@ -1,0 +1,161 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"notifier/internal/consume"
+	"notifier/internal/event"
+	"notifier/internal/outcome"
+	"notifier/internal/ratelimit"
+	"notifier/internal/recent"
+	"notifier/internal/settings"
+	"notifier/internal/steering"
+	"notifier/internal/testkit"
+)
+
+// runWorker runs a worker until the test ends, and gives its log.
+func runWorker(t *testing.T, s settings.Settings) *observer.ObservedLogs {
+	t.Helper()
+	core, logs := observer.New(zapcore.InfoLevel)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, s, zap.New(core), nil) }()
+	t.Cleanup(func() { cancel(); testkit.Check(t, <-ended) })
+	testkit.Eventually(t, "the worker has started", func() bool { return logs.FilterMessage("admin server listens").Len() > 0 })
+	return logs
+}
+
+// TestOutcomesOfAWorker follows a sent, a dropped and a dead event to /api/events.
+func TestOutcomesOfAWorker(t *testing.T) {
+	var natsURL string
+	s := servers(t, func(env *settings.Environment) {
+		natsURL, env.LimitCategory, env.SlackPace = env.NATSURL, "1/1h", "off"
+	})
+	logs := runWorker(t, s)
+	js := testkit.JetStream(t, natsURL)
+	for i, payload := range []string{"a secret text", "a secret text", `{"text":7}`} {
+		message := jetstream.WithMsgID(fmt.Sprint("e-", i+1))
+		testkit.EventuallyNil(t, func() error { // the worker creates the stream
+			_, err := js.Publish(t.Context(), "notify.errors", []byte(payload), message)
+			return err
+		})
+		testkit.Eventually(t, "it is settled", func() bool { return logs.FilterFieldKey("outcome").Len() == i+1 })
+	}
+	addr := logs.FilterMessage("admin server listens").All()[0].ContextMap()["addr"].(string)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	var answer struct {
+		Stream string
+		Events []recent.Outcome
+	}
+	var body string
+	get := func(query string) int {
+		response, err := client.Get("http://" + addr + "/api/events" + query)
+		testkit.Check(t, err)
+		content, err := io.ReadAll(response.Body)
+		testkit.Check(t, err)
+		testkit.Check(t, response.Body.Close())
+		body = string(content)
+		testkit.Check(t, json.Unmarshal(content, &answer))
+		return response.StatusCode
+	}
+	testkit.Eventually(t, "all are recorded", func() bool { return get("") == http.StatusOK && len(answer.Events) == 3 })
+	if strings.Contains(body, "secret") {
+		t.Errorf("a payload is in it: %s", body)
+	}
+	for i, got := range answer.Events {
+		want := []recent.Outcome{
+			{EventID: "e-3", Outcome: outcome.Dead, Reason: outcome.Malformed, StreamSeq: 3, LetterSeq: 1},
+			{EventID: "e-2", Outcome: outcome.Dropped, Reason: outcome.Category, Limit: "1/1h", StreamSeq: 2},
+			{EventID: "e-1", Outcome: outcome.Sent, Channel: "C0123", Attempts: 1, StreamSeq: 1},
+		}[i]
+		want.Category, want.Subject, want.Seq = "errors", "notify.errors", uint64(3-i)
+		if got.Time.IsZero() || got.Worker == "" || (got.RetryAfter > 3500) != (i == 1) || (got.SlackTS != "") != (i == 2) || (got.Detail != "") != (i == 0) {
+			t.Errorf("%+v", got)
+		}
+		got.Time, got.Worker, got.RetryAfter, got.SlackTS, got.Detail = time.Time{}, "", 0, "", ""
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	}
+	if get("?category=errors&outcome=dead&n=7"); len(answer.Events) != 1 || answer.Events[0].EventID != "e-3" {
+		t.Errorf("%s", body)
+	}
+	if get("?category=other"); len(answer.Events) != 0 || !strings.Contains(body, `"note":"nothing was recorded`) {
+		t.Errorf("%s", body)
+	}
+	if status := get("?outcome=eaten"); status != http.StatusBadRequest {
+		t.Errorf("%d %s", status, body)
+	}
+	if !strings.Contains(scraped(t, logs), "\nnotifier_outcomes_left_out_total 0\n") {
+		t.Error("no notifier_outcomes_left_out_total on /metrics")
+	}
+}
+
+// TestNoOutcomes: where outcomes would be read as events, or nothing keeps them, a worker works and says why there are none.
+func TestNoOutcomes(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*settings.Environment)
+		want   string
+		lines  int
+	}{
+		"subject": {func(env *settings.Environment) { env.NATSSubject = "notify-events.>" }, "NATS_SUBJECT notify-events.> matches the subjects of outcomes", 1},
+		"core":    {func(env *settings.Environment) { env.NATSMode = "core" }, "NATS_MODE is core", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servers(t, test.change)
+			logs := runWorker(t, s)
+			if n := logs.FilterMessage("outcomes are not recorded").Len(); n != test.lines {
+				t.Errorf("%d lines, expected %d", n, test.lines)
+			}
+			addr := logs.FilterMessage("admin server listens").All()[0].ContextMap()["addr"].(string)
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			response, err := client.Get("http://" + addr + "/api/events")
+			testkit.Check(t, err)
+			body, err := io.ReadAll(response.Body)
+			testkit.Check(t, err)
+			testkit.Check(t, response.Body.Close())
+			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), test.want) {
+				t.Errorf("%d %s, expected %q", response.StatusCode, body, test.want)
+			}
+		})
+	}
+}
+
+// TestARecordHasWhatTheLineHas: limits with a reserve, limits below a cost, and mutes.
+func TestARecordHasWhatTheLineHas(t *testing.T) {
+	tier := testkit.Rules("10/30m", "1/1h", "").Global[0]
+	until := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	now := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	o := &outcomes{worker: "w", limits: map[ratelimit.Tier]string{}}
+	for i, test := range []struct {
+		settled consume.Settled
+		want    recent.Outcome
+	}{
+		{consume.Settled{Tier: tier, RetryAfter: time.Second, Reserved: 3}, recent.Outcome{Limit: "10/30m", RetryAfter: 1, AtLeast: true}},
+		{consume.Settled{Tier: tier, RetryAfter: time.Second, Never: true}, recent.Outcome{Limit: "10/30m", AboveLimit: true}},
+		{consume.Settled{Mute: &steering.Order{Target: "a.*", Until: until, By: "me"}}, recent.Outcome{Mute: "a.*", MutedUntil: &until, MutedBy: "me"}},
+		{consume.Settled{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}, recent.Outcome{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}},
+	} {
+		test.settled.Event = event.Event{ID: "e", Category: "c", Subject: "notify.c", Source: "ci"}
+		test.want.EventID, test.want.Category, test.want.Subject, test.want.Source, test.want.Worker, test.want.Time = "e", "c", "notify.c", "ci", "w", now
+		if diff := cmp.Diff(test.want, o.record(&test.settled, now)); diff != "" {
+			t.Errorf("%d (-want +got)\n%s", i, diff)
+		}
+	}
+	if len(o.limits) != 1 {
+		t.Errorf("%v", o.limits)
+	}
+}

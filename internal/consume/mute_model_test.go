@@ -1,0 +1,257 @@
+package consume_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/devstack"
+	"notifier/internal/testkit"
+)
+
+// TestMutesAreLikeTheModel publishes at random while mutes are set and ended, on one replica before the other one, and compares what
+// becomes of each event with a model: it is sent, or dropped as muted if it can have been, and just the sent ones hold slots.
+//
+// Events wait in the lanes for a pace, and now and then for Slack's pause, and come to another replica when one stops.
+func TestMutesAreLikeTheModel(t *testing.T) {
+	seed := time.Now().UnixNano()
+	if given, err := strconv.ParseInt(os.Getenv("NOTIFIER_MUTE_SEED"), 10, 64); err == nil {
+		seed = given
+	}
+	runs := 4
+	if testing.Short() {
+		runs = 1
+	}
+	for i := range runs {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("to play it again: NOTIFIER_MUTE_SEED=%d", seed)
+				}
+			})
+			m := newMuteHistory(t, rand.New(rand.NewPCG(uint64(seed), uint64(i))))
+			for range 60 {
+				m.step()
+			}
+			m.finish()
+		})
+	}
+}
+
+// muteHistory is one random run.
+type muteHistory struct {
+	*station
+	chance     *rand.Rand
+	replicas   [2]*replica
+	mutes      [2]*muteSwitch // what each of them follows
+	categories map[string]*mutedCategory
+	events     []*mutedEvent
+	pauses     int
+	stops      int
+}
+
+// mutedCategory is what the model knows of a category.
+type mutedCategory struct {
+	muted [2]bool // on which replicas
+	// Since all replicas have muted it no post begins any more. So many were sent by then, and at most one for each replica is on its way.
+	sent int
+}
+
+func (c *mutedCategory) everywhere() bool { return c.muted[0] && c.muted[1] }
+
+func (c *mutedCategory) anywhere() bool { return c.muted[0] || c.muted[1] }
+
+// mutedEvent is an event, and what can become of it.
+type mutedEvent struct {
+	id, category string
+	cost         int
+	may          bool // be dropped as muted: a replica had muted its category while it was not settled for sure
+	must         bool // be: all had when it was published, and none has ended that before it was settled
+}
+
+// scarce is a category whose limit is met. What a mute gives back others take.
+const (
+	scarce      = "scarce"
+	scarceLimit = 6
+)
+
+func newMuteHistory(t *testing.T, chance *rand.Rand) *muteHistory {
+	m := &muteHistory{station: newStation(t), chance: chance, categories: map[string]*mutedCategory{}}
+	for _, category := range []string{"errors", "deploys", scarce} {
+		m.categories[category] = &mutedCategory{}
+	}
+	for i := range m.replicas {
+		m.mutes[i] = newMuteSwitch()
+		m.replicas[i] = m.another(i)
+	}
+	return m
+}
+
+// another is a replica that posts one event after the other, at a pace: so events wait.
+func (m *muteHistory) another(i int) *replica {
+	return m.started(with(m.mutes[i]), func(c *setup) {
+		c.concurrency, c.pace, c.overrides = 1, "1/15ms", fmt.Sprintf("%s=%d/30m", scarce, scarceLimit)
+	})
+}
+
+func (m *muteHistory) any() (string, *mutedCategory) {
+	category := []string{"errors", "deploys", scarce}[m.chance.IntN(3)]
+	return category, m.categories[category]
+}
+
+func (m *muteHistory) step() {
+	switch n := m.chance.IntN(20); {
+	case n < 11:
+		for range 1 + m.chance.IntN(4) {
+			m.publishOne()
+		}
+	case n < 15:
+		category, of := m.any()
+		m.mute(category, of)
+	case n < 18:
+		category, of := m.any()
+		m.unmute(category, of)
+	case n == 18 && m.pauses == 0:
+		m.pauses++
+		m.slack.Next(devstack.Behaviour{RetryAfter: "1"})
+	case n == 19 && m.stops == 0:
+		m.stops++
+		i := m.chance.IntN(len(m.replicas))
+		testkit.Check(m.T, m.replicas[i].stop())
+		m.replicas[i] = m.another(i)
+	}
+}
+
+func (m *muteHistory) publishOne() {
+	category, of := m.any()
+	e := &mutedEvent{id: fmt.Sprintf("e%d", len(m.events)), category: category, cost: 1 + m.chance.IntN(3), may: of.anywhere(), must: of.everywhere()}
+	m.publish(category, fmt.Sprintf(`{"text":%q,"cost":%d}`, e.id, e.cost), "Nats-Msg-Id", e.id)
+	m.events = append(m.events, e)
+}
+
+// mute lets one replica or both follow a mute.
+func (m *muteHistory) mute(category string, of *mutedCategory) {
+	before, settled := of.everywhere(), m.outcomes()
+	for i := range m.mutes {
+		if m.chance.IntN(3) > 0 && !of.muted[i] {
+			m.mutes[i].mute(category)
+			of.muted[i] = true
+		}
+	}
+	for _, e := range m.events {
+		e.may = e.may || e.category == category && of.anywhere() && settled[e.id] == ""
+	}
+	if of.everywhere() && !before {
+		of.sent = m.sentOf(category)
+	}
+}
+
+// unmute lets one replica or both follow the end of a mute. What may only be dropped is settled before, now and then.
+func (m *muteHistory) unmute(category string, of *mutedCategory) {
+	if of.everywhere() {
+		m.expectQuiet(category, of)
+	}
+	wait := m.chance.IntN(2) == 0
+	for _, e := range m.events {
+		if e.category == category && e.must && wait {
+			m.expectMuted(e)
+		}
+	}
+	settled := m.outcomes()
+	for i := range m.mutes {
+		if m.chance.IntN(3) > 0 && of.muted[i] {
+			m.mutes[i].unmute(category)
+			of.muted[i] = false
+		}
+	}
+	for _, e := range m.events {
+		if e.category == category && !of.everywhere() && settled[e.id] == "" {
+			e.must = false
+		}
+	}
+}
+
+// expectQuiet expects that nothing but what was on its way has been sent since all replicas have muted a category.
+func (m *muteHistory) expectQuiet(category string, of *mutedCategory) {
+	m.Helper()
+	if sent := m.sentOf(category) - of.sent; sent > len(m.replicas) {
+		m.Errorf("%d events of %s were sent after all replicas had muted it, expected at most %d", sent, category, len(m.replicas))
+	}
+}
+
+func (m *muteHistory) expectMuted(e *mutedEvent) {
+	m.Helper()
+	if l := m.lineOf(e.id); l["reason"] != "muted" || l["mute"] != e.category {
+		m.Errorf("%+v ends as %v %v by %v, expected dropped as muted", *e, l["outcome"], l["reason"], l["mute"])
+	}
+}
+
+// sentOf is how many events of a category are in Slack.
+func (m *muteHistory) sentOf(category string) int {
+	posted, sent := m.posted(), 0
+	for _, e := range m.events {
+		if e.category == category {
+			sent += posted[e.id]
+		}
+	}
+	return sent
+}
+
+// outcomes are those of the settled events, by their ids.
+func (m *muteHistory) outcomes() map[string]string {
+	outcomes := map[string]string{}
+	for _, l := range m.log.settled() {
+		outcome, _ := l["outcome"].(string)
+		if reason, dropped := l["reason"].(string); dropped {
+			outcome = reason
+		}
+		outcomes[l["event_id"].(string)] = outcome
+	}
+	return outcomes
+}
+
+// finish waits until all events are settled, and compares each with the model.
+func (m *muteHistory) finish() {
+	lines := m.settled(len(m.events))
+	for category, of := range m.categories {
+		if of.everywhere() {
+			m.expectQuiet(category, of)
+		}
+	}
+	outcomes, posted, charged := m.outcomes(), m.posted(), map[string]int{}
+	for _, e := range m.events {
+		switch outcome := outcomes[e.id]; {
+		case e.must:
+			m.expectMuted(e)
+		case outcome == "muted" && !e.may:
+			m.Errorf("%+v is dropped as muted, and no replica had muted it", *e)
+		case outcome == "sent":
+			charged[e.category] += e.cost
+		case outcome != "muted" && (outcome != "category" || e.category != scarce):
+			m.Errorf("%+v ends as %q, expected sent or muted", *e, outcome)
+		}
+		if want := outcomes[e.id] == "sent"; posted[e.id] > 1 || (posted[e.id] == 1) != want {
+			m.Errorf("%+v ends as %s, and is in Slack %d times", *e, outcomes[e.id], posted[e.id])
+		}
+	}
+	if charged[scarce] > scarceLimit {
+		m.Errorf("%d slots of %d/30m are taken", charged[scarce], scarceLimit)
+	}
+	client := redis.NewClient(&redis.Options{Addr: m.redis.Addr})
+	defer func() { _ = client.Close() }()
+	for category := range m.categories {
+		m.eventually(fmt.Sprintf("%d slots of %s are taken", charged[category], category), func() bool {
+			return client.ZCard(m.Context(), "{"+namespace+"}:category:"+category).Val() == int64(charged[category])
+		})
+	}
+	m.eventually("so they are over all", func() bool {
+		return m.charged() == charged["errors"]+charged["deploys"]+charged[scarce]
+	})
+	m.expectNothingLeft()
+	m.Logf("%v", tally(lines))
+}

@@ -1,0 +1,107 @@
+package preflight
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/redistest"
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
+)
+
+// TestRedisThatRefusesWrites: whatever the reason, it is a failure with the advice for it.
+func TestRedisThatRefusesWrites(t *testing.T) {
+	t.Parallel()
+	full := redistest.StartProcess(t, "--maxmemory-policy", "noeviction")
+	client := testkit.OpenRedis(t, full.URL())
+	testkit.Check(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	wantFinding(t, redisFindings(t, full.URL(), true), Fail, "it is full: give it more memory")
+
+	alone := redistest.StartProcess(t, "--min-replicas-to-write", "1")
+	wantFinding(t, redisFindings(t, alone.URL(), true), Fail, "it refuses writes: NOREPLICAS")
+}
+
+// TestMistakesInRedisURL: what only the server can say.
+func TestMistakesInRedisURL(t *testing.T) {
+	t.Parallel()
+	plain := redistest.StartProcess(t, "--databases", "4")
+	wantFinding(t, redisFindings(t, "redis://"+plain.Addr+"/9", true), Fail, "REDIS_URL names a database that is not there")
+	wantFinding(t, redisFindings(t, "rediss://"+plain.Addr, true), Fail, "redis:// in REDIS_URL")
+}
+
+// TestTLSThatNATSDoesNotHave names the scheme.
+func TestTLSThatNATSDoesNotHave(t *testing.T) {
+	t.Parallel()
+	url := strings.Replace(startNATS(t), "nats://", "tls://", 1)
+	wantFinding(t, natsFindings(t, url, "notifier", true), Fail, "the server has no TLS: use nats:// in NATS_URL")
+}
+
+// TestDroppedEventsThatNobodyKeeps are a warning until a stream takes them.
+func TestDroppedEventsThatNobodyKeeps(t *testing.T) {
+	t.Parallel()
+	url := startNATS(t)
+	s := parsed(t, func(env *settings.Environment) {
+		env.NATSURL, env.DroppedSubject, env.NATSReplicas = url, "notify-dropped", "3"
+	})
+	findings := found(t, checkNATS, s)
+	wantFinding(t, findings, Warn, "no stream takes notify-dropped.>: dropped events reach only those who listen at that moment")
+	wantFinding(t, findings, Warn, "NATS_REPLICAS is 3, and the server is not in a cluster")
+	_, err := testkit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: "DROPPED", Subjects: []string{"notify-dropped.>"}})
+	testkit.Check(t, err)
+	wantFinding(t, found(t, checkNATS, s), OK, "dropped events are kept in stream DROPPED")
+}
+
+// TestOneReplicaInACluster is a warning, unless it is asked for.
+func TestOneReplicaInACluster(t *testing.T) {
+	t.Parallel()
+	url := testkit.NATSCluster(t, 3, nil)[0].ClientURL()
+	_, err := testkit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Replicas: 1})
+	testkit.Check(t, err)
+	const warning = "stream NOTIFY has one replica in a cluster of NATS servers"
+	for replicas, want := range map[string]bool{"0": true, "3": true, "1": false} {
+		findings := found(t, checkNATS, parsed(t, func(env *settings.Environment) { env.NATSURL, env.NATSReplicas = url, replicas }))
+		warned := false
+		for _, finding := range findings {
+			warned = warned || finding.Level == Warn && strings.Contains(line(finding), warning) && strings.Contains(line(finding), "nats stream edit NOTIFY --replicas 3")
+		}
+		if warned != want {
+			t.Errorf("NATS_REPLICAS=%s: warned %t, expected %t: %q", replicas, warned, want, findings)
+		}
+	}
+}
+
+// TestAdminAddrThatIsTaken: by a worker, by another program, by one that does not speak HTTP, by nobody.
+func TestAdminAddrThatIsTaken(t *testing.T) {
+	t.Parallel()
+	worker := testkit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }))
+	other := testkit.Serve(t, http.NotFoundHandler())
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Check(t, err)
+	defer func() { _ = silent.Close() }()
+	_, port, _ := net.SplitHostPort(other)
+	for addr, want := range map[string]Level{
+		worker: Note, other: Warn, silent.Addr().String(): Warn, "0.0.0.0:" + port: Warn, ":" + port: Warn, testkit.FreeAddr(t): "", "127.0.0.1:0": "", "": "",
+	} {
+		r := &report{}
+		checkAdminAddr(context.Background(), addr, r)
+		switch {
+		case want == "" && len(r.findings) > 0, want != "" && (len(r.findings) != 1 || r.findings[0].Level != want || !strings.Contains(r.findings[0].Text, addr)):
+			t.Errorf("%q: %q, expected %q", addr, r.findings, want)
+		}
+	}
+}
+
+// TestMistakesInSlack are those that Slack itself takes.
+func TestMistakesInSlack(t *testing.T) {
+	t.Parallel()
+	findings := found(t, checkSettings, parsed(t, func(env *settings.Environment) {
+		env.SlackBotToken, env.SlackChannel, env.SlackRoutes, env.AdminAddr = "xoxp-"+secret, "alerts", "errors=#errors,deploys=C0123", ""
+	}))
+	wantFinding(t, findings, Warn, "SLACK_BOT_TOKEN is a person's token (xoxp-)")
+	wantFinding(t, findings, Note, "alerts: a name of a channel begins with #; write #alerts, or the channel's ID")
+}

@@ -1,0 +1,152 @@
+package recent_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"notifier/internal/outcome"
+	"notifier/internal/recent"
+	"notifier/internal/testkit"
+)
+
+// guarded is a NATS server whose user w may publish to what was allowed last.
+type guarded struct {
+	server *server.Server
+	file   string
+	port   int
+}
+
+func (g *guarded) options(t testing.TB, subjects ...string) *server.Options {
+	t.Helper()
+	configuration := `authorization {users = [{user: all, password: x}, {user: w, password: x, permissions: {publish: {allow: ["` +
+		strings.Join(subjects, `", "`) + `"]}, subscribe: {allow: ["_W.>"]}}}]}`
+	testkit.Check(t, os.WriteFile(g.file, []byte(configuration), 0o600))
+	options, err := server.ProcessConfigFile(g.file)
+	testkit.Check(t, err)
+	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", g.port, true, true
+	options.JetStream, options.StoreDir = true, filepath.Dir(g.file)
+	return options
+}
+
+// allow changes what w may publish to.
+func (g *guarded) allow(t testing.TB, subjects ...string) {
+	t.Helper()
+	testkit.Check(t, g.server.ReloadOptions(g.options(t, subjects...)))
+}
+
+func startGuarded(t testing.TB, subjects ...string) *guarded {
+	t.Helper()
+	port, err := testkit.FreePort()
+	testkit.Check(t, err)
+	g := &guarded{file: filepath.Join(t.TempDir(), "nats.conf"), port: port}
+	g.server, err = server.NewServer(g.options(t, subjects...))
+	testkit.Check(t, err)
+	g.server.Start()
+	t.Cleanup(func() { g.server.Shutdown(); g.server.WaitForShutdown() })
+	if !g.server.ReadyForConnections(testkit.Patience) {
+		t.Fatal("the NATS server does not answer")
+	}
+	return g
+}
+
+func (g *guarded) as(user string) string {
+	return strings.Replace(g.server.ClientURL(), "//", "//"+user+":x@", 1)
+}
+
+const reading = "$JS.API.DIRECT.GET.NOTIFY_EVENTS"
+
+var writing = []string{"notify-events.>", "$JS.API.STREAM.INFO.NOTIFY_EVENTS", "$JS.API.STREAM.CREATE.NOTIFY_EVENTS"}
+
+// A permission that is missing, granted, revoked and granted again is said each time, and nothing needs a restart.
+func TestAPermissionComesAndGoes(t *testing.T) {
+	g := startGuarded(t, reading)
+	b := &bench{place: place(t), js: testkit.JetStream(t, g.as("all"))}
+	b.record(t, g.as("w"))
+	reader := readerAs(t, b, g.as("all"))
+	said := func(message string, n int) {
+		t.Helper()
+		testkit.Eventually(t, message, func() bool {
+			b.recorder.Record(outcomeOf("errors", outcome.Sent, "", message))
+			return b.logs.FilterMessage(message).Len() == n
+		})
+	}
+	for i := range 3 {
+		said("outcomes are not recorded", i+1)
+		line := b.logs.FilterMessage("outcomes are not recorded").All()[i].ContextMap()
+		if !strings.Contains(line["error"].(string), "Permissions Violation for Publish to") || !strings.Contains(line["advice"].(string), "docs/security.md") {
+			t.Errorf("%v", line)
+		}
+		g.allow(t, append(writing, reading)...)
+		said("outcomes are recorded again", i+1)
+		g.allow(t, reading)
+	}
+	answer, err := reader.List(t.Context(), recent.Filter{})
+	if err != nil || len(answer.Outcomes) == 0 || answer.Outcomes[0].LeftOut+uint64(len(answer.Outcomes)) < 2 {
+		t.Errorf("%v %+v", err, answer)
+	}
+}
+
+// readerAs is a reader of its own.
+func readerAs(t testing.TB, b *bench, url string) *recent.Reader {
+	t.Helper()
+	connection, err := nats.Connect(url)
+	testkit.Check(t, err)
+	t.Cleanup(connection.Close)
+	return recent.NewReader(connection, b.place)
+}
+
+// A worker that may create nothing, and not look the stream up, records where the stream exists.
+func TestPublishingIsEnough(t *testing.T) {
+	g := startGuarded(t, "notify-events.>")
+	b := &bench{place: place(t), js: testkit.JetStream(t, g.as("all"))}
+	_, err := b.js.CreateStream(t.Context(), b.place.Config())
+	testkit.Check(t, err)
+	b.record(t, g.as("w"))
+	b.reader = readerAs(t, b, g.as("all"))
+	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "e-1"))
+	b.eventually(t, recent.Filter{}, 1)
+}
+
+// A reading that the server denies ends at once, and ends no writing that is under way.
+func TestADeniedReadingEndsNoWriting(t *testing.T) {
+	g := startGuarded(t, writing...)
+	b := &bench{place: place(t), js: testkit.JetStream(t, g.as("all"))}
+	b.record(t, g.as("w"))
+	denied := "nats: permissions violation: Permissions Violation for Publish to \"" + reading + "\""
+	violation := fmt.Errorf("%w: %s", nats.ErrPermissionViolation, strings.TrimPrefix(denied, "nats: permissions violation: "))
+	if subject := recent.DeniedSubject(violation); subject != reading || b.recorder.Denied(subject, violation) {
+		t.Errorf("the recorder takes the denial of %q for its own", subject)
+	}
+	for _, other := range []error{errors.New("x"), nats.ErrPermissionViolation, fmt.Errorf("%w: Permissions Violation for Subscription to \"a\"", nats.ErrPermissionViolation),
+		fmt.Errorf("%w: Permissions Violation for Publish to \"a", nats.ErrPermissionViolation)} {
+		if subject := recent.DeniedSubject(other); subject != "" {
+			t.Errorf("%v: %q", other, subject)
+		}
+	}
+	var tail atomic.Pointer[recent.Tail]
+	connection, err := nats.Connect(g.as("w"), nats.CustomInboxPrefix("_W"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		tail.Load().Denied(recent.DeniedSubject(err), err)
+	}))
+	testkit.Check(t, err)
+	t.Cleanup(connection.Close)
+	tail.Store(recent.NewTail(recent.NewReader(connection, b.place)))
+	for _, filter := range []recent.Filter{{}, {Category: "errors"}} {
+		if _, err := tail.Load().List(t.Context(), t.Context(), filter); !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("%+v: %v, expected that it is denied", filter, err)
+		}
+	}
+	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "e-1"))
+	b.reader = readerAs(t, b, g.as("all"))
+	b.eventually(t, recent.Filter{}, 1)
+	if n := b.logs.FilterMessage("outcomes are not recorded").Len(); n > 0 {
+		t.Errorf("%v", b.logs.All())
+	}
+}
