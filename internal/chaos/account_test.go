@@ -15,7 +15,7 @@ import (
 // the dead letters, the logs of all worker processes, and the admissions in Redis. It demands, for each event:
 //
 //   - Each stream message has a line.
-//   - It is in Slack, or dead, or its lines say by which limit it was dropped. A line "sent" has its message in Slack.
+//   - It is in Slack, or dead, or its lines say by which limit or mute it was dropped. A line "sent" has its message in Slack.
 //   - It stands in Slack once; or more often, and a line says "ambiguous".
 //   - It was charged when it came to Slack, once while that counts, and not refunded; one that did not come to Slack was
 //     refunded.
@@ -23,7 +23,7 @@ import (
 // Five echoes are no fault, and counted. Between its line and its acknowledgement a crash, or a consumer that is deleted,
 // lets an event be decided anew: it is dropped and later sent, or dead and later sent. An event that was sent is dropped
 // as a duplicate when its message comes again. A message that two workers hold, settled by the one without being sent, may
-// be decided anew for the other; if that one dies, nobody takes it up again, and its slot stays taken. And one whose lines
+// be decided anew for the other; if that one ends before it posts, nobody takes it up again, and its slot stays taken. And one whose lines
 // are lost with a process that died after its post has lines of others only. And Redis may forget a refund: see
 // refundForgotten.
 type account struct {
@@ -42,9 +42,13 @@ type account struct {
 	duplicates, lookedUp        int
 	redelivered, outlived       int
 	slotsLost, refundsForgotten int
-	lostSlots                   map[string]bool // by event id
+	lostSlots                   map[string]bool  // by event id
+	forgotten                   map[string]int64 // by event id: when a refund was made, at the earliest, that Redis has forgotten
 	unaccounted, wronglyCharged int
 	overfull                    int
+	unheard                     []*line // that a worker decided again before another one had put back what it knows
+	sentForgotten               int     // records that an event was sent
+	excused                     int     // windows above their limit then
 }
 
 // post is a message in Slack and the process that posted it.
@@ -60,7 +64,7 @@ func (w *world) settleUp() *account {
 	w.register.end()
 	a := &account{
 		w: w, lives: w.lives(), events: w.publisher.events, lines: map[string][]*line{}, bySeq: map[uint64][]*line{},
-		posts: map[string][]post{}, letters: w.deadLetters(), dropped: map[string]int{}, lostSlots: map[string]bool{},
+		posts: map[string][]post{}, letters: w.deadLetters(), dropped: map[string]int{}, lostSlots: map[string]bool{}, forgotten: map[string]int64{},
 	}
 	a.problems = append(a.problems, w.diary.problems...)
 	a.readLogs()
@@ -69,6 +73,7 @@ func (w *world) settleUp() *account {
 		a.event(a.events[id])
 	}
 	a.drops()
+	a.steered()
 	a.charges()
 	a.windows()
 	return a
@@ -115,6 +120,9 @@ func (a *account) readLogs() {
 			if strings.HasPrefix(line.Message, "notification ") {
 				a.settled = append(a.settled, line)
 			}
+			if strings.HasPrefix(line.Message, "Redis may have forgotten what replicas that did not answer") {
+				a.unheard = append(a.unheard, line)
+			}
 		}
 	}
 	slices.SortStableFunc(a.settled, func(a, b *line) int { return a.Time.Compare(b.Time) })
@@ -155,7 +163,7 @@ func (a *account) event(e *event) {
 	ambiguous := slices.ContainsFunc(lines, func(l *line) bool { return l.Ambiguous })
 	said := slices.ContainsFunc(lines, is("sent"))
 	posts, letters := a.posts[e.id], a.letters[e.id]
-	refused := slices.IndexFunc(lines, (*line).refusedByLimit)
+	refused := slices.IndexFunc(lines, func(l *line) bool { return l.refusedByLimit() || l.muted() })
 	deadAt := slices.IndexFunc(lines, is("dead"))
 	skipped := slices.ContainsFunc(lines, (*line).hasNoLetter)
 	switch {
@@ -177,7 +185,7 @@ func (a *account) event(e *event) {
 		a.dropped[lines[refused].Reason]++
 	default:
 		a.unaccounted++
-		a.blame(e, "neither in Slack nor dead, and no limit refused it")
+		a.blame(e, "neither in Slack nor dead, and no limit refused it, nor a mute")
 	}
 	if deadAt >= 0 && len(letters) == 0 && !skipped {
 		a.blame(e, "said to be dead, and not among the dead letters")
@@ -229,10 +237,35 @@ func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
 		a.duplicates++
 		// Who died after its last post could not say that an earlier one of its own was ambiguous.
 		diedSilent := len(made) == 1 && said[posts[0].life] == 0 && a.lives[posts[0].life] != nil && a.lives[posts[0].life].crashed()
-		if !ambiguous && !diedSilent {
+		if !ambiguous && !diedSilent && !a.outlivedEach(posts, said) {
 			a.blame(e, "%d times in Slack, and no line says ambiguous", len(posts))
 		}
 	}
+}
+
+// outlivedEach reports whether all posts but the last were of processes that died before they could record anything, and each next one
+// was made when the admission before it counted no more: then nobody could know of them.
+func (a *account) outlivedEach(posts []post, said map[string]int) bool {
+	for i, p := range posts[:len(posts)-1] {
+		l := a.lives[p.life]
+		silent := said[p.life] == 0 && l != nil && l.crashed()
+		if !silent || posts[i+1].at.Sub(p.at).Microseconds() < a.w.register.retention {
+			return false
+		}
+	}
+	return true
+}
+
+// settledMeanwhile reports whether an event was settled by one worker before another one that held it posted it, and died of that:
+// nobody takes it up again then.
+func (a *account) settledMeanwhile(e *event) bool {
+	posts, lines := a.posts[e.id], a.lines[e.id]
+	if len(posts) == 0 || len(lines) == 0 {
+		return false
+	}
+	last := posts[len(posts)-1]
+	l := a.lives[last.life]
+	return l != nil && l.crashed() && lines[len(lines)-1].Time.Before(last.at)
 }
 
 // decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line, for another

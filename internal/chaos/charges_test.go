@@ -14,7 +14,7 @@ import (
 func (a *account) drops() {
 	s := a.scopes()
 	for _, l := range a.settled {
-		if l.Outcome != "dropped" || l.Reason == "duplicate" {
+		if l.Outcome != "dropped" || l.Reason == "duplicate" || l.muted() {
 			continue
 		}
 		e := a.events[l.EventID]
@@ -36,7 +36,8 @@ func (a *account) drops() {
 			a.blame(e, "%v: %s", err, l)
 			continue
 		}
-		if most := mostHeld(s.of(l), l.Time, tier[0].Window); most+e.cost <= tier[0].Count && !a.refundNear(l.Time, tier[0].Window) {
+		unknown := a.refundNear(l.Time, tier[0].Window) || a.askedFor(l.Time, tier[0].Window)
+		if most := mostHeld(s.of(l), l.Time, tier[0].Window); most+e.cost <= tier[0].Count && !unknown {
 			a.blame(e, "dropped by %s, when no more than %d were taken: %s", l.Limit, most, l)
 		}
 	}
@@ -75,15 +76,32 @@ func (a *account) redisUnavailable(at time.Time) (fault, bool) {
 	return fault{}, false
 }
 
-// refundNear reports whether Slack rejected something at a time that matters to the window: a slot that was given back
-// before anybody looked counted, and cannot be seen.
+// refundNear reports whether Slack rejected something, or a mute began, at a time that matters to the window: a slot that was given
+// back before anybody looked counted, and cannot be seen.
 func (a *account) refundNear(at time.Time, window time.Duration) bool {
-	for _, f := range a.w.diary.of(faultRejects) {
+	for _, f := range a.w.diary.of(faultRejects, faultMute) {
 		if f.hours.overlaps(at.Add(-window-decisionAge), at.Add(decisionAge)) {
 			return true
 		}
 	}
 	return false
+}
+
+// askedFor reports whether Sentinels were asked for a failover at a time that matters to the window. The old primary goes on until it is
+// replaced: what it charges without an answer that still counts is decided again by the new one, and cannot be seen.
+func (a *account) askedFor(at time.Time, window time.Duration) bool {
+	return slices.ContainsFunc(a.w.diary.of(faultFailover), func(f fault) bool {
+		return f.what == askedForFailover && f.hours.overlaps(at.Add(-window-decisionAge), at.Add(decisionAge))
+	})
+}
+
+// wentOnWithout reports whether a worker decided again, at a time that matters to the window, before another one that lives had put back
+// what it knows: a healing waits for 1.3 s, and a process that this machine does not let run for so long is late. docs/design.md names
+// that, and the worker's line names the late one.
+func (a *account) wentOnWithout(at time.Time, window time.Duration) bool {
+	return slices.ContainsFunc(a.unheard, func(l *line) bool {
+		return l.Time.After(at.Add(-window-decisionAge)) && l.Time.Before(at.Add(decisionAge))
+	})
 }
 
 // scopes are all admissions, and those of each group and category, in the order of time.
@@ -118,27 +136,48 @@ func (s scopes) of(l *line) []*admission {
 }
 
 // windows looks for a window that held more than its limit. A slot that came back after its refund had been given to another event
-// meanwhile: where nothing was sent for it, it does not count.
+// meanwhile. So it does not count, whether its event was posted after all or not: of two workers that hold an event, the one that has
+// not refunded it puts it back, which docs/design.md names as a limit of healing. The report has how many were posted.
 func (a *account) windows() {
 	s := a.scopes()
-	look := func(name string, scope []*admission, limit ratelimit.Limit) {
-		scope = slices.DeleteFunc(slices.Clone(scope), func(m *admission) bool { return m.back && len(a.posts[m.id()]) == 0 })
-		for _, tier := range limit {
-			if most, at := fullest(scope, tier.Window); most > tier.Count {
+	look := func(name, order string, scope []*admission, limit ratelimit.Limit) {
+		scope = a.counted(scope)
+		for i, tier := range limit {
+			if held, most, at := overfull(scope, tier.Window, a.mostAllowed(order, limit, i)); held > most && a.wentOnWithout(time.UnixMicro(at), tier.Window) {
+				a.excused++
+			} else if held > most {
 				a.overfull++
-				a.problem("%s: %d slots in the %s until %s, expected at most %d%s", name, most, tier.Window,
-					time.UnixMicro(at).UTC().Format("15:04:05.000000"), tier.Count, listed(scope, at, tier.Window))
+				a.problem("%s: %d slots in the %s until %s, expected at most %d%s", name, held, tier.Window,
+					time.UnixMicro(at).UTC().Format("15:04:05.000000"), most, listed(scope, at, tier.Window))
 			}
 		}
 	}
 	rules := a.w.register.rules
-	look("the global limit", s.global, rules.Global)
+	look("the global limit", "global", s.global, rules.Global)
 	for group, scope := range s.byGroup {
-		look("group "+group, scope, rules.GroupLimit(group))
+		look("group "+group, "group/"+group, scope, rules.GroupLimit(group))
 	}
 	for category, scope := range s.byCategory {
-		look("category "+category, scope, rules.LimitFor(category))
+		look("category "+category, "category/"+category, scope, rules.LimitFor(category))
 	}
+}
+
+// counted are the slots that count: without those that came back after a look saw them gone, and those whose refund Redis has
+// forgotten between two looks only until it. Nor do those count that went with an old primary which charged them without an answer that
+// still counts: the new one never had them. If such an event was posted because of it, charge says so.
+func (a *account) counted(scope []*admission) []*admission {
+	var counted []*admission
+	for _, m := range scope {
+		if refund, forgotten := a.forgotten[m.id()]; forgotten {
+			until := *m
+			until.refunded, until.last = true, min(m.last, refund)
+			m = &until
+		}
+		if unanswered := m.refunded && a.askedFor(time.UnixMicro(m.last), 0); !m.back && !unanswered {
+			counted = append(counted, m)
+		}
+	}
+	return counted
 }
 
 // listed are the slots of a window that is too full, as evidence.
@@ -162,7 +201,8 @@ func (a *account) charges() {
 	for _, c := range r.again {
 		a.chargedAgain(c)
 	}
-	if limit := time.Duration(r.retention) * time.Microsecond / 2; r.longest > limit {
+	// An admission stays for the retention, so looks that are less far apart miss none; a quarter is for the clocks.
+	if limit := time.Duration(r.retention) * time.Microsecond * 3 / 4; r.longest > limit {
 		a.problem("nobody looked at the register for %s, expected less than %s: this account is worth nothing", r.longest, limit)
 	}
 	admissions := r.byID()
@@ -182,11 +222,22 @@ func (a *account) charges() {
 	for id, record := range inFlight {
 		// What is older than every window is not in flight any more; it goes with the next admission.
 		// What was dead-lettered in doubt keeps its slot, and its record until the slot is free: it may stand in the channel.
-		if e := a.events[id]; e != nil && record.Admitted.UnixMicro() > r.lastLook-r.retention && !a.lostSlots[id] && !deadInDoubt(a.lines[id]) {
+		if e := a.events[id]; e != nil && record.Admitted.UnixMicro() > r.lastLook-r.retention && !a.lostSlots[id] && !deadInDoubt(a.lines[id]) && !a.settledMeanwhile(e) {
+			if a.sentOnOldPrimary(e) {
+				a.sentForgotten++
+				continue
+			}
 			a.wronglyCharged++
 			a.blame(e, "still in flight when nothing is left to do")
 		}
 	}
+}
+
+// sentOnOldPrimary reports whether an event was recorded as sent while Sentinels were asked for a failover. The record may be lost with the
+// old primary, which goes on until it is replaced, after the admission was put back: its slot counts as it should, and its id is known
+// for as long as that, instead of for the dedupe window. docs/design.md names it.
+func (a *account) sentOnOldPrimary(e *event) bool {
+	return slices.ContainsFunc(a.lines[e.id], func(l *line) bool { return l.Outcome == outcome.Sent && a.askedFor(l.Time, 0) })
 }
 
 func deadInDoubt(lines []*line) bool {
@@ -197,7 +248,7 @@ func deadInDoubt(lines []*line) bool {
 func (a *account) chargedAgain(c chargedAgain) {
 	id := (&admission{slot: c.slot}).id()
 	first, second := time.UnixMicro(c.first), time.UnixMicro(c.second)
-	for _, f := range a.w.diary.of(faultRejects) {
+	for _, f := range a.w.diary.of(faultRejects, faultMute) {
 		if f.hours.overlaps(first, second.Add(time.Second)) {
 			return
 		}
@@ -226,6 +277,11 @@ func (a *account) charge(e *event, admissions []*admission) {
 			unjustified++
 		}
 	}
+	refund := a.refundForgotten(lines)
+	if n := len(admissions); refund != nil && n > 0 && kept == 0 && admissions[n-1].last > refund.Time.UnixMicro() {
+		// The slot was seen after its refund, and gone later: a failover has brought it back between two looks, until the next loss.
+		a.forgotten[e.id] = refund.Time.Add(-decisionAge).UnixMicro()
+	}
 	switch {
 	case e.malformed && len(admissions) > 0:
 		a.wronglyCharged++
@@ -240,9 +296,10 @@ func (a *account) charge(e *event, admissions []*admission) {
 		a.wronglyCharged++
 		a.blame(e, "charged after it was posted")
 	case len(posts) > 0 || unjustified == 0:
-	case a.refundForgotten(lines):
+	case refund != nil:
 		a.refundsForgotten++
 		a.lostSlots[e.id] = true
+		a.forgotten[e.id] = refund.Time.Add(-decisionAge).UnixMicro()
 	case a.lost(lines, admissions):
 		a.slotsLost++
 		a.lostSlots[e.id] = true
@@ -257,7 +314,7 @@ func (a *account) charge(e *event, admissions []*admission) {
 func (a *account) justified(lines []*line, m *admission) bool {
 	expired := m.at + a.w.register.retention
 	for _, l := range lines {
-		if l.Ambiguous || (l.refusedByLimit() && l.Time.UnixMicro() >= expired) {
+		if l.Ambiguous || ((l.refusedByLimit() || l.muted()) && l.Time.UnixMicro() >= expired) {
 			return true
 		}
 	}
@@ -265,29 +322,32 @@ func (a *account) justified(lines []*line, m *admission) bool {
 	return died >= 0 && lines[died].Time.UnixMicro() >= expired // of several the first one had to give it back
 }
 
-// refundForgotten reports whether an event was refunded, and Redis has forgotten that: the slot stays taken until it leaves the
-// window, and a message less is sent. A failover forgets a refund as it forgets an admission. And of two workers that held the
+// refundForgotten is the line of an event that was refunded, where Redis may have forgotten that; nil: none. The slot stays taken until
+// it leaves the window, and a message less is sent. A failover forgets a refund as it forgets an admission. And of two workers that held the
 // event, the one that has not refunded it puts it back.
-func (a *account) refundForgotten(lines []*line) bool {
+func (a *account) refundForgotten(lines []*line) *line {
 	kinds := []string{faultEmpty, faultFailover}
 	if slices.ContainsFunc(lines, func(l *line) bool { return l.Redelivered }) {
 		kinds = append(kinds, faultRedis)
 	}
-	return slices.ContainsFunc(lines, func(l *line) bool {
-		return l.Outcome == "dead" && slices.ContainsFunc(a.w.diary.of(kinds...), func(f fault) bool {
+	for _, l := range lines {
+		if (l.Outcome == "dead" || l.muted()) && slices.ContainsFunc(a.w.diary.of(kinds...), func(f fault) bool {
 			return f.hours.to.After(l.Time) && f.hours.to.Before(l.Time.Add(time.Duration(a.w.register.retention)*time.Microsecond))
-		})
-	})
+		}) {
+			return l
+		}
+	}
+	return nil
 }
 
-// lost reports whether the last admission came after the event was settled or refunded, and a process died soon after:
-// see account.
+// lost reports whether the last admission came after the event was settled or refunded, and a process ended soon after:
+// see account. That an event is muted is decided some time before its line.
 func (a *account) lost(lines []*line, admissions []*admission) bool {
 	last := admissions[len(admissions)-1]
 	at := time.UnixMicro(last.at)
-	over := slices.ContainsFunc(lines, func(l *line) bool { return l.Time.Before(at) }) ||
+	over := slices.ContainsFunc(lines, func(l *line) bool { return l.Time.Before(at) || l.muted() && l.Time.Add(-decisionAge).Before(at) }) ||
 		slices.ContainsFunc(admissions, func(m *admission) bool { return m.refunded })
-	return over && !last.refunded && slices.ContainsFunc(a.w.diary.of(faultKill), func(f fault) bool {
-		return f.hours.from.After(at) && f.hours.from.Before(at.Add(time.Duration(a.w.register.retention)*time.Microsecond))
+	return over && !last.refunded && slices.ContainsFunc(a.w.diary.of(faultKill, faultTerm), func(f fault) bool {
+		return f.hours.overlaps(at, at.Add(time.Duration(a.w.register.retention)*time.Microsecond))
 	})
 }

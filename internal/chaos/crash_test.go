@@ -7,6 +7,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/testkit"
+	"notifier/internal/wait"
 )
 
 // crashPoints are the steps at which the build with the tag "crashpoints" can die, and the time at which it does:
@@ -85,7 +86,11 @@ func crashAt(t *testing.T, history devstack.History, points ...string) {
 			t.Fatalf("%d workers do not come to where they are to die", living)
 		}
 		publish(&event{id: fmt.Sprintf("more-%02d", i), category: fmt.Sprintf("more-%02d", i), cost: 1}, true)
-		pass(t.Context(), 50*time.Millisecond)
+		pause := 50 * time.Millisecond
+		if i >= 40 { // by now nobody has taken all of it: a busy machine has not started them
+			pause = 500 * time.Millisecond
+		}
+		wait.For(t.Context(), pause)
 	}
 	k := w.addWorker(crashing, false)
 	_, err := k.start()

@@ -6,4 +6,12 @@
 // as timing allows; NOTIFIER_CHAOS_TIME is how long it takes in total (60s); NOTIFIER_CHAOS_HISTORY=always or never keeps the
 // channel readable, or not. TestCrashAtEveryStep kills workers at each
 // step between two states of an event, alone and in pairs.
+//
+// TestCluster kills the leaders of a cluster: three NATS servers as processes (natsserver), a Redis with two replicas under Sentinel, and
+// four workers. It prints how long there was no leader, as an independent client sees it, and how much longer workers did nothing.
+// TestTwoStreamsShareOneLimit has two deployments in one namespace.
+//
+// In TestChaos and TestStoreLoss operators mute categories and set limits for a while meanwhile (steered_test.go). A line that says
+// muted must name a mute that may have been in force; what was published after a worker had surely followed a mute must not be posted
+// by it; and windows are judged by the limits that may have been in force.
 package chaos

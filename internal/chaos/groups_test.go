@@ -46,3 +46,24 @@ func TestTheAccountOfGroups(t *testing.T) {
 		t.Errorf("of a group with too many: %q", a.problems)
 	}
 }
+
+// A slot whose refund Redis has forgotten counts until the refund and not after it, and so do all slots of a costly event.
+func TestTheAccountOfForgottenRefunds(t *testing.T) {
+	rules, begun := testkit.Rules("100/1h", "3/1h", ""), time.Now().UnixMicro()
+	overfull := func(refund int64) int {
+		a := &account{w: &world{diary: &diary{}, register: &register{rules: rules}}, events: map[string]*event{}, forgotten: map[string]int64{"e0": refund}}
+		for i, slot := range []string{"a:e0", "a:e0 2", "a:e1", "a:e2", "a:e3"} {
+			a.events[idOf(slot)] = &event{id: idOf(slot), category: "a", cost: 1}
+			at := begun + int64(i)
+			a.w.register.all = append(a.w.register.all, &admission{slot: slot, at: at, last: begun + 10})
+		}
+		a.windows()
+		return a.overfull
+	}
+	if n := overfull(begun + 2); n != 0 {
+		t.Errorf("%d windows are too full, expected none: two slots were refunded when the last two were taken", n)
+	}
+	if n := overfull(begun + 4); n != 1 {
+		t.Errorf("%d windows are too full, expected one: the refund came after the last slot was taken", n)
+	}
+}

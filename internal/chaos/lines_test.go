@@ -28,6 +28,7 @@ type line struct {
 	Ambiguous   bool      `json:"ambiguous"`
 	Redelivered bool      `json:"redelivered"`
 	Letter      *bool     `json:"letter"`
+	MutedBy     string    `json:"muted_by"`
 }
 
 func (l *line) String() string {
@@ -48,6 +49,9 @@ func (l *line) hasNoLetter() bool { return l.Letter != nil && !*l.Letter && l.Re
 func (l *line) refusedByLimit() bool {
 	return l.Outcome == outcome.Dropped && slices.Contains(outcome.LimitReasons(), l.Reason)
 }
+
+// muted reports whether an operator has muted the event.
+func (l *line) muted() bool { return l.Outcome == outcome.Dropped && l.Reason == outcome.Muted }
 
 // journal is the log of one process.
 type journal struct {

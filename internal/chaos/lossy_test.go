@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"notifier/internal/testkit"
+	"notifier/internal/wait"
 )
 
 // TestStoreLoss lets Redis fail over to a replica that has not received everything, and come back empty, while three workers send,
@@ -41,7 +42,7 @@ func TestStoreLoss(t *testing.T) {
 	})
 	faults, endFaults := context.WithTimeout(t.Context(), duration-settling)
 	defer endFaults()
-	for i, lane := range [][]nemesis{w.againstSlack(false), w.againstReading()} {
+	for i, lane := range [][]nemesis{w.againstSlack(false), w.againstReading(), w.steers()} {
 		running.Go(func() { rampage(faults, rand.New(rand.NewPCG(seed, uint64(i))), lane) })
 	}
 	rampage(faults, rand.New(rand.NewPCG(seed, 99)), w.againstMemory()) // here, because it may end the test
@@ -88,7 +89,7 @@ func (w *world) againstMemory() []nemesis {
 			begun := time.Now()
 			w.redis.Stop(w.T)
 			w.redis.Empty(w.T)
-			pass(ctx, between(random, 100*time.Millisecond, time.Second))
+			wait.For(ctx, between(random, 100*time.Millisecond, time.Second))
 			w.diary.note(faultRedis, "", begun) // as in againstServers
 			w.redis.Restart(w.T)
 			w.diary.note(faultEmpty, "", begun)
@@ -98,7 +99,7 @@ func (w *world) againstMemory() []nemesis {
 			begun := time.Now()
 			next := w.redis.StartReplica(w.T)
 			next.Part(w.T)
-			pass(ctx, between(random, 200*time.Millisecond, 1500*time.Millisecond)) // what is admitted now is forgotten
+			wait.For(ctx, between(random, 200*time.Millisecond, 1500*time.Millisecond)) // what is admitted now is forgotten
 			stopped := time.Now()
 			w.redis.Stop(w.T)
 			w.diary.note(faultRedis, "", stopped)
@@ -116,6 +117,6 @@ func (w *world) healed(ctx context.Context, random *rand.Rand) {
 		return
 	}
 	looks := w.register.counted()
-	for pass(ctx, lookEvery) && w.register.counted() < looks+2 {
+	for wait.For(ctx, lookEvery) && w.register.counted() < looks+2 {
 	}
 }

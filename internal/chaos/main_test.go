@@ -1,13 +1,11 @@
 package chaos
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 
@@ -41,18 +39,6 @@ var (
 	plain    = &testkit.Program{}
 	crashing = &testkit.Program{Tags: "crashpoints"}
 )
-
-// pass lets time pass, which is what a fault does; it reports false when ctx ends before.
-func pass(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // steadyAddr is a free loopback address for a server that is stopped and started again. Its port is below those that
 // the system gives to outgoing connections, one of which could take it in the meantime.

@@ -12,6 +12,7 @@ import (
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
+	"notifier/internal/wait"
 )
 
 // The kinds of faults.
@@ -24,6 +25,7 @@ const (
 	faultRedis    = "redis restart"
 	faultEmpty    = "redis empty restart"
 	faultFailover = "redis failover"
+	faultPrimary  = "redis primary"
 	faultScripts  = "script flush"
 	faultNATS     = "nats restart"
 	faultConsumer = "consumer deleted"
@@ -33,6 +35,8 @@ const (
 	faultLost     = "slack accepts and resets"
 	faultRejects  = "slack rejects"
 	faultBlind    = "channel unreadable"
+	faultMute     = "mute"
+	faultWhile    = "limit for a while"
 )
 
 // nemesis breaks one thing, keeps it broken for a while, and repairs it, even if ctx ends before that.
@@ -48,7 +52,7 @@ func rampage(ctx context.Context, random *rand.Rand, lane []nemesis) {
 	for i, n := range lane {
 		dice = append(dice, slices.Repeat([]int{i}, n.weight)...)
 	}
-	for pass(ctx, between(random, 300*time.Millisecond, 1500*time.Millisecond)) {
+	for wait.For(ctx, between(random, 300*time.Millisecond, 1500*time.Millisecond)) {
 		lane[dice[random.IntN(len(dice))]].strike(ctx, random)
 	}
 }
@@ -56,7 +60,7 @@ func rampage(ctx context.Context, random *rand.Rand, lane []nemesis) {
 // unleash runs all lanes until ctx ends. Each lane has its own choice of faults from the seed.
 func (w *world) unleash(ctx context.Context, seed uint64, long bool) {
 	var lanes sync.WaitGroup
-	for i, lane := range [][]nemesis{w.againstWorkers(), w.againstLinks(), w.againstSlack(long), w.againstReading()} {
+	for i, lane := range [][]nemesis{w.againstWorkers(), w.againstLinks(), w.againstSlack(long), w.againstReading(), w.steers()} {
 		lanes.Go(func() { rampage(ctx, rand.New(rand.NewPCG(seed, uint64(i))), lane) })
 	}
 	deadline, _ := ctx.Deadline()
@@ -68,9 +72,9 @@ func (w *world) unleash(ctx context.Context, seed uint64, long bool) {
 // changePace gives the processes that are started in the second third of the time a pace. So there are replicas with one and
 // without side by side, and events wait for their turn while everything breaks.
 func (w *world) changePace(ctx context.Context, d time.Duration) {
-	pass(ctx, d/3)
+	wait.For(ctx, d/3)
 	w.paced.Store(true)
-	pass(ctx, d/3)
+	wait.For(ctx, d/3)
 	w.paced.Store(false)
 }
 
@@ -81,7 +85,7 @@ func between(random *rand.Rand, from, to time.Duration) time.Duration {
 func (w *world) againstWorkers() []nemesis {
 	pick := func(random *rand.Rand) *worker { return w.workers[random.IntN(len(w.workers))] }
 	again := func(ctx context.Context, k *worker, pause time.Duration) {
-		pass(ctx, pause)
+		wait.For(ctx, pause)
 		_, err := k.start()
 		w.diary.complain(err)
 	}
@@ -97,7 +101,7 @@ func (w *world) againstWorkers() []nemesis {
 			k := pick(random)
 			begun := time.Now()
 			w.diary.complain(k.now().freeze())
-			pass(ctx, w.ackWait+between(random, 300*time.Millisecond, 2*time.Second))
+			wait.For(ctx, w.ackWait+between(random, 300*time.Millisecond, 2*time.Second))
 			w.diary.complain(k.now().thaw())
 			w.diary.note(faultStop, k.name, begun)
 		}},
@@ -132,7 +136,7 @@ func (w *world) againstLinks() []nemesis {
 			l := pick(random)
 			begun := time.Now()
 			l.cut()
-			pass(ctx, between(random, 300*time.Millisecond, 4*time.Second))
+			wait.For(ctx, between(random, 300*time.Millisecond, 4*time.Second))
 			w.diary.complain(l.open())
 			w.diary.note(faultCut, l.name, begun)
 		}},
@@ -141,7 +145,7 @@ func (w *world) againstLinks() []nemesis {
 			begun := time.Now()
 			l.cut()
 			w.diary.complain(l.open(bad))
-			pass(ctx, between(random, 500*time.Millisecond, 3*time.Second))
+			wait.For(ctx, between(random, 500*time.Millisecond, 3*time.Second))
 			l.cut()
 			w.diary.complain(l.open())
 			w.diary.note(faultSlow, l.name+" "+bad.kind, begun)
@@ -155,7 +159,7 @@ func (w *world) againstServers() []nemesis {
 			_ = w.register.look(ctx) // a moment before is better than up to 200 ms
 			begun := time.Now()
 			w.redis.Stop(w.T)
-			pass(ctx, between(random, 200*time.Millisecond, 2500*time.Millisecond))
+			wait.For(ctx, between(random, 200*time.Millisecond, 2500*time.Millisecond))
 			w.diary.note(faultRedis, "", begun) // it answers somewhat before Restart knows
 			w.redis.Restart(w.T)
 		}},
@@ -167,7 +171,7 @@ func (w *world) againstServers() []nemesis {
 		{2, func(ctx context.Context, random *rand.Rand) {
 			begun := time.Now()
 			w.nats.Stop()
-			pass(ctx, between(random, 100*time.Millisecond, 2*time.Second))
+			wait.For(ctx, between(random, 100*time.Millisecond, 2*time.Second))
 			var err error
 			if !testkit.Within(testkit.Patience, func() bool { err = w.nats.Start(); return err == nil }) {
 				w.diary.complain(err)
@@ -193,7 +197,7 @@ func (w *world) againstSlack(long bool) []nemesis {
 		return func(ctx context.Context, random *rand.Rand) {
 			begun := time.Now()
 			w.slack.Always(b)
-			pass(ctx, between(random, from, to))
+			wait.For(ctx, between(random, from, to))
 			w.slack.Always(devstack.Behaviour{})
 			w.diary.note(kind, "", begun)
 		}
@@ -221,7 +225,7 @@ func (w *world) limitChannels(ctx context.Context, random *rand.Rand) {
 	begun := time.Now()
 	count := []int{1, 8}[random.IntN(2)]
 	w.diary.complain(w.slack.SetMode(devstack.Mode{ChannelLimit: ratelimit.Limit{{Count: count, Window: time.Second}}}))
-	pass(ctx, between(random, 2*time.Second, 4*time.Second))
+	wait.For(ctx, between(random, 2*time.Second, 4*time.Second))
 	w.diary.complain(w.slack.SetMode(devstack.Mode{}))
 	w.diary.note(faultChannels, "", begun)
 }
@@ -236,7 +240,7 @@ func (w *world) refuseWhatArrived(ctx context.Context, random *rand.Rand) {
 	w.diary.note(faultLost, "", begun)
 	begun = time.Now()
 	w.slack.Always(devstack.Behaviour{Code: "msg_too_long"})
-	pass(ctx, between(random, 800*time.Millisecond, 1500*time.Millisecond))
+	wait.For(ctx, between(random, 800*time.Millisecond, 1500*time.Millisecond))
 	w.slack.Always(devstack.Behaviour{})
 	w.diary.note(faultRejects, "", begun)
 }
@@ -246,7 +250,7 @@ func (w *world) againstReading() []nemesis {
 	return []nemesis{{1, func(ctx context.Context, random *rand.Rand) {
 		defer w.hideChannel()()
 		begun := time.Now()
-		pass(ctx, between(random, 500*time.Millisecond, 2*time.Second))
+		wait.For(ctx, between(random, 500*time.Millisecond, 2*time.Second))
 		w.diary.note(faultBlind, "", begun)
 	}}}
 }

@@ -8,6 +8,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/testkit"
+	"notifier/internal/wait"
 )
 
 // TestOutagesRedeliverNothing holds events for far longer than the server waits for an acknowledgement, with Slack unavailable
@@ -22,10 +23,10 @@ func TestOutagesRedeliverNothing(t *testing.T) {
 		category := fmt.Sprintf("category-%d", i%4)
 		testkit.Check(t, w.publisher.publish(t.Context(), &event{id: fmt.Sprintf("plain-%02d", i), category: category, cost: 1}, true))
 	}
-	pass(t.Context(), 2*w.ackWait)
+	wait.For(t.Context(), 2*w.ackWait)
 	w.redis.Stop(t)
 	w.slack.Always(devstack.Behaviour{})
-	pass(t.Context(), w.ackWait)
+	wait.For(t.Context(), w.ackWait)
 	w.redis.Restart(t)
 	w.rest()
 	w.shutDown()

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/testkit"
+	"notifier/internal/wait"
 )
 
 // event is one that the publisher has had acknowledged. Its text is its id, by which the fake Slack's messages name it.
@@ -71,7 +72,7 @@ func (p *publisher) publish(ctx context.Context, e *event, withMessageID bool) e
 	}
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-		got, err := p.js.PublishMsg(attempt, message)
+		got, err := p.js.PublishMsg(attempt, message, jetstream.WithRetryAttempts(0)) // here it is tried again sooner
 		cancel()
 		if err == nil {
 			p.mu.Lock()
@@ -83,7 +84,7 @@ func (p *publisher) publish(ctx context.Context, e *event, withMessageID bool) e
 			p.mu.Unlock()
 			return nil
 		}
-		if !pass(ctx, 20*time.Millisecond) {
+		if !wait.For(ctx, 20*time.Millisecond) {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
+	"notifier/internal/wait"
 )
 
 // lookEvery is the time between two looks at the admissions.
@@ -72,11 +73,11 @@ type register struct {
 }
 
 // watch looks at the sets until the test ends, whenever Redis is there.
-func watch(t *testing.T, addr string, rules ratelimit.Rules) *register {
+func watch(t *testing.T, client *redis.Client, rules ratelimit.Rules) *register {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &register{
-		client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: time.Second}),
+		client: client,
 		rules:  rules, retention: rules.LongestWindow().Microseconds(), stop: cancel, done: make(chan struct{}), now: map[string]*admission{}, gone: map[string]int64{},
 	}
 	r.shortest = r.retention
@@ -85,7 +86,7 @@ func watch(t *testing.T, addr string, rules ratelimit.Rules) *register {
 	}
 	go func() {
 		defer close(r.done)
-		for pass(ctx, lookEvery) {
+		for wait.For(ctx, lookEvery) {
 			_ = r.look(ctx) // an error says that Redis is unavailable
 		}
 	}()
@@ -233,19 +234,19 @@ func (r *register) byID() map[string][]*admission {
 	return admissions
 }
 
-// fullest is, for one tier of a scope, the most slots that any window (t-d, t] held. Windows that end with an admission
-// are enough: between two of them slots only leave.
-func fullest(scope []*admission, window time.Duration) (slots int, at int64) {
+// overfull is, for one tier of a scope, the window (t-d, t] that held the most above what was allowed at t: how many slots, how many
+// were allowed, and t. Windows that end with an admission are enough: between two of them slots only leave.
+func overfull(scope []*admission, window time.Duration, allowed func(t int64) int) (slots, most int, at int64) {
 	slices.SortFunc(scope, func(a, b *admission) int { return int(a.at - b.at) })
 	for i, a := range scope {
 		if i+1 < len(scope) && scope[i+1].at == a.at {
 			continue // of one moment the last one sees them all
 		}
-		if n := held(scope, a.at, window); n > slots {
-			slots, at = n, a.at
+		if n := held(scope, a.at, window); n > allowed(a.at)+slots-most {
+			slots, most, at = n, allowed(a.at), a.at
 		}
 	}
-	return slots, at
+	return slots, most, at
 }
 
 // held counts the slots that the window which ends at t held.

@@ -47,6 +47,15 @@ func (a *account) report() string {
 	fmt.Fprintf(&b, "windows above limit  %d\n", a.overfull)
 	fmt.Fprintf(&b, "more than once       %d, %.0f per 1000 crashes; found in the channel instead %d\n", a.duplicates, per1000, a.lookedUp)
 	fmt.Fprintf(&b, "redelivered          %d lines; decided anew %d, outlived their window %d, slots lost in a crash %d, refunds forgotten %d\n", a.redelivered, a.anew, a.outlived, a.slotsLost, a.refundsForgotten)
+	fmt.Fprintf(&b, "sent, and forgotten  %d records\n", a.sentForgotten)
+	fmt.Fprintf(&b, "healed without all   %d times; windows above their limit then %d\n", len(a.unheard), a.excused)
+	cameBack := 0
+	for _, m := range a.w.register.all {
+		if m.back && len(a.posts[m.id()]) > 0 {
+			cameBack++
+		}
+	}
+	fmt.Fprintf(&b, "came back            %d slots of events that were refunded by one worker and posted by another\n", cameBack)
 	fmt.Fprintf(&b, "faults               %s\n", d.counts())
 	fmt.Fprintf(&b, "429 by a channel     %d, and %d in the one that audit has\n",
 		a.w.slack.Refused(channel).ChannelLimit, a.w.slack.Refused(strings.TrimPrefix(routes, "audit=")).ChannelLimit)

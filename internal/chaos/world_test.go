@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/devstack"
 	"notifier/internal/redistest"
@@ -49,8 +50,9 @@ func (l limits) overridesText() string {
 // world is everything around the workers, and what is needed for the account at the end.
 type world struct {
 	*testing.T
-	nats    *devstack.NATS
-	redis   *redistest.Server
+	nats    *devstack.NATS    // nil in a cluster
+	redis   *redistest.Server // likewise
+	urls    map[string]string // NATS_URL and REDIS_URL of workers without links
 	slack   *devstack.Slack
 	door    string // where workers find Slack
 	js      jetstream.JetStream
@@ -62,6 +64,7 @@ type world struct {
 	register  *register
 	publisher *publisher
 	diary     *diary
+	orders    orders // of operators
 
 	hiding sync.Mutex
 	hidden int  // how many want the channel unreadable
@@ -78,24 +81,45 @@ func newWorld(t *testing.T, ackWait time.Duration, limits limits) *world {
 	w.nats, err = devstack.StartNATS(steadyAddr(t), t.TempDir())
 	testkit.Check(t, err)
 	t.Cleanup(func() { _ = w.nats.Close() })
+	w.urls = map[string]string{"NATS_URL": w.nats.URL(), "REDIS_URL": w.redis.URL()}
+	w.equip(redis.NewClient(&redis.Options{Addr: w.redis.Addr, MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: time.Second}))
+	return w
+}
+
+// equip adds to the servers of NATS and Redis what every world has. The client is the register's, which closes it.
+func (w *world) equip(client *redis.Client) {
+	w.Helper()
+	t := w.T
+	var err error
 	w.slack, err = devstack.StartSlack("127.0.0.1:0")
 	testkit.Check(t, err)
 	t.Cleanup(func() { _ = w.slack.Close() })
 	w.door = openDoor(t, w.slack.URL())
 
-	connection, err := nats.Connect(w.nats.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
+	connection, err := nats.Connect(w.urls["NATS_URL"], nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
 	testkit.Check(t, err)
 	t.Cleanup(connection.Close)
 	w.js, err = jetstream.New(connection, jetstream.WithDefaultTimeout(2*time.Second))
 	testkit.Check(t, err)
-	_, err = w.js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: streamName, Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
-	})
-	testkit.Check(t, err)
-	testkit.Check(t, w.createConsumer(t.Context()))
+	w.createStream()
+	testkit.EventuallyNil(t, func() error { return w.createConsumer(t.Context()) })
 	w.publisher = &publisher{js: w.js, events: map[string]*event{}}
-	w.register = watch(t, w.redis.Addr, testkit.Rules(limits.global, limits.category, limits.overridesText()))
-	return w
+	w.register = watch(t, client, testkit.Rules(w.limits.global, w.limits.category, w.limits.overridesText()))
+}
+
+// createStream creates the stream, with three replicas where there is a cluster.
+func (w *world) createStream() {
+	w.Helper()
+	stream := jetstream.StreamConfig{
+		Name: streamName, Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
+	}
+	if w.nats == nil {
+		stream.Subjects, stream.Replicas = append(stream.Subjects, probeSubject), natsServers
+	}
+	testkit.EventuallyNil(w.T, func() error { // a cluster may still elect its leaders
+		_, err := w.js.CreateStream(w.Context(), stream) // one that is there, and is the same, is no error
+		return err
+	})
 }
 
 // createConsumer creates the consumer, unless a worker has been faster.
@@ -113,18 +137,18 @@ func (w *world) createConsumer(ctx context.Context) error {
 func (w *world) addWorker(p *testkit.Program, linked bool) *worker {
 	w.Helper()
 	name := fmt.Sprintf("w%d", len(w.workers)+1)
-	addrs := map[string]string{"nats": w.nats.Addr(), "redis": w.redis.Addr, "slack": w.door}
-	links := map[string]*link{}
+	urls, door, links := maps.Clone(w.urls), w.door, map[string]*link{}
 	if linked {
-		for server, addr := range addrs {
+		for server, addr := range map[string]string{"nats": w.nats.Addr(), "redis": w.redis.Addr, "slack": w.door} {
 			links[server] = connect(w.T, name+"-"+server, addr)
-			addrs[server] = links[server].addr
 		}
+		urls["NATS_URL"], urls["REDIS_URL"] = "nats://"+links["nats"].addr, "redis://"+links["redis"].addr+"/0"
+		door = links["slack"].addr
 	}
 	settings := map[string]string{
-		"NATS_URL": "nats://" + addrs["nats"], "NATS_STREAM": streamName, "NATS_CONSUMER": consumerName,
-		"REDIS_URL": "redis://" + addrs["redis"] + "/0", "REDIS_NAMESPACE": namespace,
-		"SLACK_API_URL": "http://" + addrs["slack"] + "/api/", "SLACK_CHANNEL": channel, "SLACK_ROUTES": routes, "SLACK_TIMEOUT": "1s",
+		"NATS_URL": urls["NATS_URL"], "NATS_STREAM": streamName, "NATS_CONSUMER": consumerName,
+		"REDIS_URL": urls["REDIS_URL"], "REDIS_NAMESPACE": namespace,
+		"SLACK_API_URL": "http://" + door + "/api/", "SLACK_CHANNEL": channel, "SLACK_ROUTES": routes, "SLACK_TIMEOUT": "1s",
 		"LIMIT_GLOBAL": w.limits.global, "LIMIT_CATEGORY": w.limits.category, "LIMIT_OVERRIDES": w.limits.overridesText(),
 		"BATCH_SIZE": "16", "SEND_CONCURRENCY": "4", "SHUTDOWN_TIMEOUT": "4s", "ADMIN_ADDR": "127.0.0.1:0", "GOMAXPROCS": "1",
 	}
@@ -187,6 +211,7 @@ func (w *world) unrest() string {
 // shutDown stops all workers that still run, and expects them to end well.
 func (w *world) shutDown() {
 	w.Helper()
+	begun := time.Now()
 	for _, k := range w.workers {
 		if l := k.now(); !l.dead() {
 			if err := l.terminate(); err != nil {
@@ -194,6 +219,7 @@ func (w *world) shutDown() {
 			}
 		}
 	}
+	w.diary.note(faultTerm, "all, at the end", begun)
 }
 
 // lives are all processes of all workers, by name.
@@ -211,15 +237,23 @@ func (w *world) lives() map[string]*life {
 func (w *world) deadLetters() map[string][]string {
 	w.Helper()
 	letters := map[string][]string{}
-	stream, err := w.js.Stream(w.Context(), deadName)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
+	var stream jetstream.Stream
+	testkit.EventuallyNil(w.T, func() (err error) {
+		if stream, err = w.js.Stream(w.Context(), deadName); errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		return err
+	})
+	if stream == nil {
 		return letters
 	}
-	testkit.Check(w.T, err)
 	state := stream.CachedInfo().State
 	for seq := state.FirstSeq; state.Msgs > 0 && seq <= state.LastSeq; seq++ {
-		letter, err := stream.GetMsg(w.Context(), seq)
-		testkit.Check(w.T, err)
+		var letter *jetstream.RawStreamMsg
+		testkit.EventuallyNil(w.T, func() (err error) {
+			letter, err = stream.GetMsg(w.Context(), seq)
+			return err
+		})
 		id := letter.Header.Get("Notifier-Event-Id")
 		letters[id] = append(letters[id], letter.Header.Get("Notifier-Reason"))
 	}

@@ -1,0 +1,36 @@
+// Command natsserver is a NATS server with one argument, its configuration file: for tests that kill servers as processes. It runs
+// until it is killed. It is built without the race detector even where the tests have it, which would slow down what elections are
+// timed by, and report on code that is not ours.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "natsserver:", err)
+		os.Exit(1)
+	}
+}
+
+func run(arguments []string) error {
+	if len(arguments) != 1 {
+		return fmt.Errorf("%d arguments, expected the path of a configuration file", len(arguments))
+	}
+	options, err := server.ProcessConfigFile(arguments[0])
+	if err != nil {
+		return err
+	}
+	s, err := server.NewServer(options)
+	if err != nil {
+		return err
+	}
+	s.ConfigureLogger()
+	s.Start()
+	s.WaitForShutdown()
+	return nil
+}
