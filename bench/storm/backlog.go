@@ -59,11 +59,11 @@ func message(category, payload string) *nats.Msg {
 // measureBacklogs has a worker drain each backlog, and prints the memory that it took.
 func measureBacklogs(ctx context.Context) (err error) {
 	b := &bench{}
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer func() { err = errors.Join(err, b.Close()) }()
 	if err := b.setUp(ctx); err != nil {
 		return err
 	}
-	b.slack.Always(devstack.Behaviour{Delay: slackTakes})
+	b.Slack.Always(devstack.Behaviour{Delay: slackTakes})
 	for i, l := range backlogs() {
 		result, err := b.drainBacklog(ctx, i, l)
 		if err != nil {
@@ -83,20 +83,20 @@ func (b *bench) drainBacklog(ctx context.Context, i int, l backlog) (drained, er
 		return drained{}, err
 	}
 	for n := range l.events {
-		if _, err := b.js.PublishMsg(ctx, l.event(n)); err != nil {
+		if _, err := b.JS.PublishMsg(ctx, l.event(n)); err != nil {
 			return drained{}, err
 		}
 	}
-	log, err := os.Create(filepath.Join(b.folder, fmt.Sprintf("backlog-%d.log", i)))
+	log, err := os.Create(filepath.Join(b.Folder, fmt.Sprintf("backlog-%d.log", i)))
 	if err != nil {
 		return drained{}, err
 	}
 	defer func() { _ = log.Close() }()
 	b.events = l.events
-	before := b.slack.Accepted()
+	before := b.Slack.Accepted()
 	command := b.serve(fmt.Sprintf("backlog-%d", i), log, "LIMIT_GLOBAL=100000/30m", "LIMIT_CATEGORY=100000/30m")
 	result, err := b.drain(ctx, command, "NOTIFY", "notifier")
-	if got := b.slack.Accepted() - before; err == nil && got != l.sent {
+	if got := b.Slack.Accepted() - before; err == nil && got != l.sent {
 		err = fmt.Errorf("%d messages sent, expected %d", got, l.sent)
 	}
 	return result, err

@@ -1,0 +1,163 @@
+//go:build !production
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// form is what events are made of.
+type form string
+
+const (
+	formJSON  form = "JSON with ids"
+	formPlain form = "plain text"
+)
+
+// payload is the event with a number.
+func (f form) payload(i int) []byte {
+	const text = "disk full on db-1: "
+	if f == formPlain {
+		return []byte(text + strings.Repeat("x", textBytes-len(text)))
+	}
+	return fmt.Appendf(nil, `{"id":"storm-%d","text":"%s"}`, i, text+strings.Repeat("x", textBytes-len(text)))
+}
+
+// drained is how a consumer drained its stream.
+type drained struct {
+	perSecond float64       // events
+	cpu       time.Duration // of its process, start and end included
+	redis     time.Duration // of Redis meanwhile
+	nats      time.Duration // of NATS meanwhile
+	peak      int64         // memory of its process in bytes
+}
+
+// fill makes such a stream full of events.
+func (b *bench) fill(ctx context.Context, stream, consumer, subject string) error {
+	if err := b.create(ctx, stream, consumer, subject); err != nil {
+		return err
+	}
+	for i := range b.events {
+		subject := fmt.Sprintf("%s.category-%d", subject, i%categories)
+		if _, err := b.JS.PublishAsync(subject, b.form.payload(i), jetstream.WithStallWait(runDeadline)); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-b.JS.PublishAsyncComplete():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(runDeadline):
+		return errors.New("the stream could not be filled in time")
+	}
+}
+
+func (b *bench) drainBare(ctx context.Context) (drained, error) {
+	if err := b.fill(ctx, "BARE", "bare", "bare"); err != nil {
+		return drained{}, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return drained{}, err
+	}
+	command := exec.Command(self, "-role", roleBare)
+	command.Env = append(os.Environ(), natsURL+"="+b.NATSURL)
+	command.Stderr = os.Stderr
+	return b.drain(ctx, command, "BARE", "bare")
+}
+
+// drainWorker has a worker drain such a stream, under limits that nobody has used before, and looks whether it did its job.
+func (b *bench) drainWorker(ctx context.Context, namespace string) (drained, error) {
+	if err := b.fill(ctx, "NOTIFY", "notifier", "notify"); err != nil {
+		return drained{}, err
+	}
+	log, err := os.Create(filepath.Join(b.Folder, namespace+".log"))
+	if err != nil {
+		return drained{}, err
+	}
+	defer func() { _ = log.Close() }()
+	before := b.Slack.Accepted()
+	result, err := b.drain(ctx, b.serve(namespace, log), "NOTIFY", "notifier")
+	if err != nil {
+		return drained{}, err
+	}
+	const sent = 100
+	if got := b.Slack.Accepted() - before; got != sent {
+		return drained{}, fmt.Errorf("%d messages sent, expected %d", got, sent)
+	}
+	lines, err := countLines(log.Name(), `"msg":"notification dropped"`)
+	if err == nil && lines != b.events-sent {
+		err = fmt.Errorf("%d lines for drops in the log, expected %d", lines, b.events-sent)
+	}
+	return result, err
+}
+
+// drain starts a consumer's process, times it from the first delivery until everything is acknowledged, and ends it.
+func (b *bench) drain(ctx context.Context, command *exec.Cmd, stream, consumer string) (drained, error) {
+	ctx, cancel := context.WithTimeout(ctx, runDeadline)
+	defer cancel()
+	nats, redis := b.Used()
+	if err := command.Start(); err != nil {
+		return drained{}, err
+	}
+	var started, ended time.Time
+	for ended.IsZero() && ctx.Err() == nil {
+		durable, err := b.JS.Consumer(ctx, stream, consumer)
+		if err != nil {
+			break
+		}
+		info := durable.CachedInfo()
+		if started.IsZero() && info.Delivered.Stream > 0 {
+			started = time.Now()
+		}
+		if info.NumPending == 0 && info.NumAckPending == 0 {
+			ended = time.Now()
+		}
+		time.Sleep(pollEvery)
+	}
+	natsAfter, redisAfter := b.Used()
+	_ = command.Process.Signal(syscall.SIGTERM) // Wait returns how it ended
+	if err := command.Wait(); err != nil {
+		return drained{}, err
+	}
+	if ended.IsZero() || started.IsZero() {
+		return drained{}, fmt.Errorf("not drained within %s", runDeadline)
+	}
+	state := command.ProcessState
+	result := drained{
+		perSecond: float64(b.events) / ended.Sub(started).Seconds(),
+		cpu:       state.UserTime() + state.SystemTime(), redis: redisAfter - redis, nats: natsAfter - nats,
+	}
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		result.peak = usage.Maxrss << 10 // Linux counts in KiB
+	}
+	return result, nil
+}
+
+func countLines(path, with string) (int, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = file.Close() }()
+	count := 0
+	scanner := bufio.NewScanner(file)
+	for scanner.Scan() {
+		if strings.Contains(scanner.Text(), with) {
+			count++
+		}
+	}
+	return count, scanner.Err()
+}

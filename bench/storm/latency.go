@@ -1,0 +1,126 @@
+//go:build !production
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// How long an event takes from its publication to Slack when nothing else happens, beside a loop that takes it from NATS and makes one
+// HTTP request.
+const (
+	latencyEvents = 300
+	latencyPause  = 20 * time.Millisecond // between two events: no worker is still busy with the one before
+	mostLatency   = 2.0                   // times that of the loop
+	slackURL      = "STORM_SLACK_URL"     // environment variable for roleLoop
+)
+
+// serveLoop posts each event and acknowledges it, until ctx ends.
+func serveLoop(ctx context.Context) error {
+	post := func(text string) error {
+		form := url.Values{"channel": {"#storm"}, "text": {text}}
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv(slackURL)+"chat.postMessage", strings.NewReader(form.Encode()))
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		request.Header.Set("Authorization", "Bearer xoxb-storm")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		return response.Body.Close()
+	}
+	return consume(ctx, "NOTIFY", "notifier", func(message jetstream.Msg) {
+		if err := errors.Join(post(string(message.Data())), message.Ack()); err != nil {
+			fmt.Fprintln(os.Stderr, "storm: loop:", err)
+		}
+	})
+}
+
+// latencies are the times from publication to Slack, in milliseconds, the shortest first.
+type latencies struct{ loop, worker []float64 }
+
+func measureLatency(ctx context.Context) (measured latencies, err error) {
+	b := &bench{form: formJSON}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if err := b.setUp(ctx); err != nil {
+		return latencies{}, err
+	}
+	if err := b.create(ctx, "NOTIFY", "notifier", "notify"); err != nil {
+		return latencies{}, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return latencies{}, err
+	}
+	loop := exec.Command(self, "-role", roleLoop)
+	loop.Env = append(os.Environ(), natsURL+"="+b.NATSURL, slackURL+"="+b.Slack.APIURL())
+	loop.Stderr = os.Stderr
+	if err := loop.Start(); err != nil {
+		return latencies{}, err
+	}
+	if measured.loop, err = b.publishOneByOne(ctx); err != nil {
+		return latencies{}, err
+	}
+	_ = loop.Process.Signal(syscall.SIGTERM) // Wait returns how it ended
+	if err := loop.Wait(); err != nil {
+		return latencies{}, err
+	}
+	f, err := b.startFleet(ctx, "latency", 1, []string{"NOTIFY"}, "LIMIT_GLOBAL=100000/30m", "LIMIT_CATEGORY=100000/30m")
+	defer func() { err = errors.Join(err, f.stop()) }()
+	if err != nil {
+		return latencies{}, err
+	}
+	measured.worker, err = b.publishOneByOne(ctx)
+	fmt.Println(measured.table())
+	return measured, err
+}
+
+// publishOneByOne publishes events, each when the one before is in Slack, and returns how long each took.
+func (b *bench) publishOneByOne(ctx context.Context) ([]float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, runDeadline)
+	defer cancel()
+	if err := b.until(ctx, []string{"NOTIFY"}, func(info *jetstream.ConsumerInfo) bool { return info.NumWaiting > 0 }); err != nil {
+		return nil, err
+	}
+	var took []float64
+	before := b.Slack.Accepted()
+	for i := range latencyEvents {
+		began := time.Now()
+		if err := b.JS.Conn().Publish(fmt.Sprintf("notify.category-%d", i%categories), b.form.payload(before+i)); err != nil {
+			return nil, err
+		}
+		if err := b.Slack.Wait(ctx, func(accepted int) bool { return accepted > before+i }); err != nil {
+			return nil, err
+		}
+		took = append(took, float64(time.Since(began).Microseconds())/1000)
+		time.Sleep(latencyPause)
+	}
+	slices.Sort(took)
+	return took, nil
+}
+
+// table is what was measured, in Markdown.
+func (l latencies) table() string {
+	at := func(sorted []float64, share float64) float64 { return sorted[int(float64(len(sorted)-1)*share)] }
+	row := func(name string, share float64, asked string) string {
+		loop, worker := at(l.loop, share), at(l.worker, share)
+		return fmt.Sprintf("| %s | %.2f | %.2f | %.2f%s |\n", name, loop, worker, worker/loop, asked)
+	}
+	return fmt.Sprintf("%d events, one after the other, in milliseconds from publication to Slack:\n\n", len(l.worker)) +
+		"| | NATS and one HTTP request | notifier | times |\n| --- | --- | --- | --- |\n" +
+		row("half of the events", 0.5, fmt.Sprintf("; at most %.1f is asked", mostLatency)) + row("99 of 100", 0.99, "")
+}

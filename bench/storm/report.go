@@ -1,0 +1,156 @@
+//go:build !production
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"notifier/bench/internal/rig"
+)
+
+// What is asked of the worker, relative to the bare consumer of the same round.
+const (
+	mostCPU, mostCPUPlain = 1.6, 1.5
+	leastThroughput       = 0.9
+	mostPeak              = 64 << 20
+)
+
+// round is one of each.
+type round struct{ bare, worker drained }
+
+// rounds are what was measured of events of one form.
+type rounds struct {
+	form   form
+	events int
+	all    []round
+}
+
+// measure measures events of one form, and prints the table.
+func measure(ctx context.Context, f form, events, n int) (measured rounds, err error) {
+	b := &bench{form: f, events: events}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if err := b.setUp(ctx); err != nil {
+		return rounds{}, err
+	}
+	if measured, err = b.storms(ctx, n); err != nil {
+		return rounds{}, err
+	}
+	fmt.Println(measured.table())
+	return measured, nil
+}
+
+// storms are n rounds, in each of which one of the two comes first in turn.
+func (b *bench) storms(ctx context.Context, n int) (rounds, error) {
+	measured := rounds{form: b.form, events: b.events}
+	for i := range n {
+		var r round
+		bare := func() (err error) { r.bare, err = b.drainBare(ctx); return err }
+		worker := func() (err error) { r.worker, err = b.drainWorker(ctx, fmt.Sprintf("storm-%d", i)); return err }
+		order := []func() error{bare, worker}
+		if i%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, drain := range order {
+			if err := drain(); err != nil {
+				return rounds{}, fmt.Errorf("round %d: %w", i+1, err)
+			}
+		}
+		measured.all = append(measured.all, r)
+		fmt.Fprintf(os.Stderr, "%s, round %d: %.2f times the processor time, %.2f times the events a second\n", b.form, i+1, r.cpu(), r.throughput())
+	}
+	return measured, nil
+}
+
+func (r round) cpu() float64        { return float64(r.worker.cpu) / float64(r.bare.cpu) }
+func (r round) throughput() float64 { return r.worker.perSecond / r.bare.perSecond }
+
+// table is what was measured, in Markdown.
+func (m rounds) table() string {
+	each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(m.events) }
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d events, %s, median of %d rounds and range:\n\n", m.events, m.form, len(m.all))
+	text.WriteString("| | only acknowledging | notifier | times |\n| --- | --- | --- | --- |\n")
+	row := func(name, format string, bare, worker func(round) float64, ratio string) {
+		fmt.Fprintf(&text, "| %s | %s | %s | %s |\n", name, m.spread(format, bare), m.spread(format, worker), ratio)
+	}
+	most := mostCPU
+	if m.form == formPlain {
+		most = mostCPUPlain
+	}
+	row("events per second", "%.0f", func(r round) float64 { return r.bare.perSecond }, func(r round) float64 { return r.worker.perSecond },
+		m.spread("%.2f", round.throughput)+fmt.Sprintf("; at least %.1f is asked", leastThroughput))
+	row("processor time per event, µs", "%.1f", func(r round) float64 { return each(r.bare.cpu) }, func(r round) float64 { return each(r.worker.cpu) },
+		m.spread("%.2f", round.cpu)+fmt.Sprintf("; at most %.1f is asked", most))
+	row("of NATS, µs", "%.1f", func(r round) float64 { return each(r.bare.nats) }, func(r round) float64 { return each(r.worker.nats) }, "")
+	row("of Redis, µs", "%.1f", func(r round) float64 { return each(r.bare.redis) }, func(r round) float64 { return each(r.worker.redis) }, "")
+	row("peak memory, MiB", "%.0f", func(r round) float64 { return mebibytes(r.bare.peak) }, func(r round) float64 { return mebibytes(r.worker.peak) },
+		fmt.Sprintf("below %d is asked", mostPeak>>20))
+	return text.String()
+}
+
+// spread is the median of a figure over the rounds, and its range.
+func (m rounds) spread(format string, figure func(round) float64) string {
+	return spread(format, each(m.all, figure))
+}
+
+// each is a figure of all rounds.
+func each[T any](rounds []T, figure func(T) float64) []float64 {
+	values := make([]float64, len(rounds))
+	for i, r := range rounds {
+		values[i] = figure(r)
+	}
+	return values
+}
+
+// spread is a median and its range.
+func spread(format string, values []float64) string {
+	return fmt.Sprintf(format+" ("+format+" to "+format+")", median(values), slices.Min(values), slices.Max(values))
+}
+
+func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
+
+func mebibytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// sentence is what the README says.
+func (m rounds) sentence() string {
+	rates, cpu := each(m.all, func(r round) float64 { return r.worker.perSecond }), each(m.all, round.cpu)
+	return fmt.Sprintf("One worker drains %.0f,000 events a second, %s, at %.1f times the processor time of a consumer that only acknowledges.",
+		median(rates)/1000, m.form, median(cpu))
+}
+
+// measureAndWrite measures both forms, several workers and latency, and writes what the documents say of them, and what later runs are compared
+// with.
+func measureAndWrite(ctx context.Context, events, n int) error {
+	withIDs, err := measure(ctx, formJSON, events, n)
+	if err != nil {
+		return err
+	}
+	plain, err := measure(ctx, formPlain, events, n)
+	if err != nil {
+		return err
+	}
+	scale, err := measureScale(ctx, events, n)
+	if err != nil {
+		return err
+	}
+	latency, err := measureLatency(ctx)
+	if err != nil {
+		return err
+	}
+	regressions, err := measureRatios(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		regressions.record(),
+		rig.Rewrite("docs/benchmarks.md", "storm", "\n"+withIDs.table()+"\n"+plain.table()),
+		rig.Rewrite("docs/scaling.md", "scale", "\n"+scale.table()),
+		rig.Rewrite("docs/benchmarks.md", "latency", "\n"+latency.table()),
+		rig.Rewrite("README.md", "storm", withIDs.sentence()))
+}

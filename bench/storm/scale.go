@@ -1,0 +1,244 @@
+//go:build !production
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/bench/internal/rig"
+)
+
+// formation is how many workers drain a storm together, and from how many streams, each with as many of the workers. All share one
+// namespace, and so one limit.
+type formation struct{ workers, streams int }
+
+var (
+	alone      = formation{1, 1}
+	crowd      = formation{24, 1}
+	formations = []formation{alone, {2, 1}, {4, 1}, {8, 1}, crowd, {2, 2}, {4, 2}}
+)
+
+const (
+	mostCPUCrowd = 1.6                  // of the crowd, times that of one worker
+	mostIdle     = 3 * time.Millisecond // processor time of a worker that has nothing to do, in a second
+	idleTime     = 10 * time.Second
+	calmTime     = 2 * time.Second // after a start, or a storm, until a worker has nothing to do
+	longestPause = time.Hour       // of a consumer: it is resumed when all workers are there
+)
+
+// together is how some workers drained a storm.
+type together struct {
+	perSecond float64       // events
+	calls     int           // of scripts
+	workers   time.Duration // processor time of all workers, their start and end not included
+	redis     time.Duration
+	nats      time.Duration
+	idle      time.Duration // processor time of one of them in a second without events; 0: not measured
+}
+
+// scaleRounds are the storms of each formation.
+type scaleRounds struct {
+	events int
+	all    map[formation][]together
+}
+
+// measureScale has each formation drain a storm of so many events, in turns, and prints the medians.
+func measureScale(ctx context.Context, events, n int) (measured scaleRounds, err error) {
+	b := &bench{form: formJSON, events: events}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if err := b.setUp(ctx); err != nil {
+		return scaleRounds{}, err
+	}
+	measured = scaleRounds{events: events, all: map[formation][]together{}}
+	for i := range n {
+		for _, f := range formations {
+			result, err := b.drainTogether(ctx, f, fmt.Sprintf("scale-%d-%d-%d", i, f.workers, f.streams))
+			if err != nil {
+				return scaleRounds{}, fmt.Errorf("%d workers, %d streams: %w", f.workers, f.streams, err)
+			}
+			measured.all[f] = append(measured.all[f], result)
+		}
+		fmt.Fprintf(os.Stderr, "round %d: %.2f times the processor time with %d workers\n", i+1, measured.crowded(i), crowd.workers)
+	}
+	fmt.Println(measured.table())
+	return measured, nil
+}
+
+// crowded is how many times the processor time of one worker the crowd took in a round.
+func (m scaleRounds) crowded(i int) float64 {
+	return float64(m.all[crowd][i].workers) / float64(m.all[alone][i].workers)
+}
+
+// table is what was measured, in Markdown.
+func (m scaleRounds) table() string {
+	var text strings.Builder
+	ratios := make([]float64, len(m.all[alone]))
+	for i := range ratios {
+		ratios[i] = m.crowded(i)
+	}
+	fmt.Fprintf(&text, "%d events, %s, median of %d rounds:\n\n", m.events, formJSON, len(ratios))
+	text.WriteString("| workers | streams | events a second | events in a script call | processor time per event, µs: workers | Redis | NATS | of one idle worker, ms a second |\n")
+	text.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, f := range formations {
+		of := func(figure func(together) float64) float64 { return median(each(m.all[f], figure)) }
+		perEvent := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(m.events) }
+		idle := "" // measured of two
+		if ms := of(func(t together) float64 { return float64(t.idle.Microseconds()) / 1000 }); ms > 0 {
+			idle = fmt.Sprintf("%.1f", ms)
+		}
+		fmt.Fprintf(&text, "| %d | %d | %.0f | %.0f | %.1f | %.1f | %.1f | %s |\n", f.workers, f.streams,
+			of(func(t together) float64 { return t.perSecond }), float64(m.events)/of(func(t together) float64 { return float64(t.calls) }),
+			of(func(t together) float64 { return perEvent(t.workers) }), of(func(t together) float64 { return perEvent(t.redis) }),
+			of(func(t together) float64 { return perEvent(t.nats) }), idle)
+	}
+	fmt.Fprintf(&text, "\n%d workers on one stream take %s times the processor time of one for an event; at most %.1f is asked. Idle, at most %d ms a second is asked.\n",
+		crowd.workers, spread("%.2f", ratios), mostCPUCrowd, mostIdle.Milliseconds())
+	return text.String()
+}
+
+// drainTogether fills the streams, which have all events together, and has the workers drain them. The consumers are paused until all
+// workers are there, so that the start of the processes does not count.
+func (b *bench) drainTogether(ctx context.Context, f formation, namespace string) (result together, err error) {
+	part := *b
+	part.events = b.events / f.streams
+	streams := []string{"NOTIFY", "MORE"}[:f.streams]
+	for _, stream := range streams {
+		if err := part.fill(ctx, stream, "notifier", strings.ToLower(stream)); err != nil {
+			return together{}, err
+		}
+		if _, err := b.JS.PauseConsumer(ctx, stream, "notifier", time.Now().Add(longestPause)); err != nil {
+			return together{}, err
+		}
+	}
+	sent := b.Slack.Accepted()
+	running, err := b.startFleet(ctx, namespace, f.workers, streams)
+	defer func() { err = errors.Join(err, running.stop()) }()
+	if err != nil {
+		return together{}, err
+	}
+	time.Sleep(calmTime)
+	if result, err = b.timeTogether(ctx, running, streams); err != nil {
+		return together{}, err
+	}
+	if sent = b.Slack.Accepted() - sent; sent != 100 {
+		return together{}, fmt.Errorf("%d messages sent by all together, expected 100", sent)
+	}
+	if f == alone || f == crowd {
+		time.Sleep(calmTime)
+		before := running.used()
+		time.Sleep(idleTime)
+		result.idle = time.Duration(float64(running.used()-before) / idleTime.Seconds() / float64(f.workers))
+	}
+	return result, nil
+}
+
+// timeTogether resumes the consumers, and returns what was used until nothing is left in the streams.
+func (b *bench) timeTogether(ctx context.Context, running *fleet, streams []string) (together, error) {
+	client, err := b.redisClient()
+	if err != nil {
+		return together{}, err
+	}
+	defer func() { _ = client.Close() }()
+	calls, _, err := scriptStatistics(ctx, client)
+	if err != nil {
+		return together{}, err
+	}
+	workers, started := running.used(), time.Now()
+	nats, redis := b.Used()
+	for _, stream := range streams {
+		if _, err := b.JS.ResumeConsumer(ctx, stream, "notifier"); err != nil {
+			return together{}, err
+		}
+	}
+	if err := b.until(ctx, streams, func(info *jetstream.ConsumerInfo) bool { return info.NumPending == 0 && info.NumAckPending == 0 }); err != nil {
+		return together{}, err
+	}
+	took := time.Since(started)
+	natsNow, redisNow := b.Used()
+	workersNow := running.used()
+	callsNow, _, err := scriptStatistics(ctx, client)
+	return together{
+		perSecond: float64(b.events) / took.Seconds(), calls: callsNow - calls,
+		workers: workersNow - workers, redis: redisNow - redis, nats: natsNow - nats,
+	}, err
+}
+
+// fleet is some workers that run.
+type fleet struct {
+	workers []*exec.Cmd
+	logs    []*os.File
+}
+
+// startFleet starts workers, in turns on each of the streams, and waits until all have asked for events.
+func (b *bench) startFleet(ctx context.Context, namespace string, n int, streams []string, settings ...string) (*fleet, error) {
+	f := &fleet{}
+	for i := range n {
+		log, err := os.Create(filepath.Join(b.Folder, fmt.Sprintf("%s-%d.log", namespace, i)))
+		if err != nil {
+			return f, err
+		}
+		f.logs = append(f.logs, log)
+		stream := streams[i%len(streams)]
+		command := b.serve(namespace, log, append(settings, "NATS_STREAM="+stream, "NATS_SUBJECT="+strings.ToLower(stream)+".>")...)
+		if err := command.Start(); err != nil {
+			return f, err
+		}
+		f.workers = append(f.workers, command)
+	}
+	return f, b.until(ctx, streams, func(info *jetstream.ConsumerInfo) bool { return info.NumWaiting >= n/len(streams) })
+}
+
+// stop ends the workers, gracefully.
+func (f *fleet) stop() error {
+	var errs []error
+	for _, worker := range f.workers {
+		_ = worker.Process.Signal(syscall.SIGTERM) // Wait returns how it ended
+	}
+	for _, worker := range f.workers {
+		errs = append(errs, worker.Wait())
+	}
+	for _, log := range f.logs {
+		errs = append(errs, log.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// used is the processor time of all workers so far.
+func (f *fleet) used() time.Duration {
+	var sum time.Duration
+	for _, worker := range f.workers {
+		sum += rig.CPU(worker.Process.Pid)
+	}
+	return sum
+}
+
+// until waits until something is true of the workers' consumer on each stream.
+func (b *bench) until(ctx context.Context, streams []string, is func(*jetstream.ConsumerInfo) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, runDeadline)
+	defer cancel()
+	for ctx.Err() == nil {
+		all := true
+		for _, stream := range streams {
+			consumer, err := b.JS.Consumer(ctx, stream, "notifier")
+			if err != nil {
+				return err
+			}
+			all = all && is(consumer.CachedInfo())
+		}
+		if all {
+			return nil
+		}
+		time.Sleep(pollEvery)
+	}
+	return ctx.Err()
+}
