@@ -212,6 +212,10 @@ func (h *history) admit(r *rapid.T) {
 	if want := h.model.now(clock) - clock; lag != want {
 		r.Fatalf("the deciding clock is ahead of TIME by %d us, expected %d", lag, want)
 	}
+	if h.model.mayKnow(asking, clock, batch) {
+		h.unclear = true
+		return
+	}
 	before := h.model
 	var want []ratelimit.Decision
 	h.model, want = h.model.decideBatch(asking, clock, batch, h.reformed)

@@ -18,10 +18,12 @@ func (m *model) ends() map[string]int64 {
 			ends[name] = s.newest() + s.kept
 		}
 	}
-	for _, a := range m.admissions {
-		if a.inFlight {
-			ends[registerIDs] = max(ends[registerIDs], m.clock+m.retention, m.healed+m.retention, a.touched()+m.retention)
+	if slices.ContainsFunc(m.admissions, func(a *admission) bool { return a.inFlight }) {
+		last := max(m.clock, m.healed)
+		for _, a := range m.admissions { // a post keeps the whole set, also when its own event has left it since
+			last = max(last, a.touched())
 		}
+		ends[registerIDs] = last + m.retention
 	}
 	var recorded int64
 	for _, at := range m.sent {

@@ -49,7 +49,9 @@ func (m *model) loseBuckets(s *scope, p replica, level level, had *model, order 
 	if had != nil {
 		s.kept = had.scope(level.name).kept
 		for _, a := range had.admissions {
-			known[admissionName(a)] = true
+			if !a.refunded { // else it may have been admitted again since, at the same moment where the clock stands still
+				known[admissionName(a)] = true
+			}
 		}
 		for _, c := range had.scope(level.name).charges {
 			same := *c

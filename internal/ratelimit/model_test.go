@@ -194,6 +194,15 @@ func (m *model) decide(p replica, clock int64, request ratelimit.Request) rateli
 	return ratelimit.Decision{Outcome: ratelimit.Admitted}
 }
 
+// mayKnow reports whether a replica asks for an id whose record is stale for those that have asked before, and not for this one, which
+// knows ids for longer: then it depends on whether the record was tidied up in the meantime.
+func (m *model) mayKnow(p replica, clock int64, batch []ratelimit.Request) bool {
+	now := m.now(clock)
+	return slices.ContainsFunc(m.admissions, func(a *admission) bool {
+		return a.stale && a.touched() > now-max(p.retention, m.asked(now)) && slices.ContainsFunc(batch, a.is)
+	})
+}
+
 func (m *model) admit(p replica, request ratelimit.Request, now int64) {
 	m.clock, m.retention = now, max(p.retention, m.asked(now))
 	for _, a := range m.admissions {
