@@ -1,8 +1,8 @@
 # What one does with this project, by name. Go and a network are enough for most of it; e2e, image and up need Docker.
 
 GO      ?= go
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
-COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+VERSION ?= $(shell cat internal/buildinfo/VERSION)
+COMMIT  ?= $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null)
 LDFLAGS := -s -w -X notifier/internal/buildinfo.version=$(VERSION) -X notifier/internal/buildinfo.commit=$(COMMIT)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 5m
@@ -11,7 +11,7 @@ N       ?= 1000
 ROUNDS  ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-matrix race chaos chaos-cluster isolation survive prove mutants lint check-rules pictures demo dev fuzz e2e bench bench-storm bench-regressions bench-backlog bench-peers ci image up down clean
+.PHONY: help build test test-matrix race chaos chaos-cluster isolation survive upgrade promise prove mutants lint check-rules pictures demo dev fuzz e2e bench bench-storm bench-regressions bench-backlog bench-peers ci image up down clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -39,6 +39,13 @@ isolation: ## what one slow channel, bad event or flood costs the others, at ful
 
 survive: ## failovers and empty restarts of Redis under load, ROUNDS (20) of each kind, and a table; needs redis-server
 	NOTIFIER_TEST_REDIS=require NOTIFIER_SURVIVE_ROUNDS=$(ROUNDS) $(GO) test -count=1 -v -timeout 0 ./internal/survival
+
+upgrade: ## roll from the release before to this code and back under load, for CHAOSTIME (10m); needs git with its history, and redis-server
+	program=$$(.ci/release-before) && NOTIFIER_TEST_RELEASE=$$program NOTIFIER_TEST_REDIS=require NOTIFIER_CHAOS_TIME=$(CHAOSTIME) \
+	  $(GO) test -run '^TestRollingUpgrade$$' -count=1 -v -timeout 0 ./internal/chaos
+
+promise: ## for a release: note all names that it promises from now on (docs/compatibility.md)
+	$(GO) test -count=1 -run '^TestWhatIsPromised$$' ./cmd/notifier -promise
 
 prove: ## the limiter against its model, N random histories (1000) of each kind on each store; needs redis-server
 	NOTIFIER_TEST_REDIS=require $(GO) test -run '^TestTheScriptsDecideLikeTheModel$$' -count=1 -v -timeout 0 ./internal/ratelimit -rapid.checks=$(N) -rapid.nofailfile

@@ -20,7 +20,7 @@ var (
 	userDocuments = []string{
 		"README.md", "docs/configuration.md", "docs/publishing.md", "docs/operations.md", "docs/security.md", "docs/benchmarks.md",
 	}
-	documents = append(slices.Clone(userDocuments), "CONTRIBUTING.md", "docs/design.md", "docs/deploying.md")
+	documents = append(slices.Clone(userDocuments), "CONTRIBUTING.md", "docs/design.md", "docs/deploying.md", "docs/scaling.md", "docs/compatibility.md")
 )
 
 var (

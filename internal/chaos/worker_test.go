@@ -36,6 +36,7 @@ type worker struct {
 type life struct {
 	name    string // such as w2-5, the fifth process of w2
 	worker  *worker
+	program string // path of it
 	log     string // path of the file
 	command *exec.Cmd
 	started time.Time
@@ -54,7 +55,7 @@ func (s span) overlaps(from, to time.Time) bool { return s.from.Before(to) && fr
 // start starts a process; more settings come on top of the worker's own.
 func (k *worker) start(more ...string) (*life, error) {
 	k.mu.Lock()
-	l := &life{name: fmt.Sprintf("%s-%d", k.name, len(k.lives)+1), worker: k, started: time.Now()}
+	l := &life{name: fmt.Sprintf("%s-%d", k.name, len(k.lives)+1), worker: k, program: k.program, started: time.Now()}
 	k.lives = append(k.lives, l)
 	k.mu.Unlock()
 
@@ -72,7 +73,7 @@ func (k *worker) start(more ...string) (*life, error) {
 	if l.pace = "off"; k.paced.Load() {
 		l.pace = pace
 	}
-	l.command = exec.Command(k.program, "serve")
+	l.command = exec.Command(l.program, "serve")
 	for name, value := range k.settings {
 		l.command.Env = append(l.command.Env, name+"="+value)
 	}

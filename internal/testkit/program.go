@@ -15,6 +15,7 @@ import (
 type Program struct {
 	Package string // its import path; empty: notifier's
 	Tags    string // of the build; empty: none
+	Version string // that it says it has; empty: that of this code
 
 	once sync.Once
 	path string
@@ -26,8 +27,9 @@ func (p *Program) Build(t testing.TB, folder string) string {
 	t.Helper()
 	p.once.Do(func() {
 		name := cmp.Or(p.Package, "notifier/cmd/notifier")
-		p.path = filepath.Join(folder, path.Base(name)+"-"+p.Tags)
-		out, err := exec.Command("go", "build", "-tags", p.Tags, "-o", p.path, name).CombinedOutput()
+		p.path = filepath.Join(folder, path.Base(name)+"-"+p.Tags+p.Version)
+		flags := "-X notifier/internal/buildinfo.version=" + p.Version
+		out, err := exec.Command("go", "build", "-tags", p.Tags, "-ldflags", flags, "-o", p.path, name).CombinedOutput()
 		if err != nil {
 			p.err = fmt.Errorf("go build: %w\n%s", err, out)
 		}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v3"
+
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
+)
+
+const promisedFile = "testdata/promised.txt"
+
+var promise = flag.Bool("promise", false, "write what the next release promises to "+promisedFile)
+
+// TestWhatIsPromised: what the last release promises is still there (docs/compatibility.md). New names become promises with the next
+// release: make promise.
+func TestWhatIsPromised(t *testing.T) {
+	there := names(t)
+	if *promise {
+		text := "# What is promised from this release on, a name in each line; docs/compatibility.md says what that means. `make promise` writes it.\n"
+		for _, name := range slices.Sorted(maps.Keys(there)) {
+			text += name + "\n"
+		}
+		testkit.Check(t, os.WriteFile(promisedFile, []byte(text), 0o644))
+	}
+	counts := map[string]int{}
+	for line := range strings.Lines(read(t, "cmd/notifier/"+promisedFile)) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "#") {
+			continue
+		}
+		kind, _, _ := strings.Cut(line, " ")
+		if counts[kind]++; !there[line] {
+			t.Errorf("%q is promised, and not there any more. Keep it, or remove the line and write under \"Breaking\" in CHANGELOG.md what to do", line)
+		}
+	}
+	for kind, least := range map[string]int{"setting": 40, "metric": 20, "line": 40, "field": 60, "word": 12, "header": 8, "key": 20, "command": 15, "flag": 40, "json": 100} {
+		if counts[kind] < least {
+			t.Errorf("%d promises are about a %s, expected at least %d", counts[kind], kind, least)
+		}
+	}
+}
+
+// names are all names that people and programs outside use, each after its kind.
+func names(t *testing.T) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	for _, s := range settings.Variables() {
+		all[fmt.Sprintf("setting %s=%s", s.Name, s.Default)] = true
+	}
+	for line := range strings.Lines(read(t, "observability/metrics.txt")) { // a test compares it with /metrics
+		if found := strings.Fields(line); len(found) > 1 && found[0] != "#" && strings.HasPrefix(found[0], "notifier_") {
+			all["metric "+strings.Join(found, " ")] = true
+		}
+	}
+	for message := range messagesOf(t) {
+		all["line "+message] = true
+	}
+	key := regexp.MustCompile(`(?m)^//\t\{notifier\}:(\S+) +(sorted set|hash|string) `)
+	for _, file := range []string{"internal/ratelimit/keys.go", "internal/stats/keys.go"} {
+		for _, found := range key.FindAllStringSubmatch(read(t, file), -1) {
+			all[fmt.Sprintf("key %s %s", found[1], found[2])] = true
+		}
+	}
+	addCommands(all, "", rootCommand())
+	for _, folder := range []string{"cmd", "internal"} {
+		testkit.Check(t, filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err == nil {
+				addSource(all, strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../../"), file)
+			}
+			return err
+		}))
+	}
+	return all
+}
+
+// addCommands adds a command, its other names and its flags, and those below it.
+func addCommands(all map[string]bool, above string, command *cli.Command) {
+	for _, name := range command.Names() {
+		all[strings.TrimSpace("command "+above+name)] = true
+	}
+	for _, f := range command.Flags {
+		for _, name := range f.Names() {
+			all["flag "+above+command.Name+" -"+name] = true
+		}
+	}
+	for _, below := range command.Commands {
+		addCommands(all, above+command.Name+" ", below)
+	}
+}
+
+// shownAsJSON are the packages whose types are printed by -json, or answered by the admin server.
+var shownAsJSON = []string{"cmd/notifier", "internal/status", "internal/recent", "internal/ratelimit"}
+
+// addSource adds what a file of the source names: fields of log lines, fields of what is printed as JSON, words and headers.
+func addSource(all map[string]bool, folder string, file *ast.File) {
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.CallExpr: // zap.String("name", ...)
+			function, isSelector := node.Fun.(*ast.SelectorExpr)
+			if !isSelector || len(node.Args) < 2 {
+				break
+			}
+			if of, isName := function.X.(*ast.Ident); isName && of.Name == "zap" {
+				if name, is := literal(node.Args[0]); is {
+					all["field "+name] = true
+				}
+			}
+		case *ast.TypeSpec:
+			if of, is := node.Type.(*ast.StructType); is && slices.Contains(shownAsJSON, folder) {
+				addTags(all, filepath.Base(folder)+"."+node.Name.Name, of)
+			}
+		case *ast.ValueSpec:
+			if folder != "internal/outcome" {
+				break
+			}
+			for _, value := range node.Values {
+				word, is := literal(value)
+				switch {
+				case is && strings.Contains(word, "-"):
+					all["header "+word] = true
+				case is:
+					all["word "+word] = true
+				}
+			}
+		}
+		return true
+	})
+}
+
+// addTags adds the names that the fields of a type have in JSON.
+func addTags(all map[string]bool, of string, fields *ast.StructType) {
+	for _, field := range fields.Fields.List {
+		if field.Tag == nil {
+			continue
+		}
+		tag, _ := strconv.Unquote(field.Tag.Value)
+		if name, _, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ","); name != "" && name != "-" {
+			all["json "+of+" "+name] = true
+		}
+	}
+}
+
+// literal is the text of a string that is written out.
+func literal(of ast.Expr) (text string, is bool) {
+	value, is := of.(*ast.BasicLit)
+	if !is || value.Kind != token.STRING {
+		return "", false
+	}
+	text, err := strconv.Unquote(value.Value)
+	return text, err == nil
+}
