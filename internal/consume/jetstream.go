@@ -26,7 +26,6 @@ const (
 	lookUpTimeout         = time.Second     // for a question: after an election the next attempt is answered at once
 	bindRetry             = 500 * time.Millisecond
 	apiPrefix             = "$JS.API."
-	keepAliveCheck        = 100 * time.Millisecond // how often the deliveries in flight are searched for old ones
 )
 
 // JetStream names the stream and the durable consumer that a worker reads.
@@ -147,16 +146,19 @@ func (s *jetStreamSource) bound() bool { return s.isBound.Load() }
 // keepAlive reports to the server that what is in flight is in progress, four times in the time after which it would
 // redeliver it.
 func (s *jetStreamSource) keepAlive(ctx context.Context) {
-	ticker := time.NewTicker(keepAliveCheck)
-	defer ticker.Stop()
 	for {
-		select {
-		case <-ctx.Done():
+		ackWait := time.Duration(s.ackWait.Load())
+		if !wait.For(ctx, keepAliveCheck(ackWait)) {
 			return
-		case now := <-ticker.C:
-			s.touch(now, time.Duration(s.ackWait.Load())/4)
 		}
+		s.touch(time.Now(), ackWait/4)
 	}
+}
+
+// keepAliveCheck is how often the deliveries in flight are searched for old ones: ten times in the time after which one is reported,
+// and at least once a second, as another consumer may be less patient.
+func keepAliveCheck(ackWait time.Duration) time.Duration {
+	return min(max(ackWait/40, 100*time.Millisecond), time.Second)
 }
 
 // touch reports progress of what the server has heard nothing of for so long. It excludes park: a report after the event was

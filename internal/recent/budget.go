@@ -29,6 +29,7 @@ type budget struct {
 	others  uint64 // left out, of kinds that are forgotten or too many
 	leftOut uint64 // for ever
 	pruned  time.Time
+	filled  chan struct{} // has room for one; a first latest outcome waits
 }
 
 type kind struct{ category, outcome, reason string }
@@ -56,7 +57,14 @@ func (b *bucket) missing(now time.Time, rate float64) float64 {
 	return b.used
 }
 
-func newBudget() *budget { return &budget{kinds: map[kind]*tally{}} }
+func newBudget() *budget { return &budget{kinds: map[kind]*tally{}, filled: make(chan struct{}, 1)} }
+
+// waits reports whether there is an outcome that was left out and can be recorded when there is room.
+func (b *budget) waits() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waiting > 0
+}
 
 // take reports whether an outcome may be recorded. If so, it sets the number of those that were left out before.
 func (b *budget) take(o *Outcome, now time.Time) bool {
@@ -96,7 +104,12 @@ func (b *budget) leave(t *tally, o *Outcome) {
 		b.leftOut++
 	} else {
 		t.waits = true
-		b.waiting++
+		if b.waiting++; b.waiting == 1 {
+			select {
+			case b.filled <- struct{}{}:
+			default:
+			}
+		}
 	}
 	t.latest = *o
 	if len(o.EventID)+len(o.Detail)+len(o.Source)+len(o.Subject) > longestText {

@@ -125,14 +125,23 @@ func (r *Recorder) Denied(subject string, err error) bool {
 func (r *Recorder) Run(ctx context.Context) {
 	ticker := time.NewTicker(lookAgain)
 	defer ticker.Stop()
-	for ctx.Err() == nil {
+	for ticking := true; ctx.Err() == nil; {
 		if r.look && r.Connection.IsConnected() {
 			r.ensure(ctx)
+		}
+		switch needed := r.look || r.budget.waits(); { // an idle worker sleeps
+		case needed && !ticking:
+			ticker.Reset(lookAgain)
+			ticking = true
+		case !needed && ticking:
+			ticker.Stop()
+			ticking = false
 		}
 		select {
 		case <-ctx.Done():
 		case o := <-r.queue:
 			r.add(o)
+		case <-r.budget.filled:
 		case now := <-ticker.C:
 			for _, o := range r.budget.due(now, atOnce) {
 				r.add(o)

@@ -1,8 +1,10 @@
 package recent_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"notifier/internal/outcome"
 	"notifier/internal/recent"
 	"notifier/internal/testkit"
+	"notifier/internal/wait"
 )
 
 // A record has what was known of the event, and is found by its id, its category and its outcome.
@@ -78,6 +81,42 @@ func TestAStormDisplacesNothing(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// An idle recorder sleeps. What is left out then wakes it, and is recorded when there is room, also while others keep it busy.
+func TestWhatIsLeftOutWakesARecorder(t *testing.T) {
+	b := start(t)
+	b.recorder.Record(outcomeOf("first", outcome.Sent, "", "f"))
+	b.eventually(t, recent.Filter{Category: "first"}, 1) // and now it has nothing to do
+	for i := range 30 {
+		b.recorder.Record(outcomeOf("quiet", outcome.Sent, "", fmt.Sprint("q-", i)))
+	}
+	lastIs := func(category, id string) func() error {
+		return func() error {
+			found := b.list(t, recent.Filter{Category: category, Limit: 100}).Outcomes
+			if len(found) == 0 || found[0].EventID != id {
+				return fmt.Errorf("%d outcomes of %s, %v, expected the last one to be %s", len(found), category, found, id)
+			}
+			return nil
+		}
+	}
+	testkit.EventuallyNil(t, lastIs("quiet", "q-29"))
+	b.recorder.Record(outcomeOf("quiet", outcome.Sent, "", "q-30")) // there is no room, and nothing else wakes it
+	testkit.EventuallyNil(t, lastIs("quiet", "q-30"))
+
+	for i := range 30 {
+		b.recorder.Record(outcomeOf("busy", outcome.Sent, "", fmt.Sprint("b-", i)))
+	}
+	others, end := context.WithCancel(t.Context())
+	var recording sync.WaitGroup
+	recording.Go(func() {
+		for n := 0; wait.For(others, 20*time.Millisecond); n++ {
+			b.recorder.Record(outcomeOf(fmt.Sprint("steady-", n%100), outcome.Sent, "", fmt.Sprint("s-", n)))
+		}
+	})
+	defer recording.Wait()
+	defer end()
+	testkit.EventuallyNil(t, lastIs("busy", "b-29"))
 }
 
 // A server that is unavailable keeps nobody waiting, and what is recorded meanwhile is there afterwards.
