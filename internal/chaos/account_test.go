@@ -57,6 +57,16 @@ type post struct {
 	at   time.Time
 }
 
+// conclude waits until nothing is left to do, ends the workers, and makes and judges the account.
+func (w *world) conclude() *account {
+	w.Helper()
+	w.rest()
+	w.shutDown()
+	a := w.settleUp()
+	a.judge()
+	return a
+}
+
 // settleUp makes the account. Workers have ended.
 func (w *world) settleUp() *account {
 	w.Helper()

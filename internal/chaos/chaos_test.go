@@ -48,10 +48,7 @@ func TestChaos(t *testing.T) {
 	w.unleash(faults, seed, duration >= 3*time.Minute)
 	endPublishing()
 	publisher.Wait()
-	w.rest()
-	w.shutDown()
-	a := w.settleUp()
-	a.judge()
+	a := w.conclude()
 	t.Logf("seed %d, %s\n%s", seed, time.Since(w.diary.begun).Round(time.Second), a.report())
 }
 

@@ -92,10 +92,7 @@ func TestCluster(t *testing.T) {
 		w.diary.complain(c.killIdle(t.Context()))
 	}
 	testkit.EventuallyNil(t, c.forget)
-	w.rest()
-	w.shutDown()
-	a := w.settleUp()
-	a.judge()
+	a := w.conclude()
 	t.Logf("seed %d, %s\n%s\n%s", seed, time.Since(w.diary.begun).Round(time.Second), a.report(), c.judgeStalls(a))
 	w.everything(append(leaders, faultKill)...)
 }

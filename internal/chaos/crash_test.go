@@ -95,10 +95,7 @@ func crashAt(t *testing.T, history devstack.History, points ...string) {
 	k := w.addWorker(crashing, false)
 	_, err := k.start()
 	testkit.Check(t, err)
-	w.rest()
-	w.shutDown()
-	a := w.settleUp()
-	a.judge()
+	a := w.conclude()
 	if a.sent == 0 || a.dropped["category"] == 0 || a.dead == 0 {
 		t.Errorf("%d sent, %v dropped, %d dead: expected some of each", a.sent, a.dropped, a.dead)
 	}

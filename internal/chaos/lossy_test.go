@@ -48,10 +48,7 @@ func TestStoreLoss(t *testing.T) {
 	rampage(faults, rand.New(rand.NewPCG(seed, 99)), w.againstMemory()) // here, because it may end the test
 	endPublishing()
 	running.Wait()
-	w.rest()
-	w.shutDown()
-	a := w.settleUp()
-	a.judge()
+	a := w.conclude()
 	if len(w.diary.of(faultFailover)) == 0 || len(w.diary.of(faultEmpty)) == 0 {
 		t.Errorf("%s: expected a failover and an empty restart at least", w.diary.counts())
 	}

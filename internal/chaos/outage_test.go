@@ -28,10 +28,7 @@ func TestOutagesRedeliverNothing(t *testing.T) {
 	w.slack.Always(devstack.Behaviour{})
 	wait.For(t.Context(), w.ackWait)
 	w.redis.Restart(t)
-	w.rest()
-	w.shutDown()
-	a := w.settleUp()
-	a.judge()
+	a := w.conclude()
 	if a.sent != 20 || a.redelivered > 2 { // a worker that the machine does not let run for seconds may lose a few
 		t.Errorf("%d of 20 are sent, %d were redelivered; expected none", a.sent, a.redelivered)
 	}

@@ -39,10 +39,7 @@ func TestCleanRestartsUnderLoad(t *testing.T) {
 	endPublishing()
 	publisher.Wait()
 	w.slack.Always(devstack.Behaviour{})
-	w.rest()
-	w.shutDown()
-	a := w.settleUp()
-	a.judge()
+	a := w.conclude()
 	if a.duplicates > 0 {
 		t.Errorf("%d events were posted more than once, expected none", a.duplicates)
 	}
