@@ -71,7 +71,7 @@ func endOnDenial(cancel context.CancelCauseFunc) nats.Option {
 
 // withDeadLetters opens the dead-letter stream of the settings. It passes nil on where there is none yet. The context that
 // it passes on also ends when the server denies something.
-func withDeadLetters(ctx context.Context, name string, do func(ctx context.Context, letters *deadletter.Stream) error) error {
+func withDeadLetters(ctx context.Context, name string, do func(ctx context.Context, s settings.NATS, letters *deadletter.Stream) error) error {
 	s, err := settings.LoadNATS()
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func withDeadLetters(ctx context.Context, name string, do func(ctx context.Conte
 	defer connection.Close()
 	letters, err := deadletter.Open(ctx, connection, s.Stream, s.Pattern)
 	if err == nil || errors.Is(err, deadletter.ErrNoStream) {
-		err = do(ctx, letters)
+		err = do(ctx, s, letters)
 	}
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted")

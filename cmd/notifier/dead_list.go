@@ -13,6 +13,7 @@ import (
 
 	"notifier/internal/deadletter"
 	"notifier/internal/outcome"
+	"notifier/internal/settings"
 	"notifier/internal/term"
 )
 
@@ -30,7 +31,7 @@ type deadList struct {
 	newest  []deadletter.Info // at most twice most
 }
 
-func (l *deadList) run(ctx context.Context, letters *deadletter.Stream) error {
+func (l *deadList) run(ctx context.Context, _ settings.NATS, letters *deadletter.Stream) error {
 	if letters == nil {
 		if err := l.filter.noStream(); err != nil {
 			return err

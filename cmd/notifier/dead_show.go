@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/deadletter"
+	"notifier/internal/settings"
 	"notifier/internal/term"
 )
 
@@ -55,7 +56,7 @@ type deadShow struct {
 	out  io.Writer
 }
 
-func (s deadShow) run(ctx context.Context, letters *deadletter.Stream) error {
+func (s deadShow) run(ctx context.Context, _ settings.NATS, letters *deadletter.Stream) error {
 	filter := deadFilter{seqs: []uint64{s.seq}}
 	if letters == nil {
 		return filter.noStream()

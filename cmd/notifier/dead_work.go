@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"notifier/internal/deadletter"
+	"notifier/internal/term"
+)
+
+// deadWork is what "dead replay" and "dead delete" have in common: they go through letters, do something with those that match, and
+// report on each.
+type deadWork struct {
+	filter deadFilter
+	most   int // letters done; 0: all
+	json   bool
+	out    io.Writer
+	errOut io.Writer
+	verb   string // "replayed", as the last line has it
+	count  string // "put_back", as the last line has it with json
+
+	done int
+	left int
+}
+
+// deadDone is what became of a letter.
+type deadDone struct {
+	line any    // of -json
+	left string // why it was left; empty: it was done
+}
+
+// errEnough ends a walk when as many letters are done as should be.
+var errEnough = errors.New("enough")
+
+// deadScan reads all letters, the oldest first.
+type deadScan func(letters *deadletter.Stream, ctx context.Context, do func(*deadletter.Letter) error) error
+
+// run gives the letters that match to do, one after the other, and writes a last line. It stops between two letters when until ends,
+// and where do fails. letters is nil where there is no stream of them.
+func (w *deadWork) run(ctx, until context.Context, letters *deadletter.Stream, scan deadScan, do func(*deadletter.Letter) (deadDone, error)) error {
+	if letters == nil {
+		if err := w.filter.noStream(); err != nil {
+			return err
+		}
+		return w.finish(true, false)
+	}
+	progress := newDeadProgress(w.errOut, w.verb)
+	all := func(ctx context.Context, do func(*deadletter.Letter) error) error { return scan(letters, ctx, do) }
+	err := w.filter.each(ctx, letters, all, func(letter *deadletter.Letter) error {
+		if !w.filter.matches(letter) {
+			return until.Err()
+		}
+		result, err := do(letter)
+		if err == nil {
+			err = w.report(letter, result, progress)
+		}
+		switch {
+		case err != nil:
+			return err
+		case w.most > 0 && w.done == w.most:
+			return errEnough
+		}
+		return until.Err()
+	})
+	stopped := errors.Is(err, errEnough)
+	if stopped {
+		err = nil
+	}
+	return errors.Join(err, w.finish(false, stopped))
+}
+
+// report counts a letter, and writes what became of it.
+func (w *deadWork) report(letter *deadletter.Letter, result deadDone, progress *deadProgress) error {
+	var err error
+	if result.left == "" {
+		w.done++
+		err = progress.report(w.done)
+	} else {
+		w.left++
+		_, err = fmt.Fprintf(w.errOut, "%s was left: %s\n", letterName(letter.Info), term.Printable(result.left))
+	}
+	if w.json {
+		err = errors.Join(err, term.NewJSON(w.out).Encode(result.line))
+	}
+	return err
+}
+
+// finish writes the last line. none: there is no stream of letters; stopped: at the most letters that should be done.
+func (w *deadWork) finish(none, stopped bool) error {
+	if w.json {
+		_, err := fmt.Fprintf(w.out, "{\"%s\":%d,\"left\":%d}\n", w.count, w.done, w.left)
+		return err
+	}
+	_, err := fmt.Fprintln(w.out, w.filter.lastLine(fmt.Sprintf("%d %s, %d left", w.done, w.verb, w.left), none, stopped, w.most))
+	return err
+}
