@@ -25,12 +25,12 @@ type outcomes struct {
 	worker   string           // its name in records
 
 	mu     sync.Mutex
-	limits map[ratelimit.Tier]string
+	limits ratelimit.TierTexts
 }
 
 // newOutcomes makes what records outcomes. Where there can be none a worker goes on without.
 func (a *app) newOutcomes() (*outcomes, error) {
-	o := &outcomes{worker: a.replica, limits: map[ratelimit.Tier]string{}}
+	o := &outcomes{worker: a.replica}
 	if a.settings.NATS.Core {
 		o.off = "NATS_MODE is core, which keeps no outcomes"
 		return o, nil
@@ -84,22 +84,11 @@ func (o *outcomes) record(s *consume.Settled, now time.Time) recent.Outcome {
 	return r
 }
 
-// mostLimits bounds the texts of limits that are kept: limits for a while come and go.
-const mostLimits = 256
-
-// limit is the text of a tier. It is made once: in a storm it is asked for with each event.
+// limit is the text of a tier.
 func (o *outcomes) limit(tier ratelimit.Tier) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	text, known := o.limits[tier]
-	if !known {
-		if len(o.limits) >= mostLimits {
-			clear(o.limits)
-		}
-		text = tier.String()
-		o.limits[tier] = text
-	}
-	return text
+	return o.limits.Of(tier)
 }
 
 // eventsAnswer is what /api/events answers.

@@ -17,12 +17,12 @@ type lineWriter struct {
 	log    *zap.Logger
 	group  func(category string) string // as Settings.Group
 	fields []zap.Field
-	limits map[ratelimit.Tier]string
+	limits ratelimit.TierTexts
 }
 
 func newLineWriter(log *zap.Logger, group func(string) string) *lineWriter {
 	at := batchClock{time.Now()} // the lines of a batch have one time
-	return &lineWriter{log: log.WithOptions(zap.WithClock(at)), group: group, limits: map[ratelimit.Tier]string{}}
+	return &lineWriter{log: log.WithOptions(zap.WithClock(at)), group: group}
 }
 
 // batchClock stands still.
@@ -31,15 +31,6 @@ type batchClock struct{ now time.Time }
 func (c batchClock) Now() time.Time { return c.now }
 
 func (batchClock) NewTicker(d time.Duration) *time.Ticker { return time.NewTicker(d) }
-
-func (w *lineWriter) limit(tier ratelimit.Tier) string {
-	text, known := w.limits[tier]
-	if !known {
-		text = tier.String()
-		w.limits[tier] = text
-	}
-	return text
-}
 
 // write writes the event's log line. Fields that do not apply are left out.
 func (w *lineWriter) write(s *Settled) {
@@ -112,7 +103,7 @@ func headline(became string) (zapcore.Level, string) {
 // addRefusal adds the fields of what a limit has refused, or a mute.
 func (w *lineWriter) addRefusal(fields []zap.Field, s *Settled) []zap.Field {
 	if s.Tier.Count > 0 {
-		fields = append(fields, zap.String("limit", w.limit(s.Tier)))
+		fields = append(fields, zap.String("limit", w.limits.Of(s.Tier)))
 		if s.Never {
 			fields = append(fields, zap.Bool("above_limit", true))
 		} else {

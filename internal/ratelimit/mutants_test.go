@@ -131,7 +131,7 @@ func (m mutant) run(t *testing.T, root string) (by string, err error) {
 // The tests are in short form, without those that need a while to start servers. Those that find most at the least cost come
 // first: the examples on the embedded store, then the others, and those that take the longest where all others have passed.
 const (
-	left = "TestEveryMutant|Cluster|Sentinel|Primary|Failover|Redelivery|Traffic|Silent"
+	left = "TestEveryMutant|Cluster|Sentinel|Primary|Failover|Silent"
 	slow = "^(TestOldAndNewReplicasSideBySide|TestNoStormIsRefused|TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce|" +
 		"TestTheScriptsDecideLikeTheModel|TestTheIndexIsBounded|TestNoRollingWindowEverHoldsMoreThanTheLimit)$"
 )

@@ -229,23 +229,31 @@ func TestARedeliveryIsPutBackAtTheTimeOfItsAdmission(t *testing.T) {
 	}
 }
 
-// So it does where the record of the admission has left the store by the time of the healing.
+// So it does where the record of the admission has left the store by the time of the healing, and where a post has begun in between.
 func TestARedeliveryIsNotPutBackAfterItsRecordHasEnded(t *testing.T) {
 	t.Parallel()
-	s := onProcess(t)
-	f := newFleet(t, s.server.URL())
-	rules := testkit.Rules("100/2s", "1/2s", "")
-	a, b := f.join(rules, 2*time.Second), f.join(rules, 2*time.Second)
-	e := event("e", "a")
-	a.want(ratelimit.Admitted, e)
-	admitted := s.score(t, "{n}:global", "a:e")
-	testkit.Eventually(t, "a second has passed", func() bool { return s.Time(t.Context()).Val().UnixMicro() > admitted+time.Second.Microseconds() })
-	b.want(ratelimit.Admitted, e)
-	testkit.Eventually(t, "its slot is free", func() bool { return a.decided(event("next", "a")).Outcome == ratelimit.Admitted })
-	testkit.Check(t, errors.Join(s.Del(t.Context(), "{n}:inflight").Err(), s.ZRem(t.Context(), "{n}:register", " healed").Err()))
-	a.healedAgain()
-	b.healedAgain()
-	if slots := s.ZRange(t.Context(), "{n}:category:a", 0, -1).Val(); slices.Contains(slots, "a:e") {
-		t.Errorf("the category has %q, expected that the slot of e is not taken again", slots)
+	for name, posted := range map[string]bool{"no post": false, "a post has begun": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := onProcess(t)
+			f := newFleet(t, s.server.URL())
+			rules := testkit.Rules("100/2s", "1/2s", "")
+			a, b := f.join(rules, 2*time.Second), f.join(rules, 2*time.Second)
+			e := event("e", "a")
+			a.want(ratelimit.Admitted, e)
+			admitted := s.score(t, "{n}:global", "a:e")
+			testkit.Eventually(t, "a second has passed", func() bool { return s.Time(t.Context()).Val().UnixMicro() > admitted+time.Second.Microseconds() })
+			if posted {
+				a.begin(e, "", "p1")
+			}
+			b.want(ratelimit.Admitted, e)
+			testkit.Eventually(t, "its slot is free", func() bool { return a.decided(event("next", "a")).Outcome == ratelimit.Admitted })
+			testkit.Check(t, errors.Join(s.Del(t.Context(), "{n}:inflight").Err(), s.ZRem(t.Context(), "{n}:register", " healed").Err()))
+			a.healedAgain()
+			b.healedAgain()
+			if slots := s.ZRange(t.Context(), "{n}:category:a", 0, -1).Val(); slices.Contains(slots, "a:e") {
+				t.Errorf("the category has %q, expected that the slot of e is not taken again", slots)
+			}
+		})
 	}
 }
