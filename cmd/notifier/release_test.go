@@ -77,13 +77,13 @@ func TestTheReleaseBeforeIsFound(t *testing.T) {
 	r.commit("## Unreleased\n\n## v0.2.0 (2026-02-02)\n\nThe date was wrong.\n\n## v0.1.0 (2026-01-01)\n", "v0.3.0-dev")
 	r.builds("v0.2.0")
 
-	r.git("tag", "v0.2.0", "HEAD~2") // a tag goes before the section; this one is wrong
-	r.ends("has the version 'v0.2.0-dev', expected v0.2.0", 1)
+	r.git("tag", "v0.2.0", "HEAD~2") // a tag goes before the history; this one is wrong
+	r.ends("the tag v0.2.0 is at the version 'v0.2.0-dev'", 1)
 	r.git("tag", "--delete", "v0.2.0")
 
 	shallow := repository{t, t.TempDir()}
 	shallow.git("clone", "--quiet", "--depth", "1", "file://"+r.folder, ".")
-	shallow.ends("the clone is shallow", 3)
+	shallow.ends("no commit of this history has the version v0.2.0", 3)
 	testkit.Check(t, os.RemoveAll(filepath.Join(shallow.folder, ".git")))
 	shallow.ends("this is no git repository", 3)
 }
