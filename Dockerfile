@@ -41,7 +41,7 @@ ENTRYPOINT ["/notifier"]
 # The last stage is what a build without --target gives.
 FROM gcr.io/distroless/static-debian13:nonroot AS production
 # The label alone needs a default: the program has its version from internal/buildinfo/VERSION. A test compares the two.
-ARG VERSION=v0.1.0
+ARG VERSION=v0.2.0-dev
 ARG COMMIT
 LABEL org.opencontainers.image.title="notifier" \
       org.opencontainers.image.description="Sends events from NATS to Slack, within limits that hold over all replicas" \
