@@ -126,7 +126,6 @@ var formMutants = []mutant{
 	{tidyLua, "ids leave the global scope too early", "leave(KEYS[3], latest - math.max(retention, milliseconds * 1000))", "leave(KEYS[3], latest - retention / 2)"},
 	{tidyLua, "a post that began later does not keep an id", "ipairs(gone) do\n    if not redis.call('ZSCORE', KEYS[1], id) and not", "ipairs(gone) do\n    if not"},
 	{tidyLua, "ids of an expired set stay in flight", "if redis.call('HLEN', KEYS[2]) > redis.call('ZCARD', KEYS[1]) - 2 + redis.call('ZCARD', KEYS[3]) then", "if false then"},
-	{tidyLua, "ids of the global scope leave what is in flight", "KEYS[2])) do\n    if not redis.call('ZSCORE', KEYS[1], id) and not redis.call('ZSCORE', KEYS[3], id) then", "KEYS[2])) do\n    if not redis.call('ZSCORE', KEYS[1], id) then"},
 	{tidyLua, "ids of the register leave what is in flight", "KEYS[2])) do\n    if not redis.call('ZSCORE', KEYS[1], id) and not", "KEYS[2])) do\n    if not"},
 	{tidyLua, "the index keeps what is from the future", "redis.call('ZREMRANGEBYSCORE', KEYS[4], '(' .. text(horizon), '+inf')\n", ""},
 	{tidyLua, "the clock of tidy.lua follows what is from the future", "local now = latest <= horizon and math.max(clock, latest) or clock", "local now = math.max(clock, latest)"},

@@ -89,6 +89,9 @@ func TestPeekShowsTheMicrosecondAtWhichASlotFrees(t *testing.T) {
 			{10*time.Minute - early, 2, early},
 			{10 * time.Minute, 0, 0},
 		}},
+		"fixed, none at its beginning": {"2/10m:fixed+9/1h", []time.Duration{time.Minute, 4 * time.Minute}, []shown{
+			{4 * time.Minute, 2, 6 * time.Minute},
+		}},
 		// The longer tier keeps the first bucket when it has left the window of the first tier.
 		"in buckets": {"3/10m:1m+9/1h:1m", []time.Duration{10 * time.Second, 4 * time.Minute, 8 * time.Minute, 12 * time.Minute}, []shown{
 			{12 * time.Minute, 3, 3*time.Minute - early},

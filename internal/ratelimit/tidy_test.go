@@ -37,6 +37,31 @@ func TestWhatIsInFlightStaysWhenLostRecordsAreRemoved(t *testing.T) {
 	}
 }
 
+// So does one whose admission is older than any replica counts, and whose post is not.
+func TestAPostKeepsWhatIsInFlightWhenLostRecordsAreRemoved(t *testing.T) {
+	for name, global := range map[string]string{"exact": "100/30m", "in buckets": "100/30m:1m"} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				limiter := s.limiter(t, testkit.Rules(global, "10/30m", ""), day)
+				e := event("e", "a")
+				limiter.want(ratelimit.Admitted, e)
+				s.advance(t, 29*time.Minute)
+				limiter.begin(e, "", "p1")
+				clock, _ := s.clock(t)
+				for i := range 10 {
+					s.HSet(t.Context(), "{n}:inflight", fmt.Sprint("a:lost", i), fmt.Sprintf("%d a message", clock-time.Hour.Microseconds()))
+				}
+				s.advance(t, 2*time.Minute)
+				limiter.want(ratelimit.Admitted, event("f", "a"))
+				if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 2 {
+					t.Errorf("%d in flight, expected e and f\n%s", n, s.contents(t))
+				}
+				limiter.want(ratelimit.Duplicate, by("another message", e))
+			})
+		})
+	}
+}
+
 // The index is written by the server's clock where the newest admission is further ahead than any clock was.
 func TestTheIndexIsWrittenByTheClockWhateverTheRegisterSays(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
