@@ -177,7 +177,7 @@ func (w *world) statusOfTwo(published, global int) {
 		for _, stream := range status.Streams {
 			names = append(names, stream.Stream)
 		}
-		return status.Global.Sent == global && len(names) == 4
+		return status.Global.Sent == global && status.Global.Sent+status.Global.Dropped == published && len(names) == 4
 	})
 	wanted := []string{second, second + "_DEAD", streamName, streamName + "_DEAD"}
 	if !counted || status.Global.Tiers[0].Used != global || status.Global.Sent+status.Global.Dropped != published || status.Ready != 4 || !slices.Equal(names, wanted) {
