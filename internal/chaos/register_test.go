@@ -194,6 +194,9 @@ func (r *register) take(members []redis.Z, now int64) map[string]int64 {
 			}
 			a = nil
 		}
+		if a == nil && at <= now-r.retention {
+			continue // it left in its time, and is in a store that was a replica: it counts in no window
+		}
 		if a == nil {
 			a = &admission{slot: slot, at: at, back: r.gone[slot] == at}
 			r.now[slot] = a
