@@ -172,9 +172,28 @@ func (a *account) byItsMute(e *event, l *line) {
 		a.blame(e, "muted by nobody's order: %s", l)
 	case a.w.orders.all[i].Target != e.category:
 		a.blame(e, "muted by %s: %s", a.w.orders.all[i].What(), l)
-	case !a.delayed(l) && !a.w.orders.all[i].maybe(l.Time.Add(-decisionAge), l.Time):
+	case !a.delayed(l) && !a.w.orders.all[i].maybe(a.mayHaveMuted(e, l), l.Time):
 		a.blame(e, "muted when %s was not in force: %s", a.w.orders.all[i].What(), l)
 	}
+}
+
+// mayHaveMuted is the earliest time at which a line that says muted may have been decided: an event that may be admitted gives its
+// slots back first, and its process waits for Redis as long as it has to.
+func (a *account) mayHaveMuted(e *event, l *line) time.Time {
+	from := l.Time.Add(-decisionAge)
+	for again := true; again; {
+		again = false
+		for _, f := range a.w.diary.faults {
+			earlier := f.hours.from.Add(-decisionAge)
+			if a.keepsFromRedis(l.life, f) && f.hours.overlaps(from, l.Time) && earlier.Before(from) {
+				from, again = earlier, true
+			}
+		}
+	}
+	if published := e.acks[0].at; from.Before(published) {
+		return published
+	}
+	return from
 }
 
 // whileMuted blames a process that did something else with an event that was published after the process had surely followed a mute
