@@ -81,14 +81,7 @@ func (b *bench) publish(ctx context.Context, first, count int, category func(i i
 			return err
 		}
 	}
-	select {
-	case <-b.JS.PublishAsyncComplete():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Minute):
-		return errors.New("the events could not be published in time")
-	}
+	return b.Published(ctx, time.Minute)
 }
 
 // payload is the event with a number. Its text begins with its id, so that Slack's inbox shows which it is.

@@ -101,7 +101,7 @@ var burstAt = []time.Duration{4300 * time.Millisecond, 5500 * time.Millisecond, 
 const (
 	firstFew  = 5
 	burstSize = 200
-	busy      = 40 // of a burst are in four categories, which meet their own limit; the rest is in all of them, and meets the global one
+	busy      = 40 // of a burst are in four categories, which meet their own limit; the others are spread over all categories, and meet the global one
 )
 
 // inBursts is the category of an event of the bursts.

@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/bench/internal/rig"
 )
 
 // form is what events are made of.
@@ -54,27 +55,17 @@ func (b *bench) fill(ctx context.Context, stream, consumer, subject string) erro
 			return err
 		}
 	}
-	select {
-	case <-b.JS.PublishAsyncComplete():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(runDeadline):
-		return errors.New("the stream could not be filled in time")
-	}
+	return b.Published(ctx, runDeadline)
 }
 
 func (b *bench) drainBare(ctx context.Context) (drained, error) {
 	if err := b.fill(ctx, "BARE", "bare", "bare"); err != nil {
 		return drained{}, err
 	}
-	self, err := os.Executable()
+	command, err := rig.Role(roleBare, natsURL+"="+b.NATSURL)
 	if err != nil {
 		return drained{}, err
 	}
-	command := exec.Command(self, "-role", roleBare)
-	command.Env = append(os.Environ(), natsURL+"="+b.NATSURL)
-	command.Stderr = os.Stderr
 	return b.drain(ctx, command, "BARE", "bare")
 }
 

@@ -9,13 +9,14 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/bench/internal/rig"
 )
 
 // How long an event takes from its publication to Slack when nothing else happens, beside a loop that takes it from NATS and makes one
@@ -62,13 +63,10 @@ func measureLatency(ctx context.Context) (measured latencies, err error) {
 	if err := b.create(ctx, "NOTIFY", "notifier", "notify"); err != nil {
 		return latencies{}, err
 	}
-	self, err := os.Executable()
+	loop, err := rig.Role(roleLoop, natsURL+"="+b.NATSURL, slackURL+"="+b.Slack.APIURL())
 	if err != nil {
 		return latencies{}, err
 	}
-	loop := exec.Command(self, "-role", roleLoop)
-	loop.Env = append(os.Environ(), natsURL+"="+b.NATSURL, slackURL+"="+b.Slack.APIURL())
-	loop.Stderr = os.Stderr
 	if err := loop.Start(); err != nil {
 		return latencies{}, err
 	}

@@ -45,6 +45,16 @@ func (s secretsScript) run(t *testing.T, arguments, input string, settings ...st
 	return string(out), err
 }
 
+// must runs the script without input, and ends the test where it fails.
+func (s secretsScript) must(t *testing.T, arguments string, settings ...string) string {
+	t.Helper()
+	out, err := s.run(t, arguments, "", settings...)
+	if err != nil {
+		t.Fatalf("%s: %v: %s", arguments, err, out)
+	}
+	return out
+}
+
 // file gives the content of a file that the script has written, or nothing if there is none.
 func (s secretsScript) file(t *testing.T, name string) string {
 	t.Helper()

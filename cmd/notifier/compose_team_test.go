@@ -19,13 +19,7 @@ func TestComposeSecretsOfASecondTeam(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"jetstream", "core"} {
 		s, settings := newSecretsScript(t), []string{"NATS_MODE=" + mode, "DROPPED_SUBJECT=dropped"}
-		run := func(arguments string) string {
-			out, err := s.run(t, arguments, "", settings...)
-			if err != nil {
-				t.Fatalf("%s: %v: %s", arguments, err, out)
-			}
-			return out
-		}
+		run := func(arguments string) string { return s.must(t, arguments, settings...) }
 		run("")
 		first, redis := users(t, s), s.file(t, "redis/users.acl")
 		passwords := run("team payments")
@@ -80,13 +74,7 @@ func TestComposeSecretsOfASecondTeam(t *testing.T) {
 func TestComposeSecretsRemoveATeam(t *testing.T) {
 	t.Parallel()
 	s := newSecretsScript(t)
-	run := func(arguments string) string {
-		out, err := s.run(t, arguments, "")
-		if err != nil {
-			t.Fatalf("%s: %v: %s", arguments, err, out)
-		}
-		return out
-	}
+	run := func(arguments string) string { return s.must(t, arguments) }
 	run("")
 	first, redis := users(t, s), s.file(t, "redis/users.acl")
 	passwords := run("team payments")

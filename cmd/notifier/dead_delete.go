@@ -74,7 +74,10 @@ func (d *deadDelete) one(ctx context.Context, letter *deadletter.Letter) (deadDo
 		why, err = foreign.Why, nil
 		line.Outcome, line.Why = "left", why
 	}
-	return deadDone{line: line, left: why}, err // an error names the letter
+	if err != nil {
+		return deadDone{}, err // it names the letter
+	}
+	return deadDone{line: line, left: why}, nil
 }
 
 // deadDeleteLine is a line of -json: the letter, and what became of it.

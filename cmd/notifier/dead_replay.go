@@ -71,9 +71,6 @@ func (r *deadReplay) start(ctx, work context.Context, letters *deadletter.Stream
 
 // one replays one letter, or says why it stays.
 func (r *deadReplay) one(ctx context.Context, letters *deadletter.Stream, letter *deadletter.Letter) (deadDone, error) {
-	if r.inARow == mostFailures {
-		return deadDone{}, fmt.Errorf("%d letters in a row could not be published, the others were not tried", mostFailures)
-	}
 	receipt, err := letters.Replay(ctx, letter)
 	left, failed := (*deadletter.NotReplayableError)(nil), (*deadletter.PublishError)(nil)
 	switch {
@@ -84,8 +81,12 @@ func (r *deadReplay) one(ctx context.Context, letters *deadletter.Stream, letter
 		return replayed(letter, deadletter.Receipt{}, left.Why), nil
 	case errors.As(err, &failed):
 		r.failed++
-		r.inARow++
-		return replayed(letter, deadletter.Receipt{}, failed.Why), nil
+		if r.inARow++; r.inARow == mostFailures {
+			err = fmt.Errorf("%d letters in a row could not be published, the others were not tried", mostFailures)
+		} else {
+			err = nil
+		}
+		return replayed(letter, deadletter.Receipt{}, failed.Why), err
 	case receipt.Stream != "":
 		return deadDone{}, fmt.Errorf("%s was replayed, but not deleted: %w; replay it again within the stream's duplicate window (two minutes by default) to avoid a second event", letterName(letter.Info), err)
 	default:

@@ -25,7 +25,7 @@ type deadWork struct {
 	left int
 }
 
-// deadDone is what became of a letter.
+// deadDone is what became of a letter. The zero value: nothing that could be reported.
 type deadDone struct {
 	line any    // of -json
 	left string // why it was left; empty: it was done
@@ -53,8 +53,10 @@ func (w *deadWork) run(ctx, until context.Context, letters *deadletter.Stream, s
 			return until.Err()
 		}
 		result, err := do(letter)
-		if err == nil {
-			err = w.report(letter, result, progress)
+		if result.line != nil { // also where no other letter is to be tried
+			if failed := w.report(letter, result, progress); err == nil {
+				err = failed
+			}
 		}
 		switch {
 		case err != nil:

@@ -9,46 +9,46 @@ import (
 	"notifier/internal/testkit"
 )
 
-// A post that begins while the clock is behind leaves the event in flight for as long as its admission does.
-func TestAPostThatBeginsWhileTheClockIsBehindShortensNothing(t *testing.T) {
+// eachForm runs a test on each kind of store with a global limit in either form, and one of ten for each category.
+func eachForm(t *testing.T, test func(t *testing.T, s *store, limiter caller)) {
+	t.Helper()
 	for name, global := range map[string]string{"exact": "100/30m", "in buckets": "100/30m:1m"} {
 		t.Run(name, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s *store) {
-				limiter := s.limiter(t, testkit.Rules(global, "10/30m", ""), day)
-				e := event("e", "a")
-				limiter.want(ratelimit.Admitted, e)
-				s.advance(t, -2*time.Hour)
-				limiter.wantPermit(ratelimit.Granted, 1, e, "", "p")
-				limiter.want(ratelimit.Admitted, event("other", "b"))
-				limiter.wantPermit(ratelimit.Granted, 2, e, "p", "q")
-				limiter.want(ratelimit.Duplicate, by("another message", e))
-			})
+			eachStore(t, func(t *testing.T, s *store) { test(t, s, s.limiter(t, testkit.Rules(global, "10/30m", ""), day)) })
 		})
 	}
 }
 
+// A post that begins while the clock is behind leaves the event in flight for as long as its admission does.
+func TestAPostThatBeginsWhileTheClockIsBehindShortensNothing(t *testing.T) {
+	eachForm(t, func(t *testing.T, s *store, limiter caller) {
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		s.advance(t, -2*time.Hour)
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p")
+		limiter.want(ratelimit.Admitted, event("other", "b"))
+		limiter.wantPermit(ratelimit.Granted, 2, e, "p", "q")
+		limiter.want(ratelimit.Duplicate, by("another message", e))
+	})
+}
+
 // A further post that begins while the clock is behind does not let the event be forgotten before the post before it would be.
 func TestAFurtherPostWhileTheClockIsBehindForgetsNothingOfTheOneBefore(t *testing.T) {
-	for name, global := range map[string]string{"exact": "100/30m", "in buckets": "100/30m:1m"} {
-		t.Run(name, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s *store) {
-				limiter := s.limiter(t, testkit.Rules(global, "10/30m", ""), day)
-				e := event("e", "a")
-				limiter.want(ratelimit.Admitted, e)
-				s.advance(t, 20*time.Minute)
-				limiter.wantPermit(ratelimit.Granted, 1, e, "", "p")
-				s.advance(t, -time.Hour)
-				lives := s.PTTL(t.Context(), "{n}:inflight").Val()
-				limiter.wantPermit(ratelimit.Granted, 2, e, "p", "q")
-				if left := s.PTTL(t.Context(), "{n}:inflight").Val(); left < lives-time.Minute {
-					t.Errorf("what is in flight expires in %s, expected %s as before", left, lives)
-				}
-				s.advance(t, time.Hour+11*time.Minute) // 31 minutes after the admission, and 11 after the first post
-				limiter.want(ratelimit.Admitted, event("other", "b"))
-				limiter.wantPermit(ratelimit.Granted, 3, e, "q", "r")
-			})
-		})
-	}
+	eachForm(t, func(t *testing.T, s *store, limiter caller) {
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		s.advance(t, 20*time.Minute)
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p")
+		s.advance(t, -time.Hour)
+		lives := s.PTTL(t.Context(), "{n}:inflight").Val()
+		limiter.wantPermit(ratelimit.Granted, 2, e, "p", "q")
+		if left := s.PTTL(t.Context(), "{n}:inflight").Val(); left < lives-time.Minute {
+			t.Errorf("what is in flight expires in %s, expected %s as before", left, lives)
+		}
+		s.advance(t, time.Hour+11*time.Minute) // 31 minutes after the admission, and 11 after the first post
+		limiter.want(ratelimit.Admitted, event("other", "b"))
+		limiter.wantPermit(ratelimit.Granted, 3, e, "q", "r")
+	})
 }
 
 // A scope that changes its form while a post is in progress keeps the event in flight from the post on.

@@ -12,54 +12,48 @@ import (
 	"notifier/lua"
 )
 
+// putLost puts ten records of an hour ago among those in flight, as a set leaves them that has expired.
+func (s *store) putLost(t *testing.T, clock int64) {
+	t.Helper()
+	for i := range 10 {
+		s.HSet(t.Context(), "{n}:inflight", fmt.Sprint("a:lost", i), fmt.Sprintf("%d a message", clock-time.Hour.Microseconds()))
+	}
+}
+
 // Records of which neither the register nor the global scope knows are removed once no replica counts them any more; those of events
 // in flight stay.
 func TestWhatIsInFlightStaysWhenLostRecordsAreRemoved(t *testing.T) {
-	for name, global := range map[string]string{"exact": "100/30m", "in buckets": "100/30m:1m"} {
-		t.Run(name, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s *store) {
-				limiter := s.limiter(t, testkit.Rules(global, "10/30m", ""), day)
-				e := event("e", "a")
-				limiter.want(ratelimit.Admitted, e)
-				clock, _ := s.clock(t)
-				for i := range 10 { // as a set leaves them that has expired
-					s.HSet(t.Context(), "{n}:inflight", fmt.Sprint("a:lost", i), fmt.Sprintf("%d a message", clock-time.Hour.Microseconds()))
-				}
-				s.HSet(t.Context(), "{n}:inflight", "a:recent", fmt.Sprintf("%d a message", clock))
-				s.advance(t, time.Minute)
-				limiter.want(ratelimit.Admitted, event("f", "a"))
-				if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 3 {
-					t.Errorf("%d in flight, expected e, f and the recent one\n%s", n, s.contents(t))
-				}
-				limiter.want(ratelimit.Duplicate, by("another message", e))
-			})
-		})
-	}
+	eachForm(t, func(t *testing.T, s *store, limiter caller) {
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		clock, _ := s.clock(t)
+		s.putLost(t, clock)
+		s.HSet(t.Context(), "{n}:inflight", "a:recent", fmt.Sprintf("%d a message", clock))
+		s.advance(t, time.Minute)
+		limiter.want(ratelimit.Admitted, event("f", "a"))
+		if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 3 {
+			t.Errorf("%d in flight, expected e, f and the recent one\n%s", n, s.contents(t))
+		}
+		limiter.want(ratelimit.Duplicate, by("another message", e))
+	})
 }
 
 // So does one whose admission is older than any replica counts, and whose post is not.
 func TestAPostKeepsWhatIsInFlightWhenLostRecordsAreRemoved(t *testing.T) {
-	for name, global := range map[string]string{"exact": "100/30m", "in buckets": "100/30m:1m"} {
-		t.Run(name, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s *store) {
-				limiter := s.limiter(t, testkit.Rules(global, "10/30m", ""), day)
-				e := event("e", "a")
-				limiter.want(ratelimit.Admitted, e)
-				s.advance(t, 29*time.Minute)
-				limiter.begin(e, "", "p1")
-				clock, _ := s.clock(t)
-				for i := range 10 {
-					s.HSet(t.Context(), "{n}:inflight", fmt.Sprint("a:lost", i), fmt.Sprintf("%d a message", clock-time.Hour.Microseconds()))
-				}
-				s.advance(t, 2*time.Minute)
-				limiter.want(ratelimit.Admitted, event("f", "a"))
-				if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 2 {
-					t.Errorf("%d in flight, expected e and f\n%s", n, s.contents(t))
-				}
-				limiter.want(ratelimit.Duplicate, by("another message", e))
-			})
-		})
-	}
+	eachForm(t, func(t *testing.T, s *store, limiter caller) {
+		e := event("e", "a")
+		limiter.want(ratelimit.Admitted, e)
+		s.advance(t, 29*time.Minute)
+		limiter.begin(e, "", "p1")
+		clock, _ := s.clock(t)
+		s.putLost(t, clock)
+		s.advance(t, 2*time.Minute)
+		limiter.want(ratelimit.Admitted, event("f", "a"))
+		if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 2 {
+			t.Errorf("%d in flight, expected e and f\n%s", n, s.contents(t))
+		}
+		limiter.want(ratelimit.Duplicate, by("another message", e))
+	})
 }
 
 // The index is written by the server's clock where the newest admission is further ahead than any clock was.

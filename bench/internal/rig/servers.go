@@ -62,13 +62,36 @@ func (s *Servers) Start(name string) error {
 	return err
 }
 
-func (s *Servers) startNATS() error {
+// Published waits until JetStream has taken all that was published asynchronously.
+func (s *Servers) Published(ctx context.Context, within time.Duration) error {
+	select {
+	case <-s.JS.PublishAsyncComplete():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(within):
+		return fmt.Errorf("the events could not be published in %s", within)
+	}
+}
+
+// Role is this program in one of its roles, with more in its environment.
+func Role(role string, environment ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	command := exec.Command(self, "-role", role)
+	command.Env = append(os.Environ(), environment...)
+	command.Stderr = os.Stderr
+	return command, nil
+}
+
+func (s *Servers) startNATS() error {
+	command, err := Role(RoleNATS)
 	if err != nil {
 		return err
 	}
-	s.nats = exec.Command(self, "-role", RoleNATS)
-	s.nats.Stderr = os.Stderr
+	s.nats = command
 	out, err := s.nats.StdoutPipe()
 	if err != nil {
 		return err
