@@ -4,10 +4,6 @@ package main
 
 import (
 	"bufio"
-	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,65 +110,28 @@ var environmentReaders = []string{
 	"internal/consume/crash_build.go", // in a build for the tests of crashes
 }
 
-// Bounds of what a reader has to take in at once.
-const (
-	longestFile     = 400 // lines
-	longestFunction = 70
-	medianFunction  = 11
-)
-
-// TestEverythingStaysSmall holds the sizes of files and functions, and that the environment is read in one place.
-func TestEverythingStaysSmall(t *testing.T) {
-	var lengths []int
+// TestTheEnvironmentIsReadInOnePlace: a reader of internal/settings knows all of notifier's variables.
+func TestTheEnvironmentIsReadInOnePlace(t *testing.T) {
+	reads := regexp.MustCompile(`os\.(Getenv|LookupEnv|ExpandEnv)\(`)
 	root := filepath.Join("..", "..")
-	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") {
-			return err
-		}
-		name, err := filepath.Rel(root, path)
-		testkit.Check(t, err)
-		content, err := os.ReadFile(path)
-		testkit.Check(t, err)
-		if n := strings.Count(string(content), "\n"); n > longestFile {
-			t.Errorf("%s has %d lines, expected at most %d", name, n, longestFile)
-		}
-		test := strings.HasSuffix(name, "_test.go")
-		readsEnvironment := regexp.MustCompile(`os\.(Getenv|LookupEnv|ExpandEnv)\(`).Match(content)
-		ofProduct := !test && (strings.HasPrefix(name, "cmd") || strings.HasPrefix(name, "internal")) && !strings.HasPrefix(name, "internal/redistest")
-		if ofProduct && readsEnvironment && !slices.Contains(environmentReaders, filepath.ToSlash(name)) {
-			t.Errorf("%s reads the environment, expected internal/settings to", name)
-		}
-		for function, n := range functionsOf(t, name, content) {
-			if n > longestFunction {
-				t.Errorf("%s: %s has %d lines, expected at most %d", name, function, n, longestFunction)
+	for _, folder := range []string{"cmd", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry os.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
 			}
-			if !test {
-				lengths = append(lengths, n)
+			relative, err := filepath.Rel(root, path)
+			testkit.Check(t, err)
+			name := filepath.ToSlash(relative)
+			ofTests := slices.ContainsFunc(testPackages, func(p string) bool { return strings.HasPrefix(name, p+"/") })
+			content, err := os.ReadFile(path)
+			testkit.Check(t, err)
+			if !ofTests && reads.Match(content) && !slices.Contains(environmentReaders, name) {
+				t.Errorf("%s reads the environment, expected internal/settings to", name)
 			}
-		}
-		return nil
-	})
-	testkit.Check(t, err)
-	slices.Sort(lengths)
-	if median := lengths[len(lengths)/2]; median > medianFunction {
-		t.Errorf("the median function has %d lines, expected at most %d", median, medianFunction)
+			return nil
+		})
+		testkit.Check(t, err)
 	}
-}
-
-// functionsOf is how many lines each function of a file has.
-func functionsOf(t *testing.T, name string, content []byte) map[string]int {
-	t.Helper()
-	files := token.NewFileSet()
-	file, err := parser.ParseFile(files, name, content, parser.SkipObjectResolution)
-	testkit.Check(t, err)
-	lengths := map[string]int{}
-	for _, declaration := range file.Decls {
-		if function, is := declaration.(*ast.FuncDecl); is {
-			first, last := files.Position(function.Pos()).Line, files.Position(function.End()).Line
-			lengths[fmt.Sprintf("%s in line %d", function.Name.Name, first)] = last - first + 1
-		}
-	}
-	return lengths
 }
 
 // TestEveryLogLineIsDocumented: docs/operations.md explains each log message, and only those that exist. A message may
