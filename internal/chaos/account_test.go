@@ -20,12 +20,12 @@ import (
 //   - It was charged when it came to Slack, once while that counts, and not refunded; one that did not come to Slack was
 //     refunded.
 //
-// Five echoes are no fault, and counted. Between its line and its acknowledgement a crash, or a consumer that is deleted,
+// Six echoes are no fault, and counted. Between its line and its acknowledgement a crash, or a consumer that is deleted,
 // lets an event be decided anew: it is dropped and later sent, or dead and later sent. An event that was sent is dropped
 // as a duplicate when its message comes again. A message that two workers hold, settled by the one without being sent, may
 // be decided anew for the other; if that one ends before it posts, nobody takes it up again, and its slot stays taken. And one whose lines
-// are lost with a process that died after its post has lines of others only. And Redis may forget a refund: see
-// refundForgotten.
+// are lost with a process that died after its post has lines of others only. Redis may forget a refund: see
+// refundForgotten. And a mute may drop an event that a process held when it died: see mutedUnasked.
 type account struct {
 	w       *world
 	lives   map[string]*life

@@ -222,11 +222,15 @@ func (a *account) charges() {
 	for id, record := range inFlight {
 		// What is older than every window is not in flight any more; it goes with the next admission.
 		// What was dead-lettered in doubt keeps its slot, and its record until the slot is free: it may stand in the channel.
-		if e := a.events[id]; e != nil && record.Admitted.UnixMicro() > r.lastLook-r.retention && !a.lostSlots[id] && !deadInDoubt(a.lines[id]) && !a.settledMeanwhile(e) {
-			if a.sentOnOldPrimary(e) {
-				a.sentForgotten++
-				continue
-			}
+		e := a.events[id]
+		if e == nil || record.Admitted.UnixMicro() <= r.lastLook-r.retention {
+			continue
+		}
+		switch {
+		case a.lostSlots[id], deadInDoubt(a.lines[id]), a.settledMeanwhile(e), a.mutedUnasked(a.lines[id], admissions[id]):
+		case a.sentOnOldPrimary(e):
+			a.sentForgotten++
+		default:
 			a.wronglyCharged++
 			a.blame(e, "still in flight when nothing is left to do")
 		}
@@ -300,7 +304,7 @@ func (a *account) charge(e *event, admissions []*admission) {
 		a.refundsForgotten++
 		a.lostSlots[e.id] = true
 		a.forgotten[e.id] = refund.Time.Add(-decisionAge).UnixMicro()
-	case a.lost(lines, admissions):
+	case a.lost(lines, admissions), a.mutedUnasked(lines, admissions):
 		a.slotsLost++
 		a.lostSlots[e.id] = true
 	default:
@@ -349,5 +353,21 @@ func (a *account) lost(lines []*line, admissions []*admission) bool {
 		slices.ContainsFunc(admissions, func(m *admission) bool { return m.refunded })
 	return over && !last.refunded && slices.ContainsFunc(a.w.diary.of(faultKill, faultTerm), func(f fault) bool {
 		return f.hours.overlaps(at, at.Add(time.Duration(a.w.register.retention)*time.Microsecond))
+	})
+}
+
+// mutedUnasked reports whether an event was dropped as muted by a worker that could not know of its admission: the process that
+// held it ended, and the consumer was deleted, so that the next one delivered it as if for the first time. docs/design.md names it.
+func (a *account) mutedUnasked(lines []*line, admissions []*admission) bool {
+	between := func(admitted, dropped time.Time, kinds ...string) bool {
+		return slices.ContainsFunc(a.w.diary.of(kinds...), func(f fault) bool {
+			return f.hours.overlaps(admitted.Add(-decisionAge), dropped)
+		})
+	}
+	return slices.ContainsFunc(lines, func(l *line) bool {
+		return l.muted() && !l.Redelivered && slices.ContainsFunc(admissions, func(m *admission) bool {
+			admitted := time.UnixMicro(m.at)
+			return admitted.Before(l.Time) && between(admitted, l.Time, faultConsumer) && between(admitted, l.Time, faultKill, faultTerm)
+		})
 	})
 }

@@ -15,8 +15,6 @@ type delivery struct {
 	token       string // names the stream message, the same at each redelivery; see ratelimit.Request
 	streamSeq   uint64 // its sequence in the stream; 0 in core mode
 	redelivered bool   // it was delivered before, to this worker or to another
-	inherited   bool   // it may be older than its consumer: one that was deleted since may have delivered it
-	number      uint64 // of the delivery, as its consumer counts them; 0 in core mode
 
 	cost     int64 // what it takes of the budget until it is released, in bytes; see keep
 	reserved int64 // what its request had reserved for it in the budget, which its arrival gives back
@@ -28,9 +26,6 @@ type delivery struct {
 	// Deliveries in flight form a list, oldest first, so that removing one costs nothing. Guarded by inflight.mu
 	previous, next *delivery
 }
-
-// mayBeKnown reports whether the event may have been decided before: then it may be admitted, or in the channel.
-func (d *delivery) mayBeKnown() bool { return d.redelivered || d.inherited }
 
 // inflight is everything that has arrived and is not settled, bounded in number and in bytes. Part of it is queued, waiting
 // for its decision. Nothing is ever requested that it has no room for, which bounds memory whatever is unavailable.

@@ -46,19 +46,16 @@ type pull struct {
 	mayPull      func() bool                 // nothing is requested while it returns false
 	check        func(context.Context) error // whether the consumer is still the same; see sameConsumer
 	checks       background
-	next         string    // the API subject of pull requests
-	stream       string    // prefix of derived ids
-	created      time.Time // when the consumer was created
-	mostAsked    int       // the consumer's own bound of one request, or 0
-	mostBytes    int64     // likewise in bytes
-	mostPayload  int       // longer payloads are cut; see keep
+	next         string // the API subject of pull requests
+	stream       string // prefix of derived ids
+	mostAsked    int    // the consumer's own bound of one request, or 0
+	mostBytes    int64  // likewise in bytes
+	mostPayload  int    // longer payloads are cut; see keep
 	expires      time.Duration
 
 	mu        sync.Mutex
 	requests  [mostRequests]request
 	asked     int       // requests that were ever made
-	delivered uint64    // the highest number of a delivery that has come
-	recreated bool      // these numbers have begun again: there is another consumer of the name
 	oversized bool      // what comes next is larger than a request with a bound of bytes can bring
 	heard     time.Time // when the server last sent anything
 	answered  bool      // it has since the last tick
@@ -78,7 +75,6 @@ func newPull(connection *nats.Conn, why func() error, info *jetstream.ConsumerIn
 		mayPull:      mayPull,
 		next:         apiPrefix + "CONSUMER.MSG.NEXT." + info.Stream + "." + info.Name,
 		stream:       info.Stream,
-		created:      info.Created,
 		mostAsked:    info.Config.MaxRequestBatch,
 		mostBytes:    int64(info.Config.MaxRequestMaxBytes),
 		expires:      pullExpires,

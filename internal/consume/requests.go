@@ -21,7 +21,6 @@ const mostRequests = 8
 // exceed the budget, but for one message that was asked for alone. The server counts the bytes of a message as nats.Msg.Size does.
 type request struct {
 	inbox    string    // its subscription is to <inbox>.*
-	after    uint64    // the number of the latest delivery that came here, or to any place before the inbox was new
 	serial   int       // of the request that is pending; the last token of where it is answered
 	messages int       // that it may still bring; 0: no request is pending
 	bytes    int64     // that they may have together; 0 with messages: one message of any size
@@ -46,7 +45,7 @@ func (p *pull) renewRequests() []string {
 	for i := range p.requests {
 		p.end(&p.requests[i])
 		inboxes[i] = p.connection.NewInbox()
-		p.requests[i] = request{inbox: inboxes[i], after: p.delivered}
+		p.requests[i] = request{inbox: inboxes[i]}
 	}
 	p.oversized = false
 	return inboxes
@@ -203,9 +202,6 @@ func (p *pull) receive(inbox string, message *nats.Msg) {
 	defer p.mu.Unlock()
 	p.heard, p.answered = d.touched, true
 	more, r := false, p.requestAt(inbox)
-	if p.countedAgain(r, d.number) {
-		d.inherited = true
-	}
 	if r != nil && r.messages > 0 {
 		more = p.arrived(r, d, int64(message.Size()))
 	}
@@ -233,18 +229,6 @@ func (p *pull) arrived(r *request, d *delivery, size int64) (more bool) {
 	return r.messages == 0 || d.cost < d.reserved || p.outstanding() < p.inflight.capacity/2
 }
 
-// countedAgain notes the number of a delivery, and reports whether the numbers have begun again: the consumer was deleted and created
-// again between two requests, and nobody has found out yet. Any message may be older than this consumer then. Only at one inbox do
-// deliveries come in order. The caller holds p.mu.
-func (p *pull) countedAgain(r *request, number uint64) bool {
-	if r != nil {
-		p.recreated = p.recreated || number <= r.after
-		r.after = max(r.after, number)
-	}
-	p.delivered = max(p.delivered, number)
-	return p.recreated
-}
-
 func (p *pull) delivery(message *nats.Msg) (*delivery, error) {
 	meta, err := message.Metadata()
 	if err != nil {
@@ -263,8 +247,6 @@ func (p *pull) delivery(message *nats.Msg) (*delivery, error) {
 		token:       id[len(p.stream)+1:],
 		streamSeq:   meta.Sequence.Stream,
 		redelivered: meta.NumDelivered > 1,
-		inherited:   meta.Timestamp.Before(p.created),
-		number:      meta.Sequence.Consumer,
 		cost:        cost,
 		reply:       message.Reply,
 		touched:     time.Now(),

@@ -294,7 +294,7 @@ func (w *Worker) decode(batch []*delivery) (settled, dead []Settled, candidates 
 		case w.tooOld(ev) && !d.redelivered:
 			settled = append(settled, Settled{Event: ev, Outcome: outcome.Dropped, Reason: outcome.Expired, delivery: d})
 		default:
-			if mute := w.muteOf(ev); mute != nil && !d.mayBeKnown() {
+			if mute := w.muteOf(ev); mute != nil && !d.redelivered {
 				settled = append(settled, mutedEvent(ev, d, mute))
 				continue
 			}
