@@ -18,11 +18,8 @@ const settling = 10 * time.Second
 // TestChaos lets three workers send while everything breaks, and makes the account. Events are more than the limits let
 // through, so that all outcomes occur.
 func TestChaos(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
-	t.Parallel() // its minute is mostly waiting, and the scenarios of the other tests fit into it
-	seed, duration := chosen(t)
+	t.Parallel() // most of it is waiting, and the scenarios of the other tests fit into it
+	seed, duration := chosen(t, 2*settling)
 	t.Logf("NOTIFIER_CHAOS_SEED=%d NOTIFIER_CHAOS_TIME=%s", seed, duration)
 	w := newWorld(t, 2*time.Second, limits{
 		global: "60/5s", category: "12/5s+2/200ms", overrides: map[string]string{"audit": "30/20s+10/1s"},
@@ -52,10 +49,11 @@ func TestChaos(t *testing.T) {
 	t.Logf("seed %d, %s\n%s", seed, time.Since(w.diary.begun).Round(time.Second), a.report())
 }
 
-// chosen reads the seed and the duration from the environment.
-func chosen(t *testing.T) (seed uint64, duration time.Duration) {
+// chosen reads the seed and the duration from the environment. Without them the seed is random and the duration the shortest
+// that says something.
+func chosen(t *testing.T, shortest time.Duration) (seed uint64, duration time.Duration) {
 	t.Helper()
-	seed, duration = rand.Uint64N(1_000_000), time.Minute
+	seed, duration = rand.Uint64N(1_000_000), shortest
 	var err error
 	if text := os.Getenv("NOTIFIER_CHAOS_SEED"); text != "" {
 		seed, err = strconv.ParseUint(text, 10, 64)
@@ -65,5 +63,5 @@ func chosen(t *testing.T) (seed uint64, duration time.Duration) {
 		duration, err = time.ParseDuration(text)
 		testkit.Check(t, err)
 	}
-	return seed, max(duration, 2*settling)
+	return seed, max(duration, shortest)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -53,13 +52,8 @@ func newCluster(t *testing.T, ackWait time.Duration, limits limits) *cluster {
 //
 // No worker dies while Redis fails over: what it alone remembers would be forgotten. internal/survival measures that.
 func TestCluster(t *testing.T) {
-	if os.Getenv("NOTIFIER_CHAOS_CLUSTER") == "" {
-		t.Skip("NOTIFIER_CHAOS_CLUSTER is not set: a dozen processes for a minute would take the processors from all other tests; .ci/run and make chaos-cluster run it alone")
-	}
-	seed, duration := chosen(t)
-	if os.Getenv("NOTIFIER_CHAOS_TIME") == "" {
-		duration = 20 * time.Second // or until each leader was killed once
-	}
+	testkit.Long(t)                             // not parallel: its dozen processes need the processors for themselves
+	seed, duration := chosen(t, 20*time.Second) // or until each leader was killed once
 	t.Logf("NOTIFIER_CHAOS_SEED=%d NOTIFIER_CHAOS_TIME=%s", seed, duration)
 	// The longest window outlasts a failover on a busy machine, during which nobody looks at the register.
 	c := newCluster(t, 5*time.Second, limits{

@@ -23,14 +23,12 @@ var crashPoints = []struct {
 // they leave, and makes the account. It does so with a channel in which a post can be found again, and with one that
 // cannot be read.
 func TestCrashAtEveryStep(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	for i, first := range crashPoints {
 		at := fmt.Sprintf("%s:%d", first.name, first.nth)
 		t.Run(first.name, func(t *testing.T) { crashAt(t, devstack.History{}, at) })
 		t.Run(first.name+", unreadable", func(t *testing.T) { crashAt(t, unreadable, at) })
-		if testing.Short() {
-			continue // the pairs take half a minute
-		}
 		for j, second := range crashPoints[i:] {
 			history := []devstack.History{unreadable, {}}[j%2]
 			and := fmt.Sprintf("%s:%d", second.name, second.nth)

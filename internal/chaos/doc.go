@@ -3,9 +3,10 @@
 // account is made of every event that JetStream has acknowledged (account_test.go says of what).
 //
 // TestChaos breaks things at random, from a seed that it prints. NOTIFIER_CHAOS_SEED repeats the choice of faults, as far
-// as timing allows; NOTIFIER_CHAOS_TIME is how long it takes in total (60s); NOTIFIER_CHAOS_HISTORY=always or never keeps the
-// channel readable, or not. TestCrashAtEveryStep kills workers at each
-// step between two states of an event, alone and in pairs.
+// as timing allows; NOTIFIER_CHAOS_TIME is how long it takes in total (20s); NOTIFIER_CHAOS_HISTORY=always or never keeps the
+// channel readable, or not. It alone is among the everyday tests; NOTIFIER_TEST_LONG=1 runs the others below.
+//
+// TestCrashAtEveryStep kills workers at each step between two states of an event, alone and in pairs.
 //
 // TestCluster kills the leaders of a cluster: three NATS servers as processes (natsserver), a Redis with two replicas under Sentinel, and
 // four workers. It prints how long there was no leader, as an independent client sees it, and how much longer workers did nothing.

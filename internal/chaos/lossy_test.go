@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -18,14 +17,9 @@ import (
 //
 // In TestChaos workers die, and what they alone remember dies with them: nobody could put it back.
 func TestStoreLoss(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	testkit.Long(t)
 	t.Parallel()
-	seed, duration := chosen(t)
-	if os.Getenv("NOTIFIER_CHAOS_TIME") == "" {
-		duration = 30 * time.Second
-	}
+	seed, duration := chosen(t, 30*time.Second)
 	t.Logf("NOTIFIER_CHAOS_SEED=%d NOTIFIER_CHAOS_TIME=%s", seed, duration)
 	w := newWorld(t, 2*time.Second, limits{
 		global: "60/5s", category: "12/5s+2/200ms", overrides: map[string]string{"audit": "30/20s+10/1s"},

@@ -15,6 +15,7 @@ import (
 // and then Redis, and nobody dies: they stay with the worker that holds them. All other promises would be kept if they did not,
 // since the script knows them again, but each would go through all workers' hands again and again.
 func TestOutagesRedeliverNothing(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	w := newWorld(t, 2*time.Second, limits{global: "100/30s", category: "5/30s"})
 	w.startWorkers(2, false)

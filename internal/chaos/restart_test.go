@@ -15,6 +15,7 @@ import (
 // exit code 0, nothing is lost, and nothing is posted twice or in doubt. What a worker had not begun is handed back, so a
 // restart may cost redeliveries, of as much as it held.
 func TestCleanRestartsUnderLoad(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	w := newWorld(t, 20*time.Second, limits{global: "100000/1m", category: "100000/1m"})
 	w.startWorkers(2, false)

@@ -22,6 +22,7 @@ const second = "MORE"
 // TestTwoStreamsShareOneLimit runs two deployments, which differ in what they read alone, on one Redis and one namespace: this is how
 // somebody outgrows one stream. Together they send exactly as many as the limits allow, each event once.
 func TestTwoStreamsShareOneLimit(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	const global, category = 20, 8
 	w := newWorld(t, 20*time.Second, limits{global: fmt.Sprintf("%d/1h", global), category: fmt.Sprintf("%d/1h", category)})

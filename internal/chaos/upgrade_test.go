@@ -20,8 +20,7 @@ import (
 // releaseVariable names the program of the release before this one. .ci/release-before builds it.
 const releaseVariable = "NOTIFIER_TEST_RELEASE"
 
-// stamped is this code under another version. It stands for the release before where that is not given, so that the test itself is
-// tried by each run of all tests.
+// stamped is this code under another version. It stands for the release before where that is not given.
 var stamped = &testkit.Program{Version: "v0.0.0-before"}
 
 // TestRollingUpgrade replaces workers of the release before by those of this code, one by one and under load, and goes back in the same
@@ -29,15 +28,10 @@ var stamped = &testkit.Program{Version: "v0.0.0-before"}
 // account is that of TestChaos: so both understand what the other one has stored in Redis and in NATS, and hold the limits together.
 // Each also answers the commands about what the other one did.
 func TestRollingUpgrade(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	testkit.Long(t)
 	t.Parallel()
 	before, now := releaseBefore(t), plain.Build(t, folder)
-	seed, duration := chosen(t)
-	if os.Getenv("NOTIFIER_CHAOS_TIME") == "" {
-		duration = 0 // one round
-	}
+	seed, duration := chosen(t, 0) // one round, if nothing else is asked for
 	t.Logf("NOTIFIER_CHAOS_SEED=%d, before: %s, now: %s", seed, versionOf(t, before), versionOf(t, now))
 	w := newWorld(t, 5*time.Second, limits{
 		global: "60/5s", category: "12/5s+2/200ms",
