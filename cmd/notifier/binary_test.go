@@ -4,6 +4,7 @@ package main
 
 import (
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -22,10 +23,10 @@ func TestBinary(t *testing.T) {
 	slack, err := devstack.StartSlack(ephemeralAddr)
 	testkit.Check(t, err)
 	defer slack.Close()
-	p := spawn(t, binary, map[string]string{
+	p := startCommand(t, exec.Command(binary, "serve"), map[string]string{
 		"NATS_URL": "nats://me:hunter2@" + natsAddr, "REDIS_URL": "redis://" + redisAddr,
 		"SLACK_BOT_TOKEN": "xoxb-hunter2", "SLACK_CHANNEL": "#alerts", "SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": ephemeralAddr,
-	}, "serve")
+	})
 	out := &p.out
 	admin := adminURL(t, out)
 	testkit.Eventually(t, "it says what it waits for", func() bool {
@@ -66,9 +67,7 @@ func TestBinary(t *testing.T) {
 	testkit.Eventually(t, "sent", func() bool { return len(out.lines("notification sent")) == 1 })
 
 	p.terminate(t)
-	if code := p.code(t); code != exitDone {
-		t.Errorf("exit code %d, expected 0", code)
-	}
+	p.ends(t, exitDone)
 	if slack.Accepted() != 1 || p.errOut.String() != "" || strings.Contains(out.String(), "hunter2") {
 		t.Errorf("%d messages, stderr %q, and the log:\n%s", slack.Accepted(), p.errOut.String(), out.String())
 	}

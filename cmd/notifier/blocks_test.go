@@ -33,7 +33,7 @@ func TestServeBlocks(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			p, server, slack := workerProcess(t, test.settings)
+			p, server, slack := worker(t, test.settings)
 			admin := adminURL(t, &p.out)
 			testkit.Eventually(t, "ready", func() bool {
 				status, _ := get(t, admin+"/readyz")

@@ -37,7 +37,7 @@ type browser struct {
 func openWorkingPage(t *testing.T) *browser {
 	t.Helper()
 	b := openBrowser(t)
-	p, _, _ := workerProcess(t, nil)
+	p, _, _ := worker(t, nil)
 	b.open(t, readyURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
 	return b

@@ -76,7 +76,7 @@ func TestNoSecretGetsOut(t *testing.T) {
 			t.Parallel()
 			c, settings, slack := canaryServices(t)
 			settings["LOG_FORMAT"] = format
-			worker := spawn(t, "notifier", settings, "serve")
+			worker := start(t, settings, "serve")
 			addr := regexp.MustCompile(`admin server listens.*?"addr": ?"([^"]+)"`)
 			testkit.Eventually(t, "it listens", func() bool { return addr.MatchString(worker.out.String()) })
 			settings["ADMIN_ADDR"] = addr.FindStringSubmatch(worker.out.String())[1]
@@ -108,7 +108,7 @@ func (c canaries) runAll(t *testing.T, settings map[string]string, admin string)
 		{"simulate", "-category", "1/1h", "testdata/none"}, {"completion", "bash"}, {"-h"}, {"serve", "-h"}, {"serve", "superfluous"},
 	}
 	for _, arguments := range commands {
-		p := spawn(t, "notifier", settings, arguments...)
+		p := start(t, settings, arguments...)
 		p.code(t)
 		c.expectNone(t, strings.Join(arguments, " "), p.out.String()+p.errOut.String())
 	}
@@ -127,7 +127,7 @@ func TestNoSecretIsInAnErrorAboutSettings(t *testing.T) {
 		"SLACK_BOT_TOKEN": c["SLACK_BOT_TOKEN"] + "\n", "SLACK_WEBHOOK_URL": "ftp://" + c["SLACK_WEBHOOK_URL"], "SLACK_API_URL": "::" + c["SLACK_API_URL"],
 	}
 	for _, arguments := range [][]string{{"serve"}, {"check"}, {"status"}, {"why", "e"}, {"publish", "errors", "x"}, {"dead", "list"}, {"healthcheck"}} {
-		p := spawn(t, "notifier", wrong, arguments...)
+		p := start(t, wrong, arguments...)
 		if code := p.code(t); code == exitDone {
 			t.Errorf("%v: exit code 0 with wrong settings", arguments)
 		}

@@ -19,7 +19,7 @@ import (
 // checkAgainst runs "notifier check" with settings and returns its output.
 func checkAgainst(t *testing.T, settings map[string]string, want int) *output {
 	t.Helper()
-	p := spawn(t, "notifier", settings, "check")
+	p := start(t, settings, "check")
 	if code := p.code(t); code != want {
 		t.Errorf("exit code %d, expected %d:\n%s%s", code, want, p.out.String(), p.errOut.String())
 	}
@@ -55,10 +55,8 @@ func TestCheckHangs(t *testing.T) {
 	addr := silent.Addr().String()
 	settings["NATS_URL"], settings["REDIS_URL"], settings["SLACK_API_URL"] = "nats://"+addr, "redis://"+addr, "http://"+addr+"/"
 	began := time.Now()
-	p := spawn(t, "notifier", settings, "check")
-	if code := p.code(t); code != exitFailed {
-		t.Errorf("exit code %d, expected 1", code)
-	}
+	p := start(t, settings, "check")
+	p.ends(t, exitFailed)
 	if took := time.Since(began); took > 2*preflight.Timeout {
 		t.Errorf("it took %s, expected about %s", took, preflight.Timeout)
 	}
@@ -77,7 +75,7 @@ func TestCheckJSON(t *testing.T) {
 	t.Parallel()
 	env := checkSettingsOf(t)
 	env["SLACK_ROUTES"] = "errors=<!here>\x1b[31m"
-	p := spawn(t, "notifier", env, "check", "-json")
+	p := start(t, env, "check", "-json")
 	if code := p.code(t); code != exitDone {
 		t.Fatalf("exit code %d", code)
 	}
@@ -112,7 +110,7 @@ func TestCheckStrict(t *testing.T) {
 	delete(settings, "SHUTDOWN_TIMEOUT") // a short one is a warning
 	check := func(want int, text string) {
 		t.Helper()
-		p := spawn(t, "notifier", settings, "check", "-strict")
+		p := start(t, settings, "check", "-strict")
 		if code := p.code(t); code != want || !strings.Contains(p.errOut.String(), text) {
 			t.Errorf("exit code %d, %s; expected %d, %q\n%s", code, p.errOut.String(), want, text, p.out.String())
 		}

@@ -3,11 +3,14 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -18,11 +21,10 @@ import (
 // TestDeadInDev is what a developer sees: an event that is broken dies, and dies again under the same id when it is put
 // back as it is; that happens once for each replay.
 func TestDeadInDev(t *testing.T) {
-	t.Setenv("ADMIN_ADDR", ephemeralAddr)
-	t.Setenv("LOG_FORMAT", "json")
-	dev := start(t, "dev")
+	t.Parallel()
+	dev := start(t, map[string]string{"ADMIN_ADDR": ephemeralAddr, "LOG_FORMAT": "json"}, "dev")
 	url := strings.Fields(printed(t, dev, "NATS"))[0]
-	t.Setenv("NATS_URL", url)
+	env := map[string]string{"NATS_URL": url}
 	js := testkit.JetStream(t, url)
 	testkit.Eventually(t, "the streams are there", func() bool {
 		_, err := js.Stream(t.Context(), "NOTIFY_DEAD")
@@ -34,12 +36,12 @@ func TestDeadInDev(t *testing.T) {
 	died := func() []string { return dev.out.lines(`"outcome":"dead"`, `"reason":"malformed"`) }
 	testkit.Eventually(t, "it is dead", func() bool { return len(died()) == 1 })
 	id := logLine(t, died()[0])["event_id"].(string)
-	out, _ := runToEnd(t, exitDone, "dead", "list")
+	out, _ := runToEnd(t, env, exitDone, "dead", "list")
 	if !strings.Contains(out, "   "+id+"   1\n") || !strings.HasSuffix(out, "1 dead letter: 1 malformed\n") {
 		t.Errorf("%q, expected the event %s", out, id)
 	}
 	for n := 2; n <= 3; n++ {
-		if out, errOut := runToEnd(t, exitDone, "dead", "replay"); out != "1 replayed, 0 left\n" || errOut != "" {
+		if out, errOut := runToEnd(t, env, exitDone, "dead", "replay"); out != "1 replayed, 0 left\n" || errOut != "" {
 			t.Errorf("%q %q, expected one to go back", out, errOut)
 		}
 		testkit.Eventually(t, "it is dead again", func() bool { return len(died()) == n && messages(t, js, "NOTIFY_DEAD") == 1 })
@@ -47,16 +49,17 @@ func TestDeadInDev(t *testing.T) {
 			t.Errorf("event %v died, expected %s", again, id)
 		}
 	}
-	dev.stop()
+	dev.terminate(t)
 	dev.ends(t, exitDone)
 }
 
 // TestDeadIsSentOnce: what was dead-lettered because of a setting is sent once the setting is fixed, under its old id; a second copy of it,
 // as a replay makes that has crashed and comes after the stream's duplicate window, is a duplicate.
 func TestDeadIsSentOnce(t *testing.T) {
-	server, slack := worker(t, map[string]string{"EVENT_MAX_BYTES": "10"})
+	t.Parallel()
+	server, slack, env := services(t, nil)
 	js := testkit.JetStream(t, server.URL())
-	first := start(t)
+	first := start(t, with(env, map[string]string{"EVENT_MAX_BYTES": "10"}))
 	testkit.Eventually(t, "the stream is there", func() bool {
 		_, err := js.Stream(t.Context(), "NOTIFY")
 		return err == nil
@@ -66,14 +69,13 @@ func TestDeadIsSentOnce(t *testing.T) {
 	}
 	testkit.Eventually(t, "it is dead", func() bool { return len(first.out.lines(`"reason":"too_large"`)) == 1 })
 	id := logLine(t, first.out.lines(`"reason":"too_large"`)[0])["event_id"].(string)
-	first.stop()
+	first.terminate(t)
 	first.ends(t, exitDone)
-	if out, _ := runToEnd(t, exitDone, "dead", "replay", "-reason", "too_large"); out != "1 replayed, 0 left of those that match\n" {
+	if out, _ := runToEnd(t, env, exitDone, "dead", "replay", "-reason", "too_large"); out != "1 replayed, 0 left of those that match\n" {
 		t.Errorf("%q, expected it to go back", out)
 	}
 
-	t.Setenv("EVENT_MAX_BYTES", "")
-	second := start(t)
+	second := start(t, env)
 	testkit.Eventually(t, "it is sent", func() bool { return len(second.out.lines(`"outcome":"sent"`, `"event_id":"`+id+`"`)) == 1 })
 	copied := nats.NewMsg("notify.errors")
 	copied.Header = nats.Header{"Notifier-Event-Id": {id}, "Nats-Msg-Id": {"replay.1.2"}}
@@ -85,13 +87,14 @@ func TestDeadIsSentOnce(t *testing.T) {
 	if slack.Accepted() != 1 {
 		t.Errorf("%d messages in Slack, expected one", slack.Accepted())
 	}
-	second.stop()
+	second.terminate(t)
 	second.ends(t, exitDone)
 }
 
 // TestDeadDoesNotLoop: letters that come while others are put back are left for the next time.
 func TestDeadDoesNotLoop(t *testing.T) {
-	js := startWithStreams(t)
+	t.Parallel()
+	js, env := startWithStreams(t)
 	connection := js.Conn()
 	subscription, err := connection.Subscribe("notify.>", func(m *nats.Msg) { // a worker, at its fastest
 		letter := deadLetter("errors", "malformed", m.Header.Get("Notifier-Event-Id"))
@@ -104,7 +107,7 @@ func TestDeadDoesNotLoop(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, _ := runToEnd(t, exitDone, "dead", "replay"); out != "20 replayed, 0 left\n" {
+	if out, _ := runToEnd(t, env, exitDone, "dead", "replay"); out != "20 replayed, 0 left\n" {
 		t.Errorf("%q, expected each to go back once", out)
 	}
 	testkit.Eventually(t, "all have died again", func() bool { return messages(t, js, "NOTIFY_DEAD") == 20 })
@@ -115,7 +118,8 @@ func TestDeadDoesNotLoop(t *testing.T) {
 
 // TestDeadInterrupted ends between two letters, and says how far it came.
 func TestDeadInterrupted(t *testing.T) {
-	js := startWithStreams(t)
+	t.Parallel()
+	js, env := startWithStreams(t)
 	for i := range 3 {
 		if _, err := js.PublishMsg(t.Context(), deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i))); err != nil {
 			t.Fatal(err)
@@ -125,21 +129,17 @@ func TestDeadInterrupted(t *testing.T) {
 	subscription, err := js.Conn().ChanSubscribe("notify.>", published)
 	testkit.Check(t, err)
 	defer func() { _ = subscription.Unsubscribe() }()
-	reader, writer := io.Pipe() // nobody reads: the first line of -json is as far as it comes
-	defer func() { _ = reader.Close() }()
-	ctx, interrupt := context.WithCancel(t.Context())
-	var errOut output
-	code := make(chan int, 1)
-	go func() {
-		code <- run(ctx, []string{"notifier", "dead", "replay", "-json"}, strings.NewReader(""), writer, &errOut)
-	}()
+	reader, writer := fullPipe(t) // nobody reads: the first line of -json is as far as it comes
+	command := exec.Command("notifier", "dead", "replay", "-json")
+	command.Stdout = writer
+	p := startCommand(t, command, env)
+	testkit.Check(t, writer.Close())
 	<-published
-	interrupt()
-	go func() { _, _ = io.Copy(io.Discard, reader) }()
-	if got := <-code; got != exitFailed {
-		t.Errorf("exit code %d, expected 1", got)
-	}
-	if got := errOut.String(); got != "notifier: interrupted\n" {
+	p.terminate(t)
+	_, err = io.Copy(io.Discard, reader)
+	testkit.Check(t, err)
+	p.ends(t, exitFailed)
+	if got := p.errOut.String(); got != "notifier: interrupted\n" {
 		t.Errorf("%q, expected that it was interrupted", got)
 	}
 	back, left := messages(t, js, "NOTIFY"), messages(t, js, "NOTIFY_DEAD")
@@ -148,25 +148,42 @@ func TestDeadInterrupted(t *testing.T) {
 	}
 }
 
+// fullPipe is a pipe that takes nothing until what is in it is read.
+func fullPipe(t *testing.T) (reader, writer *os.File) {
+	t.Helper()
+	reader, writer, err := os.Pipe()
+	testkit.Check(t, err)
+	t.Cleanup(func() { _ = reader.Close() })
+	testkit.Check(t, writer.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	for err == nil {
+		_, err = writer.Write(make([]byte, 1<<10))
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	return reader, writer
+}
+
 // TestDeadRejectedIsSentOnce: what Slack has refused is no duplicate of itself when it is put back.
 func TestDeadRejectedIsSentOnce(t *testing.T) {
-	server, slack := worker(t, nil)
+	t.Parallel()
+	server, slack, env := services(t, nil)
 	js := testkit.JetStream(t, server.URL())
 	slack.Next(devstack.Behaviour{Code: "invalid_blocks"})
-	p := start(t)
+	p := start(t, env)
 	testkit.Eventually(t, "the stream is there", func() bool {
 		_, err := js.Stream(t.Context(), "NOTIFY")
 		return err == nil
 	})
-	publishes(t, "errors", "-id", "e-1", "disk full")
+	publishes(t, env, "errors", "-id", "e-1", "disk full")
 	testkit.Eventually(t, "it is dead", func() bool { return len(p.out.lines(`"reason":"slack_rejected"`, `"event_id":"e-1"`)) == 1 })
-	if out, _ := runToEnd(t, exitDone, "dead", "replay", "-reason", "slack_rejected"); out != "1 replayed, 0 left of those that match\n" {
+	if out, _ := runToEnd(t, env, exitDone, "dead", "replay", "-reason", "slack_rejected"); out != "1 replayed, 0 left of those that match\n" {
 		t.Errorf("%q, expected it to go back", out)
 	}
 	testkit.Eventually(t, "it is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`, `"event_id":"e-1"`)) == 1 })
 	if slack.Accepted() != 1 {
 		t.Errorf("%d messages in Slack, expected one", slack.Accepted())
 	}
-	p.stop()
+	p.terminate(t)
 	p.ends(t, exitDone)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // startWithLargePayloads is startWithStreams on a server that takes messages of 8 MiB.
-func startWithLargePayloads(t *testing.T) jetstream.JetStream {
+func startWithLargePayloads(t *testing.T) (jetstream.JetStream, map[string]string) {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: 8 << 20,
@@ -28,14 +28,13 @@ func startWithLargePayloads(t *testing.T) jetstream.JetStream {
 	if !s.ReadyForConnections(testkit.Patience) {
 		t.Fatal("no server")
 	}
-	t.Setenv("NATS_URL", "nats://"+s.Addr().String())
 	js := testkit.JetStream(t, "nats://"+s.Addr().String())
 	for name, subject := range map[string]string{"NOTIFY": "notify.>", "NOTIFY_DEAD": "notify-dead.>"} {
 		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return js
+	return js, map[string]string{"NATS_URL": "nats://" + s.Addr().String()}
 }
 
 // shown is what -json writes of a payload.
@@ -46,7 +45,8 @@ type shown struct {
 
 // TestDeadShowAnyPayload: whatever a payload is, a terminal shows characters and takes no orders, and a program gets every byte.
 func TestDeadShowAnyPayload(t *testing.T) {
-	js := startWithLargePayloads(t)
+	t.Parallel()
+	js, env := startWithLargePayloads(t)
 	var all [256]byte
 	for i := range all {
 		all[i] = byte(i)
@@ -73,11 +73,11 @@ func TestDeadShowAnyPayload(t *testing.T) {
 			ack, err := js.PublishMsg(t.Context(), letter)
 			testkit.Check(t, err)
 			seq := fmt.Sprint(ack.Sequence)
-			text, _ := runToEnd(t, exitDone, "dead", "show", seq)
+			text, _ := runToEnd(t, env, exitDone, "dead", "show", seq)
 			if strings.ContainsAny(text, "\x1b\x07\r\u202e\u009b\u2028\x00") {
 				t.Errorf("%.200q, expected nothing that a terminal obeys", text)
 			}
-			object, _ := runToEnd(t, exitDone, "dead", "show", "-json", seq)
+			object, _ := runToEnd(t, env, exitDone, "dead", "show", "-json", seq)
 			if strings.ContainsAny(object, "\x1b\x07\r\u202e\u009b\u2028\x00") || strings.Count(object, "\n") != 1 {
 				t.Errorf("%.200q, expected one line", object)
 			}
@@ -112,7 +112,8 @@ func exactly(t *testing.T, got shown) string {
 
 // TestDeadDeleteMany: ten thousand letters are deleted, and of what others put among them nothing.
 func TestDeadDeleteMany(t *testing.T) {
-	js := startWithStreams(t)
+	t.Parallel()
+	js, env := startWithStreams(t)
 	const count = 10_000
 	for i := range count {
 		letter := deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i+1))
@@ -124,7 +125,7 @@ func TestDeadDeleteMany(t *testing.T) {
 		}
 	}
 	<-js.PublishAsyncComplete()
-	out, errOut := runToEnd(t, exitDone, "dead", "delete", "-all")
+	out, errOut := runToEnd(t, env, exitDone, "dead", "delete", "-all")
 	if out != "9990 deleted, 10 left\n" || strings.Count(errOut, " was left: it is no dead letter: ") != 10 {
 		t.Errorf("%q %q, expected all letters to be deleted", out, errOut)
 	}
@@ -135,6 +136,7 @@ func TestDeadDeleteMany(t *testing.T) {
 
 // TestDeadDeleteRefused: nothing is deleted from a stream that is not the letters', or that allows no deletion.
 func TestDeadDeleteRefused(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		config jetstream.StreamConfig
 		want   string
@@ -149,7 +151,7 @@ func TestDeadDeleteRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			js := startWithStreams(t)
+			js, env := startWithStreams(t)
 			testkit.Check(t, js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
 			test.config.Name = "NOTIFY_DEAD"
 			_, err := js.CreateStream(t.Context(), test.config)
@@ -157,7 +159,7 @@ func TestDeadDeleteRefused(t *testing.T) {
 			_, err = js.PublishMsg(t.Context(), deadLetter("errors", "malformed", "e-1"))
 			testkit.Check(t, err)
 			for _, selection := range [][]string{{"-all"}, {"-seq", "1"}, {"-reason", "malformed"}} {
-				out, errOut := runToEnd(t, exitFailed, append([]string{"dead", "delete"}, selection...)...)
+				out, errOut := runToEnd(t, env, exitFailed, append([]string{"dead", "delete"}, selection...)...)
 				if out != "" || !strings.Contains(errOut, test.want) {
 					t.Errorf("%q: %q %q, expected %q", selection, out, errOut, test.want)
 				}
@@ -171,7 +173,8 @@ func TestDeadDeleteRefused(t *testing.T) {
 
 // TestDeadDeleteKeepsOthers: a stream that also holds other subjects loses letters alone, whatever the headers of the rest say.
 func TestDeadDeleteKeepsOthers(t *testing.T) {
-	js := startWithStreams(t)
+	t.Parallel()
+	js, env := startWithStreams(t)
 	testkit.Check(t, js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY_DEAD", Subjects: []string{"notify-dead.>", "notify-dead", "orders.>"}})
 	testkit.Check(t, err)
@@ -181,7 +184,7 @@ func TestDeadDeleteKeepsOthers(t *testing.T) {
 		_, err := js.PublishMsg(t.Context(), letter)
 		testkit.Check(t, err)
 	}
-	out, errOut := runToEnd(t, exitDone, "dead", "delete", "-all")
+	out, errOut := runToEnd(t, env, exitDone, "dead", "delete", "-all")
 	if out != "1 deleted, 2 left\n" || !strings.Contains(errOut, `letter 1 (orders.1) was left: it is no dead letter: its subject "orders.1" is not below notify-dead`) {
 		t.Errorf("%q %q, expected one letter to go", out, errOut)
 	}

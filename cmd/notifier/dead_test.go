@@ -17,20 +17,19 @@ import (
 	"notifier/internal/testkit"
 )
 
-// startWithStreams starts a NATS server with the streams of a worker, for the commands that the test runs.
-func startWithStreams(t *testing.T) jetstream.JetStream {
+// startWithStreams starts a NATS server with the streams of a worker, and returns the settings with which commands find it.
+func startWithStreams(t *testing.T) (jetstream.JetStream, map[string]string) {
 	t.Helper()
 	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
 	testkit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
-	t.Setenv("NATS_URL", server.URL())
 	js := testkit.JetStream(t, server.URL())
 	for name, subject := range map[string]string{"NOTIFY": "notify.>", "NOTIFY_DEAD": "notify-dead.>"} {
 		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return js
+	return js, map[string]string{"NATS_URL": server.URL()}
 }
 
 // deadLetter is one as a worker writes it.
@@ -52,17 +51,10 @@ func messages(t *testing.T, js jetstream.JetStream, name string) uint64 {
 	return stream.CachedInfo().State.Msgs
 }
 
-// runToEnd runs a command to its end, and returns what it wrote.
-func runToEnd(t *testing.T, code int, arguments ...string) (out, errOut string) {
-	t.Helper()
-	p := start(t, arguments...)
-	p.ends(t, code)
-	return p.out.String(), p.errOut.String()
-}
-
 // TestDeadMany: thousands of letters are counted, of which the newest are shown, and all go back.
 func TestDeadMany(t *testing.T) {
-	js := startWithStreams(t)
+	t.Parallel()
+	js, env := startWithStreams(t)
 	const count = 5000
 	for i := range count {
 		if _, err := js.PublishMsgAsync(deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i+1)), jetstream.WithStallWait(testkit.Patience)); err != nil {
@@ -70,13 +62,13 @@ func TestDeadMany(t *testing.T) {
 		}
 	}
 	<-js.PublishAsyncComplete()
-	out, _ := runToEnd(t, exitDone, "dead", "list", "-n", "2")
+	out, _ := runToEnd(t, env, exitDone, "dead", "list", "-n", "2")
 	lines := strings.Split(out, "\n")
 	if len(lines) != 6 || !strings.HasSuffix(lines[1], " e-4999     4999") || !strings.HasSuffix(lines[2], " e-5000     5000") ||
 		lines[4] != "5000 dead letters: 5000 malformed; 4998 older ones not shown, see -n" {
 		t.Errorf("%q, expected the last two of 5000", out)
 	}
-	out, _ = runToEnd(t, exitDone, "dead", "replay")
+	out, _ = runToEnd(t, env, exitDone, "dead", "replay")
 	if out != "5000 replayed, 0 left\n" {
 		t.Errorf("%q, expected all to go back", out)
 	}
@@ -87,7 +79,8 @@ func TestDeadMany(t *testing.T) {
 
 // TestDeadJSON: what is written for programs has all but the payload.
 func TestDeadJSON(t *testing.T) {
-	js := startWithStreams(t)
+	t.Parallel()
+	js, env := startWithStreams(t)
 	for _, letter := range []*nats.Msg{deadLetter("errors", "malformed", "e-1"), deadLetter("deploys", "too_large", "e-2")} {
 		letter.Header.Set("Notifier-Stream-Seq", "17")
 		if letter.Subject == "notify-dead.deploys" {
@@ -100,22 +93,22 @@ func TestDeadJSON(t *testing.T) {
 	}
 	const first = `"time":"2026-11-20T04:39:01Z","category":"errors","reason":"malformed","detail":"detail of e-1","event_id":"e-1","subject":"notify.errors","stream_seq":17,"bytes":16,"seq":1`
 	const second = `"time":"2026-11-20T04:39:01Z","category":"deploys","reason":"too_large","detail":"detail of e-2","event_id":"e-2","source":"/ci","subject":"notify.deploys","stream_seq":17,"bytes":16,"shortened":70000,"seq":2`
-	out, errOut := runToEnd(t, exitDone, "dead", "list", "-json")
+	out, errOut := runToEnd(t, env, exitDone, "dead", "list", "-json")
 	if want := "{" + first + "}\n{" + second + "}\n"; out != want || errOut != "" {
 		t.Errorf("%s%s, expected\n%s", out, errOut, want)
 	}
-	out, errOut = runToEnd(t, exitDone, "dead", "list", "-json", "-n", "1")
+	out, errOut = runToEnd(t, env, exitDone, "dead", "list", "-json", "-n", "1")
 	if want := "{" + second + "}\n"; out != want || errOut != "2 dead letters: 1 malformed, 1 too_large; 1 older one not shown, see -n\n" {
 		t.Errorf("%s%s, expected\n%s", out, errOut, want)
 	}
 	const why = "it was shortened: 16 of the payload's 70000 bytes are kept"
-	out, errOut = runToEnd(t, exitDone, "dead", "replay", "-json")
+	out, errOut = runToEnd(t, env, exitDone, "dead", "replay", "-json")
 	want := "{" + first + `,"outcome":"put_back","new_stream":"NOTIFY","new_stream_seq":1}` + "\n{" +
 		second + `,"outcome":"left","why":"` + why + "\"}\n" + `{"put_back":1,"left":1}` + "\n"
 	if out != want || errOut != "letter 2 (e-2) was left: "+why+"\n" {
 		t.Errorf("%s%s, expected\n%s", out, errOut, want)
 	}
-	out, errOut = runToEnd(t, exitDone, "dead", "list", "-json", "-category", "errors")
+	out, errOut = runToEnd(t, env, exitDone, "dead", "list", "-json", "-category", "errors")
 	if out != "" || errOut != "none of 1 dead letter matches\n" {
 		t.Errorf("%q %q, expected nothing for a program", out, errOut)
 	}
@@ -123,7 +116,8 @@ func TestDeadJSON(t *testing.T) {
 
 // TestDeadHostileHeaders: whatever a letter's headers hold, a terminal shows characters and takes no orders.
 func TestDeadHostileHeaders(t *testing.T) {
-	js := startWithStreams(t)
+	t.Parallel()
+	js, env := startWithStreams(t)
 	letter := deadLetter("errors", "\x1b[2Jsent", "a\tb\u202e\u009b31m")
 	letter.Header["Notifier-Detail"] = []string{strings.Repeat("ä", 5000)}
 	letter.Header["Notifier-Subject"] = []string{"notify.\x1b]0;x\x07"}
@@ -133,8 +127,8 @@ func TestDeadHostileHeaders(t *testing.T) {
 	if _, err := js.PublishMsg(t.Context(), letter); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := runToEnd(t, exitDone, "dead", "list")
-	_, errOut := runToEnd(t, exitDone, "dead", "replay")
+	out, _ := runToEnd(t, env, exitDone, "dead", "list")
+	_, errOut := runToEnd(t, env, exitDone, "dead", "replay")
 	for _, text := range []string{out, errOut} {
 		if strings.ContainsAny(text, "\x1b\x07\t\u202e\u009b") {
 			t.Errorf("%q, expected nothing that a terminal obeys", text)
@@ -143,21 +137,22 @@ func TestDeadHostileHeaders(t *testing.T) {
 	if want := "   ?]0;x?     ?[2Jsent   " + strings.Repeat("ä", 99) + "…   a?b??31m   1     ?[31mci\n\n1 dead letter: 1 other\n"; !strings.HasSuffix(out, want) {
 		t.Errorf("%q, expected it to end in %q", out, want)
 	}
-	if out, _ := runToEnd(t, exitDone, "dead", "list", "-json"); !json.Valid([]byte(out)) {
+	if out, _ := runToEnd(t, env, exitDone, "dead", "list", "-json"); !json.Valid([]byte(out)) {
 		t.Errorf("no JSON: %q", out)
 	}
 }
 
 // TestDeadStops: where no letter can go back, not every one of thousands is tried.
 func TestDeadStops(t *testing.T) {
-	js := startWithStreams(t)
+	t.Parallel()
+	js, env := startWithStreams(t)
 	for i := range mostFailures + 1 {
 		if _, err := js.PublishMsg(t.Context(), deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i+1))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	testkit.Check(t, js.DeleteStream(t.Context(), "NOTIFY"))
-	out, errOut := runToEnd(t, exitFailed, "dead", "replay")
+	out, errOut := runToEnd(t, env, exitFailed, "dead", "replay")
 	if out != "0 replayed, 10 left\n" || strings.Count(errOut, "no stream stores notify.errors") != 10 ||
 		!strings.HasSuffix(errOut, "notifier: 10 letters in a row could not be published, the others were not tried\n") {
 		t.Errorf("%q %q, expected it to stop", out, errOut)
@@ -169,6 +164,7 @@ func TestDeadStops(t *testing.T) {
 
 // TestDeadNotPermitted: a denied permission is reported at once.
 func TestDeadNotPermitted(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		denied  string
 		command string
@@ -205,9 +201,9 @@ func TestDeadNotPermitted(t *testing.T) {
 			if _, err := js.PublishMsg(t.Context(), deadLetter("errors", "malformed", "e-1")); err != nil {
 				t.Fatal(err)
 			}
-			t.Setenv("NATS_URL", "nats://some:hunter2@"+s.Addr().String())
+			env := map[string]string{"NATS_URL": "nats://some:hunter2@" + s.Addr().String()}
 			began := time.Now()
-			_, errOut := runToEnd(t, exitFailed, append([]string{"dead"}, strings.Fields(test.command)...)...)
+			_, errOut := runToEnd(t, env, exitFailed, append([]string{"dead"}, strings.Fields(test.command)...)...)
 			if !strings.Contains(errOut, test.want) || strings.Contains(errOut, "hunter2") {
 				t.Errorf("%q, expected %q", errOut, test.want)
 			}

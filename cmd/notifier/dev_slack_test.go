@@ -17,9 +17,9 @@ import (
 )
 
 // fakeSlackAlone starts a fake Slack with some flags, and gives where its page, its Web API and its webhook are.
-func fakeSlackAlone(t *testing.T, flags ...string) (p *program, page, api, webhook string) {
+func fakeSlackAlone(t *testing.T, flags ...string) (p *process, page, api, webhook string) {
 	t.Helper()
-	p = start(t, append([]string{"dev", "-slack-only", "127.0.0.1:0"}, flags...)...)
+	p = start(t, nil, append([]string{"dev", "-slack-only", "127.0.0.1:0"}, flags...)...)
 	fields := strings.Fields(strings.ReplaceAll(printed(t, p, "fake Slack:"), ",", ""))
 	_, api, _ = strings.Cut(fields[2], "=")
 	_, webhook, _ = strings.Cut(fields[3], "=")
@@ -39,6 +39,7 @@ func postTo(t *testing.T, api, channel, text string) (status int, answer, retryA
 }
 
 func TestTheFakeSlackTakesItsModeFromFlags(t *testing.T) {
+	t.Parallel()
 	p, _, api, _ := fakeSlackAlone(t, "-slack-channel-limit", "2/1h", "-slack-workspace-limit", "4/1h", "-slack-retry-after", "1m",
 		"-slack-fail", "disk, full=html", "-slack-fail", "a=b=internal_error")
 	for i, test := range []struct {
@@ -59,7 +60,7 @@ func TestTheFakeSlackTakesItsModeFromFlags(t *testing.T) {
 			t.Errorf("post %d: %d %q after %q, expected %d %q after %q", i, status, answer, after, test.status, test.answer, test.after)
 		}
 	}
-	p.stop()
+	p.terminate(t)
 	p.ends(t, exitDone)
 
 	p, _, api, webhook := fakeSlackAlone(t, "-slack-revoked")
@@ -73,27 +74,23 @@ func TestTheFakeSlackTakesItsModeFromFlags(t *testing.T) {
 	if response.StatusCode != http.StatusForbidden {
 		t.Errorf("the webhook gives %d, expected 403", response.StatusCode)
 	}
-	p.stop()
+	p.terminate(t)
 	p.ends(t, exitDone)
 }
 
 // TestDevRunsAWorkerAgainstABadSlack: the flags work with a worker too, which sees the page of a front end.
 func TestDevRunsAWorkerAgainstABadSlack(t *testing.T) {
-	t.Setenv("LOG_FORMAT", "json")
-	t.Setenv("ADMIN_ADDR", "")
-	p := start(t, "dev", "-slack-revoked")
-	t.Setenv("NATS_URL", strings.Fields(printed(t, p, "NATS"))[0])
-	testkit.Eventually(t, "publish works", func() bool {
-		once := start(t, "publish", "errors", "disk full")
-		return <-once.code == exitDone
-	})
+	t.Parallel()
+	p := start(t, map[string]string{"LOG_FORMAT": "json", "ADMIN_ADDR": ""}, "dev", "-slack-revoked")
+	publishesOnceItCan(t, p, "errors", "disk full")
 	testkit.Eventually(t, "the worker says what Slack refuses", func() bool { return len(p.out.lines("token_revoked")) > 0 })
-	p.stop()
+	p.terminate(t)
 	p.ends(t, exitDone)
 }
 
 // TestTheInboxPageSwitchesTheMode: by its form, and it shows what the fake then has and has refused.
 func TestTheInboxPageSwitchesTheMode(t *testing.T) {
+	t.Parallel()
 	p, page, api, _ := fakeSlackAlone(t)
 	b := openBrowser(t)
 	b.open(t, page)
@@ -132,7 +129,7 @@ func TestTheInboxPageSwitchesTheMode(t *testing.T) {
 	if status, answer, _ := postTo(t, api, "<i>C1</i>", "hi"); status != 200 || !strings.Contains(answer, `"ok":true`) {
 		t.Errorf("%d %s, expected it accepted", status, answer)
 	}
-	p.stop()
+	p.terminate(t)
 	p.ends(t, exitDone)
 }
 

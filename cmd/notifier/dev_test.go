@@ -29,15 +29,25 @@ func inbox(t *testing.T, url string, count int) []string {
 }
 
 // printed waits for a line that begins with a word, and gives what stands behind it.
-func printed(t *testing.T, p *program, word string) string {
+func printed(t *testing.T, p *process, word string) string {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^ *` + word + ` +(.*)\n`)
 	testkit.Eventually(t, word+" is printed", func() bool { return line.MatchString(p.out.String()) })
 	return line.FindStringSubmatch(p.out.String())[1]
 }
 
+// publishesOnceItCan publishes to the NATS server of "notifier dev" as soon as there is a stream.
+func publishesOnceItCan(t *testing.T, dev *process, arguments ...string) {
+	t.Helper()
+	env := map[string]string{"NATS_URL": strings.Fields(printed(t, dev, "NATS"))[0]}
+	testkit.Eventually(t, "publish works", func() bool {
+		return start(t, env, append([]string{"publish"}, arguments...)...).code(t) == exitDone
+	})
+}
+
 // TestDev runs everything beside whatever is on this machine: the usual ports are taken, so it says where it is.
 func TestDev(t *testing.T) {
+	t.Parallel()
 	for _, addr := range []string{devNATSAddr, devRedisAddr, devSlackAddr, "127.0.0.1:8080"} {
 		if listener, err := net.Listen("tcp", addr); err == nil { // else somebody else has it, which is as good
 			defer listener.Close()
@@ -45,13 +55,11 @@ func TestDev(t *testing.T) {
 	}
 	// What the environment says about servers, TLS and users does not apply to the embedded ones.
 	const cert, key = "/missing/cert", "/missing/key"
-	for name, value := range map[string]string{
+	env := map[string]string{
 		"NATS_TLS_CA": cert, "NATS_TLS_CERT": cert, "NATS_TLS_KEY": key, "REDIS_URL": "rediss://elsewhere:6380", "REDIS_TLS_CA": cert,
 		"SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/real", "NATS_MODE": "core",
-	} {
-		t.Setenv(name, value)
 	}
-	p := start(t, "dev")
+	p := start(t, env, "dev")
 	const taken = `   \(127\.0\.0\.1:%PORT% was taken\)`
 	urls := map[string]string{}
 	for word, pattern := range map[string]string{
@@ -83,18 +91,14 @@ func TestDev(t *testing.T) {
 		}
 	}
 
-	for _, name := range []string{"NATS_TLS_CA", "NATS_TLS_CERT", "NATS_TLS_KEY", "NATS_MODE"} {
-		t.Setenv(name, "") // the other terminal
-	}
-	t.Setenv("NATS_URL", urls["NATS"])
-	publishes(t, "errors", "disk full")
+	publishes(t, map[string]string{"NATS_URL": urls["NATS"]}, "errors", "disk full") // in the other terminal
 	if got := inbox(t, urls["Inbox"], 1); len(got) != 1 || got[0] != "disk full" {
 		t.Errorf("in the inbox: %q", got)
 	}
 	testkit.Eventually(t, "it is in the log, for people", func() bool {
 		return len(p.out.lines("\tINFO\tnotification sent\t", `"category": "errors"`)) == 1
 	})
-	p.stop()
+	p.terminate(t)
 	p.ends(t, exitDone)
 	for word, url := range urls {
 		if word != "NATS" && word != "Redis" {
@@ -107,10 +111,8 @@ func TestDev(t *testing.T) {
 
 // TestDevTakesSettings: limits, the log and the admin server are the environment's.
 func TestDevTakesSettings(t *testing.T) {
-	for name, value := range map[string]string{"LIMIT_CATEGORY": "1/1m0s", "LOG_FORMAT": "json", "ADMIN_ADDR": ""} {
-		t.Setenv(name, value)
-	}
-	p := start(t, "dev")
+	t.Parallel()
+	p := start(t, map[string]string{"LIMIT_CATEGORY": "1/1m0s", "LOG_FORMAT": "json", "ADMIN_ADDR": ""}, "dev")
 	for _, word := range []string{"Health", "Status"} {
 		if got := printed(t, p, word); got != "none, ADMIN_ADDR is empty" {
 			t.Errorf("%s %q, expected none", word, got)
@@ -119,23 +121,18 @@ func TestDevTakesSettings(t *testing.T) {
 	if got := printed(t, p, "notifier dev:"); !strings.Contains(got, "1/1m per category") {
 		t.Errorf("%q, expected the limit of the environment", got)
 	}
-	t.Setenv("NATS_URL", strings.Fields(printed(t, p, "NATS"))[0])
-	testkit.Eventually(t, "publish works", func() bool {
-		once := start(t, "publish", "errors", "-n", "2")
-		return <-once.code == exitDone
-	})
+	publishesOnceItCan(t, p, "errors", "-n", "2")
 	testkit.Eventually(t, "the second one is dropped", func() bool { return len(p.out.lines(`"outcome":"dropped"`)) > 0 })
 	if line := logLine(t, p.out.lines(`"outcome":"dropped"`)[0]); line["limit"] != "1/1m" {
 		t.Errorf("limit %v, expected 1/1m", line["limit"])
 	}
-	p.stop()
+	p.terminate(t)
 	p.ends(t, exitDone)
 }
 
 func TestDevRefusesBadSettings(t *testing.T) {
-	t.Setenv("LIMIT_CATEGORY", "nonsense")
-	t.Setenv("ADMIN_ADDR", "8080")
-	p := start(t, "dev")
+	t.Parallel()
+	p := start(t, map[string]string{"LIMIT_CATEGORY": "nonsense", "ADMIN_ADDR": "8080"}, "dev")
 	p.ends(t, exitUsage)
 	if got := p.errOut.lines("  "); len(got) != 2 {
 		t.Errorf("%q, expected two problems", got)
@@ -144,7 +141,8 @@ func TestDevRefusesBadSettings(t *testing.T) {
 
 // TestFakeSlackAlone stands in for Slack in a container.
 func TestFakeSlackAlone(t *testing.T) {
-	p := start(t, "dev", "-slack-only", "127.0.0.1:0")
+	t.Parallel()
+	p := start(t, nil, "dev", "-slack-only", "127.0.0.1:0")
 	const pattern = `^inbox (http://127\.0\.0\.1:[0-9]+), SLACK_API_URL=(http://\S+/api/), SLACK_WEBHOOK_URL=(http://\S+)$`
 	found := regexp.MustCompile(pattern).FindStringSubmatch(printed(t, p, "fake Slack:"))
 	if found == nil {
@@ -157,11 +155,11 @@ func TestFakeSlackAlone(t *testing.T) {
 	if got := inbox(t, found[1], 1); len(got) != 1 || got[0] != "hi" {
 		t.Errorf("in the inbox: %q", got)
 	}
-	p.stop()
+	p.terminate(t)
 	p.ends(t, exitDone)
 
 	for _, addr := range []string{"nonsense", ""} {
-		p := start(t, "dev", "-slack-only", addr)
+		p := start(t, nil, "dev", "-slack-only", addr)
 		p.ends(t, exitUsage)
 		if got := p.errOut.lines("notifier: -slack-only ", "expected host:port such as 0.0.0.0:8090"); len(got) != 1 {
 			t.Errorf("%q: %q, expected what an address is", addr, p.errOut.String())

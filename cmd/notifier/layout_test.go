@@ -57,6 +57,7 @@ func packagesOf(t *testing.T) map[string][]string {
 
 // TestImportsRunDown: no package imports one of its own floor or of a floor above, and no package that only tests may use.
 func TestImportsRunDown(t *testing.T) {
+	t.Parallel()
 	floorOf := map[string]int{}
 	for i, names := range floors {
 		for _, name := range names {
@@ -86,6 +87,7 @@ func TestImportsRunDown(t *testing.T) {
 
 // TestEveryPackageIsOnTheMap: the table of packages in docs/design.md names each package, and only those that exist.
 func TestEveryPackageIsOnTheMap(t *testing.T) {
+	t.Parallel()
 	packages, document := packagesOf(t), read(t, "docs/design.md")
 	for name := range packages {
 		if parts := strings.Split(name, "/"); parts[0] == "internal" {
@@ -112,6 +114,7 @@ var environmentReaders = []string{
 
 // TestTheEnvironmentIsReadInOnePlace: a reader of internal/settings knows all of notifier's variables.
 func TestTheEnvironmentIsReadInOnePlace(t *testing.T) {
+	t.Parallel()
 	reads := regexp.MustCompile(`os\.(Getenv|LookupEnv|ExpandEnv)\(`)
 	root := filepath.Join("..", "..")
 	for _, folder := range []string{"cmd", "internal"} {
@@ -137,6 +140,7 @@ func TestTheEnvironmentIsReadInOnePlace(t *testing.T) {
 // TestEveryLogLineIsDocumented: docs/operations.md explains each log message, and only those that exist. A message may
 // stand for those that begin like it: "the digest ...".
 func TestEveryLogLineIsDocumented(t *testing.T) {
+	t.Parallel()
 	_, table, found := strings.Cut(read(t, "docs/operations.md"), "\nAll other lines:\n")
 	if !found {
 		t.Fatal("docs/operations.md has no table of log lines")

@@ -95,7 +95,7 @@ func TestThePageShowsRecentEvents(t *testing.T) {
 func TestRecentEventsAreThoseOfTheWorker(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
-	p, server, _ := workerProcess(t, map[string]string{"LIMIT_CATEGORY": "1/1h"})
+	p, server, _ := worker(t, map[string]string{"LIMIT_CATEGORY": "1/1h"})
 	b.open(t, readyURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
 	publishEach(t, server, "errors", 2, hostile, 1)

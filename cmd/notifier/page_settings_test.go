@@ -53,7 +53,7 @@ type settingsShown struct {
 func TestThePageShowsWhoDiffersAndWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
-	p, _, _ := workerProcess(t, nil)
+	p, _, _ := worker(t, nil)
 	b.open(t, readyURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
 	want := []settingsShown{

@@ -54,7 +54,7 @@ const statesOnThePage = `(() => {
 func TestThePageSaysWhatIsWrongFirst(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
-	p, _, _ := workerProcess(t, map[string]string{"LIMIT_GLOBAL": "5/1h"})
+	p, _, _ := worker(t, map[string]string{"LIMIT_GLOBAL": "5/1h"})
 	b.open(t, readyURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
 	see[bool](t, b, `visibility = poll = () => {}, clearTimeout(timer), request = null, true`) // what follows stays
@@ -107,7 +107,7 @@ var aboutNinety = regexp.MustCompile(`1 min 2[0-9] s`)
 func TestThePageIsShortWhereNothingIsWrong(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
-	p, server, _ := workerProcess(t, map[string]string{"LIMIT_GLOBAL": "50/1h", "LIMIT_RESERVE": "payments=3"})
+	p, server, _ := worker(t, map[string]string{"LIMIT_GLOBAL": "50/1h", "LIMIT_RESERVE": "payments=3"})
 	url := readyURL(t, &p.out)
 	b.open(t, url)
 	b.waitForText(t, "#sentence", "Working.")
@@ -178,7 +178,7 @@ func TestAFullRedisHidesNothing(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
 	redis := redistest.StartProcess(t)
-	p, server, slack := workerProcess(t, map[string]string{"REDIS_URL": redis.URL()})
+	p, server, slack := worker(t, map[string]string{"REDIS_URL": redis.URL()})
 	url := readyURL(t, &p.out)
 	b.open(t, url)
 	b.waitForText(t, "#sentence", "Working.")

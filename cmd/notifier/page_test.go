@@ -79,7 +79,7 @@ func publishEach(t *testing.T, server *devstack.NATS, events ...any) {
 func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
-	p, server, slack := workerProcess(t, map[string]string{"LIMIT_GLOBAL": "9/1h+100/24h", "LIMIT_CATEGORY": "3/30m"})
+	p, server, slack := worker(t, map[string]string{"LIMIT_GLOBAL": "9/1h+100/24h", "LIMIT_CATEGORY": "3/30m"})
 	b.open(t, readyURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working. All 9 global slots are free; no limit is full.")
 	b.waitForText(t, "#missed", "Nothing was sent or dropped in the last hour.")
@@ -138,9 +138,7 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	b.waitForText(t, "#holders", "errors", "3", "payments", "2", "deploys", "1")
 	checkUse(t, b)
 	p.terminate(t)
-	if code := p.code(t); code != exitDone {
-		t.Errorf("exit code %d, expected %d", code, exitDone)
-	}
+	p.ends(t, exitDone)
 	b.expectFailures(true)
 	b.waitForText(t, "#sentence", "Not connected since ")
 }
@@ -219,7 +217,7 @@ func TestThePageWithAToken(t *testing.T) {
 	t.Parallel()
 	const token = "correct-horse-battery"
 	b := openBrowser(t)
-	p, _, _ := workerProcess(t, map[string]string{"ADMIN_TOKEN": token})
+	p, _, _ := worker(t, map[string]string{"ADMIN_TOKEN": token})
 	admin := readyURL(t, &p.out)
 	if status, _ := get(t, admin+"/"); status != http.StatusUnauthorized {
 		t.Errorf("without the token: %d, expected 401", status)
@@ -227,7 +225,7 @@ func TestThePageWithAToken(t *testing.T) {
 	b.open(t, strings.Replace(admin, "http://", "http://anybody:"+token+"@", 1))
 	b.waitForText(t, "#sentence", "Working.")
 	b.waitForText(t, "#contact", "live, ")
-	if code := spawn(t, "notifier", map[string]string{"ADMIN_ADDR": strings.TrimPrefix(admin, "http://")}, "healthcheck").code(t); code != exitDone {
+	if code := start(t, map[string]string{"ADMIN_ADDR": strings.TrimPrefix(admin, "http://")}, "healthcheck").code(t); code != exitDone {
 		t.Errorf("healthcheck: exit code %d, expected %d: it needs no token", code, exitDone)
 	}
 }
@@ -266,22 +264,22 @@ func TestTheReasonsNeedTheToken(t *testing.T) {
 		"NATS_URL": "nats://" + nowhere, "REDIS_URL": "redis://" + nowhere, "SLACK_BOT_TOKEN": "xoxb-1", "SLACK_CHANNEL": "#alerts",
 		"ADMIN_ADDR": "127.0.0.1:0", "ADMIN_TOKEN": token,
 	}
-	url := adminURL(t, &spawn(t, "notifier", env, "serve").out)
+	url := adminURL(t, &start(t, env, "serve").out)
 	addr := strings.TrimPrefix(url, "http://")
 	testkit.Eventually(t, "it waits for Redis", func() bool {
-		check := spawn(t, "notifier", map[string]string{"ADMIN_ADDR": addr, "ADMIN_TOKEN": token}, "healthcheck")
+		check := start(t, map[string]string{"ADMIN_ADDR": addr, "ADMIN_TOKEN": token}, "healthcheck")
 		return check.code(t) == exitFailed && strings.Contains(check.errOut.String(), "redis: ")
 	})
 	if status, body := get(t, url+"/readyz"); status != http.StatusServiceUnavailable || body != "not ready\n" {
 		t.Errorf("without the token: %d %q, expected 503 and no reasons", status, body)
 	}
-	check := spawn(t, "notifier", map[string]string{"ADMIN_ADDR": addr}, "healthcheck")
+	check := start(t, map[string]string{"ADMIN_ADDR": addr}, "healthcheck")
 	if code := check.code(t); code != exitFailed || strings.Contains(check.errOut.String(), nowhere) {
 		t.Errorf("healthcheck without the token: exit code %d, %s; expected %d without reasons", code, check.errOut.String(), exitFailed)
 	}
 	env["ADMIN_TOKEN"], env["ADMIN_TOKEN_FILE"] = "", filepath.Join(t.TempDir(), "empty")
 	testkit.Check(t, os.WriteFile(env["ADMIN_TOKEN_FILE"], []byte("\n"), 0o600))
-	worker := spawn(t, "notifier", env, "serve")
+	worker := start(t, env, "serve")
 	if code := worker.code(t); code != exitUsage || !strings.Contains(worker.errOut.String(), "ADMIN_TOKEN_FILE: "+env["ADMIN_TOKEN_FILE"]+" is empty, expected ") {
 		t.Errorf("with an empty file: exit code %d, %s; expected %d", code, worker.errOut.String(), exitUsage)
 	}
@@ -293,22 +291,20 @@ func TestThePageGoesOn(t *testing.T) {
 	b := openBrowser(t)
 	_, _, env := startServices(t)
 	env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"], env["ADMIN_ADDR"] = "xoxb-1", "#alerts", testkit.FreeAddr(t)
-	p := spawn(t, "notifier", env, "serve")
+	p := start(t, env, "serve")
 	b.open(t, readyURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
 	see[int](t, b, "window.sameDocument = 1")
 
 	b.expectFailures(true)
 	p.terminate(t)
-	if code := p.code(t); code != exitDone {
-		t.Errorf("exit code %d, expected %d", code, exitDone)
-	}
+	p.ends(t, exitDone)
 	b.waitForText(t, "#sentence", "Not connected since ", ": trying again. The status below is from that time.")
 	b.waitForText(t, "#contact", "not connected since ")
 	if got := see[string](t, b, "document.title"); got != "not connected · notifier" {
 		t.Errorf("title %q", got)
 	}
-	spawn(t, "notifier", env, "serve")
+	start(t, env, "serve")
 	b.waitForText(t, "#sentence", "Working.")
 	b.expectFailures(false)
 	b.waitForText(t, "#contact", "live, ")
@@ -328,7 +324,7 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
 	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
-	p, server, slack := workerProcess(t, map[string]string{"REDIS_URL": "redis://" + proxy.Addr})
+	p, server, slack := worker(t, map[string]string{"REDIS_URL": "redis://" + proxy.Addr})
 	b.open(t, readyURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
 

@@ -4,9 +4,9 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -51,74 +51,43 @@ func (o *output) lines(texts ...string) []string {
 	return found
 }
 
-// program is notifier in this process, as main runs it.
-type program struct {
-	out, errOut output
-	stop        context.CancelFunc // what SIGTERM does
-	code        chan int
-}
-
-// start runs a command line until stop, or until the test ends.
-func start(t *testing.T, arguments ...string) *program {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &program{stop: cancel, code: make(chan int, 1)}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		p.code <- run(ctx, append([]string{"notifier"}, arguments...), strings.NewReader(""), &p.out, &p.errOut)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-		if t.Failed() {
-			t.Logf("notifier %s:\n%s%s", strings.Join(arguments, " "), p.out.String(), p.errOut.String())
-		}
-	})
-	return p
-}
-
-// ends waits for the exit code.
-func (p *program) ends(t *testing.T, want int) {
-	t.Helper()
-	select {
-	case got := <-p.code:
-		if got != want {
-			t.Errorf("exit code %d, expected %d", got, want)
-		}
-	case <-time.After(testkit.Patience):
-		t.Fatalf("it does not end")
-	}
-}
-
 // process is notifier in a process of its own, with an environment of its own.
 type process struct {
 	out, errOut output
 	command     *exec.Cmd
-	ended       chan struct{}
+	ended       <-chan struct{}
 }
 
-// spawn starts a binary; with "notifier" it is this test's own, which runs main.
-func spawn(t *testing.T, binary string, settings map[string]string, arguments ...string) *process {
+// start starts this test's own binary, which runs main, with these variables and no others. It ends with the test.
+func start(t *testing.T, env map[string]string, arguments ...string) *process {
 	t.Helper()
-	p := &process{command: exec.Command(binary, arguments...), ended: make(chan struct{})}
-	p.command.Env = []string{"GORACE=" + raceExit}
-	for name, value := range settings {
-		p.command.Env = append(p.command.Env, name+"="+value)
-	}
-	p.command.Stdout, p.command.Stderr = &p.out, &p.errOut
-	testkit.Check(t, p.command.Start())
-	go func() {
-		defer close(p.ended)
-		_ = p.command.Wait() // the exit code says it too
-	}()
+	return startCommand(t, exec.Command("notifier", arguments...), env)
+}
+
+// startCommand starts notifier as a command that says which binary it is and, where the test wants that, from where it
+// reads and where it writes.
+func startCommand(t *testing.T, command *exec.Cmd, env map[string]string) *process {
+	t.Helper()
+	p := &process{command: command}
 	t.Cleanup(func() {
-		_ = p.command.Process.Kill()
-		<-p.ended
 		if t.Failed() {
-			t.Logf("notifier %s:\n%s%s", strings.Join(arguments, " "), p.out.String(), p.errOut.String())
+			t.Logf("%s:\n%s%s", strings.Join(command.Args, " "), p.out.String(), p.errOut.String())
+		}
+		if strings.Contains(p.errOut.String(), "WARNING: DATA RACE") { // one that is killed has no exit code of its own
+			t.Errorf("%s:\n%s", strings.Join(command.Args, " "), p.errOut.String())
 		}
 	})
+	command.Env = []string{"GORACE=" + raceExit}
+	for name, value := range env {
+		command.Env = append(command.Env, name+"="+value)
+	}
+	if command.Stdout == nil {
+		command.Stdout = &p.out
+	}
+	command.Stderr = &p.errOut
+	var err error
+	p.ended, err = testkit.StartWithTest(t, command)
+	testkit.Check(t, err)
 	return p
 }
 
@@ -133,10 +102,51 @@ func (p *process) code(t *testing.T) int {
 	return p.command.ProcessState.ExitCode()
 }
 
+// ends waits for the end, and expects an exit code.
+func (p *process) ends(t *testing.T, want int) {
+	t.Helper()
+	if got := p.code(t); got != want {
+		t.Errorf("exit code %d, expected %d", got, want)
+	}
+}
+
 // terminate is what an orchestrator does.
 func (p *process) terminate(t *testing.T) {
 	t.Helper()
 	testkit.Check(t, p.command.Process.Signal(syscall.SIGTERM))
+}
+
+// runToEnd runs a command to its end, expects an exit code, and returns what it wrote.
+func runToEnd(t *testing.T, env map[string]string, code int, arguments ...string) (out, errOut string) {
+	t.Helper()
+	p := start(t, env, arguments...)
+	p.ends(t, code)
+	return p.out.String(), p.errOut.String()
+}
+
+// eventuallySays runs a command until what it writes to standard output is as expected, and returns that.
+func eventuallySays(
+	t *testing.T, what string, env map[string]string, arguments []string, expected func(out string) bool,
+) (out string) {
+	t.Helper()
+	testkit.Eventually(t, what, func() bool {
+		if out, _ = runToEnd(t, env, exitDone, arguments...); expected(out) {
+			return true
+		}
+		time.Sleep(betweenCommands)
+		return false
+	})
+	return out
+}
+
+// betweenCommands is the pause before a command is run once more: a process is much work for a look.
+const betweenCommands = 100 * time.Millisecond
+
+// with is an environment with some variables changed or added.
+func with(env, changed map[string]string) map[string]string {
+	merged := maps.Clone(env)
+	maps.Copy(merged, changed)
+	return merged
 }
 
 // get asks a server; status 0: nobody answers.

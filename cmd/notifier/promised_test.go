@@ -31,6 +31,7 @@ var promise = flag.Bool("promise", false, "write what the next release promises 
 // TestWhatIsPromised: what the last release promises is still there (docs/compatibility.md). New names become promises with the next
 // release: make promise.
 func TestWhatIsPromised(t *testing.T) {
+	t.Parallel()
 	there := names(t)
 	if *promise {
 		text := "# What is promised from this release on, a name in each line; docs/compatibility.md says what that means. `make promise` writes it.\n"

@@ -24,6 +24,7 @@ func textsOf(next func() text) (texts []text, end error) {
 
 // TestValuesOfAnyForm: values are found wherever lines end and however the input arrives, each with the line that it begins in.
 func TestValuesOfAnyForm(t *testing.T) {
+	t.Parallel()
 	const input = "\uFEFF {\"a\":1}{\"b\":\n\n2}\r\n\r\n  [3]\n\"four\" 5\n"
 	want := []text{
 		{text: `{"a":1}`, where: "value 1 in line 1"},
@@ -50,6 +51,7 @@ func TestValuesOfAnyForm(t *testing.T) {
 
 // TestAValueComesAtOnce: who writes one object after the other into a pipe waits for none of them to be published.
 func TestAValueComesAtOnce(t *testing.T) {
+	t.Parallel()
 	reader, writer := io.Pipe()
 	texts := readTexts(t.Context(), reader, true)
 	for range 3 {
@@ -86,6 +88,7 @@ func (e *endless) Read(buffer []byte) (int, error) {
 
 // TestAnEndlessText: what never ends is given up at the bound, and not kept whole in memory.
 func TestAnEndlessText(t *testing.T) {
+	t.Parallel()
 	for name, form := range map[string]func(io.Reader) func() text{"lines": lines, "values": values} {
 		in := &endless{}
 		_, err := textsOf(form(in))

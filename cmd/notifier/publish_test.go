@@ -3,10 +3,11 @@
 package main
 
 import (
-	"context"
 	"io"
-	"strings"
+	"os/exec"
 	"testing"
+
+	"github.com/nats-io/nats.go"
 
 	"notifier/internal/devstack"
 	"notifier/internal/testkit"
@@ -14,43 +15,44 @@ import (
 
 // TestPublishInterrupted: Ctrl-C ends a publisher at once, whatever it waits for, and it says how far it came.
 func TestPublishInterrupted(t *testing.T) {
+	t.Parallel()
 	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
 	testkit.Check(t, err)
 	defer server.Close()
-	t.Setenv("NATS_URL", server.URL())
-	t.Setenv("NATS_MODE", "core")
-	for name, arguments := range map[string][]string{
-		"while nobody types":            {"publish", "errors", "-"},
-		"while nobody types JSON":       {"publish", "errors", "-json", "-"},
-		"while the rate makes it wait":  {"publish", "errors", "-n", "1000", "-rate", "0.001"},
-		"while lines wait for the rate": {"publish", "errors", "-rate", "0.001", "-"},
+	connection, err := nats.Connect(server.URL())
+	testkit.Check(t, err)
+	defer connection.Close()
+	for name, test := range map[string]struct {
+		arguments []string
+		typed     string
+	}{
+		"while nobody types":            {[]string{"-"}, "disk full\n"},
+		"while nobody types JSON":       {[]string{"-json", "-"}, `{"text":"disk full"}`},
+		"while the rate makes it wait":  {[]string{"-n", "1000", "-rate", "0.001"}, ""},
+		"while lines wait for the rate": {[]string{"-rate", "0.001", "-"}, "disk full\ndisk full\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			keyboard, typed := io.Pipe()
-			ctx, cancel := context.WithCancel(context.Background())
-			var out, errOut output
-			code := make(chan int, 1)
-			go func() {
-				code <- run(ctx, append([]string{"notifier"}, arguments...), keyboard, &out, &errOut)
-			}()
-			if strings.HasPrefix(name, "while lines") {
-				for range 2 {
-					if _, err := io.WriteString(typed, "disk full\n"); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			cancel()
-			if got := <-code; got != exitFailed {
-				t.Errorf("exit code %d, expected 1", got)
-			}
-			if got := errOut.String(); got != "notifier: interrupted\n" {
+			published, err := connection.SubscribeSync("notify.errors")
+			testkit.Check(t, err)
+			defer func() { _ = published.Unsubscribe() }()
+			testkit.Check(t, connection.Flush())
+			command := exec.Command("notifier", append([]string{"publish", "errors"}, test.arguments...)...)
+			keyboard, err := command.StdinPipe()
+			testkit.Check(t, err)
+			defer keyboard.Close()
+			p := startCommand(t, command, map[string]string{"NATS_URL": server.URL(), "NATS_MODE": "core"})
+			_, err = io.WriteString(keyboard, test.typed)
+			testkit.Check(t, err)
+			_, err = published.NextMsg(testkit.Patience)
+			testkit.Check(t, err)
+			p.terminate(t)
+			p.ends(t, exitFailed)
+			if got := p.errOut.String(); got != "notifier: interrupted\n" {
 				t.Errorf("%q on stderr, expected that it was interrupted", got)
 			}
-			if got := out.lines(" published to notify.errors"); len(got) != 1 {
-				t.Errorf("%q, expected how far it came", out.String())
+			if got := p.out.lines("1 published to notify.errors"); len(got) != 1 {
+				t.Errorf("%q, expected how far it came", p.out.String())
 			}
-			_ = typed.Close() // as the end of the process does
 		})
 	}
 }

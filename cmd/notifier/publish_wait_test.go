@@ -3,11 +3,8 @@
 package main
 
 import (
-	"context"
-	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
@@ -17,6 +14,7 @@ import (
 
 // TestPublishMayNotWait: who may not read outcomes gets one error, before anything is published.
 func TestPublishMayNotWait(t *testing.T) {
+	t.Parallel()
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 		Users: []*server.User{
@@ -36,8 +34,8 @@ func TestPublishMayNotWait(t *testing.T) {
 	js := testkit.JetStream(t, "nats://all:hunter2@"+s.Addr().String())
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}})
 	testkit.Check(t, err)
-	t.Setenv("NATS_URL", "nats://publisher:hunter2@"+s.Addr().String())
-	out, errOut := runToEnd(t, exitFailed, "publish", "errors", "-wait", "disk full")
+	env := map[string]string{"NATS_URL": "nats://publisher:hunter2@" + s.Addr().String()}
+	out, errOut := runToEnd(t, env, exitFailed, "publish", "errors", "-wait", "disk full")
 	if out != "" || strings.Count(errOut, "\n") != 1 || strings.Contains(errOut, "hunter2") ||
 		!strings.Contains(errOut, "-wait may not read the outcomes in stream NOTIFY_EVENTS: ") ||
 		!strings.HasSuffix(errOut, "; docs/publishing.md names the permission; nothing was published\n") {
@@ -46,28 +44,20 @@ func TestPublishMayNotWait(t *testing.T) {
 	if n := messages(t, js, "NOTIFY"); n != 0 {
 		t.Errorf("%d events, expected none", n)
 	}
-	if out, _ := runToEnd(t, exitDone, "publish", "errors", "disk full"); !strings.HasSuffix(out, "1 published to notify.errors\n") {
+	if out, _ := runToEnd(t, env, exitDone, "publish", "errors", "disk full"); !strings.HasSuffix(out, "1 published to notify.errors\n") {
 		t.Errorf("%q, expected that it may publish", out)
 	}
 }
 
 // TestPublishWaitInterrupted: Ctrl-C ends the waiting at once; what was published has been shown.
 func TestPublishWaitInterrupted(t *testing.T) {
-	startWithStreams(t)
-	ctx, interrupt := context.WithCancel(t.Context())
-	var out, errOut output
-	code := make(chan int, 1)
-	go func() {
-		code <- run(ctx, []string{"notifier", "publish", "errors", "-wait", "-timeout", "1h"}, io.LimitReader(nil, 0), &out, &errOut)
-	}()
-	testkit.Eventually(t, "it is published", func() bool { return len(out.lines("1 published")) == 1 })
-	interrupt()
-	select {
-	case got := <-code:
-		if got != exitFailed || !strings.HasSuffix(errOut.String(), "interrupted\n") {
-			t.Errorf("exit code %d, %q", got, errOut.String())
-		}
-	case <-time.After(testkit.Patience):
-		t.Fatal("it does not end")
+	t.Parallel()
+	_, env := startWithStreams(t)
+	p := start(t, env, "publish", "errors", "-wait", "-timeout", "1h")
+	testkit.Eventually(t, "it is published", func() bool { return len(p.out.lines("1 published")) == 1 })
+	p.terminate(t)
+	p.ends(t, exitFailed)
+	if got := p.errOut.String(); !strings.HasSuffix(got, "interrupted\n") {
+		t.Errorf("%q", got)
 	}
 }

@@ -28,10 +28,14 @@ func example(t *testing.T, language, name string) string {
 }
 
 // runExample runs a command in the module, which the example of Go needs.
-func runExample(t *testing.T, name string, arguments ...string) string {
+func runExample(t *testing.T, env map[string]string, name string, arguments ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, arguments...)
 	command.Dir = filepath.Join("..", "..")
+	command.Env = os.Environ()
+	for name, value := range env {
+		command.Env = append(command.Env, name+"="+value)
+	}
 	out, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v: %s", name, err, out)
@@ -41,17 +45,18 @@ func runExample(t *testing.T, name string, arguments ...string) string {
 
 // TestPublishingExampleGo: the documented lines publish an event with its id, and know when it was stored before.
 func TestPublishingExampleGo(t *testing.T) {
-	js := startWithStreams(t)
+	t.Parallel()
+	js, env := startWithStreams(t)
 	file := example(t, "go", "main.go")
 	binary := filepath.Join(t.TempDir(), "example")
-	runExample(t, "go", "build", "-o", binary, file)
-	if formatted := runExample(t, "gofmt", "-l", file); formatted != "" {
+	runExample(t, nil, "go", "build", "-o", binary, file)
+	if formatted := runExample(t, nil, "gofmt", "-l", file); formatted != "" {
 		t.Errorf("the example is not formatted: %s", formatted)
 	}
-	if out := runExample(t, binary); !strings.Contains(out, "event 1 of stream NOTIFY, stored before: false") {
+	if out := runExample(t, env, binary); !strings.Contains(out, "event 1 of stream NOTIFY, stored before: false") {
 		t.Errorf("%q", out)
 	}
-	if out := runExample(t, binary); !strings.Contains(out, "event 1 of stream NOTIFY, stored before: true") {
+	if out := runExample(t, env, binary); !strings.Contains(out, "event 1 of stream NOTIFY, stored before: true") {
 		t.Errorf("%q", out)
 	}
 	stream, err := js.Stream(t.Context(), "NOTIFY")
@@ -65,6 +70,7 @@ func TestPublishingExampleGo(t *testing.T) {
 
 // TestPublishingExamplesParse: the lines for Python and for a shell are valid, where there is something to check that with.
 func TestPublishingExamplesParse(t *testing.T) {
+	t.Parallel()
 	for language, check := range map[string][]string{
 		"python": {"python3", "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())"},
 		"sh":     {"sh", "-n"},
@@ -74,7 +80,7 @@ func TestPublishingExamplesParse(t *testing.T) {
 			if _, err := exec.LookPath(check[0]); err != nil {
 				t.Skip(err)
 			}
-			runExample(t, check[0], append(check[1:], file)...)
+			runExample(t, nil, check[0], append(check[1:], file)...)
 		})
 	}
 }

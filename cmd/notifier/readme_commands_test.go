@@ -3,6 +3,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -56,6 +57,7 @@ func commandsOf(t *testing.T, document string) []string {
 
 // TestDocumentedCommands: whatever a document asks somebody to type exists, with its flags, targets, tests and profiles.
 func TestDocumentedCommands(t *testing.T) {
+	t.Parallel()
 	makefile, compose := read(t, "Makefile"), read(t, "docker-compose.yml")
 	// A pattern that no longer finds the commands would let everything pass.
 	least := map[string]int{
@@ -125,9 +127,10 @@ func shellWords(command string) []string {
 // parses checks that notifier knows the command and its flags: with -h behind them nothing is run.
 func parses(t *testing.T, document string, arguments []string) {
 	t.Helper()
-	p := start(t, append(slices.Clone(arguments), "-h")...)
-	if code := <-p.code; code != exitDone {
-		t.Errorf("%s: notifier %s: exit code %d, %s", document, strings.Join(arguments, " "), code, p.errOut.String())
+	var errOut strings.Builder
+	line := slices.Concat([]string{"notifier"}, arguments, []string{"-h"})
+	if code := run(t.Context(), line, strings.NewReader(""), io.Discard, &errOut); code != exitDone {
+		t.Errorf("%s: %s: exit code %d, %s", document, strings.Join(line, " "), code, errOut.String())
 	}
 }
 
@@ -164,13 +167,10 @@ func namesTests(t *testing.T, document string, words []string) {
 // TestReadmeWalk does what the README and the pages behind it show to a user, in their order, against servers of its own:
 // every command behind a prompt there that is notifier's is run and ends well.
 func TestReadmeWalk(t *testing.T) {
-	setenv(t, nil)
-	t.Setenv("ADMIN_ADDR", ephemeralAddr)
-	demo := start(t, "demo")
-	demo.ends(t, exitDone)
-
-	server, slack := worker(t, map[string]string{"SLACK_CHANNEL": "#alerts"})
-	worker := start(t)
+	t.Parallel()
+	demo := start(t, nil, "demo")
+	server, slack, env := services(t, nil)
+	worker := start(t, env)
 	admin := adminURL(t, &worker.out)
 	week := filepath.Join(t.TempDir(), "last-week.log")
 	run := 0
@@ -184,8 +184,7 @@ func TestReadmeWalk(t *testing.T) {
 		if words[0] == "dead" && len(worker.out.lines(`"outcome":"dead"`)) == 0 {
 			twoLetters(t, server, &worker.out)
 		}
-		p := start(t, words...)
-		p.ends(t, exitDone)
+		runToEnd(t, env, exitDone, words...)
 		run++
 		if words[0] == "publish" {
 			testkit.Eventually(t, "it is in Slack", func() bool { return slack.Accepted() > 0 && len(worker.out.lines(`"outcome":"sent"`)) > 0 })
@@ -197,6 +196,7 @@ func TestReadmeWalk(t *testing.T) {
 	if status, _ := get(t, admin+"/"); status != 200 {
 		t.Errorf("the page answers %d", status)
 	}
+	demo.ends(t, exitDone)
 }
 
 // twoLetters publishes the two events that docs/operations.md shows as dead letters 1 and 2.

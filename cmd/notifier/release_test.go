@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 
 // TestOneVersion: the file VERSION, the changelog, the image and compose name the same version. CONTRIBUTING.md says how it changes.
 func TestOneVersion(t *testing.T) {
+	t.Parallel()
 	version := buildinfo.Version()
 	var sections []string
 	for _, found := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(read(t, "CHANGELOG.md"), -1) {
@@ -51,19 +53,12 @@ func TestOneVersion(t *testing.T) {
 
 // TestTheReleaseBeforeIsFound plays releases in a repository: which one is built, and what is said where there is none.
 func TestTheReleaseBeforeIsFound(t *testing.T) {
+	t.Parallel()
 	for _, tool := range []string{"git", "bash", "sed", "tar"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("%s is not in PATH: %v", tool, err)
 		}
 	}
-	for _, variable := range os.Environ() { // in a hook of git they name the repository that this code is in
-		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "GIT_") {
-			t.Setenv(name, "") // which also puts it back
-			testkit.Check(t, os.Unsetenv(name))
-		}
-	}
-	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
-	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	r := repository{t, t.TempDir()}
 	r.write(".ci/release-before", read(t, ".ci/release-before"))
 	r.write("go.mod", "module notifier\n")
@@ -101,10 +96,18 @@ func (r repository) write(name, text string) {
 	testkit.Check(r.T, os.WriteFile(path, []byte(text), 0o755))
 }
 
+// command is one that git's variables are hidden from: in a hook of git they name the repository that this code is in.
+func (r repository) command(name string, arguments ...string) *exec.Cmd {
+	command := exec.CommandContext(r.Context(), name, arguments...)
+	command.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "GIT_") }),
+		"GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
+	return command
+}
+
 func (r repository) git(arguments ...string) {
 	r.Helper()
 	of := []string{"-C", r.folder, "-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "init.defaultBranch=main"}
-	if out, err := exec.CommandContext(r.Context(), "git", append(of, arguments...)...).CombinedOutput(); err != nil {
+	if out, err := r.command("git", append(of, arguments...)...).CombinedOutput(); err != nil {
 		r.Fatalf("git %s: %v\n%s", arguments, err, out)
 	}
 }
@@ -130,7 +133,7 @@ func (r repository) release(version, changelog string) {
 func (r repository) run() (out, complaints string, code int) {
 	r.Helper()
 	var text strings.Builder
-	command := exec.CommandContext(r.Context(), "bash", filepath.Join(r.folder, ".ci/release-before"), r.TempDir())
+	command := r.command("bash", filepath.Join(r.folder, ".ci/release-before"), r.TempDir())
 	command.Stderr = &text
 	printed, err := command.Output()
 	if command.ProcessState == nil {
@@ -146,7 +149,7 @@ func (r repository) builds(version string) {
 	if code != 0 {
 		r.Fatalf("exit code %d: %s", code, complaints)
 	}
-	if out, err := exec.CommandContext(r.Context(), program).CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != version {
+	if out, err := r.command(program).CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != version {
 		r.Errorf("the program prints %q, %v, expected %s", out, err, version)
 	}
 }

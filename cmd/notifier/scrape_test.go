@@ -19,7 +19,7 @@ import (
 func TestScrapesCostRedisNothing(t *testing.T) {
 	t.Parallel()
 	store := redistest.StartProcess(t)
-	p, server, _ := workerProcess(t, map[string]string{"REDIS_URL": store.URL(), "LIMIT_GLOBAL": "1000/1h", "SLACK_PACE": "off"})
+	p, server, _ := worker(t, map[string]string{"REDIS_URL": store.URL(), "LIMIT_GLOBAL": "1000/1h", "SLACK_PACE": "off"})
 	var events []any
 	for i := range 100 {
 		events = append(events, fmt.Sprintf("category-%02d", i), 1)

@@ -67,14 +67,14 @@ func (f *failure) start(t *testing.T) {
 		settings[name] = strings.NewReplacer("INBOX", inbox, "STORE", store).Replace(value)
 	}
 	f.settings = settings
-	f.worker = spawn(t, "notifier", settings, "serve")
+	f.worker = start(t, settings, "serve")
 }
 
 // trigger publishes an event and waits until the worker has run into the failure.
 func (f *failure) trigger(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, f.name+": the event is published, or cannot be", func() bool { // not before the worker has made the stream
-		f.publisher = spawn(t, "notifier", f.settings, "publish", "errors", "disk full")
+		f.publisher = start(t, f.settings, "publish", "errors", "disk full")
 		return f.publisher.code(t) == exitDone || f.wait == "redis"
 	})
 	testkit.Eventually(t, f.name+": it goes wrong", func() bool {
@@ -93,7 +93,7 @@ func TestNoSecretIsShown(t *testing.T) {
 	reasons := map[string]string{}
 	for _, f := range all {
 		f.trigger(t)
-		f.check = spawn(t, "notifier", f.settings, "check", "-all")
+		f.check = start(t, f.settings, "check", "-all")
 		_, reasons[f.name] = get(t, adminURL(t, &f.worker.out)+"/readyz")
 	}
 	for _, f := range all {

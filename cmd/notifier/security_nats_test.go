@@ -111,15 +111,15 @@ func TestSecurityNATS(t *testing.T) {
 			if configuration != full {
 				createStreams(t, js)
 			}
-			w := spawn(t, "notifier", settings, "serve")
+			w := start(t, settings, "serve")
 			waitReady(t, w)
 			publisher := maps.Clone(settings)
 			publisher["NATS_URL"] = as("publisher")
-			if p := spawn(t, "notifier", publisher, "publish", "errors", "-n", "2", "disk full"); p.code(t) != exitDone {
+			if p := start(t, publisher, "publish", "errors", "-n", "2", "disk full"); p.code(t) != exitDone {
 				t.Errorf("the publisher cannot publish")
 			}
 			other := maps.Clone(publisher)
-			if p := spawn(t, "notifier", other, "publish", "errors", "-inbox-prefix", "_INBOX_publisher.other", "disk full"); p.code(t) != exitDone {
+			if p := start(t, other, "publish", "errors", "-inbox-prefix", "_INBOX_publisher.other", "disk full"); p.code(t) != exitDone {
 				t.Errorf("a publisher with another inbox cannot publish: %s", p.errOut.String())
 			}
 			if err := publishAs(as("publisher"), `{"text":7}`); err != nil {
@@ -133,11 +133,11 @@ func TestSecurityNATS(t *testing.T) {
 
 			operator := maps.Clone(settings)
 			operator["NATS_URL"] = as("operator")
-			list := spawn(t, "notifier", operator, "dead", "list")
+			list := start(t, operator, "dead", "list")
 			if list.code(t); len(list.out.lines("1 dead letter: 1 malformed")) != 1 {
 				t.Errorf("dead list: %s%s", list.out.String(), list.errOut.String())
 			}
-			replay := spawn(t, "notifier", operator, "dead", "replay")
+			replay := start(t, operator, "dead", "replay")
 			if code := replay.code(t); code != exitDone || len(replay.out.lines("1 replayed, 0 left")) != 1 {
 				t.Errorf("dead replay: %d %s%s", code, replay.out.String(), replay.errOut.String())
 			}
@@ -208,7 +208,7 @@ func TestSecurityNATSTrimmed(t *testing.T) {
 				createStreams(t, js)
 				publishThree(t, js)
 			}
-			w := spawn(t, "notifier", securedWorker(t, as), "serve")
+			w := start(t, securedWorker(t, as), "serve")
 			testkit.Eventually(t, "it says what it may not do", func() bool {
 				return len(w.out.lines(`"level":"warn"`, "Permissions Violation", lacking)) > 0
 			})
@@ -266,7 +266,7 @@ func TestSecurityNATSCore(t *testing.T) {
 	as := startSecured(t, securityBlock(t, "nats-core"))
 	settings := securedWorker(t, as)
 	settings["NATS_MODE"] = "core"
-	w := spawn(t, "notifier", settings, "serve")
+	w := start(t, settings, "serve")
 	waitReady(t, w)
 	all, err := nats.Connect(as("all"))
 	testkit.Check(t, err)

@@ -48,7 +48,7 @@ func TestSecurityRedisOperator(t *testing.T) {
 		{exitFailed, []string{"unmute", "errors"}},
 	} {
 		testkit.Check(t, everything.ScriptFlush(t.Context()).Err())
-		p := spawn(t, "notifier", settings, test.arguments...)
+		p := start(t, settings, test.arguments...)
 		if code := p.code(t); code != test.code || isForbidden(errors.New(p.out.String()+p.errOut.String())) {
 			t.Errorf("%v: exit code %d, expected %d", test.arguments, code, test.code)
 		}
@@ -58,7 +58,7 @@ func TestSecurityRedisOperator(t *testing.T) {
 	server.SetUser(t, secret, "reader", reader...)
 	maps.Copy(settings, map[string]string{"REDIS_URL": userURL(server, "reader")})
 	for arguments, want := range map[string]int{"mute": exitDone, "mute errors 1h": exitFailed} {
-		if code := spawn(t, "notifier", settings, strings.Fields(arguments)...).code(t); code != want {
+		if code := start(t, settings, strings.Fields(arguments)...).code(t); code != want {
 			t.Errorf("a reader's %s: exit code %d, expected %d", arguments, code, want)
 		}
 	}

@@ -43,7 +43,7 @@ func TestSecurityNATSPublishDenied(t *testing.T) {
 	for kind, mode := range map[string]string{"nats": "jetstream", "nats-core": "core"} {
 		as := startSecured(t, strings.Replace(securityBlock(t, kind), `allow: ["notify.>"]`, `allow: ["notify.billing.>"]`, 1))
 		began := time.Now()
-		p := spawn(t, "notifier", map[string]string{"NATS_URL": as("publisher"), "NATS_MODE": mode}, "publish", "errors", "disk full")
+		p := start(t, map[string]string{"NATS_URL": as("publisher"), "NATS_MODE": mode}, "publish", "errors", "disk full")
 		if code := p.code(t); code != exitFailed || !strings.Contains(p.out.String(), "0 published") {
 			t.Errorf("%s: exit code %d, %s", mode, code, p.out.String())
 		}
@@ -56,7 +56,7 @@ func TestSecurityNATSPublishDenied(t *testing.T) {
 	}
 	as := startSecured(t, securityBlock(t, "nats"))
 	createStreams(t, testkit.JetStream(t, as("all")))
-	p := spawn(t, "notifier", map[string]string{"NATS_URL": as("publisher")}, "publish", "errors", "-inbox-prefix", "_INBOX", "disk full")
+	p := start(t, map[string]string{"NATS_URL": as("publisher")}, "publish", "errors", "-inbox-prefix", "_INBOX", "disk full")
 	if code := p.code(t); code != exitFailed || !strings.Contains(p.errOut.String(), `Permissions Violation for Subscription to "_INBOX.`) {
 		t.Errorf("exit code %d, %s", code, p.errOut.String())
 	}

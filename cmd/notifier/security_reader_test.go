@@ -54,7 +54,7 @@ func TestSecurityRedisReader(t *testing.T) {
 	_, _, settings := startServices(t)
 	maps.Copy(settings, map[string]string{"REDIS_URL": userURL(server, "reader")})
 	for _, arguments := range [][]string{{"status"}, {"status", "-json"}, {"why", "one"}, {"explain", "errors"}, {"explain", "-json", "never.seen"}} {
-		p := spawn(t, "notifier", settings, arguments...)
+		p := start(t, settings, arguments...)
 		if code := p.code(t); code != exitDone || isForbidden(errors.New(p.out.String()+p.errOut.String())) {
 			t.Errorf("%v: exit code %d", arguments, code)
 		}

@@ -54,7 +54,7 @@ func TestSecurityRedisWorker(t *testing.T) {
 		"LIMIT_CATEGORY": "2/1h", "DIGEST_INTERVAL": "1m",
 	})
 	slack.Next(devstack.Behaviour{Status: 429, RetryAfter: "1"}, devstack.Behaviour{}, devstack.Behaviour{Code: "no_text"})
-	w := spawn(t, "notifier", settings, "serve")
+	w := start(t, settings, "serve")
 	js := testkit.JetStream(t, bus.URL())
 	testkit.Eventually(t, "the worker has made the stream", func() bool {
 		_, err := js.Publish(t.Context(), "notify.errors", []byte("disk full"))
@@ -73,7 +73,7 @@ func TestSecurityRedisWorker(t *testing.T) {
 	}
 	id := logLine(t, w.out.lines(`"outcome":"sent"`)[0])["event_id"].(string)
 	for _, arguments := range [][]string{{"status"}, {"why", id}, {"check"}} {
-		p := spawn(t, "notifier", settings, arguments...)
+		p := start(t, settings, arguments...)
 		if code := p.code(t); code != exitDone {
 			t.Errorf("%v: exit code %d", arguments, code)
 		}

@@ -76,14 +76,14 @@ func TestSecurityNATSSpies(t *testing.T) {
 	js := testkit.JetStream(t, as("all"))
 	worker := securedWorker(t, as)
 	spies := map[string]*spy{"_INBOX_publisher.": startSpy(t, as("publisher"), block), "_NOTIFIER.NOTIFY.operator.": startSpy(t, as("operator"), block)}
-	w := spawn(t, "notifier", worker, "serve")
+	w := start(t, worker, "serve")
 	waitReady(t, w)
 	publishThree(t, js)
 	testkit.Eventually(t, "all settled and acknowledged", func() bool { return len(w.out.lines(`"outcome":`)) == 3 && acknowledged(t, js) })
 	operator := maps.Clone(worker)
 	operator["NATS_URL"] = as("operator")
 	for _, command := range []string{"list", "replay"} {
-		if p := spawn(t, "notifier", operator, "dead", command); p.code(t) != exitDone {
+		if p := start(t, operator, "dead", command); p.code(t) != exitDone {
 			t.Errorf("dead %s: %s", command, p.errOut.String())
 		}
 	}
@@ -119,11 +119,11 @@ func TestSecurityNATSCoreSpy(t *testing.T) {
 	settings := securedWorker(t, as)
 	settings["NATS_MODE"] = "core"
 	s := startSpy(t, as("publisher"), block)
-	w := spawn(t, "notifier", settings, "serve")
+	w := start(t, settings, "serve")
 	waitReady(t, w)
 	publisher := maps.Clone(settings)
 	publisher["NATS_URL"] = as("publisher")
-	if p := spawn(t, "notifier", publisher, "publish", "errors", "disk full"); p.code(t) != exitDone {
+	if p := start(t, publisher, "publish", "errors", "disk full"); p.code(t) != exitDone {
 		t.Errorf("publish: %s", p.errOut.String())
 	}
 	testkit.Check(t, s.Publish("notify.errors", []byte(`{"text":7}`)))

@@ -27,21 +27,26 @@ import (
 // TestServeReportsWhatWasDropped: the digest arrives in its channel, from a worker as the settings wire it, and dropped events
 // to their subject. An interval in the settings is a minute at least, which nobody wants to wait for here.
 func TestServeReportsWhatWasDropped(t *testing.T) {
-	server, slack := worker(t, map[string]string{
-		"LIMIT_CATEGORY": "2/1h", "DIGEST_INTERVAL": "1m", "DIGEST_CHANNEL": "#digest", "DROPPED_SUBJECT": "spilled",
-	})
+	t.Parallel()
+	server, slack, env := services(t, nil)
 	connection, err := nats.Connect(server.URL())
 	testkit.Check(t, err)
 	t.Cleanup(connection.Close)
 	spilled, err := connection.SubscribeSync("spilled.>")
 	testkit.Check(t, err)
-	s, err := settings.Load()
-	testkit.Check(t, err)
+	variables := settings.Default()
+	variables.NATSURL, variables.RedisURL, variables.SlackAPIURL = env["NATS_URL"], env["REDIS_URL"], env["SLACK_API_URL"]
+	variables.SlackBotToken, variables.SlackChannel, variables.AdminAddr = "xoxb-1", "#alerts", ""
+	variables.LimitCategory, variables.DroppedSubject = "2/1h", "spilled"
+	variables.DigestInterval, variables.DigestChannel = "1m", "#digest"
+	problems := &settings.Problems{}
+	s := settings.Parse(variables, problems)
+	testkit.Check(t, problems.Err())
 	s.Digest = 2 * time.Second
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- app.Run(ctx, s, zap.NewNop(), nil) }()
-	publishes(t, "errors", "-n", "5", "disk full")
+	publishes(t, env, "errors", "-n", "5", "disk full")
 	testkit.Eventually(t, "the digest is in Slack", func() bool { return digestIn(slack) != "" })
 	if text := digestIn(slack); !strings.Contains(text, "3 events were not sent: 3 of errors (its limit 2/1h). There is room now.") {
 		t.Errorf("the digest says %q", text)
@@ -73,6 +78,7 @@ func digestIn(slack *devstack.Slack) string {
 
 // TestServeSendsSpans: spans go to where the standard variables say, at the latest when the worker ends.
 func TestServeSendsSpans(t *testing.T) {
+	t.Parallel()
 	var posts atomic.Int64
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/traces" {
@@ -80,11 +86,11 @@ func TestServeSendsSpans(t *testing.T) {
 		}
 	}))
 	t.Cleanup(collector.Close)
-	worker(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL})
-	p := startWorker(t)
-	publishes(t, "errors", "disk full")
+	_, _, env := services(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL})
+	p := startReady(t, env)
+	publishes(t, env, "errors", "disk full")
 	testkit.Eventually(t, "it is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
-	p.stop()
+	p.terminate(t)
 	p.ends(t, exitDone)
 	if posts.Load() == 0 {
 		t.Error("the collector got nothing")
@@ -93,12 +99,13 @@ func TestServeSendsSpans(t *testing.T) {
 
 // TestReadyzReportsWhatIsHeld: while Slack is unavailable it shows what the worker waits for and how many events it holds.
 func TestReadyzReportsWhatIsHeld(t *testing.T) {
-	_, slack := worker(t, nil)
-	p := start(t)
+	t.Parallel()
+	_, slack, env := services(t, nil)
+	p := start(t, env)
 	url := adminURL(t, &p.out) + "/readyz"
 	testkit.Eventually(t, "ready", func() bool { status, body := get(t, url); return status == http.StatusOK && body == "ok\n" })
 	slack.Always(devstack.Behaviour{Status: http.StatusServiceUnavailable})
-	publishes(t, "errors", "-n", "5", "disk full")
+	publishes(t, env, "errors", "-n", "5", "disk full")
 	waiting := regexp.MustCompile(`^ok\nwaiting for slack for \S+, 5 events held: #alerts: unavailable: http_503\n$`)
 	testkit.Eventually(t, "it reports what it waits for", func() bool { status, body := get(t, url); return status == http.StatusOK && waiting.MatchString(body) })
 	slack.Always(devstack.Behaviour{})
@@ -108,6 +115,7 @@ func TestReadyzReportsWhatIsHeld(t *testing.T) {
 // What OTEL_* variables hold can be secret, and a slip in them (a colon for an equals sign) must not print it: neither in the
 // error that ends the worker, nor where OpenTelemetry's library goes on without the variable.
 func TestTracingPrintsNoSecret(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		variables map[string]string
 		code      int
@@ -121,14 +129,11 @@ func TestTracingPrintsNoSecret(t *testing.T) {
 		}, exitDone, "spans are lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			worker(t, map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "LOG_LEVEL": "debug"})
-			for variable, value := range test.variables {
-				t.Setenv(variable, value)
-			}
-			p := start(t)
+			t.Parallel()
+			p, _, _ := worker(t, with(map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "LOG_LEVEL": "debug"}, test.variables))
 			if test.code == exitDone {
 				testkit.Eventually(t, "the variable is found wrong", func() bool { return len(p.out.lines(test.want)) > 0 })
-				p.stop()
+				p.terminate(t)
 			}
 			p.ends(t, test.code)
 			output := p.out.String() + p.errOut.String()
@@ -140,12 +145,13 @@ func TestTracingPrintsNoSecret(t *testing.T) {
 }
 
 func TestServeRefusesATracesExporterThatThereIsNot(t *testing.T) {
+	t.Parallel()
 	for variable, test := range map[string]struct{ value, want string }{
 		"OTEL_TRACES_EXPORTER": {"pigeon", `"pigeon", expected otlp or none`}, "OTEL_EXPORTER_OTLP_PROTOCOL": {"grpc", "expected http/protobuf"},
 	} {
 		t.Run(variable, func(t *testing.T) {
-			worker(t, map[string]string{"OTEL_TRACES_EXPORTER": "otlp", variable: test.value})
-			p := start(t)
+			t.Parallel()
+			p, _, _ := worker(t, map[string]string{"OTEL_TRACES_EXPORTER": "otlp", variable: test.value})
 			p.ends(t, exitFailed)
 			if got := p.errOut.String(); !strings.Contains(got, variable) || !strings.Contains(got, test.want) {
 				t.Errorf("%q, expected an error that names %s and has %q", got, variable, test.want)
@@ -157,9 +163,10 @@ func TestServeRefusesATracesExporterThatThereIsNot(t *testing.T) {
 // TestMetricsOfAWorker holds /metrics against the list that the alert rules and the dashboard are checked with, and
 // against promtool's rules for good metrics.
 func TestMetricsOfAWorker(t *testing.T) {
-	worker(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "LIMIT_RESERVE": "payments=5"})
-	p := startWorker(t)
-	publishes(t, "errors", "-n", "3", "disk full")
+	t.Parallel()
+	_, _, env := services(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "LIMIT_RESERVE": "payments=5"})
+	p := startReady(t, env)
+	publishes(t, env, "errors", "-n", "3", "disk full")
 	testkit.Eventually(t, "all are settled", func() bool { return len(p.out.lines(`"outcome":`)) == 3 })
 	status, text := get(t, adminURL(t, &p.out)+"/metrics")
 	if status != http.StatusOK {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -27,51 +26,36 @@ func startServices(t *testing.T) (*devstack.NATS, *devstack.Slack, map[string]st
 	testkit.Check(t, err)
 	t.Cleanup(func() { _ = slack.Close() })
 	return server, slack, map[string]string{
-		"NATS_URL": server.URL(), "REDIS_URL": redistest.Start(t).Healed(t, "notifier").URL(), "SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": ephemeralAddr,
+		"NATS_URL": server.URL(), "REDIS_URL": redistest.Start(t).Healed(t, "notifier").URL(),
+		"SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": ephemeralAddr,
 	}
 }
 
-// setenv sets the environment of one test, on top of the least that a worker needs; "" sets a variable to nothing.
-func setenv(t *testing.T, settings map[string]string) {
-	t.Helper()
-	t.Setenv("SLACK_BOT_TOKEN", "xoxb-1")
-	t.Setenv("SLACK_CHANNEL", "#alerts")
-	for name, value := range settings {
-		t.Setenv(name, value)
-	}
-}
-
-// worker sets the environment of a worker with services of its own, and returns them.
-func worker(t *testing.T, settings map[string]string) (*devstack.NATS, *devstack.Slack) {
-	t.Helper()
-	server, slack, found := startServices(t)
-	setenv(t, found)
-	for name, value := range settings {
-		t.Setenv(name, value)
-	}
-	return server, slack
-}
-
-// workerProcess is worker, and runs it in a process with an environment of its own, beside other tests.
-func workerProcess(t *testing.T, changed map[string]string) (*process, *devstack.NATS, *devstack.Slack) {
+// services is startServices, and the least that a worker needs beside what it finds there, with some settings changed.
+func services(t *testing.T, changed map[string]string) (*devstack.NATS, *devstack.Slack, map[string]string) {
 	t.Helper()
 	server, slack, env := startServices(t)
 	env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"] = "xoxb-1", "#alerts"
-	maps.Copy(env, changed)
-	return spawn(t, "notifier", env, "serve"), server, slack
+	return server, slack, with(env, changed)
+}
+
+// worker starts a worker with services of its own.
+func worker(t *testing.T, changed map[string]string) (*process, *devstack.NATS, *devstack.Slack) {
+	t.Helper()
+	server, slack, env := services(t, changed)
+	return start(t, env), server, slack // no command: serve
 }
 
 // publishes runs "notifier publish" to its end.
-func publishes(t *testing.T, arguments ...string) {
+func publishes(t *testing.T, env map[string]string, arguments ...string) {
 	t.Helper()
-	p := start(t, append([]string{"publish"}, arguments...)...)
-	p.ends(t, exitDone)
+	runToEnd(t, env, exitDone, append([]string{"publish"}, arguments...)...)
 }
 
-// startWorker starts a worker and waits until it is ready.
-func startWorker(t *testing.T) *program {
+// startReady starts a worker and waits until it is ready.
+func startReady(t *testing.T, env map[string]string) *process {
 	t.Helper()
-	p := start(t) // no command: serve
+	p := start(t, env)
 	readyURL(t, &p.out)
 	return p
 }
@@ -79,21 +63,22 @@ func startWorker(t *testing.T) *program {
 // TestServe is the life of one worker: it gets ready, sends what the limit allows, logs every event, and
 // ends in peace.
 func TestServe(t *testing.T) {
-	server, slack := worker(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "SHUTDOWN_TIMEOUT": "5s"})
-	p := startWorker(t)
+	t.Parallel()
+	server, slack, env := services(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "SHUTDOWN_TIMEOUT": "5s"})
+	p := startReady(t, env)
 	admin := adminURL(t, &p.out)
 	if status, body := get(t, admin+"/healthz"); status != http.StatusOK || body != "ok\n" {
 		t.Errorf("/healthz: %d %q", status, body)
 	}
 
-	publishes(t, "errors", "-n", "3", "disk full")
-	publishes(t, "deploys", "-json", `{"text":"v1.2.3 is out","id":"v1.2.3"}`)
+	publishes(t, env, "errors", "-n", "3", "disk full")
+	publishes(t, env, "deploys", "-json", `{"text":"v1.2.3 is out","id":"v1.2.3"}`)
 	connection, err := nats.Connect(server.URL())
 	testkit.Check(t, err)
 	defer connection.Close()
 	testkit.Check(t, connection.Publish("notify.deploys", []byte(`{"text":7}`)))
 	testkit.Eventually(t, "all five settled", func() bool { return len(p.out.lines(`"outcome":`)) == 5 })
-	p.stop()
+	p.terminate(t)
 	stopped := time.Now()
 	p.ends(t, exitDone)
 	if took := time.Since(stopped); took > 5*time.Second {
@@ -167,14 +152,16 @@ func checkLog(t *testing.T, out *output) {
 
 // TestServeCore reads without a stream and posts through a webhook.
 func TestServeCore(t *testing.T) {
-	_, slack := worker(t, map[string]string{"NATS_MODE": "core", "SLACK_BOT_TOKEN": "", "ADMIN_ADDR": ephemeralAddr, "LOG_FORMAT": "console"})
-	t.Setenv("SLACK_WEBHOOK_URL", slack.WebhookURL())
-	p := start(t, "serve")
+	t.Parallel()
+	_, slack, env := services(t, map[string]string{"NATS_MODE": "core", "SLACK_BOT_TOKEN": "", "LOG_FORMAT": "console"})
+	env["SLACK_WEBHOOK_URL"] = slack.WebhookURL()
+	p := start(t, env, "serve")
 	testkit.Eventually(t, "subscribed and sending", func() bool {
-		publishes(t, "errors", "disk full") // nobody keeps what is published before
+		publishes(t, env, "errors", "disk full") // nobody keeps what is published before
 		return slack.Accepted() > 0
 	})
-	p.stop()
+	testkit.Eventually(t, "it is logged", func() bool { return len(p.out.lines("notification sent")) > 0 })
+	p.terminate(t)
 	p.ends(t, exitDone)
 	line := p.out.lines("notification sent")[0]
 	if json.Valid([]byte(line)) || !strings.Contains(line, "\tINFO\tnotification sent\t") || strings.Contains(line, "\x1b") {
@@ -184,11 +171,11 @@ func TestServeCore(t *testing.T) {
 
 // TestServeFails ends with exit code 1 on what waiting does not fix, and reports why in the log and on stderr.
 func TestServeFails(t *testing.T) {
-	worker(t, nil)
-	other := start(t)
+	t.Parallel()
+	_, _, env := services(t, nil)
+	other := start(t, env)
 	taken := strings.TrimPrefix(adminURL(t, &other.out), "http://")
-	t.Setenv("ADMIN_ADDR", taken)
-	p := start(t)
+	p := start(t, with(env, map[string]string{"ADMIN_ADDR": taken}))
 	p.ends(t, exitFailed)
 	want := "ADMIN_ADDR: admin server: listen tcp " + taken + ": bind: address already in use"
 	if got := p.errOut.String(); got != "notifier: "+want+"\n" {
@@ -197,6 +184,6 @@ func TestServeFails(t *testing.T) {
 	if got := p.out.lines(`"level":"error"`, `"msg":"stopped"`, want); len(got) != 1 {
 		t.Errorf("in the log: %q, expected one line with %q", got, want)
 	}
-	other.stop()
+	other.terminate(t)
 	other.ends(t, exitDone)
 }

@@ -22,13 +22,13 @@ func TestSimulateAWorkersLog(t *testing.T) {
 	_, _, settings := startServices(t)
 	settings["SLACK_BOT_TOKEN"], settings["SLACK_CHANNEL"] = "xoxb-1", "#alerts"
 	settings["LIMIT_CATEGORY"], settings["LIMIT_GLOBAL"] = "3/1h", "5/1h"
-	worker := spawn(t, "notifier", settings, "serve")
+	worker := start(t, settings, "serve")
 	adminURL(t, &worker.out)
 	testkit.Eventually(t, "the worker has made the stream", func() bool { // an id is published once, and so is this
-		return spawn(t, "notifier", settings, "publish", "errors", "-id", "first").code(t) == exitDone
+		return start(t, settings, "publish", "errors", "-id", "first").code(t) == exitDone
 	})
 	for i, category := range []string{"errors", "errors", "errors", "errors", "deploys", "deploys", "deploys"} {
-		if code := spawn(t, "notifier", settings, "publish", category, "-id", fmt.Sprint(i)).code(t); code != exitDone {
+		if code := start(t, settings, "publish", category, "-id", fmt.Sprint(i)).code(t); code != exitDone {
 			t.Fatalf("publish: exit code %d", code)
 		}
 		// One after the other: the log has them in the order in which they were settled.

@@ -13,31 +13,33 @@ import (
 	"notifier/internal/testkit"
 )
 
-// readStatus is what "status -json" says.
-func readStatus(t *testing.T) status.Status {
+// eventuallyStatus runs "status -json" until it says what is expected, and returns that.
+func eventuallyStatus(t *testing.T, what string, env map[string]string, expected func(status.Status) bool) (now status.Status) {
 	t.Helper()
-	out, _ := runToEnd(t, exitDone, "status", "-json")
-	var now status.Status
-	if err := json.Unmarshal([]byte(out), &now); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	eventuallySays(t, what, env, []string{"status", "-json"}, func(out string) bool {
+		now = status.Status{}
+		if err := json.Unmarshal([]byte(out), &now); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return expected(now)
+	})
 	return now
 }
 
 // TestStatus: what the status says is what was sent and dropped, also when the worker is gone.
 func TestStatus(t *testing.T) {
-	_, slack := worker(t, map[string]string{"LIMIT_GLOBAL": "5/1h", "LIMIT_CATEGORY": "3/1h+100/2h"})
-	if out, _ := runToEnd(t, exitDone, "status"); !strings.Contains(out, "All global slots are free.") || !strings.Contains(out, "No replica has reported") {
+	t.Parallel()
+	_, slack, env := services(t, map[string]string{"LIMIT_GLOBAL": "5/1h", "LIMIT_CATEGORY": "3/1h+100/2h"})
+	if out, _ := runToEnd(t, env, exitDone, "status"); !strings.Contains(out, "All global slots are free.") || !strings.Contains(out, "No replica has reported") {
 		t.Errorf("before any worker:\n%s", out)
 	}
-	p := startWorker(t)
-	publishes(t, "errors", "-n", "4", "disk full")
-	publishes(t, "deploys", "-n", "4", "v1.2.3 is out")
-	testkit.Eventually(t, "all are settled and counted", func() bool {
-		now := readStatus(t)
-		return now.Global.Sent == 5 && now.Global.Dropped == 3 && len(now.Replicas) == 1
+	p := startReady(t, env)
+	publishes(t, env, "errors", "-n", "4", "disk full")
+	publishes(t, env, "deploys", "-n", "4", "v1.2.3 is out")
+	counted := func(now status.Status) bool { return now.Global.Sent == 5 && now.Global.Dropped == 3 }
+	now := eventuallyStatus(t, "all are settled and counted", env, func(now status.Status) bool {
+		return counted(now) && len(now.Replicas) == 1
 	})
-	now := readStatus(t)
 	used := map[string]int{}
 	for _, scope := range now.Categories {
 		used[scope.Category] = scope.Tiers[0].Used
@@ -54,7 +56,7 @@ func TestStatus(t *testing.T) {
 	if !now.Replicas[0].Ready {
 		t.Errorf("replica %+v, expected it to be ready", now.Replicas[0])
 	}
-	out, _ := runToEnd(t, exitDone, "status")
+	out, _ := runToEnd(t, env, exitDone, "status")
 	for _, want := range []string{"5/5                 in 59m", "3/3                 in 59m", "2/3   global limit, in 59m", "Global slots are held by: ", "Replicas: 1, ready 1.", "sent 5, dropped "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
@@ -65,32 +67,32 @@ func TestStatus(t *testing.T) {
 	}
 
 	slack.Always(devstack.Behaviour{Status: 503})
-	t.Setenv("LIMIT_GLOBAL", "100/1h") // what counts is what the worker has
-	if out, _ := runToEnd(t, exitDone, "status"); !strings.Contains(out, "5/5 ") || strings.Contains(out, "set here") {
+	env["LIMIT_GLOBAL"] = "100/1h" // what counts is what the worker has
+	if out, _ := runToEnd(t, env, exitDone, "status"); !strings.Contains(out, "5/5 ") || strings.Contains(out, "set here") {
 		t.Errorf("with another limit here:\n%s", out)
 	}
-	p.stop()
+	p.terminate(t)
 	p.ends(t, exitDone)
-	if out, _ := runToEnd(t, exitDone, "status"); !strings.Contains(out, "5/100") || !strings.Contains(out, "No replica runs: the limits are those that are set here.") {
+	if out, _ := runToEnd(t, env, exitDone, "status"); !strings.Contains(out, "5/100") || !strings.Contains(out, "No replica runs: the limits are those that are set here.") {
 		t.Errorf("without a worker, and with another limit here:\n%s", out)
 	}
-	if now := readStatus(t); now.Global.Sent != 5 || now.Global.Dropped != 3 {
-		t.Errorf("after the worker's end: %d sent and %d dropped, expected 5 and 3", now.Global.Sent, now.Global.Dropped)
-	}
+	eventuallyStatus(t, "after the worker's end 5 are sent and 3 dropped", env, counted)
 }
 
 func TestStatusWatches(t *testing.T) {
-	worker(t, nil)
-	p := start(t, "status", "-watch", "-every", "100ms")
+	t.Parallel()
+	_, _, env := services(t, nil)
+	p := start(t, env, "status", "-watch", "-every", "100ms")
 	testkit.Eventually(t, "it looks again", func() bool { return strings.Count(p.out.String(), "All global slots are free.") >= 3 })
-	p.stop()
+	p.terminate(t)
 	p.ends(t, exitDone)
 }
 
 func TestStatusOfARedisThatIsAway(t *testing.T) {
-	setenv(t, map[string]string{"REDIS_URL": "redis://:secret@127.0.0.1:1"})
+	t.Parallel()
+	env := map[string]string{"REDIS_URL": "redis://:secret@127.0.0.1:1"}
 	for _, arguments := range [][]string{{"status"}, {"status", "-json"}, {"why", "e"}} {
-		if out, errOut := runToEnd(t, exitFailed, arguments...); out != "" || !strings.Contains(errOut, "redis") || strings.Contains(errOut, "secret") {
+		if out, errOut := runToEnd(t, env, exitFailed, arguments...); out != "" || !strings.Contains(errOut, "redis") || strings.Contains(errOut, "secret") {
 			t.Errorf("%v: %q %q, expected an error that names redis", arguments, out, errOut)
 		}
 	}
@@ -98,61 +100,58 @@ func TestStatusOfARedisThatIsAway(t *testing.T) {
 
 // TestWhy follows an event from "never seen" to "sent", and another one to "dropped".
 func TestWhy(t *testing.T) {
-	_, slack := worker(t, map[string]string{"LIMIT_CATEGORY": "1/1h"})
-	if out, _ := runToEnd(t, exitDone, "why", "e1"); !strings.Contains(out, "e1 is unknown") {
+	t.Parallel()
+	_, slack, env := services(t, map[string]string{"LIMIT_CATEGORY": "1/1h"})
+	if out, _ := runToEnd(t, env, exitDone, "why", "e1"); !strings.Contains(out, "e1 is unknown") {
 		t.Errorf("before: %q", out)
 	}
-	if out, _ := runToEnd(t, exitDone, "why", "a\u202eb\u009b"); !strings.Contains(out, "a?b? is unknown") {
+	if out, _ := runToEnd(t, env, exitDone, "why", "a\u202eb\u009b"); !strings.Contains(out, "a?b? is unknown") {
 		t.Errorf("%q, expected nothing that a terminal obeys", out)
 	}
 	slack.Always(devstack.Behaviour{Status: 503})
-	startWorker(t)
-	publishes(t, "errors", "-id", "e1", "disk full")
-	testkit.Eventually(t, "it is on its way", func() bool {
-		out, _ := runToEnd(t, exitDone, "why", "e1")
+	startReady(t, env)
+	publishes(t, env, "errors", "-id", "e1", "disk full")
+	e1 := []string{"why", "e1"}
+	eventuallySays(t, "it is on its way", env, e1, func(out string) bool {
 		return strings.Contains(out, "e1 of category errors is admitted and on its way to Slack.\n") && strings.Contains(out, ", attempt ")
 	})
 	slack.Always(devstack.Behaviour{})
-	testkit.Eventually(t, "it was sent", func() bool {
-		out, _ := runToEnd(t, exitDone, "why", "e1")
+	eventuallySays(t, "it was sent", env, e1, func(out string) bool {
 		return strings.HasPrefix(out, "e1 of category errors was sent.\n  admitted  ") && strings.Contains(out, "\n  sent      ")
 	})
-	publishes(t, "errors", "-id", "e2", "disk full")
-	out, _ := runToEnd(t, exitDone, "why", "-json", "e1")
+	publishes(t, env, "errors", "-id", "e2", "disk full")
+	out, _ := runToEnd(t, env, exitDone, "why", "-json", "e1")
 	var line whyLine
 	if err := json.Unmarshal([]byte(out), &line); err != nil || line.State != "sent" || line.Category != "errors" || line.Sent == nil || line.Admitted == nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	testkit.Eventually(t, "it is recorded that e2 was dropped", func() bool {
-		out, _ := runToEnd(t, exitDone, "why", "-json", "e2")
+	eventuallySays(t, "it is recorded that e2 was dropped", env, []string{"why", "-json", "e2"}, func(out string) bool {
 		return strings.Contains(out, `"state":"dropped"`) && strings.Contains(out, `"limit":"1/1h","room_at":"`)
 	})
 }
 
 // TestWhyFindsAllEventsWithAnID: an id counts within its category, and a CloudEvent's together with its source.
 func TestWhyFindsAllEventsWithAnID(t *testing.T) {
-	worker(t, nil)
-	startWorker(t)
-	publishes(t, "errors", "-id", "e1", "disk full")
-	publishes(t, "deploys", "-json", `{"id":"e1","text":"v1 is out"}`)
-	publishes(t, "deploys", "-json", `{"specversion":"1.0","id":"e1","source":"/ci","type":"t","data":"v2 is out"}`)
-	publishes(t, "errors", "-json", `{"id":"e1","text":"disk full"}`) // a duplicate
-	testkit.Eventually(t, "three were sent", func() bool {
-		out, _ := runToEnd(t, exitDone, "why", "e1")
+	t.Parallel()
+	_, _, env := services(t, nil)
+	startReady(t, env)
+	publishes(t, env, "errors", "-id", "e1", "disk full")
+	publishes(t, env, "deploys", "-json", `{"id":"e1","text":"v1 is out"}`)
+	publishes(t, env, "deploys", "-json", `{"specversion":"1.0","id":"e1","source":"/ci","type":"t","data":"v2 is out"}`)
+	publishes(t, env, "errors", "-json", `{"id":"e1","text":"disk full"}`) // a duplicate
+	out := eventuallySays(t, "three were sent", env, []string{"why", "e1"}, func(out string) bool {
 		return strings.Count(out, "was sent.\n") == 3
 	})
-	testkit.Eventually(t, "three are counted as sent and one as dropped", func() bool {
-		now := readStatus(t)
+	eventuallyStatus(t, "three are counted as sent and one as dropped", env, func(now status.Status) bool {
 		return now.Global.Sent == 3 && now.Global.Dropped == 1
 	})
-	out, _ := runToEnd(t, exitDone, "why", "e1")
 	for _, part := range []string{"e1 of category errors was sent.\n  admitted  ", "e1 of category deploys was sent.\n  admitted  ", "e1 of category deploys was sent.\n  source    /ci\n  admitted  "} {
 		if !strings.Contains(out, part) {
 			t.Errorf("%q is not in\n%s", part, out)
 		}
 	}
 	for category, want := range map[string][]string{"errors": {""}, "deploys": {"", "/ci"}} {
-		out, _ := runToEnd(t, exitDone, "why", "-json", "-category", category, "e1")
+		out, _ := runToEnd(t, env, exitDone, "why", "-json", "-category", category, "e1")
 		var sources []string
 		for text := range strings.Lines(out) {
 			var line whyLine
@@ -166,7 +165,7 @@ func TestWhyFindsAllEventsWithAnID(t *testing.T) {
 			t.Errorf("sources of %s: %q, expected %q", category, sources, want)
 		}
 	}
-	if out, _ := runToEnd(t, exitDone, "why", "-category", "other", "e1"); !strings.HasPrefix(out, "e1 is unknown in category other: ") {
+	if out, _ := runToEnd(t, env, exitDone, "why", "-category", "other", "e1"); !strings.HasPrefix(out, "e1 is unknown in category other: ") {
 		t.Errorf("of a category without it: %s", out)
 	}
 }

@@ -15,6 +15,7 @@ import (
 // TestTheThreatModelNamesTestsThatExist: each row of the last table of SECURITY.md names a test or more, as
 // package.TestName, and each of them exists in a package of that name ("main" is cmd/notifier).
 func TestTheThreatModelNamesTestsThatExist(t *testing.T) {
+	t.Parallel()
 	existing := testsByPackage(t)
 	_, table, found := strings.Cut(read(t, "SECURITY.md"), "| who | what they could do | what stops it | tests |\n")
 	if !found {

@@ -10,30 +10,31 @@ import (
 	"time"
 
 	"notifier/internal/devstack"
+	"notifier/internal/status"
 	"notifier/internal/testkit"
 )
 
 // TestAChannelThatIsBehindIsNamed: what waits for the pace of a channel shows in the metrics and the status, until it is posted.
 func TestAChannelThatIsBehindIsNamed(t *testing.T) {
-	worker(t, map[string]string{"SLACK_CHANNEL": "#alerts", "SLACK_ROUTES": "deploys=#deploys", "SLACK_PACE": "2/1h"})
-	p := start(t)
+	t.Parallel()
+	_, _, env := services(t, map[string]string{"SLACK_ROUTES": "deploys=#deploys", "SLACK_PACE": "2/1h"})
+	p := start(t, env)
 	metrics := adminURL(t, &p.out) + "/metrics"
 	expectMetrics(t, metrics, `notifier_held_events\{why="pace"\} 0`, `notifier_held_events\{why="slack"\} 0`,
 		`notifier_unposted_events\{channel="#alerts"\} 0`, `notifier_unposted_oldest_seconds\{channel="#alerts"\} 0`)
 
-	publishes(t, "errors", "disk full") // its answer shows the ID of the channel
+	publishes(t, env, "errors", "disk full") // its answer shows the ID of the channel
 	testkit.Eventually(t, "the first is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
-	publishes(t, "errors", "-n", "4", "disk full")
-	publishes(t, "deploys", "-n", "2", "v1.2.3 is out")
+	publishes(t, env, "errors", "-n", "4", "disk full")
+	publishes(t, env, "deploys", "-n", "2", "v1.2.3 is out")
 	expectMetrics(t, metrics, `notifier_held_events\{why="pace"\} 3`, `notifier_held_events\{why="slack"\} 0`,
 		`notifier_unposted_events\{channel="#alerts"\} 3`, `notifier_unposted_oldest_seconds\{channel="#alerts"\} (0\.0*[1-9]|[1-9])`,
 		`notifier_unposted_events\{channel="#deploys"\} 0`, `notifier_unposted_oldest_seconds\{channel="#deploys"\} 0`)
-	testkit.Eventually(t, "the status counts them", func() bool {
-		now := readStatus(t)
+	eventuallyStatus(t, "it counts them", env, func(now status.Status) bool {
 		return now.Held == 3 && len(now.Unposted) == 1 && now.Unposted[0].Channel == "#alerts" && now.Unposted[0].Events == 3 && now.Unposted[0].OldestS > 0
 	})
 	line := regexp.MustCompile(`(?m)^#alerts: 3 events wait to be posted, the oldest for \S+; the pace of the channel$`)
-	if out, _ := runToEnd(t, exitDone, "status"); !line.MatchString(out) {
+	if out, _ := runToEnd(t, env, exitDone, "status"); !line.MatchString(out) {
 		t.Errorf("no line %s in:\n%s", line, out)
 	}
 	if status, body := get(t, strings.TrimSuffix(metrics, "metrics")+"readyz"); status != http.StatusOK || body != "ok\n" {
@@ -61,29 +62,29 @@ func expectMetrics(t *testing.T, url string, patterns ...string) {
 
 // TestAPausedChannelIsNamed: in the log, on /readyz, in the status and in the metrics; the other channel goes on.
 func TestAPausedChannelIsNamed(t *testing.T) {
-	_, slack := worker(t, map[string]string{"SLACK_CHANNEL": "#alerts", "SLACK_ROUTES": "deploys=#deploys"})
-	p := startWorker(t)
+	t.Parallel()
+	_, slack, env := services(t, map[string]string{"SLACK_ROUTES": "deploys=#deploys"})
+	p := startReady(t, env)
 	admin := adminURL(t, &p.out)
-	publishes(t, "errors", "-n", "3", "disk full") // so that the refusal is this channel's: the workspace would refuse others too
+	publishes(t, env, "errors", "-n", "3", "disk full") // so that the refusal is this channel's: the workspace would refuse others too
 	testkit.Eventually(t, "they are sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 3 })
 	slack.Next(devstack.Behaviour{RetryAfter: "60"})
-	publishes(t, "errors", "disk full")
+	publishes(t, env, "errors", "disk full")
 	testkit.Eventually(t, "the log names the channel", func() bool {
 		lines := p.out.lines(`"msg":"waiting"`)
 		return len(lines) > 0 && logLine(t, lines[0])["channel"] == "#alerts" && strings.HasPrefix(logLine(t, lines[0])["reason"].(string), "Slack asked to wait ")
 	})
-	publishes(t, "errors", "-n", "3", "disk full")
+	publishes(t, env, "errors", "-n", "3", "disk full")
 	waiting := regexp.MustCompile(`^ok\nwaiting for slack for \S+, 4 events held: #alerts: Slack asked to wait \d+ s\n$`)
 	readyz := func() bool { _, body := get(t, admin+"/readyz"); return waiting.MatchString(body) }
 	testkit.Eventually(t, "/readyz names the channel", readyz)
-	publishes(t, "deploys", "-n", "2", "v1.2.3 is out")
+	publishes(t, env, "deploys", "-n", "2", "v1.2.3 is out")
 	testkit.Eventually(t, "the other channel goes on", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 5 })
 	expectMetrics(t, admin+"/metrics", `notifier_held_events\{why="slack"\} 4`, `notifier_unposted_events\{channel="#alerts"\} 4`)
-	testkit.Eventually(t, "the status counts them", func() bool {
-		now := readStatus(t)
+	eventuallyStatus(t, "it counts them", env, func(now status.Status) bool {
 		return now.Held == 4 && len(now.Unposted) == 1 && now.Unposted[0].Why == "slack"
 	})
-	out, _ := runToEnd(t, exitDone, "status")
+	out, _ := runToEnd(t, env, exitDone, "status")
 	for _, want := range []string{
 		`(?m)^#alerts: Slack asked to wait \d+ s$`,
 		`(?m)^#alerts: 4 events wait to be posted, the oldest for \S+; Slack takes no posts at the moment$`,
@@ -99,7 +100,7 @@ func TestAPausedChannelIsNamed(t *testing.T) {
 func TestThePageNamesChannels(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
-	p, server, slack := workerProcess(t, map[string]string{"SLACK_ROUTES": "deploys=#deploys", "SLACK_PACE": "5/1h", "LIMIT_CATEGORY": "20/1h"})
+	p, server, slack := worker(t, map[string]string{"SLACK_ROUTES": "deploys=#deploys", "SLACK_PACE": "5/1h", "LIMIT_CATEGORY": "20/1h"})
 	b.open(t, adminURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
 	if shown := b.text(t, "#attention"); shown != "" {

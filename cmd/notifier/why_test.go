@@ -3,7 +3,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 // Where the limit is counted in buckets nobody has written down when an event was admitted, which is not the same as that its
 // slot is free again.
 func TestWhyOfALimitInBuckets(t *testing.T) {
+	t.Parallel()
 	at := time.Date(2026, 11, 20, 4, 39, 1, 123456000, time.UTC)
 	const notKnown = "  admitted  not known: the global limit is counted in buckets, without the events"
 	for name, test := range map[string]struct {
@@ -36,19 +36,19 @@ func TestWhyOfALimitInBuckets(t *testing.T) {
 }
 
 func TestWhyReadsHowTheLimitIsCounted(t *testing.T) {
-	worker(t, map[string]string{"LIMIT_GLOBAL": "100/30m:1m"})
-	startWorker(t)
-	publishes(t, "errors", "-id", "e1", "disk full")
-	testkit.Eventually(t, "it was sent", func() bool {
-		out, _ := runToEnd(t, exitDone, "why", "e1")
+	t.Parallel()
+	_, _, env := services(t, map[string]string{"LIMIT_GLOBAL": "100/30m:1m"})
+	startReady(t, env)
+	publishes(t, env, "errors", "-id", "e1", "disk full")
+	eventuallySays(t, "it was sent", env, []string{"why", "e1"}, func(out string) bool {
 		return strings.Contains(out, "was sent.\n")
 	})
-	testkit.Check(t, testkit.OpenRedis(t, os.Getenv("REDIS_URL")).Del(t.Context(), "{notifier}:global").Err())
-	if out, _ := runToEnd(t, exitDone, "why", "e1"); !strings.Contains(out, "was sent.\n  admitted  not known: ") {
+	testkit.Check(t, testkit.OpenRedis(t, env["REDIS_URL"]).Del(t.Context(), "{notifier}:global").Err())
+	if out, _ := runToEnd(t, env, exitDone, "why", "e1"); !strings.Contains(out, "was sent.\n  admitted  not known: ") {
 		t.Errorf("expected that it is not known when it was admitted:\n%s", out)
 	}
-	t.Setenv("LIMIT_GLOBAL", "100/30m:1m+100/1h")
-	if out, _ := runToEnd(t, exitDone, "why", "e1"); strings.Contains(out, "  admitted  ") {
+	env["LIMIT_GLOBAL"] = "100/30m:1m+100/1h"
+	if out, _ := runToEnd(t, env, exitDone, "why", "e1"); strings.Contains(out, "  admitted  ") {
 		t.Errorf("expected that its slot is free:\n%s", out)
 	}
 }
