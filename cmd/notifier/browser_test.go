@@ -23,7 +23,26 @@ import (
 	"notifier/internal/testkit"
 )
 
-// browser is a tab of a headless Chromium of the test's own.
+// chromium is the headless Chromium that the tests of the package share: starting one is more work than most of them are.
+var chromium struct {
+	start sync.Once
+	ctx   context.Context
+	err   error
+}
+
+// startChromium starts it for the rest of the package. Its time zone is five and a half hours east.
+func startChromium(path string) {
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.Env("TZ=Asia/Kolkata"))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // Chromium has none for root
+	}
+	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, endFirst := chromedp.NewContext(ctx)
+	atTheEnd = append(atTheEnd, end, endFirst)
+	chromium.ctx, chromium.err = ctx, chromedp.Do(ctx)
+}
+
+// browser is a tab of Chromium in a browser context of the test's own: it shares neither storage nor connections with others.
 type browser struct {
 	ctx  context.Context
 	home string // the only place that the page may ask
@@ -43,7 +62,7 @@ func openWorkingPage(t *testing.T) *browser {
 	return b
 }
 
-// openBrowser starts a Chromium that ends with the test and whose time zone is five and a half hours east.
+// openBrowser opens a tab that ends with the test.
 func openBrowser(t *testing.T) *browser {
 	t.Helper()
 	const variable = "NOTIFIER_TEST_BROWSER"
@@ -54,13 +73,11 @@ func openBrowser(t *testing.T) *browser {
 		}
 		t.Skipf("SKIPPED: there is no chromium in PATH, so nobody looks at the page. %s=require makes that a failure", variable)
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.Env("TZ=Asia/Kolkata"))
-	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // Chromium has none for root
+	chromium.start.Do(func() { startChromium(path) })
+	if chromium.err != nil {
+		t.Fatalf("chromium: %v", chromium.err)
 	}
-	ctx, closeAll := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(closeAll)
-	ctx, closeTab := chromedp.NewContext(ctx)
+	ctx, closeTab := chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(closeTab)
 	ctx, cancel := context.WithTimeout(ctx, 6*testkit.Patience)
 	t.Cleanup(cancel)

@@ -75,5 +75,4 @@ func TestThePageShowsWhoDiffersAndWhatIsRefused(t *testing.T) {
 	if diff := cmp.Diff(want, see[[]settingsShown](t, b, settingsOnThePage)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	p.terminate(t)
 }

@@ -137,9 +137,9 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	}
 	b.waitForText(t, "#holders", "errors", "3", "payments", "2", "deploys", "1")
 	checkUse(t, b)
+	b.expectFailures(true) // a worker that ends answers 503
 	p.terminate(t)
 	p.ends(t, exitDone)
-	b.expectFailures(true)
 	b.waitForText(t, "#sentence", "Not connected since ")
 }
 

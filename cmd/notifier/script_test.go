@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,13 +29,19 @@ func TestMain(m *testing.M) {
 // hermetic runs the tests without the settings of whoever runs them.
 type hermetic struct{ *testing.M }
 
+// atTheEnd is what ends when all tests have ended, the last one first.
+var atTheEnd []func()
+
 func (h hermetic) Run() int {
-	testkit.Overlap(6) // here and not before: a process that runs as notifier has flags of its own
+	testkit.Overlap(10) // here and not before: a process that runs as notifier has flags of its own
 	for _, variable := range settings.Variables() {
 		_ = os.Unsetenv(variable.Name)
 		_ = os.Unsetenv(variable.Name + "_FILE")
 	}
 	code := h.M.Run()
+	for _, end := range slices.Backward(atTheEnd) {
+		end()
+	}
 	if err := goleak.Find(testkit.NATSServerEnds()...); err != nil && code == 0 {
 		fmt.Fprintf(os.Stderr, "goroutines are left: %v\n", err)
 		return 1
