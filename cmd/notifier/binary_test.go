@@ -18,7 +18,7 @@ import (
 // for, goes on when they are there, and ends on SIGTERM with exit code 0.
 func TestBinary(t *testing.T) {
 	t.Parallel()
-	binary := build(t)
+	binary := production.Build(t, programs)
 	natsAddr, redisAddr := testkit.FreeAddr(t), testkit.FreeAddr(t)
 	slack, err := devstack.StartSlack(ephemeralAddr)
 	testkit.Check(t, err)

@@ -81,7 +81,8 @@ func TestTheFakeSlackTakesItsModeFromFlags(t *testing.T) {
 // TestDevRunsAWorkerAgainstABadSlack: the flags work with a worker too, which sees the page of a front end.
 func TestDevRunsAWorkerAgainstABadSlack(t *testing.T) {
 	t.Parallel()
-	p := start(t, map[string]string{"LOG_FORMAT": "json", "ADMIN_ADDR": ""}, "dev", "-slack-revoked")
+	env := map[string]string{"LOG_FORMAT": "json", "ADMIN_ADDR": "", "SHUTDOWN_TIMEOUT": "1s"} // it holds an event at the end
+	p := start(t, env, "dev", "-slack-revoked")
 	publishesOnceItCan(t, p, "errors", "disk full")
 	testkit.Eventually(t, "the worker says what Slack refuses", func() bool { return len(p.out.lines("token_revoked")) > 0 })
 	p.terminate(t)

@@ -2,9 +2,10 @@ package main
 
 import (
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"notifier/internal/testkit"
 )
 
 // TestProductionBuild: what is deployed contains neither the embedded servers, and reports where they are, nor gRPC.
@@ -24,7 +25,7 @@ func TestProductionBuild(t *testing.T) {
 			}
 		}
 	}
-	binary := build(t, "-tags", "production")
+	binary := production.Build(t, programs)
 	modules, err := exec.CommandContext(t.Context(), "go", "version", "-m", binary).Output()
 	if n := strings.Count(string(modules), "\n\tdep\t"); err != nil || n == 0 || n > mostModules {
 		t.Errorf("%v; it links %d modules, expected %d at most:\n%s", err, n, mostModules, modules)
@@ -47,13 +48,8 @@ func TestProductionBuild(t *testing.T) {
 // more is a decision. The last one is jsontext, which reads payloads; it goes when the standard library has it.
 const mostModules = 39
 
-// build builds notifier as a user would.
-func build(t *testing.T, flags ...string) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "notifier")
-	arguments := append([]string{"build", "-o", binary}, flags...)
-	if out, err := exec.CommandContext(t.Context(), "go", append(arguments, ".")...).CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return binary
-}
+// production is notifier as it is deployed, and programs the folder that it is built into.
+var (
+	production = &testkit.Program{Tags: "production"}
+	programs   string
+)

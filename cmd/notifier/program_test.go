@@ -139,9 +139,6 @@ func eventuallySays(
 	return out
 }
 
-// betweenCommands is the pause before a command is run once more: a process is much work for a look.
-const betweenCommands = 100 * time.Millisecond
-
 // with is an environment with some variables changed or added.
 func with(env, changed map[string]string) map[string]string {
 	merged := maps.Clone(env)

@@ -6,11 +6,15 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"notifier/internal/testkit"
 )
+
+// betweenCommands is the pause before a command is run once more: a process is much work for a look.
+const betweenCommands = 100 * time.Millisecond
 
 // asks runs a command until a line that it prints matches, whatever its exit code: asks '^Replicas: 1' notifier status.
 func asks(ts *testscript.TestScript, neg bool, args []string) {
@@ -23,7 +27,11 @@ func asks(ts *testscript.TestScript, neg bool, args []string) {
 	if !testkit.Within(testkit.Patience, func() bool {
 		_ = ts.Exec(args[1], args[2:]...)
 		said = ts.ReadFile("stdout") + ts.ReadFile("stderr")
-		return pattern.MatchString(said)
+		if pattern.MatchString(said) {
+			return true
+		}
+		time.Sleep(betweenCommands)
+		return false
 	}) {
 		ts.Fatalf("after %s %s has not answered %s, but:\n%s", testkit.Patience, strings.Join(args[1:], " "), args[0], said)
 	}

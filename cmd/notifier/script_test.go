@@ -33,11 +33,17 @@ type hermetic struct{ *testing.M }
 var atTheEnd []func()
 
 func (h hermetic) Run() int {
-	testkit.Overlap(10) // here and not before: a process that runs as notifier has flags of its own
+	testkit.Overlap(12) // here and not before: a process that runs as notifier has flags of its own
 	for _, variable := range settings.Variables() {
 		_ = os.Unsetenv(variable.Name)
 		_ = os.Unsetenv(variable.Name + "_FILE")
 	}
+	var err error
+	if programs, err = os.MkdirTemp("", "notifier-programs-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(programs) }()
 	code := h.M.Run()
 	for _, end := range slices.Backward(atTheEnd) {
 		end()
