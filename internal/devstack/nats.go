@@ -40,8 +40,12 @@ func StartNATS(addr, folder string) (*NATS, error) {
 	}
 	free := listener.Addr().(*net.TCPAddr)
 	_ = listener.Close() // the server opens its own
+	port := free.Port
+	if _, wanted, _ := net.SplitHostPort(addr); wanted != strconv.Itoa(port) {
+		port = server.RANDOM_PORT // any will do, and this one may be taken before the server opens it
+	}
 	n.options = server.Options{
-		ServerName: "notifier-dev", Host: free.IP.String(), Port: free.Port,
+		ServerName: "notifier-dev", Host: free.IP.String(), Port: port,
 		JetStream: true, StoreDir: folder, NoSigs: true, NoLog: true,
 	}
 	if err := n.start(); err != nil {
@@ -61,7 +65,7 @@ func (n *NATS) start() error {
 		s.Shutdown()
 		return fmt.Errorf("embedded NATS is not ready on %s:%d", n.options.Host, n.options.Port)
 	}
-	n.server = s
+	n.server, n.options.Port = s, s.Addr().(*net.TCPAddr).Port
 	return nil
 }
 
