@@ -51,6 +51,7 @@ func readDashboard(t *testing.T) dashboard {
 }
 
 func TestDashboardPanels(t *testing.T) {
+	t.Parallel()
 	d := readDashboard(t)
 	match := regexp.MustCompile(`(?m)^ +uid: (\S+)`).FindStringSubmatch(read(t, sourceFile))
 	if match == nil {
@@ -121,18 +122,26 @@ var variables = strings.NewReplacer("$__rate_interval", "1m", "$__interval", "1m
 
 // Each expression parses: promtool checks it as a recording rule.
 func TestDashboardQueriesParse(t *testing.T) {
+	t.Parallel()
+	text := "groups:\n"
 	for where, expr := range queries(t) {
 		expr = variables.Replace(expr)
 		if strings.Contains(expr, "$") {
 			t.Errorf("%s: an unknown variable in %s", where, expr)
 		}
-		quoted, err := json.Marshal(expr) // a JSON string is a YAML one
-		testkit.Check(t, err)
-		file := filepath.Join(t.TempDir(), "query.yml")
-		text := fmt.Sprintf("groups: [{name: q, rules: [{record: q, expr: %s}]}]\n", quoted)
-		testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
-		if said, err := promtool(t, "check", "rules", file); err != nil {
-			t.Errorf("%s: %s\n%s", where, expr, said)
-		}
+		text += fmt.Sprintf("- {name: %s, rules: [{record: q, expr: %s}]}\n", quoted(t, where), quoted(t, expr))
 	}
+	file := filepath.Join(t.TempDir(), "queries.yml")
+	testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
+	if said, err := promtool(t, "check", "rules", file); err != nil {
+		t.Error(said)
+	}
+}
+
+// quoted is a text as YAML and JSON write it.
+func quoted(t *testing.T, text string) string {
+	t.Helper()
+	quoted, err := json.Marshal(text)
+	testkit.Check(t, err)
+	return string(quoted)
 }

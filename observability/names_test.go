@@ -105,6 +105,7 @@ func named(expr string, all map[string][]string) (faults []string) {
 
 // The dashboard and the rules name nothing that does not exist.
 func TestNamesExist(t *testing.T) {
+	t.Parallel()
 	all := series(t)
 	used := map[string]bool{}
 	check := func(where, expr string) {
@@ -151,6 +152,7 @@ func TestNamesExist(t *testing.T) {
 
 // The check of names can fail.
 func TestNamesAreLookedAt(t *testing.T) {
+	t.Parallel()
 	all := series(t)
 	for expr, want := range map[string]string{
 		`sum(rate(notifier_event_total[5m]))`:                              "no metric is named notifier_event_total",

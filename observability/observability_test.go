@@ -46,12 +46,14 @@ func promtool(t *testing.T, arguments ...string) (said string, err error) {
 }
 
 func TestPromtoolAccepts(t *testing.T) {
+	t.Parallel()
 	for _, arguments := range [][]string{
 		{"check", "config", configFile},
 		{"check", "rules", rulesFile},
 		{"test", "rules", rulesTestFile},
 	} {
 		t.Run(strings.Join(arguments, " "), func(t *testing.T) {
+			t.Parallel()
 			if said, err := promtool(t, arguments...); err != nil {
 				t.Errorf("%v\n%s", err, said)
 			}
@@ -119,6 +121,7 @@ func rules(t *testing.T) []rule {
 
 // Each alert waits before it fires, says how bad it is and what to do, and is tested both ways.
 func TestAlertsAreComplete(t *testing.T) {
+	t.Parallel()
 	tests := commentLine.ReplaceAllString(read(t, rulesTestFile), "")
 	// An empty expectation: no exp_samples, and the expression asks for every alert that fires.
 	if strings.Count(tests, `- {expr: 'ALERTS{alertstate="firing"}', eval_time:`) < 20 {
@@ -151,6 +154,7 @@ func TestAlertsAreComplete(t *testing.T) {
 
 // What prometheus.yml scrapes are services of docker-compose.yml, on the port of their ADMIN_ADDR.
 func TestTargetsAreServices(t *testing.T) {
+	t.Parallel()
 	config, compose := read(t, configFile), read(t, "../docker-compose.yml")
 	services := regexp.MustCompile(`(?m)^ +- names: \[([^\]]+)\]$`).FindStringSubmatch(config)
 	port := regexp.MustCompile(`(?m)^ +port: (\d+)\b`).FindStringSubmatch(config)

@@ -23,6 +23,7 @@ func against(t *testing.T, text string) error {
 
 // TestDashboardSchema: Grafana drops or misreads in silence what it does not know, so what is not in the schema is a mistake.
 func TestDashboardSchema(t *testing.T) {
+	t.Parallel()
 	text := read(t, dashboardFile)
 	if err := against(t, text); err != nil {
 		t.Fatal(err)

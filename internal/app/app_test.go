@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -16,7 +17,11 @@ import (
 	"notifier/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, testkit.NATSServerEnds()...) }
+func TestMain(m *testing.M) {
+	testkit.Overlap(8)
+	reconnectWait, reconnectJitter = 50*time.Millisecond, 10*time.Millisecond
+	goleak.VerifyTestMain(m, testkit.NATSServerEnds()...)
+}
 
 // servers starts what a worker needs, and returns its settings.
 func servers(t *testing.T, change func(env *settings.Environment)) settings.Settings {
@@ -52,6 +57,7 @@ func closed(logs *observer.ObservedLogs) []string {
 // TestTeardown: the last counts are written while Redis is there, and the admin server reports "not ready" until the
 // worker has drained.
 func TestTeardown(t *testing.T) {
+	t.Parallel()
 	core, logs := observer.New(zapcore.DebugLevel)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -70,6 +76,7 @@ func TestTeardown(t *testing.T) {
 
 // TestFailedStart: what was started before a failure is taken down, and nothing else.
 func TestFailedStart(t *testing.T) {
+	t.Parallel()
 	core, logs := observer.New(zapcore.DebugLevel)
 	s := servers(t, func(env *settings.Environment) { env.AdminAddr = "192.0.2.1:1" }) // no address of this machine
 	if err := Run(t.Context(), s, zap.New(core), nil); err == nil || !strings.HasPrefix(err.Error(), "ADMIN_ADDR: ") {

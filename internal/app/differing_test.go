@@ -163,6 +163,7 @@ func TestDeploymentsThatShareOnPurposeAreNotLogged(t *testing.T) {
 // TestTwoWorkersWithDifferentSettings: each of them, and whoever asks with a third configuration, shows whose settings hold, and
 // what differs.
 func TestTwoWorkersWithDifferentSettings(t *testing.T) {
+	t.Parallel()
 	var env settings.Environment
 	first := servers(t, func(e *settings.Environment) { e.LimitGlobal = "7/1h"; env = *e })
 	second := parsed(t, env, func(e *settings.Environment) { e.LimitGlobal, e.NATSConsumer = "9/1h", "other" })
@@ -198,6 +199,7 @@ func TestTwoWorkersWithDifferentSettings(t *testing.T) {
 	if diff := cmp.Diff([]string{"NATS_CONSUMER", "LIMIT_GLOBAL"}, names); diff != "" || now.Settings.Replicas != 1 || len(now.Settings.Warnings) != 2 {
 		t.Errorf("%+v, differ (-want +got):\n%s", now.Settings, diff)
 	}
+	time.Sleep(time.Second) // not to be right, but quick: a scrape before the first worker's next report holds for five seconds
 	testkit.Eventually(t, "the metrics of the first have it", func() bool { return strings.Contains(scraped(t, logs), "\nnotifier_settings_different 2\n") })
 	stopSecond()
 	testkit.Eventually(t, "it is over", func() bool {

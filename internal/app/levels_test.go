@@ -22,6 +22,7 @@ import (
 
 // TestLevelsOfAWorker follows groups, a reserve and limits in buckets from the script to the log, /metrics and the status.
 func TestLevelsOfAWorker(t *testing.T) {
+	t.Parallel()
 	core, logs := observer.New(zapcore.InfoLevel)
 	var natsURL string
 	s := servers(t, func(env *settings.Environment) { natsURL, env.SlackPace = env.NATSURL, "off" })

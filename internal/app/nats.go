@@ -14,12 +14,13 @@ import (
 	"notifier/internal/settings"
 )
 
-// The worker reconnects for ever, often enough to go on within two seconds of the server's return.
-const (
+// The worker reconnects for ever, often enough to go on within two seconds of the server's return. Tests wait less.
+var (
 	reconnectWait   = 500 * time.Millisecond
 	reconnectJitter = 500 * time.Millisecond
-	pingInterval    = 20 * time.Second
 )
+
+const pingInterval = 20 * time.Second
 
 // firstError is how long the reason of a connection that fails at the start may take to become known.
 const firstError = time.Second

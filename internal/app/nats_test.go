@@ -208,6 +208,7 @@ func seedFile(t *testing.T, path string) (public string) {
 
 // A new seed is a new user: its public key has to be read again, too.
 func TestASeedIsReadAgain(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "seed")
 	first := seedFile(t, file)
 	options := natsserver.Options{Nkeys: []*natsserver.NkeyUser{{Nkey: first}}}
@@ -229,6 +230,7 @@ func TestASeedIsReadAgain(t *testing.T) {
 
 // The latest failure is the reason, not the first one.
 func TestTheReasonIsTheLatestFailure(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Check(t, err)
 	addr := listener.Addr().(*net.TCPAddr)
@@ -244,6 +246,7 @@ func TestTheReasonIsTheLatestFailure(t *testing.T) {
 
 // Two deployments share a server: each has its own streams.
 func TestTwoStreamsOnOneServer(t *testing.T) {
+	t.Parallel()
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
 	testkit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })

@@ -39,6 +39,7 @@ func runWorker(t *testing.T, s settings.Settings) *observer.ObservedLogs {
 
 // TestOutcomesOfAWorker follows a sent, a dropped and a dead event to /api/events.
 func TestOutcomesOfAWorker(t *testing.T) {
+	t.Parallel()
 	var natsURL string
 	s := servers(t, func(env *settings.Environment) {
 		natsURL, env.LimitCategory, env.SlackPace = env.NATSURL, "1/1h", "off"
@@ -105,6 +106,7 @@ func TestOutcomesOfAWorker(t *testing.T) {
 
 // TestNoOutcomes: where outcomes would be read as events, or nothing keeps them, a worker works and says why there are none.
 func TestNoOutcomes(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*settings.Environment)
 		want   string

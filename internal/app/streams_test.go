@@ -82,6 +82,7 @@ func TestWhatIsDeniedIsAskedForRarely(t *testing.T) {
 }
 
 func TestStreamsAreLookedUp(t *testing.T) {
+	t.Parallel()
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
 	testkit.Check(t, err)
 	defer func() { _ = server.Close() }()

@@ -10,7 +10,10 @@ import (
 	"notifier/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, testkit.NATSServerEnds()...) }
+func TestMain(m *testing.M) {
+	testkit.Overlap(8)
+	goleak.VerifyTestMain(m, testkit.NATSServerEnds()...)
+}
 
 // TestRun: what is unavailable fails by itself, and keeps nothing else from being examined.
 func TestRun(t *testing.T) {

@@ -83,12 +83,17 @@ func TestRedisRefuses(t *testing.T) {
 // TestRedisKinds: Sentinel and Cluster are distinguished, and examined at the server that keeps the keys.
 func TestRedisKinds(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, 3)
-	findings := redisFindings(t, cluster.URL(), false)
-	wantFinding(t, findings, OK, "Cluster, keys on "+cluster.Owner(t, "{notifier}:global").Addr)
-	wantFinding(t, findings, Warn, "no append-only file")
-
-	findings = redisFindings(t, redistest.StartSentinels(t, 1).URL(), false)
-	wantFinding(t, findings, OK, "primary found through Sentinel")
-	wantFinding(t, findings, OK, "1 replica, which need not confirm a write")
+	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
+		cluster := redistest.StartCluster(t, 3)
+		findings := redisFindings(t, cluster.URL(), false)
+		wantFinding(t, findings, OK, "Cluster, keys on "+cluster.Owner(t, "{notifier}:global").Addr)
+		wantFinding(t, findings, Warn, "no append-only file")
+	})
+	t.Run("Sentinel", func(t *testing.T) {
+		t.Parallel()
+		findings := redisFindings(t, redistest.StartSentinels(t, 1).URL(), false)
+		wantFinding(t, findings, OK, "primary found through Sentinel")
+		wantFinding(t, findings, OK, "1 replica, which need not confirm a write")
+	})
 }
