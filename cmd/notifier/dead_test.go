@@ -51,11 +51,23 @@ func messages(t *testing.T, js jetstream.JetStream, name string) uint64 {
 	return stream.CachedInfo().State.Msgs
 }
 
-// TestDeadMany: thousands of letters are counted, of which the newest are shown, and all go back.
+// TestDeadMany: all letters are counted, of which the newest are shown, and all go back.
 func TestDeadMany(t *testing.T) {
 	t.Parallel()
+	replayMany(t, 2000)
+}
+
+// TestDeadThousands is what TestDeadMany and TestDeadDeleteMany are, at a size that takes long with the race detector.
+func TestDeadThousands(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	replayMany(t, 5000)
+	deleteMany(t, 10_000)
+}
+
+func replayMany(t *testing.T, count int) {
+	t.Helper()
 	js, env := startWithStreams(t)
-	const count = 5000
 	for i := range count {
 		if _, err := js.PublishMsgAsync(deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i+1)), jetstream.WithStallWait(testkit.Patience)); err != nil {
 			t.Fatal(err)
@@ -64,15 +76,16 @@ func TestDeadMany(t *testing.T) {
 	<-js.PublishAsyncComplete()
 	out, _ := runToEnd(t, env, exitDone, "dead", "list", "-n", "2")
 	lines := strings.Split(out, "\n")
-	if len(lines) != 6 || !strings.HasSuffix(lines[1], " e-4999     4999") || !strings.HasSuffix(lines[2], " e-5000     5000") ||
-		lines[4] != "5000 dead letters: 5000 malformed; 4998 older ones not shown, see -n" {
-		t.Errorf("%q, expected the last two of 5000", out)
+	row := func(n int) string { return fmt.Sprintf(" e-%d     %d", n, n) }
+	summary := fmt.Sprintf("%d dead letters: %d malformed; %d older ones not shown, see -n", count, count, count-2)
+	if len(lines) != 6 || !strings.HasSuffix(lines[1], row(count-1)) || !strings.HasSuffix(lines[2], row(count)) || lines[4] != summary {
+		t.Errorf("%q, expected the last two of %d", out, count)
 	}
 	out, _ = runToEnd(t, env, exitDone, "dead", "replay")
-	if out != "5000 replayed, 0 left\n" {
+	if out != fmt.Sprintf("%d replayed, 0 left\n", count) {
 		t.Errorf("%q, expected all to go back", out)
 	}
-	if back, left := messages(t, js, "NOTIFY"), messages(t, js, "NOTIFY_DEAD"); back != count || left != 0 {
+	if back, left := messages(t, js, "NOTIFY"), messages(t, js, "NOTIFY_DEAD"); back != uint64(count) || left != 0 {
 		t.Errorf("%d are back and %d are left, expected all to be back", back, left)
 	}
 }
