@@ -259,7 +259,7 @@ func TestThePageIsolatesForeignText(t *testing.T) {
 func TestTheReasonsNeedTheToken(t *testing.T) {
 	t.Parallel()
 	const token = "correct-horse-battery"
-	nowhere := testkit.FreeAddr(t)
+	const nowhere = "127.0.0.1:1"
 	env := map[string]string{
 		"NATS_URL": "nats://" + nowhere, "REDIS_URL": "redis://" + nowhere, "SLACK_BOT_TOKEN": "xoxb-1", "SLACK_CHANNEL": "#alerts",
 		"ADMIN_ADDR": "127.0.0.1:0", "ADMIN_TOKEN": token,
