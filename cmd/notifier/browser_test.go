@@ -191,12 +191,22 @@ func (b *browser) text(t *testing.T, selector string) string {
 // waitForText waits until an element's text holds all of the texts.
 func (b *browser) waitForText(t *testing.T, selector string, texts ...string) {
 	t.Helper()
-	shown := ""
-	holds := func() bool {
-		shown = b.text(t, selector)
-		return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(shown, text) })
-	}
-	if !testkit.Within(testkit.Patience, holds) {
+	if shown, holds := b.shows(t, testkit.Patience, selector, texts...); !holds {
 		t.Fatalf("after %s %s still shows %q, expected %q", testkit.Patience, selector, shown, texts)
 	}
+}
+
+// shows reports whether an element's text comes to hold all of the texts within a time, and what it was last.
+func (b *browser) shows(t *testing.T, limit time.Duration, selector string, texts ...string) (shown string, holds bool) {
+	t.Helper()
+	script := fmt.Sprintf("document.querySelector(%q)?.textContent ?? null", selector)
+	holds = testkit.Within(limit, func() bool {
+		text := see[*string](t, b, script)
+		if text == nil {
+			return false
+		}
+		shown = *text
+		return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(shown, text) })
+	})
+	return shown, holds
 }

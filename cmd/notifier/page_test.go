@@ -337,10 +337,10 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 	b.waitForText(t, "#sentence", "Working. 4 of 100 global slots are taken; no limit is full.")
 	testkit.Eventually(t, "nothing is waited for", func() bool { return b.text(t, "#attention") == "" })
 
-	slack.Next(devstack.Behaviour{RetryAfter: "4"})
-	publishEach(t, server, "deploys", 1)
-	b.waitForText(t, "#sentence", "Held for ", "#alerts", ": Slack has asked to wait ", " s")
-	b.waitForText(t, "#sentence", "Working. 5 of 100 global slots are taken; no limit is full.")
+	sent := 4 + b.seesPause(t, server, slack, &p.out, "deploys", [][]string{
+		{"#sentence", "Held for ", "#alerts", ": Slack has asked to wait ", " s"},
+	})
+	b.waitForText(t, "#sentence", fmt.Sprintf("Working. %d of 100 global slots are taken; no limit is full.", sent))
 
 	b.expectFailures(true)
 	proxy.Cut()
@@ -353,7 +353,7 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 	proxy.Heal()
 	b.waitForText(t, "#sentence", "Working.")
 	b.expectFailures(false)
-	testkit.Eventually(t, "what was held is sent", func() bool { return slack.Accepted() == 7 })
+	testkit.Eventually(t, "what was held is sent", func() bool { return slack.Accepted() == sent+2 })
 	b.waitForText(t, "#attention-title", "Needs attention")
 	testkit.Eventually(t, "nothing needs attention", func() bool { return b.text(t, "#attention") == "" })
 }
