@@ -274,7 +274,7 @@ func TestAMuteUnderLoadLosesNothing(t *testing.T) {
 
 // What waits in the lanes while Redis is away is put back and dropped later: none is lost, and what arrives is still dropped.
 func TestRedisIsAwayWhenAMuteBegins(t *testing.T) {
-	s := newStationWith(t, redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always"))
+	s := newStationWith(t, func(t *testing.T) *redistest.Server { return redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always") })
 	mutes := newMuteSwitch()
 	s.started(with(mutes), func(c *setup) { c.concurrency = 1 })
 	s.refuse("noise", 10*time.Minute)
@@ -293,7 +293,7 @@ func TestRedisIsAwayWhenAMuteBegins(t *testing.T) {
 
 // A mute needs no Redis: what arrives meanwhile is dropped although nothing can be decided.
 func TestRedisIsAwayWhileMuted(t *testing.T) {
-	s := newStationWith(t, redistest.StartProcess(t))
+	s := newStationWith(t, func(t *testing.T) *redistest.Server { return redistest.StartProcess(t) })
 	s.started(with(newMuteSwitch("errors")))
 	s.redis.Stop(t)
 	s.publishMany("errors", 10)

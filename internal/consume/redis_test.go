@@ -19,7 +19,7 @@ import (
 // newDurableStation has a Redis that keeps everything when it is killed.
 func newDurableStation(t *testing.T) *station {
 	t.Helper()
-	return newStationWith(t, redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always"))
+	return newStationWith(t, func(t *testing.T) *redistest.Server { return redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always") })
 }
 
 // expectWaitingForRedis waits until the worker reports that: one line, not ready, and alive.
@@ -129,7 +129,7 @@ func TestARedisThatIsTooOldIsRefused(t *testing.T) {
 }
 
 func TestARedisThatForbidsScriptsIsRefused(t *testing.T) {
-	s := newStationWith(t, redistest.StartProcess(t))
+	s := newStationWith(t, func(t *testing.T) *redistest.Server { return redistest.StartProcess(t) })
 	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
 	defer func() { _ = client.Close() }()
 	testkit.Check(t, client.ACLSetUser(t.Context(), "worker", "on", ">pw", "~*", "+@all", "-@scripting").Err())

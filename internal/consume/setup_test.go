@@ -49,11 +49,15 @@ type station struct {
 	conn  *nats.Conn
 }
 
-func newStation(t *testing.T) *station { return newStationWith(t, redistest.Start(t)) }
-
-func newStationWith(t *testing.T, store *redistest.Server) *station {
+func newStation(t *testing.T) *station {
 	t.Helper()
-	t.Parallel()
+	return newStationWith(t, func(t *testing.T) *redistest.Server { return redistest.Start(t) })
+}
+
+func newStationWith(t *testing.T, start func(*testing.T) *redistest.Server) *station {
+	t.Helper()
+	t.Parallel() // before any server is started: only what runs takes a place and a processor
+	store := start(t)
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
