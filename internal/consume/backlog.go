@@ -15,7 +15,10 @@ import (
 // not charged again.
 
 // shortestPark is for how long an event is given back at least.
-const shortestPark = 5 * time.Second
+var shortestPark = 5 * time.Second
+
+// laneBackoff is how long a channel, or the workspace, is left alone after a failure.
+var laneBackoff = lanes.Backoff{First: 500 * time.Millisecond, Longest: time.Minute, LongestUnexplained: 5 * time.Second}
 
 // laneBound is how much of what a worker may hold can wait in lanes, while some are slow: three quarters. The rest is room for
 // what is to be decided, and for channels that are not slow.

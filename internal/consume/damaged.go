@@ -22,12 +22,11 @@ import (
 // In core mode no server keeps them. They may take a quarter of the room; what is beyond that is lost, and so are all of them
 // before an event of another category is.
 
-const (
-	// damagedRetry is the time between two attempts to decide such an event.
-	damagedRetry = 5 * time.Second
-	// damagedShare: in core mode they have one part in so many of what a worker may hold, in number and in bytes.
-	damagedShare = 4
-)
+// damagedRetry is the time between two attempts to decide such an event.
+var damagedRetry = 5 * time.Second
+
+// damagedShare: in core mode they have one part in so many of what a worker may hold, in number and in bytes.
+const damagedShare = 4
 
 // errGivenBack ends an event's way here: the server delivers it again.
 var errGivenBack = errors.New("it was given back to the server")

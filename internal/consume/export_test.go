@@ -1,6 +1,27 @@
 package consume
 
-import "time"
+import (
+	"time"
+
+	"notifier/internal/lanes"
+)
+
+// Hurry makes the pauses between attempts a tenth of production's, for all workers of the test binary. What bounds the answer of a
+// server, or the age of what is known, stays: it may take as long on a busy machine.
+func Hurry() {
+	laneBackoff = lanes.Backoff{First: laneBackoff.First / 10, Longest: laneBackoff.Longest, LongestUnexplained: laneBackoff.LongestUnexplained / 10}
+	for _, pause := range []*time.Duration{
+		&bindRetry, &damagedRetry, &deadLetterRetry, &firstRetry, &leaseMargin, &leaseRecheck, &longestRetry, &parkingFigure, &retryPause, &shortestPark,
+	} {
+		*pause /= 10
+	}
+}
+
+// FirstBackoff is how long a channel is left alone after one failure, give or take 30 %.
+func FirstBackoff() time.Duration { return laneBackoff.First }
+
+// RetryPause is what lies between two attempts to reach Redis, give or take half of it.
+func RetryPause() time.Duration { return retryPause }
 
 // RemindEvery sets how often an outage that lasts is logged again.
 func (w *Worker) RemindEvery(d time.Duration) {

@@ -66,7 +66,7 @@ func TestEveryHeldEventIsCountedByItsCause(t *testing.T) {
 func waitingIn(t *testing.T, n int, channels ...string) (*Worker, *turn) {
 	t.Helper()
 	a, _ := newObservedAvailability()
-	w := &Worker{availability: a, inflight: newInflight(100), letterbox: newLetterbox(100, 1<<20), lanes: lanes.New[*posting](8, laneBound(100, 1<<20), channels...)}
+	w := &Worker{availability: a, inflight: newInflight(100), letterbox: newLetterbox(100, 1<<20), lanes: lanes.New[*posting](8, laneBound(100, 1<<20), laneBackoff, channels...)}
 	for _, channel := range channels {
 		for range n {
 			w.lanes.Add(channel, lanes.Item[*posting]{Value: &posting{channel: channel}, Bytes: 1, Since: time.Now()})

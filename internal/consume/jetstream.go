@@ -24,9 +24,11 @@ const (
 	deadLettersOfCategory = 1000
 	apiTimeout            = 5 * time.Second // for what changes something
 	lookUpTimeout         = time.Second     // for a question: after an election the next attempt is answered at once
-	bindRetry             = 500 * time.Millisecond
 	apiPrefix             = "$JS.API."
 )
+
+// bindRetry is the pause between two attempts to reach what a worker starts with.
+var bindRetry = 500 * time.Millisecond
 
 // JetStream names the stream and the durable consumer that a worker reads.
 type JetStream struct {

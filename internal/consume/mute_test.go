@@ -274,7 +274,9 @@ func TestAMuteUnderLoadLosesNothing(t *testing.T) {
 
 // What waits in the lanes while Redis is away is put back and dropped later: none is lost, and what arrives is still dropped.
 func TestRedisIsAwayWhenAMuteBegins(t *testing.T) {
-	s := newStationWith(t, func(t *testing.T) *redistest.Server { return redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always") })
+	s := newStationWith(t, func(t *testing.T) *redistest.Server {
+		return redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
+	})
 	mutes := newMuteSwitch()
 	s.started(with(mutes), func(c *setup) { c.concurrency = 1 })
 	s.refuse("noise", 10*time.Minute)

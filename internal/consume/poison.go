@@ -16,7 +16,7 @@ import (
 const failuresToBlame = 4
 
 // Bounds of an event's own backoff after a failure that nothing explains.
-const (
+var (
 	firstRetry   = 500 * time.Millisecond
 	longestRetry = 15 * time.Second
 )

@@ -49,9 +49,11 @@ type posting struct {
 // turn is a posting's turn to be posted.
 type turn = lanes.Turn[*posting]
 
-// Bounds of the way to a post.
-const (
-	readmitAfter = time.Second     // how old the script's answer may be when the post begins
+// readmitAfter is how old the script's answer may be when the post begins.
+const readmitAfter = time.Second
+
+// Bounds of the lease of a post.
+var (
 	leaseMargin  = 2 * time.Second // beyond SLACK_TIMEOUT, for the record of a post
 	leaseRecheck = time.Second     // between two looks at an event that another replica may be posting
 )

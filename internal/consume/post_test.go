@@ -121,19 +121,16 @@ func TestWaitingEventsDoNotAskARedisThatFails(t *testing.T) {
 			}}
 		}
 	})
-	s.publishMany("errors", 60)
 	began := time.Now()
+	s.publishMany("errors", 60)
 	s.eventually("several rounds have failed", func() bool { return asked.Load() > 8 })
-	rounds := int64(time.Since(began)/(retryPause/2)) + 1
+	rounds := int64(time.Since(began)/(consume.RetryPause()/2)) + 1
 	if n := asked.Load(); n > rounds*8 {
 		t.Errorf("Redis was asked %d times, expected at most 8 at once, %d times", n, rounds)
 	}
 	failing.Store(false)
 	s.settled(60)
 }
-
-// retryPause is the worker's, around which its pauses are spread.
-const retryPause = 500 * time.Millisecond
 
 // When what was held for a channel is dropped, nothing is left that could find out that it takes messages again.
 func TestAWaitForAChannelEndsWithTheLastEventThatWaits(t *testing.T) {

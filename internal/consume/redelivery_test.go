@@ -23,7 +23,7 @@ func TestAnEventOfAWorkerThatDiedIsPostedWithoutASecondCharge(t *testing.T) {
 	if n := len(s.log.settled()); n != 0 {
 		t.Fatalf("%d events were settled before the crash", n)
 	}
-	s.started(func(c *setup) { c.category = "3/30m" })
+	s.started(quick, func(c *setup) { c.category = "3/30m" })
 	if diff := cmp.Diff(map[string]int{"sent": 3}, tally(s.settled(3))); diff != "" {
 		t.Errorf("outcomes (-want +got):\n%s", diff)
 	}
@@ -71,7 +71,7 @@ func TestEventsThatAreHandedBackAreHandedOutAtOnce(t *testing.T) {
 	s.eventually("all are admitted and held", func() bool { return s.charged() == 10 && len(s.log.waits("slack")) == 1 })
 	began := time.Now()
 	testkit.Check(t, first.stop())
-	s.started()
+	s.started(quick)
 	s.settled(10)
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("they are settled after %s, expected well within the consumer's 20s", took)

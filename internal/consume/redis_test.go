@@ -19,7 +19,9 @@ import (
 // newDurableStation has a Redis that keeps everything when it is killed.
 func newDurableStation(t *testing.T) *station {
 	t.Helper()
-	return newStationWith(t, func(t *testing.T) *redistest.Server { return redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always") })
+	return newStationWith(t, func(t *testing.T) *redistest.Server {
+		return redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
+	})
 }
 
 // expectWaitingForRedis waits until the worker reports that: one line, not ready, and alive.

@@ -42,7 +42,9 @@ func TestEventsWaitWhileRedisRefuses(t *testing.T) {
 		},
 	} {
 		t.Run(test.refusal, func(t *testing.T) {
-			s := newStationWith(t, func(t *testing.T) *redistest.Server { return redistest.StartProcess(t, "--enable-protected-configs", "yes", "--save", "3600 1") })
+			s := newStationWith(t, func(t *testing.T) *redistest.Server {
+				return redistest.StartProcess(t, "--enable-protected-configs", "yes", "--save", "3600 1")
+			})
 			r := s.started()
 			client := s.redis.Client(t)
 			test.break_(s, client)

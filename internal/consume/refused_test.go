@@ -70,7 +70,7 @@ func (l begunByAnother) Admit(ctx context.Context, batch []ratelimit.Request) ([
 // A channel may have begun to refuse everything after another replica's post: then the event may be in it, and keeps its slot.
 func TestAnEventThatAnotherHasPostedIsAmbiguousInARefusedChannel(t *testing.T) {
 	s := newStation(t)
-	s.started(func(c *setup) {
+	s.started(quick, func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter { return begunByAnother{l, "posted"} }
 	})
 	s.slack.Always(devstack.Behaviour{Code: "is_archived"})

@@ -1,6 +1,7 @@
 package consume_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -25,7 +26,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.Overlap(12)
+	testkit.Overlap(32) // most of them wait
+	consume.Hurry()
 	testkit.QuietRedis()
 	goleak.VerifyTestMain(m, testkit.NATSServerEnds()...)
 }
@@ -58,7 +60,7 @@ func newStationWith(t *testing.T, start func(*testing.T) *redistest.Server) *sta
 	t.Helper()
 	t.Parallel() // before any server is started: only what runs takes a place and a processor
 	store := start(t)
-	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
+	server, err := devstack.StartNATS(testkit.FreeAddr(t), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,6 +109,7 @@ type setup struct {
 	pace                         string // empty: none
 	budget                       int64  // bytes in flight; 0: the default
 	slackTimeout                 time.Duration
+	lease                        time.Duration // for how long others leave a post alone, but for a margin; 0: slackTimeout
 	channel                      string
 	webhook, core                bool
 	dropped                      string
@@ -125,7 +128,8 @@ type replica struct {
 	redisErrors *atomic.Int64 // calls to decide that have failed
 	cancel      context.CancelFunc
 	ended       chan struct{}
-	err         error // what Run returned, when ended is closed
+	err         error     // what Run returned, when ended is closed
+	returned    time.Time // when it did
 }
 
 // start starts a worker under limits that nothing reaches, unless changes set others. It is stopped with the test.
@@ -165,7 +169,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 			ChannelAllowed: func(channel string) bool { return channel == "C0DEFAULT" || channel == "C0DEPLOYS" },
 		},
 		MaxBytes: c.budget, LongestPark: 15 * time.Minute, Channels: []string{c.channel, "C0DEPLOYS"}, Pace: rules.Pace,
-		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: c.slackTimeout, DroppedSubject: c.dropped,
+		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: cmp.Or(c.lease, c.slackTimeout), DroppedSubject: c.dropped,
 		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Poster: poster, Log: c.log.logger(), Group: c.group, Mutes: c.mutes,
 	}
 	connection := s.connectTo(c.natsURL)
@@ -184,6 +188,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 	go func() {
 		defer close(r.ended)
 		r.err = worker.Run(ctx)
+		r.returned = time.Now()
 		_ = connection.FlushTimeout(time.Second)
 	}()
 	s.Cleanup(func() {

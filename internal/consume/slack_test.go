@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"notifier/internal/consume"
 	"notifier/internal/devstack"
 	"notifier/internal/testkit"
 )
@@ -164,8 +165,8 @@ func TestARateLimitWithoutATimeIsBackedOffFrom(t *testing.T) {
 	if l := s.lineOf("e1"); l["attempts"] != 3.0 {
 		t.Errorf("line %v, expected a third attempt to succeed", l)
 	}
-	if took := time.Since(began); took < 2*350*time.Millisecond {
-		t.Errorf("sent after %s, expected two backoffs, the first of 0.5s give or take 0.15s", took)
+	if took := time.Since(began); took < 2*consume.FirstBackoff()*7/10 {
+		t.Errorf("sent after %s, expected two backoffs, the first of %s give or take 30 %%", took, consume.FirstBackoff())
 	}
 }
 

@@ -124,7 +124,7 @@ func (s *jetStreamSource) warnOfLoss(config jetstream.StreamConfig) {
 }
 
 // deadLetterRetry is the pause between two attempts to find or create the dead-letter stream.
-const deadLetterRetry = time.Second
+var deadLetterRetry = time.Second
 
 // keepDeadLetterStream finds or creates the dead-letter stream. That is apart from binding: what can be sent does not wait for
 // it. It ends when the stream is there, or with ctx.

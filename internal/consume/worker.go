@@ -65,7 +65,7 @@ func New(settings Settings) (*Worker, error) {
 		w.inflight.budget = settings.MaxBytes
 	}
 	w.availability = newAvailability(newWaitLog(settings.Log, w.held))
-	w.lanes = lanes.New[*posting](settings.Concurrency, laneBound(capacity, w.inflight.budget), settings.Channels...)
+	w.lanes = lanes.New[*posting](settings.Concurrency, laneBound(capacity, w.inflight.budget), laneBackoff, settings.Channels...)
 	w.letterbox = newLetterbox(capacity, w.inflight.budget)
 	w.stamp()
 	switch {
@@ -360,7 +360,7 @@ func refused(ev event.Event, d *delivery, decision ratelimit.Decision) Settled {
 }
 
 // retryPause is the time between two attempts to reach Redis.
-const retryPause = 500 * time.Millisecond
+var retryPause = 500 * time.Millisecond
 
 // hold repeats a call until it succeeds, and reports what is unavailable meanwhile. It fails only when ctx ends.
 func (w *Worker) hold(ctx context.Context, d dependency, call func() error) error {

@@ -19,7 +19,9 @@ func takeAll(l *Lanes[string]) (items []string) {
 	}
 }
 
-func narrow(items int) *Lanes[string] { return New[string](8, Size{items, 1 << 20}, "a", "b", "c") }
+func narrow(items int) *Lanes[string] {
+	return New[string](8, Size{items, 1 << 20}, backoffs, "a", "b", "c")
+}
 
 // close closes a lane, so that it is slow.
 func closeLane(t *testing.T, l *Lanes[string], channel string) {
@@ -96,7 +98,7 @@ func TestSlowLanesTogetherKeepTheirShare(t *testing.T) {
 }
 
 func TestASharesBytesCount(t *testing.T) {
-	l := New[string](8, Size{100, 10})
+	l := New[string](8, Size{100, 10}, backoffs)
 	l.Add("a", Item[string]{Value: "small", Bytes: 1})
 	l.Add("a", Item[string]{Value: "large", Bytes: 10})
 	closeLane(t, l, "a")

@@ -17,18 +17,18 @@ type gate struct {
 	backoff *backoff.ExponentialBackOff
 }
 
-// Bounds of the backoff.
-const (
-	firstBackoff   = 500 * time.Millisecond
-	longestBackoff = time.Minute
-	// longestUnexplained is for failures that may be the event's own: one that fails again and again must not keep the others
+// Backoff bounds how long a gate stays closed after failures.
+type Backoff struct {
+	First   time.Duration
+	Longest time.Duration
+	// LongestUnexplained is for failures that may be the event's own: one that fails again and again must not keep the others
 	// of its channel waiting.
-	longestUnexplained = 5 * time.Second
-)
+	LongestUnexplained time.Duration
+}
 
-func newGate() *gate {
+func newGate(bounds Backoff) *gate {
 	return &gate{open: true, backoff: &backoff.ExponentialBackOff{
-		InitialInterval: firstBackoff, RandomizationFactor: 0.3, Multiplier: 2, MaxInterval: longestBackoff,
+		InitialInterval: bounds.First, RandomizationFactor: 0.3, Multiplier: 2, MaxInterval: bounds.Longest,
 	}}
 }
 

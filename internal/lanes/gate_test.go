@@ -7,6 +7,8 @@ import (
 	"time"
 )
 
+var backoffs = Backoff{First: 500 * time.Millisecond, Longest: time.Minute, LongestUnexplained: 5 * time.Second}
+
 // about reports whether a backoff is what is expected of it, with its jitter of 30 %.
 func about(got, want time.Duration) bool { return got >= want*7/10 && got <= want*13/10 }
 
@@ -23,8 +25,8 @@ func TestAFailureClosesTheLaneUntilAProbePasses(t *testing.T) {
 		l := newLanes(8)
 		add(l, "a", 20)
 		closed := failNext(t, l, 0)
-		if !about(closed, firstBackoff) {
-			t.Errorf("closed for %s, expected about %s", closed, firstBackoff)
+		if !about(closed, backoffs.First) {
+			t.Errorf("closed for %s, expected about %s", closed, backoffs.First)
 		}
 		if nextNow(l) != nil {
 			t.Error("a post gets through a closed gate")
@@ -66,8 +68,8 @@ func TestPostsThatFailTogetherAreOneFailure(t *testing.T) {
 			turn.ChannelFailed(0, true)
 			turn.Return(0)
 		}
-		if closed := failNext(t, l, 0); !about(closed, 2*firstBackoff) { // the probe: the second failure, not the fifth
-			t.Errorf("closed for %s after the second failure, expected about %s", closed, 2*firstBackoff)
+		if closed := failNext(t, l, 0); !about(closed, 2*backoffs.First) { // the probe: the second failure, not the fifth
+			t.Errorf("closed for %s after the second failure, expected about %s", closed, 2*backoffs.First)
 		}
 	})
 }
@@ -80,14 +82,14 @@ func TestTheBackoffGrowsToItsBoundAndResetsAfterASuccess(t *testing.T) {
 		for range 20 {
 			longest = max(longest, failNext(t, l, 0))
 		}
-		if longest < longestBackoff*7/10 || longest > longestBackoff {
-			t.Errorf("the longest wait was %s, expected nearly or just %s", longest, longestBackoff)
+		if longest < backoffs.Longest*7/10 || longest > backoffs.Longest {
+			t.Errorf("the longest wait was %s, expected nearly or just %s", longest, backoffs.Longest)
 		}
 		turn := next(t, l)
 		turn.Succeeded(true)
 		turn.Done()
-		if closed := failNext(t, l, 0); !about(closed, firstBackoff) {
-			t.Errorf("closed for %s after a success, expected about %s", closed, firstBackoff)
+		if closed := failNext(t, l, 0); !about(closed, backoffs.First) {
+			t.Errorf("closed for %s after a success, expected about %s", closed, backoffs.First)
 		}
 	})
 }
@@ -99,8 +101,8 @@ func TestUnexplainedFailuresCloseALaneForAShortTime(t *testing.T) {
 		add(l, "a", 1)
 		for range 20 {
 			turn := next(t, l)
-			if closed := turn.ChannelFailed(0, false); closed > longestUnexplained {
-				t.Errorf("closed for %s, expected at most %s", closed, longestUnexplained)
+			if closed := turn.ChannelFailed(0, false); closed > backoffs.LongestUnexplained {
+				t.Errorf("closed for %s, expected at most %s", closed, backoffs.LongestUnexplained)
 			}
 			turn.Return(0)
 		}
@@ -147,8 +149,8 @@ func TestAPauseOfAnotherReplicaIsNotAFailure(t *testing.T) {
 			turn.PauseChannel(time.Minute)
 			turn.Return(0)
 		}
-		if closed := failNext(t, l, 0); !about(closed, firstBackoff) {
-			t.Errorf("closed for %s after pauses and one failure, expected about %s", closed, firstBackoff)
+		if closed := failNext(t, l, 0); !about(closed, backoffs.First) {
+			t.Errorf("closed for %s after pauses and one failure, expected about %s", closed, backoffs.First)
 		}
 	})
 }

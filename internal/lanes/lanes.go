@@ -16,6 +16,7 @@ var ErrClosed = errors.New("no more posts")
 type Lanes[T any] struct {
 	concurrency int
 	most        Size // of all lanes together, while some are slow; see TakeExcess
+	backoff     Backoff
 
 	mu        sync.Mutex
 	changed   chan struct{} // closed and replaced whenever a waiting Next should look again
@@ -71,10 +72,10 @@ func (e *entry[T]) delayed() bool { return !e.at.IsZero() }
 
 // New makes the lanes of a worker that makes up to concurrency posts at once, 1 or more. most is how much the lanes may hold
 // while some are slow. channels are those known from the start; others get a lane with their first item.
-func New[T any](concurrency int, most Size, channels ...string) *Lanes[T] {
+func New[T any](concurrency int, most Size, bounds Backoff, channels ...string) *Lanes[T] {
 	l := &Lanes[T]{
-		concurrency: concurrency, most: most,
-		changed: make(chan struct{}), workspace: newGate(), byChannel: map[string]*lane[T]{},
+		concurrency: concurrency, most: most, backoff: bounds,
+		changed: make(chan struct{}), workspace: newGate(bounds), byChannel: map[string]*lane[T]{},
 	}
 	for _, channel := range channels {
 		l.lane(channel)
@@ -86,7 +87,7 @@ func New[T any](concurrency int, most Size, channels ...string) *Lanes[T] {
 func (l *Lanes[T]) lane(channel string) *lane[T] {
 	known := l.byChannel[channel]
 	if known == nil {
-		known = &lane[T]{channel: channel, gate: newGate(), ready: list.New(), entries: map[*entry[T]]struct{}{}}
+		known = &lane[T]{channel: channel, gate: newGate(l.backoff), ready: list.New(), entries: map[*entry[T]]struct{}{}}
 		l.byChannel[channel] = known
 		l.order = append(l.order, known)
 	}

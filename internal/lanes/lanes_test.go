@@ -14,7 +14,7 @@ import (
 var wide = Size{Items: 1000, Bytes: 1 << 20}
 
 func newLanes(concurrency int, channels ...string) *Lanes[string] {
-	return New[string](concurrency, wide, channels...)
+	return New[string](concurrency, wide, backoffs, channels...)
 }
 
 // add queues n items in a channel's lane: a0, a1, ... in "a".

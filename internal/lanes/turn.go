@@ -36,9 +36,9 @@ func (t *Turn[T]) Succeeded(passed bool) (proof Proof) {
 // failure is an answer about the channel, so the workspace as a whole is available.
 func (t *Turn[T]) ChannelFailed(atLeast time.Duration, answered bool) (closed time.Duration) {
 	t.report(func(now time.Time) {
-		longest := longestBackoff
+		longest := t.lanes.backoff.Longest
 		if !answered {
-			longest = longestUnexplained
+			longest = t.lanes.backoff.LongestUnexplained
 		}
 		closed = t.lane.gate.failed(t.channel, now, atLeast, longest)
 		if answered {
@@ -53,7 +53,7 @@ func (t *Turn[T]) ChannelFailed(atLeast time.Duration, answered bool) (closed ti
 // WorkspaceFailed closes the gate of all channels for atLeast or longer, and returns for how long it is closed now.
 func (t *Turn[T]) WorkspaceFailed(atLeast time.Duration) (closed time.Duration) {
 	t.report(func(now time.Time) {
-		closed = t.lanes.workspace.failed(t.workspace, now, atLeast, longestBackoff)
+		closed = t.lanes.workspace.failed(t.workspace, now, atLeast, t.lanes.backoff.Longest)
 		t.lane.gate.release(t.channel)
 	})
 	return closed

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,16 +128,28 @@ func FreeAddr(t testing.TB) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// FreePort is a port of the loopback address at which nothing listens, for those who can try another one. It is below those
-// that the system gives to outgoing connections and to listeners that take any port: none of them takes it in the meantime.
+// Systems hand out ports from 32768 or higher to connections, and to those who listen on port 0. A server that a test stops and
+// starts again on such a port may find it taken; below them there is nobody but other tests.
+const (
+	firstPort = 16 << 10
+	ports     = 16 << 10
+)
+
+var nextPort = func() *atomic.Uint32 {
+	var next atomic.Uint32
+	next.Store(rand.Uint32N(ports)) // test binaries run at the same time
+	return &next
+}()
+
+// FreePort is a port of the loopback address at which nothing listens, for those who can try another one. A test binary
+// gets each of them once, as long as they last.
 func FreePort() (int, error) {
 	var err error
-	for range 100 {
-		port := 20000 + rand.IntN(12000)
+	for range ports {
+		port := firstPort + int(nextPort.Add(1)%ports)
 		var listener net.Listener
 		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			_ = listener.Close()
-			return port, nil
+			return port, listener.Close()
 		}
 	}
 	return 0, fmt.Errorf("find a free port: %w", err)
