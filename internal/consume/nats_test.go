@@ -276,6 +276,7 @@ func TestJetStreamThatGoesAwayUnderAWorkerIsWaitedFor(t *testing.T) {
 	r := s.started()
 	s.nats.Stop()
 	host, port := splitAddr(t, s.nats.Addr())
+	testkit.Check(t, devstack.Released(s.nats.Addr()))
 	plain := plainNATS(t, host, port)
 	s.eventually("the worker waits for its consumer", func() bool {
 		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "consumer: ")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"syscall"
+	"time"
 )
 
 // listen listens on addr (host:port), or on a free port of the same host if that one is taken.
@@ -19,6 +21,22 @@ func listen(addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("address %q, expected host:port", addr)
 	}
 	return net.Listen("tcp", net.JoinHostPort(host, "0"))
+}
+
+// Released waits until an address can be listened on. A process that is being started holds a copy of every listener of this one,
+// for long where the machine is busy, also of a listener that was closed meanwhile.
+func Released(addr string) error {
+	for deadline := time.Now().Add(natsStart); ; time.Sleep(10 * time.Millisecond) {
+		syscall.ForkLock.RLock() // or the next process gets a copy of this one
+		listener, err := net.Listen("tcp", addr)
+		if err == nil {
+			err = listener.Close()
+		}
+		syscall.ForkLock.RUnlock()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // reachable returns the host:port at which this machine can reach a listener: one on all addresses is on the loopback

@@ -84,7 +84,12 @@ func (n *NATS) Stop() {
 }
 
 // Start starts a stopped server again on the same address, with the streams that it had.
-func (n *NATS) Start() error { return n.start() }
+func (n *NATS) Start() error {
+	if err := Released(n.Addr()); err != nil {
+		return fmt.Errorf("embedded NATS: %w", err)
+	}
+	return n.start()
+}
 
 // Authorize has the server accept this user alone, now or from its next start. Whoever is connected as another is
 // disconnected.
