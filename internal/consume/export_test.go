@@ -11,10 +11,11 @@ import (
 func Hurry() {
 	laneBackoff = lanes.Backoff{First: laneBackoff.First / 10, Longest: laneBackoff.Longest, LongestUnexplained: laneBackoff.LongestUnexplained / 10}
 	for _, pause := range []*time.Duration{
-		&bindRetry, &damagedRetry, &deadLetterRetry, &firstRetry, &leaseMargin, &leaseRecheck, &longestRetry, &parkingFigure, &retryPause, &shortestPark,
+		&bindRetry, &deadLetterRetry, &firstRetry, &leaseMargin, &leaseRecheck, &longestRetry, &parkingFigure, &retryPause, &shortestPark,
 	} {
 		*pause /= 10
 	}
+	damagedRetry /= 4 // idleCheck stays, and a worker that is full of such events has to be idle now and then
 }
 
 // FirstBackoff is how long a channel is left alone after one failure, give or take 30 %.

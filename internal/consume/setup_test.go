@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.Overlap(32) // most of them wait
+	testkit.Overlap(24) // most of them wait
 	consume.Hurry()
 	testkit.QuietRedis()
 	goleak.VerifyTestMain(m, testkit.NATSServerEnds()...)
