@@ -71,6 +71,7 @@ type Digest struct {
 	log    *zap.Logger
 	token  string        // of the current attempt
 	post   string        // the name of its post; the same for all replicas, so that they take one turn in the pace
+	shared string        // a post for which this replica has a permit, and which another one was making; empty: none
 	wait   time.Duration // firstBackoff
 }
 
@@ -122,6 +123,7 @@ func (d *Digest) turn(ctx context.Context) time.Duration {
 	if err != nil {
 		return d.redisFailed(ctx, err)
 	}
+	d.giveBackShared(ctx, attempt)
 	d.post = attempt
 	permitted := due.verdict == verdictAcquired
 	if permitted {
@@ -134,8 +136,13 @@ func (d *Digest) turn(ctx context.Context) time.Duration {
 		}
 	}
 	taken, err := d.store.take(ctx, d.token, d.config.Lease, d.config.Interval)
-	if permitted && unused(taken, err) {
+	switch {
+	case permitted && unused(taken, err, attempt):
 		d.answered(ctx, "", 0)
+	case permitted && taken.verdict == verdictNotNow:
+		d.shared = attempt
+	case taken.verdict == verdictAcquired:
+		d.shared = ""
 	}
 	switch {
 	case err != nil:
@@ -144,13 +151,27 @@ func (d *Digest) turn(ctx context.Context) time.Duration {
 		d.finish(ctx, result{failures: taken.failures, message: keepMessage})
 		return 0
 	}
-	return d.taken(ctx, taken)
+	wait := d.taken(ctx, taken)
+	if d.shared != "" {
+		wait = min(wait, d.wait)
+	}
+	return wait
 }
 
 // unused reports whether the permit of this attempt is not used, by any replica: they share it. One that has taken the attempt
-// since the look reports how its post ends.
-func unused(t taken, err error) bool {
-	return err != nil || t.verdict == verdictAbandoned || (t.verdict == verdictNotNow && t.wait < 0)
+// since the look reports how its post ends, unless it has done so already.
+func unused(t taken, err error, attempt string) bool {
+	return err != nil || t.verdict == verdictAbandoned || (t.verdict == verdictNotNow && (t.wait < 0 || postOf(t) != attempt))
+}
+
+// giveBackShared gives a permit back when the replica that made the post has recorded its result: it may have reported the end of
+// the post before this replica got the permit. attempt is the present one.
+func (d *Digest) giveBackShared(ctx context.Context, attempt string) {
+	if d.shared != "" && d.shared != attempt {
+		d.post = d.shared
+		d.answered(ctx, "", 0)
+		d.shared = ""
+	}
 }
 
 // taken goes on after take.

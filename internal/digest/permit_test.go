@@ -11,16 +11,31 @@ import (
 	"notifier/internal/testkit"
 )
 
-// permits has something happen after each permit.
+// permits has something happen before and after each permit, and after an answer was recorded; nil: nothing.
 type permits struct {
 	*ratelimit.Limiter
-	then func()
+	then     func()
+	before   func()
+	answered func()
 }
 
 func (p permits) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error) {
+	call(p.before)
 	permit, err := p.Limiter.Begin(ctx, post)
-	p.then()
+	call(p.then)
 	return permit, err
+}
+
+func (p permits) Answered(ctx context.Context, answer ratelimit.Answer) (ratelimit.PauseScope, time.Duration, error) {
+	scope, left, err := p.Limiter.Answered(ctx, answer)
+	call(p.answered)
+	return scope, left, err
+}
+
+func call(f func()) {
+	if f != nil {
+		f()
+	}
 }
 
 // afterAPause lets a pause of the digest's channel be over, so that the next post there is a probe.
@@ -62,15 +77,15 @@ func TestAPermitThatIsNotUsedIsGivenBack(t *testing.T) {
 			}
 		},
 		"another replica has reported everything": func(w *world, config *Config, limiter *ratelimit.Limiter) {
-			config.Permits = permits{limiter, func() { testkit.Check(w.t, w.redis.Del(w.t.Context(), w.keys.Pending()).Err()) }}
+			config.Permits = permits{Limiter: limiter, then: func() { testkit.Check(w.t, w.redis.Del(w.t.Context(), w.keys.Pending()).Err()) }}
 		},
 		"another replica has died": func(w *world, config *Config, limiter *ratelimit.Limiter) {
-			config.Permits = permits{limiter, func() {
+			config.Permits = permits{Limiter: limiter, then: func() {
 				testkit.Check(w.t, w.redis.HSet(w.t.Context(), w.keys.Posting(), "begun", 1, "at", 1).Err())
 			}}
 		},
 		"the lease cannot be taken": func(w *world, config *Config, limiter *ratelimit.Limiter) {
-			config.Permits = permits{limiter, func() { testkit.Check(w.t, w.redis.HSet(w.t.Context(), w.keys.Lease(), "a", "b").Err()) }}
+			config.Permits = permits{Limiter: limiter, then: func() { testkit.Check(w.t, w.redis.HSet(w.t.Context(), w.keys.Lease(), "a", "b").Err()) }}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,6 +104,51 @@ func TestAPermitThatIsNotUsedIsGivenBack(t *testing.T) {
 	}
 }
 
+// A replica that is slow to ask for its permit gets one for a post that another has made meanwhile. While the ID of the channel is
+// unknown, all others would wait for the end of that post.
+func TestAPermitForAPostThatAnotherHasMadeIsGivenBack(t *testing.T) {
+	for _, recorded := range []bool{true, false} {
+		t.Run(fmt.Sprintf("its result is recorded %t", recorded), func(t *testing.T) {
+			eachStore(t, func(t *testing.T, w *world) {
+				w.drop("category", "errors", 5)
+				w.old()
+				w.slack.Next(devstack.Behaviour{Status: 503})
+				answered, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+				other := w.digest(false, func(config *Config) {
+					config.Permits = permits{Limiter: w.limiter, answered: func() {
+						close(answered)
+						<-goOn
+					}}
+				})
+				other.wait = time.Minute // nobody tries again during this test
+				d := w.digest(false, func(config *Config) {
+					config.Permits = permits{Limiter: w.limiter, before: func() {
+						go func() {
+							defer close(done)
+							other.turn(t.Context())
+						}()
+						<-answered
+						if recorded {
+							close(goOn)
+							<-done
+						}
+					}}
+				})
+				d.turn(t.Context())
+				if !recorded {
+					close(goOn)
+					<-done
+					d.turn(t.Context())
+				}
+				if n := w.slack.Requests(); n != 1 {
+					t.Fatalf("%d requests, expected that of the other one", n)
+				}
+				w.expectNoProbe(w.limiter)
+			})
+		})
+	}
+}
+
 // One that another replica uses is that replica's to report.
 func TestAPermitThatAnotherReplicaUsesStays(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
@@ -98,7 +158,7 @@ func TestAPermitThatAnotherReplicaUsesStays(t *testing.T) {
 		w.old()
 		other := w.digest(false, nil)
 		d := w.digest(false, func(config *Config) {
-			config.Permits = permits{limiter, func() {
+			config.Permits = permits{Limiter: limiter, then: func() {
 				taken, err := other.store.take(t.Context(), other.token, config.Lease, config.Interval)
 				if err != nil || taken.verdict != verdictAcquired {
 					t.Errorf("the other one: %+v, %v", taken, err)

@@ -48,7 +48,7 @@ type taken struct {
 	wait     time.Duration // verdictNotNow: until the next check; below 0: there is nothing to report
 	failures int           // attempts in a row that have failed before this one
 	posting  posting
-	message  string // see decodeMessage; empty: none
+	message  string // see decodeMessage; empty: none. verdictNotNow: the token of the last attempt whose result was recorded
 }
 
 // posting is what is to be reported.
@@ -67,8 +67,11 @@ func (s *store) take(ctx context.Context, token string, lease, interval time.Dur
 // result is recorded.
 func (s *store) look(ctx context.Context, token string, lease, interval time.Duration) (t taken, attempt string, err error) {
 	t, err = s.check(ctx, token, lease, interval, "1")
-	return t, "digest-" + t.message, err
+	return t, postOf(t), err
 }
+
+// postOf names the post of the attempt that comes after the last one whose result was recorded.
+func postOf(t taken) string { return "digest-" + t.message }
 
 func (s *store) check(ctx context.Context, token string, lease, interval time.Duration, look string) (taken, error) {
 	longest := max(interval, lease, longestAhead)
