@@ -15,46 +15,53 @@ import (
 
 // A replica that dies before it posts loses nothing; one that may have posted has its digest not posted again.
 func TestTheHolderDies(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
-		const lease = time.Second // the other one has to look before it is over
-		ctx := t.Context()
-		for _, dies := range []string{"before it notes the post", "before the post", "after the post"} {
-			before, doubt := totalReported(t, w.texts()), w.doubted()
-			w.drop("category", "errors", 5)
-			w.old()
-			dead := w.digest(true, nil)
-			if taken, err := dead.store.take(ctx, dead.token, lease, interval); err != nil || taken.verdict != verdictAcquired {
-				t.Fatalf("%+v, %v", taken, err)
-			}
-			want, inDoubt := 7, int64(0)
-			if dies != "before it notes the post" {
-				if begun, err := dead.store.begin(ctx, dead.token); err != nil || !begun {
-					t.Fatalf("%t, %v", begun, err)
+	t.Parallel()
+	const lease = time.Second // the other one has to look before it is over
+	for dies, expected := range map[string]struct {
+		posts    bool // it has, and did not record it
+		begins   bool
+		reported int
+		inDoubt  int64
+	}{
+		"before it notes the post": {reported: 7},
+		"before the post":          {begins: true, reported: 2, inDoubt: 5},
+		"after the post":           {begins: true, posts: true, reported: 7, inDoubt: 5},
+	} {
+		t.Run(dies, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, w *world) {
+				ctx := t.Context()
+				w.drop("category", "errors", 5)
+				w.old()
+				dead := w.digest(true, nil)
+				if taken, err := dead.store.take(ctx, dead.token, lease, interval); err != nil || taken.verdict != verdictAcquired {
+					t.Fatalf("%+v, %v", taken, err)
 				}
-				want, inDoubt = 2, 5
-			}
-			if dies == "after the post" {
-				if _, err := dead.config.Publisher.PostText(ctx, "C0", "In the last minute 5 events were not sent: 5 of errors (its limit 10/30m)."); err != nil {
-					t.Fatal(err)
+				if expected.begins {
+					if begun, err := dead.store.begin(ctx, dead.token); err != nil || !begun {
+						t.Fatalf("%t, %v", begun, err)
+					}
 				}
-				want = 7
-			}
-			alive := w.digest(true, nil)
-			if taken, err := alive.store.take(ctx, alive.token, lease, interval); err != nil || taken.verdict != verdictNotNow || taken.wait <= 0 {
-				t.Errorf("%s: another one gets %+v, %v", dies, taken, err)
-			}
-			w.drop("category", "errors", 2) // while nobody can post
-			stop := w.run(alive, w.digest(true, nil))
-			w.idle()
-			stop()
-			if got := totalReported(t, w.texts()) - before; got != want {
-				t.Errorf("dies %s: %d drops are reported, want %d: %q", dies, got, want, w.texts())
-			}
-			if got := w.doubted() - doubt; got != inDoubt {
-				t.Errorf("dies %s: %d drops are in doubt, want %d", dies, got, inDoubt)
-			}
-		}
-	})
+				if expected.posts {
+					_, err := dead.config.Publisher.PostText(ctx, "C0", "In the last minute 5 events were not sent: 5 of errors (its limit 10/30m).")
+					testkit.Check(t, err)
+				}
+				alive := w.digest(true, nil)
+				if taken, err := alive.store.take(ctx, alive.token, lease, interval); err != nil || taken.verdict != verdictNotNow || taken.wait <= 0 {
+					t.Errorf("another one gets %+v, %v", taken, err)
+				}
+				w.drop("category", "errors", 2) // while nobody can post
+				stop := w.run(alive, w.digest(true, nil))
+				w.idle()
+				stop()
+				if got := totalReported(t, w.texts()); got != expected.reported {
+					t.Errorf("%d drops are reported, want %d: %q", got, expected.reported, w.texts())
+				}
+				if got := w.doubted(); got != expected.inDoubt {
+					t.Errorf("%d drops are in doubt, want %d", got, expected.inDoubt)
+				}
+			})
+		})
+	}
 }
 
 // One that was only slow, and has lost its lease, does not post and spoils nothing.
@@ -101,17 +108,15 @@ func lastToken(t *testing.T, w *world) string {
 	return token
 }
 
-// While Redis is unavailable nothing is posted. Lost answers change nothing.
+// While Redis is unavailable nothing is posted.
 func TestRedisIsUnavailable(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartProcess(t)
-	w := newWorld(t, server.URL())
-	proxy := redistest.StartProxy(t, server.Addr)
+	w, proxy := proxied(t)
 	w.drop("category", "errors", 5)
 	w.old()
 	d := w.digest(true, func(c *Config) { c.Redis = testkit.OpenRedis(t, "redis://"+proxy.Addr) })
 	proxy.Cut()
-	stop := w.run(d)
+	w.run(d)
 	testkit.EventuallyNil(w.t, func() error {
 		if len(w.logged("the digest waits for Redis")) == 0 {
 			return fmt.Errorf("nothing was logged")
@@ -124,35 +129,49 @@ func TestRedisIsUnavailable(t *testing.T) {
 	proxy.Heal()
 	w.messages(1)
 	w.idle()
-	stop()
+}
 
+// proxied is a world whose digests can be cut off from Redis.
+func proxied(t *testing.T) (*world, *redistest.Proxy) {
+	t.Helper()
+	server := redistest.StartProcess(t)
+	return newWorld(t, server.URL()), redistest.StartProxy(t, server.Addr)
+}
+
+// Lost answers of Redis change nothing.
+func TestAnswersOfRedisAreLost(t *testing.T) {
+	t.Parallel()
 	for name, fault := range redistest.Faults {
 		for _, call := range []string{"take", "begin", "done"} {
-			for times := range 2 { // go-redis makes a call again; both may fail
-				faults := []redistest.Fault{fault, fault}[:times+1]
-				before := len(w.texts())
-				w.drop("category", "errors", 5)
-				w.old()
-				d := w.digest(true, func(c *Config) {
-					c.Redis = testkit.OpenRedis(t, "redis://"+proxy.Addr)
-					var once sync.Once
-					lose := func() { once.Do(func() { proxy.Break(faults...) }) }
-					switch call {
-					case "take":
-						lose()
-					case "begin":
-						c.NextFree = func(context.Context) (time.Duration, error) { lose(); return 0, nil }
-					case "done":
-						c.Publisher = loser{c.Publisher, lose}
+			t.Run(name+" of "+call, func(t *testing.T) {
+				t.Parallel()
+				w, proxy := proxied(t)
+				for times := range 2 { // go-redis makes a call again; both may fail
+					faults := []redistest.Fault{fault, fault}[:times+1]
+					before := len(w.texts())
+					w.drop("category", "errors", 5)
+					w.old()
+					d := w.digest(true, func(c *Config) {
+						c.Redis = testkit.OpenRedis(t, "redis://"+proxy.Addr)
+						var once sync.Once
+						lose := func() { once.Do(func() { proxy.Break(faults...) }) }
+						switch call {
+						case "take":
+							lose()
+						case "begin":
+							c.NextFree = func(context.Context) (time.Duration, error) { lose(); return 0, nil }
+						case "done":
+							c.Publisher = loser{c.Publisher, lose}
+						}
+					})
+					stop := w.run(d)
+					w.idle()
+					stop()
+					if texts := w.texts()[before:]; len(texts) != 1 || said(t, texts[0]) != 5 || w.doubted() != 0 {
+						t.Errorf("%d times: %q, %d in doubt", times+1, texts, w.doubted())
 					}
-				})
-				stop := w.run(d)
-				w.idle()
-				stop()
-				if texts := w.texts()[before:]; len(texts) != 1 || said(t, texts[0]) != 5 || w.doubted() != 0 {
-					t.Errorf("%s of %s, %d times: %q, %d in doubt", name, call, times+1, texts, w.doubted())
 				}
-			}
+			})
 		}
 	}
 }

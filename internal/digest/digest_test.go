@@ -182,7 +182,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 		var digests []*Digest
 		const replicas, categories = 3, 10_000
 		for replica := range replicas {
-			recorder := w.recorder(fmt.Sprint(replica))
+			recorder := w.recorder(fmt.Sprint(replica), nil)
 			for i := range categories {
 				recorder.Observe("dropped", "global", fmt.Sprintf("category-%d", (i+1000*replica)%categories), "", time.Now())
 			}

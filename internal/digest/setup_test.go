@@ -125,11 +125,12 @@ func limitOf(reason, _ string) string {
 	return "10/30m"
 }
 
-// recorder makes one replica's recorder.
-func (w *world) recorder(name string) *stats.Recorder {
+// recorder makes one replica's recorder. flushed may be nil.
+func (w *world) recorder(name string, flushed func(stats.Flushed)) *stats.Recorder {
 	w.t.Helper()
 	recorder, err := stats.NewRecorder(stats.Config{
 		Redis: testkit.OpenRedis(w.t, w.url), Namespace: "n", Replica: name, Limit: limitOf, Every: 5 * time.Millisecond, Log: w.log,
+		Flushed: flushed,
 	})
 	testkit.Check(w.t, err)
 	return recorder
@@ -138,12 +139,13 @@ func (w *world) recorder(name string) *stats.Recorder {
 // drop has drops recorded, and waits until they are.
 func (w *world) drop(reason, category string, n int) {
 	w.t.Helper()
-	recorder := w.recorder("dropper")
+	ctx, cancel := context.WithCancel(w.t.Context())
+	defer cancel()
+	recorder := w.recorder("dropper", func(stats.Flushed) { cancel() }) // its last flush alone may come too late, and is not repeated
+	now := time.Now()
 	for range n {
-		recorder.Observe("dropped", reason, category, "", time.Now())
+		recorder.Observe("dropped", reason, category, "", now)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
 	recorder.Run(ctx)
 }
 

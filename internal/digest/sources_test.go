@@ -67,7 +67,7 @@ func TestWhoIsBlamed(t *testing.T) {
 // What recorders count is what the digest names, and without an answer it names nobody.
 func TestADigestNamesSources(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
-		recorder := w.recorder("r1")
+		recorder := w.recorder("r1", nil)
 		for range 7 {
 			recorder.Observe("dropped", "category", "errors", "https://ci.example/<1>", time.Now())
 		}

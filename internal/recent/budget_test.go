@@ -9,6 +9,7 @@ import (
 
 // Nothing that is left out is forgotten, however many categories publishers think of: what is recorded and what is counted are all.
 func TestNothingLeftOutIsForgotten(t *testing.T) {
+	t.Parallel()
 	b, now := newBudget(), time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	var recorded, counted uint64
 	count := func(o Outcome) {

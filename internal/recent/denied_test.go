@@ -67,6 +67,7 @@ var writing = []string{"notify-events.>", "$JS.API.STREAM.INFO.NOTIFY_EVENTS", "
 
 // A permission that is missing, granted, revoked and granted again is said each time, and nothing needs a restart.
 func TestAPermissionComesAndGoes(t *testing.T) {
+	t.Parallel()
 	g := startGuarded(t, reading)
 	b := &bench{place: place(t), js: testkit.JetStream(t, g.as("all"))}
 	b.record(t, g.as("w"))
@@ -105,6 +106,7 @@ func readerAs(t testing.TB, b *bench, url string) *recent.Reader {
 
 // A worker that may create nothing, and not look the stream up, records where the stream exists.
 func TestPublishingIsEnough(t *testing.T) {
+	t.Parallel()
 	g := startGuarded(t, "notify-events.>")
 	b := &bench{place: place(t), js: testkit.JetStream(t, g.as("all"))}
 	_, err := b.js.CreateStream(t.Context(), b.place.Config())
@@ -117,6 +119,7 @@ func TestPublishingIsEnough(t *testing.T) {
 
 // A reading that the server denies ends at once, and ends no writing that is under way.
 func TestADeniedReadingEndsNoWriting(t *testing.T) {
+	t.Parallel()
 	g := startGuarded(t, writing...)
 	b := &bench{place: place(t), js: testkit.JetStream(t, g.as("all"))}
 	b.record(t, g.as("w"))

@@ -16,6 +16,7 @@ import (
 
 // Whatever else is in the stream is passed over, wherever it stands.
 func TestAlienRecords(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "first"))
 	b.eventually(t, recent.Filter{}, 1)
@@ -69,6 +70,7 @@ func publishRaw(t *testing.T, addr, subject, header, payload string) {
 
 // A page full of what is no record does not end the reading, and a rare category is found with few requests.
 func TestReadingIsCheap(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	b.recorder.Record(outcomeOf("rare", outcome.Dead, outcome.TooLarge, "rare-1"))
 	b.eventually(t, recent.Filter{}, 1)
@@ -108,6 +110,7 @@ func TestReadingIsCheap(t *testing.T) {
 
 // Ids and categories of every form are kept apart, however long.
 func TestIDsAreExact(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	long := strings.Repeat("é", 3000)
 	ids := []string{"deploy-12345", "deploy-123456", `"quoted" <&>`, "a.*", "\x1b[31m", "bad\xff", "bad\xfe", long + "1", long + "2"}

@@ -20,6 +20,7 @@ import (
 
 // A record has what was known of the event, and is found by its id, its category and its outcome.
 func TestAnOutcomeIsRecorded(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	until := time.Now().UTC().Add(time.Hour)
 	whole := recent.Outcome{
@@ -58,6 +59,7 @@ func TestAnOutcomeIsRecorded(t *testing.T) {
 
 // Ten thousand outcomes of one category take no room from those of others, and all of them are accounted for.
 func TestAStormDisplacesNothing(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	const storm = 10_000
 	for i := range storm {
@@ -85,6 +87,7 @@ func TestAStormDisplacesNothing(t *testing.T) {
 
 // An idle recorder sleeps. What is left out then wakes it, and is recorded when there is room, also while others keep it busy.
 func TestWhatIsLeftOutWakesARecorder(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	b.recorder.Record(outcomeOf("first", outcome.Sent, "", "f"))
 	b.eventually(t, recent.Filter{Category: "first"}, 1) // and now it has nothing to do
@@ -121,6 +124,7 @@ func TestWhatIsLeftOutWakesARecorder(t *testing.T) {
 
 // A server that is unavailable keeps nobody waiting, and what is recorded meanwhile is there afterwards.
 func TestARestartOfNATS(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "before"))
 	b.eventually(t, recent.Filter{}, 1)
@@ -142,6 +146,7 @@ func TestARestartOfNATS(t *testing.T) {
 
 // A stream that is deleted is made again.
 func TestTheStreamIsDeleted(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "before"))
 	b.eventually(t, recent.Filter{}, 1)
@@ -158,11 +163,13 @@ func TestTheStreamIsDeleted(t *testing.T) {
 
 // A stream of that name which takes other subjects is left alone, and so is another stream that takes ours.
 func TestAnotherStreamIsInTheWay(t *testing.T) {
+	t.Parallel()
 	for name, config := range map[string]jetstream.StreamConfig{
 		"of the name":  {Name: "NOTIFY_EVENTS", Subjects: []string{"other.>"}},
 		"of the topic": {Name: "OTHER", Subjects: []string{"notify-events.>"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := start(t)
 			testkit.EventuallyNil(t, func() error { return b.js.DeleteStream(t.Context(), b.place.Stream) })
 			b.stop()
@@ -192,6 +199,7 @@ func TestAnotherStreamIsInTheWay(t *testing.T) {
 
 // What cannot be recorded at the end of a worker does not keep it.
 func TestTheEndOfAWorker(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	for i := range 10 {
 		b.recorder.Record(outcomeOf("errors", outcome.Sent, "", fmt.Sprint(i)))
@@ -212,6 +220,7 @@ func TestTheEndOfAWorker(t *testing.T) {
 
 // Outcomes have no place where workers would read them as events.
 func TestOutcomesAreNotEvents(t *testing.T) {
+	t.Parallel()
 	for subject, want := range map[string]bool{"notify.>": true, "notify.*": true, "*.errors.>": false, "alerts.*.x": true, ">": false, "*.*": false, "notify-events.>": false, "*.>": false} {
 		pattern, err := event.ParsePattern(subject)
 		testkit.Check(t, err)

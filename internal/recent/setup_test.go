@@ -20,7 +20,10 @@ import (
 	"notifier/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, testkit.NATSServerEnds()...) }
+func TestMain(m *testing.M) {
+	testkit.Overlap(12) // they wait
+	goleak.VerifyTestMain(m, testkit.NATSServerEnds()...)
+}
 
 // bench is a NATS server with a recorder and a reader.
 type bench struct {
@@ -46,7 +49,7 @@ func place(t testing.TB) recent.Place {
 // start starts a server and a recorder on it. What the server denies is handed to it as a worker does.
 func start(t testing.TB) *bench {
 	t.Helper()
-	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
+	server, err := devstack.StartNATS(testkit.FreeAddr(t), t.TempDir())
 	testkit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	b := &bench{server: server, place: place(t)}

@@ -14,6 +14,7 @@ import (
 
 // Ten thousand questions of all kinds cost a few requests, and each is answered.
 func TestManyWhoAskCostLittle(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	b.recorder.Record(outcomeOf("rare", outcome.Dead, outcome.Malformed, "r-1"))
 	b.eventually(t, recent.Filter{}, 1)
@@ -46,6 +47,7 @@ func TestManyWhoAskCostLittle(t *testing.T) {
 
 // A tail goes on where it was, keeps the newest of each outcome, and begins anew with another stream.
 func TestATailFollows(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	tail := recent.NewTail(b.reader)
 	list := func(filter recent.Filter) []recent.Outcome {

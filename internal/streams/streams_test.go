@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -49,6 +50,11 @@ func makes(t *testing.T, url string, replicas int) (got, fewer int, err error) {
 		return nil
 	})
 	return got, fewer, nil
+}
+
+func TestMain(m *testing.M) {
+	testkit.Overlap(8) // they wait
+	os.Exit(m.Run())
 }
 
 func TestReplicasOfAServerThatIsAlone(t *testing.T) {
