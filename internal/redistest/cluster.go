@@ -80,6 +80,9 @@ func (c *Cluster) URL() string {
 	return url
 }
 
+// server is the Cluster as the one store of a test.
+func (c *Cluster) server() *Server { return &Server{Addr: c.Nodes[0].Addr, cluster: c} }
+
 // Owner is the node that holds the slot of a key, by its own account.
 func (c *Cluster) Owner(tb testing.TB, key string) *Server {
 	tb.Helper()
@@ -174,10 +177,7 @@ func (c *Cluster) AddReplica(tb testing.TB, of *Server) *Server {
 // empty forgets all keys and scripts.
 func (c *Cluster) empty() error {
 	for _, node := range c.Nodes {
-		if _, err := node.try("FLUSHALL"); err != nil {
-			return err
-		}
-		if _, err := node.try("SCRIPT", "FLUSH"); err != nil {
+		if err := node.empty(); err != nil {
 			return err
 		}
 	}

@@ -82,8 +82,7 @@ func Start(tb testing.TB, extra ...string) *Server {
 		if len(extra) > 0 {
 			tb.Skipf("%s=%s: this test needs a server with settings of its own: %q", variable, cluster, extra)
 		}
-		shared := borrowCluster(tb)
-		return &Server{Addr: shared.Nodes[0].Addr, cluster: shared}
+		return borrowCluster(tb).server()
 	}
 	where, why := findPlace(tb)
 	if why != "" {
@@ -160,6 +159,15 @@ func findPlace(tb testing.TB) (where place, why string) {
 		tb.Fatalf("%s=%s, expected %s, %s, %s, %s or %sNAME", variable, kind, require, local, inProcess, cluster, imagePrefix)
 	}
 	return place{}, ""
+}
+
+// empty forgets all keys and scripts.
+func (s *Server) empty() error {
+	if _, err := s.try("FLUSHALL"); err != nil {
+		return err
+	}
+	_, err := s.try("SCRIPT", "FLUSH")
+	return err
 }
 
 // Stop ends the server process at once, as a crash would. What it has not written to disk is lost.

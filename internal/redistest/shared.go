@@ -16,15 +16,17 @@ import (
 	"notifier/internal/testkit"
 )
 
-// What takes seconds to start is started once and serves many tests of a binary, one after the other: the container,
-// and the Clusters of NOTIFIER_TEST_REDIS=cluster. It ends with the binary, even one that is killed: everything hangs
-// on pipes that only the binary holds open.
+// What takes long to start, or is needed by hundreds of tests, serves many tests of a binary, one after the other: the
+// container, the Clusters of NOTIFIER_TEST_REDIS=cluster, and the servers of EachStore. It ends with the binary, even one
+// that is killed: everything hangs on pipes that only the binary holds open.
 var (
 	shared struct {
 		sync.Mutex
 		container string
 		failed    string // why there is no container
+		folder    string // of the servers
 		clusters  []*Cluster
+		servers   []*Server
 	}
 	serial atomic.Int64
 )
@@ -91,50 +93,60 @@ func hang(command *exec.Cmd) (input io.Closer, ended <-chan struct{}, err error)
 	return input, done, nil
 }
 
-// borrowCluster is an empty Cluster for one test.
-func borrowCluster(tb testing.TB) *Cluster {
+// borrow is something empty for one test: what an earlier test has left, or a new one. It is emptied when the test ends.
+func borrow[T interface{ empty() error }](tb testing.TB, left *[]T, start func(testing.TB) T) T {
 	tb.Helper()
 	shared.Lock()
 	defer shared.Unlock()
-	var c *Cluster
-	if n := len(shared.clusters); n > 0 {
-		c, shared.clusters = shared.clusters[n-1], shared.clusters[:n-1]
+	var borrowed T
+	if n := len(*left); n > 0 {
+		borrowed, *left = (*left)[n-1], (*left)[:n-1]
 	} else {
-		where, _ := findPlace(tb)
-		c = sharedCluster(tb, where)
+		borrowed = start(outlive(tb))
 	}
 	tb.Cleanup(func() {
-		if c.empty() == nil { // else it is left to the end of the binary
+		if borrowed.empty() == nil { // else it is left to the end of the binary
 			shared.Lock()
-			shared.clusters = append(shared.clusters, c)
+			*left = append(*left, borrowed)
 			shared.Unlock()
 		}
 	})
-	return c
+	return borrowed
 }
 
-// sharedCluster starts a Cluster that ends with the test binary.
-func sharedCluster(tb testing.TB, where place) *Cluster {
+// borrowCluster is an empty Cluster for one test.
+func borrowCluster(tb testing.TB) *Cluster {
 	tb.Helper()
-	root, err := os.MkdirTemp("", "redistest-cluster-")
-	testkit.Check(tb, err)
-	tidy := exec.Command("sh", "-c", `cat >/dev/null; rm -rf "$1"`, "sh", root)
-	if _, _, err := hang(tidy); err != nil {
-		tb.Fatal(err)
-	}
-	return startCluster(&outliving{TB: tb, root: root}, where, 3, nil)
+	where, _ := findPlace(tb)
+	return borrow(tb, &shared.clusters, func(tb testing.TB) *Cluster { return startCluster(tb, where, 3, nil) })
+}
+
+// borrowServer is an empty server for one test that neither stops it nor changes its settings.
+func borrowServer(tb testing.TB, where place) *Server {
+	tb.Helper()
+	return borrow(tb, &shared.servers, func(tb testing.TB) *Server { return startServer(tb, where, standalone, nil) })
 }
 
 // outliving is a test whose servers do not end with it.
-type outliving struct {
-	testing.TB
-	root string
+type outliving struct{ testing.TB }
+
+// outlive makes a folder for the servers that outlive their tests, once. It is removed when the test binary ends.
+func outlive(tb testing.TB) *outliving {
+	tb.Helper()
+	if shared.folder == "" {
+		folder, err := os.MkdirTemp("", "redistest-")
+		testkit.Check(tb, err)
+		_, _, err = hang(exec.Command("sh", "-c", `cat >/dev/null; rm -rf "$1"`, "sh", folder))
+		testkit.Check(tb, err)
+		shared.folder = folder
+	}
+	return &outliving{tb}
 }
 
 func (o *outliving) Cleanup(func()) {}
 
 func (o *outliving) TempDir() string {
-	dir, err := os.MkdirTemp(o.root, "node-")
+	dir, err := os.MkdirTemp(shared.folder, "server-")
 	testkit.Check(o, err)
 	return dir
 }
