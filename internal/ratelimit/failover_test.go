@@ -111,6 +111,9 @@ func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
 		"min-replicas":           {limit: 2000, before: 10, extra: []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if !test.heal {
+				testkit.Long(t)
+			}
 			t.Parallel()
 			limit := fmt.Sprintf("%d/30m", test.limit)
 			w := startWatched(t, testkit.Rules(limit, limit, ""), test.extra...)

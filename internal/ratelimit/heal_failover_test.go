@@ -144,6 +144,9 @@ func TestAFailoverWithALinkThatWasCutForgetsNothing(t *testing.T) {
 	for name, limit := range map[string]string{"exact": "%d/30m", "buckets": "%d/30m:10s"} {
 		for _, dies := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, a replica dies too: %t", name, dies), func(t *testing.T) {
+				if name != "exact" || dies {
+					testkit.Long(t)
+				}
 				t.Parallel()
 				sentinels := redistest.StartSentinels(t, 2)
 				f := newFleet(t, sentinels.URL())
@@ -162,7 +165,9 @@ func TestAFailoverWithALinkThatWasCutForgetsNothing(t *testing.T) {
 				testkit.Eventually(t, "some are admitted", func() bool { return l.admitted() >= 100 })
 				sentinels.Front.CutReplication()
 				cut, before, first := time.Now(), l.admitted(), l.count(replicas[0])
-				testkit.Eventually(t, "2.5 s of load", func() bool { return time.Since(cut) > 2500*time.Millisecond })
+				testkit.Eventually(t, "2.5 s of load, and 200 admissions", func() bool {
+					return time.Since(cut) > 2500*time.Millisecond && l.admitted()-before >= 200
+				})
 				lost, excess := l.admitted()-before, 0
 				if dies {
 					l.kill(replicas[0])
@@ -177,9 +182,6 @@ func TestAFailoverWithALinkThatWasCutForgetsNothing(t *testing.T) {
 					l.admitted(), most, lost, excess, promoted.Sub(killed), l.next(killed.Add(500*time.Millisecond)).Sub(promoted))
 				if l.admitted() > most+excess {
 					t.Errorf("%d are admitted, expected at most %d and %d", l.admitted(), most, excess)
-				}
-				if lost < 200 {
-					t.Errorf("%d were admitted while the link was cut, expected 200 or more", lost)
 				}
 			})
 		}

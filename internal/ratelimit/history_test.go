@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"flag"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,21 +12,27 @@ import (
 	"pgregory.net/rapid"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
 )
 
 // TestTheScriptsDecideLikeTheModel plays random histories to the scripts and to the model and compares every answer
 // whole: outcome, tier, slots used and freeing time. The model is told the server's clock, nothing else.
 //
-// An operation is one verdict compared, or one refund, record, wait or SCRIPT FLUSH. On a redis-server 20,000 are the
-// least; for more: make prove N=1000.
+// An operation is one verdict compared, or one refund, record, wait or SCRIPT FLUSH. On a redis-server 200 for each of
+// rapid's checks are the least; for more: make prove N=1000.
 func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		operations := 0
 		client := patient(t, s.Client)
 		client.AddHook(s.replies)
 		// How long a history is, chance says; so there is another round where the first one has fallen short.
-		wanted := s.server != nil && !testing.Short() && flag.Lookup("rapid.checks").Value.String() == "100"
-		for round := 0; round == 0 || (wanted && operations < 20_000 && round < 3 && !t.Failed()); round++ {
+		least := 0
+		if s.server != nil && !testing.Short() {
+			checks, err := strconv.Atoi(flag.Lookup("rapid.checks").Value.String())
+			testkit.Check(t, err)
+			least = 200 * checks
+		}
+		for round := 0; round == 0 || (operations < least && round < 3 && !t.Failed()); round++ {
 			for name, replicas := range map[string]int{"one set of rules": 1, "changing rules": 3} {
 				t.Run(name, func(t *testing.T) {
 					rapid.Check(t, func(r *rapid.T) {
@@ -53,8 +60,8 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 			operations += playSteered(t, s, client)
 		}
 		t.Logf("%d operations compared", operations)
-		if wanted && operations < 20_000 {
-			t.Errorf("%d operations, expected 20,000 or more", operations)
+		if operations < least {
+			t.Errorf("%d operations, expected %d or more", operations, least)
 		}
 	})
 }

@@ -1,7 +1,9 @@
 package ratelimit_test
 
 import (
+	"flag"
 	"os"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -12,8 +14,21 @@ import (
 
 // TestMain lets tests overlap: those of failures wait for servers, and the others have a store each.
 func TestMain(m *testing.M) {
-	testkit.Overlap(4)
+	testkit.Overlap(12)
+	testkit.QuietRedis()
+	debug.SetGCPercent(400) // the embedded store makes a Lua state for each call, and throws it away
+	playHistories("30")
 	os.Exit(m.Run())
+}
+
+// playHistories is how many random histories rapid plays of each kind where neither the command line nor -short says how many.
+// "make prove" plays more.
+func playHistories(n string) {
+	chosen := testing.Short()
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "rapid.checks" })
+	if !chosen {
+		_ = flag.Set("rapid.checks", n)
+	}
 }
 
 func mustParse(text string) ratelimit.Limit {
