@@ -12,32 +12,22 @@ import (
 	"notifier/internal/testkit"
 )
 
-// full is whether the rows are measured at full scale.
+// full is whether all rows are measured, by the clock: nothing else may run on the machine.
 var full = os.Getenv("NOTIFIER_ISOLATION") == "full"
 
-// scaled is a number of events at the scale that was chosen.
-func scaled(events int) int {
-	if full {
-		return events
-	}
-	return events / 10
-}
-
-// seconds is a time that belongs to the outside world, such as a pace or Retry-After, at the scale that was chosen.
-func seconds(n float64) time.Duration {
+// needsFull skips a row that is not for everyday use.
+func needsFull(t *testing.T) {
+	t.Helper()
 	if !full {
-		n /= 10
+		t.Skip("run it with make isolation")
 	}
-	return time.Duration(n * float64(time.Second))
 }
 
-// grace is the time beyond a bar that a machine gets which is busy with other tests. At full scale there is none.
-func grace(d time.Duration) time.Duration {
-	if full {
-		return 0
-	}
-	return d
-}
+// What a channel takes, by what the workers are told, and the time in which Slack counts.
+const (
+	pace   = "10/10s"
+	window = 10 * time.Second
+)
 
 // folder keeps the program that is under test.
 var folder string

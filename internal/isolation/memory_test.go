@@ -15,17 +15,13 @@ import (
 // container is the memory limit that the Go runtime takes from a container of 256 MB.
 const container = "219MiB"
 
-// mostMemory is what a worker may have needed at its peak, in MiB. A tenth of the events need less by themselves.
-func mostMemory() float64 {
-	if full {
-		return 96
-	}
-	return 64
-}
+// mostMemory is what a worker may have needed at its peak, in MiB.
+const mostMemory = 96.0
 
 // TestOversizedEventsDoNotFillTheMemory: 600 events of 900 kB, which are dead-lettered, wait before good ones.
 func TestOversizedEventsDoNotFillTheMemory(t *testing.T) {
-	n := scaled(600)
+	needsFull(t)
+	const n = 600
 	w := newWorld(t, settings{"SLACK_CHANNEL": "C0GOODNEWS", "GOMEMLIMIT": container})
 	w.createStream()
 	huge := bytes.Repeat([]byte("x"), 900_000)
@@ -48,21 +44,22 @@ func TestOversizedEventsDoNotFillTheMemory(t *testing.T) {
 		}
 	}
 	memory := w.workers[0].peakMemory(t)
-	judge(t, fmt.Sprintf("4. backlog of %d events of 900 kB", n), posts.missing == 0 && dead == n && memory < mostMemory(),
-		fmt.Sprintf("good ones go through, worker below %.0f MiB", mostMemory()),
+	judge(t, fmt.Sprintf("4. backlog of %d events of 900 kB", n), posts.missing == 0 && dead == n && memory < mostMemory,
+		fmt.Sprintf("good ones go through, worker below %.0f MiB", mostMemory),
 		"%d of %d good ones posted %s after its start, %d dead; worker %.0f MiB", len(good)-posts.missing, len(good), took.Round(10*time.Millisecond), dead, memory)
 }
 
 // TestLargeHeadersDoNotFillTheMemory: 4,000 events with 60 kB of headers each are admitted for a slow channel, and wait
 // before good ones for another.
 func TestLargeHeadersDoNotFillTheMemory(t *testing.T) {
-	n := scaled(4000)
+	needsFull(t)
+	const n = 4000
 	w := newWorld(t, settings{
-		"SLACK_CHANNEL": "C0SLOWEST", "SLACK_ROUTES": "good=C0GOODNEWS", "SLACK_PACE": "10/" + seconds(10).String(),
+		"SLACK_CHANNEL": "C0SLOWEST", "SLACK_ROUTES": "good=C0GOODNEWS", "SLACK_PACE": pace,
 		"LIMIT_GLOBAL": wide, "LIMIT_CATEGORY": wide, "GOMEMLIMIT": container,
 	})
-	_, mode := limit(t, 12, seconds(10))
-	mode.RetryAfter = seconds(10)
+	_, mode := limit(t, 12, window)
+	mode.RetryAfter = window
 	w.mode(mode)
 	w.createStream()
 	header := nats.Header{"X-Padding": {strings.Repeat("x", 60_000)}}
@@ -82,8 +79,8 @@ func TestLargeHeadersDoNotFillTheMemory(t *testing.T) {
 		t.Errorf("%d of %d events with large headers are admitted after %s, expected all", w.admitted("headers"), n, testkit.Patience)
 	}
 	memory := w.workers[0].peakMemory(t)
-	judge(t, fmt.Sprintf("5. backlog of %d events with 60 kB of headers", n), posts.missing == 0 && memory < mostMemory(),
-		fmt.Sprintf("good ones go through, worker below %.0f MiB", mostMemory()),
+	judge(t, fmt.Sprintf("5. backlog of %d events with 60 kB of headers", n), posts.missing == 0 && memory < mostMemory,
+		fmt.Sprintf("good ones go through, worker below %.0f MiB", mostMemory),
 		"%d of %d good ones posted %s after its start; worker %.0f MiB", len(good)-posts.missing, len(good), took.Round(10*time.Millisecond), memory)
 }
 

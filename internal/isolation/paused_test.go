@@ -25,7 +25,7 @@ func quietRoutes() string {
 // publishQuiet publishes events to the quiet channels in turn for d, six to each of them in a window of the pace.
 func (w *world) publishQuiet(name string, d time.Duration) (ids []string) {
 	w.Helper()
-	ticker := time.NewTicker(seconds(10) / (6 * quietChannels))
+	ticker := time.NewTicker(window / (6 * quietChannels))
 	defer ticker.Stop()
 	for end := time.Now().Add(d); time.Now().Before(end); <-ticker.C {
 		n := len(ids)
@@ -43,16 +43,17 @@ const wide = "100000/1h"
 // TestAPausedChannelPausesNoOther: Slack refuses a busy channel and asks for 20 s. Meanwhile others get their messages at
 // once, the busy one gets no request, and it goes on afterwards.
 func TestAPausedChannelPausesNoOther(t *testing.T) {
-	pause := seconds(20)
+	needsFull(t)
+	const pause = 20 * time.Second
 	w := newWorld(t, settings{
-		"SLACK_CHANNEL": "C0BUSIEST", "SLACK_ROUTES": quietRoutes(), "SLACK_PACE": "10/" + seconds(10).String(),
+		"SLACK_CHANNEL": "C0BUSIEST", "SLACK_ROUTES": quietRoutes(), "SLACK_PACE": pace,
 		"LIMIT_GLOBAL": wide, "LIMIT_CATEGORY": wide,
 	})
-	_, mode := limit(t, 8, seconds(10))
+	_, mode := limit(t, 8, window)
 	mode.RetryAfter = pause
 	w.mode(mode)
 	w.startWorkers(3)
-	quiet := w.waitPosted(testkit.Patience, w.publishQuiet("before", seconds(5))) // all lanes are in use
+	quiet := w.waitPosted(testkit.Patience, w.publishQuiet("before", 5*time.Second)) // all lanes are in use
 	t.Logf("before: %s", quiet)
 
 	var busy []string
@@ -66,7 +67,7 @@ func TestAPausedChannelPausesNoOther(t *testing.T) {
 	latencies := w.waitPosted(5*time.Second, ids)
 	// A worker learns of the pause when it asks for its next permit; what was permitted before may be refused as well.
 	during := w.door.those(func(r request) bool {
-		return r.channel == "C0BUSIEST" && r.at.After(refusedAt.Add(seconds(10)/2)) && r.at.Before(refusedAt.Add(pause-50*time.Millisecond))
+		return r.channel == "C0BUSIEST" && r.at.After(refusedAt.Add(window/2)) && r.at.Before(refusedAt.Add(pause-50*time.Millisecond))
 	})
 	others := w.door.those(func(r request) bool { return limited(r) && r.channel != "C0BUSIEST" })
 	judge(t, "2. one channel paused", latencies.p99() < time.Second && len(during) == 0 && len(others) == 0,

@@ -13,6 +13,7 @@ import (
 // TestAPoisonedEventStepsAside: Slack, or a front end before it, fails one event again and again. Others of its channel are
 // posted, and it ends dead with Slack's last answer.
 func TestAPoisonedEventStepsAside(t *testing.T) {
+	needsFull(t)
 	for kind, answer := range map[string]string{devstack.FailHTML: "403", devstack.FailInternal: "internal_error"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -15,11 +15,12 @@ import (
 // TestAWorkspaceLimitPausesAll: Slack limits the whole workspace, which its refusals do not show. When three busy channels
 // were refused within a second the others are not tried; after the pause one post is, alone.
 func TestAWorkspaceLimitPausesAll(t *testing.T) {
+	needsFull(t)
 	t.Parallel()
 	const replicas, concurrency, busy = 3, 4, 4 // busy: of the quiet channels; the last one stays quiet
-	pause := max(seconds(10), 2*time.Second)
+	const pause = 10 * time.Second
 	w := newWorld(t, settings{
-		"SLACK_CHANNEL": "C0BUSIEST", "SLACK_ROUTES": quietRoutes(), "SLACK_PACE": "10/" + seconds(10).String(),
+		"SLACK_CHANNEL": "C0BUSIEST", "SLACK_ROUTES": quietRoutes(), "SLACK_PACE": pace,
 		"LIMIT_GLOBAL": wide, "LIMIT_CATEGORY": wide, "SEND_CONCURRENCY": fmt.Sprint(concurrency),
 	})
 	w.startWorkers(replicas)
@@ -28,7 +29,7 @@ func TestAWorkspaceLimitPausesAll(t *testing.T) {
 	if posts := w.waitPosted(testkit.Patience, before); posts.missing > 0 {
 		t.Fatalf("before the limit: %s", posts)
 	}
-	text, mode := limit(t, 6, seconds(10))
+	text, mode := limit(t, 6, window)
 	w.mode(devstack.Mode{WorkspaceLimit: mode.ChannelLimit, RetryAfter: pause})
 
 	ids := w.publishTo(busy, "busy", 6)

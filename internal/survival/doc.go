@@ -3,6 +3,7 @@
 // the limits give; then something happens to that Redis, and they go on until the limits are used up again. What they were
 // answered is counted by their own records, and not by what Redis remembers.
 //
-// The most important scenarios run once with the other tests. make survive runs each of them NOTIFIER_SURVIVE_ROUNDS times and prints
-// a table; docs/design.md has it. NOTIFIER_SURVIVE_HEALING=off shows what there is to be healed.
+// With the other tests one of them runs, under the limits that nothing leaves meanwhile. make survive runs each scenario
+// NOTIFIER_SURVIVE_ROUNDS times and prints a table; docs/design.md has it. NOTIFIER_SURVIVE_HEALING=off shows what there is to be
+// healed.
 package survival

@@ -1,6 +1,7 @@
 package survival
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -36,47 +37,53 @@ type scenario struct {
 	extra []string // further arguments of the servers
 	full  bool     // most of the limits that last are used up before
 	kills bool     // a replica of each fleet dies in it: the excess is at most what that one had admitted
-	rare  bool     // it is played at full scale alone
 
 	strike func(w *world) // does it, and returns when there is a primary that all who ask find
 }
 
 var minReplicas = []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}
 
+var emptyRestart = scenario{name: "c. empty restart", start: (*world).onOne, full: true, strike: (*world).restartEmpty}
+
 var scenarios = []scenario{
 	{name: "a. link cut for 2.5 s, then kill -9", start: (*world).underSentinels, strike: (*world).killPrimary},
 	{name: "b. the same, and a replica of notifier killed", start: (*world).underSentinels, kills: true, strike: (*world).killBoth},
-	{name: "c. empty restart", start: (*world).onOne, full: true, strike: (*world).restartEmpty},
+	emptyRestart,
 	{name: "d. bare SENTINEL FAILOVER", start: (*world).underSentinels, strike: (*world).sentinelFailover},
 	{name: "e. planned failover under Sentinel", start: (*world).underSentinels, strike: (*world).plannedFailover},
-	{name: "f. bare FAILOVER under Sentinel", start: (*world).underSentinels, rare: true, strike: (*world).bareFailover},
-	{name: "g. as a, with min-replicas-to-write 1", start: (*world).underSentinels, extra: minReplicas, rare: true, strike: (*world).killPrimary},
-	{name: "h. kill -9 alone", start: (*world).underSentinels, rare: true, strike: (*world).killAlone},
+	{name: "f. bare FAILOVER under Sentinel", start: (*world).underSentinels, strike: (*world).bareFailover},
+	{name: "g. as a, with min-replicas-to-write 1", start: (*world).underSentinels, extra: minReplicas, strike: (*world).killPrimary},
+	{name: "h. kill -9 alone", start: (*world).underSentinels, strike: (*world).killAlone},
 	{name: "i. planned failover of a plain replica", start: (*world).replicated, strike: (*world).plainFailover},
 	{name: "j. planned failover in a Cluster", start: (*world).inCluster, strike: (*world).clusterFailover},
-	{name: "k. as d, with Sentinel's own periods", start: (*world).underSlowSentinels, rare: true, strike: (*world).sentinelFailover},
-	{name: "l. as e, with Sentinel's own periods", start: (*world).underSlowSentinels, rare: true, strike: (*world).plannedFailover},
+	{name: "k. as d, with Sentinel's own periods", start: (*world).underSlowSentinels, strike: (*world).sentinelFailover},
+	{name: "l. as e, with Sentinel's own periods", start: (*world).underSlowSentinels, strike: (*world).plannedFailover},
 }
 
 func TestSurvival(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
+	if rounds == 0 {
+		t.Skip("takes minutes: run it with make survive")
 	}
 	for range rounds {
 		for _, s := range scenarios {
-			if s.rare && !strict {
-				continue
-			}
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				play(t, s)
+				play(t, s, forms)
 			})
 		}
 	}
 }
 
+// TestAnEmptyRestartAdmitsNothingTwice is for everyday use.
+func TestAnEmptyRestartAdmitsNothingTwice(t *testing.T) {
+	if testing.Short() || rounds > 0 {
+		t.Skip("takes seconds, and TestSurvival plays it too")
+	}
+	play(t, emptyRestart, slices.DeleteFunc(slices.Clone(forms), form.rolls))
+}
+
 // play is one round of a scenario.
-func play(t *testing.T, s scenario) {
+func play(t *testing.T, s scenario, forms []form) {
 	w := &world{T: t}
 	url := s.start(w, s.extra)
 	for _, form := range forms {
@@ -156,7 +163,7 @@ func (w *world) judge(s scenario, f *fleet) {
 	if !s.kills && m.forgotten > 0 {
 		w.Errorf("%s: %d ids were forgotten", f.form.name, m.forgotten)
 	}
-	if limit := 2 * time.Second; strict && m.stall > limit {
+	if limit := 2 * time.Second; rounds > 0 && m.stall > limit {
 		w.Errorf("%s: all were answered %s after there was a primary, expected %s at most", f.form.name, m.stall, limit)
 	}
 	if w.Failed() {
