@@ -29,6 +29,7 @@ func TestManyCallersForTenSeconds(t *testing.T) {
 
 func manyCallers(t *testing.T, lasts time.Duration) {
 	t.Helper()
+	t.Parallel()
 	const processes, callersEach = 8, 3
 	held := testkit.Rules("60/700ms+20/60ms", "25/400ms+4/30ms", "wide=40/500ms,narrow=1/25ms+9/650ms")
 	categories := []string{"a", "b", "c", "wide", "narrow"}

@@ -84,6 +84,7 @@ func TestAnEventIsChargedToAllLevelsOrToNone(t *testing.T) {
 }
 
 func TestOfThreeLevelsTheOneThatFreesLastIsNamed(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		rules ratelimit.Rules
 		want  ratelimit.Outcome

@@ -16,6 +16,7 @@ import (
 // TestWhatEntriesTake holds the figures in memory.go against a real server: none is too low, and none far too high. It writes
 // entries as the scripts store them, with the longest members, in numbers at which the tables of a set are largest and smallest.
 func TestWhatEntriesTake(t *testing.T) {
+	t.Parallel()
 	client := redistest.StartProcess(t).Client(t)
 	longest := func(i int) string { return fmt.Sprintf("%064d", i) }
 	bucket := func(i int) string {
@@ -61,6 +62,7 @@ func TestWhatEntriesTake(t *testing.T) {
 // TestMemoryIsAnUpperBound: full limits take no more than Memory says, and not far less, while events are in flight and when they
 // have been sent.
 func TestMemoryIsAnUpperBound(t *testing.T) {
+	t.Parallel()
 	s := onProcess(t)
 	rules := testkit.Rules("3000/1h", "3000/1h", "")
 	limiter := s.limiter(t, rules, time.Hour)

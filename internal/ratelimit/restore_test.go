@@ -120,6 +120,7 @@ func near(a, b string) bool {
 
 // What is put back twice, by the same replica or by another one that knows the same events, is there once.
 func TestPuttingBackChangesNothingThatIsThere(t *testing.T) {
+	t.Parallel()
 	for name, limit := range map[string]string{"exact": "100/30m", "buckets": "100/30m:1m"} {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
@@ -153,6 +154,7 @@ func TestPuttingBackChangesNothingThatIsThere(t *testing.T) {
 
 // A scope that is stored in the other form than this replica's limit asks for loses no slot.
 func TestPuttingBackIntoTheOtherForm(t *testing.T) {
+	t.Parallel()
 	for name, limits := range map[string][2]string{"exact first": {"20/30m", "20/30m:1m"}, "buckets first": {"20/30m:1m", "20/30m"}} {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
@@ -174,6 +176,7 @@ func TestPuttingBackIntoTheOtherForm(t *testing.T) {
 
 // A replica that comes late, after the others have waited for it in vain, puts back what it knows all the same.
 func TestALateReplicaStillPutsBackWhatItRemembers(t *testing.T) {
+	t.Parallel()
 	for name, limit := range map[string]string{"exact": "40/30m", "buckets": "40/30m:1m"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -210,6 +210,7 @@ func TestEveryCallFindsItsScriptAgain(t *testing.T) {
 }
 
 func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
+	t.Parallel()
 	s := onProcess(t, "--appendonly", "yes", "--appendfsync", "always")
 	limiter := s.limiter(t, testkit.Rules("2/30m", "2/30m", ""), day)
 	e, f := event("e", "a"), event("f", "a")
