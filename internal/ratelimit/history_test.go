@@ -86,6 +86,7 @@ type history struct {
 	asked      []ratelimit.Request
 	waits      []time.Duration // until what was refused would fit
 	longest    time.Duration   // the longest window of any rule
+	decided    int64           // the latest time of a decision: the clock may have stepped back since
 	operations int
 	lossy      *lossy
 	losses     int
@@ -213,6 +214,7 @@ func (h *history) admit(r *rapid.T) {
 	}
 	clock, lag := h.s.clock(h.t)
 	clock = h.virtual(clock)
+	h.decided = max(h.decided, h.model.now(clock))
 	if h.expire(clock); h.unclear {
 		return
 	}
@@ -311,8 +313,9 @@ func (h *history) trace(r *rapid.T) {
 		got[identity{trace.Category, trace.Source, id}] = trace
 	}
 	want := h.model.trace(id)
+	unindexed := max(h.decided, h.model.now(now)) - asking.dedupe - asking.retention
 	for of := range want { // this test also records as sent what nothing was admitted for
-		if _, found := got[of]; !found && h.model.indexed[identity{category: of.category, source: of.source}] <= h.model.now(now)-asking.dedupe-asking.retention {
+		if _, found := got[of]; !found && h.model.indexed[identity{category: of.category, source: of.source}] <= unindexed {
 			delete(want, of)
 		}
 	}
