@@ -84,7 +84,7 @@ var goMutants = []mutant{
 	{traceGo, "what is in flight is not found", "trace.InFlight, trace.Admitted = true, inFlight.Admitted", "_ = inFlight"},
 	{traceGo, "one chunk is looked up", "traces = append(traces, found...)", "traces = found"},
 	{rulesGo, "overrides are not kept long enough", "	for _, limit := range r.Overrides.All() {\n		limits = append(limits, limit)", "	for _, limit := range r.Overrides.All() {\n		_ = limit"},
-	{indexedGo, "refused categories are in the index", "if decision.Outcome != Admitted {", "if false {"},
+	{indexedGo, "refused categories are in the index", "if decision.Outcome != Admitted {", "if false && decision.Outcome != Admitted {"},
 	{indexedGo, "categories are not in the index", "entries[o.category] = true", "_ = o.category"},
 	{indexedGo, "sources are not in the index", "entries[indexEntry(o.category, o.source)] = true", "_ = o.source"},
 	{indexedGo, "the index is written for each batch", "!found || now.Sub(at) >= indexGrain", "true || found || now.Sub(at) >= indexGrain"},
