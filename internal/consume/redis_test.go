@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/devstack"
 	"notifier/internal/consume"
+	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/testkit"
