@@ -25,7 +25,7 @@ func checkNATS(ctx context.Context, s settings.Settings, r *report) {
 	}
 	defer connection.Close()
 	r.ok("%s, version %s, %s", redact.Servers([]string{connection.ConnectedUrl()}), connection.ConnectedServerVersion(), tlsVersion(connection))
-	if !connection.AuthRequired() && !s.NATS.HasCertificate() {
+	if takesStrangers(connection, s.NATS) {
 		r.warn("give it the users in docs/security.md, and put the worker's into NATS_URL",
 			"it requires no user: whoever can reach it can read, publish and delete events")
 	}
@@ -41,6 +41,21 @@ func checkNATS(ctx context.Context, s settings.Settings, r *report) {
 	client.js = js
 	check := streamCheck{client: client, settings: s, report: r}
 	check.run(ctx)
+}
+
+// takesStrangers reports whether the server takes a client without a user. That it requires one is not in what it says of itself at every
+// moment: where it has a no_auth_user, its second INFO contradicts the first. With a certificate nothing is known: that may be the user.
+func takesStrangers(connection *nats.Conn, s settings.NATS) bool {
+	if s.HasCertificate() {
+		return false
+	}
+	server := redact.Servers([]string{connection.ConnectedUrl()})
+	stranger, err := nats.Connect(server, append(s.StrangerOptions("notifier check"), nats.Timeout(Timeout), nats.NoReconnect())...)
+	if err != nil {
+		return false
+	}
+	stranger.Close()
+	return true
 }
 
 // connectAdvice is what to do about a connection that failed.

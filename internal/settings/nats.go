@@ -2,6 +2,7 @@ package settings
 
 import (
 	"crypto/tls"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,7 +60,12 @@ func (n NATS) inbox(role string) string { return "_NOTIFIER." + n.Stream + "." +
 
 // clientOptions are the authentication and TLS of the settings, a name that the server shows, and an inbox prefix.
 func (n NATS) clientOptions(name, inbox string) []nats.Option {
-	options := append([]nats.Option{nats.Name(name), nats.Timeout(NATSTimeout), nats.CustomInboxPrefix(inbox)}, n.auth.options...)
+	return slices.Concat(n.StrangerOptions(name), []nats.Option{nats.CustomInboxPrefix(inbox)}, n.auth.options)
+}
+
+// StrangerOptions connect a client without authentication, as anybody could.
+func (n NATS) StrangerOptions(name string) []nats.Option {
+	options := []nats.Option{nats.Name(name), nats.Timeout(NATSTimeout)}
 	if n.tls != nil {
 		options = append(options, nats.Secure(n.tls))
 	}
