@@ -48,7 +48,12 @@ func StartNATS(addr, folder string) (*NATS, error) {
 		ServerName: "notifier-dev", Host: free.IP.String(), Port: port,
 		JetStream: true, StoreDir: folder, NoSigs: true, NoLog: true,
 	}
-	if err := n.start(); err != nil {
+	err = n.start()
+	if err != nil && port != server.RANDOM_PORT { // it was taken in the meantime
+		n.options.Port = server.RANDOM_PORT
+		err = n.start()
+	}
+	if err != nil {
 		return nil, errors.Join(err, n.removeFolder())
 	}
 	return n, nil
@@ -63,6 +68,7 @@ func (n *NATS) start() error {
 	s.Start()
 	if !s.ReadyForConnections(natsStart) {
 		s.Shutdown()
+		s.WaitForShutdown()
 		return fmt.Errorf("embedded NATS is not ready on %s:%d", n.options.Host, n.options.Port)
 	}
 	n.server, n.options.Port = s, s.Addr().(*net.TCPAddr).Port

@@ -4,6 +4,7 @@ package devstack
 
 import (
 	"fmt"
+	"net"
 
 	"github.com/alicebob/miniredis/v2"
 
@@ -17,14 +18,15 @@ type Redis struct {
 
 // StartRedis starts an empty store on addr (host:port; port 0, or a port that is taken: a free one).
 func StartRedis(addr string) (*Redis, error) {
-	listener, err := listen(addr)
+	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, fmt.Errorf("embedded Redis: %w", err)
+		return nil, fmt.Errorf("embedded Redis: address %q, expected host:port", addr)
 	}
-	addr = listener.Addr().String()
-	_ = listener.Close() // the store opens its own
 	store := embedded.NewStore()
-	if err := store.StartAddr(addr); err != nil {
+	if err = store.StartAddr(addr); err != nil {
+		err = store.StartAddr(net.JoinHostPort(host, "0"))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("embedded Redis: %w", err)
 	}
 	return &Redis{store: store}, nil
