@@ -119,7 +119,9 @@ func TestCountsThatWaitAreBounded(t *testing.T) {
 		recorder.Observe("sent", "", "errors", "", now.Add(time.Duration(minutes-89)*time.Minute))
 		recorder.Observe("sent", "", "old", "", now.Add(-100*24*time.Hour)) // nothing is made of an absurd time
 	}
-	run(t, recorder)()
+	stop := run(t, recorder)
+	testkit.Eventually(t, "the last hour is counted", func() bool { return sums(t, s.reader(t))["errors sent "] >= 58 })
+	stop()
 	var forgotten int64
 	for _, line := range logs.FilterMessageSnippet("discarded").All() {
 		forgotten += line.ContextMap()["events"].(int64)
