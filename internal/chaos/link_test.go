@@ -21,7 +21,7 @@ type link struct {
 // connect starts a link to a server. It ends with the test.
 func connect(t *testing.T, name, server string) *link {
 	t.Helper()
-	l := &link{name: name, addr: steadyAddr(t), server: server}
+	l := &link{name: name, addr: testkit.FreeAddr(t), server: server}
 	testkit.Check(t, l.open())
 	t.Cleanup(l.cut)
 	return l

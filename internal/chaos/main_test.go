@@ -2,8 +2,6 @@ package chaos
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"testing"
 
@@ -39,18 +37,3 @@ var (
 	plain    = &testkit.Program{}
 	crashing = &testkit.Program{Tags: "crashpoints"}
 )
-
-// steadyAddr is a free loopback address for a server that is stopped and started again. Its port is below those that
-// the system gives to outgoing connections, one of which could take it in the meantime.
-func steadyAddr(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
-		if listener, err := net.Listen("tcp", addr); err == nil {
-			_ = listener.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port between 20000 and 32000")
-	return ""
-}

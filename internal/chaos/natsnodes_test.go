@@ -40,8 +40,8 @@ func startNATSCluster(t *testing.T) []*natsNode {
 	folder := t.TempDir()
 	nodes, routes := make([]*natsNode, natsServers), make([]string, natsServers)
 	for i := range nodes {
-		nodes[i] = &natsNode{t: t, name: fmt.Sprintf("n%d", i+1), addr: steadyAddr(t), monitor: steadyAddr(t)}
-		routes[i] = steadyAddr(t)
+		nodes[i] = &natsNode{t: t, name: fmt.Sprintf("n%d", i+1), addr: testkit.FreeAddr(t), monitor: testkit.FreeAddr(t)}
+		routes[i] = testkit.FreeAddr(t)
 	}
 	for i, n := range nodes {
 		n.configuration = filepath.Join(folder, n.name+".conf")

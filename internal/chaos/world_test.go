@@ -78,7 +78,7 @@ func newWorld(t *testing.T, ackWait time.Duration, limits limits) *world {
 	w := &world{T: t, ackWait: ackWait, limits: limits, diary: &diary{begun: time.Now()}}
 	w.redis = redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
 	var err error
-	w.nats, err = devstack.StartNATS(steadyAddr(t), t.TempDir())
+	w.nats, err = devstack.StartNATS(testkit.FreeAddr(t), t.TempDir())
 	testkit.Check(t, err)
 	t.Cleanup(func() { _ = w.nats.Close() })
 	w.urls = map[string]string{"NATS_URL": w.nats.URL(), "REDIS_URL": w.redis.URL()}
