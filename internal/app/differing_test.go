@@ -199,7 +199,6 @@ func TestTwoWorkersWithDifferentSettings(t *testing.T) {
 	if diff := cmp.Diff([]string{"NATS_CONSUMER", "LIMIT_GLOBAL"}, names); diff != "" || now.Settings.Replicas != 1 || len(now.Settings.Warnings) != 2 {
 		t.Errorf("%+v, differ (-want +got):\n%s", now.Settings, diff)
 	}
-	time.Sleep(time.Second) // not to be right, but quick: a scrape before the first worker's next report holds for five seconds
 	testkit.Eventually(t, "the metrics of the first have it", func() bool { return strings.Contains(scraped(t, logs), "\nnotifier_settings_different 2\n") })
 	stopSecond()
 	testkit.Eventually(t, "it is over", func() bool {
