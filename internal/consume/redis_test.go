@@ -49,7 +49,7 @@ func TestAWorkerWaitsForRedisAtItsStart(t *testing.T) {
 	}
 }
 
-// Without Redis nothing can be decided, so nothing is: events wait, and go on within two seconds of its return.
+// Without Redis nothing can be decided, so nothing is: events wait, and go on when it returns.
 func TestEventsWaitWhileRedisIsUnavailable(t *testing.T) {
 	s := newDurableStation(t)
 	r := s.started(func(c *setup) { c.category = "10/30m" })
@@ -67,15 +67,7 @@ func TestEventsWaitWhileRedisIsUnavailable(t *testing.T) {
 		t.Errorf("%d lines report that Redis is unavailable, expected one", len(lines))
 	}
 	s.redis.Restart(t)
-	back := time.Now()
 	lines := s.settled(20)
-	// Of the two seconds the worker's longest pause is less than one, and up to one is the Redis client's before it connects again.
-	if longest := 10 * consume.RetryPause() * 3 / 2; longest > time.Second {
-		t.Errorf("the worker may wait for %s, expected at most 1s", longest)
-	}
-	if took := time.Since(back); took > 20*time.Second { // about 1s on a quiet machine
-		t.Errorf("the worker took %s to go on, expected at most 2s", took)
-	}
 	if diff := cmp.Diff(map[string]int{"sent": 18, "dropped category": 2}, tally(lines)); diff != "" {
 		t.Errorf("outcomes (-want +got):\n%s", diff)
 	}
@@ -84,6 +76,31 @@ func TestEventsWaitWhileRedisIsUnavailable(t *testing.T) {
 	}
 	s.expectNothingLeft()
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+}
+
+// A busy machine may be slow now and then. A worker that waits for too long is slow each time.
+func TestAWorkerGoesOnWithinTwoSecondsOfRedis(t *testing.T) {
+	// Hurry has made the pause a tenth. The Redis client may wait for another second before it connects again.
+	if longest := 10 * consume.RetryPause() * 3 / 2; longest > time.Second {
+		t.Errorf("the worker may wait for %s, expected at most 1s", longest)
+	}
+	s := newDurableStation(t)
+	r := s.started()
+	var took []time.Duration
+	for outage := range 5 {
+		s.redis.Stop(t)
+		s.publishMany("errors", 1)
+		r.expectWaitingForRedis()
+		s.redis.Restart(t)
+		back := time.Now()
+		s.settled(outage + 1)
+		took = append(took, time.Since(back))
+		if took[outage] <= 2*time.Second {
+			return
+		}
+		s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	}
+	t.Errorf("the worker took %v to go on, expected at most 2s", took)
 }
 
 // Redis becomes unavailable between the decision and the post: the event neither goes out unrecorded nor is charged again.

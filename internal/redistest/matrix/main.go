@@ -1,6 +1,6 @@
 // Command matrix runs the limiter's tests on every kind of store and prints a Markdown table of versions and results:
 //
-//	go run ./internal/redistest/matrix [-short] [KIND...]
+//	go run ./internal/redistest/matrix [KIND...]
 //
 // A KIND is a value of NOTIFIER_TEST_REDIS; see package redistest. Without one all of them are run. What cannot run here
 // is in the table with the reason. It exits with 1 if a test fails.
@@ -25,7 +25,6 @@ var kinds = []string{"process", "image:redis:8-alpine", "image:valkey/valkey:8-a
 var packages = []string{"./internal/ratelimit", "./lua"}
 
 func main() {
-	short := flag.Bool("short", false, "pass -short to the tests")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		kinds = flag.Args()
@@ -39,7 +38,7 @@ func main() {
 			rows = append(rows, fmt.Sprintf("| %s | not run: %s | | | | |", describe(kind), why))
 			continue
 		}
-		result := run(kind, *short)
+		result := run(kind)
 		failed = failed || result.failed > 0 || result.broken
 		rows = append(rows, fmt.Sprintf("| %s | %s | %d | %d | %d | %.0f s |",
 			describe(kind), version, result.passed, result.failed, result.skipped, result.took.Seconds()))
@@ -122,12 +121,8 @@ type result struct {
 }
 
 // run runs the tests on one kind of store. The output of failing and skipped tests goes to standard error.
-func run(kind string, short bool) (r result) {
-	arguments := []string{"test", "-json", "-count=1", "-timeout=5m"}
-	if short {
-		arguments = append(arguments, "-short")
-	}
-	command := exec.Command("go", append(arguments, packages...)...)
+func run(kind string) (r result) {
+	command := exec.Command("go", append([]string{"test", "-json", "-count=1", "-timeout=5m"}, packages...)...)
 	command.Env = append(os.Environ(), "NOTIFIER_TEST_REDIS="+kind)
 	command.Stderr = os.Stderr
 	started := time.Now()
