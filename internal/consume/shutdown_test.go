@@ -109,8 +109,9 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 // again.
 func TestNoPostIsCutOffByAShutdown(t *testing.T) {
 	s := newStation(t)
-	s.slack.Always(devstack.Behaviour{Delay: 700 * time.Millisecond})
-	first := s.started(func(c *setup) { c.shutdown, c.concurrency = time.Second, 1 })
+	// A post begins no later than two seconds after the stop. The first one ends later than that, unless the stop is late by 1.5 s.
+	s.slack.Always(devstack.Behaviour{Delay: 3500 * time.Millisecond})
+	first := s.started(func(c *setup) { c.shutdown, c.concurrency = 4*time.Second, 1 })
 	s.publishMany("errors", 2)
 	s.eventually("both are in flight, and a post is under way", func() bool { return s.charged() == 2 && s.slack.Requests() == 1 })
 	testkit.Check(t, first.stop())
