@@ -26,10 +26,10 @@ help: ## list the targets
 build: ## bin/notifier, as released: static, without the embedded servers
 	CGO_ENABLED=0 $(GO) build -tags production -trimpath -ldflags "$(LDFLAGS)" -o bin/notifier ./cmd/notifier
 
-test: ## the everyday tests, in two and a half minutes on two processors
+test: ## the everyday tests, in about two minutes on two processors
 	$(GO) test ./...
 
-test-long: ## those and the long ones, on a real Redis, in about ten minutes
+test-long: ## those and the long ones, on a real Redis
 	NOTIFIER_TEST_LONG=1 NOTIFIER_TEST_REDIS=require $(GO) test -count=1 -v -timeout 30m ./...
 
 test-matrix: ## the limiter on each kind of store that there is, and a table; Redis 8 and Valkey 8 need Docker
@@ -123,10 +123,10 @@ bench-peers: ## the same storm through other ways to do the job, and the table o
 ci: ## the gate, as it is run before a change goes in: at most twelve minutes on two processors
 	.ci/run
 
-nightly: ## what takes too long for the gate, one after the other, and a table of it: about three hours
+nightly: ## what takes too long for the gate, one after the other, and a table of it
 	.ci/long $(NIGHTLY)
 
-release-check: ## nightly, and what a release needs in addition: about five hours. It writes the table of peers
+release-check: ## nightly, and what a release needs in addition. It writes the table of peers
 	N=2000 .ci/long $(NIGHTLY) $(RELEASE)
 
 image: ## the production image, notifier:local
