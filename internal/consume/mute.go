@@ -14,9 +14,9 @@ import (
 // An event of a muted category is dropped as soon as it has arrived, without a call of Redis. One that is admitted already, and
 // whose post has not begun, gives its slots back first. One whose post has begun goes on: it may be in Slack.
 //
-// Whether an event may be admitted is what the server says: it was delivered before. A consumer that was deleted and created again
-// has forgotten that. What a worker that died had admitted is then dropped without a refund, and its slot stays taken until it
-// leaves the window: a message too few. To ask Redis about every muted event instead would cost each storm that somebody mutes.
+// Only a redelivery can be admitted already, so only redeliveries are looked up. If the consumer was deleted, its successor delivers every
+// event as new: one that a dead worker had admitted is then dropped without a refund, and its slot stays taken until it leaves the
+// window. Looking up every muted event instead would make Redis pay for each storm that is muted.
 
 // muteOf is the mute of an event's category; nil: it is not muted.
 func (w *Worker) muteOf(ev event.Event) *steering.Order {
