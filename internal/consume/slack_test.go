@@ -120,21 +120,29 @@ func TestAfterAPauseOneReplicaProbesForAll(t *testing.T) {
 	s.slack.Always(devstack.Behaviour{RetryAfter: "1"})
 	s.publishMany("errors", 60)
 	client := s.redis.Client(t)
-	pauseEnds := func() float64 { return client.ZScore(t.Context(), "{"+namespace+"}:pauses", "C0DEFAULT").Val() }
-	s.eventually("a pause is on", func() bool { return pauseEnds() > 0 })
-	ends, first, probes := 0.0, 0, -1
-	s.eventually("four probes have been refused", func() bool {
-		if now := pauseEnds(); now != ends {
-			ends = now
-			probes++
-			if probes == 1 { // whatever was in flight when the pause began has been answered
-				first = s.slack.Requests()
-			}
-		}
-		return probes == 4
+	// quiet is a moment at which no post is under way: a pause is on, and nothing was posted while this looked.
+	quiet := func() (requests int, ends time.Time, is bool) {
+		requests = s.slack.Requests()
+		ends = time.UnixMicro(int64(client.ZScore(t.Context(), "{"+namespace+"}:pauses", "C0DEFAULT").Val()))
+		return requests, ends, ends.After(time.Now()) && s.slack.Requests() == requests
+	}
+	first, begun, is := 0, time.Time{}, false
+	s.eventually("a pause is on", func() bool {
+		_, begun, is = quiet()
+		return is
 	})
-	if n := s.slack.Requests() - first; n > 3 {
-		t.Errorf("%d requests for 3 pauses, expected one each", n)
+	from := begun
+	s.eventually("whatever was in flight when the pause began has been answered", func() bool {
+		first, from, is = quiet()
+		return is && from.Sub(begun) >= 2*time.Second
+	})
+	last, to := first, from
+	s.eventually("three probes more have been refused", func() bool {
+		last, to, is = quiet()
+		return is && to.Sub(from) >= 3*time.Second
+	})
+	if n := last - first; n > int(to.Sub(from)/time.Second) {
+		t.Errorf("%d requests in %s of pauses of a second, expected one for each", n, to.Sub(from))
 	}
 	s.slack.Always(devstack.Behaviour{})
 	s.settled(60)
