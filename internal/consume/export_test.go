@@ -11,7 +11,7 @@ import (
 func Hurry() {
 	laneBackoff = lanes.Backoff{First: laneBackoff.First / 10, Longest: laneBackoff.Longest, LongestUnexplained: laneBackoff.LongestUnexplained / 10}
 	for _, pause := range []*time.Duration{
-		&bindRetry, &deadLetterRetry, &firstRetry, &leaseMargin, &leaseRecheck, &longestRetry, &parkingFigure, &retryPause, &shortestPark,
+		&bindRetry, &deadLetterRetry, &firstRetry, &leaseMargin, &leaseRecheck, &longestRetry, &retryPause, &shortestPark,
 	} {
 		*pause /= 10
 	}

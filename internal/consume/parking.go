@@ -18,11 +18,9 @@ import (
 // All replicas park at the same time when they meet the same flood, and each knows of the others' only what the server reports.
 // So each uses a small part of what is left by the server's last figure, and asks again.
 
-// parkingFigure is how old the server's figure may be when an event is parked.
-var parkingFigure = time.Second
-
 // Bounds of parking.
 const (
+	parkingFigure  = time.Second            // how old the server's figure may be when an event is parked
 	parkingPart    = maxAckPendingReplicas  // one in so many of what is left is parked by one figure
 	parkingTimeout = 500 * time.Millisecond // for asking for it
 )
