@@ -40,9 +40,6 @@ type settings map[string]string
 // newWorld starts NATS, Redis and the fake Slack. Workers get the settings, and the defaults for all others.
 func newWorld(t *testing.T, more settings) *world {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	server := redistest.StartProcess(t)
 	released.Build(t, folder) // before anything is measured
 	w := &world{T: t, redis: server.Client(t), published: map[string]time.Time{}}
