@@ -1,7 +1,7 @@
 # Images of notifier.
 #
 #   docker build -t notifier .                       target "production", the default: the worker and nothing else
-#   docker build -t notifier-demo --target demo .    the same with the embedded servers of `notifier demo` and `dev`
+#   docker build -t notifier-demo --target demo .    the same with the embedded servers of `notifier demo`, `dev` and `simulate`
 #
 # Only what every builder understands is used here, so the classic one can build it as well as BuildKit.
 # GOPROXY and GOSUMDB are for networks with a Go module mirror of their own; unset or empty means Go's defaults.

@@ -1,23 +1,30 @@
--- flush.lua adds the counts of one replica to those of all replicas, and stores its heartbeat. It brings back what a replica
--- has to know of the others, so that nothing else asks for it. Calling it again with the same number counts nothing twice.
+-- flush.lua adds the counts of one replica to those of all replicas, and stores its heartbeat. It brings back
+-- what a replica has to know of the others, so that nothing else asks for it. Calling it again with the same
+-- number counts nothing twice.
 --
 -- KEYS[1]  flushed   string: number of the last call counted for this run of the replica
 -- KEYS[2]  replicas  hash        replica -> "<microsecond> <heartbeat>"
 -- KEYS[3]  lastsent  sorted set  category -> microsecond
--- KEYS[4]  pending   hash        "reason limit category" -> drops for the digest; since -> microsecond of the first
+-- KEYS[4]  pending   hash        "reason limit category" -> drops for the digest; since -> microsecond of the
+--                                first
 -- KEYS[5]  counts    hash        outcome/reason/category -> events, of one minute
--- KEYS[6]  steering  hash        what operators have asked for; its field "version" is a number that grows with each change
+-- KEYS[6]  steering  hash        what operators have asked for; its field "version" is a number that grows
+--                                with each change
 -- KEYS[7]  settings  hash        fingerprint -> the settings that replicas run with
--- KEYS[8]  sources   hash        what became of events, category and source, with tabs between them -> events, of ten minutes
+-- KEYS[8]  sources   hash        what became of events, category and source, with tabs between them ->
+--                                events, of ten minutes
 -- ARGV[1]  number of this call, from 1, one more for each batch of counts
 -- ARGV[2]  replica; empty: no heartbeat
--- ARGV[3]  its heartbeat, JSON without the time; empty: the replica is stopping. It begins with the fingerprint of the replica's
---          settings, {"settings":"..."; that of a replica that publishes none does not
+-- ARGV[3]  its heartbeat, JSON without the time; empty: the replica is stopping. It begins with the
+--          fingerprint of the replica's settings, {"settings":"..."; that of a replica that publishes none
+--          does not
 -- ARGV[4]  1: remove the heartbeats of replicas that have ended
--- ARGV[5]  most categories in each of KEYS[3] to KEYS[5]; further ones count as _other, or are not kept in KEYS[3]
+-- ARGV[5]  most categories in each of KEYS[3] to KEYS[5]; further ones count as _other, or are not kept in
+--          KEYS[3]
 -- ARGV[6]  fingerprint of the replica's settings, without a space; empty: it publishes none
 -- ARGV[7]  its settings; empty: they are known, as far as the replica knows
--- ARGV[8]  most sources of each category in KEYS[8]; further ones count as _other. Empty, events that name none, is not one of them
+-- ARGV[8]  most sources of each category in KEYS[8]; further ones count as _other. Empty, events that name
+--          none, is not one of them
 -- ARGV[9..]  four lists, each preceded by its length:
 --   counts  prefix of the field, category, events
 --   sent    category, microsecond at which an event of it was last sent
@@ -27,10 +34,13 @@
 -- Reply: { now, version, known, replicas }
 --   now       the server's time in microseconds
 --   version   of what operators have asked for; 0: nothing
---   known     1: the settings of this replica are stored; 0: they are not, and the next call should bring them
---   replicas  three values for each replica with a heartbeat: its name, the fingerprint of its settings, microsecond of the heartbeat
+--   known     1: the settings of this replica are stored; 0: they are not, and the next call should bring
+--             them
+--   replicas  three values for each replica with a heartbeat: its name, the fingerprint of its settings,
+--             microsecond of the heartbeat
 --
--- Everything is read before anything is written: a key of another type makes the call fail before anything is counted.
+-- Everything is read before anything is written: a key of another type makes the call fail before anything is
+-- counted.
 
 local function text(number)
   return string.format('%.0f', number)
@@ -46,8 +56,8 @@ end
 local number, replica, beat, prune, most, fingerprint, settings, most_sources = tonumber(argument()), argument(), argument(),
   argument() == '1', tonumber(argument()), argument(), argument(), tonumber(argument())
 
--- list reads a list of counts. The number of categories can exceed the bound only if one of the fields is new; only then
--- are those in the hash counted. pattern extracts the category from a field.
+-- list reads a list of counts. The number of categories can exceed the bound only if one of the fields is
+-- new; only then are those in the hash counted. pattern extracts the category from a field.
 local function list(key, pattern)
   local rows, new = {}, false
   for i = 1, tonumber(argument()) do
@@ -79,7 +89,8 @@ local function list(key, pattern)
   return rows
 end
 
--- sources reads the list of them. Categories past the first ones are left out, and further sources of a category are added up.
+-- sources reads the list of them. Categories past the first ones are left out, and further sources of a
+-- category are added up.
 local function sources(key)
   local rows, new = {}, false
   for i = 1, tonumber(argument()) do
@@ -186,7 +197,8 @@ local replicas, running = {}, {}
 local all = redis.call('HGETALL', KEYS[2])
 for i = 1, #all, 2 do
   local seen, content = string.match(all[i + 1], '^(%d+) (.*)$')
-  -- A time in the future was written before the clock was set back; a running replica writes its heartbeat again.
+  -- A time in the future was written before the clock was set back; a running replica writes its heartbeat
+  -- again.
   if seen and math.abs(now - tonumber(seen)) < 60000000 then
     local of = string.match(content, '^{"settings":"([^"%s]*)"') or ''
     replicas[#replicas + 1] = all[i]

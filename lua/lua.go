@@ -36,11 +36,6 @@ var Answered string
 //go:embed pauses.lua
 var Pauses string
 
-// Damaged names the keys of another type than the scripts store there. See the head of damaged.lua.
-//
-//go:embed damaged.lua
-var Damaged string
-
 // Peek returns how full scopes are. See the head of peek.lua.
 //
 //go:embed peek.lua
@@ -56,30 +51,10 @@ var Flush string
 //go:embed now.lua
 var Now string
 
-// DigestTake lets one replica at a time post the digest. See the head of digest_take.lua.
+// Digest records that the digest is about to be posted, and how that ended. See the head of digest.lua.
 //
-//go:embed digest_take.lua
-var DigestTake string
-
-// DigestDone records the result of an attempt to post the digest. See the head of digest_done.lua.
-//
-//go:embed digest_done.lua
-var DigestDone string
-
-// DigestBegin records that the digest is about to be posted. See the head of digest_begin.lua.
-//
-//go:embed digest_begin.lua
-var DigestBegin string
-
-// Reform stores a scope in its other form. See the head of reform.lua.
-//
-//go:embed reform.lua
-var Reform string
-
-// Tidy records which categories have had admissions, and removes what is stale. See the head of tidy.lua.
-//
-//go:embed tidy.lua
-var Tidy string
+//go:embed digest.lua
+var Digest string
 
 // Steer changes what operators have asked for. See the head of steer.lua.
 //
@@ -91,7 +66,7 @@ var Steer string
 //go:embed restore.lua
 var Restore string
 
-// Healed is where replicas agree that a store may decide again. See the head of healed.lua.
+// Quarantine names the store, and says when it opens. See the head of quarantine.lua.
 //
-//go:embed healed.lua
-var Healed string
+//go:embed quarantine.lua
+var Quarantine string

@@ -1,20 +1,18 @@
 -- pauses.lua lists the pauses that Slack has asked for and that are in force.
 --
--- KEYS[1]  pauses    sorted set  as in answered.lua
--- KEYS[2]  channels  hash        as in answered.lua
--- ARGV[1]  the longest pause that there is, in microseconds, as in begin.lua
+-- KEYS[1]  pauses  sorted set  as in answered.lua
+-- ARGV[1]  the longest pause, as in begin.lua
 --
--- Reply: { pauses, channels }
---   pauses    channel or "*", and microseconds left, of one pause after the other
---   channels  name and ID of one channel after the other
+-- Reply: channel or "*", and microseconds left, of one pause after the other.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function text(number)
   return string.format('%.0f', number)
 end
-local pauses = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. text(now), text(now + tonumber(ARGV[1])), 'WITHSCORES')
+local latest = text(now + tonumber(ARGV[1]))
+local pauses = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. text(now), latest, 'WITHSCORES')
 for i = 2, #pauses, 2 do
   pauses[i] = tonumber(pauses[i]) - now
 end
-return { pauses, redis.call('HGETALL', KEYS[2]) }
+return pauses

@@ -1,15 +1,16 @@
--- peek.lua returns how full scopes are, without charging, trimming or writing anything.
+-- peek.lua returns how full scopes are. It only reads.
 --
--- KEYS[1]    register  sorted set, as in admit.lua; its " clock" bounds the clock
--- KEYS[2..]  scopes    sorted sets, two keys each as in admit.lua; the first is global
--- ARGV[1]    dedupe window in microseconds, as in admit.lua
--- then       for each scope: S, T, and T x (COUNT, WINDOW in microseconds, 1 if it is fixed else 0)
---            S: a bucket that ends so many microseconds after a tier's window began, or earlier, is not counted; 0 for usage
+-- KEYS[1]     meta    hash  as in admit.lua; its clock bounds the clock
+-- KEYS[2...]  scopes  log and buckets of each, as in admit.lua
+-- ARGV        for each scope: T, and T times COUNT, WINDOW in microseconds, and 1 if the tier is fixed, else
+--             0
 --
--- Reply: { now, lag, numbers }
---   now, lag  as in admit.lua
---   numbers   for each scope and each of its tiers, in this order, two numbers: slots used, and microseconds from
---             TIME until an event of cost 1 fits; 0: it fits now; -1 and 0: a key of the group or category is no sorted set
+-- Reply: { now, numbers }
+--   now      the time by the clock of admit.lua, in microseconds
+--   numbers  for each scope and each of its tiers: slots taken, microseconds until an event of cost 1 fits
+--            (0: now), and 1 if that is a lower bound, else 0
+
+local DAY = 86400000000
 
 local function text(number)
   return string.format('%.0f', number)
@@ -17,82 +18,47 @@ end
 
 local time = redis.call('TIME')
 local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
--- What is further ahead is no admission; see admit.lua, which removes it.
-local horizon = clock + math.max(86400000000, tonumber(ARGV[1]))
-local latest = tonumber(redis.call('ZSCORE', KEYS[1], ' clock') or 0)
-local now = latest <= horizon and math.max(clock, latest) or clock
+local latest = tonumber(redis.call('HMGET', KEYS[1], 'clock')[1] or nil) or 0
+local now = latest <= clock + DAY and math.max(clock, latest) or clock
 
-local numbers = {}
-local at = 1
+local at = 0 -- the argument that was read last
 local function number()
   at = at + 1
   return tonumber(ARGV[at])
 end
 
--- first(key, least) is the time of the first bucket up to which so many slots are taken, by the names of the buckets.
-local function first(key, least)
-  local low, high = 0, redis.call('ZCARD', key) - 1
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    if tonumber(string.match(redis.call('ZRANGE', key, middle, middle)[1], ' (%d+)') or 0) < least then
-      low = middle + 1
-    else
-      high = middle
-    end
+-- look returns how many slots count after a time, when enough have left for one more to fit, and whether that
+-- is a lower bound; see admit.lua.
+local function look(log, buckets, count, window, before)
+  local after = '(' .. text(before)
+  local logged = redis.call('ZCOUNT', log, after, text(now))
+  local first = redis.call('ZRANGEBYSCORE', buckets, after, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
+  local slots = logged
+  if first[1] then
+    local newest = redis.call('ZREVRANGE', buckets, '0', '0')[1]
+    slots = slots + tonumber(string.match(newest, '^%d+ (%d+) ')) - tonumber(string.match(first[1], '^%d+'))
   end
-  return tonumber(redis.call('ZRANGE', key, low, low, 'WITHSCORES')[2])
+  if slots < count then
+    return slots
+  end
+  local oldest = redis.call('ZCOUNT', log, '-inf', text(before))
+  local rank = first[1] and oldest or oldest + slots - count
+  local entry = logged > 0 and redis.call('ZRANGE', log, rank, rank, 'WITHSCORES')[2]
+  return slots, math.min(tonumber(entry or math.huge), tonumber(first[2] or math.huge)) + window, first[1]
 end
 
--- look(key, count, window, after, total) returns what is used of a tier, and when the slot leaves that stands COUNT - 1 from the
--- newest, if it is used up. total: slots up to the newest bucket; false: the scope is exact. See admit.lua.
-local function look(key, count, window, after, total)
-  local used
-  if total then
-    local name = redis.call('ZRANGEBYSCORE', key, '(' .. text(after), '+inf', 'LIMIT', 0, 1)[1]
-    used = name and math.max(0, total - tonumber(string.match(name, '^%d+') or 0)) or 0
-  else
-    used = redis.call('ZCOUNT', key, '(' .. text(after), '+inf')
-  end
-  if used < count then
-    return used
-  elseif total then
-    return used, first(key, total + 1 - count) + window
-  end
-  return used, math.min(tonumber(redis.call('ZREVRANGE', key, count - 1, count - 1, 'WITHSCORES')[2]), horizon) + window
-end
-
+local numbers = {}
 for k = 2, #KEYS, 2 do
-  local newest, all = redis.pcall('ZREVRANGE', KEYS[k + 1], 0, 0), redis.pcall('ZCARD', KEYS[k])
-  local total, damaged = false, false
-  for _, reply in ipairs({ newest, all }) do
-    if type(reply) == 'table' and reply.err then
-      if k == 2 or not string.find(reply.err, 'WRONGTYPE', 1, true) then
-        return reply
-      end
-      damaged = true
-    end
-  end
-  if not damaged and newest[1] then
-    local before, upto = string.match(newest[1], '^(%d+) (%d+) %d+$')
-    total = tonumber(upto)
-    damaged = not (total and tonumber(before) <= total and total < 9007199254740992)
-  end
-  local skip = number()
   for _ = 1, number() do
-    local count, window, after, next = number(), number(), nil, nil
-    if number() == 1 then
-      after = now - now % window - 1
-      next = after + 1 + window
+    local count, window, fixed = number(), number(), number() == 1
+    local before = fixed and now - now % window - 1 or now - window
+    local slots, frees, lower_bound = look(KEYS[k], KEYS[k + 1], count, window, before)
+    if frees and fixed then
+      frees, lower_bound = before + 1 + window, false
     end
-    local used, frees
-    if damaged then
-      used = -1
-    else
-      used, frees = look(KEYS[total and k + 1 or k], count, window, (after or now - window) + (total and skip or 0), total)
-    end
-    numbers[#numbers + 1] = used
-    numbers[#numbers + 1] = frees and math.max(0, (next or frees) - clock) or 0
+    numbers[#numbers + 1] = slots
+    numbers[#numbers + 1] = frees and frees - clock or 0
+    numbers[#numbers + 1] = lower_bound and 1 or 0
   end
 end
-
-return { now, now - clock, numbers }
+return { now, numbers }

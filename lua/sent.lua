@@ -1,41 +1,42 @@
--- sent.lua records that an event is in Slack: its id leaves the in-flight hash and becomes a duplicate for the
--- dedupe window. Its charge remains. Calling it again changes nothing but the recorded time.
+-- sent.lua records that an event was sent: its id leaves the events in flight and is a duplicate for the
+-- dedupe window. What it was charged stays. Repeating the call changes nothing but the recorded time.
 --
--- KEYS[1]  register   sorted set, as in admit.lua: " clock" is the latest time that a decision has used
--- KEYS[2]  in flight  hash
+-- KEYS[1]  meta       hash        as in admit.lua
+-- KEYS[2]  in flight  hash        as in admit.lua
 -- KEYS[3]  sent       sorted set  id -> time
 -- ARGV[1]  id, as in admit.lua
 -- ARGV[2]  dedupe window in microseconds
+-- ARGV[3]  token of the store that the caller knows, as in admit.lua; empty: any store
 --
--- Reply: the recorded time in microseconds.
+-- Reply: { 'recorded', time }, or { 'unknown store', 0 }: put back what this replica remembers, then ask
+-- again.
+
+local DAY = 86400000000
 
 local function text(number)
   return string.format('%.0f', number)
 end
 
 local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local marks = redis.call('ZMSCORE', KEYS[1], ' clock', ' kept')
-local latest, kept = tonumber(marks[1] or 0), tonumber(marks[2] or 0)
--- The clock of admit.lua, which never goes back, and forgets what is as far ahead as no clock was.
-if latest > now + math.max(86400000000, tonumber(ARGV[2])) then
-  latest, kept = 0, 0
+local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local meta = redis.call('HMGET', KEYS[1], 'clock', 'token')
+if ARGV[3] ~= '' and meta[2] ~= ARGV[3] then
+  return { 'unknown store', 0 }
 end
-now = math.max(now, latest)
+local latest = tonumber(meta[1] or nil) or 0
+local now = latest <= clock + DAY and math.max(clock, latest) or clock -- the clock of admit.lua
+local dedupe = tonumber(ARGV[2])
 
--- An id is kept for the longest dedupe window that any replica has asked for: the set expires that long after its newest
--- entry. It is also kept as long as ids in flight are, because the id may be the name of a slot that is counted for so long.
-local last = tonumber(redis.call('ZREVRANGE', KEYS[3], '1', '1', 'WITHSCORES')[2])
-local keep = math.ceil(math.max(tonumber(ARGV[2]), math.floor(kept / 1000) >= math.floor(now / 1000) and kept <= latest + 2678400000000 and kept - latest or 0) / 1000)
-if last then
-  keep = math.max(keep, math.min(redis.call('PEXPIRETIME', KEYS[3]) - 1 - math.floor(last / 1000), 2678400000)) -- the longest window
-end
-
--- The dashes are not an id (an id is at most 64 bytes). A member this long prevents Redis's compact encoding, in which
--- every id of a batch would be searched from the first entry on. Its rank is 0, that of the newest id is 1.
-redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', text(now - keep * 1000))
+-- Redis searches a small set from its start for each id of a batch, unless a member is longer than 64 bytes.
+-- No id is.
 redis.call('ZADD', KEYS[3], text(now), ARGV[1], '+inf', string.rep('-', 65))
-redis.call('PEXPIREAT', KEYS[3], text(math.floor(now / 1000) + keep + 1))
+local when = text(math.floor((now + dedupe) / 1000) + 1)
+if redis.call('PEXPIREAT', KEYS[3], when, 'GT') == 0 then
+  redis.call('PEXPIREAT', KEYS[3], when, 'NX')
+end
 redis.call('HDEL', KEYS[2], ARGV[1])
-redis.call('ZREM', KEYS[1], ARGV[1])
-return now
+local stale = redis.call('ZCOUNT', KEYS[3], '-inf', text(now - dedupe))
+if stale > 0 then
+  redis.call('ZREMRANGEBYRANK', KEYS[3], '0', text(math.min(stale, 1000) - 1))
+end
+return { 'recorded', now }

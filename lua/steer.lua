@@ -1,14 +1,15 @@
--- steer.lua changes what operators have asked for: mutes, and limits for a while. Replicas learn of a change from flush.lua,
--- which brings back the version.
+-- steer.lua changes what operators have asked for: mutes and temporary limits. Replicas learn of a change
+-- from flush.lua, which returns the version.
 --
--- KEYS[1]  steering  hash  "version" -> a number that grows with each change, at least the time; "born" -> the version that the hash began with;
---                          "mute <pattern>" and "limit <scope>" -> "<since> <until> <the rest as JSON>", in microseconds
+-- KEYS[1]  steering  hash  "mute <pattern>" and "limit <scope>" -> "<since> <until> <the rest as JSON>", in
+--                          microseconds;
+--                          "version" -> a number that grows with each change, and is at least the time of it;
+--                          "born" -> the version that the hash began with, which only release v0.1.0 reads
 -- ARGV[1]  what to do, and what it needs:
 --   set      field, for how long in microseconds, the rest as JSON
 --   clear    field
---   restore  version, born, and fields with their values: the hash as a replica has read it. After the store was lost it is put
---            back: as a whole where there is none, or an older version of the same hash; into one that has begun since, what
---            that one does not have
+--   restore  version, and the other fields with their values: the hash as a replica has read it. It is put
+--            back as a whole if there is no hash, or if a failover has left an older version
 --
 -- Reply: { status, now, version, until }
 --   status   1 done; 0 nothing to clear, or nothing to restore; -1 there is no room for another entry
@@ -16,13 +17,12 @@
 --   version  after the change; 0: there is no hash
 --   until    set: when it ends by itself; else 0
 --
--- Each change removes what has ended, and what has another form. A version is the time of the change, or one more than the last:
--- it never goes back, and the next change after a loss has no version that a replica knows from before. A hash
--- is kept for a day after the last end that was ever asked for, so that a replica which was cut off takes no cleared
--- entry for a lost one. Everything is read before anything is written.
+-- Each change removes what has ended, and what has another form. The hash stays when its last entry has gone,
+-- for longer than any entry lasts: while it is there nobody puts back an older one, so what was cleared does
+-- not come back.
 
 local most = 1000 -- entries
-local day = 86400000 -- milliseconds
+local kept = 2764800000 -- 32 days in milliseconds: a day longer than an entry can last
 
 local function text(number)
   return string.format('%.0f', number)
@@ -30,80 +30,61 @@ end
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local all, stored, count = redis.call('HGETALL', KEYS[1]), {}, 0
-local kept = redis.call('PEXPIRETIME', KEYS[1])
-for i = 1, #all, 2 do
-  stored[all[i]] = all[i + 1]
-end
-local version = tonumber(stored.version)
-local born = stored.born or stored.version or ''
-version = version and version >= 1 and version < 9007199254740991 and math.floor(version) or nil
-stored.version, stored.born = nil, nil
+local step, field = ARGV[1], ARGV[2]
 
--- ends(value) is when an entry ends; nil: it has ended, or has another form.
-local function ends(value)
-  local at = tonumber(string.match(value, '^%d+ (%d+) ') or nil)
-  return at and at > now and at or nil
-end
-
-local gone = {}
-for field, value in pairs(stored) do
-  if ends(value) then
-    count = count + 1
+local version, born, entries, known, gone = 0, nil, 0, false, {}
+local stored = redis.call('HGETALL', KEYS[1])
+for i = 1, #stored, 2 do
+  local name, value = stored[i], stored[i + 1]
+  local ends = tonumber(string.match(value, '^%d+ (%d+) ') or nil)
+  if name == 'version' then
+    version = tonumber(value) or 0
+  elseif name == 'born' then
+    born = value
+  elseif ends and ends > now then
+    entries = entries + 1
+    known = known or name == field
   else
-    gone[#gone + 1] = field
+    gone[#gone + 1] = name
   end
 end
-for _, field in ipairs(gone) do
-  stored[field] = nil
+if not (version >= 1 and version < 9007199254740991) then -- somebody else has written it
+  version = 0
 end
 
-local status, latest, added, removed, restored = 1, 0, {}, {}, nil
-if ARGV[1] == 'set' then
-  if not stored[ARGV[2]] and count >= most then
-    return { -1, now, version or 0, 0 }
+local ends = 0
+if step == 'restore' then
+  local lost = tonumber(ARGV[2])
+  if version >= lost then
+    return { 0, now, version, 0 }
   end
-  latest = now + tonumber(ARGV[3])
-  added[ARGV[2]] = text(now) .. ' ' .. text(latest) .. ' ' .. ARGV[4]
-elseif ARGV[1] == 'clear' then
-  if not stored[ARGV[2]] then
-    return { 0, now, version or 0, 0 }
+  redis.call('DEL', KEYS[1])
+  for i = 3, #ARGV, 2 do
+    redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
   end
-  removed[1] = ARGV[2]
+  version, born = lost, true -- as it was
 else
-  local same = not version or born == ARGV[3]
-  if version and same and version >= tonumber(ARGV[2]) then
+  if step == 'set' and not known and entries >= most then
+    return { -1, now, version, 0 }
+  end
+  if step == 'clear' and not known then
     return { 0, now, version, 0 }
   end
-  for i = 4, #ARGV - 1, 2 do
-    if ends(ARGV[i + 1]) and (same or not stored[ARGV[i]] and count < most) then
-      added[ARGV[i]] = ARGV[i + 1]
-      count = count + 1
-    end
+  for _, name in ipairs(gone) do
+    redis.call('HDEL', KEYS[1], name)
   end
-  for field in pairs(same and stored or {}) do
-    removed[#removed + 1] = field
-  end
-  if same then
-    version, born, restored = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[2])
-  elseif next(added) == nil then
-    return { 0, now, version, 0 }
-  end
-end
-
-for _, list in ipairs({ gone, removed }) do
-  for _, field in ipairs(list) do
+  if step == 'set' then
+    ends = now + tonumber(ARGV[3])
+    redis.call('HSET', KEYS[1], field, text(now) .. ' ' .. text(ends) .. ' ' .. ARGV[4])
+  else
     redis.call('HDEL', KEYS[1], field)
   end
+  version = math.max(math.floor(version) + 1, now)
 end
-if not version then
-  version, born = now - 1, text(now)
+
+redis.call('HSET', KEYS[1], 'version', text(version))
+if not born then
+  redis.call('HSET', KEYS[1], 'born', text(version))
 end
-version = restored or math.max(version + 1, now)
-redis.call('HSET', KEYS[1], 'version', text(version), 'born', born)
-for field, value in pairs(added) do
-  redis.call('HSET', KEYS[1], field, value)
-  kept = math.max(kept, math.ceil(ends(value) / 1000) + day)
-end
-redis.call('PEXPIREAT', KEYS[1], text(math.max(kept, math.floor(now / 1000) + day)))
-return { status, now, version, latest }
+redis.call('PEXPIREAT', KEYS[1], text(math.floor(now / 1000) + kept))
+return { 1, now, version, ends }

@@ -30,7 +30,7 @@ func devCommand() *cli.Command {
 
 func simulateCommand() *cli.Command {
 	cmd := withoutDevstack("simulate")
-	for _, name := range []string{"global", "category", "overrides", "dedupe"} {
+	for _, name := range []string{"global", "category", "overrides", "group", "group-overrides", "reserve", "dedupe"} {
 		cmd.Flags = append(cmd.Flags, &cli.StringFlag{Name: name, Hidden: true}) // so that the error is the same with them
 	}
 	for _, name := range []string{"json", "skip-bad"} {

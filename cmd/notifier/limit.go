@@ -67,7 +67,14 @@ Example:
 					return err
 				}
 			}
-			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error { return s.set(ctx, order, length) })
+			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
+				for category, limit := range steering.Temporary([]steering.Order{order}).Categories {
+					if err := s.store.Limiter.Rules().CheckReserved(category, limit); err != nil {
+						return usage(cmd, err.Error())
+					}
+				}
+				return s.set(ctx, order, length)
+			})
 		},
 	}
 }

@@ -32,7 +32,7 @@ const settingsOnThePage = `(() => {
 			scope("room", { sends: true }), scope("waits", { sends: false, reason: "global", limit: "5/1h", at: later }), scope("of a group", { sends: false, reason: "group", limit: "5/1h", at: later }),
 			scope("full", { sends: false, reason: "category", limit: "5/1h", at: later }), scope("kept", { sends: false, reason: "global", limit: "5/1h", at: later, kept: 3, left: 2 }),
 			scope("used up", { sends: false, reason: "global", limit: "5/1h", at: later, kept: 3 }),
-			scope("damaged", { sends: false, held: "redis_key" }), scope("muted", { sends: false, reason: "muted", at: later }), scope("_other", null),
+			scope("muted", { sends: false, reason: "muted", at: later }), scope("_other", null),
 		],
 	});
 	look({
@@ -63,7 +63,7 @@ func TestThePageShowsWhoDiffersAndWhatIsRefused(t *testing.T) {
 			Warnings: []string{"Replicas run with different settings: LIMIT_CATEGORY is 10/30m in <b>\ufffd and 5/30m in b.", "Two"},
 			Next: []string{
 				"room: now", "waits: then in a while, global limit", "of a group: then in a while, group limit", "full: then in a while",
-				"kept: then in a while, at the earliest: kept for others", "used up: then in a while, at the earliest: global limit", "damaged: key damaged", "muted: then in a while, muted", "other categories: now",
+				"kept: then in a while, at the earliest: kept for others", "used up: then in a while, at the earliest: global limit", "muted: then in a while, muted", "other categories: now",
 			},
 		},
 		{

@@ -19,7 +19,7 @@ func TestProductionBuild(t *testing.T) {
 		t.Fatalf("no list of packages:\n%s", list)
 	}
 	for dependency := range strings.Lines(string(list)) {
-		for _, left := range []string{"nats-server", "miniredis", "gopher-lua", "notifier/internal/devstack", "notifier/internal/embedded", "notifier/internal/luastore", "notifier/internal/simulate", "notifier/internal/redistest", "testing\n", "google.golang.org/grpc", "grpc-gateway"} {
+		for _, left := range []string{"nats-server", "miniredis", "gopher-lua", "notifier/internal/devstack", "notifier/internal/embedded", "notifier/internal/simulate", "notifier/internal/redistest", "testing\n", "google.golang.org/grpc", "grpc-gateway"} {
 			if strings.Contains(dependency, left) {
 				t.Errorf("it contains %s", dependency)
 			}
@@ -30,7 +30,7 @@ func TestProductionBuild(t *testing.T) {
 	if n := strings.Count(string(modules), "\n\tdep\t"); err != nil || n == 0 || n > mostModules {
 		t.Errorf("%v; it links %d modules, expected %d at most:\n%s", err, n, mostModules, modules)
 	}
-	for _, arguments := range [][]string{{"demo"}, {"dev"}, {"dev", "-slack-only", "127.0.0.1:0"}, {"simulate"}, {"simulate", "-category", "5/1m", "-"}} {
+	for _, arguments := range [][]string{{"demo"}, {"dev"}, {"dev", "-slack-only", "127.0.0.1:0"}, {"simulate"}, {"simulate", "-group", "5/1m", "-"}} {
 		command := exec.CommandContext(t.Context(), binary, arguments...)
 		out, _ := command.CombinedOutput()
 		if code := command.ProcessState.ExitCode(); code != exitFailed {

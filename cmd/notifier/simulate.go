@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -72,10 +71,10 @@ Examples:
 				return err
 			}
 			s := simulation{
-				limits: limits, name: cmd.Args().First(), skipBad: cmd.Bool("skip-bad"),
-				out: bufio.NewWriter(cmd.Root().Writer), errOut: cmd.Root().ErrWriter,
+				limits: limits, name: cmd.Args().First(), skipBad: cmd.Bool("skip-bad"), asJSON: cmd.Bool("json"),
+				out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,
 			}
-			return interruption(ctx, s.run(ctx, cmd.Root().Reader, cmd.Bool("json")))
+			return interruption(ctx, s.run(ctx, cmd.Root().Reader))
 		},
 	}
 }
@@ -109,46 +108,55 @@ func loadSimulatedLimits(cmd *cli.Command) (settings.Store, error) {
 
 // simulation is one run of the command.
 type simulation struct {
-	limits   settings.Store
-	name     string // of the file; empty or "-": standard input
-	skipBad  bool
-	out      *bufio.Writer
-	errOut   io.Writer
-	reported time.Time // when progress was reported, or the decisions began
-	decided  int
+	limits  settings.Store
+	name    string // of the file; empty or "-": standard input
+	skipBad bool
+	asJSON  bool
+	out     io.Writer
+	errOut  io.Writer
 }
 
-func (s *simulation) run(ctx context.Context, in io.Reader, asJSON bool) error {
+func (s *simulation) run(ctx context.Context, in io.Reader) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(simulateGCPercent))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(min(simulateMemoryLimit, debug.SetMemoryLimit(-1))))
 	input, err := s.read(ctx, in)
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if s.asJSON {
 		if err := input.WriteNotes(s.errOut); err != nil {
 			return err
 		}
 	}
+	out := bufio.NewWriter(s.out)
 	var summary simulate.Summary
-	s.reported = time.Now()
-	err = simulate.Run(ctx, input.Events, s.limits.Limits, s.limits.Dedupe, func(v simulate.Verdict) error {
-		if err := s.progress(len(input.Events)); err != nil {
-			return err
-		}
-		if asJSON {
-			return v.Write(s.out)
+	err = s.decide(ctx, input.Events, func(v simulate.Verdict) error {
+		if s.asJSON {
+			return v.Write(out)
 		}
 		summary.Add(v)
 		return nil
 	})
-	if err == nil && !asJSON {
-		err = summary.WriteTable(s.out, input, s.limits.Limits, s.limits.Dedupe)
+	if err == nil && !s.asJSON {
+		err = summary.WriteTable(out, input, s.limits.Limits, s.limits.Dedupe)
 	}
 	if err != nil {
 		return err
 	}
-	return s.out.Flush()
+	return out.Flush()
+}
+
+// decide decides the events and shows the progress.
+func (s *simulation) decide(ctx context.Context, events []simulate.Event, observe func(simulate.Verdict) error) error {
+	screen := term.ScreenOf(s.errOut)
+	if s.asJSON && term.ScreenOf(s.out).Terminal {
+		screen = term.Screen{} // the verdicts on the screen show it
+	}
+	progress := newProgress(s.errOut, screen, len(events))
+	err := simulate.Run(ctx, events, s.limits.Limits, s.limits.Dedupe, func(v simulate.Verdict) error {
+		return errors.Join(progress.advance(), observe(v))
+	})
+	return errors.Join(err, progress.erase())
 }
 
 // read reads the input in a goroutine of its own, because a read from a terminal or a pipe ends for no signal. Where ctx
@@ -181,16 +189,4 @@ func (s *simulation) read(ctx context.Context, in io.Reader) (simulate.Input, er
 	case <-ctx.Done():
 		return simulate.Input{}, ctx.Err()
 	}
-}
-
-// progress writes once a second to standard error how far it is.
-func (s *simulation) progress(total int) error {
-	s.decided++
-	now := time.Now()
-	if now.Sub(s.reported) < time.Second {
-		return nil
-	}
-	s.reported = now
-	_, err := fmt.Fprintf(s.errOut, "%d of %s decided\n", s.decided, term.Count(total, "event"))
-	return err
 }

@@ -11,7 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"notifier/internal/term"
 	"notifier/internal/testkit"
 )
 
@@ -104,20 +107,42 @@ func TestSimulateInterrupted(t *testing.T) {
 	}
 }
 
-// TestSimulateReportsItsProgress: whoever waits sees how far it is, on standard error.
-func TestSimulateReportsItsProgress(t *testing.T) {
+// TestSimulateProgress: a terminal shows once a second, on one line, how far a replay is.
+func TestSimulateProgress(t *testing.T) {
 	t.Parallel()
-	var errOut strings.Builder
-	s := simulation{errOut: &errOut}
-	if err := s.progress(3); err != nil { // the last report was long ago
-		t.Fatal(err)
-	}
-	for range 2 {
-		testkit.Check(t, s.progress(3))
-	}
-	if got := errOut.String(); got != "1 of 3 events decided\n" || s.decided != 3 {
-		t.Errorf("%q after %d events, expected one line about the first of 3", got, s.decided)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var shown, piped strings.Builder
+		onTerminal := newProgress(term.Escaper(&shown), term.Screen{Terminal: true}, 8)
+		elsewhere := newProgress(&piped, term.ScreenOf(&piped), 8)
+		for range 8 {
+			time.Sleep(300 * time.Millisecond) // of synctest's clock
+			testkit.Check(t, onTerminal.advance())
+			testkit.Check(t, elsewhere.advance())
+		}
+		testkit.Check(t, onTerminal.erase())
+		testkit.Check(t, elsewhere.erase())
+		want := "\r4 of 8 events decided (50 %)\r8 of 8 events decided (100 %)\r\x1b[K"
+		if got := shown.String(); got != want {
+			t.Errorf("on a terminal: %q, expected %q", got, want)
+		}
+		if got := piped.String(); got != "" {
+			t.Errorf("elsewhere: %q, expected nothing", got)
+		}
+	})
+}
+
+// TestSimulateProgressOfAShortReplay: a replay of less than a second shows and erases nothing.
+func TestSimulateProgressOfAShortReplay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var shown strings.Builder
+		p := newProgress(&shown, term.Screen{Terminal: true}, 1)
+		testkit.Check(t, p.advance())
+		testkit.Check(t, p.erase())
+		if got := shown.String(); got != "" {
+			t.Errorf("%q, expected nothing", got)
+		}
+	})
 }
 
 // TestVerdictLines are JSON that keeps its names and leaves out what does not apply.

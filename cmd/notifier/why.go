@@ -43,7 +43,6 @@ Examples:
 			}
 			why := whyOutput{id: cmd.Args().First(), category: cmd.String("category"), json: cmd.Bool("json"), out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
 			return withStore(func(store app.Store) error {
-				why.inBuckets = !store.Limits.Global.Exact()
 				return why.run(ctx, store.Limiter)
 			})
 		},
@@ -57,8 +56,6 @@ type whyOutput struct {
 	json     bool
 	out      io.Writer
 	errOut   io.Writer
-
-	inBuckets bool // the global limit is counted in buckets, where no event has a slot of its own
 }
 
 // run asks Redis and the stream of outcomes at the same time. One of them is enough for an answer; what is not known without the
@@ -144,7 +141,7 @@ func (w whyOutput) unknown() []string {
 // whyLine is the answer for scripts, about one event. Unknown times are left out.
 type whyLine struct {
 	EventID  string     `json:"event_id"`
-	State    string     `json:"state"` // sent, in_flight, admitted, dropped, dead or unknown
+	State    string     `json:"state"` // sent, in_flight, dropped, dead or unknown
 	Category string     `json:"category,omitempty"`
 	Source   string     `json:"source,omitempty"` // what the id counts together with
 	Admitted *time.Time `json:"admitted,omitempty"`
@@ -169,8 +166,6 @@ func newWhyLine(id string, trace ratelimit.Trace) whyLine {
 		line.State = "in_flight"
 	case line.Sent != nil:
 		line.State = "sent"
-	case line.Admitted != nil:
-		line.State = "admitted"
 	}
 	return line
 }
@@ -180,22 +175,16 @@ func (w whyOutput) text(trace ratelimit.Trace) []string {
 	id := w.id
 	add := func(format string, values ...any) { lines = append(lines, fmt.Sprintf(format, values...)) }
 	stamp := func(t time.Time) string { return t.Format(time.RFC3339Nano) }
-	switch {
-	case trace.InFlight:
+	if trace.InFlight {
 		add("%s of category %s is admitted and on its way to Slack.", id, trace.Category)
-	case !trace.Sent.IsZero():
+	} else {
 		add("%s of category %s was sent.", id, trace.Category)
-	default:
-		add("%s of category %s was admitted; its record has expired, its slot is still taken.", id, trace.Category)
 	}
 	if trace.Source != "" {
 		add("  source    %s", trace.Source)
 	}
-	switch {
-	case !trace.Admitted.IsZero():
+	if !trace.Admitted.IsZero() {
 		add("  admitted  %s", stamp(trace.Admitted))
-	case w.inBuckets:
-		add("  admitted  not known: the global limit is counted in buckets, without the events")
 	}
 	if trace.Posts > 0 {
 		add("  posted    %s, attempt %d; its result is not known yet", stamp(trace.LastPost), trace.Posts)

@@ -38,7 +38,6 @@ const WAITS = {
   dead_letter: "the dead-letter stream does not accept events",
   backlog: "too many events wait for slow channels",
   redis_clock: "the clock of Redis was set back",
-  redis_key: "the key of a category or a group in Redis is damaged",
 };
 // What the trouble with Redis is; see kindTexts in internal/status/this.go.
 const TROUBLES = {

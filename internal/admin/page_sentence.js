@@ -106,7 +106,7 @@ function describeHeld(data) {
   const title = data.held > 0 ? "held " + count(data.held) : "held";
   const pause = pausesOf(data).find(p => !p.channel);
   if (pause) return verdict("pause", "note", title, `Held: Slack has asked to wait ${span(pause.left)}` + held);
-  const waits = waitsOf(data).filter(w => w.for !== "redis_clock" && w.for !== "redis_key" && !w.channel);
+  const waits = waitsOf(data).filter(w => w.for !== "redis_clock" && !w.channel);
   if (waits.length === 0) return describeChannels(data, title, held);
   const waiting = new Set(waits.flatMap(w => w.replicas)).size, all = replicasOf(data);
   const what = [...new Set(waits.map(whatOf))].join(", ");

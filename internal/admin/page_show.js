@@ -90,7 +90,6 @@ const OTHERS = { group: "group limit", global: "global limit", muted: "muted" };
 function showNext(node, scope, own) {
   const f = scope.forecast;
   if (!f || f.sends) return setMoment(node, 0, "now");
-  if (f.held) return setMoment(node, 0, "key damaged");
   const note = f.kept > 0 ? "at the earliest: " + (f.left > 0 ? "kept for others" : "global limit") : f.reason === own ? "" : OTHERS[f.reason] ?? plain(f.reason);
   setMoment(node, when(f.at), "not known", note);
 }

@@ -62,7 +62,6 @@ type app struct {
 	observe  func(consume.Settled)
 	cleanups cleanups
 	replica  string // its name
-	peers    peers
 
 	store      Store
 	steering   *steering.Follower

@@ -47,14 +47,13 @@ func (a *app) newHealer() (*ratelimit.Healer, error) {
 	}
 	steering := func(ctx context.Context, connection *redis.Conn) error { return a.steering.PutBack(ctx, connection) }
 	return ratelimit.NewHealer(a.store.Limiter, a.settings.Store.Guard, ratelimit.Healing{
-		Replica: a.replica, Peers: a.peers.alive, Healed: a.peers.healed, Log: a.log,
+		Replica: a.replica, Log: a.log,
 		PutBack: []func(context.Context, *redis.Conn) error{steering},
 	})
 }
 
 // flushed takes what each flush of the counts brings back.
 func (a *app) flushed(f stats.Flushed) {
-	a.peers.note(f)
 	a.differing.flushed(f, time.Now())
 	ctx, cancel := context.WithTimeout(context.Background(), followTimeout)
 	defer cancel()

@@ -79,7 +79,9 @@ func randomRules(t *testing.T, random *rand.Rand) ratelimit.Rules {
 	rules.Group, _ = ratelimit.ParseGroupLimit(one("", "7/30h", "6/19h30m:1h"))
 	rules.GroupOverrides, _ = ratelimit.ParseGroupOverrides(one("", "b=2/10h"))
 	rules.Reserve, _ = ratelimit.ParseReserve(one("", "payments=3", "payments=2,a.x=2"))
-	testkit.Check(t, rules.CheckReserve())
+	if rules.CheckReserve() != nil { // a category with a reserve is not counted in buckets
+		rules.Reserve = nil
+	}
 	return rules
 }
 

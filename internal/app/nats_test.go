@@ -180,8 +180,10 @@ func (l *link) eventually(t *testing.T, reason string) {
 func plainServer(t *testing.T, options natsserver.Options) *natsserver.Server {
 	t.Helper()
 	options.Host, options.NoSigs, options.NoLog = "127.0.0.1", true, true
-	if options.Port == 0 {
-		options.Port = -1
+	if options.Port == 0 { // one that nobody else takes while the server is down
+		port, err := testkit.FreePort()
+		testkit.Check(t, err)
+		options.Port = port
 	}
 	server, err := natsserver.NewServer(&options)
 	testkit.Check(t, err)
@@ -231,13 +233,11 @@ func TestASeedIsReadAgain(t *testing.T) {
 // The latest failure is the reason, not the first one.
 func TestTheReasonIsTheLatestFailure(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := testkit.FreePort()
 	testkit.Check(t, err)
-	addr := listener.Addr().(*net.TCPAddr)
-	testkit.Check(t, listener.Close())
-	l := connected(t, func(env *settings.Environment) { env.NATSURL = "nats://me:hunter2@" + addr.String() })
+	l := connected(t, func(env *settings.Environment) { env.NATSURL = fmt.Sprintf("nats://me:hunter2@127.0.0.1:%d", port) })
 	l.eventually(t, "connection refused")
-	server := plainServer(t, natsserver.Options{Port: addr.Port, Username: "you", Password: "other"})
+	server := plainServer(t, natsserver.Options{Port: port, Username: "you", Password: "other"})
 	l.eventually(t, "authorization violation")
 	server.Shutdown()
 	server.WaitForShutdown()

@@ -74,7 +74,7 @@ func (o *outcomes) record(s *consume.Settled, now time.Time) recent.Outcome {
 	if s.Tier.Count > 0 {
 		r.Limit, r.AboveLimit = o.limit(s.Tier), s.Never
 		if !s.Never {
-			r.RetryAfter, r.AtLeast = term.Seconds(s.RetryAfter), s.Reserved > 0
+			r.RetryAfter, r.AtLeast = term.Seconds(s.RetryAfter), s.AtLeast
 		}
 	}
 	if s.Mute != nil {

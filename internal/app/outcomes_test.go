@@ -145,7 +145,7 @@ func TestARecordHasWhatTheLineHas(t *testing.T) {
 		settled consume.Settled
 		want    recent.Outcome
 	}{
-		{consume.Settled{Tier: tier, RetryAfter: time.Second, Reserved: 3}, recent.Outcome{Limit: "10/30m", RetryAfter: 1, AtLeast: true}},
+		{consume.Settled{Tier: tier, RetryAfter: time.Second, Reserved: 3, AtLeast: true}, recent.Outcome{Limit: "10/30m", RetryAfter: 1, AtLeast: true}},
 		{consume.Settled{Tier: tier, RetryAfter: time.Second, Never: true}, recent.Outcome{Limit: "10/30m", AboveLimit: true}},
 		{consume.Settled{Mute: &steering.Order{Target: "a.*", Until: until, By: "me"}}, recent.Outcome{Mute: "a.*", MutedUntil: &until, MutedBy: "me"}},
 		{consume.Settled{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}, recent.Outcome{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}},

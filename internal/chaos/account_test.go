@@ -18,7 +18,7 @@ import (
 //   - It is in Slack, or dead, or its lines say by which limit or mute it was dropped. A line "sent" has its message in Slack.
 //   - It stands in Slack once; or more often, and a line says "ambiguous".
 //   - It was charged when it came to Slack, once while that counts, and not refunded; one that did not come to Slack was
-//     refunded.
+//     refunded, unless Slack rejected it because of the message.
 //
 // Six echoes are no fault, and counted. Between its line and its acknowledgement a crash, or a consumer that is deleted,
 // lets an event be decided anew: it is dropped and later sent, or dead and later sent. An event that was sent is dropped
@@ -46,7 +46,7 @@ type account struct {
 	forgotten                   map[string]int64 // by event id: when a refund was made, at the earliest, that Redis has forgotten
 	unaccounted, wronglyCharged int
 	overfull                    int
-	unheard                     []*line // that a worker decided again before another one had put back what it knows
+	unheard                     []*line // that a worker put back what it knows when the others had decided again
 	sentForgotten               int     // records that an event was sent
 	excused                     int     // windows above their limit then
 }
@@ -130,7 +130,7 @@ func (a *account) readLogs() {
 			if strings.HasPrefix(line.Message, "notification ") {
 				a.settled = append(a.settled, line)
 			}
-			if strings.HasPrefix(line.Message, "Redis may have forgotten what replicas that did not answer") {
+			if strings.HasPrefix(line.Message, "put back what Redis had forgotten after it was open again") {
 				a.unheard = append(a.unheard, line)
 			}
 		}

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -76,15 +77,18 @@ func (a *account) redisUnavailable(at time.Time) (fault, bool) {
 	return fault{}, false
 }
 
-// refundNear reports whether Slack rejected something, or a mute began, at a time that matters to the window: a slot that was given
-// back before anybody looked counted, and cannot be seen.
+// refundNear reports whether Slack refused a channel, or a mute began, at a time that matters to the window:
+// a slot that was given back before anybody looked counted, and cannot be seen.
 func (a *account) refundNear(at time.Time, window time.Duration) bool {
-	for _, f := range a.w.diary.of(faultRejects, faultMute) {
-		if f.hours.overlaps(at.Add(-window-decisionAge), at.Add(decisionAge)) {
-			return true
-		}
+	kinds := []string{faultRefuses, faultMute}
+	if os.Getenv(releaseVariable) != "" {
+		kinds = append(kinds, faultRejects) // the release before refunds each rejection
 	}
-	return false
+	from, to := at.Add(-window-decisionAge), at.Add(decisionAge)
+	return slices.ContainsFunc(a.w.diary.of(kinds...), func(f fault) bool { return f.hours.overlaps(from, to) }) ||
+		slices.ContainsFunc(a.settled, func(l *line) bool {
+			return l.rejected(badChannel) && l.Time.After(from) && l.Time.Before(to)
+		})
 }
 
 // askedFor reports whether Sentinels were asked for a failover at a time that matters to the window. The old primary goes on until it is
@@ -95,9 +99,8 @@ func (a *account) askedFor(at time.Time, window time.Duration) bool {
 	})
 }
 
-// wentOnWithout reports whether a worker decided again, at a time that matters to the window, before another one that lives had put back
-// what it knows: a healing waits for 1.3 s, and a process that this machine does not let run for so long is late. docs/design.md names
-// that, and the worker's line names the late one.
+// wentOnWithout reports whether a worker put back what it knows only when the others had decided again, at a time that matters to the
+// window: a store is closed for a second and a half, and a process that this machine does not let run for so long is late.
 func (a *account) wentOnWithout(at time.Time, window time.Duration) bool {
 	return slices.ContainsFunc(a.unheard, func(l *line) bool {
 		return l.Time.After(at.Add(-window-decisionAge)) && l.Time.Before(at.Add(decisionAge))
@@ -228,6 +231,7 @@ func (a *account) charges() {
 		}
 		switch {
 		case a.lostSlots[id], deadInDoubt(a.lines[id]), a.settledMeanwhile(e), a.mutedUnasked(a.lines[id], admissions[id]):
+		case a.rejectedBeforeALoss(a.lines[id]):
 		case a.sentOnOldPrimary(e):
 			a.sentForgotten++
 		default:
@@ -244,6 +248,16 @@ func (a *account) sentOnOldPrimary(e *event) bool {
 	return slices.ContainsFunc(a.lines[e.id], func(l *line) bool { return l.Outcome == outcome.Sent && a.askedFor(l.Time, 0) })
 }
 
+// rejectedBeforeALoss reports whether an event was rejected because of the message, and Redis lost something
+// since: a worker puts its slots back, which it keeps, and the record of it with them.
+func (a *account) rejectedBeforeALoss(lines []*line) bool {
+	losses := a.w.diary.of(faultEmpty, faultFailover, faultPrimary, faultRedis)
+	return slices.ContainsFunc(lines, func(l *line) bool {
+		later := func(f fault) bool { return f.hours.to.After(l.Time) }
+		return l.rejected(badMessage) && slices.ContainsFunc(losses, later)
+	})
+}
+
 func deadInDoubt(lines []*line) bool {
 	return slices.ContainsFunc(lines, func(l *line) bool { return l.Outcome == "dead" && l.Ambiguous })
 }
@@ -252,7 +266,7 @@ func deadInDoubt(lines []*line) bool {
 func (a *account) chargedAgain(c chargedAgain) {
 	id := (&admission{slot: c.slot}).id()
 	first, second := time.UnixMicro(c.first), time.UnixMicro(c.second)
-	for _, f := range a.w.diary.of(faultRejects, faultMute) {
+	for _, f := range a.w.diary.of(faultRejects, faultRefuses, faultMute) {
 		if f.hours.overlaps(first, second.Add(time.Second)) {
 			return
 		}
@@ -299,6 +313,9 @@ func (a *account) charge(e *event, admissions []*admission) {
 	case len(posts) > 0 && admissions[0].at > posts[0].at.UnixMicro():
 		a.wronglyCharged++
 		a.blame(e, "charged after it was posted")
+	case len(admissions) == 1 && kept == 0 && a.rejectedOnce(lines) && !a.askedFor(lines[0].Time, time.Minute):
+		a.wronglyCharged++
+		a.blame(e, "rejected because of the message, and refunded")
 	case len(posts) > 0 || unjustified == 0:
 	case refund != nil:
 		a.refundsForgotten++
@@ -313,12 +330,19 @@ func (a *account) charge(e *event, admissions []*admission) {
 	}
 }
 
-// justified reports whether an event that never came to Slack had a right to a slot that it kept: it may have been there as
-// far as anybody knew, or it was held until the slot counted no more, and was refused or dead-lettered only then.
+// rejectedOnce reports whether all that happened to an event is that Slack rejected it because of the
+// message.
+func (a *account) rejectedOnce(lines []*line) bool {
+	return len(lines) == 1 && lines[0].rejected(badMessage) && lines[0].life.program != os.Getenv(releaseVariable)
+}
+
+// justified reports whether an event that never came to Slack had a right to a slot that it kept: it was
+// rejected because of the message, it may have been there as far as anybody knew, or it was held until the
+// slot counted no more, and was refused or dead-lettered only then.
 func (a *account) justified(lines []*line, m *admission) bool {
 	expired := m.at + a.w.register.retention
 	for _, l := range lines {
-		if l.Ambiguous || ((l.refusedByLimit() || l.muted()) && l.Time.UnixMicro() >= expired) {
+		if l.Ambiguous || l.rejected(badMessage) || ((l.refusedByLimit() || l.muted()) && l.Time.UnixMicro() >= expired) {
 			return true
 		}
 	}

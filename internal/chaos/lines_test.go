@@ -22,6 +22,7 @@ type line struct {
 	Category    string    `json:"category"`
 	Outcome     string    `json:"outcome"`
 	Reason      string    `json:"reason"`
+	Detail      string    `json:"detail"`
 	Limit       string    `json:"limit"`
 	RetryAfter  *float64  `json:"retry_after_s"`
 	StreamSeq   uint64    `json:"stream_seq"`
@@ -48,6 +49,11 @@ func (l *line) hasNoLetter() bool { return l.Letter != nil && !*l.Letter && l.Re
 // refusedByLimit reports whether the script has refused the event.
 func (l *line) refusedByLimit() bool {
 	return l.Outcome == outcome.Dropped && slices.Contains(outcome.LimitReasons(), l.Reason)
+}
+
+// rejected reports whether Slack has rejected the event with this code.
+func (l *line) rejected(code string) bool {
+	return l.Outcome == outcome.Dead && l.Reason == outcome.SlackRejected && l.Detail == code
 }
 
 // muted reports whether an operator has muted the event.

@@ -34,9 +34,17 @@ const (
 	faultChannels = "slack limits each channel"
 	faultLost     = "slack accepts and resets"
 	faultRejects  = "slack rejects"
+	faultRefuses  = "slack refuses the channel"
 	faultBlind    = "channel unreadable"
 	faultMute     = "mute"
 	faultWhile    = "limit for a while"
+)
+
+// The codes with which Slack refuses posts: because of the message, which keeps its slot, and because of the
+// channel.
+const (
+	badMessage = "msg_too_long"
+	badChannel = "is_archived"
 )
 
 // nemesis breaks one thing, keeps it broken for a while, and repairs it, even if ctx ends before that.
@@ -210,13 +218,23 @@ func (w *world) againstSlack(long bool) []nemesis {
 		{3, w.limitChannels},
 		{2, always(faultLost, devstack.Behaviour{ResetAfter: true}, 20*time.Millisecond, 300*time.Millisecond)},
 		{1, always(faultLost, devstack.Behaviour{Accept: true, Hang: true}, 100*time.Millisecond, 300*time.Millisecond)},
-		{1, always(faultRejects, devstack.Behaviour{Code: "msg_too_long"}, 50*time.Millisecond, 400*time.Millisecond)},
+		{1, always(faultRejects, devstack.Behaviour{Code: badMessage}, 50*time.Millisecond, 400*time.Millisecond)},
+		{1, w.refuseChannel},
 		{3, w.refuseWhatArrived},
 	}
 	if long {
 		lane = append(lane, nemesis{1, always(faultLimited, devstack.Behaviour{Status: http.StatusTooManyRequests}, 20*time.Millisecond, 50*time.Millisecond)})
 	}
 	return lane
+}
+
+// refuseChannel refuses two posts because of their channel, which are too few to close it.
+func (w *world) refuseChannel(ctx context.Context, random *rand.Rand) {
+	begun := time.Now()
+	refusal := devstack.Behaviour{Code: badChannel}
+	w.slack.Next(refusal, refusal)
+	wait.For(ctx, between(random, 500*time.Millisecond, 1500*time.Millisecond))
+	w.diary.note(faultRefuses, "", begun)
 }
 
 // limitChannels lets each channel take one post a second, as Slack documents it, or so many that workers with a pace stay
@@ -239,7 +257,7 @@ func (w *world) refuseWhatArrived(ctx context.Context, random *rand.Rand) {
 	testkit.Within(2*time.Second, func() bool { return w.slack.Accepted() >= accepted+3 || ctx.Err() != nil })
 	w.diary.note(faultLost, "", begun)
 	begun = time.Now()
-	w.slack.Always(devstack.Behaviour{Code: "msg_too_long"})
+	w.slack.Always(devstack.Behaviour{Code: badMessage})
 	wait.For(ctx, between(random, 800*time.Millisecond, 1500*time.Millisecond))
 	w.slack.Always(devstack.Behaviour{})
 	w.diary.note(faultRejects, "", begun)

@@ -39,6 +39,12 @@ func idOf(slot string) string {
 	return id
 }
 
+// taken is one slot by its name and time: an id that is admitted anew takes a second one.
+type taken struct {
+	slot string
+	at   int64
+}
+
 // chargedAgain is a slot whose time of admission changed while the first one still counted, without a look that saw it free.
 type chargedAgain struct {
 	slot          string
@@ -57,13 +63,14 @@ type register struct {
 	client    *redis.Client
 	rules     ratelimit.Rules
 	retention int64 // microseconds; the longest window of any rule
-	shortest  int64 // the shortest time for which a category's set keeps an admission
+	shortest  int64 // the shortest time for which a category's log keeps an admission
+	global    int64 // the same of the global log
 	stop      context.CancelFunc
 	done      chan struct{}
 
 	mu       sync.Mutex
-	now      map[string]*admission
-	gone     map[string]int64 // those that were refunded, and when they had been admitted
+	now      map[taken]*admission
+	gone     map[taken]bool // those that were refunded
 	all      []*admission
 	problems []string
 	again    []chargedAgain
@@ -78,9 +85,9 @@ func watch(t *testing.T, client *redis.Client, rules ratelimit.Rules) *register 
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &register{
 		client: client,
-		rules:  rules, retention: rules.LongestWindow().Microseconds(), stop: cancel, done: make(chan struct{}), now: map[string]*admission{}, gone: map[string]int64{},
+		rules:  rules, retention: rules.LongestWindow().Microseconds(), stop: cancel, done: make(chan struct{}), now: map[taken]*admission{}, gone: map[taken]bool{},
 	}
-	r.shortest = r.retention
+	r.shortest, r.global = r.retention, ratelimit.Rules{Global: rules.Global}.LongestWindow().Microseconds()
 	for _, limit := range append(values(rules.Overrides), rules.Category) {
 		r.shortest = min(r.shortest, ratelimit.Rules{Global: limit}.LongestWindow().Microseconds())
 	}
@@ -127,12 +134,14 @@ func (r *register) look(ctx context.Context) error {
 		categories[strings.TrimPrefix(name, prefix)] = pipe.ZRangeWithScores(ctx, name, 0, -1)
 	}
 	clock := pipe.Time(ctx)
-	mark := pipe.ZScore(ctx, key("register"), " healed")
+	meta := pipe.HMGet(ctx, key("meta"), "token", "opens")
+	marks := pipe.ZRangeByScoreWithScores(ctx, key("register"), &redis.ZRangeBy{Min: strconv.Itoa(1 << 52), Max: "+inf"})
 	generation := pipe.InfoMap(ctx, "replication")
 	if _, err := pipe.Exec(ctx); err != nil {
-		return err // redis.Nil, too: there is no mark
+		return err
 	}
-	if number := generationNumber(generation.Val()["Replication"]["master_replid"]); mark.Val() != number {
+	replication := generation.Val()["Replication"]["master_replid"]
+	if !isOpen(meta.Val(), replication, clock.Val()) && !isHealed(marks.Val(), replication) {
 		return errUnhealed
 	}
 	again, err := r.client.Keys(ctx, prefix+"*").Result()
@@ -148,12 +157,12 @@ func (r *register) look(ctx context.Context) error {
 	r.lastLook = now
 	r.looks++
 	seen := r.take(global.Val(), now)
-	for slot, a := range r.now {
-		if _, there := seen[slot]; !there {
-			if a.refunded = now < a.at+r.retention; a.refunded {
-				r.gone[slot] = a.at
+	for identity, a := range r.now {
+		if !seen[identity] {
+			if a.refunded = now < a.at+r.global; a.refunded {
+				r.gone[identity] = true
 			}
-			delete(r.now, slot)
+			delete(r.now, identity)
 		}
 	}
 	slices.Sort(names)
@@ -167,10 +176,29 @@ func (r *register) look(ctx context.Context) error {
 // errUnhealed is that a store may have forgotten what workers are about to put back.
 var errUnhealed = errors.New("this store is not healed")
 
-// generationNumber is the score of the mark by which workers know that a store is healed: see healed.lua.
-func generationNumber(generation string) float64 {
-	value, _ := strconv.ParseUint(generation[:min(len(generation), 13)], 16, 64)
-	return float64(1<<52 | value)
+// isOpen reports whether workers decide on a store; see quarantine.lua.
+func isOpen(meta []any, replication string, now time.Time) bool {
+	token, _ := meta[0].(string)
+	opens, _ := meta[1].(string)
+	micros, _ := strconv.ParseInt(opens, 10, 64)
+	return strings.HasPrefix(token, replication+" ") && micros <= now.UnixMicro()
+}
+
+// isHealed reports the same of workers of release v0.1.0, which mark a store with a number made of its generation.
+func isHealed(marks []redis.Z, replication string) bool {
+	value, _ := strconv.ParseUint(replication[:min(len(replication), 13)], 16, 64)
+	return slices.Contains(marks, redis.Z{Score: float64(1<<52 | value), Member: " healed"})
+}
+
+// slotOf is the name of a slot without the time in it: "<id>" or "<id> <n>". Those of release v0.1.0 have none.
+func slotOf(member redis.Z) string {
+	name, _ := member.Member.(string)
+	id, rest, _ := strings.Cut(name, " ")
+	number := strings.TrimPrefix(strings.TrimPrefix(rest, strconv.FormatInt(int64(member.Score), 10)), " ")
+	if number == "" {
+		return id
+	}
+	return id + " " + number
 }
 
 // counted is how often the register was looked at.
@@ -181,25 +209,27 @@ func (r *register) counted() int {
 }
 
 // take notes the members of the global set.
-func (r *register) take(members []redis.Z, now int64) map[string]int64 {
-	seen := make(map[string]int64, len(members))
+func (r *register) take(members []redis.Z, now int64) map[taken]bool {
+	before := map[string]*admission{} // the latest of each name
+	for _, a := range r.now {
+		if other := before[a.slot]; other == nil || other.at < a.at {
+			before[a.slot] = a
+		}
+	}
+	seen := make(map[taken]bool, len(members))
 	for _, member := range members {
-		slot, at := member.Member.(string), int64(member.Score)
-		seen[slot] = at
-		a := r.now[slot]
-		if a != nil && a.at != at {
-			if at < a.at+r.retention {
-				r.again = append(r.again, chargedAgain{slot, a.at, at})
-				a.refunded = true // or overwritten: it counts no more either way
-			}
-			a = nil
+		identity := taken{slotOf(member), int64(member.Score)}
+		a := r.now[identity]
+		if identity.at <= now-r.global && a == nil {
+			continue // it left in its time: it counts in no window
 		}
-		if a == nil && at <= now-r.retention {
-			continue // it left in its time, and is in a store that was a replica: it counts in no window
-		}
+		seen[identity] = true
 		if a == nil {
-			a = &admission{slot: slot, at: at, back: r.gone[slot] == at}
-			r.now[slot] = a
+			if other := before[identity.slot]; other != nil && identity.at < other.at+r.retention {
+				r.again = append(r.again, chargedAgain{identity.slot, other.at, identity.at})
+			}
+			a = &admission{slot: identity.slot, at: identity.at, back: r.gone[identity]}
+			r.now[identity] = a
 			r.all = append(r.all, a)
 		}
 		a.last = now
@@ -208,20 +238,22 @@ func (r *register) take(members []redis.Z, now int64) map[string]int64 {
 }
 
 // compare holds the categories' sets against the global one: charged to both or to neither.
-func (r *register) compare(global map[string]int64, categories map[string]*redis.ZSliceCmd, now int64) {
-	inCategory := map[string]bool{}
+func (r *register) compare(global map[taken]bool, categories map[string]*redis.ZSliceCmd, now int64) {
+	inCategory := map[taken]bool{}
 	for category, members := range categories {
 		for _, member := range members.Val() {
-			slot, at := member.Member.(string), int64(member.Score)
-			inCategory[slot] = true
-			if global[slot] != at && at > now-r.retention {
-				r.problems = append(r.problems, fmt.Sprintf("category %s has %q at %d, the global set has it at %d", category, slot, at, global[slot]))
+			identity := taken{slotOf(member), int64(member.Score)}
+			inCategory[identity] = true
+			if !global[identity] && identity.at > now-r.global {
+				r.problems = append(r.problems,
+					fmt.Sprintf("category %s has %q at %d, the global set does not", category, identity.slot, identity.at))
 			}
 		}
 	}
-	for slot, at := range global {
-		if at > now-r.shortest && !inCategory[slot] {
-			r.problems = append(r.problems, fmt.Sprintf("the global set has %q at %d, its category's set does not", slot, at))
+	for identity := range global {
+		if identity.at > now-min(r.shortest, r.global) && !inCategory[identity] {
+			r.problems = append(r.problems,
+				fmt.Sprintf("the global set has %q at %d, its category's set does not", identity.slot, identity.at))
 		}
 	}
 }

@@ -19,43 +19,51 @@ func (w *Worker) accepted(ctx context.Context, p *posting, t *turn, name string,
 	p.inSlack(receipt) // first: it takes the time
 	w.slackAnswered(t, true)
 	w.refused.accepted(p.channel)
-	w.recordAnswer(ctx, p, name, receipt.Channel, 0)
+	w.recordAnswer(ctx, ratelimit.Answer{Channel: p.channel, Name: name, Posted: true})
 }
 
 // refusedOrFailed is for a post that is not made, or may not be.
 func (w *Worker) refusedOrFailed(startCtx, finishCtx context.Context, p *posting, t *turn, name string, failure *slackout.Error) result {
-	if failure.Class == slackout.Rejected {
+	answer := ratelimit.Answer{Channel: p.channel, Name: name}
+	switch {
+	case failure.Class == slackout.RetryAfter:
+		w.limited(finishCtx, p, t, answer, failure.RetryAfter)
+		return result{}
+	case failure.Class == slackout.Rejected:
 		w.slackAnswered(t, false)
-		if failure.ChannelRefused {
-			w.refused.rejected(p.channel, failure.Code)
-		}
-		w.recordAnswer(finishCtx, p, name, "", 0)
-		p.settled.Detail = failure.Code
-		return result{finish: w.recordRejected}
+		w.recordAnswer(finishCtx, answer)
+		return w.rejected(p, failure)
 	}
-	if startCtx.Err() != nil { // no further attempt here, but the other replicas need to know
-		w.recordAnswer(finishCtx, p, name, "", waitAskedFor(failure, failure.RetryAfter))
+	if startCtx.Err() != nil { // no further attempt here
+		w.recordAnswer(finishCtx, answer)
 		return result{}
 	}
-	closed := w.slackFailed(p, t, failure)
-	scope, left := w.recordAnswer(finishCtx, p, name, "", waitAskedFor(failure, closed))
-	switch {
-	case scope == ratelimit.PausedWorkspace: // by Slack's limit for the workspace, as far as one can see
-		t.PauseWorkspace(left)
-		w.availability.lost(slackPosts, askedToWait(left))
-	case failure.Class == slackout.RetryAfter:
-		w.availability.channelLost(laneOf(p.channel), askedToWait(closed))
-	}
+	w.slackFailed(p, t, failure)
+	w.recordAnswer(finishCtx, answer)
 	return w.unexplained(p, t, failure)
 }
 
-// waitAskedFor is how long the other replicas have to wait after a failed post of this one: after a refusal by Slack's limit
-// as long as this replica does, after anything else not at all.
-func waitAskedFor(failure *slackout.Error, closed time.Duration) time.Duration {
-	if failure.Class != slackout.RetryAfter {
-		return 0
+// rejected is for a post that Slack refuses for good.
+func (w *Worker) rejected(p *posting, failure *slackout.Error) result {
+	p.settled.Detail = failure.Code
+	if !failure.ChannelRefused {
+		return result{finish: w.recordRejected}
 	}
-	return closed
+	w.refused.rejected(p.channel, failure.Code)
+	return result{finish: w.recordRefused}
+}
+
+// limited is for a 429, which pauses the channel, and perhaps the workspace, in all replicas: for as long as
+// Slack asks, or the backoff gives where it names no time.
+func (w *Worker) limited(ctx context.Context, p *posting, t *turn, answer ratelimit.Answer, atLeast time.Duration) {
+	answer.RetryAfter = t.ChannelFailed(atLeast, true)
+	scope, left := w.recordAnswer(ctx, answer)
+	if scope == ratelimit.PausedWorkspace {
+		t.PauseWorkspace(left)
+		w.availability.lost(slackPosts, askedToWait(left))
+		return
+	}
+	w.availability.channelLost(laneOf(p.channel), askedToWait(answer.RetryAfter))
 }
 
 // askedToWait is Slack's limit as a reason to wait.
@@ -78,31 +86,26 @@ func (w *Worker) slackAnswered(t *turn, passed bool) {
 }
 
 // slackFailed closes the gate of the channel, or of all channels where the failure concerns them all, for as long as Slack
-// asks or the backoff gives. It returns for how long it is closed.
-func (w *Worker) slackFailed(p *posting, t *turn, failure *slackout.Error) (closed time.Duration) {
+// asks or the backoff gives.
+func (w *Worker) slackFailed(p *posting, t *turn, failure *slackout.Error) {
 	switch {
 	case failure.Class == slackout.Credentials:
-		closed = t.WorkspaceFailed(failure.RetryAfter)
+		t.WorkspaceFailed(failure.RetryAfter)
 		w.availability.lost(slackCredentials, failure)
 	case failure.Workspace:
-		closed = t.WorkspaceFailed(failure.RetryAfter)
+		t.WorkspaceFailed(failure.RetryAfter)
 		w.availability.lost(slackPosts, failure)
-	case failure.Class == slackout.RetryAfter: // Redis knows whether this is the channel's limit; see refusedOrFailed
-		closed = t.ChannelFailed(failure.RetryAfter, true)
 	default:
-		closed = t.ChannelFailed(failure.RetryAfter, false)
+		t.ChannelFailed(failure.RetryAfter, false)
 		w.availability.channelLost(laneOf(p.channel), failure)
 	}
-	return closed
 }
 
-// recordAnswer records in Redis that Slack has answered a post: from then on it counts in the channel's pace, and if it was
-// the probe after a pause, that pause is over. wait above 0: Slack has asked to wait, and all replicas pause the channel or
-// the workspace. It returns what is paused, and for how long. An error is only logged: the next post makes up for it.
-func (w *Worker) recordAnswer(ctx context.Context, p *posting, name, id string, wait time.Duration) (ratelimit.PauseScope, time.Duration) {
-	scope, left, err := w.limiter.Answered(ctx, ratelimit.Answer{
-		Channel: p.channel, ID: id, Name: name, RetryAfter: wait,
-	})
+// recordAnswer records in Redis what Slack has answered to a post: from then on it counts in the channel's
+// pace, and pauses begin or end for all replicas. It returns what is paused, and for how long. An error is
+// only logged: the next post makes up for it.
+func (w *Worker) recordAnswer(ctx context.Context, answer ratelimit.Answer) (ratelimit.PauseScope, time.Duration) {
+	scope, left, err := w.limiter.Answered(ctx, answer)
 	if err != nil && ctx.Err() == nil {
 		w.log.Warn("cannot record Slack's answer for the other replicas", zap.Error(err))
 	}

@@ -20,7 +20,6 @@ const (
 	deadLetterStream                       // the dead-letter stream's acknowledgement
 	laneRoom                               // room for more events that wait for their channel
 	redisClock                             // a clock of Redis that was not set back; work continues without it
-	redisKey                               // the key of each category; work continues with the other categories
 	numberOfDependencies = iota
 )
 
@@ -30,23 +29,20 @@ const WaitClock = "redis_clock"
 // WaitRedis is the Wait.For with which nothing is decided.
 const WaitRedis = "redis"
 
-// WaitKey is the Wait.For with which the events of one category are not decided: its key in Redis is of another type.
-const WaitKey = "redis_key"
-
 // The words are shown in logs, metrics, by /readyz and by "notifier status".
 var dependencyWords = [numberOfDependencies]string{
 	natsConnection: "nats", jetStreamConsumer: "consumer", redisScripts: WaitRedis, slackPosts: "slack",
-	slackCredentials: "credentials", deadLetterStream: "dead_letter", laneRoom: "backlog", redisClock: WaitClock, redisKey: WaitKey,
+	slackCredentials: "credentials", deadLetterStream: "dead_letter", laneRoom: "backlog", redisClock: WaitClock,
 }
 
 func (d dependency) String() string { return dependencyWords[d] }
 
-// WaitWords are the values that Wait.For can have, except WaitClock and WaitKey.
+// WaitWords are the values that Wait.For can have, except WaitClock.
 func WaitWords() []string { return dependencyWords[:redisClock:redisClock] }
 
 // Wait is one thing that a worker is waiting for.
 type Wait struct {
-	For     string    // one of WaitWords, WaitClock or WaitKey
+	For     string    // one of WaitWords, or WaitClock
 	Channel string    // For "slack": the channel that takes no posts; empty: none does
 	Reason  string    // the latest error; without secrets
 	Since   time.Time // when the wait began

@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -32,13 +33,7 @@ func (w *Worker) parkExcess() {
 	for !w.stopping.Load() {
 		channel, item, found := w.lanes.TakeExcess()
 		if !found {
-			if w.stoppedByDamage() == nil {
-				w.availability.recovered(laneRoom)
-			}
-			return
-		}
-		if w.settings.Core != nil && w.damaged.lose() { // before those of others are
-			w.lanes.PutBack(channel, item)
+			w.availability.recovered(laneRoom)
 			return
 		}
 		waiting, closed := w.lanes.Waiting(channel)
@@ -50,11 +45,15 @@ func (w *Worker) parkExcess() {
 			}
 			return
 		}
-		w.damaged.release(&item.Value.admitted)
 		if w.settings.Core == nil { // else it is lost
 			w.lanes.Parked(channel, item, delay)
 		}
 	}
+}
+
+// parkingRefused is why the source takes nothing back.
+func (w *Worker) parkingRefused() string {
+	return cmp.Or(w.source.parkingExhausted(), "it does not answer at the moment")
 }
 
 // parkFor is how long it takes, at the channel's pace, until an event that comes after all that waits there is due: at least

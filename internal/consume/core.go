@@ -3,15 +3,12 @@ package consume
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
-
-	"notifier/internal/ratelimit"
 )
 
 // Core names the subject and the queue group that a worker reads without JetStream: at most once.
@@ -43,10 +40,6 @@ type coreSource struct {
 	isBound   atomic.Bool
 	lostSoFar atomic.Int64
 	unparked  atomic.Int64 // lost because they could not be parked, and not logged yet
-
-	mu        sync.Mutex
-	undecided int    // lost because a category's key is damaged, and not logged yet
-	damaged   string // the latest such key
 }
 
 func (s *coreSource) bound() bool                             { return s.isBound.Load() }
@@ -158,27 +151,10 @@ func keepingPark(s source) func(*delivery, time.Duration) bool {
 	return s.park
 }
 
-// loseUndecided loses an event of a category whose key is damaged.
-func (s *coreSource) loseUndecided(d *delivery, key string) {
-	s.inflight.release(d)
-	s.lostSoFar.Add(1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.undecided++
-	s.damaged = key
-}
-
-// reportUnparked logs what park and loseUndecided have lost since the last time.
+// reportUnparked logs what park has lost since the last time.
 func (s *coreSource) reportUnparked() {
 	if count := int(s.unparked.Swap(0)); count > 0 {
 		s.logLost(count, "its channel is behind and its share is full")
-	}
-	s.mu.Lock()
-	count, key := s.undecided, s.damaged
-	s.undecided = 0
-	s.mu.Unlock()
-	if count > 0 {
-		s.logLost(count, "they cannot be decided: "+ratelimit.DamagedKey{Key: key}.Error())
 	}
 }
 

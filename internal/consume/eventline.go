@@ -109,6 +109,9 @@ func (w *lineWriter) addRefusal(fields []zap.Field, s *Settled) []zap.Field {
 		} else {
 			fields = append(fields, zap.Float64("retry_after_s", term.Seconds(s.RetryAfter)))
 		}
+		if s.AtLeast {
+			fields = append(fields, zap.Bool("retry_after_at_least", true))
+		}
 	}
 	if s.Mute != nil {
 		fields = append(fields, zap.String("mute", s.Mute.Target), zap.Time("muted_until", s.Mute.Until), zap.String("muted_by", s.Mute.By))
@@ -118,9 +121,6 @@ func (w *lineWriter) addRefusal(fields []zap.Field, s *Settled) []zap.Field {
 	}
 	if s.Reserved > 0 {
 		fields = append(fields, zap.Int("reserved", s.Reserved))
-		if !s.Never {
-			fields = append(fields, zap.Bool("retry_after_at_least", true))
-		}
 	}
 	return fields
 }

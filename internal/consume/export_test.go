@@ -15,7 +15,6 @@ func Hurry() {
 	} {
 		*pause /= 10
 	}
-	damagedRetry /= 4 // idleCheck stays, and a worker that is full of such events has to be idle now and then
 }
 
 // FirstBackoff is how long a channel is left alone after one failure, give or take 30 %.

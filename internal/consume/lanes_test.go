@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,8 +25,7 @@ func (s *station) mode(m devstack.Mode) {
 	testkit.Check(s.T, s.slack.SetMode(m))
 }
 
-// refuse makes Slack refuse a channel from now on, after a burst that this sends first: only then is it clear to a worker that
-// the limit is the channel's.
+// refuse makes Slack refuse a channel from now on, after a burst that this sends first.
 func (s *station) refuse(category string, retryAfter time.Duration) {
 	s.Helper()
 	s.mode(devstack.Mode{ChannelLimit: s.limit("3/1h"), RetryAfter: retryAfter})
@@ -54,19 +54,36 @@ func TestAPausedChannelDoesNotDelayAnother(t *testing.T) {
 	}
 }
 
-// Slack refuses a channel that has posted next to nothing: then its limit for the workspace must be meant.
-func TestARefusalOfAQuietChannelPausesTheWorkspace(t *testing.T) {
+// Slack refuses a channel that has posted nothing before: that says nothing of others either.
+func TestARefusalOfAnIdleChannelPausesNoOther(t *testing.T) {
+	s := newStation(t)
+	first, second := s.started(), s.started()
+	s.slack.Next(devstack.Behaviour{RetryAfter: "600"})
+	s.publish("errors", "refused")
+	s.eventually("the channel is paused", func() bool { return len(s.log.waits("slack")) > 0 })
+	s.publishMany("deploys", 3)
+	s.settled(3)
+	for _, wait := range append(first.Waits(), second.Waits()...) {
+		if wait.Channel != "C0DEFAULT" {
+			t.Errorf("a worker waits for %+v, expected only for the channel", wait)
+		}
+	}
+}
+
+// Slack refuses a second channel before it has taken any post: its limit for the workspace must be meant.
+func TestARefusalOfASecondChannelPausesTheWorkspace(t *testing.T) {
 	s := newStation(t)
 	r := s.started()
-	s.slack.Next(devstack.Behaviour{RetryAfter: "1"})
-	began := time.Now()
+	s.slack.Next(devstack.Behaviour{RetryAfter: "2"}, devstack.Behaviour{RetryAfter: "2"})
 	s.publish("errors", "refused")
+	s.eventually("the first is refused", func() bool { return s.slack.Requests() == 1 })
+	s.publish("deploys", "refused too")
 	s.eventually("the worker waits for the workspace", func() bool {
-		waits := r.Waits()
-		return len(waits) == 1 && waits[0].For == "slack" && waits[0].Channel == ""
+		return slices.ContainsFunc(r.Waits(), func(wait consume.Wait) bool { return wait.For == "slack" && wait.Channel == "" })
 	})
-	s.publish("deploys", "other channel")
-	s.settled(2)
+	began := time.Now()
+	s.publish("third", "to a channel that was not refused")
+	s.settled(3)
 	if waited := time.Since(began); waited < time.Second {
 		t.Errorf("all is posted after %s, expected 1s at least", waited)
 	}

@@ -146,7 +146,7 @@ func TestTheLinesOfGroupsAndReserves(t *testing.T) {
 	s := newStation(t)
 	refusals := map[string]ratelimit.Decision{
 		"by-group": {Outcome: ratelimit.Group, Tier: s.limit("50/30m")[0], Used: 50, RetryAfter: 1_118 * time.Millisecond},
-		"reserved": {Outcome: ratelimit.Global, Tier: s.limit("1000/24h:15m")[0], Used: 990, Reserved: 10, RetryAfter: 604_800_000_001 * time.Microsecond},
+		"reserved": {Outcome: ratelimit.Global, Tier: s.limit("1000/24h:15m")[0], Used: 990, Reserved: 10, AtLeast: true, RetryAfter: 604_800_000_001 * time.Microsecond},
 		"fixed":    {Outcome: ratelimit.Category, Tier: s.limit("200/24h:fixed")[0], Used: 200, RetryAfter: time.Microsecond},
 	}
 	s.started(func(c *setup) {

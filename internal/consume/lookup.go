@@ -23,7 +23,6 @@ func (w *Worker) lookUp(ctx context.Context, p *posting, t *turn) *result {
 	if !p.unsure {
 		return nil
 	}
-	w.poster.Learn(p.channel, w.limiter.ChannelID(p.channel)) // after a restart nobody has posted here yet, but Redis knows the channel
 	receipt, found, err := w.poster.Find(ctx, p.event)
 	if err == nil {
 		p.unsure = false

@@ -130,7 +130,7 @@ func (w *Worker) sweepMuted(ctx context.Context) {
 	if !due {
 		return
 	}
-	taken := w.lanes.Take(func(p *posting) bool { return !p.undecided && w.muteOf(p.event) != nil })
+	taken := w.lanes.Take(func(p *posting) bool { return w.muteOf(p.event) != nil })
 	answers := true
 	for channel, items := range taken {
 		answers = w.dropTaken(ctx, channel, items, answers)

@@ -1,7 +1,6 @@
 package consume
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -22,7 +21,6 @@ type admitted struct {
 	request  ratelimit.Request
 	asked    time.Time // when the script last answered that it may be posted
 
-	undecided bool // it counts in damagedCategories.held
 }
 
 // requestFor is the question whether an event may be sent.
@@ -61,7 +59,7 @@ var (
 // errLetterPending ends an event's way here: it is settled when its letter is stored; see letterbox.
 var errLetterPending = errors.New("its dead letter is pending")
 
-// finish ends an event's way. It returns an error when ctx ends, errLetterPending and errGivenBack.
+// finish ends an event's way. It returns an error when ctx ends, and errLetterPending.
 type finish func(ctx context.Context, p *posting) error
 
 // result is what an attempt, or a step of it, leads to.
@@ -160,10 +158,6 @@ func (w *Worker) readmit(ctx context.Context, p *posting) *result {
 		return w.redisFailed(ctx, err)
 	}
 	w.redisDecided()
-	if decisions[0].Outcome == ratelimit.Damaged {
-		return w.stillUndecided(p, decisions[0])
-	}
-	w.damaged.release(&p.admitted)
 	p.asked = time.Now()
 	if decisions[0].Outcome == ratelimit.Admitted {
 		return nil
@@ -172,6 +166,11 @@ func (w *Worker) readmit(ctx context.Context, p *posting) *result {
 	dropped.Attempts, dropped.Ambiguous, dropped.Decided = p.settled.Attempts, p.settled.Ambiguous, p.asked
 	p.settled = dropped
 	return endWith(recordNothing)
+}
+
+// tooOld reports whether an event is older than EVENT_MAX_AGE.
+func (w *Worker) tooOld(e event.Event) bool {
+	return w.settings.MaxAge > 0 && time.Since(e.Time) > w.settings.MaxAge
 }
 
 // expire drops an event that has become older than EVENT_MAX_AGE while it waited, and gives its slots back. It goes on to the
@@ -223,7 +222,7 @@ func (w *Worker) begin(ctx context.Context, p *posting, t *turn) (name string, r
 		return "", w.redisFailed(ctx, err) // it may be recorded: the next call has the same name
 	}
 	w.availability.recovered(redisScripts)
-	if permit.Status != ratelimit.Granted && permit.Status != ratelimit.GrantedAsProbe {
+	if permit.Status != ratelimit.Granted {
 		return "", w.notPermitted(p, t, permit)
 	}
 	if time.Since(asked) > readmitAfter { // this process stood still: the answer is out of date, and is asked for again
@@ -250,7 +249,7 @@ func (w *Worker) notPermitted(p *posting, t *turn, permit ratelimit.Permit) *res
 	case ratelimit.ChannelPaused:
 		t.PauseChannel(permit.Wait)
 		if permit.Wait >= time.Second {
-			w.availability.channelLost(laneOf(p.channel), cmp.Or[error](permit.Reason, askedToWait(permit.Wait)))
+			w.availability.channelLost(laneOf(p.channel), askedToWait(permit.Wait))
 		}
 	case ratelimit.Paced:
 		t.Pace(permit.Wait)

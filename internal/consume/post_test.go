@@ -3,6 +3,7 @@ package consume_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,19 +84,22 @@ func TestAnEventThatWaitsForRedisDoesNotHoldTheProbe(t *testing.T) {
 	s.expectEachPostedOnce(4)
 }
 
-// While the gate is closed nothing more is pulled, even where there is room: what would be dropped is left to replicas that
-// can also send.
+// While the gate of the workspace is closed nothing more is pulled, even where there is room: what would be
+// dropped is left to replicas that can also send.
 func TestNothingIsPulledWhileTheGateIsClosed(t *testing.T) {
 	s := newStation(t)
-	s.started(func(c *setup) { c.batch, c.category = 5, "1/30m" })
+	r := s.started(func(c *setup) { c.batch, c.category = 5, "1/30m" })
 	s.slack.Always(devstack.Behaviour{RetryAfter: "600"})
 	s.publish("errors", "held")
-	s.eventually("Slack has asked to wait", func() bool { return len(s.log.waits("slack")) > 0 })
+	s.publish("deploys", "held in another channel")
+	s.eventually("Slack has asked all to wait", func() bool {
+		return slices.ContainsFunc(r.Waits(), func(wait consume.Wait) bool { return wait.For == "slack" && wait.Channel == "" })
+	})
 	s.publishMany("errors", 200)
 	inARow := 0
 	s.eventually("what was requested before is settled, and nothing more is requested", func() bool {
 		info := s.consumerInfo()
-		if info.NumWaiting == 0 && info.NumAckPending == 1 && info.NumPending > 0 {
+		if info.NumWaiting == 0 && info.NumAckPending == 2 && info.NumPending > 0 {
 			inARow++
 		} else {
 			inARow = 0

@@ -1,6 +1,7 @@
 package consume_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func TestAClockOfRedisThatWasSetBackIsLogged(t *testing.T) {
 	s := newStation(t)
 	s.started()
 	ahead := float64(time.Now().Add(10 * time.Minute).UnixMicro())
-	testkit.Check(t, s.redis.Client(t).ZAdd(t.Context(), "{"+namespace+"}:register", redis.Z{Score: ahead, Member: " clock"}).Err())
+	testkit.Check(t, s.redis.Client(t).HSet(t.Context(), "{"+namespace+"}:meta", "clock", strconv.FormatInt(int64(ahead), 10)).Err())
 	s.publishMany("errors", 3)
 	s.settled(3)
 	s.expectEachPostedOnce(3)

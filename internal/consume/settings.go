@@ -21,17 +21,16 @@ type Limiter interface {
 	Answered(ctx context.Context, answer ratelimit.Answer) (ratelimit.PauseScope, time.Duration, error)
 	Sent(ctx context.Context, request ratelimit.Request) error
 	Refund(ctx context.Context, request ratelimit.Request, known string) (bool, error)
+	Forfeit(ctx context.Context, request ratelimit.Request, known string) (bool, error)
 	InFlight(ctx context.Context, request ratelimit.Request) (record ratelimit.InFlight, found bool, err error)
 	WasSent(ctx context.Context, request ratelimit.Request) (bool, error)
 	ClockLag() time.Duration
-	ChannelID(channel string) string
 }
 
 // Poster makes one attempt to post, and looks up whether an earlier one has arrived; see package slackout.
 type Poster interface {
 	Channel(ev event.Event) string
 	Post(ctx context.Context, ev event.Event) (slackout.Receipt, error)
-	Learn(channel, id string)
 	Find(ctx context.Context, ev event.Event) (slackout.Receipt, bool, error)
 }
 

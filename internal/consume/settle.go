@@ -24,7 +24,8 @@ type Settled struct {
 	NoLetter bool // dead: it has no letter, because its category has written its share of them for now
 
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
-	RetryAfter time.Duration  // dropped by a limit: when an event of its cost would fit; a lower bound where something is Reserved
+	RetryAfter time.Duration  // dropped by a limit: when an event of its cost would fit
+	AtLeast    bool           // ... or later
 	Never      bool           // dropped by a limit for a while: its cost is above that, so it does not fit before that has ended
 	Reserved   int            // dropped by the global limit: slots of the tier that are kept for other categories
 

@@ -64,9 +64,9 @@ func TestAnOutageOfSlackIsWaitedOut(t *testing.T) {
 	}
 }
 
-func TestAnEventThatSlackRefusesForGoodIsDeadLetteredAndRefunded(t *testing.T) {
+func TestAnEventThatSlackRefusesForGoodIsDeadLettered(t *testing.T) {
 	s := newStation(t)
-	s.started(func(c *setup) { c.category = "1/30m" })
+	s.started()
 	s.slack.Next(devstack.Behaviour{Code: "is_archived"})
 	s.publish("errors", "refused", "Nats-Msg-Id", "refused")
 	if l := s.lineOf("refused"); l["reason"] != "slack_rejected" || l["detail"] != "is_archived" {
@@ -76,12 +76,49 @@ func TestAnEventThatSlackRefusesForGoodIsDeadLetteredAndRefunded(t *testing.T) {
 	if string(letter.Data) != "refused" || letter.Header.Get("Notifier-Detail") != "is_archived" {
 		t.Errorf("the dead letter is %q with the headers %v", letter.Data, letter.Header)
 	}
+	s.expectNothingLeft()
+}
+
+func TestARefusedChannelIsRefunded(t *testing.T) {
+	s := newStation(t)
+	s.started(func(c *setup) { c.category = "1/30m" })
+	s.slack.Next(devstack.Behaviour{Code: "is_archived"})
+	s.publish("errors", "refused", "Nats-Msg-Id", "refused")
+	s.lineOf("refused")
 	s.publish("errors", "fits in its place")
 	want := map[string]int{"dead slack_rejected": 1, "sent": 1}
 	if diff := cmp.Diff(want, tally(s.settled(2))); diff != "" {
 		t.Errorf("outcomes (-want +got):\n%s", diff)
 	}
-	s.expectNothingLeft()
+}
+
+// Else a publisher of messages that Slack rejects would post without end.
+func TestARejectedMessageKeepsItsSlot(t *testing.T) {
+	for _, code := range []string{"invalid_blocks", "a_code_of_tomorrow"} {
+		t.Run(code, func(t *testing.T) {
+			s := newStation(t)
+			s.started(func(c *setup) { c.category = "2/30m" })
+			s.slack.Next(devstack.Behaviour{Code: code})
+			s.publish("errors", "rejected", "Nats-Msg-Id", "rejected")
+			if l := s.lineOf("rejected"); l["reason"] != "slack_rejected" || l["detail"] != code {
+				t.Errorf("line %v, expected dead for slack_rejected", l)
+			}
+			s.publish("errors", "takes the other slot")
+			s.settled(2)
+			s.publish("errors", "finds no slot")
+			want := map[string]int{"dead slack_rejected": 1, "sent": 1, "dropped category": 1}
+			if diff := cmp.Diff(want, tally(s.settled(3))); diff != "" {
+				t.Errorf("outcomes (-want +got):\n%s", diff)
+			}
+			if charged := s.charged(); charged != 2 {
+				t.Errorf("%d slots are taken, expected 2", charged)
+			}
+			if n := s.redis.Client(t).HLen(t.Context(), "{"+namespace+"}:inflight").Val(); n != 0 {
+				t.Errorf("%d events are in flight, expected none", n)
+			}
+			s.expectNothingLeft()
+		})
+	}
 }
 
 func TestAPostThatMayHaveReachedSlackIsRetriedAsAmbiguous(t *testing.T) {
@@ -175,6 +212,26 @@ func TestARateLimitWithoutATimeIsBackedOffFrom(t *testing.T) {
 	}
 	if took := time.Since(began); took < 2*consume.FirstBackoff()*7/10 {
 		t.Errorf("sent after %s, expected two backoffs, the first of %s give or take 30 %%", took, consume.FirstBackoff())
+	}
+}
+
+// A 429 shows that the post was not made, and pauses the channel for the other replicas, also where the
+// worker is to stop and Slack has named no time.
+func TestARateLimitWithoutATimeCountsWhenTheWorkerStops(t *testing.T) {
+	for name, header := range map[string]string{"no header": "", "not a time": "soon"} {
+		t.Run(name, func(t *testing.T) {
+			s := newStation(t)
+			first := s.started(func(c *setup) { c.shutdown = 4 * time.Second })
+			// No post begins later than two seconds after the stop.
+			s.slack.Always(devstack.Behaviour{Status: 429, RetryAfter: header, Delay: 3 * time.Second})
+			s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+			s.eventually("the post is under way", func() bool { return s.slack.Requests() == 1 })
+			testkit.Check(t, first.stop())
+			ends := s.redis.Client(t).ZScore(t.Context(), "{"+namespace+"}:pauses", "C0DEFAULT").Val()
+			if n := s.slack.Requests(); n != 1 || ends == 0 {
+				t.Errorf("%d posts, and the channel's pause ends at %f; expected one, and that it has paused the channel", n, ends)
+			}
+		})
 	}
 }
 

@@ -34,7 +34,6 @@ type Worker struct {
 	refused      *refusedChannels
 	lookups      lookups
 	letterbox    *letterbox
-	damaged      damagedCategories
 	republisher  *republisher // nil: dropped events are not republished
 	source       source
 
@@ -206,9 +205,6 @@ func (w *Worker) loop(ctx context.Context) {
 			looked = time.Now()
 			w.availability.remind()
 			w.forgetIdleChannels()
-			if w.damaged.recovered() {
-				w.availability.repaired(redisKey)
-			}
 		}
 		if taken > 1 {
 			w.inflight.gather(ctx, min(w.settings.BatchSize, gatherEvents), gatherTime)
@@ -224,9 +220,6 @@ func (w *Worker) loop(ctx context.Context) {
 				return
 			}
 			w.parkExcess()
-			if reason := w.stoppedByDamage(); reason != nil { // and nothing has arrived for a while
-				w.availability.lost(laneRoom, reason)
-			}
 			continue
 		}
 		crash(afterPull)
@@ -256,12 +249,6 @@ func (w *Worker) process(ctx context.Context, batch []*delivery) error {
 		case ratelimit.Admitted:
 			candidates[i].asked = asked
 			w.enqueue(candidates[i])
-		case ratelimit.Damaged:
-			if w.tooOld(candidates[i].event) {
-				settled = append(settled, Settled{Event: candidates[i].event, Outcome: outcome.Dropped, Reason: outcome.Expired, delivery: candidates[i].delivery})
-			} else {
-				w.setAside(candidates[i], decision)
-			}
 		default:
 			dropped := refused(candidates[i].event, candidates[i].delivery, decision)
 			dropped.Decided = asked
@@ -342,7 +329,8 @@ func (w *Worker) redisDecided() {
 func refused(ev event.Event, d *delivery, decision ratelimit.Decision) Settled {
 	settled := Settled{
 		Event: ev, Outcome: outcome.Dropped, delivery: d,
-		Tier: decision.Tier, RetryAfter: decision.RetryAfter, Never: decision.Never, Reserved: decision.Reserved,
+		Tier: decision.Tier, RetryAfter: decision.RetryAfter, AtLeast: decision.AtLeast && !decision.Never,
+		Never: decision.Never, Reserved: decision.Reserved,
 	}
 	switch decision.Outcome {
 	case ratelimit.Duplicate:

@@ -55,7 +55,7 @@ func TestWhatIsHeldForWhat(t *testing.T) {
 		switch d {
 		case deadLetterStream:
 			want = 1
-		case redisClock, redisKey: // work continues
+		case redisClock: // work continues
 			want = 0
 		}
 		if n := w.Held()[d.String()]; n != want {

@@ -2,7 +2,6 @@ package digest
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"strings"
 	"time"
@@ -14,31 +13,37 @@ import (
 	"notifier/internal/stats"
 )
 
-// attempt reports once what was taken, and returns how long to wait before the next check. The end of ctx does not cut it
+// attempt is one attempt to report what was dropped, by a replica that has the lease and a permit to post.
+type attempt struct {
+	snapshot
+	token string // of the lease
+}
+
+// report makes the attempt, and returns how long to wait before the next turn. The end of ctx does not cut it
 // short.
-func (d *Digest) attempt(ctx context.Context, t taken) time.Duration {
-	if t.posting.err != nil {
-		d.log.Warn("the digest cannot be built", zap.Error(t.posting.err))
-		d.answered(ctx, "", 0)
-		return d.failed(ctx, t, 0, keepMessage)
+func (d *Digest) report(ctx context.Context, a attempt) time.Duration {
+	if a.invalid != nil {
+		d.log.Warn("the digest cannot be built", zap.Error(a.invalid))
+		d.answered(ctx, a, ratelimit.Answer{})
+		return d.failed(ctx, a, 0)
 	}
-	last, err := decodeMessage(t.message)
+	last, err := decodeMessage(a.message)
 	if err != nil {
 		d.log.Warn("the last digest is not edited", zap.String("key", d.store.keys.Message()), zap.Error(err))
 	}
-	free, sources := d.free(ctx, t.now), d.sources(ctx)
+	free, sources := d.free(ctx, a.now), d.sources(ctx)
 	call, cancel := detached(ctx, callTimeout)
-	begun, err := d.store.begin(call, d.token)
+	begun, err := d.store.begin(call, a.token, d.config.Lease, a.snapshot)
 	cancel()
 	if err != nil || !begun {
-		d.answered(ctx, "", 0) // nothing is posted with this permit
+		d.answered(ctx, a, ratelimit.Answer{}) // nothing is posted with this permit
 		d.log.Warn("the digest is not posted: its lease cannot be confirmed", zap.Error(err))
-		return d.failed(ctx, t, 0, keepMessage)
+		return d.failed(ctx, a, 0)
 	}
-	if last.editable(d.config.Channel, t.now) {
-		return d.edit(ctx, t, last, free, sources)
+	if last.editable(d.config.Channel, a.now) {
+		return d.edit(ctx, a, last, free, sources)
 	}
-	return d.postNew(ctx, t, free, sources)
+	return d.postNew(ctx, a, free, sources)
 }
 
 // free returns the sentences about the next free slot, as far as the time is known, and about what is muted.
@@ -82,67 +87,73 @@ func detached(ctx context.Context, limit time.Duration) (context.Context, contex
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
-func (d *Digest) postNew(ctx context.Context, t taken, free string, sources []stats.SourceSlot) time.Duration {
-	fresh := message{Asked: d.config.Channel, Posted: t.now, Since: t.posting.since, Drops: t.posting.drops}
+func (d *Digest) postNew(
+	ctx context.Context, a attempt, free string, sources []stats.SourceSlot,
+) time.Duration {
+	fresh := message{Asked: d.config.Channel, Posted: a.now, Since: a.since, Drops: a.drops}
 	call, cancel := detached(ctx, d.config.Timeout)
-	receipt, err := d.config.Publisher.PostText(call, d.config.Channel, text(t.now.Sub(fresh.Since), fresh.Drops, free, blame{sources, fresh.Since}))
+	receipt, err := d.config.Publisher.PostText(call, d.config.Channel, fresh.text(a.now, free, sources))
 	cancel()
 	if err == nil {
-		d.answered(ctx, receipt.Channel, 0)
+		d.answered(ctx, a, ratelimit.Answer{Posted: true})
 		fresh.Channel, fresh.TS = receipt.Channel, receipt.TS
-		return d.reported(ctx, fresh)
+		return d.reported(ctx, a, fresh)
 	}
 	failure := failureOf(err)
 	switch failure.Class {
 	case slackout.Ambiguous:
-		d.answered(ctx, "", 0) // Slack has taken it by now, or never will
-		d.logAmbiguous(t, failure.Code)
-		return d.reported(ctx, message{})
+		d.answered(ctx, a, ratelimit.Answer{}) // Slack has taken it by now, or never will
+		d.logAmbiguous(total(a.drops), failure.Code)
+		return d.reported(ctx, a, message{})
 	case slackout.RetryAfter:
-		d.answered(ctx, "", max(failure.RetryAfter, d.backoff(t)))
+		d.answered(ctx, a, ratelimit.Answer{RetryAfter: max(failure.RetryAfter, d.backoff(a))})
 	default:
-		d.answered(ctx, "", 0)
+		d.answered(ctx, a, ratelimit.Answer{})
 	}
 	d.log.Warn("the digest could not be posted", zap.Error(err))
-	return d.failed(ctx, t, failure.RetryAfter, keepMessage)
+	return d.failed(ctx, a, failure.RetryAfter)
 }
 
-// edit adds what was taken to the last message.
-func (d *Digest) edit(ctx context.Context, t taken, last message, free string, sources []stats.SourceSlot) time.Duration {
+// edit adds what was dropped since to the last message.
+func (d *Digest) edit(
+	ctx context.Context, a attempt, last message, free string, sources []stats.SourceSlot,
+) time.Duration {
 	whole := last
-	whole.Drops = merge(last.Drops, t.posting.drops)
-	err := d.editOnce(ctx, whole, t.now, free, sources)
+	whole.Drops = merge(last.Drops, a.drops)
+	update := func() error {
+		call, cancel := detached(ctx, d.config.Timeout)
+		defer cancel()
+		return d.config.Publisher.UpdateText(call, whole.Channel, whole.TS, whole.text(a.now, free, sources))
+	}
+	err := update()
 	if err != nil && failureOf(err).Class == slackout.Ambiguous {
 		// Once more, with the same text in the same place, unless this replica is stopping.
-		if ctx.Err() != nil || d.editOnce(ctx, whole, t.now, free, sources) != nil {
-			d.logAmbiguous(t, failureOf(err).Code) // whatever the second one returns: the first may have arrived
-			return d.reported(ctx, whole)          // the next edit reports it again
+		if ctx.Err() != nil || update() != nil {
+			// Whatever the second one returns: the first may have arrived.
+			d.logAmbiguous(total(a.drops), failureOf(err).Code)
+			d.answered(ctx, a, ratelimit.Answer{})
+			return d.reported(ctx, a, whole) // the next edit reports it again
 		}
 		err = nil
 	}
-	d.answered(ctx, last.Channel, 0) // a 429 too: edits have a limit of their own, which is not about posts
+	d.answered(ctx, a, ratelimit.Answer{}) // a 429 too: edits have a limit of their own, which is not about posts
 	if err == nil {
-		return d.reported(ctx, whole)
+		return d.reported(ctx, a, whole)
 	}
 	failure := failureOf(err)
 	if failure.Class == slackout.Rejected || failure.Class == slackout.Credentials {
-		// It was deleted, or may no longer be edited, or this token may not edit at all. A new message reports the drops,
-		// and shows whether the token is refused for that too.
+		// It was deleted, or may no longer be edited, or this token may not edit at all. A new message reports the
+		// drops, and shows whether the token is refused for that too.
 		d.log.Info("the last digest cannot be edited, a new one is posted", zap.Error(err))
-		d.finish(ctx, result{failures: t.failures, message: forgetMessage})
+		d.finish(ctx, a, result{failures: a.failures})
 		return 0
 	}
 	d.log.Warn("the digest could not be edited", zap.Error(err))
-	return d.failed(ctx, t, failure.RetryAfter, keepMessage)
+	return d.failed(ctx, a, failure.RetryAfter)
 }
 
-func (d *Digest) editOnce(ctx context.Context, m message, now time.Time, free string, sources []stats.SourceSlot) error {
-	call, cancel := detached(ctx, d.config.Timeout)
-	defer cancel()
-	return d.config.Publisher.UpdateText(call, m.Channel, m.TS, text(now.Sub(m.Since), m.Drops, free, blame{sources, m.Since}))
-}
-
-// failureOf returns the *slackout.Error in an error of the Publisher. Any other error may mean anything, so it is ambiguous.
+// failureOf returns the *slackout.Error in an error of the Publisher. Any other error may mean anything, so
+// it is ambiguous.
 func failureOf(err error) *slackout.Error {
 	var failure *slackout.Error
 	if errors.As(err, &failure) {
@@ -151,55 +162,49 @@ func failureOf(err error) *slackout.Error {
 	return &slackout.Error{Class: slackout.Ambiguous, Code: "unknown_error"}
 }
 
-func (d *Digest) logAmbiguous(t taken, why string) {
-	d.log.Warn("the digest may not have arrived, and is not posted again", zap.String("reason", why),
-		zap.Int64("drops", total(t.posting.drops)))
+func (d *Digest) logAmbiguous(drops int64, why string) {
+	d.log.Warn("the digest may not have arrived, and is not posted again",
+		zap.String("reason", why), zap.Int64("drops", drops))
 }
 
-// answered records Slack's answer to the post, or that there will be none. It is called for every permit: the other posts wait
-// for the one that probes after a pause. retryAfter is above 0 if Slack asks to wait: then other posts wait too.
-func (d *Digest) answered(ctx context.Context, channelID string, retryAfter time.Duration) {
+// answered records Slack's answer to the post, or that there will be none. It is called for every permit: the
+// other posts wait for the one that probes after a pause. If Slack asks to wait, other posts wait too.
+func (d *Digest) answered(ctx context.Context, a attempt, answer ratelimit.Answer) {
 	call, cancel := detached(ctx, callTimeout)
 	defer cancel()
-	_, _, err := d.config.Permits.Answered(call, ratelimit.Answer{
-		Channel: d.config.Channel, ID: channelID, Name: d.post, RetryAfter: retryAfter,
-	})
+	answer.Channel, answer.Name = d.config.Channel, a.post
+	_, _, err := d.config.Permits.Answered(call, answer)
 	if err != nil {
 		d.log.Warn("Slack's answer to the digest could not be stored", zap.Error(err))
 	}
 }
 
-// reported ends an attempt whose drops are reported, or assumed to be. posted is the message that can be edited, if any.
-func (d *Digest) reported(ctx context.Context, posted message) time.Duration {
-	kept := forgetMessage
-	if posted.TS != "" {
-		kept = posted.encode()
-	}
-	d.finish(ctx, result{reported: true, wait: d.config.Interval, message: kept})
+// reported ends an attempt whose drops are reported, or assumed to be. posted is the message that can be
+// edited, if any.
+func (d *Digest) reported(ctx context.Context, a attempt, posted message) time.Duration {
+	d.finish(ctx, a, result{reported: true, wait: d.config.Interval, message: posted.encode()})
 	return d.poll()
 }
 
-// failed ends an attempt that has reported nothing. The next one, by any replica, is after a backoff and not before atLeast
-// has passed.
-func (d *Digest) failed(ctx context.Context, t taken, atLeast time.Duration, kept string) time.Duration {
-	wait := max(d.backoff(t), atLeast)
-	d.finish(ctx, result{failures: t.failures + 1, wait: wait, message: kept})
-	return min(wait, longestPoll)
+// failed ends an attempt that has reported nothing. The next one, by any replica, is after a backoff and not
+// before atLeast has passed.
+func (d *Digest) failed(ctx context.Context, a attempt, atLeast time.Duration) time.Duration {
+	wait := max(d.backoff(a), atLeast)
+	d.finish(ctx, a, result{failures: a.failures + 1, wait: wait, message: a.message})
+	return wait
 }
 
 // backoff is how long to wait after a failure if Slack does not ask for more.
-func (d *Digest) backoff(t taken) time.Duration {
-	return min(d.wait<<min(t.failures, 10), longestBackoff)
+func (d *Digest) backoff(a attempt) time.Duration {
+	return min(d.wait<<min(a.failures, 10), longestBackoff)
 }
 
-// finish records how an attempt ended. It retries until Redis has the result or the lease has expired, or once if ctx has
-// ended.
-func (d *Digest) finish(ctx context.Context, r result) {
-	token := d.token
-	d.token = rand.Text()
+// finish records how an attempt ended. It retries until Redis has the result or the lease has expired, or
+// once if ctx has ended.
+func (d *Digest) finish(ctx context.Context, a attempt, r result) {
 	for deadline := time.Now().Add(d.config.Lease); ; {
 		call, cancel := detached(ctx, callTimeout)
-		done, err := d.store.done(call, token, r)
+		done, err := d.store.finish(call, a.token, r)
 		cancel()
 		switch {
 		case err == nil && done:

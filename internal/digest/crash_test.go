@@ -9,45 +9,40 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/redistest"
-	"notifier/internal/slackout"
 	"notifier/internal/testkit"
 )
 
-// A replica that dies before it posts loses nothing; one that may have posted has its digest not posted again.
+// A replica that dies before it posts loses nothing; one that may have posted has its digest not posted
+// again.
 func TestTheHolderDies(t *testing.T) {
 	t.Parallel()
-	const lease = time.Second // the other one has to look before it is over
 	for dies, expected := range map[string]struct {
 		posts    bool // it has, and did not record it
 		begins   bool
 		reported int
 		inDoubt  int64
 	}{
-		"before it notes the post": {reported: 7},
-		"before the post":          {begins: true, reported: 2, inDoubt: 5},
-		"after the post":           {begins: true, posts: true, reported: 7, inDoubt: 5},
+		"before it records the post": {reported: 7},
+		"before the post":            {begins: true, reported: 2, inDoubt: 5},
+		"after the post":             {begins: true, posts: true, reported: 7, inDoubt: 5},
 	} {
 		t.Run(dies, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, w *world) {
-				ctx := t.Context()
 				w.drop("category", "errors", 5)
 				w.old()
-				dead := w.digest(true, nil)
-				if taken, err := dead.store.take(ctx, dead.token, lease, interval); err != nil || taken.verdict != verdictAcquired {
-					t.Fatalf("%+v, %v", taken, err)
-				}
+				// The other one has to look before the lease is over.
+				dead := w.digest(true, func(config *Config) { config.Lease = time.Second })
+				a := w.acquire(dead)
 				if expected.begins {
-					if begun, err := dead.store.begin(ctx, dead.token); err != nil || !begun {
-						t.Fatalf("%t, %v", begun, err)
-					}
+					w.begin(dead, a)
 				}
 				if expected.posts {
-					_, err := dead.config.Publisher.PostText(ctx, "C0", "In the last minute 5 events were not sent: 5 of errors (its limit 10/30m).")
+					_, err := dead.config.Publisher.PostText(t.Context(), "C0", "In the last minute 5 events were not sent: 5 of errors (its limit 10/30m).")
 					testkit.Check(t, err)
 				}
 				alive := w.digest(true, nil)
-				if taken, err := alive.store.take(ctx, alive.token, lease, interval); err != nil || taken.verdict != verdictNotNow || taken.wait <= 0 {
-					t.Errorf("another one gets %+v, %v", taken, err)
+				if acquired, err := alive.store.acquire(t.Context(), "alive", time.Second); err != nil || acquired {
+					t.Errorf("another one gets the lease: %t, %v", acquired, err)
 				}
 				w.drop("category", "errors", 2) // while nobody can post
 				stop := w.run(alive, w.digest(true, nil))
@@ -64,18 +59,14 @@ func TestTheHolderDies(t *testing.T) {
 	}
 }
 
-// One that was only slow, and has lost its lease, does not post and spoils nothing.
+// A replica that was only slow, and has lost its lease, does not post and spoils nothing.
 func TestTheHolderIsSlow(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		w.drop("category", "errors", 5)
 		w.old()
-		slow := w.digest(true, nil)
-		first, err := slow.store.take(ctx, slow.token, time.Millisecond, interval)
-		if err != nil || first.verdict != verdictAcquired {
-			t.Fatalf("%+v, %v", first, err)
-		}
-		token := slow.token
+		slow := w.digest(true, func(config *Config) { config.Lease = time.Millisecond })
+		a := w.acquire(slow)
 		fast := w.digest(true, nil)
 		testkit.EventuallyNil(w.t, func() error {
 			if fast.turn(ctx); w.slack.Accepted() == 0 {
@@ -84,14 +75,14 @@ func TestTheHolderIsSlow(t *testing.T) {
 			return nil
 		})
 		w.drop("category", "errors", 3)
-		slow.attempt(ctx, first)
-		if done, err := slow.store.done(ctx, token, result{reported: true}); done || err != nil {
-			t.Errorf("%t, %v, want that the lease is lost", done, err)
+		slow.report(ctx, a)
+		if n := len(w.logged("the digest is not posted: its lease cannot be confirmed")); n != 1 {
+			t.Errorf("%d lines say that the lease is lost, want one", n)
 		}
-		// A call of before that reaches Redis only now takes no lease.
-		w.old()
-		if late, err := fast.store.take(ctx, lastToken(t, w), time.Hour, time.Millisecond); err != nil || late.verdict != verdictNotNow {
-			t.Errorf("%+v, %v", late, err)
+		for _, result := range []result{{reported: true}, {}} {
+			if done, err := slow.store.finish(ctx, a.token, result); done || err != nil {
+				t.Errorf("%t, %v, want that the lease is lost", done, err)
+			}
 		}
 		w.old()
 		fast.turn(ctx)
@@ -101,11 +92,33 @@ func TestTheHolderIsSlow(t *testing.T) {
 	})
 }
 
-func lastToken(t *testing.T, w *world) string {
-	t.Helper()
-	token, err := w.redis.HGet(t.Context(), w.keys.State(), "token").Result()
-	testkit.Check(t, err)
-	return token
+// One that has lost its lease after the post has begun does not end the post of another one.
+func TestTheHolderIsSlowToPost(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.drop("category", "errors", 5)
+		w.old()
+		slow, fast := w.digest(true, nil), w.digest(true, nil)
+		first := w.acquire(slow)
+		w.begin(slow, first)
+		testkit.Check(t, w.redis.Del(t.Context(), w.keys.Lease()).Err()) // it expires
+		fast.turn(t.Context())
+		if got := w.doubted(); got != 5 {
+			t.Errorf("%d drops are in doubt, want 5", got)
+		}
+		w.drop("category", "errors", 3)
+		w.old()
+		second := w.acquire(fast)
+		w.begin(fast, second)
+		slow.finish(t.Context(), first, result{reported: true})
+		slow.finish(t.Context(), first, result{})
+		slow.release(t.Context(), first.token)
+		if n := len(w.logged("the digest took longer than its lease")); n != 2 {
+			t.Errorf("%d lines say that the lease is lost, want 2", n)
+		}
+		if n := w.redis.Exists(t.Context(), w.keys.Pending(), w.keys.Posting(), w.keys.Lease()).Val(); n != 3 {
+			t.Errorf("%d keys of the other one's post are left, want 3", n)
+		}
+	})
 }
 
 // While Redis is unavailable nothing is posted.
@@ -142,7 +155,7 @@ func proxied(t *testing.T) (*world, *redistest.Proxy) {
 func TestAnswersOfRedisAreLost(t *testing.T) {
 	t.Parallel()
 	for name, fault := range redistest.Faults {
-		for _, call := range []string{"take", "begin", "done"} {
+		for _, call := range []string{"acquire", "begin", "finish"} {
 			t.Run(name+" of "+call, func(t *testing.T) {
 				t.Parallel()
 				w, proxy := proxied(t)
@@ -156,12 +169,12 @@ func TestAnswersOfRedisAreLost(t *testing.T) {
 						var once sync.Once
 						lose := func() { once.Do(func() { proxy.Break(faults...) }) }
 						switch call {
-						case "take":
+						case "acquire":
 							lose()
 						case "begin":
 							c.NextFree = func(context.Context) (time.Duration, error) { lose(); return 0, nil }
-						case "done":
-							c.Publisher = loser{c.Publisher, lose}
+						case "finish":
+							c.Permits = permits{Limiter: w.limiter, answered: lose}
 						}
 					})
 					stop := w.run(d)
@@ -174,18 +187,6 @@ func TestAnswersOfRedisAreLost(t *testing.T) {
 			})
 		}
 	}
-}
-
-// loser loses something once a message is posted.
-type loser struct {
-	Publisher
-	lose func()
-}
-
-func (l loser) PostText(ctx context.Context, channel, text string) (slackout.Receipt, error) {
-	receipt, err := l.Publisher.PostText(ctx, channel, text)
-	l.lose()
-	return receipt, err
 }
 
 // A digest that is under way when the worker stops is brought to its end.

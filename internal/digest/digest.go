@@ -27,8 +27,8 @@ const (
 	callTimeout    = 2 * time.Second // for one call of Redis
 )
 
-// Publisher makes one attempt to post a text in Slack's markup, or to replace the text of an earlier message. Errors are
-// *slackout.Error. slackout.Poster implements it.
+// Publisher makes one attempt to post a text in Slack's markup, or to replace the text of an earlier message.
+// Errors are *slackout.Error. slackout.Poster implements it.
 type Publisher interface {
 	PostText(ctx context.Context, channel, text string) (slackout.Receipt, error)
 	UpdateText(ctx context.Context, channel, ts, text string) error
@@ -49,11 +49,12 @@ type Config struct {
 	Publisher Publisher
 	Permits   Permits
 
-	// NextFree returns how long it takes until the global limit has room; 0: it has room. If it fails, the digest omits
-	// the time.
+	// NextFree returns how long it takes until the global limit has room; 0: it has room. If it fails, the
+	// digest omits the time.
 	NextFree func(ctx context.Context) (time.Duration, error)
 
-	// Sources returns who has caused events in the last hour, see stats.Reader.Sources. nil, or if it fails: the digest names nobody.
+	// Sources returns who has caused events in the last hour, see stats.Reader.Sources. nil, or if it fails: the
+	// digest names nobody.
 	Sources func(ctx context.Context) ([]stats.SourceSlot, error)
 
 	// InForce returns what operators have asked for: the digest names the mutes. nil: nothing.
@@ -69,9 +70,6 @@ type Digest struct {
 	config Config
 	store  *store
 	log    *zap.Logger
-	token  string        // of the current attempt
-	post   string        // the name of its post; the same for all replicas, so that they take one turn in the pace
-	shared string        // a post for which this replica has a permit, and which another one was making; empty: none
 	wait   time.Duration // firstBackoff
 }
 
@@ -93,11 +91,12 @@ func New(config Config) (*Digest, error) {
 	if config.Log == nil {
 		config.Log = zap.NewNop()
 	}
-	return &Digest{config: config, store: newStore(config.Redis, keys), log: config.Log, token: rand.Text(), wait: firstBackoff}, nil
+	store := newStore(config.Redis, keys, max(config.Interval, config.Lease))
+	return &Digest{config: config, store: store, log: config.Log, wait: firstBackoff}, nil
 }
 
-// Run posts until ctx ends. A post in progress is completed first, so that it is neither repeated nor ambiguous: that
-// takes at most the Timeout and a few seconds.
+// Run posts until ctx ends. A post in progress is completed first, so that it is neither repeated nor
+// ambiguous: that takes at most the Timeout and a few seconds.
 func (d *Digest) Run(ctx context.Context) {
 	for {
 		wait := d.turn(ctx)
@@ -116,85 +115,58 @@ func (d *Digest) poll() time.Duration {
 	return min(longestPoll, max(d.config.Interval/4, time.Millisecond))
 }
 
-// turn makes an attempt if one is due, and returns how long to wait before the next check. The post's turn in the channel's
-// pace comes before the lease, so that nothing is waited for while this replica has it.
+// turn makes an attempt if one is due and this replica gets the lease, and returns how long to wait before
+// the next turn. It has the lease for no longer than that takes: a replica that waits, for the interval or
+// for its turn in the channel's pace, holds up no other.
 func (d *Digest) turn(ctx context.Context) time.Duration {
-	due, attempt, err := d.store.look(ctx, d.token, d.config.Lease, d.config.Interval)
+	token := rand.Text()
+	acquired, err := d.store.acquire(ctx, token, d.config.Lease)
+	if acquired || err != nil {
+		defer d.release(ctx, token)
+	}
+	wait := d.poll()
+	if acquired {
+		wait, err = d.withLease(ctx, token)
+	}
 	if err != nil {
-		return d.redisFailed(ctx, err)
-	}
-	d.giveBackShared(ctx, attempt)
-	d.post = attempt
-	permitted := due.verdict == verdictAcquired
-	if permitted {
-		permit, err := d.config.Permits.Begin(ctx, ratelimit.Post{Channel: d.config.Channel, Name: attempt, Longest: d.config.Lease, First: true})
-		if err != nil {
-			return d.redisFailed(ctx, err)
+		if ctx.Err() == nil {
+			d.log.Warn("the digest waits for Redis", zap.Error(err))
 		}
-		if permit.Wait > 0 {
-			return min(permit.Wait, longestPoll)
-		}
-	}
-	taken, err := d.store.take(ctx, d.token, d.config.Lease, d.config.Interval)
-	switch {
-	case permitted && unused(taken, err, attempt):
-		d.answered(ctx, "", 0)
-	case permitted && taken.verdict == verdictNotNow:
-		d.shared = attempt
-	case taken.verdict == verdictAcquired:
-		d.shared = ""
-	}
-	switch {
-	case err != nil:
-		return d.redisFailed(ctx, err)
-	case taken.verdict == verdictAcquired && !permitted: // it has become due since the look
-		d.finish(ctx, result{failures: taken.failures, message: keepMessage})
-		return 0
-	}
-	wait := d.taken(ctx, taken)
-	if d.shared != "" {
-		wait = min(wait, d.wait)
-	}
-	return wait
-}
-
-// unused reports whether the permit of this attempt is not used, by any replica: they share it. One that has taken the attempt
-// since the look reports how its post ends, unless it has done so already.
-func unused(t taken, err error, attempt string) bool {
-	return err != nil || t.verdict == verdictAbandoned || (t.verdict == verdictNotNow && (t.wait < 0 || postOf(t) != attempt))
-}
-
-// giveBackShared gives a permit back when the replica that made the post has recorded its result: it may have reported the end of
-// the post before this replica got the permit. attempt is the present one.
-func (d *Digest) giveBackShared(ctx context.Context, attempt string) {
-	if d.shared != "" && d.shared != attempt {
-		d.post = d.shared
-		d.answered(ctx, "", 0)
-		d.shared = ""
-	}
-}
-
-// taken goes on after take.
-func (d *Digest) taken(ctx context.Context, t taken) time.Duration {
-	switch t.verdict {
-	case verdictAcquired:
-		return d.attempt(ctx, t)
-	case verdictAbandoned:
-		d.logAmbiguous(t, "a replica died while it was posting the digest")
-		left := t.posting.at.Add(d.config.Interval).Sub(t.now)
-		d.finish(ctx, result{reported: true, wait: max(left, 0), message: keepMessage})
 		return d.poll()
 	}
-	if t.wait < 0 { // nothing to report
-		return d.poll()
-	}
-	return min(max(t.wait, time.Millisecond), longestPoll)
+	return min(wait, longestPoll)
 }
 
-// redisFailed logs why the call of Redis failed. It is repeated with the same token: Redis may have run the script.
-func (d *Digest) redisFailed(ctx context.Context, err error) time.Duration {
-	if ctx.Err() == nil {
-		d.log.Warn("the digest waits for Redis", zap.Error(err))
+// release gives up the lease, also when ctx has ended. If that fails, the lease expires.
+func (d *Digest) release(ctx context.Context, token string) {
+	call, cancel := detached(ctx, callTimeout)
+	defer cancel()
+	_ = d.store.release(call, token)
+}
+
+// withLease does what is due, and returns how long to wait before the next turn.
+func (d *Digest) withLease(ctx context.Context, token string) (time.Duration, error) {
+	read, err := d.store.read(ctx)
+	if err != nil {
+		return 0, err
 	}
-	return d.poll()
+	a := attempt{snapshot: read, token: token}
+	if a.died {
+		d.logAmbiguous(a.doubtful, "a replica died while it was posting the digest")
+		left := a.copied.Add(d.config.Interval).Sub(a.now)
+		d.finish(ctx, a, result{reported: true, wait: max(left, 0), message: a.message})
+		return d.poll(), nil
+	}
+	if len(a.fields) == 0 {
+		return d.poll(), nil
+	}
+	if wait := d.store.wait(read, d.config.Interval); wait > 0 {
+		return max(wait, time.Millisecond), nil
+	}
+	post := ratelimit.Post{Channel: d.config.Channel, Name: a.post, Longest: d.config.Lease, First: true}
+	permit, err := d.config.Permits.Begin(ctx, post)
+	if err != nil || permit.Wait > 0 {
+		return permit.Wait, err
+	}
+	return d.report(ctx, a), nil
 }

@@ -81,9 +81,8 @@ func TestTheIntervalBeginsWithTheFirstDrop(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		w.drop("global", "errors", 1)
 		d := w.digest(false, func(c *Config) { c.Interval = time.Hour })
-		taken, err := d.store.take(t.Context(), "token", time.Second, time.Hour)
-		if err != nil || taken.verdict != verdictNotNow || taken.wait < 59*time.Minute || taken.wait > time.Hour {
-			t.Errorf("%+v, %v, want to wait for an hour", taken, err)
+		if wait := d.store.wait(w.acquire(d).snapshot, time.Hour); wait < 59*time.Minute || wait > time.Hour {
+			t.Errorf("waits %s, want an hour", wait)
 		}
 	})
 }
@@ -245,10 +244,13 @@ func TestEveryKeyExpires(t *testing.T) {
 		w.drop("global", "errors", 5)
 		w.old()
 		ttl(w.keys.Pending())
-		if taken, err := d.store.take(t.Context(), d.token, time.Minute, interval); err != nil || taken.verdict != verdictAcquired {
-			t.Fatalf("%+v, %v", taken, err)
-		}
+		a := w.acquire(d)
+		ttl(w.keys.Lease())
+		w.begin(d, a)
 		ttl(w.keys.Pending(), w.keys.Posting(), w.keys.Lease())
+		d.finish(t.Context(), a, result{})
+		d.release(t.Context(), a.token)
+		w.old()
 		d.turn(t.Context())
 		ttl(w.keys.State(), w.keys.Message())
 		if n := w.redis.Exists(t.Context(), w.keys.Pending(), w.keys.Posting(), w.keys.Lease()).Val(); n != 0 {

@@ -27,12 +27,18 @@ func (m message) editable(channel string, now time.Time) bool {
 	return m.TS != "" && m.Channel != "" && m.Asked == channel && age >= 0 && age < editWindow
 }
 
+// text is the text of the message, with the sentences about what is free and muted.
+func (m message) text(now time.Time, free string, sources []stats.SourceSlot) string {
+	return text(now.Sub(m.Since), m.Drops, free, blame{sources, m.Since})
+}
+
+// encode returns the stored form; empty: the message cannot be edited.
 func (m message) encode() string {
-	text, err := json.Marshal(m)
-	if err != nil { // a time beyond the year 9999
-		return forgetMessage
+	encoded, err := json.Marshal(m)
+	if err != nil || m.TS == "" { // err: a time beyond the year 9999
+		return ""
 	}
-	return string(text)
+	return string(encoded)
 }
 
 // decodeMessage decodes the result of encode; an empty text gives a message that is not editable.

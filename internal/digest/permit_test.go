@@ -76,16 +76,15 @@ func TestAPermitThatIsNotUsedIsGivenBack(t *testing.T) {
 				return 0, w.redis.Del(ctx, w.keys.Lease()).Err()
 			}
 		},
-		"another replica has reported everything": func(w *world, config *Config, limiter *ratelimit.Limiter) {
-			config.Permits = permits{Limiter: limiter, then: func() { testkit.Check(w.t, w.redis.Del(w.t.Context(), w.keys.Pending()).Err()) }}
-		},
-		"another replica has died": func(w *world, config *Config, limiter *ratelimit.Limiter) {
+		"the lease cannot be read": func(w *world, config *Config, limiter *ratelimit.Limiter) {
+			config.Lease = 2 * time.Second // so long it tries to record that
 			config.Permits = permits{Limiter: limiter, then: func() {
-				testkit.Check(w.t, w.redis.HSet(w.t.Context(), w.keys.Posting(), "begun", 1, "at", 1).Err())
+				testkit.Check(w.t, w.redis.Del(w.t.Context(), w.keys.Lease()).Err())
+				testkit.Check(w.t, w.redis.HSet(w.t.Context(), w.keys.Lease(), "a", "b").Err())
 			}}
 		},
-		"the lease cannot be taken": func(w *world, config *Config, limiter *ratelimit.Limiter) {
-			config.Permits = permits{Limiter: limiter, then: func() { testkit.Check(w.t, w.redis.HSet(w.t.Context(), w.keys.Lease(), "a", "b").Err()) }}
+		"the drops cannot be read": func(w *world, _ *Config, _ *ratelimit.Limiter) {
+			testkit.Check(w.t, w.redis.HSet(w.t.Context(), w.keys.Pending(), "foreign", "field").Err())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,71 +106,22 @@ func TestAPermitThatIsNotUsedIsGivenBack(t *testing.T) {
 // A replica that is slow to ask for its permit gets one for a post that another has made meanwhile. While the ID of the channel is
 // unknown, all others would wait for the end of that post.
 func TestAPermitForAPostThatAnotherHasMadeIsGivenBack(t *testing.T) {
-	for _, recorded := range []bool{true, false} {
-		t.Run(fmt.Sprintf("its result is recorded %t", recorded), func(t *testing.T) {
-			eachStore(t, func(t *testing.T, w *world) {
-				w.drop("category", "errors", 5)
-				w.old()
-				w.slack.Next(devstack.Behaviour{Status: 503})
-				answered, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-				other := w.digest(false, func(config *Config) {
-					config.Permits = permits{Limiter: w.limiter, answered: func() {
-						close(answered)
-						<-goOn
-					}}
-				})
-				other.wait = time.Minute // nobody tries again during this test
-				d := w.digest(false, func(config *Config) {
-					config.Permits = permits{Limiter: w.limiter, before: func() {
-						go func() {
-							defer close(done)
-							other.turn(t.Context())
-						}()
-						<-answered
-						if recorded {
-							close(goOn)
-							<-done
-						}
-					}}
-				})
-				d.turn(t.Context())
-				if !recorded {
-					close(goOn)
-					<-done
-					d.turn(t.Context())
-				}
-				if n := w.slack.Requests(); n != 1 {
-					t.Fatalf("%d requests, expected that of the other one", n)
-				}
-				w.expectNoProbe(w.limiter)
-			})
-		})
-	}
-}
-
-// One that another replica uses is that replica's to report.
-func TestAPermitThatAnotherReplicaUsesStays(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
-		limiter := w.paced("100/30m", 1)
-		w.afterAPause(limiter)
 		w.drop("category", "errors", 5)
 		w.old()
+		w.slack.Next(devstack.Behaviour{Status: 503})
 		other := w.digest(false, nil)
 		d := w.digest(false, func(config *Config) {
-			config.Permits = permits{Limiter: limiter, then: func() {
-				taken, err := other.store.take(t.Context(), other.token, config.Lease, config.Interval)
-				if err != nil || taken.verdict != verdictAcquired {
-					t.Errorf("the other one: %+v, %v", taken, err)
-				}
+			config.Permits = permits{Limiter: w.limiter, before: func() {
+				testkit.Check(t, w.redis.Del(t.Context(), w.keys.Lease()).Err()) // it expires
+				other.turn(t.Context())
 			}}
 		})
-		if wait := d.turn(t.Context()); wait <= 0 || w.slack.Requests() != 0 {
-			t.Errorf("waits %s, %d requests; expected to wait for the other one", wait, w.slack.Requests())
+		d.turn(t.Context())
+		if n := w.slack.Requests(); n != 1 {
+			t.Fatalf("%d requests, expected that of the other one", n)
 		}
-		permit, err := limiter.Begin(t.Context(), w.event("next"))
-		if err != nil || permit.Wait == 0 {
-			t.Errorf("the next event: %+v, %v; expected to wait for the other one's probe", permit, err)
-		}
+		w.expectNoProbe(w.limiter)
 	})
 }
 

@@ -2,6 +2,7 @@ package digest
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -116,6 +117,27 @@ func (w *world) run(digests ...*Digest) (stop func()) {
 	}
 	w.t.Cleanup(stop)
 	return stop
+}
+
+// acquire has a replica take the lease, and read what there is to report.
+func (w *world) acquire(d *Digest) attempt {
+	w.t.Helper()
+	token := rand.Text()
+	acquired, err := d.store.acquire(w.t.Context(), token, d.config.Lease)
+	if err != nil || !acquired {
+		w.t.Fatalf("it has the lease: %t, %v", acquired, err)
+	}
+	read, err := d.store.read(w.t.Context())
+	testkit.Check(w.t, err)
+	return attempt{read, token}
+}
+
+// begin has a replica record that it is about to post.
+func (w *world) begin(d *Digest, a attempt) {
+	w.t.Helper()
+	if begun, err := d.store.begin(w.t.Context(), a.token, d.config.Lease, a.snapshot); err != nil || !begun {
+		w.t.Fatalf("it has begun: %t, %v", begun, err)
+	}
 }
 
 func limitOf(reason, _ string) string {

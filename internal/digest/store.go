@@ -2,9 +2,10 @@ package digest
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,179 +14,208 @@ import (
 	"notifier/lua"
 )
 
-// Verdicts of digest_take.lua.
-const (
-	verdictNotNow    = 0
-	verdictAcquired  = 1
-	verdictAbandoned = 2 // another replica has begun to report it, and did not finish
-)
-
-// longestAhead bounds how far ahead a time in Redis can be: an interval, or what Slack or the backoff asks for.
+// longestAhead bounds how far ahead a time in Redis can be: an interval, or what Slack or the backoff asks
+// for. One further ahead was written before the clock was set back, and does not count.
 const longestAhead = time.Hour
 
-// store is the state of the digest in Redis. Each call may be repeated.
+// store is the state of the digest in Redis. Each call may be repeated. Release v0.1.0 uses the same keys and
+// forms, and the two may run side by side: see lua/digest.lua for them.
 type store struct {
-	redis                redis.UniversalClient
-	keys                 stats.Keys
-	takes, begins, dones *redis.Script
+	redis   redis.UniversalClient
+	keys    stats.Keys
+	longest time.Duration // longestAhead, or what the Config has if that is longer
+	clock   *redis.Script
+	digest  *redis.Script
 }
 
-func newStore(client redis.UniversalClient, keys stats.Keys) *store {
+func newStore(client redis.UniversalClient, keys stats.Keys, longest time.Duration) *store {
 	return &store{
-		redis: client, keys: keys,
-		takes: redis.NewScript(lua.DigestTake), begins: redis.NewScript(lua.DigestBegin), dones: redis.NewScript(lua.DigestDone),
+		redis: client, keys: keys, longest: max(longest, longestAhead),
+		clock: redis.NewScript(lua.Now), digest: redis.NewScript(lua.Digest),
 	}
 }
 
-func (s *store) all() []string {
-	return []string{s.keys.Lease(), s.keys.State(), s.keys.Pending(), s.keys.Posting(), s.keys.Message()}
-}
-
-// taken is the reply to take.
-type taken struct {
-	verdict  int64
-	now      time.Time     // by the clock of Redis
-	wait     time.Duration // verdictNotNow: until the next check; below 0: there is nothing to report
-	failures int           // attempts in a row that have failed before this one
-	posting  posting
-	message  string // see decodeMessage; empty: none. verdictNotNow: the token of the last attempt whose result was recorded
-}
-
-// posting is what is to be reported.
-type posting struct {
-	since, at time.Time // of the first drop, and of the copy
-	drops     []stats.Drop
-	err       error // why it cannot be decoded; it names the key
-}
-
-// take checks whether a digest is due, and takes the lease if so.
-func (s *store) take(ctx context.Context, token string, lease, interval time.Duration) (taken, error) {
-	return s.check(ctx, token, lease, interval, "0")
-}
-
-// look is take without taking anything. attempt names the attempt that would be made: the same for all replicas until its
-// result is recorded.
-func (s *store) look(ctx context.Context, token string, lease, interval time.Duration) (t taken, attempt string, err error) {
-	t, err = s.check(ctx, token, lease, interval, "1")
-	return t, postOf(t), err
-}
-
-// postOf names the post of the attempt that comes after the last one whose result was recorded.
-func postOf(t taken) string { return "digest-" + t.message }
-
-func (s *store) check(ctx context.Context, token string, lease, interval time.Duration, look string) (taken, error) {
-	longest := max(interval, lease, longestAhead)
-	reply, err := s.takes.Run(ctx, s.redis, s.all(), token, micros(lease), micros(interval), micros(longest), look).Slice()
+// acquire takes the lease for a time if nobody has it. After an error this replica may have it.
+func (s *store) acquire(ctx context.Context, token string, length time.Duration) (bool, error) {
+	now, err := s.now(ctx)
 	if err != nil {
-		return taken{}, fmt.Errorf("redis: cannot check whether a digest is due: %w", err)
+		return false, err
 	}
-	t, err := s.decode(reply)
+	value := microText(now.Add(length)) + " " + token
+	acquired, err := s.redis.SetNX(ctx, s.keys.Lease(), value, length).Result()
+	if err == nil && !acquired {
+		acquired, err = s.inspectLease(ctx, token, now)
+	}
 	if err != nil {
-		return taken{}, fmt.Errorf("redis: unexpected reply from digest_take.lua: %w", err)
+		return false, fmt.Errorf("redis: cannot take the lease of the digest: %w", err)
 	}
-	return t, nil
+	return acquired, nil
 }
 
-// begin records that the post is about to be made. False: the lease is lost.
-func (s *store) begin(ctx context.Context, token string) (bool, error) {
-	answer, err := s.begins.Run(ctx, s.redis, []string{s.keys.Lease(), s.keys.Posting()}, token).Int64()
-	if err != nil {
-		return false, fmt.Errorf("redis: cannot record that the digest is being posted: %w", err)
+// inspectLease reports whether the lease is this replica's after all, because the reply to an earlier try was
+// lost. It removes one that no longer holds: v0.1.0 keeps the key for a minute longer, and a clock that is
+// set back keeps any key longer.
+func (s *store) inspectLease(ctx context.Context, token string, now time.Time) (bool, error) {
+	value, err := s.redis.Get(ctx, s.keys.Lease()).Result()
+	if errors.Is(err, redis.Nil) { // it has just been released
+		return false, nil
 	}
-	return answer == 1, nil
+	if err != nil {
+		return false, err
+	}
+	text, holder, _ := strings.Cut(value, " ")
+	if holder == token {
+		return true, nil
+	}
+	ends, valid := microTime(text)
+	if !valid || !ends.After(now) || ends.Sub(now) > s.longest {
+		err = s.redis.Del(ctx, s.keys.Lease()).Err()
+	}
+	return false, err
 }
 
-// What becomes of the message that can be edited, if it is not replaced by a new one.
-const (
-	keepMessage   = "="
-	forgetMessage = ""
-)
+// snapshot is what the holder of the lease reads before it does anything.
+type snapshot struct {
+	now      time.Time         // by the clock of Redis
+	fields   map[string]string // of the pending drops; empty: there are none
+	since    time.Time         // when the first of them was counted
+	drops    []stats.Drop
+	invalid  error     // why the drops cannot be reported; it names the key
+	died     bool      // a replica died while it was posting the digest
+	doubtful int64     // how many drops it may have reported
+	copied   time.Time // when it copied them
+	next     time.Time // no replica posts before
+	failures int       // attempts in a row that have failed
+	post     string    // name of the next post, for all replicas until an attempt has ended
+	message  string    // see decodeMessage; empty: none
+}
+
+// read returns a snapshot.
+func (s *store) read(ctx context.Context) (snapshot, error) {
+	now, err := s.now(ctx)
+	if err != nil {
+		return snapshot{}, err
+	}
+	pipe := s.redis.Pipeline()
+	pendingCmd := pipe.HGetAll(ctx, s.keys.Pending())
+	postingCmd := pipe.HGetAll(ctx, s.keys.Posting())
+	stateCmd := pipe.HGetAll(ctx, s.keys.State())
+	messageCmd := pipe.Get(ctx, s.keys.Message())
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return snapshot{}, fmt.Errorf("redis: cannot read the digest: %w", err)
+	}
+	pending, posting, state := pendingCmd.Val(), postingCmd.Val(), stateCmd.Val()
+	read := snapshot{now: now, fields: pending, post: "digest-" + state["token"], message: messageCmd.Val()}
+	if read.drops, read.invalid = decodeDrops(pending); read.invalid != nil {
+		read.invalid = fmt.Errorf("redis: %s: %w", s.keys.Pending(), read.invalid)
+	}
+	if _, read.died = posting["begun"]; read.died {
+		drops, _ := decodeDrops(posting)
+		read.doubtful = total(drops)
+		read.copied, _ = microTime(posting["at"])
+	}
+	read.next, _ = microTime(state["next"])
+	failures, _ := strconv.Atoi(state["failures"])
+	read.failures = min(max(failures, 0), mostFailures)
+
+	var valid bool
+	read.since, valid = microTime(pending["since"])
+	if len(pending) > 0 && (!valid || read.since.After(now)) { // the clock was set back: an interval begins now
+		read.since = now
+		err = s.redis.HSet(ctx, s.keys.Pending(), "since", microText(now)).Err()
+	}
+	return read, err
+}
+
+// mostFailures is more than anybody counts.
+const mostFailures = 1000
+
+// decodeDrops decodes the drops among the fields of a hash. Anything else that was not written by a Recorder
+// or a Digest is an error.
+func decodeDrops(fields map[string]string) ([]stats.Drop, error) {
+	var drops []stats.Drop
+	for field, value := range fields {
+		switch field {
+		case "since", "at", "begun":
+			continue
+		}
+		drop, err := stats.ParseDrop(field, value)
+		if err != nil {
+			return drops, err
+		}
+		drops = append(drops, drop)
+	}
+	if len(drops) == 0 {
+		return nil, errors.New("no drops, expected some")
+	}
+	return drops, nil
+}
+
+// wait is how long to wait until the pending drops are to be reported; 0: now.
+func (s *store) wait(read snapshot, interval time.Duration) time.Duration {
+	due := read.since.Add(interval)
+	if read.next.After(due) && read.next.Sub(read.now) <= s.longest {
+		due = read.next
+	}
+	return max(due.Sub(read.now), 0)
+}
+
+// begin records that the drops of a snapshot are about to be posted, and extends the lease. False: the lease
+// is lost.
+func (s *store) begin(ctx context.Context, token string, length time.Duration, read snapshot) (bool, error) {
+	arguments := []any{token, "begin", microseconds(length), "at", microText(read.now), "begun", "1"}
+	for field, value := range read.fields {
+		arguments = append(arguments, field, value)
+	}
+	return s.run(ctx, arguments...)
+}
 
 // result is how an attempt ended.
 type result struct {
 	reported bool          // the drops are reported, or may be
 	wait     time.Duration // until the next attempt
 	failures int
-	message  string
+	message  string // the last digest, if it may be edited
 }
 
-// done records the result of an attempt. False: the lease is lost.
-func (s *store) done(ctx context.Context, token string, r result) (bool, error) {
-	reported := "0"
+// finish records the result of an attempt. False: the lease is lost.
+func (s *store) finish(ctx context.Context, token string, r result) (bool, error) {
+	how := "failed"
 	if r.reported {
-		reported = "1"
+		how = "reported"
 	}
-	answer, err := s.dones.Run(ctx, s.redis, s.all(), token, reported, micros(r.wait), strconv.Itoa(r.failures), r.message).Int64()
+	return s.run(ctx, token, how, microseconds(r.wait), strconv.Itoa(r.failures), r.message)
+}
+
+// release gives up the lease, if this replica has it.
+func (s *store) release(ctx context.Context, token string) error {
+	_, err := s.run(ctx, token, "release")
+	return err
+}
+
+func (s *store) run(ctx context.Context, arguments ...any) (bool, error) {
+	keys := []string{s.keys.Lease(), s.keys.Pending(), s.keys.Posting(), s.keys.State(), s.keys.Message()}
+	done, err := s.digest.Run(ctx, s.redis, keys, arguments...).Int64()
 	if err != nil {
-		return false, fmt.Errorf("redis: cannot record the result of the digest: %w", err)
+		return false, fmt.Errorf("redis: cannot record %q of the digest: %w", arguments[1], err)
 	}
-	return answer == 1, nil
+	return done == 1, nil
 }
 
-func (s *store) decode(reply []any) (taken, error) {
-	if len(reply) != 6 {
-		return taken{}, fmt.Errorf("%d entries, expected 6", len(reply))
+func (s *store) now(ctx context.Context) (time.Time, error) {
+	micros, err := s.clock.Run(ctx, s.redis, []string{s.keys.Lease()}).Int64()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("redis: cannot read the time: %w", err)
 	}
-	var numbers [4]int64
-	for i := range numbers {
-		number, ok := reply[i].(int64)
-		if !ok {
-			return taken{}, fmt.Errorf("entry %d is a %T, expected a whole number", i+1, reply[i])
-		}
-		numbers[i] = number
-	}
-	fields, isList := reply[4].([]any)
-	message, isText := reply[5].(string)
-	if !isList || len(fields)%2 != 0 || !isText || numbers[0] < verdictNotNow || numbers[0] > verdictAbandoned || numbers[3] < 0 {
-		return taken{}, fmt.Errorf("%.200v, expected a verdict, three numbers, fields and a message", reply)
-	}
-	t := taken{
-		verdict: numbers[0], now: time.UnixMicro(numbers[1]).UTC(), wait: time.Duration(numbers[2]) * time.Microsecond,
-		failures: int(min(numbers[3], 1000)), message: message,
-	}
-	if t.verdict != verdictNotNow {
-		t.posting = s.decodePosting(fields, t.now)
-	}
-	return t, nil
+	return time.UnixMicro(micros).UTC(), nil
 }
 
-// decodePosting decodes fields and their values. Anything that was not written by a Recorder is an error.
-func (s *store) decodePosting(fields []any, now time.Time) posting {
-	p := posting{since: now, at: now}
-	wrong := func(err error) posting {
-		p.err = fmt.Errorf("redis: %s: %w", s.keys.Pending(), err)
-		return p
-	}
-	for pair := range slices.Chunk(fields, 2) {
-		field, isText := pair[0].(string)
-		value, isTextToo := pair[1].(string)
-		if !isText || !isTextToo {
-			return wrong(fmt.Errorf("a %T and a %T, expected texts", pair[0], pair[1]))
-		}
-		switch field {
-		case "begun":
-		case "since", "at":
-			at, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				return wrong(fmt.Errorf("%s is %.40q, expected microseconds", field, value))
-			}
-			if field == "at" {
-				p.at = time.UnixMicro(at).UTC()
-			} else {
-				p.since = time.UnixMicro(at).UTC()
-			}
-		default:
-			drop, err := stats.ParseDrop(field, value)
-			if err != nil {
-				return wrong(err)
-			}
-			p.drops = append(p.drops, drop)
-		}
-	}
-	if len(p.drops) == 0 {
-		return wrong(fmt.Errorf("no drops, expected some"))
-	}
-	return p
-}
+func microText(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
 
-func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
+func microseconds(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
+
+// microTime decodes a time in microseconds. False: it is none.
+func microTime(text string) (time.Time, bool) {
+	micros, err := strconv.ParseInt(text, 10, 64)
+	return time.UnixMicro(micros).UTC(), err == nil
+}

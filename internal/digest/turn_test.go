@@ -26,7 +26,7 @@ func (w *world) paced(pace string, posts int) *ratelimit.Limiter {
 		if err != nil || permit.Status != ratelimit.Granted {
 			w.t.Fatalf("%+v, %v", permit, err)
 		}
-		_, _, err = limiter.Answered(w.t.Context(), ratelimit.Answer{Channel: w.config.Channel, Name: name, ID: "C0000OPS"})
+		_, _, err = limiter.Answered(w.t.Context(), ratelimit.Answer{Channel: w.config.Channel, Name: name, Posted: true})
 		testkit.Check(w.t, err)
 	}
 	return limiter
@@ -50,7 +50,7 @@ func TestTheDigestTakesTheNextTurnOfItsChannel(t *testing.T) {
 		if n := w.redis.Exists(t.Context(), w.keys.Lease(), w.keys.Posting()).Val(); n != 0 {
 			t.Error("it has the lease while it waits")
 		}
-		entries := w.redis.ZCard(t.Context(), "{n}:pace:C0000OPS").Val()
+		entries := w.redis.ZCard(t.Context(), "{n}:pace:#ops").Val()
 		if permit, err := limiter.Begin(t.Context(), w.event("e")); err != nil || permit.Status != ratelimit.Paced || entries != 3 {
 			t.Errorf("%+v, %v, %d entries; expected one slot to be kept", permit, err, entries)
 		}
@@ -68,7 +68,7 @@ func TestTheDigestsAnswerIsRecorded(t *testing.T) {
 		if err != nil || len(pauses) != 1 || pauses[0].Channel != "#ops" || pauses[0].Left > 30*time.Second {
 			t.Errorf("%v, %v; expected a pause of its channel", pauses, err)
 		}
-		if n := w.redis.ZCard(t.Context(), "{n}:pace:C0000OPS").Val(); n != 4 {
+		if n := w.redis.ZCard(t.Context(), "{n}:pace:#ops").Val(); n != 4 {
 			t.Errorf("%d slots are taken, expected 4", n)
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
@@ -32,10 +31,6 @@ func checkLimits(_ context.Context, s settings.Settings, r *report) {
 	checkGroups(limits, r)
 	checkReserve(limits, r)
 	checkPace(s, r)
-	if longest := limits.LongestExactWindow(); s.Store.Dedupe < longest {
-		r.note("", "DEDUPE_WINDOW %s is shorter than the longest window of a limit that keeps each event, so %s is used",
-			term.ShortDuration(s.Store.Dedupe), term.ShortDuration(longest))
-	}
 	if s.MaxAge == 0 {
 		r.note("set it where old events are of no use", "EVENT_MAX_AGE is 0: after an outage events are sent however old they are")
 	}
@@ -118,41 +113,7 @@ func checkReserve(limits ratelimit.Rules, r *report) {
 					level.whose, level.limit, most, term.ShortDuration(longest.Window))
 			}
 		}
-		checkReserveUse(limits, category, r)
 	}
-}
-
-// checkReserveUse warns where the buckets of a reserved category are too long for its use to be known: a bucket that may have
-// begun before the window of a global tier does not count as used there. Those of a fixed window are in it or not.
-func checkReserveUse(limits ratelimit.Rules, category string, r *report) {
-	limit := limits.LimitFor(category)
-	finest := finestBucket(limit)
-	for _, tier := range limits.Global {
-		if !limits.Reserves(tier) || finest < tier.Window || tier.Fixed && finest == tier.Window {
-			continue
-		}
-		r.warn("give it a limit with a finer precision in LIMIT_OVERRIDES",
-			"%s reserved for %s, and its limit %s counts in buckets of %s: they may be kept in the global tier %s although it has used them",
-			term.CountAre(limits.Reserve[category], "slot"), category, limit, term.ShortDuration(finest), tier)
-	}
-}
-
-// finestBucket is how long the buckets of a limit are at most; 0: it keeps each event.
-func finestBucket(limit ratelimit.Limit) time.Duration {
-	if limit.Exact() {
-		return 0
-	}
-	var finest time.Duration
-	for _, tier := range limit {
-		length := tier.Precision
-		if tier.Fixed {
-			length = tier.Window
-		}
-		if finest == 0 || length < finest {
-			finest = length
-		}
-	}
-	return finest
 }
 
 // checkPrecision notes that the precision of a limit is not used, because another tier of it needs each event.

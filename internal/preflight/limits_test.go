@@ -86,40 +86,11 @@ var levels = map[string]struct {
 			"warn  15 slots are reserved for team-a.x, and the limit of its group 7/30m allows at most 14 in 1h",
 		}, []string{"reserved for errors", "for team-a.x, and its limit"},
 	},
-	"reserves whose use is not known": {
-		func(env *settings.Environment) {
-			env.LimitGlobal, env.LimitReserve = "100/1h+50/5m:1m+6/1s", "payments=3,errors=2,fine=1,exact=1"
-			env.LimitOverrides = "payments=5/24h:fixed,errors=20/1h:5m,fine=9/2h:4m+9/4h:fixed,exact=9/24h:fixed+9/1h"
-		},
-		[]string{
-			"warn  3 slots are reserved for payments, and its limit 5/24h:fixed counts in buckets of 24h: they may be kept in the global tier 100/1h " +
-				"although it has used them; give it a limit with a finer precision in LIMIT_OVERRIDES",
-			"the global tier 50/5m:1m although", "warn  2 slots are reserved for errors, and its limit 20/1h:5m counts in buckets of 5m: they may be kept in the global tier 50/5m:1m",
-		}, []string{"for errors, and its limit 20/1h:5m counts in buckets of 5m: they may be kept in the global tier 100/1h", "for fine, and", "for exact, and", "global tier 6/1s although"},
-	},
-	"reserves in fixed windows": {
-		func(env *settings.Environment) {
-			env.LimitGlobal, env.LimitReserve, env.LimitOverrides = "100/1h:fixed", "payments=3,errors=2", "payments=5/1h:fixed,errors=9/2h:fixed"
-		},
-		[]string{"2 slots are reserved for errors, and its limit 9/2h:fixed counts in buckets of 2h: they may be kept in the global tier 100/1h:fixed"}, []string{"for payments, and"},
-	},
 	"a precision without effect": {
 		func(env *settings.Environment) {
 			env.LimitGlobal, env.LimitOverrides = "100/30m:1m", "a=5/30m:1m+1/5s,b=5/30m:fixed"
 		},
 		[]string{"note  the limit 5/30m:1m+1/5s keeps each event, because one of its tiers has no precision"}, []string{"the limit 100/30m:1m keeps", "5/30m:fixed keeps"},
-	},
-	"a dedupe window that buckets do not extend": {
-		func(env *settings.Environment) {
-			env.LimitGlobal, env.LimitCategory, env.DedupeWindow = "100/24h:1m", "10/30m", "1h"
-		},
-		nil, []string{"DEDUPE_WINDOW"},
-	},
-	"one that exact limits extend": {
-		func(env *settings.Environment) {
-			env.LimitGlobal, env.LimitGroup, env.DedupeWindow = "100/24h:1m", "20/2h", "1h"
-		},
-		[]string{"note  DEDUPE_WINDOW 1h is shorter than the longest window of a limit that keeps each event, so 2h is used"}, nil,
 	},
 }
 

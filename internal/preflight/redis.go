@@ -190,8 +190,8 @@ func (c *redisCheck) tls() string {
 // scriptCommands are what the scripts in lua/ call. Without the permission for one of them a user passes every other
 // check, and then stops the first worker.
 var scriptCommands = []string{
-	"DEL", "EXISTS", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HLEN", "HMGET", "HSET", "HSETNX",
-	"PEXPIRE", "PEXPIREAT", "PEXPIRETIME", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZRANGEBYSCORE", "ZREM",
+	"DEL", "EXISTS", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HLEN", "HMGET", "HRANDFIELD", "HSET",
+	"HSETNX", "PEXPIRE", "PEXPIREAT", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZRANGEBYSCORE", "ZREM",
 	"ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCORE",
 }
 
@@ -231,6 +231,9 @@ func (c *redisCheck) permissions(ctx context.Context) {
 	switch {
 	case err != nil:
 		c.report.fail(redisAdvice(err), "%v", err)
+	case slices.Equal(missing, []string{"HRANDFIELD"}):
+		c.report.note("give the user the ACL in docs/security.md",
+			"the user may not run HRANDFIELD: records of events whose messages were purged stay until their hash expires")
 	case len(missing) > 0:
 		c.report.fail("give the user the ACL in docs/security.md", "the user may not run %s on keys that begin with %s", term.List(missing), keyPrefix(c.namespace))
 	}

@@ -19,13 +19,13 @@ func TestRoomInRedis(t *testing.T) {
 		level               Level
 		text                string
 	}{
-		"room":               {bounded.URL(), "100/30m", "24h", OK, "full limits take up to 35.9 KiB and the ids of their events up to 868.0 KiB; 6"},
-		"without CONFIG":     {noConfig.URL(), "100/30m", "24h", OK, "the ids of their events up to 868.0 KiB; 6"},
-		"too many slots":     {bounded.URL(), "200000/30m", "1h", Warn, "full limits take up to 70.2 MiB and the ids of their events up to 80.9 MiB, and of maxmemory 64.0 MiB only 6"},
+		"room":               {bounded.URL(), "100/30m", "24h", OK, "full limits take up to 39.1 KiB and the ids of their events up to 794.5 KiB; 6"},
+		"without CONFIG":     {noConfig.URL(), "100/30m", "24h", OK, "the ids of their events up to 794.5 KiB; 6"},
+		"too many slots":     {bounded.URL(), "200000/30m", "1h", Warn, "full limits take up to 76.3 MiB and the ids of their events up to 77.8 MiB, and of maxmemory 64.0 MiB only 6"},
 		"too many ids":       {noConfig.URL(), "20000/30m", "744h", Warn, "and of maxmemory 64.0 MiB only 6"},
-		"no bound":           {unbounded.URL(), "100/30m", "24h", Note, "no maxmemory; full limits take up to 35.9 KiB, the ids of their events up to 868.0 KiB"},
-		"nothing is known":   {"redis://blind:" + secret + "@" + unbounded.Addr, "100/30m", "24h", Note, "maxmemory unknown; full limits take up to 35.9 KiB"},
-		"buckets take fewer": {bounded.URL(), "200000/24h:15m", "1h", Warn, "full limits take up to 35.1 MiB"},
+		"no bound":           {unbounded.URL(), "100/30m", "24h", Note, "no maxmemory; full limits take up to 39.1 KiB, the ids of their events up to 794.5 KiB"},
+		"nothing is known":   {"redis://blind:" + secret + "@" + unbounded.Addr, "100/30m", "24h", Note, "maxmemory unknown; full limits take up to 39.1 KiB"},
+		"buckets take fewer": {bounded.URL(), "200000/24h:15m", "1h", Warn, "full limits take up to 38.2 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := parsed(t, func(env *settings.Environment) {

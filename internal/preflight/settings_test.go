@@ -21,7 +21,6 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 	wantFinding(t, limits, Warn, "the category limit 20/30m+6/1m allows everything that the global limit 20/30m+5/1m allows")
 	wantFinding(t, limits, Warn, "the limit 30/10m for errors allows everything")
 	wantFinding(t, limits, OK, "19/30m for db")
-	wantFinding(t, limits, Note, "DEDUPE_WINDOW 10m is shorter than the longest window of a limit that keeps each event, so 1h is used")
 	for _, finding := range limits {
 		for _, never := range []string{"for db allows", "for tight allows", "EVENT_MAX_AGE is 0"} {
 			if strings.Contains(finding.Text, never) {

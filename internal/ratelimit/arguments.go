@@ -3,9 +3,11 @@ package ratelimit
 import (
 	"slices"
 	"strconv"
+	"time"
 )
 
-// ruleArguments are the rules as admit.lua takes them, made once. A call has those that its scopes refer to, however many there are.
+// ruleArguments are the rules as admit.lua takes them, made once. A call has those that its scopes refer to,
+// however many there are.
 type ruleArguments struct {
 	global, category []any
 	overrides        map[string][]any // by pattern
@@ -30,14 +32,9 @@ func newRuleArguments(rules Rules) ruleArguments {
 	return arguments
 }
 
-// ruleArgument is a limit as admit.lua expects it: the numbers of tiers and of lengths of buckets, then these.
+// ruleArgument is a limit as admit.lua expects it: the number of tiers, the bucket width, and the tiers.
 func ruleArgument(limit Limit) []any {
-	grains := limit.grains()
-	arguments := appendTiers([]any{strconv.Itoa(len(limit)), strconv.Itoa(len(grains))}, limit)
-	for _, grain := range grains {
-		arguments = append(arguments, micros(grain))
-	}
-	return arguments
+	return appendTiers([]any{strconv.Itoa(len(limit)), micros(limit.bucketWidth())}, limit)
 }
 
 func appendTiers(arguments []any, limit Limit) []any {
@@ -67,12 +64,10 @@ func (a ruleArguments) ofGroup(group string) (name string, arguments []any) {
 type scope struct {
 	outcome Outcome // what a refusal by it is: Global, Group or Category
 	limit   Limit
-	stored  Limit  // the limit as the scripts are given it, see plan
-	key     string // of its exact form
 }
 
-// question is one call of admit.lua: what it is given, and what its reply refers to.
-type question struct {
+// request is one call of admit.lua: what it is given, and what its reply refers to.
+type request struct {
 	plan      *plan
 	keyNames  []string
 	arguments []any
@@ -84,41 +79,45 @@ type question struct {
 	ruleNumbers map[string]string // their numbers, by name
 }
 
-// globalNumber is the number of the global scope, and that of its rule.
-const globalNumber = "1"
+// globalNumber is the number of the global scope, and that of its rule; noNumber is the number of no scope.
+const (
+	globalNumber = "1"
+	noNumber     = "0"
+)
 
-// question returns the call for a batch. Texts are passed by reference: an argument is an interface, which would cost each of
-// them an allocation.
-func (l *Limiter) question(batch []Request) question {
+// newRequest returns the call for a batch. Texts are passed by reference: an argument is an interface, which
+// would cost each of them an allocation.
+func (l *Limiter) newRequest(batch []Request, token string) request {
 	p := l.plan.Load()
-	q := question{
+	q := request{
 		plan:        p,
-		keyNames:    []string{l.keys.register(), l.keys.inFlight(), l.keys.sent()},
+		keyNames:    []string{l.keys.meta(), l.keys.inFlight(), l.keys.sent(), l.keys.categories()},
 		ruleNumbers: make(map[string]string, 8),
 	}
-	q.numberOfRule("global", p.arguments.global)
-	q.addScope(l, scope{Global, p.rules.Global, p.stored.Global, l.keys.global()})
+	q.addScope(l.keys.bothForms(l.keys.global()), scope{Global, p.rules.Global},
+		q.numberOfRule("global", p.arguments.global), noNumber, p.keepGlobal())
 
 	// Each distinct category is one scope, and so is each distinct group. The events refer to the categories.
 	q.origins = originsOf(batch)
 	groups := map[string]string{}
 	numberOf := make(map[string]string, len(q.origins.categories))
-	for _, o := range q.origins.categories {
-		number := l.addCategory(&q, groups, o.category)
-		numberOf[o.category], *o.number = number, number
+	for _, category := range q.origins.categories {
+		numberOf[category] = l.addCategory(&q, groups, category)
 	}
-	q.addReserves(l, groups, numberOf)
+	q.addReservations(l, groups, numberOf)
 
 	ofScopes := q.arguments
-	q.arguments = make([]any, 0, 4+len(q.rules)+len(ofScopes)+1+4*len(batch))
-	q.arguments = append(q.arguments, p.dedupe, p.retain, l.healedNumber(), strconv.Itoa(len(q.ruleNumbers)))
+	q.arguments = make([]any, 0, 8+len(q.rules)+len(ofScopes)+2*len(q.origins.all)+4*len(batch))
+	q.arguments = append(q.arguments, micros(l.dedupe), micros(p.retention), token, l.replica,
+		strconv.Itoa(len(q.ruleNumbers)))
 	q.arguments = append(append(q.arguments, q.rules...), ofScopes...)
+	q.addOrigins(numberOf)
 	q.addEvents(batch)
 	return q
 }
 
 // numberOfRule returns the number of a rule, which is added when it is first asked for.
-func (q *question) numberOfRule(name string, arguments []any) string {
+func (q *request) numberOfRule(name string, arguments []any) string {
 	number, known := q.ruleNumbers[name]
 	if !known {
 		number = strconv.Itoa(len(q.ruleNumbers) + 1)
@@ -128,36 +127,43 @@ func (q *question) numberOfRule(name string, arguments []any) string {
 	return number
 }
 
-// addScope adds the keys of a scope, and returns its number.
-func (q *question) addScope(l *Limiter, s scope) string {
+// addScope adds a scope, and returns its number.
+func (q *request) addScope(keyNames []string, s scope, rule, wider string, keep time.Duration) string {
 	q.scopes = append(q.scopes, s)
-	q.keyNames = append(q.keyNames, l.keys.bothForms(s.key)...)
+	q.keyNames = append(q.keyNames, keyNames...)
+	q.arguments = append(q.arguments, rule, wider, micros(keep))
 	return strconv.Itoa(len(q.scopes))
 }
 
-// addCategory adds the scope of a category, after that of its group if this has a limit, and returns the category's number.
-func (l *Limiter) addCategory(q *question, groups map[string]string, category string) string {
+// addCategory adds the scope of a category, after that of its group if this has a limit, and returns the
+// category's number.
+func (l *Limiter) addCategory(q *request, groups map[string]string, category string) string {
 	p := q.plan
-	above := globalNumber
-	if p.arguments.group != nil || len(p.arguments.groups) > 0 {
-		group := GroupOf(category)
-		number, seen := groups[group]
-		if name, rule := p.arguments.ofGroup(group); !seen && rule != nil {
-			number = q.addScope(l, scope{Group, p.rules.GroupLimit(group), p.stored.GroupLimit(group), l.keys.group(group)})
-			q.arguments = append(q.arguments, q.numberOfRule(name, rule), globalNumber)
-		}
-		groups[group] = number
-		if number != "" {
-			above = number
-		}
-	}
-	number := q.addScope(l, scope{Category, p.rules.LimitFor(category), p.stored.LimitFor(category), l.keys.category(category)})
-	q.arguments = append(q.arguments, q.numberOfRule(p.arguments.ofCategory(p.rules, category)), above)
-	return number
+	wider := l.addGroup(q, groups, GroupOf(category))
+	name, rule := p.arguments.ofCategory(p.rules, category)
+	return q.addScope(l.keys.bothForms(l.keys.category(category)),
+		scope{Category, p.rules.LimitFor(category)},
+		q.numberOfRule(name, rule), wider, p.keepCategory(category))
 }
 
-// addReserves adds the scopes of the categories for which slots are kept, as far as the batch has none of them.
-func (q *question) addReserves(l *Limiter, groups, numberOf map[string]string) {
+// addGroup adds the scope of a group the first time it is asked for, and returns its number; that of the
+// global scope if the group has no limit.
+func (l *Limiter) addGroup(q *request, groups map[string]string, group string) string {
+	p := q.plan
+	name, rule := p.arguments.ofGroup(group)
+	if rule == nil {
+		return globalNumber
+	}
+	if groups[group] == "" {
+		groups[group] = q.addScope(l.keys.bothForms(l.keys.group(group)),
+			scope{Group, p.rules.GroupLimit(group)},
+			q.numberOfRule(name, rule), globalNumber, p.keepGroup(group))
+	}
+	return groups[group]
+}
+
+// addReservations adds what is reserved, and the scopes of those categories of which the batch has no events.
+func (q *request) addReservations(l *Limiter, groups, numberOf map[string]string) {
 	p := q.plan
 	for _, category := range p.reserved {
 		if numberOf[category] == "" {
@@ -170,8 +176,16 @@ func (q *question) addReserves(l *Limiter, groups, numberOf map[string]string) {
 	}
 }
 
+// addOrigins adds the entries of the index, each with the number of its category.
+func (q *request) addOrigins(numberOf map[string]string) {
+	q.arguments = append(q.arguments, strconv.Itoa(len(q.origins.all)))
+	for _, o := range q.origins.all {
+		q.arguments = append(q.arguments, indexEntry(o.category, o.source), numberOf[o.category])
+	}
+}
+
 // addEvents adds the events, column by column.
-func (q *question) addEvents(batch []Request) {
+func (q *request) addEvents(batch []Request) {
 	q.arguments = append(q.arguments, strconv.Itoa(len(batch)))
 	q.members = make([]string, len(batch))
 	for i, request := range batch {
@@ -182,7 +196,7 @@ func (q *question) addEvents(batch []Request) {
 		q.arguments = append(q.arguments, &batch[i].Delivery)
 	}
 	for i := range batch {
-		q.arguments = append(q.arguments, q.origins.of[i].number)
+		q.arguments = append(q.arguments, &q.origins.of[i].number)
 	}
 	if slices.ContainsFunc(batch, func(request Request) bool { return request.Cost != 1 }) {
 		for _, request := range batch {
@@ -191,44 +205,36 @@ func (q *question) addEvents(batch []Request) {
 	}
 }
 
-// batchOrigins are the distinct categories of a batch, in the order in which they come, and what the ids of its events count within.
+// batchOrigins are what the ids of a batch count within: its categories, and the sources in them.
 type batchOrigins struct {
-	categories []*batchOrigin
-	of         []*batchOrigin // of each event: one of the categories, or a source in it
+	categories []string // each once, in the order in which they come
+	all        []*batchOrigin
+	of         []*batchOrigin // of each event
 }
 
-// batchOrigin is an origin with the number by which the script refers to its category; a category and its sources share it.
+// batchOrigin is an origin with the number by which the events refer to it.
 type batchOrigin struct {
 	origin
-	number *string
+	number string
 }
 
 func originsOf(batch []Request) batchOrigins {
 	origins := batchOrigins{of: make([]*batchOrigin, len(batch))}
-	byCategory := make(map[string]*batchOrigin, 32)
-	for i, request := range batch {
-		o, seen := byCategory[request.Category]
-		if !seen {
-			o = &batchOrigin{origin: newOrigin(request.Category, ""), number: new(string)}
-			byCategory[request.Category] = o
-			origins.categories = append(origins.categories, o)
-		}
-		origins.of[i] = o
-	}
 	type pair struct{ category, source string }
-	var bySource map[pair]*batchOrigin // few publishers have sources
+	known := make(map[pair]*batchOrigin, 32)
+	seen := make(map[string]bool, 32)
 	for i, request := range batch {
-		if request.Source == "" {
-			continue
-		}
 		named := pair{request.Category, request.Source}
-		o, seen := bySource[named]
-		if !seen {
-			o = &batchOrigin{origin: newOrigin(request.Category, sourceName(request.Source)), number: byCategory[request.Category].number}
-			if bySource == nil {
-				bySource = map[pair]*batchOrigin{}
-			}
-			bySource[named] = o
+		o := known[named]
+		if o == nil {
+			o = &batchOrigin{origin: newOrigin(request.Category, sourceName(request.Source)),
+				number: strconv.Itoa(len(origins.all) + 1)}
+			known[named] = o
+			origins.all = append(origins.all, o)
+		}
+		if !seen[request.Category] {
+			seen[request.Category] = true
+			origins.categories = append(origins.categories, request.Category)
 		}
 		origins.of[i] = o
 	}

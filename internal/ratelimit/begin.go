@@ -1,7 +1,9 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -11,7 +13,7 @@ import (
 type Post struct {
 	Request Request       // the event; the zero Request: a message without an event, the digest
 	Channel string        // as the settings name it: an ID, a name, or "" with a webhook
-	Known   string        // name of the last post of this event whose result the caller knows, or has looked up; empty: none
+	Known   string        // name of the last post of it whose result the caller knows or has looked up; or empty
 	Name    string        // of this post: unique, without colons and blanks
 	Longest time.Duration // how long it may take, with the record of its result; above 0
 	First   bool          // it takes the channel's next slot, before everybody who waits for one (the digest)
@@ -20,54 +22,70 @@ type Post struct {
 // PermitStatus is whether a post may begin.
 type PermitStatus int
 
-// The answers of Begin. The zero PermitStatus is none of them, so that a missing answer is never taken for one.
+// The replies of Begin. The zero PermitStatus is invalid: a missing reply permits nothing.
 const (
 	Granted         PermitStatus = iota + 1 // post it now, and report Slack's answer with Answered
-	GrantedAsProbe                          // the same, as the first after a pause
 	WorkspacePaused                         // post nothing for Permit.Wait
 	ChannelPaused                           // post nothing to this channel for Permit.Wait
-	Paced                                   // post nothing to this channel for Permit.Wait: its pace has no room, or another post is about to show its ID
-	Leased                                  // do not post this event for Permit.Wait: another replica may be posting it
-	OutcomeUnknown                          // the caller does not know how the last post, Permit.Last, ended: it may be in Slack
+	Paced                                   // the same: its pace has no room
+	Leased                                  // do not post this event: another replica may be posting it
+	OutcomeUnknown                          // the result of Permit.Last is unknown: it may be in Slack
 	NotInFlight                             // the event is not in flight for this delivery: ask Admit
 )
 
 // Permit is the answer of Begin.
 type Permit struct {
 	Status PermitStatus
-	Posts  int           // Granted, GrantedAsProbe: posts of this event that have begun, this one included. OutcomeUnknown: without this one
+	Posts  int           // posts of this event that have begun; Granted: with this one
 	Wait   time.Duration // WorkspacePaused, ChannelPaused, Paced, Leased: how long, above 0
 	Last   string        // OutcomeUnknown: the name of the last post
-	Reason error         // ChannelPaused: why, where Slack has not asked for it: a DamagedKey; else nil
 }
 
-// Begin asks for permission to make a post, and records the post before it is made. Errors are Admit's; after an error the
-// post may have been recorded. A repeated call with the same name gets the same answer, and takes nothing twice.
+// webhookChannel stands for the one channel of a webhook, which the settings do not name.
+const webhookChannel = "webhook"
+
+// unpacedWindow is for how long a post that is asked for again is the same one, where there is no pace.
+const unpacedWindow = 10 * time.Second
+
+// Begin asks for permission to make a post, and records the post before it is made. Errors are Admit's; after
+// an error the post may have been recorded. A repeated call with the same name gets the same answer, and
+// takes nothing twice.
 func (l *Limiter) Begin(ctx context.Context, post Post) (Permit, error) {
 	event := ""
 	if post.Request != (Request{}) {
 		event = post.Request.member()
 	}
-	var pace string
-	reply, err := l.withChannel(post.Channel, func(key, learns string) (string, any, error) {
-		pace = l.keys.pace(key)
-		keyNames := []string{l.keys.inFlight(), l.keys.pauses(), l.keys.probes(), l.keys.channels(), pace, l.keys.register()}
-		reply, err := l.begin.Run(ctx, l.redis, keyNames, event, post.Request.Delivery, post.Known, post.Name, micros(post.Longest),
-			channelName(post.Channel), key, learns, strconv.Itoa(l.standing.Pace.Count), micros(l.standing.Pace.Window), flag(post.First), micros(LongestPause)).Result()
-		return otherChannel(reply, useChannel), reply, l.explain(ctx, err, keyNames)
+	channel, pace := cmp.Or(post.Channel, webhookChannel), l.standing.Pace
+	keyNames := []string{l.keys.inFlight(), l.keys.pauses(), l.keys.probes(), l.keys.pace(channel),
+		l.keys.meta()}
+	var permit Permit
+	var unexpected error
+	err := l.onKnownStore(ctx, func() error {
+		epoch := l.journal.begin()
+		reply, err := l.begin.Run(ctx, l.redis, keyNames,
+			event, post.Request.Delivery, post.Known, post.Name, micros(post.Longest), channel,
+			strconv.Itoa(pace.Count), micros(cmp.Or(pace.Window, unpacedWindow)), flag(post.First),
+			micros(LongestPause),
+			micros(l.plan.Load().retention), l.knownToken(),
+		).Result()
+		if err != nil {
+			return l.explain(ctx, err, keyNames)
+		}
+		if _, err := replyWord(reply); errors.Is(err, ErrHealing) {
+			return err
+		}
+		permit, unexpected = decodePermit(reply)
+		granted := unexpected == nil && permit.Status == Granted
+		if event != "" && granted && !l.journal.begun(epoch, event, post.Name, permit.Posts) {
+			return ErrHealing // the post was recorded in a store that may have been lost since
+		}
+		return nil
 	})
 	if err != nil {
 		return Permit{}, fmt.Errorf("redis: cannot permit the post of %q: %w", post.Request.ID, err)
 	}
-	permit, err := decodePermit(reply)
-	if err != nil {
-		return Permit{}, fmt.Errorf("redis: unexpected reply from begin.lua: %w", err)
-	}
-	if event != "" && (permit.Status == Granted || permit.Status == GrantedAsProbe) {
-		l.journal.begun(event, post.Name, permit.Posts)
-	}
-	if permit.Last == paceDamaged && permit.Status == ChannelPaused {
-		permit.Last, permit.Reason = "", DamagedKey{Key: pace}
+	if unexpected != nil {
+		return Permit{}, fmt.Errorf("redis: unexpected reply from begin.lua: %w", unexpected)
 	}
 	return permit, nil
 }
@@ -79,57 +97,50 @@ func flag(on bool) string {
 	return "0"
 }
 
-// useChannel is begin.lua's answer that the channel has another key.
-const useChannel = 8
-
-// paceDamaged is the text with which begin.lua pauses a channel whose key is of another type.
-const paceDamaged = "damaged"
-
-// permitStatuses are the answers by begin.lua's numbers.
-var permitStatuses = map[int64]PermitStatus{
-	0: WorkspacePaused, 1: Granted, 2: GrantedAsProbe, 3: Leased, 4: OutcomeUnknown, 5: NotInFlight, 6: ChannelPaused, 7: Paced,
+// permitStatuses are the answers by begin.lua's words.
+var permitStatuses = map[string]PermitStatus{
+	"post": Granted, "wait workspace": WorkspacePaused, "wait channel": ChannelPaused, "wait pace": Paced,
+	"wait event": Leased, "unknown": OutcomeUnknown, "not in flight": NotInFlight,
 }
 
 func decodePermit(reply any) (Permit, error) {
-	code, value, last, err := threeFields(reply, "status")
+	fields, err := list(reply, "reply", 3)
 	if err != nil {
 		return Permit{}, err
 	}
-	status, known := permitStatuses[code]
-	if !known {
-		return Permit{}, fmt.Errorf("status %d, expected 0 to 7", code)
+	word, value, err := wordAndNumber(fields)
+	if err != nil {
+		return Permit{}, err
 	}
-	if value < 0 || (value == 0 && status != NotInFlight) {
-		return Permit{}, fmt.Errorf("status %d with %d, expected a number above 0", code, value)
+	last, isText := fields[2].(string)
+	if !isText {
+		return Permit{}, fmt.Errorf("name is a %T, expected a text", fields[2])
 	}
-	switch status {
-	case WorkspacePaused, ChannelPaused, Paced, Leased:
-		if value > LongestPause.Microseconds() {
-			return Permit{}, fmt.Errorf("status %d with %d, expected no time above %s", code, value, LongestPause)
-		}
-		return Permit{Status: status, Wait: time.Duration(value) * time.Microsecond, Last: last}, nil
-	case NotInFlight:
+	status, known := permitStatuses[word]
+	switch {
+	case !known:
+		return Permit{}, fmt.Errorf("status %q, expected one of begin.lua's", word)
+	case (status == NotInFlight) != (value == 0) || value < 0:
+		return Permit{}, fmt.Errorf("%q with %d, expected a number above 0, or 0 if not in flight", word,
+			value)
+	case status != OutcomeUnknown && last != "":
+		return Permit{}, fmt.Errorf("%q with the name %q, expected none", word, last)
+	case status == NotInFlight:
 		return Permit{Status: status}, nil
-	default:
+	case status == Granted, status == OutcomeUnknown:
 		return Permit{Status: status, Posts: int(value), Last: last}, nil
+	case value > LongestPause.Microseconds():
+		return Permit{}, fmt.Errorf("%q with %d, expected no time above %s", word, value, LongestPause)
 	}
+	return Permit{Status: status, Wait: span(value)}, nil
 }
 
-// threeFields reads a reply of two numbers and a text.
-func threeFields(reply any, name string) (first, second int64, last string, err error) {
-	fields, err := list(reply, "reply", 3)
-	if err != nil {
-		return 0, 0, "", err
+// wordAndNumber reads the first two fields of a reply.
+func wordAndNumber(fields []any) (word string, value int64, err error) {
+	word, isText := fields[0].(string)
+	if !isText {
+		return "", 0, fmt.Errorf("status is a %T, expected a word", fields[0])
 	}
-	if first, err = number(fields[0], name); err != nil {
-		return 0, 0, "", err
-	}
-	if second, err = number(fields[1], "number"); err != nil {
-		return 0, 0, "", err
-	}
-	last, ok := fields[2].(string)
-	if !ok {
-		return 0, 0, "", fmt.Errorf("name is a %T, expected a text", fields[2])
-	}
-	return first, second, last, nil
+	value, err = number(fields[1], "number")
+	return word, value, err
 }

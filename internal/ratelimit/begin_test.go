@@ -31,10 +31,10 @@ func (c caller) ask(post ratelimit.Post) ratelimit.Permit {
 	return permit
 }
 
-// answered records that Slack has taken the post of this name.
-func (c caller) answered(name string) {
+// posted records that Slack has taken the post of this name.
+func (c caller) posted(name string) {
 	c.t.Helper()
-	c.answer(ratelimit.Answer{Name: name}, ratelimit.NoPause)
+	c.answer(ratelimit.Answer{Name: name, Posted: true}, ratelimit.NoPause)
 }
 
 // answer records an answer, from aChannel if it names none, and expects what it pauses.
@@ -49,10 +49,17 @@ func (c caller) answer(answer ratelimit.Answer, want ratelimit.PauseScope) time.
 	return left
 }
 
-// refused records that Slack has refused the post of this name, which pauses the workspace.
+// refused records that Slack has refused the post of this name by a limit, which pauses aChannel.
 func (c caller) refused(name string, retryAfter time.Duration) {
 	c.t.Helper()
-	c.answer(ratelimit.Answer{Name: name, RetryAfter: retryAfter}, ratelimit.PausedWorkspace)
+	c.answer(ratelimit.Answer{Name: name, RetryAfter: retryAfter}, ratelimit.PausedChannel)
+}
+
+// refusedInTwo records that Slack has refused a post to each of two channels, which pauses the workspace.
+func (c caller) refusedInTwo(name string, retryAfter time.Duration) {
+	c.t.Helper()
+	c.refused(name, retryAfter)
+	c.answer(ratelimit.Answer{Channel: "C000ELSE", Name: name + " elsewhere", RetryAfter: retryAfter}, ratelimit.PausedWorkspace)
 }
 
 // wantPermit checks the answer and the number of posts that goes with it.
@@ -97,7 +104,7 @@ func TestALostPermitIsGivenAgain(t *testing.T) {
 		limiter.refused("p1", time.Second)
 		s.advance(t, time.Second)
 		for range 3 {
-			limiter.wantPermit(ratelimit.GrantedAsProbe, 1, f, "", "p2")
+			limiter.wantPermit(ratelimit.Granted, 1, f, "", "p2") // the probe does not wait for itself
 		}
 	})
 }
@@ -200,25 +207,25 @@ func TestNobodyBeginsDuringAPauseAndOneAloneAfterIt(t *testing.T) {
 		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.want(ratelimit.Admitted, e, f)
-		limiter.refused("p0", 30*time.Second)
+		limiter.refusedInTwo("p0", 30*time.Second)
 		if permit := limiter.begin(e, "", "p1"); permit.Status != ratelimit.WorkspacePaused || permit.Wait > 30*time.Second || permit.Wait < 20*time.Second {
 			t.Errorf("%+v, expected to wait 30s", permit)
 		}
 		s.advance(t, 30*time.Second)
-		limiter.wantPermit(ratelimit.GrantedAsProbe, 1, e, "", "p1")
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
 		if permit := limiter.begin(f, "", "p2"); permit.Status != ratelimit.WorkspacePaused || permit.Wait > time.Second {
 			t.Errorf("%+v, expected to wait for the probe and to ask again soon", permit)
 		}
 
-		limiter.refused("p1", time.Second) // the probe
+		limiter.answer(ratelimit.Answer{Name: "p1", RetryAfter: time.Second}, ratelimit.PausedWorkspace) // the probe
 		if permit := limiter.begin(f, "", "p2"); permit.Status != ratelimit.WorkspacePaused {
 			t.Errorf("%+v, expected to wait", permit)
 		}
 		s.advance(t, time.Second)
-		limiter.wantPermit(ratelimit.GrantedAsProbe, 1, f, "", "p2")
+		limiter.wantPermit(ratelimit.Granted, 1, f, "", "p2")
 		s.advance(t, aPost) // the prober died
-		limiter.wantPermit(ratelimit.GrantedAsProbe, 2, e, "p1", "p3")
-		limiter.answered("p3")
+		limiter.wantPermit(ratelimit.Granted, 2, e, "p1", "p3")
+		limiter.posted("p3")
 		limiter.wantPermit(ratelimit.Granted, 2, f, "p2", "p4")
 		limiter.wantPermit(ratelimit.Granted, 3, e, "p3", "p5")
 	})
@@ -231,9 +238,9 @@ func TestAProbeLeavesANewPauseAlone(t *testing.T) {
 		limiter.want(ratelimit.Admitted, event("e", "a"))
 		limiter.refused("p0", time.Second)
 		s.advance(t, time.Second)
-		limiter.wantPermit(ratelimit.GrantedAsProbe, 1, event("e", "a"), "", "p1")
-		limiter.answer(ratelimit.Answer{Name: "late", RetryAfter: 10 * time.Minute}, ratelimit.PausedChannel)
-		limiter.answered("p1")
+		limiter.wantPermit(ratelimit.Granted, 1, event("e", "a"), "", "p1")
+		limiter.refused("late", 10*time.Minute)
+		limiter.posted("p1")
 		limiter.paused(s, aChannel, 10*time.Minute)
 	})
 }
@@ -244,10 +251,10 @@ func TestAProbeFromBeforeTheClockWasSetBackIsNotWaitedFor(t *testing.T) {
 		limiter := s.anyLimiter(t)
 		limiter.refused("p0", time.Second)
 		s.advance(t, 10*time.Second)
-		limiter.wantDigest(ratelimit.GrantedAsProbe, aChannel, "p1")
-		limiter.wantDigest(ratelimit.WorkspacePaused, aChannel, "p2")
+		limiter.wantDigest(ratelimit.Granted, aChannel, "p1")
+		limiter.wantDigest(ratelimit.ChannelPaused, aChannel, "p2")
 		s.advance(t, -5*time.Second)
-		limiter.wantDigest(ratelimit.GrantedAsProbe, aChannel, "p2")
+		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
 	})
 }
 

@@ -1,10 +1,12 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
 	"notifier/internal/testkit"
 )
 
@@ -19,9 +21,9 @@ func TestAClockThatStepsBackGivesNoSlotAway(t *testing.T) {
 			s.advance(t, -back)
 			decision := limiter.one(event("x", "a"))
 			clock, lag := s.clock(t)
-			newest := s.score(t, "{n}:global", "a:e-3")
-			if lag != max(0, newest-clock) {
-				t.Errorf("back by %s: a lag of %d us is reported, expected %d", back, lag, newest-clock)
+			newest := s.takenAt(t, "{n}:global", "a:e-3")
+			if lag != max(0, newest+1-clock) {
+				t.Errorf("back by %s: a lag of %d us is reported, expected %d", back, lag, newest+1-clock)
 			}
 			if lag == 0 && back > time.Minute {
 				t.Errorf("back by %s, and the clock is not behind", back)
@@ -42,9 +44,9 @@ func TestAdmissionsWhileTheClockIsBehindCountFromTheNewestOne(t *testing.T) {
 		limiter.admit(event("before", "a"))
 		s.advance(t, -5*time.Minute)
 		limiter.want(ratelimit.Admitted, event("behind", "a"), event("behind too", "a"))
-		before := s.score(t, "{n}:global", "a:before")
-		if behind := s.score(t, "{n}:global", "a:behind"); behind != before {
-			t.Errorf("admitted at %d, expected at the newest admission, %d", behind, before)
+		before := s.takenAt(t, "{n}:global", "a:before")
+		if behind := s.takenAt(t, "{n}:global", "a:behind"); behind != before+1 {
+			t.Errorf("admitted at %d, expected a microsecond after the newest admission, %d", behind, before)
 		}
 		decision := limiter.one(event("x", "a"))
 		s.advance(t, decision.RetryAfter-time.Second)
@@ -80,17 +82,75 @@ func TestAMemberFromTheFutureHoldsTheClock(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("2/30m", "2/30m", ""), day)
 		limiter.admit(event("e", "a"))
-		future := s.score(t, "{n}:global", "a:e") + time.Hour.Microseconds()
+		future := s.takenAt(t, "{n}:global", "a:e") + time.Hour.Microseconds()
 		s.ZAdd(t.Context(), "{n}:global", zAt(future, "from the future"))
-		s.ZAdd(t.Context(), "{n}:register", zAt(future, " clock"))
+		s.setClock(t, future)
 		limiter.want(ratelimit.Admitted, event("f", "a")) // e is out of the window of an hour later
-		if got := s.score(t, "{n}:category:a", "a:f"); got != future {
-			t.Errorf("admitted at %d, expected %d", got, future)
+		if got := s.takenAt(t, "{n}:category:a", "a:f"); got != future+1 {
+			t.Errorf("admitted at %d, expected %d", got, future+1)
 		}
 		decision := limiter.one(event("x", "a"))
 		clock, lag := s.clock(t)
-		if wait := future + (30 * time.Minute).Microseconds() - clock; lag != future-clock || decision.RetryAfter.Microseconds() != wait {
-			t.Errorf("%+v with a lag of %d us, expected %d us and %d us", decision, lag, wait, future-clock)
+		if wait := future + (30 * time.Minute).Microseconds() - clock; lag != future+2-clock || decision.RetryAfter.Microseconds() != wait {
+			t.Errorf("%+v with a lag of %d us, expected %d us and %d us", decision, lag, wait, future+2-clock)
 		}
 	})
+}
+
+// After a step back of days buckets lie ahead. They keep their order and count, so that no window gets more than its limit.
+func TestBucketsThatLieAheadKeepTheirOrder(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/1h:1m", "9/1h:1m", ""), day)
+		for i := range 3 {
+			limiter.want(ratelimit.Admitted, events(2, fmt.Sprint(i), "a")...)
+			s.advance(t, 2*time.Minute)
+		}
+		s.advance(t, -3*day)
+		for i := range 3 {
+			limiter.want(ratelimit.Admitted, event(fmt.Sprint("back ", i), "a"))
+			if usages, err := limiter.Peek(t.Context(), "a"); err != nil || usages[1].Used != 7+i {
+				t.Errorf("%+v, %v; expected %d used", usages, err, 7+i)
+			}
+		}
+		limiter.want(ratelimit.Category, event("x", "a"))
+	})
+}
+
+// No two calls admit at the same time, so that the name of a slot is unique.
+func TestNoTwoCallsAdmitAtTheSameTime(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t)) // its clock stands still
+	limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+	for i, e := range events(4, "e", "a") {
+		limiter.want(ratelimit.Admitted, e)
+		limiter.want(ratelimit.Admitted, e) // which takes no time
+		if got, want := s.takenAt(t, "{n}:global", slot(e)), s.now.UnixMicro()+int64(i); got != want {
+			t.Errorf("%s was admitted at %d, expected %d", e.ID, got, want)
+		}
+	}
+}
+
+// setClock sets the latest admission.
+func (s *store) setClock(t testing.TB, at int64) {
+	t.Helper()
+	testkit.Check(t, s.HSet(t.Context(), "{n}:meta", "clock", at).Err())
+}
+
+// latestAdmission is the clock that no decision is before, in microseconds.
+func (s *store) latestAdmission(t testing.TB) int64 {
+	t.Helper()
+	at, err := s.HGet(t.Context(), "{n}:meta", "clock").Int64()
+	testkit.Check(t, err)
+	return at
+}
+
+// takenAt is when the first slot of an event was taken, in microseconds, by the log of a scope.
+func (s *store) takenAt(t testing.TB, log, member string) int64 {
+	t.Helper()
+	for _, entry := range s.ZRangeWithScores(t.Context(), log, 0, -1).Val() {
+		if entry.Member == fmt.Sprintf("%s %.0f", member, entry.Score) {
+			return int64(entry.Score)
+		}
+	}
+	t.Fatalf("%s has no slot in %s:\n%s", member, log, s.contents(t))
+	return 0
 }

@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -67,7 +68,9 @@ func manyCallers(t *testing.T, lasts time.Duration) {
 	if t.Failed() {
 		return
 	}
-	slices.SortFunc(all.calls, func(a, b call) int { return int(a.at - b.at) })
+	slices.SortFunc(all.calls, func(a, b call) int { // no call decides at the time of an admission before it
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.admitted(), b.admitted()))
+	})
 	admitted, refused := play(t, held, all.calls)
 	if admitted < fewest || refused < fewest {
 		t.Errorf("%d admitted and %d refused: too few to tell anything", admitted, refused)
@@ -80,6 +83,17 @@ type call struct {
 	at        int64 // microseconds, the script's
 	batch     []ratelimit.Request
 	decisions []ratelimit.Decision
+}
+
+// admitted is how many events a call has admitted.
+func (c call) admitted() int {
+	n := 0
+	for _, decision := range c.decisions {
+		if decision.Outcome == ratelimit.Admitted {
+			n++
+		}
+	}
+	return n
 }
 
 // fewest is how many decisions of each kind it takes to tell anything.
@@ -95,11 +109,7 @@ func (l *log) add(c call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls = append(l.calls, c)
-	for _, decision := range c.decisions {
-		if decision.Outcome == ratelimit.Admitted {
-			l.admitted++
-		}
-	}
+	l.admitted += c.admitted()
 }
 
 // goesOn reports whether it is not yet time to end, or the machine so busy that hardly anything was admitted.
@@ -124,7 +134,7 @@ func (timeOfReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		at, wanted := ctx.Value(timeOfReply{}).(*int64)
 		if reply, ok := command.(*redis.Cmd); ok && wanted && err == nil && strings.HasPrefix(command.Name(), "eval") {
 			if fields, decision := reply.Val().([]any); decision { // not that of another script
-				*at = fields[0].(int64)
+				*at = fields[1].(int64)
 			}
 		}
 		return err

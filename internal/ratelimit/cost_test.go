@@ -60,7 +60,7 @@ func TestTheHighestCost(t *testing.T) {
 		{"one tier is enough", "100000/30m:1m", "5000/30m:1m+2000/1m", "", "", "", "", "a", 1000, "expected 1 to 1000: the limit 5000/30m:1m+2000/1m of its category keeps each event, so a cost goes up to 1000"},
 		{"exact, and lower anyway", "100000/30m:1m", "999/30m", "", "", "", "", "a", 999, "expected 1 to 999, as the limit 999/30m of its category allows"},
 		{"buckets alone", "1000000/24h:15m", "400000/24h:fixed", "", "500000/24h:1m", "", "", "a", 400000, "expected 1 to 400000, as the limit 400000/24h:fixed of its category allows"},
-		{"buckets with a reserve", "1000000/24h:15m", "1000000/24h:15m", "", "", "", "p=300000", "a", 700000, "expected 1 to 700000, with 300000 slots of the global limit 1000000/24h:15m reserved for other categories"},
+		{"buckets with a reserve", "1000000/24h:15m", "1000000/24h:15m", "p=9/1h", "", "", "p=300000", "a", 700000, "expected 1 to 700000, with 300000 slots of the global limit 1000000/24h:15m reserved for other categories"},
 		{"an exact limit of another group", "1000000/24h:15m", "20000/24h:15m", "b.*=9/1h", "", "b=9/1h", "", "a", 20000, "expected 1 to 20000, as the limit 20000/24h:15m of its category allows"},
 	} {
 		rules := withLevels(t, test.global, test.category, test.overrides, test.group, test.groups, test.reserve)
@@ -118,7 +118,7 @@ func TestWhatReserves(t *testing.T) {
 	} {
 		reserve, err := ratelimit.ParseReserve(test.reserve)
 		testkit.Check(t, err)
-		rules := ratelimit.Rules{Global: mustParse(test.global), Reserve: reserve}
+		rules := ratelimit.Rules{Global: mustParse(test.global), Category: mustParse("10/30m"), Reserve: reserve}
 		var reserving []string
 		for _, tier := range rules.Global {
 			if rules.Reserves(tier) {
@@ -133,6 +133,63 @@ func TestWhatReserves(t *testing.T) {
 			t.Errorf("%s with %s: %v reserve, %q; expected %v, %q", test.global, test.reserve, reserving, wrong, test.reserving, test.wrong)
 		}
 	}
+}
+
+// A category for which slots are reserved keeps each event, so that what it uses is known to the microsecond.
+func TestAReservedCategoryHasAnExactLimit(t *testing.T) {
+	reserve := map[string]int{"p": 5}
+	for _, test := range []struct{ category, overrides, wrong string }{
+		{"10/30m", "", ""},
+		{"10/30m:1m", "p=10/30m", ""},
+		{"10/30m", "q=10/30m:1m", ""},
+		{"10/30m:1m+2/1m", "", ""},
+		{"10/30m:1m", "", "slots are reserved for p, and its limit 10/30m:1m is counted in buckets; " +
+			"expected a limit that keeps each event, such as 10/30m"},
+		{"10/30m", "p=7/24h:fixed", "slots are reserved for p, and its limit 7/24h:fixed is counted in buckets; " +
+			"expected a limit that keeps each event, such as 7/24h"},
+	} {
+		rules := testkit.Rules("100/30m", test.category, test.overrides)
+		rules.Reserve = reserve
+		wrong := ""
+		if err := rules.CheckReserve(); err != nil {
+			wrong = err.Error()
+		}
+		if wrong != test.wrong {
+			t.Errorf("%s, %s: %q, expected %q", test.category, test.overrides, wrong, test.wrong)
+		}
+	}
+}
+
+// A cost is bounded by the form that is written, whatever form other replicas have written before.
+func TestACostIsBoundedByTheFormThatIsWritten(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		exact := s.limiter(t, testkit.Rules("1000000/24h", "1000000/24h", ""), day)
+		buckets := s.limiter(t, testkit.Rules("1000000/24h:15m", "1000000/24h:15m", ""), day)
+		exact.want(ratelimit.Admitted, event("first", "a"))
+		buckets.want(ratelimit.Admitted, event("second", "a"))
+		exact.want(ratelimit.Admitted, event("third", "a"))
+		const cost = 400_000
+		if err := exact.Rules().CheckCost("a", cost); err == nil {
+			t.Error("a limit that keeps each event takes a cost of 400000")
+		}
+		testkit.Check(t, buckets.Rules().CheckCost("a", cost))
+		big := costing(event("big", "a"), cost)
+		buckets.want(ratelimit.Admitted, big)
+		for key, most := range map[string]int64{"global": 2, "category:a": 2, "buckets:global": 2, "buckets:category:a": 2} {
+			if n := s.ZCard(t.Context(), "{n}:"+key).Val(); n > most {
+				t.Errorf("%s has %d entries, expected %d at most", key, n, most)
+			}
+		}
+		if usages, err := exact.Peek(t.Context(), "a"); err != nil || usages[0].Used != cost+3 || usages[1].Used != cost+3 {
+			t.Errorf("%+v, %v, expected that all count", usages, err)
+		}
+		if !exact.refund(big) {
+			t.Error("nothing was refunded")
+		}
+		if usages, err := buckets.Peek(t.Context(), "a"); err != nil || usages[0].Used != 3 || usages[1].Used != 3 {
+			t.Errorf("%+v, %v, expected that 3 are left", usages, err)
+		}
+	})
 }
 
 // TestGroupsAndReservesAreRead as a user writes them; what is wrong is named at once.

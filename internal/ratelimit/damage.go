@@ -7,35 +7,43 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"notifier/lua"
 )
 
-// LongestPause is the longest time that Slack may ask for: a longer one is cut to it. A pause in Redis that lasts longer was
-// not written by a notifier, and counts for nothing. 1 hour.
+// LongestPause is the longest time that Slack may ask for: a longer one is cut to it. A pause in Redis that
+// lasts longer was not written by a notifier, and counts for nothing. 1 hour.
 const LongestPause = time.Hour
 
-// DamagedKey is the error about a key of another type than the scripts store there. Something else has written it, so what
-// it had counted is lost. It is never removed by notifier: it may be another program's.
+// DamagedKey is the error about a key of another type than the scripts store there. Something else has
+// written it, so what it had counted is lost. It is never removed by notifier: it may be another program's.
 type DamagedKey struct{ Key string }
 
 func (d DamagedKey) Error() string {
-	return fmt.Sprintf("the key %q is of another type than notifier stores there: remove it, or choose another REDIS_NAMESPACE", d.Key)
+	return fmt.Sprintf(
+		"the key %q is of another type than notifier stores there: remove it, or choose another REDIS_NAMESPACE",
+		d.Key)
 }
 
-// explain adds to Redis's error about a key of another type which key that is: one of those that the call was given. Any
-// other error it returns as it is.
+// explain adds to Redis's error about a key of another type which key that is: one of those that the call was
+// given. Any other error it returns as it is. It asks for lengths, because the users of v0.1.0 may not ask
+// for types.
 func (l *Limiter) explain(ctx context.Context, err error, keyNames []string) error {
 	if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		return err
 	}
-	types := make([]any, len(keyNames))
+	pipe := l.redis.Pipeline()
+	lengths := make([]*redis.IntCmd, len(keyNames))
 	for i, key := range keyNames {
-		types[i] = l.keys.typeOf(key)
+		if l.keys.isHash(key) {
+			lengths[i] = pipe.HLen(ctx, key)
+		} else {
+			lengths[i] = pipe.ZCard(ctx, key)
+		}
 	}
-	damaged, askErr := redis.NewScript(lua.Damaged).Run(ctx, l.redis, keyNames, types...).StringSlice()
-	if askErr != nil || len(damaged) == 0 {
-		return err
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, length := range lengths {
+		if length.Err() != nil && strings.Contains(length.Err().Error(), "WRONGTYPE") {
+			return fmt.Errorf("%w: %w", DamagedKey{Key: keyNames[i]}, err)
+		}
 	}
-	return fmt.Errorf("%w: %w", DamagedKey{Key: damaged[0]}, err)
+	return err
 }

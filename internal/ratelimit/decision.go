@@ -8,21 +8,20 @@ type Outcome int
 // The zero Outcome is invalid, so that an unset Decision is never taken for an admission.
 const (
 	Admitted  Outcome = iota + 1 // send it; it is charged to all its scopes, once
-	Duplicate                    // its id was sent within the dedupe window, or is in flight for another delivery
+	Duplicate                    // its id was sent within the dedupe window, or in flight for another delivery
 	Global                       // refused by the global limit
 	Group                        // refused by the limit that the categories of its group share
 	Category                     // refused by the category's limit
-	Damaged                      // not decided: a key of the category or its group is of another type, see DamagedKey. Ask again later
 )
 
-// Decision is the script's answer for one event. Tier, Used, Reserved and RetryAfter describe a refusal (Global, Group or
-// Category) and are zero otherwise.
+// Decision is the script's answer for one event. Tier, Used, Reserved and RetryAfter describe a refusal
+// (Global, Group or Category) and are zero otherwise.
 type Decision struct {
 	Outcome    Outcome
 	Tier       Tier          // the tier that refused; of several, the one that has room last
 	Used       int           // slots taken in that tier
-	Key        string        // Damaged: the key
-	Reserved   int           // Global: slots of the tier that are kept for other categories; if any, RetryAfter is a lower bound
-	RetryAfter time.Duration // until an event of the same cost fits, if nothing else is admitted; exact to the microsecond
-	Never      bool          // its cost is above the tier's COUNT: it cannot fit while this limit, one for a while, is in force
+	Reserved   int           // Global: slots of the tier that are kept for other categories
+	RetryAfter time.Duration // until an event of the same cost fits, if nothing else is admitted
+	AtLeast    bool          // RetryAfter is a lower bound: slots are reserved for others, or counted in buckets
+	Never      bool          // its cost is above the tier's COUNT: it cannot fit under this temporary limit
 }

@@ -1,27 +1,30 @@
 // Package ratelimit decides how many notifications may be sent, for all replicas together.
 //
-// A Limiter asks one Redis script (lua/admit.lua) about a batch of events at a time and returns a Decision for each.
-// A refusal is a value, not an error; an error means that Redis could not decide, and then nothing may be sent and
-// nothing dropped. Every call may be repeated: an event that was admitted is never charged again for the same delivery.
+// A Limiter asks one Redis script (lua/admit.lua) about a batch of events at a time and returns a Decision
+// for each. A refusal is a value, not an error; an error means that Redis could not decide, and then nothing
+// may be sent and nothing dropped. Every call may be repeated: an event that was admitted is never charged
+// again for the same delivery.
 //
-// Redis may forget: a failover loses what the new primary has not received. A process that decides (and does not only look on) opens
-// its client with OpenGuarded, gives it to a Healer and runs that: the Limiter then remembers what it has admitted, and after a
-// failover, a restart or a loss the Healer puts that back before anything is decided anew. Meanwhile calls fail with ErrHealing; they
-// are to be repeated, as after any error.
+// Redis may forget: a failover loses what the new primary has not received. A process that decides (and does
+// not only look on) opens its client with OpenGuarded, gives it to a Healer and runs that: the Limiter then
+// remembers what it has admitted, and after a failover, a restart or a loss the Healer puts that back before
+// anything is decided anew. Meanwhile calls fail with ErrHealing; they are to be repeated, as after any
+// error.
 //
 //	client, guard, err := ratelimit.OpenGuarded(url, nil)
 //	limiter, err := ratelimit.New(client, namespace, rules, dedupe)
-//	healer, err := ratelimit.NewHealer(limiter, guard, ratelimit.Healing{Replica: name, Peers: alive, Log: log})
+//	healer, err := ratelimit.NewHealer(limiter, guard, ratelimit.Healing{Replica: name, Log: log})
 //	go healer.Run(ctx)
 //
-// The package knows Redis, the names of the limiter's keys and the limits. It does not know NATS, Slack or what an event
-// contains.
+// The package knows Redis, the names of the limiter's keys and the limits. It does not know NATS, Slack or
+// what an event contains.
 //
-// Reading order: limit.go and parse.go (how limits are written), rules.go (which limits apply to which category), cost.go and
-// memory.go (what follows from them), keys.go (what is stored where), member.go (what stands for an event there), limiter.go
-// (the calls), arguments.go (what the script is given), decision.go and reply.go (its reply), indexed.go (what follows an
-// admission), begin.go (permits to post), channel.go (a channel's name and its ID), pace.go (how the pace is written), pause.go
-// (Slack's answers and its pauses), peek.go, reserves.go, slots.go, index.go and trace.go (what people ask about), redis.go (the
-// connection). What is put back into a store that has forgotten it: journal.go (what is remembered), guard.go (which store it is),
-// restore.go, healer.go, barrier.go (waiting for the others).
+// Reading order: limit.go and parse.go (how limits are written), rules.go (which limits apply to which
+// category), cost.go and memory.go (what follows from them), keys.go (what is stored where), member.go (what
+// stands for an event there), limiter.go (the calls), arguments.go (what the script is given), decision.go
+// and reply.go (its reply), indexed.go (what follows an admission), begin.go (permits to post), channel.go (a
+// channel's name and its ID), pace.go (how the pace is written), pause.go (Slack's answers and its pauses),
+// peek.go, reserves.go, slots.go, index.go and trace.go (what people ask about), redis.go (the connection).
+// What is put back into a store that has forgotten it: journal.go (what is remembered), guard.go (which store
+// it is), restore.go, healer.go, barrier.go (waiting for the others).
 package ratelimit

@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -208,20 +209,6 @@ func TestTheDedupeWindowEndsOnEveryStore(t *testing.T) {
 	})
 }
 
-// An id names its slot, so it must not come again while that slot counts.
-func TestTheDedupeWindowIsNeverShorterThanTheLongestWindow(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", "slow=5/2h"), time.Millisecond)
-		e := event("e", "a")
-		limiter.want(ratelimit.Admitted, e)
-		limiter.sent(e)
-		s.advance(t, 2*time.Hour-time.Minute)
-		limiter.want(ratelimit.Duplicate, e)
-		s.advance(t, time.Minute)
-		limiter.want(ratelimit.Admitted, e)
-	})
-}
-
 func TestARecordInFlightIsStaleAfterTheLongestWindow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("100/30m", "2/30m", "slow=5/1h"), day)
@@ -238,9 +225,89 @@ func TestARecordInFlightIsStaleAfterTheLongestWindow(t *testing.T) {
 		limiter.want(ratelimit.Admitted, by("another message", e)) // decided anew
 		limiter.want(ratelimit.Duplicate, e)
 		limiter.want(ratelimit.Admitted, f)
-		ctx := t.Context()
-		if s.HExists(ctx, "{n}:inflight", "b:g").Val() || s.ZCard(ctx, "{n}:global").Val() != 2 {
-			t.Errorf("what is stale was not removed:\n%s", s.contents(t))
+		inGlobal(t, s, 1) // e, charged anew
+	})
+}
+
+// An event that waits is known for the longest window, in whatever form that is counted and however short the dedupe window is.
+func TestAnEventThatWaitsIsChargedOnce(t *testing.T) {
+	for _, limits := range [][2]string{{"1000/1h:1m", "100/1h:1m"}, {"1000/1h", "100/1h"}, {"1000/1h:fixed", "100/1h:fixed"}} {
+		t.Run(limits[0], func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				limiter := s.limiter(t, testkit.Rules(limits[0], limits[1], ""), 2*time.Second)
+				waiting := events(5, "e", "a")
+				limiter.want(ratelimit.Admitted, waiting...)
+				for i := range 12 { // redelivered while Slack's pause lasts
+					s.advance(t, 9*time.Second)
+					limiter.want(ratelimit.Admitted, waiting...)
+					limiter.wantPermit(ratelimit.Granted, i+1, waiting[0], aPostName(i-1), aPostName(i))
+					limiter.want(ratelimit.Duplicate, by("another message", waiting[1]))
+				}
+				usages, err := limiter.Peek(t.Context(), "a")
+				testkit.Check(t, err)
+				if usages[0].Used != 5 || usages[1].Used != 5 {
+					t.Errorf("%+v, expected that five slots are taken", usages)
+				}
+			})
+		})
+	}
+}
+
+// aPostName is the name of the n-th post; empty: none.
+func aPostName(n int) string {
+	if n < 0 {
+		return ""
+	}
+	return fmt.Sprint("p", n)
+}
+
+// The dedupe window is what was configured. An id that comes again after it is another event, and takes a slot of its own while
+// the first one still counts.
+func TestAnIDThatIsSentAgainTakesASecondSlot(t *testing.T) {
+	for _, limit := range []string{"2/24h", "2/24h:15m", "2/744h:fixed"} {
+		t.Run(limit, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				limiter := s.limiter(t, testkit.Rules(limit, limit, ""), time.Minute)
+				e := event("e", "a")
+				limiter.want(ratelimit.Admitted, e)
+				limiter.sent(e)
+				s.advance(t, 50*time.Second)
+				limiter.want(ratelimit.Duplicate, e)
+				s.advance(t, 10*time.Second)
+				limiter.want(ratelimit.Admitted, e)
+				limiter.sent(e)
+				if got := limiter.one(event("f", "a")); got.Outcome != ratelimit.Category || got.Used != 2 {
+					t.Errorf("%+v, expected 2 used: both were sent", got)
+				}
+			})
+		})
+	}
+}
+
+// An id is a duplicate for the dedupe window, however long the window of a temporary limit was.
+func TestAnIDIsForgottenAfterALongTemporaryLimit(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("100/2s", "100/2s", ""), 3*time.Second)
+		e := event("e", "r")
+		limiter.SetTemporary(forAWhile("category/r", "100/744h"))
+		limiter.want(ratelimit.Admitted, e)
+		limiter.sent(e)
+		s.advance(t, time.Second)
+		limiter.want(ratelimit.Duplicate, e)
+		s.advance(t, 4*time.Second)
+		limiter.SetTemporary(ratelimit.Temporary{})
+		limiter.want(ratelimit.Admitted, e)
+		limiter.sent(e)
+		for i := range 20 { // what is admitted later forgets what no window has any more
+			s.advance(t, 4*time.Second)
+			other := event(fmt.Sprint("other", i), "r")
+			limiter.want(ratelimit.Admitted, other)
+			limiter.sent(other)
+		}
+		for key, most := range map[string]int64{"{n}:global": 1, "{n}:category:r": 1, "{n}:sent": 2} { // with the member of dashes
+			if n := s.ZCard(t.Context(), key).Val(); n > most {
+				t.Errorf("%s has %d entries, expected %d at most:\n%s", key, n, most, s.contents(t))
+			}
 		}
 	})
 }
@@ -269,19 +336,5 @@ func TestIDsOfEveryShapeAreToldApart(t *testing.T) {
 			limiter.want(ratelimit.Duplicate, by("another message", event(id, "a")))
 		}
 		s.charged(t, int64(2*len(ids)))
-	})
-}
-
-// What was sent is known for as long as another replica's limits can keep its slot, however short the own dedupe window is.
-func TestWhatWasSentIsKnownWhileAnothersLimitsKeepIt(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		long := s.limiter(t, testkit.Rules("100/1h", "100/1h", ""), time.Minute)
-		short := s.limiter(t, testkit.Rules("100/1h:1m", "100/1h:1m", ""), time.Minute)
-		long.want(ratelimit.Admitted, event("other", "b"))
-		e := event("e", "a")
-		short.want(ratelimit.Admitted, e)
-		short.sent(e)
-		s.advance(t, 59*time.Minute)
-		short.want(ratelimit.Duplicate, e)
 	})
 }

@@ -17,15 +17,30 @@ import (
 func (c caller) fails(why string) {
 	c.t.Helper()
 	ctx, e := c.t.Context(), event("e", "a")
-	decisions, err := c.Admit(ctx, []ratelimit.Request{e, event("f", "b")})
-	if decisions != nil {
-		c.t.Errorf("decided %+v beside the error %v", decisions, err)
-	}
-	refunded, errRefund := c.Refund(ctx, e, "")
-	if refunded {
-		c.t.Errorf("refunded beside the error %v", errRefund)
-	}
-	for call, err := range map[string]error{"Admit": err, "Ready": c.Ready(ctx), "Check": c.Check(ctx), "Sent": c.Sent(ctx, e), "Refund": errRefund} {
+	for call, attempt := range map[string]func() error{
+		"Admit": func() error {
+			decisions, err := c.Admit(ctx, []ratelimit.Request{e, event("f", "b")})
+			if decisions != nil {
+				c.t.Errorf("decided %+v beside the error %v", decisions, err)
+			}
+			return err
+		},
+		"Refund": func() error {
+			refunded, err := c.Refund(ctx, e, "")
+			if refunded {
+				c.t.Errorf("refunded beside the error %v", err)
+			}
+			return err
+		},
+		"Ready": func() error { return c.Ready(ctx) },
+		"Check": func() error { return c.Check(ctx) },
+		"Sent":  func() error { return c.Sent(ctx, e) },
+	} {
+		var err error
+		testkit.Within(testkit.Patience, func() bool { // a busy machine may need longer than a call has
+			err = attempt()
+			return err == nil || !strings.Contains(err.Error(), "timeout")
+		})
 		if err == nil || !strings.Contains(err.Error(), why) || errors.Is(err, ratelimit.ErrUnsuitable) {
 			c.t.Errorf("%s: %v, expected an error that says %q and may pass", call, err, why)
 		}
@@ -69,39 +84,44 @@ func TestACancelledCallEndsAtOnce(t *testing.T) {
 }
 
 func TestAKeyOfAnotherTypeIsAnErrorAndChargesNothing(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
-		for _, key := range []string{"{n}:global", "{n}:inflight", "{n}:sent", "{n}:register"} {
-			s.FlushAll(t.Context())
-			s.Set(t.Context(), key, "somebody else's", 0)
-			before := s.contents(t)
-			decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{event("e", "a"), event("f", "b")})
-			if err == nil || decisions != nil || !strings.Contains(err.Error(), "WRONGTYPE") || !strings.Contains(err.Error(), key) {
-				t.Errorf("%s: %v, %v; expected an error that has WRONGTYPE and the key", key, decisions, err)
-			}
-			if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-				t.Errorf("%s: the store changed (-before +after):\n%s", key, difference)
-			}
-		}
-	})
+	both := map[string][2]string{"log": {"100/30m", "10/30m"}, "buckets": {"100/30m:1m", "10/30m:1m"}}
+	for form, limits := range both {
+		t.Run(form, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				limiter := s.limiter(t, testkit.Rules(limits[0], limits[1], ""), day)
+				for _, key := range []string{
+					"{n}:global", "{n}:buckets:global", "{n}:category:b", "{n}:buckets:category:b",
+					"{n}:inflight", "{n}:sent", "{n}:meta",
+				} {
+					s.FlushAll(t.Context())
+					s.Set(t.Context(), key, "somebody else's", 0)
+					before := s.contents(t)
+					decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{event("e", "a"), event("f", "b")})
+					if want := (ratelimit.DamagedKey{Key: key}); decisions != nil || !errors.Is(err, want) {
+						t.Errorf("%s: %v, %v; expected %v", key, decisions, err, want)
+					}
+					if difference := cmp.Diff(before, s.contents(t)); difference != "" {
+						t.Errorf("%s: the store changed (-before +after):\n%s", key, difference)
+					}
+					s.Del(t.Context(), key)
+					limiter.want(ratelimit.Admitted, event("e", "a"), event("f", "b"))
+				}
+			})
+		})
+	}
 }
 
-// The index is written after the admission. What it cannot record is asked for again, and is not charged again.
-func TestWhatTheIndexCannotRecordIsChargedOnce(t *testing.T) {
+// The index only informs: it must not stop anything.
+func TestIndexOfAnotherTypeStopsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, testkit.Rules("100/30m", "2/30m", ""), day)
 		s.Set(t.Context(), "{n}:categories", "somebody else's", 0)
-		e := event("e", "a")
-		for range 3 {
-			if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e}); err == nil || decisions != nil || !strings.Contains(err.Error(), "{n}:categories") {
-				t.Errorf("%v, %v; expected an error that names the key", decisions, err)
-			}
-		}
-		s.Del(t.Context(), "{n}:categories")
-		limiter.want(ratelimit.Admitted, e)
-		s.charged(t, 1)
-		if traces, err := limiter.Trace(t.Context(), "e", ""); err != nil || len(traces) != 1 {
-			t.Errorf("%v, %v; expected that the event is found by its id alone", traces, err)
+		limiter.want(ratelimit.Admitted, events(2, "e", "a")...)
+		limiter.want(ratelimit.Category, event("f", "a"))
+		limiter.sent(event("e-1", "a"))
+		limiter.want(ratelimit.Duplicate, event("e-1", "a"))
+		if got := s.Get(t.Context(), "{n}:categories").Val(); got != "somebody else's" {
+			t.Errorf("the index is %q, expected that it is left alone", got)
 		}
 	})
 }
@@ -142,14 +162,16 @@ func TestWithRedisOutOfMemoryNothingIsAdmittedOrEvicted(t *testing.T) {
 
 // A server, proxy or script that is not what it should be never gives permission to send.
 func TestAReplyThatTheScriptNeverGivesIsAnErrorAndNoDecision(t *testing.T) {
+	const decided = "*6\r\n$7\r\ndecided\r\n:1795149541123457\r\n:0\r\n"
 	for name, test := range map[string]struct{ raw, why string }{
-		"a verdict of 3":     {"*5\r\n:1795149541123457\r\n:0\r\n*1\r\n:3\r\n*0\r\n*0\r\n", "unexpected reply from admit.lua: verdict 3, expected 1, 0,"},
-		"one verdict of two": {"*5\r\n:1795149541123457\r\n:0\r\n*2\r\n:1\r\n:1\r\n*0\r\n*0\r\n", "verdicts has 2 entries, expected 1"},
-		"a verdict as text":  {"*5\r\n:1795149541123457\r\n:0\r\n*1\r\n$1\r\n1\r\n*0\r\n*0\r\n", "verdict is a string"},
+		"a verdict of 3":     {decided + "*1\r\n:3\r\n*0\r\n*0\r\n", "unexpected reply from admit.lua: verdict 3, expected 1, 0"},
+		"one verdict of two": {decided + "*2\r\n:1\r\n:1\r\n*0\r\n*0\r\n", "verdicts has 2 entries, expected 1"},
+		"a verdict as text":  {decided + "*1\r\n$1\r\n1\r\n*0\r\n*0\r\n", "verdict is a string"},
+		"another script's":   {"*2\r\n$8\r\nrecorded\r\n:1\r\n", `"recorded", expected decided`},
 		"a bare 1":           {":1\r\n", "reply is a int64, expected a list"},
 		"OK":                 {"+OK\r\n", "reply is a string, expected a list"},
 		"nothing":            {"$-1\r\n", "nil"},
-		"an empty list":      {"*0\r\n", "reply has 0 entries, expected 5"},
+		"an empty list":      {"*0\r\n", "an empty reply, expected a status word"},
 		"an error":           {"-BUSY Redis is busy running a script.\r\n", "BUSY"},
 	} {
 		limiter := limiterAt(t, "redis://"+fake(t, map[string]string{"EVALSHA": test.raw, "EVAL": test.raw}))

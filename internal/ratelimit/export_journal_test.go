@@ -9,11 +9,18 @@ import (
 // What a healer does with a limiter, step by step, for tests in which histories are random and must be repeatable.
 
 // KeepJournal lets a limiter remember what it is given, as NewHealer does.
-func (l *Limiter) KeepJournal() { l.journal.start(l.plan.Load().remembers) }
+func (l *Limiter) KeepJournal(replica string) {
+	l.replica = replica
+	l.journal.start(l.plan.Load().remembers)
+}
 
 // PutBack puts back all that a limiter remembers, as a healer does.
 func (l *Limiter) PutBack(ctx context.Context, connection *redis.Conn) error {
-	_, err := l.putBack(ctx, connection)
+	reply, err := quarantineScript.Run(ctx, connection, []string{l.keys.meta()}, "primary", "0", micros(healMost)).Slice()
+	if err != nil {
+		return err
+	}
+	_, err = l.putBack(ctx, connection, reply[0].(string))
 	return err
 }
 
@@ -44,3 +51,6 @@ func (l *Limiter) JournalTimes(request Request, begun, sent int64) {
 		}
 	})
 }
+
+// UseToken is the token of the store that a limiter knows, as after its healing.
+func (l *Limiter) UseToken(token string) { l.token.Store(&token) }

@@ -153,18 +153,17 @@ func TestAPatternGivesEachCategoryALimitOfItsOwn(t *testing.T) {
 	})
 }
 
-// An id is known for as long as it is the name of a slot, also where only the limit of all groups counts it for that long.
-func TestAnIDIsKnownForTheWindowOfItsGroup(t *testing.T) {
+// An event in flight is known for the longest window, also where only the limit of all groups has that.
+func TestAnEventInFlightIsKnownForTheWindowOfItsGroup(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := grouped("100/30m", "10/30m", "10/2h")
 		if got := rules.LongestWindow(); got != 2*time.Hour {
 			t.Errorf("the longest window is %s, expected the group's 2h", got)
 		}
 		limiter := s.limiter(t, rules, time.Minute)
-		inFlight, sent := event("in flight", "team.job"), event("sent", "team.job")
-		limiter.want(ratelimit.Admitted, inFlight, sent)
-		limiter.sent(sent)
+		inFlight := event("in flight", "team.job")
+		limiter.want(ratelimit.Admitted, inFlight)
 		s.advance(t, time.Hour) // twice the other windows, and half of the group's
-		limiter.want(ratelimit.Duplicate, by("another message", inFlight), sent)
+		limiter.want(ratelimit.Duplicate, by("another message", inFlight))
 	})
 }

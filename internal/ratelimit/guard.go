@@ -4,22 +4,23 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrHealing is the error of a call while replicas put back what they remember into a store that may have forgotten it. Ask again.
-// It wraps nothing: go-redis takes the wrapping off what a new connection's check returns.
-var ErrHealing = errors.New("redis: this store may have forgotten admissions: replicas are putting back what they remember")
+// ErrHealing is the error of a call while replicas put back what they remember into a store that may have
+// forgotten it. Ask again. It wraps nothing: go-redis takes the wrapping off what a new connection's check
+// returns.
+var ErrHealing = errors.New(
+	"redis: this store may have forgotten admissions: replicas are putting back what they remember")
 
-var errReplica = errors.New("redis: connected to a replica, which takes no writes; the primary is looked up again")
+var errReplica = errors.New(
+	"redis: connected to a replica, which takes no writes; the primary is looked up again")
 
-// Guard checks each connection of a client when it is made: nothing is decided on a store of another generation before it is healed.
-// Until a Healer uses it, it lets everything pass.
+// Guard checks each connection of a client when it is made: nothing is decided on a store of another
+// generation before it is healed. Until a Healer uses it, it lets everything pass.
 type Guard struct {
 	healer atomic.Pointer[Healer]
 	open   func() (redis.UniversalClient, error) // another client of the same servers, without a guard
@@ -50,14 +51,6 @@ type server struct {
 	generation string // new whenever a primary starts, and at each promotion; empty: this store has none
 }
 
-// number is the generation as a number that a score holds exactly. It is later than all times in the register: what is old there
-// is removed.
-func (s server) number() string {
-	digits := s.generation[:min(len(s.generation), 13)]
-	value, _ := strconv.ParseUint(digits, 16, 64) // 0 if it is not what Redis has: then all have the same number
-	return strconv.FormatUint(1<<52|value&(1<<52-1), 10)
-}
-
 // errNoInfo is why nothing is known about a server: the user may not ask.
 var errNoInfo = errors.New("the user may not run INFO")
 
@@ -86,20 +79,17 @@ func askServer(ctx context.Context, connection redis.Cmdable) (server, error) {
 	return s, nil
 }
 
-// MarkHealed notes in a new store that it has forgotten nothing. It is for those who have just created the store: a worker that finds
-// one without this mark waits for a second whether other workers put something back.
+// MarkHealed notes in a new store that it has forgotten nothing. It is for those who have just created the
+// store: a worker that finds one without a token waits whether other workers put something back.
 func MarkHealed(ctx context.Context, client *redis.Client, namespace string) error {
 	names, err := newKeys(namespace)
 	if err != nil {
 		return err
 	}
 	found, err := askServer(ctx, client)
-	if err != nil {
+	if err != nil || found.generation == "" {
 		return err
 	}
-	number, _ := strconv.ParseFloat(found.number(), 64) // of digits alone
-	if err := client.ZAdd(ctx, names.register(), redis.Z{Score: number, Member: healedMark}).Err(); err != nil {
-		return err
-	}
-	return client.PExpire(ctx, names.register(), 2*time.Minute).Err()
+	return quarantineScript.Run(ctx, client, []string{names.meta()}, found.generation, "0",
+		micros(healMost)).Err()
 }

@@ -115,8 +115,7 @@ func TestAnEmptyRestartUnderLoadAdmitsNoMoreThanTheLimit(t *testing.T) {
 	for name, limit := range map[string]string{"exact": "%d/30m", "buckets": "%d/30m:10s", "fixed": "%d/24h:fixed"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.StartProcess(t)
-			f := newFleet(t, server.URL())
+			s, f := onFleet(t)
 			const most = 600
 			rules := testkit.Rules(fmt.Sprintf(limit, most), fmt.Sprintf(limit, most), "")
 			var replicas []*member
@@ -126,8 +125,8 @@ func TestAnEmptyRestartUnderLoadAdmitsNoMoreThanTheLimit(t *testing.T) {
 			l := putLoad(t, replicas...)
 			for _, admitted := range []int{100, 250} {
 				testkit.Eventually(t, "some are admitted", func() bool { return l.admitted() >= admitted })
-				server.Stop(t)
-				server.Restart(t)
+				s.server.Stop(t)
+				s.server.Restart(t)
 			}
 			l.full(t, most)
 			t.Logf("%d admitted, longest stall %s", l.admitted(), l.stall())
@@ -178,8 +177,9 @@ func TestAFailoverWithALinkThatWasCutForgetsNothing(t *testing.T) {
 				sentinels.Promoted(t)
 				promoted := time.Now()
 				l.full(t, most)
-				t.Logf("%d admitted of %d, %d of them while the link was cut and %d by the one that died; promoted after %s, the next admission %s later",
-					l.admitted(), most, lost, excess, promoted.Sub(killed), l.next(killed.Add(500*time.Millisecond)).Sub(promoted))
+				t.Logf("%d admitted of %d, %d of them while the link was cut and %d by the one that died", l.admitted(), most, lost, excess)
+				t.Logf("promoted after %s, the next admission %s later",
+					promoted.Sub(killed), l.next(killed.Add(500*time.Millisecond)).Sub(promoted))
 				if l.admitted() > most+excess {
 					t.Errorf("%d are admitted, expected at most %d and %d", l.admitted(), most, excess)
 				}

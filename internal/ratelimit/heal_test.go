@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
+	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,69 +20,79 @@ import (
 	"notifier/internal/testkit"
 )
 
-// fleet is several replicas of notifier that use the same store, and know of each other by heartbeats.
+// fleet is several replicas of notifier that use the same store.
 type fleet struct {
-	t   testing.TB
-	url string
-
-	mu    sync.Mutex
-	alive []string
+	t       testing.TB
+	url     string
+	started int
 }
 
 // member is one of them.
 type member struct {
 	caller
-	name string
-	log  *observer.ObservedLogs
-	kill func() // ends its healing, as the death of the process would; the others do not know it yet
+	name   string
+	log    *observer.ObservedLogs
+	healer *ratelimit.Healer
+	run    func() // starts its healing
+	kill   func() // ends its healing, as the death of the process would
 }
 
 func newFleet(t testing.TB, url string) *fleet { return &fleet{t: t, url: url} }
 
-// peers are the replicas with a heartbeat.
-func (f *fleet) peers() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.alive)
-}
-
-// seen lets all know of a replica.
-func (f *fleet) seen(name string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.alive = append(f.alive, name)
+// onFleet is a store of a process that replicas have just created, and no replicas yet.
+func onFleet(t *testing.T, extra ...string) (*store, *fleet) {
+	t.Helper()
+	s := onProcess(t, extra...)
+	s.server.Healed(t, "n")
+	return s, newFleet(t, s.server.URL())
 }
 
 // join starts a replica and waits until it may decide.
 func (f *fleet) join(rules ratelimit.Rules, dedupe time.Duration) *member {
 	f.t.Helper()
-	f.mu.Lock()
-	name := fmt.Sprint("replica-", len(f.alive)+1)
-	f.alive = append(f.alive, name)
-	f.mu.Unlock()
-	m := f.start(name, rules, dedupe, ratelimit.Healing{Peers: f.peers})
-	testkit.EventuallyNil(f.t, func() error { return m.Ready(f.t.Context()) })
+	m := f.start(rules, dedupe, ratelimit.Healing{})
+	m.healedAgain()
 	return m
 }
 
 // start starts a replica.
-func (f *fleet) start(name string, rules ratelimit.Rules, dedupe time.Duration, config ratelimit.Healing) *member {
+func (f *fleet) start(rules ratelimit.Rules, dedupe time.Duration, config ratelimit.Healing) *member {
 	f.t.Helper()
 	client, guard, err := ratelimit.OpenGuarded(f.url, nil)
 	testkit.Check(f.t, err)
 	f.t.Cleanup(func() { _ = client.Close() })
+	return f.startOn(client, guard, rules, dedupe, config)
+}
+
+// startOn starts a replica that decides through one client, and heals what the guard guards.
+func (f *fleet) startOn(
+	client redis.UniversalClient, guard *ratelimit.Guard, rules ratelimit.Rules, dedupe time.Duration,
+	config ratelimit.Healing,
+) *member {
+	f.t.Helper()
 	limiter, err := ratelimit.New(client, "n", rules, dedupe)
 	testkit.Check(f.t, err)
+	f.started++
 	core, lines := observer.New(zapcore.DebugLevel)
-	config.Replica, config.Log = name, zap.New(core)
+	config.Replica, config.Log = fmt.Sprint("replica-", f.started), zap.New(core)
 	healer, err := ratelimit.NewHealer(limiter, guard, config)
 	testkit.Check(f.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { defer close(ended); healer.Run(ctx) }()
-	kill := func() { cancel(); <-ended }
-	f.t.Cleanup(kill)
-	return &member{caller: caller{Limiter: limiter, t: f.t}, name: name, log: lines, kill: kill}
+	m := &member{caller: caller{Limiter: limiter, t: f.t}, name: config.Replica, log: lines, healer: healer}
+	m.run = func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() { defer close(ended); healer.Run(ctx) }()
+		m.kill = func() { cancel(); <-ended }
+	}
+	m.run()
+	f.t.Cleanup(func() { m.kill() })
+	return m
+}
+
+// healedAgain waits until a replica may decide.
+func (m *member) healedAgain() {
+	m.t.Helper()
+	testkit.EventuallyNil(m.t, func() error { return m.Ready(m.t.Context()) })
 }
 
 // printLog shows what a replica has logged, where the test has failed.
@@ -95,7 +104,7 @@ func (m *member) printLog() {
 	}
 }
 
-// fill lets a replica admit events of a category until the limit refuses one, and returns how many it admitted.
+// fill lets a replica admit events of a category until one is refused, and returns how many it admitted.
 func (m *member) fill(prefix, category string) int {
 	m.t.Helper()
 	for n := 0; ; n++ {
@@ -105,27 +114,34 @@ func (m *member) fill(prefix, category string) int {
 	}
 }
 
-// The mark of a healed store is in the register, and is not taken for an entry there that is too old.
-func TestTheMarkOfAHealedStoreStays(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		m := newFleet(t, s.url()).join(testkit.Rules("9/1h", "9/1h", ""), time.Hour)
-		for i := range 3 {
-			m.ForgetIndexed() // each is followed by tidy.lua
-			m.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
-		}
-		if marked := s.ZScore(t.Context(), "{n}:register", " healed").Val(); marked < 1<<52 || marked >= 1<<53 {
-			t.Errorf("the mark is %.0f, expected a number later than all times", marked)
-		}
-	})
+// token is that of the store; empty: it has none.
+func (s *store) token(t testing.TB) string {
+	t.Helper()
+	return s.HGet(t.Context(), "{n}:meta", "token").Val()
 }
 
-func TestAnEmptiedStoreGetsBackWhatReplicasRemember(t *testing.T) {
+// tokenMade is when the store got its token.
+func (s *store) tokenMade(t testing.TB) time.Time {
+	t.Helper()
+	_, made, _ := strings.Cut(s.token(t), " ")
+	at, err := strconv.ParseInt(made, 10, 64)
+	testkit.Check(t, err)
+	return time.UnixMicro(at)
+}
+
+// awaitToken waits until a replica has noticed that the store is a new one.
+func (s *store) awaitToken(t testing.TB) {
+	t.Helper()
+	testkit.Eventually(t, "the store has a token", func() bool { return s.token(t) != "" })
+}
+
+func TestEmptiedStoreGetsBackWhatReplicasRemember(t *testing.T) {
 	t.Parallel()
-	for name, limit := range map[string]string{"exact": "40/30m", "buckets": "40/30m:1m", "fixed": "40/24h:fixed"} {
+	limits := map[string]string{"exact": "40/30m", "buckets": "40/30m:1m", "fixed": "40/24h:fixed"}
+	for name, limit := range limits {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := onProcess(t)
-			f := newFleet(t, s.server.URL())
+			s, f := onFleet(t)
 			rules := testkit.Rules(limit, limit, "")
 			rules.Group = mustParse(limit)
 			a, b := f.join(rules, day), f.join(rules, day)
@@ -133,7 +149,7 @@ func TestAnEmptiedStoreGetsBackWhatReplicasRemember(t *testing.T) {
 				a.want(ratelimit.Admitted, event(fmt.Sprint("a", i), "x.a"))
 				b.want(ratelimit.Admitted, event(fmt.Sprint("b", i), "x.b"))
 			}
-			testkit.Check(t, s.FlushAll(t.Context()).Err())
+			s.empty(t)
 			if n := a.fill("more-", "x.a"); n != 20 {
 				t.Errorf("%d more are admitted, expected 20", n)
 			}
@@ -146,6 +162,324 @@ func TestAnEmptiedStoreGetsBackWhatReplicasRemember(t *testing.T) {
 	}
 }
 
+// lossForms are limits that three replicas have used up to a half.
+var lossForms = map[string]string{"exact": "60/30m", "buckets": "60/30m:1m"}
+
+// losesTwice lets three replicas admit half of 60, loses the store twice, and expects that 60 are admitted.
+func losesTwice(t *testing.T, lose func(t *testing.T, s *store)) {
+	t.Parallel()
+	for name, limit := range lossForms {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, f := onFleet(t)
+			rules := testkit.Rules(limit, limit, "")
+			var replicas []*member
+			for range 3 {
+				replicas = append(replicas, f.join(rules, day))
+			}
+			admitted := 0
+			for _, m := range replicas {
+				m.want(ratelimit.Admitted, events(10, m.name, "x")...)
+				admitted += 10
+			}
+			lose(t, s)
+			for _, m := range replicas { // the first one asks while the others are idle
+				admitted += m.fill("more of "+m.name+" ", "x")
+			}
+			if admitted != 60 {
+				t.Errorf("%d are admitted, expected 60", admitted)
+			}
+			for _, m := range replicas {
+				m.printLog()
+			}
+		})
+	}
+}
+
+func TestTwoLossesWithinASecondAdmitNoMoreThanTheLimit(t *testing.T) {
+	losesTwice(t, func(t *testing.T, s *store) {
+		for range 2 {
+			s.server.Stop(t)
+			s.server.Restart(t)
+			s.awaitToken(t)
+		}
+	})
+}
+
+func TestFlushTwiceWithinOneQuarantineAdmitsNoMoreThanTheLimit(t *testing.T) {
+	losesTwice(t, func(t *testing.T, s *store) {
+		s.empty(t)
+		s.awaitToken(t)
+		first := s.tokenMade(t)
+		s.empty(t)
+		s.awaitToken(t)
+		if took := s.tokenMade(t).Sub(first); took <= 0 {
+			t.Errorf("a second token after %s, expected a later one", took)
+		} else if took > 1500*time.Millisecond {
+			t.Logf("the second loss came only %s after the first", took)
+		}
+	})
+}
+
+// A replica that was frozen through a quarantine decides nothing before it has put back what it remembers.
+func TestFrozenReplicaPutsBackFirst(t *testing.T) {
+	t.Parallel()
+	for name, limit := range forms {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, f := onFleet(t)
+			rules := testkit.Rules(limit, limit, "")
+			a, frozen := f.join(rules, day), f.join(rules, day)
+			a.want(ratelimit.Admitted, events(10, "a", "x")...)
+			frozen.want(ratelimit.Admitted, events(10, "f", "x")...)
+			frozen.kill()
+			s.empty(t)
+			a.want(ratelimit.Admitted, event("a", "x"))
+			if got := s.used(t, rules); got != 11 {
+				t.Fatalf("%d slots are taken, expected 11 without the frozen replica's", got)
+			}
+			before := s.everything(t)
+			e := event("f-1", "x")
+			for what, call := range map[string]func(context.Context) error{
+				"admit": func(ctx context.Context) error {
+					_, err := frozen.Admit(ctx, []ratelimit.Request{e, event("new", "x")})
+					return err
+				},
+				"begin": func(ctx context.Context) error {
+					_, err := frozen.Begin(ctx, ratelimit.Post{Request: e, Channel: "C1", Name: "p", Longest: time.Second})
+					return err
+				},
+				"refund": func(ctx context.Context) error {
+					_, err := frozen.Refund(ctx, event("f-2", "x"), "")
+					return err
+				},
+				"sent": func(ctx context.Context) error { return frozen.Sent(ctx, event("f-3", "x")) },
+			} {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // it waits for its healing
+				if err := call(ctx); !errors.Is(err, ratelimit.ErrHealing) {
+					t.Errorf("%s: %v, expected that it has to put back first", what, err)
+				}
+				cancel()
+			}
+			s.sameAs(t, before)
+			frozen.run()
+			frozen.want(ratelimit.Admitted, e) // in flight as before
+			frozen.want(ratelimit.Admitted, event("new", "x"))
+			frozen.want(ratelimit.Duplicate, event("f-3", "x")) // it is in Slack
+			if got := s.used(t, rules); got != 22 {
+				t.Errorf("%d slots are taken, expected 22", got)
+			}
+		})
+	}
+}
+
+// A post that Slack refused because of its channel gives its slot back for good, also if the store was
+// lost in between.
+func TestRefundAfterALossIsNotUndone(t *testing.T) {
+	t.Parallel()
+	for name, limit := range forms {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, f := onFleet(t)
+			rules := testkit.Rules(limit, limit, "")
+			m := f.join(rules, day)
+			e, kept := event("e", "x"), event("kept", "x")
+			m.want(ratelimit.Admitted, kept, e)
+			m.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+			s.empty(t)
+			if !m.refundAfter(e, "p1") {
+				t.Error("nothing was refunded")
+			}
+			for range 2 {
+				if got := s.used(t, rules); got != 1 {
+					t.Fatalf("%d slots are taken, expected that of the other event alone", got)
+				}
+				s.empty(t)
+				m.want(ratelimit.Admitted, kept)
+			}
+		})
+	}
+}
+
+// meanwhile does something once between a script call and its answer.
+type meanwhile struct{ do func() }
+
+func (m *meanwhile) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (m *meanwhile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (m *meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		err := next(ctx, command)
+		if do := m.do; do != nil && err == nil && strings.HasPrefix(command.Name(), "eval") {
+			m.do = nil
+			do()
+		}
+		return err
+	}
+}
+
+// The store is lost and healed while an answer is on its way: what it says was admitted is in no store.
+func TestAnswerFromTheStoreOfBeforeIsDiscarded(t *testing.T) {
+	t.Parallel()
+	for name, limit := range forms {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, f := onFleet(t)
+			rules := testkit.Rules(limit, limit, "")
+			client, guard, err := ratelimit.OpenGuarded(f.url, nil)
+			testkit.Check(t, err)
+			t.Cleanup(func() { _ = client.Close() })
+			m := f.startOn(client, guard, rules, day, ratelimit.Healing{})
+			m.healedAgain()
+			refunded := event("refunded", "x")
+			m.want(ratelimit.Admitted, event("before", "x"), refunded)
+			during := &meanwhile{}
+			client.AddHook(during)
+			lose := func() {
+				s.empty(t)
+				healings := m.healings() + 1
+				testkit.Eventually(t, "the store is healed", func() bool { return m.healings() == healings })
+			}
+
+			during.do = lose
+			m.want(ratelimit.Admitted, event("e", "x"))
+			if got := s.used(t, rules); got != 3 {
+				t.Errorf("%d slots are taken, expected 3", got)
+			}
+			during.do = lose
+			if m.refund(refunded); s.used(t, rules) != 2 {
+				t.Errorf("%d slots are taken after the refund, expected 2", s.used(t, rules))
+			}
+			during.do = lose
+			m.wantPermit(ratelimit.Granted, 1, event("e", "x"), "", "p1")
+			record, _, err := m.InFlight(t.Context(), event("e", "x"))
+			if record.Posts != 1 || record.LastName != "p1" {
+				t.Errorf("%+v, %v; expected that the post is recorded", record, err)
+			}
+			during.do = lose
+			m.sent(event("e", "x"))
+			m.want(ratelimit.Duplicate, event("e", "x"))
+		})
+	}
+}
+
+// healings is how often a replica has healed the store after it was lost.
+func (m *member) healings() int {
+	return m.log.FilterMessageSnippet("put back what Redis had forgotten").Len()
+}
+
+// An old primary that still answers has another token, and decides nothing for those who know the new one.
+func TestOldPrimaryDecidesNothing(t *testing.T) {
+	t.Parallel()
+	s, f := onFleet(t)
+	rules := testkit.Rules("9/30m", "9/30m", "")
+	f.join(rules, day).want(ratelimit.Admitted, event("before", "x"))
+	promoted := s.server.StartReplica(t)
+	promoted.Part(t)
+	_, guard, err := ratelimit.OpenGuarded(promoted.URL(), nil)
+	testkit.Check(t, err)
+	m := f.startOn(s.connect(t), guard, rules, day, ratelimit.Healing{}) // its calls still go to the old one
+	e := event("e", "x")
+	s.unlessChanged(t, func() {
+		testkit.Eventually(t, "the new primary has a token of its own", func() bool {
+			there := onServer(t, promoted)
+			return there.token(t) != "" && there.token(t) != s.token(t)
+		})
+		for range 2 {
+			if decisions, err := m.Admit(t.Context(), []ratelimit.Request{e}); !errors.Is(err, ratelimit.ErrHealing) {
+				t.Errorf("%v, %v; expected that nothing is decided", decisions, err)
+			}
+		}
+		if _, err := m.Refund(t.Context(), event("before", "x"), ""); !errors.Is(err, ratelimit.ErrHealing) {
+			t.Errorf("%v; expected that nothing is refunded", err)
+		}
+		if err := m.Sent(t.Context(), event("before", "x")); !errors.Is(err, ratelimit.ErrHealing) {
+			t.Errorf("%v; expected that nothing is recorded", err)
+		}
+		post := ratelimit.Post{Request: event("before", "x"), Channel: "C1", Name: "p", Longest: time.Second}
+		if permit, err := m.Begin(t.Context(), post); !errors.Is(err, ratelimit.ErrHealing) {
+			t.Errorf("%+v, %v; expected no permit", permit, err)
+		}
+	})
+}
+
+// unlessChanged expects that something leaves all events of the store as they are.
+func (s *store) unlessChanged(t *testing.T, do func()) {
+	t.Helper()
+	before := s.everything(t)
+	do()
+	s.sameAs(t, before)
+}
+
+// A restart that finds everything on disk loses nothing: nothing is put back twice.
+func TestRestartThatLosesNothingPutsNothingBack(t *testing.T) {
+	t.Parallel()
+	for name, limit := range forms {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, f := onFleet(t)
+			rules := testkit.Rules(limit, limit, "")
+			a, b := f.join(rules, day), f.join(rules, day)
+			a.want(ratelimit.Admitted, events(5, "a", "x")...)
+			b.want(ratelimit.Admitted, events(5, "b", "x")...)
+			a.want(ratelimit.Admitted, costing(event("costly", "x"), 20))
+			token := s.token(t)
+			for range 2 {
+				testkit.Check(t, s.Save(t.Context()).Err())
+				s.server.Stop(t)
+				s.server.Restart(t)
+				a.decided(event("a-1", "x")) // in flight
+				b.decided(event("b-1", "x"))
+				if got := s.used(t, rules); got != 30 {
+					t.Errorf("%d slots are taken, expected 30", got)
+				}
+			}
+			if s.token(t) == token {
+				t.Error("the store has the token of before")
+			}
+		})
+	}
+}
+
+// A planned failover loses nothing either.
+func TestFailoverThatLosesNothingPutsNothingBack(t *testing.T) {
+	t.Parallel()
+	for name, limit := range forms {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, f := onFleet(t)
+			rules := testkit.Rules(limit, limit, "")
+			a, b := f.join(rules, day), f.join(rules, day)
+			a.want(ratelimit.Admitted, events(5, "a", "x")...)
+			promoted := s.server.StartReplica(t)
+			b.want(ratelimit.Admitted, costing(event("b", "x"), 20))
+			testkit.Check(t, s.Wait(t.Context(), 1, testkit.Patience).Err())
+			promoted.Part(t)
+			s.server.Stop(t)
+			promoted.Replace(t, s.server)
+			a.decided(event("a-1", "x"))
+			b.decided(event("b", "x"))
+			if got := onServer(t, promoted).used(t, rules); got != 25 {
+				t.Errorf("%d slots are taken, expected 25", got)
+			}
+		})
+	}
+}
+
+// A new replica waits while the store may be a lost one: nobody has told it that others remember something.
+func TestNewStoreIsClosedForItsQuarantine(t *testing.T) {
+	t.Parallel()
+	s := onProcess(t)
+	m := newFleet(t, s.server.URL()).join(testkit.Rules("9/1h", "9/1h", ""), day)
+	if waited := s.Time(t.Context()).Val().Sub(s.tokenMade(t)); waited < 1500*time.Millisecond {
+		t.Errorf("the store was open after %s, expected 1.5s", waited)
+	}
+	m.want(ratelimit.Admitted, event("e", "a"))
+}
+
 // A connection to a server that is a replica now is refused: it would outlive its promotion.
 func TestAConnectionToAReplicaIsRefused(t *testing.T) {
 	t.Parallel()
@@ -153,7 +487,7 @@ func TestAConnectionToAReplicaIsRefused(t *testing.T) {
 	host, port, err := net.SplitHostPort(primary.Addr)
 	testkit.Check(t, err)
 	replica := redistest.StartProcess(t, "--replicaof", host+" "+port)
-	m := newFleet(t, replica.URL()).start("r", testkit.Rules("9/1h", "9/1h", ""), day, ratelimit.Healing{})
+	m := newFleet(t, replica.URL()).start(testkit.Rules("9/1h", "9/1h", ""), day, ratelimit.Healing{})
 	testkit.Eventually(t, "it says that this is a replica", func() bool {
 		err := m.Ready(t.Context())
 		return err != nil && strings.Contains(err.Error(), "connected to a replica")
@@ -168,8 +502,7 @@ func TestWithoutInfoNothingIsPutBack(t *testing.T) {
 	server := redistest.StartProcess(t)
 	server.SetUser(t, "secret", "blind", "~*", "+@all", "-info")
 	url := strings.Replace(server.URL(), "redis://", "redis://blind:secret@", 1)
-	m := newFleet(t, url).start("r", testkit.Rules("2/1h", "2/1h", ""), day, ratelimit.Healing{})
-	testkit.EventuallyNil(t, func() error { return m.Ready(t.Context()) })
+	m := newFleet(t, url).join(testkit.Rules("2/1h", "2/1h", ""), day)
 	m.want(ratelimit.Admitted, events(2, "e", "a")...)
 	testkit.Check(t, server.Client(t).FlushAll(t.Context()).Err())
 	m.want(ratelimit.Admitted, events(2, "f", "a")...)
@@ -178,48 +511,61 @@ func TestWithoutInfoNothingIsPutBack(t *testing.T) {
 	}
 }
 
-// A store that is emptied while it is healed is healed again, with all that was put back before.
-func TestAStoreThatIsEmptiedWhileItIsHealed(t *testing.T) {
+// The embedded store does not say which it is.
+func TestEmbeddedStoreIsNotHealed(t *testing.T) {
 	t.Parallel()
-	s := onProcess(t)
-	f := newFleet(t, s.server.URL())
-	rules := testkit.Rules("40/30m", "40/30m", "")
-	a := f.join(rules, day)
-	empties := 0
-	b := f.start("b", rules, day, ratelimit.Healing{Peers: f.peers, PutBack: []func(context.Context, *redis.Conn) error{
-		func(ctx context.Context, store *redis.Conn) error {
-			if empties++; empties != 2 { // not the first time, which is its start
-				return nil
-			}
-			time.Sleep(100 * time.Millisecond) // the other one is done by then
-			return store.FlushAll(ctx).Err()
-		},
-	}})
-	b.healedAgain()
-	f.seen("b")
-	a.want(ratelimit.Admitted, events(10, "a", "x")...)
-	b.want(ratelimit.Admitted, events(10, "b", "x")...)
-	testkit.Check(t, s.FlushAll(t.Context()).Err())
-	b.healedAgain()
-	if n := b.fill("more", "x"); n != 20 {
-		t.Errorf("%d more are admitted, expected 20", n)
-	}
-	if empties < 3 {
-		t.Errorf("%d healings, expected 3 or more", empties)
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	m := newFleet(t, s.url()).join(testkit.Rules("2/1h", "2/1h", ""), day)
+	m.want(ratelimit.Admitted, events(2, "e", "a")...)
+	s.empty(t)
+	m.want(ratelimit.Admitted, events(2, "f", "a")...)
+	if lines := m.log.FilterMessageSnippet("is not put back").Len(); lines != 1 {
+		t.Errorf("%d lines, expected one", lines)
 	}
 }
 
-// A replica that starts on a store that has forgotten everything does not decide before the others have put back what they know.
+// A store that is emptied while it is healed is healed again, with all that was put back before.
+func TestAStoreThatIsEmptiedWhileItIsHealed(t *testing.T) {
+	t.Parallel()
+	s, f := onFleet(t)
+	rules := testkit.Rules("40/30m", "40/30m", "")
+	a := f.join(rules, day)
+	healings := 0
+	empties := func(ctx context.Context, connection *redis.Conn) error {
+		if healings++; healings != 2 { // not the first time, which is its start
+			return nil
+		}
+		testkit.Eventually(t, "the other one has put back", func() bool {
+			return connection.ZCard(ctx, "{n}:global").Val() == 20
+		})
+		return connection.FlushAll(ctx).Err()
+	}
+	b := f.start(rules, day, ratelimit.Healing{PutBack: []func(context.Context, *redis.Conn) error{empties}})
+	b.healedAgain()
+	a.want(ratelimit.Admitted, events(10, "a", "x")...)
+	b.want(ratelimit.Admitted, events(10, "b", "x")...)
+	s.empty(t)
+	if n := b.fill("more", "x"); n != 20 {
+		t.Errorf("%d more are admitted, expected 20", n)
+	}
+	b.kill() // nothing counts any more
+	if healings < 3 {
+		t.Errorf("%d healings, expected 3 or more", healings)
+	}
+}
+
+// A replica that starts on a store that has forgotten everything does not decide before the others have
+// put back what they know.
 func TestAReplicaThatJoinsWaitsForStrangers(t *testing.T) {
 	t.Parallel()
-	s := onProcess(t)
-	f := newFleet(t, s.server.URL())
+	s, f := onFleet(t)
 	rules := testkit.Rules("10/30m", "10/30m", "")
-	a := f.join(rules, day)
-	a.want(ratelimit.Admitted, events(10, "a", "x")...)
-	testkit.Check(t, s.FlushAll(t.Context()).Err())
-	b := f.start("newcomer", rules, day, ratelimit.Healing{}) // it knows nobody
-	b.want(ratelimit.Category, event("new", "x"))
+	f.join(rules, day).want(ratelimit.Admitted, events(10, "a", "x")...)
+	s.empty(t)
+	newcomer := f.start(rules, day, ratelimit.Healing{})
+	if got := newcomer.decided(event("new", "x")); got.Outcome == ratelimit.Admitted {
+		t.Errorf("%+v, expected that it is refused", got)
+	}
 }
 
 // A Cluster: each node is asked, one of them has the keys, and its replica takes over.
@@ -245,17 +591,37 @@ func TestAClusterIsHealed(t *testing.T) {
 	}
 }
 
-// A store that has the mark of another generation, as a replica has that was promoted, decides nothing on a connection made since.
+// A store with the token of another generation, as a promoted replica has, decides nothing on a new
+// connection.
 func TestACopyOfAHealedStoreIsNotHealed(t *testing.T) {
 	t.Parallel()
-	s := onProcess(t)
-	m := newFleet(t, s.server.URL()).join(testkit.Rules("9/1h", "9/1h", ""), day)
+	s, f := onFleet(t)
+	m := f.join(testkit.Rules("9/1h", "9/1h", ""), day)
 	m.kill() // nobody heals the next one
+	token := s.token(t)
 	testkit.Check(t, s.Save(t.Context()).Err())
 	s.server.Stop(t)
 	s.server.Restart(t)
-	testkit.Eventually(t, "it is not healed", func() bool { return errors.Is(m.Ready(t.Context()), ratelimit.ErrHealing) })
-	if s.ZScore(t.Context(), "{n}:register", " healed").Val() == 0 {
-		t.Error("it has no mark, expected the one of the generation before")
+	testkit.Eventually(t, "it is not healed", func() bool {
+		return errors.Is(m.Ready(t.Context()), ratelimit.ErrHealing)
+	})
+	if got := s.token(t); got != token {
+		t.Errorf("the token is %q, expected %q, of the generation before", got, token)
 	}
+}
+
+// A connection can be checked just before the healer finds out that a store has no generation. Its doubt ends, too.
+func TestADoubtAboutAStoreThatCannotBeHealedEnds(t *testing.T) {
+	t.Parallel()
+	embedded := redistest.RunEmbedded(t)
+	m := newFleet(t, "redis://"+embedded.Addr()).start(testkit.Rules("10/30m", "5/30m", ""), day, ratelimit.Healing{})
+	testkit.Eventually(t, "it has given up", func() bool {
+		return m.log.FilterMessageSnippet("does not name its generation").Len() == 1
+	})
+	m.healer.Wake()
+	testkit.Eventually(t, "calls go on", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return m.healer.Healed(ctx)
+	})
 }

@@ -12,28 +12,33 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/term"
+	"notifier/lua"
 )
 
 const (
 	healLook     = 500 * time.Millisecond // how often the store is looked at without a reason
 	healRetry    = 50 * time.Millisecond  // between two attempts to heal
-	healPoll     = 20 * time.Millisecond  // between two questions whether the other replicas are done
+	healPoll     = 100 * time.Millisecond // between two looks at a store that is closed
 	healPatience = 5 * time.Second        // how long a call waits for the healing before it fails
-	healWait     = 1300 * time.Millisecond
-	strangerWait = time.Second // more than healLook, after which all others have noticed
-	healRemind   = time.Minute // how often the same trouble is logged
+	healRemind   = time.Minute            // how often the same trouble is logged
+
+	// How long a store stays closed that has lost its token: within healLook all replicas that run have
+	// noticed, and have begun to put back. Each call that puts something back adds healMore, up to healMost
+	// after the loss.
+	healQuarantine = 1500 * time.Millisecond
+	healMore       = 500 * time.Millisecond
+	healMost       = 30 * time.Second
 )
 
 // Healing is how a replica heals a store.
 type Healing struct {
-	Replica string          // this replica's name, as Peers of the others have it
-	Peers   func() []string // the replicas that were alive within the last seconds, this one included; empty: it is not known which
+	Replica string // names this replica; no other may have the name
 	Log     *zap.Logger
-	PutBack []func(context.Context, *redis.Conn) error // what else is to be put back; each is repeated until it succeeds
-	Healed  func(missing []string)                     // is called whenever a store has been healed, with the replicas that were waited for in vain; may be nil
+	PutBack []func(context.Context, *redis.Conn) error // puts back what else there is; repeated until it succeeds
 }
 
-// Healer puts back what a Limiter remembers into a store that may have forgotten it, before anything new is decided there.
+// Healer puts back what a Limiter remembers into a store that may have forgotten it, before anything new is
+// decided there.
 type Healer struct {
 	limiter *Limiter
 	guard   *Guard
@@ -48,18 +53,22 @@ type Healer struct {
 	warned time.Time
 }
 
-// NewHealer returns a healer of the store that a limiter uses through the guard's client. From now on nothing is decided before
-// Run has healed the store.
+// NewHealer returns a healer of the store that a limiter uses through the guard's client. From now on nothing
+// is decided before Run has healed the store.
 func NewHealer(l *Limiter, guard *Guard, config Healing) (*Healer, error) {
 	if config.Replica == "" || strings.ContainsAny(config.Replica, " \r\n") {
 		return nil, fmt.Errorf("replica %q, expected a name without blanks", config.Replica)
 	}
-	h := &Healer{limiter: l, guard: guard, config: config, wakes: make(chan struct{}, 1), done: make(chan struct{})}
+	l.replica = config.Replica
+	h := &Healer{
+		limiter: l, guard: guard, config: config,
+		wakes: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 	if h.config.Log == nil {
 		h.config.Log = zap.NewNop()
 	}
 	l.journal.start(l.plan.Load().remembers)
-	l.unhealed()
+	l.forgetStore()
 	l.healer.Store(h)
 	guard.healer.Store(h)
 	return h, nil
@@ -137,15 +146,14 @@ func (h *Healer) check(ctx context.Context, connection *redis.Conn) error {
 	if passes {
 		return nil
 	}
-	// The other masters of a Cluster have none of our keys. Should one get them, the mark in the register differs.
-	if err := connection.ZScore(ctx, h.limiter.keys.register(), healedMark).Err(); err != nil && strings.HasPrefix(err.Error(), "MOVED ") {
+	// The other masters of a Cluster have none of our keys. Should one get them, its token differs.
+	if err := connection.HGet(ctx, h.limiter.keys.meta(), "token").Err(); err != nil &&
+		strings.HasPrefix(err.Error(), "MOVED ") {
 		return nil
 	}
 	h.wake()
 	return ErrHealing
 }
-
-const healedMark = " healed" // in the register
 
 // wait waits until the store is healed, and reports whether it is.
 func (h *Healer) wait(ctx context.Context) bool {
@@ -173,29 +181,73 @@ func (h *Healer) look(ctx context.Context, client redis.UniversalClient) error {
 	found, err := askServer(ctx, connection)
 	switch {
 	case errors.Is(err, errNoInfo):
-		h.giveUp()
+		h.giveUp("the user may not run INFO; see docs/security.md")
 		return nil
 	case err != nil:
 		return err
 	case found.replica:
 		return errReplica
+	case found.generation == "":
+		h.giveUp("the server does not name its generation (master_replid)")
+		return nil
 	}
-	h.mu.Lock()
-	same := h.healed != nil && *h.healed == found
-	h.mu.Unlock()
-	if same {
-		agreed, err := h.agree(ctx, connection, "look", found, "0")
-		if err != nil {
+	token, left, err := h.quarantine(ctx, connection, found)
+	if err != nil {
+		return err
+	}
+	if h.knows(found, token) {
+		if err := sleep(ctx, left); err != nil {
 			return err
 		}
-		if agreed.state == healed {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.finish()
-			return nil
-		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.finish()
+		return nil
 	}
-	return h.heal(ctx, connection, found)
+	return h.heal(ctx, connection, found, token, left == 0)
+}
+
+// knows reports whether this replica has put back what it remembers into the store with this token.
+func (h *Healer) knows(found server, token string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.healed != nil && *h.healed == found && h.limiter.knownToken() == token
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+var quarantineScript = redis.NewScript(lua.Quarantine)
+
+// quarantine returns the token of the store, and how long it stays closed. A store that may have forgotten
+// something gets a new token, and is closed.
+func (h *Healer) quarantine(
+	ctx context.Context, connection *redis.Conn, found server,
+) (token string, left time.Duration, err error) {
+	keyNames := []string{h.limiter.keys.meta()}
+	reply, err := quarantineScript.Run(ctx, connection, keyNames, found.generation, micros(healQuarantine),
+		micros(healMost)).Result()
+	if err != nil {
+		return "", 0, fmt.Errorf("redis: cannot look at the store: %w", h.limiter.explain(ctx, err, keyNames))
+	}
+	fields, err := list(reply, "reply", 2)
+	if err != nil {
+		return "", 0, fmt.Errorf("redis: unexpected reply from quarantine.lua: %w", err)
+	}
+	token, isText := fields[0].(string)
+	wait, err := number(fields[1], "wait")
+	if err != nil || !isText || wait < 0 || span(wait) > healMost {
+		return "", 0, fmt.Errorf(
+			"redis: unexpected reply from quarantine.lua: %v, expected a token and a time up to %s",
+			fields, healMost)
+	}
+	return token, span(wait), nil
 }
 
 // connect is a connection to the server that has our keys, without the check.
@@ -204,7 +256,7 @@ func (h *Healer) connect(ctx context.Context, client redis.UniversalClient) (*re
 	case *redis.Client:
 		return client.Conn(), nil
 	case *redis.ClusterClient:
-		node, err := client.MasterForKey(ctx, h.limiter.keys.register())
+		node, err := client.MasterForKey(ctx, h.limiter.keys.meta())
 		if err != nil {
 			return nil, err
 		}
@@ -214,17 +266,17 @@ func (h *Healer) connect(ctx context.Context, client redis.UniversalClient) (*re
 	}
 }
 
-// giveUp lets everything pass: without INFO nobody knows which store it is.
-func (h *Healer) giveUp() {
+// giveUp lets everything pass: nobody can know which store it is.
+func (h *Healer) giveUp(why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.finish() // also if it was given up before: a connection that was checked meanwhile lets calls wait
 	if h.off {
 		return
 	}
 	h.off = true
-	h.limiter.number.Store(nil)
-	h.finish()
-	h.config.Log.Warn("what Redis forgets in a failover or a restart is not put back: the user may not run INFO; see docs/security.md")
+	h.limiter.token.Store(nil)
+	h.config.Log.Warn("what Redis forgets in a failover or a restart is not put back: " + why)
 }
 
 // finish lets those go on who wait; mu is held.
@@ -241,7 +293,7 @@ func (h *Healer) begin() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.healed, h.off = nil, false
-	h.limiter.unhealed()
+	h.limiter.forgetStore()
 	h.doubt()
 }
 
@@ -254,15 +306,14 @@ func (h *Healer) doubt() {
 	}
 }
 
-// heal puts back what this replica remembers, waits for the others, and lets calls go on.
-func (h *Healer) heal(ctx context.Context, connection *redis.Conn, found server) error {
+// heal puts back what this replica remembers, waits until the store opens, and lets calls go on. late: the
+// store is open already.
+func (h *Healer) heal(
+	ctx context.Context, connection *redis.Conn, found server, token string, late bool,
+) error {
 	started := time.Now()
 	h.begin()
-	begun, err := h.agree(ctx, connection, "begin", found, "0")
-	if err != nil {
-		return err
-	}
-	tally, err := h.limiter.putBack(ctx, connection)
+	tally, err := h.limiter.putBack(ctx, connection, token)
 	if err != nil {
 		return err
 	}
@@ -271,24 +322,29 @@ func (h *Healer) heal(ctx context.Context, connection *redis.Conn, found server)
 			return err
 		}
 	}
-	if again, err := askServer(ctx, connection); err != nil || again != found {
-		return errors.Join(errAnother, err)
-	}
-	missing, err := h.await(ctx, connection, found, begun.round)
-	if err != nil {
-		return err
-	}
-	if h.config.Healed != nil {
-		h.config.Healed(missing)
+	for left := healPoll; left > 0; {
+		if err := sleep(ctx, min(left, healPoll)); err != nil {
+			return err
+		}
+		again, err := askServer(ctx, connection)
+		if err != nil || again != found {
+			return errors.Join(errAnother, err)
+		}
+		var now string
+		if now, left, err = h.quarantine(ctx, connection, found); err != nil {
+			return err
+		}
+		if now != token {
+			return errAnother
+		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.healed = &found
 	h.times++
-	number := found.number()
-	h.limiter.number.Store(&number)
+	h.limiter.token.Store(&token)
 	h.finish()
-	h.report(tally, missing, time.Since(started))
+	h.report(tally, time.Since(started), late)
 	return nil
 }
 
@@ -296,19 +352,21 @@ func (h *Healer) heal(ctx context.Context, connection *redis.Conn, found server)
 var errAnother = errors.New("redis: the store was replaced or emptied while it was healed")
 
 // report logs what was put back. The first time nothing has been forgotten: this replica has only just begun.
-func (h *Healer) report(tally putBackTally, missing []string, took time.Duration) {
+func (h *Healer) report(tally putBackTally, took time.Duration, late bool) {
 	size, pushed := h.limiter.journal.size()
 	fields := []zap.Field{
-		zap.Int64("slots", tally.Slots), zap.Int64("in_flight", tally.InFlight), zap.Int64("sent", tally.Sent),
+		zap.Int64("slots", tally.Slots), zap.Int64("in_flight", tally.InFlight),
+		zap.Int64("sent", tally.Sent),
 		zap.Int("remembered", size), zap.Float64("took_s", term.Seconds(took)),
 	}
 	if pushed > 0 {
 		fields = append(fields, zap.Uint64("no_longer_remembered", pushed))
 	}
 	switch {
-	case len(missing) > 0:
-		h.config.Log.Warn("Redis may have forgotten what replicas that did not answer had admitted: as much may be sent once more, the limit at most",
-			append(fields, zap.Strings("did_not_answer", missing))...)
+	case late && tally.Slots > 0:
+		h.config.Log.Warn(
+			"put back what Redis had forgotten after it was open again: as many slots may have been given twice",
+			fields...)
 	case h.times > 1:
 		h.config.Log.Info("put back what Redis had forgotten", fields...)
 	default:

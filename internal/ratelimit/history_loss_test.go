@@ -46,8 +46,8 @@ func newLossyHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalC
 	dedupe := rapid.SampledFrom([]time.Duration{time.Hour, 2 * time.Hour}).Draw(r, "dedupe of all")
 	h.windows = longWindows
 	h.allHave(r, client, chosen, dedupe, lossyReplicas)
-	for _, limiter := range h.limiters {
-		limiter.KeepJournal()
+	for i, limiter := range h.limiters {
+		limiter.KeepJournal(fmt.Sprint("replica", i))
 	}
 	return h
 }

@@ -24,12 +24,12 @@ func (h *history) sent(r *rapid.T) {
 	if err := limiter.Sent(h.t.Context(), request); err != nil {
 		r.Fatal(err)
 	}
-	at := h.virtual(h.s.latest().(int64))
+	at := h.virtual(h.s.latest().([]any)[1].(int64))
 	if h.expire(at); h.unclear {
 		return
 	}
 	// Its reply is the time that it has recorded, which tells of the clock only where that is ahead of all admissions.
-	if newest := h.model.now(0); at < newest {
+	if newest := h.model.clock; at < newest {
 		r.Fatalf("recorded as sent at %d, before the newest admission at %d", at, newest)
 	}
 	limiter.JournalTimes(request, 0, at-h.s.aged.Microseconds())
@@ -64,13 +64,11 @@ func (h *history) refund(r *rapid.T) {
 		return
 	}
 	want := h.model.refundable(request, known)
-	switch {
-	case got && want != nil:
-		h.model.refund(want)
-	case want != nil && !h.fresh(request, asking, now):
-		want.inFlight, want.stale = false, false // a stale record may be gone by now
-	case got != (want != nil):
+	if got != (want != nil) {
 		r.Fatalf("refund of %+v: %t, expected %t\n%s\n%s", request, got, !got, h.model, h.s.contents(h.t))
+	}
+	if got {
+		h.model.refund(want)
 	}
 	h.operations++
 }
@@ -78,7 +76,7 @@ func (h *history) refund(r *rapid.T) {
 // fresh reports whether an event in flight is known for sure.
 func (h *history) fresh(request ratelimit.Request, asking replica, now int64) bool {
 	a := h.model.inFlight(request)
-	return a != nil && a.touched() > h.model.now(now)-max(asking.retention, h.model.asked(now))
+	return a != nil && a.touched() > h.model.now(now)-asking.retention
 }
 
 // begin begins a post of an event that is in flight.
@@ -101,22 +99,7 @@ func (h *history) begin(r *rapid.T) {
 	if err != nil || permit.Status != ratelimit.Granted {
 		r.Fatalf("%+v: %+v, %v\n%s", post, permit, err, h.s.contents(h.t))
 	}
-	if h.lossy != nil { // the index of sources is not put back
-		h.model.begin(request, h.virtual(h.begunInStore(r, limiter, post)), post.Name)
-		h.operations++
-		return
-	}
-	traces, err := limiter.Trace(h.t.Context(), request.ID, request.Category)
-	if err != nil {
-		r.Fatal(err)
-	}
-	for _, trace := range traces {
-		if trace.Posts > 0 && trace.Source == request.Source {
-			h.model.begin(request, h.virtual(trace.LastPost.UnixMicro()), post.Name)
-			h.operations++
-			h.keep()
-			return
-		}
-	}
-	r.Fatalf("%+v has begun, and is not found\n%s", post, h.s.contents(h.t))
+	h.model.begin(asking, request, h.virtual(h.begunInStore(r, limiter, post)), post.Name)
+	h.operations++
+	h.keep()
 }

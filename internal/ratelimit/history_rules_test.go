@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -34,16 +35,11 @@ func anyPrecision(window time.Duration) *rapid.Generator[time.Duration] {
 	return rapid.Custom(func(r *rapid.T) time.Duration {
 		parts := rapid.SampledFrom([]float64{1, 2, 3, 4.5, 7, 60, 1440}).Draw(r, "parts")
 		precision := time.Duration(float64(window) / parts).Truncate(time.Microsecond)
-		return max(precision, ratelimit.MinWindow, shortestPrecision(window))
+		return max(precision, ratelimit.MinWindow, (window/ratelimit.MaxBuckets + time.Microsecond).Truncate(time.Microsecond))
 	})
 }
 
-// shortestPrecision divides a window into as many parts as there may be, each of whole microseconds.
-func shortestPrecision(window time.Duration) time.Duration {
-	shortest := (window + ratelimit.MaxBuckets - 1) / ratelimit.MaxBuckets
-	return (shortest + time.Microsecond - 1).Truncate(time.Microsecond)
-}
-
+// anyTiers is a limit of one to three tiers. Those that do not go with the ones before are left out.
 func anyTiers(windows []time.Duration, most int, of form) *rapid.Generator[ratelimit.Limit] {
 	type kind struct {
 		window time.Duration
@@ -57,15 +53,22 @@ func anyTiers(windows []time.Duration, most int, of form) *rapid.Generator[ratel
 	}
 	return rapid.Custom(func(r *rapid.T) ratelimit.Limit {
 		chosen := rapid.SliceOfNDistinct(rapid.SampledFrom(kinds), 1, 3, rapid.ID).Draw(r, "windows")
-		limit := make(ratelimit.Limit, len(chosen))
-		for i, kind := range chosen {
+		var limit ratelimit.Limit
+		precision := time.Duration(0)
+		for _, kind := range chosen {
 			count := rapid.IntRange(1, most)
 			if of == buckets {
 				count = rapid.OneOf(count, rapid.IntRange(1, 12*most))
 			}
-			limit[i] = ratelimit.Tier{Count: count.Draw(r, "count"), Window: kind.window, Fixed: kind.fixed}
+			tier := ratelimit.Tier{Count: count.Draw(r, "count"), Window: kind.window, Fixed: kind.fixed}
 			if !kind.fixed && (of == buckets || of == mixed && rapid.Bool().Draw(r, "precise")) {
-				limit[i].Precision = anyPrecision(kind.window).Draw(r, "precision")
+				if precision == 0 {
+					precision = anyPrecision(kind.window).Draw(r, "precision")
+				}
+				tier.Precision = precision
+			}
+			if _, err := ratelimit.ParseLimit(append(slices.Clone(limit), tier).String()); err == nil {
+				limit = append(limit, tier)
 			}
 		}
 		return limit
@@ -94,12 +97,13 @@ func anyRules(r *rapid.T, windows []time.Duration) ratelimit.Rules {
 	for _, of := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b"}), 0, 1, rapid.ID).Draw(r, "overridden groups") {
 		rules.GroupOverrides[of] = limit(6, "group's override")
 	}
-	rules.Reserve = anyReserve(r, rules.Global)
+	rules.Reserve = anyReserve(r, rules)
 	return rules
 }
 
-// anyReserve keeps less than the longest tier has.
-func anyReserve(r *rapid.T, global ratelimit.Limit) map[string]int {
+// anyReserve keeps less than the longest tier has, for categories whose limit keeps each event.
+func anyReserve(r *rapid.T, rules ratelimit.Rules) map[string]int {
+	global := rules.Global
 	left := ratelimit.MaxCount
 	for _, tier := range global {
 		if tier.Window.Microseconds() == longest(global) {
@@ -108,7 +112,7 @@ func anyReserve(r *rapid.T, global ratelimit.Limit) map[string]int {
 	}
 	reserve := map[string]int{}
 	for _, category := range rapid.SliceOfNDistinct(rapid.SampledFrom(categories), 0, 2, rapid.ID).Draw(r, "reserved") {
-		if left > 0 {
+		if left > 0 && rules.LimitFor(category).Exact() {
 			reserve[category] = rapid.IntRange(1, min(left, 6)).Draw(r, "slots")
 			left -= reserve[category]
 		}
@@ -137,7 +141,7 @@ var (
 // costsFor are the costs that make sense where these rules are used.
 func costsFor(replicas []replica) []int {
 	for _, p := range replicas {
-		if grainsOf(p.rules.Global) != nil {
+		if widthOf(p.rules.Global) > 0 {
 			return bigCosts
 		}
 	}

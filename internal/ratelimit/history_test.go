@@ -3,7 +3,6 @@ package ratelimit_test
 import (
 	"flag"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -113,7 +112,6 @@ func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient
 	if err := s.FlushAll(t.Context()).Err(); err != nil {
 		r.Fatal(err)
 	}
-	s.limiters = nil
 	if s.embedded != nil { // a history that is played again begins at the same time, and fixed windows do with it
 		s.startAt(time.Duration(rapid.Int64Range(0, 2*time.Hour.Microseconds()).Draw(r, "begins after")) * time.Microsecond)
 	}
@@ -129,7 +127,6 @@ func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient
 		if err != nil {
 			r.Fatal(err)
 		}
-		s.limiters = append(s.limiters, limiter)
 		h.limiters = append(h.limiters, caller{Limiter: limiter, t: t})
 		h.longest = max(h.longest, chosen.LongestWindow())
 	}
@@ -207,7 +204,6 @@ func (h *history) admit(r *rapid.T) {
 		limiter, asking = h.which(r)
 	}
 	h.stepOverEnds()
-	limiter.ForgetIndexed() // time passes for the store, not for this process
 	got, err := limiter.Admit(h.t.Context(), batch)
 	if err != nil {
 		r.Fatal(err)
@@ -221,13 +217,8 @@ func (h *history) admit(r *rapid.T) {
 	if want := h.model.now(clock) - clock; lag != want {
 		r.Fatalf("the deciding clock is ahead of TIME by %d us, expected %d", lag, want)
 	}
-	if h.model.mayKnow(asking, clock, batch) {
-		h.unclear = true
-		return
-	}
-	before := h.model
-	var want []ratelimit.Decision
-	h.model, want = h.model.decideBatch(asking, clock, batch, h.reformed)
+	before := h.model.copy()
+	want := h.model.decideBatch(asking, clock, batch)
 	for _, decision := range want {
 		if decision.RetryAfter > 0 {
 			h.waits = append(h.waits, decision.RetryAfter)
@@ -240,17 +231,6 @@ func (h *history) admit(r *rapid.T) {
 	h.operations += len(batch)
 	h.asked = append(h.asked, batch...)
 	h.keep()
-}
-
-// reformed is when a scope was made exact just now. That shows in what was in a bucket that had not ended by then.
-func (h *history) reformed(name string) int64 {
-	key := "{n}:" + strings.Replace(name, " ", ":", 1)
-	for _, entry := range h.s.ZRevRangeWithScores(h.t.Context(), key, 0, -1).Val() {
-		if member, _ := entry.Member.(string); strings.HasSuffix(member, " copied") {
-			return h.virtual(int64(entry.Score))
-		}
-	}
-	return h.model.now(h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro()))
 }
 
 // keep removes the keys' expiry where the clock steps back.
@@ -316,13 +296,6 @@ func (h *history) trace(r *rapid.T) {
 	unindexed := max(h.decided, h.model.now(now)) - asking.dedupe - asking.retention
 	for of := range want { // this test also records as sent what nothing was admitted for
 		if _, found := got[of]; !found && h.model.indexed[identity{category: of.category, source: of.source}] <= unindexed {
-			delete(want, of)
-		}
-	}
-	for of, trace := range got { // a record that is stale may be gone by now or not; nothing depends on it
-		touched := max(trace.Admitted.UnixMicro(), trace.LastPost.UnixMicro())
-		if trace.InFlight && touched <= h.model.now(now)-max(asking.retention, h.model.asked(now)) {
-			delete(got, of)
 			delete(want, of)
 		}
 	}

@@ -71,13 +71,12 @@ func newSteeredHistory(t *testing.T, r *rapid.T, s *store, client redis.Universa
 
 // allHave gives a history so many replicas with the same settings.
 func (h *history) allHave(r *rapid.T, client redis.UniversalClient, chosen ratelimit.Rules, dedupe time.Duration, replicas int) {
-	h.longest, h.replicas, h.limiters, h.s.limiters = chosen.LongestWindow(), nil, nil, nil
+	h.longest, h.replicas, h.limiters = chosen.LongestWindow(), nil, nil
 	for range replicas {
 		limiter, err := ratelimit.New(client, "n", chosen, dedupe)
 		if err != nil {
 			r.Fatal(err)
 		}
-		h.s.limiters = append(h.s.limiters, limiter)
 		h.replicas, h.limiters = append(h.replicas, newReplica(chosen, dedupe)), append(h.limiters, caller{Limiter: limiter, t: h.t})
 	}
 	h.costs = costsFor(h.replicas)

@@ -6,19 +6,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/pattern"
 )
 
-// The index is a sorted set of the categories that had admissions, and of the sources in them. Ids count within their
-// category, so it is what makes an event findable by its id alone. tidy.lua writes it after the admissions, each entry at
-// most once in indexGrain, and keeps the 100,000 latest ones.
-const indexGrain = time.Second
-
-// indexEntry is an entry of the index. No category has a space, because no subject has one.
+// indexEntry is an entry of the index: a sorted set of the categories that had admissions, and of the sources
+// in them. Ids count within their category, so it is what makes an event findable by its id alone. admit.lua
+// writes it, and keeps the 100,000 latest entries. No category has a space, because no subject has one.
 func indexEntry(category, source string) string {
 	if source == "" {
 		return category
@@ -26,19 +22,21 @@ func indexEntry(category, source string) string {
 	return category + " " + source
 }
 
-// Recent lists the categories that have slots taken, or had until a moment ago, which are those with an admission in the
-// longest window of any rule: the one with the latest admission first, from the latest entries of the index, at most as many as
-// the argument most. entries is how many there are of these; a category has one, and one more for each source in it. Errors
+// Recent lists the categories that have slots taken, or had until a moment ago, which are those with an
+// admission in the longest window of any rule: the one with the latest admission first, from the latest
+// entries of the index, at most as many as the argument most. entries is how many there are of these: a
+// category has one for its events without a source, and one for each source. Errors
 // are as for Admit.
 func (l *Limiter) Recent(ctx context.Context, most int) (categories []string, entries int, err error) {
 	p := l.plan.Load()
-	now, _, err := l.peek(ctx, l.peeked(p, nil))
+	now, _, err := l.peek(ctx, l.peekedScopes(p, nil))
 	if err != nil {
 		return nil, 0, err
 	}
-	since := strconv.FormatInt(now.Add(-p.stored.LongestWindow()-indexGrain).UnixMicro(), 10)
+	since := strconv.FormatInt(now.Add(-p.retention).UnixMicro(), 10)
 	pipe := l.redis.Pipeline()
-	latest := pipe.ZRevRangeByScore(ctx, l.keys.categories(), &redis.ZRangeBy{Min: since, Max: "+inf", Count: int64(most)})
+	latest := pipe.ZRevRangeByScore(ctx, l.keys.categories(),
+		&redis.ZRangeBy{Min: since, Max: "+inf", Count: int64(most)})
 	all := pipe.ZCount(ctx, l.keys.categories(), since, "+inf")
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, 0, fmt.Errorf("redis: cannot list the categories: %w", err)
@@ -53,8 +51,8 @@ func (l *Limiter) Recent(ctx context.Context, most int) (categories []string, en
 	return categories, int(all.Val()), nil
 }
 
-// Configured lists the categories that the settings name, in alphabetical order: those with a limit of their own, and those
-// that slots are kept for. A pattern names none.
+// Configured lists the categories that the settings name, in alphabetical order: those with a limit of their
+// own, and those that slots are kept for. A pattern names none.
 func (l *Limiter) Configured() []string {
 	rules := l.Rules()
 	var names []string
@@ -70,8 +68,8 @@ func (l *Limiter) Configured() []string {
 	return slices.Compact(names)
 }
 
-// origins lists what ids may count within: every entry of the index, or of one category's if that is not empty. The named
-// category is among them even if the index has lost it.
+// origins lists what ids may count within: every entry of the index, or of one category's if that is not
+// empty. The named category is among them even if the index has lost it.
 func (l *Limiter) origins(ctx context.Context, category string) ([]origin, error) {
 	entries, err := l.redis.ZRevRange(ctx, l.keys.categories(), 0, -1).Result()
 	if err != nil {

@@ -21,8 +21,8 @@ type InFlight struct {
 	LastName string    // the name of the last one; empty: none has begun
 }
 
-// InFlight returns the record of an event, and whether there is one. Errors are as for Admit, and one for a record that the
-// scripts have not written.
+// InFlight returns the record of an event, and whether there is one. Errors are as for Admit, and one for a
+// record that the scripts have not written.
 func (l *Limiter) InFlight(ctx context.Context, request Request) (record InFlight, found bool, err error) {
 	text, err := l.redis.HGet(ctx, l.keys.inFlight(), request.member()).Result()
 	if errors.Is(err, redis.Nil) {
@@ -46,7 +46,8 @@ func (l *Limiter) WasSent(ctx context.Context, request Request) (bool, error) {
 	return err == nil, nil
 }
 
-// inFlightShape has the two forms of a record, without and with posts that have begun; begin.lua describes them.
+// inFlightShape is the shape of a record; see admit.lua. Releases up to v0.1.0 leave out what is about posts
+// before the first.
 var inFlightShape = regexp.MustCompile(`(?s)^(\d{1,18})g?(?::(\d{1,9}):(\d{1,18}):(\S*))? (.*)$`)
 
 // ParseInFlight reads a record as the scripts write it. Any other text is an error.
@@ -56,7 +57,7 @@ func ParseInFlight(record string) (InFlight, error) {
 		return InFlight{}, fmt.Errorf("record %.60q, expected a time and a delivery", record)
 	}
 	parsed := InFlight{Admitted: microTime(parts[1]), LastName: parts[4], Delivery: parts[5]}
-	if parts[2] != "" {
+	if parts[2] != "" && parts[2] != "0" {
 		parsed.Posts, _ = strconv.Atoi(parts[2]) // of digits alone, and not too many
 		parsed.LastPost = microTime(parts[3])
 	}

@@ -22,7 +22,7 @@ func TestARecordInFlightIsReadAsTheScriptsWriteIt(t *testing.T) {
 			return record
 		}
 		limiter.want(ratelimit.Admitted, e)
-		want := ratelimit.InFlight{Admitted: time.UnixMicro(s.score(t, "{n}:global", slot(e))).UTC(), Delivery: e.Delivery}
+		want := ratelimit.InFlight{Admitted: time.UnixMicro(s.takenAt(t, "{n}:global", slot(e))).UTC(), Delivery: e.Delivery}
 		if difference := cmp.Diff(want, read()); difference != "" {
 			t.Errorf("admitted (-want +got):\n%s", difference)
 		}

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
@@ -8,7 +9,8 @@ import (
 // mostRemembered bounds how many admissions a replica remembers: the latest ones.
 const mostRemembered = 100_000
 
-// remembered is one admission that this replica was given, and what became of it since. Times are microseconds of the server's clock.
+// remembered is one admission that this replica was given, and what became of it since. Times are
+// microseconds of the server's clock.
 type remembered struct {
 	member, delivery string
 	category         string
@@ -17,7 +19,20 @@ type remembered struct {
 	begun, sent      int64  // of the last post, and when it was recorded as sent; 0: not yet
 	cost, posts      int32
 	grouped          bool // it was charged to a group
-	gone             bool // it was refunded, or is remembered anew further on
+	gone             bool // it was refunded
+	superseded       bool // admitted anew, or forfeited: only the slots of this admission matter
+}
+
+// record is the text of the event in flight, as admit.lua and begin.lua write it; empty: it is not in flight.
+func (r remembered) record() string {
+	if r.superseded || r.sent > 0 {
+		return ""
+	}
+	group := ""
+	if r.grouped {
+		group = "g"
+	}
+	return fmt.Sprintf("%d%s:%d:%d:%s %s", r.at, group, r.posts, r.begun, r.name, r.delivery)
 }
 
 // last is when something last happened to it.
@@ -25,12 +40,12 @@ func (r remembered) last() int64 { return max(r.at, r.begun, r.sent) }
 
 const blockSize = 512
 
-// journal is what a replica remembers of its admissions, to put it back into a store that has forgotten it. It keeps them for as
-// long as they count, or their ids are known, and no more than mostRemembered of them. The zero journal remembers nothing until
-// it is kept.
+// journal is what a replica remembers of its admissions, to put it back into a store that has forgotten it.
+// It keeps them for as long as they count, or their ids are known, and no more than mostRemembered of them.
+// The zero journal remembers nothing until it is kept.
 //
-// Healing begins with a new epoch: an answer to a question of an older one may come from a store that has been lost since, and is
-// not recorded any more. See Limiter.remember.
+// Healing begins with a new epoch: an answer to a question of an older one may come from a store that has
+// been lost since, and is not recorded any more. See Limiter.remember.
 type journal struct {
 	mu     sync.Mutex
 	kept   bool
@@ -51,8 +66,8 @@ func (j *journal) start(keep time.Duration) {
 	j.kept, j.keep, j.number = true, keep.Microseconds(), map[string]uint64{}
 }
 
-// keepFor keeps admissions for at least so long from now on: a limit for a while can have a longer window. What was forgotten before
-// stays so.
+// keepFor keeps admissions for at least so long from now on: a limit for a while can have a longer window.
+// What was forgotten before stays so.
 func (j *journal) keepFor(keep time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -88,14 +103,15 @@ func (j *journal) find(member string) *remembered {
 // now is the server's time, as far as it can be known here.
 func (j *journal) now() int64 { return time.Now().UnixMicro() + j.ahead }
 
-// add remembers one more; mu is held. earlier: it was in flight already, so it may be one that is remembered, with its posts.
+// add remembers one more; mu is held. earlier: it was in flight already, so it may be one that is remembered,
+// with its posts.
 func (j *journal) add(r remembered, earlier bool) {
 	if known := j.find(r.member); known != nil {
 		if earlier && known.delivery == r.delivery && !known.gone && known.sent == 0 {
 			known.at = min(known.at, r.at)
 			return
 		}
-		known.gone = true
+		known.superseded = true
 	}
 	if (j.next-j.first)%blockSize == 0 {
 		j.blocks = append(j.blocks, new([blockSize]remembered))
@@ -127,7 +143,8 @@ func (j *journal) trim(now int64) {
 	}
 }
 
-// admitted remembers what was admitted of a batch at a time. It is false if the answer is from before the present epoch.
+// admitted remembers what was admitted of a batch at a time. It is false if the answer is from before the
+// present epoch.
 func (j *journal) admitted(epoch uint64, now int64, each func(add func(r remembered, earlier bool))) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -143,9 +160,11 @@ func (j *journal) admitted(epoch uint64, now int64, each func(add func(r remembe
 	return true
 }
 
-// begun remembers a post. An event is only posted while it is admitted: if a refund of it was not answered, it was not made.
-func (j *journal) begun(member, name string, posts int) {
-	j.change(member, func(r *remembered) {
+// begun remembers a post that was permitted. It is false, as admitted is, if the answer is from before the
+// present epoch. An event is only posted while it is admitted: if a refund of it was not answered, it was not
+// made.
+func (j *journal) begun(epoch uint64, member, name string, posts int) bool {
+	return j.changed(epoch, member, func(r *remembered) {
 		r.gone = false
 		r.posts, r.name, r.begun = int32(min(posts, 1<<30)), name, j.now()
 	})
@@ -167,15 +186,36 @@ func (j *journal) isSent(member, category string) {
 	r.delivery, r.name = "", ""
 }
 
-// refund forgets an admission that is about to be given back, and reports whether there was one.
-func (j *journal) refund(member string) (forgotten bool) {
-	j.change(member, func(r *remembered) { forgotten, r.gone = !r.gone, true })
-	return forgotten
+// refunded forgets an admission that was given back, or only that it is in flight if it keeps its slots. It
+// is false, as admitted is, if the answer is from before the present epoch.
+func (j *journal) refunded(epoch uint64, member string, keepsSlots bool) bool {
+	return j.changed(epoch, member, func(r *remembered) { r.end(keepsSlots) })
 }
 
-// keepAfterAll remembers an admission again that was not given back.
-func (j *journal) keepAfterAll(member string) {
-	j.change(member, func(r *remembered) { r.gone = false })
+// mayBeRefunded is refunded where the refund was not answered.
+func (j *journal) mayBeRefunded(member string, keepsSlots bool) {
+	j.change(member, func(r *remembered) { r.end(keepsSlots) })
+}
+
+func (r *remembered) end(keepsSlots bool) {
+	if keepsSlots {
+		r.superseded = true
+	} else {
+		r.gone = true
+	}
+}
+
+// changed is change, if the epoch is the present one.
+func (j *journal) changed(epoch uint64, member string, change func(*remembered)) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.kept && epoch != j.epoch {
+		return false
+	}
+	if r := j.find(member); r != nil {
+		change(r)
+	}
+	return true
 }
 
 func (j *journal) change(member string, change func(*remembered)) {
@@ -186,21 +226,17 @@ func (j *journal) change(member string, change func(*remembered)) {
 	}
 }
 
-// before copies the latest entries before a number, at most as many as most and with as many slots, and returns the number of the
-// first of them. Math.MaxUint64 is the end of the journal.
-func (j *journal) before(number uint64, most int) (entries []remembered, from uint64) {
+// all copies what is remembered.
+func (j *journal) all() []remembered {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	number = min(number, j.next)
-	slots := 0
-	for number > j.oldest && len(entries) < most && slots < 10*most {
-		number--
+	entries := make([]remembered, 0, j.next-j.oldest)
+	for number := j.oldest; number < j.next; number++ {
 		if r := j.entry(number); !r.gone {
 			entries = append(entries, *r)
-			slots += int(r.cost)
 		}
 	}
-	return entries, number
+	return entries
 }
 
 // size is how many admissions are remembered, and how many were given up for others.

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"fmt"
-	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -29,17 +28,11 @@ func TestAJournalIsBounded(t *testing.T) {
 	if size != mostRemembered || pushed != 10*blockSize {
 		t.Errorf("%d are remembered and %d given up, expected %d and %d", size, pushed, mostRemembered, 10*blockSize)
 	}
-	latest, from := j.before(math.MaxUint64, 3)
-	if len(latest) != 3 || latest[0].at != now+mostRemembered+10*blockSize-1 || latest[2].at != latest[0].at-2 {
-		t.Errorf("the latest are %+v", latest)
-	}
-	seen := len(latest)
-	for len(latest) > 0 {
-		latest, from = j.before(from, 1000)
-		seen += len(latest)
-	}
-	if seen != mostRemembered {
-		t.Errorf("%d are put back, expected %d", seen, mostRemembered)
+	all := j.all()
+	if first, last := now+10*blockSize, now+mostRemembered+10*blockSize-1; len(all) != mostRemembered ||
+		all[0].at != first || all[len(all)-1].at != last {
+		t.Errorf("%d are put back, from %d to %d, expected %d, from %d to %d", len(all), all[0].at-now, all[len(all)-1].at-now,
+			mostRemembered, first-now, last-now)
 	}
 	rememberAll(j, 1, now+2*time.Hour.Microseconds())
 	if len(j.number) != 1 || len(j.blocks) > 2 {

@@ -10,7 +10,13 @@ func TestEveryKeyCarriesTheNamespaceAsItsHashTag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{k.global(), k.inFlight(), k.sent(), k.categories(), k.pauses(), k.probes(), k.channels(), k.refusals(), k.pace("C1"), k.category("errors"), k.category("{odd}"), k.category("}{"), k.category("")} {
+	names := []string{
+		k.global(), k.meta(), k.inFlight(), k.sent(), k.categories(), k.pauses(), k.probes(), k.pace("C1"),
+	}
+	for _, log := range []string{k.category("errors"), k.category("{odd}"), k.category("}{"), k.category(""), k.group("}")} {
+		names = append(names, k.bothForms(log)...)
+	}
+	for _, name := range names {
 		// Redis Cluster hashes what stands between the first opening brace and the first closing one after it.
 		_, rest, _ := strings.Cut(name, "{")
 		tag, _, _ := strings.Cut(rest, "}")
@@ -23,10 +29,14 @@ func TestEveryKeyCarriesTheNamespaceAsItsHashTag(t *testing.T) {
 func TestNoTwoThingsShareAKey(t *testing.T) {
 	k := keys{prefix: "{n}:"}
 	seen := map[string]bool{}
-	for _, name := range []string{
-		k.global(), k.inFlight(), k.sent(), k.categories(), k.pauses(), k.probes(), k.channels(), k.refusals(), k.pace("C1"),
-		k.category("global"), k.category("inflight"), k.category("sent"), k.category("categories"), k.category("pause"), k.category("probe"), k.category(""), k.category("category:a"), k.category("a"),
+	names := []string{k.meta(), k.inFlight(), k.sent(), k.categories(), k.pauses(), k.probes(), k.pace("C1")}
+	for _, log := range []string{
+		k.global(), k.category("global"), k.category("inflight"), k.category("sent"), k.category("categories"), k.category("pause"),
+		k.category(""), k.category("category:a"), k.category("a"), k.category("group:a"), k.category("buckets:a"), k.group("a"),
 	} {
+		names = append(names, k.bothForms(log)...)
+	}
+	for _, name := range names {
 		if seen[name] {
 			t.Errorf("key %q stands for two things", name)
 		}

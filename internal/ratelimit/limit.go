@@ -19,7 +19,7 @@ const (
 	MaxWindow = 31 * 24 * time.Hour
 )
 
-// MaxBuckets is how many times the precision of a tier may go into its window: a day in minutes.
+// MaxBuckets is how many buckets the window of a tier may have: a day in minutes.
 const MaxBuckets = 1440
 
 // Tier allows Count slots (1 to MaxCount) in every rolling window of length Window (MinWindow to MaxWindow,
@@ -27,8 +27,8 @@ const MaxBuckets = 1440
 type Tier struct {
 	Count     int
 	Window    time.Duration
-	Precision time.Duration // length of the buckets that admissions are counted in, MinWindow to Window; 0: each by itself
-	Fixed     bool          // the window begins anew at each multiple of Window of the server's clock, instead of rolling
+	Precision time.Duration // bucket width, MinWindow to Window; 0: each admission is kept
+	Fixed     bool          // the window resets at multiples of Window of the server's clock
 }
 
 // String writes the tier as a user would: 10/30m, 1000000/24h:15m, 200/24h:fixed.
@@ -45,16 +45,8 @@ func (t Tier) String() string {
 
 const fixedSuffix = ":fixed"
 
-// grain is the length of the buckets that are exact enough for the tier; 0: only each event by itself is.
-func (t Tier) grain() time.Duration {
-	if t.Fixed {
-		return t.Window
-	}
-	return t.Precision
-}
-
-// Limit is 1 to MaxTiers tiers, all of which must hold. "10/30m+1/5s" is ten in half an hour and at least five
-// seconds apart.
+// Limit is 1 to MaxTiers tiers, all of which must hold. "10/30m+1/5s" is ten in half an hour and at least
+// five seconds apart.
 type Limit []Tier
 
 // String writes the limit in its shortest form, tiers in the order in which they were given.
@@ -66,25 +58,34 @@ func (l Limit) String() string {
 	return strings.Join(tiers, "+")
 }
 
-// Exact reports whether the limit keeps each event by itself: it has a tier that is neither counted in buckets nor fixed. An
-// empty limit keeps nothing.
+// Exact reports whether the limit keeps each event: it has a rolling tier without a precision. An empty limit
+// keeps nothing.
 func (l Limit) Exact() bool {
-	return slices.ContainsFunc(l, func(t Tier) bool { return t.grain() == 0 })
+	return slices.ContainsFunc(l, func(t Tier) bool { return !t.Fixed && t.Precision == 0 })
 }
 
-// grains are the lengths of the buckets of a limit that is not exact, each once. A bucket ends where a multiple of one of them
-// is, by the server's clock.
-func (l Limit) grains() []time.Duration {
+// bucketWidth is the length of the buckets that a limit is counted in, by the server's clock; 0: it keeps
+// each event. It is the precision of the limit, or the greatest common divisor of its windows if all of them
+// are fixed.
+func (l Limit) bucketWidth() time.Duration {
 	if l.Exact() {
-		return nil
+		return 0
 	}
-	var grains []time.Duration
+	var width time.Duration
 	for _, t := range l {
-		if !slices.Contains(grains, t.grain()) {
-			grains = append(grains, t.grain())
+		if t.Precision > 0 {
+			return t.Precision
 		}
+		width = greatestDivisor(width, t.Window)
 	}
-	return grains
+	return width
+}
+
+func greatestDivisor(a, b time.Duration) time.Duration {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // smallestCount is the highest cost, in slots, that can be admitted.
@@ -96,8 +97,8 @@ func (l Limit) smallestCount() int {
 	return smallest
 }
 
-// Most is how many slots the limit can let through in a time of this length, wherever that begins. Of a fixed window it meets one
-// more than fit into it: up to twice COUNT in a rolling window.
+// Most is how many slots the limit can let through in a time of this length, wherever that begins. Of a fixed
+// window it meets one more than fit into it: up to twice COUNT in a rolling window.
 func (l Limit) Most(span time.Duration) int {
 	most := math.MaxInt
 	for _, t := range l {
@@ -119,8 +120,8 @@ func (l Limit) longestWindow() time.Duration {
 	return longest
 }
 
-// ParseLimit parses "COUNT/DURATION[:PRECISION|:fixed]", several of them joined with "+": "10/30m+1/5s". The error names the
-// invalid part and what was expected.
+// ParseLimit parses "COUNT/DURATION[:PRECISION|:fixed]", several of them joined with "+": "10/30m+1/5s". The
+// error names the invalid part and what was expected.
 func ParseLimit(text string) (Limit, error) {
 	parts := strings.Split(text, "+")
 	if len(parts) > MaxTiers {
@@ -134,16 +135,46 @@ func ParseLimit(text string) (Limit, error) {
 		}
 		for _, other := range limit {
 			if other.Window == tier.Window && other.Fixed == tier.Fixed {
-				return nil, fmt.Errorf("%s and %s: of two tiers with the same window one never has an effect; expected one", tier, other)
+				return nil, fmt.Errorf(
+					"%s and %s: of two tiers with the same window one never has an effect; expected one",
+					tier, other)
 			}
 		}
 		limit = append(limit, tier)
 	}
+	if err := limit.checkPrecision(); err != nil {
+		return nil, err
+	}
 	return limit, nil
 }
 
-// tierBounds is what the parser of one kind of tier accepts: a count of 1 to count, and a window of shortest to longest. The
-// texts complete its errors.
+// checkPrecision returns what is wrong with a limit that is counted in buckets, or nil.
+func (l Limit) checkPrecision() error {
+	width := l.bucketWidth()
+	if width == 0 {
+		return nil
+	}
+	for _, t := range l {
+		switch {
+		case t.Precision > 0 && t.Precision != width:
+			return fmt.Errorf("precisions %s and %s, expected one for the whole limit",
+				term.ShortDuration(width), term.ShortDuration(t.Precision))
+		case t.Window%width != 0 && t.Fixed:
+			return fmt.Errorf("precision %s, expected one that divides the fixed window of %s",
+				term.ShortDuration(width), term.ShortDuration(t.Window))
+		case t.Window > MaxBuckets*width:
+			return fmt.Errorf(
+				"buckets of %s divide the window of %s into more than %d parts, expected %s or longer: "+
+					"give the limit a precision, or windows that have more in common",
+				term.ShortDuration(width), term.ShortDuration(t.Window), MaxBuckets,
+				term.ShortDuration(shortestPrecision(t.Window)))
+		}
+	}
+	return nil
+}
+
+// tierBounds is what the parser of one kind of tier accepts: a count of 1 to count, and a window of shortest
+// to longest. The texts complete its errors.
 type tierBounds struct {
 	count             int
 	shortest, longest time.Duration
@@ -174,8 +205,10 @@ func parseLimitTier(text string) (Tier, error) {
 		return Tier{}, fmt.Errorf("precision %q, expected %s to the window of %s, in whole microseconds",
 			suffix, term.ShortDuration(MinWindow), term.ShortDuration(tier.Window))
 	case tier.Window > MaxBuckets*tier.Precision:
-		return Tier{}, fmt.Errorf("precision %q divides the window of %s into more than %d parts, expected %s or longer",
-			suffix, term.ShortDuration(tier.Window), MaxBuckets, term.ShortDuration(shortestPrecision(tier.Window)))
+		return Tier{}, fmt.Errorf(
+			"precision %q divides the window of %s into more than %d parts, expected %s or longer",
+			suffix, term.ShortDuration(tier.Window), MaxBuckets,
+			term.ShortDuration(shortestPrecision(tier.Window)))
 	}
 	return tier, nil
 }

@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,11 @@ func TestParseLimitErrorsNameThePartAndWhatIsExpected(t *testing.T) {
 		{"10/30m:1ms", `precision "1ms" divides the window of 30m into more than 1440 parts`, "expected 1.25s or longer"},
 		{"10/30m:1249ms", `precision "1249ms"`, "expected 1.25s or longer"},
 		{"1/1441ms:1ms", `precision "1ms"`, "expected 1.001ms or longer"},
+		{"10/30m:1m+5/1m:5s", "precisions 1m and 5s", "expected one for the whole limit"},
+		{"10/30m:7m+5/1h:fixed", "precision 7m", "expected one that divides the fixed window of 1h"},
+		{"10/30m:1m+5/25h:fixed", "buckets of 1m divide the window of 25h into more than 1440 parts", "expected 1m2.5s or longer"},
+		{"10/30m:1m+5/25h:1m", `precision "1m" divides the window of 25h into more than 1440 parts`, "expected 1m2.5s or longer"},
+		{"10/744h:fixed+5/7m:fixed", "buckets of 1m divide the window of 744h into more than 1440 parts", "windows that have more in common"},
 		{"10:1m/30m", `"10"`, form},
 		{"10/30:1m", `duration "30"`, duration},
 		{"10/30m:1m,5/1h", `precision "1m,5/1h"`, precision},
@@ -166,7 +172,19 @@ func anyLimit() *rapid.Generator[ratelimit.Limit] {
 			fixed  bool
 		}
 		window := func(t ratelimit.Tier) kind { return kind{t.Window, t.Fixed} }
-		return rapid.SliceOfNDistinct(tier, 1, ratelimit.MaxTiers, window).Draw(t, "limit")
+		var limit ratelimit.Limit
+		for _, tier := range rapid.SliceOfNDistinct(tier, 1, ratelimit.MaxTiers, window).Draw(t, "limit") {
+			for _, other := range limit { // a limit has one precision
+				if tier.Precision > 0 && other.Precision > 0 && other.Precision <= tier.Window {
+					tier.Precision = other.Precision
+				}
+			}
+			together := append(slices.Clone(limit), tier)
+			if _, err := ratelimit.ParseLimit(together.String()); err == nil {
+				limit = together
+			}
+		}
+		return limit
 	})
 }
 
@@ -186,7 +204,7 @@ func TestEveryLimitIsReadBackFromItsShortestForm(t *testing.T) {
 // TestALimitIsExactWhereATierNamesNoPrecision: one such tier is enough, and a fixed one is counted in buckets.
 func TestALimitIsExactWhereATierNamesNoPrecision(t *testing.T) {
 	for text, want := range map[string]bool{
-		"10/30m": true, "10/30m:1m": false, "10/30m:fixed": false, "10/30m:fixed+5/1m": true, "10/30m:1m+5/1m:5s": false, "10/30m:1m+200/24h:fixed": false,
+		"10/30m": true, "10/30m:1m": false, "10/30m:fixed": false, "10/30m:fixed+5/1m": true, "10/30m:1m+5/5m:1m": false, "10/30m:1m+200/24h:fixed": false,
 		"10/30m+5/1m": true,
 	} {
 		if got := mustParse(text).Exact(); got != want {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,39 +14,37 @@ import (
 	"notifier/lua"
 )
 
-// maxBatch is the largest number of events in one script call: Lua can pass only a few thousand values to one Redis
-// command.
+// maxBatch is the largest number of events in one script call: Lua can pass only a few thousand values to one
+// Redis command.
 const maxBatch = 1000
 
-// Limiter decides through Redis. It is safe for concurrent use. All state is in Redis, but for what it remembers in order not to
-// write or ask again: entries of the index for a second, and the IDs of channels.
+// Limiter decides through Redis. It is safe for concurrent use. All state is in Redis, but for what it
+// remembers of its admissions to put it back into a store that has forgotten them.
 type Limiter struct {
 	redis redis.UniversalClient
 	keys  keys
 
 	standing Rules
-	asked    time.Duration        // for the dedupe window
+	dedupe   time.Duration
 	plan     atomic.Pointer[plan] // each call takes it once
-
-	indexed indexed
 
 	lag atomic.Int64 // see ClockLag
 
-	journal journal                // what was admitted here
+	replica string // names this process to other replicas, see NewHealer
+	journal journal
 	healer  atomic.Pointer[Healer] // nil: none
-	number  atomic.Pointer[string] // that of the generation of the store that has been healed; nil: any store
+	token   atomic.Pointer[string] // of the store that may decide; nil: any store
 
-	channelKeys sync.Map // channel as the settings name it -> its ID, as learned from Redis
-
-	admit, reform, tidy, begin, answered, pauses, sent, refund *redis.Script
+	admit, begin, answered, pauses, sent, refund, peeked *redis.Script
 }
 
 // New returns a Limiter that uses an open client.
 //
-// namespace prefixes every key. dedupe is how long an id that was sent counts as a duplicate: 1 ms or more. Where limits keep
-// each event it is extended to the longest of their windows, because an id is the name of its slot there and must not be used
-// again while that slot still counts. The rules have to be valid, as ParseLimit and ParseOverrides return them.
-func New(client redis.UniversalClient, namespace string, rules Rules, dedupe time.Duration) (*Limiter, error) {
+// namespace prefixes every key. dedupe is how long an id that was sent counts as a duplicate: 1 ms or more.
+// The rules have to be valid, as ParseLimit and ParseOverrides return them.
+func New(
+	client redis.UniversalClient, namespace string, rules Rules, dedupe time.Duration,
+) (*Limiter, error) {
 	names, err := newKeys(namespace)
 	if err != nil {
 		return nil, err
@@ -64,17 +61,16 @@ func New(client redis.UniversalClient, namespace string, rules Rules, dedupe tim
 		redis:    client,
 		keys:     names,
 		standing: rules,
-		asked:    dedupe,
+		dedupe:   dedupe,
 		admit:    redis.NewScript(lua.Admit),
-		reform:   redis.NewScript(lua.Reform),
-		tidy:     redis.NewScript(lua.Tidy),
 		begin:    redis.NewScript(lua.Begin),
 		answered: redis.NewScript(lua.Answered),
 		pauses:   redis.NewScript(lua.Pauses),
 		sent:     redis.NewScript(lua.Sent),
 		refund:   redis.NewScript(lua.Refund),
+		peeked:   redis.NewScript(lua.Peek),
 	}
-	l.plan.Store(newPlan(rules, rules, dedupe))
+	l.plan.Store(newPlan(rules, Temporary{}, dedupe))
 	return l, nil
 }
 
@@ -84,16 +80,16 @@ func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(),
 type Request struct {
 	ID       string // the event's id, of any length; it counts within the category
 	Source   string // what its id counts together with, of any length; empty: its id counts alone
-	Delivery string // identifies the stream message that carries it; the same at each redelivery of that message
+	Delivery string // identifies the stream message that carries it; the same at each redelivery
 	Category string
 	Cost     int // slots it takes, 1 to Rules.MaxCost
 }
 
-// Admit decides a batch in order and returns one Decision per request. It may be repeated with the same requests
-// after any error: what was admitted gets the same answer again and is charged once.
+// Admit decides a batch in order and returns one Decision per request. It may be repeated with the same
+// requests after any error: what was admitted gets the same answer again and is charged once.
 //
-// An error means that there are no decisions: Redis is unavailable, refuses the call (read-only, out of memory, no
-// permission) or sends a reply that the script never returns; or a request has no cost.
+// An error means that there are no decisions: Redis is unavailable, refuses the call (read-only, out of
+// memory, no permission) or sends a reply that the script never returns; or a request has no cost.
 func (l *Limiter) Admit(ctx context.Context, batch []Request) ([]Decision, error) {
 	for _, request := range batch {
 		if request.Cost < 1 { // it would pass every limit and be charged to none
@@ -101,123 +97,125 @@ func (l *Limiter) Admit(ctx context.Context, batch []Request) ([]Decision, error
 		}
 	}
 	decisions := make([]Decision, 0, len(batch))
-	for asked := 1; len(batch) > 0; asked++ {
+	for len(batch) > 0 {
 		n := min(len(batch), maxBatch)
-		decided, err := l.admitOnce(ctx, batch[:n])
-		if asked < mostHealings && l.awaitHealed(ctx, err) {
-			continue
-		}
+		err := l.onKnownStore(ctx, func() error {
+			decided, err := l.admitOnce(ctx, batch[:n])
+			if err == nil {
+				decisions = append(decisions, decided...)
+			}
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		decisions = append(decisions, decided...)
 		batch = batch[n:]
 	}
 	return decisions, nil
 }
 
-// mostHealings bounds how often a batch is asked again because the store had to be healed first.
-const mostHealings = 20
-
-// mostReforms bounds how often a batch is asked again because a scope has to be stored in another form first: a batch has at
-// most three scopes for each event, and replicas whose limits differ can change a form back only once.
-const mostReforms = 3*maxBatch + 10
-
 func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, error) {
-	epoch := l.journal.begin()
-	q := l.question(batch)
-	for range mostReforms {
-		reply, err := l.admit.Run(ctx, l.redis, q.keyNames, q.arguments...).Result()
-		if err != nil {
-			return nil, fmt.Errorf("redis: cannot decide: %w", l.explain(ctx, err, q.keyNames))
-		}
-		misfit, found, err := q.misfit(reply)
-		if errors.Is(err, ErrHealing) {
-			l.wakeHealer()
-			return nil, err
-		}
-		if err != nil {
-			return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
-		}
-		if found {
-			if err := l.change(ctx, q.plan, misfit); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		answer, err := l.decode(reply, batch, q)
-		if err != nil {
-			return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
-		}
-		if !l.remember(q, batch, answer, epoch) {
-			return nil, ErrHealing // the answer may be from a store that has been lost since
-		}
-		if err := l.index(ctx, q, answer.decisions); err != nil {
-			return nil, err
-		}
-		return answer.decisions, nil
+	epoch, token := l.journal.begin(), l.knownToken()
+	q := l.newRequest(batch, token)
+	reply, err := l.admit.Run(ctx, l.redis, q.keyNames, q.arguments...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redis: cannot decide: %w", l.explain(ctx, err, q.keyNames))
 	}
-	return nil, fmt.Errorf("redis: cannot decide: the form of a scope changes with each call")
+	answer, err := q.decode(reply, batch)
+	if errors.Is(err, ErrHealing) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
+	}
+	l.lag.Store(int64(answer.lag))
+	if !l.remember(q, batch, answer, epoch) {
+		return nil, ErrHealing // the answer may be from a store that has been lost since
+	}
+	return answer.decisions, nil
 }
 
-// change stores a scope in the form that its limit has here: each event, or buckets. Other replicas may have the other form.
-func (l *Limiter) change(ctx context.Context, p *plan, s scope) error {
-	keyNames := append([]string{l.keys.register()}, l.keys.bothForms(s.key)...)
-	if s.outcome == Global {
-		keyNames = append(keyNames, l.keys.inFlight())
-	}
-	arguments := []any{micros(s.stored.longestWindow()), p.dedupe}
-	for _, grain := range s.stored.grains() {
-		arguments = append(arguments, micros(grain))
-	}
-	if err := l.reform.Run(ctx, l.redis, keyNames, arguments...).Err(); err != nil {
-		return fmt.Errorf("redis: cannot change the form of %s: %w", s.key, l.explain(ctx, err, keyNames))
-	}
-	return nil
-}
-
-// ClockLag is how far the clock of Redis was behind the newest admission at the last decision: above 0 only after that
-// clock was set back. Until it has caught up, the windows stand still and no slot becomes free.
+// ClockLag is how far the clock of Redis was behind the newest admission at the last decision: above 0 only
+// after that clock was set back. Until it has caught up, the windows stand still and no slot becomes free.
 func (l *Limiter) ClockLag() time.Duration { return time.Duration(l.lag.Load()) }
 
-// Sent records that an event is in Slack: its id is a duplicate from then on, for the dedupe window. Errors are as for
-// Admit; repeating the call is harmless.
+// Sent records that an event is in Slack: its id is a duplicate from then on, for the dedupe window. Errors
+// are as for Admit; repeating the call is harmless.
 func (l *Limiter) Sent(ctx context.Context, request Request) error {
-	keyNames := []string{l.keys.register(), l.keys.inFlight(), l.keys.sent()}
-	l.journal.isSent(request.member(), request.Category) // first: it is in Slack, whatever becomes of the record
-	err := l.sent.Run(ctx, l.redis, keyNames, request.member(), l.plan.Load().dedupe).Err()
+	keyNames := []string{l.keys.meta(), l.keys.inFlight(), l.keys.sent()}
+	// First: it is in Slack, even if recording that fails.
+	l.journal.isSent(request.member(), request.Category)
+	err := l.onKnownStore(ctx, func() error {
+		reply, err := l.sent.Run(ctx, l.redis, keyNames, request.member(), micros(l.dedupe),
+			l.knownToken()).Result()
+		if err != nil {
+			return l.explain(ctx, err, keyNames)
+		}
+		return checkWord(reply, "recorded")
+	})
 	if err != nil {
-		return fmt.Errorf("redis: cannot record %q as sent: %w", request.ID, l.explain(ctx, err, keyNames))
+		return fmt.Errorf("redis: cannot record %q as sent: %w", request.ID, err)
 	}
 	return nil
 }
 
-// Refund releases the slots of an event that was admitted for this delivery and that is not in Slack. known is the name of its
-// last post whose end the caller knows; empty: none. It reports whether it has released anything: not where there is nothing
-// to release, so that repeating the call releases nothing twice, nor after a later post than the known one. Errors are as for
-// Admit.
+// Refund releases the slots of an event that was admitted for this delivery and that is not in Slack. known
+// is the name of its last post whose end the caller knows; empty: none. It reports whether it has released
+// anything: not where there is nothing to release, so that repeating the call releases nothing twice, nor
+// after a later post than the known one. Errors are as for Admit.
 func (l *Limiter) Refund(ctx context.Context, request Request, known string) (bool, error) {
-	keyNames := []string{l.keys.register(), l.keys.inFlight()}
-	for _, exact := range []string{l.keys.global(), l.keys.category(request.Category), l.keys.group(GroupOf(request.Category))} {
-		keyNames = append(keyNames, l.keys.bothForms(exact)...)
+	keyNames := []string{l.keys.meta(), l.keys.inFlight()}
+	for _, log := range []string{l.keys.global(), l.keys.category(request.Category),
+		l.keys.group(GroupOf(request.Category))} {
+		keyNames = append(keyNames, l.keys.bothForms(log)...)
 	}
 	member := request.member()
-	// First: what is about to be given back must not be put back. Nor is it without an answer: the slots may have been given back,
-	// and until that is asked again nothing is posted.
-	forgotten := l.journal.refund(member)
-	refunded, err := l.refund.Run(ctx, l.redis, keyNames, member, request.Delivery, strconv.Itoa(request.Cost), known).Int()
-	if forgotten && err == nil && refunded == 0 {
-		l.journal.keepAfterAll(member)
+	keepsSlots := request.Cost == 0 // see Forfeit
+	word := ""
+	err := l.onKnownStore(ctx, func() error {
+		epoch, token := l.journal.begin(), l.knownToken()
+		reply, err := l.refund.Run(ctx, l.redis, keyNames, member, request.Delivery,
+			strconv.Itoa(request.Cost), known, token).Result()
+		if err != nil {
+			if !errors.Is(err, ErrHealing) {
+				// The slots may have been given back. Until that is asked again nothing is posted, so they
+				// are not put back.
+				l.journal.mayBeRefunded(member, keepsSlots)
+			}
+			return l.explain(ctx, err, keyNames)
+		}
+		if word, err = replyWord(reply); err == nil && word == "refunded" &&
+			!l.journal.refunded(epoch, member, keepsSlots) {
+			return ErrHealing // the slots may have been put back meanwhile
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("redis: cannot refund %q: %w", request.ID, err)
+	case word == "refunded":
+		return true, nil
+	case word != "nothing":
+		return false, fmt.Errorf("redis: unexpected reply from refund.lua: %q, expected refunded or nothing",
+			word)
 	}
-	if err != nil {
-		return false, fmt.Errorf("redis: cannot refund %q: %w", request.ID, l.explain(ctx, err, keyNames))
-	}
-	return refunded == 1, nil
+	return false, nil
 }
 
-// Ready runs the script on an empty batch. It returns nil if Redis can decide now, else an error as for Admit.
+// Forfeit ends an event in flight that is not in Slack and gets no refund: its slots stay taken, and its id
+// is free again. All else is as for Refund.
+func (l *Limiter) Forfeit(ctx context.Context, request Request, known string) (bool, error) {
+	request.Cost = 0
+	return l.Refund(ctx, request, known)
+}
+
+// Ready runs the script on an empty batch. It returns nil if Redis can decide now, else an error as for
+// Admit.
 func (l *Limiter) Ready(ctx context.Context) error {
 	_, err := l.admitOnce(ctx, nil)
+	if h := l.healer.Load(); h != nil && errors.Is(err, ErrHealing) {
+		h.wake()
+	}
 	return err
 }
 
@@ -227,14 +225,11 @@ const MinRedisVersion = "7.0"
 // ErrUnsuitable marks errors that waiting does not fix: Redis is too old, or forbids scripts.
 var ErrUnsuitable = errors.New("this Redis cannot serve as the limiter's store")
 
-// Check is Ready, and also checks whether this Redis is usable at all: its version and the permission to run scripts.
-// An error that wraps ErrUnsuitable is permanent. While the store is healed it waits for that, for some seconds.
+// Check is Ready, and also checks whether this Redis is usable at all: its version and the permission to run
+// scripts. An error that wraps ErrUnsuitable is permanent. While the store is healed it waits for that, for
+// some seconds.
 func (l *Limiter) Check(ctx context.Context) error {
-	err := l.checkOnce(ctx)
-	for asked := 1; asked < mostHealings && l.awaitHealed(ctx, err); asked++ {
-		err = l.checkOnce(ctx)
-	}
-	return err
+	return l.onKnownStore(ctx, func() error { return l.checkOnce(ctx) })
 }
 
 func (l *Limiter) checkOnce(ctx context.Context) error {
@@ -244,18 +239,20 @@ func (l *Limiter) checkOnce(ctx context.Context) error {
 	}
 	if major, _, _ := strings.Cut(version, "."); version != "" {
 		if number, err := strconv.Atoi(major); err != nil || number < 7 {
-			return fmt.Errorf("%w: it is version %s, expected %s or newer", ErrUnsuitable, version, MinRedisVersion)
+			return fmt.Errorf("%w: it is version %s, expected %s or newer", ErrUnsuitable, version,
+				MinRedisVersion)
 		}
 	}
 	err = l.Ready(ctx)
 	if forbidden(err) {
-		return fmt.Errorf("%w: %v; expected a user that may run EVALSHA and EVAL on %s*", ErrUnsuitable, err, l.keys.prefix)
+		return fmt.Errorf("%w: %v; expected a user that may run EVALSHA and EVAL on %s*", ErrUnsuitable, err,
+			l.keys.prefix)
 	}
 	return err
 }
 
-// forbidden reports whether the user lacks a permission: Redis has one error for a command and another for a command that
-// a script calls.
+// forbidden reports whether the user lacks a permission: Redis has one error for a command and another for a
+// command that a script calls.
 func forbidden(err error) bool {
 	return err != nil && (redis.IsPermissionError(err) || strings.Contains(err.Error(), "NOPERM") ||
 		strings.Contains(err.Error(), "can't run this command"))

@@ -9,21 +9,21 @@ import (
 	"unicode/utf8"
 )
 
-// A member stands for one event in the sets and hashes. An id counts within its category, and a CloudEvent's together with
-// its source, so that nobody can suppress the events of another category by using their ids:
+// A member stands for one event in the sets and hashes. An id counts within its category, and a CloudEvent's
+// together with its source, so that nobody can suppress the events of another category by using their ids:
 //
 //	errors:e1             the event "e1" of the category "errors"
 //	errors~Y29mZmVl:e1    the same id with a source: a mark and the tag of the source come before the colon
 //	~<hash>               where one of the parts is long, is not printable or could be mistaken for the form itself
 //
-// What stands before the first colon is never of the publisher's choosing: the subject sets the category, and a tag is a
-// hash. So no id passes for one of another category, nor for one with another source.
+// What stands before the first colon is never of the publisher's choosing: the subject sets the category, and
+// a tag is a hash. So no id passes for one of another category, nor for one with another source.
 const (
-	// Redis keeps a small sorted set compact only while its members are at most 64 bytes. This leaves room for the
-	// " 1000000" that further slots of a costly event append.
+	// Redis keeps a small sorted set compact only while its members are at most 64 bytes. This leaves room
+	// for the " 1000000" that further slots of a costly event append.
 	longestPlainMember = 56
-	// A tag has 48 bits. Whoever may publish to the category can use the same source anyway, so only chance has to be
-	// kept from making two sources alike.
+	// A tag has 48 bits. Whoever may publish to the category can use the same source anyway, so only chance
+	// has to be kept from making two sources alike.
 	tagBytes    = 6
 	memberMark  = '~' // before a hash and before a tag
 	memberColon = ':' // before the id
@@ -32,7 +32,8 @@ const (
 // longestSource is the longest name of a source in the index, in bytes.
 const longestSource = 128
 
-// sourceName is a source as the index keeps it: itself if it is short and printable, else its hash after a mark.
+// sourceName is a source as the index keeps it: itself if it is short and printable, else its hash after a
+// mark.
 func sourceName(source string) string {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	if len(source) <= longestSource && !strings.HasPrefix(source, string(memberMark)) &&
@@ -53,7 +54,8 @@ type origin struct {
 // newOrigin takes the source as sourceName returns it.
 func newOrigin(category, source string) origin {
 	o := origin{category: category, source: source}
-	if category == "" || !printable(category) || strings.ContainsAny(category, string(memberColon)+string(memberMark)) {
+	if category == "" || !printable(category) ||
+		strings.ContainsAny(category, string(memberColon)+string(memberMark)) {
 		return o
 	}
 	o.prefix = category

@@ -2,16 +2,19 @@ package ratelimit
 
 import "time"
 
-// What one entry takes in Redis, in bytes, its share of the set's tables included: at most, with a member of 64 bytes, which is
-// the longest, in a large set or hash of a 64-bit server. TestWhatEntriesTake measures them. A member of 24 bytes, which an id
-// that NATS gives has, takes 134 instead of 182. Not in it: what a key takes by itself, some 200 bytes for each category in use.
+// What one entry takes in Redis, in bytes, its share of the set's tables included: at most, with an id of 56
+// bytes, which is the longest, in a large set or hash of a 64-bit server. TestWhatEntriesTake measures them.
+// With an id of 24 bytes, which NATS gives, a slot takes 150 and an id that was sent 134. Not in it: what a
+// key takes by itself, some 200 bytes for each category in use.
 const (
-	slotBytes   = 184 // of a sorted set: a slot of an exact limit, in each of its scopes; an id that was sent
+	slotBytes   = 200 // of a sorted set: a slot of an exact limit, in each of its scopes
+	sentBytes   = 168 // of a sorted set: an id that was sent
 	flightBytes = 240 // of the hash: an id in flight
-	bucketBytes = 160 // of a sorted set: a bucket, whatever was admitted in it; less than half of that in a set of up to 128
+	bucketBytes = 160 // of a sorted set: a bucket; less than half of that in a set of up to 128
 )
 
-// MeasuredScopes is for how many categories, and groups, Memory counts buckets: otherwise nothing bounds their number.
+// MeasuredScopes is for how many categories, and groups, Memory counts buckets: otherwise nothing bounds
+// their number.
 const MeasuredScopes = 1000
 
 // Memory is what a notifier can take in Redis at most, in bytes, while its limits are full all the time.
@@ -20,16 +23,15 @@ type Memory struct {
 	IDs    int64 // the ids in flight and sent
 }
 
-// Memory returns how much of Redis's memory these limits can take, with the ids of events that were sent within dedupe.
+// Memory returns how much of Redis's memory these limits can take, with the ids of events that were sent
+// within dedupe.
 func (r Rules) Memory(dedupe time.Duration) Memory {
-	retention := r.retention(dedupe)
-	inFlight := int64(r.Global.Most(retention))
-	sent := int64(r.Global.Most(max(dedupe, retention)))
-	known := Memory{IDs: inFlight*flightBytes + max(0, sent-inFlight)*slotBytes}
+	inFlight := int64(r.Global.Most(r.LongestWindow()))
+	sent := int64(r.Global.Most(dedupe))
+	known := Memory{IDs: inFlight*flightBytes + max(0, sent-inFlight)*sentBytes}
 	if r.Global.Exact() {
-		known.Limits = inFlight * slotBytes // its set has all ids in flight
+		known.Limits = int64(r.Global.Most(r.Global.longestWindow())) * slotBytes
 	} else {
-		known.IDs += inFlight * slotBytes // which otherwise have a set of their own
 		known.Limits = r.Global.buckets() * bucketBytes
 	}
 	categories := []Limit{r.Category}
@@ -47,8 +49,9 @@ func (r Rules) Memory(dedupe time.Duration) Memory {
 	return known
 }
 
-// levelBytes is what all scopes of one level take. Each admission is in one of them, so that the global limit bounds their slots,
-// however many scopes there are. reserves: some keep their entries as long as the global scope does.
+// levelBytes is what all scopes of one level take. Each admission is in one of them, so that the global limit
+// bounds their slots, however many scopes there are. reserves: some keep their entries as long as the global
+// scope does.
 func (r Rules) levelBytes(limits []Limit, reserves bool) int64 {
 	var exact, coarse time.Duration // the longest windows
 	var buckets int64               // of the scope that has most of them
@@ -73,13 +76,9 @@ func (r Rules) levelBytes(limits []Limit, reserves bool) int64 {
 	return bytes
 }
 
-// buckets is how many of them a scope of a limit without exact tiers has at once: one ends at each multiple of each grain, and
-// none is empty.
+// buckets is how many of them a scope of a limit without exact tiers has at once: one ends at each multiple
+// of its width, and none is empty.
 func (l Limit) buckets() int64 {
-	window := l.longestWindow()
-	var n int64
-	for _, grain := range l.grains() {
-		n += int64((window+grain-1)/grain) + 1
-	}
-	return min(n, int64(l.Most(window+time.Microsecond)))
+	window, width := l.longestWindow(), l.bucketWidth()
+	return min(int64((window+width-1)/width)+1, int64(l.Most(window+time.Microsecond)))
 }

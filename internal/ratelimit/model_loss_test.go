@@ -4,104 +4,83 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-
-	"notifier/internal/ratelimit"
 )
 
-// lose is the loss of a store that all replicas have healed, between two times: nothing is forgotten. had is what the store still had,
-// or nil. There are two bounds, both of buckets. A slot is put back for as long as it is in the window, while a bucket keeps it until
-// its end is out of that. And on a redis-server that ages, buckets end at other times than before; see model.floor.
+// lose is the loss of a store that all replicas have healed, in this order and between two times: nothing is forgotten. had is what
+// the store still had, or nil. The buckets are counted anew: the newest one takes what is not later than its end.
 //
 // It reports whether the answer would depend on the very moment.
 func (m *model) lose(p replica, had *model, order []int, began, now int64) (unclear bool) {
-	m.healed = now
+	margin := 2 * endsBefore.Microseconds()
+	m.clock = 0
+	if had == nil {
+		had = newModel(m.aged)
+	}
 	for _, a := range m.admissions {
 		if a.inFlight && a.touched() <= now-p.retention {
-			a.inFlight, a.stale = false, false
+			a.inFlight = false
 		}
-		unclear = unclear || a.inFlight && a.touched() <= now-p.retention+2*endsBefore.Microseconds()
+		unclear = unclear || a.inFlight && a.touched() <= now-p.retention+margin
+		if !a.refunded {
+			m.clock = max(m.clock, a.at)
+		}
 	}
-	seen := map[string]bool{}
+	m.clock = max(m.clock, had.clock)
+	names := map[string]level{}
 	for _, a := range m.admissions {
+		m.inFlightEnds = max(m.inFlightEnds, a.touched()+p.retention)
 		for _, level := range p.levels(a.request.Category) {
-			if s := m.scope(level.name); s.buckets && !seen[level.name] {
-				seen[level.name] = true
-				unclear = m.loseBuckets(s, p, level, had, order, began, now) || unclear
+			if known, found := names[level.name]; !found || level.keep > known.keep {
+				names[level.name] = level
 			}
 		}
 	}
-	return unclear
-}
-
-// keptOf is how long entries of a scope are needed.
-func keptOf(p replica, level level) int64 {
-	if level.outcome == ratelimit.Global {
-		return max(level.keep, p.rules.LongestExactWindow().Microseconds())
+	m.inFlightEnds, m.sentEnds = max(m.inFlightEnds, now+p.retention), max(m.sentEnds, now+p.dedupe)
+	for name, level := range names {
+		s := m.scope(name)
+		s.logEnds = max(s.logEnds, now+level.keep)
+		if level.width > 0 {
+			unclear = m.loseBuckets(s, level, had, order, began, now) || unclear
+		}
 	}
-	return level.keep
+	return unclear
 }
 
 // loseBuckets counts the slots of a scope anew: those that the store still had, and of all other admissions those that are not too old.
-func (m *model) loseBuckets(s *scope, p replica, level level, had *model, order []int, began, now int64) (unclear bool) {
-	keeps := min(p.retention, keptOf(p, level)) // what is put back
+func (m *model) loseBuckets(s *scope, level level, had *model, order []int, began, now int64) (unclear bool) {
 	known := map[string]bool{}
-	s.charges, s.kept = nil, 0
-	if had != nil {
-		s.kept = had.scope(level.name).kept
-		for _, a := range had.admissions {
-			if !a.refunded { // else it may have been admitted again since, at the same moment where the clock stands still
-				known[admissionName(a)] = true
+	for _, a := range had.admissions {
+		known[admissionName(a)] = true
+	}
+	was := had.scope(level.name).copy(map[*admission]*admission{})
+	s.buckets, s.bucketsEnd = was.buckets, was.bucketsEnd
+	var missing []*admission
+	for _, a := range m.admissions {
+		if !a.refunded && !known[admissionName(a)] && slices.Contains(a.scopes, level.name) {
+			unclear = unclear || a.at > began-level.keep && a.at <= now-level.keep
+			if a.at > now-level.keep {
+				missing = append(missing, a)
 			}
 		}
-		for _, c := range had.scope(level.name).charges {
-			same := *c
-			s.charges = append(s.charges, &same)
-		}
 	}
-	var missing []*charge
-	later := map[identity]bool{}
-	for _, a := range slices.Backward(m.admissions) { // of an id that was admitted again, the last one is remembered
-		of := identityOf(a.request)
-		if !later[of] && !a.refunded && !known[admissionName(a)] && slices.Contains(a.scopes, level.name) {
-			unclear = unclear || a.at > began-keeps && a.at <= now-keeps
-			if a.at > now-keeps {
-				missing = append(missing, &charge{of: a, cost: a.request.Cost})
-			}
-		}
-		later[of] = true
-	}
-	slices.SortStableFunc(missing, func(a, b *charge) int {
-		return cmp.Or(slices.Index(order, ownerOf(a.of.request))-slices.Index(order, ownerOf(b.of.request)), cmp.Compare(a.of.at, b.of.at))
+	slices.SortStableFunc(missing, func(a, b *admission) int {
+		return cmp.Or(slices.Index(order, ownerOf(a.request))-slices.Index(order, ownerOf(b.request)), cmp.Compare(a.at, b.at))
 	})
-	if len(missing) > 0 {
-		s.kept = s.keep(keptOf(p, level))
-	}
-	for _, c := range missing {
-		s.pour(c, m.bucketEnd(level.grains, c.of.at))
+	for _, a := range missing {
+		ends := s.pourBack(a.at, a.request.Cost, m.bucketEnd(level.width, a.at))
+		s.bucketsEnd = max(s.bucketsEnd, ends+level.keep)
 	}
 	return unclear
 }
 
-func admissionName(a *admission) string { return fmt.Sprint(identityOf(a.request), a.at) }
-
-// pour adds a slot to the bucket in which it was, or to a new one.
-func (s *scope) pour(c *charge, end int64) {
-	c.time, c.began = end, c.of.at
-	var bucket []*charge
-	for _, other := range s.charges {
-		switch {
-		case other.time < c.of.at || len(bucket) > 0 && other.time > bucket[0].time:
-		case len(bucket) > 0 && other.time == bucket[0].time:
-			bucket = append(bucket, other)
-		default:
-			bucket = []*charge{other}
-		}
+// pourBack adds slots to the newest bucket if they are not later than its end, or to a new one.
+func (s *scope) pourBack(at int64, slots int, ends int64) int64 {
+	if n := len(s.buckets); n > 0 && s.buckets[n-1].ends >= at {
+		s.buckets[n-1].slots += slots
+		return s.buckets[n-1].ends
 	}
-	if len(bucket) > 0 && bucket[0].time <= end {
-		c.time, c.began = bucket[0].time, min(bucket[0].began, c.of.at)
-		for _, other := range bucket {
-			other.began = c.began
-		}
-	}
-	s.charges = append(s.charges, c)
+	s.buckets = append(s.buckets, &bucket{ends: ends, began: at, slots: slots})
+	return ends
 }
+
+func admissionName(a *admission) string { return fmt.Sprint(identityOf(a.request), a.at) }

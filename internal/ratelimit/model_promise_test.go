@@ -41,9 +41,6 @@ type witness struct {
 	waits    []time.Duration
 	all      []*given
 	refused  int
-	refunds  bool // there was one
-	// Since when a replica can be sure that a scope keeps what its windows count: from its first admission on.
-	since []map[string]int64
 }
 
 // given is one real admission.
@@ -55,7 +52,6 @@ type given struct {
 	sent     int64
 }
 
-// Where several sets of rules are used, ids are known for longer than any window; see "Ids" in docs/design.md.
 func newWitness(r *rapid.T, replicas int) *witness {
 	w := &witness{T: r, model: newModel(func() int64 { return 0 }), clock: time.Date(2026, 11, 20, 4, 39, 1, 123457000, time.UTC).UnixMicro()}
 	dedupes := []time.Duration{2 * time.Hour}
@@ -65,7 +61,6 @@ func newWitness(r *rapid.T, replicas int) *witness {
 	}
 	for range replicas {
 		w.replicas = append(w.replicas, newReplica(anyRules(r, windows), rapid.SampledFrom(dedupes).Draw(r, "dedupe")))
-		w.since = append(w.since, map[string]int64{})
 	}
 	w.costs = costsFor(w.replicas)
 	return w
@@ -75,15 +70,15 @@ func (w *witness) now() int64 { return w.model.now(w.clock) }
 
 func (w *witness) single() bool { return len(w.replicas) == 1 }
 
-// used is how many slots of a scope were really taken at the time given and are counted in a tier, of those since another.
-func (w *witness) used(scope string, tier ratelimit.Tier, at, since int64) int {
+// used is how many slots of a scope were really taken at the time given and are counted in a tier.
+func (w *witness) used(scope string, tier ratelimit.Tier, at int64) int {
 	used, window := 0, tier.Window.Microseconds()
 	for _, g := range w.all {
 		from := at - window + 1
 		if tier.Fixed {
 			from = at - at%window
 		}
-		if !g.refunded && slices.Contains(g.scopes, scope) && g.at >= max(from, since) {
+		if !g.refunded && slices.Contains(g.scopes, scope) && g.at >= from {
 			used += g.request.Cost
 		}
 	}
@@ -102,8 +97,7 @@ func (w *witness) ask(r *rapid.T) {
 		w.floorsHold(p, request)
 	}
 	before := len(w.model.admissions)
-	w.model.bucketed = w.model.bucketsUntil > w.now()
-	decision := w.model.decide(p, w.clock, request)
+	decision := w.model.decideBatch(p, w.clock, []ratelimit.Request{request})[0]
 	switch {
 	case len(w.model.admissions) > before:
 		w.admitted(by, request)
@@ -121,7 +115,7 @@ func (w *witness) ask(r *rapid.T) {
 
 // admitted holds an admission against what was admitted before.
 func (w *witness) admitted(by int, request ratelimit.Request) {
-	p, now := w.replicas[by], w.now()
+	p, now := w.replicas[by], w.model.clock
 	for _, g := range w.all { // what was forgotten is not known again when the clock steps back
 		if w.single() && !w.steps && g.is(request) && !g.refunded && (g.sent > now-p.dedupe || g.sent == 0 && g.at > now-p.retention) {
 			w.Fatalf("%+v is admitted again at %d: %+v", request, now, g)
@@ -133,19 +127,32 @@ func (w *witness) admitted(by int, request ratelimit.Request) {
 	}
 	w.all = append(w.all, g)
 	for _, level := range p.levels(request.Category) {
-		if _, found := w.since[by][level.name]; !found {
-			w.since[by][level.name] = now
-		}
 		for _, tier := range level.limit {
-			if used := w.used(level.name, tier, now, w.since[by][level.name]); used > tier.Count {
+			if tier.Window.Microseconds() > w.kept(level.name, request.Category) {
+				continue
+			}
+			if used := w.used(level.name, tier, now); used > tier.Count {
 				w.Fatalf("%d slots of %s are taken in %s at %d", used, tier, level.name, now)
 			}
 		}
 	}
 }
 
+// kept is how long all replicas keep the entries of a scope. A longer window of one of them may count too little.
+func (w *witness) kept(scope, category string) int64 {
+	kept := int64(never)
+	for _, p := range w.replicas {
+		for _, level := range p.levels(category) {
+			if level.name == scope {
+				kept = min(kept, level.keep)
+			}
+		}
+	}
+	return kept
+}
+
 // refusedForAReason expects that a tier refuses what does not fit, and until it fits: to the microsecond where each event is
-// kept, and otherwise less than the finest precision late.
+// kept, and otherwise less than the precision late.
 func (w *witness) refusedForAReason(p replica, request ratelimit.Request, decision ratelimit.Decision) {
 	levels, now := p.levels(request.Category), w.now()
 	level := levels[slices.IndexFunc(levels, func(l level) bool { return l.outcome == decision.Outcome })]
@@ -157,15 +164,15 @@ func (w *witness) refusedForAReason(p replica, request ratelimit.Request, decisi
 		return
 	}
 	frees := now
-	for used := w.used(level.name, tier, now, 0); used+request.Cost > room; used = w.used(level.name, tier, frees, 0) {
+	for used := w.used(level.name, tier, now); used+request.Cost > room; used = w.used(level.name, tier, frees) {
 		frees = w.next(level.name, tier, frees)
 	}
 	late := w.clock + decision.RetryAfter.Microseconds() - frees
-	grain := int64(1)
-	if level.grains != nil && !tier.Fixed {
-		grain = slices.Min(level.grains)
+	most := int64(1)
+	if !tier.Fixed {
+		most = max(1, level.width)
 	}
-	if late < 0 || late >= grain {
+	if late < 0 && !decision.AtLeast || late >= most {
 		w.Fatalf("%+v: %+v at %d, %d us after there is room at %d", request, decision, now, late, frees)
 	}
 }
@@ -196,40 +203,22 @@ func (w *witness) floorsHold(p replica, request ratelimit.Request) {
 		if !p.rules.Reserves(tier) {
 			continue
 		}
-		late := tier
-		late.Window += finest(p.rules.Global)
-		if tier.Fixed {
-			late.Window = tier.Window
+		late := tier // a slot in a bucket counts for longer than its event
+		if !tier.Fixed {
+			late.Window += time.Duration(widthOf(p.rules.Global)) * time.Microsecond
 		}
-		use := w.used(categoryScope(request.Category), late, now, 0)
-		for other := range p.rules.Reserve {
-			if other == request.Category {
-				continue
-			}
-			early := tier
-			early.Window -= finest(p.rules.LimitFor(other))
-			doubtful := w.used(categoryScope(other), late, now, 0)
-			if early.Window > 0 && !tier.Fixed {
-				doubtful -= w.used(categoryScope(other), early, now, 0)
-			}
-			if finest(p.rules.Global)+finest(p.rules.LimitFor(other)) > 0 {
-				use += doubtful
+		use := w.used(categoryScope(request.Category), late, now)
+		for other := range p.rules.Reserve { // and while it does, it is used by the global limit alone
+			if other != request.Category {
+				use += w.used(categoryScope(other), late, now) - w.used(categoryScope(other), tier, now)
 			}
 		}
-		held, room := w.model.held(p, tier, request.Category, now), tier.Count
-		used := w.model.used(w.model.scope(globalScope), tier, now)
-		if use+request.Cost <= reserve && used+held+request.Cost > room {
-			w.Fatalf("%+v: %d of %d reserved slots are in use, and %s has no room: %d used, %d held", request, use, reserve, tier, used, held)
+		b := &batch{model: w.model, by: p, now: now, added: map[string]int{}}
+		kept, used := b.kept(tier, request.Category), b.used(globalScope, tier)
+		if use+request.Cost <= reserve && used+kept+request.Cost > tier.Count {
+			w.Fatalf("%+v: %d of %d reserved slots are in use, and %s has no room: %d used, %d kept", request, use, reserve, tier, used, kept)
 		}
 	}
-}
-
-// finest is the finest grain of a limit, 0 if it keeps each event.
-func finest(limit ratelimit.Limit) time.Duration {
-	if grains := grainsOf(limit); grains != nil {
-		return time.Duration(slices.Min(grains)) * time.Microsecond
-	}
-	return 0
 }
 
 func (w *witness) wait(r *rapid.T) {
@@ -248,11 +237,6 @@ func (w *witness) wait(r *rapid.T) {
 		step = -step
 	}
 	w.clock += step.Microseconds()
-	if w.model.asked(w.now()) == 0 { // an id may come again, and takes its older slot with it
-		for _, since := range w.since {
-			clear(since)
-		}
-	}
 	if !w.steps {
 		for name, at := range w.model.ends() {
 			if at <= w.clock {
@@ -270,40 +254,33 @@ func (w *witness) sent(r *rapid.T) {
 	if w.model.inFlight(g.request) != g.admission {
 		r.Skip("not in flight")
 	}
-	g.sent = w.now()
+	g.sent = max(w.clock, w.model.clock)
 	w.model.markSent(w.replicas[g.by], g.request, g.sent)
 }
 
 func (w *witness) refund(r *rapid.T) {
-	if len(w.all) == 0 {
-		r.Skip("nothing was admitted")
+	if len(w.all) == 0 || !w.single() {
+		r.Skip("nothing that is in one form for sure")
 	}
 	g := rapid.SampledFrom(w.all).Draw(r, "refunded")
 	if w.model.inFlight(g.request) != g.admission {
 		r.Skip("not in flight")
 	}
 	w.model.refund(g.admission)
-	g.refunded, w.refunds = true, true
+	g.refunded = true
 }
 
 // check looks at what the model holds, after each step.
 func (w *witness) check(*rapid.T) {
 	for name, s := range w.model.scopes {
-		if len(s.charges) == 0 { // what it is to keep is forgotten
-			for _, since := range w.since {
-				delete(since, name)
+		for _, c := range s.log {
+			if c.time != c.of.at || c.of.refunded {
+				w.Fatalf("%s counts at %d what was admitted at %d, refunded %t", name, c.time, c.of.at, c.of.refunded)
 			}
-			continue
 		}
-		if s.buckets && s.exactUntil > w.now() && !w.refunds { // a scope that is empty has no form
-			w.Fatalf("%s is in buckets, and somebody wants it exact until %d", name, s.exactUntil)
-		}
-		if s.buckets && w.model.bucketsUntil < s.newest()+s.kept {
-			w.Fatalf("%s is in buckets until %d, and nobody knows after %d", name, s.newest()+s.kept, w.model.bucketsUntil)
-		}
-		for _, c := range s.charges {
-			if c.of != nil && (c.time < c.of.at || !s.buckets && c.time != c.of.at) {
-				w.Fatalf("%s counts at %d what was admitted at %d", name, c.time, c.of.at)
+		for i, b := range s.buckets {
+			if b.slots < 1 || b.began > b.ends || i > 0 && b.ends <= s.buckets[i-1].ends {
+				w.Fatalf("%s has the bucket %+v", name, b)
 			}
 		}
 	}

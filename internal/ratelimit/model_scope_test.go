@@ -1,172 +1,103 @@
 package ratelimit_test
 
 import (
-	"math"
 	"slices"
 
 	"notifier/internal/ratelimit"
 )
 
-// scope is what one budget holds, as a list of charges. Its form decides what their times mean: in an exact scope the time
-// of the admission, else the last microsecond of the bucket that the charge is counted in. So the charges with the same time
-// are one bucket.
+// scope is what one budget holds: a log of charges, and buckets. Replicas write one of the two, and count both.
 type scope struct {
-	charges    []*charge
-	buckets    bool
-	kept       int64 // how long it keeps its charges: the longest that anybody has asked for since it was empty
-	exactUntil int64 // somebody wants it exact until then
+	log        []*charge
+	buckets    []*bucket // the oldest first
+	logEnds    int64     // when the key expires
+	bucketsEnd int64
 }
 
 type charge struct {
-	of    *admission // nil: nobody knows any more
-	time  int64
-	began int64 // the first charge of its bucket; in an exact scope its own time
-	cost  int
+	of   *admission
+	time int64
+	cost int
 }
 
-// newest is the time of the newest charge, or 0.
-func (s *scope) newest() int64 {
-	var newest int64
-	for _, c := range s.charges {
-		newest = max(newest, c.time)
-	}
-	return newest
+type bucket struct {
+	ends  int64
+	began int64 // the first admission in it
+	slots int
 }
 
-// keep is how long a scope keeps its charges when somebody asks for a window.
-func (s *scope) keep(window int64) int64 {
-	if len(s.charges) == 0 {
-		return window
+// pour adds slots to the newest bucket, if that has not ended, or to a new one, and returns the end of the bucket. The newest one
+// ends where the new one would, if that is earlier.
+func (s *scope) pour(at int64, slots int, ends int64) int64 {
+	if n := len(s.buckets); n > 0 && s.buckets[n-1].ends >= at {
+		newest := s.buckets[n-1]
+		newest.slots += slots
+		newest.ends = min(newest.ends, ends)
+		return newest.ends
 	}
-	return max(window, s.kept)
+	s.buckets = append(s.buckets, &bucket{ends: ends, began: at, slots: slots})
+	return ends
 }
 
-// drop takes out the charges for which gone is true.
-func (s *scope) drop(gone func(c *charge) bool) { s.charges = slices.DeleteFunc(s.charges, gone) }
-
-// forget takes out what is at most at the time given.
-func (s *scope) forget(at int64) { s.drop(func(c *charge) bool { return c.time <= at }) }
-
-// take charges an admission in the form that the scope has. An exact scope has one charge of an id, unless somebody may count
-// it for longer than the id is known.
-func (s *scope) take(a *admission, end int64, again bool) {
-	if !s.buckets {
-		if !again {
-			s.drop(func(c *charge) bool { return c.of != nil && c.of.is(a.request) })
-		}
-		s.charges = append(s.charges, &charge{of: a, time: a.at, began: a.at, cost: a.request.Cost})
-		return
+func (s *scope) trimLog(at int64) {
+	s.log = slices.DeleteFunc(s.log, func(c *charge) bool { return c.time <= at })
+	if len(s.log) == 0 {
+		s.logEnds = 0
 	}
-	began := a.at
-	if newest := s.newest(); newest >= a.at { // it joins the newest bucket
-		end = min(end, newest)
-		for _, c := range s.charges {
-			if c.time == newest {
-				c.time, began = end, c.began
-			}
-		}
-	}
-	s.charges = append(s.charges, &charge{of: a, time: end, began: began, cost: a.request.Cost})
 }
 
-// giveBack takes out what an admission was charged. An exact scope knows whose a charge is. A bucket does not: there it is the
-// first one that had not ended at the admission, if that had begun by then. One in which less is taken is not it.
+func (s *scope) trimBuckets(at int64) {
+	s.buckets = slices.DeleteFunc(s.buckets, func(b *bucket) bool { return b.ends <= at })
+	if len(s.buckets) == 0 {
+		s.bucketsEnd = 0
+	}
+}
+
+// giveBack takes out what an admission was charged. The log knows whose a charge is. A bucket does not: there it is the first one
+// that had not ended at the admission, if that had begun by then and holds as much.
 func (s *scope) giveBack(a *admission) {
-	if !s.buckets {
-		s.drop(func(c *charge) bool { return c.of == a })
+	before := len(s.log)
+	s.log = slices.DeleteFunc(s.log, func(c *charge) bool { return c.of == a })
+	if len(s.log) == 0 {
+		s.logEnds = 0
+	}
+	if len(s.log) < before {
 		return
 	}
-	var bucket []*charge
-	for _, c := range s.charges {
-		switch {
-		case c.time < a.at || bucket != nil && c.time > bucket[0].time:
-		case bucket != nil && c.time == bucket[0].time:
-			bucket = append(bucket, c)
-		default:
-			bucket = []*charge{c}
-		}
+	i := slices.IndexFunc(s.buckets, func(b *bucket) bool { return b.ends >= a.at })
+	if i < 0 || s.buckets[i].began > a.at || s.buckets[i].slots < a.request.Cost {
+		return
 	}
-	taken := 0
-	for _, c := range bucket {
-		taken += c.cost
+	s.buckets[i].slots -= a.request.Cost
+	if s.buckets[i].slots == 0 {
+		s.buckets = slices.Delete(s.buckets, i, i+1)
 	}
-	if left := a.request.Cost; taken >= left && bucket[0].began <= a.at {
-		for _, c := range bucket {
-			less := min(c.cost, left)
-			c.cost, left = c.cost-less, left-less
-		}
-		s.drop(func(c *charge) bool { return c.cost == 0 })
+	if len(s.buckets) == 0 {
+		s.bucketsEnd = 0
 	}
+}
+
+func (s *scope) copy(copies map[*admission]*admission) *scope {
+	same := *s
+	same.log, same.buckets = slices.Clone(s.log), slices.Clone(s.buckets)
+	for i, c := range s.log {
+		same.log[i] = &charge{of: copies[c.of], time: c.time, cost: c.cost}
+	}
+	for i, b := range s.buckets {
+		other := *b
+		same.buckets[i] = &other
+	}
+	return &same
 }
 
 // floor is the last multiple of a length up to t. The server knows nothing of what a test has waited for by making it
 // older, and multiples are of its own clock.
 func (m *model) floor(t, length int64) int64 { return t - (t-m.aged())%length }
 
-// bucketEnd is where a bucket ends that begins at t: before the next multiple of any of the grains.
-func (m *model) bucketEnd(grains []int64, t int64) int64 {
-	end := int64(math.MaxInt64)
-	for _, grain := range grains {
-		end = min(end, m.floor(t, grain)+grain-1)
-	}
-	return end
-}
+// bucketEnd is where a bucket of this width ends that begins at t.
+func (m *model) bucketEnd(width, t int64) int64 { return m.floor(t, width) + width - 1 }
 
-// reform gives a scope the form that a limit asks for, unless somebody still wants it exact. What was in a bucket counts from
-// its end, or from the time of the copy if that has not come, and is nobody's any more: an event that is refunded then does not
-// find its own there. A bucket begins with the first that is in it. Whoever has a scope copied has also asked for its window.
-func (m *model) reform(level level, copied, now int64) {
-	s, grains, window := m.scope(level.name), level.grains, level.window
-	switch {
-	case len(s.charges) == 0:
-		s.buckets = grains != nil
-	case grains == nil && s.buckets:
-		s.buckets, s.kept, s.exactUntil = false, s.keep(window), max(s.exactUntil, now+window)
-		for _, c := range s.charges {
-			c.of, c.time = nil, min(c.time, copied)
-			c.began = c.time
-		}
-	case grains != nil && !s.buckets && s.exactUntil <= now:
-		s.buckets, s.kept = true, s.keep(window)
-		m.bucketsUntil = max(m.bucketsUntil, now+2*s.kept)
-		began := map[int64]int64{}
-		for _, c := range s.charges {
-			c.time = m.bucketEnd(grains, c.began)
-			if first, found := began[c.time]; !found || c.began < first {
-				began[c.time] = c.began
-			}
-		}
-		for _, c := range s.charges {
-			c.began = began[c.time]
-		}
-	}
-}
-
-// grainsOf are the lengths of the buckets of a limit, or none: it keeps each event.
-func grainsOf(limit ratelimit.Limit) []int64 {
-	var grains []int64
-	for _, tier := range limit {
-		switch {
-		case tier.Fixed:
-			grains = append(grains, tier.Window.Microseconds())
-		case tier.Precision > 0:
-			grains = append(grains, tier.Precision.Microseconds())
-		default:
-			return nil
-		}
-	}
-	return grains
-}
-
-func longest(limit ratelimit.Limit) int64 {
-	var window int64
-	for _, tier := range limit {
-		window = max(window, tier.Window.Microseconds())
-	}
-	return window
-}
-
-// counts reports whether a charge of that time counts in a tier.
+// counts reports whether a slot of that time counts in a tier.
 func (m *model) counts(tier ratelimit.Tier, time, now int64) bool {
 	window := tier.Window.Microseconds()
 	if tier.Fixed {
@@ -175,39 +106,18 @@ func (m *model) counts(tier ratelimit.Tier, time, now int64) bool {
 	return time > now-window
 }
 
+// used is how many slots are taken in a tier. A bucket ends in the future; a charge of the future is none.
 func (m *model) used(s *scope, tier ratelimit.Tier, now int64) int {
 	used := 0
-	for _, c := range s.charges {
-		if m.counts(tier, c.time, now) {
+	for _, c := range s.log {
+		if c.time <= now && m.counts(tier, c.time, now) {
 			used += c.cost
 		}
 	}
+	for _, b := range s.buckets {
+		if m.counts(tier, b.ends, now) {
+			used += b.slots
+		}
+	}
 	return used
-}
-
-// frees is the first time at which an event of this cost fits if nothing else comes, where a tier has this much room: now,
-// the next window, or when one of the charges leaves the window. It is never if there is not so much room at all.
-func (m *model) frees(s *scope, tier ratelimit.Tier, cost, room int, now int64) (at int64, never bool) {
-	window := tier.Window.Microseconds()
-	switch {
-	case cost > room:
-		return 0, true
-	case m.used(s, tier, now)+cost <= room:
-		return now, false
-	case tier.Fixed:
-		return m.floor(now, window) + window, false
-	}
-	var times []int64
-	for _, c := range s.charges {
-		if m.counts(tier, c.time, now) {
-			times = append(times, c.time+window)
-		}
-	}
-	slices.Sort(times)
-	for _, at := range times {
-		if m.used(s, tier, at)+cost <= room {
-			return at, false
-		}
-	}
-	panic("a tier in which nothing is taken has no room")
 }

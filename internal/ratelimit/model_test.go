@@ -1,7 +1,10 @@
 package ratelimit_test
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"notifier/internal/ratelimit"
@@ -13,21 +16,12 @@ type model struct {
 	aged         func() int64 // how far ahead of the server's clock the times here are; see history.virtual
 	clock        int64        // the latest admission that anybody was given
 	scopes       map[string]*scope
-	bucketsUntil int64 // somebody uses buckets until then
-	bucketed     bool  // somebody may use buckets, as far as was known before the batch
 	admissions   []*admission
-	retention    int64 // how long ids in flight are known: the longest that anybody has asked for; see asked
+	inFlightEnds int64 // when the records in flight expire
 	sent         map[identity]int64
-	sentKept     int64
-	healed       int64              // when the store was given back what it had forgotten
+	sentEnds     int64              // when what was sent expires
 	indexed      map[identity]int64 // the last admission of each category, and of each source in it
 }
-
-// The names of what is kept for a while, in addition to the scopes'.
-const (
-	registerIDs = " register"
-	sentIDs     = " sent"
-)
 
 func newModel(aged func() int64) *model {
 	return &model{aged: aged, scopes: map[string]*scope{}, sent: map[identity]int64{}, indexed: map[identity]int64{}}
@@ -37,11 +31,10 @@ type admission struct {
 	request  ratelimit.Request
 	at       int64
 	scopes   []string // that it was charged to
-	inFlight bool
-	stale    bool   // it was in flight for too long: nobody knows it any more, but its record may be there
-	posts    int    // that have begun
-	begun    int64  // the last of them
-	post     string // its name
+	inFlight bool     // there is a record of it
+	posts    int      // that have begun
+	begun    int64    // the last of them
+	post     string   // its name
 	refunded bool
 }
 
@@ -55,46 +48,6 @@ func (a *admission) is(r ratelimit.Request) bool { return identityOf(a.request) 
 // touched is when something last happened to what is in flight.
 func (a *admission) touched() int64 { return max(a.at, a.begun) }
 
-// replica is one set of rules.
-type replica struct {
-	rules     ratelimit.Rules            // the settings'
-	instead   map[string]ratelimit.Limit // that hold for a while, by the name of the scope; see during
-	asked     time.Duration              // for the dedupe window
-	dedupe    int64
-	retention int64
-}
-
-func newReplica(rules ratelimit.Rules, dedupe time.Duration) replica {
-	return replica{rules: rules, asked: dedupe}.during(nil)
-}
-
-// level is one of the budgets that an event is charged to.
-type level struct {
-	outcome ratelimit.Outcome
-	name    string
-	limit   ratelimit.Limit
-	grains  []int64 // of the buckets that its charges are counted in; none: each is kept
-	window  int64   // the longest in which its charges count
-	keep    int64   // how long they matter to this replica
-}
-
-const globalScope = "global"
-
-func groupScope(group string) string       { return "group " + group }
-func categoryScope(category string) string { return "category " + category }
-
-// levels are those of a category, in the order in which they are named where they have room at the same time.
-func (p replica) levels(category string) []level {
-	levels, global := []level{p.level(ratelimit.Category, categoryScope(category))}, p.level(ratelimit.Global, globalScope)
-	if p.rules.Reserve[category] > 0 {
-		levels[0].keep = max(levels[0].window, global.window)
-	}
-	if group := p.level(ratelimit.Group, groupScope(ratelimit.GroupOf(category))); len(group.limit) > 0 {
-		levels = append(levels, group)
-	}
-	return append(levels, global)
-}
-
 func (m *model) scope(name string) *scope {
 	if m.scopes[name] == nil {
 		m.scopes[name] = &scope{}
@@ -102,70 +55,116 @@ func (m *model) scope(name string) *scope {
 	return m.scopes[name]
 }
 
-// asked is how long anybody has asked to know ids in flight, as far as that is not too long ago to matter. It matters for as
-// long as a set may be there that was to be kept so long.
-func (m *model) asked(now int64) int64 {
-	if m.end(m.clock+m.retention) > now {
-		return m.retention
-	}
-	return 0
+// now is the clock that decides: the server's, but always later than the newest admission.
+func (m *model) now(clock int64) int64 { return max(clock, m.clock+1) }
+
+// batch is what is decided together, at one time. What it takes is stored when all of it is decided.
+type batch struct {
+	*model
+	by    replica
+	clock int64
+	now   int64
+	added map[string]int // slots, by the name of the scope
+	taken []*admission
 }
 
-// now is the clock that decides: the server's, but never before the newest admission.
-func (m *model) now(clock int64) int64 { return max(clock, m.clock) }
-
-// held is what a tier of the global limit keeps for other categories: what is reserved for each and not in use by it. A
-// bucket counts as use only while none of what is in it can have left the window.
-func (m *model) held(p replica, tier ratelimit.Tier, category string, now int64) int {
-	sum := 0
-	for _, slots := range p.rules.Reserve {
-		sum += slots
+// decideBatch decides a batch in order.
+func (m *model) decideBatch(by replica, clock int64, requests []ratelimit.Request) []ratelimit.Decision {
+	b := &batch{model: m, by: by, clock: clock, now: m.now(clock), added: map[string]int{}}
+	decisions := make([]ratelimit.Decision, len(requests))
+	for i, request := range requests {
+		decisions[i] = b.decide(request)
 	}
-	if tier.Count <= sum {
+	for _, a := range b.taken {
+		m.admit(by, a)
+	}
+	return decisions
+}
+
+func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
+	known := func(a *admission) bool { return a.is(request) && a.touched() > b.now-b.by.retention }
+	for _, a := range append(slices.Clone(b.taken), b.admissions...) {
+		switch {
+		case !a.inFlight || !known(a):
+		case a.request.Delivery == request.Delivery:
+			return ratelimit.Decision{Outcome: ratelimit.Admitted}
+		default:
+			return ratelimit.Decision{Outcome: ratelimit.Duplicate}
+		}
+	}
+	if at, found := b.sent[identityOf(request)]; found && at > b.now-b.by.dedupe {
+		return ratelimit.Decision{Outcome: ratelimit.Duplicate}
+	}
+	if refusal := b.refusal(request); refusal != nil {
+		return *refusal
+	}
+	a := &admission{request: request, at: b.now, inFlight: true}
+	for _, level := range b.by.levels(request.Category) {
+		a.scopes = append(a.scopes, level.name)
+		b.added[level.name] += request.Cost
+	}
+	b.taken = append(b.taken, a)
+	return ratelimit.Decision{Outcome: ratelimit.Admitted}
+}
+
+// used is how many slots of a scope are taken in a tier.
+func (b *batch) used(name string, tier ratelimit.Tier) int {
+	return b.model.used(b.scope(name), tier, b.now) + b.added[name]
+}
+
+// kept is what a tier of the global limit keeps for other categories: what is reserved for each and not used by it.
+func (b *batch) kept(tier ratelimit.Tier, category string) int {
+	if !b.by.rules.Reserves(tier) {
 		return 0
 	}
-	held := 0
-	for other, slots := range p.rules.Reserve {
-		if other == category {
-			continue
+	kept := 0
+	for other, slots := range b.by.rules.Reserve {
+		if other != category {
+			kept += max(0, slots-b.used(categoryScope(other), tier))
 		}
-		s, early := m.scope(categoryScope(other)), int64(0)
-		if grains := p.level(ratelimit.Category, categoryScope(other)).grains; s.buckets && grains != nil {
-			early = slices.Min(grains) - 1
-		}
-		use := 0
-		for _, c := range s.charges {
-			if m.counts(tier, c.time-early, now) {
-				use += c.cost
-			}
-		}
-		held += max(0, slots-use)
 	}
-	return held
+	return kept
 }
 
-// refusal is the decision by the tier that frees last, or nil: all have room.
-func (m *model) refusal(p replica, clock int64, request ratelimit.Request) *ratelimit.Decision {
+// reservesForOthers is whether slots of a global tier are reserved for other categories, used or not.
+func (b *batch) reservesForOthers(level level, tier ratelimit.Tier, category string) bool {
+	if level.outcome != ratelimit.Global || !b.by.rules.Reserves(tier) {
+		return false
+	}
+	for other := range b.by.rules.Reserve {
+		if other != category {
+			return true
+		}
+	}
+	return false
+}
+
+// refusal is the decision by the tier that frees last, or nil: all have room. Of those that free at the same time it is the first.
+func (b *batch) refusal(request ratelimit.Request) *ratelimit.Decision {
 	var refusal *ratelimit.Decision
-	var latest int64
-	now := m.now(clock)
-	for _, level := range p.levels(request.Category) {
-		s := m.scope(level.name)
+	latest := int64(-1)
+	for _, level := range b.by.levels(request.Category) {
 		for _, tier := range level.limit {
-			held := 0
+			kept := 0
 			if level.outcome == ratelimit.Global {
-				held = m.held(p, tier, request.Category, now)
+				kept = b.kept(tier, request.Category)
 			}
-			at, never := m.frees(s, tier, request.Cost, tier.Count-held, now)
-			decision := &ratelimit.Decision{
-				Outcome: level.outcome, Tier: tier, Used: m.used(s, tier, now), Reserved: held,
-				RetryAfter: time.Duration(at-clock) * time.Microsecond,
+			used, room := b.used(level.name, tier), tier.Count-kept-request.Cost
+			if used <= room {
+				continue
 			}
-			if never {
-				at, decision.RetryAfter, decision.Never = 1<<62, 0, held == 0 || request.Cost > tier.Count
+			decision := &ratelimit.Decision{Outcome: level.outcome, Tier: tier, Used: used, Reserved: kept}
+			at := int64(never)
+			if room < 0 {
+				decision.Never = kept == 0 || request.Cost > tier.Count
+				decision.AtLeast = b.reservesForOthers(level, tier, request.Category)
+			} else {
+				var atLeast bool
+				at, atLeast = b.frees(level, tier, used-room)
+				decision.RetryAfter = max(0, time.Duration(at-b.clock)*time.Microsecond)
+				decision.AtLeast = atLeast || b.reservesForOthers(level, tier, request.Category)
 			}
-			// One that is as late as the one before takes its place only if it is the first to be so.
-			if at > now && at > latest {
+			if at > latest {
 				refusal, latest = decision, at
 			}
 		}
@@ -173,87 +172,72 @@ func (m *model) refusal(p replica, clock int64, request ratelimit.Request) *rate
 	return refusal
 }
 
-func (m *model) decide(p replica, clock int64, request ratelimit.Request) ratelimit.Decision {
-	now := m.now(clock)
-	retention := max(p.retention, m.asked(now))
-	for _, a := range m.admissions {
-		if a.inFlight && a.is(request) && a.touched() > now-retention {
-			if a.request.Delivery == request.Delivery {
-				return ratelimit.Decision{Outcome: ratelimit.Admitted}
+const never = 1 << 62
+
+// frees is when so many slots have left a tier, if nothing else comes, and whether that is a lower bound.
+func (b *batch) frees(level level, tier ratelimit.Tier, leave int) (at int64, atLeast bool) {
+	window := tier.Window.Microseconds()
+	if tier.Fixed {
+		return b.floor(b.now, window) + window, false
+	}
+	s := b.scope(level.name)
+	var times []int64 // of slots in the log
+	for _, c := range s.log {
+		if b.counts(tier, c.time, b.now) && c.time <= b.now {
+			for range c.cost {
+				times = append(times, c.time)
 			}
-			return ratelimit.Decision{Outcome: ratelimit.Duplicate}
 		}
 	}
-	if at, found := m.sent[identityOf(request)]; found && at > now-max(p.dedupe, retention) {
-		return ratelimit.Decision{Outcome: ratelimit.Duplicate}
+	slices.Sort(times)
+	first := slices.IndexFunc(s.buckets, func(bucket *bucket) bool { return b.counts(tier, bucket.ends, b.now) })
+	switch {
+	case first >= 0 && len(times) > 0:
+		return min(times[0], s.buckets[first].ends) + window, true
+	case first >= 0:
+		return s.buckets[first].ends + window, true
+	case leave > len(times) && level.width > 0:
+		ends := b.bucketEnd(level.width, b.now)
+		if n := len(s.buckets); n > 0 && s.buckets[n-1].ends >= b.now {
+			ends = min(ends, s.buckets[n-1].ends)
+		}
+		return ends + window, true
+	case leave > len(times):
+		return b.now + window, false
 	}
-	if refusal := m.refusal(p, clock, request); refusal != nil {
-		return *refusal
-	}
-	m.admit(p, request, now)
-	return ratelimit.Decision{Outcome: ratelimit.Admitted}
+	return times[leave-1] + window, false
 }
 
-// mayKnow reports whether a replica asks for an id whose record is stale for those that have asked before, and not for this one, which
-// knows ids for longer: then it depends on whether the record was tidied up in the meantime.
-func (m *model) mayKnow(p replica, clock int64, batch []ratelimit.Request) bool {
-	now := m.now(clock)
-	return slices.ContainsFunc(m.admissions, func(a *admission) bool {
-		return a.stale && a.touched() > now-max(p.retention, m.asked(now)) && slices.ContainsFunc(batch, a.is)
-	})
-}
-
-func (m *model) admit(p replica, request ratelimit.Request, now int64) {
-	m.clock, m.retention = now, max(p.retention, m.asked(now))
-	for _, a := range m.admissions {
-		switch {
-		case a.is(request):
-			a.inFlight, a.stale = false, false // its record is replaced
-		case a.inFlight && a.touched() <= now-m.retention:
-			a.inFlight, a.stale = false, true
+// admit stores an admission.
+func (m *model) admit(by replica, a *admission) {
+	m.clock = a.at
+	for _, other := range m.admissions {
+		if other.is(a.request) {
+			other.inFlight = false // its record is replaced
 		}
 	}
-	admitted := &admission{request: request, at: now, inFlight: true}
-	m.admissions = append(m.admissions, admitted)
-	m.indexed[identity{category: request.Category}] = now
-	m.indexed[identity{category: request.Category, source: request.Source}] = now
-
-	for _, level := range p.levels(request.Category) {
-		m.charge(admitted, level)
-	}
-	m.want(p, admitted)
-}
-
-// want notes who needs a scope exact that an admission was charged to, while anybody uses buckets.
-func (m *model) want(p replica, a *admission) {
-	for _, level := range p.levels(a.request.Category) {
-		if s := m.scope(level.name); level.grains == nil && m.bucketsUntil > a.at {
-			s.exactUntil = max(s.exactUntil, a.at+level.window)
+	m.admissions = append(m.admissions, a)
+	m.indexed[identity{category: a.request.Category, source: a.request.Source}] = a.at
+	m.inFlightEnds = max(m.inFlightEnds, a.at+by.retention)
+	for _, level := range by.levels(a.request.Category) {
+		s := m.scope(level.name)
+		if level.width == 0 {
+			s.log = append(s.log, &charge{of: a, time: a.at, cost: a.request.Cost})
+			s.logEnds = max(s.logEnds, a.at+level.keep)
+			s.trimLog(a.at - level.keep)
+		} else {
+			ends := s.pour(a.at, a.request.Cost, m.bucketEnd(level.width, a.at))
+			s.bucketsEnd = max(s.bucketsEnd, ends+level.keep)
+			s.trimBuckets(a.at - level.keep)
 		}
-	}
-}
-
-// charge charges an admission to one scope, which has the form by then that the limit asks for.
-func (m *model) charge(a *admission, level level) {
-	s, grains := m.scope(level.name), level.grains
-	a.scopes = append(a.scopes, level.name)
-	m.reform(level, a.at, a.at)
-	needed := level.keep
-	if level.outcome == ratelimit.Global && !s.buckets {
-		needed = max(needed, m.retention) // it holds the ids in flight
-	}
-	s.kept = s.keep(needed)
-	s.forget(a.at - s.kept)
-	s.take(a, m.bucketEnd(grains, a.at), grains != nil || m.bucketed)
-	if s.buckets || grains != nil || m.bucketed && s.kept > needed { // a replica with buckets needs it for longer
-		m.bucketsUntil = max(m.bucketsUntil, a.at+2*s.kept)
 	}
 }
 
 // begin records that a post has begun.
-func (m *model) begin(request ratelimit.Request, at int64, post string) {
+func (m *model) begin(by replica, request ratelimit.Request, at int64, post string) {
 	a := m.inFlight(request)
 	a.posts, a.begun, a.post = a.posts+1, at, post
+	m.inFlightEnds = max(m.inFlightEnds, at+by.retention)
 }
 
 // inFlight is what is in flight for this delivery, or nil.
@@ -266,36 +250,142 @@ func (m *model) inFlight(request ratelimit.Request) *admission {
 	return nil
 }
 
-func (m *model) markSent(p replica, request ratelimit.Request, at int64) {
-	m.sentKept = max(p.dedupe, m.asked(at), m.sentKept)
-	for other, since := range m.sent {
-		if since <= at-m.sentKept { // forgotten for good, even if the clock steps back to where it would matter
-			delete(m.sent, other)
-		}
-	}
+func (m *model) markSent(by replica, request ratelimit.Request, at int64) {
 	m.sent[identityOf(request)] = at
+	m.sentEnds = max(m.sentEnds, at+by.dedupe)
+	maps.DeleteFunc(m.sent, func(_ identity, sent int64) bool { return sent <= at-by.dedupe })
 	for _, a := range m.admissions {
 		if a.is(request) {
-			a.inFlight, a.stale = false, false
+			a.inFlight = false
 		}
 	}
 }
 
-// refundable is what can be given back: an event in flight for this delivery, or one that was for too long, without a post
-// that the caller does not know. It is nil if there is none.
+// refundable is what can be given back: an event in flight for this delivery, without a post that the caller does not know. It is
+// nil if there is none.
 func (m *model) refundable(request ratelimit.Request, known string) *admission {
-	for _, a := range m.admissions {
-		if (a.inFlight || a.stale) && a.is(request) && a.request.Delivery == request.Delivery && (a.posts == 0 || a.post == known) {
-			return a
-		}
+	if a := m.inFlight(request); a != nil && (a.posts == 0 || a.post == known) {
+		return a
 	}
 	return nil
 }
 
 // refund gives back what an admission was charged. The clock stays where it was.
 func (m *model) refund(a *admission) {
-	a.inFlight, a.stale, a.refunded = false, false, true
+	a.inFlight, a.refunded = false, true
 	for _, name := range a.scopes {
 		m.scopes[name].giveBack(a)
 	}
 }
+
+// trace is what is still known of the events with an id, by their identities.
+func (m *model) trace(id string) map[identity]ratelimit.Trace {
+	traces := map[identity]ratelimit.Trace{}
+	for _, a := range m.admissions {
+		if a.request.ID != id || !a.inFlight {
+			continue
+		}
+		of := identityOf(a.request)
+		trace := ratelimit.Trace{Category: of.category, Source: of.source, InFlight: true, Admitted: microTime(a.at)}
+		if a.posts > 0 {
+			trace.Posts, trace.LastPost = a.posts, microTime(a.begun)
+		}
+		traces[of] = trace
+	}
+	for of, at := range m.sent {
+		if of.id == id {
+			trace := traces[of]
+			trace.Category, trace.Source, trace.Sent = of.category, of.source, microTime(at)
+			traces[of] = trace
+		}
+	}
+	return traces
+}
+
+// ends are when the keys expire, to the microsecond; see end.
+func (m *model) ends() map[string]int64 {
+	ends := map[string]int64{}
+	for name, s := range m.scopes {
+		if len(s.log) > 0 {
+			ends[name+logKey] = s.logEnds
+		}
+		if len(s.buckets) > 0 {
+			ends[name+bucketsKey] = s.bucketsEnd
+		}
+	}
+	if slices.ContainsFunc(m.admissions, func(a *admission) bool { return a.inFlight }) {
+		ends[inFlightKey] = m.inFlightEnds
+	}
+	if len(m.sent) > 0 {
+		ends[sentKey] = m.sentEnds
+	}
+	return ends
+}
+
+// How ends names keys.
+const (
+	logKey      = " as a log"
+	bucketsKey  = " in buckets"
+	inFlightKey = "in flight"
+	sentKey     = "sent"
+)
+
+// end is when a key is gone that has to live until the time given: with the next whole millisecond of the server's clock.
+func (m *model) end(at int64) int64 {
+	aged := m.aged()
+	return aged + ((at-aged)/1000+1)*1000
+}
+
+// expire empties what a key has held.
+func (m *model) expire(key string) {
+	switch {
+	case key == sentKey:
+		clear(m.sent)
+		m.sentEnds = 0
+	case key == inFlightKey:
+		for _, a := range m.admissions {
+			a.inFlight = false
+		}
+		m.inFlightEnds = 0
+	case strings.HasSuffix(key, logKey):
+		m.scopes[strings.TrimSuffix(key, logKey)].trimLog(never)
+	default:
+		m.scopes[strings.TrimSuffix(key, bucketsKey)].trimBuckets(never)
+	}
+}
+
+// copy is a model of its own with the same in it.
+func (m *model) copy() *model {
+	other := *m
+	other.sent, other.indexed = maps.Clone(m.sent), maps.Clone(m.indexed)
+	copies := map[*admission]*admission{}
+	other.admissions = slices.Clone(m.admissions)
+	for i, a := range m.admissions {
+		same := *a
+		other.admissions[i], copies[a] = &same, &same
+	}
+	other.scopes = map[string]*scope{}
+	for name, s := range m.scopes {
+		other.scopes[name] = s.copy(copies)
+	}
+	return &other
+}
+
+// String is what the model holds, for messages.
+func (m *model) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "clock %d, aged %d\n", m.clock, m.aged())
+	for _, name := range slices.Sorted(maps.Keys(m.scopes)) {
+		s := m.scopes[name]
+		fmt.Fprintf(&text, "%s: log until %d, buckets until %d\n", name, s.logEnds, s.bucketsEnd)
+		for _, c := range s.log {
+			fmt.Fprintf(&text, "  %d x%d %+v\n", c.time, c.cost, c.of)
+		}
+		for _, b := range s.buckets {
+			fmt.Fprintf(&text, "  to %d from %d: %d\n", b.ends, b.began, b.slots)
+		}
+	}
+	return text.String()
+}
+
+func microTime(micros int64) time.Time { return time.UnixMicro(micros).UTC() }

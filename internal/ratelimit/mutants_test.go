@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
 	"notifier/lua"
 )
@@ -26,32 +27,38 @@ import (
 type mutant struct{ file, mistake, old, new string }
 
 const (
-	admitLua    = "lua/admit.lua"
-	sentLua     = "lua/sent.lua"
-	refundLua   = "lua/refund.lua"
-	answerLua   = "lua/answered.lua"
-	pausesLua   = "lua/pauses.lua"
-	peekLua     = "lua/peek.lua"
-	beginLua    = "lua/begin.lua"
-	limiterGo   = "internal/ratelimit/limiter.go"
-	planGo      = "internal/ratelimit/plan.go"
-	replyGo     = "internal/ratelimit/reply.go"
-	channelGo   = "internal/ratelimit/channel.go"
-	keysGo      = "internal/ratelimit/keys.go"
-	rulesGo     = "internal/ratelimit/rules.go"
-	memberGo    = "internal/ratelimit/member.go"
-	argumentsGo = "internal/ratelimit/arguments.go"
-	indexGo     = "internal/ratelimit/index.go"
-	traceGo     = "internal/ratelimit/trace.go"
-	reformLua   = "lua/reform.lua"
-	tidyLua     = "lua/tidy.lua"
-	costGo      = "internal/ratelimit/cost.go"
-	limitGo     = "internal/ratelimit/limit.go"
-	reservesGo  = "internal/ratelimit/reserves.go"
-	indexedGo   = "internal/ratelimit/indexed.go"
+	admitLua      = "lua/admit.lua"
+	sentLua       = "lua/sent.lua"
+	refundLua     = "lua/refund.lua"
+	answerLua     = "lua/answered.lua"
+	pausesLua     = "lua/pauses.lua"
+	peekLua       = "lua/peek.lua"
+	beginLua      = "lua/begin.lua"
+	limiterGo     = "internal/ratelimit/limiter.go"
+	planGo        = "internal/ratelimit/plan.go"
+	replyGo       = "internal/ratelimit/reply.go"
+	beginGo       = "internal/ratelimit/begin.go"
+	pauseGo       = "internal/ratelimit/pause.go"
+	keysGo        = "internal/ratelimit/keys.go"
+	rulesGo       = "internal/ratelimit/rules.go"
+	memberGo      = "internal/ratelimit/member.go"
+	argumentsGo   = "internal/ratelimit/arguments.go"
+	indexGo       = "internal/ratelimit/index.go"
+	traceGo       = "internal/ratelimit/trace.go"
+	quarantineLua = "lua/quarantine.lua"
+	restoreLua    = "lua/restore.lua"
+	costGo        = "internal/ratelimit/cost.go"
+	limitGo       = "internal/ratelimit/limit.go"
+	reservesGo    = "internal/ratelimit/reserves.go"
+	restoreGo     = "internal/ratelimit/restore.go"
+	journalGo     = "internal/ratelimit/journal.go"
+	healerGo      = "internal/ratelimit/healer.go"
+	guardGo       = "internal/ratelimit/guard.go"
+	memoryGo      = "internal/ratelimit/memory.go"
+	damageGo      = "internal/ratelimit/damage.go"
 )
 
-var mutants = slices.Concat(admitMutants, formMutants, paceMutants, goMutants)
+var mutants = slices.Concat(admitMutants, scriptMutants, paceMutants, goMutants)
 
 // Each mutant has a deadline: one that makes a test wait for ever is caught too.
 const mutantDeadline = 90 * time.Second
@@ -65,7 +72,7 @@ func TestEveryMutantFits(t *testing.T) {
 	}
 }
 
-// TestEveryMutantIsCaught runs some of them with -run, for example TestEveryMutantIsCaught/mutant/reform.lua.
+// TestEveryMutantIsCaught runs some of them with -run, for example TestEveryMutantIsCaught/mutant/restore.lua.
 func TestEveryMutantIsCaught(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	testkit.Check(t, err)
@@ -138,8 +145,8 @@ const (
 
 var parts = [][]string{{"-test.run=/^embedded$", "-test.skip=" + left + "|" + slow}, {"-test.skip=" + left + "|" + slow}, {"-test.run=" + slow}}
 
-// runTests runs the tests with a file replaced, or with none where it is empty: those of this package and, of a script, those of package lua. Of a script nothing
-// has to be compiled for this package: its tests are in this very program, which replaces the script when it starts.
+// runTests runs the tests with a file replaced, or with none if it is empty: those of this package and, of a script, those of
+// package lua. For a script nothing is compiled: this very program has the tests, and replaces the script when it starts.
 func runTests(t *testing.T, root, file, mutated string) (output string, passed bool) {
 	replaced := map[string]string{}
 	if file != "" {
@@ -191,7 +198,7 @@ const (
 func init() {
 	scripts := map[string]*string{
 		admitLua: &lua.Admit, sentLua: &lua.Sent, refundLua: &lua.Refund, answerLua: &lua.Answered, pausesLua: &lua.Pauses,
-		peekLua: &lua.Peek, beginLua: &lua.Begin, reformLua: &lua.Reform, tidyLua: &lua.Tidy,
+		peekLua: &lua.Peek, beginLua: &lua.Begin, restoreLua: &lua.Restore, quarantineLua: &lua.Quarantine,
 	}
 	if script := scripts[os.Getenv(scriptVariable)]; script != nil {
 		text, err := os.ReadFile(os.Getenv(mutatedVariable))
@@ -199,5 +206,6 @@ func init() {
 			panic(err)
 		}
 		*script = string(text)
+		ratelimit.ReadScriptsAgain()
 	}
 }

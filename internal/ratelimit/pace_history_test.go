@@ -70,7 +70,7 @@ func (h *paceHistory) now() int64 { return h.s.now.UnixMicro() }
 func (h *paceHistory) begin(r *rapid.T) {
 	h.names++
 	h.ask(r, ratelimit.Post{
-		Name: fmt.Sprint("p", h.names), Channel: rapid.SampledFrom([]string{"#a", "#b", "C000000A", "C000000B", "C000000C"}).Draw(r, "channel"),
+		Name: fmt.Sprint("p", h.names), Channel: rapid.SampledFrom([]string{"#a", "C000000A", "C000000B"}).Draw(r, "channel"),
 		Longest: time.Duration(rapid.IntRange(1, 12).Draw(r, "longest")) * time.Second, First: rapid.IntRange(0, 3).Draw(r, "first") == 0,
 	})
 }
@@ -108,12 +108,12 @@ func (h *paceHistory) answer(r *rapid.T) {
 	if rapid.IntRange(0, 2).Draw(r, "refused") == 0 {
 		answer.RetryAfter = time.Duration(rapid.IntRange(1, 20).Draw(r, "retry after")) * time.Second
 	}
-	if rapid.Bool().Draw(r, "with an ID") {
-		answer.ID = rapid.SampledFrom([]string{"C000000A", "C000000A", "C000000D"}).Draw(r, "ID")
+	if answer.RetryAfter == 0 {
+		answer.Posted = rapid.IntRange(0, 3).Draw(r, "failed") > 0
 	}
 	i := rapid.IntRange(0, len(h.replicas)-1).Draw(r, "replica")
 	for range rapid.IntRange(1, 2).Draw(r, "times") {
-		wantScope, wantLeft := h.model.answered(h.now(), h.paces[i], answer)
+		wantScope, wantLeft := h.model.answered(h.now(), answer)
 		scope, left, err := h.replicas[i].Answered(h.t.Context(), answer)
 		if err != nil || scope != wantScope || left != wantLeft {
 			r.Fatalf("%+v: %d for %s, %v; expected %d for %s\n%s", answer, scope, left, err, wantScope, wantLeft, h.s.contents(h.t))
@@ -142,7 +142,7 @@ func (h *paceHistory) pauses(r *rapid.T) {
 	}
 	found := map[string]int64{}
 	for _, pause := range got {
-		scope := pause.ID
+		scope := pause.Channel
 		if scope == "" {
 			scope = "*"
 		}

@@ -9,16 +9,13 @@ import (
 )
 
 // paceModel is what begin.lua and answered.lua promise of posts without an event, as plainly as possible: lists that are
-// gone through from their start for every question. Times are microseconds. No window of it is longer than ten seconds, for
-// which every slot is kept.
+// gone through from their start for every question. Times are microseconds. Nothing is ever removed but what has ended.
 type paceModel struct {
-	ids      map[string]string           // channel as the settings name it -> ID
-	slots    map[string]map[string]int64 // channel -> name of a post -> its time
-	kept     map[string]map[string]int64 // the same, of slots that are kept for a post
-	pauses   map[string]int64            // channel or "*" -> end
-	probes   map[string]modelProbe       // channel or "*", or "?" and a name whose ID is not known
-	refused  map[string]modelRefusal     // channel -> the last post of it that was refused
-	refusals map[string]int64            // channel -> when
+	slots   map[string]map[string]int64 // channel -> name of a post -> its time
+	kept    map[string]map[string]int64 // the same, of slots that are kept for a post
+	pauses  map[string]int64            // channel or "*" -> end
+	probes  map[string]modelProbe       // channel or "*"
+	refused map[string]bool             // channels that were refused since the last post was made
 }
 
 type modelProbe struct {
@@ -26,33 +23,19 @@ type modelProbe struct {
 	name        string
 }
 
-type modelRefusal struct {
-	name  string
-	scope ratelimit.PauseScope
-}
-
 const (
 	modelSecond = int64(1_000_000)
-	askSoon     = 200 * time.Millisecond
+	askAgain    = 200 * time.Millisecond
 )
 
 func newPaceModel() *paceModel {
 	return &paceModel{
-		ids: map[string]string{}, slots: map[string]map[string]int64{}, kept: map[string]map[string]int64{}, pauses: map[string]int64{},
-		probes: map[string]modelProbe{}, refused: map[string]modelRefusal{}, refusals: map[string]int64{},
+		slots: map[string]map[string]int64{}, kept: map[string]map[string]int64{},
+		pauses: map[string]int64{}, probes: map[string]modelProbe{}, refused: map[string]bool{},
 	}
 }
 
-func isName(channel string) bool { return channel[0] == '#' }
-
-func (m *paceModel) key(channel string) string {
-	if id, known := m.ids[channel]; known {
-		return id
-	}
-	return channel
-}
-
-// probing is who probes now; empty: nobody.
+// probing is the post that probes now; empty: none.
 func (m *paceModel) probing(scope string, now int64) string {
 	if p := m.probes[scope]; p.began <= now && now < p.ends {
 		return p.name
@@ -61,53 +44,41 @@ func (m *paceModel) probing(scope string, now int64) string {
 }
 
 func (m *paceModel) begin(now int64, pace ratelimit.Tier, post ratelimit.Post) ratelimit.Permit {
-	key := m.key(post.Channel)
-	var probes []string
-	for scope, status := range map[string]ratelimit.PermitStatus{"*": ratelimit.WorkspacePaused, key: ratelimit.ChannelPaused} {
-		wait, probe := m.pausedFor(scope, now, post.Name)
-		if wait > 0 {
-			if scope == key { // the workspace's comes first
-				if first, _ := m.pausedFor("*", now, post.Name); first > 0 {
-					wait, status = first, ratelimit.WorkspacePaused
-				}
-			}
-			return ratelimit.Permit{Status: status, Wait: wait}
-		}
-		if probe {
-			probes = append(probes, scope)
-		}
+	wait, probesWorkspace := m.pausedFor("*", now, post.Name)
+	if wait > 0 {
+		return ratelimit.Permit{Status: ratelimit.WorkspacePaused, Wait: wait}
+	}
+	wait, probesChannel := m.pausedFor(post.Channel, now, post.Name)
+	if wait > 0 {
+		return ratelimit.Permit{Status: ratelimit.ChannelPaused, Wait: wait}
 	}
 	window := pace.Window.Microseconds()
 	if pace.Count == 0 {
 		window = 10 * modelSecond
 	}
-	learning := isName(post.Channel) && m.ids[post.Channel] == ""
-	if at, has := m.slots[key][post.Name]; !has || at+window <= now {
-		if by := m.probing("?"+post.Channel, now); learning && by != "" && by != post.Name {
-			return ratelimit.Permit{Status: ratelimit.Paced, Wait: askSoon}
-		}
-		if frees := m.frees(key, post.Name, pace.Count, window); frees > now {
+	if at, has := m.slots[post.Channel][post.Name]; !has || at+window <= now {
+		if frees := m.frees(post.Channel, post.Name, pace.Count, window); frees > now {
 			if post.First {
-				put(m.kept, key, post.Name, frees)
+				put(m.kept, post.Channel, post.Name, frees)
 			}
 			return ratelimit.Permit{Status: ratelimit.Paced, Wait: time.Duration(min(frees-now, window)) * time.Microsecond}
 		}
-		delete(m.kept[key], post.Name)
-		put(m.slots, key, post.Name, now+max(0, post.Longest.Microseconds()-window))
+		delete(m.kept[post.Channel], post.Name)
+		put(m.slots, post.Channel, post.Name, now+max(0, post.Longest.Microseconds()-window))
 	}
-	status := ratelimit.Granted
-	if len(probes) > 0 {
-		status = ratelimit.GrantedAsProbe
+	if probesWorkspace {
+		m.probe("*", now, post)
 	}
-	if learning {
-		probes = append(probes, "?"+post.Channel)
+	if probesChannel {
+		m.probe(post.Channel, now, post)
 	}
-	for _, scope := range probes {
-		if m.probing(scope, now) != post.Name {
-			m.probes[scope] = modelProbe{began: now, ends: now + post.Longest.Microseconds(), name: post.Name}
-		}
+	return ratelimit.Permit{Status: ratelimit.Granted, Posts: 1}
+}
+
+func (m *paceModel) probe(scope string, now int64, post ratelimit.Post) {
+	if m.probing(scope, now) != post.Name {
+		m.probes[scope] = modelProbe{began: now, ends: now + post.Longest.Microseconds(), name: post.Name}
 	}
-	return ratelimit.Permit{Status: status, Posts: 1}
 }
 
 // pausedFor is how long a pause keeps the post from beginning, or whether it would be the probe after it.
@@ -122,15 +93,15 @@ func (m *paceModel) pausedFor(scope string, now int64, name string) (time.Durati
 	case ends > now:
 		return time.Duration(ends-now) * time.Microsecond, false
 	case by != "":
-		return askSoon, false
+		return askAgain, false
 	}
 	return 0, true
 }
 
 // frees is when there is room for a post, as far as the posts of all others go.
-func (m *paceModel) frees(key, name string, count int, window int64) int64 {
-	times := slices.Collect(maps.Values(m.slots[key]))
-	for other, at := range m.kept[key] {
+func (m *paceModel) frees(channel, name string, count int, window int64) int64 {
+	times := slices.Collect(maps.Values(m.slots[channel]))
+	for other, at := range m.kept[channel] {
 		if other != name {
 			times = append(times, at)
 		}
@@ -143,87 +114,34 @@ func (m *paceModel) frees(key, name string, count int, window int64) int64 {
 	return times[count-1] + window
 }
 
-func put(in map[string]map[string]int64, key, name string, at int64) {
-	if in[key] == nil {
-		in[key] = map[string]int64{}
+func put(in map[string]map[string]int64, channel, name string, at int64) {
+	if in[channel] == nil {
+		in[channel] = map[string]int64{}
 	}
-	in[key][name] = at
+	in[channel][name] = at
 }
 
-func (m *paceModel) answered(now int64, pace ratelimit.Tier, a ratelimit.Answer) (ratelimit.PauseScope, time.Duration) {
-	key := m.key(a.Channel)
-	id := key
-	workspaces, channels := m.probes["*"].name == a.Name, m.probes[key].name == a.Name
-	if m.probes["?"+a.Channel].name == a.Name {
-		delete(m.probes, "?"+a.Channel)
-	}
-	if isName(a.Channel) && a.ID != "" {
-		id = a.ID
-		m.learn(a, key, now)
-	}
-	put(m.slots, id, a.Name, now)
+func (m *paceModel) answered(now int64, a ratelimit.Answer) (ratelimit.PauseScope, time.Duration) {
+	put(m.slots, a.Channel, a.Name, now)
 	if a.RetryAfter == 0 {
-		if workspaces {
-			m.endPause("*", now)
+		if a.Posted {
+			clear(m.refused)
 		}
-		if channels {
-			m.endPause(id, now)
+		for _, scope := range []string{"*", a.Channel} {
+			if m.probes[scope].name == a.Name {
+				m.endPause(scope, now)
+			}
 		}
 		return ratelimit.NoPause, 0
 	}
-	left := func(scope ratelimit.PauseScope) time.Duration {
-		ends := m.pauses[id]
-		if scope == ratelimit.PausedWorkspace {
-			ends = m.pauses["*"]
-		}
-		return max(0, time.Duration(ends-now)*time.Microsecond)
-	}
-	if again := m.refused[id]; again.name == a.Name {
-		return again.scope, left(again.scope)
-	}
-	others := 0
-	for name, at := range m.slots[id] {
-		if name != a.Name && at > now-10*modelSecond {
-			others++
-		}
-	}
-	if !channels {
-		m.refusals[id] = now
-	}
-	maps.DeleteFunc(m.refusals, func(_ string, at int64) bool { return at <= now-modelSecond })
-	scope := ratelimit.PausedChannel
-	m.pause(id, now+a.RetryAfter.Microseconds())
-	if workspaces || !channels && (others <= 1 || pace.Count > 0 && len(m.refusals) >= 3) {
-		scope = ratelimit.PausedWorkspace
+	m.refused[a.Channel] = true
+	scope, paused := ratelimit.PausedChannel, a.Channel
+	m.pause(a.Channel, now+a.RetryAfter.Microseconds())
+	if len(m.refused) > 1 {
+		scope, paused = ratelimit.PausedWorkspace, "*"
 		m.pause("*", now+a.RetryAfter.Microseconds())
 	}
-	m.refused[id] = modelRefusal{a.Name, scope}
-	return scope, left(scope)
-}
-
-// learn takes over the ID in an answer. What was known of the name is the ID's from then on.
-func (m *paceModel) learn(a ratelimit.Answer, key string, now int64) {
-	first := m.ids[a.Channel] == ""
-	m.ids[a.Channel] = a.ID
-	if !first {
-		if key != a.ID {
-			delete(m.slots[key], a.Name)
-		}
-		return
-	}
-	for name, at := range m.slots[key] {
-		put(m.slots, a.ID, name, at)
-	}
-	for name, at := range m.kept[key] {
-		put(m.kept, a.ID, name, at)
-	}
-	delete(m.slots, key)
-	delete(m.kept, key)
-	if ends, paused := m.pauses[key]; paused && ends > now-60*modelSecond {
-		delete(m.pauses, key)
-		delete(m.probes, key)
-		m.pause(a.ID, ends)
-	}
+	return scope, time.Duration(m.pauses[paused]-now) * time.Microsecond
 }
 
 func (m *paceModel) pause(scope string, ends int64) {
@@ -238,24 +156,11 @@ func (m *paceModel) endPause(scope string, now int64) {
 	}
 }
 
-// revives reports whether something that no longer counts would count again if the clock was set back to then. The scripts may
+// revives reports whether a pause that no longer counts would count again if the clock was set back to then. The scripts may
 // have removed it, which is right either way; the model keeps everything.
 func (m *paceModel) revives(now, then int64) bool {
-	over := func(at, window int64) bool { return at+window <= now && at+window > then }
-	for _, byName := range append(slices.Collect(maps.Values(m.slots)), slices.Collect(maps.Values(m.kept))...) {
-		for _, at := range byName {
-			if over(at, 10*modelSecond) {
-				return true
-			}
-		}
-	}
 	for _, ends := range m.pauses {
-		if over(ends, 60*modelSecond) {
-			return true
-		}
-	}
-	for _, at := range m.refusals {
-		if over(at, modelSecond) {
+		if ends+60*modelSecond <= now && ends+60*modelSecond > then {
 			return true
 		}
 	}

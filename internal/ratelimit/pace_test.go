@@ -2,8 +2,12 @@ package ratelimit_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
@@ -57,7 +61,7 @@ func TestAWaitForThePaceIsAWindowAtMost(t *testing.T) {
 		limiter.wantPaced(s, time.Second, ratelimit.Post{Name: "p2"})
 		s.advance(t, time.Second)
 		limiter.wantPaced(s, time.Second, ratelimit.Post{Name: "p2"})
-		limiter.answered("p1")
+		limiter.posted("p1")
 		s.advance(t, time.Second)
 		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
 	})
@@ -69,7 +73,7 @@ func TestASlotCountsFromTheAnswer(t *testing.T) {
 		limiter := s.paced(t, "1/1m")
 		limiter.wantDigest(ratelimit.Granted, aChannel, "p1")
 		s.advance(t, 10*time.Second)
-		limiter.answered("p1")
+		limiter.posted("p1")
 		s.advance(t, 50*time.Second)
 		limiter.wantPaced(s, 10*time.Second, ratelimit.Post{Name: "p2"})
 		s.advance(t, 10*time.Second)
@@ -124,53 +128,10 @@ func TestReplicasWithOtherPacesShareTheSlots(t *testing.T) {
 		for i := range 4 {
 			s.advance(t, time.Minute)
 			short.wantDigest(ratelimit.Granted, aChannel, fmt.Sprint("s", i))
-			short.answered(fmt.Sprint("s", i))
+			short.posted(fmt.Sprint("s", i))
 		}
 		long.wantPaced(s, 28*time.Minute, ratelimit.Post{Name: "p2"})
 		off.wantDigest(ratelimit.Granted, aChannel, "p3")
-	})
-}
-
-// What is posted to a name and to its ID is posted to one channel.
-func TestANameAndItsIDAreOneChannel(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		one, other := s.paced(t, "2/1m"), s.paced(t, "2/1m")
-		one.wantDigest(ratelimit.Granted, "#alerts", "p1")
-		other.wantPaced(s, 200*time.Millisecond, ratelimit.Post{Channel: "#alerts", Name: "p2"}) // until the ID is known
-		one.wantDigest(ratelimit.Granted, "#alerts", "p1")
-		one.answer(ratelimit.Answer{Channel: "#alerts", Name: "p1", ID: "C0ALERTS1"}, ratelimit.NoPause)
-		other.wantDigest(ratelimit.Granted, "#alerts", "p2")
-		for _, c := range []caller{one, other} {
-			for _, channel := range []string{"#alerts", "C0ALERTS1"} {
-				c.wantPaced(s, time.Minute, ratelimit.Post{Channel: channel, Name: "p3"})
-			}
-		}
-		if keys := s.Keys(t.Context(), "{n}:pace:*").Val(); len(keys) != 1 || keys[0] != "{n}:pace:C0ALERTS1" {
-			t.Errorf("%v, expected the set of the ID alone", keys)
-		}
-		// The channel is another one by now, and Redis forgets everything after that.
-		s.advance(t, time.Minute)
-		one.wantDigest(ratelimit.Granted, "#alerts", "p4")
-		one.answer(ratelimit.Answer{Channel: "#alerts", Name: "p4", ID: "C0ALERTS2"}, ratelimit.NoPause)
-		other.wantDigest(ratelimit.Granted, "#alerts", "p5")
-		other.wantPaced(s, time.Minute, ratelimit.Post{Channel: "C0ALERTS2", Name: "p6"})
-		testkit.Check(t, s.FlushAll(t.Context()).Err())
-		other.wantDigest(ratelimit.Granted, "#alerts", "p7")
-		one.wantPaced(s, 200*time.Millisecond, ratelimit.Post{Channel: "#alerts", Name: "p8"})
-	})
-}
-
-// A post whose answer shows no ID, and one that never ends, leave the name to the next post.
-func TestAPostThatShowsNoIDLeavesTheNameToTheNext(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.paced(t, "3/1m")
-		limiter.wantDigest(ratelimit.Granted, "#a", "p1")
-		limiter.answer(ratelimit.Answer{Channel: "#a", Name: "p1"}, ratelimit.NoPause)
-		limiter.wantDigest(ratelimit.Granted, "#a", "p2")
-		s.advance(t, aPost)
-		limiter.wantDigest(ratelimit.Granted, "#a", "p3")
-		limiter.answer(ratelimit.Answer{Channel: "#a", Name: "p3", ID: "C000000A"}, ratelimit.NoPause)
-		limiter.wantPaced(s, 50*time.Second, ratelimit.Post{Channel: "#a", Name: "p4"}) // all three count
 	})
 }
 
@@ -198,35 +159,51 @@ func TestAnOldPermitIsNotForEver(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "1/3s")
 		limiter.wantDigest(ratelimit.Granted, aChannel, "p1")
-		limiter.answered("p1")
+		limiter.posted("p1")
 		s.advance(t, 4*time.Second)
 		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
 		limiter.wantDigest(ratelimit.Paced, aChannel, "p1")
 	})
 }
 
-// A channel that is always busy keeps its key alive; slots that no longer count go with the next post, answered or not.
-func TestSlotsThatNoLongerCountAreRemoved(t *testing.T) {
+func TestAChannelIsPacedByTheNameThatTheSettingsHave(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.paced(t, "100/10s")
-		for i := range 6 {
-			s.advance(t, 6*time.Second)
-			limiter.wantDigest(ratelimit.Granted, aChannel, fmt.Sprint("p", i))
-		}
-		if n := s.ZCard(t.Context(), "{n}:pace:"+aChannel).Val(); n != 2 {
-			t.Errorf("%d slots are kept, expected the two of the last ten seconds\n%s", n, s.contents(t))
+		one, other := s.paced(t, "1/1m"), s.paced(t, "1/1m")
+		one.wantDigest(ratelimit.Granted, "#alerts", "p1")
+		other.wantPaced(s, time.Minute, ratelimit.Post{Channel: "#alerts", Name: "p2"})
+		other.wantDigest(ratelimit.Granted, aChannel, "p3")
+		_, err := one.Begin(t.Context(), ratelimit.Post{Name: "p4", Longest: aPost}) // a webhook's own
+		testkit.Check(t, err)
+		want := []string{"{n}:pace:#alerts", "{n}:pace:" + aChannel, "{n}:pace:webhook"}
+		keys := s.Keys(t.Context(), "{n}:pace:*").Val()
+		slices.Sort(keys)
+		if difference := cmp.Diff(want, keys); difference != "" {
+			t.Errorf("keys (-want +got):\n%s", difference)
 		}
 	})
 }
 
-// A probe that takes a moment does not shorten the life of one that may take long.
-func TestAShortProbeForgetsNoLongOne(t *testing.T) {
+// A channel that is always busy keeps its key alive. What no pace can ask for goes with the next post.
+func TestSlotsThatNoLongerCountAreRemoved(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.paced(t, "off")
-		limiter.ask(ratelimit.Post{Channel: "#a", Name: "p1", Longest: 5 * time.Minute})
-		limiter.ask(ratelimit.Post{Channel: "#b", Name: "p2", Longest: time.Second})
-		if left := s.PTTL(t.Context(), "{n}:probes").Val(); left < 5*time.Minute {
-			t.Errorf("the probes expire in %s, expected five minutes and more", left)
+		limiter := s.paced(t, "1000/1h")
+		pace := "{n}:pace:" + aChannel
+		limiter.wantDigest(ratelimit.Granted, aChannel, "first")
+		s.advance(t, 61*time.Minute)
+		limiter.wantDigest(ratelimit.Granted, aChannel, "second")
+		if n := s.ZCard(t.Context(), pace).Val(); n != 1 {
+			t.Errorf("%d slots are kept, expected that of the last hour\n%s", n, s.contents(t))
 		}
+		clock, _ := limiter.micros(s)
+		var slots []redis.Z
+		for i := range 3000 {
+			slots = append(slots, zAt(clock-time.Minute.Microseconds(), fmt.Sprint("x", i)))
+		}
+		testkit.Check(t, s.ZAdd(t.Context(), pace, slots...).Err())
+		s.paced(t, "off").wantDigest(ratelimit.Granted, aChannel, "third")
+		if n := s.ZCard(t.Context(), pace).Val(); n != 2000 {
+			t.Errorf("%d slots are kept, expected 2000", n)
+		}
+		limiter.wantPaced(s, 59*time.Minute, ratelimit.Post{Name: "fourth"})
 	})
 }

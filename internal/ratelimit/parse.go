@@ -9,12 +9,15 @@ import (
 	"notifier/internal/pattern"
 )
 
-// The parsers of lists return all errors at once, joined as by errors.Join. Each names the entry and what was expected.
+// The parsers of lists return all errors at once, joined as by errors.Join. Each names the entry and what was
+// expected.
 
-// ParseOverrides parses "errors=20/30m+2/10s,team-a.>=5/1h": limits of categories, by name or pattern. An empty text gives none.
+// ParseOverrides parses "errors=20/30m+2/10s,team-a.>=5/1h": limits of categories, by name or pattern. An
+// empty text gives none.
 func ParseOverrides(text string) (pattern.Table[Limit], error) {
 	limits, err := pattern.List[Limit]{
-		Form: "CATEGORY=LIMIT such as errors=20/30m", Kind: "category", Name: pattern.Check, Value: ParseLimit,
+		Form: "CATEGORY=LIMIT such as errors=20/30m", Kind: "category", Name: pattern.Check,
+		Value: ParseLimit,
 	}.Parse(text)
 	if err != nil {
 		return pattern.Table[Limit]{}, err
@@ -22,7 +25,8 @@ func ParseOverrides(text string) (pattern.Table[Limit], error) {
 	return pattern.NewTable(limits)
 }
 
-// ParseGroupLimit parses the limit that all categories of a group share. An empty text gives an empty Limit: groups have none.
+// ParseGroupLimit parses the limit that all categories of a group share. An empty text gives an empty Limit:
+// groups have none.
 func ParseGroupLimit(text string) (Limit, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -30,7 +34,8 @@ func ParseGroupLimit(text string) (Limit, error) {
 	return ParseLimit(text)
 }
 
-// ParseGroupOverrides parses "team-a=40/30m,team-b=20/30m": limits of groups, by name. An empty text gives none.
+// ParseGroupOverrides parses "team-a=40/30m,team-b=20/30m": limits of groups, by name. An empty text gives
+// none.
 func ParseGroupOverrides(text string) (map[string]Limit, error) {
 	return pattern.List[Limit]{
 		Form: "GROUP=LIMIT such as team-a=40/30m", Kind: "group", Name: CheckGroup, Value: ParseLimit,
@@ -40,13 +45,14 @@ func ParseGroupOverrides(text string) (map[string]Limit, error) {
 // CheckGroup returns what is wrong with the name of a group, or nil. The error follows the name.
 func CheckGroup(name string) error {
 	if pattern.HasWildcard(name) || strings.Contains(name, ".") {
-		return errors.New("is not a group, expected the first token of a category, such as team-a, without dots and wildcards")
+		return errors.New(
+			"is not a group, expected the first token of a category, such as team-a, without dots and wildcards")
 	}
 	return pattern.Check(name)
 }
 
-// ParseReserve parses "payments=5,deploys=2": how many slots of the global limit are kept for a category, 1 to MaxCount. An
-// empty text gives none.
+// ParseReserve parses "payments=5,deploys=2": how many slots of the global limit are kept for a category, 1
+// to MaxCount. An empty text gives none.
 func ParseReserve(text string) (map[string]int, error) {
 	return pattern.List[int]{
 		Form: "CATEGORY=SLOTS such as payments=5", Kind: "category", Name: checkReserved, Value: parseSlots,
@@ -55,7 +61,8 @@ func ParseReserve(text string) (map[string]int, error) {
 
 func checkReserved(name string) error {
 	if pattern.HasWildcard(name) {
-		return errors.New("is a pattern, expected the name of one category, such as payments, for which the slots are kept")
+		return errors.New(
+			"is a pattern, expected the name of one category, such as payments, for which the slots are kept")
 	}
 	return pattern.Check(name)
 }

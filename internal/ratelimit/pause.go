@@ -6,16 +6,27 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 )
 
-// Answer is what Slack has answered to a post.
+// Answer is what Slack has answered to a post. The zero answer, but for the names: Slack has not made the
+// post, and has not refused it by a limit.
 type Answer struct {
 	Channel    string        // as given to Begin
-	ID         string        // the channel's ID in Slack's answer; empty: not known
 	Name       string        // of the post
+	Posted     bool          // the post is made
 	RetryAfter time.Duration // above 0: Slack refused the post by a limit, and asks to wait for this long
+}
+
+// word is the answer as answered.lua has it.
+func (a Answer) word() string {
+	switch {
+	case a.RetryAfter > 0:
+		return "refused"
+	case a.Posted:
+		return "posted"
+	}
+	return "failed"
 }
 
 // PauseScope is what an answer has paused.
@@ -28,46 +39,55 @@ const (
 	PausedWorkspace // and the channel
 )
 
-// Answered moves the post's slot in the pace to now, and ends the pause whose probe the post was, or begins one: of the
-// channel, or of the workspace if the signs are that it is limited as a whole (lua/answered.lua has them). It returns what
-// is paused by this answer, and for how long from now. Errors are as for Admit; repeating the call is harmless.
+// pauseScopes are these by answered.lua's words.
+var pauseScopes = map[string]PauseScope{
+	"none": NoPause, "channel": PausedChannel, "workspace": PausedWorkspace,
+}
+
+// Answered moves the post's slot in the pace to now, and ends the pause whose probe the post was, or begins
+// one: of the channel, or of the workspace too if a second channel is refused before any post was made since
+// the first refusal. It returns what is paused by this answer, and for how long from now. Errors are as for
+// Admit; repeating the call is harmless.
 func (l *Limiter) Answered(ctx context.Context, answer Answer) (PauseScope, time.Duration, error) {
-	reply, err := l.withChannel(answer.Channel, func(key, learns string) (string, any, error) {
-		id := answer.ID
-		if learns == "0" || id == "" {
-			id = key
-		}
-		keyNames := []string{
-			l.keys.pauses(), l.keys.probes(), l.keys.channels(), l.keys.pace(key), l.keys.pace(id), l.keys.refusals(),
-		}
-		reply, err := l.answered.Run(ctx, l.redis, keyNames, channelName(answer.Channel), key, learns, answer.ID, answer.Name,
-			micros(max(answer.RetryAfter, 0)), strconv.Itoa(l.standing.Pace.Count), micros(l.standing.Pace.Window), micros(LongestPause)).Result()
-		if err == nil && learns == "1" && answer.ID != "" {
-			l.channelKeys.Store(answer.Channel, answer.ID)
-		}
-		return otherChannel(reply, useOtherChannel), reply, l.explain(ctx, err, keyNames)
-	})
+	channel := cmp.Or(answer.Channel, webhookChannel)
+	keyNames := []string{l.keys.pauses(), l.keys.probes(), l.keys.pace(channel)}
+	reply, err := l.answered.Run(ctx, l.redis, keyNames,
+		channel, answer.Name, answer.word(), micros(max(answer.RetryAfter, 0)), micros(LongestPause),
+	).Result()
 	if err != nil {
-		return NoPause, 0, fmt.Errorf("redis: cannot record the answer to post %q: %w", answer.Name, err)
+		return NoPause, 0, fmt.Errorf("redis: cannot record the answer to post %q: %w", answer.Name,
+			l.explain(ctx, err, keyNames))
 	}
-	scope, left, _, err := threeFields(reply, "scope")
-	if err == nil && (scope < 0 || scope > int64(PausedWorkspace) || left < 0 || left > LongestPause.Microseconds()) {
-		err = fmt.Errorf("scope %d with %d, expected 0 to 2 and a time from 0 to %s", scope, left, LongestPause)
-	}
+	scope, left, err := decodeAnswered(reply)
 	if err != nil {
 		return NoPause, 0, fmt.Errorf("redis: unexpected reply from answered.lua: %w", err)
 	}
-	return PauseScope(scope), time.Duration(left) * time.Microsecond, nil
+	return scope, left, nil
 }
 
-// useOtherChannel is answered.lua's answer that the channel has another key.
-const useOtherChannel = 3
+func decodeAnswered(reply any) (PauseScope, time.Duration, error) {
+	fields, err := list(reply, "reply", 2)
+	if err != nil {
+		return NoPause, 0, err
+	}
+	word, left, err := wordAndNumber(fields)
+	if err != nil {
+		return NoPause, 0, err
+	}
+	scope, known := pauseScopes[word]
+	if !known {
+		return NoPause, 0, fmt.Errorf("status %q, expected one of answered.lua's", word)
+	}
+	if left < 0 || left > LongestPause.Microseconds() {
+		return NoPause, 0, fmt.Errorf("%q with %d, expected a time from 0 to %s", word, left, LongestPause)
+	}
+	return scope, span(left), nil
+}
 
-// Pause is a time that Slack has asked for, during which no replica posts to a channel, or posts at all. When it is over one
-// replica posts first; see Limiter.Begin.
+// Pause is a time that Slack has asked for, during which no replica posts to a channel, or posts at all. When
+// it is over one replica posts first; see Limiter.Begin.
 type Pause struct {
-	Channel string        // the name that the settings use, where it is known, else the ID; "webhook"; empty: the workspace
-	ID      string        // of the channel, or its name while the ID is unknown; empty: the workspace
+	Channel string        // as the settings name it; "webhook"; empty: the workspace
 	Left    time.Duration // above 0
 }
 
@@ -80,10 +100,10 @@ func (p Pause) String() string {
 	return p.Channel + ": " + text
 }
 
-// Pauses returns the pauses that are in force: the workspace's first, then those of channels by name. Errors are as for
-// Admit.
+// Pauses returns the pauses that are in force: the workspace's first, then those of channels by name. Errors
+// are as for Admit.
 func (l *Limiter) Pauses(ctx context.Context) ([]Pause, error) {
-	keyNames := []string{l.keys.pauses(), l.keys.channels()}
+	keyNames := []string{l.keys.pauses()}
 	reply, err := l.pauses.Run(ctx, l.redis, keyNames, micros(LongestPause)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("redis: cannot read Slack's pauses: %w", l.explain(ctx, err, keyNames))
@@ -106,54 +126,25 @@ func (l *Limiter) LongestPause(ctx context.Context) (time.Duration, error) {
 }
 
 func decodePauses(reply any) ([]Pause, error) {
-	fields, err := list(reply, "reply", 2)
+	fields, err := list(reply, "pauses", -1)
 	if err != nil {
 		return nil, err
 	}
-	inForce, err := list(fields[0], "pauses", -1)
-	if err != nil {
-		return nil, err
+	if len(fields)%2 != 0 {
+		return nil, fmt.Errorf("%d entries of pauses, expected two each", len(fields))
 	}
-	names, err := channelNames(fields[1])
-	if err != nil {
-		return nil, err
-	}
-	if len(inForce)%2 != 0 {
-		return nil, fmt.Errorf("%d entries of pauses, expected two each", len(inForce))
-	}
-	pauses := make([]Pause, 0, len(inForce)/2)
-	for i := 0; i < len(inForce); i += 2 {
-		id, isText := inForce[i].(string)
-		left, err := number(inForce[i+1], "time left")
+	pauses := make([]Pause, 0, len(fields)/2)
+	for i := 0; i < len(fields); i += 2 {
+		channel, isText := fields[i].(string)
+		left, err := number(fields[i+1], "time left")
 		if err != nil || !isText || left <= 0 || left > LongestPause.Microseconds() {
-			return nil, fmt.Errorf("pause %v, %v, expected a channel and a time", inForce[i], inForce[i+1])
+			return nil, fmt.Errorf("pause %v, %v, expected a channel and a time", fields[i], fields[i+1])
 		}
-		pause := Pause{Channel: cmp.Or(names[id], id), ID: id, Left: span(left)}
-		if id == "*" {
-			pause.Channel, pause.ID = "", ""
+		if channel == "*" {
+			channel = ""
 		}
-		pauses = append(pauses, pause)
+		pauses = append(pauses, Pause{Channel: channel, Left: span(left)})
 	}
 	slices.SortFunc(pauses, func(a, b Pause) int { return cmp.Compare(a.Channel, b.Channel) })
 	return pauses, nil
-}
-
-// channelNames is the names by ID; of several names of one channel the first in the alphabet.
-func channelNames(reply any) (map[string]string, error) {
-	fields, err := list(reply, "channels", -1)
-	if err != nil || len(fields)%2 != 0 {
-		return nil, fmt.Errorf("channels %v, expected names and IDs", reply)
-	}
-	names := map[string]string{}
-	for i := 0; i < len(fields); i += 2 {
-		name, isName := fields[i].(string)
-		id, isID := fields[i+1].(string)
-		if !isName || !isID {
-			return nil, fmt.Errorf("channel %v with ID %v, expected texts", fields[i], fields[i+1])
-		}
-		if other, found := names[id]; !found || name < other {
-			names[id] = name
-		}
-	}
-	return names, nil
 }

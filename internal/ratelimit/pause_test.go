@@ -39,67 +39,6 @@ func (s *store) anyLimiter(t *testing.T) caller {
 	return s.limiter(t, testkit.Rules("1000/30m", "1000/30m", ""), day)
 }
 
-func TestAPauseHoldsForAllReplicasAndIsNeverShortened(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		one, other := s.anyLimiter(t), s.anyLimiter(t)
-		one.paused(s, "", 0)
-		one.refused("p1", 10*time.Minute)
-		other.paused(s, "", 10*time.Minute)
-		if end := s.ZScore(t.Context(), "{n}:pauses", "*").Val(); end != float64(int64(end)) || end < 1e15 {
-			t.Errorf("the pause ends at %f, expected microseconds to the last digit", end)
-		}
-		other.refused("p2", 5*time.Minute)
-		one.paused(s, "", 10*time.Minute)
-		other.refused("p2", 5*time.Minute) // repeated
-		one.paused(s, "", 10*time.Minute)
-		s.advance(t, 11*time.Second)
-		other.refused("p3", 30*time.Minute)
-		one.paused(s, "", 30*time.Minute)
-		testkit.Check(t, s.ScriptFlush(t.Context()).Err())
-		s.anyLimiter(t).paused(s, "", 30*time.Minute)
-	})
-}
-
-func TestAPauseRunsOut(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.anyLimiter(t)
-		limiter.refused("p1", 10*time.Minute)
-		s.advance(t, 4*time.Minute)
-		limiter.paused(s, "", 6*time.Minute)
-		limiter.refused("p2", 8*time.Minute) // from now, so two minutes longer
-		limiter.paused(s, "", 8*time.Minute)
-		s.advance(t, 8*time.Minute)
-		limiter.paused(s, "", 0)
-		limiter.paused(s, aChannel, 0)
-		s.advance(t, time.Minute+time.Second) // for so long the next post is a probe
-		if left, err := limiter.LongestPause(t.Context()); err != nil || left != 0 {
-			t.Errorf("%s, %v", left, err)
-		}
-		if got := s.contents(t); got != "" {
-			t.Errorf("left over:\n%s", got)
-		}
-	})
-}
-
-func TestAPauseRunsOutByItself(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.anyLimiter(t)
-		started := time.Now()
-		limiter.refused("p1", 50*time.Millisecond)
-		s.eventually(t, 2*time.Millisecond, func() error {
-			if left := limiter.left(""); left > 50*time.Millisecond {
-				t.Fatalf("%s of the pause are left, expected at most 50ms", left)
-			} else if left > 0 {
-				return fmt.Errorf("%s of the pause are left", left)
-			}
-			return nil
-		})
-		if s.embedded == nil && time.Since(started) < 50*time.Millisecond {
-			t.Errorf("over after %s", time.Since(started))
-		}
-	})
-}
-
 func TestAPauseIsNoMatterOfTheLimits(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("1/30m", "1/30m", ""), day)
@@ -122,148 +61,6 @@ func (c caller) wantDigest(status ratelimit.PermitStatus, channel, name string) 
 	}
 }
 
-// Slack limits each channel: one that is busy costs the others nothing.
-func TestABusyChannelIsPausedAlone(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.anyLimiter(t)
-		const busy, quiet = "C0000BUSY", "C000QUIET"
-		for i := range 4 {
-			limiter.wantDigest(ratelimit.Granted, busy, fmt.Sprint("b", i))
-		}
-		left := limiter.answer(ratelimit.Answer{Channel: busy, Name: "b3", RetryAfter: 12 * time.Second}, ratelimit.PausedChannel)
-		if left != 12*time.Second {
-			t.Errorf("%s, expected 12s", left)
-		}
-		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b4")
-		limiter.wantDigest(ratelimit.Granted, quiet, "q0")
-		limiter.paused(s, busy, 12*time.Second)
-		limiter.paused(s, "", 0)
-
-		s.advance(t, 12*time.Second)
-		limiter.wantDigest(ratelimit.GrantedAsProbe, busy, "b5")
-		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b6")
-		limiter.wantDigest(ratelimit.Granted, quiet, "q1")
-		for range 2 { // the second time, because the reply was lost
-			// It is quiet by now, but this goes on with its own pause.
-			limiter.answer(ratelimit.Answer{Channel: busy, Name: "b5", RetryAfter: 10 * time.Second}, ratelimit.PausedChannel)
-		}
-		s.advance(t, 10*time.Second)
-		limiter.wantDigest(ratelimit.GrantedAsProbe, busy, "b7")
-		limiter.answer(ratelimit.Answer{Channel: busy, Name: "b7"}, ratelimit.NoPause)
-		limiter.wantDigest(ratelimit.Granted, busy, "b8")
-	})
-}
-
-func TestAQuietChannelThatIsRefusedPausesTheWorkspace(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.anyLimiter(t)
-		for i, posts := range []int{1, 2, 3} {
-			channel := fmt.Sprint("C000000", i)
-			for n := range posts {
-				limiter.wantDigest(ratelimit.Granted, channel, fmt.Sprint(channel, n))
-			}
-			want := ratelimit.PausedWorkspace
-			if posts > 2 {
-				want = ratelimit.PausedChannel
-			}
-			limiter.answer(ratelimit.Answer{Channel: channel, Name: channel + "0", RetryAfter: time.Second}, want)
-			if want == ratelimit.PausedWorkspace {
-				limiter.wantDigest(ratelimit.WorkspacePaused, "C000OTHER", "o")
-			}
-			s.advance(t, 62*time.Second)
-		}
-	})
-}
-
-// A refused probe of the workspace goes on with its pause, whatever its channel has posted.
-func TestTheWorkspacesProbeGoesOnWithItsPause(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.anyLimiter(t)
-		for i := range 4 {
-			limiter.wantDigest(ratelimit.Granted, "C0000BUSY", fmt.Sprint("b", i))
-		}
-		limiter.refused("p1", time.Second)
-		s.advance(t, time.Second)
-		limiter.wantDigest(ratelimit.GrantedAsProbe, "C0000BUSY", "b4")
-		limiter.wantDigest(ratelimit.WorkspacePaused, "C000OTHER", "o")
-		limiter.answer(ratelimit.Answer{Channel: "C0000BUSY", Name: "b4", RetryAfter: time.Second}, ratelimit.PausedWorkspace)
-		s.advance(t, time.Second)
-		limiter.wantDigest(ratelimit.GrantedAsProbe, "C000OTHER", "o")
-		limiter.answer(ratelimit.Answer{Channel: "C000OTHER", Name: "o"}, ratelimit.NoPause)
-		limiter.wantDigest(ratelimit.Granted, "C000OTHER", "o2")
-		limiter.wantDigest(ratelimit.GrantedAsProbe, "C0000BUSY", "b5") // its own pause still has to be tried
-	})
-}
-
-// Three channels at a time, each within its pace, are not the channels' doing.
-func TestThreeRefusedChannelsPauseTheWorkspaceWhereThePaceHolds(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		for pace, want := range map[string]ratelimit.PauseScope{"10/10s": ratelimit.PausedWorkspace, "off": ratelimit.PausedChannel} {
-			limiter := s.paced(t, pace)
-			for i, channel := range []string{"C000000A", "C000000B", "C000000C"} {
-				for n := range 4 {
-					limiter.wantDigest(ratelimit.Granted, channel, fmt.Sprint(channel, n))
-				}
-				scope := ratelimit.PausedChannel
-				if i == 2 {
-					scope = want
-				}
-				limiter.answer(ratelimit.Answer{Channel: channel, Name: channel + "0", RetryAfter: time.Second}, scope)
-			}
-			s.advance(t, 2*time.Minute)
-		}
-	})
-}
-
-// Channels whose pauses end together show nothing new when their probes are refused.
-func TestChannelsOwnProbesDoNotPauseTheWorkspace(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.paced(t, "10/10s")
-		refuse := func(channel, name string, want ratelimit.PauseScope) {
-			t.Helper()
-			limiter.answer(ratelimit.Answer{Channel: channel, Name: name, RetryAfter: 2 * time.Second}, want)
-		}
-		channels := []string{"C000000A", "C000000B", "C000000C", "C000000D", "C000000E", "C000000F"}
-		for i, channel := range channels {
-			for n := range 4 {
-				limiter.wantDigest(ratelimit.Granted, channel, fmt.Sprint(channel, n))
-			}
-			if i < 3 { // more than a second apart
-				refuse(channel, channel+"0", ratelimit.PausedChannel)
-				s.advance(t, 1200*time.Millisecond)
-			}
-		}
-		s.advance(t, 2*time.Second)
-		for _, channel := range channels[:3] {
-			limiter.wantDigest(ratelimit.GrantedAsProbe, channel, channel+"probe")
-		}
-		refuse(channels[0], "C000000Aprobe", ratelimit.PausedChannel)
-		refuse(channels[1], "C000000Bprobe", ratelimit.PausedChannel)
-		refuse(channels[3], "C000000D0", ratelimit.PausedChannel) // the third in a second, and the first that counts
-		refuse(channels[4], "C000000E0", ratelimit.PausedChannel)
-		refuse(channels[5], "C000000F0", ratelimit.PausedWorkspace)
-		refuse(channels[2], "C000000Cprobe", ratelimit.PausedChannel)
-	})
-}
-
-func TestPausesAreNamedAsInTheSettings(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.anyLimiter(t)
-		limiter.wantDigest(ratelimit.Granted, "#alerts", "a0")
-		limiter.answer(ratelimit.Answer{Channel: "#alerts", ID: "C0ALERTS1", Name: "a0"}, ratelimit.NoPause)
-		limiter.answer(ratelimit.Answer{Channel: "#alerts", Name: "a0", RetryAfter: 12 * time.Second}, ratelimit.PausedWorkspace)
-		pauses, err := limiter.Pauses(t.Context())
-		testkit.Check(t, err)
-		if len(pauses) != 2 || pauses[0].Channel != "" || pauses[0].ID != "" || pauses[1].Channel != "#alerts" || pauses[1].ID != "C0ALERTS1" {
-			t.Fatalf("%+v", pauses)
-		}
-		got := []string{pauses[0].String(), pauses[1].String()}
-		if difference := cmp.Diff([]string{"Slack asked to wait 12 s", "#alerts: Slack asked to wait 12 s"}, got); difference != "" {
-			t.Errorf("(-want +got):\n%s", difference)
-		}
-	})
-}
-
 func TestPauseErrorsAreNoPause(t *testing.T) {
 	limiter := limiterAt(t, "redis://"+testkit.FreeAddr(t))
 	if left, err := limiter.LongestPause(t.Context()); err == nil || left != 0 {
@@ -275,63 +72,215 @@ func TestPauseErrorsAreNoPause(t *testing.T) {
 	}
 }
 
+func TestAPauseHoldsForAllReplicasAndIsNeverShortened(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		one, other := s.anyLimiter(t), s.anyLimiter(t)
+		one.paused(s, aChannel, 0)
+		one.refused("p1", 10*time.Minute)
+		other.paused(s, aChannel, 10*time.Minute)
+		if end := s.ZScore(t.Context(), "{n}:pauses", aChannel).Val(); end != float64(int64(end)) || end < 1e15 {
+			t.Errorf("the pause ends at %f, expected microseconds to the last digit", end)
+		}
+		other.refused("p2", 5*time.Minute)
+		one.paused(s, aChannel, 10*time.Minute)
+		other.refused("p2", 5*time.Minute) // repeated
+		one.paused(s, aChannel, 10*time.Minute)
+		s.advance(t, 11*time.Second)
+		other.refused("p3", 30*time.Minute)
+		one.paused(s, aChannel, 30*time.Minute)
+		testkit.Check(t, s.ScriptFlush(t.Context()).Err())
+		s.anyLimiter(t).paused(s, aChannel, 30*time.Minute)
+	})
+}
+
+func TestAPauseRunsOut(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.anyLimiter(t)
+		limiter.refused("p1", 10*time.Minute)
+		s.advance(t, 4*time.Minute)
+		limiter.paused(s, aChannel, 6*time.Minute)
+		limiter.refused("p2", 8*time.Minute) // from now, so two minutes longer
+		limiter.paused(s, aChannel, 8*time.Minute)
+		s.advance(t, 8*time.Minute)
+		limiter.paused(s, aChannel, 0)
+		if left, err := limiter.LongestPause(t.Context()); err != nil || left != 0 {
+			t.Errorf("%s, %v", left, err)
+		}
+	})
+}
+
+func TestAPauseRunsOutByItself(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.anyLimiter(t)
+		started := time.Now()
+		limiter.refused("p1", 50*time.Millisecond)
+		s.eventually(t, 2*time.Millisecond, func() error {
+			if left := limiter.left(aChannel); left > 50*time.Millisecond {
+				t.Fatalf("%s of the pause are left, expected at most 50ms", left)
+			} else if left > 0 {
+				return fmt.Errorf("%s of the pause are left", left)
+			}
+			return nil
+		})
+		if s.embedded == nil && time.Since(started) < 50*time.Millisecond {
+			t.Errorf("over after %s", time.Since(started))
+		}
+	})
+}
+
+// Two channels of which the one is paused.
+const busy, idle = "C0000BUSY", "C0000IDLE"
+
+// Slack limits each channel: one that it refuses costs the others nothing, whether it has posted much before or nothing.
+func TestARefusedChannelPausesNoOther(t *testing.T) {
+	for _, posts := range []int{1, 4} {
+		t.Run(fmt.Sprintf("%d posts before", posts), func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				limiter := s.anyLimiter(t)
+				for i := range posts {
+					limiter.wantDigest(ratelimit.Granted, busy, fmt.Sprint("b", i))
+				}
+				answer := ratelimit.Answer{Channel: busy, Name: "b0", RetryAfter: 12 * time.Second}
+				if left := limiter.answer(answer, ratelimit.PausedChannel); left != 12*time.Second {
+					t.Errorf("%s, expected 12s", left)
+				}
+				limiter.wantDigest(ratelimit.ChannelPaused, busy, "b9")
+				limiter.wantDigest(ratelimit.Granted, idle, "i0")
+				limiter.paused(s, busy, 12*time.Second)
+				limiter.paused(s, "", 0)
+			})
+		})
+	}
+}
+
+func TestAfterAPauseOnePostOfTheChannelGoesFirst(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.anyLimiter(t)
+		refuse := func(name string) {
+			t.Helper()
+			answer := ratelimit.Answer{Channel: busy, Name: name, RetryAfter: 10 * time.Second}
+			limiter.answer(answer, ratelimit.PausedChannel)
+		}
+		refuse("b0")
+		s.advance(t, 10*time.Second)
+		limiter.wantDigest(ratelimit.Granted, busy, "b1")
+		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b2")
+		limiter.wantDigest(ratelimit.Granted, idle, "i1")
+		refuse("b1")
+		refuse("b1") // the reply was lost
+		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b3")
+		s.advance(t, 10*time.Second)
+		limiter.wantDigest(ratelimit.Granted, busy, "b3")
+		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b4")
+		limiter.answer(ratelimit.Answer{Channel: busy, Name: "b3", Posted: true}, ratelimit.NoPause)
+		limiter.wantDigest(ratelimit.Granted, busy, "b4")
+		limiter.wantDigest(ratelimit.Granted, busy, "b5")
+	})
+}
+
+func TestAProbeThatNeverEndsExpires(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.anyLimiter(t)
+		limiter.refused("p0", time.Second)
+		limiter.posted("p1") // nothing is left beside the pause
+		s.advance(t, time.Second)
+		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
+		if left := s.TTL(t.Context(), "{n}:probes").Val(); left <= 0 || left > 62*time.Minute {
+			t.Errorf("the probes expire in %s, expected an hour", left)
+		}
+	})
+}
+
+// A minute after a pause nobody has to wait for a probe.
+func TestAPauseThatIsLongOverNeedsNoProbe(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.anyLimiter(t)
+		limiter.refused("p0", time.Second)
+		s.advance(t, 62*time.Second)
+		limiter.wantDigest(ratelimit.Granted, aChannel, "p1")
+		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
+	})
+}
+
+func TestASecondRefusedChannelPausesTheWorkspace(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.anyLimiter(t)
+		refuse := func(channel string, want ratelimit.PauseScope) {
+			t.Helper()
+			limiter.answer(ratelimit.Answer{Channel: channel, Name: "to " + channel, RetryAfter: 10 * time.Second}, want)
+		}
+		refuse(busy, ratelimit.PausedChannel)
+		refuse(busy, ratelimit.PausedChannel) // another post that was under way
+		limiter.answer(ratelimit.Answer{Channel: "C000OTHER", Name: "failed"}, ratelimit.NoPause)
+		refuse(idle, ratelimit.PausedWorkspace)
+		limiter.wantDigest(ratelimit.WorkspacePaused, "C000OTHER", "o1")
+		limiter.paused(s, "", 10*time.Second)
+		refuse(busy, ratelimit.PausedWorkspace)
+
+		s.advance(t, 10*time.Second)
+		limiter.wantDigest(ratelimit.Granted, "C000OTHER", "to C000OTHER")
+		limiter.wantDigest(ratelimit.WorkspacePaused, "C000THIRD", "t1")
+		refuse("C000OTHER", ratelimit.PausedWorkspace) // nothing was posted yet
+		s.advance(t, 10*time.Second)
+		limiter.wantDigest(ratelimit.Granted, "C000THIRD", "t1")
+		limiter.answer(ratelimit.Answer{Channel: "C000THIRD", Name: "t1", Posted: true}, ratelimit.NoPause)
+		limiter.wantDigest(ratelimit.Granted, "C000THIRD", "t2")
+		limiter.wantDigest(ratelimit.Granted, busy, "b1")
+		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b2") // its own pause still has to be tried
+		refuse(idle, ratelimit.PausedChannel)                   // the first since
+	})
+}
+
+// A post that Slack takes shows that it does not limit the workspace.
+func TestAPostBetweenTwoRefusalsLeavesTheWorkspaceOpen(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		one, other := s.anyLimiter(t), s.anyLimiter(t)
+		for i := range 3 {
+			for _, channel := range []string{busy, idle} {
+				answer := ratelimit.Answer{Channel: channel, Name: fmt.Sprint(channel, i), RetryAfter: time.Second}
+				one.answer(answer, ratelimit.PausedChannel)
+				other.posted(fmt.Sprint("between", i, channel))
+			}
+		}
+		one.paused(s, "", 0)
+	})
+}
+
 // The answer to a post from before the pause does not show what Slack takes after it.
 func TestOnlyTheProbesAnswerEndsAPause(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.anyLimiter(t)
 		limiter.wantDigest(ratelimit.Granted, aChannel, "early")
-		limiter.refused("p0", time.Second) // of the channel and the workspace
+		limiter.refusedInTwo("p0", time.Second)
 		s.advance(t, time.Second)
-		limiter.wantDigest(ratelimit.GrantedAsProbe, "C000OTHER", "other") // of the workspace alone
-		limiter.answered("early")
+		limiter.wantDigest(ratelimit.Granted, "C000OTHER", "other") // the probe of the workspace
+		limiter.posted("early")
 		limiter.wantDigest(ratelimit.WorkspacePaused, "C000OTHER", "p1")
 		limiter.answer(ratelimit.Answer{Channel: "C000OTHER", Name: "other"}, ratelimit.NoPause)
-		limiter.wantDigest(ratelimit.GrantedAsProbe, aChannel, "p2") // of the channel
-		limiter.answered("early")
+		limiter.wantDigest(ratelimit.Granted, aChannel, "p2") // the probe of the channel
+		limiter.posted("early")
 		limiter.wantDigest(ratelimit.ChannelPaused, aChannel, "p3")
-		limiter.answered("p2")
+		limiter.posted("p2")
 		limiter.wantDigest(ratelimit.Granted, aChannel, "p3")
 	})
 }
 
-// A name's probe shows the channel's ID, which another replica that uses the ID has paused since.
-func TestANamesProbeLeavesThePauseOfItsIDAlone(t *testing.T) {
+func TestPausesAreNamedAsInTheSettings(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.anyLimiter(t)
-		for i := range 3 {
-			limiter.wantDigest(ratelimit.Granted, "C000000A", fmt.Sprint("i", i))
-			limiter.wantDigest(ratelimit.Granted, "#a", fmt.Sprint("n", i))
-			limiter.answer(ratelimit.Answer{Channel: "#a", Name: fmt.Sprint("n", i)}, ratelimit.NoPause)
+		for _, channel := range []string{"#alerts", ""} {
+			_, _, err := limiter.Answered(t.Context(), ratelimit.Answer{Channel: channel, Name: "p", RetryAfter: 12 * time.Second})
+			testkit.Check(t, err)
 		}
-		limiter.answer(ratelimit.Answer{Channel: "#a", Name: "n2", RetryAfter: time.Second}, ratelimit.PausedChannel)
-		s.advance(t, time.Second)
-		limiter.wantDigest(ratelimit.GrantedAsProbe, "#a", "n3")
-		limiter.answer(ratelimit.Answer{Channel: "C000000A", Name: "i2", RetryAfter: 10 * time.Minute}, ratelimit.PausedChannel)
-		limiter.answer(ratelimit.Answer{Channel: "#a", Name: "n3", ID: "C000000A"}, ratelimit.NoPause)
-		limiter.paused(s, "#a", 10*time.Minute)
-	})
-}
-
-func TestThreeRefusalsOverMoreThanASecondPauseChannelsAlone(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.paced(t, "10/10s")
-		for _, channel := range []string{"C000000A", "C000000B", "C000000C"} {
-			for n := range 4 {
-				limiter.wantDigest(ratelimit.Granted, channel, fmt.Sprint(channel, n))
-			}
-			limiter.answer(ratelimit.Answer{Channel: channel, Name: channel + "0", RetryAfter: time.Second}, ratelimit.PausedChannel)
-			s.advance(t, 700*time.Millisecond)
+		pauses, err := limiter.Pauses(t.Context())
+		testkit.Check(t, err)
+		got := []string{}
+		for _, pause := range pauses {
+			got = append(got, pause.String())
 		}
-	})
-}
-
-// What is kept for the digest has not been posted yet.
-func TestASlotThatIsKeptDoesNotMakeAChannelBusy(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.paced(t, "2/1m")
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p1")
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
-		limiter.wantPaced(s, time.Minute, ratelimit.Post{Name: "digest", First: true})
-		limiter.refused("p2", time.Second)
+		want := []string{"Slack asked to wait 12 s", "#alerts: Slack asked to wait 12 s", "webhook: Slack asked to wait 12 s"}
+		if difference := cmp.Diff(want, got); difference != "" {
+			t.Errorf("(-want +got):\n%s", difference)
+		}
 	})
 }

@@ -12,28 +12,32 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Timeouts and attempts of a call. A script itself takes about a millisecond, so a call that takes longer than callTimeout
-// has failed. One retry is safe, because every script may be repeated.
+// Timeouts and attempts of a call. A script itself takes about a millisecond, so a call that takes longer
+// than callTimeout has failed. One retry is safe, because every script may be repeated.
 const (
 	dialTimeout  = 2 * time.Second
-	dialAttempts = 1 // for each attempt of the call; with go-redis's five there would be no answer for ten seconds
+	dialAttempts = 1 // for each attempt of the call; go-redis's five would take ten seconds
 	callTimeout  = 500 * time.Millisecond
 	callRetries  = 1
 	checkedIdle  = 5 * time.Second
 )
 
-// ErrInvalidURL is the error for every invalid Redis URL. It shows no part of the URL, because one of them may be a password.
-var ErrInvalidURL = errors.New("expected redis://[user:password@]host:port/db, rediss:// for TLS, addr= parameters for Cluster or master_name= for Sentinel")
+// ErrInvalidURL is the error for every invalid Redis URL. It shows no part of the URL, because one of them
+// may be a password.
+var ErrInvalidURL = errors.New(
+	"expected redis://[user:password@]host:port/db, rediss:// for TLS, " +
+		"addr= parameters for Cluster or master_name= for Sentinel")
 
-// Open returns a client for a URL in one of go-redis's forms: one server; with addr parameters a Cluster; with
-// master_name Sentinels. tlsConfig may be nil; without a URL that asks for TLS (rediss://) it is an error. Open does not
-// connect. No error shows any part of the URL.
+// Open returns a client for a URL in one of go-redis's forms: one server; with addr parameters a Cluster;
+// with master_name Sentinels. tlsConfig may be nil; without a URL that asks for TLS (rediss://) it is an
+// error. Open does not connect. No error shows any part of the URL.
 func Open(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, error) {
 	return open(rawURL, tlsConfig, nil)
 }
 
 // open is Open; check, if there is one, is called on each connection when it is made.
-func open(rawURL string, tlsConfig *tls.Config, check func(context.Context, *redis.Conn) error) (client redis.UniversalClient, err error) {
+func open(rawURL string, tlsConfig *tls.Config,
+	check func(context.Context, *redis.Conn) error) (client redis.UniversalClient, err error) {
 	defer func() {
 		// go-redis panics on parameters that exclude each other, such as master_name and route_by_latency.
 		if recover() != nil {
@@ -56,7 +60,8 @@ func open(rawURL string, tlsConfig *tls.Config, check func(context.Context, *red
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
-		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialAttempts, callRetries, true
+		options.DialerRetries, options.MaxRetries = dialAttempts, callRetries
+		options.ContextTimeoutEnabled = true
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewFailoverClient(options), nil
 	case query.Has("addr"):
@@ -66,7 +71,8 @@ func open(rawURL string, tlsConfig *tls.Config, check func(context.Context, *red
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
-		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialAttempts, callRetries, true
+		options.DialerRetries, options.MaxRetries = dialAttempts, callRetries
+		options.ContextTimeoutEnabled = true
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewClusterClient(options), nil
 	default:
@@ -76,14 +82,15 @@ func open(rawURL string, tlsConfig *tls.Config, check func(context.Context, *red
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
-		options.DialerRetries, options.MaxRetries, options.ContextTimeoutEnabled = dialAttempts, callRetries, true
+		options.DialerRetries, options.MaxRetries = dialAttempts, callRetries
+		options.ContextTimeoutEnabled = true
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewClient(options), nil
 	}
 }
 
-// idleTime is how long a connection may be idle. A checked one has to be new soon: the server may have become a replica, and
-// a primary again, without it.
+// idleTime is how long a connection may be idle. A checked one has to be new soon: the server may have become
+// a replica, and a primary again, without it.
 func idleTime(check func(context.Context, *redis.Conn) error, configured time.Duration) time.Duration {
 	if check == nil {
 		return configured
@@ -99,7 +106,8 @@ func isPort(text string) bool {
 
 var errNotTLS = errors.New("expected a rediss:// URL")
 
-// mergeTLS adds our certificates to the configuration that go-redis derived from the URL, which has the server's name.
+// mergeTLS adds our certificates to the configuration that go-redis derived from the URL, which has the
+// server's name.
 func mergeTLS(fromURL, ours *tls.Config) *tls.Config {
 	if fromURL == nil || ours == nil {
 		return fromURL

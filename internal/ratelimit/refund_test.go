@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ func TestARefundGivesBackExactlyThatEventsSlots(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("6/30m", "5/30m", ""), day)
 		limiter.admit(event("e", "a"))
+		s.Del(t.Context(), "{n}:meta") // the clock of decisions goes on
 		before := s.contents(t)
 		big := costing(event("big", "a"), 4)
 		limiter.admit(big) // on the embedded store at the same microsecond as e
@@ -23,6 +25,7 @@ func TestARefundGivesBackExactlyThatEventsSlots(t *testing.T) {
 			t.Error("nothing was refunded")
 		}
 		s.charged(t, 1)
+		s.Del(t.Context(), "{n}:meta")
 		if s.embedded != nil { // its clock stands still, so even the keys' ends are as before
 			if difference := cmp.Diff(before, s.contents(t)); difference != "" {
 				t.Errorf("after the refund (-before +after):\n%s", difference)
@@ -90,26 +93,29 @@ func TestARefundWorksWithNoScriptLoaded(t *testing.T) {
 		if !limiter.refund(e) {
 			t.Error("nothing was refunded")
 		}
-		s.Del(t.Context(), "{n}:categories", "{n}:register") // they show only that there was an admission, and when
+		s.Del(t.Context(), "{n}:categories", "{n}:meta") // they show only that there was an admission, and when
 		if got := s.contents(t); got != "" {
 			t.Errorf("left over:\n%s", got)
 		}
 	})
 }
 
-// When the newest entry is refunded, what is left of the id goes when its slot does.
-func TestAfterARefundNothingStaysInFlightForEver(t *testing.T) {
+// Nobody settles an event whose message was purged. Its record goes when no window can have it any more.
+func TestARecordThatNobodySettlesIsForgottenAfterAMonth(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
-		limiter.want(ratelimit.Admitted, event("e", "a"))
-		s.advance(t, 10*time.Minute)
-		f := event("f", "b")
-		limiter.want(ratelimit.Admitted, f)
-		limiter.refund(f)
-		s.advance(t, 25*time.Minute)
-		limiter.want(ratelimit.Admitted, event("g", "c"))
-		if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 1 {
-			t.Errorf("%d in flight, expected g alone\n%s", n, s.contents(t))
+		if s.embedded != nil && s.Do(t.Context(), "HRANDFIELD", "none", "1").Err() != nil {
+			t.Skip("it has no HRANDFIELD")
+		}
+		limiter := s.limiter(t, testkit.Rules("100/744h", "10/744h", ""), day)
+		limiter.want(ratelimit.Admitted, event("purged", "a"))
+		for i, wait := range []time.Duration{15 * day, 15 * day, day + time.Minute} {
+			s.advance(t, wait)
+			e := event(fmt.Sprint("e", i), "a")
+			limiter.want(ratelimit.Admitted, e)
+			if known := s.HExists(t.Context(), "{n}:inflight", "a:purged").Val(); known != (i < 2) {
+				t.Errorf("at the %d. admission: in flight %t, expected %t", i+1, known, i < 2)
+			}
+			limiter.sent(e)
 		}
 	})
 }

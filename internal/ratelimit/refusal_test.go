@@ -1,6 +1,8 @@
 package ratelimit_test
 
 import (
+	"fmt"
+	"regexp"
 	"testing"
 	"time"
 
@@ -50,7 +52,7 @@ func TestARefusalNamesTheTierThatFreesLast(t *testing.T) {
 				limiter := s.limiter(t, testkit.Rules(test.global, test.category, ""), day)
 				limiter.want(ratelimit.Admitted, event("first", "a"))
 				s.advance(t, 13*time.Second)
-				admitted := s.score(t, "{n}:global", "a:first")
+				admitted := s.takenAt(t, "{n}:global", "a:first")
 				expectRefusal(t, s, limiter.one(event("second", "a")), test.outcome, test.tier, 1, admitted+test.frees)
 			})
 		}
@@ -63,7 +65,7 @@ func TestUsedCountsTheWindowOfTheTierThatRefused(t *testing.T) {
 		limiter.admit(events(3, "old", "a")...)
 		s.advance(t, 2*time.Minute)
 		limiter.admit(events(3, "new", "a")...)
-		frees := s.score(t, "{n}:category:a", "a:new-1") + time.Minute.Microseconds()
+		frees := s.takenAt(t, "{n}:category:a", "a:new-1") + time.Minute.Microseconds()
 		expectRefusal(t, s, limiter.one(event("x", "a")), ratelimit.Category, "3/1m", 3, frees)
 	})
 }
@@ -76,7 +78,7 @@ func TestEntriesThatAreOutOfTheWindowAreNotCounted(t *testing.T) {
 		s.advance(t, 30*time.Second)
 		limiter.admit(event("middle", "a"))
 		s.advance(t, 30*time.Second)
-		frees := s.score(t, "{n}:category:a", "a:middle") + time.Minute.Microseconds()
+		frees := s.takenAt(t, "{n}:category:a", "a:middle") + time.Minute.Microseconds()
 		// One is in the window, two are in the set only; an event of three slots finds two free.
 		expectRefusal(t, s, limiter.one(costing(event("x", "a"), 3)), ratelimit.Category, "3/1m", 1, frees)
 		limiter.want(ratelimit.Admitted, costing(event("y", "a"), 2))
@@ -91,8 +93,8 @@ func TestARefusalCountsWhatItsOwnBatchHasTaken(t *testing.T) {
 		s.advance(t, time.Minute)
 		decisions := limiter.admit(event("n1", "a"), event("n2", "a"), event("x", "a"), costing(event("y", "a"), 2))
 		frees := (10 * time.Minute).Microseconds()
-		expectRefusal(t, s, decisions[2], ratelimit.Category, "3/10m", 3, s.score(t, "{n}:category:a", "a:old")+frees)
-		expectRefusal(t, s, decisions[3], ratelimit.Category, "3/10m", 3, s.score(t, "{n}:category:a", "a:n1")+frees)
+		expectRefusal(t, s, decisions[2], ratelimit.Category, "3/10m", 3, s.takenAt(t, "{n}:category:a", "a:old")+frees)
+		expectRefusal(t, s, decisions[3], ratelimit.Category, "3/10m", 3, s.takenAt(t, "{n}:category:a", "a:n1")+frees)
 	})
 }
 
@@ -103,7 +105,7 @@ func TestRefusalsAreRightAgainAfterAnAdmissionInTheSameBatch(t *testing.T) {
 		decisions := limiter.admit(
 			event("a1", "a"), event("a2", "a"), event("a3", "a"), event("a4", "a"),
 			event("b1", "b"), event("b2", "b"), event("a5", "a"))
-		admitted := s.score(t, "{n}:global", "a:a1")
+		admitted := s.takenAt(t, "{n}:global", "a:a1")
 		short, long := admitted+(10*time.Minute).Microseconds(), admitted+time.Hour.Microseconds()
 		expectRefusal(t, s, decisions[2], ratelimit.Category, "2/10m", 2, short)
 		expectRefusal(t, s, decisions[3], ratelimit.Category, "2/10m", 2, short)
@@ -121,7 +123,7 @@ func TestRetryAfterIsWhenAnEventOfThatCostFits(t *testing.T) {
 			s.advance(t, time.Minute)
 		}
 		for cost := 1; cost <= 4; cost++ {
-			leaves := s.score(t, "{n}:category:a", "a:"+ids[cost-1]) // so many must leave
+			leaves := s.takenAt(t, "{n}:category:a", "a:"+ids[cost-1]) // so many must leave
 			got := limiter.one(costing(event("x", "a"), cost))
 			expectRefusal(t, s, got, ratelimit.Category, "4/10m", 4, leaves+(10*time.Minute).Microseconds())
 		}
@@ -163,7 +165,7 @@ func TestACostAboveALimitNeverFitsAndSaysNoTime(t *testing.T) {
 		if difference := cmp.Diff(want, limiter.one(costing(event("x", "a"), 3))); difference != "" {
 			t.Errorf("into the empty set (-want +got):\n%s", difference)
 		}
-		refusal := s.latest().([]any)[3].([]any)[0].([]any)
+		refusal := s.latest().([]any)[4].([]any)[0].([]any)
 		if refusal[3] != int64(-1) {
 			t.Errorf("the script answers %v, expected that an event of this cost never fits: -1", refusal)
 		}
@@ -188,4 +190,52 @@ func TestACostBelowOneIsAnErrorAndAdmitsNothing(t *testing.T) {
 			t.Errorf("stored:\n%s", got)
 		}
 	})
+}
+
+// Each tier is counted once in a call, however many events ask and whatever they cost.
+func TestCostsThatAlternateAreCountedOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		if s.embedded != nil {
+			t.Skip("it counts no commands")
+		}
+		rules := grouped("20/30m+15/10m", "6/30m+5/10m+4/1m", "9/30m")
+		rules.Reserve = map[string]int{"payments": 3, "deploys": 2}
+		limiter := s.limiter(t, rules, day)
+		limiter.want(ratelimit.Admitted, events(4, "e", "a")...)
+		storm := func(n int) []ratelimit.Request {
+			batch := events(n, fmt.Sprint("storm", n), "a")
+			for i := range batch {
+				batch[i].Cost += i % 2
+			}
+			return batch
+		}
+		var calls [2]int
+		for i, n := range []int{16, 512} {
+			testkit.Check(t, s.ConfigResetStat(t.Context()).Err())
+			decisions := limiter.admit(storm(n)...)
+			calls[i] = commandsCalled(t, s)
+			for j, decision := range decisions {
+				if decision.Outcome != ratelimit.Category || decision.Tier.String() != []string{"4/1m", "5/10m"}[j%2] || decision.Used != 4 {
+					t.Fatalf("a cost of %d: %+v", 1+j%2, decision)
+				}
+			}
+		}
+		if calls[1] > calls[0] || calls[0] > 60 {
+			t.Errorf("%d commands for 16 events and %d for 512, expected the same few", calls[0], calls[1])
+		}
+	})
+}
+
+var commandStatistics = regexp.MustCompile(`cmdstat_(?:z|exists|h)[a-z]*:calls=(\d+)`)
+
+// commandsCalled is how many commands on sorted sets and hashes have run since the statistics were reset.
+func commandsCalled(t *testing.T, s *store) int {
+	t.Helper()
+	info, err := s.Info(t.Context(), "commandstats").Result()
+	testkit.Check(t, err)
+	calls := 0
+	for _, found := range commandStatistics.FindAllStringSubmatch(info, -1) {
+		calls += atoi(t, found[1])
+	}
+	return calls
 }

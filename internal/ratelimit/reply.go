@@ -1,59 +1,80 @@
 package ratelimit
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
 )
 
-// misfit returns the scope that has to be stored in another form before the batch can be decided, if the reply names one.
-func (q question) misfit(reply any) (s scope, found bool, err error) {
-	fields, ok := reply.([]any)
-	if !ok || len(fields) != 3 {
-		return scope{}, false, nil
-	}
-	n, err := number(fields[2], "scope")
-	if err != nil {
-		return scope{}, false, err
-	}
-	if n == 0 {
-		return scope{}, false, ErrHealing
-	}
-	if n < 1 || n > int64(len(q.scopes)) {
-		return scope{}, false, fmt.Errorf("scope %d, expected 1 to %d", n, len(q.scopes))
-	}
-	return q.scopes[n-1], true, nil
-}
-
 // answer is what admit.lua replies about a batch. Times are microseconds of the server's clock.
 type answer struct {
 	now       int64
+	lag       time.Duration
 	decisions []Decision
-	earlier   map[int]int64 // when an event was admitted that was in flight already, by its place in the batch
+	earlier   map[int]int64 // admission times of events that were in flight already, by place in the batch
 }
 
-// decode validates every field of the reply from admit.lua: any deviation from the script's contract is an error, so that
-// the reply of a wrong server, proxy or script version is never taken for permission to send.
-func (l *Limiter) decode(reply any, batch []Request, q question) (a answer, err error) {
-	fields, err := list(reply, "reply", 5)
+// decode validates every field of the reply from admit.lua: any deviation from the script's contract is an
+// error, so that the reply of a wrong server, proxy or script version is never taken for permission to send.
+// ErrHealing: nothing was decided.
+func (q request) decode(reply any, batch []Request) (a answer, err error) {
+	word, err := replyWord(reply)
+	switch {
+	case err != nil:
+		return answer{}, err
+	case word == "closed":
+		return answer{}, ErrHealing
+	case word != "decided":
+		return answer{}, fmt.Errorf("%q, expected decided", word)
+	}
+	fields, err := list(reply, "reply", 6)
 	if err != nil {
 		return answer{}, err
 	}
-	if a.now, err = number(fields[0], "now"); err != nil {
+	if a.now, err = number(fields[1], "now"); err != nil {
 		return answer{}, err
 	}
-	lag, err := number(fields[1], "lag")
+	lag, err := number(fields[2], "lag")
 	if err != nil {
 		return answer{}, err
 	}
-	l.lag.Store(int64(span(max(0, lag))))
-	if a.decisions, err = q.decisions(fields[2], fields[3], batch); err != nil {
+	a.lag = span(max(0, lag))
+	if a.decisions, err = q.decisions(fields[3], fields[4], batch); err != nil {
 		return answer{}, err
 	}
-	if a.earlier, err = admittedEarlier(fields[4], a.decisions); err != nil {
+	if a.earlier, err = admittedEarlier(fields[5], a.decisions); err != nil {
 		return answer{}, err
 	}
 	return a, nil
+}
+
+// replyWord is the status word with which a reply begins. ErrHealing: the store has another token.
+func replyWord(reply any) (string, error) {
+	fields, err := list(reply, "reply", -1)
+	if err != nil {
+		return "", err
+	}
+	if len(fields) == 0 {
+		return "", errors.New("an empty reply, expected a status word")
+	}
+	word, isText := fields[0].(string)
+	if !isText {
+		return "", fmt.Errorf("status is a %T, expected a word", fields[0])
+	}
+	if word == "unknown store" {
+		return "", ErrHealing
+	}
+	return word, nil
+}
+
+// checkWord returns an error if the reply does not begin with this word.
+func checkWord(reply any, expected string) error {
+	word, err := replyWord(reply)
+	if err == nil && word != expected {
+		err = fmt.Errorf("unexpected reply %q, expected %q", word, expected)
+	}
+	return err
 }
 
 // admittedEarlier reads the times of the admissions of what was in flight already.
@@ -72,7 +93,8 @@ func admittedEarlier(reply any, decisions []Decision) (map[int]int64, error) {
 			return nil, err
 		}
 		if n < 1 || n > int64(len(decisions)) || decisions[n-1].Outcome != Admitted {
-			return nil, fmt.Errorf("event %d was admitted earlier, expected one of %d that is admitted", n, len(decisions))
+			return nil, fmt.Errorf("event %d was admitted earlier, expected one of %d that is admitted", n,
+				len(decisions))
 		}
 		at, err := number(fields[i+1], "admission")
 		if err != nil {
@@ -84,7 +106,7 @@ func admittedEarlier(reply any, decisions []Decision) (map[int]int64, error) {
 }
 
 // decisions reads the verdicts and the refusals that they refer to.
-func (q question) decisions(verdictsReply, refusalsReply any, batch []Request) ([]Decision, error) {
+func (q request) decisions(verdictsReply, refusalsReply any, batch []Request) ([]Decision, error) {
 	verdicts, err := list(verdictsReply, "verdicts", len(batch))
 	if err != nil {
 		return nil, err
@@ -104,28 +126,23 @@ func (q question) decisions(verdictsReply, refusalsReply any, batch []Request) (
 			decisions[i] = Decision{Outcome: Admitted}
 		case verdict == 0:
 			decisions[i] = Decision{Outcome: Duplicate}
-		case verdict == int64(firstScopeKey): // buckets of the global scope: nothing can be decided
-			return nil, DamagedKey{Key: q.keyNames[verdict-1]}
-		case verdict > int64(firstScopeKey) && verdict <= int64(len(q.keyNames)):
-			decisions[i] = Decision{Outcome: Damaged, Key: q.keyNames[verdict-1]}
-		case verdict < 0 && verdict >= -int64(len(refusals)): // not -verdict: the lowest number has no positive counterpart
+		case verdict < 0 && verdict >= -int64(len(refusals)):
 			decisions[i] = refusals[-verdict-1]
-			decisions[i].Never = decisions[i].Never || batch[i].Cost > decisions[i].Tier.Count // also where slots are kept
+			// Also where slots are reserved for others: the wait is finite there.
+			decisions[i].Never = decisions[i].Never || batch[i].Cost > decisions[i].Tier.Count
 		default:
-			return nil, fmt.Errorf("verdict %d, expected 1, 0, the number of one of %d refusals or that of a scope's key", verdict, len(refusals))
+			return nil, fmt.Errorf("verdict %d, expected 1, 0 or the number of one of %d refusals", verdict,
+				len(refusals))
 		}
 	}
 	return decisions, nil
 }
 
-// firstScopeKey is how many keys admit.lua is given before those of the groups and categories.
-const firstScopeKey = 5
-
 // refusalFields is how many numbers there are for each refusal.
-const refusalFields = 5
+const refusalFields = 6
 
 // refusals reads the refusals of a reply.
-func (q question) refusals(reply any) ([]Decision, error) {
+func (q request) refusals(reply any) ([]Decision, error) {
 	fields, err := list(reply, "refusals", -1)
 	if err != nil {
 		return nil, err
@@ -142,14 +159,15 @@ func (q question) refusals(reply any) ([]Decision, error) {
 				return nil, err
 			}
 		}
-		if refusals[i], err = q.refusal(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]); err != nil {
+		if refusals[i], err = q.refusal(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4],
+			numbers[5]); err != nil {
 			return nil, err
 		}
 	}
 	return refusals, nil
 }
 
-func (q question) refusal(n, tier, used, wait, kept int64) (Decision, error) {
+func (q request) refusal(n, tier, used, wait, kept, lowerBound int64) (Decision, error) {
 	if n < 1 || n > int64(len(q.scopes)) {
 		return Decision{}, fmt.Errorf("scope %d, expected 1 to %d", n, len(q.scopes))
 	}
@@ -158,15 +176,19 @@ func (q question) refusal(n, tier, used, wait, kept int64) (Decision, error) {
 		return Decision{}, fmt.Errorf("tier %d, expected 1 to %d", tier, len(s.limit))
 	}
 	if used < 0 || wait < -1 || kept < 0 || kept > MaxCount {
-		return Decision{}, fmt.Errorf("used %d, wait %d and kept %d, expected no negative number and at most %d kept", used, wait, kept, MaxCount)
+		return Decision{}, fmt.Errorf(
+			"used %d, wait %d and kept %d, expected no negative number and at most %d kept",
+			used, wait, kept, MaxCount)
 	}
 	return Decision{
-		Outcome: s.outcome, Tier: s.limit[tier-1], Used: int(used), Reserved: int(kept), RetryAfter: max(0, span(wait)),
-		Never: wait < 0 && kept == 0,
+		Outcome: s.outcome, Tier: s.limit[tier-1], Used: int(used), Reserved: int(kept),
+		RetryAfter: max(0, span(wait)),
+		AtLeast:    lowerBound == 1, Never: wait < 0 && kept == 0,
 	}, nil
 }
 
-// span converts the microseconds of a reply. What no Duration can hold becomes the longest, never a negative one.
+// span converts the microseconds of a reply. What no Duration can hold becomes the longest, never a negative
+// one.
 func span(micros int64) time.Duration {
 	return time.Duration(min(micros, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
 }

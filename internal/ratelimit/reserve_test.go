@@ -76,7 +76,7 @@ func TestACostThatNeverFitsBesideAReserveSaysSo(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3}), day)
 		got := limiter.one(costing(event("big", "noise"), 8))
-		want := ratelimit.Decision{Outcome: ratelimit.Global, Tier: mustParse("10/30m")[0], Reserved: 3}
+		want := ratelimit.Decision{Outcome: ratelimit.Global, Tier: mustParse("10/30m")[0], Reserved: 3, AtLeast: true}
 		if difference := cmp.Diff(want, got); difference != "" {
 			t.Errorf("(-want +got):\n%s", difference)
 		}
@@ -104,7 +104,7 @@ func TestWhatIsReservedCountsForTheGlobalWindow(t *testing.T) {
 		if got := limiter.one(event("x", "other")); got.Outcome != ratelimit.Global || got.Used != 10 || got.Reserved != 0 {
 			t.Errorf("%+v, expected 10 used and nothing reserved", got)
 		}
-		s.advance(t, 30*time.Minute) // five leave: one of the six is left, so four are kept again
+		s.advance(t, 30*time.Minute+time.Millisecond) // five leave: one of the six is left, so four are kept again
 		if got := limiter.one(costing(event("y", "other"), 2)); got.Outcome != ratelimit.Global || got.Used != 5 || got.Reserved != 4 {
 			t.Errorf("%+v, expected 5 used and 4 reserved", got)
 		}
@@ -122,20 +122,6 @@ func TestARefundIsReservedAgain(t *testing.T) {
 		limiter.want(ratelimit.Admitted, event("f", "noise"))
 		limiter.want(ratelimit.Global, event("g", "noise"))
 		limiter.want(ratelimit.Admitted, event("paid again", "payments"))
-	})
-}
-
-// In buckets a use ends early rather than late: while it may have left the global window the floor is kept again.
-func TestAFloorIsNeverTooLowWithBuckets(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		rules := reserving("4/30m", "3/30m:10m", map[string]int{"payments": 2})
-		limiter := s.limiter(t, rules, day)
-		limiter.want(ratelimit.Admitted, events(2, "paid", "payments")...)
-		s.advance(t, 30*time.Minute)
-		limiter.want(ratelimit.Admitted, events(2, "e", "noise")...)
-		if got := limiter.one(event("x", "other")); got.Outcome != ratelimit.Global || got.Reserved != 2 {
-			t.Errorf("%+v, expected 2 reserved again", got)
-		}
 	})
 }
 
@@ -165,13 +151,13 @@ func TestReservesShowWhatTheNextDecisionKeeps(t *testing.T) {
 		kept                     int
 	}{
 		"exact":                       {"4/1h", "5/24h", "", 0, 0},
-		"a day as one bucket":         {"4/1h", "5/24h:fixed", "", 0, 2},
-		"in the window for certain":   {"4/1h", "5/24h:10m", "", 40 * time.Minute, 0},
-		"begun before it, perhaps":    {"4/1h", "5/24h:10m", "", 61 * time.Minute, 2},
-		"the finest precision counts": {"4/1h", "5/24h:10m+4/24h:fixed", "", 40 * time.Minute, 0},
-		"a fixed global window":       {"4/1h:fixed", "5/24h:10m", "", 0, 0},
-		"it is to be in buckets":      {"4/1h", "5/24h:fixed", "5/24h", 0, 0},
-		"it is to be exact":           {"4/1h", "5/24h", "5/24h:fixed", 0, 0},
+		"out of the global window":    {"4/1h", "5/24h", "", 61 * time.Minute, 2},
+		"kept for the global window":  {"4/1h", "5/1m", "", 40 * time.Minute, 0},
+		"a fixed global window":       {"4/1h:fixed", "5/24h", "", 0, 0},
+		"a fixed one that has ended":  {"4/1h:fixed", "5/24h", "", 31 * time.Minute, 2},
+		"the global limit in buckets": {"4/1h:10m", "5/24h", "", 40 * time.Minute, 0},
+		"it was in buckets":           {"4/1h", "5/24h", "5/24h:10m", 40 * time.Minute, 0},
+		"and its bucket has left":     {"4/1h", "5/24h", "5/24h:10m", 71 * time.Minute, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newEmbedded(t, redistest.RunEmbedded(t))
@@ -197,44 +183,25 @@ func TestReservesShowWhatTheNextDecisionKeeps(t *testing.T) {
 	}
 }
 
-// Of a category whose key cannot be read nothing counts as used, neither for the script nor here.
-func TestReservesOfADamagedCategoryAreKept(t *testing.T) {
-	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, reserving("4/30m", "9/30m", map[string]int{"payments": 2}), day)
-	s.Set(t.Context(), "{n}:category:payments", "somebody else's", 0)
-	got, err := limiter.Reserves(t.Context())
-	if err != nil || got[0].Used != 0 || got[0].Kept != 2 {
-		t.Errorf("%+v, %v; expected 2 kept", got, err)
-	}
-	if got := limiter.one(costing(event("x", "other"), 4)); got.Reserved != 2 {
-		t.Errorf("%+v, expected 2 reserved", got)
-	}
-}
-
 // Whether events come in one batch or one after the other makes no difference to what is kept.
 func TestAReserveIsTheSameWithinABatch(t *testing.T) {
-	exact := reserving("5/10s", "9/30m", map[string]int{"payments": 2})
-	buckets := reserving("5/10s", "9/1h:1h", map[string]int{"payments": 2})
-	for name, test := range map[string]struct {
-		rules ratelimit.Rules
-		after time.Duration // a whole hour
-	}{
-		"exact": {exact, 30 * time.Minute}, "buckets": {buckets, 30 * time.Minute},
-		"a bucket whose first microsecond has just left": {buckets, 10 * time.Second}, "still counts": {buckets, 10*time.Second - time.Microsecond},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, global := range []string{"5/10s", "5/10s:1s", "5/10s:fixed", "5/10s+4/5s"} {
+		t.Run(global, func(t *testing.T) {
 			var got [2][]ratelimit.Decision
 			for i := range got {
 				s := newEmbedded(t, redistest.RunEmbedded(t))
-				s.later(t, test.after)
-				limiter := s.limiter(t, test.rules, day)
-				batch := append(events(2, "paid", "payments"), events(4, "e", "noise")...)
+				limiter := s.limiter(t, reserving(global, "9/30m", map[string]int{"payments": 2}), day)
+				batch := append(events(1, "paid", "payments"), events(4, "e", "noise")...)
+				batch = append(batch, event("paid too", "payments"), event("f", "noise"))
 				if i == 0 {
 					got[i] = limiter.admit(batch...)
-					continue
+				} else {
+					for _, e := range batch {
+						got[i] = append(got[i], limiter.one(e))
+					}
 				}
-				for _, e := range batch {
-					got[i] = append(got[i], limiter.one(e))
+				for j := range got[i] {
+					got[i][j].RetryAfter, got[i][j].AtLeast = 0, false // one by one the times are some microseconds apart
 				}
 			}
 			if difference := cmp.Diff(got[0], got[1]); difference != "" {
@@ -262,31 +229,22 @@ func TestTheReservedTier(t *testing.T) {
 	}
 }
 
-// The floor is kept again at the moment at which the first microsecond of a bucket has left the global window.
-func TestABucketIsUsedWhileItsFirstMicrosecondCounts(t *testing.T) {
-	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, reserving("4/30m", "3/30m:10m", map[string]int{"payments": 2}), day)
-	s.later(t, 10*time.Minute)
-	limiter.want(ratelimit.Admitted, events(2, "paid", "payments")...)
-	s.advance(t, 30*time.Minute-time.Microsecond)
-	big := costing(event("big", "noise"), 3)
-	if got := limiter.one(big); got.Outcome != ratelimit.Global || got.Used != 2 || got.Reserved != 0 {
-		t.Errorf("%+v, expected 2 used and nothing reserved", got)
-	}
-	s.advance(t, time.Microsecond)
-	if got := limiter.one(big); got.Outcome != ratelimit.Global || got.Used != 0 || got.Reserved != 2 {
-		t.Errorf("%+v, expected 2 reserved again", got)
-	}
-}
-
-// A reserved category whose key is of another type has used nothing, and holds up nobody else.
-func TestADamagedReserveHoldsUpNobodyElse(t *testing.T) {
+// What others have reserved is kept for them again once they have used it and it leaves the window: the wait is a lower bound
+// although nothing is kept now.
+func TestAWaitBesideAUsedReservationIsALowerBound(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3}), day)
-		s.Set(t.Context(), "{n}:category:payments", "somebody else's", 0)
-		limiter.want(ratelimit.Admitted, events(7, "e", "noise")...)
-		if got := limiter.one(event("x", "noise")); got.Outcome != ratelimit.Global || got.Used != 7 || got.Reserved != 3 {
-			t.Errorf("%+v, expected 7 used and 3 reserved", got)
+		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 5}), day)
+		limiter.want(ratelimit.Admitted, events(5, "p", "payments")...)
+		limiter.want(ratelimit.Admitted, events(5, "n", "noise")...)
+		if got := limiter.one(event("x", "noise")); got.Reserved != 0 || !got.AtLeast {
+			t.Errorf("%+v, expected a lower bound with nothing kept", got)
+		}
+		if got := limiter.one(event("y", "payments")); got.AtLeast {
+			t.Errorf("%+v, expected the exact time: nothing is reserved for others", got)
+		}
+		rooms, err := limiter.Rooms(t.Context(), "noise", "payments")
+		if err != nil || !rooms[0].Usages[0].AtLeast || rooms[1].Usages[0].AtLeast {
+			t.Errorf("%+v, %v; expected a lower bound for noise only", rooms, err)
 		}
 	})
 }

@@ -1,10 +1,11 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,14 +14,18 @@ import (
 	"notifier/lua"
 )
 
-// restoreChunk is how many admissions one call of restore.lua puts back: a few milliseconds' work for Redis.
-const restoreChunk = 500
+// restoreChunk is about how many admissions, or slots, one call of restore.lua puts back: a few milliseconds'
+// work for Redis.
+const (
+	restoreChunk = 500
+	restoreSlots = 10 * restoreChunk
+)
 
 var restoreScript = redis.NewScript(lua.Restore)
 
-// remember records what was admitted, and is false if the answer is from before the present epoch: then it counts for nothing, and
-// the question is to be asked again.
-func (l *Limiter) remember(q question, batch []Request, a answer, epoch uint64) bool {
+// remember records what was admitted, and is false if the answer is from before the present epoch: then it
+// counts for nothing, and the question is to be asked again.
+func (l *Limiter) remember(q request, batch []Request, a answer, epoch uint64) bool {
 	return l.journal.admitted(epoch, a.now, func(add func(r remembered, earlier bool)) {
 		for i, decision := range a.decisions {
 			if decision.Outcome != Admitted {
@@ -32,8 +37,9 @@ func (l *Limiter) remember(q question, batch []Request, a answer, epoch uint64) 
 				at = a.now
 			}
 			add(remembered{
-				member: q.members[i], delivery: batch[i].Delivery, category: category, at: at, cost: int32(batch[i].Cost),
-				grouped: len(q.plan.stored.GroupLimit(GroupOf(category))) > 0,
+				member: q.members[i], delivery: batch[i].Delivery, category: category, at: at,
+				cost:    int32(batch[i].Cost),
+				grouped: len(q.plan.rules.GroupLimit(GroupOf(category))) > 0,
 			}, earlier)
 		}
 	})
@@ -42,59 +48,73 @@ func (l *Limiter) remember(q question, batch []Request, a answer, epoch uint64) 
 // putBackTally is what a store did not have.
 type putBackTally struct{ Slots, InFlight, Sent int64 }
 
-// putBack puts back all that the journal has, the latest first: a failover forgets the last moments, and that must not wait for the rest.
-func (l *Limiter) putBack(ctx context.Context, connection *redis.Conn) (putBackTally, error) {
+// putBack puts back all that the journal has, the oldest first. errAnother: the store has another token by
+// now.
+func (l *Limiter) putBack(ctx context.Context, connection *redis.Conn, token string) (putBackTally, error) {
 	var sum putBackTally
-	for from := uint64(math.MaxUint64); ; {
-		var entries []remembered
-		if entries, from = l.journal.before(from, restoreChunk); len(entries) == 0 {
-			return sum, nil
-		}
-		keyNames, arguments := l.restored(l.plan.Load(), entries)
+	entries := l.journal.all()
+	slices.SortStableFunc(entries, func(a, b remembered) int { return cmp.Compare(a.at, b.at) })
+	for len(entries) > 0 {
+		n := chunkLength(entries)
+		keyNames, arguments := l.restored(l.plan.Load(), token, entries[:n])
 		reply, err := restoreScript.Run(ctx, connection, keyNames, arguments...).Int64Slice()
 		if err == nil && len(reply) != 4 {
 			err = fmt.Errorf("unexpected reply from restore.lua: %d numbers, expected 4", len(reply))
 		}
 		if err != nil {
-			return sum, fmt.Errorf("redis: cannot put back what was admitted: %w", err)
+			return sum, fmt.Errorf("redis: cannot put back what was admitted: %w",
+				l.explain(ctx, err, keyNames))
+		}
+		if reply[0] == 0 {
+			return sum, errAnother
 		}
 		sum.Slots, sum.InFlight, sum.Sent = sum.Slots+reply[1], sum.InFlight+reply[2], sum.Sent+reply[3]
+		entries = entries[n:]
 	}
+	return sum, nil
+}
+
+// chunkLength is how many of the entries one call puts back. Those of one time belong together, see
+// restore.lua.
+func chunkLength(entries []remembered) int {
+	slots := 0
+	for i, r := range entries {
+		full := i >= restoreChunk || slots >= restoreSlots
+		if full && r.at != entries[i-1].at || i >= maxBatch+restoreChunk {
+			return i
+		}
+		slots += int(r.cost)
+	}
+	return len(entries)
 }
 
 // restored is one call of restore.lua.
-func (l *Limiter) restored(p *plan, entries []remembered) (keyNames []string, arguments []any) {
-	keyNames = []string{l.keys.register(), l.keys.inFlight(), l.keys.sent()}
-	arguments = []any{p.dedupe, p.retain, ""}
+func (l *Limiter) restored(p *plan, token string, entries []remembered) (keyNames []string, arguments []any) {
+	keyNames = []string{l.keys.meta(), l.keys.inFlight(), l.keys.sent()}
+	arguments = []any{token, l.replica, micros(l.dedupe), micros(p.retention), micros(healMore),
+		micros(healMost), ""}
 	scopes := map[string]int{} // the number of each, by its key
-	scope := func(key string, limit Limit, keeps time.Duration) int {
-		number, seen := scopes[key]
+	scope := func(log string, limit Limit, keep time.Duration) int {
+		number, seen := scopes[log]
 		if !seen {
 			number = len(scopes) + 1
-			scopes[key] = number
-			keyNames = append(keyNames, l.keys.bothForms(key)...)
-			arguments = append(arguments, micros(keeps), strconv.Itoa(len(limit.grains())))
-			for _, grain := range limit.grains() {
-				arguments = append(arguments, micros(grain))
-			}
+			scopes[log] = number
+			keyNames = append(keyNames, l.keys.bothForms(log)...)
+			arguments = append(arguments, micros(limit.bucketWidth()), micros(keep))
 		}
 		return number
 	}
-	scope(l.keys.global(), p.stored.Global, max(p.stored.Global.longestWindow(), p.stored.LongestExactWindow()))
-	rows := make([]any, 0, 10*len(entries))
+	global := scope(l.keys.global(), p.rules.Global, p.keepGlobal())
+	rows := make([]any, 0, 8*len(entries))
 	for _, r := range entries {
-		limit := p.stored.LimitFor(r.category)
-		keeps := limit.longestWindow()
-		if p.stored.Reserve[r.category] > 0 {
-			keeps = max(keeps, p.stored.Global.longestWindow())
+		category, group := scope(l.keys.category(r.category), p.rules.LimitFor(r.category),
+			p.keepCategory(r.category)), 0
+		if name := GroupOf(r.category); r.grouped && len(p.rules.GroupLimit(name)) > 0 {
+			group = scope(l.keys.group(name), p.rules.GroupLimit(name), p.keepGroup(name))
 		}
-		category, group := scope(l.keys.category(r.category), limit, keeps), 0
-		if name := GroupOf(r.category); r.grouped && len(p.stored.GroupLimit(name)) > 0 {
-			group = scope(l.keys.group(name), p.stored.GroupLimit(name), p.stored.GroupLimit(name).longestWindow())
-		}
-		rows = append(rows, r.at, r.cost, category, group, r.posts, r.begun, r.name, r.delivery, r.sent)
+		rows = append(rows, r.at, r.cost, category, group, global, r.sent, r.begun, r.record())
 	}
-	arguments[2] = strconv.Itoa(len(scopes))
+	arguments[6] = strconv.Itoa(len(scopes))
 	arguments = append(arguments, strconv.Itoa(len(entries)))
 	for _, r := range entries {
 		arguments = append(arguments, r.member)
@@ -102,35 +122,42 @@ func (l *Limiter) restored(p *plan, entries []remembered) (keyNames []string, ar
 	return keyNames, append(arguments, rows...)
 }
 
-// What admit.lua is given in place of a number.
+// What admit.lua is given in place of a token.
 const (
-	anyStore = "0"
-	noStore  = "1" // no generation has this number
+	anyStore = ""
+	noStore  = "-" // no store has this token
 )
 
-// healedNumber is the number of the store that may decide.
-func (l *Limiter) healedNumber() string {
-	if number := l.number.Load(); number != nil {
-		return *number
+// knownToken is the token of the store that may decide.
+func (l *Limiter) knownToken() string {
+	if token := l.token.Load(); token != nil {
+		return *token
 	}
 	return anyStore
 }
 
-// unhealed lets no store decide, and no answer count that is on its way.
-func (l *Limiter) unhealed() {
-	number := noStore
-	l.number.Store(&number)
+// forgetStore lets no store decide, and no answer count that is on its way.
+func (l *Limiter) forgetStore() {
+	token := noStore
+	l.token.Store(&token)
 	l.journal.turn()
 }
 
-func (l *Limiter) wakeHealer() {
-	if h := l.healer.Load(); h != nil {
-		h.wake()
-	}
-}
+// mostHealings bounds how often a call is repeated because the store had to be healed first.
+const mostHealings = 20
 
-// awaitHealed waits after an error until the store is healed, and reports whether to ask again.
-func (l *Limiter) awaitHealed(ctx context.Context, err error) bool {
-	h := l.healer.Load()
-	return h != nil && errors.Is(err, ErrHealing) && h.wait(ctx)
+// onKnownStore makes a call, again after ErrHealing once the store is healed. Without a Healer it is made
+// once.
+func (l *Limiter) onKnownStore(ctx context.Context, call func() error) error {
+	for asked := 1; ; asked++ {
+		err := call()
+		h := l.healer.Load()
+		if h == nil || !errors.Is(err, ErrHealing) {
+			return err
+		}
+		h.wake()
+		if asked == mostHealings || !h.wait(ctx) {
+			return err
+		}
+	}
 }

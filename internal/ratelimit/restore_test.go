@@ -1,103 +1,113 @@
 package ratelimit_test
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"maps"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
+	"notifier/lua"
 )
 
-// everything is all that a store holds under keys of the limiter, and when it expires; what belongs to the healing aside.
+// remembering is a limiter that remembers what it admits, as a replica of this name does.
+func (s *store) remembering(t *testing.T, name string, rules ratelimit.Rules, dedupe time.Duration) caller {
+	t.Helper()
+	c := s.limiter(t, rules, dedupe)
+	c.KeepJournal(name)
+	return c
+}
+
+// withJournal runs a test with a limiter that remembers what it admits.
+func withJournal(t *testing.T, test func(t *testing.T, s *store, c caller)) {
+	t.Helper()
+	eachStore(t, func(t *testing.T, s *store) {
+		test(t, s, s.remembering(t, "r", testkit.Rules("9/10m", "9/10m", ""), day))
+	})
+}
+
+// forms are limits that are stored in each form.
+var forms = map[string]string{"exact": "100/30m", "buckets": "100/30m:1m", "fixed": "100/24h:fixed"}
+
+// pass lets time pass for the store and for what a limiter remembers.
+func (c caller) pass(s *store, d time.Duration) {
+	c.t.Helper()
+	s.advance(c.t, d)
+	if s.embedded == nil {
+		c.AgeJournal(d.Microseconds())
+	}
+}
+
+// putsBack puts back what limiters remember, one after the other.
+func (s *store) putsBack(t *testing.T, limiters ...caller) {
+	t.Helper()
+	connection := s.Conn()
+	defer func() { _ = connection.Close() }()
+	for _, c := range limiters {
+		testkit.Check(t, c.PutBack(t.Context(), connection))
+	}
+}
+
+// empty empties the store.
+func (s *store) empty(t *testing.T) {
+	t.Helper()
+	testkit.Check(t, s.FlushAll(t.Context()).Err())
+}
+
+// used is how many slots are taken in the global scope.
+func (s *store) used(t testing.TB, rules ratelimit.Rules) int {
+	t.Helper()
+	usages, err := s.limiter(t, rules, day).Peek(t.Context())
+	testkit.Check(t, err)
+	return usages[0].Used
+}
+
+// everything is what a store holds of events, and when.
 func (s *store) everything(t testing.TB) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, key := range s.Keys(t.Context(), "{n}:*").Val() {
-		if strings.HasSuffix(key, ":healing") || strings.HasSuffix(key, ":categories") {
-			continue
-		}
-		switch kind := s.Type(t.Context(), key).Val(); kind {
+		switch s.Type(t.Context(), key).Val() {
 		case "zset":
+			if strings.HasSuffix(key, ":categories") || strings.Contains(key, ":pace:") {
+				continue
+			}
 			for _, entry := range s.ZRangeWithScores(t.Context(), key, 0, -1).Val() {
-				if entry.Member != " healed" {
+				if !strings.HasPrefix(fmt.Sprint(entry.Member), "--") { // see sent.lua
 					all[fmt.Sprint(key, " ", entry.Member)] = fmt.Sprintf("%.0f", entry.Score)
 				}
 			}
 		case "hash":
+			if strings.HasSuffix(key, ":meta") {
+				continue
+			}
 			for field, value := range s.HGetAll(t.Context(), key).Val() {
 				all[key+" "+field] = value
 			}
-		default:
-			t.Fatalf("%s is a %s", key, kind)
 		}
 	}
 	return all
 }
 
-// healedAgain waits until a replica has healed the store after it was emptied.
-func (m *member) healedAgain() {
-	m.t.Helper()
-	testkit.EventuallyNil(m.t, func() error { return m.Ready(m.t.Context()) })
-}
-
-// All that a store had is there again after it was emptied, to the microsecond: slots, records with their posts, what was sent. What
-// was refunded is not.
-func TestAnEmptiedStoreIsAsItWas(t *testing.T) {
-	for name, limit := range map[string]string{"exact": "100/30m", "buckets": "100/30m:1m", "fixed": "100/24h:fixed"} {
-		t.Run(name, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s *store) {
-				rules := testkit.Rules(limit, limit, "big=50/1h:1m")
-				rules.Group = mustParse(limit)
-				m := newFleet(t, s.url()).join(rules, day)
-				e := events(8, "e", "x.a")
-				costly := event("costly", "big")
-				costly.Cost = 20
-				m.want(ratelimit.Admitted, e...)
-				m.want(ratelimit.Admitted, costly, event("other", "y"))
-				m.wantPermit(ratelimit.Granted, 1, e[1], "", "first")
-				m.wantPermit(ratelimit.Granted, 1, e[2], "", "one")
-				m.wantPermit(ratelimit.Granted, 2, e[2], "one", "two")
-				m.sent(e[3])
-				m.sent(e[4])
-				m.refund(e[5])
-				before := s.everything(t)
-				testkit.Check(t, s.FlushAll(t.Context()).Err())
-				m.healedAgain()
-				after := s.everything(t)
-				for key := range maps.Keys(before) { // the time of a post and of what was sent is this process's estimate
-					if value, found := after[key]; found && estimated(key) && near(before[key], value) {
-						after[key] = before[key]
-					}
-				}
-				for key := range after { // that a scope is wanted exact is marked only while there may be buckets
-					if _, found := before[key]; !found && strings.Contains(key, " exact ") {
-						delete(after, key)
-					}
-				}
-				maps.DeleteFunc(before, func(key, _ string) bool { return strings.Contains(key, ":pace:") })
-				if difference := cmp.Diff(before, after); difference != "" {
-					t.Errorf("(-before +after):\n%s", difference)
-				}
-				m.want(ratelimit.Admitted, e[0], e[1])
-				m.want(ratelimit.Duplicate, e[3], by("another", e[0]))
-				if permit := m.begin(e[2], "one", "three"); permit.Status != ratelimit.Leased && permit.Last != "two" {
-					t.Errorf("%+v, expected that the second post is known", permit)
-				}
-			})
-		})
+// sameAs expects what everything returned before. The times of posts and of what was sent are estimates.
+func (s *store) sameAs(t testing.TB, before map[string]string) {
+	t.Helper()
+	after := s.everything(t)
+	for key, value := range before {
+		estimated := strings.HasPrefix(key, "{n}:sent ") || strings.HasPrefix(key, "{n}:inflight ")
+		if now, found := after[key]; found && estimated && near(value, now) {
+			after[key] = value
+		}
 	}
-}
-
-// estimated reports whether a value has times that a worker knows by its own clock alone.
-func estimated(key string) bool {
-	return strings.HasPrefix(key, "{n}:sent ") || strings.HasPrefix(key, "{n}:inflight ") || strings.HasPrefix(key, "{n}:register ")
+	if difference := cmp.Diff(before, after); difference != "" {
+		t.Errorf("(-before +after):\n%s", difference)
+	}
 }
 
 // near reports whether two values are alike but for times that differ by less than a few seconds.
@@ -108,9 +118,8 @@ func near(a, b string) bool {
 		return false
 	}
 	for i := range x {
-		var m, n int64
-		_, _ = fmt.Sscan(x[i], &m)
-		_, _ = fmt.Sscan(y[i], &n)
+		m, _ := strconv.ParseInt(x[i], 10, 64)
+		n, _ := strconv.ParseInt(y[i], 10, 64)
 		if m != n && (len(x[i]) != 16 || time.Duration(m-n).Abs()*time.Microsecond > 10*time.Second) {
 			return false
 		}
@@ -118,145 +127,371 @@ func near(a, b string) bool {
 	return true
 }
 
-// What is put back twice, by the same replica or by another one that knows the same events, is there once.
-func TestPuttingBackChangesNothingThatIsThere(t *testing.T) {
-	t.Parallel()
-	for name, limit := range map[string]string{"exact": "100/30m", "buckets": "100/30m:1m"} {
+func TestEmptiedStoreIsAsItWas(t *testing.T) {
+	for name, limit := range forms {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				f := newFleet(t, s.url())
+				rules := testkit.Rules(limit, limit, "big=50/1h:1m")
+				rules.Group = mustParse(limit)
+				c := s.remembering(t, "r", rules, day)
+				if s.embedded != nil { // what the process knows by its own clock is to be near
+					s.now = time.Now().Truncate(time.Hour).Add(90 * time.Second)
+					s.embedded.SetTime(s.now)
+				}
+				e := events(8, "e", "x.a")
+				c.want(ratelimit.Admitted, e...)
+				c.want(ratelimit.Admitted, costing(event("costly", "big"), 20), event("other", "y"))
+				c.wantPermit(ratelimit.Granted, 1, e[1], "", "first")
+				c.wantPermit(ratelimit.Granted, 1, e[2], "", "one")
+				c.wantPermit(ratelimit.Granted, 2, e[2], "one", "two")
+				c.sent(e[3])
+				c.sent(e[4])
+				c.refund(e[5])
+				before := s.everything(t)
+				s.empty(t)
+				s.putsBack(t, c)
+				s.sameAs(t, before)
+				c.want(ratelimit.Admitted, e[0], e[1])
+				c.want(ratelimit.Duplicate, e[3], by("another", e[0]))
+				if permit := c.begin(e[2], "one", "three"); permit.Status != ratelimit.Leased && permit.Last != "two" {
+					t.Errorf("%+v, expected that the second post is known", permit)
+				}
+			})
+		})
+	}
+}
+
+// Logs by NX, buckets by what this replica is known to have there.
+func TestPuttingBackTwiceChangesNothing(t *testing.T) {
+	for name, limit := range forms {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
 				rules := testkit.Rules(limit, limit, "")
-				a, b := f.join(rules, day), f.join(rules, day)
+				a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
 				e := events(10, "e", "a")
 				a.want(ratelimit.Admitted, e...)
-				b.want(ratelimit.Admitted, e[5:]...) // redelivered there
+				b.want(ratelimit.Admitted, events(5, "f", "a")...)
+				b.want(ratelimit.Admitted, e[9]) // redelivered there
+				a.want(ratelimit.Admitted, costing(event("costly", "a"), 7))
 				a.sent(e[0])
 				a.wantPermit(ratelimit.Granted, 1, e[6], "", "post")
 				before := s.everything(t)
-				for range 3 { // the mark alone is lost, and each puts back all that it knows
-					testkit.Check(t, s.ZRem(t.Context(), "{n}:register", " healed").Err())
-					a.healedAgain()
-					b.healedAgain()
+				s.putsBack(t, a, b, a, b) // nothing was lost
+				s.sameAs(t, before)
+				s.empty(t)
+				s.putsBack(t, a, b, a, b)
+				want := 22
+				if name != "exact" {
+					want++ // buckets do not show that both know the redelivered one: never too many, here one too few
 				}
-				after := s.everything(t)
-				for key := range before {
-					if estimated(key) && near(before[key], after[key]) {
-						after[key] = before[key]
-					}
-				}
-				if difference := cmp.Diff(before, after); difference != "" {
-					t.Errorf("(-before +after):\n%s", difference)
+				if got := s.used(t, rules); got != want {
+					t.Errorf("%d slots are taken, expected %d", got, want)
 				}
 			})
 		})
 	}
 }
 
-// A scope that is stored in the other form than this replica's limit asks for loses no slot.
-func TestPuttingBackIntoTheOtherForm(t *testing.T) {
-	t.Parallel()
-	for name, limits := range map[string][2]string{"exact first": {"20/30m", "20/30m:1m"}, "buckets first": {"20/30m:1m", "20/30m"}} {
+// A copy has what a replica had admitted up to some moment: it gets what came later.
+func TestCopyGetsOnlyWhatItLacks(t *testing.T) {
+	for name, limit := range forms {
 		t.Run(name, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s *store) {
-				f := newFleet(t, s.url())
-				a := f.join(testkit.Rules(limits[0], limits[0], ""), day)
-				b := f.join(testkit.Rules(limits[1], limits[1], ""), day)
-				a.want(ratelimit.Admitted, events(6, "a", "x")...)
-				b.want(ratelimit.Admitted, events(6, "b", "x")...)
-				testkit.Check(t, s.FlushAll(t.Context()).Err())
-				a.healedAgain()
-				b.healedAgain()
-				if n := a.fill("more", "x"); n > 8 {
-					t.Errorf("%d more are admitted, expected 8 at most", n)
-				}
-			})
-		})
-	}
-}
-
-// A replica that comes late, after the others have waited for it in vain, puts back what it knows all the same.
-func TestALateReplicaStillPutsBackWhatItRemembers(t *testing.T) {
-	t.Parallel()
-	for name, limit := range map[string]string{"exact": "40/30m", "buckets": "40/30m:1m"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := onProcess(t)
-			f := newFleet(t, s.server.URL())
+			s := onProcess(t) // the embedded store has no DUMP
 			rules := testkit.Rules(limit, limit, "")
-			block := make(chan struct{})
-			a := f.join(rules, day)
-			slow := f.start("slow", rules, day, ratelimit.Healing{Peers: func() []string { <-block; return f.peers() }})
-			f.seen("slow")
-			block <- struct{}{} // begin and done of the first healing
-			block <- struct{}{}
-			slow.healedAgain()
+			a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
 			a.want(ratelimit.Admitted, events(5, "a", "x")...)
-			slow.want(ratelimit.Admitted, events(10, "slow", "x")...)
-			testkit.Check(t, s.FlushAll(t.Context()).Err())
-			a.healedAgain()
-			a.want(ratelimit.Admitted, events(3, "new", "x")...)
-			if lines := a.log.FilterMessageSnippet("did not answer").All(); len(lines) != 1 || !slices.Equal(lines[0].ContextMap()["did_not_answer"].([]any), []any{"slow"}) {
-				t.Errorf("lines %v, expected one that names the slow one", lines)
+			b.want(ratelimit.Admitted, events(5, "b", "x")...)
+			copied := map[string]string{}
+			for _, key := range s.Keys(t.Context(), "*").Val() {
+				copied[key] = s.Dump(t.Context(), key).Val()
 			}
-			close(block)
-			slow.healedAgain()
-			if n := a.fill("more", "x"); n != 22 {
-				t.Errorf("%d more are admitted, expected 22", n)
+			a.want(ratelimit.Admitted, events(3, "later", "x")...)
+			b.want(ratelimit.Admitted, costing(event("costly", "x"), 30))
+			s.empty(t)
+			for key, dump := range copied {
+				testkit.Check(t, s.Restore(t.Context(), key, 0, dump).Err())
 			}
-		})
-	}
-}
-
-// A replica that was given an event when it was delivered again puts its slots back at the time of the admission, and not where
-// they have left the window already.
-func TestARedeliveryIsPutBackAtTheTimeOfItsAdmission(t *testing.T) {
-	t.Parallel()
-	for name, global := range map[string]string{"exact": "100/30m", "buckets": "100/30m:1m"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := onProcess(t)
-			f := newFleet(t, s.server.URL())
-			rules := testkit.Rules(global, "1/2s", "")
-			a, b := f.join(rules, day), f.join(rules, day)
-			e := event("e", "a")
-			a.want(ratelimit.Admitted, e)
-			testkit.Eventually(t, "its slot is free", func() bool { return a.decided(event("next", "a")).Outcome == ratelimit.Admitted })
-			b.want(ratelimit.Admitted, e)
-			testkit.Check(t, s.ZRem(t.Context(), "{n}:register", " healed").Err())
-			a.healedAgain()
-			b.healedAgain()
-			if slots := s.ZRange(t.Context(), "{n}:category:a", 0, -1).Val(); slices.Contains(slots, "a:e") {
-				t.Errorf("the category has %q, expected that the slot of e is not taken again", slots)
+			s.putsBack(t, b, a)
+			if got := s.used(t, rules); got != 43 {
+				t.Errorf("%d slots are taken, expected 43", got)
 			}
 		})
 	}
 }
 
-// So it does where the record of the admission has left the store by the time of the healing, and where a post has begun in between.
-func TestARedeliveryIsNotPutBackAfterItsRecordHasEnded(t *testing.T) {
-	t.Parallel()
-	for name, posted := range map[string]bool{"no post": false, "a post has begun": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := onProcess(t)
-			f := newFleet(t, s.server.URL())
-			rules := testkit.Rules("100/2s", "1/2s", "")
-			a, b := f.join(rules, 2*time.Second), f.join(rules, 2*time.Second)
-			e := event("e", "a")
-			a.want(ratelimit.Admitted, e)
-			admitted := s.score(t, "{n}:global", "a:e")
-			testkit.Eventually(t, "a second has passed", func() bool { return s.Time(t.Context()).Val().UnixMicro() > admitted+time.Second.Microseconds() })
-			if posted {
-				a.begin(e, "", "p1")
+// Replicas with limits in different forms put back into one scope.
+func TestBothFormsArePutBack(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		exact, buckets := testkit.Rules("20/30m", "20/30m", ""), testkit.Rules("20/30m:1m", "20/30m:1m", "")
+		a, b := s.remembering(t, "a", exact, day), s.remembering(t, "b", buckets, day)
+		a.want(ratelimit.Admitted, events(6, "a", "x")...)
+		b.want(ratelimit.Admitted, events(6, "b", "x")...)
+		s.empty(t)
+		s.putsBack(t, b, a)
+		for _, rules := range []ratelimit.Rules{exact, buckets} {
+			if got := s.used(t, rules); got != 12 {
+				t.Errorf("%d slots are taken, expected 12", got)
 			}
-			b.want(ratelimit.Admitted, e)
-			testkit.Eventually(t, "its slot is free", func() bool { return a.decided(event("next", "a")).Outcome == ratelimit.Admitted })
-			testkit.Check(t, errors.Join(s.Del(t.Context(), "{n}:inflight").Err(), s.ZRem(t.Context(), "{n}:register", " healed").Err()))
-			a.healedAgain()
-			b.healedAgain()
-			if slots := s.ZRange(t.Context(), "{n}:category:a", 0, -1).Val(); slices.Contains(slots, "a:e") {
-				t.Errorf("the category has %q, expected that the slot of e is not taken again", slots)
+		}
+	})
+}
+
+// An event that was in flight for longer than it is known is charged anew when it comes again, and so it
+// is put back.
+func TestWhatIsAdmittedAnewIsPutBack(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		c.pass(s, 11*time.Minute)
+		c.want(ratelimit.Admitted, e)
+		s.empty(t)
+		s.putsBack(t, c)
+		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 1 {
+			t.Errorf("%d slots, expected 1", n)
+		}
+	})
+}
+
+// An id that was sent again after its dedupe window has two slots: two posts.
+func TestBothSlotsOfAnIDArePutBack(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("9/10m", "9/10m", "")
+		c := s.remembering(t, "r", rules, time.Second)
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		c.sent(e)
+		c.pass(s, 2*time.Second)
+		c.want(ratelimit.Admitted, by("another", e))
+		s.empty(t)
+		s.putsBack(t, c)
+		if got := s.used(t, rules); got != 2 {
+			t.Errorf("%d slots are taken, expected 2", got)
+		}
+	})
+}
+
+func TestWhatIsRefundedTwiceIsNotPutBack(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		c.refund(e)
+		c.refund(e)
+		s.empty(t)
+		s.putsBack(t, c)
+		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 0 {
+			t.Errorf("%d slots, expected 0", n)
+		}
+	})
+}
+
+// A refund without an answer may have been made: what it gave back is not put back, until the event is
+// posted after all.
+func TestWhatMayHaveBeenRefundedIsNotPutBack(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		e, posted := event("e", "a"), event("posted", "a")
+		c.want(ratelimit.Admitted, e, posted)
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, refunded := range []ratelimit.Request{e, posted} {
+			if _, err := c.Refund(cancelled, refunded, ""); err == nil {
+				t.Fatal("a refund without an answer reports no error")
 			}
-		})
+		}
+		c.wantPermit(ratelimit.Granted, 1, posted, "", "first")
+		s.empty(t)
+		s.putsBack(t, c)
+		slots := s.ZRange(t.Context(), "{n}:global", 0, -1).Val()
+		if len(slots) != 1 || !strings.HasPrefix(slots[0], slot(posted)+" ") {
+			t.Errorf("slots %q, expected that of the posted event alone", slots)
+		}
+		c.want(ratelimit.Admitted, e) // it was not refunded, so it goes on and is charged
+		s.empty(t)
+		s.putsBack(t, c)
+		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 2 {
+			t.Errorf("%d slots after the event was asked for again, expected 2", n)
+		}
+	})
+}
+
+// An event in flight is known for the longest window of any limit, and put back for as long.
+func TestEventInFlightIsPutBackBeyondTheGlobalWindow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.remembering(t, "r", testkit.Rules("9/1s", "9/10m:1m", ""), day)
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		c.pass(s, 10*time.Second)
+		s.empty(t)
+		s.putsBack(t, c)
+		if _, found, err := c.InFlight(t.Context(), e); err != nil || !found {
+			t.Errorf("the event is not in flight any more (%v): it would be charged and sent again", err)
+		}
+	})
+}
+
+// A post that began after a copy of the store was made is put back into that copy, also where the admission
+// alone is too old by then to be known.
+func TestAPostIsPutBackIntoARecordThatIsTooOldWithoutIt(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		c.pass(s, 9*time.Minute)
+		c.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		state, delivery, _ := strings.Cut(s.HGet(t.Context(), "{n}:inflight", slot(e)).Val(), " ")
+		fields := strings.Split(state, ":") // since, posts, begun, name
+		if len(fields) != 4 {
+			t.Fatalf("the record of a post is %q", state)
+		}
+		begun, err := strconv.ParseInt(fields[2], 10, 64)
+		testkit.Check(t, err)
+		c.JournalTimes(e, begun, 0)
+		testkit.Check(t, s.HSet(t.Context(), "{n}:inflight", slot(e), fields[0]+":0:0: "+delivery).Err())
+		c.pass(s, 2*time.Minute)
+		s.putsBack(t, c)
+		if refunded, err := c.Refund(t.Context(), e, ""); refunded || err != nil {
+			t.Errorf("refunded: %t, %v, although a post has begun whose result nobody knows", refunded, err)
+		}
+		c.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+	})
+}
+
+// Another replica posted the event and recorded it before the one that was given it puts back.
+func TestSentBeforeThePutBackIsNotUndone(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("9/10m", "9/10m", "")
+		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+		e := event("e", "x")
+		a.want(ratelimit.Admitted, e)
+		a.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		s.empty(t)
+		b.sent(e)
+		s.putsBack(t, a)
+		if _, found, err := a.InFlight(t.Context(), e); found || err != nil {
+			t.Errorf("in flight: %t, %v, expected that it is settled", found, err)
+		}
+		a.want(ratelimit.Duplicate, e)
+		if got := s.used(t, rules); got != 1 {
+			t.Errorf("%d slots are taken, expected that it keeps its slot", got)
+		}
+	})
+}
+
+// The same, with the record put back first.
+func TestSentSettlesWhatWasPutBackInFlight(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("9/10m", "9/10m", "")
+		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+		e := event("e", "x")
+		a.want(ratelimit.Admitted, e)
+		b.want(ratelimit.Admitted, e)
+		b.sent(e)
+		b.JournalTimes(e, 0, s.Time(t.Context()).Val().UnixMicro())
+		s.empty(t)
+		s.putsBack(t, a, b)
+		if _, found, err := a.InFlight(t.Context(), e); found || err != nil {
+			t.Errorf("in flight: %t, %v, expected that it is settled", found, err)
+		}
+		a.want(ratelimit.Duplicate, e)
+	})
+}
+
+// An id that a copy of the store had as sent earlier is known for as long as one that it did not have.
+func TestAnIDThatWasSentAgainIsKnownAsLong(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		ctx, e := t.Context(), event("e", "a")
+		c.sent(e)
+		sent, ends := s.score(t, "{n}:sent", slot(e)), s.PExpireTime(ctx, "{n}:sent").Val()
+		c.JournalTimes(e, 0, sent)
+		const earlier = time.Hour
+		was := redis.Z{Score: float64(sent - earlier.Microseconds()), Member: slot(e)}
+		testkit.Check(t, s.ZAdd(ctx, "{n}:sent", was).Err())
+		testkit.Check(t, s.PExpireAt(ctx, "{n}:sent", time.UnixMilli((ends-earlier).Milliseconds())).Err())
+		s.putsBack(t, c)
+		if got := s.PExpireTime(ctx, "{n}:sent").Val(); got < ends {
+			t.Errorf("ids are forgotten %s early", ends-got)
+		}
+		if got := s.score(t, "{n}:sent", slot(e)); got != sent {
+			t.Errorf("sent at %d, expected %d", got, sent)
+		}
+	})
+}
+
+// quarantine looks at the store as a healer of a primary of this generation does.
+func (s *store) quarantine(t *testing.T, generation string) (token string, wait time.Duration) {
+	t.Helper()
+	script := redis.NewScript(lua.Quarantine)
+	keys := []string{"{n}:meta"}
+	reply, err := script.Run(t.Context(), s.Client, keys, generation, 1_500_000, 30_000_000).Slice()
+	testkit.Check(t, err)
+	return reply[0].(string), time.Duration(reply[1].(int64)) * time.Microsecond
+}
+
+// waits compares when the store opens: a redis-server's clock goes on meanwhile.
+func (s *store) waits(t *testing.T, wait, want time.Duration) {
+	t.Helper()
+	tolerated := 400 * time.Millisecond
+	if s.embedded != nil {
+		tolerated = 0
 	}
+	if wait > want || wait < want-tolerated {
+		t.Errorf("the store opens in %s, expected %s", wait, want)
+	}
+}
+
+func TestStoreWithoutATokenIsClosedForItsQuarantine(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, testkit.Rules("9/10m", "9/10m", ""), day)
+		token, wait := s.quarantine(t, "g1")
+		s.waits(t, wait, 1500*time.Millisecond)
+		c.UseToken(token)
+		before := s.contents(t)
+		if decisions, err := c.Admit(t.Context(), events(1, "e", "a")); err != ratelimit.ErrHealing {
+			t.Errorf("%v, %v; expected that nothing is decided", decisions, err)
+		}
+		s.unchanged(t, before)
+		s.advance(t, 500*time.Millisecond)
+		again, wait := s.quarantine(t, "g1")
+		s.waits(t, wait, time.Second)
+		s.advance(t, time.Second)
+		c.want(ratelimit.Admitted, event("e", "a"))
+		open, wait := s.quarantine(t, "g1")
+		if again != token || open != token || wait != 0 {
+			t.Errorf("tokens %q, %q, %q, open in %s; expected one, and that it is open", token, again, open, wait)
+		}
+		if another, wait := s.quarantine(t, "g2"); another == token || wait == 0 {
+			t.Errorf("token %q, open in %s; expected another one in the quarantine of another primary", another, wait)
+		}
+		if decisions, err := c.Admit(t.Context(), events(1, "f", "a")); err != ratelimit.ErrHealing {
+			t.Errorf("%v, %v; expected that the old token decides nothing", decisions, err)
+		}
+	})
+}
+
+func TestOpeningFarInTheFutureIsReset(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		token, _ := s.quarantine(t, "g1")
+		opens := s.Time(t.Context()).Val().Add(time.Hour).UnixMicro()
+		testkit.Check(t, s.HSet(t.Context(), "{n}:meta", "opens", opens).Err())
+		again, wait := s.quarantine(t, "g1")
+		s.waits(t, wait, 1500*time.Millisecond)
+		if again != token {
+			t.Errorf("token %q, expected %q as before", again, token)
+		}
+	})
+}
+
+// Each call that puts something back moves the opening on, for 30 seconds at most.
+func TestPuttingBackMovesTheOpeningOn(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.remembering(t, "r", testkit.Rules("9/10m", "9/10m", ""), day)
+		c.want(ratelimit.Admitted, event("e", "a"))
+		s.empty(t)
+		s.quarantine(t, "primary") // the name that PutBack gives
+		s.putsBack(t, c)
+		_, wait := s.quarantine(t, "primary")
+		s.waits(t, wait, 1500*time.Millisecond) // never earlier
+		c.pass(s, 1400*time.Millisecond)
+		s.putsBack(t, c)
+		_, wait = s.quarantine(t, "primary")
+		s.waits(t, wait, 500*time.Millisecond)
+	})
 }

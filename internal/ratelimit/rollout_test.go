@@ -12,21 +12,14 @@ import (
 
 // At a rolling restart old and new replicas decide side by side over the same keys, each by its own rules. Each counts
 // what all have admitted, so that no window ever holds more than the larger of the two limits, and with the old ones
-// gone never more than the new one.
+// gone never more than the new one. That is so while their longest windows are the same: each keeps entries for its own.
 func TestOldAndNewReplicasSideBySide(t *testing.T) {
 	tests := map[string]struct{ old, new [2]string }{ // global and category
-		"lowered":                        {[2]string{"20/10m", "6/10m"}, [2]string{"8/10m", "3/10m"}},
-		"raised":                         {[2]string{"8/10m", "3/10m"}, [2]string{"20/10m", "6/10m"}},
-		"one lowered, one raised":        {[2]string{"20/10m", "3/10m"}, [2]string{"8/10m", "6/10m"}},
-		"a shorter tier added":           {[2]string{"20/10m", "6/10m"}, [2]string{"20/10m+5/1m", "6/10m+1/30s"}},
-		"a shorter tier removed":         {[2]string{"20/10m+5/1m", "6/10m+1/30s"}, [2]string{"20/10m", "6/10m"}},
-		"a longer tier added":            {[2]string{"6/1m", "3/1m"}, [2]string{"6/1m+30/1h", "3/1m+10/30m"}},
-		"a longer tier removed":          {[2]string{"6/1m+30/1h", "3/1m+10/30m"}, [2]string{"6/1m", "3/1m"}},
-		"windows made longer":            {[2]string{"10/1m", "4/30s"}, [2]string{"10/20m", "4/15m"}},
-		"windows made shorter":           {[2]string{"10/20m", "4/15m"}, [2]string{"10/1m", "4/30s"}},
-		"only the category's longer":     {[2]string{"500/1h", "4/1m"}, [2]string{"500/1h", "4/40m"}},
-		"only the category's shorter":    {[2]string{"500/1h", "4/40m"}, [2]string{"500/1h", "4/1m"}},
-		"longer in one, shorter in both": {[2]string{"9/2m", "4/20m"}, [2]string{"9/40m+4/1m", "4/30s"}},
+		"lowered":                 {[2]string{"20/10m", "6/10m"}, [2]string{"8/10m", "3/10m"}},
+		"raised":                  {[2]string{"8/10m", "3/10m"}, [2]string{"20/10m", "6/10m"}},
+		"one lowered, one raised": {[2]string{"20/10m", "3/10m"}, [2]string{"8/10m", "6/10m"}},
+		"a shorter tier added":    {[2]string{"20/10m", "6/10m"}, [2]string{"20/10m+5/1m", "6/10m+1/30s"}},
+		"a shorter tier removed":  {[2]string{"20/10m+5/1m", "6/10m+1/30s"}, [2]string{"20/10m", "6/10m"}},
 	}
 	categories := []string{"a", "b", "c"}
 	eachStore(t, func(t *testing.T, s *store) {
@@ -73,58 +66,58 @@ func TestOldAndNewReplicasSideBySide(t *testing.T) {
 	})
 }
 
-// The longest window that is asked for decides how long a set lives, whoever writes to it.
+// A replica with shorter windows removes what they do not have, but no key ends earlier than another replica asked for.
 func TestAReplicaWithShorterWindowsShortensNoKeysLife(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		long := s.limiter(t, testkit.Rules("100/2h", "10/1h", ""), 48*time.Hour)
 		short := s.limiter(t, testkit.Rules("100/1m", "10/30s", ""), time.Hour)
 		e := event("e", "a")
-		long.admit(e)
+		long.admit(e, event("flying", "a"))
 		long.sent(e)
-		for i := range 6 {
-			s.advance(t, 45*time.Second)
-			f := event(fmt.Sprint("f", i), "a")
-			short.want(ratelimit.Admitted, f)
-			short.sent(f)
-		}
-		short.admit(event("flying", "a"))
+		f := event("f", "a")
+		short.want(ratelimit.Admitted, f)
+		short.sent(f)
 		for key, want := range map[string]time.Duration{
 			"{n}:global": 2 * time.Hour, "{n}:inflight": 2 * time.Hour, "{n}:sent": 48 * time.Hour, "{n}:category:a": time.Hour,
-			"{n}:categories": 50*time.Hour + time.Second,
+			"{n}:buckets:global": -2, "{n}:buckets:category:a": -2, // none
 		} {
-			if left := s.PTTL(t.Context(), key).Val(); left > want+2*time.Millisecond || left < want-10*time.Second {
+			if left := s.PTTL(t.Context(), key).Val(); left > want+2*time.Millisecond || left < want-time.Minute {
 				t.Errorf("%s expires in %s, expected %s", key, left, want)
 			}
-		}
-		if got := long.admit(costing(event("x", "a"), 3))[0]; got.Used != 8 {
-			t.Errorf("%+v, expected 8 used in the long window", got)
 		}
 		long.want(ratelimit.Duplicate, e)
 	})
 }
 
-// After a refund a set lives no longer than its other entries need it.
-func TestARefundGivesBackTheTimeToo(t *testing.T) {
+// Replicas whose limits are in another form write other keys, and each counts what all have admitted.
+func TestReplicasOfBothFormsCountEachOther(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/10m", ""), day)
-		limiter.admit(event("e", "a"))
-		before := s.contents(t)
-		s.advance(t, time.Minute)
-		aged := map[string]time.Duration{}
-		for _, key := range []string{"{n}:global", "{n}:category:a"} {
-			aged[key] = s.PExpireTime(t.Context(), key).Val()
+		exact := s.limiter(t, testkit.Rules("100/30m", "5/10m", ""), day)
+		buckets := s.limiter(t, testkit.Rules("100/30m:1m", "5/10m:1m", ""), day)
+		mixed := []caller{exact, buckets, exact, buckets, exact}
+		for i, e := range events(5, "e", "a") {
+			mixed[i].want(ratelimit.Admitted, e)
+			s.advance(t, 10*time.Second)
 		}
-		for i := range 5 {
-			f := costing(event(fmt.Sprint("f", i), "a"), 2)
-			limiter.want(ratelimit.Admitted, f)
-			if !limiter.refund(f) {
-				t.Fatal("nothing was refunded")
+		for _, limiter := range mixed[:2] {
+			got := limiter.one(event("f", "a"))
+			if got.Outcome != ratelimit.Category || got.Used != 5 || !got.AtLeast || got.RetryAfter < 9*time.Minute {
+				t.Errorf("%+v, expected a refusal with 5 used and a lower bound", got)
 			}
-		}
-		for key, want := range aged {
-			if got := s.PExpireTime(t.Context(), key).Val(); got != want {
-				t.Errorf("%s expires at %s, expected %s as before:\n%s", key, got, want, before)
+			usages, err := limiter.Peek(t.Context(), "a")
+			testkit.Check(t, err)
+			if usages[0].Used != 5 || usages[1].Used != 5 || !usages[1].AtLeast {
+				t.Errorf("%+v, expected 5 used and a lower bound", usages)
 			}
+			limiter.want(ratelimit.Admitted, events(5, "e", "a")...) // in flight, whoever admitted them
 		}
+		if n := s.ZCard(t.Context(), "{n}:category:a").Val(); n != 3 {
+			t.Errorf("%d slots in the log, expected 3", n)
+		}
+		if !buckets.refund(event("e-1", "a")) || !exact.refund(event("e-2", "a")) {
+			t.Error("what the other replica has admitted is not refunded")
+		}
+		exact.want(ratelimit.Admitted, costing(event("g", "a"), 2))
+		buckets.want(ratelimit.Category, event("h", "a"))
 	})
 }

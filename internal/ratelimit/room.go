@@ -8,11 +8,11 @@ import (
 // Room is the global limit as it is for the events of one category: what is kept for others counts as taken.
 type Room struct {
 	Usages []Usage // of each global tier, whose COUNT is less what is kept
-	Kept   []int   // of each global tier the slots that are kept for others; where there are any, a FreeIn is a lower bound
+	Kept   []int   // of each global tier: slots that are kept for others
 }
 
-// Rooms returns the global limit as it is for each of the categories, in their order, as admit.lua would apply it now. Without reserves
-// it is the same for all. The call only reads. Errors are as for Admit.
+// Rooms returns the global limit as it is for each of the categories, in their order, as admit.lua would
+// apply it now. Without reserves it is the same for all. The call only reads. Errors are as for Admit.
 func (l *Limiter) Rooms(ctx context.Context, categories ...string) ([]Room, error) {
 	p := l.plan.Load()
 	kept, err := l.keptFor(ctx, p)
@@ -20,11 +20,11 @@ func (l *Limiter) Rooms(ctx context.Context, categories ...string) ([]Room, erro
 		return nil, err
 	}
 	// Categories without a reserve share one scope here; it is asked for first.
-	scopes, scopeOf := []peekedScope{{limit: p.lessKept(kept, ""), key: l.keys.global()}}, map[string]int{}
+	scopes, scopeOf := []peekedScope{{limit: p.lessKept(kept, ""), log: l.keys.global()}}, map[string]int{}
 	for _, category := range categories {
 		if _, asked := scopeOf[category]; p.rules.Reserve[category] > 0 && !asked {
 			scopeOf[category] = len(scopes)
-			scopes = append(scopes, peekedScope{limit: p.lessKept(kept, category), key: l.keys.global()})
+			scopes = append(scopes, peekedScope{limit: p.lessKept(kept, category), log: l.keys.global()})
 		}
 	}
 	_, usages, err := l.peek(ctx, scopes)
@@ -36,7 +36,9 @@ func (l *Limiter) Rooms(ctx context.Context, categories ...string) ([]Room, erro
 		first := scopeOf[category] * tiers
 		rooms[i] = Room{Usages: usages[first : first+tiers], Kept: make([]int, tiers)}
 		for t, tier := range p.rules.Global {
-			rooms[i].Kept[t] = tier.Count - rooms[i].Usages[t].Tier.Count
+			usage := &rooms[i].Usages[t]
+			rooms[i].Kept[t] = tier.Count - usage.Tier.Count
+			usage.AtLeast = usage.AtLeast || usage.FreeIn > 0 && p.rules.reservesForOthers(tier, category)
 		}
 	}
 	return rooms, nil

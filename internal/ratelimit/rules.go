@@ -2,6 +2,8 @@ package ratelimit
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,16 +11,16 @@ import (
 	"notifier/internal/term"
 )
 
-// Rules define which limits apply to which category. A category has three levels: its own limit, that of its group if there is
-// one, and the global one.
+// Rules define which limits apply to which category. A category has three levels: its own limit, that of its
+// group if there is one, and the global one.
 type Rules struct {
 	Global         Limit                // over all categories together
 	Category       Limit                // for each category that has no override
 	Overrides      pattern.Table[Limit] // for each category that matches instead
-	Group          Limit                // that all categories of a group share, where the group has no override; empty: none
+	Group          Limit                // shared by all categories of a group without an override; empty: none
 	GroupOverrides map[string]Limit     // for these groups instead
 	Reserve        map[string]int       // slots of the global limit that are kept for a category, by its name
-	Pace           Tier                 // posts to one channel, which wait for their turn; the zero Tier: none
+	Pace           Tier                 // posts to one channel, which wait their turn; the zero Tier: none
 }
 
 // GroupOf is the group of a category: its first token. "team-a" and "team-a.job1" are in the group "team-a".
@@ -52,12 +54,17 @@ func (r Rules) Reserved() int {
 	return sum
 }
 
-// Reserves reports whether slots are kept in a tier of the global limit: only where it has more than are reserved, so that a
-// tier such as 1/5s does not refuse everybody.
+// Reserves reports whether slots are kept in a tier of the global limit: only where it has more than are
+// reserved, so that a tier such as 1/5s does not refuse everybody.
 func (r Rules) Reserves(global Tier) bool { return len(r.Reserve) > 0 && global.Count > r.Reserved() }
 
-// ReservedTier is the longest tier of the global limit in which slots are kept, of two the one that is listed last; the zero Tier:
-// there is none.
+// reservesForOthers reports whether slots of a tier of the global limit are reserved for other categories.
+func (r Rules) reservesForOthers(global Tier, category string) bool {
+	return r.Reserves(global) && r.Reserved() > r.Reserve[category]
+}
+
+// ReservedTier is the longest tier of the global limit in which slots are kept, of two the one that is listed
+// last; the zero Tier: there is none.
 func (r Rules) ReservedTier() Tier {
 	var longest Tier
 	for _, tier := range r.Global {
@@ -68,15 +75,34 @@ func (r Rules) ReservedTier() Tier {
 	return longest
 }
 
-// CheckReserve returns what is wrong with what is reserved, or nil: the global tiers with the longest window must have more slots
-// than are reserved. Shorter ones need not, see Reserves.
+// CheckReserve returns what is wrong with what is reserved, or nil: the limit of a category with a
+// reservation must keep each event, and the global tiers with the longest window must have more slots than
+// are reserved. Shorter ones need not, see Reserves.
 func (r Rules) CheckReserve() error {
+	for _, category := range slices.Sorted(maps.Keys(r.Reserve)) {
+		if err := r.CheckReserved(category, r.LimitFor(category)); err != nil {
+			return err
+		}
+	}
 	for _, tier := range r.Global {
 		if len(r.Reserve) > 0 && tier.Window == r.Global.longestWindow() && !r.Reserves(tier) {
-			return fmt.Errorf("%s reserved, and the global limit %s has %d; expected fewer reserved slots than that", term.CountAre(r.Reserved(), "slot"), tier, tier.Count)
+			return fmt.Errorf(
+				"%s reserved, and the global limit %s has %d; expected fewer reserved slots than that",
+				term.CountAre(r.Reserved(), "slot"), tier, tier.Count)
 		}
 	}
 	return nil
+}
+
+// CheckReserved returns what is wrong with a limit of a category, or nil: with a reservation it must keep
+// each event.
+func (r Rules) CheckReserved(category string, limit Limit) error {
+	if r.Reserve[category] == 0 || limit.Exact() {
+		return nil
+	}
+	return fmt.Errorf(
+		"slots are reserved for %s, and its limit %s is counted in buckets; expected a limit that keeps each event, "+
+			"such as %d/%s", category, limit, limit[0].Count, term.ShortDuration(limit[0].Window))
 }
 
 // LongestWindow is the longest window of any rule: how long an admission can matter at all.
@@ -84,27 +110,6 @@ func (r Rules) LongestWindow() time.Duration {
 	longest := time.Duration(0)
 	for _, limit := range r.limits() {
 		longest = max(longest, limit.longestWindow())
-	}
-	return longest
-}
-
-// LongestExactWindow is the same of those limits that keep each event: how long an id is the name of a slot. 0: none does.
-func (r Rules) LongestExactWindow() time.Duration {
-	longest := time.Duration(0)
-	for _, limit := range r.limits() {
-		if limit.Exact() {
-			longest = max(longest, limit.longestWindow())
-		}
-	}
-	return longest
-}
-
-// retention is how long an id in flight is known: as long as a slot can have its name, and otherwise as long as an admission
-// matters, but no longer than ids that were sent are known.
-func (r Rules) retention(dedupe time.Duration) time.Duration {
-	longest := max(r.LongestExactWindow(), min(r.LongestWindow(), dedupe))
-	if len(r.Reserve) > 0 { // a category's own set is then kept for the longest global window
-		longest = max(longest, r.Global.longestWindow())
 	}
 	return longest
 }

@@ -154,10 +154,12 @@ func (w world) fill(b *testing.B, limiter *ratelimit.Limiter) {
 func takeBack(b *testing.B, client *redis.Client, batch []ratelimit.Request) {
 	b.Helper()
 	prefix := "{" + b.Name() + "}:"
-	_, err := client.Pipelined(context.Background(), func(pipe redis.Pipeliner) error {
+	at, err := client.HGet(context.Background(), prefix+"meta", "clock").Result() // of the admission
+	testkit.Check(b, err)
+	_, err = client.Pipelined(context.Background(), func(pipe redis.Pipeliner) error {
 		for _, request := range batch {
-			pipe.ZRem(context.Background(), prefix+"global", slot(request))
-			pipe.ZRem(context.Background(), prefix+"category:"+request.Category, slot(request))
+			pipe.ZRem(context.Background(), prefix+"global", slot(request)+" "+at)
+			pipe.ZRem(context.Background(), prefix+"category:"+request.Category, slot(request)+" "+at)
 			pipe.HDel(context.Background(), prefix+"inflight", slot(request))
 		}
 		return nil

@@ -13,22 +13,23 @@ import (
 // Slot is one slot that is taken in the longest window of the global limit.
 type Slot struct {
 	ID       string    `json:"id"`                 // of its event; a hash after "~" for a long one
-	Category string    `json:"category,omitempty"` // empty if ID is a hash, and it is not among those that were asked for, or no longer known
+	Category string    `json:"category,omitempty"` // empty if ID is a hash of none of the given categories
 	At       time.Time `json:"at"`                 // when the event was admitted
 	Frees    time.Time `json:"frees"`              // when it leaves the window
 }
 
-// Slots lists the slots taken in the longest global window, the newest first, at most as many as the argument most. The
-// category of a slot whose ID is a hash is looked up among the named ones. The call only reads, in a few steps, so a slot
-// that is taken in between may be missing. Errors are as for Admit.
+// Slots lists the slots taken in the longest global window, the newest first, at most as many as the argument
+// most. The category of a slot whose ID is a hash is looked up among the named ones. The call only reads, in
+// a few steps, so a slot that is taken in between may be missing. Errors are as for Admit.
 func (l *Limiter) Slots(ctx context.Context, most int, categories ...string) ([]Slot, error) {
 	p := l.plan.Load()
 	window := p.rules.Global.longestWindow()
-	now, _, err := l.peek(ctx, l.peeked(p, nil))
+	now, _, err := l.peek(ctx, l.peekedScopes(p, nil))
 	if err != nil {
 		return nil, err
 	}
-	since := &redis.ZRangeBy{Min: "(" + strconv.FormatInt(now.Add(-window).UnixMicro(), 10), Max: "+inf", Count: int64(most)}
+	since := &redis.ZRangeBy{Min: "(" + strconv.FormatInt(now.Add(-window).UnixMicro(), 10), Max: "+inf",
+		Count: int64(most)}
 	taken, err := l.redis.ZRevRangeByScoreWithScores(ctx, l.keys.global(), since).Result()
 	if err != nil {
 		return nil, fmt.Errorf("redis: cannot list the slots: %w", err)
@@ -36,7 +37,8 @@ func (l *Limiter) Slots(ctx context.Context, most int, categories ...string) ([]
 	slots := make([]Slot, len(taken))
 	hashed := false
 	for i, entry := range taken {
-		member, _ := entry.Member.(string)
+		name, _ := entry.Member.(string)
+		member, _, _ := strings.Cut(name, " ")
 		at := time.UnixMicro(int64(entry.Score)).UTC()
 		slots[i] = Slot{ID: member, At: at, Frees: at.Add(window)}
 		if category, id, plain := readMember(member); plain {
@@ -63,18 +65,22 @@ func (l *Limiter) Slots(ctx context.Context, most int, categories ...string) ([]
 }
 
 // holders are the categories by the members in them, for members that do not show theirs.
-func (l *Limiter) holders(ctx context.Context, since *redis.ZRangeBy, categories []string) (map[string]string, error) {
+func (l *Limiter) holders(
+	ctx context.Context, since *redis.ZRangeBy, categories []string,
+) (map[string]string, error) {
 	pipe := l.redis.Pipeline()
 	held := make([]*redis.StringSliceCmd, len(categories))
 	for i, category := range categories {
 		held[i] = pipe.ZRevRangeByScore(ctx, l.keys.category(category), since)
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !strings.Contains(err.Error(), "WRONGTYPE") { // such a category holds nothing
+	// A key of another type holds nothing.
+	if _, err := pipe.Exec(ctx); err != nil && !strings.Contains(err.Error(), "WRONGTYPE") {
 		return nil, err
 	}
 	categoryOf := map[string]string{}
 	for i, category := range categories {
-		for _, member := range held[i].Val() {
+		for _, name := range held[i].Val() {
+			member, _, _ := strings.Cut(name, " ")
 			categoryOf[member] = category
 		}
 	}

@@ -83,37 +83,100 @@ func TestWhatIsAdmittedMeanwhileCountsAfterwards(t *testing.T) {
 	}
 }
 
-// A scope keeps its form: nothing is copied when a limit for a while begins and ends.
-func TestAScopeKeepsItsForm(t *testing.T) {
+// A limit for a while is counted in its own form, and what the other form has counts on.
+func TestALimitForAWhileHasItsOwnForm(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("1000000/24h:1m", "1000000/24h:1m", "exact=100/1h")
-		limiter := s.limiter(t, rules, time.Hour)
-		forms := func(category, form string) {
+		limiter := s.limiter(t, testkit.Rules("1000000/24h:1m", "1000000/24h:1m", "exact=100/1h"), time.Hour)
+		forms := func(category string, log, buckets int64) {
 			t.Helper()
-			for other, want := range map[string]int64{"": 0, "buckets:": 0} {
-				if other == form {
-					want = 1
-				}
-				if n := s.Exists(t.Context(), "{n}:"+other+"category:"+category).Val(); n != want {
-					t.Errorf("%scategory:%s exists %d times, expected %d", other, category, n, want)
+			for key, want := range map[string]int64{"{n}:category:": log, "{n}:buckets:category:": buckets} {
+				if n := s.Exists(t.Context(), key+category).Val(); n != want {
+					t.Errorf("%s exists %d times, expected %d", key+category, n, want)
 				}
 			}
 		}
 		limiter.want(ratelimit.Admitted, costing(event("e", "coarse"), 400_000), event("f", "exact"))
-		limiter.SetTemporary(forAWhile("category/coarse", "450000/1h", "category/exact", "50/1h:1m+60/2h:fixed", "global", "900000/1h"))
-		limiter.want(ratelimit.Admitted, costing(event("g", "coarse"), 40_000), event("h", "exact"))
-		limiter.want(ratelimit.Category, costing(event("i", "coarse"), 40_000))
-		forms("coarse", "buckets:")
-		forms("exact", "")
-		if n := s.Exists(t.Context(), "{n}:global").Val(); n != 0 {
-			t.Errorf("the global scope is exact:\n%s", s.contents(t))
+		forms("coarse", 0, 1)
+		forms("exact", 1, 0)
+		limiter.SetTemporary(forAWhile("category/coarse", "400100/1h", "category/exact", "50/1h:1m+60/2h:fixed"))
+		if err := limiter.Rules().CheckCost("coarse", 40_000); err == nil {
+			t.Error("a limit that keeps each event takes a cost of 40000")
 		}
+		limiter.want(ratelimit.Admitted, costing(event("g", "coarse"), 90), event("h", "exact"))
+		limiter.want(ratelimit.Category, costing(event("i", "coarse"), 90))
+		forms("coarse", 1, 1)
+		forms("exact", 1, 1)
 		limiter.SetTemporary(ratelimit.Temporary{})
 		limiter.want(ratelimit.Admitted, costing(event("i", "coarse"), 40_000), event("k", "exact"))
-		forms("coarse", "buckets:")
-		forms("exact", "")
-		if usages, err := limiter.Peek(t.Context(), "coarse", "exact"); err != nil || usages[1].Used != 480_000 || usages[2].Used != 3 {
+		usages, err := limiter.Peek(t.Context(), "coarse", "exact")
+		if err != nil || usages[1].Used != 440_090 || usages[2].Used != 3 {
 			t.Errorf("%+v, %v", usages, err)
+		}
+	})
+}
+
+// A tighter limit with a shorter window erases nothing that the settings' limit counts when it is in force again.
+func TestATighterLimitForAWhileErasesNoHistory(t *testing.T) {
+	for _, form := range []string{"", ":1m"} {
+		t.Run("10/30m"+form, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m"+form, ""), day)
+				limiter.want(ratelimit.Admitted, events(10, "e", "a")...)
+				limiter.SetTemporary(forAWhile("category/a", "2/1m"))
+				s.advance(t, 3*time.Minute)
+				limiter.want(ratelimit.Admitted, events(2, "f", "a")...)
+				limiter.want(ratelimit.Category, event("g", "a"))
+				s.advance(t, 3*time.Minute)
+				limiter.SetTemporary(ratelimit.Temporary{})
+				for range 4 {
+					got := limiter.one(event("h", "a"))
+					if got.Outcome != ratelimit.Category || got.Tier.Count != 10 || got.Used != 12 {
+						t.Fatalf("%+v, expected a refusal with all 12 used", got)
+					}
+					s.advance(t, 5*time.Minute)
+				}
+				s.advance(t, 5*time.Minute) // 31 minutes after the first ten
+				limiter.want(ratelimit.Admitted, events(8, "h", "a")...)
+				limiter.want(ratelimit.Category, event("i", "a"))
+			})
+		})
+	}
+}
+
+// The same of a group, whose other groups keep their own limits meanwhile.
+func TestATemporaryLimitOfAGroupChangesNothingElse(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := grouped("100/30m", "50/30m", "10/30m")
+		rules.GroupOverrides = map[string]ratelimit.Limit{"b": mustParse("3/30m")}
+		limiter := s.limiter(t, rules, day)
+		limiter.want(ratelimit.Admitted, events(10, "e", "a.x")...)
+		limiter.SetTemporary(forAWhile("group/a", "2/1m"))
+		s.advance(t, 3*time.Minute)
+		limiter.want(ratelimit.Admitted, event("f", "a.x"))
+		limiter.want(ratelimit.Admitted, events(3, "e", "b.x")...)
+		limiter.want(ratelimit.Group, event("f", "b.x"))
+		limiter.SetTemporary(ratelimit.Temporary{})
+		if got := limiter.one(event("g", "a.x")); got.Outcome != ratelimit.Group || got.Used != 11 {
+			t.Errorf("%+v, expected a refusal by the group with 11 used", got)
+		}
+	})
+}
+
+// While a temporary limit has a longer window, an event in flight is known for that, and remembered as long.
+func TestALongTemporaryLimitIsKnownForItsWindow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("9/10m", "9/10m", "")
+		c := s.remembering(t, "r", rules, time.Minute)
+		c.SetTemporary(forAWhile("global", "9/2h"))
+		c.want(ratelimit.Admitted, event("e", "a"))
+		c.pass(s, time.Hour)
+		c.want(ratelimit.Admitted, event("e", "a"), event("f", "a")) // e for the second time
+		for _, when := range []string{"before", "after"} {
+			if usages, err := c.Peek(t.Context()); err != nil || usages[0].Used != 2 {
+				t.Errorf("%s a loss: %+v, %v; expected 2 used", when, usages, err)
+			}
+			s.empty(t)
+			s.putsBack(t, c)
 		}
 	})
 }
@@ -215,36 +278,4 @@ func TestLimitsChangeUnderLoad(t *testing.T) {
 		default:
 		}
 	}
-}
-
-// A group without a limit of its own has the form of the global limit, whatever form its limits for a while are written in: nothing
-// is copied when one replaces the other, and a high cost never becomes as many members.
-func TestAGroupForAWhileHasTheFormOfTheGlobalLimit(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("1000000/24h:1m", "1000000/24h:1m", ""), time.Hour)
-		limiter.SetTemporary(forAWhile("group/g", "500000/30m"))
-		limiter.want(ratelimit.Admitted, event("e", "g.a"))
-		limiter.SetTemporary(forAWhile("group/g", "1000000/24h:1m"))
-		limiter.want(ratelimit.Admitted, costing(event("f", "g.a"), 400_000))
-		if n := s.ZCard(t.Context(), "{n}:group:g").Val(); n > 0 {
-			t.Errorf("the group has %d members", n)
-		}
-		if usages, err := limiter.Peek(t.Context(), "g.a"); err != nil || usages[1].Used != 400_001 {
-			t.Errorf("%+v, %v", usages, err)
-		}
-		if n := s.Exists(t.Context(), "{n}:buckets:group:g").Val(); n != 1 {
-			t.Errorf("the group is not counted in buckets:\n%s", s.contents(t))
-		}
-		if !limiter.refund(costing(event("f", "g.a"), 400_000)) {
-			t.Error("the high cost is not refunded")
-		}
-		exact := s.limiter(t, testkit.Rules("1000000/24h", "1000/24h", ""), time.Hour)
-		exact.SetTemporary(forAWhile("group/h", "500/1h:fixed"))
-		exact.want(ratelimit.Admitted, event("e", "h.a"))
-		exact.SetTemporary(forAWhile("group/h", "500/30m:1m"))
-		exact.want(ratelimit.Admitted, event("f", "h.a"))
-		if n := s.ZCard(t.Context(), "{n}:group:h").Val(); n != 2 {
-			t.Errorf("the group keeps %d events, expected 2:\n%s", n, s.contents(t))
-		}
-	})
 }

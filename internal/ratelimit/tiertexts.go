@@ -1,7 +1,7 @@
 package ratelimit
 
-// TierTexts makes the text of each tier once: in a storm it is asked for with each event. The zero value is ready. It is not safe for
-// concurrent use.
+// TierTexts makes the text of each tier once: in a storm it is asked for with each event. The zero value is
+// ready. It is not safe for concurrent use.
 type TierTexts struct{ texts map[Tier]string }
 
 // mostTierTexts bounds what is kept: limits for a while come and go.

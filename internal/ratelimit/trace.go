@@ -11,15 +11,16 @@ import (
 // Trace is what Redis still knows about one event. Unknown times are zero.
 type Trace struct {
 	Category string
-	Source   string    // what its id counts together with, or a hash of it if it is long or not printable; empty: nothing
-	Admitted time.Time // when the script admitted it
+	Source   string    // what its id is unique within, or a hash of that; empty: its category
+	Admitted time.Time // in flight: when the script admitted it
 	InFlight bool      // admitted and not yet in Slack
 	Posts    int       // in flight: posts of it that have begun
 	LastPost time.Time // in flight: when the last of them began
 	Sent     time.Time // when it was recorded as sent
 }
 
-// known reports whether Redis knows the event at all. It never knows a refused one, because a refusal stores nothing.
+// known reports whether Redis knows the event at all. It never knows a refused one, because a refusal stores
+// nothing.
 func (t Trace) known() bool { return !t.Admitted.IsZero() || !t.Sent.IsZero() }
 
 // latest is the last thing that is known to have happened to it.
@@ -33,10 +34,10 @@ func (t Trace) latest() time.Time {
 // traceChunk is how many members one command looks up.
 const traceChunk = 1000
 
-// Trace returns what Redis knows about the events with this id, the latest first: whether they are in flight, hold a slot,
-// or were sent within the dedupe window. An id counts within its category, so there can be one in each, and one for each
-// source there. With a category only its events are looked for. It returns none if no event with this id is known. Errors
-// are as for Admit.
+// Trace returns what Redis knows about the events with this id, the latest first: whether they are in flight,
+// or were sent within the dedupe window. An id counts within its category, so there can be one in each, and
+// one for each source there. With a category only its events are looked for. It returns none if no event with
+// this id is known. Errors are as for Admit.
 func (l *Limiter) Trace(ctx context.Context, id, category string) ([]Trace, error) {
 	origins, err := l.origins(ctx, category)
 	if err != nil {
@@ -51,7 +52,8 @@ func (l *Limiter) Trace(ctx context.Context, id, category string) ([]Trace, erro
 		traces = append(traces, found...)
 	}
 	slices.SortStableFunc(traces, func(a, b Trace) int {
-		return cmp.Or(b.latest().Compare(a.latest()), cmp.Compare(a.Category, b.Category), cmp.Compare(a.Source, b.Source))
+		return cmp.Or(b.latest().Compare(a.latest()), cmp.Compare(a.Category, b.Category),
+			cmp.Compare(a.Source, b.Source))
 	})
 	return traces, nil
 }
@@ -64,14 +66,13 @@ func (l *Limiter) traceWithin(ctx context.Context, id string, origins []origin) 
 	}
 	pipe := l.redis.Pipeline()
 	records := pipe.HMGet(ctx, l.keys.inFlight(), members...)
-	admitted := pipe.ZMScore(ctx, l.keys.global(), members...)
 	sent := pipe.ZMScore(ctx, l.keys.sent(), members...)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("redis: cannot look up %q: %w", id, err)
 	}
 	var traces []Trace
 	for i, o := range origins {
-		trace := Trace{Category: o.category, Source: o.source, Admitted: at(admitted.Val()[i]), Sent: at(sent.Val()[i])}
+		trace := Trace{Category: o.category, Source: o.source, Sent: at(sent.Val()[i])}
 		if record, found := records.Val()[i].(string); found {
 			inFlight, err := ParseInFlight(record)
 			if err != nil {

@@ -24,7 +24,7 @@ type Outcome struct {
 
 	Limit      string  `json:"limit,omitempty"`                // dropped by a limit: the tier that refused
 	RetryAfter float64 `json:"retry_after_s,omitempty"`        // dropped by a limit: in how many seconds there was room again
-	AtLeast    bool    `json:"retry_after_at_least,omitempty"` // ... or later, where slots are kept for others
+	AtLeast    bool    `json:"retry_after_at_least,omitempty"` // ... or later: slots are kept for others, or in buckets
 	AboveLimit bool    `json:"above_limit,omitempty"`          // dropped by a limit for a while that is below its cost
 
 	Mute       string     `json:"mute,omitempty"` // dropped as muted: by which mute, until when, and whose

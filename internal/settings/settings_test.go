@@ -203,7 +203,7 @@ func TestAnEmptyFileIsAProblem(t *testing.T) {
 // TestWorkerSettings looks at what a worker gets from settings that are right.
 func TestWorkerSettings(t *testing.T) {
 	setenv(t, map[string]string{
-		"LIMIT_GLOBAL": "100/30m0s", "LIMIT_CATEGORY": "10/1h0m0s+1/5000ms", "LIMIT_OVERRIDES": "errors=20/30m+2/10s, deploys = 5/90m,team-a.>=7/60m:60s",
+		"LIMIT_GLOBAL": "100/30m0s", "LIMIT_CATEGORY": "10/1h0m0s+1/5000ms", "LIMIT_OVERRIDES": "errors=20/30m+2/10s, deploys = 5/90m,team-a.>=7/60m:60s,team-a.job1=7/60m",
 		"LIMIT_GROUP": "40/60m:fixed", "LIMIT_GROUP_OVERRIDES": "team-a = 50/3600s:120s", "LIMIT_RESERVE": "errors=3, team-a.job1 = 2",
 		"SLACK_ROUTES": "errors=C0123, deploys = #deploys,team-a.*=#team-a", "SLACK_MARKUP": "allow", "EVENT_MAX_AGE": "1h", "NATS_MODE": "core",
 		"LOG_LEVEL": "warn", "LOG_FORMAT": "console", "ADMIN_ADDR": "", "SLACK_TIMEOUT": "1500ms",

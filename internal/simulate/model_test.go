@@ -4,7 +4,6 @@ package simulate_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -49,45 +48,67 @@ func (m *model) scopesOf(category string) ([]scope, []ratelimit.Limit) {
 	return scopes, limits
 }
 
-// grains are the lengths of a limit's buckets in microseconds; none: it keeps each event.
-func grains(limit ratelimit.Limit) (lengths []int64) {
+// width is the length of a limit's buckets in microseconds; 0: it keeps each event.
+func width(limit ratelimit.Limit) int64 {
+	var length int64
 	for _, tier := range limit {
 		switch {
-		case tier.Fixed:
-			lengths = append(lengths, tier.Window.Microseconds())
 		case tier.Precision > 0:
-			lengths = append(lengths, tier.Precision.Microseconds())
-		default:
-			return nil
+			return exactOr(limit, tier.Precision.Microseconds())
+		case !tier.Fixed:
+			return 0
 		}
+		a, b := length, tier.Window.Microseconds()
+		for b > 0 {
+			a, b = b, a%b
+		}
+		length = a
 	}
-	return lengths
+	return length
 }
 
-// used is how many slots of the tier's window are taken at a time. Those that count from less than so long after its beginning
-// are left out.
-func (m *model) used(of scope, tier ratelimit.Tier, at, leave int64) int {
+// exactOr is a length, or 0 if a tier of the limit needs each event.
+func exactOr(limit ratelimit.Limit, length int64) int64 {
+	for _, tier := range limit {
+		if !tier.Fixed && tier.Precision == 0 {
+			return 0
+		}
+	}
+	return length
+}
+
+// used is how many slots of the tier's window are taken at a time.
+func (m *model) used(of scope, tier ratelimit.Tier, at int64) int {
 	used, window := 0, tier.Window.Microseconds()
 	for _, c := range m.taken[of] {
-		if begins := at - window + 1; tier.Fixed && c.at >= at/window*window+leave || !tier.Fixed && c.at >= begins+leave {
+		if begins := at - window + 1; tier.Fixed && c.at >= at/window*window || !tier.Fixed && c.at >= begins {
 			used += c.cost
 		}
 	}
 	return used
 }
 
-// wait is how long it takes from a time until a cost fits the tier, of which so many slots are there.
-func (m *model) wait(of scope, tier ratelimit.Tier, now int64, cost, slots int) int64 {
+// wait is how long it takes from a time until a cost fits the tier, of which so many slots are there. In buckets it is how long the
+// oldest slot takes at least.
+func (m *model) wait(of scope, limit ratelimit.Limit, tier ratelimit.Tier, now int64, cost, slots int) (wait int64, atLeast bool) {
 	window := tier.Window.Microseconds()
-	if m.used(of, tier, now, 0)+cost <= slots {
-		return 0
+	if m.used(of, tier, now)+cost <= slots {
+		return 0, false
 	}
 	if tier.Fixed {
-		return now/window*window + window - now
+		return now/window*window + window - now, false
+	}
+	if width(limit) > 0 {
+		for _, c := range m.taken[of] {
+			if c.at > now-window {
+				return c.at + window - now, true
+			}
+		}
+		panic("a tier in which nothing is taken has no room")
 	}
 	for _, c := range m.taken[of] { // in the order of their times
-		if leaves := c.at + window; leaves > now && m.used(of, tier, leaves, 0)+cost <= slots {
-			return leaves - now
+		if leaves := c.at + window; leaves > now && m.used(of, tier, leaves)+cost <= slots {
+			return leaves - now, false
 		}
 	}
 	panic("it never fits")
@@ -113,14 +134,19 @@ func (m *model) held(category string, tier ratelimit.Tier, now int64) int {
 	return held
 }
 
-// reserved is what a category has used of its reserve in a global tier. A bucket that may have begun before the window does not
-// count.
-func (m *model) reserved(category string, tier ratelimit.Tier, now int64) int {
-	leave := int64(0)
-	if lengths := grains(m.rules.LimitFor(category)); lengths != nil {
-		leave = slices.Min(lengths) - 1
+// reservedForOthers is whether slots of a global tier are reserved for other categories, used or not.
+func (m *model) reservedForOthers(category string, tier ratelimit.Tier) bool {
+	for other := range m.rules.Reserve {
+		if other != category && m.reserving(tier) {
+			return true
+		}
 	}
-	return m.used(scope{"category", category}, tier, now, leave)
+	return false
+}
+
+// reserved is what a category has used of its reserve in a global tier.
+func (m *model) reserved(category string, tier ratelimit.Tier, now int64) int {
+	return m.used(scope{"category", category}, tier, now)
 }
 
 // fits reports whether a cost can ever be admitted.
@@ -128,7 +154,7 @@ func (m *model) fits(e simulate.Event) bool {
 	_, limits := m.scopesOf(e.Category)
 	for _, limit := range limits {
 		for _, tier := range limit {
-			if e.Cost > tier.Count || grains(limit) == nil && e.Cost > 1000 {
+			if e.Cost > tier.Count || width(limit) == 0 && e.Cost > 1000 {
 				return false
 			}
 		}
@@ -170,8 +196,10 @@ func (m *model) decide(e simulate.Event) simulate.Verdict {
 			if of.level == "global" {
 				held = m.held(e.Category, tier, now)
 			}
-			if wait := time.Duration(m.wait(of, tier, now, e.Cost, tier.Count-held)) * time.Microsecond; wait > v.RetryAfter {
+			micros, atLeast := m.wait(of, limits[i], tier, now, e.Cost, tier.Count-held)
+			if wait := time.Duration(micros) * time.Microsecond; wait > v.RetryAfter {
 				v.Outcome, v.Reason, v.Tier, v.RetryAfter, v.Reserved = "dropped", of.level, tier, wait, held
+				v.AtLeast = atLeast || of.level == "global" && m.reservedForOthers(e.Category, tier)
 			}
 		}
 	}
@@ -180,13 +208,11 @@ func (m *model) decide(e simulate.Event) simulate.Verdict {
 	}
 	m.sent = append(m.sent, e)
 	for i, of := range scopes {
-		at := int64(0) // exact
-		for _, grain := range grains(limits[i]) {
-			if ends := now/grain*grain + grain - 1; at == 0 || ends < at {
-				at = ends
-			}
+		at := now
+		if length := width(limits[i]); length > 0 {
+			at = now/length*length + length - 1
 		}
-		m.taken[of] = append(m.taken[of], charge{max(at, now), e.Cost})
+		m.taken[of] = append(m.taken[of], charge{at, e.Cost})
 	}
 	return v
 }
@@ -224,15 +250,23 @@ var windows = []time.Duration{time.Millisecond, 40 * time.Millisecond, 10 * time
 func anyLimit(r *rapid.T, name string, most int) ratelimit.Limit {
 	kinds := []string{"exact", "precision", "fixed"}[rapid.IntRange(0, 1).Draw(r, name+" kinds"):]
 	var limit ratelimit.Limit
+	var precision time.Duration
 	for _, window := range rapid.SliceOfNDistinct(rapid.SampledFrom(windows), 1, 3, rapid.ID).Draw(r, name+" windows") {
 		tier := ratelimit.Tier{Count: rapid.IntRange(1, most).Draw(r, name+" count"), Window: window}
 		switch rapid.SampledFrom(kinds).Draw(r, name+" kind") {
 		case "precision":
-			tier.Precision = max(time.Millisecond, window/time.Duration(rapid.IntRange(1, 9).Draw(r, name+" parts"))).Truncate(time.Microsecond)
+			if precision == 0 {
+				parts := rapid.IntRange(1, 9).Draw(r, name+" parts")
+				precision = max(time.Millisecond, window/time.Duration(parts)).Truncate(time.Microsecond)
+			}
+			tier.Precision = precision
 		case "fixed":
 			tier.Fixed = true
 		}
-		limit = append(limit, tier)
+		// Tiers that do not go with those before are left out.
+		if _, err := ratelimit.ParseLimit(append(slices.Clone(limit), tier).String()); err == nil {
+			limit = append(limit, tier)
+		}
 	}
 	return limit
 }
@@ -249,12 +283,8 @@ func anyRules(r *rapid.T) ratelimit.Rules {
 	}
 	rules.Reserve = rapid.MapOfN(rapid.SampledFrom([]string{"a", "a.x", "c", "absent"}), rapid.IntRange(1, 3), 0, 3).Draw(r, "reserve")
 	for category := range rules.Reserve {
-		for _, tier := range rules.Global {
-			// Of a bucket that may have begun before the global window the script counts what the same batch has added.
-			lengths := grains(rules.LimitFor(category))
-			if lengths != nil && (tier.Fixed || slices.Min(lengths) >= tier.Window.Microseconds()) {
-				delete(rules.Reserve, category)
-			}
+		if rules.CheckReserved(category, rules.LimitFor(category)) != nil {
+			delete(rules.Reserve, category)
 		}
 	}
 	if rules.CheckReserve() != nil {
@@ -281,24 +311,8 @@ func anyHistory(r *rapid.T) string {
 	})
 }
 
-// known is how long an id that was sent is known: at least as long as it is the name of a slot.
-func known(rules ratelimit.Rules, dedupe time.Duration) time.Duration {
-	limits := []ratelimit.Limit{rules.Global, rules.Category, rules.Group}
-	limits = slices.AppendSeq(limits, maps.Values(maps.Collect(rules.Overrides.All())))
-	limits = slices.AppendSeq(limits, maps.Values(rules.GroupOverrides))
-	for i, limit := range limits {
-		for _, tier := range limit {
-			// The slots of categories with a reserve are kept for the global windows.
-			if grains(limit) == nil || i == 0 && len(rules.Reserve) > 0 {
-				dedupe = max(dedupe, tier.Window)
-			}
-		}
-	}
-	return dedupe
-}
-
-// TestDecisions plays random histories and compares every verdict whole: with the model, and with a limiter on a store
-// whose keys expire, that is asked for one event after the other and informed of each that is sent.
+// TestDecisions plays random histories and compares every verdict whole: with the model, and with a limiter that is asked
+// without Run, keeps ids for the whole dedupe window, and is informed of each event that is sent.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	compare := cmp.Options{cmpopts.IgnoreUnexported(simulate.Event{})}
@@ -308,12 +322,12 @@ func TestDecisions(t *testing.T) {
 		dedupe := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Minute, 3 * time.Hour}).Draw(r, "dedupe")
 		history := anyHistory(r)
 		got := run(t, history, rules, dedupe)
-		m := model{rules: rules, dedupe: known(rules, dedupe), taken: map[scope][]charge{}}
+		m := model{rules: rules, dedupe: dedupe, taken: map[scope][]charge{}}
 		want := m.decideAll(read(t, history).Events)
 		if diff := cmp.Diff(want, got, compare); diff != "" {
 			r.Fatalf("%+v\n%s(-model +simulated):\n%s", rules, history, diff)
 		}
-		if diff := cmp.Diff(oneByOne(t, read(t, history).Events, rules, dedupe), outcomes(got)); diff != "" {
+		if diff := cmp.Diff(asked(t, read(t, history).Events, rules, dedupe), outcomes(got)); diff != "" {
 			r.Fatalf("%s(-limiter +simulated):\n%s", history, diff)
 		}
 		events += len(got)
@@ -321,8 +335,9 @@ func TestDecisions(t *testing.T) {
 	t.Logf("%d events compared", events)
 }
 
-// oneByOne asks a limiter of its own.
-func oneByOne(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe time.Duration) []string {
+// asked are the outcomes that a limiter of its own gives, with its whole dedupe window. Events of one microsecond are one
+// batch, as they are for Run: in batches of their own the limiter's clock would put them a microsecond apart.
+func asked(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe time.Duration) []string {
 	store := embedded.NewStore()
 	store.SetTime(began)
 	testkit.Check(t, store.Start())
@@ -331,33 +346,44 @@ func oneByOne(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedu
 	defer client.Close()
 	limiter, err := ratelimit.New(client, "n", rules, dedupe)
 	testkit.Check(t, err)
-	var outcomes []string
-	for i, e := range events {
-		if e.Cost > rules.MaxCost(e.Category) {
-			outcomes = append(outcomes, "dead")
-			continue
+	outcomes := make([]string, len(events))
+	for from, to := 0, 0; from < len(events); from = to {
+		var requests []ratelimit.Request
+		var places []int // of each request among the events
+		for to = from; to < len(events) && events[to].Time().Equal(events[from].Time()); to++ {
+			e := events[to]
+			if e.Cost > rules.MaxCost(e.Category) {
+				outcomes[to] = "dead"
+				continue
+			}
+			id := e.ID
+			if id == "" {
+				id = fmt.Sprint("only ", to)
+			}
+			requests = append(requests, ratelimit.Request{
+				ID: id, Delivery: fmt.Sprint("message ", to), Category: e.Category, Cost: e.Cost,
+			})
+			places = append(places, to)
 		}
-		store.SetTime(e.Time())
-		request := ratelimit.Request{ID: e.ID, Delivery: fmt.Sprint("message ", i), Category: e.Category, Cost: e.Cost}
-		if request.ID == "" {
-			request.ID = fmt.Sprint("only ", i)
-		}
-		decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{request})
+		store.SetTime(events[from].Time())
+		decisions, err := limiter.Admit(t.Context(), requests)
 		testkit.Check(t, err)
-		switch d := decisions[0]; d.Outcome {
-		case ratelimit.Admitted:
-			outcomes = append(outcomes, "sent")
-			testkit.Check(t, limiter.Sent(t.Context(), request))
-		case ratelimit.Duplicate:
-			outcomes = append(outcomes, "duplicate")
-		default:
-			outcomes = append(outcomes, fmt.Sprint(d.Tier, " for ", d.RetryAfter))
+		for i, d := range decisions {
+			switch d.Outcome {
+			case ratelimit.Admitted:
+				outcomes[places[i]] = "sent"
+				testkit.Check(t, limiter.Sent(t.Context(), requests[i]))
+			case ratelimit.Duplicate:
+				outcomes[places[i]] = "duplicate"
+			default:
+				outcomes[places[i]] = fmt.Sprint(d.Tier, " for ", d.RetryAfter)
+			}
 		}
 	}
 	return outcomes
 }
 
-// outcomes writes verdicts as oneByOne does.
+// outcomes writes verdicts as asked does.
 func outcomes(verdicts []simulate.Verdict) []string {
 	var outcomes []string
 	for _, v := range verdicts {

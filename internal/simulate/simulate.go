@@ -2,26 +2,35 @@
 
 // Package simulate replays past events against limits that are being considered.
 //
-// It decides nothing by itself. Each event is decided by the real limiter, which runs lua/admit.lua on a store in the process,
+// It decides nothing by itself. Each event is decided by the real limiter, which runs lua/admit.lua on the embedded store,
 // whose clock is set to the event's time. So a verdict is what a worker would have decided, under two assumptions: that
 // every event was decided at its time, and that every admitted event reached Slack at once. Production builds
-// (-tags production) do not contain the package, because they contain no store.
+// (-tags production) do not contain the package, because they contain no embedded store.
 //
-// The package knows the limiter, that store and the worker's log. It does not know NATS or Slack.
+// That store sets up a new Lua state for each call and sorts a set each time it reads from it, so a decision takes half
+// a millisecond, and more where a window holds thousands of messages. A store made for this would be several times as fast,
+// and would have to be proved to decide as Redis does.
+//
+// The package knows the limiter, the store and the worker's log. It does not know NATS or Slack.
 //
 // Reading order: input.go and line.go (the input), simulate.go (the decisions), verdict.go, summary.go and table.go (what
 // is shown of them).
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
+	"net"
 	"slices"
 	"strconv"
 	"time"
 
-	"notifier/internal/luastore"
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/embedded"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 )
@@ -36,7 +45,8 @@ type Verdict struct {
 	Reason     string         // empty if sent; dropped: one of outcome.LimitReasons, or outcome.Duplicate; dead: outcome.Malformed
 	Group      string         // the group whose limit the category shares; empty: none
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
-	RetryAfter time.Duration  // dropped by a limit: how long until an event of its cost would have fit; a lower bound where Reserved
+	RetryAfter time.Duration  // dropped by a limit: how long until an event of its cost would have fit
+	AtLeast    bool           // ... or longer
 	Reserved   int            // dropped by the global limit: slots of the tier that were kept for other categories
 	ReserveUse int            // sent, of a category with a reserve: slots that the category then used in the longest global tier
 }
@@ -44,19 +54,26 @@ type Verdict struct {
 // Run decides the events in order and passes each verdict to observe. Events of the same microsecond are one batch.
 // dedupe is as for ratelimit.New.
 //
-// The store holds what the script keeps: the slots that still count, and the ids of repeated events for the dedupe window.
-//
 // The error is that of ctx, observe or the store; the events after it are not decided.
 func Run(ctx context.Context, events []Event, rules ratelimit.Rules, dedupe time.Duration, observe func(Verdict) error) error {
-	store := luastore.New()
+	store := embedded.NewStore()
 	defer store.Close()
-	client := store.Client()
+	return runOn(ctx, store, events, rules, dedupe, observe)
+}
+
+// runOn is Run on an empty store. The store holds what the scripts keep: the slots that still count, and the ids that were
+// sent in the dedupe window.
+func runOn(
+	ctx context.Context, store *miniredis.Miniredis, events []Event,
+	rules ratelimit.Rules, dedupe time.Duration, observe func(Verdict) error,
+) error {
+	client := connect(store)
 	defer func() { _ = client.Close() }()
-	limiter, err := ratelimit.New(client, namespace, rules, dedupe)
+	limiter, err := ratelimit.New(client, namespace, rules, neededDedupe(events, dedupe))
 	if err != nil {
 		return err
 	}
-	r := run{limiter: limiter, rules: rules, repeated: repeatedIDs(events), observe: observe}
+	r := run{limiter: limiter, rules: rules, observe: observe}
 	for len(events) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -74,10 +91,23 @@ func Run(ctx context.Context, events []Event, rules ratelimit.Rules, dedupe time
 	return nil
 }
 
+// connect returns a client with one connection to the store, through memory: no port is opened. A call takes as long as it
+// takes, because nothing can be lost on the way.
+func connect(store *miniredis.Miniredis) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Dialer:          func(context.Context, string, string) (net.Conn, error) { return store.Dial() },
+		Protocol:        2,
+		DisableIdentity: true,
+		PoolSize:        1,
+		MaxRetries:      -1,
+		ReadTimeout:     -1,
+		WriteTimeout:    -1,
+	})
+}
+
 type run struct {
 	limiter  *ratelimit.Limiter
 	rules    ratelimit.Rules
-	repeated idSet
 	observe  func(Verdict) error
 	requests []ratelimit.Request // of the current batch
 }
@@ -109,9 +139,7 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 		}
 		decision, request := decisions[asked], r.requests[asked]
 		asked++
-		// Only an event whose id is repeated can be a duplicate. Recording the others too would change no verdict, and would
-		// take a call for each.
-		if decision.Outcome == ratelimit.Admitted && e.ID != "" && r.repeated.has(e) {
+		if decision.Outcome == ratelimit.Admitted { // else it would be in flight for ever
 			if err := r.limiter.Sent(ctx, request); err != nil {
 				return err
 			}
@@ -169,7 +197,7 @@ func request(e Event) ratelimit.Request {
 }
 
 func newVerdict(e Event, decision ratelimit.Decision) (Verdict, error) {
-	v := Verdict{Event: e, Outcome: outcome.Dropped, Tier: decision.Tier, RetryAfter: decision.RetryAfter, Reserved: decision.Reserved}
+	v := Verdict{Event: e, Outcome: outcome.Dropped, Tier: decision.Tier, RetryAfter: decision.RetryAfter, AtLeast: decision.AtLeast, Reserved: decision.Reserved}
 	switch decision.Outcome {
 	case ratelimit.Admitted:
 		v.Outcome = outcome.Sent
@@ -187,33 +215,34 @@ func newVerdict(e Event, decision ratelimit.Decision) (Verdict, error) {
 	return v, nil
 }
 
-// idSet is a set of ids within their categories, by their hashes. Two with the same hash count as one.
-type idSet struct {
-	seed   maphash.Seed
-	hashes map[uint64]bool
-}
-
-func (s idSet) hash(e Event) uint64 {
-	return maphash.Comparable(s.seed, [2]string{e.Category, e.ID})
-}
-
-func (s idSet) has(e Event) bool { return s.hashes[s.hash(e)] }
-
-// repeatedIDs returns the ids that more than one event of a category has. A hash collision can add an id that only one
-// event has, which is harmless.
-func repeatedIDs(events []Event) idSet {
-	set := idSet{seed: maphash.MakeSeed(), hashes: map[uint64]bool{}}
-	all := make([]uint64, 0, len(events))
+// neededDedupe returns a dedupe window that decides these events, as dedupe does: it is longer than the
+// time between any two events of the same id that are less than dedupe apart. Usually that is seconds, where dedupe is a
+// day, and the store gets slower with each id that it keeps.
+//
+// Ids are known by their hashes. A collision makes the window longer, which changes no verdict.
+func neededDedupe(events []Event, dedupe time.Duration) time.Duration {
+	const margin = time.Second // the script's clock may be a little ahead of the events
+	type sighting struct {
+		id     uint64
+		micros int64
+	}
+	var seen []sighting
+	seed := maphash.MakeSeed()
 	for _, e := range events {
 		if e.ID != "" {
-			all = append(all, set.hash(e))
+			seen = append(seen, sighting{maphash.Comparable(seed, [2]string{e.Category, e.ID}), e.micros})
 		}
 	}
-	slices.Sort(all)
-	for i := 1; i < len(all); i++ {
-		if all[i] == all[i-1] {
-			set.hashes[all[i]] = true
+	slices.SortFunc(seen, func(a, b sighting) int {
+		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.micros, b.micros))
+	})
+	longest := int64(0)
+	first := 0 // of this id, less than dedupe ago
+	for i, now := range seen {
+		for seen[first].id != now.id || first < i && now.micros-seen[first].micros >= dedupe.Microseconds() {
+			first++
 		}
+		longest = max(longest, now.micros-seen[first].micros)
 	}
-	return set
+	return min(dedupe, time.Duration(longest)*time.Microsecond+margin)
 }

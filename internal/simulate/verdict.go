@@ -32,7 +32,7 @@ func (v Verdict) Write(out io.Writer) error {
 	line := verdictLine{
 		Line: v.Line, Time: v.Time().Format(verdictTime), Category: v.Category, ID: v.ID,
 		Outcome: v.Outcome, Group: v.Group, Reason: v.Reason, RetryAfter: term.Seconds(v.RetryAfter),
-		Reserved: v.Reserved, AtLeast: v.Reserved > 0,
+		Reserved: v.Reserved, AtLeast: v.AtLeast,
 	}
 	if v.Tier.Count > 0 {
 		line.Limit = v.Tier.String()

@@ -104,6 +104,11 @@ var codes = map[string]meaning{
 	"invalid_block_type":                       {class: Rejected},
 	"msg_blocks_too_long":                      {class: Rejected},
 	"too_many_attachments":                     {class: Rejected},
+	"too_many_contact_cards":                   {class: Rejected},
+	"attachment_payload_limit_exceeded":        {class: Rejected},
+	"slack_connect_file_link_sharing_blocked":  {class: Rejected},
+	"slack_connect_canvas_sharing_blocked":     {class: Rejected},
+	"slack_connect_lists_sharing_blocked":      {class: Rejected},
 	"invalid_payload":                          {class: Rejected},
 	"invalid_arguments":                        {class: Rejected},
 
@@ -113,10 +118,11 @@ var codes = map[string]meaning{
 	"metadata_must_be_sent_from_app": {class: Rejected, metadata: true}, // legacy tokens may not send any
 }
 
-// meaningOf looks a code up, and reports whether it is in the table. An unknown one is a permanent rejection: Slack has
-// not posted the message, and a new code is far more likely about a message or a channel than about the service; the event
-// is kept as a dead letter with the code. It counts against the channel, so that a code that concerns every message there
-// is noticed before it has emptied a queue. Only a code that sounds like a problem on Slack's side is retried.
+// meaningOf looks a code up, and reports whether it is in the table. An unknown one is a permanent rejection:
+// Slack has not posted the message, and a new code is far more likely about a message or a channel than about
+// the service; the event is kept as a dead letter with the code. It does not count against the channel: one
+// publisher's messages must not close it to others. Only a code that sounds like a problem on Slack's side is
+// retried.
 func meaningOf(code string) (m meaning, known bool) {
 	if m, known = codes[code]; known {
 		return m, true
@@ -127,7 +133,7 @@ func meaningOf(code string) (m meaning, known bool) {
 	case strings.HasSuffix(code, "unavailable"), strings.HasSuffix(code, "try_again_later"):
 		return meaning{class: Retry}, false
 	}
-	return meaning{class: Rejected, channel: true}, false
+	return meaning{class: Rejected}, false
 }
 
 // reply is the response to a post, by either way of posting.
@@ -202,7 +208,7 @@ func classifyWebhook(x *exchange) (reply, *Error) {
 	if _, known := codes[code]; code != "" && !known {
 		switch x.status {
 		case http.StatusBadRequest: // by Slack's own code this payload is invalid
-			return reply{}, &Error{Class: Rejected, Code: code, ChannelRefused: true} // as for any unknown code
+			return reply{}, &Error{Class: Rejected, Code: code} // as for any unknown code
 		case http.StatusForbidden, http.StatusNotFound, http.StatusGone: // and this webhook is
 			return reply{}, &Error{Class: Credentials, Code: code, Workspace: true}
 		}

@@ -32,7 +32,9 @@ var expectations = []struct {
 		Error{Class: Rejected, ChannelRefused: true}},
 	{`restricted_action_thread_only_channel restricted_action_non_threadable_channel restricted_action_thread_locked
 		cannot_reply_to_message message_not_found no_text msg_too_long invalid_blocks invalid_blocks_format
-		invalid_block_type msg_blocks_too_long too_many_attachments invalid_payload invalid_arguments`,
+		invalid_block_type msg_blocks_too_long too_many_attachments invalid_payload invalid_arguments too_many_contact_cards
+		attachment_payload_limit_exceeded slack_connect_file_link_sharing_blocked slack_connect_canvas_sharing_blocked
+		slack_connect_lists_sharing_blocked`,
 		Error{Class: Rejected}},
 	{metadataCodes, Error{Class: Rejected}}, // of a message without metadata; else see TestRefusedMetadata
 }
@@ -166,16 +168,16 @@ var (
 		{devstack.Behaviour{ResetAfter: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
 	}
 	apiAnswers = []answer{
-		{devstack.Behaviour{Code: "not_known_yet"}, Error{Class: Rejected, Code: "not_known_yet", ChannelRefused: true}},
+		{devstack.Behaviour{Code: "not_known_yet"}, Error{Class: Rejected, Code: "not_known_yet"}},
 		{devstack.Behaviour{Code: "some_new_error"}, Error{Class: Ambiguous, Code: "some_new_error"}},
 		{devstack.Behaviour{Code: "backend_timeout"}, Error{Class: Ambiguous, Code: "backend_timeout"}},
 		{devstack.Behaviour{Code: "search_unavailable"}, Error{Class: Retry, Code: "search_unavailable"}},
-		{devstack.Behaviour{Code: "Bad Code <x>"}, Error{Class: Rejected, Code: "unknown_code", ChannelRefused: true}},
+		{devstack.Behaviour{Code: "Bad Code <x>"}, Error{Class: Rejected, Code: "unknown_code"}},
 		{devstack.Behaviour{Status: 403, Code: "not_known_yet"}, Error{Class: Retry, Code: "http_403"}},
 		{devstack.Behaviour{Status: 200, Body: "ok"}, Error{Class: Ambiguous, Code: "invalid_response"}},
 	}
 	webhookAnswers = []answer{
-		{devstack.Behaviour{Status: 400, Code: "not_known_yet"}, Error{Class: Rejected, Code: "not_known_yet", ChannelRefused: true}},
+		{devstack.Behaviour{Status: 400, Code: "not_known_yet"}, Error{Class: Rejected, Code: "not_known_yet"}},
 		{devstack.Behaviour{Status: 403, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
 		{devstack.Behaviour{Status: 404, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
 		{devstack.Behaviour{Status: 410, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},

@@ -46,7 +46,7 @@ type Error struct {
 	// own rules.
 	RetryAfter time.Duration
 	// ChannelRefused reports, with the class Rejected, what Slack refuses: the channel, which would refuse any other
-	// message as well, or else this message. An unknown code counts against the channel.
+	// message as well, or else this message. An unknown code counts against the message.
 	ChannelRefused bool
 
 	// Workspace reports that the failure concerns every channel, not only that of this post: Slack could not be reached,

@@ -18,7 +18,7 @@ import (
 //
 //	webhook            a webhook can only post
 //	no_metadata        Slack accepts no metadata from this token, so there is nothing to look for
-//	unknown_channel    the channel is configured by name, and no response to a post has named its ID yet, here or to another replica
+//	unknown_channel    the channel is configured by name, and no response to a post of this process has named its ID yet
 //	too_many_messages  more than Find reads
 //	rate_limited       there are more, and this app gets 15 messages a minute
 //
@@ -39,14 +39,10 @@ const (
 // messages. Synchronised servers are within a second; allowing a minute costs reading a few more messages.
 const clockAllowance = time.Minute
 
-// Learn takes over the ID of a channel that the settings name, as another replica, or an earlier run of this one, has learned it from
-// a post. What this Poster has learned itself remains. An empty id, or one of another form, is ignored.
-func (p *Poster) Learn(channel, id string) { p.learned.learn(channel, id) }
-
 // Find checks whether a message of this event, by its id, category and source, is already where the event is to be posted: in
 // its channel or its thread. It makes at most 5 requests, each bounded by Config.Timeout, and never waits or retries. It
 // needs a token with the scope to read the history of the channel (channels:history for public ones, groups:history for private
-// ones), and the channel's ID, configured, learned from the response to a post, or taken over by Learn.
+// ones), and the channel's ID, configured or learned from the response to a post.
 //
 // True means that the message is there, and the Receipt is that of its post. False without an error means that it is not
 // there, as far as Slack shows: a message that was accepted moments ago may not be shown yet.

@@ -209,13 +209,6 @@ func TestFindByName(t *testing.T) {
 	ev.Channel = "alerts"
 	_, _, err = p.Find(t.Context(), ev)
 	wantNoHistory(t, err, "unknown_channel")
-	p.Learn("alerts", "")
-	_, _, err = p.Find(t.Context(), ev)
-	wantNoHistory(t, err, "unknown_channel")
-	p.Learn("alerts", receipt.Channel)
-	wantFound(t, p, ev, receipt)
-	p.Learn("alerts", "C0WRONG") // what is known remains
-	wantFound(t, p, ev, receipt)
 
 	// The name goes to another channel.
 	s.Next(devstack.Behaviour{Body: `{"ok":true,"channel":"C0NEW","ts":"1.000001"}`})

@@ -49,15 +49,6 @@ func (l *learned) id(channel string) string {
 	return l.ids[channel]
 }
 
-// learn takes over a channel's ID, if it is not known yet.
-func (l *learned) learn(channel, id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, known := l.ids[channel]; !known && isID.MatchString(id) {
-		keep(l.ids, channel, id)
-	}
-}
-
 // posted learns from the response to a post in a channel. The newest response counts: a name can move to another channel.
 func (l *learned) posted(channel string, answer reply) {
 	var echo struct {

@@ -22,7 +22,7 @@ import (
 //	                                         since -> microsecond at which the first of them was counted
 //	{notifier}:digest:posting    hash        the same, of the digest that is being posted; at -> microsecond at which it
 //	                                         was copied, begun -> 1 once it may be in Slack
-//	{notifier}:digest:lease      string      "<microsecond at which it ends> <token>": who posts it
+//	{notifier}:digest:lease      string      "<microsecond at which it ends> <token>": who may post it
 //	{notifier}:digest:state      hash        next: microsecond before which no replica posts; failures: attempts in a
 //	                                         row that failed; token: of the last attempt that was finished
 //	{notifier}:digest:message    string      the last digest that may still be edited, as JSON

@@ -51,7 +51,6 @@ type AppliedLimit struct {
 	Tiers    []Tier `json:"tiers"`          // kept: in a global one, for other categories
 	// ForAWhile is what an operator has asked for in place of the variable; nil: nothing.
 	ForAWhile *steering.Order `json:"for_a_while,omitempty"`
-	Damaged   bool            `json:"damaged,omitempty"` // its key in Redis is of another type: nothing is decided until it is removed
 }
 
 // Explain asks Redis what applies to a category, which need not have been seen. It only reads. Errors are as for Read.
@@ -133,7 +132,7 @@ func (e *Explanation) setChannel(settings published.Settings, pauses []ratelimit
 	}
 	e.Pauses = []Pause{}
 	for _, pause := range pauses {
-		if pause.Channel == "" || pause.Channel == lane || pause.ID == lane {
+		if pause.Channel == "" || pause.Channel == lane {
 			e.Pauses = append(e.Pauses, newPause(pause))
 		}
 	}
@@ -177,7 +176,6 @@ func appliedLimits(of running, category string, usages []ratelimit.Usage) []Appl
 				continue
 			}
 			applied[i].Tiers = append(applied[i].Tiers, newTier(usage))
-			applied[i].Damaged = applied[i].Damaged || usage.Damaged
 		}
 	}
 	return applied

@@ -73,9 +73,6 @@ func (e Explanation) rows() [][2]string {
 
 // limitText is a tier: "10/30m, 10 of 10 used, room in 4m12s (14:32:07) (LIMIT_OVERRIDES team-a.>)".
 func (e Explanation) limitText(limit AppliedLimit, tier Tier) string {
-	if limit.Damaged {
-		return tier.Limit + ", its key in Redis is damaged" + source(limit)
-	}
 	at := e.Time.Add(time.Duration(tier.FreeS * float64(time.Second)))
 	room := "room " + Forecast{Sends: tier.FreeS <= 0, At: &at}.Cell(e.Time, "")
 	text := fmt.Sprintf("%s, %d of %d used, %s", tier.Limit, tier.Used, tier.Max, room)

@@ -17,20 +17,17 @@ import (
 // Forecast is what would become of one event, of one slot, that came now. It is the one answer to that question: the table, the
 // JSON, the page and explain show it.
 type Forecast struct {
-	Sends  bool       `json:"sends"`            // all limits have room
-	Reason string     `json:"reason,omitempty"` // with which it would be dropped: category, group, global, muted
-	Held   string     `json:"held,omitempty"`   // what it would wait for instead: redis_key, because a key is damaged
-	Limit  string     `json:"limit,omitempty"`  // the tier that refuses; of several the one that has room last
-	At     *time.Time `json:"at,omitempty"`     // when all limits have room, if nothing else is admitted; null: now, or it is not known
-	Kept   int        `json:"kept,omitempty"`   // slots of that tier that are kept for others; where there are any, it is At at the earliest
-	Left   int        `json:"left,omitempty"`   // of that tier, if it has slots left: these are kept for others
+	Sends   bool       `json:"sends"`              // all limits have room
+	Reason  string     `json:"reason,omitempty"`   // with which it would be dropped: category, group, global, muted
+	Limit   string     `json:"limit,omitempty"`    // the tier that refuses; of several the one that has room last
+	At      *time.Time `json:"at,omitempty"`       // when all limits have room, if nothing else is admitted; null: now, or it is not known
+	AtLeast bool       `json:"at_least,omitempty"` // it is At at the earliest: slots are kept for others, or in buckets
+	Kept    int        `json:"kept,omitempty"`     // slots of that tier that are kept for others
+	Left    int        `json:"left,omitempty"`     // of that tier, if it has slots left: these are kept for others
 }
 
 // muted is the reason of what an operator has muted.
 const muted = "muted"
-
-// waitsForKey is Forecast.Held of a damaged key, in the words of a worker's waits.
-const waitsForKey = "redis_key"
 
 // level is one of the limits that an event has to pass.
 type level struct {
@@ -52,20 +49,18 @@ func forecast(now time.Time, mute *steering.Order, levels ...level) Forecast {
 	var longest time.Duration
 	for _, level := range levels {
 		for i, usage := range level.usages {
-			if usage.Damaged {
-				return Forecast{Held: waitsForKey}
-			}
 			if usage.FreeIn <= longest {
 				continue
 			}
 			longest = usage.FreeIn
 			at := now.Add(longest)
-			f = Forecast{Reason: level.reason, Limit: usage.Tier.String(), At: &at}
+			f = Forecast{Reason: level.reason, Limit: usage.Tier.String(), At: &at, AtLeast: usage.AtLeast}
 			if level.limits != nil {
 				f.Limit = level.limits[i]
 			}
 			if level.kept != nil {
 				f.Kept, f.Left = level.kept[i], min(level.kept[i], level.left[i])
+				f.AtLeast = f.AtLeast || f.Kept > 0
 			}
 		}
 	}
@@ -153,11 +148,8 @@ var levelNames = map[string]string{outcome.Group: "group limit", outcome.Global:
 // Cell is the forecast for people in a row of the scope that has the level own: "now", "in 4m12s (14:32:07)", or with the level
 // that refuses where it is another one: "global limit, in 4m12s (14:32:07)". Times of day are in this machine's time zone.
 func (f Forecast) Cell(now time.Time, own string) string {
-	switch {
-	case f.Sends:
+	if f.Sends {
 		return "now"
-	case f.Held != "":
-		return "key damaged"
 	}
 	text := "?"
 	if f.At != nil {
@@ -182,11 +174,8 @@ var reasonTexts = map[string]string{
 
 // Text is the forecast for people: "An event would be dropped now: the global limit 100/30m is full. There is room in 4m12s (14:32:07)."
 func (f Forecast) Text(now time.Time) string {
-	switch {
-	case f.Sends:
+	if f.Sends {
 		return "An event would be sent now."
-	case f.Held != "":
-		return "An event would be held: a key of the category or its group in Redis is damaged."
 	}
 	why := reasonTexts[f.Reason]
 	if strings.Contains(why, "%s") {
@@ -200,7 +189,7 @@ func (f Forecast) Text(now time.Time) string {
 		return text
 	}
 	begin := "There is room in"
-	if f.Kept > 0 {
+	if f.AtLeast {
 		begin = "There is room in at least"
 	} else if f.Reason == muted {
 		begin = "The mute ends in"

@@ -66,15 +66,8 @@ func TestOneAnswerForEveryScope(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotDecided: a damaged key holds events, and a mute goes before every limit.
-func TestWhatIsNotDecided(t *testing.T) {
-	damaged := ratelimit.Usage{Category: "a", Tier: tier(5, time.Hour), Used: 5, Damaged: true}
-	k := &known{categories: []string{"a"}, usages: []ratelimit.Usage{full("", "", time.Minute), damaged}, hour: stats.Hour{Now: now}}
-	status, err := k.source().Read(t.Context())
-	testkit.Check(t, err)
-	if diff := cmp.Diff(&Forecast{Held: "redis_key"}, status.Categories[0].Forecast); diff != "" || status.freeText(status.Categories[0], 0) != "key damaged" {
-		t.Errorf("%q (-want +got):\n%s", status.freeText(status.Categories[0], 0), diff)
-	}
+// A mute goes before every limit.
+func TestMutedIsNotSent(t *testing.T) {
 	until := now.Add(time.Hour)
 	mutes := running{orders: []steering.Order{
 		{Kind: steering.Mute, Target: "b"}, {Kind: steering.Mute, Target: "a.>", Until: now.Add(time.Minute)},
@@ -101,12 +94,11 @@ func TestTheTextOfAForecast(t *testing.T) {
 		want     string
 	}{
 		{Forecast{Sends: true}, "An event would be sent now."},
-		{Forecast{Held: "redis_key"}, "An event would be held: a key of the category or its group in Redis is damaged."},
 		{Forecast{Reason: "category", Limit: "5/1h", At: &at}, "An event would be dropped now (category): the limit 5/1h of the category is full. There is room in " + clock},
 		{Forecast{Reason: "group", Limit: "5/1h", At: &at}, "An event would be dropped now (group): the limit 5/1h of its group is full. There is room in " + clock},
 		{Forecast{Reason: "global", Limit: "5/1h", At: &at}, "An event would be dropped now (global): the global limit 5/1h is full. There is room in " + clock},
-		{Forecast{Reason: "global", Limit: "5/1h", At: &at, Kept: 4, Left: 3}, "An event would be dropped now (global): of the global limit 5/1h only slots are left that are kept for others (3). There is room in at least " + clock},
-		{Forecast{Reason: "global", Limit: "5/1h", At: &at, Kept: 4}, "An event would be dropped now (global): the global limit 5/1h is full. There is room in at least " + clock},
+		{Forecast{Reason: "global", Limit: "5/1h", At: &at, Kept: 4, Left: 3, AtLeast: true}, "An event would be dropped now (global): of the global limit 5/1h only slots are left that are kept for others (3). There is room in at least " + clock},
+		{Forecast{Reason: "global", Limit: "5/1h", At: &at, Kept: 4, AtLeast: true}, "An event would be dropped now (global): the global limit 5/1h is full. There is room in at least " + clock},
 	} {
 		if got := test.forecast.Text(now); got != test.want {
 			t.Errorf("%q, expected %q", got, test.want)

@@ -121,7 +121,7 @@ func TestExplain(t *testing.T) {
 			used("", "", 7, tier(100, 30*time.Minute)), used("team-a", "", 8, tier(40, 30*time.Minute)),
 			{Category: "team-a.x", Tier: tier(5, time.Hour), Used: 5, FreeIn: time.Minute},
 		},
-		pauses:   []ratelimit.Pause{{Channel: "#team-a", ID: "C1", Left: 12 * time.Second}, {Channel: "#other", ID: "C2", Left: time.Second}, {Left: time.Second}},
+		pauses:   []ratelimit.Pause{{Channel: "#team-a", Left: 12 * time.Second}, {Channel: "#other", Left: time.Second}, {Left: time.Second}},
 		reserves: []ratelimit.Reserve{{Category: "team-a.x", Tier: tier(100, 30*time.Minute), Slots: 5, Used: 2, Kept: 3}, {Category: "pay", Tier: tier(100, 30*time.Minute), Slots: 2, Kept: 2}},
 	}
 	k.runs("a", s, 0)

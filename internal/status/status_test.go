@@ -91,7 +91,7 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 			{Category: "errors", Tier: tier(2, time.Minute), Used: 2, FreeIn: 10 * time.Second},
 			{Category: "quiet", Tier: tier(10, half)},
 		},
-		pauses: []ratelimit.Pause{{Channel: "#alerts", ID: "C0ALERTS1", Left: 1500 * time.Millisecond}},
+		pauses: []ratelimit.Pause{{Channel: "#alerts", Left: 1500 * time.Millisecond}},
 		hour: stats.Hour{
 			Now: now,
 			Minutes: []stats.Minute{

@@ -1,7 +1,6 @@
 package steering
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -30,9 +29,7 @@ type Follower struct {
 	mu      sync.Mutex
 	loaded  bool // the hash was read at least once
 	known   State
-	version int64     // that flushes are to bring back while known is up to date
-	seen    time.Time // the clock of Redis, as it was
-	at      time.Time // at this moment of our own
+	version int64 // that flushes bring back while known is up to date
 	ends    *time.Timer
 	stopped bool
 	failing bool // the last attempt to follow has failed, and that is logged
@@ -45,9 +42,9 @@ type Follower struct {
 type view struct {
 	orders  []Order // as State.Orders
 	mutes   pattern.Table[*Order]
-	seen    time.Time // as in Follower
-	at      time.Time
 	version int64
+	seen    time.Time // the clock of Redis, as it was
+	at      time.Time // at this moment of our own
 }
 
 // now is the clock of Redis, as far as it is known.
@@ -67,73 +64,59 @@ func (f *Follower) Load(ctx context.Context) error {
 	if f.loaded {
 		return nil
 	}
-	state, err := f.store.Read(ctx)
-	if err != nil {
-		return err
-	}
-	f.take(state)
-	f.version = state.Version
-	return nil
+	err := f.catchUp(ctx)
+	f.loaded = err == nil
+	return err
 }
 
-// Follow takes over what a flush has brought back: the clock of Redis, and another version if there is one. What cannot be read
-// is tried again with the next flush; until then everything stays as it is known.
+// Follow takes over what a flush has brought back: the clock of Redis, and another version if there is one.
+// What cannot be read is tried again with the next flush; until then everything stays as it is known.
 func (f *Follower) Follow(ctx context.Context, flushed stats.Flushed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.loaded || f.stopped {
 		return
 	}
-	f.seen, f.at = flushed.Now, time.Now()
 	if flushed.Version == f.version {
-		f.apply()
+		f.apply(flushed.Now)
 		return
 	}
 	err := f.catchUp(ctx)
-	if err == nil { // what was read: if it was put back and is lost again, the next flush brings back the same as this one
-		f.version = cmp.Or(f.known.Version, flushed.Version)
+	if err != nil {
+		f.apply(flushed.Now)
 	}
 	if err != nil && !f.failing {
-		f.log.Warn("mutes and limits cannot be followed", zap.Error(err), zap.Int64("version", flushed.Version))
+		f.log.Warn("mutes and limits cannot be followed", zap.Error(err),
+			zap.Int64("version", flushed.Version))
 	}
 	f.failing = err != nil
+	if err == nil && f.version == 0 {
+		f.version = flushed.Version // one that nobody of us has written: it is not read again with each flush
+	}
 }
 
-// catchUp reads the hash, and puts back what the store has lost.
+// catchUp reads the hash and applies it. If the store has lost what this replica knows, it is put back first;
+// mu is held.
 func (f *Follower) catchUp(ctx context.Context) error {
 	state, err := f.store.Read(ctx)
+	if err == nil && state.Version < f.known.Version {
+		if err = f.putBack(ctx, f.store.redis, f.known); err == nil {
+			state, err = f.store.Read(ctx)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	if f.hasLost(state) {
-		restored, err := f.store.putBack(ctx, f.store.redis, f.known)
-		if err != nil {
-			return err
-		}
-		if restored {
-			f.log.Info("mutes and limits put back", zap.Int("orders", len(f.known.fields)))
-		}
-		if state, err = f.store.Read(ctx); err != nil {
-			return err
-		}
+	if len(state.Invalid) > 0 {
+		f.log.Warn("mutes or limits are not valid, and are skipped", zap.Strings("entries", state.Invalid))
 	}
-	f.take(state)
+	f.known, f.version = state, state.Version
+	f.apply(state.Now)
 	return nil
 }
 
-// hasLost reports whether the store does not have what it had: an older version of the same hash, or another hash while orders
-// of the known one are in force.
-func (f *Follower) hasLost(state State) bool {
-	if state.born == f.known.born {
-		return state.Version < f.known.Version
-	}
-	now := state.Now
-	return slices.ContainsFunc(f.known.Orders, func(o Order) bool {
-		return o.Until.After(now) && state.fields[o.field()] == ""
-	})
-}
-
-// PutBack writes the hash as it was last read, through the client that is given, where the store has lost it. It may be repeated.
+// PutBack writes the hash as it was last read, through the client that is given, where the store has lost it.
+// It may be repeated.
 func (f *Follower) PutBack(ctx context.Context, client redis.Scripter) error {
 	f.mu.Lock()
 	known := f.known
@@ -141,54 +124,46 @@ func (f *Follower) PutBack(ctx context.Context, client redis.Scripter) error {
 	if known.Version == 0 {
 		return nil
 	}
-	_, err := f.store.putBack(ctx, client, known)
+	return f.putBack(ctx, client, known)
+}
+
+func (f *Follower) putBack(ctx context.Context, client redis.Scripter, known State) error {
+	restored, err := f.store.putBack(ctx, client, known)
+	if restored {
+		f.log.Info("mutes and limits put back", zap.Int("orders", len(known.Orders)))
+	}
 	return err
 }
 
-// take applies what was read; mu is held.
-func (f *Follower) take(state State) {
-	if len(state.Invalid) > 0 {
-		f.log.Warn("mutes or limits are not valid, and are skipped", zap.Strings("entries", state.Invalid))
-	}
-	f.known, f.loaded = state, true
-	f.seen, f.at = state.Now, time.Now()
-	f.apply()
-}
-
-// apply brings into force what is known, as of now, and looks again when the next of it ends; mu is held.
-func (f *Follower) apply() {
+// apply brings into force what is known, at a time of Redis's clock, and sets the timer for the next end; mu
+// is held.
+func (f *Follower) apply(now time.Time) {
 	before := f.view.Load()
-	next := &view{seen: f.seen, at: f.at, version: f.known.Version}
-	now := next.now()
-	mutes := map[string]*Order{}
-	var soonest time.Time
-	for _, o := range f.known.Orders {
-		if !o.Until.After(now) {
-			continue
-		}
-		next.orders = append(next.orders, o)
-		if o.Kind == Mute {
-			mutes[o.Target] = &o
-		}
-		if soonest.IsZero() || o.Until.Before(soonest) {
-			soonest = o.Until
-		}
-	}
-	if slices.EqualFunc(before.orders, next.orders, sameOrder) { // as mostly: then the table is the same
-		next.mutes = before.mutes
-	} else {
-		next.mutes = pattern.MustTable(mutes) // the patterns are checked
+	next := &view{mutes: before.mutes, version: f.known.Version, seen: now, at: time.Now()}
+	next.orders = f.known.InForce(now, Mute, Limit)
+	if !slices.EqualFunc(before.orders, next.orders, sameOrder) {
+		next.mutes = muteTable(next.orders)
 		f.limits.SetTemporary(Temporary(next.orders))
 	}
 	f.view.Store(next)
-	f.logChanges(before.orders, next.orders)
+	f.logChanges(before.orders, next.orders) // a worker that is woken by it looks at the view
 	if f.ends != nil {
 		f.ends.Stop()
-		f.ends = nil
 	}
-	if !soonest.IsZero() && !f.stopped {
-		f.ends = time.AfterFunc(max(soonest.Sub(now), time.Millisecond), f.refresh)
+	if len(next.orders) > 0 && !f.stopped {
+		soonest := slices.MinFunc(next.orders, func(a, b Order) int { return a.Until.Compare(b.Until) })
+		f.ends = time.AfterFunc(max(soonest.Until.Sub(now), time.Millisecond), f.refresh)
 	}
+}
+
+func muteTable(orders []Order) pattern.Table[*Order] {
+	mutes := map[string]*Order{}
+	for _, o := range orders {
+		if o.Kind == Mute {
+			mutes[o.Target] = &o
+		}
+	}
+	return pattern.MustTable(mutes) // the patterns are checked
 }
 
 // refresh ends what has ended.
@@ -196,7 +171,7 @@ func (f *Follower) refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.stopped {
-		f.apply()
+		f.apply(f.view.Load().now())
 	}
 }
 
@@ -210,12 +185,10 @@ func (f *Follower) Stop() {
 	}
 }
 
-// Muted reports whether events of a category are to be dropped, and by which mute: of several the most specific one.
+// Muted reports whether events of a category are to be dropped, and by which mute: of several the most
+// specific one.
 func (f *Follower) Muted(category string) (mute *Order, muted bool) {
 	v := f.view.Load()
-	if v.mutes.Len() == 0 {
-		return nil, false
-	}
 	o, _, found := v.mutes.Find(category)
 	if found && !o.Until.After(v.now()) { // it has just ended, and a less specific one may hold
 		f.refresh()
@@ -237,18 +210,14 @@ func (f *Follower) InForce() ([]Order, int64) {
 
 // Count is how many mutes and how many limits are in force.
 func (f *Follower) Count() (mutes, limits int) {
-	orders, _ := f.InForce()
-	for _, o := range orders {
-		if o.Kind == Mute {
-			mutes++
-		}
-	}
-	return mutes, len(orders) - mutes
+	v := f.view.Load()
+	return v.mutes.Len(), len(v.orders) - v.mutes.Len()
 }
 
 // Temporary are the limits among orders.
 func Temporary(orders []Order) ratelimit.Temporary {
-	limits := ratelimit.Temporary{Groups: map[string]ratelimit.Limit{}, Categories: map[string]ratelimit.Limit{}}
+	limits := ratelimit.Temporary{Groups: map[string]ratelimit.Limit{},
+		Categories: map[string]ratelimit.Limit{}}
 	for _, o := range orders {
 		if o.Kind != Limit {
 			continue
@@ -265,47 +234,44 @@ func Temporary(orders []Order) ratelimit.Temporary {
 	return limits
 }
 
-func sameOrder(a, b Order) bool {
-	return a.Kind == b.Kind && a.Target == b.Target && a.Limit == b.Limit && a.By == b.By && a.Reason == b.Reason &&
-		a.Since.Equal(b.Since) && a.Until.Equal(b.Until)
-}
+func sameOrder(a, b Order) bool { return a.field() == b.field() && a.value == b.value }
 
 // logChanges logs what has come into force, was changed or has ended.
 func (f *Follower) logChanges(before, after []Order) {
-	old := map[string]Order{}
-	for _, o := range before {
-		old[o.field()] = o
-	}
+	was, is := byField(before), byField(after)
 	for _, o := range after {
-		was, known := old[o.field()]
-		delete(old, o.field())
-		if known && sameOrder(was, o) {
-			continue
-		}
-		if o.Kind == Mute {
-			f.log.Info("mute is in force", o.fields()...)
+		switch {
+		case was[o.field()].value == o.value:
+		case o.Kind == Limit:
+			f.log.Info("limit for a while is in force", o.logFields()...)
+		default:
+			f.log.Info("mute is in force", o.logFields()...)
 			select {
 			case f.muted <- struct{}{}:
 			default:
 			}
-		} else {
-			f.log.Info("limit for a while is in force", o.fields()...)
 		}
 	}
 	for _, o := range before {
-		if _, over := old[o.field()]; !over {
-			continue
-		}
-		if o.Kind == Mute {
-			f.log.Info("mute is over", o.fields()...)
-		} else {
-			f.log.Info("limit for a while is over", o.fields()...)
+		switch _, goesOn := is[o.field()]; {
+		case goesOn:
+		case o.Kind == Limit:
+			f.log.Info("limit for a while is over", o.logFields()...)
+		default:
+			f.log.Info("mute is over", o.logFields()...)
 		}
 	}
 }
 
-// fields are those of a log line.
-func (o Order) fields() []zap.Field {
+func byField(orders []Order) map[string]Order {
+	fields := make(map[string]Order, len(orders))
+	for _, o := range orders {
+		fields[o.field()] = o
+	}
+	return fields
+}
+
+func (o Order) logFields() []zap.Field {
 	var fields []zap.Field
 	if o.Kind == Mute {
 		fields = append(fields, zap.String("pattern", o.Target))

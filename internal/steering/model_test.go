@@ -13,12 +13,13 @@ import (
 // stored is what the hash in Redis should hold, and what one that follows should know: lists that are looked through for each question.
 // The zero value: there is no hash.
 type stored struct {
-	born, version int64
-	orders        map[string]steering.Order // by kind and target
-	kept          time.Time                 // until then the hash is there
+	version int64
+	orders  map[string]steering.Order // by kind and target
+	kept    time.Time                 // until then the hash is there
 }
 
-const day = 24 * time.Hour
+// keptFor is how long a hash stays after its last change.
+const keptFor = 32 * 24 * time.Hour
 
 func nameOf(o steering.Order) string { return string(o.Kind) + " " + o.Target }
 
@@ -43,25 +44,16 @@ func (s stored) inForce(at time.Time) []steering.Order {
 
 // changed gives the hash another version, and removes what has ended.
 func (s *stored) changed(now time.Time) {
-	if s.version == 0 {
-		*s = stored{born: now.UnixMicro(), version: now.UnixMicro() - 1, orders: map[string]steering.Order{}}
+	if s.orders == nil {
+		s.orders = map[string]steering.Order{}
 	}
-	s.version = max(s.version+1, now.UnixMicro())
+	s.version, s.kept = max(s.version+1, now.UnixMicro()), now.Add(keptFor)
 	maps.DeleteFunc(s.orders, func(_ string, o steering.Order) bool { return !o.Until.After(now) })
-	s.keep(now)
-}
-
-// keep keeps the hash for a day after a time.
-func (s *stored) keep(after time.Time) {
-	if end := after.Add(day); end.After(s.kept) {
-		s.kept = end
-	}
 }
 
 func (s *stored) set(o steering.Order, now time.Time) {
 	s.changed(now)
 	s.orders[nameOf(o)] = o
-	s.keep(o.Until)
 }
 
 func (s *stored) clear(name string, now time.Time) (found bool) {
@@ -73,43 +65,12 @@ func (s *stored) clear(name string, now time.Time) (found bool) {
 	return true
 }
 
-// putBack restores what a replica knows: all of it where there is no hash, or an older version of the same one, and else what the
-// other hash does not have.
+// putBack stores what a replica knows if there is no hash, or an older version.
 func (s *stored) putBack(known stored, now time.Time) {
-	switch {
-	case s.version == 0 || s.born == known.born && s.version < known.version:
-		kept := s.kept
+	if s.version < known.version {
 		*s = known.copy()
-		s.kept = kept
-		maps.DeleteFunc(s.orders, func(_ string, o steering.Order) bool { return !o.Until.After(now) })
-		s.keep(now)
-		for _, o := range s.orders {
-			s.keep(o.Until)
-		}
-	case s.born != known.born:
-		var missing []steering.Order
-		for _, o := range known.inForce(now) {
-			if there, found := s.orders[nameOf(o)]; !found || !there.Until.After(now) {
-				missing = append(missing, o)
-			}
-		}
-		if len(missing) == 0 {
-			return
-		}
-		s.changed(now)
-		for _, o := range missing {
-			s.orders[nameOf(o)] = o
-			s.keep(o.Until)
-		}
+		s.kept = now.Add(keptFor)
 	}
-}
-
-// lacks reports whether a hash does not have what one that follows knows.
-func (s stored) lacks(known stored, now time.Time) bool {
-	if s.born == known.born {
-		return s.version < known.version
-	}
-	return slices.ContainsFunc(known.inForce(now), func(o steering.Order) bool { return s.orders[nameOf(o)].Target == "" })
 }
 
 // muteOf is the mute that counts for a category, or none.

@@ -44,6 +44,7 @@ type Order struct {
 	Reason string    `json:"reason,omitempty"` // empty: none was given
 
 	limit ratelimit.Limit
+	value string // as it is stored; empty: it was not read
 }
 
 // What is what the order does, for people: "mute of errors", "limit 20/30m of group/team-a".
@@ -64,12 +65,14 @@ type content struct {
 	Limit  string `json:"limit,omitempty"`
 }
 
-// NewMute is an order to drop what matches a pattern. The error says what is wrong with the pattern, who or why.
+// NewMute is an order to drop what matches a pattern. The error says what is wrong with the pattern, who or
+// why.
 func NewMute(categories, by, reason string) (Order, error) {
 	return checked(Order{Kind: Mute, Target: categories, By: by, Reason: reason})
 }
 
-// NewLimit is an order to apply a limit to a scope. The error says what is wrong with the scope, the limit, who or why.
+// NewLimit is an order to apply a limit to a scope. The error says what is wrong with the scope, the limit,
+// who or why.
 func NewLimit(scope, limit, by, reason string) (Order, error) {
 	return checked(Order{Kind: Limit, Target: scope, Limit: limit, By: by, Reason: reason})
 }
@@ -107,7 +110,8 @@ func checkText(name, text string, longest int) error {
 	case term.Printable(text) != text:
 		return fmt.Errorf("%s %.200q, expected one line of printable text", name, text)
 	case utf8.RuneCountInString(text) > longest:
-		return fmt.Errorf("%s has %d characters, expected at most %d", name, utf8.RuneCountInString(text), longest)
+		return fmt.Errorf("%s has %d characters, expected at most %d", name, utf8.RuneCountInString(text),
+			longest)
 	}
 	return nil
 }
@@ -125,7 +129,8 @@ const (
 	categoryScope = "category/"
 )
 
-// ParseScope reads "global", "group/NAME" or "category/NAME". The error says what is wrong and what was expected.
+// ParseScope reads "global", "group/NAME" or "category/NAME". The error says what is wrong and what was
+// expected.
 func ParseScope(text string) (Scope, error) {
 	if text == globalScope {
 		return Scope{}, nil
@@ -138,14 +143,17 @@ func ParseScope(text string) (Scope, error) {
 	}
 	if name, found := strings.CutPrefix(text, categoryScope); found {
 		if pattern.HasWildcard(name) {
-			return Scope{}, fmt.Errorf("category %.200q is a pattern, expected the name of one category, such as errors", name)
+			return Scope{}, fmt.Errorf(
+				"category %.200q is a pattern, expected the name of one category, such as errors", name)
 		}
 		if err := pattern.Check(name); err != nil {
 			return Scope{}, fmt.Errorf("category %.200q %w", name, err)
 		}
 		return Scope{Category: name}, nil
 	}
-	return Scope{}, fmt.Errorf("scope %.200q, expected global, group/NAME such as group/team-a, or category/NAME such as category/errors", text)
+	return Scope{}, fmt.Errorf(
+		"scope %.200q, expected global, group/NAME such as group/team-a, or category/NAME such as category/errors",
+		text)
 }
 
 // valueShape is "<since> <until> <the rest>".
@@ -165,13 +173,15 @@ func decodeOrder(field, value string) (Order, error) {
 	if err := json.Unmarshal([]byte(parts[3]), &rest); err != nil {
 		return Order{}, fmt.Errorf("%.60q, expected a JSON object: %w", parts[3], err)
 	}
-	o, err := checked(Order{Kind: Kind(kind), Target: target, Limit: rest.Limit, By: rest.By, Reason: rest.Reason})
+	o, err := checked(Order{Kind: Kind(kind), Target: target, Limit: rest.Limit, By: rest.By,
+		Reason: rest.Reason})
 	if err != nil {
 		return Order{}, err
 	}
-	o.Since, o.Until = microTime(parts[1]), microTime(parts[2])
+	o.Since, o.Until, o.value = microTime(parts[1]), microTime(parts[2]), value
 	if length := o.Until.Sub(o.Since); length <= 0 || length > Longest {
-		return Order{}, fmt.Errorf("it lasts %s, expected up to %s", term.ShortDuration(length), term.ShortDuration(Longest))
+		return Order{}, fmt.Errorf("it lasts %s, expected up to %s", term.ShortDuration(length),
+			term.ShortDuration(Longest))
 	}
 	return o, nil
 }

@@ -32,7 +32,8 @@ func NewStore(client redis.UniversalClient, namespace string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{redis: client, key: keys.Steering(), now: redis.NewScript(lua.Now), steer: redis.NewScript(lua.Steer)}, nil
+	return &Store{redis: client, key: keys.Steering(), now: redis.NewScript(lua.Now),
+		steer: redis.NewScript(lua.Steer)}, nil
 }
 
 // State is the hash as it was read once. It is immutable.
@@ -42,11 +43,10 @@ type State struct {
 	Orders  []Order   // the valid ones, also those that have ended; by kind, then by target
 	Invalid []string  // what was skipped, and why; a few
 
-	born   string
-	fields map[string]string // of the valid orders
+	born string
 }
 
-// The fields that are no orders.
+// The fields that are no orders. bornField is the version that the hash began with: only v0.1.0 reads it.
 const (
 	versionField = "version"
 	bornField    = "born"
@@ -62,7 +62,8 @@ const (
 )
 
 // ErrFull is the error when there are MostOrders already.
-var ErrFull = fmt.Errorf("there are %d mutes and limits already, expected at most so many; remove one first", MostOrders)
+var ErrFull = fmt.Errorf("there are %d mutes and limits already, expected at most so many; remove one first",
+	MostOrders)
 
 // Read reads the hash. An error means that Redis is unavailable, or that the key is not one of ours.
 func (s *Store) Read(ctx context.Context) (State, error) {
@@ -75,7 +76,8 @@ func (s *Store) Read(ctx context.Context) (State, error) {
 		err = nil
 	}
 	if err == nil && n > mostFields {
-		return State{}, fmt.Errorf("redis: %s has %d fields, expected at most %d: notifier has not written it", s.key, n, mostFields)
+		return State{}, fmt.Errorf(
+			"redis: %s has %d fields, expected at most %d: notifier has not written it", s.key, n, mostFields)
 	}
 	var fields map[string]string
 	if err == nil {
@@ -90,8 +92,9 @@ func (s *Store) Read(ctx context.Context) (State, error) {
 }
 
 func decodeState(fields map[string]string) State {
-	state := State{born: cmp.Or(fields[bornField], fields[versionField]), fields: map[string]string{}}
-	if version, err := strconv.ParseInt(fields[versionField], 10, 64); err == nil && version <= highestVersion {
+	state := State{born: fields[bornField]}
+	if version, err := strconv.ParseInt(fields[versionField], 10, 64); err == nil &&
+		version <= highestVersion {
 		state.Version = version // another text is no version: nobody can follow it
 	}
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
@@ -106,14 +109,11 @@ func decodeState(fields map[string]string) State {
 			continue
 		}
 		state.Orders = append(state.Orders, order)
-		state.fields[field] = fields[field]
 	}
-	slices.SortFunc(state.Orders, byTarget)
+	slices.SortFunc(state.Orders, func(a, b Order) int {
+		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Target, b.Target)) // mutes first
+	})
 	return state
-}
-
-func byTarget(a, b Order) int {
-	return cmp.Or(-cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Target, b.Target)) // mutes first
 }
 
 // InForce are the orders of these kinds that have not ended at a time.
@@ -127,9 +127,9 @@ func (s State) InForce(at time.Time, kinds ...Kind) []Order {
 	return orders
 }
 
-// Set stores an order of NewMute or NewLimit for a time, Shortest to Longest, in whole microseconds. It replaces one with the same
-// target. It returns the order with its times, and the version that replicas have to follow. The error is ErrFull, or means that
-// Redis is unavailable; then the order may be in force.
+// Set stores an order of NewMute or NewLimit for a time, Shortest to Longest, in whole microseconds. It
+// replaces one with the same target. It returns the order with its times, and the version that replicas have
+// to follow. The error is ErrFull, or means that Redis is unavailable; then the order may be in force.
 func (s *Store) Set(ctx context.Context, o Order, length time.Duration) (Order, int64, error) {
 	if length < Shortest || length > Longest {
 		return Order{}, 0, fmt.Errorf("duration %s, expected %s to %s", length, Shortest, Longest)
@@ -138,7 +138,8 @@ func (s *Store) Set(ctx context.Context, o Order, length time.Duration) (Order, 
 	if err != nil {
 		return Order{}, 0, err
 	}
-	reply, err := s.change(ctx, s.redis, "set", o.field(), strconv.FormatInt(length.Microseconds(), 10), string(rest))
+	reply, err := s.change(ctx, s.redis, "set", o.field(), strconv.FormatInt(length.Microseconds(), 10),
+		string(rest))
 	if err != nil {
 		return Order{}, 0, err
 	}
@@ -155,11 +156,11 @@ func (s *Store) Clear(ctx context.Context, kind Kind, target string) (found bool
 	return reply.status == 1, reply.version, err
 }
 
-// putBack restores what a replica has read, as far as the store has lost it. It may be repeated.
+// putBack stores what a replica has read, if there is no hash or an older version. It may be repeated.
 func (s *Store) putBack(ctx context.Context, client redis.Scripter, known State) (restored bool, err error) {
-	arguments := []any{"restore", strconv.FormatInt(known.Version, 10), known.born}
-	for field, value := range known.fields {
-		arguments = append(arguments, field, value)
+	arguments := []any{"restore", strconv.FormatInt(known.Version, 10), bornField, known.born}
+	for _, o := range known.Orders {
+		arguments = append(arguments, o.field(), o.value)
 	}
 	reply, err := s.change(ctx, client, arguments...)
 	return reply.status == 1, err
@@ -174,7 +175,8 @@ func (s *Store) change(ctx context.Context, client redis.Scripter, arguments ...
 	case err != nil:
 		return reply{}, fmt.Errorf("redis: cannot change %s: %w", s.key, err)
 	case len(fields) != 4 || fields[0] < -1 || fields[0] > 1:
-		return reply{}, errors.New("redis: unexpected reply from steer.lua: expected a status, a time, a version and an end")
+		return reply{}, errors.New(
+			"redis: unexpected reply from steer.lua: expected a status, a time, a version and an end")
 	}
 	return reply{fields[0], fields[1], fields[2], fields[3]}, nil
 }

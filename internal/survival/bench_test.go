@@ -41,7 +41,7 @@ func benchmarkAdmit(b *testing.B, limit string, size int) {
 	defer func() { _ = plainClient.Close() }()
 	heals, client, guard := limiter("heals")
 	defer func() { _ = client.Close() }()
-	healer, err := ratelimit.NewHealer(heals, guard, ratelimit.Healing{Replica: "r", Peers: func() []string { return []string{"r"} }})
+	healer, err := ratelimit.NewHealer(heals, guard, ratelimit.Healing{Replica: "r"})
 	testkit.Check(b, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -42,8 +42,6 @@ type fleet struct {
 	names    []string     // of all replicas that were ever started, as heartbeats show them some seconds after a death, too
 }
 
-func (f *fleet) peers() []string { return f.names }
-
 func startFleet(t *testing.T, form form, url string) *fleet {
 	t.Helper()
 	f := &fleet{form: form, url: url}

@@ -140,7 +140,7 @@ func startReplica(t *testing.T, f *fleet, number int, url string) *replica {
 	if heals {
 		core, lines := observer.New(zapcore.DebugLevel)
 		r.log = lines
-		healer, err := ratelimit.NewHealer(limiter, guard, ratelimit.Healing{Replica: r.name, Peers: f.peers, Log: zap.New(core)})
+		healer, err := ratelimit.NewHealer(limiter, guard, ratelimit.Healing{Replica: r.name, Log: zap.New(core)})
 		testkit.Check(t, err)
 		running.Go(func() { healer.Run(ctx) })
 	}

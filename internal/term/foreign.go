@@ -78,6 +78,14 @@ func Escaper(out io.Writer) io.Writer { return escaper{out} }
 
 type escaper struct{ out io.Writer }
 
+// Unescaped returns the writer behind an Escaper, or out itself. It is for text of our own that moves the cursor.
+func Unescaped(out io.Writer) io.Writer {
+	if e, ok := out.(escaper); ok {
+		return e.out
+	}
+	return out
+}
+
 // Write reports the length of what it was given, as the caller of a writer expects.
 func (e escaper) Write(lines []byte) (int, error) {
 	if escaped := escape(lines); escaped != nil {

@@ -17,9 +17,9 @@ type Screen struct {
 	Colours  bool // and NO_COLOR is not set (https://no-color.org)
 }
 
-// ScreenOf looks at what out is.
+// ScreenOf looks at what out is, or the writer behind an Escaper.
 func ScreenOf(out io.Writer) Screen {
-	file, ok := out.(*os.File)
+	file, ok := Unescaped(out).(*os.File)
 	if !ok {
 		return Screen{}
 	}

@@ -21,7 +21,7 @@
 --      call digest_done.lua
 --
 -- After a look nothing is taken or changed, and the reply is { verdict, now, wait, failures, {}, token }, with the token of the
--- last attempt whose result was recorded. So it is with verdict 0 in any case.
+-- last attempt whose result was recorded.
 --
 -- Drops stay pending until digest_done.lua records that they were reported.
 
@@ -33,9 +33,8 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local token, lease, interval, longest = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local look = ARGV[5] == '1'
-local latest = redis.call('HGET', KEYS[2], 'token')
 local function not_now(wait)
-  return { 0, now, wait, 0, {}, latest or '' }
+  return { 0, now, wait, 0, {}, '' }
 end
 
 local ends, holder = string.match(redis.call('GET', KEYS[1]) or '', '^(%d+) (.*)$')
@@ -43,6 +42,7 @@ ends = tonumber(ends or 0)
 if holder and holder ~= token and ends > now and ends - now <= longest then
   return not_now(ends - now)
 end
+local latest = redis.call('HGET', KEYS[2], 'token')
 if latest == token then -- a call that was sent long ago and runs only now
   return not_now(0)
 end

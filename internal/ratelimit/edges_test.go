@@ -1,0 +1,227 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
+)
+
+// Edges of the scripts that no other test comes near.
+
+func TestTheTokenOfAStoreExpires(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		s.quarantine(t, "g1")
+		if left := s.PTTL(t.Context(), "{n}:meta").Val(); left < 31*day || left > 33*day {
+			t.Errorf("it expires in %s, expected 32 days", left)
+		}
+	})
+}
+
+func TestARefundFromTheLogLeavesTheBuckets(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		exact, buckets := testkit.Rules("9/1h", "9/1h", ""), testkit.Rules("9/1h:1m", "9/1h:1m", "")
+		s.limiter(t, buckets, day).want(ratelimit.Admitted, events(3, "b", "a")...)
+		c := s.limiter(t, exact, day)
+		c.want(ratelimit.Admitted, event("e", "a"))
+		if !c.refund(event("e", "a")) {
+			t.Error("nothing was refunded")
+		}
+		if got := s.used(t, exact); got != 3 {
+			t.Errorf("%d slots are taken, expected 3", got)
+		}
+	})
+}
+
+// A caller may know a post of which the store knows nothing: the record was put back without it.
+func TestAnEventWithoutAPostIsRefundedWhateverTheCallerKnows(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), day)
+		c.want(ratelimit.Admitted, event("e", "a"))
+		if !c.refundAfter(event("e", "a"), "a post") {
+			t.Error("nothing was refunded")
+		}
+	})
+}
+
+// recordOfV010 turns an event in flight into what v0.1.0 writes before the first post, and its slots too.
+func (s *store) recordOfV010(t *testing.T, request ratelimit.Request, logs ...string) {
+	t.Helper()
+	record := s.HGet(t.Context(), "{n}:inflight", slot(request)).Val()
+	admitted, _, _ := strings.Cut(record, ":")
+	testkit.Check(t, s.HSet(t.Context(), "{n}:inflight", slot(request), admitted+" "+request.Delivery).Err())
+	since := strings.TrimSuffix(admitted, "g")
+	for _, log := range logs {
+		if s.ZRem(t.Context(), log, slot(request)+" "+since).Val() != 1 {
+			t.Fatalf("%s has no slot of %s", log, request.ID)
+		}
+		testkit.Check(t, s.ZAddArgs(t.Context(), log, redis.ZAddArgs{
+			Members: []redis.Z{{Score: float64(s.latestAdmission(t)), Member: slot(request)}},
+		}).Err())
+	}
+}
+
+func TestARefundFindsASlotOfV010(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("9/1h", "9/1h", "")
+		c := s.limiter(t, rules, day)
+		c.want(ratelimit.Admitted, event("e", "a"))
+		s.recordOfV010(t, event("e", "a"), "{n}:global", "{n}:category:a")
+		if !c.refund(event("e", "a")) || s.used(t, rules) != 0 {
+			t.Errorf("%d slots are taken after the refund, expected 0", s.used(t, rules))
+		}
+	})
+}
+
+// The first post of an event that v0.1.0 admitted keeps that its group was charged.
+func TestAFirstPostKeepsTheGroupOfV010(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, grouped("9/1h", "9/1h", "9/1h"), day)
+		e := event("e", "a.x")
+		c.want(ratelimit.Admitted, e)
+		s.recordOfV010(t, e)
+		c.wantPermit(ratelimit.Granted, 1, e, "", "first")
+		admitted, _, _ := strings.Cut(s.HGet(t.Context(), "{n}:inflight", slot(e)).Val(), ":")
+		if !strings.HasSuffix(admitted, "g") {
+			t.Errorf("the record begins with %q, expected a g after the time", admitted)
+		}
+	})
+}
+
+func TestPeekNamesWhenEnoughSlotsHaveLeft(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit string
+		wait  time.Duration
+	}{
+		"a full tier":             {"5/30m", 25 * time.Minute},
+		"more than a tighter one": {"3/30m", 27 * time.Minute},
+		"beside stale slots":      {"9/30m+2/3m", time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				c := s.limiter(t, testkit.Rules("9/30m", "9/30m", ""), day)
+				for i := range 5 {
+					c.want(ratelimit.Admitted, event(fmt.Sprint(i), "a"))
+					s.advance(t, time.Minute)
+				}
+				usages, err := s.limiter(t, testkit.Rules(test.limit, "9/30m", ""), day).Peek(t.Context())
+				testkit.Check(t, err)
+				tiers := strings.Count(test.limit, "+")
+				if got := usages[tiers].FreeIn; got > test.wait || got < test.wait-10*time.Second {
+					t.Errorf("%+v, expected %s", usages[tiers], test.wait)
+				}
+			})
+		})
+	}
+}
+
+func TestPeekLooksAtTheLogBesideBuckets(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		s.limiter(t, testkit.Rules("9/30m", "9/30m", ""), day).want(ratelimit.Admitted, event("e", "a"))
+		s.advance(t, 10*time.Minute)
+		buckets := s.limiter(t, testkit.Rules("2/30m:1m", "9/30m:1m", ""), day)
+		buckets.want(ratelimit.Admitted, event("f", "a"))
+		usages, err := buckets.Peek(t.Context())
+		if err != nil || usages[0].FreeIn > 20*time.Minute || !usages[0].AtLeast {
+			t.Errorf("%+v, %v; expected 20 minutes at least", usages, err)
+		}
+	})
+}
+
+// A cost that was valid for another form of the limit is refused for good where the scope is a log.
+func TestALogTakesNoCostAboveAThousand(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, testkit.Rules("5000/30m", "5000/30m", ""), day)
+		decisions, err := c.Admit(t.Context(), []ratelimit.Request{costing(event("e", "a"), 1001)})
+		if err == nil && (decisions[0].Outcome == ratelimit.Admitted || !decisions[0].Never) {
+			t.Errorf("%+v, expected that it never fits", decisions)
+		}
+		if n := s.Exists(t.Context(), "{n}:global").Val(); n != 0 {
+			t.Error("slots were taken")
+		}
+	})
+}
+
+func TestARedeliveryShowsWhenTheEventWasAdmitted(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), day)
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		s.advance(t, time.Second)
+		c.wantPermit(ratelimit.Granted, 1, e, "", "first")
+		admitted, _, _ := strings.Cut(s.HGet(t.Context(), "{n}:inflight", slot(e)).Val(), ":")
+		c.want(ratelimit.Admitted, e)
+		if earlier := fmt.Sprint(s.latest().([]any)[5]); earlier != "[1 "+admitted+"]" {
+			t.Errorf("earlier is %s, expected [1 %s]", earlier, admitted)
+		}
+	})
+}
+
+// A record is forgotten a month after its last post, and one that cannot be read is left alone.
+func TestARecentPostKeepsAnOldRecord(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, testkit.Rules("99/1h", "99/1h", ""), day)
+		c.want(ratelimit.Admitted, event("first", "a"))
+		now := s.Time(t.Context()).Val()
+		old := now.Add(-32 * day).UnixMicro()
+		records := map[string]string{
+			"a:posted":  fmt.Sprintf("%d:1:%d:post delivery", old, now.UnixMicro()),
+			"a:unknown": "of a later release",
+		}
+		testkit.Check(t, s.HSet(t.Context(), "{n}:inflight", records).Err())
+		testkit.Check(t, s.HSet(t.Context(), "{n}:inflight", "a:old", fmt.Sprintf("%d:0:0: delivery", old)).Err())
+		for i := 0; s.HExists(t.Context(), "{n}:inflight", "a:old").Val(); i++ {
+			if i == 90 {
+				t.Fatal("90 admissions have not met the old record")
+			}
+			c.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
+			c.sent(event(fmt.Sprint("e", i), "a"))
+		}
+		for name, record := range records {
+			if got := s.HGet(t.Context(), "{n}:inflight", name).Val(); got != record {
+				t.Errorf("%s is %q, expected %q", name, got, record)
+			}
+		}
+	})
+}
+
+// v0.1.0's users may not run HRANDFIELD.
+func TestAUserWithoutHRANDFIELDAdmits(t *testing.T) {
+	s := onProcess(t)
+	testkit.Check(t, s.Do(t.Context(), "ACL", "SETUSER", "default", "-hrandfield").Err())
+	s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), day).want(ratelimit.Admitted, events(3, "e", "a")...)
+}
+
+func TestABacklogOfSentIDsIsRemovedInParts(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), time.Hour)
+		old := s.Time(t.Context()).Val().Add(-2 * time.Hour).UnixMicro()
+		var stale []redis.Z
+		for i := range 1500 {
+			stale = append(stale, zAt(old, fmt.Sprint("a:", i)))
+		}
+		testkit.Check(t, s.ZAdd(t.Context(), "{n}:sent", stale...).Err())
+		c.want(ratelimit.Admitted, event("e", "a"))
+		c.sent(event("e", "a"))
+		if n := s.ZCount(t.Context(), "{n}:sent", "-inf", fmt.Sprint(old)).Val(); n != 500 {
+			t.Errorf("%d stale ids are left, expected 500", n)
+		}
+	})
+}
+
+func TestThePaceOfAChannelExpires(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), day)
+		c.want(ratelimit.Admitted, event("e", "a"))
+		c.wantPermit(ratelimit.Granted, 1, event("e", "a"), "", "first")
+		paces := s.Keys(t.Context(), "{n}:pace:*").Val()
+		if len(paces) != 1 || s.PTTL(t.Context(), paces[0]).Val() < time.Hour {
+			t.Errorf("paces %q, expected one that expires in three hours", paces)
+		}
+	})
+}

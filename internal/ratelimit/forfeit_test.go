@@ -1,0 +1,51 @@
+package ratelimit_test
+
+import (
+	"testing"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
+)
+
+// forfeit reports whether the event was in flight.
+func (c caller) forfeit(e ratelimit.Request, known string) bool {
+	c.t.Helper()
+	ended, err := c.Forfeit(c.t.Context(), e, known)
+	testkit.Check(c.t, err)
+	return ended
+}
+
+func TestAForfeitedEventKeepsItsSlotsAndFreesItsID(t *testing.T) {
+	eachForm(t, func(t *testing.T, s *store, limiter caller) {
+		e := costing(event("e", "a"), 2)
+		limiter.want(ratelimit.Admitted, e)
+		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		if limiter.forfeit(by("another message", e), "p1") || limiter.forfeit(e, "") {
+			t.Error("ended for another delivery, or after a post whose result is not known")
+		}
+		if !limiter.forfeit(e, "p1") || limiter.forfeit(e, "p1") {
+			t.Error("expected that the first call ends it, and the second finds nothing")
+		}
+		usages, err := limiter.Peek(t.Context(), "a")
+		testkit.Check(t, err)
+		if usages[0].Used != 2 || usages[1].Used != 2 {
+			t.Errorf("%+v, expected two slots to be taken", usages)
+		}
+		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "p1", "p2")
+		limiter.want(ratelimit.Admitted, by("another message", e))
+	})
+}
+
+func TestWhatAnEventHasForfeitedIsPutBackAfterALoss(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		c.forfeit(e, "")
+		s.empty(t)
+		s.putsBack(t, c)
+		s.takenAt(t, "{n}:global", slot(e))
+		if n := s.HLen(t.Context(), "{n}:inflight").Val(); n != 0 {
+			t.Errorf("%d events are in flight, expected none", n)
+		}
+	})
+}

@@ -1,0 +1,226 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/testkit"
+	"notifier/lua"
+)
+
+// What restore.lua leaves as it is, and how long what it puts back is kept.
+
+func TestWhatIsPutBackExpires(t *testing.T) {
+	for name, limit := range map[string]string{"exact": "9/10m", "buckets": "9/10m:1m"} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				c := s.remembering(t, "r", testkit.Rules(limit, limit, ""), time.Hour)
+				c.want(ratelimit.Admitted, events(3, "e", "a")...)
+				c.sent(event("e-1", "a"))
+				s.empty(t)
+				s.putsBack(t, c)
+				keys := s.Keys(t.Context(), "*").Val()
+				if len(keys) != 5 { // meta, in flight, sent, and both scopes
+					t.Errorf("keys %q, expected 5", keys)
+				}
+				for _, key := range keys {
+					if s.PTTL(t.Context(), key).Val() < 9*time.Minute {
+						t.Errorf("%s expires in %s, expected 10m at least, and an end", key, s.PTTL(t.Context(), key).Val())
+					}
+				}
+			})
+		})
+	}
+}
+
+// A replica that knows shorter windows puts back, too.
+func TestPuttingBackShortensNoExpiry(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		longer := s.remembering(t, "a", testkit.Rules("9/1h", "9/1h", ""), day)
+		shorter := s.remembering(t, "b", testkit.Rules("9/10m", "9/10m", ""), day)
+		longer.want(ratelimit.Admitted, event("e", "a"))
+		shorter.want(ratelimit.Admitted, event("f", "a"))
+		s.empty(t)
+		s.putsBack(t, longer, shorter)
+		if left := s.PTTL(t.Context(), "{n}:global").Val(); left < 59*time.Minute {
+			t.Errorf("the log expires in %s, expected an hour", left)
+		}
+	})
+}
+
+func TestALongLogIsPutBackWhole(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("1000/30m", "1000/30m", "")
+		c := s.remembering(t, "r", rules, day)
+		c.want(ratelimit.Admitted, costing(event("e", "a"), 900))
+		s.empty(t)
+		s.putsBack(t, c)
+		if got := s.used(t, rules); got != 900 {
+			t.Errorf("%d slots are taken, expected 900", got)
+		}
+	})
+}
+
+// Several buckets are put back in one call, beside one that is there.
+func TestEachBucketIsPutBackInItsPlace(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("9/10m:1m", "9/10m:1m", "")
+		c := s.remembering(t, "r", rules, day)
+		c.want(ratelimit.Admitted, events(2, "e", "a")...)
+		mark := s.HGet(t.Context(), "{n}:meta", "seen r").Val()
+		kept := s.ZRange(t.Context(), "{n}:buckets:global", 0, -1).Val()
+		for i := range 2 {
+			c.pass(s, 2*time.Minute)
+			c.want(ratelimit.Admitted, event(fmt.Sprint("later ", i), "a"))
+		}
+		before := s.ZRange(t.Context(), "{n}:buckets:global", 0, -1).Val()
+		if s.embedded == nil {
+			mark = "0" // it grew older: all is later than this
+			s.Del(t.Context(), "{n}:buckets:global")
+		} else {
+			s.ZRem(t.Context(), "{n}:buckets:global", before[1], before[2])
+		}
+		testkit.Check(t, s.HSet(t.Context(), "{n}:meta", "seen r", mark).Err())
+		s.putsBack(t, c)
+		after := s.ZRange(t.Context(), "{n}:buckets:global", 0, -1).Val()
+		if len(after) != 3 || s.embedded != nil && after[0] != kept[0] {
+			t.Errorf("buckets %q, expected as many as before: %q", after, before)
+		}
+		if got := s.used(t, rules); got != 4 {
+			t.Errorf("%d slots are taken, expected 4", got)
+		}
+	})
+}
+
+// A clock, a mark and admissions from before a clock was set right, days ahead, move nothing.
+func TestTimesFarAheadAreNotPutBack(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("9/10m:1m", "9/10m:1m", "")
+		c := s.remembering(t, "r", rules, day)
+		c.want(ratelimit.Admitted, event("ahead", "a"), event("sent ahead", "a"))
+		c.sent(event("sent ahead", "a"))
+		s.empty(t)
+		c.pass(s, -3*day) // what it remembers lies three days ahead
+		c.want(ratelimit.Admitted, event("e", "a"))
+		clock, _ := s.clock(t)
+		s.empty(t)
+		ahead := clock + 3*day.Microseconds()
+		testkit.Check(t, s.HSet(t.Context(), "{n}:meta", "clock", ahead, "seen r", ahead).Err())
+		s.putsBack(t, c)
+		if got := s.used(t, rules); got != 1 {
+			t.Errorf("%d slots are taken, expected that of the one event of now", got)
+		}
+		if latest := s.latestAdmission(t); latest > clock+time.Minute.Microseconds() {
+			t.Errorf("the latest admission is %d, expected about %d", latest, clock)
+		}
+		if sent := s.ZCard(t.Context(), "{n}:sent").Val(); sent != 0 {
+			t.Errorf("%d ids were sent, expected none", sent)
+		}
+	})
+}
+
+// What the store has that is later stays: a mark, a time of sending, the record of a later post, an event admitted anew.
+func TestPuttingBackReplacesNothingLater(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.remembering(t, "r", testkit.Rules("9/10m", "9/10m", ""), day)
+		posted, sent, again := event("posted", "a"), event("sent", "a"), event("again", "a")
+		c.want(ratelimit.Admitted, posted, sent, again)
+		c.wantPermit(ratelimit.Granted, 1, posted, "", "first")
+		c.sent(sent)
+		c.sent(again)
+		later := s.Time(t.Context()).Val().Add(time.Minute).UnixMicro()
+		s.ZAdd(t.Context(), "{n}:sent", zAt(later, slot(sent)))
+		s.HSet(t.Context(), "{n}:meta", "seen r", later)
+		since, _, _ := strings.Cut(s.HGet(t.Context(), "{n}:inflight", slot(posted)).Val(), ":")
+		record := fmt.Sprintf("%s:2:%d:second elsewhere", since, later)
+		anew := fmt.Sprintf("%d:0:0: elsewhere", later)
+		s.HSet(t.Context(), "{n}:inflight", slot(posted), record, slot(again), anew)
+
+		s.putsBack(t, c)
+		if got := s.score(t, "{n}:sent", slot(sent)); got != later {
+			t.Errorf("sent at %d, expected %d", got, later)
+		}
+		want := map[string]string{slot(posted): record, slot(again): anew}
+		if difference := cmp.Diff(want, s.HGetAll(t.Context(), "{n}:inflight").Val()); difference != "" {
+			t.Errorf("in flight (-want +got):\n%s", difference)
+		}
+		if got := s.HGet(t.Context(), "{n}:meta", "seen r").Val(); got != fmt.Sprint(later) {
+			t.Errorf("the mark is %s, expected %d", got, later)
+		}
+	})
+}
+
+func TestWhatNoWindowHasIsNotInFlightAgain(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		c.want(ratelimit.Admitted, event("e", "a"))
+		c.pass(s, 11*time.Minute)
+		s.empty(t)
+		s.putsBack(t, c)
+		if record := s.HGetAll(t.Context(), "{n}:inflight").Val(); len(record) != 0 {
+			t.Errorf("in flight: %v, expected nothing", record)
+		}
+	})
+}
+
+// What is in Slack does not get in flight again when its id is forgotten.
+func TestWhatWasSentIsNotInFlightAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.remembering(t, "r", testkit.Rules("9/10m", "9/10m", ""), time.Second)
+		c.want(ratelimit.Admitted, event("e", "a"))
+		c.sent(event("e", "a"))
+		c.pass(s, time.Minute)
+		s.empty(t)
+		s.putsBack(t, c)
+		if records := s.HGetAll(t.Context(), "{n}:inflight").Val(); len(records) != 0 {
+			t.Errorf("in flight: %v, expected nothing", records)
+		}
+		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 1 {
+			t.Errorf("%d slots, expected 1", n)
+		}
+	})
+}
+
+// restore calls restore.lua with nothing to put back.
+func (s *store) restore(t *testing.T, token string) []any {
+	t.Helper()
+	keys := []string{"{n}:meta", "{n}:inflight", "{n}:sent"}
+	reply, err := redis.NewScript(lua.Restore).Run(t.Context(), s.Client, keys,
+		token, "r", day.Microseconds(), day.Microseconds(), 500_000, 30_000_000, 0, 0).Slice()
+	testkit.Check(t, err)
+	return reply
+}
+
+func TestOnlyTheKnownStoreIsPutBackInto(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		s.quarantine(t, "g1")
+		before := s.contents(t)
+		if got := s.restore(t, "g2 1"); got[0] != int64(0) {
+			t.Errorf("%v, expected 0: it is another store", got)
+		}
+		s.unchanged(t, before)
+	})
+}
+
+func TestTheOpeningIsPutOffForThirtySecondsAtMost(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		token, _ := s.quarantine(t, "g1")
+		s.advance(t, 29_800*time.Millisecond)
+		if s.embedded == nil { // the token's time does not grow older
+			made := s.Time(t.Context()).Val().Add(-29_800 * time.Millisecond).UnixMicro()
+			token = fmt.Sprint("g1 ", made)
+			testkit.Check(t, s.HSet(t.Context(), "{n}:meta", "token", token).Err())
+		}
+		if got := s.restore(t, token); got[0] != int64(1) {
+			t.Fatalf("%v, expected 1", got)
+		}
+		if _, wait := s.quarantine(t, "g1"); wait > 200*time.Millisecond {
+			t.Errorf("the store opens in %s, expected 200ms", wait)
+		}
+	})
+}

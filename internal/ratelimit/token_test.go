@@ -1,0 +1,55 @@
+package ratelimit_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/testkit"
+	"notifier/lua"
+)
+
+// TestAdmitDecidesOnTheKnownStoreOnceItIsOpen, and stores nothing before.
+func TestAdmitDecidesOnTheKnownStoreOnceItIsOpen(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		script := redis.NewScript(lua.Admit)
+		keys := []string{
+			"{n}:meta", "{n}:inflight", "{n}:sent", "{n}:categories",
+			"{n}:global", "{n}:buckets:global", "{n}:category:a", "{n}:buckets:category:a",
+		}
+		wants := func(word, token string) {
+			t.Helper()
+			before := s.contents(t)
+			reply, err := script.Run(t.Context(), s.Client, keys, "86400000000", "1800000000", token, "r",
+				1, 1, 0, 100, 1800000000, 0, 1, 0, 1800000000, 1, 1, 1800000000, 0, 1, "a", 2, 1, "a:e", "d", 1).Slice()
+			testkit.Check(t, err)
+			if reply[0] != word {
+				t.Errorf("token %q: %v, expected %s", token, reply, word)
+			}
+			if word != "decided" {
+				s.unchanged(t, before)
+			}
+		}
+		opensAfter := func(d time.Duration) {
+			t.Helper()
+			at, err := s.Time(t.Context()).Result()
+			testkit.Check(t, err)
+			opens := strconv.FormatInt(at.Add(d).UnixMicro(), 10)
+			testkit.Check(t, s.HSet(t.Context(), "{n}:meta", "token", "p 1", "opens", opens).Err())
+		}
+		wants("unknown store", "p 1") // an empty one has no token
+		opensAfter(time.Minute)
+		wants("unknown store", "p 2")
+		wants("closed", "p 1")
+		opensAfter(300 * time.Millisecond)
+		if s.embedded != nil { // whose clock stands still
+			wants("closed", "p 1")
+		}
+		opensAfter(-time.Millisecond)
+		wants("unknown store", "p 2")
+		wants("decided", "p 1")
+		wants("decided", "") // any store
+	})
+}
