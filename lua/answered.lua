@@ -40,7 +40,7 @@ local longest_pause = tonumber(ARGV[5])
 local wait = math.min(tonumber(ARGV[4]), longest_pause)
 
 local scopes = { '*', channel }
-local ends = redis.call('ZMSCORE', KEYS[1], '*', channel)
+redis.call('ZCARD', KEYS[1]) -- a key of another type fails the call before anything is written
 local probes = redis.call('HMGET', KEYS[2], '*', channel)
 local refused = redis.call('HGET', KEYS[2], ' refused')
 
@@ -55,9 +55,7 @@ if answer ~= 'refused' then
   for i, scope in ipairs(scopes) do
     if string.match(probes[i] or '', '^%d+ %d+ (.*)$') == name then
       redis.call('HDEL', KEYS[2], scope)
-      if tonumber(ends[i] or 0) <= now then
-        redis.call('ZREM', KEYS[1], scope)
-      end
+      redis.call('ZREM', KEYS[1], scope)
     end
   end
   return { 'none', 0 }

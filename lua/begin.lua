@@ -101,7 +101,7 @@ if ARGV[1] ~= '' then
     return { 'not in flight', 0, '' }
   end
 end
-posts = tonumber(posts or nil) or 0
+posts = tonumber(posts) or 0
 local recorded = posts > 0 and last == name
 if posts > 0 and not recorded and last ~= known then
   local ends = tonumber(began) + longest

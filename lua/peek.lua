@@ -18,7 +18,7 @@ end
 
 local time = redis.call('TIME')
 local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local latest = tonumber(redis.call('HMGET', KEYS[1], 'clock')[1] or nil) or 0
+local latest = tonumber(redis.call('HMGET', KEYS[1], 'clock')[1]) or 0
 local now = latest <= clock + DAY and math.max(clock, latest) or clock
 
 local at = 0 -- the argument that was read last

@@ -22,7 +22,7 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local meta = redis.call('HMGET', KEYS[1], 'token', 'opens')
-local token, opens = meta[1], tonumber(meta[2] or nil) or 0
+local token, opens = meta[1], tonumber(meta[2]) or 0
 
 if not token or string.match(token, '^[^ ]*') ~= ARGV[1] then
   token, opens = ARGV[1] .. ' ' .. text(now), now + tonumber(ARGV[2])

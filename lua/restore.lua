@@ -45,7 +45,7 @@ local meta = call('HMGET', KEYS[1], 'clock', 'token', 'opens', seen_field)
 if meta[2] ~= ARGV[1] then
   return { 0, 0, 0, 0 }
 end
-local latest, seen = tonumber(meta[1] or nil) or 0, tonumber(meta[4] or nil) or 0
+local latest, seen = tonumber(meta[1]) or 0, tonumber(meta[4]) or 0
 if latest > clock + DAY then
   latest = 0
 end
@@ -158,22 +158,24 @@ for _, s in ipairs(scopes) do
   end
 end
 
--- The states of the ids. What was sent is no longer in flight; of two records the one with the later post
--- counts.
+-- The states of the ids. What was sent is no longer in flight. Of two records the one of the later admission
+-- counts, and of one admission the one with more posts: clocks of replicas differ.
 local flights, sents = 0, 0
 for i, a in ipairs(admissions) do
-  local since, begun = string.match(records[i] or '', '^(%d+)g?:?%d*:?(%d*)')
-  local there = since and math.max(tonumber(since), tonumber(begun) or 0) or -1
+  local since, posts = string.match(records[i] or '', '^(%d+)g?:?(%d*)')
+  since, posts = tonumber(since) or -1, tonumber(posts) or 0
+  local own_posts = tonumber(string.match(a.record, '^%d+g?:(%d+)') or 0)
+  local later = a.since > since or a.since == since and own_posts > posts
   local last = math.max(a.since, a.begun)
   if a.sent > now - tonumber(ARGV[3]) and a.sent <= clock + DAY then
     if tonumber(sent[i] or 0) < a.sent then
       sents = sents + 1
       call('ZADD', KEYS[3], text(a.sent), a.id)
     end
-    if since and tonumber(since) <= a.sent then
+    if since <= a.sent then
       call('HDEL', KEYS[2], a.id)
     end
-  elseif a.record ~= '' and a.since > 0 and last > now - tonumber(ARGV[4]) and last > there
+  elseif a.record ~= '' and a.since > 0 and last > now - tonumber(ARGV[4]) and later
     and tonumber(sent[i] or 0) < a.since then
     flights = flights + 1
     call('HSET', KEYS[2], a.id, a.record)
@@ -189,7 +191,7 @@ end
 -- The opening is put off while there is more to come, as long as the store may stay closed.
 local made = tonumber(string.match(meta[2], ' (%d+)$') or 0)
 local opens = math.min(clock + tonumber(ARGV[5]), made + tonumber(ARGV[6]))
-opens = math.max(opens, tonumber(meta[3] or nil) or 0)
+opens = math.max(opens, tonumber(meta[3]) or 0)
 call('HSET', KEYS[1], 'clock', text(latest), 'opens', text(opens), seen_field, text(math.max(seen, newest)))
 call('PEXPIRE', KEYS[1], text((MONTH + DAY) / 1000))
 return { 1, slots, flights, sents }

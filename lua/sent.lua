@@ -23,7 +23,7 @@ local meta = redis.call('HMGET', KEYS[1], 'clock', 'token')
 if ARGV[3] ~= '' and meta[2] ~= ARGV[3] then
   return { 'unknown store', 0 }
 end
-local latest = tonumber(meta[1] or nil) or 0
+local latest = tonumber(meta[1]) or 0
 local now = latest <= clock + DAY and math.max(clock, latest) or clock -- the clock of admit.lua
 local dedupe = tonumber(ARGV[2])
 

@@ -36,12 +36,12 @@ local version, born, entries, known, gone = 0, nil, 0, false, {}
 local stored = redis.call('HGETALL', KEYS[1])
 for i = 1, #stored, 2 do
   local name, value = stored[i], stored[i + 1]
-  local ends = tonumber(string.match(value, '^%d+ (%d+) ') or nil)
+  local ends = tonumber(string.match(value, '^%d+ (%d+) ') or 0)
   if name == 'version' then
     version = tonumber(value) or 0
   elseif name == 'born' then
     born = value
-  elseif ends and ends > now then
+  elseif ends > now then
     entries = entries + 1
     known = known or name == field
   else

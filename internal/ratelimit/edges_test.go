@@ -32,9 +32,7 @@ func TestARefundFromTheLogLeavesTheBuckets(t *testing.T) {
 		if !c.refund(event("e", "a")) {
 			t.Error("nothing was refunded")
 		}
-		if got := s.used(t, exact); got != 3 {
-			t.Errorf("%d slots are taken, expected 3", got)
-		}
+		s.wantUsed(t, exact, 3)
 	})
 }
 

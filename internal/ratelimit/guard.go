@@ -26,10 +26,10 @@ type Guard struct {
 	open   func() (redis.UniversalClient, error) // another client of the same servers, without a guard
 }
 
-// OpenGuarded is Open with a Guard.
+// OpenGuarded is Open for a worker: with a Guard, and with calls that fail after half a second.
 func OpenGuarded(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, *Guard, error) {
-	guard := &Guard{open: func() (redis.UniversalClient, error) { return Open(rawURL, tlsConfig) }}
-	client, err := open(rawURL, tlsConfig, guard.check)
+	guard := &Guard{open: func() (redis.UniversalClient, error) { return open(rawURL, tlsConfig, callTimeout, nil) }}
+	client, err := open(rawURL, tlsConfig, callTimeout, guard.check)
 	if err != nil {
 		return nil, nil, err
 	}

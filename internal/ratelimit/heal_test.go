@@ -235,9 +235,7 @@ func TestFrozenReplicaPutsBackFirst(t *testing.T) {
 			frozen.kill()
 			s.empty(t)
 			a.want(ratelimit.Admitted, event("a", "x"))
-			if got := s.used(t, rules); got != 11 {
-				t.Fatalf("%d slots are taken, expected 11 without the frozen replica's", got)
-			}
+			s.wantUsed(t, rules, 11) // without the frozen replica's
 			before := s.everything(t)
 			e := event("f-1", "x")
 			for what, call := range map[string]func(context.Context) error{
@@ -266,9 +264,7 @@ func TestFrozenReplicaPutsBackFirst(t *testing.T) {
 			frozen.want(ratelimit.Admitted, e) // in flight as before
 			frozen.want(ratelimit.Admitted, event("new", "x"))
 			frozen.want(ratelimit.Duplicate, event("f-3", "x")) // it is in Slack
-			if got := s.used(t, rules); got != 22 {
-				t.Errorf("%d slots are taken, expected 22", got)
-			}
+			s.wantUsed(t, rules, 22)
 		})
 	}
 }
@@ -291,9 +287,7 @@ func TestRefundAfterALossIsNotUndone(t *testing.T) {
 				t.Error("nothing was refunded")
 			}
 			for range 2 {
-				if got := s.used(t, rules); got != 1 {
-					t.Fatalf("%d slots are taken, expected that of the other event alone", got)
-				}
+				s.wantUsed(t, rules, 1) // that of the other event alone
 				s.empty(t)
 				m.want(ratelimit.Admitted, kept)
 			}
@@ -346,9 +340,7 @@ func TestAnswerFromTheStoreOfBeforeIsDiscarded(t *testing.T) {
 
 			during.do = lose
 			m.want(ratelimit.Admitted, event("e", "x"))
-			if got := s.used(t, rules); got != 3 {
-				t.Errorf("%d slots are taken, expected 3", got)
-			}
+			s.wantUsed(t, rules, 3)
 			during.do = lose
 			if m.refund(refunded); s.used(t, rules) != 2 {
 				t.Errorf("%d slots are taken after the refund, expected 2", s.used(t, rules))
@@ -433,9 +425,7 @@ func TestRestartThatLosesNothingPutsNothingBack(t *testing.T) {
 				s.server.Restart(t)
 				a.decided(event("a-1", "x")) // in flight
 				b.decided(event("b-1", "x"))
-				if got := s.used(t, rules); got != 30 {
-					t.Errorf("%d slots are taken, expected 30", got)
-				}
+				s.wantUsed(t, rules, 30)
 			}
 			if s.token(t) == token {
 				t.Error("the store has the token of before")

@@ -25,8 +25,8 @@ func indexEntry(category, source string) string {
 // Recent lists the categories that have slots taken, or had until a moment ago, which are those with an
 // admission in the longest window of any rule: the one with the latest admission first, from the latest
 // entries of the index, at most as many as the argument most. entries is how many there are of these: a
-// category has one for its events without a source, and one for each source. Errors
-// are as for Admit.
+// category has one for its events without a source, and one for each source. Errors are
+// as for Admit.
 func (l *Limiter) Recent(ctx context.Context, most int) (categories []string, entries int, err error) {
 	p := l.plan.Load()
 	now, _, err := l.peek(ctx, l.peekedScopes(p, nil))

@@ -66,12 +66,12 @@ func (j *journal) start(keep time.Duration) {
 	j.kept, j.keep, j.number = true, keep.Microseconds(), map[string]uint64{}
 }
 
-// keepFor keeps admissions for at least so long from now on: a limit for a while can have a longer window.
-// What was forgotten before stays so.
+// keepFor keeps admissions for so long from now on: a temporary limit can have a longer window. What was
+// forgotten before stays so.
 func (j *journal) keepFor(keep time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.keep = max(j.keep, keep.Microseconds())
+	j.keep = keep.Microseconds()
 }
 
 // begin is the epoch in which a question is asked.
@@ -108,7 +108,6 @@ func (j *journal) now() int64 { return time.Now().UnixMicro() + j.ahead }
 func (j *journal) add(r remembered, earlier bool) {
 	if known := j.find(r.member); known != nil {
 		if earlier && known.delivery == r.delivery && !known.gone && known.sent == 0 {
-			known.at = min(known.at, r.at)
 			return
 		}
 		known.superseded = true

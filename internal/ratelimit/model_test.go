@@ -259,6 +259,7 @@ func (m *model) markSent(by replica, request ratelimit.Request, at int64) {
 			a.inFlight = false
 		}
 	}
+	m.forgetEnd()
 }
 
 // refundable is what can be given back: an event in flight for this delivery, without a post that the caller does not know. It is
@@ -275,6 +276,19 @@ func (m *model) refund(a *admission) {
 	a.inFlight, a.refunded = false, true
 	for _, name := range a.scopes {
 		m.scopes[name].giveBack(a)
+	}
+	m.forgetEnd()
+}
+
+// anyInFlight reports whether there is a record of anything.
+func (m *model) anyInFlight() bool {
+	return slices.ContainsFunc(m.admissions, func(a *admission) bool { return a.inFlight })
+}
+
+// forgetEnd is what Redis does with the last record: the key goes, and its expiry with it.
+func (m *model) forgetEnd() {
+	if !m.anyInFlight() {
+		m.inFlightEnds = 0
 	}
 }
 
@@ -313,7 +327,7 @@ func (m *model) ends() map[string]int64 {
 			ends[name+bucketsKey] = s.bucketsEnd
 		}
 	}
-	if slices.ContainsFunc(m.admissions, func(a *admission) bool { return a.inFlight }) {
+	if m.anyInFlight() {
 		ends[inFlightKey] = m.inFlightEnds
 	}
 	if len(m.sent) > 0 {

@@ -26,7 +26,6 @@ var paceMutants = []mutant{
 
 	// Pauses.
 	{answerLua, "a refused probe is remembered", "  redis.call('HDEL', KEYS[2], scope)\n  return", "  return"},
-	{answerLua, "a probe ends a pause that is new", "if tonumber(ends[i] or 0) <= now then", "if true then"},
 	{answerLua, "every answer ends pauses", "if string.match(probes[i] or '', '^%d+ %d+ (.*)$') == name then", "if true then"},
 	{answerLua, "no answer ends a pause", "if string.match(probes[i] or '', '^%d+ %d+ (.*)$') == name then", "if false then"},
 	{answerLua, "a probe ends its channel's pause alone", "local scopes = { '*', channel }", "local scopes = { channel, channel }"},

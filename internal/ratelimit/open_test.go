@@ -107,13 +107,9 @@ func TestOpenSetsShortTimeoutsInEveryForm(t *testing.T) {
 		Retries, Dials    int
 		Context           bool
 	}
-	want := settings{2 * time.Second, 500 * time.Millisecond, 500 * time.Millisecond, 1, 1, true}
-	for _, url := range []string{
-		"redis://localhost:6379/3?read_timeout=1h&max_retries=9", "rediss://localhost",
-		"redis://a:7000?addr=b:7000&addr=c:7000&dial_timeout=1h", "redis://s1:26379/2?master_name=main&addr=s2:26379",
-	} {
-		var got settings
-		switch client := testkit.OpenRedis(t, url).(type) {
+	want := func(call time.Duration) settings { return settings{2 * time.Second, call, call, 1, 1, true} }
+	of := func(client redis.UniversalClient) (got settings) {
+		switch client := client.(type) {
 		case *redis.Client:
 			o := client.Options()
 			got = settings{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled}
@@ -121,9 +117,21 @@ func TestOpenSetsShortTimeoutsInEveryForm(t *testing.T) {
 			o := client.Options()
 			got = settings{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled}
 		}
-		if difference := cmp.Diff(want, got); difference != "" {
-			t.Errorf("%s (-want +got):\n%s", url, difference)
+		return got
+	}
+	for _, url := range []string{
+		"redis://localhost:6379/3?read_timeout=1h&max_retries=9", "rediss://localhost",
+		"redis://a:7000?addr=b:7000&addr=c:7000&dial_timeout=1h", "redis://s1:26379/2?master_name=main&addr=s2:26379",
+	} {
+		if difference := cmp.Diff(want(500*time.Millisecond), of(testkit.OpenRedis(t, url))); difference != "" {
+			t.Errorf("%s of a worker (-want +got):\n%s", url, difference)
 		}
+		client, err := ratelimit.Open(url, nil)
+		testkit.Check(t, err)
+		if difference := cmp.Diff(want(5*time.Second), of(client)); difference != "" {
+			t.Errorf("%s of a command (-want +got):\n%s", url, difference)
+		}
+		testkit.Check(t, client.Close())
 	}
 }
 

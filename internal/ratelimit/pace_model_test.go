@@ -129,7 +129,8 @@ func (m *paceModel) answered(now int64, a ratelimit.Answer) (ratelimit.PauseScop
 		}
 		for _, scope := range []string{"*", a.Channel} {
 			if m.probes[scope].name == a.Name {
-				m.endPause(scope, now)
+				delete(m.probes, scope) // with a later refusal it would have gone: so the pause is over, also when the clock was set back
+				delete(m.pauses, scope)
 			}
 		}
 		return ratelimit.NoPause, 0
@@ -147,13 +148,6 @@ func (m *paceModel) answered(now int64, a ratelimit.Answer) (ratelimit.PauseScop
 func (m *paceModel) pause(scope string, ends int64) {
 	m.pauses[scope] = max(m.pauses[scope], ends)
 	delete(m.probes, scope)
-}
-
-func (m *paceModel) endPause(scope string, now int64) {
-	delete(m.probes, scope)
-	if m.pauses[scope] <= now {
-		delete(m.pauses, scope)
-	}
 }
 
 // revives reports whether a pause that no longer counts would count again if the clock was set back to then. The scripts may

@@ -12,12 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Timeouts and attempts of a call. A script itself takes about a millisecond, so a call that takes longer
-// than callTimeout has failed. One retry is safe, because every script may be repeated.
+// Timeouts and attempts of a call. A script itself takes about a millisecond, so for a worker a call that takes
+// longer than callTimeout has failed: it asks again as long as it must. A person waits for askTimeout, because
+// there is no better answer. One retry is safe, because every script may be repeated.
 const (
 	dialTimeout  = 2 * time.Second
 	dialAttempts = 1 // for each attempt of the call; go-redis's five would take ten seconds
 	callTimeout  = 500 * time.Millisecond
+	askTimeout   = 5 * time.Second
 	callRetries  = 1
 	checkedIdle  = 5 * time.Second
 )
@@ -30,13 +32,15 @@ var ErrInvalidURL = errors.New(
 
 // Open returns a client for a URL in one of go-redis's forms: one server; with addr parameters a Cluster;
 // with master_name Sentinels. tlsConfig may be nil; without a URL that asks for TLS (rediss://) it is an
-// error. Open does not connect. No error shows any part of the URL.
+// error. Open does not connect. No error shows any part of the URL. It is for commands, whose users wait for
+// an answer; a worker has OpenGuarded.
 func Open(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, error) {
-	return open(rawURL, tlsConfig, nil)
+	return open(rawURL, tlsConfig, askTimeout, nil)
 }
 
-// open is Open; check, if there is one, is called on each connection when it is made.
-func open(rawURL string, tlsConfig *tls.Config,
+// open is Open with another timeout of a call; check, if there is one, is called on each connection when it is
+// made.
+func open(rawURL string, tlsConfig *tls.Config, timeout time.Duration,
 	check func(context.Context, *redis.Conn) error) (client redis.UniversalClient, err error) {
 	defer func() {
 		// go-redis panics on parameters that exclude each other, such as master_name and route_by_latency.
@@ -59,7 +63,7 @@ func open(rawURL string, tlsConfig *tls.Config,
 			return nil, ErrInvalidURL
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
-		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
+		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, timeout, timeout
 		options.DialerRetries, options.MaxRetries = dialAttempts, callRetries
 		options.ContextTimeoutEnabled = true
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
@@ -70,7 +74,7 @@ func open(rawURL string, tlsConfig *tls.Config,
 			return nil, ErrInvalidURL
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
-		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
+		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, timeout, timeout
 		options.DialerRetries, options.MaxRetries = dialAttempts, callRetries
 		options.ContextTimeoutEnabled = true
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
@@ -81,7 +85,7 @@ func open(rawURL string, tlsConfig *tls.Config,
 			return nil, ErrInvalidURL
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
-		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, callTimeout, callTimeout
+		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, timeout, timeout
 		options.DialerRetries, options.MaxRetries = dialAttempts, callRetries
 		options.ContextTimeoutEnabled = true
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)

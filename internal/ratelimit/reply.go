@@ -138,8 +138,8 @@ func (q request) decisions(verdictsReply, refusalsReply any, batch []Request) ([
 	return decisions, nil
 }
 
-// refusalFields is how many numbers there are for each refusal.
-const refusalFields = 6
+// refusalColumns is how many numbers there are for each refusal.
+const refusalColumns = 6
 
 // refusals reads the refusals of a reply.
 func (q request) refusals(reply any) ([]Decision, error) {
@@ -149,25 +149,26 @@ func (q request) refusals(reply any) ([]Decision, error) {
 	}
 	refusals := make([]Decision, len(fields))
 	for i, field := range fields {
-		row, err := list(field, "refusal", refusalFields)
+		row, err := list(field, "refusal", refusalColumns)
 		if err != nil {
 			return nil, err
 		}
-		var numbers [refusalFields]int64
-		for j := range numbers {
-			if numbers[j], err = number(row[j], "refusal"); err != nil {
+		var columns [refusalColumns]int64
+		for j := range columns {
+			if columns[j], err = number(row[j], "refusal"); err != nil {
 				return nil, err
 			}
 		}
-		if refusals[i], err = q.refusal(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4],
-			numbers[5]); err != nil {
+		if refusals[i], err = q.refusal(columns); err != nil {
 			return nil, err
 		}
 	}
 	return refusals, nil
 }
 
-func (q request) refusal(n, tier, used, wait, kept, lowerBound int64) (Decision, error) {
+func (q request) refusal(columns [refusalColumns]int64) (Decision, error) {
+	n, tier, used := columns[0], columns[1], columns[2]
+	wait, kept, lowerBound := columns[3], columns[4], columns[5]
 	if n < 1 || n > int64(len(q.scopes)) {
 		return Decision{}, fmt.Errorf("scope %d, expected 1 to %d", n, len(q.scopes))
 	}

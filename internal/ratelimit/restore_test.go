@@ -68,6 +68,13 @@ func (s *store) used(t testing.TB, rules ratelimit.Rules) int {
 	return usages[0].Used
 }
 
+func (s *store) wantUsed(t testing.TB, rules ratelimit.Rules, want int) {
+	t.Helper()
+	if got := s.used(t, rules); got != want {
+		t.Errorf("%d slots are taken in the global scope, expected %d", got, want)
+	}
+}
+
 // everything is what a store holds of events, and when.
 func (s *store) everything(t testing.TB) map[string]string {
 	t.Helper()
@@ -184,9 +191,7 @@ func TestPuttingBackTwiceChangesNothing(t *testing.T) {
 				if name != "exact" {
 					want++ // buckets do not show that both know the redelivered one: never too many, here one too few
 				}
-				if got := s.used(t, rules); got != want {
-					t.Errorf("%d slots are taken, expected %d", got, want)
-				}
+				s.wantUsed(t, rules, want)
 			})
 		})
 	}
@@ -212,9 +217,7 @@ func TestCopyGetsOnlyWhatItLacks(t *testing.T) {
 				testkit.Check(t, s.Restore(t.Context(), key, 0, dump).Err())
 			}
 			s.putsBack(t, b, a)
-			if got := s.used(t, rules); got != 43 {
-				t.Errorf("%d slots are taken, expected 43", got)
-			}
+			s.wantUsed(t, rules, 43)
 		})
 	}
 }
@@ -229,9 +232,7 @@ func TestBothFormsArePutBack(t *testing.T) {
 		s.empty(t)
 		s.putsBack(t, b, a)
 		for _, rules := range []ratelimit.Rules{exact, buckets} {
-			if got := s.used(t, rules); got != 12 {
-				t.Errorf("%d slots are taken, expected 12", got)
-			}
+			s.wantUsed(t, rules, 12)
 		}
 	})
 }
@@ -264,9 +265,7 @@ func TestBothSlotsOfAnIDArePutBack(t *testing.T) {
 		c.want(ratelimit.Admitted, by("another", e))
 		s.empty(t)
 		s.putsBack(t, c)
-		if got := s.used(t, rules); got != 2 {
-			t.Errorf("%d slots are taken, expected 2", got)
-		}
+		s.wantUsed(t, rules, 2)
 	})
 }
 
@@ -354,6 +353,24 @@ func TestAPostIsPutBackIntoARecordThatIsTooOldWithoutIt(t *testing.T) {
 	})
 }
 
+// A post is put back into a copy from before it, also where it seems to have begun before its admission: the
+// replica's clock may be behind the store's.
+func TestAPostByASlowClockIsPutBack(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		before := s.HGet(t.Context(), "{n}:inflight", slot(e)).Val()
+		c.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		c.JournalTimes(e, s.Time(t.Context()).Val().Add(-time.Minute).UnixMicro(), 0)
+		testkit.Check(t, s.HSet(t.Context(), "{n}:inflight", slot(e), before).Err())
+		s.putsBack(t, c)
+		if refunded, err := c.Refund(t.Context(), e, ""); refunded || err != nil {
+			t.Errorf("refunded: %t, %v, although a post has begun whose result nobody knows", refunded, err)
+		}
+		c.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+	})
+}
+
 // Another replica posted the event and recorded it before the one that was given it puts back.
 func TestSentBeforeThePutBackIsNotUndone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
@@ -369,9 +386,7 @@ func TestSentBeforeThePutBackIsNotUndone(t *testing.T) {
 			t.Errorf("in flight: %t, %v, expected that it is settled", found, err)
 		}
 		a.want(ratelimit.Duplicate, e)
-		if got := s.used(t, rules); got != 1 {
-			t.Errorf("%d slots are taken, expected that it keeps its slot", got)
-		}
+		s.wantUsed(t, rules, 1) // it keeps its slot
 	})
 }
 

@@ -95,9 +95,9 @@ func (r Rules) CheckReserve() error {
 }
 
 // CheckReserved returns what is wrong with a limit of a category, or nil: with a reservation it must keep
-// each event.
+// each event. Nothing is wrong with a limit that could not be read, which is reported as such.
 func (r Rules) CheckReserved(category string, limit Limit) error {
-	if r.Reserve[category] == 0 || limit.Exact() {
+	if r.Reserve[category] == 0 || len(limit) == 0 || limit.Exact() {
 		return nil
 	}
 	return fmt.Errorf(

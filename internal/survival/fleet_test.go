@@ -39,18 +39,23 @@ type fleet struct {
 	url      string // of Redis
 	replicas []*replica
 	pause    atomic.Int64 // between two batches of a replica, nanoseconds
+	missing  int          // admissions that nobody could put back before Redis was open again: so many may be too many
 	names    []string     // of all replicas that were ever started, as heartbeats show them some seconds after a death, too
 }
 
-func startFleet(t *testing.T, form form, url string) *fleet {
-	t.Helper()
+func startFleet(w *world, form form, url string) *fleet {
+	w.Helper()
 	f := &fleet{form: form, url: url}
 	f.pause.Store(int64(pauseSteady))
 	for i := range replicasOfAFleet {
 		f.names = append(f.names, fmt.Sprintf("r%d", i))
 	}
 	for i := range replicasOfAFleet {
-		f.replicas = append(f.replicas, startReplica(t, f, i, url))
+		its := url
+		if i == 0 && w.late != nil {
+			its = "redis://" + w.late.Addr + "/0"
+		}
+		f.replicas = append(f.replicas, startReplica(w.T, f, i, its))
 	}
 	return f
 }

@@ -27,6 +27,12 @@ func (w *world) underSentinels(extra []string) (url string) {
 	return w.sentinels.URL()
 }
 
+func (w *world) onOneWithALateReplica(extra []string) (url string) {
+	url = w.onOne(extra)
+	w.late = redistest.StartProxy(w.T, w.single.Addr)
+	return url
+}
+
 // underSlowSentinels has Sentinels that look as seldom as they do by themselves.
 func (w *world) underSlowSentinels(extra []string) (url string) {
 	url = w.underSentinels(extra)
@@ -73,6 +79,7 @@ func (w *world) killBoth() {
 	for _, f := range w.fleets {
 		f.replicas[0].kill()
 		<-f.replicas[0].ended
+		f.missing = len(f.replicas[0].admissions)
 	}
 	w.sentinels.Promoted(w.T)
 }
@@ -87,6 +94,36 @@ func (w *world) restartEmpty() {
 	w.single.Stop(w.T)
 	wait.For(w.Context(), 300*time.Millisecond)
 	w.single.Restart(w.T)
+}
+
+func (w *world) restartEmptyTwice() {
+	w.restartEmpty()
+	wait.For(w.Context(), 300*time.Millisecond) // the replicas are putting back what they know
+	w.restartEmpty()
+}
+
+func (w *world) flush() { testkit.Check(w.T, w.single.Client(w.T).FlushAll(w.Context()).Err()) }
+
+// flushTwice has nothing from the first put-back left when the second one begins, and the replicas know the store's token.
+func (w *world) flushTwice() {
+	w.flush()
+	wait.For(w.Context(), 700*time.Millisecond)
+	w.flush()
+}
+
+// flushWithoutOne keeps a replica of each fleet from Redis until the others have used what it could not put back. From then on it
+// has to find all of that taken.
+func (w *world) flushWithoutOne() {
+	w.late.Cut()
+	for _, f := range w.fleets {
+		r := f.replicas[0]
+		r.mu.Lock()
+		f.missing = len(r.admissions) + batchSize // what it is being given in this moment
+		r.mu.Unlock()
+	}
+	w.flush()
+	wait.For(w.Context(), 4*time.Second)
+	w.late.Heal()
 }
 
 func (w *world) sentinelFailover() {
