@@ -3,11 +3,13 @@ package chaos
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"notifier/internal/devstack"
+	"notifier/internal/outcome"
 	"notifier/internal/testkit"
 )
 
@@ -202,6 +204,11 @@ func (a *account) event(e *event) {
 	}
 	if len(posts) > 0 && len(letters) > 0 && !ambiguous && len(e.acks) == 1 && !a.decidedAnew(e, lines, posts) {
 		a.blame(e, "in Slack and dead, and no line says ambiguous")
+	}
+	for _, l := range lines {
+		if l.Reason == outcome.Undeliverable && l.life.program != os.Getenv(releaseVariable) { // v0.1.0 blames after five failures
+			a.blame(e, "undeliverable, and Slack has nothing against it: %s", l)
+		}
 	}
 	if e.malformed && len(letters) == 0 && !skipped {
 		a.blame(e, "malformed, and not among the dead letters")

@@ -204,8 +204,7 @@ func (a *account) charges() {
 	for _, c := range r.again {
 		a.chargedAgain(c)
 	}
-	// An admission stays for the retention, so looks that are less far apart miss none; a quarter is for the clocks.
-	if limit := time.Duration(r.retention) * time.Microsecond * 3 / 4; r.longest > limit {
+	if limit := r.mostUnseen(); r.longest > limit {
 		a.problem("nobody looked at the register for %s, expected less than %s: this account is worth nothing", r.longest, limit)
 	}
 	admissions := r.byID()

@@ -57,7 +57,7 @@ func TestCluster(t *testing.T) {
 	t.Logf("NOTIFIER_CHAOS_SEED=%d NOTIFIER_CHAOS_TIME=%s", seed, duration)
 	// The longest window outlasts a failover on a busy machine, during which nobody looks at the register.
 	c := newCluster(t, 5*time.Second, limits{
-		global: "60/5s", category: "12/5s+2/200ms", overrides: map[string]string{"audit": "180/2m+10/1s"},
+		global: "60/5s+5000/2m", category: "12/5s+2/200ms", overrides: map[string]string{"audit": "180/2m+10/1s"},
 	})
 	w := c.w
 	w.slack.Always(devstack.Behaviour{Delay: 300 * time.Millisecond}) // so that workers die with posts under way

@@ -22,7 +22,7 @@ func TestStoreLoss(t *testing.T) {
 	seed, duration := chosen(t, 30*time.Second)
 	t.Logf("NOTIFIER_CHAOS_SEED=%d NOTIFIER_CHAOS_TIME=%s", seed, duration)
 	w := newWorld(t, 2*time.Second, limits{
-		global: "60/5s", category: "12/5s+2/200ms", overrides: map[string]string{"audit": "30/20s+10/1s"},
+		global: "60/5s+1000/20s", category: "12/5s+2/200ms", overrides: map[string]string{"audit": "30/20s+10/1s"},
 	})
 	w.startWorkers(3, true)
 	w.acquainted()

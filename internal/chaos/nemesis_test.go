@@ -30,6 +30,7 @@ const (
 	faultNATS     = "nats restart"
 	faultConsumer = "consumer deleted"
 	faultSlack    = "slack unavailable"
+	faultBrownOut = "slack brown-out"
 	faultLimited  = "slack 429"
 	faultChannels = "slack limits each channel"
 	faultLost     = "slack accepts and resets"
@@ -164,7 +165,9 @@ func (w *world) againstLinks() []nemesis {
 func (w *world) againstServers() []nemesis {
 	return []nemesis{
 		{2, func(ctx context.Context, random *rand.Rand) {
-			_ = w.register.look(ctx) // a moment before is better than up to 200 ms
+			if w.register.look(ctx) != nil && w.register.unseenFor() > w.register.mostUnseen()/3 {
+				return // restarted again and again, Redis is never open to workers, and nobody sees what they are given
+			}
 			begun := time.Now()
 			w.redis.Stop(w.T)
 			wait.For(ctx, between(random, 200*time.Millisecond, 2500*time.Millisecond))
@@ -214,6 +217,7 @@ func (w *world) againstSlack(long bool) []nemesis {
 		{2, always(faultSlack, devstack.Behaviour{Status: http.StatusInternalServerError}, 500*time.Millisecond, 2*time.Second)},
 		{1, always(faultSlack, devstack.Behaviour{Hang: true}, 500*time.Millisecond, 2*time.Second)},
 		{1, always(faultSlack, devstack.Behaviour{ResetBefore: true}, 300*time.Millisecond, time.Second)},
+		{2, w.brownOut},
 		{2, always(faultLimited, devstack.Behaviour{RetryAfter: "1"}, 100*time.Millisecond, 500*time.Millisecond)},
 		{3, w.limitChannels},
 		{2, always(faultLost, devstack.Behaviour{ResetAfter: true}, 20*time.Millisecond, 300*time.Millisecond)},
@@ -226,6 +230,15 @@ func (w *world) againstSlack(long bool) []nemesis {
 		lane = append(lane, nemesis{1, always(faultLimited, devstack.Behaviour{Status: http.StatusTooManyRequests}, 20*time.Millisecond, 50*time.Millisecond)})
 	}
 	return lane
+}
+
+// brownOut fails three of five posts for a time, whatever they say.
+func (w *world) brownOut(ctx context.Context, random *rand.Rand) {
+	begun := time.Now()
+	w.slack.Often(60, devstack.Behaviour{Status: http.StatusInternalServerError})
+	wait.For(ctx, between(random, 2*time.Second, 5*time.Second))
+	w.slack.Always(devstack.Behaviour{})
+	w.diary.note(faultBrownOut, "", begun)
 }
 
 // refuseChannel refuses two posts because of their channel, which are too few to close it.

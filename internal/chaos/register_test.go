@@ -64,7 +64,6 @@ type register struct {
 	rules     ratelimit.Rules
 	retention int64 // microseconds; the longest window of any rule
 	shortest  int64 // the shortest time for which a category's log keeps an admission
-	global    int64 // the same of the global log
 	stop      context.CancelFunc
 	done      chan struct{}
 
@@ -87,7 +86,10 @@ func watch(t *testing.T, client *redis.Client, rules ratelimit.Rules) *register 
 		client: client,
 		rules:  rules, retention: rules.LongestWindow().Microseconds(), stop: cancel, done: make(chan struct{}), now: map[taken]*admission{}, gone: map[taken]bool{},
 	}
-	r.shortest, r.global = r.retention, ratelimit.Rules{Global: rules.Global}.LongestWindow().Microseconds()
+	if global := (ratelimit.Rules{Global: rules.Global}).LongestWindow(); global != rules.LongestWindow() {
+		t.Fatalf("the longest window of the global limit is %s, expected that of all, %s", global, rules.LongestWindow())
+	}
+	r.shortest = r.retention
 	for _, limit := range append(values(rules.Overrides), rules.Category) {
 		r.shortest = min(r.shortest, ratelimit.Rules{Global: limit}.LongestWindow().Microseconds())
 	}
@@ -159,7 +161,7 @@ func (r *register) look(ctx context.Context) error {
 	seen := r.take(global.Val(), now)
 	for identity, a := range r.now {
 		if !seen[identity] {
-			if a.refunded = now < a.at+r.global; a.refunded {
+			if a.refunded = now < a.at+r.retention; a.refunded {
 				r.gone[identity] = true
 			}
 			delete(r.now, identity)
@@ -171,6 +173,18 @@ func (r *register) look(ctx context.Context) error {
 		r.compare(seen, categories, now)
 	}
 	return nil
+}
+
+// unseenFor is how long ago the last look was.
+func (r *register) unseenFor() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(time.UnixMicro(r.lastLook))
+}
+
+// mostUnseen is how far apart looks may be: an admission stays for the retention, so none is missed; a quarter is for the clocks.
+func (r *register) mostUnseen() time.Duration {
+	return time.Duration(r.retention) * time.Microsecond * 3 / 4
 }
 
 // errUnhealed is that a store may have forgotten what workers are about to put back.
@@ -220,7 +234,7 @@ func (r *register) take(members []redis.Z, now int64) map[taken]bool {
 	for _, member := range members {
 		identity := taken{slotOf(member), int64(member.Score)}
 		a := r.now[identity]
-		if identity.at <= now-r.global && a == nil {
+		if identity.at <= now-r.retention && a == nil {
 			continue // it left in its time: it counts in no window
 		}
 		seen[identity] = true
@@ -244,14 +258,14 @@ func (r *register) compare(global map[taken]bool, categories map[string]*redis.Z
 		for _, member := range members.Val() {
 			identity := taken{slotOf(member), int64(member.Score)}
 			inCategory[identity] = true
-			if !global[identity] && identity.at > now-r.global {
+			if !global[identity] && identity.at > now-r.retention {
 				r.problems = append(r.problems,
 					fmt.Sprintf("category %s has %q at %d, the global set does not", category, identity.slot, identity.at))
 			}
 		}
 	}
 	for identity := range global {
-		if identity.at > now-min(r.shortest, r.global) && !inCategory[identity] {
+		if identity.at > now-r.shortest && !inCategory[identity] {
 			r.problems = append(r.problems,
 				fmt.Sprintf("the global set has %q at %d, its category's set does not", identity.slot, identity.at))
 		}

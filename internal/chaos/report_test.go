@@ -89,7 +89,7 @@ func (a *account) resumed(kind string) recoveries {
 // resumedPosting is the same for Slack, to the next message.
 func (a *account) resumedPosting() recoveries {
 	messages := a.w.slack.Messages()
-	return a.recover(faultSlack, []string{faultSlack, faultLimited, faultChannels, faultLost, faultRejects, faultRefuses}, func(back time.Time) (time.Time, bool) {
+	return a.recover(faultSlack, []string{faultSlack, faultBrownOut, faultLimited, faultChannels, faultLost, faultRejects, faultRefuses}, func(back time.Time) (time.Time, bool) {
 		i := slices.IndexFunc(messages, func(m devstack.Message) bool { return m.Time.After(back) })
 		if i < 0 {
 			return time.Time{}, false

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,6 +51,7 @@ func (w *world) steers() []nemesis {
 	if err != nil {
 		w.Fatal(err)
 	}
+	rest := strings.TrimPrefix(w.limits.global, "60/5s")                               // the tiers that stay as they are
 	by := func() string { return fmt.Sprintf("operator-%d@chaos", len(w.orders.all)) } // there is one lane
 	return []nemesis{
 		{2, func(ctx context.Context, random *rand.Rand) {
@@ -60,7 +62,7 @@ func (w *world) steers() []nemesis {
 		}},
 		{2, func(ctx context.Context, random *rand.Rand) {
 			// The windows are those of the standing limits: so long the register keeps what it has seen.
-			limits := [][2]string{{"global", "30/5s"}, {"global", "90/5s"}, {"category/alpha", "6/5s+2/200ms"}, {"category/alpha", "20/5s+4/200ms"}, {"category/audit", "10/20s+4/1s"}}
+			limits := [][2]string{{"global", "30/5s" + rest}, {"global", "90/5s" + rest}, {"category/alpha", "6/5s+2/200ms"}, {"category/alpha", "20/5s+4/200ms"}, {"category/audit", "10/20s+4/1s"}}
 			chosen := limits[random.IntN(len(limits))]
 			order, err := steering.NewLimit(chosen[0], chosen[1], by(), "")
 			w.diary.complain(err)

@@ -23,10 +23,18 @@ const releaseVariable = "NOTIFIER_TEST_RELEASE"
 // stamped is this code under another version. It stands for the release before where that is not given.
 var stamped = &testkit.Program{Version: "v0.0.0-before"}
 
+// userBefore is the Redis user that docs/security.md of v0.1.0 recommends. People change it after an upgrade, if
+// ever, so this code has to work with it.
+const userBefore = "notifier on >before resetkeys ~{" + namespace + "}:* resetchannels -@all +evalsha +eval +time +info" +
+	" +get +set +del +exists +pexpire +pexpireat +pexpiretime" +
+	" +hget +hmget +hset +hsetnx +hdel +hgetall +hexists +hincrby +hkeys +hlen" +
+	" +zadd +zcard +zcount +zmscore +zscore +zrem +zrange +zrangebyscore +zrevrange +zrevrangebyscore" +
+	" +zremrangebyrank +zremrangebyscore"
+
 // TestRollingUpgrade replaces workers of the release before by those of this code, one by one and under load, and goes back in the same
 // way, while operators mute and limit, Redis is restarted, and Slack loses answers. One worker of each round dies instead of ending. The
-// account is that of TestChaos: so both understand what the other one has stored in Redis and in NATS, and hold the limits together.
-// Each also answers the commands about what the other one did.
+// account is that of TestChaos: so both understand what the other one has stored in Redis and in NATS, and hold the limits together,
+// with the permissions of v0.1.0. Each also answers the commands about what the other one did.
 func TestRollingUpgrade(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
@@ -34,9 +42,10 @@ func TestRollingUpgrade(t *testing.T) {
 	seed, duration := chosen(t, 0) // one round, if nothing else is asked for
 	t.Logf("NOTIFIER_CHAOS_SEED=%d, before: %s, now: %s", seed, versionOf(t, before), versionOf(t, now))
 	w := newWorld(t, 5*time.Second, limits{
-		global: "60/5s", category: "12/5s+2/200ms",
-		overrides: map[string]string{"audit": "60/2m+10/1s"}, // so long the register may miss something: Redis is often unavailable
-	})
+		global: "60/5s+5000/2m", category: "12/5s+2/200ms", // two minutes: Redis is often unavailable, and nobody looks
+		overrides: map[string]string{"audit": "60/2m+10/1s"},
+	}, append([]string{"--user"}, strings.Fields(userBefore)...)...)
+	w.urls["REDIS_URL"] = "redis://notifier:before@" + w.redis.Addr + "/0"
 	for range 3 {
 		k := w.addWorker(plain, false)
 		k.program = before

@@ -31,8 +31,8 @@ const (
 	pace         = "6/1s"          // about half of what the limits of TestChaos let through
 )
 
-// limits are the settings of the same names. The longest window of them all is how long the global set keeps
-// an id, so it bounds how late a look at it may come.
+// limits are the settings of the same names. The global one has the longest window, if only in a tier that never refuses
+// anything: so long its set shows what was admitted, and so late a look at it may come.
 type limits struct {
 	global, category string
 	overrides        map[string]string // by category
@@ -73,10 +73,11 @@ type world struct {
 
 // newWorld starts NATS on disk, a Redis that forgets nothing, and the fake Slack, and creates the stream and a consumer
 // that is impatient: the product takes one that is there as it is.
-func newWorld(t *testing.T, ackWait time.Duration, limits limits) *world {
+func newWorld(t *testing.T, ackWait time.Duration, limits limits, redisOptions ...string) *world {
 	t.Helper()
 	w := &world{T: t, ackWait: ackWait, limits: limits, diary: &diary{begun: time.Now()}}
-	w.redis = redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
+	options := append([]string{"--appendonly", "yes", "--appendfsync", "always"}, redisOptions...)
+	w.redis = redistest.StartProcess(t, options...)
 	var err error
 	w.nats, err = devstack.StartNATS(testkit.FreeAddr(t), t.TempDir())
 	testkit.Check(t, err)
