@@ -133,10 +133,9 @@ render() {
 
 # The servers. NATS takes passwords as they are, Redis their hashes. No name contains @, so no rule changes what another one
 # has put in.
-conf=nats.conf also=
-[ "${NATS_MODE:-}" != core ] || conf=nats-core.conf
+also=
 [ -z "$dropped" ] || also=", \"$dropped.>\""
-nats=$(render "$conf" <<END
+nats=$(render nats.conf <<END
 s/NOTIFY/@STREAM@/g
 s/"notify\.>/"@SUBJECT@/g
 s/"notify-dead\.>"/"@DEAD@.>"@ALSO@/g

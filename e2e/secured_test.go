@@ -209,28 +209,26 @@ func testExistingVolumes(t *testing.T, e *engine) {
 	}
 }
 
-// testOwnNames: the permissions are given for the names that .env sets, in both modes.
+// testOwnNames: the permissions are given for the names that .env sets.
 func testOwnNames(t *testing.T, e *engine) {
-	for mode, file := range map[string]string{"jetstream": "nats.conf", "core": "nats-core.conf"} {
-		p := e.project(t, "names-"+mode, nil, "NATS_MODE="+mode, "NATS_STREAM=ALERTS", "NATS_CONSUMER=team", "NATS_SUBJECT=acme.*.alerts.>",
-			"DEAD_LETTER_SUBJECT=acme-dead", "DROPPED_SUBJECT=acme-dropped", "REDIS_NAMESPACE=acme")
-		t.Cleanup(func() { p.down(t) })
-		p.compose(t, "run", "--rm", "-T", "secrets")
-		image, _ := p.images(t)
-		got := p.shell(t, image, "cat /secrets/nats/nats.conf /secrets/redis/users.acl", "-v", p.name+"_secrets-nats:/secrets/nats:ro", "-v", p.name+"_secrets-redis:/secrets/redis:ro")
-		conf, err := os.ReadFile("../deploy/" + file)
-		testkit.Check(t, err)
-		_, want, _ := strings.Cut(string(conf), "authorization")
-		want = strings.NewReplacer("STREAM.INFO.NOTIFY", "STREAM.INFO.ALERTS", "STREAM.CREATE.NOTIFY", "STREAM.CREATE.ALERTS",
-			"MSG.GET.NOTIFY", "MSG.GET.ALERTS", "MSG.DELETE.NOTIFY", "MSG.DELETE.ALERTS", "_NOTIFIER.NOTIFY.", "_NOTIFIER.ALERTS.",
-			"DIRECT.GET.NOTIFY", "DIRECT.GET.ALERTS", `"notify-events.>"`, `"alerts-events.>"`,
-			"NOTIFY.notifier", "ALERTS.team", `"notify-dead.>"`, `"acme-dead.>", "acme-dropped.>"`,
-			`"notify.> notifier"`, `"acme.*.alerts.> team"`, `"notify.>"`, `"acme.*.alerts.>"`).Replace(want)
-		got = regexp.MustCompile(`password: "\w+"`).ReplaceAllString(got, "password:")
-		want = regexp.MustCompile(`password: \$\w+`).ReplaceAllString(want, "password:")
-		if !strings.Contains(got, want) || !strings.Contains(got, " ~{acme}:* ") {
-			t.Errorf("%s:\n%s\nexpected\n%s", mode, got, want)
-		}
+	p := e.project(t, "names", nil, "NATS_STREAM=ALERTS", "NATS_CONSUMER=team", "NATS_SUBJECT=acme.*.alerts.>",
+		"DEAD_LETTER_SUBJECT=acme-dead", "DROPPED_SUBJECT=acme-dropped", "REDIS_NAMESPACE=acme")
+	t.Cleanup(func() { p.down(t) })
+	p.compose(t, "run", "--rm", "-T", "secrets")
+	image, _ := p.images(t)
+	got := p.shell(t, image, "cat /secrets/nats/nats.conf /secrets/redis/users.acl", "-v", p.name+"_secrets-nats:/secrets/nats:ro", "-v", p.name+"_secrets-redis:/secrets/redis:ro")
+	conf, err := os.ReadFile("../deploy/nats.conf")
+	testkit.Check(t, err)
+	_, want, _ := strings.Cut(string(conf), "authorization")
+	want = strings.NewReplacer("STREAM.INFO.NOTIFY", "STREAM.INFO.ALERTS", "STREAM.CREATE.NOTIFY", "STREAM.CREATE.ALERTS",
+		"MSG.GET.NOTIFY", "MSG.GET.ALERTS", "MSG.DELETE.NOTIFY", "MSG.DELETE.ALERTS", "_NOTIFIER.NOTIFY.", "_NOTIFIER.ALERTS.",
+		"DIRECT.GET.NOTIFY", "DIRECT.GET.ALERTS", `"notify-events.>"`, `"alerts-events.>"`,
+		"NOTIFY.notifier", "ALERTS.team", `"notify-dead.>"`, `"acme-dead.>", "acme-dropped.>"`,
+		`"notify.>"`, `"acme.*.alerts.>"`).Replace(want)
+	got = regexp.MustCompile(`password: "\w+"`).ReplaceAllString(got, "password:")
+	want = regexp.MustCompile(`password: \$\w+`).ReplaceAllString(want, "password:")
+	if !strings.Contains(got, want) || !strings.Contains(got, " ~{acme}:* ") {
+		t.Errorf("%s\nexpected\n%s", got, want)
 	}
 }
 

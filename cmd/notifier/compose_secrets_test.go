@@ -69,31 +69,29 @@ func (s secretsScript) file(t *testing.T, name string) string {
 // default of another name.
 func TestComposeSecretsHaveTheNamesThatAreSet(t *testing.T) {
 	t.Parallel()
-	for conf, mode := range map[string]string{"nats.conf": "jetstream", "nats-core.conf": "core"} {
-		s := newSecretsScript(t)
-		out, err := s.run(t, "", "", "NATS_MODE="+mode, "NATS_STREAM=notifier", "NATS_CONSUMER=NOTIFY", "NATS_SUBJECT=alerts.notifier.>",
-			"DEAD_LETTER_SUBJECT=notify", "DROPPED_SUBJECT=dropped.notifier.NOTIFY", "REDIS_NAMESPACE=alerts")
-		if err != nil {
-			t.Fatalf("%s: %v: %s", conf, err, out)
-		}
-		_, want, _ := strings.Cut(read(t, "deploy/"+conf), "authorization")
-		want = strings.NewReplacer( // replaces in one pass
-			"NOTIFY.notifier", "notifier.NOTIFY", "NOTIFY", "notifier",
-			`"notify-dead.>"`, `"notify.>", "dropped.notifier.NOTIFY.>"`, `"notify-events.>"`, `"notifier-events.>"`,
-			`"notify.> notifier"`, `"alerts.notifier.> NOTIFY"`, `"notify.>"`, `"alerts.notifier.>"`).Replace(want)
-		want = regexp.MustCompile(`password: \$\w+`).ReplaceAllString(want, "password:")
-		_, got, _ := strings.Cut(s.file(t, "nats/nats.conf"), "authorization")
-		got = regexp.MustCompile(`password: "[0-9a-f]{48}"`).ReplaceAllString(got, "password:")
-		if got != want {
-			t.Errorf("%s:\n%s\nexpected\n%s", conf, got, want)
-		}
-		hashes := regexp.MustCompile(`#[0-9a-f]{64} `)
-		users := s.file(t, "redis/users.acl")
-		wantUsers := strings.NewReplacer(">PASSWORD ", "", ">HEALTH_PASSWORD ", "", "{notifier}", "{alerts}").
-			Replace(regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(read(t, "deploy/redis.acl"), ""))
-		if len(hashes.FindAllString(users, -1)) != 2 || hashes.ReplaceAllString(users, "") != wantUsers {
-			t.Errorf("the users of Redis:\n%s\nexpected with two hashes\n%s", users, wantUsers)
-		}
+	s := newSecretsScript(t)
+	out, err := s.run(t, "", "", "NATS_STREAM=notifier", "NATS_CONSUMER=NOTIFY", "NATS_SUBJECT=alerts.notifier.>",
+		"DEAD_LETTER_SUBJECT=notify", "DROPPED_SUBJECT=dropped.notifier.NOTIFY", "REDIS_NAMESPACE=alerts")
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	_, want, _ := strings.Cut(read(t, "deploy/nats.conf"), "authorization")
+	want = strings.NewReplacer( // replaces in one pass
+		"NOTIFY.notifier", "notifier.NOTIFY", "NOTIFY", "notifier",
+		`"notify-dead.>"`, `"notify.>", "dropped.notifier.NOTIFY.>"`, `"notify-events.>"`, `"notifier-events.>"`,
+		`"notify.>"`, `"alerts.notifier.>"`).Replace(want)
+	want = regexp.MustCompile(`password: \$\w+`).ReplaceAllString(want, "password:")
+	_, got, _ := strings.Cut(s.file(t, "nats/nats.conf"), "authorization")
+	got = regexp.MustCompile(`password: "[0-9a-f]{48}"`).ReplaceAllString(got, "password:")
+	if got != want {
+		t.Errorf("%s\nexpected\n%s", got, want)
+	}
+	hashes := regexp.MustCompile(`#[0-9a-f]{64} `)
+	users := s.file(t, "redis/users.acl")
+	wantUsers := strings.NewReplacer(">PASSWORD ", "", ">HEALTH_PASSWORD ", "", "{notifier}", "{alerts}").
+		Replace(regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(read(t, "deploy/redis.acl"), ""))
+	if len(hashes.FindAllString(users, -1)) != 2 || hashes.ReplaceAllString(users, "") != wantUsers {
+		t.Errorf("the users of Redis:\n%s\nexpected with two hashes\n%s", users, wantUsers)
 	}
 }
 

@@ -17,55 +17,53 @@ import (
 // stay as they were.
 func TestComposeSecretsOfASecondTeam(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"jetstream", "core"} {
-		s, settings := newSecretsScript(t), []string{"NATS_MODE=" + mode, "DROPPED_SUBJECT=dropped"}
-		run := func(arguments string) string { return s.must(t, arguments, settings...) }
-		run("")
-		first, redis := users(t, s), s.file(t, "redis/users.acl")
-		passwords := run("team payments")
-		if again := run("team payments"); again != passwords || strings.Count(passwords, "\n") != 4 {
-			t.Errorf("the passwords are %q and then %q, expected the same four", passwords, again)
-		}
-		run("team ops")
-		run("rotate ops-nats-publisher")
-		if rotated := run("team payments"); rotated != passwords {
-			t.Errorf("the passwords of payments have changed with one of ops: %q", rotated)
-		}
+	s, settings := newSecretsScript(t), []string{"DROPPED_SUBJECT=dropped"}
+	run := func(arguments string) string { return s.must(t, arguments, settings...) }
+	run("")
+	first, redis := users(t, s), s.file(t, "redis/users.acl")
+	passwords := run("team payments")
+	if again := run("team payments"); again != passwords || strings.Count(passwords, "\n") != 4 {
+		t.Errorf("the passwords are %q and then %q, expected the same four", passwords, again)
+	}
+	run("team ops")
+	run("rotate ops-nats-publisher")
+	if rotated := run("team payments"); rotated != passwords {
+		t.Errorf("the passwords of payments have changed with one of ops: %q", rotated)
+	}
 
-		both := users(t, s)
-		if len(both) != 3*len(first) {
-			t.Errorf("%s: %d users, expected %d for each of three teams", mode, len(both), len(first))
+	both := users(t, s)
+	if len(both) != 3*len(first) {
+		t.Errorf("%d users, expected %d for each of three teams", len(both), len(first))
+	}
+	for name, permissions := range both {
+		switch team, _, others := strings.Cut(name, "-"); {
+		case !others && permissions != first[name]:
+			t.Errorf("%s has %s, expected the permissions from before, %s", name, permissions, first[name])
+		case others && (strings.Contains(permissions, "notify") || strings.Contains(permissions, "NOTIFY") || strings.Contains(permissions, "dropped")):
+			t.Errorf("%s may reach what is the first team's: %s", name, permissions)
+		case others && strings.HasSuffix(name, "publisher") && !strings.Contains(permissions, team+".>"):
+			t.Errorf("%s may not publish below %s: %s", name, team, permissions)
 		}
-		for name, permissions := range both {
-			switch team, _, others := strings.Cut(name, "-"); {
-			case !others && permissions != first[name]:
-				t.Errorf("%s has %s, expected the permissions from before, %s", name, permissions, first[name])
-			case others && (strings.Contains(permissions, "notify") || strings.Contains(permissions, "NOTIFY") || strings.Contains(permissions, "dropped")):
-				t.Errorf("%s may reach what is the first team's: %s", name, permissions)
-			case others && strings.HasSuffix(name, "publisher") && !strings.Contains(permissions, team+".>"):
-				t.Errorf("%s may not publish below %s: %s", name, team, permissions)
-			}
-		}
-		added, found := strings.CutPrefix(s.file(t, "redis/users.acl"), redis)
-		if !found || strings.Count(added, "\n") != 2 || !strings.Contains(added, "user payments-notifier on #") ||
-			!strings.Contains(added, " ~{payments}:* ") || strings.Contains(added, "{notifier}") {
-			t.Errorf("the users of Redis have become\n%s\nfrom\n%s", s.file(t, "redis/users.acl"), redis)
-		}
+	}
+	added, found := strings.CutPrefix(s.file(t, "redis/users.acl"), redis)
+	if !found || strings.Count(added, "\n") != 2 || !strings.Contains(added, "user payments-notifier on #") ||
+		!strings.Contains(added, " ~{payments}:* ") || strings.Contains(added, "{notifier}") {
+		t.Errorf("the users of Redis have become\n%s\nfrom\n%s", s.file(t, "redis/users.acl"), redis)
+	}
 
-		other := newSecretsScript(t)
-		if out, err := other.run(t, "join", passwords, "TEAM=payments"); err != nil {
-			t.Fatalf("join: %v: %s", err, out)
+	other := newSecretsScript(t)
+	if out, err := other.run(t, "join", passwords, "TEAM=payments"); err != nil {
+		t.Fatalf("join: %v: %s", err, out)
+	}
+	for line := range strings.Lines(passwords) {
+		name, password, _ := strings.Cut(strings.TrimSpace(line), " ")
+		server, user, _ := strings.Cut(name, "-")
+		file := map[string]string{"notifier": "worker"}[user]
+		if file == "" {
+			file = user
 		}
-		for line := range strings.Lines(passwords) {
-			name, password, _ := strings.Cut(strings.TrimSpace(line), " ")
-			server, user, _ := strings.Cut(name, "-")
-			file := map[string]string{"notifier": "worker"}[user]
-			if file == "" {
-				file = user
-			}
-			if got := other.file(t, filepath.Join(file, server+"-url")); !strings.Contains(got, "//payments-"+user+":"+password+"@"+server) {
-				t.Errorf("the team's URL for %s is %q", name, got)
-			}
+		if got := other.file(t, filepath.Join(file, server+"-url")); !strings.Contains(got, "//payments-"+user+":"+password+"@"+server) {
+			t.Errorf("the team's URL for %s is %q", name, got)
 		}
 	}
 }

@@ -76,11 +76,6 @@ func withDeadLetters(ctx context.Context, name string, do func(ctx context.Conte
 	if err != nil {
 		return err
 	}
-	if s.Core {
-		problems := &settings.Problems{}
-		problems.Add("NATS_MODE", "core keeps no dead letters: they are published, but not stored; expected jetstream")
-		return problems.Err()
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	connection, err := nats.Connect(s.URL, append(s.OperatorOptions(name), endOnDenial(cancel))...)

@@ -62,7 +62,7 @@ func TestDev(t *testing.T) {
 	const cert, key = "/missing/cert", "/missing/key"
 	env := map[string]string{
 		"NATS_TLS_CA": cert, "NATS_TLS_CERT": cert, "NATS_TLS_KEY": key, "REDIS_URL": "rediss://elsewhere:6380", "REDIS_TLS_CA": cert,
-		"SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/real", "NATS_MODE": "core",
+		"SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/real",
 	}
 	p := start(t, env, "dev")
 	urls := map[string]string{}

@@ -63,7 +63,7 @@ func (s devServers) close() error {
 
 // configure makes a worker use these servers, which have no TLS and no users.
 func (s devServers) configure(env *settings.Environment) {
-	env.NATSURL, env.NATSMode = s.nats.URL(), settings.ModeJetStream
+	env.NATSURL, env.NATSMode = s.nats.URL(), ""
 	env.NATSCredsFile, env.NATSNKeyFile = "", ""
 	env.NATSTLSCA, env.NATSTLSCert, env.NATSTLSKey = "", "", ""
 	env.RedisURL = s.redis.URL()

@@ -21,7 +21,7 @@ func eventsCommand() *cli.Command {
 		Usage: "show what became of recent events, those dropped and dead included",
 		Description: `Workers record what became of events in the stream <NATS_STREAM>_EVENTS, for 24 hours and without payloads. The newest is last.
 In a storm only some are recorded, of each category and reason: the last line says how many are left out, and the log has all of
-them. With NATS_MODE=core nothing is recorded.
+them.
 
 Examples:
    notifier events -outcome dead

@@ -5,6 +5,7 @@ package main
 import (
 	"io"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -22,6 +23,7 @@ func TestPublishInterrupted(t *testing.T) {
 	connection, err := nats.Connect(server.URL())
 	testkit.Check(t, err)
 	defer connection.Close()
+	createStreams(t, testkit.JetStream(t, server.URL()))
 	for name, test := range map[string]struct {
 		arguments []string
 		typed     string
@@ -32,27 +34,32 @@ func TestPublishInterrupted(t *testing.T) {
 		"while lines wait for the rate": {[]string{"-rate", "0.001", "-"}, "disk full\ndisk full\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			published, err := connection.SubscribeSync("notify.errors")
+			inbox := "_INBOX_" + strings.ReplaceAll(name, " ", "_")
+			acknowledged, err := connection.SubscribeSync(inbox + ".>")
 			testkit.Check(t, err)
-			defer func() { _ = published.Unsubscribe() }()
+			defer func() { _ = acknowledged.Unsubscribe() }()
 			testkit.Check(t, connection.Flush())
-			command := exec.Command("notifier", append([]string{"publish", "errors"}, test.arguments...)...)
-			keyboard, err := command.StdinPipe()
-			testkit.Check(t, err)
-			defer keyboard.Close()
-			p := startCommand(t, command, map[string]string{"NATS_URL": server.URL(), "NATS_MODE": "core"})
-			_, err = io.WriteString(keyboard, test.typed)
-			testkit.Check(t, err)
-			_, err = published.NextMsg(testkit.Patience)
-			testkit.Check(t, err)
-			p.terminate(t)
-			p.ends(t, exitFailed)
-			if got := p.errOut.String(); got != "notifier: interrupted\n" {
-				t.Errorf("%q on stderr, expected that it was interrupted", got)
+			interrupted := func() (out *output) {
+				command := exec.Command("notifier", append([]string{"publish", "errors", "-inbox-prefix", inbox}, test.arguments...)...)
+				keyboard, err := command.StdinPipe()
+				testkit.Check(t, err)
+				defer keyboard.Close()
+				p := startCommand(t, command, map[string]string{"NATS_URL": server.URL()})
+				_, err = io.WriteString(keyboard, test.typed)
+				testkit.Check(t, err)
+				_, err = acknowledged.NextMsg(testkit.Patience)
+				testkit.Check(t, err)
+				p.terminate(t)
+				p.ends(t, exitFailed)
+				if got := p.errOut.String(); got != "notifier: interrupted\n" {
+					t.Errorf("%q on stderr, expected that it was interrupted", got)
+				}
+				return &p.out
 			}
-			if got := p.out.lines("1 published to notify.errors"); len(got) != 1 {
-				t.Errorf("%q, expected how far it came", p.out.String())
-			}
+			// It may be interrupted before it has seen the acknowledgement.
+			testkit.Eventually(t, "it says how far it came", func() bool {
+				return len(interrupted().lines("1 published to notify.errors")) == 1
+			})
 		})
 	}
 }

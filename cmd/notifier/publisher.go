@@ -29,11 +29,6 @@ func publish(ctx context.Context, s settings.NATS, request publishRequest, in io
 	if request.rate > 0 {
 		p.limit.SetLimit(rate.Limit(request.rate))
 	}
-	if request.wait > 0 && s.Core {
-		problems := &settings.Problems{}
-		problems.Add("NATS_MODE", "core keeps no outcomes that -wait could read; expected jetstream")
-		return problems.Err()
-	}
 	if !request.input {
 		if _, err := p.message(request.text); err != nil {
 			return err // before anything is connected
@@ -179,26 +174,20 @@ func (p *publisher) one(ctx context.Context, text string) error {
 	if err := p.limit.Wait(ctx); err != nil {
 		return err
 	}
-	if p.settings.Core {
-		if err := p.connection.PublishMsg(message); err != nil {
-			return err
-		}
-	} else {
-		ack, err := p.js.PublishMsg(ctx, message)
-		if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) {
-			return fmt.Errorf("no stream stores %s; expected one such as %s, which the first \"notifier serve\" creates", p.subject, p.settings.Stream)
-		}
-		if err != nil {
-			return err
-		}
-		p.stored = ack
-		if ack.Duplicate {
-			_, err := fmt.Fprintf(p.out, "%s: duplicate, id %q was published before: event %d of stream %s\n", p.subject, p.request.id, ack.Sequence, ack.Stream)
-			return err
-		}
-		if p.last = ack; p.first == nil {
-			p.first = ack
-		}
+	ack, err := p.js.PublishMsg(ctx, message)
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) {
+		return fmt.Errorf("no stream stores %s; expected one such as %s, which the first \"notifier serve\" creates", p.subject, p.settings.Stream)
+	}
+	if err != nil {
+		return err
+	}
+	p.stored = ack
+	if ack.Duplicate {
+		_, err := fmt.Fprintf(p.out, "%s: duplicate, id %q was published before: event %d of stream %s\n", p.subject, p.request.id, ack.Sequence, ack.Stream)
+		return err
+	}
+	if p.last = ack; p.first == nil {
+		p.first = ack
 	}
 	p.published++
 	return p.progress()
@@ -218,16 +207,12 @@ func (p *publisher) progress() error {
 	return err
 }
 
-// finish writes what was published, where that is known. A server reports what it denies in a message of its own, and core
-// NATS has no other answer.
+// finish writes what was published, where that is known. A server reports what it denies in a message of its own.
 func (p *publisher) finish(failure error) error {
 	if err := p.connection.Flush(); err != nil {
 		return errors.Join(failure, fmt.Errorf("NATS: %w", err))
 	}
 	if denied := p.connection.LastError(); errors.Is(denied, nats.ErrPermissionViolation) {
-		if p.settings.Core {
-			p.published = 0
-		}
 		failure = fmt.Errorf("%w; the permissions of a publisher are in docs/security.md, and -inbox-prefix is where acknowledgements arrive", denied)
 	}
 	lines := fmt.Sprintf("%d published to %s\n", p.published, p.subject)
@@ -244,7 +229,6 @@ func (p *publisher) what() string {
 	switch {
 	case p.published == 0:
 		return ""
-	case p.first == nil: // core NATS does not acknowledge
 	case p.first.Sequence == p.last.Sequence:
 		parts = append(parts, fmt.Sprintf("event %d of stream %s", p.first.Sequence, p.first.Stream))
 	default:

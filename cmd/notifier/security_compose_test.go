@@ -13,14 +13,12 @@ import (
 // nothing more.
 func TestComposeHasTheDocumentedPermissions(t *testing.T) {
 	t.Parallel()
-	for file, kind := range map[string]string{"deploy/nats.conf": "nats", "deploy/nats-core.conf": "nats-core"} {
-		_, users, found := strings.Cut(read(t, file), "\nauthorization {")
-		if want := securityBlock(t, kind); !found || "authorization {"+users != want+"\n" {
-			t.Errorf("%s ends with:\n%s\nexpected the block %q of docs/security.md:\n%s", file, users, kind, want)
-		}
-		if head := strings.Split(read(t, file), "\nauthorization {")[0]; strings.Contains(head, "no_auth_user") || strings.Contains(head, "accounts") {
-			t.Errorf("%s lets others in:\n%s", file, head)
-		}
+	head, block, found := strings.Cut(read(t, "deploy/nats.conf"), "\nauthorization {")
+	if want := securityBlock(t, "nats"); !found || "authorization {"+block != want+"\n" {
+		t.Errorf("deploy/nats.conf ends with:\n%s\nexpected the block of docs/security.md:\n%s", block, want)
+	}
+	if strings.Contains(head, "no_auth_user") || strings.Contains(head, "accounts") {
+		t.Errorf("deploy/nats.conf lets others in:\n%s", head)
 	}
 	var users []string
 	for line := range strings.Lines(read(t, "deploy/redis.acl")) {

@@ -259,30 +259,3 @@ func TestSecurityNATSCheck(t *testing.T) {
 	settings["NATS_URL"] = startSecured(t, block+"\nno_auth_user: publisher")("notifier")
 	wantFinding(t, checkAgainst(t, settings, exitDone), "warn", "nats", "it requires no user")
 }
-
-// TestSecurityNATSCore: what a worker without JetStream needs.
-func TestSecurityNATSCore(t *testing.T) {
-	t.Parallel()
-	as := startSecured(t, securityBlock(t, "nats-core"))
-	settings := securedWorker(t, as)
-	settings["NATS_MODE"] = "core"
-	w := start(t, settings, "serve")
-	waitReady(t, w)
-	all, err := nats.Connect(as("all"))
-	testkit.Check(t, err)
-	defer all.Close()
-	letters, err := all.SubscribeSync("notify-dead.>")
-	testkit.Check(t, err)
-	for _, payload := range []string{"disk full", `{"text":7}`} {
-		testkit.Check(t, all.Publish("notify.errors", []byte(payload)))
-	}
-	if _, err := letters.NextMsg(testkit.Patience); err != nil {
-		t.Errorf("the dead letter: %v", err)
-	}
-	testkit.Eventually(t, "sent", func() bool { return len(w.out.lines(`"outcome":"sent"`)) == 1 })
-	checkAgainst(t, settings, exitDone)
-	w.terminate(t)
-	if code := w.code(t); code != exitDone || len(w.out.lines("ermissions")) > 0 {
-		t.Errorf("exit code %d", code)
-	}
-}

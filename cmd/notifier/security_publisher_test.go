@@ -40,23 +40,21 @@ func TestSecurityNATSPublisher(t *testing.T) {
 // TestSecurityNATSPublishDenied: the command names what the server denies, at once, and does not count it as published.
 func TestSecurityNATSPublishDenied(t *testing.T) {
 	t.Parallel()
-	for kind, mode := range map[string]string{"nats": "jetstream", "nats-core": "core"} {
-		as := startSecured(t, strings.Replace(securityBlock(t, kind), `allow: ["notify.>"]`, `allow: ["notify.billing.>"]`, 1))
-		began := time.Now()
-		p := start(t, map[string]string{"NATS_URL": as("publisher"), "NATS_MODE": mode}, "publish", "errors", "disk full")
-		if code := p.code(t); code != exitFailed || !strings.Contains(p.out.String(), "0 published") {
-			t.Errorf("%s: exit code %d, %s", mode, code, p.out.String())
-		}
-		if got := p.errOut.String(); !strings.Contains(got, `Permissions Violation for Publish to "notify.errors"`) || !strings.Contains(got, "docs/security.md") {
-			t.Errorf("%s: %s", mode, got)
-		}
-		if took := time.Since(began); took > settings.NATSTimeout {
-			t.Errorf("%s: it took %s", mode, took)
-		}
+	as := startSecured(t, strings.Replace(securityBlock(t, "nats"), `allow: ["notify.>"]`, `allow: ["notify.billing.>"]`, 1))
+	began := time.Now()
+	p := start(t, map[string]string{"NATS_URL": as("publisher")}, "publish", "errors", "disk full")
+	if code := p.code(t); code != exitFailed || !strings.Contains(p.out.String(), "0 published") {
+		t.Errorf("exit code %d, %s", code, p.out.String())
 	}
-	as := startSecured(t, securityBlock(t, "nats"))
+	if got := p.errOut.String(); !strings.Contains(got, `Permissions Violation for Publish to "notify.errors"`) || !strings.Contains(got, "docs/security.md") {
+		t.Error(got)
+	}
+	if took := time.Since(began); took > settings.NATSTimeout {
+		t.Errorf("it took %s", took)
+	}
+	as = startSecured(t, securityBlock(t, "nats"))
 	createStreams(t, testkit.JetStream(t, as("all")))
-	p := start(t, map[string]string{"NATS_URL": as("publisher")}, "publish", "errors", "-inbox-prefix", "_INBOX", "disk full")
+	p = start(t, map[string]string{"NATS_URL": as("publisher")}, "publish", "errors", "-inbox-prefix", "_INBOX", "disk full")
 	if code := p.code(t); code != exitFailed || !strings.Contains(p.errOut.String(), `Permissions Violation for Subscription to "_INBOX.`) {
 		t.Errorf("exit code %d, %s", code, p.errOut.String())
 	}

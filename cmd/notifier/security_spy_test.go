@@ -110,26 +110,3 @@ func heardAt(heard []string, prefix string) int {
 	}
 	return count
 }
-
-// TestSecurityNATSCoreSpy: the same without JetStream, where a publisher may listen nowhere.
-func TestSecurityNATSCoreSpy(t *testing.T) {
-	t.Parallel()
-	block := securityBlock(t, "nats-core")
-	as := startSecured(t, block)
-	settings := securedWorker(t, as)
-	settings["NATS_MODE"] = "core"
-	s := startSpy(t, as("publisher"), block)
-	w := start(t, settings, "serve")
-	waitReady(t, w)
-	publisher := maps.Clone(settings)
-	publisher["NATS_URL"] = as("publisher")
-	if p := start(t, publisher, "publish", "errors", "disk full"); p.code(t) != exitDone {
-		t.Errorf("publish: %s", p.errOut.String())
-	}
-	testkit.Check(t, s.Publish("notify.errors", []byte(`{"text":7}`)))
-	testkit.Eventually(t, "settled", func() bool { return len(w.out.lines(`"outcome":`)) == 2 })
-	testkit.Check(t, s.Flush())
-	if heard := s.all(); len(heard) > 0 {
-		t.Errorf("the spy has heard:\n%s", strings.Join(heard, "\n"))
-	}
-}

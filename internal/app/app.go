@@ -117,10 +117,8 @@ func (a *app) wire(ctx context.Context) (err error) {
 	if a.worker, err = consume.New(a.workerSettings()); err != nil {
 		return err
 	}
-	if !a.settings.NATS.Core {
-		if a.streams, err = newStreamUse(a.connection.Conn, a.settings.NATS.Stream); err != nil {
-			return err
-		}
+	if a.streams, err = newStreamUse(a.connection.Conn, a.settings.NATS.Stream); err != nil {
+		return err
 	}
 	a.store.Status.This = a.this
 	a.metrics.AddGauges(a.worker, a.store.Limiter)
@@ -134,7 +132,12 @@ func (a *app) wire(ctx context.Context) (err error) {
 // workerSettings is how the worker is connected to everything else.
 func (a *app) workerSettings() consume.Settings {
 	s := a.settings
-	worker := consume.Settings{
+	return consume.Settings{
+		JetStream: consume.JetStream{
+			Connection: a.connection.Conn, Why: a.connection.why,
+			Stream: s.NATS.Stream, Consumer: s.NATS.Consumer, Subject: s.NATS.Pattern.String(),
+			DeadLetter: s.DeadLetter, DeadLetterBytes: s.DeadLetterBytes, Replicas: s.NATS.Replicas,
+		},
 		Rules: s.Events, MaxAge: s.MaxAge, BatchSize: s.BatchSize, MaxBytes: limitMemory(memlimit.FromCgroup, a.log),
 		Concurrency: s.Concurrency, ShutdownTimeout: s.ShutdownTimeout, PostTimeout: s.Slack.Timeout,
 		DroppedSubject: s.Dropped, Group: a.limitedGroup,
@@ -142,19 +145,6 @@ func (a *app) workerSettings() consume.Settings {
 		Limiter: a.metrics.TimeLimiter(a.store.Limiter), Mutes: a.steering, Poster: a.metrics.TimePoster(a.poster),
 		Log: a.log, Events: EventLog(a.log), Observe: a.settled,
 	}
-	subject := s.NATS.Pattern.String()
-	if s.NATS.Core {
-		worker.Core = &consume.Core{
-			Connection: a.connection.Conn, Why: a.connection.why, Subject: subject, Queue: s.NATS.Consumer, DeadLetter: s.DeadLetter,
-		}
-	} else {
-		worker.JetStream = &consume.JetStream{
-			Connection: a.connection.Conn, Why: a.connection.why,
-			Stream: s.NATS.Stream, Consumer: s.NATS.Consumer, Subject: subject,
-			DeadLetter: s.DeadLetter, DeadLetterBytes: s.DeadLetterBytes, Replicas: s.NATS.Replicas,
-		}
-	}
-	return worker
 }
 
 // limitedGroup names the group of a category where that group has a limit now, else nothing.

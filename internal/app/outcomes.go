@@ -31,10 +31,6 @@ type outcomes struct {
 // newOutcomes makes what records outcomes. Where there can be none a worker goes on without.
 func (a *app) newOutcomes() (*outcomes, error) {
 	o := &outcomes{worker: a.replica}
-	if a.settings.NATS.Core {
-		o.off = "NATS_MODE is core, which keeps no outcomes"
-		return o, nil
-	}
 	place, err := recent.NewPlace(a.settings.NATS.Stream, a.settings.NATS.Pattern)
 	if err != nil {
 		o.off = err.Error()

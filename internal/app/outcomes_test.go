@@ -67,7 +67,7 @@ func TestOutcomesOfAWorker(t *testing.T) {
 		content, err := io.ReadAll(response.Body)
 		testkit.Check(t, err)
 		testkit.Check(t, response.Body.Close())
-		body = string(content)
+		body, answer.Events = string(content), nil // else what is not in the answer stays as it was in the one before
 		testkit.Check(t, json.Unmarshal(content, &answer))
 		return response.StatusCode
 	}
@@ -113,7 +113,6 @@ func TestNoOutcomes(t *testing.T) {
 		lines  int
 	}{
 		"subject": {func(env *settings.Environment) { env.NATSSubject = "notify-events.>" }, "NATS_SUBJECT notify-events.> matches the subjects of outcomes", 1},
-		"core":    {func(env *settings.Environment) { env.NATSMode = "core" }, "NATS_MODE is core", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servers(t, test.change)

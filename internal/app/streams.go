@@ -47,7 +47,7 @@ func newStreamUse(connection *nats.Conn, stream string) (*streamUse, error) {
 	return &streamUse{names: []string{stream, stream + "_DEAD"}, info: info}, nil
 }
 
-// list is what is known; nil: there are no streams, as in core mode, or none was looked up yet.
+// list is what is known; nil: none was looked up yet.
 func (u *streamUse) list() []stats.Stream {
 	if u == nil {
 		return nil

@@ -107,7 +107,7 @@ func TestStreamsAreLookedUp(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if (*streamUse)(nil).list() != nil {
-		t.Error("in core mode there are streams")
+		t.Error("there are streams, and none was looked up")
 	}
 	u.info = func(context.Context, string) (*jetstream.StreamInfo, error) { return nil, errors.New("other") }
 	if u.look(t.Context()) || u.list()[0].Unknown != "other" || u.list()[0].Bound != "" {

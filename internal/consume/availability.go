@@ -67,6 +67,7 @@ type outageKey struct {
 // outage is why and since when something is unavailable.
 type outage struct {
 	since  time.Time
+	told   time.Time // when it was last reported
 	reason string
 	soft   bool // it is reported, and nothing stops for it
 }
@@ -101,7 +102,7 @@ func (a *availability) begin(key outageKey, reason error, soft bool) {
 	if !on {
 		o.since = time.Now()
 	}
-	o.reason, o.soft = reason.Error(), soft
+	o.reason, o.soft, o.told = reason.Error(), soft, time.Now()
 	a.outages[key] = o
 	a.log.waiting(key, o)
 }
@@ -145,6 +146,15 @@ func (a *availability) unavailable(any ...dependency) bool {
 		o, on := a.outages[outageKey{dependency: d}]
 		return on && !o.soft
 	})
+}
+
+// untold reports whether something is unavailable and nobody has said so for a while: then nobody asks for it, and nobody
+// would find out that it is available again.
+func (a *availability) untold(d dependency, while time.Duration) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	o, on := a.outages[outageKey{dependency: d}]
+	return on && time.Since(o.told) > while
 }
 
 // waits lists what is unavailable, in alphabetical order; without arguments, of everything.

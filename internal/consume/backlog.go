@@ -45,9 +45,7 @@ func (w *Worker) parkExcess() {
 			}
 			return
 		}
-		if w.settings.Core == nil { // else it is lost
-			w.lanes.Parked(channel, item, delay)
-		}
+		w.lanes.Parked(channel, item, delay)
 	}
 }
 

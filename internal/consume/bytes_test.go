@@ -8,12 +8,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/consume"
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
 )
 
 const budget = 4 << 20 // bytes; a request may bring 256 KiB
@@ -163,48 +161,4 @@ func TestAStreamOfOursBoundsTheSizeOfItsMessages(t *testing.T) {
 			}
 		})
 	}
-}
-
-// In core mode the buffer of the subscription is part of the budget, and what exceeds both is lost and counted.
-func TestInCoreModeWhatExceedsTheBudgetIsLostAndCounted(t *testing.T) {
-	s := newStation(t)
-	wait, decide := undecided()
-	r := s.started(wait, coreMode, func(c *setup) { c.budget = budget })
-	const events, size = 40, 300_000
-	most := int(budget / 2 / size)
-	for i := range events {
-		s.publishCore("errors", strings.Repeat("x", size))
-		if i < most { // else the buffer of the subscription may be full before anything is taken out of it
-			s.eventually("it is in flight", func() bool { return r.Holds() == i+1 })
-		}
-	}
-	testkit.Check(t, s.conn.Flush())
-	s.eventually("most are lost", func() bool { return r.Lost() > 0 && len(s.log.named("events lost")) > 0 })
-	s.expectWithinBudget(r)
-	if r.Holds() > most {
-		t.Errorf("%d events are held, expected at most %d in half of the budget", r.Holds(), most)
-	}
-	decide()
-	s.eventually("all that was not lost is sent", func() bool { return int(r.Lost())+len(s.log.settled()) == events })
-	if sent := len(s.log.settled()); sent < 10 {
-		t.Errorf("%d events are sent, expected those that fit into the budget", sent)
-	}
-}
-
-// Headers count in the buffer of the subscription as well.
-func TestInCoreModeHeadersAreDroppedToo(t *testing.T) {
-	s := newStation(t)
-	wait, decide := undecided()
-	r := s.started(wait, coreMode, tight)
-	message := nats.NewMsg("notify.errors")
-	message.Data = []byte("hello")
-	message.Header.Set("X-Long", strings.Repeat("h", 60_000))
-	const events = 60
-	for i := range events { // one at a time: 35 fill the buffer
-		testkit.Check(t, s.conn.PublishMsg(message))
-		s.eventually("it is in flight", func() bool { return r.Holds() == i+1 })
-	}
-	decide()
-	s.settled(events)
-	s.expectWithinBudget(r)
 }

@@ -29,12 +29,12 @@ var errUnconnected = errors.New("no connection to NATS")
 func (w *Worker) storeLetters(ctx context.Context, dead []Settled) []error {
 	ctx, cancel := context.WithTimeout(ctx, letterTimeout)
 	defer cancel()
-	if reason := unreachable(ctx, w.connection(), w.why()); reason != "" {
+	if reason := unreachable(ctx, w.settings.JetStream.Connection, w.settings.JetStream.Why); reason != "" {
 		return slices.Repeat([]error{errUnconnected}, len(dead))
 	}
 	letters := make([]*nats.Msg, len(dead))
 	for i := range dead {
-		letters[i] = w.letter(w.deadLetterSubject, &dead[i])
+		letters[i] = w.letter(w.settings.JetStream.DeadLetter, &dead[i])
 	}
 	errs := make([]error, len(dead))
 	for i, letter := range w.source.publishDeadLetters(ctx, letters) {
@@ -104,7 +104,7 @@ const (
 // shorten cuts a letter to what it may keep, and to what the server takes in one message: an event may fill one to the last
 // byte, and its letter has more headers. The publisher's headers stay unless they are what is too long.
 func (w *Worker) shorten(letter *nats.Msg, s *Settled) {
-	most, largest := len(letter.Data), int(w.connection().MaxPayload())
+	most, largest := len(letter.Data), int(w.settings.JetStream.Connection.MaxPayload())
 	if largest <= 0 {
 		largest = math.MaxInt32 // not known yet
 	}

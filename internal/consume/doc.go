@@ -16,7 +16,7 @@
 // The other files:
 //
 //	settings.go       what a worker is made of, and the interfaces of its neighbors
-//	source.go         where deliveries come from: jetstream.go, stream.go, pull.go and requests.go, or core.go
+//	jetstream.go      where deliveries come from, with stream.go, pull.go and requests.go
 //	keep.go           what is kept of a message that has arrived
 //	parking.go        gives events back to the server for a while
 //	leader.go         what becomes of a pull while the consumer has no leader

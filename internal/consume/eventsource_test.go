@@ -9,41 +9,34 @@ import (
 	"notifier/internal/testkit"
 )
 
-// TestTheLinesNameWhoHasCausedAnEvent: in every form and mode, whatever becomes of the event.
+// TestTheLinesNameWhoHasCausedAnEvent: in every form, whatever becomes of the event.
 func TestTheLinesNameWhoHasCausedAnEvent(t *testing.T) {
-	for mode, change := range map[string]func(*setup){"jetstream": func(*setup) {}, "core": coreMode} {
-		t.Run(mode, func(t *testing.T) {
-			s := newStation(t)
-			s.started(change, func(c *setup) { c.overrides = "full=2/30m" })
-			publish := func(category, payload string, headers ...string) { s.publish(category, payload, headers...) }
-			if mode == "core" {
-				publish = s.publishCore
-			}
-			const envelope = `{"specversion":"1.0","id":"structured","source":"https://u:hunter2@ci.example/1?hunter2","type":"t","data":"x"}`
-			publish("full", "x", "Nats-Msg-Id", "header", "Notifier-Source", "https://ci.example/2\x1b[2J")
-			publish("errors", envelope)
-			publish("errors", "x", "ce-specversion", "1.0", "ce-id", "binary", "ce-source", "/ci/job%203", "ce-type", "t", "Notifier-Source", "no")
-			publish("errors", "{", "Nats-Msg-Id", "dead", "Notifier-Source", "token=hunter2 "+strings.Repeat("x", 50_000))
-			publish("errors", "x", "Nats-Msg-Id", "none")
-			publish("full", "x", "Nats-Msg-Id", "second")
-			s.lineOf("header")
-			s.lineOf("second") // the limit is reached
-			publish("full", "x", "Nats-Msg-Id", "dropped", "Notifier-Source", "<!channel>")
-			for id, want := range map[string]any{
-				"header": "https://ci.example/2\ufffd[2J", "structured": "https://ci.example/1", "binary": "/ci/job 3",
-				"dead": "token=[redacted] " + strings.Repeat("x", 111), "none": nil, "dropped": "<!channel>",
-			} {
-				if got := s.lineOf(id)["source"]; got != want {
-					t.Errorf("%s: source %q, expected %q", id, got, want)
-				}
-			}
-			if outcome := s.lineOf("dropped")["outcome"]; outcome != "dropped" {
-				t.Errorf("the last event was %v", outcome)
-			}
-			if log := s.log.tail(1000); strings.Contains(log, "hunter2") {
-				t.Errorf("a secret is in the log:\n%s", log)
-			}
-		})
+	s := newStation(t)
+	s.started(func(c *setup) { c.overrides = "full=2/30m" })
+	publish := s.publish
+	const envelope = `{"specversion":"1.0","id":"structured","source":"https://u:hunter2@ci.example/1?hunter2","type":"t","data":"x"}`
+	publish("full", "x", "Nats-Msg-Id", "header", "Notifier-Source", "https://ci.example/2\x1b[2J")
+	publish("errors", envelope)
+	publish("errors", "x", "ce-specversion", "1.0", "ce-id", "binary", "ce-source", "/ci/job%203", "ce-type", "t", "Notifier-Source", "no")
+	publish("errors", "{", "Nats-Msg-Id", "dead", "Notifier-Source", "token=hunter2 "+strings.Repeat("x", 50_000))
+	publish("errors", "x", "Nats-Msg-Id", "none")
+	publish("full", "x", "Nats-Msg-Id", "second")
+	s.lineOf("header")
+	s.lineOf("second") // the limit is reached
+	publish("full", "x", "Nats-Msg-Id", "dropped", "Notifier-Source", "<!channel>")
+	for id, want := range map[string]any{
+		"header": "https://ci.example/2\ufffd[2J", "structured": "https://ci.example/1", "binary": "/ci/job 3",
+		"dead": "token=[redacted] " + strings.Repeat("x", 111), "none": nil, "dropped": "<!channel>",
+	} {
+		if got := s.lineOf(id)["source"]; got != want {
+			t.Errorf("%s: source %q, expected %q", id, got, want)
+		}
+	}
+	if outcome := s.lineOf("dropped")["outcome"]; outcome != "dropped" {
+		t.Errorf("the last event was %v", outcome)
+	}
+	if log := s.log.tail(1000); strings.Contains(log, "hunter2") {
+		t.Errorf("a secret is in the log:\n%s", log)
 	}
 }
 

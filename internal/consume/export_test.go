@@ -11,10 +11,11 @@ import (
 func Hurry() {
 	laneBackoff = lanes.Backoff{First: laneBackoff.First / 10, Longest: laneBackoff.Longest, LongestUnexplained: laneBackoff.LongestUnexplained / 10}
 	for _, pause := range []*time.Duration{
-		&bindRetry, &deadLetterRetry, &firstRetry, &leaseMargin, &leaseRecheck, &longestRetry, &retryPause, &shortestPark,
+		&bindRetry, &deadLetterRetry, &firstRetry, &leaseMargin, &leaseRecheck, &redisUntold, &retryPause, &shortestPark,
 	} {
 		*pause /= 10
 	}
+	longestRetry /= 20 // up to fifteen of them follow each other
 }
 
 // FirstBackoff is how long a channel is left alone after one failure, give or take 30 %.

@@ -45,7 +45,7 @@ func (w *Worker) Ready(ctx context.Context) []string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if reason := unreachable(ctx, w.connection(), w.why()); reason != "" && !w.availability.unavailable(natsConnection) {
+	if reason := unreachable(ctx, w.settings.JetStream.Connection, w.settings.JetStream.Why); reason != "" && !w.availability.unavailable(natsConnection) {
 		reasons = append(reasons, reasonLine(natsConnection.String(), reason))
 	}
 	if !w.availability.unavailable(redisScripts) {
@@ -80,10 +80,6 @@ func unreachable(ctx context.Context, connection *nats.Conn, why func() error) s
 	}
 }
 
-// Lost is how many events arrived and were lost, which happens with Core alone: they arrived faster than they could be
-// handled, were meant for a channel that is too far behind, could not be decided, or were held when the worker ended.
-func (w *Worker) Lost() int64 { return w.source.lost() }
-
 // Holds is how many events are in flight: everything that has arrived and is not settled.
 func (w *Worker) Holds() int { return w.inflight.size() }
 
@@ -101,7 +97,7 @@ func (w *Worker) held(d dependency) int {
 // Waits lists what the worker is waiting for, in alphabetical order. It may name several channels.
 func (w *Worker) Waits() []Wait { return w.availability.waits() }
 
-// Pending is how many events are in the stream that no replica has pulled yet; 0 with Core. It asks NATS.
+// Pending is how many events are in the stream that no replica has pulled yet. It asks NATS.
 func (w *Worker) Pending(ctx context.Context) (uint64, error) { return w.source.pending(ctx) }
 
 // Unpublished is how many dropped events could not be republished to Settings.DroppedSubject.

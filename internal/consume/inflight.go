@@ -13,7 +13,7 @@ import (
 type delivery struct {
 	event.Message
 	token       string // names the stream message, the same at each redelivery; see ratelimit.Request
-	streamSeq   uint64 // its sequence in the stream; 0 in core mode
+	streamSeq   uint64 // its sequence in the stream
 	redelivered bool   // it was delivered before, to this worker or to another
 
 	cost     int64 // what it takes of the budget until it is released, in bytes; see keep
@@ -272,11 +272,10 @@ func (f *inflight) untouched(since, now time.Time) []string {
 	return replies
 }
 
-// drain removes everything, and returns how much it was and the acknowledgement subjects.
-func (f *inflight) drain() (count int, replies []string) {
+// drain removes everything, and returns the acknowledgement subjects.
+func (f *inflight) drain() (replies []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	count = f.count
 	for d := f.ring.next; d != &f.ring; d = d.next {
 		if d.reply != "" {
 			replies = append(replies, d.reply)
@@ -284,7 +283,7 @@ func (f *inflight) drain() (count int, replies []string) {
 	}
 	f.ring.previous, f.ring.next = &f.ring, &f.ring
 	f.count, f.bytes, f.older, f.queue = 0, 0, 0, nil
-	return count, replies
+	return replies
 }
 
 // signal leaves a token in a channel of capacity one, if there is none yet.

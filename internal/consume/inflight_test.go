@@ -59,7 +59,7 @@ func TestThereIsRoomForWhatIsReleased(t *testing.T) {
 	if f.room() != 3 || f.size() != 1 {
 		t.Errorf("room %d and size %d after releasing one twice, expected 3 and 1", f.room(), f.size())
 	}
-	if count, rest := f.drain(); count != 1 || !slices.Equal(rest, []string{"reply to 2"}) {
+	if rest := f.drain(); !slices.Equal(rest, []string{"reply to 2"}) {
 		t.Errorf("drained %v, expected the one that was not released", rest)
 	}
 }
@@ -209,7 +209,7 @@ func TestWhatLeftWithItsStreamIsNotAcknowledged(t *testing.T) {
 	if replies := f.untouched(now, now); !slices.Equal(replies, []string{"reply to 2"}) {
 		t.Errorf("to be kept alive: %v, expected 2 alone", replies)
 	}
-	if count, rest := f.drain(); count != 3 || !slices.Equal(rest, []string{"reply to 2"}) {
+	if rest := f.drain(); !slices.Equal(rest, []string{"reply to 2"}) {
 		t.Errorf("to be returned: %v, expected 2 alone", rest)
 	}
 }

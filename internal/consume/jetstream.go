@@ -59,8 +59,8 @@ type jetStreamSource struct {
 
 	isBound  atomic.Bool
 	ackWait  atomic.Int64 // the consumer's, a time.Duration; 0 before it is bound
-	wasBound bool
-	created  time.Time // when the stream was created that this was bound to last
+	wasBound atomic.Bool  // once or more; the dead-letter stream is looked after meanwhile
+	created  time.Time    // when the stream was created that this was bound to last
 }
 
 func newJetStreamSource(settings JetStream, f *inflight, a *availability, log *zap.Logger, mayPull func() bool) (*jetStreamSource, error) {
@@ -86,7 +86,7 @@ func (s *jetStreamSource) run(ctx context.Context) error {
 		if info == nil {
 			return nil // ctx ended
 		}
-		s.wasBound = true
+		s.wasBound.Store(true)
 		deadLetters.start(func() { s.keepDeadLetterStream(deadLettersCtx) })
 		s.ackWait.Store(int64(info.Config.AckWait))
 		s.parking.bind(info, s.inflight.capacity)
@@ -205,8 +205,6 @@ func (s *jetStreamSource) answer(d *delivery, word []byte) error {
 	return s.Connection.Publish(reply, word)
 }
 
-func (s *jetStreamSource) lost() int64 { return 0 }
-
 func (s *jetStreamSource) pending(ctx context.Context) (uint64, error) {
 	consumer, err := s.js.Consumer(ctx, s.Stream, s.Consumer)
 	if err != nil {
@@ -216,13 +214,19 @@ func (s *jetStreamSource) pending(ctx context.Context) (uint64, error) {
 }
 
 // returnUnsettled asks for immediate redelivery, to another replica or to the next start of this one.
-func (s *jetStreamSource) returnUnsettled(_ int, replies []string) error {
+func (s *jetStreamSource) returnUnsettled(replies []string) error {
 	for _, reply := range replies {
 		if err := s.Connection.Publish(reply, ackRetry); err != nil {
 			return fmt.Errorf("nats: return for redelivery: %w", err)
 		}
 	}
 	return nil
+}
+
+// storedLetter is what became of a letter.
+type storedLetter struct {
+	seq uint64 // in the dead-letter stream; 0: not known
+	err error  // why it is not stored
 }
 
 // publishDeadLetters publishes letters and returns for each why the dead-letter stream has not stored it, or where. It waits

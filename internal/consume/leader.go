@@ -35,17 +35,18 @@ func (p *pull) pause(d time.Duration) {
 	time.AfterFunc(d, func() { signal(p.wake) })
 }
 
-// reportNoLeader reports that no server has answered for the consumer, once for each time, and has it looked up.
-func (p *pull) reportNoLeader(ctx context.Context) {
+// reportTrouble reports that no server has answered for the consumer, or that it refuses requests, once for each time. Where nobody
+// answers, the consumer is looked up.
+func (p *pull) reportTrouble(ctx context.Context) {
 	p.mu.Lock()
-	absent := p.absent
-	p.absent = false
+	trouble := p.trouble
+	p.trouble = nil
 	p.mu.Unlock()
-	if !absent {
+	if trouble == nil {
 		return
 	}
-	p.availability.lost(jetStreamConsumer, errNoLeader)
-	if p.check != nil {
+	p.availability.lost(jetStreamConsumer, trouble)
+	if errors.Is(trouble, errNoLeader) && p.check != nil {
 		p.checks.start(func() { p.lookUpConsumer(ctx) })
 	}
 }

@@ -20,7 +20,7 @@ import (
 type letterbox struct {
 	store        func(ctx context.Context, dead []Settled) []error // stores their letters, and notes their sequences; one error for each
 	settle       func([]Settled)
-	park         func(d *delivery, delay time.Duration) bool // source.park; nil: no server keeps what is given back
+	park         func(d *delivery, delay time.Duration) bool // jetStreamSource.park
 	availability *availability
 
 	// What follows is used by offer alone, which the loop calls.
@@ -133,7 +133,7 @@ func (b *letterbox) put(s *Settled, until time.Time) bool {
 func (b *letterbox) giveBack(d *delivery, until time.Time) bool {
 	now := time.Now()
 	b.forgetReturned(now)
-	if b.park == nil || len(b.returned) >= b.undecodable.mostCount || now.After(until) || !b.park(d, b.returnDelay()) {
+	if len(b.returned) >= b.undecodable.mostCount || now.After(until) || !b.park(d, b.returnDelay()) {
 		return false
 	}
 	b.returned[d.token] = now.Add(letterForgotten)

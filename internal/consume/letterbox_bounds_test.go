@@ -6,10 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"go.uber.org/zap"
-
-	"notifier/internal/testkit"
 )
 
 // What waits in lanes and both kinds of letters leave an eighth of what a worker may hold.
@@ -22,22 +18,6 @@ func TestLanesAndLettersLeaveRoomForDeciding(t *testing.T) {
 	if n := lane.Bytes + b.undecodable.mostBytes + b.others.mostBytes; n > bytes*7/8 {
 		t.Errorf("%d of %d bytes may wait, expected seven eighths at most", n, bytes)
 	}
-}
-
-// In core mode no server keeps what is given back: an event that exceeds the share goes without its letter, with a line, and
-// is not lost.
-func TestInCoreModeNoDeadEventIsLost(t *testing.T) {
-	w, err := New(Settings{Core: &Core{}, BatchSize: 1, Log: zap.NewNop()})
-	testkit.Check(t, err)
-	w.letterbox.refusing = true
-	if without := w.letterbox.offer([]Settled{malformed("a"), malformed("b")}); len(without) != 1 || without[0].Event.ID != "b" {
-		t.Errorf("settled without a letter: %v, expected b", without)
-	}
-	for _, id := range []string{"c", "d"} {
-		w.letterbox.keep(malformed(id), nil)
-	}
-	expect(t, "held", 3, w.letterbox.size())
-	expect(t, "lost", int64(0), w.Lost())
 }
 
 // fillUndecodable fills the share of undecodable events, while the refund of another event keeps the attempt from ending.

@@ -2,7 +2,9 @@ package consume_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
+	"time"
 
 	"notifier/internal/consume"
 	"notifier/internal/ratelimit"
@@ -36,4 +38,23 @@ func (l refusingLimiter) Admit(ctx context.Context, batch []ratelimit.Request) (
 		}
 	}
 	return decisions, err
+}
+
+// latchingLimiter answers one post that its channel is paused for ten minutes, and fails the other one when that has been
+// taken note of.
+type latchingLimiter struct {
+	consume.Limiter
+	begun *atomic.Int64
+	noted chan struct{} // closed then
+}
+
+func (l latchingLimiter) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error) {
+	switch l.begun.Add(1) {
+	case 1:
+		<-l.noted
+		return ratelimit.Permit{}, errors.New("redis: i/o timeout")
+	case 2:
+		return ratelimit.Permit{Status: ratelimit.ChannelPaused, Wait: 10 * time.Minute}, nil
+	}
+	return l.Limiter.Begin(ctx, post)
 }

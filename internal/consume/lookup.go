@@ -59,15 +59,20 @@ type lookups struct {
 	logged map[string]bool
 }
 
-// impossible logs each reason once. The reasons are a few words and error codes.
+// impossible logs each reason once. The reasons are a few error codes; how long Slack asks to wait makes no difference.
 func (l *lookups) impossible(log *zap.Logger, reason error) {
+	what := reason.Error()
+	var failure *slackout.Error
+	if errors.As(reason, &failure) {
+		what = failure.Code
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.logged == nil {
 		l.logged = map[string]bool{}
 	}
-	if !l.logged[reason.Error()] {
-		l.logged[reason.Error()] = true
+	if !l.logged[what] {
+		l.logged[what] = true
 		log.Warn("cannot look up whether an ambiguous post has arrived; posting it again", zap.Error(reason))
 	}
 }

@@ -2,17 +2,16 @@ package consume
 
 import (
 	"context"
-	"time"
 
 	"notifier/internal/event"
-	"notifier/internal/lanes"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/steering"
 )
 
 // An event of a muted category is dropped as soon as it has arrived, without a call of Redis. One that is admitted already, and
-// whose post has not begun, gives its slots back first. One whose post has begun goes on: it may be in Slack.
+// whose post has not begun, is dropped when its turn comes, and gives its slots back first. One whose post has begun goes on: it
+// may be in Slack.
 //
 // Only a redelivery can be admitted already, so only redeliveries are looked up. If the consumer was deleted, its successor delivers every
 // event as new: one that a dead worker had admitted is then dropped without a refund, and its slot stays taken until it leaves the
@@ -106,70 +105,4 @@ func (w *Worker) mute(ctx context.Context, p *posting) *result {
 	}
 	p.settled.Outcome, p.settled.Reason, p.settled.Mute = outcome.Dropped, outcome.Muted, mute
 	return endWith(recordNothing)
-}
-
-// sweepMuted drops what waits in the lanes and has had no turn yet, after a mute has come into force: a channel may be paused for
-// long. What has had a turn is dropped when it has its next one. Where Redis does not answer it is tried again: while every
-// channel is paused nothing else would find that Redis is back, and without Redis no more is read.
-func (w *Worker) sweepMuted(ctx context.Context) {
-	if w.settings.Mutes == nil {
-		return
-	}
-	due := false
-	select {
-	case <-w.settings.Mutes.NewMutes():
-		due = true
-	default:
-	}
-	if !w.unswept.IsZero() { // Redis has not answered at that time
-		if time.Since(w.unswept) < retryPause {
-			return
-		}
-		due = w.redisAnswers(ctx)
-	}
-	if !due {
-		return
-	}
-	taken := w.lanes.Take(func(p *posting) bool { return w.muteOf(p.event) != nil })
-	answers := true
-	for channel, items := range taken {
-		answers = w.dropTaken(ctx, channel, items, answers)
-	}
-	w.unswept = time.Time{}
-	if !answers {
-		w.unswept = time.Now()
-	}
-}
-
-// redisAnswers asks Redis, for a second at most.
-func (w *Worker) redisAnswers(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if err := w.limiter.Ready(ctx); err != nil {
-		w.unswept = time.Now()
-		return false
-	}
-	w.availability.recovered(redisScripts)
-	return true
-}
-
-// dropTaken drops what was taken from a lane while Redis answers, and puts the rest back. It reports whether Redis still answers:
-// what arrives meanwhile must not wait for one timeout after the other.
-func (w *Worker) dropTaken(ctx context.Context, channel string, items []lanes.Item[*posting], answers bool) bool {
-	var settled []Settled
-	for _, item := range items {
-		w.stamp()
-		var r *result
-		if answers {
-			r = w.mute(ctx, item.Value)
-			answers = r == nil || r.finish != nil
-		}
-		if r != nil && r.finish != nil {
-			settled = append(settled, item.Value.settled)
-		} else {
-			w.lanes.PutBack(channel, item)
-		}
-	}
-	w.settle(settled)
-	return answers
 }

@@ -22,12 +22,11 @@ import (
 type muteSwitch struct {
 	mu    sync.Mutex
 	muted map[string]*steering.Order
-	woken chan struct{}
 	fails int // how often Load fails
 }
 
 func newMuteSwitch(categories ...string) *muteSwitch {
-	m := &muteSwitch{muted: map[string]*steering.Order{}, woken: make(chan struct{}, 1)}
+	m := &muteSwitch{muted: map[string]*steering.Order{}}
 	m.mute(categories...)
 	return m
 }
@@ -37,10 +36,6 @@ func (m *muteSwitch) mute(categories ...string) {
 	defer m.mu.Unlock()
 	for _, category := range categories {
 		m.muted[category] = &steering.Order{Kind: steering.Mute, Target: category, Until: time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC), By: "alice@ops", Reason: "noise"}
-	}
-	select {
-	case m.woken <- struct{}{}:
-	default:
 	}
 }
 
@@ -66,8 +61,6 @@ func (m *muteSwitch) Muted(category string) (*steering.Order, bool) {
 	order, found := m.muted[category]
 	return order, found
 }
-
-func (m *muteSwitch) NewMutes() <-chan struct{} { return m.woken }
 
 func with(m *muteSwitch) func(*setup) { return func(c *setup) { c.mutes = m } }
 
@@ -121,21 +114,26 @@ func TestMutedEventsAreDroppedWithoutACall(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// What waits for a paused channel is dropped as soon as it is muted, and gives its slots back; what another category has there stays.
+// mutedWhileWaiting mutes a category of which 20 events wait for their channel's pace, before one of another category.
+func (s *station) mutedWhileWaiting(changes ...func(*setup)) {
+	s.Helper()
+	mutes := newMuteSwitch()
+	s.started(append(changes, with(mutes), func(c *setup) { c.concurrency, c.pace = 1, "1/3s" })...)
+	s.publishMany("noise", 20)
+	s.publish("errors", "stays")
+	s.eventually("all are admitted", func() bool { return s.charged() == 21 })
+	mutes.mute("noise")
+}
+
+// What waits for its turn is dropped at it, without a post, and gives its slots back; what another category has there is posted.
 func TestAMuteDropsWhatWaits(t *testing.T) {
 	s := newStation(t)
-	mutes := newMuteSwitch()
-	s.started(with(mutes), func(c *setup) { c.concurrency = 1 })
-	s.refuse("errors", 10*time.Minute)
-	s.publishMany("noise", 20)
-	s.publish("errors.db", "stays")
-	s.eventually("all are admitted", func() bool { return s.charged() == 25 })
-	mutes.mute("noise")
-	lines := s.settled(23) // 3 were sent before the pause
-	if diff := cmp.Diff(map[string]int{"sent": 3, "dropped muted": 20}, tally(lines)); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
+	s.mutedWhileWaiting()
+	outcomes := tally(s.settled(21))
+	if outcomes["sent"]+outcomes["dropped muted"] != 21 || outcomes["dropped muted"] < 15 || s.posted()["stays"] != 1 {
+		t.Errorf("%v, expected that most are dropped as muted, and the other category's is sent", outcomes)
 	}
-	s.eventually("their slots are given back", func() bool { return s.charged() == 5 })
+	s.eventually("their slots are given back", func() bool { return s.charged() == outcomes["sent"] })
 }
 
 // unanswered is a limiter whose refunds are made twice, as they are when the answer to the first call was lost.
@@ -151,17 +149,11 @@ func (l unanswered) Refund(ctx context.Context, request ratelimit.Request, known
 // What waits is dropped as well where the answer to its refund was lost: it has nothing left to give back.
 func TestAMuteDropsWhatWasRefundedWithoutAnAnswer(t *testing.T) {
 	s := newStation(t)
-	mutes := newMuteSwitch()
-	s.started(with(mutes), func(c *setup) {
-		c.concurrency = 1
+	s.mutedWhileWaiting(func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter { return unanswered{l} }
 	})
-	s.refuse("errors", 10*time.Minute)
-	s.publishMany("noise", 5)
-	s.eventually("all are admitted", func() bool { return s.charged() == 9 })
-	mutes.mute("noise")
-	if diff := cmp.Diff(map[string]int{"sent": 3, "dropped muted": 5}, tally(s.settled(8))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
+	if outcomes := tally(s.settled(21)); outcomes["dropped muted"] < 15 {
+		t.Errorf("%v, expected that most are dropped as muted", outcomes)
 	}
 }
 
@@ -272,25 +264,24 @@ func TestAMuteUnderLoadLosesNothing(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// What waits in the lanes while Redis is away is put back and dropped later: none is lost, and what arrives is still dropped.
+// What waits in the lanes while Redis is away is dropped at its turn, when Redis is back: none is lost, and what arrives is dropped
+// meanwhile.
 func TestRedisIsAwayWhenAMuteBegins(t *testing.T) {
 	s := newStationWith(t, func(t *testing.T) *redistest.Server {
 		return redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
 	})
 	mutes := newMuteSwitch()
-	s.started(with(mutes), func(c *setup) { c.concurrency = 1 })
-	s.refuse("noise", 10*time.Minute)
-	sent := len(s.log.settled())
+	s.started(with(mutes), func(c *setup) { c.concurrency, c.pace = 1, "1/3s" })
 	s.publishMany("noise", 20)
-	s.eventually("all are admitted", func() bool { return s.charged() == 20+sent+1 })
+	s.eventually("all are admitted", func() bool { return s.charged() == 20 })
 	s.redis.Stop(t)
 	mutes.mute("noise")
 	s.publishMany("noise", 5)
 	s.eventually("what arrives is dropped", func() bool { return tally(s.log.settled())["dropped muted"] == 5 })
 	s.redis.Restart(t)
-	s.eventually("what waited is dropped too", func() bool { return tally(s.log.settled())["dropped muted"] >= 25 })
+	s.settled(25)
 	s.publishMany("noise", 5)
-	s.eventually("more is read, although the channel is still paused", func() bool { return tally(s.log.settled())["dropped muted"] >= 30 })
+	s.settled(30)
 }
 
 // A mute needs no Redis: what arrives meanwhile is dropped although nothing can be decided.

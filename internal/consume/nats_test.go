@@ -198,6 +198,9 @@ func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
 		"push":          {nil, "push"},
 		"all at once":   {func(config *jetstream.ConsumerConfig) { config.AckPolicy = jetstream.AckAllPolicy }, "explicit"},
 		"fire and hope": {func(config *jetstream.ConsumerConfig) { config.AckPolicy = jetstream.AckNonePolicy }, "explicit"},
+		"in groups": {func(config *jetstream.ConsumerConfig) {
+			config.PriorityPolicy, config.PriorityGroups = jetstream.PriorityPolicyOverflow, []string{"night"}
+		}, `priority groups ["night"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStation(t)

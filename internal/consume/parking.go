@@ -118,7 +118,9 @@ func (p *parking) take() bool {
 	return true
 }
 
-// park is source's. Now and then it asks the server how much of the consumer's MaxAckPending is used, for half a second at most
+// park gives an admitted event back to the server for a while, so that it holds no room here: its admission stays in Redis, and
+// when it is delivered again it goes on without a charge. It reports whether the event is no longer in flight; false: it may not be
+// parked, and stays. Now and then it asks the server how much of the consumer's MaxAckPending is used, for half a second at most
 // and once a second where there is no answer.
 func (s *jetStreamSource) park(d *delivery, delay time.Duration) bool {
 	s.parking.mu.Lock()
@@ -151,7 +153,8 @@ func (s *jetStreamSource) refreshParking() {
 	s.parking.answered(consumer.CachedInfo().NumAckPending, nil)
 }
 
-// parkingExhausted is source's. It does not wait for the server: where its figure is old, it is asked for in the background,
+// parkingExhausted is why nothing more can be parked; empty: more can, or nobody has tried. It does not wait for the server: where its
+// figure is old, it is asked for in the background,
 // so that the reason goes when there is room again.
 func (s *jetStreamSource) parkingExhausted() string {
 	s.parking.mu.Lock()

@@ -221,21 +221,3 @@ func TestNothingIsParkedWithoutAServer(t *testing.T) {
 		t.Errorf("the reason is %q", reason)
 	}
 }
-
-func TestInCoreModeAParkedEventIsLostAndCounted(t *testing.T) {
-	log := zap.NewNop()
-	f, deliveries := full(8, 3)
-	s := &coreSource{inflight: f, log: log}
-	for _, d := range deliveries[:2] {
-		if !s.park(d, time.Second) {
-			t.Error("it was not parked")
-		}
-	}
-	if s.lost() != 2 || f.size() != 1 || s.unparked.Load() != 2 || s.parkingExhausted() != "" {
-		t.Errorf("%d lost and %d in flight, expected 2 and 1", s.lost(), f.size())
-	}
-	s.reportUnparked()
-	if s.lost() != 2 || s.unparked.Load() != 0 {
-		t.Errorf("%d lost after the report, expected 2", s.lost())
-	}
-}

@@ -39,9 +39,7 @@ type posting struct {
 	last     string // the name of its last post whose end is known, or that was looked up
 	unsure   bool   // a post of it may have arrived, and the channel has not been searched since
 	lookups  int    // how often Slack did not let us search, since the last post
-	failures int    // posts that failed without a sign that the channel or the workspace is to blame; see poison.go
-	passed   uint64 // lanes.Turn.PassedNow at the first of these
-	blamed   int    // how many of these came after another event of the channel was posted
+	patience patience
 }
 
 // turn is a posting's turn to be posted.

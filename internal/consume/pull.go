@@ -59,8 +59,8 @@ type pull struct {
 	oversized bool      // what comes next is larger than a request with a bound of bytes can bring
 	heard     time.Time // when the server last sent anything
 	answered  bool      // it has since the last tick
-	silent    bool      // its silence, or that nobody answers for the consumer, was reported
-	absent    bool      // nobody has answered for the consumer, which is not reported yet
+	silent    bool      // its silence, or what it has said of the consumer, was reported
+	trouble   error     // what it has said of the consumer, and is not reported yet: errNoLeader, or why it refuses requests
 	notBefore time.Time // no request before then
 	gone      error
 	wake      chan struct{}
@@ -103,7 +103,7 @@ func (p *pull) run(ctx context.Context) error {
 	defer p.checks.wait()
 	defer cancel()
 	for {
-		p.reportNoLeader(ctx)
+		p.reportTrouble(ctx)
 		if err := p.request(); err != nil {
 			return err
 		}

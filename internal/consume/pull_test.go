@@ -323,6 +323,23 @@ func TestOtherStatusesOfTheServerAreWaitedOut(t *testing.T) {
 	}
 }
 
+// The server refuses each request for events of a consumer with priority groups: that is reported, until it takes them.
+func TestAConsumerThatRefusesRequestsIsReported(t *testing.T) {
+	t.Parallel()
+	for code, description := range map[string]string{"400": "Bad Request - Priority Group missing", "423": "Nats-Pin-Id mismatch"} {
+		t.Run(code, func(t *testing.T) {
+			c, p := pulling(t, 8, always)
+			c.status(c.request(8), code, description)
+			p.eventuallyUnavailable(t, true)
+			if waits := p.availability.waits(); len(waits) != 1 || !strings.Contains(waits[0].Reason, code+" "+description) {
+				t.Errorf("waits %+v, expected one with %s %s", waits, code, description)
+			}
+			c.status(c.request(8), "100", "Idle Heartbeat")
+			p.eventuallyUnavailable(t, false)
+		})
+	}
+}
+
 // While there is no leader the known consumer is asked again and again, and looked up beside that.
 func TestAConsumerWithoutALeaderIsAskedAgainUntilItAnswers(t *testing.T) {
 	answers := make(chan error, 10)

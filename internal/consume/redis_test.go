@@ -3,6 +3,7 @@ package consume_test
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,6 +105,28 @@ func TestAWorkerGoesOnWithinTwoSecondsOfRedis(t *testing.T) {
 }
 
 // Redis becomes unavailable between the decision and the post: the event neither goes out unrecorded nor is charged again.
+// The last to meet an outage of Redis was a post whose channel is paused since: nothing else asks Redis, and nothing may be
+// pulled before somebody has.
+func TestAnOutageThatNobodyAsksAboutAnyMoreEnds(t *testing.T) {
+	s := newStation(t)
+	s.createStream(nil)
+	s.publish("errors", "one")
+	s.publish("errors", "two")
+	noted := make(chan struct{})
+	r := s.started(func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter {
+			return latchingLimiter{Limiter: l, begun: new(atomic.Int64), noted: noted}
+		}
+	})
+	s.eventually("the channel is paused", func() bool { return r.waitsFor("slack") != "" })
+	close(noted)
+	s.eventually("Redis is unavailable", func() bool { return r.waitsFor("redis") != "" })
+	s.eventually("Redis is available again", func() bool { return r.waitsFor("redis") == "" })
+	if reasons := r.Ready(t.Context()); len(reasons) > 0 {
+		t.Errorf("not ready: %q", reasons)
+	}
+}
+
 func TestAnAdmittedEventOutlivesAnOutageOfRedis(t *testing.T) {
 	s := newDurableStation(t)
 	r := s.started()

@@ -15,7 +15,7 @@ import (
 // Bounds of what is queued to be republished.
 const (
 	republishQueue  = 8192            // dropped events; what comes above that is not republished
-	republishBytes  = 16 << 20        // of their payloads, likewise
+	republishBytes  = 16 << 20        // of memory that they take, likewise
 	republishEnd    = 2 * time.Second // how long a stopping worker continues with it
 	republishReport = time.Minute     // at most one log line in that time about what was not republished
 )
@@ -29,7 +29,7 @@ type republisher struct {
 	log     *zap.Logger
 
 	queue       chan Settled
-	bytes       atomic.Int64 // of the payloads in the queue
+	bytes       atomic.Int64 // that the events in the queue take
 	unpublished atomic.Int64
 }
 
@@ -43,7 +43,7 @@ func (r *republisher) add(batch []Settled) {
 		if batch[i].Outcome != outcome.Dropped || batch[i].Reason == outcome.Reply {
 			continue
 		}
-		size := int64(len(batch[i].delivery.Data))
+		size := sizeOf(&batch[i])
 		if r.bytes.Add(size) <= republishBytes {
 			select {
 			case r.queue <- batch[i]:
@@ -55,6 +55,9 @@ func (r *republisher) add(batch []Settled) {
 		r.unpublished.Add(1)
 	}
 }
+
+// sizeOf is the memory that a queued event takes: its message, and what was decoded from the payload, which is never longer.
+func sizeOf(s *Settled) int64 { return s.delivery.cost + int64(len(s.delivery.Data)) }
 
 // start begins to republish; end waits until that is done, for republishEnd at most. Nothing may be added then.
 func (r *republisher) start() (end func()) {
@@ -79,7 +82,7 @@ func (r *republisher) run(ctx context.Context) {
 		if !more {
 			return
 		}
-		r.bytes.Add(-int64(len(s.delivery.Data)))
+		r.bytes.Add(-sizeOf(&s))
 		err := r.publish(r.letter(r.subject, &s))
 		if err != nil {
 			r.unpublished.Add(1)

@@ -2,19 +2,20 @@ package consume
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
-	"notifier/internal/event"
 	"notifier/internal/outcome"
 )
 
 func aLetter(string, *Settled) *nats.Msg { return nats.NewMsg("dropped.errors") }
 
 func dropped(size int) Settled {
-	return Settled{Outcome: outcome.Dropped, delivery: &delivery{Message: event.Message{Data: make([]byte, size)}}}
+	return Settled{Outcome: outcome.Dropped, delivery: &delivery{cost: int64(size)}}
 }
 
 // stuckRepublisher is one whose first event does not get out before end is called.
@@ -46,6 +47,21 @@ func TestTheRepublisherIsBoundedInBytes(t *testing.T) {
 	if n := r.bytes.Load(); n != 0 {
 		t.Errorf("%d bytes are counted in an empty queue", n)
 	}
+}
+
+// Headers take memory too, and what was decoded from a payload.
+func TestTheRepublisherCountsHeadersAndWhatWasDecoded(t *testing.T) {
+	r, end := stuckRepublisher()
+	message := nats.NewMsg("notify.errors")
+	message.Data = make([]byte, 20<<10)
+	message.Header.Set("traceparent", strings.Repeat("x", 60<<10))
+	kept, cost := keep(message, 0)
+	one := Settled{Outcome: outcome.Dropped, delivery: &delivery{Message: kept, cost: cost}}
+	r.add(slices.Repeat([]Settled{one}, 1000))
+	if n, most := 1000-r.unpublished.Load(), int64(republishBytes/(100<<10)); n > most || n < most*9/10 {
+		t.Errorf("%d are queued, expected about %d: each takes 60 kB of headers and twice 20 kB of payload", n, most)
+	}
+	end()
 }
 
 // A NATS server that takes nothing must not stop the worker: what there is no room for is counted.

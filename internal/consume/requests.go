@@ -283,8 +283,12 @@ func (p *pull) status(inbox string, message *nats.Msg) {
 		p.inflight.nextGeneration()
 		p.pause(leaderRetry)
 		if code == "503" { // nobody has answered
-			p.answered, p.silent, p.absent = false, true, true
+			p.answered, p.silent, p.trouble = false, true, errNoLeader
 		}
+	case code == "400" || code == "423": // it takes no requests like these, such as of a consumer with priority groups
+		p.answered, p.silent = false, true
+		p.trouble = fmt.Errorf("the server refuses requests for events: %s %s", code, description)
+		p.pause(pullRetry)
 	default: // a bound of the consumer: ask again soon
 		p.inflight.nextGeneration()
 		p.pause(pullRetry)

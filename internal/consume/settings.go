@@ -38,16 +38,14 @@ type Poster interface {
 type Mutes interface {
 	Load(ctx context.Context) error
 	Muted(category string) (mute *steering.Order, muted bool)
-	NewMutes() <-chan struct{}
 }
 
 // DefaultMaxBytes is the budget of a worker that is given none, in bytes.
 const DefaultMaxBytes = 12 << 20
 
-// Settings of a Worker. Exactly one of JetStream and Core is set.
+// Settings of a Worker.
 type Settings struct {
-	JetStream *JetStream
-	Core      *Core
+	JetStream JetStream
 
 	Rules           event.Rules   // what Decode accepts
 	MaxAge          time.Duration // older events are dropped as expired; 0: never

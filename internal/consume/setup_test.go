@@ -111,7 +111,7 @@ type setup struct {
 	slackTimeout                 time.Duration
 	lease                        time.Duration // for how long others leave a post alone, but for a margin; 0: slackTimeout
 	channel                      string
-	webhook, core                bool
+	webhook                      bool
 	dropped                      string
 	deadLetterBytes              int64
 	log                          *journal
@@ -143,7 +143,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 	for _, change := range changes {
 		change(&c)
 	}
-	client, err := ratelimit.Open(c.redisURL, nil)
+	client, _, err := ratelimit.OpenGuarded(c.redisURL, nil)
 	testkit.Check(s.T, err)
 	overrides, err := ratelimit.ParseOverrides(c.overrides)
 	testkit.Check(s.T, err)
@@ -173,13 +173,9 @@ func (s *station) start(changes ...func(*setup)) *replica {
 		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Poster: poster, Log: c.log.logger(), Group: c.group, Mutes: c.mutes,
 	}
 	connection := s.connectTo(c.natsURL)
-	if c.core {
-		settings.Core = &consume.Core{Connection: connection, Subject: "notify.>", Queue: consumerName, DeadLetter: "notify-dead"}
-	} else {
-		settings.JetStream = &consume.JetStream{
-			Connection: connection, Stream: streamName, Consumer: consumerName, Subject: "notify.>", DeadLetter: "notify-dead",
-			DeadLetterBytes: c.deadLetterBytes,
-		}
+	settings.JetStream = consume.JetStream{
+		Connection: connection, Stream: streamName, Consumer: consumerName, Subject: "notify.>", DeadLetter: "notify-dead",
+		DeadLetterBytes: c.deadLetterBytes,
 	}
 	worker, err := consume.New(settings)
 	testkit.Check(s.T, err)

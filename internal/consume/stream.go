@@ -98,6 +98,9 @@ func (s *jetStreamSource) checkConsumer(config jetstream.ConsumerConfig) error {
 	if config.AckPolicy != jetstream.AckExplicitPolicy {
 		return fmt.Errorf("%w: consumer %s of stream %s has acknowledgement policy %s, expected explicit", ErrUnsuitable, s.Consumer, s.Stream, config.AckPolicy)
 	}
+	if len(config.PriorityGroups) > 0 {
+		return fmt.Errorf("%w: consumer %s of stream %s has priority groups %q, expected none: each request would have to name one", ErrUnsuitable, s.Consumer, s.Stream, config.PriorityGroups)
+	}
 	if config.MaxDeliver > 0 {
 		s.log.Warn("the consumer limits redeliveries", zap.String("consumer", s.Consumer), zap.Int("max_deliver", config.MaxDeliver),
 			zap.String("advice", "set max_deliver to -1: an event that is held for long is not delivered again after so many times"))
@@ -180,8 +183,8 @@ func (s *jetStreamSource) ensureStream(ctx context.Context, config jetstream.Str
 func (s *jetStreamSource) unsuitable(err error) error {
 	off := errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
 		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
-	if off && !s.wasBound {
-		return fmt.Errorf("%w: %v; expected a server with JetStream (nats-server -js), or NATS_MODE=core", ErrUnsuitable, err)
+	if off && !s.wasBound.Load() {
+		return fmt.Errorf("%w: %v; expected a server with JetStream (nats-server -js)", ErrUnsuitable, err)
 	}
 	return err
 }

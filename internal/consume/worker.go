@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"notifier/internal/event"
@@ -21,12 +20,11 @@ import (
 
 // Worker is one replica. Make it with New, run it once.
 type Worker struct {
-	settings          Settings
-	deadLetterSubject string
-	limiter           Limiter
-	poster            Poster
-	log               *zap.Logger
-	observe           func([]Settled)
+	settings Settings
+	limiter  Limiter
+	poster   Poster
+	log      *zap.Logger
+	observe  func([]Settled)
 
 	inflight     *inflight
 	availability *availability
@@ -35,12 +33,11 @@ type Worker struct {
 	lookups      lookups
 	letterbox    *letterbox
 	republisher  *republisher // nil: dropped events are not republished
-	source       source
+	source       *jetStreamSource
 
 	name     string        // of this run of the worker, unique among all that there ever were
 	begun    atomic.Uint64 // posts that were asked for; with the worker's name it names each of them
 	scratch  scratch       // used by process alone
-	unswept  time.Time     // used by sweepMuted alone
 	running  atomic.Bool   // Redis is suitable and the source runs
 	stopping atomic.Bool   // no more is read
 	progress atomic.Int64  // Unix nanoseconds of the loop's last sign of life
@@ -67,25 +64,15 @@ func New(settings Settings) (*Worker, error) {
 	w.lanes = lanes.New[*posting](settings.Concurrency, laneBound(capacity, w.inflight.budget), laneBackoff, settings.Channels...)
 	w.letterbox = newLetterbox(capacity, w.inflight.budget)
 	w.stamp()
-	switch {
-	case settings.JetStream != nil && settings.Core == nil:
-		w.deadLetterSubject = settings.JetStream.DeadLetter
-		source, err := newJetStreamSource(*settings.JetStream, w.inflight, w.availability, w.log, w.mayPull)
-		if err != nil {
-			return nil, err
-		}
-		source.mostPayload = settings.Rules.MaxBytes
-		w.source = source
-	case settings.Core != nil && settings.JetStream == nil:
-		w.deadLetterSubject = settings.Core.DeadLetter
-		w.source = &coreSource{Core: *settings.Core, inflight: w.inflight, availability: w.availability, log: w.log, mostPayload: settings.Rules.MaxBytes}
-	default:
-		return nil, errors.New("expected exactly one of JetStream and Core")
+	var err error
+	if w.source, err = newJetStreamSource(settings.JetStream, w.inflight, w.availability, w.log, w.mayPull); err != nil {
+		return nil, err
 	}
+	w.source.mostPayload = settings.Rules.MaxBytes
 	w.letterbox.store, w.letterbox.settle = w.storeLetters, w.settle
-	w.letterbox.park, w.letterbox.availability = keepingPark(w.source), w.availability
+	w.letterbox.park, w.letterbox.availability = w.source.park, w.availability
 	if settings.DroppedSubject != "" {
-		w.republisher = newRepublisher(settings.DroppedSubject, w.letter, w.connection().PublishMsg, w.log)
+		w.republisher = newRepublisher(settings.DroppedSubject, w.letter, settings.JetStream.Connection.PublishMsg, w.log)
 	}
 	return w, nil
 }
@@ -205,6 +192,7 @@ func (w *Worker) loop(ctx context.Context) {
 			looked = time.Now()
 			w.availability.remind()
 			w.forgetIdleChannels()
+			w.askRedisAgain(ctx)
 		}
 		if taken > 1 {
 			w.inflight.gather(ctx, min(w.settings.BatchSize, gatherEvents), gatherTime)
@@ -214,7 +202,6 @@ func (w *Worker) loop(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		w.sweepMuted(ctx)
 		if len(batch) == 0 {
 			if w.inflight.done() {
 				return
@@ -227,6 +214,23 @@ func (w *Worker) loop(ctx context.Context) {
 			return
 		}
 		w.parkExcess()
+	}
+}
+
+// redisUntold is longer than the time between two attempts of whoever needs Redis.
+var redisUntold = 4 * time.Second
+
+// askRedisAgain asks Redis whether it is available again where nobody else does. The last to meet it unavailable may have been
+// a post whose channel has been paused since, for minutes; and as long as it counts as unavailable nothing is pulled that
+// would have to be decided.
+func (w *Worker) askRedisAgain(ctx context.Context) {
+	if !w.availability.untold(redisScripts, redisUntold) {
+		return
+	}
+	if err := w.limiter.Ready(ctx); err == nil {
+		w.availability.recovered(redisScripts)
+	} else if ctx.Err() == nil {
+		w.availability.lost(redisScripts, err)
 	}
 }
 
@@ -256,7 +260,7 @@ func (w *Worker) process(ctx context.Context, batch []*delivery) error {
 		}
 	}
 	w.settle(settled)
-	w.scratch = scratch{settled: settled, candidates: candidates, requests: requests}
+	w.scratch.keep(settled, candidates, requests)
 	return nil
 }
 
@@ -267,10 +271,18 @@ type scratch struct {
 	requests   []ratelimit.Request
 }
 
+// keep keeps the room, and nothing of what was in it: the largest batch would stay in memory.
+func (s *scratch) keep(settled []Settled, candidates []admitted, requests []ratelimit.Request) {
+	clear(settled)
+	clear(candidates)
+	clear(requests)
+	s.settled, s.candidates, s.requests = settled[:0], candidates[:0], requests[:0]
+}
+
 // decode sorts a batch: what is settled without a decision, what can never be sent, and what the limiter is asked about
 // (candidates, and the request for each).
 func (w *Worker) decode(batch []*delivery) (settled, dead []Settled, candidates []admitted, requests []ratelimit.Request) {
-	settled, candidates, requests = w.scratch.settled[:0], w.scratch.candidates[:0], w.scratch.requests[:0]
+	settled, candidates, requests = w.scratch.settled, w.scratch.candidates, w.scratch.requests
 	for _, d := range batch {
 		ev, rejection := event.Decode(d.Message, w.settings.Rules)
 		switch {
@@ -367,19 +379,4 @@ func (w *Worker) hold(ctx context.Context, d dependency, call func() error) erro
 			return ctx.Err()
 		}
 	}
-}
-
-func (w *Worker) connection() *nats.Conn {
-	if w.settings.Core != nil {
-		return w.settings.Core.Connection
-	}
-	return w.settings.JetStream.Connection
-}
-
-// why is the function that knows why there is no connection, or nil.
-func (w *Worker) why() func() error {
-	if w.settings.Core != nil {
-		return w.settings.Core.Why
-	}
-	return w.settings.JetStream.Why
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"notifier/internal/lanes"
@@ -13,7 +14,7 @@ import (
 
 // Pulling stops for what keeps held events from going on, and for nothing else.
 func TestPullingDependsOnWhatHeldEventsNeed(t *testing.T) {
-	w, err := New(Settings{Core: &Core{}, BatchSize: 1, Concurrency: 1, Log: zap.NewNop()})
+	w, err := New(Settings{JetStream: JetStream{Connection: &nats.Conn{}}, BatchSize: 1, Concurrency: 1, Log: zap.NewNop()})
 	testkit.Check(t, err)
 	if !w.mayPull() {
 		t.Error("a new worker does not pull")
@@ -41,7 +42,7 @@ func TestPullingDependsOnWhatHeldEventsNeed(t *testing.T) {
 
 // Dead events alone wait for the dead-letter stream; everything in flight waits for the rest.
 func TestWhatIsHeldForWhat(t *testing.T) {
-	w, err := New(Settings{Core: &Core{}, BatchSize: 1, Log: zap.NewNop()})
+	w, err := New(Settings{JetStream: JetStream{Connection: &nats.Conn{}}, BatchSize: 1, Log: zap.NewNop()})
 	testkit.Check(t, err)
 	w.inflight.add(&delivery{token: "a"})
 	w.inflight.add(&delivery{token: "b"})

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	randv2 "math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -46,6 +47,7 @@ type Slack struct {
 	lastTS          int64 // microseconds
 	next            []Behaviour
 	always          Behaviour
+	percent         int // of the posts that always is for
 	scopes          string
 
 	history     History
@@ -174,7 +176,14 @@ func (s *Slack) Next(behaviours ...Behaviour) {
 func (s *Slack) Always(b Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.always = b
+	s.always, s.percent = b, 100
+}
+
+// Often is Always for so many of a hundred posts, chosen at random: a brown-out. The others are left to the mode.
+func (s *Slack) Often(percent int, b Behaviour) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.always, s.percent = b, percent
 }
 
 // SetScopes sets the scopes that auth.test returns for every token, separated by commas; empty: none. Other methods do not
@@ -229,6 +238,9 @@ func (s *Slack) arrived() (b Behaviour, scripted bool) {
 		b = s.next[0]
 		s.next = s.next[1:]
 		return b, true
+	}
+	if randv2.IntN(100) >= s.percent {
+		return Behaviour{}, false
 	}
 	return s.always, s.always != Behaviour{Delay: s.always.Delay}
 }

@@ -17,7 +17,7 @@ func TestAPoisonedEventStepsAside(t *testing.T) {
 	for kind, answer := range map[string]string{devstack.FailHTML: "403", devstack.FailInternal: "internal_error"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			const others, bar, patience = 20, 10 * time.Second, 30 * time.Second
+			const others, bar, patience = 20, 10 * time.Second, 8 * time.Minute
 			w := newWorld(t, settings{
 				"SLACK_CHANNEL": "C0POISON", "SLACK_PACE": "off", "LIMIT_GLOBAL": wide, "LIMIT_CATEGORY": wide,
 			})

@@ -58,22 +58,3 @@ func (s Size) share(bound Size) float64 {
 
 // PutBack returns an item that TakeExcess took to the end of its lane.
 func (l *Lanes[T]) PutBack(channel string, item Item[T]) { l.Add(channel, item) }
-
-// Take takes all items that match and have had no turn yet, by channel. Whoever takes them ends their way, or puts them back.
-func (l *Lanes[T]) Take(match func(T) bool) map[string][]Item[T] {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	taken := map[string][]Item[T]{}
-	for _, ln := range l.order {
-		for e := ln.ready.Front(); e != nil; {
-			next := e.Next()
-			if it := e.Value.(*entry[T]); !it.tried && match(it.Value) {
-				ln.ready.Remove(e)
-				l.remove(ln, it)
-				taken[ln.channel] = append(taken[ln.channel], it.Item)
-			}
-			e = next
-		}
-	}
-	return taken
-}

@@ -56,7 +56,7 @@ type lane[T any] struct {
 	notBefore time.Time              // the pace has no room before then
 	held      Size
 	parked    []parking
-	passed    uint64 // posts that were made
+	tally     Tally
 }
 
 // entry is one item in a lane.
@@ -253,7 +253,7 @@ func (l *Lanes[T]) begin(ln *lane[T]) *Turn[T] {
 	ln.running++
 	l.running++
 	return &Turn[T]{
-		Item: first.Value, Passed: ln.passed, lanes: l, lane: ln, entry: first,
+		Item: first.Value, lanes: l, lane: ln, entry: first,
 		workspace: l.workspace.enter(), channel: ln.gate.enter(),
 	}
 }

@@ -299,14 +299,21 @@ func TestNextEndsWithTheContextAndAfterTheLastItem(t *testing.T) {
 	})
 }
 
-func TestATurnKnowsWhatHasPassedBeforeIt(t *testing.T) {
+func TestALanesTallyHasWhatTellsWhetherItTakesPosts(t *testing.T) {
 	l := newLanes(8)
-	add(l, "a", 4)
-	first, second := next(t, l), next(t, l)
-	second.Succeeded(true)
-	third := next(t, l)
-	third.Succeeded(false) // refused for good: not posted
-	if first.Passed != 0 || first.PassedNow() != 1 || third.Passed != 1 || next(t, l).Passed != 1 {
-		t.Errorf("%d, now %d, then %d", first.Passed, first.PassedNow(), third.Passed)
+	add(l, "a", 6)
+	_, turns := available(l)
+	turns[0].Succeeded(true)
+	turns[1].Succeeded(false) // refused for good
+	turns[2].ChannelFailed(0, false)
+	turns[3].ChannelFailed(time.Second, true) // a limit
+	turns[4].PauseChannel(time.Second)
+	turns[0].ChannelFailed(0, false) // a second report
+	add(l, "b", 1)
+	if got := next(t, l).Tally(); got != (Tally{}) {
+		t.Errorf("another lane has %+v, expected nothing", got)
+	}
+	if want := (Tally{Posted: 1, Failed: 1}); turns[5].Tally() != want {
+		t.Errorf("%+v, expected %+v", turns[5].Tally(), want)
 	}
 }

@@ -6,8 +6,7 @@ import "time"
 // and PauseWorkspace how the post has ended, and ends the turn with Done or Return. Only the first report counts; a turn that
 // ends without one proves nothing about Slack. A turn is used by one goroutine.
 type Turn[T any] struct {
-	Item   T
-	Passed uint64 // posts of other items of the lane that had been made when the turn began
+	Item T
 
 	lanes     *Lanes[T]
 	lane      *lane[T]
@@ -21,12 +20,12 @@ type Turn[T any] struct {
 // closed proves nothing about it.
 type Proof struct{ Channel, Workspace bool }
 
-// Succeeded reports that Slack has answered as it should: the post is made (passed), or Slack refuses it for good.
-func (t *Turn[T]) Succeeded(passed bool) (proof Proof) {
+// Succeeded reports that Slack has answered as it should: the post is made (posted), or Slack refuses it for good.
+func (t *Turn[T]) Succeeded(posted bool) (proof Proof) {
 	t.report(func(time.Time) {
 		proof.Channel, proof.Workspace = t.lane.gate.succeeded(t.channel), t.lanes.workspace.succeeded(t.workspace)
-		if passed {
-			t.lane.passed++
+		if posted {
+			t.lane.tally.Posted++
 		}
 	})
 	return proof
@@ -44,6 +43,7 @@ func (t *Turn[T]) ChannelFailed(atLeast time.Duration, answered bool) (closed ti
 		if answered {
 			t.lanes.workspace.succeeded(t.workspace)
 		} else {
+			t.lane.tally.Failed++
 			t.lanes.workspace.release(t.workspace)
 		}
 	})
@@ -76,11 +76,18 @@ func (t *Turn[T]) PauseWorkspace(d time.Duration) {
 	t.lanes.announce()
 }
 
-// PassedNow is Passed as it is at the moment.
-func (t *Turn[T]) PassedNow() uint64 {
+// Tally is how the posts of a lane have ended, those that tell whether it takes posts at all: not those that Slack has answered
+// with a limit or refused for good, and not those that failed because of the whole workspace.
+type Tally struct {
+	Posted uint64
+	Failed uint64 // and nothing says why; see ChannelFailed
+}
+
+// Tally is that of the lane until now.
+func (t *Turn[T]) Tally() Tally {
 	t.lanes.mu.Lock()
 	defer t.lanes.mu.Unlock()
-	return t.lane.passed
+	return t.lane.tally
 }
 
 // Pace makes the lane wait for d, because its pace has no room. It is no report: it does not concern the gates.

@@ -53,6 +53,9 @@ func (c *streamCheck) examineConsumer(stream jetstream.StreamConfig, info *jetst
 	if config.AckPolicy != jetstream.AckExplicitPolicy {
 		r.fail("create one whose policy is explicit", "consumer %s has the acknowledgement policy %s, with which a worker does not start", info.Name, config.AckPolicy)
 	}
+	if len(config.PriorityGroups) > 0 {
+		r.fail("create one without them", "consumer %s has the priority groups %s, with which a worker does not start", info.Name, term.List(config.PriorityGroups))
+	}
 	if config.MaxDeliver > 0 {
 		r.warn("set max_deliver to -1", "consumer %s has %s: an event that is held for long is not delivered again after so many deliveries", info.Name, maximum("max_deliver", config.MaxDeliver))
 	}

@@ -29,10 +29,6 @@ func checkNATS(ctx context.Context, s settings.Settings, r *report) {
 		r.warn("give it the users in docs/security.md, and put the worker's into NATS_URL",
 			"it requires no user: whoever can reach it can read, publish and delete events")
 	}
-	if s.NATS.Core {
-		r.note("use jetstream where no event may be lost", "NATS_MODE is core: events are lost when no worker is listening, or when the worker that holds them dies")
-		return
-	}
 	js, err := jetstream.New(connection)
 	if err != nil {
 		r.fail("", "%v", err)
@@ -132,7 +128,7 @@ func requestAdvice(err error) string {
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return "give the user the permissions in docs/security.md"
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return "JetStream is off here: start the server with it (nats-server -js), or use NATS_MODE=core"
+		return "JetStream is off here: start the server with it (nats-server -js)"
 	}
 	return ""
 }

@@ -28,17 +28,12 @@ func checkPace(s settings.Settings, r *report) {
 		}
 		r.warn("lower LIMIT_GLOBAL, give categories channels of their own in SLACK_ROUTES, or set EVENT_MAX_AGE, which bounds how long an event waits",
 			"the limits let %.4g events a minute into %s and SLACK_PACE %s posts %.4g: while such a storm lasts, %.4g more wait with each minute, %s",
-			perMinute, cmp.Or(channel, "the webhook's channel"), pace, paced, perMinute-paced, boundOfWaiting(s))
+			perMinute, cmp.Or(channel, "the webhook's channel"), pace, paced, perMinute-paced, boundOfWaiting)
 	}
 }
 
 // boundOfWaiting is where the bound of events is that wait for their turn.
-func boundOfWaiting(s settings.Settings) string {
-	if s.NATS.Core {
-		return "in the workers, and what has no room there is lost"
-	}
-	return "in the workers and then in the stream, until half of the consumer's max_ack_pending waits and nothing more is pulled"
-}
+const boundOfWaiting = "in the workers and then in the stream, until half of the consumer's max_ack_pending waits and nothing more is pulled"
 
 // intoChannels is how many events a second the limits let into each channel, in the long run. Any number of categories can
 // use the default channel, so it can get all that the global limit allows. So can one with a pattern, but for the limit that the

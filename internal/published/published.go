@@ -31,9 +31,8 @@ type Settings struct {
 	MaxAge   time.Duration // older events are dropped; 0: none
 	Channel  string        // for events without a channel and a route; empty with a webhook
 	Routes   pattern.Table[string]
-	Core     bool // core NATS instead of JetStream
 	Stream   string
-	Consumer string        // or the queue group
+	Consumer string
 	Subject  event.Pattern // the zero Pattern: not known
 
 	// RoutesUnknown: Routes is empty because there are too many of them to be published.
@@ -55,10 +54,8 @@ const (
 // deployment are the settings that make a deployment another one.
 var deployment = []string{mode, stream, subject, consumer}
 
-const (
-	jetStream = "jetstream"
-	core      = "core"
-)
+// jetStream is what a worker of v0.1.0 expects there.
+const jetStream = "jetstream"
 
 // setting is one of the settings, as text and back.
 type setting struct {
@@ -70,14 +67,9 @@ type setting struct {
 
 // all are the settings that are published. What one of them writes, it reads.
 var all = []setting{
-	{name: mode, write: func(s Settings) string {
-		if s.Core {
-			return core
-		}
-		return jetStream
-	}, read: func(s *Settings, text string) error {
-		if s.Core = text == core; !s.Core && text != jetStream {
-			return fmt.Errorf("%.40q, expected jetstream or core", text)
+	{name: mode, write: func(Settings) string { return jetStream }, read: func(_ *Settings, text string) error {
+		if text != jetStream {
+			return fmt.Errorf("%.40q, expected jetstream", text)
 		}
 		return nil
 	}},

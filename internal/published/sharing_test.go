@@ -33,7 +33,6 @@ func TestSharingOnPurpose(t *testing.T) {
 		"another channel":                   {other(func(s *published.Settings) { s.Channel = "#others" }), false, 2, 2},
 		"the same stream":                   {other(func(s *published.Settings) { s.Stream = one.Stream }), false, 2, 1},
 		"the same subjects":                 {other(func(s *published.Settings) { s.Subject = one.Subject }), false, 2, 1},
-		"core NATS":                         {other(func(s *published.Settings) { s.Core = true }), false, 2, 1},
 		"the same settings":                 {one, false, 1, 0},
 	} {
 		variants := filled(t, map[string]published.Settings{"a": one, "b": test.second})

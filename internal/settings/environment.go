@@ -12,7 +12,7 @@ import (
 // defaults, and of those that must not be shown as they are (origin.go). Parse turns the texts into values.
 type Environment struct {
 	NATSURL             string `envconfig:"NATS_URL" default:"nats://127.0.0.1:4222" shown:"servers"`
-	NATSMode            string `envconfig:"NATS_MODE" default:"jetstream"`
+	NATSMode            string `envconfig:"NATS_MODE"` // of v0.1.0
 	NATSSubject         string `envconfig:"NATS_SUBJECT" default:"notify.>"`
 	NATSStream          string `envconfig:"NATS_STREAM" default:"NOTIFY"`
 	NATSConsumer        string `envconfig:"NATS_CONSUMER" default:"notifier"`

@@ -20,7 +20,6 @@ var hints = map[string]func(value string) string{
 	"EVENT_MAX_BYTES": hintNumber, "SEND_CONCURRENCY": hintNumber, "BATCH_SIZE": hintNumber, "DEAD_LETTER_MAX_BYTES": hintNumber, "NATS_REPLICAS": hintNumber,
 	"LOG_LEVEL":    hintWord("debug", "info", "warn", "error"),
 	"LOG_FORMAT":   hintWord("json", "console"),
-	"NATS_MODE":    hintWord("jetstream", "core"),
 	"SLACK_MARKUP": hintWord("escape", "allow"),
 	"NATS_URL":     hintNATS, "REDIS_URL": hintRedis, "NATS_SUBJECT": hintSubject, "ADMIN_ADDR": hintAddr,
 	"SLACK_BOT_TOKEN": hintToken, "SLACK_WEBHOOK_URL": hintWebhook, "SLACK_API_URL": hintAPI,
@@ -195,7 +194,7 @@ func hintNumber(value string) string {
 func hintWord(words ...string) func(string) string {
 	meant := map[string]string{
 		"warning": "warn", "err": "error", "fatal": "error", "critical": "error", "trace": "debug", "verbose": "debug", "information": "info", "notice": "info",
-		"text": "console", "plain": "console", "pretty": "console", "logfmt": "console", "js": "jetstream", "stream": "jetstream", "nats": "core",
+		"text": "console", "plain": "console", "pretty": "console", "logfmt": "console",
 	}
 	return func(value string) string {
 		lower := strings.ToLower(strings.TrimSpace(value))

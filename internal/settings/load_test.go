@@ -76,6 +76,20 @@ func TestLimitsInstead(t *testing.T) {
 	}
 }
 
+// TestAReservationUnderALimitThatCannotBeRead: the limit's problem is reported, and nothing about the reservation.
+func TestAReservationUnderALimitThatCannotBeRead(t *testing.T) {
+	for _, limits := range []map[string]string{
+		{"LIMIT_GLOBAL": "5/1m", "LIMIT_CATEGORY": "3/1", "LIMIT_RESERVE": "a=1"},
+		{"LIMIT_GLOBAL": "5/1m", "LIMIT_CATEGORY": "3/1m", "LIMIT_OVERRIDES": "a=3/1", "LIMIT_RESERVE": "a=1"},
+		{"LIMIT_GLOBAL": "5/1", "LIMIT_CATEGORY": "3/1m", "LIMIT_RESERVE": "a=1"},
+	} {
+		_, err := LoadLimits(limits)
+		if got := lines(t, err); len(got) != 1 || strings.HasPrefix(got[0], "LIMIT_RESERVE") {
+			t.Errorf("%v: %q, expected one problem, of the limit", limits, got)
+		}
+	}
+}
+
 // TestIsSet: dev asks whether somebody has chosen a value.
 func TestIsSet(t *testing.T) {
 	if IsSet("LOG_FORMAT") {

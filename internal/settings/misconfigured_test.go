@@ -80,8 +80,6 @@ var mistakes = []struct{ variable, value, want string }{
 	{"LOG_LEVEL", "true", "it is not a switch"},
 	{"LOG_FORMAT", "text", "that is console here"},
 	{"LOG_FORMAT", "JSON", "that is json, in small letters"},
-	{"NATS_MODE", "js", "that is jetstream here"},
-	{"NATS_MODE", "Jetstream", "that is jetstream, in small letters"},
 	{"SLACK_MARKUP", "true", "it is not a switch"},
 	{"ADMIN_ADDR", "8080", "a port alone is written 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses"},
 	{"ADMIN_ADDR", "http://127.0.0.1:8080", "write it without scheme and path"},

@@ -25,11 +25,10 @@ func IsInboxPrefix(subject string) bool { return isPlainSubject(subject) }
 // NATS is everything that a client of NATS needs.
 type NATS struct {
 	URL      string // servers, comma separated; it can contain passwords: show Servers
-	Core     bool   // core NATS instead of JetStream
 	Pattern  event.Pattern
 	Stream   string
-	Consumer string // or the queue group in core mode
-	Replicas int    // of the streams that a worker creates; 0: three in a cluster of three servers or more, else one
+	Consumer string
+	Replicas int // of the streams that a worker creates; 0: three in a cluster of three servers or more, else one
 
 	auth *natsAuth
 	tls  *tls.Config // nil: as the URL says

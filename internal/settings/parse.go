@@ -14,12 +14,6 @@ import (
 	"notifier/internal/term"
 )
 
-// Values of NATS_MODE.
-const (
-	ModeJetStream = "jetstream"
-	ModeCore      = "core"
-)
-
 // Bounds of numbers and durations.
 const (
 	longestDuration    = 31 * 24 * time.Hour
@@ -60,12 +54,8 @@ func parseNATS(env Environment, problems *Problems) NATS {
 // parseSource reads what is to be read from NATS, but not how to connect.
 func parseSource(env Environment, problems *Problems) NATS {
 	n := NATS{Stream: env.NATSStream, Consumer: env.NATSConsumer}
-	switch env.NATSMode {
-	case ModeJetStream:
-	case ModeCore:
-		n.Core = true
-	default:
-		problems.Add("NATS_MODE", "%q, expected jetstream or core", env.NATSMode)
+	if env.NATSMode != "" && env.NATSMode != "jetstream" { // v0.1.0 had core, too
+		problems.Add("NATS_MODE", "%q: events are read through JetStream alone, because core loses what a worker holds that dies; expected no such variable", env.NATSMode)
 	}
 	pattern, err := event.ParsePattern(env.NATSSubject)
 	if err != nil {
@@ -79,9 +69,15 @@ func parseSource(env Environment, problems *Problems) NATS {
 	return n
 }
 
-func parseRedis(env Environment, problems *Problems, s *Store) {
+// parseRedis opens the client of a worker, or that of a command.
+func parseRedis(env Environment, problems *Problems, s *Store, worker bool) {
 	tlsConfig := parseTLS(problems, "REDIS_TLS", env.RedisTLSCA, env.RedisTLSCert, env.RedisTLSKey)
-	client, guard, err := ratelimit.OpenGuarded(env.RedisURL, tlsConfig)
+	var err error
+	if worker {
+		s.Redis, s.Guard, err = ratelimit.OpenGuarded(env.RedisURL, tlsConfig)
+	} else {
+		s.Redis, err = ratelimit.Open(env.RedisURL, tlsConfig)
+	}
 	switch {
 	case errors.Is(err, ratelimit.ErrInvalidURL):
 		problems.Add("REDIS_URL", "is not a Redis URL, %v", err)
@@ -90,7 +86,7 @@ func parseRedis(env Environment, problems *Problems, s *Store) {
 	default:
 		checkRedisURL(problems, env.RedisURL)
 	}
-	s.Redis, s.Guard, s.Namespace = client, guard, env.RedisNamespace
+	s.Namespace = env.RedisNamespace
 	if err := ratelimit.ValidateNamespace(env.RedisNamespace); err != nil {
 		problems.Add("REDIS_NAMESPACE", "%v", err)
 	}

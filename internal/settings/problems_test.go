@@ -26,7 +26,7 @@ var badSettings = []badSetting{
 	{"NATS_URL", "nats://me:secret@one:port", server},
 	{"NATS_URL", "nats://one,", strings.Replace(server, "1 of 1", "2 of 2", 1)},
 	{"NATS_URL", "nats://one,ws://two", "NATS_URL: mixes ws:// or wss:// with other servers, expected one kind"},
-	{"NATS_MODE", "JetStream", `NATS_MODE: "JetStream", expected jetstream or core`},
+	{"NATS_MODE", "core", `NATS_MODE: "core": events are read through JetStream alone, because core loses what a worker holds that dies; expected no such variable`},
 	{"NATS_SUBJECT", "notify", `NATS_SUBJECT: subject "notify" has no wildcard, expected > or * as a whole token to take the category from`},
 	{"NATS_SUBJECT", "notify.>.x", `NATS_SUBJECT: subject "notify.>.x" has > before its end, expected > as the last token only`},
 	{"NATS_STREAM", "NOTIFY.NEW", `NATS_STREAM: "NOTIFY.NEW", expected a name without white space and . * > / \, of at most 200 bytes`},

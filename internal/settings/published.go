@@ -6,7 +6,7 @@ import "notifier/internal/published"
 func (s Settings) Published() published.Settings {
 	return published.Settings{
 		Limits: s.Store.Limits, Dedupe: s.Store.Dedupe, MaxAge: s.MaxAge, Channel: s.Slack.Channel, Routes: s.Slack.Routes,
-		Core: s.NATS.Core, Stream: s.NATS.Stream, Consumer: s.NATS.Consumer, Subject: s.NATS.Pattern,
+		Stream: s.NATS.Stream, Consumer: s.NATS.Consumer, Subject: s.NATS.Pattern,
 	}
 }
 
@@ -27,7 +27,7 @@ func LoadPublished() (Store, published.Settings, error) {
 	env := Read(all)
 	problems := all.about(append(storeVariables(&env), publishedVariables...))
 	s := Settings{NATS: parseSource(env, problems)}
-	parseRedis(env, problems, &s.Store)
+	parseRedis(env, problems, &s.Store, false)
 	parseLimits(env, problems, &s.Store)
 	parsePace(env, problems, &s.Store)
 	s.Slack.Channel, s.Slack.Routes = env.SlackChannel, parseRoutes(problems, env.SlackRoutes)

@@ -49,7 +49,7 @@ type Settings struct {
 // Store is what is needed to ask Redis about the limits.
 type Store struct {
 	Redis     redis.UniversalClient // not connected; to be closed by whoever loaded the settings
-	Guard     *ratelimit.Guard      // of that client
+	Guard     *ratelimit.Guard      // of that client; nil: it is a command's
 	Namespace string
 	Limits    ratelimit.Rules
 	Dedupe    time.Duration // an id that was sent within it is not sent again
@@ -82,7 +82,7 @@ func LoadStore() (Store, error) {
 	problems := &Problems{}
 	env := Read(problems)
 	var store Store
-	parseRedis(env, problems, &store)
+	parseRedis(env, problems, &store, false)
 	parseLimits(env, problems, &store)
 	if err := problems.Err(); err != nil {
 		store.close()
@@ -147,7 +147,7 @@ func LoadAdmin() (addr, token string, err error) {
 // included, the caller closes the Redis client; else there is none.
 func Parse(env Environment, problems *Problems) Settings {
 	s := Settings{NATS: parseNATS(env, problems)}
-	parseRedis(env, problems, &s.Store)
+	parseRedis(env, problems, &s.Store, true)
 	parseLimits(env, problems, &s.Store)
 	parseSlack(env, problems, &s)
 	checkNames(problems, s)

@@ -51,7 +51,7 @@ func lines(t *testing.T, err error) []string {
 func TestDefaults(t *testing.T) {
 	want := []Variable{
 		{"NATS_URL", "nats://127.0.0.1:4222"},
-		{"NATS_MODE", "jetstream"},
+		{"NATS_MODE", ""},
 		{"NATS_SUBJECT", "notify.>"},
 		{"NATS_STREAM", "NOTIFY"},
 		{"NATS_CONSUMER", "notifier"},
@@ -205,7 +205,7 @@ func TestWorkerSettings(t *testing.T) {
 	setenv(t, map[string]string{
 		"LIMIT_GLOBAL": "100/30m0s", "LIMIT_CATEGORY": "10/1h0m0s+1/5000ms", "LIMIT_OVERRIDES": "errors=20/30m+2/10s, deploys = 5/90m,team-a.>=7/60m:60s,team-a.job1=7/60m",
 		"LIMIT_GROUP": "40/60m:fixed", "LIMIT_GROUP_OVERRIDES": "team-a = 50/3600s:120s", "LIMIT_RESERVE": "errors=3, team-a.job1 = 2",
-		"SLACK_ROUTES": "errors=C0123, deploys = #deploys,team-a.*=#team-a", "SLACK_MARKUP": "allow", "EVENT_MAX_AGE": "1h", "NATS_MODE": "core",
+		"SLACK_ROUTES": "errors=C0123, deploys = #deploys,team-a.*=#team-a", "SLACK_MARKUP": "allow", "EVENT_MAX_AGE": "1h", "NATS_MODE": "jetstream",
 		"LOG_LEVEL": "warn", "LOG_FORMAT": "console", "ADMIN_ADDR": "", "SLACK_TIMEOUT": "1500ms",
 		"ADMIN_TOKEN": "correct-horse-battery", "ADMIN_HOSTS": "a.example, *.svc.cluster.local",
 		"DEAD_LETTER_MAX_BYTES": "1099511627776", "NATS_REPLICAS": "3",
@@ -228,7 +228,6 @@ func TestWorkerSettings(t *testing.T) {
 		"other route":     {routeOf(c, "deploys"), "#deploys"},
 		"markup":          {c.Slack.AllowMarkup, true},
 		"age":             {c.MaxAge, time.Hour},
-		"mode":            {c.NATS.Core, true},
 		"level":           {c.LogLevel.String(), "warn"},
 		"console":         {c.LogConsole, true},
 		"admin server":    {c.AdminAddr, ""},

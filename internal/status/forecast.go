@@ -60,7 +60,6 @@ func forecast(now time.Time, mute *steering.Order, levels ...level) Forecast {
 			}
 			if level.kept != nil {
 				f.Kept, f.Left = level.kept[i], min(level.kept[i], level.left[i])
-				f.AtLeast = f.AtLeast || f.Kept > 0
 			}
 		}
 	}

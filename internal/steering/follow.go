@@ -34,8 +34,7 @@ type Follower struct {
 	stopped bool
 	failing bool // the last attempt to follow has failed, and that is logged
 
-	view  atomic.Pointer[view]
-	muted chan struct{} // has a value when a mute has come into force
+	view atomic.Pointer[view]
 }
 
 // view is what is in force. It is immutable.
@@ -52,7 +51,7 @@ func (v *view) now() time.Time { return v.seen.Add(time.Since(v.at)) }
 
 // NewFollower returns a Follower that knows of nothing yet.
 func NewFollower(store *Store, limits Limits, log *zap.Logger) *Follower {
-	f := &Follower{store: store, limits: limits, log: log, muted: make(chan struct{}, 1)}
+	f := &Follower{store: store, limits: limits, log: log}
 	f.view.Store(&view{})
 	return f
 }
@@ -146,7 +145,7 @@ func (f *Follower) apply(now time.Time) {
 		f.limits.SetTemporary(Temporary(next.orders))
 	}
 	f.view.Store(next)
-	f.logChanges(before.orders, next.orders) // a worker that is woken by it looks at the view
+	f.logChanges(before.orders, next.orders)
 	if f.ends != nil {
 		f.ends.Stop()
 	}
@@ -199,9 +198,6 @@ func (f *Follower) Muted(category string) (mute *Order, muted bool) {
 	return o, found
 }
 
-// NewMutes has a value after a mute has come into force.
-func (f *Follower) NewMutes() <-chan struct{} { return f.muted }
-
 // InForce are the orders in force, mutes first, and the version that they are of.
 func (f *Follower) InForce() ([]Order, int64) {
 	v := f.view.Load()
@@ -246,10 +242,6 @@ func (f *Follower) logChanges(before, after []Order) {
 			f.log.Info("limit for a while is in force", o.logFields()...)
 		default:
 			f.log.Info("mute is in force", o.logFields()...)
-			select {
-			case f.muted <- struct{}{}:
-			default:
-			}
 		}
 	}
 	for _, o := range before {

@@ -69,7 +69,6 @@ type follower struct {
 	known  stored
 	seen   time.Time        // the clock of Redis, as it knows it
 	before []steering.Order // what was in force when it followed last
-	news   bool             // a mute has come into force since the last comparison
 }
 
 // copied is what the store held at some moment.
@@ -327,7 +326,6 @@ func (h *history) check(r *rapid.T) {
 			}
 		}
 		h.checkLimits(r, i, f, want)
-		h.checkNews(r, i, f)
 	}
 }
 
@@ -361,29 +359,12 @@ func (h *history) checkLimits(r *rapid.T, i int, f *follower, want []steering.Or
 // followed notes what has come into force and what has ended.
 func (h *history) followed(f *follower) {
 	want := f.known.inForce(f.seen)
-	f.news = f.news || slices.ContainsFunc(want, func(o steering.Order) bool {
-		return o.Kind == steering.Mute && !slices.ContainsFunc(f.before, func(was steering.Order) bool { return diff(was, o) == "" })
-	})
 	for _, o := range f.before {
 		if !o.Until.After(f.seen) {
 			h.counts.ended++
 		}
 	}
 	f.before = want
-}
-
-// checkNews expects that what waits is looked through where a mute has come into force, and only there.
-func (h *history) checkNews(r *rapid.T, i int, f *follower) {
-	woken := false
-	select {
-	case <-f.NewMutes():
-		woken = true
-	default:
-	}
-	if woken != f.news {
-		r.Fatalf("replica %d is woken for a new mute: %t, expected %t", i, woken, f.news)
-	}
-	f.news = false
 }
 
 func diff[T any](want, got T) string {

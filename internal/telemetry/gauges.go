@@ -29,7 +29,7 @@ type gauges struct {
 	outside *snapshot.Snapshot[outside]
 	full    []string // categories whose limit, or their group's, was full in the last snapshot; used only while one is made
 
-	limitUsed, limitMax, reserved, kept, held, unposted, oldest, cooldown, pending, refused, lost, unpublished, clockLag *prometheus.Desc
+	limitUsed, limitMax, reserved, kept, held, unposted, oldest, cooldown, pending, refused, unpublished, clockLag *prometheus.Desc
 }
 
 // AddGauges adds what is asked of the worker at each scrape, and of Redis and NATS every few seconds. It is called once.
@@ -79,7 +79,6 @@ func newGauges(worker *consume.Worker, limiter *ratelimit.Limiter) *gauges {
 		cooldown:    desc("slack_cooldown_seconds", "Time left of the longest pause that Slack asked for and that is in force."),
 		pending:     desc("consumer_pending", "Events in the stream that no replica has received yet."),
 		refused:     desc("refused_channels", "Channels that reject every message, as seen by this replica."),
-		lost:        desc("lost_events_total", "Events that were received and lost, which is possible only with NATS_MODE=core."),
 		unpublished: desc("dropped_unpublished_total", "Dropped events that could not be republished to DROPPED_SUBJECT."),
 		clockLag:    desc("redis_clock_lag_seconds", "How far the clock of Redis is behind the newest admission; above 0 only after it was set back."),
 	}
@@ -89,7 +88,7 @@ func newGauges(worker *consume.Worker, limiter *ratelimit.Limiter) *gauges {
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{g.limitUsed, g.limitMax, g.reserved, g.kept, g.held, g.unposted, g.oldest, g.cooldown, g.pending, g.refused, g.lost, g.unpublished, g.clockLag} {
+	for _, desc := range []*prometheus.Desc{g.limitUsed, g.limitMax, g.reserved, g.kept, g.held, g.unposted, g.oldest, g.cooldown, g.pending, g.refused, g.unpublished, g.clockLag} {
 		out <- desc
 	}
 }
@@ -101,7 +100,6 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(g.clockLag, g.limiter.ClockLag().Seconds())
 	gauge(g.refused, float64(len(g.worker.RefusedChannels())))
-	out <- prometheus.MustNewConstMetric(g.lost, prometheus.CounterValue, float64(g.worker.Lost()))
 	out <- prometheus.MustNewConstMetric(g.unpublished, prometheus.CounterValue, float64(g.worker.Unpublished()))
 
 	g.collectWaiting(gauge, g.worker.Held(), g.worker.Unposted(), time.Now())

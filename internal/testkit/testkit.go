@@ -73,10 +73,10 @@ func Within(limit time.Duration, holds func() bool) bool {
 	return true
 }
 
-// OpenRedis opens a URL as the product does. The client is closed with the test.
+// OpenRedis opens a URL as a worker does, without a guard. The client is closed with the test.
 func OpenRedis(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
-	client, err := ratelimit.Open(url, nil)
+	client, _, err := ratelimit.OpenGuarded(url, nil)
 	if err != nil {
 		t.Fatalf("open %s: %v", url, err)
 	}
