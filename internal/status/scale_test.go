@@ -72,9 +72,8 @@ func crowded(tb testing.TB, groups string) (status.Source, *redistest.Server) {
 	return status.Source{Limiter: limiter, Stats: reader}, server
 }
 
-// With 100,000 categories a status costs Redis little, is short, and shows what burns first. The times are ten times what is
-// wanted, for machines that are busy with others; BenchmarkStatusOfACrowd measures them. A limit that is looked at takes three
-// commands of one script.
+// With 100,000 categories a status costs Redis few commands, is short, and shows what burns first. A limit that is looked at takes
+// three commands of one script. How long it takes is measured by BenchmarkStatusOfACrowd.
 func TestAStatusOfACrowd(t *testing.T) {
 	for groups, most := range map[string]int{"": 800, "50/30m": 1400} {
 		t.Run("limit of groups "+groups, func(t *testing.T) { statusOfACrowd(t, groups, most) })
@@ -86,22 +85,16 @@ func statusOfACrowd(t *testing.T, groups string, most int) {
 	source, server := crowded(t, groups)
 	_, err := source.Read(t.Context()) // which loads the scripts
 	testkit.Check(t, err)
-	before, begun := server.Commands(t), time.Now()
+	before := server.Commands(t)
 	got, err := source.Read(t.Context())
-	took, commands := time.Since(begun), server.Commands(t)-before
+	commands := server.Commands(t) - before
 	testkit.Check(t, err)
-	for range 4 { // the fastest of five: what else the machine does is not meant
-		begun := time.Now()
-		_, err := source.Read(t.Context())
-		testkit.Check(t, err)
-		took = min(took, time.Since(begun))
-	}
 	body, err := json.Marshal(got)
 	testkit.Check(t, err)
 	table := got.Table(term.Screen{})
-	t.Logf("%s, %d commands, %d bytes as JSON, %d as a table", took, commands, len(body), len(table))
-	if took > 500*time.Millisecond || commands > most || len(body) > 64<<10 || len(table) > 64<<10 {
-		t.Errorf("%s, %d commands, %d bytes as JSON, %d as a table; expected at most 500ms, %d, and 65536 of each", took, commands, len(body), len(table), most)
+	t.Logf("%d commands, %d bytes as JSON, %d as a table", commands, len(body), len(table))
+	if commands > most || len(body) > 64<<10 || len(table) > 64<<10 {
+		t.Errorf("%d commands, %d bytes as JSON, %d as a table; expected at most %d, and 65536 of each", commands, len(body), len(table), most)
 	}
 	if shown := len(got.Groups) + got.MoreGroups; groups != "" && (shown != 200 || len(got.Groups) > 50) || groups == "" && shown > 0 {
 		t.Errorf("%d groups and %d more", len(got.Groups), got.MoreGroups)
