@@ -19,6 +19,7 @@ import (
 //   - Each stream message has a line.
 //   - It is in Slack, or dead, or its lines say by which limit or mute it was dropped. A line "sent" has its message in Slack.
 //   - It stands in Slack once; or more often, and a line says "ambiguous".
+//   - It is not undeliverable: Slack's outages and brown-outs are no event's fault.
 //   - It was charged when it came to Slack, once while that counts, and not refunded; one that did not come to Slack was
 //     refunded, unless Slack rejected it because of the message.
 //
@@ -205,13 +206,24 @@ func (a *account) event(e *event) {
 	if len(posts) > 0 && len(letters) > 0 && !ambiguous && len(e.acks) == 1 && !a.decidedAnew(e, lines, posts) {
 		a.blame(e, "in Slack and dead, and no line says ambiguous")
 	}
-	for _, l := range lines {
-		if l.Reason == outcome.Undeliverable && l.life.program != os.Getenv(releaseVariable) { // v0.1.0 blames after five failures
-			a.blame(e, "undeliverable, and Slack has nothing against it: %s", l)
-		}
-	}
+	a.undeliverable(e, lines, letters)
 	if e.malformed && len(letters) == 0 && !skipped {
 		a.blame(e, "malformed, and not among the dead letters")
+	}
+}
+
+// undeliverable looks for an event that was blamed when Slack failed: Slack has nothing against any event here. A worker
+// that died may have left a letter and no line. v0.1.0 blames after five failures.
+func (a *account) undeliverable(e *event, lines []*line, letters []string) {
+	before := os.Getenv(releaseVariable)
+	for _, l := range lines {
+		if l.Reason == outcome.Undeliverable && l.life.program != before {
+			a.blame(e, "undeliverable, and Slack has nothing against it: %s", l)
+			return
+		}
+	}
+	if before == "" && slices.Contains(letters, outcome.Undeliverable) {
+		a.blame(e, "its letter says undeliverable, and Slack has nothing against it")
 	}
 }
 
