@@ -19,6 +19,7 @@ import (
 //   - Each stream message has a line.
 //   - It is in Slack, or dead, or its lines say by which limit or mute it was dropped. A line "sent" has its message in Slack.
 //   - It stands in Slack once; or more often, and a line says "ambiguous".
+//   - It is not undeliverable: Slack's outages and brown-outs are no event's fault.
 //   - It was charged when it came to Slack, once while that counts, and not refunded; one that did not come to Slack was
 //     refunded, unless Slack rejected it because of the message.
 //
@@ -26,7 +27,8 @@ import (
 // lets an event be decided anew: it is dropped and later sent, or dead and later sent. An event that was sent is dropped
 // as a duplicate when its message comes again. A message that two workers hold, settled by the one without being sent, may
 // be decided anew for the other; if that one ends before it posts, nobody takes it up again, and its slot stays taken. And one whose lines
-// are lost with a process that died after its post has lines of others only. Redis may forget a refund: see
+// are lost with a process that died after its post has lines of others only; so may one that a process left behind when it
+// was asked to end: see leftBehind. Redis may forget a refund: see
 // refundForgotten. And a mute may drop an event that a process held when it died: see mutedUnasked.
 type account struct {
 	w       *world
@@ -205,13 +207,24 @@ func (a *account) event(e *event) {
 	if len(posts) > 0 && len(letters) > 0 && !ambiguous && len(e.acks) == 1 && !a.decidedAnew(e, lines, posts) {
 		a.blame(e, "in Slack and dead, and no line says ambiguous")
 	}
-	for _, l := range lines {
-		if l.Reason == outcome.Undeliverable && l.life.program != os.Getenv(releaseVariable) { // v0.1.0 blames after five failures
-			a.blame(e, "undeliverable, and Slack has nothing against it: %s", l)
-		}
-	}
+	a.undeliverable(e, lines, letters)
 	if e.malformed && len(letters) == 0 && !skipped {
 		a.blame(e, "malformed, and not among the dead letters")
+	}
+}
+
+// undeliverable looks for an event that was blamed when Slack failed: Slack has nothing against any event here. A worker
+// that died may have left a letter and no line. v0.1.0 blames after five failures.
+func (a *account) undeliverable(e *event, lines []*line, letters []string) {
+	before := os.Getenv(releaseVariable)
+	for _, l := range lines {
+		if l.Reason == outcome.Undeliverable && l.life.program != before {
+			a.blame(e, "undeliverable, and Slack has nothing against it: %s", l)
+			return
+		}
+	}
+	if before == "" && slices.Contains(letters, outcome.Undeliverable) {
+		a.blame(e, "its letter says undeliverable, and Slack has nothing against it")
 	}
 }
 
@@ -233,7 +246,7 @@ func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
 		if n <= said[name] || ambiguous {
 			continue
 		}
-		if l := a.lives[name]; l == nil || !l.crashed() {
+		if l := a.lives[name]; l == nil || !l.crashed() && !a.leftBehind(e, l) {
 			a.blame(e, "%s posted it without a line, and did not die of it", name)
 		}
 		if !explained {
@@ -253,11 +266,30 @@ func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
 	if len(posts) > 1 {
 		a.duplicates++
 		// Who died after its last post could not say that an earlier one of its own was ambiguous.
-		diedSilent := len(made) == 1 && said[posts[0].life] == 0 && a.lives[posts[0].life] != nil && a.lives[posts[0].life].crashed()
+		only := a.lives[posts[0].life]
+		ended := only != nil && (only.crashed() || a.leftBehind(e, only))
+		diedSilent := len(made) == 1 && said[posts[0].life] == 0 && ended
 		if !ambiguous && !diedSilent && !a.outlivedEach(posts, said) {
 			a.blame(e, "%d times in Slack, and no line says ambiguous", len(posts))
 		}
 	}
+}
+
+// leftBehind reports whether a process that was asked to end left the event for redelivery after its last post, and
+// nobody could know of that post any more: another worker that held the event had settled it before, or the post was no
+// longer in flight when the event was decided again. In a long brown-out events are held for that long.
+func (a *account) leftBehind(e *event, l *life) bool {
+	posts := a.posts[e.id]
+	last := posts[len(posts)-1].at
+	forgotten := last.Add(time.Duration(a.w.register.retention) * time.Microsecond)
+	for _, line := range a.lines[e.id] {
+		if line.Time.After(last) && line.Time.Before(forgotten) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(a.w.diary.of(faultTerm), func(f fault) bool {
+		return f.what == l.worker.name && f.hours.to.After(last)
+	})
 }
 
 // outlivedEach reports whether all posts but the last were of processes that died before they could record anything, and each next one
@@ -273,8 +305,8 @@ func (a *account) outlivedEach(posts []post, said map[string]int) bool {
 	return true
 }
 
-// settledMeanwhile reports whether an event was settled by one worker before another one that held it posted it, and died of that:
-// nobody takes it up again then.
+// settledMeanwhile reports whether an event was settled by one worker before another one that held it posted it, and
+// ended after that: nobody takes it up again then.
 func (a *account) settledMeanwhile(e *event) bool {
 	posts, lines := a.posts[e.id], a.lines[e.id]
 	if len(posts) == 0 || len(lines) == 0 {
@@ -282,7 +314,7 @@ func (a *account) settledMeanwhile(e *event) bool {
 	}
 	last := posts[len(posts)-1]
 	l := a.lives[last.life]
-	return l != nil && l.crashed() && lines[len(lines)-1].Time.Before(last.at)
+	return l != nil && (l.crashed() || a.leftBehind(e, l)) && lines[len(lines)-1].Time.Before(last.at)
 }
 
 // decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line, for another

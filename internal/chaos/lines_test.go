@@ -23,6 +23,7 @@ type line struct {
 	Outcome     string    `json:"outcome"`
 	Reason      string    `json:"reason"`
 	Detail      string    `json:"detail"`
+	Attempts    int       `json:"attempts"`
 	Limit       string    `json:"limit"`
 	RetryAfter  *float64  `json:"retry_after_s"`
 	StreamSeq   uint64    `json:"stream_seq"`

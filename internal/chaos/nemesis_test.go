@@ -69,11 +69,17 @@ func rampage(ctx context.Context, random *rand.Rand, lane []nemesis) {
 // unleash runs all lanes until ctx ends. Each lane has its own choice of faults from the seed.
 func (w *world) unleash(ctx context.Context, seed uint64, long bool) {
 	var lanes sync.WaitGroup
-	for i, lane := range [][]nemesis{w.againstWorkers(), w.againstLinks(), w.againstSlack(long), w.againstReading(), w.steers()} {
+	deadline, _ := ctx.Deadline()
+	total := time.Until(deadline)
+	for i, lane := range [][]nemesis{w.againstWorkers(), w.againstLinks(), w.againstReading(), w.steers()} {
 		lanes.Go(func() { rampage(ctx, rand.New(rand.NewPCG(seed, uint64(i))), lane) })
 	}
-	deadline, _ := ctx.Deadline()
-	lanes.Go(func() { w.changePace(ctx, time.Until(deadline)) })
+	lanes.Go(func() {
+		random := rand.New(rand.NewPCG(seed, 98))
+		w.brownOut(ctx, min(total/3, time.Minute)) // each run has one, and time for an event to fail often
+		rampage(ctx, random, w.againstSlack(long))
+	})
+	lanes.Go(func() { w.changePace(ctx, total) })
 	rampage(ctx, rand.New(rand.NewPCG(seed, 99)), w.againstServers()) // here, because it may end the test
 	lanes.Wait()
 }
@@ -176,7 +182,11 @@ func (w *world) againstServers() []nemesis {
 		}},
 		{1, func(ctx context.Context, _ *rand.Rand) {
 			begun := time.Now()
-			w.diary.complain(w.register.client.ScriptFlush(context.WithoutCancel(ctx)).Err())
+			flush := func() error { return w.register.client.ScriptFlush(context.WithoutCancel(ctx)).Err() }
+			var err error // after a restart the client may give the error of an earlier dial
+			if !testkit.Within(testkit.Patience, func() bool { err = flush(); return err == nil }) {
+				w.diary.complain(err)
+			}
 			w.diary.note(faultScripts, "", begun)
 		}},
 		{2, func(ctx context.Context, random *rand.Rand) {
@@ -202,7 +212,7 @@ func (w *world) againstServers() []nemesis {
 }
 
 // againstSlack lets the fake Slack misbehave. Without a Retry-After a 429 is a pause of half a minute for all replicas,
-// so that one is for long runs.
+// so that one is for long runs, as are long brown-outs.
 func (w *world) againstSlack(long bool) []nemesis {
 	always := func(kind string, b devstack.Behaviour, from, to time.Duration) func(context.Context, *rand.Rand) {
 		return func(ctx context.Context, random *rand.Rand) {
@@ -213,11 +223,14 @@ func (w *world) againstSlack(long bool) []nemesis {
 			w.diary.note(kind, "", begun)
 		}
 	}
+	brownOut := func(from, to time.Duration) func(context.Context, *rand.Rand) {
+		return func(ctx context.Context, random *rand.Rand) { w.brownOut(ctx, between(random, from, to)) }
+	}
 	lane := []nemesis{
 		{2, always(faultSlack, devstack.Behaviour{Status: http.StatusInternalServerError}, 500*time.Millisecond, 2*time.Second)},
 		{1, always(faultSlack, devstack.Behaviour{Hang: true}, 500*time.Millisecond, 2*time.Second)},
 		{1, always(faultSlack, devstack.Behaviour{ResetBefore: true}, 300*time.Millisecond, time.Second)},
-		{2, w.brownOut},
+		{2, brownOut(2*time.Second, 5*time.Second)},
 		{2, always(faultLimited, devstack.Behaviour{RetryAfter: "1"}, 100*time.Millisecond, 500*time.Millisecond)},
 		{3, w.limitChannels},
 		{2, always(faultLost, devstack.Behaviour{ResetAfter: true}, 20*time.Millisecond, 300*time.Millisecond)},
@@ -227,16 +240,28 @@ func (w *world) againstSlack(long bool) []nemesis {
 		{3, w.refuseWhatArrived},
 	}
 	if long {
-		lane = append(lane, nemesis{1, always(faultLimited, devstack.Behaviour{Status: http.StatusTooManyRequests}, 20*time.Millisecond, 50*time.Millisecond)})
+		noTime := devstack.Behaviour{Status: http.StatusTooManyRequests}
+		lane = append(lane,
+			nemesis{1, always(faultLimited, noTime, 20*time.Millisecond, 50*time.Millisecond)},
+			nemesis{1, brownOut(20*time.Second, time.Minute)},
+		)
 	}
 	return lane
 }
 
-// brownOut fails three of five posts for a time, whatever they say.
-func (w *world) brownOut(ctx context.Context, random *rand.Rand) {
+// failures are answers that blame neither the channel nor the workspace. After the last one the message is in Slack.
+var failures = []devstack.Behaviour{
+	{Status: http.StatusInternalServerError, ContentType: "text/html", Body: "<!DOCTYPE html><title>Slack is down</title>"},
+	{Code: "internal_error"},
+	{ResetBefore: true},
+	{ResetAfter: true},
+}
+
+// brownOut fails three of five posts for a time, whatever they say. No event may end dead because of it.
+func (w *world) brownOut(ctx context.Context, length time.Duration) {
 	begun := time.Now()
-	w.slack.Often(60, devstack.Behaviour{Status: http.StatusInternalServerError})
-	wait.For(ctx, between(random, 2*time.Second, 5*time.Second))
+	w.slack.Often(60, failures...)
+	wait.For(ctx, length)
 	w.slack.Always(devstack.Behaviour{})
 	w.diary.note(faultBrownOut, "", begun)
 }

@@ -1,8 +1,12 @@
 package chaos
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,4 +37,30 @@ func TestOutagesRedeliverNothing(t *testing.T) {
 	if a.sent != 20 || a.redelivered > 2 { // a worker that the machine does not let run for seconds may lose a few
 		t.Errorf("%d of 20 are sent, %d were redelivered; expected none", a.sent, a.redelivered)
 	}
+}
+
+// TestBrownOutKillsNothing fails three of five posts for a minute, and no worker dies: so events fail far more often in a
+// row than in TestChaos, where a worker that dies takes the count along.
+func TestBrownOutKillsNothing(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	const often = 6 // an event that does not fail more often than any rule would forgive proves nothing
+	w := newWorld(t, 5*time.Second, limits{global: "1000/3m", category: "1000/3m"})
+	w.startWorkers(2, false)
+	seed, length := chosen(t, time.Minute)
+	t.Logf("NOTIFIER_CHAOS_SEED=%d", seed)
+	publishing, endPublishing := context.WithCancel(t.Context())
+	defer endPublishing()
+	var publisher sync.WaitGroup
+	publisher.Go(func() {
+		w.publisher.run(publishing, rand.New(rand.NewPCG(seed, 1000)), 4, []string{"alpha", "beta", "audit"})
+	})
+	w.brownOut(t.Context(), length)
+	endPublishing()
+	publisher.Wait()
+	a := w.conclude()
+	if !slices.ContainsFunc(a.settled, func(l *line) bool { return l.Attempts >= often }) {
+		t.Errorf("no event was tried %d times: the brown-out was too mild", often)
+	}
+	t.Logf("seed %d\n%s", seed, a.report())
 }

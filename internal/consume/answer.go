@@ -54,9 +54,10 @@ func (w *Worker) rejected(p *posting, failure *slackout.Error) result {
 }
 
 // limited is for a 429, which pauses the channel, and perhaps the workspace, in all replicas: for as long as
-// Slack asks, or the backoff gives where it names no time.
+// Slack asks, or the backoff gives where it names no time. That gives nothing for a post that began before the gate last
+// closed; a wait of 0 would end the pause that the post was the probe of, hence the minimum.
 func (w *Worker) limited(ctx context.Context, p *posting, t *turn, answer ratelimit.Answer, atLeast time.Duration) {
-	answer.RetryAfter = t.ChannelFailed(atLeast, true)
+	answer.RetryAfter = t.ChannelFailed(max(atLeast, laneBackoff.First), true)
 	scope, left := w.recordAnswer(ctx, answer)
 	if scope == ratelimit.PausedWorkspace {
 		t.PauseWorkspace(left)

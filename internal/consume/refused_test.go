@@ -89,18 +89,24 @@ func TestAnEventThatAnotherHasPostedIsAmbiguousInARefusedChannel(t *testing.T) {
 }
 
 // What is wrong with a message is not its channel's fault: one publisher's bad blocks must not close the channel to others.
+// Nor does a code that nobody knows.
 func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
-	s := newStation(t)
-	r := s.started(func(c *setup) { c.concurrency = 1 })
-	for range 7 {
-		s.slack.Next(devstack.Behaviour{Code: "invalid_blocks"})
-	}
-	s.publishMany("errors", 8)
-	if diff := cmp.Diff(map[string]int{"dead slack_rejected": 7, "sent": 1}, tally(s.settled(8))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
-	if refused := r.RefusedChannels(); len(refused) != 0 {
-		t.Errorf("refused channels %v, expected none", refused)
+	for _, code := range []string{"invalid_blocks", "slack_connect_file_link_sharing_blocked", "not_known_yet"} {
+		t.Run(code, func(t *testing.T) {
+			s := newStation(t)
+			r := s.started(func(c *setup) { c.concurrency = 1 })
+			for range 7 {
+				s.slack.Next(devstack.Behaviour{Code: code})
+			}
+			s.publishMany("errors", 8)
+			want := map[string]int{"dead slack_rejected": 7, "sent": 1}
+			if diff := cmp.Diff(want, tally(s.settled(8))); diff != "" {
+				t.Errorf("outcomes (-want +got):\n%s", diff)
+			}
+			if refused := r.RefusedChannels(); len(refused) != 0 {
+				t.Errorf("refused channels %v, expected none", refused)
+			}
+		})
 	}
 }
 

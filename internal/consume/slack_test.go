@@ -1,7 +1,9 @@
 package consume_test
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"notifier/internal/consume"
 	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
 )
 
@@ -233,6 +236,50 @@ func TestARateLimitWithoutATimeCountsWhenTheWorkerStops(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The probe after a pause meets a 429 without a time while its worker stops, long after another post of that worker was
+// told to wait for the probe. The pause goes on for all replicas: nothing has shown that it is over.
+func TestAProbeThatIsLimitedWithoutATimeEndsNoPause(t *testing.T) {
+	s := newStation(t)
+	client := s.redis.Client(t)
+	rules := ratelimit.Rules{Global: s.limit("100/30m"), Category: s.limit("100/30m")}
+	other, err := ratelimit.New(client, namespace, rules, time.Hour)
+	testkit.Check(t, err)
+	const pauses = "{" + namespace + "}:pauses"
+	var told atomic.Int32
+	first := s.started(func(c *setup) {
+		c.shutdown = 4 * time.Second
+		c.limiter = func(l consume.Limiter) consume.Limiter { return toldToWait{l, &told} }
+	})
+	_, _, err = other.Answered(t.Context(), ratelimit.Answer{Channel: "C0DEFAULT", Name: "p", RetryAfter: time.Millisecond})
+	testkit.Check(t, err)
+	s.slack.Always(devstack.Behaviour{Status: 429, Delay: 3 * time.Second})
+	s.publish("errors", "the probe")
+	s.eventually("the probe is under way", func() bool { return s.slack.Requests() == 1 })
+	s.publish("errors", "waits for it")
+	s.eventually("a post is told to wait", func() bool { return told.Load() > 0 })
+	testkit.Check(t, first.stop())
+	if n := s.slack.Requests(); n != 1 {
+		t.Fatalf("%d posts were tried, expected the probe alone", n)
+	}
+	if client.ZScore(t.Context(), pauses, "C0DEFAULT").Val() == 0 {
+		t.Error("the pause has ended for all replicas, expected it to go on")
+	}
+}
+
+// toldToWait counts how often a post is told to wait for a probe of its channel.
+type toldToWait struct {
+	consume.Limiter
+	told *atomic.Int32
+}
+
+func (l toldToWait) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error) {
+	permit, err := l.Limiter.Begin(ctx, post)
+	if permit.Status == ratelimit.ChannelPaused {
+		l.told.Add(1)
+	}
+	return permit, err
 }
 
 // It may be in the channel although Slack refuses it now, so it keeps its slot.

@@ -46,8 +46,8 @@ type Slack struct {
 	historyRequests int   // requests for the history of a channel
 	lastTS          int64 // microseconds
 	next            []Behaviour
-	always          Behaviour
-	percent         int // of the posts that always is for
+	always          []Behaviour // of which a post has one
+	percent         int         // of the posts that always is for
 	scopes          string
 
 	history     History
@@ -176,14 +176,15 @@ func (s *Slack) Next(behaviours ...Behaviour) {
 func (s *Slack) Always(b Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.always, s.percent = b, 100
+	s.always, s.percent = []Behaviour{b}, 100
 }
 
-// Often is Always for so many of a hundred posts, chosen at random: a brown-out. The others are left to the mode.
-func (s *Slack) Often(percent int, b Behaviour) {
+// Often is a brown-out: a random percentage of posts gets one of the behaviours each, the others are left to the mode.
+// Always ends it.
+func (s *Slack) Often(percent int, behaviours ...Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.always, s.percent = b, percent
+	s.always, s.percent = behaviours, percent
 }
 
 // SetScopes sets the scopes that auth.test returns for every token, separated by commas; empty: none. Other methods do not
@@ -239,10 +240,11 @@ func (s *Slack) arrived() (b Behaviour, scripted bool) {
 		s.next = s.next[1:]
 		return b, true
 	}
-	if randv2.IntN(100) >= s.percent {
+	if len(s.always) == 0 || randv2.IntN(100) >= s.percent {
 		return Behaviour{}, false
 	}
-	return s.always, s.always != Behaviour{Delay: s.always.Delay}
+	b = s.always[randv2.IntN(len(s.always))]
+	return b, b != Behaviour{Delay: b.Delay}
 }
 
 // accept stores a message and returns it with its number, time and timestamp.

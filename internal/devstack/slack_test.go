@@ -181,6 +181,29 @@ func TestSlackBehaviours(t *testing.T) {
 	}
 }
 
+// In a brown-out some posts fail, each in one of the ways given, and the others do not.
+func TestSlackBrownOut(t *testing.T) {
+	s, client := startSlack(t)
+	answers := map[int]int{}
+	postSome := func() {
+		for range 100 {
+			status, _, err := post(t, client, s.WebhookURL(), jsonType, `{"text":"hi"}`)
+			testkit.Check(t, err)
+			answers[status]++
+		}
+	}
+	s.Often(60, Behaviour{Status: 500}, Behaviour{Status: 503})
+	postSome()
+	if answers[200] == 0 || answers[500] == 0 || answers[503] == 0 || s.Accepted() != answers[200] {
+		t.Errorf("statuses %v and %d accepted, expected some of 200, 500 and 503, the first accepted", answers, s.Accepted())
+	}
+	s.Always(Behaviour{})
+	clear(answers)
+	if postSome(); answers[200] != 100 {
+		t.Errorf("statuses %v after it, expected 100 times 200", answers)
+	}
+}
+
 func TestSlackIsDrivenByHTTP(t *testing.T) {
 	s, client := startSlack(t)
 	for _, body := range []string{"", "[]", "{", `{"no_such":1}`, `{"delay":"soon"}`, `{"status":7}`, `7`} {
