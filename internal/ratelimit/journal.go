@@ -15,10 +15,11 @@ type remembered struct {
 	member, delivery string
 	category         string
 	name             string // of its last post
-	at               int64  // of the admission; 0: not known, another replica was given it
+	at               int64  // of the admission; 0: not known, it is only recorded as sent
 	begun, sent      int64  // of the last post, and when it was recorded as sent; 0: not yet
 	cost, posts      int32
 	grouped          bool // it was charged to a group
+	redelivered      bool // another replica had been given it before
 	gone             bool // it was refunded
 	superseded       bool // admitted anew, or forfeited: only the slots of this admission matter
 }
