@@ -48,10 +48,12 @@ var scriptMutants = []mutant{
 	{quarantineLua, "an emptied store stays open", "if not token or string.match(token, '^[^ ]*') ~= ARGV[1] then", "if token and string.match(token, '^[^ ]*') ~= ARGV[1] then"},
 	{quarantineLua, "the store of another primary stays open", "if not token or string.match(token, '^[^ ]*') ~= ARGV[1] then", "if not token then"},
 	{quarantineLua, "each look closes the store", "if not token or string.match(token, '^[^ ]*') ~= ARGV[1] then", "if true then"},
-	{quarantineLua, "a new store is open at once", "now + tonumber(ARGV[2])\n  redis.call('HSET', KEYS[1], 'token'", "now\n  redis.call('HSET', KEYS[1], 'token'"},
+	{quarantineLua, "a new store is open at once", "text(now), now + tonumber(ARGV[2])\n", "text(now), now\n"},
 	{quarantineLua, "each store of a primary has one token", "ARGV[1] .. ' ' .. text(now)", "ARGV[1] .. ' 1'"},
 	{quarantineLua, "a store stays closed after the clock was set back", "elseif opens > now + tonumber(ARGV[3]) then", "elseif false then"},
-	{quarantineLua, "the token never expires", "redis.call('PEXPIRE', KEYS[1], text(MONTH + 86400000))\n", ""},
+	{quarantineLua, "the token never expires", "redis.call('PEXPIRE', KEYS[1], text(LONGEST))\n", ""},
+	{quarantineLua, "replicas are never forgotten", "(tonumber(fields[i + 1]) or 0) < now - LONGEST * 1000", "false"},
+	{quarantineLua, "replicas that count are forgotten", "(tonumber(fields[i + 1]) or 0) < now - LONGEST * 1000", "true"},
 
 	// What is put back.
 	{restoreLua, "another store takes what is put back", "if meta[2] ~= ARGV[1] then", "if false then"},

@@ -554,6 +554,20 @@ func TestStoreWithoutATokenIsClosedForItsQuarantine(t *testing.T) {
 	})
 }
 
+// A store that gets a new token forgets replicas that no window can have anything of: their names differ from start to start.
+func TestANewTokenForgetsReplicasThatAreLongGone(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		ctx, now := t.Context(), s.Time(t.Context()).Val()
+		gone, there := now.Add(-32*day-time.Second), now.Add(-32*day+time.Minute)
+		testkit.Check(t, s.HSet(ctx, "{n}:meta", "seen gone", gone.UnixMicro(), "seen there", there.UnixMicro()).Err())
+		s.quarantine(t, "g1")
+		if s.HExists(ctx, "{n}:meta", "seen gone").Val() || !s.HExists(ctx, "{n}:meta", "seen there").Val() {
+			t.Errorf("%v, expected the mark of the replica that may have something in a window, and no other",
+				s.HGetAll(ctx, "{n}:meta").Val())
+		}
+	})
+}
+
 func TestOpeningFarInTheFutureIsReset(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		token, _ := s.quarantine(t, "g1")
