@@ -177,10 +177,11 @@ const never = 1 << 62
 // frees is when so many slots have left a tier, if nothing else comes, and whether that is a lower bound.
 func (b *batch) frees(level level, tier ratelimit.Tier, leave int) (at int64, atLeast bool) {
 	window := tier.Window.Microseconds()
-	if tier.Fixed {
-		return b.floor(b.now, window) + window, false
-	}
 	s := b.scope(level.name)
+	if tier.Fixed {
+		resets, n := b.floor(b.now, window)+window, len(s.buckets)
+		return resets, n > 0 && s.buckets[n-1].ends >= resets
+	}
 	var times []int64 // of slots in the log
 	for _, c := range s.log {
 		if b.counts(tier, c.time, b.now) && c.time <= b.now {
