@@ -27,8 +27,8 @@
 -- replication keeps that order. So of its own admissions this replica finds those in the store that are not
 -- later than the field, in whatever form they were written. It adds the later ones, and moves the field: a
 -- call that is repeated adds nothing. An event that was redelivered from another replica may be later than
--- the field and there; it is, if the store knows that it is in flight or was sent. Two replicas that both miss
--- an event add it once to a log, where its slots have names, and twice to buckets: never too few.
+-- the field and there; it is, if the store knows that it is in flight or was sent. Two replicas that both
+-- miss an event add it once to a log, where its slots have names, and twice to buckets: never too few.
 
 local DAY = 86400000000
 local MONTH = 2678400000000
@@ -185,8 +185,8 @@ for _, s in ipairs(scopes) do
 end
 
 -- The states of the ids. What was sent is no longer in flight. Of two records the one of the later admission
--- counts, and of one admission the one with more posts: clocks of replicas differ. A record that the store had
--- and has no more was settled.
+-- counts, and of one admission the one with more posts: clocks of replicas differ. A record that the store
+-- had and has no more was settled.
 local flights, sents = 0, 0
 for _, a in ipairs(admissions) do
   local own_posts = tonumber(string.match(a.record, '^%d+g?:(%d+)') or 0)

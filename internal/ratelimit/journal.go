@@ -109,6 +109,7 @@ func (j *journal) now() int64 { return time.Now().UnixMicro() + j.ahead }
 func (j *journal) add(r remembered, earlier bool) {
 	if known := j.find(r.member); known != nil {
 		if earlier && known.delivery == r.delivery && !known.gone && known.sent == 0 {
+			known.superseded = false // a forfeit of it was not made
 			return
 		}
 		known.superseded = true
@@ -161,11 +162,11 @@ func (j *journal) admitted(epoch uint64, now int64, each func(add func(r remembe
 }
 
 // begun remembers a post that was permitted. It is false, as admitted is, if the answer is from before the
-// present epoch. An event is only posted while it is admitted: if a refund of it was not answered, it was not
-// made.
+// present epoch. An event is only posted while it is in flight: if a refund or a forfeit of it was not
+// answered, it was not made.
 func (j *journal) begun(epoch uint64, member, name string, posts int) bool {
 	return j.changed(epoch, member, func(r *remembered) {
-		r.gone = false
+		r.gone, r.superseded = false, false
 		r.posts, r.name, r.begun = int32(min(posts, 1<<30)), name, j.now()
 	})
 }

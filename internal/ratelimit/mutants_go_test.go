@@ -77,7 +77,7 @@ var goMutants = []mutant{
 	{indexGo, "categories without slots are listed", "now.Add(-p.retention)", "now.Add(-9 * p.retention)"},
 	{replyGo, "a lower bound is exact", "lowerBound == 1,", "lowerBound == 2,"},
 	{replyGo, "an answer of another store is unexpected", "if word == \"unknown store\" {", "if false {"},
-	{damageGo, "another key is named as damaged", "if l.keys.isHash(key) {", "if !l.keys.isHash(key) {"},
+	{damagedKeyGo, "another key is named as damaged", "if l.keys.isHash(key) {", "if !l.keys.isHash(key) {"},
 	{memoryGo, "ids are counted in flight and sent", "max(0, sent-inFlight)", "sent"},
 
 	// How long entries are kept, with temporary limits.
@@ -106,6 +106,8 @@ var goMutants = []mutant{
 	{journalGo, "an answer from before a loss is remembered", "	if epoch != j.epoch {\n", "	if false {\n"},
 	{journalGo, "an event that was admitted anew is in flight twice", "known.superseded = true", "known.superseded = false"},
 	{journalGo, "what is in Slack is in flight again", "if r.superseded || r.sent > 0 {", "if r.superseded {"},
+	{journalGo, "an event that is posted stays forfeited", "r.gone, r.superseded = false, false", "r.gone = false"},
+	{journalGo, "an event that is redelivered stays forfeited", "known.superseded = false //", "//"},
 	{journalGo, "nothing is forgotten", "case r.gone || r.last() <= now-j.keep:", "case r.gone:"},
 	{journalGo, "an admission is remembered without its post", "case r.gone || r.last() <= now-j.keep:", "case r.gone || r.at <= now-j.keep:"},
 	{journalGo, "any number is remembered", "j.next-j.oldest > mostRemembered", "j.next-j.oldest > 10*mostRemembered"},

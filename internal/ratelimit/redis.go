@@ -18,9 +18,9 @@ type patience struct {
 	retries    int // one is safe, because every script may be repeated; -1: none
 }
 
-// A script takes about a millisecond. So for a worker a call that takes half a second has failed: it asks again
-// for as long as it must. A person waits longer, because there is no better answer. A healer has to notice a new
-// primary within healQuarantine, also while it tries to connect to the old one.
+// A script takes about a millisecond. So for a worker a call that takes half a second has failed: it asks
+// again for as long as it must. A person waits longer, because there is no better answer. A healer has to
+// notice a new primary within healQuarantine, also while it tries to connect to the old one.
 var (
 	workersPatience = patience{dial: 2 * time.Second, call: 500 * time.Millisecond, retries: 1}
 	peoplesPatience = patience{dial: 2 * time.Second, call: 5 * time.Second, retries: 1}
