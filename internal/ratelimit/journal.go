@@ -108,7 +108,7 @@ func (j *journal) now() int64 { return time.Now().UnixMicro() + j.ahead }
 // with its posts.
 func (j *journal) add(r remembered, earlier bool) {
 	if known := j.find(r.member); known != nil {
-		if earlier && known.delivery == r.delivery && !known.gone && known.sent == 0 {
+		if earlier && known.at == r.at && !known.gone && known.sent == 0 {
 			known.superseded = false // a forfeit of it was not made
 			return
 		}

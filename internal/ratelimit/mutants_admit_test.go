@@ -57,7 +57,6 @@ var admitMutants = []mutant{
 	{admitLua, "the end of a fixed window is certain beside wider buckets", "return tier.resets, s.ends >= tier.resets", "return tier.resets, false"},
 	{admitLua, "the end of a fixed window is a lower bound", "return tier.resets, s.ends >= tier.resets", "return tier.resets, true"},
 	{admitLua, "a scope may be without the wider one", "if not rule or (n > 1 and not wider) then", "if not rule then"},
-	{admitLua, "a scope may be without a rule", "if not rule or (n > 1 and not wider) then", "if n > 1 and not wider then"},
 	{admitLua, "a call takes any number of events", "if events > MOST or #scopes > MOST then", "if #scopes > MOST then"},
 	{admitLua, "a slot of a fixed window frees after its length", "  if tier.resets then\n", "  if false then\n"},
 

@@ -106,6 +106,7 @@ var goMutants = []mutant{
 	{journalGo, "an answer from before a loss is remembered", "	if epoch != j.epoch {\n", "	if false {\n"},
 	{journalGo, "an event that was admitted anew is in flight twice", "known.superseded = true", "known.superseded = false"},
 	{journalGo, "what is in Slack is in flight again", "if r.superseded || r.sent > 0 {", "if r.superseded {"},
+	{journalGo, "an event that was admitted anew elsewhere is the one of before", "earlier && known.at == r.at &&", "earlier && known.delivery == r.delivery &&"},
 	{journalGo, "an event that is posted stays forfeited", "r.gone, r.superseded = false, false", "r.gone = false"},
 	{journalGo, "an event that is redelivered stays forfeited", "known.superseded = false //", "//"},
 	{journalGo, "nothing is forgotten", "case r.gone || r.last() <= now-j.keep:", "case r.gone:"},

@@ -326,6 +326,24 @@ func TestWhatIsAdmittedAnewIsPutBack(t *testing.T) {
 	})
 }
 
+// The same where another replica is given it then: what the first one knew of it is over.
+func TestWhatIsAdmittedAnewElsewhereIsRememberedAnew(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("9/10m", "9/10m", "")
+		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+		e := event("e", "x")
+		a.want(ratelimit.Admitted, e)
+		a.pass(s, 11*time.Minute)
+		b.want(ratelimit.Admitted, e)
+		a.want(ratelimit.Admitted, e)
+		a.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		s.empty(t)
+		s.putsBack(t, a) // the other one has died
+		s.wantUsed(t, rules, 1)
+		a.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+	})
+}
+
 // An id that was sent again after its dedupe window has two slots: two posts.
 func TestBothSlotsOfAnIDArePutBack(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
