@@ -59,8 +59,7 @@
 --                   slots kept for others
 --                   1 if it may have to wait longer than that, else 0
 --       earlier   number and admission time of each event that was admitted again, alternating
---   { "closed", now, wait }   nothing is decided for `wait` microseconds: replicas are putting back what the
---                             store forgot
+--   { "closed", now, wait }   nothing is decided for `wait` microseconds: replicas put back what it forgot
 --   { "unknown store", now }  the store has another token: put back what this replica remembers, ask again
 --
 -- Guarantees
@@ -328,8 +327,8 @@ local verdicts, refusals, earlier = {}, {}, {}
 local admitted = {} -- id -> delivery, of this batch
 local records, index = {}, {} -- fields and values for KEYS[2], scores and members for KEYS[4]
 
--- parse_record(record) is when an event in flight was admitted, when it was admitted or last posted, and its
--- delivery; nothing, if no release has written the record.
+-- parse_record(record) is when an event was admitted, when it was admitted or last posted, and its delivery;
+-- nothing, if no release has written the record.
 local function parse_record(record)
   local since, posted, delivery = string.match(record, '^(%d+)g?:%d+:(%d+):[^ ]* (.*)$')
   if not since then
@@ -503,8 +502,8 @@ end
 in_chunks(call, 'HSET', KEYS[2], records)
 expire(KEYS[2], now, retention)
 
--- If a message was purged from its stream, nobody settles its event. So look at a few records, and delete
--- those that no window has. v0.1.0's users may not run HRANDFIELD: hence pcall.
+-- An event whose message was purged is never settled: look at a few records, and delete those that no window
+-- has. pcall: v0.1.0's users may not run HRANDFIELD.
 local some = pcall('HRANDFIELD', KEYS[2], '3', 'WITHVALUES')
 for i = 1, #some, 2 do
   local _, active_at = parse_record(some[i + 1])
