@@ -1,82 +1,81 @@
--- admit.lua decides which events of a batch may be posted. The limit is decided here and nowhere else.
+-- admit.lua decides which events of a batch may be posted. Nothing else decides about limits.
 --
 -- An event belongs to its category, to its group if the group has a limit, and to the global scope. It is
--- charged to all of them or to none. A scope's rule has 1 to 8 tiers (COUNT, WINDOW). An event of cost c fits
--- if in every tier of every scope
---     slots taken in (now - WINDOW, now]  +  c  <=  COUNT
--- A fixed tier counts from the last multiple of its WINDOW since 1970 instead.
--- Reservations apply to each global tier whose COUNT is above the sum of all reservations: there, what other
--- categories have reserved and not used counts as taken.
+-- charged to all of them or to none. A scope's rule has tiers (COUNT, WINDOW). An event of cost c fits if in
+-- every tier of every scope
+--     slots taken in (now - WINDOW, now]  +  slots kept for others  +  c  <=  COUNT
+-- A fixed tier counts from the last multiple of its WINDOW since 1970 instead. Slots are kept in the global
+-- scope only, in tiers with a COUNT above the sum of all reservations: slots that other categories have
+-- reserved but not used.
 --
 -- A scope has two keys. A replica writes the one that its own rule selects, and always counts both:
---   log      one member per slot: "<id> <time>", for further slots of the same event "<id> <time> <n>". The
---            score is the time.
---   buckets  one member per bucket: "<slots before it> <slots up to its end> <time of its first slot>". The
---            numbers are cumulative, so the difference between two members is the number of slots between
---            them. The score is the last microsecond of the bucket. All its slots are treated as taken then:
---            they leave a window up to one bucket width late, never early.
+--   log      one member per slot, scored by the time of the admission: "errors:e1 1795149541123457", and
+--            "errors:e1 1795149541123457 2" for the second slot of the same event
+--   buckets  one member per bucket, scored by its last microsecond: "<slots before it> <slots up to its end>
+--            <time of its first slot>". "0 3 <time>" and "3 8 <time>" are two buckets of 3 and 5 slots. All
+--            slots leave a window with the end of their bucket: up to one width late, never early.
 --
--- KEYS[1]     meta        hash        "clock" -> time of the latest admission. "token" identifies the store;
---                                     nothing is decided before "opens" (quarantine.lua). "seen <replica>"
---                                     -> time of that replica's latest admission
--- KEYS[2]     in flight   hash        id -> "<time>[g]:<posts>:<time of the last>:<its name> <delivery>":
---                                     admitted and not yet settled. "g": charged to a group, too. begin.lua
---                                     updates the posts. Up to v0.1.0 it is "<time>[g] <delivery>" before the
---                                     first post.
+-- KEYS[1]     meta        hash        "clock" -> time of the latest admission; "token" identifies the store;
+--                                     nothing is decided before "opens" (quarantine.lua);
+--                                     "seen <replica>" -> time of that replica's latest admission
+-- KEYS[2]     in flight   hash        id -> an event that was admitted and is not settled, for example
+--                                     "1795149541123457g:1:1795149542000000:p7 message-3": when it was
+--                                     admitted; `g` means that a group was charged as well; posts that have
+--                                     begun (begin.lua), when the last one did, its name; the delivery.
+--                                     v0.1.0 writes "1795149541123457g message-3" until the first post.
 -- KEYS[3]     sent        sorted set  id -> time when it was sent (sent.lua)
--- KEYS[4]     categories  sorted set  category, or "<category> <source>" -> time of its latest admission.
---                                     Nothing is decided from it, and a key of another type is left alone.
+-- KEYS[4]     categories  sorted set  category, or "<category> <source>" -> time of its latest admission. No
+--                                     decision depends on it; a key of another type is left untouched.
 -- KEYS[5...]  scopes      log and buckets of the global scope, then of every group and category of the batch
 --                         and of every category with a reservation; a group comes before its categories
 --
--- ARGV[1]  dedupe window: an id that was sent less than this ago is a duplicate
--- ARGV[2]  retention: how long an event in flight is known; at least the longest window of any limit in force
--- ARGV[3]  token of the store that the caller knows; empty: any store
--- ARGV[4]  name of the replica
--- ARGV[5]  R, the number of rules, then for each: T, the bucket width (0: the scope is written to its log),
---          and T times COUNT, WINDOW, and 1 if the tier is fixed, else 0
--- then     for each scope: the number of its rule, the number of the next wider scope (0: none), and how long
---          to keep its entries: at least the longest window in which any replica counts them
--- then     Q, and Q times the number of a category's scope and the slots of the global limit reserved for it
--- then     O, the number of origins, and O times an entry of KEYS[4] and the number of its category's scope
--- then     N, the number of events, and column by column: N ids, N deliveries, N numbers of origins, N costs;
---          the costs may be left out if all are 1
+-- ARGV, a line of the example below for each line here
+--   dedupe window    an id that was sent less than this ago is a duplicate
+--     retention      how long an event in flight is remembered: the longest window of any limit, or longer
+--     token          of the store that the caller expects; empty accepts any store and skips the quarantine
+--     replica        the caller's name
+--   R                rules. For each: T, the bucket width (0: it writes logs), T times COUNT, WINDOW, and 1
+--                    if the tier is fixed, else 0
+--   each scope       the number of its rule; that of the next wider scope (0: it is the global one); how long
+--                    to keep its entries: the longest window in which any replica counts them, or longer
+--   Q                reservations. For each: the number of a category's scope, slots of the global limit
+--     O              origins. For each: an entry of KEYS[4], the number of its category's scope
+--   N                events: N ids, N deliveries, N numbers of origins, N costs (none: all are 1)
 -- Times are whole microseconds since 1970 by the server's clock, durations are microseconds, and numbers
--- count from 1. A cost is at least 1. An id has no blanks and contains the category: two events with the same id
--- are one. A delivery names the message that carries the event, and stays the same when that message is
--- redelivered. A call takes up to about 8,000 keys, and as many events: more is an error, and writes nothing.
+-- count from 1. An id has no blanks and contains the category: two events with the same id are one. A
+-- delivery names the message that carries the event, and stays the same when that message is redelivered. A
+-- call accepts up to 5,000 events and 5,000 scopes; a larger one fails without writing.
 --
 -- Reply: one of
 --   { "decided", now, lag, verdicts, refusals, earlier }
 --       now       the time of the decision
 --       lag       now less TIME: more than a few microseconds only after the clock was set back
 --       verdicts  for each event: 1 admitted, 0 a duplicate, -k refused, see the k-th refusal
---       refusals  for each the tier without room that frees last; of equal ones that of the narrowest scope:
---                 { scope, tier, slots taken there, wait, slots kept for others, lower bound }
---                 wait: microseconds until an event of this cost fits; -1: it never does, also if it costs
---                 more than 1000 in a log. lower bound: 1 if the wait may be longer, else 0
---       earlier   number and admission time of each event that was admitted again without a charge, in turn
---   { "closed", now, wait }   nothing is decided for `wait` microseconds: replicas are putting back what the
---                             store forgot
+--       refusals  for each, the tier that is last to have room; on a tie, that of the narrowest scope:
+--                   number of the scope, number of the tier
+--                   slots taken there
+--                   microseconds until an event of this cost fits. -1: never, because its cost is above
+--                   COUNT less the slots kept, or above 1,000 in a log
+--                   slots kept for others
+--                   1 if it may have to wait longer than that, else 0
+--       earlier   number and admission time of each event that was admitted again, alternating
+--   { "closed", now, wait }   nothing is decided for `wait` microseconds: replicas put back what it forgot
 --   { "unknown store", now }  the store has another token: put back what this replica remembers, ask again
 --
 -- Guarantees
---   All or nothing  An event is charged to all of its scopes or to none. A refused event leaves nothing.
---   Never too many  No window holds more than COUNT. After the clock was set back by up to a day, `now`
---                   stands still until TIME has caught up. After a longer step back, what lies ahead counts
---                   in buckets, and in a log when TIME gets there.
---   Idempotent      An event in flight for the same delivery is admitted again without a charge: a
---                   redelivery, or a call repeated after its reply was lost. For another delivery it is a
---                   duplicate.
---   Read-only       A call that admits nothing writes nothing.
---   Atomic          Everything is read before anything is written: a key of another type fails the call and
---                   changes nothing.
+--   Never too many  No window of the server's time holds more than COUNT. If the clock is set back by up to
+--                   a day, `now` stands still until TIME has caught up. If by more, logs do not count
+--                   what lies ahead; buckets do, so a scope may stay full for the length of the step.
+--   Idempotent      An event still in flight is admitted again, free of charge, when the same delivery asks
+--                   again: redelivered, or because a reply was lost. Another delivery is a duplicate.
+--   Read-only       A call that admits nothing writes nothing: a refused event leaves no trace.
+--   Atomic          Every key's type is checked before the first write.
 --   Shared          Replicas with other rules may use the same keys. Each checks its own rule against all
 --                   admissions: a window holds at most what the widest of their limits allows.
 --   Self-expiring   Keys expire once their newest entry no longer matters.
 --
--- By hand: one event of "errors" under 100/30m and 10/30m. Run again it is admitted again, without a charge,
--- because its id is the same.
+-- By hand, on Redis 7.0 or later: one event of "errors" under 100/30m and 10/30m. Running it again admits the
+-- event again without a charge. With ids up to errors:e11 the last one is refused.
 --   redis-cli --eval lua/admit.lua \
 --     '{notifier}:meta' '{notifier}:inflight' '{notifier}:sent' '{notifier}:categories' \
 --     '{notifier}:global' '{notifier}:buckets:global' \
@@ -86,20 +85,11 @@
 --     1 0 1800000000  2 1 1800000000 \
 --     0  1 errors 2 \
 --     1 errors:e1 delivery-1 1
--- Eleven events of "storm", the last of which is refused (-1):
---   for i in 1 2 3 4 5 6 7 8 9 10 11; do redis-cli --eval lua/admit.lua \
---     '{notifier}:meta' '{notifier}:inflight' '{notifier}:sent' '{notifier}:categories' \
---     '{notifier}:global' '{notifier}:buckets:global' \
---     '{notifier}:category:storm' '{notifier}:buckets:category:storm' , \
---     86400000000 1800000000 '' by-hand \
---     2  1 0 100 1800000000 0  1 0 10 1800000000 0 \
---     1 0 1800000000  2 1 1800000000 \
---     0  1 storm 2 \
---     1 storm:e$i delivery-$i 1; done
 
 local DAY = 86400000000
 local MONTH = 2678400000000 -- the longest window that a limit can have
-local MOST_MEMBERS = 1000 -- that one event may add to a log: more would block Redis for too long
+local MOST_MEMBERS = 1000 -- most members one event may add to a log: more would block Redis for too long
+local MOST = 5000 -- events, and scopes: Lua can pass no more than some 8,000 values to a command
 
 local call, pcall = redis.call, redis.pcall
 
@@ -149,14 +139,21 @@ for r = 1, number() do
   local tiers = number()
   local rule = { width = number() }
   for t = 1, tiers do
-    local count, window, fixed = number(), number(), number() == 1
-    local before = fixed and now - now % window - 1 or now - window -- the last microsecond before the window
+    local count = number()
+    local window = number()
+    local fixed = number() == 1
+    local last_outside, resets = now - window, false
+    if fixed then
+      last_outside = now - now % window - 1
+      resets = last_outside + 1 + window
+    end
+    local before = text(last_outside)
     rule[t] = {
       count = count,
       window = window,
-      resets = fixed and before + 1 + window, -- when a fixed window ends
-      before = text(before),
-      after = '(' .. text(before),
+      resets = resets, -- when a fixed window ends
+      before = before, -- up to this score: what is not in the window
+      after = '(' .. before, -- from this score: what is
       unused = false, -- reserved slots that are not used; false: not known
     }
   end
@@ -165,26 +162,32 @@ end
 
 local scopes, logs, buckets = {}, {}, {}
 for n = 1, (#KEYS - 4) / 2 do
+  local rule = rules[number()]
+  local wider = scopes[number()] or false
+  local keep = number()
+  if not rule or (n > 1 and not wider) then
+    error('scope ' .. n .. ' has no rule, or no wider scope before it')
+  end
   local log, bucket = KEYS[3 + 2 * n], KEYS[4 + 2 * n]
   logs[n], buckets[n] = log, bucket
   scopes[n] = {
     number = n,
     log = log,
     buckets = bucket,
-    rule = rules[number()],
-    wider = scopes[number()] or false,
-    keep = number(),
+    rule = rule,
+    wider = wider,
+    keep = keep,
     reserved = 0, -- slots of the global limit
-    used = false, -- slots in a tier, by tier, without those of this batch; false: nothing was read yet
+    counted = false, -- by tier: slots taken before this batch; false: nothing was read yet
     entries = 0, -- of the log
     newest = false, -- bucket: its member
-    ends = 0, -- the newest bucket's last microsecond
-    before = 0, -- slots before the newest bucket
+    ends = 0, -- its last microsecond
+    slots_before = 0,
     total = 0, -- slots up to its end
     began = false, -- time of its first slot
     added = 0, -- slots taken by this batch
     members = false, -- of the log, to be added
-    refusals = false, -- by cost, of a category's events
+    refused = false, -- a category's refusals by cost: in a storm many events are refused alike
     decided = 0, -- global slots that the batch had taken when these were found
   }
 end
@@ -200,15 +203,20 @@ end
 
 local origins = {}
 for o = 1, number() do
-  origins[o] = { entry = argument(), category = scopes[number()], touched = false }
+  local entry = argument()
+  local category = scopes[number()]
+  origins[o] = { entry = entry, category = category, touched = false }
 end
 
 local events = number()
+if events > MOST or #scopes > MOST then
+  error('more than ' .. MOST .. ' events or scopes')
+end
 local ids, deliveries, origin_of, costs = at, at + events, at + 2 * events, at + 3 * events
 
 -- One command for all of a batch. If the key does not exist, EXISTS is cheaper than looking for many ids.
 local function find(command, key)
-  if events == 0 or events > 8 and call('EXISTS', key) == 0 then
+  if events == 0 or (events > 8 and call('EXISTS', key) == 0) then
     return {}
   end
   return call(command, key, unpack(ARGV, ids + 1, ids + events))
@@ -219,34 +227,34 @@ local any_log, any_bucket = call('EXISTS', unpack(logs)) > 0, call('EXISTS', unp
 -- COUNT. Time stands still in a script, so each tier is counted once. What the batch adds is in `added`.
 
 local function look(s)
-  s.used = {}
+  s.counted = {}
   if any_log then
     s.entries = call('ZCARD', s.log)
   end
   local last = any_bucket and call('ZREVRANGE', s.buckets, '0', '0', 'WITHSCORES') or {}
   if last[1] then
-    local before, total, began = string.match(last[1], '^(%d+) (%d+) (%d+)$')
+    local slots_before, total, began = string.match(last[1], '^(%d+) (%d+) (%d+)$')
     if not total then
       error(s.buckets .. ' has a member that is not a bucket: ' .. last[1])
     end
     s.newest, s.ends = last[1], tonumber(last[2])
-    s.before, s.total, s.began = tonumber(before), tonumber(total), began
+    s.slots_before, s.total, s.began = tonumber(slots_before), tonumber(total), began
   end
 end
 
 -- used(s, tier) is how many slots of a scope count in a tier. The tier may be that of another scope.
 local function used(s, tier)
-  if not s.used then
+  if not s.counted then
     look(s)
   end
-  local slots = s.used[tier]
+  local slots = s.counted[tier]
   if not slots then
     slots = s.entries > 0 and call('ZCOUNT', s.log, tier.after, stamp) or 0
     if s.total > 0 then
       local first = call('ZRANGEBYSCORE', s.buckets, tier.after, '+inf', 'LIMIT', '0', '1')[1]
       slots = slots + (first and s.total - tonumber(string.match(first, '^%d+')) or 0)
     end
-    s.used[tier] = slots
+    s.counted[tier] = slots
   end
   return slots + s.added
 end
@@ -273,18 +281,18 @@ local function kept(tier, category)
   return tier.unused - math.max(0, category.reserved - used(category, tier))
 end
 
--- bucket_end(s) is the end of the bucket that takes the slots of this batch. A bucket that has not ended is
--- used again; if another replica made it wider, it is cut at this rule's width.
+-- bucket_end(s) is the end of the bucket that takes the slots of this batch. Ends and numbers of slots rise
+-- together, so no bucket but the newest may change.
 local function bucket_end(s)
   local width = s.rule.width
   local ends = now - now % width + width - 1
   if s.ends < now then
-    return ends
+    return ends -- a new one
   end
   if tonumber(s.began) > now then
     return s.ends -- from before the clock was set back by more than a day: others may precede it
   end
-  return math.min(ends, s.ends)
+  return math.min(ends, s.ends) -- a wider one of another replica is cut
 end
 
 -- oldest(key, tier, newest) is the time of the oldest entry that counts in a tier.
@@ -295,21 +303,21 @@ end
 -- frees(s, tier, leave) is when `leave` slots will have left a tier, and whether that is a lower bound.
 local function frees(s, tier, leave)
   if tier.resets then
-    return tier.resets, false
+    return tier.resets, s.ends >= tier.resets -- a bucket of another replica may end in the next window
   end
   local bucket = s.total > 0 and oldest(s.buckets, tier, '+inf')
-  if bucket then
+  if bucket then -- when the oldest entry leaves, at the earliest
     return math.min(tonumber(bucket), tonumber(oldest(s.log, tier, stamp) or bucket)) + tier.window, true
   end
-  if leave > s.used[tier] then
-    -- Some of them were taken by this batch.
+  if leave > s.counted[tier] then -- some of them were taken by this batch
     if s.rule.width > 0 then
       return bucket_end(s) + tier.window, true
     end
     return now + tier.window, false
   end
-  local expired = s.entries > s.used[tier] and call('ZCOUNT', s.log, '-inf', tier.before) or 0
-  local rank = expired + leave - 1
+  -- A slot of the log. Before those that count are those that have left.
+  local left = s.entries > s.counted[tier] and call('ZCOUNT', s.log, '-inf', tier.before) or 0
+  local rank = left + leave - 1
   return tonumber(call('ZRANGE', s.log, rank, rank, 'WITHSCORES')[2]) + tier.window, false
 end
 
@@ -317,25 +325,26 @@ end
 
 local verdicts, refusals, earlier = {}, {}, {}
 local admitted = {} -- id -> delivery, of this batch
+local records, index = {}, {} -- fields and values for KEYS[2], scores and members for KEYS[4]
 
--- read(record) is when an event in flight was admitted, when it was admitted or last posted, and its
--- delivery; or nothing.
-local function read(record)
-  local since, begun, delivery = string.match(record, '^(%d+)g?:%d+:(%d+):[^ ]* (.*)$')
+-- parse_record(record) is when an event was admitted, when it was admitted or last posted, and its delivery;
+-- nothing, if no release has written the record.
+local function parse_record(record)
+  local since, posted, delivery = string.match(record, '^(%d+)g?:%d+:(%d+):[^ ]* (.*)$')
   if not since then
     since, delivery = string.match(record, '^(%d+)g? (.*)$')
   end
   since = tonumber(since)
-  return since, since and math.max(since, tonumber(begun) or 0), delivery
+  return since, since and math.max(since, tonumber(posted) or 0), delivery
 end
 
 -- seen_before(i, id) is the verdict on an event that is in flight or was sent, else nil.
 local function seen_before(i, id)
-  local since, last, delivery = read(in_flight[i] or '')
+  local since, active_at, delivery = parse_record(in_flight[i] or '')
   if admitted[id] then
-    since, last, delivery = now, now, admitted[id]
+    since, active_at, delivery = now, now, admitted[id]
   end
-  if since and last > now - retention then
+  if since and active_at > now - retention then
     if delivery ~= ARGV[deliveries + i] then
       return 0
     end
@@ -347,7 +356,7 @@ local function seen_before(i, id)
   end
 end
 
--- refusal(category, cost) is a row of the reply for the tier without room that frees last; nil: it fits.
+-- refusal(category, cost) is a row of the reply for the tier that is last to have room; nil: all have.
 local function refusal(category, cost)
   local row, last = nil, -1
   local s = category
@@ -364,7 +373,7 @@ local function refusal(category, cost)
         if room >= 0 then
           free_at, lower_bound = frees(s, tier, slots - room)
         end
-        lower_bound = lower_bound or s == global and reserves(tier, category)
+        lower_bound = lower_bound or (s == global and reserves(tier, category))
         if free_at > last then
           local wait = free_at < math.huge and free_at - clock or -1
           row, last = { s.number, t, slots, wait, others, lower_bound and 1 or 0 }, free_at
@@ -399,39 +408,38 @@ local function charge(category, id, cost)
   end
 end
 
-local records, index = {}, {} -- what HSET, and ZADD to the categories, are given
+-- decide(i, id) is the verdict on an event that is not known: -k refuses it, 1 charges it.
+local function decide(i, id)
+  local origin, cost = origins[tonumber(ARGV[origin_of + i])], ARGV[costs + i] or '1'
+  local category = origin.category
+  if not category.refused or category.decided ~= global.added then
+    category.refused, category.decided = {}, global.added
+  end
+  if category.refused[cost] then
+    return category.refused[cost]
+  end
+  local row = refusal(category, tonumber(cost))
+  if row then
+    refusals[#refusals + 1] = row
+    category.refused[cost] = -#refusals
+    return -#refusals
+  end
+  charge(category, id, tonumber(cost))
+  admitted[id] = ARGV[deliveries + i]
+  local grouped = category.wider == global and '' or 'g'
+  records[#records + 1] = id
+  records[#records + 1] = stamp .. grouped .. ':0:0: ' .. admitted[id]
+  if not origin.touched then
+    origin.touched = true
+    index[#index + 1], index[#index + 2] = stamp, origin.entry
+  end
+  return 1
+end
+
 for i = 1, events do
   local id = ARGV[ids + i]
-  local verdict = (admitted[id] or in_flight[i] or sent[i]) and seen_before(i, id)
-  if not verdict then
-    local origin = origins[tonumber(ARGV[origin_of + i])]
-    local category, cost = origin.category, ARGV[costs + i] or '1'
-    -- In a storm many events are refused alike. A refusal holds until the batch takes another slot.
-    if not category.refusals or category.decided ~= global.added then
-      category.refusals, category.decided = {}, global.added
-    end
-    verdict = category.refusals[cost]
-    if not verdict then
-      local row = refusal(category, tonumber(cost))
-      if row then
-        refusals[#refusals + 1] = row
-        verdict = -#refusals
-        category.refusals[cost] = verdict
-      else
-        verdict = 1
-        charge(category, id, tonumber(cost))
-        admitted[id] = ARGV[deliveries + i]
-        records[#records + 1] = id
-        local grouped = category.wider == global and '' or 'g'
-        records[#records + 1] = stamp .. grouped .. ':0:0: ' .. admitted[id]
-        if not origin.touched then
-          origin.touched = true
-          index[#index + 1], index[#index + 2] = stamp, origin.entry
-        end
-      end
-    end
-  end
-  verdicts[i] = verdict
+  local known = (admitted[id] or in_flight[i] or sent[i]) and seen_before(i, id)
+  verdicts[i] = known or decide(i, id)
 end
 
 local reply = { 'decided', now, now - clock, verdicts, refusals, earlier }
@@ -439,17 +447,17 @@ if #records == 0 then
   return reply
 end
 
--- WRITE. If Redis is out of memory or read-only, the first command fails the call; Redis checks neither again
--- in the same script. All keys that are written were read, and have their types.
+-- WRITE. Every key that is written was read: its type is right. If Redis is out of memory or read-only, the
+-- first command fails the call; Redis checks neither again in the same script.
 
--- in_chunks passes values to a command a thousand at a time: Lua cannot pass more than some 8,000.
+-- in_chunks passes values to a command a thousand at a time.
 local function in_chunks(how, command, key, values)
   for from = 1, #values, 1000 do
     how(command, key, unpack(values, from, math.min(from + 999, #values)))
   end
 end
 
--- expire lets a key expire when its newest entry is no longer kept, and never earlier than was set before.
+-- expire lets a key expire once its newest entry is no longer needed; it never shortens an existing expiry.
 local function expire(key, newest, keep)
   local when = text(math.floor((newest + keep) / 1000) + 1)
   if call('PEXPIREAT', key, when, 'GT') == 0 then
@@ -460,7 +468,7 @@ end
 local function write_log(s)
   in_chunks(call, 'ZADD', s.log, s.members)
   expire(s.log, now, s.keep)
-  -- Remove what is no longer kept; a long backlog over several calls.
+  -- Trim entries past `keep`; a long backlog takes several calls.
   local stale = s.entries > 0 and call('ZCOUNT', s.log, '-inf', text(now - s.keep)) or 0
   if stale > 0 then
     call('ZREMRANGEBYRANK', s.log, '0', text(math.min(stale, 1000 + 2 * s.added) - 1))
@@ -469,11 +477,12 @@ end
 
 local function write_buckets(s)
   local goes_on = s.ends >= now
-  local ends, before, began = bucket_end(s), s.total, stamp
+  local ends, slots_before, began = bucket_end(s), s.total, stamp
   if goes_on then
-    before, began = s.before, s.began
+    slots_before, began = s.slots_before, s.began
   end
-  call('ZADD', s.buckets, text(ends), text(before) .. ' ' .. text(s.total + s.added) .. ' ' .. began)
+  local total = s.total + s.added
+  call('ZADD', s.buckets, text(ends), text(slots_before) .. ' ' .. text(total) .. ' ' .. began)
   if goes_on then
     call('ZREM', s.buckets, s.newest) -- last: Redis deletes an empty key, and its expiry with it
   end
@@ -493,17 +502,17 @@ end
 in_chunks(call, 'HSET', KEYS[2], records)
 expire(KEYS[2], now, retention)
 
--- If a message was purged from its stream, nobody settles its event. So look at a few records, and delete
--- those that no window has. v0.1.0's users may not run HRANDFIELD: hence pcall.
+-- An event whose message was purged is never settled: look at a few records, and delete those that no window
+-- has. pcall: v0.1.0's users may not run HRANDFIELD.
 local some = pcall('HRANDFIELD', KEYS[2], '3', 'WITHVALUES')
 for i = 1, #some, 2 do
-  local _, last = read(some[i + 1])
-  if last and last < now - MONTH then
+  local _, active_at = parse_record(some[i + 1])
+  if active_at and active_at < now - MONTH then
     call('HDEL', KEYS[2], some[i])
   end
 end
 
--- The index of categories. pcall: whatever is wrong with it, the events are charged.
+-- The index of categories. pcall: whatever is wrong with it must not fail the call.
 local indexed = pcall('ZREMRANGEBYSCORE', KEYS[4], '-inf', text(now - dedupe - retention))
 if type(indexed) == 'number' then
   in_chunks(pcall, 'ZADD', KEYS[4], index)

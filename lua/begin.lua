@@ -152,7 +152,8 @@ if ARGV[1] == '' then
   posts = 1
 elseif not recorded then
   posts = posts + 1
-  redis.call('HSET', KEYS[1], ARGV[1], admitted .. ':' .. text(posts) .. ':' .. text(now) .. ':' .. name .. ' ' .. delivery)
+  local state = admitted .. ':' .. text(posts) .. ':' .. text(now) .. ':' .. name
+  redis.call('HSET', KEYS[1], ARGV[1], state .. ' ' .. delivery)
   redis.call('PEXPIREAT', KEYS[1], text(math.floor((now + tonumber(ARGV[11])) / 1000) + 1), 'GT')
 end
 for _, scope in ipairs(probes) do

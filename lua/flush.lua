@@ -53,8 +53,14 @@ local function argument()
   at = at + 1
   return ARGV[at]
 end
-local number, replica, beat, prune, most, fingerprint, settings, most_sources = tonumber(argument()), argument(), argument(),
-  argument() == '1', tonumber(argument()), argument(), argument(), tonumber(argument())
+local number = tonumber(argument())
+local replica = argument()
+local beat = argument()
+local prune = argument() == '1'
+local most = tonumber(argument())
+local fingerprint = argument()
+local settings = argument()
+local most_sources = tonumber(argument())
 
 -- list reads a list of counts. The number of categories can exceed the bound only if one of the fields is
 -- new; only then are those in the hash counted. pattern extracts the category from a field.

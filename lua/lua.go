@@ -1,5 +1,6 @@
-// Package lua holds the scripts that Redis runs. The head comment of each script is its contract; admit.lua is the one
-// that decides. They are in a package of their own because go:embed cannot reach a parent directory.
+// Package lua holds the scripts that Redis runs. The head comment of each script is its contract; admit.lua
+// is the one that decides. They are in a package of their own because go:embed cannot reach a parent
+// directory.
 //
 // The package does not know who calls the scripts: packages ratelimit, stats and digest do.
 package lua
@@ -26,7 +27,8 @@ var Sent string
 //go:embed refund.lua
 var Refund string
 
-// Answered records Slack's answer to a post: its time, and the pause that it begins or ends. See the head of answered.lua.
+// Answered records Slack's answer to a post: its time, and the pause that it begins or ends. See the head of
+// answered.lua.
 //
 //go:embed answered.lua
 var Answered string

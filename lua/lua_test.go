@@ -5,7 +5,6 @@ import (
 	"net"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -83,30 +82,6 @@ func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 	}
 	if record := client.HGet(ctx, "{notifier}:inflight", "errors:e1").Val(); !strings.HasSuffix(record, " delivery-1") {
 		t.Errorf("in flight: %q", record)
-	}
-}
-
-// The loop by hand runs eleven events against a limit of ten: only the last one is refused.
-func TestTheLoopInTheHeadOfAdmitEndsInARefusal(t *testing.T) {
-	server := redistest.Start(t)
-	if !hasRedisCLI(server) {
-		t.Skip("needs redis-cli and a redis-server process")
-	}
-	client := server.ClientFor(t, "{notifier}")
-	output := runShell(t, client, byHand(t, "for i in"))
-	var verdicts []string
-	fields := strings.Fields(output)
-	for i, field := range fields {
-		if len(field) == len("1700000000000000") && i+2 < len(fields) { // now, then the lag and the verdict
-			verdicts = append(verdicts, fields[i+2])
-		}
-	}
-	want := append(slices.Repeat([]string{"1"}, 10), "-1")
-	if difference := cmp.Diff(want, verdicts); difference != "" {
-		t.Errorf("(-want +got):\n%s\n%s", difference, output)
-	}
-	if n := client.ZCard(t.Context(), "{notifier}:category:storm").Val(); n != 10 {
-		t.Errorf("%d slots are taken, expected 10", n)
 	}
 }
 

@@ -28,18 +28,23 @@ local function number()
 end
 
 -- look returns how many slots count after a time, when enough have left for one more to fit, and whether that
--- is a lower bound; see admit.lua.
-local function look(log, buckets, count, window, before)
+-- is a lower bound; see admit.lua. resets is when a fixed window ends, else false.
+local function look(log, buckets, count, window, before, resets)
   local after = '(' .. text(before)
   local logged = redis.call('ZCOUNT', log, after, text(now))
   local first = redis.call('ZRANGEBYSCORE', buckets, after, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')
-  local slots = logged
+  local slots, ends = logged, 0
   if first[1] then
-    local newest = redis.call('ZREVRANGE', buckets, '0', '0')[1]
-    slots = slots + tonumber(string.match(newest, '^%d+ (%d+) ')) - tonumber(string.match(first[1], '^%d+'))
+    local newest = redis.call('ZREVRANGE', buckets, '0', '0', 'WITHSCORES')
+    ends = tonumber(newest[2])
+    slots = slots + tonumber(string.match(newest[1], '^%d+ (%d+) '))
+    slots = slots - tonumber(string.match(first[1], '^%d+'))
   end
   if slots < count then
     return slots
+  end
+  if resets then
+    return slots, resets, ends >= resets
   end
   local oldest = redis.call('ZCOUNT', log, '-inf', text(before))
   local rank = first[1] and oldest or oldest + slots - count
@@ -51,11 +56,12 @@ local numbers = {}
 for k = 2, #KEYS, 2 do
   for _ = 1, number() do
     local count, window, fixed = number(), number(), number() == 1
-    local before = fixed and now - now % window - 1 or now - window
-    local slots, frees, lower_bound = look(KEYS[k], KEYS[k + 1], count, window, before)
-    if frees and fixed then
-      frees, lower_bound = before + 1 + window, false
+    local before, resets = now - window, false
+    if fixed then
+      before = now - now % window - 1
+      resets = before + 1 + window
     end
+    local slots, frees, lower_bound = look(KEYS[k], KEYS[k + 1], count, window, before, resets)
     numbers[#numbers + 1] = slots
     numbers[#numbers + 1] = frees and frees - clock or 0
     numbers[#numbers + 1] = lower_bound and 1 or 0

@@ -13,20 +13,22 @@
 -- ARGV[6]  how long after its token was made the store opens at the latest, in microseconds
 -- ARGV[7]  S, the number of scopes, and for each: its bucket width (0: slots are in its log), and how long to
 --          keep entries
--- then     N, the number of admissions; then N ids; then for each: when it was admitted (0: another replica
---          was given it), its cost, number of its category's scope, number of its group's scope (0: not
---          charged to one), number of the global scope, when it was sent (0: it was not), when a post of it
---          last began (0: never), its record in flight (empty: it is not)
+-- then     N, the number of admissions; then N ids; then for each: when it was admitted (0: not known), 1 if
+--          another replica had been given it before (else 0), its cost, number of its category's scope,
+--          number of its group's scope (0: not charged to one), number of the global scope, when it was sent
+--          (0: it was not), when a post of it last began (0: never), its record in flight (empty: it is not)
 -- The oldest admissions come first, and those of one time in one call. Times and durations are in
 -- microseconds.
 --
 -- Reply: { 1, slots, in flight, sent }, how many entries were missing, slots counted once for each scope; or
 -- { 0, 0, 0, 0 }: the store has another token, begin again.
 --
--- A log has a member for each slot, so ZADD NX adds what is missing. A bucket does not show whose slots it
--- has. But an admission is written together with the field "seen <replica>", and replication keeps that
--- order: of its own admissions this replica finds those in the buckets that are not later than the field. It
--- adds the later ones, and moves the field. So a call that is repeated adds nothing.
+-- Which admissions are missing: an admission is written together with the field "seen <replica>", and
+-- replication keeps that order. So of its own admissions this replica finds those in the store that are not
+-- later than the field, in whatever form they were written. It adds the later ones, and moves the field: a
+-- call that is repeated adds nothing. An event that was redelivered from another replica may be later than
+-- the field and there; it is, if the store knows that it is in flight or was sent. Two replicas that both
+-- miss an event add it once to a log, where its slots have names, and twice to buckets: never too few.
 
 local DAY = 86400000000
 local MONTH = 2678400000000
@@ -64,7 +66,14 @@ end
 
 local scopes = {}
 for n = 1, number() do
-  scopes[n] = { log = KEYS[2 + 2 * n], buckets = KEYS[3 + 2 * n], width = number(), keep = number(), members = {}, poured = {} }
+  scopes[n] = {
+    log = KEYS[2 + 2 * n],
+    buckets = KEYS[3 + 2 * n],
+    width = number(),
+    keep = number(),
+    members = {},
+    poured = {},
+  }
 end
 local count = number()
 local ids = at
@@ -74,8 +83,20 @@ local sent = count > 0 and call('ZMSCORE', KEYS[3], unpack(ARGV, ids + 1, ids + 
 local admissions, newest = {}, 0
 for i = 1, count do
   local a = {
-    id = ARGV[ids + i], since = number(), cost = number(), category = scopes[number()], group = scopes[number()],
-    global = scopes[number()], sent = number(), begun = number(), record = argument(),
+    id = ARGV[ids + i],
+    since = number(),
+    redelivered = number() == 1,
+    cost = number(),
+    category = scopes[number()],
+    group = scopes[number()],
+    global = scopes[number()],
+    sent = number(),
+    begun = number(),
+    record = argument(),
+    missing = false,
+    stored = -1, -- when the event was admitted that the store has in flight; -1: none
+    posts = 0, -- of that
+    settled = tonumber(sent[i]) or -1, -- when it was sent, as the store has it
   }
   admissions[i] = a
   if a.since <= clock + DAY then
@@ -88,15 +109,20 @@ latest = math.max(latest, newest)
 local now = math.max(clock, latest)
 
 -- Which slots are missing.
-for _, a in ipairs(admissions) do
-  for _, s in ipairs(a.since > 0 and { a.global, a.category, a.group } or {}) do
-    if a.since > now - s.keep and s.width == 0 and a.cost <= MOST_MEMBERS then
+for i, a in ipairs(admissions) do
+  local since, posts = string.match(records[i] or '', '^(%d+)g?:?(%d*)')
+  a.stored, a.posts = tonumber(since) or -1, tonumber(posts) or 0
+  local known = a.redelivered and (a.stored >= a.since or a.settled >= a.since)
+  a.missing = a.since > seen and not known
+  for _, s in ipairs(a.missing and { a.global, a.category, a.group } or {}) do
+    local counts = a.since > now - s.keep
+    if counts and s.width == 0 and a.cost <= MOST_MEMBERS then
       local name = a.id .. ' ' .. text(a.since)
       for slot = 1, a.cost do
         s.members[#s.members + 1] = text(a.since)
         s.members[#s.members + 1] = slot == 1 and name or name .. ' ' .. slot
       end
-    elseif a.since > now - s.keep and a.since > seen then
+    elseif counts then
       s.poured[#s.poured + 1] = a
     end
   end
@@ -159,24 +185,22 @@ for _, s in ipairs(scopes) do
 end
 
 -- The states of the ids. What was sent is no longer in flight. Of two records the one of the later admission
--- counts, and of one admission the one with more posts: clocks of replicas differ.
+-- counts, and of one admission the one with more posts: clocks of replicas differ. A record that the store
+-- had and has no more was settled.
 local flights, sents = 0, 0
-for i, a in ipairs(admissions) do
-  local since, posts = string.match(records[i] or '', '^(%d+)g?:?(%d*)')
-  since, posts = tonumber(since) or -1, tonumber(posts) or 0
+for _, a in ipairs(admissions) do
   local own_posts = tonumber(string.match(a.record, '^%d+g?:(%d+)') or 0)
-  local later = a.since > since or a.since == since and own_posts > posts
+  local later = a.missing and a.since > a.stored or a.since == a.stored and own_posts > a.posts
   local last = math.max(a.since, a.begun)
   if a.sent > now - tonumber(ARGV[3]) and a.sent <= clock + DAY then
-    if tonumber(sent[i] or 0) < a.sent then
+    if a.settled < a.sent then
       sents = sents + 1
       call('ZADD', KEYS[3], text(a.sent), a.id)
     end
-    if since <= a.sent then
+    if a.stored <= a.sent then
       call('HDEL', KEYS[2], a.id)
     end
-  elseif a.record ~= '' and a.since > 0 and last > now - tonumber(ARGV[4]) and later
-    and tonumber(sent[i] or 0) < a.since then
+  elseif a.record ~= '' and last > now - tonumber(ARGV[4]) and later and a.settled < a.since then
     flights = flights + 1
     call('HSET', KEYS[2], a.id, a.record)
   end

@@ -70,6 +70,18 @@ func (c caller) wantPermit(status ratelimit.PermitStatus, posts int, e ratelimit
 	}
 }
 
+// A replica that knows shorter windows posts what another one has in flight.
+func TestAPostShortensNoExpiry(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		e := event("e", "a")
+		s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), day).want(ratelimit.Admitted, e)
+		s.limiter(t, testkit.Rules("9/10m", "9/10m", ""), day).wantPermit(ratelimit.Granted, 1, e, "", "p")
+		if left := s.PTTL(t.Context(), "{n}:inflight").Val(); left < 59*time.Minute {
+			t.Errorf("what is in flight expires in %s, expected an hour", left)
+		}
+	})
+}
+
 func TestAPostIsNotedBeforeItIsMade(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)

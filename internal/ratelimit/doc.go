@@ -20,11 +20,11 @@
 // what an event contains.
 //
 // Reading order: limit.go and parse.go (how limits are written), rules.go (which limits apply to which
-// category), cost.go and memory.go (what follows from them), keys.go (what is stored where), member.go (what
-// stands for an event there), limiter.go (the calls), arguments.go (what the script is given), decision.go
-// and reply.go (its reply), indexed.go (what follows an admission), begin.go (permits to post), channel.go (a
-// channel's name and its ID), pace.go (how the pace is written), pause.go (Slack's answers and its pauses),
-// peek.go, reserves.go, slots.go, index.go and trace.go (what people ask about), redis.go (the connection).
-// What is put back into a store that has forgotten it: journal.go (what is remembered), guard.go (which store
-// it is), restore.go, healer.go, barrier.go (waiting for the others).
+// category), plan.go (with temporary limits), cost.go and memory.go (what follows from them), keys.go
+// (what is stored where), member.go (what stands for an event there), limiter.go (the calls), arguments.go
+// (what the script is given), decision.go and reply.go (its reply), begin.go (permits to post), pace.go
+// (how the pace is written), pause.go (Slack's answers and its pauses), peek.go, reserves.go, room.go,
+// slots.go, inflight.go, index.go and trace.go (what people ask about), redis.go (the connection),
+// damagedkey.go (keys of another type). What is put back into a store that has forgotten it: journal.go
+// (what is remembered), guard.go (which store it is), restore.go, healer.go.
 package ratelimit

@@ -2,7 +2,6 @@ package ratelimit_test
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -176,9 +175,7 @@ func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
 // primary.
 func oldSide(t *testing.T, primary *redistest.Server, rules ratelimit.Rules) caller {
 	t.Helper()
-	host, port, err := net.SplitHostPort(primary.Addr)
-	testkit.Check(t, err)
-	limiter, err := ratelimit.New(testkit.OpenRedis(t, "redis://"+fakeSentinel(t, host, port)+"/0?master_name=main"), "n", rules, day)
+	limiter, err := ratelimit.New(testkit.OpenRedis(t, startSentinel(t, primary.Addr).url()), "n", rules, day)
 	testkit.Check(t, err)
 	return caller{Limiter: limiter, t: t}
 }

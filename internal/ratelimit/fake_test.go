@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"fmt"
 	"net"
 	"testing"
 
@@ -29,17 +28,6 @@ func fake(t *testing.T, replies map[string]string) string {
 		return found
 	})
 	return listening.Addr().String()
-}
-
-// fakeSentinel is a Sentinel that names a primary, knows no other Sentinel and never hears of a failover.
-func fakeSentinel(t *testing.T, host, port string) string {
-	t.Helper()
-	return fake(t, map[string]string{
-		"SENTINEL get-master-addr-by-name": fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port),
-		"SENTINEL sentinels":               "*0\r\n",
-		"SUBSCRIBE":                        "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n",
-		"PING":                             "+PONG\r\n",
-	})
 }
 
 // silent is a server that takes connections and never answers.

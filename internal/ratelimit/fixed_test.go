@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -102,5 +103,28 @@ func TestAFixedWindowHasItsFirstMicrosecond(t *testing.T) {
 	got := limiter.one(event("x", "a"))
 	if got.Outcome != ratelimit.Category || got.Tier.String() != "2/1h:fixed" || got.Used != 2 || got.RetryAfter != 59*time.Minute {
 		t.Errorf("%+v, expected a refusal by 2/1h:fixed with 2 used, until the next hour", got)
+	}
+}
+
+// A wider bucket of another replica can end after the fixed window does: its slots may still count in the next one.
+func TestTheEndOfAFixedWindowIsALowerBoundBesideWiderBuckets(t *testing.T) {
+	for _, beside := range []bool{false, true} {
+		t.Run(fmt.Sprint("a wider bucket: ", beside), func(t *testing.T) {
+			s := newEmbedded(t, redistest.RunEmbedded(t))
+			fixed := s.limiter(t, testkit.Rules("9/10m:fixed", "2/10m:fixed", ""), day)
+			admits, then := fixed, ratelimit.Admitted
+			if beside {
+				admits, then = s.limiter(t, testkit.Rules("9/1h:30m", "9/1h:30m", ""), day), ratelimit.Category
+			}
+			admits.want(ratelimit.Admitted, events(2, "e", "a")...)
+			got := fixed.one(event("f", "a"))
+			usages, err := fixed.Peek(t.Context(), "a")
+			testkit.Check(t, err)
+			if got.RetryAfter > time.Minute || got.AtLeast != beside || usages[1].AtLeast != beside {
+				t.Errorf("%+v, %+v; expected less than a minute, as a lower bound: %t", got, usages[1], beside)
+			}
+			s.advance(t, got.RetryAfter)
+			fixed.want(then, event("f", "a"))
+		})
 	}
 }

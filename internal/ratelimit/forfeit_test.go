@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"testing"
 
 	"notifier/internal/ratelimit"
@@ -33,6 +34,33 @@ func TestAForfeitedEventKeepsItsSlotsAndFreesItsID(t *testing.T) {
 		}
 		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "p1", "p2")
 		limiter.want(ratelimit.Admitted, by("another message", e))
+	})
+}
+
+// A forfeit without an answer may not have been made: an event that is posted after all, or redelivered, is in flight.
+func TestWhatMayHaveBeenForfeitedIsInFlightOnceItGoesOn(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		posted, redelivered, ended := event("posted", "a"), event("redelivered", "a"), event("ended", "a")
+		c.want(ratelimit.Admitted, posted, redelivered, ended)
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, e := range []ratelimit.Request{posted, redelivered, ended} {
+			if _, err := c.Forfeit(cancelled, e, ""); err == nil {
+				t.Fatal("a forfeit without an answer reports no error")
+			}
+		}
+		c.wantPermit(ratelimit.Granted, 1, posted, "", "first")
+		c.want(ratelimit.Admitted, redelivered)
+		s.empty(t)
+		s.putsBack(t, c)
+		for _, e := range []ratelimit.Request{posted, redelivered, ended} {
+			if _, found, err := c.InFlight(t.Context(), e); err != nil || found != (e != ended) {
+				t.Errorf("%s is in flight: %t (%v)", e.ID, found, err)
+			}
+		}
+		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 3 {
+			t.Errorf("%d slots, expected 3", n)
+		}
 	})
 }
 

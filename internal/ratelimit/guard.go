@@ -28,8 +28,10 @@ type Guard struct {
 
 // OpenGuarded is Open for a worker: with a Guard, and with calls that fail after half a second.
 func OpenGuarded(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, *Guard, error) {
-	guard := &Guard{open: func() (redis.UniversalClient, error) { return open(rawURL, tlsConfig, callTimeout, nil) }}
-	client, err := open(rawURL, tlsConfig, callTimeout, guard.check)
+	guard := &Guard{open: func() (redis.UniversalClient, error) {
+		return open(rawURL, tlsConfig, healersPatience, nil)
+	}}
+	client, err := open(rawURL, tlsConfig, workersPatience, guard.check)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -406,6 +406,20 @@ func (s *store) unlessChanged(t *testing.T, do func()) {
 	s.sameAs(t, before)
 }
 
+// What Slack answers while a store is healed is recorded once it is: a 429 is for all replicas.
+func TestAnAnswerOfSlackWaitsForTheHealing(t *testing.T) {
+	t.Parallel()
+	s, f := onFleet(t)
+	m := f.join(testkit.Rules("9/1h", "9/1h", ""), day)
+	m.wantDigest(ratelimit.Granted, aChannel, "p")
+	s.server.Stop(t)
+	s.server.Restart(t)
+	scope, left, err := m.Answered(t.Context(), ratelimit.Answer{Channel: aChannel, Name: "p", RetryAfter: time.Minute})
+	if err != nil || scope != ratelimit.PausedChannel || left != time.Minute {
+		t.Errorf("%v for %s, %v; expected that the channel is paused for a minute", scope, left, err)
+	}
+}
+
 // A restart that finds everything on disk loses nothing: nothing is put back twice.
 func TestRestartThatLosesNothingPutsNothingBack(t *testing.T) {
 	t.Parallel()

@@ -17,14 +17,16 @@ import (
 
 const (
 	healLook     = 500 * time.Millisecond // how often the store is looked at without a reason
-	healRetry    = 50 * time.Millisecond  // between two attempts to heal
+	healRetry    = 50 * time.Millisecond  // between two attempts to heal; it doubles
+	healRetries  = 200 * time.Millisecond // up to this
 	healPoll     = 100 * time.Millisecond // between two looks at a store that is closed
 	healPatience = 5 * time.Second        // how long a call waits for the healing before it fails
 	healRemind   = time.Minute            // how often the same trouble is logged
 
-	// How long a store stays closed that has lost its token: within healLook all replicas that run have
-	// noticed, and have begun to put back. Each call that puts something back adds healMore, up to healMost
-	// after the loss.
+	// How long a store stays closed that has lost its token. All replicas that run notice it within that time,
+	// and have begun to put back: it is longer than healLook, and than an attempt to reach a host that does
+	// not answer, and a pause. Each call that puts something back adds healMore, up to healMost after the
+	// loss.
 	healQuarantine = 1500 * time.Millisecond
 	healMore       = 500 * time.Millisecond
 	healMost       = 30 * time.Second
@@ -34,7 +36,9 @@ const (
 type Healing struct {
 	Replica string // names this replica; no other may have the name
 	Log     *zap.Logger
-	PutBack []func(context.Context, *redis.Conn) error // puts back what else there is; repeated until it succeeds
+
+	// PutBack puts back what else there is. Each is repeated until it succeeds.
+	PutBack []func(context.Context, *redis.Conn) error
 }
 
 // Healer puts back what a Limiter remembers into a store that may have forgotten it, before anything new is
@@ -96,7 +100,7 @@ func (h *Healer) Run(ctx context.Context) {
 		if err != nil {
 			h.warn(ctx, err)
 			leave() // the next one looks up the primary again
-			pause, retry = retry, min(2*retry, healLook)
+			pause, retry = retry, min(2*retry, healRetries)
 		} else {
 			retry = healRetry
 		}

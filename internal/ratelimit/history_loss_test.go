@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,10 +17,25 @@ import (
 // lossy is what a history has in which the store forgets: it is emptied or set back, and all replicas put back what they remember.
 // From then on decisions have to be as if nothing had been lost.
 //
-// All replicas have the same rules, and ids are known for longer than any window. Each event comes to the replica that was given it
-// before: what another one knows of it is the subject of tests of their own, see "What it does not do" in docs/design.md.
+// All replicas have the same rules, which change now and then, and ids are known for longer than any window. Events are redelivered to
+// other replicas, but in one direction: only if the replica that was given an event first also puts it back first is it counted once in
+// buckets, see "What it does not do" in docs/design.md. For the same reason nobody refunds what others know.
 type lossy struct {
-	copied *copied // what the store may be set back to, or nil
+	copied  *copied // what the store may be set back to, or nil
+	order   []int   // in which replicas put back; events are redelivered to later ones
+	counts  lossyCounts
+	unnamed int // events that got a name of their own
+}
+
+// lossyCounts show that a history is about something.
+type lossyCounts struct {
+	losses      int
+	redelivered int // events that another replica was given
+	changes     int // of limits
+}
+
+func (c *lossyCounts) add(other lossyCounts) {
+	c.losses, c.redelivered, c.changes = c.losses+other.losses, c.redelivered+other.redelivered, c.changes+other.changes
 }
 
 // copied is what a store held at some moment.
@@ -41,7 +57,7 @@ const lossyReplicas = 3
 
 func newLossyHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient) *history {
 	h := newHistory(t, r, s, client, 1)
-	h.lossy, h.steps = &lossy{}, false
+	h.lossy, h.steps = &lossy{order: rapid.Permutation([]int{0, 1, 2}).Draw(r, "order")}, false
 	chosen := anyRules(r, longWindows)
 	dedupe := rapid.SampledFrom([]time.Duration{time.Hour, 2 * time.Hour}).Draw(r, "dedupe of all")
 	h.windows = longWindows
@@ -62,12 +78,23 @@ func (h *history) advance(d time.Duration) {
 	}
 }
 
-// requestsOfOne fills a batch for one replica. The ids tell which.
+// mayAsk reports whether a replica may be given an event: no later one was.
+func (h *history) mayAsk(by int, request ratelimit.Request) bool {
+	rank := func(of int) int { return slices.Index(h.lossy.order, of) }
+	for _, a := range h.model.admissions {
+		if a.is(request) && rank(a.by) > rank(by) {
+			return false
+		}
+	}
+	return rank(ownerOf(request)) <= rank(by)
+}
+
+// requestsOfOne fills a batch for one replica. The ids tell which is given the event first.
 func (h *history) requestsOfOne(r *rapid.T, batch []ratelimit.Request) (caller, replica) {
 	by := rapid.IntRange(0, lossyReplicas-1).Draw(r, "replica")
 	var before []ratelimit.Request
 	for _, request := range h.asked {
-		if ownerOf(request) == by {
+		if h.mayAsk(by, request) {
 			before = append(before, request)
 		}
 	}
@@ -78,11 +105,39 @@ func (h *history) requestsOfOne(r *rapid.T, batch []ratelimit.Request) (caller, 
 		} else {
 			batch[i] = h.request(r)
 		}
-		if id, _, _ := strings.Cut(batch[i].ID, "@"); ownerOf(batch[i]) != by {
+		if id, _, named := strings.Cut(batch[i].ID, "@"); !named {
 			batch[i].ID = fmt.Sprint(id, "@", by)
+		}
+		if !h.mayAsk(by, batch[i]) {
+			h.lossy.unnamed++
+			batch[i].ID = fmt.Sprint("n", h.lossy.unnamed, "@", by)
+		}
+		if a := h.model.inFlight(batch[i]); a != nil && !slices.Contains(a.known, by) {
+			h.lossy.counts.redelivered++
 		}
 	}
 	return h.limiters[by], h.replicas[by]
+}
+
+// change gives all replicas other limits for some events, in any form. They are no longer than those that they replace: what a longer
+// one still counts depends on when keys have expired.
+func (h *history) change(r *rapid.T) {
+	if h.unclear {
+		return
+	}
+	windows := slices.DeleteFunc(slices.Clone(h.windows), func(w time.Duration) bool { return w > h.replicas[0].rules.LongestWindow() })
+	instead, pairs := map[string]ratelimit.Limit{}, []string(nil)
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{globalScope, categoryScope("a"), categoryScope("b.x")}),
+		0, 3, rapid.ID).Draw(r, "instead of") {
+		instead[name] = anyTiers(windows, 10, anyForm(r)).Draw(r, "instead")
+		pairs = append(pairs, strings.Replace(name, " ", "/", 1), instead[name].String())
+	}
+	for i := range h.replicas {
+		h.limiters[i].SetTemporary(forAWhile(pairs...))
+		h.replicas[i] = h.replicas[i].during(instead)
+	}
+	h.lossy.counts.changes++
+	h.operations++
 }
 
 func ownerOf(request ratelimit.Request) int {
@@ -99,6 +154,9 @@ func (h *history) whichFor(r *rapid.T, request ratelimit.Request) (caller, repli
 		return h.which(r)
 	}
 	by := ownerOf(request)
+	if a := h.model.inFlight(request); a != nil {
+		by = rapid.SampledFrom(a.known).Draw(r, "of those that were given it")
+	}
 	return h.limiters[by], h.replicas[by]
 }
 
@@ -106,7 +164,7 @@ func (h *history) whichFor(r *rapid.T, request ratelimit.Request) (caller, repli
 // a store that is set back to it has a slot too many.
 func (h *history) refundsForSure(request ratelimit.Request, asking replica) bool {
 	now := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
-	if h.model.inFlight(request) == nil || !h.fresh(request, asking, now+endsBefore.Microseconds()) {
+	if a := h.model.inFlight(request); a == nil || len(a.known) > 1 || !h.fresh(request, asking, now+endsBefore.Microseconds()) {
 		return false
 	}
 	h.lossy.copied = nil
@@ -152,7 +210,10 @@ func (h *history) lose(r *rapid.T) {
 	if rapid.Bool().Draw(r, "empty") {
 		back = nil
 	}
-	order := rapid.Permutation([]int{0, 1, 2}).Draw(r, "order")
+	order := h.lossy.order
+	if h.replicas[0].keepsEach() { // a log counts a slot once, whoever puts it back
+		order = rapid.Permutation([]int{0, 1, 2}).Draw(r, "another order")
+	}
 	h.stepOverEnds()
 	began := h.virtual(h.s.Time(ctx).Val().UnixMicro())
 	if h.expire(began); h.unclear {
@@ -174,8 +235,31 @@ func (h *history) lose(r *rapid.T) {
 	now := h.virtual(h.s.Time(ctx).Val().UnixMicro())
 	had, unclear := back.stillThere(began, now)
 	h.unclear = h.model.lose(h.replicas[0], had, order, began, now) || unclear
-	h.losses++
+	h.learnEnds(r)
+	h.lossy.counts.losses++
 	h.operations++
+}
+
+// learnEnds tells the model when keys expire that were put back. When exactly is the subject of tests of their own.
+func (h *history) learnEnds(r *rapid.T) {
+	learn := func(key string, holds bool, ends *int64) {
+		at := h.s.PExpireTime(h.t.Context(), key).Val()
+		switch {
+		case at == -1:
+			r.Fatalf("%s never expires\n%s", key, h.s.contents(h.t))
+		case holds && at < 0: // it is not there: nothing that counts was in it
+			*ends = 0
+		case holds:
+			*ends = h.virtual(at.Microseconds()) - 1000
+		}
+	}
+	for name, s := range h.model.scopes {
+		key := strings.Replace(name, " ", ":", 1)
+		learn("{n}:"+key, len(s.log) > 0, &s.logEnds)
+		learn("{n}:buckets:"+key, len(s.buckets) > 0, &s.bucketsEnd)
+	}
+	learn("{n}:inflight", h.model.anyInFlight(), &h.model.inFlightEnds)
+	learn("{n}:sent", len(h.model.sent) > 0, &h.model.sentEnds)
 }
 
 // stillThere is what a store holds that was set back between two times, or nil: sets of the copy may have come to their end since. It

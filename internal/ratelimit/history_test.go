@@ -44,18 +44,21 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 					})
 				})
 			}
-			compared, losses := 0, 0
+			compared, counts := 0, lossyCounts{}
 			t.Run("store loss", func(t *testing.T) {
 				rapid.Check(t, func(r *rapid.T) {
 					h := newLossyHistory(t, r, s, client)
 					r.Repeat(map[string]func(*rapid.T){
 						"admit": h.admit, "admit again": h.admit, "admit once more": h.admit,
 						"wait": h.wait, "sent": h.sent, "refund": h.refund, "begin": h.begin, "keep a copy": h.keepCopy, "lose": h.lose, "lose more": h.lose,
+						"change limits": h.change,
 					})
-					compared, losses = compared+h.operations, losses+h.losses
+					compared += h.operations
+					counts.add(h.lossy.counts)
 				})
 			})
-			t.Logf("%d operations compared around %d losses of the store", compared, losses)
+			t.Logf("%d operations compared around %d losses of the store, %d redelivered events and %d changes of limits",
+				compared, counts.losses, counts.redelivered, counts.changes)
 			operations += playSteered(t, s, client)
 		}
 		t.Logf("%d operations compared", operations)
@@ -88,7 +91,6 @@ type history struct {
 	decided    int64           // the latest time of a decision: the clock may have stepped back since
 	operations int
 	lossy      *lossy
-	losses     int
 	steered    *steered
 	unclear    bool // a key came to its end at the very moment of a decision: the rest cannot be compared
 }

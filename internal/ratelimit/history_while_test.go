@@ -72,12 +72,13 @@ func newSteeredHistory(t *testing.T, r *rapid.T, s *store, client redis.Universa
 // allHave gives a history so many replicas with the same settings.
 func (h *history) allHave(r *rapid.T, client redis.UniversalClient, chosen ratelimit.Rules, dedupe time.Duration, replicas int) {
 	h.longest, h.replicas, h.limiters = chosen.LongestWindow(), nil, nil
-	for range replicas {
+	for i := range replicas {
 		limiter, err := ratelimit.New(client, "n", chosen, dedupe)
 		if err != nil {
 			r.Fatal(err)
 		}
 		h.replicas, h.limiters = append(h.replicas, newReplica(chosen, dedupe)), append(h.limiters, caller{Limiter: limiter, t: h.t})
+		h.replicas[i].number = i
 	}
 	h.costs = costsFor(h.replicas)
 }

@@ -15,10 +15,11 @@ type remembered struct {
 	member, delivery string
 	category         string
 	name             string // of its last post
-	at               int64  // of the admission; 0: not known, another replica was given it
+	at               int64  // of the admission; 0: not known, it is only recorded as sent
 	begun, sent      int64  // of the last post, and when it was recorded as sent; 0: not yet
 	cost, posts      int32
 	grouped          bool // it was charged to a group
+	redelivered      bool // another replica had been given it before
 	gone             bool // it was refunded
 	superseded       bool // admitted anew, or forfeited: only the slots of this admission matter
 }
@@ -107,7 +108,8 @@ func (j *journal) now() int64 { return time.Now().UnixMicro() + j.ahead }
 // with its posts.
 func (j *journal) add(r remembered, earlier bool) {
 	if known := j.find(r.member); known != nil {
-		if earlier && known.delivery == r.delivery && !known.gone && known.sent == 0 {
+		if earlier && known.at == r.at && !known.gone && known.sent == 0 {
+			known.superseded = false // a forfeit of it was not made
 			return
 		}
 		known.superseded = true
@@ -160,11 +162,11 @@ func (j *journal) admitted(epoch uint64, now int64, each func(add func(r remembe
 }
 
 // begun remembers a post that was permitted. It is false, as admitted is, if the answer is from before the
-// present epoch. An event is only posted while it is admitted: if a refund of it was not answered, it was not
-// made.
+// present epoch. An event is only posted while it is in flight: if a refund or a forfeit of it was not
+// answered, it was not made.
 func (j *journal) begun(epoch uint64, member, name string, posts int) bool {
 	return j.changed(epoch, member, func(r *remembered) {
-		r.gone = false
+		r.gone, r.superseded = false, false
 		r.posts, r.name, r.begun = int32(min(posts, 1<<30)), name, j.now()
 	})
 }

@@ -10,23 +10,26 @@ import (
 // only what is between the first pair of braces, so all keys of one namespace share a hash slot and one
 // script may use them together.
 //
-//	{notifier}:global             sorted set  the log of a scope: "<member> <time>" for each slot -> microsecond of admission; see
-//	                                          member.go for what stands for an event
-//	{notifier}:category:<name>    sorted set  the same, for one category
-//	{notifier}:group:<name>       sorted set  the same, for the categories of one group together
-//	{notifier}:buckets:<scope>    sorted set  a scope that is counted in buckets, for example buckets:category:<name>:
-//	                                          "<slots before> <slots with it> <first admission>" -> last
-//	                                          microsecond of the bucket
-//	{notifier}:meta               hash        time of the latest admission, token and opening of the store; see admit.lua
-//	{notifier}:inflight           hash        member -> "<microsecond>[g]:<posts>:<microsecond and name of the last> <delivery>",
-//	                                          admitted and not yet settled
-//	{notifier}:sent               sorted set  member -> microsecond at which it was recorded as sent
-//	{notifier}:categories         sorted set  category, or "<category> <source>" -> microsecond of its last admission,
-//	                                          see index.go
-//	{notifier}:pauses             sorted set  channel, or "*" for the workspace -> microsecond at which Slack's pause ends
-//	{notifier}:probes             hash        channel or "*" -> the post that tests whether Slack accepts posts again;
-//	                                          and which channel was refused since a post was last made
-//	{notifier}:pace:<channel>     sorted set  name of a post -> microsecond from which it counts in the channel's pace
+//	{notifier}:global           sorted set  the log of a scope: "<member> <time>" for each slot -> microsecond
+//	                                        of admission; see member.go for what stands for an event
+//	{notifier}:category:<name>  sorted set  the same, for one category
+//	{notifier}:group:<name>     sorted set  the same, for the categories of one group together
+//	{notifier}:buckets:<scope>  sorted set  the buckets of a scope, for example of category:<name>: "<slots
+//	                                        before> <slots with it> <first admission>" -> last microsecond of
+//	                                        the bucket
+//	{notifier}:meta             hash        time of the latest admission, token and opening of the store, and
+//	                                        up to when it has the admissions of each replica; see admit.lua
+//	{notifier}:inflight         hash        member -> "<microsecond>[g]:<posts>:<microsecond of the last>:<its
+//	                                        name> <delivery>": admitted and not yet settled
+//	{notifier}:sent             sorted set  member -> microsecond at which it was recorded as sent
+//	{notifier}:categories       sorted set  category, or "<category> <source>" -> microsecond of its last
+//	                                        admission; see index.go
+//	{notifier}:pauses           sorted set  channel, or "*" for the workspace -> microsecond at which Slack's
+//	                                        pause ends
+//	{notifier}:probes           hash        channel or "*" -> the post that tests whether Slack accepts posts
+//	                                        again; and which channel was refused since a post was last made
+//	{notifier}:pace:<channel>   sorted set  name of a post -> microsecond from which it counts in the channel's
+//	                                        pace
 //
 // A channel is called what the settings call it.
 type keys struct{ prefix string }

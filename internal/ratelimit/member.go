@@ -14,7 +14,7 @@ import (
 //
 //	errors:e1             the event "e1" of the category "errors"
 //	errors~Y29mZmVl:e1    the same id with a source: a mark and the tag of the source come before the colon
-//	~<hash>               where one of the parts is long, is not printable or could be mistaken for the form itself
+//	~<hash>               where one of the parts is long, is not printable or could pass for the form itself
 //
 // What stands before the first colon is never of the publisher's choosing: the subject sets the category, and
 // a tag is a hash. So no id passes for one of another category, nor for one with another source.

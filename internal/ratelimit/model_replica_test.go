@@ -9,6 +9,7 @@ import (
 
 // replica is one set of rules.
 type replica struct {
+	number    int                        // of several with the same rules
 	rules     ratelimit.Rules            // the settings'
 	instead   map[string]ratelimit.Limit // temporary limits, by the name of the scope; see during
 	asked     time.Duration              // for the dedupe window

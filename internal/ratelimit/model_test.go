@@ -36,6 +36,8 @@ type admission struct {
 	begun    int64    // the last of them
 	post     string   // its name
 	refunded bool
+	by       int   // the replica that was given it first
+	known    []int // those that were given it, by their numbers
 }
 
 // identity is what makes two events one.
@@ -87,6 +89,9 @@ func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
 		switch {
 		case !a.inFlight || !known(a):
 		case a.request.Delivery == request.Delivery:
+			if !slices.Contains(a.known, b.by.number) {
+				a.known = append(slices.Clip(a.known), b.by.number)
+			}
 			return ratelimit.Decision{Outcome: ratelimit.Admitted}
 		default:
 			return ratelimit.Decision{Outcome: ratelimit.Duplicate}
@@ -98,7 +103,7 @@ func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
 	if refusal := b.refusal(request); refusal != nil {
 		return *refusal
 	}
-	a := &admission{request: request, at: b.now, inFlight: true}
+	a := &admission{request: request, at: b.now, inFlight: true, by: b.by.number, known: []int{b.by.number}}
 	for _, level := range b.by.levels(request.Category) {
 		a.scopes = append(a.scopes, level.name)
 		b.added[level.name] += request.Cost
@@ -177,10 +182,11 @@ const never = 1 << 62
 // frees is when so many slots have left a tier, if nothing else comes, and whether that is a lower bound.
 func (b *batch) frees(level level, tier ratelimit.Tier, leave int) (at int64, atLeast bool) {
 	window := tier.Window.Microseconds()
-	if tier.Fixed {
-		return b.floor(b.now, window) + window, false
-	}
 	s := b.scope(level.name)
+	if tier.Fixed {
+		resets, n := b.floor(b.now, window)+window, len(s.buckets)
+		return resets, n > 0 && s.buckets[n-1].ends >= resets
+	}
 	var times []int64 // of slots in the log
 	for _, c := range s.log {
 		if b.counts(tier, c.time, b.now) && c.time <= b.now {
@@ -275,7 +281,7 @@ func (m *model) refundable(request ratelimit.Request, known string) *admission {
 func (m *model) refund(a *admission) {
 	a.inFlight, a.refunded = false, true
 	for _, name := range a.scopes {
-		m.scopes[name].giveBack(a)
+		m.scope(name).giveBack(a)
 	}
 	m.forgetEnd()
 }

@@ -22,6 +22,9 @@ var paceMutants = []mutant{
 	{beginLua, "a lost answer is another's post", "local recorded = posts > 0 and last == name", "local recorded = false"},
 	{beginLua, "a first post forgets the group", "string.match(record, '^(%d+g?) (.*)$')", "string.match(record, '^(%d+)g? (.*)$')"},
 	{beginLua, "a further post forgets the group", "'^(%d+g?):(%d+):(%d+):([^ ]*) (.*)$'", "'^(%d+)g?:(%d+):(%d+):([^ ]*) (.*)$'"},
+	{beginLua, "another store permits posts", "if ARGV[12] ~= '' and redis.call('HGET', KEYS[5], 'token') ~= ARGV[12] then", "if false then"},
+	{beginLua, "a post of a replica with shorter windows forgets what is in flight", "text(math.floor((now + tonumber(ARGV[11])) / 1000) + 1), 'GT')", "text(math.floor((now + tonumber(ARGV[11])) / 1000) + 1))"},
+	{beginLua, "an event is forgotten by its admission although it was posted later", "(now + tonumber(ARGV[11])) / 1000) + 1), 'GT')", "0) + 1), 'GT')"},
 	{beginLua, "probes never expire", "redis.call('PEXPIRE', KEYS[3], ", "redis.call('PEXPIRETIME', KEYS[3]) local _ = ("},
 
 	// Pauses.

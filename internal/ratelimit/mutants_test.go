@@ -56,7 +56,7 @@ const (
 	healerGo      = "internal/ratelimit/healer.go"
 	guardGo       = "internal/ratelimit/guard.go"
 	memoryGo      = "internal/ratelimit/memory.go"
-	damageGo      = "internal/ratelimit/damage.go"
+	damagedKeyGo  = "internal/ratelimit/damagedkey.go"
 )
 
 var mutants = slices.Concat(admitMutants, scriptMutants, paceMutants, goMutants)

@@ -57,9 +57,7 @@ func TestOpenACluster(t *testing.T) {
 
 func TestOpenTheMasterThatSentinelsName(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		host, port, err := net.SplitHostPort(s.Options().Addr)
-		testkit.Check(t, err)
-		works(t, testkit.OpenRedis(t, "redis://"+fakeSentinel(t, host, port)+"/0?master_name=main"))
+		works(t, testkit.OpenRedis(t, startSentinel(t, s.Options().Addr).url()))
 	})
 }
 

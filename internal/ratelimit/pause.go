@@ -9,6 +9,10 @@ import (
 	"time"
 )
 
+// LongestPause is the longest time that Slack may ask for: a longer one is cut to it. A pause in Redis that
+// lasts longer was not written by a notifier, and counts for nothing. 1 hour.
+const LongestPause = time.Hour
+
 // Answer is what Slack has answered to a post. The zero answer, but for the names: Slack has not made the
 // post, and has not refused it by a limit.
 type Answer struct {
@@ -51,12 +55,15 @@ var pauseScopes = map[string]PauseScope{
 func (l *Limiter) Answered(ctx context.Context, answer Answer) (PauseScope, time.Duration, error) {
 	channel := cmp.Or(answer.Channel, webhookChannel)
 	keyNames := []string{l.keys.pauses(), l.keys.probes(), l.keys.pace(channel)}
-	reply, err := l.answered.Run(ctx, l.redis, keyNames,
-		channel, answer.Name, answer.word(), micros(max(answer.RetryAfter, 0)), micros(LongestPause),
-	).Result()
+	var reply any
+	err := l.onKnownStore(ctx, func() (err error) {
+		reply, err = l.answered.Run(ctx, l.redis, keyNames,
+			channel, answer.Name, answer.word(), micros(max(answer.RetryAfter, 0)), micros(LongestPause),
+		).Result()
+		return l.explain(ctx, err, keyNames)
+	})
 	if err != nil {
-		return NoPause, 0, fmt.Errorf("redis: cannot record the answer to post %q: %w", answer.Name,
-			l.explain(ctx, err, keyNames))
+		return NoPause, 0, fmt.Errorf("redis: cannot record the answer to post %q: %w", answer.Name, err)
 	}
 	scope, left, err := decodeAnswered(reply)
 	if err != nil {

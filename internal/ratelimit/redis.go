@@ -12,15 +12,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Timeouts and attempts of a call. A script itself takes about a millisecond, so for a worker a call that takes
-// longer than callTimeout has failed: it asks again as long as it must. A person waits for askTimeout, because
-// there is no better answer. One retry is safe, because every script may be repeated.
+// patience is how long a call may take.
+type patience struct {
+	dial, call time.Duration
+	retries    int // one is safe, because every script may be repeated; -1: none
+}
+
+// A script takes about a millisecond. So for a worker a call that takes half a second has failed: it asks
+// again for as long as it must. A person waits longer, because there is no better answer. A healer has to
+// notice a new primary within healQuarantine, also while it tries to connect to the old one.
+var (
+	workersPatience = patience{dial: 2 * time.Second, call: 500 * time.Millisecond, retries: 1}
+	peoplesPatience = patience{dial: 2 * time.Second, call: 5 * time.Second, retries: 1}
+	healersPatience = patience{dial: 500 * time.Millisecond, call: 500 * time.Millisecond, retries: -1}
+)
+
 const (
-	dialTimeout  = 2 * time.Second
 	dialAttempts = 1 // for each attempt of the call; go-redis's five would take ten seconds
-	callTimeout  = 500 * time.Millisecond
-	askTimeout   = 5 * time.Second
-	callRetries  = 1
 	checkedIdle  = 5 * time.Second
 )
 
@@ -35,13 +43,13 @@ var ErrInvalidURL = errors.New(
 // error. Open does not connect. No error shows any part of the URL. It is for commands, whose users wait for
 // an answer; a worker has OpenGuarded.
 func Open(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, error) {
-	return open(rawURL, tlsConfig, askTimeout, nil)
+	return open(rawURL, tlsConfig, peoplesPatience, nil)
 }
 
-// open is Open with another timeout of a call; check, if there is one, is called on each connection when it is
-// made.
-func open(rawURL string, tlsConfig *tls.Config, timeout time.Duration,
-	check func(context.Context, *redis.Conn) error) (client redis.UniversalClient, err error) {
+// open is Open with another patience; check, if there is one, is called on each connection when it is made.
+func open(
+	rawURL string, tlsConfig *tls.Config, p patience, check func(context.Context, *redis.Conn) error,
+) (client redis.UniversalClient, err error) {
 	defer func() {
 		// go-redis panics on parameters that exclude each other, such as master_name and route_by_latency.
 		if recover() != nil {
@@ -63,8 +71,8 @@ func open(rawURL string, tlsConfig *tls.Config, timeout time.Duration,
 			return nil, ErrInvalidURL
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
-		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, timeout, timeout
-		options.DialerRetries, options.MaxRetries = dialAttempts, callRetries
+		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial, p.call, p.call
+		options.DialerRetries, options.MaxRetries = dialAttempts, p.retries
 		options.ContextTimeoutEnabled = true
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewFailoverClient(options), nil
@@ -74,8 +82,8 @@ func open(rawURL string, tlsConfig *tls.Config, timeout time.Duration,
 			return nil, ErrInvalidURL
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
-		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, timeout, timeout
-		options.DialerRetries, options.MaxRetries = dialAttempts, callRetries
+		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial, p.call, p.call
+		options.DialerRetries, options.MaxRetries = dialAttempts, p.retries
 		options.ContextTimeoutEnabled = true
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewClusterClient(options), nil
@@ -85,8 +93,8 @@ func open(rawURL string, tlsConfig *tls.Config, timeout time.Duration,
 			return nil, ErrInvalidURL
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
-		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = dialTimeout, timeout, timeout
-		options.DialerRetries, options.MaxRetries = dialAttempts, callRetries
+		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial, p.call, p.call
+		options.DialerRetries, options.MaxRetries = dialAttempts, p.retries
 		options.ContextTimeoutEnabled = true
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewClient(options), nil

@@ -38,8 +38,9 @@ func (l *Limiter) remember(q request, batch []Request, a answer, epoch uint64) b
 			}
 			add(remembered{
 				member: q.members[i], delivery: batch[i].Delivery, category: category, at: at,
-				cost:    int32(batch[i].Cost),
-				grouped: len(q.plan.rules.GroupLimit(GroupOf(category))) > 0,
+				cost:        int32(batch[i].Cost),
+				grouped:     len(q.plan.rules.GroupLimit(GroupOf(category))) > 0,
+				redelivered: earlier,
 			}, earlier)
 		}
 	})
@@ -105,14 +106,15 @@ func (l *Limiter) restored(p *plan, token string, entries []remembered) (keyName
 		return number
 	}
 	global := scope(l.keys.global(), p.rules.Global, p.keepGlobal())
-	rows := make([]any, 0, 8*len(entries))
+	rows := make([]any, 0, 9*len(entries))
 	for _, r := range entries {
 		category, group := scope(l.keys.category(r.category), p.rules.LimitFor(r.category),
 			p.keepCategory(r.category)), 0
 		if name := GroupOf(r.category); r.grouped && len(p.rules.GroupLimit(name)) > 0 {
 			group = scope(l.keys.group(name), p.rules.GroupLimit(name), p.keepGroup(name))
 		}
-		rows = append(rows, r.at, r.cost, category, group, global, r.sent, r.begun, r.record())
+		rows = append(rows, r.at, flag(r.redelivered), r.cost, category, group, global, r.sent, r.begun,
+			r.record())
 	}
 	arguments[6] = strconv.Itoa(len(scopes))
 	arguments = append(arguments, strconv.Itoa(len(entries)))

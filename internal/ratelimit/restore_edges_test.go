@@ -66,6 +66,59 @@ func TestALongLogIsPutBackWhole(t *testing.T) {
 	})
 }
 
+// What was admitted in one call has one time, and is put back in one call, however much it is.
+func TestALargeBatchIsPutBackWhole(t *testing.T) {
+	for name, limit := range map[string]string{"exact": "1000/30m", "buckets": "1000/30m:1m"} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				rules := testkit.Rules(limit, limit, "")
+				c := s.remembering(t, "r", rules, day)
+				_, err := c.Admit(t.Context(), events(700, "e", "a"))
+				testkit.Check(t, err)
+				s.empty(t)
+				s.putsBack(t, c)
+				s.wantUsed(t, rules, 700)
+			})
+		})
+	}
+}
+
+// An event is remembered from its last post on.
+func TestAPostIsRememberedLongerThanItsAdmission(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.remembering(t, "r", testkit.Rules("9/10m", "9/10m", ""), time.Second)
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		c.pass(s, 9*time.Minute)
+		c.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		c.JournalTimes(e, s.Time(t.Context()).Val().UnixMicro(), 0)
+		c.pass(s, 2*time.Minute)
+		c.want(ratelimit.Admitted, event("another", "a")) // what is over is forgotten
+		s.empty(t)
+		s.putsBack(t, c)
+		c.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+	})
+}
+
+// An event that was refunded elsewhere, and then admitted anew and refunded here, is not in flight again by its first admission.
+func TestAnEarlierAdmissionIsNotInFlightAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := testkit.Rules("9/10m", "9/10m", "")
+		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+		e := event("e", "x")
+		a.want(ratelimit.Admitted, e)
+		b.want(ratelimit.Admitted, e)
+		b.refund(e)
+		a.want(ratelimit.Admitted, by("another", e))
+		a.refund(by("another", e))
+		s.empty(t)
+		s.putsBack(t, a)
+		if records := s.HGetAll(t.Context(), "{n}:inflight").Val(); len(records) != 0 {
+			t.Errorf("in flight: %v, expected nothing", records)
+		}
+	})
+}
+
 // Several buckets are put back in one call, beside one that is there.
 func TestEachBucketIsPutBackInItsPlace(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {

@@ -100,9 +100,9 @@ func (r Rules) CheckReserved(category string, limit Limit) error {
 	if r.Reserve[category] == 0 || len(limit) == 0 || limit.Exact() {
 		return nil
 	}
-	return fmt.Errorf(
-		"slots are reserved for %s, and its limit %s is counted in buckets; expected a limit that keeps each event, "+
-			"such as %d/%s", category, limit, limit[0].Count, term.ShortDuration(limit[0].Window))
+	return fmt.Errorf("slots are reserved for %s, and its limit %s is counted in buckets; "+
+		"expected a limit that keeps each event, such as %d/%s",
+		category, limit, limit[0].Count, term.ShortDuration(limit[0].Window))
 }
 
 // LongestWindow is the longest window of any rule: how long an admission can matter at all.

@@ -4,14 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
-
-// LongestPause is the longest time that Slack may ask for: a longer one is cut to it. A pause in Redis that
-// lasts longer was not written by a notifier, and counts for nothing. 1 hour.
-const LongestPause = time.Hour
 
 // DamagedKey is the error about a key of another type than the scripts store there. Something else has
 // written it, so what it had counted is lost. It is never removed by notifier: it may be another program's.

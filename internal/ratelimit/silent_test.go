@@ -1,0 +1,101 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/redistest"
+	"notifier/internal/testkit"
+)
+
+// sentinel is a fake Sentinel that names whatever primary it is told.
+type sentinel struct {
+	addr  string
+	names atomic.Pointer[string] // the primary's address
+	asked atomic.Int64           // how often it has named one
+}
+
+func startSentinel(t *testing.T, primary string) *sentinel {
+	t.Helper()
+	s := &sentinel{}
+	s.names.Store(&primary)
+	listening, err := server.NewServer("127.0.0.1:0")
+	testkit.Check(t, err)
+	t.Cleanup(listening.Close)
+	s.addr = listening.Addr().String()
+	listening.SetPreHook(func(peer *server.Peer, command string, arguments ...string) bool {
+		switch {
+		case command == "SENTINEL" && arguments[0] == "get-master-addr-by-name":
+			host, port, _ := net.SplitHostPort(*s.names.Load())
+			s.asked.Add(1)
+			peer.WriteRaw(fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port))
+		case command == "SENTINEL":
+			peer.WriteRaw("*0\r\n")
+		case command == "INFO":
+			peer.WriteRaw("$10\r\n# Sentinel\r\n")
+		case command == "SUBSCRIBE":
+			peer.WriteRaw("*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n")
+		default:
+			return false
+		}
+		return true
+	})
+	return s
+}
+
+// url is what REDIS_URL would be.
+func (s *sentinel) url() string { return "redis://" + s.addr + "/0?master_name=main" }
+
+// deaf is the address of a host that does not even refuse connections, as one without power: the queue of its port is full.
+func deaf(t *testing.T) string {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	testkit.Check(t, err)
+	file := os.NewFile(uintptr(socket), "socket")
+	t.Cleanup(func() { _ = file.Close() })
+	testkit.Check(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	testkit.Check(t, syscall.Listen(socket, 0))
+	bound, err := syscall.Getsockname(socket)
+	testkit.Check(t, err)
+	addr := fmt.Sprint("127.0.0.1:", bound.(*syscall.SockaddrInet4).Port)
+	for range 10 {
+		connection, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
+		if err != nil {
+			return addr
+		}
+		t.Cleanup(func() { _ = connection.Close() })
+	}
+	t.Skip("a full queue refuses connections here")
+	return ""
+}
+
+// The host of the old primary has lost its power. A replica that tries to connect to it notices the new primary while that is closed.
+func TestADeadHostIsGivenUpWithinTheQuarantine(t *testing.T) {
+	t.Parallel()
+	old, promoted := redistest.StartProcess(t).Healed(t, "n"), redistest.StartProcess(t)
+	sentinel := startSentinel(t, old.Addr)
+	f := newFleet(t, sentinel.url())
+	rules := testkit.Rules("10/30m", "10/30m", "")
+	a := f.join(rules, day)
+	a.want(ratelimit.Admitted, events(10, "a", "x")...)
+
+	gone := deaf(t)
+	sentinel.names.Store(&gone)
+	asked := sentinel.asked.Load()
+	old.Freeze(t)
+	testkit.Eventually(t, "it is told to connect to the silent host", func() bool { return sentinel.asked.Load() > asked })
+	sentinel.names.Store(&promoted.Addr) // a moment too late
+	b := f.start(rules, day, ratelimit.Healing{})
+	if n := b.fill("b", "x"); n != 0 {
+		t.Errorf("%d more are admitted, expected none", n)
+	}
+	a.printLog()
+}
