@@ -20,7 +20,8 @@ func recorded(ctx context.Context, id, category string) (found []recent.Outcome,
 	ctx, cancel := context.WithTimeout(ctx, recordedTimeout)
 	defer cancel()
 	err = readOutcomes(ctx, "notifier why", func(ctx context.Context, reader *recent.Reader, place recent.Place) error {
-		found, err = reader.Find(ctx, id, category)
+		answer, err := reader.List(ctx, recent.Filter{EventID: id, Category: category})
+		found = answer.Outcomes
 		if err != nil && !errors.Is(err, recent.ErrNoStream) {
 			return fmt.Errorf("stream %s: %w", place.Stream, err)
 		}

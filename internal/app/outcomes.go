@@ -21,6 +21,7 @@ type outcomes struct {
 	off      string           // why there is none; empty: there is
 	place    recent.Place     // where they are
 	recorder *recent.Recorder // nil: off
+	reader   *recent.Reader   // nil: off
 	tail     *recent.Tail     // nil: off
 	worker   string           // its name in records
 
@@ -42,15 +43,15 @@ func (a *app) newOutcomes() (*outcomes, error) {
 	if o.recorder, err = recent.NewRecorder(config); err != nil {
 		return nil, err
 	}
-	o.tail = recent.NewTail(recent.NewReader(a.connection.Conn, place))
+	o.reader = recent.NewReader(a.connection.Conn, place)
+	o.tail = recent.NewTail(o.reader)
 	a.connection.setDenied(o.denied)
 	return o, nil
 }
 
 // denied takes what the server has denied to the connection, and reports whether it concerns outcomes.
 func (o *outcomes) denied(err error) bool {
-	subject := recent.DeniedSubject(err)
-	return subject != "" && (o.tail.Denied(subject, err) || o.recorder.Denied(subject, err))
+	return o.reader.Denied(err) || o.recorder.Denied(err)
 }
 
 // settled records one settled event.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -95,6 +96,25 @@ func TestAPermissionComesAndGoes(t *testing.T) {
 	}
 }
 
+// What is denied is tried again after pauses, however much there is to record, and is logged once.
+func TestADeniedPermissionCausesNoStorm(t *testing.T) {
+	t.Parallel()
+	g := startGuarded(t, reading)
+	b := &bench{place: place(t), js: testkit.JetStream(t, g.as("all"))}
+	begun := time.Now()
+	b.record(t, g.as("w"))
+	for i := range 100 {
+		b.recorder.Record(outcomeOf(fmt.Sprint("c", i), outcome.Sent, "", "e"))
+	}
+	testkit.Eventually(t, "it is tried again", func() bool { return b.denials.Load() >= 10 })
+	if n, most := b.denials.Load(), 2+time.Since(begun)/(10*time.Millisecond); n > int64(most) {
+		t.Errorf("%d requests were denied in %s", n, time.Since(begun))
+	}
+	if n := b.logs.Len(); n != 1 {
+		t.Errorf("%d lines: %v", n, b.logs.All())
+	}
+}
+
 // readerAs is a reader of its own.
 func readerAs(t testing.TB, b *bench, url string) *recent.Reader {
 	t.Helper()
@@ -123,26 +143,27 @@ func TestADeniedReadingEndsNoWriting(t *testing.T) {
 	g := startGuarded(t, writing...)
 	b := &bench{place: place(t), js: testkit.JetStream(t, g.as("all"))}
 	b.record(t, g.as("w"))
-	denied := "nats: permissions violation: Permissions Violation for Publish to \"" + reading + "\""
-	violation := fmt.Errorf("%w: %s", nats.ErrPermissionViolation, strings.TrimPrefix(denied, "nats: permissions violation: "))
-	if subject := recent.DeniedSubject(violation); subject != reading || b.recorder.Denied(subject, violation) {
-		t.Errorf("the recorder takes the denial of %q for its own", subject)
+	violation := func(subject string) error {
+		return fmt.Errorf("%w: Permissions Violation for Publish to %q", nats.ErrPermissionViolation, subject)
 	}
-	for _, other := range []error{errors.New("x"), nats.ErrPermissionViolation, fmt.Errorf("%w: Permissions Violation for Subscription to \"a\"", nats.ErrPermissionViolation),
-		fmt.Errorf("%w: Permissions Violation for Publish to \"a", nats.ErrPermissionViolation)} {
-		if subject := recent.DeniedSubject(other); subject != "" {
-			t.Errorf("%v: %q", other, subject)
+	others := []error{
+		errors.New("x"), nats.ErrPermissionViolation, violation("notify-dead.errors"), violation("$JS.API.STREAM.INFO.NOTIFY"),
+		fmt.Errorf("%w: Permissions Violation for Subscription to %q", nats.ErrPermissionViolation, "notify-events.errors"),
+	}
+	for _, other := range append(others, violation(reading)) {
+		if b.recorder.Denied(other) {
+			t.Errorf("the recorder takes this for its own: %v", other)
 		}
 	}
-	var tail atomic.Pointer[recent.Tail]
-	connection, err := nats.Connect(g.as("w"), nats.CustomInboxPrefix("_W"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		tail.Load().Denied(recent.DeniedSubject(err), err)
-	}))
+	var reader atomic.Pointer[recent.Reader]
+	denied := func(_ *nats.Conn, _ *nats.Subscription, err error) { reader.Load().Denied(err) }
+	connection, err := nats.Connect(g.as("w"), nats.CustomInboxPrefix("_W"), nats.ErrorHandler(denied))
 	testkit.Check(t, err)
 	t.Cleanup(connection.Close)
-	tail.Store(recent.NewTail(recent.NewReader(connection, b.place)))
+	reader.Store(recent.NewReader(connection, b.place))
+	tail := recent.NewTail(reader.Load())
 	for _, filter := range []recent.Filter{{}, {Category: "errors"}} {
-		if _, err := tail.Load().List(t.Context(), t.Context(), filter); !errors.Is(err, nats.ErrPermissionViolation) {
+		if _, err := tail.List(t.Context(), t.Context(), filter); !errors.Is(err, nats.ErrPermissionViolation) {
 			t.Errorf("%+v: %v, expected that it is denied", filter, err)
 		}
 	}

@@ -2,10 +2,8 @@ package recent
 
 import "time"
 
-// Hurry has failures tried again at once, and each reported.
+// Hurry has failures tried again at once.
 func (r *Recorder) Hurry() {
-	r.firstGap, r.lastGap, r.quiet = 20*time.Millisecond, 40*time.Millisecond, 0
+	r.pause.InitialInterval = 20 * time.Millisecond
+	r.pause.MaxInterval = 40 * time.Millisecond
 }
-
-// ShortID is the id in a record.
-func ShortID(id string) string { return shortID(id) }

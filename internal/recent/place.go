@@ -1,13 +1,20 @@
-// Package recent keeps what became of events for a day, and answers questions about it: why did this alert not arrive?
+// Package recent keeps the outcomes of events for a day, to answer the question that every alert that did not
+// arrive raises: what happened to it?
 //
-// Workers record outcomes in a JetStream stream of their own (recorder.go), within a budget (budget.go): a storm is recorded in
-// parts, and what is left out is counted. Commands and the admin server read it (reader.go, tail.go).
+// The log knows, but few people can search it at night. So workers also write each outcome, without its
+// payload, to a JetStream stream of their own, and commands and the admin server read that. It is for people:
+// nothing is decided from it, it may lose records, and it may not cost a worker anything. Three rules follow.
 //
-// The package knows the stream and the form of its records. A record has no payload. It is a help for people, and nothing is
-// decided from it: a worker goes on without it, and it may be lost.
+// A worker never waits. It hands an outcome over and goes on (recorder.go). A goroutine of its own stores one
+// record at a time, and what it cannot store is left out and counted.
 //
-// Reading order: place.go (where), outcome.go (what), budget.go and recorder.go (writing), pages.go, reader.go and tail.go
-// (reading).
+// A storm is recorded in parts (limiter.go). Thousands of refusals a second would push everything else out of
+// the stream, and the first and the last of them with a count say as much.
+//
+// Nothing in the stream is trusted (reader.go). A publisher can have acknowledgements stored there by naming
+// a reply subject, so whatever is not a record is skipped. There is one way to read: batches of direct reads,
+// the newest first. They need one permission and leave no consumer behind. tail.go shares readings among the
+// clients of the admin server.
 package recent
 
 import (
@@ -30,26 +37,23 @@ const (
 	maxMessageSize = 16 << 10 // a record is smaller; others cannot put large messages among them
 )
 
-// noCategory stands in the subject for a category that a subject cannot have.
-const noCategory = "_invalid"
-
-// longestCategory is the longest category that an event may have, in bytes.
-const longestCategory = 128
-
 // Place is where outcomes are kept.
 type Place struct {
 	Stream  string // <NATS_STREAM>_EVENTS
 	Subject string // an outcome goes to <Subject>.<category>
+	pattern event.Pattern
 }
 
-// NewPlace is the place for the outcomes of the events in a stream, which workers read by a pattern. The error says why there can
-// be none: what is recorded would be read as an event.
-func NewPlace(events string, pattern event.Pattern) (Place, error) {
-	p := Place{Stream: events + "_EVENTS", Subject: strings.ToLower(events) + "-events"}
+// NewPlace is the place for the outcomes of the events in a stream, which workers read by a pattern. It fails
+// where records would be read as events.
+func NewPlace(events string, pattern event.Pattern) (p Place, err error) {
+	p = Place{Stream: events + "_EVENTS", Subject: strings.ToLower(events) + "-events"}
 	if event.Overlap(pattern.String(), p.all()) {
-		return Place{}, fmt.Errorf("NATS_SUBJECT %s matches the subjects of outcomes, %s; set NATS_STREAM or NATS_SUBJECT to another name", pattern, p.all())
+		return Place{}, fmt.Errorf("NATS_SUBJECT %s matches the subjects of outcomes, %s; "+
+			"set NATS_STREAM or NATS_SUBJECT to another name", pattern, p.all())
 	}
-	return p, nil
+	p.pattern, err = event.ParsePattern(p.all())
+	return p, err
 }
 
 // all are the subjects of all outcomes.
@@ -57,24 +61,11 @@ func (p Place) all() string { return p.Subject + ".>" }
 
 // subject is where an outcome of a category goes, and where to look for it.
 func (p Place) subject(category string) string {
-	category = short(category, longestName) // as the record has it
-	if !fits(category) {
-		category = noCategory
+	subject, err := p.pattern.Subject(short(category, longestName))
+	if err != nil { // with wildcards or control characters, which a message's subject can have all the same
+		return p.Subject + "._invalid"
 	}
-	return p.Subject + "." + category
-}
-
-// fits reports whether a category can stand in a subject as it is.
-func fits(category string) bool {
-	if len(category) > longestCategory || strings.ContainsAny(category, " \t\r\n\f\v\x00") {
-		return false
-	}
-	for token := range strings.SplitSeq(category, ".") {
-		if token == "" || token == "*" || token == ">" {
-			return false
-		}
-	}
-	return true
+	return subject
 }
 
 // Config is how the stream is created.
@@ -90,18 +81,15 @@ func (p Place) Config() jetstream.StreamConfig {
 		Storage:     jetstream.FileStorage,
 		AllowDirect: true,
 
-		MaxMsgsPerSubject: maxOfCategory, // one category cannot displace the outcomes of all others
+		MaxMsgsPerSubject: maxOfCategory, // so that a category cannot displace the outcomes of all others
 	}
 }
 
 // Mismatch is why a stream of this name cannot be used; empty: it can.
 func (p Place) Mismatch(config jetstream.StreamConfig) string {
 	takes := func(s string) bool { return event.Covers(s, p.all()) }
-	switch {
-	case config.Mirror != nil || len(config.Sources) > 0:
-		return fmt.Sprintf("stream %s is a copy of others, expected one that takes %s", p.Stream, p.all())
-	case !slices.ContainsFunc(config.Subjects, takes):
-		return fmt.Sprintf("stream %s takes %s, expected %s", p.Stream, strings.Join(config.Subjects, ", "), p.all())
+	if slices.ContainsFunc(config.Subjects, takes) {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("stream %s takes %q, expected %s", p.Stream, strings.Join(config.Subjects, ", "), p.all())
 }

@@ -3,93 +3,80 @@ package recent
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
-	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"notifier/internal/streams"
 	"notifier/internal/wait"
 )
 
 const (
-	queued       = 512 // outcomes that wait to be published; what comes above that is left out
-	atOnce       = 64  // records whose acknowledgements are waited for together
-	lookAgain    = 250 * time.Millisecond
-	ackTimeout   = 5 * time.Second
-	apiTimeout   = 5 * time.Second
-	flushTimeout = 2 * time.Second // how long a recorder goes on after its end
-	mostTries    = 5               // of a record that is not acknowledged
-	firstPause   = time.Second     // after a failure; it doubles
-	lastPause    = 30 * time.Second
-	reportPause  = 10 * time.Second // between two lines that say that nothing is recorded
+	lookAgain  = 250 * time.Millisecond // for room, or for a connection
+	endTimeout = 2 * time.Second        // for what is left when a worker ends
+	mostTries  = 5                      // of one record
+	firstPause = time.Second            // after a failure; it grows with each further one
+	lastPause  = 20 * time.Second       // or half as much again
 )
 
 // Config is what a Recorder needs.
 type Config struct {
 	Place      Place
-	Connection *nats.Conn // Recorder.Denied must get what the server denies on it
-	Replicas   int        // of the stream, if it is created; 0: three in a cluster of three servers or more, else one
+	Connection *nats.Conn // its errors go to Recorder.Denied
+	Replicas   int        // of the stream, if it is created; see streams.Maker
 	Log        *zap.Logger
 }
 
-// Recorder writes outcomes into their stream, and creates that if it is absent. It never keeps its caller waiting: while the
-// stream cannot be written, outcomes are left out, counted, and logged once.
+// Recorder writes outcomes to their stream, which it creates if it is absent. It never makes its caller wait:
+// while the stream cannot be written to, outcomes are left out and counted, and the reason is logged once.
 type Recorder struct {
 	Config
-	js     jetstream.JetStream
-	budget *budget
-	queue  chan Outcome
-	name   string // of this recorder, unique; with a number it names each record
-	count  uint64
+	*denials
+	js      jetstream.JetStream
+	limiter *limiter
+	added   chan struct{} // has room for one
 
-	// What follows is used by Run alone.
-	batch    []record // to be published, the oldest first
-	look     bool     // the stream is to be looked for before anything is published
-	pause    time.Duration
-	reported time.Time
-	lost     bool // it was reported that nothing is recorded
-
-	mu       sync.Mutex
-	asking   context.CancelCauseFunc // of the request about the stream that is under way
-	pending  map[string]error        // subjects that are published to, and why the server denies it
-	denied   chan struct{}           // has room for one
-	firstGap time.Duration
-	lastGap  time.Duration
-	quiet    time.Duration
+	// Run alone uses what follows.
+	pause   *backoff.ExponentialBackOff
+	failing bool // and that is logged
 }
 
-// record is an outcome on its way.
-type record struct {
-	Outcome
-	id    string
-	tries int
-}
-
-// NewRecorder makes a recorder, which does nothing before Run.
+// NewRecorder makes a recorder. It stores nothing before Run.
 func NewRecorder(config Config) (*Recorder, error) {
-	js, err := jetstream.New(config.Connection, jetstream.WithDefaultTimeout(apiTimeout), jetstream.WithPublishAsyncTimeout(ackTimeout))
+	js, err := jetstream.New(config.Connection)
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = firstPause, lastPause
+	stream := config.Place.Stream + `"`
+	find, create := "$JS.API.STREAM.INFO."+stream, "$JS.API.STREAM.CREATE."+stream
 	return &Recorder{
-		Config: config, js: js, budget: newBudget(), queue: make(chan Outcome, queued), name: rand.Text()[:12], look: true,
-		pending: map[string]error{}, denied: make(chan struct{}, 1), firstGap: firstPause, lastGap: lastPause, quiet: reportPause,
+		Config:  config,
+		denials: newDenials(config.Place.Subject+".", find, create),
+		js:      js,
+		limiter: newLimiter(),
+		added:   make(chan struct{}, 1),
+		pause:   pause,
 	}, nil
 }
 
-// Record takes an outcome, or leaves it out. It returns at once, and is safe for concurrent use. A nil Recorder records nothing.
+// Record takes an outcome, or leaves it out. It returns at once and is safe for concurrent use. A nil
+// Recorder does nothing.
 func (r *Recorder) Record(o Outcome) {
-	if r == nil || !r.budget.take(&o, time.Now()) {
+	if r == nil {
 		return
 	}
+	r.limiter.add(o.bounded(), time.Now())
 	select {
-	case r.queue <- o:
+	case r.added <- struct{}{}:
 	default:
-		r.budget.giveBack(&o)
 	}
 }
 
@@ -98,126 +85,148 @@ func (r *Recorder) LeftOut() uint64 {
 	if r == nil {
 		return 0
 	}
-	return r.budget.total()
+	return r.limiter.leftOut()
 }
 
-// Denied takes the subject that the server has denied to the connection, with its error, and reports whether the recorder has
-// published there. It logs that itself.
-func (r *Recorder) Denied(subject string, err error) bool {
-	if r == nil || !r.Place.writes(subject) {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, published := r.pending[subject]; published {
-		r.pending[subject] = err
-		select {
-		case r.denied <- struct{}{}:
+// Run stores outcomes until ctx ends, and then what is queued, for endTimeout at most.
+func (r *Recorder) Run(ctx context.Context) {
+	storing, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() {
+		wait.For(storing, endTimeout)
+		end()
+	})()
+	r.prepare(ctx)
+	for storing.Err() == nil {
+		o, found, waits := r.limiter.next(time.Now())
+		switch {
+		case found:
+			r.record(storing, o)
+		case ctx.Err() != nil:
+			return
+		case waits:
+			wait.For(ctx, lookAgain)
 		default:
+			select {
+			case <-r.added:
+			case <-ctx.Done():
+			}
 		}
-	} else if r.asking != nil {
-		r.asking(err)
+	}
+}
+
+// prepare creates the stream before there is anything to record, so that a missing permission is known early.
+// Where the stream exists, permission to publish is enough: outcomes are recorded all the same.
+func (r *Recorder) prepare(ctx context.Context) {
+	if !r.connected(ctx) {
+		return
+	}
+	if err := r.request(ctx, r.findOrCreate); err != nil && ctx.Err() == nil {
+		r.failed(err)
+	}
+}
+
+// connected waits for the connection, and reports whether there is one before ctx ends.
+func (r *Recorder) connected(ctx context.Context) bool {
+	for !r.Connection.IsConnected() {
+		if !wait.For(ctx, lookAgain) {
+			return false
+		}
 	}
 	return true
 }
 
-// Run records until ctx ends, and then what is queued, within flushTimeout.
-func (r *Recorder) Run(ctx context.Context) {
-	ticker := time.NewTicker(lookAgain)
-	defer ticker.Stop()
-	for ticking := true; ctx.Err() == nil; {
-		if r.look && r.Connection.IsConnected() {
-			r.ensure(ctx)
+// record stores one outcome. Each failure is followed by a pause, so that a stream that takes nothing, or a
+// permission that is missing, costs a request now and then.
+func (r *Recorder) record(ctx context.Context, o Outcome) {
+	id := rand.Text()
+	for range mostTries {
+		if !r.connected(ctx) {
+			break
 		}
-		switch needed := r.look || r.budget.waits(); { // an idle worker sleeps
-		case needed && !ticking:
-			ticker.Reset(lookAgain)
-			ticking = true
-		case !needed && ticking:
-			ticker.Stop()
-			ticking = false
-		}
-		select {
-		case <-ctx.Done():
-		case o := <-r.queue:
-			r.add(o)
-		case <-r.budget.filled:
-		case now := <-ticker.C:
-			for _, o := range r.budget.due(now, atOnce) {
-				r.add(o)
-			}
-		}
-		r.work(ctx)
-	}
-	r.flush()
-}
-
-// work publishes what there is, and returns when nothing is left or ctx ends.
-func (r *Recorder) work(ctx context.Context) {
-	for r.gather(); len(r.batch) > 0 && ctx.Err() == nil; r.gather() {
-		if !r.Connection.IsConnected() {
-			wait.For(ctx, lookAgain) // the queue keeps what is new, as far as there is room
-		} else if !r.write(ctx) {
-			wait.For(ctx, r.nextPause())
-		}
-	}
-}
-
-// flush publishes what is left when the worker ends, as far as that is soon done.
-func (r *Recorder) flush() {
-	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
-	defer cancel()
-	for _, o := range r.budget.due(time.Now(), atOnce) {
-		r.add(o)
-	}
-	r.gather()
-	if r.look && len(r.batch) > 0 && r.Connection.IsConnected() {
-		r.ensure(ctx)
-	}
-	for r.gather(); len(r.batch) > 0 && r.Connection.IsConnected() && r.write(ctx); r.gather() {
-	}
-	for i := range r.batch {
-		r.budget.giveBack(&r.batch[i].Outcome)
-	}
-}
-
-func (r *Recorder) add(o Outcome) {
-	r.count++
-	r.batch = append(r.batch, record{Outcome: o, id: r.name + "." + strconv.FormatUint(r.count, 10)})
-}
-
-// gather fills the batch with what is queued.
-func (r *Recorder) gather() {
-	for len(r.batch) < atOnce {
-		select {
-		case o := <-r.queue:
-			r.add(o)
-		default:
+		reconnects := r.Connection.Stats().Reconnects
+		err := r.request(ctx, func(ctx context.Context) error { return r.store(ctx, o, id) })
+		if err == nil {
+			r.worked()
 			return
 		}
+		interrupted := !r.Connection.IsConnected() || r.Connection.Stats().Reconnects != reconnects
+		if ctx.Err() == nil && !interrupted { // a lost connection is logged elsewhere
+			r.failed(err)
+		}
+		wait.For(ctx, r.pause.NextBackOff())
 	}
+	r.limiter.lose(o)
 }
 
-// nextPause is how long to wait after a failure.
-func (r *Recorder) nextPause() time.Duration {
-	r.pause = min(max(r.firstGap, 2*r.pause), r.lastGap)
-	return wait.Jitter(r.pause)
+// request makes a request that ends in time, and when the server denies it.
+func (r *Recorder) request(ctx context.Context, do func(context.Context) error) error {
+	ctx, end := r.begin(ctx)
+	defer end()
+	err := do(ctx)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// store publishes a record, and creates the stream if there is none.
+func (r *Recorder) store(ctx context.Context, o Outcome, id string) error {
+	err := r.publish(ctx, o, id)
+	if !errors.Is(err, jetstream.ErrNoStreamResponse) {
+		return err
+	}
+	if err := r.findOrCreate(ctx); err != nil {
+		return err
+	}
+	return r.publish(ctx, o, id)
+}
+
+// publish names the stream, so that no other one takes the record, and the record, so that a second try
+// stores it once.
+func (r *Recorder) publish(ctx context.Context, o Outcome, id string) error {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	_, err = r.js.Publish(ctx, r.Place.subject(o.Category), data,
+		jetstream.WithMsgID(id), jetstream.WithExpectStream(r.Place.Stream))
+	return err
+}
+
+func (r *Recorder) findOrCreate(ctx context.Context) error {
+	maker := streams.Maker{JetStream: r.js, Replicas: r.Replicas}
+	stream, err := maker.Ensure(ctx, r.Place.Config())
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", r.Place.Stream, err)
+	}
+	if mismatch := r.Place.Mismatch(stream.CachedInfo().Config); mismatch != "" {
+		return errors.New(mismatch)
+	}
+	return nil
 }
 
 // failed reports, once, why outcomes are not recorded.
 func (r *Recorder) failed(err error) {
-	if r.lost || time.Since(r.reported) < r.quiet {
+	if r.failing {
 		return
 	}
-	r.lost, r.reported = true, time.Now()
-	r.Log.Warn("outcomes are not recorded", zap.String("stream", r.Place.Stream), zap.Error(err), zap.String("advice", advice(err)))
+	r.failing = true
+	advice := "workers go on without it; see docs/operations.md"
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		advice = "give the user the permissions in docs/security.md"
+	}
+	r.Log.Warn("outcomes are not recorded",
+		zap.String("stream", r.Place.Stream), zap.Error(err), zap.String("advice", advice))
 }
 
 // worked reports, once, that outcomes are recorded again.
 func (r *Recorder) worked() {
-	r.pause = 0
-	if r.lost {
-		r.lost = false
-		r.Log.Info("outcomes are recorded again", zap.String("stream", r.Place.Stream), zap.Uint64("left_out", r.budget.total()))
+	r.pause.Reset()
+	if !r.failing {
+		return
 	}
+	r.failing = false
+	r.Log.Info("outcomes are recorded again",
+		zap.String("stream", r.Place.Stream), zap.Uint64("left_out", r.limiter.leftOut()))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/event"
@@ -144,6 +145,28 @@ func TestARestartOfNATS(t *testing.T) {
 	}
 }
 
+// A record whose acknowledgement is lost with the connection is stored later, and the connection's loss is logged elsewhere.
+func TestALostConnectionIsNotAFailure(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	testkit.EventuallyNil(t, func() error { return b.js.DeleteStream(t.Context(), b.place.Stream) })
+	silent, err := nats.Connect(b.server.URL(), nats.NoReconnect())
+	testkit.Check(t, err)
+	defer silent.Close()
+	published, err := silent.SubscribeSync("notify-events.>") // takes records and acknowledges none
+	testkit.Check(t, err)
+	testkit.Check(t, silent.Flush())
+	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "e-1"))
+	_, err = published.NextMsg(testkit.Patience)
+	testkit.Check(t, err)
+	b.server.Stop()
+	testkit.Check(t, b.server.Start())
+	b.eventually(t, recent.Filter{}, 1)
+	if n := b.logs.Len(); n > 0 {
+		t.Errorf("%d lines: %v", n, b.logs.All())
+	}
+}
+
 // A stream that is deleted is made again.
 func TestTheStreamIsDeleted(t *testing.T) {
 	t.Parallel()
@@ -156,8 +179,8 @@ func TestTheStreamIsDeleted(t *testing.T) {
 	}
 	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "after"))
 	testkit.Eventually(t, "it is recorded", func() bool {
-		found, err := b.reader.Find(t.Context(), "after", "")
-		return err == nil && len(found) == 1
+		found, err := b.reader.List(t.Context(), recent.Filter{EventID: "after"})
+		return err == nil && len(found.Outcomes) == 1
 	})
 }
 
