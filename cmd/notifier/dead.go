@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/urfave/cli/v3"
 
-	"notifier/internal/deadletter"
+	"notifier/internal/consume/letters"
 	"notifier/internal/settings"
 )
 
@@ -71,7 +71,7 @@ func endOnDenial(cancel context.CancelCauseFunc) nats.Option {
 
 // withDeadLetters opens the dead-letter stream of the settings. It passes nil on where there is none yet. The context that
 // it passes on also ends when the server denies something.
-func withDeadLetters(ctx context.Context, name string, do func(ctx context.Context, s settings.NATS, letters *deadletter.Stream) error) error {
+func withDeadLetters(ctx context.Context, name string, do func(ctx context.Context, s settings.NATS, stream *letters.Stream) error) error {
 	s, err := settings.LoadNATS()
 	if err != nil {
 		return err
@@ -83,9 +83,9 @@ func withDeadLetters(ctx context.Context, name string, do func(ctx context.Conte
 		return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
 	}
 	defer connection.Close()
-	letters, err := deadletter.Open(ctx, connection, s.Stream, s.Pattern)
-	if err == nil || errors.Is(err, deadletter.ErrNoStream) {
-		err = do(ctx, s, letters)
+	stream, err := letters.Open(ctx, connection, s.Stream, s.Pattern)
+	if err == nil || errors.Is(err, letters.ErrNoStream) {
+		err = do(ctx, s, stream)
 	}
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted")

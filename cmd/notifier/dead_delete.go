@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"notifier/internal/deadletter"
+	"notifier/internal/consume/letters"
 	"notifier/internal/settings"
 )
 
@@ -50,27 +50,27 @@ Examples:
 // deadDelete is one run of the command.
 type deadDelete struct {
 	deadWork
-	bin *deadletter.Bin
+	bin *letters.Bin
 }
 
-func (d *deadDelete) start(ctx context.Context, s settings.NATS, letters *deadletter.Stream) error {
+func (d *deadDelete) start(ctx context.Context, s settings.NATS, stream *letters.Stream) error {
 	subject, err := settings.LoadDeadLetterSubject(s.Stream, s.Pattern)
 	if err != nil {
 		return err
 	}
-	if letters != nil {
-		if d.bin, err = letters.Bin(subject); err != nil {
+	if stream != nil {
+		if d.bin, err = stream.Bin(subject); err != nil {
 			return err
 		}
 	}
-	return d.run(ctx, ctx, letters, (*deadletter.Stream).Scan, func(letter *deadletter.Letter) (deadDone, error) { return d.one(ctx, letter) })
+	return d.run(ctx, ctx, stream, (*letters.Stream).Scan, func(letter *letters.Letter) (deadDone, error) { return d.one(ctx, letter) })
 }
 
 // one deletes one letter, or says why it stays.
-func (d *deadDelete) one(ctx context.Context, letter *deadletter.Letter) (deadDone, error) {
+func (d *deadDelete) one(ctx context.Context, letter *letters.Letter) (deadDone, error) {
 	line, why := deadDeleteLine{deadLetterLine: newDeadLetterLine(letter.Info), Outcome: "deleted"}, ""
 	err := d.bin.Delete(ctx, letter)
-	if foreign := (*deadletter.NotOursError)(nil); errors.As(err, &foreign) {
+	if foreign := (*letters.NotOursError)(nil); errors.As(err, &foreign) {
 		why, err = foreign.Why, nil
 		line.Outcome, line.Why = "left", why
 	}

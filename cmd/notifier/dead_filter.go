@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"notifier/internal/deadletter"
+	"notifier/internal/consume/letters"
 	"notifier/internal/outcome"
 	"notifier/internal/term"
 )
@@ -82,7 +82,7 @@ func parseSeq(text string) (uint64, error) {
 	return seq, nil
 }
 
-func (f deadFilter) matches(letter *deadletter.Letter) bool {
+func (f deadFilter) matches(letter *letters.Letter) bool {
 	return (f.reason == nil || *f.reason == letter.Reason) && (f.category == nil || *f.category == letter.Category)
 }
 
@@ -96,14 +96,14 @@ func (f deadFilter) noStream() error {
 
 // each calls do with the letters that match, the oldest first: those that scan gives, or those that are asked for by their
 // numbers. Numbers that no letter has are an error in the end, when the other letters are done.
-func (f deadFilter) each(ctx context.Context, letters *deadletter.Stream, scan func(context.Context, func(*deadletter.Letter) error) error, do func(*deadletter.Letter) error) error {
+func (f deadFilter) each(ctx context.Context, stream *letters.Stream, scan func(context.Context, func(*letters.Letter) error) error, do func(*letters.Letter) error) error {
 	if f.seqs == nil {
 		return scan(ctx, do)
 	}
 	var absent []uint64
 	for _, seq := range f.seqs {
-		letter, err := letters.Get(ctx, seq)
-		if errors.Is(err, deadletter.ErrNoLetter) {
+		letter, err := stream.Get(ctx, seq)
+		if errors.Is(err, letters.ErrNoLetter) {
 			absent = append(absent, seq)
 			continue
 		}
@@ -115,7 +115,7 @@ func (f deadFilter) each(ctx context.Context, letters *deadletter.Stream, scan f
 		}
 	}
 	if len(absent) > 0 {
-		return fmt.Errorf("%s in stream %s; \"notifier dead list\" shows those that do", missing(absent), letters.Name())
+		return fmt.Errorf("%s in stream %s; \"notifier dead list\" shows those that do", missing(absent), stream.Name())
 	}
 	return nil
 }

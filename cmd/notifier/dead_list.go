@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"notifier/internal/deadletter"
+	"notifier/internal/consume/letters"
 	"notifier/internal/outcome"
 	"notifier/internal/settings"
 	"notifier/internal/term"
@@ -27,12 +27,12 @@ type deadList struct {
 
 	read    int
 	matched int
-	reasons map[string]int    // how many of those that match
-	newest  []deadletter.Info // at most twice most
+	reasons map[string]int // how many of those that match
+	newest  []letters.Info // at most twice most
 }
 
-func (l *deadList) run(ctx context.Context, _ settings.NATS, letters *deadletter.Stream) error {
-	if letters == nil {
+func (l *deadList) run(ctx context.Context, _ settings.NATS, stream *letters.Stream) error {
+	if stream == nil {
 		if err := l.filter.noStream(); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (l *deadList) run(ctx context.Context, _ settings.NATS, letters *deadletter
 	}
 	l.reasons = map[string]int{}
 	progress := newDeadProgress(l.errOut, "letters read")
-	failure := l.filter.each(ctx, letters, letters.Scan, func(letter *deadletter.Letter) error {
+	failure := l.filter.each(ctx, stream, stream.Scan, func(letter *letters.Letter) error {
 		l.read++
 		if l.filter.matches(letter) {
 			l.add(letter.Info)
@@ -69,7 +69,7 @@ func (l *deadList) write() error {
 }
 
 // add keeps a letter, and from time to time forgets the oldest.
-func (l *deadList) add(letter deadletter.Info) {
+func (l *deadList) add(letter letters.Info) {
 	l.matched++
 	reason := letter.Reason
 	if !slices.Contains(outcome.DeadReasons(), reason) {
@@ -95,7 +95,7 @@ func (l *deadList) note(text string) error {
 func (l *deadList) writeTable() error {
 	table := term.NewTable(l.out)
 	head := []any{"when", "category", "reason", "detail", "event id", "seq"}
-	sources := slices.ContainsFunc(l.newest, func(letter deadletter.Info) bool { return letter.Source != "" })
+	sources := slices.ContainsFunc(l.newest, func(letter letters.Info) bool { return letter.Source != "" })
 	if sources {
 		head = append(head, "source")
 	}
@@ -151,7 +151,7 @@ type deadLetterLine struct {
 	Seq       uint64 `json:"seq"`
 }
 
-func newDeadLetterLine(letter deadletter.Info) deadLetterLine {
+func newDeadLetterLine(letter letters.Info) deadLetterLine {
 	line := deadLetterLine{
 		Time: letter.Time.Format(time.RFC3339Nano), Category: letter.Category, Reason: letter.Reason, Detail: letter.Detail,
 		EventID: letter.EventID, Source: letter.Source, Subject: letter.Subject, StreamSeq: letter.StreamSeq, Bytes: letter.Bytes, Seq: letter.Seq,
@@ -177,6 +177,6 @@ func (l *deadList) writeJSON() error {
 }
 
 // letterName names a letter in a message.
-func letterName(letter deadletter.Info) string {
+func letterName(letter letters.Info) string {
 	return "letter " + strconv.FormatUint(letter.Seq, 10) + " (" + term.Cell(letter.EventID) + ")"
 }

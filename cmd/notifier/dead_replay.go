@@ -7,7 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"notifier/internal/deadletter"
+	"notifier/internal/consume/letters"
 	"notifier/internal/settings"
 	"notifier/internal/term"
 )
@@ -41,8 +41,8 @@ Examples:
 				verb: "replayed", count: "put_back",
 			}}
 			// An interrupt ends it between two letters: one that was published is also deleted.
-			return withDeadLetters(context.WithoutCancel(ctx), "notifier dead replay", func(work context.Context, _ settings.NATS, letters *deadletter.Stream) error {
-				return replay.start(ctx, work, letters)
+			return withDeadLetters(context.WithoutCancel(ctx), "notifier dead replay", func(work context.Context, _ settings.NATS, stream *letters.Stream) error {
+				return replay.start(ctx, work, stream)
 			})
 		},
 	}
@@ -56,12 +56,12 @@ type deadReplay struct {
 }
 
 // start checks between two letters whether ctx has ended; what it does with a letter ends with work.
-func (r *deadReplay) start(ctx, work context.Context, letters *deadletter.Stream) error {
+func (r *deadReplay) start(ctx, work context.Context, stream *letters.Stream) error {
 	reading, stop := context.WithCancelCause(work)
 	defer stop(nil)
 	defer context.AfterFunc(ctx, func() { stop(context.Canceled) })()
-	err := r.run(reading, ctx, letters, (*deadletter.Stream).Each, func(letter *deadletter.Letter) (deadDone, error) {
-		return r.one(work, letters, letter)
+	err := r.run(reading, ctx, stream, (*letters.Stream).Each, func(letter *letters.Letter) (deadDone, error) {
+		return r.one(work, stream, letter)
 	})
 	if err == nil && r.failed > 0 {
 		err = fmt.Errorf("%s could not be published", term.Count(r.failed, "event"))
@@ -70,15 +70,15 @@ func (r *deadReplay) start(ctx, work context.Context, letters *deadletter.Stream
 }
 
 // one replays one letter, or says why it stays.
-func (r *deadReplay) one(ctx context.Context, letters *deadletter.Stream, letter *deadletter.Letter) (deadDone, error) {
-	receipt, err := letters.Replay(ctx, letter)
-	left, failed := (*deadletter.NotReplayableError)(nil), (*deadletter.PublishError)(nil)
+func (r *deadReplay) one(ctx context.Context, stream *letters.Stream, letter *letters.Letter) (deadDone, error) {
+	receipt, err := stream.Replay(ctx, letter)
+	left, failed := (*letters.NotReplayableError)(nil), (*letters.PublishError)(nil)
 	switch {
 	case err == nil:
 		r.inARow = 0
 		return replayed(letter, receipt, ""), nil
 	case errors.As(err, &left):
-		return replayed(letter, deadletter.Receipt{}, left.Why), nil
+		return replayed(letter, letters.Receipt{}, left.Why), nil
 	case errors.As(err, &failed):
 		r.failed++
 		if r.inARow++; r.inARow == mostFailures {
@@ -86,7 +86,7 @@ func (r *deadReplay) one(ctx context.Context, letters *deadletter.Stream, letter
 		} else {
 			err = nil
 		}
-		return replayed(letter, deadletter.Receipt{}, failed.Why), err
+		return replayed(letter, letters.Receipt{}, failed.Why), err
 	case receipt.Stream != "":
 		return deadDone{}, fmt.Errorf("%s was replayed, but not deleted: %w; replay it again within the stream's duplicate window (two minutes by default) to avoid a second event", letterName(letter.Info), err)
 	default:
@@ -105,7 +105,7 @@ type deadReplayLine struct {
 }
 
 // replayed is what became of a letter. why is empty where it is published.
-func replayed(letter *deadletter.Letter, receipt deadletter.Receipt, why string) deadDone {
+func replayed(letter *letters.Letter, receipt letters.Receipt, why string) deadDone {
 	line := deadReplayLine{
 		deadLetterLine: newDeadLetterLine(letter.Info), Outcome: "put_back", Why: why,
 		NewStream: receipt.Stream, NewSeq: receipt.Seq, Duplicate: receipt.Duplicate,

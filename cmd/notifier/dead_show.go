@@ -14,7 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"notifier/internal/deadletter"
+	"notifier/internal/consume/letters"
 	"notifier/internal/settings"
 	"notifier/internal/term"
 )
@@ -56,21 +56,21 @@ type deadShow struct {
 	out  io.Writer
 }
 
-func (s deadShow) run(ctx context.Context, _ settings.NATS, letters *deadletter.Stream) error {
+func (s deadShow) run(ctx context.Context, _ settings.NATS, stream *letters.Stream) error {
 	filter := deadFilter{seqs: []uint64{s.seq}}
-	if letters == nil {
+	if stream == nil {
 		return filter.noStream()
 	}
-	return filter.each(ctx, letters, letters.Each, func(letter *deadletter.Letter) error {
+	return filter.each(ctx, stream, stream.Each, func(letter *letters.Letter) error {
 		if s.json {
 			return term.NewJSON(s.out).Encode(newDeadShowLine(letter))
 		}
-		return s.write(letters.Name(), letter)
+		return s.write(stream.Name(), letter)
 	})
 }
 
 // write shows the letter to people.
-func (s deadShow) write(stream string, letter *deadletter.Letter) error {
+func (s deadShow) write(stream string, letter *letters.Letter) error {
 	lines := []string{fmt.Sprintf("letter %d of stream %s", letter.Seq, stream)}
 	add := func(name, value string) {
 		if value != "" {
@@ -102,7 +102,7 @@ func (s deadShow) write(stream string, letter *deadletter.Letter) error {
 }
 
 // payloadNote says how long the payload is, and what is not seen by looking at it.
-func payloadNote(letter *deadletter.Letter) string {
+func payloadNote(letter *letters.Letter) string {
 	note := term.Count(letter.Bytes, "byte")
 	if letter.Shortened >= 0 {
 		note = fmt.Sprintf("the first %s of %d, the letter has no more", note, letter.Shortened)
@@ -118,7 +118,7 @@ func payloadNote(letter *deadletter.Letter) string {
 var userinfo = regexp.MustCompile(`(?i)(:(?://|%2f%2f))[^\s"']*(@|%40)`)
 
 // shownHeaders are the publisher's headers without the passwords in URLs: a CloudEvent has its source there.
-func shownHeaders(letter *deadletter.Letter) map[string][]string {
+func shownHeaders(letter *letters.Letter) map[string][]string {
 	headers := letter.Headers()
 	for name, values := range headers {
 		shown := make([]string, len(values))
@@ -138,7 +138,7 @@ type deadShowLine struct {
 	Base64  *string             `json:"payload_base64,omitempty"` // in its place where it is not valid UTF-8
 }
 
-func newDeadShowLine(letter *deadletter.Letter) deadShowLine {
+func newDeadShowLine(letter *letters.Letter) deadShowLine {
 	line := deadShowLine{deadLetterLine: newDeadLetterLine(letter.Info), Headers: shownHeaders(letter)}
 	text := string(letter.Payload())
 	if utf8.ValidString(text) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"notifier/internal/deadletter"
+	"notifier/internal/consume/letters"
 	"notifier/internal/term"
 )
 
@@ -35,20 +35,20 @@ type deadDone struct {
 var errEnough = errors.New("enough")
 
 // deadScan reads all letters, the oldest first.
-type deadScan func(letters *deadletter.Stream, ctx context.Context, do func(*deadletter.Letter) error) error
+type deadScan func(stream *letters.Stream, ctx context.Context, do func(*letters.Letter) error) error
 
 // run gives the letters that match to do, one after the other, and writes a last line. It stops between two letters when until ends,
-// and where do fails. letters is nil where there is no stream of them.
-func (w *deadWork) run(ctx, until context.Context, letters *deadletter.Stream, scan deadScan, do func(*deadletter.Letter) (deadDone, error)) error {
-	if letters == nil {
+// and where do fails. stream is nil where there is no stream of them.
+func (w *deadWork) run(ctx, until context.Context, stream *letters.Stream, scan deadScan, do func(*letters.Letter) (deadDone, error)) error {
+	if stream == nil {
 		if err := w.filter.noStream(); err != nil {
 			return err
 		}
 		return w.finish(true, false)
 	}
 	progress := newDeadProgress(w.errOut, w.verb)
-	all := func(ctx context.Context, do func(*deadletter.Letter) error) error { return scan(letters, ctx, do) }
-	err := w.filter.each(ctx, letters, all, func(letter *deadletter.Letter) error {
+	all := func(ctx context.Context, do func(*letters.Letter) error) error { return scan(stream, ctx, do) }
+	err := w.filter.each(ctx, stream, all, func(letter *letters.Letter) error {
 		if !w.filter.matches(letter) {
 			return until.Err()
 		}
@@ -74,7 +74,7 @@ func (w *deadWork) run(ctx, until context.Context, letters *deadletter.Stream, s
 }
 
 // report counts a letter, and writes what became of it.
-func (w *deadWork) report(letter *deadletter.Letter, result deadDone, progress *deadProgress) error {
+func (w *deadWork) report(letter *letters.Letter, result deadDone, progress *deadProgress) error {
 	var err error
 	if result.left == "" {
 		w.done++

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/app"
-	"notifier/internal/consume"
+	"notifier/internal/consume/result"
 	"notifier/internal/outcome"
 	"notifier/internal/settings"
 	"notifier/internal/term"
@@ -118,7 +118,7 @@ func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err err
 
 // startDemoWorkers runs a worker for each of the settings. The context ends with the first worker that fails; stop ends the
 // workers and waits for them.
-func startDemoWorkers(ctx context.Context, all []settings.Settings, observe func(consume.Settled)) (_ context.Context, stop func()) {
+func startDemoWorkers(ctx context.Context, all []settings.Settings, observe func(result.Result)) (_ context.Context, stop func()) {
 	ctx, fail := context.WithCancelCause(ctx)
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	var workers sync.WaitGroup
@@ -214,7 +214,7 @@ func newDemoCounts() *demoCounts {
 	return c
 }
 
-func (c *demoCounts) observe(s consume.Settled) {
+func (c *demoCounts) observe(s result.Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	count := c.byCategory[s.Event.Category]

@@ -19,12 +19,16 @@ import (
 var floors = [][]string{
 	{
 		"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/snapshot", "internal/embedded",
-		"internal/lanes", "internal/pattern", "internal/suggest", "internal/streams", "internal/wait",
+		"internal/pattern", "internal/suggest", "internal/streams", "internal/wait",
+		"internal/consume/crash", "internal/consume/post/lanes",
 	},
 	{"internal/event", "internal/ratelimit", "internal/admin", "internal/markup"},
 	{"internal/slackout", "internal/stats", "internal/published"},
-	{"internal/steering"},
-	{"internal/consume", "internal/deadletter", "internal/digest", "internal/status", "internal/simulate", "internal/devstack", "internal/recent"},
+	{"internal/steering", "internal/consume/availability"},
+	{"internal/consume/feed"},
+	{"internal/consume/result"},
+	{"internal/consume/letters", "internal/consume/post"},
+	{"internal/consume", "internal/digest", "internal/status", "internal/simulate", "internal/devstack", "internal/recent"},
 	{"internal/settings", "internal/telemetry"},
 	{"internal/app", "internal/preflight"},
 	{"cmd/notifier"},
@@ -108,7 +112,7 @@ var environmentReaders = []string{
 	"internal/settings/environment.go",
 	"internal/telemetry/tracing.go",   // OTEL_*, which are OpenTelemetry's
 	"internal/term/screen.go",         // TERM and NO_COLOR, which are the terminal's
-	"internal/consume/crash_build.go", // in a build for the tests of crashes
+	"internal/consume/crash/build.go", // in a build for the tests of crashes
 }
 
 // TestTheEnvironmentIsReadInOnePlace: a reader of internal/settings knows all of notifier's variables.

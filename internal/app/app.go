@@ -22,6 +22,7 @@ import (
 
 	"notifier/internal/admin"
 	"notifier/internal/consume"
+	"notifier/internal/consume/result"
 	"notifier/internal/digest"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
@@ -43,7 +44,7 @@ const (
 // observe, which may be nil. It takes over the Redis client of the settings and closes it.
 //
 // The error is nil after a clean end; else it names what could not be started, or why the worker could not go on.
-func Run(ctx context.Context, s settings.Settings, log *zap.Logger, observe func(consume.Settled)) error {
+func Run(ctx context.Context, s settings.Settings, log *zap.Logger, observe func(result.Result)) error {
 	a := &app{settings: s, log: log, observe: observe, cleanups: cleanups{log: log}}
 	defer a.stop()
 	if err := a.wire(ctx); err != nil {
@@ -59,7 +60,7 @@ func Run(ctx context.Context, s settings.Settings, log *zap.Logger, observe func
 type app struct {
 	settings settings.Settings
 	log      *zap.Logger
-	observe  func(consume.Settled)
+	observe  func(result.Result)
 	cleanups cleanups
 	replica  string // its name
 
@@ -141,8 +142,8 @@ func (a *app) workerSettings() consume.Settings {
 		Rules: s.Events, MaxAge: s.MaxAge, BatchSize: s.BatchSize, MaxBytes: limitMemory(memlimit.FromCgroup, a.log),
 		Concurrency: s.Concurrency, ShutdownTimeout: s.ShutdownTimeout, PostTimeout: s.Slack.Timeout,
 		DroppedSubject: s.Dropped, Group: a.limitedGroup,
-		Channels: s.Slack.Channels(), Pace: s.Store.Limits.Pace, LongestPark: s.Store.Limits.LongestWindow() / 2,
-		Limiter: a.metrics.TimeLimiter(a.store.Limiter), Mutes: a.steering, Poster: a.metrics.TimePoster(a.poster),
+		Channels: s.Slack.Channels(), Pace: s.Store.Limits.Pace, LongestLater: s.Store.Limits.LongestWindow() / 2,
+		Limiter: a.metrics.TimeLimiter(a.store.Limiter), Mutes: a.steering, Slack: a.metrics.TimePoster(a.poster),
 		Log: a.log, Events: EventLog(a.log), Observe: a.settled,
 	}
 }
@@ -164,7 +165,7 @@ func limitedGroup(limits ratelimit.Rules, category string) string {
 }
 
 // settled passes settled events on to everything that counts or shows them.
-func (a *app) settled(batch []consume.Settled) {
+func (a *app) settled(batch []result.Result) {
 	now := time.Now()
 	a.metrics.Observe(batch)
 	for i := range batch {

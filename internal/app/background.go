@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/consume"
+	"notifier/internal/consume/availability"
 	"notifier/internal/digest"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
@@ -89,7 +90,7 @@ func work(worker *consume.Worker) stats.Heartbeat {
 	beat := stats.Heartbeat{Held: worker.Holds(), Dead: worker.DeadEvents()}
 	for _, wait := range worker.Waits() {
 		shown := stats.Wait{For: wait.For, Channel: wait.Channel, Reason: wait.Reason, Since: wait.Since.UTC()}
-		if wait.For == consume.WaitRedis {
+		if wait.For == availability.Redis.String() {
 			shown.Kind = stats.TroubleKind(wait.Reason)
 		}
 		beat.Waits = append(beat.Waits, shown)

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"notifier/internal/consume"
+	"notifier/internal/consume/result"
 	"notifier/internal/settings"
 	"notifier/internal/testkit"
 )
@@ -55,7 +55,7 @@ func TestEventLinesAreWrittenAtEveryLevel(t *testing.T) {
 			var settled atomic.Int32
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- Run(ctx, s, log, func(consume.Settled) { settled.Add(1) }) }()
+			go func() { ended <- Run(ctx, s, log, func(result.Result) { settled.Add(1) }) }()
 			js := testkit.JetStream(t, natsURL)
 			for i, payload := range []string{"first", "second", `{"text":`} {
 				testkit.EventuallyNil(t, func() error { // the worker creates the stream

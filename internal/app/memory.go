@@ -7,7 +7,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"go.uber.org/zap"
 
-	"notifier/internal/consume"
+	"notifier/internal/consume/feed"
 )
 
 // Of the memory that the process may use, a worker keeps this share at most for messages in flight. Decoded, being posted and
@@ -50,7 +50,7 @@ func limitMemory(container memlimit.Provider, log *zap.Logger) int64 {
 // inflightBudget is the share of a memory limit; math.MaxInt64: there is none.
 func inflightBudget(limit int64) int64 {
 	if limit == math.MaxInt64 {
-		return consume.DefaultMaxBytes
+		return feed.DefaultBudget
 	}
 	return min(max(limit/inflightShare, leastInflight), mostInflight)
 }

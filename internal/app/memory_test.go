@@ -10,13 +10,13 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"go.uber.org/zap"
 
-	"notifier/internal/consume"
+	"notifier/internal/consume/feed"
 	"notifier/internal/testkit"
 )
 
 func TestTheBudgetIsAShareOfTheMemory(t *testing.T) {
 	for _, test := range []struct{ limit, want int64 }{
-		{math.MaxInt64, consume.DefaultMaxBytes}, {1 << 20, leastInflight}, {64 << 20, leastInflight}, {128 << 20, 8 << 20},
+		{math.MaxInt64, feed.DefaultBudget}, {1 << 20, leastInflight}, {64 << 20, leastInflight}, {128 << 20, 8 << 20},
 		{256 << 20, 16 << 20}, {1 << 30, mostInflight}, {1 << 40, mostInflight},
 	} {
 		if got := inflightBudget(test.limit); got != test.want {
@@ -62,7 +62,7 @@ func TestAMemoryLimitOfTheEnvironmentGoesBeforeTheContainers(t *testing.T) {
 func TestWithoutAMemoryLimitTheBudgetIsFixed(t *testing.T) {
 	for _, without := range []error{memlimit.ErrNoLimit, errors.New("no cgroups")} {
 		unlimited(t)
-		expectMemory(t, func() (uint64, error) { return 0, without }, consume.DefaultMaxBytes, math.MaxInt64)
+		expectMemory(t, func() (uint64, error) { return 0, without }, feed.DefaultBudget, math.MaxInt64)
 	}
 }
 

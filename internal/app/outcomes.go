@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/admin"
-	"notifier/internal/consume"
+	"notifier/internal/consume/result"
 	"notifier/internal/ratelimit"
 	"notifier/internal/recent"
 	"notifier/internal/term"
@@ -55,14 +55,14 @@ func (o *outcomes) denied(err error) bool {
 }
 
 // settled records one settled event.
-func (o *outcomes) settled(s *consume.Settled, now time.Time) {
+func (o *outcomes) settled(s *result.Result, now time.Time) {
 	if o.recorder != nil {
 		o.recorder.Record(o.record(s, now))
 	}
 }
 
 // record is a settled event as it is recorded: what its log line has.
-func (o *outcomes) record(s *consume.Settled, now time.Time) recent.Outcome {
+func (o *outcomes) record(s *result.Result, now time.Time) recent.Outcome {
 	r := recent.Outcome{
 		Time: now.UTC(), EventID: s.Event.ID, Category: s.Event.Category, Source: s.Event.Source, Outcome: s.Outcome, Reason: s.Reason, Detail: s.Detail,
 		Channel: s.Channel, SlackTS: s.SlackTS, Attempts: s.Attempts, Ambiguous: s.Ambiguous, NoLetter: s.NoLetter, LetterSeq: s.LetterSeq,

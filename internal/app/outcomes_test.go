@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"notifier/internal/consume"
+	"notifier/internal/consume/result"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/recent"
@@ -141,13 +141,13 @@ func TestARecordHasWhatTheLineHas(t *testing.T) {
 	now := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	o := &outcomes{worker: "w"}
 	for i, test := range []struct {
-		settled consume.Settled
+		settled result.Result
 		want    recent.Outcome
 	}{
-		{consume.Settled{Tier: tier, RetryAfter: time.Second, Reserved: 3, AtLeast: true}, recent.Outcome{Limit: "10/30m", RetryAfter: 1, AtLeast: true}},
-		{consume.Settled{Tier: tier, RetryAfter: time.Second, Never: true}, recent.Outcome{Limit: "10/30m", AboveLimit: true}},
-		{consume.Settled{Mute: &steering.Order{Target: "a.*", Until: until, By: "me"}}, recent.Outcome{Mute: "a.*", MutedUntil: &until, MutedBy: "me"}},
-		{consume.Settled{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}, recent.Outcome{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}},
+		{result.Result{Tier: tier, RetryAfter: time.Second, Reserved: 3, AtLeast: true}, recent.Outcome{Limit: "10/30m", RetryAfter: 1, AtLeast: true}},
+		{result.Result{Tier: tier, RetryAfter: time.Second, Never: true}, recent.Outcome{Limit: "10/30m", AboveLimit: true}},
+		{result.Result{Mute: &steering.Order{Target: "a.*", Until: until, By: "me"}}, recent.Outcome{Mute: "a.*", MutedUntil: &until, MutedBy: "me"}},
+		{result.Result{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}, recent.Outcome{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}},
 	} {
 		test.settled.Event = event.Event{ID: "e", Category: "c", Subject: "notify.c", Source: "ci"}
 		test.want.EventID, test.want.Category, test.want.Subject, test.want.Source, test.want.Worker, test.want.Time = "e", "c", "notify.c", "ci", "w", now

@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"notifier/internal/consume/result"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/term"
@@ -33,7 +34,7 @@ func (c batchClock) Now() time.Time { return c.now }
 func (batchClock) NewTicker(d time.Duration) *time.Ticker { return time.NewTicker(d) }
 
 // write writes the event's log line. Fields that do not apply are left out.
-func (w *lineWriter) write(s *Settled) {
+func (w *lineWriter) write(s *result.Result) {
 	entry := w.log.Check(headline(s.Outcome))
 	if entry == nil {
 		return // the level of this log is above it
@@ -79,11 +80,11 @@ func (w *lineWriter) write(s *Settled) {
 	if s.Found {
 		fields = append(fields, zap.Bool("found_in_channel", true))
 	}
-	if s.delivery.redelivered {
+	if s.Delivery.Redelivered {
 		fields = append(fields, zap.Bool("redelivered", true))
 	}
-	if s.delivery.streamSeq > 0 {
-		fields = append(fields, zap.Uint64("stream_seq", s.delivery.streamSeq))
+	if s.Delivery.Seq > 0 {
+		fields = append(fields, zap.Uint64("stream_seq", s.Delivery.Seq))
 	}
 	entry.Write(fields...)
 	w.fields = fields
@@ -101,7 +102,7 @@ func headline(became string) (zapcore.Level, string) {
 }
 
 // addRefusal adds the fields of what a limit has refused, or a mute.
-func (w *lineWriter) addRefusal(fields []zap.Field, s *Settled) []zap.Field {
+func (w *lineWriter) addRefusal(fields []zap.Field, s *result.Result) []zap.Field {
 	if s.Tier.Count > 0 {
 		fields = append(fields, zap.String("limit", w.limits.Of(s.Tier)))
 		if s.Never {

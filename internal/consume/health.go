@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
+	"notifier/internal/consume/availability"
+	"notifier/internal/consume/post"
 	"notifier/internal/term"
 )
 
@@ -32,25 +32,26 @@ func (w *Worker) Live() error {
 // worker, so that it reads no more. It asks Redis, and answers within a second.
 func (w *Worker) Ready(ctx context.Context) []string {
 	var reasons []string
-	for _, wait := range w.availability.waits(natsConnection, jetStreamConsumer, redisScripts, slackCredentials, laneRoom) {
+	for _, wait := range w.tracker.Waits(
+		availability.NATS, availability.Consumer, availability.Redis, availability.Credentials, availability.Backlog) {
 		reasons = append(reasons, reasonLine(wait.For, wait.Reason))
 	}
-	for _, wait := range w.availability.waits(deadLetterStream) {
-		if w.inflight.full() {
-			reasons = append(reasons, reasonLine(wait.For, fmt.Sprintf("%s; no room is left beside %s", wait.Reason, term.Count(w.letterbox.size(), "dead event"))))
+	for _, wait := range w.tracker.Waits(availability.DeadLetters) {
+		if w.feed.Full() {
+			reasons = append(reasons, reasonLine(wait.For, fmt.Sprintf("%s; no room is left beside %s", wait.Reason, term.Count(w.letters.Size(), "dead event"))))
 		}
 	}
-	if !w.running.Load() || (!w.source.bound() && len(reasons) == 0) {
+	if !w.running.Load() || (!w.feed.IsBound() && len(reasons) == 0) {
 		reasons = append(reasons, "worker: starting or stopping")
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if reason := unreachable(ctx, w.settings.JetStream.Connection, w.settings.JetStream.Why); reason != "" && !w.availability.unavailable(natsConnection) {
-		reasons = append(reasons, reasonLine(natsConnection.String(), reason))
+	if err := w.settings.JetStream.connection().Unreachable(ctx); err != nil && !w.tracker.Unavailable(availability.NATS) {
+		reasons = append(reasons, reasonLine(availability.NATS.String(), err.Error()))
 	}
-	if !w.availability.unavailable(redisScripts) {
-		if err := w.limiter.Ready(ctx); err != nil {
-			reasons = append(reasons, reasonLine(redisScripts.String(), err.Error()))
+	if !w.tracker.Unavailable(availability.Redis) {
+		if err := w.settings.Limiter.Ready(ctx); err != nil {
+			reasons = append(reasons, reasonLine(availability.Redis.String(), err.Error()))
 		}
 	}
 	return reasons
@@ -61,44 +62,34 @@ func reasonLine(what, reason string) string {
 	return what + ": " + strings.TrimPrefix(reason, what+": ")
 }
 
-// unreachable returns why there is no connection; empty: there is one. It returns when ctx ends at the latest: while nats.go
-// tries a server that does not answer, it does not answer either.
-func unreachable(ctx context.Context, connection *nats.Conn, why func() error) string {
-	answer := make(chan string, 1)
-	go func() {
-		if connection.IsConnected() {
-			answer <- ""
-		} else {
-			answer <- unconnected(connection, why).Error()
-		}
-	}()
-	select {
-	case missing := <-answer:
-		return missing
-	case <-ctx.Done():
-		return "connecting, and no server answers"
-	}
+// Holds is how many events are in flight: everything that has arrived and is not settled.
+func (w *Worker) Holds() int { return w.feed.Held() }
+
+// Held is how many events wait for each of availability.Words, and for post.WaitPace; 0 where none does. Those that were handed
+// back to the server for later are held too.
+func (w *Worker) Held() map[string]int {
+	return post.Held(w.Holds(), w.letters.Size(), w.Waits(), w.Unposted())
 }
 
-// Holds is how many events are in flight: everything that has arrived and is not settled.
-func (w *Worker) Holds() int { return w.inflight.size() }
+// Unposted lists what waits in each channel's lane, by channel in alphabetical order.
+func (w *Worker) Unposted() []post.Unposted { return w.sender.Unposted() }
 
 // DeadEvents is how many dead events wait until their letters are stored.
-func (w *Worker) DeadEvents() int { return w.letterbox.size() }
+func (w *Worker) DeadEvents() int { return w.letters.Size() }
 
-// held is how many events a line about a dependency shows: dead events for the dead-letter stream, else everything in flight.
-func (w *Worker) held(d dependency) int {
-	if d == deadLetterStream {
-		return w.letterbox.size()
+// heldFor is how many events a line about a dependency shows: dead events for the dead-letter stream, else everything in flight.
+func (w *Worker) heldFor(d availability.Dependency) int {
+	if d == availability.DeadLetters {
+		return w.letters.Size()
 	}
-	return w.inflight.size()
+	return w.feed.Held()
 }
 
 // Waits lists what the worker is waiting for, in alphabetical order. It may name several channels.
-func (w *Worker) Waits() []Wait { return w.availability.waits() }
+func (w *Worker) Waits() []availability.Wait { return w.tracker.Waits() }
 
 // Pending is how many events are in the stream that no replica has pulled yet. It asks NATS.
-func (w *Worker) Pending(ctx context.Context) (uint64, error) { return w.source.pending(ctx) }
+func (w *Worker) Pending(ctx context.Context) (uint64, error) { return w.feed.Pending(ctx) }
 
 // Unpublished is how many dropped events could not be republished to Settings.DroppedSubject.
 func (w *Worker) Unpublished() int64 {
@@ -109,4 +100,4 @@ func (w *Worker) Unpublished() int64 {
 }
 
 // RefusedChannels are the channels that refuse every message at the moment, each with Slack's error code.
-func (w *Worker) RefusedChannels() map[string]string { return w.refused.list() }
+func (w *Worker) RefusedChannels() map[string]string { return w.sender.RefusedChannels() }

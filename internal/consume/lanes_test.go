@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/consume"
+	"notifier/internal/consume/availability"
+	"notifier/internal/consume/post"
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
 	"notifier/internal/testkit"
@@ -42,7 +44,7 @@ func TestAPausedChannelDoesNotDelayAnother(t *testing.T) {
 	before := s.slack.Accepted()
 	s.publishMany("deploys", 3)
 	s.eventually("the other channel's events are posted", func() bool { return s.slack.Accepted() == before+3 })
-	want := consume.Wait{For: "slack", Channel: "C0DEFAULT", Reason: "Slack asked to wait 600 s"}
+	want := availability.Wait{For: "slack", Channel: "C0DEFAULT", Reason: "Slack asked to wait 600 s"}
 	for _, wait := range append(first.Waits(), second.Waits()...) {
 		wait.Since = time.Time{}
 		if wait != want {
@@ -79,7 +81,7 @@ func TestARefusalOfASecondChannelPausesTheWorkspace(t *testing.T) {
 	s.eventually("the first is refused", func() bool { return s.slack.Requests() == 1 })
 	s.publish("deploys", "refused too")
 	s.eventually("the worker waits for the workspace", func() bool {
-		return slices.ContainsFunc(r.Waits(), func(wait consume.Wait) bool { return wait.For == "slack" && wait.Channel == "" })
+		return slices.ContainsFunc(r.Waits(), func(wait availability.Wait) bool { return wait.For == "slack" && wait.Channel == "" })
 	})
 	began := time.Now()
 	s.publish("third", "to a channel that was not refused")
@@ -112,7 +114,7 @@ func TestAPacedChannelDoesNotDelayAnother(t *testing.T) {
 	s.publishMany("errors", 10)
 	s.eventually("the channel waits for its pace", func() bool {
 		unposted := r.Unposted()
-		return len(unposted) == 2 && unposted[0].Channel == "C0DEFAULT" && unposted[0].Events == 9 && unposted[0].Why == consume.WaitPace
+		return len(unposted) == 2 && unposted[0].Channel == "C0DEFAULT" && unposted[0].Events == 9 && unposted[0].Why == post.WaitPace
 	})
 	s.publish("deploys", "other channel")
 	s.settled(2)
@@ -199,6 +201,12 @@ func TestAPoisonedEventStepsAside(t *testing.T) {
 				t.Errorf("%d slots are taken, expected 21: it may be in the channel", charged)
 			}
 			s.expectNothingLeft()
+			// When Slack takes it again, its letter can be replayed at once.
+			s.mode(devstack.Mode{})
+			s.publish("errors", "poison", "Notifier-Event-Id", "poison", "Nats-Msg-Id", "replay")
+			if replayed := s.settled(22)[21]; replayed["event_id"] != "poison" || replayed["outcome"] != "sent" {
+				t.Errorf("line %v, expected that the replay is sent", replayed)
+			}
 		})
 	}
 }

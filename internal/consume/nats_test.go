@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/consume"
+	"notifier/internal/consume/feed"
 	"notifier/internal/devstack"
 	"notifier/internal/testkit"
 )
@@ -147,7 +147,7 @@ func TestEventsHeldOfADeletedStreamDoNotAcknowledgeThoseOfTheNewOne(t *testing.T
 func TestANATSWithoutJetStreamIsRefused(t *testing.T) {
 	s := newStation(t)
 	r := s.start(func(c *setup) { c.natsURL = plainNATS(t, "127.0.0.1", -1).ClientURL() })
-	if err := r.wait(); !errors.Is(err, consume.ErrUnsuitable) || !strings.Contains(err.Error(), "JetStream") {
+	if err := r.wait(); !errors.Is(err, feed.ErrUnsuitable) || !strings.Contains(err.Error(), "JetStream") {
 		t.Errorf("Run returns %v, expected that JetStream is off", err)
 	}
 }
@@ -214,7 +214,7 @@ func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
 				testkit.Check(t, second(stream.CreatePushConsumer(t.Context(), config)))
 			}
 			err := s.start().wait()
-			if !errors.Is(err, consume.ErrUnsuitable) || !strings.Contains(err.Error(), consumerName) || !strings.Contains(err.Error(), test.wants) {
+			if !errors.Is(err, feed.ErrUnsuitable) || !strings.Contains(err.Error(), consumerName) || !strings.Contains(err.Error(), test.wants) {
 				t.Errorf("Run returns %v, expected that consumer %s cannot be used (%s)", err, consumerName, test.wants)
 			}
 		})

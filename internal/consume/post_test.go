@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"notifier/internal/consume"
+	"notifier/internal/consume/availability"
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
 )
@@ -93,7 +94,7 @@ func TestNothingIsPulledWhileTheGateIsClosed(t *testing.T) {
 	s.publish("errors", "held")
 	s.publish("deploys", "held in another channel")
 	s.eventually("Slack has asked all to wait", func() bool {
-		return slices.ContainsFunc(r.Waits(), func(wait consume.Wait) bool { return wait.For == "slack" && wait.Channel == "" })
+		return slices.ContainsFunc(r.Waits(), func(wait availability.Wait) bool { return wait.For == "slack" && wait.Channel == "" })
 	})
 	s.publishMany("errors", 200)
 	inARow := 0

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
+	"notifier/internal/consume/result"
 	"notifier/internal/outcome"
 )
 
@@ -24,21 +25,21 @@ const (
 // never slows the worker: what it cannot take or publish is counted and left out.
 type republisher struct {
 	subject string // events go to <subject>.<category>
-	letter  func(subject string, s *Settled) *nats.Msg
+	letter  func(subject string, dropped *result.Result) *nats.Msg
 	publish func(*nats.Msg) error
 	log     *zap.Logger
 
-	queue       chan Settled
+	queue       chan result.Result
 	bytes       atomic.Int64 // that the events in the queue take
 	unpublished atomic.Int64
 }
 
-func newRepublisher(subject string, letter func(string, *Settled) *nats.Msg, publish func(*nats.Msg) error, log *zap.Logger) *republisher {
-	return &republisher{subject: subject, letter: letter, publish: publish, log: log, queue: make(chan Settled, republishQueue)}
+func newRepublisher(subject string, letter func(string, *result.Result) *nats.Msg, publish func(*nats.Msg) error, log *zap.Logger) *republisher {
+	return &republisher{subject: subject, letter: letter, publish: publish, log: log, queue: make(chan result.Result, republishQueue)}
 }
 
 // add queues the dropped events of a batch, as far as there is room. A reply is no event.
-func (r *republisher) add(batch []Settled) {
+func (r *republisher) add(batch []result.Result) {
 	for i := range batch {
 		if batch[i].Outcome != outcome.Dropped || batch[i].Reason == outcome.Reply {
 			continue
@@ -57,7 +58,7 @@ func (r *republisher) add(batch []Settled) {
 }
 
 // sizeOf is the memory that a queued event takes: its message, and what was decoded from the payload, which is never longer.
-func sizeOf(s *Settled) int64 { return s.delivery.cost + int64(len(s.delivery.Data)) }
+func sizeOf(s *result.Result) int64 { return s.Delivery.Cost + int64(len(s.Delivery.Data)) }
 
 // start begins to republish; end waits until that is done, for republishEnd at most. Nothing may be added then.
 func (r *republisher) start() (end func()) {

@@ -3,26 +3,22 @@ package consume
 import (
 	"testing"
 
+	"notifier/internal/consume/feed"
+	"notifier/internal/consume/result"
 	"notifier/internal/ratelimit"
 )
 
-// A large batch keeps its room for the next one, and not its events.
+// The room that is kept from batch to batch has nothing of the last one in it: the largest would stay in memory.
 func TestTheRoomOfABatchKeepsNoEvents(t *testing.T) {
-	var s scratch
-	s.keep(
-		[]Settled{{delivery: &delivery{}}, {delivery: &delivery{}}},
-		[]admitted{{delivery: &delivery{}}},
-		[]ratelimit.Request{{ID: "e", Category: "errors"}},
-	)
-	if len(s.settled) != 0 || len(s.candidates) != 0 || len(s.requests) != 0 {
-		t.Errorf("%+v, expected room alone", s)
-	}
-	for i, settled := range s.settled[:2] {
-		if settled.delivery != nil {
-			t.Errorf("it keeps what was settled as %d", i)
+	held := result.Result{Delivery: &feed.Delivery{}}
+	b := batch{items: []item{{Result: held}}, requests: []ratelimit.Request{{ID: "a"}}, settled: []result.Result{held, held}}
+	b.forget()
+	for _, r := range b.settled[:2] {
+		if r.Delivery != nil {
+			t.Error("a settled event is kept")
 		}
 	}
-	if s.candidates[:1][0].delivery != nil || s.requests[:1][0] != (ratelimit.Request{}) {
-		t.Error("it keeps a candidate or a request")
+	if b.items[:1][0].Delivery != nil || b.requests[:1][0] != (ratelimit.Request{}) {
+		t.Error("an event that was decided is kept")
 	}
 }

@@ -133,7 +133,8 @@ func TestAPostThatMayHaveReachedSlackIsRetriedAsAmbiguous(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStation(t)
-			s.started(webhook, func(c *setup) { c.category, c.slackTimeout = "1/30m", 300*time.Millisecond })
+			// Longer than an answer takes on a busy machine: the second post is to be answered.
+			s.started(webhook, func(c *setup) { c.category, c.slackTimeout = "1/30m", 3*time.Second })
 			s.slack.Next(doubt)
 			s.publish("errors", "hello", "Nats-Msg-Id", "doubtful")
 			l := s.lineOf("doubtful")

@@ -1,19 +1,21 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
-	"notifier/internal/event"
-	"notifier/internal/lanes"
-	"notifier/internal/outcome"
+	"notifier/internal/consume/availability"
+	"notifier/internal/consume/crash"
+	"notifier/internal/consume/feed"
+	"notifier/internal/consume/letters"
+	"notifier/internal/consume/post"
 	"notifier/internal/ratelimit"
 	"notifier/internal/wait"
 )
@@ -21,26 +23,19 @@ import (
 // Worker is one replica. Make it with New, run it once.
 type Worker struct {
 	settings Settings
-	limiter  Limiter
-	poster   Poster
 	log      *zap.Logger
-	observe  func([]Settled)
 
-	inflight     *inflight
-	availability *availability
-	lanes        *lanes.Lanes[*posting] // what is admitted and waits to be posted
-	refused      *refusedChannels
-	lookups      lookups
-	letterbox    *letterbox
-	republisher  *republisher // nil: dropped events are not republished
-	source       *jetStreamSource
+	tracker     *availability.Tracker
+	feed        *feed.Feed
+	sender      *post.Sender
+	store       *letters.Store
+	letters     *letters.Box
+	republisher *republisher // nil: dropped events are not republished
 
-	name     string        // of this run of the worker, unique among all that there ever were
-	begun    atomic.Uint64 // posts that were asked for; with the worker's name it names each of them
-	scratch  scratch       // used by process alone
-	running  atomic.Bool   // Redis is suitable and the source runs
-	stopping atomic.Bool   // no more is read
-	progress atomic.Int64  // Unix nanoseconds of the loop's last sign of life
+	batch    batch // used by process alone
+	ensuring sync.WaitGroup
+	running  atomic.Bool  // Redis is suitable and the feed runs
+	progress atomic.Int64 // Unix nanoseconds of the loop's last sign of life
 }
 
 // inflightBatches is how many batches a worker holds at most: one that is being decided, one that is being settled, and
@@ -49,33 +44,45 @@ const inflightBatches = 4
 
 // New makes a Worker and connects to nothing.
 func New(settings Settings) (*Worker, error) {
-	w := &Worker{
-		settings: settings,
-		limiter:  settings.Limiter, poster: settings.Poster,
-		log: settings.Log, observe: settings.Observe,
-		name: rand.Text()[:12], refused: newRefusedChannels(settings.Log),
-	}
-	capacity := inflightBatches * settings.BatchSize
-	w.inflight = newInflight(capacity)
-	if settings.MaxBytes > 0 {
-		w.inflight.budget = settings.MaxBytes
-	}
-	w.availability = newAvailability(newWaitLog(settings.Log, w.held))
-	w.lanes = lanes.New[*posting](settings.Concurrency, laneBound(capacity, w.inflight.budget), laneBackoff, settings.Channels...)
-	w.letterbox = newLetterbox(capacity, w.inflight.budget)
+	w := &Worker{settings: settings, log: settings.Log}
 	w.stamp()
+	w.tracker = availability.New(settings.Log, w.heldFor)
+	capacity, budget := inflightBatches*settings.BatchSize, cmp.Or(settings.MaxBytes, feed.DefaultBudget)
+	nats := settings.JetStream
 	var err error
-	if w.source, err = newJetStreamSource(settings.JetStream, w.inflight, w.availability, w.log, w.mayPull); err != nil {
+	w.feed, err = feed.New(feed.Settings{
+		Connection: nats.connection(), Stream: nats.Stream, Consumer: nats.Consumer, Subject: nats.Subject, Replicas: nats.Replicas,
+		Capacity: capacity, Budget: budget, MostPayload: settings.Rules.MaxBytes,
+		MayFetch: w.mayFetch, Bound: w.ensureLetters, Tracker: w.tracker, Log: settings.Log,
+	})
+	if err != nil {
 		return nil, err
 	}
-	w.source.mostPayload = settings.Rules.MaxBytes
-	w.letterbox.store, w.letterbox.settle = w.storeLetters, w.settle
-	w.letterbox.park, w.letterbox.availability = w.source.park, w.availability
+	w.store, err = letters.NewStore(letters.StoreSettings{
+		Connection: nats.connection(), Events: nats.Stream, Subject: nats.DeadLetter,
+		MaxBytes: nats.DeadLetterBytes, Replicas: nats.Replicas, Tracker: w.tracker, Log: settings.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.letters = letters.NewBox(letters.BoxSettings{
+		Put: w.store.Put, Settle: w.settle, Tracker: w.tracker, Capacity: capacity, Budget: budget,
+	})
+	w.sender = post.New(post.Settings{
+		Feed: w.feed, Limiter: settings.Limiter, Slack: settings.Slack, Letters: w.letters,
+		Settle: w.settle, MuteOf: w.muteOf, Decided: w.decided, Refuse: refuse,
+		MaxAge: settings.MaxAge, Concurrency: settings.Concurrency, PostTimeout: settings.PostTimeout,
+		Channels: settings.Channels, Pace: settings.Pace, LongestLater: settings.LongestLater,
+		Capacity: capacity, Budget: budget, WorkerName: rand.Text()[:12], Tracker: w.tracker, Log: settings.Log,
+	})
 	if settings.DroppedSubject != "" {
-		w.republisher = newRepublisher(settings.DroppedSubject, w.letter, settings.JetStream.Connection.PublishMsg, w.log)
+		w.republisher = newRepublisher(settings.DroppedSubject, w.store.Copy, nats.Connection.PublishMsg, w.log)
 	}
 	return w, nil
 }
+
+// ensureLetters looks after the dead-letter stream in the background, until ctx ends.
+func (w *Worker) ensureLetters(ctx context.Context) { w.ensuring.Go(func() { w.store.Ensure(ctx) }) }
 
 // Run works until ctx ends and everything in flight is settled, or ShutdownTimeout has passed after that; what is
 // unfinished then is returned for redelivery. It fails only when it cannot go on: settings that a server contradicts, or a
@@ -91,31 +98,29 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	aliveCtx, stopKeepAlive := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopKeepAlive()
-	sourceDone := make(chan error, 1)
+	feedDone := make(chan error, 1)
 	go func() {
-		err := w.source.run(ctx)
+		err := w.feed.Run(ctx)
 		if err != nil { // what is in flight cannot be settled any more, or not for long
 			endSoon()
 		}
-		sourceDone <- err
-		w.inflight.close()
+		w.ensuring.Wait()
+		feedDone <- err
 	}()
-	go w.source.keepAlive(aliveCtx) // until the end: what is in flight must not be redelivered while the worker drains
-	finishLetters := w.letterbox.start(finishCtx)
+	go w.feed.KeepAlive(aliveCtx) // until the end: what is in flight must not be redelivered while the worker drains
+	finishLetters := w.letters.Start(finishCtx)
 	w.running.Store(true)
 
-	var posters sync.WaitGroup
-	for range w.settings.Concurrency {
-		posters.Go(func() { w.postAll(startCtx, finishCtx) })
-	}
+	var posting sync.WaitGroup
+	posting.Go(func() { w.sender.Run(startCtx, finishCtx) })
 	w.loop(startCtx)
-	w.lanes.Close()
-	posters.Wait()
+	w.sender.Close()
+	posting.Wait()
 	finishLetters()
 
 	w.running.Store(false)
-	err := <-sourceDone
-	if returnErr := w.source.returnUnsettled(w.inflight.drain()); returnErr != nil && err == nil {
+	err := <-feedDone
+	if returnErr := w.feed.HandBackAll(); returnErr != nil && err == nil {
 		w.log.Warn("events are left for redelivery", zap.Error(returnErr))
 	}
 	return err
@@ -132,7 +137,7 @@ func (w *Worker) deadlines(ctx context.Context) (startCtx, finishCtx context.Con
 		time.AfterFunc(timeout, endFinish)
 	}
 	stop := context.AfterFunc(ctx, func() {
-		w.stopping.Store(true)
+		w.sender.Stopping()
 		endSoon()
 	})
 	return startCtx, finishCtx, endSoon, func() {
@@ -145,31 +150,31 @@ func (w *Worker) deadlines(ctx context.Context) (startCtx, finishCtx context.Con
 // checkStore waits until Redis is available. It fails only on a Redis that will never be suitable.
 func (w *Worker) checkStore(ctx context.Context) error {
 	for {
-		err := w.limiter.Check(ctx)
+		err := w.settings.Limiter.Check(ctx)
 		if err == nil && w.settings.Mutes != nil { // nothing muted may be posted before that is known
 			err = w.settings.Mutes.Load(ctx)
 		}
 		switch {
 		case err == nil:
-			w.availability.recovered(redisScripts)
+			w.tracker.Recovered(availability.Redis)
 			return nil
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, ratelimit.ErrUnsuitable):
 			return err
 		}
-		w.availability.lost(redisScripts, err)
+		w.tracker.Lost(availability.Redis, err)
 		w.stamp()
-		if !wait.For(ctx, wait.Jitter(bindRetry)) {
+		if !wait.For(ctx, wait.Jitter(availability.RetryPause)) {
 			return nil
 		}
 	}
 }
 
-// mayPull is the one place that decides whether more events are pulled: not while nothing that is in flight can go on. A
+// mayFetch is the one place that decides whether more events are fetched: not while nothing that is in flight can go on. A
 // channel that takes no posts is no reason: its events wait in their lane, or go back to the server.
-func (w *Worker) mayPull() bool {
-	return !w.lanes.Closed() && !w.availability.unavailable(redisScripts)
+func (w *Worker) mayFetch() bool {
+	return !w.sender.Paused() && !w.tracker.Unavailable(availability.Redis)
 }
 
 // idleCheck is how often the loop looks after what waits, also when nothing arrives.
@@ -190,30 +195,30 @@ func (w *Worker) loop(ctx context.Context) {
 		w.stamp()
 		if time.Since(looked) >= idleCheck {
 			looked = time.Now()
-			w.availability.remind()
-			w.forgetIdleChannels()
+			w.tracker.Remind()
+			w.sender.ForgetIdle()
 			w.askRedisAgain(ctx)
 		}
 		if taken > 1 {
-			w.inflight.gather(ctx, min(w.settings.BatchSize, gatherEvents), gatherTime)
+			w.feed.Gather(ctx, min(w.settings.BatchSize, gatherEvents), gatherTime)
 		}
-		batch, err := w.inflight.take(ctx, w.settings.BatchSize, idleCheck)
+		batch, err := w.feed.Take(ctx, w.settings.BatchSize, idleCheck)
 		taken = len(batch)
 		if err != nil {
 			return
 		}
 		if len(batch) == 0 {
-			if w.inflight.done() {
+			if w.feed.Done() {
 				return
 			}
-			w.parkExcess()
+			w.sender.HandBackExcess()
 			continue
 		}
-		crash(afterPull)
+		crash.At(crash.AfterPull)
 		if err := w.process(ctx, batch); err != nil {
 			return
 		}
-		w.parkExcess()
+		w.sender.HandBackExcess()
 	}
 }
 
@@ -224,159 +229,12 @@ var redisUntold = 4 * time.Second
 // a post whose channel has been paused since, for minutes; and as long as it counts as unavailable nothing is pulled that
 // would have to be decided.
 func (w *Worker) askRedisAgain(ctx context.Context) {
-	if !w.availability.untold(redisScripts, redisUntold) {
+	if !w.tracker.Untold(availability.Redis, redisUntold) {
 		return
 	}
-	if err := w.limiter.Ready(ctx); err == nil {
-		w.availability.recovered(redisScripts)
+	if err := w.settings.Limiter.Ready(ctx); err == nil {
+		w.tracker.Recovered(availability.Redis)
 	} else if ctx.Err() == nil {
-		w.availability.lost(redisScripts, err)
-	}
-}
-
-// process is the way of a batch: decode, put what can never be sent into the letterbox, decide, settle what is refused, pass
-// on what is admitted. It fails only when ctx ends.
-func (w *Worker) process(ctx context.Context, batch []*delivery) error {
-	settled, dead, candidates, requests := w.decode(batch)
-	settled = append(settled, w.letterbox.offer(dead)...)
-	settled, candidates, requests, err := w.dropMuted(ctx, settled, candidates, requests)
-	if err != nil {
-		return err
-	}
-	decisions, err := w.decide(ctx, requests)
-	if err != nil {
-		return err
-	}
-	asked := time.Now()
-	for i, decision := range decisions {
-		switch decision.Outcome {
-		case ratelimit.Admitted:
-			candidates[i].asked = asked
-			w.enqueue(candidates[i])
-		default:
-			dropped := refused(candidates[i].event, candidates[i].delivery, decision)
-			dropped.Decided = asked
-			settled = append(settled, dropped)
-		}
-	}
-	w.settle(settled)
-	w.scratch.keep(settled, candidates, requests)
-	return nil
-}
-
-// scratch is the room in which process works, kept from batch to batch: in a storm it would be most of the garbage.
-type scratch struct {
-	settled    []Settled
-	candidates []admitted
-	requests   []ratelimit.Request
-}
-
-// keep keeps the room, and nothing of what was in it: the largest batch would stay in memory.
-func (s *scratch) keep(settled []Settled, candidates []admitted, requests []ratelimit.Request) {
-	clear(settled)
-	clear(candidates)
-	clear(requests)
-	s.settled, s.candidates, s.requests = settled[:0], candidates[:0], requests[:0]
-}
-
-// decode sorts a batch: what is settled without a decision, what can never be sent, and what the limiter is asked about
-// (candidates, and the request for each).
-func (w *Worker) decode(batch []*delivery) (settled, dead []Settled, candidates []admitted, requests []ratelimit.Request) {
-	settled, candidates, requests = w.scratch.settled, w.scratch.candidates, w.scratch.requests
-	for _, d := range batch {
-		ev, rejection := event.Decode(d.Message, w.settings.Rules)
-		switch {
-		case rejection != nil && rejection.Reason == outcome.Reply:
-			settled = append(settled, Settled{Event: ev, Outcome: outcome.Dropped, Reason: outcome.Reply, Detail: rejection.Detail, delivery: d})
-		case rejection != nil:
-			dead = append(dead, Settled{Event: ev, Outcome: outcome.Dead, Reason: rejection.Reason, Detail: rejection.Detail, delivery: d})
-		case w.tooOld(ev) && !d.redelivered:
-			settled = append(settled, Settled{Event: ev, Outcome: outcome.Dropped, Reason: outcome.Expired, delivery: d})
-		default:
-			if mute := w.muteOf(ev); mute != nil && !d.redelivered {
-				settled = append(settled, mutedEvent(ev, d, mute))
-				continue
-			}
-			request := requestFor(ev, d)
-			candidates = append(candidates, admitted{event: ev, delivery: d, request: request})
-			requests = append(requests, request)
-		}
-	}
-	return settled, dead, candidates, requests
-}
-
-// decide asks the limiter until it answers. It fails only when ctx ends.
-func (w *Worker) decide(ctx context.Context, requests []ratelimit.Request) ([]ratelimit.Decision, error) {
-	if len(requests) == 0 {
-		return nil, nil
-	}
-	var decisions []ratelimit.Decision
-	err := w.hold(ctx, redisScripts, func() (err error) {
-		decisions, err = w.limiter.Admit(ctx, requests)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	w.redisDecided()
-	crash(afterVerdict)
-	return decisions, nil
-}
-
-// grossStep is how far the clock of Redis may be set back without a line in the log: what time synchronization does.
-const grossStep = time.Second
-
-// redisDecided notes that the script answers, and whether its clock was set back.
-func (w *Worker) redisDecided() {
-	w.availability.recovered(redisScripts)
-	lag := w.limiter.ClockLag()
-	if lag < grossStep {
-		w.availability.recovered(redisClock)
-		return
-	}
-	w.availability.lost(redisClock, fmt.Errorf("the clock of Redis was set back by %s or more; windows stand still until it has caught up", lag.Round(time.Millisecond)))
-}
-
-// refused puts a decision other than Admitted into the words of an outcome.
-func refused(ev event.Event, d *delivery, decision ratelimit.Decision) Settled {
-	settled := Settled{
-		Event: ev, Outcome: outcome.Dropped, delivery: d,
-		Tier: decision.Tier, RetryAfter: decision.RetryAfter, AtLeast: decision.AtLeast && !decision.Never,
-		Never: decision.Never, Reserved: decision.Reserved,
-	}
-	switch decision.Outcome {
-	case ratelimit.Duplicate:
-		settled.Reason = outcome.Duplicate
-	case ratelimit.Global:
-		settled.Reason = outcome.Global
-	case ratelimit.Group:
-		settled.Reason = outcome.Group
-	case ratelimit.Category:
-		settled.Reason = outcome.Category
-	default:
-		panic(fmt.Sprintf("consume: a decision without an outcome: %+v", decision))
-	}
-	return settled
-}
-
-// retryPause is the time between two attempts to reach Redis.
-var retryPause = 500 * time.Millisecond
-
-// hold repeats a call until it succeeds, and reports what is unavailable meanwhile. It fails only when ctx ends.
-func (w *Worker) hold(ctx context.Context, d dependency, call func() error) error {
-	for {
-		err := call()
-		if err == nil {
-			w.availability.recovered(d)
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		w.availability.lost(d, err)
-		w.stamp()
-		if !wait.For(ctx, wait.Jitter(retryPause)) {
-			return ctx.Err()
-		}
+		w.tracker.Lost(availability.Redis, err)
 	}
 }

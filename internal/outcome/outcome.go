@@ -2,8 +2,10 @@
 // closed list, the same in logs, metrics, dead letters, "why" and the status page; what is not on it is not an outcome
 // but a wait.
 //
-// It is a leaf: it imports nothing, and does not know who decides or what follows.
+// It is a leaf: it imports nothing of ours, and does not know who decides or what follows.
 package outcome
+
+import "strings"
 
 // Outcomes.
 const (
@@ -60,3 +62,21 @@ const (
 
 // HeaderPrefix begins the name of every header of notifier's own.
 const HeaderPrefix = "Notifier-"
+
+// OwnHeader reports whether a header is notifier's or the NATS server's, so that a publisher's value is not copied to
+// a letter. The server takes its own as instructions when a message is published ("expect the last sequence to be
+// ...", "roll up"): copied from an event they could make the dead-letter stream refuse the letter, or wipe itself.
+func OwnHeader(name string) bool {
+	const server = "Nats-"
+	if strings.HasPrefix(name, server) {
+		return true
+	}
+	return len(name) >= len(HeaderPrefix) && strings.EqualFold(name[:len(HeaderPrefix)], HeaderPrefix)
+}
+
+// PublishableHeader reports whether nats.go publishes a header of this name. It receives more than that.
+func PublishableHeader(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`"()/,:;<=>?@[\]{}`, r)
+	})
+}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/consume"
+	"notifier/internal/consume/feed"
 	"notifier/internal/term"
 )
 
@@ -42,14 +42,14 @@ func (c *streamCheck) consumer(ctx context.Context, stream *jetstream.StreamInfo
 
 func (c *streamCheck) examineConsumer(stream jetstream.StreamConfig, info *jetstream.ConsumerInfo) {
 	config, r := info.Config, c.report
-	filters := consume.Filters(config)
+	filters := feed.Filters(config)
 	what := "takes everything in the stream"
 	if len(filters) > 0 {
 		what = "takes " + term.List(filters)
 	}
 	r.ok("consumer %s %s: %d waiting, %d with workers; ack wait %s, %s, %s", info.Name, what, info.NumPending, info.NumAckPending,
 		term.ShortDuration(config.AckWait), maximum("max_deliver", config.MaxDeliver), maximum("max_ack_pending", config.MaxAckPending))
-	c.checkSubjects("consumer "+info.Name+" "+what, filters, consume.ConsumerMismatch(c.settings.NATS.Pattern.String(), stream, config))
+	c.checkSubjects("consumer "+info.Name+" "+what, filters, feed.ConsumerMismatch(c.settings.NATS.Pattern.String(), stream, config))
 	if config.AckPolicy != jetstream.AckExplicitPolicy {
 		r.fail("create one whose policy is explicit", "consumer %s has the acknowledgement policy %s, with which a worker does not start", info.Name, config.AckPolicy)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/consume"
+	"notifier/internal/consume/feed"
 	"notifier/internal/event"
 	"notifier/internal/settings"
 	"notifier/internal/term"
@@ -78,7 +78,7 @@ func (c *streamCheck) examineStream(info *jetstream.StreamInfo) {
 		term.Count(int(info.State.Msgs), "event"), term.Size(info.State.Bytes), config.Retention, discardPolicy(config.Discard), boundsOf(config),
 		strings.ToLower(config.Storage.String())+" storage", term.Count(config.Replicas, "replica"))
 	c.checkSubjects(fmt.Sprintf("stream %s takes %s", config.Name, subjectsOf(config)), config.Subjects,
-		consume.StreamMismatch(c.settings.NATS.Pattern.String(), config))
+		feed.StreamMismatch(c.settings.NATS.Pattern.String(), config))
 	bounded := config.MaxMsgs > 0 || config.MaxBytes > 0 || config.MaxMsgsPerSubject > 0
 	switch {
 	case config.Discard == jetstream.DiscardOld && bounded:
@@ -104,7 +104,7 @@ func (c *streamCheck) checkSubjects(what string, taken []string, mismatch string
 	switch {
 	case mismatch != "":
 		c.report.fail("a worker waits until they agree: change them, or NATS_SUBJECT", "%s", mismatch)
-	case consume.Partial(wanted, taken):
+	case feed.Partial(wanted, taken):
 		c.report.warn("add NATS_SUBJECT to them", "%s, which is not all of NATS_SUBJECT %s: events of other categories do not arrive", what, wanted)
 	}
 }

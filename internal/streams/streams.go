@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 )
 
 // MostReplicas is how many replicas NATS allows for a stream.
@@ -30,6 +31,15 @@ type Maker struct {
 	// Fewer is called for a stream that was created with one replica because the servers of a cluster have no room for three,
 	// with their reason. It may be nil.
 	Fewer func(stream string, reason error)
+}
+
+// NewMaker makes a Maker for a worker, whose log names streams that got fewer replicas than they should have.
+func NewMaker(js jetstream.JetStream, replicas int, log *zap.Logger) Maker {
+	return Maker{JetStream: js, Replicas: replicas, Fewer: func(stream string, reason error) {
+		log.Warn("the stream has one replica", zap.String("stream", stream), zap.Error(reason),
+			zap.String("advice", "give the servers room for three, then: nats stream edit "+stream+
+				" --replicas 3; or set NATS_REPLICAS to 1"))
+	}}
 }
 
 // Ensure finds a stream, or creates it with the replicas that are wanted; those of config are ignored. It may be called by

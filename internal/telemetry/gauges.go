@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"notifier/internal/consume"
+	"notifier/internal/consume/post"
 	"notifier/internal/ratelimit"
 	"notifier/internal/snapshot"
 )
@@ -154,7 +155,7 @@ func (g *gauges) ask(ctx context.Context) (outside, error) {
 }
 
 // collectWaiting gives what waits, by cause and by channel.
-func (g *gauges) collectWaiting(gauge func(*prometheus.Desc, float64, ...string), held map[string]int, unposted []consume.Unposted, now time.Time) {
+func (g *gauges) collectWaiting(gauge func(*prometheus.Desc, float64, ...string), held map[string]int, unposted []post.Unposted, now time.Time) {
 	for why, events := range held {
 		gauge(g.held, float64(events), why)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"notifier/internal/consume"
+	"notifier/internal/consume/post"
 )
 
 // Each cause and each channel has its value, also where that is 0: a series that comes and goes cannot be alerted on.
@@ -20,7 +20,7 @@ func TestGaugesShowWhatWaits(t *testing.T) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		got[names[desc]+" "+strings.Join(labels, " ")] = value
 	}
-	g.collectWaiting(gauge, map[string]int{"slack": 42, "redis": 0}, []consume.Unposted{
+	g.collectWaiting(gauge, map[string]int{"slack": 42, "redis": 0}, []post.Unposted{
 		{Channel: "#alerts", Events: 42, Oldest: now.Add(-90 * time.Second), Why: "slack"},
 		{Channel: "#ahead", Events: 1, Oldest: now.Add(time.Second)},
 		{Channel: "#quiet"},

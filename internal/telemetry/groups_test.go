@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"notifier/internal/consume"
+	"notifier/internal/consume/result"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
@@ -149,7 +149,7 @@ func TestTheGaugesOfManyGroupsAreBounded(t *testing.T) {
 func TestMetricsCountDropsByGroups(t *testing.T) {
 	m := New()
 	for i := range 10_000 {
-		m.Observe([]consume.Settled{{Outcome: outcome.Dropped, Reason: outcome.Group, Event: event.Event{Category: fmt.Sprintf("team-%d.job", i)}}})
+		m.Observe([]result.Result{{Outcome: outcome.Dropped, Reason: outcome.Group, Event: event.Event{Category: fmt.Sprintf("team-%d.job", i)}}})
 	}
 	got := scrape(t, m)
 	if n := strings.Count(got, "\nnotifier_events_total{"); n != mostCategories+1 {

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"notifier/internal/consume"
+	"notifier/internal/consume/result"
 	"notifier/internal/outcome"
 )
 
@@ -90,7 +90,7 @@ func New() *Metrics {
 type kind struct{ outcome, reason, category string }
 
 // Observe counts settled events. In a storm those of a batch are of a few kinds, so they are added up first.
-func (m *Metrics) Observe(batch []consume.Settled) {
+func (m *Metrics) Observe(batch []result.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.counts)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"notifier/internal/consume"
+	"notifier/internal/consume/post"
 	"notifier/internal/event"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
@@ -17,7 +18,7 @@ func (m *Metrics) TimeLimiter(limiter consume.Limiter) consume.Limiter {
 }
 
 // TimePoster is the poster, with its posts timed.
-func (m *Metrics) TimePoster(poster consume.Poster) consume.Poster { return timedPoster{poster, m} }
+func (m *Metrics) TimePoster(slack post.Slack) post.Slack { return timedPoster{slack, m} }
 
 type timedLimiter struct {
 	consume.Limiter
@@ -34,13 +35,13 @@ func (l timedLimiter) Admit(ctx context.Context, batch []ratelimit.Request) ([]r
 }
 
 type timedPoster struct {
-	consume.Poster
+	post.Slack
 	metrics *Metrics
 }
 
 func (p timedPoster) Post(ctx context.Context, ev event.Event) (slackout.Receipt, error) {
 	began := time.Now()
-	receipt, err := p.Poster.Post(ctx, ev)
+	receipt, err := p.Slack.Post(ctx, ev)
 	result := "ok"
 	var failure *slackout.Error
 	if errors.As(err, &failure) {

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/buildinfo"
-	"notifier/internal/consume"
+	"notifier/internal/consume/result"
 	"notifier/internal/outcome"
 )
 
@@ -102,7 +102,7 @@ func tracingTo(provider *sdktrace.TracerProvider) *Tracing {
 }
 
 // Observe makes the span of one settled event.
-func (t *Tracing) Observe(s *consume.Settled) {
+func (t *Tracing) Observe(s *result.Result) {
 	if t == nil {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"notifier/internal/consume"
+	"notifier/internal/consume/result"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 )
@@ -17,12 +17,12 @@ func TestASpanGoesFromPublicationToSlacksAnswer(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracing := tracingTo(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))
 	published := time.Date(2026, 11, 20, 4, 39, 0, 0, time.UTC)
-	tracing.Observe(&consume.Settled{
+	tracing.Observe(&result.Result{
 		Outcome: outcome.Sent, Event: event.Event{ID: "e1", Category: "errors", Subject: "notify.errors", Published: published},
 		Latency: 3 * time.Second, Decided: published.Add(time.Second), Posted: published.Add(2 * time.Second), Attempts: 1,
 		Header: map[string][]string{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}},
 	})
-	tracing.Observe(&consume.Settled{Outcome: outcome.Dead, Reason: "malformed", Event: event.Event{Published: published, Subject: "notify.\xff"}})
+	tracing.Observe(&result.Result{Outcome: outcome.Dead, Reason: "malformed", Event: event.Event{Published: published, Subject: "notify.\xff"}})
 	ended := spans.Ended()
 	if len(ended) != 2 {
 		t.Fatalf("%d spans, expected 2", len(ended))

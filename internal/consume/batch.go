@@ -1,0 +1,185 @@
+package consume
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"notifier/internal/consume/availability"
+	"notifier/internal/consume/crash"
+	"notifier/internal/consume/feed"
+	"notifier/internal/consume/post"
+	"notifier/internal/consume/result"
+	"notifier/internal/event"
+	"notifier/internal/outcome"
+	"notifier/internal/ratelimit"
+)
+
+// item is one event of a batch, and what is known of how it ends.
+type item struct {
+	result.Result
+	fate fate
+}
+
+// fate is where an item goes from the batch.
+type fate int
+
+const (
+	undecided fate = iota // to the limiter
+	ended                 // to be settled
+	dead                  // to a letter, and then to be settled
+	admitted              // to Slack
+)
+
+func (it *item) drop(reason string) {
+	it.fate, it.Outcome, it.Reason = ended, outcome.Dropped, reason
+}
+
+// request is the question whether the event may be sent.
+func (it *item) request() ratelimit.Request {
+	ev := &it.Event
+	return ratelimit.Request{
+		ID: ev.ID, Source: ev.IDSource, Delivery: it.Delivery.Token, Category: ev.Category, Cost: ev.Cost,
+	}
+}
+
+// batch is the room in which process works, kept from one batch to the next: in a storm it would be most of the garbage.
+type batch struct {
+	items    []item
+	requests []ratelimit.Request
+	settled  []result.Result
+}
+
+// forget keeps the room, and nothing of what was in it: the largest batch would stay in memory.
+func (b *batch) forget() {
+	clear(b.items)
+	clear(b.requests)
+	clear(b.settled)
+	b.items, b.requests, b.settled = b.items[:0], b.requests[:0], b.settled[:0]
+}
+
+// process is the way of a batch: decode, hand over what can never be sent, decide, pass on what is admitted, settle the rest. It
+// fails only when ctx ends.
+func (w *Worker) process(ctx context.Context, deliveries []*feed.Delivery) error {
+	b := &w.batch
+	defer b.forget()
+	for _, d := range deliveries {
+		b.items = append(b.items, w.decode(d))
+	}
+	w.offerLetters(b)
+	if err := w.dropMuted(ctx, b.items); err != nil {
+		return err
+	}
+	if err := w.decide(ctx, b); err != nil {
+		return err
+	}
+	for i := range b.items {
+		if it := &b.items[i]; it.fate == ended {
+			b.settled = append(b.settled, it.Result)
+		}
+	}
+	w.settle(b.settled)
+	return nil
+}
+
+// decode reads an event, and ends what needs no decision.
+func (w *Worker) decode(d *feed.Delivery) item {
+	ev, rejection := event.Decode(d.Message, w.settings.Rules)
+	it := item{Result: result.Result{Event: ev, Delivery: d}}
+	switch {
+	case rejection != nil && rejection.Reason == outcome.Reply:
+		it.drop(outcome.Reply)
+		it.Detail = rejection.Detail
+	case rejection != nil:
+		it.fate, it.Outcome, it.Reason, it.Detail = dead, outcome.Dead, rejection.Reason, rejection.Detail
+	case post.TooOld(ev, w.settings.MaxAge) && !d.Redelivered: // a redelivery may hold a slot, and is decided first
+		it.drop(outcome.Expired)
+	}
+	return it
+}
+
+// offerLetters hands over what can never be sent. What gets no letter is to be settled with the batch.
+func (w *Worker) offerLetters(b *batch) {
+	var undecodable []result.Result
+	for i := range b.items {
+		if b.items[i].fate == dead {
+			undecodable = append(undecodable, b.items[i].Result)
+		}
+	}
+	b.settled = append(b.settled, w.letters.Offer(undecodable)...)
+}
+
+// decide asks the limiter about what is undecided, until it answers. What is admitted goes on to Slack. It fails only when ctx
+// ends.
+func (w *Worker) decide(ctx context.Context, b *batch) error {
+	for i := range b.items {
+		if b.items[i].fate == undecided {
+			b.requests = append(b.requests, b.items[i].request())
+		}
+	}
+	if len(b.requests) == 0 {
+		return nil
+	}
+	var decisions []ratelimit.Decision
+	err := w.untilRedis(ctx, func() (err error) {
+		decisions, err = w.settings.Limiter.Admit(ctx, b.requests)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.decided()
+	crash.At(crash.AfterVerdict)
+	now, next := time.Now(), 0
+	for i := range b.items {
+		it := &b.items[i]
+		if it.fate != undecided {
+			continue
+		}
+		decision, request := decisions[next], b.requests[next]
+		next++
+		it.Decided = now
+		if decision.Outcome == ratelimit.Admitted {
+			it.fate = admitted
+			w.sender.Add(post.Admitted{Event: it.Event, Delivery: it.Delivery, Request: request, At: now})
+		} else {
+			it.fate = ended
+			refuse(&it.Result, decision)
+		}
+	}
+	return nil
+}
+
+// refuse puts a decision other than Admitted into the words of an outcome.
+func refuse(r *result.Result, decision ratelimit.Decision) {
+	r.Outcome = outcome.Dropped
+	r.Tier, r.RetryAfter, r.Reserved = decision.Tier, decision.RetryAfter, decision.Reserved
+	r.AtLeast, r.Never = decision.AtLeast && !decision.Never, decision.Never
+	switch decision.Outcome {
+	case ratelimit.Duplicate:
+		r.Reason = outcome.Duplicate
+	case ratelimit.Global:
+		r.Reason = outcome.Global
+	case ratelimit.Group:
+		r.Reason = outcome.Group
+	case ratelimit.Category:
+		r.Reason = outcome.Category
+	default:
+		panic(fmt.Sprintf("consume: a decision without an outcome: %+v", decision))
+	}
+}
+
+// grossStep is how far the clock of Redis may be set back without a line in the log: what time synchronization does.
+const grossStep = time.Second
+
+// decided notes that the script answers, and whether its clock was set back.
+func (w *Worker) decided() {
+	w.tracker.Recovered(availability.Redis)
+	lag := w.settings.Limiter.ClockLag()
+	if lag < grossStep {
+		w.tracker.Recovered(availability.Clock)
+		return
+	}
+	w.tracker.Lost(availability.Clock, fmt.Errorf(
+		"the clock of Redis was set back by %s or more; windows stand still until it has caught up", lag.Round(time.Millisecond)))
+}

@@ -1,6 +1,0 @@
-//go:build !crashpoints
-
-package consume
-
-// crash does nothing; see crash_points.go.
-func crash(crashPoint) {}

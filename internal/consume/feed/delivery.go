@@ -1,0 +1,66 @@
+package feed
+
+import (
+	"fmt"
+	"time"
+
+	"notifier/internal/event"
+)
+
+// Delivery is one message that this worker holds, from its arrival until it has ended. Ack, Term and Later end it. Each of
+// them may be called by one goroutine, once; after Later has returned false the delivery has not ended.
+type Delivery struct {
+	event.Message
+	Token       string // names the stream message, the same at each redelivery; see ratelimit.Request
+	Seq         uint64 // its sequence in the stream
+	Redelivered bool   // it was delivered before, to this worker or to another
+	Cost        int64  // the memory that it takes until it has ended, in bytes; see keep
+
+	feed     *Feed
+	reserved int64 // what its request had reserved for it in the budget, which its arrival gives back
+
+	reply      string    // where to acknowledge; empty: nowhere. Guarded by inflight.mu
+	touched    time.Time // when the server was last informed that it is in progress. Guarded by inflight.mu
+	generation int       // inflight.generation when it was delivered last. Guarded by inflight.mu
+
+	// Deliveries in flight form a list, oldest first, so that removing one costs nothing. Guarded by inflight.mu
+	previous, next *Delivery
+}
+
+// The acknowledgements of the JetStream protocol.
+var (
+	ackDone     = []byte("+ACK")
+	ackProgress = []byte("+WPI")
+	ackRetry    = []byte("-NAK")
+	ackTerm     = "+TERM "
+)
+
+// Ack ends a delivery whose event is settled: the server delivers it to nobody again. An error means that the connection has
+// not taken the acknowledgement, so that the event is delivered again; the delivery has ended all the same.
+func (d *Delivery) Ack() error {
+	if err := d.end(ackDone); err != nil {
+		return fmt.Errorf("nats: acknowledge: %w", err)
+	}
+	return nil
+}
+
+// Term ends a delivery as Ack does, for an event that could never be sent; the server reports the reason to whoever watches it.
+func (d *Delivery) Term(reason string) error {
+	if err := d.end([]byte(ackTerm + reason)); err != nil {
+		return fmt.Errorf("nats: terminate: %w", err)
+	}
+	return nil
+}
+
+func (d *Delivery) end(word []byte) error {
+	defer d.feed.inflight.release(d)
+	reply := d.feed.inflight.replyOf(d)
+	if reply == "" {
+		return nil
+	}
+	return d.feed.Connection.Publish(reply, word)
+}
+
+// Later hands the event back to the server, which delivers it again after the delay: to any replica, marked as redelivered. It
+// reports whether the delivery has ended; if not, the server may not keep it now (see Feed.WhyNotLater).
+func (d *Delivery) Later(delay time.Duration) bool { return d.feed.handBack(d, delay) }

@@ -1,0 +1,288 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func arrival(name string) *Delivery { return &Delivery{Token: name, reply: "reply to " + name} }
+
+func again(name string) *Delivery {
+	return &Delivery{Token: name, reply: "second reply to " + name, Redelivered: true}
+}
+
+// full is an in-flight set with so many deliveries in it, named 0, 1, ...
+func full(capacity, n int) (*inflight, []*Delivery) {
+	f := newInflight(capacity, DefaultBudget)
+	deliveries := make([]*Delivery, n)
+	for i := range deliveries {
+		deliveries[i] = arrival(fmt.Sprint(i))
+		f.add(deliveries[i])
+	}
+	return f, deliveries
+}
+
+func take(t *testing.T, f *inflight, limit int) []string {
+	t.Helper()
+	taken, err := f.take(t.Context(), limit, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range taken {
+		names = append(names, d.Token)
+	}
+	return names
+}
+
+func TestThereIsRoomForWhatIsReleased(t *testing.T) {
+	f, deliveries := full(4, 3)
+	if f.room() != 1 || f.size() != 3 {
+		t.Errorf("room %d and size %d, expected 1 and 3", f.room(), f.size())
+	}
+	take(t, f, 4) // what is taken stays in flight
+	if f.room() != 1 {
+		t.Errorf("room %d after taking, expected 1", f.room())
+	}
+	f.release(deliveries[1])
+	if f.room() != 2 {
+		t.Errorf("room %d, expected 2", f.room())
+	}
+	f.release(deliveries[1], deliveries[0])
+	f.release()
+	if f.room() != 3 || f.size() != 1 {
+		t.Errorf("room %d and size %d after releasing one twice, expected 3 and 1", f.room(), f.size())
+	}
+	if rest := f.drain(); !slices.Equal(rest, []string{"reply to 2"}) {
+		t.Errorf("drained %v, expected the one that was not released", rest)
+	}
+}
+
+func TestBytesAreChargedOnceAndGivenBack(t *testing.T) {
+	f := newInflight(8, DefaultBudget)
+	f.budget = 1000
+	f.reserve(600)
+	first, second := arrival("a"), arrival("b")
+	first.Cost, first.reserved = 200, 300
+	second.Cost, second.reserved = 300, 300
+	f.add(first)
+	f.add(second)
+	if f.roomBytes() != 500 {
+		t.Errorf("room for %d bytes, expected 500", f.roomBytes())
+	}
+	redelivered := again("a")
+	redelivered.Cost, redelivered.reserved = 200, 100
+	f.reserve(100)
+	f.add(redelivered)
+	if f.roomBytes() != 500 || f.reserved != 0 {
+		t.Errorf("room for %d bytes and %d reserved after a redelivery, expected 500 and none", f.roomBytes(), f.reserved)
+	}
+	f.release(first)
+	f.release(first)
+	if f.roomBytes() != 700 || f.peak != 600 {
+		t.Errorf("room for %d bytes and at most %d used, expected 700 and 600", f.roomBytes(), f.peak)
+	}
+	f.drain()
+	if f.roomBytes() != 1000 {
+		t.Errorf("room for %d bytes when nothing is in flight, expected all", f.roomBytes())
+	}
+}
+
+// More than was asked for may arrive; then there is no room, and not less than none.
+func TestBeyondCapacityThereIsNoRoom(t *testing.T) {
+	if f, _ := full(2, 5); f.room() != 0 {
+		t.Errorf("room %d, expected 0", f.room())
+	}
+}
+
+func TestTakingKeepsTheOrderAndTheLimit(t *testing.T) {
+	f, _ := full(8, 5)
+	if diff := cmp.Diff([]string{"0", "1", "2"}, take(t, f, 3)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"3", "4"}, take(t, f, 3)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTakingWaitsForTheFirstDeliveryOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newInflight(8, DefaultBudget)
+		began := time.Now()
+		go func() {
+			time.Sleep(time.Minute)
+			f.add(arrival("a"))
+		}()
+		if names := take(t, f, 8); !slices.Equal(names, []string{"a"}) || time.Since(began) != time.Minute {
+			t.Errorf("took %v after %s, expected a after a minute", names, time.Since(began))
+		}
+	})
+}
+
+func TestTakingFromAnEmptyQueueEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newInflight(8, DefaultBudget)
+		began := time.Now()
+		if taken, err := f.take(t.Context(), 8, time.Second); taken != nil || err != nil || time.Since(began) != time.Second {
+			t.Errorf("took %v, %v after %s, expected nothing after the second of idleness", taken, err, time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := f.take(ctx, 8, time.Hour); err != context.DeadlineExceeded {
+			t.Errorf("error %v, expected the context's", err)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			f.close()
+		}()
+		if taken, err := f.take(t.Context(), 8, time.Hour); len(taken) != 0 || err != nil {
+			t.Errorf("took %v, %v from a closed set, expected nothing", taken, err)
+		}
+	})
+}
+
+func TestAClosedSetIsDoneWhenItsQueueIsEmpty(t *testing.T) {
+	f, _ := full(8, 1)
+	f.close()
+	if f.done() {
+		t.Error("done with a delivery in the queue")
+	}
+	take(t, f, 8)
+	if !f.done() {
+		t.Error("not done with nothing in the queue")
+	}
+}
+
+// After AckWait the server redelivers. What is still in flight goes on with the newer acknowledgement subject, and is not
+// queued twice.
+func TestARedeliveryOfWhatIsInFlightReplacesTheReply(t *testing.T) {
+	f, deliveries := full(8, 2)
+	f.add(again("1"))
+	if f.size() != 2 || f.replyOf(deliveries[1]) != "second reply to 1" || f.replyOf(deliveries[0]) != "reply to 0" {
+		t.Errorf("size %d with the replies %q and %q", f.size(), f.replyOf(deliveries[0]), f.replyOf(deliveries[1]))
+	}
+	take(t, f, 8)
+	f.add(again("0"))
+	if f.size() != 2 || f.replyOf(deliveries[0]) != "second reply to 0" {
+		t.Errorf("size %d with the reply %q after it was taken", f.size(), f.replyOf(deliveries[0]))
+	}
+	f.release(deliveries...)
+	f.add(again("0"))
+	if names := take(t, f, 8); !slices.Equal(names, []string{"0"}) {
+		t.Errorf("took %v, expected what was settled and is delivered again", names)
+	}
+}
+
+// In a new generation anything may be a redelivery, whatever its delivery count, until everything from before is settled.
+func TestInANewGenerationWhatIsInFlightIsRecognized(t *testing.T) {
+	f, deliveries := full(8, 3)
+	f.nextGeneration()
+	f.add(arrival("3"))
+	f.add(&Delivery{Token: "1", reply: "new reply to 1"})
+	if f.size() != 4 || f.replyOf(deliveries[1]) != "new reply to 1" {
+		t.Errorf("size %d with the reply %q, expected 4 with the new one", f.size(), f.replyOf(deliveries[1]))
+	}
+	f.add(&Delivery{Token: "1", reply: "newer reply to 1"}) // 0 and 2 are still of the older generation
+	if f.size() != 4 || f.replyOf(deliveries[1]) != "newer reply to 1" {
+		t.Errorf("size %d with the reply %q, expected 4 with the newer one", f.size(), f.replyOf(deliveries[1]))
+	}
+	f.release(deliveries...)
+	if f.older != 0 {
+		t.Errorf("%d deliveries are of an older generation, expected none", f.older)
+	}
+}
+
+func TestWhatLeftWithItsStreamIsNotAcknowledged(t *testing.T) {
+	f, deliveries := full(8, 2)
+	f.forgetReplies()
+	f.add(arrival("2"))
+	if f.replyOf(deliveries[0]) != "" {
+		t.Errorf("reply %q, expected none", f.replyOf(deliveries[0]))
+	}
+	now := time.Now()
+	if replies := f.untouched(now, now); !slices.Equal(replies, []string{"reply to 2"}) {
+		t.Errorf("to be kept alive: %v, expected 2 alone", replies)
+	}
+	if rest := f.drain(); !slices.Equal(rest, []string{"reply to 2"}) {
+		t.Errorf("to be returned: %v, expected 2 alone", rest)
+	}
+}
+
+func TestDeliveriesAreKeptAliveOnceInTheTime(t *testing.T) {
+	f := newInflight(8, DefaultBudget)
+	start := time.Now()
+	for i, name := range []string{"a", "b"} {
+		d := arrival(name)
+		d.touched = start.Add(time.Duration(i) * time.Second)
+		f.add(d)
+	}
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	for _, test := range []struct {
+		since, now int
+		want       []string
+	}{
+		{0, 5, nil}, {1, 5, []string{"reply to a"}}, {2, 6, []string{"reply to b"}}, {5, 9, nil},
+		{7, 11, []string{"reply to a", "reply to b"}},
+	} {
+		if diff := cmp.Diff(test.want, f.untouched(at(test.since), at(test.now))); diff != "" {
+			t.Errorf("untouched since %d (-want +got):\n%s", test.since, diff)
+		}
+	}
+}
+
+func TestGatheringEndsWithEnoughOrWithPatience(t *testing.T) {
+	const patience = 25 * time.Millisecond
+	for name, test := range map[string]struct {
+		capacity, wanted, queued int // queued before
+		arrive                   int // one each millisecond
+		then                     func(*inflight)
+		took                     time.Duration
+	}{
+		"enough is there":           {8, 2, 2, 0, nil, 0},
+		"enough arrives":            {8, 4, 1, 5, nil, 3 * time.Millisecond},
+		"too little arrives":        {8, 4, 1, 2, nil, patience},
+		"nothing arrives":           {8, 4, 0, 0, nil, patience},
+		"there is room for no more": {2, 4, 1, 1, nil, time.Millisecond},
+		"nothing more will arrive":  {8, 4, 1, 1, (*inflight).close, time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, _ := full(test.capacity, test.queued)
+				began := time.Now()
+				go func() {
+					for i := range test.arrive {
+						time.Sleep(time.Millisecond)
+						f.add(arrival(fmt.Sprint("later ", i)))
+					}
+					if test.then != nil {
+						test.then(f)
+					}
+				}()
+				f.gather(t.Context(), test.wanted, patience)
+				if took := time.Since(began); took != test.took {
+					t.Errorf("it took %s, expected %s", took, test.took)
+				}
+				synctest.Wait()
+				time.Sleep(time.Minute) // the rest arrives
+				want := min(test.queued+test.arrive, test.capacity)
+				if taken := take(t, f, 100); len(taken) != want {
+					t.Errorf("%d are taken afterwards, expected %d", len(taken), want)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if newInflight(8, DefaultBudget).gather(ctx, 4, patience); time.Since(began) != time.Millisecond {
+			t.Errorf("it took %s, expected that the end of the context ends it", time.Since(began))
+		}
+	})
+}

@@ -1,0 +1,19 @@
+package feed
+
+import (
+	"testing"
+	"time"
+)
+
+func TestDeliveriesAreSearchedInTimeAndNotMoreOftenThanNeeded(t *testing.T) {
+	for ackWait, want := range map[time.Duration]time.Duration{
+		0:                100 * time.Millisecond, // before a consumer is bound
+		2 * time.Second:  100 * time.Millisecond,
+		20 * time.Second: 500 * time.Millisecond, // that of a consumer which a worker creates
+		time.Hour:        time.Second,
+	} {
+		if got := keepAliveCheck(ackWait); got != want {
+			t.Errorf("with an AckWait of %s they are searched every %s, expected %s", ackWait, got, want)
+		}
+	}
+}

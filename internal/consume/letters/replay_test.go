@@ -1,0 +1,145 @@
+//go:build !production
+
+package letters_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/consume/letters"
+	"notifier/internal/event"
+	"notifier/internal/testkit"
+)
+
+// An event goes back as its publisher published it; only its id is said by another header.
+func TestReplay(t *testing.T) {
+	d := newDesk(t)
+	d.letter("e-1", "data of it", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s%20x", "ce-type", "t",
+		"X-Two", "one", "X-Two", "two", "x-lower", "ü \x1b[2J", "Content-Type", "text/plain", "Empty", "",
+		"Status", "503", "notifier-detail", "forged", "Notifier-Source", "/s x")
+	stored := d.stored("NOTIFY_DEAD")[0].Time
+	receipt, err := d.putBack()
+	testkit.Check(t, err)
+	if want := (letters.Receipt{Stream: "NOTIFY", Seq: 1}); receipt != want {
+		t.Errorf("%+v, expected %+v", receipt, want)
+	}
+	back := d.stored("NOTIFY")[0]
+	want := nats.Header{
+		"Notifier-Event-Id": {"e-1"}, "Notifier-Source": {"/s x"}, "Nats-Msg-Id": {fmt.Sprintf("replay.1.%d", stored.UnixNano())},
+		"ce-specversion": {"1.0"}, "ce-id": {"c-1"}, "ce-source": {"/s%20x"}, "ce-type": {"t"}, "X-Two": {"one", "two"},
+		"x-lower": {"ü \x1b[2J"}, "Content-Type": {"text/plain"}, "Empty": {""}, "Status": {"503"},
+	}
+	if diff := cmp.Diff(want, back.Header); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	if back.Subject != "notify.errors" || string(back.Data) != "data of it" {
+		t.Errorf("%s %q", back.Subject, back.Data)
+	}
+	if n := len(d.stored("NOTIFY_DEAD")); n != 0 {
+		t.Errorf("%d letters are left", n)
+	}
+	pattern, err := event.ParsePattern("notify.>")
+	testkit.Check(t, err)
+	e, rejection := event.Decode(event.Message{
+		Subject: back.Subject, Header: back.Header, Data: back.Data, FallbackID: "x", Published: back.Time,
+	}, event.Rules{Pattern: pattern, MaxBytes: 100})
+	if rejection != nil || e.ID != "e-1" || e.Source != "/s x" || e.Text != "data of it" {
+		t.Errorf("%+v, %v; expected the event e-1", e, rejection)
+	}
+}
+
+// After a crash between the two steps, or beside somebody else who does the same, there is one event.
+func TestAReplayMadeTwiceIsOneEvent(t *testing.T) {
+	d := newDesk(t)
+	d.letter("e-1", "{")
+	letter := d.all()[0]
+	s := d.open()
+	message := nats.NewMsg("notify.errors") // what a replay that crashed has published
+	message.Header.Set("Nats-Msg-Id", fmt.Sprintf("replay.1.%d", d.stored("NOTIFY_DEAD")[0].Time.UnixNano()))
+	_, err := d.js.PublishMsg(t.Context(), message)
+	testkit.Check(t, err)
+	for range 2 { // the second finds no letter to delete
+		receipt, err := s.Replay(t.Context(), letter)
+		testkit.Check(t, err)
+		if !receipt.Duplicate {
+			t.Errorf("%+v, expected a duplicate", receipt)
+		}
+	}
+	if n := len(d.stored("NOTIFY")); n != 1 {
+		t.Errorf("%d events, expected one", n)
+	}
+	if n := len(d.all()); n != 0 {
+		t.Errorf("%d letters are left", n)
+	}
+}
+
+// A letter is deleted only when a stream has its event.
+func TestALetterWhoseEventNobodyTakesStays(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(d *desk)
+		want    string
+	}{
+		"no stream": {
+			func(d *desk) { testkit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY")) },
+			`no stream stores notify.errors, expected one such as NOTIFY, which the first "notifier serve" creates`,
+		},
+		"too large for the stream": {func(d *desk) {
+			_, err := d.js.UpdateStream(d.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, MaxMsgSize: 1})
+			testkit.Check(d.T, err)
+		}, "message size exceeds maximum allowed"},
+		"a service that is no stream": {func(d *desk) {
+			testkit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY"))
+			_, err := d.connection.Subscribe("notify.>", func(m *nats.Msg) { _ = m.Respond([]byte("thank you")) })
+			testkit.Check(d.T, err)
+		}, "invalid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			d.letter("e-1", "{}")
+			test.prepare(d)
+			_, err := d.putBack()
+			if failed := (*letters.PublishError)(nil); !errors.As(err, &failed) || !strings.Contains(failed.Why, test.want) {
+				t.Errorf("%v, expected a Failed with %q", err, test.want)
+			}
+			if n := len(d.all()); n != 1 {
+				t.Errorf("%d letters, expected it to stay", n)
+			}
+		})
+	}
+}
+
+// What can never go back is left; nothing is published to a subject that no worker reads, whatever a letter says.
+func TestLettersThatCannotGoBack(t *testing.T) {
+	d := newDesk(t)
+	why := map[uint64]string{}
+	add := func(want string, headers ...string) { why[d.letter(want, "{", headers...)] = want }
+	add("it was shortened: 1 of the payload's 9000 bytes are kept", "Notifier-Shortened", "9000")
+	add("it was shortened: 1 of the payload's 0 bytes are kept", "Notifier-Shortened", "nonsense")
+	add("it does not name its subject (Notifier-Subject)", "Notifier-Subject", "")
+	for _, subject := range []string{"notify.*", "notify.a.>", "notify.a b", "notify.a\tb", "$JS.API.STREAM.DELETE.NOTIFY", "notify." + strings.Repeat("x", 3000)} {
+		add(fmt.Sprintf("its subject %.80q cannot be published to", subject), "Notifier-Subject", subject)
+	}
+	for _, subject := range []string{"other.errors", "notify", "notify.", "notify..a", "notify-dead.errors", "_INBOX.a"} {
+		add(fmt.Sprintf(`its subject %q does not match NATS_SUBJECT "notify.>"`, subject), "Notifier-Subject", subject)
+	}
+	s := d.open()
+	for _, letter := range d.all() {
+		_, err := s.Replay(t.Context(), letter)
+		left := (*letters.NotReplayableError)(nil)
+		if !errors.As(err, &left) || left.Why != why[letter.Seq] {
+			t.Errorf("letter %d: %v, expected %q", letter.Seq, err, why[letter.Seq])
+		}
+	}
+	if n := len(d.all()); n != len(why) {
+		t.Errorf("%d letters, expected all %d to stay", n, len(why))
+	}
+	if n := len(d.stored("NOTIFY")); n != 0 {
+		t.Errorf("%d events were published", n)
+	}
+}

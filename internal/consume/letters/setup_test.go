@@ -1,0 +1,114 @@
+//go:build !production
+
+package letters_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/consume/letters"
+	"notifier/internal/devstack"
+	"notifier/internal/event"
+	"notifier/internal/testkit"
+)
+
+// desk is a NATS server with the two streams of a worker, and what a test does there.
+type desk struct {
+	*testing.T
+	server     *devstack.NATS
+	connection *nats.Conn
+	js         jetstream.JetStream
+}
+
+func newDesk(t *testing.T, change ...func(*jetstream.StreamConfig)) *desk {
+	t.Helper()
+	t.Parallel() // its server is its own
+	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
+	testkit.Check(t, err)
+	t.Cleanup(func() { testkit.Check(t, server.Close()) })
+	connection, err := nats.Connect(server.URL())
+	testkit.Check(t, err)
+	t.Cleanup(connection.Close)
+	js, err := jetstream.New(connection)
+	testkit.Check(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy})
+	testkit.Check(t, err)
+	dead := jetstream.StreamConfig{Name: "NOTIFY_DEAD", Subjects: []string{"notify-dead.>"}}
+	for _, f := range change {
+		f(&dead)
+	}
+	_, err = js.CreateStream(t.Context(), dead)
+	testkit.Check(t, err)
+	return &desk{t, server, connection, js}
+}
+
+// letter stores a letter of notify.errors; headers are name and value in turn, and may replace what every letter has.
+func (d *desk) letter(id, payload string, headers ...string) uint64 {
+	d.Helper()
+	message := nats.NewMsg("notify-dead.errors")
+	message.Header = nats.Header{
+		"Notifier-Event-Id": {id}, "Notifier-Reason": {"malformed"}, "Notifier-Subject": {"notify.errors"},
+		"Notifier-Time": {"2026-11-20T04:39:01.5Z"}, "Notifier-Stream-Seq": {"17"}, "Nats-Msg-Id": {"dead." + id},
+	}
+	for i := 0; i < len(headers); i += 2 {
+		message.Header[headers[i]] = nil
+	}
+	for i := 0; i < len(headers); i += 2 {
+		message.Header.Add(headers[i], headers[i+1])
+	}
+	message.Data = []byte(payload)
+	ack, err := d.js.PublishMsg(d.Context(), message)
+	testkit.Check(d.T, err)
+	return ack.Sequence
+}
+
+func (d *desk) open() *letters.Stream {
+	d.Helper()
+	pattern, err := event.ParsePattern("notify.>")
+	testkit.Check(d.T, err)
+	s, err := letters.Open(d.Context(), d.connection, "NOTIFY", pattern)
+	testkit.Check(d.T, err)
+	return s
+}
+
+// all reads every letter.
+func (d *desk) all() []*letters.Letter {
+	d.Helper()
+	var all []*letters.Letter
+	testkit.Check(d.T, d.open().Each(d.Context(), func(l *letters.Letter) error {
+		all = append(all, l)
+		return nil
+	}))
+	return all
+}
+
+// putBack puts the only letter back.
+func (d *desk) putBack() (letters.Receipt, error) {
+	d.Helper()
+	all := d.all()
+	if len(all) != 1 {
+		d.Fatalf("%d letters, expected one", len(all))
+	}
+	return d.open().Replay(d.Context(), all[0])
+}
+
+// stored gives all messages of a stream.
+func (d *desk) stored(name string) []*jetstream.RawStreamMsg {
+	d.Helper()
+	stream, err := d.js.Stream(d.Context(), name)
+	testkit.Check(d.T, err)
+	var messages []*jetstream.RawStreamMsg
+	state := stream.CachedInfo().State
+	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
+		message, err := stream.GetMsg(d.Context(), seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		testkit.Check(d.T, err)
+		messages = append(messages, message)
+	}
+	return messages
+}

@@ -1,0 +1,113 @@
+package post
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// After so many rejections in a row a channel counts as refusing everything, and is tried only this often.
+const (
+	rejectionsToClose = 5
+	retryChannel      = time.Minute
+)
+
+// closedChannels knows which channels refuse every message: archived ones, ones that the bot was never invited to. Asking
+// Slack again for each event would cost a request each and end the same way. It is this replica's own knowledge, and
+// bounded by the channels that the settings name.
+type closedChannels struct {
+	log *zap.Logger
+
+	mu       sync.Mutex
+	channels map[string]*channelState
+}
+
+type channelState struct {
+	inRow int
+	code  string    // Slack's latest
+	next  time.Time // closed: when it may be tried again; zero: not closed
+}
+
+func newClosedChannels(log *zap.Logger) *closedChannels {
+	return &closedChannels{log: log, channels: map[string]*channelState{}}
+}
+
+// closed reports whether a post to the channel would be rejected, and none is to be tried now.
+func (c *closedChannels) closed(channel string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.channels[channel]
+	return r != nil && time.Now().Before(r.next)
+}
+
+// try reports whether a post to the channel may be made: always, unless it refuses everything; then once a minute.
+func (c *closedChannels) try(channel string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.channels[channel]
+	if r == nil || r.next.IsZero() {
+		return true
+	}
+	now := time.Now()
+	if now.Before(r.next) {
+		return false
+	}
+	r.next = now.Add(retryChannel)
+	return true
+}
+
+// code is with what Slack has refused the channel last; empty: it has not.
+func (c *closedChannels) code(channel string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.channels[channel]; r != nil {
+		return r.code
+	}
+	return ""
+}
+
+// rejected notes that Slack has rejected a message because of its channel.
+func (c *closedChannels) rejected(channel, code string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.channels[channel]
+	if r == nil {
+		r = &channelState{}
+		c.channels[channel] = r
+	}
+	r.inRow++
+	r.code = code
+	if r.inRow == rejectionsToClose {
+		r.next = time.Now().Add(retryChannel)
+		c.log.Warn("channel refused", zap.String("channel", channel), zap.String("detail", code), zap.Int("in_a_row", r.inRow),
+			zap.String("advice", "its events are dead-lettered, and one a minute is tried; fix the channel, then replay them with: notifier dead replay -reason slack_rejected"))
+	}
+}
+
+// accepted notes that the channel takes messages.
+func (c *closedChannels) accepted(channel string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.channels[channel]
+	if r == nil {
+		return
+	}
+	delete(c.channels, channel)
+	if !r.next.IsZero() {
+		c.log.Info("channel accepts messages again", zap.String("channel", channel))
+	}
+}
+
+// list returns the closed channels with the code of each.
+func (c *closedChannels) list() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := map[string]string{}
+	for channel, r := range c.channels {
+		if !r.next.IsZero() {
+			list[channel] = r.code
+		}
+	}
+	return list
+}
