@@ -2,13 +2,17 @@ package feed
 
 import (
 	"fmt"
+	"strconv"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"notifier/internal/event"
 )
 
-// Delivery is one message that this worker holds, from its arrival until it has ended. Ack, Term and Later end it. Each of
-// them may be called by one goroutine, once; after Later has returned false the delivery has not ended.
+// Delivery is one message that this worker holds, from its arrival until it has ended. Ack, Term and Later
+// end it. Each of them may be called by one goroutine, once; after Later has returned false the delivery has
+// not ended.
 type Delivery struct {
 	event.Message
 	Token       string // names the stream message, the same at each redelivery; see ratelimit.Request
@@ -16,15 +20,41 @@ type Delivery struct {
 	Redelivered bool   // it was delivered before, to this worker or to another
 	Cost        int64  // the memory that it takes until it has ended, in bytes; see keep
 
-	feed     *Feed
-	reserved int64 // what its request had reserved for it in the budget, which its arrival gives back
+	feed *Feed
 
 	reply      string    // where to acknowledge; empty: nowhere. Guarded by inflight.mu
 	touched    time.Time // when the server was last informed that it is in progress. Guarded by inflight.mu
 	generation int       // inflight.generation when it was delivered last. Guarded by inflight.mu
 
-	// Deliveries in flight form a list, oldest first, so that removing one costs nothing. Guarded by inflight.mu
+	// Deliveries in flight form a list, oldest first, so that removing one costs nothing. Guarded by
+	// inflight.mu
 	previous, next *Delivery
+}
+
+// delivery is what a message of the consumer is here; it is not in flight yet.
+func (s *Feed) delivery(message *nats.Msg) (*Delivery, error) {
+	meta, err := message.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	// A stream that lost data can use a sequence again: the time makes it unique.
+	var buffer [128]byte // most names fit
+	name := append(append(buffer[:0], s.Stream...), '.')
+	name = append(strconv.AppendUint(name, meta.Sequence.Stream, 10), '.')
+	name = strconv.AppendInt(name, meta.Timestamp.UnixNano(), 36)
+	id := string(name)
+	kept, cost := keep(message, s.MostPayload)
+	kept.FallbackID, kept.Published = id, meta.Timestamp
+	return &Delivery{
+		Message:     kept,
+		Token:       id[len(s.Stream)+1:],
+		Seq:         meta.Sequence.Stream,
+		Redelivered: meta.NumDelivered > 1,
+		Cost:        cost,
+		feed:        s,
+		reply:       message.Reply,
+		touched:     time.Now(),
+	}, nil
 }
 
 // The acknowledgements of the JetStream protocol.
@@ -35,8 +65,9 @@ var (
 	ackTerm     = "+TERM "
 )
 
-// Ack ends a delivery whose event is settled: the server delivers it to nobody again. An error means that the connection has
-// not taken the acknowledgement, so that the event is delivered again; the delivery has ended all the same.
+// Ack ends a delivery whose event is settled: the server delivers it to nobody again. An error means that the
+// connection has not taken the acknowledgement, so that the event is delivered again; the delivery has ended
+// all the same.
 func (d *Delivery) Ack() error {
 	if err := d.end(ackDone); err != nil {
 		return fmt.Errorf("nats: acknowledge: %w", err)
@@ -44,7 +75,8 @@ func (d *Delivery) Ack() error {
 	return nil
 }
 
-// Term ends a delivery as Ack does, for an event that could never be sent; the server reports the reason to whoever watches it.
+// Term ends a delivery as Ack does, for an event that could never be sent; the server reports the reason to
+// whoever watches it.
 func (d *Delivery) Term(reason string) error {
 	if err := d.end([]byte(ackTerm + reason)); err != nil {
 		return fmt.Errorf("nats: terminate: %w", err)
@@ -61,6 +93,7 @@ func (d *Delivery) end(word []byte) error {
 	return d.feed.Connection.Publish(reply, word)
 }
 
-// Later hands the event back to the server, which delivers it again after the delay: to any replica, marked as redelivered. It
-// reports whether the delivery has ended; if not, the server may not keep it now (see Feed.WhyNotLater).
+// Later hands the event back to the server, which delivers it again after the delay: to any replica, marked
+// as redelivered. It reports whether the delivery has ended; if not, the server may not keep it now (see
+// Feed.WhyNotLater).
 func (d *Delivery) Later(delay time.Duration) bool { return d.feed.handBack(d, delay) }

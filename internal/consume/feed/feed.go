@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,6 @@ const (
 	maxAckPendingReplicas = 16
 	apiTimeout            = 5 * time.Second // for what changes something
 	lookUpTimeout         = time.Second     // for a question: after an election the next attempt is answered at once
-	apiPrefix             = "$JS.API."
 )
 
 // bindRetry is the pause between two attempts to reach what a worker starts with.
@@ -55,9 +55,15 @@ var ErrUnsuitable = errors.New("this NATS cannot be used")
 // Feed reads a durable pull consumer. Make it with New, run it once.
 type Feed struct {
 	Settings
-	js       jetstream.JetStream
-	inflight *inflight
-	parking  parking
+	js        jetstream.JetStream
+	inflight  *inflight
+	allowance allowance
+
+	// answering is held while a report of progress is sent, which would end the delay of an event that was
+	// handed back, and while one is handed back.
+	answering sync.Mutex
+
+	quiet time.Duration // finishQuiet, but in tests
 
 	isBound  atomic.Bool
 	ackWait  atomic.Int64 // the consumer's, a time.Duration; 0 before it is bound
@@ -71,11 +77,17 @@ func New(settings Settings) (*Feed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
-	return &Feed{Settings: settings, js: js, inflight: newInflight(settings.Capacity, settings.Budget)}, nil
+	return &Feed{
+		Settings: settings,
+		js:       js,
+		inflight: newInflight(settings.Capacity, settings.Budget),
+		quiet:    finishQuiet,
+	}, nil
 }
 
-// Run reads until ctx ends. It binds again when the stream or the consumer is lost, and fails only on what waiting does not
-// fix: ErrUnsuitable, or a connection that is closed for good. After it nothing more arrives.
+// Run reads until ctx ends. It binds again when the stream or the consumer is lost, and fails only on what
+// waiting does not fix: ErrUnsuitable, or a connection that is closed for good. After it nothing more
+// arrives.
 func (s *Feed) Run(ctx context.Context) error {
 	defer s.inflight.close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -83,14 +95,15 @@ func (s *Feed) Run(ctx context.Context) error {
 	return s.run(ctx)
 }
 
-// Take moves up to limit deliveries that have arrived to the caller, without waiting for more than there are. It waits while
-// there are none: until nothing more will arrive (nil, nil; see Done), idle has passed (nil, nil) or ctx ends.
+// Take moves up to limit deliveries that have arrived to the caller, without waiting for more than there are.
+// It waits while there are none: until nothing more will arrive (nil, nil; see Done), idle has passed (nil,
+// nil) or ctx ends.
 func (s *Feed) Take(ctx context.Context, limit int, idle time.Duration) ([]*Delivery, error) {
 	return s.inflight.take(ctx, limit, idle)
 }
 
-// Gather waits until so many deliveries have arrived that a batch is worth its cost, but for patience at most. It returns early
-// when there is no room for more, nothing more will arrive, or ctx ends.
+// Gather waits until so many deliveries have arrived that a batch is worth its cost, but for patience at
+// most. It returns early when there is no room for more, nothing more will arrive, or ctx ends.
 func (s *Feed) Gather(ctx context.Context, wanted int, patience time.Duration) {
 	s.inflight.gather(ctx, wanted, patience)
 }
@@ -116,8 +129,8 @@ func (s *Feed) Pending(ctx context.Context) (uint64, error) {
 	return consumer.CachedInfo().NumPending, nil
 }
 
-// HandBackAll ends all that is in flight: the server delivers it again at once, to another replica or to the next start of this
-// one. Run has ended.
+// HandBackAll ends all that is in flight: the server delivers it again at once, to another replica or to the
+// next start of this one. Run has ended.
 func (s *Feed) HandBackAll() error {
 	for _, reply := range s.inflight.drain() {
 		if err := s.Connection.Publish(reply, ackRetry); err != nil {
@@ -127,8 +140,8 @@ func (s *Feed) HandBackAll() error {
 	return nil
 }
 
-// KeepAlive reports to the server that what is in flight is in progress, four times in the time after which it would
-// redeliver it, until ctx ends.
+// KeepAlive reports to the server that what is in flight is in progress, four times in the time after which
+// it would redeliver it, until ctx ends.
 func (s *Feed) KeepAlive(ctx context.Context) {
 	for {
 		ackWait := time.Duration(s.ackWait.Load())
@@ -139,17 +152,16 @@ func (s *Feed) KeepAlive(ctx context.Context) {
 	}
 }
 
-// keepAliveCheck is how often the deliveries in flight are searched for old ones: ten times in the time after which one is
-// reported, and at least once a second, as another consumer may be less patient.
+// keepAliveCheck is how often the deliveries in flight are searched for old ones: ten times in the time after
+// which one is reported, and at least once a second, as another consumer may be less patient.
 func keepAliveCheck(ackWait time.Duration) time.Duration {
 	return min(max(ackWait/40, 100*time.Millisecond), time.Second)
 }
 
-// touch reports progress of what the server has heard nothing of for so long. It excludes handBack: a report after the event
-// was handed back would end its delay.
+// touch reports progress of what the server has heard nothing of for so long.
 func (s *Feed) touch(now time.Time, quiet time.Duration) {
-	s.parking.answering.Lock()
-	defer s.parking.answering.Unlock()
+	s.answering.Lock()
+	defer s.answering.Unlock()
 	for _, reply := range s.inflight.untouched(now.Add(-quiet), now) {
 		_ = s.Connection.Publish(reply, ackProgress) // an error means a closed connection: run ends
 	}
@@ -169,11 +181,10 @@ func (s *Feed) run(ctx context.Context) error {
 			s.Bound(ctx)
 		}
 		s.ackWait.Store(int64(info.Config.AckWait))
-		s.parking.bind(info, s.inflight.capacity)
+		s.allowance.bind(info, s.inflight.capacity)
 		s.isBound.Store(true)
-		err = s.newPull(info).run(ctx)
+		err = s.read(ctx, info)
 		s.isBound.Store(false)
-		s.parking.unbind()
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -187,11 +198,14 @@ func (s *Feed) run(ctx context.Context) error {
 	}
 }
 
-// newPull is the reading of a consumer that was looked up.
-func (s *Feed) newPull(info *jetstream.ConsumerInfo) *pull {
-	p := newPull(s, info)
-	p.check = func(ctx context.Context) error { return s.sameConsumer(ctx, info) }
-	return p
+// read pulls from a consumer that was bound.
+func (s *Feed) read(ctx context.Context, info *jetstream.ConsumerInfo) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { s.watchAllowance(ctx) })
+	defer watching.Wait()
+	defer cancel()
+	return s.newPull(info).run(ctx)
 }
 
 // bind waits until stream and consumer exist and fit; nil, nil when ctx ends before.

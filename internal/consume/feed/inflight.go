@@ -7,10 +7,12 @@ import (
 	"time"
 )
 
-// inflight is everything that has arrived and is not settled, bounded in number and in bytes. Part of it is queued, waiting
-// for its decision. Nothing is ever requested that it has no room for, which bounds memory whatever is unavailable.
+// inflight is everything that has arrived and is not settled, bounded in number and in bytes. Part of it is
+// queued, waiting for its decision. Nothing is ever requested that it has no room for, which bounds memory
+// whatever is unavailable.
 //
-// Of bytes it keeps the whole account: what is in flight, and what requests have reserved for messages that may still come.
+// It keeps the whole account: what is in flight, and what requests have reserved for messages that may still
+// come.
 type inflight struct {
 	capacity int
 	budget   int64         // bytes
@@ -24,10 +26,16 @@ type inflight struct {
 	ring       Delivery // sentinel of the list: ring.next is the oldest
 	count      int
 	bytes      int64 // what is in flight, by its cost
-	reserved   int64 // for what was requested
-	peak       int64 // the most that bytes and reserved have been together
+	reserved   room  // for what was requested
+	peak       int64 // the most that bytes and those reserved have been together
 	generation int   // see nextGeneration
 	older      int   // how many are of an earlier generation
+}
+
+// room is space for so many messages, which cost so many bytes together.
+type room struct {
+	messages int
+	bytes    int64
 }
 
 func newInflight(capacity int, budget int64) *inflight {
@@ -36,11 +44,13 @@ func newInflight(capacity int, budget int64) *inflight {
 	return f
 }
 
-// add queues a delivery. A message that is in flight already has been redelivered because AckWait has passed: the older
-// delivery goes on with the newer acknowledgement subject, and nothing is queued twice.
-func (f *inflight) add(d *Delivery) {
+// add queues a delivery, which takes the place of what its request has reserved for it. A message that is in
+// flight already has been redelivered because AckWait has passed: the older delivery goes on with the newer
+// acknowledgement subject, and nothing is queued twice.
+func (f *inflight) add(d *Delivery, reserved room) {
 	f.mu.Lock()
-	f.reserved -= d.reserved
+	f.reserved.messages -= reserved.messages
+	f.reserved.bytes -= reserved.bytes
 	if d.Redelivered || f.older > 0 {
 		if known := f.find(d.Token); known != nil {
 			if known.generation != f.generation {
@@ -49,6 +59,7 @@ func (f *inflight) add(d *Delivery) {
 			}
 			known.reply, known.touched = d.reply, d.touched
 			f.mu.Unlock()
+			signal(f.freed)
 			return
 		}
 	}
@@ -63,10 +74,13 @@ func (f *inflight) add(d *Delivery) {
 	if enough {
 		signal(f.arrived)
 	}
+	if d.Cost < reserved.bytes {
+		signal(f.freed)
+	}
 }
 
-// nextGeneration begins a generation: a consumer that was recreated, or that another server leads now, may deliver what is
-// in flight as if for the first time.
+// nextGeneration begins a generation: a consumer that was recreated, or that another server leads now, may
+// deliver what is in flight as if for the first time.
 func (f *inflight) nextGeneration() {
 	f.mu.Lock()
 	f.generation++
@@ -74,8 +88,8 @@ func (f *inflight) nextGeneration() {
 	f.mu.Unlock()
 }
 
-// forgetReplies is called when the stream was deleted. What is in flight is settled like everything else, but there is
-// nothing to acknowledge: its sequence belongs to another message now.
+// forgetReplies is called when the stream was deleted. What is in flight is settled like everything else, but
+// there is nothing to acknowledge: its sequence belongs to another message now.
 func (f *inflight) forgetReplies() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,8 +108,8 @@ func (f *inflight) find(token string) *Delivery {
 	return nil
 }
 
-// take moves up to limit queued deliveries to the caller, without waiting for more than there are. It waits while there
-// is none, until the queue is closed (nil, nil), idle has passed (nil, nil) or ctx ends.
+// take moves up to limit queued deliveries to the caller, without waiting for more than there are. It waits
+// while there is none, until the queue is closed (nil, nil), idle has passed (nil, nil) or ctx ends.
 func (f *inflight) take(ctx context.Context, limit int, idle time.Duration) ([]*Delivery, error) {
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
@@ -119,8 +133,8 @@ func (f *inflight) take(ctx context.Context, limit int, idle time.Duration) ([]*
 	}
 }
 
-// gather waits until so many deliveries are queued that a batch is worth its cost, but for patience at most. It returns early when
-// there is no room for more, nothing more will arrive, or ctx ends.
+// gather waits until so many deliveries are queued that a batch is worth its cost, but for patience at most.
+// It returns early when there is no room for more, nothing more will arrive, or ctx ends.
 func (f *inflight) gather(ctx context.Context, wanted int, patience time.Duration) {
 	f.mu.Lock()
 	if f.enough(wanted) {
@@ -186,18 +200,13 @@ func (f *inflight) release(deliveries ...*Delivery) {
 	signal(f.freed)
 }
 
-// room is how many more deliveries may be requested.
-func (f *inflight) room() int {
+// free is the room that is neither in flight nor reserved, and for how many messages some is reserved.
+func (f *inflight) free() (free room, reserved int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return max(0, f.capacity-f.count)
-}
-
-// roomBytes is how much of the budget is neither in flight nor reserved.
-func (f *inflight) roomBytes() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return max(0, f.budget-f.bytes-f.reserved)
+	free.messages = max(0, f.capacity-f.count-f.reserved.messages)
+	free.bytes = max(0, f.budget-f.bytes-f.reserved.bytes)
+	return free, f.reserved.messages
 }
 
 // full reports whether nothing more can be requested, by number or by bytes.
@@ -209,18 +218,25 @@ func (f *inflight) full() bool {
 
 func (f *inflight) noRoom() bool { return f.count >= f.capacity || f.bytes >= f.budget*7/8 }
 
-// reserve takes bytes of the budget for messages that are requested; a negative number gives them back.
-func (f *inflight) reserve(bytes int64) {
+// reserve takes room for messages that are requested.
+func (f *inflight) reserve(r room) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.reserved += bytes
+	f.reserved.messages += r.messages
+	f.reserved.bytes += r.bytes
 	f.charge(0)
+}
+
+// giveBack is for what was reserved and will not come.
+func (f *inflight) giveBack(r room) {
+	f.reserve(room{-r.messages, -r.bytes})
+	signal(f.freed)
 }
 
 // charge adds to what is in flight; mu is held.
 func (f *inflight) charge(cost int64) {
 	f.bytes += cost
-	f.peak = max(f.peak, f.bytes+f.reserved)
+	f.peak = max(f.peak, f.bytes+f.reserved.bytes)
 }
 
 // size is how many deliveries are in flight.
@@ -237,8 +253,8 @@ func (f *inflight) replyOf(d *Delivery) string {
 	return d.reply
 }
 
-// untouched returns the acknowledgement subjects of the deliveries of which the server has heard nothing since then, and
-// counts them as touched at now.
+// untouched returns the acknowledgement subjects of the deliveries of which the server has heard nothing
+// since then, and counts them as touched at now.
 func (f *inflight) untouched(since, now time.Time) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

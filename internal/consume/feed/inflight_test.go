@@ -23,7 +23,7 @@ func full(capacity, n int) (*inflight, []*Delivery) {
 	deliveries := make([]*Delivery, n)
 	for i := range deliveries {
 		deliveries[i] = arrival(fmt.Sprint(i))
-		f.add(deliveries[i])
+		f.add(deliveries[i], room{})
 	}
 	return f, deliveries
 }
@@ -41,23 +41,29 @@ func take(t *testing.T, f *inflight, limit int) []string {
 	return names
 }
 
+// roomFor is for how many messages there is room.
+func (f *inflight) roomFor() int {
+	free, _ := f.free()
+	return free.messages
+}
+
 func TestThereIsRoomForWhatIsReleased(t *testing.T) {
 	f, deliveries := full(4, 3)
-	if f.room() != 1 || f.size() != 3 {
-		t.Errorf("room %d and size %d, expected 1 and 3", f.room(), f.size())
+	if f.roomFor() != 1 || f.size() != 3 {
+		t.Errorf("room %d and size %d, expected 1 and 3", f.roomFor(), f.size())
 	}
 	take(t, f, 4) // what is taken stays in flight
-	if f.room() != 1 {
-		t.Errorf("room %d after taking, expected 1", f.room())
+	if f.roomFor() != 1 {
+		t.Errorf("room %d after taking, expected 1", f.roomFor())
 	}
 	f.release(deliveries[1])
-	if f.room() != 2 {
-		t.Errorf("room %d, expected 2", f.room())
+	if f.roomFor() != 2 {
+		t.Errorf("room %d, expected 2", f.roomFor())
 	}
 	f.release(deliveries[1], deliveries[0])
 	f.release()
-	if f.room() != 3 || f.size() != 1 {
-		t.Errorf("room %d and size %d after releasing one twice, expected 3 and 1", f.room(), f.size())
+	if f.roomFor() != 3 || f.size() != 1 {
+		t.Errorf("room %d and size %d after releasing one twice, expected 3 and 1", f.roomFor(), f.size())
 	}
 	if rest := f.drain(); !slices.Equal(rest, []string{"reply to 2"}) {
 		t.Errorf("drained %v, expected the one that was not released", rest)
@@ -65,39 +71,41 @@ func TestThereIsRoomForWhatIsReleased(t *testing.T) {
 }
 
 func TestBytesAreChargedOnceAndGivenBack(t *testing.T) {
-	f := newInflight(8, DefaultBudget)
-	f.budget = 1000
-	f.reserve(600)
+	f := newInflight(8, 1000)
+	roomBytes := func() int64 {
+		free, _ := f.free()
+		return free.bytes
+	}
+	f.reserve(room{2, 600})
 	first, second := arrival("a"), arrival("b")
-	first.Cost, first.reserved = 200, 300
-	second.Cost, second.reserved = 300, 300
-	f.add(first)
-	f.add(second)
-	if f.roomBytes() != 500 {
-		t.Errorf("room for %d bytes, expected 500", f.roomBytes())
+	first.Cost, second.Cost = 200, 300
+	f.add(first, room{1, 300})
+	f.add(second, room{1, 300})
+	if roomBytes() != 500 {
+		t.Errorf("room for %d bytes, expected 500", roomBytes())
 	}
 	redelivered := again("a")
-	redelivered.Cost, redelivered.reserved = 200, 100
-	f.reserve(100)
-	f.add(redelivered)
-	if f.roomBytes() != 500 || f.reserved != 0 {
-		t.Errorf("room for %d bytes and %d reserved after a redelivery, expected 500 and none", f.roomBytes(), f.reserved)
+	redelivered.Cost = 200
+	f.reserve(room{1, 100})
+	f.add(redelivered, room{1, 100})
+	if roomBytes() != 500 || f.reserved != (room{}) {
+		t.Errorf("room for %d bytes and %+v reserved after a redelivery, expected 500 and none", roomBytes(), f.reserved)
 	}
 	f.release(first)
 	f.release(first)
-	if f.roomBytes() != 700 || f.peak != 600 {
-		t.Errorf("room for %d bytes and at most %d used, expected 700 and 600", f.roomBytes(), f.peak)
+	if roomBytes() != 700 || f.peak != 600 {
+		t.Errorf("room for %d bytes and at most %d used, expected 700 and 600", roomBytes(), f.peak)
 	}
 	f.drain()
-	if f.roomBytes() != 1000 {
-		t.Errorf("room for %d bytes when nothing is in flight, expected all", f.roomBytes())
+	if roomBytes() != 1000 {
+		t.Errorf("room for %d bytes when nothing is in flight, expected all", roomBytes())
 	}
 }
 
 // More than was asked for may arrive; then there is no room, and not less than none.
 func TestBeyondCapacityThereIsNoRoom(t *testing.T) {
-	if f, _ := full(2, 5); f.room() != 0 {
-		t.Errorf("room %d, expected 0", f.room())
+	if f, _ := full(2, 5); f.roomFor() != 0 {
+		t.Errorf("room %d, expected 0", f.roomFor())
 	}
 }
 
@@ -117,7 +125,7 @@ func TestTakingWaitsForTheFirstDeliveryOnly(t *testing.T) {
 		began := time.Now()
 		go func() {
 			time.Sleep(time.Minute)
-			f.add(arrival("a"))
+			f.add(arrival("a"), room{})
 		}()
 		if names := take(t, f, 8); !slices.Equal(names, []string{"a"}) || time.Since(began) != time.Minute {
 			t.Errorf("took %v after %s, expected a after a minute", names, time.Since(began))
@@ -163,17 +171,17 @@ func TestAClosedSetIsDoneWhenItsQueueIsEmpty(t *testing.T) {
 // queued twice.
 func TestARedeliveryOfWhatIsInFlightReplacesTheReply(t *testing.T) {
 	f, deliveries := full(8, 2)
-	f.add(again("1"))
+	f.add(again("1"), room{})
 	if f.size() != 2 || f.replyOf(deliveries[1]) != "second reply to 1" || f.replyOf(deliveries[0]) != "reply to 0" {
 		t.Errorf("size %d with the replies %q and %q", f.size(), f.replyOf(deliveries[0]), f.replyOf(deliveries[1]))
 	}
 	take(t, f, 8)
-	f.add(again("0"))
+	f.add(again("0"), room{})
 	if f.size() != 2 || f.replyOf(deliveries[0]) != "second reply to 0" {
 		t.Errorf("size %d with the reply %q after it was taken", f.size(), f.replyOf(deliveries[0]))
 	}
 	f.release(deliveries...)
-	f.add(again("0"))
+	f.add(again("0"), room{})
 	if names := take(t, f, 8); !slices.Equal(names, []string{"0"}) {
 		t.Errorf("took %v, expected what was settled and is delivered again", names)
 	}
@@ -183,12 +191,12 @@ func TestARedeliveryOfWhatIsInFlightReplacesTheReply(t *testing.T) {
 func TestInANewGenerationWhatIsInFlightIsRecognized(t *testing.T) {
 	f, deliveries := full(8, 3)
 	f.nextGeneration()
-	f.add(arrival("3"))
-	f.add(&Delivery{Token: "1", reply: "new reply to 1"})
+	f.add(arrival("3"), room{})
+	f.add(&Delivery{Token: "1", reply: "new reply to 1"}, room{})
 	if f.size() != 4 || f.replyOf(deliveries[1]) != "new reply to 1" {
 		t.Errorf("size %d with the reply %q, expected 4 with the new one", f.size(), f.replyOf(deliveries[1]))
 	}
-	f.add(&Delivery{Token: "1", reply: "newer reply to 1"}) // 0 and 2 are still of the older generation
+	f.add(&Delivery{Token: "1", reply: "newer reply to 1"}, room{}) // 0 and 2 are still of the older generation
 	if f.size() != 4 || f.replyOf(deliveries[1]) != "newer reply to 1" {
 		t.Errorf("size %d with the reply %q, expected 4 with the newer one", f.size(), f.replyOf(deliveries[1]))
 	}
@@ -201,7 +209,7 @@ func TestInANewGenerationWhatIsInFlightIsRecognized(t *testing.T) {
 func TestWhatLeftWithItsStreamIsNotAcknowledged(t *testing.T) {
 	f, deliveries := full(8, 2)
 	f.forgetReplies()
-	f.add(arrival("2"))
+	f.add(arrival("2"), room{})
 	if f.replyOf(deliveries[0]) != "" {
 		t.Errorf("reply %q, expected none", f.replyOf(deliveries[0]))
 	}
@@ -220,7 +228,7 @@ func TestDeliveriesAreKeptAliveOnceInTheTime(t *testing.T) {
 	for i, name := range []string{"a", "b"} {
 		d := arrival(name)
 		d.touched = start.Add(time.Duration(i) * time.Second)
-		f.add(d)
+		f.add(d, room{})
 	}
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	for _, test := range []struct {
@@ -258,7 +266,7 @@ func TestGatheringEndsWithEnoughOrWithPatience(t *testing.T) {
 				go func() {
 					for i := range test.arrive {
 						time.Sleep(time.Millisecond)
-						f.add(arrival(fmt.Sprint("later ", i)))
+						f.add(arrival(fmt.Sprint("later ", i)), room{})
 					}
 					if test.then != nil {
 						test.then(f)

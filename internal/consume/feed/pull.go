@@ -3,245 +3,283 @@ package feed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/consume/availability"
+	"notifier/internal/wait"
 )
 
-// The pull protocol is spoken here and not by nats.go's Consume, for three reasons:
+// Pull requests are made here, in the shape of nats.go's Fetch (see fetch.go), and not by nats.go, for three
+// reasons:
 //
-//   - Consume takes a message with an empty payload and a Status header for a control message, so that a publisher
-//     could stop a replica, or fill the consumer with messages that are never acknowledged. Here a message is known
-//     by its acknowledgement subject, which only the server sets.
-//   - Consume asks for more whenever its callback returns, and stops asking only while the callback blocks, with a
-//     buffer behind it that nobody keeps alive. Here nothing is requested that there is no room for, and whatever has
-//     arrived is in flight and kept alive.
-//   - It costs less per message: no timers and no locks of its own.
+//   - nats.go takes a message with an empty payload and a Status header for a control message, so a publisher
+//     could stop a replica, or fill the consumer with messages that are never acknowledged. Here a message is
+//     known by its acknowledgement subject, which only the server sets.
+//   - Fetch discards what it has buffered when its context ends, and Consume buffers messages that nobody
+//     keeps alive. Here nothing is requested that there is no room for, and whatever has arrived is in flight
+//     and kept alive.
+//   - It costs less per message: no timers.
 //
 // Streams and consumers are looked up and created by nats.go; see stream.go.
 
 // Timing of pull requests.
 const (
-	pullExpires   = 30 * time.Second // a request is pending with the server for so long
-	pullHeartbeat = 3 * time.Second  // the server confirms it this often; twice that is less than an election takes
-	pullRetry     = time.Second      // pause after a request that the server has refused
-	finishCheck   = 50 * time.Millisecond
+	pullExpires   = 30 * time.Second       // the server keeps a request for so long
+	pullHeartbeat = 3 * time.Second        // and confirms it so often; an election takes longer than two
+	pullRetry     = time.Second            // pause after the server has not accepted a request
+	leaderRetry   = 250 * time.Millisecond // likewise when the consumer has no leader
+	finishQuiet   = 200 * time.Millisecond // with nothing for so long, a feed that ends gives requests up
 )
 
-// ackPrefix begins the acknowledgement subject of every message that a consumer delivers.
-const ackPrefix = "$JS.ACK."
+// places is how many requests are pending at a time, at most. The server fills them in turn, so they end at
+// about the same time; with too few, none would be pending when the next is made.
+const places = 8
 
-// errConsumerGone means that the consumer no longer exists: bind again.
-var errConsumerGone = errors.New("the consumer is gone")
+// longestNames is how long a message's subject and its acknowledgement subject can be together, by default of
+// a server.
+const longestNames = 4 << 10
 
-// pull fetches messages of one durable consumer into the in-flight set, as many as that has room for.
+var (
+	// errConsumerGone means that the consumer no longer exists: bind again.
+	errConsumerGone = errors.New("the consumer is gone")
+	// errNoLeader is a consumer that no server answers for.
+	errNoLeader = errors.New("no server answers for the consumer: " +
+		"it has no leader, or JetStream is not available")
+	// errInterrupted ends a session: the connection was lost.
+	errInterrupted = errors.New("the connection was interrupted")
+)
+
+// pull fetches messages of one durable consumer into the in-flight set, as many as that has room for. Each of
+// its places is a goroutine that keeps one request pending; this is what they share.
 type pull struct {
-	feed       *Feed
-	connection Connection
-	inflight   *inflight
-	check      func(context.Context) error // whether the consumer is still the same; see sameConsumer
-	checks     background
-	next       string // the API subject of pull requests
-	stream     string // prefix of derived ids
-	mostAsked  int    // the consumer's own bound of one request, or 0
-	mostBytes  int64  // likewise in bytes
-	expires    time.Duration
+	*Feed
+	check  func(context.Context) error // whether the consumer is still the same; see sameConsumer
+	listen func(subject string, arrivals chan *nats.Msg) (*nats.Subscription, error)
+	next   string      // the API subject of pull requests
+	end    func(error) // ends the session, once all that has arrived is in flight
+
+	mostMessages int   // the consumer's own bound of one request, or 0
+	mostBytes    int64 // likewise in bytes
+	expires      time.Duration
+	heartbeat    time.Duration
+	patience     time.Duration // a request of which nothing is heard for longer is lost
+
+	unavailable atomic.Bool   // the consumer was reported so
+	doubts      chan struct{} // has a token when the consumer is to be looked up
 
 	mu        sync.Mutex
-	requests  [mostRequests]request
-	asked     int       // requests that were ever made
-	oversized bool      // what comes next is larger than a request with a bound of bytes can bring
-	heard     time.Time // when the server last sent anything
-	answered  bool      // it has since the last tick
-	silent    bool      // its silence, or what it has said of the consumer, was reported
-	trouble   error     // what it has said of the consumer, and is not reported yet: errNoLeader, or why it refuses requests
 	notBefore time.Time // no request before then
-	gone      error
-	wake      chan struct{}
+	blocked   bool      // the next message is larger than a request may bring: one is to ask for it alone
+	alone     bool      // that request is pending
 }
 
-func newPull(feed *Feed, info *jetstream.ConsumerInfo) *pull {
+func (s *Feed) newPull(info *jetstream.ConsumerInfo) *pull {
 	p := &pull{
-		feed:       feed,
-		connection: feed.Connection,
-		inflight:   feed.inflight,
-		next:       apiPrefix + "CONSUMER.MSG.NEXT." + info.Stream + "." + info.Name,
-		stream:     info.Stream,
-		mostAsked:  info.Config.MaxRequestBatch,
-		mostBytes:  int64(info.Config.MaxRequestMaxBytes),
-		expires:    pullExpires,
-		heard:      time.Now(),
-		wake:       make(chan struct{}, 1),
+		Feed:         s,
+		check:        func(ctx context.Context) error { return s.sameConsumer(ctx, info) },
+		listen:       s.Connection.ChanSubscribe,
+		next:         "$JS.API.CONSUMER.MSG.NEXT." + info.Stream + "." + info.Name,
+		mostMessages: info.Config.MaxRequestBatch,
+		mostBytes:    int64(info.Config.MaxRequestMaxBytes),
+		expires:      pullExpires,
+		patience:     2 * pullHeartbeat,
+		doubts:       make(chan struct{}, 1),
 	}
 	if most := info.Config.MaxRequestExpires; most > 0 {
 		p.expires = min(p.expires, most)
 	}
+	p.heartbeat = min(pullHeartbeat, p.expires/2)
 	return p
 }
 
-// run pulls until ctx ends (nil), the consumer is gone (errConsumerGone) or the connection is closed for good.
-// When it returns, everything that has arrived is in flight.
+// run pulls until ctx ends (nil), the consumer is gone (errConsumerGone) or the connection is closed for
+// good. When it returns, everything that has arrived is in flight.
 func (p *pull) run(ctx context.Context) error {
-	states := p.connection.StatusChanged(nats.RECONNECTING, nats.CONNECTED, nats.CLOSED)
-	defer p.connection.RemoveStatusListener(states)
-	subscriptions, err := p.subscribe()
-	if err != nil {
-		return err
-	}
-	defer func() { p.finish(subscriptions) }()
-	tick := time.NewTicker(pullRetry)
-	defer tick.Stop()
-	ctx, cancel := context.WithCancel(ctx)
-	defer p.checks.wait()
-	defer cancel()
-	for {
-		p.reportTrouble(ctx)
-		if err := p.request(); err != nil {
+	states := p.Connection.StatusChanged(nats.RECONNECTING, nats.CONNECTED, nats.CLOSED)
+	defer p.Connection.RemoveStatusListener(states)
+	for ctx.Err() == nil {
+		if err := p.session(ctx, states); !errors.Is(err, errInterrupted) {
 			return err
 		}
-		renew := false
+	}
+	return nil
+}
+
+// session pulls with inboxes of its own until the connection is interrupted. A server may still have their
+// requests then: these survive a reconnection with the same inboxes, and must not be filled on top of the
+// next session's.
+func (p *pull) session(ctx context.Context, states <-chan nats.Status) error {
+	p.inflight.nextGeneration()
+	session, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	p.end = end
+	var parts sync.WaitGroup
+	parts.Go(func() { p.watchConnection(session, states) })
+	parts.Go(func() { p.watchConsumer(session) })
+	for range places {
+		parts.Go(func() { p.keepRequesting(session) })
+	}
+	parts.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(session)
+}
+
+// watchConnection reports whether there is a connection, and ends the session when it was lost.
+func (p *pull) watchConnection(ctx context.Context, states <-chan nats.Status) {
+	tick := time.NewTicker(pullRetry)
+	defer tick.Stop()
+	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case state := <-states: // request finds out what the others mean
-			renew = state == nats.RECONNECTING
-		case <-p.wake:
-		case <-p.inflight.freed:
+			return
+		case state := <-states:
+			if state == nats.RECONNECTING {
+				p.end(errInterrupted)
+			}
+			signal(p.inflight.freed) // connected again: requests can be made
 		case <-tick.C:
-			renew = p.requestsLost()
-			p.reportSilence(renew)
-			p.reportConnection()
-		}
-		if renew {
-			renewed, err := p.subscribe()
-			if err != nil {
-				return err
+			if p.Connection.IsConnected() {
+				p.Tracker.Recovered(availability.NATS)
+			} else {
+				p.Tracker.Lost(availability.NATS, p.Connection.Down())
 			}
-			retire(subscriptions)
-			subscriptions = renewed
+		}
+		if p.Connection.IsClosed() {
+			p.end(nats.ErrConnectionClosed)
 		}
 	}
 }
 
-// subscribe begins with new inboxes and without requests. A server may still hold requests for the previous inboxes: they
-// outlive a connection that reconnects with the same inbox, and must not be answered on top of the new ones. Nothing
-// listens there any more, which ends them.
-func (p *pull) subscribe() ([]*nats.Subscription, error) {
-	inboxes := p.renewRequests()
-	p.inflight.nextGeneration()
-	var subscriptions []*nats.Subscription
-	for _, inbox := range inboxes {
-		subscription, err := p.connection.Subscribe(inbox+".*", func(message *nats.Msg) { p.receive(inbox, message) })
-		if err != nil {
-			retire(subscriptions)
-			return nil, fmt.Errorf("nats: cannot subscribe to %s: %w", inbox, err)
+// watchConsumer looks the consumer up whenever a request found no leader, until it is known whether it is
+// still the same. After a leader change it is, and answers again as soon as it has a leader. So requests go
+// on meanwhile: binding again first would cost the time of its look-ups once more.
+func (p *pull) watchConsumer(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.doubts:
 		}
-		subscriptions = append(subscriptions, subscription)
-		// What arrives is bounded by what was requested, and the callback never waits: a further limit could only drop
-		// messages.
-		if err := subscription.SetPendingLimits(-1, -1); err != nil {
-			retire(subscriptions)
-			return nil, fmt.Errorf("nats: %w", err)
+		err := p.check(ctx)
+		switch {
+		case err == nil:
+			p.available()
+		case errors.Is(err, errConsumerGone):
+			p.end(err)
+		case wait.For(ctx, wait.Jitter(leaderRetry)):
+			signal(p.doubts)
 		}
-	}
-	return subscriptions, nil
-}
-
-// retire ends subscriptions when what has arrived is in flight. Drain would not do here: a reconnection in its middle
-// leaves the server subscribed for good.
-func retire(subscriptions []*nats.Subscription) {
-	for _, subscription := range subscriptions {
-		for range 20 {
-			if pending, _, err := subscription.Pending(); err != nil || pending == 0 {
-				break
-			}
-			time.Sleep(5 * time.Millisecond) // the callback never waits, so this is short
-		}
-		_ = subscription.Unsubscribe() // an error means a closed connection
 	}
 }
 
-// requestsLost reports whether the server has not confirmed for too long that it still has the requests.
-func (p *pull) requestsLost() bool {
+// lost reports that the consumer is unavailable.
+func (p *pull) lost(err error) {
+	p.Tracker.Lost(availability.Consumer, err)
+	p.unavailable.Store(true)
+}
+
+// available is called whenever the consumer shows that it serves requests.
+func (p *pull) available() {
+	if p.unavailable.Load() && p.unavailable.CompareAndSwap(true, false) {
+		p.Tracker.Recovered(availability.Consumer)
+	}
+}
+
+// pause puts off all requests for d.
+func (p *pull) pause(d time.Duration) {
+	p.mu.Lock()
+	p.notBefore = time.Now().Add(d)
+	p.mu.Unlock()
+	time.AfterFunc(d, func() { signal(p.inflight.freed) })
+}
+
+// claim reserves room for a request, so that requests and what is in flight never exceed the budget together,
+// but for one message that is asked for alone. nil: none can be made now.
+func (p *pull) claim() *request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.outstanding() > 0 && time.Since(p.heard) > 2*pullHeartbeat
-}
-
-// errSilent is a server that takes requests and sends nothing, not even heartbeats: it is overloaded, or the permission for
-// that subject is missing.
-var errSilent = fmt.Errorf("the server has not answered a request for events for %s; it may have no permission", 2*pullHeartbeat)
-
-// reportSilence reports when the server falls silent, and when it answers again.
-func (p *pull) reportSilence(requestsLost bool) {
-	p.mu.Lock()
-	answers := p.silent && p.answered
-	p.answered = false
-	if requestsLost {
-		p.silent = true
-	} else if answers {
-		p.silent = false
+	if p.alone || time.Now().Before(p.notBefore) || !p.MayFetch() || !p.Connection.IsConnected() {
+		return nil
 	}
-	p.mu.Unlock()
-	if requestsLost {
-		p.feed.Tracker.Lost(availability.Consumer, errSilent)
-	} else if answers {
-		p.feed.Tracker.Recovered(availability.Consumer)
-	}
-}
-
-// reportConnection reports whether there is a connection. An interruption between two calls goes unnoticed.
-func (p *pull) reportConnection() {
-	if p.connection.IsConnected() {
-		p.feed.Tracker.Recovered(availability.NATS)
+	free, pending := p.inflight.free()
+	var r *request
+	if p.blocked {
+		r = p.requestForOne(free)
 	} else {
-		p.feed.Tracker.Lost(availability.NATS, p.connection.Down())
+		r = p.requestFor(free, pending)
 	}
+	if r == nil {
+		return nil
+	}
+	p.alone, p.blocked = p.blocked, false
+	p.inflight.reserve(r.reserved)
+	return r
 }
 
-func (p *pull) lose(err error) {
-	p.mu.Lock()
-	p.gone = err
-	p.mu.Unlock()
-	signal(p.wake)
+// requestFor asks for as many messages as there is room for. A request for few is put off while others are
+// pending, so that a full worker does not make one for each message that it settles. Each reserves a fixed
+// share of the budget, and waits until that is free: requests for the last bytes would be turned down one
+// after the other.
+func (p *pull) requestFor(free room, pending int) *request {
+	share := p.share()
+	if free.messages < 1 || free.bytes < share || (pending > 0 && free.messages < p.inflight.capacity/4) {
+		return nil
+	}
+	messages := min(free.messages, p.mostOfOne())
+	overhead := int64(messages) * perMessage
+	bytes := share - overhead
+	if p.mostBytes > 0 {
+		bytes = min(bytes, p.mostBytes)
+	}
+	return &request{messages: messages, bytes: bytes, reserved: room{messages, bytes + overhead}}
 }
 
-// finish ends the subscriptions and waits until what has arrived is in flight.
+// requestForOne asks for one message of any size. The server turns down each request with a bound that its
+// next message exceeds, so this message would block all that come after it, for ever and for all replicas.
 //
-// A request cannot be cancelled, and what the server is about to deliver for one when its inbox goes is delivered to nobody,
-// and to another worker only after AckWait. So requests are left to be filled first: under load they are at once, and where
-// nothing arrives for a moment nothing is about to be lost.
-func (p *pull) finish(subscriptions []*nats.Subscription) {
-	began, before := time.Now(), -1
-	for time.Since(began) < pullRetry && p.connection.IsConnected() {
-		now := p.pending()
-		if now <= 0 || now == before {
-			break
-		}
-		before = now
-		time.Sleep(finishCheck)
+// It waits for no more room than every request needs, or less if no message of the server can be so large:
+// what waits for slow channels may keep the rest, and must not block the stream for all others. It reserves
+// room for the largest message, as far as there is room: so this one message may exceed the budget.
+func (p *pull) requestForOne(free room) *request {
+	largest := p.Connection.MaxPayload() + longestNames + perMessage
+	if free.messages < 1 || free.bytes < min(largest, p.share()) {
+		return nil
 	}
-	var ending sync.WaitGroup
-	for _, subscription := range subscriptions {
-		ending.Go(func() { drain(subscription) })
-	}
-	ending.Wait()
+	return &request{messages: 1, forOne: true, reserved: room{1, min(largest, free.bytes)}}
 }
 
-// drain ends a subscription and waits until what has arrived there is in flight.
-func drain(subscription *nats.Subscription) {
-	closed := make(chan struct{})
-	subscription.SetClosedHandler(func(string) { close(closed) })
-	if err := subscription.Drain(); err != nil {
-		return // the connection is closed or was never up: nothing can arrive any more
+// share is how much of the budget a request reserves, in bytes.
+func (p *pull) share() int64 { return p.inflight.budget / places }
+
+// mostOfOne is how many messages one request asks for at most: half of its share is left for what is in them.
+func (p *pull) mostOfOne() int {
+	most := min(p.inflight.capacity, max(1, int(p.share()/2/perMessage)))
+	if p.mostMessages > 0 {
+		most = min(most, p.mostMessages)
 	}
-	select {
-	case <-closed:
-	case <-time.After(pullRetry):
+	return most
+}
+
+// askForOne has the next request ask for one message of any size.
+func (p *pull) askForOne() {
+	p.mu.Lock()
+	p.blocked = true
+	p.mu.Unlock()
+}
+
+// release gives back what a request that has ended has not brought.
+func (p *pull) release(r *request) {
+	if r.forOne {
+		p.mu.Lock()
+		p.alone = false
+		p.mu.Unlock()
 	}
+	p.inflight.giveBack(r.reserved)
 }

@@ -1,399 +1,284 @@
 package feed
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"notifier/internal/consume/availability"
 	"notifier/internal/testkit"
 )
 
-// fakeConsumer is the server's side of the pull protocol, under the test's control.
-type fakeConsumer struct {
-	*testing.T
-	connection *nats.Conn
-	pull       *pull
-	requests   chan pullRequest
-	ended      chan error
-	next       int
-	inboxes    string // the first of the pull's; see sameInboxes
-}
+const testBudget = 2 << 20
 
-type pullRequest struct {
-	Batch     int           `json:"batch"`
-	MaxBytes  int64         `json:"max_bytes"`
-	Expires   time.Duration `json:"expires"`
-	Heartbeat time.Duration `json:"idle_heartbeat"`
-	reply     string
-}
+// bounded is a pull with a budget of 2 MiB, of which a request reserves 256 KiB.
+func bounded(p *pull) { p.inflight.budget = testBudget }
 
-// inbox is where the answers to the request go, with the request's size after it.
-func (r pullRequest) inbox() string { return r.reply[:strings.LastIndex(r.reply, ".")] }
-
-// pulling starts a pull for so many messages against a fake consumer.
-func pulling(t *testing.T, capacity int, mayPull func() bool, changes ...func(*pull)) (*fakeConsumer, *pull) {
-	t.Helper()
-	t.Parallel()
-	server, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Start()
-	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
-	if !server.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server does not answer")
-	}
-	connect := func() *nats.Conn {
-		connection, err := nats.Connect(server.ClientURL(), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(connection.Close)
-		return connection
-	}
-	c := &fakeConsumer{T: t, connection: connect(), requests: make(chan pullRequest, 100), ended: make(chan error, 1)}
-	_, err = c.connection.Subscribe("$JS.API.CONSUMER.MSG.NEXT.S.C", func(message *nats.Msg) {
-		request := pullRequest{reply: message.Reply}
-		if err := json.Unmarshal(message.Data, &request); err != nil {
-			t.Error(err)
-		}
-		c.requests <- request
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.connection.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	settings := Settings{Connection: Connection{Conn: connect()}, Capacity: capacity, MayFetch: mayPull, Tracker: quiet(), Log: zap.NewNop()}
-	p := newPull(&Feed{Settings: settings, inflight: newInflight(capacity, DefaultBudget)}, &jetstream.ConsumerInfo{Stream: "S", Name: "C"})
-	for _, change := range changes {
-		change(p)
-	}
-	c.pull = p
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		c.ended <- p.run(ctx)
-		close(c.ended)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		for err := range c.ended {
-			if err != nil {
-				t.Errorf("the pull ends with %v", err)
-			}
-		}
-	})
-	return c, p
-}
-
-func always() bool { return true }
-
-// request is the next request, which must be for so many messages.
-func (c *fakeConsumer) request(batch int) pullRequest {
-	c.Helper()
-	select {
-	case request := <-c.requests:
-		if request.Batch != batch {
-			c.Fatalf("asked for %d, expected %d", request.Batch, batch)
-		}
-		return request
-	case <-time.After(10 * time.Second):
-		c.Fatalf("no request, expected one for %d", batch)
-		return pullRequest{}
-	}
-}
-
-// noRequest checks that the pull has made no request, and makes none when it looks now.
-func (c *fakeConsumer) noRequest(why string) {
-	c.Helper()
-	before := c.pull.pending()
-	testkit.Check(c, c.pull.request())
-	if after := c.pull.pending(); after != before || len(c.requests) > 0 {
-		c.Fatalf("%d messages are requested after %d and %d requests are unread, expected no request %s", after, before, len(c.requests), why)
-	}
-}
-
-// fill delivers n messages for a request.
-func (c *fakeConsumer) fill(request pullRequest, n int) {
-	for range n {
-		c.next++
-		c.deliver(request, nats.Header{})
-	}
-}
-
-// deliver gives the pull a message as its subscription would: only a server's own consumer can send one with an
-// acknowledgement subject.
-func (c *fakeConsumer) deliver(request pullRequest, header nats.Header) {
-	c.pull.receive(request.inbox(), &nats.Msg{
-		Subject: "notify.errors", Header: header, Sub: &nats.Subscription{},
-		Reply: acknowledgement(c.next),
-	})
-}
-
-// acknowledgement is where the nth message of the fake consumer is acknowledged.
-func acknowledgement(n int) string {
-	return fmt.Sprintf("$JS.ACK.S.C.1.%d.%d.1700000000000000000.0", n, n)
-}
-
-// status gives the pull a status as its subscription would; pairs are further headers.
-func (c *fakeConsumer) status(request pullRequest, code, description string, pairs ...string) {
-	c.Helper()
-	message := nats.NewMsg(request.reply)
-	message.Header.Set("Status", code)
-	message.Header.Set("Description", description)
-	for i := 0; i < len(pairs); i += 2 {
-		message.Header.Set(pairs[i], pairs[i+1])
-	}
-	c.pull.receive(request.inbox(), message)
-}
-
-func (p *pull) settle(t *testing.T, n int) {
-	t.Helper()
-	for n > 0 {
-		taken, err := p.inflight.take(t.Context(), n, 10*time.Second)
-		if err != nil || len(taken) == 0 {
-			t.Fatalf("took %d deliveries, %v", len(taken), err)
-		}
-		p.inflight.release(taken...)
-		n -= len(taken)
-	}
-}
-
-func TestNothingIsRequestedThatThereIsNoRoomFor(t *testing.T) {
-	c, p := pulling(t, 8, always)
-	first := c.request(8)
-	if first.Expires != pullExpires || first.Heartbeat != pullHeartbeat {
-		t.Errorf("request %+v, expected %s with a heartbeat every %s", first, pullExpires, pullHeartbeat)
-	}
-	c.fill(first, 8)
-	c.noRequest("with a full worker")
-	p.settle(t, 3)
-	c.request(3)
-	p.settle(t, 5)
-	c.request(5)
-}
-
-func TestSmallRequestsArePutOffWhileLargerOnesStand(t *testing.T) {
-	c, p := pulling(t, 8, always)
-	first := c.request(8)
-	c.fill(first, 1)
-	p.settle(t, 1)
-	c.noRequest("for one message while seven are to come")
-	c.fill(first, 1)
-	p.settle(t, 1)
-	c.request(2)
-}
-
-func TestNothingIsRequestedDuringAPause(t *testing.T) {
-	var mayPull atomic.Bool
-	c, _ := pulling(t, 8, mayPull.Load)
-	c.noRequest("during a pause")
-	mayPull.Store(true)
-	c.request(8)
-}
-
-func TestARequestThatEndsIsMadeAgain(t *testing.T) {
-	c, p := pulling(t, 8, always)
-	c.fill(c.request(8), 8)
-	p.settle(t, 8)
-	second := c.request(8)
-	c.fill(second, 5)
-	c.status(second, "100", "Idle Heartbeat")
-	c.status(second, "408", "Request Timeout", "Nats-Pending-Messages", "3")
-	c.request(3)
-	p.settle(t, 5)
-	c.request(5)
-}
-
-// Of two requests that are pending, only the one that the server refuses has ended.
-func TestARefusedRequestIsTheOnlyOneThatEnds(t *testing.T) {
-	c, p := pulling(t, 8, always)
-	first := c.request(8)
-	c.fill(first, 4)
-	p.settle(t, 4)
-	second := c.request(4)
-	c.status(second, "409", "Exceeded MaxWaiting")
-	c.request(4)
-	c.fill(first, 4)
-	p.settle(t, 4)
-	c.request(4)
-}
-
-// eventuallyUnavailable waits until the pull reports the consumer as unavailable, or no longer does.
-func (p *pull) eventuallyUnavailable(t *testing.T, want bool) {
-	t.Helper()
-	testkit.Eventually(t, fmt.Sprintf("the consumer is unavailable: %t", want), func() bool {
-		return p.feed.Tracker.Unavailable(availability.Consumer) == want
-	})
-}
-
-// The server sends its acknowledgement to whatever reply subject a publisher names: it is not about a request.
-func TestAnAcknowledgementOfThePublishersKindEndsNoRequest(t *testing.T) {
-	c, p := pulling(t, 8, always)
-	request := c.request(8)
-	p.receive(request.inbox(), &nats.Msg{Subject: request.reply, Data: []byte(`{"stream":"S","seq":1}`), Sub: &nats.Subscription{}})
-	if pending := p.pending(); pending != 8 {
-		t.Errorf("%d messages are requested, expected 8 as before", pending)
-	}
-	c.noRequest("because of an acknowledgement")
-	c.fill(request, 8)
-	p.settle(t, 8)
-	c.request(8) // without a pause
-}
-
-func TestAfterMissedHeartbeatsTheServerIsAskedAgain(t *testing.T) {
-	c, p := pulling(t, 8, always)
-	lost := c.request(8)
-	p.mu.Lock()
-	p.heard = p.heard.Add(-2*pullHeartbeat - time.Second)
-	p.mu.Unlock()
-	again := c.request(8)
-	if again.reply == lost.reply {
-		t.Error("the same inbox is used again, so the server may answer both requests")
-	}
-	c.status(lost, "408", "Request Timeout", "Nats-Pending-Messages", "8")
-	c.noRequest("when only the lost request has ended")
-	p.eventuallyUnavailable(t, true)
-	c.status(again, "100", "Idle Heartbeat")
-	p.eventuallyUnavailable(t, false)
-	c.noRequest("while heartbeats come")
-}
-
-func TestAfterAReconnectionTheServerIsAskedAgain(t *testing.T) {
-	c, p := pulling(t, 8, always)
-	lost := c.request(8)
-	if err := p.connection.ForceReconnect(); err != nil {
-		t.Fatal(err)
-	}
-	if again := c.request(8); again.reply == lost.reply {
-		t.Error("the same inbox is used again, so the server may answer both requests")
-	}
-}
-
-func TestAConsumerThatIsGoneEndsThePull(t *testing.T) {
-	t.Parallel()
-	for _, status := range [][2]string{{"409", "Consumer Deleted"}, {"409", "Consumer is push based"}} {
-		t.Run(status[0]+" "+status[1], func(t *testing.T) {
-			c, _ := pulling(t, 8, always)
-			c.status(c.request(8), status[0], status[1])
-			select {
-			case err := <-c.ended:
-				if !errors.Is(err, errConsumerGone) {
-					t.Errorf("the pull ends with %v, expected that the consumer is gone", err)
-				}
-			case <-time.After(10 * time.Second):
-				t.Error("the pull goes on")
-			}
-		})
-	}
-}
-
-func TestOtherStatusesOfTheServerAreWaitedOut(t *testing.T) {
-	c, _ := pulling(t, 8, always)
-	for _, test := range []struct {
-		code, description string
-		pause             time.Duration
-	}{
-		{"409", "Leadership Change", leaderRetry}, {"409", "Server Shutdown", leaderRetry}, {"503", "", leaderRetry}, {"409", "Something New", pullRetry},
-	} {
-		request := c.request(8)
-		sent := time.Now()
-		c.status(request, test.code, test.description, "Nats-Pending-Messages", "8")
-		select {
-		case again := <-c.requests:
-			if waited := time.Since(sent); waited < test.pause/2 {
-				t.Errorf("asked again %s after %s %q, expected a pause", waited, test.code, test.description)
-			}
-			c.requests <- again
-		case <-time.After(10 * time.Second):
-			t.Fatalf("no request after %s %q", test.code, test.description)
-		}
-	}
-}
-
-// The server refuses each request for events of a consumer with priority groups: that is reported, until it takes them.
-func TestAConsumerThatRefusesRequestsIsReported(t *testing.T) {
-	t.Parallel()
-	for code, description := range map[string]string{"400": "Bad Request - Priority Group missing", "423": "Nats-Pin-Id mismatch"} {
-		t.Run(code, func(t *testing.T) {
-			c, p := pulling(t, 8, always)
-			c.status(c.request(8), code, description)
-			p.eventuallyUnavailable(t, true)
-			if waits := p.feed.Tracker.Waits(); len(waits) != 1 || !strings.Contains(waits[0].Reason, code+" "+description) {
-				t.Errorf("waits %+v, expected one with %s %s", waits, code, description)
-			}
-			c.status(c.request(8), "100", "Idle Heartbeat")
-			p.eventuallyUnavailable(t, false)
-		})
-	}
-}
-
-// While there is no leader the known consumer is asked again and again, and looked up beside that.
-func TestAConsumerWithoutALeaderIsAskedAgainUntilItAnswers(t *testing.T) {
-	answers := make(chan error, 10)
-	c, p := pulling(t, 8, always, func(p *pull) {
-		p.check = func(ctx context.Context) error {
-			select {
-			case err := <-answers:
-				return err
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-	})
-	for range 5 { // more often than a look-up takes
-		c.status(c.request(8), "503", "")
-	}
-	p.eventuallyUnavailable(t, true)
-	answers <- errors.New("no answer")
-	request := c.request(8)
-	c.fill(request, 8)
-	p.settle(t, 8)
-	c.request(8)
-	p.eventuallyUnavailable(t, false)
-	select {
-	case err := <-c.ended:
-		t.Fatalf("the pull ends with %v", err)
-	default:
-	}
-	answers <- fmt.Errorf("%w: it was created again", errConsumerGone)
-	select {
-	case err := <-c.ended:
-		if !errors.Is(err, errConsumerGone) {
-			t.Errorf("the pull ends with %v, expected that the consumer is gone", err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("the pull goes on with another consumer")
-	}
-}
-
-// A message is a message by its acknowledgement subject, whatever a publisher has put into its headers.
-func TestAMessageWithAStatusHeaderIsAMessage(t *testing.T) {
-	c, p := pulling(t, 2, always)
-	request := c.request(2)
+// deliverLarge gives the pull a message of so many bytes.
+func (c *fakeConsumer) deliverLarge(request pullRequest, size int) {
 	c.next++
-	c.deliver(request, nats.Header{"Status": {"409"}, "Description": {"Consumer Deleted"}})
-	taken, err := p.inflight.take(t.Context(), 1, 10*time.Second)
-	if err != nil || len(taken) != 1 {
-		t.Fatalf("took %v, %v, expected the message", taken, err)
+	m := ackable(c.next)
+	m.Data = []byte(strings.Repeat("x", size-m.Size()))
+	c.send(request, m)
+}
+
+func (c *fakeConsumer) exceeds(request pullRequest) {
+	c.Helper()
+	c.status(request, "409", "Message Size Exceeds MaxBytes")
+}
+
+// expectBudget waits until the account of bytes is as expected, and checks that it never was beyond the
+// budget.
+func (p *pull) expectBudget(t *testing.T, inFlight, reserved int64) {
+	t.Helper()
+	var last [3]int64
+	as := func() bool {
+		p.inflight.mu.Lock()
+		defer p.inflight.mu.Unlock()
+		last = [3]int64{p.inflight.bytes, p.inflight.reserved.bytes, p.inflight.peak}
+		return last[0] == inFlight && last[1] == reserved
 	}
-	d := taken[0]
-	if d.Header["Status"][0] != "409" || d.Seq != 1 || d.Redelivered || d.Published.UnixNano() != 1700000000000000000 {
-		t.Errorf("delivery %+v", d)
+	if !testkit.Within(testkit.Patience/4, as) || last[2] > p.inflight.budget {
+		t.Errorf("%d bytes in flight and %d reserved, at most %d; expected %d and %d, at most %d",
+			last[0], last[1], last[2], inFlight, reserved, p.inflight.budget)
 	}
-	if d.FallbackID != "S."+d.Token {
-		t.Errorf("id %q and token %q, expected the stream before the token", d.FallbackID, d.Token)
+}
+
+const share = testBudget / places
+
+func TestARequestReservesWhatItMayBring(t *testing.T) {
+	c, p := pulling(t, 8, always, bounded)
+	first := c.request(8)
+	if want := int64(share - 8*perMessage); first.MaxBytes != want {
+		t.Errorf("asked for %d bytes, expected %d", first.MaxBytes, want)
 	}
+	p.expectBudget(t, 0, share)
+	c.deliverLarge(first, 100_000)
+	p.expectBudget(t, 100_000+perMessage, share-100_000-perMessage)
+	c.fill(first, 6)
+	c.deliverLarge(first, 1000)
+	p.settle(t, 8)
+	c.request(8)
+	p.expectBudget(t, 0, share) // nothing is left of the first
+}
+
+// What is in flight and what is requested never exceed the budget together, whatever there is room for by
+// number.
+func TestNothingIsRequestedThatTheBudgetHasNoRoomFor(t *testing.T) {
+	c, p := pulling(t, 160, always, bounded) // one request at a time
+	const size = 100_000
+	rounds := int64(testBudget-share)/(size+perMessage) + 1 // the last one begins with just room for a share
+	for range rounds {
+		request := c.request(128)
+		c.deliverLarge(request, size)
+		c.exceeds(request)
+	}
+	c.noRequest("with less than a share free")
+	p.expectBudget(t, rounds*(size+perMessage), 0)
+	p.settle(t, 2)
+	c.request(128)
+	p.expectBudget(t, (rounds-2)*(size+perMessage), share)
+}
+
+// The server ends a request that has brought exactly what it may bring, and does not report that.
+func TestARequestEndsWithItsLastByte(t *testing.T) {
+	c, p := pulling(t, 160, always, bounded) // one request at a time
+	first := c.request(128)
+	c.deliverLarge(first, share-128*perMessage)
+	c.request(128)
+	c.sameInboxes()
+	p.expectBudget(t, share-127*perMessage, share)
+}
+
+// sameInboxes checks that no request was made only because the server has been silent, which needs a new
+// inbox.
+func (c *fakeConsumer) sameInboxes() {
+	c.Helper()
+	if n := c.opened(); n != places {
+		c.Errorf("%d inboxes were listened to, expected %d", n, places)
+	}
+}
+
+// A message that no request with a bound can bring is asked for alone, without one; then the others follow.
+func TestAMessageThatExceedsARequestIsAskedForAlone(t *testing.T) {
+	c, p := pulling(t, 8, always, func(p *pull) { p.inflight.budget = 4 * testBudget })
+	blocked := c.request(8)
+	c.exceeds(blocked)
+	alone := c.request(1)
+	if alone.MaxBytes != 0 {
+		t.Errorf("asked for at most %d bytes, expected no bound", alone.MaxBytes)
+	}
+	c.noRequest("beside the one for the large message")
+	c.deliverLarge(alone, 900_000)
+	if next := c.request(7); next.MaxBytes == 0 {
+		t.Error("asked without a bound of bytes")
+	}
+	p.expectBudget(t, 900_000+perMessage, 4*share)
+}
+
+// fillBudget has n messages in flight, and then a request refused that had its whole share.
+func (c *fakeConsumer) fillBudget(n, size int) {
+	c.Helper()
+	for range n {
+		request := c.request(128)
+		c.deliverLarge(request, size)
+		c.exceeds(request)
+	}
+	c.exceeds(c.request(128))
+}
+
+// It reserves what the largest message of the server takes.
+func TestALargeMessageReservesRoom(t *testing.T) {
+	c, p := pulling(t, 160, always, bounded) // one request at a time
+	c.fillBudget(10, 100_000)
+	c.request(1)
+	p.expectBudget(t, 10*(100_000+perMessage), p.Connection.MaxPayload()+longestNames+perMessage)
+}
+
+// Slow channels may keep three quarters of the budget for long. A large message at the head of the stream
+// does not wait for them: nothing behind it would be delivered.
+func TestALargeMessageDoesNotWaitForSlowChannels(t *testing.T) {
+	c, p := pulling(t, 160, always, bounded) // one request at a time
+	const n, size = 16, testBudget * 3 / 4 / 16
+	c.fillBudget(n, size-perMessage)
+	alone := c.request(1)
+	p.expectBudget(t, n*size, testBudget/4)
+	if alone.MaxBytes != 0 {
+		t.Errorf("asked for at most %d bytes, expected no bound", alone.MaxBytes)
+	}
+	const large = 900_000
+	c.deliverLarge(alone, large)
+	c.noRequest("with the budget exceeded by one message")
+	p.inflight.mu.Lock()
+	defer p.inflight.mu.Unlock()
+	if most := int64(n*size + large + perMessage); p.inflight.peak != most || p.inflight.reserved.bytes != 0 {
+		t.Errorf("at most %d bytes in flight and %d reserved, expected %d and none", p.inflight.peak, p.inflight.reserved.bytes, most)
+	}
+}
+
+// With less than a share free nothing is asked for, whatever its size.
+func TestALargeMessageWaitsForRoom(t *testing.T) {
+	c, p := pulling(t, 160, always, bounded) // one request at a time
+	c.fillBudget(17, 100_000)
+	request := c.request(1)
+	c.deliverLarge(request, 200_000)
+	c.noRequest("with less than a share free")
+	p.settle(t, 1)
+	c.request(128)
+	p.expectBudget(t, 16*(100_000+perMessage)+200_000+perMessage, share)
+}
+
+// Another replica may be faster.
+func TestALargeMessageThatAnotherReplicaTakesIsForgotten(t *testing.T) {
+	c, _ := pulling(t, 8, always, bounded)
+	c.exceeds(c.request(8))
+	c.status(c.request(1), "408", "Request Timeout", "Nats-Pending-Messages", "1")
+	if again := c.request(8); again.MaxBytes == 0 {
+		t.Error("asked without a bound of bytes")
+	}
+}
+
+// A request that has brought something is refused because it is full, whatever comes next.
+func TestARequestThatIsFullIsFollowedByAnother(t *testing.T) {
+	c, p := pulling(t, 8, always, bounded)
+	request := c.request(8)
+	c.deliverLarge(request, 200_000)
+	c.exceeds(request)
+	if again := c.request(7); again.MaxBytes == 0 {
+		t.Error("asked without a bound of bytes")
+	}
+	p.expectBudget(t, 200_000+perMessage, share)
+}
+
+// The server reports each request with a bound of bytes that it has filled. That is no reason to pause.
+func TestARequestThatIsFilledIsFollowedAtOnce(t *testing.T) {
+	c, p := pulling(t, 8, always, bounded)
+	request := c.request(8)
+	c.fill(request, 8)
+	c.status(request, "409", "Batch Completed", "Nats-Pending-Messages", "0", "Nats-Pending-Bytes", "253312")
+	p.settle(t, 8)
+	c.request(8)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.notBefore.IsZero() {
+		t.Errorf("no request before %s, expected no pause", p.notBefore)
+	}
+}
+
+func TestTheConsumersOwnBoundOfARequestIsKept(t *testing.T) {
+	c, _ := pulling(t, 8, always, func(p *pull) { p.mostBytes = 1000 })
+	if request := c.request(8); request.MaxBytes != 1000 {
+		t.Errorf("asked for %d bytes, expected the consumer's 1000", request.MaxBytes)
+	}
+}
+
+// A status that comes late is about a request that counts no more.
+func TestAStatusOfAnEarlierRequestEndsNoOther(t *testing.T) {
+	c, p := pulling(t, 8, always, bounded)
+	var last pullRequest
+	seen := map[string]pullRequest{}
+	for { // until a place is used again
+		last = c.request(8)
+		earlier, again := seen[last.inbox()]
+		if again {
+			c.status(earlier, "408", "Request Timeout", "Nats-Pending-Messages", "8")
+			break
+		}
+		seen[last.inbox()] = last
+		c.status(last, "408", "Request Timeout", "Nats-Pending-Messages", "8")
+	}
+	c.noRequest("while one is pending")
+	p.expectBudget(t, 0, share)
+}
+
+// A request whose end was never reported is given up when the server has ended it. That is no reason to
+// suspect the server.
+func TestARequestThatHasExpiredUnseenIsGivenUp(t *testing.T) {
+	c, p := pulling(t, 8, always, bounded, func(p *pull) { p.expires, p.patience = 100*time.Millisecond, time.Second })
+	c.request(8)
+	c.request(8)
+	c.sameInboxes()
+	if p.Tracker.Unavailable(availability.Consumer) {
+		t.Error("the consumer is reported as unavailable")
+	}
+	p.expectBudget(t, 0, share)
+}
+
+// A replicated consumer reports that a request is full before it has delivered all that it has chosen for it.
+// Room stays reserved for that, and it is not taken for a request whose first message was too large.
+func TestMessagesThatComeAfterTheEndOfTheirRequest(t *testing.T) {
+	c, p := pulling(t, 160, always, bounded) // one request at a time
+	request := c.request(128)
+	c.status(request, "409", "Message Size Exceeds MaxBytes", "Nats-Pending-Messages", "125", "Nats-Pending-Bytes", "5")
+	second := c.request(128)
+	if requested := p.requested(); requested != 3+128 {
+		t.Errorf("%d messages are requested, expected the three that are under way and 128", requested)
+	}
+	p.expectBudget(t, 0, 2*share)
+	for range 3 {
+		c.deliverLarge(request, 40_000)
+	}
+	p.expectBudget(t, 3*(40_000+perMessage), share)
+	if second.MaxBytes == 0 {
+		t.Error("asked without a bound of bytes")
+	}
+	c.noRequest("while one is pending")
+}
+
+// After a reconnection nothing is reserved for what will not come.
+func TestAReconnectionGivesBackWhatWasReserved(t *testing.T) {
+	c, p := pulling(t, 8, always, bounded)
+	c.request(8)
+	testkit.Check(t, p.Connection.ForceReconnect())
+	c.request(8)
+	p.expectBudget(t, 0, share)
+}
+
+// ackable is the nth message of the fake consumer.
+func ackable(n int) *nats.Msg {
+	m := nats.NewMsg("notify.errors")
+	m.Reply = acknowledgement(n)
+	return m
 }

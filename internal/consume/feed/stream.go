@@ -14,8 +14,8 @@ import (
 	"notifier/internal/streams"
 )
 
-// lookUp finds the stream and the consumer, and creates those that do not exist. It fails while they do not fit NATS_SUBJECT:
-// what a worker would read then would have no category.
+// lookUp finds the stream and the consumer, and creates those that do not exist. It fails while they do not
+// fit NATS_SUBJECT: what a worker would read then would have no category.
 func (s *Feed) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	stream, err := s.ensureStream(ctx, jetstream.StreamConfig{
 		Name:        s.Stream,
@@ -57,9 +57,24 @@ func (s *Feed) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	return info, s.checkConsumer(info.Config)
 }
 
-// largestEvent is the size of the largest message that a stream of ours takes, payload and headers together, in bytes. A
-// larger one is refused to its publisher, who can do something about it; one that is only larger than EVENT_MAX_BYTES
-// (mostPayload) becomes a dead letter, which its operator sees.
+// sameConsumer is nil when the consumer is the one that was bound, and errConsumerGone when it is not; any
+// other error leaves that open.
+func (s *Feed) sameConsumer(ctx context.Context, bound *jetstream.ConsumerInfo) error {
+	consumer, err := s.js.Consumer(ctx, s.Stream, s.Consumer)
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("%w: %w", errConsumerGone, err)
+	case err != nil:
+		return err
+	case !consumer.CachedInfo().Created.Equal(bound.Created):
+		return fmt.Errorf("%w: it was created again", errConsumerGone)
+	}
+	return nil
+}
+
+// largestEvent is the size of the largest message that a stream of ours takes, payload and headers together,
+// in bytes. A larger one is refused to its publisher, who can do something about it; one that is only larger
+// than EVENT_MAX_BYTES (mostPayload) becomes a dead letter, which its operator sees.
 func largestEvent(mostPayload int, server int64) int32 {
 	const atLeast, headers = 1 << 20, 1 << 16
 	largest := max(int64(atLeast), 2*int64(mostPayload)+headers)
@@ -107,11 +122,12 @@ func (s *Feed) checkConsumer(config jetstream.ConsumerConfig) error {
 	return nil
 }
 
-// shortAge is less than an outage may last: a stream that keeps events for less time throws away what is held.
+// shortAge is less than an outage may last: a stream that keeps events for less time throws away what is
+// held.
 const shortAge = time.Hour
 
-// warnOfLoss warns of what a stream's own settings may throw away before a worker has read it: limits count in every
-// retention policy.
+// warnOfLoss warns of what a stream's own settings may throw away before a worker has read it: limits count
+// in every retention policy.
 func (s *Feed) warnOfLoss(config jetstream.StreamConfig) {
 	warn := func(what, advice string) {
 		s.Log.Warn("the stream may lose events", zap.String("stream", config.Name), zap.String("why", what), zap.String("advice", advice))
@@ -135,8 +151,8 @@ func (s *Feed) ensureStream(ctx context.Context, config jetstream.StreamConfig) 
 	return stream, nil
 }
 
-// unsuitable marks the errors that waiting does not fix. Nobody answers where JetStream is off; where it was on before,
-// its servers are only unavailable.
+// unsuitable marks the errors that waiting does not fix. Nobody answers where JetStream is off; where it was
+// on before, its servers are only unavailable.
 func (s *Feed) unsuitable(err error) error {
 	off := errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
 		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
