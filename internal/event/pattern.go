@@ -103,6 +103,15 @@ func (p Pattern) Gives(categories string) bool {
 	return len(p.tokens) == 0 || Overlap(p.tokens[p.category], categories)
 }
 
+// Repeated returns the category that is most likely meant where categories are named by whole subjects: errors for notify.errors
+// and the pattern notify.>. A pattern that begins with a wildcard has no prefix to repeat.
+func (p Pattern) Repeated(categories string) (meant string, found bool) {
+	if len(p.tokens) == 0 || p.category == 0 || p.tokens[0] == "*" {
+		return "", false
+	}
+	return p.Category(categories)
+}
+
 // wholeTokens reports whether s is one or more tokens, none of them empty.
 func wholeTokens(s string) bool {
 	return s != "" && s[0] != '.' && s[len(s)-1] != '.' && !strings.Contains(s, "..")

@@ -219,3 +219,29 @@ func TestPatternSubject(t *testing.T) {
 		}
 	}
 }
+
+func TestPatternRepeated(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		pattern, name, want string // want empty: the name has no prefix too many
+	}{
+		{"notify.>", "notify.errors", "errors"},
+		{"notify.>", "notify.errors.db", "errors.db"},
+		{"notify.>", "notify.*", "*"},
+		{"a.b.>", "a.b.errors", "errors"},
+		{"notify.*", "notify.errors", "errors"},
+		{"svc.*.alerts", "svc.api.alerts", "api"},
+		{"notify.>", "notify", ""},
+		{"notify.>", "errors.notify", ""},
+		{"notify.>", "notifyx.errors", ""},
+		{"a.b.>", "a.errors", ""},
+		{"*.>", "team-a.errors", ""},
+		{">", "notify.errors", ""},
+	}
+	for _, c := range cases {
+		got, found := mustPattern(t, c.pattern).Repeated(c.name)
+		if got != c.want || found != (c.want != "") {
+			t.Errorf("%s and %s: %q, %v; want %q", c.pattern, c.name, got, found, c.want)
+		}
+	}
+}

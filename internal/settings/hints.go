@@ -73,6 +73,8 @@ var (
 	withUnit  = regexp.MustCompile(`(?i)^[\d.]+\s*([kmgt]i?b?|b|bytes?|e\d+)(/|$)`)
 	inWords   = regexp.MustCompile(`(?i)^\s*\d+\s*(per|in|every|a|each|x|-|:|\\|\|)\s*\d*\s*[a-z]+\s*$`)
 	isTier    = regexp.MustCompile(`^\s*\d+/\d+[a-z]+(:[0-9a-z]+)?\s*$`)
+	isSwapped = regexp.MustCompile(`^(?:\s*(?:\d+(?:h|m|s|ms))+\s*/\s*\d+\s*(?:\+|$))+$`)
+	swapped   = regexp.MustCompile(`\s*([\da-z]+)\s*/\s*(\d+)\s*`)
 	isZero    = regexp.MustCompile(`(^|[=+,])\s*0+/`)
 	isSwitch  = regexp.MustCompile(`(?i)^(true|false|yes|no|on|off|enabled?|disabled?|none|never|null|unlimited|infinite|inf)$`)
 )
@@ -83,6 +85,8 @@ func hintLimit(value string) string {
 	switch {
 	case isSwitch.MatchString(trimmed):
 		return "a limit cannot be switched off; one that practically never refuses is 1000000/1m:1m"
+	case isSwapped.MatchString(value):
+		return "COUNT and DURATION are swapped; write " + swapped.ReplaceAllString(value, "$2/$1")
 	case strings.Contains(value, "%"):
 		return "a share in percent is not possible: COUNT is a number of messages"
 	case grouped.MatchString(trimmed), withUnit.MatchString(trimmed) && strings.Contains(value, "/"):

@@ -45,16 +45,23 @@ func parseRoutes(problems *Problems, text string) pattern.Table[string] {
 	for name, channel := range routes.All() {
 		if strings.ContainsAny(channel, " \t;") {
 			problems.Add("SLACK_ROUTES", "%s: %q, expected one channel such as C0123 or #alerts, without white space", name, channel)
+		} else if strings.HasPrefix(channel, "@") {
+			problems.Add("SLACK_ROUTES", "%s: %q "+namesPerson, name, channel)
 		}
 	}
 	return routes
 }
 
-// checkNames notes the names and patterns that match no category which NATS_SUBJECT can give.
+// namesPerson is what is wrong with the channel @alice.
+const namesPerson = "names a person, expected a channel ID such as C0123 or a name such as #alerts"
+
+// checkNames notes the names and patterns that match no category of NATS_SUBJECT, and those that are whole subjects.
 func checkNames(problems *Problems, s Settings) {
 	subject := s.NATS.Pattern
 	check := func(variable, name string) {
-		if !subject.Gives(name) {
+		if meant, found := subject.Repeated(name); found {
+			problems.Add(variable, "%s repeats the prefix of NATS_SUBJECT %q; expected %s", name, subject, meant)
+		} else if !subject.Gives(name) {
 			problems.Add(variable, "%s never matches, because the categories of NATS_SUBJECT %q are one token; expected a name or pattern without dots", name, subject)
 		}
 	}

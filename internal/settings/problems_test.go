@@ -65,6 +65,13 @@ var badSettings = []badSetting{
 		`LIMIT_OVERRIDES: a..b: count "0", expected a whole number from 1 to 1000000` + "\n" +
 		`LIMIT_OVERRIDES: "", expected CATEGORY=LIMIT such as errors=20/30m` + "\n" +
 		"LIMIT_OVERRIDES: c is listed twice, expected each category once"},
+	{"LIMIT_OVERRIDES", "notify.errors=1/1h", `LIMIT_OVERRIDES: notify.errors repeats the prefix of NATS_SUBJECT "notify.>"; expected errors`},
+	{"LIMIT_OVERRIDES", "notify.>=1/1h", `LIMIT_OVERRIDES: notify.> repeats the prefix of NATS_SUBJECT "notify.>"; expected >`},
+	{"LIMIT_RESERVE", "notify.errors=1", `LIMIT_RESERVE: notify.errors repeats the prefix of NATS_SUBJECT "notify.>"; expected errors`},
+	{"SLACK_ROUTES", "notify.errors=C1", `SLACK_ROUTES: notify.errors repeats the prefix of NATS_SUBJECT "notify.>"; expected errors`},
+	{"SLACK_ROUTES", "errors=@alice", `SLACK_ROUTES: errors: "@alice" names a person, expected a channel ID such as C0123 or a name such as #alerts`},
+	{"SLACK_CHANNEL", "@alice", `SLACK_CHANNEL: "@alice" names a person, expected a channel ID such as C0123 or a name such as #alerts`},
+	{"DIGEST_CHANNEL", "@alice", `DIGEST_CHANNEL: "@alice" names a person, expected a channel ID such as C0123 or a name such as #alerts`},
 	{"LIMIT_CATEGORY", "10/30m:", `LIMIT_CATEGORY: precision "", expected a duration such as 1m, or fixed`},
 	{"LIMIT_CATEGORY", "10/30m:1h", `LIMIT_CATEGORY: precision "1h", expected 1ms to the window of 30m, in whole microseconds`},
 	{"LIMIT_CATEGORY", "10/30m:1s", `LIMIT_CATEGORY: precision "1s" divides the window of 30m into more than 1440 parts, expected 1.25s or longer`},
@@ -222,6 +229,10 @@ func TestProblemsOfLimits(t *testing.T) {
 				`LIMIT_OVERRIDES: *.> never matches, because the categories of NATS_SUBJECT "svc.*.alerts" are one token; expected a name or pattern without dots` + "\n" +
 				`LIMIT_RESERVE: c.d never matches, because the categories of NATS_SUBJECT "svc.*.alerts" are one token; expected a name or pattern without dots` + "\n" +
 				`SLACK_ROUTES: e.> never matches, because the categories of NATS_SUBJECT "svc.*.alerts" are one token; expected a name or pattern without dots`,
+		},
+		"the subject of a category of one token": {
+			map[string]string{"NATS_SUBJECT": "notify.*", "SLACK_ROUTES": "notify.errors=C1"},
+			`SLACK_ROUTES: notify.errors repeats the prefix of NATS_SUBJECT "notify.*"; expected errors`,
 		},
 		"only the longest global tier has to reserve": {
 			map[string]string{"LIMIT_GLOBAL": "10/30m+20/1h", "LIMIT_RESERVE": "a=20"},

@@ -35,12 +35,13 @@ var ownPrefixes = []string{"LIMIT_", "DEDUPE_", "DEAD_LETTER_", "DIGEST_", "DROP
 // sharedPrefixes are of settings and of many other variables. With them a name counts that differs little from a setting's.
 var sharedPrefixes = []string{"NATS_", "REDIS_", "SLACK_", "EVENT_", "SEND_", "BATCH_", "ADMIN_", "SHUTDOWN_", "LOG_"}
 
-// meant are names under which other programs know what a setting is.
+// meant are names under which other programs know what a setting is, and settings with their words swapped.
 var meant = map[string]string{
 	"SLACK_TOKEN": "SLACK_BOT_TOKEN", "SLACK_API_TOKEN": "SLACK_BOT_TOKEN", "SLACK_OAUTH_TOKEN": "SLACK_BOT_TOKEN", "SLACK_ACCESS_TOKEN": "SLACK_BOT_TOKEN",
 	"SLACK_WEBHOOK": "SLACK_WEBHOOK_URL", "SLACK_URL": "SLACK_WEBHOOK_URL", "SLACK_HOOK_URL": "SLACK_WEBHOOK_URL",
 	"SLACK_INCOMING_WEBHOOK_URL": "SLACK_WEBHOOK_URL", "SLACK_DEFAULT_CHANNEL": "SLACK_CHANNEL",
 	"LIMIT_TOTAL": "LIMIT_GLOBAL", "LIMIT_PER_CATEGORY": "LIMIT_CATEGORY", "LIMIT_PER_GROUP": "LIMIT_GROUP",
+	"GLOBAL_LIMIT": "LIMIT_GLOBAL", "CATEGORY_LIMIT": "LIMIT_CATEGORY", "GROUP_LIMIT": "LIMIT_GROUP",
 	"NATS_QUEUE": "NATS_CONSUMER", "NATS_DURABLE": "NATS_CONSUMER", "REDIS_PREFIX": "REDIS_NAMESPACE", "REDIS_KEY_PREFIX": "REDIS_NAMESPACE",
 	"EVENT_MAX_SIZE": "EVENT_MAX_BYTES", "ADMIN_PORT": "ADMIN_ADDR", "ADMIN_LISTEN": "ADMIN_ADDR", "LOGLEVEL": "LOG_LEVEL",
 }
