@@ -28,7 +28,11 @@ const (
 	exitDone   = 0
 	exitFailed = 1 // at run time
 	exitUsage  = 2 // invalid usage or configuration
+	exitUnsent = 3 // publish -wait: the event was dropped or is dead
 )
+
+// errUnsent means that the command has shown why an event was not sent.
+var errUnsent = errors.New("the event was not sent")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -51,6 +55,8 @@ func exitCode(err error, out io.Writer) int {
 	switch {
 	case err == nil:
 		return exitDone
+	case errors.Is(err, errUnsent):
+		return exitUnsent
 	case errors.As(err, &usage):
 		_, _ = fmt.Fprintf(out, "notifier: %v\n", err)
 		return exitUsage

@@ -28,8 +28,8 @@ that begins with @ is written with @@. With - each line of standard input is one
 JSON object, on one line or on many. A payload that no worker could read is rejected here.
 
 It shows the id and the place in the stream of what was published. An event without an id gets one, for
-"notifier why". -wait also shows what became of the event; the exit code is 1 if that is not known in time. It
-needs permission to read the outcomes that workers record.
+"notifier why". -wait also shows the outcome of the event; the exit code is 3 if it was not sent, and 1 if the outcome
+is not known in time. It needs permission to read the outcomes that workers record.
 
 Examples:
    notifier publish errors "disk full"
@@ -59,7 +59,7 @@ Examples:
 			if err := request.readFile(); err != nil {
 				return err
 			}
-			return publish(ctx, s, request, cmd.Root().Reader, cmd.Root().Writer)
+			return publish(ctx, s, request, cmd.Root().Reader, cmd.Root().Writer, cmd.Root().ErrWriter)
 		},
 	}
 }
@@ -68,6 +68,7 @@ Examples:
 type publishRequest struct {
 	category string
 	text     string
+	hasText  bool   // it is an argument
 	file     string // that holds the text; empty: none
 	input    bool   // the texts are in standard input
 	json     bool
@@ -114,7 +115,7 @@ func (r *publishRequest) parseText(text string) {
 	case isFile:
 		r.file = name
 	default:
-		r.text = text
+		r.text, r.hasText = text, true
 	}
 }
 

@@ -14,16 +14,22 @@ import (
 	"golang.org/x/time/rate"
 
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 	"notifier/internal/settings"
 )
 
-func publish(ctx context.Context, s settings.NATS, request publishRequest, in io.Reader, out io.Writer) error {
-	subject, err := s.Pattern.Subject(request.category)
+func publish(
+	ctx context.Context, s settings.NATS, request publishRequest, in io.Reader, out, errOut io.Writer,
+) error {
+	subject, err := subjectOf(s.Pattern, request.category)
 	if err != nil {
+		if _, swapped := subjectOf(s.Pattern, request.text); swapped == nil && request.hasText {
+			return &usageError{fmt.Sprintf("%q is not a category; are CATEGORY and TEXT swapped?", request.category)}
+		}
 		return &usageError{err.Error()}
 	}
 	p := publisher{
-		request: request, settings: s, subject: subject, out: out, limit: rate.NewLimiter(rate.Inf, 1),
+		request: request, settings: s, subject: subject, out: out, notes: payloadNotes{out: errOut}, limit: rate.NewLimiter(rate.Inf, 1),
 		newID: strings.ToLower(rand.Text()[:16]),
 	}
 	if request.rate > 0 {
@@ -81,8 +87,13 @@ func (p *publisher) wait(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("event %d: %w", p.stored.Sequence, err)
 	}
-	_, err = fmt.Fprintf(p.out, "%s: event %d: %s\n", p.subject, p.stored.Sequence, becameOf(found))
-	return err
+	if _, err = fmt.Fprintf(p.out, "%s: event %d: %s\n", p.subject, p.stored.Sequence, becameOf(found)); err != nil {
+		return err
+	}
+	if found.Outcome != outcome.Sent {
+		return errUnsent
+	}
+	return nil
 }
 
 // publisher publishes to one subject, one after the other.
@@ -94,6 +105,7 @@ type publisher struct {
 	connection *nats.Conn
 	js         jetstream.JetStream
 	out        io.Writer
+	notes      payloadNotes
 	limit      *rate.Limiter
 	published  int
 	first      *jetstream.PubAck // of the first event that was stored, and of the last
@@ -147,13 +159,20 @@ func (p *publisher) message(text string) (*nats.Msg, error) {
 	if !p.request.json {
 		message.Header.Set("Content-Type", "text/plain; charset=utf-8")
 	}
-	decoded, rejection := event.Decode(event.Message{
+	decodable := event.Message{
 		Subject: message.Subject, Header: message.Header, Data: message.Data, FallbackID: p.newID, Published: time.Now(),
-	}, event.Rules{
+	}
+	decoded, rejection := event.Decode(decodable, event.Rules{
 		Pattern: p.settings.Pattern, MaxBytes: settings.LargestEvent, ChannelAllowed: func(string) bool { return true },
 	})
+	if p.request.json {
+		p.notes.unread(decodable)
+	}
 	if rejection != nil {
 		return nil, &usageError{rejection.Detail}
+	}
+	if !p.request.json {
+		p.notes.asText(message.Data)
 	}
 	if p.request.json && !strings.HasPrefix(strings.TrimSpace(strings.TrimPrefix(text, "\uFEFF")), "{") {
 		return nil, &usageError{"payload is not a JSON object, expected one such as {\"text\":\"disk full\"}"} // it would pass as plain text

@@ -54,11 +54,16 @@ Examples:
 			if err != nil {
 				return err
 			}
-			if v.message.Subject, err = rules.Pattern.Subject(v.category); err != nil {
+			if v.message.Subject, err = subjectOf(rules.Pattern, v.category); err != nil {
 				return usage(cmd, err.Error())
 			}
 			if v.message.Data, err = v.read(ctx, cmd.Root().Reader); err != nil {
 				return err
+			}
+			notes := payloadNotes{out: cmd.Root().ErrWriter}
+			notes.unread(v.message)
+			if bytes.HasPrefix(v.message.Data, []byte("[")) {
+				notes.asText(v.message.Data)
 			}
 			return v.run(rules, slack, cmd.Root().Writer)
 		},
