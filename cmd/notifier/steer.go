@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,7 +95,9 @@ func (s steer) set(ctx context.Context, order steering.Order, length time.Durati
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
 	lines := []string{fmt.Sprintf("%s is in force until %s, for %s.", order.What(), order.Until.Format(time.RFC3339), term.ShortDuration(length))}
-	return s.report(ctx, version, append(lines, notes...))
+	// The order is in force, whether or not there is something to remark.
+	remarks, _ := s.store.Status.Remarks(ctx, order)
+	return s.report(ctx, version, slices.Concat(lines, notes, remarks))
 }
 
 // clear ends an order before its time.

@@ -1,0 +1,146 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"notifier/internal/event"
+	"notifier/internal/outcome"
+	"notifier/internal/ratelimit"
+	"notifier/internal/stats"
+	"notifier/internal/steering"
+	"notifier/internal/suggest"
+	"notifier/internal/term"
+)
+
+// Remarks are what an operator may not expect of an order that is in force, a sentence each: wider limits that are lower, a global
+// limit that is used up, a mute that no recent event matches. It only reads. Errors are as for Read.
+func (s Source) Remarks(ctx context.Context, order steering.Order) ([]string, error) {
+	replicas, err := s.Stats.Replicas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	of, err := s.running(ctx, replicas)
+	if err != nil {
+		return nil, err
+	}
+	if order.Kind == steering.Mute {
+		return s.unmatched(ctx, of, order.Target)
+	}
+	scope, err := steering.ParseScope(order.Target)
+	if err != nil {
+		return nil, err
+	}
+	if scope == (steering.Scope{}) {
+		return usedUp(ctx, of, order.Since)
+	}
+	return lowerLimits(of.settings.Limits, scope), nil
+}
+
+// lowerLimits names the wider limits that are lower than a scope's own.
+func lowerLimits(rules ratelimit.Rules, scope steering.Scope) []string {
+	own, group := rules.GroupLimit(scope.Group), ratelimit.Limit(nil)
+	if scope.Category != "" {
+		own, group = rules.LimitFor(scope.Category), rules.GroupLimit(ratelimit.GroupOf(scope.Category))
+	}
+	var remarks []string
+	if above(own, rules.Global) {
+		remarks = append(remarks, fmt.Sprintf("The lower global limit %s still applies.", rules.Global))
+	}
+	if above(own, group) {
+		name := ratelimit.GroupOf(scope.Category)
+		remarks = append(remarks, fmt.Sprintf("The lower limit %s of group %s still applies.", group, name))
+	}
+	return remarks
+}
+
+// above reports whether a limit allows more in one of its windows than a wider one. A level without a limit allows everything.
+func above(own, wider ratelimit.Limit) bool {
+	return slices.ContainsFunc(own, func(tier ratelimit.Tier) bool {
+		return min(tier.Count, own.Most(tier.Window)) > wider.Most(tier.Window)
+	})
+}
+
+// usedUp says until when a global limit lets nothing through; now is by the clock of Redis.
+func usedUp(ctx context.Context, of running, now time.Time) ([]string, error) {
+	usages, err := of.limiter.Peek(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var last ratelimit.Usage
+	for _, usage := range usages {
+		if usage.FreeIn > last.FreeIn {
+			last = usage
+		}
+	}
+	if last.FreeIn == 0 {
+		return nil, nil
+	}
+	until, or := now.Add(last.FreeIn).Format(time.RFC3339), ""
+	if last.AtLeast {
+		or = " or later"
+	}
+	return []string{fmt.Sprintf("Nothing is sent until %s%s (%s): %d of %s are used.",
+		until, or, term.Duration(last.FreeIn), last.Used, term.Count(last.Tier.Count, "slot"))}, nil
+}
+
+// unmatched says that no recent event matches a pattern, and names the nearest one that does. Where there are more categories than
+// are looked at it is not known.
+func (s Source) unmatched(ctx context.Context, of running, target string) ([]string, error) {
+	recent, entries, err := of.limiter.Recent(ctx, mostEntries)
+	if err != nil {
+		return nil, err
+	}
+	hour, err := s.Stats.Hour(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sums := hour.Sum()
+	categories := candidates(recent, sums)
+	for category := range hour.LastSent {
+		categories = append(categories, outcome.CategoryOf(category))
+	}
+	others := func(count stats.Count) bool { return count.Category == stats.OtherCategory }
+	matched := func(category string) bool { return matches(target, category) }
+	if entries > mostEntries || slices.ContainsFunc(sums, others) || slices.ContainsFunc(categories, matched) {
+		return nil, nil
+	}
+	text := "No recent event matches " + target
+	if meant, found := meantBy(target, categories, of.settings.Subject); found {
+		text += fmt.Sprintf(" (did you mean %q?)", meant)
+	}
+	return []string{text + "."}, nil
+}
+
+// meantBy is the category that a pattern most likely means, or the pattern of the same form that matches it.
+func meantBy(target string, categories []string, subject event.Pattern) (meant string, found bool) {
+	if meant, found := subject.Repeated(target); found {
+		if slices.ContainsFunc(categories, func(category string) bool { return matches(meant, category) }) {
+			return meant, true
+		}
+	}
+	var known []string
+	for _, category := range categories {
+		known = append(known, inForm(target, category))
+	}
+	return suggest.Nearest(target, append(known, categories...))
+}
+
+// inForm is a category with the wildcards of a pattern: errors.> for erors.> and errors.db. It is empty where they do not fit.
+func inForm(target, category string) string {
+	form, tokens := strings.Split(target, "."), strings.Split(category, ".")
+	for i, token := range form {
+		switch {
+		case i == len(tokens):
+			return ""
+		case token == ">":
+			return strings.Join(append(tokens[:i], ">"), ".")
+		case token == "*":
+			tokens[i] = "*"
+		}
+	}
+	return strings.Join(tokens, ".")
+}
