@@ -43,7 +43,8 @@ func (it *item) request() ratelimit.Request {
 	}
 }
 
-// batch is the room in which process works, kept from one batch to the next: in a storm it would be most of the garbage.
+// batch is the room in which process works, kept from one batch to the next: in a storm it would be most of
+// the garbage.
 type batch struct {
 	items    []item
 	requests []ratelimit.Request
@@ -58,8 +59,8 @@ func (b *batch) forget() {
 	b.items, b.requests, b.settled = b.items[:0], b.requests[:0], b.settled[:0]
 }
 
-// process is the way of a batch: decode, hand over what can never be sent, decide, pass on what is admitted, settle the rest. It
-// fails only when ctx ends.
+// process is the way of a batch: decode, hand over what can never be sent, decide, pass on what is admitted,
+// settle the rest. It fails only when ctx ends.
 func (w *Worker) process(ctx context.Context, deliveries []*feed.Delivery) error {
 	b := &w.batch
 	defer b.forget()
@@ -109,8 +110,8 @@ func (w *Worker) offerLetters(b *batch) {
 	b.settled = append(b.settled, w.letters.Offer(undecodable)...)
 }
 
-// decide asks the limiter about what is undecided, until it answers. What is admitted goes on to Slack. It fails only when ctx
-// ends.
+// decide asks the limiter about what is undecided, until it answers. What is admitted goes on to Slack. It
+// fails only when ctx ends.
 func (w *Worker) decide(ctx context.Context, b *batch) error {
 	for i := range b.items {
 		if b.items[i].fate == undecided {
@@ -169,7 +170,8 @@ func refuse(r *result.Result, decision ratelimit.Decision) {
 	}
 }
 
-// grossStep is how far the clock of Redis may be set back without a line in the log: what time synchronization does.
+// grossStep is how far the clock of Redis may be set back without a line in the log: what time
+// synchronization does.
 const grossStep = time.Second
 
 // decided notes that the script answers, and whether its clock was set back.

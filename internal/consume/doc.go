@@ -1,5 +1,5 @@
-// Package consume is the worker: it takes events from NATS, has the limiter decide on them, has those that are admitted posted,
-// and settles each one. Data flows one way through its rooms:
+// Package consume is the worker: it takes events from NATS, has the limiter decide on them, has those that
+// are admitted posted, and settles each one. Data flows one way through its rooms:
 //
 //	feed ── decode ── decide (one script call for a batch) ── post ── settle
 //	           │         │ refused                              │
@@ -22,6 +22,7 @@
 //	settle.go     writes the log line, counts, and acknowledges, in this order (eventline.go, republish.go)
 //	health.go     what others ask of a running worker
 //
-// Everything before settle returns a value; settle alone logs, counts and acknowledges. Whatever is unavailable (Redis, Slack,
-// NATS), events are held: kept in flight, in a bounded number, and neither dropped nor decided twice.
+// Everything before settle returns a value; settle alone logs, counts and acknowledges. Whatever is
+// unavailable (Redis, Slack, NATS), events are held: kept in flight, in a bounded number, and neither dropped
+// nor decided twice.
 package consume

@@ -12,8 +12,8 @@ import (
 	"notifier/internal/term"
 )
 
-// lineWriter writes the log lines of a batch. In a storm that is most of a worker's work, so what the lines have in common
-// is made once.
+// lineWriter writes the log lines of a batch. In a storm that is most of a worker's work, so what the lines
+// have in common is made once.
 type lineWriter struct {
 	log    *zap.Logger
 	group  func(category string) string // as Settings.Group

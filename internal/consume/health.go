@@ -15,8 +15,8 @@ import (
 
 func (w *Worker) stamp() { w.progress.Store(time.Now().UnixNano()) }
 
-// stalledAfter is how long the loop may show no sign of life. It shows one at least every few seconds, whatever it
-// is waiting for.
+// stalledAfter is how long the loop may show no sign of life. It shows one at least every few seconds,
+// whatever it is waiting for.
 const stalledAfter = 30 * time.Second
 
 // Live is nil while the loop makes progress. It depends on no neighbour: waiting for one is progress.
@@ -27,9 +27,10 @@ func (w *Worker) Live() error {
 	return nil
 }
 
-// Ready lists why this worker cannot do its job at the moment; empty: it can. A Slack that takes no posts is a wait and no
-// reason, unless it refuses the credentials, nor is a dead-letter stream that refuses letters, unless the dead events fill the
-// worker, so that it reads no more. It asks Redis, and answers within a second.
+// Ready lists why this worker cannot do its job at the moment; empty: it can. A Slack that takes no posts is
+// a wait and no reason, unless it refuses the credentials, nor is a dead-letter stream that refuses letters,
+// unless the dead events fill the worker, so that it reads no more. It asks Redis, and answers within a
+// second.
 func (w *Worker) Ready(ctx context.Context) []string {
 	var reasons []string
 	for _, wait := range w.tracker.Waits(
@@ -65,8 +66,8 @@ func reasonLine(what, reason string) string {
 // Holds is how many events are in flight: everything that has arrived and is not settled.
 func (w *Worker) Holds() int { return w.feed.Held() }
 
-// Held is how many events wait for each of availability.Words, and for post.WaitPace; 0 where none does. Those that were handed
-// back to the server for later are held too.
+// Held is how many events wait for each of availability.Words, and for post.WaitPace; 0 where none does.
+// Those that were handed back to the server for later are held too.
 func (w *Worker) Held() map[string]int {
 	return post.Held(w.Holds(), w.letters.Size(), w.Waits(), w.Unposted())
 }
@@ -77,7 +78,8 @@ func (w *Worker) Unposted() []post.Unposted { return w.sender.Unposted() }
 // DeadEvents is how many dead events wait until their letters are stored.
 func (w *Worker) DeadEvents() int { return w.letters.Size() }
 
-// heldFor is how many events a line about a dependency shows: dead events for the dead-letter stream, else everything in flight.
+// heldFor is how many events a line about a dependency shows: dead events for the dead-letter stream, else
+// everything in flight.
 func (w *Worker) heldFor(d availability.Dependency) int {
 	if d == availability.DeadLetters {
 		return w.letters.Size()

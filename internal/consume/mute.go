@@ -10,13 +10,14 @@ import (
 	"notifier/internal/steering"
 )
 
-// An event of a muted category is dropped as soon as it has arrived, without a call of Redis. One that is admitted already, and
-// whose post has not begun, is dropped when its turn comes (package post), and gives its slots back first. One whose post has
-// begun goes on: it may be in Slack.
+// An event of a muted category is dropped as soon as it has arrived, without a call of Redis. One that is
+// admitted already, and whose post has not begun, is dropped when its turn comes (package post), and gives
+// its slots back first. One whose post has begun goes on: it may be in Slack.
 //
-// Only a redelivery can be admitted already, so only redeliveries are looked up. If the consumer was deleted, its successor
-// delivers every event as new: one that a dead worker had admitted is then dropped without a refund, and its slot stays taken
-// until it leaves the window. Looking up every muted event instead would make Redis pay for each storm that is muted.
+// Only a redelivery can be admitted already, so only redeliveries are looked up. If the consumer was deleted,
+// its successor delivers every event as new: one that a dead worker had admitted is then dropped without a
+// refund, and its slot stays taken until it leaves the window. Looking up every muted event instead would
+// make Redis pay for each storm that is muted.
 
 // muteOf is the mute of a category; nil: it is not muted.
 func (w *Worker) muteOf(category string) *steering.Order {
@@ -30,9 +31,9 @@ func (w *Worker) muteOf(category string) *steering.Order {
 	return mute
 }
 
-// dropMuted ends the muted events of a batch, those that may have been decided before as well: such an event may be admitted, and
-// then gives its slots back. It goes on where a post of it has begun, and where it was sent: then it is a duplicate. It fails
-// only when ctx ends.
+// dropMuted ends the muted events of a batch, those that may have been decided before as well: such an event
+// may be admitted, and then gives its slots back. It goes on where a post of it has begun, and where it was
+// sent: then it is a duplicate. It fails only when ctx ends.
 func (w *Worker) dropMuted(ctx context.Context, items []item) error {
 	for i := range items {
 		it := &items[i]
@@ -58,7 +59,8 @@ func (w *Worker) dropMuted(ctx context.Context, items []item) error {
 	return nil
 }
 
-// mayBePosted gives back the slots of an event that may be admitted, and reports whether a post of it may have begun instead.
+// mayBePosted gives back the slots of an event that may be admitted, and reports whether a post of it may
+// have begun instead.
 func (w *Worker) mayBePosted(ctx context.Context, request ratelimit.Request) (posted bool, err error) {
 	var refunded bool
 	err = w.untilRedis(ctx, func() (err error) {

@@ -21,8 +21,8 @@ const (
 	republishReport = time.Minute     // at most one log line in that time about what was not republished
 )
 
-// republisher publishes copies of dropped events, for whoever keeps them or sends them by a cheaper way. It may lag, but
-// never slows the worker: what it cannot take or publish is counted and left out.
+// republisher publishes copies of dropped events, for whoever keeps them or sends them by a cheaper way. It
+// may lag, but never slows the worker: what it cannot take or publish is counted and left out.
 type republisher struct {
 	subject string // events go to <subject>.<category>
 	letter  func(subject string, dropped *result.Result) *nats.Msg
@@ -57,10 +57,12 @@ func (r *republisher) add(batch []result.Result) {
 	}
 }
 
-// sizeOf is the memory that a queued event takes: its message, and what was decoded from the payload, which is never longer.
+// sizeOf is the memory that a queued event takes: its message, and what was decoded from the payload, which
+// is never longer.
 func sizeOf(s *result.Result) int64 { return s.Delivery.Cost + int64(len(s.Delivery.Data)) }
 
-// start begins to republish; end waits until that is done, for republishEnd at most. Nothing may be added then.
+// start begins to republish; end waits until that is done, for republishEnd at most. Nothing may be added
+// then.
 func (r *republisher) start() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

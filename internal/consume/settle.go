@@ -10,8 +10,8 @@ import (
 	"notifier/internal/outcome"
 )
 
-// settle ends a batch of events. It is the only place that logs them, counts them and acknowledges them, in this order: a
-// line that is written twice after a crash is better than an event that nobody can account for.
+// settle ends a batch of events. It is the only place that logs them, counts them and acknowledges them, in
+// this order: a line that is written twice after a crash is better than an event that nobody can account for.
 func (w *Worker) settle(batch []result.Result) {
 	if len(batch) == 0 {
 		return
@@ -35,8 +35,8 @@ func (w *Worker) settle(batch []result.Result) {
 	}
 }
 
-// acknowledge ends an event's delivery. An acknowledgement that the connection has not taken is logged: the event is delivered
-// again and is then a duplicate.
+// acknowledge ends an event's delivery. An acknowledgement that the connection has not taken is logged: the
+// event is delivered again and is then a duplicate.
 func (w *Worker) acknowledge(r *result.Result) {
 	var err error
 	if r.Outcome == outcome.Dead {

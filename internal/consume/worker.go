@@ -38,8 +38,8 @@ type Worker struct {
 	progress atomic.Int64 // Unix nanoseconds of the loop's last sign of life
 }
 
-// inflightBatches is how many batches a worker holds at most: one that is being decided, one that is being settled, and
-// enough behind them that the loop need not wait for the server.
+// inflightBatches is how many batches a worker holds at most: one that is being decided, one that is being
+// settled, and enough behind them that the loop need not wait for the server.
 const inflightBatches = 4
 
 // New makes a Worker and connects to nothing.
@@ -84,9 +84,9 @@ func New(settings Settings) (*Worker, error) {
 // ensureLetters looks after the dead-letter stream in the background, until ctx ends.
 func (w *Worker) ensureLetters(ctx context.Context) { w.ensuring.Go(func() { w.store.Ensure(ctx) }) }
 
-// Run works until ctx ends and everything in flight is settled, or ShutdownTimeout has passed after that; what is
-// unfinished then is returned for redelivery. It fails only when it cannot go on: settings that a server contradicts, or a
-// NATS connection that is closed for good.
+// Run works until ctx ends and everything in flight is settled, or ShutdownTimeout has passed after that;
+// what is unfinished then is returned for redelivery. It fails only when it cannot go on: settings that a
+// server contradicts, or a NATS connection that is closed for good.
 func (w *Worker) Run(ctx context.Context) error {
 	startCtx, finishCtx, endSoon, release := w.deadlines(ctx)
 	defer release()
@@ -126,8 +126,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// deadlines gives the two contexts of a shutdown that begins when ctx ends or endSoon is called. startCtx ends early enough
-// that a post which began before it can end by itself; finishCtx ends ShutdownTimeout after the beginning.
+// deadlines gives the two contexts of a shutdown that begins when ctx ends or endSoon is called. startCtx
+// ends early enough that a post which began before it can end by itself; finishCtx ends ShutdownTimeout after
+// the beginning.
 func (w *Worker) deadlines(ctx context.Context) (startCtx, finishCtx context.Context, endSoon, release func()) {
 	startCtx, endStart := context.WithCancel(context.WithoutCancel(ctx))
 	finishCtx, endFinish := context.WithCancel(context.WithoutCancel(ctx))
@@ -171,8 +172,9 @@ func (w *Worker) checkStore(ctx context.Context) error {
 	}
 }
 
-// mayFetch is the one place that decides whether more events are fetched: not while nothing that is in flight can go on. A
-// channel that takes no posts is no reason: its events wait in their lane, or go back to the server.
+// mayFetch is the one place that decides whether more events are fetched: not while nothing that is in flight
+// can go on. A channel that takes no posts is no reason: its events wait in their lane, or go back to the
+// server.
 func (w *Worker) mayFetch() bool {
 	return !w.sender.Paused() && !w.tracker.Unavailable(availability.Redis)
 }
@@ -180,8 +182,9 @@ func (w *Worker) mayFetch() bool {
 // idleCheck is how often the loop looks after what waits, also when nothing arrives.
 const idleCheck = 500 * time.Millisecond
 
-// In a storm that many replicas share, each of them gets a few events at a time, and a batch of a few costs as much as one of many. So
-// where events come faster than one by one, the next batch waits a moment for more of them. A single event waits for nothing.
+// In a storm that many replicas share, each of them gets a few events at a time, and a batch of a few costs
+// as much as one of many. So where events come faster than one by one, the next batch waits a moment for more
+// of them. A single event waits for nothing.
 const (
 	gatherEvents = 64 // that are worth a batch: twice as many would save little
 	gatherTime   = 25 * time.Millisecond
@@ -225,9 +228,9 @@ func (w *Worker) loop(ctx context.Context) {
 // redisUntold is longer than the time between two attempts of whoever needs Redis.
 var redisUntold = 4 * time.Second
 
-// askRedisAgain asks Redis whether it is available again where nobody else does. The last to meet it unavailable may have been
-// a post whose channel has been paused since, for minutes; and as long as it counts as unavailable nothing is pulled that
-// would have to be decided.
+// askRedisAgain asks Redis whether it is available again where nobody else does. The last to meet it
+// unavailable may have been a post whose channel has been paused since, for minutes; and as long as it counts
+// as unavailable nothing is pulled that would have to be decided.
 func (w *Worker) askRedisAgain(ctx context.Context) {
 	if !w.tracker.Untold(availability.Redis, redisUntold) {
 		return

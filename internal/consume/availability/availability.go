@@ -1,7 +1,7 @@
-// Package availability knows what a worker depends on and cannot reach at the moment. Whoever finds out reports
-// it here; whether more events are fetched and whether the worker is ready is decided from it, never from what was
-// logged. A Tracker also writes the log lines about outages: one when an outage begins, one a minute while it lasts,
-// one when it is over.
+// Package availability knows what a worker depends on and cannot reach at the moment. Whoever finds out
+// reports it here; whether more events are fetched and whether the worker is ready is decided from it, never
+// from what was logged. A Tracker also writes the log lines about outages: one when an outage begins, one a
+// minute while it lasts, one when it is over.
 package availability
 
 import (
@@ -57,8 +57,8 @@ type Wait struct {
 	Since   time.Time // when the wait began
 }
 
-// Tracker is the state of everything that a worker depends on, and the one owner of that state. It is safe for
-// concurrent use.
+// Tracker is the state of everything that a worker depends on, and the one owner of that state. It is safe
+// for concurrent use.
 type Tracker struct {
 	log *waitLog
 
@@ -85,7 +85,8 @@ func New(log *zap.Logger, held func(Dependency) int) *Tracker {
 	return &Tracker{log: newWaitLog(log, held), outages: map[outageKey]outage{}}
 }
 
-// Lost reports that something is unavailable. It may be called at each failed attempt; the latest reason counts.
+// Lost reports that something is unavailable. It may be called at each failed attempt; the latest reason
+// counts.
 func (a *Tracker) Lost(d Dependency, reason error) {
 	a.begin(outageKey{Dependency: d}, reason, false)
 }
@@ -95,8 +96,8 @@ func (a *Tracker) ChannelLost(channel string, reason error) {
 	a.begin(outageKey{Slack, channel}, reason, false)
 }
 
-// Impaired reports that something is wrong with what is needed later, such as a stream for dead letters that does not exist.
-// It is listed among the waits, and nothing stops for it.
+// Impaired reports that something is wrong with what is needed later, such as a stream for dead letters that
+// does not exist. It is listed among the waits, and nothing stops for it.
 func (a *Tracker) Impaired(d Dependency, reason error) {
 	a.begin(outageKey{Dependency: d}, reason, true)
 }
@@ -138,7 +139,8 @@ func (a *Tracker) over(key outageKey, soft bool) {
 	a.log.recovered(key, o)
 }
 
-// Remind has the outages logged that nothing has reported for a while: during a long pause no attempt is made.
+// Remind has the outages logged that nothing has reported for a while: during a long pause no attempt is
+// made.
 func (a *Tracker) Remind() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -157,8 +159,8 @@ func (a *Tracker) Unavailable(any ...Dependency) bool {
 	})
 }
 
-// Untold reports whether something is unavailable and nobody has said so for a while: then nobody asks for it, and nobody
-// would find out that it is available again.
+// Untold reports whether something is unavailable and nobody has said so for a while: then nobody asks for
+// it, and nobody would find out that it is available again.
 func (a *Tracker) Untold(d Dependency, while time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 // remindEvery is how often an outage that lasts is logged again.
 const remindEvery = time.Minute
 
-// waitLog writes the log lines about what is unavailable: when it begins, once a minute while it lasts, and when it is
-// over. So an outage costs a line a minute, not a line per attempt. It only writes; availability has the state.
+// waitLog writes the log lines about what is unavailable: when it begins, once a minute while it lasts, and
+// when it is over. So an outage costs a line a minute, not a line per attempt. It only writes; availability
+// has the state.
 type waitLog struct {
 	log  *zap.Logger
 	held func(Dependency) int // events that wait for it

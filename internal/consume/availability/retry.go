@@ -10,8 +10,8 @@ import (
 // RetryPause is the time between two attempts to reach Redis, give or take half of it. Tests shorten it.
 var RetryPause = 500 * time.Millisecond
 
-// Retry repeats a call until it succeeds, and reports what is unavailable meanwhile. It fails only when ctx ends, with ctx's
-// error.
+// Retry repeats a call until it succeeds, and reports what is unavailable meanwhile. It fails only when ctx
+// ends, with ctx's error.
 func (a *Tracker) Retry(ctx context.Context, d Dependency, call func() error) error {
 	for {
 		err := call()

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// Variable names the variable that selects where this build dies: "after-post:3" is the third time that any event passes this point. Unset: nowhere.
+// Variable names the variable that selects where this build dies: "after-post:3" is the third time that any
+// event passes this point. Unset: nowhere.
 const Variable = "NOTIFIER_CRASH_AT"
 
 var passed atomic.Int64

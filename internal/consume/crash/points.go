@@ -1,8 +1,9 @@
-// Package crash names the steps between two states of an event at which a test build can die, so that tests can show that a
-// crash at any step loses nothing.
+// Package crash names the steps between two states of an event at which a test build can die, so that tests
+// can show that a crash at any step loses nothing.
 package crash
 
-// Point is such a step. A build with the tag "crashpoints" dies there on request (build.go); every other build continues.
+// Point is such a step. A build with the tag "crashpoints" dies there on request (build.go); every other
+// build continues.
 type Point string
 
 const (

@@ -29,8 +29,8 @@ func (c Connection) Down() error {
 	return fmt.Errorf("no connection to %s: %w", redact.Servers(c.Servers()), reason)
 }
 
-// Unreachable is why there is no connection; nil: there is one. It returns when ctx ends at the latest: while nats.go tries
-// a server that does not answer, it does not answer either.
+// Unreachable is why there is no connection; nil: there is one. It returns when ctx ends at the latest: while
+// nats.go tries a server that does not answer, it does not answer either.
 func (c Connection) Unreachable(ctx context.Context) error {
 	answer := make(chan error, 1)
 	go func() {

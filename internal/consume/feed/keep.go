@@ -14,25 +14,26 @@ import (
 
 // What is kept of a message in flight, in bytes.
 const (
-	// perMessage is what a message takes in addition to its own bytes, 512 of it for the copy of its headers: measured, rounded up.
+	// perMessage is what a message takes in addition to its own bytes, 512 of it for the copy of its headers:
+	// measured, rounded up.
 	perMessage   = 1024
 	plainHeaders = 512     // headers that take no more than this are kept as they are
 	ownHeaders   = 4 << 10 // no more of a publisher's own headers is kept, names included
 	cutPayload   = 4 << 10 // no more of a payload that is too large is kept: what its dead letter shows
 )
 
-// neededHeaders are what the way of an event is decided by, in lower case. They are kept whatever their length, which the
-// budget bounds.
+// neededHeaders are what the way of an event is decided by, in lower case. They are kept whatever their
+// length, which the budget bounds.
 var neededHeaders = map[string]bool{
 	"nats-msg-id": true, "notifier-event-id": true, "notifier-source": true, "content-type": true,
 	"ce-id": true, "ce-specversion": true, "ce-source": true, "ce-type": true, "ce-time": true, "ce-datacontenttype": true,
 	"traceparent": true, "tracestate": true,
 }
 
-// keep is what a worker keeps of a message, and what that costs of the budget in bytes: never more than the message's own
-// size and perMessage. A payload of more than mostPayload bytes (0: there is no bound) is cut, because it is never decoded,
-// and headers that nothing needs are dropped. What is kept then is a copy, so that it does not keep the whole message in
-// memory.
+// keep is what a worker keeps of a message, and what that costs of the budget in bytes: never more than the
+// message's own size and perMessage. A payload of more than mostPayload bytes (0: there is no bound) is cut,
+// because it is never decoded, and headers that nothing needs are dropped. What is kept then is a copy, so
+// that it does not keep the whole message in memory.
 func keep(message *nats.Msg, mostPayload int) (event.Message, int64) {
 	kept := event.Message{Subject: message.Subject, Header: message.Header, Data: message.Data}
 	headers := message.Size() - len(message.Subject) - len(message.Reply) - len(message.Data)
@@ -48,8 +49,9 @@ func keep(message *nats.Msg, mostPayload int) (event.Message, int64) {
 	return kept, int64(perMessage + len(message.Subject) + len(message.Reply) + headers + len(kept.Data))
 }
 
-// keepHeaders is a copy of the headers that are needed, and of the publisher's own as far as ownHeaders allows, in the order
-// of their names so that each delivery keeps the same. It returns their size in bytes, too.
+// keepHeaders is a copy of the headers that are needed, and of the publisher's own as far as ownHeaders
+// allows, in the order of their names so that each delivery keeps the same. It returns their size in bytes,
+// too.
 func keepHeaders(header nats.Header) (kept nats.Header, size int) {
 	own := 0
 	kept = nats.Header{}

@@ -18,8 +18,8 @@ func Filters(consumer jetstream.ConsumerConfig) []string {
 	return consumer.FilterSubjects
 }
 
-// StreamMismatch is why a worker that reads wanted can get no event from a stream; empty: it can. What is mirrored, sourced
-// or transformed cannot be judged by subjects.
+// StreamMismatch is why a worker that reads wanted can get no event from a stream; empty: it can. What is
+// mirrored, sourced or transformed cannot be judged by subjects.
 func StreamMismatch(wanted string, stream jetstream.StreamConfig) string {
 	if opaque(stream) || slices.ContainsFunc(stream.Subjects, func(s string) bool { return event.Overlap(s, wanted) }) {
 		return ""
@@ -27,8 +27,8 @@ func StreamMismatch(wanted string, stream jetstream.StreamConfig) string {
 	return fmt.Sprintf("stream %s takes %s, and nothing of NATS_SUBJECT %s", stream.Name, subjectList(stream.Subjects), wanted)
 }
 
-// ConsumerMismatch is why a worker must not read a consumer: it delivers events whose subject wanted does not match, so that
-// they would have no category; empty: it does not.
+// ConsumerMismatch is why a worker must not read a consumer: it delivers events whose subject wanted does not
+// match, so that they would have no category; empty: it does not.
 func ConsumerMismatch(wanted string, stream jetstream.StreamConfig, consumer jetstream.ConsumerConfig) string {
 	filters, taken := Filters(consumer), stream.Subjects
 	what := "takes " + term.List(filters)

@@ -14,13 +14,13 @@ import (
 	"notifier/internal/consume/result"
 )
 
-// Box keeps dead events until their letters are stored, apart from all other events: a dead-letter stream that refuses or does
-// not answer must not stop what can be sent. It tries each letter until the stream has it, and only then settles the event, so
-// that an event leaves one stream after it is safe in the other.
+// Box keeps dead events until their letters are stored, apart from all other events: a dead-letter stream
+// that refuses or does not answer must not stop what can be sent. It tries each letter until the stream has
+// it, and only then settles the event, so that an event leaves one stream after it is safe in the other.
 //
-// What it holds is in flight. Undecodable events are bounded by a share of that: what exceeds it goes back to the server for
-// later, or is settled without a letter. Those that Slack did not take are bounded by what the limits admit in a window, and at
-// last by what may be in flight.
+// What it holds is in flight. Undecodable events are bounded by a share of that: what exceeds it goes back to
+// the server for later, or is settled without a letter. Those that Slack did not take are bounded by what the
+// limits admit in a window, and at last by what may be in flight.
 type Box struct {
 	put     func(ctx context.Context, dead []result.Result) []error // Store.Put
 	settle  func([]result.Result)
@@ -49,7 +49,8 @@ type BoxSettings struct {
 	Budget   int64
 }
 
-// pendingLetter is a dead event that is not settled, because its letter is not stored or what comes after that is not done.
+// pendingLetter is a dead event that is not settled, because its letter is not stored or what comes after
+// that is not done.
 type pendingLetter struct {
 	result.Result
 	after   func(context.Context) error // between the letter and the settling; nil: nothing
@@ -78,12 +79,13 @@ func (s *share) add(count int, bytes int64) {
 }
 
 const (
-	// undecodableShare: undecodable events have one part in so many of what may be in flight, in number and in bytes.
+	// undecodableShare: undecodable events have one part in so many of what may be in flight, in number and in
+	// bytes.
 	undecodableShare = 16
 	firstRetry       = 500 * time.Millisecond
 	longestRetry     = 5 * time.Second
-	// triedAtOnce is how many letters are tried in one attempt. Each may need an answer of Redis after it, and only then is
-	// there room for others.
+	// triedAtOnce is how many letters are tried in one attempt. Each may need an answer of Redis after it, and
+	// only then is there room for others.
 	triedAtOnce = 32
 )
 
@@ -100,8 +102,9 @@ func NewBox(settings BoxSettings) *Box {
 	}
 }
 
-// Offer takes over events that cannot be decoded, and returns those that are to be settled without a letter: their category has
-// written its share for now, or there is no room to wait for the dead-letter stream, neither here nor with the server.
+// Offer takes over events that cannot be decoded, and returns those that are to be settled without a letter:
+// their category has written its share for now, or there is no room to wait for the dead-letter stream,
+// neither here nor with the server.
 func (b *Box) Offer(dead []result.Result) (without []result.Result) {
 	for _, r := range dead {
 		if !b.offer(r) {
@@ -135,9 +138,9 @@ func (b *Box) addUndecodable(r result.Result) bool {
 	return true
 }
 
-// Keep takes over a dead event whose letter is always written, because the limits bound such events. When it is stored, after is
-// called until it succeeds, and then the event is settled; after may be nil. It never goes back to the server: it would be
-// posted again.
+// Keep takes over a dead event whose letter is always written, because the limits bound such events. When it
+// is stored, after is called until it succeeds, and then the event is settled; after may be nil. It never
+// goes back to the server: it would be posted again.
 func (b *Box) Keep(r result.Result, after func(context.Context) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -253,7 +256,8 @@ func (b *Box) store(ctx context.Context, letters []*pendingLetter) {
 	b.report(ctx)
 }
 
-// report reports whether the stream refuses letters; nothing stops for it. A missing connection is reported by the feed.
+// report reports whether the stream refuses letters; nothing stops for it. A missing connection is reported
+// by the feed.
 func (b *Box) report(ctx context.Context) {
 	failure := b.failure() // mu is free again: the log line has the size
 	switch {
@@ -276,9 +280,10 @@ func (b *Box) failure() error {
 	return nil
 }
 
-// complete does what comes between a letter and the settling, and returns what can be settled. When that fails for one
-// letter, it is mostly Redis that does not answer: the others wait, also those that come in meanwhile. They are tried before
-// that letter is, so that it cannot keep them waiting for ever if it fails for a reason of its own.
+// complete does what comes between a letter and the settling, and returns what can be settled. When that
+// fails for one letter, it is mostly Redis that does not answer: the others wait, also those that come in
+// meanwhile. They are tried before that letter is, so that it cannot keep them waiting for ever if it fails
+// for a reason of its own.
 func (b *Box) complete(ctx context.Context, due []*pendingLetter) (done []*pendingLetter) {
 	for _, letter := range due {
 		switch {

@@ -21,8 +21,8 @@ type Bin struct {
 	subject string // letters are kept below it
 }
 
-// Bin prepares to delete letters that workers keep at <subject>.<category>. It fails where the stream is not the one that
-// stores them, or does not allow messages to be deleted.
+// Bin prepares to delete letters that workers keep at <subject>.<category>. It fails where the stream is not
+// the one that stores them, or does not allow messages to be deleted.
 func (s *Stream) Bin(subject string) (*Bin, error) {
 	subjects := s.stream.CachedInfo().Config.Subjects
 	stores := func(wide string) bool { return event.Covers(wide, subject+".>") }
@@ -41,8 +41,8 @@ func (s *Stream) deletable() bool {
 	return !config.DenyDelete && !config.Sealed
 }
 
-// Delete deletes a letter. One that somebody else has deleted meanwhile counts as deleted. The error is a *NotOursError for a
-// message that is no letter; any other concerns the connection or the server.
+// Delete deletes a letter. One that somebody else has deleted meanwhile counts as deleted. The error is a
+// *NotOursError for a message that is no letter; any other concerns the connection or the server.
 func (b *Bin) Delete(ctx context.Context, letter *Letter) error {
 	if why := b.foreign(letter); why != "" {
 		return &NotOursError{why}
@@ -50,8 +50,8 @@ func (b *Bin) Delete(ctx context.Context, letter *Letter) error {
 	return b.stream.remove(ctx, letter.Seq)
 }
 
-// foreign returns why a message is not a letter of ours; empty: it is one. Others can publish into the stream, too: what they
-// put there is theirs to delete.
+// foreign returns why a message is not a letter of ours; empty: it is one. Others can publish into the
+// stream, too: what they put there is theirs to delete.
 func (b *Bin) foreign(letter *Letter) string {
 	switch {
 	case !strings.HasPrefix(letter.kept, b.subject+"."):

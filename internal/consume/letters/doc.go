@@ -1,6 +1,8 @@
-// Package letters is everything about dead letters, which keep the events that can never be sent in a stream of their own.
+// Package letters is everything about dead letters, which keep the events that can never be sent in a stream
+// of their own.
 //
-// A letter is the event's payload and its publisher's headers, plus notifier's own headers, which say what was wrong.
+// A letter is the event's payload and its publisher's headers, plus notifier's own headers, which say what
+// was wrong.
 //
 //	write.go   a worker makes a letter of an event
 //	store.go   and has the dead-letter stream store it

@@ -14,7 +14,8 @@ import (
 	"notifier/internal/outcome"
 )
 
-// Info describes a letter without its payload. It comes from the letter's headers, which nobody has validated.
+// Info describes a letter without its payload. It comes from the letter's headers, which nobody has
+// validated.
 type Info struct {
 	Seq       uint64    // its sequence in the dead-letter stream
 	Time      time.Time // when the event was dead-lettered; without such a header when the letter was stored
@@ -38,11 +39,12 @@ type Letter struct {
 	data   []byte
 }
 
-// Payload is the event's payload, or its beginning where Info.Shortened has its length: any bytes, to be shown to nobody who
-// did not ask for them.
+// Payload is the event's payload, or its beginning where Info.Shortened has its length: any bytes, to be
+// shown to nobody who did not ask for them.
 func (l *Letter) Payload() []byte { return l.data }
 
-// Headers are the event's own headers, as its publisher set them. Their values can hold secrets and any characters.
+// Headers are the event's own headers, as its publisher set them. Their values can hold secrets and any
+// characters.
 func (l *Letter) Headers() map[string][]string {
 	headers := map[string][]string{}
 	for name, values := range l.header {
@@ -75,12 +77,13 @@ func (l *Letter) describe(pattern event.Pattern) {
 	}
 }
 
-// longestSubject bounds a subject to publish to, in bytes. A server closes the connection if a protocol line is longer than
-// 4096 bytes, and that line has the reply subject as well.
+// longestSubject bounds a subject to publish to, in bytes. A server closes the connection if a protocol line
+// is longer than 4096 bytes, and that line has the reply subject as well.
 const longestSubject = 2048
 
-// obstacle returns why the letter can never be replayed; empty: it can. Its subject has to match the pattern: no worker
-// reads any other subject, and a forged letter must not publish to the subjects of NATS itself ($JS.API...).
+// obstacle returns why the letter can never be replayed; empty: it can. Its subject has to match the pattern:
+// no worker reads any other subject, and a forged letter must not publish to the subjects of NATS itself
+// ($JS.API...).
 func (l *Letter) obstacle(pattern event.Pattern) string {
 	_, matches := pattern.Category(l.Subject)
 	switch {
@@ -96,8 +99,8 @@ func (l *Letter) obstacle(pattern event.Pattern) string {
 	return ""
 }
 
-// publishable reports whether a message may be published to subject. A publisher can put a wildcard into the subject of a
-// message, where only subscriptions may have one.
+// publishable reports whether a message may be published to subject. A publisher can put a wildcard into the
+// subject of a message, where only subscriptions may have one.
 func publishable(subject string) bool {
 	wildcard := func(token string) bool { return token == "*" || token == ">" }
 	return len(subject) <= longestSubject && subject[0] != '$' &&
@@ -105,9 +108,9 @@ func publishable(subject string) bool {
 		!slices.ContainsFunc(strings.Split(subject, "."), wildcard)
 }
 
-// message returns the event as it was published, except for three headers: a message id by which the stream detects a
-// letter that is replayed twice, the id that the event had, and who has caused it, without the secrets that the publisher may
-// have put there.
+// message returns the event as it was published, except for three headers: a message id by which the stream
+// detects a letter that is replayed twice, the id that the event had, and who has caused it, without the
+// secrets that the publisher may have put there.
 func (l *Letter) message() *nats.Msg {
 	message := nats.NewMsg(l.Subject)
 	for name, values := range l.header {

@@ -41,8 +41,8 @@ func (q *quotas) take(category string, now time.Time) bool {
 	return known.AllowN(now, 1)
 }
 
-// sweep forgets the categories that have their whole quota again. It looks through them once a second at most, because a
-// publisher may name a new category in each event.
+// sweep forgets the categories that have their whole quota again. It looks through them once a second at
+// most, because a publisher may name a new category in each event.
 func (q *quotas) sweep(now time.Time) {
 	if now.Sub(q.swept) < time.Second {
 		return

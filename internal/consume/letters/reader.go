@@ -16,15 +16,15 @@ import (
 // requestTimeout is how long to wait for one response of the server.
 const requestTimeout = 5 * time.Second
 
-// ErrNoStream means that the dead-letter stream does not exist yet, so there are no letters. ErrNoLetter means that the
-// stream has no letter with this sequence, or no longer.
+// ErrNoStream means that the dead-letter stream does not exist yet, so there are no letters. ErrNoLetter
+// means that the stream has no letter with this sequence, or no longer.
 var (
 	ErrNoStream = errors.New("no dead-letter stream")
 	ErrNoLetter = errors.New("no such dead letter")
 )
 
-// Stream is a dead-letter stream as it was when it was opened: letters that arrive later are not seen. Its methods are
-// not safe for concurrent use.
+// Stream is a dead-letter stream as it was when it was opened: letters that arrive later are not seen. Its
+// methods are not safe for concurrent use.
 type Stream struct {
 	connection *nats.Conn
 	js         jetstream.JetStream
@@ -35,8 +35,8 @@ type Stream struct {
 	last       uint64 // the newest letter's
 }
 
-// Open looks up the stream <events>_DEAD. The pattern is the one with which workers read events. The error is ErrNoStream
-// if the stream does not exist; any other concerns the connection or the server.
+// Open looks up the stream <events>_DEAD. The pattern is the one with which workers read events. The error is
+// ErrNoStream if the stream does not exist; any other concerns the connection or the server.
 func Open(ctx context.Context, connection *nats.Conn, events string, pattern event.Pattern) (*Stream, error) {
 	s := &Stream{connection: connection, events: events, pattern: pattern}
 	var err error
@@ -60,8 +60,8 @@ func Open(ctx context.Context, connection *nats.Conn, events string, pattern eve
 // Name returns the name of the dead-letter stream.
 func (s *Stream) Name() string { return s.events + "_DEAD" }
 
-// Each calls do with the letters that existed when the stream was opened and still exist, the oldest first, one at a time.
-// It returns the first error.
+// Each calls do with the letters that existed when the stream was opened and still exist, the oldest first,
+// one at a time. It returns the first error.
 func (s *Stream) Each(ctx context.Context, do func(*Letter) error) error {
 	for next := s.first; next <= s.last; next++ {
 		letter, err := s.read(ctx, next)
@@ -81,15 +81,15 @@ func (s *Stream) Each(ctx context.Context, do func(*Letter) error) error {
 
 // read returns the first letter at or after the sequence from; nil: there is none.
 //
-// It makes the request itself: if a stream allows direct reads, the client library returns the publisher's headers in the
-// place of the server's own, and would take an event without payload that has a "Status: 404" for the end of the stream.
-// A consumer of the library would take it for a message of the server, too.
+// It makes the request itself: if a stream allows direct reads, the client library returns the publisher's
+// headers in the place of the server's own, and would take an event without payload that has a "Status: 404"
+// for the end of the stream. A consumer of the library would take it for a message of the server, too.
 func (s *Stream) read(ctx context.Context, from uint64) (*Letter, error) {
 	return s.request(ctx, letterRequest{Seq: from, Next: ">"})
 }
 
-// Get returns the letter with a sequence, also one that was stored after the stream was opened. The error is ErrNoLetter if
-// there is none.
+// Get returns the letter with a sequence, also one that was stored after the stream was opened. The error is
+// ErrNoLetter if there is none.
 func (s *Stream) Get(ctx context.Context, seq uint64) (*Letter, error) {
 	letter, err := s.request(ctx, letterRequest{Seq: seq})
 	if err != nil {

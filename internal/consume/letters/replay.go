@@ -21,18 +21,21 @@ type NotReplayableError struct{ Why string }
 
 func (l *NotReplayableError) Error() string { return l.Why }
 
-// PublishError is why no stream has stored a letter's event. A later attempt may succeed, and so may other events now.
+// PublishError is why no stream has stored a letter's event. A later attempt may succeed, and so may other
+// events now.
 type PublishError struct{ Why string }
 
 func (f *PublishError) Error() string { return f.Why }
 
-// Replay replays a letter: it publishes the event to the subject that it came from, waits until a stream has stored it,
-// and then deletes the letter. In this order nothing can get lost: after a crash in between the letter still exists.
-// Replaying it again makes no second event, because the stream remembers the message id for its duplicate window (two
-// minutes by default) and the workers remember the event's id for DEDUPE_WINDOW once it was sent.
+// Replay replays a letter: it publishes the event to the subject that it came from, waits until a stream has
+// stored it, and then deletes the letter. In this order nothing can get lost: after a crash in between the
+// letter still exists. Replaying it again makes no second event, because the stream remembers the message id
+// for its duplicate window (two minutes by default) and the workers remember the event's id for DEDUPE_WINDOW
+// once it was sent.
 //
 // The error is a *NotReplayableError or a *PublishError if it concerns this letter alone. Any other error
-// concerns all letters; if the Receipt then names a stream, the event is stored and its letter is not deleted.
+// concerns all letters; if the Receipt then names a stream, the event is stored and its letter is not
+// deleted.
 func (s *Stream) Replay(ctx context.Context, letter *Letter) (Receipt, error) {
 	if why := letter.obstacle(s.pattern); why != "" {
 		return Receipt{}, &NotReplayableError{why}

@@ -17,8 +17,8 @@ type reading struct {
 	err    error
 }
 
-// Scan is Each for those who only look: it asks for many letters at a time, so that one which was deleted a moment ago may
-// still be seen. do is called for one letter after the other, as Each does.
+// Scan is Each for those who only look: it asks for many letters at a time, so that one which was deleted a
+// moment ago may still be seen. do is called for one letter after the other, as Each does.
 func (s *Stream) Scan(ctx context.Context, do func(*Letter) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var asked sync.WaitGroup

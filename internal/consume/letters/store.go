@@ -26,8 +26,8 @@ const (
 
 const (
 	lookUpTimeout = time.Second // for a question to the server
-	// storeTimeout is how long one attempt to store letters may take. A letter that is stored after it is tried again, and
-	// is no second letter, because of its message id.
+	// storeTimeout is how long one attempt to store letters may take. A letter that is stored after it is tried
+	// again, and is no second letter, because of its message id.
 	storeTimeout = 2 * time.Second
 )
 
@@ -64,8 +64,8 @@ func NewStore(settings StoreSettings) (*Store, error) {
 	return &Store{StoreSettings: settings, js: js}, nil
 }
 
-// Ensure finds or creates the dead-letter stream, until that succeeds or ctx ends. A worker does not wait for it: what can be
-// sent needs no letter.
+// Ensure finds or creates the dead-letter stream, until that succeeds or ctx ends. A worker does not wait for
+// it: what can be sent needs no letter.
 func (s *Store) Ensure(ctx context.Context) {
 	for {
 		err := s.ensure(ctx)
@@ -102,8 +102,9 @@ func (s *Store) ensure(ctx context.Context) error {
 	return fmt.Errorf("stream %s_DEAD: %w", s.Events, err)
 }
 
-// Put stores the letters of dead events, notes the sequence of each, and returns why the stream has not stored it, nil where it
-// has. It takes storeTimeout at most. A stream that was deleted is created again for the next attempt.
+// Put stores the letters of dead events, notes the sequence of each, and returns why the stream has not
+// stored it, nil where it has. It takes storeTimeout at most. A stream that was deleted is created again for
+// the next attempt.
 func (s *Store) Put(ctx context.Context, dead []result.Result) []error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -147,7 +148,8 @@ func stored(ctx context.Context, future jetstream.PubAckFuture) (seq uint64, err
 	}
 }
 
-// Copy is a dropped event as it is republished to <subject>.<category>; it is published without an acknowledgement.
+// Copy is a dropped event as it is republished to <subject>.<category>; it is published without an
+// acknowledgement.
 func (s *Store) Copy(subject string, dropped *result.Result) *nats.Msg {
 	return Write(subject, dropped, s.Connection.MaxPayload())
 }

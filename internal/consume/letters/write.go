@@ -15,8 +15,9 @@ import (
 // noCategory replaces the category in the subject where the event has none that a subject can have.
 const noCategory = "_invalid"
 
-// Write makes the message in which an event is kept at <subject>.<category>, with its own headers and notifier's. It fits into
-// one message of at most largest bytes, or of any size if that is 0: what is too long is cut.
+// Write makes the message in which an event is kept at <subject>.<category>, with its own headers and
+// notifier's. It fits into one message of at most largest bytes, or of any size if that is 0: what is too
+// long is cut.
 func Write(subject string, s *result.Result, largest int64) *nats.Msg {
 	d := s.Delivery
 	letter := nats.NewMsg(subject + "." + letterCategory(s))
@@ -69,13 +70,14 @@ func describe(letter *nats.Msg, s *result.Result) {
 const (
 	// longestHeaders is what JetStream takes as all headers of a message together, in bytes.
 	longestHeaders = 1<<16 - 1
-	// keptOfTooLarge is how much of a payload that is too large its letter keeps, in bytes: enough to see what it was. The
-	// letters of large events would displace all others.
+	// keptOfTooLarge is how much of a payload that is too large its letter keeps, in bytes: enough to see what
+	// it was. The letters of large events would displace all others.
 	keptOfTooLarge = 4096
 )
 
-// shorten cuts a letter to what it may keep, and to what the server takes in one message: an event may fill one to the last
-// byte, and its letter has more headers. The publisher's headers stay unless they are what is too long.
+// shorten cuts a letter to what it may keep, and to what the server takes in one message: an event may fill
+// one to the last byte, and its letter has more headers. The publisher's headers stay unless they are what is
+// too long.
 func shorten(letter *nats.Msg, s *result.Result, atMost int64) {
 	most, largest := len(letter.Data), int(atMost)
 	if largest <= 0 {

@@ -13,7 +13,8 @@ import (
 	"notifier/internal/wait"
 )
 
-// What Slack's answer to a post means: for the event, for its channel, for the whole workspace, and for the other replicas.
+// What Slack's answer to a post means: for the event, for its channel, for the whole workspace, and for the
+// other replicas.
 
 // accepted is for a post that is made.
 func (a *attempt) accepted(receipt slackout.Receipt) verdict {
@@ -45,9 +46,10 @@ func (a *attempt) failed(failure *slackout.Error) verdict {
 	return a.unexplained(failure)
 }
 
-// limited is for a 429, which pauses the channel, and perhaps the workspace, in all replicas: for as long as Slack asks, or
-// the backoff gives where it names no time. That gives nothing for a post that began before the gate last closed, and a wait
-// of 0 would end the pause that the post was the probe of; hence the minimum.
+// limited is for a 429, which pauses the channel, and perhaps the workspace, in all replicas: for as long as
+// Slack asks, or the backoff gives where it names no time. That gives nothing for a post that began before
+// the gate last closed, and a wait of 0 would end the pause that the post was the probe of; hence the
+// minimum.
 func (a *attempt) limited(atLeast time.Duration) {
 	answer := a.answer()
 	answer.RetryAfter = a.turn.ChannelFailed(max(atLeast, laneBackoff.First), true)
@@ -79,8 +81,8 @@ func (a *attempt) slackAnswers(posted bool) {
 	}
 }
 
-// closeGate closes the gate of the channel, or of all channels where the failure concerns them all, for as long as Slack asks
-// or the backoff gives.
+// closeGate closes the gate of the channel, or of all channels where the failure concerns them all, for as
+// long as Slack asks or the backoff gives.
 func (a *attempt) closeGate(failure *slackout.Error) {
 	switch {
 	case failure.Class == slackout.Credentials:
@@ -95,8 +97,8 @@ func (a *attempt) closeGate(failure *slackout.Error) {
 	}
 }
 
-// unexplained is for an event whose post has failed for no reason that Slack names. Failures that blame its channel or the
-// workspace do not count against it.
+// unexplained is for an event whose post has failed for no reason that Slack names. Failures that blame its
+// channel or the workspace do not count against it.
 func (a *attempt) unexplained(failure *slackout.Error) verdict {
 	if failure.Workspace || failure.Class == slackout.Credentials {
 		return againAfter(0)
@@ -111,8 +113,9 @@ func (a *attempt) answer() ratelimit.Answer {
 	return ratelimit.Answer{Channel: a.channel, Name: a.last}
 }
 
-// record records in Redis what Slack has answered to a post: from then on it counts in the channel's pace, and pauses begin or
-// end for all replicas. It returns what is paused, and for how long. An error is only logged: the next post makes up for it.
+// record records in Redis what Slack has answered to a post: from then on it counts in the channel's pace,
+// and pauses begin or end for all replicas. It returns what is paused, and for how long. An error is only
+// logged: the next post makes up for it.
 func (a *attempt) record(answer ratelimit.Answer) (ratelimit.PauseScope, time.Duration) {
 	scope, left, err := a.Limiter.Answered(a.finishCtx, answer)
 	if err != nil && a.finishCtx.Err() == nil {

@@ -33,8 +33,9 @@ type attempt struct {
 	finishCtx context.Context // bounds a post and what is recorded after it
 }
 
-// run makes at most one post. It checks first that the event may still be posted, that it is not in Slack already, and that
-// neither a pause nor the pace nor another replica prevents the post. It waits for nothing but the answers of Redis and Slack.
+// run makes at most one post. It checks first that the event may still be posted, that it is not in Slack
+// already, and that neither a pause nor the pace nor another replica prevents the post. It waits for nothing
+// but the answers of Redis and Slack.
 func (a *attempt) run() verdict {
 	for _, step := range []func() verdict{a.readmit, a.lookUp, a.expire, a.mute, a.endRefused, a.begin, a.post} {
 		if v := step(); v.kind != goOn {
@@ -44,8 +45,8 @@ func (a *attempt) run() verdict {
 	panic("post: the last step has no verdict")
 }
 
-// readmit asks the script again about an event that has waited. While its admission counts, the answer is yes and costs
-// nothing; when it has outlived every window, the event is decided again.
+// readmit asks the script again about an event that has waited. While its admission counts, the answer is yes
+// and costs nothing; when it has outlived every window, the event is decided again.
 func (a *attempt) readmit() verdict {
 	if time.Since(a.At) <= readmitAfter {
 		return next()
@@ -67,8 +68,8 @@ func (a *attempt) readmit() verdict {
 	return end()
 }
 
-// expire drops an event that has become older than EVENT_MAX_AGE while it waited, and gives its slots back. The event goes on
-// to its post when there is nothing to give back: then another replica may be posting it.
+// expire drops an event that has become older than EVENT_MAX_AGE while it waited, and gives its slots back.
+// The event goes on to its post when there is nothing to give back: then another replica may be posting it.
 func (a *attempt) expire() verdict {
 	if !TooOld(a.Event, a.MaxAge) {
 		return next()
@@ -86,9 +87,9 @@ func (a *attempt) expire() verdict {
 	return end()
 }
 
-// mute drops an event that has been muted while it waited, and gives its slots back. The event goes on to its post when there
-// is nothing to give back and Redis knows it: then another replica may be posting it. One that is not known was refunded by a
-// call whose answer was lost.
+// mute drops an event that has been muted while it waited, and gives its slots back. The event goes on to its
+// post when there is nothing to give back and Redis knows it: then another replica may be posting it. One
+// that is not known was refunded by a call whose answer was lost.
 func (a *attempt) mute() verdict {
 	mute := a.MuteOf(a.Event.Category)
 	if mute == nil || a.result.Ambiguous { // it may be in the channel
@@ -108,9 +109,9 @@ func (a *attempt) mute() verdict {
 	return end()
 }
 
-// endRefused ends an event whose channel refuses every message, without a permit, which would count in the pace. The event goes
-// on to its permit when Redis does not have it as this worker knows it: the permit finds out whether another replica's post may
-// have arrived.
+// endRefused ends an event whose channel refuses every message, without a permit, which would count in the
+// pace. The event goes on to its permit when Redis does not have it as this worker knows it: the permit finds
+// out whether another replica's post may have arrived.
 func (a *attempt) endRefused() verdict {
 	if !a.channels.closed(a.channel) {
 		return next()
@@ -126,7 +127,8 @@ func (a *attempt) endRefused() verdict {
 	return a.endByChannel()
 }
 
-// begin asks Redis for a permit, which records the post before it is made and takes its place in the channel's pace.
+// begin asks Redis for a permit, which records the post before it is made and takes its place in the
+// channel's pace.
 func (a *attempt) begin() verdict {
 	if a.name == "" {
 		a.name = a.nextName()
@@ -198,8 +200,8 @@ func (a *attempt) post() verdict {
 	return a.failed(failure)
 }
 
-// redisFailed notes that Redis has not answered, and has the attempt made again. Until then no other is made: it would fail
-// in the same way.
+// redisFailed notes that Redis has not answered, and has the attempt made again. Until then no other is made:
+// it would fail in the same way.
 func (a *attempt) redisFailed(err error) verdict {
 	pause := wait.Jitter(availability.RetryPause)
 	if a.startCtx.Err() == nil {

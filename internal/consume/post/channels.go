@@ -13,9 +13,9 @@ const (
 	retryChannel      = time.Minute
 )
 
-// closedChannels knows which channels refuse every message: archived ones, ones that the bot was never invited to. Asking
-// Slack again for each event would cost a request each and end the same way. It is this replica's own knowledge, and
-// bounded by the channels that the settings name.
+// closedChannels knows which channels refuse every message: archived ones, ones that the bot was never
+// invited to. Asking Slack again for each event would cost a request each and end the same way. It is this
+// replica's own knowledge, and bounded by the channels that the settings name.
 type closedChannels struct {
 	log *zap.Logger
 
@@ -41,7 +41,8 @@ func (c *closedChannels) closed(channel string) bool {
 	return r != nil && time.Now().Before(r.next)
 }
 
-// try reports whether a post to the channel may be made: always, unless it refuses everything; then once a minute.
+// try reports whether a post to the channel may be made: always, unless it refuses everything; then once a
+// minute.
 func (c *closedChannels) try(channel string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

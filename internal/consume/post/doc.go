@@ -1,8 +1,9 @@
 // Package post brings admitted events to Slack.
 //
-// Each event has a lane, that of its channel (package lanes). A turn is one event's turn to be posted; an attempt makes at most
-// one post in it and ends with a verdict: the event has its next turn after a while, or it has ended. Nothing sleeps while it
-// has a turn: an event that has to wait goes back into its lane, and another one is posted meanwhile.
+// Each event has a lane, that of its channel (package lanes). A turn is one event's turn to be posted; an
+// attempt makes at most one post in it and ends with a verdict: the event has its next turn after a while, or
+// it has ended. Nothing sleeps while it has a turn: an event that has to wait goes back into its lane, and
+// another one is posted meanwhile.
 //
 //	sender.go    what a Sender is made of; it gives out turns and does what a verdict says
 //	attempt.go   the steps of one attempt: may the event still be posted, is it in Slack already, a permit, the post
@@ -14,5 +15,6 @@
 //	excess.go    what goes back to the server because its channel is slow
 //	unposted.go  what waits, and for what, for people
 //
-// It knows Slack's classes of failure and the limiter's permits; it does not know NATS, payloads, or how an event is settled.
+// It knows Slack's classes of failure and the limiter's permits; it does not know NATS, payloads, or how an
+// event is settled.
 package post

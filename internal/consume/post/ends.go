@@ -10,19 +10,20 @@ import (
 	"notifier/internal/slackout"
 )
 
-// How an event's way ends: what is recorded of it in Redis and in the dead-letter stream before it is settled.
+// How an event's way ends: what is recorded of it in Redis and in the dead-letter stream before it is
+// settled.
 
-// endSent records that the event is in Slack. If this worker has to end before Redis answers, the event is settled all the
-// same: handed back to the server it would be posted again. What is lost is the record by which a second event with its id
-// would be a duplicate for long.
+// endSent records that the event is in Slack. If this worker has to end before Redis answers, the event is
+// settled all the same: handed back to the server it would be posted again. What is lost is the record by
+// which a second event with its id would be a duplicate for long.
 func (a *attempt) endSent() verdict {
 	_ = a.Tracker.Retry(a.finishCtx, availability.Redis, func() error { return a.Limiter.Sent(a.finishCtx, a.Request) })
 	crash.At(crash.AfterRecord)
 	return end()
 }
 
-// endRejected ends an event that Slack has refused for good. Because of the message, it keeps its slots: else a publisher of
-// such messages would post without end. Because of its channel, it is refunded.
+// endRejected ends an event that Slack has refused for good. Because of the message, it keeps its slots: else
+// a publisher of such messages would post without end. Because of its channel, it is refunded.
 func (a *attempt) endRejected(failure *slackout.Error) verdict {
 	a.result.Detail = failure.Code
 	if !failure.ChannelRefused {
@@ -38,18 +39,19 @@ func (a *attempt) endByChannel() verdict {
 	return a.endDead(outcome.SlackRejected, a.refundOrForfeit())
 }
 
-// endUndeliverable ends an event that Slack keeps failing on. It keeps its slots, because one of its posts may be in the channel.
+// endUndeliverable ends an event that Slack keeps failing on. It keeps its slots, because one of its posts
+// may be in the channel.
 func (a *attempt) endUndeliverable(failure *slackout.Error) verdict {
 	a.result.Detail = failure.Code
 	return a.endDead(outcome.Undeliverable, a.Limiter.Forfeit)
 }
 
-// giveUp ends an event in flight: Limiter.Refund, or Limiter.Forfeit, which leaves its slots taken. After either its letter can
-// be replayed.
+// giveUp ends an event in flight: Limiter.Refund, or Limiter.Forfeit, which leaves its slots taken. After
+// either its letter can be replayed.
 type giveUp func(ctx context.Context, request ratelimit.Request, known string) (bool, error)
 
-// refundOrForfeit is for an event that Slack refuses because of its channel. One whose earlier post may have reached Slack may
-// be in the channel, and keeps its slots.
+// refundOrForfeit is for an event that Slack refuses because of its channel. One whose earlier post may have
+// reached Slack may be in the channel, and keeps its slots.
 func (a *attempt) refundOrForfeit() giveUp {
 	if a.result.Ambiguous {
 		return a.Limiter.Forfeit
@@ -59,8 +61,9 @@ func (a *attempt) refundOrForfeit() giveUp {
 
 // endDead has the event's letter written, then gives it up in Redis, and then has it settled.
 //
-// Redis comes last: until then the event is in flight with a post that has begun, and a worker that takes it over after a
-// crash logs ambiguous. After it nothing is left by which that worker could know it, and it decides again.
+// Redis comes last: until then the event is in flight with a post that has begun, and a worker that takes it
+// over after a crash logs ambiguous. After it nothing is left by which that worker could know it, and it
+// decides again.
 func (a *attempt) endDead(reason string, giveUp giveUp) verdict {
 	a.result.Outcome, a.result.Reason = outcome.Dead, reason
 	sender, p := a.Sender, a.posting
@@ -79,8 +82,8 @@ func (a *attempt) refund(ctx context.Context) (refunded bool, err error) {
 	return a.giveUp(ctx, a.posting, a.Limiter.Refund)
 }
 
-// giveUp gives up an event in flight, and reports whether it was in flight. A post that was permitted and not made, because
-// Redis's answer was lost, is one whose end is known.
+// giveUp gives up an event in flight, and reports whether it was in flight. A post that was permitted and not
+// made, because Redis's answer was lost, is one whose end is known.
 func (s *Sender) giveUp(ctx context.Context, p *posting, giveUp giveUp) (was bool, err error) {
 	was, err = giveUp(ctx, p.Request, p.last)
 	if err == nil && !was && p.name != "" {

@@ -11,9 +11,9 @@ import (
 	"notifier/internal/term"
 )
 
-// What waits for slow channels is bounded: beyond that, events of the channel with most of them go back to the server for
-// later, so that there is room for those of other channels, and for deciding. Their admission stays in Redis, so that they are
-// not charged again.
+// What waits for slow channels is bounded: beyond that, events of the channel with most of them go back to
+// the server for later, so that there is room for those of other channels, and for deciding. Their admission
+// stays in Redis, so that they are not charged again.
 
 // shortestLater is for how long an event goes back at least.
 var shortestLater = 5 * time.Second
@@ -21,14 +21,15 @@ var shortestLater = 5 * time.Second
 // laneBackoff is how long a channel, or the workspace, is left alone after a failure.
 var laneBackoff = lanes.Backoff{First: 500 * time.Millisecond, Longest: time.Minute, LongestUnexplained: 5 * time.Second}
 
-// laneBound is how much of what a worker may hold can wait in lanes, while some are slow: three quarters. The rest is room for
-// what is to be decided, and for channels that are not slow.
+// laneBound is how much of what a worker may hold can wait in lanes, while some are slow: three quarters. The
+// rest is room for what is to be decided, and for channels that are not slow.
 func laneBound(capacity int, bytes int64) lanes.Size {
 	return lanes.Size{Items: max(1, capacity*3/4), Bytes: bytes * 3 / 4}
 }
 
-// HandBackExcess hands what exceeds the share of slow lanes back to the server. When the server takes no more, the worker fills
-// up, and then fetching stops: nothing has room. A worker that stops needs no room; what it cannot post goes back without a delay.
+// HandBackExcess hands what exceeds the share of slow lanes back to the server. When the server takes no
+// more, the worker fills up, and then fetching stops: nothing has room. A worker that stops needs no room;
+// what it cannot post goes back without a delay.
 func (s *Sender) HandBackExcess() {
 	for !s.stopping.Load() {
 		channel, item, found := s.lanes.TakeExcess()
@@ -50,8 +51,8 @@ func (s *Sender) HandBackExcess() {
 	}
 }
 
-// laterBy is how long it takes, at the channel's pace, until an event that comes after all that waits there is due: at least
-// shortestLater, and at most longest if that is more.
+// laterBy is how long it takes, at the channel's pace, until an event that comes after all that waits there
+// is due: at least shortestLater, and at most longest if that is more.
 func laterBy(pace ratelimit.Tier, waiting int, closed, longest time.Duration) time.Duration {
 	due := closed
 	if pace.Count > 0 {
@@ -60,8 +61,8 @@ func laterBy(pace ratelimit.Tier, waiting int, closed, longest time.Duration) ti
 	return min(max(due, shortestLater), max(longest, shortestLater))
 }
 
-// ForgetIdle ends what was reported of channels for which nothing waits any more: no post will find out that they take
-// messages again.
+// ForgetIdle ends what was reported of channels for which nothing waits any more: no post will find out that
+// they take messages again.
 func (s *Sender) ForgetIdle() {
 	idle := true
 	for _, state := range s.lanes.States() {

@@ -16,8 +16,9 @@ const (
 	mostLookups        = 3               // and how often the history may fail
 )
 
-// lookUp searches the channel for an event whose last post may have arrived. The event goes on to its post when that has not,
-// or when the channel cannot be searched: then it is posted again, and its line says ambiguous.
+// lookUp searches the channel for an event whose last post may have arrived. The event goes on to its post
+// when that has not, or when the channel cannot be searched: then it is posted again, and its line says
+// ambiguous.
 func (a *attempt) lookUp() verdict {
 	if !a.unsure {
 		return next()
@@ -46,8 +47,8 @@ func (a *attempt) lookUp() verdict {
 		a.closeGate(failure)
 		return againAfter(0)
 	default:
-		// Reading is limited separately, for some apps to once a minute, and can fail while posting works. That is no reason for
-		// other posts to wait.
+		// Reading is limited separately, for some apps to once a minute, and can fail while posting works. That is
+		// no reason for other posts to wait.
 		return againAfter(max(failure.RetryAfter, retryAfter(a.searches)))
 	}
 }
@@ -58,7 +59,8 @@ type lookups struct {
 	logged map[string]bool
 }
 
-// impossible logs each reason once. The reasons are a few error codes; how long Slack asks to wait makes no difference.
+// impossible logs each reason once. The reasons are a few error codes; how long Slack asks to wait makes no
+// difference.
 func (l *lookups) impossible(log *zap.Logger, reason error) {
 	what := reason.Error()
 	var failure *slackout.Error

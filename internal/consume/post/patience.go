@@ -6,17 +6,18 @@ import (
 	"notifier/internal/consume/post/lanes"
 )
 
-// An event that Slack fails to take while it takes others is poisoned: a front end refuses its content with a page of HTML, or
-// it makes Slack answer internal_error each time. A few failures prove nothing, because Slack has brown-outs in which most
-// posts fail, whatever they say. So the event is tried on, at the back of its lane and after growing pauses, for some five
-// minutes; and it is to blame only if posts of other events of its channel came through meanwhile.
+// An event that Slack fails to take while it takes others is poisoned: a front end refuses its content with a
+// page of HTML, or it makes Slack answer internal_error each time. A few failures prove nothing, because
+// Slack has brown-outs in which most posts fail, whatever they say. So the event is tried on, at the back of
+// its lane and after growing pauses, for some five minutes; and it is to blame only if posts of other events
+// of its channel came through meanwhile.
 
 const (
 	// failuresToBlame is how often in a row an event has to fail.
 	failuresToBlame = 15
 
-	// oneInTries is the share of the tries of others that has to have succeeded since its first failure. In a worse brown-out,
-	// or where nothing else is to be posted, the event is tried on.
+	// oneInTries is the share of the tries of others that has to have succeeded since its first failure. In a
+	// worse brown-out, or where nothing else is to be posted, the event is tried on.
 	oneInTries = 5
 )
 

@@ -138,9 +138,9 @@ func laneOf(channel string) string {
 	return channel
 }
 
-// Run posts until Close was called and all events have ended. No post begins after startCtx has ended; one that is under way
-// may go on until finishCtx ends, because a post that is cut off may have reached Slack, and would be made again. What has no
-// turn then stays in flight.
+// Run posts until Close was called and all events have ended. No post begins after startCtx has ended; one
+// that is under way may go on until finishCtx ends, because a post that is cut off may have reached Slack,
+// and would be made again. What has no turn then stays in flight.
 func (s *Sender) Run(startCtx, finishCtx context.Context) {
 	var posters sync.WaitGroup
 	for range s.Concurrency {

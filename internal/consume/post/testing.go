@@ -6,8 +6,8 @@ import (
 	"notifier/internal/consume/post/lanes"
 )
 
-// Hurry makes the pauses between attempts a tenth of what they are, for all workers of a test binary. What bounds an answer of
-// Redis or Slack stays: it may take as long on a busy machine.
+// Hurry makes the pauses between attempts a tenth of what they are, for all workers of a test binary. What
+// bounds an answer of Redis or Slack stays: it may take as long on a busy machine.
 func Hurry() {
 	laneBackoff = lanes.Backoff{
 		First:              laneBackoff.First / 10,

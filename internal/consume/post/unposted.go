@@ -33,11 +33,12 @@ func (s *Sender) Unposted() []Unposted {
 	return list
 }
 
-// WaitPace is the Unposted.Why of a channel whose pace has no room at the moment, or had none for some of its events.
+// WaitPace is the Unposted.Why of a channel whose pace has no room at the moment, or had none for some of its
+// events.
 const WaitPace = "pace"
 
-// whyUnposted is Unposted.Why. It takes the waits for Slack into account: a gate whose time is over is open for a probe, and
-// what comes after the probe still waits.
+// whyUnposted is Unposted.Why. It takes the waits for Slack into account: a gate whose time is over is open
+// for a probe, and what comes after the probe still waits.
 func whyUnposted(state lanes.State, waits []availability.Wait) string {
 	waited := slices.ContainsFunc(waits, func(wait availability.Wait) bool { return wait.Channel == "" || wait.Channel == state.Channel })
 	switch {
@@ -51,9 +52,10 @@ func whyUnposted(state lanes.State, waits []availability.Wait) string {
 	return ""
 }
 
-// Held counts what is held, by the words of what it waits for and WaitPace; 0 where nothing does. inFlight is everything that the
-// worker holds, dead what waits for its letter. It counts everything for a wait that concerns all channels, and else what waits for the channels that are concerned.
-// Dead events alone wait for the dead-letter stream.
+// Held counts what is held, by the words of what it waits for and WaitPace; 0 where nothing does. inFlight is
+// everything that the worker holds, dead what waits for its letter. It counts everything for a wait that
+// concerns all channels, and else what waits for the channels that are concerned. Dead events alone wait for
+// the dead-letter stream.
 func Held(inFlight, dead int, waits []availability.Wait, unposted []Unposted) map[string]int {
 	held := map[string]int{WaitPace: 0}
 	for _, word := range availability.Words() {

@@ -1,5 +1,5 @@
-// Package result has the value in which a worker writes down how an event has ended. Every step on an event's way returns
-// it or adds to it; package consume alone logs it, counts it and acknowledges its event.
+// Package result has the value in which a worker writes down how an event has ended. Every step on an event's
+// way returns it or adds to it; package consume alone logs it, counts it and acknowledges its event.
 package result
 
 import (

@@ -16,10 +16,10 @@ func (ln *lane[T]) slow(now time.Time) bool {
 	return now.Before(ln.notBefore) || ln.gate.closed(now) || now.Sub(ln.ready.Front().Value.(*entry[T]).added) > slowAfter
 }
 
-// TakeExcess takes the last item of the slow lane that holds most, while all lanes together hold more than they may. Whoever
-// takes it gives it back to its source for a while (Parked), or to its lane (PutBack). Lanes that are not slow keep what they
-// have: they are short again at once. Items that have had a turn stay as well: whoever got such an item next would not know
-// how that turn ended.
+// TakeExcess takes the last item of the slow lane that holds most, while all lanes together hold more than
+// they may. Whoever takes it gives it back to its source for a while (Parked), or to its lane (PutBack).
+// Lanes that are not slow keep what they have: they are short again at once. Items that have had a turn stay
+// as well: whoever got such an item next would not know how that turn ended.
 func (l *Lanes[T]) TakeExcess() (channel string, item Item[T], found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +41,8 @@ func (l *Lanes[T]) TakeExcess() (channel string, item Item[T], found bool) {
 	return longest.channel, last.Item, true
 }
 
-// lastUntried is the last item that has had no turn, or nil. Items that have had one are few, and near the front.
+// lastUntried is the last item that has had no turn, or nil. Items that have had one are few, and near the
+// front.
 func (ln *lane[T]) lastUntried() *list.Element {
 	for e := ln.ready.Back(); e != nil; e = e.Prev() {
 		if !e.Value.(*entry[T]).tried {

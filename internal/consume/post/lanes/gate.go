@@ -6,9 +6,10 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// gate lets posts through while Slack takes them. A failure closes it for a while: the time that Slack asks for, or an
-// exponential backoff with jitter. Then a single post goes through as a probe, and the others follow when it succeeds; so an
-// outage costs Slack one request at a time from each replica, not one per event. Guarded by Lanes.mu.
+// gate lets posts through while Slack takes them. A failure closes it for a while: the time that Slack asks
+// for, or an exponential backoff with jitter. Then a single post goes through as a probe, and the others
+// follow when it succeeds; so an outage costs Slack one request at a time from each replica, not one per
+// event. Guarded by Lanes.mu.
 type gate struct {
 	open    bool
 	until   time.Time // closed until then
@@ -21,8 +22,8 @@ type gate struct {
 type Backoff struct {
 	First   time.Duration
 	Longest time.Duration
-	// LongestUnexplained is for failures that may be the event's own: one that fails again and again must not keep the others
-	// of its channel waiting.
+	// LongestUnexplained is for failures that may be the event's own: one that fails again and again must not
+	// keep the others of its channel waiting.
 	LongestUnexplained time.Duration
 }
 
@@ -35,7 +36,8 @@ func newGate(bounds Backoff) *gate {
 // ticket is a post's permission to go through the gate: gate.closing when it was given.
 type ticket int
 
-// wait is how long a post has to wait; longestWait while a probe is under way, whose end is announced; 0: it may enter.
+// wait is how long a post has to wait; longestWait while a probe is under way, whose end is announced; 0: it
+// may enter.
 func (g *gate) wait(now time.Time) time.Duration {
 	switch left := g.until.Sub(now); {
 	case g.open:
@@ -54,8 +56,8 @@ func (g *gate) enter() ticket {
 	return ticket(g.closing)
 }
 
-// succeeded opens the gate, and reports whether that post proves that Slack takes posts: one from before the gate closed
-// does not.
+// succeeded opens the gate, and reports whether that post proves that Slack takes posts: one from before the
+// gate closed does not.
 func (g *gate) succeeded(t ticket) bool {
 	if int(t) != g.closing {
 		return false

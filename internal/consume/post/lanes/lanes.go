@@ -70,8 +70,9 @@ type entry[T any] struct {
 // delayed reports whether the item has had to wait alone.
 func (e *entry[T]) delayed() bool { return !e.at.IsZero() }
 
-// New makes the lanes of a worker that makes up to concurrency posts at once, 1 or more. most is how much the lanes may hold
-// while some are slow. channels are those known from the start; others get a lane with their first item.
+// New makes the lanes of a worker that makes up to concurrency posts at once, 1 or more. most is how much the
+// lanes may hold while some are slow. channels are those known from the start; others get a lane with their
+// first item.
 func New[T any](concurrency int, most Size, bounds Backoff, channels ...string) *Lanes[T] {
 	l := &Lanes[T]{
 		concurrency: concurrency, most: most, backoff: bounds,
@@ -126,8 +127,8 @@ func (l *Lanes[T]) count(ln *lane[T], items int, bytes int64) {
 	}
 }
 
-// Next waits for an item that may be posted now. Every turn has to be ended, with Done or Return. The error is ctx's, or
-// ErrClosed.
+// Next waits for an item that may be posted now. Every turn has to be ended, with Done or Return. The error
+// is ctx's, or ErrClosed.
 func (l *Lanes[T]) Next(ctx context.Context) (*Turn[T], error) {
 	for ctx.Err() == nil {
 		turn, wait, changed := l.tryNext(time.Now())
@@ -151,8 +152,8 @@ func (l *Lanes[T]) Next(ctx context.Context) (*Turn[T], error) {
 // longestWait is the wait for what is announced by a change.
 const longestWait = time.Hour
 
-// tryNext gives a turn, or how long to wait and what ends the wait early. Without a turn and without a change there is
-// nothing more to do.
+// tryNext gives a turn, or how long to wait and what ends the wait early. Without a turn and without a change
+// there is nothing more to do.
 func (l *Lanes[T]) tryNext(now time.Time) (*Turn[T], time.Duration, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,8 +178,8 @@ func (l *Lanes[T]) tryNext(now time.Time) (*Turn[T], time.Duration, <-chan struc
 	return nil, shortest, l.changed
 }
 
-// share is how many posts of one lane may be in flight: half of what the others leave, so that lanes whose posts take long
-// leave something to the next one; everything where there is only one lane.
+// share is how many posts of one lane may be in flight: half of what the others leave, so that lanes whose
+// posts take long leave something to the next one; everything where there is only one lane.
 func (l *Lanes[T]) share(ln *lane[T]) int {
 	if len(l.order) == 1 {
 		return l.concurrency
@@ -201,7 +202,8 @@ func (ln *lane[T]) wait(now time.Time, share int) time.Duration {
 	return ln.gate.wait(now)
 }
 
-// wake puts the items whose delay is over where putBack puts them, and returns how long it takes until the next one's is.
+// wake puts the items whose delay is over where putBack puts them, and returns how long it takes until the
+// next one's is.
 func (ln *lane[T]) wake(now time.Time) time.Duration {
 	next := longestWait
 	var due []*entry[T]
@@ -219,8 +221,8 @@ func (ln *lane[T]) wake(now time.Time) time.Duration {
 	return next
 }
 
-// putBack puts an item that has had its turn before all others; one that was delayed, because it has failed, behind the first
-// that was not. So no item that fails again and again is the lane's only probe.
+// putBack puts an item that has had its turn before all others; one that was delayed, because it has failed,
+// behind the first that was not. So no item that fails again and again is the lane's only probe.
 func (ln *lane[T]) putBack(e *entry[T]) {
 	if !e.delayed() {
 		ln.ready.PushFront(e)
@@ -275,8 +277,8 @@ func (l *Lanes[T]) Close() {
 	l.announce()
 }
 
-// Closed reports whether the workspace's gate is closed, so that no post is made at all. A gate that only waits for a probe
-// is not closed: there may be no item that could be it.
+// Closed reports whether the workspace's gate is closed, so that no post is made at all. A gate that only
+// waits for a probe is not closed: there may be no item that could be it.
 func (l *Lanes[T]) Closed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

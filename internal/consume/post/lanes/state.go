@@ -26,7 +26,8 @@ type State struct {
 // Waiting is how many items are not posted yet.
 func (s State) Waiting() int { return s.Held + s.Parked }
 
-// Parked notes that an item of the channel was given back to its source for d. It counts as waiting meanwhile.
+// Parked notes that an item of the channel was given back to its source for d. It counts as waiting
+// meanwhile.
 func (l *Lanes[T]) Parked(channel string, item Item[T], d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

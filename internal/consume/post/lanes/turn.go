@@ -2,9 +2,10 @@ package lanes
 
 import "time"
 
-// Turn is one item's turn to be posted. Its holder reports with one of Succeeded, ChannelFailed, WorkspaceFailed, PauseChannel
-// and PauseWorkspace how the post has ended, and ends the turn with Done or Return. Only the first report counts; a turn that
-// ends without one proves nothing about Slack. A turn is used by one goroutine.
+// Turn is one item's turn to be posted. Its holder reports with one of Succeeded, ChannelFailed,
+// WorkspaceFailed, PauseChannel and PauseWorkspace how the post has ended, and ends the turn with Done or
+// Return. Only the first report counts; a turn that ends without one proves nothing about Slack. A turn is
+// used by one goroutine.
 type Turn[T any] struct {
 	Item T
 
@@ -16,11 +17,12 @@ type Turn[T any] struct {
 	reported  bool
 }
 
-// Proof is what an answered post proves: of the channel, of the workspace, that Slack takes posts. One from before a gate
-// closed proves nothing about it.
+// Proof is what an answered post proves: of the channel, of the workspace, that Slack takes posts. One from
+// before a gate closed proves nothing about it.
 type Proof struct{ Channel, Workspace bool }
 
-// Succeeded reports that Slack has answered as it should: the post is made (posted), or Slack refuses it for good.
+// Succeeded reports that Slack has answered as it should: the post is made (posted), or Slack refuses it for
+// good.
 func (t *Turn[T]) Succeeded(posted bool) (proof Proof) {
 	t.report(func(time.Time) {
 		proof.Channel, proof.Workspace = t.lane.gate.succeeded(t.channel), t.lanes.workspace.succeeded(t.workspace)
@@ -31,8 +33,8 @@ func (t *Turn[T]) Succeeded(posted bool) (proof Proof) {
 	return proof
 }
 
-// ChannelFailed closes the channel's gate for atLeast or longer, and returns for how long it is closed now. answered: the
-// failure is an answer about the channel, so the workspace as a whole is available.
+// ChannelFailed closes the channel's gate for atLeast or longer, and returns for how long it is closed now.
+// answered: the failure is an answer about the channel, so the workspace as a whole is available.
 func (t *Turn[T]) ChannelFailed(atLeast time.Duration, answered bool) (closed time.Duration) {
 	t.report(func(now time.Time) {
 		longest := t.lanes.backoff.Longest
@@ -50,7 +52,8 @@ func (t *Turn[T]) ChannelFailed(atLeast time.Duration, answered bool) (closed ti
 	return closed
 }
 
-// WorkspaceFailed closes the gate of all channels for atLeast or longer, and returns for how long it is closed now.
+// WorkspaceFailed closes the gate of all channels for atLeast or longer, and returns for how long it is
+// closed now.
 func (t *Turn[T]) WorkspaceFailed(atLeast time.Duration) (closed time.Duration) {
 	t.report(func(now time.Time) {
 		closed = t.lanes.workspace.failed(t.workspace, now, atLeast, t.lanes.backoff.Longest)
@@ -59,7 +62,8 @@ func (t *Turn[T]) WorkspaceFailed(atLeast time.Duration) (closed time.Duration) 
 	return closed
 }
 
-// PauseChannel closes the channel's gate for d, because another replica was asked to wait, or waits for a probe.
+// PauseChannel closes the channel's gate for d, because another replica was asked to wait, or waits for a
+// probe.
 func (t *Turn[T]) PauseChannel(d time.Duration) {
 	t.report(func(now time.Time) {
 		t.lane.gate.closeFor(t.channel, now, d)
@@ -76,8 +80,9 @@ func (t *Turn[T]) PauseWorkspace(d time.Duration) {
 	t.lanes.announce()
 }
 
-// Tally is how the posts of a lane have ended, those that tell whether it takes posts at all: not those that Slack has answered
-// with a limit or refused for good, and not those that failed because of the whole workspace.
+// Tally is how the posts of a lane have ended, those that tell whether it takes posts at all: not those that
+// Slack has answered with a limit or refused for good, and not those that failed because of the whole
+// workspace.
 type Tally struct {
 	Posted uint64
 	Failed uint64 // and nothing says why; see ChannelFailed
@@ -90,7 +95,8 @@ func (t *Turn[T]) Tally() Tally {
 	return t.lane.tally
 }
 
-// Pace makes the lane wait for d, because its pace has no room. It is no report: it does not concern the gates.
+// Pace makes the lane wait for d, because its pace has no room. It is no report: it does not concern the
+// gates.
 func (t *Turn[T]) Pace(d time.Duration) {
 	t.lanes.mu.Lock()
 	defer t.lanes.mu.Unlock()
@@ -127,7 +133,8 @@ func (t *Turn[T]) Done() {
 	t.lanes.announce()
 }
 
-// Return ends the turn and puts the item back into its lane: before the others, or if after is above 0 when that has passed.
+// Return ends the turn and puts the item back into its lane: before the others, or if after is above 0 when
+// that has passed.
 func (t *Turn[T]) Return(after time.Duration) {
 	t.release()
 	t.lanes.mu.Lock()
