@@ -320,7 +320,7 @@ func (a *account) charge(e *event, admissions []*admission) {
 		a.refundsForgotten++
 		a.lostSlots[e.id] = true
 		a.forgotten[e.id] = refund.Time.Add(-decisionAge).UnixMicro()
-	case a.lost(lines, admissions), a.mutedUnasked(lines, admissions):
+	case a.lost(lines, admissions), a.mutedUnasked(lines, admissions), refundedInVain(lines):
 		a.slotsLost++
 		a.lostSlots[e.id] = true
 	default:
@@ -376,6 +376,15 @@ func (a *account) lost(lines []*line, admissions []*admission) bool {
 		slices.ContainsFunc(admissions, func(m *admission) bool { return m.refunded })
 	return over && !last.refunded && slices.ContainsFunc(a.w.diary.of(faultKill, faultTerm), func(f fault) bool {
 		return f.hours.overlaps(at, at.Add(time.Duration(a.w.register.retention)*time.Microsecond))
+	})
+}
+
+// refundedInVain reports whether the release before has dropped an event, or dead-lettered it, and refunded it. If it was admitted
+// by this release, that frees no slot: CHANGELOG.md says so under "Breaking".
+func refundedInVain(lines []*line) bool {
+	before := os.Getenv(releaseVariable)
+	return before != "" && slices.ContainsFunc(lines, func(l *line) bool {
+		return l.life.program == before && (l.muted() || l.Outcome == "dead")
 	})
 }
 
