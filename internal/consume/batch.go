@@ -93,7 +93,8 @@ func (w *Worker) decode(d *feed.Delivery) item {
 		it.Detail = rejection.Detail
 	case rejection != nil:
 		it.fate, it.Outcome, it.Reason, it.Detail = dead, outcome.Dead, rejection.Reason, rejection.Detail
-	case post.TooOld(ev, w.settings.MaxAge) && !d.Redelivered: // a redelivery may hold a slot, and is decided first
+	// A redelivery may hold a slot, and is decided first.
+	case post.TooOld(ev, w.settings.MaxAge) && !d.Redelivered:
 		it.drop(outcome.Expired)
 	}
 	return it
@@ -183,5 +184,6 @@ func (w *Worker) decided() {
 		return
 	}
 	w.tracker.Lost(availability.Clock, fmt.Errorf(
-		"the clock of Redis was set back by %s or more; windows stand still until it has caught up", lag.Round(time.Millisecond)))
+		"the clock of Redis was set back by %s or more; windows stand still until it has caught up",
+		lag.Round(time.Millisecond)))
 }

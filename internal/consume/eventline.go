@@ -115,7 +115,10 @@ func (w *lineWriter) addRefusal(fields []zap.Field, s *result.Result) []zap.Fiel
 		}
 	}
 	if s.Mute != nil {
-		fields = append(fields, zap.String("mute", s.Mute.Target), zap.Time("muted_until", s.Mute.Until), zap.String("muted_by", s.Mute.By))
+		fields = append(fields,
+			zap.String("mute", s.Mute.Target),
+			zap.Time("muted_until", s.Mute.Until),
+			zap.String("muted_by", s.Mute.By))
 		if s.Mute.Reason != "" {
 			fields = append(fields, zap.String("mute_reason", s.Mute.Reason))
 		}

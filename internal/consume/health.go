@@ -34,12 +34,16 @@ func (w *Worker) Live() error {
 func (w *Worker) Ready(ctx context.Context) []string {
 	var reasons []string
 	for _, wait := range w.tracker.Waits(
-		availability.NATS, availability.Consumer, availability.Redis, availability.Credentials, availability.Backlog) {
+		availability.NATS, availability.Consumer, availability.Redis,
+		availability.Credentials, availability.Backlog,
+	) {
 		reasons = append(reasons, reasonLine(wait.For, wait.Reason))
 	}
 	for _, wait := range w.tracker.Waits(availability.DeadLetters) {
 		if w.feed.Full() {
-			reasons = append(reasons, reasonLine(wait.For, fmt.Sprintf("%s; no room is left beside %s", wait.Reason, term.Count(w.letters.Size(), "dead event"))))
+			reason := fmt.Sprintf("%s; no room is left beside %s",
+				wait.Reason, term.Count(w.letters.Size(), "dead event"))
+			reasons = append(reasons, reasonLine(wait.For, reason))
 		}
 	}
 	if !w.running.Load() || (!w.feed.IsBound() && len(reasons) == 0) {
@@ -47,7 +51,8 @@ func (w *Worker) Ready(ctx context.Context) []string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := w.settings.JetStream.connection().Unreachable(ctx); err != nil && !w.tracker.Unavailable(availability.NATS) {
+	err := w.settings.JetStream.connection().Unreachable(ctx)
+	if err != nil && !w.tracker.Unavailable(availability.NATS) {
 		reasons = append(reasons, reasonLine(availability.NATS.String(), err.Error()))
 	}
 	if !w.tracker.Unavailable(availability.Redis) {

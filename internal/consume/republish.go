@@ -21,8 +21,8 @@ const (
 	republishReport = time.Minute     // at most one log line in that time about what was not republished
 )
 
-// republisher publishes copies of dropped events, for whoever keeps them or sends them by a cheaper way. It
-// may lag, but never slows the worker: what it cannot take or publish is counted and left out.
+// republisher publishes copies of dropped events, for subscribers that keep them or send them by a cheaper
+// way. It may lag, but never slows the worker: what it cannot take or publish is counted and left out.
 type republisher struct {
 	subject string // events go to <subject>.<category>
 	letter  func(subject string, dropped *result.Result) *nats.Msg
@@ -34,8 +34,16 @@ type republisher struct {
 	unpublished atomic.Int64
 }
 
-func newRepublisher(subject string, letter func(string, *result.Result) *nats.Msg, publish func(*nats.Msg) error, log *zap.Logger) *republisher {
-	return &republisher{subject: subject, letter: letter, publish: publish, log: log, queue: make(chan result.Result, republishQueue)}
+func newRepublisher(
+	subject string,
+	letter func(string, *result.Result) *nats.Msg,
+	publish func(*nats.Msg) error,
+	log *zap.Logger,
+) *republisher {
+	return &republisher{
+		subject: subject, letter: letter, publish: publish, log: log,
+		queue: make(chan result.Result, republishQueue),
+	}
 }
 
 // add queues the dropped events of a batch, as far as there is room. A reply is no event.
@@ -91,7 +99,8 @@ func (r *republisher) run(ctx context.Context) {
 			r.unpublished.Add(1)
 		}
 		if count := r.unpublished.Load(); count > reportedCount && time.Since(reported) > republishReport {
-			r.log.Warn("dropped events not republished", zap.Int64("count", count-reportedCount), zap.String("subject", r.subject), zap.Error(err))
+			r.log.Warn("dropped events not republished", zap.Int64("count", count-reportedCount),
+				zap.String("subject", r.subject), zap.Error(err))
 			reported, reportedCount = time.Now(), count
 		}
 	}

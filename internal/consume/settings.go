@@ -39,7 +39,7 @@ type JetStream struct {
 	DeadLetter string       // dead letters go to <DeadLetter>.<category>, in the stream <Stream>_DEAD
 
 	DeadLetterBytes int64 // of that stream if it is created: then the oldest letters are deleted; 0: no bound
-	Replicas        int   // of the streams that are created; 0: three in a cluster of three servers or more, else one
+	Replicas        int   // of streams created here; 0: three in a cluster of three servers or more, else one
 }
 
 func (j JetStream) connection() feed.Connection {
@@ -50,20 +50,26 @@ func (j JetStream) connection() feed.Connection {
 type Settings struct {
 	JetStream JetStream
 
-	Rules           event.Rules   // what Decode accepts
-	MaxAge          time.Duration // older events are dropped as expired; 0: never
-	BatchSize       int           // most events in one script call, 1 to 1000
-	MaxBytes        int64         // most bytes of messages in flight, 1 MiB or more; 0: feed.DefaultBudget
-	Concurrency     int           // posts in flight, 1 or more
-	LongestLater    time.Duration // for how long an event of a slow channel is handed back to the server at most; 5 s is the least
+	Rules       event.Rules   // what Decode accepts
+	MaxAge      time.Duration // older events are dropped as expired; 0: never
+	BatchSize   int           // most events in one script call, 1 to 1000
+	MaxBytes    int64         // most bytes of messages in flight, 1 MiB or more; 0: feed.DefaultBudget
+	Concurrency int           // posts in flight, 1 or more
+	// LongestLater is for how long an event of a slow channel is handed back to the server at most; 5 s is
+	// the least.
+	LongestLater    time.Duration
 	ShutdownTimeout time.Duration // how long Run may take after its context has ended
 	DroppedSubject  string        // dropped events are republished to <it>.<category>; empty: they are not
-	PostTimeout     time.Duration // how long one post may take: none begins when less than that is left of ShutdownTimeout
+	// PostTimeout is how long one post may take: none begins when less than that is left of ShutdownTimeout.
+	PostTimeout time.Duration
 
-	Channels []string       // the channels that the settings name; events may name one of them
-	Pace     ratelimit.Tier // of each channel's posts; zero: none. The limiter applies it; here it serves to estimate waits
+	Channels []string // the channels that the settings name; events may name one of them
+	// Pace is that of each channel's posts; zero: none. The limiter applies it; here it serves to estimate
+	// waits.
+	Pace ratelimit.Tier
 
-	Group func(category string) string // the group whose limit the category shares; empty: none. nil: no group has a limit
+	// Group names the group whose limit the category shares; empty: none. nil: no group has a limit.
+	Group func(category string) string
 
 	Limiter Limiter
 	Mutes   Mutes // nil: nothing is ever muted

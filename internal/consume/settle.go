@@ -11,7 +11,7 @@ import (
 )
 
 // settle ends a batch of events. It is the only place that logs them, counts them and acknowledges them, in
-// this order: a line that is written twice after a crash is better than an event that nobody can account for.
+// this order: a line that is written twice after a crash is better than an event that is unaccounted for.
 func (w *Worker) settle(batch []result.Result) {
 	if len(batch) == 0 {
 		return
@@ -21,7 +21,8 @@ func (w *Worker) settle(batch []result.Result) {
 		batch[i].Header = batch[i].Delivery.Header
 		lines.write(&batch[i])
 	}
-	_ = w.eventLog().Sync() // the lines are on their way before any acknowledgement is; a broken log is no reason to stop
+	// The lines are on their way before any acknowledgement is; a broken log is no reason to stop.
+	_ = w.eventLog().Sync()
 	crash.At(crash.AfterLog)
 	if w.settings.Observe != nil {
 		w.settings.Observe(batch)

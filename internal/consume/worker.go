@@ -51,7 +51,8 @@ func New(settings Settings) (*Worker, error) {
 	nats := settings.JetStream
 	var err error
 	w.feed, err = feed.New(feed.Settings{
-		Connection: nats.connection(), Stream: nats.Stream, Consumer: nats.Consumer, Subject: nats.Subject, Replicas: nats.Replicas,
+		Connection: nats.connection(), Stream: nats.Stream, Consumer: nats.Consumer,
+		Subject: nats.Subject, Replicas: nats.Replicas,
 		Capacity: capacity, Budget: budget, MostPayload: settings.Rules.MaxBytes,
 		MayFetch: w.mayFetch, Bound: w.ensureLetters, Tracker: w.tracker, Log: settings.Log,
 	})
@@ -107,7 +108,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.ensuring.Wait()
 		feedDone <- err
 	}()
-	go w.feed.KeepAlive(aliveCtx) // until the end: what is in flight must not be redelivered while the worker drains
+	// Until the end: what is in flight must not be redelivered while the worker drains.
+	go w.feed.KeepAlive(aliveCtx)
 	finishLetters := w.letters.Start(finishCtx)
 	w.running.Store(true)
 
@@ -129,7 +131,9 @@ func (w *Worker) Run(ctx context.Context) error {
 // deadlines gives the two contexts of a shutdown that begins when ctx ends or endSoon is called. startCtx
 // ends early enough that a post which began before it can end by itself; finishCtx ends ShutdownTimeout after
 // the beginning.
-func (w *Worker) deadlines(ctx context.Context) (startCtx, finishCtx context.Context, endSoon, release func()) {
+func (w *Worker) deadlines(
+	ctx context.Context,
+) (startCtx, finishCtx context.Context, endSoon, release func()) {
 	startCtx, endStart := context.WithCancel(context.WithoutCancel(ctx))
 	finishCtx, endFinish := context.WithCancel(context.WithoutCancel(ctx))
 	endSoon = func() {
@@ -225,10 +229,10 @@ func (w *Worker) loop(ctx context.Context) {
 	}
 }
 
-// redisUntold is longer than the time between two attempts of whoever needs Redis.
+// redisUntold is longer than the time between two attempts of anything that needs Redis.
 var redisUntold = 4 * time.Second
 
-// askRedisAgain asks Redis whether it is available again where nobody else does. The last to meet it
+// askRedisAgain asks Redis whether it is available again when nothing else does. The last to meet it
 // unavailable may have been a post whose channel has been paused since, for minutes; and as long as it counts
 // as unavailable nothing is pulled that would have to be decided.
 func (w *Worker) askRedisAgain(ctx context.Context) {

@@ -1,7 +1,7 @@
-// Package availability knows what a worker depends on and cannot reach at the moment. Whoever finds out
-// reports it here; whether more events are fetched and whether the worker is ready is decided from it, never
-// from what was logged. A Tracker also writes the log lines about outages: one when an outage begins, one a
-// minute while it lasts, one when it is over.
+// Package availability knows what a worker depends on and cannot reach at the moment. The code that finds
+// out reports it here; whether more events are fetched and whether the worker is ready is decided from it,
+// never from what was logged. A Tracker also writes the log lines about outages: one when an outage begins,
+// one a minute while it lasts, one when it is over.
 package availability
 
 import (
@@ -159,8 +159,8 @@ func (a *Tracker) Unavailable(any ...Dependency) bool {
 	})
 }
 
-// Untold reports whether something is unavailable and nobody has said so for a while: then nobody asks for
-// it, and nobody would find out that it is available again.
+// Untold reports whether something is unavailable and nothing has reported so for a while: then nothing asks
+// for it, and it would go unnoticed that it is available again.
 func (a *Tracker) Untold(d Dependency, while time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -76,7 +76,8 @@ func (a *allowance) exhausted() string {
 		return ""
 	}
 	used := term.CountAre(a.pending+a.handed, "event")
-	return fmt.Sprintf("%s not acknowledged yet, and no more than %d of the consumer's max_ack_pending are used so",
+	return fmt.Sprintf(
+		"%s not acknowledged yet, and no more than %d of the consumer's max_ack_pending are used so",
 		used, a.most)
 }
 
@@ -168,8 +169,8 @@ func (s *Feed) handBack(d *Delivery, delay time.Duration) bool {
 	return true
 }
 
-// WhyNotLater is why Delivery.Later hands nothing back at the moment; empty: more can be, or nobody has
-// tried. It does not wait for the server, and the reason goes when there is room again.
+// WhyNotLater is why Delivery.Later hands nothing back at the moment; empty: more can be, or none has
+// been declined. It does not wait for the server, and the reason goes when there is room again.
 func (s *Feed) WhyNotLater() string {
 	s.allowance.mu.Lock()
 	defer s.allowance.mu.Unlock()

@@ -65,7 +65,7 @@ var (
 	ackTerm     = "+TERM "
 )
 
-// Ack ends a delivery whose event is settled: the server delivers it to nobody again. An error means that the
+// Ack ends a delivery whose event is settled: the server does not deliver it again. An error means that the
 // connection has not taken the acknowledgement, so that the event is delivered again; the delivery has ended
 // all the same.
 func (d *Delivery) Ack() error {
@@ -75,8 +75,8 @@ func (d *Delivery) Ack() error {
 	return nil
 }
 
-// Term ends a delivery as Ack does, for an event that could never be sent; the server reports the reason to
-// whoever watches it.
+// Term ends a delivery as Ack does, for an event that could never be sent; the server reports the reason in
+// an advisory.
 func (d *Delivery) Term(reason string) error {
 	if err := d.end([]byte(ackTerm + reason)); err != nil {
 		return fmt.Errorf("nats: terminate: %w", err)

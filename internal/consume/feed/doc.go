@@ -10,7 +10,7 @@
 //	feed.go       binds to stream and consumer, and binds again when they are lost
 //	stream.go     looks them up, creates them, and says why they do not fit (subjects.go)
 //	pull.go       what pull requests share: room, pauses, the connection, doubts about the consumer
-//	fetch.go      makes one request after another at one of eight places, each a goroutine with an inbox of its own
+//	fetch.go      makes one request after another at one of eight places, each a goroutine with its own inbox
 //	keep.go       what is kept of a message
 //	inflight.go   what has arrived and has not ended, and what is reserved for requests
 //	delivery.go   one of these, and its ends

@@ -22,7 +22,7 @@ const (
 	// Deliveries that all replicas together may hold: enough for 16 full replicas.
 	maxAckPendingReplicas = 16
 	apiTimeout            = 5 * time.Second // for what changes something
-	lookUpTimeout         = time.Second     // for a question: after an election the next attempt is answered at once
+	lookUpTimeout         = time.Second     // for a question: after an election another is answered at once
 )
 
 // bindRetry is the pause between two attempts to reach what a worker starts with.
@@ -44,7 +44,7 @@ type Settings struct {
 	MostPayload int   // longer payloads are cut to what a dead letter shows; 0: none is
 
 	MayFetch func() bool               // nothing is fetched while it returns false
-	Bound    func(ctx context.Context) // called when a consumer is bound, again each time; it may not wait. It may be nil
+	Bound    func(ctx context.Context) // called each time a consumer is bound; it may not wait. It may be nil
 	Tracker  *availability.Tracker
 	Log      *zap.Logger
 }

@@ -174,7 +174,7 @@ func (in *inbox) status(message *nats.Msg, r *request) (how ended, reason error)
 	lower := strings.ToLower(description)
 	conflict := func(text string) bool { return code == "409" && strings.Contains(lower, text) }
 	switch {
-	case code == "503": // nobody has answered
+	case code == "503": // no responders
 		return leaderless, errNoLeader
 	case code == "400", code == "423": // such as of a consumer with priority groups
 		return refused, fmt.Errorf("the server refuses requests for events: %s %s", code, description)
@@ -259,7 +259,7 @@ func (p *pull) accept(message *nats.Msg, r *request) bool {
 }
 
 // finish leaves a request to be filled when ctx has ended. It cannot be cancelled, and what is delivered to
-// an inbox that nobody listens to reaches another worker only after AckWait. Under load it is filled at once;
+// an inbox without a listener reaches another worker only after AckWait. Under load it is filled at once;
 // where nothing arrives at any place for a moment, nothing is about to be lost.
 func (in *inbox) finish(ctx context.Context, r *request) {
 	look := time.NewTimer(in.quiet)

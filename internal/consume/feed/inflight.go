@@ -39,7 +39,10 @@ type room struct {
 }
 
 func newInflight(capacity int, budget int64) *inflight {
-	f := &inflight{capacity: capacity, budget: budget, arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+	f := &inflight{
+		capacity: capacity, budget: budget,
+		arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1),
+	}
 	f.ring.previous, f.ring.next = &f.ring, &f.ring
 	return f
 }

@@ -26,8 +26,9 @@ const (
 // length, which the budget bounds.
 var neededHeaders = map[string]bool{
 	"nats-msg-id": true, "notifier-event-id": true, "notifier-source": true, "content-type": true,
-	"ce-id": true, "ce-specversion": true, "ce-source": true, "ce-type": true, "ce-time": true, "ce-datacontenttype": true,
-	"traceparent": true, "tracestate": true,
+	"ce-id": true, "ce-specversion": true, "ce-source": true, "ce-type": true, "ce-time": true,
+	"ce-datacontenttype": true,
+	"traceparent":        true, "tracestate": true,
 }
 
 // keep is what a worker keeps of a message, and what that costs of the budget in bytes: never more than the

@@ -20,9 +20,9 @@ import (
 //   - nats.go takes a message with an empty payload and a Status header for a control message, so a publisher
 //     could stop a replica, or fill the consumer with messages that are never acknowledged. Here a message is
 //     known by its acknowledgement subject, which only the server sets.
-//   - Fetch discards what it has buffered when its context ends, and Consume buffers messages that nobody
-//     keeps alive. Here nothing is requested that there is no room for, and whatever has arrived is in flight
-//     and kept alive.
+//   - Fetch discards what it has buffered when its context ends, and Consume buffers messages that are
+//     not kept alive. Here nothing is requested that there is no room for, and whatever has arrived is in
+//     flight and kept alive.
 //   - It costs less per message: no timers.
 //
 // Streams and consumers are looked up and created by nats.go; see stream.go.

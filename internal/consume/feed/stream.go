@@ -22,9 +22,10 @@ func (s *Feed) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 		Description: "events to be sent to Slack by notifier; an event leaves when it is settled",
 		Subjects:    []string{s.Subject},
 		Retention:   jetstream.WorkQueuePolicy,
-		Discard:     jetstream.DiscardNew, // should somebody bound it later: publishers get an error, nothing is thrown away
-		Storage:     jetstream.FileStorage,
-		MaxMsgSize:  largestEvent(s.MostPayload, s.Connection.MaxPayload()),
+		// Should it be bounded later: publishers get an error, nothing is thrown away.
+		Discard:    jetstream.DiscardNew,
+		Storage:    jetstream.FileStorage,
+		MaxMsgSize: largestEvent(s.MostPayload, s.Connection.MaxPayload()),
 	})
 	if err != nil {
 		return nil, err
@@ -39,7 +40,8 @@ func (s *Feed) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	}
 	consumer, err := s.ensureConsumer(ctx, stream)
 	if errors.Is(err, jetstream.ErrNotPullConsumer) {
-		return nil, fmt.Errorf("%w: consumer %s of stream %s is a push consumer, expected a pull consumer", ErrUnsuitable, s.Consumer, s.Stream)
+		return nil, fmt.Errorf("%w: consumer %s of stream %s is a push consumer, expected a pull consumer",
+			ErrUnsuitable, s.Consumer, s.Stream)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s of stream %s: %w", s.Consumer, s.Stream, s.unsuitable(err))
@@ -50,7 +52,8 @@ func (s *Feed) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	}
 	for _, taken := range [][]string{stream.CachedInfo().Config.Subjects, Filters(info.Config)} {
 		if Partial(s.Subject, taken) {
-			s.Log.Warn("not all of NATS_SUBJECT arrives", zap.String("subject", s.Subject), zap.String("taken", subjectList(taken)),
+			s.Log.Warn("not all of NATS_SUBJECT arrives",
+				zap.String("subject", s.Subject), zap.String("taken", subjectList(taken)),
 				zap.String("stream", s.Stream), zap.String("consumer", s.Consumer))
 		}
 	}
@@ -110,14 +113,19 @@ func (s *Feed) ensureConsumer(ctx context.Context, stream jetstream.Stream) (jet
 // checkConsumer refuses a consumer that cannot be used, and warns of one that can lose events.
 func (s *Feed) checkConsumer(config jetstream.ConsumerConfig) error {
 	if config.AckPolicy != jetstream.AckExplicitPolicy {
-		return fmt.Errorf("%w: consumer %s of stream %s has acknowledgement policy %s, expected explicit", ErrUnsuitable, s.Consumer, s.Stream, config.AckPolicy)
+		return fmt.Errorf("%w: consumer %s of stream %s has acknowledgement policy %s, expected explicit",
+			ErrUnsuitable, s.Consumer, s.Stream, config.AckPolicy)
 	}
 	if len(config.PriorityGroups) > 0 {
-		return fmt.Errorf("%w: consumer %s of stream %s has priority groups %q, expected none: each request would have to name one", ErrUnsuitable, s.Consumer, s.Stream, config.PriorityGroups)
+		return fmt.Errorf("%w: consumer %s of stream %s has priority groups %q, "+
+			"expected none: each request would have to name one",
+			ErrUnsuitable, s.Consumer, s.Stream, config.PriorityGroups)
 	}
 	if config.MaxDeliver > 0 {
-		s.Log.Warn("the consumer limits redeliveries", zap.String("consumer", s.Consumer), zap.Int("max_deliver", config.MaxDeliver),
-			zap.String("advice", "set max_deliver to -1: an event that is held for long is not delivered again after so many times"))
+		s.Log.Warn("the consumer limits redeliveries",
+			zap.String("consumer", s.Consumer), zap.Int("max_deliver", config.MaxDeliver),
+			zap.String("advice", "set max_deliver to -1: "+
+				"an event that is held for long is not delivered again after so many times"))
 	}
 	return nil
 }
@@ -130,14 +138,18 @@ const shortAge = time.Hour
 // in every retention policy.
 func (s *Feed) warnOfLoss(config jetstream.StreamConfig) {
 	warn := func(what, advice string) {
-		s.Log.Warn("the stream may lose events", zap.String("stream", config.Name), zap.String("why", what), zap.String("advice", advice))
+		s.Log.Warn("the stream may lose events",
+			zap.String("stream", config.Name), zap.String("why", what), zap.String("advice", advice))
 	}
 	if config.MaxAge > 0 && config.MaxAge < shortAge {
-		warn("max_age is "+config.MaxAge.String(), "an event that is held for longer is lost: set max_age to an hour or more, or to 0")
+		warn("max_age is "+config.MaxAge.String(),
+			"an event that is held for longer is lost: set max_age to an hour or more, or to 0")
 	}
 	bounded := config.MaxMsgs > 0 || config.MaxBytes > 0 || config.MaxMsgsPerSubject > 0
 	if config.Discard == jetstream.DiscardOld && bounded {
-		warn("it is bounded and discards old messages", "a full stream throws away unread events: set discard to new, so that publishers get an error instead")
+		warn("it is bounded and discards old messages",
+			"a full stream throws away unread events: "+
+				"set discard to new, so that publishers get an error instead")
 	}
 }
 
@@ -151,7 +163,7 @@ func (s *Feed) ensureStream(ctx context.Context, config jetstream.StreamConfig) 
 	return stream, nil
 }
 
-// unsuitable marks the errors that waiting does not fix. Nobody answers where JetStream is off; where it was
+// unsuitable marks the errors that waiting does not fix. Nothing answers where JetStream is off; where it was
 // on before, its servers are only unavailable.
 func (s *Feed) unsuitable(err error) error {
 	off := errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||

@@ -21,15 +21,19 @@ func Filters(consumer jetstream.ConsumerConfig) []string {
 // StreamMismatch is why a worker that reads wanted can get no event from a stream; empty: it can. What is
 // mirrored, sourced or transformed cannot be judged by subjects.
 func StreamMismatch(wanted string, stream jetstream.StreamConfig) string {
-	if opaque(stream) || slices.ContainsFunc(stream.Subjects, func(s string) bool { return event.Overlap(s, wanted) }) {
+	overlaps := func(subject string) bool { return event.Overlap(subject, wanted) }
+	if opaque(stream) || slices.ContainsFunc(stream.Subjects, overlaps) {
 		return ""
 	}
-	return fmt.Sprintf("stream %s takes %s, and nothing of NATS_SUBJECT %s", stream.Name, subjectList(stream.Subjects), wanted)
+	return fmt.Sprintf("stream %s takes %s, and nothing of NATS_SUBJECT %s",
+		stream.Name, subjectList(stream.Subjects), wanted)
 }
 
 // ConsumerMismatch is why a worker must not read a consumer: it delivers events whose subject wanted does not
 // match, so that they would have no category; empty: it does not.
-func ConsumerMismatch(wanted string, stream jetstream.StreamConfig, consumer jetstream.ConsumerConfig) string {
+func ConsumerMismatch(
+	wanted string, stream jetstream.StreamConfig, consumer jetstream.ConsumerConfig,
+) string {
 	filters, taken := Filters(consumer), stream.Subjects
 	what := "takes " + term.List(filters)
 	if len(filters) == 0 {
@@ -48,7 +52,8 @@ func ConsumerMismatch(wanted string, stream jetstream.StreamConfig, consumer jet
 			}
 		}
 	}
-	if !opaque(stream) && !slices.ContainsFunc(filters, func(f string) bool { return event.Overlap(f, wanted) }) {
+	overlaps := func(filter string) bool { return event.Overlap(filter, wanted) }
+	if !opaque(stream) && !slices.ContainsFunc(filters, overlaps) {
 		return fmt.Sprintf("consumer %s %s, and nothing of NATS_SUBJECT %s", consumer.Durable, what, wanted)
 	}
 	return ""

@@ -96,9 +96,12 @@ var laterFor = 15 * time.Second
 func NewBox(settings BoxSettings) *Box {
 	return &Box{
 		put: settings.Put, settle: settings.Settle, later: (*feed.Delivery).Later, tracker: settings.Tracker,
-		quotas:      newQuotas(),
-		undecodable: share{mostCount: max(1, settings.Capacity/undecodableShare), mostBytes: settings.Budget / undecodableShare},
-		arrived:     make(chan struct{}, 1), closed: make(chan struct{}),
+		quotas: newQuotas(),
+		undecodable: share{
+			mostCount: max(1, settings.Capacity/undecodableShare),
+			mostBytes: settings.Budget / undecodableShare,
+		},
+		arrived: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 }
 
@@ -123,7 +126,8 @@ func (b *Box) offer(r result.Result) bool {
 	if b.addUndecodable(r) {
 		return true
 	}
-	return b.later(r.Delivery, laterFor*2/3+mathrand.N(laterFor*2/3)) // spread, so that not all come back at once
+	// Spread, so that not all come back at once.
+	return b.later(r.Delivery, laterFor*2/3+mathrand.N(laterFor*2/3))
 }
 
 // addUndecodable adds the letter of an event that cannot be decoded, if there is room for it.

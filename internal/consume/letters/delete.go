@@ -28,7 +28,8 @@ func (s *Stream) Bin(subject string) (*Bin, error) {
 	stores := func(wide string) bool { return event.Covers(wide, subject+".>") }
 	switch {
 	case !slices.ContainsFunc(subjects, stores):
-		return nil, fmt.Errorf("stream %s does not store %s.>, where dead letters go (DEAD_LETTER_SUBJECT); its subjects are %q, and nothing was deleted", s.Name(), subject, subjects)
+		return nil, fmt.Errorf("stream %s does not store %s.>, where dead letters go (DEAD_LETTER_SUBJECT); "+
+			"its subjects are %q, and nothing was deleted", s.Name(), subject, subjects)
 	case !s.deletable():
 		return nil, fmt.Errorf("stream %s does not allow messages to be deleted", s.Name())
 	}
@@ -41,8 +42,8 @@ func (s *Stream) deletable() bool {
 	return !config.DenyDelete && !config.Sealed
 }
 
-// Delete deletes a letter. One that somebody else has deleted meanwhile counts as deleted. The error is a
-// *NotOursError for a message that is no letter; any other concerns the connection or the server.
+// Delete deletes a letter. One that is already gone by then counts as deleted. The error is a *NotOursError
+// for a message that is no letter; any other concerns the connection or the server.
 func (b *Bin) Delete(ctx context.Context, letter *Letter) error {
 	if why := b.foreign(letter); why != "" {
 		return &NotOursError{why}
@@ -57,7 +58,8 @@ func (b *Bin) foreign(letter *Letter) string {
 	case !strings.HasPrefix(letter.kept, b.subject+"."):
 		return fmt.Sprintf("it is no dead letter: its subject %.80q is not below %s", letter.kept, b.subject)
 	case !slices.Contains(outcome.DeadReasons(), letter.Reason):
-		return fmt.Sprintf("it is no dead letter: its %s is %.80q, which is no reason of one", outcome.HeaderReason, letter.Reason)
+		return fmt.Sprintf("it is no dead letter: its %s is %.80q, which is no reason of one",
+			outcome.HeaderReason, letter.Reason)
 	case letter.header.Get(outcome.HeaderTime) == "":
 		return "it is no dead letter: it has no " + outcome.HeaderTime
 	}

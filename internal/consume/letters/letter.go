@@ -14,7 +14,7 @@ import (
 	"notifier/internal/outcome"
 )
 
-// Info describes a letter without its payload. It comes from the letter's headers, which nobody has
+// Info describes a letter without its payload. It comes from the letter's headers, which have not been
 // validated.
 type Info struct {
 	Seq       uint64    // its sequence in the dead-letter stream
@@ -40,7 +40,7 @@ type Letter struct {
 }
 
 // Payload is the event's payload, or its beginning where Info.Shortened has its length: any bytes, to be
-// shown to nobody who did not ask for them.
+// shown only on request.
 func (l *Letter) Payload() []byte { return l.data }
 
 // Headers are the event's own headers, as its publisher set them. Their values can hold secrets and any

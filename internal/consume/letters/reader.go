@@ -141,7 +141,10 @@ func (s *Stream) request(ctx context.Context, which letterRequest) (*Letter, err
 	case message == nil || message.Seq < which.Seq:
 		return nil, errors.New("invalid response of the server: no message")
 	}
-	letter := &Letter{Info: Info{Seq: message.Seq}, stored: message.Time.UTC(), kept: message.Subject, data: message.Data}
+	letter := &Letter{
+		Info:   Info{Seq: message.Seq},
+		stored: message.Time.UTC(), kept: message.Subject, data: message.Data,
+	}
 	if len(message.Header) > 0 {
 		// Invalid headers count as none: such a message is not a letter of ours, and stays.
 		letter.header, _ = nats.DecodeHeadersMsg(message.Header)
@@ -172,7 +175,9 @@ func explain(ctx context.Context, err error) error {
 		return fmt.Errorf("NATS did not respond within %s", requestTimeout)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+	case errors.Is(err, nats.ErrNoResponders),
+		errors.Is(err, jetstream.ErrJetStreamNotEnabled),
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("%w; expected a server with JetStream (nats-server -js)", err)
 	}
 	return err

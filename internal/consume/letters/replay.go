@@ -41,7 +41,8 @@ func (s *Stream) Replay(ctx context.Context, letter *Letter) (Receipt, error) {
 		return Receipt{}, &NotReplayableError{why}
 	}
 	if !s.deletable() {
-		return Receipt{}, fmt.Errorf("stream %s does not allow messages to be deleted: every replay would publish its letters again", s.Name())
+		return Receipt{}, fmt.Errorf("stream %s does not allow messages to be deleted: "+
+			"every replay would publish its letters again", s.Name())
 	}
 	receipt, err := s.publish(ctx, letter)
 	if err != nil {
@@ -59,8 +60,13 @@ func (s *Stream) publish(ctx context.Context, letter *Letter) (Receipt, error) {
 	case err == nil:
 		return Receipt{Stream: ack.Stream, Seq: ack.Sequence, Duplicate: ack.Duplicate}, nil
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return Receipt{}, &PublishError{fmt.Sprintf("no stream stores %s, expected one such as %s, which the first \"notifier serve\" creates", letter.Subject, s.events)}
-	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrBadHeaderMsg), errors.Is(err, jetstream.ErrInvalidJSAck), errors.As(err, &refused):
+		return Receipt{}, &PublishError{fmt.Sprintf(
+			"no stream stores %s, expected one such as %s, which the first \"notifier serve\" creates",
+			letter.Subject, s.events)}
+	case errors.Is(err, nats.ErrMaxPayload),
+		errors.Is(err, nats.ErrBadHeaderMsg),
+		errors.Is(err, jetstream.ErrInvalidJSAck),
+		errors.As(err, &refused):
 		return Receipt{}, &PublishError{err.Error()}
 	default:
 		return Receipt{}, fmt.Errorf("publish to %s: %w", letter.Subject, explain(ctx, err))

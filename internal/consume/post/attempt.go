@@ -144,7 +144,8 @@ func (a *attempt) begin() verdict {
 	if permit.Status != ratelimit.Granted {
 		return a.notPermitted(permit)
 	}
-	if time.Since(asked) > readmitAfter { // this process stood still: the answer is out of date, and is asked for again
+	if time.Since(asked) > readmitAfter {
+		// This process stood still: the answer is out of date, and is asked for again.
 		return againAfter(0)
 	}
 	a.last, a.name = a.name, ""
@@ -208,7 +209,8 @@ func (a *attempt) redisFailed(err error) verdict {
 		a.Tracker.Lost(availability.Redis, err)
 		a.lanes.Hold(pause)
 	}
-	return againAfter(pause + availability.RetryPause/2) // after others: should Redis fail for this event alone, it is not the only probe
+	// After others: should Redis fail for this event alone, it is not the only probe.
+	return againAfter(pause + availability.RetryPause/2)
 }
 
 // inSlack takes over what Slack reports of the message.

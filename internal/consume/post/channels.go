@@ -81,8 +81,10 @@ func (c *closedChannels) rejected(channel, code string) {
 	r.code = code
 	if r.inRow == rejectionsToClose {
 		r.next = time.Now().Add(retryChannel)
-		c.log.Warn("channel refused", zap.String("channel", channel), zap.String("detail", code), zap.Int("in_a_row", r.inRow),
-			zap.String("advice", "its events are dead-lettered, and one a minute is tried; fix the channel, then replay them with: notifier dead replay -reason slack_rejected"))
+		c.log.Warn("channel refused",
+			zap.String("channel", channel), zap.String("detail", code), zap.Int("in_a_row", r.inRow),
+			zap.String("advice", "its events are dead-lettered, and one a minute is tried; "+
+				"fix the channel, then replay them with: notifier dead replay -reason slack_rejected"))
 	}
 }
 

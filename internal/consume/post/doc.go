@@ -6,7 +6,7 @@
 // another one is posted meanwhile.
 //
 //	sender.go    what a Sender is made of; it gives out turns and does what a verdict says
-//	attempt.go   the steps of one attempt: may the event still be posted, is it in Slack already, a permit, the post
+//	attempt.go   steps of an attempt: may the event still be posted, is it in Slack already, a permit, the post
 //	lookup.go    whether a post whose outcome is unknown is in the channel already
 //	answer.go    what Slack's answer means for the event, its channel, the workspace and the other replicas
 //	patience.go  when an event on which Slack keeps failing is to blame

@@ -17,7 +17,9 @@ import (
 // settled all the same: handed back to the server it would be posted again. What is lost is the record by
 // which a second event with its id would be a duplicate for long.
 func (a *attempt) endSent() verdict {
-	_ = a.Tracker.Retry(a.finishCtx, availability.Redis, func() error { return a.Limiter.Sent(a.finishCtx, a.Request) })
+	_ = a.Tracker.Retry(a.finishCtx, availability.Redis, func() error {
+		return a.Limiter.Sent(a.finishCtx, a.Request)
+	})
 	crash.At(crash.AfterRecord)
 	return end()
 }

@@ -19,7 +19,9 @@ import (
 var shortestLater = 5 * time.Second
 
 // laneBackoff is how long a channel, or the workspace, is left alone after a failure.
-var laneBackoff = lanes.Backoff{First: 500 * time.Millisecond, Longest: time.Minute, LongestUnexplained: 5 * time.Second}
+var laneBackoff = lanes.Backoff{
+	First: 500 * time.Millisecond, Longest: time.Minute, LongestUnexplained: 5 * time.Second,
+}
 
 // laneBound is how much of what a worker may hold can wait in lanes, while some are slow: three quarters. The
 // rest is room for what is to be decided, and for channels that are not slow.
@@ -42,8 +44,10 @@ func (s *Sender) HandBackExcess() {
 		if !s.later(item.Value.Delivery, delay) {
 			s.lanes.PutBack(channel, item)
 			if s.Feed.Full() {
-				s.Tracker.Lost(availability.Backlog, fmt.Errorf("%s: %s not posted yet, and the stream takes none back: %s",
-					channel, term.CountAre(waiting+1, "event"), cmp.Or(s.Feed.WhyNotLater(), "it does not answer at the moment")))
+				why := cmp.Or(s.Feed.WhyNotLater(), "it does not answer at the moment")
+				s.Tracker.Lost(availability.Backlog, fmt.Errorf(
+					"%s: %s not posted yet, and the stream takes none back: %s",
+					channel, term.CountAre(waiting+1, "event"), why))
 			}
 			return
 		}

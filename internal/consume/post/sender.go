@@ -64,9 +64,13 @@ type Settings struct {
 	Concurrency int           // posts in flight, 1 or more
 	PostTimeout time.Duration // how long one post may take
 
-	Channels     []string       // the channels that the settings name; events may name one of them
-	Pace         ratelimit.Tier // of each channel's posts; zero: none. The limiter applies it; here it serves to estimate waits
-	LongestLater time.Duration  // for how long an event of a slow channel is handed back to the server at most; 5 s is the least
+	Channels []string // the channels that the settings name; events may name one of them
+	// Pace is that of each channel's posts; zero: none. The limiter applies it; here it serves to estimate
+	// waits.
+	Pace ratelimit.Tier
+	// LongestLater is for how long an event of a slow channel is handed back to the server at most; 5 s is
+	// the least.
+	LongestLater time.Duration
 
 	Capacity int   // what the worker may hold, in events
 	Budget   int64 // and in bytes
@@ -125,7 +129,9 @@ type turn = lanes.Turn[*posting]
 func (s *Sender) Add(a Admitted) {
 	p := &posting{Admitted: a, channel: s.Slack.Channel(a.Event)}
 	p.result = result.Result{Event: a.Event, Channel: p.channel, Decided: a.At, Delivery: a.Delivery}
-	s.lanes.Add(laneOf(p.channel), lanes.Item[*posting]{Value: p, Bytes: a.Delivery.Cost, Since: a.Event.Published})
+	s.lanes.Add(laneOf(p.channel), lanes.Item[*posting]{
+		Value: p, Bytes: a.Delivery.Cost, Since: a.Event.Published,
+	})
 }
 
 // webhookLane is the lane of a webhook's own channel, whose name is not known.
@@ -215,7 +221,9 @@ func (s *Sender) nextName() string {
 func TooOld(e event.Event, most time.Duration) bool { return most > 0 && time.Since(e.Time) > most }
 
 // Known is what Redis knows of an event: its record if it is in flight, else nil and whether it was sent.
-func Known(ctx context.Context, limiter Limiter, request ratelimit.Request) (record *ratelimit.InFlight, sent bool, err error) {
+func Known(
+	ctx context.Context, limiter Limiter, request ratelimit.Request,
+) (record *ratelimit.InFlight, sent bool, err error) {
 	found, inFlight, err := limiter.InFlight(ctx, request)
 	if err != nil {
 		return nil, false, err

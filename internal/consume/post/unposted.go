@@ -11,7 +11,7 @@ import (
 // Unposted is what waits for one Slack channel: admitted, and not posted yet.
 type Unposted struct {
 	Channel string    // as the settings name it; "webhook": that of the webhook
-	Events  int       // those that were given back to the server for a while included
+	Events  int       // those that were given back to the server for later included
 	Parked  int       // how many of these were given back
 	Oldest  time.Time // when the oldest was published; zero: there is none
 	Why     string    // what they wait for: "slack" or "pace"; empty: nothing keeps them
@@ -26,8 +26,8 @@ func (s *Sender) Unposted() []Unposted {
 	list := make([]Unposted, 0, len(states))
 	for _, state := range states {
 		list = append(list, Unposted{
-			Channel: state.Channel, Events: state.Waiting(), Parked: state.Parked, Oldest: state.Oldest, Why: whyUnposted(state, waits),
-			Posting: state.Posting, Closed: state.Closed,
+			Channel: state.Channel, Events: state.Waiting(), Parked: state.Parked, Oldest: state.Oldest,
+			Why: whyUnposted(state, waits), Posting: state.Posting, Closed: state.Closed,
 		})
 	}
 	return list
@@ -40,7 +40,9 @@ const WaitPace = "pace"
 // whyUnposted is Unposted.Why. It takes the waits for Slack into account: a gate whose time is over is open
 // for a probe, and what comes after the probe still waits.
 func whyUnposted(state lanes.State, waits []availability.Wait) string {
-	waited := slices.ContainsFunc(waits, func(wait availability.Wait) bool { return wait.Channel == "" || wait.Channel == state.Channel })
+	waited := slices.ContainsFunc(waits, func(wait availability.Wait) bool {
+		return wait.Channel == "" || wait.Channel == state.Channel
+	})
 	switch {
 	case state.Waiting() == 0:
 		return ""
@@ -64,9 +66,10 @@ func Held(inFlight, dead int, waits []availability.Wait, unposted []Unposted) ma
 	everything := inFlight
 	for _, u := range unposted {
 		everything += u.Parked
+		concerned := func(wait availability.Wait) bool { return wait.Channel == u.Channel }
 		if u.Why == WaitPace {
 			held[WaitPace] += u.Events
-		} else if slices.ContainsFunc(waits, func(wait availability.Wait) bool { return wait.Channel == u.Channel }) {
+		} else if slices.ContainsFunc(waits, concerned) {
 			held[availability.Slack.String()] += u.Events
 		}
 	}

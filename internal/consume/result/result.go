@@ -25,8 +25,8 @@ type Result struct {
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
 	RetryAfter time.Duration  // dropped by a limit: when an event of its cost would fit
 	AtLeast    bool           // ... or later
-	Never      bool           // dropped by a limit for a while: its cost is above that, so it does not fit before that has ended
-	Reserved   int            // dropped by the global limit: slots of the tier that are kept for other categories
+	Never      bool           // dropped by a temporary limit below its cost: it does not fit before that ends
+	Reserved   int            // dropped by the global limit: slots of the tier kept for other categories
 
 	Mute *steering.Order // dropped as muted: by which mute
 

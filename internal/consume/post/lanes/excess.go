@@ -13,13 +13,14 @@ func (ln *lane[T]) slow(now time.Time) bool {
 	if ln.ready.Len() == 0 {
 		return false
 	}
-	return now.Before(ln.notBefore) || ln.gate.closed(now) || now.Sub(ln.ready.Front().Value.(*entry[T]).added) > slowAfter
+	first := ln.ready.Front().Value.(*entry[T])
+	return now.Before(ln.notBefore) || ln.gate.closed(now) || now.Sub(first.added) > slowAfter
 }
 
 // TakeExcess takes the last item of the slow lane that holds most, while all lanes together hold more than
-// they may. Whoever takes it gives it back to its source for a while (Parked), or to its lane (PutBack).
-// Lanes that are not slow keep what they have: they are short again at once. Items that have had a turn stay
-// as well: whoever got such an item next would not know how that turn ended.
+// they may. The caller gives it back to its source for later (Parked), or to its lane (PutBack). Lanes that
+// are not slow keep what they have: they are short again at once. Items that have had a turn stay as well:
+// the next to get such an item would not know how that turn ended.
 func (l *Lanes[T]) TakeExcess() (channel string, item Item[T], found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,7 +30,10 @@ func (l *Lanes[T]) TakeExcess() (channel string, item Item[T], found bool) {
 	var longest *lane[T]
 	now := time.Now()
 	for _, ln := range l.order {
-		if ln.slow(now) && ln.lastUntried() != nil && (longest == nil || ln.held.share(l.most) > longest.held.share(l.most)) {
+		if !ln.slow(now) || ln.lastUntried() == nil {
+			continue
+		}
+		if longest == nil || ln.held.share(l.most) > longest.held.share(l.most) {
 			longest = ln
 		}
 	}

@@ -6,10 +6,10 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// gate lets posts through while Slack takes them. A failure closes it for a while: the time that Slack asks
-// for, or an exponential backoff with jitter. Then a single post goes through as a probe, and the others
-// follow when it succeeds; so an outage costs Slack one request at a time from each replica, not one per
-// event. Guarded by Lanes.mu.
+// gate lets posts through while Slack takes them. A failure closes it temporarily: for the time that Slack
+// asks for, or for an exponential backoff with jitter. Then a single post goes through as a probe, and the
+// others follow when it succeeds; so an outage costs Slack one request at a time from each replica, not one
+// per event. Guarded by Lanes.mu.
 type gate struct {
 	open    bool
 	until   time.Time // closed until then

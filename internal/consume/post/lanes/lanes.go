@@ -84,11 +84,14 @@ func New[T any](concurrency int, most Size, bounds Backoff, channels ...string) 
 	return l
 }
 
-// lane returns the channel's lane; mu is held, or nobody else has l yet.
+// lane returns the channel's lane; mu is held, or l is not shared yet.
 func (l *Lanes[T]) lane(channel string) *lane[T] {
 	known := l.byChannel[channel]
 	if known == nil {
-		known = &lane[T]{channel: channel, gate: newGate(l.backoff), ready: list.New(), entries: map[*entry[T]]struct{}{}}
+		known = &lane[T]{
+			channel: channel, gate: newGate(l.backoff),
+			ready: list.New(), entries: map[*entry[T]]struct{}{},
+		}
 		l.byChannel[channel] = known
 		l.order = append(l.order, known)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// parkedItems is a number of items that were given back to their source for a while.
+// parkedItems is a number of items that were given back to their source for later.
 type parkedItems struct {
 	until, since time.Time
 	items        int
@@ -17,7 +17,7 @@ type State struct {
 	Channel string
 	Held    int           // items in the lane, those that are being posted included
 	Posting int           // of these, how many are being posted
-	Parked  int           // items that were given back to their source for a while
+	Parked  int           // items that were given back to their source for later
 	Oldest  time.Time     // since when the oldest of these waits; zero: there is none
 	Closed  time.Duration // how long the channel's gate stays closed
 	Paced   bool          // its pace has no room at the moment
@@ -75,7 +75,10 @@ func (l *Lanes[T]) States() []State {
 }
 
 func (ln *lane[T]) state(now time.Time) State {
-	s := State{Channel: ln.channel, Held: ln.held.Items, Posting: ln.running, Closed: ln.closedFor(now), Paced: now.Before(ln.notBefore)}
+	s := State{
+		Channel: ln.channel, Held: ln.held.Items, Posting: ln.running,
+		Closed: ln.closedFor(now), Paced: now.Before(ln.notBefore),
+	}
 	for e := range ln.entries {
 		s.wait(e.Since)
 	}
