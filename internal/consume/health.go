@@ -49,18 +49,24 @@ func (w *Worker) Ready(ctx context.Context) []string {
 	if !w.running.Load() || (!w.feed.IsBound() && len(reasons) == 0) {
 		reasons = append(reasons, "worker: starting or stopping")
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	err := w.settings.JetStream.connection().Unreachable(ctx)
-	if err != nil && !w.tracker.Unavailable(availability.NATS) {
-		reasons = append(reasons, reasonLine(availability.NATS.String(), err.Error()))
+	if !w.tracker.Unavailable(availability.NATS) {
+		if err := within(ctx, w.settings.JetStream.connection().Unreachable); err != nil {
+			reasons = append(reasons, reasonLine(availability.NATS.String(), err.Error()))
+		}
 	}
 	if !w.tracker.Unavailable(availability.Redis) {
-		if err := w.settings.Limiter.Ready(ctx); err != nil {
+		if err := within(ctx, w.settings.Limiter.Ready); err != nil {
 			reasons = append(reasons, reasonLine(availability.Redis.String(), err.Error()))
 		}
 	}
 	return reasons
+}
+
+// within gives a question half a second, so that one without an answer leaves time for the other.
+func within(ctx context.Context, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second/2)
+	defer cancel()
+	return ask(ctx)
 }
 
 // reasonLine names what is unavailable once, also where the error does.

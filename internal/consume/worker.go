@@ -32,10 +32,11 @@ type Worker struct {
 	letters     *letters.Box
 	republisher *republisher // nil: dropped events are not republished
 
-	batch    batch // used by process alone
-	ensuring sync.WaitGroup
-	running  atomic.Bool  // Redis is suitable and the feed runs
-	progress atomic.Int64 // Unix nanoseconds of the loop's last sign of life
+	batch    batch          // used by process alone
+	ensuring sync.WaitGroup // what ensureLetters has started
+	ensures  atomic.Bool    // that is under way
+	running  atomic.Bool    // Redis is suitable and the feed runs
+	progress atomic.Int64   // Unix nanoseconds of the loop's last sign of life
 }
 
 // inflightBatches is how many batches a worker holds at most: one that is being decided, one that is being
@@ -82,8 +83,16 @@ func New(settings Settings) (*Worker, error) {
 	return w, nil
 }
 
-// ensureLetters looks after the dead-letter stream in the background, until ctx ends.
-func (w *Worker) ensureLetters(ctx context.Context) { w.ensuring.Go(func() { w.store.Ensure(ctx) }) }
+// ensureLetters looks after the dead-letter stream in the background, until ctx ends, unless it does so already.
+func (w *Worker) ensureLetters(ctx context.Context) {
+	if !w.ensures.CompareAndSwap(false, true) {
+		return
+	}
+	w.ensuring.Go(func() {
+		defer w.ensures.Store(false)
+		w.store.Ensure(ctx)
+	})
+}
 
 // Run works until ctx ends and everything in flight is settled, or ShutdownTimeout has passed after that;
 // what is unfinished then is returned for redelivery. It fails only when it cannot go on: settings that a
@@ -97,8 +106,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.republisher != nil {
 		defer w.republisher.start()()
 	}
-	aliveCtx, stopKeepAlive := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopKeepAlive()
+	stopKeepAlive := w.keepAlive(context.WithoutCancel(ctx))
 	feedDone := make(chan error, 1)
 	go func() {
 		err := w.feed.Run(ctx)
@@ -108,8 +116,6 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.ensuring.Wait()
 		feedDone <- err
 	}()
-	// Until the end: what is in flight must not be redelivered while the worker drains.
-	go w.feed.KeepAlive(aliveCtx)
 	finishLetters := w.letters.Start(finishCtx)
 	w.running.Store(true)
 
@@ -122,10 +128,22 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	w.running.Store(false)
 	err := <-feedDone
+	stopKeepAlive()
 	if returnErr := w.feed.HandBackAll(); returnErr != nil && err == nil {
 		w.log.Warn("events are left for redelivery", zap.Error(returnErr))
 	}
 	return err
+}
+
+// keepAlive keeps what is in flight from being redelivered, also while the worker drains. stop ends that.
+func (w *Worker) keepAlive(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { w.feed.KeepAlive(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // deadlines gives the two contexts of a shutdown that begins when ctx ends or endSoon is called. startCtx

@@ -62,7 +62,6 @@ func (a *allowance) update(pending int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pending, a.unknown, a.handed = pending, err, 0
-	a.declined = a.declined && a.exhausted() != ""
 }
 
 // exhausted is why nothing can be handed back now; empty: something can. mu is held.
@@ -111,11 +110,12 @@ func (a *allowance) needsFigure() bool {
 func (a *allowance) inUse() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.forbidden == "" && (a.handed > 0 || a.declined) {
-		return true
+	used := a.forbidden == "" && (a.handed > 0 || a.declined)
+	if !used {
+		a.unknown = errNotAsked
 	}
-	a.unknown = errNotAsked
-	return false
+	a.declined = a.declined && a.exhausted() != ""
+	return used
 }
 
 // watchAllowance keeps the figure up to date while events are handed back, until ctx ends.
@@ -153,9 +153,16 @@ func (s *Feed) handBack(d *Delivery, delay time.Duration) bool {
 	if !s.IsBound() {
 		return false
 	}
-	if s.allowance.needsFigure() {
+	ended := s.tryHandBack(d, delay)
+	if !ended && s.allowance.needsFigure() {
 		s.lookUpAllowance(context.Background())
+		ended = s.tryHandBack(d, delay)
 	}
+	return ended
+}
+
+// tryHandBack is handBack by the figure that is known.
+func (s *Feed) tryHandBack(d *Delivery, delay time.Duration) bool {
 	s.answering.Lock()
 	defer s.answering.Unlock()
 	reply := s.inflight.replyOf(d)

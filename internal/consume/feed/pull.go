@@ -74,6 +74,7 @@ type pull struct {
 
 	mu        sync.Mutex
 	notBefore time.Time // no request before then
+	ended     time.Time // when the last request has ended
 	blocked   bool      // the next message is larger than a request may bring: one is to ask for it alone
 	alone     bool      // that request is pending
 }
@@ -89,6 +90,7 @@ func (s *Feed) newPull(info *jetstream.ConsumerInfo) *pull {
 		expires:      pullExpires,
 		patience:     2 * pullHeartbeat,
 		doubts:       make(chan struct{}, 1),
+		ended:        time.Now(),
 	}
 	if most := info.Config.MaxRequestExpires; most > 0 {
 		p.expires = min(p.expires, most)
@@ -195,7 +197,9 @@ func (p *pull) available() {
 // pause puts off all requests for d.
 func (p *pull) pause(d time.Duration) {
 	p.mu.Lock()
-	p.notBefore = time.Now().Add(d)
+	if until := time.Now().Add(d); until.After(p.notBefore) {
+		p.notBefore = until
+	}
 	p.mu.Unlock()
 	time.AfterFunc(d, func() { signal(p.inflight.freed) })
 }
@@ -220,6 +224,12 @@ func (p *pull) claim() *request {
 	}
 	p.alone, p.blocked = p.blocked, false
 	p.inflight.reserve(r.reserved)
+	if pending == 0 && time.Since(p.ended) > p.patience {
+		// Without a request nothing was heard of the consumer: it may have been created again, or have another
+		// leader.
+		p.inflight.nextGeneration()
+		signal(p.doubts)
+	}
 	return r
 }
 
@@ -276,10 +286,11 @@ func (p *pull) askForOne() {
 
 // release gives back what a request that has ended has not brought.
 func (p *pull) release(r *request) {
+	p.mu.Lock()
+	p.ended = time.Now()
 	if r.forOne {
-		p.mu.Lock()
 		p.alone = false
-		p.mu.Unlock()
 	}
+	p.mu.Unlock()
 	p.inflight.giveBack(r.reserved)
 }

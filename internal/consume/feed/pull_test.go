@@ -2,6 +2,7 @@ package feed
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -281,4 +282,28 @@ func ackable(n int) *nats.Msg {
 	m := nats.NewMsg("notify.errors")
 	m.Reply = acknowledgement(n)
 	return m
+}
+
+// While nothing is requested nothing is heard of the consumer. It may have been created again meanwhile, and delivers what is in
+// flight as if for the first time.
+func TestAfterALongPauseWhatIsInFlightIsRecognized(t *testing.T) {
+	var mayPull atomic.Bool
+	mayPull.Store(true)
+	c, p := pulling(t, 8, mayPull.Load)
+	first := c.request(8)
+	c.fill(first, 1)
+	mayPull.Store(false)
+	c.status(first, "408", "Request Timeout", "Nats-Pending-Messages", "7")
+	testkit.Eventually(t, "the request has ended", func() bool { return p.requested() == 0 })
+	p.mu.Lock()
+	p.ended = p.ended.Add(-time.Minute)
+	p.mu.Unlock()
+	mayPull.Store(true)
+	second := c.request(7)
+	c.next = 0
+	c.fill(second, 1)
+	testkit.Eventually(t, "it has arrived again", func() bool { return p.requested() == 6 })
+	if n := p.inflight.size(); n != 1 {
+		t.Errorf("%d deliveries are in flight, expected the one that was delivered twice", n)
+	}
 }

@@ -1,6 +1,7 @@
 package letters
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -196,15 +197,20 @@ func (b *Box) run(ctx context.Context) {
 	}
 }
 
-// due are the letters to be tried at now, the oldest first, and so many at most.
+// due are the letters to be tried at now, and so many at most: those that were tried least come first, so that letters which fail
+// for a reason of their own keep none of the others waiting; of these the oldest.
 func (b *Box) due(now time.Time, most int) []*pendingLetter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var due []*pendingLetter
 	for _, letter := range b.pending {
-		if !letter.next.After(now) && len(due) < most {
+		if !letter.next.After(now) {
 			due = append(due, letter)
 		}
+	}
+	if len(due) > most {
+		slices.SortStableFunc(due, func(x, y *pendingLetter) int { return cmp.Compare(x.tries, y.tries) })
+		due = due[:most]
 	}
 	return due
 }

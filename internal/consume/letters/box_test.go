@@ -347,3 +347,23 @@ func TestQuotasAreBounded(t *testing.T) {
 	expect(t, "letters of new ones a minute later", quotaCategories*lettersAMinute, taken(2*quotaCategories, 3*quotaCategories))
 	expect(t, "categories that are remembered", quotaCategories, len(quotas.categories))
 }
+
+// Letters that the stream never takes, such as for want of a permission, keep no other waiting, however many they are.
+func TestLettersThatAlwaysFailKeepNoOtherWaiting(t *testing.T) {
+	withBox(t, func(t *testing.T, d *boxDesk) {
+		d.takes = 2 * time.Second
+		d.refuses = func(id string) error {
+			if id == "good" {
+				return nil
+			}
+			return errRefused
+		}
+		for i := range 5 * triedAtOnce {
+			d.Keep(malformed(fmt.Sprint(i)), nil)
+		}
+		elapse(time.Minute)
+		d.Keep(malformed("good"), nil)
+		elapse(10 * time.Second)
+		expect(t, "settled", []string{"good"}, d.settled)
+	})
+}
