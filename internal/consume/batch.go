@@ -43,8 +43,7 @@ func (it *item) request() ratelimit.Request {
 	}
 }
 
-// batch is the room in which process works, kept from one batch to the next: in a storm it would be most of
-// the garbage.
+// batch holds process's buffers, which are reused: in a storm they would be most of the garbage.
 type batch struct {
 	items    []item
 	requests []ratelimit.Request

@@ -31,9 +31,9 @@ func (w *Worker) muteOf(category string) *steering.Order {
 	return mute
 }
 
-// dropMuted ends the muted events of a batch, those that may have been decided before as well: such an event
-// may be admitted, and then gives its slots back. It goes on where a post of it has begun, and where it was
-// sent: then it is a duplicate. It fails only when ctx ends.
+// dropMuted drops a batch's muted events, including redelivered ones that may already have been admitted:
+// these give their slots back first. An event goes on where a post of it has begun, and where it was sent:
+// then it is a duplicate. It fails only when ctx ends.
 func (w *Worker) dropMuted(ctx context.Context, items []item) error {
 	for i := range items {
 		it := &items[i]
@@ -45,7 +45,7 @@ func (w *Worker) dropMuted(ctx context.Context, items []item) error {
 			continue
 		}
 		if it.Delivery.Redelivered {
-			goesOn, err := w.mayBePosted(ctx, it.request())
+			goesOn, err := w.refundUnlessPosted(ctx, it.request())
 			if err != nil {
 				return err
 			}
@@ -59,9 +59,9 @@ func (w *Worker) dropMuted(ctx context.Context, items []item) error {
 	return nil
 }
 
-// mayBePosted gives back the slots of an event that may be admitted, and reports whether a post of it may
-// have begun instead.
-func (w *Worker) mayBePosted(ctx context.Context, request ratelimit.Request) (posted bool, err error) {
+// refundUnlessPosted gives back the slots of an event that may be admitted, and reports whether a post of it
+// may have begun instead.
+func (w *Worker) refundUnlessPosted(ctx context.Context, request ratelimit.Request) (posted bool, err error) {
 	var refunded bool
 	err = w.untilRedis(ctx, func() (err error) {
 		refunded, err = w.settings.Limiter.Refund(ctx, request, "")

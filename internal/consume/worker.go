@@ -83,7 +83,8 @@ func New(settings Settings) (*Worker, error) {
 	return w, nil
 }
 
-// ensureLetters looks after the dead-letter stream in the background, until ctx ends, unless it does so already.
+// ensureLetters looks after the dead-letter stream in the background, until ctx ends, unless it does so
+// already.
 func (w *Worker) ensureLetters(ctx context.Context) {
 	if !w.ensures.CompareAndSwap(false, true) {
 		return

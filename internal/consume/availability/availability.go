@@ -117,7 +117,7 @@ func (a *Tracker) begin(key outageKey, reason error, soft bool) {
 	a.log.waiting(key, o)
 }
 
-// Repaired reports the end of what impaired reported, and of nothing worse.
+// Repaired reports the end of what Impaired reported, and of nothing worse.
 func (a *Tracker) Repaired(d Dependency) { a.over(outageKey{Dependency: d}, true) }
 
 // Recovered reports that something is available. It may be called at each success.

@@ -41,7 +41,7 @@ func (w *waitLog) waiting(key outageKey, o outage) {
 		zap.Int("held", w.held(key.Dependency)), zap.Float64("waited_s", term.Seconds(now.Sub(o.since))))
 }
 
-// Recovered logs that an outage is over.
+// recovered logs that an outage is over.
 func (w *waitLog) recovered(key outageKey, o outage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

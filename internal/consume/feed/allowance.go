@@ -21,7 +21,7 @@ import (
 // what the server reports. So each takes a small part of what is left by the server's latest figure, and asks
 // again: at once while much is left, else a second later.
 
-// allowancePart is one in how many of what is left may be handed back by one figure.
+// allowancePart: one in so many of what is left may be handed back per figure.
 const allowancePart = maxAckPendingReplicas
 
 // allowancePeriod is how often the server is asked while events are handed back.

@@ -22,7 +22,7 @@ var errSilent = fmt.Errorf(
 // request is one pull request.
 type request struct {
 	messages int   // that it asks for
-	bytes    int64 // that what is still to come may have together, counted as nats.Msg.Size does
+	bytes    int64 // the total size of what is still to come, counted as nats.Msg.Size does
 	forOne   bool  // it asks for one message of any size, and has no bytes
 	reserved room  // for what is still to come
 }

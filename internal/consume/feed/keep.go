@@ -22,8 +22,8 @@ const (
 	cutPayload   = 4 << 10 // no more of a payload that is too large is kept: what its dead letter shows
 )
 
-// neededHeaders are what the way of an event is decided by, in lower case. They are kept whatever their
-// length, which the budget bounds.
+// neededHeaders determine what becomes of an event; in lower case. They are kept whatever their length, which
+// the budget bounds.
 var neededHeaders = map[string]bool{
 	"nats-msg-id": true, "notifier-event-id": true, "notifier-source": true, "content-type": true,
 	"ce-id": true, "ce-specversion": true, "ce-source": true, "ce-type": true, "ce-time": true,

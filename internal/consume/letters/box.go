@@ -197,8 +197,8 @@ func (b *Box) run(ctx context.Context) {
 	}
 }
 
-// due are the letters to be tried at now, and so many at most: those that were tried least come first, so that letters which fail
-// for a reason of their own keep none of the others waiting; of these the oldest.
+// due are the letters to be tried at now, and so many at most: those that were tried least come first, so
+// that letters which fail for a reason of their own keep none of the others waiting; of these the oldest.
 func (b *Box) due(now time.Time, most int) []*pendingLetter {
 	b.mu.Lock()
 	defer b.mu.Unlock()

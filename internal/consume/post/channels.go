@@ -58,7 +58,7 @@ func (c *closedChannels) try(channel string) bool {
 	return true
 }
 
-// code is with what Slack has refused the channel last; empty: it has not.
+// code is that of Slack's last refusal of the channel; empty: there was none.
 func (c *closedChannels) code(channel string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,7 +2,7 @@
 //
 // Each event has a lane, that of its channel (package lanes). A turn is one event's turn to be posted; an
 // attempt makes at most one post in it and ends with a verdict: the event has its next turn after a while, or
-// it has ended. Nothing sleeps while it has a turn: an event that has to wait goes back into its lane, and
+// it has ended. An event that has to wait before its post goes back into its lane, and
 // another one is posted meanwhile.
 //
 //	sender.go    what a Sender is made of; it gives out turns and does what a verdict says

@@ -10,8 +10,7 @@ import (
 	"notifier/internal/slackout"
 )
 
-// How an event's way ends: what is recorded of it in Redis and in the dead-letter stream before it is
-// settled.
+// What is recorded in Redis and in the dead-letter stream before an event is settled.
 
 // endSent records that the event is in Slack. If this worker has to end before Redis answers, the event is
 // settled all the same: handed back to the server it would be posted again. What is lost is the record by

@@ -20,7 +20,7 @@ type Result struct {
 
 	LetterSeq uint64 // dead: the sequence of its letter in the dead-letter stream; 0: not known
 
-	NoLetter bool // dead: it has no letter, because its category has written its share of them for now
+	NoLetter bool // dead: it has no letter, for want of room or because its category has written its share
 
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
 	RetryAfter time.Duration  // dropped by a limit: when an event of its cost would fit

@@ -80,9 +80,8 @@ func (t *Turn[T]) PauseWorkspace(d time.Duration) {
 	t.lanes.announce()
 }
 
-// Tally is how the posts of a lane have ended, those that tell whether it takes posts at all: not those that
-// Slack has answered with a limit or refused for good, and not those that failed because of the whole
-// workspace.
+// Tally counts only the posts that show whether the lane's channel takes posts: not those that Slack has
+// answered with a limit or refused for good, and not those that failed because of the whole workspace.
 type Tally struct {
 	Posted uint64
 	Failed uint64 // and nothing says why; see ChannelFailed
@@ -150,7 +149,7 @@ func (t *Turn[T]) Return(after time.Duration) {
 	t.lanes.announce()
 }
 
-// end counts the turn no more; mu is held.
+// end stops counting the turn; mu is held.
 func (t *Turn[T]) end() {
 	t.lane.running--
 	t.lanes.running--
