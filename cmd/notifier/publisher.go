@@ -23,7 +23,8 @@ func publish(
 ) error {
 	subject, err := subjectOf(s.Pattern, request.category)
 	if err != nil {
-		if _, swapped := subjectOf(s.Pattern, request.text); swapped == nil && request.hasText {
+		_, repeated := s.Pattern.Repeated(request.category)
+		if _, no := subjectOf(s.Pattern, request.text); no == nil && request.hasText && !repeated {
 			return &usageError{fmt.Sprintf("%q is not a category; are CATEGORY and TEXT swapped?", request.category)}
 		}
 		return &usageError{err.Error()}
