@@ -134,3 +134,17 @@ func TestWhenAFeedEndsAllThatWasDeliveredIsInFlight(t *testing.T) {
 		testkit.Eventually(t, "they are acknowledged", func() bool { return l.consumer().NumAckPending == 0 })
 	}
 }
+
+// Room is asked for when it is there, and not only now and then: 400 events would take 50 seconds then.
+func TestRoomIsUsedAtOnce(t *testing.T) {
+	l := newLot(t, nil)
+	s := l.source(8)
+	l.publish(400)
+	began := time.Now()
+	for range 400 {
+		testkit.Check(t, l.arrived(s, 1)[0].Ack())
+	}
+	if took := time.Since(began); took > 25*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}

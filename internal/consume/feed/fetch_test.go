@@ -84,6 +84,7 @@ func pulling(t *testing.T, capacity int, mayPull func() bool, changes ...func(*p
 		<-ctx.Done()
 		return ctx.Err()
 	}
+	p.patience = time.Hour // no request is made only because the server has been silent
 	listen := p.listen
 	p.listen = func(subject string, arrivals chan *nats.Msg) (*nats.Subscription, error) {
 		c.mu.Lock()
