@@ -97,8 +97,8 @@ func TestARequestEndsWithItsLastByte(t *testing.T) {
 // inbox.
 func (c *fakeConsumer) sameInboxes() {
 	c.Helper()
-	if n := c.opened(); n != places {
-		c.Errorf("%d inboxes were listened to, expected %d", n, places)
+	if n := c.opened(); n > places {
+		c.Errorf("%d inboxes were listened to, expected %d at most", n, places)
 	}
 }
 
@@ -296,7 +296,7 @@ func TestAfterALongPauseWhatIsInFlightIsRecognized(t *testing.T) {
 	c.status(first, "408", "Request Timeout", "Nats-Pending-Messages", "7")
 	testkit.Eventually(t, "the request has ended", func() bool { return p.requested() == 0 })
 	p.mu.Lock()
-	p.ended = p.ended.Add(-time.Minute)
+	p.ended = p.ended.Add(-2 * p.patience)
 	p.mu.Unlock()
 	mayPull.Store(true)
 	second := c.request(7)
