@@ -196,11 +196,23 @@ func (b *browser) waitForText(t *testing.T, selector string, texts ...string) {
 	}
 }
 
-// shows reports whether an element's text comes to hold all of the texts within a time, and what it was last.
+// pollEvery is how often a test lets the page ask, which asks every two seconds by itself.
+const pollEvery = 400 * time.Millisecond
+
+// shows reports whether an element's text comes to hold all of the texts within a time, and what it was last. It lets the
+// page ask more often than it does by itself, but where answers are expected to fail: there the page's own times count.
 func (b *browser) shows(t *testing.T, limit time.Duration, selector string, texts ...string) (shown string, holds bool) {
 	t.Helper()
 	script := fmt.Sprintf("document.querySelector(%q)?.textContent ?? null", selector)
+	b.mu.Lock()
+	failing := b.failing
+	b.mu.Unlock()
+	asked := time.Now()
 	holds = testkit.Within(limit, func() bool {
+		if !failing && time.Since(asked) >= pollEvery {
+			asked = time.Now()
+			see[bool](t, b, `window.dispatchEvent(new Event("online"))`)
+		}
 		text := see[*string](t, b, script)
 		if text == nil {
 			return false

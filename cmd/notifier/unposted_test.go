@@ -140,7 +140,7 @@ func (b *browser) seesPause(
 	t.Helper()
 	sent := func() int { return len(log.lines(`"outcome":"sent"`)) }
 	missed := ""
-	for _, seconds := range []int{5, 15, 40} {
+	for _, seconds := range []int{8, 30} {
 		attempts++
 		before, began, pause := sent(), time.Now(), time.Duration(seconds)*time.Second
 		slack.Next(devstack.Behaviour{RetryAfter: strconv.Itoa(seconds)})

@@ -43,9 +43,9 @@ func EachStore(t *testing.T, onServer func(*testing.T, *Server), onEmbedded func
 	})
 }
 
-// Main runs the tests of a package, six parallel ones at a time, and then looks for goroutines that are left.
+// Main runs the tests of a package, twelve parallel ones at a time, and then looks for goroutines that are left.
 func Main(m *testing.M) {
-	testkit.Overlap(6) // they wait for servers more than they work
+	testkit.Overlap(12) // they wait for servers more than they work
 	serversOfTheBinary := goleak.IgnoreAnyFunction("notifier/internal/redistest.hang.func1")
 	goleak.VerifyTestMain(m, serversOfTheBinary)
 }

@@ -1,8 +1,10 @@
 package feed
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -41,7 +43,9 @@ func TestSameConsumer(t *testing.T) {
 	testkit.Check(t, js.DeleteStream(t.Context(), "S"))
 	gone("deleted with its stream")
 	server.Stop()
-	if err := s.sameConsumer(t.Context(), bound); err == nil || errors.Is(err, errConsumerGone) {
+	asking, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := s.sameConsumer(asking, bound); err == nil || errors.Is(err, errConsumerGone) {
 		t.Errorf("%v, expected an error that leaves it open", err)
 	}
 }
