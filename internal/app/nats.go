@@ -49,7 +49,7 @@ func connectWorker(s settings.NATS, log *zap.Logger) (*link, error) {
 		nats.MaxReconnects(-1),
 		nats.RetryOnFailedConnect(true),
 		nats.NoCallbacksAfterClientClose(), // a worker that stops is not disconnected, and "stopped" is its last line
-		nats.IgnoreAuthErrorAbort(), // else the second refusal would close the connection for good
+		nats.IgnoreAuthErrorAbort(),        // else the second refusal would close the connection for good
 		nats.ReconnectWait(reconnectWait),
 		nats.ReconnectJitter(reconnectJitter, reconnectJitter),
 		nats.PingInterval(pingInterval),

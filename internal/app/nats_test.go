@@ -276,3 +276,19 @@ func TestTwoStreamsOnOneServer(t *testing.T) {
 		})
 	}
 }
+
+// TestAWorkersOwnEndIsNoDisconnection: nats.go calls back for it in its own time, and "stopped" is to be the last line.
+func TestAWorkersOwnEndIsNoDisconnection(t *testing.T) {
+	t.Parallel()
+	s := servers(t, func(*settings.Environment) {})
+	t.Cleanup(func() { _ = s.Store.Redis.Close() })
+	core, logs := observer.New(zapcore.DebugLevel)
+	connection, err := connectWorker(s.NATS, zap.New(core))
+	testkit.Check(t, err)
+	testkit.Eventually(t, "connected", func() bool { return logs.FilterMessage("nats connected").Len() > 0 })
+	connection.Close()
+	logged := func() bool { return logs.FilterMessage("nats disconnected").Len() > 0 }
+	if testkit.Within(200*time.Millisecond, logged) {
+		t.Errorf("%v", logs.All())
+	}
+}
