@@ -129,7 +129,7 @@ func (w *Worker) decide(ctx context.Context, b *batch) error {
 	if err != nil {
 		return err
 	}
-	w.decided()
+	w.checkClock()
 	crash.At(crash.AfterVerdict)
 	now, next := time.Now(), 0
 	for i := range b.items {
@@ -153,30 +153,17 @@ func (w *Worker) decide(ctx context.Context, b *batch) error {
 
 // refuse puts a decision other than Admitted into the words of an outcome.
 func refuse(r *result.Result, decision ratelimit.Decision) {
-	r.Outcome = outcome.Dropped
+	r.Outcome, r.Reason = outcome.Dropped, decision.Outcome.Reason()
 	r.Tier, r.RetryAfter, r.Reserved = decision.Tier, decision.RetryAfter, decision.Reserved
 	r.AtLeast, r.Never = decision.AtLeast && !decision.Never, decision.Never
-	switch decision.Outcome {
-	case ratelimit.Duplicate:
-		r.Reason = outcome.Duplicate
-	case ratelimit.Global:
-		r.Reason = outcome.Global
-	case ratelimit.Group:
-		r.Reason = outcome.Group
-	case ratelimit.Category:
-		r.Reason = outcome.Category
-	default:
-		panic(fmt.Sprintf("consume: a decision without an outcome: %+v", decision))
-	}
 }
 
 // grossStep is how far the clock of Redis may be set back without a line in the log: what time
 // synchronization does.
 const grossStep = time.Second
 
-// decided notes that the script answers, and whether its clock was set back.
-func (w *Worker) decided() {
-	w.tracker.Recovered(availability.Redis)
+// checkClock notes whether the clock of Redis was set back.
+func (w *Worker) checkClock() {
 	lag := w.settings.Limiter.ClockLag()
 	if lag < grossStep {
 		w.tracker.Recovered(availability.Clock)

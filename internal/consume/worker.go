@@ -72,7 +72,7 @@ func New(settings Settings) (*Worker, error) {
 	})
 	w.sender = post.New(post.Settings{
 		Feed: w.feed, Limiter: settings.Limiter, Slack: settings.Slack, Letters: w.letters,
-		Settle: w.settle, MuteOf: w.muteOf, Decided: w.decided, Refuse: refuse,
+		Settle: w.settle, MuteOf: w.muteOf, Refuse: refuse, CheckClock: w.checkClock,
 		MaxAge: settings.MaxAge, Concurrency: settings.Concurrency, PostTimeout: settings.PostTimeout,
 		Channels: settings.Channels, Pace: settings.Pace, LongestLater: settings.LongestLater,
 		Capacity: capacity, Budget: budget, WorkerName: rand.Text()[:12], Tracker: w.tracker, Log: settings.Log,

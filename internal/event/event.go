@@ -45,6 +45,10 @@ type Message struct {
 	Published  time.Time           // see Event.Published
 }
 
+// KeptOfTooLarge is how much of a payload above Rules.MaxBytes is kept, in bytes: enough to see in its dead letter what it
+// was. It is never decoded, and whole ones would displace all other letters.
+const KeptOfTooLarge = 4 << 10
+
 // Rules bound what Decode accepts.
 type Rules struct {
 	Pattern        Pattern                               // which part of a subject is the category

@@ -1,6 +1,11 @@
 package ratelimit
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"notifier/internal/outcome"
+)
 
 // Outcome is the decision about one event.
 type Outcome int
@@ -13,6 +18,24 @@ const (
 	Group                        // refused by the limit that the categories of its group share
 	Category                     // refused by the category's limit
 )
+
+// Reason is why an event is dropped, in the words of package outcome. An admitted one has none.
+func (o Outcome) Reason() string {
+	switch o {
+	case Admitted:
+		return ""
+	case Duplicate:
+		return outcome.Duplicate
+	case Global:
+		return outcome.Global
+	case Group:
+		return outcome.Group
+	case Category:
+		return outcome.Category
+	default:
+		panic(fmt.Sprintf("ratelimit: %d is no outcome", o))
+	}
+}
 
 // Decision is the script's answer for one event. Tier, Used, Reserved and RetryAfter describe a refusal
 // (Global, Group or Category) and are zero otherwise.

@@ -20,7 +20,6 @@ package simulate
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"hash/maphash"
 	"net"
 	"slices"
@@ -144,10 +143,7 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 				return err
 			}
 		}
-		verdict, err := newVerdict(e, decision)
-		if err != nil {
-			return err
-		}
+		verdict := newVerdict(e, decision)
 		verdict.Group = r.groupOf(e.Category)
 		if verdict.Outcome == outcome.Sent {
 			verdict.ReserveUse = uses[e.Category]
@@ -196,23 +192,15 @@ func request(e Event) ratelimit.Request {
 	return ratelimit.Request{ID: id, Delivery: line, Category: e.Category, Cost: e.Cost}
 }
 
-func newVerdict(e Event, decision ratelimit.Decision) (Verdict, error) {
-	v := Verdict{Event: e, Outcome: outcome.Dropped, Tier: decision.Tier, RetryAfter: decision.RetryAfter, AtLeast: decision.AtLeast, Reserved: decision.Reserved}
-	switch decision.Outcome {
-	case ratelimit.Admitted:
-		v.Outcome = outcome.Sent
-	case ratelimit.Duplicate:
-		v.Reason = outcome.Duplicate
-	case ratelimit.Global:
-		v.Reason = outcome.Global
-	case ratelimit.Group:
-		v.Reason = outcome.Group
-	case ratelimit.Category:
-		v.Reason = outcome.Category
-	default:
-		return v, fmt.Errorf("line %d: unknown outcome %d of the limiter", e.Line, decision.Outcome)
+func newVerdict(e Event, decision ratelimit.Decision) Verdict {
+	v := Verdict{
+		Event: e, Outcome: outcome.Dropped, Reason: decision.Outcome.Reason(),
+		Tier: decision.Tier, RetryAfter: decision.RetryAfter, AtLeast: decision.AtLeast, Reserved: decision.Reserved,
 	}
-	return v, nil
+	if decision.Outcome == ratelimit.Admitted {
+		v.Outcome = outcome.Sent
+	}
+	return v
 }
 
 // neededDedupe returns a dedupe window that decides these events, as dedupe does: it is longer than the

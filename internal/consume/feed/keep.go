@@ -19,7 +19,6 @@ const (
 	perMessage   = 1024
 	plainHeaders = 512     // headers that take no more than this are kept as they are
 	ownHeaders   = 4 << 10 // no more of a publisher's own headers is kept, names included
-	cutPayload   = 4 << 10 // no more of a payload that is too large is kept: what its dead letter shows
 )
 
 // neededHeaders determine what becomes of an event; in lower case. They are kept whatever their length, which
@@ -38,12 +37,12 @@ var neededHeaders = map[string]bool{
 func keep(message *nats.Msg, mostPayload int) (event.Message, int64) {
 	kept := event.Message{Subject: message.Subject, Header: message.Header, Data: message.Data}
 	headers := message.Size() - len(message.Subject) - len(message.Reply) - len(message.Data)
-	cut := mostPayload > 0 && len(message.Data) > max(mostPayload, cutPayload)
+	cut := mostPayload > 0 && len(message.Data) > max(mostPayload, event.KeptOfTooLarge)
 	if headers <= plainHeaders && !cut {
 		return kept, int64(perMessage + message.Size())
 	}
 	if cut {
-		kept.Data, kept.DataBytes = message.Data[:cutPayload], len(message.Data)
+		kept.Data, kept.DataBytes = message.Data[:event.KeptOfTooLarge], len(message.Data)
 	}
 	kept.Data = bytes.Clone(kept.Data) // it is part of one buffer with the headers
 	kept.Header, headers = keepHeaders(message.Header)

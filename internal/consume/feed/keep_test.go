@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
+
+	"notifier/internal/event"
 )
 
 func message(data string, pairs ...string) *nats.Msg {
@@ -63,10 +65,10 @@ func TestWhatIsKeptOfALargeMessageIsACopy(t *testing.T) {
 		}
 	}
 	cut, cost := keep(message(strings.Repeat("x", 900_000)), 65_536)
-	if len(cut.Data) != cutPayload || cap(cut.Data) > 2*cutPayload || cut.DataBytes != 900_000 {
+	if len(cut.Data) != event.KeptOfTooLarge || cap(cut.Data) > 2*event.KeptOfTooLarge || cut.DataBytes != 900_000 {
 		t.Errorf("of a payload that is too large %d bytes with a capacity of %d are kept, with %d as its length", len(cut.Data), cap(cut.Data), cut.DataBytes)
 	}
-	if cost > perMessage+2*cutPayload {
+	if cost > perMessage+2*event.KeptOfTooLarge {
 		t.Errorf("it costs %d bytes", cost)
 	}
 }
@@ -80,7 +82,7 @@ func TestAHeaderThatCannotBePublishedIsDropped(t *testing.T) {
 
 // With a small EVENT_MAX_BYTES a payload above it is still whole in its dead letter, as far as a letter has room for it.
 func TestAPayloadThatADeadLetterHasRoomForIsKept(t *testing.T) {
-	if kept, _ := keep(message(strings.Repeat("x", cutPayload)), 100); len(kept.Data) != cutPayload || kept.DataBytes != 0 {
+	if kept, _ := keep(message(strings.Repeat("x", event.KeptOfTooLarge)), 100); len(kept.Data) != event.KeptOfTooLarge || kept.DataBytes != 0 {
 		t.Errorf("%d bytes are kept, expected all", len(kept.Data))
 	}
 }

@@ -58,7 +58,10 @@ func Open(ctx context.Context, connection *nats.Conn, events string, pattern eve
 }
 
 // Name returns the name of the dead-letter stream.
-func (s *Stream) Name() string { return s.events + "_DEAD" }
+func (s *Stream) Name() string { return nameOf(s.events) }
+
+// nameOf is the dead-letter stream of a stream of events.
+func nameOf(events string) string { return events + "_DEAD" }
 
 // Each calls do with the letters that existed when the stream was opened and still exist, the oldest first,
 // one at a time. It returns the first error.

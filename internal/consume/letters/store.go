@@ -84,7 +84,7 @@ func (s *Store) Ensure(ctx context.Context) {
 
 func (s *Store) ensure(ctx context.Context) error {
 	_, err := streams.NewMaker(s.js, s.Replicas, s.Log).Ensure(ctx, jetstream.StreamConfig{
-		Name:              s.Events + "_DEAD",
+		Name:              nameOf(s.Events),
 		Description:       "events that notifier could not send, with the reason in their headers",
 		Subjects:          []string{s.Subject + ".>"},
 		MaxAge:            keptFor,

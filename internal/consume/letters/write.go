@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/consume/result"
+	"notifier/internal/event"
 	"notifier/internal/outcome"
 )
 
@@ -67,13 +68,8 @@ func describe(letter *nats.Msg, s *result.Result) {
 	letter.Header.Set(outcome.HeaderTime, ended.UTC().Format(time.RFC3339Nano))
 }
 
-const (
-	// longestHeaders is what JetStream takes as all headers of a message together, in bytes.
-	longestHeaders = 1<<16 - 1
-	// keptOfTooLarge is how much of a payload that is too large its letter keeps, in bytes: enough to see what
-	// it was. The letters of large events would displace all others.
-	keptOfTooLarge = 4096
-)
+// longestHeaders is what JetStream takes as all headers of a message together, in bytes.
+const longestHeaders = 1<<16 - 1
 
 // shorten cuts a letter to what it may keep, and to what the server takes in one message: an event may fill
 // one to the last byte, and its letter has more headers. The publisher's headers stay unless they are what is
@@ -84,7 +80,7 @@ func shorten(letter *nats.Msg, s *result.Result, atMost int64) {
 		largest = math.MaxInt32 // not known yet
 	}
 	if s.Reason == outcome.TooLarge {
-		most = min(most, keptOfTooLarge)
+		most = min(most, event.KeptOfTooLarge)
 	}
 	headers := func() int { return letter.Size() - len(letter.Subject) - len(letter.Data) }
 	if headers() <= longestHeaders && headers()+len(letter.Data) <= largest && len(letter.Data) == most {

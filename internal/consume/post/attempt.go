@@ -55,7 +55,8 @@ func (a *attempt) readmit() verdict {
 	if err != nil {
 		return a.redisFailed(err)
 	}
-	a.Decided()
+	a.Tracker.Recovered(availability.Redis)
+	a.CheckClock()
 	a.At = time.Now()
 	if decisions[0].Outcome == ratelimit.Admitted {
 		return next()

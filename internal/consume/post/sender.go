@@ -57,8 +57,9 @@ type Settings struct {
 	Letters Letters
 	Settle  func([]result.Result)                    // ends events; called by several goroutines
 	MuteOf  func(category string) *steering.Order    // nil: it is not muted
-	Decided func()                                   // called when the script has answered
 	Refuse  func(*result.Result, ratelimit.Decision) // writes down a decision other than Admitted
+
+	CheckClock func() // called when the script has answered: it knows whether the clock of Redis was set back
 
 	MaxAge      time.Duration // older events are dropped as expired; 0: never
 	Concurrency int           // posts in flight, 1 or more

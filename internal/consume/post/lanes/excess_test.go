@@ -23,13 +23,16 @@ func narrow(items int) *Lanes[string] {
 	return New[string](8, Size{items, 1 << 20}, backoffs, "a", "b", "c")
 }
 
-// close closes a lane, so that it is slow.
+// stateOf is what a channel's lane holds.
+func stateOf(l *Lanes[string], channel string) State { return l.lane(channel).state(time.Now()) }
+
+// closeLane closes a lane, so that it is slow.
 func closeLane(t *testing.T, l *Lanes[string], channel string) {
 	t.Helper()
 	turn := next(t, l)
 	turn.PauseChannel(time.Hour)
 	turn.Return(0)
-	if s := l.State(channel); s.Closed == 0 {
+	if s := stateOf(l, channel); s.Closed == 0 {
 		t.Fatalf("lane %s is open", channel)
 	}
 }
@@ -105,7 +108,7 @@ func TestASharesBytesCount(t *testing.T) {
 	if diff := cmp.Diff([]string{"large"}, takeAll(l)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if s := l.State("a"); s.Held != 1 {
+	if s := stateOf(l, "a"); s.Held != 1 {
 		t.Errorf("%d items left, expected 1", s.Held)
 	}
 }
@@ -137,7 +140,7 @@ func TestTheStateOfALane(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		want := State{Channel: "a", Held: 2, Parked: 2, Oldest: began.Add(-time.Minute), Closed: time.Hour - time.Second}
-		if diff := cmp.Diff(want, l.State("a")); diff != "" {
+		if diff := cmp.Diff(want, stateOf(l, "a")); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		time.Sleep(time.Minute)

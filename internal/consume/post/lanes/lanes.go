@@ -288,13 +288,6 @@ func (l *Lanes[T]) Closed() bool {
 	return l.workspace.closed(time.Now())
 }
 
-// Empty reports whether no lane holds anything.
-func (l *Lanes[T]) Empty() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.held.Items == 0
-}
-
 // announce wakes every waiting Next; mu is held.
 func (l *Lanes[T]) announce() {
 	close(l.changed)

@@ -293,7 +293,7 @@ func TestNextEndsWithTheContextAndAfterTheLastItem(t *testing.T) {
 		default:
 		}
 		turn.Done()
-		if err := <-ended; !errors.Is(err, ErrClosed) || !l.Empty() {
+		if err := <-ended; !errors.Is(err, ErrClosed) || l.held.Items > 0 {
 			t.Errorf("error %v, expected ErrClosed", err)
 		}
 	})

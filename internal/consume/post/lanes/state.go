@@ -55,13 +55,6 @@ func (l *Lanes[T]) Waiting(channel string) (items int, closed time.Duration) {
 	return ln.held.Items + items, ln.closedFor(now)
 }
 
-// State is what the channel's lane holds.
-func (l *Lanes[T]) State(channel string) State {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lane(channel).state(time.Now())
-}
-
 // States is what every lane holds, by channel in alphabetical order.
 func (l *Lanes[T]) States() []State {
 	l.mu.Lock()
