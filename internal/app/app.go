@@ -1,14 +1,15 @@
-// Package app is what "notifier serve" does: it builds one worker from the settings and everything around it, runs it
-// until it is to stop, and takes it down in reverse.
+// Package app is what "notifier serve" does: it builds one worker from the settings and everything around it,
+// runs it until it is to stop, and takes it down in reverse.
 //
-// It knows which part needs which other part, and the order of starting and stopping. It does not know how any of them
-// works, reads no environment (libraries read their own variables: OTEL_*, GOMEMLIMIT, AUTOMEMLIMIT), and writes to nothing
-// but the logger it is given.
+// It knows which part needs which other part, and the order of starting and stopping. It does not know how
+// any of them works, reads no environment (libraries read their own variables: OTEL_*, GOMEMLIMIT,
+// AUTOMEMLIMIT), and writes to nothing but the logger it is given.
 //
-// Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what runs next to
-// the worker), differing.go and peers.go (which other replicas there are, and whether they run with the same settings), this.go and streams.go
-// (what this replica knows by itself, and how full the streams are), outcomes.go (what became of events, for those who ask later),
-// nats.go (the connection), memory.go (how much memory a worker may use), log.go (the logger).
+// Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what
+// runs next to the worker), differing.go and peers.go (which other replicas there are, and whether they run
+// with the same settings), this.go and streams.go (what this replica knows by itself, and how full the
+// streams are), outcomes.go (what became of events, for those who ask later), nats.go (the connection),
+// memory.go (how much memory a worker may use), log.go (the logger).
 package app
 
 import (
@@ -40,10 +41,11 @@ const (
 	flushTimeout = settings.NATSTimeout
 )
 
-// Run runs one worker until ctx ends, and then drains it for at most ShutdownTimeout. Each settled event is handed to
-// observe, which may be nil. It takes over the Redis client of the settings and closes it.
+// Run runs one worker until ctx ends, and then drains it for at most ShutdownTimeout. Each settled event is
+// handed to observe, which may be nil. It takes over the Redis client of the settings and closes it.
 //
-// The error is nil after a clean end; else it names what could not be started, or why the worker could not go on.
+// The error is nil after a clean end; else it names what could not be started, or why the worker could not go
+// on.
 func Run(ctx context.Context, s settings.Settings, log *zap.Logger, observe func(result.Result)) error {
 	a := &app{settings: s, log: log, observe: observe, cleanups: cleanups{log: log}}
 	defer a.stop()
@@ -80,11 +82,13 @@ type app struct {
 	own        own
 }
 
-// wire builds all parts. Only two of them are active already: the connection to NATS, which reconnects by itself, and the
-// exporter of spans.
+// wire builds all parts. Only two of them are active already: the connection to NATS, which reconnects by
+// itself, and the exporter of spans.
 func (a *app) wire(ctx context.Context) (err error) {
 	a.replica, a.own.started = replicaName(), time.Now().UTC()
-	a.cleanups.add("redis", func() { _ = a.settings.Store.Redis.Close() }) // an error means that it is closed already
+	a.cleanups.add("redis", func() {
+		_ = a.settings.Store.Redis.Close() // an error means that it is closed already
+	})
 	if a.poster, err = slackout.New(a.settings.Slack); err != nil {
 		return err
 	}
@@ -139,7 +143,8 @@ func (a *app) workerSettings() consume.Settings {
 			Stream: s.NATS.Stream, Consumer: s.NATS.Consumer, Subject: s.NATS.Pattern.String(),
 			DeadLetter: s.DeadLetter, DeadLetterBytes: s.DeadLetterBytes, Replicas: s.NATS.Replicas,
 		},
-		Rules: s.Events, MaxAge: s.MaxAge, BatchSize: s.BatchSize, MaxBytes: limitMemory(memlimit.FromCgroup, a.log),
+		Rules: s.Events, MaxAge: s.MaxAge,
+		BatchSize: s.BatchSize, MaxBytes: limitMemory(memlimit.FromCgroup, a.log),
 		Concurrency: s.Concurrency, ShutdownTimeout: s.ShutdownTimeout, PostTimeout: s.Slack.Timeout,
 		DroppedSubject: s.Dropped, Group: a.limitedGroup,
 		Channels: s.Slack.Channels(), Pace: s.Store.Limits.Pace, LongestLater: s.Store.Limits.LongestWindow() / 2,
@@ -185,7 +190,8 @@ func (a *app) settled(batch []result.Result) {
 // start starts the admin server and the background jobs.
 func (a *app) start(ctx context.Context) error {
 	if a.settings.AdminAddr != "" {
-		config := admin.Config{Addr: a.settings.AdminAddr, Hosts: a.settings.AdminHosts, Token: a.settings.AdminToken}
+		s := a.settings
+		config := admin.Config{Addr: s.AdminAddr, Hosts: s.AdminHosts, Token: s.AdminToken}
 		server, err := admin.Start(config, a.probes())
 		if err != nil {
 			return fmt.Errorf("ADMIN_ADDR: %w", err)
@@ -204,8 +210,9 @@ func (a *app) start(ctx context.Context) error {
 // probes is what the admin server asks.
 func (a *app) probes() admin.Probes {
 	return admin.Probes{
-		Live: a.worker.Live, Ready: a.worker.Ready, Waits: func() []string { return waitLines(work(a.worker)) }, Metrics: a.metrics.Handler(),
-		Status: a.status, Events: a.outcomes.list,
+		Live: a.worker.Live, Ready: a.worker.Ready,
+		Waits:   func() []string { return waitLines(work(a.worker)) },
+		Metrics: a.metrics.Handler(), Status: a.status, Events: a.outcomes.list,
 	}
 }
 
@@ -222,6 +229,7 @@ func (a *app) run(ctx context.Context) error {
 	return err
 }
 
-// stop takes down what was built, in reverse. The worker has drained by then: the background jobs write the last counts,
-// then the admin server ends, which reported "not ready" all the while, then traces, NATS, Slack, and Redis at last.
+// stop takes down what was built, in reverse. The worker has drained by then: the background jobs write the
+// last counts, then the admin server ends, which reported "not ready" all the while, then traces, NATS,
+// Slack, and Redis at last.
 func (a *app) stop() { a.cleanups.run() }

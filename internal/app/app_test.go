@@ -54,8 +54,8 @@ func closed(logs *observer.ObservedLogs) []string {
 	return parts
 }
 
-// TestTeardown: the last counts are written while Redis is there, and the admin server reports "not ready" until the
-// worker has drained.
+// TestTeardown: the last counts are written while Redis is there, and the admin server reports "not ready"
+// until the worker has drained.
 func TestTeardown(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.DebugLevel)

@@ -20,8 +20,8 @@ import (
 	"notifier/internal/term"
 )
 
-// newRecorder makes what counts for the status and, if it is on, for the digest. At each flush it asks the worker, which
-// is there by then, what it waits for.
+// newRecorder makes what counts for the status and, if it is on, for the digest. At each flush it asks the
+// worker, which is there by then, what it waits for.
 func (a *app) newRecorder() (*stats.Recorder, error) {
 	document, fingerprint := a.settings.Published().Encode()
 	a.own.fingerprint = fingerprint
@@ -41,12 +41,15 @@ func (a *app) newRecorder() (*stats.Recorder, error) {
 	return stats.NewRecorder(recording)
 }
 
-// newHealer makes what puts back what Redis has forgotten; nil where the settings have a client without a guard.
+// newHealer makes what puts back what Redis has forgotten; nil where the settings have a client without a
+// guard.
 func (a *app) newHealer() (*ratelimit.Healer, error) {
 	if a.settings.Store.Guard == nil {
 		return nil, nil
 	}
-	steering := func(ctx context.Context, connection *redis.Conn) error { return a.steering.PutBack(ctx, connection) }
+	steering := func(ctx context.Context, connection *redis.Conn) error {
+		return a.steering.PutBack(ctx, connection)
+	}
 	return ratelimit.NewHealer(a.store.Limiter, a.settings.Store.Guard, ratelimit.Healing{
 		Replica: a.replica, Log: a.log,
 		PutBack: []func(context.Context, *redis.Conn) error{steering},
@@ -61,7 +64,8 @@ func (a *app) flushed(f stats.Flushed) {
 	a.steering.Follow(ctx, f)
 }
 
-// followTimeout is how long a replica asks for what operators have changed, before it tries again with the next flush.
+// followTimeout is how long a replica asks for what operators have changed, before it tries again with the
+// next flush.
 const followTimeout = 2 * time.Second
 
 // limitFor is the limit that refuses events of a category for a reason.
@@ -76,7 +80,8 @@ func limitFor(limits ratelimit.Rules, reason, category string) ratelimit.Limit {
 	}
 }
 
-// replicaName is the host's name, which in a container is the container's, and a suffix that no other run has.
+// replicaName is the host's name, which in a container is the container's, and a suffix that no other run
+// has.
 func replicaName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -97,7 +102,9 @@ func work(worker *consume.Worker) stats.Heartbeat {
 	}
 	for _, u := range worker.Unposted() {
 		if u.Events > 0 {
-			beat.Unposted = append(beat.Unposted, stats.Unposted{Channel: u.Channel, Events: u.Events, Parked: u.Parked, Oldest: u.Oldest.UTC(), Why: u.Why})
+			beat.Unposted = append(beat.Unposted, stats.Unposted{
+				Channel: u.Channel, Events: u.Events, Parked: u.Parked, Oldest: u.Oldest.UTC(), Why: u.Why,
+			})
 		}
 	}
 	return beat
@@ -107,8 +114,8 @@ func work(worker *consume.Worker) stats.Heartbeat {
 func waitLines(beat stats.Heartbeat) []string {
 	var lines []string
 	for _, wait := range beat.Waits {
-		lines = append(lines, fmt.Sprintf("waiting for %s for %s, %s held: %s", wait.For, term.Duration(time.Since(wait.Since)),
-			term.Count(beat.HeldFor(wait), "event"), wait.Text()))
+		lines = append(lines, fmt.Sprintf("waiting for %s for %s, %s held: %s",
+			wait.For, term.Duration(time.Since(wait.Since)), term.Count(beat.HeldFor(wait), "event"), wait.Text()))
 	}
 	return lines
 }
@@ -125,14 +132,14 @@ func (a *app) newDigest() (*digest.Digest, error) {
 	}
 	return digest.New(digest.Config{
 		Redis: s.Store.Redis, Namespace: s.Store.Namespace, Interval: s.Digest, Channel: s.DigestChannel,
-		Publisher: a.poster, Permits: a.store.Limiter, Timeout: s.Slack.Timeout, Log: a.log, NextFree: a.store.Status.NextFree,
-		Sources: reader.Sources,
+		Publisher: a.poster, Permits: a.store.Limiter, Timeout: s.Slack.Timeout, Log: a.log,
+		NextFree: a.store.Status.NextFree, Sources: reader.Sources,
 		InForce: func() []steering.Order { orders, _ := a.steering.InForce(); return orders },
 	})
 }
 
-// startBackground starts what runs next to the worker. The digest ends with ctx. stop is called when the worker has
-// settled its last event: it ends the recorder, which writes its last counts, and waits for both.
+// startBackground starts what runs next to the worker. The digest ends with ctx. stop is called when the
+// worker has settled its last event: it ends the recorder, which writes its last counts, and waits for both.
 func (a *app) startBackground(ctx context.Context) (stop func()) {
 	recording, endRecording := context.WithCancel(context.WithoutCancel(ctx))
 	digesting, endDigesting := context.WithCancel(ctx)
@@ -142,7 +149,8 @@ func (a *app) startBackground(ctx context.Context) (stop func()) {
 		running.Go(func() { a.outcomes.recorder.Run(recording) })
 	}
 	if a.streams != nil {
-		go a.streams.run(digesting) // nobody waits for its end: while nats.go tries a server that does not answer, it does not return
+		// Nobody waits for its end: while nats.go tries a server that does not answer, it does not return.
+		go a.streams.run(digesting)
 	}
 	if a.healer != nil {
 		running.Go(func() { a.healer.Run(recording) })

@@ -15,8 +15,9 @@ import (
 	"notifier/internal/term"
 )
 
-// differing watches whether the running replicas have the same settings, and logs when they have not: a replica that was
-// forgotten in a deployment decides by other limits, and two deployments that share a namespace by mistake share their limits.
+// differing watches whether the running replicas have the same settings, and logs when they have not: a
+// replica that was forgotten in a deployment decides by other limits, and two deployments that share a
+// namespace by mistake share their limits.
 type differing struct {
 	log       *zap.Logger
 	documents func(ctx context.Context, fingerprints ...string) (map[string]string, error)
@@ -31,7 +32,8 @@ type differing struct {
 }
 
 const (
-	// differLong is how long replicas differ before it is logged: longer than a replica that is being replaced drains.
+	// differLong is how long replicas differ before it is logged: longer than a replica that is being
+	// replaced drains.
 	differLong = 30 * time.Second
 	// differRemind is how often it is logged.
 	differRemind = time.Minute
@@ -56,13 +58,15 @@ func (d *differing) flushed(f stats.Flushed, now time.Time) {
 	variants := published.Variants(running)
 	different := d.count(variants)
 	if different < 2 && !d.since.IsZero() && now.Sub(d.resumed) < isRunning {
-		return // Redis was unavailable: the heartbeats of others are as old as this one's was, and may be renewed later
+		// Redis was unavailable: the heartbeats of others are as old as this one's was, and may be renewed later.
+		return
 	}
 	d.different.Store(int64(different))
 	switch {
 	case different < 2:
 		if !d.logged.IsZero() {
-			d.log.Info("all replicas run with the same settings again", zap.Float64("after_s", term.Seconds(now.Sub(d.since))))
+			after := zap.Float64("after_s", term.Seconds(now.Sub(d.since)))
+			d.log.Info("all replicas run with the same settings again", after)
 		}
 		d.since, d.logged = time.Time{}, time.Time{}
 	case d.since.IsZero():
@@ -73,8 +77,9 @@ func (d *differing) flushed(f stats.Flushed, now time.Time) {
 	}
 }
 
-// count is how many different settings there are, without what deployments that share a namespace on purpose read. That takes their
-// documents, which are read when others come or go. While they cannot be read all count.
+// count is how many different settings there are, without what deployments that share a namespace on purpose
+// read. That takes their documents, which are read when others come or go. While they cannot be read all
+// count.
 func (d *differing) count(variants []*published.Variant) int {
 	if len(variants) < 2 {
 		return len(variants)

@@ -83,7 +83,8 @@ func (w *watched) want(t *testing.T, different int, lines ...string) {
 	}
 }
 
-// TestReplicasThatDifferAreLogged: not while a deployment goes on, then once and once a minute, and when it is over.
+// TestReplicasThatDifferAreLogged: not while a deployment goes on, then once and once a minute, and when it
+// is over.
 func TestReplicasThatDifferAreLogged(t *testing.T) {
 	var env settings.Environment
 	one := servers(t, func(e *settings.Environment) { env = *e })
@@ -144,7 +145,8 @@ func TestDeploymentsThatShareANamespaceAreLogged(t *testing.T) {
 	w.want(t, 2, "replicas run with different settings")
 }
 
-// TestDeploymentsThatShareOnPurposeAreNotLogged: those read nothing in common and post to the same channel. What else they differ in is.
+// TestDeploymentsThatShareOnPurposeAreNotLogged: those read nothing in common and post to the same channel.
+// What else they differ in is.
 func TestDeploymentsThatShareOnPurposeAreNotLogged(t *testing.T) {
 	var env settings.Environment
 	one := servers(t, func(e *settings.Environment) { env = *e })
@@ -160,8 +162,8 @@ func TestDeploymentsThatShareOnPurposeAreNotLogged(t *testing.T) {
 	w.want(t, 2, "replicas run with different settings; LIMIT_CATEGORY is 10/30m in a, b and 5/30m in c")
 }
 
-// TestTwoWorkersWithDifferentSettings: each of them, and whoever asks with a third configuration, shows whose settings hold, and
-// what differs.
+// TestTwoWorkersWithDifferentSettings: each of them, and whoever asks with a third configuration, shows whose
+// settings hold, and what differs.
 func TestTwoWorkersWithDifferentSettings(t *testing.T) {
 	t.Parallel()
 	var env settings.Environment
@@ -227,8 +229,8 @@ func TestNothingSecretIsPublished(t *testing.T) {
 	}
 }
 
-// TestReplicasDifferThroughAnOutage: after an outage of Redis the first flush finds only old heartbeats of the others. That does not
-// make the settings the same.
+// TestReplicasDifferThroughAnOutage: after an outage of Redis the first flush finds only old heartbeats of
+// the others. That does not make the settings the same.
 func TestReplicasDifferThroughAnOutage(t *testing.T) {
 	var env settings.Environment
 	one := servers(t, func(e *settings.Environment) { env = *e })

@@ -44,7 +44,8 @@ func (o *output) lines(t *testing.T) map[string]int {
 	return lines
 }
 
-// TestEventLinesAreWrittenAtEveryLevel: LOG_LEVEL silences other lines, and never the record of what became of an event.
+// TestEventLinesAreWrittenAtEveryLevel: LOG_LEVEL silences other lines, and never the record of what became
+// of an event.
 func TestEventLinesAreWrittenAtEveryLevel(t *testing.T) {
 	for _, level := range []zapcore.Level{zapcore.InfoLevel, zapcore.WarnLevel, zapcore.ErrorLevel} {
 		t.Run(level.String(), func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"notifier/internal/testkit"
 )
 
-// TestForecastsComeTrue: what explain says of a category is what becomes of its next event, with limits of all forms, reserves, and
-// limits for a while.
+// TestForecastsComeTrue: what explain says of a category is what becomes of its next event, with limits of
+// all forms, reserves, and limits for a while.
 func TestForecastsComeTrue(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -75,7 +75,8 @@ func randomRules(t *testing.T, random *rand.Rand) ratelimit.Rules {
 	t.Helper()
 	one := func(list ...string) string { return list[random.IntN(len(list))] }
 	rules := testkit.Rules(one("10/30h", "12/30h:1h", "20/20h+10/10h", "11/24h:fixed"), one("5/30h", "4/30h:2h", "5/24h:fixed", "9/10h+8/20h"), one("", "a.>=3/20h", "payments=6/30h,*.x=2/40h:1h"))
-	// No 20h:1h: in one hour of each day its buckets would be over a microsecond before the day is, and no forecast is so exact.
+	// No 20h:1h: in one hour of each day its buckets would be over a microsecond before the day is, and no
+	// forecast is so exact.
 	rules.Group, _ = ratelimit.ParseGroupLimit(one("", "7/30h", "6/19h30m:1h"))
 	rules.GroupOverrides, _ = ratelimit.ParseGroupOverrides(one("", "b=2/10h"))
 	rules.Reserve, _ = ratelimit.ParseReserve(one("", "payments=3", "payments=2,a.x=2"))

@@ -20,7 +20,8 @@ import (
 	"notifier/internal/testkit"
 )
 
-// TestLevelsOfAWorker follows groups, a reserve and limits in buckets from the script to the log, /metrics and the status.
+// TestLevelsOfAWorker follows groups, a reserve and limits in buckets from the script to the log, /metrics
+// and the status.
 func TestLevelsOfAWorker(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.InfoLevel)
@@ -93,7 +94,8 @@ func TestLevelsOfAWorker(t *testing.T) {
 	testkit.Check(t, <-ended)
 }
 
-// settledLines counts the lines of events by category, group, outcome, reason, limit, and whether the wait is a lower bound.
+// settledLines counts the lines of events by category, group, outcome, reason, limit, and whether the wait is
+// a lower bound.
 func settledLines(t *testing.T, logs *observer.ObservedLogs) map[string]int {
 	t.Helper()
 	lines := map[string]int{}

@@ -24,11 +24,12 @@ const logTime = "2006-01-02T15:04:05.000000Z"
 // logFlushEvery flushes lines that no batch flushes.
 const logFlushEvery = time.Second
 
-// NewLog makes the one logger: lines on out from this level on, never sampled; of console lines instead of JSON. What go-redis logs, for the
-// whole process, goes there too. The logger's Sync sends off every line so far; stop does so for the last time.
+// NewLog makes the one logger: lines on out from this level on, never sampled; of console lines instead of
+// JSON. What go-redis logs, for the whole process, goes there too. The logger's Sync sends off every line so
+// far; stop does so for the last time.
 //
-// What a line quotes from outside is safe there: characters that are not printable are escaped, and a string has at most
-// 4,096 bytes.
+// What a line quotes from outside is safe there: characters that are not printable are escaped, and a string
+// has at most 4,096 bytes.
 func NewLog(out io.Writer, level zapcore.Level, console bool) (log *zap.Logger, stop func()) {
 	encoding := zap.NewProductionEncoderConfig()
 	layout := zapcore.TimeEncoderOfLayout(logTime)
@@ -39,7 +40,9 @@ func NewLog(out io.Writer, level zapcore.Level, console bool) (log *zap.Logger, 
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	}
 	// unsynced hides out's own Sync: an fsync for each batch would cost milliseconds where the log is a file.
-	buffered := &zapcore.BufferedWriteSyncer{WS: zapcore.AddSync(unsynced{out}), Size: logBuffer, FlushInterval: logFlushEvery}
+	buffered := &zapcore.BufferedWriteSyncer{
+		WS: zapcore.AddSync(unsynced{out}), Size: logBuffer, FlushInterval: logFlushEvery,
+	}
 	// A core writes a line at a time, so the escaper is in front of the buffer.
 	core := &boundedCore{Core: zapcore.NewCore(encoder, escaped{term.Escaper(buffered), buffered}, level)}
 	if !console {
@@ -50,8 +53,8 @@ func NewLog(out io.Writer, level zapcore.Level, console bool) (log *zap.Logger, 
 	return log, func() { _ = buffered.Stop() } // nothing is left that could report a broken log
 }
 
-// EventLog is the same log without a level: the line of a settled event is the record of what became of it, so no level leaves it
-// out. Of a logger that is not NewLog's the level stays.
+// EventLog is the same log without a level: the line of a settled event is the record of what became of it,
+// so no level leaves it out. Of a logger that is not NewLog's the level stays.
 func EventLog(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		if ours, is := core.(*boundedCore); is {
@@ -141,7 +144,8 @@ func cut(text string) string {
 // SilenceRedis discards what go-redis logs: commands that have no log get it as an error too.
 func SilenceRedis() { redis.SetLogger(redisLog{zap.NewNop()}) }
 
-// redisLog takes what go-redis logs about its connections, which would go to standard error in a form of its own.
+// redisLog takes what go-redis logs about its connections, which would go to standard error in a form of its
+// own.
 type redisLog struct{ log *zap.Logger }
 
 func (l redisLog) Printf(_ context.Context, format string, arguments ...any) {

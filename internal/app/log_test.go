@@ -28,8 +28,8 @@ func logged(t testing.TB, console bool, do func(*zap.Logger)) string {
 	return out.String()
 }
 
-// TestLogLinesAreSafe: whatever comes from outside, in any field, a line is one line of printable characters, and as JSON the
-// same data.
+// TestLogLinesAreSafe: whatever comes from outside, in any field, a line is one line of printable characters,
+// and as JSON the same data.
 func TestLogLinesAreSafe(t *testing.T) {
 	for _, console := range []bool{false, true} {
 		line := logged(t, console, func(log *zap.Logger) {

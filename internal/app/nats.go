@@ -14,7 +14,8 @@ import (
 	"notifier/internal/settings"
 )
 
-// The worker reconnects for ever, often enough to go on within two seconds of the server's return. Tests wait less.
+// The worker reconnects for ever, often enough to go on within two seconds of the server's return. Tests wait
+// less.
 var (
 	reconnectWait   = 500 * time.Millisecond
 	reconnectJitter = 500 * time.Millisecond
@@ -41,14 +42,14 @@ type link struct {
 	denied atomic.Pointer[func(error) bool] // who takes what the server denies, and logs it; see setDenied
 }
 
-// connectWorker returns a connection that lasts until it is closed: a server that is unavailable or refuses the user is
-// waited for, and a lost connection is made again.
+// connectWorker returns a connection that lasts until it is closed: a server that is unavailable or refuses
+// the user is waited for, and a lost connection is made again.
 func connectWorker(s settings.NATS, log *zap.Logger) (*link, error) {
 	l := &link{settings: s, log: log, failed: make(chan struct{})}
 	options := append(s.ReconnectOptions("notifier"),
 		nats.MaxReconnects(-1),
 		nats.RetryOnFailedConnect(true),
-		nats.NoCallbacksAfterClientClose(), // a worker that stops is not disconnected, and "stopped" is its last line
+		nats.NoCallbacksAfterClientClose(), // a worker that stops is not disconnected; "stopped" is its last line
 		nats.IgnoreAuthErrorAbort(),        // else the second refusal would close the connection for good
 		nats.ReconnectWait(reconnectWait),
 		nats.ReconnectJitter(reconnectJitter, reconnectJitter),
@@ -84,8 +85,8 @@ func connectWorker(s settings.NATS, log *zap.Logger) (*link, error) {
 	return l, nil
 }
 
-// beforeReconnect is called by nats.go before each attempt, under the lock of the connection. It leaves the choice of the
-// server to nats.go.
+// beforeReconnect is called by nats.go before each attempt, under the lock of the connection. It leaves the
+// choice of the server to nats.go.
 func (l *link) beforeReconnect([]nats.Server, nats.ServerInfo) (*nats.Server, time.Duration) {
 	if connection := l.made.Load(); connection != nil {
 		l.settings.RenewNKey(&connection.Opts)
@@ -117,8 +118,8 @@ func (l *link) attemptFailed(err error) {
 	}
 }
 
-// onError logs what the server reports. A refusal comes with each attempt to connect; it is logged once and is then the
-// reason of the wait.
+// onError logs what the server reports. A refusal comes with each attempt to connect; it is logged once and
+// is then the reason of the wait.
 func (l *link) onError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	if isRefusal(err) {
 		l.mu.Lock()
@@ -135,17 +136,14 @@ func (l *link) onError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	l.log.Warn("nats error", zap.Error(err))
 }
 
-// setDenied names who takes errors of the connection before they are logged. It returns true for those that it has taken.
+// setDenied names who takes errors of the connection before they are logged. It returns true for those that
+// it has taken.
 func (l *link) setDenied(take func(error) bool) { l.denied.Store(&take) }
 
 // isRefusal reports whether the server refuses the user.
 func isRefusal(err error) bool {
-	for _, refusal := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired} {
-		if errors.Is(err, refusal) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
+		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
 // why is the latest reason for which there is no connection, with the files that could not be read again.

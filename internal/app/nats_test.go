@@ -277,7 +277,8 @@ func TestTwoStreamsOnOneServer(t *testing.T) {
 	}
 }
 
-// TestAWorkersOwnEndIsNoDisconnection: nats.go calls back for it in its own time, and "stopped" is to be the last line.
+// TestAWorkersOwnEndIsNoDisconnection: nats.go calls back for it in its own time, and "stopped" is to be the
+// last line.
 func TestAWorkersOwnEndIsNoDisconnection(t *testing.T) {
 	t.Parallel()
 	s := servers(t, func(*settings.Environment) {})

@@ -16,7 +16,8 @@ import (
 	"notifier/internal/term"
 )
 
-// outcomes is the worker's part in the stream of outcomes: what it records, and what it shows of all workers'.
+// outcomes is the worker's part in the stream of outcomes: what it records, and what it shows of all
+// workers'.
 type outcomes struct {
 	off      string           // why there is none; empty: there is
 	place    recent.Place     // where they are
@@ -39,7 +40,9 @@ func (a *app) newOutcomes() (*outcomes, error) {
 		return o, nil
 	}
 	o.place = place
-	config := recent.Config{Place: place, Connection: a.connection.Conn, Replicas: a.settings.NATS.Replicas, Log: a.log}
+	config := recent.Config{
+		Place: place, Connection: a.connection.Conn, Replicas: a.settings.NATS.Replicas, Log: a.log,
+	}
 	if o.recorder, err = recent.NewRecorder(config); err != nil {
 		return nil, err
 	}
@@ -64,8 +67,10 @@ func (o *outcomes) settled(s *result.Result, now time.Time) {
 // record is a settled event as it is recorded: what its log line has.
 func (o *outcomes) record(s *result.Result, now time.Time) recent.Outcome {
 	r := recent.Outcome{
-		Time: now.UTC(), EventID: s.Event.ID, Category: s.Event.Category, Source: s.Event.Source, Outcome: s.Outcome, Reason: s.Reason, Detail: s.Detail,
-		Channel: s.Channel, SlackTS: s.SlackTS, Attempts: s.Attempts, Ambiguous: s.Ambiguous, NoLetter: s.NoLetter, LetterSeq: s.LetterSeq,
+		Time: now.UTC(), EventID: s.Event.ID, Category: s.Event.Category, Source: s.Event.Source,
+		Outcome: s.Outcome, Reason: s.Reason, Detail: s.Detail,
+		Channel: s.Channel, SlackTS: s.SlackTS, Attempts: s.Attempts, Ambiguous: s.Ambiguous,
+		NoLetter: s.NoLetter, LetterSeq: s.LetterSeq,
 		Subject: s.Event.Subject, StreamSeq: s.StreamSeq(), Worker: o.worker,
 	}
 	if s.Tier.Count > 0 {
@@ -103,10 +108,12 @@ func (o *outcomes) list(caller, ctx context.Context, query admin.EventsQuery) (a
 		return nil, fmt.Errorf("outcomes are not recorded: %s", o.off)
 	}
 	answer := eventsAnswer{Time: time.Now().UTC(), Stream: o.place.Stream, Events: []recent.Outcome{}}
-	found, err := o.tail.List(caller, ctx, recent.Filter{Category: query.Category, Outcome: query.Outcome, Limit: query.N})
+	filter := recent.Filter{Category: query.Category, Outcome: query.Outcome, Limit: query.N}
+	found, err := o.tail.List(caller, ctx, filter)
 	switch {
 	case errors.Is(err, recent.ErrNoStream):
-		answer.Note = "nothing was recorded yet: the stream " + o.place.Stream + " does not exist, or does not allow direct reads"
+		answer.Note = "nothing was recorded yet: the stream " + o.place.Stream +
+			" does not exist, or does not allow direct reads"
 	case err != nil:
 		return nil, fmt.Errorf("stream %s: %w", o.place.Stream, err)
 	case len(found.Outcomes) > 0:

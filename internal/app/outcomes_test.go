@@ -104,7 +104,8 @@ func TestOutcomesOfAWorker(t *testing.T) {
 	}
 }
 
-// TestNoOutcomes: where outcomes would be read as events, or nothing keeps them, a worker works and says why there are none.
+// TestNoOutcomes: where outcomes would be read as events, or nothing keeps them, a worker works and says why
+// there are none.
 func TestNoOutcomes(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

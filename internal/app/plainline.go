@@ -10,8 +10,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// plainLines writes the JSON lines that need no care: the fields are those of a storm, and all strings are printable ASCII that
-// stands in JSON as it is. They are the bytes that zap would write, in a fraction of its time; TestPlainLines compares the two.
+// plainLines writes the JSON lines that need no care: the fields are those of a storm, and all strings are
+// printable ASCII that stands in JSON as it is. They are the bytes that zap would write, in a fraction of its
+// time; TestPlainLines compares the two.
 type plainLines struct {
 	out zapcore.WriteSyncer
 
@@ -23,7 +24,8 @@ type plainLines struct {
 
 // write writes a line, if it is a plain one.
 func (p *plainLines) write(entry zapcore.Entry, fields []zap.Field) (written bool, err error) {
-	if entry.Level > zapcore.ErrorLevel || entry.LoggerName != "" || entry.Caller.Defined || entry.Stack != "" || !plain(entry.Message) {
+	if entry.Level > zapcore.ErrorLevel || entry.LoggerName != "" || entry.Caller.Defined || entry.Stack != "" ||
+		!plain(entry.Message) {
 		return false, nil
 	}
 	p.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"notifier/internal/steering"
 )
 
-// Store is the limits as the settings have them, and what Redis knows about them: what a worker decides with, and all
-// that commands need that only read it.
+// Store is the limits as the settings have them, and what Redis knows about them: what a worker decides with,
+// and all that commands need that only read it.
 type Store struct {
 	Limits  ratelimit.Rules
 	Limiter *ratelimit.Limiter
@@ -22,8 +22,8 @@ type Store struct {
 	Steering *steering.Store
 }
 
-// OpenStore makes a Store over the Redis client of the settings, which stays the caller's to close. own is what they show to
-// others. It connects to nothing. An error means that the settings do not fit together.
+// OpenStore makes a Store over the Redis client of the settings, which stays the caller's to close. own is
+// what they show to others. It connects to nothing. An error means that the settings do not fit together.
 func OpenStore(s settings.Store, own published.Settings) (Store, error) {
 	limiter, err := ratelimit.New(s.Redis, s.Namespace, s.Limits, s.Dedupe)
 	if err != nil {
@@ -37,7 +37,9 @@ func OpenStore(s settings.Store, own published.Settings) (Store, error) {
 	if err != nil {
 		return Store{}, fmt.Errorf("REDIS_NAMESPACE: %w", err)
 	}
-	limiterFor := func(limits ratelimit.Rules, dedupe time.Duration, instead ratelimit.Temporary) (status.Limiter, error) {
+	limiterFor := func(
+		limits ratelimit.Rules, dedupe time.Duration, instead ratelimit.Temporary,
+	) (status.Limiter, error) {
 		limiter, err := ratelimit.New(s.Redis, s.Namespace, limits, dedupe)
 		if err == nil {
 			limiter.SetTemporary(instead)

@@ -13,8 +13,8 @@ import (
 	"notifier/internal/stats"
 )
 
-// How often streams are looked up. One that cannot be looked up, perhaps because that is denied, is asked for more and more rarely:
-// each denied request is a line in the logs.
+// How often streams are looked up. One that cannot be looked up, perhaps because that is denied, is asked for
+// more and more rarely: each denied request is a line in the logs.
 const (
 	streamsEvery   = 20 * time.Second
 	streamsSoon    = time.Second // after a first failure: the streams may be about to be created
@@ -22,7 +22,8 @@ const (
 	streamsTimeout = 5 * time.Second
 )
 
-// streamUse knows how full the streams are. What it asks for it asks at a slow pace, and nothing waits for it.
+// streamUse knows how full the streams are. What it asks for it asks at a slow pace, and nothing waits for
+// it.
 type streamUse struct {
 	names []string
 	info  func(ctx context.Context, name string) (*jetstream.StreamInfo, error)
@@ -31,7 +32,8 @@ type streamUse struct {
 	known []stats.Stream
 }
 
-// newStreamUse is for the stream that is read, and for that of dead letters. The stream of outcomes is made to be full.
+// newStreamUse is for the stream that is read, and for that of dead letters. The stream of outcomes is made
+// to be full.
 func newStreamUse(connection *nats.Conn, stream string) (*streamUse, error) {
 	js, err := jetstream.New(connection)
 	if err != nil {

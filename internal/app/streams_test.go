@@ -50,7 +50,8 @@ func TestHowFullAStreamIs(t *testing.T) {
 	}
 }
 
-// TestWhatIsDeniedIsAskedForRarely: it is not known, which is not 0, and it is asked for more and more rarely until it is granted.
+// TestWhatIsDeniedIsAskedForRarely: it is not known, which is not 0, and it is asked for more and more rarely
+// until it is granted.
 func TestWhatIsDeniedIsAskedForRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -63,9 +63,11 @@ func (a *app) beat() stats.Heartbeat {
 func (a *app) this() *status.This {
 	now, beat := time.Now().UTC(), a.beat()
 	this := &status.This{
-		Replica: a.replica, Version: beat.Version, Time: now, UptimeS: term.Seconds(now.Sub(a.own.started)), Ready: beat.Ready,
+		Replica: a.replica, Version: beat.Version, Time: now, Ready: beat.Ready,
+		UptimeS:  term.Seconds(now.Sub(a.own.started)),
 		InFlight: beat.Held, Held: beat.HeldEvents(), HeldFor: map[string]int{}, Waits: beat.Waits,
-		Unposted: status.UnpostedOf([]stats.Replica{{Heartbeat: beat}}, now), Refused: beat.Refused, Streams: beat.Streams,
+		Unposted: status.UnpostedOf([]stats.Replica{{Heartbeat: beat}}, now),
+		Refused:  beat.Refused, Streams: beat.Streams,
 		Paused: []status.PausedChannel{}, Beat: beat,
 	}
 	this.Host, _ = os.Hostname() // empty: it has none
