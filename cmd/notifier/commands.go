@@ -41,7 +41,6 @@ Example:
 			whyCommand(),
 			eventsCommand(),
 			muteCommand(),
-			unmuteCommand(),
 			limitCommand(),
 			deadCommand(),
 			simulateCommand(),
@@ -49,6 +48,7 @@ Example:
 			healthcheckCommand(),
 			versionCommand(),
 			helpCommand(),
+			moved("unmute", "mute end PATTERN"),
 		},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run gives the exit code
 	}
@@ -71,6 +71,16 @@ func setUp(cmd *cli.Command) {
 	}
 	for _, below := range cmd.Commands {
 		setUp(below)
+	}
+}
+
+// moved is a command of v0.1.0 that has another name now.
+func moved(name, now string) *cli.Command {
+	return &cli.Command{
+		Name: name, Hidden: true, SkipFlagParsing: true,
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			return &usageError{fmt.Sprintf("%q is now %q", cmd.FullName(), "notifier "+now)}
+		},
 	}
 }
 

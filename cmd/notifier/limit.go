@@ -21,14 +21,12 @@ Examples:
    notifier limit set category/errors 50/30m -for 2h -reason "incident 4711"
    notifier limit`,
 		Flags:    []cli.Flag{listFlag()},
-		Commands: []*cli.Command{limitSetCommand(), limitClearCommand()},
+		Commands: []*cli.Command{limitSetCommand(), limitEndCommand(), limitListCommand(), moved("clear", "limit end SCOPE")},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return usage(cmd, unknownCommand(cmd, cmd.Args().First())+", expected set or clear")
+				return usage(cmd, unknownCommand(cmd, cmd.Args().First())+", expected set, end or list")
 			}
-			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
-				return s.list(ctx, steering.Limit, "no limit for a while is in force")
-			})
+			return listLimits(ctx, cmd)
 		},
 	}
 }
@@ -46,21 +44,18 @@ own is counted as the global limit is.
 
 Example:
    notifier limit set category/errors 50/30m -for 2h -reason "incident 4711"`,
-		Flags: []cli.Flag{&cli.StringFlag{Name: "for", Usage: "for this `DURATION`, 1s to 744h (31 days)"}, reasonFlag()},
+		Flags: []cli.Flag{forFlag(), reasonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 2 {
 				return usage(cmd, fmt.Sprintf("%s, expected SCOPE and LIMIT such as category/errors 50/30m", term.Count(cmd.NArg(), "argument")))
 			}
-			if !cmd.IsSet("for") {
-				return usage(cmd, "missing -for DURATION, expected for how long, such as -for 2h")
+			length, err := parseLength(cmd)
+			if err != nil {
+				return err
 			}
 			order, err := steering.NewLimit(cmd.Args().First(), cmd.Args().Get(1), who(), cmd.String("reason"))
 			if err != nil {
 				return usage(cmd, err.Error())
-			}
-			length, err := parseLength(cmd, cmd.String("for"))
-			if err != nil {
-				return err
 			}
 			if scope, err := steering.ParseScope(order.Target); err == nil && scope.Category != "" {
 				if err := givable(cmd, scope.Category); err != nil {
@@ -79,15 +74,15 @@ Example:
 	}
 }
 
-func limitClearCommand() *cli.Command {
+func limitEndCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "clear",
+		Name:      "end",
 		Usage:     "end a limit for a while before its time",
 		ArgsUsage: "SCOPE",
 		Description: `The limit of the settings holds again. The exit code is 1 if there is no such limit.
 
 Example:
-   notifier limit clear category/errors`,
+   notifier limit end category/errors`,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
 				return usage(cmd, fmt.Sprintf("%s, expected one SCOPE", term.Count(cmd.NArg(), "argument")))
@@ -97,8 +92,32 @@ Example:
 				return usage(cmd, err.Error())
 			}
 			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
-				return s.clear(ctx, steering.Limit, target, fmt.Sprintf("%s has no limit for a while", target))
+				return s.end(ctx, steering.Limit, target, fmt.Sprintf("%s has no limit for a while", target))
 			})
 		},
 	}
+}
+
+func limitListCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "list",
+		Usage: "list the limits for a while that are in force",
+		Description: `It does the same as "notifier limit" without a command.
+
+Example:
+   notifier limit list`,
+		Flags: []cli.Flag{listFlag()},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
+			return listLimits(ctx, cmd)
+		},
+	}
+}
+
+func listLimits(ctx context.Context, cmd *cli.Command) error {
+	return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
+		return s.list(ctx, steering.Limit, "no limit for a while is in force")
+	})
 }

@@ -12,37 +12,50 @@ import (
 
 func muteCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "mute",
-		Usage:     "drop the events of a category for a while, or list what is dropped",
-		ArgsUsage: "[PATTERN DURATION]",
+		Name:  "mute",
+		Usage: "drop the events of a category for a while, or list what is dropped",
 		Description: `All replicas follow within two seconds, without a restart. Until then and no longer the events that match are dropped (muted)
-and charged to nothing; an admitted event whose post has not begun gives its slots back. PATTERN is a category, or a pattern
-as in LIMIT_OVERRIDES: "team-a.>" for a category of team-a, ">" for all. A second mute of the same pattern replaces the first.
-Without arguments it lists the mutes in force.
+and charged to nothing; an admitted event whose post has not begun gives its slots back. Without a command it lists the mutes
+in force.
 
 Examples:
-   notifier mute errors.db 2h -reason "database is being moved"
-   notifier mute 'team-a.>' 30m
+   notifier mute add errors.db -for 2h -reason "database is being moved"
    notifier mute`,
-		Flags: []cli.Flag{reasonFlag(), listFlag()},
+		Flags:    []cli.Flag{listFlag()},
+		Commands: []*cli.Command{muteAddCommand(), muteEndCommand(), muteListCommand()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			switch {
-			case cmd.NArg() == 0 && !cmd.IsSet("reason"):
-				return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
-					return s.list(ctx, steering.Mute, "nothing is muted")
-				})
-			case cmd.NArg() != 2:
-				return usage(cmd, fmt.Sprintf("%s, expected PATTERN and DURATION such as errors 30m", term.Count(cmd.NArg(), "argument")))
-			case cmd.Bool("json"):
-				return usage(cmd, "-json with arguments, expected it with the list alone")
+			if cmd.Args().Present() {
+				return usage(cmd, unknownCommand(cmd, cmd.Args().First())+
+					", expected add, end or list, such as: notifier mute add errors -for 30m")
+			}
+			return listMutes(ctx, cmd)
+		},
+	}
+}
+
+func muteAddCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "add",
+		Usage:     "drop the events of a category for a while",
+		ArgsUsage: "PATTERN",
+		Description: `PATTERN is a category, or a pattern as in LIMIT_OVERRIDES: "team-a.>" for a category of team-a, ">" for all. A second mute of
+the same pattern replaces the first.
+
+Examples:
+   notifier mute add errors.db -for 2h -reason "database is being moved"
+   notifier mute add 'team-a.>' -for 30m`,
+		Flags: []cli.Flag{forFlag(), reasonFlag()},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.NArg() != 1 {
+				return usage(cmd, fmt.Sprintf("%s, expected one PATTERN such as errors", term.Count(cmd.NArg(), "argument")))
+			}
+			length, err := parseLength(cmd)
+			if err != nil {
+				return err
 			}
 			order, err := steering.NewMute(cmd.Args().First(), who(), cmd.String("reason"))
 			if err != nil {
 				return usage(cmd, err.Error())
-			}
-			length, err := parseLength(cmd, cmd.Args().Get(1))
-			if err != nil {
-				return err
 			}
 			if err := givable(cmd, order.Target); err != nil {
 				return err
@@ -51,21 +64,23 @@ Examples:
 			if order.Target == ">" {
 				notes = append(notes, "That is every category: nothing is sent until then.")
 			}
-			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error { return s.set(ctx, order, length, notes...) })
+			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
+				return s.set(ctx, order, length, notes...)
+			})
 		},
 	}
 }
 
-func unmuteCommand() *cli.Command {
+func muteEndCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "unmute",
+		Name:      "end",
 		Usage:     "end a mute before its time",
 		ArgsUsage: "PATTERN",
 		Description: `PATTERN is written as "notifier mute" lists it. What was dropped meanwhile is not sent. The exit code is 1 if there is no such
 mute.
 
 Example:
-   notifier unmute errors.db`,
+   notifier mute end errors.db`,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
 				return usage(cmd, fmt.Sprintf("%s, expected one PATTERN", term.Count(cmd.NArg(), "argument")))
@@ -75,8 +90,32 @@ Example:
 				return usage(cmd, err.Error())
 			}
 			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
-				return s.clear(ctx, steering.Mute, target, fmt.Sprintf("%q is not muted", target))
+				return s.end(ctx, steering.Mute, target, fmt.Sprintf("%q is not muted", target))
 			})
 		},
 	}
+}
+
+func muteListCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "list",
+		Usage: "list the mutes in force",
+		Description: `It does the same as "notifier mute" without a command.
+
+Example:
+   notifier mute list`,
+		Flags: []cli.Flag{listFlag()},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
+			return listMutes(ctx, cmd)
+		},
+	}
+}
+
+func listMutes(ctx context.Context, cmd *cli.Command) error {
+	return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
+		return s.list(ctx, steering.Mute, "nothing is muted")
+	})
 }

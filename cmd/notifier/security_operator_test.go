@@ -38,14 +38,14 @@ func TestSecurityRedisOperator(t *testing.T) {
 		code      int
 		arguments []string
 	}{
-		{exitDone, []string{"mute", "errors", "1h", "-reason", "why not"}},
+		{exitDone, []string{"mute", "add", "errors", "-for", "1h", "-reason", "why not"}},
 		{exitDone, []string{"mute"}},
 		{exitDone, []string{"limit", "set", "global", "5/1m", "-for", "1h"}},
 		{exitDone, []string{"limit"}},
 		{exitDone, []string{"status"}},
-		{exitDone, []string{"unmute", "errors"}},
-		{exitDone, []string{"limit", "clear", "global"}},
-		{exitFailed, []string{"unmute", "errors"}},
+		{exitDone, []string{"mute", "end", "errors"}},
+		{exitDone, []string{"limit", "end", "global"}},
+		{exitFailed, []string{"mute", "end", "errors"}},
 	} {
 		testkit.Check(t, everything.ScriptFlush(t.Context()).Err())
 		p := start(t, settings, test.arguments...)
@@ -57,7 +57,7 @@ func TestSecurityRedisOperator(t *testing.T) {
 	reader := slices.DeleteFunc(operatorRules(t), func(rule string) bool { return strings.HasPrefix(rule, "(") })
 	server.SetUser(t, secret, "reader", reader...)
 	maps.Copy(settings, map[string]string{"REDIS_URL": userURL(server, "reader")})
-	for arguments, want := range map[string]int{"mute": exitDone, "mute errors 1h": exitFailed} {
+	for arguments, want := range map[string]int{"mute": exitDone, "mute add errors -for 1h": exitFailed} {
 		if code := start(t, settings, strings.Fields(arguments)...).code(t); code != want {
 			t.Errorf("a reader's %s: exit code %d, expected %d", arguments, code, want)
 		}

@@ -20,7 +20,7 @@ import (
 	"notifier/internal/term"
 )
 
-// What "mute", "unmute" and "limit" share.
+// What "mute" and "limit" share.
 
 const (
 	// followed is how long the commands wait until all replicas follow, which takes them two seconds.
@@ -44,17 +44,25 @@ func withSteering(ctx context.Context, cmd *cli.Command, do func(ctx context.Con
 	})
 }
 
-// reasonFlag and listFlag are flags of the commands.
+// forFlag, reasonFlag and listFlag are flags of the commands.
+func forFlag() cli.Flag {
+	return &cli.StringFlag{Name: "for", Usage: "for this `DURATION`, 1s to 744h (31 days)"}
+}
+
 func reasonFlag() cli.Flag {
 	return &cli.StringFlag{Name: "reason", Usage: "`TEXT` that logs, status and lists show with it"}
 }
 
 func listFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "json", Usage: "write each as a line of JSON instead of the table"}
+	return &cli.BoolFlag{Name: "json", Usage: "write each as a line of JSON instead of the table", Local: true}
 }
 
 // parseLength reads for how long something is to last.
-func parseLength(cmd *cli.Command, text string) (time.Duration, error) {
+func parseLength(cmd *cli.Command) (time.Duration, error) {
+	if !cmd.IsSet("for") {
+		return 0, usage(cmd, "missing -for DURATION, expected for how long, such as -for 2h")
+	}
+	text := cmd.String("for")
 	length, err := time.ParseDuration(text)
 	if err != nil || length < steering.Shortest || length > steering.Longest || length%time.Microsecond != 0 {
 		return 0, usage(cmd, fmt.Sprintf("duration %q, expected 1s to 744h (31 days) such as 30m, 1h30m or 90s", text))
@@ -100,8 +108,8 @@ func (s steer) set(ctx context.Context, order steering.Order, length time.Durati
 	return s.report(ctx, version, slices.Concat(lines, notes, remarks))
 }
 
-// clear ends an order before its time.
-func (s steer) clear(ctx context.Context, kind steering.Kind, target, nothing string) error {
+// end ends an order before its time.
+func (s steer) end(ctx context.Context, kind steering.Kind, target, nothing string) error {
 	found, version, err := s.store.Steering.Clear(ctx, kind, target)
 	if err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)
