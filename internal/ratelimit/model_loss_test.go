@@ -17,19 +17,24 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 	if had == nil {
 		had = newModel(m.aged)
 	}
-	known, missing, byName := map[string]bool{}, []*admission(nil), map[string]*admission{}
+	known, missing, byName := map[string]*admission{}, []*admission(nil), map[string]*admission{}
 	for _, a := range had.admissions {
-		known[admissionName(a)] = true
+		known[admissionName(a)] = a
 	}
 	for _, a := range m.admissions {
 		if a.inFlight && a.touched() <= now-p.retention {
 			a.inFlight = false
 		}
 		unclear = unclear || a.inFlight && a.touched() <= now-p.retention+margin
+		// What the store had in flight and has no more passes for settled, also if its record has only come to its end.
+		if copied := known[admissionName(a)]; a.inFlight && copied != nil && !copied.inFlight {
+			unclear = unclear || len(a.known) > 1
+			a.inFlight = false
+		}
 		if !a.refunded {
 			m.clock = max(m.clock, a.at)
 		}
-		if !a.refunded && !known[admissionName(a)] {
+		if !a.refunded && known[admissionName(a)] == nil {
 			missing = append(missing, a)
 		}
 		byName[admissionName(a)] = a
