@@ -53,7 +53,9 @@ func TestASlotInABucketFreesWhenItsBucketIsAWindowOld(t *testing.T) {
 func TestTheNextBucketBeginsAtAMultipleOfThePrecision(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
 	limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
-	s.later(t, time.Minute-time.Microsecond)
+	s.later(t, 10*time.Second)
+	limiter.admit(event("before", "a"))
+	s.advance(t, 50*time.Second-time.Microsecond)
 	limiter.admit(event("last", "a"), event("last too", "a")) // the last microsecond belongs to the bucket
 	s.advance(t, time.Microsecond)
 	limiter.want(ratelimit.Admitted, event("first", "a"))

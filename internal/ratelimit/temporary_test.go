@@ -122,7 +122,7 @@ func TestATighterLimitForAWhileErasesNoHistory(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
 				limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m"+form, ""), day)
 				limiter.want(ratelimit.Admitted, events(10, "e", "a")...)
-				limiter.SetTemporary(forAWhile("category/a", "2/1m"))
+				limiter.SetTemporary(forAWhile("category/a", "2/1m"+form))
 				s.advance(t, 3*time.Minute)
 				limiter.want(ratelimit.Admitted, events(2, "f", "a")...)
 				limiter.want(ratelimit.Category, event("g", "a"))
