@@ -19,22 +19,23 @@ func deadCommand() *cli.Command {
 		Name:  "dead",
 		Usage: "list the events that could never be sent, show one, replay or delete them",
 		Description: `Such events are kept as dead letters in the stream <NATS_STREAM>_DEAD, each with the reason. Fix the cause first: an event
-that is replayed is decided like any other, and can become a dead letter again.
+that is replayed is decided like any other, and can become a dead letter again. Without a command it lists the newest.
 
 Example:
    notifier dead list`,
 		Commands: []*cli.Command{deadListCommand(), deadShowCommand(), deadReplayCommand(), deadDeleteCommand()},
-		Action: func(_ context.Context, cmd *cli.Command) error {
+		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
 				return usage(cmd, unknownCommand(cmd, cmd.Args().First())+", expected list, show, replay or delete")
 			}
-			if err := writeHelp(cmd.Root().ErrWriter, cmd); err != nil {
-				return err
-			}
-			return &usageError{"missing COMMAND, expected list, show, replay or delete"}
+			list := deadList{most: listedLetters, out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
+			return withDeadLetters(ctx, "notifier dead", list.run)
 		},
 	}
 }
+
+// listedLetters is how many are listed where nobody says how many.
+const listedLetters = 100
 
 func deadListCommand() *cli.Command {
 	return &cli.Command{
@@ -46,9 +47,12 @@ sequence of the letter in the stream <NATS_STREAM>_DEAD. No payload is shown.
 Example:
    notifier dead list -reason unroutable -category deploys`,
 		Flags: append(deadFlags(),
-			&cli.IntFlag{Name: "n", Value: 100, Usage: "show the newest `N`"},
+			&cli.IntFlag{Name: "n", Value: listedLetters, Usage: "show the newest `N`"},
 			&cli.BoolFlag{Name: "json", Usage: "write each letter as a line of JSON instead of the table"}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
 			filter, err := parseDead(cmd)
 			if err != nil {
 				return err

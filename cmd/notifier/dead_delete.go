@@ -12,31 +12,32 @@ import (
 
 func deadDeleteCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "delete",
-		Usage: "delete dead letters for good, the oldest first",
-		Description: `What is to be deleted must be named: by -seq, by -reason or -category (both have to match), or by -all. "notifier dead list"
+		Name:      "delete",
+		ArgsUsage: "[SEQ...]",
+		Usage:     "delete dead letters for good, the oldest first",
+		Description: `What is to be deleted must be named: by SEQ, by -reason or -category (both have to match), or by -all. "notifier dead list"
 with the same flags shows what that is. A deleted event is gone; "notifier dead replay" is what sends it.
 
 Only letters that a worker wrote are deleted. What others have put into the stream is left and reported on standard error.
 Letters that arrive meanwhile are not touched.
 
 Examples:
-   notifier dead delete -seq 17
+   notifier dead delete 17 18
    notifier dead delete -reason malformed -category errors`,
 		Flags: append(deadFlags(),
 			&cli.BoolFlag{Name: "all", Usage: "delete all letters"},
 			&cli.IntFlag{Name: "n", Usage: "delete at most `N`; by default all that match"},
 			&cli.BoolFlag{Name: "json", Usage: "write a line of JSON for each letter, and one with the counts"}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			filter, err := parseDead(cmd)
+			filter, err := parseSeqs(cmd)
 			if err != nil {
 				return err
 			}
 			switch all := cmd.Bool("all"); {
 			case !all && !filter.isSet():
-				return usage(cmd, "missing what to delete: expected -seq, -reason, -category or -all")
+				return usage(cmd, "missing what to delete: expected SEQ, -reason, -category or -all")
 			case all && filter.isSet():
-				return usage(cmd, "-all cannot be used with -seq, -reason or -category")
+				return usage(cmd, "-all cannot be used with SEQ, -reason or -category")
 			}
 			remove := deadDelete{deadWork: deadWork{
 				filter: filter, most: cmd.Int("n"), json: cmd.Bool("json"), out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,

@@ -18,7 +18,6 @@ import (
 // deadFlags select letters.
 func deadFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "seq", Usage: "only the letter with this `SEQ`, as \"notifier dead list\" shows it; may be repeated, or be a list such as 17,18"},
 		&cli.StringFlag{Name: "reason", Usage: "only letters with this `REASON`: " + strings.Join(outcome.DeadReasons(), ", ")},
 		&cli.StringFlag{Name: "category", Usage: "only letters of this `CATEGORY`, exactly"},
 	}
@@ -33,26 +32,30 @@ type deadFilter struct {
 // isSet reports whether it selects letters at all.
 func (f deadFilter) isSet() bool { return f.seqs != nil || f.reason != nil || f.category != nil }
 
-// parseDead checks the flags that the commands share.
-func parseDead(cmd *cli.Command) (deadFilter, error) {
-	var filter deadFilter
-	if err := noArguments(cmd); err != nil {
+// parseSeqs reads the letters that are named, and the flags that the commands share.
+func parseSeqs(cmd *cli.Command) (deadFilter, error) {
+	filter, err := parseDead(cmd)
+	if err != nil || !cmd.Args().Present() {
 		return filter, err
 	}
-	if cmd.IsSet("seq") {
-		if cmd.IsSet("reason") || cmd.IsSet("category") || cmd.IsSet("n") {
-			return filter, usage(cmd, "-seq names letters: it cannot be used with -reason, -category or -n")
-		}
-		for _, text := range cmd.StringSlice("seq") {
-			seq, err := parseSeq(text)
-			if err != nil {
-				return filter, usage(cmd, "-seq "+err.Error())
-			}
-			filter.seqs = append(filter.seqs, seq)
-		}
-		slices.Sort(filter.seqs)
-		filter.seqs = slices.Compact(filter.seqs)
+	if filter.isSet() || cmd.IsSet("n") {
+		return filter, usage(cmd, "SEQ names letters: it cannot be used with -reason, -category or -n")
 	}
+	for _, text := range cmd.Args().Slice() {
+		seq, err := parseSeq(text)
+		if err != nil {
+			return filter, usage(cmd, "SEQ "+err.Error())
+		}
+		filter.seqs = append(filter.seqs, seq)
+	}
+	slices.Sort(filter.seqs)
+	filter.seqs = slices.Compact(filter.seqs)
+	return filter, nil
+}
+
+// parseDead reads the flags that the commands share.
+func parseDead(cmd *cli.Command) (deadFilter, error) {
+	var filter deadFilter
 	if cmd.IsSet("reason") {
 		reason := cmd.String("reason")
 		if !slices.Contains(outcome.DeadReasons(), reason) {

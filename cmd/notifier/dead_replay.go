@@ -17,22 +17,25 @@ const mostFailures = 10
 
 func deadReplayCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "replay",
-		Usage: "publish dead letters again to where they came from, the oldest first",
-		Description: `Each event is published as it was, to the subject it came from, and its letter is deleted once the stream has the
+		Name:      "replay",
+		ArgsUsage: "[SEQ...]",
+		Usage:     "publish dead letters again to where they came from, the oldest first",
+		Description: `SEQ is the number of a letter, as "notifier dead list" shows it; without one, all letters that match are replayed.
+
+Each event is published as it was, to the subject it came from, and its letter is deleted once the stream has the
 event. If a replay is cut off, by a crash for example, run it again: events keep their ids and are not duplicated.
 
 Letters that were shortened, or whose subject is unknown, are left and reported on standard error. The exit code is 1 if
 an event could not be published. Letters that arrive during a replay are not touched, so that none is replayed twice.
 
 Examples:
-   notifier dead replay -seq 17
+   notifier dead replay 17 18
    notifier dead replay -reason slack_rejected -category deploys -n 1`,
 		Flags: append(deadFlags(),
 			&cli.IntFlag{Name: "n", Usage: "replay at most `N`; by default all"},
 			&cli.BoolFlag{Name: "json", Usage: "write a line of JSON for each letter, and one with the counts"}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			filter, err := parseDead(cmd)
+			filter, err := parseSeqs(cmd)
 			if err != nil {
 				return err
 			}

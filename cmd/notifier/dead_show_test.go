@@ -165,7 +165,7 @@ func TestDeadDeleteRefused(t *testing.T) {
 			testkit.Check(t, err)
 			_, err = js.PublishMsg(t.Context(), deadLetter("errors", "malformed", "e-1"))
 			testkit.Check(t, err)
-			for _, selection := range [][]string{{"-all"}, {"-seq", "1"}, {"-reason", "malformed"}} {
+			for _, selection := range [][]string{{"-all"}, {"1"}, {"-reason", "malformed"}} {
 				out, errOut := runToEnd(t, env, exitFailed, append([]string{"dead", "delete"}, selection...)...)
 				if out != "" || !strings.Contains(errOut, test.want) {
 					t.Errorf("%q: %q %q, expected %q", selection, out, errOut, test.want)
