@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/consume/letters"
 	"notifier/internal/settings"
 )
@@ -26,12 +27,12 @@ Example:
 		Commands: []*cli.Command{deadListCommand(), deadShowCommand(), deadReplayCommand(), deadDeleteCommand()},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return usage(cmd, unknownCommand(cmd, cmd.Args().First())+", expected list, show, replay or delete")
+				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First())+", expected list, show, replay or delete")
 			}
-			if err := writeHelp(cmd.Root().ErrWriter, cmd); err != nil {
+			if err := cmdline.WriteHelp(cmd.Root().ErrWriter, cmd); err != nil {
 				return err
 			}
-			return &usageError{"missing COMMAND, expected list, show, replay or delete"}
+			return &cmdline.UsageError{Text: "missing COMMAND, expected list, show, replay or delete"}
 		},
 	}
 }

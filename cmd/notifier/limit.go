@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/steering"
 	"notifier/internal/term"
 )
@@ -24,7 +25,7 @@ Examples:
 		Commands: []*cli.Command{limitSetCommand(), limitClearCommand()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return usage(cmd, unknownCommand(cmd, cmd.Args().First())+", expected set or clear")
+				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First())+", expected set or clear")
 			}
 			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
 				return s.list(ctx, steering.Limit, "no limit for a while is in force")
@@ -49,14 +50,14 @@ Example:
 		Flags: []cli.Flag{&cli.StringFlag{Name: "for", Usage: "for this `DURATION`, 1s to 744h (31 days)"}, reasonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 2 {
-				return usage(cmd, fmt.Sprintf("%s, expected SCOPE and LIMIT such as category/errors 50/30m", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected SCOPE and LIMIT such as category/errors 50/30m", term.Count(cmd.NArg(), "argument")))
 			}
 			if !cmd.IsSet("for") {
-				return usage(cmd, "missing -for DURATION, expected for how long, such as -for 2h")
+				return cmdline.Usage(cmd, "missing -for DURATION, expected for how long, such as -for 2h")
 			}
 			order, err := steering.NewLimit(cmd.Args().First(), cmd.Args().Get(1), who(), cmd.String("reason"))
 			if err != nil {
-				return usage(cmd, err.Error())
+				return cmdline.Usage(cmd, err.Error())
 			}
 			length, err := parseLength(cmd, cmd.String("for"))
 			if err != nil {
@@ -70,7 +71,7 @@ Example:
 			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
 				for category, limit := range steering.Temporary([]steering.Order{order}).Categories {
 					if err := s.store.Limiter.Rules().CheckReserved(category, limit); err != nil {
-						return usage(cmd, err.Error())
+						return cmdline.Usage(cmd, err.Error())
 					}
 				}
 				return s.set(ctx, order, length)
@@ -90,11 +91,11 @@ Example:
    notifier limit clear category/errors`,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return usage(cmd, fmt.Sprintf("%s, expected one SCOPE", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one SCOPE", term.Count(cmd.NArg(), "argument")))
 			}
 			target := cmd.Args().First()
 			if _, err := steering.ParseScope(target); err != nil {
-				return usage(cmd, err.Error())
+				return cmdline.Usage(cmd, err.Error())
 			}
 			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
 				return s.clear(ctx, steering.Limit, target, fmt.Sprintf("%s has no limit for a while", target))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/steering"
 	"notifier/internal/term"
 )
@@ -32,13 +33,13 @@ Examples:
 					return s.list(ctx, steering.Mute, "nothing is muted")
 				})
 			case cmd.NArg() != 2:
-				return usage(cmd, fmt.Sprintf("%s, expected PATTERN and DURATION such as errors 30m", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected PATTERN and DURATION such as errors 30m", term.Count(cmd.NArg(), "argument")))
 			case cmd.Bool("json"):
-				return usage(cmd, "-json with arguments, expected it with the list alone")
+				return cmdline.Usage(cmd, "-json with arguments, expected it with the list alone")
 			}
 			order, err := steering.NewMute(cmd.Args().First(), who(), cmd.String("reason"))
 			if err != nil {
-				return usage(cmd, err.Error())
+				return cmdline.Usage(cmd, err.Error())
 			}
 			length, err := parseLength(cmd, cmd.Args().Get(1))
 			if err != nil {
@@ -68,11 +69,11 @@ Example:
    notifier unmute errors.db`,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return usage(cmd, fmt.Sprintf("%s, expected one PATTERN", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one PATTERN", term.Count(cmd.NArg(), "argument")))
 			}
 			target := cmd.Args().First()
 			if _, err := steering.NewMute(target, "", ""); err != nil {
-				return usage(cmd, err.Error())
+				return cmdline.Usage(cmd, err.Error())
 			}
 			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
 				return s.clear(ctx, steering.Mute, target, fmt.Sprintf("%q is not muted", target))

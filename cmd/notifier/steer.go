@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/app"
+	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
 	"notifier/internal/stats"
 	"notifier/internal/steering"
@@ -57,7 +58,7 @@ func listFlag() cli.Flag {
 func parseLength(cmd *cli.Command, text string) (time.Duration, error) {
 	length, err := time.ParseDuration(text)
 	if err != nil || length < steering.Shortest || length > steering.Longest || length%time.Microsecond != 0 {
-		return 0, usage(cmd, fmt.Sprintf("duration %q, expected 1s to 744h (31 days) such as 30m, 1h30m or 90s", text))
+		return 0, cmdline.Usage(cmd, fmt.Sprintf("duration %q, expected 1s to 744h (31 days) such as 30m, 1h30m or 90s", text))
 	}
 	return length, nil
 }
@@ -83,7 +84,7 @@ func givable(cmd *cli.Command, categories string) error {
 		return err
 	}
 	if !subject.Gives(categories) {
-		return usage(cmd, fmt.Sprintf("%s never matches, because the categories of NATS_SUBJECT %q are one token; expected a name or pattern without dots", categories, subject))
+		return cmdline.Usage(cmd, fmt.Sprintf("%s never matches, because the categories of NATS_SUBJECT %q are one token; expected a name or pattern without dots", categories, subject))
 	}
 	return nil
 }
