@@ -24,7 +24,7 @@ help: ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 build: ## bin/notifier, as released: static, without the embedded servers
-	CGO_ENABLED=0 $(GO) build -tags production -trimpath -ldflags "$(LDFLAGS)" -o bin/notifier ./cmd/notifier
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/notifier ./cmd/notifier
 
 test: ## the everyday tests, in about two minutes on two processors
 	$(GO) test ./...
@@ -70,14 +70,13 @@ lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./e2e
-	$(GO) vet -tags production ./cmd/...
 	$(GO) vet -tags mutants ./internal/ratelimit
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) run $(STATICCHECK) -tags e2e ./e2e
 
-vulnerabilities: ## known ones in what the production binary calls; needs the network
+vulnerabilities: ## known ones in what notifier calls; needs the network
 	@$(GO) install $(GOVULNCHECK) || { echo "SKIPPED: govulncheck cannot be installed"; exit 0; }; \
-	code=0; timeout 300 "$$($(GO) env GOPATH)/bin/govulncheck" -tags production ./cmd/notifier || code=$$?; \
+	code=0; timeout 300 "$$($(GO) env GOPATH)/bin/govulncheck" ./cmd/notifier || code=$$?; \
 	case $$code in 0) ;; 3) exit 1 ;; *) echo "SKIPPED: govulncheck ended with status $$code" ;; esac
 
 check-rules: ## Prometheus's configuration, the alert rules and the dashboard; needs promtool
@@ -87,10 +86,10 @@ pictures: ## the pictures of the README, anew; needs chromium. About a minute an
 	$(GO) run ./docs/pictures
 
 demo: ## see the limits hold, in a few seconds, with nothing installed
-	$(GO) run ./cmd/notifier demo
+	$(GO) run ./cmd/notifier-dev demo
 
 dev: ## NATS, Redis, a fake Slack with an inbox page and one worker, until Ctrl-C
-	$(GO) run ./cmd/notifier dev
+	$(GO) run ./cmd/notifier-dev dev
 
 fuzz: ## each fuzz target for FUZZTIME (1m), one after the other; the first finding ends it
 	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r package; do \
@@ -139,5 +138,5 @@ down: ## remove the demo's containers
 	docker compose --profile demo down
 
 clean: ## remove what was built
-	rm -rf bin notifier
+	rm -rf bin notifier notifier-dev
 	$(GO) clean -testcache

@@ -13,7 +13,7 @@ import (
 	"notifier/internal/testkit"
 )
 
-// embedded are the modules of the servers that demo and dev run in the process.
+// embedded are the modules of the servers that notifier-dev runs in its process.
 var embedded = []string{"github.com/nats-io/nats-server/v2", "github.com/alicebob/miniredis/v2"}
 
 func testImages(t *testing.T, e *engine) {
@@ -49,10 +49,10 @@ func testImages(t *testing.T, e *engine) {
 	})
 	t.Run("production has no embedded servers", func(t *testing.T) {
 		_, err := e.run(e.ctx, commandDeadline, "docker", "run", "--rm", "--network", "none", e.production, "demo")
-		if code, said := exitOf(t, err); code != 1 || !strings.Contains(said, "no embedded servers") {
-			t.Errorf("demo: exit code %d with %q; expected 1 and the reason", code, said)
+		if code, said := exitOf(t, err); code != 2 || !strings.Contains(said, "demo is in notifier-dev") {
+			t.Errorf("demo: exit code %d with %q; expected 2 and where it is", code, said)
 		}
-		modules := e.modules(t, e.production)
+		modules := e.modules(t, e.production, "/notifier")
 		for _, module := range embedded {
 			if slices.Contains(modules, module) {
 				t.Errorf("%s is linked into the production image", module)
@@ -60,7 +60,7 @@ func testImages(t *testing.T, e *engine) {
 		}
 	})
 	t.Run("demo has them", func(t *testing.T) { // or the check above sees nothing at all
-		modules := e.modules(t, e.demo)
+		modules := e.modules(t, e.demo, "/notifier-dev")
 		for _, module := range embedded {
 			if !slices.Contains(modules, module) {
 				t.Errorf("%s is not in the demo image, which has %v", module, modules)
@@ -69,13 +69,13 @@ func testImages(t *testing.T, e *engine) {
 	})
 }
 
-// modules are the Go modules linked into an image's binary.
-func (e *engine) modules(t *testing.T, image string) []string {
+// modules are the Go modules linked into a program of an image.
+func (e *engine) modules(t *testing.T, image, program string) []string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "notifier")
 	container := e.docker(t, "create", image)
 	defer e.docker(t, "rm", container)
-	e.docker(t, "cp", container+":/notifier", file)
+	e.docker(t, "cp", container+":"+program, file)
 	info, err := buildinfo.ReadFile(file)
 	testkit.Check(t, err)
 	var modules []string

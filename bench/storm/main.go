@@ -1,5 +1,3 @@
-//go:build !production
-
 // Storm measures what an error storm costs: one worker drains a stream of events that its limits refuse, a log line for each,
 // beside a consumer that does nothing but acknowledge.
 //

@@ -1,5 +1,3 @@
-//go:build !production
-
 package main
 
 import (
@@ -105,7 +103,7 @@ func (c canaries) runAll(t *testing.T, settings map[string]string, admin string)
 		{"publish", "-json", "errors", `{"text":"` + c["payload"] + `","channel":"C0NOTHERE"}`},
 		{"status"}, {"status", "-json"}, {"why", "e"}, {"why", "-json", "e"}, {"check"}, {"check", "-all"},
 		{"dead", "list"}, {"dead", "list", "-json"}, {"dead", "replay", "-reason", "unroutable"}, {"healthcheck"}, {"version"},
-		{"simulate", "-category", "1/1h", "testdata/none"}, {"completion", "bash"}, {"-h"}, {"serve", "-h"}, {"serve", "superfluous"},
+		{"completion", "bash"}, {"-h"}, {"serve", "-h"}, {"serve", "superfluous"},
 	}
 	for _, arguments := range commands {
 		p := start(t, settings, arguments...)

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/app"
+	cmdline "notifier/internal/cli"
 	"notifier/internal/preflight"
 	"notifier/internal/settings"
 	"notifier/internal/term"
@@ -41,7 +42,7 @@ Examples:
 			&cli.BoolFlag{Name: "strict", Usage: "fail on warnings, too"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
+			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
 			}
 			s, origins, err := settings.LoadWithOrigins()

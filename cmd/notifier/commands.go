@@ -5,35 +5,30 @@ import (
 	"fmt"
 
 	"github.com/urfave/cli/v3"
-)
 
-// The command library is urfave/cli: it takes flags with one dash or two, before and after arguments, and brings no
-// dependency of its own.
+	cmdline "notifier/internal/cli"
+)
 
 // rootCommand is notifier without a command: serve.
 func rootCommand() *cli.Command {
-	root := &cli.Command{
+	return cmdline.Program(&cli.Command{
 		Name:  "notifier",
 		Usage: "send events from NATS to Slack, within limits that hold across all replicas",
 		Description: `Without a command it runs "notifier serve". Settings come from environment variables; docs/configuration.md lists them.
 
 Example:
-   notifier demo`,
-		HideVersion: true,
+   notifier check`,
 		// "notifier completion bash" and the like; the scripts that they print ask notifier itself at each press of the key.
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: describeCompletion,
-		Flags:                           []cli.Flag{&cli.BoolFlag{Name: helpFlag, Usage: "show help"}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return usage(cmd, unknownCommand(cmd, cmd.Args().First()))
+				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First()))
 			}
 			return runServe(ctx, cmd.Root().Writer)
 		},
 		Commands: []*cli.Command{
 			serveCommand(),
-			demoCommand(),
-			devCommand(),
 			publishCommand(),
 			validateCommand(),
 			statusCommand(),
@@ -43,45 +38,34 @@ Example:
 			muteCommand(),
 			limitCommand(),
 			deadCommand(),
-			simulateCommand(),
 			checkCommand(),
 			healthcheckCommand(),
 			versionCommand(),
 			helpCommand(),
-			moved("unmute", "mute end PATTERN"),
+			moved("unmute", `"notifier unmute" is now "notifier mute end PATTERN"`),
+			moved("demo", inNotifierDev("demo")),
+			moved("dev", inNotifierDev("dev")),
+			moved("simulate", inNotifierDev("simulate")),
 		},
-		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run gives the exit code
-	}
-	setUp(root)
-	return root
+	})
 }
 
-// setUp gives a command and its subcommands our help and our messages for an invalid command line.
-func setUp(cmd *cli.Command) {
-	cmd.HideHelp = true // help.go has it
-	action := cmd.Action
-	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
-		if cmd.Bool(helpFlag) {
-			return writeHelp(cmd.Root().Writer, cmd)
-		}
-		return action(ctx, cmd)
-	}
-	cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
-		return usage(cmd, flagError(cmd, err))
-	}
-	for _, below := range cmd.Commands {
-		setUp(below)
-	}
-}
-
-// moved is a command of v0.1.0 that has another name now.
-func moved(name, now string) *cli.Command {
+// moved is a command of v0.1.0 that is elsewhere now, and says where.
+func moved(name, where string) *cli.Command {
 	return &cli.Command{
-		Name: name, Hidden: true, SkipFlagParsing: true,
-		Action: func(_ context.Context, cmd *cli.Command) error {
-			return &usageError{fmt.Sprintf("%q is now %q", cmd.FullName(), "notifier "+now)}
-		},
+		Name:            name,
+		Usage:           "not here any more",
+		Description:     where,
+		Hidden:          true,
+		SkipFlagParsing: true,
+		Action:          func(context.Context, *cli.Command) error { return &cmdline.UsageError{Text: where} },
 	}
+}
+
+// inNotifierDev is where a command of the other program is.
+func inNotifierDev(name string) string {
+	return name + ` is in notifier-dev: run "go run ./cmd/notifier-dev ` + name +
+		`" from the sources, or the image target "demo"`
 }
 
 // describeCompletion puts the library's own command among ours.
@@ -95,9 +79,9 @@ Example:
    source <(notifier completion bash)`
 	cmd.Action = func(_ context.Context, cmd *cli.Command) error {
 		if cmd.Args().Present() {
-			return usage(cmd, fmt.Sprintf("unknown shell %q, expected bash, zsh, fish or pwsh", cmd.Args().First()))
+			return cmdline.Usage(cmd, fmt.Sprintf("unknown shell %q, expected bash, zsh, fish or pwsh", cmd.Args().First()))
 		}
-		return usage(cmd, "missing COMMAND, expected bash, zsh, fish or pwsh")
+		return cmdline.Usage(cmd, "missing COMMAND, expected bash, zsh, fish or pwsh")
 	}
-	setUp(cmd)
+	cmdline.SetUp(cmd)
 }

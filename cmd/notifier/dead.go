@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/consume/letters"
 	"notifier/internal/settings"
 )
@@ -26,7 +27,7 @@ Example:
 		Commands: []*cli.Command{deadListCommand(), deadShowCommand(), deadReplayCommand(), deadDeleteCommand()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return usage(cmd, unknownCommand(cmd, cmd.Args().First())+", expected list, show, replay or delete")
+				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First())+", expected list, show, replay or delete")
 			}
 			list := deadList{most: listedLetters, out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
 			return withDeadLetters(ctx, "notifier dead", list.run)
@@ -50,7 +51,7 @@ Example:
 			&cli.IntFlag{Name: "n", Value: listedLetters, Usage: "show the newest `N`"},
 			&cli.BoolFlag{Name: "json", Usage: "write each letter as a line of JSON instead of the table"}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
+			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
 			}
 			filter, err := parseDead(cmd)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/consume/letters"
 	"notifier/internal/settings"
 )
@@ -35,9 +36,9 @@ Examples:
 			}
 			switch all := cmd.Bool("all"); {
 			case !all && !filter.isSet():
-				return usage(cmd, "missing what to delete: expected SEQ, -reason, -category or -all")
+				return cmdline.Usage(cmd, "missing what to delete: expected SEQ, -reason, -category or -all")
 			case all && filter.isSet():
-				return usage(cmd, "-all cannot be used with SEQ, -reason or -category")
+				return cmdline.Usage(cmd, "-all cannot be used with SEQ, -reason or -category")
 			}
 			remove := deadDelete{deadWork: deadWork{
 				filter: filter, most: cmd.Int("n"), json: cmd.Bool("json"), out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/consume/letters"
 	"notifier/internal/outcome"
 	"notifier/internal/term"
@@ -39,12 +40,12 @@ func parseSeqs(cmd *cli.Command) (deadFilter, error) {
 		return filter, err
 	}
 	if filter.isSet() || cmd.IsSet("n") {
-		return filter, usage(cmd, "SEQ names letters: it cannot be used with -reason, -category or -n")
+		return filter, cmdline.Usage(cmd, "SEQ names letters: it cannot be used with -reason, -category or -n")
 	}
 	for _, text := range cmd.Args().Slice() {
 		seq, err := parseSeq(text)
 		if err != nil {
-			return filter, usage(cmd, "SEQ "+err.Error())
+			return filter, cmdline.Usage(cmd, "SEQ "+err.Error())
 		}
 		filter.seqs = append(filter.seqs, seq)
 	}
@@ -59,19 +60,19 @@ func parseDead(cmd *cli.Command) (deadFilter, error) {
 	if cmd.IsSet("reason") {
 		reason := cmd.String("reason")
 		if !slices.Contains(outcome.DeadReasons(), reason) {
-			return filter, usage(cmd, fmt.Sprintf("-reason %q, expected one of %s", reason, strings.Join(outcome.DeadReasons(), ", ")))
+			return filter, cmdline.Usage(cmd, fmt.Sprintf("-reason %q, expected one of %s", reason, strings.Join(outcome.DeadReasons(), ", ")))
 		}
 		filter.reason = &reason
 	}
 	if cmd.IsSet("category") {
 		category := cmd.String("category")
 		if category == "" {
-			return filter, usage(cmd, `-category "", expected a category such as errors`)
+			return filter, cmdline.Usage(cmd, `-category "", expected a category such as errors`)
 		}
 		filter.category = &category
 	}
 	if n := cmd.Int("n"); cmd.IsSet("n") && n < 1 {
-		return filter, usage(cmd, fmt.Sprintf("-n %d, expected 1 or more", n))
+		return filter, cmdline.Usage(cmd, fmt.Sprintf("-n %d, expected 1 or more", n))
 	}
 	return filter, nil
 }

@@ -1,5 +1,3 @@
-//go:build !production
-
 package main
 
 import (
@@ -18,14 +16,13 @@ import (
 	"notifier/internal/testkit"
 )
 
-// TestDeadInDev is what a developer sees: an event that is broken dies, and dies again under the same id when it is put
-// back as it is; that happens once for each replay.
-func TestDeadInDev(t *testing.T) {
+// TestDeadDiesAgain: an event that is broken dies, and dies again under the same id when it is put back as it is; that
+// happens once for each replay.
+func TestDeadDiesAgain(t *testing.T) {
 	t.Parallel()
-	dev := start(t, map[string]string{"ADMIN_ADDR": ephemeralAddr, "LOG_FORMAT": "json"}, "dev")
-	url := strings.Fields(printed(t, dev, "NATS"))[0]
-	env := map[string]string{"NATS_URL": url}
-	js := testkit.JetStream(t, url)
+	server, _, env := services(t, nil)
+	worker := start(t, env)
+	js := testkit.JetStream(t, server.URL())
 	testkit.Eventually(t, "the streams are there", func() bool {
 		_, err := js.Stream(t.Context(), "NOTIFY_DEAD")
 		return err == nil
@@ -33,7 +30,7 @@ func TestDeadInDev(t *testing.T) {
 	if _, err := js.Publish(t.Context(), "notify.errors", []byte(`{"text":`)); err != nil {
 		t.Fatal(err)
 	}
-	died := func() []string { return dev.out.lines(`"outcome":"dead"`, `"reason":"malformed"`) }
+	died := func() []string { return worker.out.lines(`"outcome":"dead"`, `"reason":"malformed"`) }
 	testkit.Eventually(t, "it is dead", func() bool { return len(died()) == 1 })
 	id := logLine(t, died()[0])["event_id"].(string)
 	out, _ := runToEnd(t, env, exitDone, "dead", "list")
@@ -49,8 +46,8 @@ func TestDeadInDev(t *testing.T) {
 			t.Errorf("event %v died, expected %s", again, id)
 		}
 	}
-	dev.terminate(t)
-	dev.ends(t, exitDone)
+	worker.terminate(t)
+	worker.ends(t, exitDone)
 }
 
 // TestDeadIsSentOnce: what was dead-lettered because of a setting is sent once the setting is fixed, under its old id; a second copy of it,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/consume/letters"
 	"notifier/internal/settings"
 	"notifier/internal/term"
@@ -37,11 +38,11 @@ Examples:
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "write the letter as a line of JSON"}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return usage(cmd, fmt.Sprintf("%s, expected one SEQ", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one SEQ", term.Count(cmd.NArg(), "argument")))
 			}
 			seq, err := parseSeq(cmd.Args().First())
 			if err != nil {
-				return usage(cmd, err.Error())
+				return cmdline.Usage(cmd, err.Error())
 			}
 			show := deadShow{seq: seq, json: cmd.Bool("json"), out: cmd.Root().Writer}
 			return withDeadLetters(ctx, "notifier dead show", show.run)

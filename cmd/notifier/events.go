@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/recent"
 )
 
@@ -47,19 +48,19 @@ Examples:
 // parseEvents checks the flags.
 func parseEvents(cmd *cli.Command, now time.Time) (recent.Filter, error) {
 	filter := recent.Filter{Category: cmd.String("category"), Outcome: cmd.String("outcome"), Limit: cmd.Int("n")}
-	if err := noArguments(cmd); err != nil {
+	if err := cmdline.NoArguments(cmd); err != nil {
 		return filter, err
 	}
 	since := cmd.Duration("since")
 	switch {
 	case cmd.IsSet("category") && filter.Category == "":
-		return filter, usage(cmd, `-category "", expected a category such as errors`)
+		return filter, cmdline.Usage(cmd, `-category "", expected a category such as errors`)
 	case cmd.IsSet("outcome") && !slices.Contains(recent.Outcomes(), filter.Outcome):
-		return filter, usage(cmd, fmt.Sprintf("-outcome %q, expected one of %s", filter.Outcome, strings.Join(recent.Outcomes(), ", ")))
+		return filter, cmdline.Usage(cmd, fmt.Sprintf("-outcome %q, expected one of %s", filter.Outcome, strings.Join(recent.Outcomes(), ", ")))
 	case cmd.IsSet("since") && (since <= 0 || since > recent.MaxAge):
-		return filter, usage(cmd, fmt.Sprintf("-since %s, expected up to %s: nothing is kept for longer", since, "24h"))
+		return filter, cmdline.Usage(cmd, fmt.Sprintf("-since %s, expected up to %s: nothing is kept for longer", since, "24h"))
 	case filter.Limit < 1 || filter.Limit > mostEvents:
-		return filter, usage(cmd, fmt.Sprintf("-n %d, expected 1 to %d", filter.Limit, mostEvents))
+		return filter, cmdline.Usage(cmd, fmt.Sprintf("-n %d, expected 1 to %d", filter.Limit, mostEvents))
 	}
 	if since > 0 {
 		filter.Since = now.Add(-since)

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/app"
+	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
 	"notifier/internal/status"
 	"notifier/internal/term"
@@ -32,11 +33,11 @@ Examples:
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return usage(cmd, fmt.Sprintf("%s, expected one CATEGORY", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one CATEGORY", term.Count(cmd.NArg(), "argument")))
 			}
 			category := cmd.Args().First()
 			if err := status.CheckCategory(category); err != nil {
-				return usage(cmd, fmt.Sprintf("CATEGORY %q %v", category, err))
+				return cmdline.Usage(cmd, fmt.Sprintf("CATEGORY %q %v", category, err))
 			}
 			return explain(ctx, category, cmd.Bool("json"), cmd.Root().Writer)
 		},

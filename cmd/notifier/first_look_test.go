@@ -1,5 +1,3 @@
-//go:build !production
-
 package main
 
 import (
@@ -139,17 +137,17 @@ func TestFirstTenMinutes(t *testing.T) {
 	t.Parallel()
 	readme := read(t, "README.md")
 	var typed []string
-	command := regexp.MustCompile(`(?m)^(?:asks '[^']*' |exec sh -c 'exec )(notifier [^>\n]*)`)
+	command := regexp.MustCompile(`(?m)^(?:asks '[^']*' |exec sh -c 'exec )(notifier(?:-dev)? [^>\n]*)`)
 	for _, found := range command.FindAllStringSubmatch(read(t, "cmd/notifier/testdata/script/first_ten_minutes.txtar"), -1) {
 		typed = append(typed, strings.Join(shellWords(found[1]), " "))
-		if name := strings.Join(shellWords(found[1])[:2], " "); !strings.Contains(readme, name) && !strings.Contains(readme, strings.Replace(name, "notifier", "./cmd/notifier", 1)) {
+		if name := strings.Join(shellWords(found[1])[:2], " "); !strings.Contains(readme, name) && !strings.Contains(readme, "./cmd/"+name) {
 			t.Errorf("a newcomer types %s, which the README does not show", name)
 		}
 	}
 	next := 0
 	for _, found := range prompted.FindAllStringSubmatch(readme, -1) {
-		shown := strings.Join(shellWords(strings.Replace(found[1], "go run ./cmd/notifier", "notifier", 1)), " ")
-		if !strings.HasPrefix(shown, "notifier ") {
+		shown := strings.Join(shellWords(strings.TrimPrefix(found[1], "go run ./cmd/")), " ")
+		if !strings.HasPrefix(shown, "notifier") {
 			continue
 		}
 		at := slices.Index(typed[next:], shown)

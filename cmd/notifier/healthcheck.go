@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
 	"notifier/internal/term"
 )
@@ -32,7 +33,7 @@ If the worker has a token, the reasons need it: ADMIN_TOKEN or ADMIN_TOKEN_FILE.
 Example:
    HEALTHCHECK CMD ["/notifier", "healthcheck"]`,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
+			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
 			}
 			addr, token, err := settings.LoadAdmin()

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/urfave/cli/v3"
+
+	cmdline "notifier/internal/cli"
 )
 
 func helpCommand() *cli.Command {
@@ -21,11 +23,11 @@ Examples:
 			for _, name := range cmd.Args().Slice() {
 				below := about.Command(name)
 				if below == nil {
-					return usage(about, unknownCommand(about, name))
+					return cmdline.Usage(about, cmdline.UnknownCommand(about, name))
 				}
 				about = below
 			}
-			return writeHelp(cmd.Root().Writer, about)
+			return cmdline.WriteHelp(cmd.Root().Writer, about)
 		},
 	}
 }

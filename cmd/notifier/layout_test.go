@@ -1,5 +1,3 @@
-//go:build !production
-
 package main
 
 import (
@@ -30,8 +28,8 @@ var floors = [][]string{
 	{"internal/consume/letters", "internal/consume/post"},
 	{"internal/consume", "internal/digest", "internal/status", "internal/simulate", "internal/devstack", "internal/recent"},
 	{"internal/settings", "internal/telemetry"},
-	{"internal/app", "internal/preflight"},
-	{"cmd/notifier"},
+	{"internal/app", "internal/preflight", "internal/cli"},
+	{"cmd/notifier", "cmd/notifier-dev"},
 }
 
 // testPackages are imported by tests alone.

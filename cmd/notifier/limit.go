@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/steering"
 	"notifier/internal/term"
 )
@@ -20,11 +21,14 @@ settings hold again when the time is over. Without a command it lists the limits
 Examples:
    notifier limit set category/errors 50/30m -for 2h -reason "incident 4711"
    notifier limit`,
-		Flags:    []cli.Flag{listFlag()},
-		Commands: []*cli.Command{limitSetCommand(), limitEndCommand(), limitListCommand(), moved("clear", "limit end SCOPE")},
+		Flags: []cli.Flag{listFlag()},
+		Commands: []*cli.Command{
+			limitSetCommand(), limitEndCommand(), limitListCommand(),
+			moved("clear", `"notifier limit clear" is now "notifier limit end SCOPE"`),
+		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return usage(cmd, unknownCommand(cmd, cmd.Args().First())+", expected set, end or list")
+				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First())+", expected set, end or list")
 			}
 			return listLimits(ctx, cmd)
 		},
@@ -47,7 +51,7 @@ Example:
 		Flags: []cli.Flag{forFlag(), reasonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 2 {
-				return usage(cmd, fmt.Sprintf("%s, expected SCOPE and LIMIT such as category/errors 50/30m", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected SCOPE and LIMIT such as category/errors 50/30m", term.Count(cmd.NArg(), "argument")))
 			}
 			length, err := parseLength(cmd)
 			if err != nil {
@@ -55,7 +59,7 @@ Example:
 			}
 			order, err := steering.NewLimit(cmd.Args().First(), cmd.Args().Get(1), who(), cmd.String("reason"))
 			if err != nil {
-				return usage(cmd, err.Error())
+				return cmdline.Usage(cmd, err.Error())
 			}
 			if scope, err := steering.ParseScope(order.Target); err == nil && scope.Category != "" {
 				if err := givable(cmd, scope.Category); err != nil {
@@ -65,7 +69,7 @@ Example:
 			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
 				for category, limit := range steering.Temporary([]steering.Order{order}).Categories {
 					if err := s.store.Limiter.Rules().CheckReserved(category, limit); err != nil {
-						return usage(cmd, err.Error())
+						return cmdline.Usage(cmd, err.Error())
 					}
 				}
 				return s.set(ctx, order, length)
@@ -85,11 +89,11 @@ Example:
    notifier limit end category/errors`,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return usage(cmd, fmt.Sprintf("%s, expected one SCOPE", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one SCOPE", term.Count(cmd.NArg(), "argument")))
 			}
 			target := cmd.Args().First()
 			if _, err := steering.ParseScope(target); err != nil {
-				return usage(cmd, err.Error())
+				return cmdline.Usage(cmd, err.Error())
 			}
 			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
 				return s.end(ctx, steering.Limit, target, fmt.Sprintf("%s has no limit for a while", target))
@@ -108,7 +112,7 @@ Example:
    notifier limit list`,
 		Flags: []cli.Flag{listFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
+			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
 			}
 			return listLimits(ctx, cmd)

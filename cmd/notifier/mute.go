@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/steering"
 	"notifier/internal/term"
 )
@@ -25,7 +26,7 @@ Examples:
 		Commands: []*cli.Command{muteAddCommand(), muteEndCommand(), muteListCommand()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return usage(cmd, unknownCommand(cmd, cmd.Args().First())+
+				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First())+
 					", expected add, end or list, such as: notifier mute add errors -for 30m")
 			}
 			return listMutes(ctx, cmd)
@@ -47,7 +48,7 @@ Examples:
 		Flags: []cli.Flag{forFlag(), reasonFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return usage(cmd, fmt.Sprintf("%s, expected one PATTERN such as errors", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one PATTERN such as errors", term.Count(cmd.NArg(), "argument")))
 			}
 			length, err := parseLength(cmd)
 			if err != nil {
@@ -55,7 +56,7 @@ Examples:
 			}
 			order, err := steering.NewMute(cmd.Args().First(), who(), cmd.String("reason"))
 			if err != nil {
-				return usage(cmd, err.Error())
+				return cmdline.Usage(cmd, err.Error())
 			}
 			if err := givable(cmd, order.Target); err != nil {
 				return err
@@ -83,11 +84,11 @@ Example:
    notifier mute end errors.db`,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return usage(cmd, fmt.Sprintf("%s, expected one PATTERN", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one PATTERN", term.Count(cmd.NArg(), "argument")))
 			}
 			target := cmd.Args().First()
 			if _, err := steering.NewMute(target, "", ""); err != nil {
-				return usage(cmd, err.Error())
+				return cmdline.Usage(cmd, err.Error())
 			}
 			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
 				return s.end(ctx, steering.Mute, target, fmt.Sprintf("%q is not muted", target))
@@ -106,7 +107,7 @@ Example:
    notifier mute list`,
 		Flags: []cli.Flag{listFlag()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
+			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
 			}
 			return listMutes(ctx, cmd)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/event"
 )
 
@@ -30,7 +31,7 @@ func (n *payloadNotes) add(text string) {
 // unread names the fields that are not read where another one is likely meant.
 func (n *payloadNotes) unread(m event.Message) {
 	for _, field := range event.Unread(m) {
-		n.add(fmt.Sprintf("%q in the payload is not read%s", field.Name, didYouMean(field.Meant)))
+		n.add(fmt.Sprintf("%q in the payload is not read%s", field.Name, cmdline.DidYouMean(field.Meant)))
 	}
 }
 
@@ -50,7 +51,7 @@ func (n *payloadNotes) asText(payload []byte) {
 // subjectOf is the subject of a category. A category that is a whole subject is most likely a mistake.
 func subjectOf(pattern event.Pattern, category string) (string, error) {
 	if meant, found := pattern.Repeated(category); found {
-		return "", fmt.Errorf("category %q repeats the prefix of NATS_SUBJECT %q%s", category, pattern, didYouMean(meant))
+		return "", fmt.Errorf("category %q repeats the prefix of NATS_SUBJECT %q%s", category, pattern, cmdline.DidYouMean(meant))
 	}
 	return pattern.Subject(category)
 }

@@ -8,10 +8,10 @@ import (
 	"notifier/internal/testkit"
 )
 
-// TestProductionBuild: what is deployed contains neither the embedded servers, and reports where they are, nor gRPC.
+// TestProductionBuild: what is deployed contains neither the embedded servers nor gRPC.
 func TestProductionBuild(t *testing.T) {
 	t.Parallel()
-	list, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "production", ".").CombinedOutput()
+	list, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, list)
 	}
@@ -30,16 +30,19 @@ func TestProductionBuild(t *testing.T) {
 	if n := strings.Count(string(modules), "\n\tdep\t"); err != nil || n == 0 || n > mostModules {
 		t.Errorf("%v; it links %d modules, expected %d at most:\n%s", err, n, mostModules, modules)
 	}
-	for _, arguments := range [][]string{{"demo"}, {"dev"}, {"dev", "-slack-only", "127.0.0.1:0"}, {"simulate"}, {"simulate", "-group", "5/1m", "-"}} {
-		command := exec.CommandContext(t.Context(), binary, arguments...)
-		out, _ := command.CombinedOutput()
-		if code := command.ProcessState.ExitCode(); code != exitFailed {
-			t.Errorf("%v: exit code %d, expected 1", arguments, code)
-		}
-		for _, want := range []string{`"-tags production"`, `"go run ./cmd/notifier demo"`, "no embedded servers"} {
-			if !strings.Contains(string(out), want) {
-				t.Errorf("%v: %q, expected %s in it", arguments, out, want)
-			}
+}
+
+// TestMovedCommands: what needs the embedded servers says where it is, in one line, whatever flags it is given.
+func TestMovedCommands(t *testing.T) {
+	t.Parallel()
+	for _, arguments := range [][]string{
+		{"demo"}, {"demo", "-json"}, {"dev"}, {"dev", "-slack-only", "127.0.0.1:0"}, {"simulate"}, {"simulate", "-group", "5/1m", "-"},
+	} {
+		out, errOut := runToEnd(t, nil, exitUsage, arguments...)
+		want := "notifier: " + arguments[0] + ` is in notifier-dev: run "go run ./cmd/notifier-dev ` + arguments[0] +
+			`" from the sources, or the image target "demo"` + "\n"
+		if out != "" || errOut != want {
+			t.Errorf("%v: %q and %q, expected %q alone", arguments, out, errOut, want)
 		}
 	}
 }
@@ -48,8 +51,9 @@ func TestProductionBuild(t *testing.T) {
 // more is a decision. The last one is jsontext, which reads payloads; it goes when the standard library has it.
 const mostModules = 39
 
-// production is notifier as it is deployed, and programs the folder that it is built into.
+// The two programs, and the folder that they are built into.
 var (
-	production = &testkit.Program{Tags: "production"}
+	production = &testkit.Program{}
+	developers = &testkit.Program{Package: "notifier/cmd/notifier-dev"}
 	programs   string
 )

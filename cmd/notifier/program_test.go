@@ -1,55 +1,34 @@
-//go:build !production
-
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"maps"
 	"net/http"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/testkit"
 )
 
+// Exit codes, with exitUnsent.
+const (
+	exitDone   = cmdline.ExitDone
+	exitFailed = cmdline.ExitFailed
+	exitUsage  = cmdline.ExitUsage
+)
+
+// ephemeralAddr is any free port.
+const ephemeralAddr = "127.0.0.1:0"
+
 // output is what a program has written so far.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
+type output struct{ testkit.Output }
 
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
-// lines are the complete lines that hold all of the texts.
-func (o *output) lines(texts ...string) []string {
-	var found []string
-	for line := range strings.Lines(o.String()) {
-		holds := strings.HasSuffix(line, "\n")
-		for _, text := range texts {
-			holds = holds && strings.Contains(line, text)
-		}
-		if holds {
-			found = append(found, strings.TrimSuffix(line, "\n"))
-		}
-	}
-	return found
-}
+func (o *output) lines(texts ...string) []string { return o.Lines(texts...) }
 
 // process is notifier in a process of its own, with an environment of its own.
 type process struct {

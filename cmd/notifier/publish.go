@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
 )
 
@@ -90,13 +91,13 @@ func parsePublish(cmd *cli.Command) (publishRequest, error) {
 	}
 	switch {
 	case cmd.NArg() == 0:
-		return request, usage(cmd, "missing CATEGORY")
+		return request, cmdline.Usage(cmd, "missing CATEGORY")
 	case cmd.NArg() > 2:
-		return request, usage(cmd, fmt.Sprintf("unexpected argument %q; put a TEXT of several words in quotes", cmd.Args().Get(2)))
+		return request, cmdline.Usage(cmd, fmt.Sprintf("unexpected argument %q; put a TEXT of several words in quotes", cmd.Args().Get(2)))
 	case cmd.NArg() == 2:
 		request.parseText(cmd.Args().Get(1))
 	case request.json:
-		return request, usage(cmd, "missing TEXT: -json needs a payload")
+		return request, cmdline.Usage(cmd, "missing TEXT: -json needs a payload")
 	}
 	if cmd.Bool("wait") {
 		request.wait = cmd.Duration("timeout")
@@ -123,23 +124,23 @@ func (r *publishRequest) parseText(text string) {
 func (r publishRequest) checkFlags(cmd *cli.Command) error {
 	switch waits := cmd.Bool("wait"); {
 	case cmd.Args().Get(1) == "@":
-		return usage(cmd, "missing FILE behind @")
+		return cmdline.Usage(cmd, "missing FILE behind @")
 	case r.count < 1:
-		return usage(cmd, fmt.Sprintf("-n %d, expected 1 or more", r.count))
+		return cmdline.Usage(cmd, fmt.Sprintf("-n %d, expected 1 or more", r.count))
 	case math.IsNaN(r.rate) || r.rate < 0:
-		return usage(cmd, fmt.Sprintf("-rate %g, expected 0 or more", r.rate))
+		return cmdline.Usage(cmd, fmt.Sprintf("-rate %g, expected 0 or more", r.rate))
 	case r.input && r.count > 1:
-		return usage(cmd, "-n cannot be used with -: each line is one event")
+		return cmdline.Usage(cmd, "-n cannot be used with -: each line is one event")
 	case r.id != "" && !r.single():
-		return usage(cmd, "-id names one event: it cannot be used with - or -n")
+		return cmdline.Usage(cmd, "-id names one event: it cannot be used with - or -n")
 	case waits && !r.single():
-		return usage(cmd, "-wait waits for one event: it cannot be used with - or -n")
+		return cmdline.Usage(cmd, "-wait waits for one event: it cannot be used with - or -n")
 	case waits && (r.wait < shortestWait || r.wait > longestWait):
-		return usage(cmd, fmt.Sprintf("-timeout %s, expected %s to %s", r.wait, shortestWait, longestWait))
+		return cmdline.Usage(cmd, fmt.Sprintf("-timeout %s, expected %s to %s", r.wait, shortestWait, longestWait))
 	case !waits && cmd.IsSet("timeout"):
-		return usage(cmd, "-timeout is for -wait, which is not set")
+		return cmdline.Usage(cmd, "-timeout is for -wait, which is not set")
 	case !settings.IsInboxPrefix(r.inbox):
-		return usage(cmd, fmt.Sprintf("-inbox-prefix %q, expected a subject without wildcards such as %s", r.inbox, settings.PublisherInbox))
+		return cmdline.Usage(cmd, fmt.Sprintf("-inbox-prefix %q, expected a subject without wildcards such as %s", r.inbox, settings.PublisherInbox))
 	}
 	return nil
 }
@@ -151,7 +152,7 @@ func (r *publishRequest) readFile() error {
 	}
 	data, err := readPayload(r.file)
 	if err != nil {
-		return &usageError{fmt.Sprintf("%v; a TEXT that begins with @ is written with @@", err)}
+		return &cmdline.UsageError{Text: fmt.Sprintf("%v; a TEXT that begins with @ is written with @@", err)}
 	}
 	r.text = strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	return nil

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	cmdline "notifier/internal/cli"
 )
 
 // text is one text of standard input, or the reason why there is none: io.EOF after the last.
@@ -85,10 +87,10 @@ func values(in io.Reader) func() text {
 		switch {
 		case errors.As(err, &broken):
 			end.where = fmt.Sprintf("value %d", number)
-			end.err = &usageError{fmt.Sprintf("broken JSON in line %d", source.line(broken.Offset-1))}
+			end.err = &cmdline.UsageError{Text: fmt.Sprintf("broken JSON in line %d", source.line(broken.Offset-1))}
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			end.where = fmt.Sprintf("value %d", number)
-			end.err = &usageError{fmt.Sprintf("broken JSON: the input ends in line %d before its value does", source.line(source.read))}
+			end.err = &cmdline.UsageError{Text: fmt.Sprintf("broken JSON: the input ends in line %d before its value does", source.line(source.read))}
 		}
 		return end
 	}

@@ -11,8 +11,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/urfave/cli/v3"
 	"golang.org/x/time/rate"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/settings"
@@ -25,9 +27,9 @@ func publish(
 	if err != nil {
 		_, repeated := s.Pattern.Repeated(request.category)
 		if _, no := subjectOf(s.Pattern, request.text); no == nil && request.hasText && !repeated {
-			return &usageError{fmt.Sprintf("%q is not a category; are CATEGORY and TEXT swapped?", request.category)}
+			return &cmdline.UsageError{Text: fmt.Sprintf("%q is not a category; are CATEGORY and TEXT swapped?", request.category)}
 		}
-		return &usageError{err.Error()}
+		return &cmdline.UsageError{Text: err.Error()}
 	}
 	p := publisher{
 		request: request, settings: s, subject: subject, out: out, notes: payloadNotes{out: errOut}, limit: rate.NewLimiter(rate.Inf, 1),
@@ -92,7 +94,7 @@ func (p *publisher) wait(ctx context.Context) error {
 		return err
 	}
 	if found.Outcome != outcome.Sent {
-		return errUnsent
+		return cli.Exit("", exitUnsent)
 	}
 	return nil
 }
@@ -170,13 +172,13 @@ func (p *publisher) message(text string) (*nats.Msg, error) {
 		p.notes.unread(decodable)
 	}
 	if rejection != nil {
-		return nil, &usageError{rejection.Detail}
+		return nil, &cmdline.UsageError{Text: rejection.Detail}
 	}
 	if !p.request.json {
 		p.notes.asText(message.Data)
 	}
 	if p.request.json && !strings.HasPrefix(strings.TrimSpace(strings.TrimPrefix(text, "\uFEFF")), "{") {
-		return nil, &usageError{"payload is not a JSON object, expected one such as {\"text\":\"disk full\"}"} // it would pass as plain text
+		return nil, &cmdline.UsageError{Text: "payload is not a JSON object, expected one such as {\"text\":\"disk full\"}"} // it would pass as plain text
 	}
 	if p.request.single() {
 		if p.id = decoded.ID; p.id == p.newID {

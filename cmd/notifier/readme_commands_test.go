@@ -1,10 +1,9 @@
-//go:build !production
-
 package main
 
 import (
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -27,9 +26,9 @@ var (
 var (
 	prompted   = regexp.MustCompile(`(?m)^\$ (.*)$`)
 	quoted     = regexp.MustCompile("`([^`\n]+)`")
-	indented   = regexp.MustCompile(`(?m)^ {4,}((?:make|go|notifier|docker) .*)$`)
+	indented   = regexp.MustCompile(`(?m)^ {4,}((?:make|go|notifier(?:-dev)?|docker) .*)$`)
 	assignment = regexp.MustCompile(`^[A-Z_]+=`)
-	aCommand   = regexp.MustCompile(`^(make|go run|go test|docker compose|notifier) [a-z.-]`)
+	aCommand   = regexp.MustCompile(`^(make|go run|go test|docker compose|notifier(?:-dev)?) [a-z.-]`)
 )
 
 // commandsOf returns the commands that a document shows, without what a shell would take for a comment.
@@ -75,8 +74,8 @@ func TestDocumentedCommands(t *testing.T) {
 			}
 			switch words[0] + " " + words[min(1, len(words)-1)] {
 			case "go run":
-				if words[2] == "./cmd/notifier" {
-					parses(t, document, words[3:])
+				if program, found := strings.CutPrefix(words[2], "./cmd/"); found {
+					parses(t, document, program, words[3:])
 				} else if _, err := os.Stat(filepath.Join("../..", words[2])); err != nil && !strings.Contains(words[2], "@") {
 					t.Errorf("%s: %s: %v", document, command, err)
 				}
@@ -91,8 +90,8 @@ func TestDocumentedCommands(t *testing.T) {
 				continue
 			}
 			switch words[0] {
-			case "notifier":
-				parses(t, document, words[1:])
+			case "notifier", "notifier-dev":
+				parses(t, document, words[0], words[1:])
 			case "make":
 				if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(words[1]) + `:`).MatchString(makefile) {
 					t.Errorf("%s: %s: the Makefile has no such target", document, command)
@@ -124,13 +123,22 @@ func shellWords(command string) []string {
 	return words
 }
 
-// parses checks that notifier knows the command and its flags: with -h behind them nothing is run.
-func parses(t *testing.T, document string, arguments []string) {
+// parses checks that a program knows the command and its flags: with -h behind them nothing is run.
+func parses(t *testing.T, document, program string, arguments []string) {
 	t.Helper()
-	var errOut strings.Builder
-	line := slices.Concat([]string{"notifier"}, arguments, []string{"-h"})
-	if code := run(t.Context(), line, strings.NewReader(""), io.Discard, &errOut); code != exitDone {
-		t.Errorf("%s: %s: exit code %d, %s", document, strings.Join(line, " "), code, errOut.String())
+	var said strings.Builder
+	line := slices.Concat([]string{program}, arguments, []string{"-h"})
+	var code int
+	if program == "notifier" {
+		code = run(t.Context(), line, strings.NewReader(""), io.Discard, &said)
+	} else {
+		command := exec.Command(developers.Build(t, programs), line[1:]...)
+		command.Stderr = &said
+		_ = command.Run() // ProcessState has how it ended
+		code = command.ProcessState.ExitCode()
+	}
+	if code != exitDone {
+		t.Errorf("%s: %s: exit code %d, %s", document, strings.Join(line, " "), code, said.String())
 	}
 }
 
@@ -168,7 +176,10 @@ func namesTests(t *testing.T, document string, words []string) {
 // every command behind a prompt there that is notifier's is run and ends well.
 func TestReadmeWalk(t *testing.T) {
 	t.Parallel()
-	demo := start(t, nil, "demo")
+	developer := func(arguments ...string) *process {
+		return startCommand(t, exec.Command(developers.Build(t, programs), arguments...), nil)
+	}
+	demo := developer("demo")
 	server, slack, env := services(t, nil)
 	worker := start(t, env)
 	admin := adminURL(t, &worker.out)
@@ -184,7 +195,11 @@ func TestReadmeWalk(t *testing.T) {
 		if words[0] == "dead" && len(worker.out.lines(`"outcome":"dead"`)) == 0 {
 			twoLetters(t, server, &worker.out)
 		}
-		runToEnd(t, env, exitDone, words...)
+		if words[0] == "simulate" {
+			developer(words...).ends(t, exitDone)
+		} else {
+			runToEnd(t, env, exitDone, words...)
+		}
 		run++
 		if words[0] == "publish" {
 			testkit.Eventually(t, "it is in Slack", func() bool { return slack.Accepted() > 0 && len(worker.out.lines(`"outcome":"sent"`)) > 0 })
@@ -217,8 +232,8 @@ func walk(t *testing.T) (commands [][]string) {
 	for _, document := range userDocuments {
 		for _, found := range prompted.FindAllStringSubmatch(read(t, document), -1) {
 			line, _, _ := strings.Cut(found[1], " #")
-			words := shellWords(strings.TrimSpace(strings.Replace(line, "go run ./cmd/notifier", "notifier", 1)))
-			if words[0] == "notifier" && words[1] != "demo" {
+			words := shellWords(strings.TrimSpace(strings.TrimPrefix(line, "go run ./cmd/")))
+			if strings.HasPrefix(words[0], "notifier") && words[1] != "demo" {
 				commands = append(commands, words[1:])
 			}
 		}

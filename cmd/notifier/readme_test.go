@@ -29,7 +29,7 @@ func TestReadmeSettings(t *testing.T) {
 	if found := tableOfSettings(t, readme); len(found) > 0 {
 		t.Errorf("the README has a table of settings too: %v", found)
 	}
-	for _, part := range []string{"go run ./cmd/notifier demo", "go test ./...", "](" + place + ")"} {
+	for _, part := range []string{"go run ./cmd/notifier-dev demo", "go test ./...", "](" + place + ")"} {
 		if !strings.Contains(readme, part) {
 			t.Errorf("the README does not state %q", part)
 		}

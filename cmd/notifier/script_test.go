@@ -1,13 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,12 +60,11 @@ const raceExit = "atexit_sleep_ms=0"
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	commands := map[string]func(ts *testscript.TestScript, neg bool, args []string){
-		"exits": exits, "answers": answers, "nobody": nobody, "printf": printf, "aligned": aligned,
+		"exits": testkit.Exits, "answers": answers, "nobody": nobody, "printf": printf, "aligned": testkit.Aligned,
 		"asks": asks, "behaves": behaves, "opens": opens, "finds": finds,
 	}
-	for name, command := range devstackCommands() {
-		commands[name] = command
-	}
+	maps.Copy(commands, serverCommands)
+	developers.Build(t, programs)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -74,34 +72,10 @@ func TestScripts(t *testing.T) {
 		Cmds:                commands,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", raceExit)
+			env.Setenv("PATH", env.Getenv("PATH")+string(os.PathListSeparator)+programs) // for notifier-dev
 			return nil
 		},
-		Condition: func(name string) (bool, error) {
-			if name == "devstack" { // this build has the embedded servers
-				return len(devstackCommands()) > 0, nil
-			}
-			return false, fmt.Errorf("unknown condition %q", name)
-		},
 	})
-}
-
-// exits runs a command and expects an exit code: exits 2 notifier nonsense.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND [ARGUMENT...]")
-	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	err = ts.Exec(args[1], args[2:]...)
-	got := 0
-	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
-		got = failed.ExitCode()
-	} else {
-		ts.Check(err)
-	}
-	if got != want {
-		ts.Fatalf("exit code %d, expected %d", got, want)
-	}
 }
 
 // answers stands in for a worker's admin server and points ADMIN_ADDR at it: answers 503 'nats: no\nredis: no'.
@@ -136,27 +110,4 @@ func printf(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	text := strings.NewReplacer(`\r`, "\r", `\n`, "\n", `\xff`, "\xff", `\xef\xbb\xbf`, "\uFEFF").Replace(args[1])
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
-}
-
-// aligned expects that in a file (or stdout) the second column of indented lines begins at one place in each section.
-func aligned(ts *testscript.TestScript, neg bool, args []string) {
-	section, at := "", map[string]int{}
-	for _, line := range strings.Split(ts.ReadFile(args[0]), "\n") {
-		if !strings.HasPrefix(line, "   ") {
-			section = line
-			continue
-		}
-		if section != "Flags:" && section != "Commands:" {
-			continue
-		}
-		gap := strings.Index(line[3:], "   ") + 3
-		column := gap + len(line[gap:]) - len(strings.TrimLeft(line[gap:], " "))
-		if gap < 3 || at[section] != 0 && at[section] != column {
-			ts.Fatalf("not aligned: %q", line)
-		}
-		at[section] = column
-	}
-	if at["Flags:"] == 0 {
-		ts.Fatalf("no flags are shown")
-	}
 }

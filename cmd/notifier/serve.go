@@ -9,6 +9,7 @@ import (
 
 	"notifier/internal/app"
 	"notifier/internal/buildinfo"
+	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
 )
 
@@ -22,7 +23,7 @@ every event on standard output. Settings come from environment variables; docs/c
 Example:
    SLACK_BOT_TOKEN_FILE=/run/secrets/slack SLACK_CHANNEL=#alerts notifier serve`,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
+			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
 			}
 			return runServe(ctx, cmd.Root().Writer)

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/app"
+	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
 	"notifier/internal/status"
 	"notifier/internal/term"
@@ -36,12 +37,12 @@ Example:
 			&cli.DurationFlag{Name: "every", Value: 2 * time.Second, Usage: "with -watch: the `TIME` between two refreshes"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
+			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
 			}
 			every := cmd.Duration("every")
 			if every < 100*time.Millisecond {
-				return usage(cmd, fmt.Sprintf("-every %s, expected 100ms or more", every))
+				return cmdline.Usage(cmd, fmt.Sprintf("-every %s, expected 100ms or more", every))
 			}
 			return withStore(func(store app.Store) error {
 				view := statusView{source: store.Status, out: cmd.Root().Writer, json: cmd.Bool("json")}

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/app"
+	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
 	"notifier/internal/stats"
 	"notifier/internal/steering"
@@ -60,12 +61,12 @@ func listFlag() cli.Flag {
 // parseLength reads for how long something is to last.
 func parseLength(cmd *cli.Command) (time.Duration, error) {
 	if !cmd.IsSet("for") {
-		return 0, usage(cmd, "missing -for DURATION, expected for how long, such as -for 2h")
+		return 0, cmdline.Usage(cmd, "missing -for DURATION, expected for how long, such as -for 2h")
 	}
 	text := cmd.String("for")
 	length, err := time.ParseDuration(text)
 	if err != nil || length < steering.Shortest || length > steering.Longest || length%time.Microsecond != 0 {
-		return 0, usage(cmd, fmt.Sprintf("duration %q, expected 1s to 744h (31 days) such as 30m, 1h30m or 90s", text))
+		return 0, cmdline.Usage(cmd, fmt.Sprintf("duration %q, expected 1s to 744h (31 days) such as 30m, 1h30m or 90s", text))
 	}
 	return length, nil
 }
@@ -91,7 +92,7 @@ func givable(cmd *cli.Command, categories string) error {
 		return err
 	}
 	if !subject.Gives(categories) {
-		return usage(cmd, fmt.Sprintf("%s never matches, because the categories of NATS_SUBJECT %q are one token; expected a name or pattern without dots", categories, subject))
+		return cmdline.Usage(cmd, fmt.Sprintf("%s never matches, because the categories of NATS_SUBJECT %q are one token; expected a name or pattern without dots", categories, subject))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/settings"
@@ -55,7 +56,7 @@ Examples:
 				return err
 			}
 			if v.message.Subject, err = subjectOf(rules.Pattern, v.category); err != nil {
-				return usage(cmd, err.Error())
+				return cmdline.Usage(cmd, err.Error())
 			}
 			if v.message.Data, err = v.read(ctx, cmd.Root().Reader); err != nil {
 				return err
@@ -84,7 +85,7 @@ const fallbackID = "-"
 func parseValidate(cmd *cli.Command) (validation, error) {
 	v := validation{file: cmd.Args().First(), category: cmd.String("category"), json: cmd.Bool("json")}
 	if cmd.NArg() > 1 {
-		return v, usage(cmd, fmt.Sprintf("unexpected argument %q", cmd.Args().Get(1)))
+		return v, cmdline.Usage(cmd, fmt.Sprintf("unexpected argument %q", cmd.Args().Get(1)))
 	}
 	if v.file == "-" {
 		v.file = ""
@@ -94,7 +95,7 @@ func parseValidate(cmd *cli.Command) (validation, error) {
 		name, value, found := strings.Cut(header, ":")
 		name = strings.TrimSpace(name)
 		if !found || name == "" || strings.ContainsAny(header, "\r\n") {
-			return v, usage(cmd, fmt.Sprintf("-header %q, expected a line such as \"Content-Type: text/plain\"", header))
+			return v, cmdline.Usage(cmd, fmt.Sprintf("-header %q, expected a line such as \"Content-Type: text/plain\"", header))
 		}
 		v.message.Header[name] = append(v.message.Header[name], strings.TrimSpace(value))
 	}

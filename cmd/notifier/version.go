@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/buildinfo"
+	cmdline "notifier/internal/cli"
 )
 
 func versionCommand() *cli.Command {
@@ -17,7 +18,7 @@ func versionCommand() *cli.Command {
 		Description: `Example:
    notifier version`,
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
+			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(cmd.Root().Writer, "notifier %s\ncommit %s\n%s %s/%s\n",

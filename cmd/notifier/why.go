@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/app"
+	cmdline "notifier/internal/cli"
 	"notifier/internal/ratelimit"
 	"notifier/internal/recent"
 	"notifier/internal/settings"
@@ -39,7 +40,7 @@ Examples:
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return usage(cmd, fmt.Sprintf("%s, expected one EVENT_ID", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one EVENT_ID", term.Count(cmd.NArg(), "argument")))
 			}
 			why := whyOutput{id: cmd.Args().First(), category: cmd.String("category"), json: cmd.Bool("json"), out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
 			return withStore(func(store app.Store) error {

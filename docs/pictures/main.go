@@ -1,5 +1,3 @@
-//go:build !production
-
 // Command pictures takes the pictures of the README: of the status page, after an hour of events that really went through
 // three workers, and of what the demo prints. Only the clock of Redis is not real: it is moved through that hour in about
 // a minute. It needs a Chromium. Run it with make pictures.
@@ -39,18 +37,21 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(temporary) }()
-	binary := filepath.Join(temporary, "notifier")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-ldflags", "-X notifier/internal/buildinfo.version=v1.0.0", "-o", binary, "./cmd/notifier").CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
+	for _, program := range []string{"notifier", "notifier-dev"} {
+		build := exec.CommandContext(ctx, "go", "build", "-ldflags", "-X notifier/internal/buildinfo.version=v1.0.0",
+			"-o", filepath.Join(temporary, program), "./cmd/"+program)
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("go build: %w\n%s", err, out)
+		}
 	}
-	demo, err := exec.CommandContext(ctx, binary, "demo").CombinedOutput()
+	demo, err := exec.CommandContext(ctx, filepath.Join(temporary, "notifier-dev"), "demo").CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("notifier demo: %w\n%s", err, demo)
+		return fmt.Errorf("notifier-dev demo: %w\n%s", err, demo)
 	}
-	if err := write("demo.svg", terminalPicture("go run ./cmd/notifier demo", demo)); err != nil {
+	if err := write("demo.svg", terminalPicture("go run ./cmd/notifier-dev demo", demo)); err != nil {
 		return err
 	}
-	stack, err := startStack(ctx, binary)
+	stack, err := startStack(ctx, filepath.Join(temporary, "notifier"))
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func terminalPicture(command string, output []byte) []byte {
 	}
 	width, height := int(float64(widest)*across)+2*margin, len(lines)*down+2*margin
 	var svg bytes.Buffer
-	fmt.Fprintf(&svg, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="What notifier demo prints">
+	fmt.Fprintf(&svg, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="What notifier-dev demo prints">
 <style>text{font:14px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#e5e8ec;white-space:pre}.c{fill:#4ade80}</style>
 <rect width="100%%" height="100%%" rx="8" fill="#14171c"/>
 `, width, height, width, height)

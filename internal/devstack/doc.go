@@ -1,8 +1,6 @@
-//go:build !production
-
 // Package devstack runs the services that notifier needs inside one process: a NATS server with JetStream, a Redis (the
 // embedded store, which runs the same scripts) and a fake Slack that shows what it received and can be made to fail. It is
-// for `notifier demo`, `notifier dev` and the tests; production builds (-tags production) do not contain it.
+// for notifier-dev and the tests; cmd/notifier, which is deployed, does not contain it.
 //
 // The package knows these services. It does not know the worker.
 //

@@ -1,9 +1,7 @@
-//go:build !production
-
-// Package embedded provides the in-process store that replaces Redis in "notifier demo", "dev" and "simulate", and in tests
-// on a machine without a redis-server. It is miniredis with a single clock.
+// Package embedded provides the in-process store that replaces Redis in cmd/notifier-dev, and in tests on a machine without a
+// redis-server. It is miniredis with a single clock.
 //
-// The package does not know keys, scripts or limits. Production builds (-tags production) do not contain it.
+// The package does not know keys, scripts or limits.
 package embedded
 
 import "github.com/alicebob/miniredis/v2"

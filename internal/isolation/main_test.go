@@ -32,8 +32,8 @@ const (
 // folder keeps the program that is under test.
 var folder string
 
-// released is the build that is measured: without the embedded servers.
-var released = &testkit.Program{Tags: "production"}
+// released is the program that is measured.
+var released = &testkit.Program{}
 
 func TestMain(m *testing.M) {
 	testkit.Overlap(4) // the tests that are parallel wait more than they work

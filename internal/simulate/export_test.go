@@ -1,5 +1,3 @@
-//go:build !production
-
 package simulate
 
 // RunOn is Run on a store that the test can look into.

@@ -1,11 +1,9 @@
-//go:build !production
-
 // Package simulate replays past events against limits that are being considered.
 //
 // It decides nothing by itself. Each event is decided by the real limiter, which runs lua/admit.lua on the embedded store,
 // whose clock is set to the event's time. So a verdict is what a worker would have decided, under two assumptions: that
-// every event was decided at its time, and that every admitted event reached Slack at once. Production builds
-// (-tags production) do not contain the package, because they contain no embedded store.
+// every event was decided at its time, and that every admitted event reached Slack at once. Only
+// cmd/notifier-dev contains the package, as it alone contains the embedded store.
 //
 // That store sets up a new Lua state for each call and sorts a set each time it reads from it, so a decision takes half
 // a millisecond, and more where a window holds thousands of messages. A store made for this would be several times as fast,

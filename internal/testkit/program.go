@@ -27,7 +27,10 @@ func (p *Program) Build(t testing.TB, folder string) string {
 	t.Helper()
 	p.once.Do(func() {
 		name := cmp.Or(p.Package, "notifier/cmd/notifier")
-		p.path = filepath.Join(folder, path.Base(name)+"-"+p.Tags+p.Version)
+		p.path = filepath.Join(folder, path.Base(name))
+		if p.Tags+p.Version != "" {
+			p.path += "-" + p.Tags + p.Version
+		}
 		flags := "-X notifier/internal/buildinfo.version=" + p.Version
 		out, err := exec.Command("go", "build", "-tags", p.Tags, "-ldflags", flags, "-o", p.path, name).CombinedOutput()
 		if err != nil {

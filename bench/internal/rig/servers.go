@@ -1,5 +1,3 @@
-//go:build !production
-
 // Package rig has what the measurements in bench share: a NATS server and a Redis server in processes of their own, a fake
 // Slack, what processes have used, and the places in documents that are generated. It knows nothing of what is measured.
 package rig
@@ -144,7 +142,7 @@ func (s *Servers) Used() (nats, redis time.Duration) {
 // BuildWorker builds the worker as it is released, from the top of the repository, and returns the path of the program.
 func (s *Servers) BuildWorker(ctx context.Context, top string) (string, error) {
 	program := filepath.Join(s.Folder, "notifier")
-	return program, Build(ctx, top, program, "-tags", "production", "./cmd/notifier")
+	return program, Build(ctx, top, program, "./cmd/notifier")
 }
 
 // Build builds a program in a folder, with the arguments of go build.

@@ -1,5 +1,3 @@
-//go:build !production
-
 package main
 
 import (
@@ -13,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/app"
+	cmdline "notifier/internal/cli"
 	"notifier/internal/devstack"
 	"notifier/internal/settings"
 )
@@ -29,15 +28,15 @@ The fake Slack accepts everything, unless the flags below or the form on its inb
 does on a bad day. Limits are COUNT/DURATION.
 
 Examples:
-   notifier dev
-   LIMIT_CATEGORY=3/1m LOG_FORMAT=json notifier dev
-   notifier dev -slack-channel-limit 12/10s -slack-retry-after 10s -slack-fail "disk full=html"`,
+   notifier-dev dev
+   LIMIT_CATEGORY=3/1m LOG_FORMAT=json notifier-dev dev
+   notifier-dev dev -slack-channel-limit 12/10s -slack-retry-after 10s -slack-fail "disk full=html"`,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "slack-only", Usage: "run only the fake Slack, on `ADDR` (host:port)"},
 		}, slackModeFlags()...),
 		DisableSliceFlagSeparator: true, // a text may contain commas
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
+			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
 			}
 			mode, err := slackMode(cmd)
@@ -104,7 +103,7 @@ func printAddresses(out io.Writer, servers devServers, s settings.Settings, want
 	if servers.nats.URL() != wanted.NATSURL {
 		publish = "NATS_URL=" + servers.nats.URL() + " " + publish
 	}
-	_, err := fmt.Fprintf(out, `notifier dev: limits %s overall, %s per category; stop with Ctrl-C
+	_, err := fmt.Fprintf(out, `notifier-dev dev: limits %s overall, %s per category; stop with Ctrl-C
 
   Inbox    %s%s
   Status   %s
@@ -126,7 +125,7 @@ func printAddresses(out io.Writer, servers devServers, s settings.Settings, want
 // runFakeSlack runs only the fake Slack until ctx ends: for containers that stand in for Slack.
 func runFakeSlack(ctx context.Context, addr string, mode devstack.Mode, out io.Writer) (err error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return &usageError{fmt.Sprintf("-slack-only %q, expected host:port such as 0.0.0.0:8090", addr)}
+		return &cmdline.UsageError{Text: fmt.Sprintf("-slack-only %q, expected host:port such as 0.0.0.0:8090", addr)}
 	}
 	slack, err := devstack.StartSlack(addr)
 	if err != nil {

@@ -1,5 +1,3 @@
-//go:build !production
-
 package main
 
 import (
@@ -14,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/term"
 	"notifier/internal/testkit"
 )
@@ -21,36 +20,31 @@ import (
 // TestSimulateAWorkersLog: what a worker logs goes into a simulation as it is, and under the worker's own limits the
 // same becomes of every event.
 func TestSimulateAWorkersLog(t *testing.T) {
-	t.Parallel()
-	_, _, settings := startServices(t)
-	settings["SLACK_BOT_TOKEN"], settings["SLACK_CHANNEL"] = "xoxb-1", "#alerts"
-	settings["LIMIT_CATEGORY"], settings["LIMIT_GLOBAL"] = "3/1h", "5/1h"
-	worker := start(t, settings, "serve")
-	adminURL(t, &worker.out)
-	testkit.Eventually(t, "the worker has made the stream", func() bool { // an id is published once, and so is this
-		return start(t, settings, "publish", "errors", "-id", "first").code(t) == exitDone
-	})
-	for i, category := range []string{"errors", "errors", "errors", "errors", "deploys", "deploys", "deploys"} {
-		if code := start(t, settings, "publish", category, "-id", fmt.Sprint(i)).code(t); code != exitDone {
-			t.Fatalf("publish: exit code %d", code)
-		}
-		// One after the other: the log has them in the order in which they were settled.
-		testkit.Eventually(t, "it is settled", func() bool { return len(worker.out.lines(`"msg":"notification `)) == i+2 })
+	for name, value := range map[string]string{
+		"LIMIT_CATEGORY": "3/1h", "LIMIT_GLOBAL": "5/1h", "LOG_FORMAT": "json", "ADMIN_ADDR": "",
+	} {
+		t.Setenv(name, value)
 	}
-	worker.terminate(t)
-	worker.code(t)
+	worker := start(t, "dev")
+	for i, category := range []string{"errors", "errors", "errors", "errors", "deploys", "deploys", "deploys", "errors"} {
+		publish(t, worker, "notify."+category, fmt.Sprint(i))
+		// One after the other: the log has them in the order in which they were settled.
+		testkit.Eventually(t, "it is settled", func() bool { return len(worker.out.Lines(`"msg":"notification `)) == i+1 })
+	}
+	worker.interrupt(t)
+	logged := worker.out.Lines(`"msg":"notification `)
 	log := filepath.Join(t.TempDir(), "worker.log")
-	testkit.Check(t, os.WriteFile(log, []byte(worker.out.String()), 0o600))
-	var out, errOut output
-	if code := run(t.Context(), []string{"notifier", "simulate", "-json", "-category", "3/1h", "-global", "5/1h", log}, strings.NewReader(""), &out, &errOut); code != exitDone {
+	testkit.Check(t, os.WriteFile(log, []byte(strings.Join(worker.out.Lines("{"), "\n")), 0o600))
+	var out, errOut testkit.Output
+	if code := run(t.Context(), []string{"notifier-dev", "simulate", "-json", "-category", "3/1h", "-global", "5/1h", log}, strings.NewReader(""), &out, &errOut); code != cmdline.ExitDone {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
 	}
-	logged, simulated := worker.out.lines(`"msg":"notification `), out.lines("")
+	simulated := out.Lines("")
 	if len(logged) != 8 || len(simulated) != len(logged) {
 		t.Fatalf("%d events in the log and %d verdicts, expected 8", len(logged), len(simulated))
 	}
 	for i := range logged {
-		was, is := logLine(t, logged[i]), logLine(t, simulated[i])
+		was, is := fieldsOf(t, logged[i]), fieldsOf(t, simulated[i])
 		is["ts"], is["event_id"] = is["time"], is["id"]
 		for _, field := range []string{"ts", "event_id", "category", "outcome", "reason", "limit"} {
 			if was[field] != is[field] {
@@ -58,6 +52,14 @@ func TestSimulateAWorkersLog(t *testing.T) {
 			}
 		}
 	}
+}
+
+// fieldsOf reads a line of JSON.
+func fieldsOf(t *testing.T, line string) map[string]any {
+	t.Helper()
+	var fields map[string]any
+	testkit.Check(t, json.Unmarshal([]byte(line), &fields))
+	return fields
 }
 
 // TestSimulateInterrupted: Ctrl-C ends it at once, whatever it does, and half a table is no answer.
@@ -76,10 +78,10 @@ func TestSimulateInterrupted(t *testing.T) {
 			keyboard, typed := io.Pipe()
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			var out, errOut output
+			var out, errOut testkit.Output
 			code := make(chan int, 1)
 			go func() {
-				code <- run(ctx, append([]string{"notifier", "simulate"}, test.arguments...), keyboard, &out, &errOut)
+				code <- run(ctx, append([]string{"notifier-dev", "simulate"}, test.arguments...), keyboard, &out, &errOut)
 			}()
 			if test.events > 0 {
 				var text strings.Builder
@@ -93,13 +95,13 @@ func TestSimulateInterrupted(t *testing.T) {
 			}
 			testkit.Eventually(t, "it has begun", func() bool { return test.begun(out.String()) })
 			cancel()
-			if got := <-code; got != exitFailed {
+			if got := <-code; got != cmdline.ExitFailed {
 				t.Errorf("exit code %d, expected 1", got)
 			}
-			if got := errOut.String(); !strings.HasSuffix(got, "notifier: interrupted\n") {
+			if got := errOut.String(); !strings.HasSuffix(got, "notifier-dev: interrupted\n") {
 				t.Errorf("%q on stderr, expected that it was interrupted", got)
 			}
-			if got := len(out.lines("")); got >= test.events && got > 0 {
+			if got := len(out.Lines("")); got >= test.events && got > 0 {
 				t.Errorf("%d verdicts, expected that it ended before", got)
 			}
 			_ = typed.Close() // as the end of the process does
@@ -148,17 +150,17 @@ func TestSimulateProgressOfAShortReplay(t *testing.T) {
 // TestVerdictLines are JSON that keeps its names and leaves out what does not apply.
 func TestVerdictLines(t *testing.T) {
 	t.Parallel()
-	var out, errOut output
+	var out, errOut testkit.Output
 	text := `{"time":"2026-11-20T04:39:01.5+01:00","category":"a<b"}` + "\n" + `{"time":"2026-11-20T03:39:02Z","category":"a<b","id":"x"}
 {"time":"2026-11-20T03:40:00.382Z","category":"a<b"}`
-	if code := run(t.Context(), []string{"notifier", "simulate", "-json", "-category", "1/1m"}, strings.NewReader(text), &out, &errOut); code != exitDone {
+	if code := run(t.Context(), []string{"notifier-dev", "simulate", "-json", "-category", "1/1m"}, strings.NewReader(text), &out, &errOut); code != cmdline.ExitDone {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
 	}
 	want := `{"line":1,"time":"2026-11-20T03:39:01.500000Z","category":"a<b","outcome":"sent"}
 {"line":2,"time":"2026-11-20T03:39:02.000000Z","category":"a<b","id":"x","outcome":"dropped","reason":"category","limit":"1/1m","retry_after_s":59.5}
 {"line":3,"time":"2026-11-20T03:40:00.382000Z","category":"a<b","outcome":"dropped","reason":"category","limit":"1/1m","retry_after_s":1.118}
 `
-	if got := out.String(); got != want || !json.Valid([]byte(out.lines("")[0])) {
+	if got := out.String(); got != want || !json.Valid([]byte(out.Lines("")[0])) {
 		t.Errorf("%s, expected\n%s", got, want)
 	}
 }

@@ -1,5 +1,3 @@
-//go:build !production
-
 package main
 
 import (
@@ -17,12 +15,10 @@ import (
 	"notifier/internal/devstack"
 )
 
-// devstackCommands are the scripts' commands that need the embedded servers.
-func devstackCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
-	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
-		"nats": startNATS, "stream": createStream, "stored": storedEvents, "letter": storeLetter, "outcome": storeOutcome,
-		"redis": startStore, "slack": startSlack, "recorded": storeRecorded,
-	}
+// serverCommands are the scripts' commands about NATS, Redis and the fake Slack, all of which run in the test's process.
+var serverCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	"nats": startNATS, "stream": createStream, "stored": storedEvents, "letter": storeLetter, "outcome": storeOutcome,
+	"redis": startStore, "slack": startSlack, "recorded": storeRecorded,
 }
 
 // startNATS starts a NATS server for the script and points NATS_URL at it.

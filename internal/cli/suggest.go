@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -9,19 +9,19 @@ import (
 	"notifier/internal/suggest"
 )
 
-// unknownCommand says that a command is unknown, and which one may be meant: one of those below cmd, or a command of another
+// UnknownCommand says that a command is unknown, and which one may be meant: one of those below cmd, or a command of another
 // one by its very name ("replay" for "dead replay").
-func unknownCommand(cmd *cli.Command, word string) string {
+func UnknownCommand(cmd *cli.Command, word string) string {
 	text := fmt.Sprintf("unknown command %q", word)
 	for _, below := range visibleCommands(cmd) {
 		for _, further := range visibleCommands(below) {
 			if word != "" && further.Name == word {
-				return text + didYouMean(further.FullName())
+				return text + DidYouMean(further.FullName())
 			}
 		}
 	}
 	if name, found := nearest(word, commandNames(cmd)); found {
-		return text + didYouMean(strings.TrimSpace(cmd.FullName()+" "+name))
+		return text + DidYouMean(strings.TrimSpace(cmd.FullName()+" "+name))
 	}
 	return text
 }
@@ -32,7 +32,7 @@ func unknownFlag(cmd *cli.Command, written string) string {
 	if cmd == cmd.Root() {
 		for _, name := range commandNames(cmd) {
 			if name == word {
-				return text + didYouMean(cmd.FullName()+" "+name)
+				return text + DidYouMean(cmd.FullName()+" "+name)
 			}
 		}
 	}
@@ -41,7 +41,7 @@ func unknownFlag(cmd *cli.Command, written string) string {
 		names = append(names, flag.Names()...)
 	}
 	if name, found := nearest(word, names); found {
-		return text + didYouMean("-"+name)
+		return text + DidYouMean("-"+name)
 	}
 	return text
 }
@@ -66,4 +66,5 @@ func nearest(word string, names []string) (string, bool) {
 	return suggest.Nearest(word, known)
 }
 
-func didYouMean(name string) string { return fmt.Sprintf(" (did you mean %q?)", name) }
+// DidYouMean is what stands behind a name that does not exist.
+func DidYouMean(name string) string { return fmt.Sprintf(" (did you mean %q?)", name) }

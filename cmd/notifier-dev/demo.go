@@ -1,5 +1,3 @@
-//go:build !production
-
 package main
 
 import (
@@ -17,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/app"
+	cmdline "notifier/internal/cli"
 	"notifier/internal/consume/result"
 	"notifier/internal/outcome"
 	"notifier/internal/settings"
@@ -45,10 +44,10 @@ func demoCommand() *cli.Command {
 default limits, and shows what was sent, what was dropped, and why. Takes a few seconds.
 
 Example:
-   notifier demo`,
+   notifier-dev demo`,
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "write each category as a line of JSON instead of the table"}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
+			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
 			}
 			out, progress := cmd.Root().Writer, cmd.Root().Writer
@@ -112,7 +111,7 @@ func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err err
 	}
 	received := servers.slack.Accepted()
 	report("\nThe fake Slack received %d messages; the log of a worker gives the reason for each of the other %d. It took %.1f s.", received, total-received, took.Seconds())
-	report("Next: \"notifier dev\" keeps all of this running, with an inbox page and a status page to watch.")
+	report("Next: \"notifier-dev dev\" keeps all of this running, with an inbox page and a status page to watch.")
 	return counts.check(received)
 }
 
@@ -133,18 +132,6 @@ func startDemoWorkers(ctx context.Context, all []settings.Settings, observe func
 		end()
 		workers.Wait()
 		fail(nil)
-	}
-}
-
-// interruption is why ctx has ended, or err while it has not.
-func interruption(ctx context.Context, err error) error {
-	switch cause := context.Cause(ctx); {
-	case cause == nil:
-		return err
-	case errors.Is(cause, context.Canceled):
-		return errors.New("interrupted")
-	default:
-		return cause
 	}
 }
 

@@ -1,10 +1,9 @@
-//go:build !production
-
 package main
 
 import (
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/devstack"
 )
 
@@ -22,7 +21,7 @@ func slackModeFlags() []cli.Flag {
 // slackMode reads slackModeFlags. The error says which flag is wrong, and what was expected.
 func slackMode(cmd *cli.Command) (m devstack.Mode, err error) {
 	fail := func(flag string, err error) (devstack.Mode, error) {
-		return m, usage(cmd, "-"+flag+": "+err.Error())
+		return m, cmdline.Usage(cmd, "-"+flag+": "+err.Error())
 	}
 	if flag := "slack-channel-limit"; cmd.IsSet(flag) {
 		if m.ChannelLimit, err = devstack.ParseModeLimit(cmd.String(flag)); err != nil {

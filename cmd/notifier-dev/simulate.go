@@ -1,5 +1,3 @@
-//go:build !production
-
 package main
 
 import (
@@ -13,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
 	"notifier/internal/simulate"
 	"notifier/internal/term"
@@ -47,10 +46,10 @@ not sent (duplicates aside). It starts at the first event if no message was sent
 none was sent after. "-": there was none.
 
 Examples:
-   notifier simulate -category 5/10m last-week.log
-   notifier simulate -global 200/1h -overrides "errors=20/30m+2/10s" events.jsonl
-   notifier simulate -group 40/30m -reserve payments=5 last-week.log
-   docker compose logs --no-log-prefix notifier | notifier simulate -json -`,
+   notifier-dev simulate -category 5/10m last-week.log
+   notifier-dev simulate -global 200/1h -overrides "errors=20/30m+2/10s" events.jsonl
+   notifier-dev simulate -group 40/30m -reserve payments=5 last-week.log
+   docker compose logs --no-log-prefix notifier | notifier-dev simulate -json -`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "global", Usage: "`LIMIT` over all categories, instead of LIMIT_GLOBAL"},
 			&cli.StringFlag{Name: "category", Usage: "`LIMIT` for each category, instead of LIMIT_CATEGORY"},
@@ -64,7 +63,7 @@ Examples:
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() > 1 {
-				return usage(cmd, fmt.Sprintf("unexpected argument %q", cmd.Args().Get(1)))
+				return cmdline.Usage(cmd, fmt.Sprintf("unexpected argument %q", cmd.Args().Get(1)))
 			}
 			limits, err := loadSimulatedLimits(cmd)
 			if err != nil {
@@ -99,7 +98,7 @@ func loadSimulatedLimits(cmd *cli.Command) (settings.Store, error) {
 	if errors.As(err, &problems) {
 		for _, f := range limitFlags {
 			if text, wrong := problems.Line(f.variable); wrong && cmd.IsSet(f.flag) {
-				return limits, usage(cmd, "-"+f.flag+": "+text)
+				return limits, cmdline.Usage(cmd, "-"+f.flag+": "+text)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -31,8 +31,8 @@ func shortHelp(arguments []string) []string {
 	return short
 }
 
-// writeHelp writes the help of one command.
-func writeHelp(out io.Writer, cmd *cli.Command) error {
+// WriteHelp writes the help of one command.
+func WriteHelp(out io.Writer, cmd *cli.Command) error {
 	_, err := fmt.Fprintf(out, "%s - %s\n\nUsage: %s\n\n%s\n", cmd.FullName(), cmd.Usage, usageLine(cmd), cmd.Description)
 	if err != nil {
 		return err

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	cmdline "notifier/internal/cli"
+	"notifier/internal/testkit"
+)
+
+// The tests that run a worker do so one after the other: its settings, and the log of go-redis, are the process's.
+
+// get asks a server; status 0: nobody answers.
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testkit.Patience}
+	response, err := client.Get(url)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	testkit.Check(t, err)
+	return response.StatusCode, string(content)
+}
+
+// inbox waits until the inbox page of a fake Slack has so many messages, and gives their texts.
+func inbox(t *testing.T, url string, count int) []string {
+	t.Helper()
+	var page struct{ Messages []struct{ Text string } }
+	testkit.Eventually(t, "the messages are in the inbox", func() bool {
+		status, body := get(t, url+"/inbox.json")
+		return status == http.StatusOK && json.Unmarshal([]byte(body), &page) == nil && len(page.Messages) >= count
+	})
+	var texts []string
+	for _, message := range page.Messages {
+		texts = append(texts, message.Text)
+	}
+	return texts
+}
+
+// printed waits for a line that begins with a word, and gives what stands behind it.
+func printed(t *testing.T, c *command, word string) string {
+	t.Helper()
+	line := regexp.MustCompile(`(?m)^ *` + word + ` +(.*)\n`)
+	testkit.Eventually(t, word+" is printed", func() bool { return line.MatchString(c.out.String()) })
+	return line.FindStringSubmatch(c.out.String())[1]
+}
+
+// publish publishes to the NATS server of "notifier-dev dev" as soon as there is a stream.
+func publish(t *testing.T, dev *command, subject string, texts ...string) {
+	t.Helper()
+	js := testkit.JetStream(t, strings.Fields(printed(t, dev, "NATS"))[0])
+	testkit.Eventually(t, "there is a stream", func() bool {
+		_, err := js.Stream(t.Context(), "NOTIFY")
+		return err == nil
+	})
+	for _, text := range texts {
+		_, err := js.Publish(t.Context(), subject, []byte(text))
+		testkit.Check(t, err)
+	}
+}
+
+// TestDev runs everything beside whatever is on this machine: the usual ports are taken, so it says where it is.
+func TestDev(t *testing.T) {
+	const adminAddr = "127.0.0.1:8080"
+	note := map[string]string{} // by the usual address
+	for _, addr := range []string{devNATSAddr, devRedisAddr, devSlackAddr, adminAddr} {
+		note[addr] = `   \(` + regexp.QuoteMeta(addr) + ` was taken\)`
+		if listener, err := net.Listen("tcp", addr); err == nil {
+			defer listener.Close()
+		} else { // somebody else has it, which is as good while it lasts
+			note[addr] = "(" + note[addr] + ")?"
+		}
+	}
+	// What the environment says about servers, TLS and users does not apply to the embedded ones.
+	const cert, key = "/missing/cert", "/missing/key"
+	for name, value := range map[string]string{
+		"NATS_TLS_CA": cert, "NATS_TLS_CERT": cert, "NATS_TLS_KEY": key, "REDIS_URL": "rediss://elsewhere:6380", "REDIS_TLS_CA": cert,
+		"SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/real",
+	} {
+		t.Setenv(name, value)
+	}
+	p := start(t, "dev")
+	urls := map[string]string{}
+	for word, pattern := range map[string]string{
+		"Inbox":  `^(http://127\.0\.0\.1:[0-9]+)` + note[devSlackAddr] + `$`,
+		"Status": `^(http://127\.0\.0\.1:[0-9]+)` + note[adminAddr] + `$`,
+		"NATS":   `^(nats://127\.0\.0\.1:[0-9]+)` + note[devNATSAddr] + `$`,
+		"Redis":  `^(redis://127\.0\.0\.1:[0-9]+/0)` + note[devRedisAddr] + `$`,
+		"Health": `^(http://127\.0\.0\.1:[0-9]+/readyz)` + note[adminAddr] + `$`,
+	} {
+		found := regexp.MustCompile(pattern).FindStringSubmatch(printed(t, p, word))
+		if found == nil {
+			t.Fatalf("%s %q, expected %s", word, printed(t, p, word), pattern)
+		}
+		urls[word] = found[1]
+	}
+	if got := printed(t, p, "notifier-dev dev:"); got != "limits 100/30m overall, 10/30m per category; stop with Ctrl-C" {
+		t.Errorf("%q, expected the limits in their shortest form", got)
+	}
+	want := `notifier publish errors "disk full"`
+	if urls["NATS"] != "nats://"+devNATSAddr {
+		want = "NATS_URL=" + urls["NATS"] + " " + want
+	}
+	if !strings.Contains(p.out.String(), want) {
+		t.Errorf("no %s in %s", want, p.out.String())
+	}
+	testkit.Eventually(t, "ready", func() bool {
+		status, _ := get(t, urls["Health"])
+		return status == http.StatusOK
+	})
+	for _, word := range []string{"Inbox", "Status"} {
+		if status, page := get(t, urls[word]); status != http.StatusOK || !strings.Contains(page, "<html") {
+			t.Errorf("%s: %d %.100q", word, status, page)
+		}
+	}
+
+	publish(t, p, "notify.errors", "disk full")
+	if got := inbox(t, urls["Inbox"], 1); len(got) != 1 || got[0] != "disk full" {
+		t.Errorf("in the inbox: %q", got)
+	}
+	testkit.Eventually(t, "it is in the log, for people", func() bool {
+		return len(p.out.Lines("\tINFO\tnotification sent\t", `"category": "errors"`)) == 1
+	})
+	p.interrupt(t)
+	for word, url := range urls {
+		if word != "NATS" && word != "Redis" {
+			if status, _ := get(t, url); status != 0 {
+				t.Errorf("%s is still there", url)
+			}
+		}
+	}
+}
+
+// TestDevTakesSettings: limits, the log and the admin server are the environment's.
+func TestDevTakesSettings(t *testing.T) {
+	t.Setenv("LIMIT_CATEGORY", "1/1m0s")
+	t.Setenv("LOG_FORMAT", "json")
+	t.Setenv("ADMIN_ADDR", "")
+	p := start(t, "dev")
+	for _, word := range []string{"Health", "Status"} {
+		if got := printed(t, p, word); got != "none, ADMIN_ADDR is empty" {
+			t.Errorf("%s %q, expected none", word, got)
+		}
+	}
+	if got := printed(t, p, "notifier-dev dev:"); !strings.Contains(got, "1/1m per category") {
+		t.Errorf("%q, expected the limit of the environment", got)
+	}
+	publish(t, p, "notify.errors", "disk full", "disk full")
+	testkit.Eventually(t, "the second one is dropped", func() bool { return len(p.out.Lines(`"outcome":"dropped"`)) > 0 })
+	if line := p.out.Lines(`"outcome":"dropped"`)[0]; !strings.Contains(line, `"limit":"1/1m"`) {
+		t.Errorf("%s, expected the limit 1/1m", line)
+	}
+	p.interrupt(t)
+}
+
+func TestDevRefusesBadSettings(t *testing.T) {
+	t.Setenv("LIMIT_CATEGORY", "nonsense")
+	t.Setenv("ADMIN_ADDR", "8080")
+	p := start(t, "dev")
+	p.ends(t, cmdline.ExitUsage)
+	if got := p.errOut.Lines("  "); len(got) != 2 {
+		t.Errorf("%q, expected two problems", got)
+	}
+}
+
+// TestFakeSlackAlone stands in for Slack in a container.
+func TestFakeSlackAlone(t *testing.T) {
+	t.Parallel()
+	p := start(t, "dev", "-slack-only", "127.0.0.1:0")
+	const pattern = `^inbox (http://127\.0\.0\.1:[0-9]+), SLACK_API_URL=(http://\S+/api/), SLACK_WEBHOOK_URL=(http://\S+)$`
+	found := regexp.MustCompile(pattern).FindStringSubmatch(printed(t, p, "fake Slack:"))
+	if found == nil {
+		t.Fatalf("%q, expected %s", p.out.String(), pattern)
+	}
+	response, err := http.Post(found[3], "application/json", strings.NewReader(`{"text":"hi"}`))
+	testkit.Check(t, err)
+	_ = response.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	if got := inbox(t, found[1], 1); len(got) != 1 || got[0] != "hi" {
+		t.Errorf("in the inbox: %q", got)
+	}
+	p.interrupt(t)
+
+	for _, addr := range []string{"nonsense", ""} {
+		p := start(t, "dev", "-slack-only", addr)
+		p.ends(t, cmdline.ExitUsage)
+		if got := p.errOut.Lines("notifier-dev: -slack-only ", "expected host:port such as 0.0.0.0:8090"); len(got) != 1 {
+			t.Errorf("%q: %q, expected what an address is", addr, p.errOut.String())
+		}
+	}
+}
+
+// fakeSlackAlone starts a fake Slack with some flags, and gives where its page, its Web API and its webhook are.
+func fakeSlackAlone(t *testing.T, flags ...string) (p *command, page, api, webhook string) {
+	t.Helper()
+	p = start(t, append([]string{"dev", "-slack-only", "127.0.0.1:0"}, flags...)...)
+	fields := strings.Fields(strings.ReplaceAll(printed(t, p, "fake Slack:"), ",", ""))
+	_, api, _ = strings.Cut(fields[2], "=")
+	_, webhook, _ = strings.Cut(fields[3], "=")
+	return p, fields[1], api, webhook
+}
+
+// postTo posts a text to a channel of a fake Slack, and gives its answer and its Retry-After.
+func postTo(t *testing.T, api, channel, text string) (status int, answer, retryAfter string) {
+	t.Helper()
+	response, err := http.PostForm(api+"chat.postMessage", url.Values{"token": {devToken}, "channel": {channel}, "text": {text}})
+	testkit.Check(t, err)
+	defer http.DefaultClient.CloseIdleConnections()
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	testkit.Check(t, err)
+	return response.StatusCode, string(body), response.Header.Get("Retry-After")
+}
+
+func TestTheFakeSlackTakesItsModeFromFlags(t *testing.T) {
+	t.Parallel()
+	p, _, api, _ := fakeSlackAlone(t, "-slack-channel-limit", "2/1h", "-slack-workspace-limit", "4/1h", "-slack-retry-after", "1m",
+		"-slack-fail", "disk, full=html", "-slack-fail", "a=b=internal_error")
+	for i, test := range []struct {
+		channel, text string
+		status        int
+		answer, after string
+	}{
+		{"C1", "one", 200, `"ok":true`, ""},
+		{"C1", "disk, full", 403, "<html>", ""},
+		{"C1", "disk", 200, `"ok":true`, ""},
+		{"C1", "three", 429, "ratelimited", "60"},
+		{"C2", "a=b", 200, "internal_error", ""},
+		{"C2", "fine", 200, `"ok":true`, ""},
+		{"C3", "fine", 429, "ratelimited", "60"},
+	} {
+		status, answer, after := postTo(t, api, test.channel, test.text)
+		if status != test.status || !strings.Contains(answer, test.answer) || after != test.after && test.after != "60" {
+			t.Errorf("post %d: %d %q after %q, expected %d %q after %q", i, status, answer, after, test.status, test.answer, test.after)
+		}
+	}
+	p.interrupt(t)
+
+	p, _, api, webhook := fakeSlackAlone(t, "-slack-revoked")
+	if status, answer, _ := postTo(t, api, "C1", "hi"); status != 200 || !strings.Contains(answer, "token_revoked") {
+		t.Errorf("%d %s, expected token_revoked", status, answer)
+	}
+	response, err := http.Post(webhook, "application/json", strings.NewReader(`{"text":"hi"}`))
+	testkit.Check(t, err)
+	_ = response.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	if response.StatusCode != http.StatusForbidden {
+		t.Errorf("the webhook gives %d, expected 403", response.StatusCode)
+	}
+	p.interrupt(t)
+}
+
+// TestDevAgainstABadSlack: the flags work with a worker too, which sees the page of a front end.
+func TestDevAgainstABadSlack(t *testing.T) {
+	t.Setenv("LOG_FORMAT", "json")
+	t.Setenv("ADMIN_ADDR", "")
+	t.Setenv("SHUTDOWN_TIMEOUT", "1s") // it holds an event at the end
+	p := start(t, "dev", "-slack-revoked")
+	publish(t, p, "notify.errors", "disk full")
+	testkit.Eventually(t, "the worker says what Slack refuses", func() bool { return len(p.out.Lines("token_revoked")) > 0 })
+	p.interrupt(t)
+}
