@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"notifier/internal/outcome"
 	"notifier/internal/recent"
 	"notifier/internal/term"
 )
@@ -24,15 +23,15 @@ type eventList struct {
 	errOut io.Writer
 }
 
-func (l eventList) run(ctx context.Context, reader *recent.Reader, place recent.Place) error {
+func (l eventList) run(ctx context.Context, from outcomeSource) error {
 	asked := l.filter
 	asked.Limit++ // to know whether there are more
-	answer, err := reader.List(ctx, asked)
+	answer, err := from.reader.List(ctx, asked)
 	if errors.Is(err, recent.ErrNoStream) {
-		return l.note(fmt.Sprintf("no events: the stream %s does not exist yet, or does not allow direct reads; workers create it and record in it what becomes of events", place.Stream))
+		return l.note(fmt.Sprintf("no events: the stream %s does not exist yet, or does not allow direct reads; workers create it and record in it what becomes of events", from.place.Stream))
 	}
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", place.Stream, err)
+		return fmt.Errorf("stream %s: %w", from.place.Stream, err)
 	}
 	more := len(answer.Outcomes) > l.filter.Limit
 	found := answer.Outcomes[:min(len(answer.Outcomes), l.filter.Limit)]
@@ -123,40 +122,13 @@ func (l eventList) writeTable(found []recent.Outcome) error {
 	return err
 }
 
-// detail is what is worth knowing of an outcome, in a few words.
+// detail is what is known of an outcome. The message and the letter have commands of their own.
 func detail(o recent.Outcome) string {
-	var parts []string
-	add := func(format string, values ...any) { parts = append(parts, fmt.Sprintf(format, values...)) }
-	switch {
-	case o.Outcome == outcome.Sent && o.Channel != "":
-		add("to %s", o.Channel)
-	case o.Detail != "":
-		add("%s", o.Detail)
-	case o.Limit != "":
-		add("%s", room(o))
-	case o.Mute != "" && o.MutedUntil != nil:
-		add("%s until %s", o.Mute, o.MutedUntil.UTC().Format(time.RFC3339))
-	}
-	if o.Ambiguous {
-		add("ambiguous")
-	}
+	text := joined(facts(o), "message", "letter")
 	if o.LeftOut > 0 {
-		add("%d more before", o.LeftOut)
+		text = strings.TrimPrefix(fmt.Sprintf("%s; %d more before", text, o.LeftOut), "; ")
 	}
-	return strings.Join(parts, ", ")
-}
-
-// room is the limit that refused an event, and when it had room.
-func room(o recent.Outcome) string {
-	if o.AboveLimit {
-		return o.Limit + ", which its cost is above"
-	}
-	at := o.Time.Add(time.Duration(o.RetryAfter * float64(time.Second))).UTC()
-	earliest := ""
-	if o.AtLeast {
-		earliest = " or later"
-	}
-	return fmt.Sprintf("%s, room at %s%s", o.Limit, at.Format("15:04:05"), earliest)
+	return text
 }
 
 func (l eventList) writeJSON(found []recent.Outcome) error {

@@ -17,9 +17,17 @@ type noOutcomesError struct{ Why string }
 
 func (e *noOutcomesError) Error() string { return "outcomes are not recorded: " + e.Why }
 
+// outcomeSource is where outcomes are read from.
+type outcomeSource struct {
+	reader     *recent.Reader
+	place      recent.Place
+	connection *nats.Conn
+	settings   settings.NATS
+}
+
 // readOutcomes connects to NATS and has read use what workers have recorded. The error is a *settings.Problems, a
 // *noOutcomesError, that of the connection, or that of read, whose context also ends when the server denies something.
-func readOutcomes(ctx context.Context, name string, read func(ctx context.Context, reader *recent.Reader, place recent.Place) error) error {
+func readOutcomes(ctx context.Context, name string, read func(context.Context, outcomeSource) error) error {
 	s, err := settings.LoadNATS()
 	if err != nil {
 		return err
@@ -36,7 +44,7 @@ func readOutcomes(ctx context.Context, name string, read func(ctx context.Contex
 			return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
 		}
 		defer connection.Close()
-		err = read(ctx, recent.NewReader(connection, place), place)
+		err = read(ctx, outcomeSource{recent.NewReader(connection, place), place, connection, s})
 		if errors.Is(err, context.Canceled) {
 			return errors.New("interrupted")
 		}

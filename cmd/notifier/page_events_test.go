@@ -100,7 +100,7 @@ func TestRecentEventsAreThoseOfTheWorker(t *testing.T) {
 	testkit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 3 })
 	see[bool](t, b, `document.querySelector("#event-section summary").click(), true`)
 	b.waitForText(t, "#events-note", "The newest 3 events.")
-	b.waitForText(t, "#events tbody", "errors", "sent", "in C0", "dropped category", "limit 1/1h, room after ", hostileShown)
+	b.waitForText(t, "#events tbody", "errors", "sent", "in #alerts", "dropped category", "limit 1/1h, room after ", hostileShown)
 	see[bool](t, b, `document.getElementById("event-outcome").value = "dropped", document.getElementById("event-outcome").dispatchEvent(new Event("change")), true`)
 	b.waitForText(t, "#events-note", "The newest 1 event.")
 	if n := see[int](t, b, `document.querySelectorAll("#events tbody tr").length`); n != 1 {

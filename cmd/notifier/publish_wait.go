@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -68,20 +67,23 @@ func (w *waiter) unreadable(err error) error {
 }
 
 // await returns what became of the event with a sequence in the stream that workers read; 0: the sequence is not known, and the
-// latest event with the id counts. The error after the given time says what is known.
-func (w *waiter) await(ctx context.Context, seq uint64, timeout time.Duration) (recent.Outcome, error) {
+// latest event with the id counts. Of a duplicate it also returns the outcome of the event that was sent before; nil: it is not
+// recorded. The error after the given time says what is known.
+func (w *waiter) await(
+	ctx context.Context, seq uint64, timeout time.Duration,
+) (became recent.Outcome, first *recent.Outcome, err error) {
 	end := time.Now().Add(timeout)
 	for pause := soonest; ; pause = min(pause*3/2, rarest) {
 		answer, err := w.reader.List(ctx, w.filter)
 		if found, ok := choose(answer.Outcomes, seq); ok {
-			return found, nil
+			return found, firstOf(answer.Outcomes, found), nil
 		}
 		if cause := context.Cause(ctx); cause != nil {
-			return recent.Outcome{}, w.unreadable(cause)
+			return recent.Outcome{}, nil, w.unreadable(cause)
 		}
 		left := time.Until(end)
 		if left <= 0 {
-			return recent.Outcome{}, w.nothing(err, timeout)
+			return recent.Outcome{}, nil, w.nothing(err, timeout)
 		}
 		select {
 		case <-time.After(min(pause, left)):
@@ -104,6 +106,19 @@ func choose(outcomes []recent.Outcome, seq uint64) (found recent.Outcome, ok boo
 	return found, ok
 }
 
+// firstOf is the event that a duplicate repeats: the latest one that was sent. nil: it is none, or that is not recorded.
+func firstOf(outcomes []recent.Outcome, o recent.Outcome) *recent.Outcome {
+	if o.Reason != outcome.Duplicate {
+		return nil
+	}
+	for _, first := range outcomes {
+		if first.Outcome == outcome.Sent && first.Source == o.Source {
+			return &first
+		}
+	}
+	return nil
+}
+
 // nothing is why nothing is known when the time is up.
 func (w *waiter) nothing(err error, timeout time.Duration) error {
 	switch {
@@ -115,63 +130,22 @@ func (w *waiter) nothing(err error, timeout time.Duration) error {
 	return fmt.Errorf("nothing is known after %s: it waits in the stream or is held, or its outcome was not recorded; \"notifier why %s\" and the log know more", timeout, term.Printable(w.filter.EventID))
 }
 
-// becameOf is what became of an event, for people.
-func becameOf(o recent.Outcome) string {
-	var text string
-	switch {
-	case o.Outcome == outcome.Sent:
-		text = "sent"
-		if o.Channel != "" {
-			text += " to " + o.Channel
+// outcomeLine is what became of an event, for people.
+func outcomeLine(o recent.Outcome, first *recent.Outcome) string {
+	known := facts(o)
+	if o.Reason == outcome.Duplicate {
+		text := "not known: it is in flight, or was not recorded"
+		if first != nil {
+			text = fmt.Sprintf("sent %s; %s", stamp(first.Time), joined(facts(*first)))
 		}
-		if o.SlackTS != "" {
-			text += ", message " + o.SlackTS
-		}
-	case o.Outcome == outcome.Dead:
-		text = "dead, " + o.Reason
-		if o.Detail != "" {
-			text += ": " + o.Detail
-		}
-		if o.LetterSeq > 0 {
-			text += fmt.Sprintf("; it is dead letter %d", o.LetterSeq)
-		}
-	default:
-		text = "dropped, " + dropReason(o)
+		known = append(known, fact{"first", text})
 	}
-	if o.Ambiguous {
-		text += " (it may have been posted twice)"
+	words := o.Outcome
+	if o.Reason != "" {
+		words += ", " + o.Reason
 	}
-	return term.Printable(text)
-}
-
-// dropReason is why an event was dropped, and when there is room again.
-func dropReason(o recent.Outcome) string {
-	switch o.Reason {
-	case outcome.Duplicate:
-		return "duplicate: an event with this id was sent within DEDUPE_WINDOW, or is in flight"
-	case outcome.Expired:
-		return "expired: it was older than EVENT_MAX_AGE"
-	case outcome.Muted:
-		text := "muted"
-		if o.Mute != "" {
-			text += " by the mute of " + o.Mute
-		}
-		if o.MutedUntil != nil {
-			text += " until " + o.MutedUntil.UTC().Format(time.RFC3339)
-		}
-		return text
+	if details := joined(known); details != "" {
+		words += "; " + details
 	}
-	parts := []string{o.Reason}
-	if o.Limit != "" {
-		parts[0] = fmt.Sprintf("%s limit %s", o.Reason, o.Limit)
-	}
-	switch room := time.Duration(o.RetryAfter * float64(time.Second)); {
-	case o.AboveLimit:
-		parts = append(parts, "which it could never pass")
-	case room > 0 && o.AtLeast:
-		parts = append(parts, "room again in "+term.Duration(room)+" or later")
-	case room > 0:
-		parts = append(parts, "room again in "+term.Duration(room))
-	}
-	return strings.Join(parts, ", ")
+	return term.Printable(words)
 }

@@ -86,11 +86,11 @@ func (p *publisher) wait(ctx context.Context) error {
 	if p.stored.Stream != p.settings.Stream {
 		seq = 0 // of another stream than the workers'
 	}
-	found, err := p.waiter.await(ctx, seq, p.request.wait)
+	found, first, err := p.waiter.await(ctx, seq, p.request.wait)
 	if err != nil {
 		return fmt.Errorf("event %d: %w", p.stored.Sequence, err)
 	}
-	if _, err = fmt.Fprintf(p.out, "%s: event %d: %s\n", p.subject, p.stored.Sequence, becameOf(found)); err != nil {
+	if _, err = fmt.Fprintf(p.out, "%s: event %d: %s\n", p.subject, p.stored.Sequence, outcomeLine(found, first)); err != nil {
 		return err
 	}
 	if found.Outcome != outcome.Sent {

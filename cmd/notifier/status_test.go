@@ -110,8 +110,9 @@ func TestWhy(t *testing.T) {
 	startReady(t, env)
 	publishes(t, env, "errors", "-id", "e1", "disk full")
 	e1 := []string{"why", "e1"}
-	eventuallySays(t, "it is on its way", env, e1, func(out string) bool {
-		return strings.Contains(out, "e1 of category errors is admitted and on its way to Slack.\n") && strings.Contains(out, ", attempt ")
+	eventuallySays(t, "it is held", env, e1, func(out string) bool {
+		held := strings.HasPrefix(out, "e1 of category errors is admitted and held.\n")
+		return held && strings.Contains(out, ", attempt ") && strings.Contains(out, "\n  waits for #alerts: unavailable: http_503\n")
 	})
 	slack.Always(devstack.Behaviour{})
 	eventuallySays(t, "it was sent", env, e1, func(out string) bool {
@@ -119,12 +120,12 @@ func TestWhy(t *testing.T) {
 	})
 	publishes(t, env, "errors", "-id", "e2", "disk full")
 	out, _ := runToEnd(t, env, exitDone, "why", "-json", "e1")
-	var line whyLine
-	if err := json.Unmarshal([]byte(out), &line); err != nil || line.State != "sent" || line.Category != "errors" || line.Sent == nil || line.Admitted != nil {
+	var line whyAnswer
+	if err := json.Unmarshal([]byte(out), &line); err != nil || line.State != "sent" || line.Category != "errors" || line.Sent.IsZero() || !line.Admitted.IsZero() {
 		t.Errorf("%v: %s", err, out)
 	}
 	eventuallySays(t, "it is recorded that e2 was dropped", env, []string{"why", "-json", "e2"}, func(out string) bool {
-		return strings.Contains(out, `"state":"dropped"`) && strings.Contains(out, `"limit":"1/1h","room_at":"`)
+		return strings.Contains(out, `"state":"dropped"`) && strings.Contains(out, `"limit":"1/1h","retry_after_s":`) && strings.Contains(out, `"room_at":"`)
 	})
 }
 
@@ -152,7 +153,7 @@ func TestWhyFindsAllEventsWithAnID(t *testing.T) {
 		out, _ := runToEnd(t, env, exitDone, "why", "-json", "-category", category, "e1")
 		var sources []string
 		for text := range strings.Lines(out) {
-			var line whyLine
+			var line whyAnswer
 			if err := json.Unmarshal([]byte(text), &line); err != nil || line.EventID != "e1" || line.State != "sent" || line.Category != category {
 				t.Errorf("%v: %s", err, text)
 			}

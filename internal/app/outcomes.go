@@ -11,6 +11,8 @@ import (
 
 	"notifier/internal/admin"
 	"notifier/internal/consume/result"
+	"notifier/internal/event"
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/recent"
 	"notifier/internal/term"
@@ -25,6 +27,10 @@ type outcomes struct {
 	reader   *recent.Reader   // nil: off
 	tail     *recent.Tail     // nil: off
 	worker   string           // its name in records
+	maxAge   time.Duration    // older events are dropped as expired
+
+	// channel is where an event goes, as the settings name it: Slack's answers have the ID alone.
+	channel func(event.Event) string
 
 	mu     sync.Mutex
 	limits ratelimit.TierTexts
@@ -32,7 +38,7 @@ type outcomes struct {
 
 // newOutcomes makes what records outcomes. Where there can be none a worker goes on without.
 func (a *app) newOutcomes() (*outcomes, error) {
-	o := &outcomes{worker: a.replica}
+	o := &outcomes{worker: a.replica, maxAge: a.settings.MaxAge, channel: a.poster.Channel}
 	place, err := recent.NewPlace(a.settings.NATS.Stream, a.settings.NATS.Pattern)
 	if err != nil {
 		o.off = err.Error()
@@ -69,9 +75,15 @@ func (o *outcomes) record(s *result.Result, now time.Time) recent.Outcome {
 	r := recent.Outcome{
 		Time: now.UTC(), EventID: s.Event.ID, Category: s.Event.Category, Source: s.Event.Source,
 		Outcome: s.Outcome, Reason: s.Reason, Detail: s.Detail,
-		Channel: s.Channel, SlackTS: s.SlackTS, Attempts: s.Attempts, Ambiguous: s.Ambiguous,
+		SlackTS: s.SlackTS, Attempts: s.Attempts, Ambiguous: s.Ambiguous,
 		NoLetter: s.NoLetter, LetterSeq: s.LetterSeq,
 		Subject: s.Event.Subject, StreamSeq: s.StreamSeq(), Worker: o.worker,
+	}
+	if s.Channel != "" {
+		r.Channel = o.channel(s.Event)
+	}
+	if s.Reason == outcome.Expired {
+		r.Age, r.MaxAge = term.Seconds(now.Sub(s.Event.Time)), term.Seconds(o.maxAge)
 	}
 	if s.Tier.Count > 0 {
 		r.Limit, r.AboveLimit = o.limit(s.Tier), s.Never
@@ -81,7 +93,7 @@ func (o *outcomes) record(s *result.Result, now time.Time) recent.Outcome {
 	}
 	if s.Mute != nil {
 		until := s.Mute.Until.UTC()
-		r.Mute, r.MutedUntil, r.MutedBy = s.Mute.Target, &until, s.Mute.By
+		r.Mute, r.MutedUntil, r.MutedBy, r.MuteReason = s.Mute.Target, &until, s.Mute.By, s.Mute.Reason
 	}
 	return r
 }

@@ -140,17 +140,19 @@ func TestARecordHasWhatTheLineHas(t *testing.T) {
 	tier := testkit.Rules("10/30m", "1/1h", "").Global[0]
 	until := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	now := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
-	o := &outcomes{worker: "w"}
+	o := &outcomes{worker: "w", maxAge: time.Hour, channel: func(event.Event) string { return "#alerts" }}
 	for i, test := range []struct {
 		settled result.Result
 		want    recent.Outcome
 	}{
 		{result.Result{Tier: tier, RetryAfter: time.Second, Reserved: 3, AtLeast: true}, recent.Outcome{Limit: "10/30m", RetryAfter: 1, AtLeast: true}},
 		{result.Result{Tier: tier, RetryAfter: time.Second, Never: true}, recent.Outcome{Limit: "10/30m", AboveLimit: true}},
-		{result.Result{Mute: &steering.Order{Target: "a.*", Until: until, By: "me"}}, recent.Outcome{Mute: "a.*", MutedUntil: &until, MutedBy: "me"}},
+		{result.Result{Mute: &steering.Order{Target: "a.*", Until: until, By: "me", Reason: "it moves"}}, recent.Outcome{Mute: "a.*", MutedUntil: &until, MutedBy: "me", MuteReason: "it moves"}},
+		{result.Result{Channel: "C0123", SlackTS: "1.2"}, recent.Outcome{Channel: "#alerts", SlackTS: "1.2"}},
+		{result.Result{Reason: outcome.Expired}, recent.Outcome{Reason: outcome.Expired, Age: 5400, MaxAge: 3600}},
 		{result.Result{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}, recent.Outcome{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}},
 	} {
-		test.settled.Event = event.Event{ID: "e", Category: "c", Subject: "notify.c", Source: "ci"}
+		test.settled.Event = event.Event{ID: "e", Category: "c", Subject: "notify.c", Source: "ci", Time: now.Add(-90 * time.Minute)}
 		test.want.EventID, test.want.Category, test.want.Subject, test.want.Source, test.want.Worker, test.want.Time = "e", "c", "notify.c", "ci", "w", now
 		if diff := cmp.Diff(test.want, o.record(&test.settled, now)); diff != "" {
 			t.Errorf("%d (-want +got)\n%s", i, diff)

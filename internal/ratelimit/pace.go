@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -30,4 +32,24 @@ func ParsePace(text string) (Tier, error) {
 			paceBounds.form)
 	}
 	return parseTier(text, paceBounds)
+}
+
+// Turn returns how long it takes until the pace lets the next post to a channel begin, as begin.lua would say; 0:
+// now. The channel is named as in Post. Errors are as for Admit.
+func (l *Limiter) Turn(ctx context.Context, channel string, pace Tier) (time.Duration, error) {
+	if pace.Count == 0 {
+		return 0, nil
+	}
+	pipe := l.redis.Pipeline()
+	now := pipe.Time(ctx)
+	key, nth := l.keys.pace(cmp.Or(channel, webhookChannel)), int64(pace.Count-1)
+	slots := pipe.ZRevRangeWithScores(ctx, key, nth, nth)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return 0, fmt.Errorf("redis: cannot read the pace of %q: %w", channel, err)
+	}
+	if len(slots.Val()) == 0 {
+		return 0, nil
+	}
+	free := time.UnixMicro(int64(slots.Val()[0].Score)).Add(pace.Window)
+	return min(max(0, free.Sub(now.Val())), pace.Window), nil
 }

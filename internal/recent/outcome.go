@@ -26,12 +26,17 @@ type Outcome struct {
 	AtLeast    bool    `json:"retry_after_at_least,omitempty"` // or later: slots are reserved, or in buckets
 	AboveLimit bool    `json:"above_limit,omitempty"`          // never: its cost is above a temporary limit
 
-	// Dropped as muted: by which mute, until when, and whose.
+	// Dropped as muted: by which mute, until when, whose and why.
 	Mute       string     `json:"mute,omitempty"`
 	MutedUntil *time.Time `json:"muted_until,omitempty"`
 	MutedBy    string     `json:"muted_by,omitempty"`
+	MuteReason string     `json:"mute_reason,omitempty"`
 
-	Channel   string `json:"channel,omitempty"`
+	// Dropped as expired: how old it was, and how old it could become.
+	Age    float64 `json:"age_s,omitempty"`
+	MaxAge float64 `json:"max_age_s,omitempty"`
+
+	Channel   string `json:"channel,omitempty"` // as the settings name it
 	SlackTS   string `json:"slack_ts,omitempty"`
 	Attempts  int    `json:"attempts,omitempty"`
 	Ambiguous bool   `json:"ambiguous,omitempty"` // it may have been posted twice
@@ -64,6 +69,7 @@ func Outcomes() []string { return []string{outcome.Sent, outcome.Dropped, outcom
 func (o Outcome) bounded() Outcome {
 	o.EventID = short(o.EventID, longestText)
 	o.Detail = short(o.Detail, longestText)
+	o.MuteReason = short(o.MuteReason, longestText)
 	for _, name := range []*string{
 		&o.Category, &o.Source, &o.Reason, &o.Limit, &o.Mute, &o.MutedBy,
 		&o.Channel, &o.SlackTS, &o.Subject, &o.Worker,

@@ -60,7 +60,7 @@ type Wait struct {
 	Channel string    `json:"channel,omitempty"` // the Slack channel that takes no posts; empty: it concerns all events
 	Reason  string    `json:"reason"`
 	Kind    string    `json:"kind,omitempty"` // of the trouble with Redis, see TroubleKind; empty: it waits for something else
-	Since   time.Time `json:"since"`
+	Since   time.Time `json:"since,omitzero"`
 }
 
 // Text is the reason for people, with the channel that it is about: "#alerts: Slack asked to wait 12 s".

@@ -28,6 +28,7 @@ type Limiter interface {
 	Peek(ctx context.Context, categories ...string) ([]ratelimit.Usage, error)
 	Slots(ctx context.Context, most int, categories ...string) ([]ratelimit.Slot, error)
 	Pauses(ctx context.Context) ([]ratelimit.Pause, error)
+	Turn(ctx context.Context, channel string, pace ratelimit.Tier) (time.Duration, error)
 	Reserves(ctx context.Context) ([]ratelimit.Reserve, error)
 	Rooms(ctx context.Context, categories ...string) ([]ratelimit.Room, error)
 }

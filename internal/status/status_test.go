@@ -23,6 +23,7 @@ type known struct {
 	usages     []ratelimit.Usage
 	slots      []ratelimit.Slot
 	pauses     []ratelimit.Pause
+	turn       time.Duration
 	reserves   []ratelimit.Reserve
 	hour       stats.Hour
 	replicas   []stats.Replica
@@ -68,6 +69,9 @@ func (k *known) Settings(context.Context, ...string) (map[string]string, error) 
 func (k *known) Reserves(context.Context) ([]ratelimit.Reserve, error) { return k.reserves, k.err }
 
 func (k *known) Pauses(context.Context) ([]ratelimit.Pause, error) { return k.pauses, k.err }
+func (k *known) Turn(context.Context, string, ratelimit.Tier) (time.Duration, error) {
+	return k.turn, k.err
+}
 func (k *known) Hour(context.Context) (stats.Hour, error)          { return k.hour, k.err }
 func (k *known) Replicas(context.Context) ([]stats.Replica, error) { return k.replicas, k.err }
 func (k *known) source() Source                                    { return Source{Limiter: k, Stats: k} }

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"notifier/internal/outcome"
+	"notifier/internal/ratelimit"
+	"notifier/internal/recent"
+	"notifier/internal/stats"
+	"notifier/internal/status"
+	"notifier/internal/term"
+)
+
+// States of an event besides its outcome.
+const (
+	stateInFlight = "in_flight"
+	stateUnknown  = "unknown"
+)
+
+// whyAnswer is what is known of one event, as JSON for scripts. What is not known is left out.
+type whyAnswer struct {
+	EventID  string       `json:"event_id"`
+	State    string       `json:"state"` // sent, in_flight, dropped, dead or unknown
+	Category string       `json:"category,omitempty"`
+	Source   string       `json:"source,omitempty"` // what the id counts together with
+	Channel  string       `json:"channel,omitempty"`
+	Admitted time.Time    `json:"admitted,omitzero"`
+	Posts    int          `json:"posts,omitempty"` // in flight: posts that have begun
+	LastPost time.Time    `json:"last_post,omitzero"`
+	Sent     time.Time    `json:"sent,omitzero"`
+	WaitsFor []stats.Wait `json:"waits_for,omitempty"` // in flight or unread
+	Unread   *unread      `json:"unread,omitempty"`    // unknown: what it may be one of
+
+	Recorded      *whyRecorded `json:"recorded,omitempty"`   // by the worker that settled it
+	Duplicates    int          `json:"duplicates,omitempty"` // later events with its id
+	LastDuplicate time.Time    `json:"last_duplicate,omitzero"`
+}
+
+// whyRecorded is a recorded outcome, and when the limit that refused it had room again.
+type whyRecorded struct {
+	recent.Outcome
+	RoomAt time.Time `json:"room_at,omitzero"`
+}
+
+// newAnswers puts together what Redis and workers know of the events with an id; outcomes has the latest first. An event that both
+// know is one answer, and its duplicates are part of it.
+func newAnswers(id string, traces []ratelimit.Trace, outcomes []recent.Outcome) (answers []whyAnswer) {
+	for _, trace := range traces {
+		a := whyAnswer{
+			EventID: id, State: outcome.Sent, Category: trace.Category, Source: trace.Source, Admitted: trace.Admitted,
+			Posts: trace.Posts, LastPost: trace.LastPost, Sent: trace.Sent,
+		}
+		if trace.InFlight {
+			a.State = stateInFlight
+		}
+		answers = append(answers, a)
+	}
+	for _, o := range outcomes {
+		if o.Reason == outcome.Duplicate {
+			continue
+		}
+		at := -1
+		if o.Outcome == outcome.Sent {
+			at = indexOf(answers, o, outcome.Sent)
+		}
+		if at < 0 {
+			answers = append(answers, newRecorded(o))
+		} else if answers[at].Recorded == nil {
+			answers[at].Recorded, answers[at].Channel = &whyRecorded{Outcome: o}, o.Channel
+		}
+	}
+	for _, o := range outcomes {
+		if o.Reason != outcome.Duplicate {
+			continue
+		}
+		at := indexOf(answers, o, outcome.Sent, stateInFlight)
+		if at < 0 {
+			answers = append(answers, newRecorded(o))
+			continue
+		}
+		answers[at].Duplicates++
+		if o.Time.After(answers[at].LastDuplicate) {
+			answers[at].LastDuplicate = o.Time
+		}
+	}
+	return answers
+}
+
+func newRecorded(o recent.Outcome) whyAnswer {
+	a := whyAnswer{
+		EventID: o.EventID, State: o.Outcome, Category: o.Category, Source: o.Source, Channel: o.Channel,
+		Recorded: &whyRecorded{Outcome: o},
+	}
+	if o.Limit != "" && !o.AboveLimit {
+		a.Recorded.RoomAt = roomAt(o)
+	}
+	if o.Outcome == outcome.Sent {
+		a.Sent = o.Time.UTC()
+	}
+	return a
+}
+
+// indexOf finds the answer, in one of these states, about an event with the identity of an outcome's; -1: there is none. Only a
+// CloudEvent's source is part of an identity. Other sources are not known to Redis, so an answer without one can be it, too.
+func indexOf(answers []whyAnswer, o recent.Outcome, states ...string) int {
+	for _, source := range []string{o.Source, ""} {
+		at := slices.IndexFunc(answers, func(a whyAnswer) bool {
+			return a.Category == o.Category && a.Source == source && slices.Contains(states, a.State)
+		})
+		if at >= 0 {
+			return at
+		}
+	}
+	return -1
+}
+
+// waitForRedis notes that nothing goes on without Redis, if the event waits at all.
+func (a *whyAnswer) waitForRedis(err error) {
+	if a.State == stateInFlight || a.Unread != nil {
+		unknown := status.NotKnown(err, nil)
+		a.WaitsFor = []stats.Wait{{For: "redis", Kind: unknown.Kind, Reason: unknown.Text}}
+	}
+}
+
+// text is the answer for people.
+func (a whyAnswer) text() string {
+	if a.State == stateUnknown {
+		return strings.Join(a.unknown(), "\n")
+	}
+	lines := []string{a.headline()}
+	add := func(name, text string) { lines = append(lines, fmt.Sprintf("  %-9s %s", name, text)) }
+	if a.Source != "" {
+		add("source", a.Source)
+	}
+	if !a.Admitted.IsZero() {
+		add("admitted", stamp(a.Admitted))
+	}
+	if a.Posts > 0 {
+		text := fmt.Sprintf("%s, attempt %d", stamp(a.LastPost), a.Posts)
+		if len(a.WaitsFor) == 0 {
+			text += "; its result is not known yet"
+		}
+		add("posted", text)
+	}
+	switch {
+	case !a.Sent.IsZero():
+		add("sent", stamp(a.Sent))
+	case a.Recorded != nil:
+		add(a.State, stamp(a.Recorded.Time))
+	}
+	if a.Recorded != nil {
+		for _, f := range facts(a.Recorded.Outcome) {
+			add(f.name, f.text)
+		}
+		if a.Recorded.Reason == outcome.Duplicate {
+			add("first", "not known any more: it was sent within DEDUPE_WINDOW before, or was in flight")
+		}
+	} else if a.Channel != "" {
+		add("channel", a.Channel)
+	}
+	for _, wait := range a.WaitsFor {
+		add("waits for", wait.Text())
+	}
+	if a.Duplicates == 1 {
+		add("repeats", "1 event with this id came later and was dropped as its duplicate, at "+stamp(a.LastDuplicate))
+	} else if a.Duplicates > 1 {
+		add("repeats", fmt.Sprintf("%d events with this id came later and were dropped as its duplicates, the last at %s",
+			a.Duplicates, stamp(a.LastDuplicate)))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (a whyAnswer) headline() string {
+	of := a.EventID + " of category " + a.Category
+	switch a.State {
+	case stateInFlight:
+		if len(a.WaitsFor) > 0 {
+			return of + " is admitted and held."
+		}
+		return of + " is admitted and on its way to Slack."
+	case outcome.Sent:
+		return of + " was sent."
+	case outcome.Dead:
+		return fmt.Sprintf("%s is dead: %s.", of, a.Recorded.Reason)
+	}
+	return fmt.Sprintf("%s was dropped: %s.", of, a.Recorded.Reason)
+}
+
+// unknown is what an event without a trace can be.
+func (a whyAnswer) unknown() (lines []string) {
+	of := ""
+	if a.Category != "" {
+		of = " in category " + a.Category
+	}
+	why := "it was sent longer ago than DEDUPE_WINDOW, was dropped or dead-lettered more than 24 hours ago or in a storm, or never arrived."
+	if a.Unread == nil {
+		lines = append(lines, a.EventID+" is unknown"+of+": "+why)
+	} else {
+		lines = append(lines, fmt.Sprintf("%s%s may be %s.", a.EventID, of, a.Unread))
+		for _, wait := range a.WaitsFor {
+			lines = append(lines, "  waits for "+wait.Text())
+		}
+		lines = append(lines, "If it is not, "+why)
+	}
+	return append(lines, "The log has a line for each event: search it for this event_id.")
+}
+
+// String is what an unknown event may be one of: "one of the 12 events that wait unread in stream NOTIFY, the oldest since ...".
+func (u unread) String() string {
+	var parts []string
+	if u.Events > 0 {
+		text := fmt.Sprintf("one of the %d events that wait unread in stream %s", u.Events, u.Stream)
+		since := "the oldest since "
+		if u.Events == 1 {
+			text, since = "the one event that waits unread in stream "+u.Stream, "since "
+		}
+		switch {
+		case !u.Oldest.IsZero():
+			text += ", " + since + u.Oldest.UTC().Format(time.RFC3339)
+		case !u.LastRead.IsZero():
+			text += ", from which workers last read at " + u.LastRead.UTC().Format(time.RFC3339)
+		}
+		parts = append(parts, text)
+	}
+	if u.Read > 0 {
+		parts = append(parts, fmt.Sprintf("among the %s that workers have read and not settled", term.Count(u.Read, "event")))
+	}
+	return strings.Join(parts, ", or ")
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/devstack"
+	"notifier/internal/redistest"
+	"notifier/internal/testkit"
+)
+
+// TestWhyWhileRedisIsFull: an event that was admitted before, and one that no worker can admit.
+func TestWhyWhileRedisIsFull(t *testing.T) {
+	t.Parallel()
+	redis := redistest.StartProcess(t)
+	_, slack, env := services(t, map[string]string{"REDIS_URL": redis.URL()})
+	slack.Always(devstack.Behaviour{Status: 503})
+	startReady(t, env)
+	publishes(t, env, "errors", "-id", "held-1", "disk full")
+	eventuallySays(t, "it is admitted", env, []string{"why", "held-1"}, func(out string) bool {
+		return strings.HasPrefix(out, "held-1 of category errors is admitted and held.\n")
+	})
+	testkit.Check(t, redis.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
+	publishes(t, env, "errors", "-id", "held-2", "disk full")
+	for id, begin := range map[string]string{"held-1": "held-1 of category errors is admitted and held.\n", "held-2": "held-2 may be "} {
+		eventuallySays(t, id+" waits for Redis", env, []string{"why", id}, func(out string) bool {
+			return strings.HasPrefix(out, begin) && strings.Contains(out, "\n  waits for Redis is full (maxmemory)\n")
+		})
+	}
+}
+
+// TestSecurityNATSWhy: an operator learns how many events wait unread, and who may read events since when.
+func TestSecurityNATSWhy(t *testing.T) {
+	t.Parallel()
+	const info = `"$JS.API.CONSUMER.INFO.NOTIFY.notifier" # how many events wait unread, for "why"`
+	block := securityBlock(t, "nats")
+	for name, test := range map[string]struct{ configuration, user, out, errOut string }{
+		"operator": {block, "operator", "e-1 may be one of the 3 events that wait unread in stream NOTIFY.\n", ""},
+		"all":      {block, "all", "e-1 may be one of the 3 events that wait unread in stream NOTIFY, the oldest since 20", ""},
+		"denied": {
+			strings.Replace(block, info, "", 1), "operator", "e-1 is unknown: ",
+			`whether it waits unread in the stream is not known: nats: permissions violation: Permissions Violation for Publish to ` +
+				`"$JS.API.CONSUMER.INFO.NOTIFY.notifier"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			as := startSecured(t, test.configuration)
+			js := testkit.JetStream(t, as("all"))
+			createStreams(t, js)
+			_, err := js.CreateOrUpdateConsumer(t.Context(), "NOTIFY", jetstream.ConsumerConfig{
+				Durable: "notifier", FilterSubject: "notify.>", AckPolicy: jetstream.AckExplicitPolicy,
+			})
+			testkit.Check(t, err)
+			publishThree(t, js)
+			env := map[string]string{"NATS_URL": as(test.user), "REDIS_URL": redistest.Start(t).URL()}
+			if test.user == "all" {
+				down := with(env, map[string]string{"REDIS_URL": "redis://127.0.0.1:1"})
+				out, _ := runToEnd(t, down, exitDone, "why", "e-1")
+				if !strings.HasPrefix(out, test.out) || !strings.Contains(out, "\n  waits for Redis is unavailable\n") {
+					t.Errorf("without Redis: %q", out)
+				}
+			}
+			out, errOut := runToEnd(t, env, exitDone, "why", "e-1")
+			if !strings.HasPrefix(out, test.out) || !strings.Contains(errOut, test.errOut) || (errOut == "") != (test.errOut == "") {
+				t.Errorf("%q %q, expected %q %q", out, errOut, test.out, test.errOut)
+			}
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"notifier/internal/ratelimit"
+	"notifier/internal/stats"
+	"notifier/internal/term"
+)
+
+// Holdup is what keeps the events of a category from being posted, and where they go. An event whose payload names a channel can go
+// to another one.
+type Holdup struct {
+	Channel string // of the category; empty: the webhook's, or not known
+	Waits   []stats.Wait
+}
+
+// Words of what events wait for, besides those of a replica's own waits.
+const (
+	waitPace   = "pace"
+	waitSlack  = "slack"
+	waitWorker = "worker"
+
+	waitDeadLetter = "dead_letter"
+)
+
+// holdsNoEvent are waits that keep no event in flight from being posted.
+var holdsNoEvent = []string{"backlog", "redis_clock"}
+
+// Holdup asks Redis what the replicas wait for that concerns a category; empty: any. It only reads. Errors are as for Read.
+func (s Source) Holdup(ctx context.Context, category string) (Holdup, error) {
+	hour, err := s.Stats.Hour(ctx)
+	if err != nil {
+		return Holdup{}, err
+	}
+	replicas, err := s.Stats.Replicas(ctx)
+	if err != nil {
+		return Holdup{}, err
+	}
+	of, err := s.running(ctx, replicas)
+	if err != nil {
+		return Holdup{}, err
+	}
+	pauses, err := of.limiter.Pauses(ctx)
+	if err != nil {
+		return Holdup{}, err
+	}
+	var h Holdup
+	lane := ""
+	if category != "" && !of.settings.RoutesUnknown {
+		h.Channel, _ = of.settings.ChannelOf(category)
+		lane = cmp.Or(h.Channel, webhookChannel)
+	}
+	if silence := silenceOf(replicas, hour.Now); silence != "" {
+		h.add(stats.Wait{For: waitWorker, Reason: silence})
+	}
+	for _, pause := range pauses {
+		if pause.Channel == "" || pause.Channel == lane {
+			asked := ratelimit.Pause{Left: pause.Left}.String()
+			h.add(stats.Wait{For: waitSlack, Channel: pause.Channel, Reason: asked})
+		}
+	}
+	for _, replica := range replicas {
+		for _, wait := range replica.Waits {
+			otherChannel := wait.Channel != "" && wait.Channel != lane
+			noLetters := wait.For == waitDeadLetter && replica.Dead == 0
+			if !otherChannel && !noLetters && !slices.Contains(holdsNoEvent, wait.For) {
+				h.add(wait)
+			}
+		}
+	}
+	if len(h.Waits) > 0 {
+		return h, nil
+	}
+	return h, h.addPace(ctx, of, lane, UnpostedOf(replicas, hour.Now))
+}
+
+// add adds a wait, unless there is one for the same: what Slack's pauses say is newer than what a replica says of them.
+func (h *Holdup) add(wait stats.Wait) {
+	same := func(w stats.Wait) bool { return w.For == wait.For && w.Channel == wait.Channel }
+	if !slices.ContainsFunc(h.Waits, same) {
+		h.Waits = append(h.Waits, wait)
+	}
+}
+
+// addPace adds when it is the turn of the last of the events that wait for the pace of a channel.
+func (h *Holdup) addPace(ctx context.Context, of running, lane string, unposted []Unposted) error {
+	pace := of.settings.Limits.Pace
+	at := slices.IndexFunc(unposted, func(u Unposted) bool { return u.Channel == lane })
+	if at < 0 || pace.Count == 0 {
+		return nil
+	}
+	next, err := of.limiter.Turn(ctx, lane, pace)
+	if err != nil {
+		return err
+	}
+	events := unposted[at].Events
+	last := next + pace.Window*time.Duration((events-1)/pace.Count)
+	if last < time.Second {
+		return nil
+	}
+	reason := fmt.Sprintf("its turn in about %s at most, %s in the pace %s", term.Duration(last), waiting(events), pace)
+	h.add(stats.Wait{For: waitPace, Channel: lane, Reason: reason})
+	return nil
+}
+
+func waiting(events int) string {
+	if events == 1 {
+		return "1 event waits"
+	}
+	return fmt.Sprintf("%d events wait", events)
+}
+
+// silenceOf is why nobody works, as far as heartbeats show; empty: somebody does.
+func silenceOf(replicas []stats.Replica, now time.Time) string {
+	if len(replicas) == 0 {
+		return "no worker has reported in the last minute"
+	}
+	newest := slices.MaxFunc(replicas, func(a, b stats.Replica) int { return a.Seen.Compare(b.Seen) })
+	if silence := now.Sub(newest.Seen); silence >= missed {
+		return "no worker has reported for " + term.Duration(silence)
+	}
+	return ""
+}
