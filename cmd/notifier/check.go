@@ -21,8 +21,8 @@ func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "check",
 		Usage: "check whether a worker with these settings could do its job; changes nothing",
-		Description: `Reads the settings as a worker does, and asks NATS, Redis and Slack. Nothing is created, published, charged or posted (a key
-that is written to Redis is deleted at once), so it can be run next to workers at any time. First it shows the settings that are set, and where their values come from,
+		Description: `Reads the settings as a worker does, and asks NATS, Redis and Slack. Nothing is created, published, charged, posted or
+written, so it can be run next to workers at any time. First it shows the settings that are set, and where their values come from,
 then one line for each check:
    ok     as it should be
    note   good to know
@@ -51,8 +51,12 @@ Examples:
 			}
 			defer func() { _ = s.Store.Redis.Close() }() // nothing is written through it
 			app.SilenceRedis()
+			store, err := app.OpenStore(s.Store, s.Published())
+			if err != nil {
+				return err
+			}
 			check := checkOutput{
-				areas: preflight.Run(ctx, s), origins: origins, strict: cmd.Bool("strict"),
+				areas: preflight.Run(ctx, s, store.Status), origins: origins, strict: cmd.Bool("strict"),
 				out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,
 			}
 			if cmd.Bool("json") {

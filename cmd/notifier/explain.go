@@ -21,7 +21,7 @@ func explainCommand() *cli.Command {
 		ArgsUsage: "CATEGORY",
 		Description: `Shows the group, the limits with how much of each is used and which setting they are from, what is kept for it
 (LIMIT_RESERVE), its channel, and the pace and pauses there; and whether an event would be sent now, or else which limit
-refuses it and when there is room. The category need not have had an event. Reads only Redis and uses no slot. The settings
+refuses it and when there is room; or why nothing is sent at all. The category need not have had an event. Reads only Redis and uses no slot. The settings
 are those of the running workers; while none runs, those that are set here. An event may name another channel, and cost more
 than one slot: that is not looked at.
 

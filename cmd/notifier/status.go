@@ -24,8 +24,9 @@ func statusCommand() *cli.Command {
 		Name:  "status",
 		Usage: "show how full each limit is, who holds the slots and when there is room again",
 		Description: `Reads only Redis, so it works while all workers are down, and uses no slots. The limits are those of the running
-workers; while none runs, those that are set here. Lines at the top name what needs attention: replicas that differ or are
-silent, dead events of the last hour, streams that are nearly full, and what is muted or limited for a while. The table
+workers; while none runs, those that are set here. The first line says whether anything is sent, and if not, why. Lines below
+it name what needs attention: what is waited for, replicas that differ or are silent, dead events of the last hour, streams
+that are nearly full, and what is muted or limited for a while. The table
 has a row per limit: the global one first, then those of groups and of categories, the fullest of each first. Below it are
 who holds the slots of the global limit, and for whom some are kept (LIMIT_RESERVE).
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"notifier/internal/devstack"
+	"notifier/internal/redistest"
 	"notifier/internal/status"
 	"notifier/internal/testkit"
 )
@@ -28,7 +29,7 @@ func eventuallyStatus(t *testing.T, what string, env map[string]string, expected
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	_, slack, env := services(t, map[string]string{"LIMIT_GLOBAL": "5/1h", "LIMIT_CATEGORY": "3/1h+100/2h"})
-	if out, _ := runToEnd(t, env, exitDone, "status"); !strings.Contains(out, "All global slots are free.") || !strings.Contains(out, "No replica has reported") {
+	if out, _ := runToEnd(t, env, exitDone, "status"); !strings.Contains(out, "All global slots are free.") || !strings.Contains(out, "Nothing is sent: no worker has reported in the last minute.") {
 		t.Errorf("before any worker:\n%s", out)
 	}
 	p := startReady(t, env)
@@ -75,6 +76,27 @@ func TestStatus(t *testing.T) {
 		t.Errorf("without a worker, and with another limit here:\n%s", out)
 	}
 	eventuallyStatus(t, "after the worker's end 5 are sent and 3 dropped", env, counted)
+}
+
+// TestAFullRedisIsNamed: with a worker whose reports it does not store, and without one.
+func TestAFullRedisIsNamed(t *testing.T) {
+	t.Parallel()
+	redis := redistest.StartProcess(t)
+	_, _, env := services(t, map[string]string{"REDIS_URL": redis.URL()})
+	p := startReady(t, env)
+	testkit.Check(t, redis.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
+	const first = "Nothing is sent: Redis is full (maxmemory).\n"
+	says := func() {
+		for _, arguments := range [][]string{{"status"}, {"explain", "errors"}} {
+			if out, _ := runToEnd(t, env, exitDone, arguments...); !strings.HasPrefix(out, first) || strings.Contains(out, ", ready") {
+				t.Errorf("%v: expected %q first, and no replica that is ready:\n%s", arguments, first, out)
+			}
+		}
+	}
+	says()
+	p.terminate(t)
+	p.ends(t, exitDone)
+	says()
 }
 
 func TestStatusWatches(t *testing.T) {

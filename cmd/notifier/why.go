@@ -118,7 +118,7 @@ func (w whyOutput) addWaits(ctx context.Context, source status.Source, answers [
 			continue
 		}
 		asked, cancel := context.WithTimeout(ctx, redisTimeout)
-		refused := refusedWrites(asked)
+		refused := source.Stats.Refuses(asked)
 		holdup, err := source.Holdup(asked, a.Category)
 		cancel()
 		if err != nil {

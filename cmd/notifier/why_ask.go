@@ -10,10 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/preflight"
 	"notifier/internal/recent"
 	"notifier/internal/settings"
-	"notifier/internal/stats"
 )
 
 // natsTimeout is how long why waits for NATS.
@@ -101,18 +99,4 @@ func oldestUnread(ctx context.Context, connection *nats.Conn, s settings.NATS, a
 	}
 	_ = json.Unmarshal(answer.Data, &found) // an error of the server has no time
 	return found.Message.Time
-}
-
-// refusedWrites is why a Redis that answers takes no writes; nil: it takes them, or that is not known.
-func refusedWrites(ctx context.Context) error {
-	s, err := settings.LoadStore()
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = s.Redis.Close() }() // nothing is left there
-	err = preflight.TryWrite(ctx, s.Redis, s.Namespace)
-	if err == nil || !stats.RefusesWrites(stats.TroubleKind(err.Error())) {
-		return nil
-	}
-	return err
 }

@@ -18,10 +18,8 @@ var (
 	pageCSS string
 	//go:embed page.js
 	stateJS string
-	//go:embed page_sentence.js
-	sentenceJS string
-	//go:embed page_attention.js
-	attentionJS string
+	//go:embed page_summary.js
+	summaryJS string
 	//go:embed page_draw.js
 	drawJS string
 	//go:embed page_show.js
@@ -31,7 +29,7 @@ var (
 	//go:embed page_poll.js
 	pollJS string
 
-	pageJS      = stateJS + sentenceJS + attentionJS + drawJS + showJS + eventsJS + pollJS
+	pageJS      = stateJS + summaryJS + drawJS + showJS + eventsJS + pollJS
 	page        = strings.NewReplacer("{{style}}", pageCSS, "{{script}}", pageJS, "{{version}}", pageVersion).Replace(pageHTML)
 	pageVersion = hex.EncodeToString(sum(pageHTML + pageCSS + pageJS))[:16]
 

@@ -1,7 +1,6 @@
 "use strict";
 // Shows api/status and polls it. The page has one script, made of these files in this order: page.js (state and words),
-// page_sentence.js (the state as a sentence), page_attention.js (what is wrong now, and what this worker knows by itself),
-// page_draw.js (nodes and charts), page_show.js (the sections), page_events.js (recent events) and page_poll.js (requests, and the
+// page_summary.js (the sentence, what needs attention, and what this worker knows by itself, as the server says), page_draw.js (nodes and charts), page_show.js (the sections), page_events.js (recent events) and page_poll.js (requests, and the
 // start). Names of categories, channels and events come from publishers: they are only ever set as text.
 
 const INTERVAL = 2000;           // ms between two requests
@@ -9,17 +8,11 @@ const MAX_INTERVAL = 15000;      // ms between two requests while the server doe
 const REQUEST_TIMEOUT = 10000;   // ms for one response
 const RELOAD_AFTER = 10000;      // ms that a page is shown before it reloads itself for another version
 const MOST_SLOTS = 100;
-const SHOWN_AFTER = 5;           // s that events wait for a channel without a reason until it is shown: most are posted before
-const NEARLY_FULL = 0.8;         // the share of its bound above which a stream is worth a line
-const SILENT = 10000;            // ms since a replica's last report
-const STARTING = 15000;          // ms that a replica may take until it is ready
 const MOST_SOURCES = 3;          // of a category
-const MOST_LINES = 20;           // of what needs attention
 
 const state = {
   data: null,        // the last status
-  error: "",         // why the server has no status
-  failed: null,      // the body of that answer: what the worker knows all the same
+  failed: null,      // the answer of a server that has no status: why, and what the worker knows all the same
   answered: 0,       // when the server last responded, by our clock
   lost: false,       // the server does not respond
   ahead: null,       // how far the clock of Redis is ahead of ours, in ms
@@ -29,31 +22,6 @@ const now = () => Date.now() + (state.ahead ?? 0);
 
 // --- words -----------------------------------------------------------------------------------------------------------
 
-const WAITS = {
-  nats: "NATS is unavailable",
-  consumer: "the stream or its consumer is missing",
-  redis: "Redis is unavailable",
-  slack: "Slack has not accepted messages",
-  credentials: "Slack does not accept the token or the webhook",
-  dead_letter: "the dead-letter stream does not accept events",
-  backlog: "too many events wait for slow channels",
-  redis_clock: "the clock of Redis was set back",
-};
-// What the trouble with Redis is; see kindTexts in internal/status/this.go.
-const TROUBLES = {
-  full: "Redis is full",
-  read_only: "Redis is read-only, it is a replica",
-  not_saving: "Redis takes no writes, because it cannot save to its disk",
-  no_replicas: "Redis takes no writes, because too few of its replicas are connected",
-  loading: "Redis is loading its data",
-  denied: "Redis refuses the user of the worker",
-  wrong_key: "a key in Redis holds what notifier does not write",
-  unreachable: "Redis is unavailable",
-};
-const UNPOSTED = {
-  slack: "Slack takes no posts at the moment",
-  pace: "the pace of the channel",
-};
 const LETTERS = "kept as a dead letter, up to 60 a minute of each category";
 const WHY = {
   "sent ": "in Slack",
@@ -116,13 +84,8 @@ const UNSAFE = /[\p{C}\p{Zl}\p{Zp}]/gu;
 
 const plain = text => String(text).replace(UNSAFE, "\ufffd");
 
-// isolated keeps the text direction of what people have written from the sentence around it.
-const isolated = text => "\u2068" + plain(text) + "\u2069";
-
-// name isolates a category's text direction from the sentence around it, and bounds its length.
+// name bounds the length of a category's name.
 function name(category) {
-  if (category === "_other") return "other categories";
-  const letters = Array.from(plain(category));
-  return "\u2068" + (letters.length > 40 ? letters.slice(0, 40).join("") + "…" : letters.join("")) + "\u2069";
+  const letters = Array.from(category);
+  return category === "_other" ? "other categories" : letters.length > 40 ? letters.slice(0, 40).join("") + "…" : category;
 }
-

@@ -3,11 +3,9 @@
 // --- nodes -----------------------------------------------------------------------------------------------------------
 
 // Nodes are updated and not replaced: what is selected or focused stays so, and nothing flickers.
-function setText(node, text) { setSentence(node, plain(text)); }
-
-// setSentence is setText for words of ours around names and plain texts, so that the isolates in it are name's.
-function setSentence(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+function setText(node, text) {
+  const shown = plain(text);
+  if (node.textContent !== shown) node.textContent = shown;
 }
 function setAttribute(node, attribute, value) {
   if (node.getAttribute(attribute) !== String(value)) node.setAttribute(attribute, value);

@@ -37,7 +37,6 @@ function receive(answer) {
   state.answered = Date.now();
   reloadFor(answer.headers.get("Notifier-Page"));
   if (answer.ok) return showStatus(answer);
-  state.error = answer.body.error;
   state.failed = answer.body;
   if (!state.opened) $("this-section").open = state.opened = true; // there may be nothing else; who closes it keeps it closed
 }
@@ -48,7 +47,6 @@ function showStatus({ body: data, headers, begun }) {
   const ahead = when(data.time) + age + (Date.now() - begun) / 2 - Date.now();
   if (state.ahead === null || Math.abs(ahead - state.ahead) > 500) state.ahead = ahead;
   state.data = data;
-  state.error = "";
   state.failed = null;
   show(data);
 }

@@ -48,12 +48,13 @@ function showHolders(data) {
   const most = data.holders ?? [], parts = most.map(({ category, slots }) => `${category ? name(category) : "no longer known"} ${count(slots)}`);
   if (data.more_holders > 0) parts.push(`and ${counted(data.more_holders, "more", "more")}`);
   const none = data.slots_in_buckets ? "Who holds the slots is not known: they are counted in buckets, without the events." : "No slots are taken.";
-  setSentence($("holders"), parts.length ? "Held by: " + parts.join(", ") + "." : none);
+  setText($("holders"), parts.length ? "Held by: " + parts.join(", ") + "." : none);
 }
 
+const steeringText = o => `${o.kind === "mute" ? "mute" : "limit " + o.limit} of ${o.target} until ${clock(when(o.until))}${o.by ? ", by " + o.by : ""}${o.reason ? ": " + o.reason : ""}`;
 function showSteering(data) {
   const orders = data.steering ?? [], more = data.more_steering ?? 0;
-  sync($("steering"), orders, o => o.kind + " " + o.target, () => el("li"), (li, o) => setSentence(li, steeringText(o)));
+  sync($("steering"), orders, o => o.kind + " " + o.target, () => el("li"), (li, o) => setText(li, steeringText(o)));
   setText($("more-steering"), more > 0 ? `and ${counted(more, "more", "more")}` : "");
   section("steering-section", orders.length + more > 0, `${count(orders.length + more)} in force`);
 }
@@ -61,7 +62,7 @@ function showSteering(data) {
 function showReserves(data) {
   const parts = (data.reserves ?? []).map(r => `${name(r.category)} ${count(r.kept)} of ${count(r.slots)}`);
   if (data.more_reserves > 0) parts.push(`and ${counted(data.more_reserves, "more", "more")}`);
-  setSentence($("reserves"), parts.length ? "Kept for: " + parts.join(", ") + "." : "");
+  setText($("reserves"), parts.length ? "Kept for: " + parts.join(", ") + "." : "");
   const kept = (data.reserves ?? []).reduce((sum, r) => sum + r.kept, 0);
   section("reserve-section", parts.length > 0, `${counted(kept, "slot")} kept`);
 }
@@ -130,7 +131,7 @@ function sourcesText(counts) {
 function showCategories(data) {
   sync(tbody("categories"), data.categories, s => s.category, makeScope, (tr, scope) => {
     showScope(tr, scope, scope.category === "_other" ? "other categories" : scope.category, "category", firstMinute(data));
-    setSentence(cell(tr, "sources"), sourcesText(sourcesOf(data, scope.category)));
+    setText(cell(tr, "sources"), sourcesText(sourcesOf(data, scope.category)));
   });
   $("categories").hidden = data.categories.length === 0;
   const more = data.more_categories;
@@ -150,7 +151,7 @@ function showHour(data) {
     setText(cell(tr, "number"), count(o.n));
   });
   $("outcomes").hidden = data.outcomes_last_hour.length === 0;
-  section("hour-section", true, `${count(data.global.sent_last_hour)} sent, ${count(data.global.dropped_last_hour)} dropped, ${count(sumOf(deadOf(data)))} dead`);
+  section("hour-section", true, `${count(data.global.sent_last_hour)} sent, ${count(data.global.dropped_last_hour)} dropped, ${count(data.outcomes_last_hour.reduce((sum, o) => sum + (o.outcome === "dead" ? o.n : 0), 0))} dead`);
 }
 
 function showReplicas(data) {
@@ -171,22 +172,15 @@ function showReplicas(data) {
   section("replica-section", true, replicasText(data));
 }
 
-// showChannels shows what waits for each channel, and which channels refuse everything or are paused.
+// showChannels shows what waits for each channel, which channels are paused, and which refuse everything.
 function showChannels(data) {
-  const unposted = data.unposted ?? [], pauses = pausesOf(data), refused = refusedOf(data);
-  const lines = [
-    ...unposted.map(u => ({ key: "unposted " + u.channel, text: unpostedText(u) })),
-    ...pauses.map(p => ({ key: "pause " + (p.channel ?? ""), text: `${p.channel ? name(p.channel) : "All channels"}: Slack has asked to wait ${span(p.left)}` })),
-  ];
-  sync($("channels"), lines, line => line.key, () => el("li"), (li, line) => setSentence(li, line.text));
+  const unposted = data.unposted ?? [], pauses = data.slack_pauses ?? [];
+  const refused = data.summary.attention.filter(line => line.kind.startsWith("refused "));
+  const lines = [...unposted, ...pauses, ...refused].map(line => line.text);
+  sync($("channels"), lines, line => line, () => el("li"), setText);
   const waiting = unposted.reduce((sum, u) => sum + u.events, 0);
   section("channel-section", true, [counted(waiting, "event waits", "events wait"), pauses.length ? `${count(pauses.length)} paused` : "", refused.length ? `${count(refused.length)} refusing` : ""].filter(Boolean).join(", "));
-  $("no-channels").hidden = lines.length + refused.length > 0;
-  sync(document.querySelector("#refused ul"), refused, ([channel]) => channel, () => el("li", "", el("bdi"), el("span")), (li, [channel, code]) => {
-    setText(li.firstChild, channel);
-    setText(li.lastChild, ": " + code);
-  });
-  $("refused").hidden = refused.length === 0;
+  $("no-channels").hidden = lines.length > 0;
 }
 
 // showSettings shows whether all replicas have the same settings, and what is not the same.
@@ -210,8 +204,8 @@ function scopesText(scopes, more) {
 }
 
 function replicasText(data) {
-  const ready = data.ready_replicas ?? data.replicas.filter(r => r.ready).length, all = replicasOf(data);
-  return all === 0 ? "none" : ready === all ? `${count(ready)} ready` : `${count(ready)} of ${count(all)} ready`;
+  const ready = data.ready_replicas, all = replicasOf(data);
+  return all === 0 ? "none" : data.summary.level === "bad" ? count(all) : ready === all ? `${count(ready)} ready` : `${count(ready)} of ${count(all)} ready`;
 }
 
 function show(data) {
@@ -223,20 +217,18 @@ function show(data) {
   showCategories(data);
   showHour(data);
   showReplicas(data);
-  setSentence($("missed"), missedText(data));
   $("all").hidden = false;
 }
 
 // tick updates what changes with time alone.
 function tick() {
-  showSentence();
-  showAttention();
+  showSummary();
   showThis();
   for (const small of document.querySelectorAll("[data-moment]")) tickMoment(small);
-  if (state.data) {
-    const left = pauseEnds(state.data) - now();
+  const { data, lost, failed } = state;
+  if (data) {
+    const left = when(data.time) + data.slack_cooldown_s * 1000 - now();
     setText($("fact-pause"), left > 0 ? span(left) : "none");
   }
-  const at = clock(state.answered + (state.ahead ?? 0));
-  setText($("contact"), state.lost ? "not connected since " + at : state.data || state.error ? "live, " + at : "connecting");
+  setText($("contact"), lost ? "not connected since " + contactAt() : data || failed ? "live, " + contactAt() : "connecting");
 }

@@ -7,7 +7,7 @@
 // Reading order: preflight.go (what runs, and when it is done), finding.go, and a file for each thing that is examined:
 // settings.go with admin.go, limits.go with pace.go, nats.go with stream.go, stream_replicas.go and consumer.go, redis.go with
 // redis_write.go, redis_durability.go,
-// redis_memory.go and replicas.go, slack.go.
+// redis_memory.go and replicas.go, workers.go, slack.go.
 package preflight
 
 import (
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"notifier/internal/settings"
+	"notifier/internal/status"
 )
 
 // Timeout is how long one connection, or one answer, is waited for.
@@ -22,20 +23,22 @@ const Timeout = 5 * time.Second
 
 // Area is one thing that is examined, independently of all others.
 type Area struct {
-	Name string // settings, limits, nats, redis or slack
+	Name string // settings, limits, nats, redis, workers or slack
 
 	report report
 	done   chan struct{}
 }
 
 // Run examines everything at the same time and returns at once: the areas in the order in which they are shown. Each of
-// them has its findings when it is done; after ctx has ended, soon.
-func Run(ctx context.Context, s settings.Settings) []*Area {
+// them has its findings when it is done; after ctx has ended, soon. running is where the state of the running workers is.
+func Run(ctx context.Context, s settings.Settings, running status.Source) []*Area {
 	examinations := []struct {
 		name    string
 		examine func(context.Context, settings.Settings, *report)
 	}{
-		{"settings", checkSettings}, {"limits", checkLimits}, {"nats", checkNATS}, {"redis", checkRedis}, {"slack", checkSlack},
+		{"settings", checkSettings}, {"limits", checkLimits}, {"nats", checkNATS}, {"redis", checkRedis},
+		{"workers", func(ctx context.Context, _ settings.Settings, r *report) { checkWorkers(ctx, running, r) }},
+		{"slack", checkSlack},
 	}
 	areas := make([]*Area, len(examinations))
 	for i, e := range examinations {

@@ -7,6 +7,8 @@ import (
 	"go.uber.org/goleak"
 
 	"notifier/internal/settings"
+	"notifier/internal/stats"
+	"notifier/internal/status"
 	"notifier/internal/testkit"
 )
 
@@ -21,15 +23,17 @@ func TestRun(t *testing.T) {
 	s := parsed(t, func(env *settings.Environment) {
 		env.NATSURL, env.RedisURL, env.SlackAPIURL = "nats://me:"+secret+"@"+nobody, "redis://me:"+secret+"@"+nobody, "http://"+nobody+"/"
 	})
+	reader, err := stats.NewReader(s.Store.Redis, s.Store.Namespace)
+	testkit.Check(t, err)
 	var names, failed []string
-	for _, area := range Run(t.Context(), s) {
+	for _, area := range Run(t.Context(), s, status.Source{Stats: reader}) {
 		<-area.Done()
 		names = append(names, area.Name)
 		if area.Count(Fail) > 0 {
 			failed = append(failed, area.Name)
 		}
 	}
-	if want := []string{"settings", "limits", "nats", "redis", "slack"}; !slices.Equal(names, want) {
+	if want := []string{"settings", "limits", "nats", "redis", "workers", "slack"}; !slices.Equal(names, want) {
 		t.Errorf("%q, expected %q", names, want)
 	}
 	if want := []string{"nats", "redis", "slack"}; !slices.Equal(failed, want) {

@@ -94,6 +94,19 @@ func (r *Reader) time(ctx context.Context) (time.Time, error) {
 	return time.UnixMicro(micros).UTC(), nil
 }
 
+// writes is a script that says that it may write, and writes nothing: a server that takes no writes refuses to run it.
+const writes = "#!lua\nreturn 1"
+
+// Refuses is the error with which Redis refuses all writes at the moment, and so each decision: it is full, a replica, or waits for its
+// disk or its replicas. Nil: it takes writes, or that is not known.
+func (r *Reader) Refuses(ctx context.Context) error {
+	err := r.redis.Eval(ctx, writes, []string{r.keys.replicas()}).Err()
+	if err == nil || !RefusesWrites(TroubleKind(err.Error())) {
+		return nil
+	}
+	return err
+}
+
 // Hour reads the last hour, in two round trips. An error means that Redis is unavailable, or names a key whose content was
 // not written by a Recorder.
 func (r *Reader) Hour(ctx context.Context) (Hour, error) {

@@ -22,8 +22,10 @@ type Explanation struct {
 	Group    string    `json:"group"`
 	// Impossible: no subject that the workers read gives this category.
 	Impossible bool     `json:"impossible"`
-	Subject    string   `json:"subject"` // that the workers read; empty: not known
-	Forecast   Forecast `json:"forecast"`
+	Subject    string   `json:"subject"`  // that the workers read; empty: not known
+	Forecast   Forecast `json:"forecast"` // as far as limits and mutes go
+	// Stopped is why nothing is sent at the moment, whatever its category; empty: something is.
+	Stopped string `json:"stopped,omitempty"`
 
 	Limits        []AppliedLimit     `json:"limits"`          // global, group if there is one, category
 	Reserve       *ratelimit.Reserve `json:"reserve"`         // of the global limit, for this category; null: none
@@ -95,6 +97,8 @@ func (s Source) Explain(ctx context.Context, category string) (Explanation, erro
 		}
 	}
 	e.Forecast = forecaster.ofCategory(category, own)
+	everybody := Status{Time: hour.Now, Replicas: replicas, Global: scopesOf(usages, hour, forecaster).global}
+	_, e.Stopped = view{everybody, redisOf(nil, s.Stats.Refuses(ctx))}.stopped()
 	e.setReserves(reserves, forecaster.globalFor(category).kept)
 	e.setChannel(of.settings, pauses, replicas)
 	return e, nil

@@ -18,6 +18,9 @@ func (e Explanation) Lines(screen term.Screen) string {
 	}
 	answer := e.Forecast.Text(e.Time)
 	switch {
+	case e.Stopped != "":
+		colour = term.Red
+		answer = "Nothing is sent: " + e.Stopped + "."
 	case e.Forecast.Sends && e.Refused != "":
 		colour = term.Red
 		answer = "An event would be admitted now, but not sent: its channel rejects every message."

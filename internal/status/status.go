@@ -2,7 +2,7 @@
 // when there is room again, what was sent and dropped lately, and what replicas wait for. It reads only Redis, so that the
 // status command, the page and every replica show the same, also about replicas that are gone.
 //
-// It knows what is asked (status.go, of one category explain.go), whose settings count for it (settings.go), when there is room
+// It knows what is asked (status.go, of one category explain.go), what of it comes first (summary.go, attention.go), whose settings count for it (settings.go), when there is room
 // (forecast.go) and how it is shown as text (table.go, explain_text.go). It does not know Redis keys, who asks, or how the page
 // looks.
 package status
@@ -38,6 +38,7 @@ type Stats interface {
 	Hour(ctx context.Context) (stats.Hour, error)
 	Replicas(ctx context.Context) ([]stats.Replica, error)
 	Settings(ctx context.Context, fingerprints ...string) (map[string]string, error)
+	Refuses(ctx context.Context) error
 }
 
 // Source reads a Status. It is about the settings that the running replicas have, and about those of whoever reads only where no
@@ -60,6 +61,7 @@ type Source struct {
 // Status is the state of all replicas together, as JSON for scripts, of 64 KiB at most. Categories and groups have their names as
 // outcome.CategoryName gives them.
 type Status struct {
+	Summary      Summary             `json:"summary"`
 	Time         time.Time           `json:"time"` // by the clock of Redis
 	Global       Scope               `json:"global"`
 	Groups       []Scope             `json:"groups"`           // with a limit, of the 200 categories that are looked at; the fullest first, at most 50
@@ -174,6 +176,7 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 	}
 	status.setScopes(scopesOf(usages, hour, forecaster), len(all)+max(0, entries-mostEntries)) // of the entries that were not read, each can be a category
 	status.setReserves(reserves, globalOf(usages))
+	status.Summary = view{status, redisOf(this, s.Stats.Refuses(ctx))}.summary()
 	status.fit(mostBytes)
 	return status, nil
 }

@@ -28,6 +28,7 @@ type known struct {
 	hour       stats.Hour
 	replicas   []stats.Replica
 	documents  map[string]string // settings of the replicas, by fingerprint
+	refused    error             // with which Redis refuses writes
 	err        error
 	asked      []string // categories that Peek was asked for
 }
@@ -68,13 +69,26 @@ func (k *known) Settings(context.Context, ...string) (map[string]string, error) 
 }
 func (k *known) Reserves(context.Context) ([]ratelimit.Reserve, error) { return k.reserves, k.err }
 
+func (k *known) Refuses(context.Context) error                     { return k.refused }
 func (k *known) Pauses(context.Context) ([]ratelimit.Pause, error) { return k.pauses, k.err }
 func (k *known) Turn(context.Context, string, ratelimit.Tier) (time.Duration, error) {
 	return k.turn, k.err
 }
-func (k *known) Hour(context.Context) (stats.Hour, error)          { return k.hour, k.err }
-func (k *known) Replicas(context.Context) ([]stats.Replica, error) { return k.replicas, k.err }
-func (k *known) source() Source                                    { return Source{Limiter: k, Stats: k} }
+func (k *known) Hour(context.Context) (stats.Hour, error) { return k.hour, k.err }
+
+// Replicas have just started and reported, where nothing else is known of them.
+func (k *known) Replicas(context.Context) ([]stats.Replica, error) {
+	for i, replica := range k.replicas {
+		if replica.Seen.IsZero() {
+			k.replicas[i].Seen = k.hour.Now
+		}
+		if replica.Started.IsZero() {
+			k.replicas[i].Started = k.hour.Now
+		}
+	}
+	return k.replicas, k.err
+}
+func (k *known) source() Source { return Source{Limiter: k, Stats: k} }
 func tier(count int, window time.Duration) ratelimit.Tier {
 	return ratelimit.Tier{Count: count, Window: window}
 }
@@ -145,6 +159,7 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 			Differ:  []published.Difference{}, Warnings: []string{},
 		},
 	}
+	want.Summary = got.Summary // see TestSummary
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}

@@ -80,7 +80,7 @@ func TestManyOrdersAreBounded(t *testing.T) {
 	source.Steering = orders
 	got, err := source.Read(t.Context())
 	testkit.Check(t, err)
-	if len(got.Steering) != 50 || got.MoreSteering != 950 || !strings.Contains(got.Table(term.Screen{}), "mutes and limits for a while: 950 more") {
+	if len(got.Steering) != 50 || got.MoreSteering != 950 || !strings.Contains(got.Table(term.Screen{}), "1000 mutes and temporary limits are in force\n") {
 		t.Errorf("%d and %d more", len(got.Steering), got.MoreSteering)
 	}
 }

@@ -90,27 +90,3 @@ func deadText(outcomes []Outcome) string {
 	}
 	return fmt.Sprintf("%d dead %s not sent in the last hour: %s.", all, were, strings.Join(parts, ", "))
 }
-
-// writeTroubles writes what needs attention besides what is waited for, a line each.
-func (s Status) writeTroubles(text *strings.Builder, screen term.Screen) {
-	line := func(colour term.Colour, content string) {
-		fmt.Fprintln(text, screen.Paint(colour, term.Printable(content)))
-	}
-	if dead := deadText(s.Outcomes); dead != "" {
-		line(term.Red, dead)
-	}
-	for _, stream := range s.Streams {
-		switch {
-		case stream.NearlyFull():
-			line(term.Red, "Stream "+stream.Text+".")
-		case stream.Unknown != "":
-			line(term.Yellow, "Stream "+stream.Text+".")
-		}
-	}
-	for _, silent := range s.silent(mostSilent) {
-		line(term.Yellow, silent)
-	}
-}
-
-// mostSilent is how many silent replicas are named.
-const mostSilent = 5

@@ -3,12 +3,10 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"notifier/internal/stats"
 	"notifier/internal/term"
 )
 
@@ -18,11 +16,8 @@ const mostHolders = 10
 // Table is the status for people.
 func (s Status) Table(screen term.Screen) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s, by the clock of Redis. Counts cover the last hour.\n", s.Time.Format(time.RFC3339))
-	s.writeSettings(&text, screen)
-	s.writeTroubles(&text, screen)
-	s.writeSteering(&text, screen)
-	text.WriteByte('\n')
+	s.Summary.write(&text, screen)
+	fmt.Fprintf(&text, "\n%s, by the clock of Redis. Counts cover the last hour.\n", s.Time.Format(time.RFC3339))
 	s.writeScopes(&text, screen)
 	if s.MoreGroups > 0 {
 		fmt.Fprintf(&text, "and at least %s more\n", term.Count(s.MoreGroups, "group"))
@@ -35,7 +30,7 @@ func (s Status) Table(screen term.Screen) string {
 	s.writeReserves(&text, screen)
 	s.writeOutcomes(&text)
 	s.writeSources(&text)
-	s.writeReplicas(&text, screen)
+	s.writeReplicas(&text)
 	return text.String()
 }
 
@@ -87,16 +82,6 @@ func (s Status) freeText(scope Scope, tier int) string {
 		f = &Forecast{Sends: scope.Tiers[tier].FreeS <= 0, Reason: own, At: &at}
 	}
 	return f.Cell(s.Time, own)
-}
-
-// writeSettings writes whose limits are shown, where that is not clear, and which replicas have others.
-func (s Status) writeSettings(text *strings.Builder, screen term.Screen) {
-	if s.Settings.OwnText != "" {
-		fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(s.Settings.OwnText)))
-	}
-	for _, warning := range s.Settings.Warnings {
-		fmt.Fprintln(text, screen.Paint(term.Red, term.Printable(warning)))
-	}
 }
 
 func ago(d time.Duration) string {
@@ -162,51 +147,11 @@ func (s Status) writeOutcomes(text *strings.Builder) {
 	fmt.Fprintf(text, "Last hour: %s.\n", strings.Join(parts, ", "))
 }
 
-// refusedChannels are the channels that reject every message, each once, with Slack's code.
-func refusedChannels(replicas []stats.Replica) []string {
-	codes := map[string]string{}
-	for _, replica := range replicas {
-		maps.Copy(codes, replica.Refused)
-	}
-	var lines []string
-	for _, channel := range slices.Sorted(maps.Keys(codes)) {
-		lines = append(lines, fmt.Sprintf("%s rejects every message (%s)", channel, codes[channel]))
-	}
-	return lines
-}
-
-// writeReplicas writes which replicas run and what they wait for.
-func (s Status) writeReplicas(text *strings.Builder, screen term.Screen) {
-	for _, pause := range s.Pauses {
-		fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(pause.Text)))
-	}
-	s.writeUnposted(text, screen)
-	if len(s.Replicas)+s.MoreReplicas == 0 {
-		fmt.Fprintln(text, screen.Paint(term.Red, "No replica has reported in the last minute."))
-		return
-	}
-	fmt.Fprintf(text, "Replicas: %d, ready %d.\n", len(s.Replicas)+s.MoreReplicas, s.Ready)
-	for _, channel := range refusedChannels(s.Replicas) {
-		fmt.Fprintln(text, screen.Paint(term.Red, term.Printable("  channel "+channel+"; its events are dead-lettered")))
-	}
-	for _, replica := range s.Replicas {
-		for _, wait := range replica.Waits {
-			line := fmt.Sprintf("  %s has been waiting for %s for %s and holds %s: %s", replica.ID, wait.For, term.Duration(s.Time.Sub(wait.Since)), term.Count(replica.HeldFor(wait), "event"), wait.Text())
-			fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(line)))
-		}
-	}
-}
-
-// writeSteering writes what operators have asked for, a line each.
-func (s Status) writeSteering(text *strings.Builder, screen term.Screen) {
-	for _, o := range s.Steering {
-		line := fmt.Sprintf("%s until %s (%s), by %s", o.What(), o.Until.Format(time.RFC3339), term.Duration(o.Until.Sub(s.Time)), cmp.Or(o.By, "nobody"))
-		if o.Reason != "" {
-			line += ": " + o.Reason
-		}
-		fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(line)))
-	}
-	if s.MoreSteering > 0 {
-		fmt.Fprintf(text, "mutes and limits for a while: %d more\n", s.MoreSteering)
+// writeReplicas writes how many replicas run. Ready ones can be without use, as long as nothing is sent.
+func (s Status) writeReplicas(text *strings.Builder) {
+	if all := len(s.Replicas) + s.MoreReplicas; s.Summary.Level == LevelBad {
+		fmt.Fprintf(text, "Replicas: %d.\n", all)
+	} else {
+		fmt.Fprintf(text, "Replicas: %d, ready %d.\n", all, s.Ready)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"notifier/internal/stats"
-	"notifier/internal/term"
 )
 
 // This is what one worker knows by itself, whatever Redis says.
@@ -102,9 +101,24 @@ func refusing(kind, reason string, since time.Time) Redis {
 	return Redis{State: state, Kind: kind, Since: &since, Reason: reason, Text: kindTexts[kind] + ": nothing is sent"}
 }
 
+// redisOf is what Redis does for a worker, or for all of them where none reads. refused is the error with which it takes no writes
+// at the moment; nil: it takes them.
+func redisOf(this *This, refused error) Redis {
+	known := Redis{State: RedisOK}
+	if this != nil {
+		known = this.Redis
+	}
+	if refused != nil && (known.State == RedisOK || known.State == RedisCountsOnly) {
+		kind := stats.TroubleKind(refused.Error())
+		known = Redis{State: RedisRefuses, Kind: kind, Since: known.Since, Reason: refused.Error(), Text: kindTexts[kind] + ": nothing is sent"}
+	}
+	return known
+}
+
 // Unknown is what a worker answers where Redis does not: the error, what it knows by itself, and what it does not.
 type Unknown struct {
 	Error   string    `json:"error"`
+	Summary Summary   `json:"summary"`
 	Kind    string    `json:"kind"` // see stats.TroubleKind
 	Text    string    `json:"text"` // the same for people, without a time
 	Time    time.Time `json:"time"` // by the clock of the worker's machine
@@ -122,8 +136,25 @@ var unknownFields = []string{
 func NotKnown(err error, this *This) Unknown {
 	kind := stats.TroubleKind(err.Error())
 	return Unknown{
-		Error: err.Error(), Kind: kind, Text: kindTexts[kind], Time: time.Now().UTC(), This: this, Unknown: unknownFields,
+		Error: err.Error(), Summary: this.summary(err, kind), Kind: kind, Text: kindTexts[kind], Time: time.Now().UTC(), This: this,
+		Unknown: unknownFields,
 	}
+}
+
+// summary is what a worker knows by itself, where the status cannot be read for the reason err.
+func (t *This) summary(err error, kind string) Summary {
+	own := stats.Replica{ID: t.Replica, Seen: t.Time, Heartbeat: t.Beat}
+	v := view{Status{Time: t.Time, Replicas: []stats.Replica{own}, Unposted: t.Unposted, Held: t.Held}, t.Redis}
+	for _, stream := range t.Streams {
+		v.Streams = append(v.Streams, Stream{Stream: stream, Text: streamText(stream)})
+	}
+	s := v.summary()
+	if s.Level != LevelBad {
+		text := fmt.Sprintf("The status cannot be read: %s. This worker goes on.%s", kindTexts[kind], v.heldText())
+		s = Summary{Kind: "unread " + kind, Level: LevelBad, Title: "status unknown", Text: text, Attention: s.Attention}
+	}
+	s.Attention = append([]Attention{{Kind: "error", Level: LevelBad, Text: err.Error()}}, s.Attention...)
+	return s
 }
 
 // withThis puts what a worker reports of itself now in the place of its heartbeat, which may be old, or not have been stored at
@@ -145,22 +176,3 @@ func withThis(replicas []stats.Replica, this *This, now time.Time) []stats.Repli
 
 // silentAfter is the age at which a heartbeat is worth a line: ten were missed. After a minute the replica is gone.
 const silentAfter = missed
-
-// silent are lines about replicas that have not reported for a while, the longest silent one first, so many at most.
-func (s Status) silent(most int) []string {
-	var quiet []stats.Replica
-	for _, replica := range s.Replicas {
-		if s.Time.Sub(replica.Seen) >= silentAfter {
-			quiet = append(quiet, replica)
-		}
-	}
-	slices.SortStableFunc(quiet, func(a, b stats.Replica) int { return a.Seen.Compare(b.Seen) })
-	var lines []string
-	for _, replica := range quiet[:min(len(quiet), most)] {
-		lines = append(lines, fmt.Sprintf("Replica %s has not reported for %s.", replica.ID, term.Duration(s.Time.Sub(replica.Seen))))
-	}
-	if len(quiet) > most {
-		lines = append(lines, fmt.Sprintf("Nor has anything been heard of %s.", term.Count(len(quiet)-most, "more replica")))
-	}
-	return lines
-}

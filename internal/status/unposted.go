@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"notifier/internal/stats"
@@ -60,12 +59,3 @@ func (u Unposted) text() string {
 
 // shownAfter is how long events without a reason to wait take until people are shown them: a moment later most are posted.
 const shownAfter = 5 * time.Second
-
-// writeUnposted writes a line for each channel whose events wait.
-func (s Status) writeUnposted(text *strings.Builder, screen term.Screen) {
-	for _, u := range s.Unposted {
-		if u.Why != "" || u.OldestS >= shownAfter.Seconds() {
-			fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(u.Text)))
-		}
-	}
-}

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
-	"notifier/internal/term"
 	"notifier/internal/testkit"
 )
 
@@ -48,27 +46,5 @@ func TestAStatusAddsUpWhatWaitsForChannels(t *testing.T) {
 	}
 	if got.Held != 43 {
 		t.Errorf("%d events are held, expected 43: those of #quiet wait for nothing", got.Held)
-	}
-}
-
-func TestTheTableNamesChannelsThatAreBehind(t *testing.T) {
-	replicas := behind()
-	status := Status{Time: now, Replicas: replicas, Unposted: UnpostedOf(replicas, now)}
-	text := status.Table(term.Screen{})
-	for _, want := range []string{
-		"\n#alerts: 42 events wait to be posted, the oldest for 3m; Slack takes no posts at the moment\n",
-		"\n#builds: 1 event waits to be posted, the oldest for 2s; the pace of the channel\n",
-		"\n  a has been waiting for slack for 4s and holds 40 events: #alerts: Slack asked to wait 12 s\n",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("expected %q in\n%s", want, text)
-		}
-	}
-	if strings.Contains(text, "#quiet") {
-		t.Errorf("an event that waits for nothing is shown at once:\n%s", text)
-	}
-	status.Unposted[2].OldestS = 5
-	if text := status.Table(term.Screen{}); !strings.Contains(text, "\n#quiet: 1 event waits to be posted") {
-		t.Errorf("an event that has waited for 5 s is not shown:\n%s", text)
 	}
 }
