@@ -46,7 +46,7 @@ own is counted as the global limit is.
 
 Example:
    notifier limit set category/errors 50/30m -for 2h -reason "incident 4711"`,
-		Flags: []cli.Flag{&cli.StringFlag{Name: "for", Usage: "for this `DURATION`, 1s to 744h (31 days)"}, reasonFlag()},
+		Flags: append(orderFlags(), &cli.StringFlag{Name: "for", Usage: "for this `DURATION`, 1s to 744h (31 days)"}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 2 {
 				return usage(cmd, fmt.Sprintf("%s, expected SCOPE and LIMIT such as category/errors 50/30m", term.Count(cmd.NArg(), "argument")))
@@ -54,7 +54,7 @@ Example:
 			if !cmd.IsSet("for") {
 				return usage(cmd, "missing -for DURATION, expected for how long, such as -for 2h")
 			}
-			order, err := steering.NewLimit(cmd.Args().First(), cmd.Args().Get(1), who(), cmd.String("reason"))
+			order, err := steering.NewLimit(cmd.Args().First(), cmd.Args().Get(1), who(cmd), cmd.String("reason"))
 			if err != nil {
 				return usage(cmd, err.Error())
 			}

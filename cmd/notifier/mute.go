@@ -24,7 +24,7 @@ Examples:
    notifier mute errors.db 2h -reason "database is being moved"
    notifier mute 'team-a.>' 30m
    notifier mute`,
-		Flags: []cli.Flag{reasonFlag(), listFlag()},
+		Flags: append(orderFlags(), listFlag()),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			switch {
 			case cmd.NArg() == 0 && !cmd.IsSet("reason"):
@@ -36,7 +36,7 @@ Examples:
 			case cmd.Bool("json"):
 				return usage(cmd, "-json with arguments, expected it with the list alone")
 			}
-			order, err := steering.NewMute(cmd.Args().First(), who(), cmd.String("reason"))
+			order, err := steering.NewMute(cmd.Args().First(), who(cmd), cmd.String("reason"))
 			if err != nil {
 				return usage(cmd, err.Error())
 			}
