@@ -19,7 +19,7 @@ var (
 	realServices = []string{"nats", "notifier", "redis", "secrets"}
 	demoServices = []string{"burst", "fake-slack", "nats-demo", "notifier-demo", "redis-demo", "secrets-demo"}
 	onlookers    = []string{"grafana", "prometheus"}
-	commands     = []string{"dead", "publish"}
+	commands     = []string{"cli", "dead", "publish"}
 )
 
 // testProfiles: a plain "up" is the real thing, "--profile demo" is the demo and nothing of the real thing. This is what
@@ -149,5 +149,42 @@ func testNoSlack(t *testing.T, e *engine) {
 	code, said := exitOf(t, err)
 	if code != 2 || !strings.Contains(said, "SLACK_BOT_TOKEN") || !strings.Contains(said, "SLACK_WEBHOOK_URL") {
 		t.Errorf("exit code %d with %q; expected 2 and both variables named", code, said)
+	}
+}
+
+// testAsking: commands answer while a server is down or has other settings than those that run, and leave it as it is.
+func testAsking(t *testing.T, e *engine) {
+	p := e.project(t, "asking", nil, "USER=ann", "SLACK_WEBHOOK_URL=https://hooks.slack.com/services/T0/B0/x")
+	p.up(t, "--wait", "nats", "redis")
+	ask := func(arguments ...string) (string, error) {
+		return p.try(commandDeadline, append([]string{"run", "--rm", "-T", "--pull", "never"}, arguments...)...)
+	}
+	_, err := ask("cli", "mute", "errors", "1h")
+	testkit.Check(t, err)
+	out, err := ask("cli", "mute")
+	testkit.Check(t, err)
+	if !strings.Contains(out, " ann") {
+		t.Errorf("who has muted is not ann:\n%s", out)
+	}
+	_, err = ask("cli", "dead", "list")
+	if _, said := exitOf(t, err); !strings.Contains(said, "docker compose run --rm dead has them") {
+		t.Errorf("dead with the permissions of a worker: %s", said)
+	}
+
+	p.compose(t, "stop", "redis")
+	states := func() string { return p.compose(t, "ps", "-a", "--format", "{{.Service}} {{.ID}} {{.State}}") }
+	before := states()
+	p = e.project(t, "asking", nil, "NATS_SUBJECT=alerts.>", "REDIS_NAMESPACE=other")
+	_, err = ask("cli", "status")
+	if code, said := exitOf(t, err); code != 1 || !strings.Contains(said, "REDIS_URL") {
+		t.Errorf("status without Redis: exit code %d with %s; expected 1 and REDIS_URL named", code, said)
+	}
+	_, err = ask("dead", "list")
+	testkit.Check(t, err)
+	if _, err = ask("publish", "errors", "hi"); err == nil {
+		t.Error("publish to alerts.errors, expected a denial: NATS has been given other permissions by asking")
+	}
+	if after := states(); after != before || !strings.Contains(before, " exited") {
+		t.Errorf("before\n%s\nand after asking\n%s", before, after)
 	}
 }

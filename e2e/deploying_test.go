@@ -104,7 +104,7 @@ func (d *deployment) check(t *testing.T, heading string, block int, out string) 
 			}
 		}
 	}
-	limits := func() string { return d.shell(t, "docker compose run --rm -T notifier status") }
+	limits := func() string { return d.shell(t, "docker compose run --rm -T cli status") }
 	switch {
 	case heading == "First start" && block == 1:
 		expect("nothing failed", "1 published to notify.errors", "1000/30m")
@@ -141,7 +141,7 @@ func (d *deployment) check(t *testing.T, heading string, block int, out string) 
 		d.checkTeam(t)
 	case heading == "Restore" && block == 0:
 		d.settle(t)
-		if out := d.shell(t, "docker compose run --rm -T notifier why e2e-backup-0-before-1"); !strings.Contains(out, "was sent") {
+		if out := d.shell(t, "docker compose run --rm -T cli why e2e-backup-0-before-1"); !strings.Contains(out, "was sent") {
 			t.Errorf("Redis has not come back: %s", out)
 		}
 		if out := d.shell(t, "docker compose run --rm -T dead list"); !strings.Contains(out, "lost-letter") {
@@ -163,7 +163,7 @@ func (d *deployment) check(t *testing.T, heading string, block int, out string) 
 func (d *deployment) checkMistake(t *testing.T) {
 	t.Helper()
 	d.setting(t, "LIMIT_GLOBAL=100 per hour")
-	if _, err := d.tryShell("docker compose run --rm notifier check"); err == nil {
+	if _, err := d.tryShell("docker compose run --rm cli check"); err == nil {
 		t.Error("check accepts a limit of 100 per hour")
 	}
 	_, err := d.tryShell("ROLL_TIMEOUT=" + rollEnds + " sh deploy/roll.sh")
@@ -180,10 +180,10 @@ func (d *deployment) checkMistake(t *testing.T) {
 func (d *deployment) checkTeam(t *testing.T) {
 	t.Helper()
 	const team = "docker compose --env-file payments.env "
-	if out := d.shell(t, team+"run --rm -T notifier status"); !strings.Contains(out, "refunds") || !strings.Contains(out, "sent 1.") {
+	if out := d.shell(t, team+"run --rm -T cli status"); !strings.Contains(out, "refunds") || !strings.Contains(out, "sent 1.") {
 		t.Errorf("the team's status is\n%s", out)
 	}
-	if out := d.shell(t, "docker compose run --rm -T notifier status"); strings.Contains(out, "refunds") || strings.Contains(out, "share") {
+	if out := d.shell(t, "docker compose run --rm -T cli status"); strings.Contains(out, "refunds") || strings.Contains(out, "share") {
 		t.Errorf("the first team's status is\n%s", out)
 	}
 	for _, foreign := range []string{"run --rm -T -e NATS_SUBJECT=notify.> publish errors", "run --rm -T -e NATS_STREAM=NOTIFY dead list"} {
@@ -207,7 +207,7 @@ func deploy(t *testing.T, e *engine) *deployment {
 	}
 	// Its image is made of the one that is there already, and the workers reach the fake Slack.
 	testkit.Check(t, os.WriteFile(filepath.Join(d.directory, "e2e.yml"), []byte(fmt.Sprintf(
-		"services:\n  notifier: {build: {context: image}, networks: [slack]}\n"+
+		"services:\n  notifier: {build: {context: image}, networks: [slack]}\n  cli: {networks: [slack]}\n"+
 			"networks:\n  slack: {external: true, name: %s_demo}\n", beside.name)), 0o600))
 	image := e.production + "-deploying"
 	files := filepath.Join(d.directory, "docker-compose.yml") + ":" + filepath.Join(d.directory, "e2e.yml")

@@ -96,7 +96,7 @@ func TestCompose(t *testing.T) {
 	// These wait for what happens every few seconds, and no time counts in them: they run at the same time, at the end.
 	t.Run("deploying", func(t *testing.T) { t.Parallel(); testDeploying(t, e) }) // the longest begins first
 	for name, test := range map[string]func(*testing.T, *engine){
-		"demo": testDemo, "paced": testPaced, "prometheus": testPrometheus, "grafana": testGrafana,
+		"asking": testAsking, "demo": testDemo, "paced": testPaced, "prometheus": testPrometheus, "grafana": testGrafana,
 		"existing volumes": testExistingVolumes, "own names": testOwnNames,
 		"changed names": testChangedNames, "private clone": testPrivateClone, "open Redis": testOpenRedis,
 	} {

@@ -114,13 +114,17 @@ func (p *project) checkStrangers(t *testing.T) {
 // checkCommands: check finds nothing to warn of in NATS and Redis, and the ways of the README to publish and to look at dead letters work.
 func (p *project) checkCommands(t *testing.T) {
 	t.Helper()
-	_, err := p.try(commandDeadline, "run", "--rm", "-T", "notifier", "check", "-strict")
+	_, err := p.try(commandDeadline, "run", "--rm", "-T", "cli", "check", "-strict")
 	code, output := exitOf(t, err) // for the fake Slack alone, which has no TLS
 	if code != 1 || !strings.Contains(output, "SLACK_API_URL is http") || !strings.Contains(output, "1 warning, and -strict allows none: settings") {
 		t.Errorf("check -strict: exit code %d with %s; expected a warning about SLACK_API_URL and no other", code, output)
 	}
 	if out := p.compose(t, "run", "--rm", "-T", "publish", "typed", "-n", "2", "by hand"); !strings.Contains(out, "2 published to notify.typed") {
 		t.Errorf("publish: %s", out)
+	}
+	_, err = p.try(commandDeadline, "run", "--rm", "-T", "publish", "typed", "-wait", "by hand")
+	if code, output := exitOf(t, err); code != 3 || !strings.Contains(output, "dropped") { // no slot is free
+		t.Errorf("publish -wait: exit code %d with %s; expected 3 and that it was dropped", code, output)
 	}
 	out := strings.TrimSpace(p.compose(t, "run", "--rm", "-T", "secrets", "url"))
 	publisher, err := url.Parse(out)
@@ -138,7 +142,7 @@ func (p *project) checkCommands(t *testing.T) {
 		out := p.compose(t, "run", "--rm", "-T", "dead", "list")
 		return strings.Contains(out, "1 dead letter: 1 malformed"), out
 	})
-	if out := p.compose(t, "run", "--rm", "-T", "notifier", "status"); !strings.Contains(out, "100/100") {
+	if out := p.compose(t, "run", "--rm", "-T", "cli", "status"); !strings.Contains(out, "100/100") {
 		t.Errorf("status: %s", out)
 	}
 }

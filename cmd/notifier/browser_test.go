@@ -151,11 +151,11 @@ func (b *browser) do(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// reduceMotion is a setting of people whom movement makes ill.
-func (b *browser) reduceMotion(t *testing.T) {
+// prefer sets what a person prefers, as a media feature of CSS.
+func (b *browser) prefer(t *testing.T, feature, value string) {
 	t.Helper()
 	b.do(t, chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		features := []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}}
+		features := []*emulation.MediaFeature{{Name: feature, Value: value}}
 		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
 		return err
 	}))

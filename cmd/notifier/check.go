@@ -33,7 +33,7 @@ With -strict a warning is a failure, too: for deployments.
 
 Examples:
    notifier check
-   docker compose run --rm notifier check -all
+   docker compose run --rm cli check -all
    notifier check -strict
    notifier check -json | jq '.checks[] | select(.level != "ok")'`,
 		Flags: []cli.Flag{

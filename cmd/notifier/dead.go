@@ -92,8 +92,11 @@ func withDeadLetters(ctx context.Context, name string, do func(ctx context.Conte
 	if err == nil || errors.Is(err, letters.ErrNoStream) {
 		err = do(ctx, s, stream)
 	}
-	if errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted")
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return fmt.Errorf("%w; docs/security.md has the permissions of an operator, and under compose docker compose run --rm dead has them", err)
 	}
 	return err
 }

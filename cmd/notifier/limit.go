@@ -48,7 +48,7 @@ own is counted as the global limit is.
 
 Example:
    notifier limit set category/errors 50/30m -for 2h -reason "incident 4711"`,
-		Flags: []cli.Flag{forFlag(), reasonFlag()},
+		Flags: orderFlags(),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 2 {
 				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected SCOPE and LIMIT such as category/errors 50/30m", term.Count(cmd.NArg(), "argument")))
@@ -57,7 +57,7 @@ Example:
 			if err != nil {
 				return err
 			}
-			order, err := steering.NewLimit(cmd.Args().First(), cmd.Args().Get(1), who(), cmd.String("reason"))
+			order, err := steering.NewLimit(cmd.Args().First(), cmd.Args().Get(1), who(cmd), cmd.String("reason"))
 			if err != nil {
 				return cmdline.Usage(cmd, err.Error())
 			}

@@ -45,7 +45,7 @@ the same pattern replaces the first.
 Examples:
    notifier mute add errors.db -for 2h -reason "database is being moved"
    notifier mute add 'team-a.>' -for 30m`,
-		Flags: []cli.Flag{forFlag(), reasonFlag()},
+		Flags: orderFlags(),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
 				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one PATTERN such as errors", term.Count(cmd.NArg(), "argument")))
@@ -54,7 +54,7 @@ Examples:
 			if err != nil {
 				return err
 			}
-			order, err := steering.NewMute(cmd.Args().First(), who(), cmd.String("reason"))
+			order, err := steering.NewMute(cmd.Args().First(), who(cmd), cmd.String("reason"))
 			if err != nil {
 				return cmdline.Usage(cmd, err.Error())
 			}

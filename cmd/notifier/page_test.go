@@ -172,7 +172,7 @@ func checkUse(t *testing.T, b *browser) {
 	if wide := see[int](t, b, "document.documentElement.scrollWidth"); wide > 360 {
 		t.Errorf("the page is %d px wide on a screen of 360", wide)
 	}
-	b.reduceMotion(t)
+	b.prefer(t, "prefers-reduced-motion", "reduce")
 	if got := see[string](t, b, `getComputedStyle(document.querySelector(".bar span")).transitionDuration`); got != "0s" {
 		t.Errorf("bars move for %s although motion is to be reduced", got)
 	}

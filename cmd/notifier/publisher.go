@@ -235,7 +235,8 @@ func (p *publisher) finish(failure error) error {
 		return errors.Join(failure, fmt.Errorf("NATS: %w", err))
 	}
 	if denied := p.connection.LastError(); errors.Is(denied, nats.ErrPermissionViolation) {
-		failure = fmt.Errorf("%w; the permissions of a publisher are in docs/security.md, and -inbox-prefix is where acknowledgements arrive", denied)
+		failure = fmt.Errorf("%w; docs/security.md has the permissions of a publisher, whose acknowledgements arrive below -inbox-prefix; "+
+			"under compose docker compose run --rm publish has them", denied)
 	}
 	lines := fmt.Sprintf("%d published to %s\n", p.published, p.subject)
 	if what := p.what(); what != "" {

@@ -51,7 +51,7 @@ func TestComposeStartsNoOpenServer(t *testing.T) {
 		}
 	}
 	for service, want := range map[string]string{
-		"secrets": "", "nats": "backend, nats-port", "redis": "backend", "notifier": "backend, observe, outside",
+		"secrets": "", "nats": "backend, nats-port", "redis": "backend", "notifier": "backend, observe, outside", "cli": "backend, outside",
 		"nats-demo": "demo", "redis-demo": "demo", "fake-slack": "demo", "notifier-demo": "demo, observe-demo", "burst": "demo",
 		"prometheus": "observe, observe-demo, dashboards", "grafana": "dashboards",
 	} {

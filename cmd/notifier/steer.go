@@ -45,13 +45,15 @@ func withSteering(ctx context.Context, cmd *cli.Command, do func(ctx context.Con
 	})
 }
 
-// forFlag, reasonFlag and listFlag are flags of the commands.
-func forFlag() cli.Flag {
-	return &cli.StringFlag{Name: "for", Usage: "for this `DURATION`, 1s to 744h (31 days)"}
-}
-
-func reasonFlag() cli.Flag {
-	return &cli.StringFlag{Name: "reason", Usage: "`TEXT` that logs, status and lists show with it"}
+// orderFlags are of the commands that give an order, listFlag of those that list.
+func orderFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "for", Usage: "for this `DURATION`, 1s to 744h (31 days)"},
+		&cli.StringFlag{Name: "reason", Usage: "`TEXT` that logs, status and lists show with it"},
+		&cli.StringFlag{
+			Name: "by", Sources: cli.EnvVars("USER"), Usage: "`NAME` that they show as who did it, by default USER",
+		},
+	}
 }
 
 func listFlag() cli.Flag {
@@ -71,18 +73,15 @@ func parseLength(cmd *cli.Command) (time.Duration, error) {
 	return length, nil
 }
 
-// who is the user and the host that the command runs as.
-func who() string {
-	name := "uid " + strconv.Itoa(os.Getuid())
+// who gives an order. The name of the host says nothing in a container, and the container's user is everybody's.
+func who(cmd *cli.Command) string {
+	if by := cmd.String("by"); by != "" {
+		return by
+	}
 	if current, err := user.Current(); err == nil && current.Username != "" {
-		name = current.Username
+		return current.Username
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	runes := []rune(term.Printable(name + "@" + host))
-	return string(runes[:min(len(runes), steering.LongestBy)])
+	return "uid " + strconv.Itoa(os.Getuid())
 }
 
 // givable rejects what no category of NATS_SUBJECT matches.

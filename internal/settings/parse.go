@@ -141,7 +141,7 @@ func checkSlackAccess(env Environment, problems *Problems) {
 	if strings.ContainsFunc(env.SlackBotToken, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		problems.Add("SLACK_BOT_TOKEN", "contains white space or a character that no token has; expected a bot token (xoxb-...)")
 	}
-	if _, found := tokenKind(env.SlackBotToken); found && !problems.variables["SLACK_BOT_TOKEN"] {
+	if !mayBeBots(env.SlackBotToken) && !problems.variables["SLACK_BOT_TOKEN"] {
 		problems.Add("SLACK_BOT_TOKEN", "is no bot token; expected one that begins with xoxb-")
 	}
 	if channel := env.SlackChannel; strings.ContainsAny(channel, " \t\r\n,;") || strings.Contains(channel, "://") {

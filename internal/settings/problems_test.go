@@ -181,7 +181,11 @@ func TestProblemsOfSeveral(t *testing.T) {
 		},
 		"a webhook needs no channel": {
 			map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "hooks.slack.com", "SLACK_CHANNEL": ""},
-			"SLACK_WEBHOOK_URL: is not a webhook URL; expected https://hooks.slack.com/services/...; https:// is missing before it",
+			"SLACK_WEBHOOK_URL: is not a webhook URL; expected https://hooks.slack.com/services/...",
+		},
+		"a token in the place of a webhook": {
+			map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "xoxb-secret", "SLACK_CHANNEL": ""},
+			"SLACK_WEBHOOK_URL: is not a webhook URL; expected https://hooks.slack.com/services/...; it is a token: that of a bot belongs into SLACK_BOT_TOKEN",
 		},
 		"one way to say who we are": {
 			map[string]string{"NATS_CREDS_FILE": "/dev/null", "NATS_NKEY_FILE": "/dev/null"},

@@ -40,7 +40,7 @@ type Order struct {
 	Limit  string    `json:"limit,omitempty"`
 	Since  time.Time `json:"since"` // by the clock of Redis, as Until
 	Until  time.Time `json:"until"`
-	By     string    `json:"by"`               // user@host
+	By     string    `json:"by"`               // a name
 	Reason string    `json:"reason,omitempty"` // empty: none was given
 
 	limit ratelimit.Limit
