@@ -120,8 +120,8 @@ func indexOf(answers []whyAnswer, o recent.Outcome, states ...string) int {
 // waitForRedis notes that nothing goes on without Redis, if the event waits at all.
 func (a *whyAnswer) waitForRedis(err error) {
 	if a.State == stateInFlight || a.Unread != nil {
-		unknown := status.NotKnown(err, nil)
-		a.WaitsFor = []stats.Wait{{For: "redis", Kind: unknown.Kind, Reason: unknown.Text}}
+		kind, text := status.RedisTrouble(err)
+		a.WaitsFor = []stats.Wait{{For: "redis", Kind: kind, Reason: text}}
 	}
 }
 

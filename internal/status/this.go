@@ -132,12 +132,18 @@ var unknownFields = []string{
 	"replicas", "steering", "settings",
 }
 
+// RedisTrouble is what is wrong with Redis by one of its errors, as a kind of stats.TroubleKind and for people.
+func RedisTrouble(err error) (kind, text string) {
+	kind = stats.TroubleKind(err.Error())
+	return kind, kindTexts[kind]
+}
+
 // NotKnown is the answer of a worker that cannot read the status, for the reason err.
 func NotKnown(err error, this *This) Unknown {
-	kind := stats.TroubleKind(err.Error())
+	kind, text := RedisTrouble(err)
 	return Unknown{
-		Error: err.Error(), Summary: this.summary(err, kind), Kind: kind, Text: kindTexts[kind], Time: time.Now().UTC(), This: this,
-		Unknown: unknownFields,
+		Error: err.Error(), Summary: this.summary(err, kind), Kind: kind, Text: text,
+		Time: time.Now().UTC(), This: this, Unknown: unknownFields,
 	}
 }
 
