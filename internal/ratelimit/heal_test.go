@@ -481,6 +481,11 @@ func TestNewStoreIsClosedForItsQuarantine(t *testing.T) {
 	if waited := s.Time(t.Context()).Val().Sub(s.tokenMade(t)); waited < 1500*time.Millisecond {
 		t.Errorf("the store was open after %s, expected 1.5s", waited)
 	}
+	for _, line := range m.log.FilterField(zap.Int64("slots", 0)).All() {
+		if took := line.ContextMap()["took_s"].(float64); took < 1.2 {
+			t.Errorf("%s after %g s, before the store was open", line.Message, took)
+		}
+	}
 	m.want(ratelimit.Admitted, event("e", "a"))
 }
 

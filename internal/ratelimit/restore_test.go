@@ -32,6 +32,19 @@ func withJournal(t *testing.T, test func(t *testing.T, s *store, c caller)) {
 	})
 }
 
+// An id that was sent is known for the dedupe window, however short the windows of the limits are.
+func TestASentIDIsPutBackLongAfterItsWindow(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		c.want(ratelimit.Admitted, event("e", "a"))
+		testkit.Check(t, c.Sent(t.Context(), event("e", "a")))
+		c.pass(s, 2*time.Hour)
+		c.want(ratelimit.Admitted, event("f", "a")) // what is not needed any more is forgotten then
+		s.empty(t)
+		s.putsBack(t, c)
+		c.want(ratelimit.Duplicate, event("e", "a"))
+	})
+}
+
 // forms are limits that are stored in each form.
 var forms = map[string]string{"exact": "100/30m", "buckets": "100/30m:1m", "fixed": "100/24h:fixed"}
 

@@ -181,6 +181,21 @@ func TestALongTemporaryLimitIsKnownForItsWindow(t *testing.T) {
 	})
 }
 
+// A shorter temporary limit makes nobody forget what is in flight: its slots still count when the settings' limit is back.
+func TestAShortTemporaryLimitForgetsNothingInFlight(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("9/2h", "9/10m", ""), time.Minute)
+		limiter.want(ratelimit.Admitted, event("e", "a"))
+		limiter.SetTemporary(forAWhile("global", "9/1m"))
+		s.advance(t, time.Hour)
+		limiter.want(ratelimit.Admitted, event("e", "a")) // it is redelivered
+		limiter.SetTemporary(ratelimit.Temporary{})
+		if usages, err := limiter.Peek(t.Context()); err != nil || usages[0].Used != 1 {
+			t.Errorf("%+v, %v; expected 1 used", usages, err)
+		}
+	})
+}
+
 // A cost above a limit for a while is refused, and nobody is given a time at which it would fit.
 func TestACostAboveALimitForAWhile(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
