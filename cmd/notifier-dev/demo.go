@@ -115,8 +115,8 @@ func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err err
 	return counts.check(received)
 }
 
-// startDemoWorkers runs a worker for each of the settings. The context ends with the first worker that fails; stop ends the
-// workers and waits for them.
+// startDemoWorkers runs a worker for each of the settings. The context ends with the first worker that fails;
+// stop ends the workers and waits for them.
 func startDemoWorkers(ctx context.Context, all []settings.Settings, observe func(result.Result)) (_ context.Context, stop func()) {
 	ctx, fail := context.WithCancelCause(ctx)
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -168,8 +168,8 @@ func publishBurst(ctx context.Context, url, stream string) error {
 	return nil
 }
 
-// demoOrder is the burst: first some categories one after the other, which run into their own limit, then the others
-// mixed, which run into the global one.
+// demoOrder is the burst: first some categories one after the other, which run into their own limit, then the
+// others mixed, which run into the global one.
 func demoOrder() []string {
 	var order []string
 	for _, category := range demoCategories[:demoAtOnce] {

@@ -84,7 +84,8 @@ func runDev(ctx context.Context, mode devstack.Mode, out io.Writer) (err error) 
 	return app.Run(ctx, s, log, nil)
 }
 
-// printAddresses prints where everything is, and how to publish to it from a terminal with the same environment.
+// printAddresses prints where everything is, and how to publish to it from a terminal with the same
+// environment.
 func printAddresses(out io.Writer, servers devServers, s settings.Settings, wanted settings.Environment) error {
 	taken := func(got, wanted string) string {
 		_, gotPort, _ := net.SplitHostPort(got)

@@ -14,7 +14,8 @@ import (
 	"notifier/internal/testkit"
 )
 
-// The tests that run a worker do so one after the other: its settings, and the log of go-redis, are the process's.
+// The tests that run a worker do so one after the other: its settings, and the log of go-redis, are the
+// process's.
 
 // get asks a server; status 0: nobody answers.
 func get(t *testing.T, url string) (status int, body string) {
@@ -67,7 +68,8 @@ func publish(t *testing.T, dev *command, subject string, texts ...string) {
 	}
 }
 
-// TestDev runs everything beside whatever is on this machine: the usual ports are taken, so it says where it is.
+// TestDev runs everything beside whatever is on this machine: the usual ports are taken, so it says where it
+// is.
 func TestDev(t *testing.T) {
 	const adminAddr = "127.0.0.1:8080"
 	note := map[string]string{} // by the usual address
@@ -198,7 +200,8 @@ func TestFakeSlackAlone(t *testing.T) {
 	}
 }
 
-// fakeSlackAlone starts a fake Slack with some flags, and gives where its page, its Web API and its webhook are.
+// fakeSlackAlone starts a fake Slack with some flags, and gives where its page, its Web API and its webhook
+// are.
 func fakeSlackAlone(t *testing.T, flags ...string) (p *command, page, api, webhook string) {
 	t.Helper()
 	p = start(t, append([]string{"dev", "-slack-only", "127.0.0.1:0"}, flags...)...)

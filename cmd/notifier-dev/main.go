@@ -1,5 +1,5 @@
-// Notifier-dev shows and tries notifier with nothing installed and nothing set: NATS, Redis and a fake Slack run in its
-// process. It alone contains these servers; what is deployed is cmd/notifier.
+// Notifier-dev shows and tries notifier with nothing installed and nothing set: NATS, Redis and a fake Slack
+// run in its process. It alone contains these servers; what is deployed is cmd/notifier.
 package main
 
 import (

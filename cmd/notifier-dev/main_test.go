@@ -17,7 +17,8 @@ import (
 	"notifier/internal/testkit"
 )
 
-// TestMain lets the scripts run notifier-dev as a command of its own process, and no test leave a goroutine behind.
+// TestMain lets the scripts run notifier-dev as a command of its own process, and no test leave a goroutine
+// behind.
 func TestMain(m *testing.M) {
 	testscript.Main(hermetic{m}, map[string]func(){"notifier-dev": main})
 }

@@ -17,9 +17,9 @@ import (
 	"notifier/internal/term"
 )
 
-// Lua makes much short-lived garbage for each decision. Collecting it less often decides more events per second (GOGC=400 and
-// GOGC=100, go test -run '^$' -bench Run -benchtime 1x ./internal/simulate); the limit keeps a long input within the bound that
-// the help promises.
+// Lua makes much short-lived garbage for each decision. Collecting it less often decides more events per
+// second (GOGC=400 and GOGC=100, go test -run '^$' -bench Run -benchtime 1x ./internal/simulate); the limit
+// keeps a long input within the bound that the help promises.
 const (
 	simulateGCPercent   = 400
 	simulateMemoryLimit = 768 << 20 // bytes
@@ -84,8 +84,8 @@ var limitFlags = []struct{ flag, variable string }{
 	{"group", "LIMIT_GROUP"}, {"group-overrides", "LIMIT_GROUP_OVERRIDES"}, {"reserve", "LIMIT_RESERVE"}, {"dedupe", "DEDUPE_WINDOW"},
 }
 
-// loadSimulatedLimits reads the limits and the dedupe window, and no other settings. A flag replaces its variable, whose
-// own value is then not looked at.
+// loadSimulatedLimits reads the limits and the dedupe window, and no other settings. A flag replaces its
+// variable, whose own value is then not looked at.
 func loadSimulatedLimits(cmd *cli.Command) (settings.Store, error) {
 	instead := map[string]string{}
 	for _, f := range limitFlags {
@@ -158,8 +158,8 @@ func (s *simulation) decide(ctx context.Context, events []simulate.Event, observ
 	return errors.Join(err, progress.erase())
 }
 
-// read reads the input in a goroutine of its own, because a read from a terminal or a pipe ends for no signal. Where ctx
-// ends before the input does, the goroutine is left to end with the process.
+// read reads the input in a goroutine of its own, because a read from a terminal or a pipe ends for no
+// signal. Where ctx ends before the input does, the goroutine is left to end with the process.
 func (s *simulation) read(ctx context.Context, in io.Reader) (simulate.Input, error) {
 	name := "standard input"
 	if s.name != "" && s.name != "-" {

@@ -11,7 +11,8 @@ import (
 // progressInterval is how often the progress of a replay is shown.
 const progressInterval = time.Second
 
-// progress shows on a terminal how many events are decided, on one line that it overwrites. Elsewhere it shows nothing.
+// progress shows on a terminal how many events are decided, on one line that it overwrites. Elsewhere it
+// shows nothing.
 type progress struct {
 	out      io.Writer
 	terminal bool

@@ -17,8 +17,8 @@ import (
 	"notifier/internal/testkit"
 )
 
-// TestSimulateAWorkersLog: what a worker logs goes into a simulation as it is, and under the worker's own limits the
-// same becomes of every event.
+// TestSimulateAWorkersLog: what a worker logs goes into a simulation as it is, and under the worker's own
+// limits the same becomes of every event.
 func TestSimulateAWorkersLog(t *testing.T) {
 	for name, value := range map[string]string{
 		"LIMIT_CATEGORY": "3/1h", "LIMIT_GLOBAL": "5/1h", "LOG_FORMAT": "json", "ADMIN_ADDR": "",

@@ -11,8 +11,8 @@ import (
 	"notifier/internal/term"
 )
 
-// fact is one thing that is known of an outcome: its limit, 10/30m. "why" has a line for each, "events" and "publish -wait" have them
-// in one line, all in the same words.
+// fact is one thing that is known of an outcome: its limit, 10/30m. "why" has a line for each, "events" and
+// "publish -wait" have them in one line, all in the same words.
 type fact struct{ name, text string }
 
 func (f fact) String() string { return f.name + " " + f.text }

@@ -12,6 +12,9 @@ import (
 )
 
 func limitCommand() *cli.Command {
+	inForce := orderList{
+		steering.Limit, "limit", "list the limits for a while that are in force", "no limit for a while is in force",
+	}
 	return &cli.Command{
 		Name:  "limit",
 		Usage: "apply another limit to a scope for a while, or list such limits",
@@ -23,14 +26,14 @@ Examples:
    notifier limit`,
 		Flags: []cli.Flag{listFlag()},
 		Commands: []*cli.Command{
-			limitSetCommand(), limitEndCommand(), limitListCommand(),
+			limitSetCommand(), limitEndCommand(), inForce.command(),
 			moved("clear", `"notifier limit clear" is now "notifier limit end SCOPE"`),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
 				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First())+", expected set, end or list")
 			}
-			return listLimits(ctx, cmd)
+			return inForce.run(ctx, cmd)
 		},
 	}
 }
@@ -100,28 +103,4 @@ Example:
 			})
 		},
 	}
-}
-
-func limitListCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "list",
-		Usage: "list the limits for a while that are in force",
-		Description: `It does the same as "notifier limit" without a command.
-
-Example:
-   notifier limit list`,
-		Flags: []cli.Flag{listFlag()},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmdline.NoArguments(cmd); err != nil {
-				return err
-			}
-			return listLimits(ctx, cmd)
-		},
-	}
-}
-
-func listLimits(ctx context.Context, cmd *cli.Command) error {
-	return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
-		return s.list(ctx, steering.Limit, "no limit for a while is in force")
-	})
 }

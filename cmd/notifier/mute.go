@@ -12,6 +12,7 @@ import (
 )
 
 func muteCommand() *cli.Command {
+	inForce := orderList{steering.Mute, "mute", "list the mutes in force", "nothing is muted"}
 	return &cli.Command{
 		Name:  "mute",
 		Usage: "drop the events of a category for a while, or list what is dropped",
@@ -23,13 +24,13 @@ Examples:
    notifier mute add errors.db -for 2h -reason "database is being moved"
    notifier mute`,
 		Flags:    []cli.Flag{listFlag()},
-		Commands: []*cli.Command{muteAddCommand(), muteEndCommand(), muteListCommand()},
+		Commands: []*cli.Command{muteAddCommand(), muteEndCommand(), inForce.command()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
 				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First())+
 					", expected add, end or list, such as: notifier mute add errors -for 30m")
 			}
-			return listMutes(ctx, cmd)
+			return inForce.run(ctx, cmd)
 		},
 	}
 }
@@ -95,28 +96,4 @@ Example:
 			})
 		},
 	}
-}
-
-func muteListCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "list",
-		Usage: "list the mutes in force",
-		Description: `It does the same as "notifier mute" without a command.
-
-Example:
-   notifier mute list`,
-		Flags: []cli.Flag{listFlag()},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmdline.NoArguments(cmd); err != nil {
-				return err
-			}
-			return listMutes(ctx, cmd)
-		},
-	}
-}
-
-func listMutes(ctx context.Context, cmd *cli.Command) error {
-	return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
-		return s.list(ctx, steering.Mute, "nothing is muted")
-	})
 }

@@ -198,6 +198,35 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
+// orderList is what lists the orders of a kind: a command below another one, which does the same by itself.
+type orderList struct {
+	kind          steering.Kind
+	parent, usage string
+	none          string // what it writes where nothing is in force
+}
+
+func (l orderList) command() *cli.Command {
+	return &cli.Command{
+		Name:  "list",
+		Usage: l.usage,
+		Description: fmt.Sprintf(`It does the same as "notifier %[1]s" without a command.
+
+Example:
+   notifier %[1]s list`, l.parent),
+		Flags: []cli.Flag{listFlag()},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := cmdline.NoArguments(cmd); err != nil {
+				return err
+			}
+			return l.run(ctx, cmd)
+		},
+	}
+}
+
+func (l orderList) run(ctx context.Context, cmd *cli.Command) error {
+	return withSteering(ctx, cmd, func(ctx context.Context, s steer) error { return s.list(ctx, l.kind, l.none) })
+}
+
 // list writes what is in force of a kind.
 func (s steer) list(ctx context.Context, kind steering.Kind, none string) error {
 	state, err := s.store.Steering.Read(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/urfave/cli/v3"
@@ -58,8 +59,8 @@ type whyOutput struct {
 	errOut   io.Writer
 }
 
-// run asks Redis and NATS at the same time. One of them is enough for an answer; what is not known without the other is a note on
-// standard error.
+// run asks Redis and NATS at the same time. One of them is enough for an answer; what is not known without
+// the other is a note on standard error.
 func (w whyOutput) run(ctx context.Context, store app.Store) error {
 	var inNATS recorded
 	var asking sync.WaitGroup
@@ -112,13 +113,18 @@ func (w whyOutput) run(ctx context.Context, store app.Store) error {
 
 // addWaits adds to events that are held, or may wait unread, what they wait for.
 func (w whyOutput) addWaits(ctx context.Context, source status.Source, answers []whyAnswer) {
+	if !slices.ContainsFunc(answers, whyAnswer.waits) {
+		return
+	}
+	asked, cancel := context.WithTimeout(ctx, redisTimeout)
+	refused := source.Stats.Refuses(asked)
+	cancel()
 	for i := range answers {
 		a := &answers[i]
-		if a.State != stateInFlight && a.Unread == nil {
+		if !a.waits() {
 			continue
 		}
 		asked, cancel := context.WithTimeout(ctx, redisTimeout)
-		refused := source.Stats.Refuses(asked)
 		holdup, err := source.Holdup(asked, a.Category)
 		cancel()
 		if err != nil {

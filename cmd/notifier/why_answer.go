@@ -45,8 +45,8 @@ type whyRecorded struct {
 	RoomAt time.Time `json:"room_at,omitzero"`
 }
 
-// newAnswers puts together what Redis and workers know of the events with an id; outcomes has the latest first. An event that both
-// know is one answer, and its duplicates are part of it.
+// newAnswers puts together what Redis and workers know of the events with an id; outcomes has the latest
+// first. An event that both know is one answer, and its duplicates are part of it.
 func newAnswers(id string, traces []ratelimit.Trace, outcomes []recent.Outcome) (answers []whyAnswer) {
 	for _, trace := range traces {
 		a := whyAnswer{
@@ -103,8 +103,9 @@ func newRecorded(o recent.Outcome) whyAnswer {
 	return a
 }
 
-// indexOf finds the answer, in one of these states, about an event with the identity of an outcome's; -1: there is none. Only a
-// CloudEvent's source is part of an identity. Other sources are not known to Redis, so an answer without one can be it, too.
+// indexOf finds the answer, in one of these states, about an event with the identity of an outcome's; -1:
+// there is none. Only a CloudEvent's source is part of an identity. Other sources are not known to Redis, so
+// an answer without one can be it, too.
 func indexOf(answers []whyAnswer, o recent.Outcome, states ...string) int {
 	for _, source := range []string{o.Source, ""} {
 		at := slices.IndexFunc(answers, func(a whyAnswer) bool {
@@ -117,9 +118,12 @@ func indexOf(answers []whyAnswer, o recent.Outcome, states ...string) int {
 	return -1
 }
 
+// waits reports whether the event is held, or may wait unread.
+func (a whyAnswer) waits() bool { return a.State == stateInFlight || a.Unread != nil }
+
 // waitForRedis notes that nothing goes on without Redis, if the event waits at all.
 func (a *whyAnswer) waitForRedis(err error) {
-	if a.State == stateInFlight || a.Unread != nil {
+	if a.waits() {
 		kind, text := status.RedisTrouble(err)
 		a.WaitsFor = []stats.Wait{{For: "redis", Kind: kind, Reason: text}}
 	}
@@ -208,7 +212,8 @@ func (a whyAnswer) unknown() (lines []string) {
 	return append(lines, "The log has a line for each event: search it for this event_id.")
 }
 
-// String is what an unknown event may be one of: "one of the 12 events that wait unread in stream NOTIFY, the oldest since ...".
+// String is what an unknown event may be one of: "one of the 12 events that wait unread in stream NOTIFY, the
+// oldest since ...".
 func (u unread) String() string {
 	var parts []string
 	if u.Events > 0 {

@@ -34,7 +34,8 @@ type unread struct {
 	LastRead time.Time `json:"last_read,omitzero"`
 }
 
-// askNATS reads the outcomes of the events with an id, and where there are none what waits in the stream of events.
+// askNATS reads the outcomes of the events with an id, and where there are none what waits in the stream of
+// events.
 func askNATS(ctx context.Context, id, category string) (r recorded) {
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
@@ -52,8 +53,8 @@ func askNATS(ctx context.Context, id, category string) (r recorded) {
 	return r
 }
 
-// readUnread asks what waits in the stream of events; nil: nothing. When the oldest was stored is known to those alone who may read
-// events.
+// readUnread asks what waits in the stream of events; nil: nothing. When the oldest was stored is known to
+// those alone who may read events.
 func readUnread(ctx context.Context, connection *nats.Conn, s settings.NATS) (*unread, error) {
 	js, err := jetstream.New(connection)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package cli is what the two programs, notifier and notifier-dev, need of a command line: exit codes, how errors are
-// shown, help, and what is suggested for a mistyped word. It knows no command.
+// Package cli is what the two programs, notifier and notifier-dev, need of a command line: exit codes, how
+// errors are shown, help, and what is suggested for a mistyped word. It knows no command.
 package cli
 
 import (
@@ -18,8 +18,8 @@ import (
 	"notifier/internal/term"
 )
 
-// The command library is urfave/cli: it takes flags with one dash or two, before and after arguments, and brings no
-// dependency of its own.
+// The command library is urfave/cli: it takes flags with one dash or two, before and after arguments, and
+// brings no dependency of its own.
 
 // Exit codes. A command has another one by returning a cli.ExitCoder, once it has shown why.
 const (

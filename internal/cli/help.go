@@ -10,9 +10,9 @@ import (
 	"notifier/internal/term"
 )
 
-// The library's help shows flags with two dashes, and sections that are empty, so the help is written here: what a command
-// does, how it is called, an example, its flags. The flag is only named h, because the library looks for one named help
-// and would show its own; shortHelp lets users write the long form all the same.
+// The library's help shows flags with two dashes, and sections that are empty, so the help is written here:
+// what a command does, how it is called, an example, its flags. The flag is only named h, because the library
+// looks for one named help and would show its own; shortHelp lets users write the long form all the same.
 const helpFlag = "h"
 
 // shortHelp writes -help and --help as -h.
@@ -65,8 +65,8 @@ func writeSection(out io.Writer, heading string, table *term.Table) error {
 	return table.Flush()
 }
 
-// flagLine is a flag as the help shows it: "-n N" and "publish it N times (default 1)". The word in backquotes in its usage
-// stands for its value.
+// flagLine is a flag as the help shows it: "-n N" and "publish it N times (default 1)". The word in
+// backquotes in its usage stands for its value.
 func flagLine(flag cli.Flag) (name, text string) {
 	name = "-" + flag.Names()[0]
 	documented, ok := flag.(cli.DocGenerationFlag)
@@ -123,7 +123,8 @@ func flagError(cmd *cli.Command, err error) string {
 	return text
 }
 
-// visibleCommands are the commands below one that are not hidden. The library leaves out one that is named help.
+// visibleCommands are the commands below one that are not hidden. The library leaves out one that is named
+// help.
 func visibleCommands(cmd *cli.Command) []*cli.Command {
 	var visible []*cli.Command
 	for _, below := range cmd.Commands {

@@ -9,8 +9,8 @@ import (
 	"notifier/internal/suggest"
 )
 
-// UnknownCommand says that a command is unknown, and which one may be meant: one of those below cmd, or a command of another
-// one by its very name ("replay" for "dead replay").
+// UnknownCommand says that a command is unknown, and which one may be meant: one of those below cmd, or a
+// command of another one by its very name ("replay" for "dead replay").
 func UnknownCommand(cmd *cli.Command, word string) string {
 	text := fmt.Sprintf("unknown command %q", word)
 	for _, below := range visibleCommands(cmd) {
@@ -54,8 +54,8 @@ func commandNames(cmd *cli.Command) []string {
 	return names
 }
 
-// nearest is the name that is most likely meant. Between names of one letter every other one is as near, so only the same
-// letter counts there.
+// nearest is the name that is most likely meant. Between names of one letter every other one is as near, so
+// only the same letter counts there.
 func nearest(word string, names []string) (string, bool) {
 	var known []string
 	for _, name := range names {

@@ -115,8 +115,8 @@ func (v view) addWaits(add adder) {
 	}
 }
 
-// addReplicas adds replicas that do not report, and those that are not ready and do not say what they wait for. While Redis stores
-// no reports all others are silent.
+// addReplicas adds replicas that do not report, and those that are not ready and do not say what they wait
+// for. While Redis stores no reports all others are silent.
 func (v view) addReplicas(add adder) {
 	var quiet []stats.Replica
 	for _, replica := range v.Replicas {

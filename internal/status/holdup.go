@@ -12,8 +12,8 @@ import (
 	"notifier/internal/term"
 )
 
-// Holdup is what keeps the events of a category from being posted, and where they go. An event whose payload names a channel can go
-// to another one.
+// Holdup is what keeps the events of a category from being posted, and where they go. An event whose payload
+// names a channel can go to another one.
 type Holdup struct {
 	Channel string // of the category; empty: the webhook's, or not known
 	Waits   []stats.Wait
@@ -31,7 +31,8 @@ const (
 // holdsNoEvent are waits that keep no event in flight from being posted.
 var holdsNoEvent = []string{"backlog", "redis_clock"}
 
-// Holdup asks Redis what the replicas wait for that concerns a category; empty: any. It only reads. Errors are as for Read.
+// Holdup asks Redis what the replicas wait for that concerns a category; empty: any. It only reads. Errors
+// are as for Read.
 func (s Source) Holdup(ctx context.Context, category string) (Holdup, error) {
 	hour, err := s.Stats.Hour(ctx)
 	if err != nil {
@@ -79,7 +80,8 @@ func (s Source) Holdup(ctx context.Context, category string) (Holdup, error) {
 	return h, h.addPace(ctx, of, lane, UnpostedOf(replicas, hour.Now))
 }
 
-// add adds a wait, unless there is one for the same: what Slack's pauses say is newer than what a replica says of them.
+// add adds a wait, unless there is one for the same: what Slack's pauses say is newer than what a replica
+// says of them.
 func (h *Holdup) add(wait stats.Wait) {
 	same := func(w stats.Wait) bool { return w.For == wait.For && w.Channel == wait.Channel }
 	if !slices.ContainsFunc(h.Waits, same) {

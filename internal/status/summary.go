@@ -12,7 +12,8 @@ import (
 	"notifier/internal/term"
 )
 
-// Summary is the state in a sentence, and what needs attention. The page, status and check show it; it is made nowhere else.
+// Summary is the state in a sentence, and what needs attention. The page, status and check show it; it is
+// made nowhere else.
 type Summary struct {
 	Kind      string      `json:"kind"`      // the same as long as the sentence says the same, whatever its figures
 	Level     string      `json:"level"`     // ok, note, or bad: something is not sent that limits allow
@@ -87,14 +88,15 @@ var waitTexts = map[string]string{
 	"backlog":     "too many events wait for slow channels",
 }
 
-// everything are the waits that keep a replica from sending anything; ofAll those that meet all replicas as soon as they post.
+// everything are the waits that keep a replica from sending anything; ofAll those that meet all replicas as
+// soon as they post.
 var (
 	everything = []string{"nats", "consumer", waitRedis, "slack", "credentials"}
 	ofAll      = []string{"slack", "credentials"}
 )
 
-// stopped is why nothing is sent, and a word for it; empty: something is, as far as limits and channels allow. A pause that Slack
-// asked for is not looked at: that it ends is known.
+// stopped is why nothing is sent, and a word for it; empty: something is, as far as limits and channels
+// allow. A pause that Slack asked for is not looked at: that it ends is known.
 func (v view) stopped() (kind, why string) {
 	if v.redis.State == RedisRefuses || v.redis.State == RedisUnavailable {
 		return "redis " + v.redis.Kind, kindTexts[v.redis.Kind] + v.since(v.redis.Since)
