@@ -110,7 +110,7 @@ func TestStatusWatches(t *testing.T) {
 
 func TestStatusOfARedisThatIsAway(t *testing.T) {
 	t.Parallel()
-	env := map[string]string{"REDIS_URL": "redis://:secret@127.0.0.1:1"}
+	env := map[string]string{"REDIS_URL": "redis://:secret@127.0.0.1:1", "NATS_URL": "nats://127.0.0.1:1"}
 	for _, arguments := range [][]string{{"status"}, {"status", "-json"}, {"why", "e"}} {
 		if out, errOut := runToEnd(t, env, exitFailed, arguments...); out != "" || !strings.Contains(errOut, "redis") || strings.Contains(errOut, "secret") {
 			t.Errorf("%v: %q %q, expected an error that names redis", arguments, out, errOut)
