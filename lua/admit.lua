@@ -187,8 +187,8 @@ for n = 1, (#KEYS - 4) / 2 do
     began = false, -- time of its first slot
     added = 0, -- slots taken by this batch
     members = false, -- of the log, to be added
-    refused = false, -- a category's refusals by cost: in a storm many events are refused alike
-    decided = 0, -- global slots that the batch had taken when these were found
+    refusals = false, -- by cost
+    decided = -1, -- global slots that the batch had taken when these were found
   }
 end
 local global = scopes[1]
@@ -227,6 +227,9 @@ local any_log, any_bucket = call('EXISTS', unpack(logs)) > 0, call('EXISTS', unp
 -- COUNT. Time stands still in a script, so each tier is counted once. What the batch adds is in `added`.
 
 local function look(s)
+  if s.counted then
+    return
+  end
   s.counted = {}
   if any_log then
     s.entries = call('ZCARD', s.log)
@@ -244,9 +247,7 @@ end
 
 -- used(s, tier) is how many slots of a scope count in a tier. The tier may be that of another scope.
 local function used(s, tier)
-  if not s.counted then
-    look(s)
-  end
+  look(s)
   local slots = s.counted[tier]
   if not slots then
     slots = s.entries > 0 and call('ZCOUNT', s.log, tier.after, stamp) or 0
@@ -257,6 +258,15 @@ local function used(s, tier)
     s.counted[tier] = slots
   end
   return slots + s.added
+end
+
+-- exceeds(s, tier, room) is whether more than `room` slots count in a tier.
+local function exceeds(s, tier, room)
+  look(s)
+  if s.total == 0 and s.entries + s.added <= room then
+    return false -- not even with those that have left the window
+  end
+  return used(s, tier) > room
 end
 
 -- reserves(tier, category) is whether slots of a global tier are reserved for other categories.
@@ -356,31 +366,50 @@ local function seen_before(i, id)
   end
 end
 
--- refusal(category, cost) is a row of the reply for the tier that is last to have room; nil: all have.
-local function refusal(category, cost)
-  local row, last = nil, -1
-  local s = category
-  while s do
-    for t, tier in ipairs(s.rule) do
-      local others = s == global and kept(tier, category) or 0
-      local room = tier.count - others - cost
-      if s.rule.width == 0 and cost > MOST_MEMBERS then
-        room = -1
-      end
+-- refusal_by(s, cost, category) is the refusal of one scope, a row of the reply: the tier that is last to have
+-- room. false: all have.
+local function refusal_by(s, cost, category)
+  local row = false
+  for t, tier in ipairs(s.rule) do
+    local others = s == global and kept(tier, category) or 0
+    local room = tier.count - others - cost
+    if s.rule.width == 0 and cost > MOST_MEMBERS then
+      room = -1
+    end
+    if exceeds(s, tier, room) then
       local slots = used(s, tier)
-      if slots > room then
-        local free_at, lower_bound = math.huge, false
-        if room >= 0 then
-          free_at, lower_bound = frees(s, tier, slots - room)
-        end
-        lower_bound = lower_bound or (s == global and reserves(tier, category))
-        if free_at > last then
-          local wait = free_at < math.huge and free_at - clock or -1
-          row, last = { s.number, t, slots, wait, others, lower_bound and 1 or 0 }, free_at
-        end
+      local free_at, lower_bound = math.huge, false
+      if room >= 0 then
+        free_at, lower_bound = frees(s, tier, slots - room)
+      end
+      lower_bound = lower_bound or (s == global and reserves(tier, category))
+      if not row or free_at > row.free_at then
+        local wait = free_at < math.huge and free_at - clock or -1
+        row = { s.number, t, slots, wait, others, lower_bound and 1 or 0, free_at = free_at }
       end
     end
-    s = s.wider
+  end
+  return row
+end
+
+-- refusal(s, cost, category) is that of a scope or a wider one, whichever is last to have room. In a storm many
+-- events are refused alike: it is found once for each cost, and holds until the batch takes another slot.
+local function refusal(s, cost, category)
+  local shared = s == category or category.reserved == 0 -- else others may be refused where this one is not
+  local row = shared and s.decided == global.added and s.refusals[cost]
+  if row then
+    return row
+  end
+  row = refusal_by(s, tonumber(cost), category)
+  local wider = s.wider and refusal(s.wider, cost, category)
+  if wider and not (row and row.free_at >= wider.free_at) then
+    row = wider
+  end
+  if row and shared then
+    if s.decided ~= global.added then
+      s.refusals, s.decided = {}, global.added
+    end
+    s.refusals[cost] = row
   end
   return row
 end
@@ -412,17 +441,13 @@ end
 local function decide(i, id)
   local origin, cost = origins[tonumber(ARGV[origin_of + i])], ARGV[costs + i] or '1'
   local category = origin.category
-  if not category.refused or category.decided ~= global.added then
-    category.refused, category.decided = {}, global.added
-  end
-  if category.refused[cost] then
-    return category.refused[cost]
-  end
-  local row = refusal(category, tonumber(cost))
+  local row = refusal(category, cost, category)
   if row then
-    refusals[#refusals + 1] = row
-    category.refused[cost] = -#refusals
-    return -#refusals
+    if not row.verdict then
+      refusals[#refusals + 1] = row
+      row.verdict = -#refusals
+    end
+    return row.verdict
   end
   charge(category, id, tonumber(cost))
   admitted[id] = ARGV[deliveries + i]
@@ -502,21 +527,18 @@ end
 in_chunks(call, 'HSET', KEYS[2], records)
 expire(KEYS[2], now, retention)
 
--- An event whose message was purged is never settled: look at a few records, and delete those that no window
--- has. pcall: v0.1.0's users may not run HRANDFIELD.
-local some = pcall('HRANDFIELD', KEYS[2], '3', 'WITHVALUES')
-for i = 1, #some, 2 do
-  local _, active_at = parse_record(some[i + 1])
-  if active_at and active_at < now - MONTH then
-    call('HDEL', KEYS[2], some[i])
-  end
+-- An event whose message was purged is never settled: look at a record, and delete it if no window has it.
+-- pcall: v0.1.0's users may not run HRANDFIELD.
+local any = pcall('HRANDFIELD', KEYS[2], '1', 'WITHVALUES')
+local _, active_at = parse_record(any[2] or '')
+if active_at and active_at < now - MONTH then
+  call('HDEL', KEYS[2], any[1])
 end
 
 -- The index of categories. pcall: whatever is wrong with it must not fail the call.
 local indexed = pcall('ZREMRANGEBYSCORE', KEYS[4], '-inf', text(now - dedupe - retention))
 if type(indexed) == 'number' then
   in_chunks(pcall, 'ZADD', KEYS[4], index)
-  pcall('ZREMRANGEBYRANK', KEYS[4], '0', '-100001')
   pcall('PEXPIREAT', KEYS[4], text(math.floor((now + dedupe + retention) / 1000) + 1))
 end
 return reply

@@ -14,7 +14,8 @@ import (
 
 // indexEntry is an entry of the index: a sorted set of the categories that had admissions, and of the sources
 // in them. Ids count within their category, so it is what makes an event findable by its id alone. admit.lua
-// writes it, and keeps the 100,000 latest entries. No category has a space, because no subject has one.
+// writes it, and keeps entries for the dedupe window after their category's slots. No category has a space,
+// because no subject has one.
 func indexEntry(category, source string) string {
 	if source == "" {
 		return category
@@ -68,10 +69,13 @@ func (l *Limiter) Configured() []string {
 	return slices.Compact(names)
 }
 
-// origins lists what ids may count within: every entry of the index, or of one category's if that is not
-// empty. The named category is among them even if the index has lost it.
+// mostOrigins bounds how many categories and sources an id is looked for in.
+const mostOrigins = 100_000
+
+// origins lists what ids may count within: the latest entries of the index, or of one category's if that is
+// not empty. The named category is among them even if the index has lost it.
 func (l *Limiter) origins(ctx context.Context, category string) ([]origin, error) {
-	entries, err := l.redis.ZRevRange(ctx, l.keys.categories(), 0, -1).Result()
+	entries, err := l.redis.ZRevRange(ctx, l.keys.categories(), 0, mostOrigins-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("redis: cannot list the categories: %w", err)
 	}

@@ -144,7 +144,7 @@ func (m mutant) run(t *testing.T, root string) (by string, err error) {
 const (
 	left = "TestEveryMutant|Cluster|Sentinel|Primary|Failover|Silent"
 	slow = "^(TestOldAndNewReplicasSideBySide|TestNoStormIsRefused|TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce|" +
-		"TestTheScriptsDecideLikeTheModel|TestTheIndexIsBounded|TestNoRollingWindowEverHoldsMoreThanTheLimit)$"
+		"TestTheScriptsDecideLikeTheModel|TestNoRollingWindowEverHoldsMoreThanTheLimit)$"
 )
 
 var parts = [][]string{{"-test.run=/^embedded$", "-test.skip=" + left + "|" + slow}, {"-test.skip=" + left + "|" + slow}, {"-test.run=" + slow}}

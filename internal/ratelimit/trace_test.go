@@ -173,30 +173,6 @@ func TestRecentListsTheLatest(t *testing.T) {
 	})
 }
 
-// With more than 100,000 entries those whose last admission is the longest ago give way.
-func TestTheIndexIsBounded(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
-		limiter.want(ratelimit.Admitted, event("e", "a"))
-		at := s.score(t, "{n}:categories", "a")
-		n := 0
-		for some := range slices.Chunk(make([]redis.Z, 100_000), 10_000) {
-			for i := range some {
-				n++
-				some[i] = zAt(at-1, fmt.Sprint("before", n))
-			}
-			testkit.Check(t, s.ZAdd(t.Context(), "{n}:categories", some...).Err())
-		}
-		limiter.want(ratelimit.Admitted, event("f", "b"))
-		if n := s.ZCard(t.Context(), "{n}:categories").Val(); n != 100_000 {
-			t.Errorf("%d entries, expected 100,000", n)
-		}
-		s.score(t, "{n}:categories", "a")
-		s.score(t, "{n}:categories", "b")
-		limiter.trace("e", "") // among all of them
-	})
-}
-
 // One command looks up a thousand categories; however many there are, an event is found in each of them.
 func TestATraceFindsAnEventAmongThousandsOfCategories(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
