@@ -172,11 +172,14 @@ func limitedGroup(limits ratelimit.Rules, category string) string {
 // settled passes settled events on to everything that counts or shows them.
 func (a *app) settled(batch []result.Result) {
 	now := time.Now()
-	a.metrics.Observe(batch)
+	sums := result.SumUp(batch)
+	a.metrics.Observe(sums)
+	for _, sum := range sums {
+		a.recorder.Observe(sum.Outcome, sum.Reason, sum.Category, sum.Source, len(sum.Results), now)
+		a.outcomes.settled(sum, now)
+	}
 	for i := range batch {
 		s := &batch[i]
-		a.recorder.Observe(s.Outcome, s.Reason, s.Event.Category, s.Event.Source, now)
-		a.outcomes.settled(s, now)
 		a.tracing.Observe(s)
 		if s.Outcome == outcome.Sent {
 			a.own.sent(now)

@@ -63,11 +63,10 @@ func (o *outcomes) denied(err error) bool {
 	return o.reader.Denied(err) || o.recorder.Denied(err)
 }
 
-// settled records one settled event.
-func (o *outcomes) settled(s *result.Result, now time.Time) {
-	if o.recorder != nil {
-		o.recorder.Record(o.record(s, now))
-	}
+// settled records settled events that are alike.
+func (o *outcomes) settled(sum result.Sum, now time.Time) {
+	kind := recent.Kind{Category: sum.Category, Outcome: sum.Outcome, Reason: sum.Reason}
+	o.recorder.Record(kind, len(sum.Results), func(i int) recent.Outcome { return o.record(sum.Results[i], now) })
 }
 
 // record is a settled event as it is recorded: what its log line has.

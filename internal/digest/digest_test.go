@@ -183,7 +183,7 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 		for replica := range replicas {
 			recorder := w.recorder(fmt.Sprint(replica), nil)
 			for i := range categories {
-				recorder.Observe("dropped", "global", fmt.Sprintf("category-%d", (i+1000*replica)%categories), "", time.Now())
+				recorder.Observe("dropped", "global", fmt.Sprintf("category-%d", (i+1000*replica)%categories), "", 1, time.Now())
 			}
 			ended, cancel := context.WithCancel(context.Background())
 			cancel()

@@ -166,7 +166,7 @@ func (w *world) drop(reason, category string, n int) {
 	recorder := w.recorder("dropper", func(stats.Flushed) { cancel() }) // its last flush alone may come too late, and is not repeated
 	now := time.Now()
 	for range n {
-		recorder.Observe("dropped", reason, category, "", now)
+		recorder.Observe("dropped", reason, category, "", 1, now)
 	}
 	recorder.Run(ctx)
 }

@@ -69,10 +69,10 @@ func TestADigestNamesSources(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		recorder := w.recorder("r1", nil)
 		for range 7 {
-			recorder.Observe("dropped", "category", "errors", "https://ci.example/<1>", time.Now())
+			recorder.Observe("dropped", "category", "errors", "https://ci.example/<1>", 1, time.Now())
 		}
-		recorder.Observe("dropped", "category", "errors", "b", time.Now())
-		recorder.Observe("dropped", "global", "deploys", "", time.Now())
+		recorder.Observe("dropped", "category", "errors", "b", 1, time.Now())
+		recorder.Observe("dropped", "global", "deploys", "", 1, time.Now())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		recorder.Run(ctx)

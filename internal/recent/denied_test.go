@@ -76,7 +76,7 @@ func TestAPermissionComesAndGoes(t *testing.T) {
 	said := func(message string, n int) {
 		t.Helper()
 		testkit.Eventually(t, message, func() bool {
-			b.recorder.Record(outcomeOf("errors", outcome.Sent, "", message))
+			b.add(outcomeOf("errors", outcome.Sent, "", message))
 			return b.logs.FilterMessage(message).Len() == n
 		})
 	}
@@ -104,7 +104,7 @@ func TestADeniedPermissionCausesNoStorm(t *testing.T) {
 	begun := time.Now()
 	b.record(t, g.as("w"))
 	for i := range 100 {
-		b.recorder.Record(outcomeOf(fmt.Sprint("c", i), outcome.Sent, "", "e"))
+		b.add(outcomeOf(fmt.Sprint("c", i), outcome.Sent, "", "e"))
 	}
 	testkit.Eventually(t, "it is tried again", func() bool { return b.denials.Load() >= 10 })
 	if n, most := b.denials.Load(), 2+time.Since(begun)/(10*time.Millisecond); n > int64(most) {
@@ -133,7 +133,7 @@ func TestPublishingIsEnough(t *testing.T) {
 	testkit.Check(t, err)
 	b.record(t, g.as("w"))
 	b.reader = readerAs(t, b, g.as("all"))
-	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "e-1"))
+	b.add(outcomeOf("errors", outcome.Sent, "", "e-1"))
 	b.eventually(t, recent.Filter{}, 1)
 }
 
@@ -167,7 +167,7 @@ func TestADeniedReadingEndsNoWriting(t *testing.T) {
 			t.Errorf("%+v: %v, expected that it is denied", filter, err)
 		}
 	}
-	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "e-1"))
+	b.add(outcomeOf("errors", outcome.Sent, "", "e-1"))
 	b.reader = readerAs(t, b, g.as("all"))
 	b.eventually(t, recent.Filter{}, 1)
 	if n := b.logs.FilterMessage("outcomes are not recorded").Len(); n > 0 {

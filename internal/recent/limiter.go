@@ -24,14 +24,15 @@ const (
 type limiter struct {
 	mu     sync.Mutex
 	all    *rate.Limiter
-	kinds  map[kind]*tally
-	latest map[kind]Outcome // waits for room
+	kinds  map[Kind]*tally
+	latest map[Kind]Outcome // waits for room
 	queue  []Outcome        // the oldest first
 	others uint64           // left out, of kinds that are not in the map
 	total  uint64           // left out since the start
 }
 
-type kind struct{ category, outcome, reason string }
+// Kind is what outcomes have in common that share a limit.
+type Kind struct{ Category, Outcome, Reason string }
 
 type tally struct {
 	*rate.Limiter
@@ -41,38 +42,45 @@ type tally struct {
 func newLimiter() *limiter {
 	return &limiter{
 		all:    rate.NewLimiter(perSecond, burst),
-		kinds:  map[kind]*tally{},
-		latest: map[kind]Outcome{},
+		kinds:  map[Kind]*tally{},
+		latest: map[Kind]Outcome{},
 	}
 }
 
-func kindOf(o Outcome) kind { return kind{o.Category, o.Outcome, o.Reason} }
+func kindOf(o Outcome) Kind { return Kind{o.Category, o.Outcome, o.Reason} }
 
-// add queues an outcome, or has it wait in place of the latest of its kind.
-func (l *limiter) add(o Outcome, now time.Time) {
+// add queues as many of n outcomes as there is room for. Of the others, the last waits in place of the latest
+// of its kind.
+func (l *limiter) add(k Kind, n int, build func(i int) Outcome, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := kindOf(o)
 	t := l.kinds[k]
 	if t == nil {
 		if len(l.kinds) >= mostKinds {
-			l.others++
-			l.total++
+			l.others += uint64(n)
+			l.total += uint64(n)
 			return
 		}
 		t = &tally{Limiter: rate.NewLimiter(kindPerSecond, kindBurst)}
 		l.kinds[k] = t
 	}
-	if _, waits := l.latest[k]; waits {
-		t.leftOut++
-		l.total++
+	if _, waits := l.latest[k]; waits { // it gives way
+		l.leaveOut(t, 1)
 	}
-	if t.TokensAt(now) >= 1 && l.all.TokensAt(now) >= 1 && len(l.queue) < queued {
-		delete(l.latest, k)
-		l.admit(o, t, now)
-	} else {
-		l.latest[k] = o
+	for i := range n {
+		if t.TokensAt(now) < 1 || l.all.TokensAt(now) < 1 || len(l.queue) >= queued {
+			l.leaveOut(t, n-1-i)
+			l.latest[k] = build(n - 1)
+			return
+		}
+		l.admit(build(i), t, now)
 	}
+	delete(l.latest, k)
+}
+
+func (l *limiter) leaveOut(t *tally, n int) {
+	t.leftOut += uint64(n)
+	l.total += uint64(n)
 }
 
 // admit queues an outcome with what was left out before it.

@@ -2,6 +2,7 @@ package recent
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -20,7 +21,7 @@ func TestNothingLeftOutIsForgotten(t *testing.T) {
 	const categories, each = 10_000, 5
 	for range each {
 		for i := range categories {
-			l.add(Outcome{Category: fmt.Sprint("c", i), Outcome: "dropped", Reason: "global"}, now)
+			addOne(l, Outcome{Category: fmt.Sprint("c", i), Outcome: "dropped", Reason: "global"}, now)
 		}
 	}
 	if len(l.kinds) > mostKinds || len(l.latest) > mostKinds {
@@ -38,7 +39,7 @@ func TestNothingLeftOutIsForgotten(t *testing.T) {
 	if len(l.kinds) > mostKinds/2 || len(l.latest) > 0 {
 		t.Errorf("%d idle kinds and %d latest outcomes are kept", len(l.kinds), len(l.latest))
 	}
-	l.add(Outcome{Category: "c1", Outcome: "dropped", Reason: "global"}, now) // with what is counted for its kind
+	addOne(l, Outcome{Category: "c1", Outcome: "dropped", Reason: "global"}, now) // with what is counted for its kind
 	drain()
 	const lost = 2 + 5 + 7 + 9
 	if want := uint64(categories*each + 1 + lost); counted != want {
@@ -58,7 +59,7 @@ func TestAForgottenKindIsCounted(t *testing.T) {
 	const kinds = 2 * mostKinds
 	for i := range kinds {
 		now = now.Add(time.Second)
-		l.add(Outcome{Category: fmt.Sprint("c", i), Outcome: "sent"}, now)
+		addOne(l, Outcome{Category: fmt.Sprint("c", i), Outcome: "sent"}, now)
 		for o, found, _ := l.next(now); found; o, found, _ = l.next(now) {
 			counted += 1 + o.LeftOut + o.LeftOutOthers
 			if i == 0 {
@@ -71,14 +72,55 @@ func TestAForgottenKindIsCounted(t *testing.T) {
 	}
 }
 
+// addOne adds one outcome.
+func addOne(l *limiter, o Outcome, now time.Time) {
+	l.add(kindOf(o), 1, func(int) Outcome { return o }, now)
+}
+
+// Of a batch that there is no room for, the last waits, and only that is made.
+func TestABatchIsRecordedAsFarAsThereIsRoom(t *testing.T) {
+	t.Parallel()
+	l, now := newLimiter(), time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	noisy := Kind{"noisy", "dropped", "category"}
+	var made []int
+	build := func(i int) Outcome {
+		made = append(made, i)
+		return Outcome{Category: "noisy", Outcome: "dropped", Reason: "category", StreamSeq: uint64(i)}
+	}
+	for range 2 {
+		made = nil
+		l.add(noisy, 500, build, now)
+	}
+	if !slices.Equal(made, []int{499}) {
+		t.Errorf("made %v of the second batch, expected the last", made)
+	}
+	var last Outcome
+	records := 0
+	for range 2 {
+		for o, found, _ := l.next(now); found; o, found, _ = l.next(now) {
+			last = o
+			records++
+		}
+		now = now.Add(time.Minute)
+	}
+	if records != kindBurst+1 || last.StreamSeq != 499 || last.LeftOut != 1000-kindBurst-1 {
+		t.Errorf("%d records, the last is %d after %d that are left out; expected %d, 499 and %d",
+			records, last.StreamSeq, last.LeftOut, kindBurst+1, 1000-kindBurst-1)
+	}
+	if got := l.leftOut(); got != 1000-kindBurst-1 {
+		t.Errorf("%d are left out, expected %d", got, 1000-kindBurst-1)
+	}
+}
+
 // A storm costs no memory for what it leaves out.
 func TestAStormCostsNoMemory(t *testing.T) {
 	r := &Recorder{limiter: newLimiter(), added: make(chan struct{}, 1)}
 	o := Outcome{Category: "noisy", Outcome: "dropped", Reason: "category", EventID: "e-1", Limit: "10/30m"}
+	build := func(int) Outcome { return o }
 	for range 100 {
-		r.Record(o)
+		r.Record(kindOf(o), 1, build)
 	}
-	if n := testing.AllocsPerRun(1000, func() { r.Record(o) }); n > 0 {
+	if n := testing.AllocsPerRun(1000, func() { r.Record(kindOf(o), 1, build) }); n > 0 {
 		t.Errorf("%.1f allocations for an outcome that is left out", n)
 	}
 }
@@ -90,8 +132,9 @@ func BenchmarkRecord(b *testing.B) {
 		Time: time.Now(), Category: "noisy", Outcome: "dropped", Reason: "category", EventID: "e-1", Limit: "10/30m",
 		Subject: "notify.noisy",
 	}
+	build := func(int) Outcome { return o }
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Record(o)
+		r.Record(kindOf(o), 1, build)
 	}
 }

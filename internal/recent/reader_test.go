@@ -18,7 +18,7 @@ import (
 func TestAlienRecords(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "first"))
+	b.add(outcomeOf("errors", outcome.Sent, "", "first"))
 	b.eventually(t, recent.Filter{}, 1)
 	publish := func(header nats.Header, subject, payload string) {
 		message := &nats.Msg{Subject: subject, Header: header, Data: []byte(payload)}
@@ -39,7 +39,7 @@ func TestAlienRecords(t *testing.T) {
 	publish(nats.Header{"Nats-Num-Pending": {""}}, "notify-events.errors", "7")
 	publishRaw(t, b.server.Addr(), "notify-events.errors", "NATS/1.0\r\nno header at all\r\n: x\r\n\r\n", "x")
 	publishRaw(t, b.server.Addr(), "notify-events.errors", "NATS/1.0 404 Nothing\r\n\r\n", "")
-	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "last"))
+	b.add(outcomeOf("errors", outcome.Sent, "", "last"))
 	for _, category := range []string{"", "errors"} {
 		got := b.eventually(t, recent.Filter{Category: category}, 2)
 		if got[0].EventID != "last" || got[1].EventID != "first" {
@@ -70,7 +70,7 @@ func publishRaw(t *testing.T, addr, subject, header, payload string) {
 func TestReadingIsCheap(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	b.recorder.Record(outcomeOf("rare", outcome.Dead, outcome.TooLarge, "rare-1"))
+	b.add(outcomeOf("rare", outcome.Dead, outcome.TooLarge, "rare-1"))
 	b.eventually(t, recent.Filter{}, 1)
 	asked, err := nats.Connect(b.server.URL())
 	testkit.Check(t, err)
@@ -112,7 +112,7 @@ func TestIDsAreExact(t *testing.T) {
 	b := start(t)
 	ids := []string{"deploy-12345", "deploy-123456", `"quoted" <&>`, "a.*", "\x1b[31m", "bad\xff", strings.Repeat("é", 3000)}
 	for _, id := range ids {
-		b.recorder.Record(outcomeOf("errors", outcome.Sent, "", id))
+		b.add(outcomeOf("errors", outcome.Sent, "", id))
 	}
 	b.eventually(t, recent.Filter{}, len(ids))
 	for _, id := range ids {
@@ -126,7 +126,7 @@ func TestIDsAreExact(t *testing.T) {
 		t.Errorf("a category is taken for an id: %+v", found)
 	}
 	for _, category := range []string{"a.*", ">", "a b", "\xff", strings.Repeat("c", 200), "a..b", "_invalid"} {
-		b.recorder.Record(outcomeOf(category, outcome.Dead, outcome.Malformed, "odd"))
+		b.add(outcomeOf(category, outcome.Dead, outcome.Malformed, "odd"))
 	}
 	b.eventually(t, recent.Filter{EventID: "odd"}, 7)
 	b.eventually(t, recent.Filter{EventID: "odd", Category: ">"}, 1)

@@ -67,13 +67,15 @@ func NewRecorder(config Config) (*Recorder, error) {
 	}, nil
 }
 
-// Record takes an outcome, or leaves it out. It returns at once and is safe for concurrent use. A nil
-// Recorder does nothing.
-func (r *Recorder) Record(o Outcome) {
+// Record takes n outcomes of a kind, the oldest first, or leaves out some of them. build makes the i-th, and is
+// called before Record returns, only for what is recorded or may be: in a storm hardly any is. It returns at
+// once and is safe for concurrent use. A nil Recorder does nothing.
+func (r *Recorder) Record(k Kind, n int, build func(i int) Outcome) {
 	if r == nil {
 		return
 	}
-	r.limiter.add(o.bounded(), time.Now())
+	bounded := func(i int) Outcome { return build(i).bounded() }
+	r.limiter.add(k, n, bounded, time.Now())
 	select {
 	case r.added <- struct{}{}:
 	default:

@@ -29,9 +29,9 @@ func TestAnOutcomeIsRecorded(t *testing.T) {
 		Limit: "10/30m", RetryAfter: 1.5, AtLeast: true, AboveLimit: true, Mute: "deploys.*", MutedUntil: &until, MutedBy: "me@host",
 		Channel: "C1", SlackTS: "1.2", Attempts: 3, Ambiguous: true, NoLetter: true, LetterSeq: 7, Subject: "notify.deploys.eu", StreamSeq: 17, Worker: "host-1",
 	}
-	b.recorder.Record(whole)
-	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "e-1"))
-	b.recorder.Record(outcomeOf("errors", outcome.Dead, outcome.Malformed, "e-2"))
+	b.add(whole)
+	b.add(outcomeOf("errors", outcome.Sent, "", "e-1"))
+	b.add(outcomeOf("errors", outcome.Dead, outcome.Malformed, "e-2"))
 	all := b.eventually(t, recent.Filter{}, 3)
 	whole.Seq = 1
 	if diff := cmp.Diff(whole, all[2]); diff != "" {
@@ -64,9 +64,9 @@ func TestAStormDisplacesNothing(t *testing.T) {
 	b := start(t)
 	const storm = 10_000
 	for i := range storm {
-		b.recorder.Record(outcomeOf("noisy", outcome.Dropped, outcome.Category, fmt.Sprint("n-", i)))
+		b.add(outcomeOf("noisy", outcome.Dropped, outcome.Category, fmt.Sprint("n-", i)))
 		if i%1000 == 0 {
-			b.recorder.Record(outcomeOf("rare", outcome.Dead, outcome.Malformed, fmt.Sprint("r-", i)))
+			b.add(outcomeOf("rare", outcome.Dead, outcome.Malformed, fmt.Sprint("r-", i)))
 		}
 	}
 	b.eventually(t, recent.Filter{Category: "rare"}, 10)
@@ -90,10 +90,10 @@ func TestAStormDisplacesNothing(t *testing.T) {
 func TestWhatIsLeftOutWakesARecorder(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	b.recorder.Record(outcomeOf("first", outcome.Sent, "", "f"))
+	b.add(outcomeOf("first", outcome.Sent, "", "f"))
 	b.eventually(t, recent.Filter{Category: "first"}, 1) // and now it has nothing to do
 	for i := range 30 {
-		b.recorder.Record(outcomeOf("quiet", outcome.Sent, "", fmt.Sprint("q-", i)))
+		b.add(outcomeOf("quiet", outcome.Sent, "", fmt.Sprint("q-", i)))
 	}
 	lastIs := func(category, id string) func() error {
 		return func() error {
@@ -105,17 +105,17 @@ func TestWhatIsLeftOutWakesARecorder(t *testing.T) {
 		}
 	}
 	testkit.EventuallyNil(t, lastIs("quiet", "q-29"))
-	b.recorder.Record(outcomeOf("quiet", outcome.Sent, "", "q-30")) // there is no room, and nothing else wakes it
+	b.add(outcomeOf("quiet", outcome.Sent, "", "q-30")) // there is no room, and nothing else wakes it
 	testkit.EventuallyNil(t, lastIs("quiet", "q-30"))
 
 	for i := range 30 {
-		b.recorder.Record(outcomeOf("busy", outcome.Sent, "", fmt.Sprint("b-", i)))
+		b.add(outcomeOf("busy", outcome.Sent, "", fmt.Sprint("b-", i)))
 	}
 	others, end := context.WithCancel(t.Context())
 	var recording sync.WaitGroup
 	recording.Go(func() {
 		for n := 0; wait.For(others, 20*time.Millisecond); n++ {
-			b.recorder.Record(outcomeOf(fmt.Sprint("steady-", n%100), outcome.Sent, "", fmt.Sprint("s-", n)))
+			b.add(outcomeOf(fmt.Sprint("steady-", n%100), outcome.Sent, "", fmt.Sprint("s-", n)))
 		}
 	})
 	defer recording.Wait()
@@ -127,13 +127,13 @@ func TestWhatIsLeftOutWakesARecorder(t *testing.T) {
 func TestARestartOfNATS(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "before"))
+	b.add(outcomeOf("errors", outcome.Sent, "", "before"))
 	b.eventually(t, recent.Filter{}, 1)
 	b.server.Stop()
-	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "meanwhile"))
+	b.add(outcomeOf("errors", outcome.Sent, "", "meanwhile"))
 	begun := time.Now()
 	for i := range 100_000 {
-		b.recorder.Record(outcomeOf(fmt.Sprint("c", i%5000), outcome.Dropped, outcome.Global, "x"))
+		b.add(outcomeOf(fmt.Sprint("c", i%5000), outcome.Dropped, outcome.Global, "x"))
 	}
 	if took := time.Since(begun); took > 20*time.Second { // about 0.1 s on a quiet machine
 		t.Errorf("100,000 outcomes took %s", took)
@@ -156,7 +156,7 @@ func TestALostConnectionIsNotAFailure(t *testing.T) {
 	published, err := silent.SubscribeSync("notify-events.>") // takes records and acknowledges none
 	testkit.Check(t, err)
 	testkit.Check(t, silent.Flush())
-	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "e-1"))
+	b.add(outcomeOf("errors", outcome.Sent, "", "e-1"))
 	_, err = published.NextMsg(testkit.Patience)
 	testkit.Check(t, err)
 	b.server.Stop()
@@ -171,13 +171,13 @@ func TestALostConnectionIsNotAFailure(t *testing.T) {
 func TestTheStreamIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "before"))
+	b.add(outcomeOf("errors", outcome.Sent, "", "before"))
 	b.eventually(t, recent.Filter{}, 1)
 	testkit.Check(t, b.js.DeleteStream(t.Context(), b.place.Stream))
 	if _, err := b.reader.List(t.Context(), recent.Filter{}); err == nil || !strings.Contains(err.Error(), "no stream") {
 		t.Errorf("%v, expected that there is no stream", err)
 	}
-	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "after"))
+	b.add(outcomeOf("errors", outcome.Sent, "", "after"))
 	testkit.Eventually(t, "it is recorded", func() bool {
 		found, err := b.reader.List(t.Context(), recent.Filter{EventID: "after"})
 		return err == nil && len(found.Outcomes) == 1
@@ -201,7 +201,7 @@ func TestAnotherStreamIsInTheWay(t *testing.T) {
 				return err
 			})
 			b.record(t, b.server.URL())
-			b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "e-1"))
+			b.add(outcomeOf("errors", outcome.Sent, "", "e-1"))
 			testkit.Eventually(t, "it is said", func() bool { return b.logs.FilterMessage("outcomes are not recorded").Len() > 0 })
 			testkit.Eventually(t, "it is given up", func() bool { return b.recorder.LeftOut() == 1 })
 			if n := b.logs.FilterMessage("outcomes are not recorded").Len(); n != 1 {
@@ -213,7 +213,7 @@ func TestAnotherStreamIsInTheWay(t *testing.T) {
 				t.Errorf("%d messages in that stream", n)
 			}
 			testkit.Check(t, b.js.DeleteStream(t.Context(), config.Name))
-			b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "e-2"))
+			b.add(outcomeOf("errors", outcome.Sent, "", "e-2"))
 			testkit.Eventually(t, "it goes on without a restart", func() bool { return b.logs.FilterMessage("outcomes are recorded again").Len() == 1 })
 			if o := b.eventually(t, recent.Filter{}, 1)[0]; o.EventID != "e-2" || o.LeftOut != 1 {
 				t.Errorf("%+v, expected e-2 and that one was left out", o)
@@ -227,7 +227,7 @@ func TestTheEndOfAWorker(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	for i := range 10 {
-		b.recorder.Record(outcomeOf("errors", outcome.Sent, "", fmt.Sprint(i)))
+		b.add(outcomeOf("errors", outcome.Sent, "", fmt.Sprint(i)))
 	}
 	b.stop()
 	if n := len(b.list(t, recent.Filter{}).Outcomes); n != 10 {
@@ -235,7 +235,7 @@ func TestTheEndOfAWorker(t *testing.T) {
 	}
 	b.record(t, b.server.URL())
 	b.server.Stop()
-	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "late"))
+	b.add(outcomeOf("errors", outcome.Sent, "", "late"))
 	begun := time.Now()
 	b.stop()
 	if took := time.Since(begun); took > testkit.Patience/2 || b.recorder.LeftOut() != 1 {

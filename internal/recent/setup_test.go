@@ -85,6 +85,12 @@ func (b *bench) record(t testing.TB, url string) {
 	t.Cleanup(b.stop)
 }
 
+// add records an outcome.
+func (b *bench) add(o recent.Outcome) {
+	b.recorder.Record(recent.Kind{Category: o.Category, Outcome: o.Outcome, Reason: o.Reason}, 1,
+		func(int) recent.Outcome { return o })
+}
+
 // outcome is one that can be recorded.
 func outcomeOf(category, result, reason, id string) recent.Outcome {
 	return recent.Outcome{Time: time.Now().UTC(), EventID: id, Category: category, Outcome: result, Reason: reason, Subject: "notify." + category}

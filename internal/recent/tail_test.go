@@ -19,7 +19,7 @@ import (
 func TestManyWhoAskCostLittle(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	b.recorder.Record(outcomeOf("rare", outcome.Dead, outcome.Malformed, "r-1"))
+	b.add(outcomeOf("rare", outcome.Dead, outcome.Malformed, "r-1"))
 	b.eventually(t, recent.Filter{}, 1)
 	tail := recent.NewTail(b.reader)
 	asked, err := nats.Connect(b.server.URL())
@@ -84,10 +84,10 @@ func TestATailFollows(t *testing.T) {
 			return len(found) == n && found[0].EventID == id
 		})
 	}
-	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "e-1"))
+	b.add(outcomeOf("errors", outcome.Sent, "", "e-1"))
 	has("e-1", 1)
-	b.recorder.Record(outcomeOf("errors", outcome.Dead, outcome.Malformed, "e-2"))
-	b.recorder.Record(outcomeOf("other", outcome.Dropped, outcome.Global, "e-3"))
+	b.add(outcomeOf("errors", outcome.Dead, outcome.Malformed, "e-2"))
+	b.add(outcomeOf("other", outcome.Dropped, outcome.Global, "e-3"))
 	has("e-3", 3)
 	if found := list(recent.Filter{Outcome: outcome.Dead}); len(found) != 1 || found[0].EventID != "e-2" {
 		t.Errorf("%+v", found)
@@ -96,6 +96,6 @@ func TestATailFollows(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 	testkit.Check(t, b.js.DeleteStream(t.Context(), b.place.Stream))
-	b.recorder.Record(outcomeOf("errors", outcome.Sent, "", "e-4"))
+	b.add(outcomeOf("errors", outcome.Sent, "", "e-4"))
 	has("e-4", 1)
 }

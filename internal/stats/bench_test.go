@@ -20,7 +20,7 @@ func BenchmarkObserve(b *testing.B) {
 			recorder := newRecorder(b, stats.Config{})
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				recorder.Observe("dropped", "global", names[i%categories], "", at)
+				recorder.Observe("dropped", "global", names[i%categories], "", 1, at)
 			}
 		})
 		b.Run(fmt.Sprintf("%d categories, in parallel", categories), func(b *testing.B) {
@@ -28,7 +28,7 @@ func BenchmarkObserve(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for i := 0; pb.Next(); i++ {
-					recorder.Observe("dropped", "global", names[i%categories], "", at)
+					recorder.Observe("dropped", "global", names[i%categories], "", 1, at)
 				}
 			})
 		})
@@ -44,8 +44,8 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	}
 	i := 0
 	observe := func() {
-		recorder.Observe("dropped", "global", names[i%len(names)], "", at)
-		recorder.Observe("sent", "", names[i%len(names)], "", at)
+		recorder.Observe("dropped", "global", names[i%len(names)], "", 1, at)
+		recorder.Observe("sent", "", names[i%len(names)], "", 1, at)
 		i++
 	}
 	for range names {

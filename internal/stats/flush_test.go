@@ -28,7 +28,7 @@ func TestAFlushIsCountedOnce(t *testing.T) {
 			for round := range rounds {
 				proxy.Break(fault, fault)
 				for range 100 {
-					recorder.Observe("dropped", "category", fmt.Sprint("c", round), "ci", time.Now())
+					recorder.Observe("dropped", "category", fmt.Sprint("c", round), "ci", 1, time.Now())
 				}
 				stop := run(t, recorder)
 				testkit.EventuallyNil(t, func() error {
@@ -37,7 +37,7 @@ func TestAFlushIsCountedOnce(t *testing.T) {
 					}
 					return nil
 				})
-				recorder.Observe("sent", "", "last", "", time.Now()) // has the unanswered one repeated before it
+				recorder.Observe("sent", "", "last", "", 1, time.Now()) // has the unanswered one repeated before it
 				stop()
 				testkit.EventuallyNil(t, func() error {
 					if n := sums(t, reader)["last sent "]; n != int64(round+1) {
@@ -75,7 +75,7 @@ func TestRedisIsUnavailable(t *testing.T) {
 	proxy.Cut()
 	run(t, recorder)
 	for range 500 {
-		recorder.Observe("sent", "", "errors", "", time.Now())
+		recorder.Observe("sent", "", "errors", "", 1, time.Now())
 	}
 	testkit.EventuallyNil(t, func() error {
 		if logs.FilterMessage("counts do not reach Redis").Len() == 0 {
@@ -84,7 +84,7 @@ func TestRedisIsUnavailable(t *testing.T) {
 		return nil
 	})
 	for range 500 {
-		recorder.Observe("sent", "", "errors", "", time.Now())
+		recorder.Observe("sent", "", "errors", "", 1, time.Now())
 	}
 	if n := len(sums(t, reader)); n > 0 {
 		t.Fatalf("%d counts have passed the cut", n)
@@ -116,8 +116,8 @@ func TestCountsThatWaitAreBounded(t *testing.T) {
 	recorder := newRecorder(t, stats.Config{Redis: s.client(t), Log: zap.New(core)})
 	now := time.Now()
 	for minutes := range 90 { // three hours before it runs at all
-		recorder.Observe("sent", "", "errors", "", now.Add(time.Duration(minutes-89)*time.Minute))
-		recorder.Observe("sent", "", "old", "", now.Add(-100*24*time.Hour)) // nothing is made of an absurd time
+		recorder.Observe("sent", "", "errors", "", 1, now.Add(time.Duration(minutes-89)*time.Minute))
+		recorder.Observe("sent", "", "old", "", 1, now.Add(-100*24*time.Hour)) // nothing is made of an absurd time
 	}
 	stop := run(t, recorder)
 	testkit.Eventually(t, "the last hour is counted", func() bool { return sums(t, s.reader(t))["errors sent "] >= 58 })

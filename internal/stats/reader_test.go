@@ -120,8 +120,8 @@ func TestForeignKeysStopTheRecorderOnly(t *testing.T) {
 			testkit.Check(t, client.Set(ctx, key, "text", time.Minute).Err())
 			recorder := newRecorder(t, stats.Config{Redis: client, Limit: limitText})
 			at := time.Now()
-			recorder.Observe("sent", "", key, "", at)
-			recorder.Observe("dropped", "global", key, "", at)
+			recorder.Observe("sent", "", key, "", 1, at)
+			recorder.Observe("dropped", "global", key, "", 1, at)
 			run(t, recorder)()
 			if fields := client.HGetAll(ctx, fmt.Sprint("{n}:counts:", at.Unix()/60)).Val(); fields["sent//"+key] != "" {
 				t.Errorf("%s: counted all the same: %v", key, fields)

@@ -115,16 +115,16 @@ func NewRecorder(config Config) (*Recorder, error) {
 	}, nil
 }
 
-// Observe counts one settled event: its outcome and reason in the words of package outcome, without a slash, its category, who has
-// caused it (empty: not known), and when it was settled by this machine's clock. It only counts in memory and never blocks for
-// long.
-func (r *Recorder) Observe(became, reason, category, source string, at time.Time) {
+// Observe counts n settled events that are alike: their outcome and reason in the words of package outcome, without
+// a slash, their category, who has caused them (empty: not known), and when they were settled by this machine's
+// clock. It only counts in memory and never blocks for long.
+func (r *Recorder) Observe(became, reason, category, source string, n int, at time.Time) {
 	micros := at.UnixMicro() + r.ahead.Load()
 	name := outcome.CategoryName(category)
 	r.mu.Lock()
 	m := r.minute(micros / microsPerMinute)
-	m.tally(name).add(became, reason, micros)
-	r.observeSource(m.number, became, reason, name, source)
+	m.tally(name).add(became, reason, int64(n), micros)
+	r.observeSource(m.number, became, reason, name, source, int64(n))
 	r.mu.Unlock()
 }
 
@@ -185,17 +185,17 @@ func (m *minute) tally(category string) *tally {
 	return t
 }
 
-func (t *tally) add(became, reason string, micros int64) {
+func (t *tally) add(became, reason string, n, micros int64) {
 	if became == outcome.Sent && micros > t.sentAt {
 		t.sentAt = micros
 	}
 	for i := range t.counts {
 		if c := &t.counts[i]; c.outcome == became && c.reason == reason {
-			c.n++
+			c.n += n
 			return
 		}
 	}
-	t.counts = append(t.counts, outcomeCount{outcome: became, reason: reason, n: 1})
+	t.counts = append(t.counts, outcomeCount{outcome: became, reason: reason, n: n})
 }
 
 func (t *tally) total() (n int64) {

@@ -33,7 +33,7 @@ func TestNobodyCountsAsTheOthers(t *testing.T) {
 		var asked []string
 		limit := func(_, category string) string { asked = append(asked, category); return "1/1m" }
 		recorder := newRecorder(t, stats.Config{Redis: s.client(t), Replica: "r", Limit: limit})
-		recorder.Observe("dropped", "category", stats.OtherCategory, "", time.Now())
+		recorder.Observe("dropped", "category", stats.OtherCategory, "", 1, time.Now())
 		run(t, recorder)()
 		if diff := cmp.Diff(map[string]int64{"__other dropped category": 1}, sums(t, s.reader(t))); diff != "" {
 			t.Errorf("counts (-want +got):\n%s", diff)
@@ -54,10 +54,10 @@ func TestCountsOfAllReplicasAddUp(t *testing.T) {
 			for range 2 {
 				observers.Go(func() {
 					for n := range 1000 {
-						recorder.Observe("dropped", "global", "errors", "", time.Now())
+						recorder.Observe("dropped", "global", "errors", "", 1, time.Now())
 						if n%10 == 0 {
-							recorder.Observe("sent", "", "a/b c", "", time.Now())
-							recorder.Observe("dead", "malformed", "errors", "", time.Now())
+							recorder.Observe("sent", "", "a/b c", "", 1, time.Now())
+							recorder.Observe("dead", "malformed", "errors", "", 1, time.Now())
 						}
 					}
 				})
@@ -114,8 +114,8 @@ func TestMinutesAreThoseOfTheServer(t *testing.T) {
 			}
 			return nil
 		})
-		recorder.Observe("sent", "", "errors", "", time.Now())
-		recorder.Observe("sent", "", "errors", "", time.Now().Add(-2*time.Minute))
+		recorder.Observe("sent", "", "errors", "", 1, time.Now())
+		recorder.Observe("sent", "", "errors", "", 1, time.Now().Add(-2*time.Minute))
 		stop()
 		hour, err := reader.Hour(t.Context())
 		testkit.Check(t, err)
@@ -151,10 +151,10 @@ func TestTenThousandCategoriesStayBounded(t *testing.T) {
 			for i := range categories {
 				// Each replica begins with others, so that each has its own first hundred.
 				category := fmt.Sprintf("category-%d", (i+1000*replica)%categories)
-				recorder.Observe("sent", "", category, "", at)
-				recorder.Observe("dropped", "category", category, "", at)
-				recorder.Observe("dropped", "global", category, "", at)
-				recorder.Observe("dropped", "group", category, "", at) // each is a group of its own
+				recorder.Observe("sent", "", category, "", 1, at)
+				recorder.Observe("dropped", "category", category, "", 1, at)
+				recorder.Observe("dropped", "global", category, "", 1, at)
+				recorder.Observe("dropped", "group", category, "", 1, at) // each is a group of its own
 			}
 			run(t, recorder)()
 		}
@@ -198,10 +198,10 @@ func TestDropsForTheDigest(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		observe := func(recorder *stats.Recorder) {
 			for _, reason := range []string{"global", "group", "category", "duplicate", "expired"} {
-				recorder.Observe("dropped", reason, "errors", "", time.Now())
+				recorder.Observe("dropped", reason, "errors", "", 1, time.Now())
 			}
-			recorder.Observe("dead", "malformed", "errors", "", time.Now())
-			recorder.Observe("sent", "", "errors", "", time.Now())
+			recorder.Observe("dead", "malformed", "errors", "", 1, time.Now())
+			recorder.Observe("sent", "", "errors", "", 1, time.Now())
 			run(t, recorder)()
 		}
 		observe(newRecorder(t, stats.Config{Redis: s.client(t)}))
@@ -226,8 +226,8 @@ func TestEveryKeyExpires(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		recorder := newRecorder(t, stats.Config{Redis: s.client(t), Limit: limitText, Heartbeat: func() stats.Heartbeat { return stats.Heartbeat{} }})
 		run(t, recorder)
-		recorder.Observe("sent", "", "errors", "", time.Now())
-		recorder.Observe("dropped", "global", "errors", "", time.Now())
+		recorder.Observe("sent", "", "errors", "", 1, time.Now())
+		recorder.Observe("dropped", "global", "errors", "", 1, time.Now())
 		testkit.EventuallyNil(t, func() error {
 			if len(pending(t, s)) == 0 {
 				return fmt.Errorf("nothing is pending")

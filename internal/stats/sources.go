@@ -64,8 +64,8 @@ type sourceCount struct {
 	n    [sourceKinds]int64
 }
 
-// observeSource counts an event of a category, which has the name of outcome.CategoryName; r.mu is held.
-func (r *Recorder) observeSource(minute int64, became, reason, category, source string) {
+// observeSource counts n events of a category, which has the name of outcome.CategoryName; r.mu is held.
+func (r *Recorder) observeSource(minute int64, became, reason, category, source string, n int64) {
 	number := minute / slotMinutes
 	s := r.slots[number]
 	if s == nil {
@@ -73,7 +73,7 @@ func (r *Recorder) observeSource(minute int64, became, reason, category, source 
 		r.slots[number] = s
 	}
 	if t := s.tally(category); t != nil {
-		t.count(outcome.CategoryName(source)).n[sourceKind(became, reason)]++
+		t.count(outcome.CategoryName(source)).n[sourceKind(became, reason)] += n
 	}
 }
 

@@ -42,15 +42,15 @@ func TestSourcesAreCounted(t *testing.T) {
 		for replica, times := range map[string]int{"r1": 1, "r2": 2} {
 			recorder := newRecorder(t, stats.Config{Redis: s.client(t), Replica: replica})
 			for range times {
-				recorder.Observe("sent", "", "errors", "https://ci.example/1", at)
-				recorder.Observe("dropped", "category", "errors", "https://ci.example/1", at)
-				recorder.Observe("dropped", "muted", "errors", "https://ci.example/1", at)
-				recorder.Observe("dropped", "duplicate", "errors", "b / \xffü<!channel>", at)
-				recorder.Observe("dead", "malformed", "errors", "", at)
-				recorder.Observe("dropped", "global", "_other", "_other", at)
-				recorder.Observe("dead", "malformed", "", "nobody's", at)     // a subject without a category
-				recorder.Observe("sent", "", "with\ttab", "nobody's", at)     // no event has it
-				recorder.Observe("sent", "", "deploys", "tab\tof nobody", at) // nor this
+				recorder.Observe("sent", "", "errors", "https://ci.example/1", 1, at)
+				recorder.Observe("dropped", "category", "errors", "https://ci.example/1", 1, at)
+				recorder.Observe("dropped", "muted", "errors", "https://ci.example/1", 1, at)
+				recorder.Observe("dropped", "duplicate", "errors", "b / \xffü<!channel>", 1, at)
+				recorder.Observe("dead", "malformed", "errors", "", 1, at)
+				recorder.Observe("dropped", "global", "_other", "_other", 1, at)
+				recorder.Observe("dead", "malformed", "", "nobody's", 1, at)     // a subject without a category
+				recorder.Observe("sent", "", "with\ttab", "nobody's", 1, at)     // no event has it
+				recorder.Observe("sent", "", "deploys", "tab\tof nobody", 1, at) // nor this
 			}
 			run(t, recorder)()
 		}
@@ -86,11 +86,11 @@ func TestSourcesAreBounded(t *testing.T) {
 		for replica := range 3 {
 			recorder := newRecorder(t, stats.Config{Redis: s.client(t), Replica: fmt.Sprint("r", replica), Every: time.Hour})
 			for i := range many {
-				recorder.Observe("dropped", "global", "errors", fmt.Sprintf("source-%d-%d", replica, i), at)
-				recorder.Observe("sent", "", "errors", "", at)
+				recorder.Observe("dropped", "global", "errors", fmt.Sprintf("source-%d-%d", replica, i), 1, at)
+				recorder.Observe("sent", "", "errors", "", 1, at)
 			}
 			for i := range many {
-				recorder.Observe("dropped", "global", fmt.Sprint("category-", replica, "-", i), strings.Repeat("s", 120)+fmt.Sprint(i), at)
+				recorder.Observe("dropped", "global", fmt.Sprint("category-", replica, "-", i), strings.Repeat("s", 120)+fmt.Sprint(i), 1, at)
 			}
 			run(t, recorder)()
 		}

@@ -40,7 +40,6 @@ type Metrics struct {
 
 	mu         sync.Mutex
 	categories map[string]bool
-	counts     map[kind]int // of the batch that is being observed
 }
 
 // New makes the metrics of one worker, all zero.
@@ -76,7 +75,6 @@ func New() *Metrics {
 			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"result"}),
 		categories: map[string]bool{},
-		counts:     map[kind]int{},
 	}
 	for _, reason := range outcome.Undecodable() {
 		m.skipped.WithLabelValues(reason) // it begins with 0: a counter that appears with 1 has not increased
@@ -86,26 +84,20 @@ func New() *Metrics {
 	return m
 }
 
-// kind is what settled events are counted by.
-type kind struct{ outcome, reason, category string }
-
-// Observe counts settled events. In a storm those of a batch are of a few kinds, so they are added up first.
-func (m *Metrics) Observe(batch []result.Result) {
+// Observe counts settled events.
+func (m *Metrics) Observe(batch []result.Sum) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clear(m.counts)
-	for i := range batch {
-		s := &batch[i]
-		m.counts[kind{s.Outcome, s.Reason, s.Event.Category}]++
-		if s.NoLetter {
-			m.skipped.WithLabelValues(s.Reason).Inc()
+	for _, sum := range batch {
+		m.events.WithLabelValues(sum.Outcome, sum.Reason, m.label(sum.Category)).Add(float64(len(sum.Results)))
+		for _, r := range sum.Results {
+			if r.NoLetter {
+				m.skipped.WithLabelValues(r.Reason).Inc()
+			}
+			if r.Outcome == outcome.Sent {
+				m.latency.Observe(r.Latency.Seconds())
+			}
 		}
-		if s.Outcome == outcome.Sent {
-			m.latency.Observe(s.Latency.Seconds())
-		}
-	}
-	for k, n := range m.counts {
-		m.events.WithLabelValues(k.outcome, k.reason, m.label(k.category)).Add(float64(n))
 	}
 }
 
