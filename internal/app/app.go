@@ -170,7 +170,7 @@ func limitedGroup(limits ratelimit.Rules, category string) string {
 }
 
 // settled passes settled events on to everything that counts or shows them.
-func (a *app) settled(batch []result.Result) {
+func (a *app) settled(batch []*result.Result) {
 	now := time.Now()
 	sums := result.SumUp(batch)
 	a.metrics.Observe(sums)
@@ -178,8 +178,7 @@ func (a *app) settled(batch []result.Result) {
 		a.recorder.Observe(sum.Outcome, sum.Reason, sum.Category, sum.Source, len(sum.Results), now)
 		a.outcomes.settled(sum, now)
 	}
-	for i := range batch {
-		s := &batch[i]
+	for _, s := range batch {
 		a.tracing.Observe(s)
 		if s.Outcome == outcome.Sent {
 			a.own.sent(now)

@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"notifier/internal/consume/availability"
@@ -47,7 +48,7 @@ func (it *item) request() ratelimit.Request {
 type batch struct {
 	items    []item
 	requests []ratelimit.Request
-	settled  []result.Result
+	settled  []*result.Result
 }
 
 // forget keeps the room, and nothing of what was in it: the largest batch would stay in memory.
@@ -63,8 +64,10 @@ func (b *batch) forget() {
 func (w *Worker) process(ctx context.Context, deliveries []*feed.Delivery) error {
 	b := &w.batch
 	defer b.forget()
-	for _, d := range deliveries {
-		b.items = append(b.items, w.decode(d))
+	b.items = slices.Grow(b.items, len(deliveries))[:len(deliveries)]
+	now := time.Now()
+	for i, d := range deliveries {
+		w.decode(&b.items[i], d, now)
 	}
 	w.offerLetters(b)
 	if err := w.dropMuted(ctx, b.items); err != nil {
@@ -75,7 +78,7 @@ func (w *Worker) process(ctx context.Context, deliveries []*feed.Delivery) error
 	}
 	for i := range b.items {
 		if it := &b.items[i]; it.fate == ended {
-			b.settled = append(b.settled, it.Result)
+			b.settled = append(b.settled, &it.Result)
 		}
 	}
 	w.settle(b.settled)
@@ -83,9 +86,10 @@ func (w *Worker) process(ctx context.Context, deliveries []*feed.Delivery) error
 }
 
 // decode reads an event, and ends what needs no decision.
-func (w *Worker) decode(d *feed.Delivery) item {
-	ev, rejection := event.Decode(d.Message, w.settings.Rules)
-	it := item{Result: result.Result{Event: ev, Delivery: d}}
+func (w *Worker) decode(it *item, d *feed.Delivery, now time.Time) {
+	var rejection *event.Rejection
+	it.Event, rejection = event.Decode(d.Message, w.settings.Rules)
+	it.Delivery = d
 	switch {
 	case rejection != nil && rejection.Reason == outcome.Reply:
 		it.drop(outcome.Reply)
@@ -93,21 +97,19 @@ func (w *Worker) decode(d *feed.Delivery) item {
 	case rejection != nil:
 		it.fate, it.Outcome, it.Reason, it.Detail = dead, outcome.Dead, rejection.Reason, rejection.Detail
 	// A redelivery may hold a slot, and is decided first.
-	case post.TooOld(ev, w.settings.MaxAge) && !d.Redelivered:
+	case post.TooOld(&it.Event, w.settings.MaxAge, now) && !d.Redelivered:
 		it.drop(outcome.Expired)
 	}
-	return it
 }
 
 // offerLetters hands over what can never be sent. What gets no letter is to be settled with the batch.
 func (w *Worker) offerLetters(b *batch) {
-	var undecodable []result.Result
 	for i := range b.items {
-		if b.items[i].fate == dead {
-			undecodable = append(undecodable, b.items[i].Result)
+		if it := &b.items[i]; it.fate == dead && !w.letters.Offer(it.Result) {
+			it.NoLetter = true
+			b.settled = append(b.settled, &it.Result)
 		}
 	}
-	b.settled = append(b.settled, w.letters.Offer(undecodable)...)
 }
 
 // decide asks the limiter about what is undecided, until it answers. What is admitted goes on to Slack. It

@@ -47,15 +47,15 @@ func newRepublisher(
 }
 
 // add queues the dropped events of a batch, as far as there is room. A reply is no event.
-func (r *republisher) add(batch []result.Result) {
-	for i := range batch {
-		if batch[i].Outcome != outcome.Dropped || batch[i].Reason == outcome.Reply {
+func (r *republisher) add(batch []*result.Result) {
+	for _, settled := range batch {
+		if settled.Outcome != outcome.Dropped || settled.Reason == outcome.Reply {
 			continue
 		}
-		size := sizeOf(&batch[i])
+		size := sizeOf(settled)
 		if r.bytes.Add(size) <= republishBytes {
 			select {
-			case r.queue <- batch[i]:
+			case r.queue <- *settled:
 				continue
 			default:
 			}

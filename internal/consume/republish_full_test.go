@@ -17,8 +17,8 @@ import (
 
 func aLetter(string, *result.Result) *nats.Msg { return nats.NewMsg("dropped.errors") }
 
-func dropped(size int) result.Result {
-	return result.Result{Outcome: outcome.Dropped, Delivery: &feed.Delivery{Cost: int64(size)}}
+func dropped(size int) *result.Result {
+	return &result.Result{Outcome: outcome.Dropped, Delivery: &feed.Delivery{Cost: int64(size)}}
 }
 
 // stuckRepublisher is one whose first event does not get out before end is called.
@@ -30,7 +30,7 @@ func stuckRepublisher() (r *republisher, end func()) {
 		return nil
 	}, zap.NewNop())
 	finish := r.start()
-	r.add([]result.Result{dropped(1)})
+	r.add([]*result.Result{dropped(1)})
 	<-began
 	return r, func() {
 		close(stuck)
@@ -42,7 +42,7 @@ func stuckRepublisher() (r *republisher, end func()) {
 func TestTheRepublisherIsBoundedInBytes(t *testing.T) {
 	r, end := stuckRepublisher()
 	half := republishBytes / 2
-	r.add([]result.Result{dropped(half), dropped(half), dropped(1)})
+	r.add([]*result.Result{dropped(half), dropped(half), dropped(1)})
 	if n := r.unpublished.Load(); n != 1 {
 		t.Errorf("%d are counted as not republished, expected the one above %d bytes", n, republishBytes)
 	}
@@ -57,7 +57,7 @@ func TestTheRepublisherCountsHeadersAndWhatWasDecoded(t *testing.T) {
 	r, end := stuckRepublisher()
 	message := event.Message{Data: make([]byte, 20<<10)}
 	one := result.Result{Outcome: outcome.Dropped, Delivery: &feed.Delivery{Message: message, Cost: 81 << 10}}
-	r.add(slices.Repeat([]result.Result{one}, 1000))
+	r.add(slices.Repeat([]*result.Result{&one}, 1000))
 	if n, most := 1000-r.unpublished.Load(), int64(republishBytes/(100<<10)); n > most || n < most*9/10 {
 		t.Errorf("%d are queued, expected about %d: each takes 60 kB of headers and twice 20 kB of payload", n, most)
 	}
@@ -67,7 +67,7 @@ func TestTheRepublisherCountsHeadersAndWhatWasDecoded(t *testing.T) {
 // A NATS server that takes nothing must not stop the worker: what there is no room for is counted.
 func TestARepublisherThatLagsNeverBlocks(t *testing.T) {
 	r, end := stuckRepublisher()
-	batch := make([]result.Result, republishQueue+10)
+	batch := make([]*result.Result, republishQueue+10)
 	for i := range batch {
 		batch[i] = dropped(1)
 	}
@@ -84,7 +84,7 @@ func TestARepublisherThatLagsNeverBlocks(t *testing.T) {
 func TestWhatCannotBePublishedIsCounted(t *testing.T) {
 	r := newRepublisher("dropped", aLetter, func(*nats.Msg) error { return errors.New("no") }, zap.NewNop())
 	end := r.start()
-	r.add([]result.Result{dropped(1), {Outcome: outcome.Sent}, {Outcome: outcome.Dead}, dropped(1)})
+	r.add([]*result.Result{dropped(1), {Outcome: outcome.Sent}, {Outcome: outcome.Dead}, dropped(1)})
 	end()
 	if n := r.unpublished.Load(); n != 2 {
 		t.Errorf("%d are counted, expected the 2 dropped ones", n)

@@ -76,7 +76,7 @@ type Settings struct {
 	Slack   post.Slack
 	Log     *zap.Logger
 	Events  *zap.Logger // writes the lines of settled events; nil: Log, whose level then counts for them, too
-	// Observe is called with settled events after their log lines, by several goroutines; it may not keep the
-	// slice. It may be nil.
-	Observe func(batch []result.Result)
+	// Observe is called with settled events after their log lines, by several goroutines; it may not keep them.
+	// It may be nil.
+	Observe func(batch []*result.Result)
 }

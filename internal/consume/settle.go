@@ -12,14 +12,14 @@ import (
 
 // settle ends a batch of events. It is the only place that logs them, counts them and acknowledges them, in
 // this order: a line that is written twice after a crash is better than an event that is unaccounted for.
-func (w *Worker) settle(batch []result.Result) {
+func (w *Worker) settle(batch []*result.Result) {
 	if len(batch) == 0 {
 		return
 	}
 	lines := newLineWriter(w.eventLog(), w.settings.Group)
-	for i := range batch {
-		batch[i].Header = batch[i].Delivery.Header
-		lines.write(&batch[i])
+	for _, r := range batch {
+		r.Header = r.Delivery.Header
+		lines.write(r)
 	}
 	// The lines are on their way before any acknowledgement is; a broken log is no reason to stop.
 	_ = w.eventLog().Sync()
@@ -27,8 +27,8 @@ func (w *Worker) settle(batch []result.Result) {
 	if w.settings.Observe != nil {
 		w.settings.Observe(batch)
 	}
-	for i := range batch {
-		w.acknowledge(&batch[i])
+	for _, r := range batch {
+		w.acknowledge(r)
 	}
 	crash.At(crash.AfterAck)
 	if w.republisher != nil {

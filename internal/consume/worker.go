@@ -207,9 +207,10 @@ const idleCheck = 500 * time.Millisecond
 
 // In a storm that many replicas share, each of them gets a few events at a time, and a batch of a few costs
 // as much as one of many. So where events come faster than one by one, the next batch waits a moment for more
-// of them. A single event waits for nothing.
+// of them: for a whole batch while the stream has them, else for gatherEvents. A single event waits for
+// nothing.
 const (
-	gatherEvents = 64 // that are worth a batch: twice as many would save little
+	gatherEvents = 64
 	gatherTime   = 25 * time.Millisecond
 )
 
@@ -226,7 +227,7 @@ func (w *Worker) loop(ctx context.Context) {
 			w.askRedisAgain(ctx)
 		}
 		if taken > 1 {
-			w.feed.Gather(ctx, min(w.settings.BatchSize, gatherEvents), gatherTime)
+			w.feed.Gather(ctx, w.worthWaitingFor(), gatherTime)
 		}
 		batch, err := w.feed.Take(ctx, w.settings.BatchSize, idleCheck)
 		taken = len(batch)
@@ -246,6 +247,14 @@ func (w *Worker) loop(ctx context.Context) {
 		}
 		w.sender.HandBackExcess()
 	}
+}
+
+// worthWaitingFor is how many events the next batch waits for.
+func (w *Worker) worthWaitingFor() int {
+	if w.feed.Behind() {
+		return w.settings.BatchSize
+	}
+	return min(w.settings.BatchSize, gatherEvents)
 }
 
 // redisUntold is longer than the time between two attempts of anything that needs Redis.

@@ -231,10 +231,10 @@ func originsOf(batch []Request) batchOrigins {
 				number: strconv.Itoa(len(origins.all) + 1)}
 			known[named] = o
 			origins.all = append(origins.all, o)
-		}
-		if !seen[request.Category] {
-			seen[request.Category] = true
-			origins.categories = append(origins.categories, request.Category)
+			if !seen[request.Category] {
+				seen[request.Category] = true
+				origins.categories = append(origins.categories, request.Category)
+			}
 		}
 		origins.of[i] = o
 	}

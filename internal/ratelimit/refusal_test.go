@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -222,6 +223,21 @@ func TestCostsThatAlternateAreCountedOnce(t *testing.T) {
 		}
 		if calls[1] > calls[0] || calls[0] > 60 {
 			t.Errorf("%d commands for 16 events and %d for 512, expected the same few", calls[0], calls[1])
+		}
+	})
+}
+
+// What the global limit refuses of many categories is one refusal in the reply, for each cost.
+func TestARefusalOfTheGlobalLimitIsSharedByCategories(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, testkit.Rules("2/30m", "10/30m", ""), day)
+		limiter.want(ratelimit.Admitted, events(2, "e", "a")...)
+		batch := slices.Concat(events(3, "x", "a"), events(3, "x", "b"), events(3, "x", "c"))
+		batch[8].Cost = 2
+		limiter.want(ratelimit.Global, batch...)
+		reply, ok := s.latest().([]any)
+		if !ok || len(reply) != 6 || len(reply[4].([]any)) != 2 {
+			t.Errorf("%v, expected two refusals", reply)
 		}
 	})
 }

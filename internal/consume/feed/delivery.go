@@ -32,28 +32,29 @@ type Delivery struct {
 }
 
 // delivery is what a message of the consumer is here; it is not in flight yet.
-func (s *Feed) delivery(message *nats.Msg) (*Delivery, error) {
-	meta, err := message.Metadata()
+func (s *Feed) delivery(message *nats.Msg, now time.Time) (*Delivery, error) {
+	meta, err := parseMetadata(message.Reply)
 	if err != nil {
 		return nil, err
 	}
+	s.pending.Store(meta.pending)
 	// A stream that lost data can use a sequence again: the time makes it unique.
 	var buffer [128]byte // most names fit
 	name := append(append(buffer[:0], s.Stream...), '.')
-	name = append(strconv.AppendUint(name, meta.Sequence.Stream, 10), '.')
-	name = strconv.AppendInt(name, meta.Timestamp.UnixNano(), 36)
+	name = append(strconv.AppendUint(name, meta.sequence, 10), '.')
+	name = strconv.AppendInt(name, meta.published.UnixNano(), 36)
 	id := string(name)
 	kept, cost := keep(message, s.MostPayload)
-	kept.FallbackID, kept.Published = id, meta.Timestamp
+	kept.FallbackID, kept.Published = id, meta.published
 	return &Delivery{
 		Message:     kept,
 		Token:       id[len(s.Stream)+1:],
-		Seq:         meta.Sequence.Stream,
-		Redelivered: meta.NumDelivered > 1,
+		Seq:         meta.sequence,
+		Redelivered: meta.delivered > 1,
 		Cost:        cost,
 		feed:        s,
 		reply:       message.Reply,
-		touched:     time.Now(),
+		touched:     now,
 	}, nil
 }
 

@@ -66,6 +66,7 @@ type Feed struct {
 	quiet time.Duration // finishQuiet, but in tests
 
 	isBound  atomic.Bool
+	pending  atomic.Uint64 // events after the one that was delivered last
 	ackWait  atomic.Int64 // the consumer's, a time.Duration; 0 before it is bound
 	wasBound bool         // once or more
 	created  time.Time    // when the stream was created that this was bound to last
@@ -107,6 +108,9 @@ func (s *Feed) Take(ctx context.Context, limit int, idle time.Duration) ([]*Deli
 func (s *Feed) Gather(ctx context.Context, wanted int, patience time.Duration) {
 	s.inflight.gather(ctx, wanted, patience)
 }
+
+// Behind reports whether the stream has more for the consumer than is in flight here.
+func (s *Feed) Behind() bool { return s.pending.Load() > uint64(s.inflight.size()) }
 
 // Done reports whether nothing more will arrive and all that has arrived was taken.
 func (s *Feed) Done() bool { return s.inflight.done() }

@@ -119,7 +119,7 @@ func (in *inbox) awaitRoom(ctx context.Context) *request {
 		select {
 		case <-ctx.Done():
 		case message := <-in.arrivals:
-			in.accept(message, nil)
+			in.accept(message, nil, time.Now())
 		case <-in.inflight.freed:
 		case <-in.tick.C: // MayFetch does not say when it changes
 		}
@@ -154,11 +154,11 @@ func (in *inbox) fetch(ctx context.Context, r *request) (ended, error) {
 			}
 		case message := <-in.arrivals:
 			// What is neither concerns an earlier request, or answers a publisher whose reply subject it is.
-			if in.accept(message, r) {
-				heard = time.Now()
+			if now := time.Now(); in.accept(message, r, now) {
+				heard = now
 				in.available()
 			} else if message.Subject == reply && message.Header.Get("Status") != "" {
-				heard = time.Now()
+				heard = now
 				if how, reason := in.status(message, r); how != notEnded {
 					return how, reason
 				}
@@ -241,11 +241,11 @@ func (in *inbox) conclude(how ended, reason error) {
 
 // accept puts what has arrived in flight if a consumer has delivered it, whatever its headers say; false:
 // none has. r is the request that it came for; nil: it is late, and nothing is reserved for it any more.
-func (p *pull) accept(message *nats.Msg, r *request) bool {
+func (p *pull) accept(message *nats.Msg, r *request, now time.Time) bool {
 	if !strings.HasPrefix(message.Reply, ackPrefix) {
 		return false
 	}
-	d, err := p.delivery(message)
+	d, err := p.delivery(message, now)
 	if err != nil { // it comes from a server of an unknown kind
 		p.end(fmt.Errorf("nats: acknowledgement subject %q: %w", message.Reply, err))
 		return false
@@ -268,7 +268,7 @@ func (in *inbox) finish(ctx context.Context, r *request) {
 	for began := time.Now(); in.isServed(ctx) && !r.isFilled() && time.Since(began) < 5*in.quiet; {
 		select {
 		case message := <-in.arrivals:
-			in.accept(message, r)
+			in.accept(message, r, time.Now())
 		case <-look.C:
 			_, requested := in.inflight.free()
 			if requested == before && len(in.arrivals) == 0 {
@@ -299,7 +299,7 @@ func (in *inbox) close(ctx context.Context, subscription *nats.Subscription) {
 	for {
 		select {
 		case message := <-in.arrivals:
-			in.accept(message, nil)
+			in.accept(message, nil, time.Now())
 		default:
 			return
 		}

@@ -24,7 +24,7 @@ import (
 // limits admit in a window, and at last by what may be in flight.
 type Box struct {
 	put     func(ctx context.Context, dead []result.Result) []error // Store.Put
-	settle  func([]result.Result)
+	settle  func([]*result.Result)
 	later   func(*feed.Delivery, time.Duration) bool // Delivery.Later
 	tracker *availability.Tracker
 
@@ -43,7 +43,7 @@ type Box struct {
 // BoxSettings are the surroundings of a Box.
 type BoxSettings struct {
 	Put     func(ctx context.Context, dead []result.Result) []error // stores letters, as Store.Put does
-	Settle  func([]result.Result)                                   // ends their events; called by one goroutine
+	Settle  func([]*result.Result)                                  // ends their events; called by one goroutine
 	Tracker *availability.Tracker
 	// What a worker holds at most, in events and bytes: undecodable events have a share of it.
 	Capacity int
@@ -106,20 +106,10 @@ func NewBox(settings BoxSettings) *Box {
 	}
 }
 
-// Offer takes over events that cannot be decoded, and returns those that are to be settled without a letter:
-// their category has written its share for now, or there is no room to wait for the dead-letter stream,
-// neither here nor with the server.
-func (b *Box) Offer(dead []result.Result) (without []result.Result) {
-	for _, r := range dead {
-		if !b.offer(r) {
-			r.NoLetter = true
-			without = append(without, r)
-		}
-	}
-	return without
-}
-
-func (b *Box) offer(r result.Result) bool {
+// Offer takes over an event that cannot be decoded. false: it is to be settled without a letter, because its
+// category has written its share for now, or there is no room to wait for the dead-letter stream, neither
+// here nor with the server.
+func (b *Box) Offer(r result.Result) bool {
 	// What comes back was counted before.
 	if !r.Delivery.Redelivered && !b.quotas.take(letterCategory(&r), time.Now()) {
 		return false
@@ -235,9 +225,9 @@ func (b *Box) attempt(ctx context.Context, due []*pendingLetter) {
 	if len(done) == 0 {
 		return
 	}
-	settled := make([]result.Result, len(done))
+	settled := make([]*result.Result, len(done))
 	for i, letter := range done {
-		settled[i] = letter.Result
+		settled[i] = &letter.Result
 	}
 	b.settle(settled)
 	b.remove(done)

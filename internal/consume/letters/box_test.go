@@ -57,7 +57,7 @@ func withBox(t *testing.T, test func(t *testing.T, d *boxDesk)) {
 			d.tried = append(d.tried, ids)
 			return errs
 		}
-		d.settle = func(batch []result.Result) {
+		d.settle = func(batch []*result.Result) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			for _, s := range batch {
@@ -110,8 +110,8 @@ func malformed(id string) result.Result {
 
 func (d *boxDesk) offers(ids ...string) (without []string) {
 	for _, id := range ids {
-		for _, s := range d.Offer([]result.Result{malformed(id)}) {
-			without = append(without, s.Event.ID)
+		if !d.Offer(malformed(id)) {
+			without = append(without, id)
 		}
 	}
 	return without
@@ -132,7 +132,7 @@ func TestALetterThatIsRefusedDoesNotRepeatTheOthers(t *testing.T) {
 			}
 			return nil
 		}
-		d.Offer([]result.Result{malformed("a"), malformed("b"), malformed("c")})
+		d.offers("a", "b", "c")
 		synctest.Wait()
 		first := 0
 		d.set(func() { first = len(d.tried) }) // more than one where the first attempt begins before all are offered
@@ -216,7 +216,7 @@ func TestLettersAreBoundedInBytes(t *testing.T) {
 		d.refuses = refuse
 		large := malformed("large")
 		large.Delivery.Cost = boxBytes / undecodableShare * 2
-		d.Offer([]result.Result{large})
+		d.Offer(large)
 		synctest.Wait()
 		expect(t, "held", 1, d.Size())
 		d.offers("small")
@@ -306,7 +306,7 @@ func TestAReturnedEventIsCountedOnce(t *testing.T) {
 		expect(t, "without a letter", []string{"new"}, d.offers("new"))
 		back := malformed("back")
 		back.Delivery.Redelivered = true
-		expect(t, "without a letter", 0, len(d.Offer([]result.Result{back})))
+		expect(t, "taken over", true, d.Offer(back))
 	})
 }
 

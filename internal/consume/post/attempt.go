@@ -72,7 +72,7 @@ func (a *attempt) readmit() verdict {
 // expire drops an event that has become older than EVENT_MAX_AGE while it waited, and gives its slots back.
 // The event goes on to its post when there is nothing to give back: then another replica may be posting it.
 func (a *attempt) expire() verdict {
-	if !TooOld(a.Event, a.MaxAge) {
+	if !TooOld(&a.Event, a.MaxAge, time.Now()) {
 		return next()
 	}
 	if !a.result.Ambiguous { // else it may be in the channel, and keeps them

@@ -55,7 +55,7 @@ type Settings struct {
 	Limiter Limiter
 	Slack   Slack
 	Letters Letters
-	Settle  func([]result.Result)                    // ends events; called by several goroutines
+	Settle  func([]*result.Result)                   // ends events; called by several goroutines
 	MuteOf  func(category string) *steering.Order    // nil: it is not muted
 	Refuse  func(*result.Result, ratelimit.Decision) // writes down a decision other than Admitted
 
@@ -202,7 +202,7 @@ func (s *Sender) deliver(startCtx, finishCtx context.Context, t *turn) {
 	v := a.run()
 	switch v.kind {
 	case ended:
-		s.Settle([]result.Result{t.Item.result})
+		s.Settle([]*result.Result{&t.Item.result})
 		t.Done()
 	case handedOver:
 		t.Done()
@@ -218,8 +218,10 @@ func (s *Sender) nextName() string {
 	return s.WorkerName + "-" + strconv.FormatUint(s.begun.Add(1), 36)
 }
 
-// TooOld reports whether an event is older than EVENT_MAX_AGE; 0: none is.
-func TooOld(e event.Event, most time.Duration) bool { return most > 0 && time.Since(e.Time) > most }
+// TooOld reports whether an event is older than EVENT_MAX_AGE by now; 0: none is.
+func TooOld(e *event.Event, most time.Duration, now time.Time) bool {
+	return most > 0 && now.Sub(e.Time) > most
+}
 
 // Known is what Redis knows of an event: its record if it is in flight, else nil and whether it was sent.
 func Known(

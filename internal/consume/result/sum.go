@@ -12,11 +12,10 @@ type Kind struct{ Outcome, Reason, Category, Source string }
 
 // SumUp groups a batch, in the order in which kinds come first. In a storm a batch has few of them, so
 // whoever counts does so once for each, and not once for each event.
-func SumUp(batch []Result) []Sum {
+func SumUp(batch []*Result) []Sum {
 	sums := make([]Sum, 0, 16)
 	places := make(map[Kind]int, 16)
-	for i := range batch {
-		r := &batch[i]
+	for _, r := range batch {
 		kind := Kind{r.Outcome, r.Reason, r.Event.Category, r.Event.Source}
 		place, known := places[kind]
 		if !known {
