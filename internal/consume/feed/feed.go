@@ -67,9 +67,9 @@ type Feed struct {
 
 	isBound  atomic.Bool
 	pending  atomic.Uint64 // events after the one that was delivered last
-	ackWait  atomic.Int64 // the consumer's, a time.Duration; 0 before it is bound
-	wasBound bool         // once or more
-	created  time.Time    // when the stream was created that this was bound to last
+	ackWait  atomic.Int64  // the consumer's, a time.Duration; 0 before it is bound
+	wasBound bool          // once or more
+	created  time.Time     // when the stream was created that this was bound to last
 }
 
 // New makes a Feed and asks no server.
