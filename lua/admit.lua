@@ -91,6 +91,7 @@ local MONTH = 2678400000000 -- the longest window that a limit can have
 local MOST_MEMBERS = 1000 -- most members one event may add to a log: more would block Redis for too long
 local MOST = 5000 -- events, and scopes: Lua can pass no more than some 8,000 values to a command
 
+local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber -- globals are slower
 local call, pcall = redis.call, redis.pcall
 
 -- text writes a whole number. Lua's own conversion keeps 14 digits; a time has 16.
@@ -160,7 +161,7 @@ for r = 1, number() do
   rules[r] = rule
 end
 
-local scopes, logs, buckets = {}, {}, {}
+local scopes, buckets = {}, {}
 for n = 1, (#KEYS - 4) / 2 do
   local rule = rules[number()]
   local wider = scopes[number()] or false
@@ -168,12 +169,11 @@ for n = 1, (#KEYS - 4) / 2 do
   if not rule or (n > 1 and not wider) then
     error('scope ' .. n .. ' has no rule, or no wider scope before it')
   end
-  local log, bucket = KEYS[3 + 2 * n], KEYS[4 + 2 * n]
-  logs[n], buckets[n] = log, bucket
+  buckets[n] = KEYS[4 + 2 * n]
   scopes[n] = {
     number = n,
-    log = log,
-    buckets = bucket,
+    log = KEYS[3 + 2 * n],
+    buckets = buckets[n],
     rule = rule,
     wider = wider,
     keep = keep,
@@ -222,7 +222,7 @@ local function find(command, key)
   return call(command, key, unpack(ARGV, ids + 1, ids + events))
 end
 local in_flight, sent = find('HMGET', KEYS[2]), find('ZMSCORE', KEYS[3])
-local any_log, any_bucket = call('EXISTS', unpack(logs)) > 0, call('EXISTS', unpack(buckets)) > 0
+local any_bucket = call('EXISTS', unpack(buckets)) > 0 -- in most stores there is none
 
 -- COUNT. Time stands still in a script, so each tier is counted once. What the batch adds is in `added`.
 
@@ -231,9 +231,7 @@ local function look(s)
     return
   end
   s.counted = {}
-  if any_log then
-    s.entries = call('ZCARD', s.log)
-  end
+  s.entries = call('ZCARD', s.log)
   local last = any_bucket and call('ZREVRANGE', s.buckets, '0', '0', 'WITHSCORES') or {}
   if last[1] then
     local slots_before, total, began = string.match(last[1], '^(%d+) (%d+) (%d+)$')
@@ -475,11 +473,13 @@ end
 -- WRITE. Every key that is written was read: its type is right. If Redis is out of memory or read-only, the
 -- first command fails the call; Redis checks neither again in the same script.
 
--- in_chunks passes values to a command a thousand at a time.
+-- in_chunks passes values to a command, a thousand at a time, and returns its last reply.
 local function in_chunks(how, command, key, values)
+  local reply
   for from = 1, #values, 1000 do
-    how(command, key, unpack(values, from, math.min(from + 999, #values)))
+    reply = how(command, key, unpack(values, from, math.min(from + 999, #values)))
   end
+  return reply
 end
 
 -- expire lets a key expire once its newest entry is no longer needed; it never shortens an existing expiry.
@@ -527,18 +527,23 @@ end
 in_chunks(call, 'HSET', KEYS[2], records)
 expire(KEYS[2], now, retention)
 
--- An event whose message was purged is never settled: look at a record, and delete it if no window has it.
--- pcall: v0.1.0's users may not run HRANDFIELD.
-local any = pcall('HRANDFIELD', KEYS[2], '1', 'WITHVALUES')
-local _, active_at = parse_record(any[2] or '')
-if active_at and active_at < now - MONTH then
-  call('HDEL', KEYS[2], any[1])
+-- The index of categories. pcall: whatever is wrong with it must not fail the call.
+local indexed = in_chunks(pcall, 'ZADD', KEYS[4], index)
+if type(indexed) == 'number' then
+  pcall('PEXPIREAT', KEYS[4], text(math.floor((now + dedupe + retention) / 1000) + 1))
 end
 
--- The index of categories. pcall: whatever is wrong with it must not fail the call.
-local indexed = pcall('ZREMRANGEBYSCORE', KEYS[4], '-inf', text(now - dedupe - retention))
-if type(indexed) == 'number' then
-  in_chunks(pcall, 'ZADD', KEYS[4], index)
-  pcall('PEXPIREAT', KEYS[4], text(math.floor((now + dedupe + retention) / 1000) + 1))
+-- Now and then, by the last digits of the time: trim the index, and look at some events in flight. One whose
+-- message was purged is never settled: it goes when no window has it. pcall: v0.1.0's users may not run
+-- HRANDFIELD.
+if now % 16 == 0 then
+  pcall('ZREMRANGEBYSCORE', KEYS[4], '-inf', text(now - dedupe - retention))
+  local some = pcall('HRANDFIELD', KEYS[2], '16', 'WITHVALUES')
+  for i = 1, #some, 2 do
+    local _, active_at = parse_record(some[i + 1])
+    if active_at and active_at < now - MONTH then
+      call('HDEL', KEYS[2], some[i])
+    end
+  end
 end
 return reply

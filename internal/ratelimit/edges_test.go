@@ -192,7 +192,7 @@ func TestARecentPostKeepsAnOldRecord(t *testing.T) {
 func TestAUserWithoutHRANDFIELDAdmits(t *testing.T) {
 	s := onProcess(t)
 	testkit.Check(t, s.Do(t.Context(), "ACL", "SETUSER", "default", "-hrandfield").Err())
-	s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), day).want(ratelimit.Admitted, events(3, "e", "a")...)
+	s.limiter(t, testkit.Rules("900/1h", "900/1h", ""), day).want(ratelimit.Admitted, events(200, "e", "a")...)
 }
 
 func TestABacklogOfSentIDsIsRemovedInParts(t *testing.T) {
