@@ -25,11 +25,11 @@ func statusCommand() *cli.Command {
 		Name:      "status",
 		Usage:     "show what is wrong now and how full each limit is, or what applies to one category",
 		ArgsUsage: "[CATEGORY]",
-		Description: `The first line says whether anything is sent and, if not, why. Lines below it name what needs attention:
-unavailable services, replicas that differ or are silent, dead events of the last hour, streams that are
-nearly full, mutes and temporary limits. The table has a row per limit: the global one first, then those
-of groups and of categories, the fullest of each first. Below it are who holds the slots of the global
-limit, and for whom some are reserved (LIMIT_RESERVE).
+		Description: `The first line says whether anything is sent and, if not, why. Lines below it name what needs
+attention: unavailable services, replicas that differ or are silent, dead events of the last hour, streams
+that are nearly full, mutes and temporary limits. The table has a row per limit: the global one first, then
+those of groups and of categories, the fullest of each first. Below it are who holds the slots of the
+global limit, and for whom some are reserved (LIMIT_RESERVE).
 
 With CATEGORY it shows whether an event of that category would be sent now and, if not, why and when there
 is room. Below it are the group, each limit with its usage and the setting it is from, the reservation, the
@@ -46,7 +46,7 @@ Examples:
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "write JSON; without CATEGORY the same as /api/status"},
 			&cli.BoolFlag{Name: "watch", Usage: "refresh until interrupted"},
-			&cli.DurationFlag{Name: "every", Value: 2 * time.Second, Usage: "refresh once in this `TIME`, with -watch"},
+			&cli.DurationFlag{Name: "every", Value: 2 * time.Second, Usage: "with -watch: refresh at this `INTERVAL`"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			view, err := parseStatus(cmd)
