@@ -29,12 +29,6 @@ func rootCommand() *cli.Command {
 Example:
    notifier-dev demo`,
 		Commands: []*cli.Command{demoCommand(), devCommand(), simulateCommand()},
-		Action: func(_ context.Context, cmd *cli.Command) error {
-			if cmd.Args().Present() {
-				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First()))
-			}
-			return cmdline.WriteHelp(cmd.Root().Writer, cmd)
-		},
 	})
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/urfave/cli/v3"
 
@@ -19,8 +18,11 @@ func rootCommand() *cli.Command {
 Example:
    notifier check`,
 		// "notifier completion bash" and the like; the scripts that they print ask notifier itself at each press of the key.
-		EnableShellCompletion:           true,
-		ConfigureShellCompletionCommand: describeCompletion,
+		EnableShellCompletion: true,
+		ConfigureShellCompletionCommand: func(cmd *cli.Command) {
+			cmd.Hidden = false
+			cmdline.SetUp(cmd)
+		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
 				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First()))
@@ -32,7 +34,6 @@ Example:
 			publishCommand(),
 			validateCommand(),
 			statusCommand(),
-			explainCommand(),
 			whyCommand(),
 			eventsCommand(),
 			muteCommand(),
@@ -42,6 +43,7 @@ Example:
 			healthcheckCommand(),
 			versionCommand(),
 			helpCommand(),
+			moved("explain", `"notifier explain" is now "notifier status CATEGORY"`),
 			moved("unmute", `"notifier unmute" is now "notifier mute end PATTERN"`),
 			moved("demo", inNotifierDev("demo")),
 			moved("dev", inNotifierDev("dev")),
@@ -66,22 +68,4 @@ func moved(name, where string) *cli.Command {
 func inNotifierDev(name string) string {
 	return name + ` is in notifier-dev: run "go run ./cmd/notifier-dev ` + name +
 		`" from the sources, or the image target "demo"`
-}
-
-// describeCompletion puts the library's own command among ours.
-func describeCompletion(cmd *cli.Command) {
-	cmd.Hidden = false
-	cmd.Usage = "print a script that completes commands and flags in a shell"
-	cmd.ArgsUsage = ""
-	cmd.Description = `The script is for bash, zsh, fish or pwsh; have your shell run it when it starts.
-
-Example:
-   source <(notifier completion bash)`
-	cmd.Action = func(_ context.Context, cmd *cli.Command) error {
-		if cmd.Args().Present() {
-			return cmdline.Usage(cmd, fmt.Sprintf("unknown shell %q, expected bash, zsh, fish or pwsh", cmd.Args().First()))
-		}
-		return cmdline.Usage(cmd, "missing COMMAND, expected bash, zsh, fish or pwsh")
-	}
-	cmdline.SetUp(cmd)
 }

@@ -27,7 +27,7 @@ Example:
 		Commands: []*cli.Command{deadListCommand(), deadShowCommand(), deadReplayCommand(), deadDeleteCommand()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First())+", expected list, show, replay or delete")
+				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First()))
 			}
 			list := deadList{most: listedLetters, out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
 			return withDeadLetters(ctx, "notifier dead", list.run)

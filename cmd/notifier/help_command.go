@@ -8,6 +8,8 @@ import (
 	cmdline "notifier/internal/cli"
 )
 
+// helpCommand stands in for the library's, which knows no command below another one, and ends with exit code
+// 3 where there is no such command.
 func helpCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "help",
@@ -18,7 +20,7 @@ func helpCommand() *cli.Command {
 Examples:
    notifier help publish
    notifier help dead replay`,
-		Action: func(_ context.Context, cmd *cli.Command) error {
+		Action: func(ctx context.Context, cmd *cli.Command) error {
 			about := cmd.Root()
 			for _, name := range cmd.Args().Slice() {
 				below := about.Command(name)
@@ -27,7 +29,7 @@ Examples:
 				}
 				about = below
 			}
-			return cmdline.WriteHelp(cmd.Root().Writer, about)
+			return cmdline.Help(ctx, about)
 		},
 	}
 }

@@ -31,7 +31,7 @@ Examples:
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First())+", expected set, end or list")
+				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First()))
 			}
 			return inForce.run(ctx, cmd)
 		},

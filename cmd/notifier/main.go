@@ -6,7 +6,8 @@
 //
 // It is what is deployed, and contains no embedded servers: cmd/notifier-dev has the commands that need them.
 //
-// Reading order: commands.go (the list of commands), then any command. internal/cli has exit codes, errors and help.
+// Reading order: commands.go (the list of commands), then any command. internal/cli has exit codes and
+// errors.
 package main
 
 import (

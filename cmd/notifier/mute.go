@@ -28,7 +28,7 @@ Examples:
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
 				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First())+
-					", expected add, end or list, such as: notifier mute add errors -for 30m")
+					", such as: notifier mute add errors -for 30m")
 			}
 			return inForce.run(ctx, cmd)
 		},

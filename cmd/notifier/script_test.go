@@ -60,7 +60,7 @@ const raceExit = "atexit_sleep_ms=0"
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	commands := map[string]func(ts *testscript.TestScript, neg bool, args []string){
-		"exits": testkit.Exits, "answers": answers, "nobody": nobody, "printf": printf, "aligned": testkit.Aligned,
+		"exits": testkit.Exits, "answers": answers, "nobody": nobody, "printf": printf,
 		"asks": asks, "behaves": behaves, "opens": opens, "finds": finds,
 	}
 	maps.Copy(commands, serverCommands)

@@ -51,7 +51,9 @@ func TestSecurityRedisReader(t *testing.T) {
 	}
 	_, _, settings := startServices(t)
 	maps.Copy(settings, map[string]string{"REDIS_URL": userURL(server, "reader")})
-	for _, arguments := range [][]string{{"status"}, {"status", "-json"}, {"why", "one"}, {"explain", "errors"}, {"explain", "-json", "never.seen"}} {
+	for _, arguments := range [][]string{
+		{"status"}, {"status", "-json"}, {"status", "errors"}, {"status", "-json", "never.seen"}, {"why", "one"},
+	} {
 		p := start(t, settings, arguments...)
 		if code := p.code(t); code != exitDone || isForbidden(errors.New(p.out.String()+p.errOut.String())) {
 			t.Errorf("%v: exit code %d", arguments, code)

@@ -11,6 +11,7 @@ import (
 
 	"notifier/internal/app"
 	cmdline "notifier/internal/cli"
+	"notifier/internal/published"
 	"notifier/internal/settings"
 	"notifier/internal/status"
 	"notifier/internal/term"
@@ -21,39 +22,71 @@ const redisTimeout = 5 * time.Second
 
 func statusCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "status",
-		Usage: "show how full each limit is, who holds the slots and when there is room again",
-		Description: `Reads only Redis, so it works while all workers are down, and uses no slots. The limits are those of the running
-workers; while none runs, those that are set here. The first line says whether anything is sent, and if not, why. Lines below
-it name what needs attention: what is waited for, replicas that differ or are silent, dead events of the last hour, streams
-that are nearly full, and what is muted or limited for a while. The table
-has a row per limit: the global one first, then those of groups and of categories, the fullest of each first. Below it are
-who holds the slots of the global limit, and for whom some are kept (LIMIT_RESERVE).
+		Name:      "status",
+		Usage:     "show what is wrong now and how full each limit is, or what applies to one category",
+		ArgsUsage: "[CATEGORY]",
+		Description: `The first line says whether anything is sent and, if not, why. Lines below it name what needs
+attention: unavailable services, replicas that differ or are silent, dead events of the last hour, streams
+that are nearly full, mutes and temporary limits. The table has a row per limit: the global one first, then
+those of groups and of categories, the fullest of each first. Below it are who holds the slots of the
+global limit, and for whom some are reserved (LIMIT_RESERVE).
 
-Example:
-   notifier status -watch`,
+With CATEGORY it shows whether an event of that category would be sent now and, if not, why and when there
+is room. Below it are the group, each limit with its usage and the setting it is from, the reservation, the
+mute and the channel with its pace and pauses. The category need not have had an event. It assumes an event
+that costs one slot and names no channel.
+
+It reads only Redis, so it works while all workers are down, and uses no slots. The settings are those of
+the running workers or, while none runs, those that are set here.
+
+Examples:
+   notifier status -watch
+   notifier status errors
+   notifier status -json team-a.job1 | jq .forecast`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "write everything as JSON, like /api/status"},
+			&cli.BoolFlag{Name: "json", Usage: "write JSON; without CATEGORY the same as /api/status"},
 			&cli.BoolFlag{Name: "watch", Usage: "refresh until interrupted"},
-			&cli.DurationFlag{Name: "every", Value: 2 * time.Second, Usage: "with -watch: the `TIME` between two refreshes"},
+			&cli.DurationFlag{Name: "every", Value: 2 * time.Second, Usage: "with -watch: refresh at this `INTERVAL`"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmdline.NoArguments(cmd); err != nil {
+			view, err := parseStatus(cmd)
+			if err != nil {
 				return err
 			}
-			every := cmd.Duration("every")
-			if every < 100*time.Millisecond {
-				return cmdline.Usage(cmd, fmt.Sprintf("-every %s, expected 100ms or more", every))
+			open := withStore
+			if view.category != "" {
+				open = withPublished
 			}
-			return withStore(func(store app.Store) error {
-				view := statusView{source: store.Status, out: cmd.Root().Writer, json: cmd.Bool("json")}
+			return open(func(store app.Store) error {
+				view.source = store.Status
 				if !cmd.Bool("watch") {
 					return view.once(ctx)
 				}
-				return view.watch(ctx, every)
+				return view.watch(ctx, cmd.Duration("every"))
 			})
 		},
 	}
+}
+
+func parseStatus(cmd *cli.Command) (statusView, error) {
+	view := statusView{category: cmd.Args().First(), out: cmd.Root().Writer, json: cmd.Bool("json")}
+	if cmd.NArg() > 1 {
+		text := fmt.Sprintf("unexpected argument %q, expected at most one CATEGORY", cmd.Args().Get(1))
+		return view, cmdline.Usage(cmd, text)
+	}
+	if cmd.Args().Present() {
+		if err := status.CheckCategory(view.category); err != nil {
+			return view, cmdline.Usage(cmd, fmt.Sprintf("CATEGORY %q %v", view.category, err))
+		}
+	}
+	every := cmd.Duration("every")
+	switch {
+	case every < 100*time.Millisecond:
+		return view, cmdline.Usage(cmd, fmt.Sprintf("-every %s, expected 100ms or more", every))
+	case cmd.IsSet("every") && !cmd.Bool("watch"):
+		return view, cmdline.Usage(cmd, "-every requires -watch")
+	}
+	return view, nil
 }
 
 // withStore opens the Redis and the limits of the settings, and closes them when do returns.
@@ -63,8 +96,22 @@ func withStore(do func(store app.Store) error) error {
 	if err != nil {
 		return err
 	}
+	return openedStore(s, s.Published(), do)
+}
+
+// withPublished is withStore for what depends on more than limits: on all settings that workers publish.
+func withPublished(do func(store app.Store) error) error {
+	app.SilenceRedis()
+	s, own, err := settings.LoadPublished()
+	if err != nil {
+		return err
+	}
+	return openedStore(s, own, do)
+}
+
+func openedStore(s settings.Store, own published.Settings, do func(store app.Store) error) error {
 	defer func() { _ = s.Redis.Close() }() // nothing is written through it
-	store, err := app.OpenStore(s, s.Published())
+	store, err := app.OpenStore(s, own)
 	if err != nil {
 		return err
 	}
@@ -73,9 +120,10 @@ func withStore(do func(store app.Store) error) error {
 
 // statusView writes the status.
 type statusView struct {
-	source status.Source
-	out    io.Writer
-	json   bool
+	source   status.Source
+	category string // empty: of everything
+	out      io.Writer
+	json     bool
 }
 
 func (v statusView) once(ctx context.Context) error {
@@ -112,14 +160,24 @@ func (v statusView) watch(ctx context.Context, every time.Duration) error {
 func (v statusView) text(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	now, err := v.source.Read(ctx)
+	answer, shown, err := v.ask(ctx)
 	if err != nil {
 		return "", fmt.Errorf("REDIS_URL: %w", err)
 	}
 	if v.json {
 		var text strings.Builder
-		err := term.NewJSON(&text).Encode(now)
+		err := term.NewJSON(&text).Encode(answer)
 		return text.String(), err
 	}
-	return now.Table(term.ScreenOf(v.out)), nil
+	return shown(term.ScreenOf(v.out)), nil
+}
+
+// ask returns the answer as it is encoded, and how it is shown to people.
+func (v statusView) ask(ctx context.Context) (answer any, shown func(term.Screen) string, err error) {
+	if v.category != "" {
+		of, err := v.source.Explain(ctx, v.category)
+		return of, of.Lines, err
+	}
+	now, err := v.source.Read(ctx)
+	return now, now.Table, err
 }

@@ -87,7 +87,7 @@ func TestAFullRedisIsNamed(t *testing.T) {
 	testkit.Check(t, redis.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
 	const first = "Nothing is sent: Redis is full (maxmemory).\n"
 	says := func() {
-		for _, arguments := range [][]string{{"status"}, {"explain", "errors"}} {
+		for _, arguments := range [][]string{{"status"}, {"status", "errors"}} {
 			if out, _ := runToEnd(t, env, exitDone, arguments...); !strings.HasPrefix(out, first) || strings.Contains(out, ", ready") {
 				t.Errorf("%v: expected %q first, and no replica that is ready:\n%s", arguments, first, out)
 			}
@@ -102,10 +102,16 @@ func TestAFullRedisIsNamed(t *testing.T) {
 func TestStatusWatches(t *testing.T) {
 	t.Parallel()
 	_, _, env := services(t, nil)
-	p := start(t, env, "status", "-watch", "-every", "100ms")
-	testkit.Eventually(t, "it looks again", func() bool { return strings.Count(p.out.String(), "All global slots are free.") >= 3 })
-	p.terminate(t)
-	p.ends(t, exitDone)
+	for shown, arguments := range map[string][]string{
+		"All global slots are free.": nil,
+		"category         errors\n":  {"errors"},
+		`"category":"errors",`:       {"errors", "-json"},
+	} {
+		p := start(t, env, append([]string{"status", "-watch", "-every", "100ms"}, arguments...)...)
+		testkit.Eventually(t, "it looks again", func() bool { return strings.Count(p.out.String(), shown) >= 3 })
+		p.terminate(t)
+		p.ends(t, exitDone)
+	}
 }
 
 func TestStatusOfARedisThatIsAway(t *testing.T) {

@@ -30,7 +30,8 @@ func validateCommand() *cli.Command {
 		ArgsUsage: "[FILE | -]",
 		Description: `Reads a file, or standard input, as the payload of one event, and shows what would be posted and where, or why it never
 could be: the reason and the detail of its dead letter. The exit code is 1 if it never could be. It connects to nothing.
-Whether a limit, a mute or an id that was sent before stops the event is not looked at; "notifier explain" is for that.
+Whether a limit, a mute or an id that was sent before stops the event is not looked at:
+"notifier status CATEGORY" is for that.
 
 What counts are NATS_SUBJECT, EVENT_MAX_BYTES, SLACK_CHANNEL, SLACK_ROUTES, SLACK_MARKUP, SLACK_LINK_HOSTS and the
 limits, as they are set here: give it those of the workers. No token is needed. -category is needed for the route and

@@ -163,7 +163,11 @@ func (w *world) allSettle() {
 func (w *world) ask(programs ...string) {
 	w.Helper()
 	for _, program := range programs {
-		for _, question := range []string{"status -json", "explain alpha -json", "events -json", "dead list -json", "mute -json"} {
+		ofCategory := "status alpha -json"
+		if strings.Contains(versionOf(w.T, program), "v0.1.0") {
+			ofCategory = "explain alpha -json" // its name there
+		}
+		for _, question := range []string{"status -json", ofCategory, "events -json", "dead list -json", "mute -json"} {
 			testkit.EventuallyNil(w.T, func() error { return w.answers(program, question) })
 		}
 	}

@@ -1,5 +1,9 @@
-// Package cli is what the two programs, notifier and notifier-dev, need of a command line: exit codes, how
-// errors are shown, help, and what is suggested for a mistyped word. It knows no command.
+// Package cli is what the two programs, notifier and notifier-dev, need of a command line: exit codes, and
+// how errors are shown. It knows no command.
+//
+// The command library is urfave/cli: it takes flags with one dash or two, before and after arguments, and
+// brings no dependency of its own. Help and completion are the library's, with a few exceptions below, each
+// with its reason.
 package cli
 
 import (
@@ -17,9 +21,6 @@ import (
 	"notifier/internal/settings"
 	"notifier/internal/term"
 )
-
-// The command library is urfave/cli: it takes flags with one dash or two, before and after arguments, and
-// brings no dependency of its own.
 
 // Exit codes. A command has another one by returning a cli.ExitCoder, once it has shown why.
 const (
@@ -39,7 +40,7 @@ func Main(run func(ctx context.Context, arguments []string, in io.Reader, out, e
 func Run(ctx context.Context, root *cli.Command, arguments []string, in io.Reader, out, errOut io.Writer) int {
 	errOut = term.Escaper(errOut) // errors quote what servers answer
 	root.Reader, root.Writer, root.ErrWriter = in, out, errOut
-	return exitCode(root.Name, root.Run(ctx, shortHelp(arguments)), errOut)
+	return exitCode(root.Name, root.Run(ctx, arguments), errOut)
 }
 
 // exitCode shows the error to the user and returns the code that goes with it.
@@ -64,48 +65,50 @@ func exitCode(program string, err error, out io.Writer) int {
 	}
 }
 
-// UsageError is a command line that cannot be carried out.
-type UsageError struct{ Text string }
-
-func (e *UsageError) Error() string { return e.Text }
-
-// NoArguments rejects what a command would silently ignore.
-func NoArguments(cmd *cli.Command) error {
-	if cmd.Args().Present() {
-		return Usage(cmd, fmt.Sprintf("unexpected argument %q", cmd.Args().First()))
-	}
-	return nil
-}
-
-// Usage shows how the command is called, and returns the error.
-func Usage(cmd *cli.Command, text string) error {
-	_, _ = fmt.Fprintf(cmd.Root().ErrWriter, "Usage: %s\n", usageLine(cmd))
-	return &UsageError{text + fmt.Sprintf("; see %q", cmd.FullName()+" -"+helpFlag)}
-}
-
-// Program makes a command without commands above it a program, with our help and our messages.
+// Program makes a command that has none above it a program.
 func Program(root *cli.Command) *cli.Command {
-	root.HideVersion = true
-	root.Flags = append(root.Flags, &cli.BoolFlag{Name: helpFlag, Usage: "show help"})
+	// The library's help command is below every command, where it takes the place of a category named help.
+	root.HideHelpCommand = true
 	root.ExitErrHandler = func(context.Context, *cli.Command, error) {} // Run gives the exit code
 	SetUp(root)
 	return root
 }
 
-// SetUp gives a command and its subcommands our help and our messages for an invalid command line.
+// SetUp makes a command and its subcommands answer an invalid command line with exit code 2, in two lines on
+// standard error. The library writes the whole help to standard output.
 func SetUp(cmd *cli.Command) {
-	cmd.HideHelp = true // help.go has it
-	action := cmd.Action
-	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
-		if cmd.Bool(helpFlag) {
-			return WriteHelp(cmd.Root().Writer, cmd)
-		}
-		return action(ctx, cmd)
-	}
 	cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 		return Usage(cmd, flagError(cmd, err))
 	}
+	// "publish errors -h" is help about publish; the library looks for a command errors below it, and fails.
+	cmd.CommandNotFound = func(ctx context.Context, cmd *cli.Command, _ string) { _ = Help(ctx, cmd) }
+	if cmd.Action == nil { // the library would show help, also for a command that does not exist
+		cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Present() {
+				return Usage(cmd, UnknownCommand(cmd, cmd.Args().First()))
+			}
+			return Help(ctx, cmd)
+		}
+	}
 	for _, below := range cmd.Commands {
 		SetUp(below)
+	}
+}
+
+// Help shows the help about a command.
+func Help(ctx context.Context, cmd *cli.Command) error {
+	if cmd == cmd.Root() {
+		return cli.ShowRootCommandHelp(cmd)
+	}
+	return cli.ShowCommandHelp(ctx, cmd.Lineage()[1], cmd.Name)
+}
+
+// init lets help show flags with one dash, as all documents and examples do; the library shows two. A default
+// of 0 means that there is no such bound, which the text says.
+func init() {
+	library := cli.FlagStringer
+	cli.FlagStringer = func(flag cli.Flag) string {
+		names, text, _ := strings.Cut(library(flag), "\t")
+		return strings.ReplaceAll(names, "--", "-") + "\t" + strings.TrimSuffix(text, " (default: 0)")
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Forecast is what would become of one event, of one slot, that came now. It is the one answer to that question: the table, the
-// JSON, the page and explain show it.
+// JSON, the page and the status of one category show it.
 type Forecast struct {
 	Sends   bool       `json:"sends"`              // all limits have room
 	Reason  string     `json:"reason,omitempty"`   // with which it would be dropped: category, group, global, muted

@@ -19,8 +19,8 @@ func full(group, category string, wait time.Duration) ratelimit.Usage {
 	return ratelimit.Usage{Group: group, Category: category, Tier: tier(5, time.Hour), Used: 5, FreeIn: wait}
 }
 
-// TestOneAnswerForEveryScope: what the table shows for a category is what the JSON and explain say of it, whichever of its limits
-// refuses.
+// TestOneAnswerForEveryScope: what the table shows for a category is what the JSON and the status of the
+// category say of it, whichever of its limits refuses.
 func TestOneAnswerForEveryScope(t *testing.T) {
 	room := func(group, category string) ratelimit.Usage { return used(group, category, 1, tier(5, time.Hour)) }
 	reserve := []ratelimit.Reserve{{Category: "payments", Tier: tier(5, time.Hour), Slots: 4, Kept: 4}}

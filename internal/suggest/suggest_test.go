@@ -7,7 +7,7 @@ import (
 
 func TestNearest(t *testing.T) {
 	t.Parallel()
-	commands := []string{"serve", "status", "why", "simulate", "check", "events", "explain", "mute", "unmute", "limit", "dead"}
+	commands := []string{"serve", "status", "why", "simulate", "check", "events", "mute", "unmute", "limit", "dead"}
 	settings := []string{"LIMIT_GLOBAL", "LIMIT_GROUP", "SLACK_BOT_TOKEN", "NATS_STREAM", "REDIS_NAMESPACE", "REDIS_URL"}
 	for _, test := range []struct {
 		word  string

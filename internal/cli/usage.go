@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"notifier/internal/suggest"
+)
+
+// UsageError is a command line that cannot be carried out.
+type UsageError struct{ Text string }
+
+func (e *UsageError) Error() string { return e.Text }
+
+// Usage shows how the command is called, in a line of the library's help, and returns the error.
+func Usage(cmd *cli.Command, text string) error {
+	cli.HelpPrinter(cmd.Root().ErrWriter, "Usage: {{template \"usageTemplate\" .}}\n", cmd)
+	return &UsageError{fmt.Sprintf("%s; see %q", text, cmd.FullName()+" -h")}
+}
+
+// NoArguments rejects what a command would silently ignore.
+func NoArguments(cmd *cli.Command) error {
+	if cmd.Args().Present() {
+		return Usage(cmd, fmt.Sprintf("unexpected argument %q", cmd.Args().First()))
+	}
+	return nil
+}
+
+// UnknownCommand says that there is no such command below cmd, which one may be meant and, below the root,
+// which ones there are.
+func UnknownCommand(cmd *cli.Command, word string) string {
+	var names []string
+	for _, below := range cmd.VisibleCommands() {
+		names = append(names, below.Name)
+	}
+	text := fmt.Sprintf("unknown command %q", word) + nearest(word, names, cmd.FullName()+" ")
+	if cmd != cmd.Root() && len(names) > 0 {
+		text += ", expected " + strings.Join(names, ", ")
+	}
+	return text
+}
+
+// flagError is the library's error, with the flag that may be meant, or with what was expected in place of
+// the words of Go's standard library.
+func flagError(cmd *cli.Command, err error) string {
+	text := err.Error()
+	if word, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
+		var names []string
+		for _, flag := range cmd.VisibleFlags() {
+			names = append(names, flag.Names()...)
+		}
+		return text + nearest(word, names, "-")
+	}
+	for cause, expected := range map[string]string{
+		": strconv.ParseInt": "a whole number", ": strconv.ParseFloat": "a number",
+		": parse error": "true or false", ": time: ": "a duration such as 30m",
+	} {
+		if what, _, found := strings.Cut(text, cause); found {
+			return what + ", expected " + expected
+		}
+	}
+	return text
+}
+
+// nearest suggests the name that is most likely meant, if there is one. The library's own suggestion is the
+// name that differs least, however much that is: for "mute errors" it is "mute end". Between names of one
+// letter all are as near.
+func nearest(word string, names []string, before string) string {
+	if name, found := suggest.Nearest(word, names); found && len(word) > 1 {
+		return DidYouMean(before + name)
+	}
+	return ""
+}
+
+// DidYouMean is what stands behind a name that does not exist.
+func DidYouMean(name string) string { return fmt.Sprintf(" (did you mean %q?)", name) }
