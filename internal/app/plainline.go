@@ -16,10 +16,14 @@ import (
 type plainLines struct {
 	out zapcore.WriteSyncer
 
-	mu    sync.Mutex
-	line  []byte    // of the last line, used again
-	at    time.Time // of the last line: the lines of a batch share one time
-	stamp []byte    // at, as lines have it
+	mu   sync.Mutex
+	line []byte // the last one's room, used again
+
+	// What the lines of a batch have in common: one time, and what one limit refuses has one wait.
+	at         time.Time
+	stamp      []byte // at, as lines have it
+	number     uint64 // the bits of the last number with a fraction
+	numberText []byte
 }
 
 // write writes a line, if it is a plain one.
@@ -40,7 +44,7 @@ func (p *plainLines) write(entry zapcore.Entry, fields []zap.Field) (written boo
 	line = append(line, '"')
 	for i := range fields {
 		var is bool
-		if line, is = appendPlain(line, &fields[i]); !is {
+		if line, is = p.append(line, &fields[i]); !is {
 			return false, nil
 		}
 	}
@@ -49,8 +53,8 @@ func (p *plainLines) write(entry zapcore.Entry, fields []zap.Field) (written boo
 	return true, err
 }
 
-// appendPlain appends a field, if it is a plain one.
-func appendPlain(line []byte, field *zap.Field) ([]byte, bool) {
+// append appends a field, if it is a plain one; p.mu is held.
+func (p *plainLines) append(line []byte, field *zap.Field) ([]byte, bool) {
 	if !plain(field.Key) {
 		return line, false
 	}
@@ -68,11 +72,15 @@ func appendPlain(line []byte, field *zap.Field) ([]byte, bool) {
 	case zapcore.Uint64Type:
 		return strconv.AppendUint(line, uint64(field.Integer), 10), true
 	case zapcore.Float64Type:
-		value := math.Float64frombits(uint64(field.Integer))
-		if math.IsNaN(value) || math.IsInf(value, 0) {
-			return line, false
+		bits := uint64(field.Integer)
+		if p.numberText == nil || p.number != bits {
+			value := math.Float64frombits(bits)
+			if math.IsNaN(value) || math.IsInf(value, 0) {
+				return line, false
+			}
+			p.number, p.numberText = bits, strconv.AppendFloat(p.numberText[:0], value, 'f', -1, 64)
 		}
-		return strconv.AppendFloat(line, value, 'f', -1, 64), true
+		return append(line, p.numberText...), true
 	}
 	return line, false
 }
