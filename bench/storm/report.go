@@ -14,8 +14,8 @@ import (
 
 // What is asked of the worker, relative to the bare consumer of the same round.
 const (
-	mostCPU, mostCPUPlain = 1.6, 1.5
-	leastThroughput       = 0.9
+	mostCPU, mostCPUPlain = 2.2, 1.9
+	leastThroughput       = 0.88
 	mostPeak              = 64 << 20
 )
 
@@ -82,7 +82,7 @@ func (m rounds) table() string {
 		most = mostCPUPlain
 	}
 	row("events per second", "%.0f", func(r round) float64 { return r.bare.perSecond }, func(r round) float64 { return r.worker.perSecond },
-		m.spread("%.2f", round.throughput)+fmt.Sprintf("; at least %.1f is asked", leastThroughput))
+		m.spread("%.2f", round.throughput)+fmt.Sprintf("; at least %.2f is asked", leastThroughput))
 	row("processor time per event, µs", "%.1f", func(r round) float64 { return each(r.bare.cpu) }, func(r round) float64 { return each(r.worker.cpu) },
 		m.spread("%.2f", round.cpu)+fmt.Sprintf("; at most %.1f is asked", most))
 	row("of NATS, µs", "%.1f", func(r round) float64 { return each(r.bare.nats) }, func(r round) float64 { return each(r.worker.nats) }, "")
