@@ -45,21 +45,21 @@ func (r *request) isFilled() bool {
 	return r.reserved.messages == 0 || (r.bytes == 0 && !r.forOne)
 }
 
-// ended is how a request has ended.
-type ended int
+// requestEnd is how a request has ended.
+type requestEnd int
 
 const (
-	notEnded   ended = iota
-	filled           // it has brought all the messages or bytes that it asked for
-	expired          // its time is over
-	outOfBytes       // the next message is larger than what is left of its bytes
-	blocked          // the first message is larger than all of its bytes
-	limited          // the server does not take it at the moment, such as for a bound of the consumer
-	leaderless       // the consumer has no leader, or gets another one
-	refused          // the server takes no requests like it
-	silent           // nothing was heard of it for too long
-	gone             // the consumer does not exist any more
-	stopped          // the context has ended
+	notEnded   requestEnd = iota
+	filled                // it has brought all the messages or bytes that it asked for
+	expired               // its time is over
+	outOfBytes            // the next message is larger than what is left of its bytes
+	blocked               // the first message is larger than all of its bytes
+	limited               // the server does not take it at the moment, such as for a bound of the consumer
+	leaderless            // the consumer has no leader, or gets another one
+	refused               // the server takes no requests like it
+	silent                // nothing was heard of it for too long
+	gone                  // the consumer does not exist any more
+	stopped               // the context has ended
 )
 
 // inbox is where the requests of one place are answered. One goroutine uses it.
@@ -129,7 +129,7 @@ func (in *inbox) awaitRoom(ctx context.Context) *request {
 
 // fetch makes a request and puts what it brings in flight, until it has ended. An error is the reason, where
 // one is reported.
-func (in *inbox) fetch(ctx context.Context, r *request) (ended, error) {
+func (in *inbox) fetch(ctx context.Context, r *request) (requestEnd, error) {
 	in.requests++
 	reply := in.subject + "." + strconv.Itoa(in.requests)
 	body := fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"expires":%d,"idle_heartbeat":%d}`,
@@ -169,7 +169,7 @@ func (in *inbox) fetch(ctx context.Context, r *request) (ended, error) {
 }
 
 // status is what the server reports about a request: how it has ended, if it has.
-func (in *inbox) status(message *nats.Msg, r *request) (how ended, reason error) {
+func (in *inbox) status(message *nats.Msg, r *request) (how requestEnd, reason error) {
 	code, description := message.Header.Get("Status"), message.Header.Get("Description")
 	lower := strings.ToLower(description)
 	conflict := func(text string) bool { return code == "409" && strings.Contains(lower, text) }
@@ -200,7 +200,7 @@ func (in *inbox) status(message *nats.Msg, r *request) (how ended, reason error)
 // exceeded is for a request that ends because the next message is too large for it. The server says how many
 // messages it has not delivered for it. A replicated consumer's others come after this status, when its
 // servers agree on their delivery.
-func (in *inbox) exceeded(message *nats.Msg, r *request) ended {
+func (in *inbox) exceeded(message *nats.Msg, r *request) requestEnd {
 	undelivered, err := strconv.Atoi(message.Header.Get("Nats-Pending-Messages"))
 	if err == nil && undelivered >= 0 && undelivered < r.reserved.messages {
 		r.reserved.messages -= undelivered
@@ -214,7 +214,7 @@ func (in *inbox) exceeded(message *nats.Msg, r *request) ended {
 }
 
 // conclude is what follows from a request's end for all places.
-func (in *inbox) conclude(how ended, reason error) {
+func (in *inbox) conclude(how requestEnd, reason error) {
 	switch how {
 	case blocked:
 		in.askForOne()
