@@ -29,7 +29,7 @@
 -- KEYS[5...]  scopes      log and buckets of the global scope, then of every group and category of the batch
 --                         and of every category with a reservation; a group comes before its categories
 --
--- ARGV, a line of the example below for each line here
+-- ARGV. What stands at the left edge begins a line of the example below; what is indented continues it.
 --   dedupe window    an id that was sent less than this ago is a duplicate
 --     retention      how long an event in flight is remembered: the longest window of any limit, or longer
 --     token          of the store that the caller expects; empty accepts any store and skips the quarantine
@@ -51,7 +51,7 @@
 --       now       the time of the decision
 --       lag       now less TIME: more than a few microseconds only after the clock was set back
 --       verdicts  for each event: 1 admitted, 0 a duplicate, -k refused, see the k-th refusal
---       refusals  for each, the tier that is last to have room; on a tie, that of the narrowest scope:
+--       refusals  for each, the tier that is last to have room; on a tie, the first of the narrowest scope:
 --                   number of the scope, number of the tier
 --                   slots taken there
 --                   microseconds until an event of this cost fits. -1: never, because its cost is above
@@ -63,15 +63,18 @@
 --   { "unknown store", now }  the store has another token: put back what this replica remembers, ask again
 --
 -- Guarantees
---   Never too many  No window of the server's time holds more than COUNT. If the clock is set back by up to
---                   a day, `now` stands still until TIME has caught up. If by more, logs do not count
---                   what lies ahead; buckets do, so a scope may stay full for the length of the step.
+--   Never too many  No window of the server's time holds more than COUNT. If the clock was set back to less
+--                   than a day before the latest admission, `now` stays just after that until TIME has caught
+--                   up: nothing is freed meanwhile. If it was set back further, logs do not count what lies
+--                   ahead, so a scope may be filled once more; buckets do, so a scope may stay full for the
+--                   length of the step. What expired while the clock was ahead is lost in any case.
 --   Idempotent      An event still in flight is admitted again, free of charge, when the same delivery asks
 --                   again: redelivered, or because a reply was lost. Another delivery is a duplicate.
 --   Read-only       A call that admits nothing writes nothing: a refused event leaves no trace.
 --   Atomic          Every key's type is checked before the first write.
---   Shared          Replicas with other rules may use the same keys. Each checks its own rule against all
---                   admissions: a window holds at most what the widest of their limits allows.
+--   Shared          Replicas with other rules may use the same keys. Each checks its own rules against all
+--                   slots in its own scopes. If only COUNT differs, a window holds at most the highest; if
+--                   WINDOWs differ, it may hold more than either rule alone would allow.
 --   Self-expiring   Keys expire once their newest entry no longer matters.
 --
 -- By hand, on Redis 7.0 or later: one event of "errors" under 100/30m and 10/30m. Running it again admits the
@@ -364,10 +367,10 @@ local function seen_before(i, id)
   end
 end
 
--- refusal_by(s, cost, category) is the refusal of one scope, a row of the reply: the tier that is last to have
--- room. false: all have.
+-- refusal_by(s, cost, category) is the refusal of one scope, a row of the reply: the tier that is last to
+-- have room. false: all have.
 local function refusal_by(s, cost, category)
-  local row = false
+  local row, lower_bound = false, false
   for t, tier in ipairs(s.rule) do
     local others = s == global and kept(tier, category) or 0
     local room = tier.count - others - cost
@@ -376,33 +379,49 @@ local function refusal_by(s, cost, category)
     end
     if exceeds(s, tier, room) then
       local slots = used(s, tier)
-      local free_at, lower_bound = math.huge, false
+      local free_at, or_later = math.huge, false
       if room >= 0 then
-        free_at, lower_bound = frees(s, tier, slots - room)
+        free_at, or_later = frees(s, tier, slots - room)
       end
-      lower_bound = lower_bound or (s == global and reserves(tier, category))
+      lower_bound = lower_bound or or_later or (s == global and reserves(tier, category))
       if not row or free_at > row.free_at then
         local wait = free_at < math.huge and free_at - clock or -1
-        row = { s.number, t, slots, wait, others, lower_bound and 1 or 0, free_at = free_at }
+        row = { s.number, t, slots, wait, others, 0, free_at = free_at }
       end
     end
+  end
+  if lower_bound then
+    row[6] = 1
   end
   return row
 end
 
--- refusal(s, cost, category) is that of a scope or a wider one, whichever is last to have room. In a storm many
--- events are refused alike: it is found once for each cost, and holds until the batch takes another slot.
+-- later(row, wider) is the one of two refusals that ends last; a lower bound if either of them is.
+local function later(row, wider)
+  local last, first = row, wider
+  if wider.free_at > row.free_at then
+    last, first = wider, row
+  end
+  if first[6] > last[6] then
+    return { last[1], last[2], last[3], last[4], last[5], 1, free_at = last.free_at }
+  end
+  return last
+end
+
+-- refusal(s, cost, category) is that of a scope or a wider one, whichever is last to have room. In a storm
+-- many events are refused alike, so it is found once for each cost, and kept until the batch takes another
+-- slot: after that an event is still refused, but perhaps by another tier.
 local function refusal(s, cost, category)
-  local shared = s == category or category.reserved == 0 -- else others may be refused where this one is not
+  -- The global scope keeps fewer slots from a category with a reservation than from others. So outside its
+  -- own scope such a category neither uses what was found for others nor leaves its own for them.
+  local shared = s == category or category.reserved == 0
   local row = shared and s.decided == global.added and s.refusals[cost]
   if row then
     return row
   end
   row = refusal_by(s, tonumber(cost), category)
   local wider = s.wider and refusal(s.wider, cost, category)
-  if wider and not (row and row.free_at >= wider.free_at) then
-    row = wider
-  end
+  row = row and wider and later(row, wider) or row or wider
   if row and shared then
     if s.decided ~= global.added then
       s.refusals, s.decided = {}, global.added

@@ -145,9 +145,10 @@ func (b *batch) reservesForOthers(level level, tier ratelimit.Tier, category str
 }
 
 // refusal is the decision by the tier that frees last, or nil: all have room. Of those that free at the same time it is the first.
+// Its time is a lower bound if that of any tier without room is.
 func (b *batch) refusal(request ratelimit.Request) *ratelimit.Decision {
 	var refusal *ratelimit.Decision
-	latest := int64(-1)
+	latest, atLeast := int64(-1), false
 	for _, level := range b.by.levels(request.Category) {
 		for _, tier := range level.limit {
 			kept := 0
@@ -162,17 +163,20 @@ func (b *batch) refusal(request ratelimit.Request) *ratelimit.Decision {
 			at := int64(never)
 			if room < 0 {
 				decision.Never = kept == 0 || request.Cost > tier.Count
-				decision.AtLeast = b.reservesForOthers(level, tier, request.Category)
 			} else {
-				var atLeast bool
-				at, atLeast = b.frees(level, tier, used-room)
+				var orLater bool
+				at, orLater = b.frees(level, tier, used-room)
 				decision.RetryAfter = max(0, time.Duration(at-b.clock)*time.Microsecond)
-				decision.AtLeast = atLeast || b.reservesForOthers(level, tier, request.Category)
+				atLeast = atLeast || orLater
 			}
+			atLeast = atLeast || b.reservesForOthers(level, tier, request.Category)
 			if at > latest {
 				refusal, latest = decision, at
 			}
 		}
+	}
+	if refusal != nil {
+		refusal.AtLeast = atLeast
 	}
 	return refusal
 }

@@ -248,3 +248,29 @@ func TestAWaitBesideAUsedReservationIsALowerBound(t *testing.T) {
 		}
 	})
 }
+
+// The tier that is last to have room by now may not be the last in the end: the wait is a lower bound if it is one in any tier
+// that refuses.
+func TestAWaitIsALowerBoundIfItIsOneInAnyTierThatRefuses(t *testing.T) {
+	for name, rules := range map[string]ratelimit.Rules{
+		"another scope": reserving("10/30m", "20/1h+6/2h", map[string]int{"payments": 5}),
+		"another tier":  reserving("10/30m+12/2h", "20/1h", map[string]int{"payments": 5}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				limiter := s.limiter(t, rules, day)
+				limiter.want(ratelimit.Admitted, events(5, "p", "payments")...)
+				limiter.want(ratelimit.Admitted, events(5, "n", "noise")...)
+				batch := events(2, "x", "noise")
+				for i := range batch {
+					batch[i].Cost = 3
+				}
+				for _, got := range limiter.admit(batch...) {
+					if got.Tier.Window != 2*time.Hour || !got.AtLeast {
+						t.Errorf("%+v, expected a lower bound by the tier of two hours", got)
+					}
+				}
+			})
+		})
+	}
+}
