@@ -40,3 +40,10 @@ func TestMetadataIsReadFromEachFormOfAcknowledgementSubjects(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkMetadata(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = parseMetadata("$JS.ACK.NOTIFY.notifier.1.123456.123456.1795149541123457089.42000")
+	}
+}
