@@ -30,7 +30,6 @@ Example:
 		Commands: []*cli.Command{
 			serveCommand(),
 			publishCommand(),
-			validateCommand(),
 			statusCommand(),
 			explainCommand(),
 			whyCommand(),
@@ -43,6 +42,7 @@ Example:
 			versionCommand(),
 			helpCommand(),
 			moved("unmute", `"notifier unmute" is now "notifier mute end PATTERN"`),
+			moved("validate", `"notifier validate FILE" is now "notifier publish CATEGORY -dry-run @FILE"`),
 			moved("demo", inNotifierDev("demo")),
 			moved("dev", inNotifierDev("dev")),
 			moved("simulate", inNotifierDev("simulate")),
