@@ -86,7 +86,7 @@ func (d *deployment) prepare(t *testing.T, heading string, block int) {
 	case heading == "Upgrading" && block == 0:
 		d.image(t, "new")
 	case heading == "Backup":
-		d.shell(t, `docker compose run --rm -T publish nowhere -id lost-letter -json '{"text":"hello","channel":"#ceo"}'`)
+		d.shell(t, `docker compose run --rm -T publish nowhere -id lost-letter '{"text":"hello","channel":"#ceo"}'`)
 		d.settle(t)
 	case heading == "Restore":
 		d.settle(t)

@@ -100,7 +100,7 @@ func (c canaries) runAll(t *testing.T, settings map[string]string, admin string)
 	t.Helper()
 	commands := [][]string{
 		{"publish", "-id", "e", "errors", c["payload"]}, {"publish", "-n", "3", "errors", c["payload"]},
-		{"publish", "-json", "errors", `{"text":"` + c["payload"] + `","channel":"C0NOTHERE"}`},
+		{"publish", "errors", `{"text":"` + c["payload"] + `","channel":"C0NOTHERE"}`},
 		{"status"}, {"status", "-json"}, {"status", "errors"},
 		{"why", "e"}, {"why", "-json", "e"}, {"check"}, {"check", "-all"},
 		{"dead", "list"}, {"dead", "list", "-json"}, {"dead", "replay", "-reason", "unroutable"}, {"healthcheck"}, {"version"},

@@ -32,7 +32,6 @@ Example:
 		Commands: []*cli.Command{
 			serveCommand(),
 			publishCommand(),
-			validateCommand(),
 			statusCommand(),
 			whyCommand(),
 			eventsCommand(),
@@ -45,6 +44,7 @@ Example:
 			helpCommand(),
 			moved("explain", `"notifier explain" is now "notifier status CATEGORY"`),
 			moved("unmute", `"notifier unmute" is now "notifier mute end PATTERN"`),
+			moved("validate", `"notifier validate FILE" is now "notifier publish CATEGORY -dry-run @FILE"`),
 			moved("demo", inNotifierDev("demo")),
 			moved("dev", inNotifierDev("dev")),
 			moved("simulate", inNotifierDev("simulate")),

@@ -4,63 +4,77 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"time"
+	"unicode"
 
+	"github.com/nats-io/nats.go"
 	"github.com/urfave/cli/v3"
 
 	cmdline "notifier/internal/cli"
+	"notifier/internal/event"
+	"notifier/internal/outcome"
 	"notifier/internal/settings"
 )
-
-// longestPayload bounds one line or value of standard input, and a file: NATS' own upper bound of a payload.
-const longestPayload = settings.LargestEvent
 
 func publishCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "publish",
 		Usage:     "publish one event, or one per line of standard input",
-		ArgsUsage: "CATEGORY [TEXT | @FILE | -]",
-		Description: `The event goes to NATS_SUBJECT, with CATEGORY in place of the wildcard. TEXT is sent as plain text, whatever it
-looks like; with -json it is a JSON payload (text, blocks, id, channel, thread_ts, cost, time).
-Without TEXT the text is "test notification". @FILE is the content of a file without its last line end; a TEXT
-that begins with @ is written with @@. With - each line of standard input is one event, and with -json - each
-JSON object, on one line or on many. A payload that no worker could read is rejected here.
+		ArgsUsage: "CATEGORY [PAYLOAD | @FILE | -]",
+		Description: `Publishes the payload as it is: text, a JSON object or a CloudEvent. Without PAYLOAD it
+is the text "test notification". @FILE publishes a file as one payload; a PAYLOAD that begins with @ is
+written with @@. With - each line of standard input is one payload; empty lines are skipped. A payload that
+no worker could read is rejected. What begins with { is read as JSON (text, blocks, id, channel, thread_ts,
+cost, time); -header "Content-Type: text/plain" makes it text.
 
-It shows the id and the place in the stream of what was published. An event without an id gets one, for
-"notifier why". -wait also shows the outcome of the event; the exit code is 3 if it was not sent, and 1 if the outcome
-is not known in time. It needs permission to read the outcomes that workers record.
+CATEGORY replaces the wildcard of NATS_SUBJECT. An event without an id gets one, for "notifier why". -wait
+also shows the outcome; the exit code is 3 if the event was not sent, and 1 if the outcome is not known in
+time. It needs permission to read the outcomes that workers record.
+
+-dry-run reads the payload as a worker would and shows what would be posted and where, or why it never could
+be; then the exit code is 1. It connects to nothing and needs no token. It uses NATS_SUBJECT,
+EVENT_MAX_BYTES, SLACK_CHANNEL, SLACK_ROUTES, SLACK_MARKUP, SLACK_LINK_HOSTS and the limits: give it those
+of the workers. It ignores used slots, mutes and duplicates.
 
 Examples:
    notifier publish errors "disk full"
    notifier publish errors -wait "disk full"
-   notifier publish deploys -json '{"text":"v1.2.3 is out","cost":2}'
-   notifier publish deploys -json @deploy.json
+   notifier publish deploys '{"text":"v1.2.3 is out","cost":2}'
+   notifier publish deploys -dry-run @deploy.json
    notifier publish errors -n 1000 -rate 200 "error storm"
-   journalctl -f -u api | notifier publish api -`,
+   journalctl -f -u api | notifier publish api -header "Content-Type: text/plain" -`,
+		DisableSliceFlagSeparator: true, // a header has commas
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "n", Value: 1, Usage: "publish it `N` times"},
-			&cli.FloatFlag{Name: "rate", Usage: "publish at most `R` events per second; by default as fast as possible"},
-			&cli.StringFlag{Name: "id", Usage: "give the event this `ID`: an id that was sent before is not sent again"},
-			&cli.BoolFlag{Name: "json", Usage: "TEXT, or what is in FILE or standard input, is JSON"},
-			&cli.BoolFlag{Name: "wait", Usage: "wait until the event is sent, dropped or dead, and show that"},
-			&cli.DurationFlag{Name: "timeout", Value: defaultWait, Usage: "with -wait: wait for `DURATION` at most"},
-			&cli.StringFlag{Name: "inbox-prefix", Value: settings.PublisherInbox, Usage: "receive acknowledgements below `SUBJECT`"},
+			&cli.FloatFlag{
+				Name: "rate", Usage: "publish at most `R` events per second; by default as fast as possible",
+			},
+			&cli.StringFlag{
+				Name: "id", Usage: "give the event this `ID`: an id that was sent before is not sent again",
+			},
+			&cli.StringFlag{Name: "source", Usage: "say that `NAME` caused the event; a CloudEvent says it itself"},
+			&cli.StringSliceFlag{Name: "header", Usage: "set a `HEADER`, \"Name: value\"; may be repeated"},
+			&cli.BoolFlag{Name: "json", Usage: "write JSON, one object per event"},
+			&cli.BoolFlag{Name: "wait", Usage: "wait until the event is sent, dropped or dead"},
+			&cli.DurationFlag{
+				Name: "timeout", Value: defaultWait, Usage: "with -wait: wait for `DURATION` at most",
+			},
+			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be posted; publish nothing"},
+			&cli.StringFlag{
+				Name: "inbox-prefix", Value: settings.PublisherInbox,
+				Usage: "receive acknowledgements below `SUBJECT`",
+			},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			request, err := parsePublish(cmd)
 			if err != nil {
 				return err
 			}
-			s, err := settings.LoadNATS()
-			if err != nil {
-				return err
+			if cmd.Bool("dry-run") {
+				return dryRun(ctx, request, cmd.Root())
 			}
-			if err := request.readFile(); err != nil {
-				return err
-			}
-			return publish(ctx, s, request, cmd.Root().Reader, cmd.Root().Writer, cmd.Root().ErrWriter)
+			return publish(ctx, request, cmd.Root())
 		},
 	}
 }
@@ -68,15 +82,15 @@ Examples:
 // publishRequest is what a user wants published.
 type publishRequest struct {
 	category string
-	text     string
-	hasText  bool   // it is an argument
-	file     string // that holds the text; empty: none
-	input    bool   // the texts are in standard input
-	json     bool
-	id       string
+	payload  string
+	argument bool        // the payload is an argument
+	file     string      // that holds the payload; empty: none
+	input    bool        // the payloads are the lines of standard input
+	header   nats.Header // of each event
+	json     bool        // how to show what was published
 	count    int
 	rate     float64       // events per second; 0: unbounded
-	wait     time.Duration // how long to wait for what becomes of the event; 0: not at all
+	wait     time.Duration // how long to wait for the outcome; 0: not at all
 	inbox    string        // prefix of the subjects at which acknowledgements arrive
 }
 
@@ -85,38 +99,44 @@ func (r publishRequest) single() bool { return !r.input && r.count == 1 }
 
 func parsePublish(cmd *cli.Command) (publishRequest, error) {
 	request := publishRequest{
-		category: cmd.Args().First(), text: "test notification",
-		json: cmd.Bool("json"), id: cmd.String("id"), count: cmd.Int("n"), rate: cmd.Float("rate"),
-		inbox: cmd.String("inbox-prefix"),
+		category: cmd.Args().First(), payload: "test notification", json: cmd.Bool("json"),
+		count: cmd.Int("n"), rate: cmd.Float("rate"), inbox: cmd.String("inbox-prefix"),
 	}
 	switch {
 	case cmd.NArg() == 0:
-		return request, cmdline.Usage(cmd, "missing CATEGORY")
+		return request, usage(cmd, "missing CATEGORY")
 	case cmd.NArg() > 2:
-		return request, cmdline.Usage(cmd, fmt.Sprintf("unexpected argument %q; put a TEXT of several words in quotes", cmd.Args().Get(2)))
+		return request, usage(cmd, "unexpected argument %q; put a PAYLOAD of several words in quotes",
+			cmd.Args().Get(2))
 	case cmd.NArg() == 2:
-		request.parseText(cmd.Args().Get(1))
-	case request.json:
-		return request, cmdline.Usage(cmd, "missing TEXT: -json needs a payload")
+		request.parsePayload(cmd.Args().Get(1))
 	}
 	if cmd.Bool("wait") {
 		request.wait = cmd.Duration("timeout")
 	}
-	return request, request.checkFlags(cmd)
+	if err := request.checkFlags(cmd); err != nil {
+		return request, err
+	}
+	return request, request.parseHeaders(cmd)
 }
 
-// parseText reads the argument: "-", "@FILE", "@@text" for a text that begins with "@", or the text.
-func (r *publishRequest) parseText(text string) {
-	name, isFile := strings.CutPrefix(text, "@")
+// usage shows how the command is called, and returns the error.
+func usage(cmd *cli.Command, format string, values ...any) error {
+	return cmdline.Usage(cmd, fmt.Sprintf(format, values...))
+}
+
+// parsePayload reads the argument: "-", "@FILE", "@@text" for a text that begins with "@", or the payload.
+func (r *publishRequest) parsePayload(argument string) {
+	name, isFile := strings.CutPrefix(argument, "@")
 	switch {
-	case text == "-":
+	case argument == "-":
 		r.input = true
 	case strings.HasPrefix(name, "@"):
-		r.text = name
+		r.payload = name
 	case isFile:
 		r.file = name
 	default:
-		r.text, r.hasText = text, true
+		r.payload, r.argument = argument, true
 	}
 }
 
@@ -124,46 +144,86 @@ func (r *publishRequest) parseText(text string) {
 func (r publishRequest) checkFlags(cmd *cli.Command) error {
 	switch waits := cmd.Bool("wait"); {
 	case cmd.Args().Get(1) == "@":
-		return cmdline.Usage(cmd, "missing FILE behind @")
+		return usage(cmd, "missing FILE behind @")
 	case r.count < 1:
-		return cmdline.Usage(cmd, fmt.Sprintf("-n %d, expected 1 or more", r.count))
+		return usage(cmd, "-n %d, expected 1 or more", r.count)
 	case math.IsNaN(r.rate) || r.rate < 0:
-		return cmdline.Usage(cmd, fmt.Sprintf("-rate %g, expected 0 or more", r.rate))
+		return usage(cmd, "-rate %g, expected 0 or more", r.rate)
 	case r.input && r.count > 1:
-		return cmdline.Usage(cmd, "-n cannot be used with -: each line is one event")
-	case r.id != "" && !r.single():
-		return cmdline.Usage(cmd, "-id names one event: it cannot be used with - or -n")
+		return usage(cmd, "-n cannot be used with -: each line is one event")
+	case cmd.String("id") != "" && !r.single():
+		return usage(cmd, "-id names one event: it cannot be used with - or -n")
 	case waits && !r.single():
-		return cmdline.Usage(cmd, "-wait waits for one event: it cannot be used with - or -n")
+		return usage(cmd, "-wait waits for one event: it cannot be used with - or -n")
 	case waits && (r.wait < shortestWait || r.wait > longestWait):
-		return cmdline.Usage(cmd, fmt.Sprintf("-timeout %s, expected %s to %s", r.wait, shortestWait, longestWait))
+		return usage(cmd, "-timeout %s, expected %s to %s", r.wait, shortestWait, longestWait)
 	case !waits && cmd.IsSet("timeout"):
-		return cmdline.Usage(cmd, "-timeout is for -wait, which is not set")
+		return usage(cmd, "-timeout requires -wait")
 	case !settings.IsInboxPrefix(r.inbox):
-		return cmdline.Usage(cmd, fmt.Sprintf("-inbox-prefix %q, expected a subject without wildcards such as %s", r.inbox, settings.PublisherInbox))
+		return usage(cmd, "-inbox-prefix %q, expected a subject without wildcards such as %s",
+			r.inbox, settings.PublisherInbox)
+	}
+	if cmd.Bool("dry-run") {
+		for _, name := range []string{"wait", "n", "rate"} {
+			if cmd.IsSet(name) {
+				return usage(cmd, "-dry-run publishes nothing: it cannot be used with -%s", name)
+			}
+		}
 	}
 	return nil
 }
 
-// readFile reads the text from its file, if it is in one.
-func (r *publishRequest) readFile() error {
-	if r.file == "" {
-		return nil
+// parseHeaders sets the headers that -id, -source and -header name.
+func (r *publishRequest) parseHeaders(cmd *cli.Command) error {
+	r.header = nats.Header{}
+	set := map[string]bool{} // in lower case: workers ignore case, and read only the first of several
+	for _, line := range cmd.StringSlice("header") {
+		name, value, found := strings.Cut(line, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		lower := strings.ToLower(name)
+		switch {
+		case !found || !outcome.PublishableHeader(name) || strings.ContainsFunc(value, unicode.IsControl):
+			return usage(cmd, `-header %q, expected a line such as "Content-Type: text/plain"`, line)
+		case lower == strings.ToLower(outcome.HeaderMsgID):
+			return usage(cmd, "-header %s is reserved: -id sets it", name)
+		case lower == strings.ToLower(outcome.HeaderSource):
+			return usage(cmd, "-header %s is reserved: -source sets it", name)
+		case strings.HasPrefix(lower, "nats-"):
+			return usage(cmd, "-header %s is reserved: NATS reads it as an instruction", name)
+		case strings.HasPrefix(lower, strings.ToLower(outcome.HeaderPrefix)):
+			return usage(cmd, "-header %s is reserved: notifier sets it", name)
+		case set[lower]:
+			return usage(cmd, "-header %s is set twice", name)
+		}
+		set[lower] = true
+		r.header.Set(name, value)
 	}
-	data, err := readPayload(r.file)
-	if err != nil {
-		return &cmdline.UsageError{Text: fmt.Sprintf("%v; a TEXT that begins with @ is written with @@", err)}
+	if id := cmd.String("id"); id != "" {
+		r.header.Set(outcome.HeaderMsgID, id)
 	}
-	r.text = strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+	if source := cmd.String("source"); cmd.IsSet("source") {
+		if strings.TrimSpace(source) == "" || strings.ContainsFunc(source, unicode.IsControl) {
+			return usage(cmd, "-source %q, expected a name such as nightly-backup", source)
+		}
+		r.header.Set(outcome.HeaderSource, source)
+	}
 	return nil
 }
 
-// readPayload reads a file of at most longestPayload bytes. The error names it.
-func readPayload(name string) ([]byte, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
+// subject is the subject of the category. A category that is a whole subject is most likely a mistake.
+func (r publishRequest) subject(pattern event.Pattern) (string, error) {
+	if meant, found := pattern.Repeated(r.category); found {
+		text := fmt.Sprintf("category %q repeats the prefix of NATS_SUBJECT %q%s",
+			r.category, pattern, cmdline.DidYouMean(meant))
+		return "", &cmdline.UsageError{Text: text}
 	}
-	defer func() { _ = file.Close() }() // nothing was written
-	return readAll(file, name)
+	subject, err := pattern.Subject(r.category)
+	if err == nil {
+		return subject, nil
+	}
+	text := err.Error()
+	if _, no := pattern.Subject(r.payload); no == nil && r.argument {
+		text = fmt.Sprintf("%q is not a category; are CATEGORY and PAYLOAD swapped?", r.category)
+	}
+	return "", &cmdline.UsageError{Text: text}
 }

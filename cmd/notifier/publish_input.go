@@ -2,60 +2,72 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"os"
 	"strings"
 
 	cmdline "notifier/internal/cli"
+	"notifier/internal/settings"
 )
 
-// text is one text of standard input, or the reason why there is none: io.EOF after the last.
-type text struct {
-	text  string
-	where string // "line 3", or "value 2 in line 3"
-	err   error
-}
+// longestPayload bounds a line of standard input, and a file: NATS' own upper bound of a payload.
+const longestPayload = settings.LargestEvent
 
-// errTooLong is why a line or a value is not read to its end.
+// errTooLong is why a line is not read to its end.
 var errTooLong = fmt.Errorf("is longer than %d bytes", longestPayload)
 
-// readTexts reads in a goroutine of its own, because a read from a terminal cannot be interrupted. The goroutine ends with the
-// input, or after the next text once ctx has ended.
-func readTexts(ctx context.Context, in io.Reader, isJSON bool) <-chan text {
-	texts := make(chan text)
-	go func() {
-		next := lines(in)
-		if isJSON {
-			next = values(in)
-		}
-		for {
-			t := next()
-			select {
-			case texts <- t:
-			case <-ctx.Done():
-				return
-			}
-			if t.err != nil {
-				return
-			}
-		}
-	}()
-	return texts
+// payload is one payload to be published, or the reason why there is none: io.EOF after the last line.
+type payload struct {
+	text string
+	line int // of standard input; 0: it is from elsewhere
+	err  error
 }
 
-// lines returns lines without their ends (of Unix or Windows), one with each call. Lines with nothing to read are left out.
-func lines(in io.Reader) func() text {
+// failed adds to an error which line is at fault.
+func (p payload) failed(err error) error {
+	if p.line == 0 {
+		return err
+	}
+	return fmt.Errorf("standard input: line %d: %w", p.line, err)
+}
+
+// payloads are the payloads to be published, in their order. An error is the last one.
+func (r publishRequest) payloads(ctx context.Context, in io.Reader) iter.Seq[payload] {
+	return func(yield func(payload) bool) {
+		if !r.input {
+			for range r.count {
+				if !yield(payload{text: r.payload}) {
+					return
+				}
+			}
+			return
+		}
+		read := lines(in)
+		for {
+			next, err := interruptible(ctx, read)
+			if err != nil {
+				next.err = err
+			}
+			if errors.Is(next.err, io.EOF) || !yield(next) || next.err != nil {
+				return
+			}
+		}
+	}
+}
+
+// lines returns lines without their ends (of Unix or Windows), one with each call. Empty lines are skipped.
+func lines(in io.Reader) func() payload {
 	scanner := bufio.NewScanner(in)
 	scanner.Buffer(nil, longestPayload)
 	number := 0
-	return func() text {
+	return func() payload {
 		for scanner.Scan() {
 			if number++; strings.TrimSpace(scanner.Text()) != "" {
-				return text{text: scanner.Text(), where: fmt.Sprintf("line %d", number)}
+				return payload{text: scanner.Text(), line: number}
 			}
 		}
 		err := scanner.Err()
@@ -65,90 +77,53 @@ func lines(in io.Reader) func() text {
 		case errors.Is(err, bufio.ErrTooLong):
 			err = errTooLong
 		}
-		return text{where: fmt.Sprintf("line %d", number+1), err: err}
+		return payload{line: number + 1, err: err}
 	}
 }
 
-// values returns JSON values, one with each call: each may be on many lines, and several on one. It begins to read at once.
-func values(in io.Reader) func() text {
-	source := &counted{in: skipMark(in)}
-	decoder := json.NewDecoder(source)
-	number := 0
-	return func() text {
-		number++
-		source.left = longestPayload
-		var raw json.RawMessage
-		err := decoder.Decode(&raw)
-		if err == nil {
-			return text{text: string(raw), where: fmt.Sprintf("value %d in line %d", number, source.line(decoder.InputOffset()-int64(len(raw))))}
-		}
-		end := text{where: fmt.Sprintf("value %d after line %d", number, source.line(decoder.InputOffset())), err: err}
-		broken := (*json.SyntaxError)(nil)
-		switch {
-		case errors.As(err, &broken):
-			end.where = fmt.Sprintf("value %d", number)
-			end.err = &cmdline.UsageError{Text: fmt.Sprintf("broken JSON in line %d", source.line(broken.Offset-1))}
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			end.where = fmt.Sprintf("value %d", number)
-			end.err = &cmdline.UsageError{Text: fmt.Sprintf("broken JSON: the input ends in line %d before its value does", source.line(source.read))}
-		}
-		return end
+// readFile reads the payload from its file, if it is in one.
+func (r *publishRequest) readFile(ctx context.Context) error {
+	if r.file == "" {
+		return nil
 	}
+	read, err := interruptible(ctx, func() payload {
+		text, err := readPayload(r.file)
+		return payload{text: text, err: err}
+	})
+	if err != nil {
+		return errors.New("interrupted")
+	}
+	if read.err != nil {
+		text := fmt.Sprintf("%v; a PAYLOAD that begins with @ is written with @@", read.err)
+		return &cmdline.UsageError{Text: text}
+	}
+	r.payload = read.text
+	return nil
 }
 
-// skipMark leaves out the byte-order mark that some editors and shells put in front.
-func skipMark(in io.Reader) io.Reader {
-	const mark = "\uFEFF"
-	buffered := bufio.NewReader(in)
-	if first, err := buffered.Peek(1); err == nil && first[0] == mark[0] {
-		if whole, err := buffered.Peek(len(mark)); err == nil && string(whole) == mark {
-			_, _ = buffered.Discard(len(mark)) // they are there
-		}
+// readPayload reads a file of at most longestPayload bytes. The error names it.
+func readPayload(name string) (string, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return "", err
 	}
-	return buffered
-}
-
-// counted is a reader that knows in which line an offset is, and ends a value that is too long.
-type counted struct {
-	in     io.Reader
-	left   int     // bytes that may still be read
-	read   int64   // bytes that were read
-	ends   []int64 // offsets of line ends that line has not passed yet
-	passed int     // line ends before these
-}
-
-func (c *counted) Read(buffer []byte) (int, error) {
-	if c.left <= 0 {
-		return 0, errTooLong
-	}
-	n, err := c.in.Read(buffer[:min(len(buffer), c.left)])
-	for at, rest := 0, buffer[:n]; ; {
-		i := bytes.IndexByte(rest, '\n')
-		if i < 0 {
-			break
-		}
-		c.ends = append(c.ends, c.read+int64(at+i))
-		at, rest = at+i+1, rest[i+1:]
-	}
-	c.left -= n
-	c.read += int64(n)
-	return n, err
-}
-
-// line is the number of the line that has an offset, which is not before that of the last call.
-func (c *counted) line(offset int64) int {
-	for len(c.ends) > 0 && c.ends[0] < offset {
-		c.ends = c.ends[1:]
-		c.passed++
-	}
-	return c.passed + 1
-}
-
-// readAll reads at most longestPayload bytes. The error names what is read.
-func readAll(in io.Reader, name string) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(in, longestPayload+1))
+	defer func() { _ = file.Close() }() // nothing was written
+	data, err := io.ReadAll(io.LimitReader(file, longestPayload+1))
 	if err == nil && len(data) > longestPayload {
 		err = fmt.Errorf("%s %w", name, errTooLong)
 	}
-	return data, err
+	return string(data), err
+}
+
+// interruptible returns what read returns, or the error of ctx once that ends. Nothing else ends a read from
+// a terminal.
+func interruptible(ctx context.Context, read func() payload) (payload, error) {
+	done := make(chan payload, 1)
+	go func() { done <- read() }()
+	select {
+	case result := <-done:
+		return result, nil
+	case <-ctx.Done():
+		return payload{}, ctx.Err()
+	}
 }

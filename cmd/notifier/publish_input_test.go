@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -11,55 +15,50 @@ import (
 	"notifier/internal/testkit"
 )
 
-// texts reads all texts of an input.
-func textsOf(next func() text) (texts []text, end error) {
-	for {
-		t := next()
-		if t.err != nil {
-			return texts, t.err
-		}
-		texts = append(texts, t)
-	}
-}
-
-// TestValuesOfAnyForm: values are found wherever lines end and however the input arrives, each with the line that it begins in.
-func TestValuesOfAnyForm(t *testing.T) {
+// TestLinesArePayloads: a line is found however the input arrives, without its end, and with its number.
+func TestLinesArePayloads(t *testing.T) {
 	t.Parallel()
-	const input = "\uFEFF {\"a\":1}{\"b\":\n\n2}\r\n\r\n  [3]\n\"four\" 5\n"
-	want := []text{
-		{text: `{"a":1}`, where: "value 1 in line 1"},
-		{text: "{\"b\":\n\n2}", where: "value 2 in line 1"},
-		{text: "[3]", where: "value 3 in line 5"},
-		{text: `"four"`, where: "value 4 in line 6"},
-		{text: "5", where: "value 5 in line 6"},
+	const input = "\uFEFFone\r\n\n \t\n{\"text\":\n  two & three\nlast"
+	want := []payload{
+		{text: "\uFEFFone", line: 1}, {text: `{"text":`, line: 4}, {text: "  two & three", line: 5},
+		{text: "last", line: 6},
 	}
 	for name, in := range map[string]io.Reader{
-		"at once": strings.NewReader(input), "byte by byte": iotest.OneByteReader(strings.NewReader(input)),
-		"half by half": iotest.HalfReader(strings.NewReader(input)), "with its end": iotest.DataErrReader(strings.NewReader(input)),
+		"at once":      strings.NewReader(input),
+		"byte by byte": iotest.OneByteReader(strings.NewReader(input)),
+		"with its end": iotest.DataErrReader(strings.NewReader(input)),
 	} {
-		got, end := textsOf(values(in))
-		if !errors.Is(end, io.EOF) || len(got) != len(want) {
-			t.Fatalf("%s: %+v, %v", name, got, end)
-		}
-		for i := range want {
-			if got[i] != want[i] {
-				t.Errorf("%s: %+v, expected %+v", name, got[i], want[i])
+		read := publishRequest{input: true}.payloads(t.Context(), in)
+		i := 0
+		for got := range read {
+			if i >= len(want) || got != want[i] {
+				t.Errorf("%s: payload %d is %+v, expected those of %+v", name, i, got, want)
 			}
+			i++
+		}
+		if i != len(want) {
+			t.Errorf("%s: %d payloads, expected %d", name, i, len(want))
 		}
 	}
 }
 
-// TestAValueComesAtOnce: who writes one object after the other into a pipe waits for none of them to be published.
-func TestAValueComesAtOnce(t *testing.T) {
+// TestLineIsReadAtOnce: a line in a pipe does not wait for the next one.
+func TestLineIsReadAtOnce(t *testing.T) {
 	t.Parallel()
 	reader, writer := io.Pipe()
-	texts := readTexts(t.Context(), reader, true)
+	read := make(chan payload)
+	go func() {
+		defer close(read)
+		for next := range (publishRequest{input: true}).payloads(t.Context(), reader) {
+			read <- next
+		}
+	}()
 	for range 3 {
-		_, err := io.WriteString(writer, `{"text":"disk full"}`)
+		_, err := io.WriteString(writer, "disk full\n")
 		testkit.Check(t, err)
 		select {
-		case got := <-texts:
-			if got.text != `{"text":"disk full"}` {
+		case got := <-read:
+			if got.text != "disk full" {
 				t.Errorf("%+v", got)
 			}
 		case <-time.After(testkit.Patience):
@@ -67,36 +66,69 @@ func TestAValueComesAtOnce(t *testing.T) {
 		}
 	}
 	testkit.Check(t, writer.Close())
-	if got := <-texts; !errors.Is(got.err, io.EOF) {
+	if got, more := <-read; more {
 		t.Errorf("%+v, expected the end", got)
 	}
 }
 
-// endless never ends a line or a value.
+// TestReadOfFileInterrupted: what reads a file that nobody writes to ends with its context.
+func TestReadOfFileInterrupted(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "pipe")
+	testkit.Check(t, syscall.Mkfifo(name, 0o600))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- (&publishRequest{file: name}).readFile(ctx) }()
+	select {
+	case err := <-ended:
+		if err == nil || err.Error() != "interrupted" {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(testkit.Patience):
+		t.Error("it waits for somebody to write")
+	}
+	writer, err := os.OpenFile(name, os.O_WRONLY, 0) // once the read has begun, which it ends
+	testkit.Check(t, err)
+	testkit.Check(t, writer.Close())
+}
+
+// endless is a line that never ends.
 type endless struct{ read int }
 
 func (e *endless) Read(buffer []byte) (int, error) {
 	for i := range buffer {
-		buffer[i] = '"'
-		if e.read+i > 0 {
-			buffer[i] = 'x'
-		}
+		buffer[i] = 'x'
 	}
 	e.read += len(buffer)
 	return len(buffer), nil
 }
 
-// TestAnEndlessText: what never ends is given up at the bound, and not kept whole in memory.
-func TestAnEndlessText(t *testing.T) {
+// TestEndlessPayload: what never ends is given up at the bound, and not kept whole in memory.
+func TestEndlessPayload(t *testing.T) {
 	t.Parallel()
-	for name, form := range map[string]func(io.Reader) func() text{"lines": lines, "values": values} {
-		in := &endless{}
-		_, err := textsOf(form(in))
-		if !errors.Is(err, errTooLong) || in.read > 2*longestPayload {
-			t.Errorf("%s: %v after %d bytes", name, err, in.read)
+	in := &endless{}
+	input := io.MultiReader(strings.NewReader("one\n"), in)
+	var last payload
+	for last = range (publishRequest{input: true}).payloads(t.Context(), input) {
+		if last.err == nil && last.text != "one" {
+			t.Errorf("%.10q", last.text)
 		}
 	}
-	if _, err := readAll(&endless{}, "FILE"); !errors.Is(err, errTooLong) || err.Error() != "FILE is longer than 67108864 bytes" {
+	const want = "standard input: line 2: is longer than 67108864 bytes"
+	if !errors.Is(last.err, errTooLong) || last.failed(last.err).Error() != want {
+		t.Errorf("%v, expected %q", last.failed(last.err), want)
+	}
+	if in.read > 2*longestPayload {
+		t.Errorf("%d bytes were read", in.read)
+	}
+	name := filepath.Join(t.TempDir(), "large")
+	file, err := os.Create(name)
+	testkit.Check(t, err)
+	testkit.Check(t, file.Truncate(longestPayload+1))
+	testkit.Check(t, file.Close())
+	_, err = readPayload(name)
+	if !errors.Is(err, errTooLong) || !strings.Contains(err.Error(), "large is longer than") {
 		t.Errorf("%v", err)
 	}
 }

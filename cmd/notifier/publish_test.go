@@ -27,7 +27,6 @@ func TestPublishInterrupted(t *testing.T) {
 		typed     string
 	}{
 		"while nobody types":            {[]string{"-"}, "disk full\n"},
-		"while nobody types JSON":       {[]string{"-json", "-"}, `{"text":"disk full"}`},
 		"while the rate makes it wait":  {[]string{"-n", "1000", "-rate", "0.001"}, ""},
 		"while lines wait for the rate": {[]string{"-rate", "0.001", "-"}, "disk full\ndisk full\n"},
 	} {
@@ -59,5 +58,43 @@ func TestPublishInterrupted(t *testing.T) {
 				return len(interrupted().lines("1 published to notify.errors")) == 1
 			})
 		})
+	}
+}
+
+// TestDryRunInterrupted: Ctrl-C ends a dry run, too, and what it has read is shown.
+func TestDryRunInterrupted(t *testing.T) {
+	t.Parallel()
+	command := exec.Command("notifier", "publish", "errors", "-dry-run", "-")
+	keyboard, err := command.StdinPipe()
+	testkit.Check(t, err)
+	defer keyboard.Close()
+	p := startCommand(t, command, nil)
+	_, err = io.WriteString(keyboard, "disk full\n")
+	testkit.Check(t, err)
+	testkit.Eventually(t, "the line is read", func() bool {
+		return len(p.out.lines("line 1: would be posted to ")) == 1
+	})
+	p.terminate(t)
+	p.ends(t, exitFailed)
+	if got := p.errOut.String(); got != "notifier: interrupted\n" {
+		t.Errorf("%q on stderr, expected that it was interrupted", got)
+	}
+}
+
+// TestLineAboveServerLimit: the line that the server rejects is named; those before it are published.
+func TestLineAboveServerLimit(t *testing.T) {
+	t.Parallel()
+	js, env := startWithStreams(t)
+	command := exec.Command("notifier", "publish", "errors", "-")
+	command.Stdin = strings.NewReader("disk full\n\n" + strings.Repeat("x", 2_000_000) + "\nnever read\n")
+	p := startCommand(t, command, env)
+	p.ends(t, exitFailed)
+	const want = "notifier: standard input: line 3: payload has 2000000 bytes, " +
+		"the server accepts at most 1048576 with headers\n"
+	if got := p.errOut.String(); got != want {
+		t.Errorf("%q, expected %q", got, want)
+	}
+	if n := messages(t, js, "NOTIFY"); n != 1 || len(p.out.lines("1 published to notify.errors")) != 1 {
+		t.Errorf("%d events and %q, expected one", n, p.out.String())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
@@ -17,35 +18,40 @@ import (
 	cmdline "notifier/internal/cli"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
+	"notifier/internal/recent"
 	"notifier/internal/settings"
+	"notifier/internal/term"
 )
 
-func publish(
-	ctx context.Context, s settings.NATS, request publishRequest, in io.Reader, out, errOut io.Writer,
-) error {
-	subject, err := subjectOf(s.Pattern, request.category)
+// publish publishes what is asked for, in the process of root.
+func publish(ctx context.Context, request publishRequest, root *cli.Command) error {
+	s, err := settings.LoadNATS()
 	if err != nil {
-		_, repeated := s.Pattern.Repeated(request.category)
-		if _, no := subjectOf(s.Pattern, request.text); no == nil && request.hasText && !repeated {
-			return &cmdline.UsageError{Text: fmt.Sprintf("%q is not a category; are CATEGORY and TEXT swapped?", request.category)}
-		}
-		return &cmdline.UsageError{Text: err.Error()}
+		return err
+	}
+	subject, err := request.subject(s.Pattern)
+	if err != nil {
+		return err
+	}
+	if err := request.readFile(ctx); err != nil {
+		return err
 	}
 	p := publisher{
-		request: request, settings: s, subject: subject, out: out, notes: payloadNotes{out: errOut}, limit: rate.NewLimiter(rate.Inf, 1),
-		newID: strings.ToLower(rand.Text()[:16]),
+		request: request, settings: s, subject: subject, newID: newID(), limit: rate.NewLimiter(rate.Inf, 1),
+		out: root.Writer, notes: payloadNotes{out: root.ErrWriter},
 	}
 	if request.rate > 0 {
 		p.limit.SetLimit(rate.Limit(request.rate))
 	}
 	if !request.input {
-		if _, err := p.message(request.text); err != nil {
+		if _, err := p.message(request.payload); err != nil {
 			return err // before anything is connected
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p.connection, err = nats.Connect(s.URL, append(s.PublisherOptions("notifier publish", request.inbox), endOnDenial(cancel))...)
+	options := append(s.PublisherOptions("notifier publish", request.inbox), endOnDenial(cancel))
+	p.connection, err = nats.Connect(s.URL, options...)
 	if err != nil {
 		return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
 	}
@@ -58,11 +64,7 @@ func publish(
 			return interrupted(err)
 		}
 	}
-	if request.input {
-		err = p.all(ctx, in)
-	} else {
-		err = p.repeat(ctx)
-	}
+	err = p.all(ctx, root.Reader)
 	if err != nil && ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
@@ -72,6 +74,9 @@ func publish(
 	return interrupted(p.wait(ctx))
 }
 
+// newID is an id for an event that has none.
+func newID() string { return strings.ToLower(rand.Text()[:16]) }
+
 // interrupted is the error of somebody who did not want to wait any longer, or err.
 func interrupted(err error) error {
 	if errors.Is(err, context.Canceled) {
@@ -80,7 +85,7 @@ func interrupted(err error) error {
 	return err
 }
 
-// wait shows what became of the only event.
+// wait shows the outcome of the only event.
 func (p *publisher) wait(ctx context.Context) error {
 	seq := p.stored.Sequence
 	if p.stored.Stream != p.settings.Stream {
@@ -88,15 +93,42 @@ func (p *publisher) wait(ctx context.Context) error {
 	}
 	found, first, err := p.waiter.await(ctx, seq, p.request.wait)
 	if err != nil {
-		return fmt.Errorf("event %d: %w", p.stored.Sequence, err)
-	}
-	if _, err = fmt.Fprintf(p.out, "%s: event %d: %s\n", p.subject, p.stored.Sequence, outcomeLine(found, first)); err != nil {
+		err = fmt.Errorf("event %d: %w", p.stored.Sequence, err)
+		if p.request.json {
+			err = errors.Join(p.writeJSON(nil, nil), err)
+		}
 		return err
 	}
-	if found.Outcome != outcome.Sent {
+	if p.request.json {
+		err = p.writeJSON(&found, first)
+	} else {
+		_, err = fmt.Fprintf(p.out, "%s: event %d: %s\n",
+			p.subject, p.stored.Sequence, outcomeLine(found, first))
+	}
+	if err == nil && found.Outcome != outcome.Sent {
 		return cli.Exit("", exitUnsent)
 	}
-	return nil
+	return err
+}
+
+// publishedEvent is what -json shows of an event, with -wait together with its outcome.
+type publishedEvent struct {
+	EventID   string `json:"event_id"`
+	Category  string `json:"category"`
+	Subject   string `json:"subject"`
+	Stream    string `json:"stream"`
+	StreamSeq uint64 `json:"stream_seq"`
+	Duplicate bool   `json:"duplicate,omitempty"` // the stream had an event with this id, at this sequence
+	*recent.Outcome
+	First *recent.Outcome `json:"first,omitempty"` // of the event that this one repeats
+}
+
+// writeJSON shows the last event. The outcomes are nil where they are not known.
+func (p *publisher) writeJSON(became, first *recent.Outcome) error {
+	return term.NewJSON(p.out).Encode(publishedEvent{
+		EventID: p.id, Category: p.request.category, Subject: p.subject, Stream: p.stored.Stream,
+		StreamSeq: p.stored.Sequence, Duplicate: p.stored.Duplicate, Outcome: became, First: first,
+	})
 }
 
 // publisher publishes to one subject, one after the other.
@@ -104,7 +136,7 @@ type publisher struct {
 	request    publishRequest
 	settings   settings.NATS
 	subject    string
-	newID      string // of an event that has none
+	newID      string // of the next event, if it has none
 	connection *nats.Conn
 	js         jetstream.JetStream
 	out        io.Writer
@@ -114,82 +146,52 @@ type publisher struct {
 	first      *jetstream.PubAck // of the first event that was stored, and of the last
 	last       *jetstream.PubAck
 	stored     *jetstream.PubAck // of the last event, also if it was stored before
-	id         string            // of the only event
+	id         string            // of the last event
 	waiter     *waiter           // for the only event; nil: nobody waits
 	reported   time.Time
 }
 
-func (p *publisher) repeat(ctx context.Context) error {
-	for range p.request.count {
-		if err := p.one(ctx, p.request.text); err != nil {
-			return err
+func (p *publisher) all(ctx context.Context, in io.Reader) error {
+	for next := range p.request.payloads(ctx, in) {
+		err := next.err
+		if err == nil {
+			err = p.one(ctx, next.text)
+		}
+		if err != nil {
+			return next.failed(err)
 		}
 	}
 	return nil
 }
 
-// all publishes what is in standard input.
-func (p *publisher) all(ctx context.Context, in io.Reader) error {
-	texts := readTexts(ctx, in, p.request.json)
-	for {
-		var next text
-		select {
-		case next = <-texts:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		switch {
-		case errors.Is(next.err, io.EOF):
-			return nil
-		case next.err != nil:
-			return fmt.Errorf("standard input: %s: %w", next.where, next.err)
-		}
-		if err := p.one(ctx, next.text); err != nil {
-			return fmt.Errorf("standard input: %s: %w", next.where, err)
-		}
-	}
-}
-
-// message is the event as it is published. A payload that no worker would take is rejected: the author is here and can fix it.
-// What depends on the settings of a worker (size, channels, limits) is not known here. The only event gets an id where it has
-// none, so that its author knows it.
-func (p *publisher) message(text string) (*nats.Msg, error) {
+// message is the event as it is published. A payload that no worker would take is rejected: the author is
+// here and can fix it. What depends on the settings of a worker (size, channels, limits) is not known here.
+// An event gets an id if it has none, so that its author knows it.
+func (p *publisher) message(payload string) (*nats.Msg, error) {
 	message := nats.NewMsg(p.subject)
-	message.Data = []byte(text)
-	if p.request.id != "" {
-		message.Header.Set(nats.MsgIdHdr, p.request.id)
-	}
-	if !p.request.json {
-		message.Header.Set("Content-Type", "text/plain; charset=utf-8")
-	}
+	message.Data = []byte(payload)
+	message.Header = maps.Clone(p.request.header)
 	decodable := event.Message{
-		Subject: message.Subject, Header: message.Header, Data: message.Data, FallbackID: p.newID, Published: time.Now(),
+		Subject: message.Subject, Header: message.Header, Data: message.Data,
+		FallbackID: p.newID, Published: time.Now(),
 	}
-	decoded, rejection := event.Decode(decodable, event.Rules{
-		Pattern: p.settings.Pattern, MaxBytes: settings.LargestEvent, ChannelAllowed: func(string) bool { return true },
-	})
-	if p.request.json {
-		p.notes.unread(decodable)
+	rules := event.Rules{
+		Pattern: p.settings.Pattern, MaxBytes: longestPayload,
+		ChannelAllowed: func(string) bool { return true },
 	}
+	decoded, rejection := event.Decode(decodable, rules)
+	p.notes.of(decodable, decoded)
 	if rejection != nil {
-		return nil, &cmdline.UsageError{Text: rejection.Detail}
+		return nil, &cmdline.UsageError{Text: rejection.Detail + asText(decodable, rules)}
 	}
-	if !p.request.json {
-		p.notes.asText(message.Data)
-	}
-	if p.request.json && !strings.HasPrefix(strings.TrimSpace(strings.TrimPrefix(text, "\uFEFF")), "{") {
-		return nil, &cmdline.UsageError{Text: "payload is not a JSON object, expected one such as {\"text\":\"disk full\"}"} // it would pass as plain text
-	}
-	if p.request.single() {
-		if p.id = decoded.ID; p.id == p.newID {
-			message.Header.Set(nats.MsgIdHdr, p.newID)
-		}
+	if p.id = decoded.ID; p.id == p.newID {
+		message.Header.Set(nats.MsgIdHdr, p.id)
 	}
 	return message, nil
 }
 
-func (p *publisher) one(ctx context.Context, text string) error {
-	message, err := p.message(text)
+func (p *publisher) one(ctx context.Context, payload string) error {
+	message, err := p.message(payload)
 	if err != nil {
 		return err
 	}
@@ -197,21 +199,33 @@ func (p *publisher) one(ctx context.Context, text string) error {
 		return err
 	}
 	ack, err := p.js.PublishMsg(ctx, message)
-	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) {
-		return fmt.Errorf("no stream stores %s; expected one such as %s, which the first \"notifier serve\" creates", p.subject, p.settings.Stream)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse):
+		return fmt.Errorf("no stream stores %s; expected one such as %s, which the first %q creates",
+			p.subject, p.settings.Stream, "notifier serve")
+	case errors.Is(err, nats.ErrMaxPayload):
+		return fmt.Errorf("payload has %d bytes, the server accepts at most %d with headers",
+			len(message.Data), p.connection.MaxPayload())
+	case err != nil:
 		return err
 	}
-	p.stored = ack
-	if ack.Duplicate {
-		_, err := fmt.Fprintf(p.out, "%s: duplicate, id %q was published before: event %d of stream %s\n", p.subject, p.request.id, ack.Sequence, ack.Stream)
+	p.stored, p.newID = ack, newID()
+	if !ack.Duplicate {
+		if p.last = ack; p.first == nil {
+			p.first = ack
+		}
+		p.published++
+	}
+	switch {
+	case p.request.json && p.waiter != nil:
+		return nil // it is shown with its outcome
+	case p.request.json:
+		return p.writeJSON(nil, nil)
+	case ack.Duplicate:
+		_, err := fmt.Fprintf(p.out, "%s: duplicate, id %q was published before: event %d of stream %s\n",
+			p.subject, p.id, ack.Sequence, ack.Stream)
 		return err
 	}
-	if p.last = ack; p.first == nil {
-		p.first = ack
-	}
-	p.published++
 	return p.progress()
 }
 
@@ -229,14 +243,18 @@ func (p *publisher) progress() error {
 	return err
 }
 
-// finish writes what was published, where that is known. A server reports what it denies in a message of its own.
+// finish writes what was published, if that is known. A server reports what it denies in its own message.
 func (p *publisher) finish(failure error) error {
 	if err := p.connection.Flush(); err != nil {
 		return errors.Join(failure, fmt.Errorf("NATS: %w", err))
 	}
 	if denied := p.connection.LastError(); errors.Is(denied, nats.ErrPermissionViolation) {
-		failure = fmt.Errorf("%w; docs/security.md has the permissions of a publisher, whose acknowledgements arrive below -inbox-prefix; "+
+		failure = fmt.Errorf("%w; docs/security.md has the permissions of a publisher, whose "+
+			"acknowledgements arrive below -inbox-prefix; "+
 			"under compose docker compose run --rm publish has them", denied)
+	}
+	if p.request.json {
+		return failure
 	}
 	lines := fmt.Sprintf("%d published to %s\n", p.published, p.subject)
 	if what := p.what(); what != "" {
@@ -246,7 +264,7 @@ func (p *publisher) finish(failure error) error {
 	return errors.Join(failure, err)
 }
 
-// what names the events that were published: the place in the stream that has acknowledged them, and the id of the only one.
+// what names the events that were published: where the stream has stored them, and the id of the only one.
 func (p *publisher) what() string {
 	var parts []string
 	switch {
@@ -255,9 +273,10 @@ func (p *publisher) what() string {
 	case p.first.Sequence == p.last.Sequence:
 		parts = append(parts, fmt.Sprintf("event %d of stream %s", p.first.Sequence, p.first.Stream))
 	default:
-		parts = append(parts, fmt.Sprintf("events %d to %d of stream %s", p.first.Sequence, p.last.Sequence, p.first.Stream))
+		parts = append(parts, fmt.Sprintf("events %d to %d of stream %s",
+			p.first.Sequence, p.last.Sequence, p.first.Stream))
 	}
-	if p.id != "" {
+	if p.request.single() {
 		parts = append(parts, "id "+p.id)
 	}
 	return strings.Join(parts, ", ")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -38,8 +39,8 @@ func createStream(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// storedEvents shows on stdout what is in the stream, a line per event.
-func storedEvents(ts *testscript.TestScript, _ bool, _ []string) {
+// storedEvents shows on stdout what is in the stream, a line per event, with the headers of these names.
+func storedEvents(ts *testscript.TestScript, _ bool, args []string) {
 	withJetStream(ts, func(ctx context.Context, js jetstream.JetStream) {
 		stream, err := js.Stream(ctx, "NOTIFY")
 		ts.Check(err)
@@ -48,7 +49,11 @@ func storedEvents(ts *testscript.TestScript, _ bool, _ []string) {
 		for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
 			message, err := stream.GetMsg(ctx, seq)
 			ts.Check(err)
-			_, err = ts.Stdout().Write([]byte(message.Subject + " " + string(message.Data) + "\n"))
+			text := message.Subject
+			for _, name := range args {
+				text += fmt.Sprintf(" %s=%q", name, message.Header.Values(name))
+			}
+			_, err = ts.Stdout().Write([]byte(text + " " + string(message.Data) + "\n"))
 			ts.Check(err)
 		}
 	})
