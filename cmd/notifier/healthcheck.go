@@ -25,8 +25,9 @@ const longestAnswer = 16 << 10
 
 func healthcheckCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "healthcheck",
-		Usage: "ask the worker of this container whether it is ready",
+		Name:   "healthcheck",
+		Hidden: true, // it is for containers
+		Usage:  "ask the worker of this container whether it is ready",
 		Description: `Asks /readyz of the admin server at ADMIN_ADDR. Exit code 0: ready; 1: not ready, and why.
 If the worker has a token, the reasons need it: ADMIN_TOKEN or ADMIN_TOKEN_FILE.
 
