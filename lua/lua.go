@@ -2,7 +2,7 @@
 // is the one that decides. They are in a package of their own because go:embed cannot reach a parent
 // directory.
 //
-// The package does not know who calls the scripts: packages ratelimit, stats and digest do.
+// The package does not know who calls the scripts: packages ratelimit, stats, steering and digest do.
 package lua
 
 import _ "embed"

@@ -6,10 +6,10 @@
 // AUTOMEMLIMIT), and writes to nothing but the logger it is given.
 //
 // Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what
-// runs next to the worker), differing.go and peers.go (which other replicas there are, and whether they run
-// with the same settings), this.go and streams.go (what this replica knows by itself, and how full the
-// streams are), outcomes.go (what became of events, for those who ask later), nats.go (the connection),
-// memory.go (how much memory a worker may use), log.go (the logger).
+// runs next to the worker), differing.go (whether the replicas run with the same settings), this.go and
+// streams.go (what this replica knows by itself, and how full the streams are), outcomes.go (what became of
+// events, for those who ask later), nats.go (the connection), memory.go (how much memory a worker may use),
+// log.go (the logger).
 package app
 
 import (

@@ -35,6 +35,9 @@ func (d *decoding) setHeaderSource(header map[string][]string) {
 // normalSource is a publisher's word for who has caused an event as it is logged, counted and shown: one line of at most 128 bytes of
 // UTF-8, without what may be a secret (redact.Source). What cannot be printed becomes U+FFFD. It is empty if nothing is left.
 //
+// It is cut to what is looked at, then redacted, then cut to what is shown. Cut the other way round, the
+// beginning of a password could stay without the @ by which it is known.
+//
 // It is no identity: two sources can look the same afterwards.
 func normalSource(raw string, whole bool) string {
 	beginning, uncut := beginningOf(raw, readOfSource)

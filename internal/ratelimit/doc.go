@@ -19,7 +19,23 @@
 // The package knows Redis, the names of the limiter's keys and the limits. It does not know NATS, Slack or
 // what an event contains.
 //
-// Reading order: limit.go and parse.go (how limits are written), rules.go (which limits apply to which
+// # Limits of healing
+//
+// docs/design.md describes the protocol. In addition:
+//
+//   - master_replid also changes when a first replica attaches, an hour after the last has left, and when a
+//     slot of a Cluster moves. That costs a pause of 1.5 s, and nothing is lost.
+//   - Two replicas that remember the same event, because it was redelivered, both put it back. A log has its
+//     slots once; buckets have them twice if the second to admit it comes first.
+//   - A refund that the new primary has not received is forgotten, and so is the record of an event that was
+//     sent through the old primary after the new one took over.
+//   - A store set back to before the longest window has lost the records of what was in flight then. Such an
+//     event is decided again.
+//   - What both sides of a partition have admitted counts together once all are back on one primary.
+//
+// # Reading order
+//
+// limit.go and parse.go (how limits are written), rules.go (which limits apply to which
 // category), plan.go (with temporary limits), cost.go and memory.go (what follows from them), keys.go
 // (what is stored where), member.go (what stands for an event there), limiter.go (the calls), arguments.go
 // (what the script is given), decision.go and reply.go (its reply), begin.go (permits to post), pace.go

@@ -19,8 +19,8 @@ import (
 // What stands before the first colon is never of the publisher's choosing: the subject sets the category, and
 // a tag is a hash. So no id passes for one of another category, nor for one with another source.
 const (
-	// Redis keeps a small sorted set compact only while its members are at most 64 bytes. This leaves room
-	// for the " 1000000" that further slots of a costly event append.
+	// Redis keeps a small sorted set compact only while its members are at most 64 bytes. A slot in a log
+	// also has its time, so up to 47 bytes of member fit there.
 	longestPlainMember = 56
 	// A tag has 48 bits. Whoever may publish to the category can use the same source anyway, so only chance
 	// has to be kept from making two sources alike.

@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// A pace is kept in one sorted set per channel, under the name that the settings have for it: a channel that
+// some events name by its ID and others by its name is paced twice. Slots are recorded with a pace of "off",
+// too, because other replicas may count them. begin.lua and answered.lua are the contract.
+
 // Bounds of a pace.
 const (
 	MaxPaceCount  = 1000

@@ -54,7 +54,9 @@ func (n NATS) OperatorOptions(name string) []nats.Option {
 	return n.clientOptions(name, n.inbox("operator"))
 }
 
-// inbox is the inbox prefix of a role: below _NOTIFIER, so that no permission for another client's inboxes includes it.
+// inbox is the inbox prefix of a role: below _NOTIFIER, so that no permission for another client's inboxes
+// includes it. Whoever may listen there sees the events, and a deny inside a wider permission does not filter
+// what JetStream delivers.
 func (n NATS) inbox(role string) string { return "_NOTIFIER." + n.Stream + "." + role }
 
 // clientOptions are the authentication and TLS of the settings, a name that the server shows, and an inbox prefix.

@@ -20,7 +20,9 @@ const (
 	// OtherSource replaces the sources past the first MaxSources. It is no publisher's: their _other is counted as __other.
 	OtherSource = outcome.OtherCategories
 
-	slotMinutes = 10 // in which sources are counted together
+	// Sources are counted together for so long. By minute there would be sixty hashes to read; by hour the
+	// first MaxSources names, which may be noise, would stay for an hour.
+	slotMinutes = 10
 	hourSlots   = 6
 	readSlots   = hourSlots + 1 // of which the oldest is more than an hour ago, in part
 )

@@ -12,6 +12,9 @@ import (
 	"notifier/internal/term"
 )
 
+// Limits are in the environment of each process, so the caller's own may be those of no worker: of another
+// shell, or of an .env that was edited since.
+
 // Settings are whose settings a status is about: those that most of the running replicas have, of equals those of the replica that
 // started last. Where there are none that can be used, they are those of whoever reads.
 type Settings struct {

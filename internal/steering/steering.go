@@ -9,7 +9,12 @@
 //
 // A replica that finds no hash, or an older version than it knows, puts back the hash as it has read it. The
 // hash stays for longer than any entry lasts, also when the last one has ended or was cleared: so nothing
-// that was cleared comes back.
+// that was cleared comes back. A version is the time of its change, not a count: a count could repeat one
+// that was lost, and a replica that knows the lost one would miss the change.
+//
+// Not covered: a change that no replica has read is lost with the store. In the second after a loss, before
+// a replica has put its copy back, a change replaces all that was lost, "mute end" finds nothing, and a
+// replica that has missed the last change may put back what was just cleared, until another one's next flush.
 //
 // What is read from Redis counts as written by anybody: each entry is checked, and one that is not valid is
 // skipped and logged.
