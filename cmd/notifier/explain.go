@@ -47,7 +47,7 @@ Examples:
 // explain writes what applies to a category.
 func explain(ctx context.Context, category string, asJSON bool, out io.Writer) error {
 	app.SilenceRedis()
-	s, own, err := settings.LoadPublished()
+	s, own, err := settings.LoadStatusConfig()
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func withStore(do func(store app.Store) error) error {
 		return err
 	}
 	defer func() { _ = s.Redis.Close() }() // nothing is written through it
-	store, err := app.OpenStore(s, s.Published())
+	store, err := app.OpenStore(s, s.StatusConfig())
 	if err != nil {
 		return err
 	}
