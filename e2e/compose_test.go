@@ -159,7 +159,7 @@ func testAsking(t *testing.T, e *engine) {
 	ask := func(arguments ...string) (string, error) {
 		return p.try(commandDeadline, append([]string{"run", "--rm", "-T", "--pull", "never"}, arguments...)...)
 	}
-	_, err := ask("cli", "mute", "errors", "1h")
+	_, err := ask("cli", "mute", "add", "errors", "-for", "1h")
 	testkit.Check(t, err)
 	out, err := ask("cli", "mute")
 	testkit.Check(t, err)

@@ -1,5 +1,5 @@
--- flush.lua adds the counts of one replica to those of all replicas, and stores its heartbeat. It brings back
--- what a replica has to know of the others, so that nothing else asks for it. Calling it again with the same
+-- flush.lua adds the counts of one replica to those of all replicas, and stores its heartbeat. It returns
+-- whether operators have changed anything, so that no other call asks for it. Calling it again with the same
 -- number counts nothing twice.
 --
 -- KEYS[1]  flushed   string: number of the last call counted for this run of the replica
@@ -10,34 +10,25 @@
 -- KEYS[5]  counts    hash        outcome/reason/category -> events, of one minute
 -- KEYS[6]  steering  hash        what operators have asked for; its field "version" is a number that grows
 --                                with each change
--- KEYS[7]  settings  hash        fingerprint -> the settings that replicas run with
--- KEYS[8]  sources   hash        what became of events, category and source, with tabs between them ->
+-- KEYS[7]  sources   hash        what became of events, category and source, with tabs between them ->
 --                                events, of ten minutes
 -- ARGV[1]  number of this call, from 1, one more for each batch of counts
 -- ARGV[2]  replica; empty: no heartbeat
--- ARGV[3]  its heartbeat, JSON without the time; empty: the replica is stopping. It begins with the
---          fingerprint of the replica's settings, {"settings":"..."; that of a replica that publishes none
---          does not
+-- ARGV[3]  its heartbeat, JSON without the time; empty: the replica is stopping
 -- ARGV[4]  1: remove the heartbeats of replicas that have ended
 -- ARGV[5]  most categories in each of KEYS[3] to KEYS[5]; further ones count as _other, or are not kept in
 --          KEYS[3]
--- ARGV[6]  fingerprint of the replica's settings, without a space; empty: it publishes none
--- ARGV[7]  its settings; empty: they are known, as far as the replica knows
--- ARGV[8]  most sources of each category in KEYS[8]; further ones count as _other. Empty, events that name
+-- ARGV[6]  most sources of each category in KEYS[7]; further ones count as _other. Empty, events that name
 --          none, is not one of them
--- ARGV[9..]  four lists, each preceded by its length:
+-- ARGV[7..]  four lists, each preceded by its length:
 --   counts  prefix of the field, category, events
 --   sent    category, microsecond at which an event of it was last sent
 --   drops   prefix of the field, category, events
 --   sources what became of events (sent, refused or else), category, source, events
 --
--- Reply: { now, version, known, replicas }
+-- Reply: { now, version }
 --   now       the server's time in microseconds
 --   version   of what operators have asked for; 0: nothing
---   known     1: the settings of this replica are stored; 0: they are not, and the next call should bring
---             them
---   replicas  three values for each replica with a heartbeat: its name, the fingerprint of its settings,
---             microsecond of the heartbeat
 --
 -- Everything is read before anything is written: a key of another type makes the call fail before anything is
 -- counted.
@@ -58,8 +49,6 @@ local replica = argument()
 local beat = argument()
 local prune = argument() == '1'
 local most = tonumber(argument())
-local fingerprint = argument()
-local settings = argument()
 local most_sources = tonumber(argument())
 
 -- list reads a list of counts. The number of categories can exceed the bound only if one of the fields is
@@ -149,12 +138,10 @@ for i = 1, tonumber(argument()) do
   sent[i] = { category = argument(), time = argument() }
 end
 local drops = list(KEYS[4], '^%S+ %S+ (.*)$')
-local by_source = sources(KEYS[8])
+local by_source = sources(KEYS[7])
 redis.call('ZCARD', KEYS[3])
 redis.call('HLEN', KEYS[2])
-redis.call('HLEN', KEYS[7])
 local version = tonumber(redis.call('HGET', KEYS[6], 'version') or 0) or 0
-local known = fingerprint == '' or settings ~= '' or redis.call('HEXISTS', KEYS[7], fingerprint) == 1
 
 if number > tonumber(redis.call('GET', KEYS[1]) or 0) then
   redis.call('SET', KEYS[1], text(number), 'PX', '86400000')
@@ -179,10 +166,10 @@ if number > tonumber(redis.call('GET', KEYS[1]) or 0) then
     redis.call('HINCRBY', KEYS[4], row.field, row.count)
   end
   for _, row in ipairs(by_source) do
-    redis.call('HINCRBY', KEYS[8], row.field, row.count)
+    redis.call('HINCRBY', KEYS[7], row.field, row.count)
   end
   if #by_source > 0 then
-    redis.call('PEXPIRE', KEYS[8], '5400000')
+    redis.call('PEXPIRE', KEYS[7], '5400000')
   end
 end
 
@@ -192,32 +179,14 @@ elseif replica ~= '' then
   redis.call('HSET', KEYS[2], replica, text(now) .. ' ' .. beat)
   redis.call('PEXPIRE', KEYS[2], '120000')
 end
-if fingerprint ~= '' then
-  if settings ~= '' then
-    redis.call('HSET', KEYS[7], fingerprint, settings)
-  end
-  redis.call('PEXPIRE', KEYS[7], '120000')
-end
 
-local replicas, running = {}, {}
-local all = redis.call('HGETALL', KEYS[2])
+local all = prune and redis.call('HGETALL', KEYS[2]) or {}
 for i = 1, #all, 2 do
-  local seen, content = string.match(all[i + 1], '^(%d+) (.*)$')
+  local seen = string.match(all[i + 1], '^(%d+) ')
   -- A time in the future was written before the clock was set back; a running replica writes its heartbeat
   -- again.
-  if seen and math.abs(now - tonumber(seen)) < 60000000 then
-    local of = string.match(content, '^{"settings":"([^"%s]*)"') or ''
-    replicas[#replicas + 1] = all[i]
-    replicas[#replicas + 1] = of
-    replicas[#replicas + 1] = tonumber(seen)
-    running[of] = true
-  elseif prune then
+  if not seen or math.abs(now - tonumber(seen)) >= 60000000 then
     redis.call('HDEL', KEYS[2], all[i])
   end
 end
-for _, of in ipairs(prune and redis.call('HKEYS', KEYS[7]) or {}) do
-  if not running[of] and of ~= fingerprint then
-    redis.call('HDEL', KEYS[7], of)
-  end
-end
-return { now, version, known and 1 or 0, replicas }
+return { now, version }

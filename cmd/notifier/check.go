@@ -51,7 +51,7 @@ Examples:
 			}
 			defer func() { _ = s.Store.Redis.Close() }() // nothing is written through it
 			app.SilenceRedis()
-			store, err := app.OpenStore(s.Store, s.Published())
+			store, err := app.OpenStore(s.Store, s.StatusConfig())
 			if err != nil {
 				return err
 			}

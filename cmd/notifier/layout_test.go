@@ -21,7 +21,7 @@ var floors = [][]string{
 		"internal/consume/crash", "internal/consume/post/lanes",
 	},
 	{"internal/event", "internal/ratelimit", "internal/admin", "internal/markup"},
-	{"internal/slackout", "internal/stats", "internal/published"},
+	{"internal/slackout", "internal/stats"},
 	{"internal/steering", "internal/consume/availability"},
 	{"internal/consume/feed"},
 	{"internal/consume/result"},

@@ -105,6 +105,5 @@ func readRedis(ctx context.Context, client redis.UniversalClient) error {
 	_, pauses := limiter.Pauses(ctx)
 	_, hour := reader.Hour(ctx)
 	_, replicas := reader.Replicas(ctx)
-	_, settings := reader.Settings(ctx, "fingerprint")
-	return errors.Join(usage, categories, slots, traces, pauses, hour, replicas, settings)
+	return errors.Join(usage, categories, slots, traces, pauses, hour, replicas)
 }

@@ -301,8 +301,8 @@ func usePosts(ctx context.Context, limiter *ratelimit.Limiter, request ratelimit
 // useStats counts an event of each kind, with the script itself, as a recorder would try again, and reads the counts.
 func useStats(ctx context.Context, client redis.UniversalClient) error {
 	keys := []string{"{notifier}:flushed:run", "{notifier}:replicas", "{notifier}:lastsent", "{notifier}:digest:pending", "{notifier}:counts:1",
-		"{notifier}:steering", "{notifier}:settings", "{notifier}:sources:1"}
-	flushed := redis.NewScript(lua.Flush).Run(ctx, client, keys, "1", "one", "{}", "1", "100", "fingerprint", "{}", "8",
+		"{notifier}:steering", "{notifier}:sources:1"}
+	flushed := redis.NewScript(lua.Flush).Run(ctx, client, keys, "1", "one", "{}", "1", "100", "8",
 		"2", "sent//", "errors", "1", "dropped/category/", "errors", "1", // counts
 		"1", "errors", "1700000000000000", // sent
 		"1", "category 10/1h ", "errors", "1", // drops
@@ -315,8 +315,7 @@ func useStats(ctx context.Context, client redis.UniversalClient) error {
 	_, hour := reader.Hour(ctx)
 	_, sources := reader.Sources(ctx)
 	_, replicas := reader.Replicas(ctx)
-	_, settings := reader.Settings(ctx, "fingerprint")
-	return errors.Join(flushed, hour, sources, replicas, settings)
+	return errors.Join(flushed, hour, sources, replicas)
 }
 
 // useDigest reports the drop that useStats has counted, with the commands themselves: nothing has to be waited for.

@@ -11,7 +11,6 @@ import (
 
 	"notifier/internal/app"
 	cmdline "notifier/internal/cli"
-	"notifier/internal/published"
 	"notifier/internal/settings"
 	"notifier/internal/status"
 	"notifier/internal/term"
@@ -96,20 +95,20 @@ func withStore(do func(store app.Store) error) error {
 	if err != nil {
 		return err
 	}
-	return openedStore(s, s.Published(), do)
+	return openedStore(s, s.StatusConfig(), do)
 }
 
-// withPublished is withStore for what depends on more than limits: on all settings that workers publish.
-func withPublished(do func(store app.Store) error) error {
+// withConfig is withStore for what depends on more than limits: on all settings that heartbeats have.
+func withConfig(do func(store app.Store) error) error {
 	app.SilenceRedis()
-	s, own, err := settings.LoadPublished()
+	s, own, err := settings.LoadStatusConfig()
 	if err != nil {
 		return err
 	}
 	return openedStore(s, own, do)
 }
 
-func openedStore(s settings.Store, own published.Settings, do func(store app.Store) error) error {
+func openedStore(s settings.Store, own status.Config, do func(store app.Store) error) error {
 	defer func() { _ = s.Redis.Close() }() // nothing is written through it
 	store, err := app.OpenStore(s, own)
 	if err != nil {

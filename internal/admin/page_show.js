@@ -183,13 +183,12 @@ function showChannels(data) {
   $("no-channels").hidden = lines.length > 0;
 }
 
-// showSettings shows whether all replicas have the same settings, and what is not the same.
+// showSettings shows whether all replicas have the same settings, and what is not the same, in the server's words.
 function showSettings(data) {
-  const { fingerprint, replicas = 0, differ = [], own_text: own, warnings = [] } = data.settings ?? {};
-  const lines = differ.map(d => `${d.name}: ` + d.values.map(v => `${v.value} in ${[...v.replicas ?? [], v.own].filter(Boolean).join(", ")}`).join("; "));
+  const { fingerprint, replicas = 0, own_text: own, warnings = [] } = data.settings ?? {};
   setText($("settings"), fingerprint ? `The limits above are those of ${counted(replicas, "replica")} (settings ${fingerprint}).` : own ?? "");
-  sync($("differences"), lines, line => line, () => el("li"), setText);
-  section("settings-section", Boolean(fingerprint || own || lines.length), lines.length || warnings.length ? "not the same in all replicas" : "the same in all replicas");
+  sync($("differences"), warnings, line => line, () => el("li"), setText);
+  section("settings-section", Boolean(fingerprint || own || warnings.length), warnings.length ? "not the same in all replicas" : "the same in all replicas");
 }
 
 // section shows a section that folds, with a note on its summary; or hides it where there is nothing to show.

@@ -6,10 +6,9 @@
 // AUTOMEMLIMIT), and writes to nothing but the logger it is given.
 //
 // Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what
-// runs next to the worker), differing.go (whether the replicas run with the same settings), this.go and
-// streams.go (what this replica knows by itself, and how full the streams are), outcomes.go (what became of
-// events, for those who ask later), nats.go (the connection), memory.go (how much memory a worker may use),
-// log.go (the logger).
+// runs next to the worker), this.go and streams.go (what this replica knows by itself, and how full the
+// streams are), outcomes.go (what became of events, for those who ask later), nats.go (the connection),
+// memory.go (how much memory a worker may use), log.go (the logger).
 package app
 
 import (
@@ -74,7 +73,6 @@ type app struct {
 	tracing    *telemetry.Tracing
 	recorder   *stats.Recorder
 	outcomes   *outcomes
-	differing  *differing
 	healer     *ratelimit.Healer // nil: the client has no guard
 	digest     *digest.Digest    // nil: none
 	worker     *consume.Worker
@@ -93,7 +91,7 @@ func (a *app) wire(ctx context.Context) (err error) {
 		return err
 	}
 	a.cleanups.add("slack", a.poster.Close)
-	if a.store, err = OpenStore(a.settings.Store, a.settings.Published()); err != nil {
+	if a.store, err = OpenStore(a.settings.Store, a.settings.StatusConfig()); err != nil {
 		return err
 	}
 	if a.healer, err = a.newHealer(); err != nil {
@@ -105,7 +103,6 @@ func (a *app) wire(ctx context.Context) (err error) {
 	a.cleanups.add("nats", a.connection.Close)
 	a.steering = steering.NewFollower(a.store.Steering, a.store.Limiter, a.log)
 	a.metrics = telemetry.New()
-	a.differing = &differing{log: a.log, documents: a.store.Status.Stats.Settings}
 	if a.recorder, err = a.newRecorder(); err != nil {
 		return err
 	}
@@ -128,7 +125,7 @@ func (a *app) wire(ctx context.Context) (err error) {
 	a.store.Status.This = a.this
 	a.metrics.AddGauges(a.worker, a.store.Limiter)
 	a.metrics.AddSteering(a.steering.Count)
-	a.metrics.AddDifferent(a.differing.Different)
+	a.metrics.AddDifferent(a.store.Status.Different)
 	a.metrics.AddOutcomesLeftOut(a.outcomes.recorder.LeftOut)
 	a.metrics.AddStreams(a.streams.list)
 	return nil

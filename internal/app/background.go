@@ -23,12 +23,10 @@ import (
 // newRecorder makes what counts for the status and, if it is on, for the digest. At each flush it asks the
 // worker, which is there by then, what it waits for.
 func (a *app) newRecorder() (*stats.Recorder, error) {
-	document, fingerprint := a.settings.Published().Encode()
-	a.own.fingerprint = fingerprint
+	a.own.shown = a.settings.StatusConfig().Shown()
 	recording := stats.Config{
 		Redis: a.settings.Store.Redis, Namespace: a.settings.Store.Namespace, Replica: a.replica, Log: a.log,
-		Heartbeat: a.heartbeat,
-		Settings:  stats.Settings{Fingerprint: fingerprint, Document: document}, Flushed: a.flushed,
+		Heartbeat: a.heartbeat, Flushed: a.flushed,
 	}
 	if a.settings.Digest > 0 {
 		recording.Limit = func(reason, category string) string {
@@ -58,7 +56,6 @@ func (a *app) newHealer() (*ratelimit.Healer, error) {
 
 // flushed takes what each flush of the counts brings back.
 func (a *app) flushed(f stats.Flushed) {
-	a.differing.flushed(f, time.Now())
 	ctx, cancel := context.WithTimeout(context.Background(), followTimeout)
 	defer cancel()
 	a.steering.Follow(ctx, f)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"notifier/internal/outcome"
-	"notifier/internal/published"
 	"notifier/internal/ratelimit"
 	"notifier/internal/redistest"
 	"notifier/internal/settings"
@@ -27,7 +26,7 @@ func TestForecastsComeTrue(t *testing.T) {
 			namespace := fmt.Sprintf("forecast-%d", i)
 			limits := randomRules(t, random)
 			client := server.ClientFor(t, "{"+namespace+"}")
-			own := published.Settings{Limits: limits, Dedupe: time.Hour}
+			own := status.Config{Limits: limits, Dedupe: time.Hour}
 			store, err := OpenStore(settings.Store{Redis: client, Namespace: namespace, Limits: limits, Dedupe: time.Hour}, own)
 			testkit.Check(t, err)
 			explain := func(category string) status.Explanation {

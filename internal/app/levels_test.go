@@ -32,7 +32,7 @@ func TestLevelsOfAWorker(t *testing.T) {
 	s.Store.Limits.Reserve = map[string]int{"payments": 2}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	store, err := OpenStore(s.Store, s.Published())
+	store, err := OpenStore(s.Store, s.StatusConfig())
 	testkit.Check(t, err)
 	go func() { ended <- Run(ctx, s, zap.New(core), nil) }()
 	testkit.Eventually(t, "the worker has started", func() bool { return logs.FilterMessage("admin server listens").Len() > 0 })

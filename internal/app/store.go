@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"notifier/internal/published"
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
 	"notifier/internal/stats"
@@ -23,8 +22,9 @@ type Store struct {
 }
 
 // OpenStore makes a Store over the Redis client of the settings, which stays the caller's to close. own is
-// what they show to others. It connects to nothing. An error means that the settings do not fit together.
-func OpenStore(s settings.Store, own published.Settings) (Store, error) {
+// what a status depends on of them. It connects to nothing. An error means that the settings do not fit
+// together.
+func OpenStore(s settings.Store, own status.Config) (Store, error) {
 	limiter, err := ratelimit.New(s.Redis, s.Namespace, s.Limits, s.Dedupe)
 	if err != nil {
 		return Store{}, err

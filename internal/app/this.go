@@ -15,10 +15,10 @@ import (
 
 // own is what this replica remembers for its own status.
 type own struct {
-	started     time.Time
-	fingerprint string       // of the settings
-	lastSent    atomic.Int64 // Unix microseconds; 0: nothing was sent yet
-	asked       atomic.Pointer[readiness]
+	started  time.Time
+	shown    stats.Settings
+	lastSent atomic.Int64 // Unix microseconds; 0: nothing was sent yet
+	asked    atomic.Pointer[readiness]
 }
 
 // readiness is what the worker said when it was last asked whether it is ready.
@@ -51,7 +51,7 @@ func (a *app) heartbeat() stats.Heartbeat {
 func (a *app) beat() stats.Heartbeat {
 	beat := work(a.worker)
 	beat.Started, beat.Version, beat.Refused = a.own.started, buildinfo.Version(), a.worker.RefusedChannels()
-	beat.Settings, beat.Streams = a.own.fingerprint, a.streams.list()
+	beat.Settings, beat.Streams = a.own.shown, a.streams.list()
 	_, beat.Steering = a.steering.InForce()
 	if last := a.own.asked.Load(); last != nil {
 		beat.Ready = last.ready

@@ -52,7 +52,6 @@ func checkRedis(ctx context.Context, s settings.Settings, r *report) {
 	check.capacity(ctx, s.Store)
 	check.persistence(ctx)
 	check.replication(ctx)
-	check.replicas(ctx, s)
 }
 
 // redisAdvice is what to do about an error of Redis.

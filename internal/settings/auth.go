@@ -1,9 +1,6 @@
 package settings
 
-import (
-	"crypto/tls"
-	"crypto/x509"
-)
+import "crypto/tls"
 
 // parseTLS reads certificates; nil when none is named.
 func parseTLS(problems *Problems, prefix, ca, cert, key string) *tls.Config {
@@ -12,12 +9,11 @@ func parseTLS(problems *Problems, prefix, ca, cert, key string) *tls.Config {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
-		pem, err := readFile(ca)
+		roots, err := readRoots(ca)
 		if err != nil {
 			problems.Add(prefix+"_CA", "%v; expected a readable file with PEM certificates", err)
-		} else if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(pem) {
-			problems.Add(prefix+"_CA", "%s contains no PEM certificate; expected at least one", ca)
 		}
+		config.RootCAs = roots
 	}
 	switch {
 	case cert == "" && key == "":

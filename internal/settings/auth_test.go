@@ -68,7 +68,7 @@ func TestTLSProblems(t *testing.T) {
 	text := written(t, filepath.Join(folder, "text"), []byte("no certificate\n"))
 	for _, prefix := range []string{"NATS_TLS", "REDIS_TLS"} {
 		for name, test := range map[string]struct{ ca, cert, key, want string }{
-			"an authority that is none":     {text, "", "", "_CA: " + text + " contains no PEM certificate; expected at least one"},
+			"an authority that is none":     {text, "", "", "_CA: " + text + " contains no PEM certificate; expected a readable file with PEM certificates"},
 			"an authority that is a folder": {folder, "", "", "_CA: " + folder + " is not a regular file of at most 1048576 bytes; expected a readable file with PEM certificates"},
 			"a key that is a certificate":   {"", cert, cert, "_CERT: tls: found a certificate rather than a key in the PEM for the private key; expected a PEM certificate and its key in PREFIX_KEY"},
 			"another's key":                 {"", cert, otherKey, "_CERT: tls: private key does not match public key; expected a PEM certificate and its key in PREFIX_KEY"},

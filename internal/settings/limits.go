@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"notifier/internal/pattern"
-	"notifier/internal/published"
 	"notifier/internal/ratelimit"
+	"notifier/internal/status"
 )
 
 // limitVariables are what LoadLimits reads, and can replace.
@@ -40,7 +40,7 @@ func parseLimits(env Environment, problems *Problems, s *Store) {
 
 // parseRoutes reads "errors=C0123,team-a.>=#team-a".
 func parseRoutes(problems *Problems, text string) pattern.Table[string] {
-	routes, err := published.ParseRoutes(text)
+	routes, err := status.ParseRoutes(text)
 	problems.addEach("SLACK_ROUTES", err)
 	for name, channel := range routes.All() {
 		if strings.ContainsAny(channel, " \t;") {

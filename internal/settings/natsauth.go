@@ -17,6 +17,10 @@ import (
 
 // natsAuth is how a client authenticates to NATS. Its files are read again at each connection, so that they may be
 // replaced while a worker runs. A file that cannot be used at that moment leaves what it held before in use.
+//
+// So the options of nats.go that ask callbacks are used, and not those that read a file themselves (UserCredentials,
+// NkeyOptionFromSeed, RootCAs, ClientCert): these fail to connect while a file is missing or half written, and read the
+// JWT and the seed of one file at two different times. None of them renews the public key of NATS_NKEY_FILE.
 type natsAuth struct {
 	options []nats.Option // of every client
 	renewed []nats.Option // of a client that connects again and again, besides
@@ -106,8 +110,7 @@ func (a *natsAuth) useNKey(path string) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		public, err := a.pair.PublicKey()
-		o.Nkey, o.SignatureCB = public, a.sign
-		return err
+		return errors.Join(err, nats.Nkey(public, a.sign)(o))
 	})
 }
 
@@ -192,43 +195,46 @@ func splitUser(list string) (servers string, user *url.Userinfo, err error) {
 
 // useTLS has the certificates read again at each connection; config is what they were at the start.
 func (a *natsAuth) useTLS(config *tls.Config, ca, cert, key string) {
-	a.roots = config.RootCAs
-	if ca != "" {
-		a.options = append(a.options, func(o *nats.Options) error {
-			o.RootCAsCB = func() (*x509.CertPool, error) {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				a.again("NATS_TLS_CA", func() error { return a.readRoots(ca) })
-				return a.roots, nil
-			}
-			return nil
-		})
-	}
+	var certificate nats.TLSCertHandler
 	if len(config.Certificates) > 0 {
 		a.cert = config.Certificates[0]
-		a.options = append(a.options, func(o *nats.Options) error {
-			o.TLSCertCB = func() (tls.Certificate, error) {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				a.again("NATS_TLS_CERT", func() error { return a.readCert(cert, key) })
-				return a.cert, nil
-			}
-			return nil
-		})
+		certificate = func() (tls.Certificate, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.again("NATS_TLS_CERT", func() error { return a.readCert(cert, key) })
+			return a.cert, nil
+		}
 	}
+	var roots nats.RootCAsHandler
+	if ca != "" {
+		a.roots = config.RootCAs
+		roots = func() (*x509.CertPool, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.again("NATS_TLS_CA", func() error {
+				read, err := readRoots(ca)
+				if err == nil {
+					a.roots = read
+				}
+				return err
+			})
+			return a.roots, nil
+		}
+	}
+	a.options = append(a.options, nats.ClientTLSConfig(certificate, roots))
 }
 
-func (a *natsAuth) readRoots(path string) error {
+// readRoots reads a file with PEM certificates.
+func readRoots(path string) (*x509.CertPool, error) {
 	pem, err := readFile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return fmt.Errorf("%s contains no PEM certificate", path)
+		return nil, fmt.Errorf("%s contains no PEM certificate", path)
 	}
-	a.roots = roots
-	return nil
+	return roots, nil
 }
 
 func (a *natsAuth) readCert(cert, key string) error {

@@ -166,9 +166,7 @@ func (r *Recorder) send(ctx context.Context, b *batch, last bool) error {
 	if r.config.Heartbeat != nil {
 		replica = r.config.Replica
 		if !last {
-			heartbeat := r.config.Heartbeat()
-			heartbeat.Settings = r.config.Settings.Fingerprint
-			content, err := json.Marshal(heartbeat)
+			content, err := json.Marshal(r.config.Heartbeat())
 			if err != nil {
 				return fmt.Errorf("heartbeat: %w", err)
 			}
@@ -180,18 +178,14 @@ func (r *Recorder) send(ctx context.Context, b *batch, last bool) error {
 	if !asked.Before(r.nextPrune) {
 		prune = "1"
 	}
-	settings := ""
-	if !r.published && !last {
-		settings = r.config.Settings.Document
-	}
-	arguments := make([]any, 0, 12+len(b.counts)+len(b.sent)+len(b.drops)+len(b.sources))
-	arguments = append(arguments, strconv.FormatInt(b.number, 10), replica, beat, prune, MaxCategories, r.config.Settings.Fingerprint, settings, MaxSources)
+	arguments := make([]any, 0, 10+len(b.counts)+len(b.sent)+len(b.drops)+len(b.sources))
+	arguments = append(arguments, strconv.FormatInt(b.number, 10), replica, beat, prune, MaxCategories, MaxSources)
 	arguments = append(append(arguments, len(b.counts)/3), b.counts...)
 	arguments = append(append(arguments, len(b.sent)/2), b.sent...)
 	arguments = append(append(arguments, len(b.drops)/3), b.drops...)
 	arguments = append(append(arguments, len(b.sources)/4), b.sources...)
 	keys := []string{r.keys.flushed(r.run), r.keys.replicas(), r.keys.lastSent(), r.keys.Pending(), r.keys.counts(b.minute),
-		r.keys.Steering(), r.keys.settings(), r.keys.sources(b.minute / slotMinutes)}
+		r.keys.Steering(), r.keys.sources(b.minute / slotMinutes)}
 
 	reply, err := r.flush.Run(ctx, r.config.Redis, keys, arguments...).Slice()
 	if err != nil {
@@ -208,7 +202,6 @@ func (r *Recorder) send(ctx context.Context, b *batch, last bool) error {
 	if took := time.Since(asked); took < time.Second {
 		r.ahead.Store(flushed.Now.UnixMicro() - asked.Add(took/2).UnixMicro())
 	}
-	r.published = flushed.published
 	if r.config.Flushed != nil && !last {
 		r.config.Flushed(flushed)
 	}

@@ -15,9 +15,8 @@ const gone = time.Minute
 
 // Heartbeat is what a replica reports about itself at each flush.
 type Heartbeat struct {
-	// Settings is the fingerprint of what the replica runs with, see Reader.Settings; a Recorder sets it. It comes first: flush.lua
-	// reads it there.
-	Settings string    `json:"settings,omitempty"`
+	// Settings are what the replica runs with. They are not named settings, where replicas of v0.1.0 have a text.
+	Settings Settings  `json:"config,omitzero"`
 	Started  time.Time `json:"started"`
 	Version  string    `json:"version"`
 	Ready    bool      `json:"ready"`
@@ -33,6 +32,15 @@ type Heartbeat struct {
 	// Streams are the streams that can become full, as the replica has last seen them.
 	Streams []Stream `json:"streams,omitempty"`
 }
+
+// Settings are what a replica shows of its settings, so that replicas can be compared. None of it is secret.
+type Settings struct {
+	Values map[string]string `json:"values,omitempty"` // the limits and what the replica reads, by variable
+	Others string            `json:"others,omitempty"` // a hash of the other settings
+}
+
+// IsZero reports whether the replica shows nothing, as those of v0.1.0 do.
+func (s Settings) IsZero() bool { return len(s.Values) == 0 && s.Others == "" }
 
 // Values of Stream.Bound.
 const (
@@ -154,7 +162,6 @@ func decodeReplicas(key string, fields map[string]string, now time.Time) ([]Repl
 		if err := json.Unmarshal([]byte(content), &replica.Heartbeat); err != nil {
 			return nil, fmt.Errorf("redis: %s: heartbeat of replica %q: %w", key, id, err)
 		}
-		replica.Settings = bounded(replica.Settings)
 		replicas = append(replicas, replica)
 	}
 	slices.SortFunc(replicas, func(a, b Replica) int { return cmp.Compare(a.ID, b.ID) })

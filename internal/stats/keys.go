@@ -15,7 +15,6 @@ import (
 //	                                         tens of minutes since 1970
 //	{notifier}:lastsent          sorted set  category -> microsecond at which an event of it was last sent
 //	{notifier}:replicas          hash        replica -> "<microsecond> <heartbeat as JSON>"
-//	{notifier}:settings          hash        fingerprint -> the settings that replicas run with, as JSON
 //	{notifier}:steering          hash        what operators have asked for, and its version; see package steering
 //	{notifier}:flushed:<run>     string      number of the last flush of one run of a replica
 //	{notifier}:digest:pending    hash        "reason limit category" -> drops that no digest has reported yet, and
@@ -44,7 +43,6 @@ func (k Keys) sources(slot int64) string {
 }
 func (k Keys) lastSent() string          { return k.prefix + "lastsent" }
 func (k Keys) replicas() string          { return k.prefix + "replicas" }
-func (k Keys) settings() string          { return k.prefix + "settings" }
 func (k Keys) flushed(run string) string { return k.prefix + "flushed:" + run }
 
 // Steering holds what operators have asked for.

@@ -218,22 +218,3 @@ func (r *Reader) Replicas(ctx context.Context) ([]Replica, error) {
 	}
 	return decodeReplicas(r.keys.replicas(), fields, now)
 }
-
-// Settings returns what replicas run with, by the fingerprints that are asked for; what is not stored is left out. Who may write
-// to Redis may have written it: read it with package published. Errors are as for Hour.
-func (r *Reader) Settings(ctx context.Context, fingerprints ...string) (map[string]string, error) {
-	documents := map[string]string{}
-	if len(fingerprints) == 0 {
-		return documents, nil
-	}
-	stored, err := r.redis.HMGet(ctx, r.keys.settings(), fingerprints...).Result()
-	if err != nil {
-		return nil, fmt.Errorf("redis: %s: %w", r.keys.settings(), err)
-	}
-	for i, value := range stored[:min(len(stored), len(fingerprints))] {
-		if document, is := value.(string); is {
-			documents[fingerprints[i]] = document
-		}
-	}
-	return documents, nil
-}

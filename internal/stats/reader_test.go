@@ -116,7 +116,7 @@ func TestForeignValues(t *testing.T) {
 func TestForeignKeysStopTheRecorderOnly(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		client, ctx := s.client(t), t.Context()
-		for _, key := range []string{"{n}:lastsent", "{n}:digest:pending", "{n}:replicas", "{n}:settings", "{n}:steering"} {
+		for _, key := range []string{"{n}:lastsent", "{n}:digest:pending", "{n}:replicas", "{n}:steering"} {
 			testkit.Check(t, client.Set(ctx, key, "text", time.Minute).Err())
 			recorder := newRecorder(t, stats.Config{Redis: client, Limit: limitText})
 			at := time.Now()

@@ -36,9 +36,6 @@ type Config struct {
 	// nil: this replica is not reported.
 	Heartbeat func() Heartbeat
 
-	// Settings are what Reader.Settings reports that this replica runs with; the zero value: nothing.
-	Settings Settings
-
 	// Flushed is called after each flush with what it has brought back, from one goroutine; nil: nobody is interested.
 	Flushed func(Flushed)
 
@@ -72,7 +69,6 @@ type Recorder struct {
 	number      int64  // of the last batch that was made
 	unconfirmed *batch // the one without a reply, or nil
 	nextPrune   time.Time
-	published   bool // the settings are in Redis, as far as is known
 }
 
 // minute is what was counted in one minute, by the clock of Redis, and not flushed yet. A flush keeps the tallies, so that

@@ -8,7 +8,6 @@ import (
 
 	"notifier/internal/outcome"
 	"notifier/internal/pattern"
-	"notifier/internal/published"
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
 	"notifier/internal/steering"
@@ -34,7 +33,7 @@ type Explanation struct {
 
 	Channel      string    `json:"channel"`                   // of events that name none; empty: the webhook's
 	Route        string    `json:"route,omitempty"`           // the name or pattern in SLACK_ROUTES that it is from; empty: it is the default channel
-	RouteUnknown bool      `json:"route_unknown,omitempty"`   // there are too many routes to publish them
+	RouteUnknown bool      `json:"route_unknown,omitempty"`   // there are too many routes for a heartbeat
 	Pace         string    `json:"pace"`                      // 10/10s, or off
 	Pauses       []Pause   `json:"pauses"`                    // of the channel and of the workspace, that are in force
 	Unposted     *Unposted `json:"unposted"`                  // what waits for the channel; null: nothing
@@ -127,7 +126,7 @@ func (e Explanation) channelKeeps() bool {
 const webhookChannel = "webhook"
 
 // setChannel sets where events go, and what happens there.
-func (e *Explanation) setChannel(settings published.Settings, pauses []ratelimit.Pause, replicas []stats.Replica) {
+func (e *Explanation) setChannel(settings Config, pauses []ratelimit.Pause, replicas []stats.Replica) {
 	e.Channel, e.Route = settings.ChannelOf(e.Category)
 	e.RouteUnknown, e.Pace = settings.RoutesUnknown, settings.Pace()
 	lane := e.Channel

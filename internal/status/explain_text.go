@@ -114,7 +114,7 @@ func (e Explanation) channelText() string {
 	channel := cmp.Or(e.Channel, "the webhook's")
 	switch {
 	case e.RouteUnknown:
-		return channel + " or that of a route: SLACK_ROUTES is too long to be published"
+		return channel + " or that of a route: SLACK_ROUTES is too long for a heartbeat"
 	case e.Route != "":
 		return fmt.Sprintf("%s (SLACK_ROUTES %s)", channel, e.Route)
 	case e.Channel == "":

@@ -3,9 +3,8 @@ package status
 import (
 	"context"
 	"fmt"
-	"time"
+	"slices"
 
-	"notifier/internal/published"
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
 	"notifier/internal/steering"
@@ -15,79 +14,81 @@ import (
 // Limits are in the environment of each process, so the caller's own may be those of no worker: of another
 // shell, or of an .env that was edited since.
 
-// Settings are whose settings a status is about: those that most of the running replicas have, of equals those of the replica that
-// started last. Where there are none that can be used, they are those of whoever reads.
+// Settings are whose settings a status is about: those that most of the running replicas show, ties go to the
+// most recently started replica. Without any that can be used, they are those of whoever reads.
 type Settings struct {
-	Fingerprint string `json:"fingerprint"` // of the replicas' settings; empty: those of whoever reads are used
+	Fingerprint string `json:"fingerprint"` // of these settings; empty: those of whoever reads are used
 	Replicas    int    `json:"replicas"`    // that run with them
 	// OwnText is why the settings of whoever reads are used, for people; empty: they are not.
-	OwnText  string                 `json:"own_text,omitempty"`
-	Differ   []published.Difference `json:"differ"`   // what is not the same in all replicas
-	Warnings []string               `json:"warnings"` // about that, for people
+	OwnText  string       `json:"own_text,omitempty"`
+	Differ   []Difference `json:"differ"`   // what is not the same in all replicas that show their settings
+	Warnings []string     `json:"warnings"` // about that, for people
 }
 
 // running is what a status is made with.
 type running struct {
 	limiter  Limiter
-	settings published.Settings // its limits are those in force
-	orders   []steering.Order   // mutes and limits for a while, in force
+	settings Config           // its limits are those in force
+	orders   []steering.Order // mutes and temporary limits in force
 	shown    Settings
 }
 
+const ownLimits = "the limits are those that are set here."
+
 // running chooses the settings, and makes a limiter that reads with them. Errors are as for Read.
 func (s Source) running(ctx context.Context, replicas []stats.Replica) (running, error) {
-	variants := published.Variants(Published(replicas))
-	documents, err := s.Stats.Settings(ctx, published.Fingerprints(variants)...)
-	if err != nil {
-		return running{}, err
+	variants := variantsOf(replicas)
+	of := running{limiter: s.Limiter, settings: s.Own}
+	of.shown.Differ = compare(variants)
+	of.shown.Warnings = warningsOf(of.shown.Differ)
+	switch {
+	case len(variants) > 0:
+		of.shown.OwnText = s.use(&of, variants[0])
+	case len(replicas) > 0:
+		of.shown.OwnText = "The replicas run a release that does not show its limits: " + ownLimits
+	default:
+		of.shown.OwnText = "No replica runs: " + ownLimits
 	}
-	published.Fill(variants, documents)
-	r := running{limiter: s.Limiter, settings: s.Own}
-	r.shown.Differ = published.Compare(variants)
-	r.shown.Warnings = published.Warnings(variants, r.shown.Differ)
-	r.shown.OwnText = "No replica runs: the limits are those that are set here."
-	if len(variants) > 0 {
-		r.shown.OwnText = s.use(&r, variants[0])
-	}
-	return r, s.steer(ctx, &r)
+	return of, s.steer(ctx, &of)
 }
 
 // use takes the settings of a variant, or returns why it cannot.
-func (s Source) use(r *running, variant *published.Variant) (why string) {
-	settings, err := variant.Decode()
+func (s Source) use(of *running, v *variant) (why string) {
+	config, err := s.Own.with(v.settings)
 	if err == nil && s.LimiterFor != nil {
 		var limiter Limiter
-		if limiter, err = s.LimiterFor(settings.Limits, settings.Dedupe, ratelimit.Temporary{}); err == nil {
-			r.limiter, r.settings = limiter, settings
-			r.shown.Fingerprint, r.shown.Replicas = variant.Fingerprint, len(variant.Replicas)
+		if limiter, err = s.LimiterFor(config.Limits, config.Dedupe, ratelimit.Temporary{}); err == nil {
+			of.limiter, of.settings = limiter, config
+			of.shown.Fingerprint, of.shown.Replicas = fingerprint(v.settings), len(v.replicas)
 			return ""
 		}
 	}
 	if err == nil {
 		return ""
 	}
-	return term.Printable(fmt.Sprintf("The settings of %s cannot be used (%v): the limits are those that are set here.", variant.Who(), err))
+	whose := who(v.replicas, len(v.replicas))
+	return term.Printable(fmt.Sprintf("The settings of %s cannot be used (%v): %s", whose, err, ownLimits))
 }
 
-// missed is how much older than the newest heartbeat one is whose replica has probably died: ten were missed.
-const missed = 10 * time.Second
+// Compare returns what differs between the running replicas and the settings of whoever reads, under a name
+// that no replica has, and how many replicas show their settings. Errors are as for Read.
+func (s Source) Compare(ctx context.Context, own string) (differ []Difference, replicas int, err error) {
+	all, err := s.Stats.Replicas(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	variants := variantsOf(all)
+	for _, v := range variants {
+		replicas += len(v.replicas)
+	}
+	mine := &variant{settings: s.Own.Shown(), replicas: []string{own}}
+	return compare(slices.Insert(variants, 0, mine)), replicas, nil
+}
 
-// Published is what is to be known of replicas in order to compare their settings. Those that have probably died are left out, so
-// that they do not outvote those that have replaced them.
-func Published(replicas []stats.Replica) []published.Replica {
-	var newest time.Time
-	for _, replica := range replicas {
-		if replica.Seen.After(newest) {
-			newest = replica.Seen
-		}
-	}
-	var list []published.Replica
-	for _, replica := range replicas {
-		if newest.Sub(replica.Seen) < missed {
-			list = append(list, published.Replica{ID: replica.ID, Fingerprint: replica.Settings, Started: replica.Started})
-		}
-	}
-	return list
+// Different is how many different settings the running replicas have. Errors are as for Read.
+func (s Source) Different(ctx context.Context) (int, error) {
+	replicas, err := s.Stats.Replicas(ctx)
+	return different(variantsOf(replicas)), err
 }
 
 // Steering reports what operators have asked for; see package steering.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"notifier/internal/event"
-	"notifier/internal/published"
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
 	"notifier/internal/term"
@@ -17,25 +16,24 @@ import (
 )
 
 // worker are the settings of one with this limit of a category.
-func worker(t *testing.T, category string) published.Settings {
+func worker(t *testing.T, category string) Config {
 	t.Helper()
 	subject, err := event.ParsePattern("notify.>")
 	testkit.Check(t, err)
-	return published.Settings{Limits: testkit.Rules("100/30m", category, ""), Dedupe: time.Hour, Channel: "#a", Stream: "S", Consumer: "c", Subject: subject}
+	return Config{
+		Limits: testkit.Rules("100/30m", category, ""), Dedupe: time.Hour,
+		Channel: "#a", Stream: "S", Consumer: "c", Subject: subject,
+	}
 }
 
-// replicas adds running replicas with settings, and the documents that they have published.
-func (k *known) runs(id string, s published.Settings, started time.Duration) {
-	text, fingerprint := s.Encode()
-	if k.documents == nil {
-		k.documents = map[string]string{}
-	}
-	k.documents[fingerprint] = text
-	k.replicas = append(k.replicas, stats.Replica{ID: id, Heartbeat: stats.Heartbeat{Settings: fingerprint, Started: now.Add(started)}})
+// runs adds a running replica with settings.
+func (k *known) runs(id string, c Config, started time.Duration) {
+	beat := stats.Heartbeat{Settings: c.Shown(), Started: now.Add(started)}
+	k.replicas = append(k.replicas, stats.Replica{ID: id, Heartbeat: beat})
 }
 
 // reading is a source that notes with which limits it reads.
-func (k *known) reading(own published.Settings) (source Source, limits *[]string) {
+func (k *known) reading(own Config) (source Source, limits *[]string) {
 	limits = &[]string{}
 	source = k.source()
 	source.Own = own
@@ -73,12 +71,14 @@ func TestTheWorkersSettingsCount(t *testing.T) {
 	k.runs("c", worker(t, "1/1h"), -time.Minute)
 	check("most", "[1/1h 1h0m0s]", "", 2, 1)
 
-	for fingerprint := range k.documents {
-		k.documents[fingerprint] = `{"format":1}`
+	k.replicas = append(k.replicas, stats.Replica{ID: "old"}, stats.Replica{ID: "old2"}, stats.Replica{ID: "old3"})
+	check("beside more of v0.1.0", "[1/1h 1h0m0s]", "", 2, 1)
+	for i := range k.replicas {
+		k.replicas[i].Settings.Values = map[string]string{"LIMIT_GLOBAL": "nonsense"}
 	}
-	check("damaged", "[]", "The settings of a, c cannot be used", 0, 2)
+	check("damaged", "[]", "cannot be used (", 0, 0)
 	k.replicas = []stats.Replica{{ID: "old"}}
-	check("of a version before", "[]", "The settings of old cannot be used (they publish none", 0, 0)
+	check("of v0.1.0", "[]", "The replicas run a release that does not show its limits: ", 0, 0)
 }
 
 // TestSettingsThatNoLimiterTakes: what a document says may be valid and still not fit together.
@@ -113,7 +113,7 @@ func TestExplain(t *testing.T) {
 	s.Limits.GroupOverrides = map[string]ratelimit.Limit{"team-a": testkit.Rules("40/30m", "1/1h", "").Global}
 	s.Limits.Pace, s.MaxAge = tier(10, 10*time.Second), time.Hour
 	var err error
-	s.Routes, err = published.ParseRoutes("team-a.*=#team-a")
+	s.Routes, err = ParseRoutes("team-a.*=#team-a")
 	testkit.Check(t, err)
 	k := &known{
 		hour: stats.Hour{Now: now},
@@ -127,7 +127,7 @@ func TestExplain(t *testing.T) {
 	k.runs("a", s, 0)
 	k.replicas[0].Unposted = []stats.Unposted{{Channel: "#team-a", Events: 3, Oldest: now.Add(-time.Minute), Why: "slack"}}
 	k.replicas[0].Refused = map[string]string{"#team-a": "is_archived"}
-	source, _ := k.reading(published.Settings{})
+	source, _ := k.reading(Config{})
 	e, err := source.Explain(t.Context(), "team-a.x")
 	testkit.Check(t, err)
 	text := e.Lines(term.Screen{})
@@ -196,6 +196,9 @@ func TestTheStatusOfManyReplicasIsBounded(t *testing.T) {
 	}
 	if text := got.Table(term.Screen{}); !strings.Contains(text, "Replicas: 200.\n") {
 		t.Errorf("%s", text)
+	}
+	if strings.Contains(string(body), `"config"`) {
+		t.Error("each replica has its settings, expected only what differs")
 	}
 }
 

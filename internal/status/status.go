@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"notifier/internal/outcome"
-	"notifier/internal/published"
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
 	"notifier/internal/steering"
@@ -37,7 +36,6 @@ type Limiter interface {
 type Stats interface {
 	Hour(ctx context.Context) (stats.Hour, error)
 	Replicas(ctx context.Context) ([]stats.Replica, error)
-	Settings(ctx context.Context, fingerprints ...string) (map[string]string, error)
 	Refuses(ctx context.Context) error
 }
 
@@ -46,7 +44,7 @@ type Stats interface {
 type Source struct {
 	Limiter Limiter // with the settings of whoever reads
 	Stats   Stats
-	Own     published.Settings // the same settings
+	Own     Config // the same settings
 
 	// LimiterFor makes a limiter that reads with other settings; nil: those of whoever reads are always used.
 	LimiterFor func(limits ratelimit.Rules, dedupe time.Duration, instead ratelimit.Temporary) (Limiter, error)
@@ -169,6 +167,7 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 	status.setPauses(pauses)
 	for i, replica := range replicas {
 		replicas[i].Streams = nil // they are in Status.Streams
+		replicas[i].Heartbeat.Settings = stats.Settings{}
 		status.Held += replica.HeldEvents()
 		if replica.Ready {
 			status.Ready++

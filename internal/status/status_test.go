@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"notifier/internal/published"
 	"notifier/internal/ratelimit"
 	"notifier/internal/stats"
 	"notifier/internal/steering"
@@ -27,8 +27,7 @@ type known struct {
 	reserves   []ratelimit.Reserve
 	hour       stats.Hour
 	replicas   []stats.Replica
-	documents  map[string]string // settings of the replicas, by fingerprint
-	refused    error             // with which Redis refuses writes
+	refused    error // with which Redis refuses writes
 	err        error
 	asked      []string // categories that Peek was asked for
 }
@@ -64,9 +63,6 @@ func (k *known) Rooms(_ context.Context, categories ...string) ([]ratelimit.Room
 	}
 	return rooms, k.err
 }
-func (k *known) Settings(context.Context, ...string) (map[string]string, error) {
-	return k.documents, k.err
-}
 func (k *known) Reserves(context.Context) ([]ratelimit.Reserve, error) { return k.reserves, k.err }
 
 func (k *known) Refuses(context.Context) error                     { return k.refused }
@@ -86,7 +82,7 @@ func (k *known) Replicas(context.Context) ([]stats.Replica, error) {
 			k.replicas[i].Started = k.hour.Now
 		}
 	}
-	return k.replicas, k.err
+	return slices.Clone(k.replicas), k.err
 }
 func (k *known) source() Source { return Source{Limiter: k, Stats: k} }
 func tier(count int, window time.Duration) ratelimit.Tier {
@@ -155,8 +151,8 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 		CooldownS: 1.5, Pauses: []Pause{{Channel: "#alerts", LeftS: 1.5, Text: "#alerts: Slack asked to wait 2 s"}}, Held: 7, Unposted: []Unposted{}, Replicas: k.replicas,
 		Steering: []steering.Order{}, Streams: []Stream{},
 		Settings: Settings{
-			OwnText: "The settings of a, b cannot be used (they publish none, as versions before this one do): the limits are those that are set here.",
-			Differ:  []published.Difference{}, Warnings: []string{},
+			OwnText: "The replicas run a release that does not show its limits: the limits are those that are set here.",
+			Differ:  []Difference{}, Warnings: []string{},
 		},
 	}
 	want.Summary = got.Summary // see TestSummary

@@ -48,12 +48,20 @@ func (m *Metrics) AddSteering(inForce func() (mutes, limits int)) {
 	}, func() float64 { _, limits := inForce(); return float64(limits) }))
 }
 
-// AddDifferent adds how many different settings the running replicas have, as this one sees it. It is called once.
-func (m *Metrics) AddDifferent(different func() int) {
+// AddDifferent adds how many different settings the running replicas have, which Redis is asked for every few seconds.
+// It is called once.
+func (m *Metrics) AddDifferent(different func(ctx context.Context) (int, error)) {
+	known := snapshot.New(gaugesFresh, gaugeTimeout, different)
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "notifier_settings_different",
-		Help: "Different settings that the running replicas have, as this one sees it; 1: all have the same, 0: not known yet.",
-	}, func() float64 { return float64(different()) }))
+		Help: "Different settings that the running replicas have; 1: all have the same, 0: not known.",
+	}, func() float64 {
+		n, _, err := known.Get(context.Background())
+		if err != nil {
+			return 0
+		}
+		return float64(n)
+	}))
 }
 
 // AddOutcomesLeftOut adds how many outcomes this replica has not recorded. It is called once.

@@ -1,0 +1,100 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"notifier/internal/settings"
+	"notifier/internal/testkit"
+)
+
+// parsed are the settings of a worker whose environment differs from env.
+func parsed(t *testing.T, env settings.Environment, change func(env *settings.Environment)) settings.Settings {
+	t.Helper()
+	change(&env)
+	problems := &settings.Problems{}
+	s := settings.Parse(env, problems)
+	testkit.Check(t, problems.Err())
+	t.Cleanup(func() { _ = s.Store.Redis.Close() }) // a worker has closed it already
+	return s
+}
+
+// TestTwoWorkersWithDifferentSettings: each of them, and whoever asks with a third configuration, shows whose
+// settings hold, and what differs.
+func TestTwoWorkersWithDifferentSettings(t *testing.T) {
+	t.Parallel()
+	var env settings.Environment
+	first := servers(t, func(e *settings.Environment) { e.LimitGlobal = "7/1h"; env = *e })
+	second := parsed(t, env, func(e *settings.Environment) { e.LimitGlobal, e.NATSConsumer = "9/1h", "other" })
+	reader := parsed(t, env, func(e *settings.Environment) { e.LimitGlobal = "100/1h" })
+	store, err := OpenStore(reader.Store, reader.StatusConfig())
+	testkit.Check(t, err)
+	limitNow := func() string {
+		now, err := store.Status.Read(t.Context())
+		testkit.Check(t, err)
+		return now.Global.Tiers[0].Limit
+	}
+	if limit := limitNow(); limit != "100/1h" {
+		t.Errorf("the limit is %s before any worker, expected the reader's own", limit)
+	}
+	run := func(s settings.Settings) (logs *observer.ObservedLogs, stop func()) {
+		core, logs := observer.New(zapcore.InfoLevel)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- Run(ctx, s, zap.New(core), nil) }()
+		testkit.Eventually(t, "the worker has started", func() bool { return logs.FilterMessage("admin server listens").Len() > 0 })
+		return logs, func() { cancel(); testkit.Check(t, <-ended) }
+	}
+	logs, stopFirst := run(first)
+	testkit.Eventually(t, "the status has the first worker's limit", func() bool { return limitNow() == "7/1h" })
+	_, stopSecond := run(second)
+	testkit.Eventually(t, "the status has the newest worker's limit", func() bool { return limitNow() == "9/1h" })
+	now, err := store.Status.Read(t.Context())
+	testkit.Check(t, err)
+	var names []string
+	for _, difference := range now.Settings.Differ {
+		names = append(names, difference.Name)
+	}
+	if diff := cmp.Diff([]string{"NATS_CONSUMER", "LIMIT_GLOBAL"}, names); diff != "" || now.Settings.Replicas != 1 || len(now.Settings.Warnings) != 2 {
+		t.Errorf("%+v, differ (-want +got):\n%s", now.Settings, diff)
+	}
+	testkit.Eventually(t, "the metrics of the first have it", func() bool { return strings.Contains(scraped(t, logs), "\nnotifier_settings_different 2\n") })
+	stopSecond()
+	testkit.Eventually(t, "it is over", func() bool {
+		now, err := store.Status.Read(t.Context())
+		return err == nil && len(now.Settings.Differ) == 0 && limitNow() == "7/1h" && strings.Contains(scraped(t, logs), "\nnotifier_settings_different 1\n")
+	})
+	stopFirst()
+	if limit := limitNow(); limit != "100/1h" {
+		t.Errorf("the limit is %s after the last worker, expected the reader's own", limit)
+	}
+}
+
+// TestNothingSecretIsShown: not even where the settings have secrets in every place that can have one.
+func TestNothingSecretIsShown(t *testing.T) {
+	const secret = "hunter2marker"
+	s := servers(t, func(e *settings.Environment) {
+		e.SlackBotToken, e.AdminToken = "xoxb-"+secret, secret+secret+secret
+		e.NATSURL = strings.Replace(e.NATSURL, "//", "//user:"+secret+"@", 1)
+		e.RedisURL = strings.Replace(e.RedisURL, "//", "//user:"+secret+"@", 1)
+		e.SlackAPIURL = strings.Replace(e.SlackAPIURL, "//", "//user:"+secret+"@", 1)
+	})
+	t.Cleanup(func() { _ = s.Store.Redis.Close() })
+	text, err := json.Marshal(s.StatusConfig().Shown())
+	testkit.Check(t, err)
+	if strings.Contains(string(text), secret) || strings.Contains(string(text), "://") {
+		t.Errorf("%s", text)
+	}
+	other := s
+	other.AdminToken, other.Slack.Token, other.AdminAddr = "x", "y", "z"
+	if diff := cmp.Diff(s.StatusConfig().Shown(), other.StatusConfig().Shown()); diff != "" {
+		t.Errorf("the hash depends on what each replica may have otherwise (-one +other):\n%s", diff)
+	}
+}
