@@ -54,7 +54,7 @@ Examples:
 			}
 			open := withStore
 			if view.category != "" {
-				open = withPublished
+				open = withConfig
 			}
 			return open(func(store app.Store) error {
 				view.source = store.Status
