@@ -195,9 +195,12 @@ func (m *model) decide(e simulate.Event) simulate.Verdict {
 				held = m.held(e.Category, tier, now)
 			}
 			micros, atLeast := m.wait(of, limits[i], tier, now, e.Cost, tier.Count-held)
+			if micros <= 0 {
+				continue
+			}
+			v.AtLeast = v.AtLeast || atLeast || of.level == "global" && m.reservedForOthers(e.Category, tier)
 			if wait := time.Duration(micros) * time.Microsecond; wait > v.RetryAfter {
 				v.Outcome, v.Reason, v.Tier, v.RetryAfter, v.Reserved = "dropped", of.level, tier, wait, held
-				v.AtLeast = atLeast || of.level == "global" && m.reservedForOthers(e.Category, tier)
 			}
 		}
 	}
