@@ -132,3 +132,17 @@ func TestARecordThatNobodySettlesIsForgottenAfterAMonth(t *testing.T) {
 		}
 	})
 }
+
+// A replica with short windows leaves what another one with longer windows has in flight.
+func TestWhatAnotherReplicaKnowsStaysInFlight(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		long := s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), day)
+		long.want(ratelimit.Admitted, event("held", "a"))
+		s.advance(t, 10*time.Minute)
+		short := s.limiter(t, testkit.Rules("1000/1m", "1000/1m", ""), day)
+		short.want(ratelimit.Admitted, events(100, "e", "b")...) // now and then one looks at what is in flight
+		if !s.HExists(t.Context(), "{n}:inflight", "a:held").Val() {
+			t.Error("it is forgotten")
+		}
+	})
+}
