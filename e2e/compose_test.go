@@ -161,7 +161,7 @@ func testAsking(t *testing.T, e *engine) {
 	}
 	_, err := ask("cli", "mute", "add", "errors", "-for", "1h")
 	testkit.Check(t, err)
-	out, err := ask("cli", "mute")
+	out, err := ask("cli", "mute", "list")
 	testkit.Check(t, err)
 	if !strings.Contains(out, " ann") {
 		t.Errorf("who has muted is not ann:\n%s", out)
