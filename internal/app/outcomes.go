@@ -66,7 +66,9 @@ func (o *outcomes) denied(err error) bool {
 // settled records settled events that are alike.
 func (o *outcomes) settled(sum result.Sum, now time.Time) {
 	kind := recent.Kind{Category: sum.Category, Outcome: sum.Outcome, Reason: sum.Reason}
-	o.recorder.Record(kind, len(sum.Results), func(i int) recent.Outcome { return o.record(sum.Results[i], now) })
+	o.recorder.Record(kind, len(sum.Results), func(i int) recent.Outcome {
+		return o.record(sum.Results[i], now)
+	})
 }
 
 // record is a settled event as it is recorded: what its log line has.

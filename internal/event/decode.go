@@ -89,8 +89,7 @@ type decoding struct {
 }
 
 func (d *decoding) readPayload(m Message) *Rejection {
-	// Some editors and shells put a byte-order mark in front of their output; it is not part of the message.
-	data := bytes.TrimPrefix(m.Data, []byte("\uFEFF"))
+	data := withoutMark(m.Data)
 	contentType := ""
 	if len(m.Header) > 0 {
 		value, _ := headerValue(m.Header, "content-type")
@@ -106,6 +105,9 @@ func (d *decoding) readPayload(m Message) *Rejection {
 	}
 	return d.readBody("", data, contentType)
 }
+
+// withoutMark is a payload without the byte-order mark that some editors and shells put in front of it.
+func withoutMark(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\uFEFF")) }
 
 // readBody reads data as a JSON object if it begins like one, else as text. A Rejection prefixes field names with path.
 func (d *decoding) readBody(path string, data []byte, contentType string) *Rejection {

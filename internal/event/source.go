@@ -27,9 +27,18 @@ func (d *decoding) setHeaderSource(header map[string][]string) {
 			d.Source = normalSource(decodeHeaderValue(beginning), whole)
 		}
 	}
-	if value, _ := headerValue(header, outcome.HeaderSource); d.Source == "" && value != "" {
-		d.Source = normalSource(value, true)
+	if d.Source == "" {
+		d.Source = SourceIn(header)
 	}
+}
+
+// SourceIn is what the Notifier-Source header says, as Event.Source has it; empty: nothing.
+func SourceIn(header map[string][]string) string {
+	value, _ := headerValue(header, outcome.HeaderSource)
+	if value == "" {
+		return ""
+	}
+	return normalSource(value, true)
 }
 
 // normalSource is a publisher's word for who has caused an event as it is logged, counted and shown: one line of at most 128 bytes of

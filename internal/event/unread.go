@@ -22,11 +22,10 @@ var meantBy = map[string]string{
 // Unread lists the fields of a JSON payload that look like one that is read and is absent, sorted by name. Other fields, which
 // publishers have for themselves, are not listed.
 func Unread(m Message) []UnreadField {
-	contentType, _ := headerValue(m.Header, "content-type")
-	if mediaType(contentType) == "text/plain" {
+	if declaresText(m) {
 		return nil
 	}
-	fields := objectFields(bytes.TrimPrefix(m.Data, []byte("\uFEFF")))
+	fields := objectFields(withoutMark(m.Data))
 	_, cloudEvent := headerValue(m.Header, "ce-specversion")
 	if version := fields["specversion"]; len(version) > 0 && jsonType(version) == jsonString {
 		cloudEvent = true
@@ -53,6 +52,25 @@ func Unread(m Message) []UnreadField {
 		}
 	}
 	return unread
+}
+
+// IsArray reports whether the payload is a JSON array, which is posted as text, and no header declares it to
+// be text.
+func IsArray(m Message) bool {
+	data := withoutMark(m.Data)
+	return bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) && !declaresText(m) && json.Valid(data)
+}
+
+// LooksLikeEvent reports whether the payload is a JSON object with a field that hardly anything but an event
+// has.
+func LooksLikeEvent(m Message) bool {
+	fields := objectFields(withoutMark(m.Data))
+	return fields["text"] != nil || fields["blocks"] != nil || fields["specversion"] != nil
+}
+
+func declaresText(m Message) bool {
+	contentType, _ := headerValue(m.Header, "content-type")
+	return mediaType(contentType) == "text/plain"
 }
 
 // objectFields are the fields of a JSON object; none of anything else.

@@ -11,9 +11,6 @@ import (
 	"notifier/internal/term"
 )
 
-// Limits are in the environment of each process, so the caller's own may be those of no worker: of another
-// shell, or of an .env that was edited since.
-
 // Settings are whose settings a status is about: those that most of the running replicas show, ties go to the
 // most recently started replica. Without any that can be used, they are those of whoever reads.
 type Settings struct {

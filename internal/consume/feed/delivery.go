@@ -32,12 +32,7 @@ type Delivery struct {
 }
 
 // delivery is what a message of the consumer is here; it is not in flight yet.
-func (s *Feed) delivery(message *nats.Msg, now time.Time) (*Delivery, error) {
-	meta, err := parseMetadata(message.Reply)
-	if err != nil {
-		return nil, err
-	}
-	s.pending.Store(meta.pending)
+func (s *Feed) delivery(message *nats.Msg, meta metadata, now time.Time) *Delivery {
 	// A stream that lost data can use a sequence again: the time makes it unique.
 	var buffer [128]byte // most names fit
 	name := append(append(buffer[:0], s.Stream...), '.')
@@ -55,7 +50,7 @@ func (s *Feed) delivery(message *nats.Msg, now time.Time) (*Delivery, error) {
 		feed:        s,
 		reply:       message.Reply,
 		touched:     now,
-	}, nil
+	}
 }
 
 // The acknowledgements of the JetStream protocol.

@@ -245,7 +245,7 @@ func (p *pull) accept(message *nats.Msg, r *request, now time.Time) bool {
 	if !strings.HasPrefix(message.Reply, ackPrefix) {
 		return false
 	}
-	d, err := p.delivery(message, now)
+	meta, err := parseMetadata(message.Reply)
 	if err != nil { // it comes from a server of an unknown kind
 		p.end(fmt.Errorf("nats: acknowledgement subject %q: %w", message.Reply, err))
 		return false
@@ -254,7 +254,8 @@ func (p *pull) accept(message *nats.Msg, r *request, now time.Time) bool {
 	if r != nil {
 		reserved = r.bring(int64(message.Size()))
 	}
-	p.inflight.add(d, reserved)
+	p.pending.Store(meta.pending)
+	p.inflight.add(p.delivery(message, meta, now), reserved)
 	return true
 }
 
