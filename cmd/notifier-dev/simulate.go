@@ -63,7 +63,7 @@ Examples:
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() > 1 {
-				return cmdline.Usage(cmd, fmt.Sprintf("unexpected argument %q", cmd.Args().Get(1)))
+				return cmdline.Usagef(cmd, "unexpected argument %q", cmd.Args().Get(1))
 			}
 			limits, err := loadSimulatedLimits(cmd)
 			if err != nil {

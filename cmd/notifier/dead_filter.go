@@ -60,7 +60,8 @@ func parseDead(cmd *cli.Command) (deadFilter, error) {
 	if cmd.IsSet("reason") {
 		reason := cmd.String("reason")
 		if !slices.Contains(outcome.DeadReasons(), reason) {
-			return filter, cmdline.Usage(cmd, fmt.Sprintf("-reason %q, expected one of %s", reason, strings.Join(outcome.DeadReasons(), ", ")))
+			return filter, cmdline.Usagef(cmd, "-reason %q, expected one of %s",
+				reason, strings.Join(outcome.DeadReasons(), ", "))
 		}
 		filter.reason = &reason
 	}
@@ -72,7 +73,7 @@ func parseDead(cmd *cli.Command) (deadFilter, error) {
 		filter.category = &category
 	}
 	if n := cmd.Int("n"); cmd.IsSet("n") && n < 1 {
-		return filter, cmdline.Usage(cmd, fmt.Sprintf("-n %d, expected 1 or more", n))
+		return filter, cmdline.Usagef(cmd, "-n %d, expected 1 or more", n)
 	}
 	return filter, nil
 }

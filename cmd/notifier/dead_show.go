@@ -38,7 +38,7 @@ Examples:
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "write the letter as a line of JSON"}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one SEQ", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usagef(cmd, "%s, expected one SEQ", term.Count(cmd.NArg(), "argument"))
 			}
 			seq, err := parseSeq(cmd.Args().First())
 			if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -56,11 +55,12 @@ func parseEvents(cmd *cli.Command, now time.Time) (recent.Filter, error) {
 	case cmd.IsSet("category") && filter.Category == "":
 		return filter, cmdline.Usage(cmd, `-category "", expected a category such as errors`)
 	case cmd.IsSet("outcome") && !slices.Contains(recent.Outcomes(), filter.Outcome):
-		return filter, cmdline.Usage(cmd, fmt.Sprintf("-outcome %q, expected one of %s", filter.Outcome, strings.Join(recent.Outcomes(), ", ")))
+		return filter, cmdline.Usagef(cmd, "-outcome %q, expected one of %s",
+			filter.Outcome, strings.Join(recent.Outcomes(), ", "))
 	case cmd.IsSet("since") && (since <= 0 || since > recent.MaxAge):
-		return filter, cmdline.Usage(cmd, fmt.Sprintf("-since %s, expected up to %s: nothing is kept for longer", since, "24h"))
+		return filter, cmdline.Usagef(cmd, "-since %s, expected up to %s: nothing is kept for longer", since, "24h")
 	case filter.Limit < 1 || filter.Limit > mostEvents:
-		return filter, cmdline.Usage(cmd, fmt.Sprintf("-n %d, expected 1 to %d", filter.Limit, mostEvents))
+		return filter, cmdline.Usagef(cmd, "-n %d, expected 1 to %d", filter.Limit, mostEvents)
 	}
 	if since > 0 {
 		filter.Since = now.Add(-since)

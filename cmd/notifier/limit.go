@@ -54,7 +54,8 @@ Example:
 		Flags: orderFlags(),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 2 {
-				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected SCOPE and LIMIT such as category/errors 50/30m", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usagef(cmd, "%s, expected SCOPE and LIMIT such as category/errors 50/30m",
+					term.Count(cmd.NArg(), "argument"))
 			}
 			length, err := parseLength(cmd)
 			if err != nil {
@@ -92,7 +93,7 @@ Example:
    notifier limit end category/errors`,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one SCOPE", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usagef(cmd, "%s, expected one SCOPE", term.Count(cmd.NArg(), "argument"))
 			}
 			target := cmd.Args().First()
 			if _, err := steering.ParseScope(target); err != nil {

@@ -49,7 +49,7 @@ Examples:
 		Flags: orderFlags(),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one PATTERN such as errors", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usagef(cmd, "%s, expected one PATTERN such as errors", term.Count(cmd.NArg(), "argument"))
 			}
 			length, err := parseLength(cmd)
 			if err != nil {
@@ -85,7 +85,7 @@ Example:
    notifier mute end errors.db`,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one PATTERN", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usagef(cmd, "%s, expected one PATTERN", term.Count(cmd.NArg(), "argument"))
 			}
 			target := cmd.Args().First()
 			if _, err := steering.NewMute(target, "", ""); err != nil {

@@ -104,9 +104,9 @@ func parsePublish(cmd *cli.Command) (publishRequest, error) {
 	}
 	switch {
 	case cmd.NArg() == 0:
-		return request, usage(cmd, "missing CATEGORY")
+		return request, cmdline.Usagef(cmd, "missing CATEGORY")
 	case cmd.NArg() > 2:
-		return request, usage(cmd, "unexpected argument %q; put a PAYLOAD of several words in quotes",
+		return request, cmdline.Usagef(cmd, "unexpected argument %q; put a PAYLOAD of several words in quotes",
 			cmd.Args().Get(2))
 	case cmd.NArg() == 2:
 		request.parsePayload(cmd.Args().Get(1))
@@ -118,11 +118,6 @@ func parsePublish(cmd *cli.Command) (publishRequest, error) {
 		return request, err
 	}
 	return request, request.parseHeaders(cmd)
-}
-
-// usage shows how the command is called, and returns the error.
-func usage(cmd *cli.Command, format string, values ...any) error {
-	return cmdline.Usage(cmd, fmt.Sprintf(format, values...))
 }
 
 // parsePayload reads the argument: "-", "@FILE", "@@text" for a text that begins with "@", or the payload.
@@ -144,29 +139,29 @@ func (r *publishRequest) parsePayload(argument string) {
 func (r publishRequest) checkFlags(cmd *cli.Command) error {
 	switch waits := cmd.Bool("wait"); {
 	case cmd.Args().Get(1) == "@":
-		return usage(cmd, "missing FILE behind @")
+		return cmdline.Usagef(cmd, "missing FILE behind @")
 	case r.count < 1:
-		return usage(cmd, "-n %d, expected 1 or more", r.count)
+		return cmdline.Usagef(cmd, "-n %d, expected 1 or more", r.count)
 	case math.IsNaN(r.rate) || r.rate < 0:
-		return usage(cmd, "-rate %g, expected 0 or more", r.rate)
+		return cmdline.Usagef(cmd, "-rate %g, expected 0 or more", r.rate)
 	case r.input && r.count > 1:
-		return usage(cmd, "-n cannot be used with -: each line is one event")
+		return cmdline.Usagef(cmd, "-n cannot be used with -: each line is one event")
 	case cmd.String("id") != "" && !r.single():
-		return usage(cmd, "-id names one event: it cannot be used with - or -n")
+		return cmdline.Usagef(cmd, "-id names one event: it cannot be used with - or -n")
 	case waits && !r.single():
-		return usage(cmd, "-wait waits for one event: it cannot be used with - or -n")
+		return cmdline.Usagef(cmd, "-wait waits for one event: it cannot be used with - or -n")
 	case waits && (r.wait < shortestWait || r.wait > longestWait):
-		return usage(cmd, "-timeout %s, expected %s to %s", r.wait, shortestWait, longestWait)
+		return cmdline.Usagef(cmd, "-timeout %s, expected %s to %s", r.wait, shortestWait, longestWait)
 	case !waits && cmd.IsSet("timeout"):
-		return usage(cmd, "-timeout requires -wait")
+		return cmdline.Usagef(cmd, "-timeout requires -wait")
 	case !settings.IsInboxPrefix(r.inbox):
-		return usage(cmd, "-inbox-prefix %q, expected a subject without wildcards such as %s",
+		return cmdline.Usagef(cmd, "-inbox-prefix %q, expected a subject without wildcards such as %s",
 			r.inbox, settings.PublisherInbox)
 	}
 	if cmd.Bool("dry-run") {
 		for _, name := range []string{"wait", "n", "rate"} {
 			if cmd.IsSet(name) {
-				return usage(cmd, "-dry-run publishes nothing: it cannot be used with -%s", name)
+				return cmdline.Usagef(cmd, "-dry-run publishes nothing: it cannot be used with -%s", name)
 			}
 		}
 	}
@@ -183,17 +178,17 @@ func (r *publishRequest) parseHeaders(cmd *cli.Command) error {
 		lower := strings.ToLower(name)
 		switch {
 		case !found || !outcome.PublishableHeader(name) || strings.ContainsFunc(value, unicode.IsControl):
-			return usage(cmd, `-header %q, expected a line such as "Content-Type: text/plain"`, line)
+			return cmdline.Usagef(cmd, `-header %q, expected a line such as "Content-Type: text/plain"`, line)
 		case lower == strings.ToLower(outcome.HeaderMsgID):
-			return usage(cmd, "-header %s is reserved: -id sets it", name)
+			return cmdline.Usagef(cmd, "-header %s is reserved: -id sets it", name)
 		case lower == strings.ToLower(outcome.HeaderSource):
-			return usage(cmd, "-header %s is reserved: -source sets it", name)
+			return cmdline.Usagef(cmd, "-header %s is reserved: -source sets it", name)
 		case strings.HasPrefix(lower, "nats-"):
-			return usage(cmd, "-header %s is reserved: NATS reads it as an instruction", name)
+			return cmdline.Usagef(cmd, "-header %s is reserved: NATS reads it as an instruction", name)
 		case strings.HasPrefix(lower, strings.ToLower(outcome.HeaderPrefix)):
-			return usage(cmd, "-header %s is reserved: notifier sets it", name)
+			return cmdline.Usagef(cmd, "-header %s is reserved: notifier sets it", name)
 		case set[lower]:
-			return usage(cmd, "-header %s is set twice", name)
+			return cmdline.Usagef(cmd, "-header %s is set twice", name)
 		}
 		set[lower] = true
 		r.header.Set(name, value)
@@ -203,7 +198,7 @@ func (r *publishRequest) parseHeaders(cmd *cli.Command) error {
 	}
 	if source := cmd.String("source"); cmd.IsSet("source") {
 		if strings.TrimSpace(source) == "" || strings.ContainsFunc(source, unicode.IsControl) {
-			return usage(cmd, "-source %q, expected a name such as nightly-backup", source)
+			return cmdline.Usagef(cmd, "-source %q, expected a name such as nightly-backup", source)
 		}
 		r.header.Set(outcome.HeaderSource, source)
 	}

@@ -70,18 +70,17 @@ Examples:
 func parseStatus(cmd *cli.Command) (statusView, error) {
 	view := statusView{category: cmd.Args().First(), out: cmd.Root().Writer, json: cmd.Bool("json")}
 	if cmd.NArg() > 1 {
-		text := fmt.Sprintf("unexpected argument %q, expected at most one CATEGORY", cmd.Args().Get(1))
-		return view, cmdline.Usage(cmd, text)
+		return view, cmdline.Usagef(cmd, "unexpected argument %q, expected at most one CATEGORY", cmd.Args().Get(1))
 	}
 	if cmd.Args().Present() {
 		if err := status.CheckCategory(view.category); err != nil {
-			return view, cmdline.Usage(cmd, fmt.Sprintf("CATEGORY %q %v", view.category, err))
+			return view, cmdline.Usagef(cmd, "CATEGORY %q %v", view.category, err)
 		}
 	}
 	every := cmd.Duration("every")
 	switch {
 	case every < 100*time.Millisecond:
-		return view, cmdline.Usage(cmd, fmt.Sprintf("-every %s, expected 100ms or more", every))
+		return view, cmdline.Usagef(cmd, "-every %s, expected 100ms or more", every)
 	case cmd.IsSet("every") && !cmd.Bool("watch"):
 		return view, cmdline.Usage(cmd, "-every requires -watch")
 	}

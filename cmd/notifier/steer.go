@@ -68,7 +68,7 @@ func parseLength(cmd *cli.Command) (time.Duration, error) {
 	text := cmd.String("for")
 	length, err := time.ParseDuration(text)
 	if err != nil || length < steering.Shortest || length > steering.Longest || length%time.Microsecond != 0 {
-		return 0, cmdline.Usage(cmd, fmt.Sprintf("duration %q, expected 1s to 744h (31 days) such as 30m, 1h30m or 90s", text))
+		return 0, cmdline.Usagef(cmd, "duration %q, expected 1s to 744h (31 days) such as 30m, 1h30m or 90s", text)
 	}
 	return length, nil
 }
@@ -91,7 +91,8 @@ func givable(cmd *cli.Command, categories string) error {
 		return err
 	}
 	if !subject.Gives(categories) {
-		return cmdline.Usage(cmd, fmt.Sprintf("%s never matches, because the categories of NATS_SUBJECT %q are one token; expected a name or pattern without dots", categories, subject))
+		return cmdline.Usagef(cmd, "%s never matches, because the categories of NATS_SUBJECT %q are one token; "+
+			"expected a name or pattern without dots", categories, subject)
 	}
 	return nil
 }

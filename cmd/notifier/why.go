@@ -39,7 +39,7 @@ Examples:
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return cmdline.Usage(cmd, fmt.Sprintf("%s, expected one EVENT_ID", term.Count(cmd.NArg(), "argument")))
+				return cmdline.Usagef(cmd, "%s, expected one EVENT_ID", term.Count(cmd.NArg(), "argument"))
 			}
 			why := whyOutput{
 				id: cmd.Args().First(), category: cmd.String("category"), json: cmd.Bool("json"),

@@ -20,10 +20,15 @@ func Usage(cmd *cli.Command, text string) error {
 	return &UsageError{fmt.Sprintf("%s; see %q", text, cmd.FullName()+" -h")}
 }
 
+// Usagef is Usage with a text from a format.
+func Usagef(cmd *cli.Command, format string, values ...any) error {
+	return Usage(cmd, fmt.Sprintf(format, values...))
+}
+
 // NoArguments rejects what a command would silently ignore.
 func NoArguments(cmd *cli.Command) error {
 	if cmd.Args().Present() {
-		return Usage(cmd, fmt.Sprintf("unexpected argument %q", cmd.Args().First()))
+		return Usagef(cmd, "unexpected argument %q", cmd.Args().First())
 	}
 	return nil
 }
