@@ -20,10 +20,10 @@ const longestPayload = settings.LargestEvent
 // errTooLong is why a line is not read to its end.
 var errTooLong = fmt.Errorf("is longer than %d bytes", longestPayload)
 
-// payload is one payload to be published, or the reason why there is none: io.EOF after the last line.
+// payload is one payload to publish, or the error that ended the input: io.EOF after the last line.
 type payload struct {
 	text string
-	line int // of standard input; 0: it is from elsewhere
+	line int // of standard input; 0: not from standard input
 	err  error
 }
 

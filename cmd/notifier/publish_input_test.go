@@ -71,7 +71,7 @@ func TestLineIsReadAtOnce(t *testing.T) {
 	}
 }
 
-// TestReadOfFileInterrupted: what reads a file that nobody writes to ends with its context.
+// TestReadOfFileInterrupted: reading a named pipe that has no writer ends with the context.
 func TestReadOfFileInterrupted(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "pipe")
@@ -86,7 +86,7 @@ func TestReadOfFileInterrupted(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	case <-time.After(testkit.Patience):
-		t.Error("it waits for somebody to write")
+		t.Error("it still waits for a writer")
 	}
 	writer, err := os.OpenFile(name, os.O_WRONLY, 0) // once the read has begun, which it ends
 	testkit.Check(t, err)

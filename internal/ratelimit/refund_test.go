@@ -103,9 +103,6 @@ func TestARefundWorksWithNoScriptLoaded(t *testing.T) {
 // Nobody settles an event whose message was purged. Its record goes when no window can have it any more.
 func TestARecordThatNobodySettlesIsForgottenAfterAMonth(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		if s.embedded != nil && s.Do(t.Context(), "HRANDFIELD", "none", "1").Err() != nil {
-			t.Skip("it has no HRANDFIELD")
-		}
 		limiter := s.limiter(t, testkit.Rules("1000/744h", "1000/744h", ""), day)
 		limiter.want(ratelimit.Admitted, event("purged", "a"))
 		admissions := 0

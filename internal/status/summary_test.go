@@ -155,6 +155,16 @@ func TestSummary(t *testing.T) {
 			[]string{working, "note: kept", "note: old"},
 		},
 		"all is full": {Status{Replicas: ready(1), Global: full}, "", []string{"note: Full: all 5 global slots are taken. Everything is dropped for 1m30s."}},
+		"two tiers are full": {
+			Status{Replicas: ready(1), Global: Scope{
+				Tiers: []Tier{
+					{Limit: "5/1h", Used: 5, Max: 5, FreeS: 90}, {Limit: "9/24h", Used: 9, Max: 9, FreeS: 600},
+					{Limit: "4/2h", Used: 4, Max: 4, FreeS: 60},
+				},
+				NextFree: at(10 * time.Minute), Forecast: &Forecast{Reason: "global", At: at(10 * time.Minute)},
+			}}, "",
+			[]string{"note: Full: all 9 global slots are taken. Everything is dropped for 10m."},
+		},
 		"all is full, and the sentence says otherwise": {
 			Status{Replicas: ready(1, nats), Global: full}, "",
 			[]string{
