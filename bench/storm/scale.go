@@ -66,7 +66,8 @@ func measureScale(ctx context.Context, events, n int) (measured scaleRounds, err
 			}
 			measured.all[f] = append(measured.all[f], result)
 		}
-		fmt.Fprintf(os.Stderr, "round %d: %.2f times the processor time with %d workers\n", i+1, measured.shared(i), three.workers)
+		fmt.Fprintf(os.Stderr, "round %d: %.2f times the processor time with %d workers\n",
+			i+1, measured.shared(i), three.workers)
 	}
 	fmt.Println(measured.table())
 	return measured, nil

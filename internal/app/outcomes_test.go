@@ -25,15 +25,24 @@ import (
 	"notifier/internal/testkit"
 )
 
-// runWorker runs a worker until the test ends, and gives its log.
-func runWorker(t *testing.T, s settings.Settings) *observer.ObservedLogs {
+// startWorker runs a worker until stop is called, and gives its log.
+func startWorker(t *testing.T, s settings.Settings) (logs *observer.ObservedLogs, stop func()) {
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, s, zap.New(core), nil) }()
-	t.Cleanup(func() { cancel(); testkit.Check(t, <-ended) })
-	testkit.Eventually(t, "the worker has started", func() bool { return logs.FilterMessage("admin server listens").Len() > 0 })
+	testkit.Eventually(t, "the worker has started", func() bool {
+		return logs.FilterMessage("admin server listens").Len() > 0
+	})
+	return logs, func() { cancel(); testkit.Check(t, <-ended) }
+}
+
+// runWorker runs a worker until the test ends, and gives its log.
+func runWorker(t *testing.T, s settings.Settings) *observer.ObservedLogs {
+	t.Helper()
+	logs, stop := startWorker(t, s)
+	t.Cleanup(stop)
 	return logs
 }
 

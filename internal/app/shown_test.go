@@ -1,15 +1,12 @@
 package app
 
 import (
-	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 
 	"notifier/internal/settings"
 	"notifier/internal/testkit"
@@ -44,17 +41,9 @@ func TestTwoWorkersWithDifferentSettings(t *testing.T) {
 	if limit := limitNow(); limit != "100/1h" {
 		t.Errorf("the limit is %s before any worker, expected the reader's own", limit)
 	}
-	run := func(s settings.Settings) (logs *observer.ObservedLogs, stop func()) {
-		core, logs := observer.New(zapcore.InfoLevel)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- Run(ctx, s, zap.New(core), nil) }()
-		testkit.Eventually(t, "the worker has started", func() bool { return logs.FilterMessage("admin server listens").Len() > 0 })
-		return logs, func() { cancel(); testkit.Check(t, <-ended) }
-	}
-	logs, stopFirst := run(first)
+	logs, stopFirst := startWorker(t, first)
 	testkit.Eventually(t, "the status has the first worker's limit", func() bool { return limitNow() == "7/1h" })
-	_, stopSecond := run(second)
+	_, stopSecond := startWorker(t, second)
 	testkit.Eventually(t, "the status has the newest worker's limit", func() bool { return limitNow() == "9/1h" })
 	now, err := store.Status.Read(t.Context())
 	testkit.Check(t, err)
@@ -62,14 +51,18 @@ func TestTwoWorkersWithDifferentSettings(t *testing.T) {
 	for _, difference := range now.Settings.Differ {
 		names = append(names, difference.Name)
 	}
-	if diff := cmp.Diff([]string{"NATS_CONSUMER", "LIMIT_GLOBAL"}, names); diff != "" || now.Settings.Replicas != 1 || len(now.Settings.Warnings) != 2 {
+	diff := cmp.Diff([]string{"NATS_CONSUMER", "LIMIT_GLOBAL"}, names)
+	if diff != "" || now.Settings.Replicas != 1 || len(now.Settings.Warnings) != 2 {
 		t.Errorf("%+v, differ (-want +got):\n%s", now.Settings, diff)
 	}
-	testkit.Eventually(t, "the metrics of the first have it", func() bool { return strings.Contains(scraped(t, logs), "\nnotifier_settings_different 2\n") })
+	different := func(n int) bool {
+		return strings.Contains(scraped(t, logs), fmt.Sprintf("\nnotifier_settings_different %d\n", n))
+	}
+	testkit.Eventually(t, "the metrics of the first have it", func() bool { return different(2) })
 	stopSecond()
 	testkit.Eventually(t, "it is over", func() bool {
 		now, err := store.Status.Read(t.Context())
-		return err == nil && len(now.Settings.Differ) == 0 && limitNow() == "7/1h" && strings.Contains(scraped(t, logs), "\nnotifier_settings_different 1\n")
+		return err == nil && len(now.Settings.Differ) == 0 && limitNow() == "7/1h" && different(1)
 	})
 	stopFirst()
 	if limit := limitNow(); limit != "100/1h" {

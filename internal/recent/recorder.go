@@ -67,9 +67,9 @@ func NewRecorder(config Config) (*Recorder, error) {
 	}, nil
 }
 
-// Record takes n outcomes of a kind, the oldest first, or leaves out some of them. build makes the i-th, and is
-// called before Record returns, only for what is recorded or may be: in a storm hardly any is. It returns at
-// once and is safe for concurrent use. A nil Recorder does nothing.
+// Record takes n outcomes of a kind, the oldest first, or leaves out some of them. build makes the i-th, and
+// is called before Record returns, only for what is recorded or may be: in a storm hardly any is. It returns
+// at once and is safe for concurrent use. A nil Recorder does nothing.
 func (r *Recorder) Record(k Kind, n int, build func(i int) Outcome) {
 	if r == nil {
 		return

@@ -18,9 +18,10 @@ import (
 // natsAuth is how a client authenticates to NATS. Its files are read again at each connection, so that they may be
 // replaced while a worker runs. A file that cannot be used at that moment leaves what it held before in use.
 //
-// So the options of nats.go that ask callbacks are used, and not those that read a file themselves (UserCredentials,
-// NkeyOptionFromSeed, RootCAs, ClientCert): these fail to connect while a file is missing or half written, and read the
-// JWT and the seed of one file at two different times. None of them renews the public key of NATS_NKEY_FILE.
+// So the options of nats.go that ask callbacks are used, and not those that read a file themselves
+// (UserCredentials, NkeyOptionFromSeed, RootCAs, ClientCert): these fail to connect while a file is missing
+// or half written, and read the JWT and the seed of one file at two different times. None of them renews the
+// public key of NATS_NKEY_FILE.
 type natsAuth struct {
 	options []nats.Option // of every client
 	renewed []nats.Option // of a client that connects again and again, besides

@@ -179,7 +179,8 @@ func (r *Recorder) send(ctx context.Context, b *batch, last bool) error {
 		prune = "1"
 	}
 	arguments := make([]any, 0, 10+len(b.counts)+len(b.sent)+len(b.drops)+len(b.sources))
-	arguments = append(arguments, strconv.FormatInt(b.number, 10), replica, beat, prune, MaxCategories, MaxSources)
+	arguments = append(arguments, strconv.FormatInt(b.number, 10), replica, beat, prune,
+		MaxCategories, MaxSources)
 	arguments = append(append(arguments, len(b.counts)/3), b.counts...)
 	arguments = append(append(arguments, len(b.sent)/2), b.sent...)
 	arguments = append(append(arguments, len(b.drops)/3), b.drops...)

@@ -15,7 +15,8 @@ const gone = time.Minute
 
 // Heartbeat is what a replica reports about itself at each flush.
 type Heartbeat struct {
-	// Settings are what the replica runs with. They are not named settings, where replicas of v0.1.0 have a text.
+	// Settings are what the replica runs with. They are not named settings, where replicas of v0.1.0 have a
+	// text.
 	Settings Settings  `json:"config,omitzero"`
 	Started  time.Time `json:"started"`
 	Version  string    `json:"version"`

@@ -111,9 +111,9 @@ func NewRecorder(config Config) (*Recorder, error) {
 	}, nil
 }
 
-// Observe counts n settled events that are alike: their outcome and reason in the words of package outcome, without
-// a slash, their category, who has caused them (empty: not known), and when they were settled by this machine's
-// clock. It only counts in memory and never blocks for long.
+// Observe counts n settled events that are alike: their outcome and reason in the words of package outcome,
+// without a slash, their category, who has caused them (empty: not known), and when they were settled by this
+// machine's clock. It only counts in memory and never blocks for long.
 func (r *Recorder) Observe(became, reason, category, source string, n int, at time.Time) {
 	micros := at.UnixMicro() + r.ahead.Load()
 	name := outcome.CategoryName(category)

@@ -96,7 +96,9 @@ var shownSettings = []shownSetting{
 	{
 		name:  "LIMIT_OVERRIDES",
 		write: func(c Config) string { return listOf(c.Limits.Overrides.All()) },
-		read:  parsed(ratelimit.ParseOverrides, func(c *Config) *pattern.Table[ratelimit.Limit] { return &c.Limits.Overrides }),
+		read: parsed(ratelimit.ParseOverrides, func(c *Config) *pattern.Table[ratelimit.Limit] {
+			return &c.Limits.Overrides
+		}),
 	},
 	{
 		name:  "LIMIT_GROUP",
@@ -106,7 +108,9 @@ var shownSettings = []shownSetting{
 	{
 		name:  "LIMIT_GROUP_OVERRIDES",
 		write: func(c Config) string { return listOf(maps.All(c.Limits.GroupOverrides)) },
-		read:  parsed(ratelimit.ParseGroupOverrides, func(c *Config) *map[string]ratelimit.Limit { return &c.Limits.GroupOverrides }),
+		read: parsed(ratelimit.ParseGroupOverrides, func(c *Config) *map[string]ratelimit.Limit {
+			return &c.Limits.GroupOverrides
+		}),
 	},
 	{
 		name:  "LIMIT_RESERVE",

@@ -48,8 +48,8 @@ func (m *Metrics) AddSteering(inForce func() (mutes, limits int)) {
 	}, func() float64 { _, limits := inForce(); return float64(limits) }))
 }
 
-// AddDifferent adds how many different settings the running replicas have, which Redis is asked for every few seconds.
-// It is called once.
+// AddDifferent adds how many different settings the running replicas have, which Redis is asked for every few
+// seconds. It is called once.
 func (m *Metrics) AddDifferent(different func(ctx context.Context) (int, error)) {
 	known := snapshot.New(gaugesFresh, gaugeTimeout, different)
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -68,7 +68,7 @@ func TestAFullCategoryKeepsItsGauge(t *testing.T) {
 // Publishers choose the categories, and can name one as we name the others.
 func TestNobodyCountsAsTheOthers(t *testing.T) {
 	m := New()
-	m.Observe(result.SumUp([]*result.Result{{Outcome: outcome.Sent, Event: event.Event{Category: "_other"}}}))
+	observe(m, &result.Result{Outcome: outcome.Sent, Event: event.Event{Category: "_other"}})
 	if got := scrape(t, m); !strings.Contains(got, `{category="__other",outcome="sent",reason=""} 1`) || strings.Contains(got, `category="_other"`) {
 		t.Errorf("their category is mixed with ours:\n%s", got)
 	}

@@ -19,14 +19,17 @@ func scrape(t *testing.T, m *Metrics) string {
 	return recorder.Body.String()
 }
 
+// observe counts settled events that are a batch.
+func observe(m *Metrics, batch ...*result.Result) { m.Observe(result.SumUp(batch)) }
+
 func TestMetricsCountWhatBecameOfEvents(t *testing.T) {
 	m := New()
-	m.Observe(result.SumUp([]*result.Result{{Outcome: outcome.Sent, Event: event.Event{Category: "errors"}}}))
+	observe(m, &result.Result{Outcome: outcome.Sent, Event: event.Event{Category: "errors"}})
 	for range 2 {
-		m.Observe(result.SumUp([]*result.Result{{Outcome: outcome.Dropped, Reason: outcome.Global, Event: event.Event{Category: "errors"}}}))
+		observe(m, &result.Result{Outcome: outcome.Dropped, Reason: outcome.Global, Event: event.Event{Category: "errors"}})
 	}
-	m.Observe(result.SumUp([]*result.Result{{Outcome: outcome.Dead, Reason: outcome.Malformed, NoLetter: true}}))
-	m.Observe(result.SumUp([]*result.Result{{Outcome: outcome.Dead, Reason: outcome.Malformed}}))
+	observe(m, &result.Result{Outcome: outcome.Dead, Reason: outcome.Malformed, NoLetter: true})
+	observe(m, &result.Result{Outcome: outcome.Dead, Reason: outcome.Malformed})
 	got := scrape(t, m)
 	for _, want := range []string{
 		`notifier_dead_letters_skipped_total{reason="malformed"} 1`, `notifier_dead_letters_skipped_total{reason="too_large"} 0`,
@@ -43,9 +46,9 @@ func TestMetricsCountWhatBecameOfEvents(t *testing.T) {
 func TestMetricsHaveABoundedNumberOfCategories(t *testing.T) {
 	m := New()
 	for i := range mostCategories + 50 {
-		m.Observe(result.SumUp([]*result.Result{{Outcome: outcome.Sent, Event: event.Event{Category: fmt.Sprintf("category-%d", i)}}}))
+		observe(m, &result.Result{Outcome: outcome.Sent, Event: event.Event{Category: fmt.Sprintf("category-%d", i)}})
 	}
-	m.Observe(result.SumUp([]*result.Result{{Outcome: outcome.Sent, Event: event.Event{Category: "category-0"}}}))
+	observe(m, &result.Result{Outcome: outcome.Sent, Event: event.Event{Category: "category-0"}})
 	got := scrape(t, m)
 	if n := strings.Count(got, "\nnotifier_events_total{"); n != mostCategories+1 {
 		t.Errorf("%d time series, expected %d", n, mostCategories+1)
@@ -60,7 +63,7 @@ func TestMetricsHaveABoundedNumberOfCategories(t *testing.T) {
 // A dead event's category need not be UTF-8, and a label has to be.
 func TestMetricsTakeAnyCategory(t *testing.T) {
 	m := New()
-	m.Observe(result.SumUp([]*result.Result{{Outcome: outcome.Dead, Reason: "malformed", Event: event.Event{Category: "a\xff"}}}))
+	observe(m, &result.Result{Outcome: outcome.Dead, Reason: "malformed", Event: event.Event{Category: "a\xff"}})
 	if got := scrape(t, m); !strings.Contains(got, `category="a�"`) {
 		t.Errorf("no series of it in:\n%s", got)
 	}
