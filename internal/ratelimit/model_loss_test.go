@@ -50,10 +50,13 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 	slices.SortStableFunc(missing, func(a, b *admission) int {
 		return cmp.Or(slices.Index(order, a.by)-slices.Index(order, b.by), cmp.Compare(a.at, b.at))
 	})
+	marks := m.clockMarks(had.clock, order)
 	for _, a := range missing {
+		mark := marks[a.by]
 		for _, level := range p.levels(a.request.Category) {
-			unclear = unclear || a.at > began-level.keep && a.at <= now-level.keep
-			if a.at <= now-level.keep || !slices.Contains(a.scopes, level.name) {
+			latest := max(now, mark) - level.keep
+			unclear = unclear || a.at > max(began, mark)-level.keep && a.at <= latest
+			if a.at <= latest || !slices.Contains(a.scopes, level.name) {
 				continue
 			}
 			if s := m.scope(level.name); level.width == 0 {
@@ -64,6 +67,21 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 		}
 	}
 	return unclear
+}
+
+// clockMarks are the store's clock marks while each replica puts back. Each one lifts it to its own latest admission, and what has left
+// every window by then is not put back.
+func (m *model) clockMarks(mark int64, order []int) map[int]int64 {
+	marks := map[int]int64{}
+	for _, by := range order {
+		for _, a := range m.admissions {
+			if !a.refunded && (a.by == by || slices.Contains(a.known, by)) {
+				mark = max(mark, a.at)
+			}
+		}
+		marks[by] = mark
+	}
+	return marks
 }
 
 // keepsEach reports whether all limits in force keep each event.
