@@ -22,19 +22,25 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 		known[admissionName(a)] = a
 	}
 	for _, a := range m.admissions {
+		copied := known[admissionName(a)]
+		// What only a store that was set back had forgotten is remembered by its replica still.
+		if a.forgotten && (copied == nil || copied.inFlight) {
+			unclear = unclear || m.admittedAfter(a)
+			a.inFlight, a.forgotten = true, false
+		}
 		if a.inFlight && a.touched() <= now-p.retention {
 			a.inFlight = false
 		}
 		unclear = unclear || a.inFlight && a.touched() <= now-p.retention+margin
 		// What the store had in flight and has no more passes for settled, also if its record has only come to its end.
-		if copied := known[admissionName(a)]; a.inFlight && copied != nil && !copied.inFlight {
+		if a.inFlight && copied != nil && !copied.inFlight {
 			unclear = unclear || len(a.known) > 1
-			a.inFlight = false
+			a.inFlight, a.forgotten = false, true
 		}
 		if !a.refunded {
 			m.clock = max(m.clock, a.at)
 		}
-		if !a.refunded && known[admissionName(a)] == nil {
+		if !a.refunded && copied == nil {
 			missing = append(missing, a)
 		}
 		byName[admissionName(a)] = a
@@ -67,6 +73,11 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 		}
 	}
 	return unclear
+}
+
+// admittedAfter reports whether an event was admitted once more.
+func (m *model) admittedAfter(a *admission) bool {
+	return slices.ContainsFunc(m.admissions, func(b *admission) bool { return b.is(a.request) && b.at > a.at })
 }
 
 // clockMarks are the store's clock marks while each replica puts back. Each one lifts it to its own latest admission, and what has left

@@ -28,16 +28,17 @@ func newModel(aged func() int64) *model {
 }
 
 type admission struct {
-	request  ratelimit.Request
-	at       int64
-	scopes   []string // that it was charged to
-	inFlight bool     // there is a record of it
-	posts    int      // that have begun
-	begun    int64    // the last of them
-	post     string   // its name
-	refunded bool
-	by       int   // the replica that was given it first
-	known    []int // those that were given it, by their numbers
+	request   ratelimit.Request
+	at        int64
+	scopes    []string // that it was charged to
+	inFlight  bool     // there is a record of it
+	forgotten bool     // in a store that was set back, and in flight for its replica
+	posts     int      // that have begun
+	begun     int64    // the last of them
+	post      string   // its name
+	refunded  bool
+	by        int   // the replica that was given it first
+	known     []int // those that were given it, by their numbers
 }
 
 // identity is what makes two events one.
@@ -266,7 +267,7 @@ func (m *model) markSent(by replica, request ratelimit.Request, at int64) {
 	maps.DeleteFunc(m.sent, func(_ identity, sent int64) bool { return sent <= at-by.dedupe })
 	for _, a := range m.admissions {
 		if a.is(request) {
-			a.inFlight = false
+			a.inFlight, a.forgotten = false, false
 		}
 	}
 	m.forgetEnd()
