@@ -33,29 +33,29 @@ test-long: ## those and the long ones, on a real Redis
 	NOTIFIER_TEST_LONG=1 NOTIFIER_TEST_REDIS=require $(GO) test -count=1 -v -timeout 30m ./...
 
 test-matrix: ## the limiter on each kind of store that there is, and a table; Redis 8 and Valkey 8 need Docker
-	@$(GO) run ./internal/redistest/matrix
+	@$(GO) run ./test/redistest/matrix
 
 race: ## the same with the race detector, in random order, on a real Redis
 	NOTIFIER_TEST_REDIS=require $(GO) test -race -shuffle=on -count=1 ./...
 
 chaos-cluster: ## kill the leaders of a NATS cluster and of Sentinel under load for CHAOSTIME (10m), and a table of the stalls; needs redis-server
 	NOTIFIER_TEST_REDIS=require NOTIFIER_TEST_LONG=1 NOTIFIER_CHAOS_TIME=$(CHAOSTIME) \
-	  $(GO) test -run '^TestCluster$$' -count=1 -v -timeout 0 ./internal/chaos
+	  $(GO) test -run '^TestCluster$$' -count=1 -v -timeout 0 ./test/chaos
 
 chaos: ## kill, stop and cut everything off, and lose stores, for CHAOSTIME (10m), then account for every event; needs redis-server
 	NOTIFIER_TEST_REDIS=require NOTIFIER_TEST_LONG=1 NOTIFIER_CHAOS_TIME=$(CHAOSTIME) \
-	  $(GO) test -run '^(TestChaos|TestStoreLoss)$$' -count=1 -v -timeout 0 ./internal/chaos
+	  $(GO) test -run '^(TestChaos|TestStoreLoss)$$' -count=1 -v -timeout 0 ./test/chaos
 
 isolation: ## what one slow channel, bad event or flood costs the others, at full scale, and a table; needs redis-server
-	NOTIFIER_TEST_REDIS=require NOTIFIER_ISOLATION=full $(GO) test -count=1 -v -timeout 0 ./internal/isolation
+	NOTIFIER_TEST_REDIS=require NOTIFIER_ISOLATION=full $(GO) test -count=1 -v -timeout 0 ./test/isolation
 
 survive: ## failovers and empty restarts of Redis under load, ROUNDS (20) of each kind, and a table; needs redis-server
-	NOTIFIER_TEST_REDIS=require NOTIFIER_SURVIVE_ROUNDS=$(ROUNDS) $(GO) test -count=1 -v -timeout 0 ./internal/survival
+	NOTIFIER_TEST_REDIS=require NOTIFIER_SURVIVE_ROUNDS=$(ROUNDS) $(GO) test -count=1 -v -timeout 0 ./test/survival
 
 upgrade: ## roll from the release before to this code and back under load, for CHAOSTIME (10m); needs git with its history, and redis-server
 	program=$$(.ci/release-before) && NOTIFIER_TEST_RELEASE=$$program NOTIFIER_TEST_REDIS=require \
 	  NOTIFIER_TEST_LONG=1 NOTIFIER_CHAOS_TIME=$(CHAOSTIME) \
-	  $(GO) test -run '^TestRollingUpgrade$$' -count=1 -v -timeout 0 ./internal/chaos
+	  $(GO) test -run '^TestRollingUpgrade$$' -count=1 -v -timeout 0 ./test/chaos
 
 promise: ## for a release: note all names that it promises from now on (docs/compatibility.md)
 	$(GO) test -count=1 -run '^TestWhatIsPromised$$' ./cmd/notifier -promise
@@ -69,10 +69,10 @@ mutants: ## one mistake after the other in the limiter; each must be caught. Abo
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags e2e ./e2e
+	$(GO) vet -tags e2e ./test/e2e
 	$(GO) vet -tags mutants ./internal/ratelimit
 	$(GO) run $(STATICCHECK) ./...
-	$(GO) run $(STATICCHECK) -tags e2e ./e2e
+	$(GO) run $(STATICCHECK) -tags e2e ./test/e2e
 
 vulnerabilities: ## known ones in what notifier calls; needs the network
 	@$(GO) install $(GOVULNCHECK) || { echo "SKIPPED: govulncheck cannot be installed"; exit 0; }; \

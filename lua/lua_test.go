@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
 	"notifier/lua"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // byHand is the one command in the head of admit.lua that begins like this; it runs from a shell, in the repository's root. It goes
@@ -89,7 +89,7 @@ func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 func runShell(t *testing.T, client *redis.Client, line string) string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(client.Options().Addr)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	command := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(line, "redis-cli", "redis-cli -h "+host+" -p "+port))
 	command.Dir = ".." // the line names lua/admit.lua
 	output, err := command.CombinedOutput()

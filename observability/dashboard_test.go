@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 type dashboard struct {
@@ -43,7 +43,7 @@ type source struct{ Type, UID string }
 func readDashboard(t *testing.T) dashboard {
 	t.Helper()
 	var d dashboard
-	testkit.Check(t, json.Unmarshal([]byte(read(t, dashboardFile)), &d))
+	kit.Check(t, json.Unmarshal([]byte(read(t, dashboardFile)), &d))
 	if len(d.Panels) < 15 {
 		t.Fatalf("%s has %d panels", dashboardFile, len(d.Panels))
 	}
@@ -132,7 +132,7 @@ func TestDashboardQueriesParse(t *testing.T) {
 		text += fmt.Sprintf("- {name: %s, rules: [{record: q, expr: %s}]}\n", quoted(t, where), quoted(t, expr))
 	}
 	file := filepath.Join(t.TempDir(), "queries.yml")
-	testkit.Check(t, os.WriteFile(file, []byte(text), 0o600))
+	kit.Check(t, os.WriteFile(file, []byte(text), 0o600))
 	if said, err := promtool(t, "check", "rules", file); err != nil {
 		t.Error(said)
 	}
@@ -142,6 +142,6 @@ func TestDashboardQueriesParse(t *testing.T) {
 func quoted(t *testing.T, text string) string {
 	t.Helper()
 	quoted, err := json.Marshal(text)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return string(quoted)
 }

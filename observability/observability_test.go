@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 const (
@@ -172,6 +172,6 @@ func TestTargetsAreServices(t *testing.T) {
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.FromSlash(file))
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return string(text)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 const schemaFile = "testdata/dashboard.schema.json"
@@ -15,9 +15,9 @@ const schemaFile = "testdata/dashboard.schema.json"
 func against(t *testing.T, text string) error {
 	t.Helper()
 	schema, err := jsonschema.NewCompiler().Compile(schemaFile)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return schema.Validate(document)
 }
 

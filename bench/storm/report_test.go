@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"notifier/bench/internal/rig"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // The tables have medians, ranges and ratios of the same round.
@@ -40,9 +40,9 @@ func TestTable(t *testing.T) {
 func TestDocumentsHaveThePlaces(t *testing.T) {
 	for _, path := range []string{"../../docs/benchmarks.md", "../../README.md"} {
 		content, err := os.ReadFile(path)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		replaced, err := rig.Between(string(content), "storm", "x")
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if again, err := rig.Between(replaced, "storm", "x"); err != nil || again != replaced {
 			t.Errorf("%s: written twice it is different, %v", path, err)
 		}

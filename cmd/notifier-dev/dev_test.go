@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	cmdline "notifier/internal/cli"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // The tests that run a worker do so one after the other: its settings, and the log of go-redis, are the
@@ -20,14 +20,14 @@ import (
 // get asks a server; status 0: nobody answers.
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testkit.Patience}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: kit.Patience}
 	response, err := client.Get(url)
 	if err != nil {
 		return 0, err.Error()
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return response.StatusCode, string(content)
 }
 
@@ -35,7 +35,7 @@ func get(t *testing.T, url string) (status int, body string) {
 func inbox(t *testing.T, url string, count int) []string {
 	t.Helper()
 	var page struct{ Messages []struct{ Text string } }
-	testkit.Eventually(t, "the messages are in the inbox", func() bool {
+	kit.Eventually(t, "the messages are in the inbox", func() bool {
 		status, body := get(t, url+"/inbox.json")
 		return status == http.StatusOK && json.Unmarshal([]byte(body), &page) == nil && len(page.Messages) >= count
 	})
@@ -50,21 +50,21 @@ func inbox(t *testing.T, url string, count int) []string {
 func printed(t *testing.T, c *command, word string) string {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^ *` + word + ` +(.*)\n`)
-	testkit.Eventually(t, word+" is printed", func() bool { return line.MatchString(c.out.String()) })
+	kit.Eventually(t, word+" is printed", func() bool { return line.MatchString(c.out.String()) })
 	return line.FindStringSubmatch(c.out.String())[1]
 }
 
 // publish publishes to the NATS server of "notifier-dev dev" as soon as there is a stream.
 func publish(t *testing.T, dev *command, subject string, texts ...string) {
 	t.Helper()
-	js := testkit.JetStream(t, strings.Fields(printed(t, dev, "NATS"))[0])
-	testkit.Eventually(t, "there is a stream", func() bool {
+	js := kit.JetStream(t, strings.Fields(printed(t, dev, "NATS"))[0])
+	kit.Eventually(t, "there is a stream", func() bool {
 		_, err := js.Stream(t.Context(), "NOTIFY")
 		return err == nil
 	})
 	for _, text := range texts {
 		_, err := js.Publish(t.Context(), subject, []byte(text))
-		testkit.Check(t, err)
+		kit.Check(t, err)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestDev(t *testing.T) {
 	if !strings.Contains(p.out.String(), want) {
 		t.Errorf("no %s in %s", want, p.out.String())
 	}
-	testkit.Eventually(t, "ready", func() bool {
+	kit.Eventually(t, "ready", func() bool {
 		status, _ := get(t, urls["Health"])
 		return status == http.StatusOK
 	})
@@ -128,7 +128,7 @@ func TestDev(t *testing.T) {
 	if got := inbox(t, urls["Inbox"], 1); len(got) != 1 || got[0] != "disk full" {
 		t.Errorf("in the inbox: %q", got)
 	}
-	testkit.Eventually(t, "it is in the log, for people", func() bool {
+	kit.Eventually(t, "it is in the log, for people", func() bool {
 		return len(p.out.Lines("\tINFO\tnotification sent\t", `"category": "errors"`)) == 1
 	})
 	p.interrupt(t)
@@ -156,7 +156,7 @@ func TestDevTakesSettings(t *testing.T) {
 		t.Errorf("%q, expected the limit of the environment", got)
 	}
 	publish(t, p, "notify.errors", "disk full", "disk full")
-	testkit.Eventually(t, "the second one is dropped", func() bool { return len(p.out.Lines(`"outcome":"dropped"`)) > 0 })
+	kit.Eventually(t, "the second one is dropped", func() bool { return len(p.out.Lines(`"outcome":"dropped"`)) > 0 })
 	if line := p.out.Lines(`"outcome":"dropped"`)[0]; !strings.Contains(line, `"limit":"1/1m"`) {
 		t.Errorf("%s, expected the limit 1/1m", line)
 	}
@@ -183,7 +183,7 @@ func TestFakeSlackAlone(t *testing.T) {
 		t.Fatalf("%q, expected %s", p.out.String(), pattern)
 	}
 	response, err := http.Post(found[3], "application/json", strings.NewReader(`{"text":"hi"}`))
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	_ = response.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
 	if got := inbox(t, found[1], 1); len(got) != 1 || got[0] != "hi" {
@@ -215,11 +215,11 @@ func fakeSlackAlone(t *testing.T, flags ...string) (p *command, page, api, webho
 func postTo(t *testing.T, api, channel, text string) (status int, answer, retryAfter string) {
 	t.Helper()
 	response, err := http.PostForm(api+"chat.postMessage", url.Values{"token": {devToken}, "channel": {channel}, "text": {text}})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return response.StatusCode, string(body), response.Header.Get("Retry-After")
 }
 
@@ -252,7 +252,7 @@ func TestTheFakeSlackTakesItsModeFromFlags(t *testing.T) {
 		t.Errorf("%d %s, expected token_revoked", status, answer)
 	}
 	response, err := http.Post(webhook, "application/json", strings.NewReader(`{"text":"hi"}`))
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	_ = response.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
 	if response.StatusCode != http.StatusForbidden {
@@ -268,6 +268,6 @@ func TestDevAgainstABadSlack(t *testing.T) {
 	t.Setenv("SHUTDOWN_TIMEOUT", "1s") // it holds an event at the end
 	p := start(t, "dev", "-slack-revoked")
 	publish(t, p, "notify.errors", "disk full")
-	testkit.Eventually(t, "the worker says what Slack refuses", func() bool { return len(p.out.Lines("token_revoked")) > 0 })
+	kit.Eventually(t, "the worker says what Slack refuses", func() bool { return len(p.out.Lines("token_revoked")) > 0 })
 	p.interrupt(t)
 }

@@ -14,7 +14,7 @@ import (
 
 	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestMain lets the scripts run notifier-dev as a command of its own process, and no test leave a goroutine
@@ -32,7 +32,7 @@ func (h hermetic) Run() int {
 		_ = os.Unsetenv(variable.Name + "_FILE")
 	}
 	code := h.M.Run()
-	if err := goleak.Find(testkit.NATSServerEnds()...); err != nil && code == 0 {
+	if err := goleak.Find(kit.NATSServerEnds()...); err != nil && code == 0 {
 		fmt.Fprintf(os.Stderr, "goroutines are left: %v\n", err)
 		return 1
 	}
@@ -47,7 +47,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": testkit.Exits,
+			"exits": kit.Exits,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each process that is built with -race waits a second for late reports
@@ -58,7 +58,7 @@ func TestScripts(t *testing.T) {
 
 // command is notifier-dev while it runs beside a test, in the test's process.
 type command struct {
-	out, errOut testkit.Output
+	out, errOut kit.Output
 	stop        context.CancelFunc
 	code        chan int
 }
@@ -88,7 +88,7 @@ func (c *command) ends(t *testing.T, want int) {
 		if got != want {
 			t.Errorf("exit code %d, expected %d", got, want)
 		}
-	case <-time.After(testkit.Patience):
+	case <-time.After(kit.Patience):
 		t.Fatal("it does not end")
 	}
 }

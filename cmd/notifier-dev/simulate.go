@@ -12,13 +12,13 @@ import (
 	"github.com/urfave/cli/v3"
 
 	cmdline "notifier/internal/cli"
+	"notifier/internal/devstack/simulate"
 	"notifier/internal/settings"
-	"notifier/internal/simulate"
 	"notifier/internal/term"
 )
 
 // Lua makes much short-lived garbage for each decision. Collecting it less often decides more events per
-// second (GOGC=400 and GOGC=100, go test -run '^$' -bench Run -benchtime 1x ./internal/simulate); the limit
+// second (GOGC=400 and GOGC=100, go test -run '^$' -bench Run -benchtime 1x ./internal/devstack/simulate); the limit
 // keeps a long input within the bound that the help promises.
 const (
 	simulateGCPercent   = 400

@@ -14,7 +14,7 @@ import (
 
 	cmdline "notifier/internal/cli"
 	"notifier/internal/term"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestSimulateAWorkersLog: what a worker logs goes into a simulation as it is, and under the worker's own
@@ -29,13 +29,13 @@ func TestSimulateAWorkersLog(t *testing.T) {
 	for i, category := range []string{"errors", "errors", "errors", "errors", "deploys", "deploys", "deploys", "errors"} {
 		publish(t, worker, "notify."+category, fmt.Sprint(i))
 		// One after the other: the log has them in the order in which they were settled.
-		testkit.Eventually(t, "it is settled", func() bool { return len(worker.out.Lines(`"msg":"notification `)) == i+1 })
+		kit.Eventually(t, "it is settled", func() bool { return len(worker.out.Lines(`"msg":"notification `)) == i+1 })
 	}
 	worker.interrupt(t)
 	logged := worker.out.Lines(`"msg":"notification `)
 	log := filepath.Join(t.TempDir(), "worker.log")
-	testkit.Check(t, os.WriteFile(log, []byte(strings.Join(worker.out.Lines("{"), "\n")), 0o600))
-	var out, errOut testkit.Output
+	kit.Check(t, os.WriteFile(log, []byte(strings.Join(worker.out.Lines("{"), "\n")), 0o600))
+	var out, errOut kit.Output
 	if code := run(t.Context(), []string{"notifier-dev", "simulate", "-json", "-category", "3/1h", "-global", "5/1h", log}, strings.NewReader(""), &out, &errOut); code != cmdline.ExitDone {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
 	}
@@ -58,7 +58,7 @@ func TestSimulateAWorkersLog(t *testing.T) {
 func fieldsOf(t *testing.T, line string) map[string]any {
 	t.Helper()
 	var fields map[string]any
-	testkit.Check(t, json.Unmarshal([]byte(line), &fields))
+	kit.Check(t, json.Unmarshal([]byte(line), &fields))
 	return fields
 }
 
@@ -78,7 +78,7 @@ func TestSimulateInterrupted(t *testing.T) {
 			keyboard, typed := io.Pipe()
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			var out, errOut testkit.Output
+			var out, errOut kit.Output
 			code := make(chan int, 1)
 			go func() {
 				code <- run(ctx, append([]string{"notifier-dev", "simulate"}, test.arguments...), keyboard, &out, &errOut)
@@ -93,7 +93,7 @@ func TestSimulateInterrupted(t *testing.T) {
 				}
 				_ = typed.Close()
 			}
-			testkit.Eventually(t, "it has begun", func() bool { return test.begun(out.String()) })
+			kit.Eventually(t, "it has begun", func() bool { return test.begun(out.String()) })
 			cancel()
 			if got := <-code; got != cmdline.ExitFailed {
 				t.Errorf("exit code %d, expected 1", got)
@@ -118,11 +118,11 @@ func TestSimulateProgress(t *testing.T) {
 		elsewhere := newProgress(&piped, term.ScreenOf(&piped), 8)
 		for range 8 {
 			time.Sleep(300 * time.Millisecond) // of synctest's clock
-			testkit.Check(t, onTerminal.advance())
-			testkit.Check(t, elsewhere.advance())
+			kit.Check(t, onTerminal.advance())
+			kit.Check(t, elsewhere.advance())
 		}
-		testkit.Check(t, onTerminal.erase())
-		testkit.Check(t, elsewhere.erase())
+		kit.Check(t, onTerminal.erase())
+		kit.Check(t, elsewhere.erase())
 		want := "\r4 of 8 events decided (50 %)\r8 of 8 events decided (100 %)\r\x1b[K"
 		if got := shown.String(); got != want {
 			t.Errorf("on a terminal: %q, expected %q", got, want)
@@ -139,8 +139,8 @@ func TestSimulateProgressOfAShortReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shown strings.Builder
 		p := newProgress(&shown, term.Screen{Terminal: true}, 1)
-		testkit.Check(t, p.advance())
-		testkit.Check(t, p.erase())
+		kit.Check(t, p.advance())
+		kit.Check(t, p.erase())
 		if got := shown.String(); got != "" {
 			t.Errorf("%q, expected nothing", got)
 		}
@@ -150,7 +150,7 @@ func TestSimulateProgressOfAShortReplay(t *testing.T) {
 // TestVerdictLines are JSON that keeps its names and leaves out what does not apply.
 func TestVerdictLines(t *testing.T) {
 	t.Parallel()
-	var out, errOut testkit.Output
+	var out, errOut kit.Output
 	text := `{"time":"2026-11-20T04:39:01.5+01:00","category":"a<b"}` + "\n" + `{"time":"2026-11-20T03:39:02Z","category":"a<b","id":"x"}
 {"time":"2026-11-20T03:40:00.382Z","category":"a<b"}`
 	if code := run(t.Context(), []string{"notifier-dev", "simulate", "-json", "-category", "1/1m"}, strings.NewReader(text), &out, &errOut); code != cmdline.ExitDone {

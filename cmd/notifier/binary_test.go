@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestBinary is a worker as it is deployed: it starts before the services that it needs, reports what it waits
@@ -17,9 +17,9 @@ import (
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	binary := production.Build(t, programs)
-	natsAddr, redisAddr := testkit.FreeAddr(t), testkit.FreeAddr(t)
+	natsAddr, redisAddr := kit.FreeAddr(t), kit.FreeAddr(t)
 	slack, err := devstack.StartSlack(ephemeralAddr)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer slack.Close()
 	p := startCommand(t, exec.Command(binary, "serve"), map[string]string{
 		"NATS_URL": "nats://me:hunter2@" + natsAddr, "REDIS_URL": "redis://" + redisAddr,
@@ -27,7 +27,7 @@ func TestBinary(t *testing.T) {
 	})
 	out := &p.out
 	admin := adminURL(t, out)
-	testkit.Eventually(t, "it says what it waits for", func() bool {
+	kit.Eventually(t, "it says what it waits for", func() bool {
 		return len(out.lines(`"for":"redis"`)) > 0 && len(out.lines("nats not connected")) > 0
 	})
 	for i := range 3 { // looks at it do not make it say so again
@@ -46,23 +46,23 @@ func TestBinary(t *testing.T) {
 	}
 
 	server, err := devstack.StartNATS(natsAddr, t.TempDir())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer server.Close()
 	store, err := devstack.StartRedis(redisAddr)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer store.Close()
 	if server.Addr() != natsAddr || store.Addr() != redisAddr {
 		t.Skip("somebody else took the addresses in the meantime")
 	}
-	testkit.Eventually(t, "ready", func() bool {
+	kit.Eventually(t, "ready", func() bool {
 		status, _ := get(t, admin+"/readyz")
 		return status == http.StatusOK
 	})
 	connection, err := nats.Connect(server.URL())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer connection.Close()
-	testkit.Check(t, connection.Publish("notify.errors", []byte("disk full")))
-	testkit.Eventually(t, "sent", func() bool { return len(out.lines("notification sent")) == 1 })
+	kit.Check(t, connection.Publish("notify.errors", []byte("disk full")))
+	kit.Eventually(t, "sent", func() bool { return len(out.lines("notification sent")) == 1 })
 
 	p.terminate(t)
 	p.ends(t, exitDone)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // The events of TestServeBlocks: one with a link and one with a type that carries links behind words.
@@ -33,17 +33,17 @@ func TestServeBlocks(t *testing.T) {
 			t.Parallel()
 			p, server, slack := worker(t, test.settings)
 			admin := adminURL(t, &p.out)
-			testkit.Eventually(t, "ready", func() bool {
+			kit.Eventually(t, "ready", func() bool {
 				status, _ := get(t, admin+"/readyz")
 				return status == http.StatusOK
 			})
 			connection, err := nats.Connect(server.URL())
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			defer connection.Close()
 			for _, payload := range []string{withLink, withVideo} {
-				testkit.Check(t, connection.Publish("notify.errors", []byte(payload)))
+				kit.Check(t, connection.Publish("notify.errors", []byte(payload)))
 			}
-			testkit.Eventually(t, "both settled", func() bool { return len(p.out.lines(`"outcome":`)) == 2 })
+			kit.Eventually(t, "both settled", func() bool { return len(p.out.lines(`"outcome":`)) == 2 })
 			var posted strings.Builder
 			for _, message := range slack.Messages() {
 				posted.Write(message.Blocks)
@@ -61,7 +61,7 @@ func TestServeBlocks(t *testing.T) {
 				return
 			}
 			var line map[string]any
-			testkit.Check(t, json.Unmarshal([]byte(strings.Join(dead, "")), &line))
+			kit.Check(t, json.Unmarshal([]byte(strings.Join(dead, "")), &line))
 			if detail, _ := line["detail"].(string); line["event_id"] != "video" || line["reason"] != "malformed" || !strings.HasPrefix(detail, `blocks[0].type is "video", expected one of actions, `) {
 				t.Errorf("%s, expected the video to be malformed", dead)
 			}

@@ -18,7 +18,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // chromium is the headless Chromium that the tests of the package share: starting one is more work than most of them are.
@@ -77,7 +77,7 @@ func openBrowser(t *testing.T) *browser {
 	}
 	ctx, closeTab := chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(closeTab)
-	ctx, cancel := context.WithTimeout(ctx, 6*testkit.Patience)
+	ctx, cancel := context.WithTimeout(ctx, 6*kit.Patience)
 	t.Cleanup(cancel)
 	b := &browser{ctx: ctx}
 	if err := chromedp.Listen(ctx, b.listen); err != nil {
@@ -165,7 +165,7 @@ func (b *browser) prefer(t *testing.T, feature, value string) {
 func see[T any](t *testing.T, b *browser, script string) T {
 	t.Helper()
 	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
-	for deadline := time.Now().Add(testkit.Patience); err != nil && strings.Contains(err.Error(), "navigated") && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(kit.Patience); err != nil && strings.Contains(err.Error(), "navigated") && time.Now().Before(deadline); {
 		value, err = chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
 	}
 	if err != nil {
@@ -179,7 +179,7 @@ func (b *browser) text(t *testing.T, selector string) string {
 	t.Helper()
 	var text *string
 	script := fmt.Sprintf("document.querySelector(%q)?.textContent ?? null", selector)
-	testkit.Eventually(t, "there is "+selector+" in the page", func() bool {
+	kit.Eventually(t, "there is "+selector+" in the page", func() bool {
 		text = see[*string](t, b, script)
 		return text != nil
 	})
@@ -189,8 +189,8 @@ func (b *browser) text(t *testing.T, selector string) string {
 // waitForText waits until an element's text holds all of the texts.
 func (b *browser) waitForText(t *testing.T, selector string, texts ...string) {
 	t.Helper()
-	if shown, holds := b.shows(t, testkit.Patience, selector, texts...); !holds {
-		t.Fatalf("after %s %s still shows %q, expected %q", testkit.Patience, selector, shown, texts)
+	if shown, holds := b.shows(t, kit.Patience, selector, texts...); !holds {
+		t.Fatalf("after %s %s still shows %q, expected %q", kit.Patience, selector, shown, texts)
 	}
 }
 
@@ -206,7 +206,7 @@ func (b *browser) shows(t *testing.T, limit time.Duration, selector string, text
 	failing := b.failing
 	b.mu.Unlock()
 	asked := time.Now()
-	holds = testkit.Within(limit, func() bool {
+	holds = kit.Within(limit, func() bool {
 		if !failing && time.Since(asked) >= pollEvery {
 			asked = time.Now()
 			see[bool](t, b, `window.dispatchEvent(new Event("online"))`)

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"notifier/internal/devstack"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // canaries are the secrets of one deployment, each of them unlike any other text: by which one is found somewhere, one knows
@@ -45,8 +45,8 @@ func canaryServices(t *testing.T) (canaries, map[string]string, *devstack.Slack)
 	server.SetUser(t, c["Redis password"], "notifier", redisUser(t)...)
 	file := func(name, content string) string {
 		path := filepath.Join(t.TempDir(), name)
-		testkit.Check(t, os.WriteFile(path, []byte(content), 0o600))
-		testkit.Check(t, os.Chmod(path, 0o644)) //nolint:gosec // it is to be warned about
+		kit.Check(t, os.WriteFile(path, []byte(content), 0o600))
+		kit.Check(t, os.Chmod(path, 0o644)) //nolint:gosec // it is to be warned about
 		return path
 	}
 	delete(settings, "REDIS_URL")
@@ -76,13 +76,13 @@ func TestNoSecretGetsOut(t *testing.T) {
 			settings["LOG_FORMAT"] = format
 			worker := start(t, settings, "serve")
 			addr := regexp.MustCompile(`admin server listens.*?"addr": ?"([^"]+)"`)
-			testkit.Eventually(t, "it listens", func() bool { return addr.MatchString(worker.out.String()) })
+			kit.Eventually(t, "it listens", func() bool { return addr.MatchString(worker.out.String()) })
 			settings["ADMIN_ADDR"] = addr.FindStringSubmatch(worker.out.String())[1]
 			admin := "http://" + settings["ADMIN_ADDR"]
-			testkit.Eventually(t, "ready", func() bool { status, _ := get(t, admin+"/readyz"); return status == 200 })
+			kit.Eventually(t, "ready", func() bool { status, _ := get(t, admin+"/readyz"); return status == 200 })
 			c.runAll(t, settings, admin)
 			for _, wanted := range []string{"a secret file can be used by others", "spans are lost", "notification dropped", "notification dead"} {
-				testkit.Eventually(t, wanted, func() bool { return len(worker.out.lines(wanted)) > 0 })
+				kit.Eventually(t, wanted, func() bool { return len(worker.out.lines(wanted)) > 0 })
 			}
 			slack.Always(devstack.Behaviour{Code: "invalid_auth"})
 			settings["NATS_URL"] = regexp.MustCompile(`@.*`).ReplaceAllString(settings["NATS_URL"], "@127.0.0.1:1")

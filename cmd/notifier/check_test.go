@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"notifier/internal/preflight"
-	"notifier/internal/redistest"
 	"notifier/internal/settings"
 	"notifier/internal/term"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // checkAgainst runs "notifier check" with settings and returns its output.
@@ -48,7 +48,7 @@ func TestCheckHangs(t *testing.T) {
 	t.Parallel()
 	settings := checkSettingsOf(t)
 	silent, err := net.Listen("tcp", ephemeralAddr)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer silent.Close() // what is never accepted hangs as well
 	addr := silent.Addr().String()
 	settings["NATS_URL"], settings["REDIS_URL"], settings["SLACK_API_URL"] = "nats://"+addr, "redis://"+addr, "http://"+addr+"/"
@@ -78,7 +78,7 @@ func TestCheckJSON(t *testing.T) {
 		t.Fatalf("exit code %d", code)
 	}
 	var got checkJSON
-	testkit.Check(t, json.Unmarshal([]byte(p.out.String()), &got))
+	kit.Check(t, json.Unmarshal([]byte(p.out.String()), &got))
 	sources := map[string]checkedSetting{}
 	for _, s := range got.Settings {
 		sources[s.Name] = s

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // secretsScript is deploy/secrets.sh with a directory for its volumes, without Docker.
@@ -23,9 +23,9 @@ type secretsScript struct {
 func newSecretsScript(t *testing.T) secretsScript {
 	t.Helper()
 	s := secretsScript{deploy: t.TempDir(), secrets: t.TempDir(), bin: t.TempDir()}
-	testkit.Check(t, os.CopyFS(s.deploy, os.DirFS("../../deploy")))
+	kit.Check(t, os.CopyFS(s.deploy, os.DirFS("../../deploy")))
 	for _, name := range []string{"chown", "flock"} {
-		testkit.Check(t, os.WriteFile(filepath.Join(s.bin, name), []byte("#!/bin/sh\n"), 0o700))
+		kit.Check(t, os.WriteFile(filepath.Join(s.bin, name), []byte("#!/bin/sh\n"), 0o700))
 	}
 	return s
 }
@@ -58,7 +58,7 @@ func (s secretsScript) file(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(s.secrets, name))
 	if !errors.Is(err, fs.ErrNotExist) {
-		testkit.Check(t, err)
+		kit.Check(t, err)
 	}
 	return string(content)
 }
@@ -102,11 +102,11 @@ func TestComposeSecretsFailClosed(t *testing.T) {
 			s := newSecretsScript(t)
 			path := filepath.Join(s.deploy, conf)
 			content, err := os.ReadFile(path)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			spoil := func() {
-				testkit.Check(t, os.Remove(path))
+				kit.Check(t, os.Remove(path))
 				if state == "empty" {
-					testkit.Check(t, os.WriteFile(path, nil, 0o600))
+					kit.Check(t, os.WriteFile(path, nil, 0o600))
 				}
 				if out, err := s.run(t, "", ""); err == nil || !strings.Contains(out, conf) {
 					t.Errorf("with %s %s the script ends with %v and %q; expected a failure that names it", state, conf, err, out)
@@ -116,7 +116,7 @@ func TestComposeSecretsFailClosed(t *testing.T) {
 			if nats, redis := s.file(t, "nats/nats.conf"), s.file(t, "redis/users.acl"); nats != "" || redis != "" {
 				t.Errorf("with %s %s the script writes %q and %q, expected nothing", state, conf, nats, redis)
 			}
-			testkit.Check(t, os.WriteFile(path, content, 0o600))
+			kit.Check(t, os.WriteFile(path, content, 0o600))
 			if out, err := s.run(t, "", ""); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}

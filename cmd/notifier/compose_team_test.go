@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestComposeSecretsOfASecondTeam: it gets users of NATS and Redis of its own, for its own names alone, and the first team's
@@ -92,7 +92,7 @@ func TestComposeSecretsRemoveATeam(t *testing.T) {
 func users(t *testing.T, s secretsScript) map[string]string {
 	t.Helper()
 	options, err := server.ProcessConfigFile(filepath.Join(s.secrets, "nats/nats.conf"))
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	all := map[string]string{}
 	for _, user := range options.Users {
 		permissions := ""

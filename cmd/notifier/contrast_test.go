@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // showEverything opens and unhides all of a page.
@@ -96,8 +96,8 @@ func checkContrast(t *testing.T, b *browser, prepare ...string) {
 func TestContrastOfTheInboxPage(t *testing.T) {
 	t.Parallel()
 	slack, err := devstack.StartSlack(ephemeralAddr)
-	testkit.Check(t, err)
-	t.Cleanup(func() { testkit.Check(t, slack.Close()) })
+	kit.Check(t, err)
+	t.Cleanup(func() { kit.Check(t, slack.Close()) })
 	b := openBrowser(t)
 	b.open(t, slack.URL())
 	b.waitForText(t, "#state", "live")
@@ -107,18 +107,18 @@ func TestContrastOfTheInboxPage(t *testing.T) {
 		{"type":"context","elements":[{"type":"mrkdwn","text":"` + "context `code` <https://example.com|link> <!here>" + `"}]},
 		{"type":"actions","elements":[{"type":"button","text":{"type":"plain_text","text":"Go"}}]}]}`
 	request, err := http.NewRequest(http.MethodPost, slack.APIURL()+"chat.postMessage", strings.NewReader(body))
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	request.Header.Set("Authorization", "Bearer xoxb-any")
 	request.Header.Set("Content-Type", "application/json; charset=utf-8")
 	response, err := http.DefaultClient.Do(request)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
-	testkit.Check(t, response.Body.Close())
-	testkit.Check(t, slack.SetMode(devstack.Mode{Revoked: true}))
+	kit.Check(t, response.Body.Close())
+	kit.Check(t, slack.SetMode(devstack.Mode{Revoked: true}))
 	refused := url.Values{"token": {"xoxb-any"}, "channel": {"C1"}, "text": {"hi"}}
 	response, err = http.PostForm(slack.APIURL()+"chat.postMessage", refused)
-	testkit.Check(t, err)
-	testkit.Check(t, response.Body.Close())
+	kit.Check(t, err)
+	kit.Check(t, response.Body.Close())
 	b.waitForText(t, "#refusals", "1 refused by the revoked token")
 	b.waitForText(t, "#count", "1 message")
 	const mode = `document.querySelector("#mode-answer").textContent = "bad"; document.querySelector("#mode").className = `
@@ -131,7 +131,7 @@ func TestContrastOfTheStatusPage(t *testing.T) {
 	p, server, slack := worker(t, map[string]string{"LIMIT_CATEGORY": "2/30m", "LIMIT_GROUP": "50/30m"})
 	b.open(t, readyURL(t, &p.out))
 	publishEach(t, server, "errors", 3, "team.deploys", 1)
-	testkit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 4 })
+	kit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 4 })
 	slack.Always(devstack.Behaviour{Code: "token_revoked"})
 	publishEach(t, server, "payments", 1)
 	b.waitForText(t, "#attention", "credentials")

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestDeadDiesAgain: an event that is broken dies, and dies again under the same id when it is put back as it is; that
@@ -22,8 +22,8 @@ func TestDeadDiesAgain(t *testing.T) {
 	t.Parallel()
 	server, _, env := services(t, nil)
 	worker := start(t, env)
-	js := testkit.JetStream(t, server.URL())
-	testkit.Eventually(t, "the streams are there", func() bool {
+	js := kit.JetStream(t, server.URL())
+	kit.Eventually(t, "the streams are there", func() bool {
 		_, err := js.Stream(t.Context(), "NOTIFY_DEAD")
 		return err == nil
 	})
@@ -31,7 +31,7 @@ func TestDeadDiesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	died := func() []string { return worker.out.lines(`"outcome":"dead"`, `"reason":"malformed"`) }
-	testkit.Eventually(t, "it is dead", func() bool { return len(died()) == 1 })
+	kit.Eventually(t, "it is dead", func() bool { return len(died()) == 1 })
 	id := logLine(t, died()[0])["event_id"].(string)
 	out, _ := runToEnd(t, env, exitDone, "dead", "list")
 	if !strings.Contains(out, "   "+id+"   1\n") || !strings.HasSuffix(out, "1 dead letter: 1 malformed\n") {
@@ -41,7 +41,7 @@ func TestDeadDiesAgain(t *testing.T) {
 		if out, errOut := runToEnd(t, env, exitDone, "dead", "replay"); out != "1 replayed, 0 left\n" || errOut != "" {
 			t.Errorf("%q %q, expected one to go back", out, errOut)
 		}
-		testkit.Eventually(t, "it is dead again", func() bool { return len(died()) == n && messages(t, js, "NOTIFY_DEAD") == 1 })
+		kit.Eventually(t, "it is dead again", func() bool { return len(died()) == n && messages(t, js, "NOTIFY_DEAD") == 1 })
 		if again := logLine(t, died()[n-1])["event_id"]; again != id {
 			t.Errorf("event %v died, expected %s", again, id)
 		}
@@ -55,16 +55,16 @@ func TestDeadDiesAgain(t *testing.T) {
 func TestDeadIsSentOnce(t *testing.T) {
 	t.Parallel()
 	server, slack, env := services(t, nil)
-	js := testkit.JetStream(t, server.URL())
+	js := kit.JetStream(t, server.URL())
 	first := start(t, with(env, map[string]string{"EVENT_MAX_BYTES": "10"}))
-	testkit.Eventually(t, "the stream is there", func() bool {
+	kit.Eventually(t, "the stream is there", func() bool {
 		_, err := js.Stream(t.Context(), "NOTIFY")
 		return err == nil
 	})
 	if _, err := js.Publish(t.Context(), "notify.errors", []byte("the disk is full")); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, "it is dead", func() bool { return len(first.out.lines(`"reason":"too_large"`)) == 1 })
+	kit.Eventually(t, "it is dead", func() bool { return len(first.out.lines(`"reason":"too_large"`)) == 1 })
 	id := logLine(t, first.out.lines(`"reason":"too_large"`)[0])["event_id"].(string)
 	first.terminate(t)
 	first.ends(t, exitDone)
@@ -73,14 +73,14 @@ func TestDeadIsSentOnce(t *testing.T) {
 	}
 
 	second := start(t, env)
-	testkit.Eventually(t, "it is sent", func() bool { return len(second.out.lines(`"outcome":"sent"`, `"event_id":"`+id+`"`)) == 1 })
+	kit.Eventually(t, "it is sent", func() bool { return len(second.out.lines(`"outcome":"sent"`, `"event_id":"`+id+`"`)) == 1 })
 	copied := nats.NewMsg("notify.errors")
 	copied.Header = nats.Header{"Notifier-Event-Id": {id}, "Nats-Msg-Id": {"replay.1.2"}}
 	copied.Data = []byte("the disk is full")
 	if _, err := js.PublishMsg(t.Context(), copied); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, "the copy is dropped", func() bool { return len(second.out.lines(`"reason":"duplicate"`, `"event_id":"`+id+`"`)) == 1 })
+	kit.Eventually(t, "the copy is dropped", func() bool { return len(second.out.lines(`"reason":"duplicate"`, `"event_id":"`+id+`"`)) == 1 })
 	if slack.Accepted() != 1 {
 		t.Errorf("%d messages in Slack, expected one", slack.Accepted())
 	}
@@ -97,7 +97,7 @@ func TestDeadDoesNotLoop(t *testing.T) {
 		letter := deadLetter("errors", "malformed", m.Header.Get("Notifier-Event-Id"))
 		_ = connection.PublishMsg(letter)
 	})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer func() { _ = subscription.Unsubscribe() }()
 	for i := range 20 {
 		if _, err := js.PublishMsg(t.Context(), deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i))); err != nil {
@@ -107,7 +107,7 @@ func TestDeadDoesNotLoop(t *testing.T) {
 	if out, _ := runToEnd(t, env, exitDone, "dead", "replay"); out != "20 replayed, 0 left\n" {
 		t.Errorf("%q, expected each to go back once", out)
 	}
-	testkit.Eventually(t, "all have died again", func() bool { return messages(t, js, "NOTIFY_DEAD") == 20 })
+	kit.Eventually(t, "all have died again", func() bool { return messages(t, js, "NOTIFY_DEAD") == 20 })
 	if n := messages(t, js, "NOTIFY"); n != 20 {
 		t.Errorf("%d events, expected 20", n)
 	}
@@ -124,18 +124,18 @@ func TestDeadInterrupted(t *testing.T) {
 		}
 	}
 	published, err := js.Conn().SubscribeSync("notify.>")
-	testkit.Check(t, err)
-	testkit.Check(t, js.Conn().Flush())
+	kit.Check(t, err)
+	kit.Check(t, js.Conn().Flush())
 	reader, writer := fullPipe(t) // nobody reads: the first line of -json is as far as it comes
 	command := exec.Command("notifier", "dead", "replay", "-json")
 	command.Stdout = writer
 	p := startCommand(t, command, env)
-	testkit.Check(t, writer.Close())
-	_, err = published.NextMsg(testkit.Patience)
-	testkit.Check(t, err)
+	kit.Check(t, writer.Close())
+	_, err = published.NextMsg(kit.Patience)
+	kit.Check(t, err)
 	p.terminate(t)
 	_, err = io.Copy(io.Discard, reader)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	p.ends(t, exitFailed)
 	if got := p.errOut.String(); !strings.HasSuffix(got, "notifier: interrupted\n") {
 		t.Errorf("%q, expected that it was interrupted", got)
@@ -150,9 +150,9 @@ func TestDeadInterrupted(t *testing.T) {
 func fullPipe(t *testing.T) (reader, writer *os.File) {
 	t.Helper()
 	reader, writer, err := os.Pipe()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = reader.Close() })
-	testkit.Check(t, writer.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	kit.Check(t, writer.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
 	for err == nil {
 		_, err = writer.Write(make([]byte, 1<<10))
 	}
@@ -166,19 +166,19 @@ func fullPipe(t *testing.T) (reader, writer *os.File) {
 func TestDeadRejectedIsSentOnce(t *testing.T) {
 	t.Parallel()
 	server, slack, env := services(t, nil)
-	js := testkit.JetStream(t, server.URL())
+	js := kit.JetStream(t, server.URL())
 	slack.Next(devstack.Behaviour{Code: "invalid_blocks"})
 	p := start(t, env)
-	testkit.Eventually(t, "the stream is there", func() bool {
+	kit.Eventually(t, "the stream is there", func() bool {
 		_, err := js.Stream(t.Context(), "NOTIFY")
 		return err == nil
 	})
 	publishes(t, env, "errors", "-id", "e-1", "disk full")
-	testkit.Eventually(t, "it is dead", func() bool { return len(p.out.lines(`"reason":"slack_rejected"`, `"event_id":"e-1"`)) == 1 })
+	kit.Eventually(t, "it is dead", func() bool { return len(p.out.lines(`"reason":"slack_rejected"`, `"event_id":"e-1"`)) == 1 })
 	if out, _ := runToEnd(t, env, exitDone, "dead", "replay", "-reason", "slack_rejected"); out != "1 replayed, 0 left of those that match\n" {
 		t.Errorf("%q, expected it to go back", out)
 	}
-	testkit.Eventually(t, "it is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`, `"event_id":"e-1"`)) == 1 })
+	kit.Eventually(t, "it is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`, `"event_id":"e-1"`)) == 1 })
 	if slack.Accepted() != 1 {
 		t.Errorf("%d messages in Slack, expected one", slack.Accepted())
 	}

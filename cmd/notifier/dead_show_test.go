@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // startWithLargePayloads is startWithStreams on a server that takes messages of 8 MiB.
@@ -20,13 +20,13 @@ func startWithLargePayloads(t *testing.T) (jetstream.JetStream, map[string]strin
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: 8 << 20,
 	})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(testkit.Patience) {
+	if !s.ReadyForConnections(kit.Patience) {
 		t.Fatal("no server")
 	}
-	js := testkit.JetStream(t, "nats://"+s.Addr().String())
+	js := kit.JetStream(t, "nats://"+s.Addr().String())
 	for name, subject := range map[string]string{"NOTIFY": "notify.>", "NOTIFY_DEAD": "notify-dead.>"} {
 		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestDeadShowAnyPayload(t *testing.T) {
 			letter.Header["Status"] = []string{"404"}
 			letter.Data = []byte(payload)
 			ack, err := js.PublishMsg(t.Context(), letter)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			seq := fmt.Sprint(ack.Sequence)
 			text, _ := runToEnd(t, env, exitDone, "dead", "show", seq)
 			if strings.ContainsAny(text, "\x1b\x07\r\u202e\u009b\u2028\x00") {
@@ -80,7 +80,7 @@ func TestDeadShowAnyPayload(t *testing.T) {
 				t.Errorf("%.200q, expected one line", object)
 			}
 			var got shown
-			testkit.Check(t, json.Unmarshal([]byte(object), &got))
+			kit.Check(t, json.Unmarshal([]byte(object), &got))
 			if exact := exactly(t, got); exact != payload {
 				t.Errorf("%.80q came out as %.80q", payload, exact)
 			}
@@ -101,7 +101,7 @@ func exactly(t *testing.T, got shown) string {
 		return *got.Payload
 	case got.Payload == nil && got.Base64 != nil:
 		decoded, err := base64.StdEncoding.DecodeString(*got.Base64)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		return string(decoded)
 	}
 	t.Fatalf("%+v, expected one form of the payload", got)
@@ -124,7 +124,7 @@ func deleteMany(t *testing.T, count int) {
 			others++
 			letter = nats.NewMsg("notify-dead.errors") // an acknowledgement, or anything else
 		}
-		if _, err := js.PublishMsgAsync(letter, jetstream.WithStallWait(testkit.Patience)); err != nil {
+		if _, err := js.PublishMsgAsync(letter, jetstream.WithStallWait(kit.Patience)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,12 +157,12 @@ func TestDeadDeleteRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			js, env := startWithStreams(t)
-			testkit.Check(t, js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
+			kit.Check(t, js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
 			test.config.Name = "NOTIFY_DEAD"
 			_, err := js.CreateStream(t.Context(), test.config)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			_, err = js.PublishMsg(t.Context(), deadLetter("errors", "malformed", "e-1"))
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			for _, selection := range [][]string{{"-all"}, {"1"}, {"-reason", "malformed"}} {
 				out, errOut := runToEnd(t, env, exitFailed, append([]string{"dead", "delete"}, selection...)...)
 				if out != "" || !strings.Contains(errOut, test.want) {
@@ -180,14 +180,14 @@ func TestDeadDeleteRefused(t *testing.T) {
 func TestDeadDeleteKeepsOthers(t *testing.T) {
 	t.Parallel()
 	js, env := startWithStreams(t)
-	testkit.Check(t, js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
+	kit.Check(t, js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY_DEAD", Subjects: []string{"notify-dead.>", "notify-dead", "orders.>"}})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	for _, subject := range []string{"orders.1", "notify-dead", "notify-dead.errors"} {
 		letter := deadLetter("errors", "malformed", subject)
 		letter.Subject = subject
 		_, err := js.PublishMsg(t.Context(), letter)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 	}
 	out, errOut := runToEnd(t, env, exitDone, "dead", "delete", "-all")
 	if out != "1 deleted, 2 left\n" || !strings.Contains(errOut, `letter 1 (orders.1) was left: it is no dead letter: its subject "orders.1" is not below notify-dead`) {

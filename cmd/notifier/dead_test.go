@@ -12,16 +12,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // startWithStreams starts a NATS server with the streams of a worker, and returns the settings with which commands find it.
 func startWithStreams(t *testing.T) (jetstream.JetStream, map[string]string) {
 	t.Helper()
 	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
-	js := testkit.JetStream(t, server.URL())
+	js := kit.JetStream(t, server.URL())
 	for name, subject := range map[string]string{"NOTIFY": "notify.>", "NOTIFY_DEAD": "notify-dead.>"} {
 		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
 			t.Fatal(err)
@@ -45,7 +45,7 @@ func deadLetter(category, reason, id string) *nats.Msg {
 func messages(t *testing.T, js jetstream.JetStream, name string) uint64 {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), name)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return stream.CachedInfo().State.Msgs
 }
 
@@ -57,7 +57,7 @@ func TestDeadMany(t *testing.T) {
 
 // TestDeadThousands is what TestDeadMany and TestDeadDeleteMany are, at a size that takes long with the race detector.
 func TestDeadThousands(t *testing.T) {
-	testkit.Long(t)
+	kit.Long(t)
 	t.Parallel()
 	replayMany(t, 5000)
 	deleteMany(t, 10_000)
@@ -67,7 +67,7 @@ func replayMany(t *testing.T, count int) {
 	t.Helper()
 	js, env := startWithStreams(t)
 	for i := range count {
-		if _, err := js.PublishMsgAsync(deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i+1)), jetstream.WithStallWait(testkit.Patience)); err != nil {
+		if _, err := js.PublishMsgAsync(deadLetter("errors", "malformed", fmt.Sprintf("e-%d", i+1)), jetstream.WithStallWait(kit.Patience)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestDeadStops(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testkit.Check(t, js.DeleteStream(t.Context(), "NOTIFY"))
+	kit.Check(t, js.DeleteStream(t.Context(), "NOTIFY"))
 	out, errOut := runToEnd(t, env, exitFailed, "dead", "replay")
 	if out != "0 replayed, 10 left\n" || strings.Count(errOut, "no stream stores notify.errors") != 10 ||
 		!strings.HasSuffix(errOut, "notifier: 10 letters in a row could not be published, the others were not tried\n") {
@@ -197,13 +197,13 @@ func TestDeadNotPermitted(t *testing.T) {
 					{Username: "some", Password: "hunter2", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{test.denied}}}},
 				},
 			})
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			s.Start()
 			t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-			if !s.ReadyForConnections(testkit.Patience) {
+			if !s.ReadyForConnections(kit.Patience) {
 				t.Fatal("no server")
 			}
-			js := testkit.JetStream(t, "nats://all:hunter2@"+s.Addr().String())
+			js := kit.JetStream(t, "nats://all:hunter2@"+s.Addr().String())
 			for name, subject := range map[string]string{"NOTIFY": "notify.>", "NOTIFY_DEAD": "notify-dead.>"} {
 				if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
 					t.Fatal(err)

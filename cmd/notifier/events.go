@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	cmdline "notifier/internal/cli"
-	"notifier/internal/recent"
+	"notifier/internal/outcome/recent"
 )
 
 // mostEvents bounds -n.

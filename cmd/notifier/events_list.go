@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"notifier/internal/recent"
+	"notifier/internal/outcome/recent"
 	"notifier/internal/term"
 )
 

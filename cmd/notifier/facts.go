@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"notifier/internal/outcome"
-	"notifier/internal/recent"
+	"notifier/internal/outcome/recent"
 	"notifier/internal/term"
 )
 

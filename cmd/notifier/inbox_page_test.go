@@ -11,24 +11,24 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestTheInboxPageSwitchesTheMode: by its form, and it shows what the fake then has and has refused.
 func TestTheInboxPageSwitchesTheMode(t *testing.T) {
 	t.Parallel()
 	slack, err := devstack.StartSlack(ephemeralAddr)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer slack.Close()
 	defer http.DefaultClient.CloseIdleConnections()
 	post := func() (status int, answer string) {
 		t.Helper()
 		message := url.Values{"token": {"xoxb-1"}, "channel": {"<i>C1</i>"}, "text": {"hi"}}
 		response, err := http.PostForm(slack.APIURL()+"chat.postMessage", message)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		defer response.Body.Close()
 		body, err := io.ReadAll(response.Body)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		return response.StatusCode, string(body)
 	}
 	b := openBrowser(t)
@@ -75,7 +75,7 @@ func TestTheInboxPageSwitchesTheMode(t *testing.T) {
 func asksTheFake(t *testing.T, document string, words []string) {
 	t.Helper()
 	slack, err := devstack.StartSlack(ephemeralAddr)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer slack.Close()
 	defer http.DefaultClient.CloseIdleConnections()
 	address, found := strings.CutPrefix(words[len(words)-1], "http://127.0.0.1:8090")
@@ -89,7 +89,7 @@ func asksTheFake(t *testing.T, document string, words []string) {
 		}
 	}
 	response, err := ask()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer response.Body.Close()
 	if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusOK {
 		t.Errorf("%s: %q: %d %s", document, words, response.StatusCode, body)

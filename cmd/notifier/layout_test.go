@@ -9,39 +9,44 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // floors is the house from its foundation to its roof: a package imports only from floors below its own. docs/design.md
 // describes each package.
 var floors = [][]string{
 	{
-		"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/snapshot", "internal/embedded",
-		"internal/pattern", "internal/suggest", "internal/streams", "internal/wait",
+		"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/pattern",
+		"internal/status/snapshot", "internal/devstack/embedded", "internal/term/suggest",
+		"internal/consume/streams", "internal/consume/wait",
 		"internal/consume/crash", "internal/consume/post/lanes",
 	},
-	{"internal/event", "internal/ratelimit", "internal/admin", "internal/markup"},
-	{"internal/slackout", "internal/stats"},
+	{"internal/event", "internal/ratelimit", "internal/admin", "internal/slackout/markup"},
+	{"internal/slackout", "internal/status/stats"},
 	{"internal/steering", "internal/consume/availability"},
 	{"internal/consume/feed"},
 	{"internal/consume/result"},
 	{"internal/consume/letters", "internal/consume/post"},
-	{"internal/consume", "internal/digest", "internal/status", "internal/simulate", "internal/devstack", "internal/recent"},
+	{
+		"internal/consume", "internal/status", "internal/status/digest", "internal/outcome/recent",
+		"internal/devstack", "internal/devstack/simulate",
+	},
 	{"internal/settings", "internal/telemetry"},
 	{"internal/app", "internal/preflight", "internal/cli"},
 	{"cmd/notifier", "cmd/notifier-dev"},
 }
 
 // testPackages are imported by tests alone.
-var testPackages = []string{"internal/testkit", "internal/redistest", "internal/chaos", "internal/isolation", "internal/survival"}
+var testPackages = []string{"test/kit", "test/redistest", "test/chaos", "test/isolation", "test/survival"}
 
-// packagesOf lists the packages of the module below cmd, internal and lua, each with what it imports of the module.
+// packagesOf lists the packages of the module below cmd, internal, lua and test, each with what it imports of the module.
 func packagesOf(t *testing.T) map[string][]string {
 	t.Helper()
-	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./cmd/...", "./internal/...", "./lua")
+	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./cmd/...", "./internal/...", "./lua",
+		"./test/...")
 	list.Dir = "../.."
 	out, err := list.Output()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	packages := map[string][]string{}
 	for line := range strings.Lines(string(out)) {
 		words := strings.Fields(line)
@@ -91,14 +96,14 @@ func TestEveryPackageIsOnTheMap(t *testing.T) {
 	t.Parallel()
 	packages, document := packagesOf(t), read(t, "docs/design.md")
 	for name := range packages {
-		if parts := strings.Split(name, "/"); parts[0] == "internal" {
-			name = "internal/" + parts[1] // what is below a package is part of it
+		if parts := strings.Split(name, "/"); parts[0] == "internal" || parts[0] == "test" {
+			name = parts[0] + "/" + parts[1] // what is below a package is part of it
 		}
 		if !strings.Contains(document, "`"+name+"`") {
 			t.Errorf("docs/design.md does not name %s", name)
 		}
 	}
-	for _, found := range regexp.MustCompile("`(internal/[a-z]+)`").FindAllStringSubmatch(document, -1) {
+	for _, found := range regexp.MustCompile("`((?:internal|test)/[a-z]+)`").FindAllStringSubmatch(document, -1) {
 		if _, exists := packages[found[1]]; !exists {
 			t.Errorf("docs/design.md names %s, which does not exist", found[1])
 		}
@@ -124,17 +129,17 @@ func TestTheEnvironmentIsReadInOnePlace(t *testing.T) {
 				return err
 			}
 			relative, err := filepath.Rel(root, path)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			name := filepath.ToSlash(relative)
 			ofTests := slices.ContainsFunc(testPackages, func(p string) bool { return strings.HasPrefix(name, p+"/") })
 			content, err := os.ReadFile(path)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			if !ofTests && reads.Match(content) && !slices.Contains(environmentReaders, name) {
 				t.Errorf("%s reads the environment, expected internal/settings to", name)
 			}
 			return nil
 		})
-		testkit.Check(t, err)
+		kit.Check(t, err)
 	}
 }
 
@@ -185,13 +190,13 @@ func messagesOf(t *testing.T) map[string]bool {
 				return err
 			}
 			source, err := os.ReadFile(path)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			for _, found := range call.FindAllStringSubmatch(string(source), -1) {
 				messages[found[1]] = true
 			}
 			return nil
 		})
-		testkit.Check(t, err)
+		kit.Check(t, err)
 	}
 	if len(messages) < 20 {
 		t.Errorf("only %d messages are found: %v", len(messages), messages)

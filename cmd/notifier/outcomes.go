@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"notifier/internal/recent"
+	"notifier/internal/outcome/recent"
 	"notifier/internal/settings"
 )
 

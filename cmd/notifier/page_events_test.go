@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // stubEvents answers api/events with what a worker could answer, and notes what was asked.
@@ -58,7 +58,7 @@ func TestThePageShowsRecentEvents(t *testing.T) {
 	}
 
 	see[bool](t, b, `document.getElementById("event-category").value = " errors ", document.getElementById("event-category").dispatchEvent(new Event("input")), true`)
-	testkit.Eventually(t, "two are shown", func() bool { return see[int](t, b, `document.querySelectorAll("#events tbody tr").length`) == 2 })
+	kit.Eventually(t, "two are shown", func() bool { return see[int](t, b, `document.querySelectorAll("#events tbody tr").length`) == 2 })
 	see[bool](t, b, `document.getElementById("event-outcome").value = "dead", document.getElementById("event-outcome").dispatchEvent(new Event("change")), true`)
 	b.waitForText(t, "#events-note", "There are none.")
 	if got := see[string](t, b, `window.asked.at(-1)`); got != "?n=100&category=errors&outcome=dead" {
@@ -74,7 +74,7 @@ func TestThePageShowsRecentEvents(t *testing.T) {
 	see[bool](t, b, `window.refusal = false, pollEvents(), pollEvents(), pollEvents(), true`)
 	b.waitForText(t, "#events-note", "There are none.")
 	see[bool](t, b, `document.querySelector("#event-section summary").click(), true`)
-	testkit.Eventually(t, "they are closed", func() bool { return see[int](t, b, `document.querySelectorAll("details[open]").length`) == 0 })
+	kit.Eventually(t, "they are closed", func() bool { return see[int](t, b, `document.querySelectorAll("details[open]").length`) == 0 })
 	before := see[int](t, b, `window.asked.length`)
 	see[bool](t, b, `pollEvents(), true`)
 	if after := see[int](t, b, `window.asked.length`); after != before {
@@ -84,7 +84,7 @@ func TestThePageShowsRecentEvents(t *testing.T) {
 	b.expectFailures(true) // the worker may have no such events
 	// A link opens them with the same filter.
 	see[bool](t, b, `location.search = "?open=event-section,now,<b>&category=errors&outcome=sent", true`)
-	testkit.Eventually(t, "the filter is that of the link", func() bool {
+	kit.Eventually(t, "the filter is that of the link", func() bool {
 		return see[string](t, b, `(document.getElementById("event-category")?.value ?? "") + " " + (document.getElementById("event-outcome")?.value ?? "")`) == "errors sent"
 	})
 }
@@ -97,7 +97,7 @@ func TestRecentEventsAreThoseOfTheWorker(t *testing.T) {
 	b.open(t, readyURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
 	publishEach(t, server, "errors", 2, hostile, 1)
-	testkit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 3 })
+	kit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 3 })
 	see[bool](t, b, `document.querySelector("#event-section summary").click(), true`)
 	b.waitForText(t, "#events-note", "The newest 3 events.")
 	b.waitForText(t, "#events tbody", "errors", "sent", "in #alerts", "dropped category", "limit 1/1h, room after ", hostileShown)

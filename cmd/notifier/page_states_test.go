@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // TestThePageIsShortWhereNothingIsWrong: everything else folds away, and a link opens it.
@@ -32,9 +32,9 @@ func TestThePageIsShortWhereNothingIsWrong(t *testing.T) {
 	b.waitForText(t, "#reserve-section summary", "Reserves 3 slots kept")
 	b.waitForText(t, "#replica-section summary", "Workers 1 ready")
 	see[bool](t, b, `document.querySelector("#category-section summary").click(), true`)
-	testkit.Eventually(t, "the address says what is open", func() bool { return see[string](t, b, "location.search") == "?open=category-section" })
+	kit.Eventually(t, "the address says what is open", func() bool { return see[string](t, b, "location.search") == "?open=category-section" })
 	see[bool](t, b, `location.reload(), true`)
-	testkit.Eventually(t, "it is open again", func() bool {
+	kit.Eventually(t, "it is open again", func() bool {
 		return see[int](t, b, `document.querySelectorAll("#category-section[open] tbody tr").length`) == 8
 	})
 }
@@ -71,15 +71,15 @@ func TestThePageTakesNoAnswerOfAProxy(t *testing.T) {
 	b.waitForText(t, "#sentence", "Working.")
 	// What the browser cuts off because the page is left has not failed.
 	see[bool](t, b, `window.fetch = () => new Promise((_, reject) => window.cutOff = reject), true`)
-	testkit.Eventually(t, "a request is under way", func() bool { return see[bool](t, b, `Boolean(window.cutOff)`) })
+	kit.Eventually(t, "a request is under way", func() bool { return see[bool](t, b, `Boolean(window.cutOff)`) })
 	see[bool](t, b, `window.dispatchEvent(new PageTransitionEvent("pagehide")), window.cutOff(new Error("cut off")), true`)
 	see[bool](t, b, `window.waited = false, setTimeout(() => window.waited = true, 50), true`)
-	testkit.Eventually(t, "the page has seen its end", func() bool { return see[bool](t, b, `window.waited`) })
+	kit.Eventually(t, "the page has seen its end", func() bool { return see[bool](t, b, `window.waited`) })
 	if shown := b.text(t, "#sentence"); !strings.HasPrefix(shown, "Working.") {
 		t.Errorf("%q", shown)
 	}
 	see[bool](t, b, `window.fetch = window.realFetch, window.dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true })), window.polled = state.answered, true`)
-	testkit.Eventually(t, "it goes on when the page is shown again", func() bool { return see[bool](t, b, `state.answered > window.polled`) })
+	kit.Eventually(t, "it goes on when the page is shown again", func() bool { return see[bool](t, b, `state.answered > window.polled`) })
 }
 
 // TestAFullRedisHidesNothing: reports are not stored, so all replicas seem to be gone, and what is held seems to be nothing.
@@ -92,11 +92,11 @@ func TestAFullRedisHidesNothing(t *testing.T) {
 	b.open(t, url)
 	b.waitForText(t, "#sentence", "Working.")
 	admin := redis.Client(t)
-	testkit.Check(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	kit.Check(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	b.waitForText(t, "#sentence", "Nothing is sent: Redis is full (maxmemory)")
 	publishEach(t, server, "errors", 3)
 	b.waitForText(t, "#sentence", "Nothing is sent: Redis is full (maxmemory) (for ", "). 3 events are held.")
-	testkit.Check(t, admin.Del(t.Context(), "{notifier}:replicas").Err()) // as after a minute
+	kit.Check(t, admin.Del(t.Context(), "{notifier}:replicas").Err()) // as after a minute
 	b.waitForText(t, "#attention", "Waiting for redis (for ", "OOM")
 	b.waitForText(t, "#fact-held", "3")
 	b.waitForText(t, "#fact-replicas", "1")
@@ -110,18 +110,18 @@ func TestAFullRedisHidesNothing(t *testing.T) {
 			Redis struct{ State, Kind string }
 		}
 	}
-	testkit.Check(t, json.Unmarshal([]byte(body), &shown))
+	kit.Check(t, json.Unmarshal([]byte(body), &shown))
 	if status != http.StatusOK || shown.Held != 3 || len(shown.Replicas) != 1 || shown.This.Held != 3 || shown.This.Redis.State != "refuses" || shown.This.Redis.Kind != "full" {
 		t.Errorf("%d %+v", status, shown)
 	}
-	testkit.Check(t, admin.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	kit.Check(t, admin.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	b.waitForText(t, "#sentence", "Working. 3 of 100 global slots are taken")
-	testkit.Eventually(t, "what was held is sent", func() bool { return slack.Accepted() == 3 })
+	kit.Eventually(t, "what was held is sent", func() bool { return slack.Accepted() == 3 })
 	b.waitForText(t, "#this", "Redisstores everything", "Held events0")
 
-	testkit.Check(t, admin.ConfigSet(t.Context(), "min-replicas-to-write", "3").Err())
+	kit.Check(t, admin.ConfigSet(t.Context(), "min-replicas-to-write", "3").Err())
 	b.waitForText(t, "#sentence", "Nothing is sent: Redis takes no writes, because too few of its replicas are connected")
-	testkit.Check(t, admin.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
+	kit.Check(t, admin.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
 	b.waitForText(t, "#sentence", "Working.")
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/devstack"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // hostile is a category that a publisher can choose. The page shows a replacement for what reorders or hides.
@@ -63,14 +63,14 @@ func settledBy(t *testing.T, out *output) map[string]int {
 func publishEach(t *testing.T, server *devstack.NATS, events ...any) {
 	t.Helper()
 	connection, err := nats.Connect(server.URL())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer connection.Close()
 	for i := 0; i < len(events); i += 2 {
 		for range events[i+1].(int) {
-			testkit.Check(t, connection.Publish("notify."+events[i].(string), []byte("x")))
+			kit.Check(t, connection.Publish("notify."+events[i].(string), []byte("x")))
 		}
 	}
-	testkit.Check(t, connection.FlushTimeout(testkit.Patience))
+	kit.Check(t, connection.FlushTimeout(kit.Patience))
 }
 
 // TestThePageShowsWhatBecameOfEvents compares what a browser shows with the log and with what Slack has received.
@@ -82,7 +82,7 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	b.waitForText(t, "#sentence", "Working. All 9 global slots are free; no limit is full.")
 
 	publishEach(t, server, "errors", 8, "deploys", 1, hostile, 4)
-	testkit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 13 })
+	kit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 13 })
 	b.waitForText(t, "#sentence", "Working. 7 of 9 global slots are taken; ", "errors is full for ", hostileShown, " for ")
 	if got := see[string](t, b, "document.title"); got != "7/9 · notifier" {
 		t.Errorf("title %q", got)
@@ -122,7 +122,7 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	}
 
 	publishEach(t, server, "payments", 3, "errors", 1) // two get the last global slots
-	testkit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 17 })
+	kit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 17 })
 	b.waitForText(t, "#sentence", "Full: all 9 global slots are taken. Everything is dropped for ")
 	b.waitForText(t, "#fact-dropped", "8")
 	logged = settledBy(t, &p.out)
@@ -154,7 +154,7 @@ func checkNext(t *testing.T, out *output, row pageRow) {
 			continue
 		}
 		logged, err := time.Parse(time.RFC3339, fields["ts"].(string))
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		free := logged.Add(time.Duration(fields["retry_after_s"].(float64) * float64(time.Second)))
 		if next.Sub(free).Abs() > time.Second {
 			t.Errorf("%s has room at %s, the log says %s", row.Name, next, free)
@@ -190,12 +190,12 @@ func checkUse(t *testing.T, b *browser) {
 	// What is read out stays while the sentence counts down.
 	see[bool](t, b, `window.readOut = 0, new MutationObserver(() => window.readOut++).observe(document.getElementById("announce"), { childList: true, characterData: true, subtree: true }), true`)
 	first := b.text(t, "#sentence")
-	testkit.Eventually(t, "the sentence counts down", func() bool { return b.text(t, "#sentence") != first })
+	kit.Eventually(t, "the sentence counts down", func() bool { return b.text(t, "#sentence") != first })
 	if n := see[int](t, b, "window.readOut"); n != 0 {
 		t.Errorf("the sentence is read out %d times although it has not changed in kind", n)
 	}
 	b.do(t, chromedp.KeyEvent("\t"), chromedp.KeyEvent("\r"))
-	testkit.Eventually(t, "the slots can be opened with the keyboard", func() bool {
+	kit.Eventually(t, "the slots can be opened with the keyboard", func() bool {
 		return see[int](t, b, `document.querySelectorAll("#slots[open] tbody tr").length`) == 9
 	})
 }
@@ -266,7 +266,7 @@ func TestTheReasonsNeedTheToken(t *testing.T) {
 	}
 	url := adminURL(t, &start(t, env, "serve").out)
 	addr := strings.TrimPrefix(url, "http://")
-	testkit.Eventually(t, "it waits for Redis", func() bool {
+	kit.Eventually(t, "it waits for Redis", func() bool {
 		check := start(t, map[string]string{"ADMIN_ADDR": addr, "ADMIN_TOKEN": token}, "healthcheck")
 		return check.code(t) == exitFailed && strings.Contains(check.errOut.String(), "redis: ")
 	})
@@ -278,7 +278,7 @@ func TestTheReasonsNeedTheToken(t *testing.T) {
 		t.Errorf("healthcheck without the token: exit code %d, %s; expected %d without reasons", code, check.errOut.String(), exitFailed)
 	}
 	env["ADMIN_TOKEN"], env["ADMIN_TOKEN_FILE"] = "", filepath.Join(t.TempDir(), "empty")
-	testkit.Check(t, os.WriteFile(env["ADMIN_TOKEN_FILE"], []byte("\n"), 0o600))
+	kit.Check(t, os.WriteFile(env["ADMIN_TOKEN_FILE"], []byte("\n"), 0o600))
 	worker := start(t, env, "serve")
 	if code := worker.code(t); code != exitUsage || !strings.Contains(worker.errOut.String(), "ADMIN_TOKEN_FILE: "+env["ADMIN_TOKEN_FILE"]+" is empty, expected ") {
 		t.Errorf("with an empty file: exit code %d, %s; expected %d", code, worker.errOut.String(), exitUsage)
@@ -290,7 +290,7 @@ func TestThePageGoesOn(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
 	_, _, env := startServices(t)
-	env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"], env["ADMIN_ADDR"] = "xoxb-1", "#alerts", testkit.FreeAddr(t)
+	env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"], env["ADMIN_ADDR"] = "xoxb-1", "#alerts", kit.FreeAddr(t)
 	p := start(t, env, "serve")
 	b.open(t, readyURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
@@ -314,7 +314,7 @@ func TestThePageGoesOn(t *testing.T) {
 
 	// A server of another version has a page of its own.
 	see[bool](t, b, `performance.now = () => 3600000, document.querySelector("meta[name=version]").content = "older", true`)
-	testkit.Eventually(t, "it has loaded itself again", func() bool {
+	kit.Eventually(t, "it has loaded itself again", func() bool {
 		return see[int](t, b, "window.sameDocument ?? 0") == 0 && strings.Contains(b.text(t, "#sentence"), "Working.")
 	})
 }
@@ -335,7 +335,7 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 	b.waitForText(t, "#fact-held", "4")
 	slack.Always(devstack.Behaviour{})
 	b.waitForText(t, "#sentence", "Working. 4 of 100 global slots are taken; no limit is full.")
-	testkit.Eventually(t, "nothing is waited for", func() bool { return b.text(t, "#attention") == "" })
+	kit.Eventually(t, "nothing is waited for", func() bool { return b.text(t, "#attention") == "" })
 
 	sent := 4 + b.seesPause(t, server, slack, &p.out, "deploys", [][]string{
 		{"#sentence", "Nothing is posted to #alerts for ", ", because Slack asked to wait."},
@@ -353,7 +353,7 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 	proxy.Heal()
 	b.waitForText(t, "#sentence", "Working.")
 	b.expectFailures(false)
-	testkit.Eventually(t, "what was held is sent", func() bool { return slack.Accepted() == sent+2 })
+	kit.Eventually(t, "what was held is sent", func() bool { return slack.Accepted() == sent+2 })
 	b.waitForText(t, "#attention-title", "Needs attention")
-	testkit.Eventually(t, "nothing needs attention", func() bool { return b.text(t, "#attention") == "" })
+	kit.Eventually(t, "nothing needs attention", func() bool { return b.text(t, "#attention") == "" })
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestProductionBuild: what is deployed contains neither the embedded servers nor gRPC.
@@ -19,7 +19,7 @@ func TestProductionBuild(t *testing.T) {
 		t.Fatalf("no list of packages:\n%s", list)
 	}
 	for dependency := range strings.Lines(string(list)) {
-		for _, left := range []string{"nats-server", "miniredis", "gopher-lua", "notifier/internal/devstack", "notifier/internal/embedded", "notifier/internal/simulate", "notifier/internal/redistest", "testing\n", "google.golang.org/grpc", "grpc-gateway"} {
+		for _, left := range []string{"nats-server", "miniredis", "gopher-lua", "notifier/internal/devstack", "notifier/internal/devstack/embedded", "notifier/internal/devstack/simulate", "notifier/test/redistest", "testing\n", "google.golang.org/grpc", "grpc-gateway"} {
 			if strings.Contains(dependency, left) {
 				t.Errorf("it contains %s", dependency)
 			}
@@ -53,7 +53,7 @@ const mostModules = 39
 
 // The two programs, and the folder that they are built into.
 var (
-	production = &testkit.Program{}
-	developers = &testkit.Program{Package: "notifier/cmd/notifier-dev"}
+	production = &kit.Program{}
+	developers = &kit.Program{Package: "notifier/cmd/notifier-dev"}
 	programs   string
 )

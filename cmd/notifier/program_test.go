@@ -12,7 +12,7 @@ import (
 	"time"
 
 	cmdline "notifier/internal/cli"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // Exit codes, with exitUnsent.
@@ -26,7 +26,7 @@ const (
 const ephemeralAddr = "127.0.0.1:0"
 
 // output is what a program has written so far.
-type output struct{ testkit.Output }
+type output struct{ kit.Output }
 
 func (o *output) lines(texts ...string) []string { return o.Lines(texts...) }
 
@@ -65,8 +65,8 @@ func startCommand(t *testing.T, command *exec.Cmd, env map[string]string) *proce
 	}
 	command.Stderr = &p.errOut
 	var err error
-	p.ended, err = testkit.StartWithTest(t, command)
-	testkit.Check(t, err)
+	p.ended, err = kit.StartWithTest(t, command)
+	kit.Check(t, err)
 	return p
 }
 
@@ -75,7 +75,7 @@ func (p *process) code(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(testkit.Patience):
+	case <-time.After(kit.Patience):
 		t.Fatalf("it does not end")
 	}
 	return p.command.ProcessState.ExitCode()
@@ -92,7 +92,7 @@ func (p *process) ends(t *testing.T, want int) {
 // terminate is what an orchestrator does.
 func (p *process) terminate(t *testing.T) {
 	t.Helper()
-	testkit.Check(t, p.command.Process.Signal(syscall.SIGTERM))
+	kit.Check(t, p.command.Process.Signal(syscall.SIGTERM))
 }
 
 // runToEnd runs a command to its end, expects an exit code, and returns what it wrote.
@@ -108,7 +108,7 @@ func eventuallySays(
 	t *testing.T, what string, env map[string]string, arguments []string, expected func(out string) bool,
 ) (out string) {
 	t.Helper()
-	testkit.Eventually(t, what, func() bool {
+	kit.Eventually(t, what, func() bool {
 		if out, _ = runToEnd(t, env, exitDone, arguments...); expected(out) {
 			return true
 		}
@@ -128,7 +128,7 @@ func with(env, changed map[string]string) map[string]string {
 // get asks a server; status 0: nobody answers.
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testkit.Patience}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: kit.Patience}
 	response, err := client.Get(url)
 	if err != nil {
 		return 0, err.Error()
@@ -144,7 +144,7 @@ func get(t *testing.T, url string) (status int, body string) {
 // adminURL waits for the log line with the address of the admin server.
 func adminURL(t *testing.T, out *output) string {
 	t.Helper()
-	testkit.Eventually(t, "the admin server listens", func() bool { return len(out.lines("admin server listens")) == 1 })
+	kit.Eventually(t, "the admin server listens", func() bool { return len(out.lines("admin server listens")) == 1 })
 	return "http://" + logLine(t, out.lines("admin server listens")[0])["addr"].(string)
 }
 
@@ -153,7 +153,7 @@ func adminURL(t *testing.T, out *output) string {
 func readyURL(t *testing.T, out *output) string {
 	t.Helper()
 	url := adminURL(t, out)
-	testkit.Eventually(t, "ready", func() bool {
+	kit.Eventually(t, "ready", func() bool {
 		status, _ := get(t, url+"/readyz")
 		return status == http.StatusOK
 	})

@@ -20,7 +20,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 const promisedFile = "testdata/promised.txt"
@@ -37,7 +37,7 @@ func TestWhatIsPromised(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(there)) {
 			text += name + "\n"
 		}
-		testkit.Check(t, os.WriteFile(promisedFile, []byte(text), 0o644))
+		kit.Check(t, os.WriteFile(promisedFile, []byte(text), 0o644))
 	}
 	counts := map[string]int{}
 	for line := range strings.Lines(read(t, "cmd/notifier/"+promisedFile)) {
@@ -72,17 +72,17 @@ func names(t *testing.T) map[string]bool {
 		all["line "+message] = true
 	}
 	key := regexp.MustCompile(`(?m)^//\t\{notifier\}:(\S+) +(sorted set|hash|string) `)
-	for _, file := range []string{"internal/ratelimit/keys.go", "internal/stats/keys.go"} {
+	for _, file := range []string{"internal/ratelimit/keys.go", "internal/status/stats/keys.go"} {
 		for _, found := range key.FindAllStringSubmatch(read(t, file), -1) {
 			all[fmt.Sprintf("key %s %s", found[1], found[2])] = true
 		}
 	}
 	root := rootCommand()
 	root.Writer = io.Discard
-	testkit.Check(t, root.Run(t.Context(), []string{"notifier", "-h"})) // adds what is the library's own
+	kit.Check(t, root.Run(t.Context(), []string{"notifier", "-h"})) // adds what is the library's own
 	addCommands(all, "", root)
 	for _, folder := range []string{"cmd", "internal"} {
-		testkit.Check(t, filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, _ os.DirEntry, err error) error {
+		kit.Check(t, filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, _ os.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
@@ -112,7 +112,7 @@ func addCommands(all map[string]bool, above string, command *cli.Command) {
 }
 
 // shownAsJSON are the packages whose types are printed by -json, or answered by the admin server.
-var shownAsJSON = []string{"cmd/notifier", "internal/status", "internal/recent", "internal/ratelimit"}
+var shownAsJSON = []string{"cmd/notifier", "internal/status", "internal/outcome/recent", "internal/ratelimit"}
 
 // addSource adds what a file of the source names: fields of log lines, fields of what is printed as JSON, words and headers.
 func addSource(all map[string]bool, folder string, file *ast.File) {

@@ -12,7 +12,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestLinesArePayloads: a line is found however the input arrives, without its end, and with its number.
@@ -55,17 +55,17 @@ func TestLineIsReadAtOnce(t *testing.T) {
 	}()
 	for range 3 {
 		_, err := io.WriteString(writer, "disk full\n")
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		select {
 		case got := <-read:
 			if got.text != "disk full" {
 				t.Errorf("%+v", got)
 			}
-		case <-time.After(testkit.Patience):
+		case <-time.After(kit.Patience):
 			t.Fatal("it waits for more")
 		}
 	}
-	testkit.Check(t, writer.Close())
+	kit.Check(t, writer.Close())
 	if got, more := <-read; more {
 		t.Errorf("%+v, expected the end", got)
 	}
@@ -75,7 +75,7 @@ func TestLineIsReadAtOnce(t *testing.T) {
 func TestReadOfFileInterrupted(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "pipe")
-	testkit.Check(t, syscall.Mkfifo(name, 0o600))
+	kit.Check(t, syscall.Mkfifo(name, 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	ended := make(chan error, 1)
@@ -85,12 +85,12 @@ func TestReadOfFileInterrupted(t *testing.T) {
 		if err == nil || err.Error() != "interrupted" {
 			t.Errorf("%v", err)
 		}
-	case <-time.After(testkit.Patience):
+	case <-time.After(kit.Patience):
 		t.Error("it still waits for a writer")
 	}
 	writer, err := os.OpenFile(name, os.O_WRONLY, 0) // once the read has begun, which it ends
-	testkit.Check(t, err)
-	testkit.Check(t, writer.Close())
+	kit.Check(t, err)
+	kit.Check(t, writer.Close())
 }
 
 // endless is a line that never ends.
@@ -124,9 +124,9 @@ func TestEndlessPayload(t *testing.T) {
 	}
 	name := filepath.Join(t.TempDir(), "large")
 	file, err := os.Create(name)
-	testkit.Check(t, err)
-	testkit.Check(t, file.Truncate(longestPayload+1))
-	testkit.Check(t, file.Close())
+	kit.Check(t, err)
+	kit.Check(t, file.Truncate(longestPayload+1))
+	kit.Check(t, file.Close())
 	_, err = readPayload(name)
 	if !errors.Is(err, errTooLong) || !strings.Contains(err.Error(), "large is longer than") {
 		t.Errorf("%v", err)

@@ -9,19 +9,19 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestPublishInterrupted: Ctrl-C ends a publisher at once, whatever it waits for, and it says how far it came.
 func TestPublishInterrupted(t *testing.T) {
 	t.Parallel()
 	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer server.Close()
 	connection, err := nats.Connect(server.URL())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer connection.Close()
-	createStreams(t, testkit.JetStream(t, server.URL()))
+	createStreams(t, kit.JetStream(t, server.URL()))
 	for name, test := range map[string]struct {
 		arguments []string
 		typed     string
@@ -33,19 +33,19 @@ func TestPublishInterrupted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inbox := "_INBOX_" + strings.ReplaceAll(name, " ", "_")
 			acknowledged, err := connection.SubscribeSync(inbox + ".>")
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			defer func() { _ = acknowledged.Unsubscribe() }()
-			testkit.Check(t, connection.Flush())
+			kit.Check(t, connection.Flush())
 			interrupted := func() (out *output) {
 				command := exec.Command("notifier", append([]string{"publish", "errors", "-inbox-prefix", inbox}, test.arguments...)...)
 				keyboard, err := command.StdinPipe()
-				testkit.Check(t, err)
+				kit.Check(t, err)
 				defer keyboard.Close()
 				p := startCommand(t, command, map[string]string{"NATS_URL": server.URL()})
 				_, err = io.WriteString(keyboard, test.typed)
-				testkit.Check(t, err)
-				_, err = acknowledged.NextMsg(testkit.Patience)
-				testkit.Check(t, err)
+				kit.Check(t, err)
+				_, err = acknowledged.NextMsg(kit.Patience)
+				kit.Check(t, err)
 				p.terminate(t)
 				p.ends(t, exitFailed)
 				if got := p.errOut.String(); got != "notifier: interrupted\n" {
@@ -54,7 +54,7 @@ func TestPublishInterrupted(t *testing.T) {
 				return &p.out
 			}
 			// It may be interrupted before it has seen the acknowledgement.
-			testkit.Eventually(t, "it says how far it came", func() bool {
+			kit.Eventually(t, "it says how far it came", func() bool {
 				return len(interrupted().lines("1 published to notify.errors")) == 1
 			})
 		})
@@ -66,12 +66,12 @@ func TestDryRunInterrupted(t *testing.T) {
 	t.Parallel()
 	command := exec.Command("notifier", "publish", "errors", "-dry-run", "-")
 	keyboard, err := command.StdinPipe()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer keyboard.Close()
 	p := startCommand(t, command, nil)
 	_, err = io.WriteString(keyboard, "disk full\n")
-	testkit.Check(t, err)
-	testkit.Eventually(t, "the line is read", func() bool {
+	kit.Check(t, err)
+	kit.Eventually(t, "the line is read", func() bool {
 		return len(p.out.lines("line 1: would be posted to ")) == 1
 	})
 	p.terminate(t)

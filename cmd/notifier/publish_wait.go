@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/outcome"
-	"notifier/internal/recent"
+	"notifier/internal/outcome/recent"
 	"notifier/internal/settings"
 	"notifier/internal/term"
 )

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestPublishMayNotWait: who may not read outcomes gets one error, before anything is published.
@@ -23,15 +23,15 @@ func TestPublishMayNotWait(t *testing.T) {
 			}},
 		},
 	})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(testkit.Patience) {
+	if !s.ReadyForConnections(kit.Patience) {
 		t.Fatal("no server")
 	}
-	js := testkit.JetStream(t, "nats://all:hunter2@"+s.Addr().String())
+	js := kit.JetStream(t, "nats://all:hunter2@"+s.Addr().String())
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	env := map[string]string{"NATS_URL": "nats://publisher:hunter2@" + s.Addr().String()}
 	out, errOut := runToEnd(t, env, exitFailed, "publish", "errors", "-wait", "disk full")
 	if out != "" || strings.Count(errOut, "\n") != 1 || strings.Contains(errOut, "hunter2") ||
@@ -52,7 +52,7 @@ func TestPublishWaitInterrupted(t *testing.T) {
 	t.Parallel()
 	_, env := startWithStreams(t)
 	p := start(t, env, "publish", "errors", "-wait", "-timeout", "1h")
-	testkit.Eventually(t, "it is published", func() bool { return len(p.out.lines("1 published")) == 1 })
+	kit.Eventually(t, "it is published", func() bool { return len(p.out.lines("1 published")) == 1 })
 	p.terminate(t)
 	p.ends(t, exitFailed)
 	if got := p.errOut.String(); !strings.HasSuffix(got, "interrupted\n") {

@@ -18,7 +18,7 @@ import (
 	cmdline "notifier/internal/cli"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
-	"notifier/internal/recent"
+	"notifier/internal/outcome/recent"
 	"notifier/internal/settings"
 	"notifier/internal/term"
 )

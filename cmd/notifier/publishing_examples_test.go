@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // example is the code of docs/publishing.md in a language, as a file of its own.
@@ -21,7 +21,7 @@ func example(t *testing.T, language, name string) string {
 		t.Fatalf("docs/publishing.md has no example in %s", language)
 	}
 	path := filepath.Join(t.TempDir(), name)
-	testkit.Check(t, os.WriteFile(path, []byte(code+"\n"), 0o600))
+	kit.Check(t, os.WriteFile(path, []byte(code+"\n"), 0o600))
 	return path
 }
 
@@ -58,9 +58,9 @@ func TestPublishingExampleGo(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	stream, err := js.Stream(t.Context(), "NOTIFY")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	message, err := stream.GetMsg(t.Context(), 1)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if message.Subject != "notify.deploys" || message.Header.Get(jetstream.MsgIDHeader) != "deploy-1234" {
 		t.Errorf("%s %v", message.Subject, message.Header)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // userDocuments show commands to those who use notifier, in the order in which a new user reads them; documents are all
@@ -157,7 +157,7 @@ func namesTests(t *testing.T, document string, words []string) {
 	var names []string
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w+)`).FindAllStringSubmatch(string(text), -1) {
 			names = append(names, found[1])
 		}
@@ -188,7 +188,7 @@ func TestReadmeWalk(t *testing.T) {
 	for _, words := range walk(t) {
 		for i, word := range words {
 			if word == "last-week.log" {
-				testkit.Check(t, os.WriteFile(week, []byte(worker.out.String()), 0o600))
+				kit.Check(t, os.WriteFile(week, []byte(worker.out.String()), 0o600))
 				words[i] = week
 			}
 		}
@@ -202,7 +202,7 @@ func TestReadmeWalk(t *testing.T) {
 		}
 		run++
 		if words[0] == "publish" {
-			testkit.Eventually(t, "it is in Slack", func() bool { return slack.Accepted() > 0 && len(worker.out.lines(`"outcome":"sent"`)) > 0 })
+			kit.Eventually(t, "it is in Slack", func() bool { return slack.Accepted() > 0 && len(worker.out.lines(`"outcome":"sent"`)) > 0 })
 		}
 	}
 	if run < 12 {
@@ -217,11 +217,11 @@ func TestReadmeWalk(t *testing.T) {
 // twoLetters publishes the two events that docs/operations.md shows as dead letters 1 and 2.
 func twoLetters(t *testing.T, server *devstack.NATS, log *output) {
 	t.Helper()
-	js := testkit.JetStream(t, server.URL())
+	js := kit.JetStream(t, server.URL())
 	for i, letter := range [][2]string{{"notify.deploys", `{"text":"v1.2.3","channel":"#ceo"}`}, {"notify.errors", `{"text":"disk full","cost":12}`}} {
 		_, err := js.Publish(t.Context(), letter[0], []byte(letter[1]))
-		testkit.Check(t, err)
-		testkit.Eventually(t, "it is a letter", func() bool { return len(log.lines(`"outcome":"dead"`)) == i+1 })
+		kit.Check(t, err)
+		kit.Eventually(t, "it is a letter", func() bool { return len(log.lines(`"outcome":"dead"`)) == i+1 })
 	}
 }
 

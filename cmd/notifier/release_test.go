@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"notifier/internal/buildinfo"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestOneVersion: the file VERSION, the changelog, the image and compose name the same version. CONTRIBUTING.md says how it changes.
@@ -79,7 +79,7 @@ func TestTheReleaseBeforeIsFound(t *testing.T) {
 	shallow := repository{t, t.TempDir()}
 	shallow.git("clone", "--quiet", "--depth", "1", "file://"+r.folder, ".")
 	shallow.ends("no commit of this history has the version v0.2.0", 3)
-	testkit.Check(t, os.RemoveAll(filepath.Join(shallow.folder, ".git")))
+	kit.Check(t, os.RemoveAll(filepath.Join(shallow.folder, ".git")))
 	shallow.ends("this is no git repository", 3)
 }
 
@@ -92,8 +92,8 @@ type repository struct {
 func (r repository) write(name, text string) {
 	r.Helper()
 	path := filepath.Join(r.folder, name)
-	testkit.Check(r.T, os.MkdirAll(filepath.Dir(path), 0o755))
-	testkit.Check(r.T, os.WriteFile(path, []byte(text), 0o755))
+	kit.Check(r.T, os.MkdirAll(filepath.Dir(path), 0o755))
+	kit.Check(r.T, os.WriteFile(path, []byte(text), 0o755))
 }
 
 // command is one that git's variables are hidden from: in a hook of git they name the repository that this code is in.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // TestScrapesCostRedisNothing: 400 scrapes by 20 clients cost Redis less than a command each, while 100 categories are busy.
@@ -23,15 +23,15 @@ func TestScrapesCostRedisNothing(t *testing.T) {
 		events = append(events, fmt.Sprintf("category-%02d", i), 1)
 	}
 	admin := adminURL(t, &p.out)
-	testkit.Eventually(t, "it is ready", func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK })
+	kit.Eventually(t, "it is ready", func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK })
 	publishEach(t, server, events...)
-	testkit.Eventually(t, "all are sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 100 })
+	kit.Eventually(t, "all are sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 100 })
 	for path, fresh := range map[string]time.Duration{"/metrics": 5 * time.Second, "/api/status": 2 * time.Second} {
 		last := `category="category-99",scope="category"`
 		if path == "/api/status" {
 			last = `"category":"category-99"`
 		}
-		testkit.Eventually(t, path+" has all of them", func() bool { _, body := get(t, admin+path); return strings.Contains(body, last) })
+		kit.Eventually(t, path+" has all of them", func() bool { _, body := get(t, admin+path); return strings.Contains(body, last) })
 		before, begun := store.Commands(t), time.Now()
 		var clients sync.WaitGroup
 		for range 20 {

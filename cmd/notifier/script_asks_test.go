@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // betweenCommands is the pause before a command is run once more: a process is much work for a look.
@@ -24,7 +24,7 @@ func asks(ts *testscript.TestScript, neg bool, args []string) {
 	pattern, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
 	said := ""
-	if !testkit.Within(testkit.Patience, func() bool {
+	if !kit.Within(kit.Patience, func() bool {
 		_ = ts.Exec(args[1], args[2:]...)
 		said = ts.ReadFile("stdout") + ts.ReadFile("stderr")
 		if pattern.MatchString(said) {
@@ -33,7 +33,7 @@ func asks(ts *testscript.TestScript, neg bool, args []string) {
 		time.Sleep(betweenCommands)
 		return false
 	}) {
-		ts.Fatalf("after %s %s has not answered %s, but:\n%s", testkit.Patience, strings.Join(args[1:], " "), args[0], said)
+		ts.Fatalf("after %s %s has not answered %s, but:\n%s", kit.Patience, strings.Join(args[1:], " "), args[0], said)
 	}
 }
 
@@ -58,7 +58,7 @@ func opens(ts *testscript.TestScript, neg bool, args []string) {
 	pattern, err := regexp.Compile(args[0])
 	ts.Check(err)
 	body := []byte("nothing")
-	if !testkit.Within(testkit.Patience, func() bool {
+	if !kit.Within(kit.Patience, func() bool {
 		response, err := http.Get(args[1])
 		if err != nil {
 			return false
@@ -67,7 +67,7 @@ func opens(ts *testscript.TestScript, neg bool, args []string) {
 		body, err = io.ReadAll(response.Body)
 		return err == nil && response.StatusCode == http.StatusOK && pattern.Match(body)
 	}) {
-		ts.Fatalf("after %s %s does not show %s, but:\n%s", testkit.Patience, args[1], args[0], body)
+		ts.Fatalf("after %s %s does not show %s, but:\n%s", kit.Patience, args[1], args[0], body)
 	}
 }
 
@@ -80,11 +80,11 @@ func finds(ts *testscript.TestScript, neg bool, args []string) {
 	pattern, err := regexp.Compile("(?m)" + args[2])
 	ts.Check(err)
 	var text []byte
-	if !testkit.Within(testkit.Patience, func() bool {
+	if !kit.Within(kit.Patience, func() bool {
 		text, _ = os.ReadFile(ts.MkAbs(args[0])) // it may not be there yet
 		return pattern.Match(text)
 	}) {
-		ts.Fatalf("after %s %s has no %s, but:\n%s", testkit.Patience, args[0], args[2], text)
+		ts.Fatalf("after %s %s has no %s, but:\n%s", kit.Patience, args[0], args[2], text)
 	}
 	ts.Setenv(args[1], string(pattern.FindSubmatch(text)[1]))
 }

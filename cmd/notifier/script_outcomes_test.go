@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"notifier/internal/event"
-	"notifier/internal/recent"
+	"notifier/internal/outcome/recent"
 )
 
 // storeRecorded records an outcome as a worker would: recorded CATEGORY OUTCOME REASON EVENT_ID FIELD=VALUE... Its time is a morning in

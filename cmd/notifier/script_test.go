@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestMain lets the scripts run notifier as a command of its own process, and no test leave a goroutine behind.
@@ -31,7 +31,7 @@ type hermetic struct{ *testing.M }
 var atTheEnd []func()
 
 func (h hermetic) Run() int {
-	testkit.Overlap(12) // here and not before: a process that runs as notifier has flags of its own
+	kit.Overlap(12) // here and not before: a process that runs as notifier has flags of its own
 	for _, variable := range settings.Variables() {
 		_ = os.Unsetenv(variable.Name)
 		_ = os.Unsetenv(variable.Name + "_FILE")
@@ -46,7 +46,7 @@ func (h hermetic) Run() int {
 	for _, end := range slices.Backward(atTheEnd) {
 		end()
 	}
-	if err := goleak.Find(testkit.NATSServerEnds()...); err != nil && code == 0 {
+	if err := goleak.Find(kit.NATSServerEnds()...); err != nil && code == 0 {
 		fmt.Fprintf(os.Stderr, "goroutines are left: %v\n", err)
 		return 1
 	}
@@ -60,7 +60,7 @@ const raceExit = "atexit_sleep_ms=0"
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	commands := map[string]func(ts *testscript.TestScript, neg bool, args []string){
-		"exits": testkit.Exits, "answers": answers, "nobody": nobody, "printf": printf,
+		"exits": kit.Exits, "answers": answers, "nobody": nobody, "printf": printf,
 		"asks": asks, "behaves": behaves, "opens": opens, "finds": finds,
 	}
 	maps.Copy(commands, serverCommands)

@@ -9,7 +9,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // secret is in every setting that can hold one. It is spelled so that no other text has it.
@@ -71,11 +71,11 @@ func (f *failure) start(t *testing.T) {
 // trigger publishes an event and waits until the worker has run into the failure.
 func (f *failure) trigger(t *testing.T) {
 	t.Helper()
-	testkit.Eventually(t, f.name+": the event is published, or cannot be", func() bool { // not before the worker has made the stream
+	kit.Eventually(t, f.name+": the event is published, or cannot be", func() bool { // not before the worker has made the stream
 		f.publisher = start(t, f.settings, "publish", "errors", "disk full")
 		return f.publisher.code(t) == exitDone || f.wait == "redis"
 	})
-	testkit.Eventually(t, f.name+": it goes wrong", func() bool {
+	kit.Eventually(t, f.name+": it goes wrong", func() bool {
 		return len(f.worker.out.lines(`"msg":"waiting"`, `"for":"`+f.wait+`"`)) > 0 || f.wait == "" && f.requests() > 0
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // passwordOf is a password in the document: a variable of the server's environment.
@@ -29,7 +29,7 @@ func startSecured(t *testing.T, configuration string) (as func(user string) stri
 	configuration = strings.Replace(configuration, "users = [", "users = [\n{user: all, password: "+secret+"}", 1) + "\n"
 	configuration = passwordOf.ReplaceAllString(configuration, secret)
 	file := filepath.Join(t.TempDir(), "nats.conf")
-	testkit.Check(t, os.WriteFile(file, []byte(configuration), 0o600))
+	kit.Check(t, os.WriteFile(file, []byte(configuration), 0o600))
 	options, err := server.ProcessConfigFile(file)
 	if err != nil {
 		t.Fatalf("%v in the configuration:\n%s", err, configuration)
@@ -37,13 +37,13 @@ func startSecured(t *testing.T, configuration string) (as func(user string) stri
 	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
 	options.JetStream, options.StoreDir = true, t.TempDir()
 	s, err := server.NewServer(options)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	s.Start()
 	t.Cleanup(func() {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if !s.ReadyForConnections(testkit.Patience) {
+	if !s.ReadyForConnections(kit.Patience) {
 		t.Fatal("the NATS server does not answer")
 	}
 	return func(user string) string {
@@ -105,7 +105,7 @@ func TestSecurityNATS(t *testing.T) {
 			t.Parallel()
 			as := startSecured(t, configuration)
 			settings := securedWorker(t, as)
-			js := testkit.JetStream(t, as("all"))
+			js := kit.JetStream(t, as("all"))
 			if configuration != full {
 				createStreams(t, js)
 			}
@@ -123,7 +123,7 @@ func TestSecurityNATS(t *testing.T) {
 			if err := publishAs(as("publisher"), `{"text":7}`); err != nil {
 				t.Errorf("a publisher that waits for no acknowledgement: %v", err)
 			}
-			testkit.Eventually(t, "all settled and acknowledged", func() bool {
+			kit.Eventually(t, "all settled and acknowledged", func() bool {
 				return len(w.out.lines(`"outcome":`)) == 4 && acknowledged(t, js)
 			})
 			out := checkAgainst(t, settings, exitDone)
@@ -164,7 +164,7 @@ func publishAs(url, payload string) error {
 func waitReady(t *testing.T, w *process) {
 	t.Helper()
 	url := adminURL(t, &w.out) + "/readyz"
-	testkit.Eventually(t, "ready", func() bool {
+	kit.Eventually(t, "ready", func() bool {
 		status, _ := get(t, url)
 		return status == 200
 	})
@@ -201,13 +201,13 @@ func TestSecurityNATSTrimmed(t *testing.T) {
 		t.Run(lacking, func(t *testing.T) {
 			t.Parallel()
 			as := startSecured(t, configuration)
-			js := testkit.JetStream(t, as("all"))
+			js := kit.JetStream(t, as("all"))
 			if !strings.Contains(lacking, ".CREATE.") {
 				createStreams(t, js)
 				publishThree(t, js)
 			}
 			w := start(t, securedWorker(t, as), "serve")
-			testkit.Eventually(t, "it says what it may not do", func() bool {
+			kit.Eventually(t, "it says what it may not do", func() bool {
 				return len(w.out.lines(`"level":"warn"`, "Permissions Violation", lacking)) > 0
 			})
 			asked := time.Now()
@@ -228,7 +228,7 @@ func TestSecurityNATSCheck(t *testing.T) {
 	block := securityBlock(t, "nats")
 	for _, lacking := range []string{"$JS.API.STREAM.INFO.NOTIFY", "$JS.API.STREAM.INFO.NOTIFY_DEAD", "$JS.API.CONSUMER.INFO.NOTIFY.notifier"} {
 		as := startSecured(t, strings.Replace(block, `"`+lacking+`"`, "", 1))
-		createStreams(t, testkit.JetStream(t, as("all")))
+		createStreams(t, kit.JetStream(t, as("all")))
 		out := checkAgainst(t, securedWorker(t, as), exitFailed)
 		wantFinding(t, out, "fail", "nats", fmt.Sprintf(`Permissions Violation for Publish to "%s"`, lacking))
 		wantFinding(t, out, "fail", "nats", "give the user the permissions in docs/security.md")
@@ -238,12 +238,12 @@ func TestSecurityNATSCheck(t *testing.T) {
 	}
 	for _, lacking := range []string{"$JS.API.STREAM.INFO.NOTIFY_EVENTS", "$JS.API.DIRECT.GET.NOTIFY_EVENTS"} { // without which a worker does its job
 		as := startSecured(t, strings.Replace(block, `"`+lacking+`"`, "", 1))
-		createStreams(t, testkit.JetStream(t, as("all")))
+		createStreams(t, kit.JetStream(t, as("all")))
 		out := checkAgainst(t, securedWorker(t, as), exitDone)
 		wantFinding(t, out, "warn", "nats", fmt.Sprintf(`Permissions Violation for Publish to "%s"`, lacking))
 	}
 	as := startSecured(t, strings.Replace(block, `"notify-events.>"`, "", 1))
-	createStreams(t, testkit.JetStream(t, as("all")))
+	createStreams(t, kit.JetStream(t, as("all")))
 	wantFinding(t, checkAgainst(t, securedWorker(t, as), exitDone), "warn", "nats", `outcomes cannot be recorded: nats: permissions violation: Permissions Violation for Publish to "notify-events.check"`)
 
 	as = startSecured(t, block)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // operatorRules are the rules of the document's user for mutes and limits for a while, but for the password.
@@ -28,7 +28,7 @@ func TestSecurityRedisOperator(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
 	everything := server.Client(t)
-	testkit.Check(t, errors.Join(useLimiter(t.Context(), everything), useStats(t.Context(), everything)))
+	kit.Check(t, errors.Join(useLimiter(t.Context(), everything), useStats(t.Context(), everything)))
 	server.SetUser(t, secret, "operator", operatorRules(t)...)
 	_, _, settings := startServices(t)
 	maps.Copy(settings, map[string]string{"REDIS_URL": userURL(server, "operator")})
@@ -45,7 +45,7 @@ func TestSecurityRedisOperator(t *testing.T) {
 		{exitDone, []string{"limit", "end", "global"}},
 		{exitFailed, []string{"mute", "end", "errors"}},
 	} {
-		testkit.Check(t, everything.ScriptFlush(t.Context()).Err())
+		kit.Check(t, everything.ScriptFlush(t.Context()).Err())
 		p := start(t, settings, test.arguments...)
 		if code := p.code(t); code != test.code || isForbidden(errors.New(p.out.String()+p.errOut.String())) {
 			t.Errorf("%v: exit code %d, expected %d", test.arguments, code, test.code)

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestSecurityNATSPublisher: a publisher can publish events, and nothing else.
@@ -18,13 +18,13 @@ func TestSecurityNATSPublisher(t *testing.T) {
 	as := startSecured(t, securityBlock(t, "nats"))
 	refused := make(chan error, 10)
 	publisher, err := nats.Connect(as("publisher"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer publisher.Close()
 	for _, subject := range []string{
 		"notify-dead.errors", "$JS.API.STREAM.DELETE.NOTIFY", "$JS.ACK.NOTIFY.notifier.1.1.1.1.1",
 		"_NOTIFIER.NOTIFY.worker.x", "_INBOX.x", "_INBOX_publisher.x",
 	} {
-		testkit.Check(t, publisher.Publish(subject, nil))
+		kit.Check(t, publisher.Publish(subject, nil))
 		wantRefused(t, refused, subject)
 	}
 	for _, subject := range []string{"_NOTIFIER.NOTIFY.worker.>", "_NOTIFIER.>", "_INBOX.>", "_INBOX.x.1", "notify.>", "notify-dead.>", ">"} {
@@ -51,7 +51,7 @@ func TestSecurityNATSPublishDenied(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 	as = startSecured(t, securityBlock(t, "nats"))
-	createStreams(t, testkit.JetStream(t, as("all")))
+	createStreams(t, kit.JetStream(t, as("all")))
 	p = start(t, map[string]string{"NATS_URL": as("publisher")}, "publish", "errors", "-inbox-prefix", "_INBOX", "disk full")
 	if code := p.code(t); code != exitFailed || !strings.Contains(p.errOut.String(), `Permissions Violation for Subscription to "_INBOX.`) {
 		t.Errorf("exit code %d, %s", code, p.errOut.String())
@@ -66,7 +66,7 @@ func wantRefused(t *testing.T, refused <-chan error, subject string) {
 		if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `"`+subject+`"`) {
 			t.Errorf("%s: %v", subject, err)
 		}
-	case <-time.After(testkit.Patience):
+	case <-time.After(kit.Patience):
 		t.Errorf("%s is not refused", subject)
 	}
 }

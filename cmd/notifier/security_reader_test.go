@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/stats"
-	"notifier/internal/testkit"
+	"notifier/internal/status/stats"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // readerRules are the rules of the document's user for reading, but for the password.
@@ -34,7 +34,7 @@ func TestSecurityRedisReader(t *testing.T) {
 	server := redistest.StartProcess(t)
 	rules := readerRules(t)
 	everything := server.Client(t)
-	testkit.Check(t, errors.Join(useLimiter(t.Context(), everything), useStats(t.Context(), everything)))
+	kit.Check(t, errors.Join(useLimiter(t.Context(), everything), useStats(t.Context(), everything)))
 	server.SetUser(t, secret, "reader", rules...)
 	if err := readRedis(t.Context(), openAs(t, server, "reader")); err != nil {
 		t.Fatalf("with all commands: %v", err)
@@ -44,7 +44,7 @@ func TestSecurityRedisReader(t *testing.T) {
 			continue
 		}
 		server.SetUser(t, secret, "less", slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return r == rule })...)
-		testkit.Check(t, everything.ScriptFlush(t.Context()).Err())
+		kit.Check(t, everything.ScriptFlush(t.Context()).Err())
 		if err := readRedis(t.Context(), openAs(t, server, "less")); !isForbidden(err) {
 			t.Errorf("without %s: %v, expected that something is not permitted", rule, err)
 		}
@@ -67,7 +67,7 @@ func readerChangesNothing(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	limit := ratelimit.Limit{{Count: 10, Window: time.Hour}}
 	limiter, err := ratelimit.New(client, "notifier", ratelimit.Rules{Global: limit, Category: limit}, time.Hour)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	_, err = limiter.Admit(t.Context(), []ratelimit.Request{{ID: "new", Delivery: "d", Category: "errors", Cost: 1}})
 	errs := map[string]error{
 		"admit": err,

@@ -19,10 +19,10 @@ import (
 	"notifier/internal/devstack"
 	"notifier/internal/preflight"
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/stats"
-	"notifier/internal/testkit"
+	"notifier/internal/status/stats"
 	"notifier/lua"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // redisUser are the rules of the document's user, but for the password.
@@ -53,8 +53,8 @@ func TestSecurityRedisWorker(t *testing.T) {
 	})
 	slack.Next(devstack.Behaviour{Status: 429, RetryAfter: "1"}, devstack.Behaviour{}, devstack.Behaviour{Code: "no_text"})
 	w := start(t, settings, "serve")
-	js := testkit.JetStream(t, bus.URL())
-	testkit.Eventually(t, "the worker has made the stream", func() bool {
+	js := kit.JetStream(t, bus.URL())
+	kit.Eventually(t, "the worker has made the stream", func() bool {
 		_, err := js.Publish(t.Context(), "notify.errors", []byte("disk full"))
 		return err == nil
 	})
@@ -63,7 +63,7 @@ func TestSecurityRedisWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testkit.Eventually(t, "all settled", func() bool { return len(w.out.lines(`"outcome":`)) == 5 })
+	kit.Eventually(t, "all settled", func() bool { return len(w.out.lines(`"outcome":`)) == 5 })
 	for _, line := range []string{`"outcome":"sent"`, `"outcome":"dropped"`, `"reason":"slack_rejected"`, `"reason":"malformed"`} {
 		if len(w.out.lines(line)) == 0 {
 			t.Errorf("no line has %s", line)
@@ -139,7 +139,7 @@ func TestSecurityRedisElsewhere(t *testing.T) {
 	rules := redisUser(t)
 	use := func(url string) error {
 		client, err := ratelimit.Open(url, nil)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		defer client.Close()
 		return useLimiter(t.Context(), client)
 	}
@@ -155,7 +155,7 @@ func TestSecurityRedisElsewhere(t *testing.T) {
 		t.Errorf("with what suffices for one server: database 1: %v, Cluster: %v; expected that something is not permitted", database, slots)
 	}
 	document, err := os.ReadFile("../../docs/security.md")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	for _, further := range []string{"`+select`", "`+cluster|slots`"} {
 		if !strings.Contains(string(document), further) {
 			t.Errorf("docs/security.md has no %s", further)
@@ -197,7 +197,7 @@ func TestSecurityRedisScripts(t *testing.T) {
 	called := map[string]bool{}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		for _, match := range regexp.MustCompile(`(?:call|in_chunks|find)\('([A-Z]+)'`).FindAllStringSubmatch(string(content), -1) {
 			called[match[1]] = true
 		}
@@ -217,7 +217,7 @@ func TestSecurityRedisScripts(t *testing.T) {
 func openAs(t *testing.T, server *redistest.Server, user string) redis.UniversalClient {
 	t.Helper()
 	client, err := ratelimit.Open(userURL(server, user), nil)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -227,7 +227,7 @@ func openAs(t *testing.T, server *redistest.Server, user string) redis.Universal
 func useRedis(t *testing.T, server *redistest.Server, user string) error {
 	t.Helper()
 	everything := server.Client(t)
-	testkit.Check(t, errors.Join(everything.FlushAll(t.Context()).Err(), everything.ScriptFlush(t.Context()).Err()))
+	kit.Check(t, errors.Join(everything.FlushAll(t.Context()).Err(), everything.ScriptFlush(t.Context()).Err()))
 	client := openAs(t, server, user)
 	return errors.Join(useLimiter(t.Context(), client), useStats(t.Context(), client), useDigest(t.Context(), client))
 }

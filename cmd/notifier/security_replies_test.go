@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestSecurityNATSReplies: what a publisher can and cannot do by its choice of reply subjects, as the document has it. The
@@ -15,18 +15,18 @@ import (
 func TestSecurityNATSReplies(t *testing.T) {
 	t.Parallel()
 	as := startSecured(t, securityBlock(t, "nats"))
-	js := testkit.JetStream(t, as("all"))
+	js := kit.JetStream(t, as("all"))
 	createStreams(t, js)
 	for range 30 { // an acknowledgement has a seq, which PURGE and MSG.DELETE would read as theirs
 		_, err := js.Publish(t.Context(), "notify-dead.errors", []byte("a letter"))
-		testkit.Check(t, err)
+		kit.Check(t, err)
 	}
 	refused := make(chan error, 10)
 	publisher, err := nats.Connect(as("publisher"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer publisher.Close()
 	for _, reply := range []string{"$JS.ACK.NOTIFY.notifier.1.1.1.1.1", "_R_.x"} {
-		testkit.Check(t, publisher.PublishRequest("notify.errors", reply, []byte("hello")))
+		kit.Check(t, publisher.PublishRequest("notify.errors", reply, []byte("hello")))
 		wantRefused(t, refused, reply)
 	}
 	requests := []string{
@@ -36,16 +36,16 @@ func TestSecurityNATSReplies(t *testing.T) {
 		"CONSUMER.CREATE.NOTIFY.notifier", "CONSUMER.DURABLE.CREATE.NOTIFY.notifier", "CONSUMER.MSG.NEXT.NOTIFY.notifier",
 	}
 	for _, request := range requests {
-		testkit.Check(t, publisher.PublishRequest("notify.errors", "$JS.API."+request, []byte("hello")))
+		kit.Check(t, publisher.PublishRequest("notify.errors", "$JS.API."+request, []byte("hello")))
 	}
-	testkit.Check(t, publisher.PublishRequest("notify.errors", "notify-dead.forged", []byte("hello")))
-	testkit.Eventually(t, "the last acknowledgement is among the letters", func() bool { return stateOf(t, js, "NOTIFY_DEAD").LastSeq == 31 })
+	kit.Check(t, publisher.PublishRequest("notify.errors", "notify-dead.forged", []byte("hello")))
+	kit.Eventually(t, "the last acknowledgement is among the letters", func() bool { return stateOf(t, js, "NOTIFY_DEAD").LastSeq == 31 })
 	events, letters := stateOf(t, js, "NOTIFY"), stateOf(t, js, "NOTIFY_DEAD")
 	if want := uint64(len(requests) + 1); events.Msgs != want || events.LastSeq != want || letters.Msgs != 31 {
 		t.Errorf("events %+v and letters %+v, expected %d and 31, and none deleted", events, letters, want)
 	}
 	consumer, err := js.Consumer(t.Context(), "NOTIFY", "notifier")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if info := consumer.CachedInfo(); info.Paused || info.Delivered.Stream != 0 || info.AckFloor.Stream != 0 {
 		t.Errorf("the consumer %+v, expected it as it was", info)
 	}
@@ -59,6 +59,6 @@ func TestSecurityNATSReplies(t *testing.T) {
 func stateOf(t *testing.T, js jetstream.JetStream, stream string) jetstream.StreamState {
 	t.Helper()
 	found, err := js.Stream(t.Context(), stream)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return found.CachedInfo().State
 }

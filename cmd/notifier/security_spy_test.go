@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // spy subscribes to whatever the server lets a user subscribe to, and keeps what it hears.
@@ -34,7 +34,7 @@ func startSpy(t *testing.T, url, block string) *spy {
 	t.Helper()
 	s := &spy{}
 	connection, err := nats.Connect(url, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // refusals are expected
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(connection.Close)
 	s.Conn = connection
 	subjects := append([]string{}, tried...)
@@ -48,7 +48,7 @@ func startSpy(t *testing.T, url, block string) *spy {
 			}
 		}
 	}
-	testkit.Check(t, connection.Flush())
+	kit.Check(t, connection.Flush())
 	return s
 }
 
@@ -71,13 +71,13 @@ func TestSecurityNATSSpies(t *testing.T) {
 	t.Parallel()
 	block := securityBlock(t, "nats")
 	as := startSecured(t, block)
-	js := testkit.JetStream(t, as("all"))
+	js := kit.JetStream(t, as("all"))
 	worker := securedWorker(t, as)
 	spies := map[string]*spy{"_INBOX_publisher.": startSpy(t, as("publisher"), block), "_NOTIFIER.NOTIFY.operator.": startSpy(t, as("operator"), block)}
 	w := start(t, worker, "serve")
 	waitReady(t, w)
 	publishThree(t, js)
-	testkit.Eventually(t, "all settled and acknowledged", func() bool { return len(w.out.lines(`"outcome":`)) == 3 && acknowledged(t, js) })
+	kit.Eventually(t, "all settled and acknowledged", func() bool { return len(w.out.lines(`"outcome":`)) == 3 && acknowledged(t, js) })
 	operator := maps.Clone(worker)
 	operator["NATS_URL"] = as("operator")
 	for _, command := range []string{"list", "replay"} {
@@ -86,12 +86,12 @@ func TestSecurityNATSSpies(t *testing.T) {
 		}
 	}
 	for inbox, s := range spies {
-		testkit.Check(t, s.PublishRequest("notify.errors", inbox+"own", []byte("mine")))
-		testkit.Eventually(t, "the spy below "+inbox+" hears its own acknowledgement", func() bool { return heardAt(s.all(), inbox+"own") > 0 })
+		kit.Check(t, s.PublishRequest("notify.errors", inbox+"own", []byte("mine")))
+		kit.Eventually(t, "the spy below "+inbox+" hears its own acknowledgement", func() bool { return heardAt(s.all(), inbox+"own") > 0 })
 	}
-	testkit.Eventually(t, "all settled and acknowledged", func() bool { return len(w.out.lines(`"outcome":`)) == 6 && acknowledged(t, js) })
+	kit.Eventually(t, "all settled and acknowledged", func() bool { return len(w.out.lines(`"outcome":`)) == 6 && acknowledged(t, js) })
 	for inbox, s := range spies {
-		testkit.Check(t, s.Flush())
+		kit.Check(t, s.Flush())
 		if heard := s.all(); heardAt(heard, inbox) != len(heard) {
 			t.Errorf("the spy below %s has heard what is not there:\n%s", inbox, strings.Join(heard, "\n"))
 		}

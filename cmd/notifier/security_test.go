@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // The tests of docs/security.md take what they run from the document itself.
@@ -14,7 +14,7 @@ import (
 func securityBlock(t *testing.T, kind string) string {
 	t.Helper()
 	document, err := os.ReadFile("../../docs/security.md")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	_, rest, found := strings.Cut(string(document), "\n```"+kind+"\n")
 	block, _, ended := strings.Cut(rest, "\n```\n")
 	if !found || !ended {

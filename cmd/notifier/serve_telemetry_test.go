@@ -20,7 +20,7 @@ import (
 	"notifier/internal/app"
 	"notifier/internal/devstack"
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestServeReportsWhatWasDropped: the digest arrives in its channel, from a worker as the settings wire it, and dropped events
@@ -29,10 +29,10 @@ func TestServeReportsWhatWasDropped(t *testing.T) {
 	t.Parallel()
 	server, slack, env := services(t, nil)
 	connection, err := nats.Connect(server.URL())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(connection.Close)
 	spilled, err := connection.SubscribeSync("spilled.>")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	variables := settings.Default()
 	variables.NATSURL, variables.RedisURL, variables.SlackAPIURL = env["NATS_URL"], env["REDIS_URL"], env["SLACK_API_URL"]
 	variables.SlackBotToken, variables.SlackChannel, variables.AdminAddr = "xoxb-1", "#alerts", ""
@@ -40,26 +40,26 @@ func TestServeReportsWhatWasDropped(t *testing.T) {
 	variables.DigestInterval, variables.DigestChannel = "1m", "#digest"
 	problems := &settings.Problems{}
 	s := settings.Parse(variables, problems)
-	testkit.Check(t, problems.Err())
+	kit.Check(t, problems.Err())
 	s.Digest = 2 * time.Second
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- app.Run(ctx, s, zap.NewNop(), nil) }()
-	js := testkit.JetStream(t, env["NATS_URL"])
-	testkit.EventuallyNil(t, func() error {
+	js := kit.JetStream(t, env["NATS_URL"])
+	kit.EventuallyNil(t, func() error {
 		_, err := js.Stream(t.Context(), s.NATS.Stream)
 		return err
 	})
 	publishes(t, env, "errors", "-n", "5", "disk full")
 	const digest = "3 events were not sent: 3 of errors (its limit 2/1h). There is room now."
-	testkit.EventuallyNil(t, func() error { // the first may come before all three are dropped, and is edited then
+	kit.EventuallyNil(t, func() error { // the first may come before all three are dropped, and is edited then
 		if text := digestIn(slack); !strings.Contains(text, digest) {
 			return fmt.Errorf("the digest says %q", text)
 		}
 		return nil
 	})
 	for range 3 {
-		message, err := spilled.NextMsg(testkit.Patience)
+		message, err := spilled.NextMsg(kit.Patience)
 		if err != nil {
 			t.Fatalf("a dropped event is missing on its subject: %v", err)
 		}
@@ -96,7 +96,7 @@ func TestServeSendsSpans(t *testing.T) {
 	_, _, env := services(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL})
 	p := startReady(t, env)
 	publishes(t, env, "errors", "disk full")
-	testkit.Eventually(t, "it is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
+	kit.Eventually(t, "it is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
 	p.terminate(t)
 	p.ends(t, exitDone)
 	if posts.Load() == 0 {
@@ -110,13 +110,13 @@ func TestReadyzReportsWhatIsHeld(t *testing.T) {
 	_, slack, env := services(t, nil)
 	p := start(t, env)
 	url := adminURL(t, &p.out) + "/readyz"
-	testkit.Eventually(t, "ready", func() bool { status, body := get(t, url); return status == http.StatusOK && body == "ok\n" })
+	kit.Eventually(t, "ready", func() bool { status, body := get(t, url); return status == http.StatusOK && body == "ok\n" })
 	slack.Always(devstack.Behaviour{Status: http.StatusServiceUnavailable})
 	publishes(t, env, "errors", "-n", "5", "disk full")
 	waiting := regexp.MustCompile(`^ok\nwaiting for slack for \S+, 5 events held: #alerts: unavailable: http_503\n$`)
-	testkit.Eventually(t, "it reports what it waits for", func() bool { status, body := get(t, url); return status == http.StatusOK && waiting.MatchString(body) })
+	kit.Eventually(t, "it reports what it waits for", func() bool { status, body := get(t, url); return status == http.StatusOK && waiting.MatchString(body) })
 	slack.Always(devstack.Behaviour{})
-	testkit.Eventually(t, "all is well again", func() bool { _, body := get(t, url); return body == "ok\n" })
+	kit.Eventually(t, "all is well again", func() bool { _, body := get(t, url); return body == "ok\n" })
 }
 
 // What OTEL_* variables hold can be secret, and a slip in them (a colon for an equals sign) must not print it: neither in the
@@ -139,7 +139,7 @@ func TestTracingPrintsNoSecret(t *testing.T) {
 			t.Parallel()
 			p, _, _ := worker(t, with(map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "LOG_LEVEL": "debug"}, test.variables))
 			if test.code == exitDone {
-				testkit.Eventually(t, "the variable is found wrong", func() bool { return len(p.out.lines(test.want)) > 0 })
+				kit.Eventually(t, "the variable is found wrong", func() bool { return len(p.out.lines(test.want)) > 0 })
 				p.terminate(t)
 			}
 			p.ends(t, test.code)
@@ -174,7 +174,7 @@ func TestMetricsOfAWorker(t *testing.T) {
 	_, _, env := services(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "LIMIT_RESERVE": "payments=5"})
 	p := startReady(t, env)
 	publishes(t, env, "errors", "-n", "3", "disk full")
-	testkit.Eventually(t, "all are settled", func() bool { return len(p.out.lines(`"outcome":`)) == 3 })
+	kit.Eventually(t, "all are settled", func() bool { return len(p.out.lines(`"outcome":`)) == 3 })
 	status, text := get(t, adminURL(t, &p.out)+"/metrics")
 	if status != http.StatusOK {
 		t.Fatalf("/metrics answers %d", status)

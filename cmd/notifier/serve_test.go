@@ -10,18 +10,18 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/devstack"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // startServices starts what a worker needs, and returns the settings with which it finds that.
 func startServices(t *testing.T) (*devstack.NATS, *devstack.Slack, map[string]string) {
 	t.Helper()
 	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	slack, err := devstack.StartSlack(ephemeralAddr)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = slack.Close() })
 	return server, slack, map[string]string{
 		"NATS_URL": server.URL(), "REDIS_URL": redistest.Start(t).Healed(t, "notifier").URL(),
@@ -72,10 +72,10 @@ func TestServe(t *testing.T) {
 	publishes(t, env, "errors", "-n", "3", "disk full")
 	publishes(t, env, "deploys", "-json", `{"text":"v1.2.3 is out","id":"v1.2.3"}`)
 	connection, err := nats.Connect(server.URL())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer connection.Close()
-	testkit.Check(t, connection.Publish("notify.deploys", []byte(`{"text":7}`)))
-	testkit.Eventually(t, "all five settled", func() bool { return len(p.out.lines(`"outcome":`)) == 5 })
+	kit.Check(t, connection.Publish("notify.deploys", []byte(`{"text":7}`)))
+	kit.Eventually(t, "all five settled", func() bool { return len(p.out.lines(`"outcome":`)) == 5 })
 	p.terminate(t)
 	stopped := time.Now()
 	p.ends(t, exitDone)
@@ -153,10 +153,10 @@ func TestServeWebhook(t *testing.T) {
 	t.Parallel()
 	_, slack, env := services(t, map[string]string{"SLACK_BOT_TOKEN": "", "LOG_FORMAT": "console"})
 	env["SLACK_WEBHOOK_URL"] = slack.WebhookURL()
-	createStreams(t, testkit.JetStream(t, env["NATS_URL"]))
+	createStreams(t, kit.JetStream(t, env["NATS_URL"]))
 	publishes(t, env, "errors", "disk full")
 	p := start(t, env, "serve")
-	testkit.Eventually(t, "it is logged", func() bool { return len(p.out.lines("notification sent")) > 0 })
+	kit.Eventually(t, "it is logged", func() bool { return len(p.out.lines("notification sent")) > 0 })
 	p.terminate(t)
 	p.ends(t, exitDone)
 	line := p.out.lines("notification sent")[0]

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"notifier/internal/devstack"
-	"notifier/internal/redistest"
 	"notifier/internal/status"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // eventuallyStatus runs "status -json" until it says what is expected, and returns that.
@@ -84,7 +84,7 @@ func TestAFullRedisIsNamed(t *testing.T) {
 	redis := redistest.StartProcess(t)
 	_, _, env := services(t, map[string]string{"REDIS_URL": redis.URL()})
 	p := startReady(t, env)
-	testkit.Check(t, redis.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
+	kit.Check(t, redis.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
 	const first = "Nothing is sent: Redis is full (maxmemory).\n"
 	says := func() {
 		for _, arguments := range [][]string{{"status"}, {"status", "errors"}} {
@@ -108,7 +108,7 @@ func TestStatusWatches(t *testing.T) {
 		`"category":"errors",`:       {"errors", "-json"},
 	} {
 		p := start(t, env, append([]string{"status", "-watch", "-every", "100ms"}, arguments...)...)
-		testkit.Eventually(t, "it looks again", func() bool { return strings.Count(p.out.String(), shown) >= 3 })
+		kit.Eventually(t, "it looks again", func() bool { return strings.Count(p.out.String(), shown) >= 3 })
 		p.terminate(t)
 		p.ends(t, exitDone)
 	}

@@ -16,7 +16,7 @@ import (
 	"notifier/internal/app"
 	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/steering"
 	"notifier/internal/term"
 )

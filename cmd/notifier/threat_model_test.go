@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestTheThreatModelNamesTestsThatExist: each row of the last table of SECURITY.md names a test or more, as
@@ -53,7 +53,7 @@ func testsByPackage(t *testing.T) map[string]bool {
 			return err
 		}
 		content, err := os.ReadFile(path)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		name := filepath.Base(filepath.Dir(path))
 		if strings.HasSuffix(filepath.ToSlash(filepath.Dir(path)), "cmd/notifier") {
 			name = "main"
@@ -63,6 +63,6 @@ func testsByPackage(t *testing.T) map[string]bool {
 		}
 		return nil
 	})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return tests
 }

@@ -11,7 +11,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/status"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestAChannelThatIsBehindIsNamed: what waits for the pace of a channel shows in the metrics and the status, until it is posted.
@@ -24,7 +24,7 @@ func TestAChannelThatIsBehindIsNamed(t *testing.T) {
 		`notifier_unposted_events\{channel="#alerts"\} 0`, `notifier_unposted_oldest_seconds\{channel="#alerts"\} 0`)
 
 	publishes(t, env, "errors", "disk full") // its answer shows the ID of the channel
-	testkit.Eventually(t, "the first is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
+	kit.Eventually(t, "the first is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
 	publishes(t, env, "errors", "-n", "4", "disk full")
 	publishes(t, env, "deploys", "-n", "2", "v1.2.3 is out")
 	expectMetrics(t, metrics, `notifier_held_events\{why="pace"\} 3`, `notifier_held_events\{why="slack"\} 0`,
@@ -55,7 +55,7 @@ func expectMetrics(t *testing.T, url string, patterns ...string) {
 		}
 		return true
 	}
-	if !testkit.Within(testkit.Patience, matches) {
+	if !kit.Within(kit.Patience, matches) {
 		t.Errorf("/metrics lacks one of %q:\n%s", patterns, strings.Join(regexp.MustCompile(`(?m)^notifier_(held|unposted).*`).FindAllString(text, -1), "\n"))
 	}
 }
@@ -67,19 +67,19 @@ func TestAPausedChannelIsNamed(t *testing.T) {
 	p := startReady(t, env)
 	admin := adminURL(t, &p.out)
 	publishes(t, env, "errors", "-n", "3", "disk full") // so that the refusal is this channel's: the workspace would refuse others too
-	testkit.Eventually(t, "they are sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 3 })
+	kit.Eventually(t, "they are sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 3 })
 	slack.Next(devstack.Behaviour{RetryAfter: "60"})
 	publishes(t, env, "errors", "disk full")
-	testkit.Eventually(t, "the log names the channel", func() bool {
+	kit.Eventually(t, "the log names the channel", func() bool {
 		lines := p.out.lines(`"msg":"waiting"`)
 		return len(lines) > 0 && logLine(t, lines[0])["channel"] == "#alerts" && strings.HasPrefix(logLine(t, lines[0])["reason"].(string), "Slack asked to wait ")
 	})
 	publishes(t, env, "errors", "-n", "3", "disk full")
 	waiting := regexp.MustCompile(`^ok\nwaiting for slack for \S+, 4 events held: #alerts: Slack asked to wait \d+ s\n$`)
 	readyz := func() bool { _, body := get(t, admin+"/readyz"); return waiting.MatchString(body) }
-	testkit.Eventually(t, "/readyz names the channel", readyz)
+	kit.Eventually(t, "/readyz names the channel", readyz)
 	publishes(t, env, "deploys", "-n", "2", "v1.2.3 is out")
-	testkit.Eventually(t, "the other channel goes on", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 5 })
+	kit.Eventually(t, "the other channel goes on", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 5 })
 	expectMetrics(t, admin+"/metrics", `notifier_held_events\{why="slack"\} 4`, `notifier_unposted_events\{channel="#alerts"\} 4`)
 	eventuallyStatus(t, "it counts them", env, func(now status.Status) bool {
 		return now.Held == 4 && len(now.Unposted) == 1 && now.Unposted[0].Why == "slack"
@@ -102,16 +102,16 @@ func TestThePageNamesChannels(t *testing.T) {
 	p, server, slack := worker(t, map[string]string{"SLACK_ROUTES": "deploys=#deploys", "SLACK_PACE": "10/1h", "LIMIT_CATEGORY": "20/1h"})
 	b.open(t, adminURL(t, &p.out))
 	b.waitForText(t, "#sentence", "Working.")
-	testkit.Eventually(t, "nothing waits", func() bool { return b.text(t, "#attention") == "" })
+	kit.Eventually(t, "nothing waits", func() bool { return b.text(t, "#attention") == "" })
 	publishEach(t, server, "errors", 1) // its answer shows the ID of the channel
-	testkit.Eventually(t, "the first is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
+	kit.Eventually(t, "the first is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
 	publishEach(t, server, "errors", 13)
 	b.waitForText(t, "#attention", "#alerts", ": 4 events wait to be posted, the oldest for ", "; the pace of the channel")
 	b.waitForText(t, "#fact-held", "4")
 	b.waitForText(t, "#sentence", "Working. 14 of 100 global slots are taken")
 
 	publishEach(t, server, "deploys", 2)
-	testkit.Eventually(t, "the other channel takes posts", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 12 })
+	kit.Eventually(t, "the other channel takes posts", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 12 })
 	waiting := ": 1 event waits to be posted, the oldest for "
 	b.seesPause(t, server, slack, &p.out, "deploys", [][]string{
 		{"#sentence", "Nothing is posted to #deploys for ", ", because Slack asked to wait. 5 events are held."},
@@ -121,7 +121,7 @@ func TestThePageNamesChannels(t *testing.T) {
 	})
 	b.waitForText(t, "#sentence", "Working.")
 	b.waitForText(t, "#fact-held", "4")
-	testkit.Eventually(t, "nothing is waited for", func() bool { return !strings.Contains(b.text(t, "#attention"), "Slack asked to wait") })
+	kit.Eventually(t, "nothing is waited for", func() bool { return !strings.Contains(b.text(t, "#attention"), "Slack asked to wait") })
 	if shown := b.text(t, "#attention"); strings.Contains(shown, "#deploys") || !strings.Contains(shown, "#alerts") {
 		t.Errorf("%q is shown, expected #alerts alone", shown)
 	}
@@ -147,7 +147,7 @@ func (b *browser) seesPause(
 				break
 			}
 		}
-		testkit.Eventually(t, "the pause is over", func() bool { return sent() > before })
+		kit.Eventually(t, "the pause is over", func() bool { return sent() > before })
 		if waited := time.Since(began); waited < pause-time.Second {
 			t.Errorf("the event was sent after %s, and Slack had asked to wait %s", waited, pause)
 		}

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"notifier/internal/outcome"
+	"notifier/internal/outcome/recent"
 	"notifier/internal/ratelimit"
-	"notifier/internal/recent"
-	"notifier/internal/stats"
 	"notifier/internal/status"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
 )
 

@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // TestWhyWhileRedisIsFull: an event that was admitted before, and one that no worker can admit.
@@ -22,7 +22,7 @@ func TestWhyWhileRedisIsFull(t *testing.T) {
 	eventuallySays(t, "it is admitted", env, []string{"why", "held-1"}, func(out string) bool {
 		return strings.HasPrefix(out, "held-1 of category errors is admitted and held.\n")
 	})
-	testkit.Check(t, redis.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
+	kit.Check(t, redis.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
 	publishes(t, env, "errors", "-id", "held-2", "disk full")
 	for id, begin := range map[string]string{"held-1": "held-1 of category errors is admitted and held.\n", "held-2": "held-2 may be "} {
 		eventuallySays(t, id+" waits for Redis", env, []string{"why", id}, func(out string) bool {
@@ -48,12 +48,12 @@ func TestSecurityNATSWhy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			as := startSecured(t, test.configuration)
-			js := testkit.JetStream(t, as("all"))
+			js := kit.JetStream(t, as("all"))
 			createStreams(t, js)
 			_, err := js.CreateOrUpdateConsumer(t.Context(), "NOTIFY", jetstream.ConsumerConfig{
 				Durable: "notifier", FilterSubject: "notify.>", AckPolicy: jetstream.AckExplicitPolicy,
 			})
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			publishThree(t, js)
 			env := map[string]string{"NATS_URL": as(test.user), "REDIS_URL": redistest.Start(t).URL()}
 			if test.user == "all" {

@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
-	"notifier/internal/embedded"
+	"notifier/internal/devstack/embedded"
 )
 
 const replicas = 3

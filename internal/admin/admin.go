@@ -16,7 +16,7 @@ import (
 	"net/http"
 	"time"
 
-	"notifier/internal/snapshot"
+	"notifier/internal/status/snapshot"
 	"notifier/internal/term"
 )
 

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"notifier/internal/admin"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,7 +30,7 @@ func fine() admin.Probes {
 func start(t *testing.T, probes admin.Probes) (*admin.Server, *http.Client) {
 	t.Helper()
 	server, err := admin.Start(admin.Config{Addr: "127.0.0.1:0"}, probes)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	t.Cleanup(func() {
 		client.CloseIdleConnections()
@@ -46,12 +46,12 @@ func start(t *testing.T, probes admin.Probes) (*admin.Server, *http.Client) {
 func ask(t *testing.T, client *http.Client, method, url string) (*http.Response, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	response, err := client.Do(request)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return response, string(body)
 }
 
@@ -117,7 +117,7 @@ func TestShutdownWaitsForRequestsUnderWay(t *testing.T) {
 		return []string{"stopping"}
 	}
 	server, err := admin.Start(admin.Config{Addr: "127.0.0.1:0"}, probes)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	got := make(chan string, 1)
@@ -161,7 +161,7 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 	probes := fine()
 	probes.Live = func() error { close(asked); <-answer; return nil }
 	server, err := admin.Start(admin.Config{Addr: "127.0.0.1:0"}, probes)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	done := make(chan struct{})

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"notifier/internal/admin"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // pipes is a listener whose connections are in memory, so that they take part in a test's clock.
@@ -81,7 +81,7 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 					t.Errorf("disconnected after %s, expected %s", got, test.want)
 				}
 				_ = ours.Close()
-				testkit.Check(t, server.Close())
+				kit.Check(t, server.Close())
 			})
 		})
 	}
@@ -97,7 +97,7 @@ func inMemory(t *testing.T, probes admin.Probes) memory {
 	server := admin.NewServer(t.Context(), admin.Config{Addr: "127.0.0.1:8080"}, probes)
 	listener := pipes{make(chan net.Conn), make(chan struct{})}
 	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { testkit.Check(t, server.Close()) })
+	t.Cleanup(func() { kit.Check(t, server.Close()) })
 	return memory{t, listener}
 }
 
@@ -163,11 +163,11 @@ func TestWhatIsInUseKeepsItsPlace(t *testing.T) {
 		for range 2 * admin.MostConnections {
 			m.open("GET /healthz HTTP/1.1\r\n")
 			_, err := fmt.Fprint(ours, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			response, err := http.ReadResponse(answers, nil)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			_, err = io.Copy(io.Discard, response.Body)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			synctest.Wait()
 		}
 		if len(ended) > 0 {

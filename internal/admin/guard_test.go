@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"notifier/internal/admin"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 const token = "correct-horse-battery"
@@ -25,8 +25,8 @@ func guarded(t *testing.T, config admin.Config) *admin.Server {
 	probes.Waits = func() []string { return []string{"waiting for nats.internal:4222"} }
 	config.Addr = "127.0.0.1:0"
 	server, err := admin.Start(config, probes)
-	testkit.Check(t, err)
-	t.Cleanup(func() { testkit.Check(t, server.Shutdown(context.Background())) })
+	kit.Check(t, err)
+	t.Cleanup(func() { kit.Check(t, server.Shutdown(context.Background())) })
 	return server
 }
 
@@ -34,24 +34,24 @@ func guarded(t *testing.T, config admin.Config) *admin.Server {
 func send(t *testing.T, server *admin.Server, lines ...string) (*http.Response, string) {
 	t.Helper()
 	connection, err := net.Dial("tcp", server.Addr())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer func() { _ = connection.Close() }()
 	_, err = fmt.Fprint(connection, strings.Join(lines, "\r\n"), "\r\nConnection: close\r\n\r\n")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	method, _, _ := strings.Cut(lines[0], " ")
 	response, err := http.ReadResponse(bufio.NewReader(connection), &http.Request{Method: method})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer func() { _ = response.Body.Close() }()
 	var body strings.Builder
 	_, err = bufio.NewReader(response.Body).WriteTo(&body)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return response, body.String()
 }
 
 // A page of another site can make its own name resolve to this server's address.
 func TestOnlyKnownNamesAreAnswered(t *testing.T) {
 	own, err := os.Hostname()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	server := guarded(t, admin.Config{Hosts: []string{"Notifier.example.org", "*.svc.cluster.local"}})
 	for host, want := range map[string]int{
 		"127.0.0.1:8080": 200, "127.0.0.1": 200, "[::1]:8080": 200, "[::1]": 200, "10.1.2.3:8080": 200, "192.0.2.1": 200,
@@ -106,7 +106,7 @@ func TestTheTokenIsNeededForAllButProbes(t *testing.T) {
 	server := guarded(t, admin.Config{Token: token})
 	basic := func(user, password string) string {
 		request, err := http.NewRequest(http.MethodGet, "/", nil)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		request.SetBasicAuth(user, password)
 		return request.Header.Get("Authorization")
 	}

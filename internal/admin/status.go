@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"notifier/internal/snapshot"
+	"notifier/internal/status/snapshot"
 	"notifier/internal/term"
 )
 

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"notifier/internal/admin"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // probesOf is a worker to which nothing is wrong, with a status.
@@ -138,7 +138,7 @@ func TestTheStatusControlsNoTerminal(t *testing.T) {
 	} {
 		body := admin.Look(t.Context(), status).Body.String()
 		var got map[string]string
-		testkit.Check(t, json.Unmarshal([]byte(body), &got))
+		kit.Check(t, json.Unmarshal([]byte(body), &got))
 		if !strings.HasPrefix(body, name) || !strings.Contains(body, `\u001b[2J\u009b31m\u202ex<`) || got[hostile] != "x" && got["error"] != hostile {
 			t.Errorf("%q", body)
 		}
@@ -201,7 +201,7 @@ func TestShutdownBreaksALookOff(t *testing.T) {
 		ended <- ctx.Err()
 		return nil, ctx.Err()
 	}))
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answered := make(chan int, 1)
 	go func() {

@@ -14,26 +14,26 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestMain(m *testing.M) {
-	testkit.Overlap(8)
+	kit.Overlap(8)
 	reconnectWait, reconnectJitter = 50*time.Millisecond, 10*time.Millisecond
-	goleak.VerifyTestMain(m, testkit.NATSServerEnds()...)
+	goleak.VerifyTestMain(m, kit.NATSServerEnds()...)
 }
 
 // servers starts what a worker needs, and returns its settings.
 func servers(t *testing.T, change func(env *settings.Environment)) settings.Settings {
 	t.Helper()
 	nats, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = nats.Close() })
 	redis, err := devstack.StartRedis("127.0.0.1:0")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = redis.Close() })
 	slack, err := devstack.StartSlack("127.0.0.1:0")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = slack.Close() })
 	env := settings.Default()
 	env.NATSURL, env.RedisURL, env.SlackAPIURL, env.AdminAddr = nats.URL(), redis.URL(), slack.APIURL(), "127.0.0.1:0"
@@ -41,7 +41,7 @@ func servers(t *testing.T, change func(env *settings.Environment)) settings.Sett
 	change(&env)
 	problems := &settings.Problems{}
 	s := settings.Parse(env, problems)
-	testkit.Check(t, problems.Err())
+	kit.Check(t, problems.Err())
 	return s
 }
 
@@ -63,9 +63,9 @@ func TestTeardown(t *testing.T) {
 	ended := make(chan error, 1)
 	s := servers(t, func(*settings.Environment) {})
 	go func() { ended <- Run(ctx, s, zap.New(core), nil) }()
-	testkit.Eventually(t, "the worker has started", func() bool { return logs.FilterMessage("admin server listens").Len() > 0 })
+	kit.Eventually(t, "the worker has started", func() bool { return logs.FilterMessage("admin server listens").Len() > 0 })
 	cancel()
-	testkit.Check(t, <-ended)
+	kit.Check(t, <-ended)
 	if got, want := closed(logs), []string{"background jobs", "admin server", "traces", "nats", "slack", "redis"}; !slices.Equal(got, want) {
 		t.Errorf("closed %q, expected %q", got, want)
 	}

@@ -12,10 +12,10 @@ import (
 
 	"notifier/internal/consume"
 	"notifier/internal/consume/availability"
-	"notifier/internal/digest"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/digest"
+	"notifier/internal/status/stats"
 	"notifier/internal/steering"
 	"notifier/internal/term"
 )

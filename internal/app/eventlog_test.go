@@ -15,7 +15,7 @@ import (
 
 	"notifier/internal/consume/result"
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // output is what a worker has written.
@@ -38,7 +38,7 @@ func (o *output) lines(t *testing.T) map[string]int {
 	lines := map[string]int{}
 	for line := range strings.Lines(o.text.String()) {
 		var got map[string]any
-		testkit.Check(t, json.Unmarshal([]byte(line), &got))
+		kit.Check(t, json.Unmarshal([]byte(line), &got))
 		lines[fmt.Sprint(got["level"], " ", got["msg"])]++
 	}
 	return lines
@@ -57,16 +57,16 @@ func TestEventLinesAreWrittenAtEveryLevel(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- Run(ctx, s, log, func(result.Result) { settled.Add(1) }) }()
-			js := testkit.JetStream(t, natsURL)
+			js := kit.JetStream(t, natsURL)
 			for i, payload := range []string{"first", "second", `{"text":`} {
-				testkit.EventuallyNil(t, func() error { // the worker creates the stream
+				kit.EventuallyNil(t, func() error { // the worker creates the stream
 					_, err := js.Publish(t.Context(), "notify.errors", []byte(payload))
 					return err
 				})
-				testkit.Eventually(t, "it is settled", func() bool { return settled.Load() == int32(i+1) })
+				kit.Eventually(t, "it is settled", func() bool { return settled.Load() == int32(i+1) })
 			}
 			cancel()
-			testkit.Check(t, <-ended)
+			kit.Check(t, <-ended)
 			log.Info("an info line")
 			log.Warn("a warning")
 			log.With(zap.Int("n", 1)).Error("an error")

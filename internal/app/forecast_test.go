@@ -8,11 +8,11 @@ import (
 
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
 	"notifier/internal/settings"
 	"notifier/internal/status"
 	"notifier/internal/steering"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // TestForecastsComeTrue: what explain says of a category is what becomes of its next event, with limits of
@@ -28,10 +28,10 @@ func TestForecastsComeTrue(t *testing.T) {
 			client := server.ClientFor(t, "{"+namespace+"}")
 			own := status.Config{Limits: limits, Dedupe: time.Hour}
 			store, err := OpenStore(settings.Store{Redis: client, Namespace: namespace, Limits: limits, Dedupe: time.Hour}, own)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			explain := func(category string) status.Explanation {
 				e, err := store.Status.Explain(t.Context(), category)
-				testkit.Check(t, err)
+				kit.Check(t, err)
 				return e
 			}
 			for n := range 60 {
@@ -41,7 +41,7 @@ func TestForecastsComeTrue(t *testing.T) {
 				category := []string{"a", "a.x", "a.y", "b", "payments", "payments.x"}[random.IntN(6)]
 				e := explain(category)
 				decided, err := store.Limiter.Admit(t.Context(), []ratelimit.Request{{ID: fmt.Sprint(n), Delivery: fmt.Sprint(n), Category: category, Cost: 1}})
-				testkit.Check(t, err)
+				kit.Check(t, err)
 				if got := forecastOf(decided[0], e); got != "" {
 					t.Fatalf("event %d of %s: %+v, %s\nbut the decision is %+v: %s\n%+v", n, category, e.Forecast, e.Forecast.Text(e.Time), decided[0], got, limits)
 				}
@@ -73,7 +73,7 @@ func forecastOf(d ratelimit.Decision, e status.Explanation) string {
 func randomRules(t *testing.T, random *rand.Rand) ratelimit.Rules {
 	t.Helper()
 	one := func(list ...string) string { return list[random.IntN(len(list))] }
-	rules := testkit.Rules(one("10/30h", "12/30h:1h", "20/20h+10/10h", "11/24h:fixed"), one("5/30h", "4/30h:2h", "5/24h:fixed", "9/10h+8/20h"), one("", "a.>=3/20h", "payments=6/30h,*.x=2/40h:1h"))
+	rules := kit.Rules(one("10/30h", "12/30h:1h", "20/20h+10/10h", "11/24h:fixed"), one("5/30h", "4/30h:2h", "5/24h:fixed", "9/10h+8/20h"), one("", "a.>=3/20h", "payments=6/30h,*.x=2/40h:1h"))
 	// No 20h:1h: in one hour of each day its buckets would be over a microsecond before the day is, and no
 	// forecast is so exact.
 	rules.Group, _ = ratelimit.ParseGroupLimit(one("", "7/30h", "6/19h30m:1h"))
@@ -94,9 +94,9 @@ func steerAtRandom(t *testing.T, random *rand.Rand, store Store) {
 			continue
 		}
 		order, err := steering.NewLimit(limit[0], limit[1], "", "")
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		order, _, err = store.Steering.Set(t.Context(), order, time.Hour)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		orders = append(orders, order)
 	}
 	store.Limiter.SetTemporary(steering.Temporary(orders))

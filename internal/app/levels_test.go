@@ -17,7 +17,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestLevelsOfAWorker follows groups, a reserve and limits in buckets from the script to the log, /metrics
@@ -27,30 +27,30 @@ func TestLevelsOfAWorker(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	var natsURL string
 	s := servers(t, func(env *settings.Environment) { natsURL, env.SlackPace = env.NATSURL, "off" })
-	s.Store.Limits = testkit.Rules("8/1h:1m", "5/1h:1m", "")
-	s.Store.Limits.GroupOverrides = map[string]ratelimit.Limit{"team-a": testkit.Rules("3/1h", "1/1h", "").Global, "_other": testkit.Rules("1/1h", "1/1h", "").Global}
+	s.Store.Limits = kit.Rules("8/1h:1m", "5/1h:1m", "")
+	s.Store.Limits.GroupOverrides = map[string]ratelimit.Limit{"team-a": kit.Rules("3/1h", "1/1h", "").Global, "_other": kit.Rules("1/1h", "1/1h", "").Global}
 	s.Store.Limits.Reserve = map[string]int{"payments": 2}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	store, err := OpenStore(s.Store, s.StatusConfig())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	go func() { ended <- Run(ctx, s, zap.New(core), nil) }()
-	testkit.Eventually(t, "the worker has started", func() bool { return logs.FilterMessage("admin server listens").Len() > 0 })
+	kit.Eventually(t, "the worker has started", func() bool { return logs.FilterMessage("admin server listens").Len() > 0 })
 	connection, err := nats.Connect(natsURL)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer connection.Close()
 	js, err := jetstream.New(connection)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	published := 0
 	publish := func(category string, n int) {
 		for range n {
-			testkit.EventuallyNil(t, func() error { // the worker creates the stream
+			kit.EventuallyNil(t, func() error { // the worker creates the stream
 				_, err := js.Publish(t.Context(), "notify."+category, []byte("x"))
 				return err
 			})
 		}
 		published += n
-		testkit.Eventually(t, "all are settled", func() bool { return logs.FilterFieldKey("outcome").Len() == published })
+		kit.Eventually(t, "all are settled", func() bool { return logs.FilterFieldKey("outcome").Len() == published })
 	}
 	publish("team-a.job1", 2)
 	publish("team-a.job2", 3)
@@ -65,12 +65,12 @@ func TestLevelsOfAWorker(t *testing.T) {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 
-	testkit.Eventually(t, "all are counted", func() bool {
+	kit.Eventually(t, "all are counted", func() bool {
 		now, err := store.Status.Read(ctx)
 		return err == nil && now.Global.Sent == 8 && now.Global.Dropped == 5
 	})
 	now, err := store.Status.Read(ctx)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	groups := map[string]string{}
 	for _, g := range now.Groups {
 		groups[g.Group] = fmt.Sprintf("%s %d/%d, %d sent, %d dropped", g.Tiers[0].Limit, g.Tiers[0].Used, g.Tiers[0].Max, g.Sent, g.Dropped)
@@ -91,7 +91,7 @@ func TestLevelsOfAWorker(t *testing.T) {
 		}
 	}
 	cancel()
-	testkit.Check(t, <-ended)
+	kit.Check(t, <-ended)
 }
 
 // settledLines counts the lines of events by category, group, outcome, reason, limit, and whether the wait is
@@ -115,9 +115,9 @@ func scraped(t *testing.T, logs *observer.ObservedLogs) string {
 	addr := logs.FilterMessage("admin server listens").All()[0].ContextMap()["addr"].(string)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get("http://" + addr + "/metrics")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	body, err := io.ReadAll(response.Body)
-	testkit.Check(t, err)
-	testkit.Check(t, response.Body.Close())
+	kit.Check(t, err)
+	kit.Check(t, response.Body.Close())
 	return string(body)
 }

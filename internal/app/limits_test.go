@@ -5,17 +5,17 @@ import (
 
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // Each drop is reported with the limit that refused it, and a group is named only where it has one.
 func TestWhichLimitRefuses(t *testing.T) {
 	limit := func(text string) ratelimit.Limit {
 		parsed, err := ratelimit.ParseLimit(text)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		return parsed
 	}
-	limits := testkit.Rules("100/30m", "10/30m", "team-a.>=5/24h:fixed")
+	limits := kit.Rules("100/30m", "10/30m", "team-a.>=5/24h:fixed")
 	if got := limitedGroup(limits, "team-a.job1"); got != "" {
 		t.Errorf("without a group's limit the group is %q", got)
 	}

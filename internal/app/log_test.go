@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // hostile has what a terminal obeys, what reorders a line, what begins one, and what is no UTF-8.
@@ -23,7 +23,7 @@ func logged(t testing.TB, console bool, do func(*zap.Logger)) string {
 	var out strings.Builder
 	log, stop := NewLog(&out, zapcore.InfoLevel, console)
 	do(log)
-	testkit.Check(t, log.Sync())
+	kit.Check(t, log.Sync())
 	stop()
 	return out.String()
 }
@@ -42,7 +42,7 @@ func TestLogLinesAreSafe(t *testing.T) {
 			_, fields, _ = strings.Cut(line, "settled\t")
 		}
 		var got map[string]any
-		testkit.Check(t, json.Unmarshal([]byte(fields), &got))
+		kit.Check(t, json.Unmarshal([]byte(fields), &got))
 		for _, name := range []string{"with", "event_id", "error", "bytes"} {
 			if want := strings.ToValidUTF8(hostile, "\ufffd"); got[name] != want {
 				t.Errorf("%s is %q, expected %q", name, got[name], want)
@@ -70,7 +70,7 @@ func TestLogStringsAreBounded(t *testing.T) {
 		log.With(zap.String("with", long)).Info("x", zap.String("detail", long), zap.Error(errors.New(long)), zap.String("short", "y"))
 	})
 	var got map[string]string
-	testkit.Check(t, json.Unmarshal([]byte(line), &got))
+	kit.Check(t, json.Unmarshal([]byte(line), &got))
 	for _, name := range []string{"with", "detail", "error"} {
 		if n := len(got[name]); n > longestString || n < longestString-5 || !strings.HasSuffix(got[name], "é…") {
 			t.Errorf("%s has %d bytes and ends in %q", name, n, got[name][n-5:])

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/consume/feed"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestTheBudgetIsAShareOfTheMemory(t *testing.T) {
@@ -32,7 +32,7 @@ func unlimited(t *testing.T) {
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 	for _, name := range []string{"GOMEMLIMIT", "AUTOMEMLIMIT"} {
 		t.Setenv(name, "") // restored at the end
-		testkit.Check(t, os.Unsetenv(name))
+		kit.Check(t, os.Unsetenv(name))
 	}
 }
 

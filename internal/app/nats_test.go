@@ -19,7 +19,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // Passwords are spelled so that no other text has them.
@@ -41,11 +41,11 @@ type natsWorker struct {
 func startNATSWorker(t *testing.T, accepted, given string) *natsWorker {
 	t.Helper()
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
-	testkit.Check(t, server.Authorize("notifier", accepted))
+	kit.Check(t, server.Authorize("notifier", accepted))
 	slack, err := devstack.StartSlack("127.0.0.1:0")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = slack.Close() })
 	w := &natsWorker{server: server, slack: slack, file: filepath.Join(t.TempDir(), "url")}
 	w.rotate(t, given)
@@ -59,13 +59,13 @@ func startNATSWorker(t *testing.T, accepted, given string) *natsWorker {
 	log := zap.New(core)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.app = &app{settings: s, log: log, cleanups: cleanups{log: log}}
-	testkit.Check(t, w.wire(ctx))
-	testkit.Check(t, w.start(ctx))
+	kit.Check(t, w.wire(ctx))
+	kit.Check(t, w.start(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- w.run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		testkit.Check(t, <-ended)
+		kit.Check(t, <-ended)
 		w.stop()
 		for _, entry := range logs.All() {
 			if line := fmt.Sprint(entry.Message, entry.ContextMap()); strings.Contains(line, "hunter2") {
@@ -83,13 +83,13 @@ func (w *natsWorker) url(password string) string {
 // rotate puts another password into the file.
 func (w *natsWorker) rotate(t *testing.T, password string) {
 	t.Helper()
-	testkit.Check(t, os.WriteFile(w.file, []byte(w.url(password)+"\n"), 0o600))
+	kit.Check(t, os.WriteFile(w.file, []byte(w.url(password)+"\n"), 0o600))
 }
 
 // waitsFor waits until /readyz gives this reason.
 func (w *natsWorker) waitsFor(t *testing.T, reason string) {
 	t.Helper()
-	testkit.Eventually(t, "the worker waits for nats: "+reason, func() bool {
+	kit.Eventually(t, "the worker waits for nats: "+reason, func() bool {
 		said := strings.Join(w.worker.Ready(t.Context()), "\n")
 		if strings.Contains(said, "hunter2") {
 			t.Errorf("/readyz shows a password: %s", said)
@@ -101,13 +101,13 @@ func (w *natsWorker) waitsFor(t *testing.T, reason string) {
 // sends waits until the worker is ready, and has it send an event.
 func (w *natsWorker) sends(t *testing.T, password string) {
 	t.Helper()
-	testkit.Eventually(t, "the worker is ready", func() bool { return len(w.worker.Ready(t.Context())) == 0 })
+	kit.Eventually(t, "the worker is ready", func() bool { return len(w.worker.Ready(t.Context())) == 0 })
 	connection, err := nats.Connect(w.url(password))
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer connection.Close()
 	before := w.slack.Accepted()
-	testkit.Check(t, connection.Publish("notify.errors", []byte("hello")))
-	testkit.Eventually(t, "the event is sent", func() bool { return w.slack.Accepted() == before+1 })
+	kit.Check(t, connection.Publish("notify.errors", []byte("hello")))
+	kit.Eventually(t, "the event is sent", func() bool { return w.slack.Accepted() == before+1 })
 }
 
 // refusals are the lines about the server's refusals.
@@ -120,19 +120,19 @@ func TestAWrongPasswordAtTheStartIsWaitedOut(t *testing.T) {
 		t.Errorf("lines %v, expected one with the reason", lines)
 	}
 	tried := w.connection.Stats().Reconnects
-	testkit.Eventually(t, "it has tried more than twice", func() bool { return w.connection.Stats().Reconnects > tried+3 })
-	testkit.Check(t, w.server.Authorize("notifier", oldPassword))
+	kit.Eventually(t, "it has tried more than twice", func() bool { return w.connection.Stats().Reconnects > tried+3 })
+	kit.Check(t, w.server.Authorize("notifier", oldPassword))
 	w.sends(t, oldPassword)
 }
 
 func TestAPasswordThatIsRotatedWhileAWorkerRuns(t *testing.T) {
 	w := startNATSWorker(t, oldPassword, oldPassword)
 	w.sends(t, oldPassword)
-	testkit.Check(t, w.server.Authorize("notifier", newPassword))
+	kit.Check(t, w.server.Authorize("notifier", newPassword))
 	w.waitsFor(t, "authorization violation")
-	testkit.Check(t, os.WriteFile(w.file, []byte("nats://hunter2%zz"), 0o600))
+	kit.Check(t, os.WriteFile(w.file, []byte("nats://hunter2%zz"), 0o600))
 	w.waitsFor(t, "authorization violation; NATS_URL_FILE: "+w.file+": expected a list of NATS URLs; what was read before is still used")
-	testkit.Check(t, os.Remove(w.file))
+	kit.Check(t, os.Remove(w.file))
 	w.waitsFor(t, "authorization violation; NATS_URL_FILE: stat "+w.file+": no such file or directory; what was read before is still used")
 	w.rotate(t, newPassword)
 	w.sends(t, newPassword)
@@ -145,12 +145,12 @@ func TestAPasswordThatIsRotatedWhileAWorkerRuns(t *testing.T) {
 func TestAFileThatIsGoneDoesNotKeepAWorkerFromReconnecting(t *testing.T) {
 	w := startNATSWorker(t, oldPassword, oldPassword)
 	w.sends(t, oldPassword)
-	testkit.Check(t, os.Remove(w.file))
+	kit.Check(t, os.Remove(w.file))
 	w.server.Stop()
 	w.waitsFor(t, "dial tcp "+w.server.Addr()+": connect: connection refused")
-	testkit.Check(t, w.server.Start())
+	kit.Check(t, w.server.Start())
 	w.sends(t, oldPassword)
-	testkit.Eventually(t, "the broken file is in the log", func() bool {
+	kit.Eventually(t, "the broken file is in the log", func() bool {
 		return w.logs.FilterMessage("a file with a secret cannot be read again").Len() > 0
 	})
 }
@@ -163,17 +163,17 @@ func connected(t *testing.T, change func(*settings.Environment)) *link {
 	change(&env)
 	problems := &settings.Problems{}
 	s := settings.Parse(env, problems)
-	testkit.Check(t, problems.Err())
-	testkit.Check(t, s.Store.Redis.Close())
+	kit.Check(t, problems.Err())
+	kit.Check(t, s.Store.Redis.Close())
 	l, err := connectWorker(s.NATS, zap.NewNop())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(l.Close)
 	return l
 }
 
 func (l *link) eventually(t *testing.T, reason string) {
 	t.Helper()
-	testkit.Eventually(t, "the connection waits for "+reason, func() bool { return strings.Contains(l.why().Error(), reason) })
+	kit.Eventually(t, "the connection waits for "+reason, func() bool { return strings.Contains(l.why().Error(), reason) })
 }
 
 // plainServer is a NATS server without JetStream.
@@ -181,12 +181,12 @@ func plainServer(t *testing.T, options natsserver.Options) *natsserver.Server {
 	t.Helper()
 	options.Host, options.NoSigs, options.NoLog = "127.0.0.1", true, true
 	if options.Port == 0 { // one that nobody else takes while the server is down
-		port, err := testkit.FreePort()
-		testkit.Check(t, err)
+		port, err := kit.FreePort()
+		kit.Check(t, err)
 		options.Port = port
 	}
 	server, err := natsserver.NewServer(&options)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	server.Start()
 	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
 	if !server.ReadyForConnections(10 * time.Second) {
@@ -199,12 +199,12 @@ func plainServer(t *testing.T, options natsserver.Options) *natsserver.Server {
 func seedFile(t *testing.T, path string) (public string) {
 	t.Helper()
 	pair, err := nkeys.CreateUser()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	seed, err := pair.Seed()
-	testkit.Check(t, err)
-	testkit.Check(t, os.WriteFile(path, seed, 0o600))
+	kit.Check(t, err)
+	kit.Check(t, os.WriteFile(path, seed, 0o600))
 	public, err = pair.PublicKey()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return public
 }
 
@@ -217,24 +217,24 @@ func TestASeedIsReadAgain(t *testing.T) {
 	server := plainServer(t, options)
 	port := server.Addr().(*net.TCPAddr).Port
 	l := connected(t, func(env *settings.Environment) { env.NATSURL, env.NATSNKeyFile = server.ClientURL(), file })
-	testkit.Eventually(t, "connected", l.IsConnected)
+	kit.Eventually(t, "connected", l.IsConnected)
 	server.Shutdown()
 	server.WaitForShutdown()
 	second := seedFile(t, file+".new")
 	options.Port, options.Nkeys = port, []*natsserver.NkeyUser{{Nkey: second}}
 	plainServer(t, options)
 	l.eventually(t, "authorization violation")
-	testkit.Check(t, os.WriteFile(file, []byte("hunter2"), 0o600))
+	kit.Check(t, os.WriteFile(file, []byte("hunter2"), 0o600))
 	l.eventually(t, "NATS_NKEY_FILE: "+file+" contains no user seed; what was read before is still used")
-	testkit.Check(t, os.Rename(file+".new", file))
-	testkit.Eventually(t, "connected", l.IsConnected)
+	kit.Check(t, os.Rename(file+".new", file))
+	kit.Eventually(t, "connected", l.IsConnected)
 }
 
 // The latest failure is the reason, not the first one.
 func TestTheReasonIsTheLatestFailure(t *testing.T) {
 	t.Parallel()
-	port, err := testkit.FreePort()
-	testkit.Check(t, err)
+	port, err := kit.FreePort()
+	kit.Check(t, err)
 	l := connected(t, func(env *settings.Environment) { env.NATSURL = fmt.Sprintf("nats://me:hunter2@127.0.0.1:%d", port) })
 	l.eventually(t, "connection refused")
 	server := plainServer(t, natsserver.Options{Port: port, Username: "you", Password: "other"})
@@ -248,7 +248,7 @@ func TestTheReasonIsTheLatestFailure(t *testing.T) {
 func TestTwoStreamsOnOneServer(t *testing.T) {
 	t.Parallel()
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	for _, name := range []string{"NOTIFY", "ALERTS"} {
 		s := servers(t, func(env *settings.Environment) {
@@ -257,20 +257,20 @@ func TestTwoStreamsOnOneServer(t *testing.T) {
 		log := zap.NewNop()
 		a := &app{settings: s, log: log, cleanups: cleanups{log: log}}
 		ctx, cancel := context.WithCancel(t.Context())
-		testkit.Check(t, a.wire(ctx))
-		testkit.Check(t, a.start(ctx))
+		kit.Check(t, a.wire(ctx))
+		kit.Check(t, a.start(ctx))
 		ended := make(chan error, 1)
 		go func() { ended <- a.run(ctx) }()
 		t.Cleanup(func() {
 			cancel()
-			testkit.Check(t, <-ended)
+			kit.Check(t, <-ended)
 			a.stop()
 		})
-		testkit.Eventually(t, name+" is ready", func() bool { return len(a.worker.Ready(t.Context())) == 0 })
+		kit.Eventually(t, name+" is ready", func() bool { return len(a.worker.Ready(t.Context())) == 0 })
 	}
-	js := testkit.JetStream(t, server.URL())
+	js := kit.JetStream(t, server.URL())
 	for name, subject := range map[string]string{"NOTIFY_DEAD": "notify-dead.>", "ALERTS_DEAD": "alerts-dead.>"} {
-		testkit.Eventually(t, name+" takes "+subject, func() bool {
+		kit.Eventually(t, name+" takes "+subject, func() bool {
 			stream, err := js.Stream(t.Context(), name)
 			return err == nil && stream.CachedInfo().Config.Subjects[0] == subject
 		})
@@ -285,11 +285,11 @@ func TestAWorkersOwnEndIsNoDisconnection(t *testing.T) {
 	t.Cleanup(func() { _ = s.Store.Redis.Close() })
 	core, logs := observer.New(zapcore.DebugLevel)
 	connection, err := connectWorker(s.NATS, zap.New(core))
-	testkit.Check(t, err)
-	testkit.Eventually(t, "connected", func() bool { return logs.FilterMessage("nats connected").Len() > 0 })
+	kit.Check(t, err)
+	kit.Eventually(t, "connected", func() bool { return logs.FilterMessage("nats connected").Len() > 0 })
 	connection.Close()
 	logged := func() bool { return logs.FilterMessage("nats disconnected").Len() > 0 }
-	if testkit.Within(200*time.Millisecond, logged) {
+	if kit.Within(200*time.Millisecond, logged) {
 		t.Errorf("%v", logs.All())
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"notifier/internal/consume/result"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
+	"notifier/internal/outcome/recent"
 	"notifier/internal/ratelimit"
-	"notifier/internal/recent"
 	"notifier/internal/term"
 )
 

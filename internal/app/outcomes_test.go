@@ -19,10 +19,10 @@ import (
 	"notifier/internal/consume/result"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
-	"notifier/internal/recent"
+	"notifier/internal/outcome/recent"
 	"notifier/internal/settings"
 	"notifier/internal/steering"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // startWorker runs a worker until stop is called, and gives its log.
@@ -32,10 +32,10 @@ func startWorker(t *testing.T, s settings.Settings) (logs *observer.ObservedLogs
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, s, zap.New(core), nil) }()
-	testkit.Eventually(t, "the worker has started", func() bool {
+	kit.Eventually(t, "the worker has started", func() bool {
 		return logs.FilterMessage("admin server listens").Len() > 0
 	})
-	return logs, func() { cancel(); testkit.Check(t, <-ended) }
+	return logs, func() { cancel(); kit.Check(t, <-ended) }
 }
 
 // runWorker runs a worker until the test ends, and gives its log.
@@ -54,14 +54,14 @@ func TestOutcomesOfAWorker(t *testing.T) {
 		natsURL, env.LimitCategory, env.SlackPace = env.NATSURL, "1/1h", "off"
 	})
 	logs := runWorker(t, s)
-	js := testkit.JetStream(t, natsURL)
+	js := kit.JetStream(t, natsURL)
 	for i, payload := range []string{"a secret text", "a secret text", `{"text":7}`} {
 		message := jetstream.WithMsgID(fmt.Sprint("e-", i+1))
-		testkit.EventuallyNil(t, func() error { // the worker creates the stream
+		kit.EventuallyNil(t, func() error { // the worker creates the stream
 			_, err := js.Publish(t.Context(), "notify.errors", []byte(payload), message)
 			return err
 		})
-		testkit.Eventually(t, "it is settled", func() bool { return logs.FilterFieldKey("outcome").Len() == i+1 })
+		kit.Eventually(t, "it is settled", func() bool { return logs.FilterFieldKey("outcome").Len() == i+1 })
 	}
 	addr := logs.FilterMessage("admin server listens").All()[0].ContextMap()["addr"].(string)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -72,15 +72,15 @@ func TestOutcomesOfAWorker(t *testing.T) {
 	var body string
 	get := func(query string) int {
 		response, err := client.Get("http://" + addr + "/api/events" + query)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		content, err := io.ReadAll(response.Body)
-		testkit.Check(t, err)
-		testkit.Check(t, response.Body.Close())
+		kit.Check(t, err)
+		kit.Check(t, response.Body.Close())
 		body, answer.Events = string(content), nil // else what is not in the answer stays as it was in the one before
-		testkit.Check(t, json.Unmarshal(content, &answer))
+		kit.Check(t, json.Unmarshal(content, &answer))
 		return response.StatusCode
 	}
-	testkit.Eventually(t, "all are recorded", func() bool { return get("") == http.StatusOK && len(answer.Events) == 3 })
+	kit.Eventually(t, "all are recorded", func() bool { return get("") == http.StatusOK && len(answer.Events) == 3 })
 	if strings.Contains(body, "secret") {
 		t.Errorf("a payload is in it: %s", body)
 	}
@@ -133,10 +133,10 @@ func TestNoOutcomes(t *testing.T) {
 			addr := logs.FilterMessage("admin server listens").All()[0].ContextMap()["addr"].(string)
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 			response, err := client.Get("http://" + addr + "/api/events")
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			body, err := io.ReadAll(response.Body)
-			testkit.Check(t, err)
-			testkit.Check(t, response.Body.Close())
+			kit.Check(t, err)
+			kit.Check(t, response.Body.Close())
 			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), test.want) {
 				t.Errorf("%d %s, expected %q", response.StatusCode, body, test.want)
 			}
@@ -146,7 +146,7 @@ func TestNoOutcomes(t *testing.T) {
 
 // TestARecordHasWhatTheLineHas: limits with a reserve, limits below a cost, and mutes.
 func TestARecordHasWhatTheLineHas(t *testing.T) {
-	tier := testkit.Rules("10/30m", "1/1h", "").Global[0]
+	tier := kit.Rules("10/30m", "1/1h", "").Global[0]
 	until := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	now := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	o := &outcomes{worker: "w", maxAge: time.Hour, channel: func(event.Event) string { return "#alerts" }}

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"pgregory.net/rapid"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestPlainLines: every line is what zap writes of it, whichever way it takes.
@@ -106,7 +106,7 @@ func BenchmarkEventLine(b *testing.B) {
 				log.Info("notification dropped", zap.String("event_id", "disk-1"), zap.String("category", text), zap.String("subject", "notify.errors"),
 					zap.String("outcome", "dropped"), zap.String("reason", "category"), zap.String("limit", "10/30m"), zap.Float64("retry_after_s", 412.512345), zap.Uint64("stream_seq", 123456))
 			}
-			testkit.Check(b, log.Sync())
+			kit.Check(b, log.Sync())
 		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // parsed are the settings of a worker whose environment differs from env.
@@ -18,7 +18,7 @@ func parsed(t *testing.T, env settings.Environment, change func(env *settings.En
 	change(&env)
 	problems := &settings.Problems{}
 	s := settings.Parse(env, problems)
-	testkit.Check(t, problems.Err())
+	kit.Check(t, problems.Err())
 	t.Cleanup(func() { _ = s.Store.Redis.Close() }) // a worker has closed it already
 	return s
 }
@@ -32,21 +32,21 @@ func TestTwoWorkersWithDifferentSettings(t *testing.T) {
 	second := parsed(t, env, func(e *settings.Environment) { e.LimitGlobal, e.NATSConsumer = "9/1h", "other" })
 	reader := parsed(t, env, func(e *settings.Environment) { e.LimitGlobal = "100/1h" })
 	store, err := OpenStore(reader.Store, reader.StatusConfig())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	limitNow := func() string {
 		now, err := store.Status.Read(t.Context())
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		return now.Global.Tiers[0].Limit
 	}
 	if limit := limitNow(); limit != "100/1h" {
 		t.Errorf("the limit is %s before any worker, expected the reader's own", limit)
 	}
 	logs, stopFirst := startWorker(t, first)
-	testkit.Eventually(t, "the status has the first worker's limit", func() bool { return limitNow() == "7/1h" })
+	kit.Eventually(t, "the status has the first worker's limit", func() bool { return limitNow() == "7/1h" })
 	_, stopSecond := startWorker(t, second)
-	testkit.Eventually(t, "the status has the newest worker's limit", func() bool { return limitNow() == "9/1h" })
+	kit.Eventually(t, "the status has the newest worker's limit", func() bool { return limitNow() == "9/1h" })
 	now, err := store.Status.Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	var names []string
 	for _, difference := range now.Settings.Differ {
 		names = append(names, difference.Name)
@@ -58,9 +58,9 @@ func TestTwoWorkersWithDifferentSettings(t *testing.T) {
 	different := func(n int) bool {
 		return strings.Contains(scraped(t, logs), fmt.Sprintf("\nnotifier_settings_different %d\n", n))
 	}
-	testkit.Eventually(t, "the metrics of the first have it", func() bool { return different(2) })
+	kit.Eventually(t, "the metrics of the first have it", func() bool { return different(2) })
 	stopSecond()
-	testkit.Eventually(t, "it is over", func() bool {
+	kit.Eventually(t, "it is over", func() bool {
 		now, err := store.Status.Read(t.Context())
 		return err == nil && len(now.Settings.Differ) == 0 && limitNow() == "7/1h" && different(1)
 	})
@@ -81,7 +81,7 @@ func TestNothingSecretIsShown(t *testing.T) {
 	})
 	t.Cleanup(func() { _ = s.Store.Redis.Close() })
 	text, err := json.Marshal(s.StatusConfig().Shown())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if strings.Contains(string(text), secret) || strings.Contains(string(text), "://") {
 		t.Errorf("%s", text)
 	}

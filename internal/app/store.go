@@ -6,8 +6,8 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
-	"notifier/internal/stats"
 	"notifier/internal/status"
+	"notifier/internal/status/stats"
 	"notifier/internal/steering"
 )
 

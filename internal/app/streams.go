@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 )
 
 // How often streams are looked up. One that cannot be looked up, perhaps because that is denied, is asked for

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
-	"notifier/internal/stats"
-	"notifier/internal/testkit"
+	"notifier/internal/status/stats"
+	"notifier/test/kit"
 )
 
 func TestHowFullAStreamIs(t *testing.T) {
@@ -85,21 +85,21 @@ func TestWhatIsDeniedIsAskedForRarely(t *testing.T) {
 func TestStreamsAreLookedUp(t *testing.T) {
 	t.Parallel()
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer func() { _ = server.Close() }()
 	connection, err := nats.Connect(server.URL())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer connection.Close()
 	js, err := jetstream.New(connection)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, MaxMsgs: 4})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	for range 3 {
 		_, err := js.Publish(t.Context(), "notify.x", nil)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 	}
 	u, err := newStreamUse(connection, "NOTIFY")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if u.look(t.Context()) {
 		t.Error("all could be looked up, expected that there is no dead-letter stream")
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"notifier/internal/buildinfo"
-	"notifier/internal/stats"
 	"notifier/internal/status"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"notifier/internal/suggest"
+	"notifier/internal/term/suggest"
 )
 
 // UsageError is a command line that cannot be carried out.

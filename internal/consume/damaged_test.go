@@ -7,18 +7,18 @@ import (
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // put writes a key as something else than notifier would.
 func (s *station) put(key string) {
 	s.Helper()
-	testkit.Check(s.T, s.redis.Client(s.T).Set(s.Context(), "{"+namespace+"}:"+key, "somebody else's", 0).Err())
+	kit.Check(s.T, s.redis.Client(s.T).Set(s.Context(), "{"+namespace+"}:"+key, "somebody else's", 0).Err())
 }
 
 func (s *station) remove(key string) {
 	s.Helper()
-	testkit.Check(s.T, s.redis.Client(s.T).Del(s.Context(), "{"+namespace+"}:"+key).Err())
+	kit.Check(s.T, s.redis.Client(s.T).Del(s.Context(), "{"+namespace+"}:"+key).Err())
 }
 
 func TestADamagedPaceIsNamedAndHealsWhenItIsRemoved(t *testing.T) {
@@ -77,7 +77,7 @@ func TestAWorkerFullOfDeadEventsIsNotReady(t *testing.T) {
 	s.slack.Always(devstack.Behaviour{})
 	full.MaxMsgs = 1000
 	_, err := s.js.UpdateStream(t.Context(), full)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	s.settled(10)
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
 }

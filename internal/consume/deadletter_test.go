@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // letters reads the whole dead-letter stream; no letters where it is not there.
@@ -26,12 +26,12 @@ func (s *station) letters() []*jetstream.RawStreamMsg {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	var letters []*jetstream.RawStreamMsg
 	state := stream.CachedInfo().State
 	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
 		letter, err := stream.GetMsg(ctx, seq)
-		testkit.Check(s.T, err)
+		kit.Check(s.T, err)
 		letters = append(letters, letter)
 	}
 	return letters
@@ -120,7 +120,7 @@ func TestACategoryThatCannotStandInASubjectIsDeadLetteredUnderInvalid(t *testing
 		message := nats.NewMsg("notify." + category)
 		message.Header.Set("Nats-Msg-Id", id)
 		message.Data = []byte("{")
-		testkit.Check(t, s.conn.PublishMsg(message))
+		kit.Check(t, s.conn.PublishMsg(message))
 		s.lineOf(id)
 		if letter := s.letter(id); letter.Subject != "notify-dead._invalid" {
 			t.Errorf("category %q is dead-lettered to %q, expected notify-dead._invalid", category, letter.Subject)
@@ -137,7 +137,7 @@ func TestAPublishersHeadersCannotHurtTheDeadLetterStream(t *testing.T) {
 	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: deadName, Subjects: []string{"notify-dead.>"}, AllowRollup: true, AllowMsgTTL: true,
 	})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	s.started()
 	s.publish("errors", "{", "Nats-Msg-Id", "first")
 	s.lineOf("first")
@@ -210,12 +210,12 @@ func TestAnEventWithAHeaderThatCannotBePublishedCanBeDeadLettered(t *testing.T) 
 	s := newStation(t)
 	s.started()
 	peer, err := net.Dial("tcp", s.nats.Addr())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer func() { _ = peer.Close() }()
 	header := "NATS/1.0\r\nNats-Msg-Id: odd\r\nNot a name: x\r\nX-Fine: y\r\n\r\n"
 	_, err = fmt.Fprintf(peer, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB notify.errors %d %d\r\n%s{\r\n",
 		len(header), len(header)+1, header)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	s.lineOf("odd")
 	if fine := s.letter("odd").Header.Get("X-Fine"); fine != "y" {
 		t.Errorf("X-Fine is %q, expected the header that can be published to be kept", fine)
@@ -261,7 +261,7 @@ func TestABadEventIsKeptUntilItsDeadLetterIsSafe(t *testing.T) {
 			t.Fatalf("settled without a dead letter: %v", l)
 		}
 	}
-	testkit.Check(t, r.Live())
+	kit.Check(t, r.Live())
 	if reasons := r.Ready(t.Context()); len(reasons) > 0 {
 		t.Errorf("the worker is not ready: %v, expected that it is: it sends what can be sent", reasons)
 	}
@@ -270,7 +270,7 @@ func TestABadEventIsKeptUntilItsDeadLetterIsSafe(t *testing.T) {
 		t.Errorf("%d slots are taken, expected 301", charged)
 	}
 	full.MaxMsgs = 10
-	testkit.Check(t, second(s.js.UpdateStream(t.Context(), full)))
+	kit.Check(t, second(s.js.UpdateStream(t.Context(), full)))
 	s.settled(302)
 	s.letter("bad")
 	s.letter("refused")
@@ -288,8 +288,8 @@ func (s *station) refuseLetters() jetstream.StreamConfig {
 	s.Helper()
 	full := jetstream.StreamConfig{Name: deadName, Subjects: []string{"notify-dead.>"}, MaxMsgs: 1, Discard: jetstream.DiscardNew}
 	_, err := s.js.CreateStream(s.Context(), full)
-	testkit.Check(s.T, err)
-	testkit.Check(s.T, second(s.js.Publish(s.Context(), "notify-dead.x", []byte("in the way"))))
+	kit.Check(s.T, err)
+	kit.Check(s.T, second(s.js.Publish(s.Context(), "notify-dead.x", []byte("in the way"))))
 	return full
 }
 

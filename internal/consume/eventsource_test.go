@@ -6,7 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestTheLinesNameWhoHasCausedAnEvent: in every form, whatever becomes of the event.
@@ -60,8 +60,8 @@ func TestSourcesThatLookTheSameAreNot(t *testing.T) {
 func TestLettersNameWhoHasCausedAnEvent(t *testing.T) {
 	s := newStation(t)
 	copies, err := s.conn.SubscribeSync("notify-dropped.>")
-	testkit.Check(t, err)
-	testkit.Check(t, s.conn.Flush())
+	kit.Check(t, err)
+	kit.Check(t, s.conn.Flush())
 	s.started(func(c *setup) { c.overrides, c.dropped = "full=1/30m", "notify-dropped" })
 	s.publish("errors", "{", "Nats-Msg-Id", "e1", "notifier-source", "https://u:hunter2@ci.example/1")
 	s.publish("errors", "{", "Nats-Msg-Id", "e2")
@@ -77,7 +77,7 @@ func TestLettersNameWhoHasCausedAnEvent(t *testing.T) {
 	s.publish("full", "x", "Nats-Msg-Id", "f2", "Notifier-Source", "ci\n")
 	var dropped *nats.Msg
 	s.eventually("the drop is republished", func() bool {
-		dropped, err = copies.NextMsg(testkit.Patience)
+		dropped, err = copies.NextMsg(kit.Patience)
 		return err == nil
 	})
 	if got := dropped.Header.Get("Notifier-Source"); got != "ci" {

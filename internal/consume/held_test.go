@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // While an event is in flight, waiting or being posted, the server is informed: it redelivers nothing, however short AckWait
@@ -73,8 +73,8 @@ func (s *station) countProgress() (count func() int64) {
 			reports.Add(1)
 		}
 	})
-	testkit.Check(s.T, err)
-	testkit.Check(s.T, s.conn.Flush())
+	kit.Check(s.T, err)
+	kit.Check(s.T, s.conn.Flush())
 	return reports.Load
 }
 
@@ -114,7 +114,7 @@ func TestAWorkerHoldsABoundedNumberOfEventsAfterAReconnection(t *testing.T) {
 	s := newStation(t)
 	r := s.started(func(c *setup) { c.batch = 5 })
 	for range 3 {
-		testkit.Check(t, r.connection.ForceReconnect())
+		kit.Check(t, r.connection.ForceReconnect())
 		s.eventually("the worker asks again", func() bool { return len(r.Ready(t.Context())) == 0 })
 	}
 	s.eventually("its requests are pending", func() bool { return s.consumerInfo().NumWaiting > 0 })

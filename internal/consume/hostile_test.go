@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // What a publisher can put around a payload is settled like any event, one line each, and stops nobody.
@@ -31,7 +31,7 @@ func TestHostileHeadersAndSubjectsAreSettled(t *testing.T) {
 	}
 	for _, m := range messages {
 		m.Data = []byte("hello")
-		testkit.Check(t, s.conn.PublishMsg(m))
+		kit.Check(t, s.conn.PublishMsg(m))
 	}
 	s.settled(len(messages))
 	s.publish("deploys", "after them")

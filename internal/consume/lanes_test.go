@@ -17,14 +17,14 @@ import (
 	"notifier/internal/consume/post"
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // The default route is C0DEFAULT; the category deploys goes to C0DEPLOYS.
 
 func (s *station) mode(m devstack.Mode) {
 	s.Helper()
-	testkit.Check(s.T, s.slack.SetMode(m))
+	kit.Check(s.T, s.slack.SetMode(m))
 }
 
 // refuse makes Slack refuse a channel from now on, after a burst that this sends first.
@@ -306,7 +306,7 @@ func TestUnpostedEventsAreListedByChannel(t *testing.T) {
 	published := time.Now()
 	for i := range 3 {
 		text, err := json.Marshal(map[string]string{"text": fmt.Sprint(i)})
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		s.publish("deploys", string(text))
 	}
 	s.eventually("three wait for their channel", func() bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // The stream that a worker creates cannot fill the server, and one category cannot displace the others' letters.
@@ -121,7 +121,7 @@ func TestADeadLetterStreamThatRefusesStopsNobody(t *testing.T) {
 		t.Errorf("%d slots are taken, expected 103", charged)
 	}
 	full.MaxMsgs = 1000
-	testkit.Check(t, second(s.js.UpdateStream(t.Context(), full)))
+	kit.Check(t, second(s.js.UpdateStream(t.Context(), full)))
 	s.expectNothingLeft()
 	with := 0
 	for _, l := range s.settled(143) {
@@ -163,14 +163,14 @@ func TestNothingIsReturnedToAConsumerThatLimitsRedeliveries(t *testing.T) {
 func TestADeadLetterStreamThatDoesNotAnswerStopsNobody(t *testing.T) {
 	s := newStation(t)
 	silent, err := s.conn.SubscribeSync("notify-dead.>") // it takes the letters and acknowledges nothing
-	testkit.Check(t, err)
-	testkit.Check(t, second(s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: deadName, Subjects: []string{"notify-dead.>"}, NoAck: true})))
+	kit.Check(t, err)
+	kit.Check(t, second(s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: deadName, Subjects: []string{"notify-dead.>"}, NoAck: true})))
 	r := s.started(func(c *setup) { c.batch = 2 })
 	for i := range 10 {
 		s.publish("bad"+strconv.Itoa(i), "{", "Nats-Msg-Id", fmt.Sprintf("bad-%d", i))
 	}
-	_, err = silent.NextMsg(testkit.Patience)
-	testkit.Check(t, err)
+	_, err = silent.NextMsg(kit.Patience)
+	kit.Check(t, err)
 	s.publishMany("good", 100)
 	s.eventually("the good events are sent", func() bool { return s.posted()["event 99"] == 1 && len(s.posted()) >= 100 })
 	s.eventually("the worker reports it", func() bool { return r.waitsFor("dead_letter") != "" })

@@ -12,7 +12,7 @@ import (
 	"notifier/internal/consume"
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // some replaces, in an expected line, a value that differs from run to run: a number or a text.
@@ -268,7 +268,7 @@ func TestNoLineHoldsATextOrASecret(t *testing.T) {
 			s.publish("errors", `{"text":"`+text+`","time":"`+text+`"}`)
 			s.publish("errors", text, "Nats-Msg-Id", "twice")
 			s.settled(6)
-			testkit.Check(t, s.slack.Close())
+			kit.Check(t, s.slack.Close())
 			s.publish("errors", text)
 			s.eventually("the absence of Slack is logged", func() bool { return len(s.log.waits("slack")) > 1 })
 
@@ -286,7 +286,7 @@ func TestNoLineHoldsThePasswordOfNATS(t *testing.T) {
 	s := newStation(t)
 	s.nats.Stop()
 	address, err := url.Parse(s.nats.URL())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	address.User = url.UserPassword("worker", "pAssWord")
 	r := s.start(func(c *setup) { c.natsURL = address.String() })
 	s.eventually("the absence of NATS is logged", func() bool { return len(s.log.waits("nats")) > 0 })

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestMutesAreLikeTheModel publishes at random while mutes are set and ended, on one replica before the other one, and compares what
@@ -122,7 +122,7 @@ func (m *muteHistory) step() {
 	case n == 19 && m.stops == 0:
 		m.stops++
 		i := m.chance.IntN(len(m.replicas))
-		testkit.Check(m.T, m.replicas[i].stop())
+		kit.Check(m.T, m.replicas[i].stop())
 		m.replicas[i] = m.another(i)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"notifier/internal/consume"
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
 	"notifier/internal/steering"
+	"notifier/test/redistest"
 )
 
 // muteSwitch mutes categories when a test says so.

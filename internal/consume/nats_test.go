@@ -14,7 +14,7 @@ import (
 
 	"notifier/internal/consume/feed"
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestAWorkerWaitsForNATSAtItsStart(t *testing.T) {
@@ -24,8 +24,8 @@ func TestAWorkerWaitsForNATSAtItsStart(t *testing.T) {
 	s.eventually("the worker reports that NATS is unavailable", func() bool {
 		return len(s.log.waits("nats")) == 1 && strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "nats: ")
 	})
-	testkit.Check(t, r.Live())
-	testkit.Check(t, s.nats.Start())
+	kit.Check(t, r.Live())
+	kit.Check(t, s.nats.Start())
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
 	s.publish("errors", "hello")
 	s.settled(1)
@@ -39,8 +39,8 @@ func TestAWorkerGoesOnAfterARestartOfNATS(t *testing.T) {
 	s.expectNothingLeft()
 	s.nats.Stop()
 	s.eventually("the worker is not ready", func() bool { return len(r.Ready(t.Context())) > 0 })
-	testkit.Check(t, r.Live())
-	testkit.Check(t, s.nats.Start())
+	kit.Check(t, r.Live())
+	kit.Check(t, s.nats.Start())
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
 	s.publish("errors", "after")
 	s.settled(2)
@@ -56,7 +56,7 @@ func TestHeldEventsOutliveARestartOfNATS(t *testing.T) {
 	s.publishMany("errors", 20)
 	s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 20 })
 	s.nats.Stop()
-	testkit.Check(t, s.nats.Start())
+	kit.Check(t, s.nats.Start())
 	s.slack.Always(devstack.Behaviour{})
 	s.settled(20)
 	s.expectEachPostedOnce(20)
@@ -66,7 +66,7 @@ func TestHeldEventsOutliveARestartOfNATS(t *testing.T) {
 func TestADeletedConsumerIsMadeAnew(t *testing.T) {
 	s := newStation(t)
 	r := s.started()
-	testkit.Check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
+	kit.Check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
 	s.publish("errors", "hello")
 	s.settled(1)
 	if lines := s.log.waits("consumer"); len(lines) != 1 {
@@ -82,7 +82,7 @@ func TestEventsHeldWhileTheirConsumerIsDeletedArePostedOnce(t *testing.T) {
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	s.publishMany("errors", 10)
 	s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 10 })
-	testkit.Check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
+	kit.Check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
 	s.eventually("the consumer is there", func() bool {
 		_, err := s.js.Consumer(t.Context(), streamName, consumerName)
 		return err == nil
@@ -100,7 +100,7 @@ func TestEventsHeldWhileTheirConsumerIsDeletedArePostedOnce(t *testing.T) {
 func TestADeletedStreamIsMadeAnew(t *testing.T) {
 	s := newStation(t)
 	r := s.started()
-	testkit.Check(t, s.js.DeleteStream(t.Context(), streamName))
+	kit.Check(t, s.js.DeleteStream(t.Context(), streamName))
 	s.eventually("the stream is there", func() bool {
 		_, err := s.js.Stream(t.Context(), streamName)
 		return err == nil
@@ -118,7 +118,7 @@ func TestEventsHeldOfADeletedStreamDoNotAcknowledgeThoseOfTheNewOne(t *testing.T
 	s.log.onLine = func(l line) {
 		if id, _ := l["event_id"].(string); strings.HasPrefix(id, "new") {
 			stream, err := s.js.Stream(t.Context(), streamName)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			if _, err := stream.GetMsg(t.Context(), uint64(l["stream_seq"].(float64))); err != nil {
 				t.Errorf("%s has left the stream before its line is written", id)
 			}
@@ -130,7 +130,7 @@ func TestEventsHeldOfADeletedStreamDoNotAcknowledgeThoseOfTheNewOne(t *testing.T
 		s.publish("errors", id, "Nats-Msg-Id", id)
 	}
 	s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 4 })
-	testkit.Check(t, s.js.DeleteStream(t.Context(), streamName))
+	kit.Check(t, s.js.DeleteStream(t.Context(), streamName))
 	s.eventually("the consumer is there", func() bool {
 		_, err := s.js.Consumer(t.Context(), streamName, consumerName)
 		return err == nil
@@ -156,7 +156,7 @@ func TestANATSWithoutJetStreamIsRefused(t *testing.T) {
 func plainNATS(t *testing.T, host string, port int) *natsserver.Server {
 	t.Helper()
 	plain, err := natsserver.NewServer(&natsserver.Options{Host: host, Port: port, NoSigs: true, NoLog: true})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	plain.Start()
 	t.Cleanup(func() { plain.Shutdown(); plain.WaitForShutdown() })
 	if !plain.ReadyForConnections(10 * time.Second) {
@@ -171,12 +171,12 @@ func TestAnExistingStreamAndConsumerAreUsedAsTheyAre(t *testing.T) {
 		config.Description, config.Retention, config.MaxAge, config.Subjects = "mine", jetstream.LimitsPolicy, time.Hour, []string{"notify.>", "other.>"}
 	})
 	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: deadName, Subjects: []string{"notify-dead.>"}, Description: "mine too"})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	_, err = stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{
 		Durable: consumerName, Description: "mine", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 7 * time.Second,
 		MaxAckPending: 17, MaxDeliver: 99, FilterSubject: "notify.>", MaxWaiting: 5,
 	})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	configs := func() []any {
 		return []any{s.streamInfo(streamName).Config, s.streamInfo(deadName).Config, s.consumerInfo().Config}
 	}
@@ -208,10 +208,10 @@ func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
 			config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy}
 			if test.change != nil {
 				test.change(&config)
-				testkit.Check(t, second(stream.CreateConsumer(t.Context(), config)))
+				kit.Check(t, second(stream.CreateConsumer(t.Context(), config)))
 			} else {
 				config.DeliverSubject = "somewhere"
-				testkit.Check(t, second(stream.CreatePushConsumer(t.Context(), config)))
+				kit.Check(t, second(stream.CreatePushConsumer(t.Context(), config)))
 			}
 			err := s.start().wait()
 			if !errors.Is(err, feed.ErrUnsuitable) || !strings.Contains(err.Error(), consumerName) || !strings.Contains(err.Error(), test.wants) {
@@ -228,11 +228,11 @@ func TestTheBoundsThatAConsumerSetsOnRequestsAreKept(t *testing.T) {
 	})
 	asked := make(chan *nats.Msg, 1000)
 	watch, err := s.conn.ChanSubscribe("$JS.API.CONSUMER.MSG.NEXT.>", asked)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	s.started()
 	s.publishMany("errors", 30)
 	s.settled(30)
-	testkit.Check(t, watch.Unsubscribe())
+	kit.Check(t, watch.Unsubscribe())
 	close(asked)
 	n := 0
 	for message := range asked {
@@ -240,7 +240,7 @@ func TestTheBoundsThatAConsumerSetsOnRequestsAreKept(t *testing.T) {
 			Batch   int           `json:"batch"`
 			Expires time.Duration `json:"expires"`
 		}
-		testkit.Check(t, json.Unmarshal(message.Data, &request))
+		kit.Check(t, json.Unmarshal(message.Data, &request))
 		if request.Batch > 3 || request.Expires > time.Second {
 			t.Errorf("request %s, expected at most 3 events and one second", message.Data)
 		}
@@ -279,14 +279,14 @@ func TestJetStreamThatGoesAwayUnderAWorkerIsWaitedFor(t *testing.T) {
 	r := s.started()
 	s.nats.Stop()
 	host, port := splitAddr(t, s.nats.Addr())
-	testkit.Check(t, devstack.Released(s.nats.Addr()))
+	kit.Check(t, devstack.Released(s.nats.Addr()))
 	plain := plainNATS(t, host, port)
 	s.eventually("the worker waits for its consumer", func() bool {
 		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "consumer: ")
 	})
 	plain.Shutdown()
 	plain.WaitForShutdown()
-	testkit.Check(t, s.nats.Start())
+	kit.Check(t, s.nats.Start())
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
 	s.publish("errors", "hello")
 	s.settled(1)

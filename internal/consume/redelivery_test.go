@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // An event that was admitted, by a worker that died before it could post it, is posted by another one, and has its
@@ -70,7 +70,7 @@ func TestEventsThatAreHandedBackAreHandedOutAtOnce(t *testing.T) {
 	s.publishMany("errors", 10)
 	s.eventually("all are admitted and held", func() bool { return s.charged() == 10 && len(s.log.waits("slack")) == 1 })
 	began := time.Now()
-	testkit.Check(t, first.stop())
+	kit.Check(t, first.stop())
 	s.started(quick)
 	s.settled(10)
 	if took := time.Since(began); took > 10*time.Second {

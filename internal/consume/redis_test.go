@@ -14,8 +14,8 @@ import (
 	"notifier/internal/consume"
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // newDurableStation has a Redis that keeps everything when it is killed.
@@ -32,7 +32,7 @@ func (r *replica) expectWaitingForRedis() {
 	r.s.eventually("the worker reports that Redis is unavailable", func() bool {
 		return len(r.s.log.waits("redis")) > 0 && strings.Contains(strings.Join(r.Ready(r.s.Context()), "\n"), "redis: ")
 	})
-	testkit.Check(r.s.T, r.Live())
+	kit.Check(r.s.T, r.Live())
 }
 
 func TestAWorkerWaitsForRedisAtItsStart(t *testing.T) {
@@ -154,7 +154,7 @@ func TestAForgottenScriptIsLoadedAgain(t *testing.T) {
 	s.started()
 	s.publish("errors", "before")
 	s.settled(1)
-	testkit.Check(t, s.redis.Client(t).ScriptFlush(t.Context()).Err())
+	kit.Check(t, s.redis.Client(t).ScriptFlush(t.Context()).Err())
 	s.publish("errors", "after")
 	s.settled(2)
 	s.expectEachPostedOnce(2)
@@ -166,9 +166,9 @@ func TestAForgottenScriptIsLoadedAgain(t *testing.T) {
 func TestARedisThatIsTooOldIsRefused(t *testing.T) {
 	s := newStation(t)
 	old, err := server.NewServer("127.0.0.1:0")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(old.Close)
-	testkit.Check(t, old.Register("INFO", func(peer *server.Peer, _ string, _ []string) { peer.WriteBulk("redis_version:6.2.14\r\n") }))
+	kit.Check(t, old.Register("INFO", func(peer *server.Peer, _ string, _ []string) { peer.WriteBulk("redis_version:6.2.14\r\n") }))
 	r := s.start(func(c *setup) { c.redisURL = "redis://" + old.Addr().String() + "/0" })
 	if err := r.wait(); !errors.Is(err, ratelimit.ErrUnsuitable) || !strings.Contains(err.Error(), "6.2.14") {
 		t.Errorf("Run returns %v, expected that version 6.2.14 is too old", err)
@@ -179,7 +179,7 @@ func TestARedisThatForbidsScriptsIsRefused(t *testing.T) {
 	s := newStationWith(t, func(t *testing.T) *redistest.Server { return redistest.StartProcess(t) })
 	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
 	defer func() { _ = client.Close() }()
-	testkit.Check(t, client.ACLSetUser(t.Context(), "worker", "on", ">pw", "~*", "+@all", "-@scripting").Err())
+	kit.Check(t, client.ACLSetUser(t.Context(), "worker", "on", ">pw", "~*", "+@all", "-@scripting").Err())
 	r := s.start(func(c *setup) { c.redisURL = "redis://worker:pw@" + s.redis.Addr + "/0" })
 	if err := r.wait(); !errors.Is(err, ratelimit.ErrUnsuitable) || !strings.Contains(err.Error(), "EVALSHA") {
 		t.Errorf("Run returns %v, expected that EVALSHA is forbidden", err)

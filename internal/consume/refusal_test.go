@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // A Redis that answers, but refuses the script, is waited for like one that is unavailable: nothing is decided, the log and
@@ -17,7 +17,7 @@ import (
 func TestEventsWaitWhileRedisRefuses(t *testing.T) {
 	t.Parallel()
 	do := func(words ...any) func(*station, *redis.Client) {
-		return func(s *station, client *redis.Client) { testkit.Check(s.T, client.Do(s.Context(), words...).Err()) }
+		return func(s *station, client *redis.Client) { kit.Check(s.T, client.Do(s.Context(), words...).Err()) }
 	}
 	const globalKey = "{" + namespace + "}:global"
 	for _, test := range []struct {
@@ -72,7 +72,7 @@ func TestAClockOfRedisThatWasSetBackIsLogged(t *testing.T) {
 	s := newStation(t)
 	s.started()
 	ahead := float64(time.Now().Add(10 * time.Minute).UnixMicro())
-	testkit.Check(t, s.redis.Client(t).HSet(t.Context(), "{"+namespace+"}:meta", "clock", strconv.FormatInt(int64(ahead), 10)).Err())
+	kit.Check(t, s.redis.Client(t).HSet(t.Context(), "{"+namespace+"}:meta", "clock", strconv.FormatInt(int64(ahead), 10)).Err())
 	s.publishMany("errors", 3)
 	s.settled(3)
 	s.expectEachPostedOnce(3)

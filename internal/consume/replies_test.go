@@ -11,7 +11,7 @@ import (
 
 	"notifier/internal/event"
 	"notifier/internal/outcome"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // publishWithReply publishes an event with a reply subject, to which the server sends its acknowledgement.
@@ -21,7 +21,7 @@ func (s *station) publishWithReply(category, payload, reply string, headers ...s
 	for i := 0; i < len(headers); i += 2 {
 		message.Header.Set(headers[i], headers[i+1])
 	}
-	testkit.Check(s.T, s.conn.PublishMsg(message))
+	kit.Check(s.T, s.conn.PublishMsg(message))
 }
 
 // An acknowledgement that the server stores as an event of another category is no event: it is counted, and neither charged
@@ -29,7 +29,7 @@ func (s *station) publishWithReply(category, payload, reply string, headers ...s
 func TestAReplyThatIsStoredAsAnEventIsDropped(t *testing.T) {
 	s := newStation(t)
 	copies, err := s.conn.SubscribeSync("spilled.>")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	s.started(func(c *setup) { c.dropped, c.category = "spilled", "1/30m" })
 	s.publishWithReply("errors", "disk full", "notify.other")
 	s.publishWithReply("errors", "disk full", "notify.errors") // refused by the limit, and republished
@@ -47,7 +47,7 @@ func TestAReplyThatIsStoredAsAnEventIsDropped(t *testing.T) {
 		letters, err := s.js.Stream(t.Context(), streamName+"_DEAD")
 		return err == nil && letters.CachedInfo().State.LastSeq == 0
 	})
-	if copied, err := copies.NextMsg(testkit.Patience); err != nil || string(copied.Data) != "disk full" {
+	if copied, err := copies.NextMsg(kit.Patience); err != nil || string(copied.Data) != "disk full" {
 		t.Errorf("republished %+v, %v; expected the refused event", copied, err)
 	}
 	s.publish("other", "the first of its category") // the replies took no slot
@@ -61,13 +61,13 @@ func TestAReplyThatIsStoredAsAnEventIsDropped(t *testing.T) {
 // What the server's own types write is recognised: a field that a newer server adds would be a dead letter.
 func TestAcknowledgementsAreThoseOfTheServer(t *testing.T) {
 	pattern, err := event.ParsePattern("notify.>")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	for _, answer := range []natsserver.JSPubAckResponse{
 		{Error: &natsserver.ApiError{Code: 400, ErrCode: 10071, Description: `wrong <"last">`}, PubAck: &natsserver.PubAck{Stream: streamName}},
 		{PubAck: &natsserver.PubAck{Stream: streamName, Sequence: 7, Domain: "hub", Duplicate: true, Value: "12", BatchId: "b", BatchSize: 3}},
 	} {
 		body, err := json.Marshal(answer)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		_, rejection := event.Decode(event.Message{Subject: "notify.a", Data: body}, event.Rules{Pattern: pattern, MaxBytes: 1000})
 		if rejection == nil || rejection.Reason != outcome.Reply {
 			t.Errorf("%s: %v, expected %q", body, rejection, outcome.Reply)
@@ -81,8 +81,8 @@ func TestAReplyAtAWorkersInboxDoesNotStopIt(t *testing.T) {
 	s := newStation(t)
 	asked := make(chan string, 100)
 	_, err := s.conn.Subscribe("$JS.API.CONSUMER.MSG.NEXT."+streamName+"."+consumerName, func(m *nats.Msg) { asked <- m.Reply })
-	testkit.Check(t, err)
-	testkit.Check(t, s.conn.Flush())
+	kit.Check(t, err)
+	kit.Check(t, s.conn.Flush())
 	s.started()
 	inbox := <-asked
 	if !regexp.MustCompile(`^_INBOX\.[0-9A-Za-z]{22}\.[0-9]+$`).MatchString(inbox) {

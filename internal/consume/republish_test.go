@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func keepDropped(c *setup) { c.category, c.dropped = "2/30m", "spilled" }
@@ -16,15 +16,15 @@ func keepDropped(c *setup) { c.category, c.dropped = "2/30m", "spilled" }
 func TestDroppedEventsAreRepublishedWithTheReason(t *testing.T) {
 	s := newStation(t)
 	kept, err := s.conn.SubscribeSync("spilled.>")
-	testkit.Check(t, err)
-	testkit.Check(t, s.conn.Flush())
+	kit.Check(t, err)
+	kit.Check(t, s.conn.Flush())
 	s.started(keepDropped)
 	for i := range 3 {
 		s.publish("errors", fmt.Sprintf("event %d", i), "Nats-Msg-Id", fmt.Sprintf("e%d", i), "X-Trace", "abc")
 	}
 	s.publish("errors", "{") // dead, not dropped
-	message, err := kept.NextMsg(testkit.Patience)
-	testkit.Check(t, err)
+	message, err := kept.NextMsg(kit.Patience)
+	kit.Check(t, err)
 	header := message.Header
 	got := map[string]string{
 		"subject": message.Subject, "data": string(message.Data), "id": header.Get("Notifier-Event-Id"), "reason": header.Get("Notifier-Reason"),
@@ -50,8 +50,8 @@ func TestEveryDroppedEventOfAStormIsRepublished(t *testing.T) {
 	s := newStation(t)
 	kept := make(chan *nats.Msg, 10_000)
 	_, err := s.conn.ChanSubscribe("spilled.>", kept)
-	testkit.Check(t, err)
-	testkit.Check(t, s.conn.Flush())
+	kit.Check(t, err)
+	kit.Check(t, s.conn.Flush())
 	r := s.started(keepDropped)
 	s.publishMany("errors", 5000)
 	s.settled(5000)

@@ -20,16 +20,16 @@ import (
 	"notifier/internal/event"
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
 	"notifier/internal/slackout"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 func TestMain(m *testing.M) {
-	testkit.Overlap(24) // most of them wait
+	kit.Overlap(24) // most of them wait
 	consume.Hurry()
-	testkit.QuietRedis()
-	goleak.VerifyTestMain(m, testkit.NATSServerEnds()...)
+	kit.QuietRedis()
+	goleak.VerifyTestMain(m, kit.NATSServerEnds()...)
 }
 
 const (
@@ -60,7 +60,7 @@ func newStationWith(t *testing.T, start func(*testing.T) *redistest.Server) *sta
 	t.Helper()
 	t.Parallel() // before any server is started: only what runs takes a place and a processor
 	store := start(t)
-	server, err := devstack.StartNATS(testkit.FreeAddr(t), t.TempDir())
+	server, err := devstack.StartNATS(kit.FreeAddr(t), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,24 +144,24 @@ func (s *station) start(changes ...func(*setup)) *replica {
 		change(&c)
 	}
 	client, _, err := ratelimit.OpenGuarded(c.redisURL, nil)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	overrides, err := ratelimit.ParseOverrides(c.overrides)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	rules := ratelimit.Rules{Global: s.limit(c.global), Category: s.limit(c.category), Overrides: overrides}
 	if c.pace != "" {
 		rules.Pace = s.limit(c.pace)[0]
 	}
 	limiter, err := ratelimit.New(client, namespace, rules, c.dedupe)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	slack := slackout.Config{Token: slackToken, APIURL: s.slack.APIURL(), Channel: c.channel, Timeout: c.slackTimeout}
 	slack.Routes = pattern.MustTable(map[string]string{"deploys": "C0DEPLOYS"})
 	if c.webhook {
 		slack = slackout.Config{WebhookURL: s.slack.WebhookURL(), Timeout: c.slackTimeout}
 	}
 	poster, err := slackout.New(slack)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	subject, err := event.ParsePattern("notify.>")
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	var redisErrors atomic.Int64
 	settings := consume.Settings{
 		Rules: event.Rules{
@@ -178,7 +178,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 		DeadLetterBytes: c.deadLetterBytes,
 	}
 	worker, err := consume.New(settings)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	ctx, cancel := context.WithCancel(s.Context())
 	r := &replica{Worker: worker, s: s, connection: connection, redisErrors: &redisErrors, cancel: cancel, ended: make(chan struct{})}
 	go func() {
@@ -228,7 +228,7 @@ func (r *replica) wait() error {
 	select {
 	case <-r.ended:
 		return r.err
-	case <-time.After(testkit.Patience):
+	case <-time.After(kit.Patience):
 		r.s.Fatal("Run does not return")
 		return nil
 	}
@@ -244,7 +244,7 @@ func (r *replica) crash() {
 func (s *station) limit(text string) ratelimit.Limit {
 	s.Helper()
 	limit, err := ratelimit.ParseLimit(text)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	return limit
 }
 
@@ -267,8 +267,8 @@ func (s *station) publish(category, payload string, headers ...string) uint64 {
 func (s *station) publishMany(category string, n int) {
 	s.Helper()
 	for i := range n {
-		_, err := s.js.PublishAsync("notify."+category, fmt.Appendf(nil, "event %d", i), jetstream.WithStallWait(testkit.Patience))
-		testkit.Check(s.T, err)
+		_, err := s.js.PublishAsync("notify."+category, fmt.Appendf(nil, "event %d", i), jetstream.WithStallWait(kit.Patience))
+		kit.Check(s.T, err)
 		if i%1000 == 999 {
 			<-s.js.PublishAsyncComplete()
 		}
@@ -284,7 +284,7 @@ func (s *station) createStream(change func(*jetstream.StreamConfig)) jetstream.S
 		change(&config)
 	}
 	stream, err := s.js.CreateStream(s.Context(), config)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	return stream
 }
 
@@ -295,7 +295,7 @@ func (s *station) createConsumer(change func(*jetstream.ConsumerConfig)) {
 	config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1}
 	change(&config)
 	_, err := stream.CreateConsumer(s.Context(), config)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 }
 
 func impatient(config *jetstream.ConsumerConfig) { config.AckWait = time.Second }
@@ -303,14 +303,14 @@ func impatient(config *jetstream.ConsumerConfig) { config.AckWait = time.Second 
 func (s *station) streamInfo(name string) *jetstream.StreamInfo {
 	s.Helper()
 	stream, err := s.js.Stream(s.Context(), name)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	return stream.CachedInfo()
 }
 
 func (s *station) consumerInfo() *jetstream.ConsumerInfo {
 	s.Helper()
 	consumer, err := s.js.Consumer(s.Context(), streamName, consumerName)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	return consumer.CachedInfo()
 }
 
@@ -329,14 +329,14 @@ func (s *station) charged() int {
 	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
 	defer func() { _ = client.Close() }()
 	slots, err := client.ZCard(s.Context(), "{"+namespace+"}:global").Result()
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	return int(slots)
 }
 
-// eventually is testkit's.
+// eventually is kit's.
 func (s *station) eventually(what string, holds func() bool) {
 	s.Helper()
-	testkit.Eventually(s.T, what, holds)
+	kit.Eventually(s.T, what, holds)
 }
 
 // settled waits until so many events are settled, checks that there are no more, and returns their lines.
@@ -373,21 +373,21 @@ func (s *station) intrude(category string) func() {
 	s.Helper()
 	limiter, err := ratelimit.New(s.redis.Client(s.T), namespace,
 		ratelimit.Rules{Global: s.limit("1/1500ms"), Category: s.limit("1/1500ms")}, time.Hour)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	n := 0
 	return func() {
 		n++
 		name := fmt.Sprintf("intruder-%d", n)
 		_, err := limiter.Admit(s.Context(), []ratelimit.Request{{ID: name, Delivery: name, Category: category, Cost: 1}})
-		testkit.Check(s.T, err)
+		kit.Check(s.T, err)
 	}
 }
 
 func splitAddr(t *testing.T, addr string) (host string, port int) {
 	t.Helper()
 	host, text, err := net.SplitHostPort(addr)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	port, err = strconv.Atoi(text)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return host, port
 }

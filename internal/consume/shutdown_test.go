@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // A worker that is asked to stop settles what it holds, pulls no more, and loses nothing.
@@ -20,7 +20,7 @@ func TestShutdownUnderLoadLosesNothing(t *testing.T) {
 	first := s.start(func(c *setup) { c.batch, c.shutdown = 16, 10*time.Second })
 	s.eventually("some are sent", func() bool { return s.slack.Accepted() >= 30 })
 	began := time.Now()
-	testkit.Check(t, first.stop())
+	kit.Check(t, first.stop())
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("Run took %s to return, expected at most ShutdownTimeout", took)
 	}
@@ -46,7 +46,7 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 	inTime := func(t *testing.T, r *replica) {
 		t.Helper()
 		began := time.Now()
-		testkit.Check(t, r.stop())
+		kit.Check(t, r.stop())
 		if took := r.returned.Sub(began); took > timeout+10*time.Second {
 			t.Errorf("Run took %s to return, expected about %s", took, timeout)
 		}
@@ -58,7 +58,7 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 		s.publishMany("errors", 20)
 		s.eventually("all are held", func() bool { return s.charged() == 20 && len(s.log.waits("slack")) == 1 })
 		inTime(t, r)
-		testkit.Check(t, s.redis.Client(t).Del(t.Context(), "{"+namespace+"}:pauses").Err())
+		kit.Check(t, s.redis.Client(t).Del(t.Context(), "{"+namespace+"}:pauses").Err())
 		s.start()
 		s.settled(20)
 		s.expectEachPostedOnce(20)
@@ -94,7 +94,7 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 	t.Run("the dead-letter stream", func(t *testing.T) {
 		s := newStation(t)
 		full := jetstream.StreamConfig{Name: deadName, Subjects: []string{"elsewhere.>"}}
-		testkit.Check(t, second(s.js.CreateStream(t.Context(), full)))
+		kit.Check(t, second(s.js.CreateStream(t.Context(), full)))
 		r := s.started(func(c *setup) { c.shutdown = timeout })
 		s.publish("errors", "{", "Nats-Msg-Id", "bad")
 		s.eventually("the event waits for its letter", func() bool { return r.Held()["dead_letter"] == 1 })
@@ -114,7 +114,7 @@ func TestNoPostIsCutOffByAShutdown(t *testing.T) {
 	first := s.started(func(c *setup) { c.shutdown, c.concurrency = 4*time.Second, 1 })
 	s.publishMany("errors", 2)
 	s.eventually("both are in flight, and a post is under way", func() bool { return s.charged() == 2 && s.slack.Requests() == 1 })
-	testkit.Check(t, first.stop())
+	kit.Check(t, first.stop())
 	if n := s.slack.Requests(); n != 1 {
 		t.Errorf("%d posts have begun, expected the first alone: the second could not have ended in time", n)
 	}
@@ -133,7 +133,7 @@ func TestAnEventInSlackIsNotReturned(t *testing.T) {
 	s.eventually("the post is under way", func() bool { return s.slack.Requests() == 1 })
 	s.redis.Stop(t)
 	s.eventually("it is in Slack", func() bool { return s.slack.Accepted() == 1 })
-	testkit.Check(t, first.stop())
+	kit.Check(t, first.stop())
 	s.redis.Restart(t)
 	s.started()
 	s.expectNothingLeft()
@@ -147,7 +147,7 @@ func TestLimitsHoldOverARestartOfTheWorker(t *testing.T) {
 		r := s.started(func(c *setup) { c.category = "5/30m" })
 		s.publishMany("errors", 4)
 		s.settled(4 * (i + 1))
-		testkit.Check(t, r.stop())
+		kit.Check(t, r.stop())
 	}
 	want := map[string]int{"sent": 5, "dropped category": 7}
 	if got := tally(s.log.settled()); fmt.Sprint(got) != fmt.Sprint(want) {

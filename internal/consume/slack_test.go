@@ -13,7 +13,7 @@ import (
 	"notifier/internal/consume"
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // Slack's 429 concerns everybody: no replica posts until its Retry-After is over, then each event goes out once.
@@ -230,7 +230,7 @@ func TestARateLimitWithoutATimeCountsWhenTheWorkerStops(t *testing.T) {
 			s.slack.Always(devstack.Behaviour{Status: 429, RetryAfter: header, Delay: 3 * time.Second})
 			s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 			s.eventually("the post is under way", func() bool { return s.slack.Requests() == 1 })
-			testkit.Check(t, first.stop())
+			kit.Check(t, first.stop())
 			ends := s.redis.Client(t).ZScore(t.Context(), "{"+namespace+"}:pauses", "C0DEFAULT").Val()
 			if n := s.slack.Requests(); n != 1 || ends == 0 {
 				t.Errorf("%d posts, and the channel's pause ends at %f; expected one, and that it has paused the channel", n, ends)
@@ -246,7 +246,7 @@ func TestAProbeThatIsLimitedWithoutATimeEndsNoPause(t *testing.T) {
 	client := s.redis.Client(t)
 	rules := ratelimit.Rules{Global: s.limit("100/30m"), Category: s.limit("100/30m")}
 	other, err := ratelimit.New(client, namespace, rules, time.Hour)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	const pauses = "{" + namespace + "}:pauses"
 	var told atomic.Int32
 	first := s.started(func(c *setup) {
@@ -254,13 +254,13 @@ func TestAProbeThatIsLimitedWithoutATimeEndsNoPause(t *testing.T) {
 		c.limiter = func(l consume.Limiter) consume.Limiter { return toldToWait{l, &told} }
 	})
 	_, _, err = other.Answered(t.Context(), ratelimit.Answer{Channel: "C0DEFAULT", Name: "p", RetryAfter: time.Millisecond})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	s.slack.Always(devstack.Behaviour{Status: 429, Delay: 3 * time.Second})
 	s.publish("errors", "the probe")
 	s.eventually("the probe is under way", func() bool { return s.slack.Requests() == 1 })
 	s.publish("errors", "waits for it")
 	s.eventually("a post is told to wait", func() bool { return told.Load() > 0 })
-	testkit.Check(t, first.stop())
+	kit.Check(t, first.stop())
 	if n := s.slack.Requests(); n != 1 {
 		t.Fatalf("%d posts were tried, expected the probe alone", n)
 	}
@@ -309,7 +309,7 @@ func TestRefusedCredentialsHoldEveryEvent(t *testing.T) {
 	s.eventually("the worker reports that it cannot send", func() bool {
 		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "credentials: ")
 	})
-	testkit.Check(t, r.Live())
+	kit.Check(t, r.Live())
 	if lines := s.log.settled(); len(lines) > 0 {
 		t.Errorf("%d events are settled, expected all to be held", len(lines))
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // What a worker would read of a consumer that takes too much has no category: it waits, and makes no dead letters of it.
@@ -18,8 +18,8 @@ func TestAConsumerThatTakesMoreThanTheSubjectIsNotRead(t *testing.T) {
 		config.Subjects, config.Retention = []string{"notify.>", "other.>"}, jetstream.LimitsPolicy
 	})
 	config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1}
-	testkit.Check(t, second(stream.CreateConsumer(t.Context(), config)))
-	testkit.Check(t, second(s.js.Publish(t.Context(), "other.errors", []byte("not ours"))))
+	kit.Check(t, second(stream.CreateConsumer(t.Context(), config)))
+	kit.Check(t, second(s.js.Publish(t.Context(), "other.errors", []byte("not ours"))))
 	s.publish("errors", "hello")
 	r := s.start()
 	reason := "consumer notifier takes everything in stream NOTIFY, notify.> and other.>, which is more than NATS_SUBJECT notify.>"
@@ -31,7 +31,7 @@ func TestAConsumerThatTakesMoreThanTheSubjectIsNotRead(t *testing.T) {
 		t.Errorf("settled %v, and %d are with the worker, expected nothing to be read", lines, s.consumerInfo().NumAckPending)
 	}
 	config.FilterSubject = "notify.>"
-	testkit.Check(t, second(stream.UpdateConsumer(t.Context(), config)))
+	kit.Check(t, second(stream.UpdateConsumer(t.Context(), config)))
 	s.settled(1)
 	s.expectEachPostedOnce(1)
 }
@@ -45,7 +45,7 @@ func TestAStreamThatTakesNothingOfTheSubjectIsWaitedFor(t *testing.T) {
 	})
 	config := stream.CachedInfo().Config
 	config.Subjects = append(config.Subjects, "notify.>")
-	testkit.Check(t, second(s.js.UpdateStream(t.Context(), config)))
+	kit.Check(t, second(s.js.UpdateStream(t.Context(), config)))
 	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
 	s.publish("errors", "hello")
 	s.settled(1)
@@ -55,13 +55,13 @@ func TestAStreamThatTakesNothingOfTheSubjectIsWaitedFor(t *testing.T) {
 func TestWithoutADeadLetterStreamGoodEventsAreSent(t *testing.T) {
 	s := newStation(t)
 	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FOREIGN", Subjects: []string{"notify-dead.>"}})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	r := s.start()
 	s.eventually("the worker reports it", func() bool { return strings.HasPrefix(r.waitsFor("dead_letter"), "stream NOTIFY_DEAD: ") })
 	s.publishMany("errors", 300) // more than a worker holds
 	s.settled(300)
 	s.expectNothingLeft()
-	testkit.Check(t, s.js.DeleteStream(t.Context(), "FOREIGN"))
+	kit.Check(t, s.js.DeleteStream(t.Context(), "FOREIGN"))
 	s.eventually("the worker has made its own", func() bool { return len(r.Waits()) == 0 })
 	if s.streamInfo(deadName).Config.MaxAge != 30*24*time.Hour {
 		t.Error("the dead-letter stream is not the worker's own")
@@ -74,7 +74,7 @@ func TestAServerThatLostItsStorageGetsStreamAndConsumerAnew(t *testing.T) {
 	r := s.started()
 	s.nats.Stop()
 	fresh, err := devstack.StartNATS(s.nats.Addr(), t.TempDir())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = fresh.Close() })
 	if fresh.Addr() != s.nats.Addr() {
 		t.Fatalf("the new server is at %s, expected %s", fresh.Addr(), s.nats.Addr())

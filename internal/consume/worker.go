@@ -16,8 +16,8 @@ import (
 	"notifier/internal/consume/feed"
 	"notifier/internal/consume/letters"
 	"notifier/internal/consume/post"
+	"notifier/internal/consume/wait"
 	"notifier/internal/ratelimit"
-	"notifier/internal/wait"
 )
 
 // Worker is one replica. Make it with New, run it once.

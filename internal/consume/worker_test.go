@@ -8,13 +8,13 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/consume/availability"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // Fetching stops for what keeps held events from going on, and for nothing else; see also post.TestPaused.
 func TestFetchingDependsOnWhatHeldEventsNeed(t *testing.T) {
 	w, err := New(Settings{JetStream: JetStream{Connection: &nats.Conn{}}, BatchSize: 1, Concurrency: 1, Log: zap.NewNop()})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if !w.mayFetch() {
 		t.Error("a new worker does not fetch")
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"notifier/internal/embedded"
+	"notifier/internal/devstack/embedded"
 )
 
 // Redis is the embedded store: it is not Redis, but runs the same scripts and decides the same.

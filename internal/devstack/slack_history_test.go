@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // historyAnswer is an answer of conversations.history or conversations.replies.
@@ -185,7 +185,7 @@ func TestSlackHistoryMisbehaves(t *testing.T) {
 		t.Helper()
 		changed := s.Changed()
 		status, body, err := post(t, client, s.APIURL()+"conversations.history", formType, "token=xoxb-1&channel=C1")
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		select {
 		case <-changed:
 		default:

@@ -11,22 +11,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // change posts a mode as JSON with some headers.
 func (s *limitedSlack) change(body string, headers ...string) (status int, answer string) {
 	s.Helper()
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, s.URL()+"/fake/mode", strings.NewReader(body))
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	resp, err := s.client.Do(req)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	return resp.StatusCode, strings.TrimSpace(string(data))
 }
 
@@ -34,9 +34,9 @@ func (s *limitedSlack) change(body string, headers ...string) (status int, answe
 func (s *limitedSlack) shownMode() (shown modeShown) {
 	s.Helper()
 	resp, err := s.client.Get(s.URL() + "/fake/mode")
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	defer resp.Body.Close()
-	testkit.Check(s.T, json.NewDecoder(resp.Body).Decode(&shown))
+	kit.Check(s.T, json.NewDecoder(resp.Body).Decode(&shown))
 	return shown
 }
 
@@ -63,7 +63,7 @@ func TestModeIsChangedAtRunTime(t *testing.T) {
 		ChannelLimit: "1/10s", WorkspaceLimit: "5/1m+100/1h", RetryAfter: "1m30s", Fail: []string{"a=b=html", "<x>, y=internal_error"}, Revoked: true,
 	}
 	body, err := json.Marshal(whole)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	status, answer := s.change(string(body))
 	var shown modeShown
 	if err := json.Unmarshal([]byte(answer), &shown); err != nil || status != http.StatusOK {
@@ -141,10 +141,10 @@ func TestOtherSitesCannotDriveTheFake(t *testing.T) {
 			t.Errorf("%v: %d %s, want 403", headers, status, answer)
 		}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL()+"/fake/always", strings.NewReader(`{"status":500}`))
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		req.Header.Set(headers[0], headers[1])
 		resp, err := s.client.Do(req)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		_ = resp.Body.Close()
 		if resp.StatusCode != http.StatusForbidden {
 			t.Errorf("%v: /fake/always gives %d, want 403", headers, resp.StatusCode)
@@ -154,7 +154,7 @@ func TestOtherSitesCannotDriveTheFake(t *testing.T) {
 	for _, headers := range [][]string{
 		{}, {"Origin", s.URL()}, {"Sec-Fetch-Site", "same-origin", "Origin", s.URL()}, {"Sec-Fetch-Site", "none"},
 	} {
-		testkit.Check(t, s.SetMode(Mode{}))
+		kit.Check(t, s.SetMode(Mode{}))
 		if status, answer := s.change(body, headers...); status != http.StatusOK {
 			t.Errorf("%v: %d %s, want 200", headers, status, answer)
 		}
@@ -166,7 +166,7 @@ func TestOtherSitesCannotDriveTheFake(t *testing.T) {
 func TestTheStreamAnnouncesTheMode(t *testing.T) {
 	s := startLimited(t, Mode{})
 	resp, err := s.client.Get(s.URL() + "/events")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	awaitMode := func() {
@@ -179,7 +179,7 @@ func TestTheStreamAnnouncesTheMode(t *testing.T) {
 		t.Fatal("the stream ended")
 	}
 	awaitMode()
-	testkit.Check(t, s.SetMode(Mode{ChannelLimit: limitOf(t, "1/10s")}))
+	kit.Check(t, s.SetMode(Mode{ChannelLimit: limitOf(t, "1/10s")}))
 	awaitMode()
 	s.expect(s.post, "C1", okAnswer, "429 after 10"+limited)
 	awaitMode()

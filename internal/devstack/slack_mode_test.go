@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // modeClock is the clock of a fake's limits, which a test moves.
@@ -47,14 +47,14 @@ func startLimited(t *testing.T, m Mode) *limitedSlack {
 	s, client := startSlack(t)
 	clock := &modeClock{now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	s.SetNow(clock.read)
-	testkit.Check(t, s.SetMode(m))
+	kit.Check(t, s.SetMode(m))
 	return &limitedSlack{T: t, Slack: s, client: client, clock: clock}
 }
 
 func limitOf(t *testing.T, text string) ratelimit.Limit {
 	t.Helper()
 	limit, err := ParseModeLimit(text)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return limit
 }
 
@@ -62,10 +62,10 @@ func limitOf(t *testing.T, text string) ratelimit.Limit {
 func (s *limitedSlack) send(url string, form url.Values) string {
 	s.Helper()
 	resp, err := s.client.PostForm(url, form)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	testkit.Check(s.T, err)
+	kit.Check(s.T, err)
 	text := fmt.Sprint(resp.StatusCode)
 	if after := resp.Header.Get("Retry-After"); after != "" {
 		text += " after " + after
@@ -141,7 +141,7 @@ func TestModeLimitsEachChannelOnItsOwn(t *testing.T) {
 func TestModeLimitsRoll(t *testing.T) {
 	s := startLimited(t, Mode{})
 	for _, limit := range []string{"2/10s+3/1m", "3/1m+2/10s"} {
-		testkit.Check(t, s.SetMode(Mode{ChannelLimit: limitOf(t, limit)}))
+		kit.Check(t, s.SetMode(Mode{ChannelLimit: limitOf(t, limit)}))
 		s.expect(s.post, "C1", okAnswer)
 		s.clock.pass(4 * time.Second)
 		s.expect(s.post, "C1", okAnswer)
@@ -154,7 +154,7 @@ func TestModeLimitsRoll(t *testing.T) {
 	}
 
 	// The pause of a short Retry-After ends before there is room: the next post is refused anew.
-	testkit.Check(t, s.SetMode(Mode{ChannelLimit: limitOf(t, "1/10s"), RetryAfter: 3 * time.Second}))
+	kit.Check(t, s.SetMode(Mode{ChannelLimit: limitOf(t, "1/10s"), RetryAfter: 3 * time.Second}))
 	s.expect(s.post, "C1", okAnswer, "429 after 3"+limited)
 	s.clock.pass(3 * time.Second)
 	s.expect(s.post, "C1", "429 after 3"+limited)
@@ -176,9 +176,9 @@ func TestModeLimitsTheWorkspace(t *testing.T) {
 	if got := s.Refused("C1"); got != (Refusals{ChannelLimit: 1, WorkspaceLimit: 1}) {
 		t.Errorf("C1: %+v", got)
 	}
-	testkit.Check(t, s.SetMode(Mode{WorkspaceLimit: limitOf(t, "1/10s")})) // begins anew
+	kit.Check(t, s.SetMode(Mode{WorkspaceLimit: limitOf(t, "1/10s")})) // begins anew
 	s.expect(s.post, "C2", okAnswer, "429 after 10"+limited)
-	testkit.Check(t, s.SetMode(Mode{}))
+	kit.Check(t, s.SetMode(Mode{}))
 	s.expect(s.post, "C2", okAnswer, okAnswer)
 }
 
@@ -226,7 +226,7 @@ func TestModeFailsTexts(t *testing.T) {
 		t.Errorf("%+v, %d accepted", got, s.Accepted())
 	}
 	resp, err := s.client.PostForm(s.WebhookURL(), url.Values{"payload": {`{"text":"boom"}`}})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	_ = resp.Body.Close()
 	if kind := resp.Header.Get("Content-Type"); kind != "text/html; charset=utf-8" {
 		t.Errorf("the page is %q", kind)
@@ -261,7 +261,7 @@ func TestModeRevokesTheToken(t *testing.T) {
 	if got := s.Refused("C1"); got != (Refusals{Revoked: 3}) || s.Accepted() != 0 {
 		t.Errorf("%+v, %d accepted", got, s.Accepted())
 	}
-	testkit.Check(t, s.SetMode(Mode{}))
+	kit.Check(t, s.SetMode(Mode{}))
 	s.expect(s.post, "C1", okAnswer)
 	if got := s.send(s.APIURL()+"auth.test", url.Values{"token": {"xoxb-1"}}); got != okAnswer {
 		t.Errorf("auth.test: %q after the mode was taken back", got)
@@ -283,12 +283,12 @@ func TestScriptedBehavioursGoBeforeTheMode(t *testing.T) {
 	s.expect(s.post, "C1", "429 after 10"+limited)
 	s.expect(s.post, "C2", okAnswer)
 
-	testkit.Check(t, s.SetMode(Mode{Revoked: true}))
+	kit.Check(t, s.SetMode(Mode{Revoked: true}))
 	s.Next(Behaviour{})
 	s.expect(s.post, "C1", okAnswer, revoked)
 
 	// Posts that Slack refuses by itself take no room.
-	testkit.Check(t, s.SetMode(Mode{ChannelLimit: limitOf(t, "1/10s")}))
+	kit.Check(t, s.SetMode(Mode{ChannelLimit: limitOf(t, "1/10s")}))
 	for range 2 {
 		if got := s.post("C1", ""); got != `200 {"error":"no_text","ok":false}` {
 			t.Errorf("without a text: %q", got)

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // startSlack starts a fake and a client of its own; both end with the test, which then must have left nothing.
@@ -24,7 +24,7 @@ func startSlack(t *testing.T) (*Slack, *http.Client) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	s, err := StartSlack("127.0.0.1:0")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 20 * time.Second}
 	t.Cleanup(func() {
 		client.CloseIdleConnections()
@@ -73,7 +73,7 @@ func TestSlackAPI(t *testing.T) {
 		{s.APIURL() + "auth.test", formType, "", "not_authed"},
 	} {
 		status, body, err := post(t, client, test.url, test.kind, test.body)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		var answer struct {
 			OK    bool
 			Error string
@@ -186,7 +186,7 @@ func TestSlackBrownOut(t *testing.T) {
 	postSome := func() {
 		for range 100 {
 			status, _, err := post(t, client, s.WebhookURL(), jsonType, `{"text":"hi"}`)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			answers[status]++
 		}
 	}
@@ -252,7 +252,7 @@ func TestSlackCloseEndsHungRequests(t *testing.T) {
 func TestSlackTakesAFreePort(t *testing.T) {
 	first, client := startSlack(t)
 	second, err := StartSlack(strings.TrimPrefix(first.URL(), "http://"))
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer second.Close()
 	if first.URL() == second.URL() {
 		t.Fatal("both have the same address")
@@ -279,7 +279,7 @@ func TestSlackManyAtOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	testkit.Check(t, s.Wait(ctx, func(n int) bool { return n == posts }))
+	kit.Check(t, s.Wait(ctx, func(n int) bool { return n == posts }))
 	senders.Wait()
 	last := ""
 	for i, m := range s.Messages() {
@@ -325,10 +325,10 @@ func TestSlackInbox(t *testing.T) {
 	get := func(path string) (*http.Response, string) {
 		t.Helper()
 		resp, err := client.Get(s.URL() + path)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		return resp, string(body)
 	}
 	if _, body := get("/healthz"); body != "ok" {
@@ -353,7 +353,7 @@ func TestSlackInbox(t *testing.T) {
 		Messages []Message
 	}
 	_, body := get("/inbox.json?since=1")
-	testkit.Check(t, json.Unmarshal([]byte(body), &inbox))
+	kit.Check(t, json.Unmarshal([]byte(body), &inbox))
 	if inbox.Accepted != 2 || len(inbox.Messages) != 1 || inbox.Messages[0].Text != "two" {
 		t.Errorf("inbox %+v", inbox)
 	}
@@ -370,17 +370,17 @@ func TestSlackStreamsMessages(t *testing.T) {
 	send("one")
 	send("two")
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+"/events", nil)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	req.Header.Set("Last-Event-ID", "1")
 	resp, err := client.Do(req)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	next := func() (m Message) {
 		t.Helper()
 		for lines.Scan() {
 			if data, ok := strings.CutPrefix(lines.Text(), "data: {"); ok {
-				testkit.Check(t, json.Unmarshal([]byte("{"+data), &m))
+				kit.Check(t, json.Unmarshal([]byte("{"+data), &m))
 				return m
 			}
 		}
@@ -405,10 +405,10 @@ func TestSlackStreamsMessages(t *testing.T) {
 func expectStats(t *testing.T, s *Slack, client *http.Client, want map[string]int) {
 	t.Helper()
 	resp, err := client.Get(s.URL() + "/fake/stats")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer resp.Body.Close()
 	var stats map[string]int
-	testkit.Check(t, json.NewDecoder(resp.Body).Decode(&stats))
+	kit.Check(t, json.NewDecoder(resp.Body).Decode(&stats))
 	if diff := cmp.Diff(want, stats); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"notifier/internal/event"
 	"notifier/internal/outcome"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 const structuredType = "application/cloudevents+json"
@@ -184,10 +184,10 @@ func TestDecodeWhatTheCloudEventsSDKWrites(t *testing.T) {
 			ce.SetType("com.example.disk")
 			ce.SetTime(noon)
 			ce.SetExtension("traceparent", "00-ab-cd-01")
-			testkit.Check(t, ce.SetData(tc.contentType, tc.data))
-			testkit.Check(t, ce.Validate())
+			kit.Check(t, ce.SetData(tc.contentType, tc.data))
+			kit.Check(t, ce.Validate())
 			payload, err := json.Marshal(ce)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			got, rejection := event.Decode(message(string(payload)), rules(t))
 			if rejection != nil {
 				t.Fatalf("%s: %v", payload, rejection)

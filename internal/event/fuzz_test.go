@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/event"
-	"notifier/internal/markup"
 	"notifier/internal/outcome"
+	"notifier/internal/slackout/markup"
 )
 
 // FuzzDecode feeds Decode with any payload, subject and headers, and holds what it returns to what it promises.

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/event"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.golden instead of comparing with them")
@@ -31,14 +31,14 @@ func TestGolden(t *testing.T) {
 				t.Fatalf("rejected: %v", rejection)
 			}
 			got, err := json.MarshalIndent(e, "", "  ")
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			golden := filepath.Join("testdata", name+".golden")
 			if *update {
-				testkit.Check(t, os.WriteFile(golden, append(got, '\n'), 0o644))
+				kit.Check(t, os.WriteFile(golden, append(got, '\n'), 0o644))
 				return
 			}
 			want, err := os.ReadFile(golden)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			if diff := cmp.Diff(strings.TrimSpace(string(want)), string(got)); diff != "" {
 				t.Errorf("event (-want +got), -update accepts it:\n%s", diff)
 			}
@@ -88,13 +88,13 @@ func goldenRules(tb testing.TB) event.Rules {
 func goldenMessage(tb testing.TB, file string) event.Message {
 	tb.Helper()
 	payload, err := os.ReadFile(file)
-	testkit.Check(tb, err)
+	kit.Check(tb, err)
 	m := message(string(payload))
 	headers, err := os.ReadFile(strings.TrimSuffix(file, ".json") + ".headers")
 	if os.IsNotExist(err) {
 		return m
 	}
-	testkit.Check(tb, err)
+	kit.Check(tb, err)
 	m.Header = map[string][]string{}
 	for line := range strings.Lines(string(headers)) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
@@ -214,6 +214,6 @@ func percentEncode(s string) string {
 func mustJSON(tb testing.TB, v any) string {
 	tb.Helper()
 	b, err := json.Marshal(v)
-	testkit.Check(tb, err)
+	kit.Check(tb, err)
 	return string(b)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"notifier/internal/event"
-	"notifier/internal/markup"
 	"notifier/internal/outcome"
+	"notifier/internal/slackout/markup"
 )
 
 func withBlocks(blocks string) func(*event.Event) {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"notifier/internal/event"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestPatternCategory(t *testing.T) {
@@ -190,7 +190,7 @@ func referenceCategory(pattern, subject []string) (string, bool) {
 func mustPattern(tb testing.TB, subject string) event.Pattern {
 	tb.Helper()
 	p, err := event.ParsePattern(subject)
-	testkit.Check(tb, err)
+	kit.Check(tb, err)
 	return p
 }
 
@@ -212,7 +212,7 @@ func TestPatternSubject(t *testing.T) {
 	}
 	for _, c := range cases {
 		pattern, err := event.ParsePattern(c.pattern)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		got, err := pattern.Subject(c.category)
 		if got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%s for %q: %q, %v; want %q", c.pattern, c.category, got, err, c.want)

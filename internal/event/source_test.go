@@ -12,7 +12,7 @@ import (
 
 	"notifier/internal/event"
 	"notifier/internal/outcome"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // carriers are the ways in which an event says who has caused it.
@@ -130,7 +130,7 @@ func FuzzSource(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		for _, secret := range []string{"xoxb-S3CRET0S3CRET0", "https://u:S3CRET0@h/", "password=S3CRET0"} {
 			got, rejection := event.Decode(withHeader(message("x"), outcome.HeaderSource, before+" "+secret+" "+after), rules(t))
-			testkit.Check(t, rejectionOf(rejection))
+			kit.Check(t, rejectionOf(rejection))
 			unsafe := func(r rune) bool { return !unicode.IsPrint(r) && r != utf8.RuneError }
 			if len(got.Source) > 128 || !utf8.ValidString(got.Source) || strings.ContainsFunc(got.Source, unsafe) || strings.Contains(got.Source, "S3CRET0") {
 				t.Errorf("%q and %q around %q: %q", before, after, secret, got.Source)

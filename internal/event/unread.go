@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"notifier/internal/suggest"
+	"notifier/internal/term/suggest"
 )
 
 // UnreadField is a field of a payload that is not read, and the one that its publisher most likely meant.

@@ -7,24 +7,24 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestNATSThatKnowsClientsByTheirCertificates: where the client has one, nobody knows whether others may do without, and
 // nothing is warned of.
 func TestNATSThatKnowsClientsByTheirCertificates(t *testing.T) {
 	t.Parallel()
-	cert, key := testkit.Certificate(t)
+	cert, key := kit.Certificate(t)
 	pair, err := tls.LoadX509KeyPair(cert, key)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
 		TLS: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 	})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(testkit.Patience) {
+	if !s.ReadyForConnections(kit.Patience) {
 		t.Fatal("the NATS server does not answer")
 	}
 	withCA := func(env *settings.Environment) { env.NATSURL, env.NATSTLSCA = s.ClientURL(), cert }

@@ -6,7 +6,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestNeverFirst: which limits have no effect next to a wider one.
@@ -24,9 +24,9 @@ func TestNeverFirst(t *testing.T) {
 		{"100/1h", "100/30m", false}, {"200/30m+1/5s", "100/30m", false}, {"10/1m", "100/30m+5/1m", true},
 	} {
 		category, err := ratelimit.ParseGroupLimit(test.category) // which may be empty
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		global, err := ratelimit.ParseGroupLimit(test.global)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if got := neverFirst(category, global); got != test.want {
 			t.Errorf("%s beside %s: %t, expected %t", test.category, test.global, got, test.want)
 		}

@@ -9,17 +9,17 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/redistest"
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // TestRedisThatRefusesWrites: whatever the reason, it is a failure with the advice for it.
 func TestRedisThatRefusesWrites(t *testing.T) {
 	t.Parallel()
 	full := redistest.StartProcess(t, "--maxmemory-policy", "noeviction")
-	client := testkit.OpenRedis(t, full.URL())
-	testkit.Check(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	client := kit.OpenRedis(t, full.URL())
+	kit.Check(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	wantFinding(t, redisFindings(t, full.URL(), true), Fail, "it is full: give it more memory")
 
 	alone := redistest.StartProcess(t, "--min-replicas-to-write", "1")
@@ -51,17 +51,17 @@ func TestDroppedEventsThatNobodyKeeps(t *testing.T) {
 	findings := found(t, checkNATS, s)
 	wantFinding(t, findings, Warn, "no stream takes notify-dropped.>: dropped events reach only those who listen at that moment")
 	wantFinding(t, findings, Warn, "NATS_REPLICAS is 3, and the server is not in a cluster")
-	_, err := testkit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: "DROPPED", Subjects: []string{"notify-dropped.>"}})
-	testkit.Check(t, err)
+	_, err := kit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: "DROPPED", Subjects: []string{"notify-dropped.>"}})
+	kit.Check(t, err)
 	wantFinding(t, found(t, checkNATS, s), OK, "dropped events are kept in stream DROPPED")
 }
 
 // TestOneReplicaInACluster is a warning, unless it is asked for.
 func TestOneReplicaInACluster(t *testing.T) {
 	t.Parallel()
-	url := testkit.NATSCluster(t, 3, nil)[0].ClientURL()
-	_, err := testkit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Replicas: 1})
-	testkit.Check(t, err)
+	url := kit.NATSCluster(t, 3, nil)[0].ClientURL()
+	_, err := kit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Replicas: 1})
+	kit.Check(t, err)
 	const warning = "stream NOTIFY has one replica in a cluster of NATS servers"
 	for replicas, want := range map[string]bool{"0": true, "3": true, "1": false} {
 		findings := found(t, checkNATS, parsed(t, func(env *settings.Environment) { env.NATSURL, env.NATSReplicas = url, replicas }))
@@ -78,14 +78,14 @@ func TestOneReplicaInACluster(t *testing.T) {
 // TestAdminAddrThatIsTaken: by a worker, by another program, by one that does not speak HTTP, by nobody.
 func TestAdminAddrThatIsTaken(t *testing.T) {
 	t.Parallel()
-	worker := testkit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }))
-	other := testkit.Serve(t, http.NotFoundHandler())
+	worker := kit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }))
+	other := kit.Serve(t, http.NotFoundHandler())
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	defer func() { _ = silent.Close() }()
 	_, port, _ := net.SplitHostPort(other)
 	for addr, want := range map[string]Level{
-		worker: Note, other: Warn, silent.Addr().String(): Warn, "0.0.0.0:" + port: Warn, ":" + port: Warn, testkit.FreeAddr(t): "", "127.0.0.1:0": "", "": "",
+		worker: Note, other: Warn, silent.Addr().String(): Warn, "0.0.0.0:" + port: Warn, ":" + port: Warn, kit.FreeAddr(t): "", "127.0.0.1:0": "", "": "",
 	} {
 		r := &report{}
 		checkAdminAddr(context.Background(), addr, r)

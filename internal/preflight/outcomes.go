@@ -6,7 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/recent"
+	"notifier/internal/outcome/recent"
 	"notifier/internal/term"
 )
 

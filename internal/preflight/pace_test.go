@@ -6,7 +6,7 @@ import (
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestPaceFindings: what the limits let into a channel, held against what its pace posts.
@@ -28,14 +28,14 @@ func TestPaceFindings(t *testing.T) {
 		"in any group":      {"60/1m", "60/1m", "", "5/10s", map[string]string{"*.x": "#a"}, Warn, "the limits let 60 events a minute into #a and"},
 		"off":               {"1000/1m", "10/30m", "", "off", nil, Note, "SLACK_PACE is off"},
 	} {
-		limits := testkit.Rules(test.global, test.category, test.overrides)
+		limits := kit.Rules(test.global, test.category, test.overrides)
 		var err error
 		if name == "in a group" || name == "in any group" {
 			limits.GroupOverrides, err = ratelimit.ParseGroupOverrides("team-a=20/1m,team-b=25/1m")
-			testkit.Check(t, err)
+			kit.Check(t, err)
 		}
 		limits.Pace, err = ratelimit.ParsePace(test.pace)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		s := settings.Settings{Store: settings.Store{Limits: limits}}
 		s.Slack.Channel, s.Slack.Routes = "#all", pattern.MustTable(test.routes)
 		var r report

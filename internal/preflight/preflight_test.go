@@ -7,24 +7,24 @@ import (
 	"go.uber.org/goleak"
 
 	"notifier/internal/settings"
-	"notifier/internal/stats"
 	"notifier/internal/status"
-	"notifier/internal/testkit"
+	"notifier/internal/status/stats"
+	"notifier/test/kit"
 )
 
 func TestMain(m *testing.M) {
-	testkit.Overlap(8)
-	goleak.VerifyTestMain(m, testkit.NATSServerEnds()...)
+	kit.Overlap(8)
+	goleak.VerifyTestMain(m, kit.NATSServerEnds()...)
 }
 
 // TestRun: what is unavailable fails by itself, and keeps nothing else from being examined.
 func TestRun(t *testing.T) {
-	nobody := testkit.FreeAddr(t)
+	nobody := kit.FreeAddr(t)
 	s := parsed(t, func(env *settings.Environment) {
 		env.NATSURL, env.RedisURL, env.SlackAPIURL = "nats://me:"+secret+"@"+nobody, "redis://me:"+secret+"@"+nobody, "http://"+nobody+"/"
 	})
 	reader, err := stats.NewReader(s.Store.Redis, s.Store.Namespace)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	var names, failed []string
 	for _, area := range Run(t.Context(), s, status.Source{Stats: reader}) {
 		<-area.Done()

@@ -3,8 +3,8 @@ package preflight
 import (
 	"testing"
 
-	"notifier/internal/redistest"
 	"notifier/internal/settings"
+	"notifier/test/redistest"
 )
 
 // TestRoomInRedis: what the limits can take, held against maxmemory.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"notifier/internal/redistest"
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // redisFindings are those of a Redis, and expected to have a failure or none.
@@ -38,7 +38,7 @@ func TestRedis(t *testing.T) {
 	wantFinding(t, findings, OK, "evicts nothing; ")
 	wantFinding(t, findings, OK, "append-only file, written before it answers")
 	wantNone(t, findings, Warn)
-	if keys, err := testkit.OpenRedis(t, url).DBSize(t.Context()).Result(); keys != 0 || err != nil {
+	if keys, err := kit.OpenRedis(t, url).DBSize(t.Context()).Result(); keys != 0 || err != nil {
 		t.Errorf("%d keys, %v; expected that a check leaves none", keys, err)
 	}
 

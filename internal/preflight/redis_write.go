@@ -3,7 +3,7 @@ package preflight
 import (
 	"context"
 
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 )
 
 // write finds out whether the server takes writes now. A replica was reported.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // secret is in every URL that a test logs in with, and never in a finding.
@@ -20,7 +20,7 @@ func parsed(t *testing.T, change func(env *settings.Environment)) settings.Setti
 	change(&env)
 	problems := &settings.Problems{}
 	s := settings.Parse(env, problems)
-	testkit.Check(t, problems.Err())
+	kit.Check(t, problems.Err())
 	t.Cleanup(func() { _ = s.Store.Redis.Close() })
 	return s
 }

@@ -9,7 +9,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // natsFindings are those of a server and a consumer, and expected to have a failure or none.
@@ -85,7 +85,7 @@ var foreignConsumer = jetstream.ConsumerConfig{Durable: "notifier", AckPolicy: j
 func startNATS(t *testing.T) string {
 	t.Helper()
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	return server.URL()
 }
@@ -103,7 +103,7 @@ func TestStreamsOfOthers(t *testing.T) {
 			test.consumer(&consumer)
 		}
 		url := startNATS(t)
-		made, err := testkit.JetStream(t, url).CreateStream(t.Context(), stream)
+		made, err := kit.JetStream(t, url).CreateStream(t.Context(), stream)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -134,14 +134,14 @@ func TestSubjectsThatDoNotFit(t *testing.T) {
 		{[]string{"notify.>", "other.>"}, "notify.>", ""},
 	} {
 		url := startNATS(t)
-		stream, err := testkit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{
+		stream, err := kit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{
 			Name: "NOTIFY", Subjects: test.subjects, Retention: jetstream.WorkQueuePolicy,
 		})
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		consumer := foreignConsumer
 		consumer.FilterSubject = test.filter
 		_, err = stream.CreateConsumer(t.Context(), consumer)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if findings := natsFindings(t, url, "notifier", test.want != ""); test.want != "" {
 			wantFinding(t, findings, Fail, test.want)
 		}
@@ -152,8 +152,8 @@ func TestSubjectsThatDoNotFit(t *testing.T) {
 func TestDeadLettersOfAnother(t *testing.T) {
 	t.Parallel()
 	url := startNATS(t)
-	_, err := testkit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER_DEAD", Subjects: []string{"notify-dead.>"}})
-	testkit.Check(t, err)
+	_, err := kit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER_DEAD", Subjects: []string{"notify-dead.>"}})
+	kit.Check(t, err)
 	wantFinding(t, natsFindings(t, url, "notifier", true), Fail,
 		"stream NOTIFY_DEAD does not exist and cannot be created: stream OTHER_DEAD already has subjects of notify-dead.>; set DEAD_LETTER_SUBJECT")
 }
@@ -162,15 +162,15 @@ func TestDeadLettersOfAnother(t *testing.T) {
 func TestPushConsumer(t *testing.T) {
 	t.Parallel()
 	url := startNATS(t)
-	js := testkit.JetStream(t, url)
+	js := kit.JetStream(t, url)
 	for name, subject := range map[string]string{"NOTIFY": "notify.>", "NOTIFY_DEAD": "dead.>"} {
 		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}, Retention: jetstream.WorkQueuePolicy})
-		testkit.Check(t, err)
+		kit.Check(t, err)
 	}
 	_, err := js.CreatePushConsumer(t.Context(), "NOTIFY", jetstream.ConsumerConfig{
 		Durable: "pushes", DeliverSubject: "there", AckPolicy: jetstream.AckExplicitPolicy,
 	})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	findings := natsFindings(t, url, "pushes", true)
 	wantFinding(t, findings, Fail, "stream NOTIFY_DEAD does not take notify-dead.>: an event that can never be sent would be held for ever")
 	wantFinding(t, findings, Fail, "consumer pushes is a push consumer")

@@ -4,8 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"notifier/internal/stats"
 	"notifier/internal/status"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
 )
 

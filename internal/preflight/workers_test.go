@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
 	"notifier/internal/settings"
-	"notifier/internal/stats"
 	"notifier/internal/status"
-	"notifier/internal/testkit"
+	"notifier/internal/status/stats"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // worker pretends that one with these settings runs, until the end of the test or until stop is called.
@@ -28,7 +28,7 @@ func worker(t *testing.T, replica string, s settings.Settings, shown stats.Setti
 			}
 		},
 	})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); recorder.Run(ctx) }()
@@ -42,9 +42,9 @@ func worker(t *testing.T, replica string, s settings.Settings, shown stats.Setti
 func workersOf(t *testing.T, s settings.Settings) status.Source {
 	t.Helper()
 	limiter, err := ratelimit.New(s.Store.Redis, s.Store.Namespace, s.Store.Limits, s.Store.Dedupe)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	reader, err := stats.NewReader(s.Store.Redis, s.Store.Namespace)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return status.Source{Limiter: limiter, Stats: reader, Own: s.StatusConfig()}
 }
 
@@ -115,7 +115,7 @@ func TestRunningReplicas(t *testing.T) {
 	none(look(), "with the settings of this configuration", different, "another deployment")
 	stop()
 
-	testkit.Check(t, same.Store.Redis.HSet(t.Context(), "{notifier}:replicas", "a", "nonsense").Err())
+	kit.Check(t, same.Store.Redis.HSet(t.Context(), "{notifier}:replicas", "a", "nonsense").Err())
 	wantFinding(t, look(), Warn,
 		`the state of the running workers is not known: redis: {notifier}:replicas: replica "a" has "non`)
 }

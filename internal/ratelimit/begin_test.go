@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // aPost is how long a post may take in these tests.
@@ -27,7 +27,7 @@ func (c caller) ask(post ratelimit.Post) ratelimit.Permit {
 	c.t.Helper()
 	post.Longest, post.Channel = cmp.Or(post.Longest, aPost), cmp.Or(post.Channel, aChannel)
 	permit, err := c.Begin(c.t.Context(), post)
-	testkit.Check(c.t, err)
+	kit.Check(c.t, err)
 	return permit
 }
 
@@ -42,7 +42,7 @@ func (c caller) answer(answer ratelimit.Answer, want ratelimit.PauseScope) time.
 	c.t.Helper()
 	answer.Channel = cmp.Or(answer.Channel, aChannel)
 	scope, left, err := c.Answered(c.t.Context(), answer)
-	testkit.Check(c.t, err)
+	kit.Check(c.t, err)
 	if scope != want {
 		c.t.Errorf("%+v pauses %d, expected %d", answer, scope, want)
 	}
@@ -74,8 +74,8 @@ func (c caller) wantPermit(status ratelimit.PermitStatus, posts int, e ratelimit
 func TestAPostShortensNoExpiry(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		e := event("e", "a")
-		s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), day).want(ratelimit.Admitted, e)
-		s.limiter(t, testkit.Rules("9/10m", "9/10m", ""), day).wantPermit(ratelimit.Granted, 1, e, "", "p")
+		s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day).want(ratelimit.Admitted, e)
+		s.limiter(t, kit.Rules("9/10m", "9/10m", ""), day).wantPermit(ratelimit.Granted, 1, e, "", "p")
 		if left := s.PTTL(t.Context(), "{n}:inflight").Val(); left < 59*time.Minute {
 			t.Errorf("what is in flight expires in %s, expected an hour", left)
 		}
@@ -84,7 +84,7 @@ func TestAPostShortensNoExpiry(t *testing.T) {
 
 func TestAPostIsNotedBeforeItIsMade(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
@@ -107,7 +107,7 @@ func TestAPostIsNotedBeforeItIsMade(t *testing.T) {
 // An answer that is lost is asked for again, by the client or by the worker. It is the same, and no other's post.
 func TestALostPermitIsGivenAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.want(ratelimit.Admitted, e, f)
 		for range 3 {
@@ -124,7 +124,7 @@ func TestALostPermitIsGivenAgain(t *testing.T) {
 // Two replicas can hold one event: its consumer was deleted, or one of them stood still for longer than AckWait.
 func TestAnEventIsNotPostedWhileAnotherReplicaMayBePostingIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		one, other := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		one, other := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		one.want(ratelimit.Admitted, e)
 		other.want(ratelimit.Admitted, e)
@@ -145,7 +145,7 @@ func TestAnEventIsNotPostedWhileAnotherReplicaMayBePostingIt(t *testing.T) {
 // another replica's first one for its own.
 func TestPostsAreKnownByNameAndNotByNumber(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		one, other := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		one, other := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		one.want(ratelimit.Admitted, e)
 		for i := range 3 { // Slack is unavailable
@@ -168,7 +168,7 @@ func TestPostsAreKnownByNameAndNotByNumber(t *testing.T) {
 
 func TestThePermitGoesToTheDeliveryThatWasAdmitted(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "", "p1")
 		limiter.want(ratelimit.Admitted, e)
@@ -182,7 +182,7 @@ func TestThePermitGoesToTheDeliveryThatWasAdmitted(t *testing.T) {
 // A definitive refusal gives back the slots of an event whose post has begun, and of that delivery alone.
 func TestAnEventWhosePostHasBegunCanBeRefunded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := costing(event("e", "a"), 2)
 		limiter.want(ratelimit.Admitted, e)
 		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
@@ -197,7 +197,7 @@ func TestAnEventWhosePostHasBegunCanBeRefunded(t *testing.T) {
 // Another replica's post may be in Slack, whatever became of one's own.
 func TestAnEventIsNotRefundedAfterAPostWhoseEndIsNotKnown(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
@@ -216,7 +216,7 @@ func TestAnEventIsNotRefundedAfterAPostWhoseEndIsNotKnown(t *testing.T) {
 
 func TestNobodyBeginsDuringAPauseAndOneAloneAfterIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.want(ratelimit.Admitted, e, f)
 		limiter.refusedInTwo("p0", 30*time.Second)
@@ -246,7 +246,7 @@ func TestNobodyBeginsDuringAPauseAndOneAloneAfterIt(t *testing.T) {
 // A probe that went well says nothing about a pause that another replica's post has met since.
 func TestAProbeLeavesANewPauseAlone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		limiter.want(ratelimit.Admitted, event("e", "a"))
 		limiter.refused("p0", time.Second)
 		s.advance(t, time.Second)
@@ -273,7 +273,7 @@ func TestAProbeFromBeforeTheClockWasSetBackIsNotWaitedFor(t *testing.T) {
 // An id stays known after a post of it has begun, for as long as after its admission.
 func TestAnIDIsKnownForAWindowAfterItsLastPostBegan(t *testing.T) {
 	for name, rules := range map[string]ratelimit.Rules{
-		"two levels": testkit.Rules("100/30m", "10/30m", ""), "with groups": grouped("100/30m", "10/30m", "20/30m"),
+		"two levels": kit.Rules("100/30m", "10/30m", ""), "with groups": grouped("100/30m", "10/30m", "20/30m"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // BenchmarkAdmit measures decisions on a redis-server of its own:
@@ -36,18 +36,18 @@ const benchmarkCategories = 20
 // prepare gives a limiter for one of the modes, and events to ask for.
 func prepare(b *testing.B, server *redistest.Server, client redis.UniversalClient, mode string) (*ratelimit.Limiter, func() ratelimit.Request) {
 	b.Helper()
-	held := testkit.Rules("100/30m", "10/30m", "")
+	held := kit.Rules("100/30m", "10/30m", "")
 	if mode == "admit" {
-		held = testkit.Rules("1000000/1s", "1000000/1s", "")
+		held = kit.Rules("1000000/1s", "1000000/1s", "")
 	}
 	limiter, err := ratelimit.New(client, b.Name(), held, day)
-	testkit.Check(b, err)
+	kit.Check(b, err)
 	events := eventSource()
 	if mode == "deny" {
 		sendAsManyAsAllowed(b, limiter, events)
 	}
 	if !server.Embedded {
-		testkit.Check(b, server.Client(b).ConfigResetStat(context.Background()).Err())
+		kit.Check(b, server.Client(b).ConfigResetStat(context.Background()).Err())
 	}
 	return limiter, events
 }
@@ -66,7 +66,7 @@ func benchmarkAdmit(b *testing.B, mode string, size int) {
 		}
 		b.StartTimer()
 		decisions, err := limiter.Admit(ctx, batch)
-		testkit.Check(b, err)
+		kit.Check(b, err)
 		if got := decisions[0].Outcome; (got == ratelimit.Admitted) != (mode == "admit") {
 			b.Fatalf("outcome %v", got)
 		}
@@ -98,10 +98,10 @@ func sendAsManyAsAllowed(b *testing.B, limiter *ratelimit.Limiter, events func()
 		batch[i] = events()
 	}
 	decisions, err := limiter.Admit(context.Background(), batch)
-	testkit.Check(b, err)
+	kit.Check(b, err)
 	for i, decision := range decisions {
 		if decision.Outcome == ratelimit.Admitted {
-			testkit.Check(b, limiter.Sent(context.Background(), batch[i]))
+			kit.Check(b, limiter.Sent(context.Background(), batch[i]))
 		}
 	}
 }
@@ -112,7 +112,7 @@ var evalshaStatistics = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+),usec=(\d
 func scriptTime(b *testing.B, client *redis.Client) (calls int, seconds float64) {
 	b.Helper()
 	info, err := client.Info(context.Background(), "commandstats").Result()
-	testkit.Check(b, err)
+	kit.Check(b, err)
 	found := evalshaStatistics.FindStringSubmatch(info)
 	if found == nil {
 		b.Fatalf("no statistics of EVALSHA in %q", info)
@@ -133,14 +133,14 @@ func BenchmarkLookUp(b *testing.B) {
 			for i := range 100 {
 				members = append(members, redis.Z{Score: float64(i), Member: fmt.Sprintf("NOTIFY.%d.1h2k3j4h5g6f", i)})
 			}
-			testkit.Check(b, client.ZAdd(ctx, "set", members...).Err())
+			kit.Check(b, client.ZAdd(ctx, "set", members...).Err())
 			look := redis.NewScript(`for _ = 1, tonumber(ARGV[1]) do redis.call('ZMSCORE', KEYS[1], unpack(ARGV, 2)) end return 1`)
 			arguments := []any{b.N}
 			for i := range 64 {
 				arguments = append(arguments, fmt.Sprintf("NOTIFY.%d.1h2k3j4h5g6f", 1000+i))
 			}
 			b.ResetTimer()
-			testkit.Check(b, look.Eval(ctx, client, []string{"set"}, arguments...).Err())
+			kit.Check(b, look.Eval(ctx, client, []string{"set"}, arguments...).Err())
 		})
 	}
 }

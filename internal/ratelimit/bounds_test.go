@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // Clocks and scores that are further ahead than any window is long were stored by nobody of ours.
@@ -15,7 +15,7 @@ import (
 // What was sent is recorded by the server's clock where the stored one is further ahead than any clock was.
 func TestSentIsRecordedByTheClockWhateverIsStored(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		clock, _ := s.clock(t)
@@ -36,7 +36,7 @@ func TestARefundWithADamagedGlobalScopeChangesNothing(t *testing.T) {
 	for _, key := range []string{"{n}:global", "{n}:buckets:global"} {
 		t.Run(key, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				limiter := s.limiter(t, testkit.Rules("100/30m", "1/30m", ""), day)
+				limiter := s.limiter(t, kit.Rules("100/30m", "1/30m", ""), day)
 				e := event("e", "a")
 				limiter.want(ratelimit.Admitted, e)
 				whole := s.Dump(t.Context(), key).Val()
@@ -67,7 +67,7 @@ func TestARefundBesideASlotWithoutATimeSucceeds(t *testing.T) {
 		if s.embedded != nil {
 			t.Skip("its Lua does not read such numbers")
 		}
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		s.put(t, "{n}:category:a", "+inf", "x")

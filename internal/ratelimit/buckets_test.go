@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // later sets the embedded store's clock to a time after a whole hour.
@@ -34,7 +34,7 @@ func awaitMidMinute(t testing.TB) {
 // slot frees less than the precision late, and at a known moment.
 func TestASlotInABucketFreesWhenItsBucketIsAWindowOld(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
+	limiter := s.limiter(t, kit.Rules("100/30m", "5/10m:1m", ""), day)
 	s.later(t, 10*time.Second)
 	limiter.want(ratelimit.Admitted, costing(event("e", "a"), 3))
 	s.advance(t, 45*time.Second)
@@ -52,7 +52,7 @@ func TestASlotInABucketFreesWhenItsBucketIsAWindowOld(t *testing.T) {
 
 func TestTheNextBucketBeginsAtAMultipleOfThePrecision(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
+	limiter := s.limiter(t, kit.Rules("100/30m", "5/10m:1m", ""), day)
 	s.later(t, 10*time.Second)
 	limiter.admit(event("before", "a"))
 	s.advance(t, 50*time.Second-time.Microsecond)
@@ -74,7 +74,7 @@ func TestBucketsEndAtMultiplesOfTheirWidth(t *testing.T) {
 		"90/10m:1m+90/5m:1m":        "01:00 02:00 03:00",
 	} {
 		s := newEmbedded(t, redistest.RunEmbedded(t))
-		limiter := s.limiter(t, testkit.Rules("100/30m", limit, ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", limit, ""), day)
 		s.later(t, 0)
 		for i := range 13 { // one in ten seconds, for two minutes
 			limiter.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
@@ -92,12 +92,12 @@ func TestBucketsEndAtMultiplesOfTheirWidth(t *testing.T) {
 
 // Never above COUNT in any true window, however events come.
 func TestNoWindowHoldsMoreThanALimitInBuckets(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) { s.neverSixIn20ms(t, testkit.Rules("5/20ms:7ms", "3/20ms:3ms", "")) })
+	eachStore(t, func(t *testing.T, s *store) { s.neverSixIn20ms(t, kit.Rules("5/20ms:7ms", "3/20ms:3ms", "")) })
 }
 
 func TestACostIsANumberInBuckets(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("1000000/24h:1m", "1000000/24h:15m", ""), day)
+		limiter := s.limiter(t, kit.Rules("1000000/24h:1m", "1000000/24h:15m", ""), day)
 		limiter.want(ratelimit.Admitted, costing(event("e", "a"), 400_000), costing(event("f", "a"), 600_000))
 		if got := limiter.one(event("g", "a")); got.Outcome != ratelimit.Category || got.Used != 1_000_000 {
 			t.Errorf("%+v, expected 1000000 used", got)
@@ -116,7 +116,7 @@ func TestACostIsANumberInBuckets(t *testing.T) {
 // A refund takes its cost out of the bucket that it was counted in, and out of no other.
 func TestARefundLeavesTheOtherBucketsAsTheyAre(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "9/10m:10s", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "9/10m:10s", ""), day)
 		first, second, third := costing(event("e1", "a"), 2), costing(event("e2", "a"), 3), costing(event("e3", "a"), 4)
 		for _, e := range []ratelimit.Request{first, second, third} {
 			limiter.want(ratelimit.Admitted, e)
@@ -140,7 +140,7 @@ func TestARefundLeavesTheOtherBucketsAsTheyAre(t *testing.T) {
 // When the last bucket is refunded nothing is left, and what comes later expires as ever.
 func TestAfterARefundBucketsStillExpire(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("9/10m:1m", "9/10m:1m", ""), time.Hour)
+		limiter := s.limiter(t, kit.Rules("9/10m:1m", "9/10m:1m", ""), time.Hour)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.refund(e)
@@ -161,7 +161,7 @@ func TestAfterARefundBucketsStillExpire(t *testing.T) {
 // The clock that never goes back is of admissions, not of buckets, whose ends lie ahead.
 func TestABucketsEndDoesNotBecomeTheClock(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("9/1h:1h", "1/10s", ""), day)
+		limiter := s.limiter(t, kit.Rules("9/1h:1h", "1/10s", ""), day)
 		limiter.want(ratelimit.Admitted, event("e", "a"))
 		s.advance(t, 9*time.Second)
 		limiter.want(ratelimit.Category, event("f", "a"))
@@ -176,7 +176,7 @@ func TestABucketsEndDoesNotBecomeTheClock(t *testing.T) {
 // A refund takes no time back: a clock that was set back stands still at the admission all the same.
 func TestTheClockDoesNotGoBackBeforeARefundedAdmission(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, testkit.Rules("9/10m", "9/10m", ""), day)
+	limiter := s.limiter(t, kit.Rules("9/10m", "9/10m", ""), day)
 	e := event("e", "a")
 	limiter.want(ratelimit.Admitted, e)
 	limiter.refund(e)
@@ -190,8 +190,8 @@ func TestTheClockDoesNotGoBackBeforeARefundedAdmission(t *testing.T) {
 // Where limits have changed, a refund may come when the event's own bucket is long gone. It takes nothing of a later one.
 func TestALateRefundTakesNothingOfAnotherEvent(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		before := s.limiter(t, testkit.Rules("100/1h", "9/10s:5s", ""), day)
-		after := s.limiter(t, testkit.Rules("100/1h", "2/10m:5s", ""), day)
+		before := s.limiter(t, kit.Rules("100/1h", "9/10s:5s", ""), day)
+		after := s.limiter(t, kit.Rules("100/1h", "2/10m:5s", ""), day)
 		e := costing(event("e", "a"), 2)
 		before.want(ratelimit.Admitted, e)
 		s.advance(t, time.Minute)
@@ -208,7 +208,7 @@ func TestALateRefundTakesNothingOfAnotherEvent(t *testing.T) {
 // An event that was not charged to a group has nothing to give back there.
 func TestARefundTakesNothingOfAGroupThatWasNotCharged(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		without := s.limiter(t, testkit.Rules("100/1h", "9/1h", ""), day)
+		without := s.limiter(t, kit.Rules("100/1h", "9/1h", ""), day)
 		with := s.limiter(t, grouped("100/1h", "9/1h", "2/1h:10m"), day)
 		e := costing(event("e", "a.x"), 2)
 		with.want(ratelimit.Admitted, costing(event("f", "a.y"), 2)) // its bucket takes e's time, too
@@ -240,7 +240,7 @@ func TestBucketsThatHaveLeftAreRemoved(t *testing.T) {
 
 func TestARefundFindsABucketThatEndsWithTheAdmission(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
+	limiter := s.limiter(t, kit.Rules("100/30m", "5/10m:1m", ""), day)
 	s.later(t, time.Minute-time.Microsecond)
 	e := costing(event("e", "a"), 5)
 	limiter.want(ratelimit.Admitted, e)

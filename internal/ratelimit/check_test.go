@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 func TestReadyAndCheckPassAndStoreNothing(t *testing.T) {
@@ -73,9 +73,9 @@ func TestCheckTellsAUserWhoMayNotRunScripts(t *testing.T) {
 		"its own keys only":                 {[]any{"~{n}:*", "+@all"}, true},
 		"no INFO":                           {[]any{"~{n}:*", "+@all", "-info"}, true},
 	} {
-		testkit.Check(t, admin.ScriptFlush(t.Context()).Err())
+		kit.Check(t, admin.ScriptFlush(t.Context()).Err())
 		user := strings.NewReplacer(" ", "-", ",", "").Replace(name)
-		testkit.Check(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", user, "on", ">s3cret-word"}, test.rules...)...).Err())
+		kit.Check(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", user, "on", ">s3cret-word"}, test.rules...)...).Err())
 		limiter := limiterAt(t, fmt.Sprintf("redis://%s:s3cret-word@%s/0", user, server.Addr))
 		err := limiter.Check(t.Context())
 		if test.suitable && err != nil {
@@ -94,7 +94,7 @@ func TestCheckTellsAUserWhoMayNotRunScripts(t *testing.T) {
 
 func TestAWrongPasswordIsAnErrorThatDoesNotShowIt(t *testing.T) {
 	server := redistest.StartProcess(t)
-	testkit.Check(t, server.Client(t).ConfigSet(t.Context(), "requirepass", "right-word").Err())
+	kit.Check(t, server.Client(t).ConfigSet(t.Context(), "requirepass", "right-word").Err())
 	for _, url := range []string{"redis://:wrong-word@" + server.Addr, "redis://somebody:wrong-word@" + server.Addr, "redis://" + server.Addr} {
 		err := limiterAt(t, url).Check(t.Context())
 		if err == nil || strings.Contains(err.Error(), "wrong-word") {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // A server's clock steps back when it is corrected, or when a replica whose clock is behind takes over. The limiter's
@@ -15,7 +15,7 @@ import (
 
 func TestAClockThatStepsBackGivesNoSlotAway(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("4/30m", "3/10m", ""), day)
+		limiter := s.limiter(t, kit.Rules("4/30m", "3/10m", ""), day)
 		limiter.admit(events(3, "e", "a")...)
 		for _, back := range []time.Duration{time.Microsecond, time.Second, 10 * time.Minute, 3 * time.Hour} {
 			s.advance(t, -back)
@@ -40,7 +40,7 @@ func TestAClockThatStepsBackGivesNoSlotAway(t *testing.T) {
 
 func TestAdmissionsWhileTheClockIsBehindCountFromTheNewestOne(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "3/10m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "3/10m", ""), day)
 		limiter.admit(event("before", "a"))
 		s.advance(t, -5*time.Minute)
 		limiter.want(ratelimit.Admitted, event("behind", "a"), event("behind too", "a"))
@@ -63,7 +63,7 @@ func TestAdmissionsWhileTheClockIsBehindCountFromTheNewestOne(t *testing.T) {
 
 func TestAnEventInFlightOrSentIsKnownWhileTheClockIsBehind(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/10m", ""), 2*time.Hour)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/10m", ""), 2*time.Hour)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.admit(e, f)
 		s.advance(t, -3*time.Hour)
@@ -80,7 +80,7 @@ func TestAnEventInFlightOrSentIsKnownWhileTheClockIsBehind(t *testing.T) {
 // Whoever set the server's clock an hour ahead and back again has to wait, and is told for how long.
 func TestAMemberFromTheFutureHoldsTheClock(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("2/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("2/30m", "2/30m", ""), day)
 		limiter.admit(event("e", "a"))
 		future := s.takenAt(t, "{n}:global", "a:e") + time.Hour.Microseconds()
 		s.ZAdd(t.Context(), "{n}:global", zAt(future, "from the future"))
@@ -100,7 +100,7 @@ func TestAMemberFromTheFutureHoldsTheClock(t *testing.T) {
 // After a step back of days buckets lie ahead. They keep their order and count, so that no window gets more than its limit.
 func TestBucketsThatLieAheadKeepTheirOrder(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/1h:1m", "9/1h:1m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/1h:1m", "9/1h:1m", ""), day)
 		for i := range 3 {
 			limiter.want(ratelimit.Admitted, events(2, fmt.Sprint(i), "a")...)
 			s.advance(t, 2*time.Minute)
@@ -119,7 +119,7 @@ func TestBucketsThatLieAheadKeepTheirOrder(t *testing.T) {
 // No two calls admit at the same time, so that the name of a slot is unique.
 func TestNoTwoCallsAdmitAtTheSameTime(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t)) // its clock stands still
-	limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+	limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 	for i, e := range events(4, "e", "a") {
 		limiter.want(ratelimit.Admitted, e)
 		limiter.want(ratelimit.Admitted, e) // which takes no time
@@ -132,14 +132,14 @@ func TestNoTwoCallsAdmitAtTheSameTime(t *testing.T) {
 // setClock sets the latest admission.
 func (s *store) setClock(t testing.TB, at int64) {
 	t.Helper()
-	testkit.Check(t, s.HSet(t.Context(), "{n}:meta", "clock", at).Err())
+	kit.Check(t, s.HSet(t.Context(), "{n}:meta", "clock", at).Err())
 }
 
 // latestAdmission is the clock that no decision is before, in microseconds.
 func (s *store) latestAdmission(t testing.TB) int64 {
 	t.Helper()
 	at, err := s.HGet(t.Context(), "{n}:meta", "clock").Int64()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return at
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // onOwner is the node that holds all keys of namespace "n"; no other holds any.
@@ -26,7 +26,7 @@ func TestAClusterOfThreeNodes(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, "--appendonly", "yes", "--cluster-node-timeout", "3000")
 
 	t.Run("works, with all keys on one node", func(t *testing.T) {
-		works(t, testkit.OpenRedis(t, cluster.URL()))
+		works(t, kit.OpenRedis(t, cluster.URL()))
 		if got := onOwner(t, cluster).DBSize(t.Context()).Val(); got != 6 {
 			t.Errorf("%d keys on the slot's node, expected 6", got)
 		}
@@ -80,7 +80,7 @@ func waitsForAKilledMaster(t *testing.T, cluster *redistest.Cluster) {
 	s := onOwner(t, cluster)
 	limiter := caller{t: t}
 	var err error
-	if limiter.Limiter, err = ratelimit.New(testkit.OpenRedis(t, cluster.URL()), "n", testkit.Rules("100/30m", "2/30m", ""), day); err != nil {
+	if limiter.Limiter, err = ratelimit.New(kit.OpenRedis(t, cluster.URL()), "n", kit.Rules("100/30m", "2/30m", ""), day); err != nil {
 		t.Fatal(err)
 	}
 	e, f := event("e", "a"), event("f", "a")
@@ -101,7 +101,7 @@ func waitsForAKilledMaster(t *testing.T, cluster *redistest.Cluster) {
 	}
 	t.Logf("five calls failed in %s", time.Since(started).Round(time.Millisecond))
 	s.server.Restart(t)
-	testkit.EventuallyNil(t, func() error { return limiter.Ready(t.Context()) })
+	kit.EventuallyNil(t, func() error { return limiter.Ready(t.Context()) })
 	limiter.want(ratelimit.Admitted, e)
 	limiter.want(ratelimit.Duplicate, f)
 	limiter.want(ratelimit.Category, event("g", "a"))

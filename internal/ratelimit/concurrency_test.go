@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // Eight processes, each with its own client and several callers, ask one Redis as fast as they can. What the script said it
@@ -24,7 +24,7 @@ import (
 func TestManyCallersNeverExceedALimitAndMissNoSlot(t *testing.T) { manyCallers(t, time.Second) }
 
 func TestManyCallersForTenSeconds(t *testing.T) {
-	testkit.Long(t)
+	kit.Long(t)
 	manyCallers(t, 10*time.Second)
 }
 
@@ -32,7 +32,7 @@ func manyCallers(t *testing.T, lasts time.Duration) {
 	t.Helper()
 	t.Parallel()
 	const processes, callersEach = 8, 3
-	held := testkit.Rules("60/700ms+20/60ms", "25/400ms+4/30ms", "wide=40/500ms,narrow=1/25ms+9/650ms")
+	held := kit.Rules("60/700ms+20/60ms", "25/400ms+4/30ms", "wide=40/500ms,narrow=1/25ms+9/650ms")
 	categories := []string{"a", "b", "c", "wide", "narrow"}
 	server := redistest.StartProcess(t)
 
@@ -43,7 +43,7 @@ func manyCallers(t *testing.T, lasts time.Duration) {
 		client := patient(t, server.ClientFor(t, "{n}"))
 		client.AddHook(timeOfReply{})
 		limiter, err := ratelimit.New(client, "n", held, day)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		for caller := range callersEach {
 			running.Go(func() {
 				for n := 0; all.goesOn(until) && !t.Failed(); n++ {
@@ -116,7 +116,7 @@ func (l *log) add(c call) {
 func (l *log) goesOn(until time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Now().Before(until) || l.admitted < fewest && time.Now().Before(until.Add(testkit.Patience))
+	return time.Now().Before(until) || l.admitted < fewest && time.Now().Before(until.Add(kit.Patience))
 }
 
 // timeOfReply is a hook that writes the time of a decision to where the call's context says.

@@ -8,13 +8,13 @@ import (
 	"pgregory.net/rapid"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // withLevels are limits of all levels, as a user writes them.
 func withLevels(tb rapid.TB, global, category, overrides, group, groups, reserve string) ratelimit.Rules {
 	tb.Helper()
-	rules := testkit.Rules(global, category, overrides)
+	rules := kit.Rules(global, category, overrides)
 	var err error
 	check := func(err error) {
 		if err != nil {
@@ -117,7 +117,7 @@ func TestWhatReserves(t *testing.T) {
 		{"100/24h+20/24h:fixed", "a=50", []string{"100/24h"}, "50 slots are reserved, and the global limit 20/24h:fixed has 20; expected fewer reserved slots than that"},
 	} {
 		reserve, err := ratelimit.ParseReserve(test.reserve)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		rules := ratelimit.Rules{Global: mustParse(test.global), Category: mustParse("10/30m"), Reserve: reserve}
 		var reserving []string
 		for _, tier := range rules.Global {
@@ -148,7 +148,7 @@ func TestAReservedCategoryHasAnExactLimit(t *testing.T) {
 		{"10/30m", "p=7/24h:fixed", "slots are reserved for p, and its limit 7/24h:fixed is counted in buckets; " +
 			"expected a limit that keeps each event, such as 7/24h"},
 	} {
-		rules := testkit.Rules("100/30m", test.category, test.overrides)
+		rules := kit.Rules("100/30m", test.category, test.overrides)
 		rules.Reserve = reserve
 		wrong := ""
 		if err := rules.CheckReserve(); err != nil {
@@ -163,8 +163,8 @@ func TestAReservedCategoryHasAnExactLimit(t *testing.T) {
 // A cost is bounded by the form that is written, whatever form other replicas have written before.
 func TestACostIsBoundedByTheFormThatIsWritten(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		exact := s.limiter(t, testkit.Rules("1000000/24h", "1000000/24h", ""), day)
-		buckets := s.limiter(t, testkit.Rules("1000000/24h:15m", "1000000/24h:15m", ""), day)
+		exact := s.limiter(t, kit.Rules("1000000/24h", "1000000/24h", ""), day)
+		buckets := s.limiter(t, kit.Rules("1000000/24h:15m", "1000000/24h:15m", ""), day)
 		exact.want(ratelimit.Admitted, event("first", "a"))
 		buckets.want(ratelimit.Admitted, event("second", "a"))
 		exact.want(ratelimit.Admitted, event("third", "a"))
@@ -172,7 +172,7 @@ func TestACostIsBoundedByTheFormThatIsWritten(t *testing.T) {
 		if err := exact.Rules().CheckCost("a", cost); err == nil {
 			t.Error("a limit that keeps each event takes a cost of 400000")
 		}
-		testkit.Check(t, buckets.Rules().CheckCost("a", cost))
+		kit.Check(t, buckets.Rules().CheckCost("a", cost))
 		big := costing(event("big", "a"), cost)
 		buckets.want(ratelimit.Admitted, big)
 		for key, most := range map[string]int64{"global": 2, "category:a": 2, "buckets:global": 2, "buckets:category:a": 2} {
@@ -195,11 +195,11 @@ func TestACostIsBoundedByTheFormThatIsWritten(t *testing.T) {
 // TestGroupsAndReservesAreRead as a user writes them; what is wrong is named at once.
 func TestGroupsAndReservesAreRead(t *testing.T) {
 	groups, err := ratelimit.ParseGroupOverrides(" team-a = 40/30m , errors=5/1h:fixed")
-	if testkit.Check(t, err); groups["team-a"].String() != "40/30m" || groups["errors"].String() != "5/1h:fixed" || len(groups) != 2 {
+	if kit.Check(t, err); groups["team-a"].String() != "40/30m" || groups["errors"].String() != "5/1h:fixed" || len(groups) != 2 {
 		t.Errorf("groups: %v", groups)
 	}
 	reserve, err := ratelimit.ParseReserve("payments=5, team-a.job1 = 1000000")
-	if testkit.Check(t, err); !maps.Equal(reserve, map[string]int{"payments": 5, "team-a.job1": 1_000_000}) {
+	if kit.Check(t, err); !maps.Equal(reserve, map[string]int{"payments": 5, "team-a.job1": 1_000_000}) {
 		t.Errorf("reserve: %v", reserve)
 	}
 	for text, want := range map[string]string{

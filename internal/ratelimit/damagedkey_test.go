@@ -11,7 +11,7 @@ import (
 
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // Whoever may write to Redis can do much. What they write must be named, and what is of the right type must be
@@ -53,7 +53,7 @@ func TestAKeyOfAnotherTypeFailsTheCallAndChangesNothing(t *testing.T) {
 // Nor does a batch suffer from the key of a category that it has no events of.
 func TestAKeyOfAnotherTypeConcernsOnlyCallsThatNeedIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("9/30m", "5/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("9/30m", "5/30m", ""), day)
 		s.Set(t.Context(), "{n}:category:a", "somebody else's", 0)
 		limiter.want(ratelimit.Admitted, event("e", "b"))
 		if _, err := limiter.Slots(t.Context(), 10, "a", "b"); err != nil {
@@ -69,7 +69,7 @@ func TestAKeyOfAnotherTypeConcernsOnlyCallsThatNeedIt(t *testing.T) {
 // The index of categories only informs. Of whatever type its key is, events are decided, and it is left alone.
 func TestAnIndexOfAnotherTypeStopsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("9/30m", "3/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("9/30m", "3/30m", ""), day)
 		limiter.want(ratelimit.Admitted, event("before", "a"))
 		for name, put := range map[string]func(key string) error{
 			"text": func(key string) error { return s.Set(t.Context(), key, "x", 0).Err() },
@@ -77,8 +77,8 @@ func TestAnIndexOfAnotherTypeStopsNothing(t *testing.T) {
 			"list": func(key string) error { return s.RPush(t.Context(), key, "a").Err() },
 		} {
 			s.FlushAll(t.Context())
-			testkit.Check(t, put("{n}:categories"))
-			testkit.Check(t, s.Persist(t.Context(), "{n}:categories").Err())
+			kit.Check(t, put("{n}:categories"))
+			kit.Check(t, s.Persist(t.Context(), "{n}:categories").Err())
 			index := s.Type(t.Context(), "{n}:categories").Val()
 			limiter.want(ratelimit.Admitted, events(3, "e", "a")...)
 			limiter.want(ratelimit.Admitted, events(3, "e", "a")...) // redelivered
@@ -87,7 +87,7 @@ func TestAnIndexOfAnotherTypeStopsNothing(t *testing.T) {
 			if !limiter.refund(event("e-2", "a")) {
 				t.Errorf("%s: nothing was refunded", name)
 			}
-			testkit.Check(t, limiter.Ready(t.Context()))
+			kit.Check(t, limiter.Ready(t.Context()))
 			s.charged(t, 2)
 			if got := s.Type(t.Context(), "{n}:categories").Val(); got != index {
 				t.Errorf("the index was a %s, and is a %s now", index, got)
@@ -102,7 +102,7 @@ func TestAnIndexOfAnotherTypeStopsNothing(t *testing.T) {
 // What is no bucket cannot be counted: the call fails and names its key.
 func TestWhatIsNoBucketFailsTheCall(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("9/30m:1m", "5/10m:1m", ""), day)
+		limiter := s.limiter(t, kit.Rules("9/30m:1m", "5/10m:1m", ""), day)
 		limiter.want(ratelimit.Admitted, event("before", "a"))
 		clock, _ := s.clock(t)
 		for _, name := range []string{"", "x", "1 2", "1 2 3 4", "-1 2 3", "nan nan nan", "0 1e3 5"} {
@@ -122,7 +122,7 @@ func TestWhatIsNoBucketFailsTheCall(t *testing.T) {
 // A bucket that ends in a century counts, and goes with its key, which nobody keeps alive: nothing more is admitted.
 func TestABucketFarInTheFutureDoesNotCountForEver(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("9/30m:1m", "5/10m:1m", ""), day)
+		limiter := s.limiter(t, kit.Rules("9/30m:1m", "5/10m:1m", ""), day)
 		limiter.want(ratelimit.Admitted, event("before", "a"))
 		s.put(t, "{n}:buckets:category:a", s.latestAdmission(t)+century.Microseconds(), "1 5 1")
 		limiter.want(ratelimit.Category, event("e", "a"))
@@ -133,7 +133,7 @@ func TestABucketFarInTheFutureDoesNotCountForEver(t *testing.T) {
 
 func TestEveryCallNamesAKeyOfAnotherType(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter, ctx := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day), t.Context()
+		limiter, ctx := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day), t.Context()
 		e := event("e", "a")
 		calls := map[string]func() error{
 			"meta":     func() error { return limiter.Ready(ctx) },
@@ -168,7 +168,7 @@ func TestEveryCallNamesAKeyOfAnotherType(t *testing.T) {
 
 func TestARecordOfAnotherFormIsNone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		for i, record := range []string{"", "garbage", "12 ", " ", "x:1:2:y z", strings.Repeat("9", 400), "-1 message of e", "1e300 message of e", strings.Repeat("\x00", 1<<16)} {
 			e := event(fmt.Sprint("e", i), "a")
 			s.HSet(t.Context(), "{n}:inflight", slot(e), record)
@@ -185,7 +185,7 @@ func TestARecordOfAnotherFormIsNone(t *testing.T) {
 
 func TestAnEntryFarInTheFutureIsNoAdmission(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("3/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("3/30m", "2/30m", ""), day)
 		limiter.admit(event("before", "a"))
 		now := s.takenAt(t, "{n}:global", "a:before")
 		for _, ahead := range []time.Duration{25 * time.Hour, century} {
@@ -195,7 +195,7 @@ func TestAnEntryFarInTheFutureIsNoAdmission(t *testing.T) {
 				s.Persist(t.Context(), key)
 			}
 			usages, err := limiter.Peek(t.Context(), "a")
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			for _, usage := range usages {
 				if usage.Used != 1 || usage.FreeIn != 0 {
 					t.Errorf("%+v, expected one used and room", usage)
@@ -222,13 +222,13 @@ func TestAnEntryFarInTheFutureIsNoAdmission(t *testing.T) {
 // Whoever looks sees the clock that decides: it follows an admission that is no more than a day ahead.
 func TestPeekFollowsTheClockOfDecisions(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		limiter.admit(event("before", "a"))
 		later := s.latestAdmission(t) + 10*time.Hour.Microseconds()
 		s.put(t, "{n}:global", later, "x")
 		s.setClock(t, later)
 		usages, err := limiter.Peek(t.Context(), "a")
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if usages[0].Used != 1 || usages[1].Used != 0 {
 			t.Errorf("%+v, expected what counts ten hours later", usages)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // charged fails unless so many slots are taken in the global set and in that of category "a".
@@ -33,14 +33,14 @@ func inGlobal(t *testing.T, s *store, want int) {
 
 func TestARedeliveryOfAnAdmittedEventGoesOnAndIsNotChargedAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("2/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("2/30m", "2/30m", ""), day)
 		e := costing(event("e", "a"), 2)
 		limiter.want(ratelimit.Admitted, e)
 		before := s.contents(t)
 		for range 3 {
 			limiter.want(ratelimit.Admitted, e) // although no slot is free
 		}
-		testkit.Check(t, s.ScriptFlush(t.Context()).Err())
+		kit.Check(t, s.ScriptFlush(t.Context()).Err())
 		limiter.want(ratelimit.Admitted, e)
 		s.unchanged(t, before)
 		s.charged(t, 2)
@@ -50,7 +50,7 @@ func TestARedeliveryOfAnAdmittedEventGoesOnAndIsNotChargedAgain(t *testing.T) {
 // A call whose answer was lost is made again with the same batch.
 func TestARepeatedBatchIsAnsweredTheSameAndChargedOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "3/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "3/30m", ""), day)
 		batch := append(events(5, "e", "a"), by("another message", event("e-1", "a")), event("e-2", "a"), costing(event("b", "b"), 2))
 		first := outcomes(limiter.admit(batch...))
 		before := s.contents(t)
@@ -63,7 +63,7 @@ func TestARepeatedBatchIsAnsweredTheSameAndChargedOnce(t *testing.T) {
 
 func TestAnIDInFlightIsADuplicateForEveryOtherDelivery(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.want(ratelimit.Duplicate, by("another message", e), by("", e), by(e.Delivery+" ", e))
@@ -79,7 +79,7 @@ func TestAnIDOfAnotherCategoryOrSourceIsAnotherEvent(t *testing.T) {
 		for _, id := range []string{"e", "b:e", "two words", long} {
 			for _, together := range []bool{true, false} {
 				s.FlushAll(t.Context())
-				limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+				limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 				e := event(id, "a")
 				all := []ratelimit.Request{
 					e, in("b", e), in("a:b", e), in(long[:100], e), from("/ci", e), from("/cd", e), from("/ci", in("b", e)), from(long, e), from("a "+id, e),
@@ -111,7 +111,7 @@ func TestAnIDOfAnotherCategoryOrSourceIsAnotherEvent(t *testing.T) {
 
 func TestTheSameIDTwiceInOneBatchIsADuplicate(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		got := outcomes(limiter.admit(e, by("second message", e), event("f", "a"), by("third message", e)))
 		want := []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Duplicate, ratelimit.Admitted, ratelimit.Duplicate}
@@ -126,7 +126,7 @@ func TestTheSameIDTwiceInOneBatchIsADuplicate(t *testing.T) {
 // while the first is not in Slack yet.
 func TestTheSameDeliveryTwiceInOneBatchIsChargedOnceAndNoDuplicate(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("1/30m", "1/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("1/30m", "1/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		f := event("f", "a")
@@ -141,7 +141,7 @@ func TestTheSameDeliveryTwiceInOneBatchIsChargedOnceAndNoDuplicate(t *testing.T)
 // An event that was refused is not known: a later copy of it in the same batch has its own chance.
 func TestARefusedIDIsNoDuplicate(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "2/30m", ""), day)
 		e := event("e", "a")
 		got := outcomes(limiter.admit(costing(e, 3), by("second message", e)))
 		if want := []ratelimit.Outcome{ratelimit.Category, ratelimit.Admitted}; !cmp.Equal(got, want) {
@@ -152,7 +152,7 @@ func TestARefusedIDIsNoDuplicate(t *testing.T) {
 
 func TestAnIDThatWasSentIsADuplicateForEveryDelivery(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.sent(e)
@@ -168,7 +168,7 @@ func TestAnIDThatWasSentIsADuplicateForEveryDelivery(t *testing.T) {
 
 func TestADuplicateIsADuplicateHoweverFullTheLimitsAre(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("1/30m", "1/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("1/30m", "1/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.want(ratelimit.Duplicate, by("another message", e))
@@ -180,7 +180,7 @@ func TestADuplicateIsADuplicateHoweverFullTheLimitsAre(t *testing.T) {
 
 func TestTheDedupeWindowEnds(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
+	limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
 	e := event("e", "a")
 	limiter.want(ratelimit.Admitted, e)
 	s.advance(t, time.Minute)
@@ -195,7 +195,7 @@ func TestTheDedupeWindowEnds(t *testing.T) {
 
 func TestTheDedupeWindowEndsOnEveryStore(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.admit(e, f)
 		limiter.sent(e)
@@ -211,7 +211,7 @@ func TestTheDedupeWindowEndsOnEveryStore(t *testing.T) {
 
 func TestARecordInFlightIsStaleAfterTheLongestWindow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "2/30m", "slow=5/1h"), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "2/30m", "slow=5/1h"), day)
 		e, f, g := event("e", "a"), event("f", "a"), costing(event("g", "b"), 2)
 		limiter.admit(e, g)
 		s.advance(t, time.Minute)
@@ -234,7 +234,7 @@ func TestAnEventThatWaitsIsChargedOnce(t *testing.T) {
 	for _, limits := range [][2]string{{"1000/1h:1m", "100/1h:1m"}, {"1000/1h", "100/1h"}, {"1000/1h:fixed", "100/1h:fixed"}} {
 		t.Run(limits[0], func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				limiter := s.limiter(t, testkit.Rules(limits[0], limits[1], ""), 2*time.Second)
+				limiter := s.limiter(t, kit.Rules(limits[0], limits[1], ""), 2*time.Second)
 				waiting := events(5, "e", "a")
 				limiter.want(ratelimit.Admitted, waiting...)
 				for i := range 12 { // redelivered while Slack's pause lasts
@@ -244,7 +244,7 @@ func TestAnEventThatWaitsIsChargedOnce(t *testing.T) {
 					limiter.want(ratelimit.Duplicate, by("another message", waiting[1]))
 				}
 				usages, err := limiter.Peek(t.Context(), "a")
-				testkit.Check(t, err)
+				kit.Check(t, err)
 				if usages[0].Used != 5 || usages[1].Used != 5 {
 					t.Errorf("%+v, expected that five slots are taken", usages)
 				}
@@ -267,7 +267,7 @@ func TestAnIDThatIsSentAgainTakesASecondSlot(t *testing.T) {
 	for _, limit := range []string{"2/24h", "2/24h:15m", "2/744h:fixed"} {
 		t.Run(limit, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				limiter := s.limiter(t, testkit.Rules(limit, limit, ""), time.Minute)
+				limiter := s.limiter(t, kit.Rules(limit, limit, ""), time.Minute)
 				e := event("e", "a")
 				limiter.want(ratelimit.Admitted, e)
 				limiter.sent(e)
@@ -287,7 +287,7 @@ func TestAnIDThatIsSentAgainTakesASecondSlot(t *testing.T) {
 // An id is a duplicate for the dedupe window, however long the window of a temporary limit was.
 func TestAnIDIsForgottenAfterALongTemporaryLimit(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/2s", "100/2s", ""), 3*time.Second)
+		limiter := s.limiter(t, kit.Rules("100/2s", "100/2s", ""), 3*time.Second)
 		e := event("e", "r")
 		limiter.SetTemporary(forAWhile("category/r", "100/744h"))
 		limiter.want(ratelimit.Admitted, e)
@@ -314,7 +314,7 @@ func TestAnIDIsForgottenAfterALongTemporaryLimit(t *testing.T) {
 
 func TestAStaleRecordIsHeldAgainstTheLimitsLikeANewEvent(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "2/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		s.advance(t, 30*time.Minute)
@@ -326,7 +326,7 @@ func TestAStaleRecordIsHeldAgainstTheLimitsLikeANewEvent(t *testing.T) {
 // Ids that must be hashed keep apart in the store as they do by themselves.
 func TestIDsOfEveryShapeAreToldApart(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("1000/30m", "1000/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("1000/30m", "1000/30m", ""), day)
 		long := string(make([]byte, 5000))
 		ids := []string{"e", "e 2", "e 3", " e", "e ", "~e", "é", "e\n2", "", long, long + "x", "\x00", "日本語", "%s", "e'2", "-inf"}
 		for _, id := range ids {

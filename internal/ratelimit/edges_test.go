@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // Edges of the scripts that no other test comes near.
@@ -25,7 +25,7 @@ func TestTheTokenOfAStoreExpires(t *testing.T) {
 
 func TestARefundFromTheLogLeavesTheBuckets(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		exact, buckets := testkit.Rules("9/1h", "9/1h", ""), testkit.Rules("9/1h:1m", "9/1h:1m", "")
+		exact, buckets := kit.Rules("9/1h", "9/1h", ""), kit.Rules("9/1h:1m", "9/1h:1m", "")
 		s.limiter(t, buckets, day).want(ratelimit.Admitted, events(3, "b", "a")...)
 		c := s.limiter(t, exact, day)
 		c.want(ratelimit.Admitted, event("e", "a"))
@@ -39,7 +39,7 @@ func TestARefundFromTheLogLeavesTheBuckets(t *testing.T) {
 // A caller may know a post of which the store knows nothing: the record was put back without it.
 func TestAnEventWithoutAPostIsRefundedWhateverTheCallerKnows(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		c := s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), day)
+		c := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day)
 		c.want(ratelimit.Admitted, event("e", "a"))
 		if !c.refundAfter(event("e", "a"), "a post") {
 			t.Error("nothing was refunded")
@@ -52,13 +52,13 @@ func (s *store) recordOfV010(t *testing.T, request ratelimit.Request, logs ...st
 	t.Helper()
 	record := s.HGet(t.Context(), "{n}:inflight", slot(request)).Val()
 	admitted, _, _ := strings.Cut(record, ":")
-	testkit.Check(t, s.HSet(t.Context(), "{n}:inflight", slot(request), admitted+" "+request.Delivery).Err())
+	kit.Check(t, s.HSet(t.Context(), "{n}:inflight", slot(request), admitted+" "+request.Delivery).Err())
 	since := strings.TrimSuffix(admitted, "g")
 	for _, log := range logs {
 		if s.ZRem(t.Context(), log, slot(request)+" "+since).Val() != 1 {
 			t.Fatalf("%s has no slot of %s", log, request.ID)
 		}
-		testkit.Check(t, s.ZAddArgs(t.Context(), log, redis.ZAddArgs{
+		kit.Check(t, s.ZAddArgs(t.Context(), log, redis.ZAddArgs{
 			Members: []redis.Z{{Score: float64(s.latestAdmission(t)), Member: slot(request)}},
 		}).Err())
 	}
@@ -66,7 +66,7 @@ func (s *store) recordOfV010(t *testing.T, request ratelimit.Request, logs ...st
 
 func TestARefundFindsASlotOfV010(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("9/1h", "9/1h", "")
+		rules := kit.Rules("9/1h", "9/1h", "")
 		c := s.limiter(t, rules, day)
 		c.want(ratelimit.Admitted, event("e", "a"))
 		s.recordOfV010(t, event("e", "a"), "{n}:global", "{n}:category:a")
@@ -102,13 +102,13 @@ func TestPeekNamesWhenEnoughSlotsHaveLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				c := s.limiter(t, testkit.Rules("9/30m", "9/30m", ""), day)
+				c := s.limiter(t, kit.Rules("9/30m", "9/30m", ""), day)
 				for i := range 5 {
 					c.want(ratelimit.Admitted, event(fmt.Sprint(i), "a"))
 					s.advance(t, time.Minute)
 				}
-				usages, err := s.limiter(t, testkit.Rules(test.limit, "9/30m", ""), day).Peek(t.Context())
-				testkit.Check(t, err)
+				usages, err := s.limiter(t, kit.Rules(test.limit, "9/30m", ""), day).Peek(t.Context())
+				kit.Check(t, err)
 				tiers := strings.Count(test.limit, "+")
 				if got := usages[tiers].FreeIn; got > test.wait || got < test.wait-10*time.Second {
 					t.Errorf("%+v, expected %s", usages[tiers], test.wait)
@@ -120,9 +120,9 @@ func TestPeekNamesWhenEnoughSlotsHaveLeft(t *testing.T) {
 
 func TestPeekLooksAtTheLogBesideBuckets(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		s.limiter(t, testkit.Rules("9/30m", "9/30m", ""), day).want(ratelimit.Admitted, event("e", "a"))
+		s.limiter(t, kit.Rules("9/30m", "9/30m", ""), day).want(ratelimit.Admitted, event("e", "a"))
 		s.advance(t, 10*time.Minute)
-		buckets := s.limiter(t, testkit.Rules("2/30m:1m", "9/30m:1m", ""), day)
+		buckets := s.limiter(t, kit.Rules("2/30m:1m", "9/30m:1m", ""), day)
 		buckets.want(ratelimit.Admitted, event("f", "a"))
 		usages, err := buckets.Peek(t.Context())
 		if err != nil || usages[0].FreeIn > 20*time.Minute || !usages[0].AtLeast {
@@ -134,7 +134,7 @@ func TestPeekLooksAtTheLogBesideBuckets(t *testing.T) {
 // A cost that was valid for another form of the limit is refused for good where the scope is a log.
 func TestALogTakesNoCostAboveAThousand(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		c := s.limiter(t, testkit.Rules("5000/30m", "5000/30m", ""), day)
+		c := s.limiter(t, kit.Rules("5000/30m", "5000/30m", ""), day)
 		decisions, err := c.Admit(t.Context(), []ratelimit.Request{costing(event("e", "a"), 1001)})
 		if err == nil && (decisions[0].Outcome == ratelimit.Admitted || !decisions[0].Never) {
 			t.Errorf("%+v, expected that it never fits", decisions)
@@ -147,7 +147,7 @@ func TestALogTakesNoCostAboveAThousand(t *testing.T) {
 
 func TestARedeliveryShowsWhenTheEventWasAdmitted(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		c := s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), day)
+		c := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day)
 		e := event("e", "a")
 		c.want(ratelimit.Admitted, e)
 		s.advance(t, time.Second)
@@ -163,7 +163,7 @@ func TestARedeliveryShowsWhenTheEventWasAdmitted(t *testing.T) {
 // A record is forgotten a month after its last post, and one that cannot be read is left alone.
 func TestARecentPostKeepsAnOldRecord(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		c := s.limiter(t, testkit.Rules("99/1h", "99/1h", ""), day)
+		c := s.limiter(t, kit.Rules("99/1h", "99/1h", ""), day)
 		c.want(ratelimit.Admitted, event("first", "a"))
 		now := s.Time(t.Context()).Val()
 		old := now.Add(-32 * day).UnixMicro()
@@ -171,8 +171,8 @@ func TestARecentPostKeepsAnOldRecord(t *testing.T) {
 			"a:posted":  fmt.Sprintf("%d:1:%d:post delivery", old, now.UnixMicro()),
 			"a:unknown": "of a later release",
 		}
-		testkit.Check(t, s.HSet(t.Context(), "{n}:inflight", records).Err())
-		testkit.Check(t, s.HSet(t.Context(), "{n}:inflight", "a:old", fmt.Sprintf("%d:0:0: delivery", old)).Err())
+		kit.Check(t, s.HSet(t.Context(), "{n}:inflight", records).Err())
+		kit.Check(t, s.HSet(t.Context(), "{n}:inflight", "a:old", fmt.Sprintf("%d:0:0: delivery", old)).Err())
 		for i := 0; s.HExists(t.Context(), "{n}:inflight", "a:old").Val(); i++ {
 			if i == 90 {
 				t.Fatal("90 admissions have not met the old record")
@@ -191,19 +191,19 @@ func TestARecentPostKeepsAnOldRecord(t *testing.T) {
 // v0.1.0's users may not run HRANDFIELD.
 func TestAUserWithoutHRANDFIELDAdmits(t *testing.T) {
 	s := onProcess(t)
-	testkit.Check(t, s.Do(t.Context(), "ACL", "SETUSER", "default", "-hrandfield").Err())
-	s.limiter(t, testkit.Rules("900/1h", "900/1h", ""), day).want(ratelimit.Admitted, events(200, "e", "a")...)
+	kit.Check(t, s.Do(t.Context(), "ACL", "SETUSER", "default", "-hrandfield").Err())
+	s.limiter(t, kit.Rules("900/1h", "900/1h", ""), day).want(ratelimit.Admitted, events(200, "e", "a")...)
 }
 
 func TestABacklogOfSentIDsIsRemovedInParts(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		c := s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), time.Hour)
+		c := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), time.Hour)
 		old := s.Time(t.Context()).Val().Add(-2 * time.Hour).UnixMicro()
 		var stale []redis.Z
 		for i := range 1500 {
 			stale = append(stale, zAt(old, fmt.Sprint("a:", i)))
 		}
-		testkit.Check(t, s.ZAdd(t.Context(), "{n}:sent", stale...).Err())
+		kit.Check(t, s.ZAdd(t.Context(), "{n}:sent", stale...).Err())
 		c.want(ratelimit.Admitted, event("e", "a"))
 		c.sent(event("e", "a"))
 		if n := s.ZCount(t.Context(), "{n}:sent", "-inf", fmt.Sprint(old)).Val(); n != 500 {
@@ -214,7 +214,7 @@ func TestABacklogOfSentIDsIsRemovedInParts(t *testing.T) {
 
 func TestThePaceOfAChannelExpires(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		c := s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), day)
+		c := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day)
 		c.want(ratelimit.Admitted, event("e", "a"))
 		c.wantPermit(ratelimit.Granted, 1, event("e", "a"), "", "first")
 		paces := s.Keys(t.Context(), "{n}:pace:*").Val()

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // fails expects every call to be an error that says why, and none to be a decision.
@@ -37,7 +37,7 @@ func (c caller) fails(why string) {
 		"Sent":  func() error { return c.Sent(ctx, e) },
 	} {
 		var err error
-		testkit.Within(testkit.Patience, func() bool { // a busy machine may need longer than a call has
+		kit.Within(kit.Patience, func() bool { // a busy machine may need longer than a call has
 			err = attempt()
 			return err == nil || !strings.Contains(err.Error(), "timeout")
 		})
@@ -58,7 +58,7 @@ func within(t *testing.T, call func()) {
 }
 
 func TestWithRedisDownNothingIsDecided(t *testing.T) {
-	limiter := limiterAt(t, "redis://"+testkit.FreeAddr(t))
+	limiter := limiterAt(t, "redis://"+kit.FreeAddr(t))
 	within(t, func() { limiter.fails("connection refused") })
 }
 
@@ -88,7 +88,7 @@ func TestAKeyOfAnotherTypeIsAnErrorAndChargesNothing(t *testing.T) {
 	for form, limits := range both {
 		t.Run(form, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				limiter := s.limiter(t, testkit.Rules(limits[0], limits[1], ""), day)
+				limiter := s.limiter(t, kit.Rules(limits[0], limits[1], ""), day)
 				for _, key := range []string{
 					"{n}:global", "{n}:buckets:global", "{n}:category:b", "{n}:buckets:category:b",
 					"{n}:inflight", "{n}:sent", "{n}:meta",
@@ -114,7 +114,7 @@ func TestAKeyOfAnotherTypeIsAnErrorAndChargesNothing(t *testing.T) {
 // The index only informs: it must not stop anything.
 func TestIndexOfAnotherTypeStopsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "2/30m", ""), day)
 		s.Set(t.Context(), "{n}:categories", "somebody else's", 0)
 		limiter.want(ratelimit.Admitted, events(2, "e", "a")...)
 		limiter.want(ratelimit.Category, event("f", "a"))
@@ -128,10 +128,10 @@ func TestIndexOfAnotherTypeStopsNothing(t *testing.T) {
 
 func TestAReadOnlyReplicaAdmitsNothing(t *testing.T) {
 	s := onProcess(t)
-	limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+	limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 	limiter.admit(event("before", "a"))
 	before := s.contents(t)
-	testkit.Check(t, s.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
+	kit.Check(t, s.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
 	decisions, err := limiter.Admit(t.Context(), events(2, "e", "a"))
 	if err == nil || decisions != nil || !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("%v, %v; expected an error that says READONLY", decisions, err)
@@ -140,13 +140,13 @@ func TestAReadOnlyReplicaAdmitsNothing(t *testing.T) {
 		t.Error("recorded as sent on a replica")
 	}
 	s.unchanged(t, before)
-	testkit.Check(t, s.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
+	kit.Check(t, s.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
 	limiter.want(ratelimit.Admitted, events(2, "e", "a")...)
 }
 
 func TestWithRedisOutOfMemoryNothingIsAdmittedOrEvicted(t *testing.T) {
 	s := onProcess(t, "--maxmemory-policy", "noeviction")
-	limiter := s.limiter(t, testkit.Rules("100/30m", "2/30m", ""), day)
+	limiter := s.limiter(t, kit.Rules("100/30m", "2/30m", ""), day)
 	limiter.admit(events(2, "before", "a")...)
 	before := s.contents(t)
 	s.ConfigSet(t.Context(), "maxmemory", "1")

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // watched are a primary and two replicas under Sentinels, and a replica of notifier that finds them.
@@ -21,8 +21,8 @@ type watched struct {
 func startWatched(t *testing.T, rules ratelimit.Rules, extra ...string) watched {
 	t.Helper()
 	sentinels := redistest.StartSentinels(t, 2, extra...)
-	limiter, err := ratelimit.New(testkit.OpenRedis(t, sentinels.URL()), "n", rules, day)
-	testkit.Check(t, err)
+	limiter, err := ratelimit.New(kit.OpenRedis(t, sentinels.URL()), "n", rules, day)
+	kit.Check(t, err)
 	return watched{Sentinels: sentinels, caller: caller{Limiter: limiter, t: t}}
 }
 
@@ -39,7 +39,7 @@ func (w watched) replicated() {
 func (c caller) decided(request ratelimit.Request) ratelimit.Decision {
 	c.t.Helper()
 	var decisions []ratelimit.Decision
-	testkit.EventuallyNil(c.t, func() (err error) {
+	kit.EventuallyNil(c.t, func() (err error) {
 		decisions, err = c.Admit(c.t.Context(), []ratelimit.Request{request})
 		return err
 	})
@@ -48,7 +48,7 @@ func (c caller) decided(request ratelimit.Request) ratelimit.Decision {
 
 func TestAFailoverKeepsWhatWasReplicated(t *testing.T) {
 	t.Parallel() // it takes some seconds until Sentinels know each other
-	w := startWatched(t, testkit.Rules("100/30m", "3/30m", ""))
+	w := startWatched(t, kit.Rules("100/30m", "3/30m", ""))
 	e := events(4, "e", "a")
 	w.want(ratelimit.Admitted, e[:3]...)
 	w.sent(e[0])
@@ -111,12 +111,12 @@ func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !test.heal {
-				testkit.Long(t)
+				kit.Long(t)
 			}
 			t.Parallel()
 			limit := fmt.Sprintf("%d/30m", test.limit)
-			w := startWatched(t, testkit.Rules(limit, limit, ""), test.extra...)
-			old := oldSide(t, w.Primary, testkit.Rules(limit, limit, ""))
+			w := startWatched(t, kit.Rules(limit, limit, ""), test.extra...)
+			old := oldSide(t, w.Primary, kit.Rules(limit, limit, ""))
 			if test.before > 0 {
 				for _, decision := range w.admit(events(test.before, "before", "a")...) {
 					if decision.Outcome != ratelimit.Admitted {
@@ -175,8 +175,8 @@ func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
 // primary.
 func oldSide(t *testing.T, primary *redistest.Server, rules ratelimit.Rules) caller {
 	t.Helper()
-	limiter, err := ratelimit.New(testkit.OpenRedis(t, startSentinel(t, primary.Addr).url()), "n", rules, day)
-	testkit.Check(t, err)
+	limiter, err := ratelimit.New(kit.OpenRedis(t, startSentinel(t, primary.Addr).url()), "n", rules, day)
+	kit.Check(t, err)
 	return caller{Limiter: limiter, t: t}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // fake is a server that speaks Redis's protocol and answers each command with the raw reply given for it, by its name
@@ -15,7 +15,7 @@ import (
 func fake(t *testing.T, replies map[string]string) string {
 	t.Helper()
 	listening, err := server.NewServer("127.0.0.1:0")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(listening.Close)
 	listening.SetPreHook(func(peer *server.Peer, command string, arguments ...string) bool {
 		reply, found := replies[command]
@@ -34,7 +34,7 @@ func fake(t *testing.T, replies map[string]string) string {
 func silent(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -51,7 +51,7 @@ func silent(t *testing.T) string {
 // limiterAt is a limiter under 100/30m and 10/30m over a URL.
 func limiterAt(t *testing.T, url string) caller {
 	t.Helper()
-	limiter, err := ratelimit.New(testkit.OpenRedis(t, url), "n", testkit.Rules("100/30m", "10/30m", ""), day)
-	testkit.Check(t, err)
+	limiter, err := ratelimit.New(kit.OpenRedis(t, url), "n", kit.Rules("100/30m", "10/30m", ""), day)
+	kit.Check(t, err)
 	return caller{Limiter: limiter, t: t}
 }

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // A fixed window begins anew at each multiple of its length of the server's clock, whenever its slots were taken.
 func TestAFixedWindowBeginsAtAMultipleOfItsLength(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, testkit.Rules("100/30m", "2/1h:fixed", ""), day)
+	limiter := s.limiter(t, kit.Rules("100/30m", "2/1h:fixed", ""), day)
 	s.later(t, 59*time.Minute)
 	limiter.want(ratelimit.Admitted, events(2, "e", "a")...)
 	got := limiter.one(event("e-3", "a"))
@@ -31,7 +31,7 @@ func TestAFixedWindowBeginsAtAMultipleOfItsLength(t *testing.T) {
 
 func TestADayIsFromMidnightToMidnightUTC(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, testkit.Rules("1/24h:fixed", "5/30m", ""), day)
+	limiter := s.limiter(t, kit.Rules("1/24h:fixed", "5/30m", ""), day)
 	limiter.want(ratelimit.Admitted, event("e", "a"))
 	midnight := s.now.Truncate(24 * time.Hour).Add(24 * time.Hour)
 	if got := limiter.one(event("f", "a")); got.Outcome != ratelimit.Global || got.RetryAfter != midnight.Sub(s.now) {
@@ -43,7 +43,7 @@ func TestADayIsFromMidnightToMidnightUTC(t *testing.T) {
 
 func TestAFixedTierAmongExactOnes(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, testkit.Rules("100/30m", "3/1h:fixed+2/10m", ""), day)
+	limiter := s.limiter(t, kit.Rules("100/30m", "3/1h:fixed+2/10m", ""), day)
 	s.later(t, 45*time.Minute)
 	limiter.want(ratelimit.Admitted, events(2, "e", "a")...)
 	if got := limiter.one(event("x", "a")); got.Tier.String() != "2/10m" || got.RetryAfter != 10*time.Minute {
@@ -67,7 +67,7 @@ func TestAFixedTierAmongExactOnes(t *testing.T) {
 // Each of a fixed window's events is only counted.
 func TestAFixedWindowIsOneBucket(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("1000/744h:fixed", "1000/744h:fixed", ""), day)
+		limiter := s.limiter(t, kit.Rules("1000/744h:fixed", "1000/744h:fixed", ""), day)
 		limiter.admit(events(40, "e", "a")...)
 		limiter.admit(events(40, "f", "a")...)
 		for _, key := range []string{"{n}:buckets:global", "{n}:buckets:category:a"} {
@@ -84,7 +84,7 @@ func TestAFixedWindowIsOneBucket(t *testing.T) {
 // After the clock was set back over a boundary, the window that has begun goes on.
 func TestAFixedWindowStaysBegunWhenTheClockIsSetBack(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, testkit.Rules("100/30m", "2/1h:fixed", ""), day)
+	limiter := s.limiter(t, kit.Rules("100/30m", "2/1h:fixed", ""), day)
 	s.later(t, time.Second)
 	limiter.want(ratelimit.Admitted, events(2, "e", "a")...)
 	s.advance(t, -2*time.Second)
@@ -96,7 +96,7 @@ func TestAFixedWindowStaysBegunWhenTheClockIsSetBack(t *testing.T) {
 // A slot that was taken in the very microsecond in which a fixed window began is in it, also where each event is kept.
 func TestAFixedWindowHasItsFirstMicrosecond(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, testkit.Rules("100/30m", "2/1h:fixed+5/10m", ""), day)
+	limiter := s.limiter(t, kit.Rules("100/30m", "2/1h:fixed+5/10m", ""), day)
 	s.later(t, 0) // on the hour
 	limiter.want(ratelimit.Admitted, events(2, "e", "a")...)
 	s.advance(t, time.Minute)
@@ -111,15 +111,15 @@ func TestTheEndOfAFixedWindowIsALowerBoundBesideWiderBuckets(t *testing.T) {
 	for _, beside := range []bool{false, true} {
 		t.Run(fmt.Sprint("a wider bucket: ", beside), func(t *testing.T) {
 			s := newEmbedded(t, redistest.RunEmbedded(t))
-			fixed := s.limiter(t, testkit.Rules("9/10m:fixed", "2/10m:fixed", ""), day)
+			fixed := s.limiter(t, kit.Rules("9/10m:fixed", "2/10m:fixed", ""), day)
 			admits, then := fixed, ratelimit.Admitted
 			if beside {
-				admits, then = s.limiter(t, testkit.Rules("9/1h:30m", "9/1h:30m", ""), day), ratelimit.Category
+				admits, then = s.limiter(t, kit.Rules("9/1h:30m", "9/1h:30m", ""), day), ratelimit.Category
 			}
 			admits.want(ratelimit.Admitted, events(2, "e", "a")...)
 			got := fixed.one(event("f", "a"))
 			usages, err := fixed.Peek(t.Context(), "a")
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			if got.RetryAfter > time.Minute || got.AtLeast != beside || usages[1].AtLeast != beside {
 				t.Errorf("%+v, %+v; expected less than a minute, as a lower bound: %t", got, usages[1], beside)
 			}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // eachForm runs a test on each kind of store with a global limit in either form, and one of ten for each category.
@@ -14,7 +14,7 @@ func eachForm(t *testing.T, test func(t *testing.T, s *store, limiter caller)) {
 	t.Helper()
 	for name, global := range map[string]string{"exact": "100/30m", "in buckets": "100/30m:1m"} {
 		t.Run(name, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s *store) { test(t, s, s.limiter(t, testkit.Rules(global, "10/30m", ""), day)) })
+			eachStore(t, func(t *testing.T, s *store) { test(t, s, s.limiter(t, kit.Rules(global, "10/30m", ""), day)) })
 		})
 	}
 }
@@ -54,8 +54,8 @@ func TestAFurtherPostWhileTheClockIsBehindForgetsNothingOfTheOneBefore(t *testin
 // An event is in flight from its last post on, also for a replica whose limits are in another form.
 func TestAReplicaOfAnotherFormKnowsWhenAPostBegan(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		exact := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
-		precise := s.limiter(t, testkit.Rules("100/30m:1m", "10/30m", ""), day)
+		exact := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
+		precise := s.limiter(t, kit.Rules("100/30m:1m", "10/30m", ""), day)
 		e := event("e", "a")
 		exact.want(ratelimit.Admitted, e)
 		s.advance(t, 20*time.Minute)
@@ -70,7 +70,7 @@ func TestAReplicaOfAnotherFormKnowsWhenAPostBegan(t *testing.T) {
 // An event that is admitted anew, long after a post of it began, is in flight anew.
 func TestAnEventThatIsAdmittedAnewIsInFlight(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p")
@@ -87,7 +87,7 @@ func TestAnEventThatIsAdmittedAnewIsInFlight(t *testing.T) {
 // A refund takes from no bucket more than was put into it.
 func TestARefundLeavesABucketThatHoldsLess(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "50/30m:1m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "50/30m:1m", ""), day)
 		e := costing(event("e", "a"), 5)
 		limiter.want(ratelimit.Admitted, e)
 		since := s.latestAdmission(t)
@@ -132,7 +132,7 @@ func TestAPostForgetsNothingOfTheGroup(t *testing.T) {
 // The key that knows an event lives for as long after a post of it began as after its admission.
 func TestAPostLengthensTheLifeOfWhatIsInFlight(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		s.advance(t, 20*time.Minute)

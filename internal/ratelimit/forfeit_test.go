@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // forfeit reports whether the event was in flight.
 func (c caller) forfeit(e ratelimit.Request, known string) bool {
 	c.t.Helper()
 	ended, err := c.Forfeit(c.t.Context(), e, known)
-	testkit.Check(c.t, err)
+	kit.Check(c.t, err)
 	return ended
 }
 
@@ -28,7 +28,7 @@ func TestAForfeitedEventKeepsItsSlotsAndFreesItsID(t *testing.T) {
 			t.Error("expected that the first call ends it, and the second finds nothing")
 		}
 		usages, err := limiter.Peek(t.Context(), "a")
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if usages[0].Used != 2 || usages[1].Used != 2 {
 			t.Errorf("%+v, expected two slots to be taken", usages)
 		}

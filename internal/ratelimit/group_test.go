@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // grouped are rules with a limit for each group.
 func grouped(global, category, group string) ratelimit.Rules {
-	rules := testkit.Rules(global, category, "")
+	rules := kit.Rules(global, category, "")
 	rules.Group = mustParse(group)
 	return rules
 }
@@ -43,7 +43,7 @@ func TestAGroupsOverrideReplacesTheLimitOfAllGroups(t *testing.T) {
 // A level without a limit has no key.
 func TestOnlyGroupsWithALimitAreCharged(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("100/30m", "10/30m", "")
+		rules := kit.Rules("100/30m", "10/30m", "")
 		rules.GroupOverrides = map[string]ratelimit.Limit{"a": mustParse("2/30m")}
 		limiter := s.limiter(t, rules, day)
 		limiter.want(ratelimit.Admitted, append(events(5, "e", "b.x"), events(2, "e", "a.x")...)...)
@@ -125,7 +125,7 @@ func TestARefundReleasesTheGroupsSlotsToo(t *testing.T) {
 func TestAReplicaWithoutGroupsRefundsWhatAnotherHasCharged(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		with := s.limiter(t, grouped("100/30m", "10/30m", "1/30m"), day)
-		without := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		without := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a.x")
 		with.want(ratelimit.Admitted, e)
 		with.want(ratelimit.Group, event("f", "a.y"))
@@ -139,7 +139,7 @@ func TestAReplicaWithoutGroupsRefundsWhatAnotherHasCharged(t *testing.T) {
 // Each category that a pattern matches has a limit of its own; the group counts them together.
 func TestAPatternGivesEachCategoryALimitOfItsOwn(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("100/30m", "1/30m", "a.>=2/30m,a.x=3/30m,*.z=4/30m")
+		rules := kit.Rules("100/30m", "1/30m", "a.>=2/30m,a.x=3/30m,*.z=4/30m")
 		rules.GroupOverrides = map[string]ratelimit.Limit{"a": mustParse("6/30m")}
 		limiter := s.limiter(t, rules, day)
 		limiter.want(ratelimit.Admitted, events(2, "e", "a.b.c")...)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // load is what replicas admit under a steady load: each of them asks for an event every few milliseconds until it is stopped.
@@ -104,7 +104,7 @@ func (l *load) next(after time.Time) time.Time {
 // full waits until the limit refuses everybody, and for a while longer: nobody finds a slot that was forgotten.
 func (l *load) full(t *testing.T, limit int) {
 	t.Helper()
-	testkit.Eventually(t, fmt.Sprintf("%d are admitted", limit), func() bool { return l.admitted() >= limit })
+	kit.Eventually(t, fmt.Sprintf("%d are admitted", limit), func() bool { return l.admitted() >= limit })
 	time.Sleep(500 * time.Millisecond) // so long more events are asked for
 	l.stop()
 }
@@ -117,14 +117,14 @@ func TestAnEmptyRestartUnderLoadAdmitsNoMoreThanTheLimit(t *testing.T) {
 			t.Parallel()
 			s, f := onFleet(t)
 			const most = 600
-			rules := testkit.Rules(fmt.Sprintf(limit, most), fmt.Sprintf(limit, most), "")
+			rules := kit.Rules(fmt.Sprintf(limit, most), fmt.Sprintf(limit, most), "")
 			var replicas []*member
 			for range 4 {
 				replicas = append(replicas, f.join(rules, day))
 			}
 			l := putLoad(t, replicas...)
 			for _, admitted := range []int{100, 250} {
-				testkit.Eventually(t, "some are admitted", func() bool { return l.admitted() >= admitted })
+				kit.Eventually(t, "some are admitted", func() bool { return l.admitted() >= admitted })
 				s.server.Stop(t)
 				s.server.Restart(t)
 			}
@@ -144,13 +144,13 @@ func TestAFailoverWithALinkThatWasCutForgetsNothing(t *testing.T) {
 		for _, dies := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, a replica dies too: %t", name, dies), func(t *testing.T) {
 				if name != "exact" || dies {
-					testkit.Long(t)
+					kit.Long(t)
 				}
 				t.Parallel()
 				sentinels := redistest.StartSentinels(t, 2)
 				f := newFleet(t, sentinels.URL())
 				const most = 3000
-				rules := testkit.Rules(fmt.Sprintf(limit, most), fmt.Sprintf(limit, most), "")
+				rules := kit.Rules(fmt.Sprintf(limit, most), fmt.Sprintf(limit, most), "")
 				var replicas []*member
 				for range 4 {
 					replicas = append(replicas, f.join(rules, day))
@@ -161,10 +161,10 @@ func TestAFailoverWithALinkThatWasCutForgetsNothing(t *testing.T) {
 						m.printLog()
 					}
 				})
-				testkit.Eventually(t, "some are admitted", func() bool { return l.admitted() >= 100 })
+				kit.Eventually(t, "some are admitted", func() bool { return l.admitted() >= 100 })
 				sentinels.Front.CutReplication()
 				cut, before, first := time.Now(), l.admitted(), l.count(replicas[0])
-				testkit.Eventually(t, "2.5 s of load, and 200 admissions", func() bool {
+				kit.Eventually(t, "2.5 s of load, and 200 admissions", func() bool {
 					return time.Since(cut) > 2500*time.Millisecond && l.admitted()-before >= 200
 				})
 				lost, excess := l.admitted()-before, 0

@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // fleet is several replicas of notifier that use the same store.
@@ -59,7 +59,7 @@ func (f *fleet) join(rules ratelimit.Rules, dedupe time.Duration) *member {
 func (f *fleet) start(rules ratelimit.Rules, dedupe time.Duration, config ratelimit.Healing) *member {
 	f.t.Helper()
 	client, guard, err := ratelimit.OpenGuarded(f.url, nil)
-	testkit.Check(f.t, err)
+	kit.Check(f.t, err)
 	f.t.Cleanup(func() { _ = client.Close() })
 	return f.startOn(client, guard, rules, dedupe, config)
 }
@@ -71,12 +71,12 @@ func (f *fleet) startOn(
 ) *member {
 	f.t.Helper()
 	limiter, err := ratelimit.New(client, "n", rules, dedupe)
-	testkit.Check(f.t, err)
+	kit.Check(f.t, err)
 	f.started++
 	core, lines := observer.New(zapcore.DebugLevel)
 	config.Replica, config.Log = fmt.Sprint("replica-", f.started), zap.New(core)
 	healer, err := ratelimit.NewHealer(limiter, guard, config)
-	testkit.Check(f.t, err)
+	kit.Check(f.t, err)
 	m := &member{caller: caller{Limiter: limiter, t: f.t}, name: config.Replica, log: lines, healer: healer}
 	m.run = func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -92,7 +92,7 @@ func (f *fleet) startOn(
 // healedAgain waits until a replica may decide.
 func (m *member) healedAgain() {
 	m.t.Helper()
-	testkit.EventuallyNil(m.t, func() error { return m.Ready(m.t.Context()) })
+	kit.EventuallyNil(m.t, func() error { return m.Ready(m.t.Context()) })
 }
 
 // printLog shows what a replica has logged, where the test has failed.
@@ -125,14 +125,14 @@ func (s *store) tokenMade(t testing.TB) time.Time {
 	t.Helper()
 	_, made, _ := strings.Cut(s.token(t), " ")
 	at, err := strconv.ParseInt(made, 10, 64)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return time.UnixMicro(at)
 }
 
 // awaitToken waits until a replica has noticed that the store is a new one.
 func (s *store) awaitToken(t testing.TB) {
 	t.Helper()
-	testkit.Eventually(t, "the store has a token", func() bool { return s.token(t) != "" })
+	kit.Eventually(t, "the store has a token", func() bool { return s.token(t) != "" })
 }
 
 func TestEmptiedStoreGetsBackWhatReplicasRemember(t *testing.T) {
@@ -142,7 +142,7 @@ func TestEmptiedStoreGetsBackWhatReplicasRemember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, f := onFleet(t)
-			rules := testkit.Rules(limit, limit, "")
+			rules := kit.Rules(limit, limit, "")
 			rules.Group = mustParse(limit)
 			a, b := f.join(rules, day), f.join(rules, day)
 			for i := range 10 {
@@ -172,7 +172,7 @@ func losesTwice(t *testing.T, lose func(t *testing.T, s *store)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, f := onFleet(t)
-			rules := testkit.Rules(limit, limit, "")
+			rules := kit.Rules(limit, limit, "")
 			var replicas []*member
 			for range 3 {
 				replicas = append(replicas, f.join(rules, day))
@@ -228,7 +228,7 @@ func TestFrozenReplicaPutsBackFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, f := onFleet(t)
-			rules := testkit.Rules(limit, limit, "")
+			rules := kit.Rules(limit, limit, "")
 			a, frozen := f.join(rules, day), f.join(rules, day)
 			a.want(ratelimit.Admitted, events(10, "a", "x")...)
 			frozen.want(ratelimit.Admitted, events(10, "f", "x")...)
@@ -253,7 +253,7 @@ func TestFrozenReplicaPutsBackFirst(t *testing.T) {
 				},
 				"sent": func(ctx context.Context) error { return frozen.Sent(ctx, event("f-3", "x")) },
 			} {
-				testkit.Eventually(t, what+" has to put back first", func() bool { // a busy Redis may not answer in time
+				kit.Eventually(t, what+" has to put back first", func() bool { // a busy Redis may not answer in time
 					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // it waits for its healing
 					defer cancel()
 					return errors.Is(call(ctx), ratelimit.ErrHealing)
@@ -277,7 +277,7 @@ func TestRefundAfterALossIsNotUndone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, f := onFleet(t)
-			rules := testkit.Rules(limit, limit, "")
+			rules := kit.Rules(limit, limit, "")
 			m := f.join(rules, day)
 			e, kept := event("e", "x"), event("kept", "x")
 			m.want(ratelimit.Admitted, kept, e)
@@ -322,9 +322,9 @@ func TestAnswerFromTheStoreOfBeforeIsDiscarded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, f := onFleet(t)
-			rules := testkit.Rules(limit, limit, "")
+			rules := kit.Rules(limit, limit, "")
 			client, guard, err := ratelimit.OpenGuarded(f.url, nil)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			t.Cleanup(func() { _ = client.Close() })
 			m := f.startOn(client, guard, rules, day, ratelimit.Healing{})
 			m.healedAgain()
@@ -335,7 +335,7 @@ func TestAnswerFromTheStoreOfBeforeIsDiscarded(t *testing.T) {
 			lose := func() {
 				s.empty(t)
 				healings := m.healings() + 1
-				testkit.Eventually(t, "the store is healed", func() bool { return m.healings() == healings })
+				kit.Eventually(t, "the store is healed", func() bool { return m.healings() == healings })
 			}
 
 			during.do = lose
@@ -367,16 +367,16 @@ func (m *member) healings() int {
 func TestOldPrimaryDecidesNothing(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
-	rules := testkit.Rules("9/30m", "9/30m", "")
+	rules := kit.Rules("9/30m", "9/30m", "")
 	f.join(rules, day).want(ratelimit.Admitted, event("before", "x"))
 	promoted := s.server.StartReplica(t)
 	promoted.Part(t)
 	_, guard, err := ratelimit.OpenGuarded(promoted.URL(), nil)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	m := f.startOn(s.connect(t), guard, rules, day, ratelimit.Healing{}) // its calls still go to the old one
 	e := event("e", "x")
 	s.unlessChanged(t, func() {
-		testkit.Eventually(t, "the new primary has a token of its own", func() bool {
+		kit.Eventually(t, "the new primary has a token of its own", func() bool {
 			there := onServer(t, promoted)
 			return there.token(t) != "" && there.token(t) != s.token(t)
 		})
@@ -410,7 +410,7 @@ func (s *store) unlessChanged(t *testing.T, do func()) {
 func TestAnAnswerOfSlackWaitsForTheHealing(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
-	m := f.join(testkit.Rules("9/1h", "9/1h", ""), day)
+	m := f.join(kit.Rules("9/1h", "9/1h", ""), day)
 	m.wantDigest(ratelimit.Granted, aChannel, "p")
 	s.server.Stop(t)
 	s.server.Restart(t)
@@ -427,14 +427,14 @@ func TestRestartThatLosesNothingPutsNothingBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, f := onFleet(t)
-			rules := testkit.Rules(limit, limit, "")
+			rules := kit.Rules(limit, limit, "")
 			a, b := f.join(rules, day), f.join(rules, day)
 			a.want(ratelimit.Admitted, events(5, "a", "x")...)
 			b.want(ratelimit.Admitted, events(5, "b", "x")...)
 			a.want(ratelimit.Admitted, costing(event("costly", "x"), 20))
 			token := s.token(t)
 			for range 2 {
-				testkit.Check(t, s.Save(t.Context()).Err())
+				kit.Check(t, s.Save(t.Context()).Err())
 				s.server.Stop(t)
 				s.server.Restart(t)
 				a.decided(event("a-1", "x")) // in flight
@@ -455,12 +455,12 @@ func TestFailoverThatLosesNothingPutsNothingBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, f := onFleet(t)
-			rules := testkit.Rules(limit, limit, "")
+			rules := kit.Rules(limit, limit, "")
 			a, b := f.join(rules, day), f.join(rules, day)
 			a.want(ratelimit.Admitted, events(5, "a", "x")...)
 			promoted := s.server.StartReplica(t)
 			b.want(ratelimit.Admitted, costing(event("b", "x"), 20))
-			testkit.Check(t, s.Wait(t.Context(), 1, testkit.Patience).Err())
+			kit.Check(t, s.Wait(t.Context(), 1, kit.Patience).Err())
 			promoted.Part(t)
 			s.server.Stop(t)
 			promoted.Replace(t, s.server)
@@ -477,7 +477,7 @@ func TestFailoverThatLosesNothingPutsNothingBack(t *testing.T) {
 func TestNewStoreIsClosedForItsQuarantine(t *testing.T) {
 	t.Parallel()
 	s := onProcess(t)
-	m := newFleet(t, s.server.URL()).join(testkit.Rules("9/1h", "9/1h", ""), day)
+	m := newFleet(t, s.server.URL()).join(kit.Rules("9/1h", "9/1h", ""), day)
 	if waited := s.Time(t.Context()).Val().Sub(s.tokenMade(t)); waited < 1500*time.Millisecond {
 		t.Errorf("the store was open after %s, expected 1.5s", waited)
 	}
@@ -494,14 +494,14 @@ func TestAConnectionToAReplicaIsRefused(t *testing.T) {
 	t.Parallel()
 	primary := redistest.StartProcess(t)
 	host, port, err := net.SplitHostPort(primary.Addr)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	replica := redistest.StartProcess(t, "--replicaof", host+" "+port)
-	m := newFleet(t, replica.URL()).start(testkit.Rules("9/1h", "9/1h", ""), day, ratelimit.Healing{})
-	testkit.Eventually(t, "it says that this is a replica", func() bool {
+	m := newFleet(t, replica.URL()).start(kit.Rules("9/1h", "9/1h", ""), day, ratelimit.Healing{})
+	kit.Eventually(t, "it says that this is a replica", func() bool {
 		err := m.Ready(t.Context())
 		return err != nil && strings.Contains(err.Error(), "connected to a replica")
 	})
-	testkit.Check(t, replica.Client(t).Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
+	kit.Check(t, replica.Client(t).Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
 	m.healedAgain()
 }
 
@@ -511,9 +511,9 @@ func TestWithoutInfoNothingIsPutBack(t *testing.T) {
 	server := redistest.StartProcess(t)
 	server.SetUser(t, "secret", "blind", "~*", "+@all", "-info")
 	url := strings.Replace(server.URL(), "redis://", "redis://blind:secret@", 1)
-	m := newFleet(t, url).join(testkit.Rules("2/1h", "2/1h", ""), day)
+	m := newFleet(t, url).join(kit.Rules("2/1h", "2/1h", ""), day)
 	m.want(ratelimit.Admitted, events(2, "e", "a")...)
-	testkit.Check(t, server.Client(t).FlushAll(t.Context()).Err())
+	kit.Check(t, server.Client(t).FlushAll(t.Context()).Err())
 	m.want(ratelimit.Admitted, events(2, "f", "a")...)
 	if lines := m.log.FilterMessageSnippet("may not run INFO").Len(); lines != 1 {
 		t.Errorf("%d lines, expected one", lines)
@@ -524,7 +524,7 @@ func TestWithoutInfoNothingIsPutBack(t *testing.T) {
 func TestEmbeddedStoreIsNotHealed(t *testing.T) {
 	t.Parallel()
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	m := newFleet(t, s.url()).join(testkit.Rules("2/1h", "2/1h", ""), day)
+	m := newFleet(t, s.url()).join(kit.Rules("2/1h", "2/1h", ""), day)
 	m.want(ratelimit.Admitted, events(2, "e", "a")...)
 	s.empty(t)
 	m.want(ratelimit.Admitted, events(2, "f", "a")...)
@@ -537,14 +537,14 @@ func TestEmbeddedStoreIsNotHealed(t *testing.T) {
 func TestAStoreThatIsEmptiedWhileItIsHealed(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
-	rules := testkit.Rules("40/30m", "40/30m", "")
+	rules := kit.Rules("40/30m", "40/30m", "")
 	a := f.join(rules, day)
 	healings := 0
 	empties := func(ctx context.Context, connection *redis.Conn) error {
 		if healings++; healings != 2 { // not the first time, which is its start
 			return nil
 		}
-		testkit.Eventually(t, "the other one has put back", func() bool {
+		kit.Eventually(t, "the other one has put back", func() bool {
 			return connection.ZCard(ctx, "{n}:global").Val() == 20
 		})
 		return connection.FlushAll(ctx).Err()
@@ -568,7 +568,7 @@ func TestAStoreThatIsEmptiedWhileItIsHealed(t *testing.T) {
 func TestAReplicaThatJoinsWaitsForStrangers(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
-	rules := testkit.Rules("10/30m", "10/30m", "")
+	rules := kit.Rules("10/30m", "10/30m", "")
 	f.join(rules, day).want(ratelimit.Admitted, events(10, "a", "x")...)
 	s.empty(t)
 	newcomer := f.start(rules, day, ratelimit.Healing{})
@@ -584,11 +584,11 @@ func TestAClusterIsHealed(t *testing.T) {
 	owner := cluster.Owner(t, "{n}")
 	replica := cluster.AddReplica(t, owner)
 	f := newFleet(t, cluster.URL())
-	rules := testkit.Rules("30/30m", "30/30m", "")
+	rules := kit.Rules("30/30m", "30/30m", "")
 	a, b := f.join(rules, day), f.join(rules, day)
 	a.want(ratelimit.Admitted, events(5, "a", "x")...)
 	b.want(ratelimit.Admitted, events(5, "b", "x")...)
-	testkit.Check(t, owner.Client(t).FlushAll(t.Context()).Err())
+	kit.Check(t, owner.Client(t).FlushAll(t.Context()).Err())
 	for _, m := range []*member{a, b} {
 		if got := m.decided(event("after the loss of "+m.name, "x")); got.Outcome != ratelimit.Admitted {
 			t.Errorf("%+v", got)
@@ -605,13 +605,13 @@ func TestAClusterIsHealed(t *testing.T) {
 func TestACopyOfAHealedStoreIsNotHealed(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
-	m := f.join(testkit.Rules("9/1h", "9/1h", ""), day)
+	m := f.join(kit.Rules("9/1h", "9/1h", ""), day)
 	m.kill() // nobody heals the next one
 	token := s.token(t)
-	testkit.Check(t, s.Save(t.Context()).Err())
+	kit.Check(t, s.Save(t.Context()).Err())
 	s.server.Stop(t)
 	s.server.Restart(t)
-	testkit.Eventually(t, "it is not healed", func() bool {
+	kit.Eventually(t, "it is not healed", func() bool {
 		return errors.Is(m.Ready(t.Context()), ratelimit.ErrHealing)
 	})
 	if got := s.token(t); got != token {
@@ -623,12 +623,12 @@ func TestACopyOfAHealedStoreIsNotHealed(t *testing.T) {
 func TestADoubtAboutAStoreThatCannotBeHealedEnds(t *testing.T) {
 	t.Parallel()
 	embedded := redistest.RunEmbedded(t)
-	m := newFleet(t, "redis://"+embedded.Addr()).start(testkit.Rules("10/30m", "5/30m", ""), day, ratelimit.Healing{})
-	testkit.Eventually(t, "it has given up", func() bool {
+	m := newFleet(t, "redis://"+embedded.Addr()).start(kit.Rules("10/30m", "5/30m", ""), day, ratelimit.Healing{})
+	kit.Eventually(t, "it has given up", func() bool {
 		return m.log.FilterMessageSnippet("does not name its generation").Len() == 1
 	})
 	m.healer.Wake()
-	testkit.Eventually(t, "calls go on", func() bool {
+	kit.Eventually(t, "calls go on", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		return m.healer.Healed(ctx)

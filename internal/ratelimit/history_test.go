@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestTheScriptsDecideLikeTheModel plays random histories to the scripts and to the model and compares every answer
@@ -28,7 +28,7 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 		least := 0
 		if s.server != nil && !testing.Short() {
 			checks, err := strconv.Atoi(flag.Lookup("rapid.checks").Value.String())
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			least = 200 * checks
 		}
 		for round := 0; round == 0 || (operations < least && round < 3 && !t.Failed()); round++ {

@@ -7,18 +7,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // What the scripts write is read, by the same parser in the product and in its tests.
 func TestARecordInFlightIsReadAsTheScriptsWriteIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := by("a delivery: with 2 blanks\nand a line end", event("e", "a"))
 		read := func() ratelimit.InFlight {
 			t.Helper()
 			record, err := ratelimit.ParseInFlight(s.HGet(t.Context(), "{n}:inflight", slot(e)).Val())
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			return record
 		}
 		limiter.want(ratelimit.Admitted, e)

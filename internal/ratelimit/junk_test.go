@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // put adds entries with one score, as somebody else who may write to Redis would.
 func (s *store) put(t testing.TB, key string, score any, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		testkit.Check(t, s.Do(t.Context(), "ZADD", key, score, name).Err())
+		kit.Check(t, s.Do(t.Context(), "ZADD", key, score, name).Err())
 	}
 }
 
@@ -25,7 +25,7 @@ func TestALongRecordIsReadAtOnce(t *testing.T) {
 		if s.embedded != nil {
 			t.Skip("its Lua does not read such numbers")
 		}
-		limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "5/10m:1m", ""), day)
 		e, f, long := event("e", "a"), event("f", "a"), strings.Repeat("9", 1<<18)
 		limiter.want(ratelimit.Admitted, f)
 		s.put(t, "{n}:buckets:category:a", s.latestAdmission(t), long+"x")
@@ -60,7 +60,7 @@ func TestNonsenseInASetDoesNotStayForEver(t *testing.T) {
 	names := []string{"", "x", "1 2 3 4", "0 999999 5", "9 2 3", "-1 2 3", "0 1e3 5"}
 	numbers := []string{"0 99999999999999999999 5", "99999999999999999999 5 5", strings.Repeat("9", 400) + " 1 1"}
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "2/10m:1m", ""), time.Hour)
+		limiter := s.limiter(t, kit.Rules("100/30m", "2/10m:1m", ""), time.Hour)
 		keys := []string{"{n}:buckets:category:a", "{n}:category:a", "{n}:global", "{n}:sent", "{n}:categories"}
 		names := names
 		if s.embedded == nil { // its Lua does not read such numbers
@@ -76,7 +76,7 @@ func TestNonsenseInASetDoesNotStayForEver(t *testing.T) {
 					first := event("first", "a")
 					limiter.want(ratelimit.Admitted, first)
 					limiter.sent(first)
-					testkit.Check(t, s.ZAdd(t.Context(), "{n}:category:a", zAt(s.latestAdmission(t), "one")).Err())
+					kit.Check(t, s.ZAdd(t.Context(), "{n}:category:a", zAt(s.latestAdmission(t), "one")).Err())
 					s.PExpire(t.Context(), "{n}:category:a", 10*time.Minute)
 					s.put(t, key, s.latestAdmission(t)+score.Microseconds(), name)
 					what := fmt.Sprintf("%.24q in %s, %s ahead", name, key, score)
@@ -92,11 +92,11 @@ func TestNonsenseInASetDoesNotStayForEver(t *testing.T) {
 // The hash of the store holds what nobody could have written: nothing stops, and no key is kept for ever.
 func TestNonsenseInTheStoresHashStopsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "5/10m", ""), day)
 		for _, field := range []string{"clock", "token", "opens", "seen ", "x"} {
 			for _, value := range []string{"", "x", "-5", "0.5", "nan", "inf", "-inf", "1e300", "1e17", "0x10"} {
 				s.FlushAll(t.Context())
-				testkit.Check(t, s.HSet(t.Context(), "{n}:meta", field, value).Err())
+				kit.Check(t, s.HSet(t.Context(), "{n}:meta", field, value).Err())
 				for i, e := range events(5, "e", "a") {
 					if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e}); err != nil || decisions[0].Outcome != ratelimit.Admitted {
 						t.Fatalf("%s is %q, event %d: %+v, %v", field, value, i, decisions, err)

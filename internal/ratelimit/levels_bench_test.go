@@ -9,20 +9,20 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // benchmarkRules are what BenchmarkLevels compares, on two exact levels.
 func benchmarkRules(name, global, category string) ratelimit.Rules {
-	rules := testkit.Rules(global, category, "")
+	rules := kit.Rules(global, category, "")
 	switch name {
 	case "group": // all groups have one category, and a limit that does not refuse
 		rules.Group = mustParse("1000/30m")
 	case "reserve":
 		rules.Reserve = map[string]int{"category-1": 5}
 	case "buckets":
-		rules = testkit.Rules(global+":30s", category+":30s", "")
+		rules = kit.Rules(global+":30s", category+":30s", "")
 	}
 	return rules
 }
@@ -56,12 +56,12 @@ func benchmarkLevels(b *testing.B, rules ratelimit.Rules, size int, deny bool) {
 	}
 	client := server.Client(b)
 	limiter, err := ratelimit.New(client, b.Name(), rules, day)
-	testkit.Check(b, err)
+	kit.Check(b, err)
 	events := eventSource()
 	if deny {
 		sendAsManyAsAllowed(b, limiter, events)
 	}
-	testkit.Check(b, client.ConfigResetStat(ctx).Err())
+	kit.Check(b, client.ConfigResetStat(ctx).Err())
 	batch := make([]ratelimit.Request, size)
 	b.ResetTimer()
 	for done := 0; done < b.N; done += size {
@@ -69,7 +69,7 @@ func benchmarkLevels(b *testing.B, rules ratelimit.Rules, size int, deny bool) {
 			batch[i] = events()
 		}
 		_, err := limiter.Admit(ctx, batch)
-		testkit.Check(b, err)
+		kit.Check(b, err)
 	}
 	calls, seconds := scriptTime(b, client)
 	b.ReportMetric(float64(calls*size)/seconds, "script/s")
@@ -109,11 +109,11 @@ func BenchmarkOneCall(b *testing.B) {
 				for range b.N {
 					event := events()
 					if name == "plain" {
-						testkit.Check(b, script.Run(ctx, client, []string{"{p}:global", "{p}:" + event.Category}, 1_000_000, limit, limit, event.ID).Err())
+						kit.Check(b, script.Run(ctx, client, []string{"{p}:global", "{p}:" + event.Category}, 1_000_000, limit, limit, event.ID).Err())
 						continue
 					}
 					_, err := limiter.Admit(ctx, []ratelimit.Request{event})
-					testkit.Check(b, err)
+					kit.Check(b, err)
 				}
 				calls, seconds := scriptTime(b, client)
 				b.ReportMetric(seconds*1e6/float64(calls), "us/script")
@@ -131,20 +131,20 @@ func BenchmarkLargeCost(b *testing.B) {
 		b.Skip("the embedded store's speed says nothing")
 	}
 	client := server.Client(b)
-	limiter, err := ratelimit.New(client, "n", testkit.Rules("1000000/24h:15m", "1000000/24h:15m", ""), time.Hour)
-	testkit.Check(b, err)
+	limiter, err := ratelimit.New(client, "n", kit.Rules("1000000/24h:15m", "1000000/24h:15m", ""), time.Hour)
+	kit.Check(b, err)
 	longest := 0.0
 	for i := range b.N {
-		testkit.Check(b, client.Del(ctx, "{n}:buckets:global", "{n}:buckets:category:a").Err())
-		testkit.Check(b, client.ConfigResetStat(ctx).Err())
+		kit.Check(b, client.Del(ctx, "{n}:buckets:global", "{n}:buckets:category:a").Err())
+		kit.Check(b, client.ConfigResetStat(ctx).Err())
 		event := costing(event(fmt.Sprint("e", i), "a"), 400_000)
 		decisions, err := limiter.Admit(ctx, []ratelimit.Request{event})
-		testkit.Check(b, err)
+		kit.Check(b, err)
 		if decisions[0].Outcome != ratelimit.Admitted {
 			b.Fatalf("%+v", decisions[0])
 		}
 		_, err = limiter.Refund(ctx, event, "")
-		testkit.Check(b, err)
+		kit.Check(b, err)
 		_, seconds := scriptTime(b, client)
 		longest = max(longest, seconds)
 	}
@@ -153,9 +153,9 @@ func BenchmarkLargeCost(b *testing.B) {
 	for i := range buckets {
 		buckets[i] = redis.Z{Score: float64(1_795_149_541_123_457 + i), Member: fmt.Sprintf("%d %d 1795149541123457", 10_000*i, 10_000*(i+1))}
 	}
-	testkit.Check(b, client.Del(ctx, "{n}:buckets:global").Err())
-	testkit.Check(b, client.ZAdd(ctx, "{n}:buckets:global", buckets...).Err())
+	kit.Check(b, client.Del(ctx, "{n}:buckets:global").Err())
+	kit.Check(b, client.ZAdd(ctx, "{n}:buckets:global", buckets...).Err())
 	bytes, err := client.MemoryUsage(ctx, "{n}:buckets:global").Result()
-	testkit.Check(b, err)
+	kit.Check(b, err)
 	b.ReportMetric(float64(bytes), "B/scope")
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // TestWhatEntriesTake holds the figures in memory.go against a real server: none is too low, and none far too high. It writes
@@ -37,7 +37,7 @@ func TestWhatEntriesTake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			highest := 0.0
 			for _, n := range test.counts {
-				testkit.Check(t, client.FlushDB(t.Context()).Err())
+				kit.Check(t, client.FlushDB(t.Context()).Err())
 				_, err := client.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
 					for i := range n {
 						if test.hash {
@@ -48,9 +48,9 @@ func TestWhatEntriesTake(t *testing.T) {
 					}
 					return nil
 				})
-				testkit.Check(t, err)
+				kit.Check(t, err)
 				bytes, err := client.MemoryUsage(t.Context(), "k", 0).Result()
-				testkit.Check(t, err)
+				kit.Check(t, err)
 				highest = max(highest, float64(bytes)/float64(n))
 				t.Logf("%d entries: %.1f bytes each", n, float64(bytes)/float64(n))
 			}
@@ -66,7 +66,7 @@ func TestWhatEntriesTake(t *testing.T) {
 func TestMemoryIsAnUpperBound(t *testing.T) {
 	t.Parallel()
 	s := onProcess(t)
-	rules := testkit.Rules("3000/1h", "3000/1h", "")
+	rules := kit.Rules("3000/1h", "3000/1h", "")
 	limiter := s.limiter(t, rules, time.Hour)
 	batch := events(3000, strings.Repeat("x", 57), "a") // a member has 64 bytes then
 	limiter.want(ratelimit.Admitted, batch...)

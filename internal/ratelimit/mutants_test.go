@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
 	"notifier/lua"
+	"notifier/test/kit"
 )
 
 // A mutant is the product with one mistake in it: old, which is there exactly once, is replaced by new. The tests of
@@ -76,7 +76,7 @@ func TestEveryMutantFits(t *testing.T) {
 // TestEveryMutantIsCaught runs some of them with -run, for example TestEveryMutantIsCaught/mutant/restore.lua.
 func TestEveryMutantIsCaught(t *testing.T) {
 	root, err := filepath.Abs("../..")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if !t.Run("fits", TestEveryMutantFits) { // before the first is run
 		return
 	}
@@ -94,7 +94,7 @@ func TestEveryMutantIsCaught(t *testing.T) {
 				defer func() { <-places }()
 				tried.Add(1)
 				by, err := m.run(t, root)
-				testkit.Check(t, err)
+				kit.Check(t, err)
 				caught.Add(1)
 				fmt.Printf("caught  %-30s %-55s %s\n", m.file, m.mistake, by)
 			})
@@ -157,11 +157,11 @@ func runTests(t *testing.T, root, file, mutated string) (output string, passed b
 		replaced[filepath.Join(root, file)] = mutated
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	overlayFile := filepath.Join(t.TempDir(), "overlay.json")
-	testkit.Check(t, os.WriteFile(overlayFile, overlay, 0o600))
+	kit.Check(t, os.WriteFile(overlayFile, overlay, 0o600))
 	program, err := os.Executable()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	ofGo := strings.HasSuffix(file, ".go")
 	if ofGo {
 		program = filepath.Join(t.TempDir(), "ratelimit.test")

@@ -18,17 +18,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // works takes one of two slots after the other and expects the third event to be refused.
 func works(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
-	limiter, err := ratelimit.New(client, "n", testkit.Rules("100/30m", "2/30m", ""), day)
-	testkit.Check(t, err)
+	limiter, err := ratelimit.New(client, "n", kit.Rules("100/30m", "2/30m", ""), day)
+	kit.Check(t, err)
 	c := caller{Limiter: limiter, t: t}
-	testkit.Check(t, c.Check(t.Context()))
+	kit.Check(t, c.Check(t.Context()))
 	c.want(ratelimit.Admitted, events(2, "e", "a")...)
 	c.sent(event("e-1", "a"))
 	c.want(ratelimit.Category, event("e-3", "a"))
@@ -40,7 +40,7 @@ func works(t *testing.T, client redis.UniversalClient) {
 
 func TestOpenOneServer(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		works(t, testkit.OpenRedis(t, s.url()))
+		works(t, kit.OpenRedis(t, s.url()))
 	})
 }
 
@@ -48,7 +48,7 @@ func TestOpenOneServer(t *testing.T) {
 func TestOpenACluster(t *testing.T) {
 	t.Parallel() // a cluster takes two seconds until it is up
 	cluster := redistest.StartCluster(t, 1)
-	client := testkit.OpenRedis(t, fmt.Sprintf("redis://%s?addr=%s", cluster.Nodes[0].Addr, testkit.FreeAddr(t))) // one of its nodes may be unavailable
+	client := kit.OpenRedis(t, fmt.Sprintf("redis://%s?addr=%s", cluster.Nodes[0].Addr, kit.FreeAddr(t))) // one of its nodes may be unavailable
 	if _, ok := client.(*redis.ClusterClient); !ok {
 		t.Fatalf("addr= makes a %T", client)
 	}
@@ -57,19 +57,19 @@ func TestOpenACluster(t *testing.T) {
 
 func TestOpenTheMasterThatSentinelsName(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		works(t, testkit.OpenRedis(t, startSentinel(t, s.Options().Addr).url()))
+		works(t, kit.OpenRedis(t, startSentinel(t, s.Options().Addr).url()))
 	})
 }
 
 func TestOpenWithTLSTrustsTheAuthorityThatIsGiven(t *testing.T) {
 	certificate, authority := selfSigned(t)
 	embedded := miniredis.NewMiniRedis()
-	testkit.Check(t, embedded.StartTLS(&tls.Config{Certificates: []tls.Certificate{certificate}}))
+	kit.Check(t, embedded.StartTLS(&tls.Config{Certificates: []tls.Certificate{certificate}}))
 	t.Cleanup(embedded.Close)
 	url := "rediss://" + embedded.Addr()
 
 	client, err := ratelimit.Open(url, &tls.Config{RootCAs: authority})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	works(t, client)
 
@@ -83,14 +83,14 @@ func TestOpenShowsItsOwnCertificateWhereOneIsAsked(t *testing.T) {
 	certificate, authority := selfSigned(t)
 	embedded := miniredis.NewMiniRedis()
 	err := embedded.StartTLS(&tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(embedded.Close)
 	for name, ours := range map[string]*tls.Config{
 		"with":    {RootCAs: authority, Certificates: []tls.Certificate{certificate}},
 		"without": {RootCAs: authority},
 	} {
 		client, err := ratelimit.Open("rediss://"+embedded.Addr(), ours)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if err := client.Ping(t.Context()).Err(); (err == nil) != (name == "with") {
 			t.Errorf("%s a certificate: %v", name, err)
 		}
@@ -121,24 +121,24 @@ func TestOpenSetsShortTimeoutsInEveryForm(t *testing.T) {
 		"redis://localhost:6379/3?read_timeout=1h&max_retries=9", "rediss://localhost",
 		"redis://a:7000?addr=b:7000&addr=c:7000&dial_timeout=1h", "redis://s1:26379/2?master_name=main&addr=s2:26379",
 	} {
-		if difference := cmp.Diff(want(500*time.Millisecond), of(testkit.OpenRedis(t, url))); difference != "" {
+		if difference := cmp.Diff(want(500*time.Millisecond), of(kit.OpenRedis(t, url))); difference != "" {
 			t.Errorf("%s of a worker (-want +got):\n%s", url, difference)
 		}
 		client, err := ratelimit.Open(url, nil)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if difference := cmp.Diff(want(5*time.Second), of(client)); difference != "" {
 			t.Errorf("%s of a command (-want +got):\n%s", url, difference)
 		}
-		testkit.Check(t, client.Close())
+		kit.Check(t, client.Close())
 	}
 }
 
 func TestOpenTakesDatabaseAndUserFromTheURL(t *testing.T) {
-	client := testkit.OpenRedis(t, "redis://somebody:s3cret-word@localhost:7001/3").(*redis.Client).Options()
+	client := kit.OpenRedis(t, "redis://somebody:s3cret-word@localhost:7001/3").(*redis.Client).Options()
 	if client.Addr != "localhost:7001" || client.DB != 3 || client.Username != "somebody" || client.Password != "s3cret-word" {
 		t.Errorf("%s, database %d, user %q", client.Addr, client.DB, client.Username)
 	}
-	cluster := testkit.OpenRedis(t, "rediss://somebody:s3cret-word@a:7000?addr=b:7000").(*redis.ClusterClient).Options()
+	cluster := kit.OpenRedis(t, "rediss://somebody:s3cret-word@a:7000?addr=b:7000").(*redis.ClusterClient).Options()
 	if !cmp.Equal(cluster.Addrs, []string{"a:7000", "b:7000"}) || cluster.Password != "s3cret-word" || cluster.TLSConfig == nil {
 		t.Errorf("nodes %v, TLS %t", cluster.Addrs, cluster.TLSConfig != nil)
 	}
@@ -170,9 +170,9 @@ func TestOpenErrorsShowNoPartOfTheURL(t *testing.T) {
 
 func TestErrorsOfCallsDoNotShowThePassword(t *testing.T) {
 	for name, url := range map[string]string{
-		"one server": "redis://somebody:s3cret-word@" + testkit.FreeAddr(t), "TLS": "rediss://somebody:s3cret-word@" + testkit.FreeAddr(t),
-		"cluster":  fmt.Sprintf("redis://somebody:s3cret-word@%s?addr=%s", testkit.FreeAddr(t), testkit.FreeAddr(t)),
-		"sentinel": "redis://somebody:s3cret-word@" + testkit.FreeAddr(t) + "?master_name=main",
+		"one server": "redis://somebody:s3cret-word@" + kit.FreeAddr(t), "TLS": "rediss://somebody:s3cret-word@" + kit.FreeAddr(t),
+		"cluster":  fmt.Sprintf("redis://somebody:s3cret-word@%s?addr=%s", kit.FreeAddr(t), kit.FreeAddr(t)),
+		"sentinel": "redis://somebody:s3cret-word@" + kit.FreeAddr(t) + "?master_name=main",
 	} {
 		within(t, func() {
 			if err := limiterAt(t, url).Check(t.Context()); err == nil || strings.Contains(err.Error(), "s3cret-word") {
@@ -186,16 +186,16 @@ func TestErrorsOfCallsDoNotShowThePassword(t *testing.T) {
 func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	parsed, err := x509.ParseCertificate(der)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(parsed)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // TestPermitsAreAsTheModelGivesThem plays random histories of posts, answers, repeated calls and clock steps, by replicas
@@ -46,7 +46,7 @@ type paceHistory struct {
 }
 
 func newPaceHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient) *paceHistory {
-	testkit.Check(t, client.FlushAll(t.Context()).Err())
+	kit.Check(t, client.FlushAll(t.Context()).Err())
 	s.startAt(0) // a history that is played again begins at the same time
 	h := &paceHistory{t: t, s: s, model: newPaceModel()}
 	for range rapid.IntRange(1, 3).Draw(r, "replicas") {
@@ -55,11 +55,11 @@ func newPaceHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalCl
 			pace.Count = rapid.IntRange(1, 4).Draw(r, "count")
 			pace.Window = time.Duration(rapid.IntRange(1, 100).Draw(r, "window")) * 100 * time.Millisecond
 		}
-		rules := testkit.Rules("10/30m", "10/30m", "")
+		rules := kit.Rules("10/30m", "10/30m", "")
 		rules.Pace = pace
 		h.paces = append(h.paces, pace)
 		limiter, err := ratelimit.New(client, "n", rules, day)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		h.replicas = append(h.replicas, caller{Limiter: limiter, t: t})
 	}
 	return h

@@ -10,13 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // paced is a replica with a pace, or "off", and limits that nothing reaches.
 func (s *store) paced(t testing.TB, pace string) caller {
 	t.Helper()
-	rules := testkit.Rules("100000/30m", "100000/30m", "")
+	rules := kit.Rules("100000/30m", "100000/30m", "")
 	if pace != "off" {
 		rules.Pace = mustParse(pace)[0]
 	}
@@ -173,7 +173,7 @@ func TestAChannelIsPacedByTheNameThatTheSettingsHave(t *testing.T) {
 		other.wantPaced(s, time.Minute, ratelimit.Post{Channel: "#alerts", Name: "p2"})
 		other.wantDigest(ratelimit.Granted, aChannel, "p3")
 		_, err := one.Begin(t.Context(), ratelimit.Post{Name: "p4", Longest: aPost}) // a webhook's own
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		want := []string{"{n}:pace:#alerts", "{n}:pace:" + aChannel, "{n}:pace:webhook"}
 		keys := s.Keys(t.Context(), "{n}:pace:*").Val()
 		slices.Sort(keys)
@@ -199,7 +199,7 @@ func TestSlotsThatNoLongerCountAreRemoved(t *testing.T) {
 		for i := range 3000 {
 			slots = append(slots, zAt(clock-time.Minute.Microseconds(), fmt.Sprint("x", i)))
 		}
-		testkit.Check(t, s.ZAdd(t.Context(), pace, slots...).Err())
+		kit.Check(t, s.ZAdd(t.Context(), pace, slots...).Err())
 		s.paced(t, "off").wantDigest(ratelimit.Granted, aChannel, "third")
 		if n := s.ZCard(t.Context(), pace).Val(); n != 2000 {
 			t.Errorf("%d slots are kept, expected 2000", n)

@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // left returns what is left of the pause of a channel, or of the workspace if channel is empty; 0: there is none.
 func (c caller) left(channel string) time.Duration {
 	c.t.Helper()
 	pauses, err := c.Pauses(c.t.Context())
-	testkit.Check(c.t, err)
+	kit.Check(c.t, err)
 	for _, pause := range pauses {
 		if pause.Channel == channel {
 			return pause.Left
@@ -36,12 +36,12 @@ func (c caller) paused(s *store, channel string, want time.Duration) {
 
 func (s *store) anyLimiter(t *testing.T) caller {
 	t.Helper()
-	return s.limiter(t, testkit.Rules("1000/30m", "1000/30m", ""), day)
+	return s.limiter(t, kit.Rules("1000/30m", "1000/30m", ""), day)
 }
 
 func TestAPauseIsNoMatterOfTheLimits(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("1/30m", "1/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("1/30m", "1/30m", ""), day)
 		limiter.refused("p1", time.Hour)
 		limiter.want(ratelimit.Admitted, event("e", "a"))
 	})
@@ -62,7 +62,7 @@ func (c caller) wantDigest(status ratelimit.PermitStatus, channel, name string) 
 }
 
 func TestPauseErrorsAreNoPause(t *testing.T) {
-	limiter := limiterAt(t, "redis://"+testkit.FreeAddr(t))
+	limiter := limiterAt(t, "redis://"+kit.FreeAddr(t))
 	if left, err := limiter.LongestPause(t.Context()); err == nil || left != 0 {
 		t.Errorf("%s, %v; expected an error", left, err)
 	}
@@ -88,7 +88,7 @@ func TestAPauseHoldsForAllReplicasAndIsNeverShortened(t *testing.T) {
 		s.advance(t, 11*time.Second)
 		other.refused("p3", 30*time.Minute)
 		one.paused(s, aChannel, 30*time.Minute)
-		testkit.Check(t, s.ScriptFlush(t.Context()).Err())
+		kit.Check(t, s.ScriptFlush(t.Context()).Err())
 		s.anyLimiter(t).paused(s, aChannel, 30*time.Minute)
 	})
 }
@@ -270,10 +270,10 @@ func TestPausesAreNamedAsInTheSettings(t *testing.T) {
 		limiter := s.anyLimiter(t)
 		for _, channel := range []string{"#alerts", ""} {
 			_, _, err := limiter.Answered(t.Context(), ratelimit.Answer{Channel: channel, Name: "p", RetryAfter: 12 * time.Second})
-			testkit.Check(t, err)
+			kit.Check(t, err)
 		}
 		pauses, err := limiter.Pauses(t.Context())
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		got := []string{}
 		for _, pause := range pauses {
 			got = append(got, pause.String())

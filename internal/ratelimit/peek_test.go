@@ -8,20 +8,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // TestPeekTellsWhatAdmitWouldDecide: used slots and the time until the next one, for every tier, from reading alone.
 func TestPeekTellsWhatAdmitWouldDecide(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("3/30m", "2/30m+1/10s", "deploys=5/1h")
+		rules := kit.Rules("3/30m", "2/30m+1/10s", "deploys=5/1h")
 		ctx := t.Context()
 		limiter := s.limiter(t, rules, time.Hour)
 		limiter.want(ratelimit.Admitted, event("a", "errors"))
 		before := s.contents(t)
 		usages, err := limiter.Peek(ctx, "errors", "deploys", "never seen")
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if diff := cmp.Diff(before, s.contents(t)); diff != "" {
 			t.Errorf("peek wrote (-before +after):\n%s", diff)
 		}
@@ -51,13 +51,13 @@ func TestPeekTellsWhatAdmitWouldDecide(t *testing.T) {
 // Buckets that have left the window are not used, although they are stored until the next admission.
 func TestPeekLeavesOutBucketsThatHaveLeft(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "5/10m:1m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "5/10m:1m", ""), day)
 		limiter.want(ratelimit.Admitted, costing(event("e", "a"), 3))
 		s.advance(t, 6*time.Minute)
 		limiter.want(ratelimit.Admitted, event("f", "a"))
 		s.advance(t, 6*time.Minute)
 		usages, err := limiter.Peek(t.Context(), "a")
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if usages[1].Used != 1 || usages[1].FreeIn != 0 {
 			t.Errorf("%+v, expected one slot used, and room", usages[1])
 		}
@@ -102,7 +102,7 @@ func TestPeekShowsTheMicrosecondAtWhichASlotFrees(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newEmbedded(t, redistest.RunEmbedded(t))
-			limiter := s.limiter(t, testkit.Rules("100/30m", test.limit, ""), day)
+			limiter := s.limiter(t, kit.Rules("100/30m", test.limit, ""), day)
 			s.later(t, 0)
 			hour := s.now
 			for i, after := range test.events {
@@ -112,7 +112,7 @@ func TestPeekShowsTheMicrosecondAtWhichASlotFrees(t *testing.T) {
 			for _, want := range test.shown {
 				s.advance(t, hour.Add(want.after).Sub(s.now))
 				usages, err := limiter.Peek(t.Context(), "a")
-				testkit.Check(t, err)
+				kit.Check(t, err)
 				if got := (shown{want.after, usages[1].Used, usages[1].FreeIn}); got != want {
 					t.Errorf("%+v, expected %+v", got, want)
 				}

@@ -8,12 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestARefundGivesBackExactlyThatEventsSlots(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("6/30m", "5/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("6/30m", "5/30m", ""), day)
 		limiter.admit(event("e", "a"))
 		s.Del(t.Context(), "{n}:meta") // the clock of decisions goes on
 		before := s.contents(t)
@@ -38,7 +38,7 @@ func TestARefundGivesBackExactlyThatEventsSlots(t *testing.T) {
 
 func TestARefundIsForTheDeliveryThatWasAdmitted(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		before := s.contents(t)
@@ -53,7 +53,7 @@ func TestARefundIsForTheDeliveryThatWasAdmitted(t *testing.T) {
 
 func TestARefundIsGivenOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
 		limiter.admit(e, event("f", "a"))
 		if !limiter.refund(e) || limiter.refund(e) {
@@ -70,7 +70,7 @@ func TestARefundIsGivenOnce(t *testing.T) {
 
 func TestWhatWasSentOrNeverAdmittedIsNotRefunded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "1/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "1/30m", ""), day)
 		e := event("e", "a")
 		limiter.want(ratelimit.Admitted, e)
 		limiter.sent(e)
@@ -85,11 +85,11 @@ func TestWhatWasSentOrNeverAdmittedIsNotRefunded(t *testing.T) {
 
 func TestARefundWorksWithNoScriptLoaded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("an id that is hashed", "a")
 		limiter.want(ratelimit.Admitted, e)
 		s.advance(t, time.Minute)
-		testkit.Check(t, s.ScriptFlush(t.Context()).Err())
+		kit.Check(t, s.ScriptFlush(t.Context()).Err())
 		if !limiter.refund(e) {
 			t.Error("nothing was refunded")
 		}
@@ -103,7 +103,7 @@ func TestARefundWorksWithNoScriptLoaded(t *testing.T) {
 // Nobody settles an event whose message was purged. Its record goes when no window can have it any more.
 func TestARecordThatNobodySettlesIsForgottenAfterAMonth(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("1000/744h", "1000/744h", ""), day)
+		limiter := s.limiter(t, kit.Rules("1000/744h", "1000/744h", ""), day)
 		limiter.want(ratelimit.Admitted, event("purged", "a"))
 		admissions := 0
 		admitOne := func() (known bool) {
@@ -133,10 +133,10 @@ func TestARecordThatNobodySettlesIsForgottenAfterAMonth(t *testing.T) {
 // A replica with short windows leaves what another one with longer windows has in flight.
 func TestWhatAnotherReplicaKnowsStaysInFlight(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		long := s.limiter(t, testkit.Rules("9/1h", "9/1h", ""), day)
+		long := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day)
 		long.want(ratelimit.Admitted, event("held", "a"))
 		s.advance(t, 10*time.Minute)
-		short := s.limiter(t, testkit.Rules("1000/1m", "1000/1m", ""), day)
+		short := s.limiter(t, kit.Rules("1000/1m", "1000/1m", ""), day)
 		short.want(ratelimit.Admitted, events(100, "e", "b")...) // now and then one looks at what is in flight
 		if !s.HExists(t.Context(), "{n}:inflight", "a:held").Val() {
 			t.Error("it is forgotten")

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // expectRefusal compares a refusal whole. frees is the time, by the server's clock, at which the event would fit.
@@ -50,7 +50,7 @@ func TestARefusalNamesTheTierThatFreesLast(t *testing.T) {
 		for name, test := range tests {
 			t.Run(name, func(t *testing.T) {
 				s.FlushAll(t.Context())
-				limiter := s.limiter(t, testkit.Rules(test.global, test.category, ""), day)
+				limiter := s.limiter(t, kit.Rules(test.global, test.category, ""), day)
 				limiter.want(ratelimit.Admitted, event("first", "a"))
 				s.advance(t, 13*time.Second)
 				admitted := s.takenAt(t, "{n}:global", "a:first")
@@ -62,7 +62,7 @@ func TestARefusalNamesTheTierThatFreesLast(t *testing.T) {
 
 func TestUsedCountsTheWindowOfTheTierThatRefused(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/1h", "8/1h+3/1m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/1h", "8/1h+3/1m", ""), day)
 		limiter.admit(events(3, "old", "a")...)
 		s.advance(t, 2*time.Minute)
 		limiter.admit(events(3, "new", "a")...)
@@ -74,7 +74,7 @@ func TestUsedCountsTheWindowOfTheTierThatRefused(t *testing.T) {
 // Entries that have left the window stay in the set until the next admission. They are not counted.
 func TestEntriesThatAreOutOfTheWindowAreNotCounted(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/1h", "3/1m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/1h", "3/1m", ""), day)
 		limiter.admit(events(2, "old", "a")...)
 		s.advance(t, 30*time.Second)
 		limiter.admit(event("middle", "a"))
@@ -89,7 +89,7 @@ func TestEntriesThatAreOutOfTheWindowAreNotCounted(t *testing.T) {
 // Slots that the batch itself has taken are the newest ones and free a window from now.
 func TestARefusalCountsWhatItsOwnBatchHasTaken(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/1h", "3/10m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/1h", "3/10m", ""), day)
 		limiter.admit(event("old", "a"))
 		s.advance(t, time.Minute)
 		decisions := limiter.admit(event("n1", "a"), event("n2", "a"), event("x", "a"), costing(event("y", "a"), 2))
@@ -102,7 +102,7 @@ func TestARefusalCountsWhatItsOwnBatchHasTaken(t *testing.T) {
 // The answer to one refusal is used for the next one alike, until something is admitted.
 func TestRefusalsAreRightAgainAfterAnAdmissionInTheSameBatch(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("3/1h", "2/10m", ""), day)
+		limiter := s.limiter(t, kit.Rules("3/1h", "2/10m", ""), day)
 		decisions := limiter.admit(
 			event("a1", "a"), event("a2", "a"), event("a3", "a"), event("a4", "a"),
 			event("b1", "b"), event("b2", "b"), event("a5", "a"))
@@ -117,7 +117,7 @@ func TestRefusalsAreRightAgainAfterAnAdmissionInTheSameBatch(t *testing.T) {
 
 func TestRetryAfterIsWhenAnEventOfThatCostFits(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/1h", "4/10m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/1h", "4/10m", ""), day)
 		ids := []string{"e1", "e2", "e3", "e4"}
 		for _, id := range ids {
 			limiter.want(ratelimit.Admitted, event(id, "a"))
@@ -142,7 +142,7 @@ func TestRetryAfterIsWhenAnEventOfThatCostFits(t *testing.T) {
 
 func TestAnEventOfSeveralSlotsFitsAllTiersOrTakesNone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("6/30m", "5/30m+3/1m", ""), day)
+		limiter := s.limiter(t, kit.Rules("6/30m", "5/30m+3/1m", ""), day)
 		limiter.want(ratelimit.Admitted, costing(event("three", "a"), 3))
 		limiter.want(ratelimit.Category, event("a minute's tier is full", "a"))
 		s.advance(t, time.Minute)
@@ -161,7 +161,7 @@ func TestAnEventOfSeveralSlotsFitsAllTiersOrTakesNone(t *testing.T) {
 
 func TestACostAboveALimitNeverFitsAndSaysNoTime(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("10/1h", "5/1h+2/1m", ""), day)
+		limiter := s.limiter(t, kit.Rules("10/1h", "5/1h+2/1m", ""), day)
 		want := ratelimit.Decision{Outcome: ratelimit.Category, Tier: mustParse("2/1m")[0], Never: true}
 		if difference := cmp.Diff(want, limiter.one(costing(event("x", "a"), 3))); difference != "" {
 			t.Errorf("into the empty set (-want +got):\n%s", difference)
@@ -180,7 +180,7 @@ func TestACostAboveALimitNeverFitsAndSaysNoTime(t *testing.T) {
 
 func TestACostBelowOneIsAnErrorAndAdmitsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("10/1h", "5/1h", ""), day)
+		limiter := s.limiter(t, kit.Rules("10/1h", "5/1h", ""), day)
 		for _, cost := range []int{0, -1} {
 			decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{event("good", "a"), costing(event("bad", "a"), cost)})
 			if err == nil || decisions != nil {
@@ -212,7 +212,7 @@ func TestCostsThatAlternateAreCountedOnce(t *testing.T) {
 		}
 		var calls [2]int
 		for i, n := range []int{16, 512} {
-			testkit.Check(t, s.ConfigResetStat(t.Context()).Err())
+			kit.Check(t, s.ConfigResetStat(t.Context()).Err())
 			decisions := limiter.admit(storm(n)...)
 			calls[i] = commandsCalled(t, s)
 			for j, decision := range decisions {
@@ -230,7 +230,7 @@ func TestCostsThatAlternateAreCountedOnce(t *testing.T) {
 // What the global limit refuses of many categories is one refusal in the reply, for each cost.
 func TestARefusalOfTheGlobalLimitIsSharedByCategories(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("2/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("2/30m", "10/30m", ""), day)
 		limiter.want(ratelimit.Admitted, events(2, "e", "a")...)
 		batch := slices.Concat(events(3, "x", "a"), events(3, "x", "b"), events(3, "x", "c"))
 		batch[8].Cost = 2
@@ -248,7 +248,7 @@ var commandStatistics = regexp.MustCompile(`cmdstat_(?:z|exists|h)[a-z]*:calls=(
 func commandsCalled(t *testing.T, s *store) int {
 	t.Helper()
 	info, err := s.Info(t.Context(), "commandstats").Result()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	calls := 0
 	for _, found := range commandStatistics.FindAllStringSubmatch(info, -1) {
 		calls += atoi(t, found[1])

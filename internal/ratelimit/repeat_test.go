@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // Between a call and its answer a connection can break at any point. The client then makes the call a second time by
@@ -19,8 +19,8 @@ func loose(t *testing.T) (*store, caller, *redistest.Proxy) {
 	server := redistest.Start(t)
 	s := onServer(t, server)
 	proxy := redistest.StartProxy(t, s.Options().Addr)
-	limiter, err := ratelimit.New(testkit.OpenRedis(t, "redis://"+proxy.Addr), "n", testkit.Rules("100/30m", "3/30m", ""), day)
-	testkit.Check(t, err)
+	limiter, err := ratelimit.New(kit.OpenRedis(t, "redis://"+proxy.Addr), "n", kit.Rules("100/30m", "3/30m", ""), day)
+	kit.Check(t, err)
 	c := caller{Limiter: limiter, t: t}
 	c.want(ratelimit.Admitted, events(2, "warm", "warm")...)
 	c.sent(event("warm-1", "warm"))
@@ -122,11 +122,11 @@ func TestAStalledServerChargesOnceWhatItWasAskedByAll(t *testing.T) {
 	s := onProcess(t)
 	replicas := make([]caller, 3)
 	for i := range replicas {
-		replicas[i] = s.limiter(t, testkit.Rules("100/30m", "3/30m", ""), day)
+		replicas[i] = s.limiter(t, kit.Rules("100/30m", "3/30m", ""), day)
 		replicas[i].want(ratelimit.Admitted, event("warm", "warm")) // it has a connection now
 	}
 	s.FlushDB(t.Context())
-	testkit.Check(t, s.ConfigResetStat(t.Context()).Err())
+	kit.Check(t, s.ConfigResetStat(t.Context()).Err())
 
 	batch := events(5, "e", "a")
 	s.server.Freeze(t)
@@ -140,7 +140,7 @@ func TestAStalledServerChargesOnceWhatItWasAskedByAll(t *testing.T) {
 	}
 	asking.Wait()
 	s.server.Thaw(t)
-	testkit.Eventually(t, "the script has run for each call that was made while the server stalled", func() bool {
+	kit.Eventually(t, "the script has run for each call that was made while the server stalled", func() bool {
 		return scriptCalls(t, s) >= len(replicas)
 	})
 	s.charged(t, 3)
@@ -155,7 +155,7 @@ func TestAStalledServerChargesOnceWhatItWasAskedByAll(t *testing.T) {
 func scriptCalls(t *testing.T, s *store) int {
 	t.Helper()
 	info, err := s.Info(context.WithoutCancel(t.Context()), "commandstats").Result()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	calls := 0
 	for _, found := range scriptStatistics.FindAllStringSubmatch(info, -1) {
 		calls += atoi(t, found[1])

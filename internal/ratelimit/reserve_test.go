@@ -7,13 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // reserving are rules that keep slots of the global limit.
 func reserving(global, category string, reserve map[string]int) ratelimit.Rules {
-	rules := testkit.Rules(global, category, "")
+	rules := kit.Rules(global, category, "")
 	rules.Reserve = reserve
 	return rules
 }
@@ -130,13 +130,13 @@ func TestReservesShowWhatIsKept(t *testing.T) {
 		limiter := s.limiter(t, reserving("10/30m+9/1m", "20/30m", map[string]int{"payments": 3, "alerts": 1}), day)
 		limiter.want(ratelimit.Admitted, append(events(2, "paid", "payments"), events(2, "alert", "alerts")...)...)
 		got, err := limiter.Reserves(t.Context())
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		tier := mustParse("10/30m")[0]
 		want := []ratelimit.Reserve{{Category: "alerts", Tier: tier, Slots: 1, Used: 2, Kept: 0}, {Category: "payments", Tier: tier, Slots: 3, Used: 2, Kept: 1}}
 		if difference := cmp.Diff(want, got); difference != "" {
 			t.Errorf("(-want +got):\n%s", difference)
 		}
-		none, err := s.limiter(t, testkit.Rules("10/30m", "20/30m", ""), day).Reserves(t.Context())
+		none, err := s.limiter(t, kit.Rules("10/30m", "20/30m", ""), day).Reserves(t.Context())
 		if err != nil || len(none) != 0 {
 			t.Errorf("without reserves: %+v, %v", none, err)
 		}
@@ -171,7 +171,7 @@ func TestReservesShowWhatTheNextDecisionKeeps(t *testing.T) {
 			s.advance(t, c.after)
 			limiter := s.limiter(t, reserving(c.global, c.category, reserve), day)
 			got, err := limiter.Reserves(t.Context())
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			want := []ratelimit.Reserve{{Category: "payments", Tier: mustParse(c.global)[0], Slots: 2, Used: 2 - c.kept, Kept: c.kept}}
 			if difference := cmp.Diff(want, got); difference != "" {
 				t.Errorf("(-want +got):\n%s", difference)

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
 	"notifier/lua"
+	"notifier/test/kit"
 )
 
 // What restore.lua leaves as it is, and how long what it puts back is kept.
@@ -21,7 +21,7 @@ func TestWhatIsPutBackExpires(t *testing.T) {
 	for name, limit := range map[string]string{"exact": "9/10m", "buckets": "9/10m:1m"} {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				c := s.remembering(t, "r", testkit.Rules(limit, limit, ""), time.Hour)
+				c := s.remembering(t, "r", kit.Rules(limit, limit, ""), time.Hour)
 				c.want(ratelimit.Admitted, events(3, "e", "a")...)
 				c.sent(event("e-1", "a"))
 				s.empty(t)
@@ -43,8 +43,8 @@ func TestWhatIsPutBackExpires(t *testing.T) {
 // A replica that knows shorter windows puts back, too.
 func TestPuttingBackShortensNoExpiry(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		longer := s.remembering(t, "a", testkit.Rules("9/1h", "9/1h", ""), day)
-		shorter := s.remembering(t, "b", testkit.Rules("9/10m", "9/10m", ""), day)
+		longer := s.remembering(t, "a", kit.Rules("9/1h", "9/1h", ""), day)
+		shorter := s.remembering(t, "b", kit.Rules("9/10m", "9/10m", ""), day)
 		longer.want(ratelimit.Admitted, event("e", "a"))
 		shorter.want(ratelimit.Admitted, event("f", "a"))
 		s.empty(t)
@@ -57,7 +57,7 @@ func TestPuttingBackShortensNoExpiry(t *testing.T) {
 
 func TestALongLogIsPutBackWhole(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("1000/30m", "1000/30m", "")
+		rules := kit.Rules("1000/30m", "1000/30m", "")
 		c := s.remembering(t, "r", rules, day)
 		c.want(ratelimit.Admitted, costing(event("e", "a"), 900))
 		s.empty(t)
@@ -71,10 +71,10 @@ func TestALargeBatchIsPutBackWhole(t *testing.T) {
 	for name, limit := range map[string]string{"exact": "1000/30m", "buckets": "1000/30m:1m"} {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				rules := testkit.Rules(limit, limit, "")
+				rules := kit.Rules(limit, limit, "")
 				c := s.remembering(t, "r", rules, day)
 				_, err := c.Admit(t.Context(), events(700, "e", "a"))
-				testkit.Check(t, err)
+				kit.Check(t, err)
 				s.empty(t)
 				s.putsBack(t, c)
 				s.wantUsed(t, rules, 700)
@@ -86,7 +86,7 @@ func TestALargeBatchIsPutBackWhole(t *testing.T) {
 // An event is remembered from its last post on.
 func TestAPostIsRememberedLongerThanItsAdmission(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		c := s.remembering(t, "r", testkit.Rules("9/10m", "9/10m", ""), time.Second)
+		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), time.Second)
 		e := event("e", "a")
 		c.want(ratelimit.Admitted, e)
 		c.pass(s, 9*time.Minute)
@@ -103,7 +103,7 @@ func TestAPostIsRememberedLongerThanItsAdmission(t *testing.T) {
 // An event that was refunded elsewhere, and then admitted anew and refunded here, is not in flight again by its first admission.
 func TestAnEarlierAdmissionIsNotInFlightAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("9/10m", "9/10m", "")
+		rules := kit.Rules("9/10m", "9/10m", "")
 		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
 		e := event("e", "x")
 		a.want(ratelimit.Admitted, e)
@@ -122,7 +122,7 @@ func TestAnEarlierAdmissionIsNotInFlightAgain(t *testing.T) {
 // Several buckets are put back in one call, beside one that is there.
 func TestEachBucketIsPutBackInItsPlace(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("9/10m:1m", "9/10m:1m", "")
+		rules := kit.Rules("9/10m:1m", "9/10m:1m", "")
 		c := s.remembering(t, "r", rules, day)
 		c.want(ratelimit.Admitted, events(2, "e", "a")...)
 		mark := s.HGet(t.Context(), "{n}:meta", "seen r").Val()
@@ -137,7 +137,7 @@ func TestEachBucketIsPutBackInItsPlace(t *testing.T) {
 		} else {
 			s.ZRem(t.Context(), "{n}:buckets:global", before[1], before[2])
 		}
-		testkit.Check(t, s.HSet(t.Context(), "{n}:meta", "seen r", mark).Err())
+		kit.Check(t, s.HSet(t.Context(), "{n}:meta", "seen r", mark).Err())
 		s.putsBack(t, c)
 		after := s.ZRange(t.Context(), "{n}:buckets:global", 0, -1).Val()
 		if s.embedded == nil && len(after) != 3 || s.embedded != nil && !slices.Equal(after, before) {
@@ -150,7 +150,7 @@ func TestEachBucketIsPutBackInItsPlace(t *testing.T) {
 // A clock, a mark and admissions from before a clock was set right, days ahead, move nothing.
 func TestTimesFarAheadAreNotPutBack(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("9/10m:1m", "9/10m:1m", "")
+		rules := kit.Rules("9/10m:1m", "9/10m:1m", "")
 		c := s.remembering(t, "r", rules, day)
 		c.want(ratelimit.Admitted, event("ahead", "a"), event("sent ahead", "a"))
 		c.sent(event("sent ahead", "a"))
@@ -160,7 +160,7 @@ func TestTimesFarAheadAreNotPutBack(t *testing.T) {
 		clock, _ := s.clock(t)
 		s.empty(t)
 		ahead := clock + 3*day.Microseconds()
-		testkit.Check(t, s.HSet(t.Context(), "{n}:meta", "clock", ahead, "seen r", ahead).Err())
+		kit.Check(t, s.HSet(t.Context(), "{n}:meta", "clock", ahead, "seen r", ahead).Err())
 		s.putsBack(t, c)
 		s.wantUsed(t, rules, 1) // that of the one event of now
 		if latest := s.latestAdmission(t); latest > clock+time.Minute.Microseconds() {
@@ -175,7 +175,7 @@ func TestTimesFarAheadAreNotPutBack(t *testing.T) {
 // What the store has that is later stays: a mark, a time of sending, the record of a later post, an event admitted anew.
 func TestPuttingBackReplacesNothingLater(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		c := s.remembering(t, "r", testkit.Rules("9/10m", "9/10m", ""), day)
+		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), day)
 		posted, sent, again := event("posted", "a"), event("sent", "a"), event("again", "a")
 		unsettled := event("unsettled", "a")
 		c.want(ratelimit.Admitted, posted, sent, again, unsettled)
@@ -221,7 +221,7 @@ func TestWhatNoWindowHasIsNotInFlightAgain(t *testing.T) {
 // What is in Slack does not get in flight again when its id is forgotten.
 func TestWhatWasSentIsNotInFlightAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		c := s.remembering(t, "r", testkit.Rules("9/10m", "9/10m", ""), time.Second)
+		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), time.Second)
 		c.want(ratelimit.Admitted, event("e", "a"))
 		c.sent(event("e", "a"))
 		c.pass(s, time.Minute)
@@ -245,7 +245,7 @@ func (s *store) restore(t *testing.T, token string) []any {
 	keys := []string{"{n}:meta", "{n}:inflight", "{n}:sent"}
 	reply, err := redis.NewScript(lua.Restore).Run(t.Context(), s.Client, keys,
 		token, "r", day.Microseconds(), day.Microseconds(), 500_000, 30_000_000, 0, 0).Slice()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return reply
 }
 
@@ -267,7 +267,7 @@ func TestTheOpeningIsPutOffForThirtySecondsAtMost(t *testing.T) {
 		if s.embedded == nil { // the token's time does not grow older
 			made := s.Time(t.Context()).Val().Add(-29_800 * time.Millisecond).UnixMicro()
 			token = fmt.Sprint("g1 ", made)
-			testkit.Check(t, s.HSet(t.Context(), "{n}:meta", "token", token).Err())
+			kit.Check(t, s.HSet(t.Context(), "{n}:meta", "token", token).Err())
 		}
 		if got := s.restore(t, token); got[0] != int64(1) {
 			t.Fatalf("%v, expected 1", got)

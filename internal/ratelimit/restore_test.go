@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
 	"notifier/lua"
+	"notifier/test/kit"
 )
 
 // remembering is a limiter that remembers what it admits, as a replica of this name does.
@@ -28,7 +28,7 @@ func (s *store) remembering(t *testing.T, name string, rules ratelimit.Rules, de
 func withJournal(t *testing.T, test func(t *testing.T, s *store, c caller)) {
 	t.Helper()
 	eachStore(t, func(t *testing.T, s *store) {
-		test(t, s, s.remembering(t, "r", testkit.Rules("9/10m", "9/10m", ""), day))
+		test(t, s, s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), day))
 	})
 }
 
@@ -36,7 +36,7 @@ func withJournal(t *testing.T, test func(t *testing.T, s *store, c caller)) {
 func TestASentIDIsPutBackLongAfterItsWindow(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		c.want(ratelimit.Admitted, event("e", "a"))
-		testkit.Check(t, c.Sent(t.Context(), event("e", "a")))
+		kit.Check(t, c.Sent(t.Context(), event("e", "a")))
 		c.pass(s, 2*time.Hour)
 		c.want(ratelimit.Admitted, event("f", "a")) // what is not needed any more is forgotten then
 		s.empty(t)
@@ -63,21 +63,21 @@ func (s *store) putsBack(t *testing.T, limiters ...caller) {
 	connection := s.Conn()
 	defer func() { _ = connection.Close() }()
 	for _, c := range limiters {
-		testkit.Check(t, c.PutBack(t.Context(), connection))
+		kit.Check(t, c.PutBack(t.Context(), connection))
 	}
 }
 
 // empty empties the store.
 func (s *store) empty(t *testing.T) {
 	t.Helper()
-	testkit.Check(t, s.FlushAll(t.Context()).Err())
+	kit.Check(t, s.FlushAll(t.Context()).Err())
 }
 
 // used is how many slots are taken in the global scope.
 func (s *store) used(t testing.TB, rules ratelimit.Rules) int {
 	t.Helper()
 	usages, err := s.limiter(t, rules, day).Peek(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return usages[0].Used
 }
 
@@ -151,7 +151,7 @@ func TestEmptiedStoreIsAsItWas(t *testing.T) {
 	for name, limit := range forms {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				rules := testkit.Rules(limit, limit, "big=50/1h:1m")
+				rules := kit.Rules(limit, limit, "big=50/1h:1m")
 				rules.Group = mustParse(limit)
 				c := s.remembering(t, "r", rules, day)
 				if s.embedded != nil { // what the process knows by its own clock is to be near
@@ -185,7 +185,7 @@ func TestPuttingBackTwiceChangesNothing(t *testing.T) {
 	for name, limit := range forms {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				rules := testkit.Rules(limit, limit, "")
+				rules := kit.Rules(limit, limit, "")
 				a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
 				e := events(10, "e", "a")
 				a.want(ratelimit.Admitted, e...)
@@ -215,7 +215,7 @@ func TestARedeliveredEventIsPutBackOnce(t *testing.T) {
 	for name, limit := range forms {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				rules := testkit.Rules(limit, limit, "")
+				rules := kit.Rules(limit, limit, "")
 				a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
 				waiting, sent := costing(event("waiting", "x"), 3), costing(event("sent", "x"), 5)
 				a.want(ratelimit.Admitted, waiting, sent)
@@ -239,7 +239,7 @@ func TestAChangeOfFormPutsNothingBackTwice(t *testing.T) {
 	for before, after := range map[string]string{"100/1h:1m": "90/1h", "100/1h": "90/1h:1m"} {
 		t.Run(before+" to "+after, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				rules := testkit.Rules(before, before, "")
+				rules := kit.Rules(before, before, "")
 				a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
 				e := costing(event("e", "x"), 7)
 				a.want(ratelimit.Admitted, events(4, "a", "x")...)
@@ -262,7 +262,7 @@ func TestAChangeOfFormPutsNothingBackTwice(t *testing.T) {
 // An event that another replica has sent is settled, also where its id is forgotten by now.
 func TestASettledEventIsNotInFlightAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("9/10m", "9/10m", "")
+		rules := kit.Rules("9/10m", "9/10m", "")
 		a, b := s.remembering(t, "a", rules, time.Second), s.remembering(t, "b", rules, time.Second)
 		e := event("e", "x")
 		a.want(ratelimit.Admitted, e)
@@ -288,7 +288,7 @@ func TestCopyGetsOnlyWhatItLacks(t *testing.T) {
 	for name, limit := range forms {
 		t.Run(name, func(t *testing.T) {
 			s := onProcess(t) // the embedded store has no DUMP
-			rules := testkit.Rules(limit, limit, "")
+			rules := kit.Rules(limit, limit, "")
 			a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
 			a.want(ratelimit.Admitted, events(5, "a", "x")...)
 			b.want(ratelimit.Admitted, events(5, "b", "x")...)
@@ -300,7 +300,7 @@ func TestCopyGetsOnlyWhatItLacks(t *testing.T) {
 			b.want(ratelimit.Admitted, costing(event("costly", "x"), 30))
 			s.empty(t)
 			for key, dump := range copied {
-				testkit.Check(t, s.Restore(t.Context(), key, 0, dump).Err())
+				kit.Check(t, s.Restore(t.Context(), key, 0, dump).Err())
 			}
 			s.putsBack(t, b, a)
 			s.wantUsed(t, rules, 43)
@@ -311,7 +311,7 @@ func TestCopyGetsOnlyWhatItLacks(t *testing.T) {
 // Replicas with limits in different forms put back into one scope.
 func TestBothFormsArePutBack(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		exact, buckets := testkit.Rules("20/30m", "20/30m", ""), testkit.Rules("20/30m:1m", "20/30m:1m", "")
+		exact, buckets := kit.Rules("20/30m", "20/30m", ""), kit.Rules("20/30m:1m", "20/30m:1m", "")
 		a, b := s.remembering(t, "a", exact, day), s.remembering(t, "b", buckets, day)
 		a.want(ratelimit.Admitted, events(6, "a", "x")...)
 		b.want(ratelimit.Admitted, events(6, "b", "x")...)
@@ -342,7 +342,7 @@ func TestWhatIsAdmittedAnewIsPutBack(t *testing.T) {
 // The same where another replica is given it then: what the first one knew of it is over.
 func TestWhatIsAdmittedAnewElsewhereIsRememberedAnew(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("9/10m", "9/10m", "")
+		rules := kit.Rules("9/10m", "9/10m", "")
 		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
 		e := event("e", "x")
 		a.want(ratelimit.Admitted, e)
@@ -360,7 +360,7 @@ func TestWhatIsAdmittedAnewElsewhereIsRememberedAnew(t *testing.T) {
 // An id that was sent again after its dedupe window has two slots: two posts.
 func TestBothSlotsOfAnIDArePutBack(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("9/10m", "9/10m", "")
+		rules := kit.Rules("9/10m", "9/10m", "")
 		c := s.remembering(t, "r", rules, time.Second)
 		e := event("e", "a")
 		c.want(ratelimit.Admitted, e)
@@ -419,7 +419,7 @@ func TestWhatMayHaveBeenRefundedIsNotPutBack(t *testing.T) {
 // An event in flight is known for the longest window of any limit, and put back for as long.
 func TestEventInFlightIsPutBackBeyondTheGlobalWindow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		c := s.remembering(t, "r", testkit.Rules("9/1s", "9/10m:1m", ""), day)
+		c := s.remembering(t, "r", kit.Rules("9/1s", "9/10m:1m", ""), day)
 		e := event("e", "a")
 		c.want(ratelimit.Admitted, e)
 		c.pass(s, 10*time.Second)
@@ -445,9 +445,9 @@ func TestAPostIsPutBackIntoARecordThatIsTooOldWithoutIt(t *testing.T) {
 			t.Fatalf("the record of a post is %q", state)
 		}
 		begun, err := strconv.ParseInt(fields[2], 10, 64)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		c.JournalTimes(e, begun, 0)
-		testkit.Check(t, s.HSet(t.Context(), "{n}:inflight", slot(e), fields[0]+":0:0: "+delivery).Err())
+		kit.Check(t, s.HSet(t.Context(), "{n}:inflight", slot(e), fields[0]+":0:0: "+delivery).Err())
 		c.pass(s, 2*time.Minute)
 		s.putsBack(t, c)
 		if refunded, err := c.Refund(t.Context(), e, ""); refunded || err != nil {
@@ -466,7 +466,7 @@ func TestAPostByASlowClockIsPutBack(t *testing.T) {
 		before := s.HGet(t.Context(), "{n}:inflight", slot(e)).Val()
 		c.wantPermit(ratelimit.Granted, 1, e, "", "p1")
 		c.JournalTimes(e, s.Time(t.Context()).Val().Add(-time.Minute).UnixMicro(), 0)
-		testkit.Check(t, s.HSet(t.Context(), "{n}:inflight", slot(e), before).Err())
+		kit.Check(t, s.HSet(t.Context(), "{n}:inflight", slot(e), before).Err())
 		s.putsBack(t, c)
 		if refunded, err := c.Refund(t.Context(), e, ""); refunded || err != nil {
 			t.Errorf("refunded: %t, %v, although a post has begun whose result nobody knows", refunded, err)
@@ -478,7 +478,7 @@ func TestAPostByASlowClockIsPutBack(t *testing.T) {
 // Another replica posted the event and recorded it before the one that was given it puts back.
 func TestSentBeforeThePutBackIsNotUndone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("9/10m", "9/10m", "")
+		rules := kit.Rules("9/10m", "9/10m", "")
 		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
 		e := event("e", "x")
 		a.want(ratelimit.Admitted, e)
@@ -497,7 +497,7 @@ func TestSentBeforeThePutBackIsNotUndone(t *testing.T) {
 // The same, with the record put back first.
 func TestSentSettlesWhatWasPutBackInFlight(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("9/10m", "9/10m", "")
+		rules := kit.Rules("9/10m", "9/10m", "")
 		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
 		e := event("e", "x")
 		a.want(ratelimit.Admitted, e)
@@ -522,8 +522,8 @@ func TestAnIDThatWasSentAgainIsKnownAsLong(t *testing.T) {
 		c.JournalTimes(e, 0, sent)
 		const earlier = time.Hour
 		was := redis.Z{Score: float64(sent - earlier.Microseconds()), Member: slot(e)}
-		testkit.Check(t, s.ZAdd(ctx, "{n}:sent", was).Err())
-		testkit.Check(t, s.PExpireAt(ctx, "{n}:sent", time.UnixMilli((ends-earlier).Milliseconds())).Err())
+		kit.Check(t, s.ZAdd(ctx, "{n}:sent", was).Err())
+		kit.Check(t, s.PExpireAt(ctx, "{n}:sent", time.UnixMilli((ends-earlier).Milliseconds())).Err())
 		s.putsBack(t, c)
 		if got := s.PExpireTime(ctx, "{n}:sent").Val(); got < ends {
 			t.Errorf("ids are forgotten %s early", ends-got)
@@ -540,7 +540,7 @@ func (s *store) quarantine(t *testing.T, generation string) (token string, wait 
 	script := redis.NewScript(lua.Quarantine)
 	keys := []string{"{n}:meta"}
 	reply, err := script.Run(t.Context(), s.Client, keys, generation, 1_500_000, 30_000_000).Slice()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return reply[0].(string), time.Duration(reply[1].(int64)) * time.Microsecond
 }
 
@@ -558,7 +558,7 @@ func (s *store) waits(t *testing.T, wait, want time.Duration) {
 
 func TestStoreWithoutATokenIsClosedForItsQuarantine(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		c := s.limiter(t, testkit.Rules("9/10m", "9/10m", ""), day)
+		c := s.limiter(t, kit.Rules("9/10m", "9/10m", ""), day)
 		token, wait := s.quarantine(t, "g1")
 		s.waits(t, wait, 1500*time.Millisecond)
 		c.UseToken(token)
@@ -590,7 +590,7 @@ func TestANewTokenForgetsReplicasThatAreLongGone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		ctx, now := t.Context(), s.Time(t.Context()).Val()
 		gone, there := now.Add(-32*day-time.Second), now.Add(-32*day+time.Minute)
-		testkit.Check(t, s.HSet(ctx, "{n}:meta", "seen gone", gone.UnixMicro(), "seen there", there.UnixMicro()).Err())
+		kit.Check(t, s.HSet(ctx, "{n}:meta", "seen gone", gone.UnixMicro(), "seen there", there.UnixMicro()).Err())
 		s.quarantine(t, "g1")
 		if s.HExists(ctx, "{n}:meta", "seen gone").Val() || !s.HExists(ctx, "{n}:meta", "seen there").Val() {
 			t.Errorf("%v, expected the mark of the replica that may have something in a window, and no other",
@@ -603,7 +603,7 @@ func TestOpeningFarInTheFutureIsReset(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		token, _ := s.quarantine(t, "g1")
 		opens := s.Time(t.Context()).Val().Add(time.Hour).UnixMicro()
-		testkit.Check(t, s.HSet(t.Context(), "{n}:meta", "opens", opens).Err())
+		kit.Check(t, s.HSet(t.Context(), "{n}:meta", "opens", opens).Err())
 		again, wait := s.quarantine(t, "g1")
 		s.waits(t, wait, 1500*time.Millisecond)
 		if again != token {
@@ -615,7 +615,7 @@ func TestOpeningFarInTheFutureIsReset(t *testing.T) {
 // Each call that puts something back moves the opening on, for 30 seconds at most.
 func TestPuttingBackMovesTheOpeningOn(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		c := s.remembering(t, "r", testkit.Rules("9/10m", "9/10m", ""), day)
+		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), day)
 		c.want(ratelimit.Admitted, event("e", "a"))
 		s.empty(t)
 		s.quarantine(t, "primary") // the name that PutBack gives

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // At a rolling restart old and new replicas decide side by side over the same keys, each by its own rules. Each counts
@@ -26,7 +26,7 @@ func TestOldAndNewReplicasSideBySide(t *testing.T) {
 		for name, test := range tests {
 			t.Run(name, func(t *testing.T) {
 				s.FlushAll(t.Context())
-				held := []ratelimit.Rules{testkit.Rules(test.old[0], test.old[1], ""), testkit.Rules(test.new[0], test.new[1], "")}
+				held := []ratelimit.Rules{kit.Rules(test.old[0], test.old[1], ""), kit.Rules(test.new[0], test.new[1], "")}
 				replicas := []caller{s.limiter(t, held[0], day), s.limiter(t, held[1], day)}
 				var list taken
 				serial := 0
@@ -69,8 +69,8 @@ func TestOldAndNewReplicasSideBySide(t *testing.T) {
 // A replica with shorter windows removes what they do not have, but no key ends earlier than another replica asked for.
 func TestAReplicaWithShorterWindowsShortensNoKeysLife(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		long := s.limiter(t, testkit.Rules("100/2h", "10/1h", ""), 48*time.Hour)
-		short := s.limiter(t, testkit.Rules("100/1m", "10/30s", ""), time.Hour)
+		long := s.limiter(t, kit.Rules("100/2h", "10/1h", ""), 48*time.Hour)
+		short := s.limiter(t, kit.Rules("100/1m", "10/30s", ""), time.Hour)
 		e := event("e", "a")
 		long.admit(e, event("flying", "a"))
 		long.sent(e)
@@ -92,8 +92,8 @@ func TestAReplicaWithShorterWindowsShortensNoKeysLife(t *testing.T) {
 // Replicas whose limits are in another form write other keys, and each counts what all have admitted.
 func TestReplicasOfBothFormsCountEachOther(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		exact := s.limiter(t, testkit.Rules("100/30m", "5/10m", ""), day)
-		buckets := s.limiter(t, testkit.Rules("100/30m:1m", "5/10m:1m", ""), day)
+		exact := s.limiter(t, kit.Rules("100/30m", "5/10m", ""), day)
+		buckets := s.limiter(t, kit.Rules("100/30m:1m", "5/10m:1m", ""), day)
 		mixed := []caller{exact, buckets, exact, buckets, exact}
 		for i, e := range events(5, "e", "a") {
 			mixed[i].want(ratelimit.Admitted, e)
@@ -105,7 +105,7 @@ func TestReplicasOfBothFormsCountEachOther(t *testing.T) {
 				t.Errorf("%+v, expected a refusal with 5 used and a lower bound", got)
 			}
 			usages, err := limiter.Peek(t.Context(), "a")
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			if usages[0].Used != 5 || usages[1].Used != 5 || !usages[1].AtLeast {
 				t.Errorf("%+v, expected 5 used and a lower bound", usages)
 			}

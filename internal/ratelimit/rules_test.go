@@ -11,7 +11,7 @@ import (
 
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestParseOverridesReadsOneLimitPerCategory(t *testing.T) {
@@ -61,7 +61,7 @@ func TestParseOverridesErrorsNameTheCategoryAndWhatIsExpected(t *testing.T) {
 }
 
 func TestAnOverrideHoldsInsteadOfTheLimitOfAllCategories(t *testing.T) {
-	r := testkit.Rules("100/30m+20/1m", "10/30m", "errors=30/30m+2/10s,deploys=50/1h")
+	r := kit.Rules("100/30m+20/1m", "10/30m", "errors=30/30m+2/10s,deploys=50/1h")
 	for _, test := range []struct {
 		category, limit string
 		maxCost         int // the smallest count that holds for the category, the global ones among them
@@ -82,7 +82,7 @@ func TestAnOverrideHoldsInsteadOfTheLimitOfAllCategories(t *testing.T) {
 func TestNewRefusesWhatItCannotServe(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is connected yet
 	defer func() { _ = client.Close() }()
-	good := testkit.Rules("100/30m", "10/30m", "")
+	good := kit.Rules("100/30m", "10/30m", "")
 	for _, test := range []struct {
 		name, namespace string
 		rules           ratelimit.Rules

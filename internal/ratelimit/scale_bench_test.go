@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // autoPipelined is a client whose script calls go through go-redis's auto-pipelining.
@@ -35,7 +35,7 @@ func BenchmarkAutoPipelining(b *testing.B) {
 			server := redistest.Start(b)
 			client := server.Client(b)
 			pipeline, err := client.AutoPipeline()
-			testkit.Check(b, err)
+			kit.Check(b, err)
 			b.Cleanup(func() { _ = pipeline.Close() })
 			limiter, events := prepare(b, server, autoPipelined{client, pipeline}, mode)
 			var requests []ratelimit.Request
@@ -97,7 +97,7 @@ func compare(b *testing.B, sizes []int, of func(size int) world) {
 				limiters[i] = newLimiter(b, server, ratelimit.Rules{Global: mustParse("1000000/1h"), Category: full}, day)
 				w.fill(b, limiters[i])
 				if mode == "admit" {
-					limiters[i] = newLimiter(b, server, testkit.Rules("1000000/1h", "1000000/1h", ""), day)
+					limiters[i] = newLimiter(b, server, kit.Rules("1000000/1h", "1000000/1h", ""), day)
 				}
 			}
 			serial := 0
@@ -105,7 +105,7 @@ func compare(b *testing.B, sizes []int, of func(size int) world) {
 			b.ResetTimer()
 			for done := 0; done < b.N; done += inOneRound {
 				for i, n := range sizes {
-					testkit.Check(b, clients[i].ConfigResetStat(ctx).Err())
+					kit.Check(b, clients[i].ConfigResetStat(ctx).Err())
 					for range inOneRound {
 						batch := make([]ratelimit.Request, size)
 						first := rand.IntN(of(n).categories)
@@ -114,7 +114,7 @@ func compare(b *testing.B, sizes []int, of func(size int) world) {
 							batch[j] = event(fmt.Sprintf("NOTIFY.%d.1h2k3j4h5g6f", serial), fmt.Sprint("category-", (first+j%distinct)%of(n).categories))
 						}
 						decisions, err := limiters[i].Admit(ctx, batch)
-						testkit.Check(b, err)
+						kit.Check(b, err)
 						if admitted := decisions[0].Outcome == ratelimit.Admitted; admitted != (mode == "admit") {
 							b.Fatalf("%+v", decisions[0])
 						}
@@ -155,7 +155,7 @@ func takeBack(b *testing.B, client *redis.Client, batch []ratelimit.Request) {
 	b.Helper()
 	prefix := "{" + b.Name() + "}:"
 	at, err := client.HGet(context.Background(), prefix+"meta", "clock").Result() // of the admission
-	testkit.Check(b, err)
+	kit.Check(b, err)
 	_, err = client.Pipelined(context.Background(), func(pipe redis.Pipeliner) error {
 		for _, request := range batch {
 			pipe.ZRem(context.Background(), prefix+"global", slot(request)+" "+at)
@@ -164,7 +164,7 @@ func takeBack(b *testing.B, client *redis.Client, batch []ratelimit.Request) {
 		}
 		return nil
 	})
-	testkit.Check(b, err)
+	kit.Check(b, err)
 }
 
 // BenchmarkMemory reports what Redis keeps for an admitted event, in bytes by MEMORY USAGE over all keys: while it
@@ -202,7 +202,7 @@ func BenchmarkMemory(b *testing.B) {
 				}
 				b.ReportMetric(perEvent(""), "B/event-in-flight")
 				for _, request := range batch {
-					testkit.Check(b, limiter.Sent(ctx, request))
+					kit.Check(b, limiter.Sent(ctx, request))
 				}
 				b.ReportMetric(perEvent(""), "B/event-sent")
 				b.ReportMetric(perEvent(":sent"), "B/event-sent-id")

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // TestMain lets tests overlap: those of failures wait for servers, and the others have a store each.
 func TestMain(m *testing.M) {
-	testkit.Overlap(12)
-	testkit.QuietRedis()
+	kit.Overlap(12)
+	kit.QuietRedis()
 	debug.SetGCPercent(400) // the embedded store makes a Lua state for each call, and throws it away
 	playHistories("30")
 	os.Exit(m.Run())
@@ -43,6 +43,6 @@ func mustParse(text string) ratelimit.Limit {
 func newLimiter(tb testing.TB, server *redistest.Server, rules ratelimit.Rules, dedupe time.Duration) *ratelimit.Limiter {
 	tb.Helper()
 	limiter, err := ratelimit.New(server.Client(tb), tb.Name(), rules, dedupe)
-	testkit.Check(tb, err)
+	kit.Check(tb, err)
 	return limiter
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // sentinel is a fake Sentinel that names whatever primary it is told.
@@ -28,7 +28,7 @@ func startSentinel(t *testing.T, primary string) *sentinel {
 	s := &sentinel{}
 	s.names.Store(&primary)
 	listening, err := server.NewServer("127.0.0.1:0")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(listening.Close)
 	s.addr = listening.Addr().String()
 	listening.SetPreHook(func(peer *server.Peer, command string, arguments ...string) bool {
@@ -58,13 +58,13 @@ func (s *sentinel) url() string { return "redis://" + s.addr + "/0?master_name=m
 func deaf(t *testing.T) string {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	file := os.NewFile(uintptr(socket), "socket")
 	t.Cleanup(func() { _ = file.Close() })
-	testkit.Check(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	testkit.Check(t, syscall.Listen(socket, 0))
+	kit.Check(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	kit.Check(t, syscall.Listen(socket, 0))
 	bound, err := syscall.Getsockname(socket)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	addr := fmt.Sprint("127.0.0.1:", bound.(*syscall.SockaddrInet4).Port)
 	for range 10 {
 		connection, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
@@ -83,7 +83,7 @@ func TestADeadHostIsGivenUpWithinTheQuarantine(t *testing.T) {
 	old, promoted := redistest.StartProcess(t).Healed(t, "n"), redistest.StartProcess(t)
 	sentinel := startSentinel(t, old.Addr)
 	f := newFleet(t, sentinel.url())
-	rules := testkit.Rules("10/30m", "10/30m", "")
+	rules := kit.Rules("10/30m", "10/30m", "")
 	a := f.join(rules, day)
 	a.want(ratelimit.Admitted, events(10, "a", "x")...)
 
@@ -91,7 +91,7 @@ func TestADeadHostIsGivenUpWithinTheQuarantine(t *testing.T) {
 	sentinel.names.Store(&gone)
 	asked := sentinel.asked.Load()
 	old.Freeze(t)
-	testkit.Eventually(t, "it is told to connect to the silent host", func() bool { return sentinel.asked.Load() > asked })
+	kit.Eventually(t, "it is told to connect to the silent host", func() bool { return sentinel.asked.Load() > asked })
 	sentinel.names.Store(&promoted.Addr) // a moment too late
 	b := f.start(rules, day, ratelimit.Healing{})
 	if n := b.fill("b", "x"); n != 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func zAt(score int64, member string) redis.Z { return redis.Z{Score: float64(score), Member: member} }
@@ -19,7 +19,7 @@ func zAt(score int64, member string) redis.Z { return redis.Z{Score: float64(sco
 // Nothing is charged, stored, removed or kept alive longer by events that are not admitted, however many come.
 func TestABatchWithoutAnAdmissionChangesNoByte(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("8/30m+5/1s", "4/10m", "short=1/1m"), day)
+		limiter := s.limiter(t, kit.Rules("8/30m+5/1s", "4/10m", "short=1/1m"), day)
 		sent := event("sent", "a")
 		limiter.admit(sent, event("flying", "a"), event("s", "short"))
 		limiter.sent(sent)
@@ -43,7 +43,7 @@ func TestABatchWithoutAnAdmissionChangesNoByte(t *testing.T) {
 // An event that one scope has room for and the other has not is charged to neither.
 func TestAnEventIsChargedToBothScopesOrToNone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("3/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("3/30m", "2/30m", ""), day)
 		limiter.admit(events(2, "a", "a")...)
 		before := s.contents(t)
 		limiter.want(ratelimit.Category, event("a-3", "a"))
@@ -62,7 +62,7 @@ func TestAnEventIsChargedToBothScopesOrToNone(t *testing.T) {
 // A busy sender that is refused all the time gets its next slot at the time that it was told first.
 func TestRefusedAttemptsDoNotStarveASender(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "1/10m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "1/10m", ""), day)
 		limiter.admit(event("e", "a"))
 		for range 10 {
 			limiter.want(ratelimit.Category, events(20, "again", "a")...)
@@ -74,7 +74,7 @@ func TestRefusedAttemptsDoNotStarveASender(t *testing.T) {
 
 func TestTimesAreStoredToTheMicrosecond(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		ctx := t.Context()
 		for i := range 20 {
 			if s.embedded != nil && i == 10 { // a time that some would write as 1.795e+15
@@ -108,7 +108,7 @@ func TestTimesAreStoredToTheMicrosecond(t *testing.T) {
 
 func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/10m+5/1m", "slow=5/2h,fast=5/50s"), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/10m+5/1m", "slow=5/2h,fast=5/50s"), day)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.admit(e, f, event("s", "slow"), event("q", "fast"))
 		limiter.sent(e)
@@ -138,7 +138,7 @@ func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
 // What is left of a pause is another test's: it stays for a minute.
 func TestNothingIsLeftOfAQuietNotifier(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("5/60ms", "3/30ms", "slow=5/80ms"), 100*time.Millisecond)
+		limiter := s.limiter(t, kit.Rules("5/60ms", "3/30ms", "slow=5/80ms"), 100*time.Millisecond)
 		e := event("e", "a")
 		limiter.admit(e, costing(event("f", "a"), 2), event("g", "slow"))
 		limiter.sent(e)
@@ -155,7 +155,7 @@ func TestNothingIsLeftOfAQuietNotifier(t *testing.T) {
 // number with each of them.
 func TestEntriesOutOfTheWindowAreRemovedAtTheNextAdmissions(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("5000/30m", "5000/10m", ""), day)
+		limiter := s.limiter(t, kit.Rules("5000/30m", "5000/10m", ""), day)
 		for i := range 5 {
 			limiter.want(ratelimit.Admitted, costing(event(fmt.Sprint("old", i), "a"), 500))
 		}
@@ -174,7 +174,7 @@ func TestEntriesOutOfTheWindowAreRemovedAtTheNextAdmissions(t *testing.T) {
 
 func TestSentIDsAreForgottenAfterTheDedupeWindow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
 		for i := range 6 { // an hour apart, so that the key itself never expires
 			e := event(fmt.Sprint("e", i), "a")
 			limiter.want(ratelimit.Admitted, e)
@@ -190,7 +190,7 @@ func TestSentIDsAreForgottenAfterTheDedupeWindow(t *testing.T) {
 
 func TestEveryCallFindsItsScriptAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		ctx, e, f := t.Context(), event("e", "a"), event("f", "a")
 		for _, call := range []func(){
 			func() { limiter.want(ratelimit.Admitted, e, f) },
@@ -209,7 +209,7 @@ func TestEveryCallFindsItsScriptAgain(t *testing.T) {
 			func() { limiter.wantDigest(ratelimit.Granted, aChannel, "p1") },
 			func() { limiter.posted("p1") },
 		} {
-			testkit.Check(t, s.ScriptFlush(ctx).Err())
+			kit.Check(t, s.ScriptFlush(ctx).Err())
 			call()
 		}
 	})
@@ -218,7 +218,7 @@ func TestEveryCallFindsItsScriptAgain(t *testing.T) {
 func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
 	t.Parallel()
 	s := onProcess(t, "--appendonly", "yes", "--appendfsync", "always")
-	limiter := s.limiter(t, testkit.Rules("2/30m", "2/30m", ""), day)
+	limiter := s.limiter(t, kit.Rules("2/30m", "2/30m", ""), day)
 	e, f := event("e", "a"), event("f", "a")
 	limiter.admit(e, f)
 	limiter.sent(f)
@@ -229,7 +229,7 @@ func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
 		t.Errorf("with the server stopped: %v, %v", decisions, err)
 	}
 	s.server.Restart(t)
-	testkit.EventuallyNil(t, func() error { return limiter.Ready(t.Context()) })
+	kit.EventuallyNil(t, func() error { return limiter.Ready(t.Context()) })
 	if difference := cmp.Diff(before, s.contents(t)); difference != "" {
 		t.Errorf("after the restart (-before +after):\n%s", difference)
 	}
@@ -240,7 +240,7 @@ func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
 
 func TestAllKeysOfACallShareOneSlot(t *testing.T) {
 	s := onProcess(t)
-	limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+	limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 	batch := []ratelimit.Request{event("e", "a"), event("f", "{b}"), event("g", "}{"), event("h", "größe")}
 	limiter.admit(batch...)
 	limiter.sent(batch[0])
@@ -258,7 +258,7 @@ func TestAllKeysOfACallShareOneSlot(t *testing.T) {
 
 func TestALargeBatchIsSplitAndDecidedInItsOrder(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("1200/30m", "1/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("1200/30m", "1/30m", ""), day)
 		batch := make([]ratelimit.Request, 2500)
 		for i := range batch {
 			batch[i] = event(fmt.Sprint("e", i), fmt.Sprint("c", i%1500)) // more than a thousand categories too
@@ -286,7 +286,7 @@ func TestALargeBatchIsSplitAndDecidedInItsOrder(t *testing.T) {
 
 func TestACostlyEventTakesAllItsSlots(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("1900/30m", "1800/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("1900/30m", "1800/30m", ""), day)
 		big := costing(event(strings.Repeat("long", 100), "a"), 1000)
 		limiter.want(ratelimit.Admitted, big)
 		s.charged(t, 1000)

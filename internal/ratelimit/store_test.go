@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // day is the dedupe window of most tests.
@@ -153,7 +153,7 @@ func (s *store) pass(t testing.TB, d time.Duration) {
 func (s *store) eventually(t testing.TB, step time.Duration, look func() error) {
 	t.Helper()
 	if s.embedded == nil {
-		testkit.EventuallyNil(t, look)
+		kit.EventuallyNil(t, look)
 		return
 	}
 	err := look()
@@ -265,10 +265,10 @@ func (s *store) connect(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	var client redis.UniversalClient
 	if s.server == nil {
-		client = redis.NewClient(&redis.Options{Addr: s.Options().Addr, ReadTimeout: testkit.Patience, ContextTimeoutEnabled: true})
+		client = redis.NewClient(&redis.Options{Addr: s.Options().Addr, ReadTimeout: kit.Patience, ContextTimeoutEnabled: true})
 		t.Cleanup(func() { _ = client.Close() })
 	} else {
-		client = testkit.OpenRedis(t, s.url())
+		client = kit.OpenRedis(t, s.url())
 	}
 	client.AddHook(s.replies)
 	return client
@@ -285,7 +285,7 @@ func (s *store) url() string {
 func (s *store) limiter(t testing.TB, rules ratelimit.Rules, dedupe time.Duration) caller {
 	t.Helper()
 	limiter, err := ratelimit.New(s.connect(t), "n", rules, dedupe)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return caller{Limiter: limiter, t: t}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // What Slack takes in the storms of these tests: so many messages to a channel in any ten seconds.
@@ -25,7 +25,7 @@ func TestNoStormIsRefused(t *testing.T) {
 }
 
 func TestNoFurtherStormIsRefused(t *testing.T) {
-	testkit.Long(t)
+	kit.Long(t)
 	eachStore(t, func(t *testing.T, s *store) { playStorms(t, s, 3, 30) })
 }
 

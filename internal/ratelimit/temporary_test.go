@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // forAWhile makes limits for a while: "global", "group/x" or "category/x", and the limit.
@@ -30,7 +30,7 @@ func forAWhile(pairs ...string) ratelimit.Temporary {
 // Each scope takes its limit for a while, before every override, and its own again afterwards; what was taken counts in both.
 func TestLimitsForAWhile(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("100/30m", "3/30m", "a.>=2/30m,a.b=1/30m")
+		rules := kit.Rules("100/30m", "3/30m", "a.>=2/30m,a.b=1/30m")
 		limiter := s.limiter(t, rules, day)
 		limiter.want(ratelimit.Admitted, event("e1", "a.b"))
 		limiter.want(ratelimit.Category, event("e2", "a.b"))
@@ -61,7 +61,7 @@ func TestWhatIsAdmittedMeanwhileCountsAfterwards(t *testing.T) {
 	for _, standing := range []string{"5/1h", "5/1h:1m", "5/24h:fixed", "5/1h:1m+50/24h:fixed"} {
 		t.Run(standing, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				rules := testkit.Rules("100/24h", standing, "")
+				rules := kit.Rules("100/24h", standing, "")
 				limiter := s.limiter(t, rules, time.Second)
 				limiter.SetTemporary(forAWhile("category/a", "100/1s", "global", "1000/1s"))
 				for i := range 8 {
@@ -74,7 +74,7 @@ func TestWhatIsAdmittedMeanwhileCountsAfterwards(t *testing.T) {
 					t.Errorf("%+v, expected a refusal with all 8 counted", got)
 				}
 				usages, err := limiter.Peek(t.Context(), "a")
-				testkit.Check(t, err)
+				kit.Check(t, err)
 				if usages[0].Used != 8 {
 					t.Errorf("the global limit counts %d, expected 8", usages[0].Used)
 				}
@@ -86,7 +86,7 @@ func TestWhatIsAdmittedMeanwhileCountsAfterwards(t *testing.T) {
 // A limit for a while is counted in its own form, and what the other form has counts on.
 func TestALimitForAWhileHasItsOwnForm(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("1000000/24h:1m", "1000000/24h:1m", "exact=100/1h"), time.Hour)
+		limiter := s.limiter(t, kit.Rules("1000000/24h:1m", "1000000/24h:1m", "exact=100/1h"), time.Hour)
 		forms := func(category string, log, buckets int64) {
 			t.Helper()
 			for key, want := range map[string]int64{"{n}:category:": log, "{n}:buckets:category:": buckets} {
@@ -120,7 +120,7 @@ func TestATighterLimitForAWhileErasesNoHistory(t *testing.T) {
 	for _, form := range []string{"", ":1m"} {
 		t.Run("10/30m"+form, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
-				limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m"+form, ""), day)
+				limiter := s.limiter(t, kit.Rules("100/30m", "10/30m"+form, ""), day)
 				limiter.want(ratelimit.Admitted, events(10, "e", "a")...)
 				limiter.SetTemporary(forAWhile("category/a", "2/1m"+form))
 				s.advance(t, 3*time.Minute)
@@ -165,7 +165,7 @@ func TestATemporaryLimitOfAGroupChangesNothingElse(t *testing.T) {
 // While a temporary limit has a longer window, an event in flight is known for that, and remembered as long.
 func TestALongTemporaryLimitIsKnownForItsWindow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("9/10m", "9/10m", "")
+		rules := kit.Rules("9/10m", "9/10m", "")
 		c := s.remembering(t, "r", rules, time.Minute)
 		c.SetTemporary(forAWhile("global", "9/2h"))
 		c.want(ratelimit.Admitted, event("e", "a"))
@@ -184,7 +184,7 @@ func TestALongTemporaryLimitIsKnownForItsWindow(t *testing.T) {
 // A shorter temporary limit makes nobody forget what is in flight: its slots still count when the settings' limit is back.
 func TestAShortTemporaryLimitForgetsNothingInFlight(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("9/2h", "9/10m", ""), time.Minute)
+		limiter := s.limiter(t, kit.Rules("9/2h", "9/10m", ""), time.Minute)
 		limiter.want(ratelimit.Admitted, event("e", "a"))
 		limiter.SetTemporary(forAWhile("global", "9/1m"))
 		s.advance(t, time.Hour)
@@ -200,7 +200,7 @@ func TestAShortTemporaryLimitForgetsNothingInFlight(t *testing.T) {
 func TestACostAboveALimitForAWhile(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		for _, standing := range []string{"10/30m", "10/30m:1m"} {
-			limiter := s.limiter(t, testkit.Rules("100/30m", standing, ""), day)
+			limiter := s.limiter(t, kit.Rules("100/30m", standing, ""), day)
 			category := "of" + standing
 			if got := limiter.one(costing(event("e", category), 10)); got.Outcome != ratelimit.Admitted {
 				t.Fatalf("%+v", got)
@@ -223,7 +223,7 @@ func TestACostAboveALimitForAWhile(t *testing.T) {
 // Reserves are kept as far as the lower limit has room for them.
 func TestReservesUnderAGlobalLimitForAWhile(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("20/30m", "20/30m", "")
+		rules := kit.Rules("20/30m", "20/30m", "")
 		rules.Reserve = map[string]int{"payments": 5}
 		limiter := s.limiter(t, rules, day)
 		limiter.SetTemporary(forAWhile("global", "8/30m"))
@@ -238,7 +238,7 @@ func TestReservesUnderAGlobalLimitForAWhile(t *testing.T) {
 		limiter.SetTemporary(forAWhile("global", "9/30m"))
 		limiter.want(ratelimit.Admitted, event("x", "a"))
 		reserves, err := limiter.Reserves(t.Context())
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if len(reserves) != 1 || reserves[0].Tier.String() != "9/30m" || reserves[0].Used != 5 {
 			t.Errorf("%+v", reserves)
 		}
@@ -248,7 +248,7 @@ func TestReservesUnderAGlobalLimitForAWhile(t *testing.T) {
 // For a moment replicas have different limits. Each holds its own; what one has admitted counts for the other.
 func TestReplicasFollowOneAfterTheOther(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		rules := testkit.Rules("100/30m", "3/30m", "")
+		rules := kit.Rules("100/30m", "3/30m", "")
 		one, other := s.limiter(t, rules, day), s.limiter(t, rules, day)
 		one.SetTemporary(forAWhile("category/a", "6/1m", "group/a", "50/1m"))
 		one.want(ratelimit.Admitted, events(4, "e", "a")...)
@@ -267,7 +267,7 @@ func TestReplicasFollowOneAfterTheOther(t *testing.T) {
 // A limiter that is asked while limits change takes one set of rules for a call.
 func TestLimitsChangeUnderLoad(t *testing.T) {
 	server := redistest.Start(t)
-	limiter := newLimiter(t, server, testkit.Rules("1000/30m", "1000/30m", "a.>=900/30m"), day)
+	limiter := newLimiter(t, server, kit.Rules("1000/30m", "1000/30m", "a.>=900/30m"), day)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

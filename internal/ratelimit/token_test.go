@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/testkit"
 	"notifier/lua"
+	"notifier/test/kit"
 )
 
 // TestAdmitDecidesOnTheKnownStoreOnceItIsOpen, and stores nothing before.
@@ -24,7 +24,7 @@ func TestAdmitDecidesOnTheKnownStoreOnceItIsOpen(t *testing.T) {
 			before := s.contents(t)
 			reply, err := script.Run(t.Context(), s.Client, keys, "86400000000", "1800000000", token, "r",
 				1, 1, 0, 100, 1800000000, 0, 1, 0, 1800000000, 1, 1, 1800000000, 0, 1, "a", 2, 1, "a:e", "d", 1).Slice()
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			if reply[0] != word {
 				t.Errorf("token %q: %v, expected %s", token, reply, word)
 			}
@@ -35,9 +35,9 @@ func TestAdmitDecidesOnTheKnownStoreOnceItIsOpen(t *testing.T) {
 		opensAfter := func(d time.Duration) {
 			t.Helper()
 			at, err := s.Time(t.Context()).Result()
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			opens := strconv.FormatInt(at.Add(d).UnixMicro(), 10)
-			testkit.Check(t, s.HSet(t.Context(), "{n}:meta", "token", "p 1", "opens", opens).Err())
+			kit.Check(t, s.HSet(t.Context(), "{n}:meta", "token", "p 1", "opens", opens).Err())
 		}
 		wants("unknown store", "p 1") // an empty one has no token
 		opensAfter(time.Minute)

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // trace is the one event with this id.
@@ -26,13 +26,13 @@ func (c caller) trace(id, category string) ratelimit.Trace {
 func (c caller) traces(id, category string) []ratelimit.Trace {
 	c.t.Helper()
 	traces, err := c.Trace(c.t.Context(), id, category)
-	testkit.Check(c.t, err)
+	kit.Check(c.t, err)
 	return traces
 }
 
 func TestATraceFollowsAnEvent(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("an id of more than sixty-four bytes "+strings.Repeat("long ", 20), "a")
 		if traces := limiter.traces(e.ID, ""); len(traces) != 0 {
 			t.Errorf("before anything: %+v", traces)
@@ -70,7 +70,7 @@ func TestATraceFollowsAnEvent(t *testing.T) {
 // One id, in two categories and from three sources: five events, each found with its own story.
 func TestATraceFindsEveryEventWithTheID(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		long := strings.Repeat("https://example.com/", 20)
 		all := []ratelimit.Request{
 			event("e", "a"), from("/ci", event("e", "a")), from(long, event("e", "a")), event("e", "b"), from("/ci", event("e", "b")),
@@ -109,7 +109,7 @@ func TestATraceFindsEveryEventWithTheID(t *testing.T) {
 // An event is found without its category for as long as it is known: by what was admitted long ago and sent late, too.
 func TestATraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("1000/30m", "1000/30m", ""), 2*time.Hour)
+		limiter := s.limiter(t, kit.Rules("1000/30m", "1000/30m", ""), 2*time.Hour)
 		e := from("/ci", event("e", "a"))
 		limiter.want(ratelimit.Admitted, e)
 		s.advance(t, 29*time.Minute) // held for nearly the longest window
@@ -141,7 +141,7 @@ func TestATraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
 // The index holds what something was admitted of, and lists what has slots.
 func TestTheIndexHoldsWhatWasAdmitted(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "1/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "1/30m", ""), day)
 		index := func() []string { return s.ZRange(t.Context(), "{n}:categories", 0, -1).Val() }
 		limiter.want(ratelimit.Admitted, event("e", "a"))
 		s.Del(t.Context(), "{n}:categories")
@@ -163,7 +163,7 @@ func TestTheIndexHoldsWhatWasAdmitted(t *testing.T) {
 // Of many categories those with the latest admissions are listed, however many sources the others have.
 func TestRecentListsTheLatest(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", "z=1/1m,a=1/1m"), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", "z=1/1m,a=1/1m"), day)
 		for i, category := range []string{"c", "a", "b"} {
 			limiter.want(ratelimit.Admitted, event(fmt.Sprint(i), category))
 			s.advance(t, 2*time.Second)
@@ -182,14 +182,14 @@ func TestRecentListsTheLatest(t *testing.T) {
 // One command looks up a thousand categories; however many there are, an event is found in each of them.
 func TestATraceFindsAnEventAmongThousandsOfCategories(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		limiter.want(ratelimit.Admitted, event("e", "a"))
 		at := s.score(t, "{n}:categories", "a")
 		others := make([]redis.Z, 2500)
 		for i := range others {
 			others[i] = zAt(at, fmt.Sprint("other", i))
 		}
-		testkit.Check(t, s.ZAdd(t.Context(), "{n}:categories", others...).Err())
+		kit.Check(t, s.ZAdd(t.Context(), "{n}:categories", others...).Err())
 		s.advance(t, time.Minute)
 		limiter.want(ratelimit.Admitted, event("e", "z"))
 		if traces, err := limiter.Trace(t.Context(), "e", ""); err != nil || len(traces) != 2 {
@@ -201,7 +201,7 @@ func TestATraceFindsAnEventAmongThousandsOfCategories(t *testing.T) {
 // With a category it does not depend on the index.
 func TestATraceOfACategoryNeedsNoIndex(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		limiter.want(ratelimit.Admitted, event("e", "a"))
 		s.Del(t.Context(), "{n}:categories")
 		if found := limiter.traces("e", ""); len(found) != 0 {
@@ -213,7 +213,7 @@ func TestATraceOfACategoryNeedsNoIndex(t *testing.T) {
 
 func TestATraceDoesNotTrustWhatItReads(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		s.HSet(t.Context(), "{n}:inflight", "a:e", "soon")
 		if trace, err := limiter.Trace(t.Context(), "e", "a"); err == nil || !strings.Contains(err.Error(), "{n}:inflight") {
 			t.Errorf("%+v, %v; expected an error that names the key", trace, err)
@@ -223,12 +223,12 @@ func TestATraceDoesNotTrustWhatItReads(t *testing.T) {
 
 func TestSlotsTellWhoHoldsThem(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m+5/1m", "10/10m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m+5/1m", "10/10m", ""), day)
 		limiter.want(ratelimit.Admitted, event("old", "a"))
 		s.advance(t, 20*time.Minute)
 		limiter.want(ratelimit.Admitted, costing(event("e", "a"), 2), event("f", "b"))
 		slots, err := limiter.Slots(t.Context(), 100, "a", "b")
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		holders := map[string]string{}
 		for _, slot := range slots {
 			holders[slot.ID] = slot.Category

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 var scriptStatistics = regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`)
@@ -19,14 +19,14 @@ var scriptStatistics = regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`)
 func atoi(t *testing.T, digits string) int {
 	t.Helper()
 	number, err := strconv.Atoi(digits)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return number
 }
 
 // hot is how many events of the category "hot" are allowed in traffic, which asks for more; nothing else is scarce.
 const hot = 60
 
-var trafficRules = testkit.Rules("1000000/30m", "1000000/30m", "hot="+strconv.Itoa(hot)+"/30m")
+var trafficRules = kit.Rules("1000000/30m", "1000000/30m", "hot="+strconv.Itoa(hot)+"/30m")
 
 // traffic is what some replicas do to a store that is being worked on: each asks without a pause, for new events and
 // again for old ones, and asks again for what could not be decided, as the worker does. Every answer is held against
@@ -51,8 +51,8 @@ func startTraffic(t *testing.T, url string, replicas int) *traffic {
 	r := &traffic{t: t, calls: make([]atomic.Int64, replicas), seen: map[string]int{}, stop: stop}
 	t.Cleanup(func() { stop(); r.done.Wait() })
 	for i := range replicas {
-		limiter, err := ratelimit.New(testkit.OpenRedis(t, url), "n", trafficRules, day)
-		testkit.Check(t, err)
+		limiter, err := ratelimit.New(kit.OpenRedis(t, url), "n", trafficRules, day)
+		kit.Check(t, err)
 		r.done.Go(func() { r.replica(ctx, i, limiter) })
 	}
 	return r
@@ -141,7 +141,7 @@ func (r *traffic) more(calls int64) {
 	for i := range r.calls {
 		from := r.calls[i].Load()
 		what := fmt.Sprintf("replica %d has had %d calls back after the first %d", i, calls, from)
-		testkit.Eventually(r.t, what, func() bool { return r.calls[i].Load() >= from+calls })
+		kit.Eventually(r.t, what, func() bool { return r.calls[i].Load() >= from+calls })
 	}
 }
 
@@ -149,7 +149,7 @@ func (r *traffic) more(calls int64) {
 // charged. The store's client is that of the server which has the keys now.
 func (r *traffic) end(s *store) {
 	r.t.Helper()
-	testkit.Eventually(r.t, "an event has been refused", func() bool { return r.refused.Load() > 0 || r.t.Failed() })
+	kit.Eventually(r.t, "an event has been refused", func() bool { return r.refused.Load() > 0 || r.t.Failed() })
 	r.stop()
 	r.done.Wait()
 	total := int64(0)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestTurnIsWhatThePaceAnswers(t *testing.T) {
@@ -15,7 +15,7 @@ func TestTurnIsWhatThePaceAnswers(t *testing.T) {
 		turn := func() time.Duration {
 			t.Helper()
 			in, err := l.Turn(t.Context(), "#alerts", pace)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			return in
 		}
 		for _, name := range []string{"p1", "p2"} {
@@ -28,7 +28,7 @@ func TestTurnIsWhatThePaceAnswers(t *testing.T) {
 			}
 		}
 		permit, err := l.Begin(t.Context(), ratelimit.Post{Channel: "#alerts", Name: "p3", Longest: time.Second})
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if in := turn(); permit.Status != ratelimit.Paced || in > permit.Wait || in < permit.Wait-time.Second {
 			t.Errorf("its turn is in %s, but begin.lua says %+v", in, permit)
 		}

@@ -9,13 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 func TestHundredOverallAndTenPerCategory(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		const categories, each = 20, 12
 		var all []ratelimit.Request
 		for category := range categories {
@@ -58,7 +58,7 @@ func TestHundredOverallAndTenPerCategory(t *testing.T) {
 
 func TestCategoryLimitIsReachedWhileTheGlobalOneHasRoom(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "2/30m", ""), day)
 		limiter.want(ratelimit.Admitted, events(2, "a", "a")...)
 		limiter.want(ratelimit.Category, event("a-3", "a"))
 		limiter.want(ratelimit.Admitted, events(2, "b", "b")...)
@@ -67,7 +67,7 @@ func TestCategoryLimitIsReachedWhileTheGlobalOneHasRoom(t *testing.T) {
 
 func TestGlobalLimitHoldsForACategoryThatHasRoom(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("3/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("3/30m", "2/30m", ""), day)
 		limiter.want(ratelimit.Admitted, events(2, "a", "a")...)
 		limiter.want(ratelimit.Admitted, event("b-1", "b"))
 		limiter.want(ratelimit.Global, event("b-2", "b"), event("c-1", "c"))
@@ -77,7 +77,7 @@ func TestGlobalLimitHoldsForACategoryThatHasRoom(t *testing.T) {
 // A batch is decided in its order, each event against what those before it have taken.
 func TestEventsOfOneBatchCountAgainstEachOther(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("4/30m", "2/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("4/30m", "2/30m", ""), day)
 		decisions := limiter.admit(
 			event("a1", "a"), event("a2", "a"), event("a3", "a"),
 			event("b1", "b"), event("c1", "c"), event("b2", "b"), event("a4", "a"))
@@ -92,7 +92,7 @@ func TestEventsOfOneBatchCountAgainstEachOther(t *testing.T) {
 // The window is (now - WINDOW, now]: an entry leaves it at the very microsecond at which it is a window old.
 func TestASlotFreesAtTheMicrosecondAtWhichItIsAWindowOld(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, testkit.Rules("5/30m", "5/30m", ""), day)
+	limiter := s.limiter(t, kit.Rules("5/30m", "5/30m", ""), day)
 	limiter.want(ratelimit.Admitted, events(5, "e", "a")...)
 	s.advance(t, 30*time.Minute-time.Microsecond)
 	if got := limiter.one(event("late", "a")); got.Outcome != ratelimit.Category || got.RetryAfter != time.Microsecond || got.Used != 5 {
@@ -107,12 +107,12 @@ func TestASlotFreesAtTheMicrosecondAtWhichItIsAWindowOld(t *testing.T) {
 func TestASlotIsNeverGivenEarlyInRealTime(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		const window = 80 * time.Millisecond
-		limiter := s.limiter(t, testkit.Rules("2/80ms", "2/80ms", ""), day)
+		limiter := s.limiter(t, kit.Rules("2/80ms", "2/80ms", ""), day)
 		limiter.admit(event("first", "a"))
 		first, _ := s.clock(t)
 		frees := first + window.Microseconds()
 		limiter.admit(event("second", "a"))
-		deadline := time.Now().Add(testkit.Patience)
+		deadline := time.Now().Add(kit.Patience)
 		for asked := 0; ; asked++ {
 			decision := limiter.one(event("third", "a"))
 			clock, _ := s.clock(t)
@@ -141,7 +141,7 @@ func TestASlotIsNeverGivenEarlyInRealTime(t *testing.T) {
 
 // However events come, no rolling window holds more than its limit, and a slot that is free is given.
 func TestNoRollingWindowEverHoldsMoreThanTheLimit(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) { s.neverSixIn20ms(t, testkit.Rules("5/20ms", "3/20ms", "")) })
+	eachStore(t, func(t *testing.T, s *store) { s.neverSixIn20ms(t, kit.Rules("5/20ms", "3/20ms", "")) })
 }
 
 // neverSixIn20ms asks for 400 events of three categories under rules that allow five in 20 ms, however they are counted.
@@ -167,7 +167,7 @@ func (s *store) neverSixIn20ms(t *testing.T, rules ratelimit.Rules) {
 
 func TestAllTiersHold(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "4/10m+2/1m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "4/10m+2/1m", ""), day)
 		limiter.want(ratelimit.Admitted, events(2, "first", "a")...)
 		if got := limiter.one(event("x", "a")); got.Outcome != ratelimit.Category || got.Tier.String() != "2/1m" || got.Used != 2 {
 			t.Errorf("third within a minute: %+v", got)
@@ -185,7 +185,7 @@ func TestAllTiersHold(t *testing.T) {
 
 func TestATierOfOneIsAMinimumDistance(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m", "10/30m+1/5s", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m+1/5s", ""), day)
 		if got, want := outcomes(limiter.admit(events(3, "e", "a")...)), []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Category, ratelimit.Category}; !cmp.Equal(got, want) {
 			t.Errorf("three at once: %v", got)
 		}
@@ -204,7 +204,7 @@ func TestATierOfOneIsAMinimumDistance(t *testing.T) {
 
 func TestGlobalTiersHoldOverAllCategories(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, testkit.Rules("100/30m+1/2s", "10/30m", ""), day)
+		limiter := s.limiter(t, kit.Rules("100/30m+1/2s", "10/30m", ""), day)
 		limiter.want(ratelimit.Admitted, event("a", "a"))
 		if got := limiter.one(event("b", "b")); got.Outcome != ratelimit.Global || got.Tier.String() != "1/2s" {
 			t.Errorf("another category at once: %+v", got)
@@ -216,7 +216,7 @@ func TestGlobalTiersHoldOverAllCategories(t *testing.T) {
 
 func TestOverridesReplaceTheLimitOfAllCategories(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		r := testkit.Rules("100/30m", "3/30m", "wide=5/30m,narrow=1/1h")
+		r := kit.Rules("100/30m", "3/30m", "wide=5/30m,narrow=1/1h")
 		limiter := s.limiter(t, r, day)
 		for category, most := range map[string]int{"wide": 5, "narrow": 1, "other": 3} {
 			admitted := 0
@@ -239,16 +239,16 @@ func TestOverridesReplaceTheLimitOfAllCategories(t *testing.T) {
 
 func TestALoweredLimitRefusesWhatIsAboveIt(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day).admit(events(8, "before", "a")...)
-		lowered := s.limiter(t, testkit.Rules("100/30m", "3/30m", ""), day)
+		s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day).admit(events(8, "before", "a")...)
+		lowered := s.limiter(t, kit.Rules("100/30m", "3/30m", ""), day)
 		for range 3 {
 			if got := lowered.one(event("after", "a")); got.Outcome != ratelimit.Category || got.Used != 8 {
 				t.Fatalf("8 of 3 slots are taken: %+v", got)
 			}
 		}
-		s.limiter(t, testkit.Rules("5/30m", "10/30m", ""), day).want(ratelimit.Global, event("elsewhere", "b"))
+		s.limiter(t, kit.Rules("5/30m", "10/30m", ""), day).want(ratelimit.Global, event("elsewhere", "b"))
 
-		raised := s.limiter(t, testkit.Rules("100/30m", "9/30m", ""), day)
+		raised := s.limiter(t, kit.Rules("100/30m", "9/30m", ""), day)
 		raised.want(ratelimit.Admitted, event("ninth", "a"))
 		raised.want(ratelimit.Category, event("tenth", "a"))
 	})
@@ -257,12 +257,12 @@ func TestALoweredLimitRefusesWhatIsAboveIt(t *testing.T) {
 // When one entry leaves while more than the limit are there, that makes no room yet.
 func TestALoweredLimitIsFreeOnlyWhenEnoughSlotsHaveLeft(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		before := s.limiter(t, testkit.Rules("100/30m", "10/30m", ""), day)
+		before := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		for i := range 4 {
 			before.want(ratelimit.Admitted, event(fmt.Sprint("before", i), "a"))
 			s.advance(t, time.Minute)
 		}
-		lowered := s.limiter(t, testkit.Rules("100/30m", "2/30m", ""), day)
+		lowered := s.limiter(t, kit.Rules("100/30m", "2/30m", ""), day)
 		decision := lowered.one(event("after", "a"))
 		clock, _ := s.clock(t)
 		third := s.takenAt(t, "{n}:category:a", "a:before2")

@@ -10,26 +10,26 @@ import (
 	"github.com/nats-io/nkeys"
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func written(t *testing.T, path string, content []byte) string {
 	t.Helper()
-	testkit.Check(t, os.WriteFile(path, content, 0o600))
+	kit.Check(t, os.WriteFile(path, content, 0o600))
 	return path
 }
 
 // TestTLS reads certificates that are right and takes a connection with them, as NATS and Redis would.
 func TestTLS(t *testing.T) {
-	cert, key := testkit.Certificate(t)
+	cert, key := kit.Certificate(t)
 	setenv(t, map[string]string{
 		"NATS_TLS_CA": cert, "NATS_TLS_CERT": cert, "NATS_TLS_KEY": key,
 		"REDIS_URL": "rediss://127.0.0.1:6380/0", "REDIS_TLS_CA": cert, "REDIS_TLS_CERT": cert, "REDIS_TLS_KEY": key,
 	})
 	c, err := loaded(t)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	pair, err := tls.LoadX509KeyPair(cert, key)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	for name, client := range map[string]*tls.Config{"NATS": c.NATS.tls, "Redis": c.Store.Redis.(*redis.Client).Options().TLSConfig} {
 		if client.MinVersion < tls.VersionTLS12 {
 			t.Errorf("%s: lowest version %x, expected TLS 1.2 or above", name, client.MinVersion)
@@ -37,7 +37,7 @@ func TestTLS(t *testing.T) {
 		listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
 			Certificates: []tls.Certificate{pair}, ClientCAs: client.RootCAs, ClientAuth: tls.RequireAndVerifyClientCert,
 		})
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		shaken := make(chan error, 1)
 		go func() {
 			connection, err := listener.Accept()
@@ -62,8 +62,8 @@ func TestTLS(t *testing.T) {
 
 // TestTLSProblems are those of files that are there and hold something else.
 func TestTLSProblems(t *testing.T) {
-	cert, key := testkit.Certificate(t)
-	_, otherKey := testkit.Certificate(t)
+	cert, key := kit.Certificate(t)
+	_, otherKey := kit.Certificate(t)
 	folder := t.TempDir()
 	text := written(t, filepath.Join(folder, "text"), []byte("no certificate\n"))
 	for _, prefix := range []string{"NATS_TLS", "REDIS_TLS"} {
@@ -95,9 +95,9 @@ func TestNATSAuth(t *testing.T) {
 	folder := t.TempDir()
 	seed := func(name string, create func() (nkeys.KeyPair, error)) string {
 		pair, err := create()
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		content, err := pair.Seed()
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		return written(t, filepath.Join(folder, name), content)
 	}
 	user, account := seed("user", nkeys.CreateUser), seed("account", nkeys.CreateAccount)

@@ -5,13 +5,13 @@ import (
 	"regexp"
 	"testing"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestEnvExample: .env.example is valid with every line in use that can be, once the required ones are filled in.
 func TestEnvExample(t *testing.T) {
 	text, err := os.ReadFile("../../.env.example")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	values := map[string]string{}
 	for _, line := range regexp.MustCompile(`(?m)^#?([A-Z_]+)=(.*)$`).FindAllStringSubmatch(string(text), -1) {
 		if _, twice := values[line[1]]; twice {
@@ -32,7 +32,7 @@ func TestEnvExample(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	s, err := loaded(t)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if len(s.Unknown) > 0 {
 		t.Errorf("taken for mistakes: %v", s.Unknown)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"notifier/internal/settings"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // A secret that other users may read is named, whichever way a setting gets to it; one that its group may read is not.
@@ -19,8 +19,8 @@ func TestSecretFilesThatOthersMayUseAreFound(t *testing.T) {
 		folder := t.TempDir()
 		file := func(name, content string) string {
 			path := filepath.Join(folder, name)
-			testkit.Check(t, os.WriteFile(path, []byte(content), 0o600))
-			testkit.Check(t, os.Chmod(path, test.mode))
+			kit.Check(t, os.WriteFile(path, []byte(content), 0o600))
+			kit.Check(t, os.Chmod(path, test.mode))
 			return path
 		}
 		t.Setenv("SLACK_BOT_TOKEN_FILE", file("token", "xoxb-1"))
@@ -29,8 +29,8 @@ func TestSecretFilesThatOthersMayUseAreFound(t *testing.T) {
 		t.Setenv("LIMIT_GLOBAL_FILE", file("limit", "10/30m")) // no secret
 		t.Setenv("SLACK_CHANNEL", "C1")
 		s, err := settings.Load()
-		testkit.Check(t, err)
-		testkit.Check(t, s.Store.Redis.Close())
+		kit.Check(t, err)
+		kit.Check(t, s.Store.Redis.Close())
 		var got, want []string
 		for _, exposed := range s.Exposed {
 			got = append(got, exposed.Variable)

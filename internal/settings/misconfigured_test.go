@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // Sentences of several mistakes.
@@ -187,7 +187,7 @@ func TestMistakesInFiles(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name, content string, mode fs.FileMode) string {
 		path := filepath.Join(folder, name)
-		testkit.Check(t, os.WriteFile(path, []byte(content), mode))
+		kit.Check(t, os.WriteFile(path, []byte(content), mode))
 		return path
 	}
 	unreadable := file("unreadable", "xoxb-s3cret", 0)

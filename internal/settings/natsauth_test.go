@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // applied are the options of a connection that is made again and again.
@@ -18,7 +18,7 @@ func applied(t *testing.T, n NATS) nats.Options {
 	t.Helper()
 	var o nats.Options
 	for _, option := range n.ReconnectOptions("test") {
-		testkit.Check(t, option(&o))
+		kit.Check(t, option(&o))
 	}
 	return o
 }
@@ -42,11 +42,11 @@ func broken(t *testing.T, n NATS, variables ...string) {
 func creds(t *testing.T, jwt string) (content, signature []byte) {
 	t.Helper()
 	pair, err := nkeys.CreateUser()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	seed, err := pair.Seed()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	signature, err = pair.Sign([]byte("nonce"))
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	content = []byte("-----BEGIN NATS USER JWT-----\n" + jwt + "\n------END NATS USER JWT------\n\n" +
 		"-----BEGIN USER NKEY SEED-----\n" + string(seed) + "\n------END USER NKEY SEED------\n")
 	return content, signature
@@ -58,14 +58,14 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 	file := written(t, filepath.Join(t.TempDir(), "creds"), first)
 	setenv(t, map[string]string{"NATS_CREDS_FILE": file})
 	c, err := loaded(t)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	o := applied(t, c.NATS)
 	expect := func(jwt string, signature []byte) {
 		t.Helper()
 		gotJWT, err := o.UserJWT()
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		got, err := o.SignatureCB([]byte("nonce"))
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if gotJWT != jwt || !bytes.Equal(got, signature) {
 			t.Errorf("JWT %s, expected %s and the signature of the key beside it", gotJWT, jwt)
 		}
@@ -77,7 +77,7 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 		expect("eyFirst", firstSignature)
 		broken(t, c.NATS, "NATS_CREDS_FILE")
 	}
-	testkit.Check(t, os.Remove(file))
+	kit.Check(t, os.Remove(file))
 	expect("eyFirst", firstSignature)
 	broken(t, c.NATS, "NATS_CREDS_FILE")
 	written(t, file, second)
@@ -86,27 +86,27 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 }
 
 func TestCertificatesAreReadAgain(t *testing.T) {
-	cert, key := testkit.Certificate(t)
-	otherCert, otherKey := testkit.Certificate(t)
+	cert, key := kit.Certificate(t)
+	otherCert, otherKey := kit.Certificate(t)
 	setenv(t, map[string]string{"NATS_TLS_CA": cert, "NATS_TLS_CERT": cert, "NATS_TLS_KEY": key})
 	c, err := loaded(t)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	o := applied(t, c.NATS)
 	if !o.Secure || o.TLSConfig == nil {
 		t.Error("no TLS")
 	}
 	used := func() string {
 		pair, err := o.TLSCertCB()
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		return string(pair.Certificate[0])
 	}
 	roots := o.RootCAsCB
 	before, err := roots()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	first := used()
 	replace := func(with, what string) {
 		content, err := os.ReadFile(with)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		written(t, what, content)
 	}
 	replace(otherCert, cert) // the key is not there yet
@@ -145,7 +145,7 @@ func TestURLsFromFiles(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			setenv(t, map[string]string{"NATS_URL_FILE": written(t, file, []byte(test.before))})
 			c, err := loaded(t)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			o := applied(t, c.NATS)
 			written(t, file, []byte(test.after))
 			if test.servers == "" { // as it was given

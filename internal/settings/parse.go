@@ -5,12 +5,12 @@ import (
 	"strings"
 	"time"
 
-	"notifier/internal/digest"
+	"notifier/internal/consume/streams"
 	"notifier/internal/event"
-	"notifier/internal/markup"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
-	"notifier/internal/streams"
+	"notifier/internal/slackout/markup"
+	"notifier/internal/status/digest"
 	"notifier/internal/term"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // setenv sets the environment of one test, on top of the least that a worker needs; "" sets a variable to nothing.
@@ -139,12 +139,12 @@ func TestEveryVariableMayBeInAFile(t *testing.T) {
 	folder := t.TempDir()
 	for _, name := range settingNames() {
 		path := filepath.Join(folder, name)
-		testkit.Check(t, os.WriteFile(path, []byte("value of "+name+"\r\n\n"), 0o600))
+		kit.Check(t, os.WriteFile(path, []byte("value of "+name+"\r\n\n"), 0o600))
 		t.Setenv(name+"_FILE", path)
 	}
 	problems := &Problems{}
 	env := Read(problems)
-	testkit.Check(t, problems.Err())
+	kit.Check(t, problems.Err())
 	for name, value := range byName(env) {
 		if value != "value of "+name {
 			t.Errorf("%s is %q", name, value)
@@ -185,7 +185,7 @@ func TestEveryVariableMayBeInAFile(t *testing.T) {
 func TestAnEmptyFileIsAProblem(t *testing.T) {
 	for _, content := range []string{"", "\n", " \r\n\t"} {
 		path := filepath.Join(t.TempDir(), "empty")
-		testkit.Check(t, os.WriteFile(path, []byte(content), 0o600))
+		kit.Check(t, os.WriteFile(path, []byte(content), 0o600))
 		for _, name := range settingNames() {
 			t.Run(name, func(t *testing.T) {
 				t.Setenv(name+"_FILE", path)
@@ -211,7 +211,7 @@ func TestWorkerSettings(t *testing.T) {
 		"DEAD_LETTER_MAX_BYTES": "1099511627776", "NATS_REPLICAS": "3",
 	})
 	c, err := loaded(t)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	for what, pair := range map[string][2]any{
 		"global limit":    {c.Store.Limits.Global.String(), "100/30m"},
 		"category limit":  {c.Store.Limits.Category.String(), "10/1h+1/5s"},
@@ -277,7 +277,7 @@ func TestRedisForms(t *testing.T) {
 		t.Run(url, func(t *testing.T) {
 			setenv(t, map[string]string{"REDIS_URL": url})
 			c, err := loaded(t)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			if !want(c.Store.Redis) {
 				t.Errorf("%T, expected another client, or other options", c.Store.Redis)
 			}
@@ -305,7 +305,7 @@ func TestNATSServers(t *testing.T) {
 func TestBlocksAreCheckedUnlessTrusted(t *testing.T) {
 	setenv(t, map[string]string{"SLACK_LINK_HOSTS": "Grafana.example.org, *.corp.example.org"})
 	c, err := loaded(t)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	video := json.RawMessage(`[{"type":"video"}]`)
 	if c.Events.CheckBlocks == nil || c.Events.CheckBlocks(video) == nil {
 		t.Error("a video is taken, expected an error")

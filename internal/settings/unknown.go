@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"notifier/internal/suggest"
 	"notifier/internal/term"
+	"notifier/internal/term/suggest"
 )
 
 // UnknownVariable is a variable of the environment that looks like a setting and is none: it has no effect.

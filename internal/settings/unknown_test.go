@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestUnknownVariables(t *testing.T) {
@@ -65,7 +65,7 @@ func TestOwnFilesHaveNoUnknownVariables(t *testing.T) {
 	var names []string
 	for _, file := range []string{"../../docker-compose.yml", "../../.env.example"} {
 		text, err := os.ReadFile(file)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		for _, found := range regexp.MustCompile(`(?m)^#?([A-Z][A-Z0-9_]+)=|\$\{([A-Z][A-Z0-9_]+)|^ +([A-Z][A-Z0-9_]+): `).FindAllStringSubmatch(string(text), -1) {
 			names = append(names, found[1]+found[2]+found[3])
 		}
@@ -94,7 +94,7 @@ func TestManyUnknownVariables(t *testing.T) {
 func TestUnknownVariablesOfTheEnvironment(t *testing.T) {
 	setenv(t, map[string]string{"LIMIT_GLOBL": "secret", "NATS_STREEM": "", "REDIS_URL": "redis://one", "REDIS_URI": "redis://one"})
 	s, err := loaded(t)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if got, want := fmt.Sprint(s.Unknown), "[LIMIT_GLOBL is not a setting of notifier, and has no effect; LIMIT_GLOBAL is one]"; got != want {
 		t.Errorf("%s, expected %s", got, want)
 	}

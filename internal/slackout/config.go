@@ -10,8 +10,8 @@ import (
 
 	"github.com/slack-go/slack"
 
-	"notifier/internal/markup"
 	"notifier/internal/pattern"
+	"notifier/internal/slackout/markup"
 )
 
 // Config defines where and how to post. It prints without its secrets, with any verb.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestTimeout(t *testing.T) {
@@ -92,7 +92,7 @@ func TestCallersDeadline(t *testing.T) {
 // What fails before the request is out was certainly not posted.
 func TestNotSent(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	closed := listener.Addr().String()
 	_ = listener.Close()
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())

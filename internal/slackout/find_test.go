@@ -10,7 +10,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/event"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // startFinding starts a fake Slack and a Poster with a token.
@@ -28,7 +28,7 @@ func note(id string) event.Event {
 func mustPost(t *testing.T, p *Poster, ev event.Event) Receipt {
 	t.Helper()
 	receipt, err := p.Post(t.Context(), ev)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return receipt
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"notifier/internal/event"
-	"notifier/internal/markup"
+	"notifier/internal/slackout/markup"
 )
 
 // message is an event as it is posted, in either way of posting.

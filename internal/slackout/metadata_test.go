@@ -7,7 +7,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/event"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestMetadataIsSent(t *testing.T) {
@@ -27,8 +27,8 @@ func TestMetadataIsSent(t *testing.T) {
 				return
 			}
 			want := `{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors"}}`
-			testkit.WantJSON(t, json.RawMessage(m.Form["metadata"]), want)
-			testkit.WantJSON(t, m.Metadata, want)
+			kit.WantJSON(t, json.RawMessage(m.Form["metadata"]), want)
+			kit.WantJSON(t, m.Metadata, want)
 		})
 	}
 }

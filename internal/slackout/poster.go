@@ -17,7 +17,7 @@
 //
 // # Markup
 //
-// Unless Config.AllowMarkup is set, the content of an event has no effect beyond being shown: internal/markup describes how.
+// Unless Config.AllowMarkup is set, the content of an event has no effect beyond being shown: internal/slackout/markup describes how.
 // Unfurling is switched off, so that no event can make Slack fetch and show a page. A post never has "parse" or
 // "link_names": by default Slack turns a bare URL into a link to itself, and does not turn names into mentions.
 package slackout

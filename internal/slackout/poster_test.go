@@ -12,9 +12,9 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/event"
-	"notifier/internal/markup"
 	"notifier/internal/pattern"
-	"notifier/internal/testkit"
+	"notifier/internal/slackout/markup"
+	"notifier/test/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,7 +39,7 @@ var ways = []way{
 func startSlack(t *testing.T) *devstack.Slack {
 	t.Helper()
 	s, err := devstack.StartSlack("127.0.0.1:0")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -51,7 +51,7 @@ func startSlack(t *testing.T) *devstack.Slack {
 func newPoster(t *testing.T, config Config) *Poster {
 	t.Helper()
 	p, err := New(config)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -67,7 +67,7 @@ func TestPostReachesSlack(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			s := startSlack(t)
 			receipt, err := newPoster(t, way.config(s)).Post(t.Context(), ev)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			messages := s.Messages()
 			if len(messages) != 1 {
 				t.Fatalf("%d messages, want 1", len(messages))
@@ -76,7 +76,7 @@ func TestPostReachesSlack(t *testing.T) {
 			if want := "5 &gt; 4 &amp; &lt;!channel&gt;"; m.Text != want {
 				t.Errorf("text %q, want %q", m.Text, want)
 			}
-			testkit.WantJSON(t, m.Blocks, `[{"type":"section","text":{"type":"mrkdwn","text":"&lt;@U1&gt;","verbatim":true}}]`)
+			kit.WantJSON(t, m.Blocks, `[{"type":"section","text":{"type":"mrkdwn","text":"&lt;@U1&gt;","verbatim":true}}]`)
 			if m.ThreadTS != ev.ThreadTS {
 				t.Errorf("thread_ts %q, want %q", m.ThreadTS, ev.ThreadTS)
 			}
@@ -110,12 +110,12 @@ func TestLinksToTheHostsHaveWords(t *testing.T) {
 			config := way.config(s)
 			config.LinkHosts = markup.Hosts{"wiki.example"}
 			_, err := newPoster(t, config).Post(t.Context(), ev)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			m := s.Messages()[0]
 			if want := "<https://wiki.example/x|runbook> &lt;https://evil.example|x&gt;"; m.Text != want {
 				t.Errorf("text %q, want %q", m.Text, want)
 			}
-			testkit.WantJSON(t, m.Blocks, strings.Replace(string(ev.Blocks), "Bank", "evil.example: Bank", 1))
+			kit.WantJSON(t, m.Blocks, strings.Replace(string(ev.Blocks), "Bank", "evil.example: Bank", 1))
 		})
 	}
 }
@@ -138,7 +138,7 @@ func TestAllowedMarkupGoesOutUnchanged(t *testing.T) {
 			if m.Text != ev.Text {
 				t.Errorf("text %q, want %q", m.Text, ev.Text)
 			}
-			testkit.WantJSON(t, m.Blocks, string(ev.Blocks))
+			kit.WantJSON(t, m.Blocks, string(ev.Blocks))
 			if m.Form["unfurl_links"] != "" {
 				t.Errorf("unfurl_links=%q, want Slack's default", m.Form["unfurl_links"])
 			}

@@ -7,7 +7,7 @@ import (
 
 	"notifier/internal/event"
 	"notifier/internal/slackout"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestPreview: it shows what would be posted, and says when a text is cut and not when it only has to be escaped.
@@ -28,7 +28,7 @@ func TestPreview(t *testing.T) {
 		"just short enough": {slackout.Config{}, event.Event{Text: strings.Repeat("x", most)}, slackout.Preview{Text: strings.Repeat("x", most)}},
 	} {
 		got, err := test.config.Preview(test.event)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if got != test.want {
 			t.Errorf("%s: %.200v, expected %.200v", name, got, test.want)
 		}
@@ -36,7 +36,7 @@ func TestPreview(t *testing.T) {
 	for _, config := range []slackout.Config{{}, {AllowMarkup: true}} {
 		for _, text := range []string{strings.Repeat("x", most+1), strings.Repeat("&", 2<<20)} {
 			got, err := config.Preview(event.Event{Text: text})
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			if !got.Cut || len(got.Text) > 5*most {
 				t.Errorf("a text of %d bytes: cut %t, %d bytes", len(text), got.Cut, len(got.Text))
 			}

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // Nothing that can be printed holds the token or the webhook's URL, whatever goes wrong and with whatever verb.
 func TestNoSecretIsPrinted(t *testing.T) {
 	const secret = "SeCrEt"
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	_ = dead.Close()
 	s := startSlack(t)
 
@@ -84,7 +84,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 func startBabbler(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

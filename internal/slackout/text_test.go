@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 const ourText = "errors &lt;b&gt; <!date^1791115920^{time}|14:32 UTC>"
@@ -15,7 +15,7 @@ func TestPostTextPostsTheTextAsItIs(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			s := startSlack(t)
 			receipt, err := newPoster(t, way.config(s)).PostText(t.Context(), "C0OTHER", ourText)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			m := s.Messages()[0]
 			if m.Text != ourText || m.Form["unfurl_links"] != "false" || m.Metadata != nil {
 				t.Errorf("posted %+v", m)
@@ -35,8 +35,8 @@ func TestUpdateTextReplacesTheText(t *testing.T) {
 	s := startSlack(t)
 	p := newPoster(t, ways[0].config(s))
 	receipt, err := p.PostText(t.Context(), "#general", "first") // a name: the receipt has its ID, which an edit needs
-	testkit.Check(t, err)
-	testkit.Check(t, p.UpdateText(t.Context(), receipt.Channel, receipt.TS, ourText))
+	kit.Check(t, err)
+	kit.Check(t, p.UpdateText(t.Context(), receipt.Channel, receipt.TS, ourText))
 	messages := s.Messages()
 	if len(messages) != 1 || messages[0].Text != ourText || messages[0].TS != receipt.TS {
 		t.Errorf("messages %+v, want one, edited", messages)
@@ -50,7 +50,7 @@ func TestUpdateTextFails(t *testing.T) {
 	s := startSlack(t)
 	p := newPoster(t, ways[0].config(s))
 	receipt, err := p.PostText(t.Context(), "C0", "first")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	edit := func(channel, ts string) error { return p.UpdateText(t.Context(), channel, ts, "second") }
 	for code, err := range map[string]error{
 		"message_not_found": edit(receipt.Channel, "1.000001"),

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/steering"
 	"notifier/internal/term"
 )

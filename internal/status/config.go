@@ -13,7 +13,7 @@ import (
 	"notifier/internal/event"
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
-	"notifier/internal/testkit"
+	"notifier/internal/status/stats"
+	"notifier/test/kit"
 )
 
 // exact also compares what is not exported; an empty list is as good as none.
@@ -43,12 +43,12 @@ func TestAConfigurationComesBack(t *testing.T) {
 		"webhook": func(c *Config) { c.Channel = "" },
 		"few": func(c *Config) {
 			*c = Config{Dedupe: time.Second, Stream: "S", Consumer: "c", Subject: c.Subject}
-			c.Limits = testkit.Rules("1/1ms", "1000000/744h:fixed", "")
+			c.Limits = kit.Rules("1/1ms", "1000000/744h:fixed", "")
 		},
 	} {
 		want := changed(t, change)
 		got, err := beaten(Config{}, want)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		want.Others = "" // a hash cannot be read
 		if diff := cmp.Diff(want, got, exact, emptyIsNil); diff != "" {
 			t.Errorf("%s (-worker +reader):\n%s", name, diff)
@@ -66,18 +66,18 @@ func TestAHeartbeatIsBounded(t *testing.T) {
 			routes = append(routes, fmt.Sprintf("category-%d=#c", i))
 		}
 		return changed(t, func(c *Config) {
-			c.Limits.Overrides = testkit.Rules("1/1h", "1/1h", strings.Join(overrides, ",")).Overrides
+			c.Limits.Overrides = kit.Rules("1/1h", "1/1h", strings.Join(overrides, ",")).Overrides
 			c.Routes, _ = ParseRoutes(strings.Join(routes, ","))
 		})
 	}
 	of := long(2000, "1/1h")
 	text, err := json.Marshal(of.Shown())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if len(text) > 2000 {
 		t.Errorf("%d bytes of 2000 overrides and routes", len(text))
 	}
 	got, err := beaten(of, of)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if got.Limits.LimitFor("category-7").String() != "1/1h" || got.RoutesUnknown || got.Routes.Len() != 2000 {
 		t.Errorf("a reader with the same settings has %+v", got)
 	}
@@ -85,7 +85,7 @@ func TestAHeartbeatIsBounded(t *testing.T) {
 	if err == nil || err.Error() != "LIMIT_OVERRIDES is too long for a heartbeat" {
 		t.Errorf("%v, expected that limits are missing", err)
 	}
-	of.Limits.Overrides = testkit.Rules("1/1h", "1/1h", "").Overrides
+	of.Limits.Overrides = kit.Rules("1/1h", "1/1h", "").Overrides
 	if got, err = beaten(Config{}, of); err != nil || !got.RoutesUnknown || got.Routes.Len() != 0 {
 		t.Errorf("%v, routes unknown: %t, %d routes", err, got.RoutesUnknown, got.Routes.Len())
 	}

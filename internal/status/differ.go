@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
 )
 

@@ -12,22 +12,22 @@ import (
 
 	"notifier/internal/event"
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
-	"notifier/internal/testkit"
+	"notifier/internal/status/stats"
+	"notifier/test/kit"
 )
 
 // configured is a configuration with all that can be set.
 func configured(t *testing.T) Config {
 	t.Helper()
 	c := worker(t, "10/30m")
-	c.Limits = testkit.Rules("100/30m+1000/24h:15m", "10/30m", "errors=20/30m+2/10s,team-a.>=5/1h:fixed")
-	c.Limits.Group = testkit.Rules("40/30m", "1/1h", "").Global
-	c.Limits.GroupOverrides = map[string]ratelimit.Limit{"team-b": testkit.Rules("4/30m", "1/1h", "").Global}
+	c.Limits = kit.Rules("100/30m+1000/24h:15m", "10/30m", "errors=20/30m+2/10s,team-a.>=5/1h:fixed")
+	c.Limits.Group = kit.Rules("40/30m", "1/1h", "").Global
+	c.Limits.GroupOverrides = map[string]ratelimit.Limit{"team-b": kit.Rules("4/30m", "1/1h", "").Global}
 	c.Limits.Reserve = map[string]int{"payments": 5, "deploys": 2}
 	c.Limits.Pace, c.MaxAge, c.Others = tier(10, 10*time.Second), time.Hour, "65536 escape"
 	var err error
 	c.Routes, err = ParseRoutes("errors=C0123456,team-a.>=#team-a")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return c
 }
 
@@ -42,7 +42,7 @@ func changed(t *testing.T, change func(c *Config)) Config {
 func subjectOf(t *testing.T, text string) event.Pattern {
 	t.Helper()
 	subject, err := event.ParsePattern(text)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return subject
 }
 
@@ -63,10 +63,10 @@ func TestEachSettingCounts(t *testing.T) {
 		"NATS_STREAM":    func(c *Config) { c.Stream = "OTHER" },
 		"NATS_CONSUMER":  func(c *Config) { c.Consumer = "other" },
 		"NATS_SUBJECT":   func(c *Config) { c.Subject = subjectOf(t, "other.>") },
-		"LIMIT_GLOBAL":   func(c *Config) { c.Limits.Global = testkit.Rules("99/30m", "1/1h", "").Global },
-		"LIMIT_CATEGORY": func(c *Config) { c.Limits.Category = testkit.Rules("1/1h", "9/30m", "").Category },
+		"LIMIT_GLOBAL":   func(c *Config) { c.Limits.Global = kit.Rules("99/30m", "1/1h", "").Global },
+		"LIMIT_CATEGORY": func(c *Config) { c.Limits.Category = kit.Rules("1/1h", "9/30m", "").Category },
 		"LIMIT_OVERRIDES": func(c *Config) {
-			c.Limits.Overrides = testkit.Rules("1/1h", "1/1h", "errors=1/1h").Overrides
+			c.Limits.Overrides = kit.Rules("1/1h", "1/1h", "errors=1/1h").Overrides
 		},
 		"LIMIT_GROUP":           func(c *Config) { c.Limits.Group = nil },
 		"LIMIT_GROUP_OVERRIDES": func(c *Config) { c.Limits.GroupOverrides = nil },
@@ -98,7 +98,7 @@ func TestEachSettingCounts(t *testing.T) {
 
 func TestDifferencesAreNamed(t *testing.T) {
 	limit := func(text string) func(*Config) {
-		return func(c *Config) { c.Limits.Category = testkit.Rules("1/1h", text, "").Category }
+		return func(c *Config) { c.Limits.Category = kit.Rules("1/1h", text, "").Category }
 	}
 	differences, _ := differ(map[string]Config{
 		"a": configured(t), "b": configured(t), "d": changed(t, limit("7/1h")),
@@ -124,7 +124,7 @@ func TestOnlyWhatDiffersOfAListIsShown(t *testing.T) {
 			entries = append(entries, fmt.Sprintf("c%d=1/1h", i))
 		}
 		return changed(t, func(c *Config) {
-			c.Limits.Overrides = testkit.Rules("1/1h", "1/1h", strings.Join(entries, ",")+errors).Overrides
+			c.Limits.Overrides = kit.Rules("1/1h", "1/1h", strings.Join(entries, ",")+errors).Overrides
 		})
 	}
 	for _, test := range []struct{ a, b, wantA, wantB string }{
@@ -200,7 +200,7 @@ func TestAReaderIsComparedWithReplicas(t *testing.T) {
 	k.replicas = append(k.replicas, stats.Replica{ID: "old"})
 	source, _ := k.reading(worker(t, "1/1h"))
 	differences, n, err := source.Compare(t.Context(), "this one")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	want := "LIMIT_CATEGORY is 1/1h in 5 replicas (this one, a0, a1, ...) and 2/1h in a4"
 	if n != 5 || len(differences) != 1 || differences[0].Text() != want {
 		t.Errorf("of %d replicas %+v, expected of 5: %s", n, differences, want)

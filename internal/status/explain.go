@@ -9,7 +9,7 @@ import (
 	"notifier/internal/outcome"
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/steering"
 	"notifier/internal/term"
 )

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // explained is the text about a category, and what it is from.
@@ -18,7 +18,7 @@ func (k *known) explained(t *testing.T, category, channel string) (string, Expla
 	source.Own = worker(t, "10/30m")
 	source.Own.Channel = channel
 	e, err := source.Explain(t.Context(), category)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return e.Lines(term.Screen{}), e
 }
 

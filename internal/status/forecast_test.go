@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/steering"
 	"notifier/internal/term"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // full is a usage without room for that long.
@@ -44,9 +44,9 @@ func TestOneAnswerForEveryScope(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			k := &known{categories: []string{test.category}, usages: test.usages, reserves: test.reserves, hour: stats.Hour{Now: now}}
 			status, err := k.source().Read(t.Context())
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			explained, err := k.source().Explain(t.Context(), test.category)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			got := status.Categories[0]
 			if diff := cmp.Diff(*got.Forecast, explained.Forecast); diff != "" {
 				t.Errorf("status and explain differ (-status +explain):\n%s", diff)

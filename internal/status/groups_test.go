@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // used is a usage of the group or the category.
@@ -54,7 +54,7 @@ func levels() *known {
 
 func TestAStatusShowsGroupsAndReserves(t *testing.T) {
 	got, err := levels().source().Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	at := func(d time.Duration) *time.Time { moment := now.Add(d); return &moment }
 	groups := []Scope{{
 		Group: "team-a", Tiers: []Tier{{Limit: "50/30m", Used: 50, Max: 50, FreeS: 90}}, NextFree: at(90 * time.Second),
@@ -150,9 +150,9 @@ func TestTheStatusOfManyGroupsIsBounded(t *testing.T) {
 	}
 	k.usages[mostLookedAt/2].Used = 10 // one that is full
 	got, err := k.source().Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	body, err := json.Marshal(got)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if len(body) > mostBytes || len(got.Groups)+got.MoreGroups != mostLookedAt || len(got.Reserves)+got.MoreReserves != 10_000 {
 		t.Errorf("%d bytes, %d groups and %d more, %d reserves and %d more", len(body), len(got.Groups), got.MoreGroups, len(got.Reserves), got.MoreReserves)
 	}

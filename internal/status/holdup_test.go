@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
-	"notifier/internal/testkit"
+	"notifier/internal/status/stats"
+	"notifier/test/kit"
 )
 
 func TestHoldupNamesWhatKeepsACategory(t *testing.T) {
@@ -51,7 +51,7 @@ func TestHoldupNamesWhatKeepsACategory(t *testing.T) {
 		source.Own = worker(t, "10/30m")
 		source.Own.Channel, source.Own.Limits.Pace = "#a", tier(1, 10*time.Second)
 		h, err := source.Holdup(t.Context(), "errors")
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		var got []string
 		for _, wait := range h.Waits {
 			got = append(got, wait.Text())

@@ -10,10 +10,10 @@ import (
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/steering"
-	"notifier/internal/suggest"
 	"notifier/internal/term"
+	"notifier/internal/term/suggest"
 )
 
 // Remarks are what an operator may not expect of an order that is in force, a sentence each: wider limits that are lower, a global

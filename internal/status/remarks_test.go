@@ -7,20 +7,20 @@ import (
 
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/steering"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // remarked are the remarks on an order, joined.
 func (k *known) remarked(t *testing.T, order steering.Order, err error) string {
 	t.Helper()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	order.Since = now
 	source := k.source()
 	source.Own = worker(t, "10/30m")
 	remarks, err := source.Remarks(t.Context(), order)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return strings.Join(remarks, "\n")
 }
 
@@ -86,7 +86,7 @@ func TestAbove(t *testing.T) {
 		for i, text := range []string{c.own, c.wider} {
 			if text != "" {
 				limit, err := ratelimit.ParseLimit(text)
-				testkit.Check(t, err)
+				kit.Check(t, err)
 				limits[i] = limit
 			}
 		}

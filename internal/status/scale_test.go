@@ -11,11 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/stats"
 	"notifier/internal/status"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // crowd is how many categories the scripts keep in their index.
@@ -38,7 +38,7 @@ func crowded(tb testing.TB, groups string) (status.Source, *redistest.Server) {
 				}
 				return nil
 			})
-			testkit.Check(tb, err)
+			kit.Check(tb, err)
 		}
 	}
 	fill(crowd, func(pipe redis.Pipeliner, i int) {
@@ -60,15 +60,15 @@ func crowded(tb testing.TB, groups string) (status.Source, *redistest.Server) {
 	})
 	// The minutes end with the next one, and begin with the one that the hour has lost when it begins.
 	oldest := "{notifier}:counts:" + strconv.FormatInt(now.Unix()/60-59, 10)
-	testkit.Check(tb, client.HSet(ctx, oldest, "dropped/category/zz-burns", 3, "sent//zz-burns", 1).Err())
-	rules := testkit.Rules("1000000/30m", "10/30m", "")
+	kit.Check(tb, client.HSet(ctx, oldest, "dropped/category/zz-burns", 3, "sent//zz-burns", 1).Err())
+	rules := kit.Rules("1000000/30m", "10/30m", "")
 	if groups != "" {
-		rules.Group = testkit.Rules(groups, groups, "").Global
+		rules.Group = kit.Rules(groups, groups, "").Global
 	}
 	limiter, err := ratelimit.New(client, "notifier", rules, time.Hour)
-	testkit.Check(tb, err)
+	kit.Check(tb, err)
 	reader, err := stats.NewReader(client, "notifier")
-	testkit.Check(tb, err)
+	kit.Check(tb, err)
 	return status.Source{Limiter: limiter, Stats: reader}, server
 }
 
@@ -84,13 +84,13 @@ func statusOfACrowd(t *testing.T, groups string, most int) {
 	t.Helper()
 	source, server := crowded(t, groups)
 	_, err := source.Read(t.Context()) // which loads the scripts
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	before := server.Commands(t)
 	got, err := source.Read(t.Context())
 	commands := server.Commands(t) - before
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	body, err := json.Marshal(got)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	table := got.Table(term.Screen{})
 	t.Logf("%d commands, %d bytes as JSON, %d as a table", commands, len(body), len(table))
 	if commands > most || len(body) > 64<<10 || len(table) > 64<<10 {

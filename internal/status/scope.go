@@ -7,7 +7,7 @@ import (
 
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
 )
 

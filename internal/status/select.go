@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"notifier/internal/outcome"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
 )
 

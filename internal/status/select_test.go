@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // names are the categories of scopes.
@@ -35,7 +35,7 @@ func TestWhatBurnsIsShown(t *testing.T) {
 	}
 	k.usages = append(k.usages, ratelimit.Usage{Category: "zz-burns", Tier: tier(10, time.Minute), Used: 5})
 	got, err := k.source().Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if len(k.asked) != mostLookedAt || k.asked[0] != "zz-burns" || k.asked[1] != "c0000" {
 		t.Errorf("asked for %d categories, %q first; expected %d, what is dropped and then what was busy last", len(k.asked), k.asked[:2], mostLookedAt)
 	}
@@ -59,7 +59,7 @@ func TestOurNameIsNobodysCategory(t *testing.T) {
 		}}}},
 	}
 	got, err := k.source().Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if !slices.Equal(k.asked, []string{"_other"}) {
 		t.Errorf("asked for %q, expected the publisher's _other once", k.asked)
 	}
@@ -93,7 +93,7 @@ func TestAStatusFits(t *testing.T) {
 		s := full(test.categories, test.slots)
 		s.fit(mostBytes)
 		var body strings.Builder
-		testkit.Check(t, term.NewJSON(&body).Encode(s))
+		kit.Check(t, term.NewJSON(&body).Encode(s))
 		if body.Len() > mostBytes || len(s.Global.Minutes) != 60 {
 			t.Errorf("%+v: %d bytes with %d minutes of the global limit, expected at most %d with 60", test, body.Len(), len(s.Global.Minutes), mostBytes)
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/steering"
 	"notifier/internal/term"
 )

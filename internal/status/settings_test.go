@@ -10,18 +10,18 @@ import (
 
 	"notifier/internal/event"
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // worker are the settings of one with this limit of a category.
 func worker(t *testing.T, category string) Config {
 	t.Helper()
 	subject, err := event.ParsePattern("notify.>")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return Config{
-		Limits: testkit.Rules("100/30m", category, ""), Dedupe: time.Hour,
+		Limits: kit.Rules("100/30m", category, ""), Dedupe: time.Hour,
 		Channel: "#a", Stream: "S", Consumer: "c", Subject: subject,
 	}
 }
@@ -51,7 +51,7 @@ func TestTheWorkersSettingsCount(t *testing.T) {
 		t.Helper()
 		source, read := k.reading(worker(t, "99/1h"))
 		got, err := source.Read(t.Context())
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		s := got.Settings
 		if fmt.Sprint(*read) != limits || !strings.Contains(s.OwnText, own) || (own == "") != (s.OwnText == "") || s.Replicas != replicas || len(s.Warnings) != warnings {
 			t.Errorf("%s: read with %v, %+v; expected %s, %q, %d replicas and %d warnings", name, *read, s, limits, own, replicas, warnings)
@@ -103,18 +103,18 @@ func TestNothingIsReadWithTheReadersLimits(t *testing.T) {
 	source.Limiter = &known{err: errors.New("the reader's own limits are used")}
 	_, read := source.Read(t.Context())
 	_, explained := source.Explain(t.Context(), "a")
-	testkit.Check(t, errors.Join(read, explained))
+	kit.Check(t, errors.Join(read, explained))
 }
 
 // TestExplain puts together what applies to a category.
 func TestExplain(t *testing.T) {
 	s := worker(t, "10/30m")
-	s.Limits = testkit.Rules("100/30m", "10/30m", "team-a.>=5/1h")
-	s.Limits.GroupOverrides = map[string]ratelimit.Limit{"team-a": testkit.Rules("40/30m", "1/1h", "").Global}
+	s.Limits = kit.Rules("100/30m", "10/30m", "team-a.>=5/1h")
+	s.Limits.GroupOverrides = map[string]ratelimit.Limit{"team-a": kit.Rules("40/30m", "1/1h", "").Global}
 	s.Limits.Pace, s.MaxAge = tier(10, 10*time.Second), time.Hour
 	var err error
 	s.Routes, err = ParseRoutes("team-a.*=#team-a")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	k := &known{
 		hour: stats.Hour{Now: now},
 		usages: []ratelimit.Usage{
@@ -129,7 +129,7 @@ func TestExplain(t *testing.T) {
 	k.replicas[0].Refused = map[string]string{"#team-a": "is_archived"}
 	source, _ := k.reading(Config{})
 	e, err := source.Explain(t.Context(), "team-a.x")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	text := e.Lines(term.Screen{})
 	for _, want := range []string{
 		"An event would be dropped now (category): the limit 5/1h of the category is full. There is room in 1m (",
@@ -151,7 +151,7 @@ func TestExplain(t *testing.T) {
 	}
 
 	s.Subject, err = event.ParsePattern("notify.*")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	k.replicas = nil
 	k.runs("a", s, 0)
 	if e, err = source.Explain(t.Context(), "team-a.x"); err != nil || !e.Impossible || !strings.HasPrefix(e.Lines(term.Screen{}), "No event can have this category: no subject of NATS_SUBJECT notify.* gives it.\n") {
@@ -188,9 +188,9 @@ func TestTheStatusOfManyReplicasIsBounded(t *testing.T) {
 	}
 	source, _ := k.reading(worker(t, "99/1h"))
 	got, err := source.Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	body, err := json.Marshal(got)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if len(body) > mostBytes || len(got.Replicas)+got.MoreReplicas != 200 || len(got.Categories) < 50 || len(got.Settings.Warnings) == 0 {
 		t.Errorf("%d bytes, %d replicas and %d more, %d categories, %d warnings", len(body), len(got.Replicas), got.MoreReplicas, len(got.Categories), len(got.Settings.Warnings))
 	}
@@ -213,7 +213,7 @@ func TestReplicasThatDiedDoNotCount(t *testing.T) {
 	k.replicas[3].Seen = now.Add(-15 * time.Second) // Redis was unavailable since then
 	source, read := k.reading(worker(t, "99/1h"))
 	got, err := source.Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if fmt.Sprint(*read) != "[2/1h 1h0m0s]" || got.Settings.Replicas != 1 || len(got.Settings.Warnings) != 0 || len(got.Replicas) != 4 {
 		t.Errorf("read with %v, %+v, %d replicas", *read, got.Settings, len(got.Replicas))
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func counted(category, source string, sent, refused, total int64) stats.SourceCount {
@@ -30,7 +30,7 @@ func TestSources(t *testing.T) {
 			counted("errors", "d", 0, 0, 7), counted("deploys", "\x1b[2J<!channel>", 1, 0, 1)),
 	}}}
 	got, err := k.source().Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	want := map[string][]stats.SourceCount{
 		"errors": {
 			counted("errors", "https://ci.example/1", 10, 395, 412), counted("errors", "c", 0, 1, 1), counted("errors", "d", 0, 0, 7),
@@ -51,12 +51,12 @@ func TestSources(t *testing.T) {
 		t.Errorf("expected\n%sin\n%s", rows, table)
 	}
 	encoded, err := json.Marshal(got)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if part := `"errors":[{"source":"https://ci.example/1","sent":10,"refused":395,"total":412}`; !strings.Contains(string(encoded), part) {
 		t.Errorf("no %s in %s", part, encoded)
 	}
 	got, err = (&known{hour: stats.Hour{Now: now, Sources: []stats.SourceSlot{slot(counted("errors", "", 1, 0, 1))}}}).source().Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if encoded, err = json.Marshal(got); err != nil || !strings.Contains(string(encoded), `"sources":{}`) || strings.Contains(got.Table(term.Screen{}), "Sources") {
 		t.Errorf("%v, %s", err, encoded)
 	}
@@ -72,14 +72,14 @@ func TestManySourcesAreBounded(t *testing.T) {
 	}
 	k := &known{hour: stats.Hour{Now: time.Now(), Sources: []stats.SourceSlot{{Counts: counts}}}}
 	got, err := k.source().Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	encoded, err := json.Marshal(got)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if len(got.Sources) < fewWithSources || len(got.Sources)+got.MoreSources != 100 || got.Sources["category-00"+strings.Repeat("x", 116)] == nil {
 		t.Errorf("%d categories with sources, %d more", len(got.Sources), got.MoreSources)
 	}
 	var size counter
-	testkit.Check(t, term.NewJSON(&size).Encode(got))
+	kit.Check(t, term.NewJSON(&size).Encode(got))
 	if size > mostBytes {
 		t.Errorf("%d bytes, %d as HTML", size, len(encoded))
 	}

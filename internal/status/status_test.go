@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/steering"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // known is what the parts of a Source say.
@@ -120,7 +120,7 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 		},
 	}
 	got, err := k.source().Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if diff := cmp.Diff([]string{"errors", "deploys", "quiet"}, k.asked); diff != "" {
 		t.Errorf("asked for (-want +got):\n%s", diff)
 	}

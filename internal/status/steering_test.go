@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/steering"
 	"notifier/internal/term"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // asked is what operators have asked for.
@@ -21,7 +21,7 @@ func (a asked) Read(context.Context) (steering.State, error) { return a.State, n
 
 func (a *asked) add(t *testing.T, order steering.Order, err error, length time.Duration) {
 	t.Helper()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	order.Since, order.Until = now, now.Add(length)
 	a.Orders = append(a.Orders, order)
 }
@@ -44,7 +44,7 @@ func TestWhatOperatorsHaveAskedFor(t *testing.T) {
 		return k, nil
 	}
 	got, err := source.Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if len(got.Steering) != 2 || instead.Categories["errors"].String() != "7/1h" || len(instead.Categories) != 1 {
 		t.Errorf("%+v, and read with %+v", got.Steering, instead)
 	}
@@ -58,7 +58,7 @@ func TestWhatOperatorsHaveAskedFor(t *testing.T) {
 		}
 	}
 	explained, err := source.Explain(t.Context(), "errors")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	own := explained.Limits[len(explained.Limits)-1]
 	if own.ForAWhile == nil || own.ForAWhile.By != "bob@ops" || own.Limit != "7/1h" || explained.Limits[0].ForAWhile != nil {
 		t.Errorf("%+v", explained.Limits)
@@ -79,7 +79,7 @@ func TestManyOrdersAreBounded(t *testing.T) {
 	}
 	source.Steering = orders
 	got, err := source.Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if len(got.Steering) != 50 || got.MoreSteering != 950 || !strings.Contains(got.Table(term.Screen{}), "1000 mutes and temporary limits are in force\n") {
 		t.Errorf("%d and %d more", len(got.Steering), got.MoreSteering)
 	}

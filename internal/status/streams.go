@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"notifier/internal/outcome"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
 )
 

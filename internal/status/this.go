@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 )
 
 // This is what one worker knows by itself, whatever Redis says.

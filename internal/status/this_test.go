@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // TestAStatusTrustsTheWorkerAboutItself: a heartbeat that is old, or was never stored, gives way to what the worker knows.
@@ -26,7 +26,7 @@ func TestAStatusTrustsTheWorkerAboutItself(t *testing.T) {
 		source := k.source()
 		source.This = func() *This { return this }
 		got, err := source.Read(t.Context())
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		at := 0
 		for i, replica := range got.Replicas {
 			if replica.ID == "b" {
@@ -94,7 +94,7 @@ func TestStreamsThatAreNearlyFullAreNamed(t *testing.T) {
 		{ID: "c", Seen: now, Heartbeat: stats.Heartbeat{Streams: []stats.Stream{unknown, {Name: "OTHER"}, {Name: "DENIED\x1b", Unknown: "denied"}}}},
 	}}
 	got, err := k.source().Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	var texts []string
 	for _, stream := range got.Streams {
 		texts = append(texts, stream.Text)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
 )
 

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
-	"notifier/internal/testkit"
+	"notifier/internal/status/stats"
+	"notifier/test/kit"
 )
 
 // behind is two replicas: #alerts is paused in one of them and #builds has a pace, while #quiet takes what comes.
@@ -35,7 +35,7 @@ func TestAStatusAddsUpWhatWaitsForChannels(t *testing.T) {
 	k := &known{usages: []ratelimit.Usage{{Tier: tier(100, time.Minute)}}, replicas: behind()}
 	k.hour.Now = now
 	got, err := k.source().Read(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	want := []Unposted{
 		{"#alerts", 42, 180, "slack", "#alerts: 42 events wait to be posted, the oldest for 3m; Slack takes no posts at the moment"},
 		{"#builds", 1, 1.5, "pace", "#builds: 1 event waits to be posted, the oldest for 2s; the pace of the channel"},

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/steering"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // The script of release v0.1.0, whose replicas and commands run beside those of this one during an upgrade.
@@ -20,7 +20,7 @@ var steerBefore string
 func (w *world) before(arguments ...any) int64 {
 	w.Helper()
 	reply, err := redis.NewScript(steerBefore).Run(w.Context(), w.client, []string{key}, arguments...).Int64Slice()
-	testkit.Check(w.T, err)
+	kit.Check(w.T, err)
 	return reply[0]
 }
 
@@ -46,13 +46,13 @@ func TestTheReleaseBeforeReadsAndWritesTheSameHash(t *testing.T) {
 	w.mute("b", time.Hour)
 	both := w.fields()
 	r := w.replica()
-	testkit.Check(t, r.Load(t.Context()))
+	kit.Check(t, r.Load(t.Context()))
 	if !r.muted("a") || !r.muted("b") {
 		t.Fatalf("not in force: %v", both)
 	}
 
 	_, _, err := w.store.Clear(t.Context(), steering.Mute, "a")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if w.before("clear", "mute b") != 1 {
 		t.Error("v0.1.0 does not find what this release has set")
 	}
@@ -62,7 +62,7 @@ func TestTheReleaseBeforeReadsAndWritesTheSameHash(t *testing.T) {
 	if status := w.restoreBefore(both); status != 0 {
 		t.Errorf("v0.1.0 puts back what was cleared: %d, %v", status, w.fields())
 	}
-	testkit.Check(t, r.PutBack(t.Context(), w.client))
+	kit.Check(t, r.PutBack(t.Context(), w.client))
 	r.flush()
 	if r.muted("a") || r.muted("b") {
 		t.Errorf("what was cleared is back: %v", w.fields())
@@ -71,19 +71,19 @@ func TestTheReleaseBeforeReadsAndWritesTheSameHash(t *testing.T) {
 	w.mute("c", time.Hour)
 	r.flush()
 	kept := w.fields()
-	testkit.Check(t, w.client.Del(t.Context(), key).Err())
+	kit.Check(t, w.client.Del(t.Context(), key).Err())
 	r.flush()
 	if now := w.fields(); now["mute c"] != kept["mute c"] || now["born"] != kept["born"] || now["version"] != kept["version"] {
 		t.Errorf("%v is put back, expected %v", now, kept)
 	}
-	testkit.Check(t, w.client.Del(t.Context(), key).Err())
+	kit.Check(t, w.client.Del(t.Context(), key).Err())
 	w.restoreBefore(kept)
 	r.flush()
 	if !r.muted("c") {
 		t.Errorf("what v0.1.0 has put back is not in force: %v", w.fields())
 	}
 
-	testkit.Check(t, w.client.Del(t.Context(), key).Err()) // a hash that begins with this release
+	kit.Check(t, w.client.Del(t.Context(), key).Err()) // a hash that begins with this release
 	w.mute("d", time.Hour)
 	begun := w.fields()
 	w.before("set", "mute e", hour, `{"by":"old@ops"}`)

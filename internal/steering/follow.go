@@ -12,7 +12,7 @@ import (
 
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 )
 
 // Limits takes over the limits for a while; see ratelimit.Limiter.

@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/steering"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestAReplicaFollows(t *testing.T) {
 	w := newWorld(t)
 	r := w.replica()
 	r.Follow(t.Context(), stats.Flushed{Now: time.Now(), Version: 7}) // before it has read anything
-	testkit.Check(t, r.Load(t.Context()))
+	kit.Check(t, r.Load(t.Context()))
 	if r.muted("errors") {
 		t.Error("muted from the start")
 	}
@@ -36,9 +36,9 @@ func TestAReplicaFollows(t *testing.T) {
 		t.Errorf("%v", lines)
 	}
 	_, _, err := w.store.Clear(t.Context(), steering.Mute, "errors.>")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	_, _, err = w.store.Clear(t.Context(), steering.Limit, "global")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	r.flush()
 	if r.muted("errors.db") || len(r.limits.current().Global) > 0 || len(r.limits.current().Groups) != 1 {
 		t.Error("what was cleared is still in force")
@@ -56,19 +56,19 @@ func TestAnOrderEndsByItself(t *testing.T) {
 	w.mute(">", time.Hour)
 	w.limit("global", "5/1m", time.Second)
 	_, _, err := w.store.Clear(t.Context(), steering.Mute, ">")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	r := w.replica()
-	testkit.Check(t, r.Load(t.Context()))
+	kit.Check(t, r.Load(t.Context()))
 	if !r.muted("errors") || !r.muted("errors.db") {
 		t.Fatal("not in force")
 	}
 	until := w.read().Orders[0].Until
-	testkit.Eventually(t, "the mute is over", func() bool { return !r.muted("errors") })
+	kit.Eventually(t, "the mute is over", func() bool { return !r.muted("errors") })
 	if now := w.read().Now; now.Before(until) {
 		t.Errorf("over %s too early", until.Sub(now))
 	}
-	testkit.Eventually(t, "the limit is over", func() bool { return len(r.limits.current().Global) == 0 })
-	testkit.Eventually(t, "the ends are logged", func() bool {
+	kit.Eventually(t, "the limit is over", func() bool { return len(r.limits.current().Global) == 0 })
+	kit.Eventually(t, "the ends are logged", func() bool {
 		return r.log.FilterMessage("mute is over").Len() == 2 && r.log.FilterMessage("limit for a while is over").Len() == 1
 	})
 }
@@ -78,7 +78,7 @@ func TestTheClockIsThatOfRedis(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", time.Hour)
 	r := w.replica()
-	testkit.Check(t, r.Load(t.Context()))
+	kit.Check(t, r.Load(t.Context()))
 	version := w.read().Version
 	r.Follow(t.Context(), stats.Flushed{Now: time.Now().Add(2 * time.Hour), Version: version})
 	if r.muted("a") {
@@ -96,12 +96,12 @@ func TestMutesOverlap(t *testing.T) {
 	w.mute("errors", time.Second)
 	w.mute(">", time.Hour)
 	r := w.replica()
-	testkit.Check(t, r.Load(t.Context()))
+	kit.Check(t, r.Load(t.Context()))
 	if mute, _ := r.Muted("errors"); mute.Target != "errors" {
 		t.Errorf("muted by %s", mute.Target)
 	}
 	gap := false
-	testkit.Eventually(t, "the first is over", func() bool {
+	kit.Eventually(t, "the first is over", func() bool {
 		mute, muted := r.Muted("errors")
 		gap = gap || !muted
 		return muted && mute.Target == ">"
@@ -117,9 +117,9 @@ func TestWhatWasLostIsPutBack(t *testing.T) {
 	w.mute("a", time.Hour)
 	w.mute("b", 3*time.Hour)
 	r, other := w.replica(), w.replica()
-	testkit.Check(t, errors.Join(r.Load(t.Context()), other.Load(t.Context())))
+	kit.Check(t, errors.Join(r.Load(t.Context()), other.Load(t.Context())))
 	before := w.read()
-	testkit.Check(t, w.client.Del(t.Context(), key).Err())
+	kit.Check(t, w.client.Del(t.Context(), key).Err())
 	r.flush()
 	other.flush()
 	after := w.read()
@@ -136,8 +136,8 @@ func TestWhatIsSetAfterALossTakesThePlaceOfWhatWasLost(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", time.Hour)
 	r, other := w.replica(), w.replica()
-	testkit.Check(t, errors.Join(r.Load(t.Context()), other.Load(t.Context())))
-	testkit.Check(t, w.client.Del(t.Context(), key).Err())
+	kit.Check(t, errors.Join(r.Load(t.Context()), other.Load(t.Context())))
+	kit.Check(t, w.client.Del(t.Context(), key).Err())
 	w.mute("b", time.Hour)
 	for range 2 {
 		r.flush()
@@ -155,11 +155,11 @@ func TestTheNewestCopyIsPutBackInTheEnd(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", time.Hour)
 	slow, fast := w.replica(), w.replica()
-	testkit.Check(t, errors.Join(slow.Load(t.Context()), fast.Load(t.Context())))
+	kit.Check(t, errors.Join(slow.Load(t.Context()), fast.Load(t.Context())))
 	_, _, err := w.store.Clear(t.Context(), steering.Mute, "a")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	fast.flush()
-	testkit.Check(t, w.client.Del(t.Context(), key).Err())
+	kit.Check(t, w.client.Del(t.Context(), key).Err())
 	for range 2 {
 		slow.flush()
 		fast.flush()
@@ -174,7 +174,7 @@ func TestTheHashStaysWhenItsLastOrderIsGone(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", 31*24*time.Hour)
 	_, _, err := w.store.Clear(t.Context(), steering.Mute, "a")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if ttl := w.client.PTTL(t.Context(), key).Val(); ttl < steering.Longest {
 		t.Errorf("it is kept for %s, expected longer than the mute would have lasted", ttl)
 	}
@@ -185,9 +185,9 @@ func TestWhatIsLostTwiceIsPutBackTwice(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", time.Hour)
 	r := w.replica()
-	testkit.Check(t, r.Load(t.Context()))
+	kit.Check(t, r.Load(t.Context()))
 	for range 3 {
-		testkit.Check(t, w.client.Del(t.Context(), key).Err())
+		kit.Check(t, w.client.Del(t.Context(), key).Err())
 		r.flush()
 		if orders := w.read().Orders; len(orders) != 1 {
 			t.Fatalf("%+v, expected the mute", orders)
@@ -201,10 +201,10 @@ func TestAVersionIsNotUsedAgainAfterALoss(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", time.Hour)
 	newest, older := w.replica(), w.replica()
-	testkit.Check(t, errors.Join(newest.Load(t.Context()), older.Load(t.Context())))
+	kit.Check(t, errors.Join(newest.Load(t.Context()), older.Load(t.Context())))
 	w.limit("category/a.x", "5/1h", time.Hour)
 	newest.flush() // and the other one does not
-	testkit.Check(t, w.client.Del(t.Context(), key).Err())
+	kit.Check(t, w.client.Del(t.Context(), key).Err())
 	older.flush()
 	w.mute("b", time.Hour)
 	newest.flush()
@@ -220,8 +220,8 @@ func TestAVersionThatIsNoneIsReadOnce(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			w := newWorld(t)
 			r := w.replica()
-			testkit.Check(t, r.Load(t.Context()))
-			testkit.Check(t, w.client.HSet(t.Context(), key, "version", version, "mute a..b", "junk").Err())
+			kit.Check(t, r.Load(t.Context()))
+			kit.Check(t, w.client.HSet(t.Context(), key, "version", version, "mute a..b", "junk").Err())
 			for range 3 {
 				r.Follow(t.Context(), stats.Flushed{Now: time.Now(), Version: 1000})
 			}
@@ -238,20 +238,20 @@ func TestAnOlderVersionIsReplaced(t *testing.T) {
 	w.mute("a", time.Hour)
 	old := w.client.HGetAll(t.Context(), key).Val()
 	stale := w.replica()
-	testkit.Check(t, stale.Load(t.Context()))
+	kit.Check(t, stale.Load(t.Context()))
 	_, _, err := w.store.Clear(t.Context(), steering.Mute, "a")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	w.mute("b", time.Hour)
 	r := w.replica()
-	testkit.Check(t, r.Load(t.Context()))
-	testkit.Check(t, stale.PutBack(t.Context(), w.client))
+	kit.Check(t, r.Load(t.Context()))
+	kit.Check(t, stale.PutBack(t.Context(), w.client))
 	if state := w.read(); len(state.Orders) != 1 || state.Orders[0].Target != "b" {
 		t.Errorf("a stale replica has put back %+v", state.Orders)
 	}
-	testkit.Check(t, w.client.Del(t.Context(), key).Err())
-	testkit.Check(t, w.client.HSet(t.Context(), key, old).Err())
-	testkit.Check(t, r.PutBack(t.Context(), w.client))
-	testkit.Check(t, r.PutBack(t.Context(), w.client))
+	kit.Check(t, w.client.Del(t.Context(), key).Err())
+	kit.Check(t, w.client.HSet(t.Context(), key, old).Err())
+	kit.Check(t, r.PutBack(t.Context(), w.client))
+	kit.Check(t, r.PutBack(t.Context(), w.client))
 	if state := w.read(); len(state.Orders) != 1 || state.Orders[0].Target != "b" {
 		t.Errorf("%+v", state.Orders)
 	}
@@ -262,10 +262,10 @@ func TestWhatWasClearedStaysCleared(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", time.Hour)
 	cut := w.replica()
-	testkit.Check(t, cut.Load(t.Context()))
+	kit.Check(t, cut.Load(t.Context()))
 	_, _, err := w.store.Clear(t.Context(), steering.Mute, "a")
-	testkit.Check(t, err)
-	testkit.Check(t, cut.PutBack(t.Context(), w.client))
+	kit.Check(t, err)
+	kit.Check(t, cut.PutBack(t.Context(), w.client))
 	cut.flush()
 	if cut.muted("a") || len(w.read().Orders) != 0 {
 		t.Error("it is back")
@@ -277,7 +277,7 @@ func TestRedisIsAway(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", time.Hour)
 	r := w.replica()
-	testkit.Check(t, r.Load(t.Context()))
+	kit.Check(t, r.Load(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r.Follow(ctx, stats.Flushed{Now: time.Now(), Version: 1})

@@ -13,9 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"notifier/internal/redistest"
 	"notifier/internal/steering"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // TestWhatIsInForceIsLikeTheModel plays random histories of orders to replicas that follow at their own times, and compares what is in
@@ -29,7 +29,7 @@ func TestWhatIsInForceIsLikeTheModel(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: embedded.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	store, err := steering.NewStore(client, "n")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	var counts historyCounts
 	rapid.Check(t, func(r *rapid.T) {
 		h := &history{world: &world{T: t, client: client, store: store}, embedded: embedded, counts: &counts}

@@ -15,14 +15,14 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/internal/steering"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 func TestMain(m *testing.M) {
-	testkit.QuietRedis()
+	kit.QuietRedis()
 	goleak.VerifyTestMain(m)
 }
 
@@ -42,35 +42,35 @@ func newWorld(t *testing.T) *world {
 	server := redistest.Start(t)
 	client := server.ClientFor(t, "{n}")
 	store, err := steering.NewStore(client, "n")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return &world{t, server, client, store}
 }
 
 func (w *world) mute(pattern string, length time.Duration) steering.Order {
 	w.Helper()
 	order, err := steering.NewMute(pattern, "alice@ops", "because")
-	testkit.Check(w.T, err)
+	kit.Check(w.T, err)
 	return w.set(order, length)
 }
 
 func (w *world) limit(scope, limit string, length time.Duration) steering.Order {
 	w.Helper()
 	order, err := steering.NewLimit(scope, limit, "alice@ops", "because")
-	testkit.Check(w.T, err)
+	kit.Check(w.T, err)
 	return w.set(order, length)
 }
 
 func (w *world) set(order steering.Order, length time.Duration) steering.Order {
 	w.Helper()
 	order, _, err := w.store.Set(w.Context(), order, length)
-	testkit.Check(w.T, err)
+	kit.Check(w.T, err)
 	return order
 }
 
 func (w *world) read() steering.State {
 	w.Helper()
 	state, err := w.store.Read(w.Context())
-	testkit.Check(w.T, err)
+	kit.Check(w.T, err)
 	return state
 }
 
@@ -163,7 +163,7 @@ func TestTheVersionGrows(t *testing.T) {
 	w.mute("a", time.Hour)
 	grew("replaced")
 	found, version, err := w.store.Clear(t.Context(), steering.Mute, "a")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	grew("cleared")
 	if !found || version != last {
 		t.Errorf("found %v, version %d, expected %d", found, version, last)
@@ -171,7 +171,7 @@ func TestTheVersionGrows(t *testing.T) {
 	if found, version, err = w.store.Clear(t.Context(), steering.Mute, "a"); err != nil || found || version != last {
 		t.Errorf("nothing to clear: %v %d %v", found, version, err)
 	}
-	testkit.Check(t, w.client.Del(t.Context(), key).Err())
+	kit.Check(t, w.client.Del(t.Context(), key).Err())
 	w.mute("a", time.Hour)
 	grew("begun anew")
 }
@@ -181,7 +181,7 @@ func TestWhatHasEndedIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", time.Hour)
 	past := time.Now().Add(-time.Hour).UnixMicro()
-	testkit.Check(t, w.client.HSet(t.Context(), key, "mute old", fmt.Sprintf("%d %d {}", past-1000, past), "junk", "x", "mute b", "").Err())
+	kit.Check(t, w.client.HSet(t.Context(), key, "mute old", fmt.Sprintf("%d %d {}", past-1000, past), "junk", "x", "mute b", "").Err())
 	w.mute("c", time.Hour)
 	fields := w.client.HKeys(t.Context(), key).Val()
 	if len(fields) != 4 || strings.Contains(strings.Join(fields, ","), "old") || strings.Contains(strings.Join(fields, ","), "junk") {
@@ -195,7 +195,7 @@ func TestThereIsABound(t *testing.T) {
 		w.mute(fmt.Sprintf("c%d", i), time.Hour)
 	}
 	order, err := steering.NewMute("one-more", "", "")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if _, _, err := w.store.Set(t.Context(), order, time.Hour); !errors.Is(err, steering.ErrFull) {
 		t.Errorf("%v, expected ErrFull", err)
 	}
@@ -204,7 +204,7 @@ func TestThereIsABound(t *testing.T) {
 		t.Errorf("%d orders", n)
 	}
 	r := w.replica()
-	testkit.Check(t, r.Load(t.Context()))
+	kit.Check(t, r.Load(t.Context()))
 	if !r.muted("c999") || r.muted("one-more") {
 		t.Error("not all are followed")
 	}
@@ -239,10 +239,10 @@ func TestHostileValues(t *testing.T) {
 		"":                     "",
 	}
 	for field, value := range hostile {
-		testkit.Check(t, w.client.HSet(t.Context(), key, field, value).Err())
+		kit.Check(t, w.client.HSet(t.Context(), key, field, value).Err())
 	}
 	r := w.replica()
-	testkit.Check(t, r.Load(t.Context()))
+	kit.Check(t, r.Load(t.Context()))
 	orders, _ := r.InForce()
 	if len(orders) != 1 || orders[0].Target != "good" {
 		t.Errorf("in force: %+v", orders)
@@ -262,12 +262,12 @@ func TestAHugeHashIsNotRead(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", time.Hour)
 	r := w.replica()
-	testkit.Check(t, r.Load(t.Context()))
+	kit.Check(t, r.Load(t.Context()))
 	fields := map[string]any{"version": "9000000000000000"}
 	for i := range 10_000 {
 		fields[fmt.Sprintf("mute x%d", i)] = "x"
 	}
-	testkit.Check(t, w.client.HSet(t.Context(), key, fields).Err())
+	kit.Check(t, w.client.HSet(t.Context(), key, fields).Err())
 	if _, err := w.store.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "fields") {
 		t.Errorf("%v", err)
 	}
@@ -280,8 +280,8 @@ func TestAHugeHashIsNotRead(t *testing.T) {
 	if n := r.log.FilterMessage("mutes and limits cannot be followed").Len(); n != 1 {
 		t.Errorf("%d lines, expected one", n)
 	}
-	testkit.Check(t, w.client.Del(t.Context(), key).Err())
-	testkit.Check(t, w.client.Set(t.Context(), key, "text", 0).Err())
+	kit.Check(t, w.client.Del(t.Context(), key).Err())
+	kit.Check(t, w.client.Set(t.Context(), key, "text", 0).Err())
 	if _, err := w.store.Read(t.Context()); err == nil || !strings.Contains(err.Error(), key) {
 		t.Errorf("%v, expected the key's name", err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 	"notifier/lua"
 )
 

@@ -11,7 +11,7 @@ import (
 	"notifier/internal/consume"
 	"notifier/internal/consume/post"
 	"notifier/internal/ratelimit"
-	"notifier/internal/snapshot"
+	"notifier/internal/status/snapshot"
 )
 
 // What Redis and NATS know is asked once for all scrapes of a few seconds.

@@ -15,8 +15,8 @@ import (
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // collected are the gauges of limits, by name and labels.
@@ -78,15 +78,15 @@ func TestAFullGroupKeepsItsGauge(t *testing.T) {
 
 // The same from Redis, with what is kept.
 func TestGroupsAndReservesFromRedis(t *testing.T) {
-	rules := testkit.Rules("1000/30m", "10/30m", "")
-	rules.GroupOverrides = map[string]ratelimit.Limit{"team-a": testkit.Rules("2/30m", "2/30m", "").Global}
+	rules := kit.Rules("1000/30m", "10/30m", "")
+	rules.GroupOverrides = map[string]ratelimit.Limit{"team-a": kit.Rules("2/30m", "2/30m", "").Global}
 	rules.Reserve = map[string]int{"payments": 5}
-	limiter, err := ratelimit.New(testkit.OpenRedis(t, redistest.Start(t).URL()), "n", rules, time.Hour)
-	testkit.Check(t, err)
+	limiter, err := ratelimit.New(kit.OpenRedis(t, redistest.Start(t).URL()), "n", rules, time.Hour)
+	kit.Check(t, err)
 	admit := func(id, category string, want ratelimit.Outcome) {
 		t.Helper()
 		decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{{ID: id, Delivery: id, Category: category, Cost: 1}})
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if decisions[0].Outcome != want {
 			t.Errorf("%s: %+v, expected %d", id, decisions[0], want)
 		}
@@ -94,7 +94,7 @@ func TestGroupsAndReservesFromRedis(t *testing.T) {
 	g := newGauges(nil, limiter)
 	now := func() map[string]float64 {
 		reserves, err := limiter.Reserves(t.Context())
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		return collected(t, outside{usages: g.usages(t.Context()), reserves: reserves})
 	}
 	admit("1", "team-a.x", ratelimit.Admitted)

@@ -11,8 +11,8 @@ import (
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
-	"notifier/internal/redistest"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // What the settings name and what is full keep their gauges, idle ones give way, and there is a bound.
@@ -33,11 +33,11 @@ func TestWhichCategoriesHaveAGauge(t *testing.T) {
 // A category that is full has no admissions, and yet keeps its gauge; an idle one loses it.
 func TestAFullCategoryKeepsItsGauge(t *testing.T) {
 	server := redistest.Start(t)
-	limiter, err := ratelimit.New(testkit.OpenRedis(t, server.URL()), "n", testkit.Rules("1000/30m", "2/30m", "deploys=5/1h"), time.Hour)
-	testkit.Check(t, err)
+	limiter, err := ratelimit.New(kit.OpenRedis(t, server.URL()), "n", kit.Rules("1000/30m", "2/30m", "deploys=5/1h"), time.Hour)
+	kit.Check(t, err)
 	admit := func(id, category string) {
 		_, err := limiter.Admit(t.Context(), []ratelimit.Request{{ID: id, Delivery: id, Category: category, Cost: 1}})
-		testkit.Check(t, err)
+		kit.Check(t, err)
 	}
 	g := newGauges(nil, limiter)
 	used := func() map[string]int {

@@ -16,7 +16,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // variables are OTEL_EXPORTER_OTLP_* variables by their last words, for all signals.
@@ -34,9 +34,9 @@ func TestSpansAreUploadedAsTheVariablesAsk(t *testing.T) {
 	bodies := make(chan []byte, 1)
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		unpacked, err := gzip.NewReader(r.Body)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		body, err := io.ReadAll(unpacked)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		requests <- r
 		bodies <- body
 	}))
@@ -44,8 +44,8 @@ func TestSpansAreUploadedAsTheVariablesAsk(t *testing.T) {
 	client, err := newOTLPClient(variables(map[string]string{
 		"ENDPOINT": strings.Replace(collector.URL, "http://", "http://me:word@", 1) + "/otlp", "HEADERS": "Api-Key=a%20b, other = c", "COMPRESSION": "gzip", "PROTOCOL": "http/protobuf",
 	}))
-	testkit.Check(t, err)
-	testkit.Check(t, client.UploadTraces(t.Context(), oneSpan()))
+	kit.Check(t, err)
+	kit.Check(t, client.UploadTraces(t.Context(), oneSpan()))
 	r, body := <-requests, <-bodies
 	user, password, _ := r.BasicAuth()
 	got := []string{r.Method, r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("Api-Key"), r.Header.Get("Other"), user, password}
@@ -54,7 +54,7 @@ func TestSpansAreUploadedAsTheVariablesAsk(t *testing.T) {
 		t.Errorf("the request (-want +got):\n%s", difference)
 	}
 	var received tracepb.TracesData
-	testkit.Check(t, proto.Unmarshal(body, &received))
+	kit.Check(t, proto.Unmarshal(body, &received))
 	if name := received.ResourceSpans[0].ScopeSpans[0].Spans[0].Name; name != "notification" {
 		t.Errorf("span %q", name)
 	}
@@ -80,7 +80,7 @@ func TestAnUploadIsTriedAgainWhereThatMayHelp(t *testing.T) {
 			}))
 			t.Cleanup(collector.Close)
 			client, err := newOTLPClient(variables(map[string]string{"ENDPOINT": collector.URL}))
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			err = client.UploadTraces(t.Context(), oneSpan())
 			if (err == nil) != (test.want == "") || err != nil && err.Error() != collector.URL+": "+test.want || attempts.Load() != test.attempts {
 				t.Errorf("%v after %d attempts, expected %q after %d", err, attempts.Load(), test.want, test.attempts)
@@ -98,12 +98,12 @@ func TestErrorsOfUploadsShowNoSecret(t *testing.T) {
 	}))
 	t.Cleanup(collector.Close)
 	for name, host := range map[string]string{
-		"refused": strings.TrimPrefix(collector.URL, "http://"), "nobody there": testkit.FreeAddr(t), "no such host": "collector.invalid:4318",
+		"refused": strings.TrimPrefix(collector.URL, "http://"), "nobody there": kit.FreeAddr(t), "no such host": "collector.invalid:4318",
 	} {
 		client, err := newOTLPClient(variables(map[string]string{
 			"ENDPOINT": "http://" + hidden + ":" + hidden + "@" + host + "/" + hidden + "?key=" + hidden, "HEADERS": "Authorization=" + hidden, "TIMEOUT": "200",
 		}))
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		err = client.UploadTraces(context.Background(), oneSpan())
 		if err == nil || strings.Contains(err.Error(), hidden) || !strings.HasPrefix(err.Error(), "http://"+host+": ") {
 			t.Errorf("%s: %v, expected an error that names the host and no secret", name, err)
@@ -113,7 +113,7 @@ func TestErrorsOfUploadsShowNoSecret(t *testing.T) {
 
 func TestVariablesOfTheExporterThatAreWrongAreNamedWithoutTheirValue(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	testkit.Check(t, os.WriteFile(file, []byte(hidden), 0o600))
+	kit.Check(t, os.WriteFile(file, []byte(hidden), 0o600))
 	for suffix, values := range map[string][]string{
 		"PROTOCOL": {"grpc", hidden}, "ENDPOINT": {"collector:4318", "http://me:" + hidden + "@host/%zz", "grpc://" + hidden, "http://"},
 		"HEADERS": {"Authorization: Bearer " + hidden, "a=" + hidden + "%zz", "=" + hidden, "a b=" + hidden, "a=" + hidden + "%0d%0ab: c"},

@@ -3,7 +3,7 @@ package telemetry
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"notifier/internal/stats"
+	"notifier/internal/status/stats"
 )
 
 // streamGauges shows how full the streams are, as this replica has last seen them.

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"notifier/internal/term"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // hostile has one of each kind: an escape sequence, DEL, C1, an override, an isolate, a mark, a separator, a zero width, a
@@ -36,7 +36,7 @@ func TestForeignText(t *testing.T) {
 	var out strings.Builder
 	table := term.NewTable(&out)
 	table.Row(hostile, 1)
-	testkit.Check(t, table.Flush())
+	kit.Check(t, table.Flush())
 	if got := out.String(); got != hostileShown+"   1\n" {
 		t.Errorf("%q", got)
 	}
@@ -64,10 +64,10 @@ func TestMessagesStayReadable(t *testing.T) {
 func TestJSONStaysTheSameData(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	testkit.Check(t, term.NewJSON(&out).Encode(map[string]string{hostile: hostile + "\\\u202e<&>"}))
+	kit.Check(t, term.NewJSON(&out).Encode(map[string]string{hostile: hostile + "\\\u202e<&>"}))
 	checkPrintable(t, out.String())
 	var got map[string]string
-	testkit.Check(t, json.Unmarshal([]byte(out.String()), &got))
+	kit.Check(t, json.Unmarshal([]byte(out.String()), &got))
 	valid := strings.ToValidUTF8(hostile, "\ufffd")
 	if got[valid] != valid+"\\\u202e<&>" {
 		t.Errorf("%q", got)
@@ -104,7 +104,7 @@ func FuzzForeign(f *testing.F) {
 		}
 		checkPrintable(t, out.String())
 		out.Reset()
-		testkit.Check(t, term.NewJSON(&out).Encode(text))
+		kit.Check(t, term.NewJSON(&out).Encode(text))
 		var back string
 		if err := json.Unmarshal([]byte(out.String()), &back); err != nil || back != string([]rune(text)) {
 			t.Errorf("%q and %v made of %q", back, err, text)

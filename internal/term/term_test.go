@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"notifier/internal/term"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestDuration(t *testing.T) {
@@ -53,14 +53,14 @@ func TestTables(t *testing.T) {
 	table := term.NewTable(&words).Indent("  ")
 	table.Row("a", "b")
 	table.Row("longer", 1)
-	testkit.Check(t, table.Flush())
+	kit.Check(t, table.Flush())
 	if want := "  a        b\n  longer   1\n"; words.String() != want {
 		t.Errorf("%q, expected %q", words.String(), want)
 	}
 	table = term.NewNumberTable(&numbers)
 	table.Row("ä", 1, 10)
 	table.Row("bcd", 100, 2)
-	testkit.Check(t, table.Flush())
+	kit.Check(t, table.Flush())
 	if want := "   ä       1   10\n   bcd   100    2\n"; numbers.String() != want {
 		t.Errorf("%q, expected %q", numbers.String(), want)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"notifier/internal/wait"
+	"notifier/internal/consume/wait"
 )
 
 // RetryPause is the time between two attempts to reach Redis, give or take half of it. Tests shorten it.

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestAnEventThatWasHandedBackComesAfterItsDelay(t *testing.T) {
@@ -27,14 +27,14 @@ func TestAnEventThatWasHandedBackComesAfterItsDelay(t *testing.T) {
 	}
 	s.touch(time.Now(), 0) // does not concern it any more
 	again := l.arrived(s, 1)[0]
-	if waited := time.Since(began); waited < delay-50*time.Millisecond || waited > testkit.Patience {
+	if waited := time.Since(began); waited < delay-50*time.Millisecond || waited > kit.Patience {
 		t.Errorf("it came back after %s, expected %s", waited, delay)
 	}
 	if again == d || again.Token != d.Token || !again.Redelivered || again.Seq != d.Seq {
 		t.Errorf("what came back is %+v, expected a new delivery of %+v", again, d)
 	}
-	testkit.Check(t, again.Ack())
-	testkit.Eventually(t, "it is acknowledged", func() bool { return l.consumer().NumAckPending == 0 })
+	kit.Check(t, again.Ack())
+	kit.Eventually(t, "it is acknowledged", func() bool { return l.consumer().NumAckPending == 0 })
 }
 
 func init() { allowancePeriod = 50 * time.Millisecond }
@@ -91,11 +91,11 @@ func TestHalfOfMaxAckPendingIsHandedBackAtMost(t *testing.T) {
 	l.publish(600)
 	handed := make([]int, len(replicas))
 	held := make([][]*Delivery, len(replicas))
-	testkit.Eventually(t, "none may be handed back any more", func() bool {
+	kit.Eventually(t, "none may be handed back any more", func() bool {
 		open := false
 		for i, s := range replicas {
 			taken, err := s.inflight.take(t.Context(), 8, 10*time.Millisecond)
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			before := len(held[i]) + len(taken)
 			held[i] = slices.DeleteFunc(append(held[i], taken...), func(d *Delivery) bool { return d.Later(time.Hour) })
 			handed[i] += before - len(held[i])
@@ -119,16 +119,16 @@ func TestEventsAreHandedBackAgainWhenThereIsRoom(t *testing.T) {
 	held := l.arrived(holder, 15)
 	s := l.source(8)
 	l.publish(1)
-	testkit.Eventually(t, "the last has arrived", func() bool { return s.Held()+holder.Held() == 16 })
+	kit.Eventually(t, "the last has arrived", func() bool { return s.Held()+holder.Held() == 16 })
 	d := l.arrived(map[bool]*Feed{true: s, false: holder}[s.Held() == 1], 1)[0]
 	if d.Later(time.Hour) || !halfIsTaken(d.feed) {
 		t.Fatalf("it was handed back with 16 of 20 in use, or for no reason: %q", d.feed.WhyNotLater())
 	}
 	for _, d := range held {
-		testkit.Check(t, d.Ack())
+		kit.Check(t, d.Ack())
 	}
-	testkit.Eventually(t, "there is room", func() bool { return d.feed.WhyNotLater() == "" })
-	testkit.Eventually(t, "it is handed back", func() bool { return d.Later(time.Hour) })
+	kit.Eventually(t, "there is room", func() bool { return d.feed.WhyNotLater() == "" })
+	kit.Eventually(t, "it is handed back", func() bool { return d.Later(time.Hour) })
 }
 
 func TestNothingIsHandedBackWhereItCouldBeLost(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/consume/availability"
-	"notifier/internal/wait"
+	"notifier/internal/consume/wait"
 )
 
 // What a consumer is created with. One that exists is used as it is.

@@ -13,7 +13,7 @@ import (
 
 	"notifier/internal/consume/availability"
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // lot is a server with a stream and a consumer, and the feeds of the replicas that read it.
@@ -27,17 +27,17 @@ func newLot(t *testing.T, change func(*jetstream.ConsumerConfig)) *lot {
 	t.Helper()
 	t.Parallel()
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
-	l := &lot{T: t, js: testkit.JetStream(t, server.URL()), url: server.URL()}
+	l := &lot{T: t, js: kit.JetStream(t, server.URL()), url: server.URL()}
 	_, err = l.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Retention: jetstream.WorkQueuePolicy})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	config := jetstream.ConsumerConfig{Durable: "C", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxDeliver: -1, MaxAckPending: 400}
 	if change != nil {
 		change(&config)
 	}
 	_, err = l.js.CreateConsumer(t.Context(), "S", config)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return l
 }
 
@@ -52,25 +52,25 @@ func (l *lot) source(capacity int) *Feed {
 func (l *lot) start(capacity int, patience time.Duration) (s *Feed, end func()) {
 	l.Helper()
 	connection, err := nats.Connect(l.url)
-	testkit.Check(l.T, err)
+	kit.Check(l.T, err)
 	s, err = New(Settings{
 		Connection: Connection{Conn: connection}, Stream: "S", Consumer: "C", Subject: "s.>",
 		Capacity: capacity, Budget: DefaultBudget, MayFetch: always, Tracker: quiet(), Log: zap.NewNop(),
 	})
-	testkit.Check(l.T, err)
+	kit.Check(l.T, err)
 	s.quiet = patience
 	ctx, cancel := context.WithCancel(l.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	end = sync.OnceFunc(func() {
 		cancel()
-		testkit.Check(l.T, <-ended)
+		kit.Check(l.T, <-ended)
 	})
 	l.Cleanup(func() {
 		end()
 		connection.Close()
 	})
-	testkit.Eventually(l.T, "the feed is bound", s.IsBound)
+	kit.Eventually(l.T, "the feed is bound", s.IsBound)
 	return s, end
 }
 
@@ -83,7 +83,7 @@ func (l *lot) publish(n int) {
 	l.Helper()
 	for i := range n {
 		_, err := l.js.Publish(l.Context(), "s.a", fmt.Append(nil, i))
-		testkit.Check(l.T, err)
+		kit.Check(l.T, err)
 	}
 }
 
@@ -92,8 +92,8 @@ func (l *lot) arrived(s *Feed, n int) []*Delivery {
 	l.Helper()
 	var all []*Delivery
 	for len(all) < n {
-		taken, err := s.inflight.take(l.Context(), n-len(all), testkit.Patience)
-		testkit.Check(l.T, err)
+		taken, err := s.inflight.take(l.Context(), n-len(all), kit.Patience)
+		kit.Check(l.T, err)
 		if len(taken) == 0 {
 			l.Fatalf("%d deliveries have arrived, expected %d", len(all), n)
 		}
@@ -105,7 +105,7 @@ func (l *lot) arrived(s *Feed, n int) []*Delivery {
 func (l *lot) consumer() *jetstream.ConsumerInfo {
 	l.Helper()
 	consumer, err := l.js.Consumer(l.Context(), "S", "C")
-	testkit.Check(l.T, err)
+	kit.Check(l.T, err)
 	return consumer.CachedInfo()
 }
 
@@ -116,22 +116,22 @@ func TestWhenAFeedEndsAllThatWasDeliveredIsInFlight(t *testing.T) {
 	for _, after := range []int{1, 500, 3000} {
 		for i := range 8_000 { // enough for all requests
 			_, err := l.js.PublishAsync("s.a", fmt.Append(nil, i))
-			testkit.Check(t, err)
+			kit.Check(t, err)
 			if i%1000 == 999 {
 				<-l.js.PublishAsyncComplete()
 			}
 		}
-		s, end := l.start(8000, testkit.Patience)
-		testkit.Eventually(t, "some have arrived", func() bool { return s.Held() >= after })
+		s, end := l.start(8000, kit.Patience)
+		kit.Eventually(t, "some have arrived", func() bool { return s.Held() >= after })
 		end()
-		testkit.Eventually(t, "the server has delivered what is in flight", func() bool { return l.consumer().NumAckPending == s.Held() })
+		kit.Eventually(t, "the server has delivered what is in flight", func() bool { return l.consumer().NumAckPending == s.Held() })
 		if s.inflight.reserved != (room{}) {
 			t.Errorf("%+v is reserved", s.inflight.reserved)
 		}
 		for _, d := range l.arrived(s, s.Held()) {
-			testkit.Check(t, d.Ack())
+			kit.Check(t, d.Ack())
 		}
-		testkit.Eventually(t, "they are acknowledged", func() bool { return l.consumer().NumAckPending == 0 })
+		kit.Eventually(t, "they are acknowledged", func() bool { return l.consumer().NumAckPending == 0 })
 	}
 }
 
@@ -142,7 +142,7 @@ func TestRoomIsUsedAtOnce(t *testing.T) {
 	l.publish(400)
 	began := time.Now()
 	for range 400 {
-		testkit.Check(t, l.arrived(s, 1)[0].Ack())
+		kit.Check(t, l.arrived(s, 1)[0].Ack())
 	}
 	if took := time.Since(began); took > 25*time.Second {
 		t.Errorf("it took %s", took)

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/consume/availability"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // fakeConsumer is the server's side of the pull protocol, under the test's control.
@@ -74,8 +74,8 @@ func pulling(t *testing.T, capacity int, mayPull func() bool, changes ...func(*p
 		}
 		c.requests <- request
 	})
-	testkit.Check(t, err)
-	testkit.Check(t, consumer.Flush())
+	kit.Check(t, err)
+	kit.Check(t, consumer.Flush())
 	settings := Settings{
 		Connection: Connection{Conn: connect()}, Stream: "S", Capacity: capacity, MayFetch: mayPull, Tracker: quiet(), Log: zap.NewNop(),
 	}
@@ -123,7 +123,7 @@ func (c *fakeConsumer) request(batch int) pullRequest {
 			c.Fatalf("asked for %d, expected %d", request.Batch, batch)
 		}
 		return request
-	case <-time.After(testkit.Patience):
+	case <-time.After(kit.Patience):
 		c.Fatalf("no request, expected one for %d", batch)
 		return pullRequest{}
 	}
@@ -142,7 +142,7 @@ func (c *fakeConsumer) noRequest(why string) {
 // read waits until the pull has read all that was sent to it.
 func (c *fakeConsumer) read() {
 	c.Helper()
-	testkit.Eventually(c, "all that has arrived is read", func() bool {
+	kit.Eventually(c, "all that has arrived is read", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, arrivals := range c.inboxes {
@@ -203,13 +203,13 @@ func (c *fakeConsumer) status(request pullRequest, code, description string, pai
 // settle waits until n deliveries have arrived, and releases them together.
 func (p *pull) settle(t *testing.T, n int) {
 	t.Helper()
-	testkit.Eventually(t, fmt.Sprint(n, " deliveries are queued"), func() bool {
+	kit.Eventually(t, fmt.Sprint(n, " deliveries are queued"), func() bool {
 		p.inflight.mu.Lock()
 		defer p.inflight.mu.Unlock()
 		return len(p.inflight.queue) >= n
 	})
-	taken, err := p.inflight.take(t.Context(), n, testkit.Patience)
-	testkit.Check(t, err)
+	taken, err := p.inflight.take(t.Context(), n, kit.Patience)
+	kit.Check(t, err)
 	p.inflight.release(taken...)
 }
 
@@ -282,7 +282,7 @@ func TestARefusedRequestIsTheOnlyOneThatEnds(t *testing.T) {
 // eventuallyUnavailable waits until the pull reports the consumer as unavailable, or no longer does.
 func (p *pull) eventuallyUnavailable(t *testing.T, want bool) {
 	t.Helper()
-	testkit.Eventually(t, fmt.Sprintf("the consumer is unavailable: %t", want), func() bool {
+	kit.Eventually(t, fmt.Sprintf("the consumer is unavailable: %t", want), func() bool {
 		return p.Tracker.Unavailable(availability.Consumer) == want
 	})
 }
@@ -322,7 +322,7 @@ func TestAfterAReconnectionTheServerIsAskedAgain(t *testing.T) {
 	c, p := pulling(t, 8, always)
 	lost := c.request(8)
 	c.fill(lost, 2)
-	testkit.Check(t, p.Connection.ForceReconnect())
+	kit.Check(t, p.Connection.ForceReconnect())
 	again := c.request(6)
 	if again.inbox() == lost.inbox() {
 		t.Error("the same inbox is used again, so the server may answer both requests")
@@ -339,7 +339,7 @@ func TestNothingThatHasArrivedIsLostWithItsInbox(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		in := &inbox{pull: p, subject: "x", arrivals: make(chan *nats.Msg, 10)}
 		subscription, err := p.listen(in.subject+".*", in.arrivals)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		for range 2 {
 			c.next++
 			c.deliver(pullRequest{reply: in.subject + ".1"}, nil)
@@ -357,14 +357,14 @@ func TestNothingThatHasArrivedIsLostWithItsInbox(t *testing.T) {
 
 // A request cannot be cancelled: what the server delivers for it while the feed ends is in flight, too.
 func TestARequestIsLeftToBeFilledAtTheEnd(t *testing.T) {
-	c, p := pulling(t, 8, always, func(p *pull) { p.quiet = testkit.Patience })
+	c, p := pulling(t, 8, always, func(p *pull) { p.quiet = kit.Patience })
 	request := c.request(8)
 	c.cancel()
 	time.Sleep(50 * time.Millisecond)
 	c.fill(request, 8)
 	select {
 	case <-c.ended:
-	case <-time.After(testkit.Patience / 2):
+	case <-time.After(kit.Patience / 2):
 		t.Fatal("the pull does not end with its last request")
 	}
 	if size := p.inflight.size(); size != 8 {
@@ -383,7 +383,7 @@ func TestAConsumerThatIsGoneEndsThePull(t *testing.T) {
 				if !errors.Is(err, errConsumerGone) {
 					t.Errorf("the pull ends with %v, expected that the consumer is gone", err)
 				}
-			case <-time.After(testkit.Patience):
+			case <-time.After(kit.Patience):
 				t.Error("the pull goes on")
 			}
 		})
@@ -407,7 +407,7 @@ func TestOtherStatusesOfTheServerAreWaitedOut(t *testing.T) {
 				t.Errorf("asked again %s after %s %q, expected a pause", waited, test.code, test.description)
 			}
 			c.requests <- again
-		case <-time.After(testkit.Patience):
+		case <-time.After(kit.Patience):
 			t.Fatalf("no request after %s %q", test.code, test.description)
 		}
 	}
@@ -465,7 +465,7 @@ func TestAConsumerWithoutALeaderIsAskedAgainUntilItAnswers(t *testing.T) {
 		if !errors.Is(err, errConsumerGone) {
 			t.Errorf("the pull ends with %v, expected that the consumer is gone", err)
 		}
-	case <-time.After(testkit.Patience):
+	case <-time.After(kit.Patience):
 		t.Error("the pull goes on with another consumer")
 	}
 }
@@ -476,7 +476,7 @@ func TestAMessageWithAStatusHeaderIsAMessage(t *testing.T) {
 	request := c.request(2)
 	c.next++
 	c.deliver(request, nats.Header{"Status": {"409"}, "Description": {"Consumer Deleted"}})
-	taken, err := p.inflight.take(t.Context(), 1, testkit.Patience)
+	taken, err := p.inflight.take(t.Context(), 1, kit.Patience)
 	if err != nil || len(taken) != 1 {
 		t.Fatalf("took %v, %v, expected the message", taken, err)
 	}

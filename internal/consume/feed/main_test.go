@@ -4,10 +4,10 @@ import (
 	"os"
 	"testing"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestMain(m *testing.M) {
-	testkit.Overlap(8) // they wait for servers more than they work
+	kit.Overlap(8) // they wait for servers more than they work
 	os.Exit(m.Run())
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // What is read is what nats.go reads, in each form that there is; and what is none is refused.
@@ -18,10 +18,10 @@ func TestMetadataIsReadFromEachFormOfAcknowledgementSubjects(t *testing.T) {
 		"$JS.ACK.hub.hash.NOTIFY.notifier." + numbers + ".random.and.more",
 	} {
 		got, err := parseMetadata(subject)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		message := nats.Msg{Reply: subject, Sub: &nats.Subscription{}}
 		theirs, err := message.Metadata()
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		want := metadata{theirs.NumDelivered, theirs.Sequence.Stream, theirs.Timestamp, theirs.NumPending}
 		if got != want || got.sequence != 17 {
 			t.Errorf("%s: %+v, expected %+v", subject, got, want)

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/consume/availability"
-	"notifier/internal/wait"
+	"notifier/internal/consume/wait"
 )
 
 // Pull requests are made here, in the shape of nats.go's Fetch (see fetch.go), and not by nats.go, for three

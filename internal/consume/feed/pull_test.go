@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/consume/availability"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 const testBudget = 2 << 20
@@ -41,7 +41,7 @@ func (p *pull) expectBudget(t *testing.T, inFlight, reserved int64) {
 		last = [3]int64{p.inflight.bytes, p.inflight.reserved.bytes, p.inflight.peak}
 		return last[0] == inFlight && last[1] == reserved
 	}
-	if !testkit.Within(testkit.Patience/4, as) || last[2] > p.inflight.budget {
+	if !kit.Within(kit.Patience/4, as) || last[2] > p.inflight.budget {
 		t.Errorf("%d bytes in flight and %d reserved, at most %d; expected %d and %d, at most %d",
 			last[0], last[1], last[2], inFlight, reserved, p.inflight.budget)
 	}
@@ -272,7 +272,7 @@ func TestMessagesThatComeAfterTheEndOfTheirRequest(t *testing.T) {
 func TestAReconnectionGivesBackWhatWasReserved(t *testing.T) {
 	c, p := pulling(t, 8, always, bounded)
 	c.request(8)
-	testkit.Check(t, p.Connection.ForceReconnect())
+	kit.Check(t, p.Connection.ForceReconnect())
 	c.request(8)
 	p.expectBudget(t, 0, share)
 }
@@ -294,7 +294,7 @@ func TestAfterALongPauseWhatIsInFlightIsRecognized(t *testing.T) {
 	c.fill(first, 1)
 	mayPull.Store(false)
 	c.status(first, "408", "Request Timeout", "Nats-Pending-Messages", "7")
-	testkit.Eventually(t, "the request has ended", func() bool { return p.requested() == 0 })
+	kit.Eventually(t, "the request has ended", func() bool { return p.requested() == 0 })
 	p.mu.Lock()
 	p.ended = p.ended.Add(-2 * p.patience)
 	p.mu.Unlock()
@@ -302,7 +302,7 @@ func TestAfterALongPauseWhatIsInFlightIsRecognized(t *testing.T) {
 	second := c.request(7)
 	c.next = 0
 	c.fill(second, 1)
-	testkit.Eventually(t, "it has arrived again", func() bool { return p.requested() == 6 })
+	kit.Eventually(t, "it has arrived again", func() bool { return p.requested() == 6 })
 	if n := p.inflight.size(); n != 1 {
 		t.Errorf("%d deliveries are in flight, expected the one that was delivered twice", n)
 	}

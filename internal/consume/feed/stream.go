@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"notifier/internal/streams"
+	"notifier/internal/consume/streams"
 )
 
 // lookUp finds the stream and the consumer, and creates those that do not exist. It fails while they do not

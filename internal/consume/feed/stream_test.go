@@ -9,38 +9,38 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // Only a consumer that is there and was not created again is the one that was bound; a server that does not know leaves it open.
 func TestSameConsumer(t *testing.T) {
 	t.Parallel()
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
-	js := testkit.JetStream(t, server.URL())
+	js := kit.JetStream(t, server.URL())
 	s := &Feed{Settings: Settings{Stream: "S", Consumer: "C"}, js: js}
 	create := func() *jetstream.ConsumerInfo {
 		stream, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		consumer, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "C"})
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		return consumer.CachedInfo()
 	}
 	bound := create()
-	testkit.Check(t, s.sameConsumer(t.Context(), bound))
+	kit.Check(t, s.sameConsumer(t.Context(), bound))
 	gone := func(what string) {
 		t.Helper()
 		if err := s.sameConsumer(t.Context(), bound); !errors.Is(err, errConsumerGone) {
 			t.Errorf("%s: %v, expected that it is gone", what, err)
 		}
 	}
-	testkit.Check(t, js.DeleteConsumer(t.Context(), "S", "C"))
+	kit.Check(t, js.DeleteConsumer(t.Context(), "S", "C"))
 	gone("deleted")
 	again := create()
 	gone("created again")
-	testkit.Check(t, s.sameConsumer(t.Context(), again))
-	testkit.Check(t, js.DeleteStream(t.Context(), "S"))
+	kit.Check(t, s.sameConsumer(t.Context(), again))
+	kit.Check(t, js.DeleteStream(t.Context(), "S"))
 	gone("deleted with its stream")
 	server.Stop()
 	asking, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -14,7 +14,7 @@ import (
 
 	"notifier/internal/consume/letters"
 	"notifier/internal/event"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 func TestALetterSaysWhatBecameOfItsEvent(t *testing.T) {
@@ -22,7 +22,7 @@ func TestALetterSaysWhatBecameOfItsEvent(t *testing.T) {
 	d.letter("e-1", "{", "Notifier-Detail", "payload ends too early", "Notifier-Source", "https://ci.example/1")
 	d.letter("e-2", "part", "Notifier-Shortened", "9000", "Notifier-Reason", "too_large", "Notifier-Subject", "notify.a.*")
 	_, err := d.js.Publish(t.Context(), "notify-dead.x", []byte("no letter"))
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	var got []letters.Info
 	for _, letter := range d.all() {
 		got = append(got, letter.Info)
@@ -45,7 +45,7 @@ func TestALetterSaysWhatBecameOfItsEvent(t *testing.T) {
 
 func TestOpenWithoutAStream(t *testing.T) {
 	d := newDesk(t)
-	testkit.Check(t, d.js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
+	kit.Check(t, d.js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
 	_, err := letters.Open(t.Context(), d.connection, "NOTIFY", event.Pattern{})
 	if !errors.Is(err, letters.ErrNoStream) {
 		t.Errorf("%v, expected ErrNoStream", err)
@@ -74,7 +74,7 @@ func TestHostileLettersAreReadLikeOthers(t *testing.T) {
 			s := d.open()
 			for _, letter := range d.all() {
 				_, err := s.Replay(t.Context(), letter)
-				testkit.Check(t, err)
+				kit.Check(t, err)
 			}
 			if n := len(d.stored("NOTIFY")); n != 6 {
 				t.Errorf("%d events are back, expected 6", n)
@@ -90,12 +90,12 @@ func TestEachSeesWhatWasThere(t *testing.T) {
 		d.letter(fmt.Sprint(time.Now().UnixNano()), "{")
 	}
 	stream, err := d.js.Stream(t.Context(), "NOTIFY_DEAD")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	var seen []uint64
-	testkit.Check(t, d.open().Each(t.Context(), func(l *letters.Letter) error {
+	kit.Check(t, d.open().Each(t.Context(), func(l *letters.Letter) error {
 		seen = append(seen, l.Seq)
 		if l.Seq == 1 {
-			testkit.Check(t, stream.DeleteMsg(t.Context(), 2))
+			kit.Check(t, stream.DeleteMsg(t.Context(), 2))
 		}
 		d.letter(fmt.Sprint(time.Now().UnixNano()), "{")
 		return nil

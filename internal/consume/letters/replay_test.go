@@ -12,7 +12,7 @@ import (
 
 	"notifier/internal/consume/letters"
 	"notifier/internal/event"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // An event goes back as its publisher published it; only its id is said by another header.
@@ -23,7 +23,7 @@ func TestReplay(t *testing.T) {
 		"Status", "503", "notifier-detail", "forged", "Notifier-Source", "/s x")
 	stored := d.stored("NOTIFY_DEAD")[0].Time
 	receipt, err := d.putBack()
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	if want := (letters.Receipt{Stream: "NOTIFY", Seq: 1}); receipt != want {
 		t.Errorf("%+v, expected %+v", receipt, want)
 	}
@@ -43,7 +43,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("%d letters are left", n)
 	}
 	pattern, err := event.ParsePattern("notify.>")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	e, rejection := event.Decode(event.Message{
 		Subject: back.Subject, Header: back.Header, Data: back.Data, FallbackID: "x", Published: back.Time,
 	}, event.Rules{Pattern: pattern, MaxBytes: 100})
@@ -61,10 +61,10 @@ func TestAReplayMadeTwiceIsOneEvent(t *testing.T) {
 	message := nats.NewMsg("notify.errors") // what a replay that crashed has published
 	message.Header.Set("Nats-Msg-Id", fmt.Sprintf("replay.1.%d", d.stored("NOTIFY_DEAD")[0].Time.UnixNano()))
 	_, err := d.js.PublishMsg(t.Context(), message)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	for range 2 { // the second finds no letter to delete
 		receipt, err := s.Replay(t.Context(), letter)
-		testkit.Check(t, err)
+		kit.Check(t, err)
 		if !receipt.Duplicate {
 			t.Errorf("%+v, expected a duplicate", receipt)
 		}
@@ -84,17 +84,17 @@ func TestALetterWhoseEventNobodyTakesStays(t *testing.T) {
 		want    string
 	}{
 		"no stream": {
-			func(d *desk) { testkit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY")) },
+			func(d *desk) { kit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY")) },
 			`no stream stores notify.errors, expected one such as NOTIFY, which the first "notifier serve" creates`,
 		},
 		"too large for the stream": {func(d *desk) {
 			_, err := d.js.UpdateStream(d.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, MaxMsgSize: 1})
-			testkit.Check(d.T, err)
+			kit.Check(d.T, err)
 		}, "message size exceeds maximum allowed"},
 		"a service that is no stream": {func(d *desk) {
-			testkit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY"))
+			kit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY"))
 			_, err := d.connection.Subscribe("notify.>", func(m *nats.Msg) { _ = m.Respond([]byte("thank you")) })
-			testkit.Check(d.T, err)
+			kit.Check(d.T, err)
 		}, "invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"notifier/internal/consume/letters"
 	"notifier/internal/devstack"
 	"notifier/internal/event"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // store stores n letters of one line each, fast.
@@ -26,8 +26,8 @@ func store(t testing.TB, js jetstream.JetStream, n int) {
 			"Notifier-Time": {"2026-11-20T04:39:01.5Z"}, "Notifier-Stream-Seq": {"17"}, "Notifier-Detail": {"payload ends too early"},
 		}
 		message.Data = []byte(`{"text":"disk full"`)
-		_, err := js.PublishMsgAsync(message, jetstream.WithStallWait(testkit.Patience))
-		testkit.Check(t, err)
+		_, err := js.PublishMsgAsync(message, jetstream.WithStallWait(kit.Patience))
+		kit.Check(t, err)
 		if i%1000 == 999 || i == n-1 {
 			<-js.PublishAsyncComplete()
 		}
@@ -39,10 +39,10 @@ func TestAScanSeesEveryLetterInOrder(t *testing.T) {
 	d := newDesk(t)
 	store(t, d.js, 300)
 	stream, err := d.js.Stream(t.Context(), "NOTIFY_DEAD")
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	remove := func(from, to uint64) {
 		for seq := from; seq <= to; seq++ {
-			testkit.Check(t, stream.DeleteMsg(t.Context(), seq))
+			kit.Check(t, stream.DeleteMsg(t.Context(), seq))
 		}
 	}
 	seen := func(each bool) (seqs []uint64) {
@@ -51,7 +51,7 @@ func TestAScanSeesEveryLetterInOrder(t *testing.T) {
 		if each {
 			scan = s.Each
 		}
-		testkit.Check(t, scan(t.Context(), func(l *letters.Letter) error {
+		kit.Check(t, scan(t.Context(), func(l *letters.Letter) error {
 			seqs = append(seqs, l.Seq)
 			return nil
 		}))
@@ -60,10 +60,10 @@ func TestAScanSeesEveryLetterInOrder(t *testing.T) {
 	gaps := []func(){
 		func() {},               // none
 		func() { remove(1, 5) }, // the oldest are gone
-		func() { remove(10, 10); remove(12, 14) },              // small ones
-		func() { remove(100, 180) },                            // one that is longer than what is asked for at a time
-		func() { remove(290, 300) },                            // the newest are gone
-		func() { testkit.Check(t, stream.Purge(t.Context())) }, // all are gone
+		func() { remove(10, 10); remove(12, 14) },          // small ones
+		func() { remove(100, 180) },                        // one that is longer than what is asked for at a time
+		func() { remove(290, 300) },                        // the newest are gone
+		func() { kit.Check(t, stream.Purge(t.Context())) }, // all are gone
 	}
 	for i, gap := range gaps {
 		gap()
@@ -105,19 +105,19 @@ func TestAScanEndsWithAnError(t *testing.T) {
 // BenchmarkScan reads 50,000 letters, which "notifier dead list" promises within 3 s.
 func BenchmarkScan(b *testing.B) {
 	server, err := devstack.StartNATS("127.0.0.1:0", b.TempDir())
-	testkit.Check(b, err)
+	kit.Check(b, err)
 	defer func() { _ = server.Close() }()
-	js := testkit.JetStream(b, server.URL())
+	js := kit.JetStream(b, server.URL())
 	_, err = js.CreateStream(b.Context(), jetstream.StreamConfig{Name: "NOTIFY_DEAD", Subjects: []string{"notify-dead.>"}})
-	testkit.Check(b, err)
+	kit.Check(b, err)
 	store(b, js, 50_000)
 	pattern, err := event.ParsePattern("notify.>")
-	testkit.Check(b, err)
+	kit.Check(b, err)
 	for b.Loop() {
 		s, err := letters.Open(b.Context(), js.Conn(), "NOTIFY", pattern)
-		testkit.Check(b, err)
+		kit.Check(b, err)
 		n := 0
-		testkit.Check(b, s.Scan(b.Context(), func(*letters.Letter) error { n++; return nil }))
+		kit.Check(b, s.Scan(b.Context(), func(*letters.Letter) error { n++; return nil }))
 		if n != 50_000 {
 			b.Fatalf("%d letters, expected 50,000", n)
 		}

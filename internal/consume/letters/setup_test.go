@@ -10,7 +10,7 @@ import (
 	"notifier/internal/consume/letters"
 	"notifier/internal/devstack"
 	"notifier/internal/event"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // desk is a NATS server with the two streams of a worker, and what a test does there.
@@ -25,21 +25,21 @@ func newDesk(t *testing.T, change ...func(*jetstream.StreamConfig)) *desk {
 	t.Helper()
 	t.Parallel() // its server is its own
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
-	testkit.Check(t, err)
-	t.Cleanup(func() { testkit.Check(t, server.Close()) })
+	kit.Check(t, err)
+	t.Cleanup(func() { kit.Check(t, server.Close()) })
 	connection, err := nats.Connect(server.URL())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	t.Cleanup(connection.Close)
 	js, err := jetstream.New(connection)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy})
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	dead := jetstream.StreamConfig{Name: "NOTIFY_DEAD", Subjects: []string{"notify-dead.>"}}
 	for _, f := range change {
 		f(&dead)
 	}
 	_, err = js.CreateStream(t.Context(), dead)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	return &desk{t, server, connection, js}
 }
 
@@ -59,16 +59,16 @@ func (d *desk) letter(id, payload string, headers ...string) uint64 {
 	}
 	message.Data = []byte(payload)
 	ack, err := d.js.PublishMsg(d.Context(), message)
-	testkit.Check(d.T, err)
+	kit.Check(d.T, err)
 	return ack.Sequence
 }
 
 func (d *desk) open() *letters.Stream {
 	d.Helper()
 	pattern, err := event.ParsePattern("notify.>")
-	testkit.Check(d.T, err)
+	kit.Check(d.T, err)
 	s, err := letters.Open(d.Context(), d.connection, "NOTIFY", pattern)
-	testkit.Check(d.T, err)
+	kit.Check(d.T, err)
 	return s
 }
 
@@ -76,7 +76,7 @@ func (d *desk) open() *letters.Stream {
 func (d *desk) all() []*letters.Letter {
 	d.Helper()
 	var all []*letters.Letter
-	testkit.Check(d.T, d.open().Each(d.Context(), func(l *letters.Letter) error {
+	kit.Check(d.T, d.open().Each(d.Context(), func(l *letters.Letter) error {
 		all = append(all, l)
 		return nil
 	}))
@@ -97,7 +97,7 @@ func (d *desk) putBack() (letters.Receipt, error) {
 func (d *desk) stored(name string) []*jetstream.RawStreamMsg {
 	d.Helper()
 	stream, err := d.js.Stream(d.Context(), name)
-	testkit.Check(d.T, err)
+	kit.Check(d.T, err)
 	var messages []*jetstream.RawStreamMsg
 	state := stream.CachedInfo().State
 	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
@@ -105,7 +105,7 @@ func (d *desk) stored(name string) []*jetstream.RawStreamMsg {
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
-		testkit.Check(d.T, err)
+		kit.Check(d.T, err)
 		messages = append(messages, message)
 	}
 	return messages

@@ -14,8 +14,8 @@ import (
 	"notifier/internal/consume/availability"
 	"notifier/internal/consume/feed"
 	"notifier/internal/consume/result"
-	"notifier/internal/streams"
-	"notifier/internal/wait"
+	"notifier/internal/consume/streams"
+	"notifier/internal/consume/wait"
 )
 
 // What the dead-letter stream is created with. One that exists is used as it is.

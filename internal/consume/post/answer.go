@@ -8,9 +8,9 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/consume/availability"
+	"notifier/internal/consume/wait"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
-	"notifier/internal/wait"
 )
 
 // What Slack's answer to a post means: for the event, for its channel, for the whole workspace, and for the

@@ -8,10 +8,10 @@ import (
 	"notifier/internal/consume/availability"
 	"notifier/internal/consume/crash"
 	"notifier/internal/consume/result"
+	"notifier/internal/consume/wait"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
-	"notifier/internal/wait"
 )
 
 // readmitAfter is how old the script's answer may be when the post begins.

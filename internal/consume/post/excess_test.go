@@ -9,7 +9,7 @@ import (
 	"notifier/internal/consume/availability"
 	"notifier/internal/consume/feed"
 	"notifier/internal/consume/post/lanes"
-	"notifier/internal/testkit"
+	"notifier/test/kit"
 )
 
 // fullFeed has no room, and takes nothing back.
@@ -28,7 +28,7 @@ func TestAWorkerThatStopsHandsNothingBackForLater(t *testing.T) {
 		s.lanes.Add("C1", lanes.Item[*posting]{Value: &posting{Admitted: Admitted{Delivery: d}}})
 	}
 	first, err := s.lanes.Next(t.Context())
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	first.PauseChannel(time.Hour)
 	first.Return(0)
 	s.Stopping()

@@ -1,0 +1,259 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/test/kit"
+)
+
+var config = jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, MaxBytes: 1 << 20, Replicas: 2} // which is ignored
+
+// made counts streams: a server may still be deleting the directory of one when another of its name is created.
+var made atomic.Int64
+
+// makes is what Ensure does with servers: how many replicas the stream then has, how often Fewer was called.
+func makes(t *testing.T, url string, replicas int) (got, fewer int, err error) {
+	t.Helper()
+	js := kit.JetStream(t, url)
+	config := config
+	config.Name = fmt.Sprintf("NOTIFY_%d", made.Add(1))
+	maker := Maker{JetStream: js, Replicas: replicas, Fewer: func(stream string, reason error) {
+		if fewer++; stream != config.Name || reason == nil {
+			t.Errorf("Fewer(%q, %v)", stream, reason)
+		}
+	}}
+	var stream jetstream.Stream
+	kit.Eventually(t, "the servers answer", func() bool { // a busy machine may need more than one request's time
+		fewer = 0
+		stream, err = maker.Ensure(t.Context(), config)
+		return !errors.Is(err, context.DeadlineExceeded)
+	})
+	if err != nil {
+		return 0, fewer, err
+	}
+	got = stream.CachedInfo().Config.Replicas
+	kit.EventuallyNil(t, func() error {
+		if err := js.DeleteStream(t.Context(), config.Name); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		return nil
+	})
+	return got, fewer, nil
+}
+
+// makesOnline is makes on a cluster whose servers all run. A busy one may count as offline for a moment.
+func makesOnline(t *testing.T, url string, replicas int) (got, fewer int, err error) {
+	t.Helper()
+	kit.Eventually(t, "no server counts as offline", func() bool {
+		got, fewer, err = makes(t, url, replicas)
+		return err == nil || !strings.Contains(err.Error(), "offline")
+	})
+	return got, fewer, err
+}
+
+func TestMain(m *testing.M) {
+	kit.Overlap(8) // they wait
+	os.Exit(m.Run())
+}
+
+func TestReplicasOfAServerThatIsAlone(t *testing.T) {
+	t.Parallel()
+	s := single(t)
+	for replicas, want := range map[int]int{0: 1, 1: 1} {
+		if got, fewer, err := makes(t, s.ClientURL(), replicas); got != want || fewer != 0 || err != nil {
+			t.Errorf("NATS_REPLICAS %d: %d, %d, %v; expected %d replica and no reason", replicas, got, fewer, err, want)
+		}
+	}
+	if got, _, err := makes(t, s.ClientURL(), 3); err == nil || !strings.Contains(err.Error(), "NATS_REPLICAS is 3, and the servers cannot keep so many") {
+		t.Errorf("three replicas of a server that is alone: %d, %v; expected an error that names NATS_REPLICAS", got, err)
+	}
+}
+
+func single(t *testing.T) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 2 << 20,
+	})
+	kit.Check(t, err)
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(kit.Patience) {
+		t.Fatal("the NATS server does not answer")
+	}
+	return s
+}
+
+// TestLackOfStorage: the caller gets the server's reason, and no stream.
+func TestLackOfStorage(t *testing.T) {
+	t.Parallel()
+	js := kit.JetStream(t, single(t).ClientURL())
+	large := config
+	large.MaxBytes = 1 << 30
+	maker := Maker{JetStream: js, Fewer: func(string, error) { t.Error("Fewer is called for a stream that was not created") }}
+	if _, err := maker.Ensure(t.Context(), large); !IsLackOfStorage(err) {
+		t.Errorf("a stream that is larger than the server: %v, expected a lack of storage", err)
+	}
+	if IsLackOfStorage(nil) || IsLackOfStorage(errors.New("other")) {
+		t.Error("other errors are taken for a lack of storage")
+	}
+}
+
+func TestReplicasOfAClusterOfThree(t *testing.T) {
+	t.Parallel()
+	url := kit.NATSCluster(t, 3, nil)[0].ClientURL()
+	for replicas, want := range map[int]int{0: 3, 1: 1, 3: 3} {
+		if got, fewer, err := makesOnline(t, url, replicas); got != want || fewer != 0 || err != nil {
+			t.Errorf("NATS_REPLICAS %d: %d, %d, %v; expected %d replicas and no reason", replicas, got, fewer, err, want)
+		}
+	}
+	if got, _, err := makesOnline(t, url, 5); err == nil || !strings.Contains(err.Error(), "NATS_REPLICAS is 5") {
+		t.Errorf("five replicas on three servers: %d, %v; expected an error that names NATS_REPLICAS", got, err)
+	}
+
+	// Workers that start together get one stream, and what exists is never altered.
+	js := kit.JetStream(t, url)
+	var together sync.WaitGroup
+	for range 4 {
+		together.Go(func() {
+			var err error
+			answered := kit.Within(kit.Patience, func() bool { // as in makes
+				_, err = (Maker{JetStream: js, Replicas: 1}).Ensure(t.Context(), config)
+				return !errors.Is(err, context.DeadlineExceeded)
+			})
+			if err != nil || !answered {
+				t.Error(err)
+			}
+		})
+	}
+	together.Wait()
+	other := config
+	other.Subjects = []string{"other.>"}
+	var stream jetstream.Stream
+	kit.EventuallyNil(t, func() (err error) {
+		stream, err = Maker{JetStream: js}.Ensure(t.Context(), other)
+		return err
+	})
+	if got := stream.CachedInfo().Config; got.Replicas != 1 || got.Subjects[0] != "notify.>" {
+		t.Errorf("a stream that existed has %d replicas and %v, expected it as it was", got.Replicas, got.Subjects)
+	}
+}
+
+func TestReplicasOfAClusterWithoutRoomForThree(t *testing.T) {
+	t.Parallel()
+	t.Run("two servers", func(t *testing.T) {
+		t.Parallel()
+		if got, fewer, err := makesOnline(t, kit.NATSCluster(t, 2, nil)[0].ClientURL(), 0); got != 1 || fewer != 1 || err != nil {
+			t.Errorf("%d, %d, %v; expected one replica with a reason", got, fewer, err)
+		}
+	})
+	t.Run("storage on one of three", func(t *testing.T) {
+		t.Parallel()
+		servers := kit.NATSCluster(t, 3, func(number int, options *server.Options) {
+			if number > 0 {
+				options.JetStreamMaxStore = 1 << 16
+			}
+		})
+		if got, fewer, err := makesOnline(t, servers[0].ClientURL(), 0); got != 1 || fewer != 1 || err != nil {
+			t.Errorf("%d, %d, %v; expected one replica with a reason", got, fewer, err)
+		}
+		if _, _, err := makesOnline(t, servers[0].ClientURL(), 3); err == nil || !strings.Contains(err.Error(), "NATS_REPLICAS is 3") {
+			t.Errorf("three replicas that are asked for: %v; expected an error that names NATS_REPLICAS", err)
+		}
+	})
+}
+
+// TestAServerThatIsOffline: the stream gets all its replicas. It never gets one for ever because a server was being restarted.
+func TestAServerThatIsOffline(t *testing.T) {
+	t.Parallel()
+	servers := kit.NATSCluster(t, 3, nil)
+	servers[2].Shutdown()
+	servers[2].WaitForShutdown()
+	kit.Eventually(t, "the stream has three replicas", func() bool {
+		got, _, err := makes(t, servers[0].ClientURL(), 0)
+		if got == 1 {
+			t.Fatal("the stream has one replica, because one of three servers was offline")
+		}
+		return err == nil && got == 3
+	})
+}
+
+// answers is a server that refuses a number of replicas with an error, and remembers what it was asked for.
+type answers struct {
+	jetstream.JetStream
+	refuse map[int]error
+	asked  []int
+}
+
+func (a *answers) Stream(context.Context, string) (jetstream.Stream, error) {
+	return nil, jetstream.ErrStreamNotFound
+}
+
+func (a *answers) StreamNameBySubject(context.Context, string) (string, error) {
+	return "", jetstream.ErrStreamNotFound
+}
+
+func (a *answers) CreateStream(_ context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	a.asked = append(a.asked, config.Replicas)
+	return nil, a.refuse[config.Replicas]
+}
+
+// TestAnswersOfOtherServers: older servers count one that is offline out, and an account may be given storage for one replica.
+func TestAnswersOfOtherServers(t *testing.T) {
+	t.Parallel()
+	refusal := func(code jetstream.ErrorCode, description string) error {
+		return &jetstream.APIError{ErrorCode: code, Description: description}
+	}
+	for _, test := range []struct {
+		name   string
+		wanted int
+		err    error
+		asked  []int
+		fewer  int
+		want   string // in the error; empty: none
+	}{
+		{"offline", 0, refusal(10005, "no suitable peers for placement, peer offline"), []int{3}, 0, "a server of the cluster is offline: start it, or set NATS_REPLICAS to 1"},
+		{"too few", 0, refusal(10005, "no suitable peers for placement"), []int{3, 1}, 1, ""},
+		{"no tier", 0, refusal(10120, "no JetStream default or applicable tiered limit present"), []int{3, 1}, 1, ""},
+		{"not clustered", 0, refusal(10074, "replicas > 1 not supported in non-clustered mode"), []int{3, 1}, 0, ""},
+		{"no leader", 0, refusal(10008, "JetStream system temporarily unavailable"), []int{3}, 0, "temporarily unavailable"},
+		{"overlap", 0, refusal(10065, "subjects overlap with an existing stream"), []int{3}, 0, "overlap"},
+		{"asked for", 3, refusal(10005, "no suitable peers for placement"), []int{3}, 0, "NATS_REPLICAS is 3, and the servers cannot keep so many"},
+		{"asked for, overlap", 3, refusal(10065, "subjects overlap with an existing stream"), []int{3}, 0, "overlap"},
+	} {
+		server, fewer := &answers{refuse: map[int]error{3: test.err}}, 0
+		_, err := Maker{JetStream: server, Replicas: test.wanted, Fewer: func(string, error) { fewer++ }}.Ensure(t.Context(), config)
+		if !slices.Equal(server.asked, test.asked) || fewer != test.fewer || (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: asked for %v replicas, Fewer %d times, %v; expected %v, %d and %q", test.name, server.asked, fewer, err, test.asked, test.fewer, test.want)
+		}
+		if strings.Contains(test.name, "overlap") && strings.Contains(err.Error(), "NATS_REPLICAS") {
+			t.Errorf("%s: %v, which is not about replicas", test.name, err)
+		}
+	}
+}
+
+// TestSubjectsOfAnotherStream: the refusal names the stream that has them.
+func TestSubjectsOfAnotherStream(t *testing.T) {
+	t.Parallel()
+	js := kit.JetStream(t, single(t).ClientURL())
+	for name, subject := range map[string]string{"WIDE": "a.>", "NARROW": "b.c"} {
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}, MaxBytes: 1 << 10})
+		kit.Check(t, err)
+	}
+	for subject, want := range map[string]string{"a.b.>": "stream WIDE already has subjects of a.b.>", "b.>": "stream NARROW already has subjects of b.>"} {
+		_, err := Maker{JetStream: js}.Ensure(t.Context(), jetstream.StreamConfig{Name: "MINE", Subjects: []string{subject}, MaxBytes: 1 << 10})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "overlap") {
+			t.Errorf("%s: %v, expected %q and the server's own words", subject, err, want)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package simulate_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"notifier/internal/devstack/simulate"
+	"notifier/internal/ratelimit"
+	"notifier/test/kit"
+)
+
+// began is when the events of the tests begin. The odd microseconds would show where a time loses its tail.
+var began = time.Date(2026, 11, 13, 4, 39, 1, 123457000, time.UTC)
+
+// levels adds to rules the limits of groups, and what is reserved, as a user writes them.
+func levels(rules ratelimit.Rules, group, groups, reserve string) ratelimit.Rules {
+	var errs [3]error
+	rules.Group, errs[0] = ratelimit.ParseGroupLimit(group)
+	rules.GroupOverrides, errs[1] = ratelimit.ParseGroupOverrides(groups)
+	rules.Reserve, errs[2] = ratelimit.ParseReserve(reserve)
+	if err := errors.Join(errs[:]...); err != nil {
+		panic(err)
+	}
+	return rules
+}
+
+// read reads an input that has no fault.
+func read(tb testing.TB, text string) simulate.Input {
+	tb.Helper()
+	input, err := simulate.Read(tb.Context(), strings.NewReader(text), false)
+	kit.Check(tb, err)
+	return input
+}
+
+// run decides an input and gives the verdicts.
+func run(tb testing.TB, text string, rules ratelimit.Rules, dedupe time.Duration) []simulate.Verdict {
+	tb.Helper()
+	var verdicts []simulate.Verdict
+	err := simulate.Run(tb.Context(), read(tb, text).Events, rules, dedupe, func(v simulate.Verdict) error {
+		verdicts = append(verdicts, v)
+		return nil
+	})
+	kit.Check(tb, err)
+	return verdicts
+}
+
+// at is a line of an event that long after the beginning; fields are further ones, such as `"cost":2`.
+func at(after time.Duration, category string, fields ...string) string {
+	fields = append([]string{fmt.Sprintf(`"time":%q,"category":%q`, began.Add(after).Format(time.RFC3339Nano), category)}, fields...)
+	return "{" + strings.Join(fields, ",") + "}\n"
+}
+
+// repeat is n lines, the i-th as line says.
+func repeat(n int, line func(i int) string) string {
+	var text strings.Builder
+	for i := range n {
+		text.WriteString(line(i))
+	}
+	return text.String()
+}
+
+// week is n events at random times of a week, in 20 categories of which few have most of the events; the same each time.
+func week(n int) string {
+	random := rand.New(rand.NewPCG(1, 2))
+	return repeat(n, func(i int) string {
+		after := time.Duration(float64(i)/float64(n)*float64(7*day)) + time.Duration(random.IntN(1000))*time.Millisecond
+		category := fmt.Sprintf("category-%d", random.IntN(1+random.IntN(20)))
+		return at(after, category, fmt.Sprintf(`"id":"event-%d"`, i))
+	})
+}

@@ -1,0 +1,160 @@
+package stats_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/status/stats"
+	"notifier/test/kit"
+)
+
+func TestReplicas(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		reader := s.reader(t)
+		since := time.Date(2026, 11, 20, 4, 39, 1, 123456000, time.UTC)
+		beat := stats.Heartbeat{
+			Started: since, Version: "v1", Ready: true, Held: 7,
+			Waits:    []stats.Wait{{For: "slack", Channel: "#alerts", Reason: "slack: unavailable: http_503", Since: since}},
+			Unposted: []stats.Unposted{{Channel: "#alerts", Events: 9, Parked: 2, Oldest: since, Why: "slack"}},
+		}
+		stopA := run(t, newRecorder(t, stats.Config{Redis: s.client(t), Replica: "a", Heartbeat: func() stats.Heartbeat { return beat }}))
+		run(t, newRecorder(t, stats.Config{Redis: s.client(t), Replica: "b", Heartbeat: func() stats.Heartbeat { return stats.Heartbeat{} }}))
+		var replicas []stats.Replica
+		want := func(n int) {
+			t.Helper()
+			kit.EventuallyNil(t, func() (err error) {
+				if replicas, err = reader.Replicas(t.Context()); err == nil && len(replicas) != n {
+					err = fmt.Errorf("%d replicas, want %d: %v", len(replicas), n, replicas)
+				}
+				return err
+			})
+		}
+		want(2)
+		if diff := cmp.Diff(beat, replicas[0].Heartbeat); diff != "" || replicas[0].ID != "a" {
+			t.Errorf("%s (-want +got):\n%s", replicas[0].ID, diff)
+		}
+		if age := time.Since(replicas[0].Seen).Abs(); age > time.Minute {
+			t.Errorf("seen %s ago", age)
+		}
+		stopA()
+		want(1)
+		if replicas[0].ID != "b" {
+			t.Errorf("%s is left, want b", replicas[0].ID)
+		}
+	})
+}
+
+// A replica that died is not listed after a minute, and another one removes what it left.
+func TestReplicasThatDied(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		client, reader := s.client(t), s.reader(t)
+		for id, age := range map[string]time.Duration{"dead": time.Minute + 5*time.Second, "dying": 30 * time.Second, "of the future": -2 * time.Minute} {
+			value := fmt.Sprint(time.Now().Add(-age).UnixMicro(), " {}")
+			kit.Check(t, client.HSet(t.Context(), "{n}:replicas", id, value).Err())
+		}
+		replicas, err := reader.Replicas(t.Context())
+		if err != nil || len(replicas) != 2 || replicas[0].ID != "dying" {
+			t.Errorf("%v, %v", replicas, err)
+		}
+		if ahead := time.Until(replicas[1].Seen); ahead > time.Minute {
+			t.Errorf("seen in %s, expected no time in the future", ahead)
+		}
+		run(t, newRecorder(t, stats.Config{Redis: client}))()
+		left, err := client.HKeys(t.Context(), "{n}:replicas").Result()
+		if diff := cmp.Diff([]string{"dying"}, left); diff != "" || err != nil {
+			t.Errorf("%v, left (-want +got):\n%s", err, diff)
+		}
+	})
+}
+
+// A foreign value is reported with the key's name.
+func TestForeignValues(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		client, reader, ctx := s.client(t), s.reader(t), t.Context()
+		minute := fmt.Sprint("{n}:counts:", time.Now().Add(-time.Minute).Unix()/60)
+		hour := func() error { _, err := reader.Hour(ctx); return err }
+		replicas := func() error { _, err := reader.Replicas(ctx); return err }
+		for _, test := range []struct {
+			key, field, value string
+			read              func() error
+		}{
+			{minute, "", "text", hour},
+			{minute, "no slashes", "1", hour},
+			{minute, "sent/errors", "1", hour},
+			{minute, "sent//errors", "many", hour},
+			{minute, "sent//errors", "-1", hour},
+			{"{n}:lastsent", "", "text", hour},
+			{"{n}:replicas", "", "text", replicas},
+			{"{n}:replicas", "a", "{}", replicas},
+			{"{n}:replicas", "a", "soon {}", replicas},
+			{"{n}:replicas", "a", fmt.Sprint(time.Now().UnixMicro(), " {"), replicas},
+			{"{n}:replicas", "a", fmt.Sprint(time.Now().UnixMicro(), " []"), replicas},
+		} {
+			var err error
+			if test.field == "" {
+				err = client.Set(ctx, test.key, test.value, time.Minute).Err()
+			} else {
+				err = client.HSet(ctx, test.key, test.field, test.value).Err()
+			}
+			kit.Check(t, err)
+			if err := test.read(); err == nil || !strings.Contains(err.Error(), test.key) {
+				t.Errorf("%s with %q=%q: %v", test.key, test.field, test.value, err)
+			}
+			kit.Check(t, client.Del(ctx, test.key).Err())
+			if err := test.read(); err != nil {
+				t.Errorf("without %s: %v", test.key, err)
+			}
+		}
+	})
+}
+
+// A recorder that finds something else in a key's place counts nothing, and nothing twice when it is gone.
+func TestForeignKeysStopTheRecorderOnly(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		client, ctx := s.client(t), t.Context()
+		for _, key := range []string{"{n}:lastsent", "{n}:digest:pending", "{n}:replicas", "{n}:steering"} {
+			kit.Check(t, client.Set(ctx, key, "text", time.Minute).Err())
+			recorder := newRecorder(t, stats.Config{Redis: client, Limit: limitText})
+			at := time.Now()
+			recorder.Observe("sent", "", key, "", 1, at)
+			recorder.Observe("dropped", "global", key, "", 1, at)
+			run(t, recorder)()
+			if fields := client.HGetAll(ctx, fmt.Sprint("{n}:counts:", at.Unix()/60)).Val(); fields["sent//"+key] != "" {
+				t.Errorf("%s: counted all the same: %v", key, fields)
+			}
+			kit.Check(t, client.Del(ctx, key).Err())
+			run(t, recorder)()
+			if n := sums(t, s.reader(t))[key+" sent "]; n != 1 {
+				t.Errorf("%s: %d events are counted, want 1", key, n)
+			}
+		}
+	})
+}
+
+func TestDropFields(t *testing.T) {
+	for _, drop := range []stats.Drop{
+		{Reason: "global", Limit: "100/30m+1/5s", Category: "a b", Count: 3},
+		{Reason: "group", Limit: "200/24h:fixed", Category: "team-a.job1", Count: 2},
+		{Reason: "category", Limit: "-", Category: "", Count: 1},
+	} {
+		got, err := stats.ParseDrop(drop.Field(), fmt.Sprint(drop.Count))
+		if err != nil || got != drop {
+			t.Errorf("%+v, %v, want %+v", got, err, drop)
+		}
+	}
+	for _, pair := range [][2]string{
+		{"since", "1"}, {"global 1/1s", "1"}, {"global  errors", "1"}, {"duplicate 1/1s errors", "1"}, {"groups 1/1s errors", "1"},
+		{"global 1/1s errors", "0"}, {"global 1/1s errors", "1.5"}, {"global 1/1s errors", ""}, {"", "1"},
+	} {
+		if drop, err := stats.ParseDrop(pair[0], pair[1]); err == nil {
+			t.Errorf("%q is read as %+v", pair, drop)
+		}
+	}
+	if field := (stats.Drop{Reason: "global", Limit: "no limit", Category: "c"}).Field(); field != "global - c" {
+		t.Errorf("field %q", field)
+	}
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package testkit
-
-import "syscall"
-
-// diesWithTest has no means here: a process outlives a test that is killed.
-func diesWithTest() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,100 @@
+package chaos
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"notifier/internal/consume/wait"
+	"notifier/internal/devstack"
+	"notifier/test/kit"
+)
+
+// crashPoints are the steps at which the build with the tag "crashpoints" can die, and the time at which it does:
+// batches pass the first two, events or batches the others.
+var crashPoints = []struct {
+	name string
+	nth  int
+}{
+	{"after-pull", 2}, {"after-verdict", 2}, {"after-post", 3}, {"after-record", 3}, {"after-log", 3}, {"after-ack", 3},
+}
+
+// TestCrashAtEveryStep kills one worker at each step, and two workers at each pair of steps, lets another one finish what
+// they leave, and makes the account. It does so with a channel in which a post can be found again, and with one that
+// cannot be read.
+func TestCrashAtEveryStep(t *testing.T) {
+	kit.Long(t)
+	t.Parallel()
+	for i, first := range crashPoints {
+		at := fmt.Sprintf("%s:%d", first.name, first.nth)
+		t.Run(first.name, func(t *testing.T) { crashAt(t, devstack.History{}, at) })
+		t.Run(first.name+", unreadable", func(t *testing.T) { crashAt(t, unreadable, at) })
+		for j, second := range crashPoints[i:] {
+			history := []devstack.History{unreadable, {}}[j%2]
+			and := fmt.Sprintf("%s:%d", second.name, second.nth)
+			t.Run(first.name+" and "+second.name, func(t *testing.T) { crashAt(t, history, at, and) })
+		}
+	}
+}
+
+// crashAt plays one scenario: a worker that dies at each of the points.
+func crashAt(t *testing.T, history devstack.History, points ...string) {
+	t.Parallel()
+	w := newWorld(t, time.Second, limits{global: "100/30s", category: "5/30s+4/20s"})
+	w.slack.SetHistory(history)
+	categories := []string{"alpha", "beta", "gamma", "delta"}
+	publish := func(e *event, withMessageID bool) {
+		kit.Check(t, w.publisher.publish(t.Context(), e, withMessageID))
+	}
+	for i := range 40 {
+		e := &event{id: fmt.Sprintf("plain-%02d", i), category: categories[i%len(categories)], cost: 1}
+		switch i % 10 {
+		case 7:
+			e.id, e.malformed = fmt.Sprintf("malformed-%02d", i), true
+		case 8:
+			e.id, e.cost = fmt.Sprintf("costly-%02d", i), 2
+		}
+		publish(e, true)
+		if i%10 == 9 {
+			publish(e, false)
+		}
+	}
+	var dying []*life
+	for _, at := range points {
+		k := w.addWorker(crashing, false)
+		k.settings["BATCH_SIZE"], k.settings["SEND_CONCURRENCY"] = "3", "2"
+		l, err := k.start("NOTIFIER_CRASH_AT=" + at)
+		kit.Check(t, err)
+		dying = append(dying, l)
+	}
+	// One may take all that there is before the other comes. So there is always more, each in a category with room.
+	for i := 0; ; i++ {
+		living := 0
+		for _, l := range dying {
+			if !l.dead() {
+				living++
+			} else if !l.crashed() {
+				t.Fatalf("%s ended by itself: %s", l.name, l.complaints())
+			}
+		}
+		if living == 0 {
+			break
+		}
+		if i == 80 {
+			t.Fatalf("%d workers do not come to where they are to die", living)
+		}
+		publish(&event{id: fmt.Sprintf("more-%02d", i), category: fmt.Sprintf("more-%02d", i), cost: 1}, true)
+		pause := 50 * time.Millisecond
+		if i >= 40 { // by now nobody has taken all of it: a busy machine has not started them
+			pause = 500 * time.Millisecond
+		}
+		wait.For(t.Context(), pause)
+	}
+	k := w.addWorker(crashing, false)
+	_, err := k.start()
+	kit.Check(t, err)
+	a := w.conclude()
+	if a.sent == 0 || a.dropped["category"] == 0 || a.dead == 0 {
+		t.Errorf("%d sent, %v dropped, %d dead: expected some of each", a.sent, a.dropped, a.dead)
+	}
+}

@@ -1,0 +1,329 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/consume/wait"
+	"notifier/internal/pattern"
+	"notifier/internal/ratelimit"
+)
+
+// lookEvery is the time between two looks at the admissions.
+const lookEvery = 200 * time.Millisecond
+
+// admission is one slot that was taken, from the first look that saw it to the last. Times are microseconds of Redis.
+type admission struct {
+	slot     string // "<category>:<id>"; further slots of a costly event are "<category>:<id> 2", ...
+	at       int64
+	last     int64 // time of the last look that saw it
+	refunded bool  // it went before its time
+	back     bool  // and is one that came back: Redis has forgotten the refund
+}
+
+func (a *admission) id() string { return idOf(a.slot) }
+
+// idOf is the id in the name of a slot. Each of the publisher's ids has one category, and all of them are short.
+func idOf(slot string) string {
+	first, _, _ := strings.Cut(slot, " ")
+	_, id, _ := strings.Cut(first, ":")
+	return id
+}
+
+// taken is one slot by its name and time: an id that is admitted anew takes a second one.
+type taken struct {
+	slot string
+	at   int64
+}
+
+// chargedAgain is a slot whose time of admission changed while the first one still counted, without a look that saw it free.
+type chargedAgain struct {
+	slot          string
+	first, second int64
+}
+
+// register is what the sets of the limits, all of which are exact, have held over time.
+//
+// What is certain here: the global set ({ns}:global) keeps an admission for the longest window of any rule, which is many
+// times the time between two looks, and Redis forgets nothing that it has answered (appendfsync always), or gets it back from the
+// workers before it is looked at again. So every
+// admission is seen, with the microsecond at which it was made, unless it was refunded before the next look; and
+// one that goes earlier was refunded. An admission counts as long as a look has seen it. One that was refunded may have
+// counted a little longer, which only makes windows look emptier than they were.
+type register struct {
+	client    *redis.Client
+	rules     ratelimit.Rules
+	retention int64 // microseconds; the longest window of any rule
+	shortest  int64 // the shortest time for which a category's log keeps an admission
+	stop      context.CancelFunc
+	done      chan struct{}
+
+	mu       sync.Mutex
+	now      map[taken]*admission
+	gone     map[taken]bool // those that were refunded
+	all      []*admission
+	problems []string
+	again    []chargedAgain
+	lastLook int64
+	longest  time.Duration // between two looks
+	looks    int
+}
+
+// watch looks at the sets until the test ends, whenever Redis is there.
+func watch(t *testing.T, client *redis.Client, rules ratelimit.Rules) *register {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &register{
+		client: client,
+		rules:  rules, retention: rules.LongestWindow().Microseconds(), stop: cancel, done: make(chan struct{}), now: map[taken]*admission{}, gone: map[taken]bool{},
+	}
+	if global := (ratelimit.Rules{Global: rules.Global}).LongestWindow(); global != rules.LongestWindow() {
+		t.Fatalf("the longest window of the global limit is %s, expected that of all, %s", global, rules.LongestWindow())
+	}
+	r.shortest = r.retention
+	for _, limit := range append(values(rules.Overrides), rules.Category) {
+		r.shortest = min(r.shortest, ratelimit.Rules{Global: limit}.LongestWindow().Microseconds())
+	}
+	go func() {
+		defer close(r.done)
+		for wait.For(ctx, lookEvery) {
+			_ = r.look(ctx) // an error says that Redis is unavailable
+		}
+	}()
+	t.Cleanup(func() {
+		r.end()
+		_ = r.client.Close()
+	})
+	return r
+}
+
+// end ends the looks.
+func (r *register) end() {
+	r.stop()
+	<-r.done
+}
+
+func values(overrides pattern.Table[ratelimit.Limit]) []ratelimit.Limit {
+	var limits []ratelimit.Limit
+	for _, limit := range overrides.All() {
+		limits = append(limits, limit)
+	}
+	return limits
+}
+
+func key(name string) string { return "{" + namespace + "}:" + name }
+
+// look takes down what the sets hold at one moment.
+func (r *register) look(ctx context.Context) error {
+	prefix := key("category:")
+	names, err := r.client.Keys(ctx, prefix+"*").Result()
+	if err != nil {
+		return err
+	}
+	pipe := r.client.TxPipeline()
+	global := pipe.ZRangeWithScores(ctx, key("global"), 0, -1)
+	categories := map[string]*redis.ZSliceCmd{}
+	for _, name := range names {
+		categories[strings.TrimPrefix(name, prefix)] = pipe.ZRangeWithScores(ctx, name, 0, -1)
+	}
+	clock := pipe.Time(ctx)
+	meta := pipe.HMGet(ctx, key("meta"), "token", "opens")
+	marks := pipe.ZRangeByScoreWithScores(ctx, key("register"), &redis.ZRangeBy{Min: strconv.Itoa(1 << 52), Max: "+inf"})
+	generation := pipe.InfoMap(ctx, "replication")
+	if _, err := pipe.Exec(ctx); err != nil {
+		return err
+	}
+	replication := generation.Val()["Replication"]["master_replid"]
+	if !isOpen(meta.Val(), replication, clock.Val()) && !isHealed(marks.Val(), replication) {
+		return errUnhealed
+	}
+	again, err := r.client.Keys(ctx, prefix+"*").Result()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := clock.Val().UnixMicro()
+	if r.lastLook > 0 {
+		r.longest = max(r.longest, time.Duration(now-r.lastLook)*time.Microsecond)
+	}
+	r.lastLook = now
+	r.looks++
+	seen := r.take(global.Val(), now)
+	for identity, a := range r.now {
+		if !seen[identity] {
+			if a.refunded = now < a.at+r.retention; a.refunded {
+				r.gone[identity] = true
+			}
+			delete(r.now, identity)
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(again)
+	if slices.Equal(names, again) { // else a set that was created after the first list was not read
+		r.compare(seen, categories, now)
+	}
+	return nil
+}
+
+// unseenFor is how long ago the last look was.
+func (r *register) unseenFor() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(time.UnixMicro(r.lastLook))
+}
+
+// mostUnseen is how far apart looks may be: an admission stays for the retention, so none is missed; a quarter is for the clocks.
+func (r *register) mostUnseen() time.Duration {
+	return time.Duration(r.retention) * time.Microsecond * 3 / 4
+}
+
+// errUnhealed is that a store may have forgotten what workers are about to put back.
+var errUnhealed = errors.New("this store is not healed")
+
+// isOpen reports whether workers decide on a store; see quarantine.lua.
+func isOpen(meta []any, replication string, now time.Time) bool {
+	token, _ := meta[0].(string)
+	opens, _ := meta[1].(string)
+	micros, _ := strconv.ParseInt(opens, 10, 64)
+	return strings.HasPrefix(token, replication+" ") && micros <= now.UnixMicro()
+}
+
+// isHealed reports the same of workers of release v0.1.0, which mark a store with a number made of its generation.
+func isHealed(marks []redis.Z, replication string) bool {
+	value, _ := strconv.ParseUint(replication[:min(len(replication), 13)], 16, 64)
+	return slices.Contains(marks, redis.Z{Score: float64(1<<52 | value), Member: " healed"})
+}
+
+// slotOf is the name of a slot without the time in it: "<id>" or "<id> <n>". Those of release v0.1.0 have none.
+func slotOf(member redis.Z) string {
+	name, _ := member.Member.(string)
+	id, rest, _ := strings.Cut(name, " ")
+	number := strings.TrimPrefix(strings.TrimPrefix(rest, strconv.FormatInt(int64(member.Score), 10)), " ")
+	if number == "" {
+		return id
+	}
+	return id + " " + number
+}
+
+// counted is how often the register was looked at.
+func (r *register) counted() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.looks
+}
+
+// take notes the members of the global set.
+func (r *register) take(members []redis.Z, now int64) map[taken]bool {
+	before := map[string]*admission{} // the latest of each name
+	for _, a := range r.now {
+		if other := before[a.slot]; other == nil || other.at < a.at {
+			before[a.slot] = a
+		}
+	}
+	seen := make(map[taken]bool, len(members))
+	for _, member := range members {
+		identity := taken{slotOf(member), int64(member.Score)}
+		a := r.now[identity]
+		if identity.at <= now-r.retention && a == nil {
+			continue // it left in its time: it counts in no window
+		}
+		seen[identity] = true
+		if a == nil {
+			if other := before[identity.slot]; other != nil && identity.at < other.at+r.retention {
+				r.again = append(r.again, chargedAgain{identity.slot, other.at, identity.at})
+			}
+			a = &admission{slot: identity.slot, at: identity.at, back: r.gone[identity]}
+			r.now[identity] = a
+			r.all = append(r.all, a)
+		}
+		a.last = now
+	}
+	return seen
+}
+
+// compare holds the categories' sets against the global one: charged to both or to neither.
+func (r *register) compare(global map[taken]bool, categories map[string]*redis.ZSliceCmd, now int64) {
+	inCategory := map[taken]bool{}
+	for category, members := range categories {
+		for _, member := range members.Val() {
+			identity := taken{slotOf(member), int64(member.Score)}
+			inCategory[identity] = true
+			if !global[identity] && identity.at > now-r.retention {
+				r.problems = append(r.problems,
+					fmt.Sprintf("category %s has %q at %d, the global set does not", category, identity.slot, identity.at))
+			}
+		}
+	}
+	for identity := range global {
+		if identity.at > now-r.shortest && !inCategory[identity] {
+			r.problems = append(r.problems,
+				fmt.Sprintf("the global set has %q at %d, its category's set does not", identity.slot, identity.at))
+		}
+	}
+}
+
+// byID gives all admissions by event id, the oldest first.
+func (r *register) byID() map[string][]*admission {
+	admissions := map[string][]*admission{}
+	for _, a := range r.all {
+		if !strings.Contains(a.slot, " ") {
+			admissions[a.id()] = append(admissions[a.id()], a)
+		}
+	}
+	return admissions
+}
+
+// overfull is, for one tier of a scope, the window (t-d, t] that held the most above what was allowed at t: how many slots, how many
+// were allowed, and t. Windows that end with an admission are enough: between two of them slots only leave.
+func overfull(scope []*admission, window time.Duration, allowed func(t int64) int) (slots, most int, at int64) {
+	slices.SortFunc(scope, func(a, b *admission) int { return int(a.at - b.at) })
+	for i, a := range scope {
+		if i+1 < len(scope) && scope[i+1].at == a.at {
+			continue // of one moment the last one sees them all
+		}
+		if n := held(scope, a.at, window); n > allowed(a.at)+slots-most {
+			slots, most, at = n, allowed(a.at), a.at
+		}
+	}
+	return slots, most, at
+}
+
+// held counts the slots that the window which ends at t held.
+func held(scope []*admission, t int64, window time.Duration) int {
+	n := 0
+	first, _ := slices.BinarySearchFunc(scope, t-window.Microseconds()+1, func(a *admission, from int64) int { return int(a.at - from) })
+	for _, a := range scope[first:] {
+		if a.at > t {
+			break
+		}
+		if !a.refunded || a.last >= t {
+			n++
+		}
+	}
+	return n
+}
+
+// inFlight is the in-flight hash: the records by event id.
+func (r *register) inFlight(ctx context.Context) (map[string]ratelimit.InFlight, error) {
+	texts, err := r.client.HGetAll(ctx, key("inflight")).Result()
+	if err != nil {
+		return nil, err
+	}
+	records := map[string]ratelimit.InFlight{}
+	for slot, text := range texts {
+		if records[idOf(slot)], err = ratelimit.ParseInFlight(text); err != nil {
+			return nil, fmt.Errorf("%s in flight: %w", slot, err)
+		}
+	}
+	return records, nil
+}

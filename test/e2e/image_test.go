@@ -1,0 +1,151 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"debug/buildinfo"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"notifier/test/kit"
+)
+
+// embedded are the modules of the servers that notifier-dev runs in its process.
+var embedded = []string{"github.com/nats-io/nats-server/v2", "github.com/alicebob/miniredis/v2"}
+
+func testImages(t *testing.T, e *engine) {
+	for _, image := range []string{e.production, e.demo} {
+		t.Run(strings.SplitN(image, ":", 2)[0], func(t *testing.T) {
+			var inspected []struct {
+				Config struct {
+					User       string
+					Entrypoint []string
+				}
+			}
+			kit.Check(t, json.Unmarshal([]byte(e.docker(t, "image", "inspect", image)), &inspected))
+			config := inspected[0].Config
+			if config.User != "65532:65532" || !slices.Equal(config.Entrypoint, []string{"/notifier"}) {
+				t.Errorf("user %q and entrypoint %q; expected 65532:65532 and /notifier", config.User, config.Entrypoint)
+			}
+			if out := e.docker(t, "run", "--rm", "--network", "none", image, "version"); !strings.Contains(out, releaseVersion) {
+				t.Errorf("version says %q, expected %s", out, releaseVersion)
+			}
+			for _, shell := range []string{"/bin/sh", "/bin/bash", "/bin/busybox"} {
+				_, err := e.run(e.ctx, commandDeadline, "docker", "run", "--rm", "--network", "none", "--entrypoint", shell, image, "-c", "true")
+				if code, said := exitOf(t, err); code != 127 {
+					t.Errorf("%s: exit code %d, expected 127, not found: %s", shell, code, said)
+				}
+			}
+		})
+	}
+
+	t.Run("production has a health check", func(t *testing.T) {
+		if got := e.docker(t, "image", "inspect", "-f", "{{json .Config.Healthcheck.Test}}", e.production); got != `["CMD","/notifier","healthcheck"]` {
+			t.Errorf("the image's health check is %s", got)
+		}
+	})
+	t.Run("production has no embedded servers", func(t *testing.T) {
+		_, err := e.run(e.ctx, commandDeadline, "docker", "run", "--rm", "--network", "none", e.production, "demo")
+		if code, said := exitOf(t, err); code != 2 || !strings.Contains(said, "demo is in notifier-dev") {
+			t.Errorf("demo: exit code %d with %q; expected 2 and where it is", code, said)
+		}
+		modules := e.modules(t, e.production, "/notifier")
+		for _, module := range embedded {
+			if slices.Contains(modules, module) {
+				t.Errorf("%s is linked into the production image", module)
+			}
+		}
+	})
+	t.Run("demo has them", func(t *testing.T) { // or the check above sees nothing at all
+		modules := e.modules(t, e.demo, "/notifier-dev")
+		for _, module := range embedded {
+			if !slices.Contains(modules, module) {
+				t.Errorf("%s is not in the demo image, which has %v", module, modules)
+			}
+		}
+	})
+}
+
+// modules are the Go modules linked into a program of an image.
+func (e *engine) modules(t *testing.T, image, program string) []string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "notifier")
+	container := e.docker(t, "create", image)
+	defer e.docker(t, "rm", container)
+	e.docker(t, "cp", container+":"+program, file)
+	info, err := buildinfo.ReadFile(file)
+	kit.Check(t, err)
+	var modules []string
+	for _, dep := range info.Deps {
+		modules = append(modules, dep.Path)
+	}
+	return modules
+}
+
+// checkHardening looks at running containers of workers, as the engine has them.
+func (p *project) checkHardening(t *testing.T, service string) {
+	t.Helper()
+	replicas := p.replicas(t, service)
+	if len(replicas) != 3 {
+		t.Fatalf("%d replicas of %s, expected 3", len(replicas), service)
+	}
+	for _, id := range replicas {
+		var inspected []struct {
+			State  struct{ Health struct{ Status string } }
+			Config struct{ User string }
+
+			HostConfig struct {
+				ReadonlyRootfs bool
+				Privileged     bool
+				CapDrop        []string
+				SecurityOpt    []string
+				Memory         int64
+				RestartPolicy  struct{ Name string }
+				LogConfig      struct {
+					Type   string
+					Config map[string]string
+				}
+			}
+		}
+		kit.Check(t, json.Unmarshal([]byte(p.docker(t, "inspect", id)), &inspected))
+		container, host := inspected[0], inspected[0].HostConfig
+		for what, holds := range map[string]bool{
+			"is healthy":               container.State.Health.Status == "healthy",
+			"runs as 65532":            container.Config.User == "65532:65532",
+			"has a read-only root":     host.ReadonlyRootfs && !host.Privileged,
+			"has no capabilities":      slices.Equal(host.CapDrop, []string{"ALL"}),
+			"gains no privileges":      slices.Contains(host.SecurityOpt, "no-new-privileges:true"),
+			"has a memory limit":       host.Memory > 0,
+			"is restarted after death": host.RestartPolicy.Name == "unless-stopped",
+			"rotates its log":          host.LogConfig.Type == "json-file" && host.LogConfig.Config["max-size"] != "" && host.LogConfig.Config["max-file"] != "",
+		} {
+			if !holds {
+				t.Errorf("container %s of %s: %q is not so: %+v", id, service, what, container)
+			}
+		}
+	}
+}
+
+// checkPorts: whatever the project publishes is on the loopback address.
+func (p *project) checkPorts(t *testing.T) {
+	t.Helper()
+	published := 0
+	for _, id := range strings.Fields(p.compose(t, "ps", "-q")) {
+		var ports map[string][]struct{ HostIP string }
+		kit.Check(t, json.Unmarshal([]byte(p.docker(t, "inspect", "-f", "{{json .NetworkSettings.Ports}}", id)), &ports))
+		for port, bindings := range ports {
+			for _, binding := range bindings {
+				published++
+				if binding.HostIP != "127.0.0.1" {
+					t.Errorf("port %s of container %s is published on %q, expected 127.0.0.1", port, id, binding.HostIP)
+				}
+			}
+		}
+	}
+	if published == 0 {
+		t.Error("no port is published at all")
+	}
+}

@@ -1,0 +1,101 @@
+package isolation
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"notifier/test/kit"
+)
+
+// full is whether all rows are measured, by the clock: nothing else may run on the machine.
+var full = os.Getenv("NOTIFIER_ISOLATION") == "full"
+
+// needsFull skips a row that is not for everyday use.
+func needsFull(t *testing.T) {
+	t.Helper()
+	if !full {
+		t.Skip("run it with make isolation")
+	}
+}
+
+// What a channel takes, by what the workers are told, and the time in which Slack counts.
+const (
+	pace   = "10/10s"
+	window = 10 * time.Second
+)
+
+// folder keeps the program that is under test.
+var folder string
+
+// released is the program that is measured.
+var released = &kit.Program{}
+
+func TestMain(m *testing.M) {
+	kit.Overlap(4) // the tests that are parallel wait more than they work
+	kit.QuietRedis()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var err error
+	if folder, err = os.MkdirTemp("", "notifier-isolation-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	code := m.Run()
+	printTable()
+	return code
+}
+
+// row is a line of the table.
+type row struct {
+	name, measured, bar string
+	met                 bool
+}
+
+var (
+	tableLock sync.Mutex
+	table     []row
+)
+
+// judge notes a row, and fails the test when it does not meet its bar.
+func judge(t *testing.T, name string, met bool, bar, measured string, values ...any) {
+	t.Helper()
+	r := row{name, fmt.Sprintf(measured, values...), bar, met}
+	tableLock.Lock()
+	table = append(table, r)
+	tableLock.Unlock()
+	if met {
+		t.Logf("%s: %s (%s)", r.name, r.measured, r.bar)
+	} else {
+		t.Errorf("%s: %s, expected %s", r.name, r.measured, r.bar)
+	}
+}
+
+func printTable() {
+	if len(table) == 0 {
+		return
+	}
+	slices.SortStableFunc(table, func(a, b row) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "row\tmeasured\tbar\tresult")
+	for _, r := range table {
+		result := "met"
+		if !r.met {
+			result = "NOT MET"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.name, r.measured, r.bar, result)
+	}
+	_ = w.Flush()
+}

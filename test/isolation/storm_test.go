@@ -1,0 +1,47 @@
+package isolation
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"notifier/test/kit"
+)
+
+// TestAStormIntoOneChannel: three replicas under the default limits send a storm into one channel, which takes 12 posts in
+// 10 s and asks for 10 s when there are more. What the limits let through arrives at the pace, and next to nothing is refused.
+// The settings may name the channel by its ID, or by a name whose ID only Slack's answer shows.
+func TestAStormIntoOneChannel(t *testing.T) {
+	needsFull(t)
+	for _, channel := range []string{"#alerts", "C0ALERTS"} {
+		t.Run(channel, func(t *testing.T) {
+			t.Parallel()
+			const posts, mostRefused, bar = 100, 5, 115 * time.Second
+			w := newWorld(t, settings{"SLACK_CHANNEL": channel, "SLACK_PACE": pace})
+			_, mode := limit(t, 12, window)
+			mode.RetryAfter = window
+			w.mode(mode)
+			w.startWorkers(3)
+
+			for i := range 180 {
+				w.publish(fmt.Sprintf("storm-%d", i%12), fmt.Sprintf("event-%d", i))
+			}
+			begun := time.Now()
+			w.flush()
+			kit.Within(bar, func() bool { return w.slack.Accepted() >= posts })
+			took := time.Since(begun)
+			refused := len(w.door.those(limited))
+			arrived := w.slack.Accepted()
+			judge(t, "1. storm into "+channel, arrived == posts && took <= bar && refused <= mostRefused,
+				fmt.Sprintf("%d posted in %s, at most %d refused", posts, bar, mostRefused),
+				"%d posted in %s, %d requests refused", arrived, took.Round(100*time.Millisecond), refused)
+			if arrived != posts {
+				return
+			}
+			kit.Eventually(t, "the stream is empty", func() bool { return w.pending() == 0 })
+			if once := len(w.posted()); once != posts || w.slack.Accepted() != posts {
+				t.Errorf("%d events are in the channel in %d messages, expected %d of each", once, w.slack.Accepted(), posts)
+			}
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package survival
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"notifier/internal/ratelimit"
+	"notifier/test/kit"
+)
+
+// form is a kind of limits. Each has replicas and a namespace of its own, all in the same Redis.
+type form struct {
+	name  string // of its namespace, too
+	rules ratelimit.Rules
+}
+
+// forms are the two ways in which a scope is stored, with limits that nothing leaves while a scenario lasts, and with limits
+// whose window rolls meanwhile.
+var forms = []form{
+	{"exact", kit.Rules("2000/30m", "900/30m", "")},
+	{"buckets", kit.Rules("2000/30m:1m", "900/30m:1m", "")},
+	{"exact-rolling", kit.Rules("400/4s", "180/4s", "")},
+	{"buckets-rolling", kit.Rules("400/4s:200ms", "180/4s:200ms", "")},
+}
+
+// rolls reports whether slots become free while a scenario lasts.
+func (f form) rolls() bool { return f.window() < time.Minute }
+
+func (f form) window() time.Duration { return f.rules.Global[0].Window }
+
+const replicasOfAFleet = 4
+
+// fleet are the replicas that share the limits of a form.
+type fleet struct {
+	form     form
+	url      string // of Redis
+	replicas []*replica
+	pause    atomic.Int64 // between two batches of a replica, nanoseconds
+	missing  int          // admissions that nobody could put back before Redis was open again: so many may be too many
+	names    []string     // of all replicas that were ever started, as heartbeats show them some seconds after a death, too
+}
+
+func startFleet(w *world, form form, url string) *fleet {
+	w.Helper()
+	f := &fleet{form: form, url: url}
+	f.pause.Store(int64(pauseSteady))
+	for i := range replicasOfAFleet {
+		f.names = append(f.names, fmt.Sprintf("r%d", i))
+	}
+	for i := range replicasOfAFleet {
+		its := url
+		if i == 0 && w.late != nil {
+			its = "redis://" + w.late.Addr + "/0"
+		}
+		f.replicas = append(f.replicas, startReplica(w.T, f, i, its))
+	}
+	return f
+}
+
+// alive are the replicas that were not killed.
+func (f *fleet) alive() []*replica {
+	return slices.DeleteFunc(slices.Clone(f.replicas), func(r *replica) bool {
+		select {
+		case <-r.ended:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// admissions are those of all replicas, the killed ones included.
+func (f *fleet) admissions() (all []admission) {
+	for _, r := range f.replicas {
+		r.mu.Lock()
+		all = append(all, r.admissions...)
+		r.mu.Unlock()
+	}
+	return all
+}
+
+// admitted is how many events were admitted.
+func (f *fleet) admitted() (n int) {
+	for _, r := range f.replicas {
+		r.mu.Lock()
+		n += len(r.admissions)
+		r.mu.Unlock()
+	}
+	return n
+}
+
+// mark remembers that from now on there is a Redis to ask.
+func (f *fleet) mark() {
+	now := time.Now()
+	for _, r := range f.replicas {
+		r.mu.Lock()
+		r.mark, r.resumed = now, 0
+		r.mu.Unlock()
+	}
+}
+
+// resumed reports whether each living replica was answered after the mark, and how long that took the last of them.
+func (f *fleet) resumed() (all bool, last time.Duration) {
+	all = true
+	for _, r := range f.alive() {
+		r.mu.Lock()
+		all, last = all && r.resumed > 0, max(last, r.resumed)
+		r.mu.Unlock()
+	}
+	return all, last
+}
+
+// usedUp reports whether each living replica was refused everything in its last batches.
+func (f *fleet) usedUp() bool {
+	return !slices.ContainsFunc(f.alive(), func(r *replica) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.refused < 20
+	})
+}
+
+// silence is the longest time for which a living replica had no answer.
+func (f *fleet) silence() (longest time.Duration) {
+	for _, r := range f.alive() {
+		r.mu.Lock()
+		longest = max(longest, r.silence)
+		r.mu.Unlock()
+	}
+	return longest
+}
+
+// lastErrors are what the living replicas have met last, for a test that fails.
+func (f *fleet) lastErrors() (all []error) {
+	for _, r := range f.alive() {
+		r.mu.Lock()
+		all = append(all, r.lastError)
+		r.mu.Unlock()
+	}
+	return all
+}
+
+// forgotten is how many ids of the admissions of living replicas are unknown: another message with such an id is no duplicate.
+func (f *fleet) forgotten(t *testing.T) (n int) {
+	t.Helper()
+	limiter, err := ratelimit.New(kit.OpenRedis(t, f.url), f.form.name, f.form.rules, time.Hour)
+	kit.Check(t, err)
+	for _, r := range f.alive() {
+		r.kill()
+		<-r.ended
+		for batch := range slices.Chunk(r.admissions, 500) {
+			var requests []ratelimit.Request
+			for _, a := range batch {
+				again := a.request
+				again.Delivery = "another " + again.Delivery
+				requests = append(requests, again)
+			}
+			var decisions []ratelimit.Decision
+			kit.EventuallyNil(t, func() (err error) {
+				decisions, err = limiter.Admit(t.Context(), requests)
+				return err
+			})
+			for _, decision := range decisions {
+				if decision.Outcome != ratelimit.Duplicate {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}

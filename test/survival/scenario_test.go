@@ -1,0 +1,176 @@
+package survival
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"notifier/internal/consume/wait"
+	"notifier/test/kit"
+	"notifier/test/redistest"
+)
+
+// world is a Redis with the replicas of all forms, under load.
+type world struct {
+	*testing.T
+	fleets []*fleet
+
+	// One of these, as the scenario wants.
+	sentinels *redistest.Sentinels
+	single    *redistest.Server
+	late      *redistest.Proxy // through which the first replica of each fleet reaches the single server, where it is there
+	plain     *plain
+	cluster   *redistest.Cluster
+
+	copy *redistest.Server // the replica of the Cluster's master
+}
+
+// plain is a primary with a replica, and the address at which clients ask.
+type plain struct {
+	primary, replica *redistest.Server
+	front            *redistest.Proxy
+}
+
+// scenario is something that happens to a Redis.
+type scenario struct {
+	name  string
+	start func(w *world, extra []string) (url string)
+	extra []string // further arguments of the servers
+	full  bool     // most of the limits that last are used up before
+	kills bool     // a replica of each fleet dies in it
+
+	strike func(w *world) // does it, and returns when there is a primary that all who ask find
+}
+
+var minReplicas = []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}
+
+var emptyRestart = scenario{name: "c. empty restart", start: (*world).onOne, full: true, strike: (*world).restartEmpty}
+
+var scenarios = []scenario{
+	{name: "a. link cut for 2.5 s, then kill -9", start: (*world).underSentinels, strike: (*world).killPrimary},
+	{name: "b. the same, and a replica of notifier killed", start: (*world).underSentinels, kills: true, strike: (*world).killBoth},
+	emptyRestart,
+	{name: "d. bare SENTINEL FAILOVER", start: (*world).underSentinels, strike: (*world).sentinelFailover},
+	{name: "e. planned failover under Sentinel", start: (*world).underSentinels, strike: (*world).plannedFailover},
+	{name: "f. bare FAILOVER under Sentinel", start: (*world).underSentinels, strike: (*world).bareFailover},
+	{name: "g. as a, with min-replicas-to-write 1", start: (*world).underSentinels, extra: minReplicas, strike: (*world).killPrimary},
+	{name: "h. kill -9 alone", start: (*world).underSentinels, strike: (*world).killAlone},
+	{name: "i. planned failover of a plain replica", start: (*world).replicated, strike: (*world).plainFailover},
+	{name: "j. planned failover in a Cluster", start: (*world).inCluster, strike: (*world).clusterFailover},
+	{name: "k. as d, with Sentinel's own periods", start: (*world).underSlowSentinels, strike: (*world).sentinelFailover},
+	{name: "l. as e, with Sentinel's own periods", start: (*world).underSlowSentinels, strike: (*world).plannedFailover},
+	{name: "m. two empty restarts within a second", start: (*world).onOne, full: true, strike: (*world).restartEmptyTwice},
+	{name: "n. FLUSHALL twice in one quarantine", start: (*world).onOne, full: true, strike: (*world).flushTwice},
+	{name: "o. FLUSHALL, and a frozen replica of notifier", start: (*world).onOneWithALateReplica, full: true, strike: (*world).flushWithoutOne},
+}
+
+func TestSurvival(t *testing.T) {
+	if rounds == 0 {
+		t.Skip("takes minutes: run it with make survive")
+	}
+	for range rounds {
+		for _, s := range scenarios {
+			t.Run(s.name, func(t *testing.T) {
+				t.Parallel()
+				play(t, s, forms)
+			})
+		}
+	}
+}
+
+// TestAnEmptyRestartAdmitsNothingTwice is for everyday use.
+func TestAnEmptyRestartAdmitsNothingTwice(t *testing.T) {
+	if testing.Short() || rounds > 0 {
+		t.Skip("takes seconds, and TestSurvival plays it too")
+	}
+	play(t, emptyRestart, slices.DeleteFunc(slices.Clone(forms), form.rolls))
+}
+
+// play is one round of a scenario.
+func play(t *testing.T, s scenario, forms []form) {
+	w := &world{T: t}
+	url := s.start(w, s.extra)
+	for _, form := range forms {
+		w.fleets = append(w.fleets, startFleet(w, form, url))
+	}
+	answered := func(f *fleet) bool { all, _ := f.resumed(); return all }
+	w.mark()
+	w.all("each replica is answered", answered)
+	if s.full {
+		w.pause(pauseFlood)
+		w.all("most of the limits are used", func(f *fleet) bool { return f.form.rolls() || f.admitted() > f.form.rules.Global[0].Count*3/4 })
+	} else {
+		wait.For(t.Context(), time.Second) // so much is decided, and replicated, before anything happens
+	}
+	s.strike(w)
+	struck := time.Now()
+	w.mark()
+	w.pause(pauseFlood)
+	w.all("each replica is answered again", answered)
+	w.all("the limits are used up", func(f *fleet) bool { return f.form.rolls() || f.usedUp() })
+	for _, f := range w.fleets {
+		if f.form.rolls() {
+			wait.For(t.Context(), time.Until(struck.Add(2*f.form.window())))
+		}
+		w.judge(s, f)
+	}
+}
+
+func (w *world) mark() {
+	for _, f := range w.fleets {
+		f.mark()
+	}
+}
+
+// pause sets how long each replica waits between two batches.
+func (w *world) pause(d time.Duration) {
+	for _, f := range w.fleets {
+		f.pause.Store(int64(d))
+	}
+}
+
+// all waits until something holds for all fleets.
+func (w *world) all(what string, holds func(*fleet) bool) {
+	w.Helper()
+	for _, f := range w.fleets {
+		if !kit.Within(kit.Patience, func() bool { return holds(f) }) {
+			w.Fatalf("%s: after %s still not: %s; the last errors: %v", f.form.name, kit.Patience, what, f.lastErrors())
+		}
+	}
+}
+
+// judge notes what was measured, and holds it against the bars.
+func (w *world) judge(s scenario, f *fleet) {
+	w.Helper()
+	m := measured{silence: f.silence()}
+	_, m.stall = f.resumed()
+	if !f.form.rolls() {
+		m.forgotten = f.forgotten(w.T)
+	}
+	admissions := f.admissions()
+	m.excess, m.admitted = excess(f.form.rules, admissions), len(admissions)
+	results.add(s.name, f.form.name, m)
+	w.Logf("%s: %+v", f.form.name, m)
+	if !heals {
+		return
+	}
+	if m.excess > f.missing {
+		w.Errorf("%s: %d admissions too many, expected at most %d", f.form.name, m.excess, f.missing)
+	}
+	if m.excess < 0 && !f.form.rolls() { // of rolling windows only a lower bound is known
+		w.Errorf("%s: %d slots less than the limits have were given out", f.form.name, -m.excess)
+	}
+	if !s.kills && m.forgotten > 0 {
+		w.Errorf("%s: %d ids were forgotten", f.form.name, m.forgotten)
+	}
+	if limit := 2 * time.Second; rounds > 0 && m.stall > limit {
+		w.Errorf("%s: all were answered %s after there was a primary, expected %s at most", f.form.name, m.stall, limit)
+	}
+	if w.Failed() {
+		for _, r := range f.replicas {
+			for _, line := range r.log.All() {
+				w.Logf("%s %s %s: %s %v", f.form.name, r.name, line.Time.Format("15:04:05.000"), line.Message, line.ContextMap())
+			}
+		}
+	}
+}
