@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/consume/crash"
+	"notifier/internal/consume/feed"
 	"notifier/internal/consume/result"
 	"notifier/internal/outcome"
 )
@@ -27,27 +28,30 @@ func (w *Worker) settle(batch []*result.Result) {
 	if w.settings.Observe != nil {
 		w.settings.Observe(batch)
 	}
-	for _, r := range batch {
-		w.acknowledge(r)
-	}
+	w.acknowledge(batch)
 	crash.At(crash.AfterAck)
 	if w.republisher != nil {
 		w.republisher.add(batch)
 	}
 }
 
-// acknowledge ends an event's delivery. An acknowledgement that the connection has not taken is logged: the
+// acknowledge ends the events' deliveries. An acknowledgement that the connection has not taken is logged: the
 // event is delivered again and is then a duplicate.
-func (w *Worker) acknowledge(r *result.Result) {
-	var err error
-	if r.Outcome == outcome.Dead {
-		err = r.Delivery.Term(r.Reason)
-	} else {
-		err = r.Delivery.Ack()
+func (w *Worker) acknowledge(batch []*result.Result) {
+	warn := func(err error) {
+		if err != nil {
+			w.log.Warn("cannot acknowledge", zap.Error(err))
+		}
 	}
-	if err != nil {
-		w.log.Warn("cannot acknowledge", zap.Error(err))
+	others := make([]*feed.Delivery, 0, len(batch))
+	for _, r := range batch {
+		if r.Outcome == outcome.Dead {
+			warn(r.Delivery.Term(r.Reason))
+		} else {
+			others = append(others, r.Delivery)
+		}
 	}
+	warn(w.feed.Ack(others...))
 }
 
 // eventLog writes the lines of settled events.

@@ -33,7 +33,7 @@ func TestAnEventThatWasHandedBackComesAfterItsDelay(t *testing.T) {
 	if again == d || again.Token != d.Token || !again.Redelivered || again.Seq != d.Seq {
 		t.Errorf("what came back is %+v, expected a new delivery of %+v", again, d)
 	}
-	kit.Check(t, again.Ack())
+	kit.Check(t, s.Ack(again))
 	kit.Eventually(t, "it is acknowledged", func() bool { return l.consumer().NumAckPending == 0 })
 }
 
@@ -125,7 +125,7 @@ func TestEventsAreHandedBackAgainWhenThereIsRoom(t *testing.T) {
 		t.Fatalf("it was handed back with 16 of 20 in use, or for no reason: %q", d.feed.WhyNotLater())
 	}
 	for _, d := range held {
-		kit.Check(t, d.Ack())
+		kit.Check(t, d.feed.Ack(d))
 	}
 	kit.Eventually(t, "there is room", func() bool { return d.feed.WhyNotLater() == "" })
 	kit.Eventually(t, "it is handed back", func() bool { return d.Later(time.Hour) })

@@ -10,8 +10,8 @@ import (
 	"notifier/internal/event"
 )
 
-// Delivery is one message that this worker holds, from its arrival until it has ended. Ack, Term and Later
-// end it. Each of them may be called by one goroutine, once; after Later has returned false the delivery has
+// Delivery is one message that this worker holds, from its arrival until it has ended. Feed.Ack, Term and
+// Later end it. Each of them may be called by one goroutine, once; after Later has returned false the delivery has
 // not ended.
 type Delivery struct {
 	event.Message
@@ -61,32 +61,34 @@ var (
 	ackTerm     = "+TERM "
 )
 
-// Ack ends a delivery whose event is settled: the server does not deliver it again. An error means that the
-// connection has not taken the acknowledgement, so that the event is delivered again; the delivery has ended
-// all the same.
-func (d *Delivery) Ack() error {
-	if err := d.end(ackDone); err != nil {
+// Ack ends deliveries whose events are settled: the server does not deliver them again. An error means that
+// the connection has not taken all acknowledgements, so that some of the events are delivered again; the
+// deliveries have ended all the same.
+func (s *Feed) Ack(deliveries ...*Delivery) error {
+	if err := s.end(ackDone, deliveries...); err != nil {
 		return fmt.Errorf("nats: acknowledge: %w", err)
 	}
 	return nil
 }
 
-// Term ends a delivery as Ack does, for an event that could never be sent; the server reports the reason in
-// an advisory.
+// Term ends a delivery as Feed.Ack does, for an event that could never be sent; the server reports the reason
+// in an advisory.
 func (d *Delivery) Term(reason string) error {
-	if err := d.end([]byte(ackTerm + reason)); err != nil {
+	if err := d.feed.end([]byte(ackTerm+reason), d); err != nil {
 		return fmt.Errorf("nats: terminate: %w", err)
 	}
 	return nil
 }
 
-func (d *Delivery) end(word []byte) error {
-	defer d.feed.inflight.release(d)
-	reply := d.feed.inflight.replyOf(d)
-	if reply == "" {
-		return nil
+func (s *Feed) end(word []byte, deliveries ...*Delivery) error {
+	defer s.inflight.release(deliveries...)
+	var first error
+	for _, reply := range s.inflight.repliesOf(deliveries) {
+		if err := s.Connection.Publish(reply, word); err != nil && first == nil {
+			first = err
+		}
 	}
-	return d.feed.Connection.Publish(reply, word)
+	return first
 }
 
 // Later hands the event back to the server, which delivers it again after the delay: to any replica, marked

@@ -256,6 +256,19 @@ func (f *inflight) replyOf(d *Delivery) string {
 	return d.reply
 }
 
+// repliesOf is where deliveries are acknowledged now, without those that are acknowledged nowhere.
+func (f *inflight) repliesOf(deliveries []*Delivery) []string {
+	replies := make([]string, 0, len(deliveries))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, d := range deliveries {
+		if d.reply != "" {
+			replies = append(replies, d.reply)
+		}
+	}
+	return replies
+}
+
 // untouched returns the acknowledgement subjects of the deliveries of which the server has heard nothing
 // since then, and counts them as touched at now.
 func (f *inflight) untouched(since, now time.Time) []string {
