@@ -35,8 +35,8 @@ func (w *Worker) settle(batch []*result.Result) {
 	}
 }
 
-// acknowledge ends the events' deliveries. An acknowledgement that the connection has not taken is logged: the
-// event is delivered again and is then a duplicate.
+// acknowledge ends the events' deliveries. An acknowledgement that the connection has not taken is logged:
+// the event is delivered again and is then a duplicate.
 func (w *Worker) acknowledge(batch []*result.Result) {
 	warn := func(err error) {
 		if err != nil {

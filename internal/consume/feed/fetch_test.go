@@ -266,6 +266,21 @@ func TestARequestThatEndsIsMadeAgain(t *testing.T) {
 }
 
 // Of two requests that are pending, only the one that the server refuses has ended.
+// TestALateMessageIsNotPartOfAFilledRequest: one of an earlier request waits behind the last of this one.
+func TestALateMessageIsNotPartOfAFilledRequest(t *testing.T) {
+	const capacity = 4
+	c, p := pulling(t, capacity, always)
+	for range 100 {
+		request := c.request(capacity)
+		c.fill(request, capacity+1)
+		p.settle(t, capacity+1)
+	}
+	c.request(capacity)
+	if got := p.requested(); got != capacity {
+		t.Errorf("room for %d messages is reserved, expected %d", got, capacity)
+	}
+}
+
 func TestARefusedRequestIsTheOnlyOneThatEnds(t *testing.T) {
 	c, p := pulling(t, 8, always)
 	first := c.request(8)
