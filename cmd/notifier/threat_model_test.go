@@ -7,38 +7,55 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"notifier/test/kit"
 )
 
-// TestTheThreatModelNamesTestsThatExist: each row of the last table of SECURITY.md names a test or more, as
-// package.TestName, and each of them exists in a package of that name ("main" is cmd/notifier).
-func TestTheThreatModelNamesTestsThatExist(t *testing.T) {
+const threatsFile = "cmd/notifier/testdata/threats.txt"
+
+// threatsOf are the threats in the table of docs/security.md: its second column.
+func threatsOf(t *testing.T) []string {
+	t.Helper()
+	_, table, found := strings.Cut(read(t, "docs/security.md"), "| who | threat | prevented by |\n| --- | --- | --- |\n")
+	if !found {
+		t.Fatal("docs/security.md has no table of threats")
+	}
+	var threats []string
+	for row := range strings.Lines(table) {
+		cells := strings.Split(row, "|")
+		if len(cells) != 5 {
+			break
+		}
+		threats = append(threats, strings.TrimSpace(cells[2]))
+	}
+	return threats
+}
+
+// TestEveryThreatIsTested: testdata/threats.txt names, for each row of the table in docs/security.md and for no other,
+// tests that exist, as package.Test ("main" is cmd/notifier).
+func TestEveryThreatIsTested(t *testing.T) {
 	t.Parallel()
 	existing := testsByPackage(t)
-	_, table, found := strings.Cut(read(t, "SECURITY.md"), "| who | what they could do | what stops it | tests |\n")
-	if !found {
-		t.Fatal("SECURITY.md has no table of threats")
-	}
-	named := regexp.MustCompile(`([a-z0-9]+)\.((?:Test|Fuzz)\w+)`)
-	rows := 0
-	for row := range strings.Lines(table) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(row), "|"), " | ")
-		if len(cells) < 4 || strings.HasPrefix(row, "| ---") {
-			continue
+	var held []string
+	for _, section := range strings.Split(read(t, threatsFile), "\n## ")[1:] {
+		lines := strings.Split(strings.TrimSpace(section), "\n")
+		held = append(held, lines[0])
+		if len(lines) < 2 {
+			t.Errorf("%s names no test of %q", threatsFile, lines[0])
 		}
-		rows++
-		tests := named.FindAllStringSubmatch(cells[len(cells)-1], -1)
-		if len(tests) == 0 {
-			t.Errorf("no test is named in: %s", row)
-		}
-		for _, test := range tests {
-			if !existing[test[1]+"."+test[2]] {
-				t.Errorf("there is no test %s: %s", test[0], row)
+		for _, test := range lines[1:] {
+			if !existing[test] {
+				t.Errorf("%s: %q: there is no test %s", threatsFile, lines[0], test)
 			}
 		}
 	}
-	if rows < 15 {
-		t.Errorf("%d rows, expected the table of threats", rows)
+	threats := threatsOf(t)
+	if diff := cmp.Diff(threats, held); diff != "" {
+		t.Errorf("threats (-docs/security.md +%s):\n%s", threatsFile, diff)
+	}
+	if len(threats) < 30 {
+		t.Errorf("%d rows, expected the table of threats", len(threats))
 	}
 }
 
