@@ -2,12 +2,12 @@
 # Makes the passwords of NATS and Redis, once, and the files from which the services of docker-compose.yml read them.
 #
 #   docker compose up                                  runs this before anything else
-#   docker compose run --rm secrets rotate NAME...     replaces passwords; docs/operations.md has the steps
+#   docker compose run --rm secrets rotate NAME...     replaces passwords; docs/operating.md has the steps
 #   docker compose run --rm secrets url                prints the URL with which programs on this machine publish
 #   docker compose run --rm -T secrets set NAME <FILE  stores a secret of yours for the workers, as /secrets/worker/NAME
 #   docker compose run --rm -T secrets team NAME >FILE gives another team users of NATS and Redis, and prints their passwords
 #   docker compose run --rm secrets remove NAME        takes these users away
-#   docker compose run --rm -T secrets join <FILE      of that team's project: takes them; docs/deploying.md has the steps
+#   docker compose run --rm -T secrets join <FILE      of that team's project: takes them; docs/operating.md has the steps
 #
 # Passwords are in /secrets/own, a volume that no other service has but in the demo. Everything else is made from them anew
 # each time, so that changed permissions and names reach an installation that exists already. A file appears complete or not

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -174,4 +175,25 @@ func read(t *testing.T, file string) string {
 	text, err := os.ReadFile(filepath.FromSlash(file))
 	kit.Check(t, err)
 	return string(text)
+}
+
+// The runbook has a row for each alert, and for no other.
+func TestAlertsAreInTheRunbook(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(read(t, "../docs/runbook.md"), "\n## Alerts\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var rows, alerts []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(Notifier\\w+)`").FindAllStringSubmatch(section, -1) {
+		rows = append(rows, row[1])
+	}
+	for _, r := range rules(t) {
+		if r.alert {
+			alerts = append(alerts, r.name)
+		}
+	}
+	slices.Sort(rows)
+	slices.Sort(alerts)
+	if !slices.Equal(rows, alerts) {
+		t.Errorf("docs/runbook.md explains %q, expected %q", rows, alerts)
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,44 +12,93 @@ import (
 	"notifier/test/kit"
 )
 
-// The tables have medians, ranges and ratios of the same round.
+// The table has medians and ranges; the targets have ratios of the same round.
 func TestTable(t *testing.T) {
 	m := rounds{form: formJSON, events: 1000}
 	for _, cpu := range []time.Duration{3, 1, 2} {
 		m.all = append(m.all, round{
-			bare:   drained{perSecond: 2000, cpu: time.Millisecond},
-			worker: drained{perSecond: 1000 * float64(cpu), cpu: cpu * time.Millisecond, redis: time.Millisecond, peak: 40 << 20},
+			bare: drained{perSecond: 2000, cpu: time.Millisecond},
+			worker: drained{
+				perSecond: 1000 * float64(cpu), cpu: cpu * time.Millisecond, redis: time.Millisecond, peak: 80 << 20,
+			},
 		})
 	}
-	for _, want := range []string{
+	wantLines(t, m.table(),
 		"1000 events, JSON with ids, median of 3 rounds and range:",
-		"| events per second | 2000 (2000 to 2000) | 2000 (1000 to 3000) | 1.00 (0.50 to 1.50); at least 0.88 is asked |",
-		"| processor time per event, µs | 1.0 (1.0 to 1.0) | 2.0 (1.0 to 3.0) | 2.00 (1.00 to 3.00); at most 2.2 is asked |",
-		"| of Redis, µs | 0.0 (0.0 to 0.0) | 1.0 (1.0 to 1.0) |  |",
-		"| peak memory, MiB | 0 (0 to 0) | 40 (40 to 40) | below 64 is asked |",
-	} {
-		if !strings.Contains(m.table(), want) {
-			t.Errorf("%s is not in\n%s", want, m.table())
-		}
-	}
-	if got, want := m.sentence(), "One worker drains 2,000 events a second, JSON with ids, at 2.0 times the processor time of a consumer that only acknowledges."; got != want {
+		"| events per second | 2000 (2000 to 2000) | 2000 (1000 to 3000) |",
+		"| processor time per event, µs | 1.0 (1.0 to 1.0) | 2.0 (1.0 to 3.0) |",
+		"| of Redis, µs | 0.0 (0.0 to 0.0) | 1.0 (1.0 to 1.0) |")
+	wantLines(t, targetTable(m.targets()),
+		"| processor time per event of a storm, times that of a consumer that only acknowledges |"+
+			" 2.00 (1.00 to 3.00) | at most 2.2 | met |",
+		"| events per second of that storm, times those of that consumer | 1.00 (0.50 to 1.50) | at least 0.88 | met |",
+		"| the worker's peak memory in that storm, MiB | 80 (80 to 80) | at most 64 | missed |")
+	m.form = formPlain
+	wantLines(t, targetTable(m.targets()),
+		"| processor time per event of a storm of plain text, times that of that consumer | 2.00 (1.00 to 3.00) | at most 1.9 | missed |")
+	want := "One worker drains 2,000 events a second, plain text," +
+		" at 2.0 times the processor time of a consumer that only acknowledges."
+	if got := m.sentence(); got != want {
 		t.Errorf("%s, expected %s", got, want)
+	}
+}
+
+// Several workers, an idle one and a single event have targets, too.
+func TestTargets(t *testing.T) {
+	m := scaleRounds{events: 1000, all: map[formation][]together{
+		alone: {{workers: 10, idle: 2 * time.Millisecond, calls: 1}},
+		three: {{workers: 14, calls: 1}},
+	}}
+	l := latencies{loop: []float64{1, 2, 4}, worker: []float64{2, 3, 4}}
+	wantLines(t, targetTable(append(m.targets(), l.targets()...)),
+		"| processor time per event of 3 workers, times that of one | 1.40 | at most 1.3 | missed |",
+		"| processor time of an idle worker, ms per second | 2.0 | at most 3 | met |",
+		"| a single event's way to Slack, times that of a loop that makes one HTTP request | 1.50 | at most 1.5 | met |")
+}
+
+func wantLines(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("%s is not in\n%s", line, text)
+		}
 	}
 }
 
 // The documents have the places that are written, and nothing else of them changes.
 func TestDocumentsHaveThePlaces(t *testing.T) {
-	for _, path := range []string{"../../docs/benchmarks.md", "../../README.md"} {
-		content, err := os.ReadFile(path)
+	for path, places := range map[string][]string{
+		benchmarks: {"targets", "storm", "scale", "latency", "peers"}, "README.md": {"storm"},
+	} {
+		content, err := os.ReadFile("../../" + path)
 		kit.Check(t, err)
-		replaced, err := rig.Between(string(content), "storm", "x")
-		kit.Check(t, err)
-		if again, err := rig.Between(replaced, "storm", "x"); err != nil || again != replaced {
-			t.Errorf("%s: written twice it is different, %v", path, err)
+		for _, place := range places {
+			replaced, err := rig.Between(string(content), place, "x")
+			kit.Check(t, err)
+			if again, err := rig.Between(replaced, place, "x"); err != nil || again != replaced {
+				t.Errorf("%s: %s written twice is different, %v", path, place, err)
+			}
 		}
 	}
 	if _, err := rig.Between("<!-- storm -->", "storm", "x"); err == nil {
 		t.Error("a place without an end is written")
+	}
+}
+
+// The table of targets in the document has the rows that are written there.
+func TestDocumentHasTheTargets(t *testing.T) {
+	content, err := os.ReadFile("../../" + benchmarks)
+	kit.Check(t, err)
+	_, table, _ := strings.Cut(string(content), "<!-- targets -->")
+	table, _, _ = strings.Cut(table, "<!-- /targets -->")
+	one := []round{{bare: drained{cpu: 1, perSecond: 1}, worker: drained{cpu: 1, perSecond: 1}}}
+	scale := scaleRounds{all: map[formation][]together{alone: {{workers: 1}}, three: {{workers: 1}}}}
+	l := latencies{loop: []float64{1}, worker: []float64{1}}
+	for _, row := range slices.Concat(rounds{form: formJSON, all: one}.targets(),
+		rounds{form: formPlain, all: one}.targets(), scale.targets(), l.targets()) {
+		if !strings.Contains(table, "| "+row.name+" | ") || !strings.Contains(table, " | "+row.bound+" | ") {
+			t.Errorf("%s has no row %q with %q", benchmarks, row.name, row.bound)
+		}
 	}
 }
 

@@ -69,7 +69,7 @@ func measureScale(ctx context.Context, events, n int) (measured scaleRounds, err
 		fmt.Fprintf(os.Stderr, "round %d: %.2f times the processor time with %d workers\n",
 			i+1, measured.shared(i), three.workers)
 	}
-	fmt.Println(measured.table())
+	fmt.Println(measured.table() + "\n" + targetTable(measured.targets()))
 	return measured, nil
 }
 
@@ -81,28 +81,36 @@ func (m scaleRounds) shared(i int) float64 {
 // table is what was measured, in Markdown.
 func (m scaleRounds) table() string {
 	var text strings.Builder
+	fmt.Fprintf(&text, "%d events, %s, median of %d rounds:\n\n", m.events, formJSON, len(m.all[alone]))
+	text.WriteString("| workers | streams | events per second | events in a script call |" +
+		" processor time per event, µs: workers | Redis | NATS |\n")
+	text.WriteString("| --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, f := range formations {
+		of := func(figure func(together) float64) float64 { return median(each(m.all[f], figure)) }
+		perEvent := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(m.events) }
+		fmt.Fprintf(&text, "| %d | %d | %.0f | %.0f | %.1f | %.1f | %.1f |\n", f.workers, f.streams,
+			of(func(t together) float64 { return t.perSecond }),
+			float64(m.events)/of(func(t together) float64 { return float64(t.calls) }),
+			of(func(t together) float64 { return perEvent(t.workers) }),
+			of(func(t together) float64 { return perEvent(t.redis) }),
+			of(func(t together) float64 { return perEvent(t.nats) }))
+	}
+	return text.String()
+}
+
+// targets are the rows of the table of targets about several workers, and about one that has nothing to do.
+func (m scaleRounds) targets() []target {
 	ratios := make([]float64, len(m.all[alone]))
 	for i := range ratios {
 		ratios[i] = m.shared(i)
 	}
-	fmt.Fprintf(&text, "%d events, %s, median of %d rounds:\n\n", m.events, formJSON, len(ratios))
-	text.WriteString("| workers | streams | events a second | events in a script call | processor time per event, µs: workers | Redis | NATS | of one idle worker, ms a second |\n")
-	text.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- |\n")
-	for _, f := range formations {
-		of := func(figure func(together) float64) float64 { return median(each(m.all[f], figure)) }
-		perEvent := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(m.events) }
-		idle := "" // measured of one
-		if ms := of(func(t together) float64 { return float64(t.idle.Microseconds()) / 1000 }); ms > 0 {
-			idle = fmt.Sprintf("%.1f", ms)
-		}
-		fmt.Fprintf(&text, "| %d | %d | %.0f | %.0f | %.1f | %.1f | %.1f | %s |\n", f.workers, f.streams,
-			of(func(t together) float64 { return t.perSecond }), float64(m.events)/of(func(t together) float64 { return float64(t.calls) }),
-			of(func(t together) float64 { return perEvent(t.workers) }), of(func(t together) float64 { return perEvent(t.redis) }),
-			of(func(t together) float64 { return perEvent(t.nats) }), idle)
+	idle := each(m.all[alone], func(t together) float64 { return float64(t.idle.Microseconds()) / 1000 })
+	return []target{
+		target{name: fmt.Sprintf("processor time per event of %d workers, times that of one", three.workers), most: true}.
+			met(ratios, mostCPUThree, "%.2f"),
+		target{name: "processor time of an idle worker, ms per second", most: true}.
+			met(idle, float64(mostIdle.Milliseconds()), "%.1f"),
 	}
-	fmt.Fprintf(&text, "\n%d workers on one stream take %s times the processor time of one for an event; at most %.1f is asked. Idle, at most %d ms a second is asked.\n",
-		three.workers, spread("%.2f", ratios), mostCPUThree, mostIdle.Milliseconds())
-	return text.String()
 }
 
 // drainTogether fills the streams, which have all events together, and has the workers drain them. The consumers are paused until all

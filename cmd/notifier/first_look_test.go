@@ -10,7 +10,7 @@ import (
 // mostCommands answer one question of "First look".
 const mostCommands = 2
 
-// question is a row of "First look" in docs/operations.md, or a section of the script that asks it.
+// question is a row of "First look" in docs/runbook.md, or a section of the script that asks it.
 type question struct {
 	text     string
 	commands []string
@@ -104,7 +104,7 @@ func unanswered(table, script []question) (faults []string) {
 // TestFirstLook: every question of the table is asked by testdata/script/first_look.txtar, with the commands of the table.
 func TestFirstLook(t *testing.T) {
 	t.Parallel()
-	table, script := firstLook(t, read(t, "docs/operations.md")), asked(read(t, "cmd/notifier/testdata/script/first_look.txtar"))
+	table, script := firstLook(t, read(t, "docs/runbook.md")), asked(read(t, "cmd/notifier/testdata/script/first_look.txtar"))
 	if len(table) < 12 {
 		t.Errorf("only %d questions are found in the table", len(table))
 	}

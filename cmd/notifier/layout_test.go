@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"notifier/internal/consume/availability"
 	"notifier/test/kit"
 )
 
@@ -143,29 +146,14 @@ func TestTheEnvironmentIsReadInOnePlace(t *testing.T) {
 	}
 }
 
-// TestEveryLogLineIsDocumented: docs/operations.md explains each log message, and only those that exist. A message may
+// TestEveryLogLineIsDocumented: docs/runbook.md explains each log message, and only those that exist. A message may
 // stand for those that begin like it: "the digest ...".
 func TestEveryLogLineIsDocumented(t *testing.T) {
 	t.Parallel()
-	_, table, found := strings.Cut(read(t, "docs/operations.md"), "\nAll other lines:\n")
-	if !found {
-		t.Fatal("docs/operations.md has no table of log lines")
-	}
-	table, _, _ = strings.Cut(table, "\n#")
-	var documented []string
-	for row := range strings.Lines(table) {
-		if cells := strings.Split(row, "|"); len(cells) > 3 {
-			for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
-				if !strings.Contains(message[1], ": ") { // a field
-					documented = append(documented, strings.TrimSuffix(message[1], " ..."))
-				}
-			}
-		}
-	}
-	logged := messagesOf(t)
+	documented, logged := documentedLines(t), messagesOf(t)
 	for message := range logged {
 		if !slices.ContainsFunc(documented, func(d string) bool { return strings.HasPrefix(message, d) }) {
-			t.Errorf("docs/operations.md does not explain %q", message)
+			t.Errorf("docs/runbook.md does not explain %q", message)
 		}
 	}
 	for _, message := range documented {
@@ -174,9 +162,64 @@ func TestEveryLogLineIsDocumented(t *testing.T) {
 			exists = exists || strings.HasPrefix(is, message)
 		}
 		if !exists {
-			t.Errorf("docs/operations.md explains %q, which is never logged", message)
+			t.Errorf("docs/runbook.md explains %q, which is never logged", message)
 		}
 	}
+}
+
+// TestEveryWaitIsDocumented: docs/runbook.md has a row for each thing that a worker waits for, and for no other.
+func TestEveryWaitIsDocumented(t *testing.T) {
+	t.Parallel()
+	want := map[string]bool{}
+	for _, dependency := range availability.Dependencies() {
+		want[dependency.String()] = true
+	}
+	got := map[string]bool{}
+	for _, row := range logRows(t) {
+		if found := regexp.MustCompile("`waiting` `for: ([a-z_]+)`").FindStringSubmatch(row); found != nil {
+			got[found[1]] = true
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows of docs/runbook.md about waits (-code +document):\n%s", diff)
+	}
+}
+
+// logRows are the first cells of the tables of lines in docs/runbook.md.
+func logRows(t *testing.T) (rows []string) {
+	t.Helper()
+	_, section, found := strings.Cut(read(t, "docs/runbook.md"), "\n## Log lines\n")
+	if !found {
+		t.Fatal("docs/runbook.md has no section about log lines")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	ofLines := false
+	for row := range strings.Lines(section) {
+		cells := strings.Split(row, "|")
+		if len(cells) <= 3 {
+			ofLines = false
+			continue
+		}
+		if strings.TrimSpace(cells[1]) == "line" {
+			ofLines = true
+		} else if ofLines {
+			rows = append(rows, cells[1])
+		}
+	}
+	return rows
+}
+
+// documentedLines are the messages in the tables of lines.
+func documentedLines(t *testing.T) (messages []string) {
+	t.Helper()
+	for _, row := range logRows(t) {
+		for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row, -1) {
+			if !strings.Contains(message[1], ": ") && message[1] != "channel" { // a field
+				messages = append(messages, strings.TrimSuffix(message[1], " ..."))
+			}
+		}
+	}
+	return messages
 }
 
 // messagesOf are the messages that the product logs above the debug level, those of settled events aside.

@@ -116,7 +116,7 @@ var shownAsJSON = []string{"cmd/notifier", "internal/status", "internal/outcome/
 func addEventLine(t *testing.T, all map[string]bool) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../../internal/consume/eventline.go", nil, 0)
-	testkit.Check(t, err)
+	kit.Check(t, err)
 	ast.Inspect(file, func(node ast.Node) bool {
 		switch node := node.(type) {
 		case *ast.BasicLit:

@@ -23,7 +23,7 @@ func (c *cluster) note(s stall) {
 	c.stalls = append(c.stalls, s)
 }
 
-// mostBeyond is what fails the test. The aim is a second, and so it is on a machine that has nothing else to do; docs/scaling.md has
+// mostBeyond is what fails the test. The aim is a second, and so it is on a machine that has nothing else to do; docs/benchmarks.md has
 // what was measured. Here ten processes and other tests share a few cores, and a pause of theirs must not be taken for a mistake of
 // a worker's. What is left to find is a worker that waits for something that does not come.
 const mostBeyond = 10 * time.Second

@@ -40,11 +40,11 @@ type deployment struct {
 	published map[string]bool // ids of events
 }
 
-// testDeploying runs every command of docs/deploying.md, in its order, while events arrive: each is posted once.
+// testDeploying runs every command of docs/operating.md, in its order, while events arrive: each is posted once.
 func testDeploying(t *testing.T, e *engine) {
 	d := deploy(t, e)
 	done := map[string]int{}
-	for _, block := range shellBlocks(t, "../../docs/deploying.md") {
+	for _, block := range shellBlocks(t, "../../docs/operating.md") {
 		t.Logf("%s: %s", block.heading, strings.ReplaceAll(strings.TrimSpace(block.script), "\n", "; "))
 		n := done[block.heading]
 		done[block.heading]++

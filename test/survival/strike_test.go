@@ -131,7 +131,7 @@ func (w *world) sentinelFailover() {
 	w.sentinels.Promoted(w.T)
 }
 
-// The steps of planned failovers, as docs/operations.md has them. HOST and PORT are those of the new primary.
+// The steps of planned failovers, as docs/operating.md has them. HOST and PORT are those of the new primary.
 const (
 	pauseWrites    = "client pause 60000 write"
 	lookAtReplicas = "info replication"
@@ -143,9 +143,9 @@ const (
 	takeOver       = "cluster failover"
 )
 
-// TestPlannedFailoversAreDocumented: the steps that are played here are those that docs/operations.md has.
+// TestPlannedFailoversAreDocumented: the steps that are played here are those that docs/operating.md has.
 func TestPlannedFailoversAreDocumented(t *testing.T) {
-	document, err := os.ReadFile("../../docs/operations.md")
+	document, err := os.ReadFile("../../docs/operating.md")
 	kit.Check(t, err)
 	_, section, _ := strings.Cut(string(document), "\n### Planned failover\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -157,7 +157,7 @@ func TestPlannedFailoversAreDocumented(t *testing.T) {
 	}
 	want := []string{pauseWrites, lookAtReplicas, failOver, askForPrimary, makeReplica, endPause, handOver, lookAtReplicas, takeOver}
 	if !slices.Equal(got, want) {
-		t.Errorf("docs/operations.md has the steps %q, expected %q", got, want)
+		t.Errorf("docs/operating.md has the steps %q, expected %q", got, want)
 	}
 }
 

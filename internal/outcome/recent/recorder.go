@@ -214,7 +214,7 @@ func (r *Recorder) failed(err error) {
 		return
 	}
 	r.failing = true
-	advice := "workers go on without it; see docs/operations.md"
+	advice := "workers go on without it; see docs/runbook.md"
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		advice = "give the user the permissions in docs/security.md"
 	}
