@@ -50,7 +50,7 @@ func TestEachTypeAndFieldHasACase(t *testing.T) {
 
 // TestTheListIsDocumented: the table of docs/publishing.md has each type with its fields, and no other.
 func TestTheListIsDocumented(t *testing.T) {
-	content, err := os.ReadFile("../../../../docs/publishing.md")
+	content, err := os.ReadFile("../../../docs/publishing.md")
 	kit.Check(t, err)
 	_, section, found := strings.Cut(string(content), "\n### Blocks\n")
 	if !found {
