@@ -101,8 +101,15 @@ func printAddresses(out io.Writer, servers devServers, s settings.Settings, want
 		health = "http://" + s.AdminAddr + "/readyz" + taken(s.AdminAddr, wanted.AdminAddr)
 	}
 	publish := "notifier publish"
+	exports := ""
 	if servers.nats.URL() != wanted.NATSURL {
-		publish = "NATS_URL=" + servers.nats.URL() + " " + publish
+		exports += " NATS_URL=" + servers.nats.URL()
+	}
+	if servers.redis.URL() != wanted.RedisURL { // else status and mute would reach another deployment's
+		exports += " REDIS_URL=" + servers.redis.URL()
+	}
+	if exports != "" {
+		publish = "export" + exports + "\n    " + publish
 	}
 	_, err := fmt.Fprintf(out, `notifier-dev dev: limits %s overall, %s per category; stop with Ctrl-C
 

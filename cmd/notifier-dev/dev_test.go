@@ -107,12 +107,17 @@ func TestDev(t *testing.T) {
 	if got := printed(t, p, "notifier-dev dev:"); got != "limits 100/30m overall, 10/30m per category; stop with Ctrl-C" {
 		t.Errorf("%q, expected the limits in their shortest form", got)
 	}
-	want := `notifier publish errors "disk full"`
+	want := []string{`notifier publish errors "disk full"`}
 	if urls["NATS"] != "nats://"+devNATSAddr {
-		want = "NATS_URL=" + urls["NATS"] + " " + want
+		want = append(want, " NATS_URL="+urls["NATS"])
 	}
-	if !strings.Contains(p.out.String(), want) {
-		t.Errorf("no %s in %s", want, p.out.String())
+	if !strings.HasPrefix(urls["Redis"], "redis://"+devRedisAddr) {
+		want = append(want, " REDIS_URL="+urls["Redis"])
+	}
+	for _, text := range want {
+		if !strings.Contains(p.out.String(), text) {
+			t.Errorf("no %s in %s", text, p.out.String())
+		}
 	}
 	kit.Eventually(t, "ready", func() bool {
 		status, _ := get(t, urls["Health"])

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/consume/letters"
 	"notifier/internal/settings"
 	"notifier/internal/term"
@@ -33,8 +34,12 @@ Examples:
    notifier dead replay -reason slack_rejected -category deploys -n 1`,
 		Flags: append(deadFlags(),
 			&cli.IntFlag{Name: "n", Usage: "replay at most `N`; by default all"},
-			&cli.BoolFlag{Name: "json", Usage: "write a line of JSON for each letter, and one with the counts"}),
+			&cli.BoolFlag{Name: "json", Usage: "write a line of JSON for each letter, and one with the counts"},
+			&cli.StringFlag{Name: "seq", Hidden: true}), // of v0.1.0
 		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if seq := cmd.String("seq"); seq != "" {
+				return cmdline.Usagef(cmd, "\"dead replay -seq %s\" is now \"dead replay %s\"", seq, seq)
+			}
 			filter, err := parseSeqs(cmd)
 			if err != nil {
 				return err

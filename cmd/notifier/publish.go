@@ -207,18 +207,32 @@ func (r *publishRequest) parseHeaders(cmd *cli.Command) error {
 
 // subject is the subject of the category. A category that is a whole subject is most likely a mistake.
 func (r publishRequest) subject(pattern event.Pattern) (string, error) {
-	if meant, found := pattern.Repeated(r.category); found {
-		text := fmt.Sprintf("category %q repeats the prefix of NATS_SUBJECT %q%s",
-			r.category, pattern, cmdline.DidYouMean(meant))
-		return "", &cmdline.UsageError{Text: text}
+	if err := repeatsPrefix(pattern, r.category); err != nil {
+		return "", err
 	}
 	subject, err := pattern.Subject(r.category)
-	if err == nil {
+	payloadLike := r.category == "-" || strings.HasPrefix(r.category, "@") // as standard input and a file are named
+	if err == nil && !payloadLike {
 		return subject, nil
 	}
-	text := err.Error()
-	if _, no := pattern.Subject(r.payload); no == nil && r.argument {
-		text = fmt.Sprintf("%q is not a category; are CATEGORY and PAYLOAD swapped?", r.category)
+	_, no := pattern.Subject(r.payload)
+	if r.argument && (no == nil || payloadLike) {
+		text := fmt.Sprintf("%q is not a category; are CATEGORY and PAYLOAD swapped?", r.category)
+		return "", &cmdline.UsageError{Text: text}
 	}
-	return "", &cmdline.UsageError{Text: text}
+	if err != nil {
+		return "", &cmdline.UsageError{Text: err.Error()}
+	}
+	return subject, nil
+}
+
+// repeatsPrefix rejects a category, or a pattern of categories, that is named by its whole subject: notify.errors
+// in place of errors.
+func repeatsPrefix(pattern event.Pattern, category string) error {
+	meant, found := pattern.Repeated(category)
+	if !found {
+		return nil
+	}
+	text := fmt.Sprintf("category %q repeats the prefix of NATS_SUBJECT %q%s", category, pattern, cmdline.DidYouMean(meant))
+	return &cmdline.UsageError{Text: text}
 }

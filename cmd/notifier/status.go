@@ -76,6 +76,13 @@ func parseStatus(cmd *cli.Command) (statusView, error) {
 		if err := status.CheckCategory(view.category); err != nil {
 			return view, cmdline.Usagef(cmd, "CATEGORY %q %v", view.category, err)
 		}
+		subject, err := settings.LoadSubject()
+		if err != nil {
+			return view, err
+		}
+		if err := repeatsPrefix(subject, view.category); err != nil {
+			return view, err
+		}
 	}
 	every := cmd.Duration("every")
 	switch {

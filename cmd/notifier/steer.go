@@ -90,6 +90,9 @@ func givable(cmd *cli.Command, categories string) error {
 	if err != nil {
 		return err
 	}
+	if err := repeatsPrefix(subject, categories); err != nil {
+		return err
+	}
 	if !subject.Gives(categories) {
 		return cmdline.Usagef(cmd, "%s never matches, because the categories of NATS_SUBJECT %q are one token; "+
 			"expected a name or pattern without dots", categories, subject)

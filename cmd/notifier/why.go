@@ -41,6 +41,9 @@ Examples:
 			if cmd.NArg() != 1 {
 				return cmdline.Usagef(cmd, "%s, expected one EVENT_ID", term.Count(cmd.NArg(), "argument"))
 			}
+			if cmd.Args().First() == "" {
+				return cmdline.Usage(cmd, "EVENT_ID is empty, expected the event_id of a log line")
+			}
 			why := whyOutput{
 				id: cmd.Args().First(), category: cmd.String("category"), json: cmd.Bool("json"),
 				out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -45,14 +46,21 @@ func parseRoutes(problems *Problems, text string) pattern.Table[string] {
 	for name, channel := range routes.All() {
 		if strings.ContainsAny(channel, " \t;") {
 			problems.Add("SLACK_ROUTES", "%s: %q, expected one channel such as C0123 or #alerts, without white space", name, channel)
-		} else if strings.HasPrefix(channel, "@") {
+		} else if isPerson(channel) {
 			problems.Add("SLACK_ROUTES", "%s: %q "+namesPerson, name, channel)
 		}
 	}
 	return routes
 }
 
-// namesPerson is what is wrong with the channel @alice.
+// isPerson reports whether a channel is one's name or user ID: @alice, U012AB3CD, W012AB3CD.
+func isPerson(channel string) bool {
+	return strings.HasPrefix(channel, "@") || userID.MatchString(channel)
+}
+
+var userID = regexp.MustCompile(`^[UW][0-9A-Z]{7,}$`)
+
+// namesPerson is what is wrong with such a channel.
 const namesPerson = "names a person, expected a channel ID such as C0123 or a name such as #alerts"
 
 // checkNames notes the names and patterns that match no category of NATS_SUBJECT, and those that are whole subjects.

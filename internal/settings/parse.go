@@ -146,7 +146,7 @@ func checkSlackAccess(env Environment, problems *Problems) {
 	}
 	if channel := env.SlackChannel; strings.ContainsAny(channel, " \t\r\n,;") || strings.Contains(channel, "://") {
 		problems.Add("SLACK_CHANNEL", "%q, expected one channel such as C0123 or #alerts, without white space", channel)
-	} else if strings.HasPrefix(channel, "@") {
+	} else if isPerson(channel) {
 		problems.Add("SLACK_CHANNEL", "%q "+namesPerson, channel)
 	}
 	if env.SlackWebhookURL != "" && !slackout.IsHTTP(env.SlackWebhookURL) {
@@ -214,7 +214,7 @@ func parseOutputs(env Environment, problems *Problems, s *Settings) {
 		s.DigestChannel = env.SlackChannel
 	} else if strings.ContainsAny(s.DigestChannel, " \t\r\n") {
 		problems.Add("DIGEST_CHANNEL", "%q, expected one channel such as C0123 or #alerts", s.DigestChannel)
-	} else if strings.HasPrefix(s.DigestChannel, "@") {
+	} else if isPerson(s.DigestChannel) {
 		problems.Add("DIGEST_CHANNEL", "%q "+namesPerson, s.DigestChannel)
 	} else if env.SlackWebhookURL != "" {
 		problems.Add("DIGEST_CHANNEL", "is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel")

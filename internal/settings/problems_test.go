@@ -71,6 +71,7 @@ var badSettings = []badSetting{
 	{"SLACK_ROUTES", "notify.errors=C1", `SLACK_ROUTES: notify.errors repeats the prefix of NATS_SUBJECT "notify.>"; expected errors`},
 	{"SLACK_ROUTES", "errors=@alice", `SLACK_ROUTES: errors: "@alice" names a person, expected a channel ID such as C0123 or a name such as #alerts`},
 	{"SLACK_CHANNEL", "@alice", `SLACK_CHANNEL: "@alice" names a person, expected a channel ID such as C0123 or a name such as #alerts`},
+	{"SLACK_CHANNEL", "U012AB3CD", `SLACK_CHANNEL: "U012AB3CD" names a person, expected a channel ID such as C0123 or a name such as #alerts`},
 	{"DIGEST_CHANNEL", "@alice", `DIGEST_CHANNEL: "@alice" names a person, expected a channel ID such as C0123 or a name such as #alerts`},
 	{"LIMIT_CATEGORY", "10/30m:", `LIMIT_CATEGORY: precision "", expected a duration such as 1m, or fixed`},
 	{"LIMIT_CATEGORY", "10/30m:1h", `LIMIT_CATEGORY: precision "1h", expected 1ms to the window of 30m, in whole microseconds`},

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/status/stats"
@@ -109,19 +108,14 @@ func (s Source) unmatched(ctx context.Context, of running, target string) ([]str
 		return nil, nil
 	}
 	text := "No recent event matches " + target
-	if meant, found := meantBy(target, categories, of.settings.Subject); found {
+	if meant, found := meantBy(target, categories); found {
 		text += fmt.Sprintf(" (did you mean %q?)", meant)
 	}
 	return []string{text + "."}, nil
 }
 
 // meantBy is the category that a pattern most likely means, or the pattern of the same form that matches it.
-func meantBy(target string, categories []string, subject event.Pattern) (meant string, found bool) {
-	if meant, found := subject.Repeated(target); found {
-		if slices.ContainsFunc(categories, func(category string) bool { return matches(meant, category) }) {
-			return meant, true
-		}
-	}
+func meantBy(target string, categories []string) (meant string, found bool) {
 	var known []string
 	for _, category := range categories {
 		known = append(known, inForm(target, category))
