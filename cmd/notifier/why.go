@@ -88,7 +88,9 @@ func (w whyOutput) run(ctx context.Context, store app.Store) error {
 	}
 	if len(answers) == 0 {
 		answers = []whyAnswer{{EventID: w.id, State: stateUnknown, Category: w.category, Unread: inNATS.unread}}
-		if inNATS.err == nil && inNATS.unreadErr != nil {
+		if inNATS.err != nil {
+			answers[0].NotAsked = inNATS.err.Error()
+		} else if inNATS.unreadErr != nil {
 			w.note("whether it waits unread in the stream is not known: " + inNATS.unreadErr.Error())
 		}
 	}

@@ -33,6 +33,7 @@ type whyAnswer struct {
 	Sent     time.Time    `json:"sent,omitzero"`
 	WaitsFor []stats.Wait `json:"waits_for,omitempty"` // in flight or unread
 	Unread   *unread      `json:"unread,omitempty"`    // unknown: what it may be one of
+	NotAsked string       `json:"not_asked,omitempty"` // unknown: why NATS did not answer
 
 	Recorded      *whyRecorded `json:"recorded,omitempty"`   // by the worker that settled it
 	Duplicates    int          `json:"duplicates,omitempty"` // later events with its id
@@ -198,6 +199,12 @@ func (a whyAnswer) unknown() (lines []string) {
 	of := ""
 	if a.Category != "" {
 		of = " in category " + a.Category
+	}
+	if a.NotAsked != "" {
+		return []string{
+			a.EventID + " is not known to Redis" + of + ", and NATS did not answer: it may be dropped, dead or unread.",
+			"The log has a line for each settled event: search it for this event_id.",
+		}
 	}
 	why := "it was sent longer ago than DEDUPE_WINDOW, was dropped or dead-lettered more than 24 hours ago or in a storm, or never arrived."
 	if a.Unread == nil {
