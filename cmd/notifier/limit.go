@@ -13,13 +13,13 @@ import (
 
 func limitCommand() *cli.Command {
 	inForce := orderList{
-		steering.Limit, "limit", "list the limits for a while that are in force", "no limit for a while is in force",
+		steering.Limit, "limit", "list the temporary limits that are in force", "no temporary limit is in force",
 	}
 	return &cli.Command{
 		Name:  "limit",
-		Usage: "apply another limit to a scope for a while, or list such limits",
+		Usage: "apply another limit to a scope temporarily, or list such limits",
 		Description: `All replicas follow within two seconds, without a restart. A SCOPE is global, group/NAME or category/NAME. The limits of the
-settings hold again when the time is over. Without a command it lists the limits for a while that are in force.
+settings hold again when the time is over. Without a command it lists the temporary limits that are in force.
 
 Examples:
    notifier limit set category/errors 50/30m -for 2h -reason "incident 4711"
@@ -41,7 +41,7 @@ Examples:
 func limitSetCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "set",
-		Usage:     "apply another limit to a scope for a while",
+		Usage:     "apply another limit to a scope temporarily",
 		ArgsUsage: "SCOPE LIMIT",
 		Description: `LIMIT is written as in LIMIT_GLOBAL: 50/30m, or several tiers joined with +. It replaces the whole limit of the scope; a
 category's goes before every pattern of LIMIT_OVERRIDES. The limits of the wider scopes still hold: an event of a category
@@ -85,7 +85,7 @@ Example:
 func limitEndCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "end",
-		Usage:     "end a limit for a while before its time",
+		Usage:     "end a temporary limit before its time",
 		ArgsUsage: "SCOPE",
 		Description: `The limit of the settings holds again. The exit code is 1 if there is no such limit.
 
@@ -100,7 +100,7 @@ Example:
 				return cmdline.Usage(cmd, err.Error())
 			}
 			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
-				return s.end(ctx, steering.Limit, target, fmt.Sprintf("%s has no limit for a while", target))
+				return s.end(ctx, steering.Limit, target, fmt.Sprintf("%s has no temporary limit", target))
 			})
 		},
 	}

@@ -15,7 +15,7 @@ func muteCommand() *cli.Command {
 	inForce := orderList{steering.Mute, "mute", "list the mutes in force", "nothing is muted"}
 	return &cli.Command{
 		Name:  "mute",
-		Usage: "drop the events of a category for a while, or list what is dropped",
+		Usage: "drop the events of a category temporarily, or list what is dropped",
 		Description: `All replicas follow within two seconds, without a restart. Until then and no longer the events that match are dropped (muted)
 and charged to nothing; an admitted event whose post has not begun gives its slots back. Without a command it lists the mutes
 in force.
@@ -38,7 +38,7 @@ Examples:
 func muteAddCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "add",
-		Usage:     "drop the events of a category for a while",
+		Usage:     "drop the events of a category temporarily",
 		ArgsUsage: "PATTERN",
 		Description: `PATTERN is a category, or a pattern as in LIMIT_OVERRIDES: "team-a.>" for a category of team-a, ">" for all. A second mute of
 the same pattern replaces the first.

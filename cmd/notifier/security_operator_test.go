@@ -11,7 +11,7 @@ import (
 	"notifier/test/redistest"
 )
 
-// operatorRules are the rules of the document's user for mutes and limits for a while, but for the password.
+// operatorRules are the rules of the document's user for mutes and temporary limits, but for the password.
 func operatorRules(t *testing.T) []string {
 	t.Helper()
 	line := strings.TrimSpace(securityBlock(t, "redis-acl-operator"))
@@ -23,7 +23,7 @@ func operatorRules(t *testing.T) []string {
 	return append(strings.Fields(outer), "("+selector)
 }
 
-// TestSecurityRedisOperator: the document's third user suffices for mutes, limits for a while and status, and writes no other key.
+// TestSecurityRedisOperator: the document's third user suffices for mutes, temporary limits and status, and writes no other key.
 func TestSecurityRedisOperator(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)

@@ -102,11 +102,22 @@ func givable(cmd *cli.Command, categories string) error {
 
 // set stores an order and shows what is in force now.
 func (s steer) set(ctx context.Context, order steering.Order, length time.Duration, notes ...string) error {
+	before, err := s.store.Steering.Read(ctx)
+	if err != nil {
+		return fmt.Errorf("REDIS_URL: %w", err)
+	}
 	order, version, err := s.store.Steering.Set(ctx, order, length)
 	if err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
-	lines := []string{fmt.Sprintf("%s is in force until %s, for %s.", order.What(), order.Until.Format(time.RFC3339), term.ShortDuration(length))}
+	lines := []string{fmt.Sprintf("%s is in force until %s, for %s.",
+		order.What(), order.Until.Format(time.RFC3339), term.ShortDuration(length))}
+	for _, replaced := range before.InForce(before.Now, order.Kind) {
+		if replaced.Target == order.Target {
+			lines = append(lines, fmt.Sprintf("It replaces %s until %s by %s, which does not come back.",
+				replaced.What(), replaced.Until.Format(time.RFC3339), replaced.By))
+		}
+	}
 	// The order is in force, whether or not there is something to remark.
 	remarks, _ := s.store.Status.Remarks(ctx, order)
 	return s.report(ctx, version, slices.Concat(lines, notes, remarks))
@@ -123,7 +134,7 @@ func (s steer) end(ctx context.Context, kind steering.Kind, target, nothing stri
 	}
 	what := "mute of " + target
 	if kind == steering.Limit {
-		what = "limit for a while of " + target
+		what = "temporary limit of " + target
 	}
 	return s.report(ctx, version, []string{what + " is over."})
 }

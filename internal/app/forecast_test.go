@@ -16,7 +16,7 @@ import (
 )
 
 // TestForecastsComeTrue: what explain says of a category is what becomes of its next event, with limits of
-// all forms, reserves, and limits for a while.
+// all forms, reserves, and temporary limits.
 func TestForecastsComeTrue(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -85,7 +85,7 @@ func randomRules(t *testing.T, random *rand.Rand) ratelimit.Rules {
 	return rules
 }
 
-// steerAtRandom applies limits for a while, as a worker that follows them does.
+// steerAtRandom applies temporary limits, as a worker that follows them does.
 func steerAtRandom(t *testing.T, random *rand.Rand, store Store) {
 	t.Helper()
 	var orders []steering.Order

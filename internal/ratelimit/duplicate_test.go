@@ -289,7 +289,7 @@ func TestAnIDIsForgottenAfterALongTemporaryLimit(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("100/2s", "100/2s", ""), 3*time.Second)
 		e := event("e", "r")
-		limiter.SetTemporary(forAWhile("category/r", "100/744h"))
+		limiter.SetTemporary(temporaryLimits("category/r", "100/744h"))
 		limiter.want(ratelimit.Admitted, e)
 		limiter.sent(e)
 		s.advance(t, time.Second)

@@ -133,7 +133,7 @@ func (h *history) change(r *rapid.T) {
 		pairs = append(pairs, strings.Replace(name, " ", "/", 1), instead[name].String())
 	}
 	for i := range h.replicas {
-		h.limiters[i].SetTemporary(forAWhile(pairs...))
+		h.limiters[i].SetTemporary(temporaryLimits(pairs...))
 		h.replicas[i] = h.replicas[i].during(instead)
 	}
 	h.lossy.counts.changes++

@@ -13,7 +13,7 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// steered is what a history has in which people set limits for a while. Each replica takes them over by itself, at a time of its own:
+// steered is what a history has in which people set temporary limits. Each replica takes them over by itself, at a time of its own:
 // until then it decides by those that it had.
 type steered struct {
 	limits map[string]ratelimit.Limit // in force, by the names of their scopes
@@ -23,7 +23,7 @@ type steered struct {
 // steeredCounts show that a history is about something.
 type steeredCounts struct {
 	changes int // of what is in force
-	refused int // decisions by a limit for a while
+	refused int // decisions by a temporary limit
 	differ  int // batches that were decided while another replica had other limits
 }
 
@@ -36,7 +36,7 @@ const steeredReplicas = 3
 // playSteered plays such histories, and returns how many operations were compared.
 func playSteered(t *testing.T, s *store, client redis.UniversalClient) int {
 	operations, counts := 0, steeredCounts{}
-	t.Run("limits for a while", func(t *testing.T) {
+	t.Run("temporary limits", func(t *testing.T) {
 		rapid.Check(t, func(r *rapid.T) {
 			h := newSteeredHistory(t, r, s, client)
 			r.Repeat(map[string]func(*rapid.T){
@@ -48,10 +48,10 @@ func playSteered(t *testing.T, s *store, client redis.UniversalClient) int {
 			counts.add(h.steered.counts)
 		})
 	})
-	t.Logf("%d operations compared around %d changes of limits for a while, which refused %d events; %d batches while replicas had others",
+	t.Logf("%d operations compared around %d changes of temporary limits, which refused %d events; %d batches while replicas had others",
 		operations, counts.changes, counts.refused, counts.differ)
 	if !t.Failed() && !testing.Short() && (counts.refused == 0 || counts.differ == 0) {
-		t.Error("no limit for a while has refused anything, or all replicas had the same: this compares nothing")
+		t.Error("no temporary limit has refused anything, or all replicas had the same: this compares nothing")
 	}
 	return operations
 }
@@ -83,7 +83,7 @@ func (h *history) allHave(r *rapid.T, client redis.UniversalClient, chosen ratel
 	h.costs = costsFor(h.replicas)
 }
 
-// steer sets a limit for a while, replaces or ends one, or ends all. One replica learns of it at once, or none.
+// steer sets a temporary limit, replaces or ends one, or ends all. One replica learns of it at once, or none.
 func (h *history) steer(r *rapid.T) {
 	if h.unclear {
 		return
@@ -132,7 +132,7 @@ func (h *history) follow(r *rapid.T) {
 	for _, name := range slices.Sorted(maps.Keys(h.steered.limits)) {
 		pairs = append(pairs, strings.Replace(name, " ", "/", 1), h.steered.limits[name].String())
 	}
-	h.limiters[i].SetTemporary(forAWhile(pairs...))
+	h.limiters[i].SetTemporary(temporaryLimits(pairs...))
 	h.replicas[i] = h.replicas[i].during(maps.Clone(h.steered.limits))
 	h.operations++
 }

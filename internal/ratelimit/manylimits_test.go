@@ -18,7 +18,7 @@ func TestManyLimitsForOthersCostACallNothing(t *testing.T) {
 	for i := range 1000 {
 		pairs = append(pairs, fmt.Sprint("category/c", i), "5/1h+3/10s")
 	}
-	limiter.SetTemporary(forAWhile(pairs...))
+	limiter.SetTemporary(temporaryLimits(pairs...))
 	if many := limiter.ArgumentsOf(batch); many != few {
 		t.Errorf("%d arguments with 1,000 limits for others, %d without", many, few)
 	}

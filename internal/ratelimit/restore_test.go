@@ -246,7 +246,7 @@ func TestAChangeOfFormPutsNothingBackTwice(t *testing.T) {
 				a.want(ratelimit.Admitted, e)
 				b.want(ratelimit.Admitted, e)
 				for _, c := range []caller{a, b} {
-					c.SetTemporary(forAWhile("global", after, "category/x", after))
+					c.SetTemporary(temporaryLimits("global", after, "category/x", after))
 				}
 				s.unlessChanged(t, func() { s.putsBack(t, a, b) })
 				a.want(ratelimit.Admitted, event("later", "x"))

@@ -10,8 +10,8 @@ import (
 	"notifier/test/redistest"
 )
 
-// forAWhile makes limits for a while: "global", "group/x" or "category/x", and the limit.
-func forAWhile(pairs ...string) ratelimit.Temporary {
+// temporaryLimits makes temporary limits: "global", "group/x" or "category/x", and the limit.
+func temporaryLimits(pairs ...string) ratelimit.Temporary {
 	limits := ratelimit.Temporary{Groups: map[string]ratelimit.Limit{}, Categories: map[string]ratelimit.Limit{}}
 	for i := 0; i < len(pairs); i += 2 {
 		limit := mustParse(pairs[i+1])
@@ -27,14 +27,14 @@ func forAWhile(pairs ...string) ratelimit.Temporary {
 	return limits
 }
 
-// Each scope takes its limit for a while, before every override, and its own again afterwards; what was taken counts in both.
-func TestLimitsForAWhile(t *testing.T) {
+// Each scope takes its temporary limit, before every override, and its own again afterwards; what was taken counts in both.
+func TestTemporaryLimits(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("100/30m", "3/30m", "a.>=2/30m,a.b=1/30m")
 		limiter := s.limiter(t, rules, day)
 		limiter.want(ratelimit.Admitted, event("e1", "a.b"))
 		limiter.want(ratelimit.Category, event("e2", "a.b"))
-		limiter.SetTemporary(forAWhile("category/a.b", "4/30m", "group/g", "1/30m"))
+		limiter.SetTemporary(temporaryLimits("category/a.b", "4/30m", "group/g", "1/30m"))
 		limiter.want(ratelimit.Admitted, events(3, "f", "a.b")...)
 		got := limiter.one(event("g", "a.b"))
 		if got.Outcome != ratelimit.Category || got.Tier.String() != "4/30m" || got.Used != 4 || got.Never {
@@ -44,7 +44,7 @@ func TestLimitsForAWhile(t *testing.T) {
 		limiter.want(ratelimit.Group, event("h", "g.y"))
 		limiter.want(ratelimit.Admitted, events(2, "h", "a.c")...) // the pattern still counts for others
 		limiter.want(ratelimit.Category, event("i", "a.c"))
-		limiter.SetTemporary(forAWhile("global", "8/30m"))
+		limiter.SetTemporary(temporaryLimits("global", "8/30m"))
 		limiter.want(ratelimit.Admitted, event("k", "g.y")) // the 8th: the group has no limit any more
 		limiter.want(ratelimit.Global, event("l", "new"))
 		limiter.SetTemporary(ratelimit.Temporary{})
@@ -63,7 +63,7 @@ func TestWhatIsAdmittedMeanwhileCountsAfterwards(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
 				rules := kit.Rules("100/24h", standing, "")
 				limiter := s.limiter(t, rules, time.Second)
-				limiter.SetTemporary(forAWhile("category/a", "100/1s", "global", "1000/1s"))
+				limiter.SetTemporary(temporaryLimits("category/a", "100/1s", "global", "1000/1s"))
 				for i := range 8 {
 					limiter.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
 					limiter.sent(event(fmt.Sprint("e", i), "a"))
@@ -83,8 +83,8 @@ func TestWhatIsAdmittedMeanwhileCountsAfterwards(t *testing.T) {
 	}
 }
 
-// A limit for a while is counted in its own form, and what the other form has counts on.
-func TestALimitForAWhileHasItsOwnForm(t *testing.T) {
+// A temporary limit is counted in its own form, and what the other form has counts on.
+func TestATemporaryLimitHasItsOwnForm(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("1000000/24h:1m", "1000000/24h:1m", "exact=100/1h"), time.Hour)
 		forms := func(category string, log, buckets int64) {
@@ -98,7 +98,7 @@ func TestALimitForAWhileHasItsOwnForm(t *testing.T) {
 		limiter.want(ratelimit.Admitted, costing(event("e", "coarse"), 400_000), event("f", "exact"))
 		forms("coarse", 0, 1)
 		forms("exact", 1, 0)
-		limiter.SetTemporary(forAWhile("category/coarse", "400100/1h", "category/exact", "50/1h:1m+60/2h:fixed"))
+		limiter.SetTemporary(temporaryLimits("category/coarse", "400100/1h", "category/exact", "50/1h:1m+60/2h:fixed"))
 		if err := limiter.Rules().CheckCost("coarse", 40_000); err == nil {
 			t.Error("a limit that keeps each event takes a cost of 40000")
 		}
@@ -116,13 +116,13 @@ func TestALimitForAWhileHasItsOwnForm(t *testing.T) {
 }
 
 // A tighter limit with a shorter window erases nothing that the settings' limit counts when it is in force again.
-func TestATighterLimitForAWhileErasesNoHistory(t *testing.T) {
+func TestATighterTemporaryLimitErasesNoHistory(t *testing.T) {
 	for _, form := range []string{"", ":1m"} {
 		t.Run("10/30m"+form, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
 				limiter := s.limiter(t, kit.Rules("100/30m", "10/30m"+form, ""), day)
 				limiter.want(ratelimit.Admitted, events(10, "e", "a")...)
-				limiter.SetTemporary(forAWhile("category/a", "2/1m"+form))
+				limiter.SetTemporary(temporaryLimits("category/a", "2/1m"+form))
 				s.advance(t, 3*time.Minute)
 				limiter.want(ratelimit.Admitted, events(2, "f", "a")...)
 				limiter.want(ratelimit.Category, event("g", "a"))
@@ -150,7 +150,7 @@ func TestATemporaryLimitOfAGroupChangesNothingElse(t *testing.T) {
 		rules.GroupOverrides = map[string]ratelimit.Limit{"b": mustParse("3/30m")}
 		limiter := s.limiter(t, rules, day)
 		limiter.want(ratelimit.Admitted, events(10, "e", "a.x")...)
-		limiter.SetTemporary(forAWhile("group/a", "2/1m"))
+		limiter.SetTemporary(temporaryLimits("group/a", "2/1m"))
 		s.advance(t, 3*time.Minute)
 		limiter.want(ratelimit.Admitted, event("f", "a.x"))
 		limiter.want(ratelimit.Admitted, events(3, "e", "b.x")...)
@@ -167,7 +167,7 @@ func TestALongTemporaryLimitIsKnownForItsWindow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
 		c := s.remembering(t, "r", rules, time.Minute)
-		c.SetTemporary(forAWhile("global", "9/2h"))
+		c.SetTemporary(temporaryLimits("global", "9/2h"))
 		c.want(ratelimit.Admitted, event("e", "a"))
 		c.pass(s, time.Hour)
 		c.want(ratelimit.Admitted, event("e", "a"), event("f", "a")) // e for the second time
@@ -186,7 +186,7 @@ func TestAShortTemporaryLimitForgetsNothingInFlight(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("9/2h", "9/10m", ""), time.Minute)
 		limiter.want(ratelimit.Admitted, event("e", "a"))
-		limiter.SetTemporary(forAWhile("global", "9/1m"))
+		limiter.SetTemporary(temporaryLimits("global", "9/1m"))
 		s.advance(t, time.Hour)
 		limiter.want(ratelimit.Admitted, event("e", "a")) // it is redelivered
 		limiter.SetTemporary(ratelimit.Temporary{})
@@ -196,8 +196,8 @@ func TestAShortTemporaryLimitForgetsNothingInFlight(t *testing.T) {
 	})
 }
 
-// A cost above a limit for a while is refused, and nobody is given a time at which it would fit.
-func TestACostAboveALimitForAWhile(t *testing.T) {
+// A cost above a temporary limit is refused, and nobody is given a time at which it would fit.
+func TestACostAboveATemporaryLimit(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		for _, standing := range []string{"10/30m", "10/30m:1m"} {
 			limiter := s.limiter(t, kit.Rules("100/30m", standing, ""), day)
@@ -206,7 +206,7 @@ func TestACostAboveALimitForAWhile(t *testing.T) {
 				t.Fatalf("%+v", got)
 			}
 			limiter.refund(costing(event("e", category), 10))
-			limiter.SetTemporary(forAWhile("category/"+category, "3/30m"))
+			limiter.SetTemporary(temporaryLimits("category/"+category, "3/30m"))
 			got := limiter.one(costing(event("f", category), 5))
 			if got.Outcome != ratelimit.Category || !got.Never || got.RetryAfter != 0 || got.Used != 0 || got.Tier.Count != 3 {
 				t.Errorf("%s: %+v, expected a refusal for as long as the limit is in force", standing, got)
@@ -221,21 +221,21 @@ func TestACostAboveALimitForAWhile(t *testing.T) {
 }
 
 // Reserves are kept as far as the lower limit has room for them.
-func TestReservesUnderAGlobalLimitForAWhile(t *testing.T) {
+func TestReservesUnderAGlobalTemporaryLimit(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("20/30m", "20/30m", "")
 		rules.Reserve = map[string]int{"payments": 5}
 		limiter := s.limiter(t, rules, day)
-		limiter.SetTemporary(forAWhile("global", "8/30m"))
+		limiter.SetTemporary(temporaryLimits("global", "8/30m"))
 		limiter.want(ratelimit.Admitted, events(3, "e", "a")...)
 		limiter.want(ratelimit.Global, event("x", "a"))
 		if got := limiter.one(costing(event("x", "a"), 9)); got.Outcome != ratelimit.Global || !got.Never {
 			t.Errorf("%+v, expected a refusal for as long as the limit is in force", got)
 		}
 		limiter.want(ratelimit.Admitted, events(5, "e", "payments")...)
-		limiter.SetTemporary(forAWhile("global", "5/30m"))
+		limiter.SetTemporary(temporaryLimits("global", "5/30m"))
 		limiter.want(ratelimit.Global, event("x", "payments"), event("x", "a"))
-		limiter.SetTemporary(forAWhile("global", "9/30m"))
+		limiter.SetTemporary(temporaryLimits("global", "9/30m"))
 		limiter.want(ratelimit.Admitted, event("x", "a"))
 		reserves, err := limiter.Reserves(t.Context())
 		kit.Check(t, err)
@@ -250,7 +250,7 @@ func TestReplicasFollowOneAfterTheOther(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("100/30m", "3/30m", "")
 		one, other := s.limiter(t, rules, day), s.limiter(t, rules, day)
-		one.SetTemporary(forAWhile("category/a", "6/1m", "group/a", "50/1m"))
+		one.SetTemporary(temporaryLimits("category/a", "6/1m", "group/a", "50/1m"))
 		one.want(ratelimit.Admitted, events(4, "e", "a")...)
 		other.want(ratelimit.Category, event("x", "a"))
 		other.want(ratelimit.Admitted, events(1, "e", "a")[0]) // in flight
@@ -274,9 +274,9 @@ func TestLimitsChangeUnderLoad(t *testing.T) {
 		for i := range 200 {
 			switch i % 3 {
 			case 0:
-				limiter.SetTemporary(forAWhile("global", "500/1m", "group/a", "700/1h", "category/b", "10/10m"))
+				limiter.SetTemporary(temporaryLimits("global", "500/1m", "group/a", "700/1h", "category/b", "10/10m"))
 			case 1:
-				limiter.SetTemporary(forAWhile("category/a.x", "600/1m:1s", "group/b", "30/1h:1m"))
+				limiter.SetTemporary(temporaryLimits("category/a.x", "600/1m:1s", "group/b", "30/1h:1m"))
 			default:
 				limiter.SetTemporary(ratelimit.Temporary{})
 			}

@@ -4,7 +4,7 @@ package ratelimit
 // ready. It is not safe for concurrent use.
 type TierTexts struct{ texts map[Tier]string }
 
-// mostTierTexts bounds what is kept: limits for a while come and go.
+// mostTierTexts bounds what is kept: temporary limits come and go.
 const mostTierTexts = 256
 
 // Of is what Tier.String returns.

@@ -82,7 +82,7 @@ type Status struct {
 	Held         int                            `json:"held"`             // events of all replicas that wait for something, each counted once
 	Unposted     []Unposted                     `json:"unposted"`         // by channel; of those for which admitted events wait
 	Replicas     []stats.Replica                `json:"replicas"`
-	Steering     []steering.Order               `json:"steering"`       // mutes and limits for a while that are in force; at most 50
+	Steering     []steering.Order               `json:"steering"`       // mutes and temporary limits that are in force; at most 50
 	MoreSteering int                            `json:"more_steering"`  // how many were left out
 	MoreReplicas int                            `json:"more_replicas"`  // how many were left out, because there is no room for them: ready ones first
 	Ready        int                            `json:"ready_replicas"` // of all of them

@@ -15,7 +15,7 @@ import (
 	"notifier/internal/status/stats"
 )
 
-// Limits takes over the limits for a while; see ratelimit.Limiter.
+// Limits takes over the temporary limits; see ratelimit.Limiter.
 type Limits interface {
 	SetTemporary(limits ratelimit.Temporary)
 }
@@ -239,7 +239,7 @@ func (f *Follower) logChanges(before, after []Order) {
 		switch {
 		case was[o.field()].value == o.value:
 		case o.Kind == Limit:
-			f.log.Info("limit for a while is in force", o.logFields()...)
+			f.log.Info("temporary limit is in force", o.logFields()...)
 		default:
 			f.log.Info("mute is in force", o.logFields()...)
 		}
@@ -248,7 +248,7 @@ func (f *Follower) logChanges(before, after []Order) {
 		switch _, goesOn := is[o.field()]; {
 		case goesOn:
 		case o.Kind == Limit:
-			f.log.Info("limit for a while is over", o.logFields()...)
+			f.log.Info("temporary limit is over", o.logFields()...)
 		default:
 			f.log.Info("mute is over", o.logFields()...)
 		}

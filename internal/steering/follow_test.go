@@ -43,7 +43,7 @@ func TestAReplicaFollows(t *testing.T) {
 	if r.muted("errors.db") || len(r.limits.current().Global) > 0 || len(r.limits.current().Groups) != 1 {
 		t.Error("what was cleared is still in force")
 	}
-	if r.log.FilterMessage("mute is over").Len() != 1 || r.log.FilterMessage("limit for a while is over").Len() != 1 {
+	if r.log.FilterMessage("mute is over").Len() != 1 || r.log.FilterMessage("temporary limit is over").Len() != 1 {
 		t.Errorf("%v", r.log.All())
 	}
 }
@@ -69,7 +69,7 @@ func TestAnOrderEndsByItself(t *testing.T) {
 	}
 	kit.Eventually(t, "the limit is over", func() bool { return len(r.limits.current().Global) == 0 })
 	kit.Eventually(t, "the ends are logged", func() bool {
-		return r.log.FilterMessage("mute is over").Len() == 2 && r.log.FilterMessage("limit for a while is over").Len() == 1
+		return r.log.FilterMessage("mute is over").Len() == 2 && r.log.FilterMessage("temporary limit is over").Len() == 1
 	})
 }
 

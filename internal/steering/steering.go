@@ -1,5 +1,5 @@
 // Package steering is what operators ask for while workers run: to drop what matches a pattern (a mute), or
-// to apply another limit to a scope (a limit for a while). Each ends by itself.
+// to apply another limit to a scope (a temporary limit). Each ends by itself.
 //
 // All of it is one hash in Redis. lua/steer.lua changes it and gives each change a higher version. The flush
 // of counts, which each replica makes every second anyway, brings back the version; a replica that knows

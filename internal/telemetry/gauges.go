@@ -38,13 +38,13 @@ func (m *Metrics) AddGauges(worker *consume.Worker, limiter *ratelimit.Limiter) 
 	m.registry.MustRegister(newGauges(worker, limiter))
 }
 
-// AddSteering adds how many mutes and limits for a while are in force, as this replica follows them. It is called once.
+// AddSteering adds how many mutes and temporary limits are in force, as this replica follows them. It is called once.
 func (m *Metrics) AddSteering(inForce func() (mutes, limits int)) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "notifier_mutes", Help: "Mutes in force in this replica.",
 	}, func() float64 { mutes, _ := inForce(); return float64(mutes) }))
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "notifier_limits_for_a_while", Help: "Limits for a while in force in this replica; limit_max shows them.",
+		Name: "notifier_limits_for_a_while", Help: "Temporary limits in force in this replica; limit_max shows them.",
 	}, func() float64 { _, limits := inForce(); return float64(limits) }))
 }
 

@@ -38,7 +38,7 @@ const (
 	faultRefuses  = "slack refuses the channel"
 	faultBlind    = "channel unreadable"
 	faultMute     = "mute"
-	faultWhile    = "limit for a while"
+	faultWhile    = "temporary limit"
 )
 
 // The codes with which Slack refuses posts: because of the message, which keeps its slot, and because of the

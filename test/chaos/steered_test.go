@@ -14,7 +14,7 @@ import (
 	"notifier/internal/steering"
 )
 
-// Operators mute categories and set limits for a while, under load and while everything breaks. The account knows what may have been
+// Operators mute categories and set temporary limits, under load and while everything breaks. The account knows what may have been
 // in force for a worker at a time, and what surely was.
 
 // followed is how long a worker that reaches Redis needs at most to follow an order. Two seconds are promised; the rest is for a
