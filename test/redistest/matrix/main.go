@@ -35,7 +35,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "%s ...\n", kind)
 		version, why := find(kind)
 		if why != "" {
-			rows = append(rows, fmt.Sprintf("| %s | not run: %s | | | | |", describe(kind), why))
+			rows = append(rows, fmt.Sprintf("| %s | %s not run: %s | | | | |", describe(kind), kind, why))
 			continue
 		}
 		result := run(kind)
@@ -50,14 +50,13 @@ func main() {
 }
 
 func describe(kind string) string {
-	image, inContainer := strings.CutPrefix(kind, "image:")
 	switch {
-	case inContainer:
-		return "container of `" + image + "`"
+	case strings.HasPrefix(kind, "image:"): // the version names it: an image of that name may be a stand-in
+		return "one server, in a container"
 	case kind == "process":
-		return "`redis-server`"
+		return "one server"
 	case kind == "cluster":
-		return "Cluster of three `redis-server`"
+		return "Cluster of three servers"
 	case kind == "embedded":
 		return "embedded store"
 	default:
