@@ -46,8 +46,8 @@ func limitSetCommand() *cli.Command {
 		Description: `LIMIT is written as in LIMIT_GLOBAL: 50/30m, or several tiers joined with +. It replaces the whole limit of the scope; a
 category's goes before every pattern of LIMIT_OVERRIDES. The limits of the wider scopes still hold: an event of a category
 also has to fit the global limit. What was admitted before and what is admitted meanwhile counts, also when the limit of the
-settings holds again. Where that is counted in buckets (:PRECISION, :fixed), so is this one; a group without a limit of its
-own is counted as the global limit is.
+settings holds again. It may keep each event where the settings count in buckets (:PRECISION, :fixed), and the other way
+round: both are counted then, and the time until there is room is a lower bound.
 
 Example:
    notifier limit set category/errors 50/30m -for 2h -reason "incident 4711"`,
