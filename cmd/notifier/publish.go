@@ -211,16 +211,13 @@ func (r publishRequest) subject(pattern event.Pattern) (string, error) {
 		return "", err
 	}
 	subject, err := pattern.Subject(r.category)
-	payloadLike := r.category == "-" || strings.HasPrefix(r.category, "@") // as standard input and a file are named
-	if err == nil && !payloadLike {
-		return subject, nil
-	}
-	_, no := pattern.Subject(r.payload)
-	if r.argument && (no == nil || payloadLike) {
+	_, noCategory := pattern.Subject(r.payload)
+	isInput := r.category == "-" || strings.HasPrefix(r.category, "@") // standard input, or a file
+	switch {
+	case r.argument && (isInput || err != nil && noCategory == nil):
 		text := fmt.Sprintf("%q is not a category; are CATEGORY and PAYLOAD swapped?", r.category)
 		return "", &cmdline.UsageError{Text: text}
-	}
-	if err != nil {
+	case err != nil:
 		return "", &cmdline.UsageError{Text: err.Error()}
 	}
 	return subject, nil

@@ -58,6 +58,9 @@ Examples:
 			}
 			return open(func(store app.Store) error {
 				view.source = store.Status
+				if err := repeatsPrefix(store.Status.Own.Subject, view.category); err != nil {
+					return err
+				}
 				if !cmd.Bool("watch") {
 					return view.once(ctx)
 				}
@@ -75,13 +78,6 @@ func parseStatus(cmd *cli.Command) (statusView, error) {
 	if cmd.Args().Present() {
 		if err := status.CheckCategory(view.category); err != nil {
 			return view, cmdline.Usagef(cmd, "CATEGORY %q %v", view.category, err)
-		}
-		subject, err := settings.LoadSubject()
-		if err != nil {
-			return view, err
-		}
-		if err := repeatsPrefix(subject, view.category); err != nil {
-			return view, err
 		}
 	}
 	every := cmd.Duration("every")

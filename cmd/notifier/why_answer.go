@@ -200,16 +200,13 @@ func (a whyAnswer) unknown() (lines []string) {
 	if a.Category != "" {
 		of = " in category " + a.Category
 	}
-	if a.NotAsked != "" {
-		return []string{
-			a.EventID + " is not known to Redis" + of + ", and NATS did not answer: it may be dropped, dead or unread.",
-			"The log has a line for each settled event: search it for this event_id.",
-		}
-	}
 	why := "it was sent longer ago than DEDUPE_WINDOW, was dropped or dead-lettered more than 24 hours ago or in a storm, or never arrived."
-	if a.Unread == nil {
+	switch {
+	case a.NotAsked != "":
+		lines = append(lines, a.EventID+" is not known to Redis"+of+", and NATS did not answer: it may be dropped, dead or unread.")
+	case a.Unread == nil:
 		lines = append(lines, a.EventID+" is unknown"+of+": "+why)
-	} else {
+	default:
 		lines = append(lines, fmt.Sprintf("%s%s may be %s.", a.EventID, of, a.Unread))
 		for _, wait := range a.WaitsFor {
 			lines = append(lines, "  waits for "+wait.Text())

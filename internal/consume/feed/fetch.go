@@ -25,6 +25,8 @@ type request struct {
 	bytes    int64 // the total size of what is still to come, counted as nats.Msg.Size does
 	forOne   bool  // it asks for one message of any size, and has no bytes
 	reserved room  // for what is still to come
+	reply    string
+	heard    time.Time // when the server last said or sent something for it
 }
 
 // bring takes out of a request what it has reserved for a message of so many bytes.
@@ -131,21 +133,21 @@ func (in *inbox) awaitRoom(ctx context.Context) *request {
 // one is reported.
 func (in *inbox) fetch(ctx context.Context, r *request) (requestEnd, error) {
 	in.requests++
-	reply := in.subject + "." + strconv.Itoa(in.requests)
+	r.reply = in.subject + "." + strconv.Itoa(in.requests)
 	body := fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"expires":%d,"idle_heartbeat":%d}`,
 		r.messages, r.bytes, in.expires, in.heartbeat)
-	if err := in.Connection.PublishRequest(in.next, reply, body); err != nil {
+	if err := in.Connection.PublishRequest(in.next, r.reply, body); err != nil {
 		return limited, nil // watchConnection finds out why
 	}
 	asked := time.Now()
-	heard := asked
+	r.heard = asked
 	for !r.isFilled() {
 		select {
 		case <-ctx.Done():
 			in.finish(ctx, r)
 			return stopped, nil
 		case now := <-in.tick.C:
-			quiet := now.Sub(heard) > in.patience && len(in.arrivals) == 0
+			quiet := now.Sub(r.heard) > in.patience && len(in.arrivals) == 0
 			if quiet && now.Sub(asked) > in.expires {
 				return expired, nil // and the server's word of it was lost
 			}
@@ -153,27 +155,32 @@ func (in *inbox) fetch(ctx context.Context, r *request) (requestEnd, error) {
 				return silent, errSilent
 			}
 		case message := <-in.arrivals:
-			// What has arrived together needs one select and one look at the clock.
-			now := time.Now()
-			for {
-				// What is neither concerns an earlier request, or answers a publisher whose reply subject it is.
-				if in.accept(message, r, now) {
-					heard = now
-					in.available()
-				} else if message.Subject == reply && message.Header.Get("Status") != "" {
-					heard = now
-					if how, reason := in.status(message, r); how != notEnded {
-						return how, reason
-					}
-				}
-				if r.isFilled() || len(in.arrivals) == 0 {
-					break
-				}
-				message = <-in.arrivals
+			if how, reason := in.take(message, r); how != notEnded {
+				return how, reason
 			}
 		}
 	}
 	return filled, nil
+}
+
+// take handles a message and those that have arrived with it, for which one select and one look at the clock
+// are enough. It returns how the request has ended, if it has.
+func (in *inbox) take(message *nats.Msg, r *request) (how requestEnd, reason error) {
+	for now := time.Now(); ; message = <-in.arrivals {
+		// What is neither concerns an earlier request, or answers a publisher whose reply subject it is.
+		if in.accept(message, r, now) {
+			r.heard = now
+			in.available()
+		} else if message.Subject == r.reply && message.Header.Get("Status") != "" {
+			r.heard = now
+			if how, reason = in.status(message, r); how != notEnded {
+				return how, reason
+			}
+		}
+		if r.isFilled() || len(in.arrivals) == 0 {
+			return notEnded, nil
+		}
+	}
 }
 
 // status is what the server reports about a request: how it has ended, if it has.
