@@ -156,6 +156,7 @@ func (c *redisCheck) anybody(ctx context.Context) {
 	}
 	options.Username, options.Password, options.DB, options.MaxRetries = "", "", 0, -1
 	options.CredentialsProvider, options.CredentialsProviderContext, options.StreamingCredentialsProvider = nil, nil, nil
+	options.MaintNotificationsConfig = nil // the other client writes to its own, whenever it connects
 	client := redis.NewClient(&options)
 	defer func() { _ = client.Close() }() // nothing is written through it
 	if err := withTimeout(ctx, func(ctx context.Context) error { return client.Ping(ctx).Err() }); err == nil {
