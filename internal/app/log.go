@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -32,8 +33,7 @@ const logFlushEvery = time.Second
 // has at most 4,096 bytes.
 func NewLog(out io.Writer, level zapcore.Level, console bool) (log *zap.Logger, stop func()) {
 	encoding := zap.NewProductionEncoderConfig()
-	layout := zapcore.TimeEncoderOfLayout(logTime)
-	encoding.EncodeTime = func(t time.Time, encoder zapcore.PrimitiveArrayEncoder) { layout(t.UTC(), encoder) }
+	encoding.EncodeTime = encodeTime()
 	encoder := zapcore.NewJSONEncoder(encoding)
 	if console {
 		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
@@ -44,11 +44,8 @@ func NewLog(out io.Writer, level zapcore.Level, console bool) (log *zap.Logger, 
 		WS: zapcore.AddSync(unsynced{out}), Size: logBuffer, FlushInterval: logFlushEvery,
 	}
 	// A core writes a line at a time, so the escaper is in front of the buffer.
-	core := &boundedCore{Core: zapcore.NewCore(encoder, escaped{term.Escaper(buffered), buffered}, level)}
-	if !console {
-		core.plain = &plainLines{out: buffered}
-	}
-	log = zap.New(core)
+	core := zapcore.NewCore(encoder, escaped{term.Escaper(buffered), buffered}, level)
+	log = zap.New(&boundedCore{Core: core})
 	redis.SetLogger(redisLog{log})
 	return log, func() { _ = buffered.Stop() } // nothing is left that could report a broken log
 }
@@ -64,6 +61,23 @@ func EventLog(log *zap.Logger) *zap.Logger {
 		}
 		return core
 	}))
+}
+
+// encodeTime writes times in the form of logTime. The lines of a batch have one time, which is formatted once.
+func encodeTime() zapcore.TimeEncoder {
+	type formatted struct {
+		at   time.Time
+		text string
+	}
+	var last atomic.Pointer[formatted]
+	return func(t time.Time, encoder zapcore.PrimitiveArrayEncoder) {
+		f := last.Load()
+		if f == nil || !f.at.Equal(t) {
+			f = &formatted{t, t.UTC().Format(logTime)}
+			last.Store(f)
+		}
+		encoder.AppendString(f.text)
+	}
 }
 
 type unsynced struct{ io.Writer }
@@ -82,8 +96,7 @@ const longestString = 4096
 // boundedCore cuts the strings that are too long for a log line.
 type boundedCore struct {
 	zapcore.Core
-	every bool        // lines of any level, see EventLog
-	plain *plainLines // nil: lines for people, or with fields that all of them have
+	every bool // lines of any level, see EventLog
 }
 
 // Enabled implements zapcore.Core.
@@ -104,11 +117,6 @@ func (c *boundedCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) 
 
 // Write implements zapcore.Core.
 func (c *boundedCore) Write(entry zapcore.Entry, fields []zap.Field) error {
-	if c.plain != nil {
-		if written, err := c.plain.write(entry, fields); written {
-			return err
-		}
-	}
 	return c.Core.Write(entry, bounded(fields))
 }
 

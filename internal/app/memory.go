@@ -23,12 +23,12 @@ const (
 // for it. The Go runtime counts it as in use, and collects garbage when as much has been allocated as is in
 // use: a worker that holds little, as most do, collects less often. A higher GOGC would cost a worker that
 // holds much a multiple of this in memory.
-const headroomBytes = 4 << 20
+const headroomBytes = 12 << 20
 
 // headroom returns what has to be kept until the process ends, or nil where the memory limit of the runtime
 // is so low that it would count.
 func headroom() []byte {
-	if debug.SetMemoryLimit(-1) < 32*headroomBytes {
+	if debug.SetMemoryLimit(-1) < 16*headroomBytes {
 		return nil
 	}
 	return make([]byte, headroomBytes)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -14,7 +13,6 @@ import (
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/outcome/recent"
-	"notifier/internal/ratelimit"
 	"notifier/internal/term"
 )
 
@@ -31,9 +29,6 @@ type outcomes struct {
 
 	// channel is where an event goes, as the settings name it: Slack's answers have the ID alone.
 	channel func(event.Event) string
-
-	mu     sync.Mutex
-	limits ratelimit.TierTexts
 }
 
 // newOutcomes makes what records outcomes. Where there can be none a worker goes on without.
@@ -87,7 +82,7 @@ func (o *outcomes) record(s *result.Result, now time.Time) recent.Outcome {
 		r.Age, r.MaxAge = term.Seconds(now.Sub(s.Event.Time)), term.Seconds(o.maxAge)
 	}
 	if s.Tier.Count > 0 {
-		r.Limit, r.AboveLimit = o.limit(s.Tier), s.Never
+		r.Limit, r.AboveLimit = s.Tier.String(), s.Never
 		if !s.Never {
 			r.RetryAfter, r.AtLeast = term.Seconds(s.RetryAfter), s.AtLeast
 		}
@@ -97,13 +92,6 @@ func (o *outcomes) record(s *result.Result, now time.Time) recent.Outcome {
 		r.Mute, r.MutedUntil, r.MutedBy, r.MuteReason = s.Mute.Target, &until, s.Mute.By, s.Mute.Reason
 	}
 	return r
-}
-
-// limit is the text of a tier.
-func (o *outcomes) limit(tier ratelimit.Tier) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.limits.Of(tier)
 }
 
 // eventsAnswer is what /api/events answers.

@@ -9,21 +9,34 @@ import (
 	"notifier/internal/consume/result"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
+	"notifier/internal/steering"
 	"notifier/internal/term"
 )
 
-// lineWriter writes the log lines of a batch. In a storm that is most of a worker's work, so what the lines
-// have in common is made once.
+// lineWriter writes the log lines of a batch. In a storm that is most of a worker's work, and most lines differ
+// in little: the fields that lines of a kind share are encoded once.
 type lineWriter struct {
-	log    *zap.Logger
-	group  func(category string) string // as Settings.Group
-	fields []zap.Field
-	limits ratelimit.TierTexts
+	log   *zap.Logger
+	group func(category string) string // as Settings.Group
+	kinds map[lineKind]*zap.Logger     // with the fields of a kind
+}
+
+// lineKind is what lines have to have in common to share fields.
+type lineKind struct {
+	result.Kind
+	subject        string
+	tier           ratelimit.Tier
+	retryAfter     time.Duration
+	atLeast, never bool
+	reserved       int
+	mute           *steering.Order
 }
 
 func newLineWriter(log *zap.Logger, group func(string) string) *lineWriter {
 	at := batchClock{time.Now()} // the lines of a batch have one time
-	return &lineWriter{log: log.WithOptions(zap.WithClock(at)), group: group}
+	return &lineWriter{
+		log: log.WithOptions(zap.WithClock(at)), group: group, kinds: map[lineKind]*zap.Logger{},
+	}
 }
 
 // batchClock stands still.
@@ -35,33 +48,18 @@ func (batchClock) NewTicker(d time.Duration) *time.Ticker { return time.NewTicke
 
 // write writes the event's log line. Fields that do not apply are left out.
 func (w *lineWriter) write(s *result.Result) {
-	entry := w.log.Check(headline(s.Outcome))
+	entry := w.ofKind(s).Check(headline(s.Outcome))
 	if entry == nil {
 		return // the level of this log is above it
 	}
-	fields := append(w.fields[:0],
-		zap.String("event_id", s.Event.ID),
-		zap.String("category", s.Event.Category),
-		zap.String("subject", s.Event.Subject),
-		zap.String("outcome", s.Outcome))
-	if s.Event.Source != "" {
-		fields = append(fields, zap.String("source", s.Event.Source))
-	}
-	if w.group != nil {
-		if group := w.group(s.Event.Category); group != "" {
-			fields = append(fields, zap.String("group", group))
-		}
-	}
-	if s.Reason != "" {
-		fields = append(fields, zap.String("reason", s.Reason))
-	}
+	var room [8]zap.Field
+	fields := append(room[:0], zap.String("event_id", s.Event.ID))
 	if s.Detail != "" {
 		fields = append(fields, zap.String("detail", s.Detail))
 	}
 	if s.NoLetter {
 		fields = append(fields, zap.Bool("letter", false))
 	}
-	fields = w.addRefusal(fields, s)
 	if s.Channel != "" {
 		fields = append(fields, zap.String("channel", s.Channel))
 	}
@@ -87,7 +85,63 @@ func (w *lineWriter) write(s *result.Result) {
 		fields = append(fields, zap.Uint64("stream_seq", s.Delivery.Seq))
 	}
 	entry.Write(fields...)
-	w.fields = fields
+}
+
+// ofKind is the log with the fields that the event's line shares with others of its kind.
+func (w *lineWriter) ofKind(s *result.Result) *zap.Logger {
+	kind := lineKind{
+		Kind: s.Kind(), subject: s.Event.Subject, tier: s.Tier, retryAfter: s.RetryAfter,
+		atLeast: s.AtLeast, never: s.Never, reserved: s.Reserved, mute: s.Mute,
+	}
+	log, known := w.kinds[kind]
+	if !known {
+		log = w.log.With(w.sharedFields(kind)...)
+		w.kinds[kind] = log
+	}
+	return log
+}
+
+func (w *lineWriter) sharedFields(kind lineKind) []zap.Field {
+	fields := []zap.Field{
+		zap.String("category", kind.Category),
+		zap.String("subject", kind.subject),
+		zap.String("outcome", kind.Outcome),
+	}
+	if kind.Source != "" {
+		fields = append(fields, zap.String("source", kind.Source))
+	}
+	if w.group != nil {
+		if group := w.group(kind.Category); group != "" {
+			fields = append(fields, zap.String("group", group))
+		}
+	}
+	if kind.Reason != "" {
+		fields = append(fields, zap.String("reason", kind.Reason))
+	}
+	if kind.tier.Count > 0 {
+		fields = append(fields, zap.Stringer("limit", kind.tier))
+		if kind.never {
+			fields = append(fields, zap.Bool("above_limit", true))
+		} else {
+			fields = append(fields, zap.Float64("retry_after_s", term.Seconds(kind.retryAfter)))
+		}
+		if kind.atLeast {
+			fields = append(fields, zap.Bool("retry_after_at_least", true))
+		}
+	}
+	if kind.mute != nil {
+		fields = append(fields,
+			zap.String("mute", kind.mute.Target),
+			zap.Time("muted_until", kind.mute.Until),
+			zap.String("muted_by", kind.mute.By))
+		if kind.mute.Reason != "" {
+			fields = append(fields, zap.String("mute_reason", kind.mute.Reason))
+		}
+	}
+	if kind.reserved > 0 {
+		fields = append(fields, zap.Int("reserved", kind.reserved))
+	}
+	return fields
 }
 
 // headline is the level and the message of the line for an outcome.
@@ -99,32 +153,4 @@ func headline(became string) (zapcore.Level, string) {
 		return zapcore.WarnLevel, "notification dead"
 	}
 	return zapcore.InfoLevel, "notification dropped"
-}
-
-// addRefusal adds the fields of what a limit has refused, or a mute.
-func (w *lineWriter) addRefusal(fields []zap.Field, s *result.Result) []zap.Field {
-	if s.Tier.Count > 0 {
-		fields = append(fields, zap.String("limit", w.limits.Of(s.Tier)))
-		if s.Never {
-			fields = append(fields, zap.Bool("above_limit", true))
-		} else {
-			fields = append(fields, zap.Float64("retry_after_s", term.Seconds(s.RetryAfter)))
-		}
-		if s.AtLeast {
-			fields = append(fields, zap.Bool("retry_after_at_least", true))
-		}
-	}
-	if s.Mute != nil {
-		fields = append(fields,
-			zap.String("mute", s.Mute.Target),
-			zap.Time("muted_until", s.Mute.Until),
-			zap.String("muted_by", s.Mute.By))
-		if s.Mute.Reason != "" {
-			fields = append(fields, zap.String("mute_reason", s.Mute.Reason))
-		}
-	}
-	if s.Reserved > 0 {
-		fields = append(fields, zap.Int("reserved", s.Reserved))
-	}
-	return fields
 }

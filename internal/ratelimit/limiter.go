@@ -14,9 +14,9 @@ import (
 	"notifier/lua"
 )
 
-// maxBatch is the largest number of events in one script call: Lua can pass only a few thousand values to one
-// Redis command.
-const maxBatch = 1000
+// MaxBatch is how many requests Admit decides at most: Lua can pass only a few thousand values to one Redis
+// command.
+const MaxBatch = 1000
 
 // Limiter decides through Redis. It is safe for concurrent use. All state is in Redis, but for what it
 // remembers of its admissions to put it back into a store that has forgotten them.
@@ -85,33 +85,27 @@ type Request struct {
 	Cost     int // slots it takes, 1 to Rules.MaxCost
 }
 
-// Admit decides a batch in order and returns one Decision per request. It may be repeated with the same
-// requests after any error: what was admitted gets the same answer again and is charged once.
+// Admit decides a batch of at most MaxBatch requests in order and returns one Decision for each. It may be
+// repeated with the same requests after any error: what was admitted gets the same answer again and is charged
+// once.
 //
 // An error means that there are no decisions: Redis is unavailable, refuses the call (read-only, out of
-// memory, no permission) or sends a reply that the script never returns; or a request has no cost.
-func (l *Limiter) Admit(ctx context.Context, batch []Request) ([]Decision, error) {
+// memory, no permission) or sends a reply that the script never returns; the batch is too long, or a request
+// has no cost.
+func (l *Limiter) Admit(ctx context.Context, batch []Request) (decisions []Decision, err error) {
+	if len(batch) > MaxBatch {
+		return nil, fmt.Errorf("a batch of %d events, expected at most %d", len(batch), MaxBatch)
+	}
 	for _, request := range batch {
 		if request.Cost < 1 { // it would pass every limit and be charged to none
 			return nil, fmt.Errorf("event %q costs %d slots, expected 1 or more", request.ID, request.Cost)
 		}
 	}
-	decisions := make([]Decision, 0, len(batch))
-	for len(batch) > 0 {
-		n := min(len(batch), maxBatch)
-		err := l.onKnownStore(ctx, func() error {
-			decided, err := l.admitOnce(ctx, batch[:n])
-			if err == nil {
-				decisions = append(decisions, decided...)
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		batch = batch[n:]
-	}
-	return decisions, nil
+	err = l.onKnownStore(ctx, func() error {
+		decisions, err = l.admitOnce(ctx, batch)
+		return err
+	})
+	return decisions, err
 }
 
 func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, error) {

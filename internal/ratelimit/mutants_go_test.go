@@ -15,8 +15,8 @@ var goMutants = []mutant{
 	{pausesLua, "pauses without end are listed", "text(now + tonumber(ARGV[1]))", "'+inf'"},
 
 	// The Go side.
+	{limiterGo, "a batch that is too long is tried", "const MaxBatch = 1000", "const MaxBatch = 100000"},
 	{limiterGo, "a cost of nothing passes", "request.Cost < 1", "request.Cost < 0"},
-	{limiterGo, "a batch is not split", "const maxBatch = 1000", "const maxBatch = 100000"},
 	{limiterGo, "the group's slots are not given back", "l.keys.group(GroupOf(request.Category))} {", "l.keys.group(request.Category)} {"},
 	{rulesGo, "as many slots as are reserved are kept", "global.Count > r.Reserved()", "global.Count >= r.Reserved()"},
 	{rulesGo, "a group's override is ignored", "if limit, found := r.GroupOverrides[group]; found {", "if limit, found := r.GroupOverrides[group]; found && false {"},

@@ -81,7 +81,7 @@ func chunkLength(entries []remembered) int {
 	slots := 0
 	for i, r := range entries {
 		full := i >= restoreChunk || slots >= restoreSlots
-		if full && r.at != entries[i-1].at || i >= maxBatch+restoreChunk {
+		if full && r.at != entries[i-1].at || i >= MaxBatch+restoreChunk {
 			return i
 		}
 		slots += int(r.cost)

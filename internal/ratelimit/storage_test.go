@@ -256,30 +256,31 @@ func TestAllKeysOfACallShareOneSlot(t *testing.T) {
 	}
 }
 
-func TestALargeBatchIsSplitAndDecidedInItsOrder(t *testing.T) {
+func TestTheLargestBatchIsDecidedInItsOrder(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("1200/30m", "1/30m", ""), day)
-		batch := make([]ratelimit.Request, 2500)
+		limiter := s.limiter(t, kit.Rules("500/30m", "1/30m", ""), day)
+		batch := make([]ratelimit.Request, ratelimit.MaxBatch)
 		for i := range batch {
-			batch[i] = event(fmt.Sprint("e", i), fmt.Sprint("c", i%1500)) // more than a thousand categories too
+			batch[i] = event(fmt.Sprint("e", i), fmt.Sprint("c", i%900)) // nearly as many categories
 		}
-		batch[1001] = by("another message", batch[7]) // in the first part
+		batch[950] = by("another message", batch[7])
 		for i, decision := range limiter.admit(batch...) {
 			want := ratelimit.Admitted
 			switch {
-			case i == 1001:
+			case i == 950:
 				want = ratelimit.Duplicate
-			case i >= 1500 && i-1500 <= 1200: // that category has its one
+			case i >= 900: // that category has its one
 				want = ratelimit.Category // of two alike, the category's
-			case i > 1200:
+			case i >= 500:
 				want = ratelimit.Global
 			}
 			if decision.Outcome != want {
 				t.Fatalf("event %d: %+v, expected outcome %d", i, decision, want)
 			}
 		}
-		if verdicts := s.latest().([]any)[3].([]any); len(verdicts) != 500 {
-			t.Errorf("the last call decided %d events, expected the remaining 500", len(verdicts))
+		tooMany := append(batch, event("one more", "c"))
+		if got, err := limiter.Admit(t.Context(), tooMany); err == nil || got != nil {
+			t.Errorf("%d decisions for %d events, %v", len(got), len(tooMany), err)
 		}
 	})
 }

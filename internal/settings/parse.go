@@ -19,7 +19,6 @@ const (
 	longestDuration    = 31 * 24 * time.Hour
 	shortestDedupe     = time.Second
 	mostConcurrency    = 256
-	largestBatch       = 1000
 	shortestPost       = 100 * time.Millisecond
 	longestPost        = 5 * time.Minute
 	shortestShutdown   = time.Second
@@ -177,7 +176,7 @@ func parseEvents(env Environment, problems *Problems, s *Settings) {
 	if !s.Slack.AllowMarkup {
 		s.Events.CheckBlocks = markup.CheckBlocks
 	}
-	s.BatchSize = parseNumber(problems, "BATCH_SIZE", env.BatchSize, 1, largestBatch)
+	s.BatchSize = parseNumber(problems, "BATCH_SIZE", env.BatchSize, 1, ratelimit.MaxBatch)
 }
 
 func parseMaxAge(env Environment, problems *Problems) time.Duration {

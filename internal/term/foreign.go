@@ -1,6 +1,7 @@
 package term
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -95,11 +96,31 @@ func (e escaper) Write(lines []byte) (int, error) {
 	return e.out.Write(lines)
 }
 
+// printablePrefix is how many bytes at the start of a text are printable ASCII, looked at eight at a time: a
+// worker in a storm writes megabytes of them.
+func printablePrefix(text []byte) int {
+	const each, tops = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; n+8 <= len(text); n += 8 {
+		word := binary.LittleEndian.Uint64(text[n:])
+		// The top bit of a byte is set in the first if it is below a space or above 0x9f, in the second if it is
+		// above 0x7e. What a byte carries into the next one can only set more.
+		if ((word-' '*each)|(word+each))&tops != 0 {
+			break
+		}
+	}
+	return n
+}
+
 // escape returns nil if there is nothing to escape: most lines are plain ASCII.
 func escape(lines []byte) []byte {
 	var escaped []byte
 	kept := 0 // of lines, in escaped
 	for i := 0; i < len(lines); {
+		if plain := printablePrefix(lines[i:]); plain > 0 {
+			i += plain
+			continue
+		}
 		r, size := rune(lines[i]), 1
 		if r >= utf8.RuneSelf {
 			r, size = utf8.DecodeRune(lines[i:])

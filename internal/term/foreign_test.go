@@ -2,6 +2,7 @@ package term_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode"
@@ -125,6 +126,31 @@ func TestBytes(t *testing.T) {
 	} {
 		if got := term.Bytes([]byte(given)); got != want {
 			t.Errorf("%q is shown as %q, expected %q", given, got, want)
+		}
+	}
+}
+
+// TestEscaperFindsEachByteAtEachPlace: lines are looked at in words of eight bytes.
+func TestEscaperFindsEachByteAtEachPlace(t *testing.T) {
+	t.Parallel()
+	for c := range 256 {
+		for place := range 16 {
+			line := []byte("sixteen bytes of plain ASCII")
+			line[place] = byte(c)
+			var got strings.Builder
+			_, err := term.Escaper(&got).Write(line)
+			kit.Check(t, err)
+			want := string(line)
+			if plain := c >= ' ' && c <= '~' || c == '\n' || c == '\t'; !plain {
+				code := c
+				if c >= utf8.RuneSelf { // no UTF-8
+					code = utf8.RuneError
+				}
+				want = fmt.Sprintf(`%s\u%04x%s`, line[:place], code, line[place+1:])
+			}
+			if got.String() != want {
+				t.Fatalf("byte %#x at %d: %q, expected %q", c, place, got.String(), want)
+			}
 		}
 	}
 }

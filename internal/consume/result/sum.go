@@ -10,13 +10,16 @@ type Sum struct {
 // Kind is what those who count events tell apart.
 type Kind struct{ Outcome, Reason, Category, Source string }
 
+// Kind is what the result is counted as.
+func (r *Result) Kind() Kind { return Kind{r.Outcome, r.Reason, r.Event.Category, r.Event.Source} }
+
 // SumUp groups a batch, in the order in which kinds come first. In a storm a batch has few of them, so
 // whoever counts does so once for each, and not once for each event.
 func SumUp(batch []*Result) []Sum {
 	sums := make([]Sum, 0, 16)
 	places := make(map[Kind]int, 16)
 	for _, r := range batch {
-		kind := Kind{r.Outcome, r.Reason, r.Event.Category, r.Event.Source}
+		kind := r.Kind()
 		place, known := places[kind]
 		if !known {
 			place = len(sums)
