@@ -121,26 +121,3 @@ func scriptTime(b *testing.B, client *redis.Client) (calls int, seconds float64)
 	micros, _ := strconv.Atoi(found[2])
 	return calls, float64(micros) / 1e6
 }
-
-// BenchmarkLookUp measures why the set of sent ids holds one member that is longer than 64 bytes: looking up 64 ids
-// among 100, in Redis's compact encoding and in the one that the long member forces.
-func BenchmarkLookUp(b *testing.B) {
-	for _, longest := range []int{64, 65} {
-		b.Run(fmt.Sprintf("longest=%d", longest), func(b *testing.B) {
-			ctx := context.Background()
-			client := redistest.Start(b).Client(b)
-			members := []redis.Z{{Score: 1, Member: fmt.Sprintf("%0*d", longest, 0)}}
-			for i := range 100 {
-				members = append(members, redis.Z{Score: float64(i), Member: fmt.Sprintf("NOTIFY.%d.1h2k3j4h5g6f", i)})
-			}
-			kit.Check(b, client.ZAdd(ctx, "set", members...).Err())
-			look := redis.NewScript(`for _ = 1, tonumber(ARGV[1]) do redis.call('ZMSCORE', KEYS[1], unpack(ARGV, 2)) end return 1`)
-			arguments := []any{b.N}
-			for i := range 64 {
-				arguments = append(arguments, fmt.Sprintf("NOTIFY.%d.1h2k3j4h5g6f", 1000+i))
-			}
-			b.ResetTimer()
-			kit.Check(b, look.Eval(ctx, client, []string{"set"}, arguments...).Err())
-		})
-	}
-}

@@ -50,7 +50,7 @@ func TestAFailoverKeepsWhatWasReplicated(t *testing.T) {
 	t.Parallel() // it takes some seconds until Sentinels know each other
 	w := startWatched(t, kit.Rules("100/30m", "3/30m", ""))
 	e := events(4, "e", "a")
-	w.want(ratelimit.Admitted, e[:3]...)
+	w.admits(e[:3]...)
 	w.sent(e[0])
 	w.refund(e[2])
 	w.replicated()
@@ -85,8 +85,8 @@ func TestAFailoverKeepsWhatWasReplicated(t *testing.T) {
 	if got := w.decided(e[3]); got.Outcome != ratelimit.Admitted { // the slot that was given back
 		t.Errorf("%+v, expected that the third slot is free", got)
 	}
-	w.want(ratelimit.Duplicate, e[0])
-	w.want(ratelimit.Admitted, e[1])
+	w.duplicates(e[0])
+	w.admits(e[1])
 	w.want(ratelimit.Category, event("x", "a"))
 	for key, want := range map[string]int64{"{n}:global": 3, "{n}:category:a": 3} {
 		if got := primary.Client(t).ZCard(t.Context(), key).Val(); got != want {

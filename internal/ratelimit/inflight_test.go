@@ -12,8 +12,7 @@ import (
 
 // What the scripts write is read, by the same parser in the product and in its tests.
 func TestARecordInFlightIsReadAsTheScriptsWriteIt(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
+	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := by("a delivery: with 2 blanks\nand a line end", event("e", "a"))
 		read := func() ratelimit.InFlight {
 			t.Helper()
@@ -21,13 +20,13 @@ func TestARecordInFlightIsReadAsTheScriptsWriteIt(t *testing.T) {
 			kit.Check(t, err)
 			return record
 		}
-		limiter.want(ratelimit.Admitted, e)
+		limiter.admits(e)
 		want := ratelimit.InFlight{Admitted: time.UnixMicro(s.takenAt(t, "{n}:global", slot(e))).UTC(), Delivery: e.Delivery}
 		if difference := cmp.Diff(want, read()); difference != "" {
 			t.Errorf("admitted (-want +got):\n%s", difference)
 		}
-		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
-		limiter.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+		limiter.posts(1, e, "", "p1")
+		limiter.posts(2, e, "p1", "p2")
 		got := read()
 		if got.LastPost.Before(want.Admitted) {
 			t.Errorf("the last post began at %s, before the admission at %s", got.LastPost, want.Admitted)

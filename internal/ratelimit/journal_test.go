@@ -72,20 +72,3 @@ func TestWhatARememberedAdmissionTakes(t *testing.T) {
 	}
 	runtime.KeepAlive(j)
 }
-
-func BenchmarkRemember(b *testing.B) {
-	j := &journal{}
-	j.start(time.Hour)
-	members := make([]string, 2*mostRemembered)
-	for i := range members {
-		members[i] = fmt.Sprintf("category:event-%032d", i)
-	}
-	b.ReportAllocs()
-	at := time.Now().UnixMicro()
-	for i := 0; b.Loop(); i++ {
-		at++
-		j.admitted(0, at, func(add func(remembered, bool)) {
-			add(remembered{member: members[i%len(members)], delivery: members[i%len(members)], category: "category", at: at, cost: 1}, false)
-		})
-	}
-}

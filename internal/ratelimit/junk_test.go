@@ -27,7 +27,7 @@ func TestALongRecordIsReadAtOnce(t *testing.T) {
 		}
 		limiter := s.limiter(t, kit.Rules("100/30m", "5/10m:1m", ""), day)
 		e, f, long := event("e", "a"), event("f", "a"), strings.Repeat("9", 1<<18)
-		limiter.want(ratelimit.Admitted, f)
+		limiter.admits(f)
 		s.put(t, "{n}:buckets:category:a", s.latestAdmission(t), long+"x")
 		began := time.Now()
 		limiter.refund(f)
@@ -74,7 +74,7 @@ func TestNonsenseInASetDoesNotStayForEver(t *testing.T) {
 					}
 					s.FlushAll(t.Context())
 					first := event("first", "a")
-					limiter.want(ratelimit.Admitted, first)
+					limiter.admits(first)
 					limiter.sent(first)
 					kit.Check(t, s.ZAdd(t.Context(), "{n}:category:a", zAt(s.latestAdmission(t), "one")).Err())
 					s.PExpire(t.Context(), "{n}:category:a", 10*time.Minute)
@@ -82,7 +82,7 @@ func TestNonsenseInASetDoesNotStayForEver(t *testing.T) {
 					what := fmt.Sprintf("%.24q in %s, %s ahead", name, key, score)
 					limiter.decides(what, i)
 					s.advance(t, 45*time.Minute)
-					limiter.want(ratelimit.Admitted, event("later", "a"))
+					limiter.admits(event("later", "a"))
 				}
 			}
 		}
@@ -91,8 +91,7 @@ func TestNonsenseInASetDoesNotStayForEver(t *testing.T) {
 
 // The hash of the store holds what nobody could have written: nothing stops, and no key is kept for ever.
 func TestNonsenseInTheStoresHashStopsNothing(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "5/10m", ""), day)
+	eachLimiter(t, "100/30m", "5/10m", func(t *testing.T, s *store, limiter caller) {
 		for _, field := range []string{"clock", "token", "opens", "seen ", "x"} {
 			for _, value := range []string{"", "x", "-5", "0.5", "nan", "inf", "-inf", "1e300", "1e17", "0x10"} {
 				s.FlushAll(t.Context())

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,12 @@ func TestDecodePermitTakesNothingElse(t *testing.T) {
 		if got, err := decodePermit(reply); err == nil || !strings.Contains(err.Error(), want) || got != (Permit{}) {
 			t.Errorf("%v: %+v, %v; expected an error that says %q", reply, got, err, want)
 		}
+	}
+}
+
+func TestDecodePausesTakesNoTimeWithoutEnd(t *testing.T) {
+	if pauses, err := decodePauses([]any{"*", int64(math.MaxInt64)}); err == nil {
+		t.Errorf("%+v, expected an error", pauses)
 	}
 }
 

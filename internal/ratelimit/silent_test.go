@@ -85,7 +85,7 @@ func TestADeadHostIsGivenUpWithinTheQuarantine(t *testing.T) {
 	f := newFleet(t, sentinel.url())
 	rules := kit.Rules("10/30m", "10/30m", "")
 	a := f.join(rules, day)
-	a.want(ratelimit.Admitted, events(10, "a", "x")...)
+	a.admits(events(10, "a", "x")...)
 
 	gone := deaf(t)
 	sentinel.names.Store(&gone)
