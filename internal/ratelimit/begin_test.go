@@ -77,7 +77,7 @@ func (c caller) posts(number int, e ratelimit.Request, known, name string) {
 }
 
 // A replica that knows shorter windows posts what another one has in flight.
-func TestAPostShortensNoExpiry(t *testing.T) {
+func TestPostShortensNoExpiry(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		e := event("e", "a")
 		s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day).admits(e)
@@ -88,7 +88,7 @@ func TestAPostShortensNoExpiry(t *testing.T) {
 	})
 }
 
-func TestAPostIsNotedBeforeItIsMade(t *testing.T) {
+func TestPostIsNotedBeforeItIsMade(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("e", "a")
 		limiter.admits(e)
@@ -110,7 +110,7 @@ func TestAPostIsNotedBeforeItIsMade(t *testing.T) {
 }
 
 // An answer that is lost is asked for again, by the client or by the worker. It is the same, and no other's post.
-func TestALostPermitIsGivenAgain(t *testing.T) {
+func TestLostPermitIsGivenAgain(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e, f := event("e", "a"), event("f", "a")
 		limiter.admits(e, f)
@@ -126,7 +126,7 @@ func TestALostPermitIsGivenAgain(t *testing.T) {
 }
 
 // Two replicas can hold one event: its consumer was deleted, or one of them stood still for longer than AckWait.
-func TestAnEventIsNotPostedWhileAnotherReplicaMayBePostingIt(t *testing.T) {
+func TestEventIsLeasedToOneReplica(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
@@ -147,7 +147,7 @@ func TestAnEventIsNotPostedWhileAnotherReplicaMayBePostingIt(t *testing.T) {
 
 // An event that was decided anew begins to count its posts anew. Whoever knows of more posts before that must not take
 // another replica's first one for its own.
-func TestPostsAreKnownByNameAndNotByNumber(t *testing.T) {
+func TestPostsAreKnownByName(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
@@ -170,7 +170,7 @@ func TestPostsAreKnownByNameAndNotByNumber(t *testing.T) {
 	})
 }
 
-func TestThePermitGoesToTheDeliveryThatWasAdmitted(t *testing.T) {
+func TestPermitIsForTheAdmittedDelivery(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("e", "a")
 		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "", "p1")
@@ -183,7 +183,7 @@ func TestThePermitGoesToTheDeliveryThatWasAdmitted(t *testing.T) {
 }
 
 // Another replica's post may be in Slack, whatever became of one's own.
-func TestAnEventIsNotRefundedAfterAPostWhoseEndIsNotKnown(t *testing.T) {
+func TestUnknownPostIsNotRefunded(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("e", "a")
 		limiter.admits(e)

@@ -10,7 +10,7 @@ import (
 // Clocks and scores that are further ahead than any window is long were stored by nobody of ours.
 
 // What was sent is recorded by the server's clock where the stored one is further ahead than any clock was.
-func TestSentIsRecordedByTheClockWhateverIsStored(t *testing.T) {
+func TestSentIgnoresAClockFarAhead(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("e", "a")
 		limiter.admits(e)
@@ -28,7 +28,7 @@ func TestSentIsRecordedByTheClockWhateverIsStored(t *testing.T) {
 }
 
 // A slot at the end of all times is nobody's. The refund of another one leaves the set's life as it is.
-func TestARefundBesideASlotWithoutATimeSucceeds(t *testing.T) {
+func TestRefundBesideAnInfiniteScore(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		if s.embedded != nil {
 			t.Skip("its Lua does not read such numbers")

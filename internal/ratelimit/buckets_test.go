@@ -32,7 +32,7 @@ func awaitMidMinute(t testing.TB) {
 
 // A bucket ends with the last microsecond before a multiple of the precision. All that is in it counts from there on, so a
 // slot frees less than the precision late, and at a known moment.
-func TestASlotInABucketFreesWhenItsBucketIsAWindowOld(t *testing.T) {
+func TestBucketFreesWhenItsEndIsAWindowOld(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
 	limiter := s.limiter(t, kit.Rules("100/30m", "5/10m:1m", ""), day)
 	s.later(t, 10*time.Second)
@@ -76,7 +76,7 @@ func TestBucketsEndAtMultiplesOfTheirWidth(t *testing.T) {
 	}
 }
 
-func TestACostIsANumberInBuckets(t *testing.T) {
+func TestCostIsANumberInBuckets(t *testing.T) {
 	eachLimiter(t, "1000000/24h:1m", "1000000/24h:15m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(costing(event("e", "a"), 400_000), costing(event("f", "a"), 600_000))
 		if got := limiter.one(event("g", "a")); got.Outcome != ratelimit.Category || got.Used != 1_000_000 {
@@ -94,7 +94,7 @@ func TestACostIsANumberInBuckets(t *testing.T) {
 }
 
 // When the last bucket is refunded nothing is left, and what comes later expires as ever.
-func TestAfterARefundBucketsStillExpire(t *testing.T) {
+func TestRefundedBucketsStillExpire(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("9/10m:1m", "9/10m:1m", ""), time.Hour)
 		e, f := event("e", "a"), event("f", "a")
@@ -128,4 +128,29 @@ func TestBucketsThatHaveLeftAreRemoved(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An event that was not charged to a group has nothing to give back there.
+func TestRefundLeavesAnUnchargedGroup(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		without := s.limiter(t, kit.Rules("100/1h", "9/1h", ""), day)
+		with := s.limiter(t, grouped("100/1h", "9/1h", "2/1h:10m"), day)
+		e := costing(event("e", "a.x"), 2)
+		with.admits(costing(event("f", "a.y"), 2)) // its bucket takes e's time, too
+		without.admits(e)
+		with.refunds(e)
+		if got := with.one(event("g", "a.y")); got.Outcome != ratelimit.Group || got.Used != 2 {
+			t.Errorf("%+v, expected that the two slots of f are still taken", got)
+		}
+	})
+}
+
+func TestRefundAtTheEndOfABucket(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, kit.Rules("100/30m", "5/10m:1m", ""), day)
+	s.later(t, time.Minute-time.Microsecond)
+	e := costing(event("e", "a"), 5)
+	limiter.admits(e)
+	limiter.refund(e)
+	limiter.admits(costing(event("f", "a"), 5))
 }

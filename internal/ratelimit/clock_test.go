@@ -12,7 +12,7 @@ import (
 // A server's clock steps back when it is corrected, or when a replica whose clock is behind takes over. The limiter's
 // clock then stands still at the newest admission.
 
-func TestAClockThatStepsBackGivesNoSlotAway(t *testing.T) {
+func TestClockStepsGiveNoSlotAway(t *testing.T) {
 	eachLimiter(t, "4/30m", "3/10m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admit(events(3, "e", "a")...)
 		for _, back := range []time.Duration{time.Microsecond, time.Second, 10 * time.Minute, 3 * time.Hour} {
@@ -37,7 +37,7 @@ func TestAClockThatStepsBackGivesNoSlotAway(t *testing.T) {
 }
 
 // Whoever set the server's clock an hour ahead and back again has to wait, and is told for how long.
-func TestAMemberFromTheFutureHoldsTheClock(t *testing.T) {
+func TestFutureEntryHoldsTheClock(t *testing.T) {
 	eachLimiter(t, "2/30m", "2/30m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admit(event("e", "a"))
 		future := s.takenAt(t, "{n}:global", "a:e") + time.Hour.Microseconds()
@@ -79,4 +79,22 @@ func (s *store) takenAt(t testing.TB, log, member string) int64 {
 	}
 	t.Fatalf("%s has no slot in %s:\n%s", member, log, s.contents(t))
 	return 0
+}
+
+// After a step back of days buckets lie ahead. They keep their order and count, so that no window gets more than its limit.
+func TestBucketsAheadKeepTheirOrder(t *testing.T) {
+	eachLimiter(t, "100/1h:1m", "9/1h:1m", func(t *testing.T, s *store, limiter caller) {
+		for i := range 3 {
+			limiter.admits(events(2, fmt.Sprint(i), "a")...)
+			s.advance(t, 2*time.Minute)
+		}
+		s.advance(t, -3*day)
+		for i := range 3 {
+			limiter.admits(event(fmt.Sprint("back ", i), "a"))
+			if usages, err := limiter.Peek(t.Context(), "a"); err != nil || usages[1].Used != 7+i {
+				t.Errorf("%+v, %v; expected %d used", usages, err, 7+i)
+			}
+		}
+		limiter.want(ratelimit.Category, event("x", "a"))
+	})
 }

@@ -21,7 +21,7 @@ func onOwner(t *testing.T, cluster *redistest.Cluster) *store {
 	return onServer(t, owner)
 }
 
-func TestAClusterOfThreeNodes(t *testing.T) {
+func TestClusterOfThreeNodes(t *testing.T) {
 	t.Parallel() // it takes some seconds until it is up
 	cluster := redistest.StartCluster(t, 3, "--appendonly", "yes", "--cluster-node-timeout", "3000")
 

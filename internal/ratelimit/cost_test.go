@@ -32,8 +32,8 @@ func withLevels(tb rapid.TB, global, category, overrides, group, groups, reserve
 	return rules
 }
 
-// TestTheHighestCost of an event, and which bound the error about a higher one names.
-func TestTheHighestCost(t *testing.T) {
+// TestHighestCost of an event, and which bound the error about a higher one names.
+func TestHighestCost(t *testing.T) {
 	for _, test := range []struct {
 		name                                                string
 		global, category, overrides, group, groups, reserve string
@@ -81,8 +81,8 @@ func TestTheHighestCost(t *testing.T) {
 	}
 }
 
-// TestTheLimitsOfACategory: which limit holds for it at each level.
-func TestTheLimitsOfACategory(t *testing.T) {
+// TestLimitsOfACategory: which limit holds for it at each level.
+func TestLimitsOfACategory(t *testing.T) {
 	rules := withLevels(t, "100/30m", "10/30m", "a.*=20/30m,a.>=30/30m,*.db=40/30m,a.x=50/30m", "60/30m", "b=70/30m:1m", "")
 	for category, want := range map[string][2]string{
 		"a": {"10/30m", "60/30m"}, "a.x": {"50/30m", "60/30m"}, "a.y": {"20/30m", "60/30m"}, "a.db": {"20/30m", "60/30m"},
@@ -137,7 +137,7 @@ func TestWhatReserves(t *testing.T) {
 }
 
 // A category for which slots are reserved keeps each event, so that what it uses is known to the microsecond.
-func TestAReservedCategoryHasAnExactLimit(t *testing.T) {
+func TestReservedCategoryNeedsAnExactLimit(t *testing.T) {
 	reserve := map[string]int{"p": 5}
 	for _, test := range []struct{ category, overrides, wrong string }{
 		{"10/30m", "", ""},
@@ -162,7 +162,7 @@ func TestAReservedCategoryHasAnExactLimit(t *testing.T) {
 }
 
 // A cost is bounded by the form that is written, whatever form other replicas have written before.
-func TestACostIsBoundedByTheFormThatIsWritten(t *testing.T) {
+func TestCostIsBoundedByTheWritersEncoding(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		exact := s.limiter(t, kit.Rules("1000000/24h", "1000000/24h", ""), day)
 		buckets := s.limiter(t, kit.Rules("1000000/24h:15m", "1000000/24h:15m", ""), day)
@@ -223,9 +223,9 @@ func TestGroupsAndReservesAreRead(t *testing.T) {
 	}
 }
 
-// TestACostThatIsTakenFitsAnEmptyNotifier: with nothing admitted, an event of the highest cost fits each tier, what is held for
+// TestHighestCostFitsAnEmptyStore: with nothing admitted, an event of the highest cost fits each tier, what is held for
 // other categories included, and one that costs more does not or is too much to keep.
-func TestACostThatIsTakenFitsAnEmptyNotifier(t *testing.T) {
+func TestHighestCostFitsAnEmptyStore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := func(name string) string { return anyLimit().Draw(t, name).String() }
 		rules := withLevels(t, limit("global"), limit("category"), "a="+limit("override"), limit("group"), "", "")

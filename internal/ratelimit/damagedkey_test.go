@@ -149,7 +149,7 @@ func TestWhatIsNoBucketFailsTheCall(t *testing.T) {
 }
 
 // A bucket that ends in a century counts, and goes with its key, which nobody keeps alive: nothing more is admitted.
-func TestABucketFarInTheFutureDoesNotCountForEver(t *testing.T) {
+func TestBucketFarAheadExpires(t *testing.T) {
 	eachLimiter(t, "9/30m:1m", "5/10m:1m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(event("before", "a"))
 		s.put(t, "{n}:buckets:category:a", s.latestAdmission(t)+century.Microseconds(), "1 5 1")
@@ -159,7 +159,7 @@ func TestABucketFarInTheFutureDoesNotCountForEver(t *testing.T) {
 	})
 }
 
-func TestARecordOfAnotherFormIsNone(t *testing.T) {
+func TestRecordOfAnotherFormIsNone(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		for i, record := range []string{"", "garbage", "12 ", " ", "x:1:2:y z", strings.Repeat("9", 400), "-1 message of e", "1e300 message of e", strings.Repeat("\x00", 1<<16)} {
 			e := event(fmt.Sprint("e", i), "a")
@@ -175,7 +175,7 @@ func TestARecordOfAnotherFormIsNone(t *testing.T) {
 	})
 }
 
-func TestAnEntryFarInTheFutureIsNoAdmission(t *testing.T) {
+func TestEntryFarAheadIsNotCounted(t *testing.T) {
 	eachLimiter(t, "3/30m", "2/30m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admit(event("before", "a"))
 		now := s.takenAt(t, "{n}:global", "a:before")
@@ -223,7 +223,7 @@ func TestPeekFollowsTheClockOfDecisions(t *testing.T) {
 	})
 }
 
-func TestNoPauseInRedisIsLongerThanSlackMayAskFor(t *testing.T) {
+func TestPausesAreBounded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.anyLimiter(t)
 		clock, _ := limiter.micros(s)
@@ -254,7 +254,7 @@ func (c caller) micros(s *store) (clock, lag int64) {
 var aboutPermission = regexp.MustCompile("can't run this command|NOPERM|no permissions to run")
 
 // A permission that is missing is no damage.
-func TestAMissingPermissionIsNoDamage(t *testing.T) {
+func TestMissingPermissionIsNoDamage(t *testing.T) {
 	s := onProcess(t)
 	for _, missing := range []string{"hmget", "zmscore"} {
 		s.server.SetUser(t, "word", "worker", "~*", "+@all", "-"+missing)
@@ -270,7 +270,7 @@ func TestAMissingPermissionIsNoDamage(t *testing.T) {
 	}
 }
 
-func TestAProbeIsWaitedForNoLongerThanAPause(t *testing.T) {
+func TestProbesAreBounded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.anyLimiter(t)
 		clock, _ := limiter.micros(s)
@@ -285,7 +285,7 @@ func TestAProbeIsWaitedForNoLongerThanAPause(t *testing.T) {
 	})
 }
 
-func TestASlotFarInTheFutureIsNoPost(t *testing.T) {
+func TestSlotFarInTheFutureIsNoPost(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "2/10s")
 		clock, _ := limiter.micros(s)

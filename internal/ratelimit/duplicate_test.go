@@ -29,7 +29,7 @@ func inGlobal(t *testing.T, s *store, want int) {
 	}
 }
 
-func TestARedeliveryOfAnAdmittedEventGoesOnAndIsNotChargedAgain(t *testing.T) {
+func TestRedeliveryIsNotChargedAgain(t *testing.T) {
 	eachLimiter(t, "2/30m", "2/30m", func(t *testing.T, s *store, limiter caller) {
 		e := costing(event("e", "a"), 2)
 		limiter.admits(e)
@@ -45,7 +45,7 @@ func TestARedeliveryOfAnAdmittedEventGoesOnAndIsNotChargedAgain(t *testing.T) {
 }
 
 // One delivery goes on; every other one is a duplicate, and so is each once the event is in Slack, however full the limits are.
-func TestAnEventIsSentOnce(t *testing.T) {
+func TestEventIsSentOnce(t *testing.T) {
 	eachLimiter(t, "2/30m", "2/30m", func(t *testing.T, s *store, limiter caller) {
 		e, f := event("e", "a"), event("f", "a")
 		copied := by("another message", e)
@@ -64,7 +64,7 @@ func TestAnEventIsSentOnce(t *testing.T) {
 }
 
 // A call whose answer was lost is made again with the same batch.
-func TestARepeatedBatchIsAnsweredTheSameAndChargedOnce(t *testing.T) {
+func TestRepeatedBatchIsChargedOnce(t *testing.T) {
 	eachLimiter(t, "100/30m", "3/30m", func(t *testing.T, s *store, limiter caller) {
 		batch := append(events(5, "e", "a"), by("another message", event("e-1", "a")), event("e-2", "a"), costing(event("b", "b"), 2))
 		first := outcomes(limiter.admit(batch...))
@@ -78,7 +78,7 @@ func TestARepeatedBatchIsAnsweredTheSameAndChargedOnce(t *testing.T) {
 
 // An id counts within its category, and together with its source where it has one: each of these is an event of its own, in
 // one batch or in several, and whatever becomes of one concerns no other.
-func TestAnIDOfAnotherCategoryOrSourceIsAnotherEvent(t *testing.T) {
+func TestCategoryAndSourceArePartsOfAnEventsIdentity(t *testing.T) {
 	long := strings.Repeat("x", 200)
 	eachStore(t, func(t *testing.T, s *store) {
 		for _, id := range []string{"e", "b:e", "two words", long} {
@@ -114,7 +114,7 @@ func TestAnIDOfAnotherCategoryOrSourceIsAnotherEvent(t *testing.T) {
 	})
 }
 
-func TestTheDedupeWindowEnds(t *testing.T) {
+func TestDedupeWindowEnds(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
 		e, f := event("e", "a"), event("f", "a")
@@ -132,7 +132,7 @@ func TestTheDedupeWindowEnds(t *testing.T) {
 
 // The dedupe window is what was configured. An id that comes again after it is another event, and takes a slot of its own while
 // the first one still counts.
-func TestAnIDThatIsSentAgainTakesASecondSlot(t *testing.T) {
+func TestResentIDTakesASecondSlot(t *testing.T) {
 	for _, limit := range []string{"2/24h", "2/24h:15m", "2/744h:fixed"} {
 		t.Run(limit, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
@@ -151,4 +151,24 @@ func TestAnIDThatIsSentAgainTakesASecondSlot(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestInFlightEndsAfterTheLongestWindow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, kit.Rules("100/30m", "2/30m", "slow=5/1h"), day)
+		e, f, g := event("e", "a"), event("f", "a"), costing(event("g", "b"), 2)
+		limiter.admit(e, g)
+		s.advance(t, time.Minute)
+		limiter.admit(f)
+
+		s.advance(t, 58*time.Minute) // out of every window of "a", and still in flight
+		limiter.admits(e, g)
+		limiter.duplicates(by("another message", e))
+
+		s.advance(t, time.Minute)
+		limiter.admits(by("another message", e)) // decided anew
+		limiter.duplicates(e)
+		limiter.admits(f)
+		inGlobal(t, s, 1) // e, charged anew
+	})
 }

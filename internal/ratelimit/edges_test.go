@@ -14,7 +14,7 @@ import (
 
 // Edges of the scripts that no other test comes near.
 
-func TestTheTokenOfAStoreExpires(t *testing.T) {
+func TestTokenOfAStoreExpires(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		s.quarantine(t, "g1")
 		if left := s.PTTL(t.Context(), "{n}:meta").Val(); left < 31*day || left > 33*day {
@@ -23,7 +23,7 @@ func TestTheTokenOfAStoreExpires(t *testing.T) {
 	})
 }
 
-func TestARefundFromTheLogLeavesTheBuckets(t *testing.T) {
+func TestRefundFromTheLogLeavesTheBuckets(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		exact, buckets := kit.Rules("9/1h", "9/1h", ""), kit.Rules("9/1h:1m", "9/1h:1m", "")
 		s.limiter(t, buckets, day).admits(events(3, "b", "a")...)
@@ -35,7 +35,7 @@ func TestARefundFromTheLogLeavesTheBuckets(t *testing.T) {
 }
 
 // A caller may know a post of which the store knows nothing: the record was put back without it.
-func TestAnEventWithoutAPostIsRefundedWhateverTheCallerKnows(t *testing.T) {
+func TestUnpostedEventIsAlwaysRefunded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day)
 		c.admits(event("e", "a"))
@@ -62,7 +62,7 @@ func (s *store) recordOfV010(t *testing.T, request ratelimit.Request, logs ...st
 	}
 }
 
-func TestARefundFindsASlotOfV010(t *testing.T) {
+func TestRefundFindsASlotOfV010(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/1h", "9/1h", "")
 		c := s.limiter(t, rules, day)
@@ -75,7 +75,7 @@ func TestARefundFindsASlotOfV010(t *testing.T) {
 }
 
 // The first post of an event that v0.1.0 admitted keeps that its group was charged.
-func TestAFirstPostKeepsTheGroupOfV010(t *testing.T) {
+func TestFirstPostKeepsTheGroupOfV010(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.limiter(t, grouped("9/1h", "9/1h", "9/1h"), day)
 		e := event("e", "a.x")
@@ -89,7 +89,7 @@ func TestAFirstPostKeepsTheGroupOfV010(t *testing.T) {
 	})
 }
 
-func TestPeekNamesWhenEnoughSlotsHaveLeft(t *testing.T) {
+func TestPeekNamesWhenEnoughSlotsFree(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit string
 		wait  time.Duration
@@ -130,7 +130,7 @@ func TestPeekLooksAtTheLogBesideBuckets(t *testing.T) {
 }
 
 // A cost that was valid for another form of the limit is refused for good where the scope is a log.
-func TestALogTakesNoCostAboveAThousand(t *testing.T) {
+func TestLogTakesNoCostAboveAThousand(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.limiter(t, kit.Rules("5000/30m", "5000/30m", ""), day)
 		decisions, err := c.Admit(t.Context(), []ratelimit.Request{costing(event("e", "a"), 1001)})
@@ -143,7 +143,7 @@ func TestALogTakesNoCostAboveAThousand(t *testing.T) {
 	})
 }
 
-func TestARedeliveryShowsWhenTheEventWasAdmitted(t *testing.T) {
+func TestRedeliveryShowsTheAdmission(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day)
 		e := event("e", "a")
@@ -159,7 +159,7 @@ func TestARedeliveryShowsWhenTheEventWasAdmitted(t *testing.T) {
 }
 
 // A record is forgotten a month after its last post, and one that cannot be read is left alone.
-func TestARecentPostKeepsAnOldRecord(t *testing.T) {
+func TestRecentPostKeepsAnOldRecord(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.limiter(t, kit.Rules("99/1h", "99/1h", ""), day)
 		c.admits(event("first", "a"))
@@ -187,13 +187,13 @@ func TestARecentPostKeepsAnOldRecord(t *testing.T) {
 }
 
 // v0.1.0's users may not run HRANDFIELD.
-func TestAUserWithoutHRANDFIELDAdmits(t *testing.T) {
+func TestUserWithoutHRANDFIELDAdmits(t *testing.T) {
 	s := onProcess(t)
 	kit.Check(t, s.Do(t.Context(), "ACL", "SETUSER", "default", "-hrandfield").Err())
 	s.limiter(t, kit.Rules("900/1h", "900/1h", ""), day).admits(events(200, "e", "a")...)
 }
 
-func TestABacklogOfSentIDsIsRemovedInParts(t *testing.T) {
+func TestSentBacklogIsTrimmedInParts(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), time.Hour)
 		old := s.Time(t.Context()).Val().Add(-2 * time.Hour).UnixMicro()

@@ -55,12 +55,12 @@ func within(t *testing.T, call func()) {
 	}
 }
 
-func TestWithRedisDownNothingIsDecided(t *testing.T) {
+func TestRedisDownDecidesNothing(t *testing.T) {
 	limiter := limiterAt(t, "redis://"+kit.FreeAddr(t))
 	within(t, func() { limiter.fails("connection refused") })
 }
 
-func TestACancelledCallEndsAtOnce(t *testing.T) {
+func TestCancelledCallEndsAtOnce(t *testing.T) {
 	limiter := limiterAt(t, "redis://"+silent(t))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -71,7 +71,7 @@ func TestACancelledCallEndsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAReadOnlyReplicaAdmitsNothing(t *testing.T) {
+func TestReadOnlyReplicaAdmitsNothing(t *testing.T) {
 	s := onProcess(t)
 	limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 	limiter.admit(event("before", "a"))
@@ -89,7 +89,7 @@ func TestAReadOnlyReplicaAdmitsNothing(t *testing.T) {
 	limiter.admits(events(2, "e", "a")...)
 }
 
-func TestWithRedisOutOfMemoryNothingIsAdmittedOrEvicted(t *testing.T) {
+func TestOutOfMemoryAdmitsNothing(t *testing.T) {
 	s := onProcess(t, "--maxmemory-policy", "noeviction")
 	limiter := s.limiter(t, kit.Rules("100/30m", "2/30m", ""), day)
 	limiter.admit(events(2, "before", "a")...)
@@ -106,7 +106,7 @@ func TestWithRedisOutOfMemoryNothingIsAdmittedOrEvicted(t *testing.T) {
 }
 
 // A server, proxy or script that is not what it should be never gives permission to send.
-func TestAReplyThatTheScriptNeverGivesIsAnErrorAndNoDecision(t *testing.T) {
+func TestUnexpectedReplyIsAnError(t *testing.T) {
 	const decided = "*6\r\n$7\r\ndecided\r\n:1795149541123457\r\n:0\r\n"
 	for name, test := range map[string]struct{ raw, why string }{
 		"a verdict of 3":     {decided + "*1\r\n:3\r\n*0\r\n*0\r\n", "unexpected reply from admit.lua: verdict 3, expected 1, 0"},

@@ -46,7 +46,7 @@ func (c caller) decided(request ratelimit.Request) ratelimit.Decision {
 	return decisions[0]
 }
 
-func TestAFailoverKeepsWhatWasReplicated(t *testing.T) {
+func TestFailoverKeepsWhatWasReplicated(t *testing.T) {
 	t.Parallel() // it takes some seconds until Sentinels know each other
 	w := startWatched(t, kit.Rules("100/30m", "3/30m", ""))
 	e := events(4, "e", "a")
@@ -98,7 +98,7 @@ func TestAFailoverKeepsWhatWasReplicated(t *testing.T) {
 // A primary that is cut off from its replicas and its Sentinels does not know that another has been made primary, and
 // goes on deciding for the replicas of notifier on its side. What both admit together is above the limit by what the
 // new primary has not seen.
-func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
+func TestPartitionExceedsByUnseenAdmissionsOnPrimary(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		limit, before int // before: admitted and replicated before the cut

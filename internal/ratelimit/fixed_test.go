@@ -1,35 +1,41 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/ratelimit"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
 
-// A fixed window begins anew at each multiple of its length of the server's clock, whenever its slots were taken.
-func TestAFixedWindowBeginsAtAMultipleOfItsLength(t *testing.T) {
+// A fixed window resets at each multiple of its length by the server's clock, whenever its slots were taken, and does not begin
+// again when the clock is set back.
+func TestFixedWindowResetsAtMultiplesOfItsLength(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
-	limiter := s.limiter(t, kit.Rules("100/30m", "2/1h:fixed", ""), day)
-	s.later(t, 59*time.Minute)
-	limiter.admits(events(2, "e", "a")...)
-	got := limiter.one(event("e-3", "a"))
-	if got.Outcome != ratelimit.Category || got.Tier.String() != "2/1h:fixed" || got.Used != 2 || got.RetryAfter != time.Minute {
-		t.Errorf("%+v, expected a refusal by 2/1h:fixed for one more minute", got)
+	limiter := s.limiter(t, kit.Rules("100/30m", "2/1h:fixed+9/2h", ""), day)
+	refused := func(wait time.Duration) {
+		t.Helper()
+		want := ratelimit.Decision{Outcome: ratelimit.Category, Tier: mustParse("2/1h:fixed")[0], Used: 2, RetryAfter: wait}
+		if difference := cmp.Diff(want, limiter.one(event("x", "a"))); difference != "" {
+			t.Errorf("(-want +got):\n%s", difference)
+		}
 	}
-	s.advance(t, time.Minute-time.Microsecond)
-	limiter.want(ratelimit.Category, event("e-3", "a"))
+	s.later(t, time.Hour-time.Microsecond)
+	limiter.admit(events(2, "e", "a")...)
+	refused(time.Microsecond)
 	s.advance(t, time.Microsecond)
-	limiter.admits(events(2, "f", "a")...) // four within two minutes: the price of a fixed window
-	if got := limiter.one(event("f-3", "a")); got.RetryAfter != time.Hour {
-		t.Errorf("%+v, expected to wait for the next hour", got)
-	}
+	limiter.admits(events(2, "f", "a")...) // four within two microseconds: the price of a fixed window
+	refused(time.Hour)
+	s.advance(t, -2*time.Second)
+	refused(time.Hour + 2*time.Second)
 }
 
 // Each of a fixed window's events is only counted.
-func TestAFixedWindowIsOneBucket(t *testing.T) {
+func TestFixedWindowIsOneBucket(t *testing.T) {
 	eachLimiter(t, "1000/744h:fixed", "1000/744h:fixed", func(t *testing.T, s *store, limiter caller) {
 		limiter.admit(events(40, "e", "a")...)
 		limiter.admit(events(40, "f", "a")...)
@@ -42,4 +48,26 @@ func TestAFixedWindowIsOneBucket(t *testing.T) {
 			t.Errorf("%+v, expected 80 used", got)
 		}
 	})
+}
+
+// A wider bucket of another replica can end after the fixed window does: its slots may still count in the next one.
+func TestFixedWindowBesideWiderBuckets(t *testing.T) {
+	for _, beside := range []bool{false, true} {
+		t.Run(fmt.Sprint("a wider bucket: ", beside), func(t *testing.T) {
+			s := newEmbedded(t, redistest.RunEmbedded(t))
+			fixed := s.limiter(t, kit.Rules("9/10m:fixed", "2/10m:fixed", ""), day)
+			admits, then := fixed, ratelimit.Admitted
+			if beside {
+				admits, then = s.limiter(t, kit.Rules("9/1h:30m", "9/1h:30m", ""), day), ratelimit.Category
+			}
+			admits.admits(events(2, "e", "a")...)
+			got := fixed.one(event("f", "a"))
+			usages := fixed.peek("a")
+			if got.RetryAfter > time.Minute || got.AtLeast != beside || usages[1].AtLeast != beside {
+				t.Errorf("%+v, %+v; expected less than a minute, as a lower bound: %t", got, usages[1], beside)
+			}
+			s.advance(t, got.RetryAfter)
+			fixed.want(then, event("f", "a"))
+		})
+	}
 }

@@ -19,7 +19,7 @@ func eachForm(t *testing.T, test func(t *testing.T, s *store, limiter caller)) {
 }
 
 // A refund takes from no bucket more than was put into it.
-func TestARefundLeavesABucketThatHoldsLess(t *testing.T) {
+func TestRefundLeavesSmallerBuckets(t *testing.T) {
 	eachLimiter(t, "100/30m", "50/30m:1m", func(t *testing.T, s *store, limiter caller) {
 		e := costing(event("e", "a"), 5)
 		limiter.admits(e)
@@ -38,7 +38,7 @@ func TestARefundLeavesABucketThatHoldsLess(t *testing.T) {
 }
 
 // An event of a group is refunded in its group, however many posts of it have begun.
-func TestAPostForgetsNothingOfTheGroup(t *testing.T) {
+func TestPostForgetsNothingOfTheGroup(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, grouped("100/30m", "10/30m", "1/30m"), day)
 		for posts := range 4 {
@@ -61,7 +61,7 @@ func TestAPostForgetsNothingOfTheGroup(t *testing.T) {
 }
 
 // The key that knows an event lives for as long after a post of it began as after its admission.
-func TestAPostLengthensTheLifeOfWhatIsInFlight(t *testing.T) {
+func TestPostExtendsTheInFlightExpiry(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("e", "a")
 		limiter.admits(e)

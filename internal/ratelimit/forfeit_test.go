@@ -16,7 +16,7 @@ func (c caller) forfeit(e ratelimit.Request, known string) bool {
 	return ended
 }
 
-func TestAForfeitedEventKeepsItsSlotsAndFreesItsID(t *testing.T) {
+func TestForfeitKeepsSlotsAndFreesTheID(t *testing.T) {
 	eachForm(t, func(t *testing.T, s *store, limiter caller) {
 		e := costing(event("e", "a"), 2)
 		limiter.admits(e)
@@ -37,7 +37,7 @@ func TestAForfeitedEventKeepsItsSlotsAndFreesItsID(t *testing.T) {
 }
 
 // A forfeit without an answer may not have been made: an event that is posted after all, or redelivered, is in flight.
-func TestWhatMayHaveBeenForfeitedIsInFlightOnceItGoesOn(t *testing.T) {
+func TestUnansweredForfeitIsUndoneByAPost(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		posted, redelivered, ended := event("posted", "a"), event("redelivered", "a"), event("ended", "a")
 		c.admits(posted, redelivered, ended)
@@ -63,7 +63,7 @@ func TestWhatMayHaveBeenForfeitedIsInFlightOnceItGoesOn(t *testing.T) {
 	})
 }
 
-func TestWhatAnEventHasForfeitedIsPutBackAfterALoss(t *testing.T) {
+func TestForfeitedSlotIsRestored(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		e := event("e", "a")
 		c.admits(e)

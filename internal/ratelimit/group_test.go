@@ -15,7 +15,7 @@ func grouped(global, category, group string) ratelimit.Rules {
 	return rules
 }
 
-func TestTheCategoriesOfAGroupShareItsLimit(t *testing.T) {
+func TestCategoriesShareTheGroupsLimit(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, grouped("100/30m", "10/30m", "3/30m"), day)
 		limiter.admits(event("e1", "team-a"), event("e2", "team-a.job1"), event("e3", "team-a.job2.nightly"))
@@ -29,7 +29,7 @@ func TestTheCategoriesOfAGroupShareItsLimit(t *testing.T) {
 }
 
 // Whichever level refuses, none of the three is charged.
-func TestAnEventIsChargedToAllLevelsOrToNone(t *testing.T) {
+func TestChargedToAllLevelsOrNone(t *testing.T) {
 	for name, rules := range map[string]ratelimit.Rules{
 		"category": grouped("10/30m", "1/30m", "10/30m"),
 		"group":    grouped("10/30m", "10/30m", "1/30m"),
@@ -54,7 +54,7 @@ func TestAnEventIsChargedToAllLevelsOrToNone(t *testing.T) {
 	}
 }
 
-func TestOfThreeLevelsTheOneThatFreesLastIsNamed(t *testing.T) {
+func TestRefusalNamesTheLevelThatFreesLast(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		rules ratelimit.Rules
@@ -80,7 +80,7 @@ func TestOfThreeLevelsTheOneThatFreesLastIsNamed(t *testing.T) {
 }
 
 // Replicas that have no limit for groups do not charge them, but release what others have charged.
-func TestAReplicaWithoutGroupsRefundsWhatAnotherHasCharged(t *testing.T) {
+func TestRefundReleasesAnotherReplicasGroup(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		with := s.limiter(t, grouped("100/30m", "10/30m", "1/30m"), day)
 		without := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
@@ -93,7 +93,7 @@ func TestAReplicaWithoutGroupsRefundsWhatAnotherHasCharged(t *testing.T) {
 }
 
 // Each category that a pattern matches has a limit of its own; the group counts them together.
-func TestAPatternGivesEachCategoryALimitOfItsOwn(t *testing.T) {
+func TestPatternLimitsEachCategoryByItself(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("100/30m", "1/30m", "a.>=2/30m,a.x=3/30m,*.z=4/30m")
 		rules.GroupOverrides = map[string]ratelimit.Limit{"a": mustParse("6/30m")}

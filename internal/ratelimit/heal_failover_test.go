@@ -110,7 +110,7 @@ func (l *load) full(t *testing.T, limit int) {
 }
 
 // A store that comes back empty under load, again and again, lets nothing through twice.
-func TestAnEmptyRestartUnderLoadAdmitsNoMoreThanTheLimit(t *testing.T) {
+func TestEmptyRestartsUnderLoadKeepTheLimit(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]string{"exact": "%d/30m", "buckets": "%d/30m:10s", "fixed": "%d/24h:fixed"} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestAnEmptyRestartUnderLoadAdmitsNoMoreThanTheLimit(t *testing.T) {
 }
 
 // The link to the replicas is cut for a while before the primary is killed: what was admitted meanwhile is on no other server.
-func TestAFailoverWithALinkThatWasCutForgetsNothing(t *testing.T) {
+func TestFailoverWithACutLinkForgetsNothing(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]string{"exact": "%d/30m", "buckets": "%d/30m:10s"} {
 		for _, dies := range []bool{false, true} {

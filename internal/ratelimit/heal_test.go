@@ -104,6 +104,16 @@ func (m *member) printLog() {
 	}
 }
 
+// fill lets a replica admit events of a category until one is refused, and returns how many it admitted.
+func (m *member) fill(prefix, category string) int {
+	m.t.Helper()
+	for n := 0; ; n++ {
+		if m.decided(event(fmt.Sprint(prefix, n), category)).Outcome != ratelimit.Admitted {
+			return n
+		}
+	}
+}
+
 // token is that of the store; empty: it has none.
 func (s *store) token(t testing.TB) string {
 	t.Helper()
@@ -125,7 +135,7 @@ func (s *store) awaitToken(t testing.TB) {
 	kit.Eventually(t, "the store has a token", func() bool { return s.token(t) != "" })
 }
 
-func TestEmptiedStoreGetsBackWhatReplicasRemember(t *testing.T) {
+func TestEmptiedStoreIsHealed(t *testing.T) {
 	t.Parallel()
 	limits := map[string]string{"exact": "40/30m", "buckets": "40/30m:1m", "fixed": "40/24h:fixed"}
 	for name, limit := range limits {
@@ -148,6 +158,37 @@ func TestEmptiedStoreGetsBackWhatReplicasRemember(t *testing.T) {
 			}
 			b.admits(event("b1", "x.b")) // in flight as before
 			b.duplicates(by("another delivery", event("b1", "x.b")))
+		})
+	}
+}
+
+// A store that is emptied again before its quarantine is over has lost nothing more.
+func TestStoreEmptiedTwiceInAQuarantine(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]string{"exact": "60/30m", "buckets": "60/30m:1m"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, f := onFleet(t)
+			rules := kit.Rules(limit, limit, "")
+			var replicas []*member
+			for range 3 {
+				replicas = append(replicas, f.join(rules, day))
+			}
+			admitted := 0
+			for _, m := range replicas {
+				m.admits(events(10, m.name, "x")...)
+				admitted += 10
+			}
+			for range 2 {
+				s.empty(t)
+				s.awaitToken(t)
+			}
+			for _, m := range replicas { // the first one asks while the others are idle
+				admitted += m.fill("more of "+m.name+" ", "x")
+			}
+			if admitted != 60 {
+				t.Errorf("%d are admitted, expected 60", admitted)
+			}
 		})
 	}
 }
@@ -247,7 +288,7 @@ func (m *meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // The store is lost and healed while an answer is on its way: what it says was admitted is in no store.
-func TestAnswerFromTheStoreOfBeforeIsDiscarded(t *testing.T) {
+func TestAnswerOfALostStoreIsDiscarded(t *testing.T) {
 	t.Parallel()
 	for name, limit := range forms {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +379,7 @@ func (s *store) unlessChanged(t *testing.T, do func()) {
 }
 
 // What Slack answers while a store is healed is recorded once it is: a 429 is for all replicas.
-func TestAnAnswerOfSlackWaitsForTheHealing(t *testing.T) {
+func TestSlacksAnswerWaitsForHealing(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
 	m := f.join(kit.Rules("9/1h", "9/1h", ""), day)
@@ -352,7 +393,7 @@ func TestAnAnswerOfSlackWaitsForTheHealing(t *testing.T) {
 }
 
 // A restart that finds everything on disk loses nothing: nothing is put back twice.
-func TestRestartThatLosesNothingPutsNothingBack(t *testing.T) {
+func TestLosslessRestartRestoresNothing(t *testing.T) {
 	t.Parallel()
 	for name, limit := range forms {
 		t.Run(name, func(t *testing.T) {
@@ -380,7 +421,7 @@ func TestRestartThatLosesNothingPutsNothingBack(t *testing.T) {
 }
 
 // A new replica waits while the store may be a lost one: nobody has told it that others remember something.
-func TestNewStoreIsClosedForItsQuarantine(t *testing.T) {
+func TestNewStoreIsQuarantined(t *testing.T) {
 	t.Parallel()
 	s := onProcess(t)
 	m := newFleet(t, s.server.URL()).join(kit.Rules("9/1h", "9/1h", ""), day)
@@ -396,7 +437,7 @@ func TestNewStoreIsClosedForItsQuarantine(t *testing.T) {
 }
 
 // A connection to a server that is a replica now is refused: it would outlive its promotion.
-func TestAConnectionToAReplicaIsRefused(t *testing.T) {
+func TestConnectionToAReplicaIsRefused(t *testing.T) {
 	t.Parallel()
 	primary := redistest.StartProcess(t)
 	host, port, err := net.SplitHostPort(primary.Addr)
@@ -440,7 +481,7 @@ func TestEmbeddedStoreIsNotHealed(t *testing.T) {
 }
 
 // A store that is emptied while it is healed is healed again, with all that was put back before.
-func TestAStoreThatIsEmptiedWhileItIsHealed(t *testing.T) {
+func TestStoreEmptiedDuringHealing(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
 	rules := kit.Rules("40/30m", "40/30m", "")
@@ -471,7 +512,7 @@ func TestAStoreThatIsEmptiedWhileItIsHealed(t *testing.T) {
 
 // A replica that starts on a store that has forgotten everything does not decide before the others have
 // put back what they know.
-func TestAReplicaThatJoinsWaitsForStrangers(t *testing.T) {
+func TestJoiningReplicaWaits(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
 	rules := kit.Rules("10/30m", "10/30m", "")
@@ -484,7 +525,7 @@ func TestAReplicaThatJoinsWaitsForStrangers(t *testing.T) {
 }
 
 // A Cluster: each node is asked, one of them has the keys, and its replica takes over.
-func TestAClusterIsHealed(t *testing.T) {
+func TestClusterIsHealed(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
 	owner := cluster.Owner(t, "{n}")
@@ -508,7 +549,7 @@ func TestAClusterIsHealed(t *testing.T) {
 
 // A store with the token of another generation, as a promoted replica has, decides nothing on a new
 // connection.
-func TestACopyOfAHealedStoreIsNotHealed(t *testing.T) {
+func TestCopyOfAStoreIsNotHealed(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
 	m := f.join(kit.Rules("9/1h", "9/1h", ""), day)
@@ -526,7 +567,7 @@ func TestACopyOfAHealedStoreIsNotHealed(t *testing.T) {
 }
 
 // A connection can be checked just before the healer finds out that a store has no generation. Its doubt ends, too.
-func TestADoubtAboutAStoreThatCannotBeHealedEnds(t *testing.T) {
+func TestDoubtAboutAnUnhealableStoreEnds(t *testing.T) {
 	t.Parallel()
 	embedded := redistest.RunEmbedded(t)
 	m := newFleet(t, "redis://"+embedded.Addr()).start(kit.Rules("10/30m", "5/30m", ""), day, ratelimit.Healing{})

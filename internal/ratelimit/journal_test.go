@@ -18,7 +18,7 @@ func rememberAll(j *journal, n int, from int64) {
 }
 
 // A journal is bounded: the latest admissions are kept, for as long as they are needed.
-func TestAJournalIsBounded(t *testing.T) {
+func TestJournalIsBounded(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	j.start(time.Hour)
@@ -41,7 +41,7 @@ func TestAJournalIsBounded(t *testing.T) {
 }
 
 // An answer from before a healing is not recorded.
-func TestAJournalRefusesAnswersOfAnOlderEpoch(t *testing.T) {
+func TestJournalRefusesAnOlderEpoch(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	if !j.admitted(j.begin(), 1, func(func(remembered, bool)) { t.Error("a journal that is not kept records") }) {

@@ -20,7 +20,7 @@ func (s *store) put(t testing.TB, key string, score any, names ...string) {
 }
 
 // Digits without an end are read once, not once for each of them.
-func TestALongRecordIsReadAtOnce(t *testing.T) {
+func TestLongRecordIsReadAtOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		if s.embedded != nil {
 			t.Skip("its Lua does not read such numbers")
@@ -56,7 +56,7 @@ func (c caller) decides(what string, n int) {
 }
 
 // Nonsense in a set lives no longer than the set. Then all is decided as ever.
-func TestNonsenseInASetDoesNotStayForEver(t *testing.T) {
+func TestDamagedEntriesExpire(t *testing.T) {
 	names := []string{"", "x", "1 2 3 4", "0 999999 5", "9 2 3", "-1 2 3", "0 1e3 5"}
 	numbers := []string{"0 99999999999999999999 5", "99999999999999999999 5 5", strings.Repeat("9", 400) + " 1 1"}
 	eachStore(t, func(t *testing.T, s *store) {
@@ -90,7 +90,7 @@ func TestNonsenseInASetDoesNotStayForEver(t *testing.T) {
 }
 
 // The hash of the store holds what nobody could have written: nothing stops, and no key is kept for ever.
-func TestNonsenseInTheStoresHashStopsNothing(t *testing.T) {
+func TestDamagedMetaStopsNothing(t *testing.T) {
 	eachLimiter(t, "100/30m", "5/10m", func(t *testing.T, s *store, limiter caller) {
 		for _, field := range []string{"clock", "token", "opens", "seen ", "x"} {
 			for _, value := range []string{"", "x", "-5", "0.5", "nan", "inf", "-inf", "1e300", "1e17", "0x10"} {

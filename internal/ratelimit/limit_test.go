@@ -12,7 +12,7 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-func TestParseLimitReadsWhatAUserWrites(t *testing.T) {
+func TestParseLimit(t *testing.T) {
 	for text, shortest := range map[string]string{
 		"10/30m0s":                              "10/30m",
 		"10/1800s":                              "10/30m",
@@ -38,7 +38,7 @@ func TestParseLimitReadsWhatAUserWrites(t *testing.T) {
 	}
 }
 
-func TestParseLimitTakesUpToEightTiers(t *testing.T) {
+func TestLimitHasUpToEightTiers(t *testing.T) {
 	eight := "8/8s+7/7s+6/6s+5/5s+4/4s+3/3s+2/2s+1/1s"
 	if limit, err := ratelimit.ParseLimit(eight); err != nil || len(limit) != ratelimit.MaxTiers {
 		t.Errorf("eight tiers: %v, %v", limit, err)
@@ -48,7 +48,7 @@ func TestParseLimitTakesUpToEightTiers(t *testing.T) {
 	}
 }
 
-func TestParseLimitErrorsNameThePartAndWhatIsExpected(t *testing.T) {
+func TestLimitErrorsNameThePart(t *testing.T) {
 	const (
 		form      = "expected COUNT/DURATION such as 10/30m"
 		count     = "expected a whole number from 1 to 1000000"
@@ -164,7 +164,7 @@ func anyLimit() *rapid.Generator[ratelimit.Limit] {
 	})
 }
 
-func TestEveryLimitIsReadBackFromItsShortestForm(t *testing.T) {
+func TestLimitsAreReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := anyLimit().Draw(t, "limit")
 		got, err := ratelimit.ParseLimit(limit.String())
@@ -177,8 +177,8 @@ func TestEveryLimitIsReadBackFromItsShortestForm(t *testing.T) {
 	})
 }
 
-// TestALimitIsExactWhereATierNamesNoPrecision: one such tier is enough, and a fixed one is counted in buckets.
-func TestALimitIsExactWhereATierNamesNoPrecision(t *testing.T) {
+// TestOneExactTierMakesALimitExact: one such tier is enough, and a fixed one is counted in buckets.
+func TestOneExactTierMakesALimitExact(t *testing.T) {
 	for text, want := range map[string]bool{
 		"10/30m": true, "10/30m:1m": false, "10/30m:fixed": false, "10/30m:fixed+5/1m": true, "10/30m:1m+5/5m:1m": false, "10/30m:1m+200/24h:fixed": false,
 		"10/30m+5/1m": true,
@@ -192,8 +192,8 @@ func TestALimitIsExactWhereATierNamesNoPrecision(t *testing.T) {
 	}
 }
 
-// TestTheMostThatALimitAllows: in any time of that length, wherever it begins.
-func TestTheMostThatALimitAllows(t *testing.T) {
+// TestMostThatALimitAllows: in any time of that length, wherever it begins.
+func TestMostThatALimitAllows(t *testing.T) {
 	for _, test := range []struct {
 		limit string
 		span  time.Duration

@@ -10,7 +10,7 @@ import (
 )
 
 // A call has the rules of its own scopes alone: however many limits there are for others, Redis is sent as much.
-func TestManyLimitsForOthersCostACallNothing(t *testing.T) {
+func TestLimitsOfOthersCostNothing(t *testing.T) {
 	limiter := newLimiter(t, redistest.Start(t), kit.Rules("1000/30m", "1000/30m", "a.>=900/30m"), day)
 	batch := []ratelimit.Request{event("e", "a.x"), event("e", "b")}
 	few := limiter.ArgumentsOf(batch)

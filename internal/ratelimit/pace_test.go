@@ -32,7 +32,7 @@ func (c caller) wantPaced(s *store, want time.Duration, post ratelimit.Post) {
 	}
 }
 
-func TestThePaceHoldsOverAllReplicasAndPerChannel(t *testing.T) {
+func TestPaceIsSharedPerChannel(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.paced(t, "3/1m"), s.paced(t, "3/1m")
 		one.postsTo(aChannel, "p1")
@@ -53,7 +53,7 @@ func TestThePaceHoldsOverAllReplicasAndPerChannel(t *testing.T) {
 }
 
 // Slack counts a post when it takes it, which may be as late as its answer.
-func TestASlotCountsFromTheAnswer(t *testing.T) {
+func TestSlotCountsFromTheAnswer(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "1/1m")
 		limiter.postsTo(aChannel, "p1")
@@ -67,7 +67,7 @@ func TestASlotCountsFromTheAnswer(t *testing.T) {
 }
 
 // A post that comes first takes the next slot before everybody who waits for one, and does not have to be lucky.
-func TestTheFirstTakesTheNextSlot(t *testing.T) {
+func TestFirstTakesTheNextSlot(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "2/1m")
 		limiter.postsTo(aChannel, "p1")
@@ -111,7 +111,7 @@ func TestOnlyPermittedPostsAreRecorded(t *testing.T) {
 	})
 }
 
-func TestAChannelIsPacedByTheNameThatTheSettingsHave(t *testing.T) {
+func TestChannelIsPacedByItsConfiguredName(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.paced(t, "1/1m"), s.paced(t, "1/1m")
 		one.postsTo("#alerts", "p1")
@@ -129,7 +129,7 @@ func TestAChannelIsPacedByTheNameThatTheSettingsHave(t *testing.T) {
 }
 
 // A channel that is always busy keeps its key alive. What no pace can ask for goes with the next post.
-func TestSlotsThatNoLongerCountAreRemoved(t *testing.T) {
+func TestStaleSlotsAreRemoved(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "1000/1h")
 		pace := "{n}:pace:" + aChannel

@@ -70,7 +70,7 @@ func TestPauseErrorsAreNoPause(t *testing.T) {
 	}
 }
 
-func TestAPauseHoldsForAllReplicasAndIsNeverShortened(t *testing.T) {
+func TestPauseIsSharedAndNeverShortened(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.anyLimiter(t), s.anyLimiter(t)
 		one.paused(s, aChannel, 0)
@@ -95,7 +95,7 @@ func TestAPauseHoldsForAllReplicasAndIsNeverShortened(t *testing.T) {
 const busy, idle = "C0000BUSY", "C0000IDLE"
 
 // Slack limits each channel: one that it refuses costs the others nothing, whether it has posted much before or nothing.
-func TestARefusedChannelPausesNoOther(t *testing.T) {
+func TestRefusedChannelPausesNoOther(t *testing.T) {
 	for _, posts := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d posts before", posts), func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
@@ -116,7 +116,7 @@ func TestARefusedChannelPausesNoOther(t *testing.T) {
 	}
 }
 
-func TestAfterAPauseOnePostOfTheChannelGoesFirst(t *testing.T) {
+func TestPauseEndsWithAProbe(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.anyLimiter(t)
 		refuse := func(name string) {
@@ -141,7 +141,7 @@ func TestAfterAPauseOnePostOfTheChannelGoesFirst(t *testing.T) {
 	})
 }
 
-func TestAProbeThatNeverEndsExpires(t *testing.T) {
+func TestProbeThatNeverEndsExpires(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.anyLimiter(t)
 		limiter.refused("p0", time.Second)
@@ -154,7 +154,7 @@ func TestAProbeThatNeverEndsExpires(t *testing.T) {
 	})
 }
 
-func TestASecondRefusedChannelPausesTheWorkspace(t *testing.T) {
+func TestSecondRefusedChannelPausesTheWorkspace(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.anyLimiter(t)
 		refuse := func(channel string, want ratelimit.PauseScope) {
@@ -200,5 +200,16 @@ func TestPausesAreNamedAsInTheSettings(t *testing.T) {
 		if difference := cmp.Diff(want, got); difference != "" {
 			t.Errorf("(-want +got):\n%s", difference)
 		}
+	})
+}
+
+// A minute after a pause nobody has to wait for a probe.
+func TestOldPauseNeedsNoProbe(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.anyLimiter(t)
+		limiter.refused("p0", time.Second)
+		s.advance(t, 62*time.Second)
+		limiter.postsTo(aChannel, "p1")
+		limiter.postsTo(aChannel, "p2")
 	})
 }

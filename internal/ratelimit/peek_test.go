@@ -56,7 +56,7 @@ type shown struct {
 }
 
 // Of each kind of limit peek shows to the microsecond what admit.lua would decide by.
-func TestPeekShowsTheMicrosecondAtWhichASlotFrees(t *testing.T) {
+func TestPeekIsExactToTheMicrosecond(t *testing.T) {
 	const early = time.Microsecond // before a bucket's or a fixed window's end
 	tests := map[string]struct {
 		limit  string

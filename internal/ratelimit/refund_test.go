@@ -10,7 +10,7 @@ import (
 )
 
 // The delivery that was admitted gets its slots back, once, unless it was posted.
-func TestRefundGivesBackTheSlotsOfAnEventOnce(t *testing.T) {
+func TestRefundGivesSlotsBackOnce(t *testing.T) {
 	eachLimiter(t, "6/30m", "5/30m", func(t *testing.T, s *store, limiter caller) {
 		sent, big := event("sent", "a"), costing(event("big", "a"), 4)
 		limiter.admits(sent, big)
@@ -38,7 +38,7 @@ func TestRefundGivesBackTheSlotsOfAnEventOnce(t *testing.T) {
 }
 
 // Nobody settles an event whose message was purged. Its record goes when no window can have it any more.
-func TestARecordThatNobodySettlesIsForgottenAfterAMonth(t *testing.T) {
+func TestUnsettledRecordIsForgottenAfterAMonth(t *testing.T) {
 	eachLimiter(t, "1000/744h", "1000/744h", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(event("purged", "a"))
 		admissions := 0
@@ -67,7 +67,7 @@ func TestARecordThatNobodySettlesIsForgottenAfterAMonth(t *testing.T) {
 }
 
 // A replica with short windows leaves what another one with longer windows has in flight.
-func TestWhatAnotherReplicaKnowsStaysInFlight(t *testing.T) {
+func TestShorterWindowsKeepTheInFlightRecord(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		long := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day)
 		long.admits(event("held", "a"))

@@ -26,7 +26,7 @@ func expectRefusal(t *testing.T, s *store, got ratelimit.Decision, outcome ratel
 	}
 }
 
-func TestARefusalNamesTheTierThatFreesLast(t *testing.T) {
+func TestRefusalNamesTheTierThatFreesLast(t *testing.T) {
 	const minute = int64(60_000_000)
 	tests := map[string]struct {
 		global, category string
@@ -61,7 +61,7 @@ func TestARefusalNamesTheTierThatFreesLast(t *testing.T) {
 }
 
 // Slots that the batch itself has taken are the newest ones and free a window from now.
-func TestARefusalCountsWhatItsOwnBatchHasTaken(t *testing.T) {
+func TestRefusalCountsItsOwnBatch(t *testing.T) {
 	eachLimiter(t, "100/1h", "3/10m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admit(event("old", "a"))
 		s.advance(t, time.Minute)
@@ -72,7 +72,7 @@ func TestARefusalCountsWhatItsOwnBatchHasTaken(t *testing.T) {
 	})
 }
 
-func TestRetryAfterIsWhenAnEventOfThatCostFits(t *testing.T) {
+func TestRetryAfterIsWhenTheCostFits(t *testing.T) {
 	eachLimiter(t, "100/1h", "4/10m", func(t *testing.T, s *store, limiter caller) {
 		ids := []string{"e1", "e2", "e3", "e4"}
 		for _, id := range ids {
@@ -96,7 +96,7 @@ func TestRetryAfterIsWhenAnEventOfThatCostFits(t *testing.T) {
 	})
 }
 
-func TestACostAboveALimitNeverFitsAndSaysNoTime(t *testing.T) {
+func TestCostAboveALimitNeverFits(t *testing.T) {
 	eachLimiter(t, "10/1h", "5/1h+2/1m", func(t *testing.T, s *store, limiter caller) {
 		want := ratelimit.Decision{Outcome: ratelimit.Category, Tier: mustParse("2/1m")[0], Never: true}
 		if difference := cmp.Diff(want, limiter.one(costing(event("x", "a"), 3))); difference != "" {
@@ -114,7 +114,7 @@ func TestACostAboveALimitNeverFitsAndSaysNoTime(t *testing.T) {
 	})
 }
 
-func TestACostBelowOneIsAnErrorAndAdmitsNothing(t *testing.T) {
+func TestCostBelowOneIsAnError(t *testing.T) {
 	eachLimiter(t, "10/1h", "5/1h", func(t *testing.T, s *store, limiter caller) {
 		for _, cost := range []int{0, -1} {
 			decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{event("good", "a"), costing(event("bad", "a"), cost)})
@@ -129,7 +129,7 @@ func TestACostBelowOneIsAnErrorAndAdmitsNothing(t *testing.T) {
 }
 
 // Each tier is counted once in a call, however many events ask and whatever they cost.
-func TestCostsThatAlternateAreCountedOnce(t *testing.T) {
+func TestTiersAreCountedOncePerCall(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		if s.embedded != nil {
 			t.Skip("it counts no commands")
@@ -163,7 +163,7 @@ func TestCostsThatAlternateAreCountedOnce(t *testing.T) {
 }
 
 // What the global limit refuses of many categories is one refusal in the reply, for each cost.
-func TestARefusalOfTheGlobalLimitIsSharedByCategories(t *testing.T) {
+func TestCategoriesShareAGlobalRefusal(t *testing.T) {
 	eachLimiter(t, "2/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(events(2, "e", "a")...)
 		batch := slices.Concat(events(3, "x", "a"), events(3, "x", "b"), events(3, "x", "c"))

@@ -66,7 +66,7 @@ func brokenTwice(t *testing.T, proxy *redistest.Proxy, fault redistest.Fault, ca
 	}
 }
 
-func TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce(t *testing.T) {
+func TestRepeatedCallChargesOnce(t *testing.T) {
 	t.Parallel()
 	for name, fault := range redistest.Faults {
 		batch := append(events(4, "e", "a"), costing(event("b", "b"), 2), by("another message", event("e-1", "a")))
@@ -117,7 +117,7 @@ func TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce(t *testing.T) {
 
 // A server that stalls has what it was asked in its sockets, and runs it when it goes on, after all callers have given
 // up.
-func TestAStalledServerChargesOnceWhatItWasAskedByAll(t *testing.T) {
+func TestStalledServerChargesOnce(t *testing.T) {
 	t.Parallel()
 	s := onProcess(t)
 	replicas := make([]caller, 3)

@@ -18,7 +18,7 @@ func reserving(global, category string, reserve map[string]int) ratelimit.Rules 
 	return rules
 }
 
-func TestAFloodLeavesWhatIsReserved(t *testing.T) {
+func TestFloodLeavesWhatIsReserved(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3}), day)
 		limiter.admits(events(7, "flood", "noise")...)
@@ -34,7 +34,7 @@ func TestAFloodLeavesWhatIsReserved(t *testing.T) {
 }
 
 // What the category has used of its reserve is not kept a second time.
-func TestAReserveIsAFloorAndNoExtra(t *testing.T) {
+func TestReserveIsAFloorAndNoExtra(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3}), day)
 		limiter.admits(events(2, "paid", "payments")...)
@@ -47,7 +47,7 @@ func TestAReserveIsAFloorAndNoExtra(t *testing.T) {
 }
 
 // A tier with fewer slots than are reserved keeps none, so that it does not refuse everybody.
-func TestAShortTierKeepsNothing(t *testing.T) {
+func TestShortTierKeepsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, reserving("10/30m+1/5s", "20/30m", map[string]int{"payments": 3}), day)
 		limiter.admits(event("e", "noise"))
@@ -78,7 +78,7 @@ func TestReservesShowWhatIsKept(t *testing.T) {
 }
 
 // What counts as used is the same for who asks as for who decides: the next event of another category shows what is kept.
-func TestReservesShowWhatTheNextDecisionKeeps(t *testing.T) {
+func TestReservesAgreeWithDecisions(t *testing.T) {
 	for name, c := range map[string]struct {
 		global, category, stored string // stored: under which limit of the category the events were counted; empty: this one
 		after                    time.Duration
@@ -118,7 +118,7 @@ func TestReservesShowWhatTheNextDecisionKeeps(t *testing.T) {
 }
 
 // Slots are kept in each tier that has more than are reserved, and what is known of them is about the longest of these.
-func TestTheReservedTier(t *testing.T) {
+func TestReservedTier(t *testing.T) {
 	for global, want := range map[string]string{
 		"100/30m": "100/30m", "1/5s+100/30m": "100/30m", "100/30m+1/5s": "100/30m", "50/10m+100/30m+20/1m": "100/30m", "100/30m+7/24h": "100/30m",
 		"8/1h": "8/1h", "90/1h+80/1h:fixed": "80/1h:fixed",
@@ -137,7 +137,7 @@ func TestTheReservedTier(t *testing.T) {
 
 // What others have reserved is kept for them again once they have used it and it leaves the window: the wait is a lower bound
 // although nothing is kept now.
-func TestAWaitBesideAUsedReservationIsALowerBound(t *testing.T) {
+func TestWaitBesideAReserveIsALowerBound(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 5}), day)
 		limiter.admits(events(5, "p", "payments")...)
@@ -153,4 +153,30 @@ func TestAWaitBesideAUsedReservationIsALowerBound(t *testing.T) {
 			t.Errorf("%+v, %v; expected a lower bound for noise only", rooms, err)
 		}
 	})
+}
+
+// The tier that is last to have room by now may not be the last in the end: the wait is a lower bound if it is one in any tier
+// that refuses.
+func TestLowerBoundOfAnyTierHolds(t *testing.T) {
+	for name, rules := range map[string]ratelimit.Rules{
+		"another scope": reserving("10/30m", "20/1h+6/2h", map[string]int{"payments": 5}),
+		"another tier":  reserving("10/30m+12/2h", "20/1h", map[string]int{"payments": 5}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				limiter := s.limiter(t, rules, day)
+				limiter.admits(events(5, "p", "payments")...)
+				limiter.admits(events(5, "n", "noise")...)
+				batch := events(2, "x", "noise")
+				for i := range batch {
+					batch[i].Cost = 3
+				}
+				for _, got := range limiter.admit(batch...) {
+					if got.Tier.Window != 2*time.Hour || !got.AtLeast {
+						t.Errorf("%+v, expected a lower bound by the tier of two hours", got)
+					}
+				}
+			})
+		})
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"notifier/internal/ratelimit"
 	"notifier/lua"
 	"notifier/test/kit"
 )
@@ -21,7 +22,7 @@ func TestWhatIsPutBackExpires(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
 				c := s.remembering(t, "r", kit.Rules(limit, limit, ""), time.Hour)
-				c.admits(events(3, "e", "a")...)
+				c.want(ratelimit.Admitted, events(3, "e", "a")...)
 				c.sent(event("e-1", "a"))
 				s.empty(t)
 				s.putsBack(t, c)
@@ -44,8 +45,8 @@ func TestPuttingBackShortensNoExpiry(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		longer := s.remembering(t, "a", kit.Rules("9/1h", "9/1h", ""), day)
 		shorter := s.remembering(t, "b", kit.Rules("9/10m", "9/10m", ""), day)
-		longer.admits(event("e", "a"))
-		shorter.admits(event("f", "a"))
+		longer.want(ratelimit.Admitted, event("e", "a"))
+		shorter.want(ratelimit.Admitted, event("f", "a"))
 		s.empty(t)
 		s.putsBack(t, longer, shorter)
 		if left := s.PTTL(t.Context(), "{n}:global").Val(); left < 59*time.Minute {
@@ -58,10 +59,63 @@ func TestALongLogIsPutBackWhole(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("1000/30m", "1000/30m", "")
 		c := s.remembering(t, "r", rules, day)
-		c.admits(costing(event("e", "a"), 900))
+		c.want(ratelimit.Admitted, costing(event("e", "a"), 900))
 		s.empty(t)
 		s.putsBack(t, c)
 		s.wantUsed(t, rules, 900)
+	})
+}
+
+// What was admitted in one call has one time, and is put back in one call, however much it is.
+func TestALargeBatchIsPutBackWhole(t *testing.T) {
+	for name, limit := range map[string]string{"exact": "1000/30m", "buckets": "1000/30m:1m"} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				rules := kit.Rules(limit, limit, "")
+				c := s.remembering(t, "r", rules, day)
+				_, err := c.Admit(t.Context(), events(700, "e", "a"))
+				kit.Check(t, err)
+				s.empty(t)
+				s.putsBack(t, c)
+				s.wantUsed(t, rules, 700)
+			})
+		})
+	}
+}
+
+// An event is remembered from its last post on.
+func TestAPostIsRememberedLongerThanItsAdmission(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), time.Second)
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		c.pass(s, 9*time.Minute)
+		c.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		c.JournalTimes(e, s.Time(t.Context()).Val().UnixMicro(), 0)
+		c.pass(s, 2*time.Minute)
+		c.want(ratelimit.Admitted, event("another", "a")) // what is over is forgotten
+		s.empty(t)
+		s.putsBack(t, c)
+		c.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+	})
+}
+
+// An event that was refunded elsewhere, and then admitted anew and refunded here, is not in flight again by its first admission.
+func TestAnEarlierAdmissionIsNotInFlightAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("9/10m", "9/10m", "")
+		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+		e := event("e", "x")
+		a.want(ratelimit.Admitted, e)
+		b.want(ratelimit.Admitted, e)
+		b.refund(e)
+		a.want(ratelimit.Admitted, by("another", e))
+		a.refund(by("another", e))
+		s.empty(t)
+		s.putsBack(t, a)
+		if records := s.HGetAll(t.Context(), "{n}:inflight").Val(); len(records) != 0 {
+			t.Errorf("in flight: %v, expected nothing", records)
+		}
 	})
 }
 
@@ -70,11 +124,11 @@ func TestEachBucketIsPutBackInItsPlace(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m:1m", "9/10m:1m", "")
 		c := s.remembering(t, "r", rules, day)
-		c.admits(events(2, "e", "a")...)
+		c.want(ratelimit.Admitted, events(2, "e", "a")...)
 		mark := s.HGet(t.Context(), "{n}:meta", "seen r").Val()
 		for i := range 2 {
 			c.pass(s, 2*time.Minute)
-			c.admits(event(fmt.Sprint("later ", i), "a"))
+			c.want(ratelimit.Admitted, event(fmt.Sprint("later ", i), "a"))
 		}
 		before := s.ZRange(t.Context(), "{n}:buckets:global", 0, -1).Val()
 		if s.embedded == nil {
@@ -98,11 +152,11 @@ func TestTimesFarAheadAreNotPutBack(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m:1m", "9/10m:1m", "")
 		c := s.remembering(t, "r", rules, day)
-		c.admits(event("ahead", "a"), event("sent ahead", "a"))
+		c.want(ratelimit.Admitted, event("ahead", "a"), event("sent ahead", "a"))
 		c.sent(event("sent ahead", "a"))
 		s.empty(t)
 		c.pass(s, -3*day) // what it remembers lies three days ahead
-		c.admits(event("e", "a"))
+		c.want(ratelimit.Admitted, event("e", "a"))
 		clock, _ := s.clock(t)
 		s.empty(t)
 		ahead := clock + 3*day.Microseconds()
@@ -112,7 +166,7 @@ func TestTimesFarAheadAreNotPutBack(t *testing.T) {
 		if latest := s.latestAdmission(t); latest > clock+time.Minute.Microseconds() {
 			t.Errorf("the latest admission is %d, expected about %d", latest, clock)
 		}
-		if sent := s.count(t, "{n}:sent"); sent != 0 {
+		if sent := s.ZCard(t.Context(), "{n}:sent").Val(); sent != 0 {
 			t.Errorf("%d ids were sent, expected none", sent)
 		}
 	})
@@ -124,9 +178,9 @@ func TestPuttingBackReplacesNothingLater(t *testing.T) {
 		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), day)
 		posted, sent, again := event("posted", "a"), event("sent", "a"), event("again", "a")
 		unsettled := event("unsettled", "a")
-		c.admits(posted, sent, again, unsettled)
-		c.posts(1, posted, "", "first")
-		c.posts(1, unsettled, "", "other")
+		c.want(ratelimit.Admitted, posted, sent, again, unsettled)
+		c.wantPermit(ratelimit.Granted, 1, posted, "", "first")
+		c.wantPermit(ratelimit.Granted, 1, unsettled, "", "other")
 		c.sent(sent)
 		c.sent(again)
 		later := s.Time(t.Context()).Val().Add(time.Minute).UnixMicro()
@@ -148,6 +202,39 @@ func TestPuttingBackReplacesNothingLater(t *testing.T) {
 		}
 		if got := s.HGet(t.Context(), "{n}:meta", "seen r").Val(); got != fmt.Sprint(later) {
 			t.Errorf("the mark is %s, expected %d", got, later)
+		}
+	})
+}
+
+func TestWhatNoWindowHasIsNotInFlightAgain(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		c.want(ratelimit.Admitted, event("e", "a"))
+		c.pass(s, 11*time.Minute)
+		s.empty(t)
+		s.putsBack(t, c)
+		if record := s.HGetAll(t.Context(), "{n}:inflight").Val(); len(record) != 0 {
+			t.Errorf("in flight: %v, expected nothing", record)
+		}
+	})
+}
+
+// What is in Slack does not get in flight again when its id is forgotten.
+func TestWhatWasSentIsNotInFlightAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), time.Second)
+		c.want(ratelimit.Admitted, event("e", "a"))
+		c.sent(event("e", "a"))
+		c.pass(s, time.Minute)
+		s.empty(t)
+		s.putsBack(t, c)
+		if records := s.HGetAll(t.Context(), "{n}:inflight").Val(); len(records) != 0 {
+			t.Errorf("in flight: %v, expected nothing", records)
+		}
+		if n := s.ZCard(t.Context(), "{n}:sent").Val(); n != 0 {
+			t.Errorf("%d ids were sent, expected none: its id is forgotten", n)
+		}
+		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 1 {
+			t.Errorf("%d slots, expected 1", n)
 		}
 	})
 }

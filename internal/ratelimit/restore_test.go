@@ -181,6 +181,35 @@ func TestEmptiedStoreIsAsItWas(t *testing.T) {
 	}
 }
 
+func TestPuttingBackTwiceChangesNothing(t *testing.T) {
+	for name, limit := range forms {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				rules := kit.Rules(limit, limit, "")
+				a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+				e := events(10, "e", "a")
+				a.want(ratelimit.Admitted, e...)
+				b.want(ratelimit.Admitted, events(5, "f", "a")...)
+				b.want(ratelimit.Admitted, e[9]) // redelivered there
+				a.want(ratelimit.Admitted, costing(event("costly", "a"), 7))
+				a.sent(e[0])
+				a.wantPermit(ratelimit.Granted, 1, e[6], "", "post")
+				before := s.everything(t)
+				s.putsBack(t, a, b, a, b) // nothing was lost
+				s.sameAs(t, before)
+				s.empty(t)
+				s.putsBack(t, a, b, a, b)
+				s.wantUsed(t, rules, 22)
+				s.empty(t)
+				s.putsBack(t, b, a)
+				if got := s.used(t, rules); got != 22 && (name == "exact" || got != 23) {
+					t.Errorf("%d slots are taken, expected 22, or 23 in buckets: both have put back the redelivered event", got)
+				}
+			})
+		})
+	}
+}
+
 // An event that was redelivered to another replica is remembered by both, and put back once where nothing was lost.
 func TestARedeliveredEventIsPutBackOnce(t *testing.T) {
 	for name, limit := range forms {
@@ -254,6 +283,110 @@ func TestASettledEventIsNotInFlightAgain(t *testing.T) {
 	})
 }
 
+// A copy has what a replica had admitted up to some moment: it gets what came later.
+func TestCopyGetsOnlyWhatItLacks(t *testing.T) {
+	for name, limit := range forms {
+		t.Run(name, func(t *testing.T) {
+			s := onProcess(t) // the embedded store has no DUMP
+			rules := kit.Rules(limit, limit, "")
+			a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+			a.want(ratelimit.Admitted, events(5, "a", "x")...)
+			b.want(ratelimit.Admitted, events(5, "b", "x")...)
+			copied := map[string]string{}
+			for _, key := range s.Keys(t.Context(), "*").Val() {
+				copied[key] = s.Dump(t.Context(), key).Val()
+			}
+			a.want(ratelimit.Admitted, events(3, "later", "x")...)
+			b.want(ratelimit.Admitted, costing(event("costly", "x"), 30))
+			s.empty(t)
+			for key, dump := range copied {
+				kit.Check(t, s.Restore(t.Context(), key, 0, dump).Err())
+			}
+			s.putsBack(t, b, a)
+			s.wantUsed(t, rules, 43)
+		})
+	}
+}
+
+// Replicas with limits in different forms put back into one scope.
+func TestBothFormsArePutBack(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		exact, buckets := kit.Rules("20/30m", "20/30m", ""), kit.Rules("20/30m:1m", "20/30m:1m", "")
+		a, b := s.remembering(t, "a", exact, day), s.remembering(t, "b", buckets, day)
+		a.want(ratelimit.Admitted, events(6, "a", "x")...)
+		b.want(ratelimit.Admitted, events(6, "b", "x")...)
+		s.empty(t)
+		s.putsBack(t, b, a)
+		for _, rules := range []ratelimit.Rules{exact, buckets} {
+			s.wantUsed(t, rules, 12)
+		}
+	})
+}
+
+// An event that was in flight for longer than it is known is charged anew when it comes again, and so it
+// is put back.
+func TestWhatIsAdmittedAnewIsPutBack(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		c.pass(s, 11*time.Minute)
+		c.want(ratelimit.Admitted, e)
+		s.empty(t)
+		s.putsBack(t, c)
+		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 1 {
+			t.Errorf("%d slots, expected 1", n)
+		}
+	})
+}
+
+// The same where another replica is given it then: what the first one knew of it is over.
+func TestWhatIsAdmittedAnewElsewhereIsRememberedAnew(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("9/10m", "9/10m", "")
+		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+		e := event("e", "x")
+		a.want(ratelimit.Admitted, e)
+		a.pass(s, 11*time.Minute)
+		b.want(ratelimit.Admitted, e)
+		a.want(ratelimit.Admitted, e)
+		a.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		s.empty(t)
+		s.putsBack(t, a) // the other one has died
+		s.wantUsed(t, rules, 1)
+		a.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+	})
+}
+
+// An id that was sent again after its dedupe window has two slots: two posts.
+func TestBothSlotsOfAnIDArePutBack(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("9/10m", "9/10m", "")
+		c := s.remembering(t, "r", rules, time.Second)
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		c.sent(e)
+		c.pass(s, 2*time.Second)
+		c.want(ratelimit.Admitted, by("another", e))
+		s.empty(t)
+		s.putsBack(t, c)
+		s.wantUsed(t, rules, 2)
+	})
+}
+
+func TestWhatIsRefundedTwiceIsNotPutBack(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		c.refund(e)
+		c.refund(e)
+		s.empty(t)
+		s.putsBack(t, c)
+		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 0 {
+			t.Errorf("%d slots, expected 0", n)
+		}
+	})
+}
+
 // A refund without an answer may have been made: what it gave back is not put back, until the event is
 // posted after all.
 func TestWhatMayHaveBeenRefundedIsNotPutBack(t *testing.T) {
@@ -279,6 +412,21 @@ func TestWhatMayHaveBeenRefundedIsNotPutBack(t *testing.T) {
 		s.putsBack(t, c)
 		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 2 {
 			t.Errorf("%d slots after the event was asked for again, expected 2", n)
+		}
+	})
+}
+
+// An event in flight is known for the longest window of any limit, and put back for as long.
+func TestEventInFlightIsPutBackBeyondTheGlobalWindow(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.remembering(t, "r", kit.Rules("9/1s", "9/10m:1m", ""), day)
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		c.pass(s, 10*time.Second)
+		s.empty(t)
+		s.putsBack(t, c)
+		if _, found, err := c.InFlight(t.Context(), e); err != nil || !found {
+			t.Errorf("the event is not in flight any more (%v): it would be charged and sent again", err)
 		}
 	})
 }
@@ -343,6 +491,25 @@ func TestSentBeforeThePutBackIsNotUndone(t *testing.T) {
 		}
 		a.want(ratelimit.Duplicate, e)
 		s.wantUsed(t, rules, 1) // it keeps its slot
+	})
+}
+
+// The same, with the record put back first.
+func TestSentSettlesWhatWasPutBackInFlight(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("9/10m", "9/10m", "")
+		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+		e := event("e", "x")
+		a.want(ratelimit.Admitted, e)
+		b.want(ratelimit.Admitted, e)
+		b.sent(e)
+		b.JournalTimes(e, 0, s.Time(t.Context()).Val().UnixMicro())
+		s.empty(t)
+		s.putsBack(t, a, b)
+		if _, found, err := a.InFlight(t.Context(), e); found || err != nil {
+			t.Errorf("in flight: %t, %v, expected that it is settled", found, err)
+		}
+		a.want(ratelimit.Duplicate, e)
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // A replica with shorter windows removes what they do not have, but no key ends earlier than another replica asked for.
-func TestAReplicaWithShorterWindowsShortensNoKeysLife(t *testing.T) {
+func TestShorterWindowsShortenNoExpiry(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		long := s.limiter(t, kit.Rules("100/2h", "10/1h", ""), 48*time.Hour)
 		short := s.limiter(t, kit.Rules("100/1m", "10/30s", ""), time.Hour)
@@ -32,7 +32,7 @@ func TestAReplicaWithShorterWindowsShortensNoKeysLife(t *testing.T) {
 }
 
 // Replicas whose limits are in another form write other keys, and each counts what all have admitted.
-func TestReplicasOfBothFormsCountEachOther(t *testing.T) {
+func TestBothEncodingsAreCounted(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		exact := s.limiter(t, kit.Rules("100/30m", "5/10m", ""), day)
 		buckets := s.limiter(t, kit.Rules("100/30m:1m", "5/10m:1m", ""), day)

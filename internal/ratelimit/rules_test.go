@@ -14,7 +14,7 @@ import (
 	"notifier/test/kit"
 )
 
-func TestParseOverridesReadsOneLimitPerCategory(t *testing.T) {
+func TestOverridesAreParsed(t *testing.T) {
 	for _, test := range []struct {
 		text string
 		want map[string]ratelimit.Limit
@@ -36,7 +36,7 @@ func TestParseOverridesReadsOneLimitPerCategory(t *testing.T) {
 	}
 }
 
-func TestParseOverridesErrorsNameTheCategoryAndWhatIsExpected(t *testing.T) {
+func TestOverrideErrorsNameTheCategory(t *testing.T) {
 	for _, test := range []struct{ text, part, expected string }{
 		{"errors", `"errors"`, "expected CATEGORY=LIMIT such as errors=20/30m"},
 		{"=5/1h", `"=5/1h"`, "expected CATEGORY=LIMIT"},
@@ -60,7 +60,7 @@ func TestParseOverridesErrorsNameTheCategoryAndWhatIsExpected(t *testing.T) {
 	}
 }
 
-func TestAnOverrideHoldsInsteadOfTheLimitOfAllCategories(t *testing.T) {
+func TestOverrideReplacesTheLimit(t *testing.T) {
 	r := kit.Rules("100/30m+20/1m", "10/30m", "errors=30/30m+2/10s,deploys=50/1h")
 	for _, test := range []struct {
 		category, limit string

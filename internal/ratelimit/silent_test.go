@@ -78,7 +78,7 @@ func deaf(t *testing.T) string {
 }
 
 // The host of the old primary has lost its power. A replica that tries to connect to it notices the new primary while that is closed.
-func TestADeadHostIsGivenUpWithinTheQuarantine(t *testing.T) {
+func TestDeadHostIsGivenUpInTime(t *testing.T) {
 	t.Parallel()
 	old, promoted := redistest.StartProcess(t).Healed(t, "n"), redistest.StartProcess(t)
 	sentinel := startSentinel(t, old.Addr)

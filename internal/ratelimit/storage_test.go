@@ -16,7 +16,7 @@ import (
 func zAt(score int64, member string) redis.Z { return redis.Z{Score: float64(score), Member: member} }
 
 // Nothing is charged, stored, removed or kept alive longer by events that are not admitted, however many come.
-func TestABatchWithoutAnAdmissionChangesNoByte(t *testing.T) {
+func TestRefusedEventsStoreNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("8/30m+5/1s", "4/10m", "short=1/1m"), day)
 		sent := event("sent", "a")
@@ -39,7 +39,7 @@ func TestABatchWithoutAnAdmissionChangesNoByte(t *testing.T) {
 	})
 }
 
-func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
+func TestEveryKeyExpires(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("100/30m", "10/10m+5/1m", "slow=5/2h,fast=5/50s"), day)
 		e, f := event("e", "a"), event("f", "a")
@@ -70,7 +70,7 @@ func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
 
 // A category that is always busy keeps its key alive; what is out of its window goes with the next admissions, a bounded
 // number with each of them.
-func TestEntriesOutOfTheWindowAreRemovedAtTheNextAdmissions(t *testing.T) {
+func TestAdmissionsTrimTheLog(t *testing.T) {
 	eachLimiter(t, "5000/30m", "5000/10m", func(t *testing.T, s *store, limiter caller) {
 		for i := range 5 {
 			limiter.admits(costing(event(fmt.Sprint("old", i), "a"), 500))
@@ -88,7 +88,7 @@ func TestEntriesOutOfTheWindowAreRemovedAtTheNextAdmissions(t *testing.T) {
 	})
 }
 
-func TestSentIDsAreForgottenAfterTheDedupeWindow(t *testing.T) {
+func TestSentIDsAreForgotten(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
 		for i := range 6 { // an hour apart, so that the key itself never expires
@@ -130,7 +130,7 @@ func TestEveryCallFindsItsScriptAgain(t *testing.T) {
 	})
 }
 
-func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
+func TestRestartKeepsWhatIsOnDisk(t *testing.T) {
 	t.Parallel()
 	s := onProcess(t, "--appendonly", "yes", "--appendfsync", "always")
 	limiter := s.limiter(t, kit.Rules("2/30m", "2/30m", ""), day)
@@ -153,7 +153,7 @@ func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
 	limiter.want(ratelimit.Category, event("g", "a"))
 }
 
-func TestALargeBatchIsSplitAndDecidedInItsOrder(t *testing.T) {
+func TestLargeBatchIsSplitInOrder(t *testing.T) {
 	eachLimiter(t, "1200/30m", "1/30m", func(t *testing.T, s *store, limiter caller) {
 		batch := make([]ratelimit.Request, 2500)
 		for i := range batch {
@@ -180,7 +180,7 @@ func TestALargeBatchIsSplitAndDecidedInItsOrder(t *testing.T) {
 	})
 }
 
-func TestACostlyEventTakesAllItsSlots(t *testing.T) {
+func TestCostlyEventTakesAllItsSlots(t *testing.T) {
 	eachLimiter(t, "1900/30m", "1800/30m", func(t *testing.T, s *store, limiter caller) {
 		big := costing(event(strings.Repeat("long", 100), "a"), 1000)
 		limiter.admits(big)

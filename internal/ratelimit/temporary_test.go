@@ -57,7 +57,7 @@ func TestTemporaryLimits(t *testing.T) {
 }
 
 // A short window for a while does not make the settings' longer one forget what was admitted meanwhile.
-func TestWhatIsAdmittedMeanwhileCountsAfterwards(t *testing.T) {
+func TestTemporaryAdmissionsCountAfterwards(t *testing.T) {
 	for _, standing := range []string{"5/1h", "5/1h:1m", "5/24h:fixed", "5/1h:1m+50/24h:fixed"} {
 		t.Run(standing, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
@@ -83,7 +83,7 @@ func TestWhatIsAdmittedMeanwhileCountsAfterwards(t *testing.T) {
 }
 
 // A cost above a temporary limit is refused, and nobody is given a time at which it would fit.
-func TestACostAboveATemporaryLimit(t *testing.T) {
+func TestCostAboveATemporaryLimit(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		for _, standing := range []string{"10/30m", "10/30m:1m"} {
 			limiter := s.limiter(t, kit.Rules("100/30m", standing, ""), day)
@@ -107,7 +107,7 @@ func TestACostAboveATemporaryLimit(t *testing.T) {
 }
 
 // Reserves are kept as far as the lower limit has room for them.
-func TestReservesUnderAGlobalTemporaryLimit(t *testing.T) {
+func TestReservesUnderATemporaryLimit(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("20/30m", "20/30m", "")
 		rules.Reserve = map[string]int{"payments": 5}
@@ -160,4 +160,57 @@ func TestLimitsChangeUnderLoad(t *testing.T) {
 		default:
 		}
 	}
+}
+
+// While a temporary limit has a longer window, an event in flight is known for that, and remembered as long.
+func TestLongTemporaryLimitExtendsInFlight(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("9/10m", "9/10m", "")
+		c := s.remembering(t, "r", rules, time.Minute)
+		c.SetTemporary(temporaryLimits("global", "9/2h"))
+		c.admits(event("e", "a"))
+		c.pass(s, time.Hour)
+		c.admits(event("e", "a"), event("f", "a")) // e for the second time
+		for _, when := range []string{"before", "after"} {
+			if usages, err := c.Peek(t.Context()); err != nil || usages[0].Used != 2 {
+				t.Errorf("%s a loss: %+v, %v; expected 2 used", when, usages, err)
+			}
+			s.empty(t)
+			s.putsBack(t, c)
+		}
+	})
+}
+
+// A shorter temporary limit makes nobody forget what is in flight: its slots still count when the settings' limit is back.
+func TestShortTemporaryLimitForgetsNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, kit.Rules("9/2h", "9/10m", ""), time.Minute)
+		limiter.admits(event("e", "a"))
+		limiter.SetTemporary(temporaryLimits("global", "9/1m"))
+		s.advance(t, time.Hour)
+		limiter.admits(event("e", "a")) // it is redelivered
+		limiter.SetTemporary(ratelimit.Temporary{})
+		if usages, err := limiter.Peek(t.Context()); err != nil || usages[0].Used != 1 {
+			t.Errorf("%+v, %v; expected 1 used", usages, err)
+		}
+	})
+}
+
+// The same of a group, whose other groups keep their own limits meanwhile.
+func TestTemporaryLimitOfAGroup(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := grouped("100/30m", "50/30m", "10/30m")
+		rules.GroupOverrides = map[string]ratelimit.Limit{"b": mustParse("3/30m")}
+		limiter := s.limiter(t, rules, day)
+		limiter.admits(events(10, "e", "a.x")...)
+		limiter.SetTemporary(temporaryLimits("group/a", "2/1m"))
+		s.advance(t, 3*time.Minute)
+		limiter.admits(event("f", "a.x"))
+		limiter.admits(events(3, "e", "b.x")...)
+		limiter.want(ratelimit.Group, event("f", "b.x"))
+		limiter.SetTemporary(ratelimit.Temporary{})
+		if got := limiter.one(event("g", "a.x")); got.Outcome != ratelimit.Group || got.Used != 11 {
+			t.Errorf("%+v, expected a refusal by the group with 11 used", got)
+		}
+	})
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestTierTextsAreThoseOfTheTiersAndFew(t *testing.T) {
+func TestTierTextsAreFew(t *testing.T) {
 	var texts TierTexts
 	for range 2 {
 		for n := range 3 * mostTierTexts {

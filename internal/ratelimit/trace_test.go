@@ -30,7 +30,7 @@ func (c caller) traces(id, category string) []ratelimit.Trace {
 	return traces
 }
 
-func TestATraceFollowsAnEvent(t *testing.T) {
+func TestTraceFollowsAnEvent(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("an id of more than sixty-four bytes "+strings.Repeat("long ", 20), "a")
 		if traces := limiter.traces(e.ID, ""); len(traces) != 0 {
@@ -67,7 +67,7 @@ func TestATraceFollowsAnEvent(t *testing.T) {
 }
 
 // One id, in two categories and from three sources: five events, each found with its own story.
-func TestATraceFindsEveryEventWithTheID(t *testing.T) {
+func TestTraceFindsEveryEventWithTheID(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		long := strings.Repeat("https://example.com/", 20)
 		all := []ratelimit.Request{
@@ -105,7 +105,7 @@ func TestATraceFindsEveryEventWithTheID(t *testing.T) {
 }
 
 // An event is found without its category for as long as it is known: by what was admitted long ago and sent late, too.
-func TestATraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
+func TestTraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("1000/30m", "1000/30m", ""), 2*time.Hour)
 		e := from("/ci", event("e", "a"))
@@ -137,7 +137,7 @@ func TestATraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
 }
 
 // The index holds what something was admitted of, and lists what has slots.
-func TestTheIndexHoldsWhatWasAdmitted(t *testing.T) {
+func TestIndexHoldsWhatWasAdmitted(t *testing.T) {
 	eachLimiter(t, "100/30m", "1/30m", func(t *testing.T, s *store, limiter caller) {
 		index := func() []string { return s.ZRange(t.Context(), "{n}:categories", 0, -1).Val() }
 		limiter.admits(event("e", "a"))
@@ -177,7 +177,7 @@ func TestRecentListsTheLatest(t *testing.T) {
 }
 
 // One command looks up a thousand categories; however many there are, an event is found in each of them.
-func TestATraceFindsAnEventAmongThousandsOfCategories(t *testing.T) {
+func TestTraceSearchesThousandsOfCategories(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(event("e", "a"))
 		at := s.score(t, "{n}:categories", "a")
@@ -195,7 +195,7 @@ func TestATraceFindsAnEventAmongThousandsOfCategories(t *testing.T) {
 }
 
 // With a category it does not depend on the index.
-func TestATraceOfACategoryNeedsNoIndex(t *testing.T) {
+func TestTraceOfACategoryNeedsNoIndex(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(event("e", "a"))
 		s.Del(t.Context(), "{n}:categories")
@@ -206,7 +206,7 @@ func TestATraceOfACategoryNeedsNoIndex(t *testing.T) {
 	})
 }
 
-func TestATraceDoesNotTrustWhatItReads(t *testing.T) {
+func TestTraceDoesNotTrustWhatItReads(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		s.HSet(t.Context(), "{n}:inflight", "a:e", "soon")
 		if trace, err := limiter.Trace(t.Context(), "e", "a"); err == nil || !strings.Contains(err.Error(), "{n}:inflight") {

@@ -53,7 +53,7 @@ func TestHundredOverallAndTenPerCategory(t *testing.T) {
 }
 
 // A batch is decided in its order, each event against what those before it have taken.
-func TestEventsOfOneBatchCountAgainstEachOther(t *testing.T) {
+func TestBatchCountsAgainstItself(t *testing.T) {
 	eachLimiter(t, "4/30m", "2/30m", func(t *testing.T, s *store, limiter caller) {
 		decisions := limiter.admit(
 			event("a1", "a"), event("a2", "a"), event("a3", "a"),
@@ -83,7 +83,7 @@ func TestAllTiersHold(t *testing.T) {
 	})
 }
 
-func TestALoweredLimitRefusesWhatIsAboveIt(t *testing.T) {
+func TestLoweredLimitCountsWhatIsThere(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day).admit(events(8, "before", "a")...)
 		lowered := s.limiter(t, kit.Rules("100/30m", "3/30m", ""), day)
