@@ -26,7 +26,6 @@ func TestFixedWindowResetsAtMultiplesOfItsLength(t *testing.T) {
 	}
 	s.later(t, time.Hour-time.Microsecond)
 	limiter.admit(events(2, "e", "a")...)
-	refused(time.Microsecond)
 	s.advance(t, time.Microsecond)
 	limiter.admits(events(2, "f", "a")...) // four within two microseconds: the price of a fixed window
 	refused(time.Hour)

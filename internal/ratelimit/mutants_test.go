@@ -128,14 +128,14 @@ func (m mutant) run(t *testing.T, root string) (by string, err error) {
 // first: the examples on the embedded store, the histories on it, then everything on a server. A fixed seed finds the same
 // each time.
 const (
-	left    = "TestEveryMutant|Cluster|Sentinel|Primary|Failover|Silent"
-	history = "^TestTheScriptsDecideLikeTheModel$"
-	slow    = "^(TestNoStormIsRefused|TestRepeatedCallChargesOnce|TestTheScriptsDecideLikeTheModel)$"
+	left      = "TestEveryMutant|Cluster|Sentinel|Primary|Failover|Silent"
+	histories = "^TestTheScriptsDecideLikeTheModel$"
+	slow      = "^(TestNoStormIsRefused|TestRepeatedCallChargesOnce|TestTheScriptsDecideLikeTheModel)$"
 )
 
 var parts = [][]string{
 	{"-test.run=/^embedded$", "-test.skip=" + left + "|" + slow},
-	{"-test.run=" + history + "/^embedded$", "-rapid.seed=1", "-rapid.checks=100"},
+	{"-test.run=" + histories + "/^embedded$", "-rapid.seed=1", "-rapid.checks=100"},
 	{"-test.skip=" + left + "|" + slow},
 	{"-test.run=" + slow},
 }
