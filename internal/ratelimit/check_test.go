@@ -46,15 +46,11 @@ func TestCheckRejectsAnOldRedis(t *testing.T) {
 }
 
 func TestCheckAcceptsAnUnknownVersion(t *testing.T) {
-	for name, info := range map[string]string{
-		"no such section":   "-ERR section (server) is not supported\r\n",
-		"no permission":     "-NOPERM this user has no permissions to run the 'info' command\r\n",
-		"nothing in it":     "$0\r\n\r\n",
-		"another server's?": "$21\r\nmystery_version:1.2.3\r\n",
+	for _, info := range []string{
+		"-ERR section (server) is not supported\r\n", "-NOPERM this user has no permissions to run the 'info' command\r\n",
+		"$0\r\n\r\n", "$21\r\nmystery_version:1.2.3\r\n",
 	} {
-		if err := limiterAt(t, "redis://"+fake(t, map[string]string{"INFO": info, "EVALSHA": emptyDecision})).Check(t.Context()); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		kit.Check(t, limiterAt(t, "redis://"+fake(t, map[string]string{"INFO": info, "EVALSHA": emptyDecision})).Check(t.Context()))
 	}
 }
 

@@ -35,47 +35,46 @@ func withLevels(tb rapid.TB, global, category, overrides, group, groups, reserve
 // TestHighestCost of an event, and which bound the error about a higher one names.
 func TestHighestCost(t *testing.T) {
 	for _, test := range []struct {
-		name                                                string
 		global, category, overrides, group, groups, reserve string
 		of                                                  string
 		want                                                int
 		why                                                 string
 	}{
-		{"the category's limit", "100/30m", "10/30m", "", "", "", "", "a", 10, ", as the limit 10/30m of its category allows"},
-		{"its lowest tier", "100/30m", "10/30m+3/1s", "", "", "", "", "a", 3, ", as the limit 10/30m+3/1s of its category allows"},
-		{"a pattern's", "100/30m", "10/30m", "a.>=20/30m", "", "", "", "a.b", 20, ", as the limit 20/30m of its category allows"},
-		{"not a pattern's", "100/30m", "10/30m", "a.>=20/30m", "", "", "", "a", 10, ", as the limit 10/30m of its category allows"},
-		{"the group's", "100/30m", "50/30m", "", "40/30m", "", "", "a.b", 40, ", as the limit 40/30m of its group allows"},
-		{"the group's of a category without a dot", "100/30m", "50/30m", "", "40/30m", "b=1/1s", "", "a", 40, ", as the limit 40/30m of its group allows"},
-		{"an override of the group", "100/30m", "50/30m", "", "40/30m", "a=45/1h:fixed", "", "a.b", 45, ", as the limit 45/1h:fixed of its group allows"},
-		{"the global limit", "30/30m+9/1m", "50/30m", "", "40/30m", "", "", "a", 9, ", as the global limit 30/30m+9/1m allows"},
-		{"of several alike the category's", "10/30m", "10/30m", "", "10/30m", "", "", "a", 10, ", as the limit 10/30m of its category allows"},
-		{"of two alike the group's", "10/30m", "20/30m", "", "10/30m", "", "", "a", 10, ", as the limit 10/30m of its group allows"},
-		{"the others' reserve", "100/30m", "100/30m", "", "", "", "p=5,a=2", "a", 95, ", with 5 slots of the global limit 100/30m reserved for other categories"},
-		{"all reserves", "100/30m", "100/30m", "", "", "", "p=5,a=2", "x", 93, ", with 7 slots of the global limit 100/30m reserved for other categories"},
-		{"a tier that reserves nothing", "100/30m+6/5s", "100/30m", "", "", "", "p=5,a=2", "x", 6, ", as the global limit 100/30m+6/5s allows"},
-		{"a short tier that reserves", "100/30m+8/5s", "100/30m", "", "", "", "p=5,a=2", "x", 1, ", with 7 slots of the global limit 100/30m+8/5s reserved for other categories"},
-		{"a category that keeps each event", "100000/30m:1m", "5000/30m", "", "", "", "", "a", 1000, ": the limit 5000/30m of its category keeps each event, so a cost goes up to 1000"},
-		{"a group that does", "100000/30m:1m", "5000/30m:1m", "", "6000/30m", "", "", "a", 1000, ": the limit 6000/30m of its group keeps each event, so a cost goes up to 1000"},
-		{"a global limit that does", "100000/30m", "5000/30m:1m", "", "", "", "", "a", 1000, ": the global limit 100000/30m keeps each event, so a cost goes up to 1000"},
-		{"one tier is enough", "100000/30m:1m", "5000/30m:1m+2000/1m", "", "", "", "", "a", 1000, ": the limit 5000/30m:1m+2000/1m of its category keeps each event, so a cost goes up to 1000"},
-		{"exact, and lower anyway", "100000/30m:1m", "999/30m", "", "", "", "", "a", 999, ", as the limit 999/30m of its category allows"},
-		{"buckets alone", "1000000/24h:15m", "400000/24h:fixed", "", "500000/24h:1m", "", "", "a", 400000, ", as the limit 400000/24h:fixed of its category allows"},
-		{"buckets with a reserve", "1000000/24h:15m", "1000000/24h:15m", "p=9/1h", "", "", "p=300000", "a", 700000, ", with 300000 slots of the global limit 1000000/24h:15m reserved for other categories"},
-		{"an exact limit of another group", "1000000/24h:15m", "20000/24h:15m", "b.*=9/1h", "", "b=9/1h", "", "a", 20000, ", as the limit 20000/24h:15m of its category allows"},
+		{"100/30m", "10/30m", "", "", "", "", "a", 10, ", as the limit 10/30m of its category allows"},
+		{"100/30m", "10/30m+3/1s", "", "", "", "", "a", 3, ", as the limit 10/30m+3/1s of its category allows"},
+		{"100/30m", "10/30m", "a.>=20/30m", "", "", "", "a.b", 20, ", as the limit 20/30m of its category allows"},
+		{"100/30m", "10/30m", "a.>=20/30m", "", "", "", "a", 10, ", as the limit 10/30m of its category allows"},
+		{"100/30m", "50/30m", "", "40/30m", "", "", "a.b", 40, ", as the limit 40/30m of its group allows"},
+		{"100/30m", "50/30m", "", "40/30m", "b=1/1s", "", "a", 40, ", as the limit 40/30m of its group allows"},
+		{"100/30m", "50/30m", "", "40/30m", "a=45/1h:fixed", "", "a.b", 45, ", as the limit 45/1h:fixed of its group allows"},
+		{"30/30m+9/1m", "50/30m", "", "40/30m", "", "", "a", 9, ", as the global limit 30/30m+9/1m allows"},
+		{"10/30m", "10/30m", "", "10/30m", "", "", "a", 10, ", as the limit 10/30m of its category allows"},
+		{"10/30m", "20/30m", "", "10/30m", "", "", "a", 10, ", as the limit 10/30m of its group allows"},
+		{"100/30m", "100/30m", "", "", "", "p=5,a=2", "a", 95, ", with 5 slots of the global limit 100/30m reserved for other categories"},
+		{"100/30m", "100/30m", "", "", "", "p=5,a=2", "x", 93, ", with 7 slots of the global limit 100/30m reserved for other categories"},
+		{"100/30m+6/5s", "100/30m", "", "", "", "p=5,a=2", "x", 6, ", as the global limit 100/30m+6/5s allows"},
+		{"100/30m+8/5s", "100/30m", "", "", "", "p=5,a=2", "x", 1, ", with 7 slots of the global limit 100/30m+8/5s reserved for other categories"},
+		{"100000/30m:1m", "5000/30m", "", "", "", "", "a", 1000, ": the limit 5000/30m of its category keeps each event, so a cost goes up to 1000"},
+		{"100000/30m:1m", "5000/30m:1m", "", "6000/30m", "", "", "a", 1000, ": the limit 6000/30m of its group keeps each event, so a cost goes up to 1000"},
+		{"100000/30m", "5000/30m:1m", "", "", "", "", "a", 1000, ": the global limit 100000/30m keeps each event, so a cost goes up to 1000"},
+		{"100000/30m:1m", "5000/30m:1m+2000/1m", "", "", "", "", "a", 1000, ": the limit 5000/30m:1m+2000/1m of its category keeps each event, so a cost goes up to 1000"},
+		{"100000/30m:1m", "999/30m", "", "", "", "", "a", 999, ", as the limit 999/30m of its category allows"},
+		{"1000000/24h:15m", "400000/24h:fixed", "", "500000/24h:1m", "", "", "a", 400000, ", as the limit 400000/24h:fixed of its category allows"},
+		{"1000000/24h:15m", "1000000/24h:15m", "p=9/1h", "", "", "p=300000", "a", 700000, ", with 300000 slots of the global limit 1000000/24h:15m reserved for other categories"},
+		{"1000000/24h:15m", "20000/24h:15m", "b.*=9/1h", "", "b=9/1h", "", "a", 20000, ", as the limit 20000/24h:15m of its category allows"},
 	} {
 		rules := withLevels(t, test.global, test.category, test.overrides, test.group, test.groups, test.reserve)
 		if got := rules.MaxCost(test.of); got != test.want {
-			t.Errorf("%s: %d, expected %d", test.name, got, test.want)
+			t.Errorf("%+v: %d, expected %d", test, got, test.want)
 		}
 		for _, cost := range []int{1, test.want} {
 			if err := rules.CheckCost(test.of, cost); err != nil {
-				t.Errorf("%s: a cost of %d: %v", test.name, cost, err)
+				t.Errorf("%+v: a cost of %d: %v", test, cost, err)
 			}
 		}
 		for _, cost := range []int{0, test.want + 1} {
 			if err := rules.CheckCost(test.of, cost); err == nil || err.Error() != fmt.Sprint("expected 1 to ", test.want, test.why) {
-				t.Errorf("%s: a cost of %d: %v, expected 1 to %d%s", test.name, cost, err, test.want, test.why)
+				t.Errorf("%+v: a cost of %d: %v", test, cost, err)
 			}
 		}
 	}

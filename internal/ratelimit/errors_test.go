@@ -104,25 +104,3 @@ func TestOutOfMemoryAdmitsNothing(t *testing.T) {
 	limiter.admits(events(2, "e", "b")...)
 	limiter.want(ratelimit.Category, event("x", "a"))
 }
-
-// A server, proxy or script that is not what it should be never gives permission to send.
-func TestUnexpectedReplyIsAnError(t *testing.T) {
-	const decided = "*6\r\n$7\r\ndecided\r\n:1795149541123457\r\n:0\r\n"
-	for name, test := range map[string]struct{ raw, why string }{
-		"a verdict of 3":     {decided + "*1\r\n:3\r\n*0\r\n*0\r\n", "unexpected reply from admit.lua: verdict 3, expected 1, 0"},
-		"one verdict of two": {decided + "*2\r\n:1\r\n:1\r\n*0\r\n*0\r\n", "verdicts has 2 entries, expected 1"},
-		"a verdict as text":  {decided + "*1\r\n$1\r\n1\r\n*0\r\n*0\r\n", "verdict is a string"},
-		"another script's":   {"*2\r\n$8\r\nrecorded\r\n:1\r\n", `"recorded", expected decided`},
-		"a bare 1":           {":1\r\n", "reply is a int64, expected a list"},
-		"OK":                 {"+OK\r\n", "reply is a string, expected a list"},
-		"nothing":            {"$-1\r\n", "nil"},
-		"an empty list":      {"*0\r\n", "an empty reply, expected a status word"},
-		"an error":           {"-BUSY Redis is busy running a script.\r\n", "BUSY"},
-	} {
-		limiter := limiterAt(t, "redis://"+fake(t, map[string]string{"EVALSHA": test.raw, "EVAL": test.raw}))
-		decisions, err := limiter.Admit(t.Context(), events(1, "e", "a"))
-		if err == nil || decisions != nil || !strings.Contains(err.Error(), test.why) {
-			t.Errorf("%s: %v, %v; expected an error that says %q", name, decisions, err, test.why)
-		}
-	}
-}

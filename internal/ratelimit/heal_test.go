@@ -47,6 +47,19 @@ func onFleet(t *testing.T, extra ...string) (*store, *fleet) {
 	return s, newFleet(t, s.server.URL())
 }
 
+// eachFleet runs a test with limits of several forms, each on a store of its own.
+func eachFleet(t *testing.T, limits map[string]string, test func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules)) {
+	t.Helper()
+	t.Parallel()
+	for name, limit := range limits {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, f := onFleet(t)
+			test(t, s, f, kit.Rules(limit, limit, ""))
+		})
+	}
+}
+
 // join starts a replica and waits until it may decide.
 func (f *fleet) join(rules ratelimit.Rules, dedupe time.Duration) *member {
 	f.t.Helper()
@@ -164,107 +177,89 @@ func TestEmptiedStoreIsHealed(t *testing.T) {
 
 // A store that is emptied again before its quarantine is over has lost nothing more.
 func TestStoreEmptiedTwiceInAQuarantine(t *testing.T) {
-	t.Parallel()
-	for name, limit := range map[string]string{"exact": "60/30m", "buckets": "60/30m:1m"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, f := onFleet(t)
-			rules := kit.Rules(limit, limit, "")
-			var replicas []*member
-			for range 3 {
-				replicas = append(replicas, f.join(rules, day))
-			}
-			admitted := 0
-			for _, m := range replicas {
-				m.admits(events(10, m.name, "x")...)
-				admitted += 10
-			}
-			for range 2 {
-				s.empty(t)
-				s.awaitToken(t)
-			}
-			for _, m := range replicas { // the first one asks while the others are idle
-				admitted += m.fill("more of "+m.name+" ", "x")
-			}
-			if admitted != 60 {
-				t.Errorf("%d are admitted, expected 60", admitted)
-			}
-		})
-	}
+	eachFleet(t, map[string]string{"exact": "60/30m", "buckets": "60/30m:1m"}, func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules) {
+		var replicas []*member
+		for range 3 {
+			replicas = append(replicas, f.join(rules, day))
+		}
+		admitted := 0
+		for _, m := range replicas {
+			m.admits(events(10, m.name, "x")...)
+			admitted += 10
+		}
+		for range 2 {
+			s.empty(t)
+			s.awaitToken(t)
+		}
+		for _, m := range replicas { // the first one asks while the others are idle
+			admitted += m.fill("more of "+m.name+" ", "x")
+		}
+		if admitted != 60 {
+			t.Errorf("%d are admitted, expected 60", admitted)
+		}
+	})
 }
 
 // A replica that was frozen through a quarantine decides nothing before it has put back what it remembers.
 func TestFrozenReplicaPutsBackFirst(t *testing.T) {
-	t.Parallel()
-	for name, limit := range forms {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, f := onFleet(t)
-			rules := kit.Rules(limit, limit, "")
-			a, frozen := f.join(rules, day), f.join(rules, day)
-			a.admits(events(10, "a", "x")...)
-			frozen.admits(events(10, "f", "x")...)
-			frozen.kill()
-			s.empty(t)
-			a.admits(event("a", "x"))
-			s.wantUsed(t, rules, 11) // without the frozen replica's
-			before := s.everything(t)
-			e := event("f-1", "x")
-			for what, call := range map[string]func(context.Context) error{
-				"admit": func(ctx context.Context) error {
-					_, err := frozen.Admit(ctx, []ratelimit.Request{e, event("new", "x")})
-					return err
-				},
-				"begin": func(ctx context.Context) error {
-					_, err := frozen.Begin(ctx, ratelimit.Post{Request: e, Channel: "C1", Name: "p", Longest: time.Second})
-					return err
-				},
-				"refund": func(ctx context.Context) error {
-					_, err := frozen.Refund(ctx, event("f-2", "x"), "")
-					return err
-				},
-				"sent": func(ctx context.Context) error { return frozen.Sent(ctx, event("f-3", "x")) },
-			} {
-				kit.Eventually(t, what+" has to put back first", func() bool { // a busy Redis may not answer in time
-					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // it waits for its healing
-					defer cancel()
-					return errors.Is(call(ctx), ratelimit.ErrHealing)
-				})
-			}
-			s.sameAs(t, before)
-			frozen.run()
-			frozen.admits(e) // in flight as before
-			frozen.admits(event("new", "x"))
-			frozen.duplicates(event("f-3", "x")) // it is in Slack
-			s.wantUsed(t, rules, 22)
-		})
-	}
+	eachFleet(t, forms, func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules) {
+		a, frozen := f.join(rules, day), f.join(rules, day)
+		a.admits(events(10, "a", "x")...)
+		frozen.admits(events(10, "f", "x")...)
+		frozen.kill()
+		s.empty(t)
+		a.admits(event("a", "x"))
+		s.wantUsed(t, rules, 11) // without the frozen replica's
+		before := s.everything(t)
+		e := event("f-1", "x")
+		for what, call := range map[string]func(context.Context) error{
+			"admit": func(ctx context.Context) error {
+				_, err := frozen.Admit(ctx, []ratelimit.Request{e, event("new", "x")})
+				return err
+			},
+			"begin": func(ctx context.Context) error {
+				_, err := frozen.Begin(ctx, ratelimit.Post{Request: e, Channel: "C1", Name: "p", Longest: time.Second})
+				return err
+			},
+			"refund": func(ctx context.Context) error {
+				_, err := frozen.Refund(ctx, event("f-2", "x"), "")
+				return err
+			},
+			"sent": func(ctx context.Context) error { return frozen.Sent(ctx, event("f-3", "x")) },
+		} {
+			kit.Eventually(t, what+" has to put back first", func() bool { // a busy Redis may not answer in time
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // it waits for its healing
+				defer cancel()
+				return errors.Is(call(ctx), ratelimit.ErrHealing)
+			})
+		}
+		s.sameAs(t, before)
+		frozen.run()
+		frozen.admits(e) // in flight as before
+		frozen.admits(event("new", "x"))
+		frozen.duplicates(event("f-3", "x")) // it is in Slack
+		s.wantUsed(t, rules, 22)
+	})
 }
 
 // A post that Slack refused because of its channel gives its slot back for good, also if the store was
 // lost in between.
 func TestRefundAfterALossIsNotUndone(t *testing.T) {
-	t.Parallel()
-	for name, limit := range forms {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, f := onFleet(t)
-			rules := kit.Rules(limit, limit, "")
-			m := f.join(rules, day)
-			e, kept := event("e", "x"), event("kept", "x")
-			m.admits(kept, e)
-			m.posts(1, e, "", "p1")
+	eachFleet(t, forms, func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules) {
+		m := f.join(rules, day)
+		e, kept := event("e", "x"), event("kept", "x")
+		m.admits(kept, e)
+		m.posts(1, e, "", "p1")
+		s.empty(t)
+		if !m.refundAfter(e, "p1") {
+			t.Error("nothing was refunded")
+		}
+		for range 2 {
+			s.wantUsed(t, rules, 1) // that of the other event alone
 			s.empty(t)
-			if !m.refundAfter(e, "p1") {
-				t.Error("nothing was refunded")
-			}
-			for range 2 {
-				s.wantUsed(t, rules, 1) // that of the other event alone
-				s.empty(t)
-				m.admits(kept)
-			}
-		})
-	}
+			m.admits(kept)
+		}
+	})
 }
 
 // meanwhile does something once between a script call and its answer.
@@ -289,45 +284,39 @@ func (m *meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // The store is lost and healed while an answer is on its way: what it says was admitted is in no store.
 func TestAnswerOfALostStoreIsDiscarded(t *testing.T) {
-	t.Parallel()
-	for name, limit := range forms {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, f := onFleet(t)
-			rules := kit.Rules(limit, limit, "")
-			client, guard, err := ratelimit.OpenGuarded(f.url, nil)
-			kit.Check(t, err)
-			t.Cleanup(func() { _ = client.Close() })
-			m := f.startOn(client, guard, rules, day, ratelimit.Healing{})
-			m.healedAgain()
-			refunded := event("refunded", "x")
-			m.admits(event("before", "x"), refunded)
-			during := &meanwhile{}
-			client.AddHook(during)
-			lose := func() {
-				s.empty(t)
-				healings := m.healings() + 1
-				kit.Eventually(t, "the store is healed", func() bool { return m.healings() == healings })
-			}
+	eachFleet(t, forms, func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules) {
+		client, guard, err := ratelimit.OpenGuarded(f.url, nil)
+		kit.Check(t, err)
+		t.Cleanup(func() { _ = client.Close() })
+		m := f.startOn(client, guard, rules, day, ratelimit.Healing{})
+		m.healedAgain()
+		refunded := event("refunded", "x")
+		m.admits(event("before", "x"), refunded)
+		during := &meanwhile{}
+		client.AddHook(during)
+		lose := func() {
+			s.empty(t)
+			healings := m.healings() + 1
+			kit.Eventually(t, "the store is healed", func() bool { return m.healings() == healings })
+		}
 
-			during.do = lose
-			m.admits(event("e", "x"))
-			s.wantUsed(t, rules, 3)
-			during.do = lose
-			if m.refund(refunded); s.used(t, rules) != 2 {
-				t.Errorf("%d slots are taken after the refund, expected 2", s.used(t, rules))
-			}
-			during.do = lose
-			m.posts(1, event("e", "x"), "", "p1")
-			record, _, err := m.InFlight(t.Context(), event("e", "x"))
-			if record.Posts != 1 || record.LastName != "p1" {
-				t.Errorf("%+v, %v; expected that the post is recorded", record, err)
-			}
-			during.do = lose
-			m.sent(event("e", "x"))
-			m.duplicates(event("e", "x"))
-		})
-	}
+		during.do = lose
+		m.admits(event("e", "x"))
+		s.wantUsed(t, rules, 3)
+		during.do = lose
+		if m.refund(refunded); s.used(t, rules) != 2 {
+			t.Errorf("%d slots are taken after the refund, expected 2", s.used(t, rules))
+		}
+		during.do = lose
+		m.posts(1, event("e", "x"), "", "p1")
+		record, _, err := m.InFlight(t.Context(), event("e", "x"))
+		if record.Posts != 1 || record.LastName != "p1" {
+			t.Errorf("%+v, %v; expected that the post is recorded", record, err)
+		}
+		during.do = lose
+		m.sent(event("e", "x"))
+		m.duplicates(event("e", "x"))
+	})
 }
 
 // healings is how often a replica has healed the store after it was lost.
@@ -394,30 +383,24 @@ func TestSlacksAnswerWaitsForHealing(t *testing.T) {
 
 // A restart that finds everything on disk loses nothing: nothing is put back twice.
 func TestLosslessRestartRestoresNothing(t *testing.T) {
-	t.Parallel()
-	for name, limit := range forms {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, f := onFleet(t)
-			rules := kit.Rules(limit, limit, "")
-			a, b := f.join(rules, day), f.join(rules, day)
-			a.admits(events(5, "a", "x")...)
-			b.admits(events(5, "b", "x")...)
-			a.admits(costing(event("costly", "x"), 20))
-			token := s.token(t)
-			for range 2 {
-				kit.Check(t, s.Save(t.Context()).Err())
-				s.server.Stop(t)
-				s.server.Restart(t)
-				a.decided(event("a-1", "x")) // in flight
-				b.decided(event("b-1", "x"))
-				s.wantUsed(t, rules, 30)
-			}
-			if s.token(t) == token {
-				t.Error("the store has the token of before")
-			}
-		})
-	}
+	eachFleet(t, forms, func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules) {
+		a, b := f.join(rules, day), f.join(rules, day)
+		a.admits(events(5, "a", "x")...)
+		b.admits(events(5, "b", "x")...)
+		a.admits(costing(event("costly", "x"), 20))
+		token := s.token(t)
+		for range 2 {
+			kit.Check(t, s.Save(t.Context()).Err())
+			s.server.Stop(t)
+			s.server.Restart(t)
+			a.decided(event("a-1", "x")) // in flight
+			b.decided(event("b-1", "x"))
+			s.wantUsed(t, rules, 30)
+		}
+		if s.token(t) == token {
+			t.Error("the store has the token of before")
+		}
+	})
 }
 
 // A new replica waits while the store may be a lost one: nobody has told it that others remember something.

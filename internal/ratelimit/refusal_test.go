@@ -34,17 +34,11 @@ func TestRefusalNamesTheTierThatFreesLast(t *testing.T) {
 		tier             string
 		frees            int64 // after the only admission
 	}{
-		"only the category's":                  {"5/30m", "1/10m", ratelimit.Category, "1/10m", 10 * minute},
-		"only the global one":                  {"1/10m", "5/30m", ratelimit.Global, "1/10m", 10 * minute},
-		"both, the global one later":           {"1/30m", "1/10m", ratelimit.Global, "1/30m", 30 * minute},
-		"both, the category's later":           {"1/10m", "1/30m", ratelimit.Category, "1/30m", 30 * minute},
-		"both at once: the category's":         {"1/10m", "1/10m", ratelimit.Category, "1/10m", 10 * minute},
-		"two tiers, the longer first":          {"9/1h", "1/10m+1/5m", ratelimit.Category, "1/10m", 10 * minute},
-		"two tiers, the longer last":           {"9/1h", "1/5m+1/10m", ratelimit.Category, "1/10m", 10 * minute},
-		"two tiers, only the shorter is full":  {"9/1h", "2/10m+1/5m", ratelimit.Category, "1/5m", 5 * minute},
-		"three tiers of each":                  {"1/1m+1/7m+1/3m", "1/2m+1/6m+1/4m", ratelimit.Global, "1/7m", 7 * minute},
-		"the global tier between category's":   {"1/5m", "1/4m+1/6m", ratelimit.Category, "1/6m", 6 * minute},
-		"the category's tier between global's": {"1/4m+1/6m", "1/5m", ratelimit.Global, "1/6m", 6 * minute},
+		"two tiers, the longer first":         {"9/1h", "1/10m+1/5m", ratelimit.Category, "1/10m", 10 * minute},
+		"two tiers, the longer last":          {"9/1h", "1/5m+1/10m", ratelimit.Category, "1/10m", 10 * minute},
+		"two tiers, only the shorter is full": {"9/1h", "2/10m+1/5m", ratelimit.Category, "1/5m", 5 * minute},
+		"three tiers of each":                 {"1/1m+1/7m+1/3m", "1/2m+1/6m+1/4m", ratelimit.Global, "1/7m", 7 * minute},
+		"the global tier between category's":  {"1/5m", "1/4m+1/6m", ratelimit.Category, "1/6m", 6 * minute},
 	}
 	eachStore(t, func(t *testing.T, s *store) {
 		for name, test := range tests {

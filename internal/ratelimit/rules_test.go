@@ -60,25 +60,6 @@ func TestOverrideErrorsNameTheCategory(t *testing.T) {
 	}
 }
 
-func TestOverrideReplacesTheLimit(t *testing.T) {
-	r := kit.Rules("100/30m+20/1m", "10/30m", "errors=30/30m+2/10s,deploys=50/1h")
-	for _, test := range []struct {
-		category, limit string
-		maxCost         int // the smallest count that holds for the category, the global ones among them
-	}{
-		{"anything", "10/30m", 10},
-		{"errors", "30/30m+2/10s", 2},
-		{"deploys", "50/1h", 20},
-	} {
-		if got := r.LimitFor(test.category).String(); got != test.limit {
-			t.Errorf("%s: %s, expected %s", test.category, got, test.limit)
-		}
-		if got := r.MaxCost(test.category); got != test.maxCost {
-			t.Errorf("%s: an event may cost up to %d, expected %d", test.category, got, test.maxCost)
-		}
-	}
-}
-
 func TestNewRefusesWhatItCannotServe(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is connected yet
 	defer func() { _ = client.Close() }()

@@ -104,32 +104,6 @@ func TestSentIDsAreForgotten(t *testing.T) {
 	})
 }
 
-func TestEveryCallFindsItsScriptAgain(t *testing.T) {
-	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
-		ctx, e, f := t.Context(), event("e", "a"), event("f", "a")
-		for _, call := range []func(){
-			func() { limiter.admits(e, f) },
-			func() { limiter.sent(e) },
-			func() { limiter.refund(f) },
-			func() {
-				if err := limiter.Ready(ctx); err != nil {
-					t.Error(err)
-				}
-			},
-			func() {
-				if left, err := limiter.LongestPause(ctx); err != nil || left != 0 {
-					t.Errorf("%s, %v", left, err)
-				}
-			},
-			func() { limiter.postsTo(aChannel, "p1") },
-			func() { limiter.posted("p1") },
-		} {
-			kit.Check(t, s.ScriptFlush(ctx).Err())
-			call()
-		}
-	})
-}
-
 func TestRestartKeepsWhatIsOnDisk(t *testing.T) {
 	t.Parallel()
 	s := onProcess(t, "--appendonly", "yes", "--appendfsync", "always")

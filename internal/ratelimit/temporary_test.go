@@ -82,55 +82,6 @@ func TestTemporaryAdmissionsCountAfterwards(t *testing.T) {
 	}
 }
 
-// A cost above a temporary limit is refused, and nobody is given a time at which it would fit.
-func TestCostAboveATemporaryLimit(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		for _, standing := range []string{"10/30m", "10/30m:1m"} {
-			limiter := s.limiter(t, kit.Rules("100/30m", standing, ""), day)
-			category := "of" + standing
-			if got := limiter.one(costing(event("e", category), 10)); got.Outcome != ratelimit.Admitted {
-				t.Fatalf("%+v", got)
-			}
-			limiter.refund(costing(event("e", category), 10))
-			limiter.SetTemporary(temporaryLimits("category/"+category, "3/30m"))
-			got := limiter.one(costing(event("f", category), 5))
-			if got.Outcome != ratelimit.Category || !got.Never || got.RetryAfter != 0 || got.Used != 0 || got.Tier.Count != 3 {
-				t.Errorf("%s: %+v, expected a refusal for as long as the limit is in force", standing, got)
-			}
-			limiter.admits(costing(event("g", category), 3))
-			got = limiter.one(costing(event("h", category), 2))
-			if got.Outcome != ratelimit.Category || got.Never || got.RetryAfter == 0 {
-				t.Errorf("%s: %+v, expected a time", standing, got)
-			}
-		}
-	})
-}
-
-// Reserves are kept as far as the lower limit has room for them.
-func TestReservesUnderATemporaryLimit(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		rules := kit.Rules("20/30m", "20/30m", "")
-		rules.Reserve = map[string]int{"payments": 5}
-		limiter := s.limiter(t, rules, day)
-		limiter.SetTemporary(temporaryLimits("global", "8/30m"))
-		limiter.admits(events(3, "e", "a")...)
-		limiter.want(ratelimit.Global, event("x", "a"))
-		if got := limiter.one(costing(event("x", "a"), 9)); got.Outcome != ratelimit.Global || !got.Never {
-			t.Errorf("%+v, expected a refusal for as long as the limit is in force", got)
-		}
-		limiter.admits(events(5, "e", "payments")...)
-		limiter.SetTemporary(temporaryLimits("global", "5/30m"))
-		limiter.want(ratelimit.Global, event("x", "payments"), event("x", "a"))
-		limiter.SetTemporary(temporaryLimits("global", "9/30m"))
-		limiter.admits(event("x", "a"))
-		reserves, err := limiter.Reserves(t.Context())
-		kit.Check(t, err)
-		if len(reserves) != 1 || reserves[0].Tier.String() != "9/30m" || reserves[0].Used != 5 {
-			t.Errorf("%+v", reserves)
-		}
-	})
-}
-
 // A limiter that is asked while limits change takes one set of rules for a call.
 func TestLimitsChangeUnderLoad(t *testing.T) {
 	server := redistest.Start(t)
@@ -213,4 +164,19 @@ func TestTemporaryLimitOfAGroup(t *testing.T) {
 			t.Errorf("%+v, expected a refusal by the group with 11 used", got)
 		}
 	})
+}
+
+// A call has the rules of its own scopes alone: however many limits there are for others, Redis is sent as much.
+func TestLimitsOfOthersCostNothing(t *testing.T) {
+	limiter := newLimiter(t, redistest.Start(t), kit.Rules("1000/30m", "1000/30m", "a.>=900/30m"), day)
+	batch := []ratelimit.Request{event("e", "a.x"), event("e", "b")}
+	few := limiter.ArgumentsOf(batch)
+	var pairs []string
+	for i := range 1000 {
+		pairs = append(pairs, fmt.Sprint("category/c", i), "5/1h+3/10s")
+	}
+	limiter.SetTemporary(temporaryLimits(pairs...))
+	if many := limiter.ArgumentsOf(batch); many != few {
+		t.Errorf("%d arguments with 1,000 limits for others, %d without", many, few)
+	}
 }
