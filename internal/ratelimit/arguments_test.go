@@ -10,7 +10,7 @@ import (
 	"notifier/lua"
 )
 
-// What admit.lua is given by hand, or by a program of somebody else's: it decides nothing that it has not understood.
+// Calls of admit.lua by hand or by another program. It decides nothing that it does not understand.
 
 // admitRaw calls admit.lua with one global scope and one category, and expects an error. The arguments from the rules on are the test's.
 func (s *store) admitRaw(t *testing.T, arguments ...any) {

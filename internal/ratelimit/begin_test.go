@@ -145,7 +145,7 @@ func TestEventIsLeasedToOneReplica(t *testing.T) {
 	})
 }
 
-// An event that was decided anew begins to count its posts anew. Whoever knows of more posts before that must not take
+// An event that was decided anew begins to count its posts anew. A replica that knows of earlier posts must not take
 // another replica's first one for its own.
 func TestPostsAreKnownByName(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
@@ -182,7 +182,7 @@ func TestPermitIsForTheAdmittedDelivery(t *testing.T) {
 	})
 }
 
-// Another replica's post may be in Slack, whatever became of one's own.
+// Another replica's post may be in Slack, whatever the outcome of this one's.
 func TestUnknownPostIsNotRefunded(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("e", "a")

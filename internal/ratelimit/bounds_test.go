@@ -7,7 +7,7 @@ import (
 	"notifier/test/kit"
 )
 
-// Clocks and scores that are further ahead than any window is long were stored by nobody of ours.
+// Clocks and scores further ahead than the longest window were not stored by notifier.
 
 // What was sent is recorded by the server's clock where the stored one is further ahead than any clock was.
 func TestSentIgnoresAClockFarAhead(t *testing.T) {
@@ -27,7 +27,7 @@ func TestSentIgnoresAClockFarAhead(t *testing.T) {
 	})
 }
 
-// A slot at the end of all times is nobody's. The refund of another one leaves the set's life as it is.
+// A slot with an infinite score does not fail the refund of another.
 func TestRefundBesideAnInfiniteScore(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		if s.embedded != nil {

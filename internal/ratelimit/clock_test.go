@@ -36,7 +36,7 @@ func TestClockStepsGiveNoSlotAway(t *testing.T) {
 	})
 }
 
-// Whoever set the server's clock an hour ahead and back again has to wait, and is told for how long.
+// After the server's clock was an hour ahead, events wait for it, and are told how long.
 func TestFutureEntryHoldsTheClock(t *testing.T) {
 	eachLimiter(t, "2/30m", "2/30m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admit(event("e", "a"))

@@ -14,8 +14,7 @@ import (
 	"notifier/test/kit"
 )
 
-// Whoever may write to Redis can do much. What they write must be named, and what is of the right type must be
-// bounded: it stops nothing for ever.
+// Other writers can damage keys. A key of the wrong type is named; anything else expires.
 
 // century is far in the future.
 const century = 100 * 365 * 24 * time.Hour
@@ -148,7 +147,7 @@ func TestWhatIsNoBucketFailsTheCall(t *testing.T) {
 	})
 }
 
-// A bucket that ends in a century counts, and goes with its key, which nobody keeps alive: nothing more is admitted.
+// A bucket that ends in a century counts until its key expires; no admission extends that.
 func TestBucketFarAheadExpires(t *testing.T) {
 	eachLimiter(t, "9/30m:1m", "5/10m:1m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(event("before", "a"))
@@ -209,7 +208,7 @@ func TestEntryFarAheadIsNotCounted(t *testing.T) {
 	})
 }
 
-// Whoever looks sees the clock that decides: it follows an admission that is no more than a day ahead.
+// Peek uses the deciding clock, which follows an admission up to a day ahead.
 func TestPeekFollowsTheClockOfDecisions(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admit(event("before", "a"))

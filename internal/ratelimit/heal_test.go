@@ -403,7 +403,7 @@ func TestLosslessRestartRestoresNothing(t *testing.T) {
 	})
 }
 
-// A new replica waits while the store may be a lost one: nobody has told it that others remember something.
+// A new replica waits: the store may have been lost, and other replicas may remember something.
 func TestNewStoreIsQuarantined(t *testing.T) {
 	t.Parallel()
 	s := onProcess(t)

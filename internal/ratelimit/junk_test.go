@@ -11,7 +11,7 @@ import (
 	"notifier/test/kit"
 )
 
-// put adds entries with one score, as somebody else who may write to Redis would.
+// put adds entries with one score, as another writer would.
 func (s *store) put(t testing.TB, key string, score any, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -89,7 +89,7 @@ func TestDamagedEntriesExpire(t *testing.T) {
 	})
 }
 
-// The hash of the store holds what nobody could have written: nothing stops, and no key is kept for ever.
+// Damaged fields of the meta hash stop nothing, and every key still expires.
 func TestDamagedMetaStopsNothing(t *testing.T) {
 	eachLimiter(t, "100/30m", "5/10m", func(t *testing.T, s *store, limiter caller) {
 		for _, field := range []string{"clock", "token", "opens", "seen ", "x"} {

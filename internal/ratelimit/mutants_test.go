@@ -46,7 +46,7 @@ func allMutants() (all []mutant) {
 	return all
 }
 
-// Each mutant has a deadline: one that makes a test wait for ever is caught too.
+// Each mutant has a deadline: one that makes a test hang is caught too.
 const mutantDeadline = 90 * time.Second
 
 // TestEveryMutantFits takes a second: run it after a change of the product.

@@ -203,7 +203,7 @@ func TestPausesAreNamedAsInTheSettings(t *testing.T) {
 	})
 }
 
-// A minute after a pause nobody has to wait for a probe.
+// A minute after a pause no post waits for a probe.
 func TestOldPauseNeedsNoProbe(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.anyLimiter(t)

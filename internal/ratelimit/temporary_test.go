@@ -56,7 +56,7 @@ func TestTemporaryLimits(t *testing.T) {
 	})
 }
 
-// A short window for a while does not make the settings' longer one forget what was admitted meanwhile.
+// What is admitted under a short temporary window counts in the longer one of the settings afterwards.
 func TestTemporaryAdmissionsCountAfterwards(t *testing.T) {
 	for _, standing := range []string{"5/1h", "5/1h:1m", "5/24h:fixed", "5/1h:1m+50/24h:fixed"} {
 		t.Run(standing, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestLongTemporaryLimitExtendsInFlight(t *testing.T) {
 	})
 }
 
-// A shorter temporary limit makes nobody forget what is in flight: its slots still count when the settings' limit is back.
+// A shorter temporary limit does not shorten how long an event is in flight: its slots count when it ends.
 func TestShortTemporaryLimitForgetsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("9/2h", "9/10m", ""), time.Minute)
