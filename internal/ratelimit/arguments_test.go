@@ -10,7 +10,7 @@ import (
 	"notifier/lua"
 )
 
-// What admit.lua is given by hand, or by a program of somebody else's: it decides nothing that it has not understood.
+// Calls of admit.lua by hand or by another program. It decides nothing that it does not understand.
 
 // admitRaw calls admit.lua with one global scope and one category, and expects an error. The arguments from the rules on are the test's.
 func (s *store) admitRaw(t *testing.T, arguments ...any) {
@@ -29,7 +29,7 @@ func (s *store) admitRaw(t *testing.T, arguments ...any) {
 }
 
 // One limit each, or none: a scope that does not name the wider one would leave out its limit.
-func TestAScopeWithoutItsRuleOrItsWiderScopeIsAnError(t *testing.T) {
+func TestIncompleteScopeIsAnError(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		window := day.Microseconds()
 		for _, scopes := range [][]any{
@@ -45,7 +45,7 @@ func TestAScopeWithoutItsRuleOrItsWiderScopeIsAnError(t *testing.T) {
 }
 
 // Without a key of what is in flight or was sent nothing is looked up, so that the bound has to be looked at by itself.
-func TestMoreEventsThanACallTakesAreAnError(t *testing.T) {
+func TestTooManyEventsAreAnError(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		const many = 5001
 		window := day.Microseconds()

@@ -70,26 +70,31 @@ func (c caller) wantPermit(status ratelimit.PermitStatus, posts int, e ratelimit
 	}
 }
 
+// posts expects a permit, for the event's post of this number.
+func (c caller) posts(number int, e ratelimit.Request, known, name string) {
+	c.t.Helper()
+	c.wantPermit(ratelimit.Granted, number, e, known, name)
+}
+
 // A replica that knows shorter windows posts what another one has in flight.
-func TestAPostShortensNoExpiry(t *testing.T) {
+func TestPostShortensNoExpiry(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		e := event("e", "a")
-		s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day).want(ratelimit.Admitted, e)
-		s.limiter(t, kit.Rules("9/10m", "9/10m", ""), day).wantPermit(ratelimit.Granted, 1, e, "", "p")
+		s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day).admits(e)
+		s.limiter(t, kit.Rules("9/10m", "9/10m", ""), day).posts(1, e, "", "p")
 		if left := s.PTTL(t.Context(), "{n}:inflight").Val(); left < 59*time.Minute {
 			t.Errorf("what is in flight expires in %s, expected an hour", left)
 		}
 	})
 }
 
-func TestAPostIsNotedBeforeItIsMade(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
+func TestPostIsNotedBeforeItIsMade(t *testing.T) {
+	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("e", "a")
-		limiter.want(ratelimit.Admitted, e)
-		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
-		limiter.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
-		limiter.want(ratelimit.Admitted, e) // a redelivery goes on as before
+		limiter.admits(e)
+		limiter.posts(1, e, "", "p1")
+		limiter.posts(2, e, "p1", "p2")
+		limiter.admits(e) // a redelivery goes on as before
 		s.charged(t, 1)
 		s.advance(t, aPost)
 		limiter.wantPermit(ratelimit.OutcomeUnknown, 2, e, "", "q1")
@@ -97,67 +102,66 @@ func TestAPostIsNotedBeforeItIsMade(t *testing.T) {
 		if permit := limiter.begin(e, "", "q1"); permit.Last != "p2" {
 			t.Errorf("%+v, expected the name of the last post", permit)
 		}
-		limiter.wantPermit(ratelimit.Granted, 3, e, "p2", "q1")
+		limiter.posts(3, e, "p2", "q1")
 		limiter.sent(e)
 		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "q1", "q2")
-		limiter.want(ratelimit.Duplicate, e)
+		limiter.duplicates(e)
 	})
 }
 
 // An answer that is lost is asked for again, by the client or by the worker. It is the same, and no other's post.
-func TestALostPermitIsGivenAgain(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
+func TestLostPermitIsGivenAgain(t *testing.T) {
+	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e, f := event("e", "a"), event("f", "a")
-		limiter.want(ratelimit.Admitted, e, f)
+		limiter.admits(e, f)
 		for range 3 {
-			limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+			limiter.posts(1, e, "", "p1")
 		}
 		limiter.refused("p1", time.Second)
 		s.advance(t, time.Second)
 		for range 3 {
-			limiter.wantPermit(ratelimit.Granted, 1, f, "", "p2") // the probe does not wait for itself
+			limiter.posts(1, f, "", "p2") // the probe does not wait for itself
 		}
 	})
 }
 
 // Two replicas can hold one event: its consumer was deleted, or one of them stood still for longer than AckWait.
-func TestAnEventIsNotPostedWhileAnotherReplicaMayBePostingIt(t *testing.T) {
+func TestEventIsLeasedToOneReplica(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
-		one.want(ratelimit.Admitted, e)
-		other.want(ratelimit.Admitted, e)
-		one.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		one.admits(e)
+		other.admits(e)
+		one.posts(1, e, "", "p1")
 		permit := other.begin(e, "", "q1")
 		if permit.Status != ratelimit.Leased || permit.Wait <= 0 || permit.Wait > aPost {
 			t.Errorf("%+v, expected to wait at most %s", permit, aPost)
 		}
 		f := event("f", "a")
-		other.want(ratelimit.Admitted, f)
-		other.wantPermit(ratelimit.Granted, 1, f, "", "q2") // other events go on
+		other.admits(f)
+		other.posts(1, f, "", "q2") // other events go on
 		one.sent(e)
 		other.wantPermit(ratelimit.NotInFlight, 0, e, "", "q3")
 	})
 }
 
-// An event that was decided anew begins to count its posts anew. Whoever knows of more posts before that must not take
+// An event that was decided anew begins to count its posts anew. A replica that knows of earlier posts must not take
 // another replica's first one for its own.
-func TestPostsAreKnownByNameAndNotByNumber(t *testing.T) {
+func TestPostsAreKnownByName(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
-		one.want(ratelimit.Admitted, e)
+		one.admits(e)
 		for i := range 3 { // Slack is unavailable
-			one.wantPermit(ratelimit.Granted, i+1, e, fmt.Sprintf("p%d", i), fmt.Sprintf("p%d", i+1))
+			one.posts(i+1, e, fmt.Sprintf("p%d", i), fmt.Sprintf("p%d", i+1))
 			s.advance(t, time.Minute)
 			if i == 0 {
 				one.wantPermit(ratelimit.OutcomeUnknown, 1, e, "", "x")
 			}
 		}
 		s.advance(t, 30*time.Minute)
-		other.want(ratelimit.Admitted, e) // anew
-		other.wantPermit(ratelimit.Granted, 1, e, "", "q1")
+		other.admits(e) // anew
+		other.posts(1, e, "", "q1")
 		if permit := one.begin(e, "p3", "p4"); permit.Status != ratelimit.Leased {
 			t.Errorf("%+v, expected to leave it to the other replica", permit)
 		}
@@ -166,42 +170,25 @@ func TestPostsAreKnownByNameAndNotByNumber(t *testing.T) {
 	})
 }
 
-func TestThePermitGoesToTheDeliveryThatWasAdmitted(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
+func TestPermitIsForTheAdmittedDelivery(t *testing.T) {
+	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("e", "a")
 		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "", "p1")
-		limiter.want(ratelimit.Admitted, e)
+		limiter.admits(e)
 		limiter.wantPermit(ratelimit.NotInFlight, 0, by("another message", e), "", "p2")
-		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p3")
+		limiter.posts(1, e, "", "p3")
 		limiter.wantPermit(ratelimit.NotInFlight, 0, by("another message", e), "p3", "p4")
-		limiter.want(ratelimit.Duplicate, by("another message", e))
+		limiter.duplicates(by("another message", e))
 	})
 }
 
-// A definitive refusal gives back the slots of an event whose post has begun, and of that delivery alone.
-func TestAnEventWhosePostHasBegunCanBeRefunded(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
-		e := costing(event("e", "a"), 2)
-		limiter.want(ratelimit.Admitted, e)
-		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
-		limiter.refundAfter(by("another message", e), "p1")
-		s.charged(t, 2)
-		limiter.refundAfter(e, "p1")
-		s.charged(t, 0)
-		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "p1", "p2")
-	})
-}
-
-// Another replica's post may be in Slack, whatever became of one's own.
-func TestAnEventIsNotRefundedAfterAPostWhoseEndIsNotKnown(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
+// Another replica's post may be in Slack, whatever the outcome of this one's.
+func TestUnknownPostIsNotRefunded(t *testing.T) {
+	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("e", "a")
-		limiter.want(ratelimit.Admitted, e)
-		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
-		limiter.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+		limiter.admits(e)
+		limiter.posts(1, e, "", "p1")
+		limiter.posts(2, e, "p1", "p2")
 		for _, known := range []string{"", "p1"} {
 			if limiter.refundAfter(e, known) {
 				t.Errorf("refunded by somebody who knows only of the post %q", known)
@@ -212,84 +199,4 @@ func TestAnEventIsNotRefundedAfterAPostWhoseEndIsNotKnown(t *testing.T) {
 			t.Error("not refunded by who knows how the last post ended")
 		}
 	})
-}
-
-func TestNobodyBeginsDuringAPauseAndOneAloneAfterIt(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
-		e, f := event("e", "a"), event("f", "a")
-		limiter.want(ratelimit.Admitted, e, f)
-		limiter.refusedInTwo("p0", 30*time.Second)
-		if permit := limiter.begin(e, "", "p1"); permit.Status != ratelimit.WorkspacePaused || permit.Wait > 30*time.Second || permit.Wait < 20*time.Second {
-			t.Errorf("%+v, expected to wait 30s", permit)
-		}
-		s.advance(t, 30*time.Second)
-		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
-		if permit := limiter.begin(f, "", "p2"); permit.Status != ratelimit.WorkspacePaused || permit.Wait > time.Second {
-			t.Errorf("%+v, expected to wait for the probe and to ask again soon", permit)
-		}
-
-		limiter.answer(ratelimit.Answer{Name: "p1", RetryAfter: time.Second}, ratelimit.PausedWorkspace) // the probe
-		if permit := limiter.begin(f, "", "p2"); permit.Status != ratelimit.WorkspacePaused {
-			t.Errorf("%+v, expected to wait", permit)
-		}
-		s.advance(t, time.Second)
-		limiter.wantPermit(ratelimit.Granted, 1, f, "", "p2")
-		s.advance(t, aPost) // the prober died
-		limiter.wantPermit(ratelimit.Granted, 2, e, "p1", "p3")
-		limiter.posted("p3")
-		limiter.wantPermit(ratelimit.Granted, 2, f, "p2", "p4")
-		limiter.wantPermit(ratelimit.Granted, 3, e, "p3", "p5")
-	})
-}
-
-// A probe that went well says nothing about a pause that another replica's post has met since.
-func TestAProbeLeavesANewPauseAlone(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
-		limiter.want(ratelimit.Admitted, event("e", "a"))
-		limiter.refused("p0", time.Second)
-		s.advance(t, time.Second)
-		limiter.wantPermit(ratelimit.Granted, 1, event("e", "a"), "", "p1")
-		limiter.refused("late", 10*time.Minute)
-		limiter.posted("p1")
-		limiter.paused(s, aChannel, 10*time.Minute)
-	})
-}
-
-// Nobody waits for a probe that began at a time which is yet to come: the clock was set back since.
-func TestAProbeFromBeforeTheClockWasSetBackIsNotWaitedFor(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.anyLimiter(t)
-		limiter.refused("p0", time.Second)
-		s.advance(t, 10*time.Second)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p1")
-		limiter.wantDigest(ratelimit.ChannelPaused, aChannel, "p2")
-		s.advance(t, -5*time.Second)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
-	})
-}
-
-// An id stays known after a post of it has begun, for as long as after its admission.
-func TestAnIDIsKnownForAWindowAfterItsLastPostBegan(t *testing.T) {
-	for name, rules := range map[string]ratelimit.Rules{
-		"two levels": kit.Rules("100/30m", "10/30m", ""), "with groups": grouped("100/30m", "10/30m", "20/30m"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s *store) {
-				limiter := s.limiter(t, rules, day)
-				e := event("e", "a")
-				limiter.want(ratelimit.Admitted, e)
-				s.advance(t, 15*time.Minute)
-				limiter.want(ratelimit.Admitted, event("keeps the global set", "c"))
-				s.advance(t, 5*time.Minute)
-				limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
-				s.advance(t, 20*time.Minute)
-				limiter.want(ratelimit.Admitted, event("f", "b")) // which removes what is stale
-				limiter.want(ratelimit.Duplicate, by("another message", e))
-				s.advance(t, 10*time.Minute)
-				limiter.want(ratelimit.Admitted, by("another message", e))
-			})
-		})
-	}
 }

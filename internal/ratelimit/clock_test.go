@@ -7,15 +7,13 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/test/kit"
-	"notifier/test/redistest"
 )
 
 // A server's clock steps back when it is corrected, or when a replica whose clock is behind takes over. The limiter's
 // clock then stands still at the newest admission.
 
-func TestAClockThatStepsBackGivesNoSlotAway(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("4/30m", "3/10m", ""), day)
+func TestClockStepsGiveNoSlotAway(t *testing.T) {
+	eachLimiter(t, "4/30m", "3/10m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admit(events(3, "e", "a")...)
 		for _, back := range []time.Duration{time.Microsecond, time.Second, 10 * time.Minute, 3 * time.Hour} {
 			s.advance(t, -back)
@@ -33,59 +31,19 @@ func TestAClockThatStepsBackGivesNoSlotAway(t *testing.T) {
 				t.Errorf("back by %s: %+v, expected a refusal with 3 used for %d us", back, decision, wait)
 			}
 		}
-		limiter.want(ratelimit.Admitted, event("b", "b"))
+		limiter.admits(event("b", "b"))
 		limiter.want(ratelimit.Global, event("c", "c"))
 	})
 }
 
-func TestAdmissionsWhileTheClockIsBehindCountFromTheNewestOne(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "3/10m", ""), day)
-		limiter.admit(event("before", "a"))
-		s.advance(t, -5*time.Minute)
-		limiter.want(ratelimit.Admitted, event("behind", "a"), event("behind too", "a"))
-		before := s.takenAt(t, "{n}:global", "a:before")
-		if behind := s.takenAt(t, "{n}:global", "a:behind"); behind != before+1 {
-			t.Errorf("admitted at %d, expected a microsecond after the newest admission, %d", behind, before)
-		}
-		decision := limiter.one(event("x", "a"))
-		s.advance(t, decision.RetryAfter-time.Second)
-		if late := limiter.one(event("x", "a")); late.Outcome != ratelimit.Category || late.RetryAfter > time.Second {
-			t.Errorf("a second early: %+v", late)
-		}
-		s.advance(t, time.Second)
-		limiter.want(ratelimit.Admitted, event("x", "a"))
-		if _, lag := s.clock(t); lag != 0 {
-			t.Errorf("a lag of %d us after the clock has caught up", lag)
-		}
-	})
-}
-
-func TestAnEventInFlightOrSentIsKnownWhileTheClockIsBehind(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/10m", ""), 2*time.Hour)
-		e, f := event("e", "a"), event("f", "a")
-		limiter.admit(e, f)
-		s.advance(t, -3*time.Hour)
-		limiter.sent(f) // recorded at the newest admission, not three hours before it
-		limiter.want(ratelimit.Admitted, e)
-		limiter.want(ratelimit.Duplicate, by("another message", e), f)
-		s.advance(t, 4*time.Hour)
-		limiter.want(ratelimit.Duplicate, f)
-		s.advance(t, time.Hour+time.Second)
-		limiter.want(ratelimit.Admitted, f)
-	})
-}
-
-// Whoever set the server's clock an hour ahead and back again has to wait, and is told for how long.
-func TestAMemberFromTheFutureHoldsTheClock(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("2/30m", "2/30m", ""), day)
+// After the server's clock was an hour ahead, events wait for it, and are told how long.
+func TestFutureEntryHoldsTheClock(t *testing.T) {
+	eachLimiter(t, "2/30m", "2/30m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admit(event("e", "a"))
 		future := s.takenAt(t, "{n}:global", "a:e") + time.Hour.Microseconds()
 		s.ZAdd(t.Context(), "{n}:global", zAt(future, "from the future"))
 		s.setClock(t, future)
-		limiter.want(ratelimit.Admitted, event("f", "a")) // e is out of the window of an hour later
+		limiter.admits(event("f", "a")) // e is out of the window of an hour later
 		if got := s.takenAt(t, "{n}:category:a", "a:f"); got != future+1 {
 			t.Errorf("admitted at %d, expected %d", got, future+1)
 		}
@@ -95,38 +53,6 @@ func TestAMemberFromTheFutureHoldsTheClock(t *testing.T) {
 			t.Errorf("%+v with a lag of %d us, expected %d us and %d us", decision, lag, wait, future+2-clock)
 		}
 	})
-}
-
-// After a step back of days buckets lie ahead. They keep their order and count, so that no window gets more than its limit.
-func TestBucketsThatLieAheadKeepTheirOrder(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/1h:1m", "9/1h:1m", ""), day)
-		for i := range 3 {
-			limiter.want(ratelimit.Admitted, events(2, fmt.Sprint(i), "a")...)
-			s.advance(t, 2*time.Minute)
-		}
-		s.advance(t, -3*day)
-		for i := range 3 {
-			limiter.want(ratelimit.Admitted, event(fmt.Sprint("back ", i), "a"))
-			if usages, err := limiter.Peek(t.Context(), "a"); err != nil || usages[1].Used != 7+i {
-				t.Errorf("%+v, %v; expected %d used", usages, err, 7+i)
-			}
-		}
-		limiter.want(ratelimit.Category, event("x", "a"))
-	})
-}
-
-// No two calls admit at the same time, so that the name of a slot is unique.
-func TestNoTwoCallsAdmitAtTheSameTime(t *testing.T) {
-	s := newEmbedded(t, redistest.RunEmbedded(t)) // its clock stands still
-	limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
-	for i, e := range events(4, "e", "a") {
-		limiter.want(ratelimit.Admitted, e)
-		limiter.want(ratelimit.Admitted, e) // which takes no time
-		if got, want := s.takenAt(t, "{n}:global", slot(e)), s.now.UnixMicro()+int64(i); got != want {
-			t.Errorf("%s was admitted at %d, expected %d", e.ID, got, want)
-		}
-	}
 }
 
 // setClock sets the latest admission.
@@ -153,4 +79,22 @@ func (s *store) takenAt(t testing.TB, log, member string) int64 {
 	}
 	t.Fatalf("%s has no slot in %s:\n%s", member, log, s.contents(t))
 	return 0
+}
+
+// After a step back of days buckets lie ahead. They keep their order and count, so that no window gets more than its limit.
+func TestBucketsAheadKeepTheirOrder(t *testing.T) {
+	eachLimiter(t, "100/1h:1m", "9/1h:1m", func(t *testing.T, s *store, limiter caller) {
+		for i := range 3 {
+			limiter.admits(events(2, fmt.Sprint(i), "a")...)
+			s.advance(t, 2*time.Minute)
+		}
+		s.advance(t, -3*day)
+		for i := range 3 {
+			limiter.admits(event(fmt.Sprint("back ", i), "a"))
+			if usages, err := limiter.Peek(t.Context(), "a"); err != nil || usages[1].Used != 7+i {
+				t.Errorf("%+v, %v; expected %d used", usages, err, 7+i)
+			}
+		}
+		limiter.want(ratelimit.Category, event("x", "a"))
+	})
 }

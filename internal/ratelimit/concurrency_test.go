@@ -21,9 +21,9 @@ import (
 // Eight processes, each with its own client and several callers, ask one Redis as fast as they can. What the script said it
 // decided, and when, is then played through a plain list, call by call in the order of its times: no window of any tier may
 // ever have held more than its limit, and each tier that refused must have been full.
-func TestManyCallersNeverExceedALimitAndMissNoSlot(t *testing.T) { manyCallers(t, time.Second) }
+func TestConcurrentCallersKeepTheLimit(t *testing.T) { manyCallers(t, time.Second) }
 
-func TestManyCallersForTenSeconds(t *testing.T) {
+func TestConcurrentCallersForTenSeconds(t *testing.T) {
 	kit.Long(t)
 	manyCallers(t, 10*time.Second)
 }

@@ -46,11 +46,11 @@ func (c caller) decided(request ratelimit.Request) ratelimit.Decision {
 	return decisions[0]
 }
 
-func TestAFailoverKeepsWhatWasReplicated(t *testing.T) {
+func TestFailoverKeepsWhatWasReplicated(t *testing.T) {
 	t.Parallel() // it takes some seconds until Sentinels know each other
 	w := startWatched(t, kit.Rules("100/30m", "3/30m", ""))
 	e := events(4, "e", "a")
-	w.want(ratelimit.Admitted, e[:3]...)
+	w.admits(e[:3]...)
 	w.sent(e[0])
 	w.refund(e[2])
 	w.replicated()
@@ -85,8 +85,8 @@ func TestAFailoverKeepsWhatWasReplicated(t *testing.T) {
 	if got := w.decided(e[3]); got.Outcome != ratelimit.Admitted { // the slot that was given back
 		t.Errorf("%+v, expected that the third slot is free", got)
 	}
-	w.want(ratelimit.Duplicate, e[0])
-	w.want(ratelimit.Admitted, e[1])
+	w.duplicates(e[0])
+	w.admits(e[1])
 	w.want(ratelimit.Category, event("x", "a"))
 	for key, want := range map[string]int64{"{n}:global": 3, "{n}:category:a": 3} {
 		if got := primary.Client(t).ZCard(t.Context(), key).Val(); got != want {
@@ -98,7 +98,7 @@ func TestAFailoverKeepsWhatWasReplicated(t *testing.T) {
 // A primary that is cut off from its replicas and its Sentinels does not know that another has been made primary, and
 // goes on deciding for the replicas of notifier on its side. What both admit together is above the limit by what the
 // new primary has not seen.
-func TestAPartitionAdmitsNoMoreThanTheNewPrimaryHasNotSeen(t *testing.T) {
+func TestPartitionExceedsByUnseenAdmissionsOnPrimary(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		limit, before int // before: admitted and replicated before the cut

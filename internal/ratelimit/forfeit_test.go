@@ -16,32 +16,31 @@ func (c caller) forfeit(e ratelimit.Request, known string) bool {
 	return ended
 }
 
-func TestAForfeitedEventKeepsItsSlotsAndFreesItsID(t *testing.T) {
+func TestForfeitKeepsSlotsAndFreesTheID(t *testing.T) {
 	eachForm(t, func(t *testing.T, s *store, limiter caller) {
 		e := costing(event("e", "a"), 2)
-		limiter.want(ratelimit.Admitted, e)
-		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		limiter.admits(e)
+		limiter.posts(1, e, "", "p1")
 		if limiter.forfeit(by("another message", e), "p1") || limiter.forfeit(e, "") {
 			t.Error("ended for another delivery, or after a post whose result is not known")
 		}
 		if !limiter.forfeit(e, "p1") || limiter.forfeit(e, "p1") {
 			t.Error("expected that the first call ends it, and the second finds nothing")
 		}
-		usages, err := limiter.Peek(t.Context(), "a")
-		kit.Check(t, err)
+		usages := limiter.peek("a")
 		if usages[0].Used != 2 || usages[1].Used != 2 {
 			t.Errorf("%+v, expected two slots to be taken", usages)
 		}
 		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "p1", "p2")
-		limiter.want(ratelimit.Admitted, by("another message", e))
+		limiter.admits(by("another message", e))
 	})
 }
 
 // A forfeit without an answer may not have been made: an event that is posted after all, or redelivered, is in flight.
-func TestWhatMayHaveBeenForfeitedIsInFlightOnceItGoesOn(t *testing.T) {
+func TestUnansweredForfeitIsUndoneByAPost(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		posted, redelivered, ended := event("posted", "a"), event("redelivered", "a"), event("ended", "a")
-		c.want(ratelimit.Admitted, posted, redelivered, ended)
+		c.admits(posted, redelivered, ended)
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
 		for _, e := range []ratelimit.Request{posted, redelivered, ended} {
@@ -49,8 +48,8 @@ func TestWhatMayHaveBeenForfeitedIsInFlightOnceItGoesOn(t *testing.T) {
 				t.Fatal("a forfeit without an answer reports no error")
 			}
 		}
-		c.wantPermit(ratelimit.Granted, 1, posted, "", "first")
-		c.want(ratelimit.Admitted, redelivered)
+		c.posts(1, posted, "", "first")
+		c.admits(redelivered)
 		s.empty(t)
 		s.putsBack(t, c)
 		for _, e := range []ratelimit.Request{posted, redelivered, ended} {
@@ -58,16 +57,16 @@ func TestWhatMayHaveBeenForfeitedIsInFlightOnceItGoesOn(t *testing.T) {
 				t.Errorf("%s is in flight: %t (%v)", e.ID, found, err)
 			}
 		}
-		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 3 {
+		if n := s.count(t, "{n}:global"); n != 3 {
 			t.Errorf("%d slots, expected 3", n)
 		}
 	})
 }
 
-func TestWhatAnEventHasForfeitedIsPutBackAfterALoss(t *testing.T) {
+func TestForfeitedSlotIsRestored(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		e := event("e", "a")
-		c.want(ratelimit.Admitted, e)
+		c.admits(e)
 		c.forfeit(e, "")
 		s.empty(t)
 		s.putsBack(t, c)

@@ -22,7 +22,7 @@ type load struct {
 	dead     map[string]bool // replicas that were killed
 }
 
-// kill ends a replica as kill -9 does. Answers that come after that are nobody's.
+// kill ends a replica as kill -9 does. Later answers do not count.
 func (l *load) kill(m *member) {
 	l.mu.Lock()
 	l.dead[m.name] = true
@@ -101,7 +101,7 @@ func (l *load) next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// full waits until the limit refuses everybody, and for a while longer: nobody finds a slot that was forgotten.
+// full waits until the limit refuses every event, and half a second longer to see that no forgotten slot is free.
 func (l *load) full(t *testing.T, limit int) {
 	t.Helper()
 	kit.Eventually(t, fmt.Sprintf("%d are admitted", limit), func() bool { return l.admitted() >= limit })
@@ -110,7 +110,7 @@ func (l *load) full(t *testing.T, limit int) {
 }
 
 // A store that comes back empty under load, again and again, lets nothing through twice.
-func TestAnEmptyRestartUnderLoadAdmitsNoMoreThanTheLimit(t *testing.T) {
+func TestEmptyRestartsUnderLoadKeepTheLimit(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]string{"exact": "%d/30m", "buckets": "%d/30m:10s", "fixed": "%d/24h:fixed"} {
 		t.Run(name, func(t *testing.T) {
@@ -137,8 +137,8 @@ func TestAnEmptyRestartUnderLoadAdmitsNoMoreThanTheLimit(t *testing.T) {
 	}
 }
 
-// The link to the replicas is cut for a while before the primary is killed: what was admitted meanwhile is on no other server.
-func TestAFailoverWithALinkThatWasCutForgetsNothing(t *testing.T) {
+// The replication link is cut before the primary is killed, so what was admitted since is on no other server.
+func TestFailoverWithACutLinkForgetsNothing(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]string{"exact": "%d/30m", "buckets": "%d/30m:10s"} {
 		for _, dies := range []bool{false, true} {

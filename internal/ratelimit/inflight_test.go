@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,9 +12,8 @@ import (
 )
 
 // What the scripts write is read, by the same parser in the product and in its tests.
-func TestARecordInFlightIsReadAsTheScriptsWriteIt(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
+func TestInFlightRecordIsParsed(t *testing.T) {
+	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := by("a delivery: with 2 blanks\nand a line end", event("e", "a"))
 		read := func() ratelimit.InFlight {
 			t.Helper()
@@ -21,13 +21,16 @@ func TestARecordInFlightIsReadAsTheScriptsWriteIt(t *testing.T) {
 			kit.Check(t, err)
 			return record
 		}
-		limiter.want(ratelimit.Admitted, e)
+		limiter.admits(e)
+		if record, at := s.HGet(t.Context(), "{n}:inflight", slot(e)).Val(), s.takenAt(t, "{n}:global", slot(e)); record != fmt.Sprint(at, ":0:0: ", e.Delivery) {
+			t.Errorf("the record is %q, expected the admission at %d without a post", record, at)
+		}
 		want := ratelimit.InFlight{Admitted: time.UnixMicro(s.takenAt(t, "{n}:global", slot(e))).UTC(), Delivery: e.Delivery}
 		if difference := cmp.Diff(want, read()); difference != "" {
 			t.Errorf("admitted (-want +got):\n%s", difference)
 		}
-		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
-		limiter.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+		limiter.posts(1, e, "", "p1")
+		limiter.posts(2, e, "p1", "p2")
 		got := read()
 		if got.LastPost.Before(want.Admitted) {
 			t.Errorf("the last post began at %s, before the admission at %s", got.LastPost, want.Admitted)
@@ -39,7 +42,7 @@ func TestARecordInFlightIsReadAsTheScriptsWriteIt(t *testing.T) {
 	})
 }
 
-func TestATextThatIsNoRecordInFlightIsAnError(t *testing.T) {
+func TestMalformedInFlightRecordIsAnError(t *testing.T) {
 	for _, text := range []string{"", "soon", "17", ":1:2:p d", "17:1:2 d", "17:1:p:2 d", "-17 d", "1795149541123457000 d"} {
 		if record, err := ratelimit.ParseInFlight(text); err == nil {
 			t.Errorf("%q is read as %+v, expected an error", text, record)

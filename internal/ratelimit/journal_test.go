@@ -18,7 +18,7 @@ func rememberAll(j *journal, n int, from int64) {
 }
 
 // A journal is bounded: the latest admissions are kept, for as long as they are needed.
-func TestAJournalIsBounded(t *testing.T) {
+func TestJournalIsBounded(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	j.start(time.Hour)
@@ -41,7 +41,7 @@ func TestAJournalIsBounded(t *testing.T) {
 }
 
 // An answer from before a healing is not recorded.
-func TestAJournalRefusesAnswersOfAnOlderEpoch(t *testing.T) {
+func TestJournalRefusesAnOlderEpoch(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	if !j.admitted(j.begin(), 1, func(func(remembered, bool)) { t.Error("a journal that is not kept records") }) {
@@ -71,21 +71,4 @@ func TestWhatARememberedAdmissionTakes(t *testing.T) {
 		t.Errorf("%d bytes for each admission, expected at most 400", each)
 	}
 	runtime.KeepAlive(j)
-}
-
-func BenchmarkRemember(b *testing.B) {
-	j := &journal{}
-	j.start(time.Hour)
-	members := make([]string, 2*mostRemembered)
-	for i := range members {
-		members[i] = fmt.Sprintf("category:event-%032d", i)
-	}
-	b.ReportAllocs()
-	at := time.Now().UnixMicro()
-	for i := 0; b.Loop(); i++ {
-		at++
-		j.admitted(0, at, func(add func(remembered, bool)) {
-			add(remembered{member: members[i%len(members)], delivery: members[i%len(members)], category: "category", at: at, cost: 1}, false)
-		})
-	}
 }

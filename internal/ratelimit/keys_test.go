@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestEveryKeyCarriesTheNamespaceAsItsHashTag(t *testing.T) {
+func TestNamespaceIsTheHashTag(t *testing.T) {
 	k, err := newKeys("team-a")
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestNoTwoThingsShareAKey(t *testing.T) {
 	}
 }
 
-func TestNamespaceMustNotMoveKeysToOtherSlots(t *testing.T) {
+func TestNamespaceHasNoBraces(t *testing.T) {
 	for _, bad := range []string{"", "{", "}", "{a}", "a{b", "a b", "a\tb", "a\nb", "a\r"} {
 		if _, err := newKeys(bad); err == nil || !strings.Contains(err.Error(), "expected a name without braces and whitespace") {
 			t.Errorf("namespace %q: %v", bad, err)

@@ -14,7 +14,7 @@ func member(category, source, id string) string {
 	return Request{Category: category, Source: source, ID: id}.member()
 }
 
-func TestAMemberShowsCategoryAndIDWhereThatIsSafe(t *testing.T) {
+func TestMemberShowsCategoryAndIDOrAHash(t *testing.T) {
 	for _, test := range []struct{ category, source, id, want string }{ // want: empty for a hash
 		{"errors", "", "a", "errors:a"},
 		{"errors", "", "NOTIFY.17.1h2k3j4h5g6f", "errors:NOTIFY.17.1h2k3j4h5g6f"},
@@ -61,7 +61,7 @@ func parts() *rapid.Generator[string] {
 	)
 }
 
-func TestMembersFitTheCompactEncodingAndNeverCollide(t *testing.T) {
+func TestMembersNeverCollide(t *testing.T) {
 	part := parts()
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string) Request {
@@ -88,7 +88,7 @@ func TestMembersFitTheCompactEncodingAndNeverCollide(t *testing.T) {
 }
 
 // What the index keeps of a source leads to the same members.
-func TestTheNameOfASourceIsShortPrintableAndItsOwn(t *testing.T) {
+func TestSourceNamesAreUnique(t *testing.T) {
 	part := parts()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := part.Draw(t, "a"), part.Draw(t, "b")
@@ -109,7 +109,7 @@ func TestTheNameOfASourceIsShortPrintableAndItsOwn(t *testing.T) {
 }
 
 // The parts of a hash are kept apart: the same text, divided in another way, is another event.
-func TestPartsThatReadTheSameTogetherAreDifferentEvents(t *testing.T) {
+func TestMemberKeepsItsPartsApart(t *testing.T) {
 	long := strings.Repeat("x", longestPlainMember) // too long for a plain member
 	seen := map[string]Request{}
 	for _, request := range []Request{

@@ -69,7 +69,7 @@ func TestMemoryIsAnUpperBound(t *testing.T) {
 	rules := kit.Rules("3000/1h", "3000/1h", "")
 	limiter := s.limiter(t, rules, time.Hour)
 	batch := events(3000, strings.Repeat("x", 57), "a") // a member has 64 bytes then
-	limiter.want(ratelimit.Admitted, batch...)
+	limiter.admits(batch...)
 	memory := rules.Memory(time.Hour)
 	check := func(when string) {
 		var bytes int64

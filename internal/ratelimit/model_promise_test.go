@@ -10,9 +10,9 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// TestTheModelKeepsItsPromises plays random histories to the model alone. A list of what was really admitted, and when,
+// TestModelKeepsItsPromises plays random histories to the model alone. A list of what was really admitted, and when,
 // judges each answer: it knows neither buckets nor forms, nor what the model still remembers.
-func TestTheModelKeepsItsPromises(t *testing.T) {
+func TestModelKeepsItsPromises(t *testing.T) {
 	for name, replicas := range map[string]int{"one set of rules": 1, "several": 3} {
 		t.Run(name, func(t *testing.T) {
 			admitted, refused := 0, 0

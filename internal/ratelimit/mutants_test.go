@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,50 +24,34 @@ import (
 	"notifier/test/kit"
 )
 
-// A mutant is the product with one mistake in it: old, which is there exactly once, is replaced by new. The tests of
-// this package and of the scripts must fail on each (make mutants). What they let through, nobody would notice.
+// A mutant is the product with one mistake. The tests of this package and of the scripts must fail on each (make mutants).
+//
+// The lists name mistakes by file: in «right¦wrong» the right text becomes the wrong one, and the words around it are
+// there to be found exactly once. «right¦wrong¦wrong too» are two mistakes.
 type mutant struct{ file, mistake, old, new string }
 
-const (
-	admitLua      = "lua/admit.lua"
-	sentLua       = "lua/sent.lua"
-	refundLua     = "lua/refund.lua"
-	answerLua     = "lua/answered.lua"
-	pausesLua     = "lua/pauses.lua"
-	peekLua       = "lua/peek.lua"
-	beginLua      = "lua/begin.lua"
-	limiterGo     = "internal/ratelimit/limiter.go"
-	planGo        = "internal/ratelimit/plan.go"
-	replyGo       = "internal/ratelimit/reply.go"
-	beginGo       = "internal/ratelimit/begin.go"
-	pauseGo       = "internal/ratelimit/pause.go"
-	keysGo        = "internal/ratelimit/keys.go"
-	rulesGo       = "internal/ratelimit/rules.go"
-	memberGo      = "internal/ratelimit/member.go"
-	argumentsGo   = "internal/ratelimit/arguments.go"
-	indexGo       = "internal/ratelimit/index.go"
-	traceGo       = "internal/ratelimit/trace.go"
-	quarantineLua = "lua/quarantine.lua"
-	restoreLua    = "lua/restore.lua"
-	costGo        = "internal/ratelimit/cost.go"
-	limitGo       = "internal/ratelimit/limit.go"
-	reservesGo    = "internal/ratelimit/reserves.go"
-	restoreGo     = "internal/ratelimit/restore.go"
-	journalGo     = "internal/ratelimit/journal.go"
-	healerGo      = "internal/ratelimit/healer.go"
-	guardGo       = "internal/ratelimit/guard.go"
-	memoryGo      = "internal/ratelimit/memory.go"
-	damagedKeyGo  = "internal/ratelimit/damagedkey.go"
-)
+func allMutants() (all []mutant) {
+	for _, mistakes := range []map[string][]string{scriptMistakes, goMistakes} {
+		for _, file := range slices.Sorted(maps.Keys(mistakes)) {
+			for _, line := range mistakes[file] {
+				before, rest, _ := strings.Cut(line, "«")
+				change, after, _ := strings.Cut(rest, "»")
+				right, wrong, _ := strings.Cut(change, "¦")
+				for _, wrong := range strings.Split(wrong, "¦") {
+					all = append(all, mutant{file, strings.Replace(line, change, right+"¦"+wrong, 1), before + right + after, before + wrong + after})
+				}
+			}
+		}
+	}
+	return all
+}
 
-var mutants = slices.Concat(admitMutants, scriptMutants, paceMutants, goMutants)
-
-// Each mutant has a deadline: one that makes a test wait for ever is caught too.
+// Each mutant has a deadline: one that makes a test hang is caught too.
 const mutantDeadline = 90 * time.Second
 
 // TestEveryMutantFits takes a second: run it after a change of the product.
 func TestEveryMutantFits(t *testing.T) {
-	for _, m := range mutants {
+	for _, m := range allMutants() {
 		if _, err := m.source("../.."); err != nil {
 			t.Error(err)
 		}
@@ -87,7 +72,7 @@ func TestEveryMutantIsCaught(t *testing.T) {
 	var tried, caught atomic.Int32
 	places := make(chan struct{}, runtime.GOMAXPROCS(0)) // -parallel is for tests that wait; these compute
 	t.Run("mutant", func(t *testing.T) {
-		for _, m := range mutants {
+		for _, m := range allMutants() {
 			t.Run(filepath.Base(m.file)+": "+m.mistake, func(t *testing.T) {
 				t.Parallel()
 				places <- struct{}{}
@@ -109,7 +94,7 @@ func (m mutant) source(root string) (string, error) {
 		return "", err
 	}
 	if n := strings.Count(string(text), m.old); n != 1 {
-		return "", fmt.Errorf("%s: %s: %q is there %d times, expected once: fix the list of mutants", m.file, m.mistake, m.old, n)
+		return "", fmt.Errorf("%s: %q is there %d times, expected once: fix the list of mutants", m.file, m.old, n)
 	}
 	return strings.Replace(string(text), m.old, m.new, 1), nil
 }
@@ -140,14 +125,20 @@ func (m mutant) run(t *testing.T, root string) (by string, err error) {
 }
 
 // The tests are in short form, without those that need a while to start servers. Those that find most at the least cost come
-// first: the examples on the embedded store, then the others, and those that take the longest where all others have passed.
+// first: the examples on the embedded store, the histories on it, then everything on a server. A fixed seed finds the same
+// each time.
 const (
-	left = "TestEveryMutant|Cluster|Sentinel|Primary|Failover|Silent"
-	slow = "^(TestOldAndNewReplicasSideBySide|TestNoStormIsRefused|TestACallThatIsRepeatedBecauseItsAnswerWasLostChargesOnce|" +
-		"TestTheScriptsDecideLikeTheModel|TestNoRollingWindowEverHoldsMoreThanTheLimit)$"
+	left      = "TestEveryMutant|Cluster|Sentinel|Primary|Failover|Silent"
+	histories = "^TestTheScriptsDecideLikeTheModel$"
+	slow      = "^(TestNoStormIsRefused|TestRepeatedCallChargesOnce|TestTheScriptsDecideLikeTheModel)$"
 )
 
-var parts = [][]string{{"-test.run=/^embedded$", "-test.skip=" + left + "|" + slow}, {"-test.skip=" + left + "|" + slow}, {"-test.run=" + slow}}
+var parts = [][]string{
+	{"-test.run=/^embedded$", "-test.skip=" + left + "|" + slow},
+	{"-test.run=" + histories + "/^embedded$", "-rapid.seed=1", "-rapid.checks=100"},
+	{"-test.skip=" + left + "|" + slow},
+	{"-test.run=" + slow},
+}
 
 // runTests runs the tests with a file replaced, or with none if it is empty: those of this package and, of a script, those of
 // package lua. For a script nothing is compiled: this very program has the tests, and replaces the script when it starts.
@@ -201,10 +192,11 @@ const (
 // In the program that runTests starts, a script is replaced before the first test.
 func init() {
 	scripts := map[string]*string{
-		admitLua: &lua.Admit, sentLua: &lua.Sent, refundLua: &lua.Refund, answerLua: &lua.Answered, pausesLua: &lua.Pauses,
-		peekLua: &lua.Peek, beginLua: &lua.Begin, restoreLua: &lua.Restore, quarantineLua: &lua.Quarantine,
+		"admit": &lua.Admit, "sent": &lua.Sent, "refund": &lua.Refund, "answered": &lua.Answered, "pauses": &lua.Pauses,
+		"peek": &lua.Peek, "begin": &lua.Begin, "restore": &lua.Restore, "quarantine": &lua.Quarantine,
 	}
-	if script := scripts[os.Getenv(scriptVariable)]; script != nil {
+	name, _ := strings.CutSuffix(filepath.Base(os.Getenv(scriptVariable)), ".lua")
+	if script := scripts[name]; script != nil {
 		text, err := os.ReadFile(os.Getenv(mutatedVariable))
 		if err != nil {
 			panic(err)

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -8,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestDecodePermitReadsWhatTheScriptSays(t *testing.T) {
+func TestDecodePermit(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply []any
 		want  Permit
@@ -30,7 +31,7 @@ func TestDecodePermitReadsWhatTheScriptSays(t *testing.T) {
 	}
 }
 
-func TestDecodePermitTakesNothingElse(t *testing.T) {
+func TestDecodePermitErrors(t *testing.T) {
 	for want, reply := range map[string]any{
 		`expected a list`:                         "post",
 		`reply has 2 entries, expected 3`:         []any{"post", int64(1)},
@@ -51,7 +52,13 @@ func TestDecodePermitTakesNothingElse(t *testing.T) {
 	}
 }
 
-func TestDecodeAnsweredReadsWhatTheScriptSays(t *testing.T) {
+func TestDecodePausesErrors(t *testing.T) {
+	if pauses, err := decodePauses([]any{"*", int64(math.MaxInt64)}); err == nil {
+		t.Errorf("%+v, expected an error", pauses)
+	}
+}
+
+func TestDecodeAnswered(t *testing.T) {
 	for word, want := range map[string]PauseScope{"none": NoPause, "channel": PausedChannel, "workspace": PausedWorkspace} {
 		if scope, left, err := decodeAnswered([]any{word, int64(7)}); scope != want || left != 7*time.Microsecond || err != nil {
 			t.Errorf("%s: %d for %s, %v", word, scope, left, err)

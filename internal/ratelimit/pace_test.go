@@ -32,75 +32,47 @@ func (c caller) wantPaced(s *store, want time.Duration, post ratelimit.Post) {
 	}
 }
 
-func TestThePaceHoldsOverAllReplicasAndPerChannel(t *testing.T) {
+func TestPaceIsSharedPerChannel(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.paced(t, "3/1m"), s.paced(t, "3/1m")
-		one.wantDigest(ratelimit.Granted, aChannel, "p1")
-		other.wantDigest(ratelimit.Granted, aChannel, "p2")
+		one.postsTo(aChannel, "p1")
+		other.postsTo(aChannel, "p2")
 		s.advance(t, 20*time.Second)
-		one.wantDigest(ratelimit.Granted, aChannel, "p3")
+		one.postsTo(aChannel, "p3")
 		for range 3 { // who waits takes nothing
 			other.wantPaced(s, 40*time.Second, ratelimit.Post{Name: "p4"})
 		}
-		other.wantDigest(ratelimit.Granted, "C0000002", "p5")
+		other.postsTo("C0000002", "p5")
 		s.advance(t, 40*time.Second)
-		other.wantDigest(ratelimit.Granted, aChannel, "p4")
+		other.postsTo(aChannel, "p4")
 		for range 3 { // a lost reply
-			other.wantDigest(ratelimit.Granted, aChannel, "p6")
+			other.postsTo(aChannel, "p6")
 		}
 		one.wantPaced(s, 20*time.Second, ratelimit.Post{Name: "p7"})
 	})
 }
 
-// A post without an answer counts for as long as it may take. Whoever waits asks again after a window all the same: the answer
-// may have come by then.
-func TestAWaitForThePaceIsAWindowAtMost(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.paced(t, "1/1s")
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p1")
-		limiter.wantPaced(s, time.Second, ratelimit.Post{Name: "p2"})
-		s.advance(t, time.Second)
-		limiter.wantPaced(s, time.Second, ratelimit.Post{Name: "p2"})
-		limiter.posted("p1")
-		s.advance(t, time.Second)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
-	})
-}
-
 // Slack counts a post when it takes it, which may be as late as its answer.
-func TestASlotCountsFromTheAnswer(t *testing.T) {
+func TestSlotCountsFromTheAnswer(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "1/1m")
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p1")
+		limiter.postsTo(aChannel, "p1")
 		s.advance(t, 10*time.Second)
 		limiter.posted("p1")
 		s.advance(t, 50*time.Second)
 		limiter.wantPaced(s, 10*time.Second, ratelimit.Post{Name: "p2"})
 		s.advance(t, 10*time.Second)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
-	})
-}
-
-func TestASlotWithoutAnAnswerCountsAsLongAsItsPostMayTake(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.paced(t, "1/10s")
-		post := func(name string) ratelimit.Post { return ratelimit.Post{Name: name, Longest: time.Minute} }
-		limiter.ask(post("p1"))
-		limiter.wantPaced(s, 10*time.Second, post("p2")) // the answer may come at once
-		s.advance(t, 59*time.Second)
-		limiter.wantPaced(s, time.Second, post("p2"))
-		s.advance(t, time.Second)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
+		limiter.postsTo(aChannel, "p2")
 	})
 }
 
 // A post that comes first takes the next slot before everybody who waits for one, and does not have to be lucky.
-func TestTheFirstTakesTheNextSlot(t *testing.T) {
+func TestFirstTakesTheNextSlot(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "2/1m")
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p1")
+		limiter.postsTo(aChannel, "p1")
 		s.advance(t, 30*time.Second)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
+		limiter.postsTo(aChannel, "p2")
 		digest := ratelimit.Post{Name: "d", First: true}
 		for range 3 {
 			limiter.wantPaced(s, 30*time.Second, digest)
@@ -115,23 +87,8 @@ func TestTheFirstTakesTheNextSlot(t *testing.T) {
 		}
 		limiter.wantPaced(s, 30*time.Second, ratelimit.Post{Name: "p3"})
 		s.advance(t, 30*time.Second)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p3")
+		limiter.postsTo(aChannel, "p3")
 		limiter.wantPaced(s, 30*time.Second, ratelimit.Post{Name: "p4"})
-	})
-}
-
-func TestReplicasWithOtherPacesShareTheSlots(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		short, long, off := s.paced(t, "1/100ms"), s.paced(t, "3/30m"), s.paced(t, "off")
-		off.wantDigest(ratelimit.Granted, aChannel, "p0")
-		long.wantDigest(ratelimit.Granted, aChannel, "p1")
-		for i := range 4 {
-			s.advance(t, time.Minute)
-			short.wantDigest(ratelimit.Granted, aChannel, fmt.Sprint("s", i))
-			short.posted(fmt.Sprint("s", i))
-		}
-		long.wantPaced(s, 28*time.Minute, ratelimit.Post{Name: "p2"})
-		off.wantDigest(ratelimit.Granted, aChannel, "p3")
 	})
 }
 
@@ -139,39 +96,27 @@ func TestOnlyPermittedPostsAreRecorded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "1/1m")
 		e := event("e", "a")
-		limiter.want(ratelimit.Admitted, e)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p0")
+		limiter.admits(e)
+		limiter.postsTo(aChannel, "p0")
 		before := s.contents(t)
 		limiter.wantPaced(s, time.Minute, ratelimit.Post{Request: e, Name: "p1"})
 		limiter.wantPermit(ratelimit.NotInFlight, 0, event("f", "a"), "", "p1")
 		s.unchanged(t, before)
 		s.advance(t, time.Minute)
-		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
-		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		limiter.posts(1, e, "", "p1")
+		limiter.posts(1, e, "", "p1")
 		s.advance(t, 2*time.Minute)
 		limiter.wantPermit(ratelimit.OutcomeUnknown, 1, e, "", "p2") // before the pace
-		limiter.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+		limiter.posts(2, e, "p1", "p2")
 	})
 }
 
-// A permit that is asked for again after its slot is free is a new one.
-func TestAnOldPermitIsNotForEver(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.paced(t, "1/3s")
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p1")
-		limiter.posted("p1")
-		s.advance(t, 4*time.Second)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
-		limiter.wantDigest(ratelimit.Paced, aChannel, "p1")
-	})
-}
-
-func TestAChannelIsPacedByTheNameThatTheSettingsHave(t *testing.T) {
+func TestChannelIsPacedByItsConfiguredName(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.paced(t, "1/1m"), s.paced(t, "1/1m")
-		one.wantDigest(ratelimit.Granted, "#alerts", "p1")
+		one.postsTo("#alerts", "p1")
 		other.wantPaced(s, time.Minute, ratelimit.Post{Channel: "#alerts", Name: "p2"})
-		other.wantDigest(ratelimit.Granted, aChannel, "p3")
+		other.postsTo(aChannel, "p3")
 		_, err := one.Begin(t.Context(), ratelimit.Post{Name: "p4", Longest: aPost}) // a webhook's own
 		kit.Check(t, err)
 		want := []string{"{n}:pace:#alerts", "{n}:pace:" + aChannel, "{n}:pace:webhook"}
@@ -184,14 +129,14 @@ func TestAChannelIsPacedByTheNameThatTheSettingsHave(t *testing.T) {
 }
 
 // A channel that is always busy keeps its key alive. What no pace can ask for goes with the next post.
-func TestSlotsThatNoLongerCountAreRemoved(t *testing.T) {
+func TestStaleSlotsAreRemoved(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "1000/1h")
 		pace := "{n}:pace:" + aChannel
-		limiter.wantDigest(ratelimit.Granted, aChannel, "first")
+		limiter.postsTo(aChannel, "first")
 		s.advance(t, 61*time.Minute)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "second")
-		if n := s.ZCard(t.Context(), pace).Val(); n != 1 {
+		limiter.postsTo(aChannel, "second")
+		if n := s.count(t, pace); n != 1 {
 			t.Errorf("%d slots are kept, expected that of the last hour\n%s", n, s.contents(t))
 		}
 		clock, _ := limiter.micros(s)
@@ -200,10 +145,40 @@ func TestSlotsThatNoLongerCountAreRemoved(t *testing.T) {
 			slots = append(slots, zAt(clock-time.Minute.Microseconds(), fmt.Sprint("x", i)))
 		}
 		kit.Check(t, s.ZAdd(t.Context(), pace, slots...).Err())
-		s.paced(t, "off").wantDigest(ratelimit.Granted, aChannel, "third")
-		if n := s.ZCard(t.Context(), pace).Val(); n != 2000 {
+		s.paced(t, "off").postsTo(aChannel, "third")
+		if n := s.count(t, pace); n != 2000 {
 			t.Errorf("%d slots are kept, expected 2000", n)
 		}
 		limiter.wantPaced(s, 59*time.Minute, ratelimit.Post{Name: "fourth"})
+	})
+}
+
+func TestTurnIsWhatThePaceAnswers(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		l := s.paced(t, "2/10s")
+		pace := ratelimit.Tier{Count: 2, Window: 10 * time.Second}
+		turn := func() time.Duration {
+			t.Helper()
+			in, err := l.Turn(t.Context(), "#alerts", pace)
+			kit.Check(t, err)
+			return in
+		}
+		for _, name := range []string{"p1", "p2"} {
+			if in := turn(); in != 0 {
+				t.Errorf("before %s its turn is in %s, expected now", name, in)
+			}
+			permit, err := l.Begin(t.Context(), ratelimit.Post{Channel: "#alerts", Name: name, Longest: time.Second})
+			if err != nil || permit.Status != ratelimit.Granted {
+				t.Fatal(permit, err)
+			}
+		}
+		permit, err := l.Begin(t.Context(), ratelimit.Post{Channel: "#alerts", Name: "p3", Longest: time.Second})
+		kit.Check(t, err)
+		if in := turn(); permit.Status != ratelimit.Paced || in > permit.Wait || in < permit.Wait-time.Second {
+			t.Errorf("its turn is in %s, but begin.lua says %+v", in, permit)
+		}
+		if in, err := l.Turn(t.Context(), "#other", pace); in != 0 || err != nil {
+			t.Errorf("of another channel: %s, %v", in, err)
+		}
 	})
 }

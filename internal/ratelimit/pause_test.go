@@ -39,14 +39,6 @@ func (s *store) anyLimiter(t *testing.T) caller {
 	return s.limiter(t, kit.Rules("1000/30m", "1000/30m", ""), day)
 }
 
-func TestAPauseIsNoMatterOfTheLimits(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("1/30m", "1/30m", ""), day)
-		limiter.refused("p1", time.Hour)
-		limiter.want(ratelimit.Admitted, event("e", "a"))
-	})
-}
-
 // digest asks for a post without an event.
 func (c caller) digest(channel, name string) ratelimit.Permit {
 	c.t.Helper()
@@ -61,6 +53,12 @@ func (c caller) wantDigest(status ratelimit.PermitStatus, channel, name string) 
 	}
 }
 
+// postsTo expects a permit for a post without an event.
+func (c caller) postsTo(channel, name string) {
+	c.t.Helper()
+	c.wantDigest(ratelimit.Granted, channel, name)
+}
+
 func TestPauseErrorsAreNoPause(t *testing.T) {
 	limiter := limiterAt(t, "redis://"+kit.FreeAddr(t))
 	if left, err := limiter.LongestPause(t.Context()); err == nil || left != 0 {
@@ -72,7 +70,7 @@ func TestPauseErrorsAreNoPause(t *testing.T) {
 	}
 }
 
-func TestAPauseHoldsForAllReplicasAndIsNeverShortened(t *testing.T) {
+func TestPauseIsSharedAndNeverShortened(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.anyLimiter(t), s.anyLimiter(t)
 		one.paused(s, aChannel, 0)
@@ -93,59 +91,24 @@ func TestAPauseHoldsForAllReplicasAndIsNeverShortened(t *testing.T) {
 	})
 }
 
-func TestAPauseRunsOut(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.anyLimiter(t)
-		limiter.refused("p1", 10*time.Minute)
-		s.advance(t, 4*time.Minute)
-		limiter.paused(s, aChannel, 6*time.Minute)
-		limiter.refused("p2", 8*time.Minute) // from now, so two minutes longer
-		limiter.paused(s, aChannel, 8*time.Minute)
-		s.advance(t, 8*time.Minute)
-		limiter.paused(s, aChannel, 0)
-		if left, err := limiter.LongestPause(t.Context()); err != nil || left != 0 {
-			t.Errorf("%s, %v", left, err)
-		}
-	})
-}
-
-func TestAPauseRunsOutByItself(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.anyLimiter(t)
-		started := time.Now()
-		limiter.refused("p1", 50*time.Millisecond)
-		s.eventually(t, 2*time.Millisecond, func() error {
-			if left := limiter.left(aChannel); left > 50*time.Millisecond {
-				t.Fatalf("%s of the pause are left, expected at most 50ms", left)
-			} else if left > 0 {
-				return fmt.Errorf("%s of the pause are left", left)
-			}
-			return nil
-		})
-		if s.embedded == nil && time.Since(started) < 50*time.Millisecond {
-			t.Errorf("over after %s", time.Since(started))
-		}
-	})
-}
-
 // Two channels of which the one is paused.
 const busy, idle = "C0000BUSY", "C0000IDLE"
 
 // Slack limits each channel: one that it refuses costs the others nothing, whether it has posted much before or nothing.
-func TestARefusedChannelPausesNoOther(t *testing.T) {
+func TestRefusedChannelPausesNoOther(t *testing.T) {
 	for _, posts := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d posts before", posts), func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
 				limiter := s.anyLimiter(t)
 				for i := range posts {
-					limiter.wantDigest(ratelimit.Granted, busy, fmt.Sprint("b", i))
+					limiter.postsTo(busy, fmt.Sprint("b", i))
 				}
 				answer := ratelimit.Answer{Channel: busy, Name: "b0", RetryAfter: 12 * time.Second}
 				if left := limiter.answer(answer, ratelimit.PausedChannel); left != 12*time.Second {
 					t.Errorf("%s, expected 12s", left)
 				}
 				limiter.wantDigest(ratelimit.ChannelPaused, busy, "b9")
-				limiter.wantDigest(ratelimit.Granted, idle, "i0")
+				limiter.postsTo(idle, "i0")
 				limiter.paused(s, busy, 12*time.Second)
 				limiter.paused(s, "", 0)
 			})
@@ -153,7 +116,7 @@ func TestARefusedChannelPausesNoOther(t *testing.T) {
 	}
 }
 
-func TestAfterAPauseOnePostOfTheChannelGoesFirst(t *testing.T) {
+func TestPauseEndsWithAProbe(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.anyLimiter(t)
 		refuse := func(name string) {
@@ -163,46 +126,35 @@ func TestAfterAPauseOnePostOfTheChannelGoesFirst(t *testing.T) {
 		}
 		refuse("b0")
 		s.advance(t, 10*time.Second)
-		limiter.wantDigest(ratelimit.Granted, busy, "b1")
+		limiter.postsTo(busy, "b1")
 		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b2")
-		limiter.wantDigest(ratelimit.Granted, idle, "i1")
+		limiter.postsTo(idle, "i1")
 		refuse("b1")
 		refuse("b1") // the reply was lost
 		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b3")
 		s.advance(t, 10*time.Second)
-		limiter.wantDigest(ratelimit.Granted, busy, "b3")
+		limiter.postsTo(busy, "b3")
 		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b4")
 		limiter.answer(ratelimit.Answer{Channel: busy, Name: "b3", Posted: true}, ratelimit.NoPause)
-		limiter.wantDigest(ratelimit.Granted, busy, "b4")
-		limiter.wantDigest(ratelimit.Granted, busy, "b5")
+		limiter.postsTo(busy, "b4")
+		limiter.postsTo(busy, "b5")
 	})
 }
 
-func TestAProbeThatNeverEndsExpires(t *testing.T) {
+func TestProbeThatNeverEndsExpires(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.anyLimiter(t)
 		limiter.refused("p0", time.Second)
 		limiter.posted("p1") // nothing is left beside the pause
 		s.advance(t, time.Second)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
+		limiter.postsTo(aChannel, "p2")
 		if left := s.TTL(t.Context(), "{n}:probes").Val(); left <= 0 || left > 62*time.Minute {
 			t.Errorf("the probes expire in %s, expected an hour", left)
 		}
 	})
 }
 
-// A minute after a pause nobody has to wait for a probe.
-func TestAPauseThatIsLongOverNeedsNoProbe(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.anyLimiter(t)
-		limiter.refused("p0", time.Second)
-		s.advance(t, 62*time.Second)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p1")
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p2")
-	})
-}
-
-func TestASecondRefusedChannelPausesTheWorkspace(t *testing.T) {
+func TestSecondRefusedChannelPausesTheWorkspace(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.anyLimiter(t)
 		refuse := func(channel string, want ratelimit.PauseScope) {
@@ -218,50 +170,16 @@ func TestASecondRefusedChannelPausesTheWorkspace(t *testing.T) {
 		refuse(busy, ratelimit.PausedWorkspace)
 
 		s.advance(t, 10*time.Second)
-		limiter.wantDigest(ratelimit.Granted, "C000OTHER", "to C000OTHER")
+		limiter.postsTo("C000OTHER", "to C000OTHER")
 		limiter.wantDigest(ratelimit.WorkspacePaused, "C000THIRD", "t1")
 		refuse("C000OTHER", ratelimit.PausedWorkspace) // nothing was posted yet
 		s.advance(t, 10*time.Second)
-		limiter.wantDigest(ratelimit.Granted, "C000THIRD", "t1")
+		limiter.postsTo("C000THIRD", "t1")
 		limiter.answer(ratelimit.Answer{Channel: "C000THIRD", Name: "t1", Posted: true}, ratelimit.NoPause)
-		limiter.wantDigest(ratelimit.Granted, "C000THIRD", "t2")
-		limiter.wantDigest(ratelimit.Granted, busy, "b1")
+		limiter.postsTo("C000THIRD", "t2")
+		limiter.postsTo(busy, "b1")
 		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b2") // its own pause still has to be tried
 		refuse(idle, ratelimit.PausedChannel)                   // the first since
-	})
-}
-
-// A post that Slack takes shows that it does not limit the workspace.
-func TestAPostBetweenTwoRefusalsLeavesTheWorkspaceOpen(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		one, other := s.anyLimiter(t), s.anyLimiter(t)
-		for i := range 3 {
-			for _, channel := range []string{busy, idle} {
-				answer := ratelimit.Answer{Channel: channel, Name: fmt.Sprint(channel, i), RetryAfter: time.Second}
-				one.answer(answer, ratelimit.PausedChannel)
-				other.posted(fmt.Sprint("between", i, channel))
-			}
-		}
-		one.paused(s, "", 0)
-	})
-}
-
-// The answer to a post from before the pause does not show what Slack takes after it.
-func TestOnlyTheProbesAnswerEndsAPause(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.anyLimiter(t)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "early")
-		limiter.refusedInTwo("p0", time.Second)
-		s.advance(t, time.Second)
-		limiter.wantDigest(ratelimit.Granted, "C000OTHER", "other") // the probe of the workspace
-		limiter.posted("early")
-		limiter.wantDigest(ratelimit.WorkspacePaused, "C000OTHER", "p1")
-		limiter.answer(ratelimit.Answer{Channel: "C000OTHER", Name: "other"}, ratelimit.NoPause)
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p2") // the probe of the channel
-		limiter.posted("early")
-		limiter.wantDigest(ratelimit.ChannelPaused, aChannel, "p3")
-		limiter.posted("p2")
-		limiter.wantDigest(ratelimit.Granted, aChannel, "p3")
 	})
 }
 
@@ -282,5 +200,16 @@ func TestPausesAreNamedAsInTheSettings(t *testing.T) {
 		if difference := cmp.Diff(want, got); difference != "" {
 			t.Errorf("(-want +got):\n%s", difference)
 		}
+	})
+}
+
+// A minute after a pause no post waits for a probe.
+func TestOldPauseNeedsNoProbe(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.anyLimiter(t)
+		limiter.refused("p0", time.Second)
+		s.advance(t, 62*time.Second)
+		limiter.postsTo(aChannel, "p1")
+		limiter.postsTo(aChannel, "p2")
 	})
 }

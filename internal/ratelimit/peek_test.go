@@ -18,7 +18,7 @@ func TestPeekTellsWhatAdmitWouldDecide(t *testing.T) {
 		rules := kit.Rules("3/30m", "2/30m+1/10s", "deploys=5/1h")
 		ctx := t.Context()
 		limiter := s.limiter(t, rules, time.Hour)
-		limiter.want(ratelimit.Admitted, event("a", "errors"))
+		limiter.admits(event("a", "errors"))
 		before := s.contents(t)
 		usages, err := limiter.Peek(ctx, "errors", "deploys", "never seen")
 		kit.Check(t, err)
@@ -48,22 +48,6 @@ func TestPeekTellsWhatAdmitWouldDecide(t *testing.T) {
 	})
 }
 
-// Buckets that have left the window are not used, although they are stored until the next admission.
-func TestPeekLeavesOutBucketsThatHaveLeft(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "5/10m:1m", ""), day)
-		limiter.want(ratelimit.Admitted, costing(event("e", "a"), 3))
-		s.advance(t, 6*time.Minute)
-		limiter.want(ratelimit.Admitted, event("f", "a"))
-		s.advance(t, 6*time.Minute)
-		usages, err := limiter.Peek(t.Context(), "a")
-		kit.Check(t, err)
-		if usages[1].Used != 1 || usages[1].FreeIn != 0 {
-			t.Errorf("%+v, expected one slot used, and room", usages[1])
-		}
-	})
-}
-
 // What peek shows at a certain time after a whole hour.
 type shown struct {
 	after time.Duration
@@ -72,7 +56,7 @@ type shown struct {
 }
 
 // Of each kind of limit peek shows to the microsecond what admit.lua would decide by.
-func TestPeekShowsTheMicrosecondAtWhichASlotFrees(t *testing.T) {
+func TestPeekIsExactToTheMicrosecond(t *testing.T) {
 	const early = time.Microsecond // before a bucket's or a fixed window's end
 	tests := map[string]struct {
 		limit  string
@@ -107,12 +91,11 @@ func TestPeekShowsTheMicrosecondAtWhichASlotFrees(t *testing.T) {
 			hour := s.now
 			for i, after := range test.events {
 				s.advance(t, hour.Add(after).Sub(s.now))
-				limiter.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
+				limiter.admits(event(fmt.Sprint("e", i), "a"))
 			}
 			for _, want := range test.shown {
 				s.advance(t, hour.Add(want.after).Sub(s.now))
-				usages, err := limiter.Peek(t.Context(), "a")
-				kit.Check(t, err)
+				usages := limiter.peek("a")
 				if got := (shown{want.after, usages[1].Used, usages[1].FreeIn}); got != want {
 					t.Errorf("%+v, expected %+v", got, want)
 				}

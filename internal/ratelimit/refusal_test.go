@@ -26,7 +26,7 @@ func expectRefusal(t *testing.T, s *store, got ratelimit.Decision, outcome ratel
 	}
 }
 
-func TestARefusalNamesTheTierThatFreesLast(t *testing.T) {
+func TestRefusalNamesTheTierThatFreesLast(t *testing.T) {
 	const minute = int64(60_000_000)
 	tests := map[string]struct {
 		global, category string
@@ -34,24 +34,18 @@ func TestARefusalNamesTheTierThatFreesLast(t *testing.T) {
 		tier             string
 		frees            int64 // after the only admission
 	}{
-		"only the category's":                  {"5/30m", "1/10m", ratelimit.Category, "1/10m", 10 * minute},
-		"only the global one":                  {"1/10m", "5/30m", ratelimit.Global, "1/10m", 10 * minute},
-		"both, the global one later":           {"1/30m", "1/10m", ratelimit.Global, "1/30m", 30 * minute},
-		"both, the category's later":           {"1/10m", "1/30m", ratelimit.Category, "1/30m", 30 * minute},
-		"both at once: the category's":         {"1/10m", "1/10m", ratelimit.Category, "1/10m", 10 * minute},
-		"two tiers, the longer first":          {"9/1h", "1/10m+1/5m", ratelimit.Category, "1/10m", 10 * minute},
-		"two tiers, the longer last":           {"9/1h", "1/5m+1/10m", ratelimit.Category, "1/10m", 10 * minute},
-		"two tiers, only the shorter is full":  {"9/1h", "2/10m+1/5m", ratelimit.Category, "1/5m", 5 * minute},
-		"three tiers of each":                  {"1/1m+1/7m+1/3m", "1/2m+1/6m+1/4m", ratelimit.Global, "1/7m", 7 * minute},
-		"the global tier between category's":   {"1/5m", "1/4m+1/6m", ratelimit.Category, "1/6m", 6 * minute},
-		"the category's tier between global's": {"1/4m+1/6m", "1/5m", ratelimit.Global, "1/6m", 6 * minute},
+		"two tiers, the longer first":         {"9/1h", "1/10m+1/5m", ratelimit.Category, "1/10m", 10 * minute},
+		"two tiers, the longer last":          {"9/1h", "1/5m+1/10m", ratelimit.Category, "1/10m", 10 * minute},
+		"two tiers, only the shorter is full": {"9/1h", "2/10m+1/5m", ratelimit.Category, "1/5m", 5 * minute},
+		"three tiers of each":                 {"1/1m+1/7m+1/3m", "1/2m+1/6m+1/4m", ratelimit.Global, "1/7m", 7 * minute},
+		"the global tier between category's":  {"1/5m", "1/4m+1/6m", ratelimit.Category, "1/6m", 6 * minute},
 	}
 	eachStore(t, func(t *testing.T, s *store) {
 		for name, test := range tests {
 			t.Run(name, func(t *testing.T) {
 				s.FlushAll(t.Context())
 				limiter := s.limiter(t, kit.Rules(test.global, test.category, ""), day)
-				limiter.want(ratelimit.Admitted, event("first", "a"))
+				limiter.admits(event("first", "a"))
 				s.advance(t, 13*time.Second)
 				admitted := s.takenAt(t, "{n}:global", "a:first")
 				expectRefusal(t, s, limiter.one(event("second", "a")), test.outcome, test.tier, 1, admitted+test.frees)
@@ -60,36 +54,9 @@ func TestARefusalNamesTheTierThatFreesLast(t *testing.T) {
 	})
 }
 
-func TestUsedCountsTheWindowOfTheTierThatRefused(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/1h", "8/1h+3/1m", ""), day)
-		limiter.admit(events(3, "old", "a")...)
-		s.advance(t, 2*time.Minute)
-		limiter.admit(events(3, "new", "a")...)
-		frees := s.takenAt(t, "{n}:category:a", "a:new-1") + time.Minute.Microseconds()
-		expectRefusal(t, s, limiter.one(event("x", "a")), ratelimit.Category, "3/1m", 3, frees)
-	})
-}
-
-// Entries that have left the window stay in the set until the next admission. They are not counted.
-func TestEntriesThatAreOutOfTheWindowAreNotCounted(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/1h", "3/1m", ""), day)
-		limiter.admit(events(2, "old", "a")...)
-		s.advance(t, 30*time.Second)
-		limiter.admit(event("middle", "a"))
-		s.advance(t, 30*time.Second)
-		frees := s.takenAt(t, "{n}:category:a", "a:middle") + time.Minute.Microseconds()
-		// One is in the window, two are in the set only; an event of three slots finds two free.
-		expectRefusal(t, s, limiter.one(costing(event("x", "a"), 3)), ratelimit.Category, "3/1m", 1, frees)
-		limiter.want(ratelimit.Admitted, costing(event("y", "a"), 2))
-	})
-}
-
 // Slots that the batch itself has taken are the newest ones and free a window from now.
-func TestARefusalCountsWhatItsOwnBatchHasTaken(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/1h", "3/10m", ""), day)
+func TestRefusalCountsItsOwnBatch(t *testing.T) {
+	eachLimiter(t, "100/1h", "3/10m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admit(event("old", "a"))
 		s.advance(t, time.Minute)
 		decisions := limiter.admit(event("n1", "a"), event("n2", "a"), event("x", "a"), costing(event("y", "a"), 2))
@@ -99,28 +66,11 @@ func TestARefusalCountsWhatItsOwnBatchHasTaken(t *testing.T) {
 	})
 }
 
-// The answer to one refusal is used for the next one alike, until something is admitted.
-func TestRefusalsAreRightAgainAfterAnAdmissionInTheSameBatch(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("3/1h", "2/10m", ""), day)
-		decisions := limiter.admit(
-			event("a1", "a"), event("a2", "a"), event("a3", "a"), event("a4", "a"),
-			event("b1", "b"), event("b2", "b"), event("a5", "a"))
-		admitted := s.takenAt(t, "{n}:global", "a:a1")
-		short, long := admitted+(10*time.Minute).Microseconds(), admitted+time.Hour.Microseconds()
-		expectRefusal(t, s, decisions[2], ratelimit.Category, "2/10m", 2, short)
-		expectRefusal(t, s, decisions[3], ratelimit.Category, "2/10m", 2, short)
-		expectRefusal(t, s, decisions[5], ratelimit.Global, "3/1h", 3, long)
-		expectRefusal(t, s, decisions[6], ratelimit.Global, "3/1h", 3, long)
-	})
-}
-
-func TestRetryAfterIsWhenAnEventOfThatCostFits(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/1h", "4/10m", ""), day)
+func TestRetryAfterIsWhenTheCostFits(t *testing.T) {
+	eachLimiter(t, "100/1h", "4/10m", func(t *testing.T, s *store, limiter caller) {
 		ids := []string{"e1", "e2", "e3", "e4"}
 		for _, id := range ids {
-			limiter.want(ratelimit.Admitted, event(id, "a"))
+			limiter.admits(event(id, "a"))
 			s.advance(t, time.Minute)
 		}
 		for cost := 1; cost <= 4; cost++ {
@@ -136,32 +86,12 @@ func TestRetryAfterIsWhenAnEventOfThatCostFits(t *testing.T) {
 		} else {
 			s.advance(t, wait)
 		}
-		limiter.want(ratelimit.Admitted, costing(event("x", "a"), 3))
+		limiter.admits(costing(event("x", "a"), 3))
 	})
 }
 
-func TestAnEventOfSeveralSlotsFitsAllTiersOrTakesNone(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("6/30m", "5/30m+3/1m", ""), day)
-		limiter.want(ratelimit.Admitted, costing(event("three", "a"), 3))
-		limiter.want(ratelimit.Category, event("a minute's tier is full", "a"))
-		s.advance(t, time.Minute)
-		limiter.want(ratelimit.Category, costing(event("half an hour's tier has two", "a"), 3))
-		limiter.want(ratelimit.Admitted, costing(event("two", "a"), 2))
-		limiter.want(ratelimit.Global, costing(event("the global tier has one", "b"), 2))
-		limiter.want(ratelimit.Admitted, event("one", "b"))
-		limiter.want(ratelimit.Global, event("none is left", "c"))
-		for key, want := range map[string]int64{"{n}:global": 6, "{n}:category:a": 5, "{n}:category:b": 1, "{n}:category:c": 0} {
-			if got := s.ZCard(t.Context(), key).Val(); got != want {
-				t.Errorf("%s has %d slots taken, expected %d", key, got, want)
-			}
-		}
-	})
-}
-
-func TestACostAboveALimitNeverFitsAndSaysNoTime(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("10/1h", "5/1h+2/1m", ""), day)
+func TestCostAboveALimitNeverFits(t *testing.T) {
+	eachLimiter(t, "10/1h", "5/1h+2/1m", func(t *testing.T, s *store, limiter caller) {
 		want := ratelimit.Decision{Outcome: ratelimit.Category, Tier: mustParse("2/1m")[0], Never: true}
 		if difference := cmp.Diff(want, limiter.one(costing(event("x", "a"), 3))); difference != "" {
 			t.Errorf("into the empty set (-want +got):\n%s", difference)
@@ -178,9 +108,8 @@ func TestACostAboveALimitNeverFitsAndSaysNoTime(t *testing.T) {
 	})
 }
 
-func TestACostBelowOneIsAnErrorAndAdmitsNothing(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("10/1h", "5/1h", ""), day)
+func TestCostBelowOneIsAnError(t *testing.T) {
+	eachLimiter(t, "10/1h", "5/1h", func(t *testing.T, s *store, limiter caller) {
 		for _, cost := range []int{0, -1} {
 			decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{event("good", "a"), costing(event("bad", "a"), cost)})
 			if err == nil || decisions != nil {
@@ -194,7 +123,7 @@ func TestACostBelowOneIsAnErrorAndAdmitsNothing(t *testing.T) {
 }
 
 // Each tier is counted once in a call, however many events ask and whatever they cost.
-func TestCostsThatAlternateAreCountedOnce(t *testing.T) {
+func TestTiersAreCountedOncePerCall(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		if s.embedded != nil {
 			t.Skip("it counts no commands")
@@ -202,7 +131,7 @@ func TestCostsThatAlternateAreCountedOnce(t *testing.T) {
 		rules := grouped("20/30m+15/10m", "6/30m+5/10m+4/1m", "9/30m")
 		rules.Reserve = map[string]int{"payments": 3, "deploys": 2}
 		limiter := s.limiter(t, rules, day)
-		limiter.want(ratelimit.Admitted, events(4, "e", "a")...)
+		limiter.admits(events(4, "e", "a")...)
 		storm := func(n int) []ratelimit.Request {
 			batch := events(n, fmt.Sprint("storm", n), "a")
 			for i := range batch {
@@ -228,10 +157,9 @@ func TestCostsThatAlternateAreCountedOnce(t *testing.T) {
 }
 
 // What the global limit refuses of many categories is one refusal in the reply, for each cost.
-func TestARefusalOfTheGlobalLimitIsSharedByCategories(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("2/30m", "10/30m", ""), day)
-		limiter.want(ratelimit.Admitted, events(2, "e", "a")...)
+func TestCategoriesShareAGlobalRefusal(t *testing.T) {
+	eachLimiter(t, "2/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
+		limiter.admits(events(2, "e", "a")...)
 		batch := slices.Concat(events(3, "x", "a"), events(3, "x", "b"), events(3, "x", "c"))
 		batch[8].Cost = 2
 		limiter.admit(batch...)

@@ -42,7 +42,7 @@ func rows(lists ...[]any) []any {
 
 const someTime = int64(1795149541123457)
 
-func TestDecodeReadsWhatTheScriptSays(t *testing.T) {
+func TestDecodeDecisions(t *testing.T) {
 	limiter, batch := decodingLimiter(t)
 	tier := func(text string) Tier {
 		limit, _ := ParseLimit(text)
@@ -81,7 +81,7 @@ func TestDecodeReadsWhatTheScriptSays(t *testing.T) {
 	}
 }
 
-func TestDecodeNamesTheFieldThatIsWrongAndDecidesNothing(t *testing.T) {
+func TestDecodeErrorNamesTheField(t *testing.T) {
 	limiter, batch := decodingLimiter(t)
 	verdicts, refusals := whole(1, -1), rows(whole(2, 1, 10, 5, 0, 0))
 	fields := func(fields ...any) []any { return fields }
@@ -148,7 +148,7 @@ func TestDecodeNamesTheFieldThatIsWrongAndDecidesNothing(t *testing.T) {
 	}
 }
 
-func TestStoreThatIsHealedDecidesNothing(t *testing.T) {
+func TestClosedStoreDecidesNothing(t *testing.T) {
 	limiter, batch := decodingLimiter(t)
 	for _, reply := range []any{[]any{"closed", someTime, int64(5)}, []any{"unknown store", someTime}} {
 		got, err := limiter.newRequest(batch, anyStore).decode(reply, batch)
@@ -158,7 +158,7 @@ func TestStoreThatIsHealedDecidesNothing(t *testing.T) {
 	}
 }
 
-func TestDecodeReadsWhenEventsWereAdmittedEarlier(t *testing.T) {
+func TestDecodeReadsEarlierAdmissions(t *testing.T) {
 	limiter, batch := decodingLimiter(t)
 	reply := []any{"decided", someTime, int64(0), whole(0, 1), whole(), whole(2, someTime-7)}
 	got, err := limiter.newRequest(batch, anyStore).decode(reply, batch)
@@ -167,7 +167,7 @@ func TestDecodeReadsWhenEventsWereAdmittedEarlier(t *testing.T) {
 	}
 }
 
-func TestTheZeroDecisionIsNoAdmission(t *testing.T) {
+func TestZeroDecisionIsNoAdmission(t *testing.T) {
 	if (Decision{}).Outcome == Admitted {
 		t.Error("a decision that nobody has made admits")
 	}

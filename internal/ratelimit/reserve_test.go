@@ -18,15 +18,15 @@ func reserving(global, category string, reserve map[string]int) ratelimit.Rules 
 	return rules
 }
 
-func TestAFloodLeavesWhatIsReserved(t *testing.T) {
+func TestFloodLeavesWhatIsReserved(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3}), day)
-		limiter.want(ratelimit.Admitted, events(7, "flood", "noise")...)
+		limiter.admits(events(7, "flood", "noise")...)
 		got := limiter.one(event("flood", "noise"))
 		if got.Outcome != ratelimit.Global || got.Used != 7 || got.Reserved != 3 || got.RetryAfter <= 29*time.Minute {
 			t.Errorf("%+v, expected a refusal by the global limit with 7 used and 3 reserved", got)
 		}
-		limiter.want(ratelimit.Admitted, events(3, "paid", "payments")...)
+		limiter.admits(events(3, "paid", "payments")...)
 		if got := limiter.one(event("paid", "payments")); got.Outcome != ratelimit.Global || got.Used != 10 || got.Reserved != 0 {
 			t.Errorf("%+v, expected a refusal by the global limit with 10 used and nothing reserved for others", got)
 		}
@@ -34,101 +34,35 @@ func TestAFloodLeavesWhatIsReserved(t *testing.T) {
 }
 
 // What the category has used of its reserve is not kept a second time.
-func TestAReserveIsAFloorAndNoExtra(t *testing.T) {
+func TestReserveIsAFloorAndNoExtra(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3}), day)
-		limiter.want(ratelimit.Admitted, events(2, "paid", "payments")...)
-		limiter.want(ratelimit.Admitted, events(7, "flood", "noise")...)
+		limiter.admits(events(2, "paid", "payments")...)
+		limiter.admits(events(7, "flood", "noise")...)
 		if got := limiter.one(event("x", "noise")); got.Outcome != ratelimit.Global || got.Used != 9 || got.Reserved != 1 {
 			t.Errorf("%+v, expected 9 used and 1 reserved", got)
 		}
-		limiter.want(ratelimit.Admitted, event("paid-3", "payments"))
-	})
-}
-
-// A reserved category may use more than its reserve where there is room.
-func TestAReservedCategoryMayUseMore(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3, "alerts": 2}), day)
-		limiter.want(ratelimit.Admitted, events(8, "paid", "payments")...)
-		if got := limiter.one(event("x", "payments")); got.Outcome != ratelimit.Global || got.Used != 8 || got.Reserved != 2 {
-			t.Errorf("%+v, expected 8 used and 2 reserved", got)
-		}
-		limiter.want(ratelimit.Admitted, events(2, "alert", "alerts")...)
-		limiter.want(ratelimit.Global, event("x", "alerts"))
+		limiter.admits(event("paid-3", "payments"))
 	})
 }
 
 // A tier with fewer slots than are reserved keeps none, so that it does not refuse everybody.
-func TestAShortTierKeepsNothing(t *testing.T) {
+func TestShortTierKeepsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, reserving("10/30m+1/5s", "20/30m", map[string]int{"payments": 3}), day)
-		limiter.want(ratelimit.Admitted, event("e", "noise"))
+		limiter.admits(event("e", "noise"))
 		if got := limiter.one(event("paid", "payments")); got.Outcome != ratelimit.Global || got.Tier.String() != "1/5s" || got.Reserved != 0 {
 			t.Errorf("%+v, expected a refusal by 1/5s with nothing reserved", got)
 		}
 		s.advance(t, 5*time.Second)
-		limiter.want(ratelimit.Admitted, event("paid", "payments"))
-	})
-}
-
-func TestACostThatNeverFitsBesideAReserveSaysSo(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3}), day)
-		got := limiter.one(costing(event("big", "noise"), 8))
-		want := ratelimit.Decision{Outcome: ratelimit.Global, Tier: mustParse("10/30m")[0], Reserved: 3, AtLeast: true}
-		if difference := cmp.Diff(want, got); difference != "" {
-			t.Errorf("(-want +got):\n%s", difference)
-		}
-		limiter.want(ratelimit.Admitted, costing(event("big", "payments"), 8))
-	})
-}
-
-// The category's own limit holds for what is reserved, too.
-func TestAReserveDoesNotRaiseTheCategorysLimit(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, reserving("10/30m", "2/30m", map[string]int{"payments": 3}), day)
-		limiter.want(ratelimit.Admitted, events(2, "paid", "payments")...)
-		limiter.want(ratelimit.Category, event("paid", "payments"))
-	})
-}
-
-// What the category used counts for the whole global window, although its own is shorter.
-func TestWhatIsReservedCountsForTheGlobalWindow(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, reserving("10/1h", "5/1m", map[string]int{"payments": 5}), day)
-		limiter.want(ratelimit.Admitted, events(5, "paid", "payments")...)
-		s.advance(t, 30*time.Minute)
-		limiter.want(ratelimit.Admitted, event("later", "payments")) // which removes nothing that counts
-		limiter.want(ratelimit.Admitted, events(4, "e", "noise")...)
-		if got := limiter.one(event("x", "other")); got.Outcome != ratelimit.Global || got.Used != 10 || got.Reserved != 0 {
-			t.Errorf("%+v, expected 10 used and nothing reserved", got)
-		}
-		s.advance(t, 30*time.Minute+time.Millisecond) // five leave: one of the six is left, so four are kept again
-		if got := limiter.one(costing(event("y", "other"), 2)); got.Outcome != ratelimit.Global || got.Used != 5 || got.Reserved != 4 {
-			t.Errorf("%+v, expected 5 used and 4 reserved", got)
-		}
-		limiter.want(ratelimit.Admitted, event("z", "other"))
-	})
-}
-
-func TestARefundIsReservedAgain(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, reserving("3/30m", "3/30m", map[string]int{"payments": 1}), day)
-		paid := event("paid", "payments")
-		limiter.want(ratelimit.Admitted, paid)
-		limiter.want(ratelimit.Admitted, event("e", "noise"))
-		limiter.refund(paid)
-		limiter.want(ratelimit.Admitted, event("f", "noise"))
-		limiter.want(ratelimit.Global, event("g", "noise"))
-		limiter.want(ratelimit.Admitted, event("paid again", "payments"))
+		limiter.admits(event("paid", "payments"))
 	})
 }
 
 func TestReservesShowWhatIsKept(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, reserving("10/30m+9/1m", "20/30m", map[string]int{"payments": 3, "alerts": 1}), day)
-		limiter.want(ratelimit.Admitted, append(events(2, "paid", "payments"), events(2, "alert", "alerts")...)...)
+		limiter.admits(append(events(2, "paid", "payments"), events(2, "alert", "alerts")...)...)
 		got, err := limiter.Reserves(t.Context())
 		kit.Check(t, err)
 		tier := mustParse("10/30m")[0]
@@ -144,7 +78,7 @@ func TestReservesShowWhatIsKept(t *testing.T) {
 }
 
 // What counts as used is the same for who asks as for who decides: the next event of another category shows what is kept.
-func TestReservesShowWhatTheNextDecisionKeeps(t *testing.T) {
+func TestReservesAgreeWithDecisions(t *testing.T) {
 	for name, c := range map[string]struct {
 		global, category, stored string // stored: under which limit of the category the events were counted; empty: this one
 		after                    time.Duration
@@ -167,7 +101,7 @@ func TestReservesShowWhatTheNextDecisionKeeps(t *testing.T) {
 			if c.stored != "" {
 				before = c.stored
 			}
-			s.limiter(t, reserving(c.global, before, reserve), day).want(ratelimit.Admitted, events(2, "paid", "payments")...)
+			s.limiter(t, reserving(c.global, before, reserve), day).admits(events(2, "paid", "payments")...)
 			s.advance(t, c.after)
 			limiter := s.limiter(t, reserving(c.global, c.category, reserve), day)
 			got, err := limiter.Reserves(t.Context())
@@ -183,36 +117,8 @@ func TestReservesShowWhatTheNextDecisionKeeps(t *testing.T) {
 	}
 }
 
-// Whether events come in one batch or one after the other makes no difference to what is kept.
-func TestAReserveIsTheSameWithinABatch(t *testing.T) {
-	for _, global := range []string{"5/10s", "5/10s:1s", "5/10s:fixed", "5/10s+4/5s"} {
-		t.Run(global, func(t *testing.T) {
-			var got [2][]ratelimit.Decision
-			for i := range got {
-				s := newEmbedded(t, redistest.RunEmbedded(t))
-				limiter := s.limiter(t, reserving(global, "9/30m", map[string]int{"payments": 2}), day)
-				batch := append(events(1, "paid", "payments"), events(4, "e", "noise")...)
-				batch = append(batch, event("paid too", "payments"), event("f", "noise"))
-				if i == 0 {
-					got[i] = limiter.admit(batch...)
-				} else {
-					for _, e := range batch {
-						got[i] = append(got[i], limiter.one(e))
-					}
-				}
-				for j := range got[i] {
-					got[i][j].RetryAfter, got[i][j].AtLeast = 0, false // one by one the times are some microseconds apart
-				}
-			}
-			if difference := cmp.Diff(got[0], got[1]); difference != "" {
-				t.Errorf("(-at once +one by one):\n%s", difference)
-			}
-		})
-	}
-}
-
 // Slots are kept in each tier that has more than are reserved, and what is known of them is about the longest of these.
-func TestTheReservedTier(t *testing.T) {
+func TestReservedTier(t *testing.T) {
 	for global, want := range map[string]string{
 		"100/30m": "100/30m", "1/5s+100/30m": "100/30m", "100/30m+1/5s": "100/30m", "50/10m+100/30m+20/1m": "100/30m", "100/30m+7/24h": "100/30m",
 		"8/1h": "8/1h", "90/1h+80/1h:fixed": "80/1h:fixed",
@@ -231,11 +137,11 @@ func TestTheReservedTier(t *testing.T) {
 
 // What others have reserved is kept for them again once they have used it and it leaves the window: the wait is a lower bound
 // although nothing is kept now.
-func TestAWaitBesideAUsedReservationIsALowerBound(t *testing.T) {
+func TestWaitBesideAReserveIsALowerBound(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 5}), day)
-		limiter.want(ratelimit.Admitted, events(5, "p", "payments")...)
-		limiter.want(ratelimit.Admitted, events(5, "n", "noise")...)
+		limiter.admits(events(5, "p", "payments")...)
+		limiter.admits(events(5, "n", "noise")...)
 		if got := limiter.one(event("x", "noise")); got.Reserved != 0 || !got.AtLeast {
 			t.Errorf("%+v, expected a lower bound with nothing kept", got)
 		}
@@ -251,7 +157,7 @@ func TestAWaitBesideAUsedReservationIsALowerBound(t *testing.T) {
 
 // The tier that is last to have room by now may not be the last in the end: the wait is a lower bound if it is one in any tier
 // that refuses.
-func TestAWaitIsALowerBoundIfItIsOneInAnyTierThatRefuses(t *testing.T) {
+func TestLowerBoundOfAnyTierHolds(t *testing.T) {
 	for name, rules := range map[string]ratelimit.Rules{
 		"another scope": reserving("10/30m", "20/1h+6/2h", map[string]int{"payments": 5}),
 		"another tier":  reserving("10/30m+12/2h", "20/1h", map[string]int{"payments": 5}),
@@ -259,8 +165,8 @@ func TestAWaitIsALowerBoundIfItIsOneInAnyTierThatRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
 				limiter := s.limiter(t, rules, day)
-				limiter.want(ratelimit.Admitted, events(5, "p", "payments")...)
-				limiter.want(ratelimit.Admitted, events(5, "n", "noise")...)
+				limiter.admits(events(5, "p", "payments")...)
+				limiter.admits(events(5, "n", "noise")...)
 				batch := events(2, "x", "noise")
 				for i := range batch {
 					batch[i].Cost = 3

@@ -27,7 +27,7 @@ func TestRoomsAgreeWithDecisions(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
 				limiter := s.limiter(t, reserving(test.global, "20/30m", test.reserve), day)
 				for category, n := range test.before {
-					limiter.want(ratelimit.Admitted, events(n, category, category)...)
+					limiter.admits(events(n, category, category)...)
 				}
 				categories := []string{"noise", "payments", "other", "alerts", "payments"}
 				rooms, err := limiter.Rooms(t.Context(), categories...)

@@ -14,7 +14,7 @@ import (
 	"notifier/test/kit"
 )
 
-func TestParseOverridesReadsOneLimitPerCategory(t *testing.T) {
+func TestOverridesAreParsed(t *testing.T) {
 	for _, test := range []struct {
 		text string
 		want map[string]ratelimit.Limit
@@ -36,7 +36,7 @@ func TestParseOverridesReadsOneLimitPerCategory(t *testing.T) {
 	}
 }
 
-func TestParseOverridesErrorsNameTheCategoryAndWhatIsExpected(t *testing.T) {
+func TestOverrideErrorsNameTheCategory(t *testing.T) {
 	for _, test := range []struct{ text, part, expected string }{
 		{"errors", `"errors"`, "expected CATEGORY=LIMIT such as errors=20/30m"},
 		{"=5/1h", `"=5/1h"`, "expected CATEGORY=LIMIT"},
@@ -56,25 +56,6 @@ func TestParseOverridesErrorsNameTheCategoryAndWhatIsExpected(t *testing.T) {
 		}
 		if overrides.Len() > 0 || !strings.Contains(err.Error(), test.part) || !strings.Contains(err.Error(), test.expected) {
 			t.Errorf("%q: %v with %q; the error should name %s and say %q", test.text, overrides, err, test.part, test.expected)
-		}
-	}
-}
-
-func TestAnOverrideHoldsInsteadOfTheLimitOfAllCategories(t *testing.T) {
-	r := kit.Rules("100/30m+20/1m", "10/30m", "errors=30/30m+2/10s,deploys=50/1h")
-	for _, test := range []struct {
-		category, limit string
-		maxCost         int // the smallest count that holds for the category, the global ones among them
-	}{
-		{"anything", "10/30m", 10},
-		{"errors", "30/30m+2/10s", 2},
-		{"deploys", "50/1h", 20},
-	} {
-		if got := r.LimitFor(test.category).String(); got != test.limit {
-			t.Errorf("%s: %s, expected %s", test.category, got, test.limit)
-		}
-		if got := r.MaxCost(test.category); got != test.maxCost {
-			t.Errorf("%s: an event may cost up to %d, expected %d", test.category, got, test.maxCost)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package ratelimit_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,7 @@ import (
 func zAt(score int64, member string) redis.Z { return redis.Z{Score: float64(score), Member: member} }
 
 // Nothing is charged, stored, removed or kept alive longer by events that are not admitted, however many come.
-func TestABatchWithoutAnAdmissionChangesNoByte(t *testing.T) {
+func TestRefusedEventsStoreNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("8/30m+5/1s", "4/10m", "short=1/1m"), day)
 		sent := event("sent", "a")
@@ -40,80 +39,14 @@ func TestABatchWithoutAnAdmissionChangesNoByte(t *testing.T) {
 	})
 }
 
-// An event that one scope has room for and the other has not is charged to neither.
-func TestAnEventIsChargedToBothScopesOrToNone(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("3/30m", "2/30m", ""), day)
-		limiter.admit(events(2, "a", "a")...)
-		before := s.contents(t)
-		limiter.want(ratelimit.Category, event("a-3", "a"))
-		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-			t.Errorf("refused by the category (-before +after):\n%s", difference)
-		}
-		limiter.admit(event("b-1", "b"))
-		before = s.contents(t)
-		limiter.want(ratelimit.Global, event("b-2", "b"), event("c-1", "c"))
-		if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-			t.Errorf("refused by the global limit (-before +after):\n%s", difference)
-		}
-	})
-}
-
-// A busy sender that is refused all the time gets its next slot at the time that it was told first.
-func TestRefusedAttemptsDoNotStarveASender(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "1/10m", ""), day)
-		limiter.admit(event("e", "a"))
-		for range 10 {
-			limiter.want(ratelimit.Category, events(20, "again", "a")...)
-			s.advance(t, time.Minute)
-		}
-		limiter.want(ratelimit.Admitted, event("again-1", "a"))
-	})
-}
-
-func TestTimesAreStoredToTheMicrosecond(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
-		ctx := t.Context()
-		for i := range 20 {
-			if s.embedded != nil && i == 10 { // a time that some would write as 1.795e+15
-				s.advance(t, s.now.Truncate(1000*time.Second).Add(1000*time.Second).Sub(s.now))
-			}
-			e := costing(event(fmt.Sprint("e", i), fmt.Sprint("c", i)), 2)
-			limiter.want(ratelimit.Admitted, e)
-			clock, _ := s.clock(t)
-			want := fmt.Sprint(clock)
-			if s.embedded != nil && clock != s.now.UnixMicro() {
-				t.Fatalf("decided at %d, expected %d", clock, s.now.UnixMicro())
-			}
-			for _, key := range []string{"{n}:global", "{n}:category:" + e.Category} {
-				for _, name := range []string{slot(e) + " " + want, slot(e) + " " + want + " 2"} {
-					if got := s.score(t, key, name); got != clock {
-						t.Errorf("%q in %s is at %d, expected %s", name, key, got, want)
-					}
-				}
-			}
-			if got := s.HGet(ctx, "{n}:inflight", slot(e)).Val(); got != want+":0:0: "+e.Delivery {
-				t.Errorf("in flight: %q, expected the time %s", got, want)
-			}
-			limiter.sent(e)
-			if at, recorded := s.score(t, "{n}:sent", slot(e)), s.latest().([]any); recorded[1] != any(at) || at < clock {
-				t.Errorf("stored as sent at %d, recorded as %v, admitted at %d", at, recorded, clock)
-			}
-			s.advance(t, 1001*time.Microsecond)
-		}
-	})
-}
-
-func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
+func TestEveryKeyExpires(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("100/30m", "10/10m+5/1m", "slow=5/2h,fast=5/50s"), day)
 		e, f := event("e", "a"), event("f", "a")
 		limiter.admit(e, f, event("s", "slow"), event("q", "fast"))
 		limiter.sent(e)
 		limiter.refund(f)
-		limiter.wantDigest(ratelimit.Granted, "#a", "p0")
+		limiter.postsTo("#a", "p0")
 		limiter.answer(ratelimit.Answer{Channel: "#a", Name: "p0", RetryAfter: time.Minute}, ratelimit.PausedChannel)
 		limiter.answer(ratelimit.Answer{Channel: "#late", Name: "p1"}, ratelimit.NoPause) // its slot has expired
 		bounds := map[string]time.Duration{
@@ -135,49 +68,32 @@ func TestEveryKeyExpiresWhenItsLastEntryCanNoLongerMatter(t *testing.T) {
 	})
 }
 
-// What is left of a pause is another test's: it stays for a minute.
-func TestNothingIsLeftOfAQuietNotifier(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("5/60ms", "3/30ms", "slow=5/80ms"), 100*time.Millisecond)
-		e := event("e", "a")
-		limiter.admit(e, costing(event("f", "a"), 2), event("g", "slow"))
-		limiter.sent(e)
-		s.eventually(t, 5*time.Millisecond, func() error {
-			if left := s.Keys(t.Context(), "*").Val(); !slices.Equal(left, []string{"{n}:meta"}) { // its clock must not go back
-				return fmt.Errorf("expected the clock alone, the store holds:\n%s", s.contents(t))
-			}
-			return nil
-		})
-	})
-}
-
 // A category that is always busy keeps its key alive; what is out of its window goes with the next admissions, a bounded
 // number with each of them.
-func TestEntriesOutOfTheWindowAreRemovedAtTheNextAdmissions(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("5000/30m", "5000/10m", ""), day)
+func TestAdmissionsTrimTheLog(t *testing.T) {
+	eachLimiter(t, "5000/30m", "5000/10m", func(t *testing.T, s *store, limiter caller) {
 		for i := range 5 {
-			limiter.want(ratelimit.Admitted, costing(event(fmt.Sprint("old", i), "a"), 500))
+			limiter.admits(costing(event(fmt.Sprint("old", i), "a"), 500))
 		}
 		for i := range 8 {
 			s.advance(t, 6*time.Minute)
-			limiter.want(ratelimit.Admitted, event(fmt.Sprint("next", i), "a"))
-			if n := s.ZCard(t.Context(), "{n}:category:a").Val(); i == 1 && n != 2502-1002 {
+			limiter.admits(event(fmt.Sprint("next", i), "a"))
+			if n := s.count(t, "{n}:category:a"); i == 1 && n != 2502-1002 {
 				t.Errorf("%d entries after one admission, expected that 1002 have been removed", n)
 			}
 		}
-		if global, category := s.ZCard(t.Context(), "{n}:global").Val(), s.ZCard(t.Context(), "{n}:category:a").Val(); global != 5 || category != 2 {
+		if global, category := s.count(t, "{n}:global"), s.count(t, "{n}:category:a"); global != 5 || category != 2 {
 			t.Errorf("%d entries in the global set and %d in the category's, expected 5 and 2", global, category)
 		}
 	})
 }
 
-func TestSentIDsAreForgottenAfterTheDedupeWindow(t *testing.T) {
+func TestSentIDsAreForgotten(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
 		for i := range 6 { // an hour apart, so that the key itself never expires
 			e := event(fmt.Sprint("e", i), "a")
-			limiter.want(ratelimit.Admitted, e)
+			limiter.admits(e)
 			limiter.sent(e)
 			s.advance(t, time.Hour)
 		}
@@ -188,34 +104,7 @@ func TestSentIDsAreForgottenAfterTheDedupeWindow(t *testing.T) {
 	})
 }
 
-func TestEveryCallFindsItsScriptAgain(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
-		ctx, e, f := t.Context(), event("e", "a"), event("f", "a")
-		for _, call := range []func(){
-			func() { limiter.want(ratelimit.Admitted, e, f) },
-			func() { limiter.sent(e) },
-			func() { limiter.refund(f) },
-			func() {
-				if err := limiter.Ready(ctx); err != nil {
-					t.Error(err)
-				}
-			},
-			func() {
-				if left, err := limiter.LongestPause(ctx); err != nil || left != 0 {
-					t.Errorf("%s, %v", left, err)
-				}
-			},
-			func() { limiter.wantDigest(ratelimit.Granted, aChannel, "p1") },
-			func() { limiter.posted("p1") },
-		} {
-			kit.Check(t, s.ScriptFlush(ctx).Err())
-			call()
-		}
-	})
-}
-
-func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
+func TestRestartKeepsWhatIsOnDisk(t *testing.T) {
 	t.Parallel()
 	s := onProcess(t, "--appendonly", "yes", "--appendfsync", "always")
 	limiter := s.limiter(t, kit.Rules("2/30m", "2/30m", ""), day)
@@ -233,32 +122,13 @@ func TestARestartedServerGoesOnDecidingWithWhatItHasKept(t *testing.T) {
 	if difference := cmp.Diff(before, s.contents(t)); difference != "" {
 		t.Errorf("after the restart (-before +after):\n%s", difference)
 	}
-	limiter.want(ratelimit.Admitted, e)
-	limiter.want(ratelimit.Duplicate, f)
+	limiter.admits(e)
+	limiter.duplicates(f)
 	limiter.want(ratelimit.Category, event("g", "a"))
 }
 
-func TestAllKeysOfACallShareOneSlot(t *testing.T) {
-	s := onProcess(t)
-	limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
-	batch := []ratelimit.Request{event("e", "a"), event("f", "{b}"), event("g", "}{"), event("h", "größe")}
-	limiter.admit(batch...)
-	limiter.sent(batch[0])
-	names := s.Keys(t.Context(), "*").Val()
-	if len(names) != 5+len(batch) {
-		t.Fatalf("keys %v", names)
-	}
-	want := s.ClusterKeySlot(t.Context(), "n").Val()
-	for _, name := range names {
-		if slot := s.ClusterKeySlot(t.Context(), name).Val(); slot != want {
-			t.Errorf("%s is in slot %d, expected %d", name, slot, want)
-		}
-	}
-}
-
-func TestTheLargestBatchIsDecidedInItsOrder(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("500/30m", "1/30m", ""), day)
+func TestLargestBatchIsDecidedInOrder(t *testing.T) {
+	eachLimiter(t, "500/30m", "1/30m", func(t *testing.T, s *store, limiter caller) {
 		batch := make([]ratelimit.Request, ratelimit.MaxBatch)
 		for i := range batch {
 			batch[i] = event(fmt.Sprint("e", i), fmt.Sprint("c", i%900)) // nearly as many categories
@@ -285,11 +155,10 @@ func TestTheLargestBatchIsDecidedInItsOrder(t *testing.T) {
 	})
 }
 
-func TestACostlyEventTakesAllItsSlots(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("1900/30m", "1800/30m", ""), day)
+func TestCostlyEventTakesAllItsSlots(t *testing.T) {
+	eachLimiter(t, "1900/30m", "1800/30m", func(t *testing.T, s *store, limiter caller) {
 		big := costing(event(strings.Repeat("long", 100), "a"), 1000)
-		limiter.want(ratelimit.Admitted, big)
+		limiter.admits(big)
 		s.charged(t, 1000)
 		if got := limiter.one(costing(event("x", "a"), 801)); got.Outcome != ratelimit.Category || got.Used != 1000 {
 			t.Errorf("%+v", got)

@@ -43,6 +43,12 @@ func eachStore(t *testing.T, test func(t *testing.T, s *store)) {
 	}, func(t *testing.T, embedded *miniredis.Miniredis) { test(t, newEmbedded(t, embedded)) })
 }
 
+// eachLimiter runs a test on each kind of store with a limiter under a global limit and one for each category.
+func eachLimiter(t *testing.T, global, category string, test func(t *testing.T, s *store, limiter caller)) {
+	t.Helper()
+	eachStore(t, func(t *testing.T, s *store) { test(t, s, s.limiter(t, kit.Rules(global, category, ""), day)) })
+}
+
 // onServer is the store that a server is; of a Cluster, the node that keeps the keys.
 func onServer(t testing.TB, server *redistest.Server) *store {
 	t.Helper()
@@ -218,6 +224,12 @@ func (s *store) score(t testing.TB, key, member string) int64 {
 	return int64(score)
 }
 
+// count is how many entries a sorted set has.
+func (s *store) count(t testing.TB, key string) int {
+	t.Helper()
+	return int(s.ZCard(t.Context(), key).Val())
+}
+
 // contents is all that the store holds, key by key, with types, entries and the moments at which keys expire.
 func (s *store) contents(t testing.TB) string {
 	t.Helper()
@@ -316,6 +328,18 @@ func (c caller) want(outcome ratelimit.Outcome, requests ...ratelimit.Request) {
 	}
 }
 
+// admits expects that each event may be sent.
+func (c caller) admits(requests ...ratelimit.Request) {
+	c.t.Helper()
+	c.want(ratelimit.Admitted, requests...)
+}
+
+// duplicates expects that each event is known.
+func (c caller) duplicates(requests ...ratelimit.Request) {
+	c.t.Helper()
+	c.want(ratelimit.Duplicate, requests...)
+}
+
 func (c caller) sent(request ratelimit.Request) {
 	c.t.Helper()
 	if err := c.Sent(c.t.Context(), request); err != nil {
@@ -336,6 +360,22 @@ func (c caller) refundAfter(request ratelimit.Request, known string) bool {
 		c.t.Fatalf("refund: %v", err)
 	}
 	return refunded
+}
+
+// refunds expects that an event without a post gives its slots back.
+func (c caller) refunds(request ratelimit.Request) {
+	c.t.Helper()
+	if !c.refund(request) {
+		c.t.Error("nothing was refunded")
+	}
+}
+
+// peek is what is used of the global limit and of those of categories.
+func (c caller) peek(categories ...string) []ratelimit.Usage {
+	c.t.Helper()
+	usages, err := c.Peek(c.t.Context(), categories...)
+	kit.Check(c.t, err)
+	return usages
 }
 
 // event is a request of cost 1, delivered by a message of its own.

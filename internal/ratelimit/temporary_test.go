@@ -32,23 +32,23 @@ func TestTemporaryLimits(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("100/30m", "3/30m", "a.>=2/30m,a.b=1/30m")
 		limiter := s.limiter(t, rules, day)
-		limiter.want(ratelimit.Admitted, event("e1", "a.b"))
+		limiter.admits(event("e1", "a.b"))
 		limiter.want(ratelimit.Category, event("e2", "a.b"))
 		limiter.SetTemporary(temporaryLimits("category/a.b", "4/30m", "group/g", "1/30m"))
-		limiter.want(ratelimit.Admitted, events(3, "f", "a.b")...)
+		limiter.admits(events(3, "f", "a.b")...)
 		got := limiter.one(event("g", "a.b"))
 		if got.Outcome != ratelimit.Category || got.Tier.String() != "4/30m" || got.Used != 4 || got.Never {
 			t.Errorf("%+v, expected a refusal by 4/30m with 4 used", got)
 		}
-		limiter.want(ratelimit.Admitted, event("h", "g.x"))
+		limiter.admits(event("h", "g.x"))
 		limiter.want(ratelimit.Group, event("h", "g.y"))
-		limiter.want(ratelimit.Admitted, events(2, "h", "a.c")...) // the pattern still counts for others
+		limiter.admits(events(2, "h", "a.c")...) // the pattern still counts for others
 		limiter.want(ratelimit.Category, event("i", "a.c"))
 		limiter.SetTemporary(temporaryLimits("global", "8/30m"))
-		limiter.want(ratelimit.Admitted, event("k", "g.y")) // the 8th: the group has no limit any more
+		limiter.admits(event("k", "g.y")) // the 8th: the group has no limit any more
 		limiter.want(ratelimit.Global, event("l", "new"))
 		limiter.SetTemporary(ratelimit.Temporary{})
-		limiter.want(ratelimit.Admitted, event("l", "new"))
+		limiter.admits(event("l", "new"))
 		limiter.want(ratelimit.Category, event("m", "a.b"))
 		if got := limiter.one(event("m", "a.b")); got.Used != 4 {
 			t.Errorf("%+v, expected all 4 to count under the settings' limit", got)
@@ -56,8 +56,8 @@ func TestTemporaryLimits(t *testing.T) {
 	})
 }
 
-// A short window for a while does not make the settings' longer one forget what was admitted meanwhile.
-func TestWhatIsAdmittedMeanwhileCountsAfterwards(t *testing.T) {
+// What is admitted under a short temporary window counts in the longer one of the settings afterwards.
+func TestTemporaryAdmissionsCountAfterwards(t *testing.T) {
 	for _, standing := range []string{"5/1h", "5/1h:1m", "5/24h:fixed", "5/1h:1m+50/24h:fixed"} {
 		t.Run(standing, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
@@ -65,7 +65,7 @@ func TestWhatIsAdmittedMeanwhileCountsAfterwards(t *testing.T) {
 				limiter := s.limiter(t, rules, time.Second)
 				limiter.SetTemporary(temporaryLimits("category/a", "100/1s", "global", "1000/1s"))
 				for i := range 8 {
-					limiter.want(ratelimit.Admitted, event(fmt.Sprint("e", i), "a"))
+					limiter.admits(event(fmt.Sprint("e", i), "a"))
 					limiter.sent(event(fmt.Sprint("e", i), "a"))
 					s.advance(t, 2*time.Second)
 				}
@@ -73,195 +73,13 @@ func TestWhatIsAdmittedMeanwhileCountsAfterwards(t *testing.T) {
 				if got := limiter.one(event("x", "a")); got.Outcome != ratelimit.Category || got.Used != 8 {
 					t.Errorf("%+v, expected a refusal with all 8 counted", got)
 				}
-				usages, err := limiter.Peek(t.Context(), "a")
-				kit.Check(t, err)
+				usages := limiter.peek("a")
 				if usages[0].Used != 8 {
 					t.Errorf("the global limit counts %d, expected 8", usages[0].Used)
 				}
 			})
 		})
 	}
-}
-
-// A temporary limit is counted in its own form, and what the other form has counts on.
-func TestATemporaryLimitHasItsOwnForm(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("1000000/24h:1m", "1000000/24h:1m", "exact=100/1h"), time.Hour)
-		forms := func(category string, log, buckets int64) {
-			t.Helper()
-			for key, want := range map[string]int64{"{n}:category:": log, "{n}:buckets:category:": buckets} {
-				if n := s.Exists(t.Context(), key+category).Val(); n != want {
-					t.Errorf("%s exists %d times, expected %d", key+category, n, want)
-				}
-			}
-		}
-		limiter.want(ratelimit.Admitted, costing(event("e", "coarse"), 400_000), event("f", "exact"))
-		forms("coarse", 0, 1)
-		forms("exact", 1, 0)
-		limiter.SetTemporary(temporaryLimits("category/coarse", "400100/1h", "category/exact", "50/1h:1m+60/2h:fixed"))
-		if err := limiter.Rules().CheckCost("coarse", 40_000); err == nil {
-			t.Error("a limit that keeps each event takes a cost of 40000")
-		}
-		limiter.want(ratelimit.Admitted, costing(event("g", "coarse"), 90), event("h", "exact"))
-		limiter.want(ratelimit.Category, costing(event("i", "coarse"), 90))
-		forms("coarse", 1, 1)
-		forms("exact", 1, 1)
-		limiter.SetTemporary(ratelimit.Temporary{})
-		limiter.want(ratelimit.Admitted, costing(event("i", "coarse"), 40_000), event("k", "exact"))
-		usages, err := limiter.Peek(t.Context(), "coarse", "exact")
-		if err != nil || usages[1].Used != 440_090 || usages[2].Used != 3 {
-			t.Errorf("%+v, %v", usages, err)
-		}
-	})
-}
-
-// A tighter limit with a shorter window erases nothing that the settings' limit counts when it is in force again.
-func TestATighterTemporaryLimitErasesNoHistory(t *testing.T) {
-	for _, form := range []string{"", ":1m"} {
-		t.Run("10/30m"+form, func(t *testing.T) {
-			eachStore(t, func(t *testing.T, s *store) {
-				limiter := s.limiter(t, kit.Rules("100/30m", "10/30m"+form, ""), day)
-				limiter.want(ratelimit.Admitted, events(10, "e", "a")...)
-				limiter.SetTemporary(temporaryLimits("category/a", "2/1m"+form))
-				s.advance(t, 3*time.Minute)
-				limiter.want(ratelimit.Admitted, events(2, "f", "a")...)
-				limiter.want(ratelimit.Category, event("g", "a"))
-				s.advance(t, 3*time.Minute)
-				limiter.SetTemporary(ratelimit.Temporary{})
-				for range 4 {
-					got := limiter.one(event("h", "a"))
-					if got.Outcome != ratelimit.Category || got.Tier.Count != 10 || got.Used != 12 {
-						t.Fatalf("%+v, expected a refusal with all 12 used", got)
-					}
-					s.advance(t, 5*time.Minute)
-				}
-				s.advance(t, 5*time.Minute) // 31 minutes after the first ten
-				limiter.want(ratelimit.Admitted, events(8, "h", "a")...)
-				limiter.want(ratelimit.Category, event("i", "a"))
-			})
-		})
-	}
-}
-
-// The same of a group, whose other groups keep their own limits meanwhile.
-func TestATemporaryLimitOfAGroupChangesNothingElse(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		rules := grouped("100/30m", "50/30m", "10/30m")
-		rules.GroupOverrides = map[string]ratelimit.Limit{"b": mustParse("3/30m")}
-		limiter := s.limiter(t, rules, day)
-		limiter.want(ratelimit.Admitted, events(10, "e", "a.x")...)
-		limiter.SetTemporary(temporaryLimits("group/a", "2/1m"))
-		s.advance(t, 3*time.Minute)
-		limiter.want(ratelimit.Admitted, event("f", "a.x"))
-		limiter.want(ratelimit.Admitted, events(3, "e", "b.x")...)
-		limiter.want(ratelimit.Group, event("f", "b.x"))
-		limiter.SetTemporary(ratelimit.Temporary{})
-		if got := limiter.one(event("g", "a.x")); got.Outcome != ratelimit.Group || got.Used != 11 {
-			t.Errorf("%+v, expected a refusal by the group with 11 used", got)
-		}
-	})
-}
-
-// While a temporary limit has a longer window, an event in flight is known for that, and remembered as long.
-func TestALongTemporaryLimitIsKnownForItsWindow(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		rules := kit.Rules("9/10m", "9/10m", "")
-		c := s.remembering(t, "r", rules, time.Minute)
-		c.SetTemporary(temporaryLimits("global", "9/2h"))
-		c.want(ratelimit.Admitted, event("e", "a"))
-		c.pass(s, time.Hour)
-		c.want(ratelimit.Admitted, event("e", "a"), event("f", "a")) // e for the second time
-		for _, when := range []string{"before", "after"} {
-			if usages, err := c.Peek(t.Context()); err != nil || usages[0].Used != 2 {
-				t.Errorf("%s a loss: %+v, %v; expected 2 used", when, usages, err)
-			}
-			s.empty(t)
-			s.putsBack(t, c)
-		}
-	})
-}
-
-// A shorter temporary limit makes nobody forget what is in flight: its slots still count when the settings' limit is back.
-func TestAShortTemporaryLimitForgetsNothingInFlight(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("9/2h", "9/10m", ""), time.Minute)
-		limiter.want(ratelimit.Admitted, event("e", "a"))
-		limiter.SetTemporary(temporaryLimits("global", "9/1m"))
-		s.advance(t, time.Hour)
-		limiter.want(ratelimit.Admitted, event("e", "a")) // it is redelivered
-		limiter.SetTemporary(ratelimit.Temporary{})
-		if usages, err := limiter.Peek(t.Context()); err != nil || usages[0].Used != 1 {
-			t.Errorf("%+v, %v; expected 1 used", usages, err)
-		}
-	})
-}
-
-// A cost above a temporary limit is refused, and nobody is given a time at which it would fit.
-func TestACostAboveATemporaryLimit(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		for _, standing := range []string{"10/30m", "10/30m:1m"} {
-			limiter := s.limiter(t, kit.Rules("100/30m", standing, ""), day)
-			category := "of" + standing
-			if got := limiter.one(costing(event("e", category), 10)); got.Outcome != ratelimit.Admitted {
-				t.Fatalf("%+v", got)
-			}
-			limiter.refund(costing(event("e", category), 10))
-			limiter.SetTemporary(temporaryLimits("category/"+category, "3/30m"))
-			got := limiter.one(costing(event("f", category), 5))
-			if got.Outcome != ratelimit.Category || !got.Never || got.RetryAfter != 0 || got.Used != 0 || got.Tier.Count != 3 {
-				t.Errorf("%s: %+v, expected a refusal for as long as the limit is in force", standing, got)
-			}
-			limiter.want(ratelimit.Admitted, costing(event("g", category), 3))
-			got = limiter.one(costing(event("h", category), 2))
-			if got.Outcome != ratelimit.Category || got.Never || got.RetryAfter == 0 {
-				t.Errorf("%s: %+v, expected a time", standing, got)
-			}
-		}
-	})
-}
-
-// Reserves are kept as far as the lower limit has room for them.
-func TestReservesUnderAGlobalTemporaryLimit(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		rules := kit.Rules("20/30m", "20/30m", "")
-		rules.Reserve = map[string]int{"payments": 5}
-		limiter := s.limiter(t, rules, day)
-		limiter.SetTemporary(temporaryLimits("global", "8/30m"))
-		limiter.want(ratelimit.Admitted, events(3, "e", "a")...)
-		limiter.want(ratelimit.Global, event("x", "a"))
-		if got := limiter.one(costing(event("x", "a"), 9)); got.Outcome != ratelimit.Global || !got.Never {
-			t.Errorf("%+v, expected a refusal for as long as the limit is in force", got)
-		}
-		limiter.want(ratelimit.Admitted, events(5, "e", "payments")...)
-		limiter.SetTemporary(temporaryLimits("global", "5/30m"))
-		limiter.want(ratelimit.Global, event("x", "payments"), event("x", "a"))
-		limiter.SetTemporary(temporaryLimits("global", "9/30m"))
-		limiter.want(ratelimit.Admitted, event("x", "a"))
-		reserves, err := limiter.Reserves(t.Context())
-		kit.Check(t, err)
-		if len(reserves) != 1 || reserves[0].Tier.String() != "9/30m" || reserves[0].Used != 5 {
-			t.Errorf("%+v", reserves)
-		}
-	})
-}
-
-// For a moment replicas have different limits. Each holds its own; what one has admitted counts for the other.
-func TestReplicasFollowOneAfterTheOther(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		rules := kit.Rules("100/30m", "3/30m", "")
-		one, other := s.limiter(t, rules, day), s.limiter(t, rules, day)
-		one.SetTemporary(temporaryLimits("category/a", "6/1m", "group/a", "50/1m"))
-		one.want(ratelimit.Admitted, events(4, "e", "a")...)
-		other.want(ratelimit.Category, event("x", "a"))
-		other.want(ratelimit.Admitted, events(1, "e", "a")[0]) // in flight
-		one.want(ratelimit.Admitted, event("x", "a"))
-		if !other.refund(event("x", "a")) || !other.refund(events(1, "e", "a")[0]) {
-			t.Error("the other replica cannot refund")
-		}
-		if usages, err := one.Peek(t.Context(), "a"); err != nil || usages[0].Used != 3 || usages[1].Used != 3 || usages[2].Used != 3 {
-			t.Errorf("%+v, %v", usages, err)
-		}
-	})
 }
 
 // A limiter that is asked while limits change takes one set of rules for a call.
@@ -292,5 +110,73 @@ func TestLimitsChangeUnderLoad(t *testing.T) {
 			return
 		default:
 		}
+	}
+}
+
+// While a temporary limit has a longer window, an event in flight is known for that, and remembered as long.
+func TestLongTemporaryLimitExtendsInFlight(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("9/10m", "9/10m", "")
+		c := s.remembering(t, "r", rules, time.Minute)
+		c.SetTemporary(temporaryLimits("global", "9/2h"))
+		c.admits(event("e", "a"))
+		c.pass(s, time.Hour)
+		c.admits(event("e", "a"), event("f", "a")) // e for the second time
+		for _, when := range []string{"before", "after"} {
+			if usages, err := c.Peek(t.Context()); err != nil || usages[0].Used != 2 {
+				t.Errorf("%s a loss: %+v, %v; expected 2 used", when, usages, err)
+			}
+			s.empty(t)
+			s.putsBack(t, c)
+		}
+	})
+}
+
+// A shorter temporary limit does not shorten how long an event is in flight: its slots count when it ends.
+func TestShortTemporaryLimitForgetsNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, kit.Rules("9/2h", "9/10m", ""), time.Minute)
+		limiter.admits(event("e", "a"))
+		limiter.SetTemporary(temporaryLimits("global", "9/1m"))
+		s.advance(t, time.Hour)
+		limiter.admits(event("e", "a")) // it is redelivered
+		limiter.SetTemporary(ratelimit.Temporary{})
+		if usages, err := limiter.Peek(t.Context()); err != nil || usages[0].Used != 1 {
+			t.Errorf("%+v, %v; expected 1 used", usages, err)
+		}
+	})
+}
+
+// The same of a group, whose other groups keep their own limits meanwhile.
+func TestTemporaryLimitOfAGroup(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := grouped("100/30m", "50/30m", "10/30m")
+		rules.GroupOverrides = map[string]ratelimit.Limit{"b": mustParse("3/30m")}
+		limiter := s.limiter(t, rules, day)
+		limiter.admits(events(10, "e", "a.x")...)
+		limiter.SetTemporary(temporaryLimits("group/a", "2/1m"))
+		s.advance(t, 3*time.Minute)
+		limiter.admits(event("f", "a.x"))
+		limiter.admits(events(3, "e", "b.x")...)
+		limiter.want(ratelimit.Group, event("f", "b.x"))
+		limiter.SetTemporary(ratelimit.Temporary{})
+		if got := limiter.one(event("g", "a.x")); got.Outcome != ratelimit.Group || got.Used != 11 {
+			t.Errorf("%+v, expected a refusal by the group with 11 used", got)
+		}
+	})
+}
+
+// A call has the rules of its own scopes alone: however many limits there are for others, Redis is sent as much.
+func TestLimitsOfOthersCostNothing(t *testing.T) {
+	limiter := newLimiter(t, redistest.Start(t), kit.Rules("1000/30m", "1000/30m", "a.>=900/30m"), day)
+	batch := []ratelimit.Request{event("e", "a.x"), event("e", "b")}
+	few := limiter.ArgumentsOf(batch)
+	var pairs []string
+	for i := range 1000 {
+		pairs = append(pairs, fmt.Sprint("category/c", i), "5/1h+3/10s")
+	}
+	limiter.SetTemporary(temporaryLimits(pairs...))
+	if many := limiter.ArgumentsOf(batch); many != few {
+		t.Errorf("%d arguments with 1,000 limits for others, %d without", many, few)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestAdmitDecidesOnTheKnownStoreOnceItIsOpen, and stores nothing before.
-func TestAdmitDecidesOnTheKnownStoreOnceItIsOpen(t *testing.T) {
+// TestAdmitNeedsTheKnownOpenStore, and stores nothing before.
+func TestAdmitNeedsTheKnownOpenStore(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		script := redis.NewScript(lua.Admit)
 		keys := []string{

@@ -30,20 +30,19 @@ func (c caller) traces(id, category string) []ratelimit.Trace {
 	return traces
 }
 
-func TestATraceFollowsAnEvent(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
+func TestTraceFollowsAnEvent(t *testing.T) {
+	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("an id of more than sixty-four bytes "+strings.Repeat("long ", 20), "a")
 		if traces := limiter.traces(e.ID, ""); len(traces) != 0 {
 			t.Errorf("before anything: %+v", traces)
 		}
-		limiter.want(ratelimit.Admitted, e)
+		limiter.admits(e)
 		admitted := limiter.trace(e.ID, "")
 		if !admitted.InFlight || admitted.Category != "a" || admitted.Admitted.IsZero() || admitted.Posts != 0 || !admitted.LastPost.IsZero() {
 			t.Errorf("admitted: %+v", admitted)
 		}
-		limiter.wantPermit(ratelimit.Granted, 1, e, "", "p1")
-		limiter.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+		limiter.posts(1, e, "", "p1")
+		limiter.posts(2, e, "p1", "p2")
 		begun := limiter.trace(e.ID, "a")
 		if !begun.InFlight || begun.Posts != 2 || begun.LastPost.Before(begun.Admitted) || !begun.Admitted.Equal(admitted.Admitted) {
 			t.Errorf("being posted: %+v", begun)
@@ -54,12 +53,12 @@ func TestATraceFollowsAnEvent(t *testing.T) {
 			t.Errorf("sent: %+v", sent)
 		}
 		s.advance(t, time.Hour)
-		limiter.want(ratelimit.Admitted, event("f", "b")) // which trims what has left the window
+		limiter.admits(event("f", "b")) // which trims what has left the window
 		late := limiter.trace(e.ID, "")
 		if late.Sent.IsZero() || !late.Admitted.IsZero() || late.Category != "a" {
 			t.Errorf("when its slot is gone: %+v", late)
 		}
-		limiter.want(ratelimit.Admitted, event("g", "c"))
+		limiter.admits(event("g", "c"))
 		limiter.refund(event("g", "c"))
 		if traces := limiter.traces("g", ""); len(traces) != 0 {
 			t.Errorf("refunded: %+v", traces)
@@ -68,15 +67,14 @@ func TestATraceFollowsAnEvent(t *testing.T) {
 }
 
 // One id, in two categories and from three sources: five events, each found with its own story.
-func TestATraceFindsEveryEventWithTheID(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
+func TestTraceFindsEveryEventWithTheID(t *testing.T) {
+	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		long := strings.Repeat("https://example.com/", 20)
 		all := []ratelimit.Request{
 			event("e", "a"), from("/ci", event("e", "a")), from(long, event("e", "a")), event("e", "b"), from("/ci", event("e", "b")),
 		}
 		for _, e := range all {
-			limiter.want(ratelimit.Admitted, e)
+			limiter.admits(e)
 			s.advance(t, time.Millisecond)
 		}
 		limiter.sent(all[1])
@@ -107,16 +105,16 @@ func TestATraceFindsEveryEventWithTheID(t *testing.T) {
 }
 
 // An event is found without its category for as long as it is known: by what was admitted long ago and sent late, too.
-func TestATraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
+func TestTraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("1000/30m", "1000/30m", ""), 2*time.Hour)
 		e := from("/ci", event("e", "a"))
-		limiter.want(ratelimit.Admitted, e)
+		limiter.admits(e)
 		s.advance(t, 29*time.Minute) // held for nearly the longest window
 		limiter.sent(e)
 		for i := range 11 {
 			s.advance(t, 10*time.Minute)
-			limiter.want(ratelimit.Admitted, events(100, fmt.Sprint("other", i, "-"), "b")...) // which trims the index, now and then
+			limiter.admits(events(100, fmt.Sprint("other", i, "-"), "b")...) // which trims the index, now and then
 		}
 		if found := limiter.traces("e", ""); len(found) != 1 || found[0].Source != "/ci" {
 			t.Fatalf("after 1h50m: %+v, expected it", found)
@@ -130,7 +128,7 @@ func TestATraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
 			if i > 500 {
 				t.Fatalf("after %d more admissions the index has %q", i, entries())
 			}
-			limiter.want(ratelimit.Admitted, event(fmt.Sprint("after", i), "b"))
+			limiter.admits(event(fmt.Sprint("after", i), "b"))
 		}
 		if got := entries(); !slices.Equal(got, []string{"b"}) {
 			t.Errorf("the index has %q, expected b alone", got)
@@ -139,11 +137,10 @@ func TestATraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
 }
 
 // The index holds what something was admitted of, and lists what has slots.
-func TestTheIndexHoldsWhatWasAdmitted(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "1/30m", ""), day)
+func TestIndexHoldsWhatWasAdmitted(t *testing.T) {
+	eachLimiter(t, "100/30m", "1/30m", func(t *testing.T, s *store, limiter caller) {
 		index := func() []string { return s.ZRange(t.Context(), "{n}:categories", 0, -1).Val() }
-		limiter.want(ratelimit.Admitted, event("e", "a"))
+		limiter.admits(event("e", "a"))
 		s.Del(t.Context(), "{n}:categories")
 		limiter.admit(event("f", "a"), from("/refused", event("g", "a")), from("/ci", event("h", "b")), from("/late", event("i", "b")))
 		if entries, want := index(), []string{"b /ci"}; !slices.Equal(entries, want) {
@@ -165,7 +162,7 @@ func TestRecentListsTheLatest(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", "z=1/1m,a=1/1m"), day)
 		for i, category := range []string{"c", "a", "b"} {
-			limiter.want(ratelimit.Admitted, event(fmt.Sprint(i), category))
+			limiter.admits(event(fmt.Sprint(i), category))
 			s.advance(t, 2*time.Second)
 		}
 		limiter.admit(from("/ci", event("x", "c")))
@@ -180,10 +177,9 @@ func TestRecentListsTheLatest(t *testing.T) {
 }
 
 // One command looks up a thousand categories; however many there are, an event is found in each of them.
-func TestATraceFindsAnEventAmongThousandsOfCategories(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
-		limiter.want(ratelimit.Admitted, event("e", "a"))
+func TestTraceSearchesThousandsOfCategories(t *testing.T) {
+	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
+		limiter.admits(event("e", "a"))
 		at := s.score(t, "{n}:categories", "a")
 		others := make([]redis.Z, 2500)
 		for i := range others {
@@ -191,7 +187,7 @@ func TestATraceFindsAnEventAmongThousandsOfCategories(t *testing.T) {
 		}
 		kit.Check(t, s.ZAdd(t.Context(), "{n}:categories", others...).Err())
 		s.advance(t, time.Minute)
-		limiter.want(ratelimit.Admitted, event("e", "z"))
+		limiter.admits(event("e", "z"))
 		if traces, err := limiter.Trace(t.Context(), "e", ""); err != nil || len(traces) != 2 {
 			t.Errorf("%+v, %v, expected the events of two categories", traces, err)
 		}
@@ -199,10 +195,9 @@ func TestATraceFindsAnEventAmongThousandsOfCategories(t *testing.T) {
 }
 
 // With a category it does not depend on the index.
-func TestATraceOfACategoryNeedsNoIndex(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
-		limiter.want(ratelimit.Admitted, event("e", "a"))
+func TestTraceOfACategoryNeedsNoIndex(t *testing.T) {
+	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
+		limiter.admits(event("e", "a"))
 		s.Del(t.Context(), "{n}:categories")
 		if found := limiter.traces("e", ""); len(found) != 0 {
 			t.Errorf("%+v was found without the index", found)
@@ -211,9 +206,8 @@ func TestATraceOfACategoryNeedsNoIndex(t *testing.T) {
 	})
 }
 
-func TestATraceDoesNotTrustWhatItReads(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
+func TestTraceDoesNotTrustWhatItReads(t *testing.T) {
+	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		s.HSet(t.Context(), "{n}:inflight", "a:e", "soon")
 		if trace, err := limiter.Trace(t.Context(), "e", "a"); err == nil || !strings.Contains(err.Error(), "{n}:inflight") {
 			t.Errorf("%+v, %v; expected an error that names the key", trace, err)
@@ -222,11 +216,10 @@ func TestATraceDoesNotTrustWhatItReads(t *testing.T) {
 }
 
 func TestSlotsTellWhoHoldsThem(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m+5/1m", "10/10m", ""), day)
-		limiter.want(ratelimit.Admitted, event("old", "a"))
+	eachLimiter(t, "100/30m+5/1m", "10/10m", func(t *testing.T, s *store, limiter caller) {
+		limiter.admits(event("old", "a"))
 		s.advance(t, 20*time.Minute)
-		limiter.want(ratelimit.Admitted, costing(event("e", "a"), 2), event("f", "b"))
+		limiter.admits(costing(event("e", "a"), 2), event("f", "b"))
 		slots, err := limiter.Slots(t.Context(), 100, "a", "b")
 		kit.Check(t, err)
 		holders := map[string]string{}

@@ -66,7 +66,7 @@ func (w *world) steers() []nemesis {
 			chosen := limits[random.IntN(len(limits))]
 			order, err := steering.NewLimit(chosen[0], chosen[1], by(), "")
 			w.diary.complain(err)
-			w.give(ctx, random, store, order, faultWhile)
+			w.give(ctx, random, store, order, faultTempLimit)
 		}},
 	}
 }
