@@ -48,7 +48,7 @@ func expectLine(t *testing.T, want, got line) {
 }
 
 // lineOf is the one line of an event.
-func (s *station) lineOf(id string) line {
+func (s *fixture) lineOf(id string) line {
 	s.Helper()
 	var found []line
 	s.eventually("event "+id+" is settled", func() bool {
@@ -67,7 +67,7 @@ func (s *station) lineOf(id string) line {
 }
 
 func TestTheLineOfASentEvent(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started()
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	expectLine(t, line{
@@ -80,17 +80,8 @@ func TestTheLineOfASentEvent(t *testing.T) {
 	}
 }
 
-func TestTheLineOfASentEventNamesItsRoute(t *testing.T) {
-	s := newStation(t)
-	s.started()
-	s.publish("deploys", "hello", "Nats-Msg-Id", "e1")
-	if channel := s.lineOf("e1")["channel"]; channel != "C0DEPLOYS" {
-		t.Errorf("channel is %v, expected C0DEPLOYS", channel)
-	}
-}
-
 func TestTheLineOfAnEventSentByAWebhook(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started(func(c *setup) { c.webhook = true })
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	expectLine(t, line{
@@ -101,7 +92,7 @@ func TestTheLineOfAnEventSentByAWebhook(t *testing.T) {
 }
 
 func TestAnEventWithoutAnIDIsNamedAfterItsPlaceInTheStream(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started()
 	s.publish("errors", "hello")
 	if id := s.settled(1)[0]["event_id"].(string); !strings.HasPrefix(id, "NOTIFY.1.") {
@@ -110,7 +101,7 @@ func TestAnEventWithoutAnIDIsNamedAfterItsPlaceInTheStream(t *testing.T) {
 }
 
 func TestTheLinesOfDroppedEvents(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started(func(c *setup) { c.global, c.category, c.maxAge = "2/30m", "1/30m+5/1h", time.Hour })
 	dropped := func(id, category, reason string, seq float64) line {
 		return line{
@@ -139,11 +130,15 @@ func TestTheLinesOfDroppedEvents(t *testing.T) {
 
 	s.publish("errors", `{"id":"first","text":"x"}`)
 	expectLine(t, dropped("first", "errors", "duplicate", 6), s.settled(6)[5])
+	s.expectEachPostedOnce(2)
+	if charged := s.charged(); charged != 2 {
+		t.Errorf("%d slots are taken, expected those of the two that were sent", charged)
+	}
 }
 
 // What a group's limit or a reserve refuses says so, and each line of a category whose group has a limit names the group.
 func TestTheLinesOfGroupsAndReserves(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	refusals := map[string]ratelimit.Decision{
 		"by-group": {Outcome: ratelimit.Group, Tier: s.limit("50/30m")[0], Used: 50, RetryAfter: 1_118 * time.Millisecond},
 		"reserved": {Outcome: ratelimit.Global, Tier: s.limit("1000/24h:15m")[0], Used: 990, Reserved: 10, AtLeast: true, RetryAfter: 604_800_000_001 * time.Microsecond},
@@ -193,7 +188,7 @@ func TestTheLinesOfGroupsAndReserves(t *testing.T) {
 }
 
 func TestTheLinesOfDeadEvents(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started()
 	dead := func(id, reason string, seq float64) line {
 		return line{
@@ -216,7 +211,7 @@ func TestTheLinesOfDeadEvents(t *testing.T) {
 // The line comes before the acknowledgement: while it is written the event is still in the work queue, and a dead
 // letter is already safe.
 func TestALineIsWrittenBeforeItsEventIsAcknowledged(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.createStream(nil)
 	s.log.onLine = func(l line) {
 		if _, settled := l["outcome"]; !settled {
@@ -252,7 +247,7 @@ func TestNoLineHoldsATextOrASecret(t *testing.T) {
 	const text = "tOp-SeCrEt-text"
 	for _, way := range []string{"token", "webhook"} {
 		t.Run(way, func(t *testing.T) {
-			s := newStation(t)
+			s := newFixture(t)
 			s.started(func(c *setup) {
 				c.webhook, c.category, c.slackTimeout = way == "webhook", "4/30m", 300*time.Millisecond
 			})
@@ -283,7 +278,7 @@ func TestNoLineHoldsATextOrASecret(t *testing.T) {
 }
 
 func TestNoLineHoldsThePasswordOfNATS(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.nats.Stop()
 	address, err := url.Parse(s.nats.URL())
 	kit.Check(t, err)

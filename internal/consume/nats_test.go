@@ -18,7 +18,7 @@ import (
 )
 
 func TestAWorkerWaitsForNATSAtItsStart(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.nats.Stop()
 	r := s.start()
 	s.eventually("the worker reports that NATS is unavailable", func() bool {
@@ -31,26 +31,9 @@ func TestAWorkerWaitsForNATSAtItsStart(t *testing.T) {
 	s.settled(1)
 }
 
-func TestAWorkerGoesOnAfterARestartOfNATS(t *testing.T) {
-	s := newStation(t)
-	r := s.started()
-	s.publish("errors", "before")
-	s.settled(1)
-	s.expectNothingLeft()
-	s.nats.Stop()
-	s.eventually("the worker is not ready", func() bool { return len(r.Ready(t.Context())) > 0 })
-	kit.Check(t, r.Live())
-	kit.Check(t, s.nats.Start())
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
-	s.publish("errors", "after")
-	s.settled(2)
-	s.expectEachPostedOnce(2)
-	s.expectNothingLeft()
-}
-
 // What was in flight when the connection broke is still in flight when it is back.
 func TestHeldEventsOutliveARestartOfNATS(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started()
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	s.publishMany("errors", 20)
@@ -63,21 +46,9 @@ func TestHeldEventsOutliveARestartOfNATS(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-func TestADeletedConsumerIsMadeAnew(t *testing.T) {
-	s := newStation(t)
-	r := s.started()
-	kit.Check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
-	s.publish("errors", "hello")
-	s.settled(1)
-	if lines := s.log.waits("consumer"); len(lines) != 1 {
-		t.Errorf("%d lines report that the consumer is unavailable, expected one", len(lines))
-	}
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
-}
-
 // The new consumer delivers, as if for the first time, what the worker still holds of the old one.
 func TestEventsHeldWhileTheirConsumerIsDeletedArePostedOnce(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started(func(c *setup) { c.concurrency = 1 })
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	s.publishMany("errors", 10)
@@ -97,24 +68,10 @@ func TestEventsHeldWhileTheirConsumerIsDeletedArePostedOnce(t *testing.T) {
 	}
 }
 
-func TestADeletedStreamIsMadeAnew(t *testing.T) {
-	s := newStation(t)
-	r := s.started()
-	kit.Check(t, s.js.DeleteStream(t.Context(), streamName))
-	s.eventually("the stream is there", func() bool {
-		_, err := s.js.Stream(t.Context(), streamName)
-		return err == nil
-	})
-	s.publish("errors", "hello")
-	s.settled(1)
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
-	s.expectNothingLeft()
-}
-
 // Events of a stream that was deleted have the sequences that those of the new one get. What was held of the old one
 // must not acknowledge the new ones.
 func TestEventsHeldOfADeletedStreamDoNotAcknowledgeThoseOfTheNewOne(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.log.onLine = func(l line) {
 		if id, _ := l["event_id"].(string); strings.HasPrefix(id, "new") {
 			stream, err := s.js.Stream(t.Context(), streamName)
@@ -145,7 +102,7 @@ func TestEventsHeldOfADeletedStreamDoNotAcknowledgeThoseOfTheNewOne(t *testing.T
 }
 
 func TestANATSWithoutJetStreamIsRefused(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	r := s.start(func(c *setup) { c.natsURL = plainNATS(t, "127.0.0.1", -1).ClientURL() })
 	if err := r.wait(); !errors.Is(err, feed.ErrUnsuitable) || !strings.Contains(err.Error(), "JetStream") {
 		t.Errorf("Run returns %v, expected that JetStream is off", err)
@@ -166,7 +123,7 @@ func plainNATS(t *testing.T, host string, port int) *natsserver.Server {
 }
 
 func TestAnExistingStreamAndConsumerAreUsedAsTheyAre(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	stream := s.createStream(func(config *jetstream.StreamConfig) {
 		config.Description, config.Retention, config.MaxAge, config.Subjects = "mine", jetstream.LimitsPolicy, time.Hour, []string{"notify.>", "other.>"}
 	})
@@ -203,7 +160,7 @@ func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
 		}, `priority groups ["night"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t)
+			s := newFixture(t)
 			stream := s.createStream(func(config *jetstream.StreamConfig) { config.Retention = jetstream.LimitsPolicy })
 			config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy}
 			if test.change != nil {
@@ -222,9 +179,9 @@ func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
 }
 
 func TestTheBoundsThatAConsumerSetsOnRequestsAreKept(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.createConsumer(func(config *jetstream.ConsumerConfig) {
-		config.MaxRequestBatch, config.MaxRequestExpires = 3, time.Second
+		config.MaxRequestBatch, config.MaxRequestExpires, config.MaxRequestMaxBytes = 3, time.Second, 10_000
 	})
 	asked := make(chan *nats.Msg, 1000)
 	watch, err := s.conn.ChanSubscribe("$JS.API.CONSUMER.MSG.NEXT.>", asked)
@@ -237,12 +194,13 @@ func TestTheBoundsThatAConsumerSetsOnRequestsAreKept(t *testing.T) {
 	n := 0
 	for message := range asked {
 		var request struct {
-			Batch   int           `json:"batch"`
-			Expires time.Duration `json:"expires"`
+			Batch    int           `json:"batch"`
+			MaxBytes int           `json:"max_bytes"`
+			Expires  time.Duration `json:"expires"`
 		}
 		kit.Check(t, json.Unmarshal(message.Data, &request))
-		if request.Batch > 3 || request.Expires > time.Second {
-			t.Errorf("request %s, expected at most 3 events and one second", message.Data)
+		if request.Batch > 3 || request.Expires > time.Second || request.MaxBytes > 10_000 {
+			t.Errorf("request %s, expected at most 3 events, 10,000 bytes and one second", message.Data)
 		}
 		n++
 	}
@@ -258,7 +216,7 @@ func TestAClosedConnectionEndsRun(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		s := map[bool]string{false: "idle", true: "with events in flight"}
 		t.Run(s[held], func(t *testing.T) {
-			s := newStation(t)
+			s := newFixture(t)
 			r := s.started(func(c *setup) { c.shutdown = 500 * time.Millisecond })
 			if held {
 				s.slack.Always(devstack.Behaviour{Status: 503})
@@ -275,7 +233,7 @@ func TestAClosedConnectionEndsRun(t *testing.T) {
 
 // A cluster without a leader answers like a server without JetStream. Once a worker has been bound, it waits.
 func TestJetStreamThatGoesAwayUnderAWorkerIsWaitedFor(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	r := s.started()
 	s.nats.Stop()
 	host, port := splitAddr(t, s.nats.Addr())
@@ -308,7 +266,7 @@ func TestAStreamThatMayLoseEventsIsWarnedAbout(t *testing.T) {
 		"unbounded, discards old": {func(*jetstream.StreamConfig) {}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t)
+			s := newFixture(t)
 			s.createStream(test.change)
 			s.started()
 			if lines := s.log.named("the stream may lose events"); len(lines) != test.warn {

@@ -16,7 +16,7 @@ import (
 // An archived channel costs five requests and then one a minute, not one for each event, and no slot; the other channels
 // go on.
 func TestAChannelThatRefusesEverythingIsLeftAlone(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	r := s.started(func(c *setup) { c.concurrency, c.category = 1, "8/30m" })
 	refusal := devstack.Behaviour{Code: "is_archived"}
 	s.slack.Next(refusal, refusal, refusal, refusal, refusal)
@@ -69,7 +69,7 @@ func (l begunByAnother) Admit(ctx context.Context, batch []ratelimit.Request) ([
 
 // A channel may have begun to refuse everything after another replica's post: then the event may be in it, and keeps its slot.
 func TestAnEventThatAnotherHasPostedIsAmbiguousInARefusedChannel(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started(quick, func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter { return begunByAnother{l, "posted"} }
 	})
@@ -93,7 +93,7 @@ func TestAnEventThatAnotherHasPostedIsAmbiguousInARefusedChannel(t *testing.T) {
 func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
 	for _, code := range []string{"invalid_blocks", "slack_connect_file_link_sharing_blocked", "not_known_yet"} {
 		t.Run(code, func(t *testing.T) {
-			s := newStation(t)
+			s := newFixture(t)
 			r := s.started(func(c *setup) { c.concurrency = 1 })
 			for range 7 {
 				s.slack.Next(devstack.Behaviour{Code: code})
@@ -111,7 +111,7 @@ func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
 }
 
 func TestAChannelThatRefusesNowAndThenIsNotLeftAlone(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started(func(c *setup) { c.concurrency = 1 })
 	refusal := devstack.Behaviour{Code: "restricted_action"}
 	for range 3 {

@@ -13,7 +13,7 @@ import (
 
 // What a worker would read of a consumer that takes too much has no category: it waits, and makes no dead letters of it.
 func TestAConsumerThatTakesMoreThanTheSubjectIsNotRead(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	stream := s.createStream(func(config *jetstream.StreamConfig) {
 		config.Subjects, config.Retention = []string{"notify.>", "other.>"}, jetstream.LimitsPolicy
 	})
@@ -37,7 +37,7 @@ func TestAConsumerThatTakesMoreThanTheSubjectIsNotRead(t *testing.T) {
 }
 
 func TestAStreamThatTakesNothingOfTheSubjectIsWaitedFor(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	stream := s.createStream(func(config *jetstream.StreamConfig) { config.Subjects = []string{"other.>"} })
 	r := s.start()
 	s.eventually("the worker names the mismatch", func() bool {
@@ -53,7 +53,7 @@ func TestAStreamThatTakesNothingOfTheSubjectIsWaitedFor(t *testing.T) {
 
 // Events that can be sent do not wait for a stream that they do not need.
 func TestWithoutADeadLetterStreamGoodEventsAreSent(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FOREIGN", Subjects: []string{"notify-dead.>"}})
 	kit.Check(t, err)
 	r := s.start()
@@ -70,7 +70,7 @@ func TestWithoutADeadLetterStreamGoodEventsAreSent(t *testing.T) {
 
 // A server that comes back without its storage answers no pull request: the worker finds out that its consumer is gone.
 func TestAServerThatLostItsStorageGetsStreamAndConsumerAnew(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	r := s.started()
 	s.nats.Stop()
 	fresh, err := devstack.StartNATS(s.nats.Addr(), t.TempDir())

@@ -14,7 +14,7 @@ import (
 	"notifier/internal/steering"
 )
 
-// Operators mute categories and set temporary limits, under load and while everything breaks. The account knows what may have been
+// Operators mute categories and set temporary limits, under load and while everything breaks. The audit knows what may have been
 // in force for a worker at a time, and what surely was.
 
 // followed is how long a worker that reaches Redis needs at most to follow an order. Two seconds are promised; the rest is for a
@@ -45,34 +45,34 @@ func (o *orders) add(g given) {
 	o.all = append(o.all, g)
 }
 
-// steers is the lane of operators.
-func (w *world) steers() []nemesis {
-	store, err := steering.NewStore(w.register.client, namespace)
+// operators is the lane of operators.
+func (d *deployment) operators() []injector {
+	store, err := steering.NewStore(d.ledger.client, namespace)
 	if err != nil {
-		w.Fatal(err)
+		d.Fatal(err)
 	}
-	rest := strings.TrimPrefix(w.limits.global, "60/5s")                               // the tiers that stay as they are
-	by := func() string { return fmt.Sprintf("operator-%d@chaos", len(w.orders.all)) } // there is one lane
-	return []nemesis{
+	rest := strings.TrimPrefix(d.limits.global, "60/5s")                               // the tiers that stay as they are
+	by := func() string { return fmt.Sprintf("operator-%d@chaos", len(d.orders.all)) } // there is one lane
+	return []injector{
 		{2, func(ctx context.Context, random *rand.Rand) {
-			targets := []string{"alpha", "beta", "audit"}
+			targets := []string{"alpha", "beta", "billing"}
 			order, err := steering.NewMute(targets[random.IntN(len(targets))], by(), "")
-			w.diary.complain(err)
-			w.give(ctx, random, store, order, faultMute)
+			d.faults.complain(err)
+			d.give(ctx, random, store, order, faultMute)
 		}},
 		{2, func(ctx context.Context, random *rand.Rand) {
-			// The windows are those of the standing limits: so long the register keeps what it has seen.
-			limits := [][2]string{{"global", "30/5s" + rest}, {"global", "90/5s" + rest}, {"category/alpha", "6/5s+2/200ms"}, {"category/alpha", "20/5s+4/200ms"}, {"category/audit", "10/20s+4/1s"}}
+			// The windows are those of the standing limits: so long the ledger keeps what it has seen.
+			limits := [][2]string{{"global", "30/5s" + rest}, {"global", "90/5s" + rest}, {"category/alpha", "6/5s+2/200ms"}, {"category/alpha", "20/5s+4/200ms"}, {"category/billing", "10/20s+4/1s"}}
 			chosen := limits[random.IntN(len(limits))]
 			order, err := steering.NewLimit(chosen[0], chosen[1], by(), "")
-			w.diary.complain(err)
-			w.give(ctx, random, store, order, faultWhile)
+			d.faults.complain(err)
+			d.give(ctx, random, store, order, faultWhile)
 		}},
 	}
 }
 
 // give stores an order for some seconds, and ends it early half of the time.
-func (w *world) give(ctx context.Context, random *rand.Rand, store *steering.Store, order steering.Order, kind string) {
+func (d *deployment) give(ctx context.Context, random *rand.Rand, store *steering.Store, order steering.Order, kind string) {
 	length, early := between(random, 6*time.Second, 9*time.Second), random.IntN(2) == 0
 	g, stored := given{Order: order, asked: time.Now()}, steering.Order{}
 	if order.Kind == steering.Limit {
@@ -102,12 +102,12 @@ func (w *world) give(ctx context.Context, random *rand.Rand, store *steering.Sto
 	} else {
 		wait.For(ctx, time.Until(stored.Until))
 	}
-	w.orders.add(g)
-	w.diary.note(kind, order.What(), g.asked)
+	d.orders.add(g)
+	d.faults.note(kind, order.What(), g.asked)
 }
 
 // follows is when a process surely has followed an order: it read it when it started, or has reached Redis for long enough.
-func (a *account) follows(l *life, o given) (at time.Time, surely bool) {
+func (a *audit) follows(l *process, o given) (at time.Time, surely bool) {
 	if o.stored.IsZero() {
 		return time.Time{}, false
 	}
@@ -117,9 +117,9 @@ func (a *account) follows(l *life, o given) (at time.Time, surely bool) {
 	at = o.stored.Add(followed)
 	for again := true; again; {
 		again = false
-		for _, f := range a.w.diary.faults {
-			if a.keepsFromRedis(l, f) && f.hours.overlaps(at.Add(-followed), at) {
-				at, again = f.hours.to.Add(followed), true
+		for _, f := range a.d.faults.faults {
+			if a.keepsFromRedis(l, f) && f.when.overlaps(at.Add(-followed), at) {
+				at, again = f.when.to.Add(followed), true
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func (a *account) follows(l *life, o given) (at time.Time, surely bool) {
 }
 
 // keepsFromRedis reports whether a fault may have kept a process from following.
-func (a *account) keepsFromRedis(l *life, f fault) bool {
+func (a *audit) keepsFromRedis(l *process, f fault) bool {
 	switch f.kind {
 	case faultRedis, faultEmpty, faultFailover:
 		return true
@@ -140,25 +140,25 @@ func (a *account) keepsFromRedis(l *life, f fault) bool {
 	return false
 }
 
-// steered holds what was dropped as muted, and what was not, against the mutes of this run.
-func (a *account) steered() {
+// mutes holds what was dropped as muted, and what was not, against the mutes of this run.
+func (a *audit) mutes() {
 	for _, l := range a.settled {
 		if e := a.events[l.EventID]; e != nil && l.muted() {
 			a.byItsMute(e, l)
 		}
 	}
-	for _, o := range a.w.orders.all {
+	for _, o := range a.d.orders.all {
 		if o.Kind != steering.Mute {
 			continue
 		}
 		for _, l := range a.settled {
 			if l.refusedByLimit() {
-				a.whileMuted(o, l.life, l.EventID, l.Time, "refused")
+				a.whileMuted(o, l.process, l.EventID, l.Time, "refused")
 			}
 		}
 		for id, posts := range a.posts {
 			for _, p := range posts {
-				if l := a.lives[p.life]; l != nil {
+				if l := a.processes[p.process]; l != nil {
 					a.whileMuted(o, l, id, p.at, "posted")
 				}
 			}
@@ -167,27 +167,27 @@ func (a *account) steered() {
 }
 
 // byItsMute looks whether a line that says muted names a mute that may have been in force.
-func (a *account) byItsMute(e *event, l *line) {
-	i := slices.IndexFunc(a.w.orders.all, func(o given) bool { return o.By == l.MutedBy && o.Kind == steering.Mute })
+func (a *audit) byItsMute(e *event, l *line) {
+	i := slices.IndexFunc(a.d.orders.all, func(o given) bool { return o.By == l.MutedBy && o.Kind == steering.Mute })
 	switch {
 	case i < 0:
 		a.blame(e, "muted by nobody's order: %s", l)
-	case a.w.orders.all[i].Target != e.category:
-		a.blame(e, "muted by %s: %s", a.w.orders.all[i].What(), l)
-	case !a.delayed(l) && !a.w.orders.all[i].maybe(a.mayHaveMuted(e, l), l.Time):
-		a.blame(e, "muted when %s was not in force: %s", a.w.orders.all[i].What(), l)
+	case a.d.orders.all[i].Target != e.category:
+		a.blame(e, "muted by %s: %s", a.d.orders.all[i].What(), l)
+	case !a.delayed(l) && !a.d.orders.all[i].maybe(a.mayHaveMuted(e, l), l.Time):
+		a.blame(e, "muted when %s was not in force: %s", a.d.orders.all[i].What(), l)
 	}
 }
 
 // mayHaveMuted is the earliest time at which a line that says muted may have been decided: an event that may be admitted gives its
 // slots back first, and its process waits for Redis as long as it has to.
-func (a *account) mayHaveMuted(e *event, l *line) time.Time {
+func (a *audit) mayHaveMuted(e *event, l *line) time.Time {
 	from := l.Time.Add(-decisionAge)
 	for again := true; again; {
 		again = false
-		for _, f := range a.w.diary.faults {
-			earlier := f.hours.from.Add(-decisionAge)
-			if a.keepsFromRedis(l.life, f) && f.hours.overlaps(from, l.Time) && earlier.Before(from) {
+		for _, f := range a.d.faults.faults {
+			earlier := f.when.from.Add(-decisionAge)
+			if a.keepsFromRedis(l.process, f) && f.when.overlaps(from, l.Time) && earlier.Before(from) {
 				from, again = earlier, true
 			}
 		}
@@ -200,7 +200,7 @@ func (a *account) mayHaveMuted(e *event, l *line) time.Time {
 
 // whileMuted blames a process that did something else with an event that was published after the process had surely followed a mute
 // of it, while that was surely in force.
-func (a *account) whileMuted(o given, l *life, id string, at time.Time, what string) {
+func (a *audit) whileMuted(o given, l *process, id string, at time.Time, what string) {
 	e := a.events[id]
 	if e == nil || !at.Before(o.ended) || !at.After(o.stored) || o.Target != e.category {
 		return
@@ -212,13 +212,13 @@ func (a *account) whileMuted(o given, l *life, id string, at time.Time, what str
 
 // mostAllowed is how many slots a window of a scope may hold at the time of an admission: the most of the limits that may have been in
 // force for the process that was given it. scope is as an order names it.
-func (a *account) mostAllowed(scope string, standing ratelimit.Limit, tier int) func(at int64) int {
+func (a *audit) mostAllowed(scope string, standing ratelimit.Limit, tier int) func(at int64) int {
 	return func(micros int64) int {
 		at, most := time.UnixMicro(micros), 0
 		if !a.allFollow(scope, at) {
 			most = standing[tier].Count
 		}
-		for _, o := range a.w.orders.all {
+		for _, o := range a.d.orders.all {
 			if o.Kind == steering.Limit && o.Target == scope && o.maybe(at, at) {
 				most = max(most, o.limit[tier].Count)
 			}
@@ -228,14 +228,14 @@ func (a *account) mostAllowed(scope string, standing ratelimit.Limit, tier int) 
 }
 
 // allFollow reports whether no process applied the standing limit of a scope at a time.
-func (a *account) allFollow(scope string, at time.Time) bool {
-	return slices.ContainsFunc(a.w.orders.all, func(o given) bool {
+func (a *audit) allFollow(scope string, at time.Time) bool {
+	return slices.ContainsFunc(a.d.orders.all, func(o given) bool {
 		if o.Kind != steering.Limit || o.Target != scope || !at.After(o.stored) || !at.Before(o.ended) {
 			return false
 		}
-		for _, k := range a.w.workers {
-			for i, l := range k.lives {
-				alive := l.started.Before(at) && (i+1 == len(k.lives) || k.lives[i+1].started.After(at))
+		for _, k := range a.d.workers {
+			for i, l := range k.processes {
+				alive := l.started.Before(at) && (i+1 == len(k.processes) || k.processes[i+1].started.After(at))
 				if since, surely := a.follows(l, o); alive && (!surely || !since.Before(at)) {
 					return false
 				}

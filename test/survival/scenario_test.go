@@ -10,23 +10,23 @@ import (
 	"notifier/test/redistest"
 )
 
-// world is a Redis with the replicas of all forms, under load.
-type world struct {
+// installation is a Redis with the replicas of all forms, under load.
+type installation struct {
 	*testing.T
-	fleets []*fleet
+	groups []*replicas
 
 	// One of these, as the scenario wants.
 	sentinels *redistest.Sentinels
 	single    *redistest.Server
-	late      *redistest.Proxy // through which the first replica of each fleet reaches the single server, where it is there
-	plain     *plain
+	late      *redistest.Proxy // through which the first replica of each group reaches the single server, where it is there
+	plain     *pair
 	cluster   *redistest.Cluster
 
 	copy *redistest.Server // the replica of the Cluster's master
 }
 
-// plain is a primary with a replica, and the address at which clients ask.
-type plain struct {
+// pair is a primary with a replica, and the address at which clients ask.
+type pair struct {
 	primary, replica *redistest.Server
 	front            *redistest.Proxy
 }
@@ -34,34 +34,34 @@ type plain struct {
 // scenario is something that happens to a Redis.
 type scenario struct {
 	name  string
-	start func(w *world, extra []string) (url string)
+	start func(w *installation, extra []string) (url string)
 	extra []string // further arguments of the servers
 	full  bool     // most of the limits that last are used up before
-	kills bool     // a replica of each fleet dies in it
+	kills bool     // a replica of each group dies in it
 
-	strike func(w *world) // does it, and returns when there is a primary that all who ask find
+	inject func(w *installation) // does it, and returns when there is a primary that all who ask find
 }
 
 var minReplicas = []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}
 
-var emptyRestart = scenario{name: "c. empty restart", start: (*world).onOne, full: true, strike: (*world).restartEmpty}
+var emptyRestart = scenario{name: "c. empty restart", start: (*installation).onOne, full: true, inject: (*installation).restartEmpty}
 
 var scenarios = []scenario{
-	{name: "a. link cut for 2.5 s, then kill -9", start: (*world).underSentinels, strike: (*world).killPrimary},
-	{name: "b. the same, and a replica of notifier killed", start: (*world).underSentinels, kills: true, strike: (*world).killBoth},
+	{name: "a. link cut for 2.5 s, then kill -9", start: (*installation).underSentinels, inject: (*installation).killPrimary},
+	{name: "b. the same, and a replica of notifier killed", start: (*installation).underSentinels, kills: true, inject: (*installation).killBoth},
 	emptyRestart,
-	{name: "d. bare SENTINEL FAILOVER", start: (*world).underSentinels, strike: (*world).sentinelFailover},
-	{name: "e. planned failover under Sentinel", start: (*world).underSentinels, strike: (*world).plannedFailover},
-	{name: "f. bare FAILOVER under Sentinel", start: (*world).underSentinels, strike: (*world).bareFailover},
-	{name: "g. as a, with min-replicas-to-write 1", start: (*world).underSentinels, extra: minReplicas, strike: (*world).killPrimary},
-	{name: "h. kill -9 alone", start: (*world).underSentinels, strike: (*world).killAlone},
-	{name: "i. planned failover of a plain replica", start: (*world).replicated, strike: (*world).plainFailover},
-	{name: "j. planned failover in a Cluster", start: (*world).inCluster, strike: (*world).clusterFailover},
-	{name: "k. as d, with Sentinel's own periods", start: (*world).underSlowSentinels, strike: (*world).sentinelFailover},
-	{name: "l. as e, with Sentinel's own periods", start: (*world).underSlowSentinels, strike: (*world).plannedFailover},
-	{name: "m. two empty restarts within a second", start: (*world).onOne, full: true, strike: (*world).restartEmptyTwice},
-	{name: "n. FLUSHALL twice in one quarantine", start: (*world).onOne, full: true, strike: (*world).flushTwice},
-	{name: "o. FLUSHALL, and a frozen replica of notifier", start: (*world).onOneWithALateReplica, full: true, strike: (*world).flushWithoutOne},
+	{name: "d. bare SENTINEL FAILOVER", start: (*installation).underSentinels, inject: (*installation).sentinelFailover},
+	{name: "e. planned failover under Sentinel", start: (*installation).underSentinels, inject: (*installation).plannedFailover},
+	{name: "f. bare FAILOVER under Sentinel", start: (*installation).underSentinels, inject: (*installation).bareFailover},
+	{name: "g. as a, with min-replicas-to-write 1", start: (*installation).underSentinels, extra: minReplicas, inject: (*installation).killPrimary},
+	{name: "h. kill -9 alone", start: (*installation).underSentinels, inject: (*installation).killAlone},
+	{name: "i. planned failover of a plain replica", start: (*installation).replicated, inject: (*installation).plainFailover},
+	{name: "j. planned failover in a Cluster", start: (*installation).inCluster, inject: (*installation).clusterFailover},
+	{name: "k. as d, with Sentinel's own periods", start: (*installation).underSlowSentinels, inject: (*installation).sentinelFailover},
+	{name: "l. as e, with Sentinel's own periods", start: (*installation).underSlowSentinels, inject: (*installation).plannedFailover},
+	{name: "m. two empty restarts within a second", start: (*installation).onOne, full: true, inject: (*installation).restartEmptyTwice},
+	{name: "n. FLUSHALL twice in one quarantine", start: (*installation).onOne, full: true, inject: (*installation).flushTwice},
+	{name: "o. FLUSHALL, and a frozen replica of notifier", start: (*installation).onOneWithALateReplica, full: true, inject: (*installation).flushWithoutOne},
 }
 
 func TestSurvival(t *testing.T) {
@@ -88,51 +88,51 @@ func TestAnEmptyRestartAdmitsNothingTwice(t *testing.T) {
 
 // play is one round of a scenario.
 func play(t *testing.T, s scenario, forms []form) {
-	w := &world{T: t}
+	w := &installation{T: t}
 	url := s.start(w, s.extra)
 	for _, form := range forms {
-		w.fleets = append(w.fleets, startFleet(w, form, url))
+		w.groups = append(w.groups, startReplicas(w, form, url))
 	}
-	answered := func(f *fleet) bool { all, _ := f.resumed(); return all }
+	answered := func(f *replicas) bool { all, _ := f.resumed(); return all }
 	w.mark()
 	w.all("each replica is answered", answered)
 	if s.full {
 		w.pause(pauseFlood)
-		w.all("most of the limits are used", func(f *fleet) bool { return f.form.rolls() || f.admitted() > f.form.rules.Global[0].Count*3/4 })
+		w.all("most of the limits are used", func(f *replicas) bool { return f.form.rolls() || f.admitted() > f.form.rules.Global[0].Count*3/4 })
 	} else {
 		wait.For(t.Context(), time.Second) // so much is decided, and replicated, before anything happens
 	}
-	s.strike(w)
-	struck := time.Now()
+	s.inject(w)
+	done := time.Now()
 	w.mark()
 	w.pause(pauseFlood)
 	w.all("each replica is answered again", answered)
-	w.all("the limits are used up", func(f *fleet) bool { return f.form.rolls() || f.usedUp() })
-	for _, f := range w.fleets {
+	w.all("the limits are used up", func(f *replicas) bool { return f.form.rolls() || f.usedUp() })
+	for _, f := range w.groups {
 		if f.form.rolls() {
-			wait.For(t.Context(), time.Until(struck.Add(2*f.form.window())))
+			wait.For(t.Context(), time.Until(done.Add(2*f.form.window())))
 		}
 		w.judge(s, f)
 	}
 }
 
-func (w *world) mark() {
-	for _, f := range w.fleets {
+func (w *installation) mark() {
+	for _, f := range w.groups {
 		f.mark()
 	}
 }
 
 // pause sets how long each replica waits between two batches.
-func (w *world) pause(d time.Duration) {
-	for _, f := range w.fleets {
+func (w *installation) pause(d time.Duration) {
+	for _, f := range w.groups {
 		f.pause.Store(int64(d))
 	}
 }
 
-// all waits until something holds for all fleets.
-func (w *world) all(what string, holds func(*fleet) bool) {
+// all waits until something holds for all groups.
+func (w *installation) all(what string, holds func(*replicas) bool) {
 	w.Helper()
-	for _, f := range w.fleets {
+	for _, f := range w.groups {
 		if !kit.Within(kit.Patience, func() bool { return holds(f) }) {
 			w.Fatalf("%s: after %s still not: %s; the last errors: %v", f.form.name, kit.Patience, what, f.lastErrors())
 		}
@@ -140,7 +140,7 @@ func (w *world) all(what string, holds func(*fleet) bool) {
 }
 
 // judge notes what was measured, and holds it against the bars.
-func (w *world) judge(s scenario, f *fleet) {
+func (w *installation) judge(s scenario, f *replicas) {
 	w.Helper()
 	m := measured{silence: f.silence()}
 	_, m.stall = f.resumed()

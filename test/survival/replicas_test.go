@@ -31,10 +31,10 @@ func (f form) rolls() bool { return f.window() < time.Minute }
 
 func (f form) window() time.Duration { return f.rules.Global[0].Window }
 
-const replicasOfAFleet = 4
+const replicaCount = 4
 
-// fleet are the replicas that share the limits of a form.
-type fleet struct {
+// replicas are the replicas that share the limits of a form.
+type replicas struct {
 	form     form
 	url      string // of Redis
 	replicas []*replica
@@ -43,14 +43,14 @@ type fleet struct {
 	names    []string     // of all replicas that were ever started, as heartbeats show them some seconds after a death, too
 }
 
-func startFleet(w *world, form form, url string) *fleet {
+func startReplicas(w *installation, form form, url string) *replicas {
 	w.Helper()
-	f := &fleet{form: form, url: url}
+	f := &replicas{form: form, url: url}
 	f.pause.Store(int64(pauseSteady))
-	for i := range replicasOfAFleet {
+	for i := range replicaCount {
 		f.names = append(f.names, fmt.Sprintf("r%d", i))
 	}
-	for i := range replicasOfAFleet {
+	for i := range replicaCount {
 		its := url
 		if i == 0 && w.late != nil {
 			its = "redis://" + w.late.Addr + "/0"
@@ -61,7 +61,7 @@ func startFleet(w *world, form form, url string) *fleet {
 }
 
 // alive are the replicas that were not killed.
-func (f *fleet) alive() []*replica {
+func (f *replicas) alive() []*replica {
 	return slices.DeleteFunc(slices.Clone(f.replicas), func(r *replica) bool {
 		select {
 		case <-r.ended:
@@ -73,7 +73,7 @@ func (f *fleet) alive() []*replica {
 }
 
 // admissions are those of all replicas, the killed ones included.
-func (f *fleet) admissions() (all []admission) {
+func (f *replicas) admissions() (all []admission) {
 	for _, r := range f.replicas {
 		r.mu.Lock()
 		all = append(all, r.admissions...)
@@ -83,7 +83,7 @@ func (f *fleet) admissions() (all []admission) {
 }
 
 // admitted is how many events were admitted.
-func (f *fleet) admitted() (n int) {
+func (f *replicas) admitted() (n int) {
 	for _, r := range f.replicas {
 		r.mu.Lock()
 		n += len(r.admissions)
@@ -93,7 +93,7 @@ func (f *fleet) admitted() (n int) {
 }
 
 // mark remembers that from now on there is a Redis to ask.
-func (f *fleet) mark() {
+func (f *replicas) mark() {
 	now := time.Now()
 	for _, r := range f.replicas {
 		r.mu.Lock()
@@ -103,7 +103,7 @@ func (f *fleet) mark() {
 }
 
 // resumed reports whether each living replica was answered after the mark, and how long that took the last of them.
-func (f *fleet) resumed() (all bool, last time.Duration) {
+func (f *replicas) resumed() (all bool, last time.Duration) {
 	all = true
 	for _, r := range f.alive() {
 		r.mu.Lock()
@@ -114,7 +114,7 @@ func (f *fleet) resumed() (all bool, last time.Duration) {
 }
 
 // usedUp reports whether each living replica was refused everything in its last batches.
-func (f *fleet) usedUp() bool {
+func (f *replicas) usedUp() bool {
 	return !slices.ContainsFunc(f.alive(), func(r *replica) bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (f *fleet) usedUp() bool {
 }
 
 // silence is the longest time for which a living replica had no answer.
-func (f *fleet) silence() (longest time.Duration) {
+func (f *replicas) silence() (longest time.Duration) {
 	for _, r := range f.alive() {
 		r.mu.Lock()
 		longest = max(longest, r.silence)
@@ -133,7 +133,7 @@ func (f *fleet) silence() (longest time.Duration) {
 }
 
 // lastErrors are what the living replicas have met last, for a test that fails.
-func (f *fleet) lastErrors() (all []error) {
+func (f *replicas) lastErrors() (all []error) {
 	for _, r := range f.alive() {
 		r.mu.Lock()
 		all = append(all, r.lastError)
@@ -143,7 +143,7 @@ func (f *fleet) lastErrors() (all []error) {
 }
 
 // forgotten is how many ids of the admissions of living replicas are unknown: another message with such an id is no duplicate.
-func (f *fleet) forgotten(t *testing.T) (n int) {
+func (f *replicas) forgotten(t *testing.T) (n int) {
 	t.Helper()
 	limiter, err := ratelimit.New(kit.OpenRedis(t, f.url), f.form.name, f.form.rules, time.Hour)
 	kit.Check(t, err)

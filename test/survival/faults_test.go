@@ -16,25 +16,25 @@ import (
 
 // The installations.
 
-func (w *world) onOne(extra []string) (url string) {
+func (w *installation) onOne(extra []string) (url string) {
 	w.single = redistest.StartProcess(w.T, extra...)
 	return w.single.URL()
 }
 
-func (w *world) underSentinels(extra []string) (url string) {
+func (w *installation) underSentinels(extra []string) (url string) {
 	w.sentinels = redistest.StartSentinels(w.T, 2, extra...)
 	w.configure("SENTINEL", "SET", "main", "failover-timeout", 4000) // an election that nobody wins is repeated after twice this time
 	return w.sentinels.URL()
 }
 
-func (w *world) onOneWithALateReplica(extra []string) (url string) {
+func (w *installation) onOneWithALateReplica(extra []string) (url string) {
 	url = w.onOne(extra)
 	w.late = redistest.StartProxy(w.T, w.single.Addr)
 	return url
 }
 
 // underSlowSentinels has Sentinels that look as seldom as they do by themselves.
-func (w *world) underSlowSentinels(extra []string) (url string) {
+func (w *installation) underSlowSentinels(extra []string) (url string) {
 	url = w.underSentinels(extra)
 	w.configure("SENTINEL", "SET", "main", "down-after-milliseconds", 30_000, "failover-timeout", 60_000)
 	w.configure("SENTINEL", "DEBUG", "PING-PERIOD", 1000, "INFO-PERIOD", 10_000, "PUBLISH-PERIOD", 2000)
@@ -42,20 +42,20 @@ func (w *world) underSlowSentinels(extra []string) (url string) {
 }
 
 // configure gives a command to each Sentinel.
-func (w *world) configure(command ...any) {
+func (w *installation) configure(command ...any) {
 	w.Helper()
 	for _, watcher := range w.sentinels.Watchers {
 		kit.Check(w.T, watcher.Client(w.T).Do(w.Context(), command...).Err())
 	}
 }
 
-func (w *world) replicated(extra []string) (url string) {
+func (w *installation) replicated(extra []string) (url string) {
 	primary := redistest.StartProcess(w.T, extra...)
-	w.plain = &plain{primary: primary, replica: primary.StartReplica(w.T), front: redistest.StartProxy(w.T, primary.Addr)}
+	w.plain = &pair{primary: primary, replica: primary.StartReplica(w.T), front: redistest.StartProxy(w.T, primary.Addr)}
 	return "redis://" + w.plain.front.Addr + "/0"
 }
 
-func (w *world) inCluster(extra []string) (url string) {
+func (w *installation) inCluster(extra []string) (url string) {
 	w.cluster = redistest.StartCluster(w.T, 1, extra...)
 	w.copy = w.cluster.AddReplica(w.T, w.cluster.Nodes[0])
 	return w.cluster.URL()
@@ -64,19 +64,19 @@ func (w *world) inCluster(extra []string) (url string) {
 // What happens to them.
 
 // killPrimary kills a primary from which nothing has come to its replicas for a while.
-func (w *world) killPrimary() {
+func (w *installation) killPrimary() {
 	w.sentinels.Front.CutReplication()
 	wait.For(w.Context(), 2500*time.Millisecond)
 	w.sentinels.Primary.Stop(w.T)
 	w.sentinels.Promoted(w.T)
 }
 
-// killBoth is killPrimary with a replica of each fleet that dies in the same moment.
-func (w *world) killBoth() {
+// killBoth is killPrimary with a replica of each group that dies in the same moment.
+func (w *installation) killBoth() {
 	w.sentinels.Front.CutReplication()
 	wait.For(w.Context(), 2500*time.Millisecond)
 	w.sentinels.Primary.Stop(w.T)
-	for _, f := range w.fleets {
+	for _, f := range w.groups {
 		f.replicas[0].kill()
 		<-f.replicas[0].ended
 		f.missing = len(f.replicas[0].admissions)
@@ -84,38 +84,38 @@ func (w *world) killBoth() {
 	w.sentinels.Promoted(w.T)
 }
 
-func (w *world) killAlone() {
+func (w *installation) killAlone() {
 	w.sentinels.Primary.Stop(w.T)
 	w.sentinels.Promoted(w.T)
 }
 
 // restartEmpty kills a server that writes nothing to disk, and starts it again.
-func (w *world) restartEmpty() {
+func (w *installation) restartEmpty() {
 	w.single.Stop(w.T)
 	wait.For(w.Context(), 300*time.Millisecond)
 	w.single.Restart(w.T)
 }
 
-func (w *world) restartEmptyTwice() {
+func (w *installation) restartEmptyTwice() {
 	w.restartEmpty()
 	wait.For(w.Context(), 300*time.Millisecond) // the replicas are putting back what they know
 	w.restartEmpty()
 }
 
-func (w *world) flush() { kit.Check(w.T, w.single.Client(w.T).FlushAll(w.Context()).Err()) }
+func (w *installation) flush() { kit.Check(w.T, w.single.Client(w.T).FlushAll(w.Context()).Err()) }
 
 // flushTwice has nothing from the first put-back left when the second one begins, and the replicas know the store's token.
-func (w *world) flushTwice() {
+func (w *installation) flushTwice() {
 	w.flush()
 	wait.For(w.Context(), 700*time.Millisecond)
 	w.flush()
 }
 
-// flushWithoutOne keeps a replica of each fleet from Redis until the others have used what it could not put back. From then on it
+// flushWithoutOne keeps a replica of each group from Redis until the others have used what it could not put back. From then on it
 // has to find all of that taken.
-func (w *world) flushWithoutOne() {
+func (w *installation) flushWithoutOne() {
 	w.late.Cut()
-	for _, f := range w.fleets {
+	for _, f := range w.groups {
 		r := f.replicas[0]
 		r.mu.Lock()
 		f.missing = len(r.admissions) + batchSize // what it is being given in this moment
@@ -126,7 +126,7 @@ func (w *world) flushWithoutOne() {
 	w.late.Heal()
 }
 
-func (w *world) sentinelFailover() {
+func (w *installation) sentinelFailover() {
 	w.sentinels.Failover(w.T)
 	w.sentinels.Promoted(w.T)
 }
@@ -162,7 +162,7 @@ func TestPlannedFailoversAreDocumented(t *testing.T) {
 }
 
 // step runs one of the steps on a server; next is the new primary.
-func (w *world) step(server *redistest.Server, step string, next *redistest.Server) any {
+func (w *installation) step(server *redistest.Server, step string, next *redistest.Server) any {
 	w.Helper()
 	if next != nil {
 		host, port, err := net.SplitHostPort(next.Addr)
@@ -183,7 +183,7 @@ func words(command string) (all []any) {
 	return all
 }
 
-func (w *world) plannedFailover() {
+func (w *installation) plannedFailover() {
 	primary, watchers := w.sentinels.Primary, w.sentinels.Watchers
 	w.step(primary, pauseWrites, nil)
 	kit.EventuallyNil(w.T, func() error { return caughtUp(w.step(primary, lookAtReplicas, nil), 2) })
@@ -214,12 +214,12 @@ func caughtUp(info any, replicas int) error {
 }
 
 // bareFailover is the command that Sentinels know nothing of.
-func (w *world) bareFailover() {
+func (w *installation) bareFailover() {
 	kit.Check(w.T, w.sentinels.Primary.Client(w.T).Do(w.Context(), "FAILOVER").Err())
 	w.sentinels.Promoted(w.T)
 }
 
-func (w *world) plainFailover() {
+func (w *installation) plainFailover() {
 	w.step(w.plain.primary, handOver, w.plain.replica)
 	kit.Eventually(w.T, "the old primary is a replica", func() bool {
 		return strings.Contains(fmt.Sprint(w.step(w.plain.primary, lookAtReplicas, nil)), "role:slave")
@@ -227,7 +227,7 @@ func (w *world) plainFailover() {
 	w.plain.front.Redirect(w.plain.replica.Addr)
 }
 
-func (w *world) clusterFailover() {
+func (w *installation) clusterFailover() {
 	w.step(w.copy, takeOver, nil)
 	kit.Eventually(w.T, "the replica is the master", func() bool {
 		return strings.Contains(fmt.Sprint(w.step(w.copy, lookAtReplicas, nil)), "role:master")
