@@ -142,7 +142,7 @@ func TestAPasswordThatIsRotatedWhileAWorkerRuns(t *testing.T) {
 }
 
 // With the file gone, the password that it had is still used.
-func TestAFileThatIsGoneDoesNotKeepAWorkerFromReconnecting(t *testing.T) {
+func TestReconnectsWithoutThePasswordFile(t *testing.T) {
 	w := startNATSWorker(t, oldPassword, oldPassword)
 	w.sends(t, oldPassword)
 	kit.Check(t, os.Remove(w.file))
@@ -176,25 +176,6 @@ func (l *link) eventually(t *testing.T, reason string) {
 	kit.Eventually(t, "the connection waits for "+reason, func() bool { return strings.Contains(l.why().Error(), reason) })
 }
 
-// plainServer is a NATS server without JetStream.
-func plainServer(t *testing.T, options natsserver.Options) *natsserver.Server {
-	t.Helper()
-	options.Host, options.NoSigs, options.NoLog = "127.0.0.1", true, true
-	if options.Port == 0 { // one that nobody else takes while the server is down
-		port, err := kit.FreePort()
-		kit.Check(t, err)
-		options.Port = port
-	}
-	server, err := natsserver.NewServer(&options)
-	kit.Check(t, err)
-	server.Start()
-	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
-	if !server.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the NATS server does not answer")
-	}
-	return server
-}
-
 // seedFile writes the seed of a new user, and returns its public key.
 func seedFile(t *testing.T, path string) (public string) {
 	t.Helper()
@@ -214,7 +195,7 @@ func TestASeedIsReadAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "seed")
 	first := seedFile(t, file)
 	options := natsserver.Options{Nkeys: []*natsserver.NkeyUser{{Nkey: first}}}
-	server := plainServer(t, options)
+	server := kit.NATSServer(t, options)
 	port := server.Addr().(*net.TCPAddr).Port
 	l := connected(t, func(env *settings.Environment) { env.NATSURL, env.NATSNKeyFile = server.ClientURL(), file })
 	kit.Eventually(t, "connected", l.IsConnected)
@@ -222,7 +203,7 @@ func TestASeedIsReadAgain(t *testing.T) {
 	server.WaitForShutdown()
 	second := seedFile(t, file+".new")
 	options.Port, options.Nkeys = port, []*natsserver.NkeyUser{{Nkey: second}}
-	plainServer(t, options)
+	kit.NATSServer(t, options)
 	l.eventually(t, "authorization violation")
 	kit.Check(t, os.WriteFile(file, []byte("hunter2"), 0o600))
 	l.eventually(t, "NATS_NKEY_FILE: "+file+" contains no user seed; what was read before is still used")
@@ -237,7 +218,7 @@ func TestTheReasonIsTheLatestFailure(t *testing.T) {
 	kit.Check(t, err)
 	l := connected(t, func(env *settings.Environment) { env.NATSURL = fmt.Sprintf("nats://me:hunter2@127.0.0.1:%d", port) })
 	l.eventually(t, "connection refused")
-	server := plainServer(t, natsserver.Options{Port: port, Username: "you", Password: "other"})
+	server := kit.NATSServer(t, natsserver.Options{Port: port, Username: "you", Password: "other"})
 	l.eventually(t, "authorization violation")
 	server.Shutdown()
 	server.WaitForShutdown()

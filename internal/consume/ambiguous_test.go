@@ -39,7 +39,7 @@ func (s *fixture) expectResumed(found bool) {
 	s.expectNothingLeft()
 }
 
-func TestAfterACrashWhilePostingTheLineIsAmbiguous(t *testing.T) {
+func TestCrashWhilePostingIsAmbiguous(t *testing.T) {
 	s := newFixture(t)
 	s.dieWhilePosting(webhook)
 	s.started(quick, webhook)
@@ -49,7 +49,7 @@ func TestAfterACrashWhilePostingTheLineIsAmbiguous(t *testing.T) {
 	}
 }
 
-func TestAfterACrashWhilePostingTheChannelIsSearched(t *testing.T) {
+func TestChannelIsSearchedAfterACrash(t *testing.T) {
 	s := newFixture(t)
 	s.dieWhilePosting()
 	s.started(quick)
@@ -63,7 +63,7 @@ func TestAfterACrashWhilePostingTheChannelIsSearched(t *testing.T) {
 }
 
 // A channel that the settings name without its ID is searched once an answer to a post has shown the ID.
-func TestAChannelThatHasANameIsSearched(t *testing.T) {
+func TestChannelByNameIsSearched(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.channel = "#alerts" })
 	s.publish("errors", "shows the channel's ID")
@@ -76,7 +76,7 @@ func TestAChannelThatHasANameIsSearched(t *testing.T) {
 	s.expectEachPostedOnce(2)
 }
 
-func TestAfterACutConnectionTheChannelIsSearched(t *testing.T) {
+func TestChannelIsSearchedAfterACutConnection(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	s.slack.Next(devstack.Behaviour{ResetAfter: true}, devstack.Behaviour{ResetBefore: true})
@@ -111,7 +111,7 @@ func TestTwoReplicasThatHoldOneEventPostItOnce(t *testing.T) {
 }
 
 // Where the channel cannot be read, the post is repeated: nothing waits for a history that is limited, fails or is forbidden.
-func TestPostIsRepeatedWhereTheChannelCannotBeRead(t *testing.T) {
+func TestUnreadableChannelIsPostedToAgain(t *testing.T) {
 	t.Parallel()
 	failing := devstack.Behaviour{Status: 500}
 	for name, test := range map[string]struct {
@@ -141,7 +141,7 @@ func TestPostIsRepeatedWhereTheChannelCannotBeRead(t *testing.T) {
 }
 
 // After an outage in which neither posts nor looks went through, the channel is searched before the next post.
-func TestAfterAnOutageTheChannelIsSearchedBeforeTheNextPost(t *testing.T) {
+func TestChannelIsSearchedAfterAnOutage(t *testing.T) {
 	s := newFixture(t)
 	failing := devstack.Behaviour{Status: 503}
 	s.slack.NextHistory(failing, failing, failing, failing)

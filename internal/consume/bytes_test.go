@@ -66,7 +66,7 @@ func (l waitingLimiter) Admit(ctx context.Context, batch []ratelimit.Request) ([
 
 // A message that is larger than what a request may bring answers every request with a refusal. Good events behind it go
 // through all the same, and memory is bounded.
-func TestABacklogOfOversizedEventsDoesNotHoldUpOthers(t *testing.T) {
+func TestOversizedBacklogDoesNotBlockOthers(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
 	good := s.publishLarge(60, 900_000)
@@ -82,7 +82,7 @@ func TestABacklogOfOversizedEventsDoesNotHoldUpOthers(t *testing.T) {
 	}
 }
 
-func TestHeadersCountAndThoseThatNothingNeedsAreDropped(t *testing.T) {
+func TestUnneededHeadersAreDropped(t *testing.T) {
 	s := newFixture(t)
 	s.createStream(nil)
 	long := strings.Repeat("h", 60_000)

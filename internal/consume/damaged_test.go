@@ -21,7 +21,7 @@ func (s *fixture) remove(key string) {
 	kit.Check(s.T, s.redis.Client(s.T).Del(s.Context(), "{"+namespace+"}:"+key).Err())
 }
 
-func TestADamagedPaceIsNamedAndHealsWhenItIsRemoved(t *testing.T) {
+func TestDamagedPaceIsNamed(t *testing.T) {
 	s := newFixture(t)
 	r := s.started(func(c *setup) { c.pace = "100/10s" })
 	s.put("pace:C0DEFAULT")
@@ -36,7 +36,7 @@ func TestADamagedPaceIsNamedAndHealsWhenItIsRemoved(t *testing.T) {
 }
 
 // A key of another type stops every decision that needs it. It is named, and nothing more than its removal is needed.
-func TestDamagedKeyIsNamedAndHealsWhenItIsRemoved(t *testing.T) {
+func TestDamagedKeyIsNamed(t *testing.T) {
 	for _, key := range []string{"global", "category:errors", "inflight"} {
 		t.Run(key, func(t *testing.T) {
 			s := newFixture(t)
@@ -64,7 +64,7 @@ func TestSlacksLongestWaitIsTheLongestPause(t *testing.T) {
 
 // Rejected events that cannot be stored as dead letters fill a worker in the end. It is not ready then, because it reads no
 // more, and goes on when the stream accepts letters.
-func TestAWorkerFullOfDeadEventsIsNotReady(t *testing.T) {
+func TestWorkerFullOfLettersIsNotReady(t *testing.T) {
 	s := newFixture(t)
 	full := s.refuseLetters()
 	r := s.started(func(c *setup) { c.batch = 2 })

@@ -64,7 +64,7 @@ var bad = []struct{ name, category, payload, reason, subject string }{
 	{"category that is not UTF-8", "caf\xe9", "x", "malformed", "notify-dead._invalid"},
 }
 
-func TestABadEventIsDeadLetteredAndChargedToNothing(t *testing.T) {
+func TestBadEventIsDeadLetteredUncharged(t *testing.T) {
 	s := newFixture(t)
 	s.started(theLimits, func(c *setup) { c.maxBytes = 2000 })
 	for i, test := range bad {
@@ -111,7 +111,7 @@ func TestABadEventIsDeadLetteredAndChargedToNothing(t *testing.T) {
 }
 
 // A publisher can name a wildcard where its category should be; such a letter has no subject of its own.
-func TestACategoryThatCannotStandInASubjectIsDeadLetteredUnderInvalid(t *testing.T) {
+func TestInvalidCategoryIsDeadLettered(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	for i, category := range []string{"*", "a.*", "a.>", ">"} {
@@ -130,7 +130,7 @@ func TestACategoryThatCannotStandInASubjectIsDeadLetteredUnderInvalid(t *testing
 
 // Headers with which a publisher instructs the server act when the event is stored. They must not act again on
 // the dead-letter stream: wipe it, or make it refuse the letter.
-func TestAPublishersHeadersCannotHurtTheDeadLetterStream(t *testing.T) {
+func TestServerHeadersAreNotDeadLettered(t *testing.T) {
 	s := newFixture(t)
 	s.createStream(func(config *jetstream.StreamConfig) { config.AllowRollup, config.AllowMsgTTL = true, true })
 	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
@@ -159,7 +159,7 @@ func TestAPublishersHeadersCannotHurtTheDeadLetterStream(t *testing.T) {
 }
 
 // A dead letter describes what notifier found, not what the publisher claims.
-func TestAPublisherCannotForgeTheHeadersOfADeadLetter(t *testing.T) {
+func TestForgedHeadersAreReplaced(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	s.publish("errors", "{", "Nats-Msg-Id", "forged", "Notifier-Reason", "sent", "Notifier-Shortened", "99", "notifier-detail", "x")
@@ -172,7 +172,7 @@ func TestAPublisherCannotForgeTheHeadersOfADeadLetter(t *testing.T) {
 
 // An event may fill a message to the last byte that the server takes. Its dead letter, which has more headers, is
 // shortened rather than refused for ever.
-func TestAnEventOfTheLargestSizeCanBeDeadLettered(t *testing.T) {
+func TestLargestEventIsDeadLettered(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	headers := []string{"Nats-Msg-Id", "largest", "X-Long", strings.Repeat("h", 3000)}
@@ -205,7 +205,7 @@ func TestAnEventOfTheLargestSizeCanBeDeadLettered(t *testing.T) {
 }
 
 // A client that is not Go's can store header names that Go's will not publish.
-func TestAnEventWithAHeaderThatCannotBePublishedCanBeDeadLettered(t *testing.T) {
+func TestUnpublishableHeaderIsLeftOut(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	peer, err := net.Dial("tcp", s.nats.Addr())

@@ -41,7 +41,7 @@ func TestSourceOfAnEventIsNamed(t *testing.T) {
 }
 
 // A CloudEvent's identity is its whole source, not what is shown of it.
-func TestSourcesThatLookTheSameAreNot(t *testing.T) {
+func TestSourcesAreComparedWhole(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	for _, query := range []string{"a", "b", "a"} {

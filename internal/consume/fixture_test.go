@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -366,13 +364,4 @@ func (s *fixture) expectEachPostedOnce(n int) {
 	if len(texts) != n || s.slack.Accepted() != n {
 		s.Errorf("%d different texts in %d posts, expected %d in %d", len(texts), s.slack.Accepted(), n, n)
 	}
-}
-
-func splitAddr(t *testing.T, addr string) (host string, port int) {
-	t.Helper()
-	host, text, err := net.SplitHostPort(addr)
-	kit.Check(t, err)
-	port, err = strconv.Atoi(text)
-	kit.Check(t, err)
-	return host, port
 }

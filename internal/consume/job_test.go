@@ -7,7 +7,7 @@ import (
 
 func theLimits(c *setup) { c.global, c.category = "100/30m", "10/30m" }
 
-func TestThreeReplicasSendWhatTheLimitsAllowAndLogTheRest(t *testing.T) {
+func TestReplicasShareTheLimits(t *testing.T) {
 	s := newFixture(t)
 	for range 3 {
 		s.started(func(c *setup) { c.global, c.category = "20/30m", "4/30m" })

@@ -104,7 +104,7 @@ func TestWhatWasGivenBackIsPostedLater(t *testing.T) {
 }
 
 // Where the server takes nothing back, pulling stops when the worker is full, and the worker is not ready.
-func TestAFullWorkerWhoseEventsCannotGoBackIsNotReady(t *testing.T) {
+func TestFullWorkerIsNotReady(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(func(config *jetstream.ConsumerConfig) { config.MaxDeliver = 5 })
 	r := s.started(func(c *setup) { c.batch = 4 })
@@ -157,7 +157,7 @@ func TestAPoisonedEventStepsAside(t *testing.T) {
 }
 
 // An event may become too old while it waits for its channel. It is dropped then, and has taken no slot.
-func TestAnEventThatGetsTooOldWhileItWaitsIsDroppedAndRefunded(t *testing.T) {
+func TestExpiredWhileWaitingIsRefunded(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.pace, c.maxAge = "1/3s", 2*time.Second })
 	s.publish("errors", "first")
@@ -173,7 +173,7 @@ func TestAnEventThatGetsTooOldWhileItWaitsIsDroppedAndRefunded(t *testing.T) {
 }
 
 // Its slot is given back also when the worker that has charged it is gone.
-func TestAnEventThatGetsTooOldInARedeliveryIsRefunded(t *testing.T) {
+func TestExpiredInARedeliveryIsRefunded(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
 	first := s.started(func(c *setup) {
@@ -197,7 +197,7 @@ func TestAnEventThatGetsTooOldInARedeliveryIsRefunded(t *testing.T) {
 }
 
 // A post of it may be in Slack: then its slot stays taken.
-func TestAnEventThatGetsTooOldAfterAPostKeepsItsSlot(t *testing.T) {
+func TestExpiredAfterAPostKeepsItsSlot(t *testing.T) {
 	s := newFixture(t)
 	s.started(webhook, func(c *setup) { c.maxAge = 2 * time.Second })
 	s.slack.Always(devstack.Behaviour{Code: "internal_error"})

@@ -27,7 +27,7 @@ func TestTheDeadLetterStreamIsBounded(t *testing.T) {
 }
 
 // Where the server has no room for such a stream, the reason names the setting.
-func TestADeadLetterStreamThatIsTooLargeForTheServer(t *testing.T) {
+func TestDeadLetterStreamTooLargeForTheServer(t *testing.T) {
 	s := newFixture(t)
 	r := s.started(func(c *setup) { c.deadLetterBytes = 1 << 60 })
 	s.eventually("the worker names the setting", func() bool { return strings.Contains(r.waitsFor("dead_letter"), "lower DEAD_LETTER_MAX_BYTES") })
@@ -36,7 +36,7 @@ func TestADeadLetterStreamThatIsTooLargeForTheServer(t *testing.T) {
 }
 
 // A letter of a large event shows what it was, and leaves room for others.
-func TestALetterKeepsTheBeginningOfAPayloadThatIsTooLarge(t *testing.T) {
+func TestLetterKeepsTheStartOfALargePayload(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.maxBytes = 5000 })
 	payload := strings.Repeat("0123456789", 600)
@@ -96,7 +96,7 @@ func TestACategoryWritesSixtyLettersAMinute(t *testing.T) {
 
 // The whole flood of bad events meets a dead-letter stream that refuses: good events are sent, and what waits for its letter
 // is bounded. When the stream has room, every event of which the letter was granted has it.
-func TestADeadLetterStreamThatRefusesStopsNobody(t *testing.T) {
+func TestRefusingDeadLetterStreamStopsNobody(t *testing.T) {
 	s := newFixture(t)
 	full := s.refuseLetters()
 	r := s.started(func(c *setup) { c.batch = 8 }) // it holds 32 events, so 2 letters of each kind
@@ -141,7 +141,7 @@ func TestADeadLetterStreamThatRefusesStopsNobody(t *testing.T) {
 }
 
 // A consumer that gives up an event after some deliveries gets none returned.
-func TestNothingIsReturnedToAConsumerThatLimitsRedeliveries(t *testing.T) {
+func TestMaxDeliverPreventsReturns(t *testing.T) {
 	s := newFixture(t)
 	s.refuseLetters()
 	s.createConsumer(func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 })

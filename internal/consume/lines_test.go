@@ -91,7 +91,7 @@ func TestTheLineOfAnEventSentByAWebhook(t *testing.T) {
 	}, s.lineOf("e1"))
 }
 
-func TestAnEventWithoutAnIDIsNamedAfterItsPlaceInTheStream(t *testing.T) {
+func TestEventWithoutIDIsNamedByItsSequence(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	s.publish("errors", "hello")
@@ -210,7 +210,7 @@ func TestTheLinesOfDeadEvents(t *testing.T) {
 
 // The line comes before the acknowledgement: while it is written the event is still in the work queue, and a dead
 // letter is already safe.
-func TestALineIsWrittenBeforeItsEventIsAcknowledged(t *testing.T) {
+func TestLineIsWrittenBeforeTheAck(t *testing.T) {
 	s := newFixture(t)
 	s.createStream(nil)
 	s.log.onLine = func(l line) {

@@ -135,7 +135,7 @@ func (l unanswered) Refund(ctx context.Context, request ratelimit.Request, known
 }
 
 // What waits is dropped as well where the answer to its refund was lost: it has nothing left to give back.
-func TestAMuteDropsWhatWasRefundedWithoutAnAnswer(t *testing.T) {
+func TestMuteDropsAfterALostRefund(t *testing.T) {
 	s := newFixture(t)
 	s.mutedWhileWaiting(func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter { return unanswered{l} }
@@ -146,7 +146,7 @@ func TestAMuteDropsWhatWasRefundedWithoutAnAnswer(t *testing.T) {
 }
 
 // An event that a worker had admitted when it died is refunded and dropped by the next one.
-func TestAMuteRefundsWhatADeadWorkerHadAdmitted(t *testing.T) {
+func TestMuteRefundsADeadWorkersEvents(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
 	first := s.started(quick, func(c *setup) { c.concurrency = 1 })
@@ -168,7 +168,7 @@ func TestAMuteRefundsWhatADeadWorkerHadAdmitted(t *testing.T) {
 }
 
 // An event that is in Slack already is no muted one, whatever is muted when it is delivered again.
-func TestAMuteDoesNotHideThatAnEventWasSent(t *testing.T) {
+func TestMuteDoesNotHideASentEvent(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
 	s.dieUnacknowledged("e1")

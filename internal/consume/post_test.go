@@ -59,7 +59,7 @@ func TestALostPermitMakesNothingAmbiguous(t *testing.T) {
 
 // An event that waits for Redis ends its turn first: when it was to be the probe after an outage of Slack, another event
 // is.
-func TestAnEventThatWaitsForRedisDoesNotHoldTheProbe(t *testing.T) {
+func TestWaitingForRedisReleasesTheProbe(t *testing.T) {
 	s := newFixture(t)
 	var stuck atomic.Bool
 	stuck.Store(true)
@@ -138,7 +138,7 @@ func TestWaitingEventsDoNotAskARedisThatFails(t *testing.T) {
 }
 
 // When what was held for a channel is dropped, nothing is left that could find out that it takes messages again.
-func TestAWaitForAChannelEndsWithTheLastEventThatWaits(t *testing.T) {
+func TestChannelWaitEndsWithItsLastEvent(t *testing.T) {
 	s := newFixture(t)
 	r := s.started(func(c *setup) { c.maxAge = time.Second })
 	s.slack.Always(devstack.Behaviour{Status: 503})

@@ -10,7 +10,7 @@ import (
 
 // An event that was admitted, by a worker that died before it could post it, is posted by another one, and has its
 // slot already.
-func TestAnEventOfAWorkerThatDiedIsPostedWithoutASecondCharge(t *testing.T) {
+func TestRedeliveryIsNotChargedAgain(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
 	first := s.started(func(c *setup) { c.category, c.shutdown, c.concurrency = "3/30m", 0, 1 })
@@ -50,7 +50,7 @@ func (s *fixture) dieUnacknowledged(id string) {
 }
 
 // An event that was sent by a worker that died before it could log that is not sent again.
-func TestAnEventSentByAWorkerThatDiedIsADuplicate(t *testing.T) {
+func TestRedeliveryOfASentEventIsADuplicate(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
 	s.dieUnacknowledged("e1")
@@ -63,7 +63,7 @@ func TestAnEventSentByAWorkerThatDiedIsADuplicate(t *testing.T) {
 }
 
 // The next worker does not wait for AckWait when the first one had time to return its events.
-func TestEventsThatAreHandedBackAreHandedOutAtOnce(t *testing.T) {
+func TestReturnedEventsAreRedeliveredAtOnce(t *testing.T) {
 	s := newFixture(t)
 	first := s.started(func(c *setup) { c.shutdown, c.concurrency = 0, 1 })
 	s.slack.Next(devstack.Behaviour{RetryAfter: "1"})

@@ -80,7 +80,7 @@ func TestEventsWaitWhileRedisIsUnavailable(t *testing.T) {
 }
 
 // A busy machine may be slow now and then. A worker that waits for too long is slow each time.
-func TestAWorkerGoesOnWithinTwoSecondsOfRedis(t *testing.T) {
+func TestWorkerResumesWithinTwoSeconds(t *testing.T) {
 	// Hurry has made the pause a tenth. The Redis client may wait for another second before it connects again.
 	if longest := 10 * consume.RetryPause() * 3 / 2; longest > time.Second {
 		t.Errorf("the worker may wait for %s, expected at most 1s", longest)
@@ -107,7 +107,7 @@ func TestAWorkerGoesOnWithinTwoSecondsOfRedis(t *testing.T) {
 // Redis becomes unavailable between the decision and the post: the event neither goes out unrecorded nor is charged again.
 // The last to meet an outage of Redis was a post whose channel is paused since: nothing else asks Redis, and nothing may be
 // pulled before somebody has.
-func TestAnOutageThatNobodyAsksAboutAnyMoreEnds(t *testing.T) {
+func TestOutageEndsWithoutAnotherRequest(t *testing.T) {
 	s := newFixture(t)
 	s.createStream(nil)
 	s.publish("errors", "one")

@@ -15,7 +15,7 @@ import (
 
 // An archived channel costs five requests and then one a minute, not one for each event, and no slot; the other channels
 // go on.
-func TestAChannelThatRefusesEverythingIsLeftAlone(t *testing.T) {
+func TestRefusingChannelIsClosed(t *testing.T) {
 	s := newFixture(t)
 	r := s.started(func(c *setup) { c.concurrency, c.category = 1, "8/30m" })
 	refusal := devstack.Behaviour{Code: "is_archived"}
@@ -68,7 +68,7 @@ func (l begunByAnother) Admit(ctx context.Context, batch []ratelimit.Request) ([
 }
 
 // A channel may have begun to refuse everything after another replica's post: then the event may be in it, and keeps its slot.
-func TestAnEventThatAnotherHasPostedIsAmbiguousInARefusedChannel(t *testing.T) {
+func TestRefusedChannelAfterAnotherReplicasPost(t *testing.T) {
 	s := newFixture(t)
 	s.started(quick, func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter { return begunByAnother{l, "posted"} }
@@ -110,7 +110,7 @@ func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
 	}
 }
 
-func TestAChannelThatRefusesNowAndThenIsNotLeftAlone(t *testing.T) {
+func TestOccasionalRefusalsDoNotCloseAChannel(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.concurrency = 1 })
 	refusal := devstack.Behaviour{Code: "restricted_action"}

@@ -111,7 +111,7 @@ func TestARejectedMessageKeepsItsSlot(t *testing.T) {
 	}
 }
 
-func TestAPostThatMayHaveReachedSlackIsRetriedAsAmbiguous(t *testing.T) {
+func TestPostInDoubtIsRetriedAsAmbiguous(t *testing.T) {
 	s := newFixture(t)
 	s.started(webhook, func(c *setup) { c.category = "1/30m" })
 	s.slack.Next(devstack.Behaviour{ResetAfter: true})
@@ -179,7 +179,7 @@ func TestALongPauseIsLoggedAgainAndAgain(t *testing.T) {
 	})
 }
 
-func TestARateLimitWithoutATimeIsBackedOffFrom(t *testing.T) {
+func TestRateLimitWithoutTimeBacksOff(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	s.slack.Next(devstack.Behaviour{Status: 429}, devstack.Behaviour{Status: 429})
@@ -195,7 +195,7 @@ func TestARateLimitWithoutATimeIsBackedOffFrom(t *testing.T) {
 
 // A 429 shows that the post was not made, and pauses the channel for the other replicas, also where the
 // worker is to stop and Slack has named no time.
-func TestARateLimitWithoutATimeCountsWhenTheWorkerStops(t *testing.T) {
+func TestRateLimitWithoutTimePausesOthers(t *testing.T) {
 	for name, header := range map[string]string{"no header": "", "not a time": "soon"} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)
@@ -215,7 +215,7 @@ func TestARateLimitWithoutATimeCountsWhenTheWorkerStops(t *testing.T) {
 
 // The probe after a pause meets a 429 without a time while its worker stops, long after another post of that worker was
 // told to wait for the probe. The pause goes on for all replicas: nothing has shown that it is over.
-func TestAProbeThatIsLimitedWithoutATimeEndsNoPause(t *testing.T) {
+func TestLimitedProbeEndsNoPause(t *testing.T) {
 	s := newFixture(t)
 	client := s.redis.Client(t)
 	rules := ratelimit.Rules{Global: s.limit("100/30m"), Category: s.limit("100/30m")}
@@ -258,7 +258,7 @@ func (l toldToWait) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.P
 }
 
 // It may be in the channel although Slack refuses it now, so it keeps its slot.
-func TestAPostThatMayHaveReachedSlackIsNeverRefunded(t *testing.T) {
+func TestPostInDoubtIsNotRefunded(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.category = "1/30m" })
 	s.slack.SetHistory(devstack.History{MissingScope: true})

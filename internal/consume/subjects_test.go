@@ -12,7 +12,7 @@ import (
 )
 
 // What a worker would read of a consumer that takes too much has no category: it waits, and makes no dead letters of it.
-func TestAConsumerThatTakesMoreThanTheSubjectIsNotRead(t *testing.T) {
+func TestConsumerWiderThanTheSubjectIsNotRead(t *testing.T) {
 	s := newFixture(t)
 	stream := s.createStream(func(config *jetstream.StreamConfig) {
 		config.Subjects, config.Retention = []string{"notify.>", "other.>"}, jetstream.LimitsPolicy
@@ -36,7 +36,7 @@ func TestAConsumerThatTakesMoreThanTheSubjectIsNotRead(t *testing.T) {
 	s.expectEachPostedOnce(1)
 }
 
-func TestAStreamThatTakesNothingOfTheSubjectIsWaitedFor(t *testing.T) {
+func TestStreamWithoutTheSubjectIsWaitedFor(t *testing.T) {
 	s := newFixture(t)
 	stream := s.createStream(func(config *jetstream.StreamConfig) { config.Subjects = []string{"other.>"} })
 	r := s.start()
@@ -52,7 +52,7 @@ func TestAStreamThatTakesNothingOfTheSubjectIsWaitedFor(t *testing.T) {
 }
 
 // Events that can be sent do not wait for a stream that they do not need.
-func TestWithoutADeadLetterStreamGoodEventsAreSent(t *testing.T) {
+func TestGoodEventsNeedNoDeadLetterStream(t *testing.T) {
 	s := newFixture(t)
 	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FOREIGN", Subjects: []string{"notify-dead.>"}})
 	kit.Check(t, err)
@@ -69,7 +69,7 @@ func TestWithoutADeadLetterStreamGoodEventsAreSent(t *testing.T) {
 }
 
 // A server that comes back without its storage answers no pull request: the worker finds out that its consumer is gone.
-func TestAServerThatLostItsStorageGetsStreamAndConsumerAnew(t *testing.T) {
+func TestServerThatLostItsStorage(t *testing.T) {
 	s := newFixture(t)
 	r := s.started()
 	s.nats.Stop()

@@ -77,18 +77,6 @@ func TestCallerCancels(t *testing.T) {
 	}
 }
 
-func TestCallersDeadline(t *testing.T) {
-	s := startSlack(t)
-	s.Next(devstack.Behaviour{Hang: true})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := newPoster(t, ways[0].config(s)).Post(ctx, hello())
-	wantError(t, err, Error{Class: Ambiguous, Code: "timeout"})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v is not context.DeadlineExceeded", err)
-	}
-}
-
 // What fails before the request is out was certainly not posted.
 func TestNotSent(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

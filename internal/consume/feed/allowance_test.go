@@ -12,7 +12,7 @@ import (
 	"notifier/test/kit"
 )
 
-func TestAnEventThatWasHandedBackComesAfterItsDelay(t *testing.T) {
+func TestReturnedEventComesAfterItsDelay(t *testing.T) {
 	l := newFixture(t, nil)
 	s := l.source(8)
 	l.publish(1)

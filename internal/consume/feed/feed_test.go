@@ -111,7 +111,7 @@ func (l *fixture) consumer() *jetstream.ConsumerInfo {
 
 // A worker that stops leaves nothing behind that the server has delivered: it would reach another replica
 // only after AckWait.
-func TestWhenAFeedEndsAllThatWasDeliveredIsInFlight(t *testing.T) {
+func TestEndedFeedHoldsAllDeliveries(t *testing.T) {
 	l := newFixture(t, func(config *jetstream.ConsumerConfig) { config.MaxAckPending = 100_000 })
 	for _, after := range []int{1, 500, 3000} {
 		for i := range 8_000 { // enough for all requests

@@ -67,7 +67,7 @@ func TestARequestReservesWhatItMayBring(t *testing.T) {
 
 // What is in flight and what is requested never exceed the budget together, whatever there is room for by
 // number.
-func TestNothingIsRequestedThatTheBudgetHasNoRoomFor(t *testing.T) {
+func TestRequestsStayWithinTheBudget(t *testing.T) {
 	c, p := pulling(t, 160, always, bounded) // one request at a time
 	const size = 100_000
 	rounds := int64(testBudget-share)/(size+perMessage) + 1 // the last one begins with just room for a share
@@ -103,7 +103,7 @@ func (c *fakeConsumer) sameInboxes() {
 }
 
 // A message that no request with a bound can bring is asked for alone, without one; then the others follow.
-func TestAMessageThatExceedsARequestIsAskedForAlone(t *testing.T) {
+func TestLargeMessageIsRequestedAlone(t *testing.T) {
 	c, p := pulling(t, 8, always, func(p *pull) { p.inflight.budget = 4 * testBudget })
 	blocked := c.request(8)
 	c.exceeds(blocked)
@@ -172,7 +172,7 @@ func TestALargeMessageWaitsForRoom(t *testing.T) {
 }
 
 // Another replica may be faster.
-func TestALargeMessageThatAnotherReplicaTakesIsForgotten(t *testing.T) {
+func TestLargeMessageTakenByAnotherReplica(t *testing.T) {
 	c, _ := pulling(t, 8, always, bounded)
 	c.exceeds(c.request(8))
 	c.status(c.request(1), "408", "Request Timeout", "Nats-Pending-Messages", "1")
@@ -249,7 +249,7 @@ func TestARequestThatHasExpiredUnseenIsGivenUp(t *testing.T) {
 
 // A replicated consumer reports that a request is full before it has delivered all that it has chosen for it.
 // Room stays reserved for that, and it is not taken for a request whose first message was too large.
-func TestMessagesThatComeAfterTheEndOfTheirRequest(t *testing.T) {
+func TestMessagesAfterTheEndOfARequest(t *testing.T) {
 	c, p := pulling(t, 160, always, bounded) // one request at a time
 	request := c.request(128)
 	c.status(request, "409", "Message Size Exceeds MaxBytes", "Nats-Pending-Messages", "125", "Nats-Pending-Bytes", "5")
@@ -286,7 +286,7 @@ func ackable(n int) *nats.Msg {
 
 // While nothing is requested nothing is heard of the consumer. It may have been created again meanwhile, and delivers what is in
 // flight as if for the first time.
-func TestAfterALongPauseWhatIsInFlightIsRecognized(t *testing.T) {
+func TestInFlightIsRecognizedAfterALongPause(t *testing.T) {
 	var mayPull atomic.Bool
 	mayPull.Store(true)
 	c, p := pulling(t, 8, mayPull.Load)

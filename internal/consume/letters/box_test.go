@@ -124,7 +124,7 @@ func expect(t *testing.T, what string, want, got any) {
 	}
 }
 
-func TestALetterThatIsRefusedDoesNotRepeatTheOthers(t *testing.T) {
+func TestRefusedLetterDoesNotRepeatOthers(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses = func(id string) error {
 			if id == "b" {
@@ -159,7 +159,7 @@ func waitWords(a *availability.Tracker) (words []string) {
 	return words
 }
 
-func TestWhatExceedsTheLetterboxIsReturnedForAWhile(t *testing.T) {
+func TestExcessLettersAreReturned(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses = refuse
 		d.offers("a")
@@ -266,7 +266,7 @@ func TestOneFailedRefundPostponesTheOthers(t *testing.T) {
 }
 
 // A letter that fails for a reason of its own does not keep the others waiting for ever.
-func TestARefundThatAlwaysFailsDelaysTheOthersOnly(t *testing.T) {
+func TestFailingRefundOnlyDelaysOthers(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.Keep(malformed("poisoned"), func(context.Context) error { return errors.New("WRONGTYPE") })
 		for i := range 3 {

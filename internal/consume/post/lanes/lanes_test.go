@@ -273,7 +273,7 @@ func TestNothingGoesOutWhileAllIsHeld(t *testing.T) {
 	})
 }
 
-func TestNextEndsWithTheContextAndAfterTheLastItem(t *testing.T) {
+func TestNextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(8)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -299,7 +299,7 @@ func TestNextEndsWithTheContextAndAfterTheLastItem(t *testing.T) {
 	})
 }
 
-func TestALanesTallyHasWhatTellsWhetherItTakesPosts(t *testing.T) {
+func TestTallyOfALane(t *testing.T) {
 	l := newLanes(8)
 	add(l, "a", 6)
 	_, turns := available(l)
