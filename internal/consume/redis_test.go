@@ -9,7 +9,6 @@ import (
 
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/google/go-cmp/cmp"
-	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/consume"
 	"notifier/internal/devstack"

@@ -41,18 +41,16 @@ type audit struct {
 	letters   map[string][]string
 
 	problems                    []string
-	sent, dead, anew, repeats   int
+	sent, dead                  int
 	dropped                     map[string]int // final ones, by reason
 	duplicates, lookedUp        int
-	redelivered, outlived       int
+	redelivered                 int
 	slotsLost, refundsForgotten int
 	lostSlots                   map[string]bool  // by event id
 	forgotten                   map[string]int64 // by event id: when a refund was made, at the earliest, that Redis has forgotten
 	unaccounted, wronglyCharged int
 	overfull                    int
 	unheard                     []*line // that a worker put back what it knows when the others had decided again
-	sentForgotten               int     // records that an event was sent
-	excused                     int     // windows above their limit then
 }
 
 // post is a message in Slack and the process that posted it.
@@ -182,17 +180,11 @@ func (a *audit) event(e *event) {
 	case len(posts) > 0:
 		a.sent++
 		a.inSlack(e, lines, ambiguous)
-		if refused >= 0 || deadAt >= 0 {
-			a.anew++
-		}
 	case said:
 		a.unaccounted++
 		a.blame(e, "said to be sent, and not in Slack")
 	case len(letters) > 0 || skipped:
 		a.dead++
-		if deadAt < 0 {
-			a.repeats++ // the letter was kept, and the process died before the line
-		}
 	case refused >= 0:
 		a.dropped[lines[refused].Reason]++
 	default:
@@ -247,10 +239,7 @@ func (a *audit) inSlack(e *event, lines []*line, ambiguous bool) {
 		if l := a.processes[name]; l == nil || !l.crashed() && !a.leftBehind(e, l) {
 			a.blame(e, "%s posted it without a line, and did not die of it", name)
 		}
-		if !explained {
-			a.outlived++ // and by the time it came again, its admission counted no more
-			explained = true
-		}
+		explained = true // by the time it came again, its admission counted no more
 	}
 	if !explained {
 		a.unaccounted++

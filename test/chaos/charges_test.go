@@ -140,9 +140,8 @@ func (a *audit) windows() {
 	look := func(name, order string, scope []*admission, limit ratelimit.Limit) {
 		scope = a.counted(scope)
 		for i, tier := range limit {
-			if held, most, at := overfull(scope, tier.Window, a.mostAllowed(order, limit, i)); held > most && a.wentOnWithout(time.UnixMicro(at), tier.Window) {
-				a.excused++
-			} else if held > most {
+			held, most, at := overfull(scope, tier.Window, a.mostAllowed(order, limit, i))
+			if held > most && !a.wentOnWithout(time.UnixMicro(at), tier.Window) {
 				a.overfull++
 				a.problem("%s: %d slots in the %s until %s, expected at most %d%s", name, held, tier.Window,
 					time.UnixMicro(at).UTC().Format("15:04:05.000000"), most, listed(scope, at, tier.Window))
@@ -223,7 +222,6 @@ func (a *audit) charges() {
 		case a.lostSlots[id], deadInDoubt(a.lines[id]), a.settledMeanwhile(e), a.mutedUnasked(a.lines[id], admissions[id]):
 		case a.rejectedBeforeALoss(a.lines[id]):
 		case a.sentOnOldPrimary(e):
-			a.sentForgotten++
 		default:
 			a.wronglyCharged++
 			a.blame(e, "still in flight when nothing is left to do")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"notifier/internal/outcome"
 	"notifier/test/kit"
 )
 

@@ -43,8 +43,8 @@ type replicas struct {
 	names    []string     // of all replicas that were ever started, as heartbeats show them some seconds after a death, too
 }
 
-func startReplicas(w *installation, form form, url string) *replicas {
-	w.Helper()
+func startReplicas(in *installation, form form, url string) *replicas {
+	in.Helper()
 	f := &replicas{form: form, url: url}
 	f.pause.Store(int64(pauseSteady))
 	for i := range replicaCount {
@@ -52,10 +52,10 @@ func startReplicas(w *installation, form form, url string) *replicas {
 	}
 	for i := range replicaCount {
 		its := url
-		if i == 0 && w.late != nil {
-			its = "redis://" + w.late.Addr + "/0"
+		if i == 0 && in.late != nil {
+			its = "redis://" + in.late.Addr + "/0"
 		}
-		f.replicas = append(f.replicas, startReplica(w.T, f, i, its))
+		f.replicas = append(f.replicas, startReplica(in.T, f, i, its))
 	}
 	return f
 }

@@ -34,12 +34,12 @@ type pair struct {
 // scenario is something that happens to a Redis.
 type scenario struct {
 	name  string
-	start func(w *installation, extra []string) (url string)
+	start func(in *installation, extra []string) (url string)
 	extra []string // further arguments of the servers
 	full  bool     // most of the limits that last are used up before
 	kills bool     // a replica of each group dies in it
 
-	inject func(w *installation) // does it, and returns when there is a primary that all who ask find
+	inject func(in *installation) // does it, and returns when there is a primary that all who ask find
 }
 
 var minReplicas = []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}
@@ -50,18 +50,12 @@ var scenarios = []scenario{
 	{name: "a. link cut for 2.5 s, then kill -9", start: (*installation).underSentinels, inject: (*installation).killPrimary},
 	{name: "b. the same, and a replica of notifier killed", start: (*installation).underSentinels, kills: true, inject: (*installation).killBoth},
 	emptyRestart,
-	{name: "d. bare SENTINEL FAILOVER", start: (*installation).underSentinels, inject: (*installation).sentinelFailover},
+	{name: "d. as a, with min-replicas-to-write 1", start: (*installation).underSentinels, extra: minReplicas, inject: (*installation).killPrimary},
 	{name: "e. planned failover under Sentinel", start: (*installation).underSentinels, inject: (*installation).plannedFailover},
-	{name: "f. bare FAILOVER under Sentinel", start: (*installation).underSentinels, inject: (*installation).bareFailover},
-	{name: "g. as a, with min-replicas-to-write 1", start: (*installation).underSentinels, extra: minReplicas, inject: (*installation).killPrimary},
-	{name: "h. kill -9 alone", start: (*installation).underSentinels, inject: (*installation).killAlone},
-	{name: "i. planned failover of a plain replica", start: (*installation).replicated, inject: (*installation).plainFailover},
-	{name: "j. planned failover in a Cluster", start: (*installation).inCluster, inject: (*installation).clusterFailover},
-	{name: "k. as d, with Sentinel's own periods", start: (*installation).underSlowSentinels, inject: (*installation).sentinelFailover},
-	{name: "l. as e, with Sentinel's own periods", start: (*installation).underSlowSentinels, inject: (*installation).plannedFailover},
-	{name: "m. two empty restarts within a second", start: (*installation).onOne, full: true, inject: (*installation).restartEmptyTwice},
-	{name: "n. FLUSHALL twice in one quarantine", start: (*installation).onOne, full: true, inject: (*installation).flushTwice},
-	{name: "o. FLUSHALL, and a frozen replica of notifier", start: (*installation).onOneWithALateReplica, full: true, inject: (*installation).flushWithoutOne},
+	{name: "f. planned failover of a plain replica", start: (*installation).replicated, inject: (*installation).plainFailover},
+	{name: "g. planned failover in a Cluster", start: (*installation).inCluster, inject: (*installation).clusterFailover},
+	{name: "h. FLUSHALL twice in one quarantine", start: (*installation).onOne, full: true, inject: (*installation).flushTwice},
+	{name: "i. FLUSHALL, and a frozen replica of notifier", start: (*installation).onOneWithALateReplica, full: true, inject: (*installation).flushWithoutOne},
 }
 
 func TestSurvival(t *testing.T) {
@@ -88,88 +82,88 @@ func TestAnEmptyRestartAdmitsNothingTwice(t *testing.T) {
 
 // play is one round of a scenario.
 func play(t *testing.T, s scenario, forms []form) {
-	w := &installation{T: t}
-	url := s.start(w, s.extra)
+	in := &installation{T: t}
+	url := s.start(in, s.extra)
 	for _, form := range forms {
-		w.groups = append(w.groups, startReplicas(w, form, url))
+		in.groups = append(in.groups, startReplicas(in, form, url))
 	}
 	answered := func(f *replicas) bool { all, _ := f.resumed(); return all }
-	w.mark()
-	w.all("each replica is answered", answered)
+	in.mark()
+	in.all("each replica is answered", answered)
 	if s.full {
-		w.pause(pauseFlood)
-		w.all("most of the limits are used", func(f *replicas) bool { return f.form.rolls() || f.admitted() > f.form.rules.Global[0].Count*3/4 })
+		in.pause(pauseFlood)
+		in.all("most of the limits are used", func(f *replicas) bool { return f.form.rolls() || f.admitted() > f.form.rules.Global[0].Count*3/4 })
 	} else {
 		wait.For(t.Context(), time.Second) // so much is decided, and replicated, before anything happens
 	}
-	s.inject(w)
+	s.inject(in)
 	done := time.Now()
-	w.mark()
-	w.pause(pauseFlood)
-	w.all("each replica is answered again", answered)
-	w.all("the limits are used up", func(f *replicas) bool { return f.form.rolls() || f.usedUp() })
-	for _, f := range w.groups {
+	in.mark()
+	in.pause(pauseFlood)
+	in.all("each replica is answered again", answered)
+	in.all("the limits are used up", func(f *replicas) bool { return f.form.rolls() || f.usedUp() })
+	for _, f := range in.groups {
 		if f.form.rolls() {
 			wait.For(t.Context(), time.Until(done.Add(2*f.form.window())))
 		}
-		w.judge(s, f)
+		in.judge(s, f)
 	}
 }
 
-func (w *installation) mark() {
-	for _, f := range w.groups {
+func (in *installation) mark() {
+	for _, f := range in.groups {
 		f.mark()
 	}
 }
 
 // pause sets how long each replica waits between two batches.
-func (w *installation) pause(d time.Duration) {
-	for _, f := range w.groups {
+func (in *installation) pause(d time.Duration) {
+	for _, f := range in.groups {
 		f.pause.Store(int64(d))
 	}
 }
 
 // all waits until something holds for all groups.
-func (w *installation) all(what string, holds func(*replicas) bool) {
-	w.Helper()
-	for _, f := range w.groups {
+func (in *installation) all(what string, holds func(*replicas) bool) {
+	in.Helper()
+	for _, f := range in.groups {
 		if !kit.Within(kit.Patience, func() bool { return holds(f) }) {
-			w.Fatalf("%s: after %s still not: %s; the last errors: %v", f.form.name, kit.Patience, what, f.lastErrors())
+			in.Fatalf("%s: after %s still not: %s; the last errors: %v", f.form.name, kit.Patience, what, f.lastErrors())
 		}
 	}
 }
 
 // judge notes what was measured, and holds it against the bars.
-func (w *installation) judge(s scenario, f *replicas) {
-	w.Helper()
+func (in *installation) judge(s scenario, f *replicas) {
+	in.Helper()
 	m := measured{silence: f.silence()}
 	_, m.stall = f.resumed()
 	if !f.form.rolls() {
-		m.forgotten = f.forgotten(w.T)
+		m.forgotten = f.forgotten(in.T)
 	}
 	admissions := f.admissions()
 	m.excess, m.admitted = excess(f.form.rules, admissions), len(admissions)
 	results.add(s.name, f.form.name, m)
-	w.Logf("%s: %+v", f.form.name, m)
+	in.Logf("%s: %+v", f.form.name, m)
 	if !heals {
 		return
 	}
 	if m.excess > f.missing {
-		w.Errorf("%s: %d admissions too many, expected at most %d", f.form.name, m.excess, f.missing)
+		in.Errorf("%s: %d admissions too many, expected at most %d", f.form.name, m.excess, f.missing)
 	}
 	if m.excess < 0 && !f.form.rolls() { // of rolling windows only a lower bound is known
-		w.Errorf("%s: %d slots less than the limits have were given out", f.form.name, -m.excess)
+		in.Errorf("%s: %d slots less than the limits have were given out", f.form.name, -m.excess)
 	}
 	if !s.kills && m.forgotten > 0 {
-		w.Errorf("%s: %d ids were forgotten", f.form.name, m.forgotten)
+		in.Errorf("%s: %d ids were forgotten", f.form.name, m.forgotten)
 	}
 	if limit := 2 * time.Second; rounds > 0 && m.stall > limit {
-		w.Errorf("%s: all were answered %s after there was a primary, expected %s at most", f.form.name, m.stall, limit)
+		in.Errorf("%s: all were answered %s after there was a primary, expected %s at most", f.form.name, m.stall, limit)
 	}
-	if w.Failed() {
+	if in.Failed() {
 		for _, r := range f.replicas {
 			for _, line := range r.log.All() {
-				w.Logf("%s %s %s: %s %v", f.form.name, r.name, line.Time.Format("15:04:05.000"), line.Message, line.ContextMap())
+				in.Logf("%s %s %s: %s %v", f.form.name, r.name, line.Time.Format("15:04:05.000"), line.Message, line.ContextMap())
 			}
 		}
 	}
