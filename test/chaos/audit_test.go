@@ -23,7 +23,7 @@ import (
 //   - It was charged when it came to Slack, once while that counts, and not refunded; one that did not come to Slack was
 //     refunded, unless Slack rejected it because of the message.
 //
-// Six echoes are no fault, and counted. Between its line and its acknowledgement a crash, or a consumer that is deleted,
+// Six repetitions are no fault. Between its line and its acknowledgement a crash, or a consumer that is deleted,
 // lets an event be decided anew: it is dropped and later sent, or dead and later sent. An event that was sent is dropped
 // as a duplicate when its message comes again. A message that two workers hold, settled by the one without being sent, may
 // be decided anew for the other; if that one ends before it posts, nobody takes it up again, and its slot stays taken. And one whose lines

@@ -357,7 +357,7 @@ func (a *audit) refundForgotten(lines []*line) *line {
 }
 
 // lost reports whether the last admission came after the event was settled or refunded, and a process ended soon after:
-// see account. That an event is muted is decided some time before its line.
+// see audit. That an event is muted is decided some time before its line.
 func (a *audit) lost(lines []*line, admissions []*admission) bool {
 	last := admissions[len(admissions)-1]
 	at := time.UnixMicro(last.at)

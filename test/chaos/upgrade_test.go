@@ -33,7 +33,7 @@ const userBefore = "notifier on >before resetkeys ~{" + namespace + "}:* resetch
 
 // TestRollingUpgrade replaces workers of the release before by those of this code, one by one and under load, and goes back in the same
 // way, while operators mute and limit, Redis is restarted, and Slack loses answers. One worker of each round dies instead of ending. The
-// account is that of TestChaos: so both understand what the other one has stored in Redis and in NATS, and hold the limits together,
+// audit is that of TestChaos: so both understand what the other one has stored in Redis and in NATS, and hold the limits together,
 // with the permissions of v0.1.0. Each also answers the commands about what the other one did.
 func TestRollingUpgrade(t *testing.T) {
 	kit.Long(t)

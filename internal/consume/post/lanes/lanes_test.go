@@ -58,15 +58,6 @@ func expect(t *testing.T, what, got, want string) {
 	}
 }
 
-func TestItemsOfALaneGoOutInOrder(t *testing.T) {
-	l := newLanes(8)
-	add(l, "a", 4)
-	first := next(t, l)
-	first.Return(0)
-	got, _ := available(l)
-	expect(t, "after one that came back", got, "a0 a1 a2 a3")
-}
-
 func TestLanesTakeTurns(t *testing.T) {
 	l := newLanes(100, "a", "b", "c")
 	add(l, "a", 4)
@@ -227,19 +218,6 @@ func TestFreshItemsDoNotOvertakeForEver(t *testing.T) {
 			l.Add("a", Item[string]{Value: fmt.Sprint("new", i)})
 		}
 		expect(t, "turns", strings.Join(order, " "), "b a0 c d new0 new1")
-	})
-}
-
-func TestDelayedItemsComeBehindTheFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
-		add(l, "a", 4)
-		first, second := next(t, l), next(t, l)
-		first.Return(time.Second)
-		second.Return(time.Second)
-		time.Sleep(2 * time.Second)
-		got, _ := available(l)
-		expect(t, "after the delay", got, "a2 a0 a1 a3")
 	})
 }
 
