@@ -22,7 +22,7 @@ func TestTimeout(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			s := startSlack(t)
 			config := way.config(s)
-			config.Timeout = 50 * time.Millisecond
+			config.Timeout = 300 * time.Millisecond
 			s.Next(devstack.Behaviour{Hang: true})
 			_, err := newPoster(t, config).Post(t.Context(), hello())
 			wantError(t, err, Error{Class: Ambiguous, Code: "timeout"})
