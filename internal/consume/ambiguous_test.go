@@ -33,9 +33,7 @@ func (s *fixture) expectResumed(found bool) {
 	if l["outcome"] != "sent" || l["ambiguous"] != true || l["redelivered"] != true || (l["found_in_channel"] == true) != found {
 		s.Errorf("line %v, expected sent, ambiguous, redelivered and found %t", l, found)
 	}
-	if charged := s.charged(); charged != 1 {
-		s.Errorf("%d slots are taken, expected 1", charged)
-	}
+	s.expectCharged(1)
 	s.expectNothingLeft()
 }
 
@@ -70,9 +68,7 @@ func TestChannelByNameIsSearched(t *testing.T) {
 	s.settled(1)
 	s.slack.Next(devstack.Behaviour{ResetAfter: true})
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-	if l := s.lineOf("e1"); l["found_in_channel"] != true || l["attempts"] != 1.0 {
-		t.Errorf("line %v, expected that the message was found", l)
-	}
+	s.expectLine("e1", line{"found_in_channel": true, "attempts": 1.0})
 	s.expectEachPostedOnce(2)
 }
 
@@ -81,13 +77,9 @@ func TestChannelIsSearchedAfterACutConnection(t *testing.T) {
 	s.started()
 	s.slack.Next(devstack.Behaviour{ResetAfter: true}, devstack.Behaviour{ResetBefore: true})
 	s.publish("errors", "arrived", "Nats-Msg-Id", "e1")
-	if l := s.lineOf("e1"); l["found_in_channel"] != true || l["attempts"] != 1.0 {
-		t.Errorf("line %v, expected to be found after one post", l)
-	}
+	s.expectLine("e1", line{"found_in_channel": true, "attempts": 1.0})
 	s.publish("errors", "did not arrive", "Nats-Msg-Id", "e2")
-	if l := s.lineOf("e2"); l["found_in_channel"] != nil || l["ambiguous"] != true || l["attempts"] != 2.0 {
-		t.Errorf("line %v, expected a second post", l)
-	}
+	s.expectLine("e2", line{"found_in_channel": nil, "ambiguous": true, "attempts": 2.0})
 	s.expectEachPostedOnce(2)
 }
 
@@ -130,9 +122,7 @@ func TestUnreadableChannelIsPostedToAgain(t *testing.T) {
 			s.started()
 			s.slack.Next(devstack.Behaviour{ResetBefore: true})
 			s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-			if l := s.lineOf("e1"); l["outcome"] != "sent" || l["ambiguous"] != true || l["attempts"] != 2.0 {
-				t.Errorf("line %v, expected sent by a second post", l)
-			}
+			s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "attempts": 2.0})
 			if n := s.slack.HistoryRequests(); n != test.searches {
 				t.Errorf("the channel was searched %d times, expected %d", n, test.searches)
 			}
@@ -148,8 +138,6 @@ func TestChannelIsSearchedAfterAnOutage(t *testing.T) {
 	s.started()
 	s.slack.Next(devstack.Behaviour{ResetAfter: true}, failing)
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-	if l := s.lineOf("e1"); l["outcome"] != "sent" || l["found_in_channel"] != true {
-		t.Errorf("line %v, expected to be found", l)
-	}
+	s.expectLine("e1", line{"outcome": "sent", "found_in_channel": true})
 	s.expectEachPostedOnce(1)
 }

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"notifier/internal/consume"
 	"notifier/internal/ratelimit"
 )
@@ -71,10 +69,7 @@ func TestOversizedBacklogDoesNotBlockOthers(t *testing.T) {
 	s.createConsumer(impatient)
 	good := s.publishLarge(60, 900_000)
 	r := s.started(tight)
-	want := map[string]int{"dead too_large": 60, "sent": good}
-	if diff := cmp.Diff(want, tally(s.settled(60+good))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	s.expectOutcomes(map[string]int{"dead too_large": 60, "sent": good}, s.settled(60+good))
 	s.expectNothingLeft()
 	s.expectWithinBudget(r)
 	if lines := s.log.waits("consumer"); len(lines) > 0 {

@@ -79,5 +79,5 @@ func TestWorkerFullOfLettersIsNotReady(t *testing.T) {
 	_, err := s.js.UpdateStream(t.Context(), full)
 	kit.Check(t, err)
 	s.settled(10)
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 }

@@ -1,13 +1,14 @@
 package consume_test
 
 import (
-	"cmp"
+	stdcmp "cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
@@ -167,7 +168,7 @@ func (s *fixture) start(changes ...func(*setup)) *replica {
 			ChannelAllowed: func(channel string) bool { return channel == "C0DEFAULT" || channel == "C0DEPLOYS" },
 		},
 		MaxBytes: c.budget, LongestLater: 15 * time.Minute, Channels: []string{c.channel, "C0DEPLOYS"}, Pace: rules.Pace,
-		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: cmp.Or(c.lease, c.slackTimeout), DroppedSubject: c.dropped,
+		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: stdcmp.Or(c.lease, c.slackTimeout), DroppedSubject: c.dropped,
 		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Slack: poster, Log: c.log.logger(), Group: c.group, Mutes: c.mutes,
 	}
 	connection := s.connectTo(c.natsURL)
@@ -199,7 +200,7 @@ func (s *fixture) start(changes ...func(*setup)) *replica {
 func (s *fixture) started(changes ...func(*setup)) *replica {
 	s.Helper()
 	r := s.start(changes...)
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(s.Context())) == 0 })
+	r.expectReady()
 	return r
 }
 
@@ -329,6 +330,40 @@ func (s *fixture) charged() int {
 	slots, err := client.ZCard(s.Context(), "{"+namespace+"}:global").Result()
 	kit.Check(s.T, err)
 	return int(slots)
+}
+
+// expectCharged checks how many slots are taken over all categories.
+func (s *fixture) expectCharged(want int) {
+	s.Helper()
+	if got := s.charged(); got != want {
+		s.Errorf("%d slots are taken, expected %d", got, want)
+	}
+}
+
+// expectOutcomes compares the outcomes and reasons of lines.
+func (s *fixture) expectOutcomes(want map[string]int, lines []line) {
+	s.Helper()
+	if diff := cmp.Diff(want, tally(lines)); diff != "" {
+		s.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+}
+
+// expectLine waits for the line of an event, and compares some of its fields; nil: it has none.
+func (s *fixture) expectLine(id string, want line) {
+	s.Helper()
+	got, seen := s.lineOf(id), line{}
+	for name := range want {
+		seen[name] = got[name]
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		s.Errorf("line %v (-want +got):\n%s", got, diff)
+	}
+}
+
+// expectReady waits until the worker is ready.
+func (r *replica) expectReady() {
+	r.s.Helper()
+	r.s.eventually("the worker is ready", func() bool { return len(r.Ready(r.s.Context())) == 0 })
 }
 
 // eventually is kit's.

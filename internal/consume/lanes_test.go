@@ -97,9 +97,7 @@ func TestWhatWasGivenBackIsPostedLater(t *testing.T) {
 	s.mode(devstack.Mode{})
 	s.settled(40)
 	s.expectEachPostedOnce(40)
-	if charged := s.charged(); charged != 40 {
-		t.Errorf("%d slots are taken, expected 40", charged)
-	}
+	s.expectCharged(40)
 	s.expectNothingLeft()
 }
 
@@ -116,7 +114,7 @@ func TestFullWorkerIsNotReady(t *testing.T) {
 	})
 	s.mode(devstack.Mode{})
 	s.settled(30)
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 	s.expectEachPostedOnce(30)
 }
 
@@ -142,9 +140,7 @@ func TestAPoisonedEventStepsAside(t *testing.T) {
 			if letter := s.letter("poison"); string(letter.Data) != "poison" || letter.Header.Get("Notifier-Reason") != "undeliverable" {
 				t.Errorf("the dead letter is %q with the headers %v", letter.Data, letter.Header)
 			}
-			if charged := s.charged(); charged != 21 {
-				t.Errorf("%d slots are taken, expected 21: it may be in the channel", charged)
-			}
+			s.expectCharged(21) // it may be in the channel
 			s.expectNothingLeft()
 			// When Slack takes it again, its letter can be replayed at once.
 			s.mode(devstack.Mode{})
@@ -162,13 +158,8 @@ func TestExpiredWhileWaitingIsRefunded(t *testing.T) {
 	s.started(func(c *setup) { c.pace, c.maxAge = "1/3s", 2*time.Second })
 	s.publish("errors", "first")
 	s.publish("errors", "second")
-	want := map[string]int{"sent": 1, "dropped expired": 1}
-	if diff := cmp.Diff(want, tally(s.settled(2))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
-	if charged := s.charged(); charged != 1 {
-		t.Errorf("%d slots are taken, expected 1", charged)
-	}
+	s.expectOutcomes(map[string]int{"sent": 1, "dropped expired": 1}, s.settled(2))
+	s.expectCharged(1)
 	s.expectNothingLeft()
 }
 
@@ -188,12 +179,8 @@ func TestExpiredInARedeliveryIsRefunded(t *testing.T) {
 	published := time.Now()
 	s.eventually("it is too old", func() bool { return time.Since(published) > 500*time.Millisecond })
 	s.started(func(c *setup) { c.maxAge = 500 * time.Millisecond })
-	if diff := cmp.Diff(map[string]int{"dropped expired": 1}, tally(s.settled(1))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
-	if charged := s.charged(); charged != 0 {
-		t.Errorf("%d slots are taken, expected none", charged)
-	}
+	s.expectOutcomes(map[string]int{"dropped expired": 1}, s.settled(1))
+	s.expectCharged(0)
 }
 
 // A post of it may be in Slack: then its slot stays taken.
@@ -202,10 +189,6 @@ func TestExpiredAfterAPostKeepsItsSlot(t *testing.T) {
 	s.started(webhook, func(c *setup) { c.maxAge = 2 * time.Second })
 	s.slack.Always(devstack.Behaviour{Code: "internal_error"})
 	s.publish("errors", "perhaps", "Nats-Msg-Id", "perhaps")
-	if l := s.lineOf("perhaps"); l["reason"] != "expired" || l["ambiguous"] != true {
-		t.Errorf("line %v, expected expired and ambiguous", l)
-	}
-	if charged := s.charged(); charged != 1 {
-		t.Errorf("%d slots are taken, expected 1", charged)
-	}
+	s.expectLine("perhaps", line{"reason": "expired", "ambiguous": true})
+	s.expectCharged(1)
 }

@@ -117,9 +117,7 @@ func TestRefusingDeadLetterStreamStopsNobody(t *testing.T) {
 	if held := r.Held()["dead_letter"]; held > 2+3 {
 		t.Errorf("%d events wait here for their letters, expected at most 5", held)
 	}
-	if charged := s.charged(); charged != 103 {
-		t.Errorf("%d slots are taken, expected 103", charged)
-	}
+	s.expectCharged(103)
 	full.MaxMsgs = 1000
 	kit.Check(t, second(s.js.UpdateStream(t.Context(), full)))
 	s.expectNothingLeft()
@@ -132,9 +130,7 @@ func TestRefusingDeadLetterStreamStopsNobody(t *testing.T) {
 			t.Errorf("line %v, expected one post, and that what Slack has refused keeps its letter", l)
 		}
 	}
-	if charged := s.charged(); charged != 100 {
-		t.Errorf("%d slots are taken, expected 100: what Slack has refused because of its channel is refunded", charged)
-	}
+	s.expectCharged(100) // what Slack has refused because of its channel is refunded
 	if n := len(s.letters()) - 1; n != with || with < 2+2+2 {
 		t.Errorf("%d letters and %d lines of events with one, expected those of the held and of the returned ones at least", n, with)
 	}

@@ -23,8 +23,8 @@ const (
 	aText   some = "a text"
 )
 
-// expectLine compares all fields of a line but its time.
-func expectLine(t *testing.T, want, got line) {
+// expectWholeLine compares all fields of a line but its time.
+func expectWholeLine(t *testing.T, want, got line) {
 	t.Helper()
 	seen := line{}
 	for name, value := range got {
@@ -70,7 +70,7 @@ func TestTheLineOfASentEvent(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-	expectLine(t, line{
+	expectWholeLine(t, line{
 		"level": "info", "msg": "notification sent", "outcome": "sent",
 		"event_id": "e1", "category": "errors", "subject": "notify.errors", "stream_seq": 1.0,
 		"channel": "C0DEFAULT", "slack_ts": aText, "attempts": 1.0, "latency_ms": aNumber,
@@ -84,7 +84,7 @@ func TestTheLineOfAnEventSentByAWebhook(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.webhook = true })
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-	expectLine(t, line{
+	expectWholeLine(t, line{
 		"level": "info", "msg": "notification sent", "outcome": "sent",
 		"event_id": "e1", "category": "errors", "subject": "notify.errors", "stream_seq": 1.0,
 		"attempts": 1.0, "latency_ms": aNumber,
@@ -116,24 +116,22 @@ func TestTheLinesOfDroppedEvents(t *testing.T) {
 	s.publish("errors", `{"id":"first","text":"x"}`)
 	s.lineOf("first")
 	s.publish("errors", "x", "Nats-Msg-Id", "by-category")
-	expectLine(t, limited(dropped("by-category", "errors", "category", 2), "1/30m"), s.lineOf("by-category"))
+	expectWholeLine(t, limited(dropped("by-category", "errors", "category", 2), "1/30m"), s.lineOf("by-category"))
 	if wait := s.lineOf("by-category")["retry_after_s"].(float64); wait < 1700 || wait > 1800 {
 		t.Errorf("retry_after_s is %v, expected just below half an hour", wait)
 	}
 	s.publish("deploys", "x", "Nats-Msg-Id", "second")
 	s.lineOf("second")
 	s.publish("other.kind", "x", "Nats-Msg-Id", "by-global")
-	expectLine(t, limited(dropped("by-global", "other.kind", "global", 4), "2/30m"), s.lineOf("by-global"))
+	expectWholeLine(t, limited(dropped("by-global", "other.kind", "global", 4), "2/30m"), s.lineOf("by-global"))
 
 	s.publish("errors", `{"id":"old","text":"x","time":"2020-01-01T00:00:00Z"}`)
-	expectLine(t, dropped("old", "errors", "expired", 5), s.lineOf("old"))
+	expectWholeLine(t, dropped("old", "errors", "expired", 5), s.lineOf("old"))
 
 	s.publish("errors", `{"id":"first","text":"x"}`)
-	expectLine(t, dropped("first", "errors", "duplicate", 6), s.settled(6)[5])
+	expectWholeLine(t, dropped("first", "errors", "duplicate", 6), s.settled(6)[5])
 	s.expectEachPostedOnce(2)
-	if charged := s.charged(); charged != 2 {
-		t.Errorf("%d slots are taken, expected those of the two that were sent", charged)
-	}
+	s.expectCharged(2)
 }
 
 // What a group's limit or a reserve refuses says so, and each line of a category whose group has a limit names the group.
@@ -162,15 +160,15 @@ func TestTheLinesOfGroupsAndReserves(t *testing.T) {
 	s.publish("team-a.job1", "x", "Nats-Msg-Id", "by-group")
 	want := dropped("by-group", "team-a.job1", "group", "50/30m", 1.118, 1)
 	want["group"] = "team-a"
-	expectLine(t, want, s.lineOf("by-group"))
+	expectWholeLine(t, want, s.lineOf("by-group"))
 
 	s.publish("errors", "x", "Nats-Msg-Id", "reserved")
 	want = dropped("reserved", "errors", "global", "1000/24h:15m", 604800.000001, 2)
 	want["reserved"], want["retry_after_at_least"] = 10.0, true
-	expectLine(t, want, s.lineOf("reserved"))
+	expectWholeLine(t, want, s.lineOf("reserved"))
 
 	s.publish("errors", "x", "Nats-Msg-Id", "fixed")
-	expectLine(t, dropped("fixed", "errors", "category", "200/24h:fixed", 0.000001, 3), s.lineOf("fixed"))
+	expectWholeLine(t, dropped("fixed", "errors", "category", "200/24h:fixed", 0.000001, 3), s.lineOf("fixed"))
 	for _, number := range []string{`"retry_after_s":1.118,`, `"retry_after_s":604800.000001,`, `"retry_after_s":0.000001,`} {
 		if !strings.Contains(s.log.text(), number) {
 			t.Errorf("the log has no %s", number)
@@ -197,15 +195,15 @@ func TestTheLinesOfDeadEvents(t *testing.T) {
 		}
 	}
 	s.publish("errors", `{"text":`, "Nats-Msg-Id", "broken")
-	expectLine(t, dead("broken", "malformed", 1), s.lineOf("broken"))
+	expectWholeLine(t, dead("broken", "malformed", 1), s.lineOf("broken"))
 	s.publish("errors", `{"text":"x","channel":"C0ELSE"}`, "Nats-Msg-Id", "elsewhere")
-	expectLine(t, dead("elsewhere", "unroutable", 2), s.lineOf("elsewhere"))
+	expectWholeLine(t, dead("elsewhere", "unroutable", 2), s.lineOf("elsewhere"))
 
 	s.slack.Next(devstack.Behaviour{Code: "channel_not_found"})
 	s.publish("errors", "hello", "Nats-Msg-Id", "rejected")
 	want := dead("rejected", "slack_rejected", 3)
 	want["detail"], want["channel"], want["attempts"] = "channel_not_found", "C0DEFAULT", 1.0
-	expectLine(t, want, s.lineOf("rejected"))
+	expectWholeLine(t, want, s.lineOf("rejected"))
 }
 
 // The line comes before the acknowledgement: while it is written the event is still in the work queue, and a dead

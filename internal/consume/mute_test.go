@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"notifier/internal/consume"
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
@@ -94,9 +92,7 @@ func TestMutedEventsAreDroppedWithoutACall(t *testing.T) {
 	})
 	s.publishMany("errors", 300)
 	lines := s.settled(300)
-	if diff := cmp.Diff(map[string]int{"dropped muted": 300}, tally(lines)); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	s.expectOutcomes(map[string]int{"dropped muted": 300}, lines)
 	for name, want := range map[string]any{"mute": "errors", "muted_until": "2026-11-22T03:00:00.000000Z", "muted_by": "alice@ops", "mute_reason": "noise"} {
 		if lines[0][name] == nil || name != "muted_until" && lines[0][name] != want {
 			t.Errorf("%s: %v, expected %v", name, lines[0][name], want)
@@ -173,9 +169,7 @@ func TestMuteDoesNotHideASentEvent(t *testing.T) {
 	s.createConsumer(impatient)
 	s.dieUnacknowledged("e1")
 	s.started(with(newMuteSwitch("errors")))
-	if l := s.lineOf("e1"); l["outcome"] != "dropped" || l["reason"] != "duplicate" {
-		t.Errorf("the second worker's line is %v, expected dropped as a duplicate", l)
-	}
+	s.expectLine("e1", line{"outcome": "dropped", "reason": "duplicate"})
 	s.expectEachPostedOnce(1)
 	s.expectNothingLeft()
 }
@@ -215,9 +209,7 @@ func TestAWorkerReadsTheMutesFirst(t *testing.T) {
 	s.createStream(nil)
 	s.publish("errors", "muted")
 	s.started(with(mutes))
-	if diff := cmp.Diff(map[string]int{"dropped muted": 1}, tally(s.settled(1))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	s.expectOutcomes(map[string]int{"dropped muted": 1}, s.settled(1))
 	if mutes.fails != 0 {
 		t.Errorf("%d attempts are left", mutes.fails)
 	}

@@ -28,7 +28,7 @@ func TestAWorkerWaitsForNATSAtItsStart(t *testing.T) {
 	})
 	kit.Check(t, r.Live())
 	kit.Check(t, s.nats.Start())
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 	s.publish("errors", "hello")
 	s.settled(1)
 }
@@ -237,7 +237,7 @@ func TestLostJetStreamIsWaitedFor(t *testing.T) {
 	plain.Shutdown()
 	plain.WaitForShutdown()
 	kit.Check(t, s.nats.Start())
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 	s.publish("errors", "hello")
 	s.settled(1)
 }

@@ -51,9 +51,7 @@ func TestALostPermitMakesNothingAmbiguous(t *testing.T) {
 		}
 	})
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-	if l := s.lineOf("e1"); l["outcome"] != "sent" || l["ambiguous"] != nil || l["attempts"] != 1.0 {
-		t.Errorf("line %v, expected sent by one post that is not ambiguous", l)
-	}
+	s.expectLine("e1", line{"outcome": "sent", "ambiguous": nil, "attempts": 1.0})
 	s.expectEachPostedOnce(1)
 }
 

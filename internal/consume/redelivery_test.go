@@ -28,9 +28,7 @@ func TestRedeliveryIsNotChargedAgain(t *testing.T) {
 		}
 	}
 	s.expectEachPostedOnce(3)
-	if charged := s.charged(); charged != 3 {
-		t.Errorf("%d slots are taken, expected 3", charged)
-	}
+	s.expectCharged(3)
 	s.expectNothingLeft()
 }
 
@@ -55,9 +53,7 @@ func TestRedeliveryOfASentEventIsADuplicate(t *testing.T) {
 	s.createConsumer(impatient)
 	s.dieUnacknowledged("e1")
 	s.started()
-	if l := s.lineOf("e1"); l["outcome"] != "dropped" || l["reason"] != "duplicate" {
-		t.Errorf("the second worker's line is %v, expected dropped as a duplicate", l)
-	}
+	s.expectLine("e1", line{"outcome": "dropped", "reason": "duplicate"})
 	s.expectEachPostedOnce(1)
 	s.expectNothingLeft()
 }
@@ -77,7 +73,5 @@ func TestReturnedEventsAreRedeliveredAtOnce(t *testing.T) {
 		t.Errorf("they are settled after %s, expected well within the consumer's 20s", took)
 	}
 	s.expectEachPostedOnce(10)
-	if charged := s.charged(); charged != 10 {
-		t.Errorf("%d slots are taken, expected 10", charged)
-	}
+	s.expectCharged(10)
 }

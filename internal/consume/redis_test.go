@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
-	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/consume"
 	"notifier/internal/devstack"
@@ -68,14 +67,10 @@ func TestEventsWaitWhileRedisIsUnavailable(t *testing.T) {
 	}
 	s.redis.Restart(t)
 	lines := s.settled(20)
-	if diff := cmp.Diff(map[string]int{"sent": 18, "dropped category": 2}, tally(lines)); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
-	if charged := s.charged(); charged != 18 {
-		t.Errorf("%d slots are taken, expected 18", charged)
-	}
+	s.expectOutcomes(map[string]int{"sent": 18, "dropped category": 2}, lines)
+	s.expectCharged(18)
 	s.expectNothingLeft()
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 }
 
 // A busy machine may be slow now and then. A worker that waits for too long is slow each time.
@@ -98,7 +93,7 @@ func TestWorkerResumesWithinTwoSeconds(t *testing.T) {
 		if took[outage] <= 2*time.Second {
 			return
 		}
-		s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+		r.expectReady()
 	}
 	t.Errorf("the worker took %v to go on, expected at most 2s", took)
 }
@@ -140,9 +135,7 @@ func TestAnAdmittedEventOutlivesAnOutageOfRedis(t *testing.T) {
 	s.redis.Restart(t)
 	s.settled(1)
 	s.expectEachPostedOnce(1)
-	if charged := s.charged(); charged != 1 {
-		t.Errorf("%d slots are taken, expected 1", charged)
-	}
+	s.expectCharged(1)
 	if sent := s.redis.Client(t).ZCard(t.Context(), "{"+namespace+"}:sent").Val(); sent < 1 {
 		t.Error("the event is not recorded as sent")
 	}

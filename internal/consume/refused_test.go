@@ -24,9 +24,7 @@ func TestRefusingChannelIsClosed(t *testing.T) {
 		s.publish("errors", fmt.Sprintf("event %d", i), "Nats-Msg-Id", fmt.Sprintf("e%d", i))
 	}
 	lines := s.settled(8)
-	if diff := cmp.Diff(map[string]int{"dead slack_rejected": 8}, tally(lines)); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	s.expectOutcomes(map[string]int{"dead slack_rejected": 8}, lines)
 	for _, l := range lines {
 		if l["detail"] != "is_archived" || l["channel"] != "C0DEFAULT" {
 			t.Errorf("line %v, expected the channel and Slack's code", l)
@@ -41,9 +39,7 @@ func TestRefusingChannelIsClosed(t *testing.T) {
 	if letters := s.letters(); len(letters) != 8 {
 		t.Errorf("%d dead letters, expected 8", len(letters))
 	}
-	if charged := s.charged(); charged != 0 {
-		t.Errorf("%d slots are taken, expected none", charged)
-	}
+	s.expectCharged(0)
 	if lines := s.log.named("channel refused"); len(lines) != 1 {
 		t.Errorf("%d lines report that the channel is refused, expected one", len(lines))
 	}
@@ -77,15 +73,11 @@ func TestRefusedChannelAfterAnotherReplicasPost(t *testing.T) {
 	s.publishMany("errors", 5)
 	s.settled(5)
 	s.publish("errors", "perhaps", "Nats-Msg-Id", "posted")
-	if l := s.lineOf("posted"); l["reason"] != "slack_rejected" || l["detail"] != "is_archived" || l["ambiguous"] != true {
-		t.Errorf("line %v, expected dead for slack_rejected, ambiguous", l)
-	}
+	s.expectLine("posted", line{"reason": "slack_rejected", "detail": "is_archived", "ambiguous": true})
 	if n := s.slack.Requests(); n != 5 {
 		t.Errorf("%d posts were tried, expected 5", n)
 	}
-	if charged := s.charged(); charged != 1 {
-		t.Errorf("%d slots are taken, expected that of the event that may be in the channel", charged)
-	}
+	s.expectCharged(1)
 }
 
 // What is wrong with a message is not its channel's fault: one publisher's bad blocks must not close the channel to others.
@@ -99,10 +91,7 @@ func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
 				s.slack.Next(devstack.Behaviour{Code: code})
 			}
 			s.publishMany("errors", 8)
-			want := map[string]int{"dead slack_rejected": 7, "sent": 1}
-			if diff := cmp.Diff(want, tally(s.settled(8))); diff != "" {
-				t.Errorf("outcomes (-want +got):\n%s", diff)
-			}
+			s.expectOutcomes(map[string]int{"dead slack_rejected": 7, "sent": 1}, s.settled(8))
 			if refused := r.RefusedChannels(); len(refused) != 0 {
 				t.Errorf("refused channels %v, expected none", refused)
 			}
@@ -118,7 +107,5 @@ func TestOccasionalRefusalsDoNotCloseAChannel(t *testing.T) {
 		s.slack.Next(refusal, refusal, refusal, refusal, devstack.Behaviour{})
 	}
 	s.publishMany("errors", 15)
-	if diff := cmp.Diff(map[string]int{"dead slack_rejected": 12, "sent": 3}, tally(s.settled(15))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	s.expectOutcomes(map[string]int{"dead slack_rejected": 12, "sent": 3}, s.settled(15))
 }

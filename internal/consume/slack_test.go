@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"notifier/internal/consume"
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
@@ -38,9 +36,7 @@ func TestARateLimitPausesAllReplicas(t *testing.T) {
 	if requests := s.slack.Requests(); requests != 32 {
 		t.Errorf("%d posts were tried, expected 31 and the one that met the 429", requests)
 	}
-	if charged := s.charged(); charged != 31 {
-		t.Errorf("%d slots are taken, expected 31", charged)
-	}
+	s.expectCharged(31)
 }
 
 func TestAnOutageOfSlackIsWaitedOut(t *testing.T) {
@@ -76,10 +72,7 @@ func TestARefusedChannelIsRefunded(t *testing.T) {
 		t.Errorf("the dead letter is %q with the headers %v", letter.Data, letter.Header)
 	}
 	s.publish("errors", "fits in its place")
-	want := map[string]int{"dead slack_rejected": 1, "sent": 1}
-	if diff := cmp.Diff(want, tally(s.settled(2))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	s.expectOutcomes(map[string]int{"dead slack_rejected": 1, "sent": 1}, s.settled(2))
 }
 
 // Else a publisher of messages that Slack rejects would post without end.
@@ -90,19 +83,12 @@ func TestARejectedMessageKeepsItsSlot(t *testing.T) {
 			s.started(func(c *setup) { c.category = "2/30m" })
 			s.slack.Next(devstack.Behaviour{Code: code})
 			s.publish("errors", "rejected", "Nats-Msg-Id", "rejected")
-			if l := s.lineOf("rejected"); l["reason"] != "slack_rejected" || l["detail"] != code {
-				t.Errorf("line %v, expected dead for slack_rejected", l)
-			}
+			s.expectLine("rejected", line{"reason": "slack_rejected", "detail": code})
 			s.publish("errors", "takes the other slot")
 			s.settled(2)
 			s.publish("errors", "finds no slot")
-			want := map[string]int{"dead slack_rejected": 1, "sent": 1, "dropped category": 1}
-			if diff := cmp.Diff(want, tally(s.settled(3))); diff != "" {
-				t.Errorf("outcomes (-want +got):\n%s", diff)
-			}
-			if charged := s.charged(); charged != 2 {
-				t.Errorf("%d slots are taken, expected 2", charged)
-			}
+			s.expectOutcomes(map[string]int{"dead slack_rejected": 1, "sent": 1, "dropped category": 1}, s.settled(3))
+			s.expectCharged(2)
 			if n := s.redis.Client(t).HLen(t.Context(), "{"+namespace+"}:inflight").Val(); n != 0 {
 				t.Errorf("%d events are in flight, expected none", n)
 			}
@@ -185,9 +171,7 @@ func TestRateLimitWithoutTimeBacksOff(t *testing.T) {
 	s.slack.Next(devstack.Behaviour{Status: 429}, devstack.Behaviour{Status: 429})
 	began := time.Now()
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-	if l := s.lineOf("e1"); l["attempts"] != 3.0 {
-		t.Errorf("line %v, expected a third attempt to succeed", l)
-	}
+	s.expectLine("e1", line{"attempts": 3.0})
 	if took := time.Since(began); took < 2*consume.FirstBackoff()*7/10 {
 		t.Errorf("sent after %s, expected two backoffs, the first of %s give or take 30 %%", took, consume.FirstBackoff())
 	}
@@ -288,11 +272,9 @@ func TestRefusedCredentialsHoldEveryEvent(t *testing.T) {
 		t.Errorf("%d events are settled, expected all to be held", len(lines))
 	}
 	s.slack.Always(devstack.Behaviour{})
-	if diff := cmp.Diff(map[string]int{"sent": 20}, tally(s.settled(20))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	s.expectOutcomes(map[string]int{"sent": 20}, s.settled(20))
 	s.expectEachPostedOnce(20)
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 	if letters := s.letters(); len(letters) > 0 {
 		t.Errorf("%d dead letters, expected none", len(letters))
 	}

@@ -46,7 +46,7 @@ func TestStreamWithoutTheSubjectIsWaitedFor(t *testing.T) {
 	config := stream.CachedInfo().Config
 	config.Subjects = append(config.Subjects, "notify.>")
 	kit.Check(t, second(s.js.UpdateStream(t.Context(), config)))
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 	s.publish("errors", "hello")
 	s.settled(1)
 }
@@ -83,7 +83,7 @@ func TestServerThatLostItsStorage(t *testing.T) {
 		_, err := s.js.Stream(t.Context(), streamName)
 		return err == nil
 	})
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 	s.publish("errors", "hello")
 	s.settled(1)
 	s.expectNothingLeft()

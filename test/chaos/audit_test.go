@@ -118,6 +118,18 @@ func (a *audit) blame(e *event, format string, arguments ...any) {
 	a.problem("%s: %s\n    faults then:\n      %s", e.id, text, a.d.faults.around(from.Add(-time.Second), to.Add(time.Second)))
 }
 
+// lostEvent is a problem with an event that ends in no known way.
+func (a *audit) lostEvent(e *event, format string, arguments ...any) {
+	a.unaccounted++
+	a.blame(e, format, arguments...)
+}
+
+// wrongCharge is a problem with the slots of an event.
+func (a *audit) wrongCharge(e *event, format string, arguments ...any) {
+	a.wronglyCharged++
+	a.blame(e, format, arguments...)
+}
+
 func (a *audit) readLogs() {
 	for _, name := range slices.Sorted(maps.Keys(a.processes)) {
 		p := a.processes[name]
@@ -165,8 +177,7 @@ func (a *audit) event(e *event) {
 	lines := a.lines[e.id]
 	for _, k := range e.acks {
 		if len(a.bySeq[k.seq]) == 0 {
-			a.unaccounted++
-			a.blame(e, "no line about the stream message %d", k.seq)
+			a.lostEvent(e, "no line about the stream message %d", k.seq)
 		}
 	}
 	is := func(outcome string) func(*line) bool { return func(l *line) bool { return l.Outcome == outcome } }
@@ -181,15 +192,13 @@ func (a *audit) event(e *event) {
 		a.sent++
 		a.inSlack(e, lines, ambiguous)
 	case said:
-		a.unaccounted++
-		a.blame(e, "said to be sent, and not in Slack")
+		a.lostEvent(e, "said to be sent, and not in Slack")
 	case len(letters) > 0 || skipped:
 		a.dead++
 	case refused >= 0:
 		a.dropped[lines[refused].Reason]++
 	default:
-		a.unaccounted++
-		a.blame(e, "neither in Slack nor dead, and no limit refused it, nor a mute")
+		a.lostEvent(e, "neither in Slack nor dead, and no limit refused it, nor a mute")
 	}
 	if deadAt >= 0 && len(letters) == 0 && !skipped {
 		a.blame(e, "said to be dead, and not among the dead letters")
@@ -242,8 +251,7 @@ func (a *audit) inSlack(e *event, lines []*line, ambiguous bool) {
 		explained = true // by the time it came again, its admission counted no more
 	}
 	if !explained {
-		a.unaccounted++
-		a.blame(e, "in Slack, and no line says so")
+		a.lostEvent(e, "in Slack, and no line says so")
 	}
 	for name, n := range said {
 		if n > made[name] {

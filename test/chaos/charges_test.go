@@ -223,8 +223,7 @@ func (a *audit) charges() {
 		case a.rejectedBeforeALoss(a.lines[id]):
 		case a.sentOnOldPrimary(e):
 		default:
-			a.wronglyCharged++
-			a.blame(e, "still in flight when nothing is left to do")
+			a.wrongCharge(e, "still in flight when nothing is left to do")
 		}
 	}
 }
@@ -265,8 +264,7 @@ func (a *audit) chargedAgain(c chargedAgain) {
 		}
 	}
 	if e := a.events[id]; e != nil {
-		a.wronglyCharged++
-		a.blame(e, "charged again: %q was taken at %s and, while that still counted, at %s", c.slot,
+		a.wrongCharge(e, "charged again: %q was taken at %s and, while that still counted, at %s", c.slot,
 			first.UTC().Format("15:04:05.000000"), second.UTC().Format("15:04:05.000000"))
 	}
 }
@@ -290,20 +288,15 @@ func (a *audit) charge(e *event, admissions []*admission) {
 	}
 	switch {
 	case e.malformed && len(admissions) > 0:
-		a.wronglyCharged++
-		a.blame(e, "charged, and malformed")
+		a.wrongCharge(e, "charged, and malformed")
 	case len(posts) > 0 && len(admissions) == 0:
-		a.wronglyCharged++
-		a.blame(e, "in Slack, and never charged")
+		a.wrongCharge(e, "in Slack, and never charged")
 	case len(posts) > 0 && kept == 0:
-		a.wronglyCharged++
-		a.blame(e, "in Slack, and refunded")
+		a.wrongCharge(e, "in Slack, and refunded")
 	case len(posts) > 0 && admissions[0].at > posts[0].at.UnixMicro():
-		a.wronglyCharged++
-		a.blame(e, "charged after it was posted")
+		a.wrongCharge(e, "charged after it was posted")
 	case len(admissions) == 1 && kept == 0 && a.rejectedOnce(lines) && !a.askedFor(lines[0].Time, time.Minute):
-		a.wronglyCharged++
-		a.blame(e, "rejected because of the message, and refunded")
+		a.wrongCharge(e, "rejected because of the message, and refunded")
 	case len(posts) > 0 || unjustified == 0:
 	case refund != nil:
 		a.refundsForgotten++
@@ -313,8 +306,7 @@ func (a *audit) charge(e *event, admissions []*admission) {
 		a.slotsLost++
 		a.lostSlots[e.id] = true
 	default:
-		a.wronglyCharged++
-		a.blame(e, "charged, and not in Slack")
+		a.wrongCharge(e, "charged, and not in Slack")
 	}
 }
 

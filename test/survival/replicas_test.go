@@ -17,19 +17,12 @@ type form struct {
 	rules ratelimit.Rules
 }
 
-// forms are the two ways in which a scope is stored, with limits that nothing leaves while a scenario lasts, and with limits
-// whose window rolls meanwhile.
+// forms are the two ways in which a scope is stored, with limits that nothing leaves while a scenario lasts: test/chaos judges windows
+// that roll.
 var forms = []form{
 	{"exact", kit.Rules("2000/30m", "900/30m", "")},
 	{"buckets", kit.Rules("2000/30m:1m", "900/30m:1m", "")},
-	{"exact-rolling", kit.Rules("400/4s", "180/4s", "")},
-	{"buckets-rolling", kit.Rules("400/4s:200ms", "180/4s:200ms", "")},
 }
-
-// rolls reports whether slots become free while a scenario lasts.
-func (f form) rolls() bool { return f.window() < time.Minute }
-
-func (f form) window() time.Duration { return f.rules.Global[0].Window }
 
 const replicaCount = 4
 

@@ -1,7 +1,6 @@
 package survival
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -66,7 +65,7 @@ func TestSurvival(t *testing.T) {
 		for _, s := range scenarios {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				play(t, s, forms)
+				play(t, s)
 			})
 		}
 	}
@@ -77,11 +76,11 @@ func TestAnEmptyRestartAdmitsNothingTwice(t *testing.T) {
 	if testing.Short() || rounds > 0 {
 		t.Skip("takes seconds, and TestSurvival plays it too")
 	}
-	play(t, emptyRestart, slices.DeleteFunc(slices.Clone(forms), form.rolls))
+	play(t, emptyRestart)
 }
 
 // play is one round of a scenario.
-func play(t *testing.T, s scenario, forms []form) {
+func play(t *testing.T, s scenario) {
 	in := &installation{T: t}
 	url := s.start(in, s.extra)
 	for _, form := range forms {
@@ -92,20 +91,16 @@ func play(t *testing.T, s scenario, forms []form) {
 	in.all("each replica is answered", answered)
 	if s.full {
 		in.pause(pauseFlood)
-		in.all("most of the limits are used", func(f *replicas) bool { return f.form.rolls() || f.admitted() > f.form.rules.Global[0].Count*3/4 })
+		in.all("most of the limits are used", func(f *replicas) bool { return f.admitted() > f.form.rules.Global[0].Count*3/4 })
 	} else {
 		wait.For(t.Context(), time.Second) // so much is decided, and replicated, before anything happens
 	}
 	s.inject(in)
-	done := time.Now()
 	in.mark()
 	in.pause(pauseFlood)
 	in.all("each replica is answered again", answered)
-	in.all("the limits are used up", func(f *replicas) bool { return f.form.rolls() || f.usedUp() })
+	in.all("the limits are used up", (*replicas).usedUp)
 	for _, f := range in.groups {
-		if f.form.rolls() {
-			wait.For(t.Context(), time.Until(done.Add(2*f.form.window())))
-		}
 		in.judge(s, f)
 	}
 }
@@ -138,9 +133,7 @@ func (in *installation) judge(s scenario, f *replicas) {
 	in.Helper()
 	m := measured{silence: f.silence()}
 	_, m.stall = f.resumed()
-	if !f.form.rolls() {
-		m.forgotten = f.forgotten(in.T)
-	}
+	m.forgotten = f.forgotten(in.T)
 	admissions := f.admissions()
 	m.excess, m.admitted = excess(f.form.rules, admissions), len(admissions)
 	results.add(s.name, f.form.name, m)
@@ -151,7 +144,7 @@ func (in *installation) judge(s scenario, f *replicas) {
 	if m.excess > f.missing {
 		in.Errorf("%s: %d admissions too many, expected at most %d", f.form.name, m.excess, f.missing)
 	}
-	if m.excess < 0 && !f.form.rolls() { // of rolling windows only a lower bound is known
+	if m.excess < 0 {
 		in.Errorf("%s: %d slots less than the limits have were given out", f.form.name, -m.excess)
 	}
 	if !s.kills && m.forgotten > 0 {
