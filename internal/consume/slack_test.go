@@ -279,24 +279,3 @@ func TestRefusedCredentialsHoldEveryEvent(t *testing.T) {
 		t.Errorf("%d dead letters, expected none", len(letters))
 	}
 }
-
-// Posts that were under way when Slack began to fail may still succeed. They do not mean that it is over.
-func TestALateSuccessDoesNotEndTheWait(t *testing.T) {
-	s := newFixture(t)
-	r := s.started(func(c *setup) { c.concurrency = 2 })
-	s.slack.Next(devstack.Behaviour{Delay: 2 * time.Second}, devstack.Behaviour{Code: "token_revoked"})
-	s.slack.Always(devstack.Behaviour{Code: "token_revoked"})
-	s.publish("errors", "slow but fine")
-	s.eventually("the first post is under way", func() bool { return s.slack.Requests() == 1 })
-	s.publish("errors", "refused")
-	s.eventually("Slack has refused the token", func() bool { return len(s.log.waits("credentials")) == 1 })
-	s.settled(1)
-	if ready := r.Ready(t.Context()); len(ready) == 0 {
-		t.Error("the worker is ready while Slack refuses its token")
-	}
-	if lines := s.log.named("recovered"); len(lines) > 0 {
-		t.Errorf("the log has %v while Slack refuses the token", lines)
-	}
-	s.slack.Always(devstack.Behaviour{})
-	s.settled(2)
-}

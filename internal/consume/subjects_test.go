@@ -36,21 +36,6 @@ func TestConsumerWiderThanTheSubjectIsNotRead(t *testing.T) {
 	s.expectEachPostedOnce(1)
 }
 
-func TestStreamWithoutTheSubjectIsWaitedFor(t *testing.T) {
-	s := newFixture(t)
-	stream := s.createStream(func(config *jetstream.StreamConfig) { config.Subjects = []string{"other.>"} })
-	r := s.start()
-	s.eventually("the worker names the mismatch", func() bool {
-		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "consumer: stream NOTIFY takes other.>, and nothing of NATS_SUBJECT notify.>")
-	})
-	config := stream.CachedInfo().Config
-	config.Subjects = append(config.Subjects, "notify.>")
-	kit.Check(t, second(s.js.UpdateStream(t.Context(), config)))
-	r.expectReady()
-	s.publish("errors", "hello")
-	s.settled(1)
-}
-
 // Events that can be sent do not wait for a stream that they do not need.
 func TestGoodEventsNeedNoDeadLetterStream(t *testing.T) {
 	s := newFixture(t)

@@ -84,7 +84,7 @@ func besideASlowChannel(t *testing.T, name string, slow int, hanging string, oth
 	decisions := d.waitDropped(kit.Patience, refused)
 	memory := peakMemory(t, d.workers[0])
 	met := posts.missing+decisions.missing == 0 && posts.p99() < bar && decisions.p99() < bar && memory < mostMemory
-	judge(t, "3. "+fmt.Sprint(slow)+" events of a slow channel, "+name, met,
+	judge(t, "2. "+fmt.Sprint(slow)+" events of a slow channel, "+name, met,
 		fmt.Sprintf("p99 < %s, worker below %.0f MiB", bar, mostMemory),
 		"other channels %s; dropped %s; worker %.0f MiB", posts, decisions, memory)
 }
