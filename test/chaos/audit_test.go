@@ -99,10 +99,10 @@ func (a *audit) problem(format string, arguments ...any) {
 func (a *audit) blame(e *event, format string, arguments ...any) {
 	text := fmt.Sprintf(format, arguments...)
 	for _, k := range e.acks {
-		text += fmt.Sprintf("\n    %s acknowledged as %d", k.at.UTC().Format("15:04:05.000000"), k.seq)
+		text += fmt.Sprintf("\n    %s acknowledged as %d", clock(k.at), k.seq)
 	}
 	for _, p := range a.posts[e.id] {
-		text += fmt.Sprintf("\n    %s %s posted it", p.at.UTC().Format("15:04:05.000000"), p.process)
+		text += fmt.Sprintf("\n    %s %s posted it", clock(p.at), p.process)
 	}
 	from, to := e.acks[0].at, e.acks[0].at
 	for _, l := range a.lines[e.id] {
@@ -110,7 +110,7 @@ func (a *audit) blame(e *event, format string, arguments ...any) {
 		to = l.Time
 	}
 	for _, m := range a.d.ledger.byID()[e.id] {
-		text += fmt.Sprintf("\n    charged at %s, refunded: %v", time.UnixMicro(m.at).UTC().Format("15:04:05.000000"), m.refunded)
+		text += fmt.Sprintf("\n    charged at %s, refunded: %v", clock(time.UnixMicro(m.at)), m.refunded)
 	}
 	if len(a.letters[e.id]) > 0 {
 		text += fmt.Sprintf("\n    dead letters: %v", a.letters[e.id])

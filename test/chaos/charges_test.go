@@ -144,7 +144,7 @@ func (a *audit) windows() {
 			if held > most && !a.wentOnWithout(time.UnixMicro(at), tier.Window) {
 				a.overfull++
 				a.problem("%s: %d slots in the %s until %s, expected at most %d%s", name, held, tier.Window,
-					time.UnixMicro(at).UTC().Format("15:04:05.000000"), most, listed(scope, at, tier.Window))
+					clock(time.UnixMicro(at)), most, listed(scope, at, tier.Window))
 			}
 		}
 	}
@@ -175,10 +175,9 @@ func (a *audit) counted(scope []*admission) []*admission {
 
 // listed are the slots of a window that is too full, as evidence.
 func listed(scope []*admission, until int64, window time.Duration) (text string) {
-	show := func(t int64) string { return time.UnixMicro(t).UTC().Format("15:04:05.000000") }
 	for _, m := range scope {
 		if m.at > until-window.Microseconds() && m.at <= until {
-			text += fmt.Sprintf("\n    %s at %s, last seen at %s, refunded: %v", m.slot, show(m.at), show(m.last), m.refunded)
+			text += fmt.Sprintf("\n    %s at %s, last seen at %s, refunded: %v", m.slot, clock(time.UnixMicro(m.at)), clock(time.UnixMicro(m.last)), m.refunded)
 		}
 	}
 	return text
@@ -265,7 +264,7 @@ func (a *audit) chargedAgain(c chargedAgain) {
 	}
 	if e := a.events[id]; e != nil {
 		a.wrongCharge(e, "charged again: %q was taken at %s and, while that still counted, at %s", c.slot,
-			first.UTC().Format("15:04:05.000000"), second.UTC().Format("15:04:05.000000"))
+			clock(first), clock(second))
 	}
 }
 

@@ -16,7 +16,7 @@ type fault struct {
 }
 
 func (f fault) String() string {
-	return fmt.Sprintf("%s to %s %s %s", f.when.from.Format("15:04:05.000"), f.when.to.Format("15:04:05.000"), f.kind, f.what)
+	return fmt.Sprintf("%s to %s %s %s", clock(f.when.from), clock(f.when.to), f.kind, f.what)
 }
 
 // faultLog is what was broken when.
@@ -79,3 +79,6 @@ func (d *faultLog) counts() string {
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
 }
+
+// clock is a time of day, as problems name it.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05.000000") }

@@ -15,7 +15,7 @@ type line struct {
 }
 
 func (l *line) String() string {
-	text := fmt.Sprintf("%s %s %s %s seq %d", l.Time.Format("15:04:05.000000"), l.process.name, l.Outcome, l.Reason, l.StreamSeq)
+	text := fmt.Sprintf("%s %s %s %s seq %d", clock(l.Time), l.process.name, l.Outcome, l.Reason, l.StreamSeq)
 	if l.Ambiguous {
 		text += " ambiguous"
 	}

@@ -206,7 +206,7 @@ func (a *audit) whileMuted(o given, l *process, id string, at time.Time, what st
 		return
 	}
 	if since, surely := a.follows(l, o); surely && e.acks[0].at.After(since) {
-		a.blame(e, "%s by %s at %s, %s after it had followed the %s", what, l.name, at.UTC().Format("15:04:05.000000"), at.Sub(since), o.What())
+		a.blame(e, "%s by %s at %s, %s after it had followed the %s", what, l.name, clock(at), at.Sub(since), o.What())
 	}
 }
 

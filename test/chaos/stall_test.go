@@ -45,11 +45,11 @@ func (c *cluster) judgeStalls(a *audit) string {
 				continue
 			}
 			first, last = append(first, one), append(last, all)
-			c.d.Logf("%s %s: another one after %.2f s, the first worker %.2f s and the last one %.2f s after that", s.killed.UTC().Format("15:04:05.000"), kind,
+			c.d.Logf("%s %s: another one after %.2f s, the first worker %.2f s and the last one %.2f s after that", clock(s.killed), kind,
 				s.itself.Seconds(), one.Seconds(), all.Seconds())
 			if one > mostBeyond {
 				c.d.Errorf("%s killed at %s: no worker had done anything %s after there was another one, expected at most %s",
-					kind, s.killed.UTC().Format("15:04:05.000"), one, mostBeyond)
+					kind, clock(s.killed), one, mostBeyond)
 			}
 		}
 		fmt.Fprintf(&b, "\n%-22s %5d %18s %28s %28s", kind, len(itself), spread(itself), spread(first), spread(last))

@@ -21,6 +21,9 @@ func FuzzBlocks(f *testing.F) {
 	for _, test := range rejected {
 		f.Add(test.in)
 	}
+	for _, name := range []string{strings.Repeat("x", 1000), strings.Repeat("\U0001F600", 1000), strings.Repeat("\u202e", 1000)} {
+		f.Add(`[{"type":"table","rows":[[{"type":"rich_text","elements":[{"type":"rich_text_section","elements":[{"type":"text","style":{"` + name + `":1}}]}]}]]}]`)
+	}
 	f.Fuzz(func(t *testing.T, in string) {
 		if err := CheckBlocks(json.RawMessage(in)); err != nil {
 			checkFault(t, err)
