@@ -244,21 +244,7 @@ func TestNothingIsRequestedDuringAPause(t *testing.T) {
 	c.request(8)
 }
 
-func TestARequestThatEndsIsMadeAgain(t *testing.T) {
-	c, p := pulling(t, 8, always)
-	c.fill(c.request(8), 8)
-	p.settle(t, 8)
-	second := c.request(8)
-	c.fill(second, 5)
-	c.status(second, "100", "Idle Heartbeat")
-	c.status(second, "408", "Request Timeout", "Nats-Pending-Messages", "3")
-	c.request(3)
-	p.settle(t, 5)
-	c.request(5)
-}
-
-// Of two requests that are pending, only the one that the server refuses has ended.
-// TestALateMessageIsNotPartOfAFilledRequest: one of an earlier request waits behind the last of this one.
+// One of an earlier request waits behind the last of this one.
 func TestALateMessageIsNotPartOfAFilledRequest(t *testing.T) {
 	const capacity = 4
 	c, p := pulling(t, capacity, always)
@@ -273,6 +259,7 @@ func TestALateMessageIsNotPartOfAFilledRequest(t *testing.T) {
 	}
 }
 
+// Of two requests that are pending, only the one that the server refuses has ended.
 func TestARefusedRequestIsTheOnlyOneThatEnds(t *testing.T) {
 	c, p := pulling(t, 8, always)
 	first := c.request(8)

@@ -83,16 +83,6 @@ func TestRequestsStayWithinTheBudget(t *testing.T) {
 	p.expectBudget(t, (rounds-2)*(size+perMessage), share)
 }
 
-// The server ends a request that has brought exactly what it may bring, and does not report that.
-func TestARequestEndsWithItsLastByte(t *testing.T) {
-	c, p := pulling(t, 160, always, bounded) // one request at a time
-	first := c.request(128)
-	c.deliverLarge(first, share-128*perMessage)
-	c.request(128)
-	c.sameInboxes()
-	p.expectBudget(t, share-127*perMessage, share)
-}
-
 // sameInboxes checks that no request was made only because the server has been silent, which needs a new
 // inbox.
 func (c *fakeConsumer) sameInboxes() {
@@ -159,18 +149,6 @@ func TestALargeMessageDoesNotWaitForSlowChannels(t *testing.T) {
 	}
 }
 
-// With less than a share free nothing is asked for, whatever its size.
-func TestALargeMessageWaitsForRoom(t *testing.T) {
-	c, p := pulling(t, 160, always, bounded) // one request at a time
-	c.fillBudget(17, 100_000)
-	request := c.request(1)
-	c.deliverLarge(request, 200_000)
-	c.noRequest("with less than a share free")
-	p.settle(t, 1)
-	c.request(128)
-	p.expectBudget(t, 16*(100_000+perMessage)+200_000+perMessage, share)
-}
-
 // Another replica may be faster.
 func TestLargeMessageTakenByAnotherReplica(t *testing.T) {
 	c, _ := pulling(t, 8, always, bounded)
@@ -179,18 +157,6 @@ func TestLargeMessageTakenByAnotherReplica(t *testing.T) {
 	if again := c.request(8); again.MaxBytes == 0 {
 		t.Error("asked without a bound of bytes")
 	}
-}
-
-// A request that has brought something is refused because it is full, whatever comes next.
-func TestARequestThatIsFullIsFollowedByAnother(t *testing.T) {
-	c, p := pulling(t, 8, always, bounded)
-	request := c.request(8)
-	c.deliverLarge(request, 200_000)
-	c.exceeds(request)
-	if again := c.request(7); again.MaxBytes == 0 {
-		t.Error("asked without a bound of bytes")
-	}
-	p.expectBudget(t, 200_000+perMessage, share)
 }
 
 // The server reports each request with a bound of bytes that it has filled. That is no reason to pause.
@@ -266,15 +232,6 @@ func TestMessagesAfterTheEndOfARequest(t *testing.T) {
 		t.Error("asked without a bound of bytes")
 	}
 	c.noRequest("while one is pending")
-}
-
-// After a reconnection nothing is reserved for what will not come.
-func TestAReconnectionGivesBackWhatWasReserved(t *testing.T) {
-	c, p := pulling(t, 8, always, bounded)
-	c.request(8)
-	kit.Check(t, p.Connection.ForceReconnect())
-	c.request(8)
-	p.expectBudget(t, 0, share)
 }
 
 // ackable is the nth message of the fake consumer.
