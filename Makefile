@@ -46,7 +46,7 @@ chaos: ## kill, stop and cut everything off, and lose stores, for CHAOSTIME (10m
 	NOTIFIER_TEST_REDIS=require NOTIFIER_TEST_LONG=1 NOTIFIER_CHAOS_TIME=$(CHAOSTIME) \
 	  $(GO) test -run '^(TestChaos|TestStoreLoss)$$' -count=1 -v -timeout 0 ./test/chaos
 
-isolation: ## what one slow channel, bad event or flood costs the others, at full scale, and a table; needs redis-server
+isolation: ## what one slow channel or flood costs the others, at full scale, and a table; needs redis-server
 	NOTIFIER_TEST_REDIS=require NOTIFIER_ISOLATION=full $(GO) test -count=1 -v -timeout 0 ./test/isolation
 
 survive: ## failovers and empty restarts of Redis under load, ROUNDS (20) of each kind, and a table; needs redis-server

@@ -52,7 +52,7 @@ func TestTheContainersMemoryLimitCounts(t *testing.T) {
 }
 
 // The runtime reads GOMEMLIMIT when the process starts; the test stands in for that.
-func TestAMemoryLimitOfTheEnvironmentGoesBeforeTheContainers(t *testing.T) {
+func TestGOMEMLIMITGoesBeforeTheContainer(t *testing.T) {
 	unlimited(t)
 	t.Setenv("GOMEMLIMIT", "160MiB")
 	debug.SetMemoryLimit(160 << 20)

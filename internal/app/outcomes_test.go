@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -63,24 +62,18 @@ func TestOutcomesOfAWorker(t *testing.T) {
 		})
 		kit.Eventually(t, "it is settled", func() bool { return logs.FilterFieldKey("outcome").Len() == i+1 })
 	}
-	addr := logs.FilterMessage("admin server listens").All()[0].ContextMap()["addr"].(string)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	var answer struct {
 		Stream string
 		Events []recent.Outcome
 	}
 	var body string
-	get := func(query string) int {
-		response, err := client.Get("http://" + addr + "/api/events" + query)
-		kit.Check(t, err)
-		content, err := io.ReadAll(response.Body)
-		kit.Check(t, err)
-		kit.Check(t, response.Body.Close())
-		body, answer.Events = string(content), nil // else what is not in the answer stays as it was in the one before
-		kit.Check(t, json.Unmarshal(content, &answer))
-		return response.StatusCode
+	events := func(query string) (status int) {
+		status, body = get(t, logs, "/api/events"+query)
+		answer.Events = nil // else what is not in the answer stays as it was in the one before
+		kit.Check(t, json.Unmarshal([]byte(body), &answer))
+		return status
 	}
-	kit.Eventually(t, "all are recorded", func() bool { return get("") == http.StatusOK && len(answer.Events) == 3 })
+	kit.Eventually(t, "all are recorded", func() bool { return events("") == http.StatusOK && len(answer.Events) == 3 })
 	if strings.Contains(body, "secret") {
 		t.Errorf("a payload is in it: %s", body)
 	}
@@ -99,13 +92,13 @@ func TestOutcomesOfAWorker(t *testing.T) {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
 	}
-	if get("?category=errors&outcome=dead&n=7"); len(answer.Events) != 1 || answer.Events[0].EventID != "e-3" {
+	if events("?category=errors&outcome=dead&n=7"); len(answer.Events) != 1 || answer.Events[0].EventID != "e-3" {
 		t.Errorf("%s", body)
 	}
-	if get("?category=other"); len(answer.Events) != 0 || !strings.Contains(body, `"note":"nothing was recorded`) {
+	if events("?category=other"); len(answer.Events) != 0 || !strings.Contains(body, `"note":"nothing was recorded`) {
 		t.Errorf("%s", body)
 	}
-	if status := get("?outcome=eaten"); status != http.StatusBadRequest {
+	if status := events("?outcome=eaten"); status != http.StatusBadRequest {
 		t.Errorf("%d %s", status, body)
 	}
 	if !strings.Contains(scraped(t, logs), "\nnotifier_outcomes_left_out_total 0\n") {
@@ -113,34 +106,16 @@ func TestOutcomesOfAWorker(t *testing.T) {
 	}
 }
 
-// TestNoOutcomes: where outcomes would be read as events, or nothing keeps them, a worker works and says why
-// there are none.
+// Where outcomes would be read as events, a worker works and says why there are none.
 func TestNoOutcomes(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		change func(*settings.Environment)
-		want   string
-		lines  int
-	}{
-		"subject": {func(env *settings.Environment) { env.NATSSubject = "notify-events.>" }, "NATS_SUBJECT notify-events.> matches the subjects of outcomes", 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := servers(t, test.change)
-			logs := runWorker(t, s)
-			if n := logs.FilterMessage("outcomes are not recorded").Len(); n != test.lines {
-				t.Errorf("%d lines, expected %d", n, test.lines)
-			}
-			addr := logs.FilterMessage("admin server listens").All()[0].ContextMap()["addr"].(string)
-			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-			response, err := client.Get("http://" + addr + "/api/events")
-			kit.Check(t, err)
-			body, err := io.ReadAll(response.Body)
-			kit.Check(t, err)
-			kit.Check(t, response.Body.Close())
-			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), test.want) {
-				t.Errorf("%d %s, expected %q", response.StatusCode, body, test.want)
-			}
-		})
+	logs := runWorker(t, servers(t, func(env *settings.Environment) { env.NATSSubject = "notify-events.>" }))
+	if n := logs.FilterMessage("outcomes are not recorded").Len(); n != 1 {
+		t.Errorf("%d lines, expected one", n)
+	}
+	status, body := get(t, logs, "/api/events")
+	if want := "NATS_SUBJECT notify-events.> matches the subjects of outcomes"; status != http.StatusServiceUnavailable || !strings.Contains(body, want) {
+		t.Errorf("%d %s, expected %q", status, body, want)
 	}
 }
 

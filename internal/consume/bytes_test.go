@@ -7,9 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"notifier/internal/consume"
 	"notifier/internal/ratelimit"
 )
@@ -20,7 +17,7 @@ const budget = 4 << 20 // bytes; a request may bring 256 KiB
 func tight(c *setup) { c.budget, c.maxBytes = budget, 65_536 }
 
 // expectWithinBudget checks that what was in flight, with what was requested, has never exceeded the budget.
-func (s *station) expectWithinBudget(replicas ...*replica) {
+func (s *fixture) expectWithinBudget(replicas ...*replica) {
 	s.Helper()
 	for i, r := range replicas {
 		if _, peak := r.Bytes(); peak > budget {
@@ -30,7 +27,7 @@ func (s *station) expectWithinBudget(replicas ...*replica) {
 }
 
 // publishLarge stores n events whose payloads have so many bytes, with a good event behind each fifth.
-func (s *station) publishLarge(n, size int) (good int) {
+func (s *fixture) publishLarge(n, size int) (good int) {
 	s.Helper()
 	payload := strings.Repeat("x", size)
 	for i := range n {
@@ -67,15 +64,12 @@ func (l waitingLimiter) Admit(ctx context.Context, batch []ratelimit.Request) ([
 
 // A message that is larger than what a request may bring answers every request with a refusal. Good events behind it go
 // through all the same, and memory is bounded.
-func TestABacklogOfOversizedEventsDoesNotHoldUpOthers(t *testing.T) {
-	s := newStation(t)
+func TestOversizedBacklogDoesNotBlockOthers(t *testing.T) {
+	s := newFixture(t)
 	s.createConsumer(impatient)
 	good := s.publishLarge(60, 900_000)
 	r := s.started(tight)
-	want := map[string]int{"dead too_large": 60, "sent": good}
-	if diff := cmp.Diff(want, tally(s.settled(60+good))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	s.expectOutcomes(map[string]int{"dead too_large": 60, "sent": good}, s.settled(60+good))
 	s.expectNothingLeft()
 	s.expectWithinBudget(r)
 	if lines := s.log.waits("consumer"); len(lines) > 0 {
@@ -83,37 +77,8 @@ func TestABacklogOfOversizedEventsDoesNotHoldUpOthers(t *testing.T) {
 	}
 }
 
-func TestReplicasShareABacklogOfOversizedEvents(t *testing.T) {
-	s := newStation(t)
-	s.createStream(nil)
-	good := s.publishLarge(60, 900_000)
-	replicas := []*replica{s.start(tight), s.start(tight), s.start(tight)}
-	s.settled(60 + good)
-	s.expectNothingLeft()
-	s.expectWithinBudget(replicas...)
-	s.publishLarge(5, 900_000)
-	s.settled(60 + good + 6)
-}
-
-// EVENT_MAX_BYTES may allow them; then they are kept whole while they are held, and no more of them than fit.
-func TestHeldEventsStayWithinTheBudget(t *testing.T) {
-	s := newStation(t)
-	s.createStream(nil)
-	payload := strings.Repeat("x", 300_000)
-	for range 30 {
-		s.publish("large", payload)
-	}
-	wait, decide := undecided()
-	r := s.started(wait, func(c *setup) { c.budget = budget })
-	s.eventually("most of the budget is in flight", func() bool { return r.Holds() >= 10 }) // 10 leave less than a request reserves
-	decide()
-	s.settled(30)
-	s.expectNothingLeft()
-	s.expectWithinBudget(r)
-}
-
-func TestHeadersCountAndThoseThatNothingNeedsAreDropped(t *testing.T) {
-	s := newStation(t)
+func TestUnneededHeadersAreDropped(t *testing.T) {
+	s := newFixture(t)
 	s.createStream(nil)
 	long := strings.Repeat("h", 60_000)
 	for i := range 400 {
@@ -137,28 +102,11 @@ func TestHeadersCountAndThoseThatNothingNeedsAreDropped(t *testing.T) {
 	})
 }
 
-// A consumer of somebody else's may allow less in a request than its messages have.
-func TestAConsumersOwnBoundOfBytesIsRespected(t *testing.T) {
-	s := newStation(t)
-	s.createConsumer(func(config *jetstream.ConsumerConfig) { config.MaxRequestMaxBytes = 10_000 })
-	for i := range 20 {
-		s.publish("errors", fmt.Sprintf("event %d", i))
-		s.publish("errors", strings.Repeat("x", 20_000)+fmt.Sprint(i))
-	}
-	s.started()
-	s.settled(40)
-	s.expectNothingLeft()
-}
-
 // A stream of ours refuses what is far too large to its publisher; one that exists is used as it is.
 func TestAStreamOfOursBoundsTheSizeOfItsMessages(t *testing.T) {
-	for _, test := range []struct{ eventMax, want int }{{65_536, 1 << 20}, {300_000, 1 << 20}} {
-		t.Run(fmt.Sprint(test.eventMax), func(t *testing.T) {
-			s := newStation(t)
-			s.started(func(c *setup) { c.maxBytes = test.eventMax })
-			if got := s.streamInfo(streamName).Config.MaxMsgSize; int(got) != test.want {
-				t.Errorf("max_msg_size is %d, expected %d", got, test.want)
-			}
-		})
+	s := newFixture(t)
+	s.started()
+	if got := s.streamInfo(streamName).Config.MaxMsgSize; got != 1<<20 {
+		t.Errorf("max_msg_size is %d, expected %d", got, 1<<20)
 	}
 }

@@ -11,18 +11,18 @@ import (
 )
 
 // put writes a key as something else than notifier would.
-func (s *station) put(key string) {
+func (s *fixture) put(key string) {
 	s.Helper()
 	kit.Check(s.T, s.redis.Client(s.T).Set(s.Context(), "{"+namespace+"}:"+key, "somebody else's", 0).Err())
 }
 
-func (s *station) remove(key string) {
+func (s *fixture) remove(key string) {
 	s.Helper()
 	kit.Check(s.T, s.redis.Client(s.T).Del(s.Context(), "{"+namespace+"}:"+key).Err())
 }
 
-func TestADamagedPaceIsNamedAndHealsWhenItIsRemoved(t *testing.T) {
-	s := newStation(t)
+func TestDamagedPaceIsNamed(t *testing.T) {
+	s := newFixture(t)
 	r := s.started(func(c *setup) { c.pace = "100/10s" })
 	s.put("pace:C0DEFAULT")
 	s.publish("errors", "in the default channel")
@@ -36,10 +36,10 @@ func TestADamagedPaceIsNamedAndHealsWhenItIsRemoved(t *testing.T) {
 }
 
 // A key of another type stops every decision that needs it. It is named, and nothing more than its removal is needed.
-func TestDamagedKeyIsNamedAndHealsWhenItIsRemoved(t *testing.T) {
+func TestDamagedKeyIsNamed(t *testing.T) {
 	for _, key := range []string{"global", "category:errors", "inflight"} {
 		t.Run(key, func(t *testing.T) {
-			s := newStation(t)
+			s := newFixture(t)
 			r := s.started()
 			s.put(key)
 			s.publish("errors", "hello")
@@ -64,8 +64,8 @@ func TestSlacksLongestWaitIsTheLongestPause(t *testing.T) {
 
 // Rejected events that cannot be stored as dead letters fill a worker in the end. It is not ready then, because it reads no
 // more, and goes on when the stream accepts letters.
-func TestAWorkerFullOfDeadEventsIsNotReady(t *testing.T) {
-	s := newStation(t)
+func TestWorkerFullOfLettersIsNotReady(t *testing.T) {
+	s := newFixture(t)
 	full := s.refuseLetters()
 	r := s.started(func(c *setup) { c.batch = 2 })
 	s.slack.Always(devstack.Behaviour{Code: "no_text"})
@@ -79,5 +79,5 @@ func TestAWorkerFullOfDeadEventsIsNotReady(t *testing.T) {
 	_, err := s.js.UpdateStream(t.Context(), full)
 	kit.Check(t, err)
 	s.settled(10)
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 }

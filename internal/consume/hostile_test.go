@@ -12,7 +12,7 @@ import (
 
 // What a publisher can put around a payload is settled like any event, one line each, and stops nobody.
 func TestHostileHeadersAndSubjectsAreSettled(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	r := s.started()
 	many := nats.Header{}
 	for i := range 2000 {

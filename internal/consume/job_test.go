@@ -3,16 +3,12 @@ package consume_test
 import (
 	"fmt"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 func theLimits(c *setup) { c.global, c.category = "100/30m", "10/30m" }
 
-func TestThreeReplicasSendWhatTheLimitsAllowAndLogTheRest(t *testing.T) {
-	s := newStation(t)
+func TestReplicasShareTheLimits(t *testing.T) {
+	s := newFixture(t)
 	for range 3 {
 		s.started(func(c *setup) { c.global, c.category = "20/30m", "4/30m" })
 	}
@@ -50,70 +46,4 @@ func TestThreeReplicasSendWhatTheLimitsAllowAndLogTheRest(t *testing.T) {
 	if count["sent"] != 20 || count["dropped global"]+count["dropped category"] != 36 {
 		t.Errorf("outcomes %v, expected 20 sent and 36 dropped by a limit", count)
 	}
-}
-
-// A category's budget is its own: the storm of one leaves the others alone.
-func TestAStormOfOneCategoryIsHeldToItsLimit(t *testing.T) {
-	s := newStation(t)
-	s.started(theLimits)
-	s.publishMany("storm", 300)
-	s.publish("calm", "still heard")
-	want := map[string]int{"sent": 11, "dropped category": 290}
-	if diff := cmp.Diff(want, tally(s.settled(301))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
-	if s.posted()["still heard"] != 1 {
-		t.Error("the other category's event was not sent")
-	}
-}
-
-func TestAnEventPublishedTwiceIsSentOnce(t *testing.T) {
-	s := newStation(t)
-	s.createStream(func(config *jetstream.StreamConfig) { config.Duplicates = 100 * time.Millisecond })
-	s.started()
-
-	s.publish("errors", "by header", "Nats-Msg-Id", "h1")
-	s.publish("errors", `{"id":"p1","text":"by payload"}`)
-	s.settled(2)
-	second := uint64(0)
-	s.eventually("the stream takes the same Nats-Msg-Id again", func() bool {
-		second = s.publish("errors", "by header", "Nats-Msg-Id", "h1")
-		return second > 2
-	})
-	s.publish("errors", `{"id":"p1","text":"by payload"}`)
-	want := map[string]int{"sent": 2, "dropped duplicate": 2}
-	if diff := cmp.Diff(want, tally(s.settled(4))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
-	s.expectEachPostedOnce(2)
-	if charged := s.charged(); charged != 2 {
-		t.Errorf("%d slots are taken, expected 2", charged)
-	}
-}
-
-func TestAnIDMayBeSentAgainAfterTheDedupeWindow(t *testing.T) {
-	s := newStation(t)
-	s.started(func(c *setup) { c.dedupe, c.global, c.category = 50*time.Millisecond, "100/50ms", "100/50ms" })
-	n := 0
-	s.eventually("the same id is sent again", func() bool {
-		s.publish("errors", `{"id":"again","text":"hello"}`)
-		n++
-		return tally(s.settled(n))["sent"] == 2
-	})
-}
-
-func TestAnEventTooOldIsDroppedAndChargedToNothing(t *testing.T) {
-	s := newStation(t)
-	s.started(func(c *setup) { c.maxAge = time.Minute })
-	old, recent := time.Now().Add(-2*time.Minute), time.Now().Add(-30*time.Second)
-	s.publish("errors", fmt.Sprintf(`{"text":"old","time":%q}`, old.Format(time.RFC3339)))
-	s.publish("errors", fmt.Sprintf(`{"text":"recent","time":%q}`, recent.Format(time.RFC3339)))
-	want := map[string]int{"sent": 1, "dropped expired": 1}
-	if diff := cmp.Diff(want, tally(s.settled(2))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
-	if charged := s.charged(); charged != 1 {
-		t.Errorf("%d slots are taken, expected 1", charged)
-	}
-	s.expectNothingLeft()
 }

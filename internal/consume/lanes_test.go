@@ -1,9 +1,7 @@
 package consume_test
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +12,6 @@ import (
 
 	"notifier/internal/consume"
 	"notifier/internal/consume/availability"
-	"notifier/internal/consume/post"
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
 	"notifier/test/kit"
@@ -22,13 +19,13 @@ import (
 
 // The default route is C0DEFAULT; the category deploys goes to C0DEPLOYS.
 
-func (s *station) mode(m devstack.Mode) {
+func (s *fixture) mode(m devstack.Mode) {
 	s.Helper()
 	kit.Check(s.T, s.slack.SetMode(m))
 }
 
 // refuse makes Slack refuse a channel from now on, after a burst that this sends first.
-func (s *station) refuse(category string, retryAfter time.Duration) {
+func (s *fixture) refuse(category string, retryAfter time.Duration) {
 	s.Helper()
 	s.mode(devstack.Mode{ChannelLimit: s.limit("3/1h"), RetryAfter: retryAfter})
 	sent := s.slack.Accepted()
@@ -38,7 +35,7 @@ func (s *station) refuse(category string, retryAfter time.Duration) {
 
 // A channel that Slack refuses for ten minutes costs another one nothing: neither on this replica nor on others.
 func TestAPausedChannelDoesNotDelayAnother(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	first, second := s.started(), s.started()
 	s.refuse("errors", 10*time.Minute)
 	before := s.slack.Accepted()
@@ -56,45 +53,9 @@ func TestAPausedChannelDoesNotDelayAnother(t *testing.T) {
 	}
 }
 
-// Slack refuses a channel that has posted nothing before: that says nothing of others either.
-func TestARefusalOfAnIdleChannelPausesNoOther(t *testing.T) {
-	s := newStation(t)
-	first, second := s.started(), s.started()
-	s.slack.Next(devstack.Behaviour{RetryAfter: "600"})
-	s.publish("errors", "refused")
-	s.eventually("the channel is paused", func() bool { return len(s.log.waits("slack")) > 0 })
-	s.publishMany("deploys", 3)
-	s.settled(3)
-	for _, wait := range append(first.Waits(), second.Waits()...) {
-		if wait.Channel != "C0DEFAULT" {
-			t.Errorf("a worker waits for %+v, expected only for the channel", wait)
-		}
-	}
-}
-
-// Slack refuses a second channel before it has taken any post: its limit for the workspace must be meant.
-func TestARefusalOfASecondChannelPausesTheWorkspace(t *testing.T) {
-	s := newStation(t)
-	r := s.started()
-	s.slack.Next(devstack.Behaviour{RetryAfter: "2"}, devstack.Behaviour{RetryAfter: "2"})
-	s.publish("errors", "refused")
-	s.eventually("the first is refused", func() bool { return s.slack.Requests() == 1 })
-	s.publish("deploys", "refused too")
-	s.eventually("the worker waits for the workspace", func() bool {
-		return slices.ContainsFunc(r.Waits(), func(wait availability.Wait) bool { return wait.For == "slack" && wait.Channel == "" })
-	})
-	began := time.Now()
-	s.publish("third", "to a channel that was not refused")
-	s.settled(3)
-	if waited := time.Since(began); waited < time.Second {
-		t.Errorf("all is posted after %s, expected 1s at least", waited)
-	}
-	s.eventually("the wait is over", func() bool { return len(r.Waits()) == 0 })
-}
-
 // A storm into one channel, from three replicas, keeps within what Slack takes from one channel.
 func TestThePaceKeepsASlackChannelWithinItsLimit(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.mode(devstack.Mode{ChannelLimit: s.limit("12/1s"), RetryAfter: time.Second})
 	for range 3 {
 		s.started(func(c *setup) { c.pace = "10/1s" })
@@ -107,25 +68,9 @@ func TestThePaceKeepsASlackChannelWithinItsLimit(t *testing.T) {
 	}
 }
 
-// While one channel waits for its pace, another one's events are decided and posted at once.
-func TestAPacedChannelDoesNotDelayAnother(t *testing.T) {
-	s := newStation(t)
-	r := s.started(func(c *setup) { c.pace = "1/1h" })
-	s.publishMany("errors", 10)
-	s.eventually("the channel waits for its pace", func() bool {
-		unposted := r.Unposted()
-		return len(unposted) == 2 && unposted[0].Channel == "C0DEFAULT" && unposted[0].Events == 9 && unposted[0].Why == post.WaitPace
-	})
-	s.publish("deploys", "other channel")
-	s.settled(2)
-	if waits := r.Waits(); len(waits) > 0 {
-		t.Errorf("waits %v, expected none: nothing is unavailable", waits)
-	}
-}
-
 // However many events wait for one channel, those of others are still decided: what is too much goes back to the server.
 func TestDecidingDoesNotWaitForASlowChannel(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	r := s.started(func(c *setup) { c.pace, c.batch, c.overrides = "1/1h", 16, "none=1/30m" })
 	s.publishMany("errors", 300) // a worker holds 64
 	s.publish("deploys", "other channel")
@@ -144,7 +89,7 @@ func TestDecidingDoesNotWaitForASlowChannel(t *testing.T) {
 
 // What was given back comes back without a charge, and is posted once.
 func TestWhatWasGivenBackIsPostedLater(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started(func(c *setup) { c.batch, c.category, c.global = 4, "100/30m", "100/30m" })
 	s.mode(devstack.Mode{Fail: []devstack.Failure{{Text: "event", Kind: devstack.FailHTML}}})
 	s.publishMany("errors", 40)
@@ -152,15 +97,13 @@ func TestWhatWasGivenBackIsPostedLater(t *testing.T) {
 	s.mode(devstack.Mode{})
 	s.settled(40)
 	s.expectEachPostedOnce(40)
-	if charged := s.charged(); charged != 40 {
-		t.Errorf("%d slots are taken, expected 40", charged)
-	}
+	s.expectCharged(40)
 	s.expectNothingLeft()
 }
 
 // Where the server takes nothing back, pulling stops when the worker is full, and the worker is not ready.
-func TestAFullWorkerWhoseEventsCannotGoBackIsNotReady(t *testing.T) {
-	s := newStation(t)
+func TestFullWorkerIsNotReady(t *testing.T) {
+	s := newFixture(t)
 	s.createConsumer(func(config *jetstream.ConsumerConfig) { config.MaxDeliver = 5 })
 	r := s.started(func(c *setup) { c.batch = 4 })
 	s.mode(devstack.Mode{Fail: []devstack.Failure{{Text: "event", Kind: devstack.FailHTML}}})
@@ -171,7 +114,7 @@ func TestAFullWorkerWhoseEventsCannotGoBackIsNotReady(t *testing.T) {
 	})
 	s.mode(devstack.Mode{})
 	s.settled(30)
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 	s.expectEachPostedOnce(30)
 }
 
@@ -180,7 +123,7 @@ func TestAPoisonedEventStepsAside(t *testing.T) {
 	t.Parallel()
 	for kind, detail := range map[string]string{devstack.FailHTML: "http_403", devstack.FailInternal: "internal_error"} {
 		t.Run(kind, func(t *testing.T) {
-			s := newStation(t)
+			s := newFixture(t)
 			s.mode(devstack.Mode{Fail: []devstack.Failure{{Text: "poison", Kind: kind}}})
 			s.createStream(nil)
 			s.publish("errors", "poison", "Nats-Msg-Id", "poison")
@@ -197,9 +140,7 @@ func TestAPoisonedEventStepsAside(t *testing.T) {
 			if letter := s.letter("poison"); string(letter.Data) != "poison" || letter.Header.Get("Notifier-Reason") != "undeliverable" {
 				t.Errorf("the dead letter is %q with the headers %v", letter.Data, letter.Header)
 			}
-			if charged := s.charged(); charged != 21 {
-				t.Errorf("%d slots are taken, expected 21: it may be in the channel", charged)
-			}
+			s.expectCharged(21) // it may be in the channel
 			s.expectNothingLeft()
 			// When Slack takes it again, its letter can be replayed at once.
 			s.mode(devstack.Mode{})
@@ -211,59 +152,20 @@ func TestAPoisonedEventStepsAside(t *testing.T) {
 	}
 }
 
-// Also events that had been alone in their channel for a while, two of them, do not keep it closed.
-func TestPoisonedEventsOfAQuietChannelDoNotKeepItClosed(t *testing.T) {
-	s := newStation(t)
-	s.mode(devstack.Mode{Fail: []devstack.Failure{{Text: "poison", Kind: devstack.FailHTML}}})
-	s.started()
-	s.publish("errors", "poison one", "Nats-Msg-Id", "p1")
-	s.publish("errors", "poison two", "Nats-Msg-Id", "p2")
-	s.eventually("they have failed often", func() bool { return s.slack.Requests() >= 12 }) // unbounded, the next pause would be a minute
-	began := time.Now()
-	s.publishMany("errors", 3)
-	s.eventually("the others are posted", func() bool { return s.slack.Accepted() == 3 })
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("the others are posted after %s, expected 10s at most", took)
-	}
-}
-
-// In an incident of Slack every post to a channel fails, and no event is to blame: nothing of that channel has been posted
-// since. What another channel takes proves nothing.
-func TestAnIncidentKillsNoEvent(t *testing.T) {
-	s := newStation(t)
-	s.started()
-	s.mode(devstack.Mode{Fail: []devstack.Failure{{Text: "event", Kind: devstack.FailInternal}}})
-	s.publish("errors", "event")
-	s.eventually("Slack has failed it often", func() bool {
-		s.publish("deploys", "other channel")
-		return s.slack.Requests()-s.slack.Accepted() >= 5
-	})
-	s.mode(devstack.Mode{})
-	s.eventually("it is sent", func() bool { return s.posted()["event"] == 1 })
-	if dead := tally(s.log.settled())["dead undeliverable"]; dead > 0 {
-		t.Errorf("%d events are dead, expected none", dead)
-	}
-}
-
 // An event may become too old while it waits for its channel. It is dropped then, and has taken no slot.
-func TestAnEventThatGetsTooOldWhileItWaitsIsDroppedAndRefunded(t *testing.T) {
-	s := newStation(t)
+func TestExpiredWhileWaitingIsRefunded(t *testing.T) {
+	s := newFixture(t)
 	s.started(func(c *setup) { c.pace, c.maxAge = "1/3s", 2*time.Second })
 	s.publish("errors", "first")
 	s.publish("errors", "second")
-	want := map[string]int{"sent": 1, "dropped expired": 1}
-	if diff := cmp.Diff(want, tally(s.settled(2))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
-	if charged := s.charged(); charged != 1 {
-		t.Errorf("%d slots are taken, expected 1", charged)
-	}
+	s.expectOutcomes(map[string]int{"sent": 1, "dropped expired": 1}, s.settled(2))
+	s.expectCharged(1)
 	s.expectNothingLeft()
 }
 
 // Its slot is given back also when the worker that has charged it is gone.
-func TestAnEventThatGetsTooOldInARedeliveryIsRefunded(t *testing.T) {
-	s := newStation(t)
+func TestExpiredInARedeliveryIsRefunded(t *testing.T) {
+	s := newFixture(t)
 	s.createConsumer(impatient)
 	first := s.started(func(c *setup) {
 		c.shutdown = 0
@@ -277,47 +179,16 @@ func TestAnEventThatGetsTooOldInARedeliveryIsRefunded(t *testing.T) {
 	published := time.Now()
 	s.eventually("it is too old", func() bool { return time.Since(published) > 500*time.Millisecond })
 	s.started(func(c *setup) { c.maxAge = 500 * time.Millisecond })
-	if diff := cmp.Diff(map[string]int{"dropped expired": 1}, tally(s.settled(1))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
-	if charged := s.charged(); charged != 0 {
-		t.Errorf("%d slots are taken, expected none", charged)
-	}
+	s.expectOutcomes(map[string]int{"dropped expired": 1}, s.settled(1))
+	s.expectCharged(0)
 }
 
 // A post of it may be in Slack: then its slot stays taken.
-func TestAnEventThatGetsTooOldAfterAPostKeepsItsSlot(t *testing.T) {
-	s := newStation(t)
+func TestExpiredAfterAPostKeepsItsSlot(t *testing.T) {
+	s := newFixture(t)
 	s.started(webhook, func(c *setup) { c.maxAge = 2 * time.Second })
 	s.slack.Always(devstack.Behaviour{Code: "internal_error"})
 	s.publish("errors", "perhaps", "Nats-Msg-Id", "perhaps")
-	if l := s.lineOf("perhaps"); l["reason"] != "expired" || l["ambiguous"] != true {
-		t.Errorf("line %v, expected expired and ambiguous", l)
-	}
-	if charged := s.charged(); charged != 1 {
-		t.Errorf("%d slots are taken, expected 1", charged)
-	}
-}
-
-func TestUnpostedEventsAreListedByChannel(t *testing.T) {
-	s := newStation(t)
-	r := s.started()
-	s.slack.Always(devstack.Behaviour{Code: "invalid_auth"})
-	published := time.Now()
-	for i := range 3 {
-		text, err := json.Marshal(map[string]string{"text": fmt.Sprint(i)})
-		kit.Check(t, err)
-		s.publish("deploys", string(text))
-	}
-	s.eventually("three wait for their channel", func() bool {
-		unposted := r.Unposted()
-		return len(unposted) == 2 && unposted[1].Channel == "C0DEPLOYS" && unposted[1].Events == 3
-	})
-	u := r.Unposted()
-	if since := u[1].Oldest; since.Before(published.Add(-time.Second)) || since.After(time.Now()) {
-		t.Errorf("the oldest waits since %s, expected since it was published", since)
-	}
-	if u[0].Events != 0 || !u[0].Oldest.IsZero() {
-		t.Errorf("%+v, expected nothing to wait for the other channel", u[0])
-	}
+	s.expectLine("perhaps", line{"reason": "expired", "ambiguous": true})
+	s.expectCharged(1)
 }

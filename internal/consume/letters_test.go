@@ -16,7 +16,7 @@ import (
 
 // The stream that a worker creates cannot fill the server, and one category cannot displace the others' letters.
 func TestTheDeadLetterStreamIsBounded(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started(func(c *setup) { c.deadLetterBytes = 5 << 20 })
 	s.eventually("the dead-letter stream is there", func() bool { return second(s.js.Stream(t.Context(), deadName)) == nil })
 	config := s.streamInfo(deadName).Config
@@ -27,8 +27,8 @@ func TestTheDeadLetterStreamIsBounded(t *testing.T) {
 }
 
 // Where the server has no room for such a stream, the reason names the setting.
-func TestADeadLetterStreamThatIsTooLargeForTheServer(t *testing.T) {
-	s := newStation(t)
+func TestDeadLetterStreamTooLargeForTheServer(t *testing.T) {
+	s := newFixture(t)
 	r := s.started(func(c *setup) { c.deadLetterBytes = 1 << 60 })
 	s.eventually("the worker names the setting", func() bool { return strings.Contains(r.waitsFor("dead_letter"), "lower DEAD_LETTER_MAX_BYTES") })
 	s.publish("errors", "hello")
@@ -36,8 +36,8 @@ func TestADeadLetterStreamThatIsTooLargeForTheServer(t *testing.T) {
 }
 
 // A letter of a large event shows what it was, and leaves room for others.
-func TestALetterKeepsTheBeginningOfAPayloadThatIsTooLarge(t *testing.T) {
-	s := newStation(t)
+func TestLetterKeepsTheStartOfALargePayload(t *testing.T) {
+	s := newFixture(t)
 	s.started(func(c *setup) { c.maxBytes = 5000 })
 	payload := strings.Repeat("0123456789", 600)
 	s.publish("errors", payload, "Nats-Msg-Id", "large", "X-Trace", "one")
@@ -56,7 +56,7 @@ func TestALetterKeepsTheBeginningOfAPayloadThatIsTooLarge(t *testing.T) {
 // A publisher's mistake in each event is a line for each and 60 letters, and one more for each second that passes; other
 // categories, and what Slack has refused, have their own.
 func TestACategoryWritesSixtyLettersAMinute(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started()
 	began := time.Now()
 	for i := range 100 {
@@ -96,8 +96,8 @@ func TestACategoryWritesSixtyLettersAMinute(t *testing.T) {
 
 // The whole flood of bad events meets a dead-letter stream that refuses: good events are sent, and what waits for its letter
 // is bounded. When the stream has room, every event of which the letter was granted has it.
-func TestADeadLetterStreamThatRefusesStopsNobody(t *testing.T) {
-	s := newStation(t)
+func TestRefusingDeadLetterStreamStopsNobody(t *testing.T) {
+	s := newFixture(t)
 	full := s.refuseLetters()
 	r := s.started(func(c *setup) { c.batch = 8 }) // it holds 32 events, so 2 letters of each kind
 	for i := range 40 {
@@ -117,9 +117,7 @@ func TestADeadLetterStreamThatRefusesStopsNobody(t *testing.T) {
 	if held := r.Held()["dead_letter"]; held > 2+3 {
 		t.Errorf("%d events wait here for their letters, expected at most 5", held)
 	}
-	if charged := s.charged(); charged != 103 {
-		t.Errorf("%d slots are taken, expected 103", charged)
-	}
+	s.expectCharged(103)
 	full.MaxMsgs = 1000
 	kit.Check(t, second(s.js.UpdateStream(t.Context(), full)))
 	s.expectNothingLeft()
@@ -132,17 +130,15 @@ func TestADeadLetterStreamThatRefusesStopsNobody(t *testing.T) {
 			t.Errorf("line %v, expected one post, and that what Slack has refused keeps its letter", l)
 		}
 	}
-	if charged := s.charged(); charged != 100 {
-		t.Errorf("%d slots are taken, expected 100: what Slack has refused because of its channel is refunded", charged)
-	}
+	s.expectCharged(100) // what Slack has refused because of its channel is refunded
 	if n := len(s.letters()) - 1; n != with || with < 2+2+2 {
 		t.Errorf("%d letters and %d lines of events with one, expected those of the held and of the returned ones at least", n, with)
 	}
 }
 
 // A consumer that gives up an event after some deliveries gets none returned.
-func TestNothingIsReturnedToAConsumerThatLimitsRedeliveries(t *testing.T) {
-	s := newStation(t)
+func TestMaxDeliverPreventsReturns(t *testing.T) {
+	s := newFixture(t)
 	s.refuseLetters()
 	s.createConsumer(func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 })
 	r := s.started(func(c *setup) { c.batch = 8 })
@@ -159,26 +155,9 @@ func TestNothingIsReturnedToAConsumerThatLimitsRedeliveries(t *testing.T) {
 	s.eventually("the two that wait here are all that is unacknowledged", func() bool { return s.consumerInfo().NumAckPending == 2 })
 }
 
-// A dead-letter stream that does not answer is treated like one that refuses.
-func TestADeadLetterStreamThatDoesNotAnswerStopsNobody(t *testing.T) {
-	s := newStation(t)
-	silent, err := s.conn.SubscribeSync("notify-dead.>") // it takes the letters and acknowledges nothing
-	kit.Check(t, err)
-	kit.Check(t, second(s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: deadName, Subjects: []string{"notify-dead.>"}, NoAck: true})))
-	r := s.started(func(c *setup) { c.batch = 2 })
-	for i := range 10 {
-		s.publish("bad"+strconv.Itoa(i), "{", "Nats-Msg-Id", fmt.Sprintf("bad-%d", i))
-	}
-	_, err = silent.NextMsg(kit.Patience)
-	kit.Check(t, err)
-	s.publishMany("good", 100)
-	s.eventually("the good events are sent", func() bool { return s.posted()["event 99"] == 1 && len(s.posted()) >= 100 })
-	s.eventually("the worker reports it", func() bool { return r.waitsFor("dead_letter") != "" })
-}
-
 // A slow channel whose events cannot be returned, and a dead-letter stream that refuses: together they leave room for others.
 func TestSlowChannelsAndLettersTogetherLeaveRoom(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.refuseLetters()
 	s.createConsumer(func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 })
 	r := s.started(func(c *setup) { c.batch, c.pace = 8, "1/1h" }) // it holds 32 events

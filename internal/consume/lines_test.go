@@ -23,8 +23,8 @@ const (
 	aText   some = "a text"
 )
 
-// expectLine compares all fields of a line but its time.
-func expectLine(t *testing.T, want, got line) {
+// expectWholeLine compares all fields of a line but its time.
+func expectWholeLine(t *testing.T, want, got line) {
 	t.Helper()
 	seen := line{}
 	for name, value := range got {
@@ -48,7 +48,7 @@ func expectLine(t *testing.T, want, got line) {
 }
 
 // lineOf is the one line of an event.
-func (s *station) lineOf(id string) line {
+func (s *fixture) lineOf(id string) line {
 	s.Helper()
 	var found []line
 	s.eventually("event "+id+" is settled", func() bool {
@@ -67,10 +67,10 @@ func (s *station) lineOf(id string) line {
 }
 
 func TestTheLineOfASentEvent(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started()
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-	expectLine(t, line{
+	expectWholeLine(t, line{
 		"level": "info", "msg": "notification sent", "outcome": "sent",
 		"event_id": "e1", "category": "errors", "subject": "notify.errors", "stream_seq": 1.0,
 		"channel": "C0DEFAULT", "slack_ts": aText, "attempts": 1.0, "latency_ms": aNumber,
@@ -80,28 +80,19 @@ func TestTheLineOfASentEvent(t *testing.T) {
 	}
 }
 
-func TestTheLineOfASentEventNamesItsRoute(t *testing.T) {
-	s := newStation(t)
-	s.started()
-	s.publish("deploys", "hello", "Nats-Msg-Id", "e1")
-	if channel := s.lineOf("e1")["channel"]; channel != "C0DEPLOYS" {
-		t.Errorf("channel is %v, expected C0DEPLOYS", channel)
-	}
-}
-
 func TestTheLineOfAnEventSentByAWebhook(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started(func(c *setup) { c.webhook = true })
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-	expectLine(t, line{
+	expectWholeLine(t, line{
 		"level": "info", "msg": "notification sent", "outcome": "sent",
 		"event_id": "e1", "category": "errors", "subject": "notify.errors", "stream_seq": 1.0,
 		"attempts": 1.0, "latency_ms": aNumber,
 	}, s.lineOf("e1"))
 }
 
-func TestAnEventWithoutAnIDIsNamedAfterItsPlaceInTheStream(t *testing.T) {
-	s := newStation(t)
+func TestEventWithoutIDIsNamedByItsSequence(t *testing.T) {
+	s := newFixture(t)
 	s.started()
 	s.publish("errors", "hello")
 	if id := s.settled(1)[0]["event_id"].(string); !strings.HasPrefix(id, "NOTIFY.1.") {
@@ -110,7 +101,7 @@ func TestAnEventWithoutAnIDIsNamedAfterItsPlaceInTheStream(t *testing.T) {
 }
 
 func TestTheLinesOfDroppedEvents(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started(func(c *setup) { c.global, c.category, c.maxAge = "2/30m", "1/30m+5/1h", time.Hour })
 	dropped := func(id, category, reason string, seq float64) line {
 		return line{
@@ -125,25 +116,29 @@ func TestTheLinesOfDroppedEvents(t *testing.T) {
 	s.publish("errors", `{"id":"first","text":"x"}`)
 	s.lineOf("first")
 	s.publish("errors", "x", "Nats-Msg-Id", "by-category")
-	expectLine(t, limited(dropped("by-category", "errors", "category", 2), "1/30m"), s.lineOf("by-category"))
+	expectWholeLine(t, limited(dropped("by-category", "errors", "category", 2), "1/30m"), s.lineOf("by-category"))
 	if wait := s.lineOf("by-category")["retry_after_s"].(float64); wait < 1700 || wait > 1800 {
 		t.Errorf("retry_after_s is %v, expected just below half an hour", wait)
 	}
 	s.publish("deploys", "x", "Nats-Msg-Id", "second")
 	s.lineOf("second")
 	s.publish("other.kind", "x", "Nats-Msg-Id", "by-global")
-	expectLine(t, limited(dropped("by-global", "other.kind", "global", 4), "2/30m"), s.lineOf("by-global"))
+	expectWholeLine(t, limited(dropped("by-global", "other.kind", "global", 4), "2/30m"), s.lineOf("by-global"))
 
 	s.publish("errors", `{"id":"old","text":"x","time":"2020-01-01T00:00:00Z"}`)
-	expectLine(t, dropped("old", "errors", "expired", 5), s.lineOf("old"))
+	expectWholeLine(t, dropped("old", "errors", "expired", 5), s.lineOf("old"))
 
 	s.publish("errors", `{"id":"first","text":"x"}`)
-	expectLine(t, dropped("first", "errors", "duplicate", 6), s.settled(6)[5])
+	expectWholeLine(t, dropped("first", "errors", "duplicate", 6), s.settled(6)[5])
+	if n := s.slack.Accepted(); n != 2 {
+		t.Errorf("%d events were posted, expected the two that fit", n)
+	}
+	s.expectCharged(2)
 }
 
 // What a group's limit or a reserve refuses says so, and each line of a category whose group has a limit names the group.
 func TestTheLinesOfGroupsAndReserves(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	refusals := map[string]ratelimit.Decision{
 		"by-group": {Outcome: ratelimit.Group, Tier: s.limit("50/30m")[0], Used: 50, RetryAfter: 1_118 * time.Millisecond},
 		"reserved": {Outcome: ratelimit.Global, Tier: s.limit("1000/24h:15m")[0], Used: 990, Reserved: 10, AtLeast: true, RetryAfter: 604_800_000_001 * time.Microsecond},
@@ -167,15 +162,15 @@ func TestTheLinesOfGroupsAndReserves(t *testing.T) {
 	s.publish("team-a.job1", "x", "Nats-Msg-Id", "by-group")
 	want := dropped("by-group", "team-a.job1", "group", "50/30m", 1.118, 1)
 	want["group"] = "team-a"
-	expectLine(t, want, s.lineOf("by-group"))
+	expectWholeLine(t, want, s.lineOf("by-group"))
 
 	s.publish("errors", "x", "Nats-Msg-Id", "reserved")
 	want = dropped("reserved", "errors", "global", "1000/24h:15m", 604800.000001, 2)
 	want["reserved"], want["retry_after_at_least"] = 10.0, true
-	expectLine(t, want, s.lineOf("reserved"))
+	expectWholeLine(t, want, s.lineOf("reserved"))
 
 	s.publish("errors", "x", "Nats-Msg-Id", "fixed")
-	expectLine(t, dropped("fixed", "errors", "category", "200/24h:fixed", 0.000001, 3), s.lineOf("fixed"))
+	expectWholeLine(t, dropped("fixed", "errors", "category", "200/24h:fixed", 0.000001, 3), s.lineOf("fixed"))
 	for _, number := range []string{`"retry_after_s":1.118,`, `"retry_after_s":604800.000001,`, `"retry_after_s":0.000001,`} {
 		if !strings.Contains(s.log.text(), number) {
 			t.Errorf("the log has no %s", number)
@@ -193,7 +188,7 @@ func TestTheLinesOfGroupsAndReserves(t *testing.T) {
 }
 
 func TestTheLinesOfDeadEvents(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started()
 	dead := func(id, reason string, seq float64) line {
 		return line{
@@ -202,21 +197,21 @@ func TestTheLinesOfDeadEvents(t *testing.T) {
 		}
 	}
 	s.publish("errors", `{"text":`, "Nats-Msg-Id", "broken")
-	expectLine(t, dead("broken", "malformed", 1), s.lineOf("broken"))
+	expectWholeLine(t, dead("broken", "malformed", 1), s.lineOf("broken"))
 	s.publish("errors", `{"text":"x","channel":"C0ELSE"}`, "Nats-Msg-Id", "elsewhere")
-	expectLine(t, dead("elsewhere", "unroutable", 2), s.lineOf("elsewhere"))
+	expectWholeLine(t, dead("elsewhere", "unroutable", 2), s.lineOf("elsewhere"))
 
 	s.slack.Next(devstack.Behaviour{Code: "channel_not_found"})
 	s.publish("errors", "hello", "Nats-Msg-Id", "rejected")
 	want := dead("rejected", "slack_rejected", 3)
 	want["detail"], want["channel"], want["attempts"] = "channel_not_found", "C0DEFAULT", 1.0
-	expectLine(t, want, s.lineOf("rejected"))
+	expectWholeLine(t, want, s.lineOf("rejected"))
 }
 
 // The line comes before the acknowledgement: while it is written the event is still in the work queue, and a dead
 // letter is already safe.
-func TestALineIsWrittenBeforeItsEventIsAcknowledged(t *testing.T) {
-	s := newStation(t)
+func TestLineIsWrittenBeforeTheAck(t *testing.T) {
+	s := newFixture(t)
 	s.createStream(nil)
 	s.log.onLine = func(l line) {
 		if _, settled := l["outcome"]; !settled {
@@ -252,7 +247,7 @@ func TestNoLineHoldsATextOrASecret(t *testing.T) {
 	const text = "tOp-SeCrEt-text"
 	for _, way := range []string{"token", "webhook"} {
 		t.Run(way, func(t *testing.T) {
-			s := newStation(t)
+			s := newFixture(t)
 			s.started(func(c *setup) {
 				c.webhook, c.category, c.slackTimeout = way == "webhook", "4/30m", 300*time.Millisecond
 			})
@@ -283,7 +278,7 @@ func TestNoLineHoldsATextOrASecret(t *testing.T) {
 }
 
 func TestNoLineHoldsThePasswordOfNATS(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.nats.Stop()
 	address, err := url.Parse(s.nats.URL())
 	kit.Check(t, err)

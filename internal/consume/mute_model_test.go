@@ -45,7 +45,7 @@ func TestMutesAreLikeTheModel(t *testing.T) {
 
 // muteHistory is one random run.
 type muteHistory struct {
-	*station
+	*fixture
 	chance     *rand.Rand
 	replicas   [2]*replica
 	mutes      [2]*muteSwitch // what each of them follows
@@ -81,7 +81,7 @@ const (
 )
 
 func newMuteHistory(t *testing.T, chance *rand.Rand) *muteHistory {
-	m := &muteHistory{station: newStation(t), chance: chance, categories: map[string]*mutedCategory{}}
+	m := &muteHistory{fixture: newFixture(t), chance: chance, categories: map[string]*mutedCategory{}}
 	for _, category := range []string{"errors", "deploys", scarce} {
 		m.categories[category] = &mutedCategory{}
 	}

@@ -3,13 +3,10 @@ package consume_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/consume"
 	"notifier/internal/devstack"
@@ -87,7 +84,7 @@ func (l countedCalls) InFlight(ctx context.Context, request ratelimit.Request) (
 
 // A storm of muted events is dropped without one call of Redis, each with a line that says by whom, until when and why.
 func TestMutedEventsAreDroppedWithoutACall(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	var calls atomic.Int64
 	mutes := newMuteSwitch("errors")
 	s.started(with(mutes), func(c *setup) {
@@ -95,9 +92,7 @@ func TestMutedEventsAreDroppedWithoutACall(t *testing.T) {
 	})
 	s.publishMany("errors", 300)
 	lines := s.settled(300)
-	if diff := cmp.Diff(map[string]int{"dropped muted": 300}, tally(lines)); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	s.expectOutcomes(map[string]int{"dropped muted": 300}, lines)
 	for name, want := range map[string]any{"mute": "errors", "muted_until": "2026-11-22T03:00:00.000000Z", "muted_by": "alice@ops", "mute_reason": "noise"} {
 		if lines[0][name] == nil || name != "muted_until" && lines[0][name] != want {
 			t.Errorf("%s: %v, expected %v", name, lines[0][name], want)
@@ -115,7 +110,7 @@ func TestMutedEventsAreDroppedWithoutACall(t *testing.T) {
 }
 
 // mutedWhileWaiting mutes a category of which 20 events wait for their channel's pace, before one of another category.
-func (s *station) mutedWhileWaiting(changes ...func(*setup)) {
+func (s *fixture) mutedWhileWaiting(changes ...func(*setup)) {
 	s.Helper()
 	mutes := newMuteSwitch()
 	s.started(append(changes, with(mutes), func(c *setup) { c.concurrency, c.pace = 1, "1/3s" })...)
@@ -123,17 +118,6 @@ func (s *station) mutedWhileWaiting(changes ...func(*setup)) {
 	s.publish("errors", "stays")
 	s.eventually("all are admitted", func() bool { return s.charged() == 21 })
 	mutes.mute("noise")
-}
-
-// What waits for its turn is dropped at it, without a post, and gives its slots back; what another category has there is posted.
-func TestAMuteDropsWhatWaits(t *testing.T) {
-	s := newStation(t)
-	s.mutedWhileWaiting()
-	outcomes := tally(s.settled(21))
-	if outcomes["sent"]+outcomes["dropped muted"] != 21 || outcomes["dropped muted"] < 15 || s.posted()["stays"] != 1 {
-		t.Errorf("%v, expected that most are dropped as muted, and the other category's is sent", outcomes)
-	}
-	s.eventually("their slots are given back", func() bool { return s.charged() == outcomes["sent"] })
 }
 
 // unanswered is a limiter whose refunds are made twice, as they are when the answer to the first call was lost.
@@ -147,8 +131,8 @@ func (l unanswered) Refund(ctx context.Context, request ratelimit.Request, known
 }
 
 // What waits is dropped as well where the answer to its refund was lost: it has nothing left to give back.
-func TestAMuteDropsWhatWasRefundedWithoutAnAnswer(t *testing.T) {
-	s := newStation(t)
+func TestMuteDropsAfterALostRefund(t *testing.T) {
+	s := newFixture(t)
 	s.mutedWhileWaiting(func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter { return unanswered{l} }
 	})
@@ -158,8 +142,8 @@ func TestAMuteDropsWhatWasRefundedWithoutAnAnswer(t *testing.T) {
 }
 
 // An event that a worker had admitted when it died is refunded and dropped by the next one.
-func TestAMuteRefundsWhatADeadWorkerHadAdmitted(t *testing.T) {
-	s := newStation(t)
+func TestMuteRefundsADeadWorkersEvents(t *testing.T) {
+	s := newFixture(t)
 	s.createConsumer(impatient)
 	first := s.started(quick, func(c *setup) { c.concurrency = 1 })
 	s.refuse("deploys", time.Minute) // the lane of another channel
@@ -180,21 +164,19 @@ func TestAMuteRefundsWhatADeadWorkerHadAdmitted(t *testing.T) {
 }
 
 // An event that is in Slack already is no muted one, whatever is muted when it is delivered again.
-func TestAMuteDoesNotHideThatAnEventWasSent(t *testing.T) {
-	s := newStation(t)
+func TestMuteDoesNotHideASentEvent(t *testing.T) {
+	s := newFixture(t)
 	s.createConsumer(impatient)
 	s.dieUnacknowledged("e1")
 	s.started(with(newMuteSwitch("errors")))
-	if l := s.lineOf("e1"); l["outcome"] != "dropped" || l["reason"] != "duplicate" {
-		t.Errorf("the second worker's line is %v, expected dropped as a duplicate", l)
-	}
+	s.expectLine("e1", line{"outcome": "dropped", "reason": "duplicate"})
 	s.expectEachPostedOnce(1)
 	s.expectNothingLeft()
 }
 
 // A post that has begun goes on: it may be in Slack.
 func TestABegunPostGoesOn(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.dieWhilePosting()
 	s.started(quick, with(newMuteSwitch("errors")))
 	s.expectResumed(true)
@@ -203,7 +185,7 @@ func TestABegunPostGoesOn(t *testing.T) {
 
 // An event whose post has failed for a known reason is dropped when its turn comes again.
 func TestAFailedPostIsDroppedByAMute(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	mutes := newMuteSwitch()
 	s.started(with(mutes))
 	s.slack.Next(devstack.Behaviour{RetryAfter: "2"})
@@ -221,53 +203,22 @@ func TestAFailedPostIsDroppedByAMute(t *testing.T) {
 
 // Nothing is read before the worker knows what is muted.
 func TestAWorkerReadsTheMutesFirst(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	mutes := newMuteSwitch("errors")
 	mutes.fails = 2
 	s.createStream(nil)
 	s.publish("errors", "muted")
 	s.started(with(mutes))
-	if diff := cmp.Diff(map[string]int{"dropped muted": 1}, tally(s.settled(1))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	s.expectOutcomes(map[string]int{"dropped muted": 1}, s.settled(1))
 	if mutes.fails != 0 {
 		t.Errorf("%d attempts are left", mutes.fails)
 	}
 }
 
-// Under load, through a mute and its end, each event is sent or dropped as muted, once.
-func TestAMuteUnderLoadLosesNothing(t *testing.T) {
-	s := newStation(t)
-	mutes := newMuteSwitch()
-	for range 2 {
-		s.started(with(mutes))
-	}
-	const n = 400
-	for i := range n {
-		switch i {
-		case n / 3:
-			mutes.mute("errors")
-		case 2 * n / 3:
-			s.eventually("some are dropped", func() bool { return tally(s.log.settled())["dropped muted"] > 0 })
-			mutes.unmute("errors")
-		}
-		s.publish("errors", fmt.Sprintf("event %d", i))
-	}
-	outcomes := tally(s.settled(n))
-	if outcomes["sent"]+outcomes["dropped muted"] != n || outcomes["sent"] == 0 || outcomes["dropped muted"] == 0 {
-		t.Errorf("%v, expected %d sent or muted", outcomes, n)
-	}
-	s.expectEachPostedOnce(outcomes["sent"])
-	if charged := s.charged(); charged != outcomes["sent"] {
-		t.Errorf("%d slots for %d posts", charged, outcomes["sent"])
-	}
-	s.expectNothingLeft()
-}
-
 // What waits in the lanes while Redis is away is dropped at its turn, when Redis is back: none is lost, and what arrives is dropped
 // meanwhile.
 func TestRedisIsAwayWhenAMuteBegins(t *testing.T) {
-	s := newStationWith(t, func(t *testing.T) *redistest.Server {
+	s := newFixtureWith(t, func(t *testing.T) *redistest.Server {
 		return redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
 	})
 	mutes := newMuteSwitch()
@@ -282,15 +233,4 @@ func TestRedisIsAwayWhenAMuteBegins(t *testing.T) {
 	s.settled(25)
 	s.publishMany("noise", 5)
 	s.settled(30)
-}
-
-// A mute needs no Redis: what arrives meanwhile is dropped although nothing can be decided.
-func TestRedisIsAwayWhileMuted(t *testing.T) {
-	s := newStationWith(t, func(t *testing.T) *redistest.Server { return redistest.StartProcess(t) })
-	s.started(with(newMuteSwitch("errors")))
-	s.redis.Stop(t)
-	s.publishMany("errors", 10)
-	if diff := cmp.Diff(map[string]int{"dropped muted": 10}, tally(s.settled(10))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
 }

@@ -3,6 +3,8 @@ package consume_test
 import (
 	"encoding/json"
 	"errors"
+	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +20,7 @@ import (
 )
 
 func TestAWorkerWaitsForNATSAtItsStart(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.nats.Stop()
 	r := s.start()
 	s.eventually("the worker reports that NATS is unavailable", func() bool {
@@ -26,31 +28,14 @@ func TestAWorkerWaitsForNATSAtItsStart(t *testing.T) {
 	})
 	kit.Check(t, r.Live())
 	kit.Check(t, s.nats.Start())
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 	s.publish("errors", "hello")
 	s.settled(1)
 }
 
-func TestAWorkerGoesOnAfterARestartOfNATS(t *testing.T) {
-	s := newStation(t)
-	r := s.started()
-	s.publish("errors", "before")
-	s.settled(1)
-	s.expectNothingLeft()
-	s.nats.Stop()
-	s.eventually("the worker is not ready", func() bool { return len(r.Ready(t.Context())) > 0 })
-	kit.Check(t, r.Live())
-	kit.Check(t, s.nats.Start())
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
-	s.publish("errors", "after")
-	s.settled(2)
-	s.expectEachPostedOnce(2)
-	s.expectNothingLeft()
-}
-
 // What was in flight when the connection broke is still in flight when it is back.
 func TestHeldEventsOutliveARestartOfNATS(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.started()
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	s.publishMany("errors", 20)
@@ -63,21 +48,9 @@ func TestHeldEventsOutliveARestartOfNATS(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-func TestADeletedConsumerIsMadeAnew(t *testing.T) {
-	s := newStation(t)
-	r := s.started()
-	kit.Check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
-	s.publish("errors", "hello")
-	s.settled(1)
-	if lines := s.log.waits("consumer"); len(lines) != 1 {
-		t.Errorf("%d lines report that the consumer is unavailable, expected one", len(lines))
-	}
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
-}
-
 // The new consumer delivers, as if for the first time, what the worker still holds of the old one.
-func TestEventsHeldWhileTheirConsumerIsDeletedArePostedOnce(t *testing.T) {
-	s := newStation(t)
+func TestDeletedConsumerIsRecreated(t *testing.T) {
+	s := newFixture(t)
 	s.started(func(c *setup) { c.concurrency = 1 })
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	s.publishMany("errors", 10)
@@ -97,24 +70,10 @@ func TestEventsHeldWhileTheirConsumerIsDeletedArePostedOnce(t *testing.T) {
 	}
 }
 
-func TestADeletedStreamIsMadeAnew(t *testing.T) {
-	s := newStation(t)
-	r := s.started()
-	kit.Check(t, s.js.DeleteStream(t.Context(), streamName))
-	s.eventually("the stream is there", func() bool {
-		_, err := s.js.Stream(t.Context(), streamName)
-		return err == nil
-	})
-	s.publish("errors", "hello")
-	s.settled(1)
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
-	s.expectNothingLeft()
-}
-
 // Events of a stream that was deleted have the sequences that those of the new one get. What was held of the old one
 // must not acknowledge the new ones.
-func TestEventsHeldOfADeletedStreamDoNotAcknowledgeThoseOfTheNewOne(t *testing.T) {
-	s := newStation(t)
+func TestDeletedStreamIsRecreated(t *testing.T) {
+	s := newFixture(t)
 	s.log.onLine = func(l line) {
 		if id, _ := l["event_id"].(string); strings.HasPrefix(id, "new") {
 			stream, err := s.js.Stream(t.Context(), streamName)
@@ -145,28 +104,15 @@ func TestEventsHeldOfADeletedStreamDoNotAcknowledgeThoseOfTheNewOne(t *testing.T
 }
 
 func TestANATSWithoutJetStreamIsRefused(t *testing.T) {
-	s := newStation(t)
-	r := s.start(func(c *setup) { c.natsURL = plainNATS(t, "127.0.0.1", -1).ClientURL() })
+	s := newFixture(t)
+	r := s.start(func(c *setup) { c.natsURL = kit.NATSServer(t, natsserver.Options{}).ClientURL() })
 	if err := r.wait(); !errors.Is(err, feed.ErrUnsuitable) || !strings.Contains(err.Error(), "JetStream") {
 		t.Errorf("Run returns %v, expected that JetStream is off", err)
 	}
 }
 
-// plainNATS is a NATS server without JetStream; port -1: a free one.
-func plainNATS(t *testing.T, host string, port int) *natsserver.Server {
-	t.Helper()
-	plain, err := natsserver.NewServer(&natsserver.Options{Host: host, Port: port, NoSigs: true, NoLog: true})
-	kit.Check(t, err)
-	plain.Start()
-	t.Cleanup(func() { plain.Shutdown(); plain.WaitForShutdown() })
-	if !plain.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the NATS server does not answer")
-	}
-	return plain
-}
-
-func TestAnExistingStreamAndConsumerAreUsedAsTheyAre(t *testing.T) {
-	s := newStation(t)
+func TestExistingStreamAndConsumerAreKept(t *testing.T) {
+	s := newFixture(t)
 	stream := s.createStream(func(config *jetstream.StreamConfig) {
 		config.Description, config.Retention, config.MaxAge, config.Subjects = "mine", jetstream.LimitsPolicy, time.Hour, []string{"notify.>", "other.>"}
 	})
@@ -203,7 +149,7 @@ func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
 		}, `priority groups ["night"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t)
+			s := newFixture(t)
 			stream := s.createStream(func(config *jetstream.StreamConfig) { config.Retention = jetstream.LimitsPolicy })
 			config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy}
 			if test.change != nil {
@@ -221,10 +167,10 @@ func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheBoundsThatAConsumerSetsOnRequestsAreKept(t *testing.T) {
-	s := newStation(t)
+func TestRequestBoundsOfAConsumerAreKept(t *testing.T) {
+	s := newFixture(t)
 	s.createConsumer(func(config *jetstream.ConsumerConfig) {
-		config.MaxRequestBatch, config.MaxRequestExpires = 3, time.Second
+		config.MaxRequestBatch, config.MaxRequestExpires, config.MaxRequestMaxBytes = 3, time.Second, 10_000
 	})
 	asked := make(chan *nats.Msg, 1000)
 	watch, err := s.conn.ChanSubscribe("$JS.API.CONSUMER.MSG.NEXT.>", asked)
@@ -237,12 +183,13 @@ func TestTheBoundsThatAConsumerSetsOnRequestsAreKept(t *testing.T) {
 	n := 0
 	for message := range asked {
 		var request struct {
-			Batch   int           `json:"batch"`
-			Expires time.Duration `json:"expires"`
+			Batch    int           `json:"batch"`
+			MaxBytes int           `json:"max_bytes"`
+			Expires  time.Duration `json:"expires"`
 		}
 		kit.Check(t, json.Unmarshal(message.Data, &request))
-		if request.Batch > 3 || request.Expires > time.Second {
-			t.Errorf("request %s, expected at most 3 events and one second", message.Data)
+		if request.Batch > 3 || request.Expires > time.Second || request.MaxBytes > 10_000 {
+			t.Errorf("request %s, expected at most 3 events, 10,000 bytes and one second", message.Data)
 		}
 		n++
 	}
@@ -258,7 +205,7 @@ func TestAClosedConnectionEndsRun(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		s := map[bool]string{false: "idle", true: "with events in flight"}
 		t.Run(s[held], func(t *testing.T) {
-			s := newStation(t)
+			s := newFixture(t)
 			r := s.started(func(c *setup) { c.shutdown = 500 * time.Millisecond })
 			if held {
 				s.slack.Always(devstack.Behaviour{Status: 503})
@@ -274,20 +221,23 @@ func TestAClosedConnectionEndsRun(t *testing.T) {
 }
 
 // A cluster without a leader answers like a server without JetStream. Once a worker has been bound, it waits.
-func TestJetStreamThatGoesAwayUnderAWorkerIsWaitedFor(t *testing.T) {
-	s := newStation(t)
+func TestLostJetStreamIsWaitedFor(t *testing.T) {
+	s := newFixture(t)
 	r := s.started()
 	s.nats.Stop()
-	host, port := splitAddr(t, s.nats.Addr())
+	_, text, err := net.SplitHostPort(s.nats.Addr())
+	kit.Check(t, err)
+	port, err := strconv.Atoi(text)
+	kit.Check(t, err)
 	kit.Check(t, devstack.Released(s.nats.Addr()))
-	plain := plainNATS(t, host, port)
+	plain := kit.NATSServer(t, natsserver.Options{Port: port})
 	s.eventually("the worker waits for its consumer", func() bool {
 		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "consumer: ")
 	})
 	plain.Shutdown()
 	plain.WaitForShutdown()
 	kit.Check(t, s.nats.Start())
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 	s.publish("errors", "hello")
 	s.settled(1)
 }
@@ -300,15 +250,12 @@ func TestAStreamThatMayLoseEventsIsWarnedAbout(t *testing.T) {
 		warn   int
 	}{
 		"short age":               {func(c *jetstream.StreamConfig) { c.MaxAge = 59 * time.Minute }, 1},
-		"long age":                {func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, 0},
 		"bounded, discards old":   {func(c *jetstream.StreamConfig) { c.MaxMsgs = 1000 }, 1},
 		"bounded, discards new":   {func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 1000, jetstream.DiscardNew }, 0},
-		"bounded by bytes":        {func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, 1},
-		"short age and bounded":   {func(c *jetstream.StreamConfig) { c.MaxAge, c.MaxMsgs = time.Minute*3, 1000 }, 2},
 		"unbounded, discards old": {func(*jetstream.StreamConfig) {}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStation(t)
+			s := newFixture(t)
 			s.createStream(test.change)
 			s.started()
 			if lines := s.log.named("the stream may lose events"); len(lines) != test.warn {

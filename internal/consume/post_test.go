@@ -38,7 +38,7 @@ func (l faultyBegin) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.
 // A permit whose answer was lost is asked for again under the same name: the post that Redis has recorded is this worker's
 // own, and nothing is ambiguous.
 func TestALostPermitMakesNothingAmbiguous(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	var lost atomic.Int64
 	s.started(func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter {
@@ -51,16 +51,14 @@ func TestALostPermitMakesNothingAmbiguous(t *testing.T) {
 		}
 	})
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-	if l := s.lineOf("e1"); l["outcome"] != "sent" || l["ambiguous"] != nil || l["attempts"] != 1.0 {
-		t.Errorf("line %v, expected sent by one post that is not ambiguous", l)
-	}
+	s.expectLine("e1", line{"outcome": "sent", "ambiguous": nil, "attempts": 1.0})
 	s.expectEachPostedOnce(1)
 }
 
 // An event that waits for Redis ends its turn first: when it was to be the probe after an outage of Slack, another event
 // is.
-func TestAnEventThatWaitsForRedisDoesNotHoldTheProbe(t *testing.T) {
-	s := newStation(t)
+func TestWaitingForRedisReleasesTheProbe(t *testing.T) {
+	s := newFixture(t)
 	var stuck atomic.Bool
 	stuck.Store(true)
 	s.started(func(c *setup) {
@@ -88,7 +86,7 @@ func TestAnEventThatWaitsForRedisDoesNotHoldTheProbe(t *testing.T) {
 // While the gate of the workspace is closed nothing more is pulled, even where there is room: what would be
 // dropped is left to replicas that can also send.
 func TestNothingIsPulledWhileTheGateIsClosed(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	r := s.started(func(c *setup) { c.batch, c.category = 5, "1/30m" })
 	s.slack.Always(devstack.Behaviour{RetryAfter: "600"})
 	s.publish("errors", "held")
@@ -111,7 +109,7 @@ func TestNothingIsPulledWhileTheGateIsClosed(t *testing.T) {
 
 // While Redis does not answer, the events that wait do not ask one after the other: each would fail alike.
 func TestWaitingEventsDoNotAskARedisThatFails(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	var failing atomic.Bool
 	var asked atomic.Int64
 	failing.Store(true)
@@ -138,8 +136,8 @@ func TestWaitingEventsDoNotAskARedisThatFails(t *testing.T) {
 }
 
 // When what was held for a channel is dropped, nothing is left that could find out that it takes messages again.
-func TestAWaitForAChannelEndsWithTheLastEventThatWaits(t *testing.T) {
-	s := newStation(t)
+func TestChannelWaitEndsWithItsLastEvent(t *testing.T) {
+	s := newFixture(t)
 	r := s.started(func(c *setup) { c.maxAge = time.Second })
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	s.publish("errors", "too old soon")

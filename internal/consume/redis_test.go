@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
-	"github.com/google/go-cmp/cmp"
-	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/consume"
 	"notifier/internal/devstack"
@@ -18,10 +16,10 @@ import (
 	"notifier/test/redistest"
 )
 
-// newDurableStation has a Redis that keeps everything when it is killed.
-func newDurableStation(t *testing.T) *station {
+// newDurableFixture has a Redis that keeps everything when it is killed.
+func newDurableFixture(t *testing.T) *fixture {
 	t.Helper()
-	return newStationWith(t, func(t *testing.T) *redistest.Server {
+	return newFixtureWith(t, func(t *testing.T) *redistest.Server {
 		return redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
 	})
 }
@@ -36,7 +34,7 @@ func (r *replica) expectWaitingForRedis() {
 }
 
 func TestAWorkerWaitsForRedisAtItsStart(t *testing.T) {
-	s := newDurableStation(t)
+	s := newDurableFixture(t)
 	s.redis.Stop(t)
 	s.createStream(nil)
 	s.publishMany("errors", 5)
@@ -52,7 +50,7 @@ func TestAWorkerWaitsForRedisAtItsStart(t *testing.T) {
 
 // Without Redis nothing can be decided, so nothing is: events wait, and go on when it returns.
 func TestEventsWaitWhileRedisIsUnavailable(t *testing.T) {
-	s := newDurableStation(t)
+	s := newDurableFixture(t)
 	r := s.started(func(c *setup) { c.category = "10/30m" })
 	s.publishMany("errors", 4)
 	s.settled(4)
@@ -69,23 +67,19 @@ func TestEventsWaitWhileRedisIsUnavailable(t *testing.T) {
 	}
 	s.redis.Restart(t)
 	lines := s.settled(20)
-	if diff := cmp.Diff(map[string]int{"sent": 18, "dropped category": 2}, tally(lines)); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
-	if charged := s.charged(); charged != 18 {
-		t.Errorf("%d slots are taken, expected 18", charged)
-	}
+	s.expectOutcomes(map[string]int{"sent": 18, "dropped category": 2}, lines)
+	s.expectCharged(18)
 	s.expectNothingLeft()
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 }
 
 // A busy machine may be slow now and then. A worker that waits for too long is slow each time.
-func TestAWorkerGoesOnWithinTwoSecondsOfRedis(t *testing.T) {
+func TestWorkerResumesWithinTwoSeconds(t *testing.T) {
 	// Hurry has made the pause a tenth. The Redis client may wait for another second before it connects again.
 	if longest := 10 * consume.RetryPause() * 3 / 2; longest > time.Second {
 		t.Errorf("the worker may wait for %s, expected at most 1s", longest)
 	}
-	s := newDurableStation(t)
+	s := newDurableFixture(t)
 	r := s.started()
 	var took []time.Duration
 	for outage := range 5 {
@@ -99,7 +93,7 @@ func TestAWorkerGoesOnWithinTwoSecondsOfRedis(t *testing.T) {
 		if took[outage] <= 2*time.Second {
 			return
 		}
-		s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+		r.expectReady()
 	}
 	t.Errorf("the worker took %v to go on, expected at most 2s", took)
 }
@@ -107,8 +101,8 @@ func TestAWorkerGoesOnWithinTwoSecondsOfRedis(t *testing.T) {
 // Redis becomes unavailable between the decision and the post: the event neither goes out unrecorded nor is charged again.
 // The last to meet an outage of Redis was a post whose channel is paused since: nothing else asks Redis, and nothing may be
 // pulled before somebody has.
-func TestAnOutageThatNobodyAsksAboutAnyMoreEnds(t *testing.T) {
-	s := newStation(t)
+func TestOutageEndsWithoutAnotherRequest(t *testing.T) {
+	s := newFixture(t)
 	s.createStream(nil)
 	s.publish("errors", "one")
 	s.publish("errors", "two")
@@ -128,7 +122,7 @@ func TestAnOutageThatNobodyAsksAboutAnyMoreEnds(t *testing.T) {
 }
 
 func TestAnAdmittedEventOutlivesAnOutageOfRedis(t *testing.T) {
-	s := newDurableStation(t)
+	s := newDurableFixture(t)
 	r := s.started()
 	s.slack.Next(devstack.Behaviour{Delay: 500 * time.Millisecond})
 	s.publish("errors", "hello")
@@ -141,30 +135,14 @@ func TestAnAdmittedEventOutlivesAnOutageOfRedis(t *testing.T) {
 	s.redis.Restart(t)
 	s.settled(1)
 	s.expectEachPostedOnce(1)
-	if charged := s.charged(); charged != 1 {
-		t.Errorf("%d slots are taken, expected 1", charged)
-	}
+	s.expectCharged(1)
 	if sent := s.redis.Client(t).ZCard(t.Context(), "{"+namespace+"}:sent").Val(); sent < 1 {
 		t.Error("the event is not recorded as sent")
 	}
 }
 
-func TestAForgottenScriptIsLoadedAgain(t *testing.T) {
-	s := newStation(t)
-	s.started()
-	s.publish("errors", "before")
-	s.settled(1)
-	kit.Check(t, s.redis.Client(t).ScriptFlush(t.Context()).Err())
-	s.publish("errors", "after")
-	s.settled(2)
-	s.expectEachPostedOnce(2)
-	if lines := s.log.waits("redis"); len(lines) > 0 {
-		t.Errorf("it was waited for Redis: %v", lines)
-	}
-}
-
 func TestARedisThatIsTooOldIsRefused(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	old, err := server.NewServer("127.0.0.1:0")
 	kit.Check(t, err)
 	t.Cleanup(old.Close)
@@ -172,16 +150,5 @@ func TestARedisThatIsTooOldIsRefused(t *testing.T) {
 	r := s.start(func(c *setup) { c.redisURL = "redis://" + old.Addr().String() + "/0" })
 	if err := r.wait(); !errors.Is(err, ratelimit.ErrUnsuitable) || !strings.Contains(err.Error(), "6.2.14") {
 		t.Errorf("Run returns %v, expected that version 6.2.14 is too old", err)
-	}
-}
-
-func TestARedisThatForbidsScriptsIsRefused(t *testing.T) {
-	s := newStationWith(t, func(t *testing.T) *redistest.Server { return redistest.StartProcess(t) })
-	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
-	defer func() { _ = client.Close() }()
-	kit.Check(t, client.ACLSetUser(t.Context(), "worker", "on", ">pw", "~*", "+@all", "-@scripting").Err())
-	r := s.start(func(c *setup) { c.redisURL = "redis://worker:pw@" + s.redis.Addr + "/0" })
-	if err := r.wait(); !errors.Is(err, ratelimit.ErrUnsuitable) || !strings.Contains(err.Error(), "EVALSHA") {
-		t.Errorf("Run returns %v, expected that EVALSHA is forbidden", err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 // An archived channel costs five requests and then one a minute, not one for each event, and no slot; the other channels
 // go on.
-func TestAChannelThatRefusesEverythingIsLeftAlone(t *testing.T) {
-	s := newStation(t)
+func TestRefusingChannelIsClosed(t *testing.T) {
+	s := newFixture(t)
 	r := s.started(func(c *setup) { c.concurrency, c.category = 1, "8/30m" })
 	refusal := devstack.Behaviour{Code: "is_archived"}
 	s.slack.Next(refusal, refusal, refusal, refusal, refusal)
@@ -24,9 +24,7 @@ func TestAChannelThatRefusesEverythingIsLeftAlone(t *testing.T) {
 		s.publish("errors", fmt.Sprintf("event %d", i), "Nats-Msg-Id", fmt.Sprintf("e%d", i))
 	}
 	lines := s.settled(8)
-	if diff := cmp.Diff(map[string]int{"dead slack_rejected": 8}, tally(lines)); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	s.expectOutcomes(map[string]int{"dead slack_rejected": 8}, lines)
 	for _, l := range lines {
 		if l["detail"] != "is_archived" || l["channel"] != "C0DEFAULT" {
 			t.Errorf("line %v, expected the channel and Slack's code", l)
@@ -41,9 +39,7 @@ func TestAChannelThatRefusesEverythingIsLeftAlone(t *testing.T) {
 	if letters := s.letters(); len(letters) != 8 {
 		t.Errorf("%d dead letters, expected 8", len(letters))
 	}
-	if charged := s.charged(); charged != 0 {
-		t.Errorf("%d slots are taken, expected none", charged)
-	}
+	s.expectCharged(0)
 	if lines := s.log.named("channel refused"); len(lines) != 1 {
 		t.Errorf("%d lines report that the channel is refused, expected one", len(lines))
 	}
@@ -68,8 +64,8 @@ func (l begunByAnother) Admit(ctx context.Context, batch []ratelimit.Request) ([
 }
 
 // A channel may have begun to refuse everything after another replica's post: then the event may be in it, and keeps its slot.
-func TestAnEventThatAnotherHasPostedIsAmbiguousInARefusedChannel(t *testing.T) {
-	s := newStation(t)
+func TestRefusedChannelAfterAnotherReplicasPost(t *testing.T) {
+	s := newFixture(t)
 	s.started(quick, func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter { return begunByAnother{l, "posted"} }
 	})
@@ -77,15 +73,11 @@ func TestAnEventThatAnotherHasPostedIsAmbiguousInARefusedChannel(t *testing.T) {
 	s.publishMany("errors", 5)
 	s.settled(5)
 	s.publish("errors", "perhaps", "Nats-Msg-Id", "posted")
-	if l := s.lineOf("posted"); l["reason"] != "slack_rejected" || l["detail"] != "is_archived" || l["ambiguous"] != true {
-		t.Errorf("line %v, expected dead for slack_rejected, ambiguous", l)
-	}
+	s.expectLine("posted", line{"reason": "slack_rejected", "detail": "is_archived", "ambiguous": true})
 	if n := s.slack.Requests(); n != 5 {
 		t.Errorf("%d posts were tried, expected 5", n)
 	}
-	if charged := s.charged(); charged != 1 {
-		t.Errorf("%d slots are taken, expected that of the event that may be in the channel", charged)
-	}
+	s.expectCharged(1)
 }
 
 // What is wrong with a message is not its channel's fault: one publisher's bad blocks must not close the channel to others.
@@ -93,16 +85,13 @@ func TestAnEventThatAnotherHasPostedIsAmbiguousInARefusedChannel(t *testing.T) {
 func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
 	for _, code := range []string{"invalid_blocks", "slack_connect_file_link_sharing_blocked", "not_known_yet"} {
 		t.Run(code, func(t *testing.T) {
-			s := newStation(t)
+			s := newFixture(t)
 			r := s.started(func(c *setup) { c.concurrency = 1 })
 			for range 7 {
 				s.slack.Next(devstack.Behaviour{Code: code})
 			}
 			s.publishMany("errors", 8)
-			want := map[string]int{"dead slack_rejected": 7, "sent": 1}
-			if diff := cmp.Diff(want, tally(s.settled(8))); diff != "" {
-				t.Errorf("outcomes (-want +got):\n%s", diff)
-			}
+			s.expectOutcomes(map[string]int{"dead slack_rejected": 7, "sent": 1}, s.settled(8))
 			if refused := r.RefusedChannels(); len(refused) != 0 {
 				t.Errorf("refused channels %v, expected none", refused)
 			}
@@ -110,15 +99,13 @@ func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
 	}
 }
 
-func TestAChannelThatRefusesNowAndThenIsNotLeftAlone(t *testing.T) {
-	s := newStation(t)
+func TestOccasionalRefusalsDoNotCloseAChannel(t *testing.T) {
+	s := newFixture(t)
 	s.started(func(c *setup) { c.concurrency = 1 })
 	refusal := devstack.Behaviour{Code: "restricted_action"}
 	for range 3 {
 		s.slack.Next(refusal, refusal, refusal, refusal, devstack.Behaviour{})
 	}
 	s.publishMany("errors", 15)
-	if diff := cmp.Diff(map[string]int{"dead slack_rejected": 12, "sent": 3}, tally(s.settled(15))); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	s.expectOutcomes(map[string]int{"dead slack_rejected": 12, "sent": 3}, s.settled(15))
 }

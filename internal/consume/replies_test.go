@@ -15,7 +15,7 @@ import (
 )
 
 // publishWithReply publishes an event with a reply subject, to which the server sends its acknowledgement.
-func (s *station) publishWithReply(category, payload, reply string, headers ...string) {
+func (s *fixture) publishWithReply(category, payload, reply string, headers ...string) {
 	s.Helper()
 	message := &nats.Msg{Subject: "notify." + category, Reply: reply, Data: []byte(payload), Header: nats.Header{}}
 	for i := 0; i < len(headers); i += 2 {
@@ -27,7 +27,7 @@ func (s *station) publishWithReply(category, payload, reply string, headers ...s
 // An acknowledgement that the server stores as an event of another category is no event: it is counted, and neither charged
 // nor posted, dead-lettered or republished. It has no reply subject, so it causes no other.
 func TestAReplyThatIsStoredAsAnEventIsDropped(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	copies, err := s.conn.SubscribeSync("spilled.>")
 	kit.Check(t, err)
 	s.started(func(c *setup) { c.dropped, c.category = "spilled", "1/30m" })
@@ -78,7 +78,7 @@ func TestAcknowledgementsAreThoseOfTheServer(t *testing.T) {
 // An acknowledgement that arrives where a worker has asked for events changes nothing: the inbox cannot be guessed, but who
 // may look at the server's subscriptions knows it.
 func TestAReplyAtAWorkersInboxDoesNotStopIt(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	asked := make(chan string, 100)
 	_, err := s.conn.Subscribe("$JS.API.CONSUMER.MSG.NEXT."+streamName+"."+consumerName, func(m *nats.Msg) { asked <- m.Reply })
 	kit.Check(t, err)

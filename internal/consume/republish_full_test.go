@@ -53,7 +53,7 @@ func TestTheRepublisherIsBoundedInBytes(t *testing.T) {
 }
 
 // Headers take memory too, and what was decoded from a payload.
-func TestTheRepublisherCountsHeadersAndWhatWasDecoded(t *testing.T) {
+func TestRepublisherCountsHeadersAndPayload(t *testing.T) {
 	r, end := stuckRepublisher()
 	message := event.Message{Data: make([]byte, 20<<10)}
 	one := result.Result{Outcome: outcome.Dropped, Delivery: &feed.Delivery{Message: message, Cost: 81 << 10}}

@@ -1,7 +1,6 @@
 package consume_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 
 // A worker that is asked to stop settles what it holds, pulls no more, and loses nothing.
 func TestShutdownUnderLoadLosesNothing(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	s.createStream(nil)
 	s.publishMany("errors", 400)
 	s.slack.Always(devstack.Behaviour{Delay: 5 * time.Millisecond})
@@ -52,7 +51,7 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 		}
 	}
 	t.Run("Slack", func(t *testing.T) {
-		s := newStation(t)
+		s := newFixture(t)
 		r := s.started(func(c *setup) { c.shutdown, c.concurrency = timeout, 1 })
 		s.slack.Next(devstack.Behaviour{RetryAfter: "60"})
 		s.publishMany("errors", 20)
@@ -64,7 +63,7 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 		s.expectEachPostedOnce(20)
 	})
 	t.Run("Redis", func(t *testing.T) {
-		s := newDurableStation(t)
+		s := newDurableFixture(t)
 		r := s.started(func(c *setup) { c.shutdown = timeout })
 		s.redis.Stop(t)
 		s.publishMany("errors", 20)
@@ -75,15 +74,8 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 		s.settled(20)
 		s.expectEachPostedOnce(20)
 	})
-	t.Run("Redis, from the start", func(t *testing.T) {
-		s := newDurableStation(t)
-		s.redis.Stop(t)
-		r := s.start(func(c *setup) { c.shutdown = timeout })
-		r.expectWaitingForRedis()
-		inTime(t, r)
-	})
 	t.Run("NATS", func(t *testing.T) {
-		s := newStation(t)
+		s := newFixture(t)
 		r := s.started(func(c *setup) { c.shutdown = timeout })
 		s.slack.Always(devstack.Behaviour{Status: 503})
 		s.publishMany("errors", 5)
@@ -92,7 +84,7 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 		inTime(t, r)
 	})
 	t.Run("the dead-letter stream", func(t *testing.T) {
-		s := newStation(t)
+		s := newFixture(t)
 		full := jetstream.StreamConfig{Name: deadName, Subjects: []string{"elsewhere.>"}}
 		kit.Check(t, second(s.js.CreateStream(t.Context(), full)))
 		r := s.started(func(c *setup) { c.shutdown = timeout })
@@ -108,7 +100,7 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 // No post begins that the worker might have to cut off: a post that is cut off may have reached Slack, and would come
 // again.
 func TestNoPostIsCutOffByAShutdown(t *testing.T) {
-	s := newStation(t)
+	s := newFixture(t)
 	// A post begins no later than two seconds after the stop. The first one ends later than that, unless the stop is late by 1.5 s.
 	s.slack.Always(devstack.Behaviour{Delay: 3500 * time.Millisecond})
 	first := s.started(func(c *setup) { c.shutdown, c.concurrency = 4*time.Second, 1 })
@@ -126,7 +118,7 @@ func TestNoPostIsCutOffByAShutdown(t *testing.T) {
 
 // An event that is in Slack is settled, even if Redis is unavailable and cannot record it before the worker has to end.
 func TestAnEventInSlackIsNotReturned(t *testing.T) {
-	s := newDurableStation(t)
+	s := newDurableFixture(t)
 	first := s.started(func(c *setup) { c.shutdown = time.Second })
 	s.slack.Next(devstack.Behaviour{Delay: 500 * time.Millisecond})
 	s.publish("errors", "hello")
@@ -139,18 +131,4 @@ func TestAnEventInSlackIsNotReturned(t *testing.T) {
 	s.expectNothingLeft()
 	s.settled(1)
 	s.expectEachPostedOnce(1)
-}
-
-func TestLimitsHoldOverARestartOfTheWorker(t *testing.T) {
-	s := newStation(t)
-	for i := range 3 {
-		r := s.started(func(c *setup) { c.category = "5/30m" })
-		s.publishMany("errors", 4)
-		s.settled(4 * (i + 1))
-		kit.Check(t, r.stop())
-	}
-	want := map[string]int{"sent": 5, "dropped category": 7}
-	if got := tally(s.log.settled()); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("outcomes %v, expected %v", got, want)
-	}
 }

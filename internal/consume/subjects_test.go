@@ -12,8 +12,8 @@ import (
 )
 
 // What a worker would read of a consumer that takes too much has no category: it waits, and makes no dead letters of it.
-func TestAConsumerThatTakesMoreThanTheSubjectIsNotRead(t *testing.T) {
-	s := newStation(t)
+func TestConsumerWiderThanTheSubjectIsNotRead(t *testing.T) {
+	s := newFixture(t)
 	stream := s.createStream(func(config *jetstream.StreamConfig) {
 		config.Subjects, config.Retention = []string{"notify.>", "other.>"}, jetstream.LimitsPolicy
 	})
@@ -36,24 +36,9 @@ func TestAConsumerThatTakesMoreThanTheSubjectIsNotRead(t *testing.T) {
 	s.expectEachPostedOnce(1)
 }
 
-func TestAStreamThatTakesNothingOfTheSubjectIsWaitedFor(t *testing.T) {
-	s := newStation(t)
-	stream := s.createStream(func(config *jetstream.StreamConfig) { config.Subjects = []string{"other.>"} })
-	r := s.start()
-	s.eventually("the worker names the mismatch", func() bool {
-		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "consumer: stream NOTIFY takes other.>, and nothing of NATS_SUBJECT notify.>")
-	})
-	config := stream.CachedInfo().Config
-	config.Subjects = append(config.Subjects, "notify.>")
-	kit.Check(t, second(s.js.UpdateStream(t.Context(), config)))
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
-	s.publish("errors", "hello")
-	s.settled(1)
-}
-
 // Events that can be sent do not wait for a stream that they do not need.
-func TestWithoutADeadLetterStreamGoodEventsAreSent(t *testing.T) {
-	s := newStation(t)
+func TestGoodEventsNeedNoDeadLetterStream(t *testing.T) {
+	s := newFixture(t)
 	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FOREIGN", Subjects: []string{"notify-dead.>"}})
 	kit.Check(t, err)
 	r := s.start()
@@ -69,8 +54,8 @@ func TestWithoutADeadLetterStreamGoodEventsAreSent(t *testing.T) {
 }
 
 // A server that comes back without its storage answers no pull request: the worker finds out that its consumer is gone.
-func TestAServerThatLostItsStorageGetsStreamAndConsumerAnew(t *testing.T) {
-	s := newStation(t)
+func TestServerThatLostItsStorage(t *testing.T) {
+	s := newFixture(t)
 	r := s.started()
 	s.nats.Stop()
 	fresh, err := devstack.StartNATS(s.nats.Addr(), t.TempDir())
@@ -83,7 +68,7 @@ func TestAServerThatLostItsStorageGetsStreamAndConsumerAnew(t *testing.T) {
 		_, err := s.js.Stream(t.Context(), streamName)
 		return err == nil
 	})
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(t.Context())) == 0 })
+	r.expectReady()
 	s.publish("errors", "hello")
 	s.settled(1)
 	s.expectNothingLeft()

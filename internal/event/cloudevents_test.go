@@ -46,20 +46,13 @@ func TestDecodeStructuredCloudEvent(t *testing.T) {
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	accepted{
 		"text":                       {structured(`,"data":"disk full"`), plain("disk full", fromDB("c-1"))},
-		"text with a brace":          {structured(`,"data":"{\"text\":\"x\"}"`), plain(`{"text":"x"}`, fromDB("c-1"))},
 		"object":                     {structured(`,"data":{"text":"x","cost":2}`), plain("x", fromDB("c-1"), withCost(2))},
-		"object with blocks":         {structured(`,"data":{"blocks":[{"type":"divider"}]}`), plain("", fromDB("c-1"), withBlocks(`[{"type":"divider"}]`))},
 		"time":                       {structured(`,"time":"2026-11-20T12:00:00Z","data":"x"`), plain("x", fromDB("c-1"), at(noon))},
-		"time null":                  {structured(`,"time":null,"data":"x"`), plain("x", fromDB("c-1"))},
 		"data's id and time":         {structured(`,"time":"2026-11-20T12:00:00Z","data":{"id":"d-1","time":"2020-01-01T00:00:00Z","text":"x"}`), plain("x", fromDB("c-1"), at(noon))},
-		"data's id alone":            {structured(`,"data":{"id":5,"time":6,"text":"x"}`), plain("x", fromDB("c-1"))},
 		"the attribute text is none": {structured(`,"text":"y","cost":7,"data":{"text":"x"}`), plain("x", fromDB("c-1"))},
 		"not a CloudEvent inside":    {structured(`,"data":{"specversion":"9","text":"x"}`), plain("x", fromDB("c-1"))},
-		"base64 text":                {structured(`,"data_base64":"` + base64Of("disk full") + `"`), plain("disk full", fromDB("c-1"))},
 		"base64 object":              {structured(`,"data_base64":"` + base64Of(`{"text":"x","cost":2}`) + `","datacontenttype":"application/json"`), plain("x", fromDB("c-1"), withCost(2))},
 		"base64 declared plain":      {structured(`,"data_base64":"` + base64Of(`{"text":"x"}`) + `","datacontenttype":"text/plain;charset=utf-8"`), plain(`{"text":"x"}`, fromDB("c-1"))},
-		"base64 null":                {structured(`,"data_base64":null,"data":"x"`), plain("x", fromDB("c-1"))},
-		"data null":                  {structured(`,"data":null,"data_base64":"` + base64Of("x") + `"`), plain("x", fromDB("c-1"))},
 		"declared":                   {withHeader(structured(`,"data":"x"`), "Content-Type", structuredType), plain("x", fromDB("c-1"))},
 		"declared as in the binding": {withHeader(structured(`,"data":"x"`), "content-type", "Application/CloudEvents; charset=UTF-8"), plain("x", fromDB("c-1"))},
 		"declared, and headers too":  {withHeader(structured(`,"data":"x"`), "Content-Type", structuredType, "ce-specversion", "1.0", "ce-id", "h"), plain("x", fromDB("c-1"))},
@@ -72,37 +65,24 @@ func TestDecodeStructuredCloudEvent(t *testing.T) {
 	)
 	table := rejected{
 		"not an object":        {message: withHeader(message("disk full"), "Content-Type", structuredType), detail: "payload is not an object, expected a CloudEvent as a JSON object"},
-		"an array":             {message: withHeader(message(`[{}]`), "Content-Type", structuredType), detail: "payload is not an object, expected a CloudEvent as a JSON object"},
-		"broken":               {message: withHeader(message(`{"specversion":`), "Content-Type", structuredType), detail: "payload is broken JSON: it ends at byte 15 before its object does"},
 		"batch":                {message: withHeader(message(`[{"specversion":"1.0"}]`), "Content-Type", "application/cloudevents-batch+json"), detail: "payload is a batch of CloudEvents, expected one CloudEvent in each message"},
-		"batch of one":         {message: withHeader(structured(`,"data":"x"`), "content-type", "Application/CloudEvents-Batch+JSON; charset=utf-8"), detail: "payload is a batch of CloudEvents, expected one CloudEvent in each message"},
 		"another format":       {message: withHeader(message(`<event/>`), "Content-Type", "application/cloudevents+xml"), detail: "payload is a CloudEvent in a format other than JSON, expected application/cloudevents+json"},
 		"declared, no version": {message: withHeader(message(`{"id":"c-1","source":"/s","type":"t","data":"x"}`), "Content-Type", structuredType), detail: "CloudEvent has no specversion, expected a string that is not empty", id: "c-1"},
-		"declared, number":     {message: withHeader(message(`{"id":"c-1","specversion":1.0}`), "Content-Type", structuredType), detail: "specversion is a number, expected a string", id: "c-1"},
 		"no id":                {message: message(`{"specversion":"1.0","source":"/s","type":"t","data":{"id":"d-1","text":"x"}}`), detail: "CloudEvent has no id, expected a string that is not empty"},
-		"no id but the header": {message: withHeader(message(`{"specversion":"1.0","source":"/s","type":"t","data":"x"}`), "Nats-Msg-Id", "h-1"), detail: "CloudEvent has no id, expected a string that is not empty", id: "h-1"},
-		"empty id":             {message: message(`{"specversion":"1.0","id":"","source":"/s","type":"t","data":"x"}`), detail: "CloudEvent has no id, expected a string that is not empty"},
-		"id of another type":   {message: message(`{"specversion":"1.0","id":1,"source":"/s","type":"t","data":"x"}`), detail: "id is a number, expected a string"},
 		"no source":            {message: message(`{"specversion":"1.0","id":"c-1","type":"t","data":"x"}`), detail: "CloudEvent has no source, expected a string that is not empty", id: "c-1"},
 		"no type":              {message: message(`{"specversion":"1.0","id":"c-1","source":"/s","data":"x"}`), detail: "CloudEvent has no type, expected a string that is not empty", id: "c-1"},
-		"bad time":             {message: structured(`,"time":"noon","data":"x"`), detail: "time is not a time, expected RFC 3339 such as 2026-11-20T04:39:01Z", id: "c-1"},
 		"no data":              {message: structured(``), detail: neither, id: "c-1"},
-		"null data":            {message: structured(`,"data":null`), detail: neither, id: "c-1"},
-		"blank data":           {message: structured(`,"data":" "`), detail: neither, id: "c-1"},
-		"text outside data":    {message: structured(`,"text":"x"`), detail: neither, id: "c-1"},
 		"data: array":          {message: structured(`,"data":["x"]`), detail: "data is an array, expected an object or a string", id: "c-1"},
 		"data: number":         {message: structured(`,"data":5`), detail: "data is a number, expected an object or a string", id: "c-1"},
 		"field of data":        {message: structured(`,"data":{"text":5}`), detail: "data.text is a number, expected a string", id: "c-1"},
-		"block of data":        {message: structured(`,"data":{"blocks":[{"type":5}]}`), detail: "data.blocks[0].type is a number, expected a string", id: "c-1"},
 		"channel of data":      {message: structured(`,"data":{"text":"x","channel":"C9"}`), reason: outcome.Unroutable, detail: `data.channel "C9" is not one of the configured channels`, id: "c-1"},
 		"both data":            {message: structured(`,"data":"x","data_base64":"eA=="`), detail: "CloudEvent has both data and data_base64, expected one of them", id: "c-1"},
 		"base64: broken":       {message: structured(`,"data_base64":"eA"`), detail: "data_base64 is not valid base64", id: "c-1"},
 		"base64: number":       {message: structured(`,"data_base64":5`), detail: "data_base64 is a number, expected a string", id: "c-1"},
 		"base64: UTF-8":        {message: structured(`,"data_base64":"` + base64Of("\xff") + `"`), detail: "data_base64 is not valid UTF-8 once decoded", id: "c-1"},
 		"base64: broken JSON":  {message: structured(`,"data_base64":"` + base64Of("{x") + `"`), detail: "data_base64 is broken JSON, or nested too deeply, at byte 2", id: "c-1"},
-		"base64: type of type": {message: structured(`,"data_base64":"eA==","datacontenttype":5`), detail: "datacontenttype is a number, expected a string", id: "c-1"},
 	}
-	for _, v := range []string{"0.3", "2.0", "1", "1.", "1.0.2", "1.x", "1.-1", "1.0 ", "10.0", "v1.0"} {
+	for _, v := range []string{"0.3", "2.0", "1", "1.", "1.x", "10.0"} {
 		table["version "+v] = rejected{"": {message: message(`{"specversion":"` + v + `","id":"c-1","source":"/s","type":"t","data":"x"}`), detail: version, id: "c-1"}}[""]
 	}
 	table.run(t)
@@ -113,17 +93,13 @@ func TestDecodeBinaryCloudEvent(t *testing.T) {
 	accepted{
 		"text":                       {binary("disk full"), plain("disk full", fromDB("c-1"))},
 		"object":                     {binary(`{"text":"x","cost":2}`), plain("x", fromDB("c-1"), withCost(2))},
-		"object's id and time":       {binary(`{"id":5,"time":"then","text":"x"}`), plain("x", fromDB("c-1"))},
 		"names in any case":          {withHeader(message("x"), "CE-SpecVersion", "1.0", "Ce-Id", "c-1", "cE-sOURCE", "/s", "CE-TYPE", "t", "Ce-Time", "2026-11-20T12:00:00Z"), plain("x", fromSource("c-1", "/s"), at(noon))},
 		"time":                       {binary("x", "ce-time", "2026-11-20T13:00:00+01:00"), plain("x", fromDB("c-1"), at(noon))},
 		"encoded time":               {binary("x", "ce-time", "2026-11-20T13%3A00%3A00%2B01:00"), plain("x", fromDB("c-1"), at(noon))},
-		"no CloudEvent in it":        {binary(`{"specversion":"9","text":"x"}`), plain("x", fromDB("c-1"))},
 		"declared plain":             {binary(`{"text":"x"}`, "ce-datacontenttype", "text/plain"), plain(`{"text":"x"}`, fromDB("c-1"))},
-		"declared plain as in HTTP":  {binary(`{"text":"x"}`, "Content-Type", "text/plain"), plain(`{"text":"x"}`, fromDB("c-1"))},
 		"the binding's declaration":  {binary(`{"text":"x"}`, "ce-datacontenttype", "application/json", "Content-Type", "text/plain"), plain("x", fromDB("c-1"))},
 		"percent-encoded id":         {binary("x", "ce-id", "Euro%20%E2%82%AC%20%f0%9F%98%80"), plain("x", fromDB("Euro € 😀"))},
 		"decoded once":               {binary("x", "ce-id", "100%2525"), plain("x", fromDB("100%25"))},
-		"encoded without need":       {binary("x", "ce-id", "%63-1"), plain("x", fromDB("c-1"))},
 		"percent that encodes none":  {binary("x", "ce-id", "5% of%zz%4"), plain("x", fromDB("5% of%zz%4"))},
 		"quoted":                     {binary("x", "ce-id", `"a \"b\" \\ c%20d"`), plain("x", fromDB(`a "b" \ c d`))},
 		"one quote":                  {binary("x", "ce-id", `"`), plain("x", fromDB(`"`))},
@@ -131,36 +107,16 @@ func TestDecodeBinaryCloudEvent(t *testing.T) {
 		"plus is a plus":             {binary("x", "ce-id", "a+b"), plain("x", fromDB("a+b"))},
 		"without ce-specversion":     {binary("x", "ce-specversion", ""), plain("x")},
 		"header's id before ce-id":   {binary("x", "Nats-Msg-Id", "h-1"), plain("x", withID("h-1"), causedBy("/db"))},
-		"header repeats ce-id":       {binary("x", "Nats-Msg-Id", "c-1"), plain("x", fromDB("c-1"))},
 		"as it is replayed":          {binary("x", "Notifier-Event-Id", "c-1", "Nats-Msg-Id", "replay.7"), plain("x", fromDB("c-1"))},
-		"replayed under another id":  {binary("x", "Notifier-Event-Id", "h-1", "Nats-Msg-Id", "c-1"), plain("x", withID("h-1"), causedBy("/db"))},
-		"encoded source":             {binary("x", "ce-source", "/a%20b"), plain("x", fromSource("c-1", "/a b"))},
 		"two spellings, first bytes": {binary("x", "Ce-Id", "c-2", "cE-Id", "c-3"), plain("x", fromDB("c-2"))},
 	}.run(t)
 	rejected{
-		"version 0.3":         {message: binary("x", "ce-specversion", "0.3"), detail: "CloudEvent has an unsupported specversion, expected 1.0 or a later 1.x", id: "c-1"},
 		"blank version":       {message: binary("x", "ce-specversion", " "), detail: "CloudEvent has no specversion, expected a string that is not empty", id: "c-1"},
 		"no id":               {message: binary(`{"id":"d-1","text":"x"}`, "ce-id", ""), detail: "CloudEvent has no id, expected a string that is not empty"},
-		"no source":           {message: binary("x", "ce-source", ""), detail: "CloudEvent has no source, expected a string that is not empty", id: "c-1"},
-		"no type":             {message: binary("x", "ce-type", ""), detail: "CloudEvent has no type, expected a string that is not empty", id: "c-1"},
-		"bad time":            {message: binary("x", "ce-time", "noon"), detail: "time is not a time, expected RFC 3339 such as 2026-11-20T04:39:01Z", id: "c-1"},
 		"overlong encoding":   {message: binary("x", "ce-id", "%C0%A0"), detail: "ce-id is not valid UTF-8 once decoded"},
 		"control in the id":   {message: binary("x", "ce-id", "a%0Ab"), detail: "id has a control character, expected none"},
-		"nothing to say":      {message: binary(" "), detail: "event has neither text nor blocks, expected at least one of them", id: "c-1"},
-		"broken object":       {message: binary(`{"text"`), detail: "payload is broken JSON: it ends at byte 7 before its object does", id: "c-1"},
 		"bad type of content": {message: binary("x", "ce-datacontenttype", "%FF"), detail: "ce-datacontenttype is not valid UTF-8 once decoded", id: "c-1"},
 	}.run(t)
-}
-
-// Headers come as a map: which of several spellings counts must not depend on its order.
-func TestDecodeIsDeterministic(t *testing.T) {
-	m := binary("x", "Ce-Id", "c-2", "cE-Id", "c-3", "CE-id", "c-4", "Ce-id", "c-5")
-	want, _ := event.Decode(m, rules(t))
-	for range 100 {
-		if got, _ := event.Decode(m, rules(t)); got.ID != want.ID {
-			t.Fatalf("id %q, then %q", want.ID, got.ID)
-		}
-	}
 }
 
 // What the CloudEvents SDK writes is read back: its attributes, and its data in each encoding that it has.

@@ -36,19 +36,13 @@ func TestDecodeJSONObject(t *testing.T) {
 		"nulls":                    {message(`{"text":"x","blocks":null,"id":null,"channel":null,"thread_ts":null,"cost":null,"time":null,"specversion":null}`), plain("x")},
 		"empty strings":            {message(`{"text":"x","id":"","channel":"","thread_ts":"","time":"","blocks":[]}`), plain("x")},
 		"specversion not a string": {message(`{"text":"x","specversion":2}`), plain("x")},
-		"declared":                 {withHeader(message(`{"text":"x"}`), "content-type", "application/json"), plain("x")},
 		"channel":                  {message(`{"text":"x","channel":"#deploys"}`), plain("x", func(e *event.Event) { e.Channel = "#deploys" })},
 		"thread":                   {message(`{"text":"x","thread_ts":"1234567890.123456"}`), plain("x", func(e *event.Event) { e.ThreadTS = "1234567890.123456" })},
-		"cost":                     {message(`{"text":"x","cost":2}`), plain("x", withCost(2))},
-		"least cost":               {message(`{"text":"x","cost":1}`), plain("x", withCost(1))},
 		"highest cost":             {message(`{"text":"x","cost":20}`), plain("x", withCost(20))},
 		"blocks only":              {message(`{"blocks":[ {"type":"divider"} ]}`), plain("", withBlocks(`[ {"type":"divider"} ]`))},
-		"blocks and text":          {message(`{"text":"x","blocks":[{"type":"divider"}]}`), plain("x", withBlocks(`[{"type":"divider"}]`))},
 		"blocks and blank text":    {message(`{"text":" \n","blocks":[{"type":"divider"}]}`), plain("", withBlocks(`[{"type":"divider"}]`))},
 		"most blocks":              {message(`{"blocks":` + repeatBlocks(50) + `}`), plain("", withBlocks(repeatBlocks(50)))},
-		"any type of block":        {message(`{"blocks":[{"type":"next year's","type2":1}]}`), plain("", withBlocks(`[{"type":"next year's","type2":1}]`))},
 		"time":                     {message(`{"text":"x","time":"2026-11-20T05:39:01.5+01:00"}`), plain("x", at(time.Date(2026, 11, 20, 4, 39, 1, 5e8, time.UTC)))},
-		"first time":               {message(`{"text":"x","time":"1970-01-01T00:00:00Z"}`), plain("x", at(time.Unix(0, 0).UTC()))},
 		"last time":                {message(`{"text":"x","time":"9999-12-31T23:59:59Z"}`), plain("x", at(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)))},
 		"1970 in UTC":              {message(`{"text":"x","time":"1969-12-31T23:30:00-01:00"}`), plain("x", at(time.Date(1970, 1, 1, 0, 30, 0, 0, time.UTC)))},
 	}.run(t)
@@ -65,109 +59,74 @@ func TestDecodeJSONObjectRejects(t *testing.T) {
 		years   = "time is not within the years 1970 to 9999 UTC"
 	)
 	table := rejected{
-		"nothing in it":       {message: message(`{}`), detail: neither},
 		"blank text":          {message: message(`{"text":" \n\u00a0"}`), detail: neither},
 		"empty blocks":        {message: message(`{"blocks":[]}`), detail: neither},
-		"both empty":          {message: message(`{"text":"","blocks":[ ]}`), detail: neither},
 		"nulls":               {message: message(`{"text":null,"blocks":null}`), detail: neither},
-		"another case":        {message: message(`{"Text":"x","BLOCKS":[{"type":"divider"}]}`), detail: neither},
 		"last of two is null": {message: message(`{"text":"x","text":null}`), detail: neither},
 
-		"cut off":           {message: message(`{"text":"x"`), detail: "payload is broken JSON: it ends at byte 11 before its object does"},
-		"only a brace":      {message: message(`{`), detail: "payload is broken JSON: it ends at byte 1 before its object does"},
-		"broken":            {message: message(`{"text":x}`), detail: "payload is broken JSON, or nested too deeply, at byte 9"},
-		"declared JSON":     {message: withHeader(message(`{"text"}`), "Content-Type", "application/json"), detail: "payload is broken JSON, or nested too deeply, at byte 8"},
-		"not JSON at all":   {message: message(`{{ .Title }} is down`), detail: "payload is broken JSON, or nested too deeply, at byte 2"},
-		"comma at the end":  {message: message(`{"text":"x",}`), detail: "payload is broken JSON, or nested too deeply, at byte 13"},
-		"something after":   {message: message(`{"text":"x"} y`), detail: "payload continues after its JSON object, which ends at byte 12"},
-		"two objects":       {message: message("{\"text\":\"x\"}\n{\"text\":\"y\"}"), detail: "payload continues after its JSON object, which ends at byte 12"},
-		"a control in text": {message: message("{\"text\":\"a\nb\"}"), detail: "payload is broken JSON, or nested too deeply, at byte 11"},
+		"cut off":         {message: message(`{"text":"x"`), detail: "payload is broken JSON: it ends at byte 11 before its object does"},
+		"broken":          {message: message(`{"text":x}`), detail: "payload is broken JSON, or nested too deeply, at byte 9"},
+		"something after": {message: message(`{"text":"x"} y`), detail: "payload continues after its JSON object, which ends at byte 12"},
 
 		"text: number":          {message: message(`{"text":5}`), detail: "text is a number, expected a string"},
-		"text: negative":        {message: message(`{"text":-5}`), detail: "text is a number, expected a string"},
 		"text: object":          {message: message(`{"text": {"text":"x"}}`), detail: "text is an object, expected a string"},
-		"text: array":           {message: message(`{"text":["x"]}`), detail: "text is an array, expected a string"},
-		"text: true":            {message: message(`{"text":true}`), detail: "text is a boolean, expected a string"},
-		"text: false":           {message: message(`{"text":false,"blocks":[{"type":"divider"}]}`), detail: "text is a boolean, expected a string"},
 		"blocks: object":        {message: message(`{"text":"x","blocks":{"type":"divider"}}`), detail: "blocks is an object, expected an array"},
 		"blocks: string":        {message: message(`{"text":"x","blocks":"[]"}`), detail: "blocks is a string, expected an array"},
 		"blocks: too many":      {message: message(`{"blocks":` + repeatBlocks(51) + `}`), detail: "blocks has 51 elements, expected at most 50"},
 		"block: string":         {message: message(`{"blocks":["divider"]}`), detail: "blocks[0] is a string, expected an object"},
 		"block: null":           {message: message(`{"blocks":[{"type":"divider"}, null]}`), detail: "blocks[1] is null, expected an object"},
-		"block: without type":   {message: message(`{"blocks":[{"Type":"divider"}]}`), detail: "blocks[0].type is absent, expected a string"},
-		"block: empty type":     {message: message(`{"blocks":[{"type":""}]}`), detail: "blocks[0].type is absent, expected a string"},
 		"block: type of number": {message: message(`{"blocks":[{"type":"divider"},{"type":3}]}`), detail: "blocks[1].type is a number, expected a string"},
-		"channel: array":        {message: message(`{"text":"x","channel":["C0123"]}`), detail: "channel is an array, expected a string"},
+		"channel: long":         {message: message(`{"text":"x","channel":"c` + strings.Repeat("ä", 2000) + `"}`), reason: outcome.Unroutable, detail: `channel "c` + strings.Repeat("ä", 39) + `…" is not one of the configured channels`},
+		"channel: unsafe":       {message: message(`{"text":"x","channel":"a\u001b[2J"}`), reason: outcome.Unroutable, detail: `channel "a\x1b[2J" is not one of the configured channels`},
 		"channel: unlisted":     {message: message(`{"text":"x","channel":"c0123"}`), reason: outcome.Unroutable, detail: `channel "c0123" is not one of the configured channels`},
-		"channel: blank":        {message: message(`{"text":"x","channel":" "}`), reason: outcome.Unroutable, detail: `channel " " is not one of the configured channels`},
 		"thread: number":        {message: message(`{"text":"x","thread_ts":1234567890.123456}`), detail: "thread_ts is a number, expected a string"},
 		"time: number":          {message: message(`{"text":"x","time":1795149541}`), detail: "time is a number, expected a string"},
 	}
-	for _, value := range []string{"1234567890", "1234567890.12345", "1234567890.1234567", "123456789.1234567", "1234567890,123456", "123456789a.123456", "1234567890.12345 ", "+234567890.123456", "１234567.123456"} {
+	for _, value := range []string{"1234567890", "123456789.1234567", "1234567890,123456", "123456789a.123456", "1234567890.12345 "} {
 		table["thread: "+value] = rejected{"": {message: message(`{"text":"x","thread_ts":"` + value + `"}`), detail: ts}}[""]
 	}
 	for value, detail := range map[string]string{
-		"0": below, "-0": below, "-1": below, "-99999999999999999999": below,
-		"21": "cost 21" + above, "9223372036854775807": "cost 9223372036854775807" + above, "99999999999999999999": "cost 99999999999999999999" + above,
+		"0": below, "-99999999999999999999": below,
+		"21": "cost 21" + above, "99999999999999999999": "cost 99999999999999999999" + above,
 		strings.Repeat("9", 81): "cost " + strings.Repeat("9", 80) + "…" + above,
-		"2.0":                   cost, "1.5": cost, "1e1": cost, "1E0": cost,
-		`"2"`: "cost is a string, expected an integer", "true": "cost is a boolean, expected an integer", "[1]": "cost is an array, expected an integer",
+		"2.0":                   cost, "1e1": cost,
+		`"2"`: "cost is a string, expected an integer",
 	} {
 		table["cost: "+value] = rejected{"": {message: message(`{"text":"x","cost":` + value + `}`), detail: detail}}[""]
 	}
 	for value, detail := range map[string]string{
-		"yesterday": rfc, "2026-11-20": rfc, "2026-11-20 04:39:01Z": rfc, "2026-11-20T04:39:01": rfc, "2026-11-20T4:39:01Z": rfc,
-		"2026-11-20T04:39:01,5Z": rfc, "2026-02-30T00:00:00Z": rfc, "2026-11-20T04:39:01+25:00": rfc, "99999-01-01T00:00:00Z": rfc,
-		"1969-12-31T23:59:59Z": years, "1970-01-01T00:30:00+01:00": years, "0001-01-01T00:00:00Z": years, "9999-12-31T23:30:00-01:00": years,
+		"yesterday": rfc, "2026-11-20T04:39:01": rfc, "2026-11-20T4:39:01Z": rfc,
+		"2026-11-20T04:39:01,5Z": rfc, "2026-02-30T00:00:00Z": rfc,
+		"1969-12-31T23:59:59Z": years, "1970-01-01T00:30:00+01:00": years, "9999-12-31T23:30:00-01:00": years,
 	} {
 		table["time: "+value] = rejected{"": {message: message(`{"text":"x","time":"` + value + `"}`), detail: detail}}[""]
 	}
 	table.run(t)
 }
 
-func TestDecodeDeepNesting(t *testing.T) {
-	r := rules(t)
-	r.MaxBytes = 1 << 20
-	for _, depth := range []int{1_000, 300_000} {
-		deep := strings.Repeat("[", depth) + strings.Repeat("]", depth)
-		for _, payload := range []string{
-			`{"text":"x","unknown":` + deep + `}`,
-			`{"blocks":[{"type":"divider","deep":` + deep + `}]}`,
-		} {
-			_, rejection := event.Decode(message(payload), r)
-			if (rejection != nil) != (depth > 10_000) {
-				t.Errorf("depth %d: %v", depth, rejection)
-			}
-			if rejection != nil && !strings.Contains(rejection.Detail, "nested too deeply, at byte 100") {
-				t.Errorf("depth %d: %v", depth, rejection)
-			}
+// A category may bound the cost further. Without rules any cost is taken, and no channel may be named.
+func TestRulesOfCostsAndChannels(t *testing.T) {
+	bounded, open := rules(t), event.Rules{Pattern: mustPattern(t, "notify.>"), MaxBytes: maxBytes}
+	deploys := message(`{"text":"x","cost":6}`)
+	deploys.Subject = "notify.deploys"
+	for _, tc := range []struct {
+		name    string
+		message event.Message
+		rules   event.Rules
+		want    string // the rejection; empty: none
+	}{
+		{"cost within the category's bound", message(`{"text":"x","cost":6}`), bounded, ""},
+		{"cost above the category's bound", deploys, bounded, "malformed: cost 6, expected 1 to 5, as the limits allow"},
+		{"cost without a rule", deploys, open, ""},
+		{"channel without a rule", message(`{"text":"x","channel":"C0123"}`), open, `unroutable: channel "C0123" is not one of the configured channels`},
+	} {
+		got := ""
+		if _, rejection := event.Decode(tc.message, tc.rules); rejection != nil {
+			got = rejection.Error()
 		}
-	}
-}
-
-func TestCostIsBoundedByTheCategory(t *testing.T) {
-	r := rules(t)
-	m := message(`{"text":"x","cost":6}`)
-	if _, rejection := event.Decode(m, r); rejection != nil {
-		t.Errorf("errors: %v", rejection)
-	}
-	m.Subject = "notify.deploys"
-	want := "malformed: cost 6, expected 1 to 5, as the limits allow"
-	if _, rejection := event.Decode(m, r); rejection == nil || rejection.Error() != want {
-		t.Errorf("deploys: %v, want %s", rejection, want)
-	}
-	r.CheckCost = nil
-	if e, rejection := event.Decode(m, r); rejection != nil || e.Cost != 6 {
-		t.Errorf("no bound: %v", rejection)
-	}
-}
-
-func TestNoChannelIsAllowedWithoutARule(t *testing.T) {
-	r := rules(t)
-	r.ChannelAllowed = nil
-	_, rejection := event.Decode(message(`{"text":"x","channel":"C0123"}`), r)
-	if rejection == nil || rejection.Reason != outcome.Unroutable {
-		t.Errorf("rejection %v, want unroutable", rejection)
+		if got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
 	}
 }
 

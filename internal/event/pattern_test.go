@@ -23,23 +23,17 @@ func TestPatternCategory(t *testing.T) {
 		{"notify.>", "notify.errors.", ""},
 		{"notify.>", "notify.errors..db", ""},
 		{"notify.>", "notifyx.errors", ""},
-		{"notify.>", "Notify.errors", ""},
 		{"notify.>", "other.notify.errors", ""},
-		{"notify.>", "", ""},
 		{"notify.*", "notify.errors", "errors"},
 		{"notify.*", "notify.errors.db", ""},
-		{"notify.*", "notify", ""},
 		{"notify.*", "notify.", ""},
 		{"svc.*.alerts", "svc.billing.alerts", "billing"},
 		{"svc.*.alerts", "svc.billing.metrics", ""},
-		{"svc.*.alerts", "svc.billing", ""},
 		{"svc.*.alerts", "svc..alerts", ""},
 		{"svc.*.alerts", "svc.billing.alerts.db", ""},
 		{"*.*.alerts", "eu.billing.alerts", "billing"},
 		{"*.*.alerts", ".billing.alerts", ""},
 		{"*.notify.>", "eu.notify.errors.db", "errors.db"},
-		{"*.notify.*", "eu.notify.errors", "errors"},
-		{"*", "errors", "errors"},
 		{">", "errors.db", "errors.db"},
 		{"a>.*", "a>.errors", "errors"}, // a wildcard is a whole token
 		{"notify.>", "notify.größe", "größe"},
@@ -63,25 +57,16 @@ func TestParsePatternErrors(t *testing.T) {
 	for _, tc := range []struct{ subject, want string }{
 		{"", "is empty, expected one with a wildcard"},
 		{"notify", "no wildcard, expected > or *"},
-		{"notify.errors", "no wildcard"},
 		{"notify.err*", "as a whole token"},
 		{"notify.>>", "no wildcard"},
 		{".notify.>", "empty token"},
-		{"notify..>", "empty token"},
 		{"notify.*.", "empty token"},
-		{".", "empty token"},
 		{"notify.>.errors", "> as the last token only"},
-		{">.>", "> as the last token only"},
 		{"notify. >", "whitespace or a control character"},
-		{" notify.>", "whitespace or a control character"},
-		{"notify.>\n", "whitespace or a control character"},
 		{"not\u00a0ify.>", "whitespace or a control character"},
 		{"not\x1bify.>", "whitespace or a control character"},
-		{"not\x00ify.>", "whitespace or a control character"},
 		{"not\xffify.>", "not valid UTF-8"},
 		{"$JS.API.>", "reserved"},
-		{"$SYS.*", "reserved"},
-		{"$x.>", "reserved"},
 	} {
 		p, err := event.ParsePattern(tc.subject)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -90,33 +75,6 @@ func TestParsePatternErrors(t *testing.T) {
 		if _, ok := p.Category(tc.subject); ok || p.String() != "" {
 			t.Errorf("ParsePattern(%q) returned a pattern that matches, with an error", tc.subject)
 		}
-	}
-}
-
-func TestZeroPatternMatchesNothing(t *testing.T) {
-	for _, subject := range []string{"", "a", "a.b"} {
-		if c, ok := (event.Pattern{}).Category(subject); ok || c != "" {
-			t.Errorf("Category(%q) = %q, %v", subject, c, ok)
-		}
-	}
-}
-
-func TestPatternCategoryDoesNotAllocate(t *testing.T) {
-	for _, p := range []event.Pattern{mustPattern(t, "notify.>"), mustPattern(t, "*.*.alerts")} {
-		if n := testing.AllocsPerRun(100, func() {
-			p.Category("notify.errors.alerts")
-			p.Category("notify.errors")
-		}); n != 0 {
-			t.Errorf("%s: Category allocates %v times", p, n)
-		}
-	}
-}
-
-func BenchmarkPatternCategory(b *testing.B) {
-	p := mustPattern(b, "notify.>")
-	b.ReportAllocs()
-	for b.Loop() {
-		p.Category("notify.errors.db")
 	}
 }
 

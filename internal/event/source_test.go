@@ -47,7 +47,6 @@ func TestDecodeSource(t *testing.T) {
 			" Küche ":                      "Küche",
 			"a\nb\x1b[2J\u202ec\u200bd":    "a\ufffdb\ufffd[2J\ufffdc\ufffdd",
 			"<!channel> & <http://x|y>":    "<!channel> & <http://x|y>", // escaped where it is shown
-			"_other":                       "_other",
 			strings.Repeat("é", 200):       strings.Repeat("é", 64),
 			"x" + strings.Repeat("é", 200): "x" + strings.Repeat("é", 63),
 			"https://" + strings.Repeat("hunter2", 30) + "@ci.example/x": "https://ci.example/x", // the beginning of a user looks like a host

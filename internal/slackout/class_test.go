@@ -97,12 +97,6 @@ func TestSlackGoReadsTheFake(t *testing.T) {
 	if err := post(devstack.Behaviour{RetryAfter: "7"}); !errors.As(err, &limited) || limited.RetryAfter != 7*time.Second {
 		t.Errorf("429 with Retry-After 7: slack-go reads %v", err)
 	}
-	for _, status := range []int{400, 403, 404, 410, 413, 429, 500, 502, 503, 504, 520, 524} {
-		var answer slack.StatusCodeError
-		if err := post(devstack.Behaviour{Status: status}); !errors.As(err, &answer) || answer.Code != status {
-			t.Errorf("%d: slack-go reads %v", status, err)
-		}
-	}
 	if err := post(devstack.Behaviour{}); err != nil {
 		t.Error(err)
 	}
@@ -121,25 +115,18 @@ const html = "<!DOCTYPE html><title>Welcome to the proxy</title>"
 var (
 	answers = []answer{
 		{devstack.Behaviour{Status: 429, RetryAfter: "7"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 7 * time.Second}},
-		{devstack.Behaviour{Status: 429, RetryAfter: "7", Accept: true}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 7 * time.Second}},
-		{devstack.Behaviour{Status: 429, RetryAfter: "0"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: minRetryAfter}},
-		{devstack.Behaviour{Status: 429, RetryAfter: "soon"}, Error{Class: RetryAfter, Code: "ratelimited"}},
-		{devstack.Behaviour{Status: 429, RetryAfter: "99999999999999999999"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: MaxRetryAfter}},
 		{devstack.Behaviour{Status: 429}, Error{Class: RetryAfter, Code: "ratelimited"}},
-		{devstack.Behaviour{Status: 429, Body: html}, Error{Class: RetryAfter, Code: "ratelimited"}},
 		{devstack.Behaviour{Status: 200, Code: "ratelimited", RetryAfter: "9"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 9 * time.Second}},
 		{devstack.Behaviour{Status: 200, Code: "rate_limited", RetryAfter: "9"}, Error{Class: RetryAfter, Code: "rate_limited", RetryAfter: 9 * time.Second}},
 		{devstack.Behaviour{Status: 429, Code: "message_limit_exceeded"}, Error{Class: Retry, Code: "message_limit_exceeded", RetryAfter: 10 * time.Minute}},
 
 		{devstack.Behaviour{Status: 500}, Error{Class: Retry, Code: "http_500"}},
-		{devstack.Behaviour{Status: 500, Body: html}, Error{Class: Retry, Code: "http_500"}},
 		{devstack.Behaviour{Status: 503}, Error{Class: Retry, Code: "http_503"}},
 		{devstack.Behaviour{Status: 503, Code: "service_unavailable"}, Error{Class: Retry, Code: "service_unavailable"}},
 		{devstack.Behaviour{Status: 502}, Error{Class: Ambiguous, Code: "http_502"}},
 		{devstack.Behaviour{Status: 504, Body: html, Accept: true}, Error{Class: Ambiguous, Code: "http_504"}},
 		{devstack.Behaviour{Status: 500, Code: "fatal_error"}, Error{Class: Ambiguous, Code: "fatal_error"}},
 
-		{devstack.Behaviour{Status: 504}, Error{Class: Ambiguous, Code: "http_504"}},
 		{devstack.Behaviour{Status: 520, Body: html}, Error{Class: Ambiguous, Code: "http_520"}},
 		{devstack.Behaviour{Status: 524, Accept: true}, Error{Class: Ambiguous, Code: "http_524"}},
 
@@ -148,20 +135,14 @@ var (
 		{devstack.Behaviour{Status: 401, Body: html}, Error{Class: Retry, Code: "http_401"}},
 		{devstack.Behaviour{Status: 403, Body: html}, Error{Class: Retry, Code: "http_403"}},
 		{devstack.Behaviour{Status: 404, Body: html}, Error{Class: Retry, Code: "http_404"}},
-		{devstack.Behaviour{Status: 400, Body: html}, Error{Class: Retry, Code: "http_400"}},
 		{devstack.Behaviour{Status: 400}, Error{Class: Retry, Code: "http_400"}},
-		{devstack.Behaviour{Status: 403}, Error{Class: Retry, Code: "http_403"}},
-		{devstack.Behaviour{Status: 404}, Error{Class: Retry, Code: "http_404"}},
-		{devstack.Behaviour{Status: 410, Body: html}, Error{Class: Retry, Code: "http_410"}},
 		{devstack.Behaviour{Status: 410}, Error{Class: Retry, Code: "http_410"}},
-		{devstack.Behaviour{Status: 413, Body: html}, Error{Class: Rejected, Code: "http_413"}},
 		{devstack.Behaviour{Status: 407}, Error{Class: Retry, Code: "http_407"}},
 		{devstack.Behaviour{Status: 413}, Error{Class: Rejected, Code: "http_413"}},
 
 		{devstack.Behaviour{Body: html}, Error{Class: Ambiguous, Code: "invalid_response"}},
 		{devstack.Behaviour{Body: `[]`}, Error{Class: Ambiguous, Code: "invalid_response"}},
 		{devstack.Behaviour{Body: `{"ok":false}`}, Error{Class: Ambiguous, Code: "no_code"}},
-		{devstack.Behaviour{Body: `{"ok":false,"error":""}`}, Error{Class: Ambiguous, Code: "no_code"}},
 		{devstack.Behaviour{Body: `{"ok":true,`}, Error{Class: Ambiguous, Code: "invalid_response"}},
 
 		{devstack.Behaviour{ResetBefore: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
@@ -184,8 +165,6 @@ var (
 		{devstack.Behaviour{Body: "no_text"}, Error{Class: Rejected, Code: "no_text"}},
 		{devstack.Behaviour{Body: "not_known_yet"}, Error{Class: Ambiguous, Code: "invalid_response"}},
 		{devstack.Behaviour{Body: "OK"}, Error{Class: Ambiguous, Code: "invalid_response"}},
-		{devstack.Behaviour{Body: "not ok"}, Error{Class: Ambiguous, Code: "invalid_response"}},
-		{devstack.Behaviour{Body: " "}, Error{Class: Ambiguous, Code: "invalid_response"}},
 		{devstack.Behaviour{Status: 400, Body: `{"ok":false,"error":"no_text"}`}, Error{Class: Rejected, Code: "no_text"}},
 	}
 )
@@ -211,31 +190,6 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// The codes that the fake Slack gives by itself.
-func TestRefusedMessages(t *testing.T) {
-	s := startSlack(t)
-	for _, way := range ways {
-		ev := hello()
-		ev.Text = " "
-		_, err := newPoster(t, way.config(s)).Post(t.Context(), ev)
-		wantError(t, err, Error{Class: Rejected, Code: "no_text"})
-		ev.Blocks = []byte(`{"not":"an array"}`)
-		_, err = newPoster(t, way.config(s)).Post(t.Context(), ev)
-		wantError(t, err, Error{Class: Rejected, Code: "invalid_blocks"})
-	}
-	webhook := ways[1].config(s)
-	webhook.WebhookURL += "x"
-	_, err := newPoster(t, webhook).Post(t.Context(), hello())
-	wantError(t, err, Error{Class: Credentials, Code: "invalid_token"})
-	webhook.WebhookURL = s.URL() + "/services/T1/B1/x"
-	_, err = newPoster(t, webhook).Post(t.Context(), hello())
-	wantError(t, err, Error{Class: Credentials, Code: "no_service"})
-	token := ways[0].config(s)
-	token.Token = "xoxb-revoked"
-	_, err = newPoster(t, token).Post(t.Context(), hello())
-	wantError(t, err, Error{Class: Credentials, Code: "token_revoked"})
-}
-
 // Webhooks of workflows answer JSON; to take their success for an ambiguity would post it over and over.
 func TestWebhookThatAnswersJSON(t *testing.T) {
 	s := startSlack(t)
@@ -255,15 +209,12 @@ func TestRetryAfterHeader(t *testing.T) {
 		{"30", "", 30 * time.Second},
 		{" 30 ", "", 30 * time.Second},
 		{"1.5", "", 1500 * time.Millisecond},
-		{" ", "", 0},
 		{"-3", "", minRetryAfter},
-		{"-0.5", "", minRetryAfter},
 		{"1e999", "", 0},
 		{"0", "", minRetryAfter},
 		{"NaN", "", 0},
 		{"+Inf", "", MaxRetryAfter},
 		{"1e300", "", MaxRetryAfter},
-		{"7200", "", MaxRetryAfter},
 		{"tomorrow", "", 0},
 		{now.Add(90 * time.Second).Format(http.TimeFormat), "", 90 * time.Second},
 		{now.Add(-90 * time.Second).Format(http.TimeFormat), "", minRetryAfter},

@@ -22,7 +22,7 @@ func TestTimeout(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			s := startSlack(t)
 			config := way.config(s)
-			config.Timeout = 50 * time.Millisecond
+			config.Timeout = 300 * time.Millisecond
 			s.Next(devstack.Behaviour{Hang: true})
 			_, err := newPoster(t, config).Post(t.Context(), hello())
 			wantError(t, err, Error{Class: Ambiguous, Code: "timeout"})
@@ -74,18 +74,6 @@ func TestCallerCancels(t *testing.T) {
 				t.Errorf("%v is not context.Canceled", err)
 			}
 		})
-	}
-}
-
-func TestCallersDeadline(t *testing.T) {
-	s := startSlack(t)
-	s.Next(devstack.Behaviour{Hang: true})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := newPoster(t, ways[0].config(s)).Post(ctx, hello())
-	wantError(t, err, Error{Class: Ambiguous, Code: "timeout"})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v is not context.DeadlineExceeded", err)
 	}
 }
 

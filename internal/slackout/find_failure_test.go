@@ -83,18 +83,13 @@ func TestFindFailures(t *testing.T) {
 		reason string // of ErrHistoryUnavailable, instead of want
 	}{
 		{b: devstack.Behaviour{Status: 429}, want: Error{Class: RetryAfter, Code: "ratelimited"}},
-		{b: devstack.Behaviour{Status: 500}, want: Error{Class: Retry, Code: "http_500"}},
 		{b: devstack.Behaviour{Status: 502, Body: html}, want: Error{Class: Retry, Code: "http_502"}},
-		{b: devstack.Behaviour{Status: 503}, want: Error{Class: Retry, Code: "http_503"}},
 		{b: devstack.Behaviour{ResetBefore: true}, want: Error{Class: Retry, Code: "connection_reset"}},
 		{b: devstack.Behaviour{Body: `{"ok":false}`}, want: Error{Class: Retry, Code: "no_code"}},
 		{b: devstack.Behaviour{Code: "some_new_error"}, want: Error{Class: Retry, Code: "some_new_error"}},
 		{b: devstack.Behaviour{Code: "not_known_yet"}, reason: "not_known_yet"},
-		{b: devstack.Behaviour{Code: "Bad Code <x>"}, reason: "unknown_code"},
 		{b: devstack.Behaviour{Status: 302, Location: s.URL()}, reason: "http_302"},
 		{b: devstack.Behaviour{Status: 403, Body: html}, reason: "http_403"},
-		{b: devstack.Behaviour{Status: 404, Body: html}, reason: "http_404"},
-		{b: devstack.Behaviour{Body: html}, reason: "invalid_response"},
 		{b: devstack.Behaviour{Body: `{"ok":true,"messages":7}`}, reason: "invalid_response"},
 		{b: devstack.Behaviour{Body: strings.Repeat(" ", maxReply+1)}, reason: "invalid_response"},
 	} {

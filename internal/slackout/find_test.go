@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -52,22 +51,6 @@ func wantNoHistory(t *testing.T, err error, reason string) {
 	if !errors.Is(err, ErrHistoryUnavailable) || errors.As(err, &failure) || err.Error() != "slack: the history cannot be read: "+reason {
 		t.Errorf("error %v, want ErrNoHistory for %s", err, reason)
 	}
-}
-
-// Events of several categories and sources may have one id and one channel.
-func TestFindIsNotDeceivedByAnotherEventWithTheID(t *testing.T) {
-	_, p := startFinding(t)
-	mine, category, source := note("e1"), note("e1"), note("e1")
-	category.Category, source.IDSource = "deploys", "https://example.com/a b"
-	posted := mustPost(t, p, category)
-	wantFound(t, p, category, posted)
-	wantNotFound(t, p, mine)
-	wantNotFound(t, p, source)
-	posted = mustPost(t, p, source)
-	wantFound(t, p, source, posted)
-	wantNotFound(t, p, mine)
-	posted = mustPost(t, p, mine)
-	wantFound(t, p, mine, posted)
 }
 
 func TestFind(t *testing.T) {
@@ -256,22 +239,4 @@ func TestLearnedIsBounded(t *testing.T) {
 	if got := l.id("#odd"); got != "" {
 		t.Errorf("learned %q", got)
 	}
-}
-
-func TestFindWhilePosting(t *testing.T) {
-	_, p := startFinding(t)
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			ev := note(fmt.Sprint("e", i))
-			ev.Channel = "#alerts"
-			receipt, err := p.Post(t.Context(), ev)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			wantFound(t, p, ev, receipt)
-		})
-	}
-	all.Wait()
 }

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,38 +14,32 @@ import (
 // settling is the part of a run's time that is left for coming to rest.
 const settling = 10 * time.Second
 
-// TestChaos lets three workers send while everything breaks, and makes the account. Events are more than the limits let
+// TestChaos lets three workers send while everything breaks, and audits them. Events are more than the limits let
 // through, so that all outcomes occur.
 func TestChaos(t *testing.T) {
 	t.Parallel() // most of it is waiting, and the scenarios of the other tests fit into it
 	seed, duration := chosen(t, 2*settling)
 	t.Logf("NOTIFIER_CHAOS_SEED=%d NOTIFIER_CHAOS_TIME=%s", seed, duration)
-	w := newWorld(t, 2*time.Second, limits{
-		global: "60/5s+1000/20s", category: "12/5s+2/200ms", overrides: map[string]string{"audit": "30/20s+10/1s"},
+	d := newDeployment(t, 2*time.Second, limits{
+		global: "60/5s+1000/20s", category: "12/5s+2/200ms", overrides: map[string]string{"billing": "30/20s+10/1s"},
 	})
 	switch os.Getenv("NOTIFIER_CHAOS_HISTORY") { // to compare; else the channel is readable now and then
 	case "always":
-		w.shown = true
+		d.shown = true
 	case "never":
-		w.hideChannel()
+		d.hideChannel()
 	}
-	w.startWorkers(3, true)
-	t.Cleanup(w.thawAll)
+	d.startWorkers(3, true)
+	t.Cleanup(d.thawAll)
 
-	publishing, endPublishing := context.WithCancel(t.Context())
-	defer endPublishing()
-	var publisher sync.WaitGroup
-	publisher.Go(func() {
-		categories := []string{"alpha", "alpha", "alpha", "beta", "beta", "gamma", "delta", "audit", "audit"}
-		w.publisher.run(publishing, rand.New(rand.NewPCG(seed, 1000)), 35, categories)
-	})
+	endLoad := d.load(seed, 35)
+	defer endLoad()
 	faults, endFaults := context.WithTimeout(t.Context(), duration-settling)
 	defer endFaults()
-	w.unleash(faults, seed, duration >= 3*time.Minute)
-	endPublishing()
-	publisher.Wait()
-	a := w.conclude()
-	t.Logf("seed %d, %s\n%s", seed, time.Since(w.diary.begun).Round(time.Second), a.report())
+	d.injectAll(faults, seed, duration >= 3*time.Minute)
+	endLoad()
+	a := d.reconcile()
+	t.Logf("seed %d, %s\n%s", seed, time.Since(d.faults.begun).Round(time.Second), a.report())
 }
 
 // chosen reads the seed and the duration from the environment. Without them the seed is random and the duration the shortest

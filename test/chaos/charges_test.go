@@ -12,10 +12,10 @@ import (
 
 // drops looks whether refusals are what they say. A reason outside the list, a limit that was not full, or a refusal
 // while there was no Redis that could have refused: each is an event that was thrown away.
-func (a *account) drops() {
+func (a *audit) drops() {
 	s := a.scopes()
 	for _, l := range a.settled {
-		if l.Outcome != "dropped" || l.Reason == "duplicate" || l.muted() {
+		if l.Outcome != "dropped" || l.Reason == "duplicate" {
 			continue
 		}
 		e := a.events[l.EventID]
@@ -63,29 +63,29 @@ func mostHeld(scope []*admission, line time.Time, window time.Duration) int {
 }
 
 // delayed reports whether the process stood still shortly before it wrote the line.
-func (a *account) delayed(l *line) bool {
-	return slices.ContainsFunc(l.life.stops, func(s span) bool { return s.overlaps(l.Time.Add(-decisionAge), l.Time.Add(decisionAge)) })
+func (a *audit) delayed(l *line) bool {
+	return slices.ContainsFunc(l.process.stops, func(s span) bool { return s.overlaps(l.Time.Add(-decisionAge), l.Time.Add(decisionAge)) })
 }
 
 // redisUnavailable reports whether Redis had been unavailable for so long that a line cannot rest on an answer.
-func (a *account) redisUnavailable(at time.Time) (fault, bool) {
-	for _, f := range a.w.diary.of(faultRedis) {
-		if at.After(f.hours.from.Add(time.Second)) && at.Before(f.hours.to) {
+func (a *audit) redisUnavailable(at time.Time) (fault, bool) {
+	for _, f := range a.d.faults.of(faultRedis) {
+		if at.After(f.when.from.Add(time.Second)) && at.Before(f.when.to) {
 			return f, true
 		}
 	}
 	return fault{}, false
 }
 
-// refundNear reports whether Slack refused a channel, or a mute began, at a time that matters to the window:
+// refundNear reports whether Slack refused a channel at a time that matters to the window:
 // a slot that was given back before anybody looked counted, and cannot be seen.
-func (a *account) refundNear(at time.Time, window time.Duration) bool {
-	kinds := []string{faultRefuses, faultMute}
+func (a *audit) refundNear(at time.Time, window time.Duration) bool {
+	kinds := []string{faultRefuses}
 	if os.Getenv(releaseVariable) != "" {
 		kinds = append(kinds, faultRejects) // the release before refunds each rejection
 	}
 	from, to := at.Add(-window-decisionAge), at.Add(decisionAge)
-	return slices.ContainsFunc(a.w.diary.of(kinds...), func(f fault) bool { return f.hours.overlaps(from, to) }) ||
+	return slices.ContainsFunc(a.d.faults.of(kinds...), func(f fault) bool { return f.when.overlaps(from, to) }) ||
 		slices.ContainsFunc(a.settled, func(l *line) bool {
 			return l.rejected(badChannel) && l.Time.After(from) && l.Time.Before(to)
 		})
@@ -93,33 +93,31 @@ func (a *account) refundNear(at time.Time, window time.Duration) bool {
 
 // askedFor reports whether Sentinels were asked for a failover at a time that matters to the window. The old primary goes on until it is
 // replaced: what it charges without an answer that still counts is decided again by the new one, and cannot be seen.
-func (a *account) askedFor(at time.Time, window time.Duration) bool {
-	return slices.ContainsFunc(a.w.diary.of(faultFailover), func(f fault) bool {
-		return f.what == askedForFailover && f.hours.overlaps(at.Add(-window-decisionAge), at.Add(decisionAge))
+func (a *audit) askedFor(at time.Time, window time.Duration) bool {
+	return slices.ContainsFunc(a.d.faults.of(faultFailover), func(f fault) bool {
+		return f.what == askedForFailover && f.when.overlaps(at.Add(-window-decisionAge), at.Add(decisionAge))
 	})
 }
 
 // wentOnWithout reports whether a worker put back what it knows only when the others had decided again, at a time that matters to the
 // window: a store is closed for a second and a half, and a process that this machine does not let run for so long is late.
-func (a *account) wentOnWithout(at time.Time, window time.Duration) bool {
+func (a *audit) wentOnWithout(at time.Time, window time.Duration) bool {
 	return slices.ContainsFunc(a.unheard, func(l *line) bool {
 		return l.Time.After(at.Add(-window-decisionAge)) && l.Time.Before(at.Add(decisionAge))
 	})
 }
 
-// scopes are all admissions, and those of each group and category, in the order of time.
+// scopes are all admissions, and those of each category, in the order of time.
 type scopes struct {
-	global              []*admission
-	byGroup, byCategory map[string][]*admission
+	global     []*admission
+	byCategory map[string][]*admission
 }
 
-func (a *account) scopes() scopes {
-	s := scopes{global: slices.Clone(a.w.register.all), byGroup: map[string][]*admission{}, byCategory: map[string][]*admission{}}
+func (a *audit) scopes() scopes {
+	s := scopes{global: slices.Clone(a.d.ledger.all), byCategory: map[string][]*admission{}}
 	slices.SortFunc(s.global, func(a, b *admission) int { return int(a.at - b.at) })
 	for _, m := range s.global {
 		if e := a.events[m.id()]; e != nil {
-			group := ratelimit.GroupOf(e.category)
-			s.byGroup[group] = append(s.byGroup[group], m)
 			s.byCategory[e.category] = append(s.byCategory[e.category], m)
 		}
 	}
@@ -128,47 +126,39 @@ func (a *account) scopes() scopes {
 
 // of is the scope whose limit has refused an event.
 func (s scopes) of(l *line) []*admission {
-	switch l.Reason {
-	case outcome.Category:
+	if l.Reason == outcome.Category {
 		return s.byCategory[l.Category]
-	case outcome.Group:
-		return s.byGroup[ratelimit.GroupOf(l.Category)]
-	default:
-		return s.global
 	}
+	return s.global
 }
 
 // windows looks for a window that held more than its limit. A slot that came back after its refund had been given to another event
 // meanwhile. So it does not count, whether its event was posted after all or not: of two workers that hold an event, the one that has
 // not refunded it puts it back, which docs/design.md names as a limit of healing. The report has how many were posted.
-func (a *account) windows() {
+func (a *audit) windows() {
 	s := a.scopes()
-	look := func(name, order string, scope []*admission, limit ratelimit.Limit) {
+	look := func(name string, scope []*admission, limit ratelimit.Limit) {
 		scope = a.counted(scope)
-		for i, tier := range limit {
-			if held, most, at := overfull(scope, tier.Window, a.mostAllowed(order, limit, i)); held > most && a.wentOnWithout(time.UnixMicro(at), tier.Window) {
-				a.excused++
-			} else if held > most {
+		for _, tier := range limit {
+			held, at := overfull(scope, tier)
+			if held > tier.Count && !a.wentOnWithout(time.UnixMicro(at), tier.Window) {
 				a.overfull++
 				a.problem("%s: %d slots in the %s until %s, expected at most %d%s", name, held, tier.Window,
-					time.UnixMicro(at).UTC().Format("15:04:05.000000"), most, listed(scope, at, tier.Window))
+					clock(time.UnixMicro(at)), tier.Count, listed(scope, at, tier.Window))
 			}
 		}
 	}
-	rules := a.w.register.rules
-	look("the global limit", "global", s.global, rules.Global)
-	for group, scope := range s.byGroup {
-		look("group "+group, "group/"+group, scope, rules.GroupLimit(group))
-	}
+	rules := a.d.ledger.rules
+	look("the global limit", s.global, rules.Global)
 	for category, scope := range s.byCategory {
-		look("category "+category, "category/"+category, scope, rules.LimitFor(category))
+		look("category "+category, scope, rules.LimitFor(category))
 	}
 }
 
 // counted are the slots that count: without those that came back after a look saw them gone, and those whose refund Redis has
 // forgotten between two looks only until it. Nor do those count that went with an old primary which charged them without an answer that
 // still counts: the new one never had them. If such an event was posted because of it, charge says so.
-func (a *account) counted(scope []*admission) []*admission {
+func (a *audit) counted(scope []*admission) []*admission {
 	var counted []*admission
 	for _, m := range scope {
 		if refund, forgotten := a.forgotten[m.id()]; forgotten {
@@ -185,18 +175,17 @@ func (a *account) counted(scope []*admission) []*admission {
 
 // listed are the slots of a window that is too full, as evidence.
 func listed(scope []*admission, until int64, window time.Duration) (text string) {
-	show := func(t int64) string { return time.UnixMicro(t).UTC().Format("15:04:05.000000") }
 	for _, m := range scope {
 		if m.at > until-window.Microseconds() && m.at <= until {
-			text += fmt.Sprintf("\n    %s at %s, last seen at %s, refunded: %v", m.slot, show(m.at), show(m.last), m.refunded)
+			text += fmt.Sprintf("\n    %s at %s, last seen at %s, refunded: %v", m.slot, clock(time.UnixMicro(m.at)), clock(time.UnixMicro(m.last)), m.refunded)
 		}
 	}
 	return text
 }
 
-// charges holds the register of admissions against what came to Slack.
-func (a *account) charges() {
-	r := a.w.register
+// charges holds the ledger of admissions against what came to Slack.
+func (a *audit) charges() {
+	r := a.d.ledger
 	for _, text := range r.problems {
 		a.wronglyCharged++
 		a.problem("%s", text)
@@ -205,7 +194,7 @@ func (a *account) charges() {
 		a.chargedAgain(c)
 	}
 	if limit := r.mostUnseen(); r.longest > limit {
-		a.problem("nobody looked at the register for %s, expected less than %s: this account is worth nothing", r.longest, limit)
+		a.problem("nobody looked at the ledger for %s, expected less than %s: this audit is worth nothing", r.longest, limit)
 	}
 	admissions := r.byID()
 	for id := range admissions {
@@ -214,10 +203,10 @@ func (a *account) charges() {
 			a.problem("%q was charged, and never acknowledged", id)
 		}
 	}
-	for _, id := range a.w.publisher.order {
+	for _, id := range a.d.publisher.order {
 		a.charge(a.events[id], admissions[id])
 	}
-	inFlight, err := r.inFlight(a.w.Context())
+	inFlight, err := r.inFlight(a.d.Context())
 	if err != nil {
 		a.problem("%v", err)
 	}
@@ -229,13 +218,11 @@ func (a *account) charges() {
 			continue
 		}
 		switch {
-		case a.lostSlots[id], deadInDoubt(a.lines[id]), a.settledMeanwhile(e), a.mutedUnasked(a.lines[id], admissions[id]):
+		case a.lostSlots[id], deadInDoubt(a.lines[id]), a.settledMeanwhile(e):
 		case a.rejectedBeforeALoss(a.lines[id]):
 		case a.sentOnOldPrimary(e):
-			a.sentForgotten++
 		default:
-			a.wronglyCharged++
-			a.blame(e, "still in flight when nothing is left to do")
+			a.wrongCharge(e, "still in flight when nothing is left to do")
 		}
 	}
 }
@@ -243,16 +230,16 @@ func (a *account) charges() {
 // sentOnOldPrimary reports whether an event was recorded as sent while Sentinels were asked for a failover. The record may be lost with the
 // old primary, which goes on until it is replaced, after the admission was put back: its slot counts as it should, and its id is known
 // for as long as that, instead of for the dedupe window. docs/design.md names it.
-func (a *account) sentOnOldPrimary(e *event) bool {
+func (a *audit) sentOnOldPrimary(e *event) bool {
 	return slices.ContainsFunc(a.lines[e.id], func(l *line) bool { return l.Outcome == outcome.Sent && a.askedFor(l.Time, 0) })
 }
 
 // rejectedBeforeALoss reports whether an event was rejected because of the message, and Redis lost something
 // since: a worker puts its slots back, which it keeps, and the record of it with them.
-func (a *account) rejectedBeforeALoss(lines []*line) bool {
-	losses := a.w.diary.of(faultEmpty, faultFailover, faultPrimary, faultRedis)
+func (a *audit) rejectedBeforeALoss(lines []*line) bool {
+	losses := a.d.faults.of(faultEmpty, faultFailover, faultPrimary, faultRedis)
 	return slices.ContainsFunc(lines, func(l *line) bool {
-		later := func(f fault) bool { return f.hours.to.After(l.Time) }
+		later := func(f fault) bool { return f.when.to.After(l.Time) }
 		return l.rejected(badMessage) && slices.ContainsFunc(losses, later)
 	})
 }
@@ -262,27 +249,26 @@ func deadInDoubt(lines []*line) bool {
 }
 
 // chargedAgain looks at a slot that was taken twice. While Slack rejects posts it may have been given back between two looks.
-func (a *account) chargedAgain(c chargedAgain) {
+func (a *audit) chargedAgain(c chargedAgain) {
 	id := (&admission{slot: c.slot}).id()
 	first, second := time.UnixMicro(c.first), time.UnixMicro(c.second)
-	for _, f := range a.w.diary.of(faultRejects, faultRefuses, faultMute) {
-		if f.hours.overlaps(first, second.Add(time.Second)) {
+	for _, f := range a.d.faults.of(faultRejects, faultRefuses) {
+		if f.when.overlaps(first, second.Add(time.Second)) {
 			return
 		}
 	}
-	for _, f := range a.w.diary.of(faultEmpty, faultFailover) {
-		if f.hours.overlaps(first, second.Add(time.Duration(a.w.register.retention)*time.Microsecond)) {
+	for _, f := range a.d.faults.of(faultEmpty, faultFailover) {
+		if f.when.overlaps(first, second.Add(time.Duration(a.d.ledger.retention)*time.Microsecond)) {
 			return // put back by a worker that was given it again, at that time: later than it need be, but once
 		}
 	}
 	if e := a.events[id]; e != nil {
-		a.wronglyCharged++
-		a.blame(e, "charged again: %q was taken at %s and, while that still counted, at %s", c.slot,
-			first.UTC().Format("15:04:05.000000"), second.UTC().Format("15:04:05.000000"))
+		a.wrongCharge(e, "charged again: %q was taken at %s and, while that still counted, at %s", c.slot,
+			clock(first), clock(second))
 	}
 }
 
-func (a *account) charge(e *event, admissions []*admission) {
+func (a *audit) charge(e *event, admissions []*admission) {
 	posts, lines := a.posts[e.id], a.lines[e.id]
 	kept, unjustified := 0, 0
 	for _, m := range admissions {
@@ -301,47 +287,41 @@ func (a *account) charge(e *event, admissions []*admission) {
 	}
 	switch {
 	case e.malformed && len(admissions) > 0:
-		a.wronglyCharged++
-		a.blame(e, "charged, and malformed")
+		a.wrongCharge(e, "charged, and malformed")
 	case len(posts) > 0 && len(admissions) == 0:
-		a.wronglyCharged++
-		a.blame(e, "in Slack, and never charged")
+		a.wrongCharge(e, "in Slack, and never charged")
 	case len(posts) > 0 && kept == 0:
-		a.wronglyCharged++
-		a.blame(e, "in Slack, and refunded")
+		a.wrongCharge(e, "in Slack, and refunded")
 	case len(posts) > 0 && admissions[0].at > posts[0].at.UnixMicro():
-		a.wronglyCharged++
-		a.blame(e, "charged after it was posted")
+		a.wrongCharge(e, "charged after it was posted")
 	case len(admissions) == 1 && kept == 0 && a.rejectedOnce(lines) && !a.askedFor(lines[0].Time, time.Minute):
-		a.wronglyCharged++
-		a.blame(e, "rejected because of the message, and refunded")
+		a.wrongCharge(e, "rejected because of the message, and refunded")
 	case len(posts) > 0 || unjustified == 0:
 	case refund != nil:
 		a.refundsForgotten++
 		a.lostSlots[e.id] = true
 		a.forgotten[e.id] = refund.Time.Add(-decisionAge).UnixMicro()
-	case a.lost(lines, admissions), a.mutedUnasked(lines, admissions), refundedInVain(lines):
+	case a.lost(lines, admissions), refundedInVain(lines):
 		a.slotsLost++
 		a.lostSlots[e.id] = true
 	default:
-		a.wronglyCharged++
-		a.blame(e, "charged, and not in Slack")
+		a.wrongCharge(e, "charged, and not in Slack")
 	}
 }
 
 // rejectedOnce reports whether all that happened to an event is that Slack rejected it because of the
 // message.
-func (a *account) rejectedOnce(lines []*line) bool {
-	return len(lines) == 1 && lines[0].rejected(badMessage) && lines[0].life.program != os.Getenv(releaseVariable)
+func (a *audit) rejectedOnce(lines []*line) bool {
+	return len(lines) == 1 && lines[0].rejected(badMessage) && lines[0].process.program != os.Getenv(releaseVariable)
 }
 
 // justified reports whether an event that never came to Slack had a right to a slot that it kept: it was
 // rejected because of the message, it may have been there as far as anybody knew, or it was held until the
 // slot counted no more, and was refused or dead-lettered only then.
-func (a *account) justified(lines []*line, m *admission) bool {
-	expired := m.at + a.w.register.retention
+func (a *audit) justified(lines []*line, m *admission) bool {
+	expired := m.at + a.d.ledger.retention
 	for _, l := range lines {
-		if l.Ambiguous || l.rejected(badMessage) || ((l.refusedByLimit() || l.muted()) && l.Time.UnixMicro() >= expired) {
+		if l.Ambiguous || l.rejected(badMessage) || l.refusedByLimit() && l.Time.UnixMicro() >= expired {
 			return true
 		}
 	}
@@ -352,14 +332,14 @@ func (a *account) justified(lines []*line, m *admission) bool {
 // refundForgotten is the line of an event that was refunded, where Redis may have forgotten that; nil: none. The slot stays taken until
 // it leaves the window, and a message less is sent. A failover forgets a refund as it forgets an admission. And of two workers that held the
 // event, the one that has not refunded it puts it back.
-func (a *account) refundForgotten(lines []*line) *line {
+func (a *audit) refundForgotten(lines []*line) *line {
 	kinds := []string{faultEmpty, faultFailover}
 	if slices.ContainsFunc(lines, func(l *line) bool { return l.Redelivered }) {
 		kinds = append(kinds, faultRedis)
 	}
 	for _, l := range lines {
-		if (l.Outcome == "dead" || l.muted()) && slices.ContainsFunc(a.w.diary.of(kinds...), func(f fault) bool {
-			return f.hours.to.After(l.Time) && f.hours.to.Before(l.Time.Add(time.Duration(a.w.register.retention)*time.Microsecond))
+		if l.Outcome == "dead" && slices.ContainsFunc(a.d.faults.of(kinds...), func(f fault) bool {
+			return f.when.to.After(l.Time) && f.when.to.Before(l.Time.Add(time.Duration(a.d.ledger.retention)*time.Microsecond))
 		}) {
 			return l
 		}
@@ -368,38 +348,22 @@ func (a *account) refundForgotten(lines []*line) *line {
 }
 
 // lost reports whether the last admission came after the event was settled or refunded, and a process ended soon after:
-// see account. That an event is muted is decided some time before its line.
-func (a *account) lost(lines []*line, admissions []*admission) bool {
+// see audit.
+func (a *audit) lost(lines []*line, admissions []*admission) bool {
 	last := admissions[len(admissions)-1]
 	at := time.UnixMicro(last.at)
-	over := slices.ContainsFunc(lines, func(l *line) bool { return l.Time.Before(at) || l.muted() && l.Time.Add(-decisionAge).Before(at) }) ||
+	over := slices.ContainsFunc(lines, func(l *line) bool { return l.Time.Before(at) }) ||
 		slices.ContainsFunc(admissions, func(m *admission) bool { return m.refunded })
-	return over && !last.refunded && slices.ContainsFunc(a.w.diary.of(faultKill, faultTerm), func(f fault) bool {
-		return f.hours.overlaps(at, at.Add(time.Duration(a.w.register.retention)*time.Microsecond))
+	return over && !last.refunded && slices.ContainsFunc(a.d.faults.of(faultKill, faultTerm), func(f fault) bool {
+		return f.when.overlaps(at, at.Add(time.Duration(a.d.ledger.retention)*time.Microsecond))
 	})
 }
 
-// refundedInVain reports whether the release before has dropped an event, or dead-lettered it, and refunded it. If it was admitted
+// refundedInVain reports whether the release before has dead-lettered an event and refunded it. If it was admitted
 // by this release, that frees no slot: CHANGELOG.md says so under "Breaking".
 func refundedInVain(lines []*line) bool {
 	before := os.Getenv(releaseVariable)
 	return before != "" && slices.ContainsFunc(lines, func(l *line) bool {
-		return l.life.program == before && (l.muted() || l.Outcome == "dead")
-	})
-}
-
-// mutedUnasked reports whether an event was dropped as muted by a worker that could not know of its admission: the process that
-// held it ended, and the consumer was deleted, so that the next one delivered it as if for the first time. docs/design.md names it.
-func (a *account) mutedUnasked(lines []*line, admissions []*admission) bool {
-	between := func(admitted, dropped time.Time, kinds ...string) bool {
-		return slices.ContainsFunc(a.w.diary.of(kinds...), func(f fault) bool {
-			return f.hours.overlaps(admitted.Add(-decisionAge), dropped)
-		})
-	}
-	return slices.ContainsFunc(lines, func(l *line) bool {
-		return l.muted() && !l.Redelivered && slices.ContainsFunc(admissions, func(m *admission) bool {
-			admitted := time.UnixMicro(m.at)
-			return admitted.Before(l.Time) && between(admitted, l.Time, faultConsumer) && between(admitted, l.Time, faultKill, faultTerm)
-		})
+		return l.process.program == before && l.Outcome == "dead"
 	})
 }

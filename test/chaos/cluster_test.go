@@ -20,7 +20,7 @@ import (
 // cluster is what a large installation has: three NATS servers with three copies of everything, and a Redis with two replicas under
 // three Sentinels. All are processes.
 type cluster struct {
-	w         *world
+	d         *deployment
 	nodes     []*natsNode
 	sentinels *redistest.Sentinels
 
@@ -31,23 +31,23 @@ type cluster struct {
 // newCluster starts all of it. min-replicas-to-write is not set: workers put back what a failover forgets.
 func newCluster(t *testing.T, ackWait time.Duration, limits limits) *cluster {
 	t.Helper()
-	w := &world{T: t, ackWait: ackWait, limits: limits, diary: &diary{begun: time.Now()}}
-	c := &cluster{w: w, sentinels: redistest.StartSentinels(t, 2)}
+	d := &deployment{T: t, ackWait: ackWait, limits: limits, faults: &faultLog{begun: time.Now()}}
+	c := &cluster{d: d, sentinels: redistest.StartSentinels(t, 2)}
 	c.sentinels.Settle(t)
 	c.nodes = startNATSCluster(t)
-	w.urls = map[string]string{"NATS_URL": urlOf(c.nodes), "REDIS_URL": c.sentinels.URL()}
+	d.urls = map[string]string{"NATS_URL": urlOf(c.nodes), "REDIS_URL": c.sentinels.URL()}
 	var watchers []string
 	for _, watcher := range c.sentinels.Watchers {
 		watchers = append(watchers, watcher.Addr)
 	}
-	w.equip(redis.NewFailoverClient(&redis.FailoverOptions{
+	d.equip(redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: "main", SentinelAddrs: watchers, MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: time.Second,
 	}))
 	return c
 }
 
 // TestCluster kills the leaders of a cluster under load: of the stream, of its consumer and of NATS itself, the primary of Redis, and
-// workers. It makes the account of TestChaos: no event is lost, none is charged twice, no window is above its limit. How long workers
+// workers. It makes the audit of TestChaos: no event is lost, none is charged twice, no window is above its limit. How long workers
 // stand still is measured beside how long NATS itself does, and printed.
 //
 // No worker dies while Redis fails over: what it alone remembers would be forgotten. test/survival measures that.
@@ -55,53 +55,49 @@ func TestCluster(t *testing.T) {
 	kit.Long(t)                                 // not parallel: its dozen processes need the processors for themselves
 	seed, duration := chosen(t, 20*time.Second) // or until each leader was killed once
 	t.Logf("NOTIFIER_CHAOS_SEED=%d NOTIFIER_CHAOS_TIME=%s", seed, duration)
-	// The longest window outlasts a failover on a busy machine, during which nobody looks at the register.
+	// The longest window outlasts a failover on a busy machine, during which nobody looks at the ledger.
 	c := newCluster(t, 5*time.Second, limits{
-		global: "60/5s+5000/2m", category: "12/5s+2/200ms", overrides: map[string]string{"audit": "180/2m+10/1s"},
+		global: "60/5s+5000/2m", category: "12/5s+2/200ms", overrides: map[string]string{"billing": "180/2m+10/1s"},
 	})
-	w := c.w
-	w.slack.Always(devstack.Behaviour{Delay: 300 * time.Millisecond}) // so that workers die with posts under way
-	w.startWorkers(4, false)
-	w.acquainted()
+	d := c.d
+	d.slack.Always(devstack.Behaviour{Delay: 300 * time.Millisecond}) // so that workers die with posts under way
+	d.startWorkers(4, false)
+	d.acquainted()
 	kit.EventuallyNil(t, func() error { return c.replicated(t.Context()) })
 
+	endLoad := d.load(seed, 80)
+	defer endLoad()
 	var running sync.WaitGroup
 	defer running.Wait() // also where something below ends the test
-	publishing, endPublishing := context.WithCancel(t.Context())
-	defer endPublishing()
-	running.Go(func() {
-		categories := []string{"alpha", "alpha", "alpha", "beta", "beta", "gamma", "delta", "audit", "audit"}
-		w.publisher.run(publishing, rand.New(rand.NewPCG(seed, 1000)), 80, categories)
-	})
 	faults, endFaults := context.WithTimeout(t.Context(), duration-settling)
 	defer endFaults()
 	running.Go(func() { c.againstLeaders(faults, rand.New(rand.NewPCG(seed, 1))) })
 	c.againstRedisAndWorkers(faults, rand.New(rand.NewPCG(seed, 2))) // here, because it may end the test
-	endPublishing()
 	running.Wait()
-	w.slack.Always(devstack.Behaviour{})
+	endLoad()
+	d.slack.Always(devstack.Behaviour{})
 	kit.EventuallyNil(t, c.forget)
-	w.rest()
+	d.rest()
 	for range 1 + int(duration/time.Minute) {
-		w.diary.complain(c.killIdle(t.Context()))
+		d.faults.complain(c.killIdle(t.Context()))
 	}
 	kit.EventuallyNil(t, c.forget)
-	a := w.conclude()
-	t.Logf("seed %d, %s\n%s\n%s", seed, time.Since(w.diary.begun).Round(time.Second), a.report(), c.judgeStalls(a))
-	w.everything(append(leaders, faultKill)...)
+	a := d.reconcile()
+	t.Logf("seed %d, %s\n%s\n%s", seed, time.Since(d.faults.begun).Round(time.Second), a.report(), c.judgeStalls(a))
+	d.everything(append(leaders, faultKill)...)
 }
 
 // everything fails the test where one of the kinds of faults never happened.
-func (w *world) everything(kinds ...string) {
-	w.Helper()
+func (d *deployment) everything(kinds ...string) {
+	d.Helper()
 	var missing []string
 	for _, kind := range kinds {
-		if len(w.diary.of(kind)) == 0 {
+		if len(d.faults.of(kind)) == 0 {
 			missing = append(missing, kind)
 		}
 	}
 	if len(missing) > 0 {
-		w.Errorf("%s: there was no %s", w.diary.counts(), strings.Join(missing, ", no "))
+		d.Errorf("%s: there was no %s", d.faults.counts(), strings.Join(missing, ", no "))
 	}
 }
 
@@ -118,7 +114,7 @@ func (c *cluster) againstLeaders(ctx context.Context, random *rand.Rand) {
 			kind = kinds[random.IntN(len(kinds))]
 		}
 		if err := c.killLeader(whole, kind, between(random, 100*time.Millisecond, 2*time.Second), func() error { return nil }); err != nil {
-			c.w.diary.complain(fmt.Errorf("%s: %w", kind, err))
+			c.d.faults.complain(fmt.Errorf("%s: %d", kind, err))
 			return
 		}
 	}
@@ -159,7 +155,7 @@ func (c *cluster) killLeader(ctx context.Context, kind string, pause time.Durati
 		return err
 	}
 	err = errAgain(ctx, func() error { return c.replicated(ctx) })
-	c.w.diary.note(kind, leader.name, begun)
+	c.d.faults.note(kind, leader.name, begun)
 	return err
 }
 
@@ -167,7 +163,7 @@ func (c *cluster) killLeader(ctx context.Context, kind string, pause time.Durati
 // workers had asked the dead leader for is forgotten, and nobody reports that to them.
 func (c *cluster) killIdle(ctx context.Context) error {
 	e := &event{id: fmt.Sprintf("idle-%d", len(c.stalls)), category: "idle", cost: 1}
-	return c.killLeader(ctx, leadsIdle, 0, func() error { return c.w.publisher.publish(ctx, e, true) })
+	return c.killLeader(ctx, leadsIdle, 0, func() error { return c.d.publisher.publish(ctx, e, true) })
 }
 
 // errAgain tries until there is no error, or until ctx ends: then it is the last one.
@@ -183,8 +179,8 @@ func errAgain(ctx context.Context, attempt func() error) error {
 // againstRedisAndWorkers kills a worker, kills the primary of Redis, kills a worker, and asks for a failover, in turns until ctx ends,
 // and each once. One after the other: see TestCluster.
 func (c *cluster) againstRedisAndWorkers(ctx context.Context, random *rand.Rand) {
-	w, whole := c.w, context.WithoutCancel(ctx)
-	worker := w.againstWorkers()[0].strike // kill, and start again
+	d, whole := c.d, context.WithoutCancel(ctx)
+	worker := d.againstWorkers()[0].inject // kill, and start again
 	turns := []func(){
 		func() { worker(whole, random) },
 		func() { c.killPrimary(whole, random) },
@@ -195,27 +191,27 @@ func (c *cluster) againstRedisAndWorkers(ctx context.Context, random *rand.Rand)
 		wait.For(whole, between(random, time.Second, 4*time.Second))
 		turns[i%len(turns)]()
 		if i%2 == 1 {
-			w.seen(2)
+			d.seen(2)
 			continue
 		}
-		for _, k := range w.workers {
-			kit.EventuallyNil(w.T, func() error { return k.now().ready() })
+		for _, k := range d.workers {
+			kit.EventuallyNil(d.T, func() error { return k.now().Ready() })
 		}
-		c.sentinels.Current(w.T) // what the dead one was given is on all servers
+		c.sentinels.Current(d.T) // what the dead one was given is on all servers
 	}
 }
 
 // killPrimary kills the primary of Redis, and starts it again when another one has taken over.
 func (c *cluster) killPrimary(ctx context.Context, random *rand.Rand) {
-	primary := c.sentinels.Current(c.w.T)
+	primary := c.sentinels.Current(c.d.T)
 	begun := time.Now()
-	primary.Stop(c.w.T)
-	c.sentinels.Replaced(c.w.T, primary)
+	primary.Stop(c.d.T)
+	c.sentinels.Replaced(c.d.T, primary)
 	c.note(stall{kind: faultPrimary, killed: begun, itself: time.Since(begun)})
 	wait.For(ctx, between(random, 100*time.Millisecond, time.Second))
-	primary.Restart(c.w.T)
-	c.w.diary.note(faultPrimary, primary.Addr, begun)
-	c.w.diary.note(faultFailover, "kill -9", begun) // for the account they are the same
+	primary.Restart(c.d.T)
+	c.d.faults.note(faultPrimary, primary.Addr, begun)
+	c.d.faults.note(faultFailover, "kill -9", begun) // for the audit they are the same
 }
 
 // askedForFailover names a failover that Sentinels were asked for.
@@ -223,17 +219,17 @@ const askedForFailover = "SENTINEL FAILOVER"
 
 // failOver asks the Sentinels for another primary. The one that there is goes on until it is replaced.
 func (c *cluster) failOver(context.Context) {
-	primary := c.sentinels.Current(c.w.T)
+	primary := c.sentinels.Current(c.d.T)
 	begun := time.Now()
-	c.sentinels.Failover(c.w.T)
-	c.sentinels.Replaced(c.w.T, primary)
+	c.sentinels.Failover(c.d.T)
+	c.sentinels.Replaced(c.d.T, primary)
 	c.note(stall{kind: faultFailover, killed: begun, itself: time.Since(begun)})
-	c.w.diary.note(faultFailover, askedForFailover, begun)
+	c.d.faults.note(faultFailover, askedForFailover, begun)
 }
 
-// seen waits until the register was looked at so many times more: until workers have put back what a failover has forgotten.
-func (w *world) seen(more int) {
-	w.Helper()
-	looks := w.register.counted()
-	kit.Eventually(w.T, "Redis is healed", func() bool { return w.register.counted() >= looks+more })
+// seen waits until the ledger was looked at so many times more: until workers have put back what a failover has forgotten.
+func (d *deployment) seen(more int) {
+	d.Helper()
+	looks := d.ledger.counted()
+	kit.Eventually(d.T, "Redis is healed", func() bool { return d.ledger.counted() >= looks+more })
 }

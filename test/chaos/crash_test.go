@@ -20,7 +20,7 @@ var crashPoints = []struct {
 }
 
 // TestCrashAtEveryStep kills one worker at each step, and two workers at each pair of steps, lets another one finish what
-// they leave, and makes the account. It does so with a channel in which a post can be found again, and with one that
+// they leave, and audits them. It does so with a channel in which a post can be found again, and with one that
 // cannot be read.
 func TestCrashAtEveryStep(t *testing.T) {
 	kit.Long(t)
@@ -40,11 +40,11 @@ func TestCrashAtEveryStep(t *testing.T) {
 // crashAt plays one scenario: a worker that dies at each of the points.
 func crashAt(t *testing.T, history devstack.History, points ...string) {
 	t.Parallel()
-	w := newWorld(t, time.Second, limits{global: "100/30s", category: "5/30s+4/20s"})
-	w.slack.SetHistory(history)
+	d := newDeployment(t, time.Second, limits{global: "100/30s", category: "5/30s+4/20s"})
+	d.slack.SetHistory(history)
 	categories := []string{"alpha", "beta", "gamma", "delta"}
 	publish := func(e *event, withMessageID bool) {
-		kit.Check(t, w.publisher.publish(t.Context(), e, withMessageID))
+		kit.Check(t, d.publisher.publish(t.Context(), e, withMessageID))
 	}
 	for i := range 40 {
 		e := &event{id: fmt.Sprintf("plain-%02d", i), category: categories[i%len(categories)], cost: 1}
@@ -59,9 +59,9 @@ func crashAt(t *testing.T, history devstack.History, points ...string) {
 			publish(e, false)
 		}
 	}
-	var dying []*life
+	var dying []*process
 	for _, at := range points {
-		k := w.addWorker(crashing, false)
+		k := d.addWorker(crashing, false)
 		k.settings["BATCH_SIZE"], k.settings["SEND_CONCURRENCY"] = "3", "2"
 		l, err := k.start("NOTIFIER_CRASH_AT=" + at)
 		kit.Check(t, err)
@@ -71,10 +71,10 @@ func crashAt(t *testing.T, history devstack.History, points ...string) {
 	for i := 0; ; i++ {
 		living := 0
 		for _, l := range dying {
-			if !l.dead() {
+			if !l.Dead() {
 				living++
 			} else if !l.crashed() {
-				t.Fatalf("%s ended by itself: %s", l.name, l.complaints())
+				t.Fatalf("%s ended by itself: %s", l.name, l.Complaints())
 			}
 		}
 		if living == 0 {
@@ -90,10 +90,10 @@ func crashAt(t *testing.T, history devstack.History, points ...string) {
 		}
 		wait.For(t.Context(), pause)
 	}
-	k := w.addWorker(crashing, false)
+	k := d.addWorker(crashing, false)
 	_, err := k.start()
 	kit.Check(t, err)
-	a := w.conclude()
+	a := d.reconcile()
 	if a.sent == 0 || a.dropped["category"] == 0 || a.dead == 0 {
 		t.Errorf("%d sent, %v dropped, %d dead: expected some of each", a.sent, a.dropped, a.dead)
 	}

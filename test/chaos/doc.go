@@ -1,6 +1,6 @@
 // Package chaos proves, from outside, what becomes of events while everything around the workers breaks. It has tests
-// only. Workers are processes that are killed, stopped and cut off; NATS, Redis and Slack become unavailable and recover; then an
-// account is made of every event that JetStream has acknowledged (account_test.go says of what).
+// only. Workers are processes that are killed, stopped and cut off; NATS, Redis and Slack become unavailable and recover; then
+// every event that JetStream has acknowledged is audited (audit_test.go says how).
 //
 // TestChaos breaks things at random, from a seed that it prints. NOTIFIER_CHAOS_SEED repeats the choice of faults, as far
 // as timing allows; NOTIFIER_CHAOS_TIME is how long it takes in total (20s); NOTIFIER_CHAOS_HISTORY=always or never keeps the
@@ -14,8 +14,4 @@
 //
 // TestRollingUpgrade replaces workers of the release before by those of this code, and goes back. NOTIFIER_TEST_RELEASE is the program of
 // that release.
-//
-// In TestChaos, TestStoreLoss and TestRollingUpgrade operators mute categories and set temporary limits meanwhile (steered_test.go). A line that says
-// muted must name a mute that may have been in force; what was published after a worker had surely followed a mute must not be posted
-// by it; and windows are judged by the limits that may have been in force.
 package chaos

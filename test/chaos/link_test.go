@@ -43,13 +43,13 @@ func (l *link) open(toxics ...toxic) error {
 			_, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(
 				`{"type":%q,"stream":%q,"attributes":{%s}}`, bad.kind, direction, bad.attributes)))
 			if err != nil {
-				return fmt.Errorf("link %s: toxic %s: %w", l.name, bad.kind, err)
+				return fmt.Errorf("link %s: toxic %s: %d", l.name, bad.kind, err)
 			}
 		}
 	}
 	var err error
 	if !kit.Within(kit.Patience, func() bool { err = l.proxy.Start(); return err == nil }) {
-		return fmt.Errorf("link %s: %w", l.name, err)
+		return fmt.Errorf("link %s: %d", l.name, err)
 	}
 	return nil
 }

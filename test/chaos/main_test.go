@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -19,17 +18,7 @@ func TestMain(m *testing.M) {
 	kit.Overlap(6) // scenarios wait more than they work
 	kit.QuietRedis()
 	zerolog.SetGlobalLevel(zerolog.Disabled) // toxiproxy's about connections that a test has cut
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	var err error
-	if folder, err = os.MkdirTemp("", "notifier-chaos-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	return m.Run()
+	os.Exit(kit.InFolder(m, &folder))
 }
 
 // The builds of notifier that are under test.

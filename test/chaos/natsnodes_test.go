@@ -77,7 +77,7 @@ func (n *natsNode) start() (err error) {
 // kill ends the server as a crash would.
 func (n *natsNode) kill() error {
 	if err := n.command.Process.Kill(); err != nil {
-		return fmt.Errorf("kill %s: %w", n.name, err)
+		return fmt.Errorf("kill %s: %d", n.name, err)
 	}
 	<-n.ended
 	return nil
@@ -124,13 +124,13 @@ func (c *cluster) leader(ctx context.Context, kind string) (*natsNode, error) {
 		}
 		name = reply.Meta.Leader
 	case leadsStream:
-		stream, err := c.w.js.Stream(ctx, streamName)
+		stream, err := c.d.js.Stream(ctx, streamName)
 		if err != nil {
 			return nil, err
 		}
 		name = leaderIn(stream.CachedInfo().Cluster)
 	default: // of the consumer
-		consumer, err := c.w.js.Consumer(ctx, streamName, consumerName)
+		consumer, err := c.d.js.Consumer(ctx, streamName, consumerName)
 		if err != nil {
 			return nil, err
 		}
@@ -153,11 +153,11 @@ func leaderIn(info *jetstream.ClusterInfo) string {
 
 // replicated is nil when each server has all of the stream and of its consumer.
 func (c *cluster) replicated(ctx context.Context) error {
-	stream, err := c.w.js.Stream(ctx, streamName)
+	stream, err := c.d.js.Stream(ctx, streamName)
 	if err != nil {
 		return err
 	}
-	consumer, err := c.w.js.Consumer(ctx, streamName, consumerName)
+	consumer, err := c.d.js.Consumer(ctx, streamName, consumerName)
 	if err != nil {
 		return err
 	}

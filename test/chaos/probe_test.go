@@ -27,7 +27,7 @@ const (
 func (c *cluster) probe(ctx context.Context, servers []*natsNode, since time.Time) (time.Duration, bool) {
 	connection, err := nats.Connect(urlOf(servers), nats.MaxReconnects(-1), nats.ReconnectWait(probeEvery), nats.ReconnectJitter(0, 0))
 	if err != nil {
-		c.w.diary.complain(err)
+		c.d.faults.complain(err)
 		return 0, false
 	}
 	defer connection.Close()
@@ -83,7 +83,7 @@ func fetches(ctx context.Context, connection *nats.Conn) bool {
 func (c *cluster) forget() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	stream, err := c.w.js.Stream(ctx, streamName)
+	stream, err := c.d.js.Stream(ctx, streamName)
 	if err != nil {
 		return err
 	}

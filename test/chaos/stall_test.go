@@ -30,7 +30,7 @@ const mostBeyond = 10 * time.Second
 
 // judgeStalls is a table of how long leaders were missing, and how much longer workers did nothing. Times of
 // two at once are left out.
-func (c *cluster) judgeStalls(a *account) string {
+func (c *cluster) judgeStalls(a *audit) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-22s %5s %18s %28s %28s", "leader killed", "times", "until another one", "beyond it, first worker", "beyond it, last worker")
 	for _, kind := range leaders {
@@ -45,11 +45,11 @@ func (c *cluster) judgeStalls(a *account) string {
 				continue
 			}
 			first, last = append(first, one), append(last, all)
-			c.w.Logf("%s %s: another one after %.2f s, the first worker %.2f s and the last one %.2f s after that", s.killed.UTC().Format("15:04:05.000"), kind,
+			c.d.Logf("%s %s: another one after %.2f s, the first worker %.2f s and the last one %.2f s after that", clock(s.killed), kind,
 				s.itself.Seconds(), one.Seconds(), all.Seconds())
 			if one > mostBeyond {
-				c.w.Errorf("%s killed at %s: no worker had done anything %s after there was another one, expected at most %s",
-					kind, s.killed.UTC().Format("15:04:05.000"), one, mostBeyond)
+				c.d.Errorf("%s killed at %s: no worker had done anything %s after there was another one, expected at most %s",
+					kind, clock(s.killed), one, mostBeyond)
 			}
 		}
 		fmt.Fprintf(&b, "\n%-22s %5d %18s %28s %28s", kind, len(itself), spread(itself), spread(first), spread(last))
@@ -60,16 +60,16 @@ func (c *cluster) judgeStalls(a *account) string {
 // wentOn is when the first worker, and when the last one, had a line about an event that was published after a leader was killed, as
 // the time since there was another one, and at least 0. Workers that were killed then do not count. It is not known where a server was
 // killed before all had gone on.
-func (a *account) wentOn(s stall) (first, last time.Duration, known bool) {
+func (a *audit) wentOn(s stall) (first, last time.Duration, known bool) {
 	lines := map[*worker]time.Time{}
 	for _, l := range a.settled {
 		e := a.events[l.EventID]
-		if _, there := lines[l.life.worker]; !there && e != nil && e.acks[0].at.After(s.killed) && l.Time.After(s.killed) {
-			lines[l.life.worker] = l.Time
+		if _, there := lines[l.process.worker]; !there && e != nil && e.acks[0].at.After(s.killed) && l.Time.After(s.killed) {
+			lines[l.process.worker] = l.Time
 		}
 	}
 	var times []time.Duration
-	for _, k := range a.w.workers {
+	for _, k := range a.d.workers {
 		at, there := lines[k]
 		if a.broken(s.killed, at, faultKill, k.name) {
 			continue
@@ -99,10 +99,10 @@ func (a *account) wentOn(s stall) (first, last time.Duration, known bool) {
 
 // broken reports whether something was broken between two times, or was before and not repaired yet. An empty what is anything; a
 // fault that began with the first of the times is left out.
-func (a *account) broken(from, to time.Time, kind, what string) bool {
-	return slices.ContainsFunc(a.w.diary.of(kind), func(f fault) bool {
-		own := f.hours.from.Sub(from).Abs() < 2*time.Millisecond
-		return !own && (what == "" || f.what == what) && f.hours.overlaps(from, to)
+func (a *audit) broken(from, to time.Time, kind, what string) bool {
+	return slices.ContainsFunc(a.d.faults.of(kind), func(f fault) bool {
+		own := f.when.from.Sub(from).Abs() < 2*time.Millisecond
+		return !own && (what == "" || f.what == what) && f.when.overlaps(from, to)
 	})
 }
 

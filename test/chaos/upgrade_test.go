@@ -32,8 +32,8 @@ const userBefore = "notifier on >before resetkeys ~{" + namespace + "}:* resetch
 	" +zremrangebyrank +zremrangebyscore"
 
 // TestRollingUpgrade replaces workers of the release before by those of this code, one by one and under load, and goes back in the same
-// way, while operators mute and limit, Redis is restarted, and Slack loses answers. One worker of each round dies instead of ending. The
-// account is that of TestChaos: so both understand what the other one has stored in Redis and in NATS, and hold the limits together,
+// way, while Redis is restarted, and Slack loses answers. One worker of each round dies instead of ending. The
+// audit is that of TestChaos: so both understand what the other one has stored in Redis and in NATS, and hold the limits together,
 // with the permissions of v0.1.0. Each also answers the commands about what the other one did.
 func TestRollingUpgrade(t *testing.T) {
 	kit.Long(t)
@@ -41,13 +41,13 @@ func TestRollingUpgrade(t *testing.T) {
 	before, now := releaseBefore(t), plain.Build(t, folder)
 	seed, duration := chosen(t, 0) // one round, if nothing else is asked for
 	t.Logf("NOTIFIER_CHAOS_SEED=%d, before: %s, now: %s", seed, versionOf(t, before), versionOf(t, now))
-	w := newWorld(t, 5*time.Second, limits{
+	d := newDeployment(t, 5*time.Second, limits{
 		global: "60/5s+5000/2m", category: "12/5s+2/200ms", // two minutes: Redis is often unavailable, and nobody looks
-		overrides: map[string]string{"audit": "60/2m+10/1s"},
+		overrides: map[string]string{"billing": "60/2m+10/1s"},
 	}, append([]string{"--user"}, strings.Fields(userBefore)...)...)
-	w.urls["REDIS_URL"] = "redis://notifier:before@" + w.redis.Addr + "/0"
+	d.urls["REDIS_URL"] = "redis://notifier:before@" + d.redis.Addr + "/0"
 	for range 3 {
-		k := w.addWorker(plain, false)
+		k := d.addWorker(plain, false)
 		k.program = before
 		_, err := k.start()
 		kit.Check(t, err)
@@ -57,29 +57,26 @@ func TestRollingUpgrade(t *testing.T) {
 	var lanes sync.WaitGroup
 	defer lanes.Wait() // also where something below ends the test
 	defer rest()
-	lanes.Go(func() {
-		categories := []string{"alpha", "alpha", "alpha", "beta", "beta", "gamma", "delta", "audit", "audit"}
-		w.publisher.run(busy, rand.New(rand.NewPCG(seed, 1000)), 35, categories)
-	})
-	for i, lane := range [][]nemesis{w.steers(), w.againstSlack(false)} {
-		lanes.Go(func() { rampage(busy, rand.New(rand.NewPCG(seed, uint64(i))), lane) })
-	}
-	w.allSettle()
+	endLoad := d.load(seed, 35)
+	defer endLoad()
+	lanes.Go(func() { injectFaults(busy, rand.New(rand.NewPCG(seed, 1)), d.againstSlack(false)) })
+	d.allSettle()
 	random := rand.New(rand.NewPCG(seed, 99))
-	for round := 0; round == 0 || time.Since(w.diary.begun) < duration; round++ {
-		w.roll(random, now, before)
-		w.roll(random, before, now)
+	for round := 0; round == 0 || time.Since(d.faults.begun) < duration; round++ {
+		d.roll(random, now, before)
+		d.roll(random, before, now)
 	}
 	rest()
 	lanes.Wait()
-	w.slack.Always(devstack.Behaviour{})
-	a := w.conclude()
+	endLoad()
+	d.slack.Always(devstack.Behaviour{})
+	a := d.reconcile()
 	for _, program := range []string{before, now} {
 		if counts := a.by(program); counts[outcome.Sent] == 0 || counts[outcome.Dropped] == 0 || counts[outcome.Dead] == 0 {
 			t.Errorf("%s has settled %v, expected some of each", versionOf(t, program), counts)
 		}
 	}
-	t.Logf("seed %d, %s\n%s", seed, time.Since(w.diary.begun).Round(time.Second), a.report())
+	t.Logf("seed %d, %s\n%s", seed, time.Since(d.faults.begun).Round(time.Second), a.report())
 }
 
 // releaseBefore is the program of the release before, or what stands for it.
@@ -104,10 +101,10 @@ func versionOf(t *testing.T, program string) string {
 }
 
 // by counts what the processes of a program have settled, by outcome.
-func (a *account) by(program string) map[string]int {
+func (a *audit) by(program string) map[string]int {
 	counts := map[string]int{}
 	for _, l := range a.settled {
-		if l.life.program == program {
+		if l.process.program == program {
 			counts[l.Outcome]++
 		}
 	}
@@ -116,67 +113,59 @@ func (a *account) by(program string) map[string]int {
 
 // roll replaces all workers by those of another program, as deploy/roll.sh does: the next one when the last one is ready and all of
 // them work side by side. One of them, at random, dies and does not end, and Redis fails now and then.
-func (w *world) roll(random *rand.Rand, to, from string) {
-	w.Helper()
-	dies := random.IntN(len(w.workers))
-	for i, k := range w.workers {
+func (d *deployment) roll(random *rand.Rand, to, from string) {
+	d.Helper()
+	dies := random.IntN(len(d.workers))
+	for i, k := range d.workers {
 		begun := time.Now()
 		if i == dies {
-			kit.Check(w.T, k.now().kill())
-			w.diary.note(faultKill, k.name, begun)
+			kit.Check(d.T, k.now().kill())
+			d.faults.note(faultKill, k.name, begun)
 		} else {
-			kit.Check(w.T, k.now().terminate())
-			w.diary.note(faultTerm, k.name, begun)
+			kit.Check(d.T, k.now().terminate())
+			d.faults.note(faultTerm, k.name, begun)
 		}
 		k.program = to
 		_, err := k.start()
-		kit.Check(w.T, err)
-		if servers := w.againstServers(); random.IntN(2) == 0 { // Redis is restarted, or forgets its scripts
-			servers[random.IntN(2)].strike(w.Context(), random)
+		kit.Check(d.T, err)
+		if servers := d.againstServers(); random.IntN(2) == 0 { // Redis is restarted, or forgets its scripts
+			servers[random.IntN(2)].inject(d.Context(), random)
 		}
-		w.allSettle()
+		d.allSettle()
 		if i == 0 {
-			w.ask(to, from)
+			d.ask(to, from)
 		}
 	}
 }
 
 // allSettle waits until each worker is ready, and has settled something from then on.
-func (w *world) allSettle() {
-	w.Helper()
-	settled := func(k *worker) (n int) {
-		for _, line := range readLog(k.now()).lines {
-			if strings.HasPrefix(line.Message, "notification ") {
-				n++
-			}
-		}
-		return n
-	}
-	for _, k := range w.workers {
-		kit.Eventually(w.T, k.name+" is ready", func() bool { return k.now().ready() == nil })
-		had := settled(k)
-		kit.Eventually(w.T, k.name+" settles events", func() bool { return settled(k) > had })
+func (d *deployment) allSettle() {
+	d.Helper()
+	for _, k := range d.workers {
+		kit.Eventually(d.T, k.name+" is ready", func() bool { return k.now().Ready() == nil })
+		had := len(k.now().outcomes())
+		kit.Eventually(d.T, k.name+" settles events", func() bool { return len(k.now().outcomes()) > had })
 	}
 }
 
 // ask runs the commands that read what workers have stored, with each of the programs. Redis may just be restarted: then again.
-func (w *world) ask(programs ...string) {
-	w.Helper()
+func (d *deployment) ask(programs ...string) {
+	d.Helper()
 	for _, program := range programs {
 		ofCategory := "status alpha -json"
-		if strings.Contains(versionOf(w.T, program), "v0.1.0") {
+		if strings.Contains(versionOf(d.T, program), "v0.1.0") {
 			ofCategory = "explain alpha -json" // its name there
 		}
 		for _, question := range []string{"status -json", ofCategory, "events -json", "dead list -json", "mute -json"} {
-			kit.EventuallyNil(w.T, func() error { return w.answers(program, question) })
+			kit.EventuallyNil(d.T, func() error { return d.answers(program, question) })
 		}
 	}
 }
 
 // answers runs a command and expects one value, or one value in each line, as JSON.
-func (w *world) answers(program, question string) error {
-	command := exec.CommandContext(w.Context(), program, strings.Fields(question)...)
-	for name, value := range w.workers[0].settings {
+func (d *deployment) answers(program, question string) error {
+	command := exec.CommandContext(d.Context(), program, strings.Fields(question)...)
+	for name, value := range d.workers[0].settings {
 		command.Env = append(command.Env, name+"="+value)
 	}
 	command.Env = append(command.Env, "SLACK_BOT_TOKEN="+tokenPrefix+"asks")
@@ -184,12 +173,12 @@ func (w *world) answers(program, question string) error {
 	command.Stderr = &complaints
 	out, err := command.Output()
 	if err != nil {
-		return fmt.Errorf("%s %s: %w: %s", program, question, err, complaints.String())
+		return fmt.Errorf("%s %s: %d: %s", program, question, err, complaints.String())
 	}
 	for values := json.NewDecoder(strings.NewReader(string(out))); values.More(); {
 		var value any
 		if err := values.Decode(&value); err != nil {
-			return fmt.Errorf("%s %s: %w: %s", program, question, err, out)
+			return fmt.Errorf("%s %s: %d: %s", program, question, err, out)
 		}
 	}
 	return nil

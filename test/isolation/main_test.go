@@ -38,19 +38,9 @@ var released = &kit.Program{}
 func TestMain(m *testing.M) {
 	kit.Overlap(4) // the tests that are parallel wait more than they work
 	kit.QuietRedis()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	var err error
-	if folder, err = os.MkdirTemp("", "notifier-isolation-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	code := m.Run()
+	code := kit.InFolder(m, &folder)
 	printTable()
-	return code
+	os.Exit(code)
 }
 
 // row is a line of the table.

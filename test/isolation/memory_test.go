@@ -22,29 +22,29 @@ const mostMemory = 96.0
 func TestOversizedEventsDoNotFillTheMemory(t *testing.T) {
 	needsFull(t)
 	const n = 600
-	w := newWorld(t, settings{"SLACK_CHANNEL": "C0GOODNEWS", "GOMEMLIMIT": container})
-	w.createStream()
+	d := newDeployment(t, settings{"SLACK_CHANNEL": "C0GOODNEWS", "GOMEMLIMIT": container})
+	d.createStream()
 	huge := bytes.Repeat([]byte("x"), 900_000)
 	for i := range n {
-		w.publishMessage("huge", fmt.Sprintf("huge-%d", i), huge, nil)
+		d.publishMessage("huge", fmt.Sprintf("huge-%d", i), huge, nil)
 		if i%16 == 0 {
-			w.flush() // or the client's buffer holds them all
+			d.flush() // or the client's buffer holds them all
 		}
 	}
-	good := w.publishGood(10)
+	good := d.publishGood(10)
 	begun := time.Now()
-	w.startWorkers(1)
-	posts := w.waitPosted(kit.Patience, good)
+	d.startWorkers(1)
+	posts := d.waitPosted(kit.Patience, good)
 	took := time.Since(begun)
-	kit.Eventually(t, "the stream is empty", func() bool { return w.pending() == 0 })
+	kit.Eventually(t, "the stream is empty", func() bool { return d.pending() == 0 })
 	dead := 0
-	for _, l := range w.settled() {
+	for _, l := range d.settled() {
 		if l.Outcome == "dead" && l.Reason == "too_large" {
 			dead++
 		}
 	}
-	memory := w.workers[0].peakMemory(t)
-	judge(t, fmt.Sprintf("4. backlog of %d events of 900 kB", n), posts.missing == 0 && dead == n && memory < mostMemory,
+	memory := peakMemory(t, d.workers[0])
+	judge(t, fmt.Sprintf("3. backlog of %d events of 900 kB", n), posts.missing == 0 && dead == n && memory < mostMemory,
 		fmt.Sprintf("good ones go through, worker below %.0f MiB", mostMemory),
 		"%d of %d good ones posted %s after its start, %d dead; worker %.0f MiB", len(good)-posts.missing, len(good), took.Round(10*time.Millisecond), dead, memory)
 }
@@ -54,44 +54,44 @@ func TestOversizedEventsDoNotFillTheMemory(t *testing.T) {
 func TestLargeHeadersDoNotFillTheMemory(t *testing.T) {
 	needsFull(t)
 	const n = 4000
-	w := newWorld(t, settings{
+	d := newDeployment(t, settings{
 		"SLACK_CHANNEL": "C0SLOWEST", "SLACK_ROUTES": "good=C0GOODNEWS", "SLACK_PACE": pace,
-		"LIMIT_GLOBAL": wide, "LIMIT_CATEGORY": wide, "GOMEMLIMIT": container,
+		"LIMIT_GLOBAL": unlimited, "LIMIT_CATEGORY": unlimited, "GOMEMLIMIT": container,
 	})
 	_, mode := limit(t, 12, window)
 	mode.RetryAfter = window
-	w.mode(mode)
-	w.createStream()
+	d.mode(mode)
+	d.createStream()
 	header := nats.Header{"X-Padding": {strings.Repeat("x", 60_000)}}
 	for i := range n {
 		id := fmt.Sprintf("headers-%d", i)
-		w.publishMessage("headers", id, []byte(id), header)
+		d.publishMessage("headers", id, []byte(id), header)
 		if i%200 == 0 {
-			w.flush()
+			d.flush()
 		}
 	}
-	good := w.publishGood(10)
+	good := d.publishGood(10)
 	begun := time.Now()
-	w.startWorkers(1)
-	posts := w.waitPosted(kit.Patience, good)
+	d.startWorkers(1)
+	posts := d.waitPosted(kit.Patience, good)
 	took := time.Since(begun)
-	if !kit.Within(kit.Patience, func() bool { return w.admitted("headers") == n }) {
-		t.Errorf("%d of %d events with large headers are admitted after %s, expected all", w.admitted("headers"), n, kit.Patience)
+	if !kit.Within(kit.Patience, func() bool { return d.admitted("headers") == n }) {
+		t.Errorf("%d of %d events with large headers are admitted after %s, expected all", d.admitted("headers"), n, kit.Patience)
 	}
-	memory := w.workers[0].peakMemory(t)
-	judge(t, fmt.Sprintf("5. backlog of %d events with 60 kB of headers", n), posts.missing == 0 && memory < mostMemory,
+	memory := peakMemory(t, d.workers[0])
+	judge(t, fmt.Sprintf("4. backlog of %d events with 60 kB of headers", n), posts.missing == 0 && memory < mostMemory,
 		fmt.Sprintf("good ones go through, worker below %.0f MiB", mostMemory),
 		"%d of %d good ones posted %s after its start; worker %.0f MiB", len(good)-posts.missing, len(good), took.Round(10*time.Millisecond), memory)
 }
 
 // publishGood publishes n events of the category good, which come after all others.
-func (w *world) publishGood(n int) (ids []string) {
-	w.Helper()
-	w.flush()
+func (d *deployment) publishGood(n int) (ids []string) {
+	d.Helper()
+	d.flush()
 	for i := range n {
 		ids = append(ids, fmt.Sprintf("good-%d", i))
-		w.publish("good", ids[i])
+		d.publish("good", ids[i])
 	}
-	w.flush()
+	d.flush()
 	return ids
 }

@@ -2,21 +2,47 @@ package isolation
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"notifier/internal/consume/wait"
 	"notifier/test/kit"
 )
 
+// quietChannels are the channels that a busy one must cost nothing, C0QUIET0 to C0QUIET4.
+const quietChannels = 5
+
+// quietRoutes is a SLACK_ROUTES for them: the category quiet-N goes to C0QUIETN.
+func quietRoutes() string {
+	var routes []string
+	for n := range quietChannels {
+		routes = append(routes, fmt.Sprintf("quiet-%d=C0QUIET%d", n, n))
+	}
+	return strings.Join(routes, ",")
+}
+
+// publishQuiet publishes n events to the quiet channels in turn, with a pause between two.
+func (d *deployment) publishQuiet(n int, pause time.Duration) (ids []string) {
+	d.Helper()
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("quiet-%d", i))
+		d.publish(fmt.Sprintf("quiet-%d", i%quietChannels), ids[i])
+		wait.For(d.Context(), pause)
+	}
+	d.flush()
+	return ids
+}
+
 // TestASlowChannelCostsOthersNothing is for everyday use: what waited for the slow channel would wait for a quarter of an hour.
 func TestASlowChannelCostsOthersNothing(t *testing.T) {
-	few := func(w *world) []string { return w.publishTo(quietChannels, "quiet", 5) }
+	few := func(d *deployment) []string { return d.publishQuiet(5*quietChannels, 0) }
 	besideASlowChannel(t, "paced", 1000, "", few, kit.Patience)
 }
 
 func TestManyEventsOfASlowChannelCostOthersNothing(t *testing.T) {
 	needsFull(t)
-	steady := func(w *world) []string { return w.publishQuiet("quiet", 20*time.Second) }
+	steady := func(d *deployment) []string { return d.publishQuiet(60, time.Second/3) }
 	t.Run("paced", func(t *testing.T) {
 		besideASlowChannel(t, "paced", 10_000, "", steady, 2*time.Second)
 	})
@@ -25,67 +51,70 @@ func TestManyEventsOfASlowChannelCostOthersNothing(t *testing.T) {
 	})
 }
 
+// Limits that let everything through.
+const unlimited = "100000/1h"
+
 // besideASlowChannel admits events of one channel, which takes one a second, or does not answer. Meanwhile events of other channels
 // are posted, and events that the limits refuse are decided, as if they were not there.
-func besideASlowChannel(t *testing.T, name string, slow int, hanging string, publishQuiet func(*world) []string, bar time.Duration) {
+func besideASlowChannel(t *testing.T, name string, slow int, hanging string, others func(*deployment) []string, bar time.Duration) {
 	t.Helper()
 	const mostMemory = 64.0
-	w := newWorld(t, settings{
+	d := newDeployment(t, settings{
 		"SLACK_CHANNEL": "C0SLOWEST", "SLACK_ROUTES": quietRoutes(), "SLACK_PACE": pace,
-		"LIMIT_GLOBAL": wide, "LIMIT_CATEGORY": wide, "LIMIT_OVERRIDES": "refused=1/1h",
+		"LIMIT_GLOBAL": unlimited, "LIMIT_CATEGORY": unlimited, "LIMIT_OVERRIDES": "refused=1/1h",
 		"BATCH_SIZE": fmt.Sprint(slow * 512 / 10_000), // the room for what is held is a multiple of it
 	})
-	w.door.hang(hanging)
+	d.slackProxy.Hang(hanging)
 	_, mode := limit(t, 12, window)
 	mode.RetryAfter = window
-	w.mode(mode)
-	w.startWorkers(1)
+	d.mode(mode)
+	d.startWorkers(1)
 	for i := range slow {
-		w.publish("slow", fmt.Sprintf("slow-%d", i))
+		d.publish("slow", fmt.Sprintf("slow-%d", i))
 	}
-	w.flush()
-	if !kit.Within(kit.Patience, func() bool { return w.admitted("slow") == slow }) {
-		t.Errorf("%d of %d events of the slow channel are admitted after %s, expected all", w.admitted("slow"), slow, kit.Patience)
+	d.flush()
+	if !kit.Within(kit.Patience, func() bool { return d.admitted("slow") == slow }) {
+		t.Errorf("%d of %d events of the slow channel are admitted after %s, expected all", d.admitted("slow"), slow, kit.Patience)
 	}
 
-	refused := w.publishRefused()
-	posted := publishQuiet(w)
-	refused = append(refused, w.publishRefused()...)
-	posts := w.waitPosted(kit.Patience, posted)
-	decisions := w.waitDropped(kit.Patience, refused)
-	memory := w.workers[0].peakMemory(t)
+	refused := d.publishRefused()
+	posted := others(d)
+	refused = append(refused, d.publishRefused()...)
+	posts := d.waitPosted(kit.Patience, posted)
+	decisions := d.waitDropped(kit.Patience, refused)
+	memory := peakMemory(t, d.workers[0])
 	met := posts.missing+decisions.missing == 0 && posts.p99() < bar && decisions.p99() < bar && memory < mostMemory
-	judge(t, "3. "+fmt.Sprint(slow)+" events of a slow channel, "+name, met,
+	judge(t, "2. "+fmt.Sprint(slow)+" events of a slow channel, "+name, met,
 		fmt.Sprintf("p99 < %s, worker below %.0f MiB", bar, mostMemory),
 		"other channels %s; dropped %s; worker %.0f MiB", posts, decisions, memory)
 }
 
 // publishRefused publishes events of which the limits let one through.
-func (w *world) publishRefused() (ids []string) {
-	w.Helper()
+func (d *deployment) publishRefused() (ids []string) {
+	d.Helper()
 	for range 50 {
-		id := fmt.Sprintf("refused-%d", w.count())
-		w.publish("refused", id)
+		id := fmt.Sprintf("refused-%d", d.count())
+		d.publish("refused", id)
 		ids = append(ids, id)
 	}
-	w.flush()
+	d.flush()
 	return ids
 }
 
 // count is how many events were published.
-func (w *world) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.published)
+func (d *deployment) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.published)
 }
 
 // waitDropped waits until all but one of these are dropped, and returns how long each took from its publication.
-func (w *world) waitDropped(limit time.Duration, ids []string) latencies {
-	w.Helper()
+func (d *deployment) waitDropped(limit time.Duration, ids []string) latencies {
+	d.Helper()
 	dropped := map[string]time.Time{}
 	kit.Within(limit, func() bool {
 		clear(dropped)
-		for id, l := range w.settled() {
+		for id, l := range d.settled() {
 			if l.Outcome == "dropped" {
 				dropped[id] = l.Time
 			}
@@ -101,5 +130,5 @@ func (w *world) waitDropped(limit time.Duration, ids []string) latencies {
 			admitted++ // the one that waits for the slow channel
 		}
 	}
-	return w.since(decided, dropped)
+	return d.since(decided, dropped)
 }

@@ -2,6 +2,7 @@ package isolation
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -17,30 +18,30 @@ func TestAStormIntoOneChannel(t *testing.T) {
 		t.Run(channel, func(t *testing.T) {
 			t.Parallel()
 			const posts, mostRefused, bar = 100, 5, 115 * time.Second
-			w := newWorld(t, settings{"SLACK_CHANNEL": channel, "SLACK_PACE": pace})
+			d := newDeployment(t, settings{"SLACK_CHANNEL": channel, "SLACK_PACE": pace})
 			_, mode := limit(t, 12, window)
 			mode.RetryAfter = window
-			w.mode(mode)
-			w.startWorkers(3)
+			d.mode(mode)
+			d.startWorkers(3)
 
 			for i := range 180 {
-				w.publish(fmt.Sprintf("storm-%d", i%12), fmt.Sprintf("event-%d", i))
+				d.publish(fmt.Sprintf("storm-%d", i%12), fmt.Sprintf("event-%d", i))
 			}
 			begun := time.Now()
-			w.flush()
-			kit.Within(bar, func() bool { return w.slack.Accepted() >= posts })
+			d.flush()
+			kit.Within(bar, func() bool { return d.slack.Accepted() >= posts })
 			took := time.Since(begun)
-			refused := len(w.door.those(limited))
-			arrived := w.slack.Accepted()
+			refused := len(d.slackProxy.Posts(func(p kit.SlackPost) bool { return p.Status == http.StatusTooManyRequests }))
+			arrived := d.slack.Accepted()
 			judge(t, "1. storm into "+channel, arrived == posts && took <= bar && refused <= mostRefused,
 				fmt.Sprintf("%d posted in %s, at most %d refused", posts, bar, mostRefused),
 				"%d posted in %s, %d requests refused", arrived, took.Round(100*time.Millisecond), refused)
 			if arrived != posts {
 				return
 			}
-			kit.Eventually(t, "the stream is empty", func() bool { return w.pending() == 0 })
-			if once := len(w.posted()); once != posts || w.slack.Accepted() != posts {
-				t.Errorf("%d events are in the channel in %d messages, expected %d of each", once, w.slack.Accepted(), posts)
+			kit.Eventually(t, "the stream is empty", func() bool { return d.pending() == 0 })
+			if once := len(d.posted()); once != posts || d.slack.Accepted() != posts {
+				t.Errorf("%d events are in the channel in %d messages, expected %d of each", once, d.slack.Accepted(), posts)
 			}
 		})
 	}

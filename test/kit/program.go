@@ -3,6 +3,7 @@ package kit
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -66,4 +67,15 @@ func StartWithTest(t testing.TB, command *exec.Cmd) (ended <-chan struct{}, err 
 		<-done
 	})
 	return done, nil
+}
+
+// InFolder runs the tests of a package with a folder for the programs that they build, and removes it. It belongs into TestMain.
+func InFolder(m *testing.M, folder *string) int {
+	var err error
+	if *folder, err = os.MkdirTemp("", "notifier-test-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(*folder) }()
+	return m.Run()
 }

@@ -28,7 +28,7 @@ type admission struct {
 type replica struct {
 	name    string
 	limiter *ratelimit.Limiter
-	fleet   *fleet
+	group   *replicas
 	log     *observer.ObservedLogs // of its healing
 	kill    context.CancelFunc
 	ended   chan struct{}
@@ -53,7 +53,7 @@ const (
 
 // run asks until the replica is killed.
 func (r *replica) run(ctx context.Context, random *rand.Rand) {
-	for number := 0; wait.For(ctx, time.Duration(r.fleet.pause.Load())); number++ {
+	for number := 0; wait.For(ctx, time.Duration(r.group.pause.Load())); number++ {
 		batch := r.batch(random, number)
 		r.ask(ctx, batch)
 	}
@@ -127,15 +127,15 @@ func (r *replica) failed(err error) {
 	r.lastError = err
 }
 
-// startReplica starts a replica of a fleet, as serve has its limiter.
-func startReplica(t *testing.T, f *fleet, number int, url string) *replica {
+// startReplica starts a replica, as serve has its limiter.
+func startReplica(t *testing.T, f *replicas, number int, url string) *replica {
 	t.Helper()
 	client, guard, err := ratelimit.OpenGuarded(url, nil)
 	kit.Check(t, err)
 	limiter, err := ratelimit.New(client, f.form.name, f.form.rules, time.Hour)
 	kit.Check(t, err)
 	ctx, kill := context.WithCancel(t.Context())
-	r := &replica{name: fmt.Sprintf("r%d", number), limiter: limiter, fleet: f, kill: kill, ended: make(chan struct{})}
+	r := &replica{name: fmt.Sprintf("r%d", number), limiter: limiter, group: f, kill: kill, ended: make(chan struct{})}
 	var running sync.WaitGroup
 	if heals {
 		core, lines := observer.New(zapcore.DebugLevel)

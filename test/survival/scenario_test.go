@@ -1,7 +1,6 @@
 package survival
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -10,23 +9,23 @@ import (
 	"notifier/test/redistest"
 )
 
-// world is a Redis with the replicas of all forms, under load.
-type world struct {
+// installation is a Redis with the replicas of all forms, under load.
+type installation struct {
 	*testing.T
-	fleets []*fleet
+	groups []*replicas
 
 	// One of these, as the scenario wants.
 	sentinels *redistest.Sentinels
 	single    *redistest.Server
-	late      *redistest.Proxy // through which the first replica of each fleet reaches the single server, where it is there
-	plain     *plain
+	late      *redistest.Proxy // through which the first replica of each group reaches the single server, where it is there
+	plain     *pair
 	cluster   *redistest.Cluster
 
 	copy *redistest.Server // the replica of the Cluster's master
 }
 
-// plain is a primary with a replica, and the address at which clients ask.
-type plain struct {
+// pair is a primary with a replica, and the address at which clients ask.
+type pair struct {
 	primary, replica *redistest.Server
 	front            *redistest.Proxy
 }
@@ -34,34 +33,28 @@ type plain struct {
 // scenario is something that happens to a Redis.
 type scenario struct {
 	name  string
-	start func(w *world, extra []string) (url string)
+	start func(in *installation, extra []string) (url string)
 	extra []string // further arguments of the servers
 	full  bool     // most of the limits that last are used up before
-	kills bool     // a replica of each fleet dies in it
+	kills bool     // a replica of each group dies in it
 
-	strike func(w *world) // does it, and returns when there is a primary that all who ask find
+	inject func(in *installation) // does it, and returns when there is a primary that all who ask find
 }
 
 var minReplicas = []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}
 
-var emptyRestart = scenario{name: "c. empty restart", start: (*world).onOne, full: true, strike: (*world).restartEmpty}
+var emptyRestart = scenario{name: "c. empty restart", start: (*installation).onOne, full: true, inject: (*installation).restartEmpty}
 
 var scenarios = []scenario{
-	{name: "a. link cut for 2.5 s, then kill -9", start: (*world).underSentinels, strike: (*world).killPrimary},
-	{name: "b. the same, and a replica of notifier killed", start: (*world).underSentinels, kills: true, strike: (*world).killBoth},
+	{name: "a. link cut for 2.5 s, then kill -9", start: (*installation).underSentinels, inject: (*installation).killPrimary},
+	{name: "b. the same, and a replica of notifier killed", start: (*installation).underSentinels, kills: true, inject: (*installation).killBoth},
 	emptyRestart,
-	{name: "d. bare SENTINEL FAILOVER", start: (*world).underSentinels, strike: (*world).sentinelFailover},
-	{name: "e. planned failover under Sentinel", start: (*world).underSentinels, strike: (*world).plannedFailover},
-	{name: "f. bare FAILOVER under Sentinel", start: (*world).underSentinels, strike: (*world).bareFailover},
-	{name: "g. as a, with min-replicas-to-write 1", start: (*world).underSentinels, extra: minReplicas, strike: (*world).killPrimary},
-	{name: "h. kill -9 alone", start: (*world).underSentinels, strike: (*world).killAlone},
-	{name: "i. planned failover of a plain replica", start: (*world).replicated, strike: (*world).plainFailover},
-	{name: "j. planned failover in a Cluster", start: (*world).inCluster, strike: (*world).clusterFailover},
-	{name: "k. as d, with Sentinel's own periods", start: (*world).underSlowSentinels, strike: (*world).sentinelFailover},
-	{name: "l. as e, with Sentinel's own periods", start: (*world).underSlowSentinels, strike: (*world).plannedFailover},
-	{name: "m. two empty restarts within a second", start: (*world).onOne, full: true, strike: (*world).restartEmptyTwice},
-	{name: "n. FLUSHALL twice in one quarantine", start: (*world).onOne, full: true, strike: (*world).flushTwice},
-	{name: "o. FLUSHALL, and a frozen replica of notifier", start: (*world).onOneWithALateReplica, full: true, strike: (*world).flushWithoutOne},
+	{name: "d. as a, with min-replicas-to-write 1", start: (*installation).underSentinels, extra: minReplicas, inject: (*installation).killPrimary},
+	{name: "e. planned failover under Sentinel", start: (*installation).underSentinels, inject: (*installation).plannedFailover},
+	{name: "f. planned failover of a plain replica", start: (*installation).replicated, inject: (*installation).plainFailover},
+	{name: "g. planned failover in a Cluster", start: (*installation).inCluster, inject: (*installation).clusterFailover},
+	{name: "h. FLUSHALL twice in one quarantine", start: (*installation).onOne, full: true, inject: (*installation).flushTwice},
+	{name: "i. FLUSHALL, and a frozen replica of notifier", start: (*installation).onOneWithALateReplica, full: true, inject: (*installation).flushWithoutOne},
 }
 
 func TestSurvival(t *testing.T) {
@@ -72,7 +65,7 @@ func TestSurvival(t *testing.T) {
 		for _, s := range scenarios {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				play(t, s, forms)
+				play(t, s)
 			})
 		}
 	}
@@ -83,93 +76,87 @@ func TestAnEmptyRestartAdmitsNothingTwice(t *testing.T) {
 	if testing.Short() || rounds > 0 {
 		t.Skip("takes seconds, and TestSurvival plays it too")
 	}
-	play(t, emptyRestart, slices.DeleteFunc(slices.Clone(forms), form.rolls))
+	play(t, emptyRestart)
 }
 
 // play is one round of a scenario.
-func play(t *testing.T, s scenario, forms []form) {
-	w := &world{T: t}
-	url := s.start(w, s.extra)
+func play(t *testing.T, s scenario) {
+	in := &installation{T: t}
+	url := s.start(in, s.extra)
 	for _, form := range forms {
-		w.fleets = append(w.fleets, startFleet(w, form, url))
+		in.groups = append(in.groups, startReplicas(in, form, url))
 	}
-	answered := func(f *fleet) bool { all, _ := f.resumed(); return all }
-	w.mark()
-	w.all("each replica is answered", answered)
+	answered := func(f *replicas) bool { all, _ := f.resumed(); return all }
+	in.mark()
+	in.all("each replica is answered", answered)
 	if s.full {
-		w.pause(pauseFlood)
-		w.all("most of the limits are used", func(f *fleet) bool { return f.form.rolls() || f.admitted() > f.form.rules.Global[0].Count*3/4 })
+		in.pause(pauseFlood)
+		in.all("most of the limits are used", func(f *replicas) bool { return f.admitted() > f.form.rules.Global[0].Count*3/4 })
 	} else {
 		wait.For(t.Context(), time.Second) // so much is decided, and replicated, before anything happens
 	}
-	s.strike(w)
-	struck := time.Now()
-	w.mark()
-	w.pause(pauseFlood)
-	w.all("each replica is answered again", answered)
-	w.all("the limits are used up", func(f *fleet) bool { return f.form.rolls() || f.usedUp() })
-	for _, f := range w.fleets {
-		if f.form.rolls() {
-			wait.For(t.Context(), time.Until(struck.Add(2*f.form.window())))
-		}
-		w.judge(s, f)
+	s.inject(in)
+	in.mark()
+	in.pause(pauseFlood)
+	in.all("each replica is answered again", answered)
+	in.all("the limits are used up", (*replicas).usedUp)
+	for _, f := range in.groups {
+		in.judge(s, f)
 	}
 }
 
-func (w *world) mark() {
-	for _, f := range w.fleets {
+func (in *installation) mark() {
+	for _, f := range in.groups {
 		f.mark()
 	}
 }
 
 // pause sets how long each replica waits between two batches.
-func (w *world) pause(d time.Duration) {
-	for _, f := range w.fleets {
+func (in *installation) pause(d time.Duration) {
+	for _, f := range in.groups {
 		f.pause.Store(int64(d))
 	}
 }
 
-// all waits until something holds for all fleets.
-func (w *world) all(what string, holds func(*fleet) bool) {
-	w.Helper()
-	for _, f := range w.fleets {
+// all waits until something holds for all groups.
+func (in *installation) all(what string, holds func(*replicas) bool) {
+	in.Helper()
+	for _, f := range in.groups {
 		if !kit.Within(kit.Patience, func() bool { return holds(f) }) {
-			w.Fatalf("%s: after %s still not: %s; the last errors: %v", f.form.name, kit.Patience, what, f.lastErrors())
+			in.Fatalf("%s: after %s still not: %s; the last errors: %v", f.form.name, kit.Patience, what, f.lastErrors())
 		}
 	}
 }
 
 // judge notes what was measured, and holds it against the bars.
-func (w *world) judge(s scenario, f *fleet) {
-	w.Helper()
+func (in *installation) judge(s scenario, f *replicas) {
+	in.Helper()
 	m := measured{silence: f.silence()}
 	_, m.stall = f.resumed()
-	if !f.form.rolls() {
-		m.forgotten = f.forgotten(w.T)
-	}
+	m.forgotten = f.forgotten(in.T)
 	admissions := f.admissions()
 	m.excess, m.admitted = excess(f.form.rules, admissions), len(admissions)
 	results.add(s.name, f.form.name, m)
-	w.Logf("%s: %+v", f.form.name, m)
+	in.Logf("%s: %+v", f.form.name, m)
 	if !heals {
 		return
 	}
 	if m.excess > f.missing {
-		w.Errorf("%s: %d admissions too many, expected at most %d", f.form.name, m.excess, f.missing)
+		in.Errorf("%s: %d admissions too many, expected at most %d", f.form.name, m.excess, f.missing)
 	}
-	if m.excess < 0 && !f.form.rolls() { // of rolling windows only a lower bound is known
-		w.Errorf("%s: %d slots less than the limits have were given out", f.form.name, -m.excess)
+	if m.excess < 0 {
+		in.Errorf("%s: %d slots less than the limits have were given out", f.form.name, -m.excess)
 	}
 	if !s.kills && m.forgotten > 0 {
-		w.Errorf("%s: %d ids were forgotten", f.form.name, m.forgotten)
+		in.Errorf("%s: %d ids were forgotten", f.form.name, m.forgotten)
 	}
 	if limit := 2 * time.Second; rounds > 0 && m.stall > limit {
-		w.Errorf("%s: all were answered %s after there was a primary, expected %s at most", f.form.name, m.stall, limit)
+		in.Errorf("%s: all were answered %s after there was a primary, expected %s at most", f.form.name, m.stall, limit)
 	}
-	if w.Failed() {
+	if in.Failed() {
 		for _, r := range f.replicas {
 			for _, line := range r.log.All() {
-				w.Logf("%s %s %s: %s %v", f.form.name, r.name, line.Time.Format("15:04:05.000"), line.Message, line.ContextMap())
+				in.Logf("%s %s %s: %s %v", f.form.name, r.name, line.Time.Format("15:04:05.000"), line.Message, line.ContextMap())
 			}
 		}
 	}

@@ -32,6 +32,10 @@ func TestAnOutageIsALineAndThenOneAMinute(t *testing.T) {
 		if diff := cmp.Diff([]float64{0, 60, 120, 180}, waited); diff != "" {
 			t.Errorf("waiting lines by seconds (-want +got):\n%s", diff)
 		}
+		first := logs.FilterMessage("waiting").All()[0]
+		if diff := cmp.Diff(map[string]any{"for": "redis", "reason": "refused", "held": int64(7), "waited_s": 0.0}, first.ContextMap()); diff != "" || first.Level != zap.WarnLevel {
+			t.Errorf("level %s (-want +got):\n%s", first.Level, diff)
+		}
 		on := logs.FilterMessage("recovered").All()
 		if len(on) != 1 {
 			t.Fatalf("%d lines about the recovery, expected one", len(on))
@@ -41,18 +45,6 @@ func TestAnOutageIsALineAndThenOneAMinute(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
-}
-
-func TestALineAboutAnOutageNamesWhatAndWhy(t *testing.T) {
-	a, logs := newObserved()
-	a.Lost(Redis, errors.New("connection refused"))
-	want := map[string]any{"for": "redis", "reason": "connection refused", "held": int64(7), "waited_s": 0.0}
-	entry := logs.All()[0]
-	entryContext := entry.ContextMap()
-	entryContext["waited_s"] = 0.0
-	if diff := cmp.Diff(want, entryContext); diff != "" || entry.Level != zap.WarnLevel {
-		t.Errorf("level %s (-want +got):\n%s", entry.Level, diff)
-	}
 }
 
 func TestAvailabilityKnowsWhatIsUnavailableAndWhy(t *testing.T) {

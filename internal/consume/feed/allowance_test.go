@@ -12,8 +12,8 @@ import (
 	"notifier/test/kit"
 )
 
-func TestAnEventThatWasHandedBackComesAfterItsDelay(t *testing.T) {
-	l := newLot(t, nil)
+func TestReturnedEventComesAfterItsDelay(t *testing.T) {
+	l := newFixture(t, nil)
 	s := l.source(8)
 	l.publish(1)
 	d := l.arrived(s, 1)[0]
@@ -86,7 +86,7 @@ func TestAnOldFigureDoesNotCount(t *testing.T) {
 // What is handed back must leave half of the consumer's MaxAckPending to everything else, however many
 // replicas do so at once.
 func TestHalfOfMaxAckPendingIsHandedBackAtMost(t *testing.T) {
-	l := newLot(t, nil)
+	l := newFixture(t, nil)
 	replicas := []*Feed{l.source(8), l.source(8), l.source(8)}
 	l.publish(600)
 	handed := make([]int, len(replicas))
@@ -113,7 +113,7 @@ func TestHalfOfMaxAckPendingIsHandedBackAtMost(t *testing.T) {
 
 // When others have ended, more may be handed back, and what was said of it goes by itself.
 func TestEventsAreHandedBackAgainWhenThereIsRoom(t *testing.T) {
-	l := newLot(t, func(config *jetstream.ConsumerConfig) { config.MaxAckPending = 20 })
+	l := newFixture(t, func(config *jetstream.ConsumerConfig) { config.MaxAckPending = 20 })
 	holder := l.source(20)
 	l.publish(15)
 	held := l.arrived(holder, 15)
@@ -132,7 +132,7 @@ func TestEventsAreHandedBackAgainWhenThereIsRoom(t *testing.T) {
 }
 
 func TestNothingIsHandedBackWhereItCouldBeLost(t *testing.T) {
-	l := newLot(t, func(config *jetstream.ConsumerConfig) { config.MaxDeliver = 3 })
+	l := newFixture(t, func(config *jetstream.ConsumerConfig) { config.MaxDeliver = 3 })
 	s := l.source(4)
 	l.publish(1)
 	d := l.arrived(s, 1)[0]
@@ -150,7 +150,7 @@ func TestNothingIsHandedBackWhereItCouldBeLost(t *testing.T) {
 // An event whose stream was deleted has no server to go back to, and neither has one whose connection is
 // gone.
 func TestNothingIsHandedBackWithoutAServer(t *testing.T) {
-	l := newLot(t, nil)
+	l := newFixture(t, nil)
 	s := l.source(4)
 	l.publish(2)
 	all := l.arrived(s, 2)

@@ -16,20 +16,20 @@ import (
 	"notifier/test/kit"
 )
 
-// lot is a server with a stream and a consumer, and the feeds of the replicas that read it.
-type lot struct {
+// fixture is a server with a stream and a consumer, and the feeds of the replicas that read it.
+type fixture struct {
 	*testing.T
 	js  jetstream.JetStream
 	url string
 }
 
-func newLot(t *testing.T, change func(*jetstream.ConsumerConfig)) *lot {
+func newFixture(t *testing.T, change func(*jetstream.ConsumerConfig)) *fixture {
 	t.Helper()
 	t.Parallel()
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
-	l := &lot{T: t, js: kit.JetStream(t, server.URL()), url: server.URL()}
+	l := &fixture{T: t, js: kit.JetStream(t, server.URL()), url: server.URL()}
 	_, err = l.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Retention: jetstream.WorkQueuePolicy})
 	kit.Check(t, err)
 	config := jetstream.ConsumerConfig{Durable: "C", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxDeliver: -1, MaxAckPending: 400}
@@ -42,14 +42,14 @@ func newLot(t *testing.T, change func(*jetstream.ConsumerConfig)) *lot {
 }
 
 // source starts a replica's feed with room for so many deliveries.
-func (l *lot) source(capacity int) *Feed {
+func (l *fixture) source(capacity int) *Feed {
 	l.Helper()
 	s, _ := l.start(capacity, finishQuiet)
 	return s
 }
 
 // start is source with a function that ends the feed.
-func (l *lot) start(capacity int, patience time.Duration) (s *Feed, end func()) {
+func (l *fixture) start(capacity int, patience time.Duration) (s *Feed, end func()) {
 	l.Helper()
 	connection, err := nats.Connect(l.url)
 	kit.Check(l.T, err)
@@ -79,7 +79,7 @@ func quiet() *availability.Tracker {
 	return availability.New(zap.NewNop(), func(availability.Dependency) int { return 0 })
 }
 
-func (l *lot) publish(n int) {
+func (l *fixture) publish(n int) {
 	l.Helper()
 	for i := range n {
 		_, err := l.js.Publish(l.Context(), "s.a", fmt.Append(nil, i))
@@ -88,7 +88,7 @@ func (l *lot) publish(n int) {
 }
 
 // arrived takes n deliveries as they arrive.
-func (l *lot) arrived(s *Feed, n int) []*Delivery {
+func (l *fixture) arrived(s *Feed, n int) []*Delivery {
 	l.Helper()
 	var all []*Delivery
 	for len(all) < n {
@@ -102,7 +102,7 @@ func (l *lot) arrived(s *Feed, n int) []*Delivery {
 	return all
 }
 
-func (l *lot) consumer() *jetstream.ConsumerInfo {
+func (l *fixture) consumer() *jetstream.ConsumerInfo {
 	l.Helper()
 	consumer, err := l.js.Consumer(l.Context(), "S", "C")
 	kit.Check(l.T, err)
@@ -111,8 +111,8 @@ func (l *lot) consumer() *jetstream.ConsumerInfo {
 
 // A worker that stops leaves nothing behind that the server has delivered: it would reach another replica
 // only after AckWait.
-func TestWhenAFeedEndsAllThatWasDeliveredIsInFlight(t *testing.T) {
-	l := newLot(t, func(config *jetstream.ConsumerConfig) { config.MaxAckPending = 100_000 })
+func TestEndedFeedHoldsAllDeliveries(t *testing.T) {
+	l := newFixture(t, func(config *jetstream.ConsumerConfig) { config.MaxAckPending = 100_000 })
 	for _, after := range []int{1, 500, 3000} {
 		for i := range 8_000 { // enough for all requests
 			_, err := l.js.PublishAsync("s.a", fmt.Append(nil, i))
@@ -137,7 +137,7 @@ func TestWhenAFeedEndsAllThatWasDeliveredIsInFlight(t *testing.T) {
 
 // Room is asked for when it is there, and not only now and then: 400 events would take 50 seconds then.
 func TestRoomIsUsedAtOnce(t *testing.T) {
-	l := newLot(t, nil)
+	l := newFixture(t, nil)
 	s := l.source(8)
 	l.publish(400)
 	began := time.Now()

@@ -48,15 +48,7 @@ func (r pullRequest) inbox() string { return r.reply[:strings.LastIndex(r.reply,
 func pulling(t *testing.T, capacity int, mayPull func() bool, changes ...func(*pull)) (*fakeConsumer, *pull) {
 	t.Helper()
 	t.Parallel()
-	server, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Start()
-	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
-	if !server.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server does not answer")
-	}
+	server := kit.NATSServer(t, natsserver.Options{})
 	connect := func() *nats.Conn {
 		connection, err := nats.Connect(server.ClientURL(), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
 		if err != nil {
@@ -67,7 +59,7 @@ func pulling(t *testing.T, capacity int, mayPull func() bool, changes ...func(*p
 	}
 	c := &fakeConsumer{T: t, requests: make(chan pullRequest, 100), ended: make(chan error, 1), inboxes: map[string]chan *nats.Msg{}}
 	consumer := connect()
-	_, err = consumer.Subscribe("$JS.API.CONSUMER.MSG.NEXT.S.C", func(message *nats.Msg) {
+	_, err := consumer.Subscribe("$JS.API.CONSUMER.MSG.NEXT.S.C", func(message *nats.Msg) {
 		request := pullRequest{reply: message.Reply}
 		if err := json.Unmarshal(message.Data, &request); err != nil {
 			t.Error(err)
@@ -233,7 +225,7 @@ func TestNothingIsRequestedThatThereIsNoRoomFor(t *testing.T) {
 	c.request(5)
 }
 
-func TestSmallRequestsArePutOffWhileLargerOnesStand(t *testing.T) {
+func TestSmallRequestsWaitForLargerOnes(t *testing.T) {
 	c, p := pulling(t, 8, always)
 	first := c.request(8)
 	c.fill(first, 1)
@@ -252,21 +244,7 @@ func TestNothingIsRequestedDuringAPause(t *testing.T) {
 	c.request(8)
 }
 
-func TestARequestThatEndsIsMadeAgain(t *testing.T) {
-	c, p := pulling(t, 8, always)
-	c.fill(c.request(8), 8)
-	p.settle(t, 8)
-	second := c.request(8)
-	c.fill(second, 5)
-	c.status(second, "100", "Idle Heartbeat")
-	c.status(second, "408", "Request Timeout", "Nats-Pending-Messages", "3")
-	c.request(3)
-	p.settle(t, 5)
-	c.request(5)
-}
-
-// Of two requests that are pending, only the one that the server refuses has ended.
-// TestALateMessageIsNotPartOfAFilledRequest: one of an earlier request waits behind the last of this one.
+// One of an earlier request waits behind the last of this one.
 func TestALateMessageIsNotPartOfAFilledRequest(t *testing.T) {
 	const capacity = 4
 	c, p := pulling(t, capacity, always)
@@ -281,6 +259,7 @@ func TestALateMessageIsNotPartOfAFilledRequest(t *testing.T) {
 	}
 }
 
+// Of two requests that are pending, only the one that the server refuses has ended.
 func TestARefusedRequestIsTheOnlyOneThatEnds(t *testing.T) {
 	c, p := pulling(t, 8, always)
 	first := c.request(8)
@@ -304,7 +283,7 @@ func (p *pull) eventuallyUnavailable(t *testing.T, want bool) {
 
 // The server sends its acknowledgement to whatever reply subject a publisher names: it is not about a
 // request.
-func TestAnAcknowledgementOfThePublishersKindEndsNoRequest(t *testing.T) {
+func TestPublishAckEndsNoRequest(t *testing.T) {
 	c, p := pulling(t, 8, always)
 	request := c.request(8)
 	c.send(request, &nats.Msg{Subject: request.reply, Data: []byte(`{"stream":"S","seq":1}`)})
@@ -317,7 +296,7 @@ func TestAnAcknowledgementOfThePublishersKindEndsNoRequest(t *testing.T) {
 	c.request(8) // without a pause
 }
 
-func TestAfterMissedHeartbeatsTheServerIsAskedAgain(t *testing.T) {
+func TestMissedHeartbeatsRepeatTheRequest(t *testing.T) {
 	c, p := pulling(t, 8, always, func(p *pull) { p.patience = 3 * time.Second })
 	lost := c.request(8)
 	again := c.request(8)
@@ -333,7 +312,7 @@ func TestAfterMissedHeartbeatsTheServerIsAskedAgain(t *testing.T) {
 	c.noRequest("while heartbeats come")
 }
 
-func TestAfterAReconnectionTheServerIsAskedAgain(t *testing.T) {
+func TestReconnectionRepeatsTheRequest(t *testing.T) {
 	c, p := pulling(t, 8, always)
 	lost := c.request(8)
 	c.fill(lost, 2)
@@ -447,7 +426,7 @@ func TestAConsumerThatRefusesRequestsIsReported(t *testing.T) {
 }
 
 // While there is no leader the known consumer is asked again and again, and looked up beside that.
-func TestAConsumerWithoutALeaderIsAskedAgainUntilItAnswers(t *testing.T) {
+func TestLeaderlessConsumerIsAskedAgain(t *testing.T) {
 	answers := make(chan error, 10)
 	c, p := pulling(t, 8, always, func(p *pull) {
 		p.check = func(ctx context.Context) error {

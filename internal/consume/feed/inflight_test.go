@@ -169,7 +169,7 @@ func TestAClosedSetIsDoneWhenItsQueueIsEmpty(t *testing.T) {
 
 // After AckWait the server redelivers. What is still in flight goes on with the newer acknowledgement subject, and is not
 // queued twice.
-func TestARedeliveryOfWhatIsInFlightReplacesTheReply(t *testing.T) {
+func TestRedeliveryReplacesTheReply(t *testing.T) {
 	f, deliveries := full(8, 2)
 	f.add(again("1"), room{})
 	if f.size() != 2 || f.replyOf(deliveries[1]) != "second reply to 1" || f.replyOf(deliveries[0]) != "reply to 0" {
@@ -188,7 +188,7 @@ func TestARedeliveryOfWhatIsInFlightReplacesTheReply(t *testing.T) {
 }
 
 // In a new generation anything may be a redelivery, whatever its delivery count, until everything from before is settled.
-func TestInANewGenerationWhatIsInFlightIsRecognized(t *testing.T) {
+func TestNewGenerationRecognizesInFlight(t *testing.T) {
 	f, deliveries := full(8, 3)
 	f.nextGeneration()
 	f.add(arrival("3"), room{})

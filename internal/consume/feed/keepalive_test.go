@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestDeliveriesAreSearchedInTimeAndNotMoreOftenThanNeeded(t *testing.T) {
+func TestKeepAliveInterval(t *testing.T) {
 	for ackWait, want := range map[time.Duration]time.Duration{
 		0:                100 * time.Millisecond, // before a consumer is bound
 		2 * time.Second:  100 * time.Millisecond,

@@ -9,7 +9,7 @@ import (
 )
 
 // What is read is what nats.go reads, in each form that there is; and what is none is refused.
-func TestMetadataIsReadFromEachFormOfAcknowledgementSubjects(t *testing.T) {
+func TestMetadata(t *testing.T) {
 	const numbers = "3.17.5.1795149541123457089.42"
 	for _, subject := range []string{
 		"$JS.ACK.NOTIFY.notifier." + numbers,

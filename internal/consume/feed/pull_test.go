@@ -67,7 +67,7 @@ func TestARequestReservesWhatItMayBring(t *testing.T) {
 
 // What is in flight and what is requested never exceed the budget together, whatever there is room for by
 // number.
-func TestNothingIsRequestedThatTheBudgetHasNoRoomFor(t *testing.T) {
+func TestRequestsStayWithinTheBudget(t *testing.T) {
 	c, p := pulling(t, 160, always, bounded) // one request at a time
 	const size = 100_000
 	rounds := int64(testBudget-share)/(size+perMessage) + 1 // the last one begins with just room for a share
@@ -83,16 +83,6 @@ func TestNothingIsRequestedThatTheBudgetHasNoRoomFor(t *testing.T) {
 	p.expectBudget(t, (rounds-2)*(size+perMessage), share)
 }
 
-// The server ends a request that has brought exactly what it may bring, and does not report that.
-func TestARequestEndsWithItsLastByte(t *testing.T) {
-	c, p := pulling(t, 160, always, bounded) // one request at a time
-	first := c.request(128)
-	c.deliverLarge(first, share-128*perMessage)
-	c.request(128)
-	c.sameInboxes()
-	p.expectBudget(t, share-127*perMessage, share)
-}
-
 // sameInboxes checks that no request was made only because the server has been silent, which needs a new
 // inbox.
 func (c *fakeConsumer) sameInboxes() {
@@ -103,7 +93,7 @@ func (c *fakeConsumer) sameInboxes() {
 }
 
 // A message that no request with a bound can bring is asked for alone, without one; then the others follow.
-func TestAMessageThatExceedsARequestIsAskedForAlone(t *testing.T) {
+func TestLargeMessageIsRequestedAlone(t *testing.T) {
 	c, p := pulling(t, 8, always, func(p *pull) { p.inflight.budget = 4 * testBudget })
 	blocked := c.request(8)
 	c.exceeds(blocked)
@@ -159,38 +149,14 @@ func TestALargeMessageDoesNotWaitForSlowChannels(t *testing.T) {
 	}
 }
 
-// With less than a share free nothing is asked for, whatever its size.
-func TestALargeMessageWaitsForRoom(t *testing.T) {
-	c, p := pulling(t, 160, always, bounded) // one request at a time
-	c.fillBudget(17, 100_000)
-	request := c.request(1)
-	c.deliverLarge(request, 200_000)
-	c.noRequest("with less than a share free")
-	p.settle(t, 1)
-	c.request(128)
-	p.expectBudget(t, 16*(100_000+perMessage)+200_000+perMessage, share)
-}
-
 // Another replica may be faster.
-func TestALargeMessageThatAnotherReplicaTakesIsForgotten(t *testing.T) {
+func TestLargeMessageTakenByAnotherReplica(t *testing.T) {
 	c, _ := pulling(t, 8, always, bounded)
 	c.exceeds(c.request(8))
 	c.status(c.request(1), "408", "Request Timeout", "Nats-Pending-Messages", "1")
 	if again := c.request(8); again.MaxBytes == 0 {
 		t.Error("asked without a bound of bytes")
 	}
-}
-
-// A request that has brought something is refused because it is full, whatever comes next.
-func TestARequestThatIsFullIsFollowedByAnother(t *testing.T) {
-	c, p := pulling(t, 8, always, bounded)
-	request := c.request(8)
-	c.deliverLarge(request, 200_000)
-	c.exceeds(request)
-	if again := c.request(7); again.MaxBytes == 0 {
-		t.Error("asked without a bound of bytes")
-	}
-	p.expectBudget(t, 200_000+perMessage, share)
 }
 
 // The server reports each request with a bound of bytes that it has filled. That is no reason to pause.
@@ -249,7 +215,7 @@ func TestARequestThatHasExpiredUnseenIsGivenUp(t *testing.T) {
 
 // A replicated consumer reports that a request is full before it has delivered all that it has chosen for it.
 // Room stays reserved for that, and it is not taken for a request whose first message was too large.
-func TestMessagesThatComeAfterTheEndOfTheirRequest(t *testing.T) {
+func TestMessagesAfterTheEndOfARequest(t *testing.T) {
 	c, p := pulling(t, 160, always, bounded) // one request at a time
 	request := c.request(128)
 	c.status(request, "409", "Message Size Exceeds MaxBytes", "Nats-Pending-Messages", "125", "Nats-Pending-Bytes", "5")
@@ -268,15 +234,6 @@ func TestMessagesThatComeAfterTheEndOfTheirRequest(t *testing.T) {
 	c.noRequest("while one is pending")
 }
 
-// After a reconnection nothing is reserved for what will not come.
-func TestAReconnectionGivesBackWhatWasReserved(t *testing.T) {
-	c, p := pulling(t, 8, always, bounded)
-	c.request(8)
-	kit.Check(t, p.Connection.ForceReconnect())
-	c.request(8)
-	p.expectBudget(t, 0, share)
-}
-
 // ackable is the nth message of the fake consumer.
 func ackable(n int) *nats.Msg {
 	m := nats.NewMsg("notify.errors")
@@ -286,7 +243,7 @@ func ackable(n int) *nats.Msg {
 
 // While nothing is requested nothing is heard of the consumer. It may have been created again meanwhile, and delivers what is in
 // flight as if for the first time.
-func TestAfterALongPauseWhatIsInFlightIsRecognized(t *testing.T) {
+func TestInFlightIsRecognizedAfterALongPause(t *testing.T) {
 	var mayPull atomic.Bool
 	mayPull.Store(true)
 	c, p := pulling(t, 8, mayPull.Load)

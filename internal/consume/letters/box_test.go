@@ -20,8 +20,8 @@ import (
 	"notifier/internal/outcome"
 )
 
-// boxDesk is a letterbox, and a dead-letter stream that a test makes refuse.
-type boxDesk struct {
+// boxFixture is a letterbox, and a dead-letter stream that a test makes refuse.
+type boxFixture struct {
 	*Box
 	finish    func()
 	mu        sync.Mutex            // of what follows
@@ -39,9 +39,9 @@ type boxDesk struct {
 const boxBytes = 1 << 20
 
 // withBox runs a test with a letterbox for a worker that holds 64 events, so 4 letters of each kind.
-func withBox(t *testing.T, test func(t *testing.T, d *boxDesk)) {
+func withBox(t *testing.T, test func(t *testing.T, d *boxFixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &boxDesk{Box: NewBox(BoxSettings{Capacity: 64, Budget: boxBytes}), mayReturn: true}
+		d := &boxFixture{Box: NewBox(BoxSettings{Capacity: 64, Budget: boxBytes}), mayReturn: true}
 		d.tracker = availability.New(zap.NewNop(), func(availability.Dependency) int { return d.Size() })
 		d.put = func(_ context.Context, dead []result.Result) []error {
 			time.Sleep(d.takes)
@@ -86,7 +86,7 @@ func withBox(t *testing.T, test func(t *testing.T, d *boxDesk)) {
 }
 
 // set changes what the stream does.
-func (d *boxDesk) set(change func()) {
+func (d *boxFixture) set(change func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	change()
@@ -108,7 +108,7 @@ func malformed(id string) result.Result {
 	}
 }
 
-func (d *boxDesk) offers(ids ...string) (without []string) {
+func (d *boxFixture) offers(ids ...string) (without []string) {
 	for _, id := range ids {
 		if !d.Offer(malformed(id)) {
 			without = append(without, id)
@@ -124,8 +124,8 @@ func expect(t *testing.T, what string, want, got any) {
 	}
 }
 
-func TestALetterThatIsRefusedDoesNotRepeatTheOthers(t *testing.T) {
-	withBox(t, func(t *testing.T, d *boxDesk) {
+func TestRefusedLetterDoesNotRepeatOthers(t *testing.T) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses = func(id string) error {
 			if id == "b" {
 				return errRefused
@@ -159,8 +159,8 @@ func waitWords(a *availability.Tracker) (words []string) {
 	return words
 }
 
-func TestWhatExceedsTheLetterboxIsReturnedForAWhile(t *testing.T) {
-	withBox(t, func(t *testing.T, d *boxDesk) {
+func TestExcessLettersAreReturned(t *testing.T) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses = refuse
 		d.offers("a")
 		synctest.Wait()
@@ -180,7 +180,7 @@ func TestWhatExceedsTheLetterboxIsReturnedForAWhile(t *testing.T) {
 
 // What Slack has refused is never returned, however much of it there is: it would be posted again.
 func TestWhatSlackHasRefusedIsNotReturned(t *testing.T) {
-	withBox(t, func(t *testing.T, d *boxDesk) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses = refuse
 		d.offers("a")
 		synctest.Wait()
@@ -198,7 +198,7 @@ func TestWhatSlackHasRefusedIsNotReturned(t *testing.T) {
 // Where nothing may be returned, an undecodable event goes without its letter: else it would take the room of good ones. One
 // that was charged stays.
 func TestWhatCannotBeReturned(t *testing.T) {
-	withBox(t, func(t *testing.T, d *boxDesk) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses, d.mayReturn = refuse, false
 		d.offers("a")
 		synctest.Wait()
@@ -212,7 +212,7 @@ func TestWhatCannotBeReturned(t *testing.T) {
 
 // Large letters are bounded by their bytes, and one is always taken.
 func TestLettersAreBoundedInBytes(t *testing.T) {
-	withBox(t, func(t *testing.T, d *boxDesk) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses = refuse
 		large := malformed("large")
 		large.Delivery.Cost = boxBytes / undecodableShare * 2
@@ -226,7 +226,7 @@ func TestLettersAreBoundedInBytes(t *testing.T) {
 
 // The refund comes between the letter and the settling, and is made until Redis answers, without a second letter.
 func TestAnEventIsSettledAfterItsRefund(t *testing.T) {
-	withBox(t, func(t *testing.T, d *boxDesk) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
 		asked, answers := 0, false
 		refund := func(context.Context) error {
 			d.mu.Lock()
@@ -255,7 +255,7 @@ func TestAnEventIsSettledAfterItsRefund(t *testing.T) {
 
 // While Redis does not answer it is asked about one event at a time, however many wait.
 func TestOneFailedRefundPostponesTheOthers(t *testing.T) {
-	withBox(t, func(t *testing.T, d *boxDesk) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
 		asked := 0
 		for i := range 4 {
 			d.Keep(malformed(fmt.Sprint(i)), func(context.Context) error { asked++; return errors.New("connection refused") })
@@ -266,8 +266,8 @@ func TestOneFailedRefundPostponesTheOthers(t *testing.T) {
 }
 
 // A letter that fails for a reason of its own does not keep the others waiting for ever.
-func TestARefundThatAlwaysFailsDelaysTheOthersOnly(t *testing.T) {
-	withBox(t, func(t *testing.T, d *boxDesk) {
+func TestFailingRefundOnlyDelaysOthers(t *testing.T) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.Keep(malformed("poisoned"), func(context.Context) error { return errors.New("WRONGTYPE") })
 		for i := range 3 {
 			d.Keep(malformed(fmt.Sprint(i)), func(context.Context) error { return nil })
@@ -279,7 +279,7 @@ func TestARefundThatAlwaysFailsDelaysTheOthersOnly(t *testing.T) {
 }
 
 func TestAnEndingWorkerTriesItsLettersOnceMore(t *testing.T) {
-	withBox(t, func(t *testing.T, d *boxDesk) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses = func(id string) error {
 			if len(d.tried) > 0 && id == "a" {
 				return nil
@@ -300,7 +300,7 @@ func TestAnEndingWorkerTriesItsLettersOnceMore(t *testing.T) {
 
 // An event that comes back was counted in its category's quota before.
 func TestAReturnedEventIsCountedOnce(t *testing.T) {
-	withBox(t, func(t *testing.T, d *boxDesk) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
 		for d.quotas.take("errors", time.Now()) {
 		}
 		expect(t, "without a letter", []string{"new"}, d.offers("new"))
@@ -312,7 +312,7 @@ func TestAReturnedEventIsCountedOnce(t *testing.T) {
 
 // Many letters are tried a few at a time: the first make room for others before the last are tried.
 func TestAnAttemptHasFewLetters(t *testing.T) {
-	withBox(t, func(t *testing.T, d *boxDesk) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses = refuse
 		for i := range 100 {
 			d.Keep(malformed(fmt.Sprint(i)), func(context.Context) error { time.Sleep(time.Second); return nil })
@@ -350,7 +350,7 @@ func TestQuotasAreBounded(t *testing.T) {
 
 // Letters that the stream never takes, such as for want of a permission, keep no other waiting, however many they are.
 func TestLettersThatAlwaysFailKeepNoOtherWaiting(t *testing.T) {
-	withBox(t, func(t *testing.T, d *boxDesk) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.takes = 2 * time.Second
 		d.refuses = func(id string) error {
 			if id == "good" {

@@ -18,7 +18,7 @@ import (
 )
 
 func TestALetterSaysWhatBecameOfItsEvent(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.letter("e-1", "{", "Notifier-Detail", "payload ends too early", "Notifier-Source", "https://ci.example/1")
 	d.letter("e-2", "part", "Notifier-Shortened", "9000", "Notifier-Reason", "too_large", "Notifier-Subject", "notify.a.*")
 	_, err := d.js.Publish(t.Context(), "notify-dead.x", []byte("no letter"))
@@ -44,7 +44,7 @@ func TestALetterSaysWhatBecameOfItsEvent(t *testing.T) {
 }
 
 func TestOpenWithoutAStream(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	kit.Check(t, d.js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
 	_, err := letters.Open(t.Context(), d.connection, "NOTIFY", event.Pattern{})
 	if !errors.Is(err, letters.ErrNoStream) {
@@ -59,7 +59,7 @@ func TestHostileLettersAreReadLikeOthers(t *testing.T) {
 		"direct reads":       func(c *jetstream.StreamConfig) { c.AllowDirect = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t, change)
+			d := newFixture(t, change)
 			for _, status := range []string{"404", "408", "409", "503", "100"} {
 				d.letter("s-"+status, "", "Status", status, "Description", "No Messages", "Nats-Sequence", "1", "Nats-Subject", "x", "Nats-Stream", "y")
 			}
@@ -85,7 +85,7 @@ func TestHostileLettersAreReadLikeOthers(t *testing.T) {
 
 // Letters that come while others are read are not seen; nor are those that leave.
 func TestEachSeesWhatWasThere(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for range 3 {
 		d.letter(fmt.Sprint(time.Now().UnixNano()), "{")
 	}
@@ -107,7 +107,7 @@ func TestEachSeesWhatWasThere(t *testing.T) {
 
 // Nothing hangs while the server is unavailable.
 func TestTheServerIsUnavailable(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.letter("e-1", "{")
 	s, letter := d.open(), d.all()[0]
 	d.server.Stop()
@@ -124,7 +124,7 @@ func TestTheServerIsUnavailable(t *testing.T) {
 
 // A stream that does not let letters be deleted would have them put back again and again.
 func TestLettersThatCannotBeDeletedStay(t *testing.T) {
-	d := newDesk(t, func(c *jetstream.StreamConfig) { c.DenyDelete = true })
+	d := newFixture(t, func(c *jetstream.StreamConfig) { c.DenyDelete = true })
 	d.letter("e-1", "{")
 	_, err := d.putBack()
 	if err == nil || !strings.Contains(err.Error(), "stream NOTIFY_DEAD does not allow messages to be deleted") {

@@ -17,7 +17,7 @@ import (
 
 // An event goes back as its publisher published it; only its id is said by another header.
 func TestReplay(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.letter("e-1", "data of it", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s%20x", "ce-type", "t",
 		"X-Two", "one", "X-Two", "two", "x-lower", "ü \x1b[2J", "Content-Type", "text/plain", "Empty", "",
 		"Status", "503", "notifier-detail", "forged", "Notifier-Source", "/s x")
@@ -54,7 +54,7 @@ func TestReplay(t *testing.T) {
 
 // After a crash between the two steps, or beside somebody else who does the same, there is one event.
 func TestAReplayMadeTwiceIsOneEvent(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.letter("e-1", "{")
 	letter := d.all()[0]
 	s := d.open()
@@ -80,25 +80,25 @@ func TestAReplayMadeTwiceIsOneEvent(t *testing.T) {
 // A letter is deleted only when a stream has its event.
 func TestALetterWhoseEventNobodyTakesStays(t *testing.T) {
 	for name, test := range map[string]struct {
-		prepare func(d *desk)
+		prepare func(d *fixture)
 		want    string
 	}{
 		"no stream": {
-			func(d *desk) { kit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY")) },
+			func(d *fixture) { kit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY")) },
 			`no stream stores notify.errors, expected one such as NOTIFY, which the first "notifier serve" creates`,
 		},
-		"too large for the stream": {func(d *desk) {
+		"too large for the stream": {func(d *fixture) {
 			_, err := d.js.UpdateStream(d.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, MaxMsgSize: 1})
 			kit.Check(d.T, err)
 		}, "message size exceeds maximum allowed"},
-		"a service that is no stream": {func(d *desk) {
+		"a service that is no stream": {func(d *fixture) {
 			kit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY"))
 			_, err := d.connection.Subscribe("notify.>", func(m *nats.Msg) { _ = m.Respond([]byte("thank you")) })
 			kit.Check(d.T, err)
 		}, "invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			d.letter("e-1", "{}")
 			test.prepare(d)
 			_, err := d.putBack()
@@ -114,7 +114,7 @@ func TestALetterWhoseEventNobodyTakesStays(t *testing.T) {
 
 // What can never go back is left; nothing is published to a subject that no worker reads, whatever a letter says.
 func TestLettersThatCannotGoBack(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	why := map[uint64]string{}
 	add := func(want string, headers ...string) { why[d.letter(want, "{", headers...)] = want }
 	add("it was shortened: 1 of the payload's 9000 bytes are kept", "Notifier-Shortened", "9000")

@@ -36,7 +36,7 @@ func store(t testing.TB, js jetstream.JetStream, n int) {
 
 // A scan sees the letters that Each sees, in the same order, whatever has been deleted between them.
 func TestAScanSeesEveryLetterInOrder(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	store(t, d.js, 300)
 	stream, err := d.js.Stream(t.Context(), "NOTIFY_DEAD")
 	kit.Check(t, err)
@@ -79,7 +79,7 @@ func TestAScanSeesEveryLetterInOrder(t *testing.T) {
 
 // A scan ends with the first error, and without waiting for what it has asked for.
 func TestAScanEndsWithAnError(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	store(t, d.js, 100)
 	s, n := d.open(), 0
 	broken := errors.New("broken")

@@ -8,7 +8,7 @@ import (
 )
 
 // An event alone in a quiet channel may fail for as long as Slack does.
-func TestTheBackoffOfAnEventGrowsToItsBoundAndStaysThere(t *testing.T) {
+func TestBackoffOfAnEventIsBounded(t *testing.T) {
 	last := time.Duration(0)
 	for failures := 1; failures <= 200; failures++ {
 		wait := retryAfter(failures)

@@ -82,16 +82,7 @@ func TestReplicasOfAServerThatIsAlone(t *testing.T) {
 
 func single(t *testing.T) *server.Server {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 2 << 20,
-	})
-	kit.Check(t, err)
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(kit.Patience) {
-		t.Fatal("the NATS server does not answer")
-	}
-	return s
+	return kit.NATSServer(t, server.Options{JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 2 << 20})
 }
 
 // TestLackOfStorage: the caller gets the server's reason, and no stream.

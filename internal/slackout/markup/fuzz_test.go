@@ -21,6 +21,9 @@ func FuzzBlocks(f *testing.F) {
 	for _, test := range rejected {
 		f.Add(test.in)
 	}
+	for _, name := range []string{strings.Repeat("x", 1000), strings.Repeat("\U0001F600", 1000), strings.Repeat("\u202e", 1000)} {
+		f.Add(`[{"type":"table","rows":[[{"type":"rich_text","elements":[{"type":"rich_text_section","elements":[{"type":"text","style":{"` + name + `":1}}]}]}]]}]`)
+	}
 	f.Fuzz(func(t *testing.T, in string) {
 		if err := CheckBlocks(json.RawMessage(in)); err != nil {
 			checkFault(t, err)
@@ -227,31 +230,6 @@ func FuzzURL(f *testing.F) {
 		once = l.inline(words, maxLinkWords)
 		if twice := l.inline(once, maxLinkWords); twice != once {
 			t.Errorf("%q, then %q", once, twice)
-		}
-	})
-}
-
-// FuzzHosts: what is taken as a list of hosts consists of plain names, and is read back the same.
-func FuzzHosts(f *testing.F) {
-	for _, seed := range []string{"", "a.example", " A.example , *.b.example,a.example", "*.com", "*", "http://x", "x:80", "ü.example", "xn--bcher-kva.example", "a..b", "-a"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		hosts, err := ParseHosts(text)
-		if err != nil {
-			return
-		}
-		for _, host := range hosts {
-			if strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789-_.*") != "" || strings.Count(host, "*") > 1 || host == "*" {
-				t.Errorf("%q", host)
-			}
-			if !hosts.match(strings.Replace(host, "*", "x", 1)) {
-				t.Errorf("%q does not match itself", host)
-			}
-		}
-		again, err := ParseHosts(strings.Join(hosts, ","))
-		if err != nil || len(again) != len(hosts) {
-			t.Errorf("%v is read back as %v, %v", hosts, again, err)
 		}
 	})
 }

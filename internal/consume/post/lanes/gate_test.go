@@ -74,7 +74,7 @@ func TestPostsThatFailTogetherAreOneFailure(t *testing.T) {
 	})
 }
 
-func TestTheBackoffGrowsToItsBoundAndResetsAfterASuccess(t *testing.T) {
+func TestBackoffGrowsAndResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(8)
 		add(l, "a", 2)
@@ -95,7 +95,7 @@ func TestTheBackoffGrowsToItsBoundAndResetsAfterASuccess(t *testing.T) {
 }
 
 // A failure that may be the event's own must not keep the others of its channel waiting for long.
-func TestUnexplainedFailuresCloseALaneForAShortTime(t *testing.T) {
+func TestUnexplainedFailuresCloseBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(8)
 		add(l, "a", 1)
@@ -192,7 +192,7 @@ func TestATurnReportsOnce(t *testing.T) {
 }
 
 // Slack refused this post because of the workspace, as Redis finds out after the channel's gate is closed.
-func TestAPauseOfTheWorkspaceMayFollowAnotherReport(t *testing.T) {
+func TestWorkspacePauseAfterAnotherReport(t *testing.T) {
 	l := newLanes(8)
 	add(l, "a", 1)
 	turn := next(t, l)

@@ -58,15 +58,6 @@ func expect(t *testing.T, what, got, want string) {
 	}
 }
 
-func TestItemsOfALaneGoOutInOrder(t *testing.T) {
-	l := newLanes(8)
-	add(l, "a", 4)
-	first := next(t, l)
-	first.Return(0)
-	got, _ := available(l)
-	expect(t, "after one that came back", got, "a0 a1 a2 a3")
-}
-
 func TestLanesTakeTurns(t *testing.T) {
 	l := newLanes(100, "a", "b", "c")
 	add(l, "a", 4)
@@ -230,19 +221,6 @@ func TestFreshItemsDoNotOvertakeForEver(t *testing.T) {
 	})
 }
 
-func TestDelayedItemsComeBehindTheFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
-		add(l, "a", 4)
-		first, second := next(t, l), next(t, l)
-		first.Return(time.Second)
-		second.Return(time.Second)
-		time.Sleep(2 * time.Second)
-		got, _ := available(l)
-		expect(t, "after the delay", got, "a2 a0 a1 a3")
-	})
-}
-
 func TestThePaceHoldsALaneUntilItHasRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(8)
@@ -273,7 +251,7 @@ func TestNothingGoesOutWhileAllIsHeld(t *testing.T) {
 	})
 }
 
-func TestNextEndsWithTheContextAndAfterTheLastItem(t *testing.T) {
+func TestNextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(8)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -299,7 +277,7 @@ func TestNextEndsWithTheContextAndAfterTheLastItem(t *testing.T) {
 	})
 }
 
-func TestALanesTallyHasWhatTellsWhetherItTakesPosts(t *testing.T) {
+func TestTallyOfALane(t *testing.T) {
 	l := newLanes(8)
 	add(l, "a", 6)
 	_, turns := available(l)

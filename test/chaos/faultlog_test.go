@@ -10,17 +10,17 @@ import (
 
 // fault is something that was broken on purpose, and for how long.
 type fault struct {
-	kind  string // such as "kill", "redis restart"
-	what  string // whom it hit
-	hours span
+	kind string // such as "kill", "redis restart"
+	what string // whom it hit
+	when span
 }
 
 func (f fault) String() string {
-	return fmt.Sprintf("%s to %s %s %s", f.hours.from.Format("15:04:05.000"), f.hours.to.Format("15:04:05.000"), f.kind, f.what)
+	return fmt.Sprintf("%s to %s %s %s", clock(f.when.from), clock(f.when.to), f.kind, f.what)
 }
 
-// diary is what was broken when.
-type diary struct {
+// faultLog is what was broken when.
+type faultLog struct {
 	begun time.Time
 
 	mu       sync.Mutex
@@ -28,14 +28,14 @@ type diary struct {
 	problems []string // what went wrong with a worker that should not have
 }
 
-func (d *diary) note(kind, what string, from time.Time) {
+func (d *faultLog) note(kind, what string, from time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults = append(d.faults, fault{kind, what, span{from, time.Now()}})
 }
 
 // complain notes an error of the product, or of the test itself.
-func (d *diary) complain(err error) {
+func (d *faultLog) complain(err error) {
 	if err == nil {
 		return
 	}
@@ -45,7 +45,7 @@ func (d *diary) complain(err error) {
 }
 
 // of gives the faults of the kinds.
-func (d *diary) of(kinds ...string) []fault {
+func (d *faultLog) of(kinds ...string) []fault {
 	var found []fault
 	for _, f := range d.faults {
 		if slices.Contains(kinds, f.kind) {
@@ -56,10 +56,10 @@ func (d *diary) of(kinds ...string) []fault {
 }
 
 // around returns which faults there were at some time, as evidence.
-func (d *diary) around(from, to time.Time) string {
+func (d *faultLog) around(from, to time.Time) string {
 	var found []string
 	for _, f := range d.faults {
-		if f.hours.overlaps(from, to) {
+		if f.when.overlaps(from, to) {
 			found = append(found, f.String())
 		}
 	}
@@ -67,7 +67,7 @@ func (d *diary) around(from, to time.Time) string {
 }
 
 // counts is how many faults there were of each kind.
-func (d *diary) counts() string {
+func (d *faultLog) counts() string {
 	counts := map[string]int{}
 	for _, f := range d.faults {
 		counts[f.kind]++
@@ -79,3 +79,6 @@ func (d *diary) counts() string {
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
 }
+
+// clock is a time of day, as problems name it.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05.000000") }

@@ -51,7 +51,7 @@ type chargedAgain struct {
 	first, second int64
 }
 
-// register is what the sets of the limits, all of which are exact, have held over time.
+// ledger is what the sets of the limits, all of which are exact, have held over time.
 //
 // What is certain here: the global set ({ns}:global) keeps an admission for the longest window of any rule, which is many
 // times the time between two looks, and Redis forgets nothing that it has answered (appendfsync always), or gets it back from the
@@ -59,7 +59,7 @@ type chargedAgain struct {
 // admission is seen, with the microsecond at which it was made, unless it was refunded before the next look; and
 // one that goes earlier was refunded. An admission counts as long as a look has seen it. One that was refunded may have
 // counted a little longer, which only makes windows look emptier than they were.
-type register struct {
+type ledger struct {
 	client    *redis.Client
 	rules     ratelimit.Rules
 	retention int64 // microseconds; the longest window of any rule
@@ -79,10 +79,10 @@ type register struct {
 }
 
 // watch looks at the sets until the test ends, whenever Redis is there.
-func watch(t *testing.T, client *redis.Client, rules ratelimit.Rules) *register {
+func watch(t *testing.T, client *redis.Client, rules ratelimit.Rules) *ledger {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &register{
+	r := &ledger{
 		client: client,
 		rules:  rules, retention: rules.LongestWindow().Microseconds(), stop: cancel, done: make(chan struct{}), now: map[taken]*admission{}, gone: map[taken]bool{},
 	}
@@ -107,7 +107,7 @@ func watch(t *testing.T, client *redis.Client, rules ratelimit.Rules) *register 
 }
 
 // end ends the looks.
-func (r *register) end() {
+func (r *ledger) end() {
 	r.stop()
 	<-r.done
 }
@@ -123,7 +123,7 @@ func values(overrides pattern.Table[ratelimit.Limit]) []ratelimit.Limit {
 func key(name string) string { return "{" + namespace + "}:" + name }
 
 // look takes down what the sets hold at one moment.
-func (r *register) look(ctx context.Context) error {
+func (r *ledger) look(ctx context.Context) error {
 	prefix := key("category:")
 	names, err := r.client.Keys(ctx, prefix+"*").Result()
 	if err != nil {
@@ -176,14 +176,14 @@ func (r *register) look(ctx context.Context) error {
 }
 
 // unseenFor is how long ago the last look was.
-func (r *register) unseenFor() time.Duration {
+func (r *ledger) unseenFor() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return time.Since(time.UnixMicro(r.lastLook))
 }
 
 // mostUnseen is how far apart looks may be: an admission stays for the retention, so none is missed; a quarter is for the clocks.
-func (r *register) mostUnseen() time.Duration {
+func (r *ledger) mostUnseen() time.Duration {
 	return time.Duration(r.retention) * time.Microsecond * 3 / 4
 }
 
@@ -215,15 +215,15 @@ func slotOf(member redis.Z) string {
 	return id + " " + number
 }
 
-// counted is how often the register was looked at.
-func (r *register) counted() int {
+// counted is how often the ledger was looked at.
+func (r *ledger) counted() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.looks
 }
 
 // take notes the members of the global set.
-func (r *register) take(members []redis.Z, now int64) map[taken]bool {
+func (r *ledger) take(members []redis.Z, now int64) map[taken]bool {
 	before := map[string]*admission{} // the latest of each name
 	for _, a := range r.now {
 		if other := before[a.slot]; other == nil || other.at < a.at {
@@ -252,7 +252,7 @@ func (r *register) take(members []redis.Z, now int64) map[taken]bool {
 }
 
 // compare holds the categories' sets against the global one: charged to both or to neither.
-func (r *register) compare(global map[taken]bool, categories map[string]*redis.ZSliceCmd, now int64) {
+func (r *ledger) compare(global map[taken]bool, categories map[string]*redis.ZSliceCmd, now int64) {
 	inCategory := map[taken]bool{}
 	for category, members := range categories {
 		for _, member := range members.Val() {
@@ -273,7 +273,7 @@ func (r *register) compare(global map[taken]bool, categories map[string]*redis.Z
 }
 
 // byID gives all admissions by event id, the oldest first.
-func (r *register) byID() map[string][]*admission {
+func (r *ledger) byID() map[string][]*admission {
 	admissions := map[string][]*admission{}
 	for _, a := range r.all {
 		if !strings.Contains(a.slot, " ") {
@@ -283,19 +283,16 @@ func (r *register) byID() map[string][]*admission {
 	return admissions
 }
 
-// overfull is, for one tier of a scope, the window (t-d, t] that held the most above what was allowed at t: how many slots, how many
-// were allowed, and t. Windows that end with an admission are enough: between two of them slots only leave.
-func overfull(scope []*admission, window time.Duration, allowed func(t int64) int) (slots, most int, at int64) {
+// overfull is, for one tier of a scope, the window (t-d, t] that held the most: how many slots, and t. Windows that end with an admission
+// are enough: between two of them slots only leave.
+func overfull(scope []*admission, tier ratelimit.Tier) (most int, at int64) {
 	slices.SortFunc(scope, func(a, b *admission) int { return int(a.at - b.at) })
-	for i, a := range scope {
-		if i+1 < len(scope) && scope[i+1].at == a.at {
-			continue // of one moment the last one sees them all
-		}
-		if n := held(scope, a.at, window); n > allowed(a.at)+slots-most {
-			slots, most, at = n, allowed(a.at), a.at
+	for _, a := range scope {
+		if n := held(scope, a.at, tier.Window); n > most {
+			most, at = n, a.at
 		}
 	}
-	return slots, most, at
+	return most, at
 }
 
 // held counts the slots that the window which ends at t held.
@@ -314,7 +311,7 @@ func held(scope []*admission, t int64, window time.Duration) int {
 }
 
 // inFlight is the in-flight hash: the records by event id.
-func (r *register) inFlight(ctx context.Context) (map[string]ratelimit.InFlight, error) {
+func (r *ledger) inFlight(ctx context.Context) (map[string]ratelimit.InFlight, error) {
 	texts, err := r.client.HGetAll(ctx, key("inflight")).Result()
 	if err != nil {
 		return nil, err
@@ -322,7 +319,7 @@ func (r *register) inFlight(ctx context.Context) (map[string]ratelimit.InFlight,
 	records := map[string]ratelimit.InFlight{}
 	for slot, text := range texts {
 		if records[idOf(slot)], err = ratelimit.ParseInFlight(text); err != nil {
-			return nil, fmt.Errorf("%s in flight: %w", slot, err)
+			return nil, fmt.Errorf("%s in flight: %d", slot, err)
 		}
 	}
 	return records, nil

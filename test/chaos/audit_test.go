@@ -13,129 +13,136 @@ import (
 	"notifier/test/kit"
 )
 
-// account holds what was acknowledged to the publisher against everything that is left at the end: the messages in Slack,
+// audit holds what was acknowledged to the publisher against everything that is left at the end: the messages in Slack,
 // the dead letters, the logs of all worker processes, and the admissions in Redis. It demands, for each event:
 //
 //   - Each stream message has a line.
-//   - It is in Slack, or dead, or its lines say by which limit or mute it was dropped. A line "sent" has its message in Slack.
+//   - It is in Slack, or dead, or its lines say by which limit it was dropped. A line "sent" has its message in Slack.
 //   - It stands in Slack once; or more often, and a line says "ambiguous".
 //   - It is not undeliverable: Slack's outages and brown-outs are no event's fault.
 //   - It was charged when it came to Slack, once while that counts, and not refunded; one that did not come to Slack was
 //     refunded, unless Slack rejected it because of the message.
 //
-// Six echoes are no fault, and counted. Between its line and its acknowledgement a crash, or a consumer that is deleted,
+// Six repetitions are no fault. Between its line and its acknowledgement a crash, or a consumer that is deleted,
 // lets an event be decided anew: it is dropped and later sent, or dead and later sent. An event that was sent is dropped
 // as a duplicate when its message comes again. A message that two workers hold, settled by the one without being sent, may
 // be decided anew for the other; if that one ends before it posts, nobody takes it up again, and its slot stays taken. And one whose lines
 // are lost with a process that died after its post has lines of others only; so may one that a process left behind when it
 // was asked to end: see leftBehind. Redis may forget a refund: see
-// refundForgotten. And a mute may drop an event that a process held when it died: see mutedUnasked.
-type account struct {
-	w       *world
-	lives   map[string]*life
-	events  map[string]*event
-	lines   map[string][]*line // settled ones by event id, in the order of time
-	bySeq   map[uint64][]*line
-	settled []*line // all, in the order of time
-	posts   map[string][]post
-	letters map[string][]string
+// refundForgotten.
+type audit struct {
+	d         *deployment
+	processes map[string]*process
+	events    map[string]*event
+	lines     map[string][]*line // settled ones by event id, in the order of time
+	bySeq     map[uint64][]*line
+	settled   []*line // all, in the order of time
+	posts     map[string][]post
+	letters   map[string][]string
 
 	problems                    []string
-	sent, dead, anew, repeats   int
+	sent, dead                  int
 	dropped                     map[string]int // final ones, by reason
 	duplicates, lookedUp        int
-	redelivered, outlived       int
+	redelivered                 int
 	slotsLost, refundsForgotten int
 	lostSlots                   map[string]bool  // by event id
 	forgotten                   map[string]int64 // by event id: when a refund was made, at the earliest, that Redis has forgotten
 	unaccounted, wronglyCharged int
 	overfull                    int
 	unheard                     []*line // that a worker put back what it knows when the others had decided again
-	sentForgotten               int     // records that an event was sent
-	excused                     int     // windows above their limit then
 }
 
 // post is a message in Slack and the process that posted it.
 type post struct {
-	life string
-	at   time.Time
+	process string
+	at      time.Time
 }
 
-// conclude waits until nothing is left to do, ends the workers, and makes and judges the account.
-func (w *world) conclude() *account {
-	w.Helper()
-	w.rest()
-	w.shutDown()
-	a := w.settleUp()
+// reconcile waits until nothing is left to do, ends the workers, and makes and judges the audit.
+func (d *deployment) reconcile() *audit {
+	d.Helper()
+	d.rest()
+	d.shutDown()
+	a := d.newAudit()
 	a.judge()
 	return a
 }
 
-// settleUp makes the account. Workers have ended.
-func (w *world) settleUp() *account {
-	w.Helper()
-	kit.Check(w.T, w.register.look(w.Context()))
-	w.register.end()
-	a := &account{
-		w: w, lives: w.lives(), events: w.publisher.events, lines: map[string][]*line{}, bySeq: map[uint64][]*line{},
-		posts: map[string][]post{}, letters: w.deadLetters(), dropped: map[string]int{}, lostSlots: map[string]bool{}, forgotten: map[string]int64{},
+// newAudit audits them. Workers have ended.
+func (d *deployment) newAudit() *audit {
+	d.Helper()
+	kit.Check(d.T, d.ledger.look(d.Context()))
+	d.ledger.end()
+	a := &audit{
+		d: d, processes: d.processes(), events: d.publisher.events, lines: map[string][]*line{}, bySeq: map[uint64][]*line{},
+		posts: map[string][]post{}, letters: d.deadLetters(), dropped: map[string]int{}, lostSlots: map[string]bool{}, forgotten: map[string]int64{},
 	}
-	a.problems = append(a.problems, w.diary.problems...)
+	a.problems = append(a.problems, d.faults.problems...)
 	a.readLogs()
-	a.readSlack(w.slack.Messages(), w.slack.Accepted())
-	for _, id := range w.publisher.order {
+	a.readSlack(d.slack.Messages(), d.slack.Accepted())
+	for _, id := range d.publisher.order {
 		a.event(a.events[id])
 	}
 	a.drops()
-	a.steered()
 	a.charges()
 	a.windows()
 	return a
 }
 
-func (a *account) problem(format string, arguments ...any) {
+func (a *audit) problem(format string, arguments ...any) {
 	a.problems = append(a.problems, fmt.Sprintf(format, arguments...))
 }
 
 // blame is a problem with one event, with all that is known of it.
-func (a *account) blame(e *event, format string, arguments ...any) {
+func (a *audit) blame(e *event, format string, arguments ...any) {
 	text := fmt.Sprintf(format, arguments...)
 	for _, k := range e.acks {
-		text += fmt.Sprintf("\n    %s acknowledged as %d", k.at.UTC().Format("15:04:05.000000"), k.seq)
+		text += fmt.Sprintf("\n    %s acknowledged as %d", clock(k.at), k.seq)
 	}
 	for _, p := range a.posts[e.id] {
-		text += fmt.Sprintf("\n    %s %s posted it", p.at.UTC().Format("15:04:05.000000"), p.life)
+		text += fmt.Sprintf("\n    %s %s posted it", clock(p.at), p.process)
 	}
 	from, to := e.acks[0].at, e.acks[0].at
 	for _, l := range a.lines[e.id] {
 		text += "\n    " + l.String()
 		to = l.Time
 	}
-	for _, m := range a.w.register.byID()[e.id] {
-		text += fmt.Sprintf("\n    charged at %s, refunded: %v", time.UnixMicro(m.at).UTC().Format("15:04:05.000000"), m.refunded)
+	for _, m := range a.d.ledger.byID()[e.id] {
+		text += fmt.Sprintf("\n    charged at %s, refunded: %v", clock(time.UnixMicro(m.at)), m.refunded)
 	}
 	if len(a.letters[e.id]) > 0 {
 		text += fmt.Sprintf("\n    dead letters: %v", a.letters[e.id])
 	}
-	a.problem("%s: %s\n    faults then:\n      %s", e.id, text, a.w.diary.around(from.Add(-time.Second), to.Add(time.Second)))
+	a.problem("%s: %s\n    faults then:\n      %s", e.id, text, a.d.faults.around(from.Add(-time.Second), to.Add(time.Second)))
 }
 
-func (a *account) readLogs() {
-	for _, name := range slices.Sorted(maps.Keys(a.lives)) {
-		l := a.lives[name]
-		if text := l.complaints(); text != "" {
+// lostEvent is a problem with an event that ends in no known way.
+func (a *audit) lostEvent(e *event, format string, arguments ...any) {
+	a.unaccounted++
+	a.blame(e, format, arguments...)
+}
+
+// wrongCharge is a problem with the slots of an event.
+func (a *audit) wrongCharge(e *event, format string, arguments ...any) {
+	a.wronglyCharged++
+	a.blame(e, format, arguments...)
+}
+
+func (a *audit) readLogs() {
+	for _, name := range slices.Sorted(maps.Keys(a.processes)) {
+		p := a.processes[name]
+		if text := p.Complaints(); text != "" {
 			a.problem("%s wrote to standard error: %.2000s", name, text)
 		}
-		journal := readLog(l)
-		for _, text := range journal.broken {
-			a.problem("a line that cannot be read: %s", text)
+		lines, err := p.Lines()
+		if err != nil {
+			a.problem("a log that cannot be read: %v", err)
 		}
-		for _, line := range journal.lines {
-			if strings.HasPrefix(line.Message, "notification ") {
-				a.settled = append(a.settled, line)
-			}
-			if strings.HasPrefix(line.Message, "put back what Redis had forgotten after it was open again") {
-				a.unheard = append(a.unheard, line)
+		a.settled = append(a.settled, p.outcomes()...)
+		for _, l := range lines {
+			if strings.HasPrefix(l.Message, "put back what Redis had forgotten after it was open again") {
+				a.unheard = append(a.unheard, &line{l, p})
 			}
 		}
 	}
@@ -152,12 +159,12 @@ func (a *account) readLogs() {
 	}
 }
 
-func (a *account) readSlack(messages []devstack.Message, accepted int) {
+func (a *audit) readSlack(messages []devstack.Message, accepted int) {
 	if len(messages) != accepted {
 		a.problem("the fake Slack remembers %d of %d messages: the run was too long", len(messages), accepted)
 	}
 	for _, m := range messages {
-		a.posts[m.Text] = append(a.posts[m.Text], post{life: m.Header.Get(lifeHeader), at: m.Time})
+		a.posts[m.Text] = append(a.posts[m.Text], post{process: strings.TrimPrefix(m.Header.Get(kit.PosterHeader), tokenPrefix), at: m.Time})
 		if a.events[m.Text] == nil {
 			a.problem("in Slack, and never acknowledged: %q", m.Text)
 		}
@@ -165,41 +172,32 @@ func (a *account) readSlack(messages []devstack.Message, accepted int) {
 }
 
 // event finds the one final state of an event.
-func (a *account) event(e *event) {
+func (a *audit) event(e *event) {
 	lines := a.lines[e.id]
 	for _, k := range e.acks {
 		if len(a.bySeq[k.seq]) == 0 {
-			a.unaccounted++
-			a.blame(e, "no line about the stream message %d", k.seq)
+			a.lostEvent(e, "no line about the stream message %d", k.seq)
 		}
 	}
 	is := func(outcome string) func(*line) bool { return func(l *line) bool { return l.Outcome == outcome } }
 	ambiguous := slices.ContainsFunc(lines, func(l *line) bool { return l.Ambiguous })
 	said := slices.ContainsFunc(lines, is("sent"))
 	posts, letters := a.posts[e.id], a.letters[e.id]
-	refused := slices.IndexFunc(lines, func(l *line) bool { return l.refusedByLimit() || l.muted() })
+	refused := slices.IndexFunc(lines, func(l *line) bool { return l.refusedByLimit() })
 	deadAt := slices.IndexFunc(lines, is("dead"))
 	skipped := slices.ContainsFunc(lines, (*line).hasNoLetter)
 	switch {
 	case len(posts) > 0:
 		a.sent++
 		a.inSlack(e, lines, ambiguous)
-		if refused >= 0 || deadAt >= 0 {
-			a.anew++
-		}
 	case said:
-		a.unaccounted++
-		a.blame(e, "said to be sent, and not in Slack")
+		a.lostEvent(e, "said to be sent, and not in Slack")
 	case len(letters) > 0 || skipped:
 		a.dead++
-		if deadAt < 0 {
-			a.repeats++ // the letter was kept, and the process died before the line
-		}
 	case refused >= 0:
 		a.dropped[lines[refused].Reason]++
 	default:
-		a.unaccounted++
-		a.blame(e, "neither in Slack nor dead, and no limit refused it, nor a mute")
+		a.lostEvent(e, "neither in Slack nor dead, and no limit refused it")
 	}
 	if deadAt >= 0 && len(letters) == 0 && !skipped {
 		a.blame(e, "said to be dead, and not among the dead letters")
@@ -215,10 +213,10 @@ func (a *account) event(e *event) {
 
 // undeliverable looks for an event that was blamed when Slack failed: Slack has nothing against any event here. A worker
 // that died may have left a letter and no line. v0.1.0 blames after five failures.
-func (a *account) undeliverable(e *event, lines []*line, letters []string) {
+func (a *audit) undeliverable(e *event, lines []*line, letters []string) {
 	before := os.Getenv(releaseVariable)
 	for _, l := range lines {
-		if l.Reason == outcome.Undeliverable && l.life.program != before {
+		if l.Reason == outcome.Undeliverable && l.process.program != before {
 			a.blame(e, "undeliverable, and Slack has nothing against it: %s", l)
 			return
 		}
@@ -229,16 +227,16 @@ func (a *account) undeliverable(e *event, lines []*line, letters []string) {
 }
 
 // inSlack looks at an event that stands in Slack.
-func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
+func (a *audit) inSlack(e *event, lines []*line, ambiguous bool) {
 	posts := a.posts[e.id]
 	made, said := map[string]int{}, map[string]int{}
 	for _, p := range posts {
-		made[p.life]++
+		made[p.process]++
 	}
 	explained := false
 	for _, l := range lines {
 		if l.Outcome == "sent" {
-			said[l.life.name]++
+			said[l.process.name]++
 		}
 		explained = explained || l.Outcome == "sent" || l.Reason == "duplicate" || l.Ambiguous
 	}
@@ -246,17 +244,13 @@ func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
 		if n <= said[name] || ambiguous {
 			continue
 		}
-		if l := a.lives[name]; l == nil || !l.crashed() && !a.leftBehind(e, l) {
+		if l := a.processes[name]; l == nil || !l.crashed() && !a.leftBehind(e, l) {
 			a.blame(e, "%s posted it without a line, and did not die of it", name)
 		}
-		if !explained {
-			a.outlived++ // and by the time it came again, its admission counted no more
-			explained = true
-		}
+		explained = true // by the time it came again, its admission counted no more
 	}
 	if !explained {
-		a.unaccounted++
-		a.blame(e, "in Slack, and no line says so")
+		a.lostEvent(e, "in Slack, and no line says so")
 	}
 	for name, n := range said {
 		if n > made[name] {
@@ -266,9 +260,9 @@ func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
 	if len(posts) > 1 {
 		a.duplicates++
 		// Who died after its last post could not say that an earlier one of its own was ambiguous.
-		only := a.lives[posts[0].life]
+		only := a.processes[posts[0].process]
 		ended := only != nil && (only.crashed() || a.leftBehind(e, only))
-		diedSilent := len(made) == 1 && said[posts[0].life] == 0 && ended
+		diedSilent := len(made) == 1 && said[posts[0].process] == 0 && ended
 		if !ambiguous && !diedSilent && !a.outlivedEach(posts, said) {
 			a.blame(e, "%d times in Slack, and no line says ambiguous", len(posts))
 		}
@@ -278,27 +272,27 @@ func (a *account) inSlack(e *event, lines []*line, ambiguous bool) {
 // leftBehind reports whether a process that was asked to end left the event for redelivery after its last post, and
 // nobody could know of that post any more: another worker that held the event had settled it before, or the post was no
 // longer in flight when the event was decided again. In a long brown-out events are held for that long.
-func (a *account) leftBehind(e *event, l *life) bool {
+func (a *audit) leftBehind(e *event, l *process) bool {
 	posts := a.posts[e.id]
 	last := posts[len(posts)-1].at
-	forgotten := last.Add(time.Duration(a.w.register.retention) * time.Microsecond)
+	forgotten := last.Add(time.Duration(a.d.ledger.retention) * time.Microsecond)
 	for _, line := range a.lines[e.id] {
 		if line.Time.After(last) && line.Time.Before(forgotten) {
 			return false
 		}
 	}
-	return slices.ContainsFunc(a.w.diary.of(faultTerm), func(f fault) bool {
-		return f.what == l.worker.name && f.hours.to.After(last)
+	return slices.ContainsFunc(a.d.faults.of(faultTerm), func(f fault) bool {
+		return f.what == l.worker.name && f.when.to.After(last)
 	})
 }
 
 // outlivedEach reports whether all posts but the last were of processes that died before they could record anything, and each next one
 // was made when the admission before it counted no more: then nobody could know of them.
-func (a *account) outlivedEach(posts []post, said map[string]int) bool {
+func (a *audit) outlivedEach(posts []post, said map[string]int) bool {
 	for i, p := range posts[:len(posts)-1] {
-		l := a.lives[p.life]
-		silent := said[p.life] == 0 && l != nil && l.crashed()
-		if !silent || posts[i+1].at.Sub(p.at).Microseconds() < a.w.register.retention {
+		l := a.processes[p.process]
+		silent := said[p.process] == 0 && l != nil && l.crashed()
+		if !silent || posts[i+1].at.Sub(p.at).Microseconds() < a.d.ledger.retention {
 			return false
 		}
 	}
@@ -307,29 +301,29 @@ func (a *account) outlivedEach(posts []post, said map[string]int) bool {
 
 // settledMeanwhile reports whether an event was settled by one worker before another one that held it posted it, and
 // ended after that: nobody takes it up again then.
-func (a *account) settledMeanwhile(e *event) bool {
+func (a *audit) settledMeanwhile(e *event) bool {
 	posts, lines := a.posts[e.id], a.lines[e.id]
 	if len(posts) == 0 || len(lines) == 0 {
 		return false
 	}
 	last := posts[len(posts)-1]
-	l := a.lives[last.life]
+	l := a.processes[last.process]
 	return l != nil && (l.crashed() || a.leftBehind(e, l)) && lines[len(lines)-1].Time.Before(last.at)
 }
 
 // decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line, for another
 // worker that held the message too, or after a crash between the refund and the line.
-func (a *account) decidedAnew(e *event, lines []*line, posts []post) bool {
+func (a *audit) decidedAnew(e *event, lines []*line, posts []post) bool {
 	if !slices.ContainsFunc(lines, func(l *line) bool { return l.Outcome == "dead" }) {
-		return slices.ContainsFunc(a.w.diary.of(faultKill), func(f fault) bool {
-			return f.hours.from.After(e.acks[0].at) && f.hours.from.Before(posts[0].at)
+		return slices.ContainsFunc(a.d.faults.of(faultKill), func(f fault) bool {
+			return f.when.from.After(e.acks[0].at) && f.when.from.Before(posts[0].at)
 		})
 	}
 	return slices.ContainsFunc(lines, func(l *line) bool {
 		if l.Outcome != "dead" {
 			return false
 		}
-		twoHeldIt := slices.ContainsFunc(lines, func(l *line) bool { return l.Redelivered }) && posts[0].life != l.life.name
+		twoHeldIt := slices.ContainsFunc(lines, func(l *line) bool { return l.Redelivered }) && posts[0].process != l.process.name
 		return l.Time.Before(posts[0].at) || twoHeldIt
 	})
 }

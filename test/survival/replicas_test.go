@@ -17,24 +17,17 @@ type form struct {
 	rules ratelimit.Rules
 }
 
-// forms are the two ways in which a scope is stored, with limits that nothing leaves while a scenario lasts, and with limits
-// whose window rolls meanwhile.
+// forms are the two ways in which a scope is stored, with limits that nothing leaves while a scenario lasts: test/chaos judges windows
+// that roll.
 var forms = []form{
 	{"exact", kit.Rules("2000/30m", "900/30m", "")},
 	{"buckets", kit.Rules("2000/30m:1m", "900/30m:1m", "")},
-	{"exact-rolling", kit.Rules("400/4s", "180/4s", "")},
-	{"buckets-rolling", kit.Rules("400/4s:200ms", "180/4s:200ms", "")},
 }
 
-// rolls reports whether slots become free while a scenario lasts.
-func (f form) rolls() bool { return f.window() < time.Minute }
+const replicaCount = 4
 
-func (f form) window() time.Duration { return f.rules.Global[0].Window }
-
-const replicasOfAFleet = 4
-
-// fleet are the replicas that share the limits of a form.
-type fleet struct {
+// replicas are the replicas that share the limits of a form.
+type replicas struct {
 	form     form
 	url      string // of Redis
 	replicas []*replica
@@ -43,25 +36,25 @@ type fleet struct {
 	names    []string     // of all replicas that were ever started, as heartbeats show them some seconds after a death, too
 }
 
-func startFleet(w *world, form form, url string) *fleet {
-	w.Helper()
-	f := &fleet{form: form, url: url}
+func startReplicas(in *installation, form form, url string) *replicas {
+	in.Helper()
+	f := &replicas{form: form, url: url}
 	f.pause.Store(int64(pauseSteady))
-	for i := range replicasOfAFleet {
+	for i := range replicaCount {
 		f.names = append(f.names, fmt.Sprintf("r%d", i))
 	}
-	for i := range replicasOfAFleet {
+	for i := range replicaCount {
 		its := url
-		if i == 0 && w.late != nil {
-			its = "redis://" + w.late.Addr + "/0"
+		if i == 0 && in.late != nil {
+			its = "redis://" + in.late.Addr + "/0"
 		}
-		f.replicas = append(f.replicas, startReplica(w.T, f, i, its))
+		f.replicas = append(f.replicas, startReplica(in.T, f, i, its))
 	}
 	return f
 }
 
 // alive are the replicas that were not killed.
-func (f *fleet) alive() []*replica {
+func (f *replicas) alive() []*replica {
 	return slices.DeleteFunc(slices.Clone(f.replicas), func(r *replica) bool {
 		select {
 		case <-r.ended:
@@ -73,7 +66,7 @@ func (f *fleet) alive() []*replica {
 }
 
 // admissions are those of all replicas, the killed ones included.
-func (f *fleet) admissions() (all []admission) {
+func (f *replicas) admissions() (all []admission) {
 	for _, r := range f.replicas {
 		r.mu.Lock()
 		all = append(all, r.admissions...)
@@ -83,7 +76,7 @@ func (f *fleet) admissions() (all []admission) {
 }
 
 // admitted is how many events were admitted.
-func (f *fleet) admitted() (n int) {
+func (f *replicas) admitted() (n int) {
 	for _, r := range f.replicas {
 		r.mu.Lock()
 		n += len(r.admissions)
@@ -93,7 +86,7 @@ func (f *fleet) admitted() (n int) {
 }
 
 // mark remembers that from now on there is a Redis to ask.
-func (f *fleet) mark() {
+func (f *replicas) mark() {
 	now := time.Now()
 	for _, r := range f.replicas {
 		r.mu.Lock()
@@ -103,7 +96,7 @@ func (f *fleet) mark() {
 }
 
 // resumed reports whether each living replica was answered after the mark, and how long that took the last of them.
-func (f *fleet) resumed() (all bool, last time.Duration) {
+func (f *replicas) resumed() (all bool, last time.Duration) {
 	all = true
 	for _, r := range f.alive() {
 		r.mu.Lock()
@@ -114,7 +107,7 @@ func (f *fleet) resumed() (all bool, last time.Duration) {
 }
 
 // usedUp reports whether each living replica was refused everything in its last batches.
-func (f *fleet) usedUp() bool {
+func (f *replicas) usedUp() bool {
 	return !slices.ContainsFunc(f.alive(), func(r *replica) bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -123,7 +116,7 @@ func (f *fleet) usedUp() bool {
 }
 
 // silence is the longest time for which a living replica had no answer.
-func (f *fleet) silence() (longest time.Duration) {
+func (f *replicas) silence() (longest time.Duration) {
 	for _, r := range f.alive() {
 		r.mu.Lock()
 		longest = max(longest, r.silence)
@@ -133,7 +126,7 @@ func (f *fleet) silence() (longest time.Duration) {
 }
 
 // lastErrors are what the living replicas have met last, for a test that fails.
-func (f *fleet) lastErrors() (all []error) {
+func (f *replicas) lastErrors() (all []error) {
 	for _, r := range f.alive() {
 		r.mu.Lock()
 		all = append(all, r.lastError)
@@ -143,7 +136,7 @@ func (f *fleet) lastErrors() (all []error) {
 }
 
 // forgotten is how many ids of the admissions of living replicas are unknown: another message with such an id is no duplicate.
-func (f *fleet) forgotten(t *testing.T) (n int) {
+func (f *replicas) forgotten(t *testing.T) (n int) {
 	t.Helper()
 	limiter, err := ratelimit.New(kit.OpenRedis(t, f.url), f.form.name, f.form.rules, time.Hour)
 	kit.Check(t, err)

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// journal takes the log as JSON lines.
-type journal struct {
+// logLines takes the log as JSON lines.
+type logLines struct {
 	onLine func(line) // called for each line before it counts as written; may be nil
 
 	mu    sync.Mutex
@@ -22,12 +22,12 @@ type journal struct {
 // line is one line of the log.
 type line map[string]any
 
-func (j *journal) logger() *zap.Logger {
+func (j *logLines) logger() *zap.Logger {
 	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
 	return zap.New(zapcore.NewCore(encoder, j, zapcore.DebugLevel))
 }
 
-func (j *journal) Write(text []byte) (int, error) {
+func (j *logLines) Write(text []byte) (int, error) {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
 		return 0, err
@@ -41,9 +41,9 @@ func (j *journal) Write(text []byte) (int, error) {
 	return j.raw.Write(text)
 }
 
-func (j *journal) Sync() error { return nil }
+func (j *logLines) Sync() error { return nil }
 
-func (j *journal) named(prefix string) []line {
+func (j *logLines) named(prefix string) []line {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var found []line
@@ -55,10 +55,10 @@ func (j *journal) named(prefix string) []line {
 	return found
 }
 
-func (j *journal) settled() []line { return j.named("notification ") }
+func (j *logLines) settled() []line { return j.named("notification ") }
 
 // waits are the lines that report that something is unavailable.
-func (j *journal) waits(what string) []line {
+func (j *logLines) waits(what string) []line {
 	var found []line
 	for _, l := range j.named("waiting") {
 		if l["for"] == what {
@@ -68,13 +68,13 @@ func (j *journal) waits(what string) []line {
 	return found
 }
 
-func (j *journal) text() string {
+func (j *logLines) text() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.raw.String()
 }
 
-func (j *journal) tail(n int) string {
+func (j *logLines) tail(n int) string {
 	lines := strings.SplitAfter(j.text(), "\n")
 	return strings.Join(lines[max(0, len(lines)-n-1):], "")
 }

@@ -1,15 +1,14 @@
 package consume_test
 
 import (
-	"cmp"
+	stdcmp "cmp"
 	"context"
 	"fmt"
-	"net"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
@@ -40,23 +39,23 @@ const (
 	slackToken   = "xoxb-1234-SeCrEtToKeN"
 )
 
-// station is a NATS, a Redis and a fake Slack of one test's own, and the log of all workers that run against them.
-type station struct {
+// fixture is a NATS, a Redis and a fake Slack of one test's own, and the log of all workers that run against them.
+type fixture struct {
 	*testing.T
 	nats  *devstack.NATS
 	redis *redistest.Server
 	slack *devstack.Slack
-	log   *journal
+	log   *logLines
 	js    jetstream.JetStream // the publisher's view
 	conn  *nats.Conn
 }
 
-func newStation(t *testing.T) *station {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	return newStationWith(t, func(t *testing.T) *redistest.Server { return redistest.Start(t) })
+	return newFixtureWith(t, func(t *testing.T) *redistest.Server { return redistest.Start(t) })
 }
 
-func newStationWith(t *testing.T, start func(*testing.T) *redistest.Server) *station {
+func newFixtureWith(t *testing.T, start func(*testing.T) *redistest.Server) *fixture {
 	t.Helper()
 	t.Parallel() // before any server is started: only what runs takes a place and a processor
 	store := start(t)
@@ -68,7 +67,7 @@ func newStationWith(t *testing.T, start func(*testing.T) *redistest.Server) *sta
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &station{T: t, nats: server, redis: store, slack: slack, log: &journal{}}
+	s := &fixture{T: t, nats: server, redis: store, slack: slack, log: &logLines{}}
 	t.Cleanup(func() {
 		_ = slack.Close()
 		_ = server.Close()
@@ -84,12 +83,12 @@ func newStationWith(t *testing.T, start func(*testing.T) *redistest.Server) *sta
 }
 
 // connect makes a connection as the product does, but reconnects faster.
-func (s *station) connect() *nats.Conn {
+func (s *fixture) connect() *nats.Conn {
 	s.Helper()
 	return s.connectTo(s.nats.URL())
 }
 
-func (s *station) connectTo(url string) *nats.Conn {
+func (s *fixture) connectTo(url string) *nats.Conn {
 	s.Helper()
 	connection, err := nats.Connect(url, nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
 		nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
@@ -114,7 +113,7 @@ type setup struct {
 	webhook                      bool
 	dropped                      string
 	deadLetterBytes              int64
-	log                          *journal
+	log                          *logLines
 	limiter                      func(consume.Limiter) consume.Limiter // what is put around the limiter
 	group                        func(category string) string
 	mutes                        consume.Mutes
@@ -123,7 +122,7 @@ type setup struct {
 // replica is one worker with connections of its own.
 type replica struct {
 	*consume.Worker
-	s           *station
+	s           *fixture
 	connection  *nats.Conn
 	redisErrors *atomic.Int64 // calls to decide that have failed
 	cancel      context.CancelFunc
@@ -133,7 +132,7 @@ type replica struct {
 }
 
 // start starts a worker under limits that nothing reaches, unless changes set others. It is stopped with the test.
-func (s *station) start(changes ...func(*setup)) *replica {
+func (s *fixture) start(changes ...func(*setup)) *replica {
 	s.Helper()
 	c := setup{
 		global: "1000000/30m", category: "1000000/30m", redisURL: s.redis.URL(), natsURL: s.nats.URL(), maxBytes: 2 << 20, dedupe: 24 * time.Hour,
@@ -169,7 +168,7 @@ func (s *station) start(changes ...func(*setup)) *replica {
 			ChannelAllowed: func(channel string) bool { return channel == "C0DEFAULT" || channel == "C0DEPLOYS" },
 		},
 		MaxBytes: c.budget, LongestLater: 15 * time.Minute, Channels: []string{c.channel, "C0DEPLOYS"}, Pace: rules.Pace,
-		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: cmp.Or(c.lease, c.slackTimeout), DroppedSubject: c.dropped,
+		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: stdcmp.Or(c.lease, c.slackTimeout), DroppedSubject: c.dropped,
 		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Slack: poster, Log: c.log.logger(), Group: c.group, Mutes: c.mutes,
 	}
 	connection := s.connectTo(c.natsURL)
@@ -198,10 +197,10 @@ func (s *station) start(changes ...func(*setup)) *replica {
 }
 
 // started is start, and waits until the worker is ready.
-func (s *station) started(changes ...func(*setup)) *replica {
+func (s *fixture) started(changes ...func(*setup)) *replica {
 	s.Helper()
 	r := s.start(changes...)
-	s.eventually("the worker is ready", func() bool { return len(r.Ready(s.Context())) == 0 })
+	r.expectReady()
 	return r
 }
 
@@ -241,7 +240,7 @@ func (r *replica) crash() {
 	_ = r.stop()
 }
 
-func (s *station) limit(text string) ratelimit.Limit {
+func (s *fixture) limit(text string) ratelimit.Limit {
 	s.Helper()
 	limit, err := ratelimit.ParseLimit(text)
 	kit.Check(s.T, err)
@@ -249,7 +248,7 @@ func (s *station) limit(text string) ratelimit.Limit {
 }
 
 // publish stores one event; headers are pairs of name and value.
-func (s *station) publish(category, payload string, headers ...string) uint64 {
+func (s *fixture) publish(category, payload string, headers ...string) uint64 {
 	s.Helper()
 	message := nats.NewMsg("notify." + category)
 	message.Data = []byte(payload)
@@ -264,7 +263,7 @@ func (s *station) publish(category, payload string, headers ...string) uint64 {
 }
 
 // publishMany stores n events "event 0", "event 1", ... of one category.
-func (s *station) publishMany(category string, n int) {
+func (s *fixture) publishMany(category string, n int) {
 	s.Helper()
 	for i := range n {
 		_, err := s.js.PublishAsync("notify."+category, fmt.Appendf(nil, "event %d", i), jetstream.WithStallWait(kit.Patience))
@@ -277,7 +276,7 @@ func (s *station) publishMany(category string, n int) {
 }
 
 // createStream creates the stream before any worker does.
-func (s *station) createStream(change func(*jetstream.StreamConfig)) jetstream.Stream {
+func (s *fixture) createStream(change func(*jetstream.StreamConfig)) jetstream.Stream {
 	s.Helper()
 	config := jetstream.StreamConfig{Name: streamName, Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy}
 	if change != nil {
@@ -289,7 +288,7 @@ func (s *station) createStream(change func(*jetstream.StreamConfig)) jetstream.S
 }
 
 // createConsumer creates stream and consumer before any worker does.
-func (s *station) createConsumer(change func(*jetstream.ConsumerConfig)) {
+func (s *fixture) createConsumer(change func(*jetstream.ConsumerConfig)) {
 	s.Helper()
 	stream := s.createStream(nil)
 	config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1}
@@ -300,14 +299,14 @@ func (s *station) createConsumer(change func(*jetstream.ConsumerConfig)) {
 
 func impatient(config *jetstream.ConsumerConfig) { config.AckWait = time.Second }
 
-func (s *station) streamInfo(name string) *jetstream.StreamInfo {
+func (s *fixture) streamInfo(name string) *jetstream.StreamInfo {
 	s.Helper()
 	stream, err := s.js.Stream(s.Context(), name)
 	kit.Check(s.T, err)
 	return stream.CachedInfo()
 }
 
-func (s *station) consumerInfo() *jetstream.ConsumerInfo {
+func (s *fixture) consumerInfo() *jetstream.ConsumerInfo {
 	s.Helper()
 	consumer, err := s.js.Consumer(s.Context(), streamName, consumerName)
 	kit.Check(s.T, err)
@@ -315,7 +314,7 @@ func (s *station) consumerInfo() *jetstream.ConsumerInfo {
 }
 
 // expectNothingLeft waits until the server has every acknowledgement: nothing in the stream, nothing handed out.
-func (s *station) expectNothingLeft() {
+func (s *fixture) expectNothingLeft() {
 	s.Helper()
 	s.eventually("nothing is left in the stream and nothing is unacknowledged", func() bool {
 		info := s.consumerInfo()
@@ -324,7 +323,7 @@ func (s *station) expectNothingLeft() {
 }
 
 // charged is how many slots are taken over all categories.
-func (s *station) charged() int {
+func (s *fixture) charged() int {
 	s.Helper()
 	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
 	defer func() { _ = client.Close() }()
@@ -333,14 +332,48 @@ func (s *station) charged() int {
 	return int(slots)
 }
 
+// expectCharged checks how many slots are taken over all categories.
+func (s *fixture) expectCharged(want int) {
+	s.Helper()
+	if got := s.charged(); got != want {
+		s.Errorf("%d slots are taken, expected %d", got, want)
+	}
+}
+
+// expectOutcomes compares the outcomes and reasons of lines.
+func (s *fixture) expectOutcomes(want map[string]int, lines []line) {
+	s.Helper()
+	if diff := cmp.Diff(want, tally(lines)); diff != "" {
+		s.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+}
+
+// expectLine waits for the line of an event, and compares some of its fields; nil: it has none.
+func (s *fixture) expectLine(id string, want line) {
+	s.Helper()
+	got, seen := s.lineOf(id), line{}
+	for name := range want {
+		seen[name] = got[name]
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		s.Errorf("line %v (-want +got):\n%s", got, diff)
+	}
+}
+
+// expectReady waits until the worker is ready.
+func (r *replica) expectReady() {
+	r.s.Helper()
+	r.s.eventually("the worker is ready", func() bool { return len(r.Ready(r.s.Context())) == 0 })
+}
+
 // eventually is kit's.
-func (s *station) eventually(what string, holds func() bool) {
+func (s *fixture) eventually(what string, holds func() bool) {
 	s.Helper()
 	kit.Eventually(s.T, what, holds)
 }
 
 // settled waits until so many events are settled, checks that there are no more, and returns their lines.
-func (s *station) settled(n int) []line {
+func (s *fixture) settled(n int) []line {
 	s.Helper()
 	s.eventually(fmt.Sprintf("%d events are settled", n), func() bool { return len(s.log.settled()) >= n })
 	lines := s.log.settled()
@@ -351,7 +384,7 @@ func (s *station) settled(n int) []line {
 }
 
 // posted is how often each text is in the fake Slack.
-func (s *station) posted() map[string]int {
+func (s *fixture) posted() map[string]int {
 	texts := map[string]int{}
 	for _, message := range s.slack.Messages() {
 		texts[message.Text]++
@@ -360,34 +393,10 @@ func (s *station) posted() map[string]int {
 }
 
 // expectEachPostedOnce checks that n texts are in Slack, none of them twice.
-func (s *station) expectEachPostedOnce(n int) {
+func (s *fixture) expectEachPostedOnce(n int) {
 	s.Helper()
 	texts := s.posted()
 	if len(texts) != n || s.slack.Accepted() != n {
 		s.Errorf("%d different texts in %d posts, expected %d in %d", len(texts), s.slack.Accepted(), n, n)
 	}
-}
-
-// intrude gives a function that takes every free slot of the category, as another replica would.
-func (s *station) intrude(category string) func() {
-	s.Helper()
-	limiter, err := ratelimit.New(s.redis.Client(s.T), namespace,
-		ratelimit.Rules{Global: s.limit("1/1500ms"), Category: s.limit("1/1500ms")}, time.Hour)
-	kit.Check(s.T, err)
-	n := 0
-	return func() {
-		n++
-		name := fmt.Sprintf("intruder-%d", n)
-		_, err := limiter.Admit(s.Context(), []ratelimit.Request{{ID: name, Delivery: name, Category: category, Cost: 1}})
-		kit.Check(s.T, err)
-	}
-}
-
-func splitAddr(t *testing.T, addr string) (host string, port int) {
-	t.Helper()
-	host, text, err := net.SplitHostPort(addr)
-	kit.Check(t, err)
-	port, err = strconv.Atoi(text)
-	kit.Check(t, err)
-	return host, port
 }

@@ -13,15 +13,15 @@ import (
 	"notifier/test/kit"
 )
 
-// desk is a NATS server with the two streams of a worker, and what a test does there.
-type desk struct {
+// fixture is a NATS server with the two streams of a worker, and what a test does there.
+type fixture struct {
 	*testing.T
 	server     *devstack.NATS
 	connection *nats.Conn
 	js         jetstream.JetStream
 }
 
-func newDesk(t *testing.T, change ...func(*jetstream.StreamConfig)) *desk {
+func newFixture(t *testing.T, change ...func(*jetstream.StreamConfig)) *fixture {
 	t.Helper()
 	t.Parallel() // its server is its own
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
@@ -40,11 +40,11 @@ func newDesk(t *testing.T, change ...func(*jetstream.StreamConfig)) *desk {
 	}
 	_, err = js.CreateStream(t.Context(), dead)
 	kit.Check(t, err)
-	return &desk{t, server, connection, js}
+	return &fixture{t, server, connection, js}
 }
 
 // letter stores a letter of notify.errors; headers are name and value in turn, and may replace what every letter has.
-func (d *desk) letter(id, payload string, headers ...string) uint64 {
+func (d *fixture) letter(id, payload string, headers ...string) uint64 {
 	d.Helper()
 	message := nats.NewMsg("notify-dead.errors")
 	message.Header = nats.Header{
@@ -63,7 +63,7 @@ func (d *desk) letter(id, payload string, headers ...string) uint64 {
 	return ack.Sequence
 }
 
-func (d *desk) open() *letters.Stream {
+func (d *fixture) open() *letters.Stream {
 	d.Helper()
 	pattern, err := event.ParsePattern("notify.>")
 	kit.Check(d.T, err)
@@ -73,7 +73,7 @@ func (d *desk) open() *letters.Stream {
 }
 
 // all reads every letter.
-func (d *desk) all() []*letters.Letter {
+func (d *fixture) all() []*letters.Letter {
 	d.Helper()
 	var all []*letters.Letter
 	kit.Check(d.T, d.open().Each(d.Context(), func(l *letters.Letter) error {
@@ -84,7 +84,7 @@ func (d *desk) all() []*letters.Letter {
 }
 
 // putBack puts the only letter back.
-func (d *desk) putBack() (letters.Receipt, error) {
+func (d *fixture) putBack() (letters.Receipt, error) {
 	d.Helper()
 	all := d.all()
 	if len(all) != 1 {
@@ -94,7 +94,7 @@ func (d *desk) putBack() (letters.Receipt, error) {
 }
 
 // stored gives all messages of a stream.
-func (d *desk) stored(name string) []*jetstream.RawStreamMsg {
+func (d *fixture) stored(name string) []*jetstream.RawStreamMsg {
 	d.Helper()
 	stream, err := d.js.Stream(d.Context(), name)
 	kit.Check(d.T, err)

@@ -1,0 +1,109 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"notifier/internal/consume/wait"
+	"notifier/test/kit"
+)
+
+// TestStoreLoss lets Redis fail over to a replica that has not received everything, and come back empty, while three workers send,
+// NATS and Slack misbehave and nobody dies. Workers put back what they remember, so the audit is the same as without that: no
+// window is above its limit, and nothing is lost or charged twice.
+//
+// In TestChaos workers die, and what they alone remember dies with them: nobody could put it back.
+func TestStoreLoss(t *testing.T) {
+	kit.Long(t)
+	t.Parallel()
+	seed, duration := chosen(t, 30*time.Second)
+	t.Logf("NOTIFIER_CHAOS_SEED=%d NOTIFIER_CHAOS_TIME=%s", seed, duration)
+	d := newDeployment(t, 2*time.Second, limits{
+		global: "60/5s+1000/20s", category: "12/5s+2/200ms", overrides: map[string]string{"billing": "30/20s+10/1s"},
+	})
+	d.startWorkers(3, true)
+	d.acquainted()
+
+	endLoad := d.load(seed, 35)
+	defer endLoad()
+	var running sync.WaitGroup
+	faults, endFaults := context.WithTimeout(t.Context(), duration-settling)
+	defer endFaults()
+	for i, lane := range [][]injector{d.againstSlack(false), d.againstReading()} {
+		running.Go(func() { injectFaults(faults, rand.New(rand.NewPCG(seed, uint64(i))), lane) })
+	}
+	injectFaults(faults, rand.New(rand.NewPCG(seed, 99)), d.againstMemory()) // here, because it may end the test
+	running.Wait()
+	endLoad()
+	a := d.reconcile()
+	if len(d.faults.of(faultFailover)) == 0 || len(d.faults.of(faultEmpty)) == 0 {
+		t.Errorf("%s: expected a failover and an empty restart at least", d.faults.counts())
+	}
+	t.Logf("seed %d, %s\n%s", seed, time.Since(d.faults.begun).Round(time.Second), a.report())
+}
+
+// acquainted waits until the workers know each other: each has seen the heartbeats of all. Whoever has only just started is not
+// waited for.
+func (d *deployment) acquainted() {
+	d.Helper()
+	heartbeats := func() (all map[string]string) {
+		kit.EventuallyNil(d.T, func() (err error) {
+			all, err = d.ledger.client.HGetAll(d.Context(), key("replicas")).Result()
+			return err
+		})
+		return all
+	}
+	kit.Eventually(d.T, "all have a heartbeat", func() bool { return len(heartbeats()) == len(d.workers) })
+	before := heartbeats()
+	kit.Eventually(d.T, "each has a later heartbeat", func() bool {
+		now := heartbeats()
+		for name := range before {
+			if now[name] == before[name] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// againstMemory makes Redis forget.
+func (d *deployment) againstMemory() []injector {
+	return []injector{
+		{1, func(ctx context.Context, random *rand.Rand) {
+			begun := time.Now()
+			d.redis.Stop(d.T)
+			d.redis.Empty(d.T)
+			wait.For(ctx, between(random, 100*time.Millisecond, time.Second))
+			d.faults.note(faultRedis, "", begun) // as in againstServers
+			d.redis.Restart(d.T)
+			d.faults.note(faultEmpty, "", begun)
+			d.healed(ctx, random)
+		}},
+		{1, func(ctx context.Context, random *rand.Rand) {
+			begun := time.Now()
+			next := d.redis.StartReplica(d.T)
+			next.Part(d.T)
+			wait.For(ctx, between(random, 200*time.Millisecond, 1500*time.Millisecond)) // what is admitted now is forgotten
+			stopped := time.Now()
+			d.redis.Stop(d.T)
+			d.faults.note(faultRedis, "", stopped)
+			next.Replace(d.T, d.redis)
+			d.redis = next
+			d.faults.note(faultFailover, "", begun)
+			d.healed(ctx, random)
+		}},
+	}
+}
+
+// healed waits until the workers have put back what Redis has forgotten, half of the time: else that is forgotten, too.
+func (d *deployment) healed(ctx context.Context, random *rand.Rand) {
+	if random.IntN(2) == 0 {
+		return
+	}
+	looks := d.ledger.counted()
+	for wait.For(ctx, lookEvery) && d.ledger.counted() < looks+2 {
+	}
+}

@@ -1,0 +1,130 @@
+package kit
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// PosterHeader names, for the fake Slack behind a SlackProxy, whose token a request had: the fake keeps headers, not tokens.
+const PosterHeader = "X-Posted-By"
+
+// SlackPost is a request for chat.postMessage.
+type SlackPost struct {
+	At      time.Time
+	Channel string
+	Text    string
+	Status  int // of the response; 0: there was none
+}
+
+// SlackProxy stands before the fake Slack. It notes every post, also those that are refused, passes cut connections on as such, and can
+// leave the posts to one channel without an answer.
+type SlackProxy struct {
+	Addr string
+
+	mu      sync.Mutex
+	posts   []SlackPost
+	hanging string // channel
+}
+
+// StartSlackProxy starts a proxy that ends with the test.
+func StartSlackProxy(t testing.TB, slackURL string) *SlackProxy {
+	t.Helper()
+	target, err := url.Parse(slackURL)
+	Check(t, err)
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	t.Cleanup(transport.CloseIdleConnections)
+	proxy := &httputil.ReverseProxy{
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { reset(w) },
+		Transport:    transport,
+	}
+	p := &SlackProxy{}
+	p.Addr = Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, proxy) }))
+	return p
+}
+
+func (p *SlackProxy) serve(w http.ResponseWriter, r *http.Request, slack http.Handler) {
+	body, _ := io.ReadAll(r.Body) // what is missing is Slack's to complain about
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	form, _ := url.ParseQuery(string(body))
+	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if token == "" {
+		token = form.Get("token")
+	}
+	r.Header.Set(PosterHeader, token)
+	if !strings.HasSuffix(r.URL.Path, "/chat.postMessage") {
+		slack.ServeHTTP(w, r)
+		return
+	}
+	post := SlackPost{At: time.Now(), Channel: form.Get("channel"), Text: form.Get("text")}
+	defer func() { p.note(post) }()
+	if p.hangs(post.Channel) {
+		<-r.Context().Done()
+		return
+	}
+	answer := &statusWriter{ResponseWriter: w}
+	slack.ServeHTTP(answer, r)
+	post.Status = answer.status
+}
+
+// statusWriter remembers the status of a response.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// reset ends a connection as the fake Slack has ended its own.
+func reset(w http.ResponseWriter) {
+	connection, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if tcp, ok := connection.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = connection.Close()
+}
+
+func (p *SlackProxy) note(post SlackPost) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.posts = append(p.posts, post)
+}
+
+// Hang leaves the posts to a channel without an answer from now on.
+func (p *SlackProxy) Hang(channel string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hanging = channel
+}
+
+func (p *SlackProxy) hangs(channel string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hanging != "" && channel == p.hanging
+}
+
+// Posts are those so far that which selects, in the order of time.
+func (p *SlackProxy) Posts(which func(SlackPost) bool) []SlackPost {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found := slices.DeleteFunc(slices.Clone(p.posts), func(post SlackPost) bool { return !which(post) })
+	slices.SortFunc(found, func(a, b SlackPost) int { return a.At.Compare(b.At) })
+	return found
+}
