@@ -17,7 +17,7 @@ import (
 // the dead letters, the logs of all worker processes, and the admissions in Redis. It demands, for each event:
 //
 //   - Each stream message has a line.
-//   - It is in Slack, or dead, or its lines say by which limit it was dropped. A line "sent" has its message in Slack.
+//   - It is in Slack, or dead, or its lines say by which limit or mute it was dropped. A line "sent" has its message in Slack.
 //   - It stands in Slack once; or more often, and a line says "ambiguous".
 //   - It is not undeliverable: Slack's outages and brown-outs are no event's fault.
 //   - It was charged when it came to Slack, once while that counts, and not refunded; one that did not come to Slack was
@@ -29,7 +29,7 @@ import (
 // be decided anew for the other; if that one ends before it posts, nobody takes it up again, and its slot stays taken. And one whose lines
 // are lost with a process that died after its post has lines of others only; so may one that a process left behind when it
 // was asked to end: see leftBehind. Redis may forget a refund: see
-// refundForgotten.
+// refundForgotten. And a mute may drop an event that a process held when it died: see mutedUnasked.
 type audit struct {
 	d         *deployment
 	processes map[string]*process
@@ -85,6 +85,7 @@ func (d *deployment) newAudit() *audit {
 		a.event(a.events[id])
 	}
 	a.drops()
+	a.mutes()
 	a.charges()
 	a.windows()
 	return a
@@ -183,7 +184,7 @@ func (a *audit) event(e *event) {
 	ambiguous := slices.ContainsFunc(lines, func(l *line) bool { return l.Ambiguous })
 	said := slices.ContainsFunc(lines, is("sent"))
 	posts, letters := a.posts[e.id], a.letters[e.id]
-	refused := slices.IndexFunc(lines, func(l *line) bool { return l.refusedByLimit() })
+	refused := slices.IndexFunc(lines, func(l *line) bool { return l.refusedByLimit() || l.muted() })
 	deadAt := slices.IndexFunc(lines, is("dead"))
 	skipped := slices.ContainsFunc(lines, (*line).hasNoLetter)
 	switch {
@@ -197,7 +198,7 @@ func (a *audit) event(e *event) {
 	case refused >= 0:
 		a.dropped[lines[refused].Reason]++
 	default:
-		a.lostEvent(e, "neither in Slack nor dead, and no limit refused it")
+		a.lostEvent(e, "neither in Slack nor dead, and no limit refused it, nor a mute")
 	}
 	if deadAt >= 0 && len(letters) == 0 && !skipped {
 		a.blame(e, "said to be dead, and not among the dead letters")

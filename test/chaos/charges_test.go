@@ -15,7 +15,7 @@ import (
 func (a *audit) drops() {
 	s := a.scopes()
 	for _, l := range a.settled {
-		if l.Outcome != "dropped" || l.Reason == "duplicate" {
+		if l.Outcome != "dropped" || l.Reason == "duplicate" || l.muted() {
 			continue
 		}
 		e := a.events[l.EventID]
@@ -77,10 +77,10 @@ func (a *audit) redisUnavailable(at time.Time) (fault, bool) {
 	return fault{}, false
 }
 
-// refundNear reports whether Slack refused a channel at a time that matters to the window:
+// refundNear reports whether Slack refused a channel, or a mute began, at a time that matters to the window:
 // a slot that was given back before anybody looked counted, and cannot be seen.
 func (a *audit) refundNear(at time.Time, window time.Duration) bool {
-	kinds := []string{faultRefuses}
+	kinds := []string{faultRefuses, faultMute}
 	if os.Getenv(releaseVariable) != "" {
 		kinds = append(kinds, faultRejects) // the release before refunds each rejection
 	}
@@ -137,21 +137,21 @@ func (s scopes) of(l *line) []*admission {
 // not refunded it puts it back, which docs/design.md names as a limit of healing. The report has how many were posted.
 func (a *audit) windows() {
 	s := a.scopes()
-	look := func(name string, scope []*admission, limit ratelimit.Limit) {
+	look := func(name, order string, scope []*admission, limit ratelimit.Limit) {
 		scope = a.counted(scope)
-		for _, tier := range limit {
-			held, at := overfull(scope, tier)
-			if held > tier.Count && !a.wentOnWithout(time.UnixMicro(at), tier.Window) {
+		for i, tier := range limit {
+			held, most, at := overfull(scope, tier.Window, a.mostAllowed(order, limit, i))
+			if held > most && !a.wentOnWithout(time.UnixMicro(at), tier.Window) {
 				a.overfull++
 				a.problem("%s: %d slots in the %s until %s, expected at most %d%s", name, held, tier.Window,
-					clock(time.UnixMicro(at)), tier.Count, listed(scope, at, tier.Window))
+					clock(time.UnixMicro(at)), most, listed(scope, at, tier.Window))
 			}
 		}
 	}
 	rules := a.d.ledger.rules
-	look("the global limit", s.global, rules.Global)
+	look("the global limit", "global", s.global, rules.Global)
 	for category, scope := range s.byCategory {
-		look("category "+category, scope, rules.LimitFor(category))
+		look("category "+category, "category/"+category, scope, rules.LimitFor(category))
 	}
 }
 
@@ -218,7 +218,7 @@ func (a *audit) charges() {
 			continue
 		}
 		switch {
-		case a.lostSlots[id], deadInDoubt(a.lines[id]), a.settledMeanwhile(e):
+		case a.lostSlots[id], deadInDoubt(a.lines[id]), a.settledMeanwhile(e), a.mutedUnasked(a.lines[id], admissions[id]):
 		case a.rejectedBeforeALoss(a.lines[id]):
 		case a.sentOnOldPrimary(e):
 		default:
@@ -252,7 +252,7 @@ func deadInDoubt(lines []*line) bool {
 func (a *audit) chargedAgain(c chargedAgain) {
 	id := (&admission{slot: c.slot}).id()
 	first, second := time.UnixMicro(c.first), time.UnixMicro(c.second)
-	for _, f := range a.d.faults.of(faultRejects, faultRefuses) {
+	for _, f := range a.d.faults.of(faultRejects, faultRefuses, faultMute) {
 		if f.when.overlaps(first, second.Add(time.Second)) {
 			return
 		}
@@ -301,7 +301,7 @@ func (a *audit) charge(e *event, admissions []*admission) {
 		a.refundsForgotten++
 		a.lostSlots[e.id] = true
 		a.forgotten[e.id] = refund.Time.Add(-decisionAge).UnixMicro()
-	case a.lost(lines, admissions), refundedInVain(lines):
+	case a.lost(lines, admissions), a.mutedUnasked(lines, admissions), refundedInVain(lines):
 		a.slotsLost++
 		a.lostSlots[e.id] = true
 	default:
@@ -321,7 +321,7 @@ func (a *audit) rejectedOnce(lines []*line) bool {
 func (a *audit) justified(lines []*line, m *admission) bool {
 	expired := m.at + a.d.ledger.retention
 	for _, l := range lines {
-		if l.Ambiguous || l.rejected(badMessage) || l.refusedByLimit() && l.Time.UnixMicro() >= expired {
+		if l.Ambiguous || l.rejected(badMessage) || ((l.refusedByLimit() || l.muted()) && l.Time.UnixMicro() >= expired) {
 			return true
 		}
 	}
@@ -338,7 +338,7 @@ func (a *audit) refundForgotten(lines []*line) *line {
 		kinds = append(kinds, faultRedis)
 	}
 	for _, l := range lines {
-		if l.Outcome == "dead" && slices.ContainsFunc(a.d.faults.of(kinds...), func(f fault) bool {
+		if (l.Outcome == "dead" || l.muted()) && slices.ContainsFunc(a.d.faults.of(kinds...), func(f fault) bool {
 			return f.when.to.After(l.Time) && f.when.to.Before(l.Time.Add(time.Duration(a.d.ledger.retention)*time.Microsecond))
 		}) {
 			return l
@@ -348,22 +348,38 @@ func (a *audit) refundForgotten(lines []*line) *line {
 }
 
 // lost reports whether the last admission came after the event was settled or refunded, and a process ended soon after:
-// see audit.
+// see audit. That an event is muted is decided some time before its line.
 func (a *audit) lost(lines []*line, admissions []*admission) bool {
 	last := admissions[len(admissions)-1]
 	at := time.UnixMicro(last.at)
-	over := slices.ContainsFunc(lines, func(l *line) bool { return l.Time.Before(at) }) ||
+	over := slices.ContainsFunc(lines, func(l *line) bool { return l.Time.Before(at) || l.muted() && l.Time.Add(-decisionAge).Before(at) }) ||
 		slices.ContainsFunc(admissions, func(m *admission) bool { return m.refunded })
 	return over && !last.refunded && slices.ContainsFunc(a.d.faults.of(faultKill, faultTerm), func(f fault) bool {
 		return f.when.overlaps(at, at.Add(time.Duration(a.d.ledger.retention)*time.Microsecond))
 	})
 }
 
-// refundedInVain reports whether the release before has dead-lettered an event and refunded it. If it was admitted
+// refundedInVain reports whether the release before has dropped an event, or dead-lettered it, and refunded it. If it was admitted
 // by this release, that frees no slot: CHANGELOG.md says so under "Breaking".
 func refundedInVain(lines []*line) bool {
 	before := os.Getenv(releaseVariable)
 	return before != "" && slices.ContainsFunc(lines, func(l *line) bool {
-		return l.process.program == before && l.Outcome == "dead"
+		return l.process.program == before && (l.muted() || l.Outcome == "dead")
+	})
+}
+
+// mutedUnasked reports whether an event was dropped as muted by a worker that could not know of its admission: the process that
+// held it ended, and the consumer was deleted, so that the next one delivered it as if for the first time. docs/design.md names it.
+func (a *audit) mutedUnasked(lines []*line, admissions []*admission) bool {
+	between := func(admitted, dropped time.Time, kinds ...string) bool {
+		return slices.ContainsFunc(a.d.faults.of(kinds...), func(f fault) bool {
+			return f.when.overlaps(admitted.Add(-decisionAge), dropped)
+		})
+	}
+	return slices.ContainsFunc(lines, func(l *line) bool {
+		return l.muted() && !l.Redelivered && slices.ContainsFunc(admissions, func(m *admission) bool {
+			admitted := time.UnixMicro(m.at)
+			return admitted.Before(l.Time) && between(admitted, l.Time, faultConsumer) && between(admitted, l.Time, faultKill, faultTerm)
+		})
 	})
 }

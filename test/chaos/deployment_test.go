@@ -68,6 +68,7 @@ type deployment struct {
 	ledger    *ledger
 	publisher *publisher
 	faults    *faultLog
+	orders    orders // of operators
 
 	hiding sync.Mutex
 	hidden int  // how many want the channel unreadable

@@ -14,4 +14,8 @@
 //
 // TestRollingUpgrade replaces workers of the release before by those of this code, and goes back. NOTIFIER_TEST_RELEASE is the program of
 // that release.
+//
+// In TestChaos, TestStoreLoss and TestRollingUpgrade operators mute categories and set temporary limits meanwhile (operators_test.go). A line that says
+// muted must name a mute that may have been in force; what was published after a worker had surely followed a mute must not be posted
+// by it; and windows are judged by the limits that may have been in force.
 package chaos

@@ -37,6 +37,8 @@ const (
 	faultRejects  = "slack rejects"
 	faultRefuses  = "slack refuses the channel"
 	faultBlind    = "channel unreadable"
+	faultMute     = "mute"
+	faultWhile    = "temporary limit"
 )
 
 // The codes with which Slack refuses posts: because of the message, which keeps its slot, and because of the
@@ -69,7 +71,7 @@ func (d *deployment) injectAll(ctx context.Context, seed uint64, long bool) {
 	var lanes sync.WaitGroup
 	deadline, _ := ctx.Deadline()
 	total := time.Until(deadline)
-	for i, lane := range [][]injector{d.againstWorkers(), d.againstLinks(), d.againstReading()} {
+	for i, lane := range [][]injector{d.againstWorkers(), d.againstLinks(), d.againstReading(), d.operators()} {
 		lanes.Go(func() { injectFaults(ctx, rand.New(rand.NewPCG(seed, uint64(i))), lane) })
 	}
 	lanes.Go(func() {

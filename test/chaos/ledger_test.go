@@ -283,16 +283,19 @@ func (r *ledger) byID() map[string][]*admission {
 	return admissions
 }
 
-// overfull is, for one tier of a scope, the window (t-d, t] that held the most: how many slots, and t. Windows that end with an admission
-// are enough: between two of them slots only leave.
-func overfull(scope []*admission, tier ratelimit.Tier) (most int, at int64) {
+// overfull is, for one tier of a scope, the window (t-d, t] that held the most above what was allowed at t: how many slots, how many
+// were allowed, and t. Windows that end with an admission are enough: between two of them slots only leave.
+func overfull(scope []*admission, window time.Duration, allowed func(t int64) int) (slots, most int, at int64) {
 	slices.SortFunc(scope, func(a, b *admission) int { return int(a.at - b.at) })
-	for _, a := range scope {
-		if n := held(scope, a.at, tier.Window); n > most {
-			most, at = n, a.at
+	for i, a := range scope {
+		if i+1 < len(scope) && scope[i+1].at == a.at {
+			continue // of one moment the last one sees them all
+		}
+		if n := held(scope, a.at, window); n > allowed(a.at)+slots-most {
+			slots, most, at = n, allowed(a.at), a.at
 		}
 	}
-	return most, at
+	return slots, most, at
 }
 
 // held counts the slots that the window which ends at t held.

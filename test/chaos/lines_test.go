@@ -40,6 +40,9 @@ func (l *line) rejected(code string) bool {
 	return l.Outcome == outcome.Dead && l.Reason == outcome.SlackRejected && l.Detail == code
 }
 
+// muted reports whether an operator has muted the event.
+func (l *line) muted() bool { return l.Outcome == outcome.Dropped && l.Reason == outcome.Muted }
+
 // outcomes are the lines about events that the process has logged so far.
 func (p *process) outcomes() (lines []*line) {
 	logged, _ := p.Lines()

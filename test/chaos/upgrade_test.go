@@ -32,7 +32,7 @@ const userBefore = "notifier on >before resetkeys ~{" + namespace + "}:* resetch
 	" +zremrangebyrank +zremrangebyscore"
 
 // TestRollingUpgrade replaces workers of the release before by those of this code, one by one and under load, and goes back in the same
-// way, while Redis is restarted, and Slack loses answers. One worker of each round dies instead of ending. The
+// way, while operators mute and limit, Redis is restarted, and Slack loses answers. One worker of each round dies instead of ending. The
 // audit is that of TestChaos: so both understand what the other one has stored in Redis and in NATS, and hold the limits together,
 // with the permissions of v0.1.0. Each also answers the commands about what the other one did.
 func TestRollingUpgrade(t *testing.T) {
@@ -59,7 +59,9 @@ func TestRollingUpgrade(t *testing.T) {
 	defer rest()
 	endLoad := d.load(seed, 35)
 	defer endLoad()
-	lanes.Go(func() { injectFaults(busy, rand.New(rand.NewPCG(seed, 1)), d.againstSlack(false)) })
+	for i, lane := range [][]injector{d.operators(), d.againstSlack(false)} {
+		lanes.Go(func() { injectFaults(busy, rand.New(rand.NewPCG(seed, uint64(i))), lane) })
+	}
 	d.allSettle()
 	random := rand.New(rand.NewPCG(seed, 99))
 	for round := 0; round == 0 || time.Since(d.faults.begun) < duration; round++ {

@@ -60,6 +60,7 @@ type LogLine struct {
 	Ambiguous   bool      `json:"ambiguous"`
 	Redelivered bool      `json:"redelivered"`
 	Letter      *bool     `json:"letter"`
+	MutedBy     string    `json:"muted_by"`
 }
 
 // IsOutcome reports whether the line says what became of an event.

@@ -1,0 +1,246 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"notifier/internal/consume/wait"
+	"notifier/internal/ratelimit"
+	"notifier/internal/steering"
+)
+
+// Operators mute categories and set temporary limits, under load and while everything breaks. The audit knows what may have been
+// in force for a worker at a time, and what surely was.
+
+// followed is how long a worker that reaches Redis needs at most to follow an order. Two seconds are promised; the rest is for a
+// machine with more to do than it can.
+const followed = 4 * time.Second
+
+// given is an order of this run. Its By is its own, so that a line names it.
+type given struct {
+	steering.Order       // Until is when it ends by itself
+	limit                ratelimit.Limit
+	asked, stored, ended time.Time // before the first attempt; when it was answered, zero: never; before it was cleared, or Until
+}
+
+// maybe reports whether a worker may have applied it at some time between two.
+func (o given) maybe(from, to time.Time) bool {
+	return o.asked.Before(to) && o.Until.Add(time.Second).After(from)
+}
+
+// orders are all that operators have asked for.
+type orders struct {
+	mu  sync.Mutex
+	all []given
+}
+
+func (o *orders) add(g given) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all = append(o.all, g)
+}
+
+// operators is the lane of operators.
+func (d *deployment) operators() []injector {
+	store, err := steering.NewStore(d.ledger.client, namespace)
+	if err != nil {
+		d.Fatal(err)
+	}
+	rest := strings.TrimPrefix(d.limits.global, "60/5s")                               // the tiers that stay as they are
+	by := func() string { return fmt.Sprintf("operator-%d@chaos", len(d.orders.all)) } // there is one lane
+	return []injector{
+		{2, func(ctx context.Context, random *rand.Rand) {
+			targets := []string{"alpha", "beta", "billing"}
+			order, err := steering.NewMute(targets[random.IntN(len(targets))], by(), "")
+			d.faults.complain(err)
+			d.give(ctx, random, store, order, faultMute)
+		}},
+		{2, func(ctx context.Context, random *rand.Rand) {
+			// The windows are those of the standing limits: so long the ledger keeps what it has seen.
+			limits := [][2]string{{"global", "30/5s" + rest}, {"global", "90/5s" + rest}, {"category/alpha", "6/5s+2/200ms"}, {"category/alpha", "20/5s+4/200ms"}, {"category/billing", "10/20s+4/1s"}}
+			chosen := limits[random.IntN(len(limits))]
+			order, err := steering.NewLimit(chosen[0], chosen[1], by(), "")
+			d.faults.complain(err)
+			d.give(ctx, random, store, order, faultWhile)
+		}},
+	}
+}
+
+// give stores an order for some seconds, and ends it early half of the time.
+func (d *deployment) give(ctx context.Context, random *rand.Rand, store *steering.Store, order steering.Order, kind string) {
+	length, early := between(random, 6*time.Second, 9*time.Second), random.IntN(2) == 0
+	g, stored := given{Order: order, asked: time.Now()}, steering.Order{}
+	if order.Kind == steering.Limit {
+		g.limit, _ = ratelimit.ParseLimit(order.Limit) // as NewLimit has seen
+	}
+	insist := func(attempt func() error) bool {
+		for attempt() != nil {
+			if !wait.For(ctx, 100*time.Millisecond) {
+				return false
+			}
+		}
+		return true
+	}
+	answered := insist(func() (err error) {
+		stored, _, err = store.Set(ctx, order, length)
+		return err
+	})
+	g.stored, g.Until, g.ended = time.Now(), stored.Until, stored.Until
+	if !answered {
+		g.stored, g.Until = time.Time{}, time.Now().Add(length)
+	} else if early && wait.For(ctx, length*3/4) {
+		g.ended = time.Now()
+		insist(func() error {
+			_, _, err := store.Clear(ctx, order.Kind, order.Target)
+			return err
+		})
+	} else {
+		wait.For(ctx, time.Until(stored.Until))
+	}
+	d.orders.add(g)
+	d.faults.note(kind, order.What(), g.asked)
+}
+
+// follows is when a process surely has followed an order: it read it when it started, or has reached Redis for long enough.
+func (a *audit) follows(l *process, o given) (at time.Time, surely bool) {
+	if o.stored.IsZero() {
+		return time.Time{}, false
+	}
+	if l.started.After(o.stored) {
+		return l.started, true
+	}
+	at = o.stored.Add(followed)
+	for again := true; again; {
+		again = false
+		for _, f := range a.d.faults.faults {
+			if a.keepsFromRedis(l, f) && f.when.overlaps(at.Add(-followed), at) {
+				at, again = f.when.to.Add(followed), true
+			}
+		}
+	}
+	return at, true
+}
+
+// keepsFromRedis reports whether a fault may have kept a process from following.
+func (a *audit) keepsFromRedis(l *process, f fault) bool {
+	switch f.kind {
+	case faultRedis, faultEmpty, faultFailover:
+		return true
+	case faultStop:
+		return f.what == l.worker.name
+	case faultCut, faultSlow:
+		name := l.worker.name + "-redis"
+		return f.what == name || len(f.what) > len(name) && f.what[:len(name)+1] == name+" "
+	}
+	return false
+}
+
+// mutes holds what was dropped as muted, and what was not, against the mutes of this run.
+func (a *audit) mutes() {
+	for _, l := range a.settled {
+		if e := a.events[l.EventID]; e != nil && l.muted() {
+			a.byItsMute(e, l)
+		}
+	}
+	for _, o := range a.d.orders.all {
+		if o.Kind != steering.Mute {
+			continue
+		}
+		for _, l := range a.settled {
+			if l.refusedByLimit() {
+				a.whileMuted(o, l.process, l.EventID, l.Time, "refused")
+			}
+		}
+		for id, posts := range a.posts {
+			for _, p := range posts {
+				if l := a.processes[p.process]; l != nil {
+					a.whileMuted(o, l, id, p.at, "posted")
+				}
+			}
+		}
+	}
+}
+
+// byItsMute looks whether a line that says muted names a mute that may have been in force.
+func (a *audit) byItsMute(e *event, l *line) {
+	i := slices.IndexFunc(a.d.orders.all, func(o given) bool { return o.By == l.MutedBy && o.Kind == steering.Mute })
+	switch {
+	case i < 0:
+		a.blame(e, "muted by nobody's order: %s", l)
+	case a.d.orders.all[i].Target != e.category:
+		a.blame(e, "muted by %s: %s", a.d.orders.all[i].What(), l)
+	case !a.delayed(l) && !a.d.orders.all[i].maybe(a.mayHaveMuted(e, l), l.Time):
+		a.blame(e, "muted when %s was not in force: %s", a.d.orders.all[i].What(), l)
+	}
+}
+
+// mayHaveMuted is the earliest time at which a line that says muted may have been decided: an event that may be admitted gives its
+// slots back first, and its process waits for Redis as long as it has to.
+func (a *audit) mayHaveMuted(e *event, l *line) time.Time {
+	from := l.Time.Add(-decisionAge)
+	for again := true; again; {
+		again = false
+		for _, f := range a.d.faults.faults {
+			earlier := f.when.from.Add(-decisionAge)
+			if a.keepsFromRedis(l.process, f) && f.when.overlaps(from, l.Time) && earlier.Before(from) {
+				from, again = earlier, true
+			}
+		}
+	}
+	if published := e.acks[0].at; from.Before(published) {
+		return published
+	}
+	return from
+}
+
+// whileMuted blames a process that did something else with an event that was published after the process had surely followed a mute
+// of it, while that was surely in force.
+func (a *audit) whileMuted(o given, l *process, id string, at time.Time, what string) {
+	e := a.events[id]
+	if e == nil || !at.Before(o.ended) || !at.After(o.stored) || o.Target != e.category {
+		return
+	}
+	if since, surely := a.follows(l, o); surely && e.acks[0].at.After(since) {
+		a.blame(e, "%s by %s at %s, %s after it had followed the %s", what, l.name, clock(at), at.Sub(since), o.What())
+	}
+}
+
+// mostAllowed is how many slots a window of a scope may hold at the time of an admission: the most of the limits that may have been in
+// force for the process that was given it. scope is as an order names it.
+func (a *audit) mostAllowed(scope string, standing ratelimit.Limit, tier int) func(at int64) int {
+	return func(micros int64) int {
+		at, most := time.UnixMicro(micros), 0
+		if !a.allFollow(scope, at) {
+			most = standing[tier].Count
+		}
+		for _, o := range a.d.orders.all {
+			if o.Kind == steering.Limit && o.Target == scope && o.maybe(at, at) {
+				most = max(most, o.limit[tier].Count)
+			}
+		}
+		return most
+	}
+}
+
+// allFollow reports whether no process applied the standing limit of a scope at a time.
+func (a *audit) allFollow(scope string, at time.Time) bool {
+	return slices.ContainsFunc(a.d.orders.all, func(o given) bool {
+		if o.Kind != steering.Limit || o.Target != scope || !at.After(o.stored) || !at.Before(o.ended) {
+			return false
+		}
+		for _, k := range a.d.workers {
+			for i, l := range k.processes {
+				alive := l.started.Before(at) && (i+1 == len(k.processes) || k.processes[i+1].started.After(at))
+				if since, surely := a.follows(l, o); alive && (!surely || !since.Before(at)) {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
