@@ -66,7 +66,7 @@ func (d *deployment) operators() []injector {
 			chosen := limits[random.IntN(len(limits))]
 			order, err := steering.NewLimit(chosen[0], chosen[1], by(), "")
 			d.faults.complain(err)
-			d.give(ctx, random, store, order, faultWhile)
+			d.give(ctx, random, store, order, faultTemporary)
 		}},
 	}
 }
