@@ -25,7 +25,6 @@ type dashboard struct {
 
 type panel struct {
 	ID         int
-	ID         int
 	Title      string
 	Datasource *source
 	Targets    []struct {

@@ -42,35 +42,6 @@ func TestLinesArePayloads(t *testing.T) {
 	}
 }
 
-// TestLineIsReadAtOnce: a line in a pipe does not wait for the next one.
-func TestLineIsReadAtOnce(t *testing.T) {
-	t.Parallel()
-	reader, writer := io.Pipe()
-	read := make(chan payload)
-	go func() {
-		defer close(read)
-		for next := range (publishRequest{input: true}).payloads(t.Context(), reader) {
-			read <- next
-		}
-	}()
-	for range 3 {
-		_, err := io.WriteString(writer, "disk full\n")
-		kit.Check(t, err)
-		select {
-		case got := <-read:
-			if got.text != "disk full" {
-				t.Errorf("%+v", got)
-			}
-		case <-time.After(kit.Patience):
-			t.Fatal("it waits for more")
-		}
-	}
-	kit.Check(t, writer.Close())
-	if got, more := <-read; more {
-		t.Errorf("%+v, expected the end", got)
-	}
-}
-
 // TestReadOfFileInterrupted: reading a named pipe that has no writer ends with the context.
 func TestReadOfFileInterrupted(t *testing.T) {
 	t.Parallel()
