@@ -114,17 +114,6 @@ func (e *engine) workerEnvironment(t *testing.T, file string, shell ...string) m
 	return config.Services["notifier"].Environment
 }
 
-// testNoSlack: without any Slack setting the worker says what is missing, and touches nothing.
-func testNoSlack(t *testing.T, e *engine) {
-	p := e.project(t, "noslack", nil)
-	t.Cleanup(func() { p.down(t) })
-	_, err := p.try(commandDeadline, "run", "--rm", "-T", "--no-deps", "--pull", "never", "notifier")
-	code, said := exitOf(t, err)
-	if code != 2 || !strings.Contains(said, "SLACK_BOT_TOKEN") || !strings.Contains(said, "SLACK_WEBHOOK_URL") {
-		t.Errorf("exit code %d with %q; expected 2 and both variables named", code, said)
-	}
-}
-
 // testAsking: commands answer while a server is down or has other settings than those that run, and leave it as it is.
 func testAsking(t *testing.T, e *engine) {
 	p := e.project(t, "asking", nil, "USER=ann", "SLACK_WEBHOOK_URL=https://hooks.slack.com/services/T0/B0/x")

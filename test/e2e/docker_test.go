@@ -90,7 +90,6 @@ func TestCompose(t *testing.T) {
 	t.Run("profiles", func(t *testing.T) { testProfiles(t, e) })
 	t.Run("settings", func(t *testing.T) { testSettings(t, e) })
 	t.Run("images", func(t *testing.T) { testImages(t, e) })
-	t.Run("no Slack", func(t *testing.T) { testNoSlack(t, e) })
 	t.Run("kill", func(t *testing.T) { testKill(t, e) })
 	// These wait for what happens every few seconds, and no time counts in them: they run at the same time, at the end.
 	t.Run("deploying", func(t *testing.T) { t.Parallel(); testDeploying(t, e) }) // the longest begins first

@@ -5,9 +5,7 @@ package e2e_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -109,7 +107,7 @@ func (p *project) checkStrangers(t *testing.T) {
 	}
 }
 
-// checkCommands: check finds nothing to warn of in NATS and Redis, and the ways of the README to publish and to look at dead letters work.
+// checkCommands: check finds nothing to warn of in NATS and Redis, and publish says what became of an event.
 func (p *project) checkCommands(t *testing.T) {
 	t.Helper()
 	_, err := p.try(commandDeadline, "run", "--rm", "-T", "cli", "check", "-strict")
@@ -124,22 +122,6 @@ func (p *project) checkCommands(t *testing.T) {
 	if code, output := exitOf(t, err); code != 3 || !strings.Contains(output, "dropped") { // no slot is free
 		t.Errorf("publish -wait: exit code %d with %s; expected 3 and that it was dropped", code, output)
 	}
-	out := strings.TrimSpace(p.compose(t, "run", "--rm", "-T", "secrets", "url"))
-	publisher, err := url.Parse(out)
-	kit.Check(t, err)
-	publisher.Host = p.address(t, "nats", "4222") // the tests have no fixed port
-	connection, err := nats.Connect(publisher.String(), nats.CustomInboxPrefix("_INBOX_publisher"))
-	kit.Check(t, err)
-	defer connection.Close()
-	js, err := jetstream.New(connection)
-	kit.Check(t, err)
-	if _, err := js.Publish(p.ctx, "notify.programs", []byte(`{"text":7}`)); err != nil {
-		t.Errorf("publish with the URL: %v", err)
-	}
-	p.until(t, "the dead letter is listed", func() (bool, string) {
-		out := p.compose(t, "run", "--rm", "-T", "dead", "list")
-		return strings.Contains(out, "1 dead letter: 1 malformed"), out
-	})
 	if out := p.compose(t, "run", "--rm", "-T", "cli", "status"); !strings.Contains(out, "100/100") {
 		t.Errorf("status: %s", out)
 	}

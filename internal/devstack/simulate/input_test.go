@@ -3,7 +3,6 @@ package simulate_test
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -12,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/devstack/simulate"
-	"notifier/test/kit"
 )
 
 // event writes an event as a test compares it.
@@ -40,31 +38,6 @@ func TestRead(t *testing.T) {
 	}
 	if input.Events[2].Line != 4 || input.OutOfOrder+input.Other+input.Bad+input.Undecided != 0 {
 		t.Errorf("%+v, expected the third in line 4, and nothing to note", input)
-	}
-}
-
-// testdata/worker.log is what a worker wrote with LIMIT_CATEGORY=3/1m and LOG_LEVEL=debug.
-func TestReadAWorkersLog(t *testing.T) {
-	t.Parallel()
-	log, err := os.ReadFile("testdata/worker.log")
-	kit.Check(t, err)
-	input := read(t, string(log))
-	want := []string{
-		"2026-11-20T07:21:25.175896Z errors NOTIFY.2.dmzuuupa8tve $",
-		"2026-11-20T07:21:25.176165Z errors NOTIFY.1.dmzuuupa4xk9 $",
-		"2026-11-20T07:21:25.176412Z errors NOTIFY.3.dmzuuupbblc8 $",
-		"2026-11-20T07:21:25.176721Z errors NOTIFY.4.dmzuuupbhb5c $",
-		"2026-11-20T07:21:25.176729Z errors NOTIFY.5.dmzuuupc198n $",
-		"2026-11-20T07:21:25.191699Z deploys deploy-1 $",
-		"2026-11-20T07:21:25.201215Z payments pay-1 $",
-		"2026-11-20T07:21:26.212361Z errors.db deploy-1 $",
-		"2026-11-20T07:21:26.228089Z deploys NOTIFY.10.dmzuuv6so5yo $",
-	}
-	if diff := cmp.Diff(want, events(input)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if input.Other != 2 || input.Undecided != 1 {
-		t.Errorf("%d other lines and %d undecided events, expected 2 and 1", input.Other, input.Undecided)
 	}
 }
 

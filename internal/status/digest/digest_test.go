@@ -8,7 +8,6 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/slackout"
-	"notifier/internal/status/stats"
 	"notifier/test/kit"
 )
 
