@@ -50,6 +50,28 @@ func TestNothingLeftOutIsForgotten(t *testing.T) {
 	}
 }
 
+// What was left out of a kind that is forgotten counts among others.
+func TestAForgottenKindIsCounted(t *testing.T) {
+	t.Parallel()
+	l, now := newLimiter(), time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	l.lose(Outcome{Category: "before"})
+	var counted uint64
+	const kinds = 2 * mostKinds
+	for i := range kinds {
+		now = now.Add(time.Second)
+		addOne(l, Outcome{Category: fmt.Sprint("c", i), Outcome: "sent"}, now)
+		for o, found, _ := l.next(now); found; o, found, _ = l.next(now) {
+			counted += 1 + o.LeftOut + o.LeftOutOthers
+			if i == 0 {
+				l.lose(Outcome{Category: "c0", Outcome: "sent"})
+			}
+		}
+	}
+	if want := uint64(kinds + 2); counted != want {
+		t.Errorf("%d are accounted for, expected %d", counted, want)
+	}
+}
+
 // addOne adds one outcome.
 func addOne(l *limiter, o Outcome, now time.Time) {
 	l.add(kindOf(o), 1, func(int) Outcome { return o }, now)
