@@ -149,31 +149,3 @@ func TestNamesExist(t *testing.T) {
 		}
 	}
 }
-
-// The check of names can fail.
-func TestNamesAreLookedAt(t *testing.T) {
-	t.Parallel()
-	all := series(t)
-	for expr, want := range map[string]string{
-		`sum(rate(notifier_event_total[5m]))`:                              "no metric is named notifier_event_total",
-		`notifier_held_events{reason="nats"}`:                              "notifier_held_events has no label reason",
-		`sum by (why) (notifier_events_total{outcome="sent"})`:             "no series has the label why",
-		`sum by (le) (rate(notifier_decision_seconds_buckets[5m]))`:        "no metric is named notifier_decision_seconds_buckets",
-		`sum by (scope) (notifier:events:increase5m)`:                      "no metric is named notifier:events:increase5m",
-		`notifier_consumer_pending > 0 unless notifier_pending offset 15m`: "no metric is named notifier_pending",
-		`sum(rate(notifier_slack_post_seconds_count{le="1"}[5m])) or up`:   "notifier_slack_post_seconds_count has no label le",
-	} {
-		if got := named(expr, all); !slices.Contains(got, want) {
-			t.Errorf("%s: %q, expected %q", expr, got, want)
-		}
-	}
-	for _, expr := range []string{
-		`histogram_quantile(0.99, sum by (le, result) (rate(notifier_slack_post_seconds_bucket{service="$service"}[$__rate_interval])))`,
-		`max by (service) (up == 1) < quantile_over_time(0.5, count by (service) (up)[1h:1m]) or vector(0)`,
-		`notifier_held_events > 1e9`,
-	} {
-		if got := named(expr, all); got != nil {
-			t.Errorf("%s: %q, expected no fault", expr, got)
-		}
-	}
-}

@@ -13,6 +13,7 @@ import (
 
 	"notifier/bench/internal/rig"
 	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
 )
 
 const (
@@ -57,7 +58,7 @@ func (b *bench) fresh(ctx context.Context, p peer) error {
 	if err := b.redis.FlushAll(ctx).Err(); err != nil {
 		return err
 	}
-	limit, err := devstack.ParseModeLimit(slackLimit)
+	limit, err := ratelimit.ParseLimit(slackLimit)
 	if err != nil {
 		return err
 	}

@@ -24,44 +24,32 @@ func devCommand() *cli.Command {
 every worker has; the outcome of each event is logged below. Limits and other settings of the worker come from the
 environment as for "serve". Everything is kept in memory and in a temporary folder, and is gone at the end.
 
-The fake Slack accepts everything, unless the flags below or the form on its inbox page make it behave as the real one
-does on a bad day. Limits are COUNT/DURATION.
+The fake Slack accepts everything, until the form on its inbox page makes it behave as the real one does on a bad day.
 
 Examples:
    notifier-dev dev
-   LIMIT_CATEGORY=3/1m LOG_FORMAT=json notifier-dev dev
-   notifier-dev dev -slack-channel-limit 12/10s -slack-retry-after 10s -slack-fail "disk full=html"`,
-		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "slack-only", Usage: "run only the fake Slack, on `ADDR` (host:port)"},
-		}, slackModeFlags()...),
-		DisableSliceFlagSeparator: true, // a text may contain commas
+   LIMIT_CATEGORY=3/1m LOG_FORMAT=json notifier-dev dev`,
+		Flags: []cli.Flag{&cli.StringFlag{Name: "slack-only", Usage: "run only the fake Slack, on `ADDR` (host:port)"}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
 			}
-			mode, err := slackMode(cmd)
-			if err != nil {
-				return err
-			}
 			if cmd.IsSet("slack-only") {
-				return runFakeSlack(ctx, cmd.String("slack-only"), mode, cmd.Root().Writer)
+				return runFakeSlack(ctx, cmd.String("slack-only"), cmd.Root().Writer)
 			}
-			return runDev(ctx, mode, cmd.Root().Writer)
+			return runDev(ctx, cmd.Root().Writer)
 		},
 	}
 }
 
 // runDev runs until ctx ends.
-func runDev(ctx context.Context, mode devstack.Mode, out io.Writer) (err error) {
+func runDev(ctx context.Context, out io.Writer) (err error) {
 	servers, err := startServers(devNATSAddr, devRedisAddr, devSlackAddr)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, servers.close()) }()
 
-	if err := servers.slack.SetMode(mode); err != nil {
-		return err
-	}
 	problems := &settings.Problems{}
 	env := settings.Read(problems)
 	wanted := env
@@ -131,7 +119,7 @@ func printAddresses(out io.Writer, servers devServers, s settings.Settings, want
 }
 
 // runFakeSlack runs only the fake Slack until ctx ends: for containers that stand in for Slack.
-func runFakeSlack(ctx context.Context, addr string, mode devstack.Mode, out io.Writer) (err error) {
+func runFakeSlack(ctx context.Context, addr string, out io.Writer) (err error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return &cmdline.UsageError{Text: fmt.Sprintf("-slack-only %q, expected host:port such as 0.0.0.0:8090", addr)}
 	}
@@ -140,9 +128,6 @@ func runFakeSlack(ctx context.Context, addr string, mode devstack.Mode, out io.W
 		return fmt.Errorf("-slack-only: %w", err)
 	}
 	defer func() { err = errors.Join(err, slack.Close()) }()
-	if err := slack.SetMode(mode); err != nil {
-		return err
-	}
 	if _, err := fmt.Fprintf(out, "fake Slack: inbox %s, SLACK_API_URL=%s, SLACK_WEBHOOK_URL=%s\n", slack.URL(), slack.APIURL(), slack.WebhookURL()); err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -203,76 +202,4 @@ func TestFakeSlackAlone(t *testing.T) {
 			t.Errorf("%q: %q, expected what an address is", addr, p.errOut.String())
 		}
 	}
-}
-
-// fakeSlackAlone starts a fake Slack with some flags, and gives where its page, its Web API and its webhook
-// are.
-func fakeSlackAlone(t *testing.T, flags ...string) (p *command, page, api, webhook string) {
-	t.Helper()
-	p = start(t, append([]string{"dev", "-slack-only", "127.0.0.1:0"}, flags...)...)
-	fields := strings.Fields(strings.ReplaceAll(printed(t, p, "fake Slack:"), ",", ""))
-	_, api, _ = strings.Cut(fields[2], "=")
-	_, webhook, _ = strings.Cut(fields[3], "=")
-	return p, fields[1], api, webhook
-}
-
-// postTo posts a text to a channel of a fake Slack, and gives its answer and its Retry-After.
-func postTo(t *testing.T, api, channel, text string) (status int, answer, retryAfter string) {
-	t.Helper()
-	response, err := http.PostForm(api+"chat.postMessage", url.Values{"token": {devToken}, "channel": {channel}, "text": {text}})
-	kit.Check(t, err)
-	defer http.DefaultClient.CloseIdleConnections()
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	kit.Check(t, err)
-	return response.StatusCode, string(body), response.Header.Get("Retry-After")
-}
-
-func TestTheFakeSlackTakesItsModeFromFlags(t *testing.T) {
-	t.Parallel()
-	p, _, api, _ := fakeSlackAlone(t, "-slack-channel-limit", "2/1h", "-slack-workspace-limit", "4/1h", "-slack-retry-after", "1m",
-		"-slack-fail", "disk, full=html", "-slack-fail", "a=b=internal_error")
-	for i, test := range []struct {
-		channel, text string
-		status        int
-		answer, after string
-	}{
-		{"C1", "one", 200, `"ok":true`, ""},
-		{"C1", "disk, full", 403, "<html>", ""},
-		{"C1", "disk", 200, `"ok":true`, ""},
-		{"C1", "three", 429, "ratelimited", "60"},
-		{"C2", "a=b", 200, "internal_error", ""},
-		{"C2", "fine", 200, `"ok":true`, ""},
-		{"C3", "fine", 429, "ratelimited", "60"},
-	} {
-		status, answer, after := postTo(t, api, test.channel, test.text)
-		if status != test.status || !strings.Contains(answer, test.answer) || after != test.after && test.after != "60" {
-			t.Errorf("post %d: %d %q after %q, expected %d %q after %q", i, status, answer, after, test.status, test.answer, test.after)
-		}
-	}
-	p.interrupt(t)
-
-	p, _, api, webhook := fakeSlackAlone(t, "-slack-revoked")
-	if status, answer, _ := postTo(t, api, "C1", "hi"); status != 200 || !strings.Contains(answer, "token_revoked") {
-		t.Errorf("%d %s, expected token_revoked", status, answer)
-	}
-	response, err := http.Post(webhook, "application/json", strings.NewReader(`{"text":"hi"}`))
-	kit.Check(t, err)
-	_ = response.Body.Close()
-	http.DefaultClient.CloseIdleConnections()
-	if response.StatusCode != http.StatusForbidden {
-		t.Errorf("the webhook gives %d, expected 403", response.StatusCode)
-	}
-	p.interrupt(t)
-}
-
-// TestDevAgainstABadSlack: the flags work with a worker too, which sees the page of a front end.
-func TestDevAgainstABadSlack(t *testing.T) {
-	t.Setenv("LOG_FORMAT", "json")
-	t.Setenv("ADMIN_ADDR", "")
-	t.Setenv("SHUTDOWN_TIMEOUT", "1s") // it holds an event at the end
-	p := start(t, "dev", "-slack-revoked")
-	publish(t, p, "notify.errors", "disk full")
-	kit.Eventually(t, "the worker says what Slack refuses", func() bool { return len(p.out.Lines("token_revoked")) > 0 })
-	p.interrupt(t)
 }

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/nats-io/nats.go"
 
 	"notifier/test/kit"
 )
@@ -32,16 +28,11 @@ func TestServeBlocks(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			p, server, slack := worker(t, test.settings)
-			admin := adminURL(t, &p.out)
-			kit.Eventually(t, "ready", func() bool {
-				status, _ := get(t, admin+"/readyz")
-				return status == http.StatusOK
-			})
-			connection, err := nats.Connect(server.URL())
-			kit.Check(t, err)
-			defer connection.Close()
+			readyURL(t, &p.out)
+			js := kit.JetStream(t, server.URL())
 			for _, payload := range []string{withLink, withVideo} {
-				kit.Check(t, connection.Publish("notify.errors", []byte(payload)))
+				_, err := js.Publish(t.Context(), "notify.errors", []byte(payload))
+				kit.Check(t, err)
 			}
 			kit.Eventually(t, "both settled", func() bool { return len(p.out.lines(`"outcome":`)) == 2 })
 			var posted strings.Builder
@@ -60,8 +51,7 @@ func TestServeBlocks(t *testing.T) {
 				}
 				return
 			}
-			var line map[string]any
-			kit.Check(t, json.Unmarshal([]byte(strings.Join(dead, "")), &line))
+			line := logLine(t, strings.Join(dead, ""))
 			if detail, _ := line["detail"].(string); line["event_id"] != "video" || line["reason"] != "malformed" || !strings.HasPrefix(detail, `blocks[0].type is "video", expected one of actions, `) {
 				t.Errorf("%s, expected the video to be malformed", dead)
 			}

@@ -9,7 +9,6 @@ import (
 
 	"notifier/internal/preflight"
 	"notifier/internal/settings"
-	"notifier/internal/term"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
@@ -116,19 +115,4 @@ func TestCheckStrict(t *testing.T) {
 	check(exitFailed, "1 warning, and -strict allows none: redis")
 	server.SetUser(t, secret, "default", "resetpass") // nobody else may log in
 	check(exitDone, "")
-}
-
-// TestFindingColours: each level has its colour, where there are colours.
-func TestFindingColours(t *testing.T) {
-	t.Parallel()
-	for level, want := range map[preflight.Level]string{
-		preflight.OK: "\x1b[32mok  \x1b[0m  nats      x; y\n", preflight.Warn: "\x1b[33mwarn\x1b[0m  nats      x; y\n",
-		preflight.Fail: "\x1b[31mfail\x1b[0m  nats      x; y\n", preflight.Note: "\x1b[1mnote\x1b[0m  nats      x; y\n",
-	} {
-		var out strings.Builder
-		finding := preflight.Finding{Level: level, Text: "x", Advice: "y"}
-		if err := writeFinding(&out, term.Screen{Terminal: true, Colours: true}, "nats", finding); err != nil || out.String() != want {
-			t.Errorf("%q, %v; expected %q", out.String(), err, want)
-		}
-	}
 }

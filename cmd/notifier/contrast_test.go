@@ -1,9 +1,6 @@
 package main
 
 import (
-	"net/http"
-	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -91,38 +88,6 @@ func checkContrast(t *testing.T, b *browser, prepare ...string) {
 			}
 		}
 	}
-}
-
-func TestContrastOfTheInboxPage(t *testing.T) {
-	t.Parallel()
-	slack, err := devstack.StartSlack(ephemeralAddr)
-	kit.Check(t, err)
-	t.Cleanup(func() { kit.Check(t, slack.Close()) })
-	b := openBrowser(t)
-	b.open(t, slack.URL())
-	b.waitForText(t, "#state", "live")
-	body := `{"channel":"C1","thread_ts":"1.2","text":"` + "disk `full` <https://example.com|link> <!here> ```block```" + `","blocks":[
-		{"type":"header","text":{"type":"plain_text","text":"Deploy"}},{"type":"image","alt_text":"picture","image_url":"https://example.com"},
-		{"type":"section","text":{"type":"mrkdwn","text":"` + "`code` <https://example.com|link> <!here>" + `"},"fields":[{"type":"plain_text","text":"field"}]},
-		{"type":"context","elements":[{"type":"mrkdwn","text":"` + "context `code` <https://example.com|link> <!here>" + `"}]},
-		{"type":"actions","elements":[{"type":"button","text":{"type":"plain_text","text":"Go"}}]}]}`
-	request, err := http.NewRequest(http.MethodPost, slack.APIURL()+"chat.postMessage", strings.NewReader(body))
-	kit.Check(t, err)
-	request.Header.Set("Authorization", "Bearer xoxb-any")
-	request.Header.Set("Content-Type", "application/json; charset=utf-8")
-	response, err := http.DefaultClient.Do(request)
-	kit.Check(t, err)
-	defer http.DefaultClient.CloseIdleConnections()
-	kit.Check(t, response.Body.Close())
-	kit.Check(t, slack.SetMode(devstack.Mode{Revoked: true}))
-	refused := url.Values{"token": {"xoxb-any"}, "channel": {"C1"}, "text": {"hi"}}
-	response, err = http.PostForm(slack.APIURL()+"chat.postMessage", refused)
-	kit.Check(t, err)
-	kit.Check(t, response.Body.Close())
-	b.waitForText(t, "#refusals", "1 refused by the revoked token")
-	b.waitForText(t, "#count", "1 message")
-	const mode = `document.querySelector("#mode-answer").textContent = "bad"; document.querySelector("#mode").className = `
-	checkContrast(t, b, mode+`"on";`, mode+`"";`)
 }
 
 func TestContrastOfTheStatusPage(t *testing.T) {

@@ -50,42 +50,39 @@ func TestDeadDiesAgain(t *testing.T) {
 	worker.ends(t, exitDone)
 }
 
-// TestDeadIsSentOnce: what was dead-lettered because of a setting is sent once the setting is fixed, under its old id; a second copy of it,
-// as a replay makes that has crashed and comes after the stream's duplicate window, is a duplicate.
+// TestDeadIsSentOnce: what died because of a setting, or was refused by Slack, is sent once it is put back, under its old id; a second
+// copy of it, as a replay makes that has crashed and comes after the stream's duplicate window, is a duplicate.
 func TestDeadIsSentOnce(t *testing.T) {
 	t.Parallel()
 	server, slack, env := services(t, nil)
-	js := kit.JetStream(t, server.URL())
-	first := start(t, with(env, map[string]string{"EVENT_MAX_BYTES": "10"}))
-	kit.Eventually(t, "the stream is there", func() bool {
-		_, err := js.Stream(t.Context(), "NOTIFY")
-		return err == nil
-	})
-	if _, err := js.Publish(t.Context(), "notify.errors", []byte("the disk is full")); err != nil {
-		t.Fatal(err)
+	slack.Next(devstack.Behaviour{Code: "invalid_blocks"})
+	first := startReady(t, with(env, map[string]string{"EVENT_MAX_BYTES": "10"}))
+	publishes(t, env, "errors", "-id", "large", "the disk is full")
+	publishes(t, env, "errors", "-id", "refused", "disk full")
+	for id, reason := range map[string]string{"large": "too_large", "refused": "slack_rejected"} {
+		kit.Eventually(t, id+" is dead", func() bool {
+			return len(first.out.lines(`"reason":"`+reason+`"`, `"event_id":"`+id+`"`)) == 1
+		})
 	}
-	kit.Eventually(t, "it is dead", func() bool { return len(first.out.lines(`"reason":"too_large"`)) == 1 })
-	id := logLine(t, first.out.lines(`"reason":"too_large"`)[0])["event_id"].(string)
 	first.terminate(t)
 	first.ends(t, exitDone)
-	if out, _ := runToEnd(t, env, exitDone, "dead", "replay", "-reason", "too_large"); out != "1 replayed, 0 left of those that match\n" {
-		t.Errorf("%q, expected it to go back", out)
+	if out, _ := runToEnd(t, env, exitDone, "dead", "replay"); out != "2 replayed, 0 left\n" {
+		t.Errorf("%q, expected them to go back", out)
 	}
 
 	second := start(t, env)
-	kit.Eventually(t, "it is sent", func() bool { return len(second.out.lines(`"outcome":"sent"`, `"event_id":"`+id+`"`)) == 1 })
+	for _, id := range []string{"large", "refused"} {
+		kit.Eventually(t, id+" is sent", func() bool { return len(second.out.lines(`"outcome":"sent"`, `"event_id":"`+id+`"`)) == 1 })
+	}
 	copied := nats.NewMsg("notify.errors")
-	copied.Header = nats.Header{"Notifier-Event-Id": {id}, "Nats-Msg-Id": {"replay.1.2"}}
+	copied.Header = nats.Header{"Notifier-Event-Id": {"large"}, "Nats-Msg-Id": {"replay.1.2"}}
 	copied.Data = []byte("the disk is full")
-	if _, err := js.PublishMsg(t.Context(), copied); err != nil {
-		t.Fatal(err)
+	_, err := kit.JetStream(t, server.URL()).PublishMsg(t.Context(), copied)
+	kit.Check(t, err)
+	kit.Eventually(t, "the copy is dropped", func() bool { return len(second.out.lines(`"reason":"duplicate"`, `"event_id":"large"`)) == 1 })
+	if slack.Accepted() != 2 {
+		t.Errorf("%d messages in Slack, expected two", slack.Accepted())
 	}
-	kit.Eventually(t, "the copy is dropped", func() bool { return len(second.out.lines(`"reason":"duplicate"`, `"event_id":"`+id+`"`)) == 1 })
-	if slack.Accepted() != 1 {
-		t.Errorf("%d messages in Slack, expected one", slack.Accepted())
-	}
-	second.terminate(t)
-	second.ends(t, exitDone)
 }
 
 // TestDeadDoesNotLoop: letters that come while others are put back are left for the next time.
@@ -160,28 +157,4 @@ func fullPipe(t *testing.T) (reader, writer *os.File) {
 		t.Fatal(err)
 	}
 	return reader, writer
-}
-
-// TestDeadRejectedIsSentOnce: what Slack has refused is no duplicate of itself when it is put back.
-func TestDeadRejectedIsSentOnce(t *testing.T) {
-	t.Parallel()
-	server, slack, env := services(t, nil)
-	js := kit.JetStream(t, server.URL())
-	slack.Next(devstack.Behaviour{Code: "invalid_blocks"})
-	p := start(t, env)
-	kit.Eventually(t, "the stream is there", func() bool {
-		_, err := js.Stream(t.Context(), "NOTIFY")
-		return err == nil
-	})
-	publishes(t, env, "errors", "-id", "e-1", "disk full")
-	kit.Eventually(t, "it is dead", func() bool { return len(p.out.lines(`"reason":"slack_rejected"`, `"event_id":"e-1"`)) == 1 })
-	if out, _ := runToEnd(t, env, exitDone, "dead", "replay", "-reason", "slack_rejected"); out != "1 replayed, 0 left of those that match\n" {
-		t.Errorf("%q, expected it to go back", out)
-	}
-	kit.Eventually(t, "it is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`, `"event_id":"e-1"`)) == 1 })
-	if slack.Accepted() != 1 {
-		t.Errorf("%d messages in Slack, expected one", slack.Accepted())
-	}
-	p.terminate(t)
-	p.ends(t, exitDone)
 }

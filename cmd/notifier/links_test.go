@@ -74,21 +74,3 @@ func anchors(markdown string) (list []string) {
 	}
 	return list
 }
-
-func TestBrokenLinksAreSeen(t *testing.T) {
-	t.Parallel()
-	for target, want := range map[string]string{
-		"https://example.org/x.md#y":   "",
-		"design.md#the-limiter":        "",
-		"../README.md":                 "",
-		"#first-look":                  "",
-		"#second-look":                 "there is no such heading",
-		"design.md#the-limiters":       "there is no such heading",
-		"operations.md":                "there is no such file",
-		"../internal/outcome/words.go": "there is no such file",
-	} {
-		if got := broken(t, "docs/runbook.md", target); got != want {
-			t.Errorf("%s: %q, expected %q", target, got, want)
-		}
-	}
-}

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"notifier/test/kit"
 )
@@ -40,57 +37,6 @@ func TestLinesArePayloads(t *testing.T) {
 			t.Errorf("%s: %d payloads, expected %d", name, i, len(want))
 		}
 	}
-}
-
-// TestLineIsReadAtOnce: a line in a pipe does not wait for the next one.
-func TestLineIsReadAtOnce(t *testing.T) {
-	t.Parallel()
-	reader, writer := io.Pipe()
-	read := make(chan payload)
-	go func() {
-		defer close(read)
-		for next := range (publishRequest{input: true}).payloads(t.Context(), reader) {
-			read <- next
-		}
-	}()
-	for range 3 {
-		_, err := io.WriteString(writer, "disk full\n")
-		kit.Check(t, err)
-		select {
-		case got := <-read:
-			if got.text != "disk full" {
-				t.Errorf("%+v", got)
-			}
-		case <-time.After(kit.Patience):
-			t.Fatal("it waits for more")
-		}
-	}
-	kit.Check(t, writer.Close())
-	if got, more := <-read; more {
-		t.Errorf("%+v, expected the end", got)
-	}
-}
-
-// TestReadOfFileInterrupted: reading a named pipe that has no writer ends with the context.
-func TestReadOfFileInterrupted(t *testing.T) {
-	t.Parallel()
-	name := filepath.Join(t.TempDir(), "pipe")
-	kit.Check(t, syscall.Mkfifo(name, 0o600))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- (&publishRequest{file: name}).readFile(ctx) }()
-	select {
-	case err := <-ended:
-		if err == nil || err.Error() != "interrupted" {
-			t.Errorf("%v", err)
-		}
-	case <-time.After(kit.Patience):
-		t.Error("it still waits for a writer")
-	}
-	writer, err := os.OpenFile(name, os.O_WRONLY, 0) // once the read has begun, which it ends
-	kit.Check(t, err)
-	kit.Check(t, writer.Close())
 }
 
 // endless is a line that never ends.

@@ -13,8 +13,7 @@ import (
 )
 
 // TestReadmeSettings compares the table of settings in docs/configuration.md with the code, both ways. A row may name
-// several variables with commas between; then its default cell is empty, or has theirs in the same order. No other
-// document has such a table: two would drift apart.
+// several variables with commas between; then its default cell is empty, or has theirs in the same order.
 func TestReadmeSettings(t *testing.T) {
 	t.Parallel()
 	const place = "docs/configuration.md"
@@ -24,15 +23,6 @@ func TestReadmeSettings(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, tableOfSettings(t, read(t, place))); diff != "" {
 		t.Errorf("names and defaults (-code +%s):\n%s", place, diff)
-	}
-	readme := read(t, "README.md")
-	if found := tableOfSettings(t, readme); len(found) > 0 {
-		t.Errorf("the README has a table of settings too: %v", found)
-	}
-	for _, part := range []string{"go run ./cmd/notifier-dev demo", "go test ./...", "](" + place + ")"} {
-		if !strings.Contains(readme, part) {
-			t.Errorf("the README does not state %q", part)
-		}
 	}
 }
 
@@ -74,18 +64,4 @@ func tableOfSettings(t *testing.T, markdown string) map[string]string {
 		}
 	}
 	return settings
-}
-
-// TestTableOfSettings: the test above sees what differs.
-func TestTableOfSettings(t *testing.T) {
-	t.Parallel()
-	got := tableOfSettings(t, "| variable | default | meaning |\n| --- | --- | --- |\n"+
-		"| `A_URL` | `a://b` | with `code` and a \\| bar |\n"+
-		"| `B`, `B_TWO` | `1`, `2` | two |\n"+
-		"| `C_ONE` or `C_TWO` | | one of them |\n"+
-		"| `sent` | | no variable |\n")
-	want := map[string]string{"A_URL": "a://b", "C_ONE": "", "C_TWO": "", "B_TWO": "2", "B": "1"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
 }

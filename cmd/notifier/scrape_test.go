@@ -22,8 +22,7 @@ func TestScrapesCostRedisNothing(t *testing.T) {
 	for i := range 100 {
 		events = append(events, fmt.Sprintf("category-%02d", i), 1)
 	}
-	admin := adminURL(t, &p.out)
-	kit.Eventually(t, "it is ready", func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK })
+	admin := readyURL(t, &p.out)
 	publishEach(t, server, events...)
 	kit.Eventually(t, "all are sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 100 })
 	for path, fresh := range map[string]time.Duration{"/metrics": 5 * time.Second, "/api/status": 2 * time.Second} {

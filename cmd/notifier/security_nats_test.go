@@ -34,18 +34,8 @@ func startSecured(t *testing.T, configuration string) (as func(user string) stri
 	if err != nil {
 		t.Fatalf("%v in the configuration:\n%s", err, configuration)
 	}
-	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
-	options.JetStream, options.StoreDir = true, t.TempDir()
-	s, err := server.NewServer(options)
-	kit.Check(t, err)
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(kit.Patience) {
-		t.Fatal("the NATS server does not answer")
-	}
+	options.Port, options.JetStream = 0, true // any free port
+	s := kit.NATSServer(t, options)
 	return func(user string) string {
 		return strings.Replace(s.ClientURL(), "nats://", "nats://"+user+":"+secret+"@", 1)
 	}
@@ -109,8 +99,7 @@ func TestSecurityNATS(t *testing.T) {
 			if configuration != full {
 				createStreams(t, js)
 			}
-			w := start(t, settings, "serve")
-			waitReady(t, w)
+			w := startReady(t, settings)
 			publisher := maps.Clone(settings)
 			publisher["NATS_URL"] = as("publisher")
 			if p := start(t, publisher, "publish", "errors", "-n", "2", "disk full"); p.code(t) != exitDone {
@@ -158,16 +147,6 @@ func publishAs(url, payload string) error {
 	}
 	defer connection.Close()
 	return errors.Join(connection.Publish("notify.errors", []byte(payload)), connection.Flush(), connection.LastError())
-}
-
-// waitReady waits until the worker says that it has all it needs.
-func waitReady(t *testing.T, w *process) {
-	t.Helper()
-	url := adminURL(t, &w.out) + "/readyz"
-	kit.Eventually(t, "ready", func() bool {
-		status, _ := get(t, url)
-		return status == 200
-	})
 }
 
 // acknowledged reports whether the consumer waits for no acknowledgement.

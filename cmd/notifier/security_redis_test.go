@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/devstack"
 	"notifier/internal/preflight"
 	"notifier/internal/ratelimit"
 	"notifier/internal/status/stats"
@@ -38,54 +37,6 @@ func redisUser(t *testing.T) []string {
 // userURL is where a user of setUser logs in.
 func userURL(server *redistest.Server, name string) string {
 	return "redis://" + name + ":" + secret + "@" + server.Addr
-}
-
-// TestSecurityRedisWorker: the document's user suffices for a worker, whatever happens to its events, and for those who
-// look on.
-func TestSecurityRedisWorker(t *testing.T) {
-	t.Parallel()
-	server := redistest.StartProcess(t)
-	server.SetUser(t, secret, "notifier", redisUser(t)...)
-	bus, slack, settings := startServices(t)
-	maps.Copy(settings, map[string]string{
-		"REDIS_URL": userURL(server, "notifier"), "SLACK_BOT_TOKEN": "xoxb-" + secret, "SLACK_CHANNEL": "C0123",
-		"LIMIT_CATEGORY": "2/1h", "DIGEST_INTERVAL": "1m",
-	})
-	slack.Next(devstack.Behaviour{Status: 429, RetryAfter: "1"}, devstack.Behaviour{}, devstack.Behaviour{Code: "no_text"})
-	w := start(t, settings, "serve")
-	js := kit.JetStream(t, bus.URL())
-	kit.Eventually(t, "the worker has made the stream", func() bool {
-		_, err := js.Publish(t.Context(), "notify.errors", []byte("disk full"))
-		return err == nil
-	})
-	for _, payload := range []string{"disk full", "disk full", "disk full", `{"text":7}`} {
-		if _, err := js.Publish(t.Context(), "notify.errors", []byte(payload)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kit.Eventually(t, "all settled", func() bool { return len(w.out.lines(`"outcome":`)) == 5 })
-	for _, line := range []string{`"outcome":"sent"`, `"outcome":"dropped"`, `"reason":"slack_rejected"`, `"reason":"malformed"`} {
-		if len(w.out.lines(line)) == 0 {
-			t.Errorf("no line has %s", line)
-		}
-	}
-	id := logLine(t, w.out.lines(`"outcome":"sent"`)[0])["event_id"].(string)
-	for _, arguments := range [][]string{{"status"}, {"why", id}, {"check"}} {
-		p := start(t, settings, arguments...)
-		if code := p.code(t); code != exitDone {
-			t.Errorf("%v: exit code %d", arguments, code)
-		}
-		if written := errors.New(p.out.String() + p.errOut.String()); isForbidden(written) {
-			t.Errorf("%v: %v", arguments, written)
-		}
-	}
-	w.terminate(t)
-	if code := w.code(t); code != exitDone {
-		t.Errorf("exit code %d", code)
-	}
-	if written := errors.New(w.out.String()); isForbidden(written) {
-		t.Errorf("the worker was refused something: %v", written)
-	}
 }
 
 // freely are commands without which no call fails; the document says why they stand there all the same.

@@ -74,8 +74,7 @@ func TestSecurityNATSSpies(t *testing.T) {
 	js := kit.JetStream(t, as("all"))
 	worker := securedWorker(t, as)
 	spies := map[string]*spy{"_INBOX_publisher.": startSpy(t, as("publisher"), block), "_NOTIFIER.NOTIFY.operator.": startSpy(t, as("operator"), block)}
-	w := start(t, worker, "serve")
-	waitReady(t, w)
+	w := startReady(t, worker)
 	publishThree(t, js)
 	kit.Eventually(t, "all settled and acknowledged", func() bool { return len(w.out.lines(`"outcome":`)) == 3 && acknowledged(t, js) })
 	operator := maps.Clone(worker)

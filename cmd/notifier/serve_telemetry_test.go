@@ -104,69 +104,6 @@ func TestServeSendsSpans(t *testing.T) {
 	}
 }
 
-// TestReadyzReportsWhatIsHeld: while Slack is unavailable it shows what the worker waits for and how many events it holds.
-func TestReadyzReportsWhatIsHeld(t *testing.T) {
-	t.Parallel()
-	_, slack, env := services(t, nil)
-	p := start(t, env)
-	url := adminURL(t, &p.out) + "/readyz"
-	kit.Eventually(t, "ready", func() bool { status, body := get(t, url); return status == http.StatusOK && body == "ok\n" })
-	slack.Always(devstack.Behaviour{Status: http.StatusServiceUnavailable})
-	publishes(t, env, "errors", "-n", "5", "disk full")
-	waiting := regexp.MustCompile(`^ok\nwaiting for slack for \S+, 5 events held: #alerts: unavailable: http_503\n$`)
-	kit.Eventually(t, "it reports what it waits for", func() bool { status, body := get(t, url); return status == http.StatusOK && waiting.MatchString(body) })
-	slack.Always(devstack.Behaviour{})
-	kit.Eventually(t, "all is well again", func() bool { _, body := get(t, url); return body == "ok\n" })
-}
-
-// What OTEL_* variables hold can be secret, and a slip in them (a colon for an equals sign) must not print it: neither in the
-// error that ends the worker, nor where OpenTelemetry's library goes on without the variable.
-func TestTracingPrintsNoSecret(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		variables map[string]string
-		code      int
-		want      string
-	}{
-		"endpoint": {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://user:SeCrEt@127.0.0.1:1/%zz"}, exitFailed, "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL"},
-		"headers":  {map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "Authorization: Bearer SeCrEt"}, exitFailed, "OTEL_EXPORTER_OTLP_HEADERS is not a list"},
-		"attributes": {map[string]string{
-			"OTEL_EXPORTER_OTLP_ENDPOINT": "http://user:SeCrEt@127.0.0.1:1/SeCrEt", "OTEL_EXPORTER_OTLP_HEADERS": "Authorization=SeCrEt",
-			"OTEL_RESOURCE_ATTRIBUTES": "SeCrEt", "OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "SeCrEt",
-		}, exitDone, "spans are lost"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p, _, _ := worker(t, with(map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "LOG_LEVEL": "debug"}, test.variables))
-			if test.code == exitDone {
-				kit.Eventually(t, "the variable is found wrong", func() bool { return len(p.out.lines(test.want)) > 0 })
-				p.terminate(t)
-			}
-			p.ends(t, test.code)
-			output := p.out.String() + p.errOut.String()
-			if strings.Contains(output, "SeCrEt") || !strings.Contains(output, test.want) {
-				t.Errorf("expected %q and no secret in:\n%s", test.want, output)
-			}
-		})
-	}
-}
-
-func TestServeRefusesATracesExporterThatThereIsNot(t *testing.T) {
-	t.Parallel()
-	for variable, test := range map[string]struct{ value, want string }{
-		"OTEL_TRACES_EXPORTER": {"pigeon", `"pigeon", expected otlp or none`}, "OTEL_EXPORTER_OTLP_PROTOCOL": {"grpc", "expected http/protobuf"},
-	} {
-		t.Run(variable, func(t *testing.T) {
-			t.Parallel()
-			p, _, _ := worker(t, map[string]string{"OTEL_TRACES_EXPORTER": "otlp", variable: test.value})
-			p.ends(t, exitFailed)
-			if got := p.errOut.String(); !strings.Contains(got, variable) || !strings.Contains(got, test.want) {
-				t.Errorf("%q, expected an error that names %s and has %q", got, variable, test.want)
-			}
-		})
-	}
-}
-
 // TestMetricsOfAWorker holds /metrics against the list that the alert rules and the dashboard are checked with, and
 // against promtool's rules for good metrics.
 func TestMetricsOfAWorker(t *testing.T) {

@@ -95,38 +95,6 @@ func TestAPausedChannelIsNamed(t *testing.T) {
 	}
 }
 
-// TestThePageNamesChannels: one whose pace has no room, and one that Slack has paused.
-func TestThePageNamesChannels(t *testing.T) {
-	t.Parallel()
-	b := openBrowser(t)
-	p, server, slack := worker(t, map[string]string{"SLACK_ROUTES": "deploys=#deploys", "SLACK_PACE": "10/1h", "LIMIT_CATEGORY": "20/1h"})
-	b.open(t, adminURL(t, &p.out))
-	b.waitForText(t, "#sentence", "Working.")
-	kit.Eventually(t, "nothing waits", func() bool { return b.text(t, "#attention") == "" })
-	publishEach(t, server, "errors", 1) // its answer shows the ID of the channel
-	kit.Eventually(t, "the first is sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 1 })
-	publishEach(t, server, "errors", 13)
-	b.waitForText(t, "#attention", "#alerts", ": 4 events wait to be posted, the oldest for ", "; the pace of the channel")
-	b.waitForText(t, "#fact-held", "4")
-	b.waitForText(t, "#sentence", "Working. 14 of 100 global slots are taken")
-
-	publishEach(t, server, "deploys", 2)
-	kit.Eventually(t, "the other channel takes posts", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 12 })
-	waiting := ": 1 event waits to be posted, the oldest for "
-	b.seesPause(t, server, slack, &p.out, "deploys", [][]string{
-		{"#sentence", "Nothing is posted to #deploys for ", ", because Slack asked to wait. 5 events are held."},
-		{"#attention", "#deploys: Slack asked to wait ", " s (for "},
-		{"#attention", "#deploys", waiting, "; Slack takes no posts at the moment", "#alerts"},
-		{"#replicas .waits", "#deploys"},
-	})
-	b.waitForText(t, "#sentence", "Working.")
-	b.waitForText(t, "#fact-held", "4")
-	kit.Eventually(t, "nothing is waited for", func() bool { return !strings.Contains(b.text(t, "#attention"), "Slack asked to wait") })
-	if shown := b.text(t, "#attention"); strings.Contains(shown, "#deploys") || !strings.Contains(shown, "#alerts") {
-		t.Errorf("%q is shown, expected #alerts alone", shown)
-	}
-}
-
 // seesPause has Slack ask an event to wait, and waits until the page has shown the texts of each selector meanwhile. On a busy
 // machine it may miss a short pause, so each attempt has a longer one. It returns how many there were, each with an event.
 func (b *browser) seesPause(

@@ -180,16 +180,14 @@ func TestASeedIsReadAgain(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "seed")
 	first := seedFile(t, file)
-	options := natsserver.Options{Nkeys: []*natsserver.NkeyUser{{Nkey: first}}}
-	server := kit.NATSServer(t, options)
+	server := kit.NATSServer(t, &natsserver.Options{Nkeys: []*natsserver.NkeyUser{{Nkey: first}}})
 	port := server.Addr().(*net.TCPAddr).Port
 	l := connected(t, func(env *settings.Environment) { env.NATSURL, env.NATSNKeyFile = server.ClientURL(), file })
 	kit.Eventually(t, "connected", l.IsConnected)
 	server.Shutdown()
 	server.WaitForShutdown()
 	second := seedFile(t, file+".new")
-	options.Port, options.Nkeys = port, []*natsserver.NkeyUser{{Nkey: second}}
-	kit.NATSServer(t, options)
+	kit.NATSServer(t, &natsserver.Options{Port: port, Nkeys: []*natsserver.NkeyUser{{Nkey: second}}})
 	l.eventually(t, "authorization violation")
 	kit.Check(t, os.WriteFile(file, []byte("hunter2"), 0o600))
 	l.eventually(t, "NATS_NKEY_FILE: "+file+" contains no user seed; what was read before is still used")
@@ -204,7 +202,7 @@ func TestTheReasonIsTheLatestFailure(t *testing.T) {
 	kit.Check(t, err)
 	l := connected(t, func(env *settings.Environment) { env.NATSURL = fmt.Sprintf("nats://me:hunter2@127.0.0.1:%d", port) })
 	l.eventually(t, "connection refused")
-	server := kit.NATSServer(t, natsserver.Options{Port: port, Username: "you", Password: "other"})
+	server := kit.NATSServer(t, &natsserver.Options{Port: port, Username: "you", Password: "other"})
 	l.eventually(t, "authorization violation")
 	server.Shutdown()
 	server.WaitForShutdown()

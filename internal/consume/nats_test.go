@@ -105,7 +105,7 @@ func TestDeletedStreamIsRecreated(t *testing.T) {
 
 func TestANATSWithoutJetStreamIsRefused(t *testing.T) {
 	s := newFixture(t)
-	r := s.start(func(c *setup) { c.natsURL = kit.NATSServer(t, natsserver.Options{}).ClientURL() })
+	r := s.start(func(c *setup) { c.natsURL = kit.NATSServer(t, &natsserver.Options{}).ClientURL() })
 	if err := r.wait(); !errors.Is(err, feed.ErrUnsuitable) || !strings.Contains(err.Error(), "JetStream") {
 		t.Errorf("Run returns %v, expected that JetStream is off", err)
 	}
@@ -230,7 +230,7 @@ func TestLostJetStreamIsWaitedFor(t *testing.T) {
 	port, err := strconv.Atoi(text)
 	kit.Check(t, err)
 	kit.Check(t, devstack.Released(s.nats.Addr()))
-	plain := kit.NATSServer(t, natsserver.Options{Port: port})
+	plain := kit.NATSServer(t, &natsserver.Options{Port: port})
 	s.eventually("the worker waits for its consumer", func() bool {
 		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "consumer: ")
 	})

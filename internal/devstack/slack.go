@@ -55,8 +55,7 @@ type Slack struct {
 	modeVersion int // grows with each change of the mode and with each request that it refuses
 	now         func() time.Time
 	workspace   window
-	channels    map[string]*slackChannel // by channelKey, at most keptChannels
-	uses        int                      // of channels
+	channels    map[string]*slackChannel // by channelID
 	refused     int                      // requests that the mode has refused
 }
 

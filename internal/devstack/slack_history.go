@@ -23,9 +23,9 @@ const (
 // History is how a Slack treats requests for the history of a channel: conversations.history and conversations.replies.
 // With the zero value it responds as Slack does. Posts are not affected. A Mode with a revoked token goes before it.
 type History struct {
-	MissingScope bool   `json:"missing_scope"` // the token may post, but not read
-	RetryAfter   string `json:"retry_after"`   // if set, each request gets a 429 with this header
-	PageSize     int    `json:"page_size"`     // most messages on a page, however many are requested; 0: 999
+	MissingScope bool   // the token may post, but not read
+	RetryAfter   string // if set, each request gets a 429 with this header
+	PageSize     int    // most messages on a page, however many are requested; 0: 999
 }
 
 // SetHistory sets how requests for the history are treated from now on if no behaviour is queued for them.
@@ -53,17 +53,6 @@ func (s *Slack) HistoryRequests() int {
 func (s *Slack) historyRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /api/conversations.history", s.conversation(s.channelMessages))
 	mux.HandleFunc("POST /api/conversations.replies", s.conversation(s.threadMessages))
-	mux.HandleFunc("POST /fake/history", func(w http.ResponseWriter, r *http.Request) {
-		var h History
-		decoder := json.NewDecoder(r.Body)
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&h); err != nil || h.PageSize < 0 {
-			http.Error(w, "expected a History: "+errorText(err), http.StatusBadRequest)
-			return
-		}
-		s.SetHistory(h)
-		writeText(w, http.StatusOK, "ok")
-	})
 }
 
 // historyArrived counts a request for the history and returns how to treat it.

@@ -6,9 +6,6 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// keptChannels is how many channels a Slack remembers windows, pauses and refusals of.
-const keptChannels = 1000
-
 // Refusals counts the posts and edits to one channel that a Mode has refused.
 type Refusals struct {
 	ChannelLimit   int `json:"channel_limit"`   // 429s by the limit of the channel
@@ -25,8 +22,7 @@ type window struct {
 
 // slackChannel is what a Slack knows about a channel.
 type slackChannel struct {
-	name    string // as the last sender named it, shortened
-	used    int    // when, as a number that grows with each use of any channel
+	name    string // as the last sender named it
 	window  window
 	refused Refusals
 }
@@ -80,34 +76,14 @@ func (s *Slack) limit(c *slackChannel) (retryAfter int, count *int) {
 	return 0, nil
 }
 
-// channelState returns the state of a channel, and forgets the one that was not used for longest if there are too many;
-// s.mu is held.
+// channelState returns the state of a channel; s.mu is held.
 func (s *Slack) channelState(channel string) *slackChannel {
-	key := channelKey(channel)
+	key := channelID(channel)
 	c := s.channels[key]
 	if c == nil {
-		if len(s.channels) >= keptChannels {
-			oldest := ""
-			for k, other := range s.channels {
-				if oldest == "" || other.used < s.channels[oldest].used {
-					oldest = k
-				}
-			}
-			delete(s.channels, oldest)
-		}
 		c = &slackChannel{}
 		s.channels[key] = c
 	}
-	s.uses++
-	c.name, c.used = shortened(channel), s.uses
+	c.name = channel
 	return c
-}
-
-// channelKey is the ID of a channel, or a hash of one that is longer than any of Slack's.
-func channelKey(channel string) string {
-	const longestID = 64
-	if id := channelID(channel); len(id) <= longestID {
-		return id
-	}
-	return channelID("#" + channel)
 }

@@ -6,17 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"notifier/internal/ratelimit"
-)
-
-// Bounds of a Mode. They bound what a Slack keeps in memory for it.
-const (
-	maxModeCount    = keptMessages // of each tier of a limit
-	maxModeFailures = 100
-	maxFailureText  = 1000 // bytes
-	maxModePause    = time.Hour
 )
 
 // Mode is how a Slack treats every post that no Behaviour is scripted for: neither queued with Next nor set with Always, where
@@ -47,7 +38,7 @@ type Mode struct {
 
 // Failure is a text, and how a post or an edit that contains it fails.
 type Failure struct {
-	Text string // 1 to 1,000 bytes, without control characters
+	Text string
 	Kind string // FailHTML or FailInternal
 }
 
@@ -63,79 +54,16 @@ const frontEndPage = `<!DOCTYPE html>
 <body><h1>Request blocked</h1><p>The request was blocked by a security rule. Reference: 0.fake.0</p></body></html>
 `
 
-// ParseModeLimit parses a limit of a Mode, COUNT/DURATION or several of them joined with "+", with COUNT up to 10,000.
-func ParseModeLimit(text string) (ratelimit.Limit, error) {
-	limit, err := ratelimit.ParseLimit(text)
-	if err != nil {
-		return nil, err
-	}
-	return limit, checkModeLimit(limit)
-}
-
-func checkModeLimit(limit ratelimit.Limit) error {
-	for _, tier := range limit {
-		if tier.Count < 1 || tier.Count > maxModeCount || tier.Window <= 0 {
-			return fmt.Errorf("%s, expected a count from 1 to %d", tier, maxModeCount)
-		}
-	}
-	return nil
-}
-
-// ParseModePause parses the RetryAfter of a Mode, a Go duration.
-func ParseModePause(text string) (time.Duration, error) {
-	pause, err := time.ParseDuration(text)
-	if err != nil || checkModePause(pause) != nil || pause == 0 {
-		return 0, fmt.Errorf("%q, expected whole seconds from 1s to 1h such as 10s", text)
-	}
-	return pause, nil
-}
-
-func checkModePause(pause time.Duration) error {
-	if pause < 0 || pause > maxModePause || pause%time.Second != 0 {
-		return fmt.Errorf("%s, expected whole seconds from 1s to 1h", pause)
-	}
-	return nil
-}
-
-// ParseFailure parses a Failure from TEXT=KIND. The text may contain "=".
-func ParseFailure(text string) (Failure, error) {
-	at := strings.LastIndex(text, "=")
-	if at < 0 {
-		return Failure{}, fmt.Errorf("%q, expected TEXT=%s or TEXT=%s", shortened(text), FailHTML, FailInternal)
-	}
-	f := Failure{Text: text[:at], Kind: text[at+1:]}
-	return f, f.check()
-}
-
-func (f Failure) check() error {
-	switch {
-	case f.Kind != FailHTML && f.Kind != FailInternal:
-		return fmt.Errorf("kind %q of %q, expected %s or %s", shortened(f.Kind), shortened(f.Text), FailHTML, FailInternal)
-	case f.Text == "" || len(f.Text) > maxFailureText:
-		return fmt.Errorf("text of %d bytes, expected 1 to %d", len(f.Text), maxFailureText)
-	case strings.ContainsFunc(f.Text, unicode.IsControl):
-		return fmt.Errorf("text %q, expected no control characters", shortened(f.Text))
-	}
-	return nil
-}
-
-// shortened is a text from outside for an error.
-func shortened(text string) string {
-	const most = 60
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
-}
-
 // Check reports everything that a Mode must not have, and what was expected.
 func (m Mode) Check() error {
-	if len(m.Fail) > maxModeFailures {
-		return fmt.Errorf("%d failing texts, expected at most %d", len(m.Fail), maxModeFailures)
+	var errs []error
+	if m.RetryAfter < 0 || m.RetryAfter > time.Hour || m.RetryAfter%time.Second != 0 {
+		errs = append(errs, fmt.Errorf("retry_after: %s, expected whole seconds up to 1h such as 10s", m.RetryAfter))
 	}
-	errs := []error{checkModeLimit(m.ChannelLimit), checkModeLimit(m.WorkspaceLimit), checkModePause(m.RetryAfter)}
-	for _, failure := range m.Fail {
-		errs = append(errs, failure.check())
+	for _, f := range m.Fail {
+		if f.Text == "" || f.Kind != FailHTML && f.Kind != FailInternal {
+			errs = append(errs, fmt.Errorf("fail: %q, expected TEXT=%s or TEXT=%s", f.Text+"="+f.Kind, FailHTML, FailInternal))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -180,12 +108,11 @@ func (s *Slack) SetNow(now func() time.Time) {
 	s.now = now
 }
 
-// Refused returns how many posts and edits the Mode has refused in a channel, by its name or its ID. Of more than 1,000
-// channels those that were used last are remembered.
+// Refused returns how many posts and edits the Mode has refused in a channel, by its name or its ID.
 func (s *Slack) Refused(channel string) Refusals {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.channels[channelKey(channel)]; c != nil {
+	if c := s.channels[channelID(channel)]; c != nil {
 		return c.refused
 	}
 	return Refusals{}

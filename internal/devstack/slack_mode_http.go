@@ -1,20 +1,17 @@
 package devstack
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
+	"strings"
+	"time"
 
 	"notifier/internal/ratelimit"
 )
-
-// maxModeBody bounds a Mode as JSON, in bytes.
-const maxModeBody = 256 << 10
 
 // modeText is a Mode as JSON. An empty text turns its part off.
 type modeText struct {
@@ -28,37 +25,31 @@ type modeText struct {
 // parse returns the Mode, or an error with every part that is wrong.
 func (t modeText) parse() (Mode, error) {
 	m := Mode{Revoked: t.Revoked}
-	var errs []error
-	note := func(name string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
-		}
+	var errs [4]error
+	if t.ChannelLimit != "" {
+		m.ChannelLimit, errs[0] = named("channel_limit", ratelimit.ParseLimit, t.ChannelLimit)
 	}
-	limit := func(name, text string) (limit ratelimit.Limit) {
-		if text != "" {
-			var err error
-			limit, err = ParseModeLimit(text)
-			note(name, err)
-		}
-		return limit
+	if t.WorkspaceLimit != "" {
+		m.WorkspaceLimit, errs[1] = named("workspace_limit", ratelimit.ParseLimit, t.WorkspaceLimit)
 	}
-	m.ChannelLimit = limit("channel_limit", t.ChannelLimit)
-	m.WorkspaceLimit = limit("workspace_limit", t.WorkspaceLimit)
 	if t.RetryAfter != "" {
-		var err error
-		m.RetryAfter, err = ParseModePause(t.RetryAfter)
-		note("retry_after", err)
-	}
-	if len(t.Fail) > maxModeFailures {
-		note("fail", fmt.Errorf("%d texts, expected at most %d", len(t.Fail), maxModeFailures))
-		t.Fail = nil
+		m.RetryAfter, errs[2] = named("retry_after", time.ParseDuration, t.RetryAfter)
 	}
 	for _, text := range t.Fail {
-		f, err := ParseFailure(text)
-		note("fail", err)
-		m.Fail = append(m.Fail, f)
+		at := max(strings.LastIndex(text, "="), 0) // the text may have one, too
+		m.Fail = append(m.Fail, Failure{text[:at], strings.TrimPrefix(text[at:], "=")})
 	}
-	return m, errors.Join(errs...)
+	errs[3] = m.Check()
+	return m, errors.Join(errs[:]...)
+}
+
+// named parses a field, whose name an error has.
+func named[T any](name string, parse func(string) (T, error), text string) (T, error) {
+	value, err := parse(text)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return value, err
 }
 
 // text is the Mode as modeText.parse reads it.
@@ -86,8 +77,10 @@ func (s *Slack) modeRoutes(mux *http.ServeMux) {
 
 // changeMode reads a whole Mode: what it does not name is off.
 func (s *Slack) changeMode(w http.ResponseWriter, r *http.Request) {
-	text, err := readMode(r.Body)
-	if err != nil {
+	var text modeText
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&text); err != nil {
 		http.Error(w, `expected a JSON object such as {"channel_limit":"12/10s"}: `+err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -100,25 +93,6 @@ func (s *Slack) changeMode(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.showMode(w, r)
-}
-
-func readMode(body io.Reader) (text modeText, err error) {
-	data, err := io.ReadAll(io.LimitReader(body, maxModeBody+1))
-	if err != nil {
-		return text, err
-	}
-	if len(data) > maxModeBody {
-		return text, fmt.Errorf("too large, expected at most %d bytes", maxModeBody)
-	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&text); err != nil {
-		return text, err
-	}
-	if _, end := decoder.Token(); end != io.EOF {
-		return text, errors.New("something follows the object")
-	}
-	return text, nil
 }
 
 // showMode responds with the Mode, how many requests it has refused, and in which channels.

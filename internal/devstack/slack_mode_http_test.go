@@ -1,7 +1,6 @@
 package devstack
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -95,33 +94,20 @@ func TestModeIsChangedAtRunTime(t *testing.T) {
 	s.expect(s.post, "#deploys", okAnswer, okAnswer) // the pause ended with its limit
 }
 
-func TestModeRefusesHostileForms(t *testing.T) {
+func TestWrongModesChangeNothing(t *testing.T) {
 	s := startLimited(t, Mode{ChannelLimit: limitOf(t, "1/10s")})
 	before := s.shownMode()
 	for body, want := range map[string]string{
-		"":                                   "expected a JSON object",
-		"channel_limit=1%2F10s":              "expected a JSON object",
-		"[]":                                 "expected a JSON object",
-		`{"chanel_limit":"1/10s"}`:           `unknown field "chanel_limit"`,
-		`{"revoked":true}{"x":1}`:            "something follows",
-		`{"revoked":"yes"}`:                  "expected a JSON object",
-		`{"channel_limit":5}`:                "expected a JSON object",
-		`{"channel_limit":"12"}`:             "channel_limit: \"12\", expected COUNT/DURATION",
-		`{"workspace_limit":"1000000/744h"}`: "workspace_limit: 1000000/744h, expected a count from 1 to 10000",
-		`{"retry_after":"10"}`:               "retry_after: \"10\", expected whole seconds",
-		`{"retry_after":"0s"}`:               "expected whole seconds",
-		`{"retry_after":"-1s"}`:              "expected whole seconds",
-		`{"fail":["=html"]}`:                 "fail: text of 0 bytes, expected 1 to 1000",
-		`{"fail":["x=<script>"]}`:            "expected html or internal_error",
-		`{"fail":["a\u0000b=html"]}`:         "expected no control characters",
-		`{"fail":["` + strings.Repeat("x", 1001) + `=html"]}`:                     "text of 1001 bytes",
-		`{"fail":[` + strings.Repeat(`"x=html",`, maxModeFailures) + `"x=html"]}`: "101 texts, expected at most 100",
-		`{"fail":["` + strings.Repeat("x", maxModeBody) + `=html"]}`:              "too large",
-		`{"channel_limit":"1/1s","retry_after":"1ms","fail":["x"]}`:               "retry_after: \"1ms\", expected whole seconds from 1s to 1h such as 10s\nfail: \"x\", expected TEXT=html",
+		"channel_limit=1%2F10s":        "expected a JSON object",
+		`{"chanel_limit":"1/10s"}`:     `unknown field "chanel_limit"`,
+		`{"channel_limit":"12"}`:       `channel_limit: "12", expected COUNT/DURATION`,
+		`{"retry_after":"10"}`:         `retry_after: time: missing unit`,
+		`{"retry_after":"1500ms"}`:     "retry_after: 1.5s, expected whole seconds",
+		`{"fail":["x=<script>"]}`:      `fail: "x=<script>", expected TEXT=html or TEXT=internal_error`,
+		`{"revoked":true,"fail":[""]}`: "expected TEXT=html",
 	} {
-		status, answer := s.change(body)
-		if status != http.StatusBadRequest || !strings.Contains(answer, want) || len(answer) > 500 {
-			t.Errorf("%.80s: %d %.300s, want 400 and %q", body, status, answer, want)
+		if status, answer := s.change(body); status != http.StatusBadRequest || !strings.Contains(answer, want) {
+			t.Errorf("%s: %d %s, want 400 and %q", body, status, answer, want)
 		}
 	}
 	if diff := cmp.Diff(before, s.shownMode()); diff != "" {
@@ -132,55 +118,9 @@ func TestModeRefusesHostileForms(t *testing.T) {
 // TestOtherSitesCannotDriveTheFake: a page of another site can make a browser post, and the browser says where from.
 func TestOtherSitesCannotDriveTheFake(t *testing.T) {
 	s := startLimited(t, Mode{})
-	const body = `{"revoked":true}`
-	for _, headers := range [][]string{
-		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site", "Origin", s.URL()}, {"Origin", "https://evil.example"},
-		{"Origin", "null"}, {"Origin", "http://localhost:1"}, {"Origin", "https://evil.example", "Content-Type", "text/plain"},
-	} {
-		if status, answer := s.change(body, headers...); status != http.StatusForbidden {
-			t.Errorf("%v: %d %s, want 403", headers, status, answer)
-		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL()+"/fake/always", strings.NewReader(`{"status":500}`))
-		kit.Check(t, err)
-		req.Header.Set(headers[0], headers[1])
-		resp, err := s.client.Do(req)
-		kit.Check(t, err)
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusForbidden {
-			t.Errorf("%v: /fake/always gives %d, want 403", headers, resp.StatusCode)
+	for from, want := range map[string]int{"cross-site": http.StatusForbidden, "same-origin": http.StatusOK} {
+		if status, answer := s.change(`{"revoked":true}`, "Sec-Fetch-Site", from); status != want {
+			t.Errorf("%s: %d %s, want %d", from, status, answer, want)
 		}
 	}
-	s.expect(s.post, "C1", okAnswer)
-	for _, headers := range [][]string{
-		{}, {"Origin", s.URL()}, {"Sec-Fetch-Site", "same-origin", "Origin", s.URL()}, {"Sec-Fetch-Site", "none"},
-	} {
-		kit.Check(t, s.SetMode(Mode{}))
-		if status, answer := s.change(body, headers...); status != http.StatusOK {
-			t.Errorf("%v: %d %s, want 200", headers, status, answer)
-		}
-		s.expect(s.post, "C1", revoked)
-	}
-}
-
-// TestTheStreamAnnouncesTheMode: an open page asks again when the mode changes, and when it refuses something.
-func TestTheStreamAnnouncesTheMode(t *testing.T) {
-	s := startLimited(t, Mode{})
-	resp, err := s.client.Get(s.URL() + "/events")
-	kit.Check(t, err)
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	awaitMode := func() {
-		t.Helper()
-		for lines.Scan() {
-			if lines.Text() == "event: mode" {
-				return
-			}
-		}
-		t.Fatal("the stream ended")
-	}
-	awaitMode()
-	kit.Check(t, s.SetMode(Mode{ChannelLimit: limitOf(t, "1/10s")}))
-	awaitMode()
-	s.expect(s.post, "C1", okAnswer, "429 after 10"+limited)
-	awaitMode()
 }

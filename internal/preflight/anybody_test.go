@@ -17,16 +17,7 @@ func TestNATSThatKnowsClientsByTheirCertificates(t *testing.T) {
 	cert, key := kit.Certificate(t)
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	kit.Check(t, err)
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
-		TLS: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
-	})
-	kit.Check(t, err)
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(kit.Patience) {
-		t.Fatal("the NATS server does not answer")
-	}
+	s := kit.NATSServer(t, &server.Options{JetStream: true, TLS: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}})
 	withCA := func(env *settings.Environment) { env.NATSURL, env.NATSTLSCA = s.ClientURL(), cert }
 	wantFinding(t, found(t, checkNATS, parsed(t, withCA)), Warn, "it requires no user")
 	wantNone(t, found(t, checkNATS, parsed(t, func(env *settings.Environment) {

@@ -57,6 +57,17 @@ var levels = map[string]struct {
 			"warn  the limit 150/10m for the group team-a allows everything that the global limit 100/30m allows",
 		}, []string{"one category"},
 	},
+	"categories that are never the first to refuse": {
+		func(env *settings.Environment) {
+			env.LimitGlobal, env.LimitCategory = "20/30m0s+5/1m", "20/30m+6/1m"
+			env.LimitOverrides = "errors=30/10m,db=19/30m,tight=1000/1h+1/1s"
+		},
+		[]string{
+			"ok  20/30m+5/1m overall, 20/30m+6/1m per category",
+			"warn  the category limit 20/30m+6/1m allows everything that the global limit 20/30m+5/1m allows",
+			"warn  the limit 30/10m for errors allows everything", "ok  19/30m for db",
+		}, []string{"for db allows", "for tight allows"},
+	},
 	"categories wider than their group": {
 		func(env *settings.Environment) {
 			env.LimitGroup, env.LimitGroupOverrides, env.LimitOverrides = "10/30m", "team-a=5/30m,team-b=20/30m", "team-b.x=20/30m,team-b.*=19/30m,*.y=10/30m"

@@ -14,16 +14,13 @@ import (
 	"notifier/test/redistest"
 )
 
-// TestRedisThatRefusesWrites: whatever the reason, it is a failure with the advice for it.
-func TestRedisThatRefusesWrites(t *testing.T) {
+// TestRedisThatIsFull is a failure with the advice for it.
+func TestRedisThatIsFull(t *testing.T) {
 	t.Parallel()
 	full := redistest.StartProcess(t, "--maxmemory-policy", "noeviction")
 	client := kit.OpenRedis(t, full.URL())
 	kit.Check(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	wantFinding(t, redisFindings(t, full.URL(), true), Fail, "it is full: give it more memory")
-
-	alone := redistest.StartProcess(t, "--min-replicas-to-write", "1")
-	wantFinding(t, redisFindings(t, alone.URL(), true), Fail, "it refuses writes: NOREPLICAS")
 }
 
 // TestMistakesInRedisURL: what only the server can say.

@@ -56,6 +56,7 @@ func TestRedis(t *testing.T) {
 	wantFinding(t, findings, OK, "append-only file; appendfsync unknown")
 	findings = redisFindings(t, redistest.StartProcess(t, "--min-replicas-to-write", "1").URL(), true)
 	wantFinding(t, findings, Fail, "0 of 1 required replicas are connected")
+	wantFinding(t, findings, Fail, "it refuses writes: NOREPLICAS")
 
 	host, port, _ := net.SplitHostPort(good.Addr)
 	findings = redisFindings(t, redistest.StartProcess(t, "--replicaof", host+" "+port, "--masteruser", "notifier", "--masterauth", secret).URL(), true)

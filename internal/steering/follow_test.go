@@ -73,23 +73,6 @@ func TestAnOrderEndsByItself(t *testing.T) {
 	})
 }
 
-// The clock is Redis's, however wrong our own is.
-func TestTheClockIsThatOfRedis(t *testing.T) {
-	w := newWorld(t)
-	w.mute("a", time.Hour)
-	r := w.replica()
-	kit.Check(t, r.Load(t.Context()))
-	version := w.read().Version
-	r.Follow(t.Context(), stats.Flushed{Now: time.Now().Add(2 * time.Hour), Version: version})
-	if r.muted("a") {
-		t.Error("the mute goes on although the clock of Redis is past its end")
-	}
-	r.Follow(t.Context(), stats.Flushed{Now: time.Now(), Version: version})
-	if !r.muted("a") {
-		t.Error("the mute has ended although the clock of Redis was set back")
-	}
-}
-
 // Of two mutes the most specific one is named; when it ends, the other one holds without a gap.
 func TestMutesOverlap(t *testing.T) {
 	w := newWorld(t)
@@ -131,89 +114,6 @@ func TestWhatWasLostIsPutBack(t *testing.T) {
 	}
 }
 
-// What is set before the lost hash is put back takes its place, in all replicas.
-func TestWhatIsSetAfterALossTakesThePlaceOfWhatWasLost(t *testing.T) {
-	w := newWorld(t)
-	w.mute("a", time.Hour)
-	r, other := w.replica(), w.replica()
-	kit.Check(t, errors.Join(r.Load(t.Context()), other.Load(t.Context())))
-	kit.Check(t, w.client.Del(t.Context(), key).Err())
-	w.mute("b", time.Hour)
-	for range 2 {
-		r.flush()
-		other.flush()
-	}
-	for _, replica := range []*replica{r, other} {
-		if replica.muted("a") || !replica.muted("b") {
-			t.Error("the replicas do not follow the new hash")
-		}
-	}
-}
-
-// A replica that was slow may be the first one to put its copy back: one that knows better replaces it.
-func TestTheNewestCopyIsPutBackInTheEnd(t *testing.T) {
-	w := newWorld(t)
-	w.mute("a", time.Hour)
-	slow, fast := w.replica(), w.replica()
-	kit.Check(t, errors.Join(slow.Load(t.Context()), fast.Load(t.Context())))
-	_, _, err := w.store.Clear(t.Context(), steering.Mute, "a")
-	kit.Check(t, err)
-	fast.flush()
-	kit.Check(t, w.client.Del(t.Context(), key).Err())
-	for range 2 {
-		slow.flush()
-		fast.flush()
-	}
-	if slow.muted("a") || fast.muted("a") || len(w.read().Orders) > 0 {
-		t.Error("what was cleared is back")
-	}
-}
-
-// Nobody takes a hash whose last order was cleared, or has ended, for one that is lost.
-func TestTheHashStaysWhenItsLastOrderIsGone(t *testing.T) {
-	w := newWorld(t)
-	w.mute("a", 31*24*time.Hour)
-	_, _, err := w.store.Clear(t.Context(), steering.Mute, "a")
-	kit.Check(t, err)
-	if ttl := w.client.PTTL(t.Context(), key).Val(); ttl < steering.Longest {
-		t.Errorf("it is kept for %s, expected longer than the mute would have lasted", ttl)
-	}
-}
-
-// A store that is lost again before the next flush gets it back again: that flush finds as little as the one before.
-func TestWhatIsLostTwiceIsPutBackTwice(t *testing.T) {
-	w := newWorld(t)
-	w.mute("a", time.Hour)
-	r := w.replica()
-	kit.Check(t, r.Load(t.Context()))
-	for range 3 {
-		kit.Check(t, w.client.Del(t.Context(), key).Err())
-		r.flush()
-		if orders := w.read().Orders; len(orders) != 1 {
-			t.Fatalf("%+v, expected the mute", orders)
-		}
-	}
-}
-
-// After a loss an older version may be put back first, and the next change must not get the number of a version that was lost: who
-// knows that one would not notice the change.
-func TestAVersionIsNotUsedAgainAfterALoss(t *testing.T) {
-	w := newWorld(t)
-	w.mute("a", time.Hour)
-	newest, older := w.replica(), w.replica()
-	kit.Check(t, errors.Join(newest.Load(t.Context()), older.Load(t.Context())))
-	w.limit("category/a.x", "5/1h", time.Hour)
-	newest.flush() // and the other one does not
-	kit.Check(t, w.client.Del(t.Context(), key).Err())
-	older.flush()
-	w.mute("b", time.Hour)
-	newest.flush()
-	older.flush()
-	if !newest.muted("b") || !older.muted("b") {
-		t.Error("one of them does not know of the new mute")
-	}
-}
-
 // A version that no script has written is followed once, and not read again with each flush.
 func TestAVersionThatIsNoneIsReadOnce(t *testing.T) {
 	for _, version := range []string{"1e3", "1.5", "99999999999999999999", "9200000000000000000", "x"} {
@@ -229,46 +129,6 @@ func TestAVersionThatIsNoneIsReadOnce(t *testing.T) {
 				t.Errorf("%d lines, expected one", n)
 			}
 		})
-	}
-}
-
-// An older version of the same hash, from a replica that was promoted, is replaced as a whole; a newer one is left alone.
-func TestAnOlderVersionIsReplaced(t *testing.T) {
-	w := newWorld(t)
-	w.mute("a", time.Hour)
-	old := w.client.HGetAll(t.Context(), key).Val()
-	stale := w.replica()
-	kit.Check(t, stale.Load(t.Context()))
-	_, _, err := w.store.Clear(t.Context(), steering.Mute, "a")
-	kit.Check(t, err)
-	w.mute("b", time.Hour)
-	r := w.replica()
-	kit.Check(t, r.Load(t.Context()))
-	kit.Check(t, stale.PutBack(t.Context(), w.client))
-	if state := w.read(); len(state.Orders) != 1 || state.Orders[0].Target != "b" {
-		t.Errorf("a stale replica has put back %+v", state.Orders)
-	}
-	kit.Check(t, w.client.Del(t.Context(), key).Err())
-	kit.Check(t, w.client.HSet(t.Context(), key, old).Err())
-	kit.Check(t, r.PutBack(t.Context(), w.client))
-	kit.Check(t, r.PutBack(t.Context(), w.client))
-	if state := w.read(); len(state.Orders) != 1 || state.Orders[0].Target != "b" {
-		t.Errorf("%+v", state.Orders)
-	}
-}
-
-// A mute that was cleared does not come back through a worker that was cut off, nor does one that has ended.
-func TestWhatWasClearedStaysCleared(t *testing.T) {
-	w := newWorld(t)
-	w.mute("a", time.Hour)
-	cut := w.replica()
-	kit.Check(t, cut.Load(t.Context()))
-	_, _, err := w.store.Clear(t.Context(), steering.Mute, "a")
-	kit.Check(t, err)
-	kit.Check(t, cut.PutBack(t.Context(), w.client))
-	cut.flush()
-	if cut.muted("a") || len(w.read().Orders) != 0 {
-		t.Error("it is back")
 	}
 }
 

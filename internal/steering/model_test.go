@@ -72,36 +72,3 @@ func (s *stored) putBack(known stored, now time.Time) {
 		s.kept = now.Add(keptFor)
 	}
 }
-
-// muteOf is the mute that counts for a category, or none.
-func muteOf(orders []steering.Order, category string) (mute steering.Order, found bool) {
-	for _, o := range orders {
-		if o.Kind == steering.Mute && matches(strings.Split(o.Target, "."), strings.Split(category, ".")) &&
-			(!found || moreSpecific(strings.Split(o.Target, "."), strings.Split(mute.Target, "."))) {
-			mute, found = o, true
-		}
-	}
-	return mute, found
-}
-
-// matches reports whether the tokens of a pattern match those of a category.
-func matches(pattern, category []string) bool {
-	switch {
-	case len(pattern) == 0 || len(category) == 0:
-		return len(pattern) == len(category)
-	case pattern[0] == ">":
-		return true
-	}
-	return (pattern[0] == "*" || pattern[0] == category[0]) && matches(pattern[1:], category[1:])
-}
-
-// moreSpecific compares two patterns that match the same category, by the first token that is not of the same kind.
-func moreSpecific(one, other []string) bool {
-	wide := func(token string) int { return 1 + slices.Index([]string{"*", ">"}, token) }
-	for i := range min(len(one), len(other)) {
-		if a, b := wide(one[i]), wide(other[i]); a != b {
-			return a < b
-		}
-	}
-	return false
-}

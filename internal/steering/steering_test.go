@@ -146,36 +146,6 @@ func TestWhatIsSetIsReadBack(t *testing.T) {
 	}
 }
 
-// The version grows with each change, also of a hash that begins anew, and nothing is counted that changes nothing.
-func TestTheVersionGrows(t *testing.T) {
-	w := newWorld(t)
-	last := int64(0)
-	grew := func(what string) {
-		t.Helper()
-		if version := w.read().Version; version <= last {
-			t.Errorf("%s: version %d after %d", what, version, last)
-		} else {
-			last = version
-		}
-	}
-	w.mute("a", time.Hour)
-	grew("set")
-	w.mute("a", time.Hour)
-	grew("replaced")
-	found, version, err := w.store.Clear(t.Context(), steering.Mute, "a")
-	kit.Check(t, err)
-	grew("cleared")
-	if !found || version != last {
-		t.Errorf("found %v, version %d, expected %d", found, version, last)
-	}
-	if found, version, err = w.store.Clear(t.Context(), steering.Mute, "a"); err != nil || found || version != last {
-		t.Errorf("nothing to clear: %v %d %v", found, version, err)
-	}
-	kit.Check(t, w.client.Del(t.Context(), key).Err())
-	w.mute("a", time.Hour)
-	grew("begun anew")
-}
-
 // What has ended, and what is not ours, is removed with the next change; it never fills the hash.
 func TestWhatHasEndedIsRemoved(t *testing.T) {
 	w := newWorld(t)

@@ -35,18 +35,3 @@ func TestGaugesShowWhatWaits(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
-
-// Prometheus takes no metric that is not described.
-func TestEveryGaugeIsDescribed(t *testing.T) {
-	g := newGauges(nil, nil)
-	described := make(chan *prometheus.Desc, 100)
-	g.Describe(described)
-	close(described)
-	all := map[*prometheus.Desc]bool{}
-	for desc := range described {
-		all[desc] = true
-	}
-	if !all[g.held] || !all[g.unposted] || !all[g.oldest] || !all[g.reserved] || !all[g.kept] {
-		t.Error("held, unposted, oldest, reserved or kept is not described")
-	}
-}

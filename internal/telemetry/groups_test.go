@@ -6,14 +6,10 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"notifier/internal/consume/result"
-	"notifier/internal/event"
-	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/test/kit"
 	"notifier/test/redistest"
@@ -76,9 +72,9 @@ func TestAFullGroupKeepsItsGauge(t *testing.T) {
 	}
 }
 
-// The same from Redis, with what is kept.
-func TestGroupsAndReservesFromRedis(t *testing.T) {
-	rules := kit.Rules("1000/30m", "10/30m", "")
+// A full category and a full group have no admissions, and yet keep their gauges, as does what the settings name; an idle one gives way.
+func TestWhatIsFullKeepsItsGauge(t *testing.T) {
+	rules := kit.Rules("1000/30m", "2/30m", "deploys=5/1h")
 	rules.GroupOverrides = map[string]ratelimit.Limit{"team-a": kit.Rules("2/30m", "2/30m", "").Global}
 	rules.Reserve = map[string]int{"payments": 5}
 	limiter, err := ratelimit.New(kit.OpenRedis(t, redistest.Start(t).URL()), "n", rules, time.Hour)
@@ -101,63 +97,20 @@ func TestGroupsAndReservesFromRedis(t *testing.T) {
 	admit("2", "team-a.y", ratelimit.Admitted)
 	admit("3", "team-a.z", ratelimit.Group)
 	admit("4", "payments", ratelimit.Admitted)
-	_ = now() // which sees that the group is full
+	admit("5", "full", ratelimit.Admitted)
+	admit("6", "full", ratelimit.Admitted)
+	admit("7", "idle", ratelimit.Admitted)
+	_ = now() // which sees what is full
 	for i := range mostCategories {
 		admit(fmt.Sprint("busy-", i), fmt.Sprintf("busy%03d", i), ratelimit.Admitted)
 	}
 	got := now()
-	for name, want := range map[string]float64{"used group team-a": 2, "max group team-a": 2, "reserved payments": 5, "kept payments": 4, "used category payments": 1} {
-		if got[name] != want {
-			t.Errorf("%s is %v, expected %v", name, got[name], want)
+	for name, want := range map[string]float64{"used group team-a": 2, "max group team-a": 2, "reserved payments": 5, "kept payments": 4, "used category payments": 1, "used category full": 2, "used category deploys": 0} {
+		if value, there := got[name]; !there || value != want {
+			t.Errorf("%s is %v, there: %t, expected %v", name, value, there, want)
 		}
 	}
-	if _, there := got["used category team-a.x"]; there || len(got) != 2*(1+1+mostCategories)+2 {
-		t.Errorf("%d series, team-a.x there: %t; expected 206 and false", len(got), there)
-	}
-}
-
-// Publishers choose the groups, and the characters in them.
-func TestTheGaugesOfManyGroupsAreBounded(t *testing.T) {
-	var recent, full []string
-	for i := range 10_000 {
-		recent = append(recent, fmt.Sprintf("team-%05d.job", i))
-	}
-	recent = append([]string{"_other.x", "<b>.x", "a\xff.x", "\u202e.x", `"}.x`, "*.x"}, recent...)
-	for range 3 { // of all groups, full ones too
-		asked := withGauge([]string{"errors"}, full, recent)
-		usages := []ratelimit.Usage{usage("", "", 1, 1)}
-		for _, category := range asked {
-			usages = append(usages, usage(ratelimit.GroupOf(category), "", 1, 1))
-		}
-		for _, category := range asked {
-			usages = append(usages, usage("", category, 1, 1))
-		}
-		full = fullOf(usages, asked)
-		got := collected(t, outside{usages: fullestTiers(usages)})
-		if want := 2 * (1 + 2*mostCategories); len(got) != want || len(full) != mostCategories {
-			t.Errorf("%d series, %d full; expected %d and %d", len(got), len(full), want, mostCategories)
-		}
-		for key := range got {
-			if !utf8.ValidString(key) || strings.HasSuffix(key, " _other") {
-				t.Errorf("%q, expected valid UTF-8 and nobody by our name", key)
-			}
-		}
-	}
-}
-
-// A drop by a group's limit counts under its category, of which there is a bounded number.
-func TestMetricsCountDropsByGroups(t *testing.T) {
-	m := New()
-	for i := range 10_000 {
-		observe(m, &result.Result{Outcome: outcome.Dropped, Reason: outcome.Group, Event: event.Event{Category: fmt.Sprintf("team-%d.job", i)}})
-	}
-	got := scrape(t, m)
-	if n := strings.Count(got, "\nnotifier_events_total{"); n != mostCategories+1 {
-		t.Errorf("%d series, expected %d", n, mostCategories+1)
-	}
-	for _, want := range []string{`{category="team-0.job",outcome="dropped",reason="group"} 1`, `{category="_other",outcome="dropped",reason="group"} 9900`} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no series %s", want)
-		}
+	if _, there := got["used category idle"]; there || len(got) != 2*(1+1+mostCategories)+2 {
+		t.Errorf("%d series, idle there: %t; expected 206 and false", len(got), there)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"notifier/internal/settings"
 	"notifier/test/kit"
 )
 
@@ -55,26 +55,15 @@ func testProfiles(t *testing.T, e *engine) {
 
 // testSettings: each variable that the program reads can be set through compose, and arrives.
 func testSettings(t *testing.T, e *engine) {
-	files, err := filepath.Glob("../../internal/settings/*.go")
-	kit.Check(t, err)
-	tag := regexp.MustCompile("`envconfig:\"([A-Z_]+)\"")
-	var names []string
-	for _, file := range files {
-		source, err := os.ReadFile(file)
-		kit.Check(t, err)
-		for _, match := range tag.FindAllStringSubmatch(string(source), -1) {
-			names = append(names, match[1])
-		}
+	names := []string{"SLACK_BOT_TOKEN_FILE", "SLACK_WEBHOOK_URL_FILE", "ADMIN_TOKEN_FILE"}
+	for _, variable := range settings.Variables() {
+		names = append(names, variable.Name)
 	}
-	names = append(names, "SLACK_BOT_TOKEN_FILE", "SLACK_WEBHOOK_URL_FILE", "ADMIN_TOKEN_FILE")
-	if len(names) < 30 {
-		t.Fatalf("found only %d settings in the sources: %v", len(names), names)
+	var shell []string
+	for _, name := range names {
+		shell = append(shell, name+"=set-"+name)
 	}
-	settings := make([]string, len(names))
-	for i, name := range names {
-		settings[i] = name + "=set-" + name
-	}
-	arrived := e.workerEnvironment(t, "", settings...)
+	arrived := e.workerEnvironment(t, "", shell...)
 	for _, name := range names {
 		want := "set-" + name
 		switch name {
@@ -105,27 +94,11 @@ func testSettings(t *testing.T, e *engine) {
 		}
 	})
 
-	t.Run("all of .env", func(t *testing.T) { testEnvFile(t, e) })
-
-	t.Run(".env.example", func(t *testing.T) {
-		text, err := os.ReadFile("../../.env.example")
-		kit.Check(t, err)
-		compose, err := os.ReadFile("../../docker-compose.yml")
-		kit.Check(t, err)
-		for _, match := range regexp.MustCompile(`(?m)^#?([A-Z_]+)=`).FindAllStringSubmatch(string(text), -1) {
-			ofWorkers := slices.Contains(names, strings.TrimSuffix(match[1], "_FILE"))
-			if !ofWorkers && !strings.Contains(string(compose), "${"+match[1]+":-") {
-				t.Errorf(".env.example has %s, which is no setting and which docker-compose.yml does not use", match[1])
-			}
+	t.Run("what is no setting", func(t *testing.T) { // check names it
+		if got := e.workerEnvironment(t, "LIMIT_GLOBL=1/1h\n")["LIMIT_GLOBL"]; got != "1/1h" {
+			t.Errorf("LIMIT_GLOBL arrives as %q, expected it as it is in the file", got)
 		}
 	})
-}
-
-// testEnvFile: what is no setting arrives, too: check names it.
-func testEnvFile(t *testing.T, e *engine) {
-	if got := e.workerEnvironment(t, "LIMIT_GLOBL=1/1h\n")["LIMIT_GLOBL"]; got != "1/1h" {
-		t.Errorf("LIMIT_GLOBL arrives as %q, expected it as it is in the file", got)
-	}
 }
 
 // workerEnvironment is the environment that compose gives to a worker, with this content of .env and these variables of the shell.
@@ -139,17 +112,6 @@ func (e *engine) workerEnvironment(t *testing.T, file string, shell ...string) m
 	out := e.project(t, "config", nil, append(shell, "NOTIFIER_ENV_FILE="+path)...).compose(t, "config", "--format", "json")
 	kit.Check(t, json.Unmarshal([]byte(out), &config))
 	return config.Services["notifier"].Environment
-}
-
-// testNoSlack: without any Slack setting the worker says what is missing, and touches nothing.
-func testNoSlack(t *testing.T, e *engine) {
-	p := e.project(t, "noslack", nil)
-	t.Cleanup(func() { p.down(t) })
-	_, err := p.try(commandDeadline, "run", "--rm", "-T", "--no-deps", "--pull", "never", "notifier")
-	code, said := exitOf(t, err)
-	if code != 2 || !strings.Contains(said, "SLACK_BOT_TOKEN") || !strings.Contains(said, "SLACK_WEBHOOK_URL") {
-		t.Errorf("exit code %d with %q; expected 2 and both variables named", code, said)
-	}
 }
 
 // testAsking: commands answer while a server is down or has other settings than those that run, and leave it as it is.

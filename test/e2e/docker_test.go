@@ -90,14 +90,11 @@ func TestCompose(t *testing.T) {
 	t.Run("profiles", func(t *testing.T) { testProfiles(t, e) })
 	t.Run("settings", func(t *testing.T) { testSettings(t, e) })
 	t.Run("images", func(t *testing.T) { testImages(t, e) })
-	t.Run("no Slack", func(t *testing.T) { testNoSlack(t, e) })
-	t.Run("limits", func(t *testing.T) { testLimits(t, e) })
 	t.Run("kill", func(t *testing.T) { testKill(t, e) })
 	// These wait for what happens every few seconds, and no time counts in them: they run at the same time, at the end.
 	t.Run("deploying", func(t *testing.T) { t.Parallel(); testDeploying(t, e) }) // the longest begins first
 	for name, test := range map[string]func(*testing.T, *engine){
-		"asking": testAsking, "demo": testDemo, "paced": testPaced, "prometheus": testPrometheus, "grafana": testGrafana,
-		"existing volumes": testExistingVolumes, "own names": testOwnNames,
+		"asking": testAsking, "demo": testDemo, "prometheus": testPrometheus, "grafana": testGrafana,
 		"changed names": testChangedNames, "private clone": testPrivateClone, "open Redis": testOpenRedis,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,12 +3,9 @@
 package e2e_test
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,15 +19,14 @@ import (
 	"notifier/test/kit"
 )
 
-// images gives the images of the servers, which have a shell and redis-cli.
-func (p *project) images(t *testing.T) (natsImage, redisImage string) {
+// redisImage is the image of Redis, which has a shell and redis-cli.
+func (p *project) redisImage(t *testing.T) string {
 	t.Helper()
 	var config struct {
 		Services map[string]struct{ Image string }
 	}
 	kit.Check(t, json.Unmarshal([]byte(p.compose(t, "config", "--format", "json")), &config))
-	services := config.Services // the demo's are the same
-	return cmp.Or(services["nats"].Image, services["nats-demo"].Image), cmp.Or(services["redis"].Image, services["redis-demo"].Image)
+	return config.Services["redis"].Image
 }
 
 // shell runs a script in a container of its own, given docker run's flags.
@@ -42,7 +38,7 @@ func (p *project) shell(t *testing.T, image, script string, flags ...string) str
 // passwords are all that were made, by their names.
 func (p *project) passwords(t *testing.T) map[string]string {
 	t.Helper()
-	image, _ := p.images(t)
+	image := p.redisImage(t)
 	passwords := map[string]string{}
 	for line := range strings.Lines(p.shell(t, image, `cd /own; for name in *-*; do echo "$name $(cat "$name")"; done`, "-v", p.name+"_secrets:/own:ro")) {
 		name, password, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -78,7 +74,7 @@ func (p *project) checkSecrets(t *testing.T) map[string]string {
 	for reader := range owners {
 		volumes = append(volumes, "-v", p.name+"_secrets-"+reader+":/secrets/"+reader+":ro")
 	}
-	image, _ := p.images(t)
+	image := p.redisImage(t)
 	files := strings.Fields(p.shell(t, image, `cd /secrets; stat -c %n=%a=%u:%g */*`, volumes...))
 	for _, file := range files {
 		reader, _, _ := strings.Cut(file, "/")
@@ -102,7 +98,7 @@ func (p *project) checkStrangers(t *testing.T) {
 	} else if !strings.Contains(err.Error(), "Authorization") {
 		t.Errorf("without a password NATS answers %v, expected an authorization violation", err)
 	}
-	_, image := p.images(t)
+	image := p.redisImage(t)
 	for _, command := range []string{"ping", "keys '*'", "--user notifier ping", "--user health -a wrong ping"} {
 		out := p.shell(t, image, "redis-cli -h redis "+command+" 2>&1", "--network", p.name+"_backend")
 		if !strings.Contains(out, "NOAUTH") {
@@ -111,7 +107,7 @@ func (p *project) checkStrangers(t *testing.T) {
 	}
 }
 
-// checkCommands: check finds nothing to warn of in NATS and Redis, and the ways of the README to publish and to look at dead letters work.
+// checkCommands: check finds nothing to warn of in NATS and Redis, and publish says what became of an event.
 func (p *project) checkCommands(t *testing.T) {
 	t.Helper()
 	_, err := p.try(commandDeadline, "run", "--rm", "-T", "cli", "check", "-strict")
@@ -126,113 +122,8 @@ func (p *project) checkCommands(t *testing.T) {
 	if code, output := exitOf(t, err); code != 3 || !strings.Contains(output, "dropped") { // no slot is free
 		t.Errorf("publish -wait: exit code %d with %s; expected 3 and that it was dropped", code, output)
 	}
-	out := strings.TrimSpace(p.compose(t, "run", "--rm", "-T", "secrets", "url"))
-	publisher, err := url.Parse(out)
-	kit.Check(t, err)
-	publisher.Host = p.address(t, "nats", "4222") // the tests have no fixed port
-	connection, err := nats.Connect(publisher.String(), nats.CustomInboxPrefix("_INBOX_publisher"))
-	kit.Check(t, err)
-	defer connection.Close()
-	js, err := jetstream.New(connection)
-	kit.Check(t, err)
-	if _, err := js.Publish(p.ctx, "notify.programs", []byte(`{"text":7}`)); err != nil {
-		t.Errorf("publish with the URL: %v", err)
-	}
-	p.until(t, "the dead letter is listed", func() (bool, string) {
-		out := p.compose(t, "run", "--rm", "-T", "dead", "list")
-		return strings.Contains(out, "1 dead letter: 1 malformed"), out
-	})
 	if out := p.compose(t, "run", "--rm", "-T", "cli", "status"); !strings.Contains(out, "100/100") {
 		t.Errorf("status: %s", out)
-	}
-}
-
-// checkReach: Prometheus reaches the workers' admin servers, and neither NATS nor Redis, by name or by address. redis-cli
-// shows whether anything at all answers.
-func (p *project) checkReach(t *testing.T) {
-	t.Helper()
-	_, image := p.images(t)
-	reached := func(network, host, port string) bool {
-		out := p.shell(t, image, fmt.Sprintf("timeout 3 redis-cli -h %s -p %s ping 2>&1 || true", host, port), "--network", network)
-		return strings.Contains(out, "NOAUTH") || strings.Contains(out, "Protocol error")
-	}
-	prometheus := "container:" + p.replicas(t, "prometheus")[0]
-	p.until(t, "Prometheus reaches the workers", func() (bool, string) { return reached(prometheus, "notifier-demo", "8080"), "no answer" })
-	for service, port := range map[string]string{"nats-demo": "4222", "redis-demo": "6379"} {
-		address := p.docker(t, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", p.replicas(t, service)[0])
-		p.until(t, service+" answers in its own network", func() (bool, string) { return reached(p.name+"_demo", address, port), "no answer" })
-		for _, host := range []string{service, address} {
-			if reached(prometheus, host, port) {
-				t.Errorf("Prometheus reaches %s:%s", host, port)
-			}
-		}
-	}
-}
-
-// testExistingVolumes: what servers without passwords have stored is there for those with passwords.
-func testExistingVolumes(t *testing.T, e *engine) {
-	p := e.project(t, "existing", nil)
-	natsImage, redisImage := p.images(t)
-	t.Cleanup(func() { p.down(t) })
-	for _, name := range []string{"nats", "redis"} {
-		p.docker(t, "volume", "create", "--label", "com.docker.compose.project="+p.name, "--label", "com.docker.compose.volume="+name, p.name+"_"+name)
-	}
-	open := p.docker(t, "run", "-d", "--rm", "-p", "127.0.0.1::4222", "-v", p.name+"_nats:/data", natsImage, "-js", "-sd", "/data")
-	address := p.docker(t, "port", open, "4222")
-	var connection *nats.Conn
-	p.until(t, "the open server answers", func() (bool, string) {
-		var err error
-		connection, err = nats.Connect("nats://" + address)
-		return err == nil, fmt.Sprint(err)
-	})
-	js, err := jetstream.New(connection)
-	kit.Check(t, err)
-	_, err = js.CreateStream(p.ctx, jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy})
-	kit.Check(t, err)
-	_, err = js.Publish(p.ctx, "notify.errors", []byte("from before"))
-	kit.Check(t, err)
-	connection.Close()
-	p.docker(t, "stop", open)
-	p.shell(t, redisImage, `docker-entrypoint.sh redis-server --appendonly yes --appendfsync always --save "" & until redis-cli ping | grep PONG; do sleep 0.1; done; `+
-		// Two writes, so that the append-only file has them as a transaction, as it has those of the scripts.
-		`redis-cli eval "redis.call('set', KEYS[1], 'gone'); return redis.call('set', KEYS[1], 'kept')" 1 '{notifier}:before'; redis-cli shutdown; wait`,
-		"-v", p.name+"_redis:/data")
-
-	p.compose(t, "up", "-d", "--pull", "never", "--wait", "nats", "redis")
-	js, end := p.jetstream(t, "nats", "notifier", "_NOTIFIER.NOTIFY.worker")
-	defer end()
-	stream, err := js.Stream(p.ctx, "NOTIFY")
-	kit.Check(t, err)
-	if info := stream.CachedInfo(); info.State.Msgs != 1 {
-		t.Errorf("the stream has %d messages, expected the one from before", info.State.Msgs)
-	}
-	out := p.shell(t, redisImage, "redis-cli -u $(cat /secrets/worker/redis-url) get '{notifier}:before' 2>&1",
-		"--network", p.name+"_backend", "-v", p.name+"_secrets-worker:/secrets/worker:ro")
-	if !strings.HasSuffix(out, "kept") {
-		t.Errorf("the key from before is %q", out)
-	}
-}
-
-// testOwnNames: the permissions are given for the names that .env sets.
-func testOwnNames(t *testing.T, e *engine) {
-	p := e.project(t, "names", nil, "NATS_STREAM=ALERTS", "NATS_CONSUMER=team", "NATS_SUBJECT=acme.*.alerts.>",
-		"DEAD_LETTER_SUBJECT=acme-dead", "DROPPED_SUBJECT=acme-dropped", "REDIS_NAMESPACE=acme")
-	t.Cleanup(func() { p.down(t) })
-	p.compose(t, "run", "--rm", "-T", "secrets")
-	image, _ := p.images(t)
-	got := p.shell(t, image, "cat /secrets/nats/nats.conf /secrets/redis/users.acl", "-v", p.name+"_secrets-nats:/secrets/nats:ro", "-v", p.name+"_secrets-redis:/secrets/redis:ro")
-	conf, err := os.ReadFile("../../deploy/nats.conf")
-	kit.Check(t, err)
-	_, want, _ := strings.Cut(string(conf), "authorization")
-	want = strings.NewReplacer("STREAM.INFO.NOTIFY", "STREAM.INFO.ALERTS", "STREAM.CREATE.NOTIFY", "STREAM.CREATE.ALERTS",
-		"MSG.GET.NOTIFY", "MSG.GET.ALERTS", "MSG.DELETE.NOTIFY", "MSG.DELETE.ALERTS", "_NOTIFIER.NOTIFY.", "_NOTIFIER.ALERTS.",
-		"DIRECT.GET.NOTIFY", "DIRECT.GET.ALERTS", `"notify-events.>"`, `"alerts-events.>"`,
-		"NOTIFY.notifier", "ALERTS.team", `"notify-dead.>"`, `"acme-dead.>", "acme-dropped.>"`,
-		`"notify.>"`, `"acme.*.alerts.>"`).Replace(want)
-	got = regexp.MustCompile(`password: "\w+"`).ReplaceAllString(got, "password:")
-	want = regexp.MustCompile(`password: \$\w+`).ReplaceAllString(want, "password:")
-	if !strings.Contains(got, want) || !strings.Contains(got, " ~{acme}:* ") {
-		t.Errorf("%s\nexpected\n%s", got, want)
 	}
 }
 
@@ -250,7 +141,7 @@ func testChangedNames(t *testing.T, e *engine) {
 	}
 	p = e.project(t, "changed", nil, "NATS_SUBJECT=alerts.>", "REDIS_NAMESPACE=acme")
 	start(p)
-	_, image := p.images(t)
+	image := p.redisImage(t)
 	allowed := p.shell(t, image, "redis-cli -u $(cat /secrets/worker/redis-url) set '{acme}:key' 1 2>&1",
 		"--network", p.name+"_backend", "-v", p.name+"_secrets-worker:/secrets/worker:ro")
 	if !strings.HasSuffix(allowed, "OK") { // behind a warning about passwords in arguments
@@ -298,7 +189,7 @@ func testOpenRedis(t *testing.T, e *engine) {
 	}
 	kit.Check(t, json.Unmarshal([]byte(p.compose(t, "config", "--format", "json")), &config))
 	check := strings.ReplaceAll(config.Services["redis"].Healthcheck.Test[1], "$$", "$") // config writes $ as it is in the file
-	_, image := p.images(t)
+	image := p.redisImage(t)
 	out := p.shell(t, image, "mkdir -p /secrets/redis; echo password >/secrets/redis/health; redis-server >/dev/null & "+
 		"until redis-cli ping | grep PONG; do sleep 0.1; done; if "+check+"; then echo healthy; else echo refused; fi")
 	if !strings.HasSuffix(out, "refused") {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
@@ -69,7 +70,7 @@ func (d *deployment) mode(mode devstack.Mode) {
 func limit(t *testing.T, count int, window time.Duration) (text string, mode devstack.Mode) {
 	t.Helper()
 	text = fmt.Sprintf("%d/%s", count, window)
-	limit, err := devstack.ParseModeLimit(text)
+	limit, err := ratelimit.ParseLimit(text)
 	kit.Check(t, err)
 	return text, devstack.Mode{ChannelLimit: limit}
 }

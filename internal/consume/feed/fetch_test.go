@@ -48,7 +48,7 @@ func (r pullRequest) inbox() string { return r.reply[:strings.LastIndex(r.reply,
 func pulling(t *testing.T, capacity int, mayPull func() bool, changes ...func(*pull)) (*fakeConsumer, *pull) {
 	t.Helper()
 	t.Parallel()
-	server := kit.NATSServer(t, natsserver.Options{})
+	server := kit.NATSServer(t, &natsserver.Options{})
 	connect := func() *nats.Conn {
 		connection, err := nats.Connect(server.ClientURL(), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
 		if err != nil {

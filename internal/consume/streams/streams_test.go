@@ -82,7 +82,7 @@ func TestReplicasOfAServerThatIsAlone(t *testing.T) {
 
 func single(t *testing.T) *server.Server {
 	t.Helper()
-	return kit.NATSServer(t, server.Options{JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 2 << 20})
+	return kit.NATSServer(t, &server.Options{JetStream: true, JetStreamMaxStore: 2 << 20})
 }
 
 // TestLackOfStorage: the caller gets the server's reason, and no stream.

@@ -3,7 +3,6 @@ package simulate_test
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -12,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/devstack/simulate"
-	"notifier/test/kit"
 )
 
 // event writes an event as a test compares it.
@@ -40,49 +38,6 @@ func TestRead(t *testing.T) {
 	}
 	if input.Events[2].Line != 4 || input.OutOfOrder+input.Other+input.Bad+input.Undecided != 0 {
 		t.Errorf("%+v, expected the third in line 4, and nothing to note", input)
-	}
-}
-
-// testdata/worker.log is what a worker wrote with LIMIT_CATEGORY=3/1m and LOG_LEVEL=debug.
-func TestReadAWorkersLog(t *testing.T) {
-	t.Parallel()
-	log, err := os.ReadFile("testdata/worker.log")
-	kit.Check(t, err)
-	input := read(t, string(log))
-	want := []string{
-		"2026-11-20T07:21:25.175896Z errors NOTIFY.2.dmzuuupa8tve $",
-		"2026-11-20T07:21:25.176165Z errors NOTIFY.1.dmzuuupa4xk9 $",
-		"2026-11-20T07:21:25.176412Z errors NOTIFY.3.dmzuuupbblc8 $",
-		"2026-11-20T07:21:25.176721Z errors NOTIFY.4.dmzuuupbhb5c $",
-		"2026-11-20T07:21:25.176729Z errors NOTIFY.5.dmzuuupc198n $",
-		"2026-11-20T07:21:25.191699Z deploys deploy-1 $",
-		"2026-11-20T07:21:25.201215Z payments pay-1 $",
-		"2026-11-20T07:21:26.212361Z errors.db deploy-1 $",
-		"2026-11-20T07:21:26.228089Z deploys NOTIFY.10.dmzuuv6so5yo $",
-	}
-	if diff := cmp.Diff(want, events(input)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if input.Other != 2 || input.Undecided != 1 {
-		t.Errorf("%d other lines and %d undecided events, expected 2 and 1", input.Other, input.Undecided)
-	}
-	// Under the same limits the same is decided, as far as the log shows: it does not have that one event cost 2. And it is of a
-	// time when ids counted over all categories: the second deploy-1, of another one, was a duplicate then.
-	got := tally(run(t, string(log), kit.Rules("100/30m", "3/1m", ""), day))
-	if diff := cmp.Diff(map[string]int{"sent": 7, "dropped category": 2}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// What a group's limit or a reserve has refused is decided again, as what any other limit has.
-func TestReadWhatLevelsHaveRefused(t *testing.T) {
-	t.Parallel()
-	input := read(t, `{"level":"info","ts":"2026-11-20T07:21:25.176165Z","msg":"notification dropped","event_id":"1","category":"team-a.x","subject":"notify.team-a.x","outcome":"dropped","group":"team-a","reason":"group","limit":"40/30m","retry_after_s":12.5}
-{"level":"info","ts":"2026-11-20T07:21:26.176165Z","msg":"notification dropped","event_id":"2","category":"deploys","subject":"notify.deploys","outcome":"dropped","reason":"global","limit":"100/30m:1m","retry_after_s":7,"reserved":3,"retry_after_at_least":true}
-`)
-	want := []string{"2026-11-20T07:21:25.176165Z team-a.x 1 $", "2026-11-20T07:21:26.176165Z deploys 2 $"}
-	if diff := cmp.Diff(want, events(input)); diff != "" || input.Other+input.Undecided != 0 {
-		t.Errorf("%d other lines, %d undecided (-want +got):\n%s", input.Other, input.Undecided, diff)
 	}
 }
 
@@ -131,22 +86,15 @@ func TestBadLines(t *testing.T) {
 		`{"category":"a"}`:              `has a category but no time, expected both`,
 		`{"time":17,"category":"a"}`:    `time 17, expected a string`,
 		`{"time":"now","category":"a"}`: `time "now", expected RFC 3339 such as 2026-11-20T04:39:01Z`,
-		`{"time":"2026-11-20 04:39:01Z","category":"a"}`:                           `time "2026-11-20 04:39:01Z", expected RFC 3339`,
 		`{"time":"2201-01-01T00:00:00Z","category":"a"}`:                           `time "2201-01-01T00:00:00Z", expected a year from 1970 to 2200`,
-		when + `"category":""}`:                                                    `category of 0 bytes, expected 1 to 128 without control characters`,
 		when + `"category":"` + strings.Repeat("c", 129) + `"}`:                    `category of 129 bytes, expected 1 to 128`,
 		when + `"category":"a\nb"}`:                                                `category of 3 bytes, expected 1 to 128 without control characters`,
-		when + `"category":{"of":"` + strings.Repeat("é", 40) + `"}}`:              `category {"of":"`,
 		when + `"category":"a","id":7}`:                                            `id 7, expected a string`,
 		when + `"category":"a","id":"\u0000"}`:                                     `id of 1 byte, expected at most 256 without control characters`,
 		when + `"category":"a","id":"` + strings.Repeat("i", 257) + `"}`:           `id of 257 bytes, expected at most 256`,
 		when + `"category":"a","cost":0}`:                                          `cost 0, expected a whole number of 1 or more`,
-		when + `"category":"a","cost":1.5}`:                                        `cost 1.5, expected a whole number of 1 or more`,
-		when + `"category":"a","cost":"2"}`:                                        `cost "2", expected a whole number of 1 or more`,
 		`{"ts":"2026-11-20T04:39:01Z","msg":"notification lost","outcome":"lost"}`: `outcome "lost", expected sent, dropped or dead`,
 		`{"ts":"2026-11-20T04:39:01Z","msg":"notification sent","outcome":1}`:      `outcome 1, expected a string`,
-		`{"ts":"x","msg":"notification sent","outcome":"sent","category":"a"}`:     `time "x", expected RFC 3339`,
-		`{"ts":"2026-11-20T04:39:01Z","msg":"notification sent","outcome":"sent"}`: `category of 0 bytes, `,
 		when + `"category":"` + strings.Repeat("c", 1<<20) + `"}`:                  `has more than 1048576 bytes`,
 	} {
 		text := at(0, "a") + "\n" + line + "\n" + at(1, "a")

@@ -45,7 +45,6 @@ type Verdict struct {
 	RetryAfter time.Duration  // dropped by a limit: how long until an event of its cost would have fit
 	AtLeast    bool           // ... or longer
 	Reserved   int            // dropped by the global limit: slots of the tier that were kept for other categories
-	ReserveUse int            // sent, of a category with a reserve: slots that the category then used in the longest global tier
 }
 
 // Run decides the events in order and passes each verdict to observe. Events of the same microsecond are one batch.
@@ -55,15 +54,6 @@ type Verdict struct {
 func Run(ctx context.Context, events []Event, rules ratelimit.Rules, dedupe time.Duration, observe func(Verdict) error) error {
 	store := embedded.NewStore()
 	defer store.Close()
-	return runOn(ctx, store, events, rules, dedupe, observe)
-}
-
-// runOn is Run on an empty store. The store holds what the scripts keep: the slots that still count, and the ids that were
-// sent in the dedupe window.
-func runOn(
-	ctx context.Context, store *miniredis.Miniredis, events []Event,
-	rules ratelimit.Rules, dedupe time.Duration, observe func(Verdict) error,
-) error {
 	client := connect(store)
 	defer func() { _ = client.Close() }()
 	limiter, err := ratelimit.New(client, namespace, rules, neededDedupe(events, dedupe))
@@ -121,10 +111,6 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 	if err != nil {
 		return err
 	}
-	uses, err := r.reserveUses(ctx, decisions)
-	if err != nil {
-		return err
-	}
 	asked := 0
 	for _, e := range events {
 		if e.Cost > r.rules.MaxCost(e.Category) {
@@ -143,9 +129,6 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 		}
 		verdict := newVerdict(e, decision)
 		verdict.Group = r.groupOf(e.Category)
-		if verdict.Outcome == outcome.Sent {
-			verdict.ReserveUse = uses[e.Category]
-		}
 		if err := r.observe(verdict); err != nil {
 			return err
 		}
@@ -159,24 +142,6 @@ func (r *run) groupOf(category string) string {
 		return group
 	}
 	return ""
-}
-
-// reserveUses asks how many slots each category with a reserve now uses, if the batch has changed that.
-func (r *run) reserveUses(ctx context.Context, decisions []ratelimit.Decision) (map[string]int, error) {
-	changed := false
-	for i, decision := range decisions {
-		_, reserved := r.rules.Reserve[r.requests[i].Category]
-		changed = changed || reserved && decision.Outcome == ratelimit.Admitted
-	}
-	if !changed {
-		return nil, nil
-	}
-	reserves, err := r.limiter.Reserves(ctx)
-	uses := make(map[string]int, len(reserves))
-	for _, reserve := range reserves {
-		uses[reserve.Category] = reserve.Used
-	}
-	return uses, err
 }
 
 // request returns the request for one event. Each line is a separate message. An event without an id gets one that no line

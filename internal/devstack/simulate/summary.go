@@ -19,8 +19,7 @@ type Count struct {
 	Duplicate int
 	Dead      int // with a cost above what the limits ever allow
 
-	KeptFrom   int // of Global: dropped while slots were kept for other categories
-	ReserveUse int // with a reserve: the most slots that it used at a time in the longest global tier
+	KeptFrom int // of Global: dropped while slots were kept for other categories
 
 	silence time.Duration
 	missed  bool  // an event was not sent since then
@@ -50,7 +49,6 @@ func (c *Count) add(v Verdict) {
 	switch {
 	case v.Outcome == outcome.Sent:
 		c.Sent++
-		c.ReserveUse = max(c.ReserveUse, v.ReserveUse)
 		if c.missed {
 			c.silence = max(c.silence, time.Duration(v.micros-c.since)*time.Microsecond)
 		}

@@ -112,11 +112,7 @@ func limitsText(rules ratelimit.Rules) string {
 func (s *Summary) reservesText(rules ratelimit.Rules) string {
 	var text strings.Builder
 	for _, category := range slices.Sorted(maps.Keys(rules.Reserve)) {
-		slots, used := rules.Reserve[category], 0
-		if count := s.byCategory[category]; count != nil {
-			used = count.ReserveUse
-		}
-		fmt.Fprintf(&text, "Reserved: %s of the global limit for %s, which used at most %d at a time.\n", term.Count(slots, "slot"), category, used)
+		fmt.Fprintf(&text, "Reserved: %s of the global limit for %s.\n", term.Count(rules.Reserve[category], "slot"), category)
 	}
 	if s.all.KeptFrom > 0 {
 		fmt.Fprintf(&text, "While slots were kept for them the global limit dropped %s of others.\n", term.Count(s.all.KeptFrom, "event"))

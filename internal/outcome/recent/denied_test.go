@@ -20,9 +20,9 @@ import (
 
 // guarded is a NATS server whose user w may publish to what was allowed last.
 type guarded struct {
-	server *server.Server
-	file   string
-	port   int
+	server  *server.Server
+	file    string
+	started *server.Options
 }
 
 func (g *guarded) options(t testing.TB, subjects ...string) *server.Options {
@@ -32,29 +32,23 @@ func (g *guarded) options(t testing.TB, subjects ...string) *server.Options {
 	kit.Check(t, os.WriteFile(g.file, []byte(configuration), 0o600))
 	options, err := server.ProcessConfigFile(g.file)
 	kit.Check(t, err)
-	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", g.port, true, true
-	options.JetStream, options.StoreDir = true, filepath.Dir(g.file)
 	return options
 }
 
 // allow changes what w may publish to.
 func (g *guarded) allow(t testing.TB, subjects ...string) {
 	t.Helper()
-	kit.Check(t, g.server.ReloadOptions(g.options(t, subjects...)))
+	options := *g.started
+	options.Users = g.options(t, subjects...).Users
+	kit.Check(t, g.server.ReloadOptions(&options))
 }
 
 func startGuarded(t testing.TB, subjects ...string) *guarded {
 	t.Helper()
-	port, err := kit.FreePort()
-	kit.Check(t, err)
-	g := &guarded{file: filepath.Join(t.TempDir(), "nats.conf"), port: port}
-	g.server, err = server.NewServer(g.options(t, subjects...))
-	kit.Check(t, err)
-	g.server.Start()
-	t.Cleanup(func() { g.server.Shutdown(); g.server.WaitForShutdown() })
-	if !g.server.ReadyForConnections(kit.Patience) {
-		t.Fatal("the NATS server does not answer")
-	}
+	g := &guarded{file: filepath.Join(t.TempDir(), "nats.conf")}
+	g.started = g.options(t, subjects...)
+	g.started.JetStream = true
+	g.server = kit.NATSServer(t, g.started)
 	return g
 }
 

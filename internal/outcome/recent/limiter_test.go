@@ -124,17 +124,3 @@ func TestAStormCostsNoMemory(t *testing.T) {
 		t.Errorf("%.1f allocations for an outcome that is left out", n)
 	}
 }
-
-// BenchmarkRecord is what a settled event costs in a storm of one category.
-func BenchmarkRecord(b *testing.B) {
-	r := &Recorder{limiter: newLimiter(), added: make(chan struct{}, 1)}
-	o := Outcome{
-		Time: time.Now(), Category: "noisy", Outcome: "dropped", Reason: "category", EventID: "e-1", Limit: "10/30m",
-		Subject: "notify.noisy",
-	}
-	build := func(int) Outcome { return o }
-	b.ReportAllocs()
-	for b.Loop() {
-		r.Record(kindOf(o), 1, build)
-	}
-}

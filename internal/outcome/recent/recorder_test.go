@@ -167,23 +167,6 @@ func TestALostConnectionIsNotAFailure(t *testing.T) {
 	}
 }
 
-// A stream that is deleted is made again.
-func TestTheStreamIsDeleted(t *testing.T) {
-	t.Parallel()
-	b := start(t)
-	b.add(outcomeOf("errors", outcome.Sent, "", "before"))
-	b.eventually(t, recent.Filter{}, 1)
-	kit.Check(t, b.js.DeleteStream(t.Context(), b.place.Stream))
-	if _, err := b.reader.List(t.Context(), recent.Filter{}); err == nil || !strings.Contains(err.Error(), "no stream") {
-		t.Errorf("%v, expected that there is no stream", err)
-	}
-	b.add(outcomeOf("errors", outcome.Sent, "", "after"))
-	kit.Eventually(t, "it is recorded", func() bool {
-		found, err := b.reader.List(t.Context(), recent.Filter{EventID: "after"})
-		return err == nil && len(found.Outcomes) == 1
-	})
-}
-
 // A stream of that name which takes other subjects is left alone, and so is another stream that takes ours.
 func TestAnotherStreamIsInTheWay(t *testing.T) {
 	t.Parallel()

@@ -96,6 +96,9 @@ func TestATailFollows(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 	kit.Check(t, b.js.DeleteStream(t.Context(), b.place.Stream))
+	if _, err := b.reader.List(t.Context(), recent.Filter{}); err == nil || !strings.Contains(err.Error(), "no stream") {
+		t.Errorf("%v, expected that there is no stream", err)
+	}
 	b.add(outcomeOf("errors", outcome.Sent, "", "e-4"))
 	has("e-4", 1)
 }

@@ -92,35 +92,6 @@ func TestTheHolderIsSlow(t *testing.T) {
 	})
 }
 
-// One that has lost its lease after the post has begun does not end the post of another one.
-func TestTheHolderIsSlowToPost(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
-		w.drop("category", "errors", 5)
-		w.old()
-		slow, fast := w.digest(true, nil), w.digest(true, nil)
-		first := w.acquire(slow)
-		w.begin(slow, first)
-		kit.Check(t, w.redis.Del(t.Context(), w.keys.Lease()).Err()) // it expires
-		fast.turn(t.Context())
-		if got := w.doubted(); got != 5 {
-			t.Errorf("%d drops are in doubt, want 5", got)
-		}
-		w.drop("category", "errors", 3)
-		w.old()
-		second := w.acquire(fast)
-		w.begin(fast, second)
-		slow.finish(t.Context(), first, result{reported: true})
-		slow.finish(t.Context(), first, result{})
-		slow.release(t.Context(), first.token)
-		if n := len(w.logged("the digest took longer than its lease")); n != 2 {
-			t.Errorf("%d lines say that the lease is lost, want 2", n)
-		}
-		if n := w.redis.Exists(t.Context(), w.keys.Pending(), w.keys.Posting(), w.keys.Lease()).Val(); n != 3 {
-			t.Errorf("%d keys of the other one's post are left, want 3", n)
-		}
-	})
-}
-
 // While Redis is unavailable nothing is posted.
 func TestRedisIsUnavailable(t *testing.T) {
 	t.Parallel()

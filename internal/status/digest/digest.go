@@ -23,7 +23,6 @@ const (
 	longestPoll    = 30 * time.Second // between two checks for drops to report
 	firstBackoff   = time.Second      // after the first failure; doubled with each further one, up to longestBackoff
 	longestBackoff = 5 * time.Minute
-	defaultTimeout = 15 * time.Second
 	callTimeout    = 2 * time.Second // for one call of Redis
 )
 
@@ -60,9 +59,9 @@ type Config struct {
 	// InForce returns what operators have asked for: the digest names the mutes. nil: nothing.
 	InForce func() []steering.Order
 
-	Timeout time.Duration // for one attempt of the Publisher; 0: 15 s
+	Timeout time.Duration // for one attempt of the Publisher
 	Lease   time.Duration // how long an attempt may take before its replica counts as dead; 0: twice Timeout plus 10 s
-	Log     *zap.Logger   // nil: none
+	Log     *zap.Logger
 }
 
 // Digest posts digests, in turn with those of other replicas. Run may be called by one goroutine only.
@@ -82,14 +81,8 @@ func New(config Config) (*Digest, error) {
 	if config.Interval < time.Millisecond || config.Interval > MaxInterval {
 		return nil, fmt.Errorf("digest interval %s, expected 1ms to %s", config.Interval, term.ShortDuration(MaxInterval))
 	}
-	if config.Timeout <= 0 {
-		config.Timeout = defaultTimeout
-	}
 	if config.Lease <= 0 {
 		config.Lease = 2*config.Timeout + 10*time.Second
-	}
-	if config.Log == nil {
-		config.Log = zap.NewNop()
 	}
 	store := newStore(config.Redis, keys, max(config.Interval, config.Lease))
 	return &Digest{config: config, store: store, log: config.Log, wait: firstBackoff}, nil

@@ -1,17 +1,13 @@
 package digest
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"notifier/internal/devstack"
 	"notifier/internal/slackout"
-	"notifier/internal/status/stats"
 	"notifier/test/kit"
 )
 
@@ -164,70 +160,6 @@ func TestAMessageThatCannotBeEdited(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestCategoriesAreEscaped(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
-		w.run(w.digest(true, nil))
-		w.drop("category", "<!channel>", 5)
-		if text := w.messages(1)[0]; !strings.Contains(text, ": 5 of &lt;!channel&gt; (") || strings.Contains(text, "<") {
-			t.Error(text)
-		}
-	})
-}
-
-func TestTenThousandCategoriesStayBounded(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
-		var digests []*Digest
-		const replicas, categories = 3, 10_000
-		for replica := range replicas {
-			recorder := w.recorder(fmt.Sprint(replica), nil)
-			for i := range categories {
-				recorder.Observe("dropped", "global", fmt.Sprintf("category-%d", (i+1000*replica)%categories), "", 1, time.Now())
-			}
-			ended, cancel := context.WithCancel(context.Background())
-			cancel()
-			recorder.Run(ended)
-			digests = append(digests, w.digest(false, nil))
-		}
-		if n := w.redis.HLen(t.Context(), w.keys.Pending()).Val(); n != stats.MaxCategories+2 { // and _other and since
-			t.Errorf("%d fields are pending", n)
-		}
-		w.run(digests...)
-		w.messages(1)
-		w.idle()
-		for i := range 150 { // of an edited message the same holds
-			w.drop("global", fmt.Sprint("more-", i), 1)
-		}
-		w.idle()
-		texts := w.texts()
-		if n := totalReported(t, texts); n != replicas*categories+150 || len(texts) != 1 || len(texts[0]) > 4000 {
-			t.Errorf("%d drops are reported: %q", n, texts)
-		}
-		m, err := decodeMessage(w.redis.Get(t.Context(), w.keys.Message()).Val())
-		if err != nil || len(m.Drops) > stats.MaxCategories+1 {
-			t.Errorf("%d entries are kept, %v", len(m.Drops), err)
-		}
-	})
-}
-
-func TestNextFreeSlotAndTheFailureToKnowIt(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
-		d := w.digest(true, func(c *Config) {
-			c.NextFree = func(context.Context) (time.Duration, error) { return 7 * time.Minute, nil }
-		})
-		w.drop("global", "errors", 5)
-		w.old()
-		d.turn(t.Context())
-		d.config.NextFree = func(context.Context) (time.Duration, error) { return 0, redis.ErrClosed }
-		w.drop("global", "errors", 5)
-		w.old()
-		d.turn(t.Context())
-		texts := w.texts()
-		if len(texts) != 2 || !strings.Contains(texts[0], "). Next free slot: <!date^") || !strings.HasSuffix(texts[1], "10/30m).") && !strings.HasSuffix(texts[1], "100/30m).") {
-			t.Errorf("%q", texts)
-		}
-	})
 }
 
 func TestEveryKeyExpires(t *testing.T) {

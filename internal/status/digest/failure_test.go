@@ -58,9 +58,9 @@ func TestA429PausesTheChannel(t *testing.T) {
 		if n := w.redis.HGet(t.Context(), w.keys.Pending(), "category 10/30m errors").Val(); n != "5" {
 			t.Errorf("%s drops are pending, want 5", n)
 		}
-		left, err := w.limiter.LongestPause(t.Context())
-		if err != nil || left < 20*time.Second || left > 30*time.Second {
-			t.Errorf("the pause is %s, %v", left, err)
+		pauses, err := w.limiter.Pauses(t.Context())
+		if err != nil || len(pauses) != 1 || pauses[0].Channel != "#ops" || pauses[0].Left < 20*time.Second || pauses[0].Left > 30*time.Second {
+			t.Errorf("%v, %v; expected a pause of its channel", pauses, err)
 		}
 		if wait := d.turn(t.Context()); wait < 20*time.Second || w.slack.Requests() != 1 {
 			t.Errorf("waits %s, %d requests", wait, w.slack.Requests())

@@ -88,15 +88,27 @@ func TestADigestNamesSources(t *testing.T) {
 	})
 }
 
-func TestSourcesThatCannotBeRead(t *testing.T) {
+// What cannot be known is left out.
+func TestWhatIsNotKnownIsLeftOut(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
-		w.drop("category", "errors", 5)
-		w.old()
-		w.digest(false, func(config *Config) {
-			config.Sources = func(context.Context) ([]stats.SourceSlot, error) { return nil, errors.New("no") }
-		}).turn(t.Context())
-		if texts := w.messages(1); said(t, texts[0]) != 5 {
-			t.Error(texts)
+		known := true
+		d := w.digest(true, func(c *Config) {
+			c.NextFree = func(context.Context) (time.Duration, error) {
+				if !known {
+					return 0, errors.New("no")
+				}
+				return 7 * time.Minute, nil
+			}
+			c.Sources = func(context.Context) ([]stats.SourceSlot, error) { return nil, errors.New("no") }
+		})
+		for _, want := range []string{". Next free slot: <!date^", "5 of errors (the global limit 100/30m)."} {
+			w.drop("global", "errors", 5)
+			w.old()
+			d.turn(t.Context())
+			if texts := w.texts(); !strings.Contains(texts[len(texts)-1], want) || known == strings.HasSuffix(texts[len(texts)-1], want) {
+				t.Errorf("%q, expected %q", texts, want)
+			}
+			known = false
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
 	"notifier/test/kit"
 )
@@ -53,23 +52,6 @@ func TestTheDigestTakesTheNextTurnOfItsChannel(t *testing.T) {
 		entries := w.redis.ZCard(t.Context(), "{n}:pace:#ops").Val()
 		if permit, err := limiter.Begin(t.Context(), w.event("e")); err != nil || permit.Status != ratelimit.Paced || entries != 3 {
 			t.Errorf("%+v, %v, %d entries; expected one slot to be kept", permit, err, entries)
-		}
-	})
-}
-
-func TestTheDigestsAnswerIsRecorded(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
-		limiter := w.paced("4/30m", 3)
-		w.drop("category", "errors", 5)
-		w.old()
-		w.slack.Next(devstack.Behaviour{RetryAfter: "30"})
-		w.digest(false, nil).turn(t.Context())
-		pauses, err := limiter.Pauses(t.Context())
-		if err != nil || len(pauses) != 1 || pauses[0].Channel != "#ops" || pauses[0].Left > 30*time.Second {
-			t.Errorf("%v, %v; expected a pause of its channel", pauses, err)
-		}
-		if n := w.redis.ZCard(t.Context(), "{n}:pace:#ops").Val(); n != 4 {
-			t.Errorf("%d slots are taken, expected 4", n)
 		}
 	})
 }

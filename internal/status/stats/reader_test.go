@@ -12,19 +12,23 @@ import (
 	"notifier/test/kit"
 )
 
+// What a replica shows of itself is read back, beside replicas of v0.1.0, whose heartbeats have a fingerprint instead of settings.
 func TestReplicas(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
-		reader := s.reader(t)
+		client, reader := s.client(t), s.reader(t)
 		since := time.Date(2026, 11, 20, 4, 39, 1, 123456000, time.UTC)
 		beat := stats.Heartbeat{
 			Started: since, Version: "v1", Ready: true, Held: 7,
 			Waits:    []stats.Wait{{For: "slack", Channel: "#alerts", Reason: "slack: unavailable: http_503", Since: since}},
 			Unposted: []stats.Unposted{{Channel: "#alerts", Events: 9, Parked: 2, Oldest: since, Why: "slack"}},
+			Settings: stats.Settings{Values: map[string]string{"LIMIT_GLOBAL": "100/30m"}, Others: "f"},
 		}
-		stopA := run(t, newRecorder(t, stats.Config{Redis: s.client(t), Replica: "a", Heartbeat: func() stats.Heartbeat { return beat }}))
-		run(t, newRecorder(t, stats.Config{Redis: s.client(t), Replica: "b", Heartbeat: func() stats.Heartbeat { return stats.Heartbeat{} }}))
+		old := fmt.Sprint(time.Now().UnixMicro(), ` {"settings":"0123456789abcdef","started":"2026-11-20T14:02:30Z",`+
+			`"version":"v0.1.0","ready":true,"held":3}`)
+		kit.Check(t, client.HSet(t.Context(), "{n}:replicas", "old", old).Err())
+		stop := run(t, newRecorder(t, stats.Config{Redis: client, Replica: "new", Heartbeat: func() stats.Heartbeat { return beat }}))
 		var replicas []stats.Replica
-		want := func(n int) {
+		shows := func(n int) {
 			t.Helper()
 			kit.EventuallyNil(t, func() (err error) {
 				if replicas, err = reader.Replicas(t.Context()); err == nil && len(replicas) != n {
@@ -33,18 +37,20 @@ func TestReplicas(t *testing.T) {
 				return err
 			})
 		}
-		want(2)
-		if diff := cmp.Diff(beat, replicas[0].Heartbeat); diff != "" || replicas[0].ID != "a" {
-			t.Errorf("%s (-want +got):\n%s", replicas[0].ID, diff)
+		shows(2)
+		if diff := cmp.Diff(beat, replicas[0].Heartbeat); diff != "" || time.Since(replicas[0].Seen).Abs() > time.Minute {
+			t.Errorf("%+v (-want +got):\n%s", replicas[0], diff)
 		}
-		if age := time.Since(replicas[0].Seen).Abs(); age > time.Minute {
-			t.Errorf("seen %s ago", age)
+		if r := replicas[1]; r.ID != "old" || !r.Ready || r.Held != 3 || !r.Settings.IsZero() {
+			t.Errorf("%+v", r)
 		}
-		stopA()
-		want(1)
-		if replicas[0].ID != "b" {
-			t.Errorf("%s is left, want b", replicas[0].ID)
+		// What v0.1.0 reads: a time, a blank and JSON that has no number or object as settings.
+		_, content, _ := strings.Cut(client.HGet(t.Context(), "{n}:replicas", "new").Val(), " ")
+		if !strings.HasPrefix(content, "{") || strings.Contains(content, `"settings":`) {
+			t.Errorf("heartbeat %q", content)
 		}
+		stop()
+		shows(1) // it has said that it ends
 	})
 }
 
@@ -78,10 +84,17 @@ func TestForeignValues(t *testing.T) {
 		minute := fmt.Sprint("{n}:counts:", time.Now().Add(-time.Minute).Unix()/60)
 		hour := func() error { _, err := reader.Hour(ctx); return err }
 		replicas := func() error { _, err := reader.Replicas(ctx); return err }
+		sources := func() error { _, err := reader.Sources(ctx); return err }
+		slot := fmt.Sprint("{n}:sources:", time.Now().Unix()/600)
 		for _, test := range []struct {
 			key, field, value string
 			read              func() error
 		}{
+			{slot, "x", "1", sources},
+			{slot, "sent\ta", "1", sources},
+			{slot, "sent\ta\tb\tc", "1", sources},
+			{slot, "lost\ta\tb", "1", sources},
+			{slot, "sent\ta\tb", "-1", sources},
 			{minute, "", "text", hour},
 			{minute, "no slashes", "1", hour},
 			{minute, "sent/errors", "1", hour},

@@ -13,20 +13,6 @@ import (
 	"notifier/test/kit"
 )
 
-func TestNewRecorderRefuses(t *testing.T) {
-	for name, config := range map[string]stats.Config{
-		"namespace": {Namespace: "a{b}", Replica: "r1"},
-		"replica":   {Namespace: "n"},
-	} {
-		if _, err := stats.NewRecorder(config); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-	if _, err := stats.NewReader(nil, ""); err == nil {
-		t.Error("an empty namespace is taken")
-	}
-}
-
 // A publisher's category with our name for the others is counted under another name, and its limit is still its own.
 func TestNobodyCountsAsTheOthers(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
@@ -220,6 +206,27 @@ func TestDropsForTheDigest(t *testing.T) {
 			t.Errorf("pending (-want +got):\n%s", diff)
 		}
 	})
+}
+
+func TestObserveAllocatesNothing(t *testing.T) {
+	recorder := newRecorder(t, stats.Config{})
+	at := time.Now()
+	names := make([]string, 500)
+	for i := range names {
+		names[i] = fmt.Sprint("category-", i)
+	}
+	i := 0
+	observe := func() {
+		recorder.Observe("dropped", "global", names[i%len(names)], "", 1, at)
+		recorder.Observe("sent", "", names[i%len(names)], "", 1, at)
+		i++
+	}
+	for range names {
+		observe()
+	}
+	if allocs := testing.AllocsPerRun(1000, observe); allocs > 0 {
+		t.Errorf("%v allocations for each event, want none", allocs)
+	}
 }
 
 func TestEveryKeyExpires(t *testing.T) {

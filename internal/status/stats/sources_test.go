@@ -121,18 +121,3 @@ func TestSourcesAreBounded(t *testing.T) {
 		}
 	})
 }
-
-// What somebody else has written is an error that names the key.
-func TestForeignSources(t *testing.T) {
-	eachStore(t, func(t *testing.T, s store) {
-		key := fmt.Sprintf("{n}:sources:%d", time.Now().Unix()/600)
-		for field, value := range map[string]string{"x": "1", "sent\ta": "1", "sent\ta\tb\tc": "1", "lost\ta\tb": "1", "sent\ta\tb": "-1"} {
-			kit.Check(t, s.client(t).HSet(t.Context(), key, field, value).Err())
-			_, err := s.reader(t).Sources(t.Context())
-			if err == nil || !strings.Contains(err.Error(), key) {
-				t.Errorf("%q: %v, expected an error that names %s", field, err, key)
-			}
-			kit.Check(t, s.client(t).Del(t.Context(), key).Err())
-		}
-	})
-}
