@@ -19,10 +19,10 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 	limits := found(t, checkLimits, s)
 	wantFinding(t, limits, OK, "20/30m+5/1m overall, 20/30m+6/1m per category")
 	wantFinding(t, limits, Warn, "the category limit 20/30m+6/1m allows everything that the global limit 20/30m+5/1m allows")
-	wantFinding(t, limits, Warn, "the limit 30/10m for errors allows everything")
+	wantFinding(t, limits, Warn, "the limit of errors 30/10m allows everything")
 	wantFinding(t, limits, OK, "19/30m for db")
 	for _, finding := range limits {
-		for _, never := range []string{"for db allows", "for tight allows", "EVENT_MAX_AGE is 0"} {
+		for _, never := range []string{"limit of db", "limit of tight", "EVENT_MAX_AGE is 0"} {
 			if strings.Contains(finding.Text, never) {
 				t.Errorf("unexpected: %s", line(finding))
 			}
