@@ -128,8 +128,8 @@ func TestTracingPrintsNoSecret(t *testing.T) {
 		code      int
 		want      string
 	}{
-		"endpoint": {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://user:SeCrEt@127.0.0.1:1/%zz"}, exitFailed, "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL"},
-		"headers":  {map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "Authorization: Bearer SeCrEt"}, exitFailed, "OTEL_EXPORTER_OTLP_HEADERS is not a list"},
+		"endpoint": {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://user:SeCrEt@127.0.0.1:1/%zz"}, exitUsage, "OTEL_EXPORTER_OTLP_ENDPOINT: is not a URL"},
+		"headers":  {map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "Authorization: Bearer SeCrEt"}, exitUsage, "OTEL_EXPORTER_OTLP_HEADERS: is not a list"},
 		"attributes": {map[string]string{
 			"OTEL_EXPORTER_OTLP_ENDPOINT": "http://user:SeCrEt@127.0.0.1:1/SeCrEt", "OTEL_EXPORTER_OTLP_HEADERS": "Authorization=SeCrEt",
 			"OTEL_RESOURCE_ATTRIBUTES": "SeCrEt", "OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "SeCrEt",
@@ -159,7 +159,7 @@ func TestServeRefusesATracesExporterThatThereIsNot(t *testing.T) {
 		t.Run(variable, func(t *testing.T) {
 			t.Parallel()
 			p, _, _ := worker(t, map[string]string{"OTEL_TRACES_EXPORTER": "otlp", variable: test.value})
-			p.ends(t, exitFailed)
+			p.ends(t, exitUsage)
 			if got := p.errOut.String(); !strings.Contains(got, variable) || !strings.Contains(got, test.want) {
 				t.Errorf("%q, expected an error that names %s and has %q", got, variable, test.want)
 			}
