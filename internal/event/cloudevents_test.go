@@ -94,7 +94,7 @@ func TestDecodeStructuredCloudEvent(t *testing.T) {
 		"data: number":         {message: structured(`,"data":5`), detail: "data is a number, expected an object or a string", id: "c-1"},
 		"field of data":        {message: structured(`,"data":{"text":5}`), detail: "data.text is a number, expected a string", id: "c-1"},
 		"block of data":        {message: structured(`,"data":{"blocks":[{"type":5}]}`), detail: "data.blocks[0].type is a number, expected a string", id: "c-1"},
-		"channel of data":      {message: structured(`,"data":{"text":"x","channel":"C9"}`), reason: outcome.Unroutable, detail: `data.channel "C9" is not one of the configured channels`, id: "c-1"},
+		"channel of data":      {message: structured(`,"data":{"text":"x","channel":"C9"}`), reason: outcome.Unroutable, detail: `data.channel "C9" is in neither SLACK_CHANNEL nor SLACK_ROUTES`, id: "c-1"},
 		"both data":            {message: structured(`,"data":"x","data_base64":"eA=="`), detail: "CloudEvent has both data and data_base64, expected one of them", id: "c-1"},
 		"base64: broken":       {message: structured(`,"data_base64":"eA"`), detail: "data_base64 is not valid base64", id: "c-1"},
 		"base64: number":       {message: structured(`,"data_base64":5`), detail: "data_base64 is a number, expected a string", id: "c-1"},
@@ -146,7 +146,7 @@ func TestDecodeBinaryCloudEvent(t *testing.T) {
 		"bad time":            {message: binary("x", "ce-time", "noon"), detail: "time is not a time, expected RFC 3339 such as 2026-11-20T04:39:01Z", id: "c-1"},
 		"overlong encoding":   {message: binary("x", "ce-id", "%C0%A0"), detail: "ce-id is not valid UTF-8 once decoded"},
 		"control in the id":   {message: binary("x", "ce-id", "a%0Ab"), detail: "id has a control character, expected none"},
-		"nothing to say":      {message: binary(" "), detail: "event has neither text nor blocks, expected at least one of them", id: "c-1"},
+		"nothing to say":      {message: binary(" "), detail: "payload is empty, expected text or a JSON object", id: "c-1"},
 		"broken object":       {message: binary(`{"text"`), detail: "payload is broken JSON: it ends at byte 7 before its object does", id: "c-1"},
 		"bad type of content": {message: binary("x", "ce-datacontenttype", "%FF"), detail: "ce-datacontenttype is not valid UTF-8 once decoded", id: "c-1"},
 	}.run(t)

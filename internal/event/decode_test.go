@@ -141,12 +141,12 @@ func TestDecodeText(t *testing.T) {
 		"largest payload":              {message(strings.Repeat("x", maxBytes)), plain(strings.Repeat("x", maxBytes))},
 		"other headers are no concern": {withHeader(message("x"), "Traceparent", "00-ab-cd-01", "X", ""), plain("x")},
 	}.run(t)
-	const neither = "event has neither text nor blocks, expected at least one of them"
+	const empty = "payload is empty, expected text or a JSON object"
 	rejected{
-		"empty":            {message: message(""), detail: neither},
-		"whitespace":       {message: message(" \t\r\n\u00a0\u2003"), detail: neither},
-		"byte-order mark":  {message: message("\uFEFF"), detail: neither},
-		"declared, empty":  {message: withHeader(message("\n"), "Content-Type", "text/plain"), detail: neither},
+		"empty":            {message: message(""), detail: empty},
+		"whitespace":       {message: message(" \t\r\n\u00a0\u2003"), detail: empty},
+		"byte-order mark":  {message: message("\uFEFF"), detail: empty},
+		"declared, empty":  {message: withHeader(message("\n"), "Content-Type", "text/plain"), detail: empty},
 		"invalid UTF-8":    {message: message("disk \xff full"), detail: "payload is not valid UTF-8"},
 		"a cut rune":       {message: message("grö"[:3]), detail: "payload is not valid UTF-8"},
 		"invalid in JSON":  {message: message("{\"text\":\"\xc0\xa0\"}"), detail: "payload is not valid UTF-8"},
@@ -323,7 +323,7 @@ func TestUnroutableNamesTheChannelShortened(t *testing.T) {
 	} {
 		payload := fmt.Sprintf(`{"text":"x","id":"p-1","channel":"%s"}`, channel)
 		e, rejection := event.Decode(message(payload), rules(t))
-		diff := cmp.Diff(&event.Rejection{Reason: outcome.Unroutable, Detail: "channel " + want + " is not one of the configured channels"}, rejection)
+		diff := cmp.Diff(&event.Rejection{Reason: outcome.Unroutable, Detail: "channel " + want + " is in neither SLACK_CHANNEL nor SLACK_ROUTES"}, rejection)
 		if diff != "" {
 			t.Errorf("rejection (-want +got):\n%s", diff)
 		}

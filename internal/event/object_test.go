@@ -98,8 +98,8 @@ func TestDecodeJSONObjectRejects(t *testing.T) {
 		"block: empty type":     {message: message(`{"blocks":[{"type":""}]}`), detail: "blocks[0].type is absent, expected a string"},
 		"block: type of number": {message: message(`{"blocks":[{"type":"divider"},{"type":3}]}`), detail: "blocks[1].type is a number, expected a string"},
 		"channel: array":        {message: message(`{"text":"x","channel":["C0123"]}`), detail: "channel is an array, expected a string"},
-		"channel: unlisted":     {message: message(`{"text":"x","channel":"c0123"}`), reason: outcome.Unroutable, detail: `channel "c0123" is not one of the configured channels`},
-		"channel: blank":        {message: message(`{"text":"x","channel":" "}`), reason: outcome.Unroutable, detail: `channel " " is not one of the configured channels`},
+		"channel: unlisted":     {message: message(`{"text":"x","channel":"c0123"}`), reason: outcome.Unroutable, detail: `channel "c0123" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
+		"channel: blank":        {message: message(`{"text":"x","channel":" "}`), reason: outcome.Unroutable, detail: `channel " " is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
 		"thread: number":        {message: message(`{"text":"x","thread_ts":1234567890.123456}`), detail: "thread_ts is a number, expected a string"},
 		"time: number":          {message: message(`{"text":"x","time":1795149541}`), detail: "time is a number, expected a string"},
 	}
