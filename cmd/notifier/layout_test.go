@@ -34,7 +34,8 @@ var floors = [][]string{
 		"internal/consume", "internal/status", "internal/status/digest", "internal/outcome/recent",
 		"internal/devstack", "internal/devstack/simulate",
 	},
-	{"internal/settings", "internal/telemetry"},
+	{"internal/telemetry"},
+	{"internal/settings"},
 	{"internal/app", "internal/preflight", "internal/cli"},
 	{"cmd/notifier", "cmd/notifier-dev"},
 }

@@ -27,8 +27,7 @@ Examples:
 		Commands: []*cli.Command{muteAddCommand(), muteEndCommand(), inForce.command()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First())+
-					", such as: notifier mute add errors -for 30m")
+				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First()))
 			}
 			return inForce.run(ctx, cmd)
 		},

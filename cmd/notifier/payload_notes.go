@@ -33,8 +33,8 @@ func (n *payloadNotes) of(m event.Message, decoded event.Event) {
 	for _, field := range event.Unread(m) {
 		n.add(fmt.Sprintf("%q in the payload is not read%s", field.Name, cmdline.DidYouMean(field.Meant)))
 	}
-	if event.IsArray(m) {
-		n.add("the payload is a JSON array and is posted as text; publish one JSON object for each event")
+	if kind := event.PostedAsText(m); kind != "" {
+		n.add("the payload is a JSON " + kind + " and is posted as text; expected plain text, or a JSON object for each event")
 	}
 	_, set := m.Header[outcome.HeaderSource]
 	if set && decoded.Source != "" && decoded.Source != event.SourceIn(m.Header) {

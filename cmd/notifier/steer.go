@@ -68,7 +68,7 @@ func parseLength(cmd *cli.Command) (time.Duration, error) {
 	text := cmd.String("for")
 	length, err := time.ParseDuration(text)
 	if err != nil || length < steering.Shortest || length > steering.Longest || length%time.Microsecond != 0 {
-		return 0, cmdline.Usagef(cmd, "duration %q, expected 1s to 744h (31 days) such as 30m, 1h30m or 90s", text)
+		return 0, cmdline.Usagef(cmd, "-for %q, expected 1s to 744h (31 days) in h, m, s or ms, such as 30m", text)
 	}
 	return length, nil
 }

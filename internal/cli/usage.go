@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -34,7 +35,7 @@ func NoArguments(cmd *cli.Command) error {
 }
 
 // UnknownCommand says that there is no such command below cmd, which one may be meant and, below the root,
-// which ones there are.
+// which ones there are and how the first is called.
 func UnknownCommand(cmd *cli.Command, word string) string {
 	var names []string
 	for _, below := range cmd.VisibleCommands() {
@@ -42,7 +43,9 @@ func UnknownCommand(cmd *cli.Command, word string) string {
 	}
 	text := fmt.Sprintf("unknown command %q", word) + nearest(word, names, cmd.FullName()+" ")
 	if cmd != cmd.Root() && len(names) > 0 {
-		text += ", expected " + strings.Join(names, ", ")
+		first := cmd.VisibleCommands()[0]
+		example := strings.TrimSpace(first.Name + " " + first.ArgsUsage)
+		text += fmt.Sprintf(", expected %s, such as: %s %s", strings.Join(names, ", "), cmd.FullName(), example)
 	}
 	return text
 }
@@ -56,17 +59,26 @@ func flagError(cmd *cli.Command, err error) string {
 		for _, flag := range cmd.VisibleFlags() {
 			names = append(names, flag.Names()...)
 		}
+		for _, below := range cmd.VisibleCommands() { // "mute errors -for 2h" lacks the add
+			if cmd != cmd.Root() && hasFlag(below, word) {
+				return fmt.Sprintf("%s; it belongs to %q", text, cmd.FullName()+" "+below.Name)
+			}
+		}
 		return text + nearest(word, names, "-")
 	}
 	for cause, expected := range map[string]string{
 		": strconv.ParseInt": "a whole number", ": strconv.ParseFloat": "a number",
-		": parse error": "true or false", ": time: ": "a duration such as 30m",
+		": parse error": "true or false", ": time: ": "a duration in h, m, s or ms, such as 30m",
 	} {
 		if what, _, found := strings.Cut(text, cause); found {
 			return what + ", expected " + expected
 		}
 	}
 	return text
+}
+
+func hasFlag(cmd *cli.Command, name string) bool {
+	return slices.ContainsFunc(cmd.Flags, func(flag cli.Flag) bool { return slices.Contains(flag.Names(), name) })
 }
 
 // nearest suggests the name that is most likely meant, if there is one. The library's own suggestion is the

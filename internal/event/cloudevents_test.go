@@ -75,7 +75,7 @@ func TestDecodeStructuredCloudEvent(t *testing.T) {
 		"data: array":          {message: structured(`,"data":["x"]`), detail: "data is an array, expected an object or a string", id: "c-1"},
 		"data: number":         {message: structured(`,"data":5`), detail: "data is a number, expected an object or a string", id: "c-1"},
 		"field of data":        {message: structured(`,"data":{"text":5}`), detail: "data.text is a number, expected a string", id: "c-1"},
-		"channel of data":      {message: structured(`,"data":{"text":"x","channel":"C9"}`), reason: outcome.Unroutable, detail: `data.channel "C9" is not one of the configured channels`, id: "c-1"},
+		"channel of data":      {message: structured(`,"data":{"text":"x","channel":"C9"}`), reason: outcome.Unroutable, detail: `data.channel "C9" is in neither SLACK_CHANNEL nor SLACK_ROUTES`, id: "c-1"},
 		"both data":            {message: structured(`,"data":"x","data_base64":"eA=="`), detail: "CloudEvent has both data and data_base64, expected one of them", id: "c-1"},
 		"base64: broken":       {message: structured(`,"data_base64":"eA"`), detail: "data_base64 is not valid base64", id: "c-1"},
 		"base64: number":       {message: structured(`,"data_base64":5`), detail: "data_base64 is a number, expected a string", id: "c-1"},

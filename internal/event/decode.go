@@ -112,7 +112,11 @@ func withoutMark(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\uF
 // readBody reads data as a JSON object if it begins like one, else as text. A Rejection prefixes field names with path.
 func (d *decoding) readBody(path string, data []byte, contentType string) *Rejection {
 	if contentType == "text/plain" || !beginsObject(data) {
-		return d.readText(string(data))
+		if len(bytes.TrimSpace(data)) == 0 {
+			return malformed("payload is empty, expected text or a JSON object")
+		}
+		d.Text = string(data)
+		return nil
 	}
 	o, rejection := parseObject(path, data)
 	if rejection != nil {

@@ -135,10 +135,10 @@ func TestDecodeText(t *testing.T) {
 		"byte-order mark":              {message("\uFEFFdisk full"), plain("disk full")},
 		"other headers are no concern": {withHeader(message("x"), "Traceparent", "00-ab-cd-01", "X", ""), plain("x")},
 	}.run(t)
-	const neither = "event has neither text nor blocks, expected at least one of them"
+	const empty = "payload is empty, expected text or a JSON object"
 	rejected{
-		"empty":           {message: message(""), detail: neither},
-		"byte-order mark": {message: message("\uFEFF"), detail: neither},
+		"empty":           {message: message(""), detail: empty},
+		"byte-order mark": {message: message("\uFEFF"), detail: empty},
 		"invalid UTF-8":   {message: message("disk \xff full"), detail: "payload is not valid UTF-8"},
 	}.run(t)
 }

@@ -111,7 +111,7 @@ func (d *decoding) setChannel(o *object) *Rejection {
 		return rejection
 	}
 	if d.rules.ChannelAllowed == nil || !d.rules.ChannelAllowed(channel) {
-		return &Rejection{outcome.Unroutable, fmt.Sprintf("%schannel %q is not one of the configured channels", o.path, shorten(channel))}
+		return &Rejection{outcome.Unroutable, fmt.Sprintf("%schannel %q is in neither SLACK_CHANNEL nor SLACK_ROUTES", o.path, shorten(channel))}
 	}
 	d.Channel = channel
 	return nil

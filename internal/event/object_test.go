@@ -76,9 +76,9 @@ func TestDecodeJSONObjectRejects(t *testing.T) {
 		"block: string":         {message: message(`{"blocks":["divider"]}`), detail: "blocks[0] is a string, expected an object"},
 		"block: null":           {message: message(`{"blocks":[{"type":"divider"}, null]}`), detail: "blocks[1] is null, expected an object"},
 		"block: type of number": {message: message(`{"blocks":[{"type":"divider"},{"type":3}]}`), detail: "blocks[1].type is a number, expected a string"},
-		"channel: long":         {message: message(`{"text":"x","channel":"c` + strings.Repeat("ä", 2000) + `"}`), reason: outcome.Unroutable, detail: `channel "c` + strings.Repeat("ä", 39) + `…" is not one of the configured channels`},
-		"channel: unsafe":       {message: message(`{"text":"x","channel":"a\u001b[2J"}`), reason: outcome.Unroutable, detail: `channel "a\x1b[2J" is not one of the configured channels`},
-		"channel: unlisted":     {message: message(`{"text":"x","channel":"c0123"}`), reason: outcome.Unroutable, detail: `channel "c0123" is not one of the configured channels`},
+		"channel: long":         {message: message(`{"text":"x","channel":"c` + strings.Repeat("ä", 2000) + `"}`), reason: outcome.Unroutable, detail: `channel "c` + strings.Repeat("ä", 39) + `…" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
+		"channel: unsafe":       {message: message(`{"text":"x","channel":"a\u001b[2J"}`), reason: outcome.Unroutable, detail: `channel "a\x1b[2J" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
+		"channel: unlisted":     {message: message(`{"text":"x","channel":"c0123"}`), reason: outcome.Unroutable, detail: `channel "c0123" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
 		"thread: number":        {message: message(`{"text":"x","thread_ts":1234567890.123456}`), detail: "thread_ts is a number, expected a string"},
 		"time: number":          {message: message(`{"text":"x","time":1795149541}`), detail: "time is a number, expected a string"},
 	}
@@ -118,7 +118,7 @@ func TestRulesOfCostsAndChannels(t *testing.T) {
 		{"cost within the category's bound", message(`{"text":"x","cost":6}`), bounded, ""},
 		{"cost above the category's bound", deploys, bounded, "malformed: cost 6, expected 1 to 5, as the limits allow"},
 		{"cost without a rule", deploys, open, ""},
-		{"channel without a rule", message(`{"text":"x","channel":"C0123"}`), open, `unroutable: channel "C0123" is not one of the configured channels`},
+		{"channel without a rule", message(`{"text":"x","channel":"C0123"}`), open, `unroutable: channel "C0123" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
 	} {
 		got := ""
 		if _, rejection := event.Decode(tc.message, tc.rules); rejection != nil {

@@ -15,7 +15,7 @@ type UnreadField struct{ Name, Meant string }
 
 // meantBy are names, in lower case, under which other programs know what a field is.
 var meantBy = map[string]string{
-	"message": "text", "msg": "text", "body": "text", "content": "text",
+	"message": "text", "msg": "text", "txt": "text", "body": "text", "content": "text",
 	"attachments": "blocks", "timestamp": "time", "thread": "thread_ts", "event_id": "id",
 }
 
@@ -54,11 +54,19 @@ func Unread(m Message) []UnreadField {
 	return unread
 }
 
-// IsArray reports whether the payload is a JSON array, which is posted as text, and no header declares it to
-// be text.
-func IsArray(m Message) bool {
-	data := withoutMark(m.Data)
-	return bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) && !declaresText(m) && json.Valid(data)
+// PostedAsText is what kind of JSON, array or string, a payload is that is posted as text although no header declares it to be
+// that; empty: neither.
+func PostedAsText(m Message) string {
+	data := bytes.TrimSpace(withoutMark(m.Data))
+	switch {
+	case declaresText(m) || !json.Valid(data):
+		return ""
+	case data[0] == '[':
+		return "array"
+	case data[0] == '"':
+		return "string"
+	}
+	return ""
 }
 
 // LooksLikeEvent reports whether the payload is a JSON object with a field that hardly anything but an event

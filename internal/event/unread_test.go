@@ -17,6 +17,7 @@ func TestUnread(t *testing.T) {
 		want    string
 	}{
 		{nil, `{"message":"x"}`, "[{message text}]"},
+		{nil, `{"txt":"x"}`, "[{txt text}]"},
 		{nil, `{"Text":"x","CHANNEL":"#ops","threadTs":"1"}`, "[{CHANNEL channel} {Text text} {threadTs thread_ts}]"},
 		{nil, `{"text":"x","chanel":"#ops","block":[],"costs":2}`, "[{block blocks} {chanel channel} {costs cost}]"},
 		{nil, "\uFEFF" + `{"attachments":[],"event_id":"1"}`, "[{attachments blocks} {event_id id}]"},

@@ -25,8 +25,8 @@ func (l List[T]) Parse(text string) (map[string]T, error) {
 	for _, entry := range strings.Split(text, ",") {
 		name, valueText, found := strings.Cut(entry, "=")
 		name, valueText = strings.TrimSpace(name), strings.TrimSpace(valueText)
-		if !found || name == "" {
-			wrong = append(wrong, fmt.Errorf("%q, expected %s", entry, l.Form))
+		if !found || name == "" || strings.ContainsAny(valueText, "=;") { // several entries, separated by something else
+			wrong = append(wrong, fmt.Errorf("%q, expected %s, separated by commas", entry, l.Form))
 			continue
 		}
 		if _, twice := values[name]; twice {

@@ -35,14 +35,15 @@ func TestAListOfValues(t *testing.T) {
 // TestAListNamesAllThatIsWrong: each entry by itself, in the order in which they are written.
 func TestAListNamesAllThatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"a":           `"a", expected NAME=NUMBER such as a=1`,
-		"=1":          `"=1", expected NAME=NUMBER such as a=1`,
-		"a=1,":        `"", expected NAME=NUMBER such as a=1`,
-		"a=1=2":       "a: expected a number",
+		"a":           `"a", expected NAME=NUMBER such as a=1, separated by commas`,
+		"=1":          `"=1", expected NAME=NUMBER such as a=1, separated by commas`,
+		"a=1,":        `"", expected NAME=NUMBER such as a=1, separated by commas`,
+		"a=1=2":       `"a=1=2", expected NAME=NUMBER such as a=1, separated by commas`,
+		"a=1;":        `"a=1;", expected NAME=NUMBER such as a=1, separated by commas`,
 		"a=":          "a: expected a number",
 		"a=1,a=2,b=3": "a is listed twice, expected each name once",
 		"a..=x":       "\"a..\" has an empty token, expected text between all dots\na..: expected a number",
-		"x, =1,b=1,b=y": "\"x\", expected NAME=NUMBER such as a=1\n\" =1\", expected NAME=NUMBER such as a=1\n" +
+		"x, =1,b=1,b=y": "\"x\", expected NAME=NUMBER such as a=1, separated by commas\n\" =1\", expected NAME=NUMBER such as a=1, separated by commas\n" +
 			"b is listed twice, expected each name once\nb: expected a number",
 	} {
 		got, err := numbers.Parse(text)

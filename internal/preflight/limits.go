@@ -20,10 +20,7 @@ func checkLimits(_ context.Context, s settings.Settings, r *report) {
 		groups = fmt.Sprintf(" %s per group,", limits.Group)
 	}
 	r.ok("%s overall,%s %s per category", limits.Global, groups, limits.Category)
-	if neverFirst(limits.Category, limits.Global) {
-		r.warn("set LIMIT_CATEGORY lower",
-			"the category limit %s allows everything that the global limit %s allows: one category can take every slot", limits.Category, limits.Global)
-	}
+	r.compare("LIMIT_CATEGORY", named{"the category limit", limits.Category}, named{"the global limit", limits.Global})
 	for _, limit := range []ratelimit.Limit{limits.Global, limits.Group, limits.Category} {
 		checkPrecision(limit, r)
 	}
@@ -41,47 +38,42 @@ func checkOverrides(limits ratelimit.Rules, r *report) {
 	for name, limit := range limits.Overrides.All() {
 		r.ok("%s for %s", limit, name)
 		checkPrecision(limit, r)
-		some := "this category"
-		if pattern.HasWildcard(name) {
-			some = "one category"
-		}
-		if neverFirst(limit, limits.Global) {
-			r.warn("set it lower in LIMIT_OVERRIDES",
-				"the limit %s for %s allows everything that the global limit %s allows: %s can take every slot", limit, name, limits.Global, some)
-		}
+		own := named{"the limit of " + name, limit}
+		r.compare("LIMIT_OVERRIDES", own, named{"the global limit", limits.Global})
 		group := limits.Group // of any group that has no limit of its own
 		if first := ratelimit.GroupOf(name); !pattern.HasWildcard(first) {
 			group = limits.GroupLimit(first)
 		}
-		if neverFirst(limit, group) {
-			r.warn("set it lower in LIMIT_OVERRIDES",
-				"the limit %s for %s allows everything that the limit %s of its group allows: %s can take every slot of the group", limit, name, group, some)
-		}
+		r.compare("LIMIT_OVERRIDES", own, named{"the limit of its group", group})
+	}
+}
+
+// named is a limit, and what it is called.
+type named struct {
+	name  string
+	limit ratelimit.Limit
+}
+
+// compare warns of a limit that allows all that a wider one allows.
+func (r *report) compare(variable string, own, wider named) {
+	if neverFirst(own.limit, wider.limit) {
+		r.warn("set it lower in "+variable, "%s %s allows everything that %s %s allows: one alone can take every slot",
+			own.name, own.limit, wider.name, wider.limit)
 	}
 }
 
 // checkGroups looks at the limits that the categories of a group share.
 func checkGroups(limits ratelimit.Rules, r *report) {
-	if neverFirst(limits.Group, limits.Global) {
-		r.warn("set LIMIT_GROUP lower",
-			"the group limit %s allows everything that the global limit %s allows: it can never be the first to refuse", limits.Group, limits.Global)
-	}
-	if neverFirst(limits.Category, limits.Group) {
-		r.warn("set LIMIT_CATEGORY lower, or LIMIT_GROUP higher",
-			"the category limit %s allows everything that the group limit %s allows: one category can take every slot of its group", limits.Category, limits.Group)
-	}
+	global, category := named{"the global limit", limits.Global}, named{"the category limit", limits.Category}
+	r.compare("LIMIT_GROUP", named{"the group limit", limits.Group}, global)
+	r.compare("LIMIT_CATEGORY", category, named{"the group limit", limits.Group})
 	for _, group := range slices.Sorted(maps.Keys(limits.GroupOverrides)) {
 		limit := limits.GroupOverrides[group]
 		r.ok("%s for the group %s", limit, group)
 		checkPrecision(limit, r)
-		if neverFirst(limit, limits.Global) {
-			r.warn("set it lower in LIMIT_GROUP_OVERRIDES",
-				"the limit %s for the group %s allows everything that the global limit %s allows: it can never be the first to refuse", limit, group, limits.Global)
-		}
-		if neverFirst(limits.Category, limit) {
-			r.warn("set LIMIT_CATEGORY lower, or give its categories limits in LIMIT_OVERRIDES",
-				"the category limit %s allows everything that the limit %s for the group %s allows: one category can take every slot of the group", limits.Category, limit, group)
-		}
+		own := named{"the limit of the group " + group, limit}
+		r.compare("LIMIT_GROUP_OVERRIDES", own, global)
+		r.compare("LIMIT_CATEGORY", category, own)
 	}
 }
 

@@ -53,9 +53,9 @@ var levels = map[string]struct {
 	"groups that are never the first to refuse": {
 		func(env *settings.Environment) { env.LimitGroup, env.LimitGroupOverrides = "100/30m", "team-a=150/10m" },
 		[]string{
-			"warn  the group limit 100/30m allows everything that the global limit 100/30m allows: it can never be the first to refuse; set LIMIT_GROUP lower",
-			"warn  the limit 150/10m for the group team-a allows everything that the global limit 100/30m allows",
-		}, []string{"one category"},
+			"warn  the group limit 100/30m allows everything that the global limit 100/30m allows: one alone can take every slot; set it lower in LIMIT_GROUP",
+			"warn  the limit of the group team-a 150/10m allows everything that the global limit 100/30m allows",
+		}, []string{"category limit"},
 	},
 	"categories that are never the first to refuse": {
 		func(env *settings.Environment) {
@@ -65,19 +65,19 @@ var levels = map[string]struct {
 		[]string{
 			"ok  20/30m+5/1m overall, 20/30m+6/1m per category",
 			"warn  the category limit 20/30m+6/1m allows everything that the global limit 20/30m+5/1m allows",
-			"warn  the limit 30/10m for errors allows everything", "ok  19/30m for db",
-		}, []string{"for db allows", "for tight allows"},
+			"warn  the limit of errors 30/10m allows everything", "ok  19/30m for db",
+		}, []string{"limit of db", "limit of tight"},
 	},
 	"categories wider than their group": {
 		func(env *settings.Environment) {
 			env.LimitGroup, env.LimitGroupOverrides, env.LimitOverrides = "10/30m", "team-a=5/30m,team-b=20/30m", "team-b.x=20/30m,team-b.*=19/30m,*.y=10/30m"
 		},
 		[]string{
-			"warn  the category limit 10/30m allows everything that the group limit 10/30m allows: one category can take every slot of its group",
-			"warn  the category limit 10/30m allows everything that the limit 5/30m for the group team-a allows",
-			"warn  the limit 20/30m for team-b.x allows everything that the limit 20/30m of its group allows: this category can take every slot of the group",
-			"warn  the limit 10/30m for *.y allows everything that the limit 10/30m of its group allows: one category can take every slot of the group",
-		}, []string{"for team-b.* allows", "the group team-b allows", "global limit 100/30m allows"},
+			"warn  the category limit 10/30m allows everything that the group limit 10/30m allows: one alone can take every slot; set it lower in LIMIT_CATEGORY",
+			"warn  the category limit 10/30m allows everything that the limit of the group team-a 5/30m allows",
+			"warn  the limit of team-b.x 20/30m allows everything that the limit of its group 20/30m allows",
+			"warn  the limit of *.y 10/30m allows everything that the limit of its group 10/30m allows: one alone can take every slot; set it lower in LIMIT_OVERRIDES",
+		}, []string{"limit of team-b.*", "the group team-b 20/30m allows", "global limit 100/30m allows"},
 	},
 	"a reserve": {
 		func(env *settings.Environment) {

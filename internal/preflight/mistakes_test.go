@@ -31,6 +31,15 @@ func TestMistakesInRedisURL(t *testing.T) {
 	wantFinding(t, redisFindings(t, "rediss://"+plain.Addr, true), Fail, "redis:// in REDIS_URL")
 }
 
+// TestServersOfTheOtherKind: the address of NATS in REDIS_URL, and of Redis in NATS_URL.
+func TestServersOfTheOtherKind(t *testing.T) {
+	t.Parallel()
+	plain := redistest.StartProcess(t)
+	asRedis := strings.Replace(startNATS(t), "nats://", "redis://", 1)
+	wantFinding(t, redisFindings(t, asRedis, true), Fail, "that is a NATS server: REDIS_URL needs the port of Redis")
+	wantFinding(t, natsFindings(t, "nats://"+plain.Addr, "notifier", true), Fail, "it may be the port of Redis")
+}
+
 // TestTLSThatNATSDoesNotHave names the scheme.
 func TestTLSThatNATSDoesNotHave(t *testing.T) {
 	t.Parallel()
@@ -72,17 +81,13 @@ func TestOneReplicaInACluster(t *testing.T) {
 	}
 }
 
-// TestAdminAddrThatIsTaken: by a worker, by another program, by one that does not speak HTTP, by nobody.
+// TestAdminAddrThatIsTaken: by a program, which may be a worker, or by nobody.
 func TestAdminAddrThatIsTaken(t *testing.T) {
 	t.Parallel()
-	worker := kit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }))
-	other := kit.Serve(t, http.NotFoundHandler())
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	kit.Check(t, err)
-	defer func() { _ = silent.Close() }()
-	_, port, _ := net.SplitHostPort(other)
+	taken := kit.Serve(t, http.NotFoundHandler())
+	_, port, _ := net.SplitHostPort(taken)
 	for addr, want := range map[string]Level{
-		worker: Note, other: Warn, silent.Addr().String(): Warn, "0.0.0.0:" + port: Warn, ":" + port: Warn, kit.FreeAddr(t): "", "127.0.0.1:0": "", "": "",
+		taken: Note, "0.0.0.0:" + port: Note, ":" + port: Note, kit.FreeAddr(t): "", "127.0.0.1:0": "", "": "",
 	} {
 		r := &report{}
 		checkAdminAddr(context.Background(), addr, r)
@@ -97,8 +102,7 @@ func TestAdminAddrThatIsTaken(t *testing.T) {
 func TestMistakesInSlack(t *testing.T) {
 	t.Parallel()
 	findings := found(t, checkSettings, parsed(t, func(env *settings.Environment) {
-		env.SlackBotToken, env.SlackChannel, env.SlackRoutes, env.AdminAddr = "xoxp-"+secret, "alerts", "errors=#errors,deploys=C0123", ""
+		env.SlackBotToken, env.SlackChannel, env.SlackRoutes, env.AdminAddr = "xoxp-"+secret, "C0123", "", ""
 	}))
 	wantFinding(t, findings, Warn, "SLACK_BOT_TOKEN is a person's token (xoxp-)")
-	wantFinding(t, findings, Note, "alerts: a name of a channel begins with #; write #alerts, or the channel's ID")
 }

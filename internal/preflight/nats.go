@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -61,6 +62,8 @@ func connectAdvice(err error) string {
 		return "check the user in NATS_URL, NATS_CREDS_FILE and NATS_NKEY_FILE"
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout):
 		return "check NATS_URL, and whether the server is running"
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "check NATS_URL: what listens there does not greet as NATS does, so it may be the port of Redis"
 	case errors.Is(err, nats.ErrSecureConnRequired):
 		return "use tls:// in NATS_URL, and NATS_TLS_CA if the certificate is signed by your own authority"
 	case errors.Is(err, nats.ErrSecureConnWanted):

@@ -21,7 +21,7 @@ func (c *streamCheck) outcomes(ctx context.Context) {
 	info, err := c.stream(ctx, place.Stream)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		c.missingOutcomes(ctx, place)
+		c.missing(ctx, Warn, place.Stream, place.Subject+".>", "take them from it, or set NATS_STREAM to another name")
 		return
 	case err != nil:
 		c.report.warn(requestAdvice(err), "stream %s: %v%s", place.Stream, err, without)
@@ -61,18 +61,4 @@ func (c *streamCheck) mayRecord(ctx context.Context, place recent.Place) error {
 		return nil
 	}
 	return err
-}
-
-// missingOutcomes looks whether another stream has the subjects already.
-func (c *streamCheck) missingOutcomes(ctx context.Context, place recent.Place) {
-	subject, other := place.Subject+".>", ""
-	err := c.client.request(ctx, func(ctx context.Context) (err error) {
-		other, err = c.client.js.StreamNameBySubject(ctx, subject)
-		return err
-	})
-	if err == nil && other != "" {
-		c.report.warn("take them from it, or set NATS_STREAM to another name", "stream %s does not exist and cannot be created: stream %s already has subjects of %s", place.Stream, other, subject)
-		return // an error would only mean that this user may not ask
-	}
-	c.report.note("", "stream %s does not exist yet: the first worker will create it for %s", place.Stream, subject)
 }

@@ -27,7 +27,7 @@ func checkPace(s settings.Settings, r *report) {
 			continue
 		}
 		r.warn("lower LIMIT_GLOBAL, give categories channels of their own in SLACK_ROUTES, or set EVENT_MAX_AGE, which bounds how long an event waits",
-			"the limits let %.4g events a minute into %s and SLACK_PACE %s posts %.4g: while such a storm lasts, %.4g more wait with each minute, %s",
+			"the limits let up to %.4g events a minute into %s and SLACK_PACE %s posts %.4g: while such a storm lasts, %.4g more wait with each minute, %s",
 			perMinute, cmp.Or(channel, "the webhook's channel"), pace, paced, perMinute-paced, boundOfWaiting)
 	}
 }
@@ -35,33 +35,21 @@ func checkPace(s settings.Settings, r *report) {
 // boundOfWaiting is where the bound of events is that wait for their turn.
 const boundOfWaiting = "in the workers and then in the stream, until half of the consumer's max_ack_pending waits and nothing more is pulled"
 
-// intoChannels is how many events a second the limits let into each channel, in the long run. Any number of categories can
-// use the default channel, so it can get all that the global limit allows. So can one with a pattern, but for the limit that the
-// categories of a group share.
+// intoChannels is how many events a second the limits let into each channel at most, in the long run. Any number of categories
+// can use the default channel, so it can get all that the global limit allows. So can one with a pattern.
 func intoChannels(s settings.Settings) map[string]float64 {
 	limits := s.Store.Limits
 	all := rate(limits.Global)
-	byGroup := map[string]map[string]float64{}
+	into := map[string]float64{s.Slack.Channel: all}
 	for name, channel := range s.Slack.Routes.All() {
-		if byGroup[channel] == nil {
-			byGroup[channel] = map[string]float64{}
-		}
-		group, reach := ratelimit.GroupOf(name), all
+		reach := all
 		if !pattern.HasWildcard(name) {
 			reach = rate(limits.LimitFor(name))
 		}
-		if !pattern.HasWildcard(group) { // else the pattern matches in any number of groups
+		if group := ratelimit.GroupOf(name); !pattern.HasWildcard(group) { // else it matches in any number of groups
 			reach = min(reach, rate(limits.GroupLimit(group)))
-			byGroup[channel][group] = min(byGroup[channel][group]+reach, rate(limits.GroupLimit(group)))
-			continue
 		}
-		byGroup[channel][group] += reach
-	}
-	into := map[string]float64{s.Slack.Channel: all}
-	for channel, groups := range byGroup {
-		for _, reach := range groups {
-			into[channel] = min(all, into[channel]+reach)
-		}
+		into[channel] = min(all, into[channel]+reach)
 	}
 	return into
 }

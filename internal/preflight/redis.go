@@ -62,7 +62,8 @@ func redisAdvice(err error) string {
 		{"can't run this command", "give the user the ACL in docs/security.md"}, // in a script
 		{"WRONGPASS", "check the user and the password in REDIS_URL"},
 		{"NOAUTH", "put the user and the password into REDIS_URL"},
-		{"READONLY", replicaAdvice},
+		{"READONLY", "REDIS_URL names a replica: name the primary, or the Sentinels with master_name="},
+		{`"INFO {`, "that is a NATS server: REDIS_URL needs the port of Redis"},
 		{"NOREPLICAS", "it waits for replicas, see min-replicas-to-write"},
 		{"MISCONF", "it cannot write to its disk: check its log"},
 		{"OOM", "it is full: give it more memory, or set smaller limits; until then events are held"},
@@ -86,8 +87,6 @@ func redisAdvice(err error) string {
 }
 
 const unreachable = "check REDIS_URL, and the network"
-
-const replicaAdvice = "REDIS_URL names a replica: name the primary, or the Sentinels with master_name="
 
 // redisCheck looks at the one server that keeps the keys.
 type redisCheck struct {
@@ -142,9 +141,6 @@ func (c *redisCheck) server(ctx context.Context) {
 		version = "Redis " + c.info["redis_version"]
 	}
 	c.report.ok("%s, %s, %s", version, c.topology(), c.tls())
-	if c.info["role"] == "slave" {
-		c.report.fail(replicaAdvice, "it is a replica, and takes no writes")
-	}
 }
 
 // anybody looks whether the server takes commands without a user and a password. With a certificate nothing is known: the

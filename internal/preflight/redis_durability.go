@@ -11,20 +11,16 @@ import (
 // like the others.
 func (c *redisCheck) memory() {
 	policy, known := c.info["maxmemory_policy"]
-	limit, used := c.number("maxmemory"), c.number("used_memory")
+	limit := c.number("maxmemory")
 	switch {
 	case !known:
 		c.report.note("make sure that maxmemory-policy is noeviction", "eviction policy unknown")
-	case limit > 0 && policy != "noeviction":
-		c.report.warn("set maxmemory-policy noeviction: then it refuses writes, and events are held", "with maxmemory %s and the policy %s it evicts admissions when it is full, so more events are sent than the limits allow", term.Size(uint64(limit)), policy)
-	case policy != "noeviction":
-		c.report.note("set it to noeviction before maxmemory is ever set", "eviction policy %s, and no maxmemory yet", policy)
-	case limit > 0 && used > limit/10*9:
-		c.report.warn("give it more", "%s of maxmemory %s are used: when it is full, it refuses writes, and events are held", term.Size(uint64(used)), term.Size(uint64(limit)))
+	case policy == "noeviction":
+		c.report.ok("evicts nothing")
 	case limit > 0:
-		c.report.ok("evicts nothing; %s of maxmemory %s used", term.Size(uint64(used)), term.Size(uint64(limit)))
+		c.report.warn("set maxmemory-policy noeviction: then it refuses writes, and events are held", "with maxmemory %s and the policy %s it evicts admissions when it is full, so more events are sent than the limits allow", term.Size(uint64(limit)), policy)
 	default:
-		c.report.ok("evicts nothing; %s used, no maxmemory", term.Size(uint64(used)))
+		c.report.note("set it to noeviction before maxmemory is ever set", "eviction policy %s, and no maxmemory yet", policy)
 	}
 }
 
@@ -37,11 +33,6 @@ func (c *redisCheck) persistence(ctx context.Context) {
 		c.report.warn("set appendonly yes", "no append-only file: a restart loses admissions, and as many more events can be sent")
 	default:
 		c.fsync(c.setting(ctx, "appendfsync"))
-	}
-	for _, status := range []string{"aof_last_write_status", "rdb_last_bgsave_status"} {
-		if value := c.info[status]; value != "" && value != "ok" {
-			c.report.warn("check its disk and its log", "%s is %s: it may refuse writes, and then events are held", status, value)
-		}
 	}
 }
 
@@ -61,18 +52,13 @@ func (c *redisCheck) fsync(policy string) {
 
 // replication looks what a failover loses.
 func (c *redisCheck) replication(ctx context.Context) {
-	replicas, known := c.info["connected_slaves"]
-	if !known || c.info["role"] == "slave" {
-		return
-	}
 	connected := c.number("connected_slaves")
+	if connected == 0 {
+		return // there is nothing to fail over to
+	}
 	needed := c.setting(ctx, "min-replicas-to-write")
 	number, _ := strconv.ParseInt(needed, 10, 64) // unknown: 0
 	switch {
-	case number > connected:
-		c.report.fail("bring a replica back, or lower min-replicas-to-write", "%s of %s required replicas are connected, so it refuses writes", replicas, needed)
-	case connected == 0:
-		// There is nothing to fail over to.
 	case needed == "":
 		c.report.note("", "%s; min-replicas-to-write unknown", term.Count(int(connected), "replica"))
 	case number == 0 && connected > 1:

@@ -4,11 +4,9 @@ import (
 	"context"
 	"net"
 	"net/url"
-	"slices"
 	"strings"
 
 	"notifier/internal/settings"
-	"notifier/internal/slackout"
 	"notifier/internal/term"
 )
 
@@ -34,9 +32,6 @@ func checkSettings(ctx context.Context, s settings.Settings, r *report) {
 	if strings.HasPrefix(s.Slack.Token, "xoxp-") {
 		r.warn("use the bot token (xoxb-...) of the app's page OAuth & Permissions", "SLACK_BOT_TOKEN is a person's token (xoxp-): messages are posted in that person's name, until the person leaves")
 	}
-	if bare := bareNames(s.Channels()); len(bare) > 0 {
-		r.note("write #"+bare[0]+", or the channel's ID", "%s: a name of a channel begins with #", term.List(bare))
-	}
 	if unencrypted(s.Slack.APIURL) && s.Slack.Token != "" {
 		r.warn("use https", "SLACK_API_URL is http, so the token and all messages cross the network unencrypted")
 	}
@@ -52,13 +47,6 @@ func checkSettings(ctx context.Context, s settings.Settings, r *report) {
 	if s.Slack.AllowMarkup {
 		r.note("let only trusted publishers publish", "SLACK_MARKUP is allow: an event can ping the whole channel and disguise links")
 	}
-}
-
-// bareNames are the channels that are neither an ID nor a name with its sign.
-func bareNames(channels []string) []string {
-	return slices.DeleteFunc(slices.Clone(channels), func(channel string) bool {
-		return slackout.IsChannelID(channel) || strings.HasPrefix(channel, "#") || strings.HasPrefix(channel, "@")
-	})
 }
 
 // unencrypted reports whether requests to a URL cross the network in plain text.

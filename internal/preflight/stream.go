@@ -31,7 +31,9 @@ func (c *streamCheck) run(ctx context.Context) {
 	info, err := c.stream(ctx, name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		c.missingStream(ctx)
+		c.missing(ctx, Fail, name, c.settings.NATS.Pattern.String(),
+			"set NATS_STREAM to that one, or NATS_SUBJECT to subjects that no stream has")
+		c.missingReplicas()
 	case err != nil:
 		c.report.fail(requestAdvice(err), "stream %s: %v", name, err)
 		return // the next requests would fail too
@@ -56,20 +58,23 @@ func (c *streamCheck) stream(ctx context.Context, name string) (*jetstream.Strea
 	return info, err
 }
 
-// missingStream looks whether another stream has the subjects already: then a worker could not create its own.
-func (c *streamCheck) missingStream(ctx context.Context) {
-	subject, other := c.settings.NATS.Pattern.String(), ""
-	err := c.client.request(ctx, func(ctx context.Context) (err error) {
-		other, err = c.client.js.StreamNameBySubject(ctx, subject)
+// owner is the stream that takes a subject.
+func (c *streamCheck) owner(ctx context.Context, subject string) (stream string, err error) {
+	err = c.client.request(ctx, func(ctx context.Context) (err error) {
+		stream, err = c.client.js.StreamNameBySubject(ctx, subject)
 		return err
 	})
-	if err == nil && other != "" {
-		c.report.fail("set NATS_STREAM to "+other+", or NATS_SUBJECT to subjects that no stream has",
-			"stream %s does not exist and cannot be created: stream %s already has subjects of %s", c.settings.NATS.Stream, other, subject)
-		return // an error would only mean that this user may not ask
+	return stream, err
+}
+
+// missing is about a stream that does not exist. Where another one has its subjects already, a worker could not create it.
+func (c *streamCheck) missing(ctx context.Context, level Level, name, subject, advice string) {
+	other, err := c.owner(ctx, subject)
+	if err == nil && other != "" { // an error would only mean that this user may not ask
+		c.report.add(level, advice, "stream %s does not exist and cannot be created: stream %s already has subjects of %s", name, other, subject)
+		return
 	}
-	c.missingReplicas()
-	c.report.note("", "stream %s does not exist yet: the first worker will create it for %s; until then published events are not kept", c.settings.NATS.Stream, subject)
+	c.report.note("", "stream %s does not exist yet: the first worker will create it for %s", name, subject)
 }
 
 func (c *streamCheck) examineStream(info *jetstream.StreamInfo) {
@@ -109,26 +114,12 @@ func (c *streamCheck) checkSubjects(what string, taken []string, mismatch string
 	}
 }
 
-// missingDeadLetters looks whether another stream has the subjects already, as that of another deployment might.
-func (c *streamCheck) missingDeadLetters(ctx context.Context, name, subject string) {
-	other := ""
-	err := c.client.request(ctx, func(ctx context.Context) (err error) {
-		other, err = c.client.js.StreamNameBySubject(ctx, subject)
-		return err
-	})
-	if err == nil && other != "" {
-		c.report.fail("set DEAD_LETTER_SUBJECT to a subject that no stream has", "stream %s does not exist and cannot be created: stream %s already has subjects of %s", name, other, subject)
-		return // an error would only mean that this user may not ask
-	}
-	c.report.note("", "stream %s does not exist yet: the first worker will create it for %s", name, subject)
-}
-
 func (c *streamCheck) deadLetters(ctx context.Context) {
 	name, subject, r := c.settings.NATS.Stream+"_DEAD", c.settings.DeadLetter+".>", c.report
 	info, err := c.stream(ctx, name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		c.missingDeadLetters(ctx, name, subject)
+		c.missing(ctx, Fail, name, subject, "set DEAD_LETTER_SUBJECT to a subject that no stream has")
 		return
 	case err != nil:
 		r.fail(requestAdvice(err), "stream %s: %v", name, err)

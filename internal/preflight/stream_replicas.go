@@ -27,11 +27,8 @@ func (c *streamCheck) dropped(ctx context.Context) {
 	if c.settings.Dropped == "" {
 		return
 	}
-	subject, stream := c.settings.Dropped+".>", ""
-	err := c.client.request(ctx, func(ctx context.Context) (err error) {
-		stream, err = c.client.js.StreamNameBySubject(ctx, subject)
-		return err
-	})
+	subject := c.settings.Dropped + ".>"
+	stream, err := c.owner(ctx, subject)
 	switch { // another error only means that this user may not ask
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		c.report.warn("create a stream for them: nats stream add DROPPED --subjects '"+subject+"' --max-age 7d --defaults",

@@ -183,7 +183,8 @@ type tierBounds struct {
 
 var limitBounds = tierBounds{
 	count: MaxCount, shortest: MinWindow, longest: MaxWindow,
-	form: "COUNT/DURATION such as 10/30m", windows: "1ms to 744h (31 days) such as 30m, 1h30m or 500ms",
+	form:    "COUNT/DURATION such as 10/30m or 10/30m+1/5s",
+	windows: "1ms to 744h (31 days) in h, m, s or ms, such as 30m, 1h30m or 500ms",
 }
 
 // parseLimitTier parses one tier of a limit, with what may stand behind it.
@@ -220,7 +221,7 @@ func shortestPrecision(window time.Duration) time.Duration {
 
 func parseTier(text string, bounds tierBounds) (Tier, error) {
 	countText, windowText, found := strings.Cut(text, "/")
-	if !found {
+	if !found || strings.ContainsAny(windowText, "/,;") { // several tiers, joined with something else
 		return Tier{}, fmt.Errorf("%q, expected %s", text, bounds.form)
 	}
 	count, err := strconv.Atoi(countText)

@@ -50,10 +50,10 @@ func TestLimitHasUpToEightTiers(t *testing.T) {
 
 func TestLimitErrorsNameThePart(t *testing.T) {
 	const (
-		form      = "expected COUNT/DURATION such as 10/30m"
+		form      = "expected COUNT/DURATION such as 10/30m or 10/30m+1/5s"
 		count     = "expected a whole number from 1 to 1000000"
 		precision = "expected a duration such as 1m, or fixed"
-		duration  = "expected 1ms to 744h (31 days) such as 30m, 1h30m or 500ms"
+		duration  = "expected 1ms to 744h (31 days) in h, m, s or ms, such as 30m, 1h30m or 500ms"
 	)
 	for _, test := range []struct{ text, part, expected string }{
 		{"", `""`, form},
@@ -63,7 +63,7 @@ func TestLimitErrorsNameThePart(t *testing.T) {
 		{"10/30m+", `""`, form},
 		{"+10/30m", `""`, form},
 		{"10/30m++1/5s", `""`, form},
-		{"10/30m,1/5s", `duration "30m,1/5s"`, duration},
+		{"10/30m,1/5s", `"10/30m,1/5s"`, form},
 		{"/30m", `count ""`, count},
 		{"0/30m", `count "0"`, count},
 		{"-1/30m", `count "-1"`, count},
@@ -80,7 +80,8 @@ func TestLimitErrorsNameThePart(t *testing.T) {
 		{"10/999us", `duration "999us"`, duration},
 		{"10/745h", `duration "745h"`, duration},
 		{"10/31d", `duration "31d"`, duration},
-		{"10/30m/5s", `duration "30m/5s"`, duration},
+		{"10/30m/5s", `"10/30m/5s"`, form},
+		{"10/30m;", `"10/30m;"`, form},
 		{"10/ 30m", `duration " 30m"`, duration},
 		{"10/9999999999h", `duration "9999999999h"`, duration},
 		{"10/1000001ns", `duration "1000001ns"`, "expected whole microseconds"},

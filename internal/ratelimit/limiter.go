@@ -54,7 +54,7 @@ func New(
 	}
 	for _, limit := range rules.limits() {
 		if len(limit) == 0 {
-			return nil, errors.New("a limit without a tier, expected COUNT/DURATION such as 10/30m")
+			return nil, errors.New("a limit without a tier, expected " + limitBounds.form)
 		}
 	}
 	l := &Limiter{

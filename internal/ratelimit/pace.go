@@ -21,7 +21,7 @@ const (
 
 var paceBounds = tierBounds{
 	count: MaxPaceCount, shortest: MinPaceWindow, longest: MaxPaceWindow,
-	form: "COUNT/DURATION such as 10/10s, or off", windows: "100ms to 1h in whole microseconds, such as 10s",
+	form: "COUNT/DURATION such as 10/10s, or off", windows: "100ms to 1h in h, m, s or ms, such as 10s",
 }
 
 // ParsePace parses "COUNT/DURATION": so many posts to one channel in each rolling window, over all replicas;

@@ -16,7 +16,7 @@ import (
 // empty text gives none.
 func ParseOverrides(text string) (pattern.Table[Limit], error) {
 	limits, err := pattern.List[Limit]{
-		Form: "CATEGORY=LIMIT such as errors=20/30m", Kind: "category", Name: pattern.Check,
+		Form: "CATEGORY=LIMIT such as errors=20/30m+2/10s", Kind: "category", Name: pattern.Check,
 		Value: ParseLimit,
 	}.Parse(text)
 	if err != nil {

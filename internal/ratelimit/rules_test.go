@@ -38,12 +38,12 @@ func TestOverridesAreParsed(t *testing.T) {
 
 func TestOverrideErrorsNameTheCategory(t *testing.T) {
 	for _, test := range []struct{ text, part, expected string }{
-		{"errors", `"errors"`, "expected CATEGORY=LIMIT such as errors=20/30m"},
+		{"errors", `"errors"`, "expected CATEGORY=LIMIT such as errors=20/30m+2/10s, separated by commas"},
 		{"=5/1h", `"=5/1h"`, "expected CATEGORY=LIMIT"},
 		{" =5/1h", `" =5/1h"`, "expected CATEGORY=LIMIT"},
 		{"errors=5/1h,", `""`, "expected CATEGORY=LIMIT"},
 		{"errors=5/1h,,deploys=5/1h", `""`, "expected CATEGORY=LIMIT"},
-		{"errors=5/1h;deploys=5/1h", "errors: ", "expected 1ms to 744h"},
+		{"errors=5/1h;deploys=5/1h", `"errors=5/1h;deploys=5/1h"`, "separated by commas"},
 		{"errors=", `errors: ""`, "expected COUNT/DURATION"},
 		{"errors=0/1h", `errors: count "0"`, "expected a whole number from 1"},
 		{"deploys=5/1h,errors=5/1y", `errors: duration "1y"`, "expected 1ms to 744h"},

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"fmt"
 	"os"
 	"reflect"
 	"strings"
@@ -94,7 +95,7 @@ func fileOf(name string) string { return os.Getenv(name + "_FILE") }
 
 // Read reads every variable, from the environment or from the file that X_FILE names, and notes what cannot be read. A
 // variable that is set to the empty string counts as not set, because docker-compose passes unset variables on as empty
-// ones. An empty file is a problem: nobody names a file to set nothing.
+// ones.
 func Read(problems *Problems) Environment {
 	env, _ := read(problems)
 	return env
@@ -137,12 +138,12 @@ func readVariable(problems *Problems, value reflect.Value, tag reflect.StructTag
 			return Origin{}
 		}
 		content, err := readFile(path)
+		if err == nil && strings.TrimSpace(string(content)) == "" { // nobody names a file to set nothing
+			err = fmt.Errorf("%s is empty", path)
+		}
 		if err != nil {
 			problems.Add(name+"_FILE", "%v; expected a readable file with the value of %s", err, name)
-			return Origin{}
-		}
-		if strings.TrimSpace(string(content)) == "" { // a default in its place could be: no token at all
-			problems.Add(name+"_FILE", "%s is empty, expected a file with the value of %s", path, name)
+			value.SetString(tag.Get("default")) // so that there is no second problem
 			return Origin{}
 		}
 		value.SetString(strings.TrimRight(string(content), "\r\n")) // without the line end that editors leave

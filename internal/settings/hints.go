@@ -12,9 +12,7 @@ import (
 // problem on its line. These are the mistakes that people make often, or cannot see; for all others the line says what was
 // expected. Hints about a secret show nothing of it.
 func hint(variable, value string) string {
-	trimmed := strings.TrimSpace(value)
 	isLimit := strings.HasPrefix(variable, "LIMIT_") || variable == "SLACK_PACE"
-	isDuration := durations[variable]
 	if r := lookalike(value); r != 0 {
 		if hidden(variable) {
 			return "it has a character that only looks like one of ASCII: type it again"
@@ -41,31 +39,13 @@ func hint(variable, value string) string {
 	if found := swapped.FindStringSubmatch(value); isLimit && found != nil {
 		return "COUNT and DURATION are swapped; write " + found[2] + "/" + found[1]
 	}
-	if isDuration {
-		trimmed = "/" + trimmed // as in a limit
-	}
-	if (isLimit || isDuration) && otherUnit.MatchString(trimmed) {
-		return "units are h, m, s and ms: a day is 24h, five minutes are 5m"
-	}
-	if found := noUnit.FindStringSubmatch(trimmed); (isLimit || isDuration) && found != nil {
-		n := found[1]
-		return fmt.Sprintf("%s has no unit: %ss are seconds, %sm minutes, %sh hours", n, n, n, n)
-	}
 	if strings.TrimSpace(value) != value {
 		return "there is white space around it: remove that"
 	}
 	return ""
 }
 
-var durations = map[string]bool{
-	"DEDUPE_WINDOW": true, "EVENT_MAX_AGE": true, "SLACK_TIMEOUT": true, "DIGEST_INTERVAL": true, "SHUTDOWN_TIMEOUT": true,
-}
-
-var (
-	swapped   = regexp.MustCompile(`(?:^|[=+,])\s*((?:\d+(?:h|m|s|ms))+)\s*/\s*(\d+)\s*(?:$|[+,])`)
-	otherUnit = regexp.MustCompile(`/[\dhms. ]*\d\s*((?i:mins?|minutes?|secs?|seconds?|hrs?|hours?|d|days?|w|weeks?)|M|H|S)\b`)
-	noUnit    = regexp.MustCompile(`/\s*([1-9]\d*)\s*(?:[:+,]|$)`)
-)
+var swapped = regexp.MustCompile(`(?:^|[=+,])\s*((?:\d+(?:h|m|s|ms))+)\s*/\s*(\d+)\s*(?:$|[+,])`)
 
 // hidden reports whether the value of a variable must not be shown as it is.
 func hidden(variable string) bool {

@@ -44,7 +44,7 @@ func parseRoutes(problems *Problems, text string) pattern.Table[string] {
 	routes, err := status.ParseRoutes(text)
 	problems.addEach("SLACK_ROUTES", err)
 	for name, channel := range routes.All() {
-		if strings.ContainsAny(channel, " \t;") {
+		if strings.ContainsAny(channel, " \t") {
 			problems.Add("SLACK_ROUTES", "%s: %q, expected one channel such as C0123 or #alerts, without white space", name, channel)
 		} else if isPerson(channel) {
 			problems.Add("SLACK_ROUTES", "%s: %q "+namesPerson, name, channel)

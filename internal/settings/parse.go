@@ -11,6 +11,7 @@ import (
 	"notifier/internal/slackout"
 	"notifier/internal/slackout/markup"
 	"notifier/internal/status/digest"
+	"notifier/internal/telemetry"
 	"notifier/internal/term"
 )
 
@@ -56,13 +57,18 @@ func parseSource(env Environment, problems *Problems) NATS {
 	if env.NATSMode != "" && env.NATSMode != "jetstream" { // v0.1.0 had core, too
 		problems.Add("NATS_MODE", "%q: events are read through JetStream alone, because core loses what a worker holds that dies; expected no such variable", env.NATSMode)
 	}
-	pattern, err := event.ParsePattern(env.NATSSubject)
-	if err != nil {
+	var err error
+	n.Pattern, err = event.ParsePattern(env.NATSSubject)
+	switch {
+	case err != nil:
 		problems.Add("NATS_SUBJECT", "%v", err)
-	} else if strings.ContainsAny(env.NATSSubject, ",;") {
+	case strings.ContainsAny(env.NATSSubject, ",;"):
 		problems.Add("NATS_SUBJECT", "%q looks like several subjects, expected one", env.NATSSubject)
+	case strings.TrimLeft(env.NATSSubject, "*.") == ">":
+		problems.Add("NATS_SUBJECT", "%q takes every subject, also those of dead letters; expected a prefix, such as notify.>",
+			env.NATSSubject)
+		n.Pattern = event.Pattern{} // no other subject can be outside it
 	}
-	n.Pattern = pattern
 	checkName(problems, "NATS_STREAM", env.NATSStream)
 	checkName(problems, "NATS_CONSUMER", env.NATSConsumer)
 	return n
@@ -236,4 +242,5 @@ func parseWorker(env Environment, problems *Problems, s *Settings) {
 	default:
 		problems.Add("LOG_FORMAT", "%q, expected json or console", env.LogFormat)
 	}
+	problems.addEach("", telemetry.CheckTracing()) // the OTEL_* variables, which are OpenTelemetry's
 }

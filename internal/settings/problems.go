@@ -38,13 +38,17 @@ func (p *Problems) Add(variable, format string, arguments ...any) {
 	p.variables[variable] = true
 }
 
-// addEach notes each of the errors that errors.Join has joined, or the one that err is; none if it is nil.
+// addEach notes each of the errors that errors.Join has joined, or the one that err is; none if it is nil. Without a variable
+// each error begins with its own: "VARIABLE: what is wrong".
 func (p *Problems) addEach(variable string, err error) {
 	switch joined, several := err.(interface{ Unwrap() []error }); {
 	case several:
 		for _, err := range joined.Unwrap() {
 			p.addEach(variable, err)
 		}
+	case err != nil && variable == "":
+		variable, wrong, _ := strings.Cut(err.Error(), ": ")
+		p.Add(variable, "%s", wrong)
 	case err != nil:
 		p.Add(variable, "%v", err)
 	}

@@ -67,6 +67,11 @@ func LoadWithOrigins() (Settings, []Origin, error) {
 	env, origins := read(problems)
 	settings := Parse(env, problems)
 	settings.Exposed, settings.Unknown = exposed(origins), unknownIn(origins)
+	if problems.Err() != nil { // one of them may be why
+		for _, unknown := range settings.Unknown {
+			problems.lines = append(problems.lines, unknown.String())
+		}
+	}
 	return settings, origins, problems.Err()
 }
 
@@ -114,13 +119,8 @@ func LoadLimits(instead map[string]string) (Store, error) {
 // LoadSubject reads and checks only which subjects workers read. Its error is a *Problems.
 func LoadSubject() (event.Pattern, error) {
 	all := &Problems{}
-	env := Read(all)
-	problems := all.about([]string{"NATS_SUBJECT"})
-	subject, err := event.ParsePattern(env.NATSSubject)
-	if err != nil && !problems.unreadable("NATS_SUBJECT") {
-		problems.Add("NATS_SUBJECT", "%s", err)
-	}
-	return subject, problems.Err()
+	source := parseSource(Read(all), all)
+	return source.Pattern, all.about([]string{"NATS_SUBJECT"}).Err()
 }
 
 // LoadAdmin reads and checks only where the admin server of a worker is to be found. It also returns the server's token;

@@ -191,7 +191,7 @@ func TestAnEmptyFileIsAProblem(t *testing.T) {
 				t.Setenv(name+"_FILE", path)
 				problems := &Problems{}
 				Read(problems)
-				want := name + "_FILE: " + path + " is empty, expected a file with the value of " + name
+				want := name + "_FILE: " + path + " is empty; expected a readable file with the value of " + name
 				if got := problems.Lines(); len(got) != 1 || got[0] != want {
 					t.Errorf("%q: %q, expected %q", content, got, want)
 				}

@@ -18,9 +18,9 @@ type UnknownVariable struct {
 
 func (u UnknownVariable) String() string {
 	if u.Nearest == "" {
-		return u.Name + " is not a setting of notifier, and has no effect"
+		return u.Name + ": is not a setting of notifier, and has no effect"
 	}
-	return fmt.Sprintf("%s is not a setting of notifier, and has no effect; %s is one", u.Name, u.Nearest)
+	return fmt.Sprintf("%s: is not a setting of notifier, and has no effect; %s is one", u.Name, u.Nearest)
 }
 
 const (
@@ -49,15 +49,15 @@ var meant = map[string]string{
 // conventional are names that other programs read, such as the command nats. They count only where the setting is not set, as
 // else they are there for those.
 var conventional = map[string]string{
-	"REDIS_URI": "REDIS_URL", "REDIS_ADDR": "REDIS_URL", "REDIS_ADDRESS": "REDIS_URL", "REDIS_DSN": "REDIS_URL", "REDIS_CONNECTION_STRING": "REDIS_URL",
-	"NATS_URI": "NATS_URL", "NATS_ADDR": "NATS_URL", "NATS_SERVER": "NATS_URL", "NATS_SERVERS": "NATS_URL",
+	"REDIS_HOST": "REDIS_URL", "REDIS_URI": "REDIS_URL", "REDIS_ADDR": "REDIS_URL", "REDIS_ADDRESS": "REDIS_URL", "REDIS_DSN": "REDIS_URL", "REDIS_CONNECTION_STRING": "REDIS_URL",
+	"NATS_HOST": "NATS_URL", "NATS_URI": "NATS_URL", "NATS_ADDR": "NATS_URL", "NATS_SERVER": "NATS_URL", "NATS_SERVERS": "NATS_URL",
 	"NATS_CREDS": "NATS_CREDS_FILE", "NATS_NKEY": "NATS_NKEY_FILE", "NATS_CA": "NATS_TLS_CA", "NATS_CERT": "NATS_TLS_CERT", "NATS_KEY": "NATS_TLS_KEY",
 }
 
 // foreign are names near a setting that belong to somebody: to Slack apps, to docker-compose.yml, to images and to orchestrators,
 // which make variables of the names of services.
 var foreign = regexp.MustCompile(`^(SLACK_(APP|USER)_TOKEN|SLACK_(SIGNING|CLIENT)_SECRET|SLACK_(CLIENT|APP|TEAM|USER)_ID|` +
-	`NATS_(HOST|PORT|USER|PASSWORD|CONTEXT|TIMEOUT)|REDIS_(HOST|PORT|DB|USER|USERNAME|PASSWORD)|` +
+	`NATS_(PORT|USER|PASSWORD|CONTEXT|TIMEOUT)|REDIS_(PORT|DB|USER|USERNAME|PASSWORD)|` +
 	`[A-Z0-9_]+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|[A-Z0-9_]+_PORT(_[0-9]+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?|[A-Z0-9_]+_ENV_[A-Z0-9_]+)$`)
 
 // unknownVariables lists what looks like a setting among the variables of an environment, sorted by name, without their values.
@@ -84,7 +84,7 @@ func unknownVariables(names []string, set map[string]bool) []UnknownVariable {
 
 // looksLike reports whether a name that is not a setting looks like one, and like which.
 func looksLike(name string, known []string, set map[string]bool) (nearest string, looks bool) {
-	upper := strings.ToUpper(name)
+	upper := strings.TrimPrefix(strings.ToUpper(name), "NOTIFIER_")
 	base, ofFile := strings.CutSuffix(upper, "_FILE")
 	suffix := ""
 	if ofFile {
@@ -102,12 +102,12 @@ func looksLike(name string, known []string, set map[string]bool) (nearest string
 	}
 	distance := 1
 	switch {
-	case own || hasPrefix(upper, sharedPrefixes) && len(name) >= 12:
+	case own || hasPrefix(upper, sharedPrefixes) && len(upper) >= 12:
 		distance = ownNameDistance
-	case hasPrefix(upper, sharedPrefixes) || len(name) >= 12:
+	case hasPrefix(upper, sharedPrefixes) || len(upper) >= 12:
 		distance = 2
 	}
-	nearest, found := suggest.Within(name, known, distance)
+	nearest, found := suggest.Within(upper, known, distance)
 	return nearest, found || own
 }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +20,8 @@ func TestUnknownVariables(t *testing.T) {
 		"SLACK_CHANEL": "SLACK_CHANNEL", "SLACK_CHANNEL_ID": "SLACK_CHANNEL", "SLACK_TOKEN": "SLACK_BOT_TOKEN", "SLACK_TOKEN_FILE": "SLACK_BOT_TOKEN_FILE",
 		"SLACK_WEBHOOK": "SLACK_WEBHOOK_URL", "slack_channel": "SLACK_CHANNEL", "Limit_Global": "LIMIT_GLOBAL", "DEDUP_WINDOW": "DEDUPE_WINDOW",
 		"EVENT_MAX_AGES": "EVENT_MAX_AGE", "SEND_CONCURENCY": "SEND_CONCURRENCY", "BATCHSIZE": "BATCH_SIZE", "LOGLEVEL": "LOG_LEVEL",
-		"LOG_LVL": "LOG_LEVEL", "ADMIN_ADDRESS": "ADMIN_ADDR", "ADMIN_PORT": "ADMIN_ADDR", "REDIS_URI": "REDIS_URL", "NATS_CREDS": "NATS_CREDS_FILE",
+		"LOG_LVL": "LOG_LEVEL", "ADMIN_ADDRESS": "ADMIN_ADDR", "ADMIN_PORT": "ADMIN_ADDR", "REDIS_URI": "REDIS_URL", "NATS_CREDS": "NATS_CREDS_FILE", "REDIS_HOST": "REDIS_URL", "NATS_HOST": "NATS_URL",
+		"NOTIFIER_LIMIT_GLOBAL": "LIMIT_GLOBAL", "NOTIFIER_SLACK_BOT_TOKEN_FILE": "SLACK_BOT_TOKEN_FILE", "NOTIFIER_LOG_LEVL": "LOG_LEVEL",
 		"SHUTDOWN_TIMOUT": "SHUTDOWN_TIMEOUT", "DEAD_LETTER_SUBJET": "DEAD_LETTER_SUBJECT", "DIGEST_INTERVALL": "DIGEST_INTERVAL",
 		"GLOBAL_LIMIT": "LIMIT_GLOBAL", "CATEGORY_LIMIT": "LIMIT_CATEGORY", "GROUP_LIMIT": "LIMIT_GROUP", "GLOBAL_LIMIT_FILE": "LIMIT_GLOBAL_FILE",
 		"LIMIT_GLOBAL ": "LIMIT_GLOBAL", "LIMIT_FOR_TUESDAYS": "-", "DIGEST_ME": "-", "LIMIT_GLOB\x1b": "LIMIT_GLOBAL",
@@ -43,12 +44,12 @@ func TestForeignVariables(t *testing.T) {
 	}
 	names = append(names,
 		"HOME", "PATH", "TERM", "LANG", "PWD", "SHLVL", "HOSTNAME", "USER", "LOGNAME", "TZ", "BASE_URL", "DATA_URL", "API_URL", "DATABASE_URL",
-		"REDIS_HOST", "REDIS_PORT", "REDIS_DB", "REDIS_USER", "REDIS_PASSWORD", "REDIS_VERSION", "REDIS_DOWNLOAD_URL", "REDIS_SERVICE_HOST", "REDIS_SERVICE_PORT",
+		"REDIS_PORT", "REDIS_DB", "REDIS_USER", "REDIS_PASSWORD", "REDIS_VERSION", "REDIS_DOWNLOAD_URL", "REDIS_SERVICE_HOST", "REDIS_SERVICE_PORT",
 		"REDIS_SERVICE_PORT_REDIS", "REDIS_PORT_6379_TCP", "REDIS_PORT_6379_TCP_ADDR", "REDIS_PORT_6379_TCP_PORT", "REDIS_PORT_6379_TCP_PROTO", "REDIS_ENV_REDIS_URL",
-		"NATS_HOST", "NATS_PORT", "NATS_USER", "NATS_PASSWORD", "NATS_SERVICE_HOST", "NATS_SERVICE_PORT", "NATS_SERVICE_PORT_CLIENT", "NATS_PORT_4222_TCP", "NATS_CONTEXT",
+		"NATS_PORT", "NATS_USER", "NATS_PASSWORD", "NATS_SERVICE_HOST", "NATS_SERVICE_PORT", "NATS_SERVICE_PORT_CLIENT", "NATS_PORT_4222_TCP", "NATS_CONTEXT",
 		"SLACK_APP_TOKEN", "SLACK_USER_TOKEN", "SLACK_SIGNING_SECRET", "SLACK_CLIENT_ID", "SLACK_CLIENT_SECRET", "SLACK_TEAM_ID", "SLACK_APP_TOKEN_FILE",
 		"LOG_DIR", "LOG_FILE", "LOG_PATH", "LOG_LINES", "ADMIN_USER", "ADMIN_PASSWORD", "ADMIN_EMAIL", "ADMIN_NAME", "EVENT_NAME", "EVENT_TYPE", "SEND_GRID_KEY",
-		"BATCH_ID", "NOTIFIER_SERVICE_HOST", "NOTIFIER_PORT_8080_TCP", "KUBERNETES_SERVICE_HOST", "KUBERNETES_PORT_443_TCP", "OTEL_EXPORTER_OTLP_ENDPOINT",
+		"BATCH_ID", "NOTIFIER_SERVICE_HOST", "NOTIFIER_PORT", "NOTIFIER_PORT_8080_TCP", "NOTIFIER_VERSION", "NOTIFIER_IMAGE", "NOTIFIER_NATS_PORT", "KUBERNETES_SERVICE_HOST", "KUBERNETES_PORT_443_TCP", "OTEL_EXPORTER_OTLP_ENDPOINT",
 		"GOMEMLIMIT", "AUTOMEMLIMIT", "HTTPS_PROXY", "NO_PROXY", "NO_COLOR", "SSL_CERT_FILE", "COMPOSE_PROFILES", "COMPOSE_FILE", "", "=", strings.Repeat("LIMIT_", 1000))
 	if got := unknownVariables(names, nil); len(got) > 0 {
 		t.Errorf("taken for settings: %v", got)
@@ -73,7 +74,8 @@ func TestOwnFilesHaveNoUnknownVariables(t *testing.T) {
 	if len(names) < 50 {
 		t.Fatalf("only %d variables are found: %v", len(names), names)
 	}
-	if got := unknownVariables(names, nil); len(got) > 0 {
+	set := map[string]bool{"NATS_URL": true, "REDIS_URL": true} // from files, beside NATS_HOST and REDIS_HOST of another service
+	if got := unknownVariables(names, set); len(got) > 0 {
 		t.Errorf("taken for mistakes: %v", got)
 	}
 }
@@ -95,7 +97,21 @@ func TestUnknownVariablesOfTheEnvironment(t *testing.T) {
 	setenv(t, map[string]string{"LIMIT_GLOBL": "secret", "NATS_STREEM": "", "REDIS_URL": "redis://one", "REDIS_URI": "redis://one"})
 	s, err := loaded(t)
 	kit.Check(t, err)
-	if got, want := fmt.Sprint(s.Unknown), "[LIMIT_GLOBL is not a setting of notifier, and has no effect; LIMIT_GLOBAL is one]"; got != want {
+	if got, want := fmt.Sprint(s.Unknown), "[LIMIT_GLOBL: is not a setting of notifier, and has no effect; LIMIT_GLOBAL is one]"; got != want {
 		t.Errorf("%s, expected %s", got, want)
+	}
+}
+
+// TestUnknownVariablesBesideProblems: one of them may be why another variable is missing.
+func TestUnknownVariablesBesideProblems(t *testing.T) {
+	setenv(t, map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_TOKEN": "xoxb-s3cret", "NOTIFIER_LIMIT_GLOBAL": "5/1m"})
+	_, err := loaded(t)
+	got := lines(t, err)
+	want := []string{
+		"NOTIFIER_LIMIT_GLOBAL: is not a setting of notifier, and has no effect; LIMIT_GLOBAL is one",
+		"SLACK_TOKEN: is not a setting of notifier, and has no effect; SLACK_BOT_TOKEN is one",
+	}
+	if len(got) != 3 || !strings.HasPrefix(got[0], "SLACK_BOT_TOKEN: is not set") || !slices.Equal(got[1:], want) {
+		t.Errorf("%q, expected the missing token and then %q", got, want)
 	}
 }

@@ -17,24 +17,10 @@ import (
 func parseDuration(problems *Problems, variable, text string, least, most time.Duration) time.Duration {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < least || d > most {
-		problems.Add(variable, "%q, expected a duration from %s to %s such as %s", text, term.ShortDuration(least), term.ShortDuration(most), example(least, most))
+		problems.Add(variable, "%q, expected a duration from %s to %s in h, m, s or ms",
+			text, term.ShortDuration(least), term.ShortDuration(most))
 	}
 	return d
-}
-
-// example is a duration in range, as a user writes one.
-func example(least, most time.Duration) string {
-	var fitting []string
-	for _, d := range []time.Duration{30 * time.Second, 10 * time.Minute, 24 * time.Hour} {
-		if d >= least && d <= most {
-			fitting = append(fitting, term.ShortDuration(d))
-		}
-	}
-	last := len(fitting) - 1
-	if last < 1 {
-		return strings.Join(fitting, "")
-	}
-	return strings.Join(fitting[:last], ", ") + " or " + fitting[last]
 }
 
 func parseNumber[N int | int64](problems *Problems, variable, text string, least, most N) N {

@@ -36,23 +36,20 @@ type otlpClient struct {
 }
 
 // newOTLPClient makes a client from the OTEL_EXPORTER_OTLP_* variables. variable returns the name of the variable for the
-// traces, or else the one for all signals, and its value. Errors name the variable and never show its value, which can be
-// a secret.
+// traces, or else the one for all signals, and its value. The error is all that is wrong, joined as by errors.Join: each
+// names the variable and what was expected, but not the value, which can be a secret.
 func newOTLPClient(variable func(suffix string) (name, value string)) (*otlpClient, error) {
 	c := &otlpClient{timeout: 10 * time.Second, headers: http.Header{}}
+	var wrong []error
 	if name, value := variable("PROTOCOL"); value != "" && value != "http/protobuf" {
-		return nil, fmt.Errorf("%s is a protocol that notifier does not speak, expected http/protobuf", name)
+		wrong = append(wrong, fmt.Errorf("%s: is a protocol that notifier does not speak, expected http/protobuf", name))
 	}
-	if err := c.setEndpoint(variable("ENDPOINT")); err != nil {
-		return nil, err
-	}
-	if err := c.setHeaders(variable("HEADERS")); err != nil {
-		return nil, err
-	}
+	wrong = append(wrong, c.setEndpoint(variable("ENDPOINT")))
+	wrong = append(wrong, c.setHeaders(variable("HEADERS")))
 	if name, value := variable("TIMEOUT"); value != "" {
 		ms, err := strconv.ParseUint(value, 10, 31)
 		if err != nil || ms == 0 {
-			return nil, fmt.Errorf("%s is not a time, expected milliseconds such as 10000", name)
+			wrong = append(wrong, fmt.Errorf("%s: is not a time, expected milliseconds such as 10000", name))
 		}
 		c.timeout = time.Duration(ms) * time.Millisecond
 	}
@@ -61,10 +58,10 @@ func newOTLPClient(variable func(suffix string) (name, value string)) (*otlpClie
 	case "gzip":
 		c.gzip = true
 	default:
-		return nil, fmt.Errorf("%s is no compression that notifier knows, expected gzip or none", name)
+		wrong = append(wrong, fmt.Errorf("%s: is no compression that notifier knows, expected gzip or none", name))
 	}
 	trust, err := otlpTLS(variable)
-	if err != nil {
+	if err := errors.Join(append(wrong, err)...); err != nil {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -83,7 +80,7 @@ func (c *otlpClient) setEndpoint(name, value string) error {
 	}
 	parsed, err := url.Parse(value)
 	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
-		return fmt.Errorf("%s is not a URL, expected http://host:port or https://host:port", name)
+		return fmt.Errorf("%s: is not a URL, expected http://host:port or https://host:port", name)
 	}
 	if !strings.HasSuffix(name, "_TRACES_ENDPOINT") {
 		parsed = parsed.JoinPath("v1/traces")
@@ -102,7 +99,7 @@ func (c *otlpClient) setHeaders(name, list string) error {
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		key = strings.TrimSpace(key)
 		if !found || err != nil || key == "" || strings.ContainsAny(key+value, "\r\n") || strings.ContainsAny(key, ": ") {
-			return fmt.Errorf("%s is not a list of headers, expected name=value, separated by commas", name)
+			return fmt.Errorf("%s: is not a list of headers, expected name=value, separated by commas", name)
 		}
 		c.headers.Set(key, value)
 	}
@@ -119,14 +116,14 @@ func otlpTLS(variable func(suffix string) (name, value string)) (*tls.Config, er
 		}
 		trust.RootCAs = x509.NewCertPool()
 		if !trust.RootCAs.AppendCertsFromPEM(content) {
-			return nil, fmt.Errorf("%s: %s has no certificate in PEM", name, file)
+			return nil, fmt.Errorf("%s: %s has no certificate in PEM, expected one", name, file)
 		}
 	}
 	name, certificate := variable("CLIENT_CERTIFICATE")
 	if _, key := variable("CLIENT_KEY"); certificate != "" || key != "" {
 		pair, err := tls.LoadX509KeyPair(certificate, key)
 		if err != nil {
-			return nil, fmt.Errorf("%s and its key: %w", name, err)
+			return nil, fmt.Errorf("%s: %w; expected a certificate and its key in PEM", name, err)
 		}
 		trust.Certificates = []tls.Certificate{pair}
 	}

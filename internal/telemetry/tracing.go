@@ -50,21 +50,33 @@ func tracingWanted() bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
-// StartTracing reads the OTEL_* variables; nil where tracing is off. Its error describes what is wrong with them.
-func StartTracing(ctx context.Context, log *zap.Logger) (*Tracing, error) {
+// CheckTracing is what is wrong with the OTEL_* variables, joined as by errors.Join: "VARIABLE: what is wrong, expected ...".
+func CheckTracing() error {
+	_, err := exporterClient()
+	return err
+}
+
+// exporterClient is the client of the exporter that the variables name; nil: tracing is off.
+func exporterClient() (*otlpClient, error) {
 	if !tracingWanted() {
 		return nil, nil
+	}
+	client, err := newOTLPClient(otlpVariable)
+	if exporter := os.Getenv("OTEL_TRACES_EXPORTER"); exporter != "" && exporter != "otlp" {
+		return nil, errors.Join(fmt.Errorf("OTEL_TRACES_EXPORTER: %q, expected otlp or none", exporter), err)
+	}
+	return client, err
+}
+
+// StartTracing reads the OTEL_* variables; nil where tracing is off. Its error describes what is wrong with them.
+func StartTracing(ctx context.Context, log *zap.Logger) (*Tracing, error) {
+	client, err := exporterClient()
+	if client == nil {
+		return nil, err
 	}
 	// What the library itself would log about settings that it cannot read can contain secrets: headers, URLs.
 	otel.SetLogger(logr.Discard())
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("spans are lost", zap.Error(showable(err))) }))
-	if exporter := os.Getenv("OTEL_TRACES_EXPORTER"); exporter != "" && exporter != "otlp" {
-		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER %q, expected otlp or none", exporter)
-	}
-	client, err := newOTLPClient(otlpVariable)
-	if err != nil {
-		return nil, err
-	}
 	exporter, err := otlptrace.New(ctx, client)
 	if err != nil {
 		return nil, err
