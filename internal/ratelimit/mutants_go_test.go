@@ -69,11 +69,12 @@ var goMutants = []mutant{
 	{limitGo, "windows may have any number of buckets", "case t.Window > MaxBuckets*width:", "case false:"},
 	{argumentsGo, "a category is not below its group", "wider := l.addGroup(q, groups, GroupOf(category))", "wider := globalNumber"},
 	{argumentsGo, "categories of a group have a scope of it each", "if groups[group] == \"\" {", "if true {"},
-	{argumentsGo, "all origins have one number", "number: strconv.Itoa(len(origins.all) + 1)}", "number: \"1\"}"},
+	{argumentsGo, "all origins have one number", "number: strconv.Itoa(len(origins.all) + 1),", "number: \"1\","},
 	{argumentsGo, "events with a source are charged to the first category",
-		"indexEntry(o.category, o.source), numberOf[o.category])", "indexEntry(o.category, o.source), numberOf[q.origins.categories[0]])"},
+		"o.entry, numberOf[o.category])", "o.entry, numberOf[q.origins.categories[0]])"},
 	{argumentsGo, "calls carry no token", "micros(p.retention), token, l.replica", "micros(p.retention), anyStore, l.replica"},
 	{argumentsGo, "replicas have no name", "micros(p.retention), token, l.replica", "micros(p.retention), token, \"\""},
+	{restoreGo, "the index is put back without sources", "entry: origin.entry,", "entry: origin.category,"},
 	{indexGo, "categories without slots are listed", "now.Add(-p.retention)", "now.Add(-9 * p.retention)"},
 	{replyGo, "a lower bound is exact", "lowerBound == 1,", "lowerBound == 2,"},
 	{replyGo, "an answer of another store is unexpected", "if word == \"unknown store\" {", "if false {"},
@@ -92,7 +93,7 @@ var goMutants = []mutant{
 	{planGo, "the journal forgets within a temporary window", "	l.journal.keepFor(p.remembers)\n", ""},
 
 	// What a replica remembers, and puts back.
-	{limiterGo, "what is in Slack is not remembered", "	l.journal.isSent(request.member(), request.Category)\n", ""},
+	{limiterGo, "what is in Slack is not remembered", "	l.journal.isSent(request.member(), indexEntry(request.Category, sourceName(request.Source)))\n", ""},
 	{limiterGo, "an answer from before a loss counts", "if !l.remember(q, batch, answer, epoch) {", "if l.remember(q, batch, answer, epoch); false {"},
 	{limiterGo, "any store records what was sent", "micros(l.dedupe),\n\t\t\tl.knownToken()).Result()", "micros(l.dedupe),\n\t\t\tanyStore).Result()"},
 	{restoreGo, "admissions of one time are put back in two calls", "full && r.at != entries[i-1].at ||", "full ||"},
