@@ -106,7 +106,7 @@ func TestTheLastMessageIsEdited(t *testing.T) {
 			}
 		}
 		w.drop("category", "errors", 5)
-		turn("In the last minute 5 events were not sent: 5 of errors (its limit 10/30m). There is room now.")
+		turn("In the last minute 5 events were not sent: 5 of errors (its limit 10/30m). The global limit has room now.")
 		w.drop("category", "errors", 2)
 		w.drop("global", "deploys", 30)
 		turn("37 events were not sent: 30 of deploys (the global limit 100/30m) and 7 of errors (its limit 10/30m).")
@@ -224,7 +224,7 @@ func TestNextFreeSlotAndTheFailureToKnowIt(t *testing.T) {
 		w.old()
 		d.turn(t.Context())
 		texts := w.texts()
-		if len(texts) != 2 || !strings.Contains(texts[0], "). Next free slot: <!date^") || !strings.HasSuffix(texts[1], "10/30m).") && !strings.HasSuffix(texts[1], "100/30m).") {
+		if len(texts) != 2 || !strings.Contains(texts[0], "). Next free global slot: <!date^") || !strings.HasSuffix(texts[1], "10/30m).") && !strings.HasSuffix(texts[1], "100/30m).") {
 			t.Errorf("%q", texts)
 		}
 	})
