@@ -148,15 +148,13 @@ func tiersOf(usages []ratelimit.Usage) []Tier {
 	return tiers
 }
 
-var errPattern = errors.New("is a pattern, expected the name of one category, such as errors")
-
 // CheckCategory returns what is wrong with a name of a category, or nil. The error follows the name: "errors.> is a pattern ...".
 func CheckCategory(category string) error {
 	if err := pattern.Check(category); err != nil {
 		return err
 	}
 	if pattern.HasWildcard(category) {
-		return errPattern
+		return errors.New("is a pattern, expected the name of one category, such as errors")
 	}
 	return nil
 }

@@ -187,19 +187,24 @@ func (v view) failingChannels() (s Summary, failing bool) {
 		return Summary{Kind: "refused " + strings.Join(channels, " "), Level: LevelBad, Title: "nothing to " + names, Text: text + v.heldText()}, true
 	}
 	var paused, closed, some []string
-	longest := 0.0
+	longest, held, one := 0.0, 0, ""
 	for _, pause := range v.Pauses {
 		paused = append(paused, pause.Channel)
 		longest = max(longest, pause.LeftS)
 	}
 	var first *time.Time
 	for _, w := range v.waits() {
+		what := "one event"
+		if w.held > 1 {
+			what = term.Count(w.held, "event")
+		}
+		what += " for " + w.Text() + v.since(&w.Since)
 		switch {
 		case w.Channel == "" || slices.Contains(paused, w.Channel):
 		case v.posted[w.Channel].After(w.Since): // by another replica: Slack takes other events there
-			some = append(some, fmt.Sprintf("%s for %s%s", events(max(1, w.held)), w.Text(), v.since(&w.Since)))
+			some = append(some, what)
 		default:
-			closed = append(closed, w.Channel)
+			closed, held, one = append(closed, w.Channel), held+w.held, what
 			if first == nil || w.Since.Before(*first) {
 				first = &w.Since
 			}
@@ -208,12 +213,15 @@ func (v view) failingChannels() (s Summary, failing bool) {
 	switch {
 	case len(closed) > 0:
 		names := fewNames(unique(closed), "channel")
-		text := fmt.Sprintf("Nothing is posted to %s: %s%s.%s", names, waitTexts["slack"], v.since(first), v.heldText())
-		return Summary{Kind: "channels " + names, Level: LevelBad, Title: "nothing to " + names, Text: text}, true
+		text := fmt.Sprintf("Nothing is posted to %s: %s%s.", names, waitTexts["slack"], v.since(first))
+		if held == 1 { // no other one was tried
+			text = "Slack refused " + one + "; nothing was posted there since."
+		}
+		return Summary{Kind: "channels " + names, Level: LevelBad, Title: "nothing to " + names, Text: text + v.heldText()}, true
 	case len(some) > 0:
 		text := "Slack refused " + some[0]
-		if more := len(some) - 1; more > 0 {
-			text += ", and some for " + term.Count(more, "other channel")
+		if len(some) > 1 {
+			text += ", and some for other channels"
 		}
 		text += "." + v.heldText()
 		return Summary{Kind: "refused events", Level: LevelNote, Title: "events refused", Text: text}, true
@@ -223,14 +231,6 @@ func (v view) failingChannels() (s Summary, failing bool) {
 		return Summary{Kind: "channels " + names, Level: LevelNote, Title: names + " paused", Text: text}, true
 	}
 	return s, false
-}
-
-// events is how many events, in words.
-func events(n int) string {
-	if n == 1 {
-		return "one event"
-	}
-	return term.Count(n, "event")
 }
 
 // fewNames are names, or how many there are.

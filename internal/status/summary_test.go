@@ -262,9 +262,13 @@ func TestOneFailureSaysNothingOfItsChannel(t *testing.T) {
 		replicas []stats.Replica
 		want     string
 	}{
-		"nothing was posted": {nil, []stats.Replica{failing("#a", 1)}, "bad: Nothing is posted to #a: Slack has not accepted messages (for 40s)."},
+		"nothing was posted": {nil, []stats.Replica{failing("#a", 2)}, "bad: Nothing is posted to #a: Slack has not accepted messages (for 40s)."},
+		"one was tried": {
+			nil, []stats.Replica{failing("#a", 1)},
+			"bad: Slack refused one event for #a: unavailable: http_403 (for 40s); nothing was posted there since.",
+		},
 		"nothing was posted since": {
-			map[string]time.Time{"#a": before, "#b": since}, []stats.Replica{failing("#a", 1)},
+			map[string]time.Time{"#a": before, "#b": since}, []stats.Replica{failing("#a", 1), failing("#a", 1)},
 			"bad: Nothing is posted to #a: Slack has not accepted messages (for 40s).",
 		},
 		"another one posts": {
@@ -273,10 +277,10 @@ func TestOneFailureSaysNothingOfItsChannel(t *testing.T) {
 		},
 		"several": {
 			map[string]time.Time{"#a": since, "#b": since}, []stats.Replica{failing("#a", 2), failing("#b", 1)},
-			"note: Slack refused 2 events for #a: unavailable: http_403 (for 40s), and some for 1 other channel.",
+			"note: Slack refused 2 events for #a: unavailable: http_403 (for 40s), and some for other channels.",
 		},
 		"the worst first": {
-			map[string]time.Time{"#a": since}, []stats.Replica{failing("#a", 2), failing("#b", 1)},
+			map[string]time.Time{"#a": since}, []stats.Replica{failing("#a", 2), failing("#b", 3)},
 			"bad: Nothing is posted to #b: Slack has not accepted messages (for 40s).",
 		},
 	} {

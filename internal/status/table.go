@@ -139,11 +139,8 @@ func (s Status) writeReserves(text *strings.Builder, screen term.Screen) {
 func (s Status) writeOutcomes(text *strings.Builder) {
 	var parts []string
 	for _, outcome := range s.Outcomes {
-		name := outcome.Outcome
-		if outcome.Reason != "" {
-			name += " " + outcome.Reason
-		}
-		parts = append(parts, fmt.Sprintf("%s %d", term.Printable(name), outcome.N))
+		name := term.Printable(strings.TrimSpace(outcome.Outcome + " " + outcome.Reason))
+		parts = append(parts, fmt.Sprintf("%s %d", name, outcome.N))
 	}
 	if len(parts) == 0 {
 		parts = []string{"no events were settled"}

@@ -108,8 +108,9 @@ func redisOf(this *This, refused error) Redis {
 		known = this.Redis
 	}
 	if refused != nil && (known.State == RedisOK || known.State == RedisCountsOnly) {
-		kind := stats.TroubleKind(refused.Error())
-		known = Redis{State: RedisRefuses, Kind: kind, Since: known.Since, Reason: refused.Error(), Text: kindTexts[kind] + ": nothing is sent"}
+		since := known.Since
+		known = refusing(stats.TroubleKind(refused.Error()), refused.Error(), time.Time{})
+		known.Since = since
 	}
 	return known
 }
