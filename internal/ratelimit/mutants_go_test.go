@@ -100,7 +100,7 @@ var goMutants = []mutant{
 	{restoreGo, "the newest admissions are put back first", "cmp.Compare(a.at, b.at)", "cmp.Compare(b.at, a.at)"},
 	{restoreGo, "a redelivery is remembered as admitted now", "			if !earlier {\n", "			if true {\n"},
 	{restoreGo, "a redelivered event is taken for an own one", "redelivered: earlier,", "redelivered: false,"},
-	{restoreGo, "groups are not put back", "grouped:     len(q.plan.rules.GroupLimit(GroupOf(category))) > 0,", "grouped: false,"},
+	{restoreGo, "groups are not put back", "grouped:     len(q.plan.rules.GroupLimit(GroupOf(origin.category))) > 0,", "grouped: false,"},
 	{restoreGo, "any store decides until it is healed", "token := noStore\n", "token := anyStore\n"},
 	{restoreGo, "healing does not begin an epoch", "	l.journal.turn()\n", ""},
 	{restoreGo, "a call is not asked again", "if asked == mostHealings || !h.wait(ctx) {", "if true {"},
