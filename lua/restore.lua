@@ -4,7 +4,8 @@
 -- KEYS[1]     meta       hash        as in admit.lua
 -- KEYS[2]     in flight  hash        as in admit.lua
 -- KEYS[3]     sent       sorted set  as in admit.lua
--- KEYS[4...]  scopes     log and buckets of each, as in admit.lua
+-- KEYS[4]     categories sorted set  as in admit.lua
+-- KEYS[5...]  scopes     log and buckets of each, as in admit.lua
 -- ARGV[1]  token of the store, as in admit.lua
 -- ARGV[2]  name of the replica
 -- ARGV[3]  dedupe window, in microseconds
@@ -14,9 +15,10 @@
 -- ARGV[7]  S, the number of scopes, and for each: its bucket width (0: slots are in its log), and how long to
 --          keep entries
 -- then     N, the number of admissions; then N ids; then for each: when it was admitted (0: not known), 1 if
---          another replica had been given it before (else 0), its cost, number of its category's scope,
---          number of its group's scope (0: not charged to one), number of the global scope, when it was sent
---          (0: it was not), when a post of it last began (0: never), its record in flight (empty: it is not)
+--          another replica had been given it before (else 0), its cost, its entry of KEYS[4], number of its
+--          category's scope, number of its group's scope (0: not charged to one), number of the global scope,
+--          when it was sent (0: it was not), when a post of it last began (0: never), its record in flight
+--          (empty: it is not)
 -- The oldest admissions come first, and those of one time in one call. Times and durations are in
 -- microseconds.
 --
@@ -34,7 +36,7 @@ local DAY = 86400000000
 local MONTH = 2678400000000
 local MOST_MEMBERS = 1000 -- of one event in a log, as in admit.lua; a higher cost was admitted in buckets
 
-local call = redis.call
+local call, pcall = redis.call, redis.pcall
 
 local function text(number)
   return string.format('%.0f', number)
@@ -67,8 +69,8 @@ end
 local scopes = {}
 for n = 1, number() do
   scopes[n] = {
-    log = KEYS[2 + 2 * n],
-    buckets = KEYS[3 + 2 * n],
+    log = KEYS[3 + 2 * n],
+    buckets = KEYS[4 + 2 * n],
     width = number(),
     keep = number(),
     members = {},
@@ -87,6 +89,7 @@ for i = 1, count do
     since = number(),
     redelivered = number() == 1,
     cost = number(),
+    entry = argument(),
     category = scopes[number()],
     group = scopes[number()],
     global = scopes[number()],
@@ -210,6 +213,20 @@ if sents > 0 then
 end
 if flights > 0 then
   expire(KEYS[2], now, tonumber(ARGV[4]))
+end
+
+-- The index of categories, of the latest admission of each. pcall: as in admit.lua.
+local latest_of, index = {}, {}
+for _, a in ipairs(admissions) do
+  if a.since > 0 then
+    latest_of[a.entry] = text(a.since) -- the oldest come first
+  end
+end
+for entry, since in pairs(latest_of) do
+  index[#index + 1], index[#index + 2] = since, entry
+end
+if #index > 0 and type(pcall('ZADD', KEYS[4], 'GT', unpack(index))) == 'number' then
+  expire(KEYS[4], now, tonumber(ARGV[3]) + tonumber(ARGV[4]))
 end
 
 -- The opening is put off while there is more to come, as long as the store may stay closed.

@@ -51,7 +51,7 @@ func TestServeReportsWhatWasDropped(t *testing.T) {
 		return err
 	})
 	publishes(t, env, "errors", "-n", "5", "disk full")
-	const digest = "3 events were not sent: 3 of errors (its limit 2/1h). There is room now."
+	const digest = "3 events were not sent: 3 of errors (its limit 2/1h). The global limit has room now."
 	kit.EventuallyNil(t, func() error { // the first may come before all three are dropped, and is edited then
 		if text := digestIn(slack); !strings.Contains(text, digest) {
 			return fmt.Errorf("the digest says %q", text)

@@ -180,7 +180,7 @@ func (q *request) addReservations(l *Limiter, groups, numberOf map[string]string
 func (q *request) addOrigins(numberOf map[string]string) {
 	q.arguments = append(q.arguments, strconv.Itoa(len(q.origins.all)))
 	for _, o := range q.origins.all {
-		q.arguments = append(q.arguments, indexEntry(o.category, o.source), numberOf[o.category])
+		q.arguments = append(q.arguments, o.entry, numberOf[o.category])
 	}
 }
 
@@ -212,10 +212,10 @@ type batchOrigins struct {
 	of         []*batchOrigin // of each event
 }
 
-// batchOrigin is an origin with the number by which the events refer to it.
+// batchOrigin is an origin with the number by which the events refer to it, and its entry of the index.
 type batchOrigin struct {
 	origin
-	number string
+	number, entry string
 }
 
 func originsOf(batch []Request) batchOrigins {
@@ -227,8 +227,11 @@ func originsOf(batch []Request) batchOrigins {
 		named := pair{request.Category, request.Source}
 		o := known[named]
 		if o == nil {
-			o = &batchOrigin{origin: newOrigin(request.Category, sourceName(request.Source)),
-				number: strconv.Itoa(len(origins.all) + 1)}
+			source := sourceName(request.Source)
+			o = &batchOrigin{
+				origin: newOrigin(request.Category, source), number: strconv.Itoa(len(origins.all) + 1),
+				entry: indexEntry(request.Category, source),
+			}
 			known[named] = o
 			origins.all = append(origins.all, o)
 			if !seen[request.Category] {

@@ -14,8 +14,8 @@ import (
 
 // indexEntry is an entry of the index: a sorted set of the categories that had admissions, and of the sources
 // in them. Ids count within their category, so it is what makes an event findable by its id alone. admit.lua
-// writes it, and keeps entries for the dedupe window after their category's slots. No category has a space,
-// because no subject has one.
+// writes it, and keeps entries for the dedupe window after their category's slots; restore.lua puts it back.
+// No category has a space, because no subject has one.
 func indexEntry(category, source string) string {
 	if source == "" {
 		return category

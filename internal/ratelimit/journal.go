@@ -13,7 +13,7 @@ const mostRemembered = 100_000
 // microseconds of the server's clock.
 type remembered struct {
 	member, delivery string
-	category         string
+	entry            string // of the index: its category, and its source if it has one
 	name             string // of its last post
 	at               int64  // of the admission; 0: not known, it is only recorded as sent
 	begun, sent      int64  // of the last post, and when it was recorded as sent; 0: not yet
@@ -172,7 +172,7 @@ func (j *journal) begun(epoch uint64, member, name string, posts int) bool {
 }
 
 // isSent remembers that an event is in Slack, of whoever was given its admission.
-func (j *journal) isSent(member, category string) {
+func (j *journal) isSent(member, entry string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.kept {
@@ -180,7 +180,7 @@ func (j *journal) isSent(member, category string) {
 	}
 	r := j.find(member)
 	if r == nil || r.gone {
-		j.add(remembered{member: member, category: category}, false)
+		j.add(remembered{member: member, entry: entry}, false)
 		r = j.find(member)
 	}
 	r.sent = max(j.now(), r.at)

@@ -12,7 +12,7 @@ func rememberAll(j *journal, n int, from int64) {
 	for i := range n {
 		at := from + int64(i)
 		j.admitted(j.begin(), at, func(add func(remembered, bool)) {
-			add(remembered{member: fmt.Sprintf("category-%d:event-%032d", i%100, at), delivery: fmt.Sprintf("%d", at), category: "category", at: at, cost: 1}, false)
+			add(remembered{member: fmt.Sprintf("category-%d:event-%032d", i%100, at), delivery: fmt.Sprintf("%d", at), entry: "category", at: at, cost: 1}, false)
 		})
 	}
 }

@@ -138,7 +138,7 @@ func (l *Limiter) ClockLag() time.Duration { return time.Duration(l.lag.Load()) 
 func (l *Limiter) Sent(ctx context.Context, request Request) error {
 	keyNames := []string{l.keys.meta(), l.keys.inFlight(), l.keys.sent()}
 	// First: it is in Slack, even if recording that fails.
-	l.journal.isSent(request.member(), request.Category)
+	l.journal.isSent(request.member(), indexEntry(request.Category, sourceName(request.Source)))
 	err := l.onKnownStore(ctx, func() error {
 		reply, err := l.sent.Run(ctx, l.redis, keyNames, request.member(), micros(l.dedupe),
 			l.knownToken()).Result()

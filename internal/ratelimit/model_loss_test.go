@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -17,6 +18,7 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 	if had == nil {
 		had = newModel(m.aged)
 	}
+	indexed := maps.Clone(had.indexed)
 	known, missing, byName := map[string]*admission{}, []*admission(nil), map[string]*admission{}
 	for _, a := range had.admissions {
 		known[admissionName(a)] = a
@@ -39,13 +41,15 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 		}
 		if !a.refunded {
 			m.clock = max(m.clock, a.at)
+			of := identity{category: a.request.Category, source: a.request.Source}
+			indexed[of] = max(indexed[of], a.at)
 		}
 		if !a.refunded && copied == nil {
 			missing = append(missing, a)
 		}
 		byName[admissionName(a)] = a
 	}
-	m.clock = max(m.clock, had.clock)
+	m.clock, m.indexed = max(m.clock, had.clock), indexed
 	m.scopes = map[string]*scope{}
 	for name, s := range had.scopes {
 		m.scopes[name] = s.copy(map[*admission]*admission{})

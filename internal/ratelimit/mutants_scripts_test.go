@@ -178,6 +178,11 @@ var scriptMistakes = map[string][]string{
 		// Refunds.
 		"ends = a.since - a.since % width + width - «1¦2»\n",
 		// What is put back.
+		"if «#index > 0¦false» and",
+		"KEYS[4], «'GT', ¦»unpack",
+		"type(«p¦»call('ZADD'",
+		"«  expire(KEYS[4], now, tonumber(ARGV[3]) + tonumber(ARGV[4]))\n¦»",
+		"expire(KEYS[4], now, «tonumber(ARGV[3]) + ¦»",
 		"if «meta[2] ~= ARGV[1]¦false» then",
 		"'seen '« .. ARGV[2]¦»",
 		"seen_field, text(«math.max(seen, newest)¦seen¦newest»))",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,15 +32,15 @@ func (l *Limiter) remember(q request, batch []Request, a answer, epoch uint64) b
 			if decision.Outcome != Admitted {
 				continue
 			}
-			category := q.origins.of[i].category
+			origin := q.origins.of[i]
 			at, earlier := a.earlier[i]
 			if !earlier {
 				at = a.now
 			}
 			add(remembered{
-				member: q.members[i], delivery: batch[i].Delivery, category: category, at: at,
+				member: q.members[i], delivery: batch[i].Delivery, entry: origin.entry, at: at,
 				cost:        int32(batch[i].Cost),
-				grouped:     len(q.plan.rules.GroupLimit(GroupOf(category))) > 0,
+				grouped:     len(q.plan.rules.GroupLimit(GroupOf(origin.category))) > 0,
 				redelivered: earlier,
 			}, earlier)
 		}
@@ -91,7 +92,7 @@ func chunkLength(entries []remembered) int {
 
 // restored is one call of restore.lua.
 func (l *Limiter) restored(p *plan, token string, entries []remembered) (keyNames []string, arguments []any) {
-	keyNames = []string{l.keys.meta(), l.keys.inFlight(), l.keys.sent()}
+	keyNames = []string{l.keys.meta(), l.keys.inFlight(), l.keys.sent(), l.keys.categories()}
 	arguments = []any{token, l.replica, micros(l.dedupe), micros(p.retention), micros(healMore),
 		micros(healMost), ""}
 	scopes := map[string]int{} // the number of each, by its key
@@ -106,15 +107,15 @@ func (l *Limiter) restored(p *plan, token string, entries []remembered) (keyName
 		return number
 	}
 	global := scope(l.keys.global(), p.rules.Global, p.keepGlobal())
-	rows := make([]any, 0, 9*len(entries))
+	rows := make([]any, 0, 10*len(entries))
 	for _, r := range entries {
-		category, group := scope(l.keys.category(r.category), p.rules.LimitFor(r.category),
-			p.keepCategory(r.category)), 0
-		if name := GroupOf(r.category); r.grouped && len(p.rules.GroupLimit(name)) > 0 {
+		of, _, _ := strings.Cut(r.entry, " ")
+		category, group := scope(l.keys.category(of), p.rules.LimitFor(of), p.keepCategory(of)), 0
+		if name := GroupOf(of); r.grouped && len(p.rules.GroupLimit(name)) > 0 {
 			group = scope(l.keys.group(name), p.rules.GroupLimit(name), p.keepGroup(name))
 		}
-		rows = append(rows, r.at, flag(r.redelivered), r.cost, category, group, global, r.sent, r.begun,
-			r.record())
+		rows = append(rows, r.at, flag(r.redelivered), r.cost, r.entry, category, group, global, r.sent,
+			r.begun, r.record())
 	}
 	arguments[6] = strconv.Itoa(len(scopes))
 	arguments = append(arguments, strconv.Itoa(len(entries)))

@@ -27,17 +27,37 @@ func TestWhatIsPutBackExpires(t *testing.T) {
 				s.empty(t)
 				s.putsBack(t, c)
 				keys := s.Keys(t.Context(), "*").Val()
-				if len(keys) != 5 { // meta, in flight, sent, and both scopes
-					t.Errorf("keys %q, expected 5", keys)
+				if len(keys) != 6 { // meta, in flight, sent, the index, and both scopes
+					t.Errorf("keys %q, expected 6", keys)
 				}
 				for _, key := range keys {
-					if s.PTTL(t.Context(), key).Val() < 9*time.Minute {
-						t.Errorf("%s expires in %s, expected 10m at least, and an end", key, s.PTTL(t.Context(), key).Val())
+					least := 9 * time.Minute
+					if key == "{n}:categories" {
+						least += time.Hour // as long as an id is known
+					}
+					if left := s.PTTL(t.Context(), key).Val(); left < least {
+						t.Errorf("%s expires in %s, expected %s at least, and an end", key, left, least)
 					}
 				}
 			})
 		})
 	}
+}
+
+// What is wrong with the index keeps nothing else from being put back, and a foreign key is left as it is.
+func TestAnIndexOfAnotherTypeIsLeftAsItIs(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		c.want(ratelimit.Admitted, event("e", "a"))
+		s.empty(t)
+		kit.Check(t, s.Set(t.Context(), "{n}:categories", "foreign", 0).Err())
+		s.putsBack(t, c)
+		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 1 {
+			t.Errorf("%d slots, expected 1", n)
+		}
+		if got, ends := s.Get(t.Context(), "{n}:categories").Val(), s.TTL(t.Context(), "{n}:categories").Val(); got != "foreign" || ends != -1 {
+			t.Errorf("the foreign key holds %q and expires in %s, expected that it is as it was", got, ends)
+		}
+	})
 }
 
 // A replica that knows shorter windows puts back, too.
@@ -186,6 +206,7 @@ func TestPuttingBackReplacesNothingLater(t *testing.T) {
 		later := s.Time(t.Context()).Val().Add(time.Minute).UnixMicro()
 		s.ZAdd(t.Context(), "{n}:sent", zAt(later, slot(sent)))
 		s.HSet(t.Context(), "{n}:meta", "seen r", later)
+		s.ZAdd(t.Context(), "{n}:categories", zAt(later, "a"))
 		since, _, _ := strings.Cut(s.HGet(t.Context(), "{n}:inflight", slot(posted)).Val(), ":")
 		record := fmt.Sprintf("%s:2:%d:second elsewhere", since, later)
 		anew := fmt.Sprintf("%d:0:0: elsewhere", later)
@@ -195,6 +216,9 @@ func TestPuttingBackReplacesNothingLater(t *testing.T) {
 		s.putsBack(t, c)
 		if got := s.score(t, "{n}:sent", slot(sent)); got != later {
 			t.Errorf("sent at %d, expected %d", got, later)
+		}
+		if got := s.score(t, "{n}:categories", "a"); got != later {
+			t.Errorf("the last admission of the category was at %d, expected %d", got, later)
 		}
 		want := map[string]string{slot(posted): record, slot(again): anew, slot(unsettled): anew}
 		if difference := cmp.Diff(want, s.HGetAll(t.Context(), "{n}:inflight").Val()); difference != "" {
@@ -242,7 +266,7 @@ func TestWhatWasSentIsNotInFlightAgain(t *testing.T) {
 // restore calls restore.lua with nothing to put back.
 func (s *store) restore(t *testing.T, token string) []any {
 	t.Helper()
-	keys := []string{"{n}:meta", "{n}:inflight", "{n}:sent"}
+	keys := []string{"{n}:meta", "{n}:inflight", "{n}:sent", "{n}:categories"}
 	reply, err := redis.NewScript(lua.Restore).Run(t.Context(), s.Client, keys,
 		token, "r", day.Microseconds(), day.Microseconds(), 500_000, 30_000_000, 0, 0).Slice()
 	kit.Check(t, err)

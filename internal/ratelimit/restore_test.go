@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -175,6 +176,36 @@ func TestEmptiedStoreIsAsItWas(t *testing.T) {
 				c.want(ratelimit.Duplicate, e[3], by("another", e[0]))
 				if permit := c.begin(e[2], "one", "three"); permit.Status != ratelimit.Leased && permit.Last != "two" {
 					t.Errorf("%+v, expected that the second post is known", permit)
+				}
+			})
+		})
+	}
+}
+
+// What status lists and why finds is in the index: without it full categories are missing until they are
+// admitted again.
+func TestTheIndexIsPutBack(t *testing.T) {
+	for name, limit := range forms {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				c := s.remembering(t, "r", kit.Rules(limit, limit, ""), day)
+				c.want(ratelimit.Admitted, event("e", "a"))
+				s.advance(t, time.Second)
+				c.want(ratelimit.Admitted, from("/ci", event("e", "b")), event("f", "a"))
+				before := s.ZRangeWithScores(t.Context(), "{n}:categories", 0, -1).Val()
+				s.empty(t)
+				s.putsBack(t, c)
+				after := s.ZRangeWithScores(t.Context(), "{n}:categories", 0, -1).Val()
+				if difference := cmp.Diff(before, after); difference != "" {
+					t.Errorf("the index (-before +after):\n%s", difference)
+				}
+				categories, _, err := c.Recent(t.Context(), 10)
+				slices.Sort(categories)
+				if err != nil || !slices.Equal(categories, []string{"a", "b"}) {
+					t.Errorf("categories %q, %v; expected a and b", categories, err)
+				}
+				if found := c.traces("e", ""); len(found) != 2 {
+					t.Errorf("%+v, expected both events with this id", found)
 				}
 			})
 		})

@@ -29,9 +29,9 @@ func (v view) attention(said string) []Attention {
 		}
 	}
 	v.addWaits(add)
-	for _, channel := range slices.Sorted(maps.Keys(refusedChannels(v.Replicas))) {
-		code := refusedChannels(v.Replicas)[channel]
-		add(LevelBad, "refused "+channel, fmt.Sprintf("%s rejects every message (%s); its events are dead-lettered", channel, code))
+	refused := refusedChannels(v.Replicas)
+	for _, channel := range slices.Sorted(maps.Keys(refused)) {
+		add(LevelBad, "refused "+channel, refusedText(channel, refused[channel]))
 	}
 	add(LevelBad, "dead", deadText(v.Outcomes))
 	for _, stream := range v.Streams {
@@ -43,7 +43,7 @@ func (v view) attention(said string) []Attention {
 		}
 	}
 	own := LevelNote
-	if len(v.Replicas)+v.MoreReplicas > 0 {
+	if len(v.Replicas) > 0 {
 		own = LevelBad
 	}
 	add(own, "settings own", v.Settings.OwnText)
@@ -72,44 +72,53 @@ func (v view) attention(said string) []Attention {
 
 type adder func(level, kind, text string)
 
-// addWaits adds what replicas wait for, each thing once, and the pauses for which none waits yet.
-func (v view) addWaits(add adder) {
-	type shared struct {
-		stats.Wait
-		replicas []string
-		held     int
-	}
-	waits := map[string]*shared{}
-	var order []string
+// sharedWait is what one or several replicas wait for.
+type sharedWait struct {
+	stats.Wait // since the first of them did
+	kind       string
+	replicas   []string
+	held       int
+}
+
+// waits lists what replicas wait for, each thing once.
+func (v view) waits() []*sharedWait {
+	var list []*sharedWait
 	for _, replica := range v.Replicas {
 		for _, wait := range replica.Waits {
 			kind := "wait " + wait.For + " " + cmp.Or(wait.Channel, wait.Reason)
-			if waits[kind] == nil {
-				waits[kind] = &shared{Wait: wait}
-				order = append(order, kind)
+			at := slices.IndexFunc(list, func(w *sharedWait) bool { return w.kind == kind })
+			if at < 0 {
+				at = len(list)
+				list = append(list, &sharedWait{Wait: wait, kind: kind})
 			}
-			known := waits[kind]
+			known := list[at]
 			known.replicas, known.held = append(known.replicas, replica.ID), known.held+replica.HeldFor(wait)
 			if wait.Since.Before(known.Since) {
 				known.Since = wait.Since
 			}
 		}
 	}
-	for _, kind := range order {
-		w := waits[kind]
+	return list
+}
+
+// addWaits adds what replicas wait for, and the pauses for which none waits yet.
+func (v view) addWaits(add adder) {
+	waits := v.waits()
+	for _, w := range waits {
 		who := w.replicas[0]
 		if len(w.replicas) > 1 {
 			who = term.Count(len(w.replicas), "replica")
 		}
 		how := fmt.Sprintf("for %s, %s, %s held", v.age(&w.Since), who, term.Count(w.held, "event"))
 		if w.Channel == "" {
-			add(LevelBad, kind, fmt.Sprintf("Waiting for %s (%s): %s", w.For, how, w.Text()))
+			add(LevelBad, w.kind, fmt.Sprintf("Waiting for %s (%s): %s", w.For, how, w.Text()))
 			continue
 		}
-		add(LevelBad, kind, fmt.Sprintf("%s (%s)", w.Text(), how))
+		add(LevelBad, w.kind, fmt.Sprintf("%s (%s)", w.Text(), how))
 	}
 	for _, pause := range v.Pauses {
-		if waits["wait slack "+pause.Channel] == nil {
+		waited := func(w *sharedWait) bool { return w.Channel == pause.Channel && w.Channel != "" }
+		if !slices.ContainsFunc(waits, waited) {
 			add(LevelBad, "pause "+pause.Channel, pause.Text)
 		}
 	}
@@ -121,9 +130,9 @@ func (v view) addReplicas(add adder) {
 	var quiet []stats.Replica
 	for _, replica := range v.Replicas {
 		switch {
-		case v.Time.Sub(replica.Seen) >= silentAfter:
+		case replica.Silent:
 			quiet = append(quiet, replica)
-		case !replica.Ready && len(replica.Waits) == 0 && v.Time.Sub(replica.Started) > starting:
+		case v.unready(replica):
 			add(LevelNote, "unready "+replica.ID, "Replica "+replica.ID+" is not ready")
 		}
 	}
@@ -163,6 +172,10 @@ func refusedChannels(replicas []stats.Replica) map[string]string {
 		maps.Copy(codes, replica.Refused)
 	}
 	return codes
+}
+
+func refusedText(channel, code string) string {
+	return fmt.Sprintf("%s rejects every message (%s); its events are dead-lettered", channel, code)
 }
 
 // write writes the sentence, and a line for each thing that needs attention.

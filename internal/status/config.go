@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -260,6 +261,15 @@ func (c Config) ChannelOf(category string) (channel, route string) {
 		return channel, route
 	}
 	return c.Channel, ""
+}
+
+// webhookChannel is what replicas and pauses call the one channel of a webhook.
+const webhookChannel = "webhook"
+
+// laneOf is what replicas and pauses call that channel.
+func (c Config) laneOf(category string) string {
+	channel, _ := c.ChannelOf(category)
+	return cmp.Or(channel, webhookChannel)
 }
 
 // Pace is SLACK_PACE as text: 10/10s, or off.

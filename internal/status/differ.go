@@ -88,10 +88,15 @@ type variant struct {
 }
 
 // variantsOf groups replicas by their settings: those of most replicas first, ties go to the most recently
-// started replica. Replicas that show no settings, as those of v0.1.0, are left out.
+// started replica. Replicas that show no settings, as those of v0.1.0, are left out, and silent ones: they must not
+// outvote their successors. Where all are silent, as while Redis stores no heartbeats, their settings are the
+// best that is known.
 func variantsOf(replicas []stats.Replica) []*variant {
 	found := map[string]*variant{}
-	for _, replica := range alive(replicas) {
+	if known := reporting(replicas); len(known) > 0 {
+		replicas = known
+	}
+	for _, replica := range replicas {
 		if !shows(replica.Settings) {
 			continue
 		}
@@ -115,20 +120,9 @@ func variantsOf(replicas []stats.Replica) []*variant {
 	return variants
 }
 
-// missed is how much older than the newest heartbeat one is whose replica has probably died: ten were missed.
-const missed = 10 * time.Second
-
-// alive are the replicas without those that have probably died, so that these do not outvote their
-// successors.
-func alive(replicas []stats.Replica) []stats.Replica {
-	var newest time.Time
-	for _, replica := range replicas {
-		if replica.Seen.After(newest) {
-			newest = replica.Seen
-		}
-	}
-	died := func(replica stats.Replica) bool { return newest.Sub(replica.Seen) >= missed }
-	return slices.DeleteFunc(slices.Clone(replicas), died)
+// reporting are the replicas that are not silent.
+func reporting(replicas []stats.Replica) []stats.Replica {
+	return slices.DeleteFunc(slices.Clone(replicas), func(r stats.Replica) bool { return r.Silent })
 }
 
 // shows reports whether a heartbeat has settings as a worker writes them.

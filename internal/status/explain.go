@@ -9,7 +9,6 @@ import (
 	"notifier/internal/outcome"
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
-	"notifier/internal/status/stats"
 	"notifier/internal/steering"
 	"notifier/internal/term"
 )
@@ -56,50 +55,24 @@ type AppliedLimit struct {
 
 // Explain asks Redis what applies to a category, which need not have been seen. It only reads. Errors are as for Read.
 func (s Source) Explain(ctx context.Context, category string) (Explanation, error) {
-	hour, err := s.Stats.Hour(ctx)
+	of, err := s.look(ctx)
 	if err != nil {
 		return Explanation{}, err
 	}
-	replicas, err := s.Stats.Replicas(ctx)
-	if err != nil {
-		return Explanation{}, err
-	}
-	of, err := s.running(ctx, replicas)
-	if err != nil {
-		return Explanation{}, err
-	}
-	usages, err := of.limiter.Peek(ctx, category)
-	if err != nil {
-		return Explanation{}, err
-	}
-	reserves, err := of.limiter.Reserves(ctx)
-	if err != nil {
-		return Explanation{}, err
-	}
-	forecaster, err := newForecaster(ctx, hour.Now, of, usages, reserves)
-	if err != nil {
-		return Explanation{}, err
-	}
-	pauses, err := of.limiter.Pauses(ctx)
+	f, err := newForecaster(ctx, of, category)
 	if err != nil {
 		return Explanation{}, err
 	}
 	e := Explanation{
-		Time: hour.Now, Category: category, Group: ratelimit.GroupOf(category), Settings: of.shown, Mute: of.muteOf(category),
+		Time: of.hour.Now, Category: category, Group: ratelimit.GroupOf(category), Settings: of.shown, Mute: of.muteOf(category),
 		Subject: of.settings.Subject.String(), Impossible: !of.settings.Subject.Gives(category),
-		Limits: appliedLimits(of, category, usages), MaxAgeS: term.Seconds(of.settings.MaxAge),
+		Limits: appliedLimits(f, category), MaxAgeS: term.Seconds(of.settings.MaxAge),
 	}
-	var own []ratelimit.Usage
-	for _, usage := range usages {
-		if usage.Category != "" {
-			own = append(own, usage)
-		}
-	}
-	e.Forecast = forecaster.ofCategory(category, own)
-	everybody := Status{Time: hour.Now, Replicas: replicas, Global: scopesOf(usages, hour, forecaster).global}
-	_, e.Stopped = view{everybody, redisOf(nil, s.Stats.Refuses(ctx))}.stopped()
-	e.setReserves(reserves, forecaster.globalFor(category).kept)
-	e.setChannel(of.settings, pauses, replicas)
+	e.Forecast = f.ofCategory(category)
+	everybody := Status{Time: e.Time, Replicas: of.replicas, Global: scopesOf(f).global}
+	_, e.Stopped = view{Status: everybody, redis: redisOf(of.this, s.Stats.Refuses(ctx))}.stopped()
+	e.setReserves(f.reserves, f.globalFor(category).kept)
+	e.setChannel(of)
 	return e, nil
 }
 
@@ -122,48 +95,38 @@ func (e Explanation) channelKeeps() bool {
 	return len(e.Pauses) > 0 || e.Unposted != nil && e.Unposted.Why != ""
 }
 
-// webhookChannel is what replicas and pauses call the one channel of a webhook.
-const webhookChannel = "webhook"
-
 // setChannel sets where events go, and what happens there.
-func (e *Explanation) setChannel(settings Config, pauses []ratelimit.Pause, replicas []stats.Replica) {
-	e.Channel, e.Route = settings.ChannelOf(e.Category)
-	e.RouteUnknown, e.Pace = settings.RoutesUnknown, settings.Pace()
-	lane := e.Channel
-	if lane == "" {
-		lane = webhookChannel
-	}
+func (e *Explanation) setChannel(of running) {
+	e.Channel, e.Route = of.settings.ChannelOf(e.Category)
+	e.RouteUnknown, e.Pace = of.settings.RoutesUnknown, of.settings.Pace()
+	lane := of.settings.laneOf(e.Category)
 	e.Pauses = []Pause{}
-	for _, pause := range pauses {
+	for _, pause := range of.pauses {
 		if pause.Channel == "" || pause.Channel == lane {
 			e.Pauses = append(e.Pauses, newPause(pause))
 		}
 	}
-	for _, unposted := range UnpostedOf(replicas, e.Time) {
+	for _, unposted := range UnpostedOf(of.replicas, e.Time) {
 		if unposted.Channel == lane {
 			e.Unposted = &unposted
 		}
 	}
-	for _, replica := range replicas {
-		if code, refused := replica.Refused[lane]; refused {
-			e.Refused = code
-		}
-	}
+	e.Refused = refusedChannels(of.replicas)[lane]
 }
 
 // appliedLimits are the limits of a category, with what is used of them.
-func appliedLimits(of running, category string, usages []ratelimit.Usage) []AppliedLimit {
-	limits, orders := of.settings.Limits, of.orders
+func appliedLimits(f forecaster, category string) []AppliedLimit {
+	limits, orders := f.settings.Limits, f.orders
 	group := ratelimit.GroupOf(category)
-	applied := []AppliedLimit{{Level: outcome.Global, Limit: limits.Global.String(), Variable: "LIMIT_GLOBAL"}}
+	applied := []AppliedLimit{{Level: outcome.Global, Limit: limits.Global.String(), Variable: "LIMIT_GLOBAL", Tiers: tiersOf(f.global)}}
 	if limit := limits.GroupLimit(group); len(limit) > 0 {
-		shared := AppliedLimit{Level: outcome.Group, Limit: limit.String(), Variable: "LIMIT_GROUP"}
+		shared := AppliedLimit{Level: outcome.Group, Limit: limit.String(), Variable: "LIMIT_GROUP", Tiers: tiersOf(f.groups[group])}
 		if _, found := limits.GroupOverrides[group]; found {
 			shared.Variable, shared.Name = "LIMIT_GROUP_OVERRIDES", group
 		}
 		applied = append(applied, shared)
 	}
-	own := AppliedLimit{Level: outcome.Category, Limit: limits.LimitFor(category).String(), Variable: "LIMIT_CATEGORY"}
+	own := AppliedLimit{Level: outcome.Category, Limit: limits.LimitFor(category).String(), Variable: "LIMIT_CATEGORY", Tiers: tiersOf(f.own[category])}
 	if _, name, found := limits.Overrides.Find(category); found {
 		own.Variable, own.Name = "LIMIT_OVERRIDES", name
 	}
@@ -173,29 +136,17 @@ func appliedLimits(of running, category string, usages []ratelimit.Usage) []Appl
 		if at := slices.IndexFunc(orders, func(o steering.Order) bool { return o.Kind == steering.Limit && o.Target == scopes[applied[i].Level] }); at >= 0 {
 			applied[i].ForAWhile, applied[i].Variable, applied[i].Name = &orders[at], "notifier limit set", ""
 		}
-		applied[i].Tiers = []Tier{}
-		for _, usage := range usages {
-			if levelOf(usage) != applied[i].Level {
-				continue
-			}
-			applied[i].Tiers = append(applied[i].Tiers, newTier(usage))
-		}
 	}
 	return applied
 }
 
-// levelOf is the level of a usage, in the words of reasons.
-func levelOf(usage ratelimit.Usage) string {
-	switch {
-	case usage.Category != "":
-		return outcome.Category
-	case usage.Group != "":
-		return outcome.Group
+func tiersOf(usages []ratelimit.Usage) []Tier {
+	tiers := make([]Tier, len(usages))
+	for i, usage := range usages {
+		tiers[i] = newTier(usage)
 	}
-	return outcome.Global
+	return tiers
 }
-
-var errPattern = errors.New("is a pattern, expected the name of one category, such as errors")
 
 // CheckCategory returns what is wrong with a name of a category, or nil. The error follows the name: "errors.> is a pattern ...".
 func CheckCategory(category string) error {
@@ -203,7 +154,7 @@ func CheckCategory(category string) error {
 		return err
 	}
 	if pattern.HasWildcard(category) {
-		return errPattern
+		return errors.New("is a pattern, expected the name of one category, such as errors")
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func (e Explanation) rows() [][2]string {
 		rows = append(rows, [2]string{"", e.Unposted.Text})
 	}
 	if e.Refused != "" {
-		rows = append(rows, [2]string{"", fmt.Sprintf("%s rejects every message (%s); its events are dead-lettered", cmp.Or(e.Channel, webhookChannel), e.Refused)})
+		rows = append(rows, [2]string{"", refusedText(cmp.Or(e.Channel, webhookChannel), e.Refused)})
 	}
 	if e.MaxAgeS > 0 {
 		rows = append(rows, [2]string{"age", fmt.Sprintf("events older than %s are dropped", term.ShortDuration(time.Duration(e.MaxAgeS*float64(time.Second))))})
@@ -77,7 +77,7 @@ func (e Explanation) rows() [][2]string {
 // limitText is a tier: "10/30m, 10 of 10 used, room in 4m12s (14:32:07) (LIMIT_OVERRIDES team-a.>)".
 func (e Explanation) limitText(limit AppliedLimit, tier Tier) string {
 	at := e.Time.Add(time.Duration(tier.FreeS * float64(time.Second)))
-	room := "room " + Forecast{Sends: tier.FreeS <= 0, At: &at}.Cell(e.Time, "")
+	room := "room " + Forecast{Sends: tier.FreeS <= 0, At: &at, AtLeast: tier.AtLeast}.Cell(e.Time, "")
 	text := fmt.Sprintf("%s, %d of %d used, %s", tier.Limit, tier.Used, tier.Max, room)
 	switch {
 	case tier.keptOnly():
@@ -85,11 +85,7 @@ func (e Explanation) limitText(limit AppliedLimit, tier Tier) string {
 	case tier.Kept > 0:
 		text += fmt.Sprintf(", %d kept for others", tier.Kept)
 	}
-	return text + source(limit)
-}
-
-func source(limit AppliedLimit) string {
-	return " (" + strings.TrimSpace(limit.Variable+" "+limit.Name) + ")"
+	return fmt.Sprintf("%s (%s)", text, strings.TrimSpace(limit.Variable+" "+limit.Name))
 }
 
 func (e Explanation) reserveText() string {
@@ -103,11 +99,8 @@ func (e Explanation) muteText() string {
 	if e.Mute == nil {
 		return "none"
 	}
-	text := fmt.Sprintf("%s until %s by %s", e.Mute.Target, e.Mute.Until.Format(time.RFC3339), e.Mute.By)
-	if e.Mute.Reason != "" {
-		text += ": " + e.Mute.Reason
-	}
-	return text
+	text := fmt.Sprintf("%s until %s by %s: %s", e.Mute.Target, e.Mute.Until.Format(time.RFC3339), e.Mute.By, e.Mute.Reason)
+	return strings.TrimSuffix(text, ": ")
 }
 
 func (e Explanation) channelText() string {

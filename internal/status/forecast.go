@@ -3,7 +3,6 @@ package status
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 	"notifier/internal/steering"
-	"notifier/internal/term"
 )
 
 // Forecast is what would become of one event, of one slot, that came now. It is the one answer to that question: the table, the
@@ -47,14 +45,16 @@ func forecast(now time.Time, mute *steering.Order, levels ...level) Forecast {
 	}
 	f := Forecast{Sends: true}
 	var longest time.Duration
+	atLeast := false // a lower bound of one tier is one of all
 	for _, level := range levels {
 		for i, usage := range level.usages {
+			atLeast = atLeast || usage.FreeIn > 0 && usage.AtLeast
 			if usage.FreeIn <= longest {
 				continue
 			}
 			longest = usage.FreeIn
 			at := now.Add(longest)
-			f = Forecast{Reason: level.reason, Limit: usage.Tier.String(), At: &at, AtLeast: usage.AtLeast}
+			f = Forecast{Reason: level.reason, Limit: usage.Tier.String(), At: &at}
 			if level.limits != nil {
 				f.Limit = level.limits[i]
 			}
@@ -63,34 +63,48 @@ func forecast(now time.Time, mute *steering.Order, levels ...level) Forecast {
 			}
 		}
 	}
+	f.AtLeast = atLeast
 	return f
 }
 
 // forecaster has what all forecasts of a status need.
 type forecaster struct {
-	now    time.Time
-	of     running
-	global []ratelimit.Usage
-	groups map[string][]ratelimit.Usage
-	rooms  map[string]ratelimit.Room // by category; "": one without a reserve. nil: nothing is kept for anybody
+	running
+	usages   []ratelimit.Usage // in the order in which they were asked for; then by scope
+	global   []ratelimit.Usage
+	groups   map[string][]ratelimit.Usage
+	own      map[string][]ratelimit.Usage // by category
+	reserves []ratelimit.Reserve
+	rooms    map[string]ratelimit.Room // by category; "": one without a reserve. nil: nothing is kept for anybody
 }
 
-// newForecaster sorts usages, and asks what is kept for whom. Errors are as for Read.
-func newForecaster(ctx context.Context, now time.Time, of running, usages []ratelimit.Usage, reserves []ratelimit.Reserve) (forecaster, error) {
-	f := forecaster{now: now, of: of, groups: map[string][]ratelimit.Usage{}}
+// newForecaster asks how full the limits of categories are, and what is kept for whom. Errors are as for Read.
+func newForecaster(ctx context.Context, of running, categories ...string) (f forecaster, err error) {
+	f = forecaster{running: of, groups: map[string][]ratelimit.Usage{}, own: map[string][]ratelimit.Usage{}}
+	if f.usages, err = of.limiter.Peek(ctx, categories...); err != nil {
+		return f, err
+	}
+	if f.reserves, err = of.limiter.Reserves(ctx); err != nil {
+		return f, err
+	}
 	asked := []string{""}
-	for _, usage := range usages {
+	for _, usage := range f.usages {
 		switch {
 		case usage.Group != "":
 			f.groups[usage.Group] = append(f.groups[usage.Group], usage)
 		case usage.Category == "":
 			f.global = append(f.global, usage)
-		case slices.ContainsFunc(reserves, func(r ratelimit.Reserve) bool { return r.Category == usage.Category }):
-			asked = append(asked, usage.Category)
+		default:
+			f.own[usage.Category] = append(f.own[usage.Category], usage)
 		}
 	}
-	if len(reserves) == 0 {
+	if len(f.reserves) == 0 {
 		return f, nil
+	}
+	for _, reserve := range f.reserves {
+		if f.own[reserve.Category] != nil {
+			asked = append(asked, reserve.Category)
+		}
 	}
 	rooms, err := of.limiter.Rooms(ctx, asked...)
 	if err != nil {
@@ -103,15 +117,15 @@ func newForecaster(ctx context.Context, now time.Time, of running, usages []rate
 	return f, nil
 }
 
-// ofCategory is the forecast of a category with these usages of its own.
-func (f forecaster) ofCategory(category string, own []ratelimit.Usage) Forecast {
+// ofCategory is the forecast of a category.
+func (f forecaster) ofCategory(category string) Forecast {
 	group := level{reason: outcome.Group, usages: f.groups[ratelimit.GroupOf(category)]}
-	return forecast(f.now, f.of.muteOf(category), level{reason: outcome.Category, usages: own}, group, f.globalFor(category))
+	return forecast(f.hour.Now, f.muteOf(category), level{reason: outcome.Category, usages: f.own[category]}, group, f.globalFor(category))
 }
 
 // ofGroup is the forecast of a category of this group that has room itself.
 func (f forecaster) ofGroup(group string) Forecast {
-	return forecast(f.now, nil, level{reason: outcome.Group, usages: f.groups[group]}, f.globalFor(""))
+	return forecast(f.hour.Now, nil, level{reason: outcome.Group, usages: f.groups[group]}, f.globalFor(""))
 }
 
 // globalFor is the global limit as it is for a category.
@@ -152,7 +166,7 @@ func (f Forecast) Cell(now time.Time, own string) string {
 	}
 	text := "?"
 	if f.At != nil {
-		text = fmt.Sprintf("in %s (%s)", term.Duration(f.At.Sub(now)), f.At.Local().Format(time.TimeOnly))
+		text = "in " + f.when(now)
 	}
 	switch {
 	case f.Left > 0:
@@ -188,10 +202,13 @@ func (f Forecast) Text(now time.Time) string {
 		return text
 	}
 	begin := "There is room in"
-	if f.AtLeast {
-		begin = "There is room in at least"
-	} else if f.Reason == muted {
+	if f.Reason == muted {
 		begin = "The mute ends in"
 	}
-	return fmt.Sprintf("%s %s %s (%s).", text, begin, term.Duration(f.At.Sub(now)), f.At.Local().Format(time.TimeOnly))
+	return fmt.Sprintf("%s %s %s.", text, begin, f.when(now))
+}
+
+// when is "4m12s (14:32:07)", or "at least 4m12s (14:32:07)".
+func (f Forecast) when(now time.Time) string {
+	return fmt.Sprintf("%s (%s)", spanText(f.At.Sub(now), f.AtLeast), f.At.Local().Format(time.TimeOnly))
 }

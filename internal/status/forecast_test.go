@@ -1,7 +1,9 @@
 package status
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +65,28 @@ func TestOneAnswerForEveryScope(t *testing.T) {
 				t.Errorf("%+v in %s, shown as %q; expected %q in %s, shown as %q", got.Forecast, wait, status.freeText(got, 0), test.reason, test.wait, cell)
 			}
 		})
+	}
+}
+
+// A lower bound of one tier is one of all: it may have room after the others.
+func TestALowerBoundIsSaid(t *testing.T) {
+	bound, exact := full("", "", time.Minute), full("", "a", 2*time.Minute)
+	bound.AtLeast = true
+	k := &known{categories: []string{"a"}, usages: []ratelimit.Usage{bound, exact}, hour: stats.Hour{Now: now}}
+	got, err := k.source().Read(t.Context())
+	kit.Check(t, err)
+	clock := now.Add(2 * time.Minute).Local().Format(time.TimeOnly)
+	if f := got.Categories[0].Forecast; !f.AtLeast || !strings.HasSuffix(f.Text(now), "There is room in at least 2m ("+clock+").") {
+		t.Errorf("%+v: %s", f, f.Text(now))
+	}
+	if cell, want := got.freeText(got.Global, 0), "in at least 1m ("; !strings.HasPrefix(cell, want) {
+		t.Errorf("%q, expected %q", cell, want)
+	}
+	if cell, want := got.freeText(got.Categories[0], 0), "in 2m ("; !strings.HasPrefix(cell, want) {
+		t.Errorf("%q, expected %q: its own limit's time is exact", cell, want)
+	}
+	if _, err := k.source().NextFree(t.Context()); !errors.Is(err, errNotKnown) {
+		t.Errorf("%v, expected that it is not known when there is room", err)
 	}
 }
 

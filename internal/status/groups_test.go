@@ -108,10 +108,24 @@ func TestKnownSlotsAreShown(t *testing.T) {
 	}
 }
 
+// Who holds some slots is not known: those in buckets, from before a limit lost its precision, and the oldest of very many.
+func TestSlotsWithoutAHolderAreCounted(t *testing.T) {
+	for want, slots := range map[string][]ratelimit.Slot{
+		"Global slots are held by: a 1. Who holds the other 11 is not known.":                           {{ID: "e", Category: "a"}},
+		"Who holds the global slots is not known: the limit is counted in buckets, without the events.": nil,
+	} {
+		usages := []ratelimit.Usage{{Tier: tier(100, time.Hour), Used: 12}, {Tier: tier(5, time.Second)}}
+		got, err := (&known{slots: slots, usages: usages}).source().Read(t.Context())
+		if text := got.Table(term.Screen{}); err != nil || !strings.Contains(text, want+"\n") {
+			t.Errorf("%v, %s\nexpected %q", err, text, want)
+		}
+	}
+}
+
 // What is kept is no room for others, so it is not known when they have some.
 func TestWhenTheGlobalLimitHasRoom(t *testing.T) {
 	k := levels()
-	if _, err := k.source().NextFree(t.Context()); !errors.Is(err, errKept) {
+	if _, err := k.source().NextFree(t.Context()); !errors.Is(err, errNotKnown) {
 		t.Errorf("%v, expected that it is not known", err)
 	}
 	k.usages = k.usages[:2]
@@ -120,7 +134,7 @@ func TestWhenTheGlobalLimitHasRoom(t *testing.T) {
 		t.Errorf("%s, %v; expected 4s", wait, err)
 	}
 	k.err = errors.New("redis is unavailable")
-	if _, err := k.source().NextFree(t.Context()); err == nil || errors.Is(err, errKept) {
+	if _, err := k.source().NextFree(t.Context()); err == nil || errors.Is(err, errNotKnown) {
 		t.Errorf("%v, expected that of Redis", err)
 	}
 }
@@ -188,11 +202,13 @@ func TestTheStatusOfManyGroupsIsBounded(t *testing.T) {
 func TestWhichTierHasWhatIsKept(t *testing.T) {
 	limit := ratelimit.Limit{tier(50, 10*time.Minute), tier(100, 30*time.Minute), tier(1, time.Second)}
 	reserves := []ratelimit.Reserve{{Category: "payments", Tier: limit[1], Slots: 5, Used: 2, Kept: 3}, {Category: "deploys", Tier: limit[1], Slots: 2, Kept: 2}}
-	global := newScope("", "")
+	k := &known{reserves: reserves}
 	for _, tier := range limit {
-		global.add(ratelimit.Usage{Tier: tier}, now)
+		k.usages = append(k.usages, ratelimit.Usage{Tier: tier})
 	}
-	global.keep(reserves, limit)
+	got, err := k.source().Read(t.Context())
+	kit.Check(t, err)
+	global := got.Global
 	if global.Tiers[0].Kept != 0 || global.Tiers[1].Kept != 5 || global.Tiers[2].Kept != 0 {
 		t.Errorf("%+v, expected 5 kept in the second tier", global.Tiers)
 	}

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -34,19 +33,7 @@ var holdsNoEvent = []string{"backlog", "redis_clock"}
 // Holdup asks Redis what the replicas wait for that concerns a category; empty: any. It only reads. Errors
 // are as for Read.
 func (s Source) Holdup(ctx context.Context, category string) (Holdup, error) {
-	hour, err := s.Stats.Hour(ctx)
-	if err != nil {
-		return Holdup{}, err
-	}
-	replicas, err := s.Stats.Replicas(ctx)
-	if err != nil {
-		return Holdup{}, err
-	}
-	of, err := s.running(ctx, replicas)
-	if err != nil {
-		return Holdup{}, err
-	}
-	pauses, err := of.limiter.Pauses(ctx)
+	of, err := s.look(ctx)
 	if err != nil {
 		return Holdup{}, err
 	}
@@ -54,18 +41,18 @@ func (s Source) Holdup(ctx context.Context, category string) (Holdup, error) {
 	lane := ""
 	if category != "" && !of.settings.RoutesUnknown {
 		h.Channel, _ = of.settings.ChannelOf(category)
-		lane = cmp.Or(h.Channel, webhookChannel)
+		lane = of.settings.laneOf(category)
 	}
-	if silence := silenceOf(replicas, hour.Now); silence != "" {
+	if silence := silenceOf(of.replicas, of.hour.Now); silence != "" {
 		h.add(stats.Wait{For: waitWorker, Reason: silence})
 	}
-	for _, pause := range pauses {
+	for _, pause := range of.pauses {
 		if pause.Channel == "" || pause.Channel == lane {
 			asked := ratelimit.Pause{Left: pause.Left}.String()
 			h.add(stats.Wait{For: waitSlack, Channel: pause.Channel, Reason: asked})
 		}
 	}
-	for _, replica := range replicas {
+	for _, replica := range of.replicas {
 		for _, wait := range replica.Waits {
 			otherChannel := wait.Channel != "" && wait.Channel != lane
 			noLetters := wait.For == waitDeadLetter && replica.Dead == 0
@@ -77,7 +64,7 @@ func (s Source) Holdup(ctx context.Context, category string) (Holdup, error) {
 	if len(h.Waits) > 0 {
 		return h, nil
 	}
-	return h, h.addPace(ctx, of, lane, UnpostedOf(replicas, hour.Now))
+	return h, h.addPace(ctx, of, lane)
 }
 
 // add adds a wait, unless there is one for the same: what Slack's pauses say is newer than what a replica
@@ -90,8 +77,8 @@ func (h *Holdup) add(wait stats.Wait) {
 }
 
 // addPace adds when it is the turn of the last of the events that wait for the pace of a channel.
-func (h *Holdup) addPace(ctx context.Context, of running, lane string, unposted []Unposted) error {
-	pace := of.settings.Limits.Pace
+func (h *Holdup) addPace(ctx context.Context, of running, lane string) error {
+	pace, unposted := of.settings.Limits.Pace, UnpostedOf(of.replicas, of.hour.Now)
 	at := slices.IndexFunc(unposted, func(u Unposted) bool { return u.Channel == lane })
 	if at < 0 || pace.Count == 0 {
 		return nil
@@ -115,16 +102,4 @@ func waiting(events int) string {
 		return "1 event waits"
 	}
 	return fmt.Sprintf("%d events wait", events)
-}
-
-// silenceOf is why nobody works, as far as heartbeats show; empty: somebody does.
-func silenceOf(replicas []stats.Replica, now time.Time) string {
-	if len(replicas) == 0 {
-		return "no worker has reported in the last minute"
-	}
-	newest := slices.MaxFunc(replicas, func(a, b stats.Replica) int { return a.Seen.Compare(b.Seen) })
-	if silence := now.Sub(newest.Seen); silence >= missed {
-		return "no worker has reported for " + term.Duration(silence)
-	}
-	return ""
 }

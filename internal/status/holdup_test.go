@@ -46,7 +46,7 @@ func TestHoldupNamesWhatKeepsACategory(t *testing.T) {
 		if k.hour.Now.IsZero() {
 			k.hour.Now = now
 		}
-		k.replicas = []stats.Replica{{ID: "r", Seen: now, Heartbeat: test.beat}}
+		k.replicas = []stats.Replica{{ID: "r", Seen: now, Silent: name == "silence", Heartbeat: test.beat}}
 		source := k.source()
 		source.Own = worker(t, "10/30m")
 		source.Own.Channel, source.Own.Limits.Pace = "#a", tier(1, 10*time.Second)

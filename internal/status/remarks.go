@@ -18,16 +18,12 @@ import (
 // Remarks are what an operator may not expect of an order that is in force, a sentence each: wider limits that are lower, a global
 // limit that is used up, a mute that no recent event matches. It only reads. Errors are as for Read.
 func (s Source) Remarks(ctx context.Context, order steering.Order) ([]string, error) {
-	replicas, err := s.Stats.Replicas(ctx)
-	if err != nil {
-		return nil, err
-	}
-	of, err := s.running(ctx, replicas)
+	of, err := s.look(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if order.Kind == steering.Mute {
-		return s.unmatched(ctx, of, order.Target)
+		return unmatched(ctx, of, order.Target)
 	}
 	scope, err := steering.ParseScope(order.Target)
 	if err != nil {
@@ -70,7 +66,9 @@ func usedUp(ctx context.Context, of running, now time.Time) ([]string, error) {
 		return nil, err
 	}
 	var last ratelimit.Usage
+	atLeast := false
 	for _, usage := range usages {
+		atLeast = atLeast || usage.FreeIn > 0 && usage.AtLeast
 		if usage.FreeIn > last.FreeIn {
 			last = usage
 		}
@@ -79,7 +77,7 @@ func usedUp(ctx context.Context, of running, now time.Time) ([]string, error) {
 		return nil, nil
 	}
 	until, or := now.Add(last.FreeIn).Format(time.RFC3339), ""
-	if last.AtLeast {
+	if atLeast {
 		or = " or later"
 	}
 	return []string{fmt.Sprintf("Nothing is sent until %s%s (%s): %d of %s are used.",
@@ -88,18 +86,14 @@ func usedUp(ctx context.Context, of running, now time.Time) ([]string, error) {
 
 // unmatched says that no recent event matches a pattern, and names the nearest one that does. Where there are more categories than
 // are looked at it is not known.
-func (s Source) unmatched(ctx context.Context, of running, target string) ([]string, error) {
+func unmatched(ctx context.Context, of running, target string) ([]string, error) {
 	recent, entries, err := of.limiter.Recent(ctx, mostEntries)
 	if err != nil {
 		return nil, err
 	}
-	hour, err := s.Stats.Hour(ctx)
-	if err != nil {
-		return nil, err
-	}
-	sums := hour.Sum()
+	sums := of.hour.Sum()
 	categories := candidates(recent, sums)
-	for category := range hour.LastSent {
+	for category := range of.hour.LastSent {
 		categories = append(categories, outcome.CategoryOf(category))
 	}
 	others := func(count stats.Count) bool { return count.Category == stats.OtherCategory }

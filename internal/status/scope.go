@@ -31,6 +31,8 @@ type Tier struct {
 	Max   int     `json:"max"`
 	Kept  int     `json:"kept,omitempty"` // of the longest global tier with reserves: slots that are kept for some categories and not used by them
 	FreeS float64 `json:"free_in_s"`      // until an event of one slot fits; 0: now, as far as the slots are not kept for others
+	// AtLeast: it may take longer than that.
+	AtLeast bool `json:"free_at_least,omitempty"`
 }
 
 // Minute is what happened in a scope in one minute.
@@ -42,6 +44,20 @@ type Minute struct {
 
 // keptOnly reports whether no slot of the tier is left but those that are kept for some categories.
 func (t Tier) keptOnly() bool { return t.Kept > 0 && t.Used < t.Max && t.Used+t.Kept >= t.Max }
+
+// fullFor is for how long a full scope has no room.
+func (s Scope) fullFor(now time.Time) string {
+	atLeast := slices.ContainsFunc(s.Tiers, func(t Tier) bool { return t.FreeS > 0 && t.AtLeast })
+	return spanText(s.NextFree.Sub(now), atLeast)
+}
+
+// spanText is how long something takes, for people.
+func spanText(d time.Duration, atLeast bool) string {
+	if atLeast {
+		return "at least " + term.Duration(d)
+	}
+	return term.Duration(d)
+}
 
 // name is unique among the scopes of a list: its category, or its group.
 func (s Scope) name() string { return cmp.Or(s.Category, s.Group) }
@@ -75,21 +91,19 @@ type scopes struct {
 
 // scopesOf puts usages and counts together. What was counted as stats.OtherCategory is a category without tiers; further
 // categories show only in the global scope, and in their group's.
-func scopesOf(usages []ratelimit.Usage, hour stats.Hour, f forecaster) scopes {
+func scopesOf(f forecaster) scopes {
 	s := scopes{groups: map[string]*Scope{}, categories: map[string]*Scope{}}
 	s.global = newScope("", "")
-	ofCategory := map[string][]ratelimit.Usage{}
-	for _, usage := range usages {
-		s.of(usage).add(usage, hour.Now)
-		ofCategory[usage.Category] = append(ofCategory[usage.Category], usage)
+	for _, usage := range f.usages {
+		s.of(usage).add(usage, f.hour.Now)
 	}
-	s.forecast(f, ofCategory)
+	s.forecast(f)
 	for _, scope := range s.categories {
 		if group := groupOf(scope.Category); s.groups[group] != nil {
 			scope.Group = group
 		}
 	}
-	for _, minute := range hour.Minutes {
+	for _, minute := range f.hour.Minutes {
 		for _, count := range minute.Counts {
 			s.global.count(minute.Start, count)
 			if count.Category == stats.OtherCategory {
@@ -103,7 +117,7 @@ func scopesOf(usages []ratelimit.Usage, hour stats.Hour, f forecaster) scopes {
 			}
 		}
 	}
-	for category, last := range hour.LastSent {
+	for category, last := range f.hour.LastSent {
 		for _, scope := range []*Scope{&s.global, s.categories[category], s.groups[groupOf(category)]} {
 			if scope != nil && (scope.LastSent == nil || last.After(*scope.LastSent)) {
 				scope.LastSent = &last
@@ -114,16 +128,15 @@ func scopesOf(usages []ratelimit.Usage, hour stats.Hour, f forecaster) scopes {
 }
 
 // forecast gives the scopes their forecasts.
-func (s *scopes) forecast(f forecaster, ofCategory map[string][]ratelimit.Usage) {
-	global := forecast(f.now, nil, f.globalFor(""))
+func (s *scopes) forecast(f forecaster) {
+	global := forecast(f.hour.Now, nil, f.globalFor(""))
 	s.global.Forecast = &global
 	for name, scope := range s.groups {
 		ofGroup := f.ofGroup(outcome.CategoryOf(name))
 		scope.Forecast = &ofGroup
 	}
 	for name, scope := range s.categories {
-		category := outcome.CategoryOf(name)
-		own := f.ofCategory(category, ofCategory[category])
+		own := f.ofCategory(outcome.CategoryOf(name))
 		scope.Forecast = &own
 	}
 }
@@ -177,15 +190,6 @@ func (s *scopes) lists() (groups, categories []Scope) {
 	return groups, categories
 }
 
-// keep notes how many slots of the global limit are kept, in the tier that they are reported for.
-func (s *Scope) keep(reserves []ratelimit.Reserve, limit ratelimit.Limit) {
-	for _, reserve := range reserves {
-		if i := slices.Index(limit, reserve.Tier); i >= 0 {
-			s.Tiers[i].Kept += reserve.Kept
-		}
-	}
-}
-
 // add adds a tier.
 func (s *Scope) add(usage ratelimit.Usage, now time.Time) {
 	s.Tiers = append(s.Tiers, newTier(usage))
@@ -195,7 +199,7 @@ func (s *Scope) add(usage ratelimit.Usage, now time.Time) {
 }
 
 func newTier(usage ratelimit.Usage) Tier {
-	return Tier{Limit: usage.Tier.String(), Used: usage.Used, Max: usage.Tier.Count, FreeS: term.Seconds(usage.FreeIn)}
+	return Tier{Limit: usage.Tier.String(), Used: usage.Used, Max: usage.Tier.Count, FreeS: term.Seconds(usage.FreeIn), AtLeast: usage.AtLeast}
 }
 
 // count adds what was sent or dropped. Dead events do not concern a limit, and replies are no events.

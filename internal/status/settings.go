@@ -24,29 +24,50 @@ type Settings struct {
 
 // running is what a status is made with.
 type running struct {
+	hour     stats.Hour
+	replicas []stats.Replica
+	this     *This // nil: no worker reads
 	limiter  Limiter
 	settings Config           // its limits are those in force
 	orders   []steering.Order // mutes and temporary limits in force
 	shown    Settings
+	pauses   []ratelimit.Pause
 }
 
 const ownLimits = "the limits are those that are set here."
 
-// running chooses the settings, and makes a limiter that reads with them. Errors are as for Read.
-func (s Source) running(ctx context.Context, replicas []stats.Replica) (running, error) {
-	variants := variantsOf(replicas)
-	of := running{limiter: s.Limiter, settings: s.Own}
+// look reads what replicas report, chooses the settings, and makes a limiter that reads with them. Errors are
+// as for Read.
+func (s Source) look(ctx context.Context) (running, error) {
+	hour, err := s.Stats.Hour(ctx)
+	if err != nil {
+		return running{}, err
+	}
+	replicas, err := s.Stats.Replicas(ctx)
+	if err != nil {
+		return running{}, err
+	}
+	of := running{hour: hour, limiter: s.Limiter, settings: s.Own}
+	if s.This != nil {
+		of.this = s.This()
+	}
+	of.replicas = withThis(replicas, of.this, hour.Now)
+	variants := variantsOf(of.replicas)
 	of.shown.Differ = compare(variants)
 	of.shown.Warnings = warningsOf(of.shown.Differ)
 	switch {
 	case len(variants) > 0:
 		of.shown.OwnText = s.use(&of, variants[0])
-	case len(replicas) > 0:
+	case len(of.replicas) > 0:
 		of.shown.OwnText = "The replicas run a release that does not show its limits: " + ownLimits
 	default:
 		of.shown.OwnText = "No replica runs: " + ownLimits
 	}
-	return of, s.steer(ctx, &of)
+	if err := s.steer(ctx, &of); err != nil {
+		return running{}, err
+	}
+	of.pauses, err = of.limiter.Pauses(ctx)
+	return of, err
 }
 
 // use takes the settings of a variant, or returns why it cannot.
@@ -68,13 +89,13 @@ func (s Source) use(of *running, v *variant) (why string) {
 }
 
 // Compare returns what differs between the running replicas and the settings of whoever reads, under a name
-// that no replica has, and how many replicas show their settings. Errors are as for Read.
+// that no replica has, and how many of these show their settings. Errors are as for Read.
 func (s Source) Compare(ctx context.Context, own string) (differ []Difference, replicas int, err error) {
 	all, err := s.Stats.Replicas(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	variants := variantsOf(all)
+	variants := variantsOf(reporting(all))
 	for _, v := range variants {
 		replicas += len(v.replicas)
 	}

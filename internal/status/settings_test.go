@@ -202,19 +202,32 @@ func TestTheStatusOfManyReplicasIsBounded(t *testing.T) {
 	}
 }
 
-// TestReplicasThatDiedDoNotCount: they are in Redis for a minute, and must not outvote those that have replaced them.
+// TestReplicasThatDiedDoNotCount: they are in Redis for a minute, and must not outvote those that have replaced them. Where no replica
+// reports, their settings are better than none.
 func TestReplicasThatDiedDoNotCount(t *testing.T) {
 	k := &known{hour: stats.Hour{Now: now}, usages: []ratelimit.Usage{{Tier: tier(100, time.Minute)}}}
 	for _, id := range []string{"a", "b", "c"} {
 		k.runs(id, worker(t, "1/1h"), 0)
-		k.replicas[len(k.replicas)-1].Seen = now.Add(-30 * time.Second)
+		k.replicas[len(k.replicas)-1].Silent = true
 	}
 	k.runs("d", worker(t, "2/1h"), 0)
-	k.replicas[3].Seen = now.Add(-15 * time.Second) // Redis was unavailable since then
 	source, read := k.reading(worker(t, "99/1h"))
 	got, err := source.Read(t.Context())
 	kit.Check(t, err)
 	if fmt.Sprint(*read) != "[2/1h 1h0m0s]" || got.Settings.Replicas != 1 || len(got.Settings.Warnings) != 0 || len(got.Replicas) != 4 {
 		t.Errorf("read with %v, %+v, %d replicas", *read, got.Settings, len(got.Replicas))
+	}
+	if text := got.Table(term.Screen{}); !strings.Contains(text, "Replicas: 1, ready 0, silent 3.\n") {
+		t.Errorf("%s", text)
+	}
+	if differ, replicas, err := source.Compare(t.Context(), "check"); err != nil || replicas != 1 || len(differ) != 1 {
+		t.Errorf("%+v, %d replicas, %v; expected that one runs, with another limit", differ, replicas, err)
+	}
+	k.replicas[3].Silent = true
+	if got, err = source.Read(t.Context()); err != nil || got.Settings.Replicas != 3 {
+		t.Errorf("%+v, %v; expected the settings of three", got.Settings, err)
+	}
+	if differ, replicas, err := source.Compare(t.Context(), "check"); err != nil || replicas != 0 || len(differ) != 0 {
+		t.Errorf("%+v, %d replicas, %v; expected that none runs", differ, replicas, err)
 	}
 }

@@ -69,6 +69,7 @@ type Status struct {
 	Reserves     []ratelimit.Reserve `json:"reserves"`         // what is kept of the global limit for whom, in alphabetical order
 	MoreReserves int                 `json:"more_reserves"`    // how many were left out, because there is no room for them
 	Slots        []ratelimit.Slot    `json:"slots"`            // of the longest global window, the newest first; at most 1000, and 100 where there is no room for more
+	MoreSlots    int                 `json:"more_slots"`       // that are taken: older ones, and in buckets
 	InBuckets    bool                `json:"slots_in_buckets"` // the global limit is counted in buckets, so slots and holders are not known
 	Holders      []Holder            `json:"holders"`          // of the newest 1000 slots, those with the most first; at most 10
 	Others       int                 `json:"more_holders"`     // how many were left out
@@ -117,27 +118,11 @@ type Outcome struct {
 
 // Read asks Redis. An error means that it is unavailable, or has something that notifier never writes.
 func (s Source) Read(ctx context.Context) (Status, error) {
-	hour, err := s.Stats.Hour(ctx)
+	of, err := s.look(ctx)
 	if err != nil {
 		return Status{}, err
 	}
-	replicas, err := s.Stats.Replicas(ctx)
-	if err != nil {
-		return Status{}, err
-	}
-	var this *This
-	if s.This != nil {
-		this = s.This()
-	}
-	replicas = withThis(replicas, this, hour.Now)
-	of, err := s.running(ctx, replicas)
-	if err != nil {
-		return Status{}, err
-	}
-	pauses, err := of.limiter.Pauses(ctx)
-	if err != nil {
-		return Status{}, err
-	}
+	hour, replicas := of.hour, of.replicas
 	recent, entries, err := of.limiter.Recent(ctx, mostEntries)
 	if err != nil {
 		return Status{}, err
@@ -145,7 +130,7 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 	sums := hour.Sum()
 	all := candidates(recent, sums)
 	lookedAt := all[:min(len(all), mostLookedAt)]
-	usages, err := of.limiter.Peek(ctx, lookedAt...)
+	f, err := newForecaster(ctx, of, lookedAt...)
 	if err != nil {
 		return Status{}, err
 	}
@@ -153,18 +138,13 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	reserves, err := of.limiter.Reserves(ctx)
-	if err != nil {
-		return Status{}, err
+	status := Status{
+		Time: hour.Now, Replicas: replicas, Outcomes: outcomes(sums), Unposted: UnpostedOf(replicas, hour.Now),
+		Sources: sourcesOf(hour.Sources), Settings: of.shown, Streams: streamsOf(replicas), This: of.this,
 	}
-	forecaster, err := newForecaster(ctx, hour.Now, of, usages, reserves)
-	if err != nil {
-		return Status{}, err
-	}
-	status := Status{Time: hour.Now, Replicas: replicas, Outcomes: outcomes(sums), Unposted: UnpostedOf(replicas, hour.Now), Sources: sourcesOf(hour.Sources), Settings: of.shown, Streams: streamsOf(replicas), This: this}
 	status.setSteering(of.orders)
-	status.setSlots(slots, usages)
-	status.setPauses(pauses)
+	status.setSlots(slots, f)
+	status.setPauses(of.pauses)
 	for i, replica := range replicas {
 		replicas[i].Streams = nil // they are in Status.Streams
 		replicas[i].Heartbeat.Settings = stats.Settings{}
@@ -173,58 +153,62 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 			status.Ready++
 		}
 	}
-	status.setScopes(scopesOf(usages, hour, forecaster), len(all)+max(0, entries-mostEntries)) // of the entries that were not read, each can be a category
-	status.setReserves(reserves, globalOf(usages))
-	status.Summary = view{status, redisOf(this, s.Stats.Refuses(ctx))}.summary()
+	status.setScopes(scopesOf(f), len(all)+max(0, entries-mostEntries)) // of the entries that were not read, each can be a category
+	status.setReserves(f)
+	status.Summary = view{status, redisOf(of.this, s.Stats.Refuses(ctx)), lastPosts(of.settings, hour)}.summary()
 	status.fit(mostBytes)
 	return status, nil
 }
 
-// errKept is why it is not known when there is room.
-var errKept = errors.New("what is left of the global limit is kept for some categories")
-
-// NextFree is how long it takes until the global limit has room for one event of any category. Errors are as for Read; besides, it
-// is not known while all that is left is kept for some categories.
-func (s Source) NextFree(ctx context.Context) (time.Duration, error) {
-	usages, err := s.Limiter.Peek(ctx) // of the global tiers alone: all must have room
-	if err != nil {
-		return 0, err
-	}
-	reserves, err := s.Limiter.Reserves(ctx)
-	if err != nil {
-		return 0, err
-	}
-	global := scopesOf(usages, stats.Hour{}, forecaster{}).global
-	global.keep(reserves, globalOf(usages))
-	var wait time.Duration
-	for i, tier := range global.Tiers {
-		if tier.Kept > 0 && tier.Used+tier.Kept >= tier.Max {
-			return 0, errKept
+// lastPosts is when something was last posted to each channel. What names another channel than that of its category
+// counts for that one.
+func lastPosts(settings Config, hour stats.Hour) map[string]time.Time {
+	posted := map[string]time.Time{}
+	for category, at := range hour.LastSent {
+		if lane := settings.laneOf(outcome.CategoryOf(category)); at.After(posted[lane]) {
+			posted[lane] = at
 		}
-		wait = max(wait, usages[i].FreeIn)
 	}
-	return wait, nil
+	return posted
 }
 
-// globalOf is the global limit.
-func globalOf(usages []ratelimit.Usage) ratelimit.Limit {
-	var limit ratelimit.Limit
-	for _, usage := range usages {
-		if usage.Category == "" && usage.Group == "" {
-			limit = append(limit, usage.Tier)
-		}
+var errNotKnown = errors.New("when the global limit has room is not known: what is left is kept for some categories, or slots are counted in buckets")
+
+// NextFree is how long it takes until the global limit has room for one event of a category without a reserve. Errors are as for
+// Read; besides, only a lower bound may be known.
+func (s Source) NextFree(ctx context.Context) (time.Duration, error) {
+	f, err := newForecaster(ctx, running{limiter: s.Limiter})
+	if err != nil {
+		return 0, err
 	}
-	return limit
+	begin := f.hour.Now
+	free := forecast(begin, nil, f.globalFor(""))
+	switch {
+	case free.Sends:
+		return 0, nil
+	case free.AtLeast || free.Left > 0:
+		return 0, errNotKnown
+	}
+	return free.At.Sub(begin), nil
 }
 
 // setSlots sets who holds the global slots. Where they are counted in buckets nobody knows: no ids are kept there.
-func (s *Status) setSlots(slots []ratelimit.Slot, usages []ratelimit.Usage) {
+func (s *Status) setSlots(slots []ratelimit.Slot, f forecaster) {
 	for i := range slots {
 		slots[i].Category = outcome.CategoryName(slots[i].Category)
 	}
 	s.Slots = slots
 	s.Holders, s.Others = holders(slots)
-	s.InBuckets = len(slots) == 0 && !globalOf(usages).Exact()
+	var longest ratelimit.Usage
+	exact := false // some tier has neither a precision nor fixed windows, so each event is kept
+	for _, usage := range f.global {
+		if usage.Tier.Window > longest.Tier.Window {
+			longest = usage
+		}
+		exact = exact || ratelimit.Limit{usage.Tier}.Exact()
+	}
+	s.MoreSlots = max(0, longest.Used-len(slots))
+	s.InBuckets = len(slots) == 0 && (s.MoreSlots > 0 || !exact)
 }
 
 // setSteering sets what operators have asked for.
@@ -252,13 +236,15 @@ func (s *Status) setScopes(all scopes, known int) {
 	}
 }
 
-func (s *Status) setReserves(reserves []ratelimit.Reserve, global ratelimit.Limit) {
-	s.Reserves = make([]ratelimit.Reserve, len(reserves))
-	for i, reserve := range reserves {
+func (s *Status) setReserves(f forecaster) {
+	s.Reserves = make([]ratelimit.Reserve, len(f.reserves))
+	for i, reserve := range f.reserves {
+		if at := slices.IndexFunc(f.global, func(u ratelimit.Usage) bool { return u.Tier == reserve.Tier }); at >= 0 {
+			s.Global.Tiers[at].Kept += reserve.Kept
+		}
 		reserve.Category = outcome.CategoryName(reserve.Category)
 		s.Reserves[i] = reserve
 	}
-	s.Global.keep(reserves, global)
 }
 
 // holders are the categories that hold the most slots, and how many further ones there are.

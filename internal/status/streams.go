@@ -69,7 +69,7 @@ func streamText(s stats.Stream) string {
 
 func mebibytes(n uint64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// deadText is how many events became dead letters in the last hour, and why, for people; empty: none did.
+// deadText is how many events ended as dead in the last hour, and why, for people; empty: none did.
 func deadText(outcomes []Outcome) string {
 	var all int64
 	var parts []string
@@ -84,9 +84,5 @@ func deadText(outcomes []Outcome) string {
 	if all == 0 {
 		return ""
 	}
-	were := "events were"
-	if all == 1 {
-		were = "event was"
-	}
-	return fmt.Sprintf("%d dead %s not sent in the last hour: %s.", all, were, strings.Join(parts, ", "))
+	return fmt.Sprintf("%s ended as dead in the last hour, replayed ones included: %s.", term.Count(all, "event"), strings.Join(parts, ", "))
 }

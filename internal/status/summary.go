@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -39,7 +40,8 @@ const (
 // view is what a summary is made of.
 type view struct {
 	Status
-	redis Redis
+	redis  Redis
+	posted map[string]time.Time // when something was last posted to a channel, as far as its categories are known
 }
 
 // summary is the sentence and the list.
@@ -101,60 +103,55 @@ func (v view) stopped() (kind, why string) {
 	if v.redis.State == RedisRefuses || v.redis.State == RedisUnavailable {
 		return "redis " + v.redis.Kind, kindTexts[v.redis.Kind] + v.since(v.redis.Since)
 	}
-	running := v.running()
-	switch {
-	case len(v.Replicas)+v.MoreReplicas == 0:
-		return "no replica", "no worker has reported in the last minute"
-	case len(running) == 0:
-		newest := slices.MaxFunc(v.Replicas, func(a, b stats.Replica) int { return a.Seen.Compare(b.Seen) })
-		return "no replica", "no worker has reported for " + term.Duration(v.Time.Sub(newest.Seen))
+	if silence := silenceOf(v.Replicas, v.Time); silence != "" {
+		return "no replica", silence
 	}
-	waiting, unready, shared := 0, 0, false
-	var first *stats.Wait
-	var causes []string
-	for _, replica := range running {
-		waits := wholly(replica, everything)
-		if len(waits) > 0 {
-			waiting++
-		}
-		if !replica.Ready && len(replica.Waits) == 0 && v.Time.Sub(replica.Started) > starting {
-			unready++
-		}
-		for _, wait := range waits {
-			shared = shared || slices.Contains(ofAll, wait.For)
-			causes = append(causes, causeOf(wait))
-			if first == nil || wait.Since.Before(first.Since) {
-				first = &wait
-			}
-		}
-	}
-	switch {
-	case unready == len(running):
+	running := reporting(v.Replicas)
+	if !slices.ContainsFunc(running, func(r stats.Replica) bool { return !v.unready(r) }) {
 		return "unready", "no worker is ready"
-	case waiting == 0:
-	case waiting == len(running), shared && (v.Global.LastSent == nil || v.Global.LastSent.Before(first.Since)):
-		causes = unique(causes)
-		return "waits " + strings.Join(causes, ", "), strings.Join(causes, ", ") + v.since(&first.Since)
+	}
+	waiting, waits, causes := idle(running, everything)
+	if waiting == 0 {
+		return "", ""
+	}
+	first := slices.MinFunc(waits, func(a, b stats.Wait) int { return a.Since.Compare(b.Since) }).Since
+	shared := slices.ContainsFunc(waits, func(w stats.Wait) bool { return slices.Contains(ofAll, w.For) })
+	if waiting == len(running) || shared && (v.Global.LastSent == nil || v.Global.LastSent.Before(first)) {
+		return "waits " + causes, causes + v.since(&first)
 	}
 	return "", ""
 }
 
-// running are the replicas that report.
-func (v view) running() []stats.Replica {
-	var list []stats.Replica
-	for _, replica := range v.Replicas {
-		if v.Time.Sub(replica.Seen) < silentAfter {
-			list = append(list, replica)
-		}
+// silenceOf is why nobody works, as far as heartbeats show; empty: somebody does.
+func silenceOf(replicas []stats.Replica, now time.Time) string {
+	switch {
+	case len(replicas) == 0:
+		return "no worker has reported in the last minute"
+	case len(reporting(replicas)) > 0:
+		return ""
 	}
-	return list
+	newest := slices.MaxFunc(replicas, func(a, b stats.Replica) int { return a.Seen.Compare(b.Seen) })
+	return "no worker has reported for " + term.Duration(now.Sub(newest.Seen))
 }
 
-// wholly are the waits of these kinds that concern all events of a replica.
-func wholly(replica stats.Replica, kinds []string) []stats.Wait {
-	return slices.DeleteFunc(slices.Clone(replica.Waits), func(w stats.Wait) bool {
-		return w.Channel != "" || !slices.Contains(kinds, w.For)
-	})
+// unready reports whether a replica that is not ready had time to become so, and does not say what it waits for.
+func (v view) unready(replica stats.Replica) bool {
+	return !replica.Ready && len(replica.Waits) == 0 && v.Time.Sub(replica.Started) > starting
+}
+
+// idle is how many replicas have waits of these kinds that concern all of their events, these waits, and the causes in words.
+func idle(replicas []stats.Replica, kinds []string) (n int, waits []stats.Wait, causes string) {
+	var words []string
+	for _, replica := range replicas {
+		before := len(waits)
+		for _, wait := range replica.Waits {
+			if wait.Channel == "" && slices.Contains(kinds, wait.For) {
+				waits, words = append(waits, wait), append(words, causeOf(wait))
+			}
+		}
+		n += min(1, len(waits)-before)
+	}
+	return n, waits, strings.Join(unique(words), ", ")
 }
 
 // causeOf is what a replica waits for, in words.
@@ -172,57 +169,68 @@ func unique(list []string) []string {
 
 // partly is for when some replicas send nothing, or read nothing more.
 func (v view) partly() (s Summary, partly bool) {
-	waiting := 0
-	var causes []string
-	for _, replica := range v.Replicas {
-		waits := wholly(replica, append([]string{"backlog"}, everything...))
-		if len(waits) > 0 {
-			waiting++
-		}
-		for _, wait := range waits {
-			causes = append(causes, causeOf(wait))
-		}
-	}
+	running := reporting(v.Replicas)
+	waiting, _, causes := idle(running, append([]string{"backlog"}, everything...))
 	if waiting == 0 {
 		return s, false
 	}
-	what, all := strings.Join(unique(causes), ", "), len(v.Replicas)+v.MoreReplicas
-	text := fmt.Sprintf("Partly working: %d of %s wait, because %s.%s", waiting, term.Count(all, "replica"), what, v.heldText())
-	return Summary{Kind: "partly " + what, Level: LevelNote, Title: "partly working", Text: text}, true
+	text := fmt.Sprintf("Partly working: %d of %s wait, because %s.%s", waiting, term.Count(len(running), "replica"), causes, v.heldText())
+	return Summary{Kind: "partly " + causes, Level: LevelNote, Title: "partly working", Text: text}, true
 }
 
-// failingChannels is for when Slack takes no posts in some channels.
+// failingChannels is for when Slack takes no posts, or not all, in some channels.
 func (v view) failingChannels() (s Summary, failing bool) {
-	var paused, refusing []string
-	longest := 0.0
+	if refused := refusedChannels(v.Replicas); len(refused) > 0 {
+		channels := slices.Sorted(maps.Keys(refused))
+		names, codes := fewNames(channels, "channel"), strings.Join(unique(slices.Collect(maps.Values(refused))), ", ")
+		text := fmt.Sprintf("Nothing is posted to %s, because Slack refuses the channel itself (%s): events for it are dead-lettered.", names, codes)
+		return Summary{Kind: "refused " + strings.Join(channels, " "), Level: LevelBad, Title: "nothing to " + names, Text: text + v.heldText()}, true
+	}
+	var paused, closed, some []string
+	longest, held, one := 0.0, 0, ""
 	for _, pause := range v.Pauses {
 		paused = append(paused, pause.Channel)
 		longest = max(longest, pause.LeftS)
 	}
 	var first *time.Time
-	for _, replica := range v.Replicas {
-		for _, wait := range replica.Waits {
-			if wait.Channel == "" || slices.Contains(paused, wait.Channel) {
-				continue
-			}
-			refusing = append(refusing, wait.Channel)
-			if first == nil || wait.Since.Before(*first) {
-				first = &wait.Since
+	for _, w := range v.waits() {
+		what := "one event"
+		if w.held > 1 {
+			what = term.Count(w.held, "event")
+		}
+		what += " for " + w.Text() + v.since(&w.Since)
+		switch {
+		case w.Channel == "" || slices.Contains(paused, w.Channel):
+		case v.posted[w.Channel].After(w.Since): // by another replica: Slack takes other events there
+			some = append(some, what)
+		default:
+			closed, held, one = append(closed, w.Channel), held+w.held, what
+			if first == nil || w.Since.Before(*first) {
+				first = &w.Since
 			}
 		}
 	}
-	refusing = unique(refusing)
-	channels := unique(slices.Concat(paused, refusing))
-	if len(channels) == 0 {
-		return s, false
+	switch {
+	case len(closed) > 0:
+		names := fewNames(unique(closed), "channel")
+		text := fmt.Sprintf("Nothing is posted to %s: %s%s.", names, waitTexts["slack"], v.since(first))
+		if held == 1 { // no other one was tried
+			text = "Slack refused " + one + "; nothing was posted there since."
+		}
+		return Summary{Kind: "channels " + names, Level: LevelBad, Title: "nothing to " + names, Text: text + v.heldText()}, true
+	case len(some) > 0:
+		text := "Slack refused " + some[0]
+		if len(some) > 1 {
+			text += ", and some for other channels"
+		}
+		text += "." + v.heldText()
+		return Summary{Kind: "refused events", Level: LevelNote, Title: "events refused", Text: text}, true
+	case len(paused) > 0:
+		names := fewNames(unique(paused), "channel")
+		text := fmt.Sprintf("Nothing is posted to %s for %s, because Slack asked to wait.%s", names, seconds(longest), v.heldText())
+		return Summary{Kind: "channels " + names, Level: LevelNote, Title: names + " paused", Text: text}, true
 	}
-	s = Summary{Kind: "channels " + strings.Join(channels, " "), Level: LevelNote, Title: fewNames(channels, "channel") + " paused"}
-	s.Text = fmt.Sprintf("Nothing is posted to %s for %s, because Slack asked to wait.%s", fewNames(channels, "channel"), seconds(longest), v.heldText())
-	if len(refusing) > 0 {
-		s.Level, s.Title = LevelBad, "nothing to "+fewNames(refusing, "channel")
-		s.Text = fmt.Sprintf("Nothing is posted to %s: %s%s.%s", fewNames(refusing, "channel"), waitTexts["slack"], v.since(first), v.heldText())
-	}
-	return s, true
+	return s, false
 }
 
 // fewNames are names, or how many there are.
@@ -234,13 +242,10 @@ func fewNames(names []string, noun string) string {
 }
 
 func (v view) heldText() string {
-	switch v.Held {
-	case 0:
+	if v.Held == 0 {
 		return ""
-	case 1:
-		return " 1 event is held."
 	}
-	return fmt.Sprintf(" %d events are held.", v.Held)
+	return " " + term.CountAre(v.Held, "event") + " held."
 }
 
 // since is for how long something has been the case: " (for 40s)"; empty: that is not known.
@@ -275,7 +280,7 @@ func (v view) limits() Summary {
 	slots := fmt.Sprintf("%d/%d", fullest.Used, fullest.Max)
 	switch {
 	case blocking.FreeS > 0:
-		text := fmt.Sprintf("Full: all %d global slots are taken. Everything is dropped for %s.", blocking.Max, seconds(blocking.FreeS))
+		text := fmt.Sprintf("Full: all %d global slots are taken. Everything is dropped for %s.", blocking.Max, v.Global.fullFor(v.Time))
 		return Summary{Kind: "full", Level: LevelNote, Title: slots + " full", Text: text}
 	case reserved.Max > 0:
 		text := fmt.Sprintf("Full for most: %s left, kept for %s. All others are dropped.",
@@ -287,8 +292,12 @@ func (v view) limits() Summary {
 		taken = fmt.Sprintf("Working. All %d global slots are free; ", fullest.Max)
 	}
 	full := v.full()
-	if len(full) == 0 {
+	if len(full) == 0 && v.More == 0 {
 		return Summary{Kind: "working", Level: LevelOK, Title: slots, Text: taken + "no limit is full."}
+	}
+	if len(full) == 0 { // what is not listed was not looked at, or there was no room
+		text := taken + "none of the " + term.Count(len(v.Categories), "listed category") + " is full."
+		return Summary{Kind: "working", Level: LevelOK, Title: slots, Text: text}
 	}
 	return Summary{Kind: "some", Level: LevelNote, Title: slots, Text: taken + v.fullText(full) + "."}
 }
@@ -312,12 +321,16 @@ func (v view) full() []Scope {
 
 // fullText is "errors is full for 4m12s", or "3 limits are full, that of errors for 4m12s".
 func (v view) fullText(full []Scope) string {
-	first := fmt.Sprintf("%s is full for %s", scopeName(full[0]), term.Duration(full[0].NextFree.Sub(v.Time)))
+	first := fmt.Sprintf("%s is full for %s", scopeName(full[0]), full[0].fullFor(v.Time))
 	switch len(full) {
 	case 1:
 		return first
 	case 2:
-		return fmt.Sprintf("%s, %s for %s", first, scopeName(full[1]), term.Duration(full[1].NextFree.Sub(v.Time)))
+		return fmt.Sprintf("%s, %s for %s", first, scopeName(full[1]), full[1].fullFor(v.Time))
 	}
-	return fmt.Sprintf("%d limits are full: %s", len(full), first)
+	atLeast := ""
+	if v.More > 0 {
+		atLeast = "at least "
+	}
+	return fmt.Sprintf("%s%d limits are full: %s", atLeast, len(full), first)
 }

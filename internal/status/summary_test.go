@@ -15,7 +15,7 @@ import (
 )
 
 // summaryOf is the summary where Redis takes writes, or does for the worker that reads what its This says.
-func summaryOf(s Status) Summary { return view{s, redisOf(s.This, nil)}.summary() }
+func summaryOf(s Status) Summary { return view{s, redisOf(s.This, nil), nil}.summary() }
 
 // said is a summary as lines.
 func said(s Summary) []string {
@@ -63,6 +63,7 @@ func TestSummary(t *testing.T) {
 		change(&replicas[len(replicas)-1])
 		return replicas
 	}
+	silent := func(r *stats.Replica) { r.Seen, r.Silent, r.Ready = now.Add(-23*time.Second), true, false }
 	const working = "ok: Working. 1 of 5 global slots are taken; no limit is full."
 	for name, test := range map[string]struct {
 		status  Status
@@ -72,11 +73,11 @@ func TestSummary(t *testing.T) {
 		"all is well":  {Status{Replicas: ready(3)}, "", []string{working}},
 		"nobody works": {Status{}, "", []string{"bad: Nothing is sent: no worker has reported in the last minute."}},
 		"all are silent": {
-			Status{Replicas: with(ready(1), func(r *stats.Replica) { r.Seen = now.Add(-23 * time.Second) })}, "",
+			Status{Replicas: with(ready(1), silent)}, "",
 			[]string{"bad: Nothing is sent: no worker has reported for 23s.", "note: Replica r1 has not reported for 23s"},
 		},
 		"one is silent": {
-			Status{Replicas: with(ready(2), func(r *stats.Replica) { r.Seen = now.Add(-23 * time.Second) })}, "",
+			Status{Replicas: with(ready(2), silent)}, "",
 			[]string{working, "note: Replica r2 has not reported for 23s"},
 		},
 		"none is ready": {
@@ -90,7 +91,7 @@ func TestSummary(t *testing.T) {
 			Status{}, "OOM command not allowed", []string{"bad: Nothing is sent: Redis is full (maxmemory)."},
 		},
 		"Redis is full, and reports are old": {
-			Status{Replicas: with(ready(1), func(r *stats.Replica) { r.Seen = now.Add(-23 * time.Second) })}, "OOM command not allowed",
+			Status{Replicas: with(ready(1), silent)}, "OOM command not allowed",
 			[]string{"bad: Nothing is sent: Redis is full (maxmemory)."},
 		},
 		"Redis is full, as a worker sees it": {
@@ -134,6 +135,17 @@ func TestSummary(t *testing.T) {
 			Status{Replicas: ready(1, wait("dead_letter", "", "full"))}, "",
 			[]string{"note" + working[2:], "bad: Waiting for dead_letter (for 40s, r1, 0 events held): full"},
 		},
+		"one was killed while it waited": {
+			Status{Replicas: append(ready(1), stats.Replica{ID: "r2", Seen: now.Add(-6 * time.Second), Silent: true})}, "",
+			[]string{working, "note: Replica r2 has not reported for 6s"},
+		},
+		"one of those that run has no NATS": {
+			Status{Replicas: with(append(ready(1, nats), ready(2)...), silent)}, "",
+			[]string{
+				"note: Partly working: 1 of 2 replicas wait, because NATS is unavailable.",
+				"bad: Waiting for nats (for 40s, r1, 1 event held): no servers", "note: Replica r2 has not reported for 23s",
+			},
+		},
 		"Slack fails in a channel": {
 			Status{Replicas: ready(1, slack), Held: 2}, "",
 			[]string{"bad: Nothing is posted to #a: Slack has not accepted messages (for 40s). 2 events are held.", "bad: #a: unavailable: http_503 (for 40s, r1, 0 events held)"},
@@ -148,7 +160,10 @@ func TestSummary(t *testing.T) {
 		},
 		"channels refuse": {
 			Status{Replicas: with(ready(2), func(r *stats.Replica) { r.Refused = map[string]string{"C1": "is_archived"} })}, "",
-			[]string{"note" + working[2:], "bad: C1 rejects every message (is_archived); its events are dead-lettered"},
+			[]string{
+				"bad: Nothing is posted to C1, because Slack refuses the channel itself (is_archived): events for it are dead-lettered.",
+				"bad: C1 rejects every message (is_archived); its events are dead-lettered",
+			},
 		},
 		"channels are behind": {
 			Status{Replicas: ready(1), Unposted: []Unposted{{Text: "kept", Why: "pace", Channel: "#a"}, {Text: "old", OldestS: 5, Channel: "#b"}, {Text: "new", Channel: "#c"}}}, "",
@@ -189,7 +204,23 @@ func TestSummary(t *testing.T) {
 		},
 		"dead": {
 			Status{Replicas: ready(1), Outcomes: []Outcome{{"dead", "malformed", 3}, {"sent", "", 9}}}, "",
-			[]string{"note" + working[2:], "bad: 3 dead events were not sent in the last hour: 3 malformed."},
+			[]string{"note" + working[2:], "bad: 3 events ended as dead in the last hour, replayed ones included: 3 malformed."},
+		},
+		"one is dead": {
+			Status{Replicas: ready(1), Outcomes: []Outcome{{"dead", "undeliverable", 1}}}, "",
+			[]string{"note" + working[2:], "bad: 1 event ended as dead in the last hour, replayed ones included: 1 undeliverable."},
+		},
+		"none of those that were looked at is full": {
+			Status{Replicas: ready(1), Categories: []Scope{{Category: "a"}, {Category: "b"}}, More: 7}, "",
+			[]string{"ok: Working. 1 of 5 global slots are taken; none of the 2 listed categories is full."},
+		},
+		"some of those that were looked at are full": {
+			Status{Replicas: ready(1), Categories: []Scope{some("a", time.Minute, 1), some("b", time.Second, 9), some("c", time.Second, 0)}, More: 7}, "",
+			[]string{"note: Working. 1 of 5 global slots are taken; at least 3 limits are full: b is full for 1s."},
+		},
+		"a time is a lower bound": {
+			Status{Replicas: ready(1), Categories: []Scope{{Category: "a", NextFree: at(time.Minute), Tiers: []Tier{{FreeS: 60, AtLeast: true}}}}}, "",
+			[]string{"note: Working. 1 of 5 global slots are taken; a is full for at least 1m."},
 		},
 		"steered": {
 			Status{Replicas: ready(1), Steering: []steering.Order{{Kind: steering.Mute, Target: "a", Until: now.Add(time.Minute), By: "bob", Reason: "moved"}}}, "",
@@ -209,18 +240,70 @@ func TestSummary(t *testing.T) {
 			if test.refused != "" {
 				refused = errors.New(test.refused)
 			}
-			if diff := cmp.Diff(test.want, said(view{test.status, redisOf(test.status.This, refused)}.summary())); diff != "" {
+			if diff := cmp.Diff(test.want, said(view{test.status, redisOf(test.status.This, refused), nil}.summary())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
+// TestOneFailureSaysNothingOfItsChannel: "nothing is posted" is said only as long as that is so, whichever replica posts.
+func TestOneFailureSaysNothingOfItsChannel(t *testing.T) {
+	begin := now.Add(-40 * time.Second)
+	failing := func(channel string, events int) stats.Replica {
+		return stats.Replica{ID: "r1", Seen: now, Heartbeat: stats.Heartbeat{
+			Ready: true, Waits: []stats.Wait{{For: "slack", Channel: channel, Reason: "slack: unavailable: http_403", Since: begin}},
+			Unposted: []stats.Unposted{{Channel: channel, Events: events, Why: "slack"}},
+		}}
+	}
+	before, since := begin.Add(-time.Second), begin.Add(time.Second)
+	for name, test := range map[string]struct {
+		posted   map[string]time.Time
+		replicas []stats.Replica
+		want     string
+	}{
+		"nothing was posted": {nil, []stats.Replica{failing("#a", 2)}, "bad: Nothing is posted to #a: Slack has not accepted messages (for 40s)."},
+		"one was tried": {
+			nil, []stats.Replica{failing("#a", 1)},
+			"bad: Slack refused one event for #a: unavailable: http_403 (for 40s); nothing was posted there since.",
+		},
+		"nothing was posted since": {
+			map[string]time.Time{"#a": before, "#b": since}, []stats.Replica{failing("#a", 1), failing("#a", 1)},
+			"bad: Nothing is posted to #a: Slack has not accepted messages (for 40s).",
+		},
+		"another one posts": {
+			map[string]time.Time{"#a": since}, append(ready(2)[1:], failing("#a", 1)),
+			"note: Slack refused one event for #a: unavailable: http_403 (for 40s).",
+		},
+		"several": {
+			map[string]time.Time{"#a": since, "#b": since}, []stats.Replica{failing("#a", 2), failing("#b", 1)},
+			"note: Slack refused 2 events for #a: unavailable: http_403 (for 40s), and some for other channels.",
+		},
+		"the worst first": {
+			map[string]time.Time{"#a": since}, []stats.Replica{failing("#a", 2), failing("#b", 3)},
+			"bad: Nothing is posted to #b: Slack has not accepted messages (for 40s).",
+		},
+	} {
+		got := said(view{Status{Time: now, Replicas: test.replicas}, Redis{State: RedisOK}, test.posted}.summary())
+		if got[0] != test.want {
+			t.Errorf("%s: %q, expected %q", name, got[0], test.want)
+		}
+	}
+	config := worker(t, "10/30m")
+	config.Routes, _ = ParseRoutes("errors=#b")
+	hour := stats.Hour{LastSent: map[string]time.Time{"errors": since, "a": before, "b": begin}}
+	if diff := cmp.Diff(map[string]time.Time{"#a": begin, "#b": since}, lastPosts(config, hour)); diff != "" {
+		t.Errorf("last posts (-want +got):\n%s", diff)
+	}
+}
+
 // TestSummaryIsBounded: of forty things that are wrong the first are listed.
 func TestSummaryIsBounded(t *testing.T) {
-	s := Status{Time: now, Replicas: ready(40)}
+	s := Status{Time: now, Replicas: ready(48)}
 	for i := range s.Replicas {
-		s.Replicas[i].Seen = now.Add(-20 * time.Second)
+		if s.Replicas[i].Silent = i >= 40; i >= 40 {
+			continue
+		}
 		s.Replicas[i].Waits = []stats.Wait{{For: "nats", Reason: fmt.Sprint("reason ", i), Since: now}}
 	}
 	got := summaryOf(s).Attention

@@ -79,7 +79,7 @@ func (s Status) freeText(scope Scope, tier int) string {
 	own, f := scope.level(), scope.Forecast
 	if f == nil || tier > 0 || f.Reason == own && f.Kept == 0 { // each tier of the scope itself shows its own time
 		at := s.Time.Add(time.Duration(scope.Tiers[tier].FreeS * float64(time.Second)))
-		f = &Forecast{Sends: scope.Tiers[tier].FreeS <= 0, Reason: own, At: &at}
+		f = &Forecast{Sends: scope.Tiers[tier].FreeS <= 0, Reason: own, At: &at, AtLeast: scope.Tiers[tier].AtLeast}
 	}
 	return f.Cell(s.Time, own)
 }
@@ -108,7 +108,11 @@ func (s Status) writeHolders(text *strings.Builder) {
 	if s.Others > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", s.Others))
 	}
-	fmt.Fprintf(text, "Global slots are held by: %s.\n", strings.Join(parts, ", "))
+	fmt.Fprintf(text, "Global slots are held by: %s.", strings.Join(parts, ", "))
+	if s.MoreSlots > 0 {
+		fmt.Fprintf(text, " Who holds the other %d is not known.", s.MoreSlots)
+	}
+	text.WriteByte('\n')
 }
 
 // writeReserves writes for whom slots of the global limit are kept, and whether others still have any.
@@ -135,11 +139,8 @@ func (s Status) writeReserves(text *strings.Builder, screen term.Screen) {
 func (s Status) writeOutcomes(text *strings.Builder) {
 	var parts []string
 	for _, outcome := range s.Outcomes {
-		name := outcome.Outcome
-		if outcome.Reason != "" {
-			name += " " + outcome.Reason
-		}
-		parts = append(parts, fmt.Sprintf("%s %d", term.Printable(name), outcome.N))
+		name := term.Printable(strings.TrimSpace(outcome.Outcome + " " + outcome.Reason))
+		parts = append(parts, fmt.Sprintf("%s %d", name, outcome.N))
 	}
 	if len(parts) == 0 {
 		parts = []string{"no events were settled"}
@@ -149,9 +150,13 @@ func (s Status) writeOutcomes(text *strings.Builder) {
 
 // writeReplicas writes how many replicas run. Ready ones can be without use, as long as nothing is sent.
 func (s Status) writeReplicas(text *strings.Builder) {
-	if all := len(s.Replicas) + s.MoreReplicas; s.Summary.Level == LevelBad {
-		fmt.Fprintf(text, "Replicas: %d.\n", all)
-	} else {
-		fmt.Fprintf(text, "Replicas: %d, ready %d.\n", all, s.Ready)
+	known := len(reporting(s.Replicas))
+	fmt.Fprintf(text, "Replicas: %d", known+s.MoreReplicas)
+	if s.Summary.Level != LevelBad {
+		fmt.Fprintf(text, ", ready %d", s.Ready)
 	}
+	if silent := len(s.Replicas) - known; silent > 0 {
+		fmt.Fprintf(text, ", silent %d", silent)
+	}
+	text.WriteString(".\n")
 }

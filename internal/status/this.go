@@ -79,10 +79,9 @@ func RedisOf(waits []stats.Wait, refused string, trouble *stats.Trouble) Redis {
 	switch {
 	case trouble == nil:
 		return Redis{State: RedisOK}
-	case refused != "" || trouble.Kind == stats.Unreachable || trouble.Kind == stats.Loading:
+	case refused != "", trouble.Kind == stats.Unreachable, trouble.Kind == stats.Loading,
+		trouble.Kind != stats.Full && stats.RefusesWrites(trouble.Kind): // who refuses one write refuses all
 		return refusing(trouble.Kind, trouble.Reason, trouble.Since)
-	case trouble.Kind != stats.Full && stats.RefusesWrites(trouble.Kind):
-		return refusing(trouble.Kind, trouble.Reason, trouble.Since) // who refuses one write refuses all
 	}
 	since := trouble.Since.UTC()
 	text := kindTexts[trouble.Kind] + ": counts are not stored; no decision was refused"
@@ -109,8 +108,9 @@ func redisOf(this *This, refused error) Redis {
 		known = this.Redis
 	}
 	if refused != nil && (known.State == RedisOK || known.State == RedisCountsOnly) {
-		kind := stats.TroubleKind(refused.Error())
-		known = Redis{State: RedisRefuses, Kind: kind, Since: known.Since, Reason: refused.Error(), Text: kindTexts[kind] + ": nothing is sent"}
+		since := known.Since
+		known = refusing(stats.TroubleKind(refused.Error()), refused.Error(), time.Time{})
+		known.Since = since
 	}
 	return known
 }
@@ -150,7 +150,8 @@ func NotKnown(err error, this *This) Unknown {
 // summary is what a worker knows by itself, where the status cannot be read for the reason err.
 func (t *This) summary(err error, kind string) Summary {
 	own := stats.Replica{ID: t.Replica, Seen: t.Time, Heartbeat: t.Beat}
-	v := view{Status{Time: t.Time, Replicas: []stats.Replica{own}, Unposted: t.Unposted, Held: t.Held}, t.Redis}
+	known := Status{Time: t.Time, Replicas: []stats.Replica{own}, Unposted: t.Unposted, Held: t.Held}
+	v := view{Status: known, redis: t.Redis}
 	for _, stream := range t.Streams {
 		v.Streams = append(v.Streams, Stream{Stream: stream, Text: streamText(stream)})
 	}
@@ -170,15 +171,7 @@ func withThis(replicas []stats.Replica, this *This, now time.Time) []stats.Repli
 		return replicas
 	}
 	own := stats.Replica{ID: this.Replica, Seen: now, Heartbeat: this.Beat}
-	at := slices.IndexFunc(replicas, func(r stats.Replica) bool { return r.ID == this.Replica })
-	if at >= 0 {
-		replicas[at] = own
-		return replicas
-	}
-	replicas = append(replicas, own)
+	replicas = append(slices.DeleteFunc(replicas, func(r stats.Replica) bool { return r.ID == this.Replica }), own)
 	slices.SortFunc(replicas, func(a, b stats.Replica) int { return cmp.Compare(a.ID, b.ID) })
 	return replicas
 }
-
-// silentAfter is the age at which a heartbeat is worth a line: ten were missed. After a minute the replica is gone.
-const silentAfter = missed

@@ -49,12 +49,7 @@ func UnpostedOf(replicas []stats.Replica, now time.Time) []Unposted {
 var reasons = map[string]string{"slack": "; Slack takes no posts at the moment", "pace": "; the pace of the channel"}
 
 func (u Unposted) text() string {
-	wait := "wait"
-	if u.Events == 1 {
-		wait = "waits"
-	}
-	oldest := term.Duration(time.Duration(u.OldestS * float64(time.Second)))
-	return fmt.Sprintf("%s: %s %s to be posted, the oldest for %s%s", u.Channel, term.Count(u.Events, "event"), wait, oldest, reasons[u.Why])
+	return fmt.Sprintf("%s: %s to be posted, the oldest for %s%s", u.Channel, waiting(u.Events), seconds(u.OldestS), reasons[u.Why])
 }
 
 // shownAfter is how long events without a reason to wait take until people are shown them: a moment later most are posted.

@@ -102,7 +102,7 @@ func TestTheLastMessageIsEdited(t *testing.T) {
 			}
 		}
 		w.drop("category", "errors", 5)
-		turn("In the last minute 5 events were not sent: 5 of errors (its limit 10/30m). There is room now.")
+		turn("In the last minute 5 events were not sent: 5 of errors (its limit 10/30m). The global limit has room now.")
 		w.drop("category", "errors", 2)
 		w.drop("global", "deploys", 30)
 		turn("37 events were not sent: 30 of deploys (the global limit 100/30m) and 7 of errors (its limit 10/30m).")

@@ -1,7 +1,7 @@
 // Package digest reports in Slack, at most once in an interval, what was not sent:
 //
 //	In the last 30 minutes 412 events were not sent: 380 of errors (its limit 10/30m; most from https://ci.example/job1) and 32 of
-//	deploys (the global limit 100/30m). Next free slot: 14:32.
+//	deploys (the global limit 100/30m). Next free global slot: 14:32.
 //
 // The Recorders of package stats add up in Redis what the limits have refused, for all replicas. Each replica
 // runs a Digest, and one of them posts when the interval is over: the first to get the lease, a key in Redis

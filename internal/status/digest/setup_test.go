@@ -216,7 +216,7 @@ func (w *world) logged(message string) []observer.LoggedEntry {
 
 const doubtLine = "the digest may not have arrived, and is not posted again"
 
-var headline = regexp.MustCompile(`^In the last .* (\d+) events? (?:was|were) not sent: (.*?)\.( There is room now\.| Next free slot: .*)?$`)
+var headline = regexp.MustCompile(`^In the last .* (\d+) events? (?:was|were) not sent: (.*?)\.( The global limit has room now\.| Next free global slot: .*)?$`)
 
 // said is how many drops a message reports; the numbers in its list must add up to its total.
 func said(t testing.TB, text string) int {

@@ -101,7 +101,7 @@ func TestWhatIsNotKnownIsLeftOut(t *testing.T) {
 			}
 			c.Sources = func(context.Context) ([]stats.SourceSlot, error) { return nil, errors.New("no") }
 		})
-		for _, want := range []string{". Next free slot: <!date^", "5 of errors (the global limit 100/30m)."} {
+		for _, want := range []string{". Next free global slot: <!date^", "5 of errors (the global limit 100/30m)."} {
 			w.drop("global", "errors", 5)
 			w.old()
 			d.turn(t.Context())

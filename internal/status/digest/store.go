@@ -116,7 +116,7 @@ func (s *store) read(ctx context.Context) (snapshot, error) {
 	}
 	read.next, _ = microTime(state["next"])
 	failures, _ := strconv.Atoi(state["failures"])
-	read.failures = min(max(failures, 0), mostFailures)
+	read.failures = max(failures, 0)
 
 	var valid bool
 	read.since, valid = microTime(pending["since"])
@@ -126,9 +126,6 @@ func (s *store) read(ctx context.Context) (snapshot, error) {
 	}
 	return read, err
 }
-
-// mostFailures is more than anybody counts.
-const mostFailures = 1000
 
 // decodeDrops decodes the drops among the fields of a hash. Anything else that was not written by a Recorder
 // or a Digest is an error.

@@ -172,9 +172,9 @@ func unitText(n int, unit string) string {
 // minutes, so the time is rounded up: at 14:32 there is room.
 func freeText(now time.Time, wait time.Duration) string {
 	if wait <= 0 {
-		return "There is room now."
+		return "The global limit has room now."
 	}
-	return fmt.Sprintf("Next free slot: %s.", momentText(now, now.Add(wait)))
+	return fmt.Sprintf("Next free global slot: %s.", momentText(now, now.Add(wait)))
 }
 
 // mostMutes is how many mutes are named.

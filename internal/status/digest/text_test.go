@@ -30,8 +30,8 @@ func TestText(t *testing.T) {
 		free   string
 		want   string
 	}{
-		{30 * time.Minute, []stats.Drop{global("deploys", 32), own("errors", 380)}, "Next free slot: 14:32.",
-			"In the last 30 minutes 412 events were not sent: 380 of errors (its limit 10/30m) and 32 of deploys (the global limit 100/30m). Next free slot: 14:32."},
+		{30 * time.Minute, []stats.Drop{global("deploys", 32), own("errors", 380)}, "Next free global slot: 14:32.",
+			"In the last 30 minutes 412 events were not sent: 380 of errors (its limit 10/30m) and 32 of deploys (the global limit 100/30m). Next free global slot: 14:32."},
 		{40 * time.Second, []stats.Drop{own("errors", 1)}, "",
 			"In the last 40 seconds 1 event was not sent: 1 of errors (its limit 10/30m)."},
 		{3*time.Hour + 20*time.Minute, []stats.Drop{global("errors", 2), own("errors", 5)}, "",
@@ -92,10 +92,10 @@ func TestTextIsBounded(t *testing.T) {
 func TestFreeText(t *testing.T) {
 	now := time.Date(2026, 11, 20, 14, 30, 10, 0, time.UTC)
 	for wait, want := range map[time.Duration]string{
-		0:                "There is room now.",
-		80 * time.Second: "Next free slot: <!date^1795185120^{time}|14:32 UTC>.", // 14:31:30, which Slack would show as 14:31
-		50 * time.Second: "Next free slot: <!date^1795185060^{time}|14:31 UTC>.",
-		24 * time.Hour:   "Next free slot: <!date^1795271460^{date_short_pretty} at {time}|2026-11-21 14:31 UTC>.",
+		0:                "The global limit has room now.",
+		80 * time.Second: "Next free global slot: <!date^1795185120^{time}|14:32 UTC>.", // 14:31:30, which Slack would show as 14:31
+		50 * time.Second: "Next free global slot: <!date^1795185060^{time}|14:31 UTC>.",
+		24 * time.Hour:   "Next free global slot: <!date^1795271460^{date_short_pretty} at {time}|2026-11-21 14:31 UTC>.",
 	} {
 		if got := freeText(now, wait); got != want {
 			t.Errorf("in %s: %s, want %s", wait, got, want)

@@ -10,16 +10,13 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"notifier/internal/outcome"
-	"notifier/internal/term"
 )
 
 const (
 	lastFlush  = 2 * time.Second  // how long the flush at the end may take
 	pruneEvery = 30 * time.Second // how often each replica removes the heartbeats of replicas that have ended
-	remind     = time.Minute      // how often an outage is logged
 )
 
 // batch is what one call of the script counts. It is repeated unchanged until there is a reply, and its number lets the
@@ -38,11 +35,9 @@ type batch struct {
 func (r *Recorder) Run(ctx context.Context) {
 	ticker := time.NewTicker(r.config.Every)
 	defer ticker.Stop()
-	var outage outage
 	for {
 		if err := r.flushAll(ctx, false); ctx.Err() == nil {
-			outage.note(r.log, err, time.Now())
-			r.noteTrouble(err, time.Now())
+			r.note(err, time.Now())
 		}
 		select {
 		case <-ticker.C:
@@ -55,35 +50,6 @@ func (r *Recorder) Run(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// outage logs when an outage begins, once a minute, and when it is over. In the first minute it logs at debug level: the
-// worker has already logged that Redis is unavailable, and counts wait without harm.
-type outage struct {
-	since, logged time.Time
-	warned        bool
-}
-
-func (o *outage) note(log *zap.Logger, err error, now time.Time) {
-	switch {
-	case err == nil && !o.since.IsZero():
-		log.Log(o.level(zap.InfoLevel), "counts reach Redis again", zap.Float64("after_s", term.Seconds(now.Sub(o.since))))
-		*o = outage{}
-	case err != nil && now.Sub(o.logged) >= remind:
-		if o.since.IsZero() {
-			o.since = now
-		}
-		o.logged = now
-		o.warned = now.Sub(o.since) >= remind
-		log.Log(o.level(zap.WarnLevel), "counts do not reach Redis", zap.Error(err), zap.Float64("for_s", term.Seconds(now.Sub(o.since))))
-	}
-}
-
-func (o *outage) level(level zapcore.Level) zapcore.Level {
-	if !o.warned {
-		return zap.DebugLevel
-	}
-	return level
 }
 
 // flushAll writes all counts to Redis, one minute in each call, and the heartbeat.

@@ -10,8 +10,13 @@ import (
 	"time"
 )
 
-// gone is the age at which a heartbeat no longer counts: its replica has ended.
-const gone = time.Minute
+const (
+	// gone is the age at which a heartbeat no longer counts: its replica has ended.
+	gone = time.Minute
+	// silent is the age at which its replica has missed five heartbeats: it has ended, hangs or is cut off. Fewer
+	// can be missed when NATS or Redis is slow.
+	silent = 5 * time.Second
+)
 
 // Heartbeat is what a replica reports about itself at each flush.
 type Heartbeat struct {
@@ -136,10 +141,13 @@ func (h Heartbeat) everything() int {
 	return all
 }
 
-// Replica is a running replica.
+// Replica is a replica that has reported in the last minute.
 type Replica struct {
 	ID   string    `json:"id"`
 	Seen time.Time `json:"seen"` // its last heartbeat, by the clock of Redis
+	// Silent: it has missed heartbeats. Who runs is decided here alone. Such a replica is not ready, and nothing else
+	// of what it did then is known.
+	Silent bool `json:"silent,omitempty"`
 	Heartbeat
 }
 
@@ -162,6 +170,10 @@ func decodeReplicas(key string, fields map[string]string, now time.Time) ([]Repl
 		}
 		if err := json.Unmarshal([]byte(content), &replica.Heartbeat); err != nil {
 			return nil, fmt.Errorf("redis: %s: heartbeat of replica %q: %w", key, id, err)
+		}
+		if replica.Silent = now.Sub(replica.Seen) >= silent; replica.Silent {
+			known := replica.Heartbeat
+			replica.Heartbeat = Heartbeat{Settings: known.Settings, Started: known.Started, Version: known.Version, Steering: known.Steering}
 		}
 		replicas = append(replicas, replica)
 	}

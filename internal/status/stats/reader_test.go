@@ -77,6 +77,29 @@ func TestReplicasThatDied(t *testing.T) {
 	})
 }
 
+// A killed replica leaves its last heartbeat. It is silent once it has missed a few: what it held, waited for and
+// refused then says nothing of now, and it is not ready.
+func TestASilentReplicaIsNotReady(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		const beat = `{"version":"v1","ready":true,"held":3,"waits":[{"for":"nats"}],"refused_channels":{"#a":"is_archived"},` +
+			`"unposted":[{"channel":"#a","events":3}],"config":{"values":{"LIMIT_GLOBAL":"5/1h"}}}`
+		for id, age := range map[string]time.Duration{"killed": 6 * time.Second, "slow": 3 * time.Second} {
+			value := fmt.Sprint(time.Now().Add(-age).UnixMicro(), " ", beat)
+			kit.Check(t, s.client(t).HSet(t.Context(), "{n}:replicas", id, value).Err())
+		}
+		replicas, err := s.reader(t).Replicas(t.Context())
+		kit.Check(t, err)
+		killed, slow := replicas[0], replicas[1]
+		if slow.Silent || !slow.Ready || slow.HeldEvents() != 3 || len(slow.Refused) != 1 {
+			t.Errorf("%+v, expected that it runs", slow)
+		}
+		want := stats.Heartbeat{Version: "v1", Settings: slow.Settings}
+		if diff := cmp.Diff(want, killed.Heartbeat); diff != "" || !killed.Silent || killed.Settings.IsZero() {
+			t.Errorf("silent: %t (-want +got):\n%s", killed.Silent, diff)
+		}
+	})
+}
+
 // A foreign value is reported with the key's name.
 func TestForeignValues(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {

@@ -4,6 +4,11 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"notifier/internal/term"
 )
 
 // Kinds of trouble with Redis. The first four are those of a server that answers and takes no writes.
@@ -47,25 +52,46 @@ func RefusesWrites(kind string) bool {
 	return kind == Full || kind == ReadOnly || kind == NotSaving || kind == NoReplicas
 }
 
+// remind is how often an outage is logged.
+const remind = time.Minute
+
 // Trouble is why the counts of a replica do not reach Redis.
 type Trouble struct {
 	Kind   string
 	Reason string    // the latest error
 	Since  time.Time // by this machine's clock
+
+	logged time.Time
 }
 
 // Trouble is why the last flush failed; nil: it did not, or there was none yet.
 func (r *Recorder) Trouble() *Trouble { return r.trouble.Load() }
 
-// noteTrouble takes the result of a flush.
-func (r *Recorder) noteTrouble(err error, now time.Time) {
+// note takes the result of a flush, and logs when an outage begins, once a minute, and when it is over.
+func (r *Recorder) note(err error, now time.Time) {
+	last := r.trouble.Load()
 	if err == nil {
+		if last != nil {
+			r.log.Log(last.level(zap.InfoLevel), "counts reach Redis again", zap.Float64("after_s", term.Seconds(now.Sub(last.Since))))
+		}
 		r.trouble.Store(nil)
 		return
 	}
 	trouble := &Trouble{Kind: TroubleKind(err.Error()), Reason: err.Error(), Since: now}
-	if last := r.trouble.Load(); last != nil {
-		trouble.Since = last.Since
+	if last != nil {
+		trouble.Since, trouble.logged = last.Since, last.logged
+	}
+	if now.Sub(trouble.logged) >= remind {
+		trouble.logged = now
+		r.log.Log(trouble.level(zap.WarnLevel), "counts do not reach Redis", zap.Error(err), zap.Float64("for_s", term.Seconds(now.Sub(trouble.Since))))
 	}
 	r.trouble.Store(trouble)
+}
+
+// level is debug in the first minute: the worker has already logged that Redis is unavailable, and counts wait without harm.
+func (t *Trouble) level(later zapcore.Level) zapcore.Level {
+	if t.logged.Sub(t.Since) < remind {
+		return zap.DebugLevel
+	}
+	return later
 }
