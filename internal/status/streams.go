@@ -84,9 +84,5 @@ func deadText(outcomes []Outcome) string {
 	if all == 0 {
 		return ""
 	}
-	were := "events were"
-	if all == 1 {
-		were = "event was"
-	}
-	return fmt.Sprintf("%d dead %s not sent in the last hour: %s.", all, were, strings.Join(parts, ", "))
+	return fmt.Sprintf("%s dead-lettered in the last hour: %s", term.Count(all, "event"), strings.Join(parts, ", "))
 }

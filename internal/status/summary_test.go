@@ -189,7 +189,7 @@ func TestSummary(t *testing.T) {
 		},
 		"dead": {
 			Status{Replicas: ready(1), Outcomes: []Outcome{{"dead", "malformed", 3}, {"sent", "", 9}}}, "",
-			[]string{"note" + working[2:], "bad: 3 dead events were not sent in the last hour: 3 malformed."},
+			[]string{"note" + working[2:], "bad: 3 events dead-lettered in the last hour: 3 malformed"},
 		},
 		"steered": {
 			Status{Replicas: ready(1), Steering: []steering.Order{{Kind: steering.Mute, Target: "a", Until: now.Add(time.Minute), By: "bob", Reason: "moved"}}}, "",
