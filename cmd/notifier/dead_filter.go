@@ -24,14 +24,14 @@ func deadFlags() []cli.Flag {
 	}
 }
 
-// deadFilter selects letters; nil: any.
+// deadFilter selects letters; empty: any.
 type deadFilter struct {
 	seqs             []uint64 // sorted, each once; with these nothing else is set
-	reason, category *string
+	reason, category string
 }
 
 // isSet reports whether it selects letters at all.
-func (f deadFilter) isSet() bool { return f.seqs != nil || f.reason != nil || f.category != nil }
+func (f deadFilter) isSet() bool { return f.seqs != nil || f.reason != "" || f.category != "" }
 
 // parseSeqs reads the letters that are named, and the flags that the commands share.
 func parseSeqs(cmd *cli.Command) (deadFilter, error) {
@@ -56,21 +56,14 @@ func parseSeqs(cmd *cli.Command) (deadFilter, error) {
 
 // parseDead reads the flags that the commands share.
 func parseDead(cmd *cli.Command) (deadFilter, error) {
-	var filter deadFilter
-	if cmd.IsSet("reason") {
-		reason := cmd.String("reason")
-		if !slices.Contains(outcome.DeadReasons(), reason) {
-			return filter, cmdline.Usagef(cmd, "-reason %q, expected one of %s",
-				reason, strings.Join(outcome.DeadReasons(), ", "))
-		}
-		filter.reason = &reason
+	filter := deadFilter{reason: cmd.String("reason")}
+	if cmd.IsSet("reason") && !slices.Contains(outcome.DeadReasons(), filter.reason) {
+		return filter, cmdline.Usagef(cmd, "-reason %q, expected one of %s",
+			filter.reason, strings.Join(outcome.DeadReasons(), ", "))
 	}
-	if cmd.IsSet("category") {
-		category := cmd.String("category")
-		if category == "" {
-			return filter, cmdline.Usage(cmd, `-category "", expected a category such as errors`)
-		}
-		filter.category = &category
+	var err error
+	if filter.category, err = categoryFlag(cmd); err != nil {
+		return filter, err
 	}
 	if n := cmd.Int("n"); cmd.IsSet("n") && n < 1 {
 		return filter, cmdline.Usagef(cmd, "-n %d, expected 1 or more", n)
@@ -88,7 +81,7 @@ func parseSeq(text string) (uint64, error) {
 }
 
 func (f deadFilter) matches(letter *letters.Letter) bool {
-	return (f.reason == nil || *f.reason == letter.Reason) && (f.category == nil || *f.category == letter.Category)
+	return (f.reason == "" || f.reason == letter.Reason) && (f.category == "" || f.category == letter.Category)
 }
 
 // noStream is the error where letters are asked for by their numbers and there is no stream; nil: they are not.

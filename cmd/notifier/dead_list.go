@@ -60,7 +60,7 @@ func (l *deadList) write() error {
 	case l.read == 0:
 		return l.note("no dead letters")
 	case l.matched == 0:
-		return l.note(fmt.Sprintf("none of %s matches", term.Count(l.read, "dead letter")))
+		return l.note("no match among " + term.Count(l.read, "dead letter"))
 	case l.json:
 		return l.writeJSON()
 	default:

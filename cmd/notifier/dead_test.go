@@ -104,7 +104,7 @@ func TestDeadJSON(t *testing.T) {
 		t.Errorf("%s%s, expected\n%s", out, errOut, want)
 	}
 	out, errOut = runToEnd(t, env, exitDone, "dead", "list", "-json", "-category", "errors")
-	if out != "" || errOut != "none of 1 dead letter matches\n" {
+	if out != "" || errOut != "no match among 1 dead letter\n" {
 		t.Errorf("%q %q, expected nothing for a program", out, errOut)
 	}
 }

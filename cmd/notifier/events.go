@@ -46,14 +46,15 @@ Examples:
 
 // parseEvents checks the flags.
 func parseEvents(cmd *cli.Command, now time.Time) (recent.Filter, error) {
-	filter := recent.Filter{Category: cmd.String("category"), Outcome: cmd.String("outcome"), Limit: cmd.Int("n")}
-	if err := cmdline.NoArguments(cmd); err != nil {
-		return filter, err
+	filter := recent.Filter{Outcome: cmd.String("outcome"), Limit: cmd.Int("n")}
+	err := cmdline.NoArguments(cmd)
+	if err == nil {
+		filter.Category, err = categoryFlag(cmd)
 	}
 	since := cmd.Duration("since")
 	switch {
-	case cmd.IsSet("category") && filter.Category == "":
-		return filter, cmdline.Usage(cmd, `-category "", expected a category such as errors`)
+	case err != nil:
+		return filter, err
 	case cmd.IsSet("outcome") && !slices.Contains(recent.Outcomes(), filter.Outcome):
 		return filter, cmdline.Usagef(cmd, "-outcome %q, expected one of %s",
 			filter.Outcome, strings.Join(recent.Outcomes(), ", "))

@@ -25,6 +25,9 @@ func facts(o recent.Outcome) (known []fact) {
 		}
 	}
 	add("limit", o.Limit)
+	if o.Reserved > 0 {
+		add("reserved", term.Count(o.Reserved, "slot")+" of it kept for other categories (LIMIT_RESERVE)")
+	}
 	if o.Limit != "" {
 		add("room", roomText(o))
 	}

@@ -223,6 +223,19 @@ func (r publishRequest) subject(pattern event.Pattern) (string, error) {
 	return subject, nil
 }
 
+// categoryFlag reads -category; empty: it is not set. Wrong settings are reported later, all of them.
+func categoryFlag(cmd *cli.Command) (string, error) {
+	category := cmd.String("category")
+	if category == "" && cmd.IsSet("category") {
+		return "", cmdline.Usage(cmd, `-category "", expected a category such as errors`)
+	}
+	subject, err := settings.LoadSubject()
+	if err != nil {
+		return category, nil
+	}
+	return category, repeatsPrefix(subject, category)
+}
+
 // repeatsPrefix rejects a category, or a pattern of categories, that is named by its whole subject: notify.errors
 // in place of errors.
 func repeatsPrefix(pattern event.Pattern, category string) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"notifier/internal/app"
 	cmdline "notifier/internal/cli"
+	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
 	"notifier/internal/status"
 	"notifier/internal/term"
@@ -27,8 +29,8 @@ there can be several events with it: all of them are shown, the latest first. Re
 hold a slot, or that were sent within DEDUPE_WINDOW. A limit that is counted in buckets (:PRECISION, :fixed) does not keep whose
 slots are taken: when an event was admitted is known there only until it is sent. What was dropped or is dead is in the stream of
 outcomes in NATS for 24 hours, in a storm only in parts ("notifier events -h"). One of the two is enough for an answer. An event that
-is held has what the workers wait for, of the channel of its category; an unknown one may wait unread in the stream. The exit code is
-0 even if the event is unknown; -json reports that in "state".
+is held has what the workers wait for, of the channel of its category; an unknown one may wait unread in the stream, and a dead one
+that was replayed. The exit code is 0 even if the event is unknown; -json reports that in "state".
 
 Examples:
    notifier why deploy-1234
@@ -44,8 +46,12 @@ Examples:
 			if cmd.Args().First() == "" {
 				return cmdline.Usage(cmd, "EVENT_ID is empty, expected the event_id of a log line")
 			}
+			category, err := categoryFlag(cmd)
+			if err != nil {
+				return err
+			}
 			why := whyOutput{
-				id: cmd.Args().First(), category: cmd.String("category"), json: cmd.Bool("json"),
+				id: cmd.Args().First(), category: category, json: cmd.Bool("json"),
 				out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,
 			}
 			return withStore(func(store app.Store) error { return why.run(ctx, store) })
@@ -71,6 +77,10 @@ func (w whyOutput) run(ctx context.Context, store app.Store) error {
 	asked, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	traces, err := store.Limiter.Trace(asked, w.id, w.category)
+	var elsewhere []ratelimit.Trace
+	if err == nil && len(traces) == 0 && w.category != "" {
+		elsewhere, err = store.Limiter.Trace(asked, w.id, "")
+	}
 	asking.Wait()
 	if wrong := (*settings.Problems)(nil); errors.As(inNATS.err, &wrong) {
 		return inNATS.err
@@ -86,12 +96,20 @@ func (w whyOutput) run(ctx context.Context, store app.Store) error {
 	if inNATS.err != nil {
 		w.note("what was dropped or dead-lettered is not known: " + inNATS.err.Error())
 	}
+	if inNATS.unreadErr != nil {
+		w.note("whether it waits unread in the stream is not known: " + inNATS.unreadErr.Error())
+	}
 	if len(answers) == 0 {
-		answers = []whyAnswer{{EventID: w.id, State: stateUnknown, Category: w.category, Unread: inNATS.unread}}
+		unknown := whyAnswer{EventID: w.id, State: stateUnknown, Category: w.category}
 		if inNATS.err != nil {
-			answers[0].NotAsked = inNATS.err.Error()
-		} else if inNATS.unreadErr != nil {
-			w.note("whether it waits unread in the stream is not known: " + inNATS.unreadErr.Error())
+			unknown.NotAsked = inNATS.err.Error()
+		}
+		unknown.KnownIn = categoriesOf(newAnswers(w.id, elsewhere, inNATS.elsewhere))
+		answers = []whyAnswer{unknown}
+	}
+	for i := range answers {
+		if a := &answers[i]; a.mayBeUnread() {
+			a.Unread = inNATS.unread
 		}
 	}
 	if err != nil {
@@ -130,12 +148,13 @@ func (w whyOutput) addWaits(ctx context.Context, source status.Source, answers [
 			continue
 		}
 		asked, cancel := context.WithTimeout(ctx, redisTimeout)
-		holdup, err := source.Holdup(asked, a.Category)
+		holdup, err := source.Holdup(asked, a.Category, a.EventID)
 		cancel()
 		if err != nil {
 			w.note("what it waits for is not known: REDIS_URL: " + err.Error())
 		}
-		a.Channel, a.WaitsFor = holdup.Channel, holdup.Waits
+		a.Channel, a.WaitsFor = cmp.Or(a.Channel, holdup.Channel), holdup.Waits
+		a.LastError, a.NextPost = holdup.Error, holdup.Next
 		if refused != nil { // then no worker can report either
 			a.waitForRedis(refused)
 		}

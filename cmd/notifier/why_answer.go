@@ -32,12 +32,19 @@ type whyAnswer struct {
 	LastPost time.Time    `json:"last_post,omitzero"`
 	Sent     time.Time    `json:"sent,omitzero"`
 	WaitsFor []stats.Wait `json:"waits_for,omitempty"` // in flight or unread
-	Unread   *unread      `json:"unread,omitempty"`    // unknown: what it may be one of
+	Unread   *unread      `json:"unread,omitempty"`    // unknown, or dead and replayed: what it may be one of
 	NotAsked string       `json:"not_asked,omitempty"` // unknown: why NATS did not answer
+	KnownIn  []string     `json:"known_in,omitempty"`  // unknown: other categories with an event of this id
+
+	// In flight, and Slack has not taken it: its code at the last post, and when the next is due at the earliest.
+	LastError string    `json:"last_error,omitempty"`
+	NextPost  time.Time `json:"next_post,omitzero"`
 
 	Recorded      *whyRecorded `json:"recorded,omitempty"`   // by the worker that settled it
 	Duplicates    int          `json:"duplicates,omitempty"` // later events with its id
 	LastDuplicate time.Time    `json:"last_duplicate,omitzero"`
+
+	again bool // a later event with its id is known: it was replayed, or published again
 }
 
 // whyRecorded is a recorded outcome, and when the limit that refused it had room again.
@@ -68,7 +75,11 @@ func newAnswers(id string, traces []ratelimit.Trace, outcomes []recent.Outcome) 
 			at = indexOf(answers, o, outcome.Sent)
 		}
 		if at < 0 {
-			answers = append(answers, newRecorded(o))
+			a := newRecorded(o)
+			a.again = slices.ContainsFunc(answers, func(later whyAnswer) bool {
+				return later.latest().After(o.Time) && (later.isOf(o, o.Source) || later.isOf(o, ""))
+			})
+			answers = append(answers, a)
 		} else if answers[at].Recorded == nil {
 			answers[at].Recorded, answers[at].Channel = &whyRecorded{Outcome: o}, o.Channel
 		}
@@ -110,13 +121,44 @@ func newRecorded(o recent.Outcome) whyAnswer {
 func indexOf(answers []whyAnswer, o recent.Outcome, states ...string) int {
 	for _, source := range []string{o.Source, ""} {
 		at := slices.IndexFunc(answers, func(a whyAnswer) bool {
-			return a.Category == o.Category && a.Source == source && slices.Contains(states, a.State)
+			return a.isOf(o, source) && slices.Contains(states, a.State)
 		})
 		if at >= 0 {
 			return at
 		}
 	}
 	return -1
+}
+
+// isOf reports whether it is about an event with the category of an outcome, and with this source.
+func (a whyAnswer) isOf(o recent.Outcome, source string) bool {
+	return a.Category == o.Category && a.Source == source
+}
+
+// latest is the last thing that is known to have happened to the event.
+func (a whyAnswer) latest() time.Time {
+	latest := a.Admitted
+	if a.Sent.After(latest) {
+		latest = a.Sent
+	}
+	if a.Recorded != nil && a.Recorded.Time.After(latest) {
+		latest = a.Recorded.Time
+	}
+	return latest
+}
+
+// mayBeUnread reports whether the event can wait in the stream, without a trace or replayed.
+func (a whyAnswer) mayBeUnread() bool {
+	return a.State == stateUnknown || a.State == outcome.Dead && !a.again && !a.Recorded.NoLetter
+}
+
+// categoriesOf are the categories of answers, each once.
+func categoriesOf(answers []whyAnswer) (categories []string) {
+	for _, a := range answers {
+		categories = append(categories, a.Category)
+	}
+	slices.Sort(categories)
+	return slices.Compact(categories)
 }
 
 // waits reports whether the event is held, or may wait unread.
@@ -144,11 +186,7 @@ func (a whyAnswer) text() string {
 		add("admitted", stamp(a.Admitted))
 	}
 	if a.Posts > 0 {
-		text := fmt.Sprintf("%s, attempt %d", stamp(a.LastPost), a.Posts)
-		if len(a.WaitsFor) == 0 {
-			text += "; its result is not known yet"
-		}
-		add("posted", text)
+		add("tried", a.triedText())
 	}
 	switch {
 	case !a.Sent.IsZero():
@@ -166,6 +204,9 @@ func (a whyAnswer) text() string {
 	} else if a.Channel != "" {
 		add("channel", a.Channel)
 	}
+	if a.Unread != nil {
+		add("replayed", "if it was replayed, it may be "+a.Unread.String())
+	}
 	for _, wait := range a.WaitsFor {
 		add("waits for", wait.Text())
 	}
@@ -178,17 +219,36 @@ func (a whyAnswer) text() string {
 	return strings.Join(lines, "\n")
 }
 
+// triedText is how an event in flight was tried: "4 times, last at ..., failed with http_503; again at ... or
+// later".
+func (a whyAnswer) triedText() string {
+	text := term.Count(a.Posts, "time") + ", last at " + stamp(a.LastPost)
+	switch {
+	case a.LastError != "":
+		text += ", failed with " + a.LastError
+	case len(a.WaitsFor) == 0:
+		text += "; its result is not known yet"
+	}
+	if !a.NextPost.IsZero() {
+		text += "; again at " + a.NextPost.UTC().Format(time.RFC3339) + " or later"
+	}
+	return text
+}
+
 func (a whyAnswer) headline() string {
 	of := a.EventID + " of category " + a.Category
 	switch a.State {
 	case stateInFlight:
-		if len(a.WaitsFor) > 0 {
+		if len(a.WaitsFor) > 0 || a.LastError != "" {
 			return of + " is admitted and held."
 		}
 		return of + " is admitted and on its way to Slack."
 	case outcome.Sent:
 		return of + " was sent."
 	case outcome.Dead:
+		if a.again {
+			return fmt.Sprintf("%s was dead before: %s.", of, a.Recorded.Reason)
+		}
 		return fmt.Sprintf("%s is dead: %s.", of, a.Recorded.Reason)
 	}
 	return fmt.Sprintf("%s was dropped: %s.", of, a.Recorded.Reason)
@@ -212,6 +272,10 @@ func (a whyAnswer) unknown() (lines []string) {
 			lines = append(lines, "  waits for "+wait.Text())
 		}
 		lines = append(lines, "If it is not, "+why)
+	}
+	if len(a.KnownIn) > 0 {
+		lines = append(lines, fmt.Sprintf("There is an event with this id in %s: notifier why %s",
+			term.List(a.KnownIn), a.EventID))
 	}
 	return append(lines, "The log has a line for each event: search it for this event_id.")
 }

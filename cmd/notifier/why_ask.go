@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"notifier/internal/outcome"
 	"notifier/internal/outcome/recent"
 	"notifier/internal/settings"
 )
@@ -20,8 +22,9 @@ const natsTimeout = 10 * time.Second
 // recorded is what NATS knows of the events with an id.
 type recorded struct {
 	outcomes  []recent.Outcome // the latest first
+	elsewhere []recent.Outcome // those of other categories, where there are none of the category that is asked for
 	err       error            // why these are not known; nil also where there is no stream of them yet
-	unread    *unread          // of a stream without any outcome of them; nil: nothing waits there
+	unread    *unread          // where an event can be: without an outcome, or a dead one; nil: nothing waits there
 	unreadErr error            // why that is not known
 }
 
@@ -34,8 +37,8 @@ type unread struct {
 	LastRead time.Time `json:"last_read,omitzero"`
 }
 
-// askNATS reads the outcomes of the events with an id, and where there are none what waits in the stream of
-// events.
+// askNATS reads the outcomes of the events with an id, and what waits in the stream of events where there are
+// none, or one that is dead: it can be replayed.
 func askNATS(ctx context.Context, id, category string) (r recorded) {
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
@@ -45,7 +48,12 @@ func askNATS(ctx context.Context, id, category string) (r recorded) {
 		if err != nil && !errors.Is(err, recent.ErrNoStream) {
 			return fmt.Errorf("stream %s: %w", from.place.Stream, err)
 		}
-		if len(r.outcomes) == 0 {
+		if len(r.outcomes) == 0 && category != "" {
+			answer, _ = from.reader.List(ctx, recent.Filter{EventID: id}) // what fails is known from the first
+			r.elsewhere = answer.Outcomes
+		}
+		died := func(o recent.Outcome) bool { return o.Outcome == outcome.Dead }
+		if len(r.outcomes) == 0 || slices.ContainsFunc(r.outcomes, died) {
 			r.unread, r.unreadErr = readUnread(ctx, from.connection, from.settings)
 		}
 		return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -28,6 +29,41 @@ func TestWhyWhileRedisIsFull(t *testing.T) {
 		eventuallySays(t, id+" waits for Redis", env, []string{"why", id}, func(out string) bool {
 			return strings.HasPrefix(out, begin) && strings.Contains(out, "\n  waits for Redis is full (maxmemory)\n")
 		})
+	}
+}
+
+// TestWhyAfterAReplay: an event that is dead may wait unread once it is replayed, is held while Slack fails on it, with what
+// Slack has answered, and then it was dead before.
+func TestWhyAfterAReplay(t *testing.T) {
+	t.Parallel()
+	_, slack, env := services(t, nil)
+	slack.Always(devstack.Behaviour{Code: "invalid_blocks"})
+	worker := start(t, env)
+	readyURL(t, &worker.out)
+	publishes(t, env, "errors", "-id", "e-1", "disk full")
+	why := []string{"why", "e-1"}
+	out := eventuallySays(t, "it is dead", env, why, func(out string) bool {
+		return strings.HasPrefix(out, "e-1 of category errors is dead: slack_rejected.\n")
+	})
+	if strings.Contains(out, "replayed") {
+		t.Errorf("%q, expected nothing of a replay", out)
+	}
+	worker.terminate(t)
+	worker.ends(t, exitDone)
+	runToEnd(t, env, exitDone, "dead", "replay")
+	out, _ = runToEnd(t, env, exitDone, why...)
+	if !strings.HasPrefix(out, "e-1 of category errors is dead: slack_rejected.\n") ||
+		!strings.Contains(out, "\n  replayed  if it was replayed, it may be the one event that waits unread in stream NOTIFY, since ") {
+		t.Errorf("%q, expected that it may wait unread", out)
+	}
+	slack.Always(devstack.Behaviour{Status: 503})
+	start(t, env)
+	tried := regexp.MustCompile(`(?m)^  tried     \d+ times?, last at \S+, failed with http_503(; again at \S+ or later)?$`)
+	out = eventuallySays(t, "it is held", env, why, func(out string) bool {
+		return strings.HasPrefix(out, "e-1 of category errors is admitted and held.\n") && tried.MatchString(out)
+	})
+	if !strings.Contains(out, "\ne-1 of category errors was dead before: slack_rejected.\n") {
+		t.Errorf("%q, expected that it was dead before", out)
 	}
 }
 

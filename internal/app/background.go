@@ -97,6 +97,9 @@ func work(worker *consume.Worker) stats.Heartbeat {
 		}
 		beat.Waits = append(beat.Waits, shown)
 	}
+	for _, f := range worker.Failing() {
+		beat.Failing = append(beat.Failing, stats.Failing(f))
+	}
 	for _, u := range worker.Unposted() {
 		if u.Events > 0 {
 			beat.Unposted = append(beat.Unposted, stats.Unposted{

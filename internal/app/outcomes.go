@@ -82,7 +82,7 @@ func (o *outcomes) record(s *result.Result, now time.Time) recent.Outcome {
 		r.Age, r.MaxAge = term.Seconds(now.Sub(s.Event.Time)), term.Seconds(o.maxAge)
 	}
 	if s.Tier.Count > 0 {
-		r.Limit, r.AboveLimit = s.Tier.String(), s.Never
+		r.Limit, r.AboveLimit, r.Reserved = s.Tier.String(), s.Never, s.Reserved
 		if !s.Never {
 			r.RetryAfter, r.AtLeast = term.Seconds(s.RetryAfter), s.AtLeast
 		}

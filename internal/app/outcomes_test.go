@@ -129,7 +129,7 @@ func TestARecordHasWhatTheLineHas(t *testing.T) {
 		settled result.Result
 		want    recent.Outcome
 	}{
-		{result.Result{Tier: tier, RetryAfter: time.Second, Reserved: 3, AtLeast: true}, recent.Outcome{Limit: "10/30m", RetryAfter: 1, AtLeast: true}},
+		{result.Result{Tier: tier, RetryAfter: time.Second, Reserved: 3, AtLeast: true}, recent.Outcome{Limit: "10/30m", RetryAfter: 1, AtLeast: true, Reserved: 3}},
 		{result.Result{Tier: tier, RetryAfter: time.Second, Never: true}, recent.Outcome{Limit: "10/30m", AboveLimit: true}},
 		{result.Result{Mute: &steering.Order{Target: "a.*", Until: until, By: "me", Reason: "it moves"}}, recent.Outcome{Mute: "a.*", MutedUntil: &until, MutedBy: "me", MuteReason: "it moves"}},
 		{result.Result{Channel: "C0123", SlackTS: "1.2"}, recent.Outcome{Channel: "#alerts", SlackTS: "1.2"}},

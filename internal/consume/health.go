@@ -98,6 +98,9 @@ func (w *Worker) heldFor(d availability.Dependency) int {
 	return w.feed.Held()
 }
 
+// Failing lists a few of the events that Slack has not taken, and that are tried again.
+func (w *Worker) Failing() []post.Failing { return w.sender.Failing() }
+
 // Waits lists what the worker is waiting for, in alphabetical order. It may name several channels.
 func (w *Worker) Waits() []availability.Wait { return w.tracker.Waits() }
 

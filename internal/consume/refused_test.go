@@ -47,6 +47,54 @@ func TestRefusingChannelIsClosed(t *testing.T) {
 	s.eventually("another channel gets its message", func() bool { return s.slack.Accepted() == 1 })
 }
 
+// replay stores an event as "dead replay" does, and returns its line.
+func (s *fixture) replay(id string) line {
+	s.Helper()
+	s.publish("errors", "replayed "+id, "Notifier-Event-Id", id, "Nats-Msg-Id", "replay."+id)
+	return s.lineOf(id)
+}
+
+// A replica that has not noticed yet that a channel is repaired would make letters again of what is replayed.
+func TestReplayedEventTriesRefusedChannel(t *testing.T) {
+	s := newFixture(t)
+	r := s.started()
+	s.slack.Always(devstack.Behaviour{Code: "not_in_channel"})
+	s.publishMany("errors", 8)
+	s.settled(8)
+	refused := time.Now()
+	s.slack.Always(devstack.Behaviour{})
+	for n, sent := 0, false; !sent; n++ {
+		replayed := time.Now()
+		sent = s.replay(fmt.Sprintf("e%d", n))["outcome"] == "sent"
+		if !sent && replayed.Sub(refused) > time.Second {
+			t.Fatalf("a letter again %s after the last refusal", replayed.Sub(refused))
+		}
+	}
+	if refused := r.RefusedChannels(); len(refused) != 0 {
+		t.Errorf("refused channels %v after a post, expected none", refused)
+	}
+}
+
+// However many letters are replayed into a channel that still refuses everything, few of them are requests.
+func TestReplayDoesNotStormRefusedChannel(t *testing.T) {
+	s := newFixture(t)
+	s.started(func(c *setup) { c.concurrency = 1 })
+	s.slack.Always(devstack.Behaviour{Code: "not_in_channel"})
+	s.publishMany("errors", 5)
+	s.settled(5)
+	begun := time.Now()
+	const replayed = 300
+	for i := range replayed {
+		id := fmt.Sprintf("e%d", i)
+		s.publish("errors", "replayed", "Notifier-Event-Id", id, "Nats-Msg-Id", "replay."+id)
+	}
+	s.settled(5 + replayed)
+	most := 5 + 1 + int(time.Since(begun)/time.Second)
+	if n := s.slack.Requests(); n > most {
+		t.Errorf("%d posts were tried, expected %d at most: five, and one a second", n, most)
+	}
+}
+
 // begunByAnother has another replica, which has died since, begin a post of an event in the moment of its admission.
 type begunByAnother struct {
 	consume.Limiter

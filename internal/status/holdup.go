@@ -16,6 +16,10 @@ import (
 type Holdup struct {
 	Channel string // of the category; empty: the webhook's, or not known
 	Waits   []stats.Wait
+
+	// Of one event on which Slack keeps failing, where a replica has reported that.
+	Error string    // Slack's code at its last post
+	Next  time.Time // of its next post, at the earliest; zero: not known
 }
 
 // Words of what events wait for, besides those of a replica's own waits.
@@ -30,9 +34,9 @@ const (
 // holdsNoEvent are waits that keep no event in flight from being posted.
 var holdsNoEvent = []string{"backlog", "redis_clock"}
 
-// Holdup asks Redis what the replicas wait for that concerns a category; empty: any. It only reads. Errors
-// are as for Read.
-func (s Source) Holdup(ctx context.Context, category string) (Holdup, error) {
+// Holdup asks Redis what the replicas wait for that concerns an event of a category; empty: any. It only
+// reads. Errors are as for Read.
+func (s Source) Holdup(ctx context.Context, category, id string) (Holdup, error) {
 	of, err := s.look(ctx)
 	if err != nil {
 		return Holdup{}, err
@@ -53,6 +57,11 @@ func (s Source) Holdup(ctx context.Context, category string) (Holdup, error) {
 		}
 	}
 	for _, replica := range of.replicas {
+		for _, f := range replica.Failing {
+			if f.Category == category && f.EventID == id {
+				h.Error, h.Next = f.Error, f.Next
+			}
+		}
 		for _, wait := range replica.Waits {
 			otherChannel := wait.Channel != "" && wait.Channel != lane
 			noLetters := wait.For == waitDeadLetter && replica.Dead == 0

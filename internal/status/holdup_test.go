@@ -46,11 +46,16 @@ func TestHoldupNamesWhatKeepsACategory(t *testing.T) {
 		if k.hour.Now.IsZero() {
 			k.hour.Now = now
 		}
+		test.beat.Failing = []stats.Failing{
+			{Category: "errors", EventID: "e-1", Error: "http_500", Next: now},
+			{Category: "errors", EventID: "e-2", Error: "timeout"},
+			{Category: "deploys", EventID: "e-1", Error: "timeout"},
+		}
 		k.replicas = []stats.Replica{{ID: "r", Seen: now, Silent: name == "silence", Heartbeat: test.beat}}
 		source := k.source()
 		source.Own = worker(t, "10/30m")
 		source.Own.Channel, source.Own.Limits.Pace = "#a", tier(1, 10*time.Second)
-		h, err := source.Holdup(t.Context(), "errors")
+		h, err := source.Holdup(t.Context(), "errors", "e-1")
 		kit.Check(t, err)
 		var got []string
 		for _, wait := range h.Waits {
@@ -58,6 +63,9 @@ func TestHoldupNamesWhatKeepsACategory(t *testing.T) {
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" || h.Channel != "#a" {
 			t.Errorf("%s: %q (-want +got)\n%s", name, h.Channel, diff)
+		}
+		if h.Error != "http_500" || !h.Next.Equal(now) {
+			t.Errorf("%s: %q, again at %s, expected what Slack has answered to this event", name, h.Error, h.Next)
 		}
 	}
 }

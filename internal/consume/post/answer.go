@@ -29,6 +29,7 @@ func (a *attempt) accepted(receipt slackout.Receipt) verdict {
 
 // failed is for a post that is not made, or may not be.
 func (a *attempt) failed(failure *slackout.Error) verdict {
+	a.failure = failure.Code
 	switch {
 	case failure.Class == slackout.RetryAfter:
 		a.limited(failure.RetryAfter)

@@ -114,7 +114,7 @@ func (a *attempt) mute() verdict {
 // pace. The event goes on to its permit when Redis does not have it as this worker knows it: the permit finds
 // out whether another replica's post may have arrived.
 func (a *attempt) endRefused() verdict {
-	if !a.channels.closed(a.channel) {
+	if !a.channels.closed(a.channel, a.replayed()) {
 		return next()
 	}
 	record, found, err := a.Limiter.InFlight(a.startCtx, a.Request)
@@ -127,6 +127,9 @@ func (a *attempt) endRefused() verdict {
 	}
 	return a.endByChannel()
 }
+
+// replayed reports whether the event is a dead letter that was replayed.
+func (a *attempt) replayed() bool { return len(a.Delivery.Header[outcome.HeaderEventID]) > 0 }
 
 // begin asks Redis for a permit, which records the post before it is made and takes its place in the
 // channel's pace.
@@ -150,7 +153,7 @@ func (a *attempt) begin() verdict {
 		return againAfter(0)
 	}
 	a.last, a.name = a.name, ""
-	if !a.channels.try(a.channel) {
+	if !a.channels.try(a.channel, a.replayed()) {
 		return a.endByChannel()
 	}
 	return next()

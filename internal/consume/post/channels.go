@@ -8,9 +8,14 @@ import (
 )
 
 // After so many rejections in a row a channel counts as refusing everything, and is tried only this often.
+//
+// A replayed event is tried all the same, unless Slack has refused another one just now: somebody replays it
+// because the channel is repaired, and this replica may not have noticed that yet. If it is not repaired,
+// letters that are replayed by the thousand cost a few requests.
 const (
 	rejectionsToClose = 5
 	retryChannel      = time.Minute
+	retryReplayed     = time.Second
 )
 
 // closedChannels knows which channels refuse every message: archived ones, ones that the bot was never
@@ -24,9 +29,10 @@ type closedChannels struct {
 }
 
 type channelState struct {
-	inRow int
-	code  string    // Slack's latest
-	next  time.Time // closed: when it may be tried again; zero: not closed
+	inRow   int
+	code    string    // Slack's latest
+	refused time.Time // when that was
+	next    time.Time // closed: when it may be tried again; zero: not closed
 }
 
 func newClosedChannels(log *zap.Logger) *closedChannels {
@@ -34,16 +40,23 @@ func newClosedChannels(log *zap.Logger) *closedChannels {
 }
 
 // closed reports whether a post to the channel would be rejected, and none is to be tried now.
-func (c *closedChannels) closed(channel string) bool {
+func (c *closedChannels) closed(channel string, replayed bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.channels[channel]
-	return r != nil && time.Now().Before(r.next)
+	return r != nil && r.closed(replayed, time.Now())
+}
+
+func (r *channelState) closed(replayed bool, now time.Time) bool {
+	if replayed && now.Sub(r.refused) >= retryReplayed {
+		return false
+	}
+	return now.Before(r.next)
 }
 
 // try reports whether a post to the channel may be made: always, unless it refuses everything; then once a
-// minute.
-func (c *closedChannels) try(channel string) bool {
+// minute, or for a replayed event.
+func (c *closedChannels) try(channel string, replayed bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.channels[channel]
@@ -51,7 +64,7 @@ func (c *closedChannels) try(channel string) bool {
 		return true
 	}
 	now := time.Now()
-	if now.Before(r.next) {
+	if r.closed(replayed, now) {
 		return false
 	}
 	r.next = now.Add(retryChannel)
@@ -78,9 +91,9 @@ func (c *closedChannels) rejected(channel, code string) {
 		c.channels[channel] = r
 	}
 	r.inRow++
-	r.code = code
+	r.code, r.refused = code, time.Now()
 	if r.inRow == rejectionsToClose {
-		r.next = time.Now().Add(retryChannel)
+		r.next = r.refused.Add(retryChannel)
 		c.log.Warn("channel refused",
 			zap.String("channel", channel), zap.String("detail", code), zap.Int("in_a_row", r.inRow),
 			zap.String("advice", "its events are dead-lettered, and one a minute is tried; "+

@@ -10,6 +10,7 @@
 //	lookup.go    whether a post whose outcome is unknown is in the channel already
 //	answer.go    what Slack's answer means for the event, its channel, the workspace and the other replicas
 //	patience.go  when an event on which Slack keeps failing is to blame
+//	failing.go   events that Slack has not taken, for people
 //	channels.go  channels that refuse every message
 //	ends.go      what is recorded before an event has ended
 //	excess.go    what goes back to the server because its channel is slow

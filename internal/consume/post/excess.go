@@ -51,6 +51,7 @@ func (s *Sender) HandBackExcess() {
 			}
 			return
 		}
+		s.failing.forget(item.Value)
 		s.lanes.Parked(channel, item, delay)
 	}
 }

@@ -94,6 +94,7 @@ type Sender struct {
 	Settings
 	lanes    *lanes.Lanes[*posting]
 	channels *closedChannels
+	failing  failing
 	lookups  lookups       // what was logged about them
 	begun    atomic.Uint64 // posts that were asked for; with the worker's name it names each of them
 	stopping atomic.Bool
@@ -121,6 +122,7 @@ type posting struct {
 	unsure   bool   // a post of it may have arrived, and the channel has not been searched since
 	searches int    // how often Slack did not let us search, since the last post
 	patience patience
+	failure  string // Slack's code at its last post; empty: it has not failed
 }
 
 // turn is a posting's turn to be posted.
@@ -202,11 +204,14 @@ func (s *Sender) deliver(startCtx, finishCtx context.Context, t *turn) {
 	v := a.run()
 	switch v.kind {
 	case ended:
+		s.failing.forget(t.Item)
 		s.Settle([]*result.Result{&t.Item.result})
 		t.Done()
 	case handedOver:
+		s.failing.forget(t.Item)
 		t.Done()
 	case again:
+		s.failing.note(t.Item, v.wait)
 		t.Return(v.wait)
 	default:
 		panic("post: an attempt without a verdict")

@@ -25,6 +25,7 @@ type Outcome struct {
 	RetryAfter float64 `json:"retry_after_s,omitempty"`        // in how many seconds there was room again
 	AtLeast    bool    `json:"retry_after_at_least,omitempty"` // or later: slots are reserved, or in buckets
 	AboveLimit bool    `json:"above_limit,omitempty"`          // never: its cost is above a temporary limit
+	Reserved   int     `json:"reserved,omitempty"`             // slots of the tier kept for other categories
 
 	// Dropped as muted: by which mute, until when, whose and why.
 	Mute       string     `json:"mute,omitempty"`

@@ -31,6 +31,8 @@ type Heartbeat struct {
 	Waits    []Wait    `json:"waits,omitempty"`
 	// Unposted are the channels for which admitted events wait.
 	Unposted []Unposted `json:"unposted,omitempty"`
+	// Failing are a few of the events on which Slack keeps failing.
+	Failing []Failing `json:"failing,omitempty"`
 	// Refused are the channels that refuse every message of this replica, each with Slack's code.
 	Refused map[string]string `json:"refused_channels,omitempty"`
 	// Steering is the version of what operators have asked for that the replica follows; 0: nothing.
@@ -92,6 +94,14 @@ type Unposted struct {
 	Parked  int       `json:"parked,omitempty"` // how many of these were given back to NATS for a while
 	Oldest  time.Time `json:"oldest"`           // when the oldest was published
 	Why     string    `json:"why,omitempty"`    // slack, pace; empty: nothing keeps them
+}
+
+// Failing is an event that is tried again and again.
+type Failing struct {
+	Category string    `json:"category"`
+	EventID  string    `json:"event_id"`
+	Error    string    `json:"error"`         // Slack's code at its last post
+	Next     time.Time `json:"next,omitzero"` // of its next post, at the earliest; zero: when its channel takes posts
 }
 
 // waitDeadLetter is the Wait.For with which only dead events wait.
