@@ -29,9 +29,9 @@ func (v view) attention(said string) []Attention {
 		}
 	}
 	v.addWaits(add)
-	for _, channel := range slices.Sorted(maps.Keys(refusedChannels(v.Replicas))) {
-		code := refusedChannels(v.Replicas)[channel]
-		add(LevelBad, "refused "+channel, fmt.Sprintf("%s rejects every message (%s); its events are dead-lettered", channel, code))
+	for _, text := range refusedTexts(v.Replicas) {
+		channel, _, _ := strings.Cut(text, " ")
+		add(LevelBad, "refused "+channel, text)
 	}
 	add(LevelBad, "dead", deadText(v.Outcomes))
 	for _, stream := range v.Streams {
@@ -156,13 +156,17 @@ func orderText(o steering.Order, now time.Time) string {
 	return strings.TrimSuffix(text+": "+o.Reason, ": ")
 }
 
-// refusedChannels are the channels that reject every message, with Slack's code.
-func refusedChannels(replicas []stats.Replica) map[string]string {
+// refusedTexts are the channels that reject every message, with Slack's code, for people.
+func refusedTexts(replicas []stats.Replica) (texts []string) {
 	codes := map[string]string{}
 	for _, replica := range replicas {
 		maps.Copy(codes, replica.Refused)
 	}
-	return codes
+	for _, channel := range slices.Sorted(maps.Keys(codes)) {
+		text := "%s rejects every message (%s); its events are dead-lettered"
+		texts = append(texts, fmt.Sprintf(text, channel, codes[channel]))
+	}
+	return texts
 }
 
 // write writes the sentence, and a line for each thing that needs attention.

@@ -150,9 +150,18 @@ func (f Forecast) Cell(now time.Time, own string) string {
 	if f.Sends {
 		return "now"
 	}
+	text := f.room(now, own)
+	if f.At != nil {
+		text += " (" + f.At.Local().Format(time.TimeOnly) + ")"
+	}
+	return text
+}
+
+// room is Cell without the time of day, for a forecast that sends nothing.
+func (f Forecast) room(now time.Time, own string) string {
 	text := "?"
 	if f.At != nil {
-		text = fmt.Sprintf("in %s (%s)", term.Duration(f.At.Sub(now)), f.At.Local().Format(time.TimeOnly))
+		text = "in " + term.Duration(f.At.Sub(now))
 	}
 	switch {
 	case f.Left > 0:

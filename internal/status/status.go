@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"notifier/internal/outcome"
@@ -114,6 +115,9 @@ type Outcome struct {
 	Reason  string `json:"reason,omitempty"`
 	N       int64  `json:"n"`
 }
+
+// name is "dropped global", or "sent".
+func (o Outcome) name() string { return strings.TrimSuffix(o.Outcome+" "+o.Reason, " ") }
 
 // Read asks Redis. An error means that it is unavailable, or has something that notifier never writes.
 func (s Source) Read(ctx context.Context) (Status, error) {
