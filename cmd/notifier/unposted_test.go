@@ -100,7 +100,7 @@ func TestThePageNamesChannels(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
 	p, server, slack := worker(t, map[string]string{"SLACK_ROUTES": "deploys=#deploys", "SLACK_PACE": "10/1h", "LIMIT_CATEGORY": "20/1h"})
-	b.open(t, adminURL(t, &p.out))
+	b.open(t, adminURL(t, &p.out), "replica-section")
 	b.waitForText(t, "#sentence", "Working.")
 	kit.Eventually(t, "nothing waits", func() bool { return b.text(t, "#attention") == "" })
 	publishEach(t, server, "errors", 1) // its answer shows the ID of the channel

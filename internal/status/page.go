@@ -72,12 +72,11 @@ type PageCell struct {
 
 // PageBar is how much of a tier is used.
 type PageBar struct {
-	Label, Text     string
-	Used, Max       int
-	Width           string // in percent
-	Full            bool
-	Free            *time.Time // of the global limit: when it has room; null: FreeText has it
-	FreeText, Small string
+	Label, Text string
+	Used, Max   int
+	Width       string // in percent
+	Full        bool
+	Room        *PageCell // of the global limit: when it has room
 }
 
 // PageChart is what was sent and dropped by the minute, as paths on 60 by 24 around a line at 12.
@@ -134,20 +133,20 @@ func (s Status) page() Page {
 	p := Page{AsOf: s.Time, Facts: s.facts()}
 	for _, tier := range s.Global.Tiers {
 		bar := newBar(tier, "Global limit "+tier.Limit)
-		bar.FreeText = "room now"
-		if tier.keptOnly() {
-			bar.FreeText = "room only for those it is kept for"
-		}
-		if tier.FreeS > 0 {
+		bar.Room = &PageCell{Text: "room now"}
+		switch {
+		case tier.FreeS > 0:
 			at := s.Time.Add(time.Duration(tier.FreeS * float64(time.Second)))
-			bar.Free, bar.Small = &at, "in "+seconds(tier.FreeS)+", full until then"
+			bar.Room = &PageCell{Time: &at, Small: "in " + seconds(tier.FreeS) + ", full until then"}
+		case tier.keptOnly():
+			bar.Room.Text = "room only for those it is kept for"
 		}
 		p.Tiers = append(p.Tiers, bar)
 	}
 	p.Sections = []PageSection{
 		s.slotsSection(),
-		s.scopesSection("group", s.Groups, s.MoreGroups, "Limits that all categories with the same first word share."),
-		s.scopesSection("category", s.Categories, s.More, ""),
+		s.groupsSection(),
+		s.scopesSection("Category", "Categories", s.Categories, s.More, "The fullest first."),
 		s.hourSection(),
 		s.channelsSection(),
 		s.steeringSection(),
@@ -235,14 +234,17 @@ func andMore(n int, noun string) string {
 	return "and " + term.Count(n, "more "+noun)
 }
 
-// scopesSection has a row for each group or category, the fullest first. Without any there is no section of groups.
-func (s Status) scopesSection(of string, scopes []Scope, more int, caption string) PageSection {
-	if of == "group" && len(scopes) == 0 {
+func (s Status) groupsSection() PageSection {
+	if len(s.Groups) == 0 {
 		return PageSection{}
 	}
-	name := map[string]string{"group": "Group", "category": "Category"}[of]
-	plural := map[string]string{"group": "groups", "category": "categories"}[of]
-	table := &PageTable{ID: plural, Caption: strings.TrimSpace(caption + " The fullest first."), Scopes: true, Columns: []PageColumn{
+	caption := "Limits that all categories with the same first word share, the fullest first."
+	return s.scopesSection("Group", "Groups", s.Groups, s.MoreGroups, caption)
+}
+
+// scopesSection has a row for each group or category.
+func (s Status) scopesSection(name, plural string, scopes []Scope, more int, caption string) PageSection {
+	table := &PageTable{ID: strings.ToLower(plural), Caption: caption, Scopes: true, Columns: []PageColumn{
 		{Title: name, Class: "name"}, {Title: "Used", Class: "used"}, {Title: "Next free", Class: "next"},
 		{Title: "Sent", Small: "last hour", Class: "number"}, {Title: "Dropped", Small: "last hour", Class: "number"},
 		{Title: "Last hour", Class: "chart"}, {Title: "Last sent", Class: "last"},
@@ -255,8 +257,8 @@ func (s Status) scopesSection(of string, scopes []Scope, more int, caption strin
 		}
 	}
 	section := PageSection{
-		ID: of + "-section", Title: strings.ToUpper(plural[:1]) + plural[1:],
-		Note: fmt.Sprint(len(scopes) + max(0, more)), Table: table, More: andMore(more, of),
+		ID: strings.ToLower(name) + "-section", Title: plural,
+		Note: fmt.Sprint(len(scopes) + max(0, more)), Table: table, More: andMore(more, strings.ToLower(name)),
 	}
 	if full > 0 {
 		section.Note += fmt.Sprintf(", %d full", full)
@@ -483,7 +485,7 @@ func (s Status) reservesSection() PageSection {
 
 func (s Status) replicasSection() PageSection {
 	table := &PageTable{ID: "replicas", Caption: "Replicas seen within the last minute", Columns: []PageColumn{
-		{Title: "Replica"}, {Title: "State", Class: "state"}, {Title: "Holds", Class: "number"}, {Title: "Waits for", Class: "wide"},
+		{Title: "Replica"}, {Title: "State", Class: "state"}, {Title: "Holds", Class: "number"}, {Title: "Waits for", Class: "waits wide"},
 		{Title: "Running since"}, {Title: "Seen"}, {Title: "Version"},
 	}}
 	for _, replica := range s.Replicas {

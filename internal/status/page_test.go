@@ -51,12 +51,13 @@ func TestThePageSaysWhatIsLeftOfTheGlobalLimit(t *testing.T) {
 		tier Tier
 		want PageBar
 	}{
-		"room":      {Tier{Limit: "100/30m", Max: 100}, PageBar{Text: "0 of 100 in 30m", Max: 100, Width: "0.0", FreeText: "room now"}},
-		"fixed":     {Tier{Limit: "9/1h:fixed", Used: 1, Max: 9}, PageBar{Text: "1 of 9 in the current 1h", Used: 1, Max: 9, Width: "11.1", FreeText: "room now"}},
-		"buckets":   {buckets, PageBar{Text: "40 of 100 in 24h, by 15m, 3 kept", Used: 40, Max: 100, Width: "40.0", FreeText: "room now"}},
-		"kept only": {keptOnly, PageBar{Text: "97 of 100 in 24h, by 15m, 3 kept", Used: 97, Max: 100, Width: "97.0", Full: true, FreeText: "room only for those it is kept for"}},
+		"room":      {Tier{Limit: "100/30m", Max: 100}, PageBar{Text: "0 of 100 in 30m", Max: 100, Width: "0.0", Room: &PageCell{Text: "room now"}}},
+		"fixed":     {Tier{Limit: "9/1h:fixed", Used: 1, Max: 9}, PageBar{Text: "1 of 9 in the current 1h", Used: 1, Max: 9, Width: "11.1", Room: &PageCell{Text: "room now"}}},
+		"buckets":   {buckets, PageBar{Text: "40 of 100 in 24h, by 15m, 3 kept", Used: 40, Max: 100, Width: "40.0", Room: &PageCell{Text: "room now"}}},
+		"kept only": {keptOnly, PageBar{Text: "97 of 100 in 24h, by 15m, 3 kept", Used: 97, Max: 100, Width: "97.0", Full: true, Room: &PageCell{Text: "room only for those it is kept for"}}},
 		"full": {Tier{Limit: "9/1h", Used: 12, Max: 9, FreeS: 90}, PageBar{
-			Text: "12 of 9 in 1h", Used: 9, Max: 9, Width: "100.0", Full: true, FreeText: "room now", Free: new(now.Add(90 * time.Second)), Small: "in 1m30s, full until then",
+			Text: "12 of 9 in 1h", Used: 9, Max: 9, Width: "100.0", Full: true,
+			Room: &PageCell{Time: new(now.Add(90 * time.Second)), Small: "in 1m30s, full until then"},
 		}},
 	} {
 		test.want.Label = "Global limit " + test.tier.Limit
