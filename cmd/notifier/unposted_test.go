@@ -117,7 +117,7 @@ func TestThePageNamesChannels(t *testing.T) {
 		{"#sentence", "Nothing is posted to #deploys for ", ", because Slack asked to wait. 5 events are held."},
 		{"#attention", "#deploys: Slack asked to wait ", " s (for "},
 		{"#attention", "#deploys", waiting, "; Slack takes no posts at the moment", "#alerts"},
-		{"#replicas .waits", "#deploys"},
+		{"#replicas td.waits", "#deploys"},
 	})
 	b.waitForText(t, "#sentence", "Working.")
 	b.waitForText(t, "#fact-held", "4")
