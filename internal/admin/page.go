@@ -17,8 +17,9 @@ import (
 	"unicode"
 )
 
-// The page is one document that the server draws, and its script only asks for the newest one and shows it. So no browser ever has
-// the markup of one version and the script of another: behind a load balancer each request may go to another replica.
+// The page is one document that the server draws, and its script only asks for the newest one and shows it.
+// So no browser ever has the markup of one version and the script of another: behind a load balancer each
+// request may go to another replica.
 var (
 	//go:embed page.html
 	pageHTML string
@@ -34,7 +35,8 @@ var (
 		"version": func() string { return pageVersion },
 	}).Parse(pageHTML))
 
-	// pagePolicy allows the document its own script and style, by their hashes, requests to this server, and nothing else.
+	// pagePolicy allows the document its own script and style, by their hashes, requests to this server, and
+	// nothing else.
 	pagePolicy = "default-src 'none'; script-src " + source(pageJS) + "; style-src " + source(pageCSS) +
 		"; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
@@ -53,7 +55,8 @@ const mostOpen = 20
 
 var errNoEvents = errors.New("this worker does not serve recent events")
 
-// draw executes a template of the page. What nobody sees in a foreign text, or what changes how the rest is shown, becomes U+FFFD.
+// draw executes a template of the page. What nobody sees in a foreign text, or what changes how the rest is
+// shown, becomes U+FFFD.
 func draw(name string, data any) (string, error) {
 	var page bytes.Buffer
 	err := pageParts.ExecuteTemplate(&page, name, data)
@@ -65,8 +68,8 @@ func draw(name string, data any) (string, error) {
 	}, page.String()), err
 }
 
-// drawing is the page of one answer. Each part of it is drawn once, when somebody looks at it: there are many rows, and most people
-// open few sections.
+// drawing is the page of one answer. Each part of it is drawn once, when somebody looks at it: there are many
+// rows, and most people open few sections.
 type drawing struct {
 	page     func() (string, error)
 	sections map[string]func() (string, error) // by id
@@ -83,7 +86,8 @@ func newDrawing(page any, sections map[string]any) *drawing {
 	return d
 }
 
-// withSections is the page with those sections that are open. No text can be taken for the place of one, because "<" is escaped.
+// withSections is the page with those sections that are open. No text can be taken for the place of one,
+// because "<" is escaped.
 func (d *drawing) withSections(open []string, events func() (string, error)) (string, error) {
 	page, err := d.page()
 	for _, id := range open {
@@ -124,14 +128,16 @@ func (s *statusHandler) servePage(events eventsFunc) http.HandlerFunc {
 	}
 }
 
-// recentEvents draws the section of recent events. What the filter of the address has that does not exist selects everything.
+// recentEvents draws the section of recent events. What the filter of the address has that does not exist
+// selects everything.
 func (s *statusHandler) recentEvents(ctx context.Context, query url.Values, events eventsFunc) (string, error) {
 	shown := struct {
 		EventsQuery
 		Outcomes []string
 		Found    any
 		Error    error
-	}{EventsQuery: EventsQuery{Category: strings.TrimSpace(query.Get("category")), N: defaultEvents}, Outcomes: eventOutcomes}
+	}{EventsQuery: EventsQuery{N: defaultEvents}, Outcomes: eventOutcomes}
+	shown.Category = strings.TrimSpace(query.Get("category"))
 	if slices.Contains(eventOutcomes, query.Get("outcome")) {
 		shown.Outcome = query.Get("outcome")
 	}

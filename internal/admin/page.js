@@ -1,6 +1,6 @@
 "use strict";
-// Asks for the page again and again, and shows what the server has drawn. What is open, and which events are shown, is in the page's
-// address, so that a link shows the same.
+// Asks for the page again and again, and shows what the server has drawn. What is open, and which events are
+// shown, is in the page's address, so that a link shows the same.
 
 const INTERVAL = 2000;           // ms between two requests
 const MAX_INTERVAL = 15000;      // ms between two requests while the server does not respond
@@ -18,7 +18,8 @@ function clock(t) {
   return [t.getFullYear(), pad(t.getMonth() + 1), pad(t.getDate())].join("-") + " " + time;
 }
 
-// prepare puts into a page what only the browser knows: the reader's time zone, and which sections the address opens.
+// prepare puts into a page what only the browser knows: the reader's time zone, and which sections the
+// address opens.
 function prepare(page) {
   for (const time of page.querySelectorAll("time")) time.textContent = clock(new Date(time.dateTime));
   page.getElementById("zone").textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || "your time zone";
@@ -26,8 +27,8 @@ function prepare(page) {
   for (const section of page.querySelectorAll("details")) section.open ||= open.includes(section.id);
 }
 
-// update makes a node like another one. Nodes stay, so that what is selected or focused stays so and nothing flickers; and so does
-// what belongs to the reader: which sections are open, and what is typed.
+// update makes a node like another one. Nodes stay, so that what is selected or focused stays so and nothing
+// flickers; and so does what belongs to the reader: which sections are open, and what is typed.
 function update(node, fresh) {
   if (node.isEqualNode(fresh) || node.dataset?.said && node.dataset.said === fresh.dataset.said) return; // the same is read out once
   if (!(node instanceof Element)) return void (node.data = fresh.data);
@@ -69,7 +70,8 @@ async function poll() {
 }
 
 async function load(signal) {
-  // Not relative to the document: its address has the password where somebody opened it with one, and then fetch refuses.
+  // Not relative to the document: its address has the password where somebody opened it with one, and then
+  // fetch refuses.
   const response = await fetch(new URL(location.pathname + location.search, location.origin), { cache: "no-store", signal });
   const page = new DOMParser().parseFromString(await response.text(), "text/html"); // which runs and loads nothing
   if (!page.querySelector("meta[name=version]")) throw new Error("HTTP " + response.status); // a proxy's error is not the worker's

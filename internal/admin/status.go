@@ -17,8 +17,8 @@ const (
 	statusTimeout = 3 * time.Second // for one query, so that a status is never older than 5 s
 )
 
-// statusHandler answers with the status, as JSON or as the page. Redis is queried no more often for a hundred open pages than for
-// one.
+// statusHandler answers with the status, as JSON or as the page. Redis is queried no more often for a hundred
+// open pages than for one.
 type statusHandler struct {
 	ctx    context.Context // ends when the server stops; not a client's, because a query serves all waiting clients
 	answer *snapshot.Snapshot[answered]
@@ -51,8 +51,8 @@ func encode(value any) ([]byte, error) {
 	return line.Bytes(), err
 }
 
-// ServeHTTP responds with the status, or with 503 and the reason why it is unknown, along with what is known all the same. The header
-// Notifier-Age is how many seconds ago the query began.
+// ServeHTTP responds with the status, or with 503 and the reason why it is unknown, along with what is known
+// all the same. The header Notifier-Age is how many seconds ago the query began.
 func (s *statusHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, age, err := s.answer.GetFor(r.Context(), s.ctx)
 	header := w.Header()

@@ -141,13 +141,16 @@ func (a eventsAnswer) Table() *status.PageTable {
 	if len(a.Events) == 0 {
 		return nil
 	}
-	table := &status.PageTable{ID: "events", Caption: "Outcomes of recent events, the newest first", Columns: []status.PageColumn{
-		{Title: "Settled"}, {Title: "Category"}, {Title: "Outcome"}, {Title: "Why", Class: "wide"}, {Title: "Event"}, {Title: "Source"},
-	}}
+	table := &status.PageTable{ID: "events", Caption: "Outcomes of recent events, the newest first"}
+	table.Columns = []status.PageColumn{
+		{Title: "Settled"}, {Title: "Category"}, {Title: "Outcome"}, {Title: "Why", Class: "wide"}, {Title: "Event"},
+		{Title: "Source"},
+	}
 	for _, o := range a.Events {
 		key := fmt.Sprint(o.Worker, o.Seq, o.Time, o.EventID)
 		table.Rows = append(table.Rows, status.PageRow{Key: key, Cells: []status.PageCell{
-			{Time: &o.Time}, {Text: o.Category}, {Text: strings.TrimSpace(o.Outcome + " " + o.Reason)}, {Text: o.Summary()}, {Text: o.EventID}, {Text: o.Source},
+			{Time: &o.Time}, {Text: o.Category}, {Text: strings.TrimSpace(o.Outcome + " " + o.Reason)},
+			{Text: o.Summary()}, {Text: o.EventID}, {Text: o.Source},
 		}})
 	}
 	return table

@@ -14,8 +14,8 @@ import (
 	"notifier/internal/term"
 )
 
-// Page is a status as the page shows it: ready texts. All times in texts are relative, because only the browser knows the reader's
-// time zone.
+// Page is a status as the page shows it: ready texts. All times in texts are relative, because only the
+// browser knows the reader's time zone.
 type Page struct {
 	Summary  Summary
 	Said     string    // the same as long as a screen reader has nothing new to read out
@@ -207,8 +207,8 @@ func newBar(tier Tier, label string) PageBar {
 }
 
 func (s Status) slotsSection() PageSection {
-	section := PageSection{ID: "slots", Title: "Slots", Note: "counted in buckets", Text: PageText{ID: "holders", Text: s.holdersText()}}
-	section.Timeline = s.timeline()
+	section := PageSection{ID: "slots", Title: "Slots", Note: "counted in buckets", Timeline: s.timeline()}
+	section.Text = PageText{ID: "holders", Text: s.holdersText()}
 	table := PageTable{Caption: "The newest slots of the global limit", Columns: []PageColumn{
 		{Title: "Frees"}, {Title: "Category"}, {Title: "Admitted"}, {Title: "Event"},
 	}}
@@ -297,7 +297,8 @@ func (s Status) scopeRow(scope Scope) PageRow {
 	return PageRow{scope.name(), []PageCell{name, used, next, {Text: fmt.Sprint(scope.Sent)}, dropped, chart, last}}
 }
 
-// causesText is who has caused the events of a category: "from a 12 (9 refused), b 3, and 2 more"; empty: that is not known.
+// causesText is who has caused the events of a category: "from a 12 (9 refused), b 3, and 2 more"; empty:
+// that is not known.
 func (s Status) causesText(category string) string {
 	counts := s.Sources[category]
 	if category == "" || len(counts) == 0 {
@@ -382,7 +383,8 @@ func (s Status) timelineText(tier Tier) string {
 	in := func(i int) string { return term.Duration(max(0, s.Slots[i].Frees.Sub(s.Time))) }
 	switch {
 	case s.InBuckets:
-		return fmt.Sprintf("%s of %s taken. When each is free is not known: they are counted in buckets.", term.Count(tier.Used, "slot"), tier.Limit)
+		return fmt.Sprintf("%s of %s taken. When each is free is not known: they are counted in buckets.",
+			term.Count(tier.Used, "slot"), tier.Limit)
 	case taken == 0:
 		return "All slots are free."
 	case taken == 1:
@@ -396,6 +398,8 @@ func (s Status) timelineText(tier Tier) string {
 	return text
 }
 
+const someLetters = "; kept as a dead letter, up to 60 a minute of each category"
+
 // endings say for people how an event has ended.
 var endings = map[string]string{
 	outcome.Sent:      "in Slack",
@@ -407,27 +411,28 @@ var endings = map[string]string{
 	outcome.Muted:     "muted by an operator",
 	outcome.Expired:   "older than EVENT_MAX_AGE, on arrival or while it waited",
 
-	outcome.Malformed:     "could not be read; kept as a dead letter, up to 60 a minute of each category",
-	outcome.TooLarge:      "too large; kept as a dead letter, up to 60 a minute of each category",
-	outcome.Unroutable:    "named a channel that is not configured; kept as a dead letter, up to 60 a minute of each category",
+	outcome.Malformed:     "could not be read" + someLetters,
+	outcome.TooLarge:      "too large" + someLetters,
+	outcome.Unroutable:    "named a channel that is not configured" + someLetters,
 	outcome.SlackRejected: "rejected by Slack; kept as a dead letter",
 	outcome.Undeliverable: "Slack kept failing on it while it took others; kept as a dead letter",
 }
 
 func (s Status) hourSection() PageSection {
-	table := PageTable{ID: "outcomes", Caption: "Outcomes of the events of all categories together", Columns: []PageColumn{
+	table := &PageTable{ID: "outcomes", Caption: "Outcomes of the events of all categories together"}
+	table.Columns = []PageColumn{
 		{Title: "Outcome"}, {Title: "Reason", Class: "why"}, {Title: "Events", Class: "number"},
-	}}
+	}
 	dead := int64(0)
 	for _, o := range s.Outcomes {
 		if o.Outcome == outcome.Dead {
 			dead += o.N
 		}
-		name := o.name()
-		table.Rows = append(table.Rows, PageRow{name, []PageCell{{Text: name}, {Text: endings[cmp.Or(o.Reason, o.Outcome)]}, {Text: fmt.Sprint(o.N)}}})
+		cells := []PageCell{{Text: o.name()}, {Text: endings[cmp.Or(o.Reason, o.Outcome)]}, {Text: fmt.Sprint(o.N)}}
+		table.Rows = append(table.Rows, PageRow{o.name(), cells})
 	}
 	note := fmt.Sprintf("%d sent, %d dropped, %d dead", s.Global.Sent, s.Global.Dropped, dead)
-	return PageSection{ID: "hour-section", Title: "The last hour", Note: note, Hour: s.chart(s.Global), Table: &table}
+	return PageSection{ID: "hour-section", Title: "The last hour", Note: note, Hour: s.chart(s.Global), Table: table}
 }
 
 // channelsSection shows what waits for each channel, which channels are paused, and which refuse everything.
@@ -461,7 +466,8 @@ func (s Status) steeringSection() PageSection {
 	if all == 0 {
 		return PageSection{}
 	}
-	section := PageSection{ID: "steering-section", Title: "Mutes and temporary limits", Note: fmt.Sprintf("%d in force", all)}
+	section := PageSection{ID: "steering-section", Title: "Mutes and temporary limits"}
+	section.Note = fmt.Sprintf("%d in force", all)
 	for _, order := range s.Steering {
 		section.List = append(section.List, orderText(order, s.Time))
 	}
@@ -485,8 +491,8 @@ func (s Status) reservesSection() PageSection {
 
 func (s Status) replicasSection() PageSection {
 	table := &PageTable{ID: "replicas", Caption: "Replicas seen within the last minute", Columns: []PageColumn{
-		{Title: "Replica"}, {Title: "State", Class: "state"}, {Title: "Holds", Class: "number"}, {Title: "Waits for", Class: "waits wide"},
-		{Title: "Running since"}, {Title: "Seen"}, {Title: "Version"},
+		{Title: "Replica"}, {Title: "State", Class: "state"}, {Title: "Holds", Class: "number"},
+		{Title: "Waits for", Class: "waits wide"}, {Title: "Running since"}, {Title: "Seen"}, {Title: "Version"},
 	}}
 	for _, replica := range s.Replicas {
 		state := PageCell{Text: "ready", Mark: "ok"}
@@ -498,11 +504,13 @@ func (s Status) replicasSection() PageSection {
 			waits = append(waits, cmp.Or(wait.Channel, wait.For))
 		}
 		table.Rows = append(table.Rows, PageRow{replica.ID, []PageCell{
-			{Text: replica.ID}, state, {Text: fmt.Sprint(replica.Held)}, {Text: cmp.Or(strings.Join(waits, ", "), "nothing")},
-			{Time: &replica.Started}, {Time: &replica.Seen, Small: ago(s.Time.Sub(replica.Seen))}, {Text: replica.Version},
+			{Text: replica.ID}, state, {Text: fmt.Sprint(replica.Held)},
+			{Text: cmp.Or(strings.Join(waits, ", "), "nothing")}, {Time: &replica.Started},
+			{Time: &replica.Seen, Small: ago(s.Time.Sub(replica.Seen))}, {Text: replica.Version},
 		}})
 	}
-	section := PageSection{ID: "replica-section", Title: "Workers", Note: s.replicasText(), Table: table, More: andMore(s.MoreReplicas, "replica")}
+	section := PageSection{ID: "replica-section", Title: "Workers", Note: s.replicasText(), Table: table}
+	section.More = andMore(s.MoreReplicas, "replica")
 	if len(s.Replicas) == 0 {
 		section.Table, section.More = nil, cmp.Or(section.More, "No replica was seen within the last minute.")
 	}
@@ -525,13 +533,15 @@ func (s Status) replicasText() string {
 
 // settingsSection shows whether all replicas have the same settings.
 func (s Status) settingsSection() PageSection {
-	section := PageSection{ID: "settings-section", Title: "Settings", Note: "the same in all replicas", List: s.Settings.Warnings}
+	section := PageSection{ID: "settings-section", Title: "Settings", Note: "the same in all replicas"}
+	section.List = s.Settings.Warnings
 	if len(s.Settings.Warnings) > 0 {
 		section.Note = "not the same in all replicas"
 	}
 	section.Text = PageText{ID: "settings", Text: s.Settings.OwnText}
 	if s.Settings.Fingerprint != "" {
-		section.Text.Text = fmt.Sprintf("The limits above are those of %s (settings %s).", term.Count(s.Settings.Replicas, "replica"), s.Settings.Fingerprint)
+		section.Text.Text = fmt.Sprintf("The limits above are those of %s (settings %s).",
+			term.Count(s.Settings.Replicas, "replica"), s.Settings.Fingerprint)
 	}
 	return section
 }
