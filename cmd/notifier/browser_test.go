@@ -133,15 +133,15 @@ func withoutUser(address string) string {
 	return parsed.String()
 }
 
-// open loads a page, and takes where it is as the only place that it may ask. When the test is over its server ends before
+// open loads a page, with these sections open, and takes where it is as the only place that it may ask. When the test is over its server ends before
 // the browser, and the page may ask once more in between.
-func (b *browser) open(t *testing.T, url string) {
+func (b *browser) open(t *testing.T, url string, sections ...string) {
 	t.Helper()
 	b.mu.Lock()
 	b.home = withoutUser(url)
 	b.mu.Unlock()
 	t.Cleanup(func() { b.expectFailures(true) })
-	b.do(t, chromedp.Navigate(url+"/"))
+	b.do(t, chromedp.Navigate(url+"/?open="+strings.Join(sections, ",")))
 }
 
 func (b *browser) do(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {

@@ -102,6 +102,6 @@ func TestContrastOfTheStatusPage(t *testing.T) {
 	b.waitForText(t, "#attention", "credentials")
 	see[bool](t, b, showEverything+`; true`) // what is open asks
 	b.waitForText(t, "#events", "errors")
-	const replica = `document.querySelector("#replicas .state").className = `
-	checkContrast(t, b, replica+`"state state-ok";`, replica+`"state state-bad";`)
+	const replica = `document.querySelector("#replicas .state bdi").className = `
+	checkContrast(t, b, replica+`"ok";`, replica+`"bad";`)
 }

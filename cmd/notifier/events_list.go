@@ -113,22 +113,13 @@ func (l eventList) writeTable(found []recent.Outcome) error {
 	table := term.NewTable(l.out)
 	table.Row("when", "category", "outcome", "reason", "detail", "event id", "source")
 	for _, o := range found {
-		table.Row(o.Time.UTC().Format(time.RFC3339), term.Cell(o.Category), o.Outcome, term.Cell(o.Reason), term.Cell(detail(o)), term.Cell(o.EventID), term.Cell(o.Source))
+		table.Row(o.Time.UTC().Format(time.RFC3339), term.Cell(o.Category), o.Outcome, term.Cell(o.Reason), term.Cell(o.Summary()), term.Cell(o.EventID), term.Cell(o.Source))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(l.out)
 	return err
-}
-
-// detail is what is known of an outcome. The message and the letter have commands of their own.
-func detail(o recent.Outcome) string {
-	text := joined(facts(o), "message", "letter")
-	if o.LeftOut > 0 {
-		text = strings.TrimPrefix(fmt.Sprintf("%s; %d more before", text, o.LeftOut), "; ")
-	}
-	return text
 }
 
 func (l eventList) writeJSON(found []recent.Outcome) error {

@@ -41,7 +41,7 @@ const readRows = `Array.from(document.querySelectorAll("#categories tbody tr"), 
 	const cells = Array.from(tr.children, cell => cell.textContent);
 	const heads = Array.from(document.querySelectorAll("#categories thead th"), th => th.textContent);
 	const at = head => cells[heads.findIndex(text => text.startsWith(head))];
-	const next = tr.children[heads.indexOf("Next free")].querySelector("time");
+	const next = tr.children[heads.indexOf("Next free")].querySelector("time") ?? { dateTime: "", textContent: "" };
 	return { Name: at("Category"), Used: at("Used"), Sent: at("Sent"), Dropped: at("Dropped"), Next: next.dateTime, NextText: next.textContent };
 })`
 
@@ -78,7 +78,7 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
 	p, server, slack := worker(t, map[string]string{"LIMIT_GLOBAL": "9/1h+100/24h", "LIMIT_CATEGORY": "3/30m"})
-	b.open(t, readyURL(t, &p.out))
+	b.open(t, readyURL(t, &p.out), "category-section", "hour-section")
 	b.waitForText(t, "#sentence", "Working. All 9 global slots are free; no limit is full.")
 
 	publishEach(t, server, "errors", 8, "deploys", 1, hostile, 4)
@@ -132,8 +132,8 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 			t.Errorf("%s dropped by the limit %s, the log has %s", got, reason, want)
 		}
 	}
-	b.waitForText(t, "#holders", "errors", "3", "payments", "2", "deploys", "1")
 	checkUse(t, b)
+	b.waitForText(t, "#holders", "errors", "3", "payments", "2", "deploys", "1")
 	b.expectFailures(true) // a worker that ends answers 503
 	p.terminate(t)
 	p.ends(t, exitDone)
@@ -173,13 +173,13 @@ func checkUse(t *testing.T, b *browser) {
 		t.Errorf("the page is %d px wide on a screen of 360", wide)
 	}
 	b.prefer(t, "prefers-reduced-motion", "reduce")
-	if got := see[string](t, b, `getComputedStyle(document.querySelector(".bar span")).transitionDuration`); got != "0s" {
+	if got := see[string](t, b, `getComputedStyle(document.querySelector(".bar rect")).transitionDuration`); got != "0s" {
 		t.Errorf("bars move for %s although motion is to be reduced", got)
 	}
 	for what, script := range map[string]string{
 		"headings of tables without a scope":   `document.querySelectorAll("th:not([scope])").length`,
 		"tables without a caption":             `Array.from(document.querySelectorAll("table")).filter(table => !table.caption).length`,
-		"charts without a text":                `Array.from(document.querySelectorAll("svg")).filter(svg => svg.getAttribute("role") !== "img" || !(svg.ariaLabel || document.getElementById(svg.getAttribute("aria-labelledby")).textContent)).length`,
+		"charts without a text":                `Array.from(document.querySelectorAll("svg:not(.bar)")).filter(svg => svg.getAttribute("role") !== "img" || !(svg.ariaLabel || document.getElementById(svg.getAttribute("aria-labelledby")).textContent)).length`,
 		"bars that no screen reader can read":  `Array.from(document.querySelectorAll(".bar")).filter(bar => bar.role !== "meter" || !bar.ariaLabel || !bar.ariaValueNow || !bar.ariaValueText).length`,
 		"live regions beside the one sentence": `document.querySelectorAll("[aria-live], [role=status]:not(#announce), [role=alert]").length`,
 	} {
@@ -224,34 +224,6 @@ func TestThePageWithAToken(t *testing.T) {
 	b.waitForText(t, "#contact", "live, ")
 	if code := start(t, map[string]string{"ADMIN_ADDR": strings.TrimPrefix(admin, "http://")}, "healthcheck").code(t); code != exitDone {
 		t.Errorf("healthcheck: exit code %d, expected %d: it needs no token", code, exitDone)
-	}
-}
-
-// TestThePageShowsForeignText: as text, and without what changes how the rest is shown.
-func TestThePageShowsForeignText(t *testing.T) {
-	t.Parallel()
-	b := openWorkingPage(t)
-	got := see[[]string](t, b, `(() => {
-		const foreign = "<img src=x>\u2069\u2068\u2066\u202ey", time = state.data.time, line = { kind: foreign, level: "bad", text: foreign };
-		const summary = { kind: foreign, level: "bad", title: foreign, text: foreign, attention: [line, { ...line, kind: "refused " + foreign }] };
-		const waits = [{ for: foreign, reason: foreign, since: time }], replica = { ...state.data.replicas[0], id: foreign, version: foreign, waits };
-		const slots = [{ id: foreign, category: foreign, at: time, frees: time }];
-		state.data = { ...state.data, summary, replicas: [replica], slots, holders: [{ category: foreign, slots: 1 }] };
-		show(state.data);
-		showSlots(state.data);
-		tick();
-		const texts = ["#sentence", "#announce", "#attention", "#slots tbody", "#replicas tbody", "#channels", "#holders"].map(id => document.querySelector(id).textContent);
-		Object.assign(state, { failed: { summary, this: { ...state.data.this, replica: foreign, host: foreign } } });
-		tick();
-		return [...texts, document.title, document.querySelector("#attention").textContent, document.querySelector("#this").textContent];
-	})()`)
-	for _, text := range got {
-		if strings.ContainsAny(text, "\u2066\u2068\u2069\u202e") || !strings.Contains(text, "<img src=x>\ufffd\ufffd\ufffd\ufffdy") {
-			t.Errorf("%q, expected the foreign text in it with four replacements", text)
-		}
-	}
-	if n := see[int](t, b, `document.querySelectorAll("img").length`); n != 0 {
-		t.Error("a name has become markup")
 	}
 }
 
@@ -320,8 +292,8 @@ func TestThePageGoesOn(t *testing.T) {
 }
 
 // TestThePageShowsWhatIsWaitedFor: Slack fails, Slack asks for a pause, Redis is unavailable.
-// It is not parallel: beside others a status can take longer than the three seconds that it may, which the browser objects to.
 func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	b := openBrowser(t)
 	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
 	p, server, slack := worker(t, map[string]string{"REDIS_URL": "redis://" + proxy.Addr})
@@ -342,7 +314,6 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 	})
 	b.waitForText(t, "#sentence", fmt.Sprintf("Working. %d of 100 global slots are taken; no limit is full.", sent))
 
-	b.expectFailures(true)
 	proxy.Cut()
 	b.waitForText(t, "#sentence", "Nothing is sent: Redis is unavailable (for ", "). The rest below is as it was at ")
 	b.waitForText(t, "#attention", "redis")
@@ -355,6 +326,5 @@ func TestThePageShowsWhatIsWaitedFor(t *testing.T) {
 	kit.Eventually(t, "what was held is sent", func() bool { return slack.Accepted() == sent+2 })
 	b.waitForText(t, "#attention-title", "Needs attention")
 	kit.Eventually(t, "nothing needs attention", func() bool { return b.text(t, "#attention") == "" })
-	b.expectFailures(false) // only now: a busy worker's connections to Redis heal one after another
 	b.waitForText(t, "#contact", "live, ")
 }

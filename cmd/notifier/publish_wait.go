@@ -132,19 +132,19 @@ func (w *waiter) nothing(err error, timeout time.Duration) error {
 
 // outcomeLine is what became of an event, for people.
 func outcomeLine(o recent.Outcome, first *recent.Outcome) string {
-	known := facts(o)
+	known := o.Facts()
 	if o.Reason == outcome.Duplicate {
 		text := "not known: it is in flight, or was not recorded"
 		if first != nil {
-			text = fmt.Sprintf("sent %s; %s", stamp(first.Time), joined(facts(*first)))
+			text = fmt.Sprintf("sent %s; %s", stamp(first.Time), recent.Joined(first.Facts()))
 		}
-		known = append(known, fact{"first", text})
+		known = append(known, recent.Fact{Name: "first", Text: text})
 	}
 	words := o.Outcome
 	if o.Reason != "" {
 		words += ", " + o.Reason
 	}
-	if details := joined(known); details != "" {
+	if details := recent.Joined(known); details != "" {
 		words += "; " + details
 	}
 	return term.Printable(words)

@@ -47,6 +47,8 @@ type whyAnswer struct {
 	again bool // a later event with its id is known: it was replayed, or published again
 }
 
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
 // whyRecorded is a recorded outcome, and when the limit that refused it had room again.
 type whyRecorded struct {
 	recent.Outcome
@@ -107,7 +109,7 @@ func newRecorded(o recent.Outcome) whyAnswer {
 		Recorded: &whyRecorded{Outcome: o},
 	}
 	if o.Limit != "" && !o.AboveLimit {
-		a.Recorded.RoomAt = roomAt(o)
+		a.Recorded.RoomAt = o.RoomAt()
 	}
 	if o.Outcome == outcome.Sent {
 		a.Sent = o.Time.UTC()
@@ -195,8 +197,8 @@ func (a whyAnswer) text() string {
 		add(a.State, stamp(a.Recorded.Time))
 	}
 	if a.Recorded != nil {
-		for _, f := range facts(a.Recorded.Outcome) {
-			add(f.name, f.text)
+		for _, f := range a.Recorded.Facts() {
+			add(f.Name, f.Text)
 		}
 		if a.Recorded.Reason == outcome.Duplicate {
 			add("first", "not known any more: it was sent within DEDUPE_WINDOW before, or was in flight")

@@ -48,7 +48,7 @@ type Probes struct {
 
 	Metrics http.Handler // handles /metrics; nil: /metrics does not exist
 
-	// Status returns what /api/status encodes as JSON, and the page at / shows; nil: neither exists. An error is the
+	// Status returns what /api/status encodes as JSON, and Page makes the page at / of; nil: neither exists. An error is the
 	// reason why the status is unknown; what is known all the same comes with it, an object whose field "error" is the reason, or
 	// nil: nothing. It is called at most once in two seconds, after an error once in one, and by one
 	// goroutine at a time.
@@ -56,7 +56,11 @@ type Probes struct {
 
 	// Events returns what /api/events encodes as JSON; nil: it does not exist. An error is the reason why nothing is known. Any
 	// number of clients call it at the same time: it waits no longer than the caller's context, and ctx ends with the server.
+	// The page takes a Text and a Table from it, which is drawn as those of a page.
 	Events func(caller, ctx context.Context, query EventsQuery) (any, error)
+
+	// Page returns what page.html draws of what Status has returned, and of each section that can be opened, by id.
+	Page func(status any) (page any, sections map[string]any)
 }
 
 // Server serves /healthz and /readyz (200 and "ok", or 503 and the reasons, one line each; /readyz also has what the worker
@@ -96,8 +100,8 @@ func newServer(ctx context.Context, config Config, probes Probes) *http.Server {
 		g.paths["/metrics"] = probes.Metrics
 	}
 	if probes.Status != nil {
-		g.paths["/api/status"] = newStatusHandler(ctx, probes.Status)
-		g.paths["/"] = http.HandlerFunc(servePage)
+		status := newStatusHandler(ctx, probes)
+		g.paths["/api/status"], g.paths["/"] = status, status.servePage(probes.Events)
 	}
 	if probes.Events != nil {
 		g.paths["/api/events"] = eventsHandler(ctx, probes.Events)

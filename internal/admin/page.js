@@ -1,91 +1,139 @@
 "use strict";
-// Shows api/status and polls it. The page has one script, made of these files in this order: page.js (state and words),
-// page_summary.js (the sentence, what needs attention, and what this worker knows by itself, as the server says), page_draw.js (nodes and charts), page_show.js (the sections), page_events.js (recent events) and page_poll.js (requests, and the
-// start). Names of categories, channels and events come from publishers: they are only ever set as text.
+// Asks for the page again and again, and shows what the server has drawn. What is open, and which events are
+// shown, is in the page's address, so that a link shows the same.
 
 const INTERVAL = 2000;           // ms between two requests
 const MAX_INTERVAL = 15000;      // ms between two requests while the server does not respond
 const REQUEST_TIMEOUT = 10000;   // ms for one response
 const RELOAD_AFTER = 10000;      // ms that a page is shown before it reloads itself for another version
-const MOST_SLOTS = 100;
-const MOST_SOURCES = 3;          // of a category
+const TYPING = 400;              // ms without a key until a filter counts
 
-const state = {
-  data: null,        // the last status
-  failed: null,      // the answer of a server that has no status: why, and what the worker knows all the same
-  answered: 0,       // when the server last responded, by our clock
-  lost: false,       // the server does not respond
-  ahead: null,       // how far the clock of Redis is ahead of ours, in ms
-};
 const $ = id => document.getElementById(id);
-const now = () => Date.now() + (state.ahead ?? 0);
-
-// --- words -----------------------------------------------------------------------------------------------------------
-
-const LETTERS = "kept as a dead letter, up to 60 a minute of each category";
-const WHY = {
-  "sent ": "in Slack",
-  "dropped global": "the global limit was full, or what was left of it is kept for others",
-  "dropped group": "the limit was full that the categories of its group share",
-  "dropped category": "the category’s limit was full",
-  "dropped duplicate": "an event with the same id was sent before or is in flight",
-  "dropped reply": "no event: NATS’ acknowledgement, for a publisher whose reply subject is one of events",
-  "dropped muted": "muted by an operator for a while",
-  "dropped expired": "older than EVENT_MAX_AGE, on arrival or while it waited",
-  "dead malformed": "could not be read; " + LETTERS,
-  "dead too_large": "too large; " + LETTERS,
-  "dead unroutable": "named a channel that is not configured; " + LETTERS,
-  "dead slack_rejected": "rejected by Slack; kept as a dead letter",
-  "dead undeliverable": "Slack kept failing on it while it took others; kept as a dead letter",
-};
-
-const count = n => n.toLocaleString("en");
-const counted = (n, one, many = one + "s") => count(n) + " " + (n === 1 ? one : many);
 const pad = n => String(n).padStart(2, "0");
-const when = text => text ? Date.parse(text) : 0; // 0: never
 
-// clock is the time of day, with the date if it is not today.
-function clock(ms) {
-  const t = new Date(ms), today = new Date(now());
+// clock is the time of day in the reader's time zone, with the date if it is not today.
+function clock(t) {
   const time = [t.getHours(), t.getMinutes(), t.getSeconds()].map(pad).join(":");
-  if (t.toDateString() === today.toDateString()) return time;
+  if (t.toDateString() === new Date().toDateString()) return time;
   return [t.getFullYear(), pad(t.getMonth() + 1), pad(t.getDate())].join("-") + " " + time;
 }
-const minute = ms => clock(ms).slice(0, -3);
 
-function span(ms) {
-  const s = Math.max(0, Math.ceil(ms / 1000));
-  if (s < 60) return s + " s";
-  if (s < 3600) return Math.floor(s / 60) + " min" + (s % 60 ? " " + s % 60 + " s" : "");
-  const m = Math.floor(s / 60);
-  if (m < 24 * 60) return Math.floor(m / 60) + " h" + (m % 60 ? " " + m % 60 + " min" : "");
-  const h = Math.floor(m / 60);
-  return Math.floor(h / 24) + " d" + (h % 24 ? " " + h % 24 + " h" : "");
+// prepare puts into a page what only the browser knows: the reader's time zone, and which sections the
+// address opens.
+function prepare(page) {
+  for (const time of page.querySelectorAll("time")) time.textContent = clock(new Date(time.dateTime));
+  page.getElementById("zone").textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || "your time zone";
+  const open = new URLSearchParams(location.search).getAll("open").join().split(",");
+  for (const section of page.querySelectorAll("details")) section.open ||= open.includes(section.id);
 }
 
-const ago = ms => span(ms).split(" ").slice(0, 2).join(" ") + " ago"; // without the smaller unit
-
-// A limit has the form 10/1h30m, 1000000/24h:15m or 200/24h:fixed.
-const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000 };
-const partsOf = limit => limit.split("/").pop().split(":");
-function windowOf(limit) {
-  let ms = 0;
-  for (const [, n, unit] of partsOf(limit)[0].matchAll(/([\d.]+)(ms|s|m|h)/g)) ms += n * UNITS[unit];
-  return ms;
+// update makes a node like another one. Nodes stay, so that what is selected or focused stays so and nothing
+// flickers; and so does what belongs to the reader: which sections are open, and what is typed.
+function update(node, fresh) {
+  if (node.isEqualNode(fresh) || node.dataset?.said && node.dataset.said === fresh.dataset.said) return; // the same is read out once
+  if (!(node instanceof Element)) return void (node.data = fresh.data);
+  for (const name of new Set([...node.getAttributeNames(), ...fresh.getAttributeNames()])) {
+    const value = fresh.getAttribute(name);
+    if (name === "open" || node.getAttribute(name) === value) continue;
+    if (value === null) node.removeAttribute(name);
+    else node.setAttribute(name, value);
+  }
+  const known = [...node.childNodes], keyOf = child => child.id || child.dataset?.key;
+  [...fresh.childNodes].forEach((child, i) => {
+    const found = known.findIndex(old => old.nodeName === child.nodeName && keyOf(old) === keyOf(child));
+    const [old] = found < 0 ? [child] : known.splice(found, 1);
+    if (node.childNodes[i] !== old) node.insertBefore(old, node.childNodes[i] ?? null);
+    if (found >= 0) update(old, child);
+  });
+  known.forEach(old => old.remove());
 }
-function windowText(limit) {
-  const [length, grain] = partsOf(limit);
-  if (grain === "fixed") return "in the current " + length;
-  return grain ? `in ${length}, by ${grain}` : "in " + length;
+
+let timer = 0, request = null, failures = 0;
+
+async function poll() {
+  clearTimeout(timer);
+  request?.abort();
+  request = null;
+  if (document.hidden) return; // a hidden page makes no requests
+  const mine = request = new AbortController();
+  let page = null;
+  try {
+    page = await load(AbortSignal.any([mine.signal, AbortSignal.timeout(REQUEST_TIMEOUT)]));
+  } catch {
+    // no response, or not in time, or not from notifier
+  }
+  if (request !== mine) return; // another request has replaced this one
+  failures = page ? 0 : failures + 1;
+  timer = setTimeout(poll, Math.min(MAX_INTERVAL, INTERVAL * 2 ** Math.max(0, failures - 1)));
+  if (page) show(page);
+  else showLost();
 }
 
-// What nobody sees, or changes how the rest is shown: controls, formats such as U+202E, line separators.
-const UNSAFE = /[\p{C}\p{Zl}\p{Zp}]/gu;
-
-const plain = text => String(text).replace(UNSAFE, "\ufffd");
-
-// name bounds the length of a category's name.
-function name(category) {
-  const letters = Array.from(category);
-  return category === "_other" ? "other categories" : letters.length > 40 ? letters.slice(0, 40).join("") + "…" : category;
+async function load(signal) {
+  // Not relative to the document: its address has the password where somebody opened it with one, and then
+  // fetch refuses.
+  const response = await fetch(new URL(location.pathname + location.search, location.origin), { cache: "no-store", signal });
+  const page = new DOMParser().parseFromString(await response.text(), "text/html"); // which runs and loads nothing
+  if (!page.querySelector("meta[name=version]")) throw new Error("HTTP " + response.status); // a proxy's error is not the worker's
+  return page;
 }
+
+const versionOf = page => page.querySelector("meta[name=version]").content;
+
+function show(page) {
+  // Not at once, so that two versions behind one address do not make the page reload again and again.
+  if (versionOf(page) !== versionOf(document) && performance.now() > RELOAD_AFTER) return location.reload();
+  prepare(page);
+  document.title = page.title;
+  for (const selector of ["#icon", "#contact", "main"]) update(document.querySelector(selector), page.querySelector(selector));
+}
+
+// showLost says that there is no server. The rest stays as it was.
+function showLost() {
+  const text = `Not connected since ${document.querySelector("#contact time").textContent}: trying again.`;
+  if ($("sentence").firstChild.textContent === text) return;
+  $("sentence").firstChild.textContent = $("announce").textContent = text;
+  $("announce").dataset.said = "lost";
+  $("contact").firstChild.textContent = "not connected since ";
+  $("now").dataset.level = "bad";
+  $("icon").href = $("icon").href.replace(/%23\w+/, "%23dc2626");
+  $("attention").replaceChildren();
+  $("attention-title").hidden = true;
+  document.querySelector("main").classList.add("stale");
+  document.title = "not connected · notifier";
+}
+
+// remember puts what is open and the filter into the address, and asks for what belongs to it.
+function remember() {
+  const query = new URLSearchParams();
+  const open = Array.from(document.querySelectorAll("#all details[open], #event-section[open]"), details => details.id);
+  if (open.length) query.set("open", open.join(","));
+  for (const name of ["category", "outcome"]) {
+    const value = $("event-" + name)?.value.trim();
+    if (value) query.set(name, value);
+  }
+  const text = query.toString();
+  if (text === location.search.slice(1)) return;
+  try {
+    history.replaceState(null, "", text ? "?" + text : location.pathname);
+  } catch {
+    // the browser refuses it for some addresses, or for too many changes; the page works without
+  }
+  poll();
+}
+
+let typing = 0;
+document.addEventListener("toggle", remember, true);
+document.addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(remember, TYPING);
+});
+document.addEventListener("visibilitychange", poll);
+window.addEventListener("online", poll);
+window.addEventListener("pagehide", () => { // what the browser cuts off then has not failed
+  clearTimeout(timer);
+  request = null;
+});
+window.addEventListener("pageshow", event => event.persisted && poll());
+prepare(document);
+poll();

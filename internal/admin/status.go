@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"notifier/internal/status/snapshot"
@@ -16,23 +17,30 @@ const (
 	statusTimeout = 3 * time.Second // for one query, so that a status is never older than 5 s
 )
 
-// statusHandler answers with the status. Redis is queried no more often for a hundred open pages than for one.
+// statusHandler answers with the status, as JSON or as the page. Redis is queried no more often for a hundred
+// open pages than for one.
 type statusHandler struct {
-	ctx  context.Context // ends when the server stops; not a client's, because a query serves all waiting clients
-	body *snapshot.Snapshot[[]byte]
+	ctx    context.Context // ends when the server stops; not a client's, because a query serves all waiting clients
+	answer *snapshot.Snapshot[answered]
 }
 
-func newStatusHandler(ctx context.Context, query func(ctx context.Context) (any, error)) *statusHandler {
-	return &statusHandler{ctx: ctx, body: snapshot.New(statusFresh, statusTimeout, func(ctx context.Context) ([]byte, error) {
-		status, err := query(ctx)
+// answered is one answer in both forms.
+type answered struct {
+	body    []byte
+	drawing func() *drawing // nil: nothing is known
+}
+
+func newStatusHandler(ctx context.Context, probes Probes) *statusHandler {
+	return &statusHandler{ctx: ctx, answer: snapshot.New(statusFresh, statusTimeout, func(ctx context.Context) (answered, error) {
+		status, err := probes.Status(ctx)
 		if err != nil && status == nil {
-			return nil, err
+			return answered{}, err
 		}
 		body, failed := encode(status)
 		if failed != nil {
-			return nil, failed
+			return answered{}, failed
 		}
-		return body, err
+		return answered{body, sync.OnceValue(func() *drawing { return newDrawing(probes.Page(status)) })}, err
 	})}
 }
 
@@ -43,20 +51,18 @@ func encode(value any) ([]byte, error) {
 	return line.Bytes(), err
 }
 
-// ServeHTTP responds with the status, or with 503 and the reason why it is unknown, along with what is known all the same. Two headers are for the page:
-// Notifier-Age is how many seconds ago the query began, for the page's clock, and Notifier-Page is the version of the page,
-// at which a page of another version reloads itself.
+// ServeHTTP responds with the status, or with 503 and the reason why it is unknown, along with what is known
+// all the same. The header Notifier-Age is how many seconds ago the query began.
 func (s *statusHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, age, err := s.body.GetFor(r.Context(), s.ctx)
+	answer, age, err := s.answer.GetFor(r.Context(), s.ctx)
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Notifier-Age", strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
-	header.Set("Notifier-Page", pageVersion)
 	if err != nil {
-		if len(body) == 0 {
-			body, _ = encode(map[string]string{"error": err.Error()}) // cannot fail: a map of strings
+		if len(answer.body) == 0 {
+			answer.body, _ = encode(map[string]string{"error": err.Error()}) // cannot fail: a map of strings
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_, _ = w.Write(body) // an error means that the client has disconnected
+	_, _ = w.Write(answer.body) // an error means that the client has disconnected
 }

@@ -211,7 +211,7 @@ func (a *app) probes() admin.Probes {
 	return admin.Probes{
 		Live: a.worker.Live, Ready: a.worker.Ready,
 		Waits:   func() []string { return waitLines(work(a.worker)) },
-		Metrics: a.metrics.Handler(), Status: a.status, Events: a.outcomes.list,
+		Metrics: a.metrics.Handler(), Status: a.status, Page: a.page, Events: a.outcomes.list,
 	}
 }
 

@@ -1,9 +1,11 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,6 +15,7 @@ import (
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/outcome/recent"
+	"notifier/internal/status"
 	"notifier/internal/term"
 )
 
@@ -101,6 +104,44 @@ type eventsAnswer struct {
 	Events  []recent.Outcome `json:"events"`            // the newest first
 	Partial bool             `json:"partial,omitempty"` // there may be others, which were not looked at
 	Note    string           `json:"note,omitempty"`    // why there is nothing
+}
+
+// Text says for people how many there are, and what is missing.
+func (a eventsAnswer) Text() string {
+	text, leftOut := cmp.Or(a.Note, "there are none")+".", uint64(0)
+	if len(a.Events) > 0 {
+		text = "The newest " + term.Count(len(a.Events), "event") + "."
+	}
+	for _, o := range a.Events {
+		leftOut += o.LeftOut + o.LeftOutOthers
+	}
+	if leftOut > 0 {
+		text += fmt.Sprintf(" Besides, %d were not recorded, because there were too many.", leftOut)
+	}
+	if a.Partial {
+		text += " There may be others, which were not looked at."
+	}
+	return text
+}
+
+// Table has a row for each event.
+func (a eventsAnswer) Table() *status.PageTable {
+	if len(a.Events) == 0 {
+		return nil
+	}
+	table := &status.PageTable{ID: "events", Caption: "Outcomes of recent events, the newest first"}
+	table.Columns = []status.PageColumn{
+		{Title: "Settled"}, {Title: "Category"}, {Title: "Outcome"}, {Title: "Why", Class: "wide"}, {Title: "Event"},
+		{Title: "Source"},
+	}
+	for _, o := range a.Events {
+		key := fmt.Sprint(o.Worker, o.Seq, o.Time, o.EventID)
+		table.Rows = append(table.Rows, status.PageRow{Key: key, Cells: []status.PageCell{
+			{Time: &o.Time}, {Text: o.Category}, {Text: strings.TrimSpace(o.Outcome + " " + o.Reason)},
+			{Text: o.Summary()}, {Text: o.EventID}, {Text: o.Source},
+		}})
+	}
+	return table
 }
 
 // list answers /api/events.

@@ -119,6 +119,37 @@ func TestNoOutcomes(t *testing.T) {
 	}
 }
 
+// TestThePageShowsEvents in the words of the command events.
+func TestThePageShowsEvents(t *testing.T) {
+	at := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	answer := eventsAnswer{Partial: true, Events: []recent.Outcome{
+		{Time: at, EventID: "1", Category: "errors", Source: "ci", Outcome: outcome.Dropped, Reason: outcome.Category, Limit: "10/30m", RetryAfter: 90, LeftOut: 7, LeftOutOthers: 2},
+		{Time: at, EventID: "2", Category: "errors", Outcome: outcome.Sent, Channel: "#alerts", Ambiguous: true},
+	}}
+	var rows []string
+	for _, row := range answer.Table().Rows {
+		text := row.Cells[0].Time.Format(time.TimeOnly)
+		for _, cell := range row.Cells[1:] {
+			text += " | " + cell.Text
+		}
+		rows = append(rows, text)
+	}
+	want := []string{
+		"09:00:00 | errors | dropped category | limit 10/30m; room 2026-11-20T09:01:30Z; 7 more before | 1 | ci",
+		"09:00:00 | errors | sent | channel #alerts; posted possibly twice (ambiguous) | 2 | ",
+	}
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	text := "The newest 2 events. Besides, 9 were not recorded, because there were too many. There may be others, which were not looked at."
+	if got := answer.Text(); got != text {
+		t.Errorf("%q", got)
+	}
+	if none := (eventsAnswer{Note: "nothing was recorded"}); none.Text() != "nothing was recorded." || none.Table() != nil {
+		t.Errorf("%q", none.Text())
+	}
+}
+
 // TestARecordHasWhatTheLineHas: limits with a reserve, limits below a cost, and mutes.
 func TestARecordHasWhatTheLineHas(t *testing.T) {
 	tier := kit.Rules("10/30m", "1/1h", "").Global[0]

@@ -19,6 +19,7 @@ type own struct {
 	shown    stats.Settings
 	lastSent atomic.Int64 // Unix microseconds; 0: nothing was sent yet
 	asked    atomic.Pointer[readiness]
+	read     atomic.Pointer[status.Status] // the last one that was read, which the page shows while there is none
 }
 
 // readiness is what the worker said when it was last asked whether it is ready.
@@ -100,5 +101,12 @@ func (a *app) status(ctx context.Context) (any, error) {
 	if err != nil {
 		return status.NotKnown(err, a.this()), err
 	}
+	a.own.read.Store(&now)
 	return now, nil
+}
+
+// page is what the page shows of what status has returned.
+func (a *app) page(answer any) (page any, sections map[string]any) {
+	p := status.NewPage(answer, a.own.read.Load())
+	return p, p.ByID()
 }

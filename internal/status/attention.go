@@ -178,6 +178,15 @@ func refusedText(channel, code string) string {
 	return fmt.Sprintf("%s rejects every message (%s); its events are dead-lettered", channel, code)
 }
 
+// refusedTexts are refusedChannels for people.
+func refusedTexts(replicas []stats.Replica) (texts []string) {
+	codes := refusedChannels(replicas)
+	for _, channel := range slices.Sorted(maps.Keys(codes)) {
+		texts = append(texts, refusedText(channel, codes[channel]))
+	}
+	return texts
+}
+
 // write writes the sentence, and a line for each thing that needs attention.
 func (s Summary) write(text *strings.Builder, screen term.Screen) {
 	colours := map[string]term.Colour{LevelOK: term.Green, LevelNote: term.Yellow, LevelBad: term.Red}

@@ -164,9 +164,18 @@ func (f Forecast) Cell(now time.Time, own string) string {
 	if f.Sends {
 		return "now"
 	}
+	text := f.room(now, own)
+	if f.At != nil {
+		text += " (" + f.At.Local().Format(time.TimeOnly) + ")"
+	}
+	return text
+}
+
+// room is Cell without the time of day, for a forecast that sends nothing.
+func (f Forecast) room(now time.Time, own string) string {
 	text := "?"
 	if f.At != nil {
-		text = "in " + f.when(now)
+		text = "in " + spanText(f.At.Sub(now), f.AtLeast)
 	}
 	switch {
 	case f.Left > 0:

@@ -3,8 +3,8 @@
 // status command, the page and every replica show the same, also about replicas that are gone.
 //
 // It knows what is asked (status.go, of one category explain.go), what of it comes first (summary.go, attention.go), whose settings count for it (settings.go), when there is room
-// (forecast.go) and how it is shown as text (table.go, explain_text.go). It does not know Redis keys, who asks, or how the page
-// looks.
+// (forecast.go) and how it is shown as text (table.go, explain_text.go, and page.go for the page). It does not know Redis keys,
+// who asks, or how the page looks.
 package status
 
 import (
@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"notifier/internal/outcome"
@@ -115,6 +116,9 @@ type Outcome struct {
 	Reason  string `json:"reason,omitempty"`
 	N       int64  `json:"n"`
 }
+
+// name is "dropped global", or "sent".
+func (o Outcome) name() string { return strings.TrimSuffix(o.Outcome+" "+o.Reason, " ") }
 
 // Read asks Redis. An error means that it is unavailable, or has something that notifier never writes.
 func (s Source) Read(ctx context.Context) (Status, error) {

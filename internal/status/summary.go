@@ -265,11 +265,8 @@ func (v view) limits() Summary {
 	if len(v.Global.Tiers) == 0 {
 		return Summary{Kind: "working", Level: LevelOK, Text: "Working."}
 	}
-	fullest, blocking, reserved := v.Global.Tiers[0], v.Global.Tiers[0], Tier{}
+	fullest, blocking, reserved := v.fullest(), v.Global.Tiers[0], Tier{}
 	for _, tier := range v.Global.Tiers {
-		if tier.Used*fullest.Max > fullest.Used*tier.Max {
-			fullest = tier
-		}
 		if tier.FreeS > blocking.FreeS {
 			blocking = tier
 		}

@@ -26,7 +26,7 @@ func (s Status) Table(screen term.Screen) string {
 		fmt.Fprintf(&text, "and %s more\n", term.Count(s.More, "category"))
 	}
 	text.WriteByte('\n')
-	s.writeHolders(&text)
+	fmt.Fprintln(&text, term.Printable(s.holdersText()))
 	s.writeReserves(&text, screen)
 	s.writeOutcomes(&text)
 	s.writeSources(&text)
@@ -91,28 +91,41 @@ func ago(d time.Duration) string {
 	return term.Duration(d) + " ago"
 }
 
-// writeHolders writes who holds the slots of the longest global window.
-func (s Status) writeHolders(text *strings.Builder) {
+// holdersText is who holds the slots of the longest global window.
+func (s Status) holdersText() string {
 	if s.InBuckets {
-		text.WriteString("Who holds the global slots is not known: the limit is counted in buckets, without the events.\n")
-		return
+		return "Who holds the global slots is not known: the limit is counted in buckets, without the events."
 	}
 	if len(s.Holders) == 0 {
-		text.WriteString("All global slots are free.\n")
-		return
+		return "All global slots are free."
 	}
 	var parts []string
 	for _, holder := range s.Holders {
-		parts = append(parts, fmt.Sprintf("%s %d", term.Printable(cmp.Or(holder.Category, "unknown")), holder.Slots))
+		parts = append(parts, fmt.Sprintf("%s %d", cmp.Or(holder.Category, "unknown"), holder.Slots))
 	}
 	if s.Others > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", s.Others))
 	}
-	fmt.Fprintf(text, "Global slots are held by: %s.", strings.Join(parts, ", "))
+	text := fmt.Sprintf("Global slots are held by: %s.", strings.Join(parts, ", "))
 	if s.MoreSlots > 0 {
-		fmt.Fprintf(text, " Who holds the other %d is not known.", s.MoreSlots)
+		text += fmt.Sprintf(" Who holds the other %d is not known.", s.MoreSlots)
 	}
-	text.WriteByte('\n')
+	return text
+}
+
+// reservesText is for whom slots of the global limit are kept; empty: for nobody.
+func (s Status) reservesText() string {
+	if len(s.Reserves) == 0 {
+		return ""
+	}
+	var parts []string
+	for _, reserve := range s.Reserves {
+		parts = append(parts, fmt.Sprintf("%s %d of %d", reserve.Category, reserve.Kept, reserve.Slots))
+	}
+	if s.MoreReserves > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", s.MoreReserves))
+	}
+	return fmt.Sprintf("Global slots are kept for: %s.", strings.Join(parts, ", "))
 }
 
 // writeReserves writes for whom slots of the global limit are kept, and whether others still have any.
@@ -120,14 +133,7 @@ func (s Status) writeReserves(text *strings.Builder, screen term.Screen) {
 	if len(s.Reserves) == 0 {
 		return
 	}
-	var parts []string
-	for _, reserve := range s.Reserves {
-		parts = append(parts, fmt.Sprintf("%s %d of %d", term.Printable(reserve.Category), reserve.Kept, reserve.Slots))
-	}
-	if s.MoreReserves > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", s.MoreReserves))
-	}
-	fmt.Fprintf(text, "Global slots are kept for: %s.\n", strings.Join(parts, ", "))
+	fmt.Fprintln(text, term.Printable(s.reservesText()))
 	for _, tier := range s.Global.Tiers {
 		if tier.keptOnly() {
 			line := fmt.Sprintf("Of %s only %s left, and all are kept: other categories are dropped.", tier.Limit, term.CountAre(tier.Max-tier.Used, "slot"))
@@ -139,8 +145,7 @@ func (s Status) writeReserves(text *strings.Builder, screen term.Screen) {
 func (s Status) writeOutcomes(text *strings.Builder) {
 	var parts []string
 	for _, outcome := range s.Outcomes {
-		name := term.Printable(strings.TrimSpace(outcome.Outcome + " " + outcome.Reason))
-		parts = append(parts, fmt.Sprintf("%s %d", name, outcome.N))
+		parts = append(parts, fmt.Sprintf("%s %d", term.Printable(outcome.name()), outcome.N))
 	}
 	if len(parts) == 0 {
 		parts = []string{"no events were settled"}

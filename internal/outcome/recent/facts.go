@@ -1,4 +1,4 @@
-package main
+package recent
 
 import (
 	"fmt"
@@ -7,21 +7,20 @@ import (
 	"time"
 
 	"notifier/internal/outcome"
-	"notifier/internal/outcome/recent"
 	"notifier/internal/term"
 )
 
-// fact is one thing that is known of an outcome: its limit, 10/30m. "why" has a line for each, "events" and
-// "publish -wait" have them in one line, all in the same words.
-type fact struct{ name, text string }
+// Fact is one thing that is known of an outcome: its limit, 10/30m. "why" has a line for each, "events",
+// "publish -wait" and the page have them in one line, all in the same words.
+type Fact struct{ Name, Text string }
 
-func (f fact) String() string { return f.name + " " + f.text }
+func (f Fact) String() string { return f.Name + " " + f.Text }
 
-// facts are what is known of an outcome besides its time, its reason and its source.
-func facts(o recent.Outcome) (known []fact) {
+// Facts are what is known of an outcome besides its time, its reason and its source.
+func (o Outcome) Facts() (known []Fact) {
 	add := func(name, text string) {
 		if text != "" {
-			known = append(known, fact{name, text})
+			known = append(known, Fact{name, text})
 		}
 	}
 	add("limit", o.Limit)
@@ -49,45 +48,52 @@ func facts(o recent.Outcome) (known []fact) {
 	return known
 }
 
-// joined are the facts in one line, without those of some names.
-func joined(known []fact, without ...string) string {
+// Joined are the facts in one line, without those of some names.
+func Joined(known []Fact, without ...string) string {
 	var texts []string
 	for _, f := range known {
-		if !slices.Contains(without, f.name) {
+		if !slices.Contains(without, f.Name) {
 			texts = append(texts, f.String())
 		}
 	}
 	return strings.Join(texts, "; ")
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
 func span(seconds float64) string {
 	return term.Duration(time.Duration(seconds * float64(time.Second)))
 }
 
+// Summary is what is known of an outcome in one line. The message and the letter have commands of their own.
+func (o Outcome) Summary() string {
+	text := Joined(o.Facts(), "message", "letter")
+	if o.LeftOut > 0 {
+		text = strings.TrimPrefix(fmt.Sprintf("%s; %d more before", text, o.LeftOut), "; ")
+	}
+	return text
+}
+
 // roomText is when a limit that has refused an event had room for it.
-func roomText(o recent.Outcome) string {
+func roomText(o Outcome) string {
 	if o.AboveLimit {
 		return "not before the temporary limit has ended: the event's cost is above it"
 	}
-	text := roomAt(o).Format(time.RFC3339)
+	text := o.RoomAt().Format(time.RFC3339)
 	if o.AtLeast {
 		text += " or later"
 	}
 	return text
 }
 
-// roomAt is when there was room again, in whole seconds.
-func roomAt(o recent.Outcome) time.Time {
+// RoomAt is when there was room again, in whole seconds.
+func (o Outcome) RoomAt() time.Time {
 	at := o.Time.Add(time.Duration(o.RetryAfter * float64(time.Second)))
 	return at.Add(time.Second - 1).Truncate(time.Second).UTC()
 }
 
-func muteText(o recent.Outcome) string {
+func muteText(o Outcome) string {
 	text := o.Mute
 	if o.MutedUntil != nil {
-		text += ", until " + stamp(*o.MutedUntil)
+		text += ", until " + o.MutedUntil.UTC().Format(time.RFC3339Nano)
 	}
 	if o.MutedBy != "" {
 		text += ", by " + o.MutedBy
@@ -99,7 +105,7 @@ func muteText(o recent.Outcome) string {
 }
 
 // letterText is where the dead letter is.
-func letterText(o recent.Outcome) string {
+func letterText(o Outcome) string {
 	switch {
 	case o.NoLetter:
 		return "none: its category had written its share of letters"
