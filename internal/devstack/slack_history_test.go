@@ -13,7 +13,8 @@ type historyAnswer struct {
 	OK       bool
 	Error    string
 	Messages []struct {
-		Text string
+		Text     string
+		Metadata json.RawMessage
 	}
 	HasMore bool `json:"has_more"`
 	Next    struct {
@@ -101,6 +102,18 @@ func TestSlackHistory(t *testing.T) {
 		method, arguments, _ := strings.Cut(arguments, "?")
 		if answer, _ := ask(t, s, client, method, arguments); answer.Error != want {
 			t.Errorf("%s %s: %q, want %q", method, arguments, answer.Error, want)
+		}
+	}
+}
+
+func TestSlackShowsMetadataWhereItIsAskedFor(t *testing.T) {
+	s, client := startSlack(t)
+	const metadata = `{"event_type":"note","event_payload":{"id":"7"}}`
+	send(t, s, client, "channel=C1&text=hi&metadata="+url.QueryEscape(metadata))
+	for arguments, want := range map[string]string{"": `{"event_type":"note"}`, "&include_all_metadata=1": metadata} {
+		answer, _ := ask(t, s, client, "conversations.history", "channel=C1"+arguments)
+		if got := string(answer.Messages[0].Metadata); got != want {
+			t.Errorf("%q: %s, want %s", arguments, got, want)
 		}
 	}
 }
