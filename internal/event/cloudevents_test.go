@@ -96,6 +96,7 @@ func TestDecodeBinaryCloudEvent(t *testing.T) {
 		"names in any case":          {withHeader(message("x"), "CE-SpecVersion", "1.0", "Ce-Id", "c-1", "cE-sOURCE", "/s", "CE-TYPE", "t", "Ce-Time", "2026-11-20T12:00:00Z"), plain("x", fromSource("c-1", "/s"), at(noon))},
 		"time":                       {binary("x", "ce-time", "2026-11-20T13:00:00+01:00"), plain("x", fromDB("c-1"), at(noon))},
 		"encoded time":               {binary("x", "ce-time", "2026-11-20T13%3A00%3A00%2B01:00"), plain("x", fromDB("c-1"), at(noon))},
+		"no CloudEvent in it":        {binary(`{"specversion":"9","text":"x"}`), plain("x", fromDB("c-1"))},
 		"declared plain":             {binary(`{"text":"x"}`, "ce-datacontenttype", "text/plain"), plain(`{"text":"x"}`, fromDB("c-1"))},
 		"the binding's declaration":  {binary(`{"text":"x"}`, "ce-datacontenttype", "application/json", "Content-Type", "text/plain"), plain("x", fromDB("c-1"))},
 		"percent-encoded id":         {binary("x", "ce-id", "Euro%20%E2%82%AC%20%f0%9F%98%80"), plain("x", fromDB("Euro € 😀"))},
