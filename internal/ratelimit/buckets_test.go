@@ -154,3 +154,56 @@ func TestRefundAtTheEndOfABucket(t *testing.T) {
 	limiter.refund(e)
 	limiter.admits(costing(event("f", "a"), 5))
 }
+
+// A refund takes its cost out of the bucket that it was counted in, and out of no other.
+func TestRefundLeavesOtherBuckets(t *testing.T) {
+	eachLimiter(t, "100/30m", "9/10m:10s", func(t *testing.T, s *store, limiter caller) {
+		first, second, third := costing(event("e1", "a"), 2), costing(event("e2", "a"), 3), costing(event("e3", "a"), 4)
+		for _, e := range []ratelimit.Request{first, second, third} {
+			limiter.admits(e)
+			s.advance(t, 20*time.Second)
+		}
+		for _, e := range []ratelimit.Request{second, first} {
+			if !limiter.refund(e) || limiter.refund(e) {
+				t.Error("expected the first refund to give something back, and the second nothing")
+			}
+		}
+		limiter.admits(costing(event("f", "a"), 5))
+		if got := limiter.one(event("g", "a")); got.Outcome != ratelimit.Category || got.Used != 9 || got.RetryAfter < 9*time.Minute {
+			t.Errorf("%+v, expected 9 used, until the third leaves", got)
+		}
+		s.advance(t, 9*time.Minute+55*time.Second)
+		limiter.admits(costing(event("g", "a"), 4))
+		limiter.want(ratelimit.Category, event("h", "a"))
+	})
+}
+
+// Where limits have changed, a refund may come when the event's own bucket is long gone. It takes nothing of a later one.
+func TestLateRefundLeavesLaterBuckets(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		before := s.limiter(t, kit.Rules("100/1h", "9/10s:5s", ""), day)
+		after := s.limiter(t, kit.Rules("100/1h", "2/10m:5s", ""), day)
+		e := costing(event("e", "a"), 2)
+		before.admits(e)
+		s.advance(t, time.Minute)
+		after.admits(costing(event("f", "a"), 2))
+		after.refunds(e)
+		if got := after.one(event("g", "a")); got.Outcome != ratelimit.Category || got.Used != 2 {
+			t.Errorf("%+v, expected that the two slots of f are still taken", got)
+		}
+	})
+}
+
+func TestBucketsBeginAtMultiplesOfThePrecision(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, kit.Rules("100/30m", "5/10m:1m", ""), day)
+	s.later(t, 10*time.Second)
+	limiter.admit(event("before", "a"))
+	s.advance(t, 50*time.Second-time.Microsecond)
+	limiter.admit(event("last", "a"), event("last too", "a")) // the last microsecond belongs to the bucket
+	s.advance(t, time.Microsecond)
+	limiter.admits(event("first", "a"))
+	if n := s.count(t, "{n}:buckets:category:a"); n != 2 {
+		t.Errorf("%d buckets, expected 2:\n%s", n, s.contents(t))
+	}
+}

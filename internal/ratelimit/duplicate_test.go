@@ -10,6 +10,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // charged fails unless so many slots are taken in the global set and in that of category "a".
@@ -157,4 +158,19 @@ func TestInFlightEndsAfterTheLongestWindow(t *testing.T) {
 		limiter.admits(f)
 		inGlobal(t, s, 1) // e, charged anew
 	})
+}
+
+func TestDedupeWindowEndsToTheMicrosecond(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
+	e := event("e", "a")
+	limiter.admits(e)
+	s.advance(t, time.Minute)
+	limiter.sent(e)
+	s.advance(t, 2*time.Hour-time.Microsecond)
+	limiter.duplicates(e)
+	s.advance(t, time.Microsecond)
+	limiter.admits(e)
+	limiter.sent(e)
+	limiter.duplicates(e)
 }

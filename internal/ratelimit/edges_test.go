@@ -209,3 +209,15 @@ func TestSentBacklogIsTrimmedInParts(t *testing.T) {
 		}
 	})
 }
+
+func TestPaceOfAChannelExpires(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day)
+		c.admits(event("e", "a"))
+		c.posts(1, event("e", "a"), "", "first")
+		paces := s.Keys(t.Context(), "{n}:pace:*").Val()
+		if len(paces) != 1 || s.PTTL(t.Context(), paces[0]).Val() < time.Hour {
+			t.Errorf("paces %q, expected one that expires in three hours", paces)
+		}
+	})
+}
