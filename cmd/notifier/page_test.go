@@ -252,7 +252,7 @@ func TestTheReasonsNeedTheToken(t *testing.T) {
 	env["ADMIN_TOKEN"], env["ADMIN_TOKEN_FILE"] = "", filepath.Join(t.TempDir(), "empty")
 	kit.Check(t, os.WriteFile(env["ADMIN_TOKEN_FILE"], []byte("\n"), 0o600))
 	worker := start(t, env, "serve")
-	if code := worker.code(t); code != exitUsage || !strings.Contains(worker.errOut.String(), "ADMIN_TOKEN_FILE: "+env["ADMIN_TOKEN_FILE"]+" is empty, expected ") {
+	if code := worker.code(t); code != exitUsage || !strings.Contains(worker.errOut.String(), "ADMIN_TOKEN_FILE: "+env["ADMIN_TOKEN_FILE"]+" is empty; expected ") {
 		t.Errorf("with an empty file: exit code %d, %s; expected %d", code, worker.errOut.String(), exitUsage)
 	}
 }

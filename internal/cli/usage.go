@@ -41,11 +41,15 @@ func UnknownCommand(cmd *cli.Command, word string) string {
 	for _, below := range cmd.VisibleCommands() {
 		names = append(names, below.Name)
 	}
-	text := fmt.Sprintf("unknown command %q", word) + nearest(word, names, cmd.FullName()+" ")
-	if cmd != cmd.Root() && len(names) > 0 {
+	meant := nearest(word, names, cmd.FullName()+" ")
+	text := fmt.Sprintf("unknown command %q", word) + meant
+	if cmd == cmd.Root() || len(names) == 0 {
+		return text
+	}
+	text += ", expected " + strings.Join(names, ", ")
+	if meant == "" {
 		first := cmd.VisibleCommands()[0]
-		example := strings.TrimSpace(first.Name + " " + first.ArgsUsage)
-		text += fmt.Sprintf(", expected %s, such as: %s %s", strings.Join(names, ", "), cmd.FullName(), example)
+		text += ", such as: " + strings.TrimSpace(cmd.FullName()+" "+first.Name+" "+first.ArgsUsage)
 	}
 	return text
 }

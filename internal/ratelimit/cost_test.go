@@ -201,7 +201,7 @@ func TestGroupsAndReservesAreRead(t *testing.T) {
 		t.Errorf("reserve: %v", reserve)
 	}
 	for text, want := range map[string]string{
-		"a":                      `"a", expected CATEGORY=SLOTS such as payments=5`,
+		"a":                      `"a", expected CATEGORY=SLOTS such as payments=5, separated by commas`,
 		"a=1,z=0,b=-1,c=1000001": "z: slots \"0\", expected a whole number from 1 to 1000000\nb: slots \"-1\", expected a whole number from 1 to 1000000\nc: slots \"1000001\", expected a whole number from 1 to 1000000",
 		"a=1.5":                  `a: slots "1.5", expected a whole number from 1 to 1000000`,
 		"a=99999999999999999999": `a: slots "99999999999999999999", expected a whole number from 1 to 1000000`,
