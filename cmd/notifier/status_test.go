@@ -140,7 +140,7 @@ func TestWhy(t *testing.T) {
 	e1 := []string{"why", "e1"}
 	eventuallySays(t, "it is held", env, e1, func(out string) bool {
 		held := strings.HasPrefix(out, "e1 of category errors is admitted and held.\n")
-		return held && strings.Contains(out, ", failed with http_503") && strings.Contains(out, "\n  waits for #alerts: unavailable: http_503\n")
+		return held && strings.Contains(out, ", failed with http_503") && strings.Contains(out, "\n  because   #alerts: unavailable: http_503\n")
 	})
 	slack.Always(devstack.Behaviour{})
 	eventuallySays(t, "it was sent", env, e1, func(out string) bool {

@@ -25,12 +25,11 @@ func whyCommand() *cli.Command {
 		Usage:     "show what became of one event and when, or what it waits for",
 		ArgsUsage: "EVENT_ID",
 		Description: `The id is the event_id in the log. An id counts within its category, and a CloudEvent's together with its source, so
-there can be several events with it: all of them are shown, the latest first. Redis knows events that are in flight, that
-hold a slot, or that were sent within DEDUPE_WINDOW. A limit that is counted in buckets (:PRECISION, :fixed) does not keep whose
-slots are taken: when an event was admitted is known there only until it is sent. What was dropped or is dead is in the stream of
-outcomes in NATS for 24 hours, in a storm only in parts ("notifier events -h"). One of the two is enough for an answer. An event that
-is held has what the workers wait for, of the channel of its category; an unknown one may wait unread in the stream, and a dead one
-that was replayed. The exit code is 0 even if the event is unknown; -json reports that in "state".
+there can be several events with it: all of them are shown, the latest first. Redis knows events that are in flight, with the time
+of their admission, and those that were sent within DEDUPE_WINDOW. What was dropped or is dead is in the stream of outcomes in NATS
+for 24 hours, in a storm only in parts ("notifier events -h"). One of the two is enough for an answer. An event that is held has what
+the workers wait for, of the channel of its category; an unknown one may wait unread in the stream, and a dead one that was
+replayed. The exit code is 0 even if the event is unknown; -json reports that in "state".
 
 Examples:
    notifier why deploy-1234

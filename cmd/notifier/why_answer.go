@@ -210,7 +210,7 @@ func (a whyAnswer) text() string {
 		add("replayed", "if it was replayed, it may be "+a.Unread.String())
 	}
 	for _, wait := range a.WaitsFor {
-		add("waits for", wait.Text())
+		add("because", wait.Text())
 	}
 	if a.Duplicates == 1 {
 		add("repeats", "1 event with this id came later and was dropped as its duplicate, at "+stamp(a.LastDuplicate))
@@ -271,7 +271,7 @@ func (a whyAnswer) unknown() (lines []string) {
 	default:
 		lines = append(lines, fmt.Sprintf("%s%s may be %s.", a.EventID, of, a.Unread))
 		for _, wait := range a.WaitsFor {
-			lines = append(lines, "  waits for "+wait.Text())
+			lines = append(lines, "  because "+wait.Text())
 		}
 		lines = append(lines, "If it is not, "+why)
 	}
@@ -301,7 +301,11 @@ func (u unread) String() string {
 		parts = append(parts, text)
 	}
 	if u.Read > 0 {
-		parts = append(parts, fmt.Sprintf("among the %s that workers have read and not settled", term.Count(u.Read, "event")))
+		text := fmt.Sprintf("one of the %d events that workers have read and not settled", u.Read)
+		if u.Read == 1 {
+			text = "the one event that workers have read and not settled"
+		}
+		parts = append(parts, text)
 	}
 	return strings.Join(parts, ", or ")
 }

@@ -27,7 +27,7 @@ func TestWhyWhileRedisIsFull(t *testing.T) {
 	publishes(t, env, "errors", "-id", "held-2", "disk full")
 	for id, begin := range map[string]string{"held-1": "held-1 of category errors is admitted and held.\n", "held-2": "held-2 may be "} {
 		eventuallySays(t, id+" waits for Redis", env, []string{"why", id}, func(out string) bool {
-			return strings.HasPrefix(out, begin) && strings.Contains(out, "\n  waits for Redis is full (maxmemory)\n")
+			return strings.HasPrefix(out, begin) && strings.Contains(out, "\n  because   Redis is full (maxmemory)\n")
 		})
 	}
 }
@@ -95,7 +95,7 @@ func TestSecurityNATSWhy(t *testing.T) {
 			if test.user == "all" {
 				down := with(env, map[string]string{"REDIS_URL": "redis://127.0.0.1:1"})
 				out, _ := runToEnd(t, down, exitDone, "why", "e-1")
-				if !strings.HasPrefix(out, test.out) || !strings.Contains(out, "\n  waits for Redis is unavailable\n") {
+				if !strings.HasPrefix(out, test.out) || !strings.Contains(out, "\n  because   Redis is unavailable\n") {
 					t.Errorf("without Redis: %q", out)
 				}
 			}

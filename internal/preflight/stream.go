@@ -31,9 +31,10 @@ func (c *streamCheck) run(ctx context.Context) {
 	info, err := c.stream(ctx, name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		c.missing(ctx, Fail, name, c.settings.NATS.Pattern.String(),
-			"set NATS_STREAM to that one, or NATS_SUBJECT to subjects that no stream has")
-		c.missingReplicas()
+		if c.missing(ctx, Fail, name, c.settings.NATS.Pattern.String(),
+			"set NATS_STREAM to that one, or NATS_SUBJECT to subjects that no stream has") {
+			c.missingReplicas()
+		}
 	case err != nil:
 		c.report.fail(requestAdvice(err), "stream %s: %v", name, err)
 		return // the next requests would fail too
@@ -68,13 +69,14 @@ func (c *streamCheck) owner(ctx context.Context, subject string) (stream string,
 }
 
 // missing is about a stream that does not exist. Where another one has its subjects already, a worker could not create it.
-func (c *streamCheck) missing(ctx context.Context, level Level, name, subject, advice string) {
+func (c *streamCheck) missing(ctx context.Context, level Level, name, subject, advice string) (canBe bool) {
 	other, err := c.owner(ctx, subject)
 	if err == nil && other != "" { // an error would only mean that this user may not ask
 		c.report.add(level, advice, "stream %s does not exist and cannot be created: stream %s already has subjects of %s", name, other, subject)
-		return
+		return false
 	}
 	c.report.note("", "stream %s does not exist yet: the first worker will create it for %s", name, subject)
+	return true
 }
 
 func (c *streamCheck) examineStream(info *jetstream.StreamInfo) {

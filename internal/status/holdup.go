@@ -70,10 +70,25 @@ func (s Source) Holdup(ctx context.Context, category, id string) (Holdup, error)
 			}
 		}
 	}
-	if len(h.Waits) > 0 {
-		return h, nil
+	if len(h.Waits) == 0 {
+		err = h.addPace(ctx, of, lane)
 	}
-	return h, h.addPace(ctx, of, lane)
+	h.addSilent(of)
+	return h, err
+}
+
+// addSilent adds the replica that has not reported for longest: it may have had the event when it died.
+func (h *Holdup) addSilent(of running) {
+	if len(reporting(of.replicas)) == 0 {
+		return // which is said already
+	}
+	silent := slices.DeleteFunc(slices.Clone(of.replicas), func(r stats.Replica) bool { return !r.Silent })
+	if len(silent) == 0 {
+		return
+	}
+	first := slices.MinFunc(silent, func(a, b stats.Replica) int { return a.Seen.Compare(b.Seen) })
+	h.add(stats.Wait{For: waitWorker, Reason: fmt.Sprintf("%s has not reported for %s: what it held is redelivered to others",
+		first.ID, term.Duration(of.hour.Now.Sub(first.Seen)))})
 }
 
 // add adds a wait, unless there is one for the same: what Slack's pauses say is newer than what a replica

@@ -38,6 +38,9 @@ func TestHoldupNamesWhatKeepsACategory(t *testing.T) {
 			known{}, waits(stats.Wait{For: "slack", Channel: "#b"}, stats.Wait{For: "redis_clock"}, stats.Wait{For: "dead_letter"}), nil,
 		},
 		"the pace": {known{turn: 12 * time.Second}, paced, []string{"#a: its turn in about 42s at most, 4 events wait in the pace 1/10s"}},
+		"another worker died": {
+			known{}, stats.Heartbeat{}, []string{"dead has not reported for 8s: what it held is redelivered to others"},
+		},
 		"silence": {
 			known{hour: stats.Hour{Now: now.Add(40 * time.Second)}}, stats.Heartbeat{}, []string{"no worker has reported for 40s"},
 		},
@@ -52,6 +55,9 @@ func TestHoldupNamesWhatKeepsACategory(t *testing.T) {
 			{Category: "deploys", EventID: "e-1", Error: "timeout"},
 		}
 		k.replicas = []stats.Replica{{ID: "r", Seen: now, Silent: name == "silence", Heartbeat: test.beat}}
+		if name == "another worker died" {
+			k.replicas = append(k.replicas, stats.Replica{ID: "dead", Seen: now.Add(-8 * time.Second), Silent: true})
+		}
 		source := k.source()
 		source.Own = worker(t, "10/30m")
 		source.Own.Channel, source.Own.Limits.Pace = "#a", tier(1, 10*time.Second)

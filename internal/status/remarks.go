@@ -80,8 +80,8 @@ func usedUp(ctx context.Context, of running, now time.Time) ([]string, error) {
 	if atLeast {
 		or = " or later"
 	}
-	return []string{fmt.Sprintf("Nothing is sent until %s%s (%s): %d of %s are used.",
-		until, or, term.Duration(last.FreeIn), last.Used, term.Count(last.Tier.Count, "slot"))}, nil
+	return []string{fmt.Sprintf("Nothing is sent until %s%s (%s): %s used of %d.",
+		until, or, term.Duration(last.FreeIn), term.Count(last.Used, "slot"), last.Tier.Count)}, nil
 }
 
 // unmatched says that no recent event matches a pattern, and names the nearest one that does. Where there are more categories than

@@ -58,7 +58,7 @@ func TestRemarkOnAGlobalLimit(t *testing.T) {
 		{Tier: tier(5, 30*time.Minute), Used: 8, FreeIn: 10 * time.Minute, AtLeast: true},
 		{Tier: tier(1, 5*time.Second), Used: 1, FreeIn: time.Second},
 	}}
-	want := "Nothing is sent until 2026-11-20T14:12:30Z or later (10m): 8 of 5 slots are used."
+	want := "Nothing is sent until 2026-11-20T14:12:30Z or later (10m): 8 slots used of 5."
 	if got := k.remarked(t, order, err); got != want {
 		t.Errorf("%q, expected %q", got, want)
 	}
