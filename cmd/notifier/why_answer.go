@@ -180,7 +180,7 @@ func (a whyAnswer) text() string {
 		return strings.Join(a.unknown(), "\n")
 	}
 	lines := []string{a.headline()}
-	add := func(name, text string) { lines = append(lines, fmt.Sprintf("  %-9s %s", name, text)) }
+	add := func(name, text string) { lines = append(lines, row(name, text)) }
 	if a.Source != "" {
 		add("source", a.Source)
 	}
@@ -237,6 +237,8 @@ func (a whyAnswer) triedText() string {
 	return text
 }
 
+func row(name, text string) string { return fmt.Sprintf("  %-9s %s", name, text) }
+
 func (a whyAnswer) headline() string {
 	of := a.EventID + " of category " + a.Category
 	switch a.State {
@@ -271,7 +273,7 @@ func (a whyAnswer) unknown() (lines []string) {
 	default:
 		lines = append(lines, fmt.Sprintf("%s%s may be %s.", a.EventID, of, a.Unread))
 		for _, wait := range a.WaitsFor {
-			lines = append(lines, "  because "+wait.Text())
+			lines = append(lines, row("because", wait.Text()))
 		}
 		lines = append(lines, "If it is not, "+why)
 	}

@@ -24,11 +24,11 @@ func (o Outcome) Facts() (known []Fact) {
 		}
 	}
 	add("limit", o.Limit)
-	if o.Reserved > 0 {
-		add("reserved", term.Count(o.Reserved, "slot")+" of it kept for other categories (LIMIT_RESERVE)")
-	}
 	if o.Limit != "" {
 		add("room", roomText(o))
+	}
+	if o.Reserved > 0 {
+		add("reserved", term.Count(o.Reserved, "slot")+" of it kept for other categories (LIMIT_RESERVE)")
 	}
 	if o.Mute != "" {
 		add("mute", muteText(o))
@@ -48,11 +48,15 @@ func (o Outcome) Facts() (known []Fact) {
 	return known
 }
 
-// Joined are the facts in one line, without those of some names.
+// Joined are the facts in one line, without those of some names. A detail speaks for itself.
 func Joined(known []Fact, without ...string) string {
 	var texts []string
 	for _, f := range known {
-		if !slices.Contains(without, f.Name) {
+		switch {
+		case slices.Contains(without, f.Name):
+		case f.Name == "detail":
+			texts = append(texts, f.Text)
+		default:
 			texts = append(texts, f.String())
 		}
 	}
