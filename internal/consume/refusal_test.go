@@ -3,11 +3,14 @@ package consume_test
 import (
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"notifier/internal/consume"
+	"notifier/internal/devstack"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
@@ -50,6 +53,28 @@ func TestEventsWaitWhileRedisRefuses(t *testing.T) {
 				t.Errorf("lines about the wait: %v, expected one that contains %s", lines, test.refusal)
 			}
 		})
+	}
+}
+
+// An event that was admitted before is tried again and again: that Redis still answers reads is no recovery.
+func TestHeldEventIsOneWaitForAFullRedis(t *testing.T) {
+	s := newFixtureWith(t, func(t *testing.T) *redistest.Server { return redistest.StartProcess(t) })
+	var asked atomic.Int64
+	s.started(func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter { return countingAdmits{l, &asked} }
+	})
+	s.slack.Always(devstack.Behaviour{Status: 503})
+	s.publish("errors", "hello")
+	s.eventually("a post is tried", func() bool { return s.slack.Requests() > 0 })
+	client := s.redis.Client(t)
+	kit.Check(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	before := asked.Load()
+	s.eventually("it is admitted again and again", func() bool { return asked.Load() >= before+3 })
+	kit.Check(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	s.slack.Always(devstack.Behaviour{})
+	s.settled(1)
+	if lines := s.log.waits("redis"); len(lines) != 1 {
+		t.Errorf("lines about the wait: %v, expected one", lines)
 	}
 }
 

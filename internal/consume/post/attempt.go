@@ -55,7 +55,7 @@ func (a *attempt) readmit() verdict {
 	if err != nil {
 		return a.redisFailed(err)
 	}
-	a.Tracker.Recovered(availability.Redis)
+	// It is no recovery of Redis: one that is full still answers what only reads.
 	a.CheckClock()
 	a.At = time.Now()
 	if decisions[0].Outcome == ratelimit.Admitted {
