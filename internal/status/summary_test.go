@@ -251,7 +251,7 @@ func TestOneFailureSaysNothingOfItsChannel(t *testing.T) {
 	begin := now.Add(-40 * time.Second)
 	tried := func(channel string, events int) (list []stats.Failing) {
 		for i := range events {
-			list = append(list, stats.Failing{Channel: channel, Category: "errors", EventID: fmt.Sprint("e", i)})
+			list = append(list, stats.Failing{Channel: channel, Category: "errors", EventID: fmt.Sprint(channel, i)})
 		}
 		return list
 	}
