@@ -31,7 +31,9 @@ func (v view) attention(said string) []Attention {
 	v.addWaits(add)
 	refused := refusedChannels(v.Replicas)
 	for _, channel := range slices.Sorted(maps.Keys(refused)) {
-		add(LevelBad, "refused "+channel, refusedText(channel, refused[channel]))
+		if a := v.refusal(channel, refused[channel]); a.Kind != said {
+			add(a.Level, a.Kind, a.Text)
+		}
 	}
 	add(LevelBad, "dead", deadText(v.Outcomes))
 	for _, stream := range v.Streams {

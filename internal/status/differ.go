@@ -88,14 +88,9 @@ type variant struct {
 }
 
 // variantsOf groups replicas by their settings: those of most replicas first, ties go to the most recently
-// started replica. Replicas that show no settings, as those of v0.1.0, are left out, and silent ones: they must not
-// outvote their successors. Where all are silent, as while Redis stores no heartbeats, their settings are the
-// best that is known.
+// started replica. Replicas that show no settings, as those of v0.1.0, are left out.
 func variantsOf(replicas []stats.Replica) []*variant {
 	found := map[string]*variant{}
-	if known := reporting(replicas); len(known) > 0 {
-		replicas = known
-	}
 	for _, replica := range replicas {
 		if !shows(replica.Settings) {
 			continue
@@ -123,6 +118,15 @@ func variantsOf(replicas []stats.Replica) []*variant {
 // reporting are the replicas that are not silent.
 func reporting(replicas []stats.Replica) []stats.Replica {
 	return slices.DeleteFunc(slices.Clone(replicas), func(r stats.Replica) bool { return r.Silent })
+}
+
+// lastKnown are the replicas whose settings count. Silent ones must not outvote their successors; where all are
+// silent, as while Redis stores no heartbeats, their settings are the best that is known.
+func lastKnown(replicas []stats.Replica) []stats.Replica {
+	if running := reporting(replicas); len(running) > 0 {
+		return running
+	}
+	return replicas
 }
 
 // shows reports whether a heartbeat has settings as a worker writes them.

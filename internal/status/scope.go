@@ -29,7 +29,7 @@ type Tier struct {
 	Limit string  `json:"limit"` // 10/30m, 1000000/24h:15m, 200/24h:fixed
 	Used  int     `json:"used"`
 	Max   int     `json:"max"`
-	Kept  int     `json:"kept,omitempty"` // of the longest global tier with reserves: slots that are kept for some categories and not used by them
+	Kept  int     `json:"kept,omitempty"` // of a global tier: slots that are kept for some categories and not used by them
 	FreeS float64 `json:"free_in_s"`      // until an event of one slot fits; 0: now, as far as the slots are not kept for others
 	// AtLeast: it may take longer than that.
 	AtLeast bool `json:"free_at_least,omitempty"`

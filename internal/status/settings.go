@@ -52,7 +52,7 @@ func (s Source) look(ctx context.Context) (running, error) {
 		of.this = s.This()
 	}
 	of.replicas = withThis(replicas, of.this, hour.Now)
-	variants := variantsOf(of.replicas)
+	variants := variantsOf(lastKnown(of.replicas))
 	of.shown.Differ = compare(variants)
 	of.shown.Warnings = warningsOf(of.shown.Differ)
 	switch {
@@ -106,7 +106,7 @@ func (s Source) Compare(ctx context.Context, own string) (differ []Difference, r
 // Different is how many different settings the running replicas have. Errors are as for Read.
 func (s Source) Different(ctx context.Context) (int, error) {
 	replicas, err := s.Stats.Replicas(ctx)
-	return different(variantsOf(replicas)), err
+	return different(variantsOf(lastKnown(replicas))), err
 }
 
 // Steering reports what operators have asked for; see package steering.

@@ -242,10 +242,10 @@ func (s *Status) setScopes(all scopes, known int) {
 
 func (s *Status) setReserves(f forecaster) {
 	s.Reserves = make([]ratelimit.Reserve, len(f.reserves))
+	for i, kept := range f.globalFor("").kept {
+		s.Global.Tiers[i].Kept = kept
+	}
 	for i, reserve := range f.reserves {
-		if at := slices.IndexFunc(f.global, func(u ratelimit.Usage) bool { return u.Tier == reserve.Tier }); at >= 0 {
-			s.Global.Tiers[at].Kept += reserve.Kept
-		}
 		reserve.Category = outcome.CategoryName(reserve.Category)
 		s.Reserves[i] = reserve
 	}

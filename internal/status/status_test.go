@@ -25,6 +25,7 @@ type known struct {
 	pauses     []ratelimit.Pause
 	turn       time.Duration
 	reserves   []ratelimit.Reserve
+	kept       []int // of the slots of each global tier; nil: as reserves say of theirs
 	hour       stats.Hour
 	replicas   []stats.Replica
 	refused    error // with which Redis refuses writes
@@ -54,6 +55,9 @@ func (k *known) Rooms(_ context.Context, categories ...string) ([]ratelimit.Room
 				if reserve.Category != category && reserve.Tier == usage.Tier {
 					kept += reserve.Kept
 				}
+			}
+			if k.kept != nil {
+				kept = k.kept[len(rooms[i].Kept)]
 			}
 			if usage.FreeIn == 0 && usage.Used+kept >= usage.Tier.Count {
 				usage.FreeIn = time.Minute
@@ -158,6 +162,23 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 	want.Summary = got.Summary // see TestSummary
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+// TestTheTierThatRefusesIsTheOneSaid: it need not be the longest one, in which reserves are reported.
+func TestTheTierThatRefusesIsTheOneSaid(t *testing.T) {
+	long, short := tier(10, 30*time.Minute), tier(8, 10*time.Minute)
+	k := &known{
+		hour: stats.Hour{Now: now}, replicas: []stats.Replica{{ID: "a", Heartbeat: stats.Heartbeat{Ready: true}}},
+		usages:   []ratelimit.Usage{{Tier: long, Used: 6}, {Tier: short, Used: 6}},
+		reserves: []ratelimit.Reserve{{Category: "vip", Tier: long, Slots: 3, Kept: 3}},
+		kept:     []int{3, 3},
+	}
+	got, err := k.source().Read(t.Context())
+	kit.Check(t, err)
+	const want = "Full for most: 2 global slots are left, kept for vip. All others are dropped."
+	if got.Summary.Text != want || got.Global.Tiers[0].Kept != 3 || got.Global.Tiers[1].Kept != 3 {
+		t.Errorf("%q with %+v, expected %q", got.Summary.Text, got.Global.Tiers, want)
 	}
 }
 

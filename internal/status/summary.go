@@ -180,23 +180,34 @@ func (v view) partly() (s Summary, partly bool) {
 
 // failingChannels is for when Slack takes no posts, or not all, in some channels.
 func (v view) failingChannels() (s Summary, failing bool) {
-	if refused := refusedChannels(v.Replicas); len(refused) > 0 {
-		channels := slices.Sorted(maps.Keys(refused))
-		names, codes := fewNames(channels, "channel"), strings.Join(unique(slices.Collect(maps.Values(refused))), ", ")
-		text := fmt.Sprintf("Nothing is posted to %s, because Slack refuses the channel itself (%s): events for it are dead-lettered.", names, codes)
+	refused := refusedChannels(v.Replicas)
+	var channels, codes []string
+	var partly []Attention
+	for _, channel := range slices.Sorted(maps.Keys(refused)) {
+		if a := v.refusal(channel, refused[channel]); a.Level == LevelNote {
+			partly = append(partly, a)
+			continue
+		}
+		channels, codes = append(channels, channel), append(codes, refused[channel])
+	}
+	if len(channels) > 0 {
+		names := fewNames(channels, "channel")
+		text := fmt.Sprintf("Nothing is posted to %s, because Slack refuses the channel itself (%s): events for it are dead-lettered.",
+			names, strings.Join(unique(codes), ", "))
 		return Summary{Kind: "refused " + strings.Join(channels, " "), Level: LevelBad, Title: "nothing to " + names, Text: text + v.heldText()}, true
 	}
 	var paused, closed, some []string
-	longest, held, one := 0.0, 0, ""
+	longest, failed, one := 0.0, 0, ""
 	for _, pause := range v.Pauses {
 		paused = append(paused, pause.Channel)
 		longest = max(longest, pause.LeftS)
 	}
 	var first *time.Time
 	for _, w := range v.waits() {
+		events := v.failedIn(w.Channel)
 		what := "one event"
-		if w.held > 1 {
-			what = term.Count(w.held, "event")
+		if events > 1 {
+			what = term.Count(events, "event")
 		}
 		what += " for " + w.Text() + v.since(&w.Since)
 		switch {
@@ -204,7 +215,7 @@ func (v view) failingChannels() (s Summary, failing bool) {
 		case v.posted[w.Channel].After(w.Since): // by another replica: Slack takes other events there
 			some = append(some, what)
 		default:
-			closed, held, one = append(closed, w.Channel), held+w.held, what
+			closed, failed, one = append(closed, w.Channel), failed+events, what
 			if first == nil || w.Since.Before(*first) {
 				first = &w.Since
 			}
@@ -214,10 +225,12 @@ func (v view) failingChannels() (s Summary, failing bool) {
 	case len(closed) > 0:
 		names := fewNames(unique(closed), "channel")
 		text := fmt.Sprintf("Nothing is posted to %s: %s%s.", names, waitTexts["slack"], v.since(first))
-		if held == 1 { // no other one was tried
+		if failed == 1 { // what else waits was not tried
 			text = "Slack refused " + one + "; nothing was posted there since."
 		}
 		return Summary{Kind: "channels " + names, Level: LevelBad, Title: "nothing to " + names, Text: text + v.heldText()}, true
+	case len(partly) > 0:
+		return Summary{Kind: partly[0].Kind, Level: LevelNote, Title: "channel refused", Text: partly[0].Text + "." + v.heldText()}, true
 	case len(some) > 0:
 		text := "Slack refused " + some[0]
 		if len(some) > 1 {
@@ -231,6 +244,36 @@ func (v view) failingChannels() (s Summary, failing bool) {
 		return Summary{Kind: "channels " + names, Level: LevelNote, Title: names + " paused", Text: text}, true
 	}
 	return s, false
+}
+
+// failedIn is how many events for a channel were tried and fail, as far as replicas list them. Others wait untried.
+func (v view) failedIn(channel string) int {
+	failed := map[[2]string]bool{}
+	for _, replica := range v.Replicas {
+		for _, f := range replica.Failing {
+			if f.Channel == channel {
+				failed[[2]string{f.Category, f.EventID}] = true
+			}
+		}
+	}
+	return len(failed)
+}
+
+// refusal is about a channel that refuses the messages of some replica. Since when is not known, so another replica
+// counts as posting there for a minute.
+func (v view) refusal(channel, code string) Attention {
+	running := reporting(v.Replicas)
+	n := 0
+	for _, replica := range running {
+		if replica.Refused[channel] != "" {
+			n++
+		}
+	}
+	if n < len(running) && v.Time.Sub(v.posted[channel]) < time.Minute {
+		text := fmt.Sprintf("%d of %s count %s as refused (%s)", n, term.Count(len(running), "replica"), channel, code)
+		return Attention{Kind: "some refuse " + channel, Level: LevelNote, Text: text}
+	}
+	return Attention{Kind: "refused " + channel, Level: LevelBad, Text: refusedText(channel, code)}
 }
 
 // fewNames are names, or how many there are.
@@ -281,7 +324,7 @@ func (v view) limits() Summary {
 		return Summary{Kind: "full", Level: LevelNote, Title: slots + " full", Text: text}
 	case reserved.Max > 0:
 		text := fmt.Sprintf("Full for most: %s left, kept for %s. All others are dropped.",
-			term.CountAre(reserved.Max-reserved.Used, "global slot"), fewNames(keptFor(v.Reserves), "category"))
+			term.CountAre(reserved.Max-reserved.Used, "global slot"), fewNames(keptFor(v.Reserves, reserved), "category"))
 		return Summary{Kind: "kept", Level: LevelNote, Title: slots + " kept", Text: text}
 	}
 	taken := fmt.Sprintf("Working. %d of %d global slots are taken; ", fullest.Used, fullest.Max)
@@ -299,10 +342,11 @@ func (v view) limits() Summary {
 	return Summary{Kind: "some", Level: LevelNote, Title: slots, Text: taken + v.fullText(full) + "."}
 }
 
-func keptFor(reserves []ratelimit.Reserve) []string {
+// keptFor is for whom slots of a global tier are kept. Where reserves are reported for a longer one, it is all of them.
+func keptFor(reserves []ratelimit.Reserve, tier Tier) []string {
 	var names []string
 	for _, reserve := range reserves {
-		if reserve.Kept > 0 {
+		if reserve.Kept > 0 || reserve.Tier.String() != tier.Limit {
 			names = append(names, reserve.Category)
 		}
 	}

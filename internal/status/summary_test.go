@@ -162,7 +162,6 @@ func TestSummary(t *testing.T) {
 			Status{Replicas: with(ready(2), func(r *stats.Replica) { r.Refused = map[string]string{"C1": "is_archived"} })}, "",
 			[]string{
 				"bad: Nothing is posted to C1, because Slack refuses the channel itself (is_archived): events for it are dead-lettered.",
-				"bad: C1 rejects every message (is_archived); its events are dead-lettered",
 			},
 		},
 		"channels are behind": {
@@ -189,7 +188,7 @@ func TestSummary(t *testing.T) {
 		},
 		"the rest is kept": {
 			Status{
-				Replicas: ready(1), Reserves: []ratelimit.Reserve{{Category: "payments", Kept: 2}, {Category: "used"}},
+				Replicas: ready(1), Reserves: []ratelimit.Reserve{{Category: "payments", Kept: 2, Tier: tier(5, time.Hour)}, {Category: "used", Tier: tier(5, time.Hour)}},
 				Global: Scope{Tiers: []Tier{{Limit: "5/1h", Used: 3, Max: 5, Kept: 2}}},
 			}, "",
 			[]string{"note: Full for most: 2 global slots are left, kept for payments. All others are dropped."},
@@ -250,10 +249,17 @@ func TestSummary(t *testing.T) {
 // TestOneFailureSaysNothingOfItsChannel: "nothing is posted" is said only as long as that is so, whichever replica posts.
 func TestOneFailureSaysNothingOfItsChannel(t *testing.T) {
 	begin := now.Add(-40 * time.Second)
-	failing := func(channel string, events int) stats.Replica {
+	tried := func(channel string, events int) (list []stats.Failing) {
+		for i := range events {
+			list = append(list, stats.Failing{Channel: channel, Category: "errors", EventID: fmt.Sprint(channel, i)})
+		}
+		return list
+	}
+	failing := func(channel string, events int) stats.Replica { // nine wait there, of which so many were tried
 		return stats.Replica{ID: "r1", Seen: now, Heartbeat: stats.Heartbeat{
 			Ready: true, Waits: []stats.Wait{{For: "slack", Channel: channel, Reason: "slack: unavailable: http_403", Since: begin}},
-			Unposted: []stats.Unposted{{Channel: channel, Events: events, Why: "slack"}},
+			Unposted: []stats.Unposted{{Channel: channel, Events: 9, Why: "slack"}},
+			Failing:  tried(channel, events),
 		}}
 	}
 	before, since := begin.Add(-time.Second), begin.Add(time.Second)
@@ -267,8 +273,12 @@ func TestOneFailureSaysNothingOfItsChannel(t *testing.T) {
 			nil, []stats.Replica{failing("#a", 1)},
 			"bad: Slack refused one event for #a: unavailable: http_403 (for 40s); nothing was posted there since.",
 		},
+		"one was tried by two replicas": {
+			nil, []stats.Replica{failing("#a", 1), failing("#a", 1)},
+			"bad: Slack refused one event for #a: unavailable: http_403 (for 40s); nothing was posted there since.",
+		},
 		"nothing was posted since": {
-			map[string]time.Time{"#a": before, "#b": since}, []stats.Replica{failing("#a", 1), failing("#a", 1)},
+			map[string]time.Time{"#a": before, "#b": since}, []stats.Replica{failing("#a", 2)},
 			"bad: Nothing is posted to #a: Slack has not accepted messages (for 40s).",
 		},
 		"another one posts": {
@@ -294,6 +304,39 @@ func TestOneFailureSaysNothingOfItsChannel(t *testing.T) {
 	hour := stats.Hour{LastSent: map[string]time.Time{"errors": since, "a": before, "b": begin}}
 	if diff := cmp.Diff(map[string]time.Time{"#a": begin, "#b": since}, lastPosts(config, hour)); diff != "" {
 		t.Errorf("last posts (-want +got):\n%s", diff)
+	}
+}
+
+// TestAChannelThatOnlySomeReplicasCountAsRefused: "nothing is posted" is said only where nobody posts.
+func TestAChannelThatOnlySomeReplicasCountAsRefused(t *testing.T) {
+	refusing := stats.Replica{ID: "r9", Seen: now, Heartbeat: stats.Heartbeat{Ready: true, Refused: map[string]string{"#a": "is_archived"}}}
+	silent := stats.Replica{ID: "r0", Seen: now.Add(-40 * time.Second), Silent: true}
+	nothing := "bad: Nothing is posted to #a, because Slack refuses the channel itself (is_archived): events for it are dead-lettered."
+	some := "note: 1 of 2 replicas count #a as refused (is_archived)."
+	for name, test := range map[string]struct {
+		ago      time.Duration // when something was last posted to #a
+		replicas []stats.Replica
+		want     string
+	}{
+		"another one posts":     {20 * time.Second, append(ready(1), refusing), some},
+		"another one posted":    {time.Minute, append(ready(1), refusing), nothing},
+		"all refuse":            {20 * time.Second, []stats.Replica{refusing, refusing}, nothing},
+		"no other replica runs": {20 * time.Second, []stats.Replica{silent, refusing}, nothing},
+	} {
+		posted := map[string]time.Time{"#a": now.Add(-test.ago)}
+		got := view{Status{Time: now, Replicas: test.replicas}, Redis{State: RedisCountsOnly}, posted}.summary()
+		if lines := said(got); lines[0] != test.want || len(lines) != 2 { // the counts are listed, and the channel is not repeated
+			t.Errorf("%s: %q, expected %q", name, lines, test.want)
+		}
+	}
+	replicas := []stats.Replica{refusing, {ID: "r1", Seen: now, Heartbeat: stats.Heartbeat{Ready: true, Refused: map[string]string{"#b": "not_in_channel"}}}}
+	posted := map[string]time.Time{"#a": now}
+	want := []string{
+		"bad: Nothing is posted to #b, because Slack refuses the channel itself (not_in_channel): events for it are dead-lettered.",
+		"note: 1 of 2 replicas count #a as refused (is_archived)",
+	}
+	if diff := cmp.Diff(want, said(view{Status{Time: now, Replicas: replicas}, Redis{State: RedisOK}, posted}.summary())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -115,14 +115,14 @@ func (c *closedChannels) accepted(channel string) {
 	}
 }
 
-// list returns the closed channels with the code of each.
+// list returns the closed channels, as waits name them, with the code of each.
 func (c *closedChannels) list() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := map[string]string{}
 	for channel, r := range c.channels {
 		if !r.next.IsZero() {
-			list[channel] = r.code
+			list[laneOf(channel)] = r.code
 		}
 	}
 	return list

@@ -7,6 +7,7 @@ import (
 
 // Failing is an event that Slack has not taken, and that is tried again.
 type Failing struct {
+	Channel  string // as waits name it
 	Category string
 	EventID  string
 	Error    string    // Slack's code at its last post
@@ -34,7 +35,7 @@ func (f *failing) note(p *posting, wait time.Duration) {
 	if f.events == nil {
 		f.events = map[*posting]Failing{}
 	}
-	event := Failing{Category: p.Event.Category, EventID: p.Event.ID, Error: p.failure}
+	event := Failing{Channel: laneOf(p.channel), Category: p.Event.Category, EventID: p.Event.ID, Error: p.failure}
 	if wait > 0 {
 		event.Next = time.Now().Add(wait).UTC()
 	}

@@ -13,7 +13,7 @@ func TestOnlyAFewFailingEventsAreKnown(t *testing.T) {
 	}
 	failed := make([]*posting, mostFailing+1)
 	for i := range failed {
-		failed[i] = &posting{failure: "http_500"}
+		failed[i] = &posting{channel: "#a", failure: "http_500"}
 		s.failing.note(failed[i], 0)
 	}
 	if list := s.Failing(); len(list) != mostFailing {
@@ -24,7 +24,7 @@ func TestOnlyAFewFailingEventsAreKnown(t *testing.T) {
 		s.failing.forget(p)
 	}
 	list := s.Failing()
-	if len(list) != 1 || list[0].Error != "http_500" || time.Until(list[0].Next) < time.Second {
+	if len(list) != 1 || list[0].Error != "http_500" || list[0].Channel != "#a" || time.Until(list[0].Next) < time.Second {
 		t.Errorf("%+v, expected the one that has not ended, in a minute", list)
 	}
 }

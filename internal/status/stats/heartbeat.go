@@ -98,6 +98,7 @@ type Unposted struct {
 
 // Failing is an event that is tried again and again.
 type Failing struct {
+	Channel  string    `json:"channel"` // as in Wait
 	Category string    `json:"category"`
 	EventID  string    `json:"event_id"`
 	Error    string    `json:"error"`         // Slack's code at its last post
