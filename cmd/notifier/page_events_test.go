@@ -39,4 +39,10 @@ func TestThePageShowsRecentEvents(t *testing.T) {
 	see[bool](t, b, `location.search = "?open=event-section,now,<b>&category=errors&outcome=sent", true`)
 	kit.Eventually(t, "the filter is that of the link", func() bool { return see[string](t, b, filter) == "errors,sent" })
 	b.waitForText(t, "#events tbody", "sent")
+
+	// What the page does not have, as without Redis, stays in the address.
+	const late = `document.getElementById("event-section").remove(), history.replaceState(null, "", "?open=event-section&category=x"), remember(), location.search`
+	if got := see[string](t, b, late); got != "?open=event-section&category=x" {
+		t.Errorf("the address has %q", got)
+	}
 }

@@ -18,12 +18,15 @@ function clock(t) {
   return [t.getFullYear(), pad(t.getMonth() + 1), pad(t.getDate())].join("-") + " " + time;
 }
 
+// asked are the sections that the address opens.
+const asked = () => new URLSearchParams(location.search).getAll("open").join().split(",");
+
 // prepare puts into a page what only the browser knows: the reader's time zone, and which sections the
 // address opens.
 function prepare(page) {
   for (const time of page.querySelectorAll("time")) time.textContent = clock(new Date(time.dateTime));
   page.getElementById("zone").textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || "your time zone";
-  const open = new URLSearchParams(location.search).getAll("open").join().split(",");
+  const open = asked();
   for (const section of page.querySelectorAll("details")) section.open ||= open.includes(section.id);
 }
 
@@ -103,13 +106,15 @@ function showLost() {
   document.title = "not connected · notifier";
 }
 
-// remember puts what is open and the filter into the address, and asks for what belongs to it.
+// remember puts what is open and the filter into the address, and asks for what belongs to it. What the page does
+// not have now stays in the address: without Redis there are no sections, and they come back.
 function remember() {
   const query = new URLSearchParams();
   const open = Array.from(document.querySelectorAll("#all details[open], #event-section[open]"), details => details.id);
+  open.push(...asked().filter(id => id && !$(id)));
   if (open.length) query.set("open", open.join(","));
   for (const name of ["category", "outcome"]) {
-    const value = $("event-" + name)?.value.trim();
+    const value = $("event-" + name)?.value.trim() ?? new URLSearchParams(location.search).get(name);
     if (value) query.set(name, value);
   }
   const text = query.toString();

@@ -14,8 +14,8 @@ import (
 	"notifier/internal/term"
 )
 
-// Page is a status as the page shows it: ready texts. All times in texts are relative, because only the
-// browser knows the reader's time zone.
+// Page is a status as the page shows it: ready texts. Times in texts are relative or, as UTC, end in Z,
+// because only the browser knows the reader's time zone.
 type Page struct {
 	Summary  Summary
 	Said     string    // the same as long as a screen reader has nothing new to read out
@@ -206,6 +206,16 @@ func newBar(tier Tier, label string) PageBar {
 	}
 }
 
+// longest is the tier of the global limit that slots, holders and the timeline are about.
+func (s Status) longest() (longest Tier, window time.Duration) {
+	for _, tier := range s.Global.Tiers {
+		if limit, err := ratelimit.ParseLimit(tier.Limit); err == nil && limit[0].Window > window {
+			longest, window = tier, limit[0].Window
+		}
+	}
+	return longest, window
+}
+
 func (s Status) slotsSection() PageSection {
 	section := PageSection{ID: "slots", Title: "Slots", Note: "counted in buckets", Timeline: s.timeline()}
 	section.Text = PageText{ID: "holders", Text: s.holdersText()}
@@ -220,9 +230,10 @@ func (s Status) slotsSection() PageSection {
 		}})
 	}
 	if !s.InBuckets {
-		section.Note, section.Table = fmt.Sprintf("%d taken", s.fullest().Used), &table
+		longest, _ := s.longest()
+		section.Note, section.Table = fmt.Sprintf("%d taken", longest.Used), &table
+		section.More = andMore(longest.Used-len(table.Rows), "slot")
 	}
-	section.More = andMore(len(s.Slots)-len(table.Rows), "slot")
 	return section
 }
 
@@ -348,18 +359,12 @@ func (s Status) chart(scope Scope) *PageChart {
 
 // timeline draws how the slots of the longest global window become free, if nothing else is sent.
 func (s Status) timeline() *PageTimeline {
-	var longest Tier
-	var window time.Duration
-	for _, tier := range s.Global.Tiers {
-		if limit, err := ratelimit.ParseLimit(tier.Limit); err == nil && limit[0].Window > window {
-			longest, window = tier, limit[0].Window
-		}
-	}
+	longest, window := s.longest()
 	t := &PageTimeline{Text: s.timelineText(longest), Axis: []string{"now"}}
 	for quarter := range 4 {
 		t.Axis = append(t.Axis, term.Duration(window*time.Duration(quarter+1)/4))
 	}
-	taken := len(s.Slots)
+	taken := max(longest.Used, len(s.Slots)) // a slot may have been taken between the two reads
 	y := func(n int) float64 { return 100 - 100*float64(n)/float64(max(longest.Max, taken, 1)) }
 	var edge, frees strings.Builder
 	last := -1.0
@@ -371,7 +376,7 @@ func (s Status) timeline() *PageTimeline {
 			last = x
 		}
 	}
-	if taken > 0 {
+	if len(s.Slots) > 0 {
 		t.Edge = fmt.Sprintf("M0 %.2f%s", y(taken), edge.String())
 		t.Taken, t.Frees = t.Edge+"H0z", frees.String()
 	}
@@ -379,7 +384,8 @@ func (s Status) timeline() *PageTimeline {
 }
 
 func (s Status) timelineText(tier Tier) string {
-	taken := len(s.Slots)
+	known := len(s.Slots)
+	taken := max(tier.Used, known)
 	in := func(i int) string { return term.Duration(max(0, s.Slots[i].Frees.Sub(s.Time))) }
 	switch {
 	case s.InBuckets:
@@ -387,15 +393,18 @@ func (s Status) timelineText(tier Tier) string {
 			term.Count(tier.Used, "slot"), tier.Limit)
 	case taken == 0:
 		return "All slots are free."
+	case known == 0:
+		return fmt.Sprintf("%s of %s taken. There is no room to show when each is free.",
+			term.Count(taken, "slot"), tier.Limit)
+	case known < taken:
+		return fmt.Sprintf("%d slots of %s are taken. "+
+			"Only the newest %d are drawn: the first of them is free in %s, all of them in %s.",
+			taken, tier.Limit, known, in(known-1), in(0))
 	case taken == 1:
 		return fmt.Sprintf("1 slot of %s is taken; it is free in %s.", tier.Limit, in(0))
 	}
-	text := fmt.Sprintf("%d slots of %s are taken. The first is free in %s, half of them in %s, all in %s.",
+	return fmt.Sprintf("%d slots of %s are taken. The first is free in %s, half of them in %s, all in %s.",
 		taken, tier.Limit, in(taken-1), in(taken/2), in(0))
-	if tier.Used > taken {
-		text += fmt.Sprintf(" These are the newest %d of %d.", taken, tier.Used)
-	}
-	return text
 }
 
 const someLetters = "; kept as a dead letter, up to 60 a minute of each category"
@@ -496,16 +505,20 @@ func (s Status) replicasSection() PageSection {
 	}}
 	for _, replica := range s.Replicas {
 		state := PageCell{Text: "ready", Mark: "ok"}
-		if !replica.Ready {
-			state = PageCell{Text: "not ready", Mark: "bad"}
-		}
+		held := fmt.Sprint(replica.Held)
 		var waits []string
 		for _, wait := range replica.Waits {
 			waits = append(waits, cmp.Or(wait.Channel, wait.For))
 		}
+		waitsFor := cmp.Or(strings.Join(waits, ", "), "nothing")
+		switch {
+		case replica.Silent:
+			state, held, waitsFor = PageCell{Text: "silent", Mark: "bad"}, "–", "–"
+		case !replica.Ready:
+			state = PageCell{Text: "not ready", Mark: "bad"}
+		}
 		table.Rows = append(table.Rows, PageRow{replica.ID, []PageCell{
-			{Text: replica.ID}, state, {Text: fmt.Sprint(replica.Held)},
-			{Text: cmp.Or(strings.Join(waits, ", "), "nothing")}, {Time: &replica.Started},
+			{Text: replica.ID}, state, {Text: held}, {Text: waitsFor}, {Time: &replica.Started},
 			{Time: &replica.Seen, Small: ago(s.Time.Sub(replica.Seen))}, {Text: replica.Version},
 		}})
 	}

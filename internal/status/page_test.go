@@ -118,16 +118,21 @@ func TestThePageShowsWhoHoldsSlots(t *testing.T) {
 	slot := func(id string, frees time.Duration) ratelimit.Slot {
 		return ratelimit.Slot{ID: id, Category: strings.Trim(id, "-"), At: now, Frees: now.Add(frees)}
 	}
-	global := Scope{Tiers: []Tier{{Limit: "9/1h", Used: 3, Max: 9}}}
+	taken := func(n int) Scope {
+		return Scope{Tiers: []Tier{{Limit: "9/1h", Used: n, Max: 9}, {Limit: "5/1m", Used: 5, Max: 5}}}
+	}
+	global := taken(3)
 	all := []ratelimit.Slot{slot("c", 45*time.Minute), slot("b", 30*time.Minute), slot("-", 15*time.Minute)}
 	for name, test := range map[string]struct {
 		status                         Status
 		note, text, holders, edge, row string
 	}{
-		"none":    {Status{Global: global}, "3 taken", "All slots are free.", "All global slots are free.", "", ""},
+		"none":    {Status{Global: taken(0)}, "0 taken", "All slots are free.", "All global slots are free.", "", ""},
 		"buckets": {Status{Global: global, InBuckets: true}, "counted in buckets", "3 slots of 9/1h taken. When each is free is not known: they are counted in buckets.", "Who holds the global slots is not known: the limit is counted in buckets, without the events.", "", ""},
-		"one":     {Status{Global: global, Slots: all[:1], Holders: []Holder{{"c", 1}}}, "3 taken", "1 slot of 9/1h is taken; it is free in 45m.", "Global slots are held by: c 1.", "M0 88.89H750.0V100.00", "c"},
+		"one":     {Status{Global: taken(1), Slots: all[:1], Holders: []Holder{{"c", 1}}}, "1 taken", "1 slot of 9/1h is taken; it is free in 45m.", "Global slots are held by: c 1.", "M0 88.89H750.0V100.00", "c"},
 		"three":   {Status{Global: global, Slots: all, Holders: []Holder{{"c", 1}, {"", 1}}, Others: 1}, "3 taken", "3 slots of 9/1h are taken. The first is free in 15m, half of them in 30m, all in 45m.", "Global slots are held by: c 1, unknown 1, and 1 more.", "M0 66.67H250.0V77.78H500.0V88.89H750.0V100.00", "c b unknown"},
+		"cut":     {Status{Global: taken(8), Slots: all[:2], MoreSlots: 6, Unread: 5, Holders: []Holder{{"c", 1}, {"b", 2}}}, "8 taken", "8 slots of 9/1h are taken. Only the newest 2 are drawn: the first of them is free in 30m, all of them in 45m.", "Global slots are held by: c 1, b 2. Who holds the other 5 is not known.", "M0 11.11H500.0V88.89H750.0V100.00", "c b"},
+		"no room": {Status{Global: global, MoreSlots: 3, Holders: []Holder{{"c", 3}}}, "3 taken", "3 slots of 9/1h taken. There is no room to show when each is free.", "Global slots are held by: c 3.", "", ""},
 	} {
 		section := sectionOf(test.status, "slots")
 		var categories []string
@@ -138,6 +143,9 @@ func TestThePageShowsWhoHoldsSlots(t *testing.T) {
 		if diff := cmp.Diff([]string{test.note, test.text, test.holders, test.edge, test.row}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+	if more := sectionOf(Status{Global: taken(8), Slots: all[:2]}, "slots").More; more != "and 6 more slots" {
+		t.Errorf("more: %q", more)
 	}
 	if axis := sectionOf(Status{Global: global}, "slots").Timeline.Axis; !slices.Equal(axis, []string{"now", "15m", "30m", "45m", "1h"}) {
 		t.Errorf("axis %q", axis)
@@ -209,8 +217,10 @@ func TestThePageShowsChannelsOrdersAndReplicas(t *testing.T) {
 	if len(orders.List) != 12 || orders.List[0] != "mute of t until "+now.Add(time.Minute).Format(time.RFC3339)+" (1m), by ann: noise" || orders.Note != "14 in force" || orders.More != "and 2 more orders" {
 		t.Errorf("orders: %+v", orders)
 	}
+	s.Replicas = append(s.Replicas, stats.Replica{ID: "b", Seen: now, Silent: true, Heartbeat: stats.Heartbeat{Started: now}})
+	replicas = sectionOf(s, "replica-section")
 	at := now.Format(time.TimeOnly)
-	if diff := cmp.Diff([]string{"a | not ready | 2 | #alerts, redis | " + at + " | " + at + " now | v1"}, rowsOf(replicas)); diff != "" || replicas.Note != "2 of 3 ready" || replicas.More != "and 2 more replicas" {
+	if diff := cmp.Diff([]string{"a | not ready | 2 | #alerts, redis | " + at + " | " + at + " now | v1", "b | silent | – | – | " + at + " | " + at + " now | "}, rowsOf(replicas)); diff != "" || replicas.Note != "2 of 4 ready" || replicas.More != "and 2 more replicas" {
 		t.Errorf("replicas: %s, %s (-want +got):\n%s", replicas.Note, replicas.More, diff)
 	}
 	if got := sectionOf(s, "reserve-section"); got.Note != "3 slots kept" || got.Text.Text != "Global slots are kept for: payments 3 of 5, x 0 of 1, and 1 more." {

@@ -93,7 +93,7 @@ func (s *Status) fit(most int) {
 		}
 		switch {
 		case len(s.Slots) > fewSlots:
-			s.Slots = s.Slots[:fewSlots]
+			s.Slots, s.MoreSlots = s.Slots[:fewSlots], s.MoreSlots+len(s.Slots)-fewSlots
 		case s.shortenSources(fewSources):
 		case leaveOutMinutes(s.Groups), leaveOutMinutes(s.Categories):
 		case len(s.Sources) >= 2*fewWithSources:
@@ -101,7 +101,7 @@ func (s *Status) fit(most int) {
 		case len(s.Replicas) > fewReplicas:
 			s.leaveOutReplicas()
 		case len(s.Slots) > 0:
-			s.Slots = s.Slots[:len(s.Slots)/2]
+			s.Slots, s.MoreSlots = half(s.Slots, s.MoreSlots)
 		case len(s.Categories) > 0 && len(s.Categories) >= len(s.Groups):
 			s.Categories, s.More = half(s.Categories, s.More)
 		case len(s.Groups) > 0:

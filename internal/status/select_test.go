@@ -100,6 +100,9 @@ func TestAStatusFits(t *testing.T) {
 		if len(s.Categories)+s.More != test.categories || len(s.Categories) < min(test.categories, 25) {
 			t.Errorf("%+v: %d categories and %d more", test, len(s.Categories), s.More)
 		}
+		if len(s.Slots)+s.MoreSlots != test.slots || s.Unread != 0 {
+			t.Errorf("%+v: %d slots and %d more, %d not read", test, len(s.Slots), s.MoreSlots, s.Unread)
+		}
 		without := slices.IndexFunc(s.Categories, func(scope Scope) bool { return scope.Minutes == nil })
 		if without >= 0 && slices.ContainsFunc(s.Categories[without:], func(scope Scope) bool { return scope.Minutes != nil }) {
 			t.Errorf("%+v: a category without minutes stands above one that has them", test)

@@ -70,7 +70,8 @@ type Status struct {
 	Reserves     []ratelimit.Reserve `json:"reserves"`         // what is kept of the global limit for whom, in alphabetical order
 	MoreReserves int                 `json:"more_reserves"`    // how many were left out, because there is no room for them
 	Slots        []ratelimit.Slot    `json:"slots"`            // of the longest global window, the newest first; at most 1000, and 100 where there is no room for more
-	MoreSlots    int                 `json:"more_slots"`       // that are taken: older ones, and in buckets
+	MoreSlots    int                 `json:"more_slots"`       // how many further ones are taken: older ones, and in buckets
+	Unread       int                 `json:"-"`                // of these, the ones that were not read: who holds them is not known
 	InBuckets    bool                `json:"slots_in_buckets"` // the global limit is counted in buckets, so slots and holders are not known
 	Holders      []Holder            `json:"holders"`          // of the newest 1000 slots, those with the most first; at most 10
 	Others       int                 `json:"more_holders"`     // how many were left out
@@ -211,7 +212,8 @@ func (s *Status) setSlots(slots []ratelimit.Slot, f forecaster) {
 		}
 		exact = exact || ratelimit.Limit{usage.Tier}.Exact()
 	}
-	s.MoreSlots = max(0, longest.Used-len(slots))
+	s.Unread = max(0, longest.Used-len(slots))
+	s.MoreSlots = s.Unread
 	s.InBuckets = len(slots) == 0 && (s.MoreSlots > 0 || !exact)
 }
 

@@ -149,7 +149,7 @@ func TestAStatusPutsLimitsAndCountsTogether(t *testing.T) {
 			{Category: "quiet", Tiers: []Tier{{Limit: "10/30m", Max: 10}}, Forecast: &Forecast{Sends: true}, Minutes: []Minute{}},
 		},
 		Groups: []Scope{}, Reserves: []ratelimit.Reserve{},
-		MoreSlots: 12, InBuckets: true, Holders: []Holder{}, // whose they are is not known
+		MoreSlots: 12, Unread: 12, InBuckets: true, Holders: []Holder{}, // whose they are is not known
 		Sources:   map[string][]stats.SourceCount{},
 		Outcomes:  []Outcome{{"sent", "", 12}, {"dropped", "category", 5}, {"dropped", "global", 1}, {"dropped", "reply", 50}, {"dead", "malformed", 1}},
 		CooldownS: 1.5, Pauses: []Pause{{Channel: "#alerts", LeftS: 1.5, Text: "#alerts: Slack asked to wait 2 s"}}, Held: 7, Unposted: []Unposted{}, Replicas: k.replicas,

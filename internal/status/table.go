@@ -107,8 +107,8 @@ func (s Status) holdersText() string {
 		parts = append(parts, fmt.Sprintf("and %d more", s.Others))
 	}
 	text := fmt.Sprintf("Global slots are held by: %s.", strings.Join(parts, ", "))
-	if s.MoreSlots > 0 {
-		text += fmt.Sprintf(" Who holds the other %d is not known.", s.MoreSlots)
+	if s.Unread > 0 {
+		text += fmt.Sprintf(" Who holds the other %d is not known.", s.Unread)
 	}
 	return text
 }
