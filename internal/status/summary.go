@@ -192,8 +192,8 @@ func (v view) failingChannels() (s Summary, failing bool) {
 	}
 	if len(channels) > 0 {
 		names := fewNames(channels, "channel")
-		text := fmt.Sprintf("Nothing is posted to %s, because Slack refuses the channel itself (%s): events for it are dead-lettered.",
-			names, strings.Join(unique(codes), ", "))
+		because := fmt.Sprintf("because Slack refuses the channel itself (%s)", strings.Join(unique(codes), ", "))
+		text := fmt.Sprintf("Nothing is posted to %s, %s: events for it are dead-lettered.", names, because)
 		return Summary{Kind: "refused " + strings.Join(channels, " "), Level: LevelBad, Title: "nothing to " + names, Text: text + v.heldText()}, true
 	}
 	var paused, closed, some []string
@@ -230,7 +230,8 @@ func (v view) failingChannels() (s Summary, failing bool) {
 		}
 		return Summary{Kind: "channels " + names, Level: LevelBad, Title: "nothing to " + names, Text: text + v.heldText()}, true
 	case len(partly) > 0:
-		return Summary{Kind: partly[0].Kind, Level: LevelNote, Title: "channel refused", Text: partly[0].Text + "." + v.heldText()}, true
+		text := partly[0].Text + "." + v.heldText()
+		return Summary{Kind: partly[0].Kind, Level: LevelNote, Title: "channel refused", Text: text}, true
 	case len(some) > 0:
 		text := "Slack refused " + some[0]
 		if len(some) > 1 {
@@ -246,7 +247,8 @@ func (v view) failingChannels() (s Summary, failing bool) {
 	return s, false
 }
 
-// failedIn is how many events for a channel were tried and fail, as far as replicas list them. Others wait untried.
+// failedIn is how many events for a channel were tried and fail, as far as replicas list them. Others wait
+// untried.
 func (v view) failedIn(channel string) int {
 	failed := map[[2]string]bool{}
 	for _, replica := range v.Replicas {
@@ -259,8 +261,8 @@ func (v view) failedIn(channel string) int {
 	return len(failed)
 }
 
-// refusal is about a channel that refuses the messages of some replica. Since when is not known, so another replica
-// counts as posting there for a minute.
+// refusal is about a channel that refuses the messages of some replica. Since when is not known, so another
+// replica counts as posting there for a minute.
 func (v view) refusal(channel, code string) Attention {
 	running := reporting(v.Replicas)
 	n := 0
@@ -270,7 +272,8 @@ func (v view) refusal(channel, code string) Attention {
 		}
 	}
 	if n < len(running) && v.Time.Sub(v.posted[channel]) < time.Minute {
-		text := fmt.Sprintf("%d of %s count %s as refused (%s)", n, term.Count(len(running), "replica"), channel, code)
+		replicas := term.Count(len(running), "replica")
+		text := fmt.Sprintf("%d of %s count %s as refused (%s)", n, replicas, channel, code)
 		return Attention{Kind: "some refuse " + channel, Level: LevelNote, Text: text}
 	}
 	return Attention{Kind: "refused " + channel, Level: LevelBad, Text: refusedText(channel, code)}
@@ -342,7 +345,8 @@ func (v view) limits() Summary {
 	return Summary{Kind: "some", Level: LevelNote, Title: slots, Text: taken + v.fullText(full) + "."}
 }
 
-// keptFor is for whom slots of a global tier are kept. Where reserves are reported for a longer one, it is all of them.
+// keptFor is for whom slots of a global tier are kept. Where reserves are reported for a longer one, it is all
+// of them.
 func keptFor(reserves []ratelimit.Reserve, tier Tier) []string {
 	var names []string
 	for _, reserve := range reserves {

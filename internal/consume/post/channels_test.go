@@ -48,4 +48,10 @@ func TestARefusedChannelIsTriedOnceAMinute(t *testing.T) {
 	if len(c.list()) != 0 {
 		t.Errorf("the list is %v after a success", c.list())
 	}
+	for range rejectionsToClose {
+		c.rejected("", "channel_is_archived")
+	}
+	if list := c.list(); list[webhookLane] == "" {
+		t.Errorf("%v, expected the webhook's channel under the name that waits give it", list)
+	}
 }
