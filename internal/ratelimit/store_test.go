@@ -143,35 +143,6 @@ func (s *store) advance(t testing.TB, d time.Duration) {
 	}
 }
 
-// pass lets d pass between two events, which is the load of a test in real time: by the clock on a redis-server, at once on
-// the embedded store.
-func (s *store) pass(t testing.TB, d time.Duration) {
-	t.Helper()
-	if s.embedded != nil {
-		s.advance(t, d)
-		return
-	}
-	time.Sleep(d) // the rate of the events
-}
-
-// eventually waits until look returns nil: for as long as it takes on a redis-server, and on the embedded store by setting
-// its clock forward, a step at a time and ten seconds at most.
-func (s *store) eventually(t testing.TB, step time.Duration, look func() error) {
-	t.Helper()
-	if s.embedded == nil {
-		kit.EventuallyNil(t, look)
-		return
-	}
-	err := look()
-	for passed := time.Duration(0); err != nil; passed += step {
-		if passed > 10*time.Second {
-			t.Fatalf("after %s of the store's time still: %v", passed, err)
-		}
-		s.advance(t, step)
-		err = look()
-	}
-}
-
 // replies is a hook that keeps the latest reply of a script as it came, with the times that a Decision leaves out.
 type replies struct {
 	mu     sync.Mutex

@@ -210,7 +210,7 @@ func TestThePageShowsChannelsOrdersAndReplicas(t *testing.T) {
 	for i := range 12 { // more than the list of what needs attention names
 		s.Steering = append(s.Steering, steering.Order{Kind: steering.Mute, Target: "t" + strings.Repeat("x", i), Until: now.Add(time.Minute), By: "ann", Reason: "noise"})
 	}
-	channels, orders, replicas := sectionOf(s, "channel-section"), sectionOf(s, "steering-section"), sectionOf(s, "replica-section")
+	channels, orders := sectionOf(s, "channel-section"), sectionOf(s, "steering-section")
 	if diff := cmp.Diff([]string{"#alerts: 3", "#alerts: paused", "#gone rejects every message (is_archived); its events are dead-lettered"}, channels.List); diff != "" || channels.Note != "3 events waiting, 1 paused, 1 refusing" {
 		t.Errorf("channels: %s (-want +got):\n%s", channels.Note, diff)
 	}
@@ -218,7 +218,7 @@ func TestThePageShowsChannelsOrdersAndReplicas(t *testing.T) {
 		t.Errorf("orders: %+v", orders)
 	}
 	s.Replicas = append(s.Replicas, stats.Replica{ID: "b", Seen: now, Silent: true, Heartbeat: stats.Heartbeat{Started: now}})
-	replicas = sectionOf(s, "replica-section")
+	replicas := sectionOf(s, "replica-section")
 	at := now.Format(time.TimeOnly)
 	if diff := cmp.Diff([]string{"a | not ready | 2 | #alerts, redis | " + at + " | " + at + " now | v1", "b | silent | – | – | " + at + " | " + at + " now | "}, rowsOf(replicas)); diff != "" || replicas.Note != "2 of 4 ready" || replicas.More != "and 2 more replicas" {
 		t.Errorf("replicas: %s, %s (-want +got):\n%s", replicas.Note, replicas.More, diff)
