@@ -87,7 +87,7 @@ func (h *Holdup) addSilent(of running) {
 		return
 	}
 	first := slices.MinFunc(silent, func(a, b stats.Replica) int { return a.Seen.Compare(b.Seen) })
-	h.add(stats.Wait{For: waitWorker, Reason: fmt.Sprintf("%s has not reported for %s: what it held is redelivered to others",
+	h.add(stats.Wait{For: waitWorker, Reason: fmt.Sprintf("%s has not reported for %s: if it held this event, another worker gets it",
 		first.ID, term.Duration(of.hour.Now.Sub(first.Seen)))})
 }
 

@@ -39,7 +39,7 @@ func TestHoldupNamesWhatKeepsACategory(t *testing.T) {
 		},
 		"the pace": {known{turn: 12 * time.Second}, paced, []string{"#a: its turn in about 42s at most, 4 events wait in the pace 1/10s"}},
 		"another worker died": {
-			known{}, stats.Heartbeat{}, []string{"dead has not reported for 8s: what it held is redelivered to others"},
+			known{}, stats.Heartbeat{}, []string{"dead has not reported for 8s: if it held this event, another worker gets it"},
 		},
 		"silence": {
 			known{hour: stats.Hour{Now: now.Add(40 * time.Second)}}, stats.Heartbeat{}, []string{"no worker has reported for 40s"},
