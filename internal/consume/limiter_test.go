@@ -24,17 +24,6 @@ func (l countingLimiter) Admit(ctx context.Context, batch []ratelimit.Request) (
 	return decisions, err
 }
 
-// countingAdmits counts the calls.
-type countingAdmits struct {
-	consume.Limiter
-	calls *atomic.Int64
-}
-
-func (l countingAdmits) Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error) {
-	l.calls.Add(1)
-	return l.Limiter.Admit(ctx, batch)
-}
-
 // refusingLimiter refuses the events with these ids, and asks the real limiter about all others.
 type refusingLimiter struct {
 	consume.Limiter

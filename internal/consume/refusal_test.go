@@ -61,7 +61,7 @@ func TestHeldEventIsOneWaitForAFullRedis(t *testing.T) {
 	s := newFixtureWith(t, func(t *testing.T) *redistest.Server { return redistest.StartProcess(t) })
 	var asked atomic.Int64
 	s.started(func(c *setup) {
-		c.limiter = func(l consume.Limiter) consume.Limiter { return countingAdmits{l, &asked} }
+		c.limiter = func(l consume.Limiter) consume.Limiter { return countedCalls{l, &asked} }
 	})
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	s.publish("errors", "hello")
