@@ -187,7 +187,7 @@ func (s steer) report(ctx context.Context, version int64, lines []string) error 
 // followers is how many of the replicas that run follow a version, and whether all do. A silent one has died, or
 // follows when it goes on.
 func followers(replicas []stats.Replica, version int64) (text string, all bool) {
-	replicas = slices.DeleteFunc(replicas, func(r stats.Replica) bool { return r.Silent })
+	replicas = stats.Running(replicas)
 	var behind []string
 	for _, replica := range replicas {
 		if replica.Steering < version {

@@ -3,7 +3,6 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,10 +28,9 @@ func (v view) attention(said string) []Attention {
 		}
 	}
 	v.addWaits(add)
-	refused := refusedChannels(v.Replicas)
-	for _, channel := range slices.Sorted(maps.Keys(refused)) {
-		if a := v.refusal(channel, refused[channel]); a.Kind != said {
-			add(a.Level, a.Kind, a.Text)
+	for _, refusal := range v.refusals() {
+		if refusal.Kind != said {
+			add(refusal.Level, refusal.Kind, refusal.Text)
 		}
 	}
 	add(LevelBad, "dead", deadText(v.Outcomes))
@@ -165,28 +163,6 @@ func orderText(o steering.Order, now time.Time) string {
 	text := fmt.Sprintf("%s until %s (%s), by %s",
 		o.What(), o.Until.Format(time.RFC3339), term.Duration(o.Until.Sub(now)), cmp.Or(o.By, "nobody"))
 	return strings.TrimSuffix(text+": "+o.Reason, ": ")
-}
-
-// refusedChannels are the channels that reject every message, with Slack's code.
-func refusedChannels(replicas []stats.Replica) map[string]string {
-	codes := map[string]string{}
-	for _, replica := range replicas {
-		maps.Copy(codes, replica.Refused)
-	}
-	return codes
-}
-
-func refusedText(channel, code string) string {
-	return fmt.Sprintf("%s rejects every message (%s); its events are dead-lettered", channel, code)
-}
-
-// refusedTexts are refusedChannels for people.
-func refusedTexts(replicas []stats.Replica) (texts []string) {
-	codes := refusedChannels(replicas)
-	for _, channel := range slices.Sorted(maps.Keys(codes)) {
-		texts = append(texts, refusedText(channel, codes[channel]))
-	}
-	return texts
 }
 
 // write writes the sentence, and a line for each thing that needs attention.

@@ -115,15 +115,10 @@ func variantsOf(replicas []stats.Replica) []*variant {
 	return variants
 }
 
-// reporting are the replicas that are not silent.
-func reporting(replicas []stats.Replica) []stats.Replica {
-	return slices.DeleteFunc(slices.Clone(replicas), func(r stats.Replica) bool { return r.Silent })
-}
-
 // lastKnown are the replicas whose settings count. Silent ones must not outvote their successors; where all are
 // silent, as while Redis stores no heartbeats, their settings are the best that is known.
 func lastKnown(replicas []stats.Replica) []stats.Replica {
-	if running := reporting(replicas); len(running) > 0 {
+	if running := stats.Running(replicas); len(running) > 0 {
 		return running
 	}
 	return replicas

@@ -101,10 +101,8 @@ func (e *Explanation) setChannel(of running) {
 	e.RouteUnknown, e.Pace = of.settings.RoutesUnknown, of.settings.Pace()
 	lane := of.settings.laneOf(e.Category)
 	e.Pauses = []Pause{}
-	for _, pause := range of.pauses {
-		if pause.Channel == "" || pause.Channel == lane {
-			e.Pauses = append(e.Pauses, newPause(pause))
-		}
+	for _, pause := range of.pausesFor(lane) {
+		e.Pauses = append(e.Pauses, newPause(pause))
 	}
 	for _, unposted := range UnpostedOf(of.replicas, e.Time) {
 		if unposted.Channel == lane {

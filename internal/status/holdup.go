@@ -50,11 +50,9 @@ func (s Source) Holdup(ctx context.Context, category, id string) (Holdup, error)
 	if silence := silenceOf(of.replicas, of.hour.Now); silence != "" {
 		h.add(stats.Wait{For: waitWorker, Reason: silence})
 	}
-	for _, pause := range of.pauses {
-		if pause.Channel == "" || pause.Channel == lane {
-			asked := ratelimit.Pause{Left: pause.Left}.String()
-			h.add(stats.Wait{For: waitSlack, Channel: pause.Channel, Reason: asked})
-		}
+	for _, pause := range of.pausesFor(lane) {
+		asked := ratelimit.Pause{Left: pause.Left}.String()
+		h.add(stats.Wait{For: waitSlack, Channel: pause.Channel, Reason: asked})
 	}
 	for _, replica := range of.replicas {
 		for _, f := range replica.Failing {
@@ -79,7 +77,7 @@ func (s Source) Holdup(ctx context.Context, category, id string) (Holdup, error)
 
 // addSilent adds the replica that has not reported for longest: it may have had the event when it died.
 func (h *Holdup) addSilent(of running) {
-	if len(reporting(of.replicas)) == 0 {
+	if len(stats.Running(of.replicas)) == 0 {
 		return // which is said already
 	}
 	silent := slices.DeleteFunc(slices.Clone(of.replicas), func(r stats.Replica) bool { return !r.Silent })

@@ -34,6 +34,12 @@ type running struct {
 	pauses   []ratelimit.Pause
 }
 
+// pausesFor are the pauses that concern a channel: its own, and that of the workspace.
+func (r running) pausesFor(lane string) []ratelimit.Pause {
+	other := func(p ratelimit.Pause) bool { return p.Channel != "" && p.Channel != lane }
+	return slices.DeleteFunc(slices.Clone(r.pauses), other)
+}
+
 const ownLimits = "the limits are those that are set here."
 
 // look reads what replicas report, chooses the settings, and makes a limiter that reads with them. Errors are
@@ -95,7 +101,7 @@ func (s Source) Compare(ctx context.Context, own string) (differ []Difference, r
 	if err != nil {
 		return nil, 0, err
 	}
-	variants := variantsOf(reporting(all))
+	variants := variantsOf(stats.Running(all))
 	for _, v := range variants {
 		replicas += len(v.replicas)
 	}

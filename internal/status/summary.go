@@ -3,7 +3,6 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -106,7 +105,7 @@ func (v view) stopped() (kind, why string) {
 	if silence := silenceOf(v.Replicas, v.Time); silence != "" {
 		return "no replica", silence
 	}
-	running := reporting(v.Replicas)
+	running := stats.Running(v.Replicas)
 	if !slices.ContainsFunc(running, func(r stats.Replica) bool { return !v.unready(r) }) {
 		return "unready", "no worker is ready"
 	}
@@ -127,7 +126,7 @@ func silenceOf(replicas []stats.Replica, now time.Time) string {
 	switch {
 	case len(replicas) == 0:
 		return "no worker has reported in the last minute"
-	case len(reporting(replicas)) > 0:
+	case len(stats.Running(replicas)) > 0:
 		return ""
 	}
 	newest := slices.MaxFunc(replicas, func(a, b stats.Replica) int { return a.Seen.Compare(b.Seen) })
@@ -169,114 +168,13 @@ func unique(list []string) []string {
 
 // partly is for when some replicas send nothing, or read nothing more.
 func (v view) partly() (s Summary, partly bool) {
-	running := reporting(v.Replicas)
+	running := stats.Running(v.Replicas)
 	waiting, _, causes := idle(running, append([]string{"backlog"}, everything...))
 	if waiting == 0 {
 		return s, false
 	}
 	text := fmt.Sprintf("Partly working: %d of %s wait, because %s.%s", waiting, term.Count(len(running), "replica"), causes, v.heldText())
 	return Summary{Kind: "partly " + causes, Level: LevelNote, Title: "partly working", Text: text}, true
-}
-
-// failingChannels is for when Slack takes no posts, or not all, in some channels.
-func (v view) failingChannels() (s Summary, failing bool) {
-	refused := refusedChannels(v.Replicas)
-	var channels, codes []string
-	var partly []Attention
-	for _, channel := range slices.Sorted(maps.Keys(refused)) {
-		if a := v.refusal(channel, refused[channel]); a.Level == LevelNote {
-			partly = append(partly, a)
-			continue
-		}
-		channels, codes = append(channels, channel), append(codes, refused[channel])
-	}
-	if len(channels) > 0 {
-		names := fewNames(channels, "channel")
-		because := fmt.Sprintf("because Slack refuses the channel itself (%s)", strings.Join(unique(codes), ", "))
-		text := fmt.Sprintf("Nothing is posted to %s, %s: events for it are dead-lettered.", names, because)
-		return Summary{Kind: "refused " + strings.Join(channels, " "), Level: LevelBad, Title: "nothing to " + names, Text: text + v.heldText()}, true
-	}
-	var paused, closed, some []string
-	longest, failed, one := 0.0, 0, ""
-	for _, pause := range v.Pauses {
-		paused = append(paused, pause.Channel)
-		longest = max(longest, pause.LeftS)
-	}
-	var first *time.Time
-	for _, w := range v.waits() {
-		events := v.failedIn(w.Channel)
-		what := "one event"
-		if events > 1 {
-			what = term.Count(events, "event")
-		}
-		what += " for " + w.Text() + v.since(&w.Since)
-		switch {
-		case w.Channel == "" || slices.Contains(paused, w.Channel):
-		case v.posted[w.Channel].After(w.Since): // by another replica: Slack takes other events there
-			some = append(some, what)
-		default:
-			closed, failed, one = append(closed, w.Channel), failed+events, what
-			if first == nil || w.Since.Before(*first) {
-				first = &w.Since
-			}
-		}
-	}
-	switch {
-	case len(closed) > 0:
-		names := fewNames(unique(closed), "channel")
-		text := fmt.Sprintf("Nothing is posted to %s: %s%s.", names, waitTexts["slack"], v.since(first))
-		if failed == 1 { // what else waits was not tried
-			text = "Slack refused " + one + "; nothing was posted there since."
-		}
-		return Summary{Kind: "channels " + names, Level: LevelBad, Title: "nothing to " + names, Text: text + v.heldText()}, true
-	case len(partly) > 0:
-		text := partly[0].Text + "." + v.heldText()
-		return Summary{Kind: partly[0].Kind, Level: LevelNote, Title: "channel refused", Text: text}, true
-	case len(some) > 0:
-		text := "Slack refused " + some[0]
-		if len(some) > 1 {
-			text += ", and some for other channels"
-		}
-		text += "." + v.heldText()
-		return Summary{Kind: "refused events", Level: LevelNote, Title: "events refused", Text: text}, true
-	case len(paused) > 0:
-		names := fewNames(unique(paused), "channel")
-		text := fmt.Sprintf("Nothing is posted to %s for %s, because Slack asked to wait.%s", names, seconds(longest), v.heldText())
-		return Summary{Kind: "channels " + names, Level: LevelNote, Title: names + " paused", Text: text}, true
-	}
-	return s, false
-}
-
-// failedIn is how many events for a channel were tried and fail, as far as replicas list them. Others wait
-// untried.
-func (v view) failedIn(channel string) int {
-	failed := map[[2]string]bool{}
-	for _, replica := range v.Replicas {
-		for _, f := range replica.Failing {
-			if f.Channel == channel {
-				failed[[2]string{f.Category, f.EventID}] = true
-			}
-		}
-	}
-	return len(failed)
-}
-
-// refusal is about a channel that refuses the messages of some replica. Since when is not known, so another
-// replica counts as posting there for a minute.
-func (v view) refusal(channel, code string) Attention {
-	running := reporting(v.Replicas)
-	n := 0
-	for _, replica := range running {
-		if replica.Refused[channel] != "" {
-			n++
-		}
-	}
-	if n < len(running) && v.Time.Sub(v.posted[channel]) < time.Minute {
-		replicas := term.Count(len(running), "replica")
-		text := fmt.Sprintf("%d of %s count %s as refused (%s)", n, replicas, channel, code)
-		return Attention{Kind: "some refuse " + channel, Level: LevelNote, Text: text}
-	}
-	return Attention{Kind: "refused " + channel, Level: LevelBad, Text: refusedText(channel, code)}
 }
 
 // fewNames are names, or how many there are.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"notifier/internal/status/stats"
 	"notifier/internal/term"
 )
 
@@ -155,7 +156,7 @@ func (s Status) writeOutcomes(text *strings.Builder) {
 
 // writeReplicas writes how many replicas run. Ready ones can be without use, as long as nothing is sent.
 func (s Status) writeReplicas(text *strings.Builder) {
-	known := len(reporting(s.Replicas))
+	known := len(stats.Running(s.Replicas))
 	fmt.Fprintf(text, "Replicas: %d", known+s.MoreReplicas)
 	if s.Summary.Level != LevelBad {
 		fmt.Fprintf(text, ", ready %d", s.Ready)

@@ -152,6 +152,11 @@ func (h Heartbeat) everything() int {
 	return all
 }
 
+// Running are the replicas that are not silent.
+func Running(replicas []Replica) []Replica {
+	return slices.DeleteFunc(slices.Clone(replicas), func(r Replica) bool { return r.Silent })
+}
+
 // Replica is a replica that has reported in the last minute.
 type Replica struct {
 	ID   string    `json:"id"`
