@@ -113,7 +113,8 @@ func (f deadFilter) each(ctx context.Context, stream *letters.Stream, scan func(
 		}
 	}
 	if len(absent) > 0 {
-		return fmt.Errorf("%s in stream %s; \"notifier dead list\" shows those that do", missing(absent), stream.Name())
+		return fmt.Errorf("%s in stream %s: replayed and deleted letters are gone; \"notifier dead list\" shows those that exist",
+			missing(absent), stream.Name())
 	}
 	return nil
 }

@@ -163,7 +163,8 @@ func (v statusView) text(ctx context.Context) (string, error) {
 	defer cancel()
 	answer, shown, err := v.ask(ctx)
 	if err != nil {
-		return "", fmt.Errorf("REDIS_URL: %w", err)
+		return "", fmt.Errorf("REDIS_URL: %w; where the workers cannot use it either they send nothing, and events wait in NATS: "+
+			"\"notifier check\" looks at all services", err)
 	}
 	if v.json {
 		var text strings.Builder

@@ -107,8 +107,12 @@ func (w whyOutput) run(ctx context.Context, store app.Store) error {
 		answers = []whyAnswer{unknown}
 	}
 	for i := range answers {
-		if a := &answers[i]; a.mayBeUnread() {
+		a := &answers[i]
+		if a.mayBeUnread() {
 			a.Unread = inNATS.unread
+		}
+		if a.Recorded != nil {
+			a.Recorded.LetterGone = slices.Contains(inNATS.gone, a.Recorded.LetterSeq)
 		}
 	}
 	if err != nil {

@@ -52,7 +52,8 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 // whyRecorded is a recorded outcome, and when the limit that refused it had room again.
 type whyRecorded struct {
 	recent.Outcome
-	RoomAt time.Time `json:"room_at,omitzero"`
+	RoomAt     time.Time `json:"room_at,omitzero"`
+	LetterGone bool      `json:"letter_gone,omitempty"` // it was replayed or deleted
 }
 
 // newAnswers puts together what Redis and workers know of the events with an id; outcomes has the latest
@@ -198,6 +199,9 @@ func (a whyAnswer) text() string {
 	}
 	if a.Recorded != nil {
 		for _, f := range a.Recorded.Facts() {
+			if f.Name == "letter" && a.Recorded.LetterGone {
+				f.Text = fmt.Sprintf("%d is gone: it was replayed or deleted", a.Recorded.LetterSeq)
+			}
 			add(f.Name, f.Text)
 		}
 		if a.Recorded.Reason == outcome.Duplicate {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"notifier/internal/consume/letters"
 	"notifier/internal/outcome"
 	"notifier/internal/outcome/recent"
 	"notifier/internal/settings"
@@ -26,6 +27,7 @@ type recorded struct {
 	err       error            // why these are not known; nil also where there is no stream of them yet
 	unread    *unread          // where an event can be: without an outcome, or a dead one; nil: nothing waits there
 	unreadErr error            // why that is not known
+	gone      []uint64         // letters of these outcomes that do not exist any more, as far as that is known
 }
 
 // unread is what waits in the stream of events.
@@ -56,9 +58,33 @@ func askNATS(ctx context.Context, id, category string) (r recorded) {
 		if len(r.outcomes) == 0 || slices.ContainsFunc(r.outcomes, died) {
 			r.unread, r.unreadErr = readUnread(ctx, from.connection, from.settings)
 		}
+		r.gone = goneLetters(ctx, from, r.outcomes)
 		return nil
 	})
 	return r
+}
+
+// goneLetters are the letters of outcomes that do not exist any more. Not everybody may ask for letters, so
+// those that cannot be asked for are left out.
+func goneLetters(ctx context.Context, from outcomeSource, outcomes []recent.Outcome) (gone []uint64) {
+	if !slices.ContainsFunc(outcomes, func(o recent.Outcome) bool { return o.LetterSeq > 0 }) {
+		return nil
+	}
+	stream, err := letters.Open(ctx, from.connection, from.settings.Stream, from.settings.Pattern)
+	if err != nil {
+		return nil
+	}
+	for _, o := range outcomes {
+		if o.LetterSeq == 0 {
+			continue
+		}
+		if _, err := stream.Get(ctx, o.LetterSeq); errors.Is(err, letters.ErrNoLetter) {
+			gone = append(gone, o.LetterSeq)
+		} else if err != nil {
+			return gone
+		}
+	}
+	return gone
 }
 
 // readUnread asks what waits in the stream of events; nil: nothing. When the oldest was stored is known to

@@ -14,13 +14,13 @@ import (
 	"notifier/test/redistest"
 )
 
-// worker pretends that one with these settings runs, until the end of the test or until stop is called.
-func worker(t *testing.T, replica string, s settings.Settings, shown stats.Settings) (stop func()) {
+// worker pretends that one runs and reports this, until the end of the test or until stop is called.
+func worker(t *testing.T, replica string, s settings.Settings, beat stats.Heartbeat) (stop func()) {
 	t.Helper()
 	flushed := make(chan stats.Flushed, 1)
 	recorder, err := stats.NewRecorder(stats.Config{
 		Redis: s.Store.Redis, Namespace: s.Store.Namespace, Replica: replica, Every: 10 * time.Millisecond,
-		Heartbeat: func() stats.Heartbeat { return stats.Heartbeat{Settings: shown} },
+		Heartbeat: func() stats.Heartbeat { return beat },
 		Flushed: func(f stats.Flushed) {
 			select {
 			case flushed <- f:
@@ -48,6 +48,20 @@ func workersOf(t *testing.T, s settings.Settings) status.Source {
 	return status.Source{Limiter: limiter, Stats: reader, Own: s.StatusConfig()}
 }
 
+// TestRunningReplicasThatSendNothing are a warning; that none runs is a note.
+func TestRunningReplicasThatSendNothing(t *testing.T) {
+	t.Parallel()
+	s := parsed(t, func(env *settings.Environment) { env.RedisURL = redistest.Start(t).URL() })
+	look := func() []Finding {
+		t.Helper()
+		return found(t, func(ctx context.Context, s settings.Settings, r *report) { checkWorkers(ctx, workersOf(t, s), r) }, s)
+	}
+	wantFinding(t, look(), Note, "Nothing is sent: no worker has reported in the last minute.")
+	waits := stats.Heartbeat{Waits: []stats.Wait{{For: "credentials", Since: time.Now()}}}
+	worker(t, "a", s, waits)
+	wantFinding(t, look(), Warn, "Nothing is sent: Slack does not accept the token or the webhook")
+}
+
 // TestRunningReplicas: a check names what the running workers have otherwise, and a deployment that shares
 // the namespace.
 func TestRunningReplicas(t *testing.T) {
@@ -67,7 +81,7 @@ func TestRunningReplicas(t *testing.T) {
 	runs := func(replica string, change func(env *settings.Environment)) (stop func()) {
 		t.Helper()
 		s := with(change)
-		return worker(t, replica, s, s.StatusConfig().Shown())
+		return worker(t, replica, s, stats.Heartbeat{Settings: s.StatusConfig().Shown()})
 	}
 	none := func(findings []Finding, texts ...string) {
 		t.Helper()
@@ -111,7 +125,7 @@ func TestRunningReplicas(t *testing.T) {
 	stopOther()
 	stop()
 
-	stop = worker(t, "of-v0.1.0", same, stats.Settings{})
+	stop = worker(t, "of-v0.1.0", same, stats.Heartbeat{})
 	none(look(), "with the settings of this configuration", different, "another deployment")
 	stop()
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"notifier/internal/outcome"
@@ -24,6 +25,8 @@ type Explanation struct {
 	Forecast   Forecast `json:"forecast"` // as far as limits and mutes go
 	// Stopped is why nothing is sent at the moment, whatever its category; empty: something is.
 	Stopped string `json:"stopped,omitempty"`
+	// Unseen says that no recent event has the category, and which one is meant; empty: one has, or it is not known.
+	Unseen string `json:"unseen,omitempty"`
 
 	Limits        []AppliedLimit     `json:"limits"`          // global, group if there is one, category
 	Reserve       *ratelimit.Reserve `json:"reserve"`         // of the global limit, for this category; null: none
@@ -71,6 +74,11 @@ func (s Source) Explain(ctx context.Context, category string) (Explanation, erro
 	e.Forecast = f.ofCategory(category)
 	everybody := Status{Time: e.Time, Replicas: of.replicas, Global: scopesOf(f).global}
 	_, e.Stopped = view{Status: everybody, redis: redisOf(of.this, s.Stats.Refuses(ctx))}.stopped()
+	unseen, err := unmatched(ctx, of, category)
+	if err != nil {
+		return Explanation{}, err
+	}
+	e.Unseen = strings.Join(unseen, "")
 	e.setReserves(f.reserves, f.globalFor(category).kept)
 	e.setChannel(of)
 	return e, nil

@@ -33,6 +33,9 @@ func (e Explanation) Lines(screen term.Screen) string {
 		answer = fmt.Sprintf("No event can have this category: no subject of NATS_SUBJECT %s gives it.", e.Subject)
 	}
 	fmt.Fprintln(&text, screen.Paint(colour, term.Printable(answer)))
+	if e.Unseen != "" && !e.Impossible {
+		fmt.Fprintln(&text, term.Printable(e.Unseen))
+	}
 	for _, warning := range e.Settings.Warnings {
 		fmt.Fprintln(&text, screen.Paint(term.Red, term.Printable(warning)))
 	}

@@ -84,6 +84,7 @@ func newForecaster(ctx context.Context, of running, categories ...string) (f for
 	if f.usages, err = of.limiter.Peek(ctx, categories...); err != nil {
 		return f, err
 	}
+	of.boundByOrders(f.usages)
 	if f.reserves, err = of.limiter.Reserves(ctx); err != nil {
 		return f, err
 	}
@@ -112,9 +113,28 @@ func newForecaster(ctx context.Context, of running, categories ...string) (f for
 	}
 	f.rooms = map[string]ratelimit.Room{}
 	for i, category := range asked {
+		of.boundByOrders(rooms[i].Usages)
 		f.rooms[category] = rooms[i]
 	}
 	return f, nil
+}
+
+// boundByOrders bounds when there is room under a temporary limit by its end. Then the limit of the settings holds again; whether
+// that one has room is not known before.
+func (r running) boundByOrders(usages []ratelimit.Usage) {
+	for _, order := range r.orders {
+		scope, err := steering.ParseScope(order.Target)
+		if order.Kind != steering.Limit || err != nil {
+			continue
+		}
+		left := order.Until.Sub(r.hour.Now)
+		for i := range usages {
+			u := &usages[i]
+			if scope == (steering.Scope{Group: u.Group, Category: u.Category}) && u.FreeIn > left {
+				u.FreeIn, u.AtLeast = left, true
+			}
+		}
+	}
 }
 
 // ofCategory is the forecast of a category.

@@ -30,9 +30,21 @@ func (s Source) Remarks(ctx context.Context, order steering.Order) ([]string, er
 		return nil, err
 	}
 	if scope == (steering.Scope{}) {
-		return usedUp(ctx, of, order.Since)
+		return usedUp(ctx, of)
 	}
-	return lowerLimits(of.settings.Limits, scope), nil
+	return slices.Concat(lowerLimits(of.settings.Limits, scope), ofGroup(of, scope.Group)), nil
+}
+
+// ofGroup is what a limit of a group leaves as it is.
+func ofGroup(of running, group string) (remarks []string) {
+	if group == "" {
+		return nil
+	}
+	remarks = append(remarks, fmt.Sprintf("Each of its categories still has its own limit, by default %s.", of.lasting.Category))
+	if len(of.lasting.GroupLimit(group)) == 0 {
+		remarks = append(remarks, "The settings give it no limit, so what it sent before a temporary limit does not count.")
+	}
+	return remarks
 }
 
 // lowerLimits names the wider limits that are lower than a scope's own.
@@ -59,15 +71,15 @@ func above(own, wider ratelimit.Limit) bool {
 	})
 }
 
-// usedUp says until when a global limit lets nothing through; now is by the clock of Redis.
-func usedUp(ctx context.Context, of running, now time.Time) ([]string, error) {
-	usages, err := of.limiter.Peek(ctx)
+// usedUp says until when a global limit lets nothing through.
+func usedUp(ctx context.Context, of running) ([]string, error) {
+	f, err := newForecaster(ctx, of)
 	if err != nil {
 		return nil, err
 	}
 	var last ratelimit.Usage
 	atLeast := false
-	for _, usage := range usages {
+	for _, usage := range f.global {
 		atLeast = atLeast || usage.FreeIn > 0 && usage.AtLeast
 		if usage.FreeIn > last.FreeIn {
 			last = usage
@@ -76,7 +88,7 @@ func usedUp(ctx context.Context, of running, now time.Time) ([]string, error) {
 	if last.FreeIn == 0 {
 		return nil, nil
 	}
-	until, or := now.Add(last.FreeIn).Format(time.RFC3339), ""
+	until, or := of.hour.Now.Add(last.FreeIn).Format(time.RFC3339), ""
 	if atLeast {
 		or = " or later"
 	}

@@ -16,7 +16,7 @@ import (
 func (k *known) remarked(t *testing.T, order steering.Order, err error) string {
 	t.Helper()
 	kit.Check(t, err)
-	order.Since = now
+	k.hour.Now = now
 	source := k.source()
 	source.Own = worker(t, "10/30m")
 	remarks, err := source.Remarks(t.Context(), order)
@@ -65,6 +65,17 @@ func TestRemarkOnAGlobalLimit(t *testing.T) {
 	k.usages = []ratelimit.Usage{{Tier: tier(5, 30*time.Minute), Used: 4}}
 	if got := k.remarked(t, order, err); got != "" {
 		t.Errorf("%q, expected nothing: a slot is free", got)
+	}
+}
+
+func TestRemarkOnAGroupsLimit(t *testing.T) {
+	t.Parallel()
+	order, err := steering.NewLimit("group/team-a", "5/30m", "alice", "")
+	k := &known{}
+	want := "Each of its categories still has its own limit, by default 10/30m.\n" +
+		"The settings give it no limit, so what it sent before a temporary limit does not count."
+	if got := k.remarked(t, order, err); got != want {
+		t.Errorf("%q, expected %q", got, want)
 	}
 }
 

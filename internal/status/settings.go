@@ -29,6 +29,7 @@ type running struct {
 	this     *This // nil: no worker reads
 	limiter  Limiter
 	settings Config           // its limits are those in force
+	lasting  ratelimit.Rules  // those without the temporary ones
 	orders   []steering.Order // mutes and temporary limits in force
 	shown    Settings
 	pauses   []ratelimit.Pause
@@ -64,11 +65,15 @@ func (s Source) look(ctx context.Context) (running, error) {
 	switch {
 	case len(variants) > 0:
 		of.shown.OwnText = s.use(&of, variants[0])
+		if last := len(of.shown.Warnings) - 1; last >= 0 && of.shown.OwnText == "" {
+			of.shown.Warnings[last] += " The limits shown are those of " + who(variants[0].replicas, len(variants[0].replicas)) + "."
+		}
 	case len(of.replicas) > 0:
 		of.shown.OwnText = "The replicas run a release that does not show its limits: " + ownLimits
 	default:
 		of.shown.OwnText = "No replica runs: " + ownLimits
 	}
+	of.lasting = of.settings.Limits
 	if err := s.steer(ctx, &of); err != nil {
 		return running{}, err
 	}

@@ -68,8 +68,19 @@ func TestTheWorkersSettingsCount(t *testing.T) {
 	check("one", "[1/1h 1h0m0s]", "", 1, 0)
 	k.runs("b", worker(t, "2/1h"), time.Minute)
 	check("the newest of equals", "[2/1h 1h0m0s]", "", 1, 1)
+	whose := func(want string) {
+		t.Helper()
+		source, _ := k.reading(worker(t, "99/1h"))
+		got, err := source.Read(t.Context())
+		kit.Check(t, err)
+		if text := strings.Join(got.Settings.Warnings, ""); !strings.HasSuffix(text, " The limits shown are those of "+want+".") {
+			t.Errorf("%q, expected whose limits are shown: those of %s", text, want)
+		}
+	}
+	whose("b")
 	k.runs("c", worker(t, "1/1h"), -time.Minute)
 	check("most", "[1/1h 1h0m0s]", "", 2, 1)
+	whose("a, c")
 
 	k.replicas = append(k.replicas, stats.Replica{ID: "old"}, stats.Replica{ID: "old2"}, stats.Replica{ID: "old3"})
 	check("beside more of v0.1.0", "[1/1h 1h0m0s]", "", 2, 1)

@@ -182,7 +182,15 @@ var errNotKnown = errors.New("when the global limit has room is not known: what 
 // NextFree is how long it takes until the global limit has room for one event of a category without a reserve. Errors are as for
 // Read; besides, only a lower bound may be known.
 func (s Source) NextFree(ctx context.Context) (time.Duration, error) {
-	f, err := newForecaster(ctx, running{limiter: s.Limiter})
+	of := running{limiter: s.Limiter}
+	if s.Steering != nil {
+		state, err := s.Steering.Read(ctx)
+		if err != nil {
+			return 0, err
+		}
+		of.hour.Now, of.orders = state.Now, state.InForce(state.Now, steering.Limit)
+	}
+	f, err := newForecaster(ctx, of)
 	if err != nil {
 		return 0, err
 	}

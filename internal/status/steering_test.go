@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -65,6 +66,45 @@ func TestWhatOperatorsHaveAskedFor(t *testing.T) {
 	}
 	if explained, err = source.Explain(t.Context(), "errors.db"); err != nil || explained.Mute == nil || explained.Mute.Reason != "being moved" {
 		t.Errorf("%+v, %v", explained.Mute, err)
+	}
+}
+
+// TestATemporaryLimitThatEndsSooner: there may be room when it ends, so when its own slots are free is too late, for each scope
+// and with reserves.
+func TestATemporaryLimitThatEndsSooner(t *testing.T) {
+	for _, c := range []struct{ scope, group, category string }{
+		{"global", "", ""}, {"group/a", "a", ""}, {"category/a.x", "", "a.x"},
+	} {
+		t.Run(c.scope, func(t *testing.T) {
+			k := &known{
+				hour: stats.Hour{Now: now}, categories: []string{"a.x"},
+				usages: []ratelimit.Usage{
+					{Tier: tier(100, time.Hour)}, {Group: "a", Tier: tier(100, time.Hour)}, {Category: "a.x", Tier: tier(100, time.Hour)},
+				},
+			}
+			for i, u := range k.usages {
+				if u.Group == c.group && u.Category == c.category {
+					k.usages[i] = full(u.Group, u.Category, 30*time.Minute)
+				}
+			}
+			source, _ := k.reading(worker(t, "99/1h"))
+			orders := &asked{steering.State{Now: now}}
+			limit, err := steering.NewLimit(c.scope, "5/1h", "bob", "")
+			orders.add(t, limit, err, 2*time.Minute)
+			source.Steering = orders
+			k.reserves = []ratelimit.Reserve{{Category: "payments", Tier: tier(5, time.Hour), Slots: 1, Kept: 1}}
+			got, err := source.Read(t.Context())
+			kit.Check(t, err)
+			f := got.Categories[0].Forecast
+			if f.Sends || f.At == nil || !f.At.Equal(now.Add(2*time.Minute)) || !f.AtLeast {
+				t.Errorf("%+v, expected in at least two minutes", f)
+			}
+			if c.scope == "global" {
+				if _, err := source.NextFree(t.Context()); !errors.Is(err, errNotKnown) {
+					t.Errorf("%v, expected that it is not known when there is room", err)
+				}
+			}
+		})
 	}
 }
 

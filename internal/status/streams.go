@@ -84,5 +84,6 @@ func deadText(outcomes []Outcome) string {
 	if all == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s ended as dead in the last hour: %s.", term.Count(all, "event"), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s ended as dead in the last hour: %s. Replayed ones count; \"notifier dead list\" shows the rest.",
+		term.Count(all, "event"), strings.Join(parts, ", "))
 }

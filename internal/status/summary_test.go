@@ -203,11 +203,11 @@ func TestSummary(t *testing.T) {
 		},
 		"dead": {
 			Status{Replicas: ready(1), Outcomes: []Outcome{{"dead", "malformed", 3}, {"sent", "", 9}}}, "",
-			[]string{"note" + working[2:], "bad: 3 events ended as dead in the last hour: 3 malformed."},
+			[]string{"note" + working[2:], "bad: 3 events ended as dead in the last hour: 3 malformed. Replayed ones count; \"notifier dead list\" shows the rest."},
 		},
 		"one is dead": {
 			Status{Replicas: ready(1), Outcomes: []Outcome{{"dead", "undeliverable", 1}}}, "",
-			[]string{"note" + working[2:], "bad: 1 event ended as dead in the last hour: 1 undeliverable."},
+			[]string{"note" + working[2:], "bad: 1 event ended as dead in the last hour: 1 undeliverable. Replayed ones count; \"notifier dead list\" shows the rest."},
 		},
 		"none of those that were looked at is full": {
 			Status{Replicas: ready(1), Categories: []Scope{{Category: "a"}, {Category: "b"}}, More: 7}, "",

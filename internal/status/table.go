@@ -151,7 +151,21 @@ func (s Status) writeOutcomes(text *strings.Builder) {
 	if len(parts) == 0 {
 		parts = []string{"no events were settled"}
 	}
-	fmt.Fprintf(text, "Last hour: %s.\n", strings.Join(parts, ", "))
+	fmt.Fprintf(text, "Last hour: %s%s.\n", strings.Join(parts, ", "), s.lastDropText())
+}
+
+// lastDropText is when something was last dropped, to the minute; empty: nothing was in the last hour, or it is not known.
+func (s Status) lastDropText() string {
+	for _, minute := range slices.Backward(s.Global.Minutes) {
+		if minute.Dropped == 0 {
+			continue
+		}
+		if minutes := int(s.Time.Sub(minute.Start) / time.Minute); minutes > 0 {
+			return fmt.Sprintf("; the last drop %dm ago", minutes)
+		}
+		return "; the last drop less than a minute ago"
+	}
+	return ""
 }
 
 // writeReplicas writes how many replicas run. Ready ones can be without use, as long as nothing is sent.

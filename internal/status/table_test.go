@@ -3,6 +3,7 @@ package status
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/status/stats"
@@ -26,6 +27,23 @@ func TestTheTableIsSafe(t *testing.T) {
 	}
 	if shown := strings.Count(text, "a?[2J???b"); shown != 12 {
 		t.Errorf("%d hostile texts in %q, expected 12", shown, text)
+	}
+}
+
+// TestTheLastDrop tells whether a storm is still on.
+func TestTheLastDrop(t *testing.T) {
+	at := func(ago time.Duration, sent, dropped int64) Minute {
+		return Minute{Start: now.Truncate(time.Minute).Add(-ago), Sent: sent, Dropped: dropped}
+	}
+	for want, minutes := range map[string][]Minute{
+		"Last hour: no events were settled.\n":                                       {at(0, 1, 0)},
+		"Last hour: no events were settled; the last drop less than a minute ago.\n": {at(time.Minute, 0, 3), at(0, 0, 1)},
+		"Last hour: no events were settled; the last drop 2m ago.\n":                 {at(3*time.Minute, 0, 3), at(2*time.Minute, 0, 3), at(0, 1, 0)},
+	} {
+		status := Status{Time: now, Global: Scope{Minutes: minutes}}
+		if text := status.Table(term.Screen{}); !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
 	}
 }
 

@@ -97,7 +97,7 @@ func (o Outcome) RoomAt() time.Time {
 func muteText(o Outcome) string {
 	text := o.Mute
 	if o.MutedUntil != nil {
-		text += ", until " + o.MutedUntil.UTC().Format(time.RFC3339Nano)
+		text += ", set until " + o.MutedUntil.UTC().Format(time.RFC3339Nano)
 	}
 	if o.MutedBy != "" {
 		text += ", by " + o.MutedBy
