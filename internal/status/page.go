@@ -532,16 +532,21 @@ func (s Status) replicasSection() PageSection {
 
 // replicasText is how many replicas run. Ready ones can be without use, as long as nothing is sent.
 func (s Status) replicasText() string {
-	all := len(s.Replicas) + s.MoreReplicas
+	running := len(stats.Running(s.Replicas))
+	all, text := running+s.MoreReplicas, "none"
 	switch {
 	case all == 0:
-		return "none"
 	case s.Summary.Level == LevelBad:
-		return fmt.Sprint(all)
+		text = fmt.Sprint(all)
 	case s.Ready == all:
-		return fmt.Sprintf("%d ready", all)
+		text = fmt.Sprintf("%d ready", all)
+	default:
+		text = fmt.Sprintf("%d of %d ready", s.Ready, all)
 	}
-	return fmt.Sprintf("%d of %d ready", s.Ready, all)
+	if silent := len(s.Replicas) - running; silent > 0 {
+		text += fmt.Sprintf(", %d silent", silent)
+	}
+	return text
 }
 
 // settingsSection shows whether all replicas have the same settings.

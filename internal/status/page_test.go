@@ -220,7 +220,7 @@ func TestThePageShowsChannelsOrdersAndReplicas(t *testing.T) {
 	s.Replicas = append(s.Replicas, stats.Replica{ID: "b", Seen: now, Silent: true, Heartbeat: stats.Heartbeat{Started: now}})
 	replicas := sectionOf(s, "replica-section")
 	at := now.Format(time.TimeOnly)
-	if diff := cmp.Diff([]string{"a | not ready | 2 | #alerts, redis | " + at + " | " + at + " now | v1", "b | silent | – | – | " + at + " | " + at + " now | "}, rowsOf(replicas)); diff != "" || replicas.Note != "2 of 4 ready" || replicas.More != "and 2 more replicas" {
+	if diff := cmp.Diff([]string{"a | not ready | 2 | #alerts, redis | " + at + " | " + at + " now | v1", "b | silent | – | – | " + at + " | " + at + " now | "}, rowsOf(replicas)); diff != "" || replicas.Note != "2 of 3 ready, 1 silent" || replicas.More != "and 2 more replicas" {
 		t.Errorf("replicas: %s, %s (-want +got):\n%s", replicas.Note, replicas.More, diff)
 	}
 	if got := sectionOf(s, "reserve-section"); got.Note != "3 slots kept" || got.Text.Text != "Global slots are kept for: payments 3 of 5, x 0 of 1, and 1 more." {
