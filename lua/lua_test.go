@@ -17,8 +17,8 @@ import (
 	"notifier/test/redistest"
 )
 
-// byHand is the one command in the head of admit.lua that begins like this; it runs from a shell, in the repository's root. It goes
-// on where a line ends with a backslash.
+// byHand is the one command in the head of admit.lua that begins like this; it runs from a shell, in the
+// repository's root. It goes on where a line ends with a backslash.
 func byHand(t *testing.T, beginning string) string {
 	t.Helper()
 	head, _, _ := strings.Cut(lua.Admit, "\nlocal ")
@@ -174,7 +174,8 @@ func TestEveryScriptStatesItsContractInItsHead(t *testing.T) {
 	}
 }
 
-// Redis Cluster routes a script by the keys that it is given, so it may touch no other; and the only clock is TIME.
+// Redis Cluster routes a script by the keys that it is given, so it may touch no other; and the only clock is
+// TIME.
 func TestScriptsUseOnlyTheKeysAndTheClockThatTheyAreGiven(t *testing.T) {
 	calls := regexp.MustCompile(`\bp?call\('([A-Z]+)'(?:, ([^,)]+))?`)
 	keys := regexp.MustCompile(`^(KEYS\[[^\]]+\]|s\.log|s\.buckets|log|buckets|key|unpack\(logs|unpack\(buckets)$`)

@@ -1,5 +1,5 @@
-// Package observability_test checks what Prometheus and Grafana are given: the configuration, the alert rules with their
-// unit tests, and the dashboard. Grafana itself is not needed.
+// Package observability_test checks what Prometheus and Grafana are given: the configuration, the alert rules
+// with their unit tests, and the dashboard. Grafana itself is not needed.
 package observability_test
 
 import (
@@ -77,8 +77,8 @@ var (
 	commentLine = regexp.MustCompile(`(?m)^ *#.*\n`)
 )
 
-// rules reads alerts.yml, which is written in one way: each rule begins with "- alert:" or "- record:", and expr is one
-// line or an indented block. promtool has checked the rest of its syntax.
+// rules reads alerts.yml, which is written in one way: each rule begins with "- alert:" or "- record:", and
+// expr is one line or an indented block. promtool has checked the rest of its syntax.
 func rules(t *testing.T) []rule {
 	t.Helper()
 	text := commentLine.ReplaceAllString(read(t, rulesFile), "")

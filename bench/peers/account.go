@@ -17,8 +17,8 @@ type message struct {
 
 const idPrefix = "peers-"
 
-// run is the number of a run. It is in the ids of its events: a worker that looks into a channel whether an event is there
-// must not find an earlier run's.
+// run is the number of a run. It is in the ids of its events: a worker that looks into a channel whether an
+// event is there must not find an earlier run's.
 type run int
 
 func (r run) eventID(i int) string { return fmt.Sprintf("%s%d-%d", idPrefix, r, i) }
@@ -56,8 +56,9 @@ func once(inbox []message) (first []message, twice int) {
 	return first, twice
 }
 
-// above is how many messages an exact limiter would have kept back if it had seen each at the time at which it was posted. The
-// window is shortened by slack, so that a message which takes a moment longer on its way than another one does not count.
+// above is how many messages an exact limiter would have kept back if it had seen each at the time at which
+// it was posted. The window is shortened by slack, so that a message which takes a moment longer on its way
+// than another one does not count.
 func above(inbox []message, l limits, slack time.Duration, category func(i int) int) int {
 	window, kept := l.window-slack, 0
 	var all []time.Time
@@ -95,14 +96,16 @@ func silent(r run, events int, inbox []message, lines map[string]bool) int {
 	return count
 }
 
-// lost is how many messages are missing: slots of the limit that were taken and whose message never came, and events that
-// nobody knows anything of. There were many more events than slots, so that each slot that stays empty is a loss.
+// lost is how many messages are missing: slots of the limit that were taken and whose message never came, and
+// events that nobody knows anything of. There were many more events than slots, so that each slot that stays
+// empty is a loss.
 func lost(slots int, inbox []message, silent int) int {
 	first, _ := once(inbox)
 	return max(0, slots-len(first)) + silent
 }
 
-// linesIn reads logs, and returns the ids that a line of level info names: what was dropped, and what was sent.
+// linesIn reads logs, and returns the ids that a line of level info names: what was dropped, and what was
+// sent.
 func linesIn(paths []string) (map[string]bool, error) {
 	named := map[string]bool{}
 	for _, path := range paths {

@@ -20,7 +20,8 @@ const (
 	stream, consumer, subject = "NOTIFY", "notifier", "notify"
 	categories                = 20
 	textBytes                 = 100
-	// peerInFlight bounds what NATS gives out to a peer before it is acknowledged. notifier's is what it sets by itself.
+	// peerInFlight bounds what NATS gives out to a peer before it is acknowledged. notifier's is what it sets by
+	// itself.
 	peerInFlight = 2048
 	slackLimit   = "12/10s" // for each channel: about one a second, with a burst
 )
@@ -78,7 +79,11 @@ func (b *bench) fresh(ctx context.Context, p peer) error {
 // publish puts events with the numbers from first on into the stream; category gives each its category.
 func (b *bench) publish(ctx context.Context, first, count int, category func(i int) int) error {
 	for i := first; i < first+count; i++ {
-		if _, err := b.JS.PublishAsync(fmt.Sprintf("%s.category-%d", subject, category(i)), b.run.payload(i), jetstream.WithStallWait(time.Minute)); err != nil {
+		if _, err := b.JS.PublishAsync(
+			fmt.Sprintf("%s.category-%d", subject, category(i)),
+			b.run.payload(i),
+			jetstream.WithStallWait(time.Minute),
+		); err != nil {
 			return err
 		}
 	}
@@ -88,7 +93,12 @@ func (b *bench) publish(ctx context.Context, first, count int, category func(i i
 // payload is the event with a number. Its text begins with its id, so that Slack's inbox shows which it is.
 func (r run) payload(i int) []byte {
 	text := r.eventID(i) + " disk full on db-1: "
-	return fmt.Appendf(nil, `{"id":"%s","text":"%s"}`, r.eventID(i), text+strings.Repeat("x", textBytes-len(text)))
+	return fmt.Appendf(
+		nil,
+		`{"id":"%s","text":"%s"}`,
+		r.eventID(i),
+		text+strings.Repeat("x", textBytes-len(text)),
+	)
 }
 
 // left is what NATS has for the consumer: events to be delivered, and events that are not acknowledged.
@@ -108,7 +118,13 @@ func (b *bench) left(ctx context.Context, p peer) (info *jetstream.ConsumerInfo,
 }
 
 // until waits until what is left for the consumer meets a condition.
-func (b *bench) until(ctx context.Context, p peer, what string, most time.Duration, met func(*jetstream.ConsumerInfo) bool) error {
+func (b *bench) until(
+	ctx context.Context,
+	p peer,
+	what string,
+	most time.Duration,
+	met func(*jetstream.ConsumerInfo) bool,
+) error {
 	const pollEvery = 5 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -123,14 +139,25 @@ func (b *bench) until(ctx context.Context, p peer, what string, most time.Durati
 		select {
 		case <-time.After(pollEvery):
 		case <-ctx.Done():
-			return fmt.Errorf("not %s in time: %d events to be delivered, %d not acknowledged", what, info.NumPending, info.NumAckPending)
+			return fmt.Errorf(
+				"not %s in time: %d events to be delivered, %d not acknowledged",
+				what,
+				info.NumPending,
+				info.NumAckPending,
+			)
 		}
 	}
 }
 
 // settled waits until every event is acknowledged.
 func (b *bench) settled(ctx context.Context, p peer) error {
-	return b.until(ctx, p, "settled", 2*time.Minute, func(info *jetstream.ConsumerInfo) bool { return info.NumPending == 0 && info.NumAckPending == 0 })
+	return b.until(
+		ctx,
+		p,
+		"settled",
+		2*time.Minute,
+		func(info *jetstream.ConsumerInfo) bool { return info.NumPending == 0 && info.NumAckPending == 0 },
+	)
 }
 
 // refused is how many posts Slack has refused so far.

@@ -39,7 +39,10 @@ func (b *bench) start(p peer, l limits) (*group, error) {
 // startOne starts a process with a log of its own, standard error included.
 func (g *group) startOne(i int) error {
 	g.bench.logged++
-	path := filepath.Join(cmp.Or(g.bench.logs, g.bench.Folder), fmt.Sprintf("%d-%d.log", g.bench.run, g.bench.logged))
+	path := filepath.Join(
+		cmp.Or(g.bench.logs, g.bench.Folder),
+		fmt.Sprintf("%d-%d.log", g.bench.run, g.bench.logged),
+	)
 	file, err := os.Create(path)
 	if err != nil {
 		return err

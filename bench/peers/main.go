@@ -1,16 +1,18 @@
-// Peers runs the same storm through other ways to do notifier's job, and through notifier, and counts what became of it.
+// Peers runs the same storm through other ways to do notifier's job, and through notifier, and counts what
+// became of it.
 //
 //	cd bench/peers && go run . [-events 50000] [-rounds 3] [-only NAME] [-logs FOLDER] [-write]
 //
-// It is a module of its own, so that no peer becomes a dependency of notifier. Each peer is a process (notifier also three),
-// beside a NATS server and a Redis server in processes of their own and a fake Slack that limits each channel. There are
-// three tests of each:
+// It is a module of its own, so that no peer becomes a dependency of notifier. Each peer is a process
+// (notifier also three), beside a NATS server and a Redis server in processes of their own and a fake Slack
+// that limits each channel. There are three tests of each:
 //
 //   - storms under the default limits, timed; the first is waited for until all is posted;
 //   - bursts under limits with short windows, which roll while they arrive;
 //   - a storm in which the worker, or one of three, is killed with SIGKILL after the first posts, and started again.
 //
-// What is counted follows from the logs and from Slack's inbox alone, with the same code for all (account.go).
+// What is counted follows from the logs and from Slack's inbox alone, with the same code for all
+// (account.go).
 package main
 
 import (

@@ -47,26 +47,44 @@ func bento(flags ...string) func(*bench, limits) *exec.Cmd {
 
 // peer is a process of a program of ours that runs a peer.
 func (b *bench) peer(program string, l limits, flags ...string) *exec.Cmd {
-	command := exec.Command(program, append(flags, "-global", strconv.Itoa(l.global), "-category", strconv.Itoa(l.category),
-		"-window", l.window.String(), "-channels", strconv.Itoa(l.channels))...)
+	command := exec.Command(
+		program,
+		append(flags, "-global", strconv.Itoa(l.global), "-category", strconv.Itoa(l.category),
+			"-window", l.window.String(), "-channels", strconv.Itoa(l.channels))...)
 	command.Env = append(os.Environ(), b.environment()...)
 	return command
 }
 
-// notifier is a process of the released worker with its default settings: no more is set than where things are.
+// notifier is a process of the released worker with its default settings: no more is set than where things
+// are.
 func notifier(b *bench, l limits) *exec.Cmd {
 	var routes []string
 	for i := range categories {
 		routes = append(routes, fmt.Sprintf("category-%d=%s", i, channel(i%l.channels)))
 	}
 	command := exec.Command(b.notifier, "serve")
-	command.Env = append(append(os.Environ(), b.environment()...), "ADMIN_ADDR=", "SLACK_CHANNEL="+channel(0), "SLACK_ROUTES="+strings.Join(routes, ","),
-		fmt.Sprintf("LIMIT_GLOBAL=%d/%s", l.global, l.window), fmt.Sprintf("LIMIT_CATEGORY=%d/%s", l.category, l.window))
+	command.Env = append(
+		append(os.Environ(), b.environment()...),
+		"ADMIN_ADDR=",
+		"SLACK_CHANNEL="+channel(0),
+		"SLACK_ROUTES="+strings.Join(routes, ","),
+		fmt.Sprintf(
+			"LIMIT_GLOBAL=%d/%s",
+			l.global,
+			l.window,
+		),
+		fmt.Sprintf("LIMIT_CATEGORY=%d/%s", l.category, l.window),
+	)
 	return command
 }
 
 func (b *bench) environment() []string {
-	return []string{"NATS_URL=" + b.NATSURL, "REDIS_URL=" + b.RedisURL, "SLACK_API_URL=" + b.Slack.APIURL(), "SLACK_BOT_TOKEN=xoxb-peers"}
+	return []string{
+		"NATS_URL=" + b.NATSURL,
+		"REDIS_URL=" + b.RedisURL,
+		"SLACK_API_URL=" + b.Slack.APIURL(),
+		"SLACK_BOT_TOKEN=xoxb-peers",
+	}
 }
 
 func channel(n int) string { return "#channel-" + strconv.Itoa(n) }

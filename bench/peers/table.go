@@ -21,10 +21,30 @@ func columns(events int) []column {
 		return func(r *result) float64 { return float64(value(r)) }
 	}
 	return []column{
-		{"events per second", func(r *result) float64 { return r.median(func(t timed) float64 { return t.perSecond }) }, "%.0f", 1},
-		{"processor time per event, µs", func(r *result) float64 { return r.median(func(t timed) float64 { return t.each(t.cpu, events) }) }, "%.1f", -1},
-		{"of it the worker's, µs", func(r *result) float64 { return r.median(func(t timed) float64 { return t.each(t.workers, events) }) }, "%.1f", -1},
-		{"memory, MiB", func(r *result) float64 { return r.median(func(t timed) float64 { return mebibytes(t.memory) }) }, "%.0f", -1},
+		{
+			"events per second",
+			func(r *result) float64 { return r.median(func(t timed) float64 { return t.perSecond }) },
+			"%.0f",
+			1,
+		},
+		{
+			"processor time per event, µs",
+			func(r *result) float64 { return r.median(func(t timed) float64 { return t.each(t.cpu, events) }) },
+			"%.1f",
+			-1,
+		},
+		{
+			"of it the worker's, µs",
+			func(r *result) float64 { return r.median(func(t timed) float64 { return t.each(t.workers, events) }) },
+			"%.1f",
+			-1,
+		},
+		{
+			"memory, MiB",
+			func(r *result) float64 { return r.median(func(t timed) float64 { return mebibytes(t.memory) }) },
+			"%.0f",
+			-1,
+		},
 		{"in Slack", number(func(r *result) int { return r.messages }), "%.0f", 0},
 		{"above the limit", number(func(r *result) int { return r.above }), "%.0f", -1},
 		{"drops without a line", number(func(r *result) int { return r.silent }), "%.0f", -1},
@@ -35,8 +55,8 @@ func columns(events int) []column {
 	}
 }
 
-// table is what was found, in Markdown. The best of a column are bold, unless all are alike, and the columns are named that a
-// peer wins.
+// table is what was found, in Markdown. The best of a column are bold, unless all are alike, and the columns
+// are named that a peer wins.
 func table(results []*result, events, rounds int) string {
 	all := columns(events)
 	var text strings.Builder

@@ -10,17 +10,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The limits of the storms are notifier's defaults. Their categories share channels, so that a storm brings more into each than
-// Slack takes. In the bursts each category has a channel of its own, and Slack refuses nobody: what arrives when is then the
-// limiter's doing alone.
+// The limits of the storms are notifier's defaults. Their categories share channels, so that a storm brings
+// more into each than Slack takes. In the bursts each category has a channel of its own, and Slack refuses
+// nobody: what arrives when is then the limiter's doing alone.
 var (
 	stormLimits = limits{global: 100, category: 10, window: 30 * time.Minute, channels: 5}
 	burstLimits = limits{global: 20, category: 3, window: 5 * time.Second, channels: categories}
 )
 
 const (
-	killAfter = 30                     // posts
-	onItsWay  = 500 * time.Millisecond // most that one message takes longer than another from its verdict to Slack
+	killAfter = 30 // posts
+	// most that one message takes longer than another from its verdict to Slack
+	onItsWay = 500 * time.Millisecond
 )
 
 // timed is what one storm has cost.
@@ -42,7 +43,8 @@ type result struct {
 // inTurn is the category of an event of a storm.
 func inTurn(i int) int { return i % categories }
 
-// storm times how a peer gets through a storm. A whole one goes on until everything is posted, and is accounted for.
+// storm times how a peer gets through a storm. A whole one goes on until everything is posted, and is
+// accounted for.
 func (b *bench) storm(ctx context.Context, r *result, whole bool) (err error) {
 	if err := errors.Join(b.fresh(ctx, r.peer), b.publish(ctx, 0, b.events, inTurn)); err != nil {
 		return err
@@ -76,7 +78,14 @@ func (b *bench) storm(ctx context.Context, r *result, whole bool) (err error) {
 	}
 	t.memory = g.memory()
 	r.storms = append(r.storms, t)
-	fmt.Fprintf(os.Stderr, "%-32s %7.0f events/s, %5.1f µs/event, %4.0f MiB\n", r.peer.name, t.perSecond, t.each(t.cpu, b.events), mebibytes(t.memory))
+	fmt.Fprintf(
+		os.Stderr,
+		"%-32s %7.0f events/s, %5.1f µs/event, %4.0f MiB\n",
+		r.peer.name,
+		t.perSecond,
+		t.each(t.cpu, b.events),
+		mebibytes(t.memory),
+	)
 	if !whole {
 		return nil
 	}
@@ -94,14 +103,22 @@ func (g *group) end(gracefully bool) error {
 	return g.kill()
 }
 
-// burstAt is when the bursts begin, after the first few events were posted. Windows that are fixed begin with those: a burst
-// comes just before such a window ends, and one just after.
-var burstAt = []time.Duration{4300 * time.Millisecond, 5500 * time.Millisecond, 7 * time.Second, 9 * time.Second, 11500 * time.Millisecond}
+// burstAt is when the bursts begin, after the first few events were posted. Windows that are fixed begin with
+// those: a burst comes just before such a window ends, and one just after.
+var burstAt = []time.Duration{
+	4300 * time.Millisecond,
+	5500 * time.Millisecond,
+	7 * time.Second,
+	9 * time.Second,
+	11500 * time.Millisecond,
+}
 
 const (
 	firstFew  = 5
 	burstSize = 200
-	busy      = 40 // of a burst are in four categories, which meet their own limit; the others are spread over all categories, and meet the global one
+	// of a burst are in four categories, which meet their own limit; the others are spread over all categories,
+	// and meet the global one
+	busy = 40
 )
 
 // inBursts is the category of an event of the bursts.
@@ -160,7 +177,10 @@ func (b *bench) kill(ctx context.Context, r *result) (err error) {
 	defer func() { err = errors.Join(err, g.end(err == nil)) }()
 	waiting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := b.Slack.Wait(waiting, func(accepted int) bool { return accepted-before >= killAfter }); err != nil {
+	if err := b.Slack.Wait(
+		waiting,
+		func(accepted int) bool { return accepted-before >= killAfter },
+	); err != nil {
 		return fmt.Errorf("%d posts: %w", b.Slack.Accepted()-before, err)
 	}
 	if err := g.killAndRestart(0); err != nil {
@@ -178,6 +198,14 @@ func (b *bench) kill(ctx context.Context, r *result) (err error) {
 	first, r.twice = once(inbox)
 	r.aboveKilled = above(first, stormLimits, onItsWay, inTurn)
 	r.lost = lost(stormLimits.global, inbox, silent(b.run, b.events, inbox, lines))
-	fmt.Fprintf(os.Stderr, "%-32s kill: %d messages, %d lost, %d above the limits, %d twice\n", r.peer.name, len(inbox), r.lost, r.aboveKilled, r.twice)
+	fmt.Fprintf(
+		os.Stderr,
+		"%-32s kill: %d messages, %d lost, %d above the limits, %d twice\n",
+		r.peer.name,
+		len(inbox),
+		r.lost,
+		r.aboveKilled,
+		r.twice,
+	)
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"notifier/internal/devstack"
 )
 
-// Backlogs of messages that are far larger than events should be. In each of them some are good: they have to go through,
-// and the worker has to stay below mostMemory.
+// Backlogs of messages that are far larger than events should be. In each of them some are good: they have to
+// go through, and the worker has to stay below mostMemory.
 const (
 	mostMemory = 96 << 20 // bytes
 	slackTakes = 20 * time.Millisecond

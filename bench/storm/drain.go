@@ -49,7 +49,11 @@ func (b *bench) fill(ctx context.Context, stream, consumer, subject string) erro
 	}
 	for i := range b.events {
 		subject := fmt.Sprintf("%s.category-%d", subject, i%categories)
-		if _, err := b.JS.PublishAsync(subject, b.form.payload(i), jetstream.WithStallWait(runDeadline)); err != nil {
+		if _, err := b.JS.PublishAsync(
+			subject,
+			b.form.payload(i),
+			jetstream.WithStallWait(runDeadline),
+		); err != nil {
 			return err
 		}
 	}
@@ -67,7 +71,8 @@ func (b *bench) drainBare(ctx context.Context) (drained, error) {
 	return b.drain(ctx, command, "BARE", "bare")
 }
 
-// drainWorker has a worker drain such a stream, under limits that nobody has used before, and looks whether it did its job.
+// drainWorker has a worker drain such a stream, under limits that nobody has used before, and looks whether
+// it did its job.
 func (b *bench) drainWorker(ctx context.Context, namespace string) (drained, error) {
 	if err := b.fill(ctx, "NOTIFY", "notifier", "notify"); err != nil {
 		return drained{}, err
@@ -93,7 +98,8 @@ func (b *bench) drainWorker(ctx context.Context, namespace string) (drained, err
 	return result, err
 }
 
-// drain starts a consumer's process, times it from the first delivery until everything is acknowledged, and ends it.
+// drain starts a consumer's process, times it from the first delivery until everything is acknowledged, and
+// ends it.
 func (b *bench) drain(ctx context.Context, command *exec.Cmd, stream, consumer string) (drained, error) {
 	ctx, cancel := context.WithTimeout(ctx, runDeadline)
 	defer cancel()

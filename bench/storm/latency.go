@@ -17,8 +17,8 @@ import (
 	"notifier/bench/internal/rig"
 )
 
-// How long an event takes from its publication to Slack when nothing else happens, beside a loop that takes it from NATS and makes one
-// HTTP request.
+// How long an event takes from its publication to Slack when nothing else happens, beside a loop that takes
+// it from NATS and makes one HTTP request.
 const (
 	latencyEvents = 300
 	latencyPause  = 20 * time.Millisecond // between two events: no worker is still busy with the one before
@@ -30,7 +30,12 @@ const (
 func serveLoop(ctx context.Context) error {
 	post := func(text string) error {
 		form := url.Values{"channel": {"#storm"}, "text": {text}}
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv(slackURL)+"chat.postMessage", strings.NewReader(form.Encode()))
+		request, err := http.NewRequestWithContext(
+			ctx,
+			http.MethodPost,
+			os.Getenv(slackURL)+"chat.postMessage",
+			strings.NewReader(form.Encode()),
+		)
 		if err != nil {
 			return err
 		}
@@ -75,7 +80,14 @@ func measureLatency(ctx context.Context) (measured latencies, err error) {
 	if err := loop.Wait(); err != nil {
 		return latencies{}, err
 	}
-	f, err := b.startFleet(ctx, "latency", 1, []string{"NOTIFY"}, "LIMIT_GLOBAL=100000/30m", "LIMIT_CATEGORY=100000/30m")
+	f, err := b.startFleet(
+		ctx,
+		"latency",
+		1,
+		[]string{"NOTIFY"},
+		"LIMIT_GLOBAL=100000/30m",
+		"LIMIT_CATEGORY=100000/30m",
+	)
 	defer func() { err = errors.Join(err, f.stop()) }()
 	if err != nil {
 		return latencies{}, err
@@ -92,14 +104,19 @@ func measureLatency(ctx context.Context) (measured latencies, err error) {
 func (b *bench) publishOneByOne(ctx context.Context) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, runDeadline)
 	defer cancel()
-	if err := b.until(ctx, []string{"NOTIFY"}, func(info *jetstream.ConsumerInfo) bool { return info.NumWaiting > 0 }); err != nil {
+	if err := b.until(
+		ctx,
+		[]string{"NOTIFY"},
+		func(info *jetstream.ConsumerInfo) bool { return info.NumWaiting > 0 },
+	); err != nil {
 		return nil, err
 	}
 	var took []float64
 	before := b.Slack.Accepted()
 	for i := range latencyEvents {
 		began := time.Now()
-		if err := b.JS.Conn().Publish(fmt.Sprintf("notify.category-%d", i%categories), b.form.payload(before+i)); err != nil {
+		if err := b.JS.Conn().
+			Publish(fmt.Sprintf("notify.category-%d", i%categories), b.form.payload(before+i)); err != nil {
 			return nil, err
 		}
 		if err := b.Slack.Wait(ctx, func(accepted int) bool { return accepted > before+i }); err != nil {
@@ -120,9 +137,18 @@ func (l latencies) table() string {
 	row := func(name string, share float64) string {
 		return fmt.Sprintf("| %s | %.2f | %.2f |\n", name, at(l.loop, share), at(l.worker, share))
 	}
-	return fmt.Sprintf("%d events, one after the other, in milliseconds from publication to Slack:\n\n", len(l.worker)) +
+	return fmt.Sprintf(
+		"%d events, one after the other, in milliseconds from publication to Slack:\n\n",
+		len(l.worker),
+	) +
 		"| | NATS and one HTTP request | notifier |\n| --- | --- | --- |\n" +
-		row("half of the events", 0.5) + row("99 of 100", 0.99)
+		row(
+			"half of the events",
+			0.5,
+		) + row(
+		"99 of 100",
+		0.99,
+	)
 }
 
 // targets are the rows of the table of targets about a single event.

@@ -1,19 +1,21 @@
-// Storm measures what an error storm costs: one worker drains a stream of events that its limits refuse, a log line for each,
-// beside a consumer that does nothing but acknowledge.
+// Storm measures what an error storm costs: one worker drains a stream of events that its limits refuse, a
+// log line for each, beside a consumer that does nothing but acknowledge.
 //
 //	go run ./bench/storm [-events 200000] [-rounds 5] [-plain] [-write]
 //	go run ./bench/storm -scale | -latency | -backlog | -regressions
 //
-// The NATS server, the Redis server, the worker (the released build, its log written to a file) and the bare consumer are
-// processes of their own. Each round fills a stream with events of 20 categories, has one of the two drain it, fills it again
-// and has the other one drain that; who comes first changes from round to round. The events are JSON objects with an id and a text of
-// 100 bytes, or with -plain such texts alone, without ids. The limits are the default ones. Both are timed from outside, from the first
-// delivery to the last acknowledgement as the server counts them. The processor time is that of each process, as the kernel
-// counts it: of worker and consumer all of their lives, of the servers in that time.
+// The NATS server, the Redis server, the worker (the released build, its log written to a file) and the bare
+// consumer are processes of their own. Each round fills a stream with events of 20 categories, has one of the
+// two drain it, fills it again and has the other one drain that; who comes first changes from round to round.
+// The events are JSON objects with an id and a text of 100 bytes, or with -plain such texts alone, without
+// ids. The limits are the default ones. Both are timed from outside, from the first delivery to the last
+// acknowledgement as the server counts them. The processor time is that of each process, as the kernel counts
+// it: of worker and consumer all of their lives, of the servers in that time.
 //
-// With -scale several workers drain a storm together, from one stream and from two (scale.go), -latency measures single events
-// (latency.go), -backlog the worker's memory (backlog.go), and -regressions reports what has become slower (regress.go). With -write
-// the tables in docs and the sentence in README.md are written, for which all but the backlogs is measured.
+// With -scale several workers drain a storm together, from one stream and from two (scale.go), -latency
+// measures single events (latency.go), -backlog the worker's memory (backlog.go), and -regressions reports
+// what has become slower (regress.go). With -write the tables in docs and the sentence in README.md are
+// written, for which all but the backlogs is measured.
 package main
 
 import (
@@ -50,8 +52,16 @@ func main() {
 	events := flag.Int("events", 200_000, "events of each drain")
 	rounds := flag.Int("rounds", 5, "rounds; the medians count")
 	plain := flag.Bool("plain", false, "plain text without ids instead of JSON with them")
-	write := flag.Bool("write", false, "measure storms of both forms, several workers and latency, and write the tables in docs and README.md")
-	regressions := flag.Bool("regressions", false, "print what a worker and the script take, relative to the least that can be, beside the recorded ratios")
+	write := flag.Bool(
+		"write",
+		false,
+		"measure storms of both forms, several workers and latency, and write the tables in docs and README.md",
+	)
+	regressions := flag.Bool(
+		"regressions",
+		false,
+		"print what a worker and the script take, relative to the least that can be, beside the recorded ratios",
+	)
 	latency := flag.Bool("latency", false, "measure how long a single event takes")
 	backlog := flag.Bool("backlog", false, "measure the memory that backlogs of large messages take")
 	scale := flag.Bool("scale", false, "measure several workers together, on one stream and on two")

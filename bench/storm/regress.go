@@ -15,8 +15,9 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// Regressions show as ratios of one run, because times differ from host to host and from hour to hour: the worker's processor time beside
-// that of a consumer that only acknowledges, and the script's time beside that of a script that does nothing.
+// Regressions show as ratios of one run, because times differ from host to host and from hour to hour: the
+// worker's processor time beside that of a consumer that only acknowledges, and the script's time beside that
+// of a script that does nothing.
 const (
 	regressRounds   = 5
 	regressEvents   = 100_000
@@ -36,7 +37,8 @@ type ratios struct {
 //go:embed recorded.json
 var recordedRatios []byte
 
-// reportRegressions prints the ratios beside the recorded ones, and warns where they have become much worse. It fails for no figure.
+// reportRegressions prints the ratios beside the recorded ones, and warns where they have become much worse.
+// It fails for no figure.
 func reportRegressions(ctx context.Context) error {
 	var recorded ratios
 	if err := json.Unmarshal(recordedRatios, &recorded); err != nil {
@@ -89,7 +91,12 @@ func measureRatios(ctx context.Context) (measured ratios, err error) {
 	defer func() { err = errors.Join(err, client.Close()) }()
 	var scripts []float64
 	for i := range regressRounds {
-		decision, err := scriptTime(ctx, client, decisionBatches*decisionBatch, func() error { return refuse(ctx, client, fmt.Sprint("script-", i)) })
+		decision, err := scriptTime(
+			ctx,
+			client,
+			decisionBatches*decisionBatch,
+			func() error { return refuse(ctx, client, fmt.Sprint("script-", i)) },
+		)
 		if err != nil {
 			return ratios{}, err
 		}
@@ -112,7 +119,12 @@ func refuse(ctx context.Context, client *redis.Client, namespace string) error {
 	if err != nil {
 		return err
 	}
-	limiter, err := ratelimit.New(client, namespace, ratelimit.Rules{Global: global, Category: category}, 24*time.Hour)
+	limiter, err := ratelimit.New(
+		client,
+		namespace,
+		ratelimit.Rules{Global: global, Category: category},
+		24*time.Hour,
+	)
 	if err != nil {
 		return err
 	}
@@ -120,7 +132,12 @@ func refuse(ctx context.Context, client *redis.Client, namespace string) error {
 	for n := range decisionBatches {
 		for i := range batch {
 			id := strconv.Itoa(n*decisionBatch + i)
-			batch[i] = ratelimit.Request{ID: id, Delivery: id, Category: fmt.Sprintf("category-%d", i%categories), Cost: 1}
+			batch[i] = ratelimit.Request{
+				ID:       id,
+				Delivery: id,
+				Category: fmt.Sprintf("category-%d", i%categories),
+				Cost:     1,
+			}
 		}
 		if _, err := limiter.Admit(ctx, batch); err != nil {
 			return err
@@ -139,7 +156,8 @@ func callNothing(ctx context.Context, client *redis.Client) error {
 	return nil
 }
 
-// scriptTime is how long Redis ran scripts for each of n while something was done, in microseconds by its own statistics.
+// scriptTime is how long Redis ran scripts for each of n while something was done, in microseconds by its own
+// statistics.
 func scriptTime(ctx context.Context, client *redis.Client, n int, do func() error) (float64, error) {
 	_, before, err := scriptStatistics(ctx, client)
 	if err != nil {

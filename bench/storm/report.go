@@ -63,7 +63,14 @@ func (b *bench) storms(ctx context.Context, n int) (rounds, error) {
 			}
 		}
 		measured.all = append(measured.all, r)
-		fmt.Fprintf(os.Stderr, "%s, round %d: %.2f times the processor time, %.2f times the events a second\n", b.form, i+1, r.cpu(), r.throughput())
+		fmt.Fprintf(
+			os.Stderr,
+			"%s, round %d: %.2f times the processor time, %.2f times the events a second\n",
+			b.form,
+			i+1,
+			r.cpu(),
+			r.throughput(),
+		)
 	}
 	return measured, nil
 }
@@ -91,7 +98,10 @@ func (m rounds) table() string {
 
 // targets are the rows of the table of targets about storms of this form.
 func (m rounds) targets() []target {
-	cpu := target{name: "processor time per event of a storm, times that of a consumer that only acknowledges", most: true}
+	cpu := target{
+		name: "processor time per event of a storm, times that of a consumer that only acknowledges",
+		most: true,
+	}
 	if m.form == formPlain {
 		cpu.name = "processor time per event of a storm of plain text, times that of that consumer"
 		return []target{cpu.met(each(m.all, round.cpu), mostCPUPlain, "%.2f")}
@@ -121,7 +131,12 @@ func each[T any](rounds []T, figure func(T) float64) []float64 {
 
 // spread is a median and its range.
 func spread(format string, values []float64) string {
-	return fmt.Sprintf(format+" ("+format+" to "+format+")", median(values), slices.Min(values), slices.Max(values))
+	return fmt.Sprintf(
+		format+" ("+format+" to "+format+")",
+		median(values),
+		slices.Min(values),
+		slices.Max(values),
+	)
 }
 
 func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
@@ -131,12 +146,16 @@ func mebibytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 // sentence is what the README says.
 func (m rounds) sentence() string {
 	rates, cpu := each(m.all, func(r round) float64 { return r.worker.perSecond }), each(m.all, round.cpu)
-	return fmt.Sprintf("One worker drains %.0f,000 events a second, %s, at %.1f times the processor time of a consumer that only acknowledges.",
-		median(rates)/1000, m.form, median(cpu))
+	return fmt.Sprintf(
+		"One worker drains %.0f,000 events a second, %s, at %.1f times the processor time of a consumer that only acknowledges.",
+		median(rates)/1000,
+		m.form,
+		median(cpu),
+	)
 }
 
-// measureAndWrite measures both forms, several workers and latency, and writes what the documents say of them,
-// and what later runs are compared with.
+// measureAndWrite measures both forms, several workers and latency, and writes what the documents say of
+// them, and what later runs are compared with.
 func measureAndWrite(ctx context.Context, events, n int) error {
 	withIDs, err := measure(ctx, formJSON, events, n)
 	if err != nil {

@@ -10,11 +10,22 @@ import (
 
 // drainBare acknowledges each event and does nothing else.
 func drainBare(ctx context.Context) error {
-	return consume(ctx, "BARE", "bare", func(message jetstream.Msg) { _ = message.Ack() }, jetstream.PullMaxMessages(bareInFlight))
+	return consume(
+		ctx,
+		"BARE",
+		"bare",
+		func(message jetstream.Msg) { _ = message.Ack() },
+		jetstream.PullMaxMessages(bareInFlight),
+	)
 }
 
 // consume hands the messages of a consumer to a function until ctx ends.
-func consume(ctx context.Context, stream, name string, handle jetstream.MessageHandler, options ...jetstream.PullConsumeOpt) error {
+func consume(
+	ctx context.Context,
+	stream, name string,
+	handle jetstream.MessageHandler,
+	options ...jetstream.PullConsumeOpt,
+) error {
 	connection, err := nats.Connect(os.Getenv(natsURL))
 	if err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"notifier/bench/internal/rig"
 )
 
-// formation is how many workers drain a storm together, and from how many streams, each with as many of the workers. All share one
-// namespace, and so one limit.
+// formation is how many workers drain a storm together, and from how many streams, each with as many of the
+// workers. All share one namespace, and so one limit.
 type formation struct{ workers, streams int }
 
 var (
@@ -106,16 +106,27 @@ func (m scaleRounds) targets() []target {
 	}
 	idle := each(m.all[alone], func(t together) float64 { return float64(t.idle.Microseconds()) / 1000 })
 	return []target{
-		target{name: fmt.Sprintf("processor time per event of %d workers, times that of one", three.workers), most: true}.
-			met(ratios, mostCPUThree, "%.2f"),
+		target{
+			name: fmt.Sprintf("processor time per event of %d workers, times that of one", three.workers),
+			most: true,
+		}.
+			met(
+				ratios,
+				mostCPUThree,
+				"%.2f",
+			),
 		target{name: "processor time of an idle worker, ms per second", most: true}.
 			met(idle, float64(mostIdle.Milliseconds()), "%.1f"),
 	}
 }
 
-// drainTogether fills the streams, which have all events together, and has the workers drain them. The consumers are paused until all
-// workers are there, so that the start of the processes does not count.
-func (b *bench) drainTogether(ctx context.Context, f formation, namespace string) (result together, err error) {
+// drainTogether fills the streams, which have all events together, and has the workers drain them. The
+// consumers are paused until all workers are there, so that the start of the processes does not count.
+func (b *bench) drainTogether(
+	ctx context.Context,
+	f formation,
+	namespace string,
+) (result together, err error) {
 	part := *b
 	part.events = b.events / f.streams
 	streams := []string{"NOTIFY", "MORE"}[:f.streams]
@@ -167,7 +178,11 @@ func (b *bench) timeTogether(ctx context.Context, running *fleet, streams []stri
 			return together{}, err
 		}
 	}
-	if err := b.until(ctx, streams, func(info *jetstream.ConsumerInfo) bool { return info.NumPending == 0 && info.NumAckPending == 0 }); err != nil {
+	if err := b.until(
+		ctx,
+		streams,
+		func(info *jetstream.ConsumerInfo) bool { return info.NumPending == 0 && info.NumAckPending == 0 },
+	); err != nil {
 		return together{}, err
 	}
 	took := time.Since(started)
@@ -187,7 +202,13 @@ type fleet struct {
 }
 
 // startFleet starts workers, in turns on each of the streams, and waits until all have asked for events.
-func (b *bench) startFleet(ctx context.Context, namespace string, n int, streams []string, settings ...string) (*fleet, error) {
+func (b *bench) startFleet(
+	ctx context.Context,
+	namespace string,
+	n int,
+	streams []string,
+	settings ...string,
+) (*fleet, error) {
 	f := &fleet{}
 	for i := range n {
 		log, err := os.Create(filepath.Join(b.Folder, fmt.Sprintf("%s-%d.log", namespace, i)))
@@ -196,13 +217,20 @@ func (b *bench) startFleet(ctx context.Context, namespace string, n int, streams
 		}
 		f.logs = append(f.logs, log)
 		stream := streams[i%len(streams)]
-		command := b.serve(namespace, log, append(settings, "NATS_STREAM="+stream, "NATS_SUBJECT="+strings.ToLower(stream)+".>")...)
+		command := b.serve(
+			namespace,
+			log,
+			append(settings, "NATS_STREAM="+stream, "NATS_SUBJECT="+strings.ToLower(stream)+".>")...)
 		if err := command.Start(); err != nil {
 			return f, err
 		}
 		f.workers = append(f.workers, command)
 	}
-	return f, b.until(ctx, streams, func(info *jetstream.ConsumerInfo) bool { return info.NumWaiting >= n/len(streams) })
+	return f, b.until(
+		ctx,
+		streams,
+		func(info *jetstream.ConsumerInfo) bool { return info.NumWaiting >= n/len(streams) },
+	)
 }
 
 // stop ends the workers, gracefully.

@@ -16,7 +16,8 @@ func (b *bench) redisClient() (*redis.Client, error) {
 	return redis.NewClient(options), nil
 }
 
-// scriptStatistics is how many scripts Redis has run so far, and for how many microseconds, by its own statistics.
+// scriptStatistics is how many scripts Redis has run so far, and for how many microseconds, by its own
+// statistics.
 func scriptStatistics(ctx context.Context, client *redis.Client) (calls, micros int, err error) {
 	info, err := client.InfoMap(ctx, "commandstats").Result()
 	if err != nil {

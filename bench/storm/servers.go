@@ -32,9 +32,17 @@ func (b *bench) create(ctx context.Context, stream, consumer, subject string) er
 // serve is the worker's process, not started yet, with further settings.
 func (b *bench) serve(namespace string, log *os.File, settings ...string) *exec.Cmd {
 	command := exec.Command(b.worker, "serve")
-	command.Env = append(append(os.Environ(),
-		"NATS_URL="+b.NATSURL, "REDIS_URL="+b.RedisURL, "REDIS_NAMESPACE="+namespace,
-		"SLACK_BOT_TOKEN=xoxb-storm", "SLACK_CHANNEL=#storm", "SLACK_API_URL="+b.Slack.APIURL(), "ADMIN_ADDR=", "SLACK_PACE=off"), settings...)
+	command.Env = append(append(
+		os.Environ(),
+		"NATS_URL="+b.NATSURL,
+		"REDIS_URL="+b.RedisURL,
+		"REDIS_NAMESPACE="+namespace,
+		"SLACK_BOT_TOKEN=xoxb-storm",
+		"SLACK_CHANNEL=#storm",
+		"SLACK_API_URL="+b.Slack.APIURL(),
+		"ADMIN_ADDR=",
+		"SLACK_PACE=off",
+	), settings...)
 	command.Stdout, command.Stderr = log, os.Stderr
 	return command
 }

@@ -45,7 +45,9 @@ default limits, and shows what was sent, what was dropped, and why. Takes a few 
 
 Example:
    notifier-dev demo`,
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "write each category as a line of JSON instead of the table"}},
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "write each category as a line of JSON instead of the table"},
+		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
@@ -61,7 +63,11 @@ Example:
 
 // runDemo writes what was sent and dropped to out, and what it is doing to progress.
 func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, demoDeadline, fmt.Errorf("the demo did not finish within %s", demoDeadline))
+	ctx, cancel := context.WithTimeoutCause(
+		ctx,
+		demoDeadline,
+		fmt.Errorf("the demo did not finish within %s", demoDeadline),
+	)
 	defer cancel()
 	report := func(format string, arguments ...any) { _, _ = fmt.Fprintf(progress, format+"\n", arguments...) }
 
@@ -85,8 +91,15 @@ func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err err
 		return err
 	}
 	limits := workers[0].Store.Limits
-	report("%d workers share the limits: %s overall and %s per category.", demoWorkers, limits.Global, limits.Category)
-	report("They post as fast as they can (SLACK_PACE=off); a worker for Slack posts 10 messages in 10 s to a channel.")
+	report(
+		"%d workers share the limits: %s overall and %s per category.",
+		demoWorkers,
+		limits.Global,
+		limits.Category,
+	)
+	report(
+		"They post as fast as they can (SLACK_PACE=off); a worker for Slack posts 10 messages in 10 s to a channel.",
+	)
 	counts := newDemoCounts()
 	ctx, stopWorkers := startDemoWorkers(ctx, workers, counts.observe)
 	defer stopWorkers()
@@ -97,7 +110,11 @@ func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err err
 		return interruption(ctx, err)
 	}
 	report("%d events were published: %d categories, %d each.", total, len(demoCategories), demoEach)
-	if err := counts.wait(ctx, total, func(settled int) { report("  %3d of %d settled", settled, total) }); err != nil {
+	if err := counts.wait(
+		ctx,
+		total,
+		func(settled int) { report("  %3d of %d settled", settled, total) },
+	); err != nil {
 		return interruption(ctx, err)
 	}
 	took := time.Since(started)
@@ -110,14 +127,25 @@ func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err err
 		return err
 	}
 	received := servers.slack.Accepted()
-	report("\nThe fake Slack received %d messages; the log of a worker gives the reason for each of the other %d. It took %.1f s.", received, total-received, took.Seconds())
-	report("Next: \"notifier-dev dev\" keeps all of this running, with an inbox page and a status page to watch.")
+	report(
+		"\nThe fake Slack received %d messages; the log of a worker gives the reason for each of the other %d. It took %.1f s.",
+		received,
+		total-received,
+		took.Seconds(),
+	)
+	report(
+		"Next: \"notifier-dev dev\" keeps all of this running, with an inbox page and a status page to watch.",
+	)
 	return counts.check(received)
 }
 
 // startDemoWorkers runs a worker for each of the settings. The context ends with the first worker that fails;
 // stop ends the workers and waits for them.
-func startDemoWorkers(ctx context.Context, all []settings.Settings, observe func(result.Result)) (_ context.Context, stop func()) {
+func startDemoWorkers(
+	ctx context.Context,
+	all []settings.Settings,
+	observe func(result.Result),
+) (_ context.Context, stop func()) {
 	ctx, fail := context.WithCancelCause(ctx)
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	var workers sync.WaitGroup
@@ -292,7 +320,13 @@ func (c *demoCounts) check(received int) error {
 	for category, count := range c.byCategory {
 		sent += count.sent
 		if count.sent > limitCategory || count.other > 0 {
-			return fmt.Errorf("%s: %d sent and %d neither sent nor dropped by a limit; expected at most %d and none", category, count.sent, count.other, limitCategory)
+			return fmt.Errorf(
+				"%s: %d sent and %d neither sent nor dropped by a limit; expected at most %d and none",
+				category,
+				count.sent,
+				count.other,
+				limitCategory,
+			)
 		}
 	}
 	if sent != limitGlobal || received != limitGlobal {

@@ -29,7 +29,9 @@ The fake Slack accepts everything, until the form on its inbox page makes it beh
 Examples:
    notifier-dev dev
    LIMIT_CATEGORY=3/1m LOG_FORMAT=json notifier-dev dev`,
-		Flags: []cli.Flag{&cli.StringFlag{Name: "slack-only", Usage: "run only the fake Slack, on `ADDR` (host:port)"}},
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "slack-only", Usage: "run only the fake Slack, on `ADDR` (host:port)"},
+		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
@@ -74,7 +76,12 @@ func runDev(ctx context.Context, out io.Writer) (err error) {
 
 // printAddresses prints where everything is, and how to publish to it from a terminal with the same
 // environment.
-func printAddresses(out io.Writer, servers devServers, s settings.Settings, wanted settings.Environment) error {
+func printAddresses(
+	out io.Writer,
+	servers devServers,
+	s settings.Settings,
+	wanted settings.Environment,
+) error {
 	taken := func(got, wanted string) string {
 		_, gotPort, _ := net.SplitHostPort(got)
 		_, wantedPort, _ := net.SplitHostPort(wanted)
@@ -121,14 +128,22 @@ func printAddresses(out io.Writer, servers devServers, s settings.Settings, want
 // runFakeSlack runs only the fake Slack until ctx ends: for containers that stand in for Slack.
 func runFakeSlack(ctx context.Context, addr string, out io.Writer) (err error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return &cmdline.UsageError{Text: fmt.Sprintf("-slack-only %q, expected host:port such as 0.0.0.0:8090", addr)}
+		return &cmdline.UsageError{
+			Text: fmt.Sprintf("-slack-only %q, expected host:port such as 0.0.0.0:8090", addr),
+		}
 	}
 	slack, err := devstack.StartSlack(addr)
 	if err != nil {
 		return fmt.Errorf("-slack-only: %w", err)
 	}
 	defer func() { err = errors.Join(err, slack.Close()) }()
-	if _, err := fmt.Fprintf(out, "fake Slack: inbox %s, SLACK_API_URL=%s, SLACK_WEBHOOK_URL=%s\n", slack.URL(), slack.APIURL(), slack.WebhookURL()); err != nil {
+	if _, err := fmt.Fprintf(
+		out,
+		"fake Slack: inbox %s, SLACK_API_URL=%s, SLACK_WEBHOOK_URL=%s\n",
+		slack.URL(),
+		slack.APIURL(),
+		slack.WebhookURL(),
+	); err != nil {
 		return err
 	}
 	<-ctx.Done()

@@ -50,7 +50,8 @@ func TestScripts(t *testing.T) {
 			"exits": kit.Exits,
 		},
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each process that is built with -race waits a second for late reports
+			// else each process that is built with -race waits a second for late reports
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
 	})

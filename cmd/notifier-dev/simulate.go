@@ -18,8 +18,8 @@ import (
 )
 
 // Lua makes much short-lived garbage for each decision. Collecting it less often decides more events per
-// second (GOGC=400 and GOGC=100, go test -run '^$' -bench Run -benchtime 1x ./internal/devstack/simulate); the limit
-// keeps a long input within the bound that the help promises.
+// second (GOGC=400 and GOGC=100, go test -run '^$' -bench Run -benchtime 1x ./internal/devstack/simulate);
+// the limit keeps a long input within the bound that the help promises.
 const (
 	simulateGCPercent   = 400
 	simulateMemoryLimit = 768 << 20 // bytes
@@ -53,13 +53,34 @@ Examples:
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "global", Usage: "`LIMIT` over all categories, instead of LIMIT_GLOBAL"},
 			&cli.StringFlag{Name: "category", Usage: "`LIMIT` for each category, instead of LIMIT_CATEGORY"},
-			&cli.StringFlag{Name: "overrides", Usage: "`LIST` of limits for some categories, instead of LIMIT_OVERRIDES"},
-			&cli.StringFlag{Name: "group", Usage: "`LIMIT` that the categories of a group share, instead of LIMIT_GROUP"},
-			&cli.StringFlag{Name: "group-overrides", Usage: "`LIST` of limits for some groups, instead of LIMIT_GROUP_OVERRIDES"},
-			&cli.StringFlag{Name: "reserve", Usage: "`LIST` of slots kept for some categories, instead of LIMIT_RESERVE"},
-			&cli.StringFlag{Name: "dedupe", Usage: "`DURATION` for which an id is not sent again, instead of DEDUPE_WINDOW"},
-			&cli.BoolFlag{Name: "json", Usage: "write each decision as a line of JSON, with the names of the log, instead of the table"},
-			&cli.BoolFlag{Name: "skip-bad", Usage: "count and skip lines that cannot be read, instead of stopping at the first"},
+			&cli.StringFlag{
+				Name:  "overrides",
+				Usage: "`LIST` of limits for some categories, instead of LIMIT_OVERRIDES",
+			},
+			&cli.StringFlag{
+				Name:  "group",
+				Usage: "`LIMIT` that the categories of a group share, instead of LIMIT_GROUP",
+			},
+			&cli.StringFlag{
+				Name:  "group-overrides",
+				Usage: "`LIST` of limits for some groups, instead of LIMIT_GROUP_OVERRIDES",
+			},
+			&cli.StringFlag{
+				Name:  "reserve",
+				Usage: "`LIST` of slots kept for some categories, instead of LIMIT_RESERVE",
+			},
+			&cli.StringFlag{
+				Name:  "dedupe",
+				Usage: "`DURATION` for which an id is not sent again, instead of DEDUPE_WINDOW",
+			},
+			&cli.BoolFlag{
+				Name:  "json",
+				Usage: "write each decision as a line of JSON, with the names of the log, instead of the table",
+			},
+			&cli.BoolFlag{
+				Name:  "skip-bad",
+				Usage: "count and skip lines that cannot be read, instead of stopping at the first",
+			},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() > 1 {
@@ -80,8 +101,16 @@ Examples:
 
 // limitFlags are the flags that replace a variable.
 var limitFlags = []struct{ flag, variable string }{
-	{"global", "LIMIT_GLOBAL"}, {"category", "LIMIT_CATEGORY"}, {"overrides", "LIMIT_OVERRIDES"},
-	{"group", "LIMIT_GROUP"}, {"group-overrides", "LIMIT_GROUP_OVERRIDES"}, {"reserve", "LIMIT_RESERVE"}, {"dedupe", "DEDUPE_WINDOW"},
+	{"global", "LIMIT_GLOBAL"},
+	{"category", "LIMIT_CATEGORY"},
+	{"overrides", "LIMIT_OVERRIDES"},
+	{
+		"group",
+		"LIMIT_GROUP",
+	},
+	{"group-overrides", "LIMIT_GROUP_OVERRIDES"},
+	{"reserve", "LIMIT_RESERVE"},
+	{"dedupe", "DEDUPE_WINDOW"},
 }
 
 // loadSimulatedLimits reads the limits and the dedupe window, and no other settings. A flag replaces its
@@ -146,7 +175,11 @@ func (s *simulation) run(ctx context.Context, in io.Reader) error {
 }
 
 // decide decides the events and shows the progress.
-func (s *simulation) decide(ctx context.Context, events []simulate.Event, observe func(simulate.Verdict) error) error {
+func (s *simulation) decide(
+	ctx context.Context,
+	events []simulate.Event,
+	observe func(simulate.Verdict) error,
+) error {
 	screen := term.ScreenOf(s.errOut)
 	if s.asJSON && term.ScreenOf(s.out).Terminal {
 		screen = term.Screen{} // the verdicts on the screen show it

@@ -13,8 +13,8 @@ const (
 	withVideo = `{"id":"video","blocks":[{"type":"video","title_url":"https://evil.example","title":{"type":"plain_text","text":"bank"}}]}`
 )
 
-// TestServeBlocks is what becomes of blocks in a worker: links show where they go, types that are not known to be harmless
-// are dead letters and named, and both pass where markup is allowed.
+// TestServeBlocks is what becomes of blocks in a worker: links show where they go, types that are not known
+// to be harmless are dead letters and named, and both pass where markup is allowed.
 func TestServeBlocks(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

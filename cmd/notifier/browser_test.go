@@ -21,7 +21,8 @@ import (
 	"notifier/test/kit"
 )
 
-// chromium is the headless Chromium that the tests of the package share: starting one is more work than most of them are.
+// chromium is the headless Chromium that the tests of the package share: starting one is more work than most
+// of them are.
 var chromium struct {
 	start sync.Once
 	ctx   context.Context
@@ -40,7 +41,8 @@ func startChromium(path string) {
 	chromium.ctx, chromium.err = ctx, chromedp.Do(ctx)
 }
 
-// browser is a tab of Chromium in a browser context of the test's own: it shares neither storage nor connections with others.
+// browser is a tab of Chromium in a browser context of the test's own: it shares neither storage nor
+// connections with others.
 type browser struct {
 	ctx  context.Context
 	home string // the only place that the page may ask
@@ -133,8 +135,8 @@ func withoutUser(address string) string {
 	return parsed.String()
 }
 
-// open loads a page, with these sections open, and takes where it is as the only place that it may ask. When the test is over its server ends before
-// the browser, and the page may ask once more in between.
+// open loads a page, with these sections open, and takes where it is as the only place that it may ask. When
+// the test is over its server ends before the browser, and the page may ask once more in between.
 func (b *browser) open(t *testing.T, url string, sections ...string) {
 	t.Helper()
 	b.mu.Lock()
@@ -174,7 +176,8 @@ func see[T any](t *testing.T, b *browser, script string) T {
 	return value
 }
 
-// text is what an element shows. It waits for the element: a page that loads itself again has none for a moment.
+// text is what an element shows. It waits for the element: a page that loads itself again has none for a
+// moment.
 func (b *browser) text(t *testing.T, selector string) string {
 	t.Helper()
 	var text *string
@@ -197,8 +200,9 @@ func (b *browser) waitForText(t *testing.T, selector string, texts ...string) {
 // pollEvery is how often a test lets the page ask, which asks every two seconds by itself.
 const pollEvery = 400 * time.Millisecond
 
-// shows reports whether an element's text comes to hold all of the texts within a time, and what it was last. It lets the
-// page ask more often than it does by itself, but where answers are expected to fail: there the page's own times count.
+// shows reports whether an element's text comes to hold all of the texts within a time, and what it was last.
+// It lets the page ask more often than it does by itself, but where answers are expected to fail: there the
+// page's own times count.
 func (b *browser) shows(t *testing.T, limit time.Duration, selector string, texts ...string) (shown string, holds bool) {
 	t.Helper()
 	script := fmt.Sprintf("document.querySelector(%q)?.textContent ?? null", selector)

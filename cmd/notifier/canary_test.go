@@ -18,8 +18,8 @@ import (
 // secret is the password of users whose servers the test starts. It is spelled so that no other text has it.
 const secret = "hunter2marker"
 
-// canaries are the secrets of one deployment, each of them unlike any other text: by which one is found somewhere, one knows
-// which setting it was in.
+// canaries are the secrets of one deployment, each of them unlike any other text: by which one is found
+// somewhere, one knows which setting it was in.
 type canaries map[string]string
 
 func newCanaries(names ...string) canaries {
@@ -40,7 +40,8 @@ func (c canaries) expectNone(t *testing.T, where, text string) {
 	}
 }
 
-// canaryServices is a deployment whose every secret setting has a canary: some in variables, some in files that others may read.
+// canaryServices is a deployment whose every secret setting has a canary: some in variables, some in files
+// that others may read.
 func canaryServices(t *testing.T) (canaries, map[string]string, *devstack.Slack) {
 	t.Helper()
 	c := newCanaries("NATS password", "Redis password", "Slack token", "Slack URL's user", "Slack URL's path", "OTLP user", "OTLP header", "OTLP path", "OTEL variable", "payload")
@@ -55,7 +56,8 @@ func canaryServices(t *testing.T) (canaries, map[string]string, *devstack.Slack)
 	}
 	delete(settings, "REDIS_URL")
 	maps.Copy(settings, map[string]string{
-		"NATS_URL":                    strings.Replace(bus.URL(), "nats://", "nats://me:"+c["NATS password"]+"@", 1), // it asks for no password
+		// it asks for no password
+		"NATS_URL":                    strings.Replace(bus.URL(), "nats://", "nats://me:"+c["NATS password"]+"@", 1),
 		"REDIS_URL_FILE":              file("redis", "redis://notifier:"+c["Redis password"]+"@"+server.Addr+"/0"),
 		"SLACK_BOT_TOKEN_FILE":        file("token", "xoxb-"+c["Slack token"]),
 		"SLACK_API_URL":               strings.Replace(slack.APIURL(), "http://", "http://"+c["Slack URL's user"]+":"+c["Slack URL's user"]+"@", 1),
@@ -73,8 +75,9 @@ func canaryServices(t *testing.T) (canaries, map[string]string, *devstack.Slack)
 	return c, settings, slack
 }
 
-// TestNoSecretGetsOut runs every command, in both formats of the log, against a deployment that works and then against one that
-// does not, and asks for every page: no secret of a setting is in what they show, and no payload.
+// TestNoSecretGetsOut runs every command, in both formats of the log, against a deployment that works and
+// then against one that does not, and asks for every page: no secret of a setting is in what they show, and
+// no payload.
 func TestNoSecretGetsOut(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"json", "console"} {

@@ -106,8 +106,8 @@ func (c *checkOutput) lines(ctx context.Context, all bool) error {
 	return err
 }
 
-// wait waits for the first of the areas. After a second, and whenever another one is done since, it writes to standard
-// error what it is still waiting for.
+// wait waits for the first of the areas. After a second, and whenever another one is done since, it writes to
+// standard error what it is still waiting for.
 func (c *checkOutput) wait(areas []*preflight.Area) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -155,7 +155,14 @@ func (c *checkOutput) result(ctx context.Context) error {
 		reasons = append(reasons, "failed: "+strings.Join(failed, ", "))
 	}
 	if warned := c.areasWith(preflight.Warn); c.strict && len(warned) > 0 {
-		reasons = append(reasons, fmt.Sprintf("%s, and -strict allows none: %s", term.Count(c.count(preflight.Warn), "warning"), strings.Join(warned, ", ")))
+		reasons = append(
+			reasons,
+			fmt.Sprintf(
+				"%s, and -strict allows none: %s",
+				term.Count(c.count(preflight.Warn), "warning"),
+				strings.Join(warned, ", "),
+			),
+		)
 	}
 	if len(reasons) == 0 {
 		return nil
@@ -204,7 +211,11 @@ func writeOrigins(out io.Writer, origins []settings.Origin, all bool) error {
 		return err
 	}
 	if omitted > 0 {
-		if _, err := fmt.Fprintf(out, "%s at the default; -all shows them\n", term.Count(omitted, "more setting")); err != nil {
+		if _, err := fmt.Fprintf(
+			out,
+			"%s at the default; -all shows them\n",
+			term.Count(omitted, "more setting"),
+		); err != nil {
 			return err
 		}
 	}
@@ -240,11 +251,17 @@ func (c *checkOutput) json(ctx context.Context) error {
 	result := c.result(ctx)
 	answer := checkJSON{OK: result == nil}
 	for _, origin := range c.origins {
-		answer.Settings = append(answer.Settings, checkedSetting{Name: origin.Name, Value: origin.Shown(), Source: origin.Source, File: origin.File})
+		answer.Settings = append(
+			answer.Settings,
+			checkedSetting{Name: origin.Name, Value: origin.Shown(), Source: origin.Source, File: origin.File},
+		)
 	}
 	for _, area := range c.areas {
 		for _, finding := range area.Findings() {
-			answer.Checks = append(answer.Checks, checkedFinding{Level: finding.Level, Subject: area.Name, Text: finding.Text, Advice: finding.Advice})
+			answer.Checks = append(
+				answer.Checks,
+				checkedFinding{Level: finding.Level, Subject: area.Name, Text: finding.Text, Advice: finding.Advice},
+			)
 		}
 	}
 	encoder := term.NewJSON(c.out)

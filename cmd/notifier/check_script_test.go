@@ -16,8 +16,8 @@ func startStore(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Setenv("REDIS_URL", store.URL())
 }
 
-// startSlack starts a fake Slack for the script, with a token of these scopes, and points SLACK_API_URL at it: slack
-// chat:write.
+// startSlack starts a fake Slack for the script, with a token of these scopes, and points SLACK_API_URL at
+// it: slack chat:write.
 func startSlack(ts *testscript.TestScript, _ bool, scopes []string) {
 	slack, err := devstack.StartSlack(ephemeralAddr)
 	ts.Check(err)

@@ -42,7 +42,8 @@ func checkSettingsOf(t *testing.T) map[string]string {
 	return settings
 }
 
-// TestCheckHangs: a server that takes connections and never answers is given up, and the user sees what is waited for.
+// TestCheckHangs: a server that takes connections and never answers is given up, and the user sees what is
+// waited for.
 func TestCheckHangs(t *testing.T) {
 	t.Parallel()
 	settings := checkSettingsOf(t)

@@ -17,7 +17,8 @@ func rootCommand() *cli.Command {
 
 Example:
    notifier check`,
-		// "notifier completion bash" and the like; the scripts that they print ask notifier itself at each press of the key.
+		// "notifier completion bash" and the like; the scripts that they print ask notifier itself at each press of
+		// the key.
 		EnableShellCompletion: true,
 		ConfigureShellCompletionCommand: func(cmd *cli.Command) {
 			cmd.Hidden = false

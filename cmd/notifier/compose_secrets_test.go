@@ -18,8 +18,8 @@ type secretsScript struct {
 	deploy, secrets, bin string
 }
 
-// newSecretsScript copies deploy. Nobody but root may change a file's owner, and not every machine has flock, so the script
-// finds these two as programs that do nothing.
+// newSecretsScript copies deploy. Nobody but root may change a file's owner, and not every machine has flock,
+// so the script finds these two as programs that do nothing.
 func newSecretsScript(t *testing.T) secretsScript {
 	t.Helper()
 	s := secretsScript{deploy: t.TempDir(), secrets: t.TempDir(), bin: t.TempDir()}
@@ -63,8 +63,8 @@ func (s secretsScript) file(t *testing.T, name string) string {
 	return string(content)
 }
 
-// TestComposeSecretsHaveTheNamesThatAreSet: the permissions are given for the names that are set, even for one that is the
-// default of another name.
+// TestComposeSecretsHaveTheNamesThatAreSet: the permissions are given for the names that are set, even for
+// one that is the default of another name.
 func TestComposeSecretsHaveTheNamesThatAreSet(t *testing.T) {
 	t.Parallel()
 	s := newSecretsScript(t)
@@ -93,8 +93,8 @@ func TestComposeSecretsHaveTheNamesThatAreSet(t *testing.T) {
 	}
 }
 
-// TestComposeSecretsFailClosed: without the permissions of a server no file of it is written, and the service fails, so that
-// the server does not start. What an earlier run has written stays.
+// TestComposeSecretsFailClosed: without the permissions of a server no file of it is written, and the service
+// fails, so that the server does not start. What an earlier run has written stays.
 func TestComposeSecretsFailClosed(t *testing.T) {
 	t.Parallel()
 	for _, conf := range []string{"nats.conf", "redis.acl"} {

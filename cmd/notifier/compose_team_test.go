@@ -11,8 +11,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestComposeSecretsOfASecondTeam: it gets users of NATS and Redis of its own, for its own names alone, and the first team's
-// stay as they were.
+// TestComposeSecretsOfASecondTeam: it gets users of NATS and Redis of its own, for its own names alone, and
+// the first team's stay as they were.
 func TestComposeSecretsOfASecondTeam(t *testing.T) {
 	t.Parallel()
 	s, settings := newSecretsScript(t), []string{"DROPPED_SUBJECT=dropped"}
@@ -106,7 +106,8 @@ func users(t *testing.T, s secretsScript) map[string]string {
 	return all
 }
 
-// TestComposeSecretsRefuseATeam: names that mean something to the scripts or to the servers, and passwords that are none.
+// TestComposeSecretsRefuseATeam: names that mean something to the scripts or to the servers, and passwords
+// that are none.
 func TestComposeSecretsRefuseATeam(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ arguments, input, settings, want string }{

@@ -14,8 +14,8 @@ const showEverything = `
 	document.querySelectorAll("details").forEach(e => e.open = true);
 	document.querySelectorAll("[hidden]").forEach(e => e.hidden = false);`
 
-// readContrast gives the texts with a contrast below 4.5:1 (WCAG 2.2, 1.4.3), and the rules of the style sheet that set a color
-// which no text on the page has: nobody has looked at those.
+// readContrast gives the texts with a contrast below 4.5:1 (WCAG 2.2, 1.4.3), and the rules of the style
+// sheet that set a color which no text on the page has: nobody has looked at those.
 const readContrast = `
 	const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
 	const paint = (color, opacity) => {
@@ -57,8 +57,8 @@ const readContrast = `
 			.filter(selector => !texts.some(([e]) => e.closest(selector.replace(/::?(before|after|placeholder|hover)/g, "")))),
 	};`
 
-// checkContrast looks at all texts of a page, in light and dark mode, on a desk and on a phone. Each way to prepare the page is
-// run at once before the look, so that the page cannot draw in between.
+// checkContrast looks at all texts of a page, in light and dark mode, on a desk and on a phone. Each way to
+// prepare the page is run at once before the look, so that the page cannot draw in between.
 func checkContrast(t *testing.T, b *browser, prepare ...string) {
 	t.Helper()
 	for _, scheme := range []string{"light", "dark"} {

@@ -58,14 +58,20 @@ Example:
 			if err != nil {
 				return err
 			}
-			list := deadList{filter: filter, most: cmd.Int("n"), json: cmd.Bool("json"), out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
+			list := deadList{
+				filter: filter,
+				most:   cmd.Int("n"),
+				json:   cmd.Bool("json"),
+				out:    cmd.Root().Writer,
+				errOut: cmd.Root().ErrWriter,
+			}
 			return withDeadLetters(ctx, "notifier dead list", list.run)
 		},
 	}
 }
 
-// endOnDenial ends a command's context with the error when the server denies something: that is reported in a message of its
-// own, and never as the answer to the request.
+// endOnDenial ends a command's context with the error when the server denies something: that is reported in a
+// message of its own, and never as the answer to the request.
 func endOnDenial(cancel context.CancelCauseFunc) nats.Option {
 	return nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {
@@ -74,9 +80,13 @@ func endOnDenial(cancel context.CancelCauseFunc) nats.Option {
 	})
 }
 
-// withDeadLetters opens the dead-letter stream of the settings. It passes nil on where there is none yet. The context that
-// it passes on also ends when the server denies something.
-func withDeadLetters(ctx context.Context, name string, do func(ctx context.Context, s settings.NATS, stream *letters.Stream) error) error {
+// withDeadLetters opens the dead-letter stream of the settings. It passes nil on where there is none yet. The
+// context that it passes on also ends when the server denies something.
+func withDeadLetters(
+	ctx context.Context,
+	name string,
+	do func(ctx context.Context, s settings.NATS, stream *letters.Stream) error,
+) error {
 	s, err := settings.LoadNATS()
 	if err != nil {
 		return err
@@ -96,7 +106,10 @@ func withDeadLetters(ctx context.Context, name string, do func(ctx context.Conte
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted")
 	case errors.Is(err, nats.ErrPermissionViolation):
-		return fmt.Errorf("%w; docs/security.md has the permissions of an operator, and under compose docker compose run --rm dead has them", err)
+		return fmt.Errorf(
+			"%w; docs/security.md has the permissions of an operator, and under compose docker compose run --rm dead has them",
+			err,
+		)
 	}
 	return err
 }
@@ -122,8 +135,8 @@ func (p *deadProgress) report(n int) error {
 	return err
 }
 
-// lastLine is what a command that goes through letters says at its end. none: there is no stream of them; stopped: at the most
-// letters that it may take.
+// lastLine is what a command that goes through letters says at its end. none: there is no stream of them;
+// stopped: at the most letters that it may take.
 func (f deadFilter) lastLine(counts string, none, stopped bool, most int) string {
 	line := counts
 	if f.isSet() {

@@ -41,8 +41,13 @@ Examples:
 				return cmdline.Usage(cmd, "-all cannot be used with SEQ, -reason or -category")
 			}
 			remove := deadDelete{deadWork: deadWork{
-				filter: filter, most: cmd.Int("n"), json: cmd.Bool("json"), out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,
-				verb: "deleted", count: "deleted",
+				filter: filter,
+				most:   cmd.Int("n"),
+				json:   cmd.Bool("json"),
+				out:    cmd.Root().Writer,
+				errOut: cmd.Root().ErrWriter,
+				verb:   "deleted",
+				count:  "deleted",
 			}}
 			return withDeadLetters(ctx, "notifier dead delete", remove.start)
 		},
@@ -65,7 +70,13 @@ func (d *deadDelete) start(ctx context.Context, s settings.NATS, stream *letters
 			return err
 		}
 	}
-	return d.run(ctx, ctx, stream, (*letters.Stream).Scan, func(letter *letters.Letter) (deadDone, error) { return d.one(ctx, letter) })
+	return d.run(
+		ctx,
+		ctx,
+		stream,
+		(*letters.Stream).Scan,
+		func(letter *letters.Letter) (deadDone, error) { return d.one(ctx, letter) },
+	)
 }
 
 // one deletes one letter, or says why it stays.

@@ -19,7 +19,10 @@ import (
 // deadFlags select letters.
 func deadFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "reason", Usage: "only letters with this `REASON`: " + strings.Join(outcome.DeadReasons(), ", ")},
+		&cli.StringFlag{
+			Name:  "reason",
+			Usage: "only letters with this `REASON`: " + strings.Join(outcome.DeadReasons(), ", "),
+		},
 		&cli.StringFlag{Name: "category", Usage: "only letters of this `CATEGORY`, exactly"},
 	}
 }
@@ -75,7 +78,10 @@ func parseDead(cmd *cli.Command) (deadFilter, error) {
 func parseSeq(text string) (uint64, error) {
 	seq, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
 	if err != nil || seq == 0 {
-		return 0, fmt.Errorf("%q, expected the number of a letter such as 17, as \"notifier dead list\" shows it", text)
+		return 0, fmt.Errorf(
+			"%q, expected the number of a letter such as 17, as \"notifier dead list\" shows it",
+			text,
+		)
 	}
 	return seq, nil
 }
@@ -84,7 +90,8 @@ func (f deadFilter) matches(letter *letters.Letter) bool {
 	return (f.reason == "" || f.reason == letter.Reason) && (f.category == "" || f.category == letter.Category)
 }
 
-// noStream is the error where letters are asked for by their numbers and there is no stream; nil: they are not.
+// noStream is the error where letters are asked for by their numbers and there is no stream; nil: they are
+// not.
 func (f deadFilter) noStream() error {
 	if f.seqs == nil {
 		return nil
@@ -92,9 +99,14 @@ func (f deadFilter) noStream() error {
 	return fmt.Errorf("%s: the stream for dead letters does not exist yet", missing(f.seqs))
 }
 
-// each calls do with the letters that match, the oldest first: those that scan gives, or those that are asked for by their
-// numbers. Numbers that no letter has are an error in the end, when the other letters are done.
-func (f deadFilter) each(ctx context.Context, stream *letters.Stream, scan func(context.Context, func(*letters.Letter) error) error, do func(*letters.Letter) error) error {
+// each calls do with the letters that match, the oldest first: those that scan gives, or those that are asked
+// for by their numbers. Numbers that no letter has are an error in the end, when the other letters are done.
+func (f deadFilter) each(
+	ctx context.Context,
+	stream *letters.Stream,
+	scan func(context.Context, func(*letters.Letter) error) error,
+	do func(*letters.Letter) error,
+) error {
 	if f.seqs == nil {
 		return scan(ctx, do)
 	}
@@ -113,8 +125,11 @@ func (f deadFilter) each(ctx context.Context, stream *letters.Stream, scan func(
 		}
 	}
 	if len(absent) > 0 {
-		return fmt.Errorf("%s in stream %s: replayed and deleted letters are gone; \"notifier dead list\" shows those that exist",
-			missing(absent), stream.Name())
+		return fmt.Errorf(
+			"%s in stream %s: replayed and deleted letters are gone; \"notifier dead list\" shows those that exist",
+			missing(absent),
+			stream.Name(),
+		)
 	}
 	return nil
 }

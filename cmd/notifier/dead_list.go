@@ -17,7 +17,8 @@ import (
 	"notifier/internal/term"
 )
 
-// deadList is one run of the command. It keeps the newest letters, without their payloads, and counts the others.
+// deadList is one run of the command. It keeps the newest letters, without their payloads, and counts the
+// others.
 type deadList struct {
 	filter deadFilter
 	most   int // letters shown; 1 or more
@@ -103,7 +104,13 @@ func (l *deadList) writeTable() error {
 	for _, letter := range l.newest {
 		row := []any{
 			letter.Time.Format(time.RFC3339),
-			term.Cell(letter.Category), term.Cell(letter.Reason), term.Cell(letter.Detail), term.Cell(letter.EventID), letter.Seq,
+			term.Cell(
+				letter.Category,
+			),
+			term.Cell(letter.Reason),
+			term.Cell(letter.Detail),
+			term.Cell(letter.EventID),
+			letter.Seq,
 		}
 		if sources {
 			row = append(row, term.Cell(letter.Source))
@@ -153,8 +160,18 @@ type deadLetterLine struct {
 
 func newDeadLetterLine(letter letters.Info) deadLetterLine {
 	line := deadLetterLine{
-		Time: letter.Time.Format(time.RFC3339Nano), Category: letter.Category, Reason: letter.Reason, Detail: letter.Detail,
-		EventID: letter.EventID, Source: letter.Source, Subject: letter.Subject, StreamSeq: letter.StreamSeq, Bytes: letter.Bytes, Seq: letter.Seq,
+		Time: letter.Time.Format(
+			time.RFC3339Nano,
+		),
+		Category:  letter.Category,
+		Reason:    letter.Reason,
+		Detail:    letter.Detail,
+		EventID:   letter.EventID,
+		Source:    letter.Source,
+		Subject:   letter.Subject,
+		StreamSeq: letter.StreamSeq,
+		Bytes:     letter.Bytes,
+		Seq:       letter.Seq,
 	}
 	if letter.Shortened >= 0 {
 		line.Shortened = &letter.Shortened

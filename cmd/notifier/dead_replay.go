@@ -45,13 +45,22 @@ Examples:
 				return err
 			}
 			replay := deadReplay{deadWork: deadWork{
-				filter: filter, most: cmd.Int("n"), json: cmd.Bool("json"), out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,
-				verb: "replayed", count: "put_back",
+				filter: filter,
+				most:   cmd.Int("n"),
+				json:   cmd.Bool("json"),
+				out:    cmd.Root().Writer,
+				errOut: cmd.Root().ErrWriter,
+				verb:   "replayed",
+				count:  "put_back",
 			}}
 			// An interrupt ends it between two letters: one that was published is also deleted.
-			return withDeadLetters(context.WithoutCancel(ctx), "notifier dead replay", func(work context.Context, _ settings.NATS, stream *letters.Stream) error {
-				return replay.start(ctx, work, stream)
-			})
+			return withDeadLetters(
+				context.WithoutCancel(ctx),
+				"notifier dead replay",
+				func(work context.Context, _ settings.NATS, stream *letters.Stream) error {
+					return replay.start(ctx, work, stream)
+				},
+			)
 		},
 	}
 }
@@ -78,7 +87,11 @@ func (r *deadReplay) start(ctx, work context.Context, stream *letters.Stream) er
 }
 
 // one replays one letter, or says why it stays.
-func (r *deadReplay) one(ctx context.Context, stream *letters.Stream, letter *letters.Letter) (deadDone, error) {
+func (r *deadReplay) one(
+	ctx context.Context,
+	stream *letters.Stream,
+	letter *letters.Letter,
+) (deadDone, error) {
 	receipt, err := stream.Replay(ctx, letter)
 	left, failed := (*letters.NotReplayableError)(nil), (*letters.PublishError)(nil)
 	switch {
@@ -96,7 +109,11 @@ func (r *deadReplay) one(ctx context.Context, stream *letters.Stream, letter *le
 		}
 		return replayed(letter, letters.Receipt{}, failed.Why), err
 	case receipt.Stream != "":
-		return deadDone{}, fmt.Errorf("%s was replayed, but not deleted: %w; replay it again within the stream's duplicate window (two minutes by default) to avoid a second event", letterName(letter.Info), err)
+		return deadDone{}, fmt.Errorf(
+			"%s was replayed, but not deleted: %w; replay it again within the stream's duplicate window (two minutes by default) to avoid a second event",
+			letterName(letter.Info),
+			err,
+		)
 	default:
 		return deadDone{}, fmt.Errorf("%s: %w", letterName(letter.Info), err)
 	}

@@ -16,8 +16,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestDeadDiesAgain: an event that is broken dies, and dies again under the same id when it is put back as it is; that
-// happens once for each replay.
+// TestDeadDiesAgain: an event that is broken dies, and dies again under the same id when it is put back as it
+// is; that happens once for each replay.
 func TestDeadDiesAgain(t *testing.T) {
 	t.Parallel()
 	server, _, env := services(t, nil)
@@ -50,8 +50,9 @@ func TestDeadDiesAgain(t *testing.T) {
 	worker.ends(t, exitDone)
 }
 
-// TestDeadIsSentOnce: what died because of a setting, or was refused by Slack, is sent once it is put back, under its old id; a second
-// copy of it, as a replay makes that has crashed and comes after the stream's duplicate window, is a duplicate.
+// TestDeadIsSentOnce: what died because of a setting, or was refused by Slack, is sent once it is put back,
+// under its old id; a second copy of it, as a replay makes that has crashed and comes after the stream's
+// duplicate window, is a duplicate.
 func TestDeadIsSentOnce(t *testing.T) {
 	t.Parallel()
 	server, slack, env := services(t, nil)

@@ -114,8 +114,8 @@ func payloadNote(letter *letters.Letter) string {
 	return note
 }
 
-// userinfo is the user and password of a URL within a text, percent-encoded or not. A password can have any characters, so
-// it ends at the last "@".
+// userinfo is the user and password of a URL within a text, percent-encoded or not. A password can have any
+// characters, so it ends at the last "@".
 var userinfo = regexp.MustCompile(`(?i)(:(?://|%2f%2f))[^\s"']*(@|%40)`)
 
 // shownHeaders are the publisher's headers without the passwords in URLs: a CloudEvent has its source there.

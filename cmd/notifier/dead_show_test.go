@@ -28,7 +28,8 @@ type shown struct {
 	Base64  *string `json:"payload_base64"`
 }
 
-// TestDeadShowAnyPayload: whatever a payload is, a terminal shows characters and takes no orders, and a program gets every byte.
+// TestDeadShowAnyPayload: whatever a payload is, a terminal shows characters and takes no orders, and a
+// program gets every byte.
 func TestDeadShowAnyPayload(t *testing.T) {
 	t.Parallel()
 	js, env := startWithLargePayloads(t)
@@ -91,7 +92,8 @@ func exactly(t *testing.T, got shown) string {
 	return ""
 }
 
-// TestDeadDeleteMany: all letters are deleted, and of what others have put into their stream nothing, whatever its headers say.
+// TestDeadDeleteMany: all letters are deleted, and of what others have put into their stream nothing,
+// whatever its headers say.
 func TestDeadDeleteMany(t *testing.T) {
 	t.Parallel()
 	js, env := startWithStreams(t)

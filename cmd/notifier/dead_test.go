@@ -15,7 +15,8 @@ import (
 	"notifier/test/kit"
 )
 
-// startWithStreams starts a NATS server with the streams of a worker, and returns the settings with which commands find it.
+// startWithStreams starts a NATS server with the streams of a worker, and returns the settings with which
+// commands find it.
 func startWithStreams(t *testing.T) (jetstream.JetStream, map[string]string) {
 	t.Helper()
 	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())

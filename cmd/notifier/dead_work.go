@@ -10,8 +10,8 @@ import (
 	"notifier/internal/term"
 )
 
-// deadWork is what "dead replay" and "dead delete" have in common: they go through letters, do something with those that match, and
-// report on each.
+// deadWork is what "dead replay" and "dead delete" have in common: they go through letters, do something with
+// those that match, and report on each.
 type deadWork struct {
 	filter deadFilter
 	most   int // letters done; 0: all
@@ -37,9 +37,14 @@ var errEnough = errors.New("enough")
 // deadScan reads all letters, the oldest first.
 type deadScan func(stream *letters.Stream, ctx context.Context, do func(*letters.Letter) error) error
 
-// run gives the letters that match to do, one after the other, and writes a last line. It stops between two letters when until ends,
-// and where do fails. stream is nil where there is no stream of them.
-func (w *deadWork) run(ctx, until context.Context, stream *letters.Stream, scan deadScan, do func(*letters.Letter) (deadDone, error)) error {
+// run gives the letters that match to do, one after the other, and writes a last line. It stops between two
+// letters when until ends, and where do fails. stream is nil where there is no stream of them.
+func (w *deadWork) run(
+	ctx, until context.Context,
+	stream *letters.Stream,
+	scan deadScan,
+	do func(*letters.Letter) (deadDone, error),
+) error {
 	if stream == nil {
 		if err := w.filter.noStream(); err != nil {
 			return err
@@ -89,12 +94,16 @@ func (w *deadWork) report(letter *letters.Letter, result deadDone, progress *dea
 	return err
 }
 
-// finish writes the last line. none: there is no stream of letters; stopped: at the most letters that should be done.
+// finish writes the last line. none: there is no stream of letters; stopped: at the most letters that should
+// be done.
 func (w *deadWork) finish(none, stopped bool) error {
 	if w.json {
 		_, err := fmt.Fprintf(w.out, "{\"%s\":%d,\"left\":%d}\n", w.count, w.done, w.left)
 		return err
 	}
-	_, err := fmt.Fprintln(w.out, w.filter.lastLine(fmt.Sprintf("%d %s, %d left", w.done, w.verb, w.left), none, stopped, w.most))
+	_, err := fmt.Fprintln(
+		w.out,
+		w.filter.lastLine(fmt.Sprintf("%d %s, %d left", w.done, w.verb, w.left), none, stopped, w.most),
+	)
 	return err
 }

@@ -28,7 +28,10 @@ Examples:
    notifier events -category deploys -since 1h`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "category", Usage: "only events of this `CATEGORY`, exactly"},
-			&cli.StringFlag{Name: "outcome", Usage: "only events with this `OUTCOME`: " + strings.Join(recent.Outcomes(), ", ")},
+			&cli.StringFlag{
+				Name:  "outcome",
+				Usage: "only events with this `OUTCOME`: " + strings.Join(recent.Outcomes(), ", "),
+			},
 			&cli.DurationFlag{Name: "since", Usage: "only what was settled in the last `DURATION`, such as 30m"},
 			&cli.IntFlag{Name: "n", Value: 50, Usage: "show the newest `N`"},
 			&cli.BoolFlag{Name: "json", Usage: "write each event as a line of JSON instead of the table"},
@@ -38,7 +41,13 @@ Examples:
 			if err != nil {
 				return err
 			}
-			list := eventList{filter: filter, since: cmd.Duration("since"), json: cmd.Bool("json"), out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter}
+			list := eventList{
+				filter: filter,
+				since:  cmd.Duration("since"),
+				json:   cmd.Bool("json"),
+				out:    cmd.Root().Writer,
+				errOut: cmd.Root().ErrWriter,
+			}
 			return readOutcomes(ctx, "notifier events", list.run)
 		},
 	}

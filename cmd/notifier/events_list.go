@@ -28,7 +28,12 @@ func (l eventList) run(ctx context.Context, from outcomeSource) error {
 	asked.Limit++ // to know whether there are more
 	answer, err := from.reader.List(ctx, asked)
 	if errors.Is(err, recent.ErrNoStream) {
-		return l.note(fmt.Sprintf("no events: the stream %s does not exist yet, or does not allow direct reads; workers create it and record in it what becomes of events", from.place.Stream))
+		return l.note(
+			fmt.Sprintf(
+				"no events: the stream %s does not exist yet, or does not allow direct reads; workers create it and record in it what becomes of events",
+				from.place.Stream,
+			),
+		)
 	}
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", from.place.Stream, err)
@@ -62,7 +67,11 @@ func (l eventList) nothing(partial bool) string {
 	if l.since > 0 {
 		within = term.ShortDuration(l.since)
 	}
-	text := fmt.Sprintf("no events%s within %s: there were none, or no worker could record them (its log says \"outcomes are not recorded\")", of, within)
+	text := fmt.Sprintf(
+		"no events%s within %s: there were none, or no worker could record them (its log says \"outcomes are not recorded\")",
+		of,
+		within,
+	)
 	if partial {
 		text += "; there are older records that were not looked at, see -category"
 	}
@@ -113,7 +122,15 @@ func (l eventList) writeTable(found []recent.Outcome) error {
 	table := term.NewTable(l.out)
 	table.Row("when", "category", "outcome", "reason", "detail", "event id", "source")
 	for _, o := range found {
-		table.Row(o.Time.UTC().Format(time.RFC3339), term.Cell(o.Category), o.Outcome, term.Cell(o.Reason), term.Cell(o.Summary()), term.Cell(o.EventID), term.Cell(o.Source))
+		table.Row(
+			o.Time.UTC().Format(time.RFC3339),
+			term.Cell(o.Category),
+			o.Outcome,
+			term.Cell(o.Reason),
+			term.Cell(o.Summary()),
+			term.Cell(o.EventID),
+			term.Cell(o.Source),
+		)
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -53,7 +53,8 @@ func asked(script string) (questions []question) {
 	return questions
 }
 
-// meets reports whether a command of the script is the one of the table, where words in capitals stand for others.
+// meets reports whether a command of the script is the one of the table, where words in capitals stand for
+// others.
 func meets(command, inTable string) bool {
 	words, wanted := shellWords(command), shellWords(inTable)
 	variable := regexp.MustCompile(`\b[A-Z][A-Z_]+\b`)
@@ -101,7 +102,8 @@ func unanswered(table, script []question) (faults []string) {
 	return faults
 }
 
-// TestFirstLook: every question of the table is asked by testdata/script/first_look.txtar, with the commands of the table.
+// TestFirstLook: every question of the table is asked by testdata/script/first_look.txtar, with the commands
+// of the table.
 func TestFirstLook(t *testing.T) {
 	t.Parallel()
 	table, script := firstLook(t, read(t, "docs/runbook.md")), asked(read(t, "cmd/notifier/testdata/script/first_look.txtar"))
@@ -131,8 +133,8 @@ func TestFirstLookSees(t *testing.T) {
 	}
 }
 
-// TestFirstTenMinutes: what the README shows behind a prompt, a newcomer types in testdata/script/first_ten_minutes.txtar,
-// in the same order; and whatever is typed there, the README names.
+// TestFirstTenMinutes: what the README shows behind a prompt, a newcomer types in
+// testdata/script/first_ten_minutes.txtar, in the same order; and whatever is typed there, the README names.
 func TestFirstTenMinutes(t *testing.T) {
 	t.Parallel()
 	readme := read(t, "README.md")

@@ -57,7 +57,12 @@ func healthcheck(ctx context.Context, addr, token string, out io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthcheckTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", nil)
+	request, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodGet,
+		"http://"+net.JoinHostPort(host, port)+"/readyz",
+		nil,
+	)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,8 @@ func TestTheInboxPageSwitchesTheMode(t *testing.T) {
 	b.expectFailures(true) // what the page listens to is cut off
 }
 
-// asksTheFake runs a curl command of a document against a fake Slack: with -d it sets something, else it asks.
+// asksTheFake runs a curl command of a document against a fake Slack: with -d it sets something, else it
+// asks.
 func asksTheFake(t *testing.T, document string, words []string) {
 	t.Helper()
 	slack, err := devstack.StartSlack(ephemeralAddr)

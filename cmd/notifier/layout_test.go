@@ -15,8 +15,8 @@ import (
 	"notifier/test/kit"
 )
 
-// floors is the house from its foundation to its roof: a package imports only from floors below its own. docs/design.md
-// describes each package.
+// floors is the house from its foundation to its roof: a package imports only from floors below its own.
+// docs/design.md describes each package.
 var floors = [][]string{
 	{
 		"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/pattern",
@@ -43,7 +43,8 @@ var floors = [][]string{
 // testPackages are imported by tests alone.
 var testPackages = []string{"test/kit", "test/redistest", "test/chaos", "test/isolation", "test/survival"}
 
-// packagesOf lists the packages of the module below cmd, internal, lua and test, each with what it imports of the module.
+// packagesOf lists the packages of the module below cmd, internal, lua and test, each with what it imports of
+// the module.
 func packagesOf(t *testing.T) map[string][]string {
 	t.Helper()
 	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./cmd/...", "./internal/...", "./lua",
@@ -65,7 +66,8 @@ func packagesOf(t *testing.T) map[string][]string {
 	return packages
 }
 
-// TestImportsRunDown: no package imports one of its own floor or of a floor above, and no package that only tests may use.
+// TestImportsRunDown: no package imports one of its own floor or of a floor above, and no package that only
+// tests may use.
 func TestImportsRunDown(t *testing.T) {
 	t.Parallel()
 	floorOf := map[string]int{}
@@ -95,7 +97,8 @@ func TestImportsRunDown(t *testing.T) {
 	}
 }
 
-// environmentReaders are the files that may read the environment. Only the first reads notifier's own variables.
+// environmentReaders are the files that may read the environment. Only the first reads notifier's own
+// variables.
 var environmentReaders = []string{
 	"internal/settings/environment.go",
 	"internal/telemetry/tracing.go",   // OTEL_*, which are OpenTelemetry's
@@ -128,8 +131,8 @@ func TestTheEnvironmentIsReadInOnePlace(t *testing.T) {
 	}
 }
 
-// TestEveryLogLineIsDocumented: docs/runbook.md explains each log message, and only those that exist. A message may
-// stand for those that begin like it: "the digest ...".
+// TestEveryLogLineIsDocumented: docs/runbook.md explains each log message, and only those that exist. A
+// message may stand for those that begin like it: "the digest ...".
 func TestEveryLogLineIsDocumented(t *testing.T) {
 	t.Parallel()
 	documented, logged := documentedLines(t), messagesOf(t)
@@ -149,7 +152,8 @@ func TestEveryLogLineIsDocumented(t *testing.T) {
 	}
 }
 
-// TestEveryWaitIsDocumented: docs/runbook.md has a row for each thing that a worker waits for, and for no other.
+// TestEveryWaitIsDocumented: docs/runbook.md has a row for each thing that a worker waits for, and for no
+// other.
 func TestEveryWaitIsDocumented(t *testing.T) {
 	t.Parallel()
 	want := map[string]bool{}

@@ -1,8 +1,9 @@
-// Notifier sends events from NATS to Slack and never more of them than its limits allow, over all its replicas.
+// Notifier sends events from NATS to Slack and never more of them than its limits allow, over all its
+// replicas.
 //
-// This package is the command line and nothing else: a file per command, which parses flags and arguments, calls the
-// packages that do the work, and writes what they return. It does not know how anything is done. Settings come from
-// internal/settings, the worker is in internal/app.
+// This package is the command line and nothing else: a file per command, which parses flags and arguments,
+// calls the packages that do the work, and writes what they return. It does not know how anything is done.
+// Settings come from internal/settings, the worker is in internal/app.
 //
 // It is what is deployed, and contains no embedded servers: cmd/notifier-dev has the commands that need them.
 //

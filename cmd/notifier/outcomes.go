@@ -25,8 +25,9 @@ type outcomeSource struct {
 	settings   settings.NATS
 }
 
-// readOutcomes connects to NATS and has read use what workers have recorded. The error is a *settings.Problems, a
-// *noOutcomesError, that of the connection, or that of read, whose context also ends when the server denies something.
+// readOutcomes connects to NATS and has read use what workers have recorded. The error is a
+// *settings.Problems, a *noOutcomesError, that of the connection, or that of read, whose context also ends
+// when the server denies something.
 func readOutcomes(ctx context.Context, name string, read func(context.Context, outcomeSource) error) error {
 	s, err := settings.LoadNATS()
 	if err != nil {

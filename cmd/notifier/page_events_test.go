@@ -6,7 +6,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestThePageShowsRecentEvents: what the worker has logged, as far as the filter goes, which is in the address.
+// TestThePageShowsRecentEvents: what the worker has logged, as far as the filter goes, which is in the
+// address.
 func TestThePageShowsRecentEvents(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)

@@ -81,7 +81,8 @@ func TestThePageTakesNoAnswerOfAProxy(t *testing.T) {
 	kit.Eventually(t, "it goes on when the page is shown again", func() bool { return see[bool](t, b, `Boolean(window.asked)`) })
 }
 
-// TestAFullRedisHidesNothing: reports are not stored, so all replicas seem to be gone, and what is held seems to be nothing.
+// TestAFullRedisHidesNothing: reports are not stored, so all replicas seem to be gone, and what is held seems
+// to be nothing.
 func TestAFullRedisHidesNothing(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)

@@ -73,7 +73,8 @@ func publishEach(t *testing.T, server *devstack.NATS, events ...any) {
 	kit.Check(t, connection.FlushTimeout(kit.Patience))
 }
 
-// TestThePageShowsWhatBecameOfEvents compares what a browser shows with the log and with what Slack has received.
+// TestThePageShowsWhatBecameOfEvents compares what a browser shows with the log and with what Slack has
+// received.
 func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
@@ -140,7 +141,8 @@ func TestThePageShowsWhatBecameOfEvents(t *testing.T) {
 	b.waitForText(t, "#sentence", "Not connected since ")
 }
 
-// checkNext holds when a full category has room against the log's latest retry_after_s, and its text against the time zone.
+// checkNext holds when a full category has room against the log's latest retry_after_s, and its text against
+// the time zone.
 func checkNext(t *testing.T, out *output, row pageRow) {
 	t.Helper()
 	next, err := time.Parse(time.RFC3339, row.Next)
@@ -227,7 +229,8 @@ func TestThePageWithAToken(t *testing.T) {
 	}
 }
 
-// TestTheReasonsNeedTheToken: with a token /readyz gives them to those who have it, and a health check has it.
+// TestTheReasonsNeedTheToken: with a token /readyz gives them to those who have it, and a health check has
+// it.
 func TestTheReasonsNeedTheToken(t *testing.T) {
 	t.Parallel()
 	const token = "correct-horse-battery"

@@ -34,7 +34,9 @@ func (n *payloadNotes) of(m event.Message, decoded event.Event) {
 		n.add(fmt.Sprintf("%q in the payload is not read%s", field.Name, cmdline.DidYouMean(field.Meant)))
 	}
 	if kind := event.PostedAsText(m); kind != "" {
-		n.add("the payload is a JSON " + kind + " and is posted as text; expected plain text, or a JSON object for each event")
+		n.add(
+			"the payload is a JSON " + kind + " and is posted as text; expected plain text, or a JSON object for each event",
+		)
 	}
 	_, set := m.Header[outcome.HeaderSource]
 	if set && decoded.Source != "" && decoded.Source != event.SourceIn(m.Header) {

@@ -32,7 +32,8 @@ func TestProductionBuild(t *testing.T) {
 	}
 }
 
-// TestMovedCommands: what needs the embedded servers says where it is, in one line, whatever flags it is given.
+// TestMovedCommands: what needs the embedded servers says where it is, in one line, whatever flags it is
+// given.
 func TestMovedCommands(t *testing.T) {
 	t.Parallel()
 	for _, arguments := range [][]string{
@@ -47,8 +48,9 @@ func TestMovedCommands(t *testing.T) {
 	}
 }
 
-// mostModules is how many modules the production binary may link. Each of them has to be trusted and kept up to date, so one
-// more is a decision. The last one is jsontext, which reads payloads; it goes when the standard library has it.
+// mostModules is how many modules the production binary may link. Each of them has to be trusted and kept up
+// to date, so one more is a decision. The last one is jsontext, which reads payloads; it goes when the
+// standard library has it.
 const mostModules = 39
 
 // The two programs, and the folder that they are built into.

@@ -37,14 +37,15 @@ type process struct {
 	ended       <-chan struct{}
 }
 
-// start starts this test's own binary, which runs main, with these variables and no others. It ends with the test.
+// start starts this test's own binary, which runs main, with these variables and no others. It ends with the
+// test.
 func start(t *testing.T, env map[string]string, arguments ...string) *process {
 	t.Helper()
 	return startCommand(t, exec.Command("notifier", arguments...), env)
 }
 
-// startCommand starts notifier as a command that says which binary it is and, where the test wants that, from where it
-// reads and where it writes.
+// startCommand starts notifier as a command that says which binary it is and, where the test wants that, from
+// where it reads and where it writes.
 func startCommand(t *testing.T, command *exec.Cmd, env map[string]string) *process {
 	t.Helper()
 	p := &process{command: command}
@@ -52,7 +53,8 @@ func startCommand(t *testing.T, command *exec.Cmd, env map[string]string) *proce
 		if t.Failed() {
 			t.Logf("%s:\n%s%s", strings.Join(command.Args, " "), p.out.String(), p.errOut.String())
 		}
-		if strings.Contains(p.errOut.String(), "WARNING: DATA RACE") { // one that is killed has no exit code of its own
+		// one that is killed has no exit code of its own
+		if strings.Contains(p.errOut.String(), "WARNING: DATA RACE") {
 			t.Errorf("%s:\n%s", strings.Join(command.Args, " "), p.errOut.String())
 		}
 	})
@@ -148,8 +150,8 @@ func adminURL(t *testing.T, out *output) string {
 	return "http://" + logLine(t, out.lines("admin server listens")[0])["addr"].(string)
 }
 
-// readyURL is where the admin server of a worker listens that is ready: before that its status may be unknown, and there may be no
-// stream to publish to.
+// readyURL is where the admin server of a worker listens that is ready: before that its status may be
+// unknown, and there may be no stream to publish to.
 func readyURL(t *testing.T, out *output) string {
 	t.Helper()
 	url := adminURL(t, out)

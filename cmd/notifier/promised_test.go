@@ -27,8 +27,8 @@ const promisedFile = "testdata/promised.txt"
 
 var promise = flag.Bool("promise", false, "write what the next release promises to "+promisedFile)
 
-// TestWhatIsPromised: what the last release promises is still there (docs/compatibility.md). New names become promises with the next
-// release: make promise.
+// TestWhatIsPromised: what the last release promises is still there (docs/compatibility.md). New names become
+// promises with the next release: make promise.
 func TestWhatIsPromised(t *testing.T) {
 	t.Parallel()
 	there := names(t)
@@ -112,7 +112,8 @@ func addCommands(all map[string]bool, above string, command *cli.Command) {
 // shownAsJSON are the packages whose types are printed by -json, or answered by the admin server.
 var shownAsJSON = []string{"cmd/notifier", "internal/status", "internal/outcome/recent", "internal/ratelimit"}
 
-// addEventLine adds the messages and fields of the log line of an event. Other lines are for people, and not promised.
+// addEventLine adds the messages and fields of the log line of an event. Other lines are for people, and not
+// promised.
 func addEventLine(t *testing.T, all map[string]bool) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../../internal/consume/eventline.go", nil, 0)

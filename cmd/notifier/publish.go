@@ -236,13 +236,18 @@ func categoryFlag(cmd *cli.Command) (string, error) {
 	return category, repeatsPrefix(subject, category)
 }
 
-// repeatsPrefix rejects a category, or a pattern of categories, that is named by its whole subject: notify.errors
-// in place of errors.
+// repeatsPrefix rejects a category, or a pattern of categories, that is named by its whole subject:
+// notify.errors in place of errors.
 func repeatsPrefix(pattern event.Pattern, category string) error {
 	meant, found := pattern.Repeated(category)
 	if !found {
 		return nil
 	}
-	text := fmt.Sprintf("category %q repeats the prefix of NATS_SUBJECT %q%s", category, pattern, cmdline.DidYouMean(meant))
+	text := fmt.Sprintf(
+		"category %q repeats the prefix of NATS_SUBJECT %q%s",
+		category,
+		pattern,
+		cmdline.DidYouMean(meant),
+	)
 	return &cmdline.UsageError{Text: text}
 }

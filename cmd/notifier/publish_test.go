@@ -12,7 +12,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestPublishInterrupted: Ctrl-C ends a publisher at once, whatever it waits for, and it says how far it came.
+// TestPublishInterrupted: Ctrl-C ends a publisher at once, whatever it waits for, and it says how far it
+// came.
 func TestPublishInterrupted(t *testing.T) {
 	t.Parallel()
 	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())

@@ -27,8 +27,8 @@ const (
 	rarest  = 2 * time.Second
 )
 
-// lookBack is from when on outcomes are read: clocks may differ by less, and an event that was published before may have an
-// earlier outcome.
+// lookBack is from when on outcomes are read: clocks may differ by less, and an event that was published
+// before may have an earlier outcome.
 const lookBack = time.Hour
 
 // sameID bounds how many outcomes of events with one id are looked at.
@@ -41,9 +41,14 @@ type waiter struct {
 	filter recent.Filter
 }
 
-// newWaiter finds out whether outcomes can be read at all, before anything is published. It is no error that none are there
-// yet: the first worker creates their stream.
-func newWaiter(ctx context.Context, connection *nats.Conn, s settings.NATS, category, id string) (*waiter, error) {
+// newWaiter finds out whether outcomes can be read at all, before anything is published. It is no error that
+// none are there yet: the first worker creates their stream.
+func newWaiter(
+	ctx context.Context,
+	connection *nats.Conn,
+	s settings.NATS,
+	category, id string,
+) (*waiter, error) {
 	place, err := recent.NewPlace(s.Stream, s.Pattern)
 	if err != nil {
 		return nil, fmt.Errorf("-wait: no outcomes are recorded: %w; nothing was published", err)
@@ -61,14 +66,18 @@ func newWaiter(ctx context.Context, connection *nats.Conn, s settings.NATS, cate
 // unreadable explains an error of the reader.
 func (w *waiter) unreadable(err error) error {
 	if errors.Is(err, nats.ErrPermissionViolation) {
-		return fmt.Errorf("-wait may not read the outcomes in stream %s: %w; docs/publishing.md names the permission", w.place.Stream, err)
+		return fmt.Errorf(
+			"-wait may not read the outcomes in stream %s: %w; docs/publishing.md names the permission",
+			w.place.Stream,
+			err,
+		)
 	}
 	return fmt.Errorf("-wait cannot read the outcomes in stream %s: %w", w.place.Stream, err)
 }
 
-// await returns what became of the event with a sequence in the stream that workers read; 0: the sequence is not known, and the
-// latest event with the id counts. Of a duplicate it also returns the outcome of the event that was sent before; nil: it is not
-// recorded. The error after the given time says what is known.
+// await returns what became of the event with a sequence in the stream that workers read; 0: the sequence is
+// not known, and the latest event with the id counts. Of a duplicate it also returns the outcome of the event
+// that was sent before; nil: it is not recorded. The error after the given time says what is known.
 func (w *waiter) await(
 	ctx context.Context, seq uint64, timeout time.Duration,
 ) (became recent.Outcome, first *recent.Outcome, err error) {
@@ -92,8 +101,8 @@ func (w *waiter) await(
 	}
 }
 
-// choose returns the outcome of the event: an event that is delivered again can have a second one, which is a duplicate of the
-// first.
+// choose returns the outcome of the event: an event that is delivered again can have a second one, which is a
+// duplicate of the first.
 func choose(outcomes []recent.Outcome, seq uint64) (found recent.Outcome, ok bool) {
 	for _, o := range outcomes {
 		if seq != 0 && o.StreamSeq != seq {
@@ -106,7 +115,8 @@ func choose(outcomes []recent.Outcome, seq uint64) (found recent.Outcome, ok boo
 	return found, ok
 }
 
-// firstOf is the event that a duplicate repeats: the latest one that was sent. nil: it is none, or that is not recorded.
+// firstOf is the event that a duplicate repeats: the latest one that was sent. nil: it is none, or that is
+// not recorded.
 func firstOf(outcomes []recent.Outcome, o recent.Outcome) *recent.Outcome {
 	if o.Reason != outcome.Duplicate {
 		return nil
@@ -123,11 +133,19 @@ func firstOf(outcomes []recent.Outcome, o recent.Outcome) *recent.Outcome {
 func (w *waiter) nothing(err error, timeout time.Duration) error {
 	switch {
 	case errors.Is(err, recent.ErrNoStream):
-		return fmt.Errorf("nothing is known after %s: there is no stream %s, in which a worker records outcomes", timeout, w.place.Stream)
+		return fmt.Errorf(
+			"nothing is known after %s: there is no stream %s, in which a worker records outcomes",
+			timeout,
+			w.place.Stream,
+		)
 	case err != nil:
 		return fmt.Errorf("nothing is known after %s: %w", timeout, w.unreadable(err))
 	}
-	return fmt.Errorf("nothing is known after %s: it waits in the stream or is held, or its outcome was not recorded; \"notifier why %s\" and the log know more", timeout, term.Printable(w.filter.EventID))
+	return fmt.Errorf(
+		"nothing is known after %s: it waits in the stream or is held, or its outcome was not recorded; \"notifier why %s\" and the log know more",
+		timeout,
+		term.Printable(w.filter.EventID),
+	)
 }
 
 // outcomeLine is what became of an event, for people.

@@ -41,7 +41,8 @@ func runExample(t *testing.T, env map[string]string, name string, arguments ...s
 	return string(out)
 }
 
-// TestPublishingExampleGo: the documented lines publish an event with its id, and know when it was stored before.
+// TestPublishingExampleGo: the documented lines publish an event with its id, and know when it was stored
+// before.
 func TestPublishingExampleGo(t *testing.T) {
 	t.Parallel()
 	js, env := startWithStreams(t)
@@ -66,7 +67,8 @@ func TestPublishingExampleGo(t *testing.T) {
 	}
 }
 
-// TestPublishingExamplesParse: the lines for Python and for a shell are valid, where there is something to check that with.
+// TestPublishingExamplesParse: the lines for Python and for a shell are valid, where there is something to
+// check that with.
 func TestPublishingExamplesParse(t *testing.T) {
 	t.Parallel()
 	for language, check := range map[string][]string{

@@ -21,7 +21,8 @@ func TestRandomCommandLines(t *testing.T) {
 		arguments := append([]string{"notifier"}, rapid.SliceOfN(words, 0, 6).Draw(t, "arguments")...)
 		var out, errOut strings.Builder
 		code := run(context.Background(), arguments, strings.NewReader("x\n"), &out, &errOut)
-		completing := slices.Contains(arguments, "--generate-shell-completion") // a shell asks, and there may be nothing to say
+		// a shell asks, and there may be nothing to say
+		completing := slices.Contains(arguments, "--generate-shell-completion")
 		switch {
 		case code == exitDone && !completing && (out.Len() == 0 || errOut.Len() > 0):
 			t.Errorf("exit code 0 with %q and %q, expected something on stdout alone", out.String(), errOut.String())

@@ -14,8 +14,8 @@ import (
 	"notifier/test/kit"
 )
 
-// userDocuments show commands to those who use notifier, in the order in which a new user reads them; documents are all
-// that show commands.
+// userDocuments show commands to those who use notifier, in the order in which a new user reads them;
+// documents are all that show commands.
 var (
 	userDocuments = []string{
 		"README.md", "docs/configuration.md", "docs/publishing.md", "docs/operating.md", "docs/runbook.md",
@@ -55,7 +55,8 @@ func commandsOf(t *testing.T, document string) []string {
 	return slices.Compact(commands)
 }
 
-// TestDocumentedCommands: whatever a document asks somebody to type exists, with its flags, targets, tests and profiles.
+// TestDocumentedCommands: whatever a document asks somebody to type exists, with its flags, targets, tests
+// and profiles.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	makefile, compose := read(t, "Makefile"), read(t, "docker-compose.yml")
@@ -174,8 +175,8 @@ func namesTests(t *testing.T, document string, words []string) {
 	}
 }
 
-// TestReadmeWalk does what the README and the pages behind it show to a user, in their order, against servers of its own:
-// every command behind a prompt there that is notifier's is run and ends well.
+// TestReadmeWalk does what the README and the pages behind it show to a user, in their order, against servers
+// of its own: every command behind a prompt there that is notifier's is run and ends well.
 func TestReadmeWalk(t *testing.T) {
 	t.Parallel()
 	developer := func(arguments ...string) *process {
@@ -227,8 +228,8 @@ func twoLetters(t *testing.T, server *devstack.NATS, log *output) {
 	}
 }
 
-// walk returns the arguments of every notifier command behind a prompt, in the order of the documents; but for the demo,
-// which needs servers of its own.
+// walk returns the arguments of every notifier command behind a prompt, in the order of the documents; but
+// for the demo, which needs servers of its own.
 func walk(t *testing.T) (commands [][]string) {
 	t.Helper()
 	for _, document := range userDocuments {

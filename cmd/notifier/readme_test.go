@@ -12,8 +12,9 @@ import (
 	"notifier/internal/settings"
 )
 
-// TestReadmeSettings compares the table of settings in docs/configuration.md with the code, both ways. A row may name
-// several variables with commas between; then its default cell is empty, or has theirs in the same order.
+// TestReadmeSettings compares the table of settings in docs/configuration.md with the code, both ways. A row
+// may name several variables with commas between; then its default cell is empty, or has theirs in the same
+// order.
 func TestReadmeSettings(t *testing.T) {
 	t.Parallel()
 	const place = "docs/configuration.md"

@@ -8,7 +8,8 @@ import (
 	"notifier/internal/buildinfo"
 )
 
-// TestOneVersion: the file VERSION, the changelog, the image and compose name the same version. CONTRIBUTING.md says how it changes.
+// TestOneVersion: the file VERSION, the changelog, the image and compose name the same version.
+// CONTRIBUTING.md says how it changes.
 func TestOneVersion(t *testing.T) {
 	t.Parallel()
 	version := buildinfo.Version()

@@ -12,8 +12,8 @@ import (
 	"notifier/test/redistest"
 )
 
-// TestScrapesCostRedisNothing: 400 scrapes by 20 clients cost Redis less than a command each, while 100 categories are busy.
-// What the worker does by itself is in that, too.
+// TestScrapesCostRedisNothing: 400 scrapes by 20 clients cost Redis less than a command each, while 100
+// categories are busy. What the worker does by itself is in that, too.
 func TestScrapesCostRedisNothing(t *testing.T) {
 	t.Parallel()
 	store := redistest.StartProcess(t)
@@ -45,8 +45,8 @@ func TestScrapesCostRedisNothing(t *testing.T) {
 		clients.Wait()
 		took, commands := time.Since(begun), store.Commands(t)-before
 		t.Logf("400 scrapes of %s took %s and cost %d commands", path, took, commands)
-		// On a busy machine they last for several snapshots. The worker's own commands are counted too: the flush of counts each
-		// second that has begun, and two looks at whether the store is still the same.
+		// On a busy machine they last for several snapshots. The worker's own commands are counted too: the flush
+		// of counts each second that has begun, and two looks at whether the store is still the same.
 		if allowed := 400*int(1+took/fresh) + 50*int(1+took.Seconds()); commands >= allowed {
 			t.Errorf("400 scrapes of %s took %s and cost %d commands, expected less than %d", path, took, commands, allowed)
 		}

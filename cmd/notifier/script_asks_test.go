@@ -16,7 +16,8 @@ import (
 // betweenCommands is the pause before a command is run once more: a process is much work for a look.
 const betweenCommands = 100 * time.Millisecond
 
-// asks runs a command until a line that it prints matches, whatever its exit code: asks '^Replicas: 1' notifier status.
+// asks runs a command until a line that it prints matches, whatever its exit code: asks '^Replicas: 1'
+// notifier status.
 func asks(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: asks PATTERN COMMAND [ARGUMENT...]")
@@ -71,8 +72,8 @@ func opens(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// finds waits for a text in a file that a process in the background writes, and sets a variable to the first group of the
-// pattern: finds dev.txt NATS_URL '^ *NATS +(\S+)'.
+// finds waits for a text in a file that a process in the background writes, and sets a variable to the first
+// group of the pattern: finds dev.txt NATS_URL '^ *NATS +(\S+)'.
 func finds(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: finds FILE VARIABLE PATTERN")

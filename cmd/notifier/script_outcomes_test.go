@@ -13,8 +13,8 @@ import (
 	"notifier/internal/outcome/recent"
 )
 
-// storeRecorded records an outcome as a worker would: recorded CATEGORY OUTCOME REASON EVENT_ID FIELD=VALUE... Its time is a morning in
-// November, unless time= says otherwise.
+// storeRecorded records an outcome as a worker would: recorded CATEGORY OUTCOME REASON EVENT_ID
+// FIELD=VALUE... Its time is a morning in November, unless time= says otherwise.
 func storeRecorded(ts *testscript.TestScript, _ bool, args []string) {
 	record := map[string]any{
 		"time": time.Date(2026, 11, 20, 9, 31, 29, 0, time.UTC), "category": args[0], "outcome": args[1], "reason": args[2], "event_id": args[3],

@@ -16,7 +16,8 @@ import (
 	"notifier/internal/devstack"
 )
 
-// serverCommands are the scripts' commands about NATS, Redis and the fake Slack, all of which run in the test's process.
+// serverCommands are the scripts' commands about NATS, Redis and the fake Slack, all of which run in the
+// test's process.
 var serverCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"nats": startNATS, "stream": createStream, "stored": storedEvents, "letter": storeLetter, "outcome": storeOutcome,
 	"redis": startStore, "slack": startSlack, "recorded": storeRecorded,
@@ -59,8 +60,8 @@ func storedEvents(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// storeLetter puts a dead letter where a worker of NATS_STREAM would, with further headers or others: letter errors malformed
-// e-1 Notifier-Detail='broken JSON'.
+// storeLetter puts a dead letter where a worker of NATS_STREAM would, with further headers or others: letter
+// errors malformed e-1 Notifier-Detail='broken JSON'.
 func storeLetter(ts *testscript.TestScript, _ bool, args []string) {
 	letter := deadLetter(args[0], args[1], args[2])
 	for _, header := range args[3:] {
@@ -77,8 +78,8 @@ func storeLetter(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// storeOutcome records what became of an event as a worker does, of that with a sequence in the stream: outcome errors e-1 17
-// '{"outcome":"sent","channel":"#alerts"}'.
+// storeOutcome records what became of an event as a worker does, of that with a sequence in the stream:
+// outcome errors e-1 17 '{"outcome":"sent","channel":"#alerts"}'.
 func storeOutcome(ts *testscript.TestScript, _ bool, args []string) {
 	record := map[string]any{}
 	ts.Check(json.Unmarshal([]byte(args[3]), &record))

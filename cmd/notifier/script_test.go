@@ -19,7 +19,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestMain lets the scripts run notifier as a command of its own process, and no test leave a goroutine behind.
+// TestMain lets the scripts run notifier as a command of its own process, and no test leave a goroutine
+// behind.
 func TestMain(m *testing.M) {
 	testscript.Main(hermetic{m}, map[string]func(){"notifier": main})
 }
@@ -78,7 +79,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// answers stands in for a worker's admin server and points ADMIN_ADDR at it: answers 503 'nats: no\nredis: no'.
+// answers stands in for a worker's admin server and points ADMIN_ADDR at it: answers 503 'nats: no\nredis:
+// no'.
 func answers(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: answers STATUS BODY")
@@ -96,7 +98,8 @@ func answers(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("ADMIN_ADDR", server.Listener.Addr().String())
 }
 
-// nobody sets variables to an address at which nothing listens, and nothing will meanwhile: nobody ADMIN_ADDR.
+// nobody sets variables to an address at which nothing listens, and nothing will meanwhile: nobody
+// ADMIN_ADDR.
 func nobody(ts *testscript.TestScript, _ bool, args []string) {
 	for _, name := range args {
 		ts.Setenv(name, "127.0.0.1:1")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestComposeHasTheDocumentedPermissions: NATS and Redis of docker-compose.yml permit what docs/security.md documents, and
-// nothing more.
+// TestComposeHasTheDocumentedPermissions: NATS and Redis of docker-compose.yml permit what docs/security.md
+// documents, and nothing more.
 func TestComposeHasTheDocumentedPermissions(t *testing.T) {
 	t.Parallel()
 	head, block, found := strings.Cut(read(t, "deploy/nats.conf"), "\nauthorization {")
@@ -24,7 +24,8 @@ func TestComposeHasTheDocumentedPermissions(t *testing.T) {
 			users = append(users, strings.TrimSpace(line))
 		}
 	}
-	off := "user default off resetpass ~* &* +@all" // without these Redis replays no transaction of its append-only file
+	// without these Redis replays no transaction of its append-only file
+	off := "user default off resetpass ~* &* +@all"
 	if !strings.Contains(read(t, "docs/security.md"), "\n    "+off+"\n") {
 		t.Errorf("docs/security.md does not show how to turn the default user off: %s", off)
 	}
@@ -38,8 +39,8 @@ func TestComposeHasTheDocumentedPermissions(t *testing.T) {
 	}
 }
 
-// TestComposeStartsNoOpenServer: each NATS and Redis of docker-compose.yml is started with these permissions, and is in no
-// network with those who need only the workers' admin servers.
+// TestComposeStartsNoOpenServer: each NATS and Redis of docker-compose.yml is started with these permissions,
+// and is in no network with those who need only the workers' admin servers.
 func TestComposeStartsNoOpenServer(t *testing.T) {
 	t.Parallel()
 	compose := read(t, "docker-compose.yml")

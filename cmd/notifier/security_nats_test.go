@@ -22,8 +22,8 @@ import (
 // passwordOf is a password in the document: a variable of the server's environment.
 var passwordOf = regexp.MustCompile(`\$[A-Z]+_PASSWORD`)
 
-// startSecured starts a NATS server with a configuration such as the document's, and with a user more who may do
-// everything. as gives the URL for a user.
+// startSecured starts a NATS server with a configuration such as the document's, and with a user more who may
+// do everything. as gives the URL for a user.
 func startSecured(t *testing.T, configuration string) (as func(user string) string) {
 	t.Helper()
 	configuration = strings.Replace(configuration, "users = [", "users = [\n{user: all, password: "+secret+"}", 1) + "\n"
@@ -80,8 +80,8 @@ func publishThree(t *testing.T, js jetstream.JetStream) {
 // creating are the document's permissions that are needed only until the streams are there.
 var creating = regexp.MustCompile(`\n *"\$JS\.API\.(STREAM|CONSUMER)\.CREATE\.[^"]+"`)
 
-// TestSecurityNATS: the document's users suffice for a worker, first with the permissions to create what it needs and
-// then without; for a publisher; and for dead letters.
+// TestSecurityNATS: the document's users suffice for a worker, first with the permissions to create what it
+// needs and then without; for a publisher; and for dead letters.
 func TestSecurityNATS(t *testing.T) {
 	t.Parallel()
 	full := securityBlock(t, "nats")
@@ -156,8 +156,8 @@ func acknowledged(t *testing.T, js jetstream.JetStream) bool {
 	return err == nil && consumer.CachedInfo().NumAckPending == 0
 }
 
-// TestSecurityNATSTrimmed: without any one of its permissions a worker says which one it lacks, does not hang and ends
-// when it is asked to. It runs a worker for each, all at the same time.
+// TestSecurityNATSTrimmed: without any one of its permissions a worker says which one it lacks, does not hang
+// and ends when it is asked to. It runs a worker for each, all at the same time.
 func TestSecurityNATSTrimmed(t *testing.T) {
 	t.Parallel()
 	block := securityBlock(t, "nats")
@@ -172,7 +172,8 @@ func TestSecurityNATSTrimmed(t *testing.T) {
 	}
 	without := map[string]string{"_NOTIFIER.NOTIFY.worker.": strings.Replace(block, inbox, `subscribe: {allow: ["_INBOX.other.>"]}`, 1)}
 	for _, permission := range permissions {
-		if permission[1] != "$JS.API.DIRECT.GET.NOTIFY_EVENTS" { // which a worker needs when somebody asks; see TestSecurityNATSCheck
+		// which a worker needs when somebody asks; see TestSecurityNATSCheck
+		if permission[1] != "$JS.API.DIRECT.GET.NOTIFY_EVENTS" {
 			without[strings.TrimSuffix(permission[1], ">")] = strings.Replace(block, permission[0], "", 1)
 		}
 	}
@@ -201,7 +202,8 @@ func TestSecurityNATSTrimmed(t *testing.T) {
 	}
 }
 
-// TestSecurityNATSCheck: check names the permission that is missing, and does not wait for an answer that never comes.
+// TestSecurityNATSCheck: check names the permission that is missing, and does not wait for an answer that
+// never comes.
 func TestSecurityNATSCheck(t *testing.T) {
 	t.Parallel()
 	block := securityBlock(t, "nats")
@@ -215,7 +217,8 @@ func TestSecurityNATSCheck(t *testing.T) {
 			t.Errorf("it waited:\n%s", out.String())
 		}
 	}
-	for _, lacking := range []string{"$JS.API.STREAM.INFO.NOTIFY_EVENTS", "$JS.API.DIRECT.GET.NOTIFY_EVENTS"} { // without which a worker does its job
+	// without which a worker does its job
+	for _, lacking := range []string{"$JS.API.STREAM.INFO.NOTIFY_EVENTS", "$JS.API.DIRECT.GET.NOTIFY_EVENTS"} {
 		as := startSecured(t, strings.Replace(block, `"`+lacking+`"`, "", 1))
 		createStreams(t, kit.JetStream(t, as("all")))
 		out := checkAgainst(t, securedWorker(t, as), exitDone)

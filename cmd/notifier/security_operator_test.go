@@ -23,7 +23,8 @@ func operatorRules(t *testing.T) []string {
 	return append(strings.Fields(outer), "("+selector)
 }
 
-// TestSecurityRedisOperator: the document's third user suffices for mutes, temporary limits and status, and writes no other key.
+// TestSecurityRedisOperator: the document's third user suffices for mutes, temporary limits and status, and
+// writes no other key.
 func TestSecurityRedisOperator(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)

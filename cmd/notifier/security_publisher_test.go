@@ -35,7 +35,8 @@ func TestSecurityNATSPublisher(t *testing.T) {
 	}
 }
 
-// TestSecurityNATSPublishDenied: the command names what the server denies, at once, and does not count it as published.
+// TestSecurityNATSPublishDenied: the command names what the server denies, at once, and does not count it as
+// published.
 func TestSecurityNATSPublishDenied(t *testing.T) {
 	t.Parallel()
 	as := startSecured(t, strings.Replace(securityBlock(t, "nats"), `allow: ["notify.>"]`, `allow: ["notify.billing.>"]`, 1))

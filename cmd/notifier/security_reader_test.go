@@ -27,8 +27,8 @@ func readerRules(t *testing.T) []string {
 	return words[4:]
 }
 
-// TestSecurityRedisReader: the document's second user suffices for status and why, each of its commands is needed, and it
-// changes nothing.
+// TestSecurityRedisReader: the document's second user suffices for status and why, each of its commands is
+// needed, and it changes nothing.
 func TestSecurityRedisReader(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)

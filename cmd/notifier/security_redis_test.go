@@ -137,8 +137,8 @@ func isForbidden(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "NOPERM") || strings.Contains(err.Error(), "can't run this command"))
 }
 
-// TestSecurityRedisScripts: the commands that the scripts call are those that the document allows and that check asks
-// about. A script that calls another one needs it in both places.
+// TestSecurityRedisScripts: the commands that the scripts call are those that the document allows and that
+// check asks about. A script that calls another one needs it in both places.
 func TestSecurityRedisScripts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../lua/*.lua")
@@ -173,8 +173,8 @@ func openAs(t *testing.T, server *redistest.Server, user string) redis.Universal
 	return client
 }
 
-// useRedis does once, on an empty server whose scripts nobody has loaded, what workers and those who look on do, and
-// joins what went wrong.
+// useRedis does once, on an empty server whose scripts nobody has loaded, what workers and those who look on
+// do, and joins what went wrong.
 func useRedis(t *testing.T, server *redistest.Server, user string) error {
 	t.Helper()
 	everything := server.Client(t)
@@ -199,7 +199,8 @@ func useLimiter(ctx context.Context, client redis.UniversalClient) error {
 		_, err := limiter.Admit(ctx, []ratelimit.Request{request(id)})
 		note(err)
 	}
-	_, err = limiter.Admit(ctx, slices.Repeat([]ratelimit.Request{request("one")}, 8)) // so many look for keys first
+	// so many look for keys first
+	_, err = limiter.Admit(ctx, slices.Repeat([]ratelimit.Request{request("one")}, 8))
 	note(err)
 	_, err = limiter.Trace(ctx, "one", "")
 	note(err)
@@ -249,7 +250,8 @@ func usePosts(ctx context.Context, limiter *ratelimit.Limiter, request ratelimit
 	return errors.Join(errs...)
 }
 
-// useStats counts an event of each kind, with the script itself, as a recorder would try again, and reads the counts.
+// useStats counts an event of each kind, with the script itself, as a recorder would try again, and reads the
+// counts.
 func useStats(ctx context.Context, client redis.UniversalClient) error {
 	keys := []string{"{notifier}:flushed:run", "{notifier}:replicas", "{notifier}:lastsent", "{notifier}:digest:pending", "{notifier}:counts:1",
 		"{notifier}:steering", "{notifier}:sources:1"}
@@ -269,7 +271,8 @@ func useStats(ctx context.Context, client redis.UniversalClient) error {
 	return errors.Join(flushed, hour, sources, replicas)
 }
 
-// useDigest reports the drop that useStats has counted, with the commands themselves: nothing has to be waited for.
+// useDigest reports the drop that useStats has counted, with the commands themselves: nothing has to be
+// waited for.
 func useDigest(ctx context.Context, client redis.UniversalClient) error {
 	keys, err := stats.NewKeys("notifier")
 	if err != nil {

@@ -19,8 +19,8 @@ type spy struct {
 	heard []string // subject and payload
 }
 
-// tried are subjects that a spy tries as well as those that the document names: everything, in several forms, and what
-// belongs to NATS itself.
+// tried are subjects that a spy tries as well as those that the document names: everything, in several forms,
+// and what belongs to NATS itself.
 var tried = []string{
 	">", "*", "*.>", "*.*", "*.*.*", "*.*.*.*", "*.*.*.*.*", "notify.>", "notify.errors", "*.errors", "notify-dead.>", "notify-dead.errors",
 	"_INBOX.>", "_INBOX.*.*", "_INBOX.notifier.>", "_NOTIFIER.>", "_NOTIFIER.*.>", "_NOTIFIER.*.*.>", "_NOTIFIER.*.worker.>",
@@ -28,12 +28,13 @@ var tried = []string{
 	"$JS.>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>", "$JS.EVENT.>", "$JSC.>", "$SYS.>", "$KV.>", "$O.>", "$NRG.>", "_R_.>", "_GR_.>",
 }
 
-// startSpy subscribes to everything that is tried and to everything that the document allows anybody, alone and in the queue
-// groups that others could be in.
+// startSpy subscribes to everything that is tried and to everything that the document allows anybody, alone
+// and in the queue groups that others could be in.
 func startSpy(t *testing.T, url, block string) *spy {
 	t.Helper()
 	s := &spy{}
-	connection, err := nats.Connect(url, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // refusals are expected
+	// refusals are expected
+	connection, err := nats.Connect(url, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	kit.Check(t, err)
 	t.Cleanup(connection.Close)
 	s.Conn = connection
@@ -65,8 +66,9 @@ func (s *spy) all() []string {
 	return append([]string{}, s.heard...)
 }
 
-// TestSecurityNATSSpies: while a worker receives events and writes dead letters, and an operator lists and replays them, a
-// publisher and an operator who listen wherever they may hear their own answers and nothing else.
+// TestSecurityNATSSpies: while a worker receives events and writes dead letters, and an operator lists and
+// replays them, a publisher and an operator who listen wherever they may hear their own answers and nothing
+// else.
 func TestSecurityNATSSpies(t *testing.T) {
 	t.Parallel()
 	block := securityBlock(t, "nats")

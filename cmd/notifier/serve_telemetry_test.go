@@ -23,8 +23,9 @@ import (
 	"notifier/test/kit"
 )
 
-// TestServeReportsWhatWasDropped: the digest arrives in its channel, from a worker as the settings wire it, and dropped events
-// to their subject. An interval in the settings is a minute at least, which nobody wants to wait for here.
+// TestServeReportsWhatWasDropped: the digest arrives in its channel, from a worker as the settings wire it,
+// and dropped events to their subject. An interval in the settings is a minute at least, which nobody wants
+// to wait for here.
 func TestServeReportsWhatWasDropped(t *testing.T) {
 	t.Parallel()
 	server, slack, env := services(t, nil)
@@ -104,8 +105,8 @@ func TestServeSendsSpans(t *testing.T) {
 	}
 }
 
-// TestMetricsOfAWorker holds /metrics against the list that the alert rules and the dashboard are checked with, and
-// against promtool's rules for good metrics.
+// TestMetricsOfAWorker holds /metrics against the list that the alert rules and the dashboard are checked
+// with, and against promtool's rules for good metrics.
 func TestMetricsOfAWorker(t *testing.T) {
 	t.Parallel()
 	_, _, env := services(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "LIMIT_RESERVE": "payments=5"})

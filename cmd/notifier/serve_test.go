@@ -29,7 +29,8 @@ func startServices(t *testing.T) (*devstack.NATS, *devstack.Slack, map[string]st
 	}
 }
 
-// services is startServices, and the least that a worker needs beside what it finds there, with some settings changed.
+// services is startServices, and the least that a worker needs beside what it finds there, with some settings
+// changed.
 func services(t *testing.T, changed map[string]string) (*devstack.NATS, *devstack.Slack, map[string]string) {
 	t.Helper()
 	server, slack, env := startServices(t)
@@ -165,7 +166,8 @@ func TestServeWebhook(t *testing.T) {
 	}
 }
 
-// TestServeFails ends with exit code 1 on what waiting does not fix, and reports why in the log and on stderr.
+// TestServeFails ends with exit code 1 on what waiting does not fix, and reports why in the log and on
+// stderr.
 func TestServeFails(t *testing.T) {
 	t.Parallel()
 	_, _, env := services(t, nil)

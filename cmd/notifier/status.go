@@ -136,7 +136,8 @@ func (v statusView) once(ctx context.Context) error {
 	return err
 }
 
-// watch shows the status until ctx ends. If Redis is unavailable it shows that and continues: that is when people look.
+// watch shows the status until ctx ends. If Redis is unavailable it shows that and continues: that is when
+// people look.
 func (v statusView) watch(ctx context.Context, every time.Duration) error {
 	screen := term.ScreenOf(v.out)
 	for {
@@ -163,8 +164,11 @@ func (v statusView) text(ctx context.Context) (string, error) {
 	defer cancel()
 	answer, shown, err := v.ask(ctx)
 	if err != nil {
-		return "", fmt.Errorf("REDIS_URL: %w; where the workers cannot use it either they send nothing, and events wait in NATS: "+
-			"\"notifier check\" looks at all services", err)
+		return "", fmt.Errorf(
+			"REDIS_URL: %w; where the workers cannot use it either they send nothing, and events wait in NATS: "+
+				"\"notifier check\" looks at all services",
+			err,
+		)
 	}
 	if v.json {
 		var text strings.Builder

@@ -157,7 +157,8 @@ func TestWhy(t *testing.T) {
 	})
 }
 
-// TestWhyFindsAllEventsWithAnID: an id counts within its category, and a CloudEvent's together with its source.
+// TestWhyFindsAllEventsWithAnID: an id counts within its category, and a CloudEvent's together with its
+// source.
 func TestWhyFindsAllEventsWithAnID(t *testing.T) {
 	t.Parallel()
 	_, _, env := services(t, nil)

@@ -73,7 +73,8 @@ func parseLength(cmd *cli.Command) (time.Duration, error) {
 	return length, nil
 }
 
-// who gives an order. The name of the host says nothing in a container, and the container's user is everybody's.
+// who gives an order. The name of the host says nothing in a container, and the container's user is
+// everybody's.
 func who(cmd *cli.Command) string {
 	if by := cmd.String("by"); by != "" {
 		return by
@@ -184,8 +185,8 @@ func (s steer) report(ctx context.Context, version int64, lines []string) error 
 	}
 }
 
-// followers is how many of the replicas that run follow a version, and whether all do. A silent one has died, or
-// follows when it goes on.
+// followers is how many of the replicas that run follow a version, and whether all do. A silent one has died,
+// or follows when it goes on.
 func followers(replicas []stats.Replica, version int64) (text string, all bool) {
 	replicas = stats.Running(replicas)
 	var behind []string
@@ -205,7 +206,13 @@ func followers(replicas []stats.Replica, version int64) (text string, all bool) 
 	if len(behind) > most {
 		more, behind = fmt.Sprintf(" and %d more", len(behind)-most), behind[:most]
 	}
-	return fmt.Sprintf("%d of %s; not yet: %s%s.", len(replicas)-len(behind), plural(len(replicas), "replica follows", "replicas follow"), strings.Join(behind, ", "), more), false
+	return fmt.Sprintf(
+		"%d of %s; not yet: %s%s.",
+		len(replicas)-len(behind),
+		plural(len(replicas), "replica follows", "replicas follow"),
+		strings.Join(behind, ", "),
+		more,
+	), false
 }
 
 func plural(n int, one, many string) string {
@@ -241,7 +248,11 @@ Example:
 }
 
 func (l orderList) run(ctx context.Context, cmd *cli.Command) error {
-	return withSteering(ctx, cmd, func(ctx context.Context, s steer) error { return s.list(ctx, l.kind, l.none) })
+	return withSteering(
+		ctx,
+		cmd,
+		func(ctx context.Context, s steer) error { return s.list(ctx, l.kind, l.none) },
+	)
 }
 
 // list writes what is in force of a kind.
@@ -275,7 +286,14 @@ func (s steer) list(ctx context.Context, kind steering.Kind, none string) error 
 		if kind == steering.Limit {
 			cells = append(cells, o.Limit)
 		}
-		table.Row(append(cells, o.Until.Format(time.RFC3339), term.Duration(o.Until.Sub(state.Now)), term.Cell(o.By), term.Cell(o.Reason))...)
+		table.Row(
+			append(
+				cells,
+				o.Until.Format(time.RFC3339),
+				term.Duration(o.Until.Sub(state.Now)),
+				term.Cell(o.By),
+				term.Cell(o.Reason),
+			)...)
 	}
 	return table.Flush()
 }

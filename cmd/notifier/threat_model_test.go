@@ -32,8 +32,8 @@ func threatsOf(t *testing.T) []string {
 	return threats
 }
 
-// TestEveryThreatIsTested: testdata/threats.txt names, for each row of the table in docs/security.md and for no other,
-// tests that exist, as package.Test ("main" is cmd/notifier).
+// TestEveryThreatIsTested: testdata/threats.txt names, for each row of the table in docs/security.md and for
+// no other, tests that exist, as package.Test ("main" is cmd/notifier).
 func TestEveryThreatIsTested(t *testing.T) {
 	t.Parallel()
 	existing := testsByPackage(t)

@@ -14,7 +14,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestAChannelThatIsBehindIsNamed: what waits for the pace of a channel shows in the metrics and the status, until it is posted.
+// TestAChannelThatIsBehindIsNamed: what waits for the pace of a channel shows in the metrics and the status,
+// until it is posted.
 func TestAChannelThatIsBehindIsNamed(t *testing.T) {
 	t.Parallel()
 	_, _, env := services(t, map[string]string{"SLACK_ROUTES": "deploys=#deploys", "SLACK_PACE": "2/1h"})
@@ -60,13 +61,15 @@ func expectMetrics(t *testing.T, url string, patterns ...string) {
 	}
 }
 
-// TestAPausedChannelIsNamed: in the log, on /readyz, in the status and in the metrics; the other channel goes on.
+// TestAPausedChannelIsNamed: in the log, on /readyz, in the status and in the metrics; the other channel goes
+// on.
 func TestAPausedChannelIsNamed(t *testing.T) {
 	t.Parallel()
 	_, slack, env := services(t, map[string]string{"SLACK_ROUTES": "deploys=#deploys"})
 	p := startReady(t, env)
 	admin := adminURL(t, &p.out)
-	publishes(t, env, "errors", "-n", "3", "disk full") // so that the refusal is this channel's: the workspace would refuse others too
+	// so that the refusal is this channel's: the workspace would refuse others too
+	publishes(t, env, "errors", "-n", "3", "disk full")
 	kit.Eventually(t, "they are sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 3 })
 	slack.Next(devstack.Behaviour{RetryAfter: "60"})
 	publishes(t, env, "errors", "disk full")
@@ -95,8 +98,9 @@ func TestAPausedChannelIsNamed(t *testing.T) {
 	}
 }
 
-// seesPause has Slack ask an event to wait, and waits until the page has shown the texts of each selector meanwhile. On a busy
-// machine it may miss a short pause, so each attempt has a longer one. It returns how many there were, each with an event.
+// seesPause has Slack ask an event to wait, and waits until the page has shown the texts of each selector
+// meanwhile. On a busy machine it may miss a short pause, so each attempt has a longer one. It returns how
+// many there were, each with an event.
 func (b *browser) seesPause(
 	t *testing.T, server *devstack.NATS, slack *devstack.Slack, log *output, category string, expected [][]string,
 ) (attempts int) {

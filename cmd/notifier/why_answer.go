@@ -36,7 +36,8 @@ type whyAnswer struct {
 	NotAsked string       `json:"not_asked,omitempty"` // unknown: why NATS did not answer
 	KnownIn  []string     `json:"known_in,omitempty"`  // unknown: other categories with an event of this id
 
-	// In flight, and Slack has not taken it: its code at the last post, and when the next is due at the earliest.
+	// In flight, and Slack has not taken it: its code at the last post, and when the next is due at the
+	// earliest.
 	LastError string    `json:"last_error,omitempty"`
 	NextPost  time.Time `json:"next_post,omitzero"`
 
@@ -217,10 +218,16 @@ func (a whyAnswer) text() string {
 		add("because", wait.Text())
 	}
 	if a.Duplicates == 1 {
-		add("repeats", "1 event with this id came later and was dropped as its duplicate, at "+stamp(a.LastDuplicate))
+		add(
+			"repeats",
+			"1 event with this id came later and was dropped as its duplicate, at "+stamp(a.LastDuplicate),
+		)
 	} else if a.Duplicates > 1 {
-		add("repeats", fmt.Sprintf("%d events with this id came later and were dropped as its duplicates, the last at %s",
-			a.Duplicates, stamp(a.LastDuplicate)))
+		add(
+			"repeats",
+			fmt.Sprintf("%d events with this id came later and were dropped as its duplicates, the last at %s",
+				a.Duplicates, stamp(a.LastDuplicate)),
+		)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -271,7 +278,10 @@ func (a whyAnswer) unknown() (lines []string) {
 	why := "it was sent longer ago than DEDUPE_WINDOW, was dropped or dead-lettered more than 24 hours ago or in a storm, or never arrived."
 	switch {
 	case a.NotAsked != "":
-		lines = append(lines, a.EventID+" is not known to Redis"+of+", and NATS did not answer: it may be dropped, dead or unread.")
+		lines = append(
+			lines,
+			a.EventID+" is not known to Redis"+of+", and NATS did not answer: it may be dropped, dead or unread.",
+		)
 	case a.Unread == nil:
 		lines = append(lines, a.EventID+" is unknown"+of+": "+why)
 	default:

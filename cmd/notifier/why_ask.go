@@ -22,12 +22,14 @@ const natsTimeout = 10 * time.Second
 
 // recorded is what NATS knows of the events with an id.
 type recorded struct {
-	outcomes  []recent.Outcome // the latest first
-	elsewhere []recent.Outcome // those of other categories, where there are none of the category that is asked for
-	err       error            // why these are not known; nil also where there is no stream of them yet
-	unread    *unread          // where an event can be: without an outcome, or a dead one; nil: nothing waits there
-	unreadErr error            // why that is not known
-	gone      []uint64         // letters of these outcomes that do not exist any more, as far as that is known
+	outcomes []recent.Outcome // the latest first
+	// those of other categories, where there are none of the category that is asked for
+	elsewhere []recent.Outcome
+	err       error // why these are not known; nil also where there is no stream of them yet
+	// where an event can be: without an outcome, or a dead one; nil: nothing waits there
+	unread    *unread
+	unreadErr error    // why that is not known
+	gone      []uint64 // letters of these outcomes that do not exist any more, as far as that is known
 }
 
 // unread is what waits in the stream of events.

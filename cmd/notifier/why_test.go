@@ -32,8 +32,8 @@ func TestWhyWhileRedisIsFull(t *testing.T) {
 	}
 }
 
-// TestWhyAfterAReplay: an event that is dead may wait unread once it is replayed, is held while Slack fails on it, with what
-// Slack has answered, and then it was dead before.
+// TestWhyAfterAReplay: an event that is dead may wait unread once it is replayed, is held while Slack fails
+// on it, with what Slack has answered, and then it was dead before.
 func TestWhyAfterAReplay(t *testing.T) {
 	t.Parallel()
 	_, slack, env := services(t, nil)

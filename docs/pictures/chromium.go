@@ -58,21 +58,35 @@ func photograph(ctx context.Context, url string) error {
 
 func take(ctx context.Context, url, scheme string, width, height int64, scale float64) ([]byte, error) {
 	prefer := chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}
-		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+		features := []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme},
+			{Name: "prefers-reduced-motion", Value: "reduce"},
+		}
+		_, err := chromedp.Call(
+			ctx,
+			emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{Features: features},
+		)
 		return err
 	})
 	size := chromedp.EmulateViewport(width, height, chromedp.EmulateScale(scale))
 	if err := chromedp.Do(ctx, prefer, size, chromedp.Navigate(url+"?open=category-section")); err != nil {
 		return nil, err
 	}
-	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](`document.querySelectorAll("#categories tbody tr").length > 0`, chromedp.WithPollingTimeout(20*time.Second))); err != nil {
+	if _, err := chromedp.Run(
+		ctx,
+		chromedp.Poll[bool](
+			`document.querySelectorAll("#categories tbody tr").length > 0`,
+			chromedp.WithPollingTimeout(20*time.Second),
+		),
+	); err != nil {
 		return nil, err
 	}
 	return chromedp.Run(ctx, chromedp.CaptureScreenshot())
 }
 
-// shrink gives a picture with the 256 colours that it has most of: a page has few, and the file is a third as large.
+// shrink gives a picture with the 256 colours that it has most of: a page has few, and the file is a third as
+// large.
 func shrink(picture []byte) ([]byte, error) {
 	from, err := png.Decode(bytes.NewReader(picture))
 	if err != nil {
@@ -85,7 +99,10 @@ func shrink(picture []byte) ([]byte, error) {
 			counts[from.At(x, y)]++
 		}
 	}
-	most := slices.SortedFunc(maps.Keys(counts), func(a, b color.Color) int { return cmp.Compare(counts[b], counts[a]) })
+	most := slices.SortedFunc(
+		maps.Keys(counts),
+		func(a, b color.Color) int { return cmp.Compare(counts[b], counts[a]) },
+	)
 	to := image.NewPaletted(bounds, color.Palette(most[:min(len(most), 256)]))
 	draw.Draw(to, bounds, from, bounds.Min, draw.Src)
 	var out bytes.Buffer

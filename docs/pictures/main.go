@@ -1,6 +1,6 @@
-// Command pictures takes the pictures of the README: of the status page, after an hour of events that really went through
-// three workers, and of what the demo prints. Only the clock of Redis is not real: it is moved through that hour in about
-// a minute. It needs a Chromium. Run it with make pictures.
+// Command pictures takes the pictures of the README: of the status page, after an hour of events that really
+// went through three workers, and of what the demo prints. Only the clock of Redis is not real: it is moved
+// through that hour in about a minute. It needs a Chromium. Run it with make pictures.
 package main
 
 import (
@@ -38,8 +38,16 @@ func run(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(temporary) }()
 	for _, program := range []string{"notifier", "notifier-dev"} {
-		build := exec.CommandContext(ctx, "go", "build", "-ldflags", "-X notifier/internal/buildinfo.version=v1.0.0",
-			"-o", filepath.Join(temporary, program), "./cmd/"+program)
+		build := exec.CommandContext(
+			ctx,
+			"go",
+			"build",
+			"-ldflags",
+			"-X notifier/internal/buildinfo.version=v1.0.0",
+			"-o",
+			filepath.Join(temporary, program),
+			"./cmd/"+program,
+		)
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("go build: %w\n%s", err, out)
 		}
@@ -70,24 +78,40 @@ func write(name string, content []byte) error {
 // terminalPicture draws lines as a terminal shows them.
 func terminalPicture(command string, output []byte) []byte {
 	const across, down, margin = 8.43, 19, 20 // of a letter of 14 px, and around all of it
-	lines := append([][]byte{[]byte("$ " + command)}, bytes.Split(bytes.TrimRight(output, "\n"), []byte("\n"))...)
+	lines := append(
+		[][]byte{[]byte("$ " + command)},
+		bytes.Split(bytes.TrimRight(output, "\n"), []byte("\n"))...)
 	widest := 0
 	for _, line := range lines {
 		widest = max(widest, len(line))
 	}
 	width, height := int(float64(widest)*across)+2*margin, len(lines)*down+2*margin
 	var svg bytes.Buffer
-	fmt.Fprintf(&svg, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="What notifier-dev demo prints">
+	fmt.Fprintf(
+		&svg,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="What notifier-dev demo prints">
 <style>text{font:14px ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#e5e8ec;white-space:pre}.c{fill:#4ade80}</style>
 <rect width="100%%" height="100%%" rx="8" fill="#14171c"/>
-`, width, height, width, height)
+`,
+		width,
+		height,
+		width,
+		height,
+	)
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 	for i, line := range lines {
 		class := ""
 		if i == 0 {
 			class = ` class="c"`
 		}
-		fmt.Fprintf(&svg, `<text x="%d" y="%d" xml:space="preserve"%s>%s</text>`+"\n", margin, margin+14+i*down, class, escape.Replace(string(line)))
+		fmt.Fprintf(
+			&svg,
+			`<text x="%d" y="%d" xml:space="preserve"%s>%s</text>`+"\n",
+			margin,
+			margin+14+i*down,
+			class,
+			escape.Replace(string(line)),
+		)
 	}
 	svg.WriteString("</svg>\n")
 	return svg.Bytes()

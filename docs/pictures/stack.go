@@ -63,8 +63,12 @@ func startStack(ctx context.Context, binary string) (s *stack, err error) {
 func (s *stack) startWorker(ctx context.Context, binary string) (page string, err error) {
 	worker := exec.CommandContext(ctx, binary, "serve")
 	worker.Env = []string{
-		"NATS_URL=" + s.nats.URL(), "REDIS_URL=redis://" + s.redis.Addr(), "SLACK_API_URL=" + s.slack.APIURL(),
-		"SLACK_BOT_TOKEN=xoxb-fake-token-of-the-fake-slack", "SLACK_CHANNEL=#notifications", "ADMIN_ADDR=127.0.0.1:0",
+		"NATS_URL=" + s.nats.URL(),
+		"REDIS_URL=redis://" + s.redis.Addr(),
+		"SLACK_API_URL=" + s.slack.APIURL(),
+		"SLACK_BOT_TOKEN=xoxb-fake-token-of-the-fake-slack",
+		"SLACK_CHANNEL=#notifications",
+		"ADMIN_ADDR=127.0.0.1:0",
 		"SLACK_PACE=off", // a pace would wait for the clock of Redis, which stands still
 	}
 	out, err := worker.StdoutPipe()
@@ -100,7 +104,8 @@ func (s *stack) close() {
 	}
 }
 
-// hour publishes what services of a team might in an hour: something now and then, and errors that come in storms.
+// hour publishes what services of a team might in an hour: something now and then, and errors that come in
+// storms.
 func (s *stack) hour(ctx context.Context) error {
 	connection, err := nats.Connect(s.nats.URL())
 	if err != nil {
@@ -111,7 +116,18 @@ func (s *stack) hour(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	quiet := []string{"deploys", "payments", "signups", "backups", "latency", "disk", "certificates", "logins", "queue", "cron"}
+	quiet := []string{
+		"deploys",
+		"payments",
+		"signups",
+		"backups",
+		"latency",
+		"disk",
+		"certificates",
+		"logins",
+		"queue",
+		"cron",
+	}
 	random := rand.New(rand.NewPCG(4, 2))
 	begun, published := time.Now().Add(-58*time.Minute), 0
 	for minute := 0; minute <= 58; minute += 2 {
@@ -133,7 +149,12 @@ func (s *stack) hour(ctx context.Context) error {
 		}
 		for _, category := range events {
 			published++
-			if _, err := js.Publish(ctx, "notify."+category, []byte(category+" has something to say"), jetstream.WithMsgID(fmt.Sprint("event-", published))); err != nil {
+			if _, err := js.Publish(
+				ctx,
+				"notify."+category,
+				[]byte(category+" has something to say"),
+				jetstream.WithMsgID(fmt.Sprint("event-", published)),
+			); err != nil {
 				return err
 			}
 		}

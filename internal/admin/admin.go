@@ -1,10 +1,11 @@
-// Package admin is the worker's HTTP server for health checks, load balancers, Prometheus and people: /healthz, /readyz,
-// /metrics, /api/status, /api/events and the status page.
+// Package admin is the worker's HTTP server for health checks, load balancers, Prometheus and people:
+// /healthz, /readyz, /metrics, /api/status, /api/events and the status page.
 //
-// Anyone on the network may be its client, so it bounds what one of them can take: time, connections, and reads of the status
-// (guard.go, connections.go, status.go).
+// Anyone on the network may be its client, so it bounds what one of them can take: time, connections, and
+// reads of the status (guard.go, connections.go, status.go).
 //
-// The package knows HTTP. It gets its data from the functions in Probes and does not know where that data comes from.
+// The package knows HTTP. It gets its data from the functions in Probes and does not know where that data
+// comes from.
 package admin
 
 import (
@@ -20,8 +21,9 @@ import (
 	"notifier/internal/term"
 )
 
-// How long a client can keep a connection: without completing a header, without completing a request, without reading the
-// answer, and without a further request. The last is longer than Prometheus' default between two scrapes.
+// How long a client can keep a connection: without completing a header, without completing a request, without
+// reading the answer, and without a further request. The last is longer than Prometheus' default between two
+// scrapes.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
@@ -29,8 +31,8 @@ const (
 	idleTimeout       = 75 * time.Second
 )
 
-// maxHeaderBytes bounds a request's header; net/http adds 4 KiB to it. The cookies of everything else that a person opens on
-// localhost are in it.
+// maxHeaderBytes bounds a request's header; net/http adds 4 KiB to it. The cookies of everything else that a
+// person opens on localhost are in it.
 const maxHeaderBytes = 32 << 10
 
 // Config is where the server listens and whom it answers.
@@ -42,30 +44,34 @@ type Config struct {
 
 // Probes are the functions from which the server gets its data.
 type Probes struct {
-	Live  func() error                       // nil while the worker makes progress; depends on no other service
-	Ready func(ctx context.Context) []string // why it cannot send events now; empty: it can. Called by one goroutine at a time
-	Waits func() []string                    // what it waits for, one line each, for people; nil: /readyz has no such lines
+	Live func() error // nil while the worker makes progress; depends on no other service
+	// why it cannot send events now; empty: it can. Called by one goroutine at a time
+	Ready func(ctx context.Context) []string
+	// what it waits for, one line each, for people; nil: /readyz has no such lines
+	Waits func() []string
 
 	Metrics http.Handler // handles /metrics; nil: /metrics does not exist
 
-	// Status returns what /api/status encodes as JSON, and Page makes the page at / of; nil: neither exists. An error is the
-	// reason why the status is unknown; what is known all the same comes with it, an object whose field "error" is the reason, or
-	// nil: nothing. It is called at most once in two seconds, after an error once in one, and by one
-	// goroutine at a time.
+	// Status returns what /api/status encodes as JSON, and Page makes the page at / of; nil: neither exists. An
+	// error is the reason why the status is unknown; what is known all the same comes with it, an object whose
+	// field "error" is the reason, or nil: nothing. It is called at most once in two seconds, after an error
+	// once in one, and by one goroutine at a time.
 	Status func(ctx context.Context) (any, error)
 
-	// Events returns what /api/events encodes as JSON; nil: it does not exist. An error is the reason why nothing is known. Any
-	// number of clients call it at the same time: it waits no longer than the caller's context, and ctx ends with the server.
-	// The page takes a Text and a Table from it, which is drawn as those of a page.
+	// Events returns what /api/events encodes as JSON; nil: it does not exist. An error is the reason why
+	// nothing is known. Any number of clients call it at the same time: it waits no longer than the caller's
+	// context, and ctx ends with the server. The page takes a Text and a Table from it, which is drawn as those
+	// of a page.
 	Events func(caller, ctx context.Context, query EventsQuery) (any, error)
 
-	// Page returns what page.html draws of what Status has returned, and of each section that can be opened, by id.
+	// Page returns what page.html draws of what Status has returned, and of each section that can be opened, by
+	// id.
 	Page func(status any) (page any, sections map[string]any)
 }
 
-// Server serves /healthz and /readyz (200 and "ok", or 503 and the reasons, one line each; /readyz also has what the worker
-// waits for, and without the token just "ok" or "not ready"), /metrics, /api/status, and / with a live page of the same status
-// for people.
+// Server serves /healthz and /readyz (200 and "ok", or 503 and the reasons, one line each; /readyz also has
+// what the worker waits for, and without the token just "ok" or "not ready"), /metrics, /api/status, and /
+// with a live page of the same status for people.
 type Server struct {
 	http     *http.Server
 	stop     context.CancelFunc
@@ -130,17 +136,22 @@ func healthz(probes Probes) http.Handler {
 	})
 }
 
-// Readiness is asked for when a client asks, and never what was true before. Who asks at the same time shares the answer,
-// because each costs Redis a command, and anybody may ask.
+// Readiness is asked for when a client asks, and never what was true before. Who asks at the same time shares
+// the answer, because each costs Redis a command, and anybody may ask.
 const (
 	readyPause   = 10 * time.Millisecond // between two that are asked for
 	readyTimeout = 2 * time.Second       // for one; the worker itself takes a second at most
 )
 
-// readyz gives the reasons only to those who know the server's name, and the token if there is one: they can contain the names
-// of other servers. ctx ends when the server stops; it is not a client's, because one answer serves all waiting clients.
+// readyz gives the reasons only to those who know the server's name, and the token if there is one: they can
+// contain the names of other servers. ctx ends when the server stops; it is not a client's, because one
+// answer serves all waiting clients.
 func readyz(ctx context.Context, probes Probes, g *guard) http.Handler {
-	ready := snapshot.NewShared(readyPause, readyTimeout, func(ctx context.Context) ([]string, error) { return probes.Ready(ctx), nil })
+	ready := snapshot.NewShared(
+		readyPause,
+		readyTimeout,
+		func(ctx context.Context) ([]string, error) { return probes.Ready(ctx), nil },
+	)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reasons, _, err := ready.GetFor(r.Context(), ctx)
 		if err != nil {
@@ -178,8 +189,8 @@ func answer(w http.ResponseWriter, reasons []string) {
 // Addr returns the host:port that the server listens on.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Shutdown stops listening and waits for requests in progress, until ctx ends. Queries of the status and of readiness are
-// cancelled.
+// Shutdown stops listening and waits for requests in progress, until ctx ends. Queries of the status and of
+// readiness are cancelled.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	err := s.http.Shutdown(ctx)

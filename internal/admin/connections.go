@@ -10,9 +10,10 @@ import (
 // mostConnections is how many connections the server has at a time.
 const mostConnections = 256
 
-// connections bounds how many connections there are. One too many costs the connection its place on which nothing has
-// changed for longest, whatever state it is in: a client can stay in each of them without doing anything. So a probe gets
-// through while somebody keeps all places. To refuse new ones instead would keep out just the probe.
+// connections bounds how many connections there are. One too many costs the connection its place on which
+// nothing has changed for longest, whatever state it is in: a client can stay in each of them without doing
+// anything. So a probe gets through while somebody keeps all places. To refuse new ones instead would keep
+// out just the probe.
 type connections struct {
 	mu      sync.Mutex
 	changes uint64
@@ -27,8 +28,9 @@ type place struct {
 
 func newConnections() *connections { return &connections{open: map[net.Conn]*place{}} }
 
-// accepted gives a connection a place; it is the ConnContext hook of http.Server, which precedes the first state. The
-// context that it returns ends with the connection, also during a request whose body has not arrived.
+// accepted gives a connection a place; it is the ConnContext hook of http.Server, which precedes the first
+// state. The context that it returns ends with the connection, also during a request whose body has not
+// arrived.
 func (c *connections) accepted(ctx context.Context, connection net.Conn) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -101,7 +101,8 @@ func inMemory(t *testing.T, probes admin.Probes) memory {
 	return memory{t, listener}
 }
 
-// open opens a connection and sends a text, as far as the server takes it. ended has a time once the server closes it.
+// open opens a connection and sends a text, as far as the server takes it. ended has a time once the server
+// closes it.
 func (m memory) open(text string) (ours net.Conn, ended chan time.Time) {
 	ours, theirs := net.Pipe()
 	m.t.Cleanup(func() { _ = ours.Close() })
@@ -111,7 +112,8 @@ func (m memory) open(text string) (ours net.Conn, ended chan time.Time) {
 	return ours, ended
 }
 
-// Somebody who opens connections and leaves them, in whatever state, has no more than the bound, and keeps no probe out.
+// Somebody who opens connections and leaves them, in whatever state, has no more than the bound, and keeps no
+// probe out.
 func TestManyConnectionsKeepNobodyOut(t *testing.T) {
 	const request = "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 	for _, test := range []struct {
@@ -176,7 +178,8 @@ func TestWhatIsInUseKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// Requests of connections that gave way do not go on: nobody can make more of them wait than there are places.
+// Requests of connections that gave way do not go on: nobody can make more of them wait than there are
+// places.
 func TestAConnectionThatGivesWayEndsItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended, begun := make(chan time.Time, 1), time.Now()

@@ -54,8 +54,8 @@ func parseEvents(query url.Values) (EventsQuery, error) {
 
 type eventsFunc = func(caller, ctx context.Context, query EventsQuery) (any, error)
 
-// eventsHandler answers with what became of recent events: 200 and JSON, 400 and what was expected, or 503 and why nothing is
-// known, both as {"error": ...}. ctx ends when the server stops.
+// eventsHandler answers with what became of recent events: 200 and JSON, 400 and what was expected, or 503
+// and why nothing is known, both as {"error": ...}. ctx ends when the server stops.
 func eventsHandler(ctx context.Context, events eventsFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -10,7 +10,8 @@ import (
 	"notifier/internal/admin"
 )
 
-// Recent outcomes are asked for with three parameters. Anything else is an error that names what was expected.
+// Recent outcomes are asked for with three parameters. Anything else is an error that names what was
+// expected.
 func TestEvents(t *testing.T) {
 	probes := probesOf(one)
 	probes.Events = func(_, _ context.Context, query admin.EventsQuery) (any, error) {

@@ -5,7 +5,8 @@ import (
 	"net/http/httptest"
 )
 
-// Looks gives what /api/status answers, each time it is called, without a network: for tests with a clock of their own.
+// Looks gives what /api/status answers, each time it is called, without a network: for tests with a clock of
+// their own.
 func Looks(ctx context.Context, status func(ctx context.Context) (any, error)) func() *httptest.ResponseRecorder {
 	look := newServer(ctx, Config{}, Probes{Status: status}).Handler
 	return func() *httptest.ResponseRecorder {

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// guard decides which requests are answered, and sets the headers that every answer has. It routes them too: http.ServeMux
-// would redirect a path such as //healthz, and nothing here may lead a client to another place.
+// guard decides which requests are answered, and sets the headers that every answer has. It routes them too:
+// http.ServeMux would redirect a path such as //healthz, and nothing here may lead a client to another place.
 type guard struct {
 	paths map[string]http.Handler
 	names names
 	token *[sha256.Size]byte // hash of the token; nil: none is needed
 }
 
-// open are the paths that need neither a known Host nor the token: whoever probes a worker knows neither, and a browser that
-// was led here by another site learns nothing from them (see readyz).
+// open are the paths that need neither a known Host nor the token: whoever probes a worker knows neither, and
+// a browser that was led here by another site learns nothing from them (see readyz).
 var open = map[string]bool{"/healthz": true, "/readyz": true}
 
 // ServeHTTP implements http.Handler.
@@ -38,11 +38,19 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Allow", "GET, HEAD")
 		http.Error(w, "expected GET or HEAD", http.StatusMethodNotAllowed)
 	case !open[r.URL.Path] && !g.names.has(r.Host):
-		http.Error(w, "the Host header has a name that is not known to be this server's; ADMIN_HOSTS can list it", http.StatusMisdirectedRequest)
+		http.Error(
+			w,
+			"the Host header has a name that is not known to be this server's; ADMIN_HOSTS can list it",
+			http.StatusMisdirectedRequest,
+		)
 	case !open[r.URL.Path] && !g.authorized(r):
 		header.Add("WWW-Authenticate", `Bearer realm="notifier"`)
 		header.Add("WWW-Authenticate", `Basic realm="notifier", charset="UTF-8"`) // what browsers ask people for
-		http.Error(w, "expected ADMIN_TOKEN, as a bearer token or as the password of any user", http.StatusUnauthorized)
+		http.Error(
+			w,
+			"expected ADMIN_TOKEN, as a bearer token or as the password of any user",
+			http.StatusUnauthorized,
+		)
 	case !known:
 		http.NotFound(w, r)
 	default:
@@ -50,8 +58,8 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// authorized reports whether a request has the token, as a bearer token or as a password. How long it takes does not depend
-// on how much of a wrong token is right.
+// authorized reports whether a request has the token, as a bearer token or as a password. How long it takes
+// does not depend on how much of a wrong token is right.
 func (g *guard) authorized(r *http.Request) bool {
 	if g.token == nil {
 		return true
@@ -66,16 +74,16 @@ func (g *guard) authorized(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(hash[:], g.token[:]) == 1
 }
 
-// names are the host names by which the server may be asked. A page of another site can make its own name resolve to this
-// server's address (DNS rebinding), and a browser then takes this server's answers for that site's: only the Host header
-// shows it.
+// names are the host names by which the server may be asked. A page of another site can make its own name
+// resolve to this server's address (DNS rebinding), and a browser then takes this server's answers for that
+// site's: only the Host header shows it.
 type names struct {
 	exact  map[string]bool
 	ending []string // ".example.org"
 }
 
-// newNames takes the host of the address that is listened on, the name of this machine, and what the settings list: names, or
-// *.example.org for all names below that one.
+// newNames takes the host of the address that is listened on, the name of this machine, and what the settings
+// list: names, or *.example.org for all names below that one.
 func newNames(addr string, listed []string) names {
 	n := names{exact: map[string]bool{"localhost": true}, ending: []string{".localhost"}}
 	host, _, _ := net.SplitHostPort(addr) // it is listened on, so it is valid
@@ -93,8 +101,8 @@ func newNames(addr string, listed []string) names {
 	return n
 }
 
-// has reports whether a Host header names this server: by an address, which no site can have as its name, or by one of the
-// names. It is empty only in requests that no browser makes.
+// has reports whether a Host header names this server: by an address, which no site can have as its name, or
+// by one of the names. It is empty only in requests that no browser makes.
 func (n names) has(header string) bool {
 	host := header
 	if name, _, err := net.SplitHostPort(header); err == nil {

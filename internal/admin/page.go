@@ -130,7 +130,11 @@ func (s *statusHandler) servePage(events eventsFunc) http.HandlerFunc {
 
 // recentEvents draws the section of recent events. What the filter of the address has that does not exist
 // selects everything.
-func (s *statusHandler) recentEvents(ctx context.Context, query url.Values, events eventsFunc) (string, error) {
+func (s *statusHandler) recentEvents(
+	ctx context.Context,
+	query url.Values,
+	events eventsFunc,
+) (string, error) {
 	shown := struct {
 		EventsQuery
 		Outcomes []string

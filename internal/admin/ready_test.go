@@ -28,7 +28,8 @@ func TestReadinessIsAskedForEachTime(t *testing.T) {
 	}
 }
 
-// Anybody may ask, and each answer costs Redis a command: those who wait share the next one. A client that leaves ends none.
+// Anybody may ask, and each answer costs Redis a command: those who wait share the next one. A client that
+// leaves ends none.
 func TestWaitingClientsShareReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0

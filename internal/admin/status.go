@@ -20,7 +20,8 @@ const (
 // statusHandler answers with the status, as JSON or as the page. Redis is queried no more often for a hundred
 // open pages than for one.
 type statusHandler struct {
-	ctx    context.Context // ends when the server stops; not a client's, because a query serves all waiting clients
+	// ends when the server stops; not a client's, because a query serves all waiting clients
+	ctx    context.Context
 	answer *snapshot.Snapshot[answered]
 }
 
@@ -31,17 +32,20 @@ type answered struct {
 }
 
 func newStatusHandler(ctx context.Context, probes Probes) *statusHandler {
-	return &statusHandler{ctx: ctx, answer: snapshot.New(statusFresh, statusTimeout, func(ctx context.Context) (answered, error) {
-		status, err := probes.Status(ctx)
-		if err != nil && status == nil {
-			return answered{}, err
-		}
-		body, failed := encode(status)
-		if failed != nil {
-			return answered{}, failed
-		}
-		return answered{body, sync.OnceValue(func() *drawing { return newDrawing(probes.Page(status)) })}, err
-	})}
+	return &statusHandler{
+		ctx: ctx,
+		answer: snapshot.New(statusFresh, statusTimeout, func(ctx context.Context) (answered, error) {
+			status, err := probes.Status(ctx)
+			if err != nil && status == nil {
+				return answered{}, err
+			}
+			body, failed := encode(status)
+			if failed != nil {
+				return answered{}, failed
+			}
+			return answered{body, sync.OnceValue(func() *drawing { return newDrawing(probes.Page(status)) })}, err
+		}),
+	}
 }
 
 // encode returns a value as one line of JSON in which nothing controls a terminal: names are publishers'.

@@ -75,7 +75,8 @@ func TestThePageLetsNothingElseRun(t *testing.T) {
 			t.Errorf("%s %q, expected %q", name, policy[name], want)
 		}
 	}
-	for _, name := range []string{"script-src", "style-src"} { // that they are the right ones is for a browser to say
+	// that they are the right ones is for a browser to say
+	for _, name := range []string{"script-src", "style-src"} {
 		if sources := strings.Fields(policy[name]); len(sources) != 1 || !strings.HasPrefix(sources[0], "'sha256-") {
 			t.Errorf("%s %q, expected one hash", name, policy[name])
 		}

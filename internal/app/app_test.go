@@ -78,7 +78,8 @@ func TestTeardown(t *testing.T) {
 func TestFailedStart(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.DebugLevel)
-	s := servers(t, func(env *settings.Environment) { env.AdminAddr = "192.0.2.1:1" }) // no address of this machine
+	// no address of this machine
+	s := servers(t, func(env *settings.Environment) { env.AdminAddr = "192.0.2.1:1" })
 	if err := Run(t.Context(), s, zap.New(core), nil); err == nil || !strings.HasPrefix(err.Error(), "ADMIN_ADDR: ") {
 		t.Errorf("%v, expected an error that names the setting", err)
 	}

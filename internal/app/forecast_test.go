@@ -64,7 +64,8 @@ func forecastOf(d ratelimit.Decision, e status.Explanation) string {
 	case f.Kept != d.Reserved:
 		return "another number is kept"
 	}
-	if late := f.At.Sub(e.Time) - d.RetryAfter; late < -time.Second || late > time.Minute { // the decision is made later
+	// the decision is made later
+	if late := f.At.Sub(e.Time) - d.RetryAfter; late < -time.Second || late > time.Minute {
 		return fmt.Sprintf("another time, by %s", late)
 	}
 	return ""
@@ -95,7 +96,7 @@ func steerAtRandom(t *testing.T, random *rand.Rand, store Store) {
 		}
 		order, err := steering.NewLimit(limit[0], limit[1], "", "")
 		kit.Check(t, err)
-		order, _, err = store.Steering.Set(t.Context(), order, time.Hour)
+		order, _, err = store.Steering.Set(t.Context(), order, 100*time.Hour)
 		kit.Check(t, err)
 		orders = append(orders, order)
 	}

@@ -63,7 +63,8 @@ func EventLog(log *zap.Logger) *zap.Logger {
 	}))
 }
 
-// encodeTime writes times in the form of logTime. The lines of a batch have one time, which is formatted once.
+// encodeTime writes times in the form of logTime. The lines of a batch have one time, which is formatted
+// once.
 func encodeTime() zapcore.TimeEncoder {
 	type formatted struct {
 		at   time.Time

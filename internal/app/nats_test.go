@@ -110,8 +110,8 @@ func (w *natsWorker) sends(t *testing.T, password string) {
 	kit.Eventually(t, "the event is sent", func() bool { return w.slack.Accepted() == before+1 })
 }
 
-// A password that is wrong at the start, or is changed later, is waited out: the file is read again for each attempt. One that is broken
-// or gone is named, and what was read before is used.
+// A password that is wrong at the start, or is changed later, is waited out: the file is read again for each
+// attempt. One that is broken or gone is named, and what was read before is used.
 func TestPasswordFileIsReadAgain(t *testing.T) {
 	w := startNATSWorker(t, newPassword, oldPassword)
 	w.waitsFor(t, "authorization violation")

@@ -131,7 +131,13 @@ func (a eventsAnswer) Table() *status.PageTable {
 	}
 	table := &status.PageTable{ID: "events", Caption: "Outcomes of recent events, the newest first"}
 	table.Columns = []status.PageColumn{
-		{Title: "Settled"}, {Title: "Category"}, {Title: "Outcome"}, {Title: "Why", Class: "wide"}, {Title: "Event"},
+		{
+			Title: "Settled",
+		},
+		{Title: "Category"},
+		{Title: "Outcome"},
+		{Title: "Why", Class: "wide"},
+		{Title: "Event"},
 		{Title: "Source"},
 	}
 	for _, o := range a.Events {

@@ -19,7 +19,8 @@ type own struct {
 	shown    stats.Settings
 	lastSent atomic.Int64 // Unix microseconds; 0: nothing was sent yet
 	asked    atomic.Pointer[readiness]
-	read     atomic.Pointer[status.Status] // the last one that was read, which the page shows while there is none
+	// the last one that was read, which the page shows while there is none
+	read atomic.Pointer[status.Status]
 }
 
 // readiness is what the worker said when it was last asked whether it is ready.

@@ -1,4 +1,5 @@
-// Package buildinfo knows which build of notifier is running: its version and commit. It does not know who asks.
+// Package buildinfo knows which build of notifier is running: its version and commit. It does not know who
+// asks.
 package buildinfo
 
 import (
@@ -27,7 +28,8 @@ func Version() string {
 	return strings.TrimSpace(release)
 }
 
-// Commit is the linker's, else the revision that Go recorded, with "-dirty" where files differed from it, else "unknown".
+// Commit is the linker's, else the revision that Go recorded, with "-dirty" where files differed from it,
+// else "unknown".
 func Commit() string {
 	if commit != "" {
 		return commit

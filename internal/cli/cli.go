@@ -37,7 +37,13 @@ func Main(run func(ctx context.Context, arguments []string, in io.Reader, out, e
 }
 
 // Run runs a Program: except for the environment, it uses nothing of the process but what it is given.
-func Run(ctx context.Context, root *cli.Command, arguments []string, in io.Reader, out, errOut io.Writer) int {
+func Run(
+	ctx context.Context,
+	root *cli.Command,
+	arguments []string,
+	in io.Reader,
+	out, errOut io.Writer,
+) int {
 	errOut = term.Escaper(errOut) // errors quote what servers answer
 	root.Reader, root.Writer, root.ErrWriter = in, out, errOut
 	return exitCode(root.Name, root.Run(ctx, arguments), errOut)
@@ -57,7 +63,12 @@ func exitCode(program string, err error, out io.Writer) int {
 		_, _ = fmt.Fprintf(out, "%s: %v\n", program, err)
 		return ExitUsage
 	case errors.As(err, &problems):
-		_, _ = fmt.Fprintf(out, "%s: invalid configuration:\n  %s\n", program, strings.Join(problems.Lines(), "\n  "))
+		_, _ = fmt.Fprintf(
+			out,
+			"%s: invalid configuration:\n  %s\n",
+			program,
+			strings.Join(problems.Lines(), "\n  "),
+		)
 		return ExitUsage
 	default:
 		_, _ = fmt.Fprintf(out, "%s: %v\n", program, err)

@@ -82,7 +82,10 @@ func flagError(cmd *cli.Command, err error) string {
 }
 
 func hasFlag(cmd *cli.Command, name string) bool {
-	return slices.ContainsFunc(cmd.Flags, func(flag cli.Flag) bool { return slices.Contains(flag.Names(), name) })
+	return slices.ContainsFunc(
+		cmd.Flags,
+		func(flag cli.Flag) bool { return slices.Contains(flag.Names(), name) },
+	)
 }
 
 // nearest suggests the name that is most likely meant, if there is one. The library's own suggestion is the

@@ -12,7 +12,8 @@ func quick(c *setup) { c.lease, c.shutdown = 300*time.Millisecond, 0 }
 
 func webhook(c *setup) { c.webhook = true }
 
-// dieWhilePosting starts a worker that dies between Slack's acceptance of the event "e1" and the record of it.
+// dieWhilePosting starts a worker that dies between Slack's acceptance of the event "e1" and the record of
+// it.
 func (s *fixture) dieWhilePosting(changes ...func(*setup)) {
 	s.Helper()
 	s.createConsumer(impatient)
@@ -83,8 +84,8 @@ func TestChannelIsSearchedAfterACutConnection(t *testing.T) {
 	s.expectEachPostedOnce(2)
 }
 
-// A replica that loses its connection while it posts still records the post. Another replica that has got the event waits
-// for that, and does not post it as well.
+// A replica that loses its connection while it posts still records the post. Another replica that has got the
+// event waits for that, and does not post it as well.
 func TestTwoReplicasThatHoldOneEventPostItOnce(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
@@ -102,7 +103,8 @@ func TestTwoReplicasThatHoldOneEventPostItOnce(t *testing.T) {
 	s.expectEachPostedOnce(1)
 }
 
-// Where the channel cannot be read, the post is repeated: nothing waits for a history that is limited, fails or is forbidden.
+// Where the channel cannot be read, the post is repeated: nothing waits for a history that is limited, fails
+// or is forbidden.
 func TestUnreadableChannelIsPostedToAgain(t *testing.T) {
 	t.Parallel()
 	failing := devstack.Behaviour{Status: 500}
@@ -130,7 +132,8 @@ func TestUnreadableChannelIsPostedToAgain(t *testing.T) {
 	}
 }
 
-// After an outage in which neither posts nor looks went through, the channel is searched before the next post.
+// After an outage in which neither posts nor looks went through, the channel is searched before the next
+// post.
 func TestChannelIsSearchedAfterAnOutage(t *testing.T) {
 	s := newFixture(t)
 	failing := devstack.Behaviour{Status: 503}

@@ -40,7 +40,8 @@ func (s *fixture) publishLarge(n, size int) (good int) {
 	return good
 }
 
-// undecided has the worker wait for its decisions until decide is called, so that everything that has arrived is in flight.
+// undecided has the worker wait for its decisions until decide is called, so that everything that has arrived
+// is in flight.
 func undecided() (change func(*setup), decide func()) {
 	wait := make(chan struct{})
 	return func(c *setup) {
@@ -62,8 +63,8 @@ func (l waitingLimiter) Admit(ctx context.Context, batch []ratelimit.Request) ([
 	}
 }
 
-// A message that is larger than what a request may bring answers every request with a refusal. Good events behind it go
-// through all the same, and memory is bounded.
+// A message that is larger than what a request may bring answers every request with a refusal. Good events
+// behind it go through all the same, and memory is bounded.
 func TestOversizedBacklogDoesNotBlockOthers(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
@@ -87,7 +88,8 @@ func TestUnneededHeadersAreDropped(t *testing.T) {
 	s.publish("errors", "{", "X-Long", long, "X-Short", "kept", "Nats-Msg-Id", "bad")
 	wait, decide := undecided()
 	r := s.started(wait, tight, func(c *setup) { c.batch = 128 })
-	s.eventually("all are in flight", func() bool { return r.Holds() == 401 }) // 69 whole ones would fill the budget
+	// 69 whole ones would fill the budget
+	s.eventually("all are in flight", func() bool { return r.Holds() == 401 })
 	decide()
 	s.settled(401)
 	s.expectEachPostedOnce(400)

@@ -35,7 +35,8 @@ func TestDamagedPaceIsNamed(t *testing.T) {
 	s.expectEachPostedOnce(2)
 }
 
-// A key of another type stops every decision that needs it. It is named, and nothing more than its removal is needed.
+// A key of another type stops every decision that needs it. It is named, and nothing more than its removal is
+// needed.
 func TestDamagedKeyIsNamed(t *testing.T) {
 	for _, key := range []string{"global", "category:errors", "inflight"} {
 		t.Run(key, func(t *testing.T) {
@@ -62,8 +63,8 @@ func TestSlacksLongestWaitIsTheLongestPause(t *testing.T) {
 	}
 }
 
-// Rejected events that cannot be stored as dead letters fill a worker in the end. It is not ready then, because it reads no
-// more, and goes on when the stream accepts letters.
+// Rejected events that cannot be stored as dead letters fill a worker in the end. It is not ready then,
+// because it reads no more, and goes on when the stream accepts letters.
 func TestWorkerFullOfLettersIsNotReady(t *testing.T) {
 	s := newFixture(t)
 	full := s.refuseLetters()

@@ -130,8 +130,8 @@ func TestInvalidCategoryIsDeadLettered(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// Headers with which a publisher instructs the server act when the event is stored. They must not act again on
-// the dead-letter stream: wipe it, or make it refuse the letter.
+// Headers with which a publisher instructs the server act when the event is stored. They must not act again
+// on the dead-letter stream: wipe it, or make it refuse the letter.
 func TestServerHeadersAreNotDeadLettered(t *testing.T) {
 	s := newFixture(t)
 	s.createStream(func(config *jetstream.StreamConfig) { config.AllowRollup, config.AllowMsgTTL = true, true })
@@ -160,8 +160,8 @@ func TestServerHeadersAreNotDeadLettered(t *testing.T) {
 	}
 }
 
-// An event may fill a message to the last byte that the server takes. Its dead letter, which has more headers, is
-// shortened rather than refused for ever.
+// An event may fill a message to the last byte that the server takes. Its dead letter, which has more
+// headers, is shortened rather than refused for ever.
 func TestLargestEventIsDeadLettered(t *testing.T) {
 	s := newFixture(t)
 	s.started()
@@ -182,8 +182,8 @@ func TestLargestEventIsDeadLettered(t *testing.T) {
 		t.Errorf("%d of %d bytes are kept, expected most and not all", len(letter.Data), size)
 	}
 
-	// Headers have a bound of their own, 64 kB; the publisher's go when there is no room for both. This one is kept until then,
-	// because an event may be decided by it.
+	// Headers have a bound of their own, 64 kB; the publisher's go when there is no room for both. This one is
+	// kept until then, because an event may be decided by it.
 	s.publish("errors", "{", "Nats-Msg-Id", "headers", "ce-source", strings.Repeat("h", 1<<16-100))
 	s.lineOf("headers")
 	if letter := s.letter("headers"); letter.Header.Get("Notifier-Reason") != "malformed" {

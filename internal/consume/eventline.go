@@ -13,8 +13,8 @@ import (
 	"notifier/internal/term"
 )
 
-// lineWriter writes the log lines of a batch. In a storm that is most of a worker's work, and most lines differ
-// in little: the fields that lines of a kind share are encoded once.
+// lineWriter writes the log lines of a batch. In a storm that is most of a worker's work, and most lines
+// differ in little: the fields that lines of a kind share are encoded once.
 type lineWriter struct {
 	log   *zap.Logger
 	group func(category string) string // as Settings.Group

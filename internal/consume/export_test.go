@@ -9,8 +9,8 @@ import (
 	"notifier/internal/consume/post"
 )
 
-// Hurry makes the pauses between attempts a tenth of production's, for all workers of the test binary. What bounds the answer of a
-// server, or the age of what is known, stays: it may take as long on a busy machine.
+// Hurry makes the pauses between attempts a tenth of production's, for all workers of the test binary. What
+// bounds the answer of a server, or the age of what is known, stays: it may take as long on a busy machine.
 func Hurry() {
 	feed.Hurry()
 	letters.Hurry()

@@ -39,7 +39,8 @@ const (
 	slackToken   = "xoxb-1234-SeCrEtToKeN"
 )
 
-// fixture is a NATS, a Redis and a fake Slack of one test's own, and the log of all workers that run against them.
+// fixture is a NATS, a Redis and a fake Slack of one test's own, and the log of all workers that run against
+// them.
 type fixture struct {
 	*testing.T
 	nats  *devstack.NATS
@@ -108,15 +109,16 @@ type setup struct {
 	pace                         string // empty: none
 	budget                       int64  // bytes in flight; 0: the default
 	slackTimeout                 time.Duration
-	lease                        time.Duration // for how long others leave a post alone, but for a margin; 0: slackTimeout
-	channel                      string
-	webhook                      bool
-	dropped                      string
-	deadLetterBytes              int64
-	log                          *logLines
-	limiter                      func(consume.Limiter) consume.Limiter // what is put around the limiter
-	group                        func(category string) string
-	mutes                        consume.Mutes
+	// for how long others leave a post alone, but for a margin; 0: slackTimeout
+	lease           time.Duration
+	channel         string
+	webhook         bool
+	dropped         string
+	deadLetterBytes int64
+	log             *logLines
+	limiter         func(consume.Limiter) consume.Limiter // what is put around the limiter
+	group           func(category string) string
+	mutes           consume.Mutes
 }
 
 // replica is one worker with connections of its own.
@@ -131,7 +133,8 @@ type replica struct {
 	returned    time.Time // when it did
 }
 
-// start starts a worker under limits that nothing reaches, unless changes set others. It is stopped with the test.
+// start starts a worker under limits that nothing reaches, unless changes set others. It is stopped with the
+// test.
 func (s *fixture) start(changes ...func(*setup)) *replica {
 	s.Helper()
 	c := setup{
@@ -313,7 +316,8 @@ func (s *fixture) consumerInfo() *jetstream.ConsumerInfo {
 	return consumer.CachedInfo()
 }
 
-// expectNothingLeft waits until the server has every acknowledgement: nothing in the stream, nothing handed out.
+// expectNothingLeft waits until the server has every acknowledgement: nothing in the stream, nothing handed
+// out.
 func (s *fixture) expectNothingLeft() {
 	s.Helper()
 	s.eventually("nothing is left in the stream and nothing is unacknowledged", func() bool {

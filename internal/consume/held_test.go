@@ -8,8 +8,8 @@ import (
 	"notifier/internal/devstack"
 )
 
-// While an event is in flight, waiting or being posted, the server is informed: it redelivers nothing, however short AckWait
-// is.
+// While an event is in flight, waiting or being posted, the server is informed: it redelivers nothing,
+// however short AckWait is.
 func TestEventsInFlightAreKeptAlive(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]devstack.Behaviour{

@@ -33,7 +33,8 @@ func (s *fixture) refuse(category string, retryAfter time.Duration) {
 	s.eventually("the channel's limit is met", func() bool { return s.slack.Accepted() == sent+3 && len(s.log.waits("slack")) > 0 })
 }
 
-// A channel that Slack refuses for ten minutes costs another one nothing: neither on this replica nor on others.
+// A channel that Slack refuses for ten minutes costs another one nothing: neither on this replica nor on
+// others.
 func TestAPausedChannelDoesNotDelayAnother(t *testing.T) {
 	s := newFixture(t)
 	first, second := s.started(), s.started()
@@ -68,7 +69,8 @@ func TestThePaceKeepsASlackChannelWithinItsLimit(t *testing.T) {
 	}
 }
 
-// However many events wait for one channel, those of others are still decided: what is too much goes back to the server.
+// However many events wait for one channel, those of others are still decided: what is too much goes back to
+// the server.
 func TestDecidingDoesNotWaitForASlowChannel(t *testing.T) {
 	s := newFixture(t)
 	r := s.started(func(c *setup) { c.pace, c.batch, c.overrides = "1/1h", 16, "none=1/30m" })

@@ -14,7 +14,8 @@ import (
 	"notifier/test/kit"
 )
 
-// The stream that a worker creates cannot fill the server, and one category cannot displace the others' letters.
+// The stream that a worker creates cannot fill the server, and one category cannot displace the others'
+// letters.
 func TestTheDeadLetterStreamIsBounded(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.deadLetterBytes = 5 << 20 })
@@ -53,8 +54,8 @@ func TestLetterKeepsTheStartOfALargePayload(t *testing.T) {
 	}
 }
 
-// A publisher's mistake in each event is a line for each and 60 letters, and one more for each second that passes; other
-// categories, and what Slack has refused, have their own.
+// A publisher's mistake in each event is a line for each and 60 letters, and one more for each second that
+// passes; other categories, and what Slack has refused, have their own.
 func TestACategoryWritesSixtyLettersAMinute(t *testing.T) {
 	s := newFixture(t)
 	s.started()
@@ -94,8 +95,8 @@ func TestACategoryWritesSixtyLettersAMinute(t *testing.T) {
 	s.letter("other")
 }
 
-// The whole flood of bad events meets a dead-letter stream that refuses: good events are sent, and what waits for its letter
-// is bounded. When the stream has room, every event of which the letter was granted has it.
+// The whole flood of bad events meets a dead-letter stream that refuses: good events are sent, and what waits
+// for its letter is bounded. When the stream has room, every event of which the letter was granted has it.
 func TestRefusingDeadLetterStreamStopsNobody(t *testing.T) {
 	s := newFixture(t)
 	full := s.refuseLetters()
@@ -155,7 +156,8 @@ func TestMaxDeliverPreventsReturns(t *testing.T) {
 	s.eventually("the two that wait here are all that is unacknowledged", func() bool { return s.consumerInfo().NumAckPending == 2 })
 }
 
-// A slow channel whose events cannot be returned, and a dead-letter stream that refuses: together they leave room for others.
+// A slow channel whose events cannot be returned, and a dead-letter stream that refuses: together they leave
+// room for others.
 func TestSlowChannelsAndLettersTogetherLeaveRoom(t *testing.T) {
 	s := newFixture(t)
 	s.refuseLetters()

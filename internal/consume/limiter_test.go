@@ -40,8 +40,8 @@ func (l refusingLimiter) Admit(ctx context.Context, batch []ratelimit.Request) (
 	return decisions, err
 }
 
-// latchingLimiter answers one post that its channel is paused for ten minutes, and fails the other one when that has been
-// taken note of.
+// latchingLimiter answers one post that its channel is paused for ten minutes, and fails the other one when
+// that has been taken note of.
 type latchingLimiter struct {
 	consume.Limiter
 	begun *atomic.Int64

@@ -136,7 +136,8 @@ func TestTheLinesOfDroppedEvents(t *testing.T) {
 	s.expectCharged(2)
 }
 
-// What a group's limit or a reserve refuses says so, and each line of a category whose group has a limit names the group.
+// What a group's limit or a reserve refuses says so, and each line of a category whose group has a limit
+// names the group.
 func TestTheLinesOfGroupsAndReserves(t *testing.T) {
 	s := newFixture(t)
 	refusals := map[string]ratelimit.Decision{
@@ -208,8 +209,8 @@ func TestTheLinesOfDeadEvents(t *testing.T) {
 	expectWholeLine(t, want, s.lineOf("rejected"))
 }
 
-// The line comes before the acknowledgement: while it is written the event is still in the work queue, and a dead
-// letter is already safe.
+// The line comes before the acknowledgement: while it is written the event is still in the work queue, and a
+// dead letter is already safe.
 func TestLineIsWrittenBeforeTheAck(t *testing.T) {
 	s := newFixture(t)
 	s.createStream(nil)

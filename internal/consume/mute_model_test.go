@@ -14,10 +14,12 @@ import (
 	"notifier/test/kit"
 )
 
-// TestMutesAreLikeTheModel publishes at random while mutes are set and ended, on one replica before the other one, and compares what
-// becomes of each event with a model: it is sent, or dropped as muted if it can have been, and just the sent ones hold slots.
+// TestMutesAreLikeTheModel publishes at random while mutes are set and ended, on one replica before the other
+// one, and compares what becomes of each event with a model: it is sent, or dropped as muted if it can have
+// been, and just the sent ones hold slots.
 //
-// Events wait in the lanes for a pace, and now and then for Slack's pause, and come to another replica when one stops.
+// Events wait in the lanes for a pace, and now and then for Slack's pause, and come to another replica when
+// one stops.
 func TestMutesAreLikeTheModel(t *testing.T) {
 	seed := time.Now().UnixNano()
 	if given, err := strconv.ParseInt(os.Getenv("NOTIFIER_MUTE_SEED"), 10, 64); err == nil {
@@ -58,7 +60,8 @@ type muteHistory struct {
 // mutedCategory is what the model knows of a category.
 type mutedCategory struct {
 	muted [2]bool // on which replicas
-	// Since all replicas have muted it no post begins any more. So many were sent by then, and at most one for each replica is on its way.
+	// Since all replicas have muted it no post begins any more. So many were sent by then, and at most one for
+	// each replica is on its way.
 	sent int
 }
 
@@ -151,7 +154,8 @@ func (m *muteHistory) mute(category string, of *mutedCategory) {
 	}
 }
 
-// unmute lets one replica or both follow the end of a mute. What may only be dropped is settled before, now and then.
+// unmute lets one replica or both follow the end of a mute. What may only be dropped is settled before, now
+// and then.
 func (m *muteHistory) unmute(category string, of *mutedCategory) {
 	if of.everywhere() {
 		m.expectQuiet(category, of)
@@ -176,7 +180,8 @@ func (m *muteHistory) unmute(category string, of *mutedCategory) {
 	}
 }
 
-// expectQuiet expects that nothing but what was on its way has been sent since all replicas have muted a category.
+// expectQuiet expects that nothing but what was on its way has been sent since all replicas have muted a
+// category.
 func (m *muteHistory) expectQuiet(category string, of *mutedCategory) {
 	m.Helper()
 	if sent := m.sentOf(category) - of.sent; sent > len(m.replicas) {

@@ -82,7 +82,8 @@ func (l countedCalls) InFlight(ctx context.Context, request ratelimit.Request) (
 	return l.Limiter.InFlight(ctx, request)
 }
 
-// A storm of muted events is dropped without one call of Redis, each with a line that says by whom, until when and why.
+// A storm of muted events is dropped without one call of Redis, each with a line that says by whom, until
+// when and why.
 func TestMutedEventsAreDroppedWithoutACall(t *testing.T) {
 	s := newFixture(t)
 	var calls atomic.Int64
@@ -109,7 +110,8 @@ func TestMutedEventsAreDroppedWithoutACall(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// mutedWhileWaiting mutes a category of which 20 events wait for their channel's pace, before one of another category.
+// mutedWhileWaiting mutes a category of which 20 events wait for their channel's pace, before one of another
+// category.
 func (s *fixture) mutedWhileWaiting(changes ...func(*setup)) {
 	s.Helper()
 	mutes := newMuteSwitch()
@@ -120,7 +122,8 @@ func (s *fixture) mutedWhileWaiting(changes ...func(*setup)) {
 	mutes.mute("noise")
 }
 
-// unanswered is a limiter whose refunds are made twice, as they are when the answer to the first call was lost.
+// unanswered is a limiter whose refunds are made twice, as they are when the answer to the first call was
+// lost.
 type unanswered struct{ consume.Limiter }
 
 func (l unanswered) Refund(ctx context.Context, request ratelimit.Request, known string) (bool, error) {
@@ -215,8 +218,8 @@ func TestAWorkerReadsTheMutesFirst(t *testing.T) {
 	}
 }
 
-// What waits in the lanes while Redis is away is dropped at its turn, when Redis is back: none is lost, and what arrives is dropped
-// meanwhile.
+// What waits in the lanes while Redis is away is dropped at its turn, when Redis is back: none is lost, and
+// what arrives is dropped meanwhile.
 func TestRedisIsAwayWhenAMuteBegins(t *testing.T) {
 	s := newFixtureWith(t, func(t *testing.T) *redistest.Server {
 		return redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")

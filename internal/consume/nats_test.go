@@ -70,8 +70,8 @@ func TestDeletedConsumerIsRecreated(t *testing.T) {
 	}
 }
 
-// Events of a stream that was deleted have the sequences that those of the new one get. What was held of the old one
-// must not acknowledge the new ones.
+// Events of a stream that was deleted have the sequences that those of the new one get. What was held of the
+// old one must not acknowledge the new ones.
 func TestDeletedStreamIsRecreated(t *testing.T) {
 	s := newFixture(t)
 	s.log.onLine = func(l line) {
@@ -198,8 +198,8 @@ func TestRequestBoundsOfAConsumerAreKept(t *testing.T) {
 	}
 }
 
-// A connection that is closed for good does not come back: the process must end, even with events in flight that cannot
-// go on.
+// A connection that is closed for good does not come back: the process must end, even with events in flight
+// that cannot go on.
 func TestAClosedConnectionEndsRun(t *testing.T) {
 	t.Parallel()
 	for _, held := range []bool{false, true} {

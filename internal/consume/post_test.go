@@ -35,8 +35,8 @@ func (l faultyBegin) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.
 	return permit, err
 }
 
-// A permit whose answer was lost is asked for again under the same name: the post that Redis has recorded is this worker's
-// own, and nothing is ambiguous.
+// A permit whose answer was lost is asked for again under the same name: the post that Redis has recorded is
+// this worker's own, and nothing is ambiguous.
 func TestALostPermitMakesNothingAmbiguous(t *testing.T) {
 	s := newFixture(t)
 	var lost atomic.Int64
@@ -55,8 +55,8 @@ func TestALostPermitMakesNothingAmbiguous(t *testing.T) {
 	s.expectEachPostedOnce(1)
 }
 
-// An event that waits for Redis ends its turn first: when it was to be the probe after an outage of Slack, another event
-// is.
+// An event that waits for Redis ends its turn first: when it was to be the probe after an outage of Slack,
+// another event is.
 func TestWaitingForRedisReleasesTheProbe(t *testing.T) {
 	s := newFixture(t)
 	var stuck atomic.Bool
@@ -135,7 +135,8 @@ func TestWaitingEventsDoNotAskARedisThatFails(t *testing.T) {
 	s.settled(60)
 }
 
-// When what was held for a channel is dropped, nothing is left that could find out that it takes messages again.
+// When what was held for a channel is dropped, nothing is left that could find out that it takes messages
+// again.
 func TestChannelWaitEndsWithItsLastEvent(t *testing.T) {
 	s := newFixture(t)
 	r := s.started(func(c *setup) { c.maxAge = time.Second })

@@ -8,8 +8,8 @@ import (
 	"notifier/test/kit"
 )
 
-// An event that was admitted, by a worker that died before it could post it, is posted by another one, and has its
-// slot already.
+// An event that was admitted, by a worker that died before it could post it, is posted by another one, and
+// has its slot already.
 func TestRedeliveryIsNotChargedAgain(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
@@ -23,7 +23,8 @@ func TestRedeliveryIsNotChargedAgain(t *testing.T) {
 	}
 	s.started(quick, func(c *setup) { c.category = "3/30m" })
 	for _, l := range s.settled(3) {
-		if l["outcome"] != "sent" || l["stream_seq"] != 1.0 && l["ambiguous"] != nil { // the posts of the others never began
+		// the posts of the others never began
+		if l["outcome"] != "sent" || l["stream_seq"] != 1.0 && l["ambiguous"] != nil {
 			t.Errorf("line %v, expected sent, and not ambiguous without a post", l)
 		}
 	}

@@ -98,9 +98,9 @@ func TestWorkerResumesWithinTwoSeconds(t *testing.T) {
 	t.Errorf("the worker took %v to go on, expected at most 2s", took)
 }
 
-// Redis becomes unavailable between the decision and the post: the event neither goes out unrecorded nor is charged again.
-// The last to meet an outage of Redis was a post whose channel is paused since: nothing else asks Redis, and nothing may be
-// pulled before somebody has.
+// Redis becomes unavailable between the decision and the post: the event neither goes out unrecorded nor is
+// charged again. The last to meet an outage of Redis was a post whose channel is paused since: nothing else
+// asks Redis, and nothing may be pulled before somebody has.
 func TestOutageEndsWithoutAnotherRequest(t *testing.T) {
 	s := newFixture(t)
 	s.createStream(nil)

@@ -15,8 +15,8 @@ import (
 	"notifier/test/redistest"
 )
 
-// A Redis that answers, but refuses the script, is waited for like one that is unavailable: nothing is decided, the log and
-// readiness show its error, and the event is sent when it is fixed.
+// A Redis that answers, but refuses the script, is waited for like one that is unavailable: nothing is
+// decided, the log and readiness show its error, and the event is sent when it is fixed.
 func TestEventsWaitWhileRedisRefuses(t *testing.T) {
 	t.Parallel()
 	do := func(words ...any) func(*fixture, *redis.Client) {

@@ -13,8 +13,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// An archived channel costs five requests and then one a minute, not one for each event, and no slot; the other channels
-// go on.
+// An archived channel costs five requests and then one a minute, not one for each event, and no slot; the
+// other channels go on.
 func TestRefusingChannelIsClosed(t *testing.T) {
 	s := newFixture(t)
 	r := s.started(func(c *setup) { c.concurrency, c.category = 1, "8/30m" })
@@ -95,7 +95,8 @@ func TestReplayDoesNotStormRefusedChannel(t *testing.T) {
 	}
 }
 
-// begunByAnother has another replica, which has died since, begin a post of an event in the moment of its admission.
+// begunByAnother has another replica, which has died since, begin a post of an event in the moment of its
+// admission.
 type begunByAnother struct {
 	consume.Limiter
 	id string
@@ -111,7 +112,8 @@ func (l begunByAnother) Admit(ctx context.Context, batch []ratelimit.Request) ([
 	return decisions, err
 }
 
-// A channel may have begun to refuse everything after another replica's post: then the event may be in it, and keeps its slot.
+// A channel may have begun to refuse everything after another replica's post: then the event may be in it,
+// and keeps its slot.
 func TestRefusedChannelAfterAnotherReplicasPost(t *testing.T) {
 	s := newFixture(t)
 	s.started(quick, func(c *setup) {
@@ -128,8 +130,8 @@ func TestRefusedChannelAfterAnotherReplicasPost(t *testing.T) {
 	s.expectCharged(1)
 }
 
-// What is wrong with a message is not its channel's fault: one publisher's bad blocks must not close the channel to others.
-// Nor does a code that nobody knows.
+// What is wrong with a message is not its channel's fault: one publisher's bad blocks must not close the
+// channel to others. Nor does a code that nobody knows.
 func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
 	for _, code := range []string{"invalid_blocks", "slack_connect_file_link_sharing_blocked", "not_known_yet"} {
 		t.Run(code, func(t *testing.T) {

@@ -24,8 +24,8 @@ func (s *fixture) publishWithReply(category, payload, reply string, headers ...s
 	kit.Check(s.T, s.conn.PublishMsg(message))
 }
 
-// An acknowledgement that the server stores as an event of another category is no event: it is counted, and neither charged
-// nor posted, dead-lettered or republished. It has no reply subject, so it causes no other.
+// An acknowledgement that the server stores as an event of another category is no event: it is counted, and
+// neither charged nor posted, dead-lettered or republished. It has no reply subject, so it causes no other.
 func TestAReplyThatIsStoredAsAnEventIsDropped(t *testing.T) {
 	s := newFixture(t)
 	copies, err := s.conn.SubscribeSync("spilled.>")
@@ -75,8 +75,8 @@ func TestAcknowledgementsAreThoseOfTheServer(t *testing.T) {
 	}
 }
 
-// An acknowledgement that arrives where a worker has asked for events changes nothing: the inbox cannot be guessed, but who
-// may look at the server's subscriptions knows it.
+// An acknowledgement that arrives where a worker has asked for events changes nothing: the inbox cannot be
+// guessed, but who may look at the server's subscriptions knows it.
 func TestAReplyAtAWorkersInboxDoesNotStopIt(t *testing.T) {
 	s := newFixture(t)
 	asked := make(chan string, 100)

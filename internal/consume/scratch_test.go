@@ -8,7 +8,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// The room that is kept from batch to batch has nothing of the last one in it: the largest would stay in memory.
+// The room that is kept from batch to batch has nothing of the last one in it: the largest would stay in
+// memory.
 func TestTheRoomOfABatchKeepsNoEvents(t *testing.T) {
 	held := result.Result{Delivery: &feed.Delivery{}}
 	b := batch{items: []item{{Result: held}}, requests: []ratelimit.Request{{ID: "a"}}, settled: []*result.Result{&held, &held}}

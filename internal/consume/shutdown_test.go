@@ -30,7 +30,8 @@ func TestShutdownUnderLoadLosesNothing(t *testing.T) {
 	if done == 400 {
 		t.Fatal("the worker has taken everything, so the test shows nothing")
 	}
-	// What the server was about to deliver when the worker left stays pending until AckWait: that is not the worker's to return.
+	// What the server was about to deliver when the worker left stays pending until AckWait: that is not the
+	// worker's to return.
 	s.eventually("what it has settled is acknowledged, and nothing else", func() bool { return int(s.streamInfo(streamName).State.Msgs) == 400-done })
 	s.start()
 	s.settled(400)
@@ -97,11 +98,12 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 	})
 }
 
-// No post begins that the worker might have to cut off: a post that is cut off may have reached Slack, and would come
-// again.
+// No post begins that the worker might have to cut off: a post that is cut off may have reached Slack, and
+// would come again.
 func TestNoPostIsCutOffByAShutdown(t *testing.T) {
 	s := newFixture(t)
-	// A post begins no later than two seconds after the stop. The first one ends later than that, unless the stop is late by 1.5 s.
+	// A post begins no later than two seconds after the stop. The first one ends later than that, unless the
+	// stop is late by 1.5 s.
 	s.slack.Always(devstack.Behaviour{Delay: 3500 * time.Millisecond})
 	first := s.started(func(c *setup) { c.shutdown, c.concurrency = 4*time.Second, 1 })
 	s.publishMany("errors", 2)
@@ -116,7 +118,8 @@ func TestNoPostIsCutOffByAShutdown(t *testing.T) {
 	s.expectEachPostedOnce(2)
 }
 
-// An event that is in Slack is settled, even if Redis is unavailable and cannot record it before the worker has to end.
+// An event that is in Slack is settled, even if Redis is unavailable and cannot record it before the worker
+// has to end.
 func TestAnEventInSlackIsNotReturned(t *testing.T) {
 	s := newDurableFixture(t)
 	first := s.started(func(c *setup) { c.shutdown = time.Second })

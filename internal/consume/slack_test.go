@@ -13,7 +13,8 @@ import (
 	"notifier/test/kit"
 )
 
-// Slack's 429 concerns everybody: no replica posts until its Retry-After is over, then each event goes out once.
+// Slack's 429 concerns everybody: no replica posts until its Retry-After is over, then each event goes out
+// once.
 func TestARateLimitPausesAllReplicas(t *testing.T) {
 	s := newFixture(t)
 	one := func(c *setup) { c.concurrency, c.batch = 1, 4 }
@@ -197,8 +198,9 @@ func TestRateLimitWithoutTimePausesOthers(t *testing.T) {
 	}
 }
 
-// The probe after a pause meets a 429 without a time while its worker stops, long after another post of that worker was
-// told to wait for the probe. The pause goes on for all replicas: nothing has shown that it is over.
+// The probe after a pause meets a 429 without a time while its worker stops, long after another post of that
+// worker was told to wait for the probe. The pause goes on for all replicas: nothing has shown that it is
+// over.
 func TestLimitedProbeEndsNoPause(t *testing.T) {
 	s := newFixture(t)
 	client := s.redis.Client(t)

@@ -11,7 +11,8 @@ import (
 	"notifier/test/kit"
 )
 
-// What a worker would read of a consumer that takes too much has no category: it waits, and makes no dead letters of it.
+// What a worker would read of a consumer that takes too much has no category: it waits, and makes no dead
+// letters of it.
 func TestConsumerWiderThanTheSubjectIsNotRead(t *testing.T) {
 	s := newFixture(t)
 	stream := s.createStream(func(config *jetstream.StreamConfig) {
@@ -53,7 +54,8 @@ func TestGoodEventsNeedNoDeadLetterStream(t *testing.T) {
 	}
 }
 
-// A server that comes back without its storage answers no pull request: the worker finds out that its consumer is gone.
+// A server that comes back without its storage answers no pull request: the worker finds out that its
+// consumer is gone.
 func TestServerThatLostItsStorage(t *testing.T) {
 	s := newFixture(t)
 	r := s.started()

@@ -21,8 +21,8 @@ func listen(addr string) (net.Listener, error) {
 	return net.Listen("tcp", net.JoinHostPort(host, "0"))
 }
 
-// Released waits until an address can be listened on. A process that is being started holds a copy of every listener of this one,
-// for long where the machine is busy, also of a listener that was closed meanwhile.
+// Released waits until an address can be listened on. A process that is being started holds a copy of every
+// listener of this one, for long where the machine is busy, also of a listener that was closed meanwhile.
 func Released(addr string) error {
 	for deadline := time.Now().Add(natsStart); ; time.Sleep(10 * time.Millisecond) {
 		syscall.ForkLock.RLock() // or the next process gets a copy of this one
@@ -37,8 +37,8 @@ func Released(addr string) error {
 	}
 }
 
-// reachable returns the host:port at which this machine can reach a listener: one on all addresses is on the loopback
-// address too.
+// reachable returns the host:port at which this machine can reach a listener: one on all addresses is on the
+// loopback address too.
 func reachable(addr net.Addr) string {
 	tcp := addr.(*net.TCPAddr)
 	if tcp.IP.IsUnspecified() {

@@ -21,8 +21,8 @@ type NATS struct {
 	folder  string // removed by Close; empty: it belongs to the caller
 }
 
-// StartNATS starts a NATS server with JetStream on addr (host:port; port 0, or a port that is taken: a free one).
-// Streams are kept in folder; empty: in a temporary one that Close removes.
+// StartNATS starts a NATS server with JetStream on addr (host:port; port 0, or a port that is taken: a free
+// one). Streams are kept in folder; empty: in a temporary one that Close removes.
 func StartNATS(addr, folder string) (*NATS, error) {
 	n := &NATS{}
 	if folder == "" {
@@ -95,8 +95,8 @@ func (n *NATS) Start() error {
 	return n.start()
 }
 
-// Authorize has the server accept this user alone, now or from its next start. Whoever is connected as another is
-// disconnected.
+// Authorize has the server accept this user alone, now or from its next start. Whoever is connected as
+// another is disconnected.
 func (n *NATS) Authorize(user, password string) error {
 	n.options.Username, n.options.Password = user, password
 	if !n.server.Running() {

@@ -23,11 +23,12 @@ const (
 	webhookSecret = "fake-secret"
 )
 
-// Slack is a fake Slack for development and tests: it accepts posts by the Web API and by an incoming webhook, shows them
-// on an inbox page, and can be made to fail. It is safe for concurrent use.
+// Slack is a fake Slack for development and tests: it accepts posts by the Web API and by an incoming
+// webhook, shows them on an inbox page, and can be made to fail. It is safe for concurrent use.
 //
-// It responds as Slack does, errors included, as far as a sender of messages can see. Channels are not checked: every name
-// is a channel, and has its own ID, which responses contain and with which its history is read.
+// It responds as Slack does, errors included, as far as a sender of messages can see. Channels are not
+// checked: every name is a channel, and has its own ID, which responses contain and with which its history is
+// read.
 type Slack struct {
 	url    string
 	id     string // unique to each start: shows an open page that the numbers start again
@@ -69,7 +70,8 @@ type Message struct {
 	ThreadTS string          `json:"thread_ts,omitempty"`
 	TS       string          `json:"ts"`
 	Via      string          `json:"via"` // "api" or "webhook"
-	// Metadata is the argument of chat.postMessage with this name, JSON with event_type and event_payload; nil: none.
+	// Metadata is the argument of chat.postMessage with this name, JSON with event_type and event_payload; nil:
+	// none.
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 
 	// Form holds every argument of the request except the token, by name; those of a JSON body as JSON text,
@@ -78,8 +80,8 @@ type Message struct {
 	Header http.Header       `json:"-"`
 }
 
-// StartSlack starts a Slack on a TCP address such as "127.0.0.1:0". If the port is taken it starts on a free one of
-// the same host, which URL returns.
+// StartSlack starts a Slack on a TCP address such as "127.0.0.1:0". If the port is taken it starts on a free
+// one of the same host, which URL returns.
 func StartSlack(addr string) (*Slack, error) {
 	listener, err := listen(addr)
 	if err != nil {
@@ -131,23 +133,24 @@ func (s *Slack) Accepted() int {
 	return s.accepted
 }
 
-// Requests returns how many posts arrived, whatever their result. Requests for a channel's history do not count.
+// Requests returns how many posts arrived, whatever their result. Requests for a channel's history do not
+// count.
 func (s *Slack) Requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.requests
 }
 
-// Changed returns a channel that is closed at the next change of Accepted, Requests, HistoryRequests, Refused or the mode. To
-// miss no change, get the channel first and read the numbers afterwards.
+// Changed returns a channel that is closed at the next change of Accepted, Requests, HistoryRequests, Refused
+// or the mode. To miss no change, get the channel first and read the numbers afterwards.
 func (s *Slack) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed
 }
 
-// Wait waits until done returns true for the number of accepted messages, and returns the context's error if the context
-// ends first. It calls done at once and after every change.
+// Wait waits until done returns true for the number of accepted messages, and returns the context's error if
+// the context ends first. It calls done at once and after every change.
 func (s *Slack) Wait(ctx context.Context, done func(accepted int) bool) error {
 	for {
 		changed := s.Changed()
@@ -169,31 +172,32 @@ func (s *Slack) Next(behaviours ...Behaviour) {
 	s.next = append(s.next, behaviours...)
 }
 
-// Always sets how posts are treated from now on if no behaviour is queued; the zero Behaviour leaves them to the mode.
+// Always sets how posts are treated from now on if no behaviour is queued; the zero Behaviour leaves them to
+// the mode.
 func (s *Slack) Always(b Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.always, s.percent = []Behaviour{b}, 100
 }
 
-// Often is a brown-out: a random percentage of posts gets one of the behaviours each, the others are left to the mode.
-// Always ends it.
+// Often is a brown-out: a random percentage of posts gets one of the behaviours each, the others are left to
+// the mode. Always ends it.
 func (s *Slack) Often(percent int, behaviours ...Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.always, s.percent = behaviours, percent
 }
 
-// SetScopes sets the scopes that auth.test returns for every token, separated by commas; empty: none. Other methods do not
-// check them.
+// SetScopes sets the scopes that auth.test returns for every token, separated by commas; empty: none. Other
+// methods do not check them.
 func (s *Slack) SetScopes(scopes string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.scopes = scopes
 }
 
-// Close stops the server and every request in progress, including those that hang, and waits for their goroutines.
-// Accepted messages can still be read. A second call does nothing.
+// Close stops the server and every request in progress, including those that hang, and waits for their
+// goroutines. Accepted messages can still be read. A second call does nothing.
 func (s *Slack) Close() error {
 	s.mu.Lock()
 	select {
@@ -226,7 +230,8 @@ func (s *Slack) enter() bool {
 	}
 }
 
-// arrived counts a post and returns how to treat it. If the behaviour is not scripted, the mode decides as well.
+// arrived counts a post and returns how to treat it. If the behaviour is not scripted, the mode decides as
+// well.
 func (s *Slack) arrived() (b Behaviour, scripted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 
 // Behaviour is how a Slack treats one post. The zero value accepts it.
 //
-// A Behaviour with a response of its own does not accept the message. Accept makes it store the message first, as a real
-// service may do before it fails.
+// A Behaviour with a response of its own does not accept the message. Accept makes it store the message
+// first, as a real service may do before it fails.
 type Behaviour struct {
 	Status      int           // HTTP status of the response; 0: 200, or the one of Slack's webhooks for the Code
 	RetryAfter  string        // the Retry-After header, unchanged; alone it makes the status 429
@@ -30,9 +30,15 @@ type Behaviour struct {
 	Delay       time.Duration // before anything else happens
 }
 
-// treat handles a post by its Behaviour. code is Slack's own error for the message, "" if there is none. answer writes
-// Slack's response: for a code, or for the message that was accepted.
-func (s *Slack) treat(w http.ResponseWriter, r *http.Request, m Message, code string, answer func(status int, code string, m Message)) {
+// treat handles a post by its Behaviour. code is Slack's own error for the message, "" if there is none.
+// answer writes Slack's response: for a code, or for the message that was accepted.
+func (s *Slack) treat(
+	w http.ResponseWriter,
+	r *http.Request,
+	m Message,
+	code string,
+	answer func(status int, code string, m Message),
+) {
 	b, scripted := s.arrived()
 	if b.Delay > 0 && !s.pause(r, b.Delay) {
 		cut(w)
@@ -52,9 +58,15 @@ func (b Behaviour) answers() bool {
 	return b.Status != 0 || b.Code != "" || b.Body != "" || b.RetryAfter != ""
 }
 
-// answerAs responds by the Behaviour. code is Slack's own error for the request, "" if there is none; answer writes Slack's
-// response for a code, or with "" the one for a request that succeeded.
-func (s *Slack) answerAs(w http.ResponseWriter, r *http.Request, b Behaviour, code string, answer func(status int, code string)) {
+// answerAs responds by the Behaviour. code is Slack's own error for the request, "" if there is none; answer
+// writes Slack's response for a code, or with "" the one for a request that succeeded.
+func (s *Slack) answerAs(
+	w http.ResponseWriter,
+	r *http.Request,
+	b Behaviour,
+	code string,
+	answer func(status int, code string),
+) {
 	switch {
 	case b.Hang:
 		s.pause(r, 0)
@@ -124,8 +136,8 @@ func cut(w http.ResponseWriter) {
 	_ = conn.Close()
 }
 
-// setBehaviour reads a Behaviour, or an array of them, as JSON with field names in snake case and "delay" as a Go
-// duration.
+// setBehaviour reads a Behaviour, or an array of them, as JSON with field names in snake case and "delay" as
+// a Go duration.
 func (s *Slack) setBehaviour(set func([]Behaviour)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -176,8 +188,16 @@ func (b *Behaviour) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*b = Behaviour{
-		Status: v.Status, RetryAfter: v.RetryAfter, Code: v.Code, Body: v.Body, ContentType: v.Type, Location: v.Location,
-		Accept: v.Accept, Hang: v.Hang, ResetBefore: v.CutBefore, ResetAfter: v.CutAfter,
+		Status:      v.Status,
+		RetryAfter:  v.RetryAfter,
+		Code:        v.Code,
+		Body:        v.Body,
+		ContentType: v.Type,
+		Location:    v.Location,
+		Accept:      v.Accept,
+		Hang:        v.Hang,
+		ResetBefore: v.CutBefore,
+		ResetAfter:  v.CutAfter,
 	}
 	if v.Status != 0 && (v.Status < 200 || v.Status > 999) {
 		return errors.New("status " + strconv.Itoa(v.Status) + " is not between 200 and 999")

@@ -20,8 +20,9 @@ const (
 	defaultPageSize = 100
 )
 
-// History is how a Slack treats requests for the history of a channel: conversations.history and conversations.replies.
-// With the zero value it responds as Slack does. Posts are not affected. A Mode with a revoked token goes before it.
+// History is how a Slack treats requests for the history of a channel: conversations.history and
+// conversations.replies. With the zero value it responds as Slack does. Posts are not affected. A Mode with a
+// revoked token goes before it.
 type History struct {
 	MissingScope bool   // the token may post, but not read
 	RetryAfter   string // if set, each request gets a 429 with this header
@@ -35,8 +36,8 @@ func (s *Slack) SetHistory(h History) {
 	s.history = h
 }
 
-// NextHistory queues behaviours, one for each of the next requests for the history. The zero Behaviour gives the real
-// history; fields that concern accepting a message have no effect.
+// NextHistory queues behaviours, one for each of the next requests for the history. The zero Behaviour gives
+// the real history; fields that concern accepting a message have no effect.
 func (s *Slack) NextHistory(behaviours ...Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,8 +76,8 @@ func (s *Slack) historyArrived() (h History, b Behaviour) {
 	return s.history, b
 }
 
-// conversation responds with a page of the requested conversation. messages returns its messages, the oldest first, or
-// false if it does not exist.
+// conversation responds with a page of the requested conversation. messages returns its messages, the oldest
+// first, or false if it does not exist.
 func (s *Slack) conversation(messages func(form map[string]string) ([]Message, bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		h, b := s.historyArrived()
@@ -115,7 +116,8 @@ func (s *Slack) channelMessages(form map[string]string) (found []Message, ok boo
 	return found, true
 }
 
-// threadMessages returns a message and its replies. Replies to a message that is no longer kept are found as well.
+// threadMessages returns a message and its replies. Replies to a message that is no longer kept are found as
+// well.
 func (s *Slack) threadMessages(form map[string]string) (found []Message, ok bool) {
 	for _, m := range s.Messages() {
 		if channelID(m.Channel) == form["channel"] && (m.TS == form["ts"] || m.ThreadTS == form["ts"]) {
@@ -125,9 +127,9 @@ func (s *Slack) threadMessages(form map[string]string) (found []Message, ok bool
 	return found, len(found) > 0
 }
 
-// page returns the requested page of messages, which are sorted, the oldest first. As at Slack, pages go back from the
-// newest message, or with oldest and without latest forward from the oldest; a page of the history begins with its newest
-// message, one of a thread with its oldest.
+// page returns the requested page of messages, which are sorted, the oldest first. As at Slack, pages go back
+// from the newest message, or with oldest and without latest forward from the oldest; a page of the history
+// begins with its newest message, one of a thread with its oldest.
 func page(messages []Message, form map[string]string, h History, newestFirst bool) map[string]any {
 	inclusive := isTrue(form["inclusive"])
 	messages = slices.DeleteFunc(messages, func(m Message) bool {
@@ -162,13 +164,22 @@ func page(messages []Message, form map[string]string, h History, newestFirst boo
 		cursor = "after:" + strconv.Itoa(done)
 	}
 	return map[string]any{
-		"ok": true, "messages": shown, "has_more": cursor != "", "response_metadata": map[string]any{"next_cursor": cursor},
+		"ok":                true,
+		"messages":          shown,
+		"has_more":          cursor != "",
+		"response_metadata": map[string]any{"next_cursor": cursor},
 	}
 }
 
 // stored returns the message as Slack does. Without all, its metadata has only the type.
 func (m Message) stored(all bool) map[string]any {
-	fields := map[string]any{"type": "message", "subtype": "bot_message", "text": m.Text, "ts": m.TS, "bot_id": botID}
+	fields := map[string]any{
+		"type":    "message",
+		"subtype": "bot_message",
+		"text":    m.Text,
+		"ts":      m.TS,
+		"bot_id":  botID,
+	}
 	if m.ThreadTS != "" {
 		fields["thread_ts"] = m.ThreadTS
 	}

@@ -36,12 +36,20 @@ func (s *Slack) handler() http.Handler {
 		})
 	})
 	mux.HandleFunc("POST /services/", s.postWebhook)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") })
+	mux.HandleFunc(
+		"GET /healthz",
+		func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") },
+	)
 	mux.HandleFunc("POST /fake/next", s.setBehaviour(func(b []Behaviour) { s.Next(b...) }))
 	mux.HandleFunc("POST /fake/always", s.setBehaviour(func(b []Behaviour) { s.Always(b[len(b)-1]) }))
 	mux.HandleFunc("GET /fake/stats", func(w http.ResponseWriter, _ *http.Request) {
 		s.mu.Lock()
-		stats := map[string]int{"requests": s.requests, "accepted": s.accepted, "queued": len(s.next), "history": s.historyRequests}
+		stats := map[string]int{
+			"requests": s.requests,
+			"accepted": s.accepted,
+			"queued":   len(s.next),
+			"history":  s.historyRequests,
+		}
 		s.mu.Unlock()
 		writeAPI(w, http.StatusOK, stats)
 	})
@@ -119,7 +127,8 @@ func (s *Slack) postWebhook(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// authTest handles auth.test of the Web API. It is not a post: of all behaviours only the revoked token applies.
+// authTest handles auth.test of the Web API. It is not a post: of all behaviours only the revoked token
+// applies.
 func (s *Slack) authTest(w http.ResponseWriter, r *http.Request) {
 	_, code := authorised(r)
 	s.mu.Lock()
@@ -143,8 +152,8 @@ func (s *Slack) authTest(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// authorised reads the arguments of a call of the Web API, and returns Slack's code if they or the token are invalid; else
-// "".
+// authorised reads the arguments of a call of the Web API, and returns Slack's code if they or the token are
+// invalid; else "".
 func authorised(r *http.Request) (form map[string]string, code string) {
 	form, err := readArguments(r)
 	if err != nil {
@@ -169,8 +178,8 @@ func tokenProblem(r *http.Request, form map[string]string) string {
 	return ""
 }
 
-// readArguments reads a request's arguments from a form or a JSON object; strings lose their quotes, any other
-// JSON stays JSON.
+// readArguments reads a request's arguments from a form or a JSON object; strings lose their quotes, any
+// other JSON stays JSON.
 func readArguments(r *http.Request) (map[string]string, error) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "application/json" {
 		body, err := io.ReadAll(r.Body)

@@ -22,8 +22,11 @@ func (s *Slack) inboxRoutes(mux *http.ServeMux) {
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Content-Security-Policy", "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; "+
-			"frame-ancestors 'none'; script-src 'nonce-"+nonce+"'; style-src 'nonce-"+nonce+"'")
+		h.Set(
+			"Content-Security-Policy",
+			"default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; "+
+				"frame-ancestors 'none'; script-src 'nonce-"+nonce+"'; style-src 'nonce-"+nonce+"'",
+		)
 		_, _ = strings.NewReplacer("{{nonce}}", nonce).WriteString(w, inboxPage)
 	})
 	mux.HandleFunc("GET /inbox.json", func(w http.ResponseWriter, r *http.Request) {
@@ -54,8 +57,8 @@ func (s *Slack) version() int {
 	return s.modeVersion
 }
 
-// events streams accepted messages as server-sent events, starting after Last-Event-ID or ?since, and that the mode, or what
-// it has refused, has changed.
+// events streams accepted messages as server-sent events, starting after Last-Event-ID or ?since, and that
+// the mode, or what it has refused, has changed.
 func (s *Slack) events(w http.ResponseWriter, r *http.Request) {
 	since, err := strconv.Atoi(r.Header.Get("Last-Event-ID"))
 	if err != nil {

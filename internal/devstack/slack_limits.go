@@ -57,8 +57,8 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return (d + time.Second - 1).Truncate(time.Second)
 }
 
-// limit decides about a post to a channel by the limits, and counts it in both if neither refuses it. Else it returns the
-// seconds until the pause is over, and what to count the refusal in; s.mu is held.
+// limit decides about a post to a channel by the limits, and counts it in both if neither refuses it. Else it
+// returns the seconds until the pause is over, and what to count the refusal in; s.mu is held.
 func (s *Slack) limit(c *slackChannel) (retryAfter int, count *int) {
 	now := s.now()
 	if left := s.workspace.refusal(s.mode.WorkspaceLimit, s.mode.RetryAfter, now); left > 0 {

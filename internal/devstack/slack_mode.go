@@ -10,23 +10,25 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// Mode is how a Slack treats every post that no Behaviour is scripted for: neither queued with Next nor set with Always, where
-// a Behaviour of Always that only delays counts as none. The zero value accepts them.
+// Mode is how a Slack treats every post that no Behaviour is scripted for: neither queued with Next nor set
+// with Always, where a Behaviour of Always that only delays counts as none. The zero value accepts them.
 //
-// A post meets, in this order: a front end's error for its text, the revoked token, errors of the request itself, the
-// limits of the workspace and of its channel, Slack's internal error for its text.
+// A post meets, in this order: a front end's error for its text, the revoked token, errors of the request
+// itself, the limits of the workspace and of its channel, Slack's internal error for its text.
 type Mode struct {
-	// ChannelLimit is how many posts one channel takes in a rolling window, WorkspaceLimit how many all of them take together;
-	// nil: any number. A post above a limit is answered with a 429, which begins a pause: until it is over the channel, or the
-	// workspace, refuses every post, with the seconds that are left as Retry-After. Refused posts count in no limit and
-	// don't extend the pause; Slack documents neither. A window is (now - its duration, now].
+	// ChannelLimit is how many posts one channel takes in a rolling window, WorkspaceLimit how many all of them
+	// take together; nil: any number. A post above a limit is answered with a 429, which begins a pause: until
+	// it is over the channel, or the workspace, refuses every post, with the seconds that are left as
+	// Retry-After. Refused posts count in no limit and don't extend the pause; Slack documents neither. A window
+	// is (now - its duration, now].
 	//
-	// A channel and its ID are the same channel. Webhook posts count in the channel they name, else in one of their own. chat.update
-	// meets no limit: Slack counts it separately. The precision and the cost of the product's limits mean nothing here.
+	// A channel and its ID are the same channel. Webhook posts count in the channel they name, else in one of
+	// their own. chat.update meets no limit: Slack counts it separately. The precision and the cost of the
+	// product's limits mean nothing here.
 	ChannelLimit, WorkspaceLimit ratelimit.Limit
 
-	// RetryAfter is how long the pause after a 429 is, in whole seconds up to an hour; 0: until the window has room again,
-	// rounded up to a whole second.
+	// RetryAfter is how long the pause after a 429 is, in whole seconds up to an hour; 0: until the window has
+	// room again, rounded up to a whole second.
 	RetryAfter time.Duration
 
 	// Fail lists texts of posts and edits that always fail. The first that a message's text contains counts.
@@ -58,11 +60,17 @@ const frontEndPage = `<!DOCTYPE html>
 func (m Mode) Check() error {
 	var errs []error
 	if m.RetryAfter < 0 || m.RetryAfter > time.Hour || m.RetryAfter%time.Second != 0 {
-		errs = append(errs, fmt.Errorf("retry_after: %s, expected whole seconds up to 1h such as 10s", m.RetryAfter))
+		errs = append(
+			errs,
+			fmt.Errorf("retry_after: %s, expected whole seconds up to 1h such as 10s", m.RetryAfter),
+		)
 	}
 	for _, f := range m.Fail {
 		if f.Text == "" || f.Kind != FailHTML && f.Kind != FailInternal {
-			errs = append(errs, fmt.Errorf("fail: %q, expected TEXT=%s or TEXT=%s", f.Text+"="+f.Kind, FailHTML, FailInternal))
+			errs = append(
+				errs,
+				fmt.Errorf("fail: %q, expected TEXT=%s or TEXT=%s", f.Text+"="+f.Kind, FailHTML, FailInternal),
+			)
 		}
 	}
 	return errors.Join(errs...)
@@ -78,8 +86,8 @@ func (m Mode) failure(text string) string {
 	return ""
 }
 
-// SetMode sets how posts are treated from now on. Windows and pauses begin anew, the numbers of Refused go on. On an error,
-// which says what was expected, nothing changes.
+// SetMode sets how posts are treated from now on. Windows and pauses begin anew, the numbers of Refused go
+// on. On an error, which says what was expected, nothing changes.
 func (s *Slack) SetMode(m Mode) error {
 	if err := m.Check(); err != nil {
 		return err
@@ -118,8 +126,8 @@ func (s *Slack) Refused(channel string) Refusals {
 	return Refusals{}
 }
 
-// standing decides by the Mode about a post, or an edit, for which no Behaviour is scripted. code is Slack's own error for it,
-// "" if there is none.
+// standing decides by the Mode about a post, or an edit, for which no Behaviour is scripted. code is Slack's
+// own error for it, "" if there is none.
 func (s *Slack) standing(m Message, code string, edit bool) Behaviour {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +146,10 @@ func (s *Slack) standing(m Message, code string, edit bool) Behaviour {
 	}
 	switch {
 	case failure == FailHTML:
-		return refuse(&c.refused.Failed, Behaviour{Status: 403, Body: frontEndPage, ContentType: "text/html; charset=utf-8"})
+		return refuse(
+			&c.refused.Failed,
+			Behaviour{Status: 403, Body: frontEndPage, ContentType: "text/html; charset=utf-8"},
+		)
 	case s.mode.Revoked && m.Via == "webhook":
 		return refuse(&c.refused.Revoked, Behaviour{Code: "invalid_token"})
 	case s.mode.Revoked:

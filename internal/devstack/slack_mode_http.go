@@ -81,7 +81,11 @@ func (s *Slack) changeMode(w http.ResponseWriter, r *http.Request) {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&text); err != nil {
-		http.Error(w, `expected a JSON object such as {"channel_limit":"12/10s"}: `+err.Error(), http.StatusBadRequest)
+		http.Error(
+			w,
+			`expected a JSON object such as {"channel_limit":"12/10s"}: `+err.Error(),
+			http.StatusBadRequest,
+		)
 		return
 	}
 	m, err := text.parse()
@@ -111,7 +115,10 @@ func (s *Slack) showMode(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	s.mu.Unlock()
-	slices.SortFunc(channels, func(a, b shown) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(
+		channels,
+		func(a, b shown) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) },
+	)
 	w.Header().Set("Cache-Control", "no-store")
 	writeAPI(w, http.StatusOK, map[string]any{"mode": mode, "refused": refused, "channels": channels})
 }

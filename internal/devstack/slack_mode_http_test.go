@@ -74,7 +74,8 @@ func TestModeIsChangedAtRunTime(t *testing.T) {
 	}
 	s.expect(s.post, "C1", revoked)
 
-	if status, answer := s.change(`{"channel_limit":"1/10s","retry_after":""}`); status != http.StatusOK { // the rest is off
+	// the rest is off
+	if status, answer := s.change(`{"channel_limit":"1/10s","retry_after":""}`); status != http.StatusOK {
 		t.Errorf("%d %s", status, answer)
 	}
 	s.expect(s.post, "#deploys", okAnswer, "429 after 10"+limited, "429 after 10"+limited)
@@ -115,7 +116,8 @@ func TestWrongModesChangeNothing(t *testing.T) {
 	}
 }
 
-// TestOtherSitesCannotDriveTheFake: a page of another site can make a browser post, and the browser says where from.
+// TestOtherSitesCannotDriveTheFake: a page of another site can make a browser post, and the browser says
+// where from.
 func TestOtherSitesCannotDriveTheFake(t *testing.T) {
 	s := startLimited(t, Mode{})
 	for from, want := range map[string]int{"cross-site": http.StatusForbidden, "same-origin": http.StatusOK} {

@@ -222,7 +222,8 @@ func TestModeRevokesTheToken(t *testing.T) {
 	}
 }
 
-// TestScriptedBehavioursGoBeforeTheMode: and such posts, and those that Slack refuses by itself, count in no limit.
+// TestScriptedBehavioursGoBeforeTheMode: and such posts, and those that Slack refuses by itself, count in no
+// limit.
 func TestScriptedBehavioursGoBeforeTheMode(t *testing.T) {
 	s := startLimited(t, Mode{ChannelLimit: limitOf(t, "1/10s")})
 	s.Next(Behaviour{}, Behaviour{Code: "is_archived"}, Behaviour{})

@@ -17,7 +17,8 @@ import (
 	"notifier/test/kit"
 )
 
-// startSlack starts a fake and a client of its own; both end with the test, which then must have left nothing.
+// startSlack starts a fake and a client of its own; both end with the test, which then must have left
+// nothing.
 func startSlack(t *testing.T) (*Slack, *http.Client) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()

@@ -18,7 +18,9 @@ func structuredCloudEvent(contentType string) (bool, *Rejection) {
 	case strings.HasPrefix(format, "-batch"):
 		return false, malformed("payload is a batch of CloudEvents, expected one CloudEvent in each message")
 	}
-	return false, malformed("payload is a CloudEvent in a format other than JSON, expected application/cloudevents+json")
+	return false, malformed(
+		"payload is a CloudEvent in a format other than JSON, expected application/cloudevents+json",
+	)
 }
 
 // readStructured reads a payload that the Content-Type declares to be a CloudEvent in the JSON format.
@@ -94,7 +96,8 @@ func (d *decoding) readBinary(header map[string][]string, data []byte, contentTy
 	if rejection := d.setAttributes(attribute); rejection != nil {
 		return rejection
 	}
-	// The NATS binding puts the data's type in ce-datacontenttype; publishers used to HTTP put it in Content-Type.
+	// The NATS binding puts the data's type in ce-datacontenttype; publishers used to HTTP put it in
+	// Content-Type.
 	declared, rejection := attribute("datacontenttype")
 	if rejection != nil {
 		return rejection
@@ -105,11 +108,12 @@ func (d *decoding) readBinary(header map[string][]string, data []byte, contentTy
 	return d.readBody("", data, contentType)
 }
 
-// setAttributes sets id and time from a CloudEvent's attributes, and checks that it has every attribute that the
-// specification requires. The id comes first, so that a Rejection for any of the others is logged with it.
+// setAttributes sets id and time from a CloudEvent's attributes, and checks that it has every attribute that
+// the specification requires. The id comes first, so that a Rejection for any of the others is logged with
+// it.
 //
-// A CloudEvent is identified by its source and its id together. That holds as well when a header repeats the id, as it does
-// in a replayed dead letter; an id that only a header has stands alone.
+// A CloudEvent is identified by its source and its id together. That holds as well when a header repeats the
+// id, as it does in a replayed dead letter; an id that only a header has stands alone.
 func (d *decoding) setAttributes(attribute func(name string) (string, *Rejection)) *Rejection {
 	d.inCloudEvent = true
 	var id string
@@ -146,12 +150,14 @@ func supportedVersion(v string) bool {
 	return ok && minor != "" && strings.Trim(minor, "0123456789") == ""
 }
 
-// headerValue returns the first value of the header with this name, ignoring case, because NATS keeps the publisher's
-// spelling. Of several spellings the first in byte order counts, so that every delivery gives the same value.
+// headerValue returns the first value of the header with this name, ignoring case, because NATS keeps the
+// publisher's spelling. Of several spellings the first in byte order counts, so that every delivery gives the
+// same value.
 func headerValue(header map[string][]string, name string) (string, bool) {
 	found, spelling := "", ""
 	for key, values := range header {
-		if len(key) == len(name) && strings.EqualFold(key, name) && len(values) > 0 && (spelling == "" || key < spelling) {
+		if len(key) == len(name) && strings.EqualFold(key, name) && len(values) > 0 &&
+			(spelling == "" || key < spelling) {
 			found, spelling = values[0], key
 		}
 	}
@@ -164,9 +170,10 @@ func mediaType(contentType string) string {
 	return strings.ToLower(strings.TrimSpace(mediaType))
 }
 
-// decodeHeaderValue decodes an attribute as the CloudEvents binding for NATS encodes it (1.0.3, "NATS Header Values"):
-// it removes double quotes and their backslash escapes, which only older publishers send, and then decodes the
-// percent-encoding, once. A "%" without two hexadecimal digits is kept, because some publishers do not encode at all.
+// decodeHeaderValue decodes an attribute as the CloudEvents binding for NATS encodes it (1.0.3, "NATS Header
+// Values"): it removes double quotes and their backslash escapes, which only older publishers send, and then
+// decodes the percent-encoding, once. A "%" without two hexadecimal digits is kept, because some publishers
+// do not encode at all.
 func decodeHeaderValue(value string) string {
 	value = strings.Trim(value, " \t")
 	quoted := len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"'

@@ -29,18 +29,18 @@ const (
 //   - plain text.
 //
 // The fields of a JSON object are text, blocks (up to 50 objects with a string "type"), id (up to 256 bytes),
-// channel, thread_ts (as in "1234567890.123456"), cost (digits only, 1 or more, see Rules.CheckCost) and time (RFC 3339, years
-// 1970 to 9999 in UTC). Names are case-sensitive, unknown ones are ignored, and of duplicate names the last one counts.
-// A field that is null, an empty string or an empty array counts as absent. A CloudEvent's data is read in the same way,
-// except that id and time are the CloudEvent's own.
+// channel, thread_ts (as in "1234567890.123456"), cost (digits only, 1 or more, see Rules.CheckCost) and time
+// (RFC 3339, years 1970 to 9999 in UTC). Names are case-sensitive, unknown ones are ignored, and of duplicate
+// names the last one counts. A field that is null, an empty string or an empty array counts as absent. A
+// CloudEvent's data is read in the same way, except that id and time are the CloudEvent's own.
 //
-// The source is a CloudEvent's own, else that of the Notifier-Source header; it is shown and decides nothing, so it is no reason for
-// a Rejection.
+// The source is a CloudEvent's own, else that of the Notifier-Source header; it is shown and decides nothing,
+// so it is no reason for a Rejection.
 //
-// The Rejection is nil if and only if the Event can be sent: ID is not empty, Category has 1 to 128 bytes, Cost is 1 or
-// more, and there is a Text that is more than whitespace, or there are Blocks. With a Rejection the Event holds what was
-// known by then, for the log and the dead letter: always Subject and Published, the best ID available, and Category
-// unless the category itself is invalid (then it is empty).
+// The Rejection is nil if and only if the Event can be sent: ID is not empty, Category has 1 to 128 bytes,
+// Cost is 1 or more, and there is a Text that is more than whitespace, or there are Blocks. With a Rejection
+// the Event holds what was known by then, for the log and the dead letter: always Subject and Published, the
+// best ID available, and Category unless the category itself is invalid (then it is empty).
 //
 // The Event shares no memory with m.Data. Decode is deterministic and safe for concurrent use.
 func Decode(m Message, r Rules) (Event, *Rejection) {
@@ -48,14 +48,18 @@ func Decode(m Message, r Rules) (Event, *Rejection) {
 		Event: Event{ID: m.FallbackID, Subject: m.Subject, Cost: 1, Time: m.Published, Published: m.Published},
 		rules: r,
 	}
-	// Set first, because a message that is rejected for its size or its category is still logged with its id and category.
+	// Set first, because a message that is rejected for its size or its category is still logged with its id and
+	// category.
 	badID := d.setHeaderID(m.Header)
 	d.setHeaderSource(m.Header)
 	badCategory := d.setCategory(m.Subject)
 	reply := replyRejection(m)
 	switch {
 	case m.payloadBytes() > r.MaxBytes:
-		return d.Event, &Rejection{outcome.TooLarge, fmt.Sprintf("payload has %d bytes, expected at most %d", m.payloadBytes(), r.MaxBytes)}
+		return d.Event, &Rejection{
+			outcome.TooLarge,
+			fmt.Sprintf("payload has %d bytes, expected at most %d", m.payloadBytes(), r.MaxBytes),
+		}
 	case m.payloadBytes() > len(m.Data): // it was cut under other rules
 		return d.Event, malformed("payload is incomplete")
 	case reply != nil:
@@ -72,7 +76,10 @@ func Decode(m Message, r Rules) (Event, *Rejection) {
 	}
 	if d.ID == "" {
 		// An empty id would make all such events duplicates of one another.
-		return d.Event, malformed("event has no id, expected one in %s, the payload or from the stream", outcome.HeaderMsgID)
+		return d.Event, malformed(
+			"event has no id, expected one in %s, the payload or from the stream",
+			outcome.HeaderMsgID,
+		)
 	}
 	return d.Event, nil
 }
@@ -80,7 +87,8 @@ func Decode(m Message, r Rules) (Event, *Rejection) {
 // payloadBytes is the length of the payload as it was published.
 func (m Message) payloadBytes() int { return max(len(m.Data), m.DataBytes) }
 
-// decoding is the state of one call of Decode: the event as far as it is decoded, and the rules that it has to meet.
+// decoding is the state of one call of Decode: the event as far as it is decoded, and the rules that it has
+// to meet.
 type decoding struct {
 	Event
 	rules        Rules
@@ -109,7 +117,8 @@ func (d *decoding) readPayload(m Message) *Rejection {
 // withoutMark is a payload without the byte-order mark that some editors and shells put in front of it.
 func withoutMark(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\uFEFF")) }
 
-// readBody reads data as a JSON object if it begins like one, else as text. A Rejection prefixes field names with path.
+// readBody reads data as a JSON object if it begins like one, else as text. A Rejection prefixes field names
+// with path.
 func (d *decoding) readBody(path string, data []byte, contentType string) *Rejection {
 	if contentType == "text/plain" || !beginsObject(data) {
 		if len(bytes.TrimSpace(data)) == 0 {
@@ -152,10 +161,10 @@ func (d *decoding) setCategory(subject string) *Rejection {
 	return nil
 }
 
-// setHeaderID takes the id from the first of the two headers that has one. Notifier's own takes precedence: a replayed dead
-// letter needs a new Nats-Msg-Id and has to remain the same event. Both are validated, so that a message is valid or not
-// regardless of which one counts. Header names are compared byte by byte, as JetStream does: a different spelling is not
-// an id to the server and must not be one here.
+// setHeaderID takes the id from the first of the two headers that has one. Notifier's own takes precedence: a
+// replayed dead letter needs a new Nats-Msg-Id and has to remain the same event. Both are validated, so that
+// a message is valid or not regardless of which one counts. Header names are compared byte by byte, as
+// JetStream does: a different spelling is not an id to the server and must not be one here.
 func (d *decoding) setHeaderID(header map[string][]string) *Rejection {
 	for _, name := range [...]string{outcome.HeaderEventID, outcome.HeaderMsgID} {
 		values := header[name]
@@ -172,8 +181,8 @@ func (d *decoding) setHeaderID(header map[string][]string) *Rejection {
 	return nil
 }
 
-// setPayloadID takes the id from the payload. It is validated even where a header takes precedence, so that a payload is
-// valid or not regardless of its headers.
+// setPayloadID takes the id from the payload. It is validated even where a header takes precedence, so that a
+// payload is valid or not regardless of its headers.
 func (d *decoding) setPayloadID(field, id string) *Rejection {
 	if id == "" {
 		return nil

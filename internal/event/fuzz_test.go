@@ -14,7 +14,8 @@ import (
 	"notifier/internal/slackout/markup"
 )
 
-// FuzzDecode feeds Decode with any payload, subject and headers, and holds what it returns to what it promises.
+// FuzzDecode feeds Decode with any payload, subject and headers, and holds what it returns to what it
+// promises.
 func FuzzDecode(f *testing.F) {
 	object := `{"id":"p-1","text":"x","blocks":[{"type":"section","text":{"type":"mrkdwn","text":"*x*"}}],"channel":"#deploys","cost":2}`
 	for _, m := range []event.Message{message(object), structured(`,"data":` + object), structured(`,"data":"x"`), structured(`,"data_base64":"eA=="`)} {

@@ -79,7 +79,8 @@ func (d *decoding) setCost(o *object) *Rejection {
 	if bytes.ContainsAny(raw, ".eE") {
 		return malformed("%scost has a fraction or an exponent, expected an integer written in digits", o.path)
 	}
-	// For an integer, out of range is the only error that Atoi can return, and it then returns the nearest bound as well.
+	// For an integer, out of range is the only error that Atoi can return, and it then returns the nearest bound
+	// as well.
 	cost, _ := strconv.Atoi(string(raw))
 	if cost < 1 {
 		return malformed("%scost is below 1, expected 1 or more", o.path)
@@ -111,14 +112,17 @@ func (d *decoding) setChannel(o *object) *Rejection {
 		return rejection
 	}
 	if d.rules.ChannelAllowed == nil || !d.rules.ChannelAllowed(channel) {
-		return &Rejection{outcome.Unroutable, fmt.Sprintf("%schannel %q is in neither SLACK_CHANNEL nor SLACK_ROUTES", o.path, shorten(channel))}
+		return &Rejection{
+			outcome.Unroutable,
+			fmt.Sprintf("%schannel %q is in neither SLACK_CHANNEL nor SLACK_ROUTES", o.path, shorten(channel)),
+		}
 	}
 	d.Channel = channel
 	return nil
 }
 
-// blocks returns the Block Kit array as it was written, or nil if it is absent or empty. Only the number of blocks and
-// their outline are validated: Rules.CheckBlocks knows types and fields.
+// blocks returns the Block Kit array as it was written, or nil if it is absent or empty. Only the number of
+// blocks and their outline are validated: Rules.CheckBlocks knows types and fields.
 func (o *object) blocks() (json.RawMessage, *Rejection) {
 	raw, ok := o.get("blocks")
 	if !ok {
@@ -169,7 +173,8 @@ func (o *object) has(name, jsonTypeName string) bool {
 	return ok && jsonType(raw) == jsonTypeName
 }
 
-// string returns the field's value, or "" if it is absent: publishers that send all their fields send empty ones.
+// string returns the field's value, or "" if it is absent: publishers that send all their fields send empty
+// ones.
 func (o *object) string(name string) (string, *Rejection) {
 	raw, ok := o.get(name)
 	if !ok {
@@ -189,8 +194,8 @@ func (o *object) wrongType(name, is, expected string) *Rejection {
 	return malformed("%s%s is %s, expected %s", o.path, name, is, expected)
 }
 
-// unquote decodes a JSON string. Most have no escapes and are returned as they are: their bytes are known to be valid
-// UTF-8 by now.
+// unquote decodes a JSON string. Most have no escapes and are returned as they are: their bytes are known to
+// be valid UTF-8 by now.
 func unquote(raw []byte) (string, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1]), nil

@@ -130,7 +130,8 @@ func TestRulesOfCostsAndChannels(t *testing.T) {
 	}
 }
 
-// TestBlocksAreCheckedByTheRule: what the rule finds is the detail, with where the blocks are; without a rule they are taken.
+// TestBlocksAreCheckedByTheRule: what the rule finds is the detail, with where the blocks are; without a rule
+// they are taken.
 func TestBlocksAreCheckedByTheRule(t *testing.T) {
 	r := rules(t)
 	r.CheckBlocks = markup.CheckBlocks

@@ -12,14 +12,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// fieldNames are the names of the fields that an object can have and that are read: those of a CloudEvent and those of an event.
+// fieldNames are the names of the fields that an object can have and that are read: those of a CloudEvent and
+// those of an event.
 var fieldNames = [...]string{
 	"id", "text", "cost", "time", "channel", "thread_ts", "blocks",
 	"specversion", "source", "type", "data", "data_base64", "datacontenttype",
 }
 
-// object is one JSON object of a payload. Names are case-sensitive, which they would not be when decoding into a
-// struct; of duplicate names the last value counts, as in most JSON parsers.
+// object is one JSON object of a payload. Names are case-sensitive, which they would not be when decoding
+// into a struct; of duplicate names the last value counts, as in most JSON parsers.
 type object struct {
 	path   string                  // the prefix of a field's name in a Rejection: "", "data." or "blocks[3]."
 	values [len(fieldNames)][]byte // by the index of the name, valid JSON, a part of the payload; nil: absent
@@ -31,8 +32,8 @@ func beginsObject(data []byte) bool {
 	return len(data) > 0 && data[0] == '{'
 }
 
-// parseObject parses data, which is valid UTF-8 and begins an object. In a Rejection the first byte of data is
-// byte 1. Objects and arrays may be nested in 10,000 levels.
+// parseObject parses data, which is valid UTF-8 and begins an object. In a Rejection the first byte of data
+// is byte 1. Objects and arrays may be nested in 10,000 levels.
 func parseObject(path string, data []byte) (object, *Rejection) {
 	o := object{path: path}
 	if err := o.read(data); err != nil {
@@ -49,7 +50,8 @@ type parser struct {
 
 var parsers = sync.Pool{New: func() any { return &parser{} }}
 
-// parserOptions are what encoding/json accepts: duplicate names, and half a surrogate pair, which it reads as U+FFFD.
+// parserOptions are what encoding/json accepts: duplicate names, and half a surrogate pair, which it reads as
+// U+FFFD.
 var parserOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
 // read notes where the fields are that have one of the names, and reads over all others.
@@ -112,8 +114,8 @@ func broken(path string, data []byte) *Rejection {
 	if path != "" {
 		where = strings.TrimSuffix(path, ".")
 	}
-	// Its error for all of data does not distinguish an object that is cut off from one that is followed by something else. A
-	// Decoder does, as it stops after the first value.
+	// Its error for all of data does not distinguish an object that is cut off from one that is followed by
+	// something else. A Decoder does, as it stops after the first value.
 	err := json.Unmarshal(data, new(json.RawMessage))
 	first := json.NewDecoder(bytes.NewReader(data))
 	switch err := first.Decode(new(json.RawMessage)); {

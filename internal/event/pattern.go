@@ -17,8 +17,8 @@ type Pattern struct {
 	category int // index in tokens of the last wildcard
 }
 
-// ParsePattern reads a subscription subject such as "notify.>" or "svc.*.alerts". A wildcard is a whole token:
-// "*" stands for one token, ">" for one or more and only at the end.
+// ParsePattern reads a subscription subject such as "notify.>" or "svc.*.alerts". A wildcard is a whole
+// token: "*" stands for one token, ">" for one or more and only at the end.
 //
 // It returns an error, which states what is expected, if subject has no wildcard, an empty token, whitespace,
 // a control character or invalid UTF-8, has ">" before its end, or starts with "$", which NATS reserves.
@@ -33,7 +33,10 @@ func ParsePattern(subject string) (Pattern, error) {
 		return Pattern{}, fmt.Errorf("subject %q has whitespace or a control character, expected none", subject)
 	}
 	if subject[0] == '$' {
-		return Pattern{}, fmt.Errorf("subject %q is reserved by NATS, expected one that does not start with $", subject)
+		return Pattern{}, fmt.Errorf(
+			"subject %q is reserved by NATS, expected one that does not start with $",
+			subject,
+		)
 	}
 	p := Pattern{subject: subject, tokens: strings.Split(subject, "."), category: -1}
 	for i, token := range p.tokens {
@@ -42,7 +45,10 @@ func ParsePattern(subject string) (Pattern, error) {
 			return Pattern{}, fmt.Errorf("subject %q has an empty token, expected text between all dots", subject)
 		case ">":
 			if i != len(p.tokens)-1 {
-				return Pattern{}, fmt.Errorf("subject %q has > before its end, expected > as the last token only", subject)
+				return Pattern{}, fmt.Errorf(
+					"subject %q has > before its end, expected > as the last token only",
+					subject,
+				)
 			}
 			p.category = i
 		case "*":
@@ -50,7 +56,10 @@ func ParsePattern(subject string) (Pattern, error) {
 		}
 	}
 	if p.category < 0 {
-		return Pattern{}, fmt.Errorf("subject %q has no wildcard, expected > or * as a whole token to take the category from", subject)
+		return Pattern{}, fmt.Errorf(
+			"subject %q has no wildcard, expected > or * as a whole token to take the category from",
+			subject,
+		)
 	}
 	return p, nil
 }
@@ -59,8 +68,8 @@ func ParsePattern(subject string) (Pattern, error) {
 func (p Pattern) String() string { return p.subject }
 
 // Category returns the part of subject that the last wildcard matches: with "notify.>" it is "errors.db" of
-// "notify.errors.db". It returns false when subject does not match, which includes every subject with an empty
-// token. The category shares memory with subject; nothing is allocated.
+// "notify.errors.db". It returns false when subject does not match, which includes every subject with an
+// empty token. The category shares memory with subject; nothing is allocated.
 func (p Pattern) Category(subject string) (string, bool) {
 	category, rest := "", subject
 	for i, want := range p.tokens {
@@ -82,8 +91,9 @@ func (p Pattern) Category(subject string) (string, bool) {
 	return category, category != ""
 }
 
-// Subject is the inverse of Category: the subject to publish to for a category. It returns an error if the pattern
-// has a second wildcard, which the category does not fill, or if the category cannot replace its wildcard.
+// Subject is the inverse of Category: the subject to publish to for a category. It returns an error if the
+// pattern has a second wildcard, which the category does not fill, or if the category cannot replace its
+// wildcard.
 func (p Pattern) Subject(category string) (string, error) {
 	tokens := slices.Clone(p.tokens)
 	if len(tokens) > 0 {
@@ -91,20 +101,26 @@ func (p Pattern) Subject(category string) (string, error) {
 	}
 	subject := strings.Join(tokens, ".")
 	got, matches := p.Category(subject)
-	if !matches || got != category || strings.ContainsAny(subject, "*>") || strings.ContainsFunc(subject, unprintable) {
-		return "", fmt.Errorf("category %q gives no subject for %q; expected a category without wildcards and white space, of as many tokens as the last wildcard takes (* one, > any)", category, p.subject)
+	if !matches || got != category || strings.ContainsAny(subject, "*>") ||
+		strings.ContainsFunc(subject, unprintable) {
+		return "", fmt.Errorf(
+			"category %q gives no subject for %q; expected a category without wildcards and white space, of as many tokens as the last wildcard takes (* one, > any)",
+			category,
+			p.subject,
+		)
 	}
 	return subject, nil
 }
 
-// Gives reports whether a category that the pattern gives can match a name, or a pattern with wildcards, of categories: where the
-// last wildcard is "*", a category is one token. The zero Pattern gives any.
+// Gives reports whether a category that the pattern gives can match a name, or a pattern with wildcards, of
+// categories: where the last wildcard is "*", a category is one token. The zero Pattern gives any.
 func (p Pattern) Gives(categories string) bool {
 	return len(p.tokens) == 0 || Overlap(p.tokens[p.category], categories)
 }
 
-// Repeated returns the category that is most likely meant where categories are named by whole subjects: errors for notify.errors
-// and the pattern notify.>. A pattern that begins with a wildcard has no prefix to repeat.
+// Repeated returns the category that is most likely meant where categories are named by whole subjects:
+// errors for notify.errors and the pattern notify.>. A pattern that begins with a wildcard has no prefix to
+// repeat.
 func (p Pattern) Repeated(categories string) (meant string, found bool) {
 	if len(p.tokens) == 0 || p.category == 0 || p.tokens[0] == "*" {
 		return "", false

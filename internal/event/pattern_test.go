@@ -78,7 +78,8 @@ func TestParsePatternErrors(t *testing.T) {
 	}
 }
 
-// FuzzPattern holds ParsePattern to its list of errors, and Category to a matcher that is written differently.
+// FuzzPattern holds ParsePattern to its list of errors, and Category to a matcher that is written
+// differently.
 func FuzzPattern(f *testing.F) {
 	f.Add("notify.>", "notify.errors.db")
 	f.Add("notify.*", "notify.errors")

@@ -72,7 +72,8 @@ func FuzzDecodeReplies(f *testing.F) {
 		if reasonOf(t, m) != outcome.Reply {
 			return
 		}
-		if reason := reasonOf(t, withHeader(m, "Anything", "x")); reason != outcome.Malformed { // the server's have no header
+		// the server's have no header
+		if reason := reasonOf(t, withHeader(m, "Anything", "x")); reason != outcome.Malformed {
 			t.Errorf("with a header: reason %q, expected %q", reason, outcome.Malformed)
 		}
 	})

@@ -14,8 +14,8 @@ const (
 	readOfSource   = 1024 // bytes of a source that are looked at; the rest costs nothing
 )
 
-// setHeaderSource takes the source from the headers, so that what is never decoded has one too. That of a CloudEvent in binary mode
-// goes before Notifier-Source.
+// setHeaderSource takes the source from the headers, so that what is never decoded has one too. That of a
+// CloudEvent in binary mode goes before Notifier-Source.
 func (d *decoding) setHeaderSource(header map[string][]string) {
 	if len(header) == 0 {
 		return
@@ -41,8 +41,9 @@ func SourceIn(header map[string][]string) string {
 	return normalSource(value, true)
 }
 
-// normalSource is a publisher's word for who has caused an event as it is logged, counted and shown: one line of at most 128 bytes of
-// UTF-8, without what may be a secret (redact.Source). What cannot be printed becomes U+FFFD. It is empty if nothing is left.
+// normalSource is a publisher's word for who has caused an event as it is logged, counted and shown: one line
+// of at most 128 bytes of UTF-8, without what may be a secret (redact.Source). What cannot be printed becomes
+// U+FFFD. It is empty if nothing is left.
 //
 // It is cut to what is looked at, then redacted, then cut to what is shown. Cut the other way round, the
 // beginning of a password could stay without the @ by which it is known.

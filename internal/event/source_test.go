@@ -49,7 +49,8 @@ func TestDecodeSource(t *testing.T) {
 			"<!channel> & <http://x|y>":    "<!channel> & <http://x|y>", // escaped where it is shown
 			strings.Repeat("é", 200):       strings.Repeat("é", 64),
 			"x" + strings.Repeat("é", 200): "x" + strings.Repeat("é", 63),
-			"https://" + strings.Repeat("hunter2", 30) + "@ci.example/x": "https://ci.example/x", // the beginning of a user looks like a host
+			// the beginning of a user looks like a host
+			"https://" + strings.Repeat("hunter2", 30) + "@ci.example/x": "https://ci.example/x",
 			"https://me:" + strings.Repeat("hunter2", 500) + "@h/x":      "https://[redacted]",
 		} {
 			if carrier == "binary" && strings.ContainsAny(source, "%\"") {
@@ -116,13 +117,15 @@ func TestALongSourceCostsNoMore(t *testing.T) {
 	}
 	for _, piece := range []string{"x", "é", "a:b@=?#://xox", "\x00", "\xff", "token=a ", "/"} {
 		short, long := cost(strings.Repeat(piece, 1<<11/len(piece))), cost(strings.Repeat(piece, 1<<20/len(piece)))
-		if long > short+1<<19 { // no copy of all of it; with the race detector pools forget at random, which is up to 100 KiB
+		// no copy of all of it; with the race detector pools forget at random, which is up to 100 KiB
+		if long > short+1<<19 {
 			t.Errorf("%q: %d bytes are allocated for 1 MiB, %d for 2 KiB", piece, long, short)
 		}
 	}
 }
 
-// FuzzSource: whatever a publisher writes, what is shown is bounded, printable and without the secret, and no reason for a rejection.
+// FuzzSource: whatever a publisher writes, what is shown is bounded, printable and without the secret, and no
+// reason for a rejection.
 func FuzzSource(f *testing.F) {
 	f.Add("https://me:", "@ci.example/x?y=1#z=2")
 	f.Add("\xf0\x9f\x91\u202e\n", " token=x xoxb-1 <!channel>")

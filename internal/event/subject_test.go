@@ -67,7 +67,8 @@ func FuzzSubjects(f *testing.F) {
 	})
 }
 
-// isSubscription reports whether a text is a subscription whose wildcards are tokens of their own, the last of them ">".
+// isSubscription reports whether a text is a subscription whose wildcards are tokens of their own, the last
+// of them ">".
 func isSubscription(text string) bool {
 	tokens := strings.Split(text, ".")
 	for i, token := range tokens {

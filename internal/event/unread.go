@@ -19,8 +19,8 @@ var meantBy = map[string]string{
 	"attachments": "blocks", "timestamp": "time", "thread": "thread_ts", "event_id": "id",
 }
 
-// Unread lists the fields of a JSON payload that look like one that is read and is absent, sorted by name. Other fields, which
-// publishers have for themselves, are not listed.
+// Unread lists the fields of a JSON payload that look like one that is read and is absent, sorted by name.
+// Other fields, which publishers have for themselves, are not listed.
 func Unread(m Message) []UnreadField {
 	if declaresText(m) {
 		return nil
@@ -54,8 +54,8 @@ func Unread(m Message) []UnreadField {
 	return unread
 }
 
-// PostedAsText is what kind of JSON, array or string, a payload is that is posted as text although no header declares it to be
-// that; empty: neither.
+// PostedAsText is what kind of JSON, array or string, a payload is that is posted as text although no header
+// declares it to be that; empty: neither.
 func PostedAsText(m Message) string {
 	data := bytes.TrimSpace(withoutMark(m.Data))
 	switch {

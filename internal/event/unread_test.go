@@ -29,7 +29,8 @@ func TestUnread(t *testing.T) {
 		{nil, `{"message":`, "[]"},
 		{map[string][]string{"Content-Type": {"text/plain"}}, `{"message":"x"}`, "[]"},
 
-		{nil, `{"specversion":"1.0","message":"x","data":{"message":"x","ID":"1"}}`, "[{message text}]"}, // an extension
+		// an extension
+		{nil, `{"specversion":"1.0","message":"x","data":{"message":"x","ID":"1"}}`, "[{message text}]"},
 		{nil, `{"specversion":"1.0","data":"message"}`, "[]"},
 		{nil, `{"specversion":1,"message":"x"}`, "[{message text}]"},
 		{binary, `{"message":"x","timestamp":"1"}`, "[{message text}]"},

@@ -1,6 +1,6 @@
-// Package outcome holds the words for what becomes of an event, and the names of the headers that carry them. They are a
-// closed list, the same in logs, metrics, dead letters, "why" and the status page; what is not on it is not an outcome
-// but a wait.
+// Package outcome holds the words for what becomes of an event, and the names of the headers that carry them.
+// They are a closed list, the same in logs, metrics, dead letters, "why" and the status page; what is not on
+// it is not an outcome but a wait.
 //
 // It is a leaf: it imports nothing of ours, and does not know who decides or what follows.
 package outcome
@@ -42,30 +42,33 @@ func DeadReasons() []string {
 	return []string{Malformed, TooLarge, Unroutable, SlackRejected, Undeliverable}
 }
 
-// Undecodable lists the reasons of Dead that the limiter never sees. Nothing limits how many such events a publisher sends,
-// so their dead letters are limited.
+// Undecodable lists the reasons of Dead that the limiter never sees. Nothing limits how many such events a
+// publisher sends, so their dead letters are limited.
 func Undecodable() []string { return []string{Malformed, TooLarge, Unroutable} }
 
-// Headers of NATS messages. HeaderEventID and HeaderSource are read from events as well; all but HeaderMsgID are on dead letters and on
-// republished drops.
+// Headers of NATS messages. HeaderEventID and HeaderSource are read from events as well; all but HeaderMsgID
+// are on dead letters and on republished drops.
 const (
-	HeaderMsgID     = "Nats-Msg-Id"         // the publisher's id, by which JetStream itself drops duplicates
-	HeaderEventID   = "Notifier-Event-Id"   // the event's id; it goes before HeaderMsgID and the payload's
-	HeaderSource    = "Notifier-Source"     // who has caused the event, where it is no CloudEvent; on a letter what is known of that
+	HeaderMsgID   = "Nats-Msg-Id"       // the publisher's id, by which JetStream itself drops duplicates
+	HeaderEventID = "Notifier-Event-Id" // the event's id; it goes before HeaderMsgID and the payload's
+	// who has caused the event, where it is no CloudEvent; on a letter what is known of that
+	HeaderSource    = "Notifier-Source"
 	HeaderReason    = "Notifier-Reason"     // one of the reasons above
 	HeaderDetail    = "Notifier-Detail"     // what was wrong, or Slack's error code; absent when there is none
 	HeaderSubject   = "Notifier-Subject"    // the subject that the event was published to
 	HeaderStreamSeq = "Notifier-Stream-Seq" // its sequence in its stream; absent where it had none
 	HeaderTime      = "Notifier-Time"       // when its outcome was decided, RFC 3339
-	HeaderShortened = "Notifier-Shortened"  // only when the letter has a part of the payload: its full length in bytes
+	// only when the letter has a part of the payload: its full length in bytes
+	HeaderShortened = "Notifier-Shortened"
 )
 
 // HeaderPrefix begins the name of every header of notifier's own.
 const HeaderPrefix = "Notifier-"
 
-// OwnHeader reports whether a header is notifier's or the NATS server's, so that a publisher's value is not copied to
-// a letter. The server takes its own as instructions when a message is published ("expect the last sequence to be
-// ...", "roll up"): copied from an event they could make the dead-letter stream refuse the letter, or wipe itself.
+// OwnHeader reports whether a header is notifier's or the NATS server's, so that a publisher's value is not
+// copied to a letter. The server takes its own as instructions when a message is published ("expect the last
+// sequence to be ...", "roll up"): copied from an event they could make the dead-letter stream refuse the
+// letter, or wipe itself.
 func OwnHeader(name string) bool {
 	const server = "Nats-"
 	if strings.HasPrefix(name, server) {

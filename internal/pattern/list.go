@@ -6,16 +6,18 @@ import (
 	"strings"
 )
 
-// List is how a text such as "errors=20/30m,team-a.>=5/1h" is read: entries NAME=VALUE with commas between them.
+// List is how a text such as "errors=20/30m,team-a.>=5/1h" is read: entries NAME=VALUE with commas between
+// them.
 type List[T any] struct {
-	Form  string                  // of an entry, for its errors: CATEGORY=LIMIT such as errors=20/30m
-	Kind  string                  // what a name is, for its errors: category
-	Name  func(string) error      // what is wrong with a name; the error follows it: "a..b" has an empty token, expected ...
+	Form string // of an entry, for its errors: CATEGORY=LIMIT such as errors=20/30m
+	Kind string // what a name is, for its errors: category
+	// what is wrong with a name; the error follows it: "a..b" has an empty token, expected ...
+	Name  func(string) error
 	Value func(string) (T, error) // reads a value, without white space around it
 }
 
-// Parse returns the values by name; an empty text has none. The error is everything that is wrong, joined as by errors.Join: each
-// names the entry and what was expected.
+// Parse returns the values by name; an empty text has none. The error is everything that is wrong, joined as
+// by errors.Join: each names the entry and what was expected.
 func (l List[T]) Parse(text string) (map[string]T, error) {
 	values := map[string]T{}
 	if strings.TrimSpace(text) == "" {
@@ -25,7 +27,8 @@ func (l List[T]) Parse(text string) (map[string]T, error) {
 	for _, entry := range strings.Split(text, ",") {
 		name, valueText, found := strings.Cut(entry, "=")
 		name, valueText = strings.TrimSpace(name), strings.TrimSpace(valueText)
-		if !found || name == "" || strings.ContainsAny(valueText, "=;") { // several entries, separated by something else
+		if !found || name == "" ||
+			strings.ContainsAny(valueText, "=;") { // several entries, separated by something else
 			wrong = append(wrong, fmt.Errorf("%q, expected %s, separated by commas", entry, l.Form))
 			continue
 		}

@@ -44,8 +44,8 @@ func natsMatches(tb rapid.TB, patterns []string, category string) []string {
 	return found
 }
 
-// mostSpecific compares patterns as the package comment describes it, in another way than the table: by a text in which "*" and
-// ">" are sorted behind every literal.
+// mostSpecific compares patterns as the package comment describes it, in another way than the table: by a
+// text in which "*" and ">" are sorted behind every literal.
 func mostSpecific(patterns []string) string {
 	rank := func(text string) string {
 		var letters strings.Builder
@@ -64,7 +64,8 @@ func mostSpecific(patterns []string) string {
 	return slices.MinFunc(patterns, func(a, b string) int { return strings.Compare(rank(a), rank(b)) })
 }
 
-// TestATableFindsWhatNATSMatches: a pattern is found just if NATS matches one, and it is the most specific of those.
+// TestATableFindsWhatNATSMatches: a pattern is found just if NATS matches one, and it is the most specific of
+// those.
 func TestATableFindsWhatNATSMatches(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		patterns := rapid.SliceOfNDistinct(rapid.OneOf(anyPattern(), anyCategory()), 0, 12, rapid.ID).Draw(t, "patterns")

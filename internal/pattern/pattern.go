@@ -1,8 +1,9 @@
-// Package pattern finds what the settings give to a category by patterns as NATS matches them: limits, channels.
+// Package pattern finds what the settings give to a category by patterns as NATS matches them: limits,
+// channels.
 //
-// A pattern is tokens with dots between them. "*" stands for one token, ">" for one or more and only at the end. Of several
-// patterns that match, the most specific one counts: token by token from the left, a literal goes before "*", and "*" before
-// ">". So the order in which they are written never matters.
+// A pattern is tokens with dots between them. "*" stands for one token, ">" for one or more and only at the
+// end. Of several patterns that match, the most specific one counts: token by token from the left, a literal
+// goes before "*", and "*" before ">". So the order in which they are written never matters.
 //
 // It is a leaf: it does not know what a category is used for.
 package pattern
@@ -23,11 +24,13 @@ const (
 	rest = ">" // one token or more, at the end
 )
 
-// Longest is the longest category that is ever admitted, in bytes. A pattern that needs a longer one never matches.
+// Longest is the longest category that is ever admitted, in bytes. A pattern that needs a longer one never
+// matches.
 const Longest = 128
 
-// Check returns what is wrong with a pattern, or nil. A pattern that no category can match is wrong: an empty token, ">" before
-// its end, a wildcard that is a part of a token, white space, invalid UTF-8, or more than Longest bytes.
+// Check returns what is wrong with a pattern, or nil. A pattern that no category can match is wrong: an empty
+// token, ">" before its end, a wildcard that is a part of a token, white space, invalid UTF-8, or more than
+// Longest bytes.
 func Check(text string) error {
 	switch {
 	case text == "":
@@ -56,8 +59,8 @@ func Check(text string) error {
 // HasWildcard reports whether a pattern can match more than one category.
 func HasWildcard(text string) bool { return strings.ContainsAny(text, one+rest) }
 
-// Table finds the value of the most specific pattern that matches a category. The zero Table is empty. Tables are immutable and
-// safe for concurrent use.
+// Table finds the value of the most specific pattern that matches a category. The zero Table is empty. Tables
+// are immutable and safe for concurrent use.
 type Table[T any] struct {
 	literal   map[string]T
 	wildcards []entry[T] // the most specific one first
@@ -69,8 +72,8 @@ type entry[T any] struct {
 	value   T
 }
 
-// NewTable returns a table of patterns and their values. The error is that of Check, for the first wrong pattern in
-// alphabetical order, and names it.
+// NewTable returns a table of patterns and their values. The error is that of Check, for the first wrong
+// pattern in alphabetical order, and names it.
 func NewTable[T any](values map[string]T) (Table[T], error) {
 	t := Table[T]{literal: map[string]T{}}
 	patterns := make([]string, 0, len(values))
@@ -88,12 +91,15 @@ func NewTable[T any](values map[string]T) (Table[T], error) {
 			t.literal[text] = values[text]
 		}
 	}
-	slices.SortStableFunc(t.wildcards, func(a, b entry[T]) int { return slices.CompareFunc(a.tokens, b.tokens, bySpecificity) })
+	slices.SortStableFunc(
+		t.wildcards,
+		func(a, b entry[T]) int { return slices.CompareFunc(a.tokens, b.tokens, bySpecificity) },
+	)
 	return t, nil
 }
 
-// bySpecificity orders two tokens of the same place: a literal, then "*", then ">". Literals are alike: of two patterns that
-// match one category, those in the same place are equal.
+// bySpecificity orders two tokens of the same place: a literal, then "*", then ">". Literals are alike: of
+// two patterns that match one category, those in the same place are equal.
 func bySpecificity(a, b string) int { return cmp.Compare(vagueness(a), vagueness(b)) }
 
 func vagueness(token string) int {
@@ -138,8 +144,8 @@ func matches(tokens []string, category string) bool {
 // Len is how many patterns there are.
 func (t Table[T]) Len() int { return len(t.literal) + len(t.wildcards) }
 
-// All returns the patterns and their values: those without a wildcard in alphabetical order, then the others, the most specific
-// one first.
+// All returns the patterns and their values: those without a wildcard in alphabetical order, then the others,
+// the most specific one first.
 func (t Table[T]) All() func(yield func(pattern string, value T) bool) {
 	return func(yield func(string, T) bool) {
 		literals := make([]string, 0, len(t.literal))

@@ -61,7 +61,8 @@ func TestTheMostSpecificPatternCounts(t *testing.T) {
 		{"team-a", "", []string{"team-a"}}, // "team-a.>" needs another token
 		{"team-a.job1", "team-a.job1", nil},
 		{"team-a.job1", "team-a.*", []string{"team-a.job1"}},
-		{"team-a.job1", "team-a.>", []string{"team-a.job1", "team-a.*"}}, // before "*.job1": the first token decides
+		// before "*.job1": the first token decides
+		{"team-a.job1", "team-a.>", []string{"team-a.job1", "team-a.*"}},
 		{"team-a.job1", "*.job1", []string{"team-a.job1", "team-a.*", "team-a.>"}},
 		{"team-a.job1", "*.>", []string{"team-a.job1", "team-a.*", "team-a.>", "*.job1"}},
 		{"team-a.job1.db", "team-a.job1.*", nil},

@@ -9,8 +9,8 @@ import (
 // adminTimeout is for an answer of this host.
 const adminTimeout = 2 * time.Second
 
-// checkAdminAddr notes that somebody listens at the address of the admin server already, on the host on which this runs: most
-// likely the worker that these settings are for. It asks and does not listen itself.
+// checkAdminAddr notes that somebody listens at the address of the admin server already, on the host on which
+// this runs: most likely the worker that these settings are for. It asks and does not listen itself.
 func checkAdminAddr(ctx context.Context, addr string, r *report) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || port == "0" {
@@ -25,5 +25,9 @@ func checkAdminAddr(ctx context.Context, addr string, r *report) {
 		return
 	}
 	_ = connection.Close() // nothing was sent
-	r.note("give another worker another one", "ADMIN_ADDR %s is in use on this host, by a worker or another program", addr)
+	r.note(
+		"give another worker another one",
+		"ADMIN_ADDR %s is in use on this host, by a worker or another program",
+		addr,
+	)
 }

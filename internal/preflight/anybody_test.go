@@ -10,8 +10,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestNATSThatKnowsClientsByTheirCertificates: where the client has one, nobody knows whether others may do without, and
-// nothing is warned of.
+// TestNATSThatKnowsClientsByTheirCertificates: where the client has one, nobody knows whether others may do
+// without, and nothing is warned of.
 func TestNATSThatKnowsClientsByTheirCertificates(t *testing.T) {
 	t.Parallel()
 	cert, key := kit.Certificate(t)

@@ -28,7 +28,14 @@ type Finding struct {
 type report struct{ findings []Finding }
 
 func (r *report) add(level Level, advice, format string, arguments ...any) {
-	r.findings = append(r.findings, Finding{Level: level, Text: term.Printable(fmt.Sprintf(format, arguments...)), Advice: term.Printable(advice)})
+	r.findings = append(
+		r.findings,
+		Finding{
+			Level:  level,
+			Text:   term.Printable(fmt.Sprintf(format, arguments...)),
+			Advice: term.Printable(advice),
+		},
+	)
 }
 
 func (r *report) ok(format string, arguments ...any) { r.add(OK, "", format, arguments...) }

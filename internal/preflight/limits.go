@@ -12,7 +12,8 @@ import (
 	"notifier/internal/term"
 )
 
-// checkLimits shows the limits in their shortest form, and where one of them has no effect or not the expected one.
+// checkLimits shows the limits in their shortest form, and where one of them has no effect or not the
+// expected one.
 func checkLimits(_ context.Context, s settings.Settings, r *report) {
 	limits := s.Store.Limits
 	groups := ""
@@ -20,7 +21,11 @@ func checkLimits(_ context.Context, s settings.Settings, r *report) {
 		groups = fmt.Sprintf(" %s per group,", limits.Group)
 	}
 	r.ok("%s overall,%s %s per category", limits.Global, groups, limits.Category)
-	r.compare("LIMIT_CATEGORY", named{"the category limit", limits.Category}, named{"the global limit", limits.Global})
+	r.compare(
+		"LIMIT_CATEGORY",
+		named{"the category limit", limits.Category},
+		named{"the global limit", limits.Global},
+	)
 	for _, limit := range []ratelimit.Limit{limits.Global, limits.Group, limits.Category} {
 		checkPrecision(limit, r)
 	}
@@ -29,7 +34,10 @@ func checkLimits(_ context.Context, s settings.Settings, r *report) {
 	checkReserve(limits, r)
 	checkPace(s, r)
 	if s.MaxAge == 0 {
-		r.note("set it where old events are of no use", "EVENT_MAX_AGE is 0: after an outage events are sent however old they are")
+		r.note(
+			"set it where old events are of no use",
+			"EVENT_MAX_AGE is 0: after an outage events are sent however old they are",
+		)
 	}
 }
 
@@ -57,8 +65,14 @@ type named struct {
 // compare warns of a limit that allows all that a wider one allows.
 func (r *report) compare(variable string, own, wider named) {
 	if neverFirst(own.limit, wider.limit) {
-		r.warn("set it lower in "+variable, "%s %s allows everything that %s %s allows: one alone can take every slot",
-			own.name, own.limit, wider.name, wider.limit)
+		r.warn(
+			"set it lower in "+variable,
+			"%s %s allows everything that %s %s allows: one alone can take every slot",
+			own.name,
+			own.limit,
+			wider.name,
+			wider.limit,
+		)
 	}
 }
 
@@ -89,35 +103,61 @@ func checkReserve(limits ratelimit.Rules, r *report) {
 	}
 	for _, tier := range limits.Global {
 		if !limits.Reserves(tier) {
-			r.note("", "the global tier %s keeps no slots for anybody: it has no more than the %d that are reserved", tier, limits.Reserved())
+			r.note(
+				"",
+				"the global tier %s keeps no slots for anybody: it has no more than the %d that are reserved",
+				tier,
+				limits.Reserved(),
+			)
 		}
 	}
 	longest := limits.ReservedTier()
-	r.ok("%d of the global limit's %s reserved: %s", limits.Reserved(), term.Count(longest.Count, "slot"), term.List(forWhom))
+	r.ok(
+		"%d of the global limit's %s reserved: %s",
+		limits.Reserved(),
+		term.Count(longest.Count, "slot"),
+		term.List(forWhom),
+	)
 	for _, category := range kept {
 		for _, level := range []struct {
 			limit ratelimit.Limit
 			whose string
 		}{{limits.LimitFor(category), "its limit"}, {limits.GroupLimit(ratelimit.GroupOf(category)), "the limit of its group"}} {
 			if most := level.limit.Most(longest.Window); limits.Reserve[category] > most {
-				r.warn("reserve fewer in LIMIT_RESERVE, or set that limit higher",
-					"%s reserved for %s, and %s %s allows at most %d in %s: nobody can use the others", term.CountAre(limits.Reserve[category], "slot"), category,
-					level.whose, level.limit, most, term.ShortDuration(longest.Window))
+				r.warn(
+					"reserve fewer in LIMIT_RESERVE, or set that limit higher",
+					"%s reserved for %s, and %s %s allows at most %d in %s: nobody can use the others",
+					term.CountAre(limits.Reserve[category], "slot"),
+					category,
+					level.whose,
+					level.limit,
+					most,
+					term.ShortDuration(longest.Window),
+				)
 			}
 		}
 	}
 }
 
-// checkPrecision notes that the precision of a limit is not used, because another tier of it needs each event.
+// checkPrecision notes that the precision of a limit is not used, because another tier of it needs each
+// event.
 func checkPrecision(limit ratelimit.Limit, r *report) {
-	coarse := slices.ContainsFunc(limit, func(tier ratelimit.Tier) bool { return tier.Fixed || tier.Precision > 0 })
+	coarse := slices.ContainsFunc(
+		limit,
+		func(tier ratelimit.Tier) bool { return tier.Fixed || tier.Precision > 0 },
+	)
 	if coarse && limit.Exact() {
-		r.note("give each of its tiers a precision, if the memory for that matters", "the limit %s keeps each event, because one of its tiers has no precision", limit)
+		r.note(
+			"give each of its tiers a precision, if the memory for that matters",
+			"the limit %s keeps each event, because one of its tiers has no precision",
+			limit,
+		)
 	}
 }
 
-// neverFirst reports whether a limit can refuse nothing that the wider one, which holds for others as well, has not refused
-// already: each of its tiers allows all that some tier of the wider one allows. A level without a limit refuses nothing.
+// neverFirst reports whether a limit can refuse nothing that the wider one, which holds for others as well,
+// has not refused already: each of its tiers allows all that some tier of the wider one allows. A level
+// without a limit refuses nothing.
 func neverFirst(limit, wider ratelimit.Limit) bool {
 	return len(limit) > 0 && !slices.ContainsFunc(limit, func(own ratelimit.Tier) bool {
 		return !slices.ContainsFunc(wider, func(all ratelimit.Tier) bool { return covers(own, all) })

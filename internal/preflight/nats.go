@@ -18,14 +18,24 @@ import (
 // checkNATS connects as a worker would and looks at what a worker uses. It creates nothing.
 func checkNATS(ctx context.Context, s settings.Settings, r *report) {
 	client := &natsClient{}
-	options := append(s.NATS.WorkerOptions("notifier check"), nats.Timeout(Timeout), nats.NoReconnect(), nats.ErrorHandler(client.onError))
+	options := append(
+		s.NATS.WorkerOptions("notifier check"),
+		nats.Timeout(Timeout),
+		nats.NoReconnect(),
+		nats.ErrorHandler(client.onError),
+	)
 	connection, err := nats.Connect(s.NATS.URL, options...)
 	if err != nil {
 		r.fail(connectAdvice(err), "no connection to %s: %v", s.NATS.Servers(), err)
 		return
 	}
 	defer connection.Close()
-	r.ok("%s, version %s, %s", redact.Servers([]string{connection.ConnectedUrl()}), connection.ConnectedServerVersion(), tlsVersion(connection))
+	r.ok(
+		"%s, version %s, %s",
+		redact.Servers([]string{connection.ConnectedUrl()}),
+		connection.ConnectedServerVersion(),
+		tlsVersion(connection),
+	)
 	if takesStrangers(connection, s.NATS) {
 		r.warn("give it the users in docs/security.md, and put the worker's into NATS_URL",
 			"it requires no user: whoever can reach it can read, publish and delete events")
@@ -40,14 +50,17 @@ func checkNATS(ctx context.Context, s settings.Settings, r *report) {
 	check.run(ctx)
 }
 
-// takesStrangers reports whether the server takes a client without a user. That it requires one is not in what it says of itself at every
-// moment: where it has a no_auth_user, its second INFO contradicts the first. With a certificate nothing is known: that may be the user.
+// takesStrangers reports whether the server takes a client without a user. That it requires one is not in
+// what it says of itself at every moment: where it has a no_auth_user, its second INFO contradicts the first.
+// With a certificate nothing is known: that may be the user.
 func takesStrangers(connection *nats.Conn, s settings.NATS) bool {
 	if s.HasCertificate() {
 		return false
 	}
 	server := redact.Servers([]string{connection.ConnectedUrl()})
-	stranger, err := nats.Connect(server, append(s.StrangerOptions("notifier check"), nats.Timeout(Timeout), nats.NoReconnect())...)
+	stranger, err := nats.Connect(
+		server,
+		append(s.StrangerOptions("notifier check"), nats.Timeout(Timeout), nats.NoReconnect())...)
 	if err != nil {
 		return false
 	}
@@ -58,7 +71,9 @@ func takesStrangers(connection *nats.Conn, s settings.NATS) bool {
 // connectAdvice is what to do about a connection that failed.
 func connectAdvice(err error) string {
 	switch {
-	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
+	case errors.Is(err, nats.ErrAuthorization),
+		errors.Is(err, nats.ErrAuthExpired),
+		errors.Is(err, nats.ErrAuthRevoked):
 		return "check the user in NATS_URL, NATS_CREDS_FILE and NATS_NKEY_FILE"
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout):
 		return "check NATS_URL, and whether the server is running"
@@ -82,8 +97,8 @@ func tlsVersion(connection *nats.Conn) string {
 	return tls.VersionName(state.Version)
 }
 
-// natsClient makes one request after the other. A server that denies one reports that in a message of its own and never
-// answers, so that message ends the request.
+// natsClient makes one request after the other. A server that denies one reports that in a message of its own
+// and never answers, so that message ends the request.
 type natsClient struct {
 	js jetstream.JetStream
 
@@ -130,7 +145,9 @@ func requestAdvice(err error) string {
 	switch {
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return "give the user the permissions in docs/security.md"
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+	case errors.Is(err, nats.ErrNoResponders),
+		errors.Is(err, jetstream.ErrJetStreamNotEnabled),
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return "JetStream is off here: start the server with it (nats-server -js)"
 	}
 	return ""

@@ -21,7 +21,13 @@ func (c *streamCheck) outcomes(ctx context.Context) {
 	info, err := c.stream(ctx, place.Stream)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		c.missing(ctx, Warn, place.Stream, place.Subject+".>", "take them from it, or set NATS_STREAM to another name")
+		c.missing(
+			ctx,
+			Warn,
+			place.Stream,
+			place.Subject+".>",
+			"take them from it, or set NATS_STREAM to another name",
+		)
 		return
 	case err != nil:
 		c.report.warn(requestAdvice(err), "stream %s: %v%s", place.Stream, err, without)
@@ -43,17 +49,30 @@ func (c *streamCheck) outcomes(ctx context.Context) {
 		c.report.warn(requestAdvice(err), "outcomes cannot be recorded: %v%s", err, without)
 		return
 	}
-	c.report.ok("stream %s takes %s: %s, %s, %s", place.Stream, subjectsOf(info.Config), term.Count(int(info.State.Msgs), "outcome"), boundsOf(info.Config), term.Count(info.Config.Replicas, "replica"))
+	c.report.ok(
+		"stream %s takes %s: %s, %s, %s",
+		place.Stream,
+		subjectsOf(info.Config),
+		term.Count(int(info.State.Msgs), "outcome"),
+		boundsOf(info.Config),
+		term.Count(info.Config.Replicas, "replica"),
+	)
 }
 
-// otherStream is the code of the server's error "expected stream does not match", for which the library has no name.
+// otherStream is the code of the server's error "expected stream does not match", for which the library has
+// no name.
 const otherStream jetstream.ErrorCode = 10060
 
-// mayRecord publishes what no stream takes, as it expects to be stored in one of another name: the server refuses that, unless it
-// denies the publication before.
+// mayRecord publishes what no stream takes, as it expects to be stored in one of another name: the server
+// refuses that, unless it denies the publication before.
 func (c *streamCheck) mayRecord(ctx context.Context, place recent.Place) error {
 	err := c.client.request(ctx, func(ctx context.Context) error {
-		_, err := c.client.js.Publish(ctx, place.Subject+".check", nil, jetstream.WithExpectStream("not-"+place.Stream))
+		_, err := c.client.js.Publish(
+			ctx,
+			place.Subject+".check",
+			nil,
+			jetstream.WithExpectStream("not-"+place.Stream),
+		)
 		return err
 	})
 	var refused *jetstream.APIError

@@ -16,7 +16,10 @@ import (
 func checkPace(s settings.Settings, r *report) {
 	pace := s.Store.Limits.Pace
 	if pace == (ratelimit.Tier{}) {
-		r.note("set SLACK_PACE to 10/10s, which Slack takes", "SLACK_PACE is off: a burst into one channel meets Slack's limit of about one message a second")
+		r.note(
+			"set SLACK_PACE to 10/10s, which Slack takes",
+			"SLACK_PACE is off: a burst into one channel meets Slack's limit of about one message a second",
+		)
 		return
 	}
 	r.ok("SLACK_PACE %s: what is above it in one channel waits for its turn", pace)
@@ -26,17 +29,25 @@ func checkPace(s settings.Settings, r *report) {
 		if perMinute <= paced {
 			continue
 		}
-		r.warn("lower LIMIT_GLOBAL, give categories channels of their own in SLACK_ROUTES, or set EVENT_MAX_AGE, which bounds how long an event waits",
+		r.warn(
+			"lower LIMIT_GLOBAL, give categories channels of their own in SLACK_ROUTES, or set EVENT_MAX_AGE, which bounds how long an event waits",
 			"the limits let up to %.4g events a minute into %s and SLACK_PACE %s posts %.4g: while such a storm lasts, %.4g more wait with each minute, %s",
-			perMinute, cmp.Or(channel, "the webhook's channel"), pace, paced, perMinute-paced, boundOfWaiting)
+			perMinute,
+			cmp.Or(channel, "the webhook's channel"),
+			pace,
+			paced,
+			perMinute-paced,
+			boundOfWaiting,
+		)
 	}
 }
 
 // boundOfWaiting is where the bound of events is that wait for their turn.
 const boundOfWaiting = "in the workers and then in the stream, until half of the consumer's max_ack_pending waits and nothing more is pulled"
 
-// intoChannels is how many events a second the limits let into each channel at most, in the long run. Any number of categories
-// can use the default channel, so it can get all that the global limit allows. So can one with a pattern.
+// intoChannels is how many events a second the limits let into each channel at most, in the long run. Any
+// number of categories can use the default channel, so it can get all that the global limit allows. So can
+// one with a pattern.
 func intoChannels(s settings.Settings) map[string]float64 {
 	limits := s.Store.Limits
 	all := rate(limits.Global)
@@ -46,7 +57,11 @@ func intoChannels(s settings.Settings) map[string]float64 {
 		if !pattern.HasWildcard(name) {
 			reach = rate(limits.LimitFor(name))
 		}
-		if group := ratelimit.GroupOf(name); !pattern.HasWildcard(group) { // else it matches in any number of groups
+		if group := ratelimit.GroupOf(
+			name,
+		); !pattern.HasWildcard(
+			group,
+		) { // else it matches in any number of groups
 			reach = min(reach, rate(limits.GroupLimit(group)))
 		}
 		into[channel] = min(all, into[channel]+reach)

@@ -1,12 +1,12 @@
-// Package preflight looks at whether a worker with these settings could do its job, as "notifier check" shows it: it
-// examines the settings themselves and asks NATS, Redis and Slack, and changes nothing anywhere.
+// Package preflight looks at whether a worker with these settings could do its job, as "notifier check" shows
+// it: it examines the settings themselves and asks NATS, Redis and Slack, and changes nothing anywhere.
 //
-// It knows what a worker needs from each of them and what could go wrong later, and returns findings. It does not know how
-// they are shown, or what exit code follows.
+// It knows what a worker needs from each of them and what could go wrong later, and returns findings. It does
+// not know how they are shown, or what exit code follows.
 //
-// Reading order: preflight.go (what runs, and when it is done), finding.go, and a file for each thing that is examined:
-// settings.go with admin.go, limits.go with pace.go, nats.go with stream.go, stream_replicas.go and consumer.go, redis.go with
-// redis_write.go, redis_durability.go and redis_memory.go, workers.go, slack.go.
+// Reading order: preflight.go (what runs, and when it is done), finding.go, and a file for each thing that is
+// examined: settings.go with admin.go, limits.go with pace.go, nats.go with stream.go, stream_replicas.go and
+// consumer.go, redis.go with redis_write.go, redis_durability.go and redis_memory.go, workers.go, slack.go.
 package preflight
 
 import (
@@ -28,8 +28,9 @@ type Area struct {
 	done   chan struct{}
 }
 
-// Run examines everything at the same time and returns at once: the areas in the order in which they are shown. Each of
-// them has its findings when it is done; after ctx has ended, soon. running is where the state of the running workers is.
+// Run examines everything at the same time and returns at once: the areas in the order in which they are
+// shown. Each of them has its findings when it is done; after ctx has ended, soon. running is where the state
+// of the running workers is.
 func Run(ctx context.Context, s settings.Settings, running status.Source) []*Area {
 	examinations := []struct {
 		name    string

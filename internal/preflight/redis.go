@@ -18,8 +18,8 @@ import (
 // allowedClockSkew is how far the clocks of Redis and of this host may differ without a warning.
 const allowedClockSkew = time.Second
 
-// checkRedis connects as a worker would, runs the script on nothing, and looks at what could make the server lose or
-// refuse admissions. It leaves nothing there.
+// checkRedis connects as a worker would, runs the script on nothing, and looks at what could make the server
+// lose or refuse admissions. It leaves nothing there.
 func checkRedis(ctx context.Context, s settings.Settings, r *report) {
 	check := redisCheck{client: s.Store.Redis, namespace: s.Store.Namespace, report: r}
 	limiter, err := ratelimit.New(s.Store.Redis, s.Store.Namespace, s.Store.Limits, s.Store.Dedupe)
@@ -31,7 +31,8 @@ func checkRedis(ctx context.Context, s settings.Settings, r *report) {
 	}
 	if err != nil {
 		advice := redisAdvice(err)
-		if single, is := s.Store.Redis.(*redis.Client); is && single.Options().TLSConfig != nil && advice == unreachable {
+		if single, is := s.Store.Redis.(*redis.Client); is && single.Options().TLSConfig != nil &&
+			advice == unreachable {
 			advice += "; a server without TLS does not answer either: it needs redis:// in REDIS_URL"
 		}
 		r.fail(advice, "%v", err)
@@ -94,7 +95,8 @@ type redisCheck struct {
 	node      *redis.Client // of a Cluster, the master of the keys' slot
 	namespace string
 	report    *report
-	info      map[string]string // what INFO reports; empty where the user may not ask or the server does not know
+	// what INFO reports; empty where the user may not ask or the server does not know
+	info map[string]string
 }
 
 // withTimeout bounds one request.
@@ -131,7 +133,10 @@ func (c *redisCheck) server(ctx context.Context) {
 		return err
 	})
 	if err != nil && strings.Contains(err.Error(), "NOPERM") {
-		c.report.warn("give the user the ACL in docs/security.md", "the user may not run INFO: workers cannot see that it has failed over or came back empty, and put nothing back")
+		c.report.warn(
+			"give the user the ACL in docs/security.md",
+			"the user may not run INFO: workers cannot see that it has failed over or came back empty, and put nothing back",
+		)
 	}
 	version := "unknown version"
 	switch {
@@ -143,8 +148,8 @@ func (c *redisCheck) server(ctx context.Context) {
 	c.report.ok("%s, %s, %s", version, c.topology(), c.tls())
 }
 
-// anybody looks whether the server takes commands without a user and a password. With a certificate nothing is known: the
-// server may require it.
+// anybody looks whether the server takes commands without a user and a password. With a certificate nothing
+// is known: the server may require it.
 func (c *redisCheck) anybody(ctx context.Context) {
 	options := *c.node.Options()
 	if options.TLSConfig != nil && len(options.TLSConfig.Certificates) > 0 {
@@ -156,8 +161,10 @@ func (c *redisCheck) anybody(ctx context.Context) {
 	client := redis.NewClient(&options)
 	defer func() { _ = client.Close() }() // nothing is written through it
 	if err := withTimeout(ctx, func(ctx context.Context) error { return client.Ping(ctx).Err() }); err == nil {
-		c.report.warn("give it the user in docs/security.md, put that into REDIS_URL, and turn the default user off",
-			"it requires no password: whoever can reach it can free and fill limits")
+		c.report.warn(
+			"give it the user in docs/security.md, put that into REDIS_URL, and turn the default user off",
+			"it requires no password: whoever can reach it can free and fill limits",
+		)
 	}
 }
 
@@ -183,19 +190,46 @@ func (c *redisCheck) tls() string {
 	return "TLS"
 }
 
-// scriptCommands are what the scripts in lua/ call. Without the permission for one of them a user passes every other
-// check, and then stops the first worker.
+// scriptCommands are what the scripts in lua/ call. Without the permission for one of them a user passes
+// every other check, and then stops the first worker.
 var scriptCommands = []string{
-	"DEL", "EXISTS", "GET", "HDEL", "HEXISTS", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HLEN", "HMGET", "HRANDFIELD", "HSET",
-	"HSETNX", "PEXPIRE", "PEXPIREAT", "SET", "TIME", "ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZRANGEBYSCORE", "ZREM",
-	"ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCORE",
+	"DEL",
+	"EXISTS",
+	"GET",
+	"HDEL",
+	"HEXISTS",
+	"HGET",
+	"HGETALL",
+	"HINCRBY",
+	"HKEYS",
+	"HLEN",
+	"HMGET",
+	"HRANDFIELD",
+	"HSET",
+	"HSETNX",
+	"PEXPIRE",
+	"PEXPIREAT",
+	"SET",
+	"TIME",
+	"ZADD",
+	"ZCARD",
+	"ZCOUNT",
+	"ZMSCORE",
+	"ZRANGE",
+	"ZRANGEBYSCORE",
+	"ZREM",
+	"ZREMRANGEBYRANK",
+	"ZREMRANGEBYSCORE",
+	"ZREVRANGE",
+	"ZREVRANGEBYSCORE",
+	"ZSCORE",
 }
 
 // ScriptCommands are the Redis commands that the scripts in lua/ call, sorted.
 func ScriptCommands() []string { return slices.Clone(scriptCommands) }
 
-// forbidden lists those of ARGV that the user may not run on KEYS[1], which takes every place because some commands
-// take several keys. It runs none of them. (The embedded store does not know.)
+// forbidden lists those of ARGV that the user may not run on KEYS[1], which takes every place because some
+// commands take several keys. It runs none of them. (The embedded store does not know.)
 const forbidden = `
 local found = {}
 for _, command in ipairs(redis.acl_check_cmd and ARGV or {}) do
@@ -206,8 +240,8 @@ for _, command in ipairs(redis.acl_check_cmd and ARGV or {}) do
 end
 return found`
 
-// CheckPermissions asks whether the user may run every command of the scripts on the keys of a namespace. There is one
-// finding if not, and none otherwise.
+// CheckPermissions asks whether the user may run every command of the scripts on the keys of a namespace.
+// There is one finding if not, and none otherwise.
 func CheckPermissions(ctx context.Context, client redis.UniversalClient, namespace string) []Finding {
 	check := redisCheck{client: client, namespace: namespace, report: &report{}}
 	check.permissions(ctx)
@@ -221,17 +255,25 @@ func (c *redisCheck) permissions(ctx context.Context) {
 	}
 	var missing []string
 	err := withTimeout(ctx, func(ctx context.Context) (err error) {
-		missing, err = c.client.Eval(ctx, forbidden, []string{keyPrefix(c.namespace) + "check"}, arguments...).StringSlice()
+		missing, err = c.client.Eval(ctx, forbidden, []string{keyPrefix(c.namespace) + "check"}, arguments...).
+			StringSlice()
 		return err
 	})
 	switch {
 	case err != nil:
 		c.report.fail(redisAdvice(err), "%v", err)
 	case slices.Equal(missing, []string{"HRANDFIELD"}):
-		c.report.note("give the user the ACL in docs/security.md",
-			"the user may not run HRANDFIELD: records of events whose messages were purged stay until their hash expires")
+		c.report.note(
+			"give the user the ACL in docs/security.md",
+			"the user may not run HRANDFIELD: records of events whose messages were purged stay until their hash expires",
+		)
 	case len(missing) > 0:
-		c.report.fail("give the user the ACL in docs/security.md", "the user may not run %s on keys that begin with %s", term.List(missing), keyPrefix(c.namespace))
+		c.report.fail(
+			"give the user the ACL in docs/security.md",
+			"the user may not run %s on keys that begin with %s",
+			term.List(missing),
+			keyPrefix(c.namespace),
+		)
 	}
 }
 
@@ -251,7 +293,12 @@ func (c *redisCheck) clock(ctx context.Context) {
 		if skew < 0 {
 			direction = "behind"
 		}
-		c.report.warn("synchronize both by NTP", "the clock of Redis is %s %s this host's: it decides when windows roll, while the ages of events are measured by the other clocks", skew.Abs().Round(100*time.Millisecond), direction)
+		c.report.warn(
+			"synchronize both by NTP",
+			"the clock of Redis is %s %s this host's: it decides when windows roll, while the ages of events are measured by the other clocks",
+			skew.Abs().Round(100*time.Millisecond),
+			direction,
+		)
 	default:
 		c.report.ok("its clock agrees with this host's within %s", allowedClockSkew)
 	}

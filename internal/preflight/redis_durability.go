@@ -7,8 +7,8 @@ import (
 	"notifier/internal/term"
 )
 
-// memory looks whether a full server evicts admissions. Every key here has an expiry, so the volatile policies evict it
-// like the others.
+// memory looks whether a full server evicts admissions. Every key here has an expiry, so the volatile
+// policies evict it like the others.
 func (c *redisCheck) memory() {
 	policy, known := c.info["maxmemory_policy"]
 	limit := c.number("maxmemory")
@@ -18,9 +18,18 @@ func (c *redisCheck) memory() {
 	case policy == "noeviction":
 		c.report.ok("evicts nothing")
 	case limit > 0:
-		c.report.warn("set maxmemory-policy noeviction: then it refuses writes, and events are held", "with maxmemory %s and the policy %s it evicts admissions when it is full, so more events are sent than the limits allow", term.Size(uint64(limit)), policy)
+		c.report.warn(
+			"set maxmemory-policy noeviction: then it refuses writes, and events are held",
+			"with maxmemory %s and the policy %s it evicts admissions when it is full, so more events are sent than the limits allow",
+			term.Size(uint64(limit)),
+			policy,
+		)
 	default:
-		c.report.note("set it to noeviction before maxmemory is ever set", "eviction policy %s, and no maxmemory yet", policy)
+		c.report.note(
+			"set it to noeviction before maxmemory is ever set",
+			"eviction policy %s, and no maxmemory yet",
+			policy,
+		)
 	}
 }
 
@@ -30,7 +39,10 @@ func (c *redisCheck) persistence(ctx context.Context) {
 	case c.info["aof_enabled"] == "":
 		c.report.note("make sure that the append-only file is on", "persistence unknown")
 	case c.info["aof_enabled"] == "0":
-		c.report.warn("set appendonly yes", "no append-only file: a restart loses admissions, and as many more events can be sent")
+		c.report.warn(
+			"set appendonly yes",
+			"no append-only file: a restart loses admissions, and as many more events can be sent",
+		)
 	default:
 		c.fsync(c.setting(ctx, "appendfsync"))
 	}
@@ -44,9 +56,16 @@ func (c *redisCheck) fsync(policy string) {
 	case "":
 		c.report.ok("append-only file; appendfsync unknown")
 	case "everysec":
-		c.report.note("set appendfsync always if that matters", "append-only file, written once a second: when the machine fails, the admissions of the last second can be lost")
+		c.report.note(
+			"set appendfsync always if that matters",
+			"append-only file, written once a second: when the machine fails, the admissions of the last second can be lost",
+		)
 	default:
-		c.report.warn("set appendfsync everysec or always", "append-only file with appendfsync %s: when the machine fails, half a minute of admissions can be lost", policy)
+		c.report.warn(
+			"set appendfsync everysec or always",
+			"append-only file with appendfsync %s: when the machine fails, half a minute of admissions can be lost",
+			policy,
+		)
 	}
 }
 
@@ -62,8 +81,11 @@ func (c *redisCheck) replication(ctx context.Context) {
 	case needed == "":
 		c.report.note("", "%s; min-replicas-to-write unknown", term.Count(int(connected), "replica"))
 	case number == 0 && connected > 1:
-		c.report.note("set min-replicas-to-write 1 and min-replicas-max-lag 1, see docs/design.md",
-			"%s, none of which has to confirm a write: a failover loses what the new primary has not received", term.Count(int(connected), "replica"))
+		c.report.note(
+			"set min-replicas-to-write 1 and min-replicas-max-lag 1, see docs/design.md",
+			"%s, none of which has to confirm a write: a failover loses what the new primary has not received",
+			term.Count(int(connected), "replica"),
+		)
 	case number == 0:
 		c.report.ok("%s, which need not confirm a write", term.Count(int(connected), "replica"))
 	default:

@@ -35,8 +35,14 @@ func checkSlack(ctx context.Context, s settings.Settings, r *report) {
 	}
 	defer poster.Close()
 	if s.Slack.WebhookURL != "" {
-		r.note(`"notifier publish CATEGORY" tests it`, "a webhook cannot be tested without posting, so it was not checked")
-		r.note("use a bot token to avoid that", "with a webhook notifier cannot look up whether a message has arrived: after a crash in the middle of a post it is posted again")
+		r.note(
+			`"notifier publish CATEGORY" tests it`,
+			"a webhook cannot be tested without posting, so it was not checked",
+		)
+		r.note(
+			"use a bot token to avoid that",
+			"with a webhook notifier cannot look up whether a message has arrived: after a crash in the middle of a post it is posted again",
+		)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
@@ -66,21 +72,32 @@ func checkScopes(scopes []string, r *report) {
 	const write = "chat:write"
 	switch {
 	case scopes == nil:
-		r.note("", "Slack did not report the token's scopes; it needs %s, and channels:history or groups:history to look up messages after a crash", write)
+		r.note(
+			"",
+			"Slack did not report the token's scopes; it needs %s, and channels:history or groups:history to look up messages after a crash",
+			write,
+		)
 		return
 	case !slices.Contains(scopes, write):
-		r.fail("add it to the app's scopes, install the app again and set the new token", "the token lacks %s: its scopes are %s", write, strings.Join(scopes, ", "))
+		r.fail(
+			"add it to the app's scopes, install the app again and set the new token",
+			"the token lacks %s: its scopes are %s",
+			write,
+			strings.Join(scopes, ", "),
+		)
 	default:
 		r.ok("scopes %s", strings.Join(scopes, ", "))
 	}
 	if !slices.Contains(scopes, "channels:history") && !slices.Contains(scopes, "groups:history") {
-		r.note("add channels:history, or groups:history for private channels",
-			"the token may not read channels: after a crash in the middle of a post it is posted again, without looking up whether it has arrived")
+		r.note(
+			"add channels:history, or groups:history for private channels",
+			"the token may not read channels: after a crash in the middle of a post it is posted again, without looking up whether it has arrived",
+		)
 	}
 }
 
-// checkChannels names the channels that are given by name: only in one that is given by its ID can messages be looked up
-// from the first event on.
+// checkChannels names the channels that are given by name: only in one that is given by its ID can messages
+// be looked up from the first event on.
 func checkChannels(s settings.Settings, r *report) {
 	channels := s.Channels()
 	var named []string
@@ -91,7 +108,10 @@ func checkChannels(s settings.Settings, r *report) {
 	}
 	r.ok("%s; the first post shows whether the bot is a member", term.Count(len(channels), "channel"))
 	if len(named) > 0 {
-		r.note("use the ID, such as C0123, which a channel's details show",
-			"%s given by name: after a crash, messages there cannot be looked up until a worker has posted once", term.List(named))
+		r.note(
+			"use the ID, such as C0123, which a channel's details show",
+			"%s given by name: after a crash, messages there cannot be looked up until a worker has posted once",
+			term.List(named),
+		)
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"notifier/internal/term"
 )
 
-// shortestRetention is less than an outage may last: a stream that keeps events for less time loses what waits.
+// shortestRetention is less than an outage may last: a stream that keeps events for less time loses what
+// waits.
 const shortestRetention = time.Hour
 
 // streamCheck looks at the stream, its consumer (consumer.go) and the dead-letter stream.
@@ -68,11 +69,19 @@ func (c *streamCheck) owner(ctx context.Context, subject string) (stream string,
 	return stream, err
 }
 
-// missing is about a stream that does not exist. Where another one has its subjects already, a worker could not create it.
+// missing is about a stream that does not exist. Where another one has its subjects already, a worker could
+// not create it.
 func (c *streamCheck) missing(ctx context.Context, level Level, name, subject, advice string) (canBe bool) {
 	other, err := c.owner(ctx, subject)
 	if err == nil && other != "" { // an error would only mean that this user may not ask
-		c.report.add(level, advice, "stream %s does not exist and cannot be created: stream %s already has subjects of %s", name, other, subject)
+		c.report.add(
+			level,
+			advice,
+			"stream %s does not exist and cannot be created: stream %s already has subjects of %s",
+			name,
+			other,
+			subject,
+		)
 		return false
 	}
 	c.report.note("", "stream %s does not exist yet: the first worker will create it for %s", name, subject)
@@ -81,38 +90,77 @@ func (c *streamCheck) missing(ctx context.Context, level Level, name, subject, a
 
 func (c *streamCheck) examineStream(info *jetstream.StreamInfo) {
 	config, r := info.Config, c.report
-	r.ok("stream %s takes %s: %s, %s; %s retention, discards %s, %s, %s, %s", config.Name, subjectsOf(config),
-		term.Count(int(info.State.Msgs), "event"), term.Size(info.State.Bytes), config.Retention, discardPolicy(config.Discard), boundsOf(config),
-		strings.ToLower(config.Storage.String())+" storage", term.Count(config.Replicas, "replica"))
+	r.ok(
+		"stream %s takes %s: %s, %s; %s retention, discards %s, %s, %s, %s",
+		config.Name,
+		subjectsOf(config),
+		term.Count(
+			int(info.State.Msgs),
+			"event",
+		),
+		term.Size(info.State.Bytes),
+		config.Retention,
+		discardPolicy(config.Discard),
+		boundsOf(config),
+		strings.ToLower(config.Storage.String())+" storage",
+		term.Count(config.Replicas, "replica"),
+	)
 	c.checkSubjects(fmt.Sprintf("stream %s takes %s", config.Name, subjectsOf(config)), config.Subjects,
 		feed.StreamMismatch(c.settings.NATS.Pattern.String(), config))
 	bounded := config.MaxMsgs > 0 || config.MaxBytes > 0 || config.MaxMsgsPerSubject > 0
 	switch {
 	case config.Discard == jetstream.DiscardOld && bounded:
-		r.warn("set discard to new, so that publishers get an error instead", "stream %s is bounded and discards old: when it is full, it deletes events that no worker has read", config.Name)
+		r.warn(
+			"set discard to new, so that publishers get an error instead",
+			"stream %s is bounded and discards old: when it is full, it deletes events that no worker has read",
+			config.Name,
+		)
 	case config.Retention == jetstream.LimitsPolicy && !bounded && config.MaxAge <= 0:
-		r.warn("make it a work queue, or set max_age", "stream %s keeps every event for ever, without any bound", config.Name)
+		r.warn(
+			"make it a work queue, or set max_age",
+			"stream %s keeps every event for ever, without any bound",
+			config.Name,
+		)
 	}
 	if config.MaxAge > 0 && config.MaxAge < shortestRetention {
-		r.warn("set max_age to an hour or more, or to 0", "stream %s deletes events after %s, including those that wait during an outage", config.Name, term.ShortDuration(config.MaxAge))
+		r.warn(
+			"set max_age to an hour or more, or to 0",
+			"stream %s deletes events after %s, including those that wait during an outage",
+			config.Name,
+			term.ShortDuration(config.MaxAge),
+		)
 	}
 	if config.Retention == jetstream.LimitsPolicy {
-		r.note("never delete the consumer, or make the stream a work queue", "stream %s keeps settled events: a consumer that is created again decides them again", config.Name)
+		r.note(
+			"never delete the consumer, or make the stream a work queue",
+			"stream %s keeps settled events: a consumer that is created again decides them again",
+			config.Name,
+		)
 	}
 	c.checkReplicas(config)
 	if config.Storage == jetstream.MemoryStorage {
-		r.warn("use file storage", "stream %s is in memory: a restart of the server loses waiting events", config.Name)
+		r.warn(
+			"use file storage",
+			"stream %s is in memory: a restart of the server loses waiting events",
+			config.Name,
+		)
 	}
 }
 
-// checkSubjects compares what is taken in with NATS_SUBJECT. With a mismatch a worker waits; no subjects cannot be judged.
+// checkSubjects compares what is taken in with NATS_SUBJECT. With a mismatch a worker waits; no subjects
+// cannot be judged.
 func (c *streamCheck) checkSubjects(what string, taken []string, mismatch string) {
 	wanted := c.settings.NATS.Pattern.String()
 	switch {
 	case mismatch != "":
 		c.report.fail("a worker waits until they agree: change them, or NATS_SUBJECT", "%s", mismatch)
 	case feed.Partial(wanted, taken):
-		c.report.warn("add NATS_SUBJECT to them", "%s, which is not all of NATS_SUBJECT %s: events of other categories do not arrive", what, wanted)
+		c.report.warn(
+			"add NATS_SUBJECT to them",
+			"%s, which is not all of NATS_SUBJECT %s: events of other categories do not arrive",
+			what,
+			wanted,
+		)
 	}
 }
 
@@ -128,10 +176,22 @@ func (c *streamCheck) deadLetters(ctx context.Context) {
 		return
 	}
 	config := info.Config
-	r.ok("stream %s takes %s: %s, %s, %s", name, subjectsOf(config), term.Count(int(info.State.Msgs), "dead letter"), boundsOf(config), term.Count(config.Replicas, "replica"))
+	r.ok(
+		"stream %s takes %s: %s, %s, %s",
+		name,
+		subjectsOf(config),
+		term.Count(int(info.State.Msgs), "dead letter"),
+		boundsOf(config),
+		term.Count(config.Replicas, "replica"),
+	)
 	c.checkReplicas(config)
 	if !slices.ContainsFunc(config.Subjects, func(s string) bool { return event.Covers(s, subject) }) {
-		r.fail("add them, or set DEAD_LETTER_SUBJECT as it was", "stream %s does not take %s: an event that can never be sent would be held for ever", name, subject)
+		r.fail(
+			"add them, or set DEAD_LETTER_SUBJECT as it was",
+			"stream %s does not take %s: an event that can never be sent would be held for ever",
+			name,
+			subject,
+		)
 	}
 }
 

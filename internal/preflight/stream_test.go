@@ -22,7 +22,8 @@ func natsFindings(t *testing.T, url, consumer string, failure bool) []Finding {
 	return findings
 }
 
-// foreignStream is a stream with a consumer, as somebody else might have created them, and a finding about them.
+// foreignStream is a stream with a consumer, as somebody else might have created them, and a finding about
+// them.
 type foreignStream struct {
 	stream   jetstream.StreamConfig
 	consumer func(*jetstream.ConsumerConfig)

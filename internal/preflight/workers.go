@@ -12,9 +12,9 @@ import (
 // here is what these settings are called among those of replicas.
 const here = "this configuration"
 
-// checkWorkers reports how the running workers are, in the words of status. Most are notes, because that is no
-// fault of the settings that are checked; that workers run and send nothing is a warning, and so is that they
-// have other settings. Why Redis cannot be read is in its own area.
+// checkWorkers reports how the running workers are, in the words of status. Most are notes, because that is
+// no fault of the settings that are checked; that workers run and send nothing is a warning, and so is that
+// they have other settings. Why Redis cannot be read is in its own area.
 func checkWorkers(ctx context.Context, running status.Source, r *report) {
 	var now status.Status
 	var differ []status.Difference

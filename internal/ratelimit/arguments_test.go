@@ -12,7 +12,8 @@ import (
 
 // Calls of admit.lua by hand or by another program. It decides nothing that it does not understand.
 
-// admitRaw calls admit.lua with one global scope and one category, and expects an error. The arguments from the rules on are the test's.
+// admitRaw calls admit.lua with one global scope and one category, and expects an error. The arguments from
+// the rules on are the test's.
 func (s *store) admitRaw(t *testing.T, arguments ...any) {
 	t.Helper()
 	keys := []string{
@@ -44,7 +45,8 @@ func TestIncompleteScopeIsAnError(t *testing.T) {
 	})
 }
 
-// Without a key of what is in flight or was sent nothing is looked up, so that the bound has to be looked at by itself.
+// Without a key of what is in flight or was sent nothing is looked up, so that the bound has to be looked at
+// by itself.
 func TestTooManyEventsAreAnError(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		const many = 5001

@@ -109,7 +109,8 @@ func TestPostIsNotedBeforeItIsMade(t *testing.T) {
 	})
 }
 
-// An answer that is lost is asked for again, by the client or by the worker. It is the same, and no other's post.
+// An answer that is lost is asked for again, by the client or by the worker. It is the same, and no other's
+// post.
 func TestLostPermitIsGivenAgain(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e, f := event("e", "a"), event("f", "a")
@@ -125,7 +126,8 @@ func TestLostPermitIsGivenAgain(t *testing.T) {
 	})
 }
 
-// Two replicas can hold one event: its consumer was deleted, or one of them stood still for longer than AckWait.
+// Two replicas can hold one event: its consumer was deleted, or one of them stood still for longer than
+// AckWait.
 func TestEventIsLeasedToOneReplica(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
@@ -145,8 +147,8 @@ func TestEventIsLeasedToOneReplica(t *testing.T) {
 	})
 }
 
-// An event that was decided anew begins to count its posts anew. A replica that knows of earlier posts must not take
-// another replica's first one for its own.
+// An event that was decided anew begins to count its posts anew. A replica that knows of earlier posts must
+// not take another replica's first one for its own.
 func TestPostsAreKnownByName(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)

@@ -20,11 +20,12 @@ import (
 //
 //	go test -run '^$' -bench Admit ./internal/ratelimit
 //
-// "script/s" is decisions per second of the script alone, by the time that Redis has counted for it; "decisions/s" is
-// what one caller gets who asks for one batch after the other, with the client's work and the way there and back.
+// "script/s" is decisions per second of the script alone, by the time that Redis has counted for it;
+// "decisions/s" is what one caller gets who asks for one batch after the other, with the client's work and
+// the way there and back.
 //
-// deny: 20 categories under 100/30m and 10/30m, all slots taken and every one of them sent; each event has a new id.
-// admit: the same categories under limits that are never reached.
+// deny: 20 categories under 100/30m and 10/30m, all slots taken and every one of them sent; each event has a
+// new id. admit: the same categories under limits that are never reached.
 func BenchmarkAdmit(b *testing.B) {
 	for _, mode := range []string{"deny", "admit"} {
 		for _, size := range []int{1, 8, 64, 512} {
@@ -81,7 +82,8 @@ func benchmarkAdmit(b *testing.B, mode string, size int) {
 	}
 }
 
-// eventSource gives events with ids as the worker makes them, of stream, sequence and time, the categories in turn.
+// eventSource gives events with ids as the worker makes them, of stream, sequence and time, the categories in
+// turn.
 func eventSource() func() ratelimit.Request {
 	serial, at := 0, int64(1_795_000_000_123_456_789)
 	return func() ratelimit.Request {
@@ -134,8 +136,8 @@ func (a autoPipelined) EvalSha(ctx context.Context, hash string, keys []string, 
 	return a.pipeline.EvalSha(ctx, hash, keys, arguments...)
 }
 
-// BenchmarkAutoPipelining is what one gets without batches: 256 callers who ask for one event each, with go-redis putting
-// into one pipeline what comes at the same time. Compare decisions/s of BenchmarkAdmit:
+// BenchmarkAutoPipelining is what one gets without batches: 256 callers who ask for one event each, with
+// go-redis putting into one pipeline what comes at the same time. Compare decisions/s of BenchmarkAdmit:
 //
 //	go test -run '^$' -bench 'Admit|AutoPipelining' -benchtime 100000x ./internal/ratelimit
 func BenchmarkAutoPipelining(b *testing.B) {
@@ -171,9 +173,10 @@ func BenchmarkAutoPipelining(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory reports what Redis keeps for an admitted event, in bytes by MEMORY USAGE over all keys: while it
-// counts and is in flight, while it counts and is in Slack, and how much of that is its id in the set of sent ids, which
-// lasts for the dedupe window. Ids are of the length that the worker makes; a tenth of the limit is one category's.
+// BenchmarkMemory reports what Redis keeps for an admitted event, in bytes by MEMORY USAGE over all keys:
+// while it counts and is in flight, while it counts and is in Slack, and how much of that is its id in the
+// set of sent ids, which lasts for the dedupe window. Ids are of the length that the worker makes; a tenth of
+// the limit is one category's.
 //
 //	go test -run '^$' -bench Memory -benchtime 1x ./internal/ratelimit
 func BenchmarkMemory(b *testing.B) {

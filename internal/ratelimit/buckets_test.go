@@ -17,8 +17,9 @@ func (s *store) later(t testing.TB, after time.Duration) {
 	s.advance(t, s.now.Truncate(time.Hour).Add(time.Hour+after).Sub(s.now))
 }
 
-// awaitMidMinute waits, 5 s at most, until the real clock is at least 2 s after the begin of a minute and 3 s before its end:
-// what a test admits to a redis-server is then in one bucket of a minute, also where advance makes it a second older.
+// awaitMidMinute waits, 5 s at most, until the real clock is at least 2 s after the begin of a minute and 3 s
+// before its end: what a test admits to a redis-server is then in one bucket of a minute, also where advance
+// makes it a second older.
 func awaitMidMinute(t testing.TB) {
 	t.Helper()
 	for now := time.Now(); ; now = time.Now() {
@@ -30,8 +31,8 @@ func awaitMidMinute(t testing.TB) {
 	}
 }
 
-// A bucket ends with the last microsecond before a multiple of the precision. All that is in it counts from there on, so a
-// slot frees less than the precision late, and at a known moment.
+// A bucket ends with the last microsecond before a multiple of the precision. All that is in it counts from
+// there on, so a slot frees less than the precision late, and at a known moment.
 func TestBucketFreesWhenItsEndIsAWindowOld(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
 	limiter := s.limiter(t, kit.Rules("100/30m", "5/10m:1m", ""), day)
@@ -50,8 +51,8 @@ func TestBucketFreesWhenItsEndIsAWindowOld(t *testing.T) {
 	limiter.admits(costing(event("g", "a"), 5))
 }
 
-// A bucket ends at a multiple of the precision, or of what all windows are multiples of if all are fixed: so none spans the
-// boundary of a fixed window.
+// A bucket ends at a multiple of the precision, or of what all windows are multiples of if all are fixed: so
+// none spans the boundary of a fixed window.
 func TestBucketsEndAtMultiplesOfTheirWidth(t *testing.T) {
 	for limit, want := range map[string]string{
 		"90/10m:40s+90/1h:fixed":    "00:40 01:20 02:00 02:40",
@@ -178,7 +179,8 @@ func TestRefundLeavesOtherBuckets(t *testing.T) {
 	})
 }
 
-// Where limits have changed, a refund may come when the event's own bucket is long gone. It takes nothing of a later one.
+// Where limits have changed, a refund may come when the event's own bucket is long gone. It takes nothing of
+// a later one.
 func TestLateRefundLeavesLaterBuckets(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		before := s.limiter(t, kit.Rules("100/1h", "9/10s:5s", ""), day)

@@ -9,8 +9,8 @@ import (
 	"notifier/test/kit"
 )
 
-// A server's clock steps back when it is corrected, or when a replica whose clock is behind takes over. The limiter's
-// clock then stands still at the newest admission.
+// A server's clock steps back when it is corrected, or when a replica whose clock is behind takes over. The
+// limiter's clock then stands still at the newest admission.
 
 func TestClockStepsGiveNoSlotAway(t *testing.T) {
 	eachLimiter(t, "4/30m", "3/10m", func(t *testing.T, s *store, limiter caller) {
@@ -81,7 +81,8 @@ func (s *store) takenAt(t testing.TB, log, member string) int64 {
 	return 0
 }
 
-// After a step back of days buckets lie ahead. They keep their order and count, so that no window gets more than its limit.
+// After a step back of days buckets lie ahead. They keep their order and count, so that no window gets more
+// than its limit.
 func TestBucketsAheadKeepTheirOrder(t *testing.T) {
 	eachLimiter(t, "100/1h:1m", "9/1h:1m", func(t *testing.T, s *store, limiter caller) {
 		for i := range 3 {

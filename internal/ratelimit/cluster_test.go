@@ -33,8 +33,8 @@ func TestClusterOfThreeNodes(t *testing.T) {
 	})
 	onOwner(t, cluster).FlushAll(t.Context())
 
-	// A slot moves key by key, and a script runs only where all of its keys are: until the last one has moved there is
-	// no decision, and no wrong one.
+	// A slot moves key by key, and a script runs only where all of its keys are: until the last one has moved
+	// there is no decision, and no wrong one.
 	t.Run("a slot moves under load", func(t *testing.T) {
 		traffic := startTraffic(t, cluster.URL(), 3)
 		traffic.more(5)
@@ -73,8 +73,8 @@ func TestClusterOfThreeNodes(t *testing.T) {
 	})
 }
 
-// waitsForAKilledMaster: while the master of the slot is dead nothing is decided; started again, it goes on with what it has
-// on disk.
+// waitsForAKilledMaster: while the master of the slot is dead nothing is decided; started again, it goes on
+// with what it has on disk.
 func waitsForAKilledMaster(t *testing.T, cluster *redistest.Cluster) {
 	t.Helper()
 	s := onOwner(t, cluster)

@@ -18,9 +18,10 @@ import (
 	"notifier/test/redistest"
 )
 
-// Eight processes, each with its own client and several callers, ask one Redis as fast as they can. What the script said it
-// decided, and when, is then played through a plain list, call by call in the order of its times: no window of any tier may
-// ever have held more than its limit, and each tier that refused must have been full.
+// Eight processes, each with its own client and several callers, ask one Redis as fast as they can. What the
+// script said it decided, and when, is then played through a plain list, call by call in the order of its
+// times: no window of any tier may ever have held more than its limit, and each tier that refused must have
+// been full.
 func TestConcurrentCallersKeepTheLimit(t *testing.T) { manyCallers(t, time.Second) }
 
 func TestConcurrentCallersForTenSeconds(t *testing.T) {

@@ -222,8 +222,8 @@ func TestGroupsAndReservesAreRead(t *testing.T) {
 	}
 }
 
-// TestHighestCostFitsAnEmptyStore: with nothing admitted, an event of the highest cost fits each tier, what is held for
-// other categories included, and one that costs more does not or is too much to keep.
+// TestHighestCostFitsAnEmptyStore: with nothing admitted, an event of the highest cost fits each tier, what
+// is held for other categories included, and one that costs more does not or is too much to keep.
 func TestHighestCostFitsAnEmptyStore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := func(name string) string { return anyLimit().Draw(t, name).String() }

@@ -19,7 +19,8 @@ import (
 // century is far in the future.
 const century = 100 * 365 * 24 * time.Hour
 
-// takesNothing puts something else under a key. A call must name the key and change nothing, until the key is removed.
+// takesNothing puts something else under a key. A call must name the key and change nothing, until the key is
+// removed.
 func (s *store) takesNothing(t *testing.T, key string, call func() error) {
 	t.Helper()
 	s.Del(t.Context(), key)
@@ -107,7 +108,8 @@ func TestKeyOfAnotherTypeFailsEveryCall(t *testing.T) {
 	})
 }
 
-// The index of categories only informs. Of whatever type its key is, events are decided, and it is left alone.
+// The index of categories only informs. Of whatever type its key is, events are decided, and it is left
+// alone.
 func TestIndexOfAnotherTypeStopsNothing(t *testing.T) {
 	eachLimiter(t, "9/30m", "3/30m", func(t *testing.T, s *store, limiter caller) {
 		const index = "{n}:categories"

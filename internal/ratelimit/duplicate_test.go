@@ -30,7 +30,8 @@ func inGlobal(t *testing.T, s *store, want int) {
 	}
 }
 
-// One delivery goes on; every other one is a duplicate, and so is each once the event is in Slack, however full the limits are.
+// One delivery goes on; every other one is a duplicate, and so is each once the event is in Slack, however
+// full the limits are.
 func TestEventIsSentOnce(t *testing.T) {
 	eachLimiter(t, "2/30m", "2/30m", func(t *testing.T, s *store, limiter caller) {
 		e, f := event("e", "a"), event("f", "a")
@@ -63,8 +64,8 @@ func TestRepeatedBatchIsChargedOnce(t *testing.T) {
 	})
 }
 
-// An id counts within its category, and together with its source where it has one: each of these is an event of its own, in
-// one batch or in several, and whatever becomes of one concerns no other.
+// An id counts within its category, and together with its source where it has one: each of these is an event
+// of its own, in one batch or in several, and whatever becomes of one concerns no other.
 func TestCategoryAndSourceArePartsOfAnEventsIdentity(t *testing.T) {
 	long := strings.Repeat("x", 200)
 	eachStore(t, func(t *testing.T, s *store) {
@@ -117,8 +118,8 @@ func TestDedupeWindowEnds(t *testing.T) {
 	})
 }
 
-// The dedupe window is what was configured. An id that comes again after it is another event, and takes a slot of its own while
-// the first one still counts.
+// The dedupe window is what was configured. An id that comes again after it is another event, and takes a
+// slot of its own while the first one still counts.
 func TestResentIDTakesASecondSlot(t *testing.T) {
 	for _, limit := range []string{"2/24h", "2/24h:15m", "2/744h:fixed"} {
 		t.Run(limit, func(t *testing.T) {

@@ -45,7 +45,8 @@ func (c caller) fails(why string) {
 	}
 }
 
-// within fails if a call takes longer than dialing and calling may take together, with room for a slow machine.
+// within fails if a call takes longer than dialing and calling may take together, with room for a slow
+// machine.
 func within(t *testing.T, call func()) {
 	t.Helper()
 	started := time.Now()

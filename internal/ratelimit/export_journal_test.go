@@ -6,7 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What a healer does with a limiter, step by step, for tests in which histories are random and must be repeatable.
+// What a healer does with a limiter, step by step, for tests in which histories are random and must be
+// repeatable.
 
 // KeepJournal lets a limiter remember what it is given, as NewHealer does.
 func (l *Limiter) KeepJournal(replica string) {
@@ -39,8 +40,8 @@ func (l *Limiter) AgeJournal(shift int64) {
 	}
 }
 
-// JournalTimes sets when an event's last post began and when it was recorded as sent, where the limiter remembers that; 0 sets nothing.
-// It knows these times by its own clock alone.
+// JournalTimes sets when an event's last post began and when it was recorded as sent, where the limiter
+// remembers that; 0 sets nothing. It knows these times by its own clock alone.
 func (l *Limiter) JournalTimes(request Request, begun, sent int64) {
 	l.journal.change(request.member(), func(r *remembered) {
 		if r.begun > 0 && begun > 0 {

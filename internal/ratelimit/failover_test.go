@@ -95,9 +95,9 @@ func TestFailoverKeepsWhatWasReplicated(t *testing.T) {
 	}
 }
 
-// A primary that is cut off from its replicas and its Sentinels does not know that another has been made primary, and
-// goes on deciding for the replicas of notifier on its side. What both admit together is above the limit by what the
-// new primary has not seen.
+// A primary that is cut off from its replicas and its Sentinels does not know that another has been made
+// primary, and goes on deciding for the replicas of notifier on its side. What both admit together is above
+// the limit by what the new primary has not seen.
 func TestPartitionExceedsByUnseenAdmissionsOnPrimary(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -171,8 +171,8 @@ func TestPartitionExceedsByUnseenAdmissionsOnPrimary(t *testing.T) {
 	}
 }
 
-// oldSide is a replica of notifier that has not heard of the failover: the only Sentinel on its side names the old
-// primary.
+// oldSide is a replica of notifier that has not heard of the failover: the only Sentinel on its side names
+// the old primary.
 func oldSide(t *testing.T, primary *redistest.Server, rules ratelimit.Rules) caller {
 	t.Helper()
 	limiter, err := ratelimit.New(kit.OpenRedis(t, startSentinel(t, primary.Addr).url()), "n", rules, day)
@@ -180,8 +180,8 @@ func oldSide(t *testing.T, primary *redistest.Server, rules ratelimit.Rules) cal
 	return caller{Limiter: limiter, t: t}
 }
 
-// takesAll asks for an event every few milliseconds until no more is admitted. It returns how many were, for how long, and
-// the error that ended it; nil: the limit did.
+// takesAll asks for an event every few milliseconds until no more is admitted. It returns how many were, for
+// how long, and the error that ended it; nil: the limit did.
 func (c caller) takesAll() (admitted int, took time.Duration, refused error) {
 	c.t.Helper()
 	started := time.Now()

@@ -10,8 +10,8 @@ import (
 	"notifier/test/kit"
 )
 
-// fake is a server that speaks Redis's protocol and answers each command with the raw reply given for it, by its name
-// or by its name and first argument, and every other command with an error.
+// fake is a server that speaks Redis's protocol and answers each command with the raw reply given for it, by
+// its name or by its name and first argument, and every other command with an error.
 func fake(t *testing.T, replies map[string]string) string {
 	t.Helper()
 	listening, err := server.NewServer("127.0.0.1:0")

@@ -12,8 +12,8 @@ import (
 	"notifier/test/redistest"
 )
 
-// A fixed window resets at each multiple of its length by the server's clock, whenever its slots were taken, and does not begin
-// again when the clock is set back.
+// A fixed window resets at each multiple of its length by the server's clock, whenever its slots were taken,
+// and does not begin again when the clock is set back.
 func TestFixedWindowResetsAtMultiplesOfItsLength(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
 	limiter := s.limiter(t, kit.Rules("100/30m", "2/1h:fixed+9/2h", ""), day)
@@ -49,7 +49,8 @@ func TestFixedWindowIsOneBucket(t *testing.T) {
 	})
 }
 
-// A wider bucket of another replica can end after the fixed window does: its slots may still count in the next one.
+// A wider bucket of another replica can end after the fixed window does: its slots may still count in the
+// next one.
 func TestFixedWindowBesideWiderBuckets(t *testing.T) {
 	for _, beside := range []bool{false, true} {
 		t.Run(fmt.Sprint("a wider bucket: ", beside), func(t *testing.T) {

@@ -8,7 +8,8 @@ import (
 	"notifier/test/kit"
 )
 
-// eachForm runs a test on each kind of store with a global limit in either form, and one of ten for each category.
+// eachForm runs a test on each kind of store with a global limit in either form, and one of ten for each
+// category.
 func eachForm(t *testing.T, test func(t *testing.T, s *store, limiter caller)) {
 	t.Helper()
 	for name, global := range map[string]string{"exact": "100/30m", "in buckets": "100/30m:1m"} {

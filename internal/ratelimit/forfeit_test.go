@@ -36,7 +36,8 @@ func TestForfeitKeepsSlotsAndFreesTheID(t *testing.T) {
 	})
 }
 
-// A forfeit without an answer may not have been made: an event that is posted after all, or redelivered, is in flight.
+// A forfeit without an answer may not have been made: an event that is posted after all, or redelivered, is
+// in flight.
 func TestUnansweredForfeitIsUndoneByAPost(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		posted, redelivered, ended := event("posted", "a"), event("redelivered", "a"), event("ended", "a")

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// replyOf is a reply as a client returns it, made of JSON: whole numbers, texts, lists, nothing, and types that no reply has.
+// replyOf is a reply as a client returns it, made of JSON: whole numbers, texts, lists, nothing, and types
+// that no reply has.
 func replyOf(value any) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -23,8 +24,8 @@ func replyOf(value any) any {
 	return value
 }
 
-// FuzzReplies: whatever a server answers to a script is an error, or within what the script promises. Only the number 1 is a
-// permission to send.
+// FuzzReplies: whatever a server answers to a script is an error, or within what the script promises. Only
+// the number 1 is a permission to send.
 func FuzzReplies(f *testing.F) {
 	for _, seed := range []string{
 		`["decided",1795149541123457,0,[1,0],[],[]]`, `["decided",1,0,[-1,-2],[[1,3,1,999999,0,0],[2,1,50,1,5,1]],[]]`,

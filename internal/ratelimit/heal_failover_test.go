@@ -12,7 +12,8 @@ import (
 	"notifier/test/redistest"
 )
 
-// load is what replicas admit under a steady load: each of them asks for an event every few milliseconds until it is stopped.
+// load is what replicas admit under a steady load: each of them asks for an event every few milliseconds
+// until it is stopped.
 type load struct {
 	stopping atomic.Bool
 	running  sync.WaitGroup
@@ -101,7 +102,8 @@ func (l *load) next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// full waits until the limit refuses every event, and half a second longer to see that no forgotten slot is free.
+// full waits until the limit refuses every event, and half a second longer to see that no forgotten slot is
+// free.
 func (l *load) full(t *testing.T, limit int) {
 	t.Helper()
 	kit.Eventually(t, fmt.Sprintf("%d are admitted", limit), func() bool { return l.admitted() >= limit })

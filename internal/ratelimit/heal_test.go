@@ -549,7 +549,8 @@ func TestCopyOfAStoreIsNotHealed(t *testing.T) {
 	}
 }
 
-// A connection can be checked just before the healer finds out that a store has no generation. Its doubt ends, too.
+// A connection can be checked just before the healer finds out that a store has no generation. Its doubt
+// ends, too.
 func TestDoubtAboutAnUnhealableStoreEnds(t *testing.T) {
 	t.Parallel()
 	embedded := redistest.RunEmbedded(t)

@@ -14,12 +14,13 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// lossy is what a history has in which the store forgets: it is emptied or set back, and all replicas put back what they remember.
-// From then on decisions have to be as if nothing had been lost.
+// lossy is what a history has in which the store forgets: it is emptied or set back, and all replicas put
+// back what they remember. From then on decisions have to be as if nothing had been lost.
 //
-// All replicas have the same rules, which change now and then, and ids are known for longer than any window. Events are redelivered to
-// other replicas, but in one direction: only if the replica that was given an event first also puts it back first is it counted once in
-// buckets, see "What it does not do" in docs/design.md. For the same reason nobody refunds what others know.
+// All replicas have the same rules, which change now and then, and ids are known for longer than any window.
+// Events are redelivered to other replicas, but in one direction: only if the replica that was given an event
+// first also puts it back first is it counted once in buckets, see "What it does not do" in docs/design.md.
+// For the same reason nobody refunds what others know.
 type lossy struct {
 	copied  *copied // what the store may be set back to, or nil
 	order   []int   // in which replicas put back; events are redelivered to later ones
@@ -98,7 +99,8 @@ func (h *history) requestsOfOne(r *rapid.T, batch []ratelimit.Request) (caller, 
 			before = append(before, request)
 		}
 	}
-	repeats := len(before) > 0 && rapid.IntRange(0, 2).Draw(r, "known") > 0 // what was lost shows only in what is known
+	// what was lost shows only in what is known
+	repeats := len(before) > 0 && rapid.IntRange(0, 2).Draw(r, "known") > 0
 	for i := range batch {
 		if repeats && rapid.IntRange(0, 2).Draw(r, "known too") > 0 {
 			batch[i] = rapid.SampledFrom(before).Draw(r, "of")
@@ -119,8 +121,8 @@ func (h *history) requestsOfOne(r *rapid.T, batch []ratelimit.Request) (caller, 
 	return h.limiters[by], h.replicas[by]
 }
 
-// change gives all replicas other limits for some events, in any form. They are no longer than those that they replace: what a longer
-// one still counts depends on when keys have expired.
+// change gives all replicas other limits for some events, in any form. They are no longer than those that
+// they replace: what a longer one still counts depends on when keys have expired.
 func (h *history) change(r *rapid.T) {
 	if h.unclear {
 		return
@@ -160,8 +162,8 @@ func (h *history) whichFor(r *rapid.T, request ratelimit.Request) (caller, repli
 	return h.limiters[by], h.replicas[by]
 }
 
-// refundsForSure reports whether an event is in flight for sure. What is refunded is forgotten with the copy in which it was not yet:
-// a store that is set back to it has a slot too many.
+// refundsForSure reports whether an event is in flight for sure. What is refunded is forgotten with the copy
+// in which it was not yet: a store that is set back to it has a slot too many.
 func (h *history) refundsForSure(request ratelimit.Request, asking replica) bool {
 	now := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
 	if a := h.model.inFlight(request); a == nil || len(a.known) > 1 || !h.fresh(request, asking, now+endsBefore.Microseconds()) {
@@ -240,7 +242,8 @@ func (h *history) lose(r *rapid.T) {
 	h.operations++
 }
 
-// learnEnds tells the model when keys expire that were put back. When exactly is the subject of tests of their own.
+// learnEnds tells the model when keys expire that were put back. When exactly is the subject of tests of
+// their own.
 func (h *history) learnEnds(r *rapid.T) {
 	learn := func(key string, holds bool, ends *int64) {
 		at := h.s.PExpireTime(h.t.Context(), key).Val()
@@ -262,8 +265,8 @@ func (h *history) learnEnds(r *rapid.T) {
 	learn("{n}:sent", len(h.model.sent) > 0, &h.model.sentEnds)
 }
 
-// stillThere is what a store holds that was set back between two times, or nil: sets of the copy may have come to their end since. It
-// reports whether that depends on the very moment.
+// stillThere is what a store holds that was set back between two times, or nil: sets of the copy may have
+// come to their end since. It reports whether that depends on the very moment.
 func (back *copied) stillThere(began, now int64) (had *model, unclear bool) {
 	if back == nil {
 		return nil, false

@@ -28,7 +28,8 @@ func (h *history) sent(r *rapid.T) {
 	if h.expire(at); h.unclear {
 		return
 	}
-	// Its reply is the time that it has recorded, which tells of the clock only where that is ahead of all admissions.
+	// Its reply is the time that it has recorded, which tells of the clock only where that is ahead of all
+	// admissions.
 	if newest := h.model.clock; at < newest {
 		r.Fatalf("recorded as sent at %d, before the newest admission at %d", at, newest)
 	}
@@ -99,7 +100,8 @@ func (h *history) begin(r *rapid.T) {
 	if err == nil && permit.Status == ratelimit.NotInFlight {
 		now = h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
 		h.expire(now)
-		if h.unclear = h.unclear || !h.fresh(request, asking, now); h.unclear { // a busy machine took longer than endsBefore
+		// a busy machine took longer than endsBefore
+		if h.unclear = h.unclear || !h.fresh(request, asking, now); h.unclear {
 			return
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// steered is what a history has in which people set temporary limits. Each replica takes them over by itself, at a time of its own:
-// until then it decides by those that it had.
+// steered is what a history has in which people set temporary limits. Each replica takes them over by itself,
+// at a time of its own: until then it decides by those that it had.
 type steered struct {
 	limits map[string]ratelimit.Limit // in force, by the names of their scopes
 	counts steeredCounts

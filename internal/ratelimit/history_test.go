@@ -15,11 +15,12 @@ import (
 	"notifier/test/kit"
 )
 
-// TestTheScriptsDecideLikeTheModel plays random histories to the scripts and to the model and compares every answer
-// whole: outcome, tier, slots used and freeing time. The model is told the server's clock, nothing else.
+// TestTheScriptsDecideLikeTheModel plays random histories to the scripts and to the model and compares every
+// answer whole: outcome, tier, slots used and freeing time. The model is told the server's clock, nothing
+// else.
 //
-// An operation is one verdict compared, or one refund, record, wait or SCRIPT FLUSH. On a redis-server 200 for each of
-// rapid's checks are the least; for more: make prove N=1000.
+// An operation is one verdict compared, or one refund, record, wait or SCRIPT FLUSH. On a redis-server 200
+// for each of rapid's checks are the least; for more: make prove N=1000.
 func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		operations := 0
@@ -69,12 +70,12 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 	})
 }
 
-// history is one random run. Its clock either only goes forward, with keys that expire as they will, or it steps back
-// too; then keys never expire and nothing is refunded, because after a step back both leave open how much of the past
-// is still remembered, which the model does not follow.
+// history is one random run. Its clock either only goes forward, with keys that expire as they will, or it
+// steps back too; then keys never expire and nothing is refunded, because after a step back both leave open
+// how much of the past is still remembered, which the model does not follow.
 //
-// Where rules change, several replicas ask, each with rules of its own: any of them at any time, as when old and new
-// ones run side by side, or from some moment on only one.
+// Where rules change, several replicas ask, each with rules of its own: any of them at any time, as when old
+// and new ones run side by side, or from some moment on only one.
 type history struct {
 	t          *testing.T
 	s          *store
@@ -96,8 +97,8 @@ type history struct {
 	unclear    bool // a key came to its end at the very moment of a decision: the rest cannot be compared
 }
 
-// patient is one more client of a server. It waits long, and makes no call again: on a busy machine an answer could be
-// lost, and a call that is made again is told of what the first has charged.
+// patient is one more client of a server. It waits long, and makes no call again: on a busy machine an answer
+// could be lost, and a call that is made again is told of what the first has charged.
 func patient(t *testing.T, client *redis.Client) *redis.Client {
 	t.Helper()
 	another := redis.NewClient(&redis.Options{Addr: client.Options().Addr, MaxRetries: -1, ReadTimeout: 30 * time.Second})
@@ -115,10 +116,12 @@ func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient
 	if err := s.FlushAll(t.Context()).Err(); err != nil {
 		r.Fatal(err)
 	}
-	if s.embedded != nil { // a history that is played again begins at the same time, and fixed windows do with it
+	// a history that is played again begins at the same time, and fixed windows do with it
+	if s.embedded != nil {
 		s.startAt(time.Duration(rapid.Int64Range(0, 2*time.Hour.Microseconds()).Draw(r, "begins after")) * time.Microsecond)
 	}
-	// A short dedupe window forgets ids at once where no limit keeps them. What is kept for longer shows in the keys' expiry.
+	// A short dedupe window forgets ids at once where no limit keeps them. What is kept for longer shows in the
+	// keys' expiry.
 	dedupes := []time.Duration{time.Hour, 2 * time.Hour}
 	if !h.steps {
 		dedupes = append(dedupes, 6*time.Second, time.Millisecond)
@@ -149,9 +152,9 @@ func (h *history) which(r *rapid.T) (caller, replica) {
 // virtual is the server's clock with all that has been waited for. See store.advance.
 func (h *history) virtual(clock int64) int64 { return clock + h.s.aged.Microseconds() }
 
-// Where rules change it matters that a set has expired: with it goes what a longer window would still count. Its end
-// is in whole milliseconds of the server's clock, one after the last that it must live; a redis-server looks at its
-// clock a moment before the script does. So nothing is decided close to an end.
+// Where rules change it matters that a set has expired: with it goes what a longer window would still count.
+// Its end is in whole milliseconds of the server's clock, one after the last that it must live; a
+// redis-server looks at its clock a moment before the script does. So nothing is decided close to an end.
 const (
 	endsBefore = 25 * time.Millisecond // more than most calls take
 	endsAfter  = 3 * time.Millisecond
@@ -269,8 +272,8 @@ func (h *history) wait(r *rapid.T) {
 	h.operations++
 }
 
-// trace asks for an id without its category. Where rules change, the index may forget what only another replica's dedupe
-// window still knows.
+// trace asks for an id without its category. Where rules change, the index may forget what only another
+// replica's dedupe window still knows.
 func (h *history) trace(r *rapid.T) {
 	if h.unclear || len(h.asked) == 0 || h.mixed {
 		r.Skip("nothing to find")

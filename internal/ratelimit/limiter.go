@@ -86,8 +86,8 @@ type Request struct {
 }
 
 // Admit decides a batch of at most MaxBatch requests in order and returns one Decision for each. It may be
-// repeated with the same requests after any error: what was admitted gets the same answer again and is charged
-// once.
+// repeated with the same requests after any error: what was admitted gets the same answer again and is
+// charged once.
 //
 // An error means that there are no decisions: Redis is unavailable, refuses the call (read-only, out of
 // memory, no permission) or sends a reply that the script never returns; the batch is too long, or a request

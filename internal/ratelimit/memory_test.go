@@ -13,8 +13,9 @@ import (
 	"notifier/test/redistest"
 )
 
-// TestWhatEntriesTake holds the figures in memory.go against a real server: none is too low, and none far too high. It writes
-// entries as the scripts store them, with the longest members, in numbers at which the tables of a set are largest and smallest.
+// TestWhatEntriesTake holds the figures in memory.go against a real server: none is too low, and none far too
+// high. It writes entries as the scripts store them, with the longest members, in numbers at which the tables
+// of a set are largest and smallest.
 func TestWhatEntriesTake(t *testing.T) {
 	t.Parallel()
 	client := redistest.StartProcess(t).Client(t)
@@ -61,8 +62,8 @@ func TestWhatEntriesTake(t *testing.T) {
 	}
 }
 
-// TestMemoryIsAnUpperBound: full limits take no more than Memory says, and not far less, while events are in flight and when they
-// have been sent.
+// TestMemoryIsAnUpperBound: full limits take no more than Memory says, and not far less, while events are in
+// flight and when they have been sent.
 func TestMemoryIsAnUpperBound(t *testing.T) {
 	t.Parallel()
 	s := onProcess(t)

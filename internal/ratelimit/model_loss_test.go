@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// lose is the loss of a store that all replicas have healed, in this order and between two times: nothing is forgotten. had is what
-// the store still had, or nil. What is put back is counted in the form that the limits have by now, also where it was not before; of
-// buckets the newest one takes what is not later than its end.
+// lose is the loss of a store that all replicas have healed, in this order and between two times: nothing is
+// forgotten. had is what the store still had, or nil. What is put back is counted in the form that the limits
+// have by now, also where it was not before; of buckets the newest one takes what is not later than its end.
 //
 // It reports whether the answer would depend on the very moment.
 func (m *model) lose(p replica, had *model, order []int, began, now int64) (unclear bool) {
@@ -34,7 +34,8 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 			a.inFlight = false
 		}
 		unclear = unclear || a.inFlight && a.touched() <= now-p.retention+margin
-		// What the store had in flight and has no more passes for settled, also if its record has only come to its end.
+		// What the store had in flight and has no more passes for settled, also if its record has only come to its
+		// end.
 		if a.inFlight && copied != nil && !copied.inFlight {
 			unclear = unclear || len(a.known) > 1
 			a.inFlight, a.forgotten = false, true
@@ -84,8 +85,8 @@ func (m *model) admittedAfter(a *admission) bool {
 	return slices.ContainsFunc(m.admissions, func(b *admission) bool { return b.is(a.request) && b.at > a.at })
 }
 
-// clockMarks are the store's clock marks while each replica puts back. Each one lifts it to its own latest admission, and what has left
-// every window by then is not put back.
+// clockMarks are the store's clock marks while each replica puts back. Each one lifts it to its own latest
+// admission, and what has left every window by then is not put back.
 func (m *model) clockMarks(mark int64, order []int) map[int]int64 {
 	marks := map[int]int64{}
 	for _, by := range order {

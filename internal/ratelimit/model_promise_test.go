@@ -10,8 +10,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// TestModelKeepsItsPromises plays random histories to the model alone. A list of what was really admitted, and when,
-// judges each answer: it knows neither buckets nor forms, nor what the model still remembers.
+// TestModelKeepsItsPromises plays random histories to the model alone. A list of what was really admitted,
+// and when, judges each answer: it knows neither buckets nor forms, nor what the model still remembers.
 func TestModelKeepsItsPromises(t *testing.T) {
 	for name, replicas := range map[string]int{"one set of rules": 1, "several": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +138,8 @@ func (w *witness) admitted(by int, request ratelimit.Request) {
 	}
 }
 
-// kept is how long all replicas keep the entries of a scope. A longer window of one of them may count too little.
+// kept is how long all replicas keep the entries of a scope. A longer window of one of them may count too
+// little.
 func (w *witness) kept(scope, category string) int64 {
 	kept := int64(never)
 	for _, p := range w.replicas {
@@ -151,8 +152,8 @@ func (w *witness) kept(scope, category string) int64 {
 	return kept
 }
 
-// refusedForAReason expects that a tier refuses what does not fit, and until it fits: to the microsecond where each event is
-// kept, and otherwise less than the precision late.
+// refusedForAReason expects that a tier refuses what does not fit, and until it fits: to the microsecond
+// where each event is kept, and otherwise less than the precision late.
 func (w *witness) refusedForAReason(p replica, request ratelimit.Request, decision ratelimit.Decision) {
 	levels, now := p.levels(request.Category), w.now()
 	level := levels[slices.IndexFunc(levels, func(l level) bool { return l.outcome == decision.Outcome })]
@@ -192,8 +193,9 @@ func (w *witness) next(scope string, tier ratelimit.Tier, at int64) int64 {
 	return next
 }
 
-// floorsHold expects that what is reserved for a category and not in use has room in the global limit. A slot in a bucket
-// counts for a while longer than its event; for so long it is in use, and so is that of another reserved category.
+// floorsHold expects that what is reserved for a category and not in use has room in the global limit. A slot
+// in a bucket counts for a while longer than its event; for so long it is in use, and so is that of another
+// reserved category.
 func (w *witness) floorsHold(p replica, request ratelimit.Request) {
 	reserve, now := p.rules.Reserve[request.Category], w.now()
 	if reserve == 0 {

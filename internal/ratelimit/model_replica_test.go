@@ -21,8 +21,8 @@ func newReplica(rules ratelimit.Rules, dedupe time.Duration) replica {
 	return replica{rules: rules, asked: dedupe, dedupe: dedupe.Microseconds()}.during(nil)
 }
 
-// during is the replica while temporary limits hold, by the names of their scopes. What is admitted meanwhile counts in the windows
-// of the settings afterwards.
+// during is the replica while temporary limits hold, by the names of their scopes. What is admitted meanwhile
+// counts in the windows of the settings afterwards.
 func (p replica) during(instead map[string]ratelimit.Limit) replica {
 	p.instead, p.retention = instead, 0
 	limits := []ratelimit.Limit{p.rules.Global, p.rules.Category, p.rules.Group}

@@ -6,7 +6,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// scope is what one budget holds: a log of charges, and buckets. Replicas write one of the two, and count both.
+// scope is what one budget holds: a log of charges, and buckets. Replicas write one of the two, and count
+// both.
 type scope struct {
 	log        []*charge
 	buckets    []*bucket // the oldest first
@@ -26,8 +27,8 @@ type bucket struct {
 	slots int
 }
 
-// pour adds slots to the newest bucket, if that has not ended, or to a new one, and returns the end of the bucket. The newest one
-// ends where the new one would, if that is earlier.
+// pour adds slots to the newest bucket, if that has not ended, or to a new one, and returns the end of the
+// bucket. The newest one ends where the new one would, if that is earlier.
 func (s *scope) pour(at int64, slots int, ends int64) int64 {
 	if n := len(s.buckets); n > 0 && s.buckets[n-1].ends >= at {
 		newest := s.buckets[n-1]
@@ -53,8 +54,8 @@ func (s *scope) trimBuckets(at int64) {
 	}
 }
 
-// giveBack takes out what an admission was charged. The log knows whose a charge is. A bucket does not: there it is the first one
-// that had not ended at the admission, if that had begun by then and holds as much.
+// giveBack takes out what an admission was charged. The log knows whose a charge is. A bucket does not: there
+// it is the first one that had not ended at the admission, if that had begun by then and holds as much.
 func (s *scope) giveBack(a *admission) {
 	before := len(s.log)
 	s.log = slices.DeleteFunc(s.log, func(c *charge) bool { return c.of == a })
@@ -90,8 +91,8 @@ func (s *scope) copy(copies map[*admission]*admission) *scope {
 	return &same
 }
 
-// floor is the last multiple of a length up to t. The server knows nothing of what a test has waited for by making it
-// older, and multiples are of its own clock.
+// floor is the last multiple of a length up to t. The server knows nothing of what a test has waited for by
+// making it older, and multiples are of its own clock.
 func (m *model) floor(t, length int64) int64 { return t - (t-m.aged())%length }
 
 // bucketEnd is where a bucket of this width ends that begins at t.

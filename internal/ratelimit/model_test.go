@@ -10,8 +10,9 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// model is what the scripts promise, written as plainly as possible and without any of their means: lists that are scanned
-// from their start for every question. Times are microseconds. Several replicas may ask, each with rules of its own.
+// model is what the scripts promise, written as plainly as possible and without any of their means: lists
+// that are scanned from their start for every question. Times are microseconds. Several replicas may ask,
+// each with rules of its own.
 type model struct {
 	aged         func() int64 // how far ahead of the server's clock the times here are; see history.virtual
 	clock        int64        // the latest admission that anybody was given
@@ -118,7 +119,8 @@ func (b *batch) used(name string, tier ratelimit.Tier) int {
 	return b.model.used(b.scope(name), tier, b.now) + b.added[name]
 }
 
-// kept is what a tier of the global limit keeps for other categories: what is reserved for each and not used by it.
+// kept is what a tier of the global limit keeps for other categories: what is reserved for each and not used
+// by it.
 func (b *batch) kept(tier ratelimit.Tier, category string) int {
 	if !b.by.rules.Reserves(tier) {
 		return 0
@@ -145,8 +147,8 @@ func (b *batch) reservesForOthers(level level, tier ratelimit.Tier, category str
 	return false
 }
 
-// refusal is the decision by the tier that frees last, or nil: all have room. Of those that free at the same time it is the first.
-// Its time is a lower bound if that of any tier without room is.
+// refusal is the decision by the tier that frees last, or nil: all have room. Of those that free at the same
+// time it is the first. Its time is a lower bound if that of any tier without room is.
 func (b *batch) refusal(request ratelimit.Request) *ratelimit.Decision {
 	var refusal *ratelimit.Decision
 	latest, atLeast := int64(-1), false
@@ -273,8 +275,8 @@ func (m *model) markSent(by replica, request ratelimit.Request, at int64) {
 	m.forgetEnd()
 }
 
-// refundable is what can be given back: an event in flight for this delivery, without a post that the caller does not know. It is
-// nil if there is none.
+// refundable is what can be given back: an event in flight for this delivery, without a post that the caller
+// does not know. It is nil if there is none.
 func (m *model) refundable(request ratelimit.Request, known string) *admission {
 	if a := m.inFlight(request); a != nil && (a.posts == 0 || a.post == known) {
 		return a
@@ -355,7 +357,8 @@ const (
 	sentKey     = "sent"
 )
 
-// end is when a key is gone that has to live until the time given: with the next whole millisecond of the server's clock.
+// end is when a key is gone that has to live until the time given: with the next whole millisecond of the
+// server's clock.
 func (m *model) end(at int64) int64 {
 	aged := m.aged()
 	return aged + ((at-aged)/1000+1)*1000

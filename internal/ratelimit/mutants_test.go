@@ -24,10 +24,11 @@ import (
 	"notifier/test/kit"
 )
 
-// A mutant is the product with one mistake. The tests of this package and of the scripts must fail on each (make mutants).
+// A mutant is the product with one mistake. The tests of this package and of the scripts must fail on each
+// (make mutants).
 //
-// The lists name mistakes by file: in «right¦wrong» the right text becomes the wrong one, and the words around it are
-// there to be found exactly once. «right¦wrong¦wrong too» are two mistakes.
+// The lists name mistakes by file: in «right¦wrong» the right text becomes the wrong one, and the words
+// around it are there to be found exactly once. «right¦wrong¦wrong too» are two mistakes.
 type mutant struct{ file, mistake, old, new string }
 
 func allMutants() (all []mutant) {
@@ -58,7 +59,8 @@ func TestEveryMutantFits(t *testing.T) {
 	}
 }
 
-// TestEveryMutantIsCaught runs some of them with -run, for example TestEveryMutantIsCaught/mutant/restore.lua.
+// TestEveryMutantIsCaught runs some of them with -run, for example
+// TestEveryMutantIsCaught/mutant/restore.lua.
 func TestEveryMutantIsCaught(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	kit.Check(t, err)
@@ -124,9 +126,9 @@ func (m mutant) run(t *testing.T, root string) (by string, err error) {
 	}
 }
 
-// The tests are in short form, without those that need a while to start servers. Those that find most at the least cost come
-// first: the examples on the embedded store, the histories on it, then everything on a server. A fixed seed finds the same
-// each time.
+// The tests are in short form, without those that need a while to start servers. Those that find most at the
+// least cost come first: the examples on the embedded store, the histories on it, then everything on a
+// server. A fixed seed finds the same each time.
 const (
 	left      = "TestEveryMutant|Cluster|Sentinel|Primary|Failover|Silent"
 	histories = "^TestTheScriptsDecideLikeTheModel$"
@@ -140,8 +142,9 @@ var parts = [][]string{
 	{"-test.run=" + slow},
 }
 
-// runTests runs the tests with a file replaced, or with none if it is empty: those of this package and, of a script, those of
-// package lua. For a script nothing is compiled: this very program has the tests, and replaces the script when it starts.
+// runTests runs the tests with a file replaced, or with none if it is empty: those of this package and, of a
+// script, those of package lua. For a script nothing is compiled: this very program has the tests, and
+// replaces the script when it starts.
 func runTests(t *testing.T, root, file, mutated string) (output string, passed bool) {
 	replaced := map[string]string{}
 	if file != "" {

@@ -46,7 +46,8 @@ func TestOpenOneServer(t *testing.T) {
 func TestOpenACluster(t *testing.T) {
 	t.Parallel() // a cluster takes two seconds until it is up
 	cluster := redistest.StartCluster(t, 1)
-	client := kit.OpenRedis(t, fmt.Sprintf("redis://%s?addr=%s", cluster.Nodes[0].Addr, kit.FreeAddr(t))) // one of its nodes may be unavailable
+	// one of its nodes may be unavailable
+	client := kit.OpenRedis(t, fmt.Sprintf("redis://%s?addr=%s", cluster.Nodes[0].Addr, kit.FreeAddr(t)))
 	if _, ok := client.(*redis.ClusterClient); !ok {
 		t.Fatalf("addr= makes a %T", client)
 	}

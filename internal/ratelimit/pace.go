@@ -38,8 +38,8 @@ func ParsePace(text string) (Tier, error) {
 	return parseTier(text, paceBounds)
 }
 
-// Turn returns how long it takes until the pace lets the next post to a channel begin, as begin.lua would say; 0:
-// now. The channel is named as in Post. Errors are as for Admit.
+// Turn returns how long it takes until the pace lets the next post to a channel begin, as begin.lua would
+// say; 0: now. The channel is named as in Post. Errors are as for Admit.
 func (l *Limiter) Turn(ctx context.Context, channel string, pace Tier) (time.Duration, error) {
 	if pace.Count == 0 {
 		return 0, nil

@@ -15,9 +15,10 @@ import (
 	"notifier/test/redistest"
 )
 
-// TestPermitsAreAsTheModelGivesThem plays random histories of posts, answers, repeated calls and clock steps, by replicas
-// with different paces, and compares each answer to the microsecond. It needs a clock that stands still between two calls,
-// so it runs on the embedded store; what it finds there the other tests of the pace hold against a redis-server.
+// TestPermitsAreAsTheModelGivesThem plays random histories of posts, answers, repeated calls and clock steps,
+// by replicas with different paces, and compares each answer to the microsecond. It needs a clock that stands
+// still between two calls, so it runs on the embedded store; what it finds there the other tests of the pace
+// hold against a redis-server.
 func TestPermitsAreAsTheModelGivesThem(t *testing.T) {
 	redistest.EachStore(t, func(t *testing.T, _ *redistest.Server) {
 		t.Skip("the clock of a redis-server cannot be set")

@@ -8,8 +8,9 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// paceModel is what begin.lua and answered.lua promise of posts without an event, as plainly as possible: lists that are
-// gone through from their start for every question. Times are microseconds. Nothing is ever removed but what has ended.
+// paceModel is what begin.lua and answered.lua promise of posts without an event, as plainly as possible:
+// lists that are gone through from their start for every question. Times are microseconds. Nothing is ever
+// removed but what has ended.
 type paceModel struct {
 	slots   map[string]map[string]int64 // channel -> name of a post -> its time
 	kept    map[string]map[string]int64 // the same, of slots that are kept for a post
@@ -129,7 +130,8 @@ func (m *paceModel) answered(now int64, a ratelimit.Answer) (ratelimit.PauseScop
 		}
 		for _, scope := range []string{"*", a.Channel} {
 			if m.probes[scope].name == a.Name {
-				delete(m.probes, scope) // with a later refusal it would have gone: so the pause is over, also when the clock was set back
+				// with a later refusal it would have gone: so the pause is over, also when the clock was set back
+				delete(m.probes, scope)
 				delete(m.pauses, scope)
 			}
 		}
@@ -150,8 +152,8 @@ func (m *paceModel) pause(scope string, ends int64) {
 	delete(m.probes, scope)
 }
 
-// revives reports whether a pause that no longer counts would count again if the clock was set back to then. The scripts may
-// have removed it, which is right either way; the model keeps everything.
+// revives reports whether a pause that no longer counts would count again if the clock was set back to then.
+// The scripts may have removed it, which is right either way; the model keeps everything.
 func (m *paceModel) revives(now, then int64) bool {
 	for _, ends := range m.pauses {
 		if ends+60*modelSecond <= now && ends+60*modelSecond > then {

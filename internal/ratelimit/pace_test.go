@@ -66,7 +66,8 @@ func TestSlotCountsFromTheAnswer(t *testing.T) {
 	})
 }
 
-// A post that comes first takes the next slot before everybody who waits for one, and does not have to be lucky.
+// A post that comes first takes the next slot before everybody who waits for one, and does not have to be
+// lucky.
 func TestFirstTakesTheNextSlot(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "2/1m")

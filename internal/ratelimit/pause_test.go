@@ -12,7 +12,8 @@ import (
 	"notifier/test/kit"
 )
 
-// left returns what is left of the pause of a channel, or of the workspace if channel is empty; 0: there is none.
+// left returns what is left of the pause of a channel, or of the workspace if channel is empty; 0: there is
+// none.
 func (c caller) left(channel string) time.Duration {
 	c.t.Helper()
 	pauses, err := c.Pauses(c.t.Context())
@@ -94,7 +95,8 @@ func TestPauseIsSharedAndNeverShortened(t *testing.T) {
 // Two channels of which the one is paused.
 const busy, idle = "C0000BUSY", "C0000IDLE"
 
-// Slack limits each channel: one that it refuses costs the others nothing, whether it has posted much before or nothing.
+// Slack limits each channel: one that it refuses costs the others nothing, whether it has posted much before
+// or nothing.
 func TestRefusedChannelPausesNoOther(t *testing.T) {
 	for _, posts := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d posts before", posts), func(t *testing.T) {

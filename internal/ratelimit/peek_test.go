@@ -12,7 +12,8 @@ import (
 	"notifier/test/redistest"
 )
 
-// TestPeekTellsWhatAdmitWouldDecide: used slots and the time until the next one, for every tier, from reading alone.
+// TestPeekTellsWhatAdmitWouldDecide: used slots and the time until the next one, for every tier, from reading
+// alone.
 func TestPeekTellsWhatAdmitWouldDecide(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("3/30m", "2/30m+1/10s", "deploys=5/1h")
@@ -68,7 +69,8 @@ func TestPeekIsExactToTheMicrosecond(t *testing.T) {
 			{10*time.Minute + 10*time.Second - early, 2, early},
 			{10*time.Minute + 10*time.Second, 1, 0},
 		}},
-		"fixed, among exact ones": {"2/10m:fixed+9/1h", []time.Duration{0, 4 * time.Minute}, []shown{ // one in its first microsecond
+		// one in its first microsecond
+		"fixed, among exact ones": {"2/10m:fixed+9/1h", []time.Duration{0, 4 * time.Minute}, []shown{
 			{4 * time.Minute, 2, 6 * time.Minute},
 			{10*time.Minute - early, 2, early},
 			{10 * time.Minute, 0, 0},

@@ -37,7 +37,8 @@ func TestRefundGivesSlotsBackOnce(t *testing.T) {
 	})
 }
 
-// An event whose message was purged is never settled. Its record goes once it is out of every possible window.
+// An event whose message was purged is never settled. Its record goes once it is out of every possible
+// window.
 func TestUnsettledRecordIsForgottenAfterAMonth(t *testing.T) {
 	eachLimiter(t, "1000/744h", "1000/744h", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(event("purged", "a"))

@@ -13,7 +13,8 @@ import (
 	"notifier/test/kit"
 )
 
-// expectRefusal compares a refusal whole. frees is the time, by the server's clock, at which the event would fit.
+// expectRefusal compares a refusal whole. frees is the time, by the server's clock, at which the event would
+// fit.
 func expectRefusal(t *testing.T, s *store, got ratelimit.Decision, outcome ratelimit.Outcome, tier string, used int, frees int64) {
 	t.Helper()
 	clock, _ := s.clock(t)

@@ -10,8 +10,8 @@ import (
 	"notifier/test/redistest"
 )
 
-// Between a call and its answer a connection can break at any point. The client then makes the call a second time by
-// itself, and the worker as often as it takes; neither can know whether the script has run.
+// Between a call and its answer a connection can break at any point. The client then makes the call a second
+// time by itself, and the worker as often as it takes; neither can know whether the script has run.
 
 // loose is a store that is asked through a proxy which breaks calls, with all scripts loaded.
 func loose(t *testing.T) (*store, caller, *redistest.Proxy) {
@@ -115,8 +115,8 @@ func TestRepeatedCallChargesOnce(t *testing.T) {
 	}
 }
 
-// A server that stalls has what it was asked in its sockets, and runs it when it goes on, after all callers have given
-// up.
+// A server that stalls has what it was asked in its sockets, and runs it when it goes on, after all callers
+// have given up.
 func TestStalledServerChargesOnce(t *testing.T) {
 	t.Parallel()
 	s := onProcess(t)

@@ -77,10 +77,12 @@ func TestReservesShowWhatIsKept(t *testing.T) {
 	})
 }
 
-// What counts as used is the same for who asks as for who decides: the next event of another category shows what is kept.
+// What counts as used is the same for who asks as for who decides: the next event of another category shows
+// what is kept.
 func TestReservesAgreeWithDecisions(t *testing.T) {
 	for name, c := range map[string]struct {
-		global, category, stored string // stored: under which limit of the category the events were counted; empty: this one
+		// stored: under which limit of the category the events were counted; empty: this one
+		global, category, stored string
 		after                    time.Duration
 		kept                     int
 	}{
@@ -117,7 +119,8 @@ func TestReservesAgreeWithDecisions(t *testing.T) {
 	}
 }
 
-// Slots are kept in each tier that has more than are reserved, and what is known of them is about the longest of these.
+// Slots are kept in each tier that has more than are reserved, and what is known of them is about the longest
+// of these.
 func TestReservedTier(t *testing.T) {
 	for global, want := range map[string]string{
 		"100/30m": "100/30m", "1/5s+100/30m": "100/30m", "100/30m+1/5s": "100/30m", "50/10m+100/30m+20/1m": "100/30m", "100/30m+7/24h": "100/30m",
@@ -135,8 +138,8 @@ func TestReservedTier(t *testing.T) {
 	}
 }
 
-// What others have reserved is kept for them again once they have used it and it leaves the window: the wait is a lower bound
-// although nothing is kept now.
+// What others have reserved is kept for them again once they have used it and it leaves the window: the wait
+// is a lower bound although nothing is kept now.
 func TestWaitBesideAReserveIsALowerBound(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 5}), day)
@@ -155,8 +158,8 @@ func TestWaitBesideAReserveIsALowerBound(t *testing.T) {
 	})
 }
 
-// The tier that is last to have room by now may not be the last in the end: the wait is a lower bound if it is one in any tier
-// that refuses.
+// The tier that is last to have room by now may not be the last in the end: the wait is a lower bound if it
+// is one in any tier that refuses.
 func TestLowerBoundOfAnyTierHolds(t *testing.T) {
 	for name, rules := range map[string]ratelimit.Rules{
 		"another scope": reserving("10/30m", "20/1h+6/2h", map[string]int{"payments": 5}),

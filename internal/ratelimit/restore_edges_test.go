@@ -120,7 +120,8 @@ func TestAPostIsRememberedLongerThanItsAdmission(t *testing.T) {
 	})
 }
 
-// An event that was refunded elsewhere, and then admitted anew and refunded here, is not in flight again by its first admission.
+// An event that was refunded elsewhere, and then admitted anew and refunded here, is not in flight again by
+// its first admission.
 func TestAnEarlierAdmissionIsNotInFlightAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
@@ -192,7 +193,8 @@ func TestTimesFarAheadAreNotPutBack(t *testing.T) {
 	})
 }
 
-// What the store has that is later stays: a mark, a time of sending, the record of a later post, an event admitted anew.
+// What the store has that is later stays: a mark, a time of sending, the record of a later post, an event
+// admitted anew.
 func TestPuttingBackReplacesNothingLater(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), day)

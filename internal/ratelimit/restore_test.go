@@ -241,7 +241,8 @@ func TestPuttingBackTwiceChangesNothing(t *testing.T) {
 	}
 }
 
-// An event that was redelivered to another replica is remembered by both, and put back once where nothing was lost.
+// An event that was redelivered to another replica is remembered by both, and put back once where nothing was
+// lost.
 func TestARedeliveredEventIsPutBackOnce(t *testing.T) {
 	for name, limit := range forms {
 		t.Run(name, func(t *testing.T) {
@@ -616,7 +617,8 @@ func TestStoreWithoutATokenIsClosedForItsQuarantine(t *testing.T) {
 	})
 }
 
-// A store that gets a new token forgets replicas that no window can have anything of: their names differ from start to start.
+// A store that gets a new token forgets replicas that no window can have anything of: their names differ from
+// start to start.
 func TestANewTokenForgetsReplicasThatAreLongGone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		ctx, now := t.Context(), s.Time(t.Context()).Val()

@@ -8,7 +8,8 @@ import (
 	"notifier/test/kit"
 )
 
-// A replica with shorter windows removes what they do not have, but no key ends earlier than another replica asked for.
+// A replica with shorter windows removes what they do not have, but no key ends earlier than another replica
+// asked for.
 func TestShorterWindowsShortenNoExpiry(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		long := s.limiter(t, kit.Rules("100/2h", "10/1h", ""), 48*time.Hour)

@@ -8,7 +8,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// What Rooms says of a category is what the next decision about it says: which tier has no room, what is kept, and until when.
+// What Rooms says of a category is what the next decision about it says: which tier has no room, what is
+// kept, and until when.
 func TestRoomsAgreeWithDecisions(t *testing.T) {
 	for _, test := range []struct {
 		name, global string

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// playHistories is how many random histories rapid plays of each kind where neither the command line nor -short says how many.
-// "make prove" plays more.
+// playHistories is how many random histories rapid plays of each kind where neither the command line nor
+// -short says how many. "make prove" plays more.
 func playHistories(n string) {
 	chosen := testing.Short()
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "rapid.checks" })

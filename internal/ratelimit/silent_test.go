@@ -54,7 +54,8 @@ func startSentinel(t *testing.T, primary string) *sentinel {
 // url is what REDIS_URL would be.
 func (s *sentinel) url() string { return "redis://" + s.addr + "/0?master_name=main" }
 
-// deaf is the address of a host that does not even refuse connections, as one without power: the queue of its port is full.
+// deaf is the address of a host that does not even refuse connections, as one without power: the queue of its
+// port is full.
 func deaf(t *testing.T) string {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -77,7 +78,8 @@ func deaf(t *testing.T) string {
 	return ""
 }
 
-// The host of the old primary has lost its power. A replica that tries to connect to it notices the new primary while that is closed.
+// The host of the old primary has lost its power. A replica that tries to connect to it notices the new
+// primary while that is closed.
 func TestDeadHostIsGivenUpInTime(t *testing.T) {
 	t.Parallel()
 	old, promoted := redistest.StartProcess(t).Healed(t, "n"), redistest.StartProcess(t)

@@ -15,7 +15,8 @@ import (
 
 func zAt(score int64, member string) redis.Z { return redis.Z{Score: float64(score), Member: member} }
 
-// Nothing is charged, stored, removed or kept alive longer by events that are not admitted, however many come.
+// Nothing is charged, stored, removed or kept alive longer by events that are not admitted, however many
+// come.
 func TestRefusedEventsStoreNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("8/30m+5/1s", "4/10m", "short=1/1m"), day)
@@ -68,8 +69,8 @@ func TestEveryKeyExpires(t *testing.T) {
 	})
 }
 
-// A category that is always busy keeps its key alive; what is out of its window goes with the next admissions, a bounded
-// number with each of them.
+// A category that is always busy keeps its key alive; what is out of its window goes with the next
+// admissions, a bounded number with each of them.
 func TestAdmissionsTrimTheLog(t *testing.T) {
 	eachLimiter(t, "5000/30m", "5000/10m", func(t *testing.T, s *store, limiter caller) {
 		for i := range 5 {
@@ -163,7 +164,8 @@ func TestCostlyEventTakesAllItsSlots(t *testing.T) {
 		if got := limiter.one(costing(event("x", "a"), 801)); got.Outcome != ratelimit.Category || got.Used != 1000 {
 			t.Errorf("%+v", got)
 		}
-		limiter.refund(big)                              // a busy host may make the client ask twice, and the second answer is that nothing is left
+		// a busy host may make the client ask twice, and the second answer is that nothing is left
+		limiter.refund(big)
 		s.Del(t.Context(), "{n}:categories", "{n}:meta") // they show only that there was an admission, and when
 		if left := s.contents(t); left != "" {
 			t.Errorf("a refund left something behind:\n%s", left)

@@ -23,8 +23,8 @@ import (
 // day is the dedupe window of most tests.
 const day = 24 * time.Hour
 
-// store is an empty Redis of a test's own: a redis-server process, a Cluster, or the embedded store. The client is one
-// of the server that keeps all keys of namespace "n".
+// store is an empty Redis of a test's own: a redis-server process, a Cluster, or the embedded store. The
+// client is one of the server that keeps all keys of namespace "n".
 type store struct {
 	*redis.Client
 	server   *redistest.Server    // nil on the embedded store
@@ -43,7 +43,8 @@ func eachStore(t *testing.T, test func(t *testing.T, s *store)) {
 	}, func(t *testing.T, embedded *miniredis.Miniredis) { test(t, newEmbedded(t, embedded)) })
 }
 
-// eachLimiter runs a test on each kind of store with a limiter under a global limit and one for each category.
+// eachLimiter runs a test on each kind of store with a limiter under a global limit and one for each
+// category.
 func eachLimiter(t *testing.T, global, category string, test func(t *testing.T, s *store, limiter caller)) {
 	t.Helper()
 	eachStore(t, func(t *testing.T, s *store) { test(t, s, s.limiter(t, kit.Rules(global, category, ""), day)) })
@@ -55,7 +56,8 @@ func onServer(t testing.TB, server *redistest.Server) *store {
 	return &store{Client: server.ClientFor(t, "{n}"), server: server, replies: &replies{}}
 }
 
-// onProcess starts a redis-server process for a test that stops it, starts it again or sets it up in its own way.
+// onProcess starts a redis-server process for a test that stops it, starts it again or sets it up in its own
+// way.
 func onProcess(t testing.TB, extra ...string) *store {
 	t.Helper()
 	return onServer(t, redistest.StartProcess(t, extra...))
@@ -70,17 +72,17 @@ func newEmbedded(t *testing.T, embedded *miniredis.Miniredis) *store {
 	return s
 }
 
-// startAt sets the clock of an embedded store that is empty: so long after a certain moment, whose odd microseconds would
-// show where a time loses its tail.
+// startAt sets the clock of an embedded store that is empty: so long after a certain moment, whose odd
+// microseconds would show where a time loses its tail.
 func (s *store) startAt(after time.Duration) {
 	s.now = time.Date(2026, 11, 20, 4, 39, 1, 123457000, time.UTC).Add(after)
 	s.embedded.SetTime(s.now)
 }
 
-// age makes everything stored older by ARGV[1] microseconds: entries, records, the pause and what is left of each
-// key's life. A negative number makes it younger. A sorted set's life keeps its length in whole milliseconds, counted
-// from its newest entry, as the scripts write it.
-// All scores are times; of names none is one, those of buckets are numbers of slots.
+// age makes everything stored older by ARGV[1] microseconds: entries, records, the pause and what is left of
+// each key's life. A negative number makes it younger. A sorted set's life keeps its length in whole
+// milliseconds, counted from its newest entry, as the scripts write it. All scores are times; of names none
+// is one, those of buckets are numbers of slots.
 var age = redis.NewScript(`
 local shift = tonumber(ARGV[1])
 local function aged(time) return string.format('%.0f', tonumber(time) - shift) end
@@ -124,8 +126,9 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   if expires > 0 then redis.call('PEXPIREAT', key, string.format('%.0f', expires - earlier)) end
 end`)
 
-// advance lets d pass at once, or steps the clock back when d is negative. The embedded store's clock can be set. A
-// redis-server's cannot, so there everything in it gets older instead, which no script can tell from waiting.
+// advance lets d pass at once, or steps the clock back when d is negative. The embedded store's clock can be
+// set. A redis-server's cannot, so there everything in it gets older instead, which no script can tell from
+// waiting.
 func (s *store) advance(t testing.TB, d time.Duration) {
 	t.Helper()
 	d = d.Truncate(time.Microsecond)
@@ -143,7 +146,8 @@ func (s *store) advance(t testing.TB, d time.Duration) {
 	}
 }
 
-// replies is a hook that keeps the latest reply of a script as it came, with the times that a Decision leaves out.
+// replies is a hook that keeps the latest reply of a script as it came, with the times that a Decision leaves
+// out.
 type replies struct {
 	mu     sync.Mutex
 	latest any
@@ -174,7 +178,8 @@ func (s *store) latest() any {
 	return s.replies.latest
 }
 
-// clock is what the latest decision says of its time: TIME itself, and by how much the deciding clock was ahead of it.
+// clock is what the latest decision says of its time: TIME itself, and by how much the deciding clock was
+// ahead of it.
 func (s *store) clock(t testing.TB) (clock, lag int64) {
 	t.Helper()
 	reply := s.latest()
@@ -242,8 +247,9 @@ type caller struct {
 	t testing.TB
 }
 
-// connect makes one more client of the store, as a replica would. See replies. The embedded store computes in this process,
-// so on a busy machine an answer of it may take longer than the product waits for one; that is not what tests are about.
+// connect makes one more client of the store, as a replica would. See replies. The embedded store computes in
+// this process, so on a busy machine an answer of it may take longer than the product waits for one; that is
+// not what tests are about.
 func (s *store) connect(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	var client redis.UniversalClient

@@ -18,8 +18,9 @@ const (
 	stormPosts  = 100
 )
 
-// TestNoStormIsRefused plays storms of 100 events for one channel, by three replicas with four posts in flight each, to a
-// Slack that answers late, now and then by seconds, and counts a post at any moment before its answer.
+// TestNoStormIsRefused plays storms of 100 events for one channel, by three replicas with four posts in
+// flight each, to a Slack that answers late, now and then by seconds, and counts a post at any moment before
+// its answer.
 func TestNoStormIsRefused(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) { playStorms(t, s, 0, 3) })
 }
@@ -108,7 +109,8 @@ func (w *storm) ask(c caller, name string) {
 	}
 }
 
-// slack counts a post, or refuses it. The clock of a redis-server runs on while its store is aged, and Slack's with it.
+// slack counts a post, or refuses it. The clock of a redis-server runs on while its store is aged, and
+// Slack's with it.
 func (w *storm) slack() {
 	recent, now := 0, w.now
 	if w.s.server != nil {

@@ -27,7 +27,8 @@ func temporaryLimits(pairs ...string) ratelimit.Temporary {
 	return limits
 }
 
-// Each scope takes its temporary limit, before every override, and its own again afterwards; what was taken counts in both.
+// Each scope takes its temporary limit, before every override, and its own again afterwards; what was taken
+// counts in both.
 func TestTemporaryLimits(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("100/30m", "3/30m", "a.>=2/30m,a.b=1/30m")
@@ -166,7 +167,8 @@ func TestTemporaryLimitOfAGroup(t *testing.T) {
 	})
 }
 
-// A call has the rules of its own scopes alone: however many limits there are for others, Redis is sent as much.
+// A call has the rules of its own scopes alone: however many limits there are for others, Redis is sent as
+// much.
 func TestLimitsOfOthersCostNothing(t *testing.T) {
 	limiter := newLimiter(t, redistest.Start(t), kit.Rules("1000/30m", "1000/30m", "a.>=900/30m"), day)
 	batch := []ratelimit.Request{event("e", "a.x"), event("e", "b")}

@@ -104,7 +104,8 @@ func TestTraceFindsEveryEventWithTheID(t *testing.T) {
 	})
 }
 
-// An event is found without its category for as long as it is known: by what was admitted long ago and sent late, too.
+// An event is found without its category for as long as it is known: by what was admitted long ago and sent
+// late, too.
 func TestTraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("1000/30m", "1000/30m", ""), 2*time.Hour)

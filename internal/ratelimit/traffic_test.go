@@ -23,14 +23,15 @@ func atoi(t *testing.T, digits string) int {
 	return number
 }
 
-// hot is how many events of the category "hot" are allowed in traffic, which asks for more; nothing else is scarce.
+// hot is how many events of the category "hot" are allowed in traffic, which asks for more; nothing else is
+// scarce.
 const hot = 60
 
 var trafficRules = kit.Rules("1000000/30m", "1000000/30m", "hot="+strconv.Itoa(hot)+"/30m")
 
-// traffic is what some replicas do to a store that is being worked on: each asks without a pause, for new events and
-// again for old ones, and asks again for what could not be decided, as the worker does. Every answer is held against
-// what that replica was told before.
+// traffic is what some replicas do to a store that is being worked on: each asks without a pause, for new
+// events and again for old ones, and asks again for what could not be decided, as the worker does. Every
+// answer is held against what that replica was told before.
 type traffic struct {
 	t        *testing.T
 	calls    []atomic.Int64 // that came back, with an answer or an error, by replica
@@ -145,8 +146,8 @@ func (r *traffic) more(calls int64) {
 	}
 }
 
-// end waits until something was refused, stops the replicas and compares the answers that they got with what the store has
-// charged. The store's client is that of the server which has the keys now.
+// end waits until something was refused, stops the replicas and compares the answers that they got with what
+// the store has charged. The store's client is that of the server which has the keys now.
 func (r *traffic) end(s *store) {
 	r.t.Helper()
 	kit.Eventually(r.t, "an event has been refused", func() bool { return r.refused.Load() > 0 || r.t.Failed() })

@@ -1,5 +1,5 @@
-// Package redact shows addresses without the secrets that a URL can hold: users, passwords, tokens, secret paths. What
-// cannot be parsed becomes a question mark, because a secret may be anywhere in it.
+// Package redact shows addresses without the secrets that a URL can hold: users, passwords, tokens, secret
+// paths. What cannot be parsed becomes a question mark, because a secret may be anywhere in it.
 //
 // It is a leaf, and knows no setting and no connection.
 package redact
@@ -33,8 +33,8 @@ func Host(raw string) string {
 	return parsed.Scheme + "://" + parsed.Host
 }
 
-// API is Host with the path, so that one which is wrong is seen: of lower-case words alone, such as /api/. A part of it that could be
-// a secret is shown as "...".
+// API is Host with the path, so that one which is wrong is seen: of lower-case words alone, such as /api/. A
+// part of it that could be a secret is shown as "...".
 func API(raw string) string {
 	shown := Host(raw)
 	parsed, err := url.Parse(raw)
@@ -53,7 +53,8 @@ func API(raw string) string {
 // longestWord is how many letters a part of a path has that is certainly no secret.
 const longestWord = 12
 
-// Redis keeps what names the servers and the database in a Redis URL. The other parameters can hold passwords.
+// Redis keeps what names the servers and the database in a Redis URL. The other parameters can hold
+// passwords.
 func Redis(raw string) string {
 	parsed, err := url.Parse(raw)
 	if err != nil || parsed.Host == "" {
@@ -63,7 +64,8 @@ func Redis(raw string) string {
 	separator := "?"
 	for _, name := range []string{"master_name", "addr"} {
 		for _, value := range parsed.Query()[name] {
-			shown += separator + name + "=" + value[strings.LastIndex(value, "@")+1:] // without a user that was put before it by mistake
+			// without a user that was put before it by mistake
+			shown += separator + name + "=" + value[strings.LastIndex(value, "@")+1:]
 			separator = "&"
 		}
 	}

@@ -11,30 +11,53 @@ const hidden = "[redacted]"
 // longestHost is the longest name of a host, in bytes.
 const longestHost = 253
 
-// What a source can have that is nobody's business. Each is looked for only where a text has one of its marks: a source is
-// read with every event.
+// What a source can have that is nobody's business. Each is looked for only where a text has one of its
+// marks: a source is read with every event.
 var (
 	word       = regexp.MustCompile(`\S+`)
 	hookHost   = regexp.MustCompile(`(?i)((?:^|[^a-z0-9.-])hooks\.[a-z0-9.-]+(?::\d+)?|/webhooks?(?:b2)?)/\S+`)
 	relQuery   = regexp.MustCompile(`[?#][^\s?#]*=\S*`)
 	plainUser  = regexp.MustCompile(`[^\s/@,;]*:[^\s/@]+@`)
-	namedValue = regexp.MustCompile(`(?i)((?:token|secret|passw(?:or)?d|passwd|pwd|api[_-]?key|access[_-]?key|private[_-]?key|auth|authorization|signature|sig|credentials?|session(?:_?id)?)` +
-		`(?:\s*=\s*["']?|["']\s*:\s*["']?|:\s+["']?)(?:bearer\s+|basic\s+)?)[^\s,;"'&]+`)
-	knownToken = regexp.MustCompile(`xox[a-z](?:\.xox[a-z])?-[\w-]+|xapp-[\w-]+|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|A[KS]IA[0-9A-Z]{16}` +
-		`|eyJ[\w-]{8,}\.[\w.-]+|sk_live_\w+|npm_\w{30,}|AIza[\w-]{35}|bot\d{6,}:[\w-]{30,}|\bT[A-Z0-9]{8,}/B[A-Z0-9]{8,}/\w{16,}` +
-		`|-----BEGIN .*|(?i:bearer|basic)\s+[\w.~+/=-]{16,}`)
+	namedValue = regexp.MustCompile(
+		`(?i)((?:token|secret|passw(?:or)?d|passwd|pwd|api[_-]?key|access[_-]?key|private[_-]?key|auth|authorization|signature|sig|credentials?|session(?:_?id)?)` +
+			`(?:\s*=\s*["']?|["']\s*:\s*["']?|:\s+["']?)(?:bearer\s+|basic\s+)?)[^\s,;"'&]+`,
+	)
+	knownToken = regexp.MustCompile(
+		`xox[a-z](?:\.xox[a-z])?-[\w-]+|xapp-[\w-]+|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|A[KS]IA[0-9A-Z]{16}` +
+			`|eyJ[\w-]{8,}\.[\w.-]+|sk_live_\w+|npm_\w{30,}|AIza[\w-]{35}|bot\d{6,}:[\w-]{30,}|\bT[A-Z0-9]{8,}/B[A-Z0-9]{8,}/\w{16,}` +
+			`|-----BEGIN .*|(?i:bearer|basic)\s+[\w.~+/=-]{16,}`,
+	)
 
 	namedMarks = []string{"=", ": ", `":`, `':`, `" :`}
-	tokenMarks = []string{"xox", "xapp-", "gh", "glpat-", "KIA", "SIA", "eyJ", "sk_live_", "npm_", "AIza", "bot", "/B", "-----BEGIN", "earer", "asic", "EARER", "ASIC"}
+	tokenMarks = []string{
+		"xox",
+		"xapp-",
+		"gh",
+		"glpat-",
+		"KIA",
+		"SIA",
+		"eyJ",
+		"sk_live_",
+		"npm_",
+		"AIza",
+		"bot",
+		"/B",
+		"-----BEGIN",
+		"earer",
+		"asic",
+		"EARER",
+		"ASIC",
+	}
 
 	// opaque are schemes of names with an @ in them that is not about a user.
 	opaque = []string{"mailto:", "urn:", "acct:", "xmpp:", "sip:", "sips:", "did:", "tag:"}
 )
 
-// Source is the name of who has caused an event, as a publisher gives it, without what may be a secret: the user and the query of
-// a URL, the path of a webhook, passwords in front of a host, values called token, password and the like, and tokens of a known
-// form. It takes time in proportion to the text: bound that first. whole is false where the text was cut off: then what may
-// be the beginning of a password is a secret, too.
+// Source is the name of who has caused an event, as a publisher gives it, without what may be a secret: the
+// user and the query of a URL, the path of a webhook, passwords in front of a host, values called token,
+// password and the like, and tokens of a known form. It takes time in proportion to the text: bound that
+// first. whole is false where the text was cut off: then what may be the beginning of a password is a secret,
+// too.
 func Source(text string, whole bool) string {
 	if strings.Contains(text, "://") {
 		text = word.ReplaceAllStringFunc(text, urlWord)
@@ -61,7 +84,11 @@ func Source(text string, whole bool) string {
 	if containsAny(text, tokenMarks) {
 		text = knownToken.ReplaceAllString(text, hidden)
 	}
-	if colon := strings.LastIndexByte(text, ':'); !whole && colon >= 0 && !strings.ContainsAny(text[colon:], " /") {
+	if colon := strings.LastIndexByte(
+		text,
+		':',
+	); !whole && colon >= 0 &&
+		!strings.ContainsAny(text[colon:], " /") {
 		text = text[:colon+1] + hidden
 	}
 	return text
@@ -76,8 +103,8 @@ func containsAny(text string, marks []string) bool {
 	return false
 }
 
-// urlWord is a word without the users and the query of the URLs in it. Of what has no valid host everything after the scheme may
-// be a part of a password, one with a slash in it, say.
+// urlWord is a word without the users and the query of the URLs in it. Of what has no valid host everything
+// after the scheme may be a part of a password, one with a slash in it, say.
 func urlWord(text string) string {
 	var shown strings.Builder
 	for {
@@ -123,7 +150,8 @@ func validHost(host string) bool {
 	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') {
 		name, port = host[:colon], host[colon+1:]
 	}
-	return len(name) <= longestHost && strings.Trim(port, "0123456789") == "" && (strings.HasPrefix(name, "[") || !strings.Contains(name, ":"))
+	return len(name) <= longestHost && strings.Trim(port, "0123456789") == "" &&
+		(strings.HasPrefix(name, "[") || !strings.Contains(name, ":"))
 }
 
 // withoutQuery cuts a URL before its query, and before a fragment that looks like one.

@@ -42,8 +42,8 @@ func parseTLS(problems *Problems, prefix, ca, cert, key string) *tls.Config {
 	return config
 }
 
-// parseNATSAuth reads the files that authenticate notifier to NATS. They are read again at each connection, so that they
-// may be renewed.
+// parseNATSAuth reads the files that authenticate notifier to NATS. They are read again at each connection,
+// so that they may be renewed.
 func parseNATSAuth(problems *Problems, credsFile, nkeyFile string) *natsAuth {
 	auth := &natsAuth{}
 	if credsFile != "" && nkeyFile != "" {

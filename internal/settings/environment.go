@@ -9,8 +9,9 @@ import (
 	"github.com/kelseyhightower/envconfig"
 )
 
-// Environment is every setting as text, in the order of docs/configuration.md. The tags are the one list of names and
-// defaults, and of those that must not be shown as they are (origin.go). Parse turns the texts into values.
+// Environment is every setting as text, in the order of docs/configuration.md. The tags are the one list of
+// names and defaults, and of those that must not be shown as they are (origin.go). Parse turns the texts into
+// values.
 type Environment struct {
 	NATSURL             string `envconfig:"NATS_URL" default:"nats://127.0.0.1:4222" shown:"servers"`
 	NATSMode            string `envconfig:"NATS_MODE"` // of v0.1.0
@@ -93,9 +94,9 @@ func IsSet(name string) bool { return os.Getenv(name) != "" || fileOf(name) != "
 // fileOf is the file that holds the value of a variable; empty: none.
 func fileOf(name string) string { return os.Getenv(name + "_FILE") }
 
-// Read reads every variable, from the environment or from the file that X_FILE names, and notes what cannot be read. A
-// variable that is set to the empty string counts as not set, because docker-compose passes unset variables on as empty
-// ones.
+// Read reads every variable, from the environment or from the file that X_FILE names, and notes what cannot
+// be read. A variable that is set to the empty string counts as not set, because docker-compose passes unset
+// variables on as empty ones.
 func Read(problems *Problems) Environment {
 	env, _ := read(problems)
 	return env
@@ -175,20 +176,29 @@ func unknownIn(origins []Origin) []UnknownVariable {
 	return unknownVariables(names, set)
 }
 
-// bare is a value without what surrounds it by mistake: programs that read files of variables differ in what they take off. It
-// is noted, and the rest judged as if it had been written like that.
+// bare is a value without what surrounds it by mistake: programs that read files of variables differ in what
+// they take off. It is noted, and the rest judged as if it had been written like that.
 func bare(problems *Problems, name, value string) string {
 	if rest, found := strings.CutPrefix(value, "\ufeff"); found {
-		problems.Add(name, "begins with a byte order mark, which cannot be seen; expected none: save the file as UTF-8 without it")
+		problems.Add(
+			name,
+			"begins with a byte order mark, which cannot be seen; expected none: save the file as UTF-8 without it",
+		)
 		value = rest
 	}
 	if rest := strings.TrimRight(value, "\r\n"); rest != value {
-		problems.Add(name, "ends with a line end, as those of files that were written on Windows do; expected none: convert the file with dos2unix")
+		problems.Add(
+			name,
+			"ends with a line end, as those of files that were written on Windows do; expected none: convert the file with dos2unix",
+		)
 		value = rest
 	}
 	for _, quote := range []string{`"`, "'", "`"} {
 		if len(value) >= 2 && strings.HasPrefix(value, quote) && strings.HasSuffix(value, quote) {
-			problems.Add(name, "begins and ends with a quotation mark; expected none: docker run --env-file, systemd's and other files keep them as part of the value")
+			problems.Add(
+				name,
+				"begins and ends with a quotation mark; expected none: docker run --env-file, systemd's and other files keep them as part of the value",
+			)
 			return value[1 : len(value)-1]
 		}
 	}

@@ -20,12 +20,12 @@ func (e ExposedFile) String() string {
 // secretPaths are the settings that are paths of secrets themselves.
 var secretPaths = []string{"NATS_CREDS_FILE", "NATS_NKEY_FILE", "NATS_TLS_KEY", "REDIS_TLS_KEY"}
 
-// othersMayUse are the permissions to read and to write for those who are neither owner nor in the group. A group may be how a
-// secret gets to a user that owns no files (fsGroup in Kubernetes).
+// othersMayUse are the permissions to read and to write for those who are neither owner nor in the group. A
+// group may be how a secret gets to a user that owns no files (fsGroup in Kubernetes).
 const othersMayUse fs.FileMode = 0o006
 
-// exposed lists the files of secrets that others may use. Of a file that cannot be looked at nothing is known: reading it has
-// failed as well, and is among the problems.
+// exposed lists the files of secrets that others may use. Of a file that cannot be looked at nothing is
+// known: reading it has failed as well, and is among the problems.
 func exposed(origins []Origin) []ExposedFile {
 	var list []ExposedFile
 	look := func(variable, path string) {

@@ -10,7 +10,8 @@ import (
 	"notifier/test/kit"
 )
 
-// A secret that other users may read is named, whichever way a setting gets to it; one that its group may read is not.
+// A secret that other users may read is named, whichever way a setting gets to it; one that its group may
+// read is not.
 func TestSecretFilesThatOthersMayUseAreFound(t *testing.T) {
 	for _, test := range []struct {
 		mode os.FileMode

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// hint is what is most likely the matter with the value of a variable that has a problem; empty: nobody knows. It follows the
-// problem on its line. These are the mistakes that people make often, or cannot see; for all others the line says what was
-// expected. Hints about a secret show nothing of it.
+// hint is what is most likely the matter with the value of a variable that has a problem; empty: nobody
+// knows. It follows the problem on its line. These are the mistakes that people make often, or cannot see;
+// for all others the line says what was expected. Hints about a secret show nothing of it.
 func hint(variable, value string) string {
 	isLimit := strings.HasPrefix(variable, "LIMIT_") || variable == "SLACK_PACE"
 	if r := lookalike(value); r != 0 {
@@ -56,10 +56,15 @@ func hidden(variable string) bool {
 	return !found || field.Tag.Get("shown") != ""
 }
 
-// lookalike is the first character that input methods, word processors and web pages put in place of one of ASCII; 0: none.
+// lookalike is the first character that input methods, word processors and web pages put in place of one of
+// ASCII; 0: none.
 func lookalike(value string) rune {
 	for _, r := range value {
-		if r >= 0xFF01 && r <= 0xFF5E || strings.ContainsRune("\u00a0\u2007\u202f\u3000\u200b\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u2010\u2011\u2012\u2013\u2014\u2044\u2215\u2217", r) {
+		if r >= 0xFF01 && r <= 0xFF5E ||
+			strings.ContainsRune(
+				"\u00a0\u2007\u202f\u3000\u200b\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u2010\u2011\u2012\u2013\u2014\u2044\u2215\u2217",
+				r,
+			) {
 			return r
 		}
 	}
@@ -78,8 +83,8 @@ func badUser(value string) bool {
 
 var notOfBots = regexp.MustCompile(`(?i)^(https?://|hooks\.slack\.com|xapp-|xoxe|xox[cds]-|slack_bot_token=)`)
 
-// mayBeBots reports whether a worker may be able to post with a token. One of a person (xoxp-) can. One of token rotation
-// (xoxe.xoxb-) may have expired, and Slack says so.
+// mayBeBots reports whether a worker may be able to post with a token. One of a person (xoxp-) can. One of
+// token rotation (xoxe.xoxb-) may have expired, and Slack says so.
 func mayBeBots(token string) bool {
 	return strings.HasPrefix(token, "xoxe.xoxb-") || !notOfBots.MatchString(token)
 }

@@ -14,9 +14,13 @@ import (
 // limitVariables are what LoadLimits reads, and can replace.
 func limitVariables(env *Environment) map[string]*string {
 	return map[string]*string{
-		"LIMIT_GLOBAL": &env.LimitGlobal, "LIMIT_CATEGORY": &env.LimitCategory, "LIMIT_OVERRIDES": &env.LimitOverrides,
-		"LIMIT_GROUP": &env.LimitGroup, "LIMIT_GROUP_OVERRIDES": &env.LimitGroupOverrides, "LIMIT_RESERVE": &env.LimitReserve,
-		"DEDUPE_WINDOW": &env.DedupeWindow,
+		"LIMIT_GLOBAL":          &env.LimitGlobal,
+		"LIMIT_CATEGORY":        &env.LimitCategory,
+		"LIMIT_OVERRIDES":       &env.LimitOverrides,
+		"LIMIT_GROUP":           &env.LimitGroup,
+		"LIMIT_GROUP_OVERRIDES": &env.LimitGroupOverrides,
+		"LIMIT_RESERVE":         &env.LimitReserve,
+		"DEDUPE_WINDOW":         &env.DedupeWindow,
 	}
 }
 
@@ -45,7 +49,12 @@ func parseRoutes(problems *Problems, text string) pattern.Table[string] {
 	problems.addEach("SLACK_ROUTES", err)
 	for name, channel := range routes.All() {
 		if strings.ContainsAny(channel, " \t") {
-			problems.Add("SLACK_ROUTES", "%s: %q, expected one channel such as C0123 or #alerts, without white space", name, channel)
+			problems.Add(
+				"SLACK_ROUTES",
+				"%s: %q, expected one channel such as C0123 or #alerts, without white space",
+				name,
+				channel,
+			)
 		} else if isPerson(channel) {
 			problems.Add("SLACK_ROUTES", "%s: %q "+namesPerson, name, channel)
 		}
@@ -63,14 +72,20 @@ var userID = regexp.MustCompile(`^[UW][0-9A-Z]{7,}$`)
 // namesPerson is what is wrong with such a channel.
 const namesPerson = "names a person, expected a channel ID such as C0123 or a name such as #alerts"
 
-// checkNames notes the names and patterns that match no category of NATS_SUBJECT, and those that are whole subjects.
+// checkNames notes the names and patterns that match no category of NATS_SUBJECT, and those that are whole
+// subjects.
 func checkNames(problems *Problems, s Settings) {
 	subject := s.NATS.Pattern
 	check := func(variable, name string) {
 		if meant, found := subject.Repeated(name); found {
 			problems.Add(variable, "%s repeats the prefix of NATS_SUBJECT %q; expected %s", name, subject, meant)
 		} else if !subject.Gives(name) {
-			problems.Add(variable, "%s never matches, because the categories of NATS_SUBJECT %q are one token; expected a name or pattern without dots", name, subject)
+			problems.Add(
+				variable,
+				"%s never matches, because the categories of NATS_SUBJECT %q are one token; expected a name or pattern without dots",
+				name,
+				subject,
+			)
 		}
 	}
 	for name := range s.Store.Limits.Overrides.All() {

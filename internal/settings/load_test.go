@@ -76,7 +76,8 @@ func TestLimitsInstead(t *testing.T) {
 	}
 }
 
-// TestAReservationUnderALimitThatCannotBeRead: the limit's problem is reported, and nothing about the reservation.
+// TestAReservationUnderALimitThatCannotBeRead: the limit's problem is reported, and nothing about the
+// reservation.
 func TestAReservationUnderALimitThatCannotBeRead(t *testing.T) {
 	for _, limits := range []map[string]string{
 		{"LIMIT_GLOBAL": "5/1m", "LIMIT_CATEGORY": "3/1", "LIMIT_RESERVE": "a=1"},

@@ -22,8 +22,8 @@ const (
 	anyRedis = "is not a Redis URL, expected redis://[user:password@]host:port/db, rediss:// for TLS, addr= parameters for Cluster or master_name= for Sentinel"
 )
 
-// mistakes are values as people write them, and how the line about each ends: with what was expected, or with a hint. What is
-// wrong in general, and for each variable, is in badSettings.
+// mistakes are values as people write them, and how the line about each ends: with what was expected, or with
+// a hint. What is wrong in general, and for each variable, is in badSettings.
 var mistakes = []struct{ variable, value, want string }{
 	{"LIMIT_GLOBAL", "\"10/30m\"", quoted},
 	{"LIMIT_GLOBAL", "'10/30m'", quoted},
@@ -165,7 +165,8 @@ func TestEveryMistakeAtOnce(t *testing.T) {
 	settings, want := map[string]string{}, map[string]string{}
 	for _, test := range mistakes {
 		_, has := settings[test.variable]
-		ofAnother := test.variable == "NATS_STREAM" || test.variable == "DROPPED_SUBJECT" // judged by what is wrong here
+		// judged by what is wrong here
+		ofAnother := test.variable == "NATS_STREAM" || test.variable == "DROPPED_SUBJECT"
 		if !has && !ofAnother {
 			settings[test.variable], want[test.variable] = test.value, test.want
 		}

@@ -15,8 +15,8 @@ import (
 // NATSTimeout is how long a connection to NATS may take.
 const NATSTimeout = 5 * time.Second
 
-// PublisherInbox is the inbox prefix of "notifier publish" unless another one is asked for. It is not below _INBOX, because a
-// permission for that would include the inboxes of all other clients.
+// PublisherInbox is the inbox prefix of "notifier publish" unless another one is asked for. It is not below
+// _INBOX, because a permission for that would include the inboxes of all other clients.
 const PublisherInbox = "_INBOX_publisher"
 
 // IsInboxPrefix reports whether an inbox can be below a subject: it has no wildcards and no empty tokens.
@@ -28,7 +28,8 @@ type NATS struct {
 	Pattern  event.Pattern
 	Stream   string
 	Consumer string
-	Replicas int // of the streams that a worker creates; 0: three in a cluster of three servers or more, else one
+	// of the streams that a worker creates; 0: three in a cluster of three servers or more, else one
+	Replicas int
 
 	auth *natsAuth
 	tls  *tls.Config // nil: as the URL says
@@ -43,8 +44,9 @@ func (n NATS) HasCertificate() bool { return n.tls != nil && len(n.tls.Certifica
 // PublisherOptions connect a publisher that receives its acknowledgements below inbox, an inbox prefix.
 func (n NATS) PublisherOptions(name, inbox string) []nats.Option { return n.clientOptions(name, inbox) }
 
-// WorkerOptions connect a worker. Whoever may listen below its inbox prefix sees every event on its way to a worker, so it is
-// apart from the _INBOX of everybody, from operators and from the workers of another stream (docs/security.md).
+// WorkerOptions connect a worker. Whoever may listen below its inbox prefix sees every event on its way to a
+// worker, so it is apart from the _INBOX of everybody, from operators and from the workers of another stream
+// (docs/security.md).
 func (n NATS) WorkerOptions(name string) []nats.Option {
 	return n.clientOptions(name, n.inbox("worker"))
 }
@@ -59,7 +61,8 @@ func (n NATS) OperatorOptions(name string) []nats.Option {
 // what JetStream delivers.
 func (n NATS) inbox(role string) string { return "_NOTIFIER." + n.Stream + "." + role }
 
-// clientOptions are the authentication and TLS of the settings, a name that the server shows, and an inbox prefix.
+// clientOptions are the authentication and TLS of the settings, a name that the server shows, and an inbox
+// prefix.
 func (n NATS) clientOptions(name, inbox string) []nats.Option {
 	return slices.Concat(n.StrangerOptions(name), []nats.Option{nats.CustomInboxPrefix(inbox)}, n.auth.options)
 }
@@ -73,8 +76,8 @@ func (n NATS) StrangerOptions(name string) []nats.Option {
 	return options
 }
 
-// ReconnectURL and ReconnectOptions are URL and WorkerOptions for a connection that is made again whenever it is lost: with
-// the user, password or token that the file of NATS_URL_FILE holds at that moment.
+// ReconnectURL and ReconnectOptions are URL and WorkerOptions for a connection that is made again whenever it
+// is lost: with the user, password or token that the file of NATS_URL_FILE holds at that moment.
 func (n NATS) ReconnectURL() string {
 	if n.auth.servers != "" {
 		return n.auth.servers
@@ -87,10 +90,10 @@ func (n NATS) ReconnectOptions(name string) []nats.Option {
 	return append(n.WorkerOptions(name), n.auth.renewed...)
 }
 
-// RenewNKey reads NATS_NKEY_FILE again, where there is one, and sets its public key in the options of a connection. To be
-// called before each reconnection, while nats.go locks the connection.
+// RenewNKey reads NATS_NKEY_FILE again, where there is one, and sets its public key in the options of a
+// connection. To be called before each reconnection, while nats.go locks the connection.
 func (n NATS) RenewNKey(options *nats.Options) { n.auth.renewNKey(options) }
 
-// BrokenFiles lists the files with secrets that could not be read again, each with the reason, and without what is in them;
-// empty: none.
+// BrokenFiles lists the files with secrets that could not be read again, each with the reason, and without
+// what is in them; empty: none.
 func (n NATS) BrokenFiles() string { return n.auth.problems() }

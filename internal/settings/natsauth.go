@@ -15,8 +15,9 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// natsAuth is how a client authenticates to NATS. Its files are read again at each connection, so that they may be
-// replaced while a worker runs. A file that cannot be used at that moment leaves what it held before in use.
+// natsAuth is how a client authenticates to NATS. Its files are read again at each connection, so that they
+// may be replaced while a worker runs. A file that cannot be used at that moment leaves what it held before
+// in use.
 //
 // So the options of nats.go that ask callbacks are used, and not those that read a file themselves
 // (UserCredentials, NkeyOptionFromSeed, RootCAs, ClientCert): these fail to connect while a file is missing
@@ -25,7 +26,8 @@ import (
 type natsAuth struct {
 	options []nats.Option // of every client
 	renewed []nats.Option // of a client that connects again and again, besides
-	servers string        // for such a client: the servers without the user, which comes from renewed; empty: as in the URL
+	// for such a client: the servers without the user, which comes from renewed; empty: as in the URL
+	servers string
 
 	mu       sync.Mutex
 	user     *url.Userinfo // of the file that NATS_URL_FILE names
@@ -37,7 +39,8 @@ type natsAuth struct {
 	broken   map[string]string
 }
 
-// again reads a file again. use puts what it holds into effect, or fails and changes nothing. Errors show no content.
+// again reads a file again. use puts what it holds into effect, or fails and changes nothing. Errors show no
+// content.
 func (a *natsAuth) again(variable string, use func() error) {
 	err := use()
 	if err == nil {
@@ -68,7 +71,11 @@ func (a *natsAuth) readCreds(path string) error {
 		return fmt.Errorf("%s contains no credentials", path)
 	}
 	jwt, err := nkeys.ParseDecoratedJWT(content)
-	if err != nil || !strings.HasPrefix(jwt, "ey") { // without this, a file with a seed alone would be sent to the server as it is
+	if err != nil ||
+		!strings.HasPrefix(
+			jwt,
+			"ey",
+		) { // without this, a file with a seed alone would be sent to the server as it is
 		return fmt.Errorf("%s contains no credentials", path)
 	}
 	a.jwt, a.pair = jwt, pair
@@ -115,8 +122,8 @@ func (a *natsAuth) useNKey(path string) {
 	})
 }
 
-// renewNKey puts the key of NATS_NKEY_FILE into the options of a connection: nats.go asks for signatures at each
-// connection, and never again for the public key.
+// renewNKey puts the key of NATS_NKEY_FILE into the options of a connection: nats.go asks for signatures at
+// each connection, and never again for the public key.
 func (a *natsAuth) renewNKey(o *nats.Options) {
 	if a.nkeyFile == "" {
 		return
@@ -129,8 +136,8 @@ func (a *natsAuth) renewNKey(o *nats.Options) {
 	}
 }
 
-// useURL has user, password and token taken from the file that NATS_URL_FILE names. nats.go parses the URL once and asks
-// for one user for all servers, so servers with different users stay as they are.
+// useURL has user, password and token taken from the file that NATS_URL_FILE names. nats.go parses the URL
+// once and asks for one user for all servers, so servers with different users stay as they are.
 func (a *natsAuth) useURL(path, list string) {
 	servers, user, err := splitUser(list)
 	if path == "" || err != nil {
@@ -177,7 +184,8 @@ func (a *natsAuth) readURL(path string) error {
 	return nil
 }
 
-// splitUser takes the user that all servers of a list have out of it; nil: there is none. Its errors show nothing of the list.
+// splitUser takes the user that all servers of a list have out of it; nil: there is none. Its errors show
+// nothing of the list.
 func splitUser(list string) (servers string, user *url.Userinfo, err error) {
 	var plain []string
 	for i, server := range strings.Split(strings.TrimRight(list, "\r\n"), ",") {
@@ -247,7 +255,10 @@ func (a *natsAuth) readCert(cert, key string) error {
 	if err != nil {
 		return err
 	}
-	pair, err := tls.X509KeyPair(certPEM, keyPEM) // fails, too, while one of the two is replaced and the other is not
+	pair, err := tls.X509KeyPair(
+		certPEM,
+		keyPEM,
+	) // fails, too, while one of the two is replaced and the other is not
 	if err == nil {
 		a.cert = pair
 	}

@@ -129,7 +129,8 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	broken(t, c.NATS, "NATS_TLS_CA")
 }
 
-// TestURLsFromFiles: user, password and token of a URL in a file are read again; servers with users of their own are not.
+// TestURLsFromFiles: user, password and token of a URL in a file are read again; servers with users of their
+// own are not.
 func TestURLsFromFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "url")
 	for _, test := range []struct{ name, before, after, servers, user, password, token string }{

@@ -55,7 +55,11 @@ func parseNATS(env Environment, problems *Problems) NATS {
 func parseSource(env Environment, problems *Problems) NATS {
 	n := NATS{Stream: env.NATSStream, Consumer: env.NATSConsumer}
 	if env.NATSMode != "" && env.NATSMode != "jetstream" { // v0.1.0 had core, too
-		problems.Add("NATS_MODE", "%q: events are read through JetStream alone, because core loses what a worker holds that dies; expected no such variable", env.NATSMode)
+		problems.Add(
+			"NATS_MODE",
+			"%q: events are read through JetStream alone, because core loses what a worker holds that dies; expected no such variable",
+			env.NATSMode,
+		)
 	}
 	var err error
 	n.Pattern, err = event.ParsePattern(env.NATSSubject)
@@ -65,8 +69,11 @@ func parseSource(env Environment, problems *Problems) NATS {
 	case strings.ContainsAny(env.NATSSubject, ",;"):
 		problems.Add("NATS_SUBJECT", "%q looks like several subjects, expected one", env.NATSSubject)
 	case strings.TrimLeft(env.NATSSubject, "*.") == ">":
-		problems.Add("NATS_SUBJECT", "%q takes every subject, also those of dead letters; expected a prefix, such as notify.>",
-			env.NATSSubject)
+		problems.Add(
+			"NATS_SUBJECT",
+			"%q takes every subject, also those of dead letters; expected a prefix, such as notify.>",
+			env.NATSSubject,
+		)
 		n.Pattern = event.Pattern{} // no other subject can be outside it
 	}
 	checkName(problems, "NATS_STREAM", env.NATSStream)
@@ -99,12 +106,18 @@ func parseRedis(env Environment, problems *Problems, s *Store, worker bool) {
 
 func parseSlack(env Environment, problems *Problems, s *Settings) {
 	s.Slack = slackout.Config{
-		Token: env.SlackBotToken, WebhookURL: env.SlackWebhookURL, APIURL: env.SlackAPIURL, Channel: env.SlackChannel,
+		Token:      env.SlackBotToken,
+		WebhookURL: env.SlackWebhookURL,
+		APIURL:     env.SlackAPIURL,
+		Channel:    env.SlackChannel,
 	}
 	checkSlackAccess(env, problems)
 	s.Slack.Routes = parseRoutes(problems, env.SlackRoutes)
 	if env.SlackRoutes != "" && hasWebhook(env, problems) {
-		problems.Add("SLACK_ROUTES", "is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel")
+		problems.Add(
+			"SLACK_ROUTES",
+			"is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel",
+		)
 	}
 	switch env.SlackMarkup {
 	case "escape":
@@ -117,7 +130,10 @@ func parseSlack(env Environment, problems *Problems, s *Settings) {
 	if s.Slack.LinkHosts, err = markup.ParseHosts(env.SlackLinkHosts); err != nil {
 		problems.Add("SLACK_LINK_HOSTS", "%v", err)
 	} else if s.Slack.AllowMarkup && len(s.Slack.LinkHosts) > 0 {
-		problems.Add("SLACK_LINK_HOSTS", "is set together with SLACK_MARKUP=allow, with which all links may have words; expected one of them")
+		problems.Add(
+			"SLACK_LINK_HOSTS",
+			"is set together with SLACK_MARKUP=allow, with which all links may have words; expected one of them",
+		)
 	}
 	s.Slack.Timeout = parseDuration(problems, "SLACK_TIMEOUT", env.SlackTimeout, shortestPost, longestPost)
 	parsePace(env, problems, &s.Store)
@@ -137,28 +153,44 @@ func checkSlackAccess(env Environment, problems *Problems) {
 	webhook := hasWebhook(env, problems)
 	switch {
 	case !token && !webhook:
-		problems.Add("SLACK_BOT_TOKEN", "is not set, nor is SLACK_WEBHOOK_URL; expected one of them: a bot token (xoxb-...) or an incoming webhook")
+		problems.Add(
+			"SLACK_BOT_TOKEN",
+			"is not set, nor is SLACK_WEBHOOK_URL; expected one of them: a bot token (xoxb-...) or an incoming webhook",
+		)
 	case token && webhook:
 		problems.Add("SLACK_WEBHOOK_URL", "is set, and so is SLACK_BOT_TOKEN; expected only one of them")
 	case token && env.SlackChannel == "" && !problems.unreadable("SLACK_CHANNEL"):
 		problems.Add("SLACK_CHANNEL", "is not set; expected the default channel, which a bot token needs")
 	}
 	if strings.ContainsFunc(env.SlackBotToken, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		problems.Add("SLACK_BOT_TOKEN", "contains white space or a character that no token has; expected a bot token (xoxb-...)")
+		problems.Add(
+			"SLACK_BOT_TOKEN",
+			"contains white space or a character that no token has; expected a bot token (xoxb-...)",
+		)
 	}
 	if !mayBeBots(env.SlackBotToken) && !problems.variables["SLACK_BOT_TOKEN"] {
 		problems.Add("SLACK_BOT_TOKEN", "is no bot token; expected one that begins with xoxb-")
 	}
-	if channel := env.SlackChannel; strings.ContainsAny(channel, " \t\r\n,;") || strings.Contains(channel, "://") {
-		problems.Add("SLACK_CHANNEL", "%q, expected one channel such as C0123 or #alerts, without white space", channel)
-	} else if isPerson(channel) {
+	if channel := env.SlackChannel; strings.ContainsAny(channel, " \t\r\n,;") ||
+		strings.Contains(channel, "://") {
+		problems.Add(
+			"SLACK_CHANNEL",
+			"%q, expected one channel such as C0123 or #alerts, without white space",
+			channel,
+		)
+	} else if isPerson(
+		channel,
+	) {
 		problems.Add("SLACK_CHANNEL", "%q "+namesPerson, channel)
 	}
 	if env.SlackWebhookURL != "" && !slackout.IsHTTP(env.SlackWebhookURL) {
 		problems.Add("SLACK_WEBHOOK_URL", "is not a webhook URL; expected https://hooks.slack.com/services/...")
 	}
 	if env.SlackAPIURL != "" && !slackout.IsHTTP(env.SlackAPIURL) {
-		problems.Add("SLACK_API_URL", "is not an http or https URL; expected one such as https://slack.com/api/, or nothing")
+		problems.Add(
+			"SLACK_API_URL",
+			"is not an http or https URL; expected one such as https://slack.com/api/, or nothing",
+		)
 	}
 }
 
@@ -189,8 +221,8 @@ func parseMaxAge(env Environment, problems *Problems) time.Duration {
 	return parseDuration(problems, "EVENT_MAX_AGE", env.EventMaxAge, 0, longestDuration)
 }
 
-// defaultDeadLetter differs from stream to stream: on one server no two streams may take the same subject, and so no two
-// dead-letter streams either. A name that no stream can have is not this setting's problem.
+// defaultDeadLetter differs from stream to stream: on one server no two streams may take the same subject,
+// and so no two dead-letter streams either. A name that no stream can have is not this setting's problem.
 func defaultDeadLetter(stream string) string {
 	if !isName(stream) {
 		return "notify-dead"
@@ -204,16 +236,33 @@ func parseOutputs(env Environment, problems *Problems, s *Settings) {
 		s.DeadLetter = defaultDeadLetter(env.NATSStream)
 	}
 	checkOutput(problems, "DEAD_LETTER_SUBJECT", s.DeadLetter, "notify-dead", s.NATS.Pattern)
-	s.DeadLetterBytes = parseNumber(problems, "DEAD_LETTER_MAX_BYTES", env.DeadLetterMaxBytes, leastDeadLetters, mostDeadLetters)
+	s.DeadLetterBytes = parseNumber(
+		problems,
+		"DEAD_LETTER_MAX_BYTES",
+		env.DeadLetterMaxBytes,
+		leastDeadLetters,
+		mostDeadLetters,
+	)
 	if s.Dropped = env.DroppedSubject; s.Dropped != "" {
 		checkOutput(problems, "DROPPED_SUBJECT", s.Dropped, "notify-dropped", s.NATS.Pattern)
 		if event.Overlap(s.Dropped+".>", s.DeadLetter+".>") {
-			problems.Add("DROPPED_SUBJECT", "%q would put dropped events among the dead letters; expected a subject outside DEAD_LETTER_SUBJECT %q", s.Dropped, s.DeadLetter)
+			problems.Add(
+				"DROPPED_SUBJECT",
+				"%q would put dropped events among the dead letters; expected a subject outside DEAD_LETTER_SUBJECT %q",
+				s.Dropped,
+				s.DeadLetter,
+			)
 		}
 	}
 	s.Digest = parseDuration(problems, "DIGEST_INTERVAL", env.DigestInterval, 0, digest.MaxInterval)
 	if s.Digest > 0 && s.Digest < shortestDigest {
-		problems.Add("DIGEST_INTERVAL", "%q, expected 0 (none) or %s to %s", env.DigestInterval, term.ShortDuration(shortestDigest), term.ShortDuration(digest.MaxInterval))
+		problems.Add(
+			"DIGEST_INTERVAL",
+			"%q, expected 0 (none) or %s to %s",
+			env.DigestInterval,
+			term.ShortDuration(shortestDigest),
+			term.ShortDuration(digest.MaxInterval),
+		)
 	}
 	if s.DigestChannel = env.DigestChannel; s.DigestChannel == "" {
 		s.DigestChannel = env.SlackChannel
@@ -222,13 +271,22 @@ func parseOutputs(env Environment, problems *Problems, s *Settings) {
 	} else if isPerson(s.DigestChannel) {
 		problems.Add("DIGEST_CHANNEL", "%q "+namesPerson, s.DigestChannel)
 	} else if env.SlackWebhookURL != "" {
-		problems.Add("DIGEST_CHANNEL", "is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel")
+		problems.Add(
+			"DIGEST_CHANNEL",
+			"is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel",
+		)
 	}
 }
 
 func parseWorker(env Environment, problems *Problems, s *Settings) {
 	parseAdmin(env, problems, s)
-	s.ShutdownTimeout = parseDuration(problems, "SHUTDOWN_TIMEOUT", env.ShutdownTimeout, shortestShutdown, longestShutdown)
+	s.ShutdownTimeout = parseDuration(
+		problems,
+		"SHUTDOWN_TIMEOUT",
+		env.ShutdownTimeout,
+		shortestShutdown,
+		longestShutdown,
+	)
 	switch env.LogLevel {
 	case "debug", "info", "warn", "error":
 		_ = s.LogLevel.Set(env.LogLevel) // one of zap's own names

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// Problems is everything that is wrong with the settings, so that a user can fix it in one go. It is an error once it
-// has a line. The zero Problems has none.
+// Problems is everything that is wrong with the settings, so that a user can fix it in one go. It is an error
+// once it has a line. The zero Problems has none.
 type Problems struct {
 	lines     []string
 	variables map[string]bool // those that have a line
@@ -19,8 +19,8 @@ type Problems struct {
 // judge has Add say what is most likely the matter with these values.
 func (p *Problems) judge(env Environment) { p.values = byName(env) }
 
-// Add notes one problem, on one line: the variable, what is wrong, and what was expected; with the first one of a variable also
-// what is most likely the matter. The values of secrets do not belong in it.
+// Add notes one problem, on one line: the variable, what is wrong, and what was expected; with the first one
+// of a variable also what is most likely the matter. The values of secrets do not belong in it.
 func (p *Problems) Add(variable, format string, arguments ...any) {
 	line := variable + ": " + fmt.Sprintf(format, arguments...)
 	if likely := hint(variable, p.values[variable]); likely != "" && !p.variables[variable] {
@@ -38,8 +38,8 @@ func (p *Problems) Add(variable, format string, arguments ...any) {
 	p.variables[variable] = true
 }
 
-// addEach notes each of the errors that errors.Join has joined, or the one that err is; none if it is nil. Without a variable
-// each error begins with its own: "VARIABLE: what is wrong".
+// addEach notes each of the errors that errors.Join has joined, or the one that err is; none if it is nil.
+// Without a variable each error begins with its own: "VARIABLE: what is wrong".
 func (p *Problems) addEach(variable string, err error) {
 	switch joined, several := err.(interface{ Unwrap() []error }); {
 	case several:
@@ -78,8 +78,8 @@ func (p *Problems) Err() error {
 // Error lists all problems, a line each.
 func (p *Problems) Error() string { return strings.Join(p.lines, "\n") }
 
-// unreadable reports whether the variable is set to a file that could not be read: then its value is unknown, and a
-// problem with the value would be one too many.
+// unreadable reports whether the variable is set to a file that could not be read: then its value is unknown,
+// and a problem with the value would be one too many.
 func (p *Problems) unreadable(variable string) bool { return p.variables[variable+"_FILE"] }
 
 // about returns only the problems of these variables and of the files that they come from.

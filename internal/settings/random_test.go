@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRandomSettings: whatever the environment holds, there are settings or problems, never a panic, and each problem is
-// one line that begins with a variable.
+// TestRandomSettings: whatever the environment holds, there are settings or problems, never a panic, and each
+// problem is one line that begins with a variable.
 func TestRandomSettings(t *testing.T) {
 	for _, name := range settingNames() {
 		t.Setenv(name, "") // restored at the end

@@ -1,13 +1,15 @@
 // Package settings reads and checks everything that can be set from outside: the environment variables that
-// docs/configuration.md lists, and the files that X_FILE variables name. It is the only place that reads them.
+// docs/configuration.md lists, and the files that X_FILE variables name. It is the only place that reads
+// them.
 //
-// It returns values that are ready to use (limits, patterns, TLS configurations, a Redis client that is not connected
-// yet), or Problems: everything that is wrong, at once. It does not know what a worker or a command does with them, and
-// connects to nothing.
+// It returns values that are ready to use (limits, patterns, TLS configurations, a Redis client that is not
+// connected yet), or Problems: everything that is wrong, at once. It does not know what a worker or a command
+// does with them, and connects to nothing.
 //
 // Reading order: environment.go (names and defaults), settings.go (what they become), parse.go, limits.go and
-// values.go (the checks), auth.go and nats.go (TLS and authentication), exposed.go (who may read the files), unknown.go (variables that
-// look like settings), origin.go (where a value came from, and how it may be shown).
+// values.go (the checks), auth.go and nats.go (TLS and authentication), exposed.go (who may read the files),
+// unknown.go (variables that look like settings), origin.go (where a value came from, and how it may be
+// shown).
 package settings
 
 import (
@@ -38,7 +40,8 @@ type Settings struct {
 	DigestChannel   string        // empty with a webhook
 	AdminAddr       string        // host:port; empty: no admin server
 	AdminToken      string        // what it asks for; empty: nothing
-	AdminHosts      []string      // further names by which it may be asked, such as notifier.example.org or *.example.org
+	// further names by which it may be asked, such as notifier.example.org or *.example.org
+	AdminHosts      []string
 	ShutdownTimeout time.Duration
 	LogLevel        zapcore.Level
 	LogConsole      bool // lines for people instead of JSON
@@ -96,8 +99,9 @@ func LoadStore() (Store, error) {
 	return store, nil
 }
 
-// LoadLimits reads and checks only the limits and the dedupe window; there is no Redis client in what it returns. A
-// value in instead replaces that of the variable of this name, which then is not looked at. Its error is a *Problems.
+// LoadLimits reads and checks only the limits and the dedupe window; there is no Redis client in what it
+// returns. A value in instead replaces that of the variable of this name, which then is not looked at. Its
+// error is a *Problems.
 func LoadLimits(instead map[string]string) (Store, error) {
 	all := &Problems{}
 	env := Read(all)
@@ -123,8 +127,8 @@ func LoadSubject() (event.Pattern, error) {
 	return source.Pattern, all.about([]string{"NATS_SUBJECT"}).Err()
 }
 
-// LoadAdmin reads and checks only where the admin server of a worker is to be found. It also returns the server's token;
-// empty: there is none, or it cannot be read. Its error is a *Problems.
+// LoadAdmin reads and checks only where the admin server of a worker is to be found. It also returns the
+// server's token; empty: there is none, or it cannot be read. Its error is a *Problems.
 func LoadAdmin() (addr, token string, err error) {
 	all := &Problems{}
 	env := Read(all)
@@ -143,8 +147,8 @@ func LoadAdmin() (addr, token string, err error) {
 	return addr, token, problems.Err()
 }
 
-// Parse turns the texts into values and notes what is wrong with them. Where there are no problems, those noted before
-// included, the caller closes the Redis client; else there is none.
+// Parse turns the texts into values and notes what is wrong with them. Where there are no problems, those
+// noted before included, the caller closes the Redis client; else there is none.
 func Parse(env Environment, problems *Problems) Settings {
 	s := Settings{NATS: parseNATS(env, problems)}
 	parseRedis(env, problems, &s.Store, true)

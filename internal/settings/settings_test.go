@@ -17,7 +17,8 @@ import (
 	"notifier/test/kit"
 )
 
-// setenv sets the environment of one test, on top of the least that a worker needs; "" sets a variable to nothing.
+// setenv sets the environment of one test, on top of the least that a worker needs; "" sets a variable to
+// nothing.
 func setenv(t *testing.T, settings map[string]string) {
 	t.Helper()
 	t.Setenv("SLACK_BOT_TOKEN", "xoxb-1")

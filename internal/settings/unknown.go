@@ -24,44 +24,87 @@ func (u UnknownVariable) String() string {
 }
 
 const (
-	mostUnknown     = 20  // more are not listed: somebody else's variables
-	longestUnknown  = 128 // bytes of a name; no setting is as long
-	ownNameDistance = 3   // characters in which a long name with a prefix of ours may differ from the one that was meant
+	mostUnknown    = 20  // more are not listed: somebody else's variables
+	longestUnknown = 128 // bytes of a name; no setting is as long
+	// characters in which a long name with a prefix of ours may differ from the one that was meant
+	ownNameDistance = 3
 )
 
 // ownPrefixes are of variables that nobody else has: with them any name that is not a setting is a mistake.
 var ownPrefixes = []string{"LIMIT_", "DEDUPE_", "DEAD_LETTER_", "DIGEST_", "DROPPED_"}
 
-// sharedPrefixes are of settings and of many other variables. With them a name counts that differs little from a setting's.
-var sharedPrefixes = []string{"NATS_", "REDIS_", "SLACK_", "EVENT_", "SEND_", "BATCH_", "ADMIN_", "SHUTDOWN_", "LOG_"}
+// sharedPrefixes are of settings and of many other variables. With them a name counts that differs little
+// from a setting's.
+var sharedPrefixes = []string{
+	"NATS_",
+	"REDIS_",
+	"SLACK_",
+	"EVENT_",
+	"SEND_",
+	"BATCH_",
+	"ADMIN_",
+	"SHUTDOWN_",
+	"LOG_",
+}
 
 // meant are names under which other programs know what a setting is, and settings with their words swapped.
 var meant = map[string]string{
-	"SLACK_TOKEN": "SLACK_BOT_TOKEN", "SLACK_API_TOKEN": "SLACK_BOT_TOKEN", "SLACK_OAUTH_TOKEN": "SLACK_BOT_TOKEN", "SLACK_ACCESS_TOKEN": "SLACK_BOT_TOKEN",
-	"SLACK_WEBHOOK": "SLACK_WEBHOOK_URL", "SLACK_URL": "SLACK_WEBHOOK_URL", "SLACK_HOOK_URL": "SLACK_WEBHOOK_URL",
-	"SLACK_INCOMING_WEBHOOK_URL": "SLACK_WEBHOOK_URL", "SLACK_DEFAULT_CHANNEL": "SLACK_CHANNEL",
-	"LIMIT_TOTAL": "LIMIT_GLOBAL", "LIMIT_PER_CATEGORY": "LIMIT_CATEGORY", "LIMIT_PER_GROUP": "LIMIT_GROUP",
-	"GLOBAL_LIMIT": "LIMIT_GLOBAL", "CATEGORY_LIMIT": "LIMIT_CATEGORY", "GROUP_LIMIT": "LIMIT_GROUP",
-	"NATS_QUEUE": "NATS_CONSUMER", "NATS_DURABLE": "NATS_CONSUMER", "REDIS_PREFIX": "REDIS_NAMESPACE", "REDIS_KEY_PREFIX": "REDIS_NAMESPACE",
-	"EVENT_MAX_SIZE": "EVENT_MAX_BYTES", "ADMIN_PORT": "ADMIN_ADDR", "ADMIN_LISTEN": "ADMIN_ADDR", "LOGLEVEL": "LOG_LEVEL",
+	"SLACK_TOKEN":                "SLACK_BOT_TOKEN",
+	"SLACK_API_TOKEN":            "SLACK_BOT_TOKEN",
+	"SLACK_OAUTH_TOKEN":          "SLACK_BOT_TOKEN",
+	"SLACK_ACCESS_TOKEN":         "SLACK_BOT_TOKEN",
+	"SLACK_WEBHOOK":              "SLACK_WEBHOOK_URL",
+	"SLACK_URL":                  "SLACK_WEBHOOK_URL",
+	"SLACK_HOOK_URL":             "SLACK_WEBHOOK_URL",
+	"SLACK_INCOMING_WEBHOOK_URL": "SLACK_WEBHOOK_URL",
+	"SLACK_DEFAULT_CHANNEL":      "SLACK_CHANNEL",
+	"LIMIT_TOTAL":                "LIMIT_GLOBAL",
+	"LIMIT_PER_CATEGORY":         "LIMIT_CATEGORY",
+	"LIMIT_PER_GROUP":            "LIMIT_GROUP",
+	"GLOBAL_LIMIT":               "LIMIT_GLOBAL",
+	"CATEGORY_LIMIT":             "LIMIT_CATEGORY",
+	"GROUP_LIMIT":                "LIMIT_GROUP",
+	"NATS_QUEUE":                 "NATS_CONSUMER",
+	"NATS_DURABLE":               "NATS_CONSUMER",
+	"REDIS_PREFIX":               "REDIS_NAMESPACE",
+	"REDIS_KEY_PREFIX":           "REDIS_NAMESPACE",
+	"EVENT_MAX_SIZE":             "EVENT_MAX_BYTES",
+	"ADMIN_PORT":                 "ADMIN_ADDR",
+	"ADMIN_LISTEN":               "ADMIN_ADDR",
+	"LOGLEVEL":                   "LOG_LEVEL",
 }
 
-// conventional are names that other programs read, such as the command nats. They count only where the setting is not set, as
-// else they are there for those.
+// conventional are names that other programs read, such as the command nats. They count only where the
+// setting is not set, as else they are there for those.
 var conventional = map[string]string{
-	"REDIS_HOST": "REDIS_URL", "REDIS_URI": "REDIS_URL", "REDIS_ADDR": "REDIS_URL", "REDIS_ADDRESS": "REDIS_URL", "REDIS_DSN": "REDIS_URL", "REDIS_CONNECTION_STRING": "REDIS_URL",
-	"NATS_HOST": "NATS_URL", "NATS_URI": "NATS_URL", "NATS_ADDR": "NATS_URL", "NATS_SERVER": "NATS_URL", "NATS_SERVERS": "NATS_URL",
-	"NATS_CREDS": "NATS_CREDS_FILE", "NATS_NKEY": "NATS_NKEY_FILE", "NATS_CA": "NATS_TLS_CA", "NATS_CERT": "NATS_TLS_CERT", "NATS_KEY": "NATS_TLS_KEY",
+	"REDIS_HOST":              "REDIS_URL",
+	"REDIS_URI":               "REDIS_URL",
+	"REDIS_ADDR":              "REDIS_URL",
+	"REDIS_ADDRESS":           "REDIS_URL",
+	"REDIS_DSN":               "REDIS_URL",
+	"REDIS_CONNECTION_STRING": "REDIS_URL",
+	"NATS_HOST":               "NATS_URL",
+	"NATS_URI":                "NATS_URL",
+	"NATS_ADDR":               "NATS_URL",
+	"NATS_SERVER":             "NATS_URL",
+	"NATS_SERVERS":            "NATS_URL",
+	"NATS_CREDS":              "NATS_CREDS_FILE",
+	"NATS_NKEY":               "NATS_NKEY_FILE",
+	"NATS_CA":                 "NATS_TLS_CA",
+	"NATS_CERT":               "NATS_TLS_CERT",
+	"NATS_KEY":                "NATS_TLS_KEY",
 }
 
-// foreign are names near a setting that belong to somebody: to Slack apps, to docker-compose.yml, to images and to orchestrators,
-// which make variables of the names of services.
-var foreign = regexp.MustCompile(`^(SLACK_(APP|USER)_TOKEN|SLACK_(SIGNING|CLIENT)_SECRET|SLACK_(CLIENT|APP|TEAM|USER)_ID|` +
-	`NATS_(PORT|USER|PASSWORD|CONTEXT|TIMEOUT)|REDIS_(PORT|DB|USER|USERNAME|PASSWORD)|` +
-	`[A-Z0-9_]+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|[A-Z0-9_]+_PORT(_[0-9]+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?|[A-Z0-9_]+_ENV_[A-Z0-9_]+)$`)
+// foreign are names near a setting that belong to somebody: to Slack apps, to docker-compose.yml, to images
+// and to orchestrators, which make variables of the names of services.
+var foreign = regexp.MustCompile(
+	`^(SLACK_(APP|USER)_TOKEN|SLACK_(SIGNING|CLIENT)_SECRET|SLACK_(CLIENT|APP|TEAM|USER)_ID|` +
+		`NATS_(PORT|USER|PASSWORD|CONTEXT|TIMEOUT)|REDIS_(PORT|DB|USER|USERNAME|PASSWORD)|` +
+		`[A-Z0-9_]+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|[A-Z0-9_]+_PORT(_[0-9]+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?|[A-Z0-9_]+_ENV_[A-Z0-9_]+)$`,
+)
 
-// unknownVariables lists what looks like a setting among the variables of an environment, sorted by name, without their values.
-// set are the settings that have a value.
+// unknownVariables lists what looks like a setting among the variables of an environment, sorted by name,
+// without their values. set are the settings that have a value.
 func unknownVariables(names []string, set map[string]bool) []UnknownVariable {
 	var known []string
 	for _, variable := range Variables() {
@@ -112,5 +155,8 @@ func looksLike(name string, known []string, set map[string]bool) (nearest string
 }
 
 func hasPrefix(name string, prefixes []string) bool {
-	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) && name != prefix })
+	return slices.ContainsFunc(
+		prefixes,
+		func(prefix string) bool { return strings.HasPrefix(name, prefix) && name != prefix },
+	)
 }

@@ -74,13 +74,15 @@ func TestOwnFilesHaveNoUnknownVariables(t *testing.T) {
 	if len(names) < 50 {
 		t.Fatalf("only %d variables are found: %v", len(names), names)
 	}
-	set := map[string]bool{"NATS_URL": true, "REDIS_URL": true} // from files, beside NATS_HOST and REDIS_HOST of another service
+	// from files, beside NATS_HOST and REDIS_HOST of another service
+	set := map[string]bool{"NATS_URL": true, "REDIS_URL": true}
 	if got := unknownVariables(names, set); len(got) > 0 {
 		t.Errorf("taken for mistakes: %v", got)
 	}
 }
 
-// TestManyUnknownVariables: an environment of tens of thousands of them is read in no time, and few are listed.
+// TestManyUnknownVariables: an environment of tens of thousands of them is read in no time, and few are
+// listed.
 func TestManyUnknownVariables(t *testing.T) {
 	t.Parallel()
 	var names []string

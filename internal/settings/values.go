@@ -41,8 +41,15 @@ func checkServers(problems *Problems, list string) {
 		if err == nil {
 			port = parsed.Port()
 		}
-		if err != nil || parsed.Host == "" || strings.Contains(parsed.Host, ";") || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, parsed.Scheme) || port != "" && (!isPort(port) || port == "0") {
-			problems.Add("NATS_URL", "server %d of %d is not a NATS URL, expected nats://[user:password@]host:port or tls://host:port, several separated by commas", i+1, len(servers))
+		if err != nil || parsed.Host == "" || strings.Contains(parsed.Host, ";") ||
+			!slices.Contains([]string{"nats", "tls", "ws", "wss"}, parsed.Scheme) ||
+			port != "" && (!isPort(port) || port == "0") {
+			problems.Add(
+				"NATS_URL",
+				"server %d of %d is not a NATS URL, expected nats://[user:password@]host:port or tls://host:port, several separated by commas",
+				i+1,
+				len(servers),
+			)
 			return
 		}
 		if parsed.Scheme == "ws" || parsed.Scheme == "wss" {
@@ -66,7 +73,10 @@ func checkRedisURL(problems *Problems, raw string) {
 	case strings.ContainsAny(parsed.Host, ",;"):
 		problems.Add("REDIS_URL", "has several servers before its first parameter, expected one")
 	case parameters.Has("addr") && !parameters.Has("master_name") && database != "" && database != "0":
-		problems.Add("REDIS_URL", "names a database and, with addr=, a Cluster, which has database 0 alone; expected no database")
+		problems.Add(
+			"REDIS_URL",
+			"names a database and, with addr=, a Cluster, which has database 0 alone; expected no database",
+		)
 	}
 }
 
@@ -82,7 +92,12 @@ func parseServer(server string) (*url.URL, error) {
 // checkName checks a name of a stream or consumer as the NATS server does.
 func checkName(problems *Problems, variable, name string) {
 	if !isName(name) {
-		problems.Add(variable, `%q, expected a name without white space and . * > / \, of at most %d bytes`, name, longestSubjectPart)
+		problems.Add(
+			variable,
+			`%q, expected a name without white space and . * > / \, of at most %d bytes`,
+			name,
+			longestSubjectPart,
+		)
 	}
 }
 
@@ -97,7 +112,8 @@ func isPlainSubject(subject string) bool {
 		return false
 	}
 	for _, token := range strings.Split(subject, ".") {
-		if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' || r == '*' || r == '>' }) {
+		if token == "" ||
+			strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' || r == '*' || r == '>' }) {
 			return false
 		}
 	}
@@ -107,7 +123,11 @@ func isPlainSubject(subject string) bool {
 // checkAddr checks the address of the admin server.
 func checkAddr(problems *Problems, variable, addr string) {
 	if _, port, err := net.SplitHostPort(addr); err != nil || !isPort(port) {
-		problems.Add(variable, "%q, expected host:port such as 127.0.0.1:8080, or nothing for no admin server", addr)
+		problems.Add(
+			variable,
+			"%q, expected host:port such as 127.0.0.1:8080, or nothing for no admin server",
+			addr,
+		)
 	}
 }
 
@@ -131,11 +151,23 @@ func readFile(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// checkOutput checks a subject under which the worker publishes: what it publishes must not come back to it as an event.
+// checkOutput checks a subject under which the worker publishes: what it publishes must not come back to it
+// as an event.
 func checkOutput(problems *Problems, variable, subject, example string, read event.Pattern) {
 	if !isPlainSubject(subject) {
-		problems.Add(variable, "%q, expected a subject without wildcards and white space, of at most %d bytes, such as %s", subject, longestSubjectPart, example)
+		problems.Add(
+			variable,
+			"%q, expected a subject without wildcards and white space, of at most %d bytes, such as %s",
+			subject,
+			longestSubjectPart,
+			example,
+		)
 	} else if event.Overlap(subject+".>", read.String()) {
-		problems.Add(variable, "%q would be read again through NATS_SUBJECT %q; expected a subject outside it", subject, read)
+		problems.Add(
+			variable,
+			"%q would be read again through NATS_SUBJECT %q; expected a subject outside it",
+			subject,
+			read,
+		)
 	}
 }

@@ -15,8 +15,8 @@ type Identity struct {
 	Scopes []string
 }
 
-// CheckAuth asks Slack whether the token is valid, and whose it is (auth.test). A webhook cannot be checked without
-// posting to it: then nothing is sent, and the Identity is empty. Errors are as for Post.
+// CheckAuth asks Slack whether the token is valid, and whose it is (auth.test). A webhook cannot be checked
+// without posting to it: then nothing is sent, and the Identity is empty. Errors are as for Post.
 func (p *Poster) CheckAuth(ctx context.Context) (Identity, error) {
 	if p.api == nil {
 		return Identity{}, nil

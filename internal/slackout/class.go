@@ -35,13 +35,14 @@ type meaning struct {
 	// Of the class Retry: what has this long wait concerns the whole workspace.
 	wait time.Duration // Error.RetryAfter if Slack names no time
 
-	// Of the class Credentials: the token is refused for the one method that was called, or the method itself is.
-	// A token that is refused for reading the history may still be valid for chat.postMessage, and the reverse.
+	// Of the class Credentials: the token is refused for the one method that was called, or the method itself
+	// is. A token that is refused for reading the history may still be valid for chat.postMessage, and the
+	// reverse.
 	method bool
 }
 
-// codes is the table of what Slack's error codes mean for the event. It has those of the Web API and of webhooks;
-// a code means the same from both.
+// codes is the table of what Slack's error codes mean for the event. It has those of the Web API and of
+// webhooks; a code means the same from both.
 var codes = map[string]meaning{
 	"ratelimited":  {class: RetryAfter},
 	"rate_limited": {class: RetryAfter},
@@ -68,16 +69,19 @@ var codes = map[string]meaning{
 	"missing_scope":             {class: Credentials, method: true},
 	"not_allowed_token_type":    {class: Credentials, method: true},
 	"enterprise_is_restricted":  {class: Credentials, method: true},
-	"unknown_method":            {class: Credentials, method: true}, // of a post: the API URL is not that of Slack's Web API
-	"deprecated_endpoint":       {class: Credentials, method: true},
-	"method_deprecated":         {class: Credentials, method: true},
-	"invalid_token":             {class: Credentials}, // from here on: the webhook itself is deleted or disabled
-	"action_prohibited":         {class: Credentials},
-	"no_service":                {class: Credentials},
-	"no_service_id":             {class: Credentials},
-	"no_active_hooks":           {class: Credentials},
-	"no_team":                   {class: Credentials},
-	"team_disabled":             {class: Credentials},
+	"unknown_method": {
+		class:  Credentials,
+		method: true,
+	}, // of a post: the API URL is not that of Slack's Web API
+	"deprecated_endpoint": {class: Credentials, method: true},
+	"method_deprecated":   {class: Credentials, method: true},
+	"invalid_token":       {class: Credentials}, // from here on: the webhook itself is deleted or disabled
+	"action_prohibited":   {class: Credentials},
+	"no_service":          {class: Credentials},
+	"no_service_id":       {class: Credentials},
+	"no_active_hooks":     {class: Credentials},
+	"no_team":             {class: Credentials},
+	"team_disabled":       {class: Credentials},
 
 	"channel_not_found":                   {class: Rejected, channel: true},
 	"not_in_channel":                      {class: Rejected, channel: true},
@@ -91,7 +95,8 @@ var codes = map[string]meaning{
 	"restricted_action_read_only_channel": {class: Rejected, channel: true},
 	"posting_to_general_channel_denied":   {class: Rejected, channel: true},
 
-	// The first four depend on whether the message is a reply: Slack may accept other messages in the same channel.
+	// The first four depend on whether the message is a reply: Slack may accept other messages in the same
+	// channel.
 	"restricted_action_thread_only_channel":    {class: Rejected},
 	"restricted_action_non_threadable_channel": {class: Rejected},
 	"restricted_action_thread_locked":          {class: Rejected},
@@ -128,7 +133,9 @@ func meaningOf(code string) (m meaning, known bool) {
 		return m, true
 	}
 	switch {
-	case strings.HasSuffix(code, "_error"), strings.HasSuffix(code, "_timeout"), strings.HasSuffix(code, "_timed_out"):
+	case strings.HasSuffix(code, "_error"),
+		strings.HasSuffix(code, "_timeout"),
+		strings.HasSuffix(code, "_timed_out"):
 		return meaning{class: Ambiguous}, false
 	case strings.HasSuffix(code, "unavailable"), strings.HasSuffix(code, "try_again_later"):
 		return meaning{class: Retry}, false
@@ -143,13 +150,13 @@ type reply struct {
 	Channel string `json:"channel"`
 	TS      string `json:"ts"`
 
-	// Message is the echo of what was posted. It is decoded separately: an echo in an unknown form must not make the
-	// response to a successful post unreadable.
+	// Message is the echo of what was posted. It is decoded separately: an echo in an unknown form must not make
+	// the response to a successful post unreadable.
 	Message json.RawMessage `json:"message"`
 }
 
-// codeShape is the form of Slack's codes. Anything else in their place is not shown: the error page of a proxy could quote
-// the webhook's URL.
+// codeShape is the form of Slack's codes. Anything else in their place is not shown: the error page of a
+// proxy could quote the webhook's URL.
 var codeShape = regexp.MustCompile(`^[a-z][a-z0-9_]{1,63}$`)
 
 // classifyAPI classifies a response of the Web API: JSON, nearly always with status 200.
@@ -179,8 +186,8 @@ func classifyAPI(x *exchange) (reply, *Error) {
 	return reply{}, classifyCode(x, code)
 }
 
-// classifyWebhook classifies a response of an incoming webhook: the word "ok", or a status and a code as plain text.
-// Those of the newer kind, which start a workflow, respond with JSON.
+// classifyWebhook classifies a response of an incoming webhook: the word "ok", or a status and a code as
+// plain text. Those of the newer kind, which start a workflow, respond with JSON.
 func classifyWebhook(x *exchange) (reply, *Error) {
 	if x.status == 0 {
 		return reply{}, classifyNoResponse(x)
@@ -231,8 +238,8 @@ func classifyStatus(x *exchange, code string) *Error {
 	case http.StatusRequestEntityTooLarge: // a retry is just as large
 		failure.Class = Rejected
 	}
-	// With any other status the event is held. A redirect, or a 404 without one of Slack's codes, means that the URL is
-	// wrong or that a proxy answers: a mistake in the settings must not cost the events in the queue.
+	// With any other status the event is held. A redirect, or a 404 without one of Slack's codes, means that the
+	// URL is wrong or that a proxy answers: a mistake in the settings must not cost the events in the queue.
 	return failure
 }
 
@@ -246,8 +253,9 @@ func classifyCode(x *exchange, code string) *Error {
 	return failure
 }
 
-// retryAfter parses the Retry-After header, in seconds or as a date, and bounds it to [minRetryAfter, MaxRetryAfter]. It
-// is 0 without a valid header: Slack has named no time, and a guess would be too long or too short.
+// retryAfter parses the Retry-After header, in seconds or as a date, and bounds it to [minRetryAfter,
+// MaxRetryAfter]. It is 0 without a valid header: Slack has named no time, and a guess would be too long or
+// too short.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	var wait time.Duration
 	value := strings.TrimSpace(h.Get("Retry-After"))
@@ -278,7 +286,8 @@ func classifyNoResponse(x *exchange) *Error {
 	return failure
 }
 
-// networkCode names the failure below HTTP. Only this name is passed on, because the error itself holds the URL.
+// networkCode names the failure below HTTP. Only this name is passed on, because the error itself holds the
+// URL.
 func networkCode(err error) string {
 	var (
 		dns    *net.DNSError
@@ -293,7 +302,10 @@ func networkCode(err error) string {
 		return "dns_error"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection_refused"
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE),
+		errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF):
 		return "connection_reset"
 	case errors.Is(err, errReplyTooLong):
 		return "invalid_response"

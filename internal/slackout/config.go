@@ -19,7 +19,8 @@ type Config struct {
 	Token      string // a bot token; exactly one of Token and WebhookURL is set
 	WebhookURL string // an incoming webhook, http or https
 
-	APIURL  string                // base URL of the Web API; empty: Slack's own. A missing slash at the end is added
+	// base URL of the Web API; empty: Slack's own. A missing slash at the end is added
+	APIURL  string
 	Channel string                // for events without a channel and a route; required with Token
 	Routes  pattern.Table[string] // channel by category or pattern; the most specific one counts
 
@@ -54,8 +55,8 @@ func redacted(secret string) string {
 	return "set"
 }
 
-// normalise validates the Config and sets the defaults. Its errors quote no value, because each of these fields can hold
-// a secret: either URL can contain a password.
+// normalise validates the Config and sets the defaults. Its errors quote no value, because each of these
+// fields can hold a secret: either URL can contain a password.
 func (c Config) normalise() (Config, error) {
 	switch {
 	case c.Token == "" && c.WebhookURL == "":

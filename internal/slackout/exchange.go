@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// maxReply bounds how much of a response is read, in bytes. Slack echoes the message, so a response has at most a few
-// hundred kilobytes.
+// maxReply bounds how much of a response is read, in bytes. Slack echoes the message, so a response has at
+// most a few hundred kilobytes.
 const maxReply = 4 << 20
 
 var (
@@ -46,7 +46,8 @@ func withExchange(ctx context.Context, x *exchange) context.Context {
 	})
 }
 
-// recordingClient sends requests for slack-go and for the webhook, and records each in its context's exchange.
+// recordingClient sends requests for slack-go and for the webhook, and records each in its context's
+// exchange.
 type recordingClient struct{ client *http.Client }
 
 func newRecordingClient() recordingClient {
@@ -55,8 +56,8 @@ func newRecordingClient() recordingClient {
 		transport = standard.Clone()
 	}
 	transport.MaxIdleConnsPerHost = 64 // all posts go to one host; the default keeps 2
-	// A connection that the other side closes at the moment of its use makes the post ambiguous, so idle ones are
-	// closed before a load balancer would close them.
+	// A connection that the other side closes at the moment of its use makes the post ambiguous, so idle ones
+	// are closed before a load balancer would close them.
 	transport.IdleConnTimeout = 30 * time.Second
 	return recordingClient{&http.Client{
 		Transport: transport,
@@ -65,7 +66,8 @@ func newRecordingClient() recordingClient {
 	}}
 }
 
-// Do sends the request, reads the whole response and records both. The body of the returned response is in memory.
+// Do sends the request, reads the whole response and records both. The body of the returned response is in
+// memory.
 func (c recordingClient) Do(req *http.Request) (*http.Response, error) {
 	x, ok := req.Context().Value(exchangeKey{}).(*exchange)
 	if !ok {

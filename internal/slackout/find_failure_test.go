@@ -31,8 +31,8 @@ func TestFindOfASlowApp(t *testing.T) {
 	wantError(t, err, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 30 * time.Second})
 }
 
-// Every code of the table: those of the token are the caller's business, those of the channel and the method mean
-// that there is nothing to be had, and the rest is "not now".
+// Every code of the table: those of the token are the caller's business, those of the channel and the method
+// mean that there is nothing to be had, and the rest is "not now".
 func TestFindCodes(t *testing.T) {
 	s, p := startFinding(t)
 	lasting := map[string]bool{

@@ -18,8 +18,8 @@ type learned struct {
 	mu    sync.Mutex
 	ids   map[string]string // IDs of channels, by the name to which was posted
 	botID string            // the bot that posts with this token
-	// Why this token may not read a channel's history, by the channel's ID. It is kept per channel, because public
-	// channels, private ones and direct messages each need a scope of their own.
+	// Why this token may not read a channel's history, by the channel's ID. It is kept per channel, because
+	// public channels, private ones and direct messages each need a scope of their own.
 	refusals map[string]refusal
 }
 
@@ -49,7 +49,8 @@ func (l *learned) id(channel string) string {
 	return l.ids[channel]
 }
 
-// posted learns from the response to a post in a channel. The newest response counts: a name can move to another channel.
+// posted learns from the response to a post in a channel. The newest response counts: a name can move to
+// another channel.
 func (l *learned) posted(channel string, answer reply) {
 	var echo struct {
 		BotID string `json:"bot_id"`
@@ -90,10 +91,10 @@ func keep[V any](entries map[string]V, key string, value V) {
 	}
 }
 
-// mayBeOurs reports whether a message posted by this bot may be ours. Any app in the channel can set metadata like ours
-// and thereby suppress an event, so messages of other bots do not count. While our own bot is unknown, before the first
-// post of this process, metadata alone has to suffice: to forge it, an app has to know the event's id before the event is
-// posted, and may post in the channel already.
+// mayBeOurs reports whether a message posted by this bot may be ours. Any app in the channel can set metadata
+// like ours and thereby suppress an event, so messages of other bots do not count. While our own bot is
+// unknown, before the first post of this process, metadata alone has to suffice: to forge it, an app has to
+// know the event's id before the event is posted, and may post in the channel already.
 func (l *learned) mayBeOurs(botID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

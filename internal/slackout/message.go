@@ -20,8 +20,8 @@ type message struct {
 // maxText is how many characters of a message's text Slack keeps.
 const maxText = 40_000
 
-// buildMessage converts an event into a message, neutralised unless markup is allowed. It fails if the event's blocks
-// are not a JSON array, or cannot be neutralised.
+// buildMessage converts an event into a message, neutralised unless markup is allowed. It fails if the
+// event's blocks are not a JSON array, or cannot be neutralised.
 func buildMessage(ev event.Event, config Config) (message, error) {
 	msg := message{threadTS: ev.ThreadTS, unfurl: config.AllowMarkup}
 	if config.AllowMarkup {
@@ -80,7 +80,8 @@ func (m message) webhook(channel string) *slack.WebhookMessage {
 	return msg
 }
 
-// rawBlock is a block that is posted unchanged. slack-go's own types have only the fields known when they were written.
+// rawBlock is a block that is posted unchanged. slack-go's own types have only the fields known when they
+// were written.
 type rawBlock json.RawMessage
 
 func (b rawBlock) head() (h struct {

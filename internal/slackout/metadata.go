@@ -11,9 +11,9 @@ import (
 	"notifier/internal/event"
 )
 
-// The content of a message's metadata: what identifies the event, and nothing else, because everyone who can read the
-// channel through Slack's API can read it. An id counts within its category, and a CloudEvent's together with its source;
-// events of several categories can be in one channel.
+// The content of a message's metadata: what identifies the event, and nothing else, because everyone who can
+// read the channel through Slack's API can read it. An id counts within its category, and a CloudEvent's
+// together with its source; events of several categories can be in one channel.
 const (
 	metadataType     = "notifier_event"
 	metadataID       = "event_id"
@@ -21,8 +21,9 @@ const (
 	metadataSource   = "source" // only where there is one
 )
 
-// maxMetadataID bounds an id, a category or a source in metadata, in bytes. Slack refuses messages whose metadata is too
-// large and does not document the limit; this is far below every figure that has been reported.
+// maxMetadataID bounds an id, a category or a source in metadata, in bytes. Slack refuses messages whose
+// metadata is too large and does not document the limit; this is far below every figure that has been
+// reported.
 const maxMetadataID = 128
 
 // hashMark is the prefix of a hash that replaces one of them.
@@ -35,9 +36,9 @@ func markOf(ev event.Event) mark {
 	return mark{id: markText(ev.ID), category: markText(ev.Category), source: markText(ev.IDSource)}
 }
 
-// markText returns an id, a category or a source as metadata has it: itself, or a hash of it if it is long, or has a
-// character that Slack might store in another form (it escapes &, < and > in texts). Different texts stay different, so
-// one that looks like a hash is hashed as well.
+// markText returns an id, a category or a source as metadata has it: itself, or a hash of it if it is long,
+// or has a character that Slack might store in another form (it escapes &, < and > in texts). Different texts
+// stay different, so one that looks like a hash is hashed as well.
 func markText(text string) string {
 	plain := len(text) <= maxMetadataID && !strings.HasPrefix(text, hashMark)
 	for i := 0; plain && i < len(text); i++ {
@@ -58,8 +59,8 @@ func (m mark) metadata() slack.SlackMetadata {
 	return slack.SlackMetadata{EventType: metadataType, EventPayload: payload}
 }
 
-// isIn reports whether metadata, as Slack returns it, is that of the event with this mark. The metadata of other apps is
-// arbitrary JSON.
+// isIn reports whether metadata, as Slack returns it, is that of the event with this mark. The metadata of
+// other apps is arbitrary JSON.
 func (m mark) isIn(metadata json.RawMessage) bool {
 	var found slack.SlackMetadata
 	if json.Unmarshal(metadata, &found) != nil || found.EventType != metadataType {

@@ -1,25 +1,28 @@
 // Package slackout posts events to Slack, with a bot token or through an incoming webhook.
 //
-// Post makes one attempt and returns its result. It never waits and never retries: only the caller knows about the
-// other replicas, which have to pause as well. An error is always an *Error, whose Class determines what to do with the
-// event; class.go has the one table of Slack's codes. With a token, a message carries its event's id as Slack metadata,
-// and Find checks in the channel whether a post that may have reached Slack did so.
+// Post makes one attempt and returns its result. It never waits and never retries: only the caller knows
+// about the other replicas, which have to pause as well. An error is always an *Error, whose Class determines
+// what to do with the event; class.go has the one table of Slack's codes. With a token, a message carries its
+// event's id as Slack metadata, and Find checks in the channel whether a post that may have reached Slack did
+// so.
 //
-// slack-go builds the requests of the Web API and has the types of a message. The HTTP client below it is this package's
-// own, so that every post ends in time, no redirect sends a secret to another host, and the result depends on what was
-// observed on the wire: whether the request was sent, the status, the headers, the body.
+// slack-go builds the requests of the Web API and has the types of a message. The HTTP client below it is
+// this package's own, so that every post ends in time, no redirect sends a secret to another host, and the
+// result depends on what was observed on the wire: whether the request was sent, the status, the headers, the
+// body.
 //
 // The package knows Slack's API and its markup. It does not know Redis, NATS, limits or other replicas.
 //
-// Reading order: poster.go (Post), config.go, message.go (an event as a message), exchange.go (one request on the wire),
-// class.go and error.go (what a response means), find.go, metadata.go and learned.go (whether a message was posted before),
-// text.go (texts of our own), auth.go (checking the token).
+// Reading order: poster.go (Post), config.go, message.go (an event as a message), exchange.go (one request on
+// the wire), class.go and error.go (what a response means), find.go, metadata.go and learned.go (whether a
+// message was posted before), text.go (texts of our own), auth.go (checking the token).
 //
 // # Markup
 //
-// Unless Config.AllowMarkup is set, the content of an event has no effect beyond being shown: internal/slackout/markup describes how.
-// Unfurling is switched off, so that no event can make Slack fetch and show a page. A post never has "parse" or
-// "link_names": by default Slack turns a bare URL into a link to itself, and does not turn names into mentions.
+// Unless Config.AllowMarkup is set, the content of an event has no effect beyond being shown:
+// internal/slackout/markup describes how. Unfurling is switched off, so that no event can make Slack fetch
+// and show a page. A post never has "parse" or "link_names": by default Slack turns a bare URL into a link to
+// itself, and does not turn names into mentions.
 package slackout
 
 import (
@@ -49,8 +52,8 @@ type Receipt struct {
 	TS      string // the message's timestamp, which identifies it in its channel; empty with a webhook
 }
 
-// New returns a Poster, or an error that describes what is wrong with the Config and quotes no value of it. It does not
-// connect.
+// New returns a Poster, or an error that describes what is wrong with the Config and quotes no value of it.
+// It does not connect.
 func New(config Config) (*Poster, error) {
 	config, err := config.normalise()
 	if err != nil {
@@ -72,8 +75,8 @@ func (p Poster) GoString() string { return p.String() }
 // Format prints String for every verb.
 func (p Poster) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(p.String())) }
 
-// Channel returns the channel for an event: the one it names, else its category's, else the default. With a webhook it may
-// be empty, and Slack may use the webhook's own channel instead.
+// Channel returns the channel for an event: the one it names, else its category's, else the default. With a
+// webhook it may be empty, and Slack may use the webhook's own channel instead.
 func (p *Poster) Channel(ev event.Event) string { return p.config.channel(ev) }
 
 func (c Config) channel(ev event.Event) string {
@@ -86,11 +89,11 @@ func (c Config) channel(ev event.Event) string {
 	return c.Channel
 }
 
-// Post makes one attempt to post the event. A nil error means that Slack has it. Any other error is an *Error; if the
-// caller's context ended, it wraps the context's error too.
+// Post makes one attempt to post the event. A nil error means that Slack has it. Any other error is an
+// *Error; if the caller's context ended, it wraps the context's error too.
 //
-// If Slack refuses the metadata, which tokens of the oldest kind may not send, that is not the event's fault: the class is
-// Retry, and this and all later messages are posted without metadata.
+// If Slack refuses the metadata, which tokens of the oldest kind may not send, that is not the event's fault:
+// the class is Retry, and this and all later messages are posted without metadata.
 func (p *Poster) Post(ctx context.Context, ev event.Event) (Receipt, error) {
 	msg, err := buildMessage(ev, p.config)
 	if err != nil {
@@ -118,10 +121,15 @@ func (p *Poster) Post(ctx context.Context, ev event.Event) (Receipt, error) {
 // Close closes idle connections. Posts in flight continue; later ones connect again.
 func (p *Poster) Close() { p.http.client.CloseIdleConnections() }
 
-// attempt runs one exchange with Slack under the Poster's timeout and classifies it. The record of the exchange is more
-// reliable than what slack-go returns: slack-go takes {"ok":false} for a success, fails after a successful post if it
-// cannot decode the echo of the message, and its errors can hold the webhook's URL.
-func (p *Poster) attempt(ctx context.Context, classify func(*exchange) (reply, *Error), send func(context.Context)) (reply, error) {
+// attempt runs one exchange with Slack under the Poster's timeout and classifies it. The record of the
+// exchange is more reliable than what slack-go returns: slack-go takes {"ok":false} for a success, fails
+// after a successful post if it cannot decode the echo of the message, and its errors can hold the webhook's
+// URL.
+func (p *Poster) attempt(
+	ctx context.Context,
+	classify func(*exchange) (reply, *Error),
+	send func(context.Context),
+) (reply, error) {
 	x := &exchange{}
 	limited, cancel := context.WithTimeout(withExchange(ctx, x), p.config.Timeout)
 	defer cancel()
@@ -136,7 +144,8 @@ func (p *Poster) attempt(ctx context.Context, classify func(*exchange) (reply, *
 	return reply{}, failure
 }
 
-// postMessage posts with the token, with what identifies the event as metadata unless Slack has refused that before.
+// postMessage posts with the token, with what identifies the event as metadata unless Slack has refused that
+// before.
 func (p *Poster) postMessage(ctx context.Context, channel string, of mark, msg message) (reply, error) {
 	options := msg.options()
 	marked := !p.learned.noMetadata.Load()

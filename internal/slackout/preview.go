@@ -10,7 +10,8 @@ type Preview struct {
 	Blocks  int
 }
 
-// Preview returns what Post would send. The Config needs no credentials. The error is why the event's blocks cannot be posted.
+// Preview returns what Post would send. The Config needs no credentials. The error is why the event's blocks
+// cannot be posted.
 func (c Config) Preview(ev event.Event) (Preview, error) {
 	msg, err := buildMessage(ev, c)
 	if err != nil {

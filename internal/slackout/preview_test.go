@@ -10,7 +10,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestPreview: it shows what would be posted, and says when a text is cut and not when it only has to be escaped.
+// TestPreview: it shows what would be posted, and says when a text is cut and not when it only has to be
+// escaped.
 func TestPreview(t *testing.T) {
 	const most = 40_000
 	for name, test := range map[string]struct {

@@ -13,7 +13,8 @@ import (
 	"notifier/test/kit"
 )
 
-// Nothing that can be printed holds the token or the webhook's URL, whatever goes wrong and with whatever verb.
+// Nothing that can be printed holds the token or the webhook's URL, whatever goes wrong and with whatever
+// verb.
 func TestNoSecretIsPrinted(t *testing.T) {
 	const secret = "SeCrEt"
 	dead, err := net.Listen("tcp", "127.0.0.1:0")

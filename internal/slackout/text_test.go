@@ -34,7 +34,8 @@ func TestPostTextPostsTheTextAsItIs(t *testing.T) {
 func TestUpdateTextReplacesTheText(t *testing.T) {
 	s := startSlack(t)
 	p := newPoster(t, ways[0].config(s))
-	receipt, err := p.PostText(t.Context(), "#general", "first") // a name: the receipt has its ID, which an edit needs
+	// a name: the receipt has its ID, which an edit needs
+	receipt, err := p.PostText(t.Context(), "#general", "first")
 	kit.Check(t, err)
 	kit.Check(t, p.UpdateText(t.Context(), receipt.Channel, receipt.TS, ourText))
 	messages := s.Messages()

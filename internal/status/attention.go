@@ -60,12 +60,22 @@ func (v view) attention(said string) []Attention {
 	}
 	v.addReplicas(add)
 	if f := v.Global.Forecast; said != "full" && f != nil && !f.Sends && f.At != nil && f.Left == 0 {
-		add(LevelNote, "full", "The global limit is full for "+term.Duration(f.At.Sub(v.Time))+": everything is dropped")
+		add(
+			LevelNote,
+			"full",
+			"The global limit is full for "+term.Duration(f.At.Sub(v.Time))+": everything is dropped",
+		)
 	}
 	v.addSteering(add)
-	slices.SortStableFunc(list, func(a, b Attention) int { return cmp.Compare(a.Level, b.Level) }) // bad before note
+	slices.SortStableFunc(
+		list,
+		func(a, b Attention) int { return cmp.Compare(a.Level, b.Level) },
+	) // bad before note
 	if more := len(list) - mostLines; more > 0 {
-		list = append(list[:mostLines], Attention{Kind: "more", Level: LevelNote, Text: fmt.Sprintf("and %d more", more)})
+		list = append(
+			list[:mostLines],
+			Attention{Kind: "more", Level: LevelNote, Text: fmt.Sprintf("and %d more", more)},
+		)
 	}
 	return list
 }
@@ -141,7 +151,11 @@ func (v view) addReplicas(add adder) {
 	}
 	slices.SortStableFunc(quiet, func(a, b stats.Replica) int { return a.Seen.Compare(b.Seen) })
 	for _, replica := range quiet[:min(len(quiet), mostSilent)] {
-		add(LevelNote, "silent "+replica.ID, fmt.Sprintf("Replica %s has not reported for %s", replica.ID, v.age(&replica.Seen)))
+		add(
+			LevelNote,
+			"silent "+replica.ID,
+			fmt.Sprintf("Replica %s has not reported for %s", replica.ID, v.age(&replica.Seen)),
+		)
 	}
 	if more := len(quiet) - mostSilent; more > 0 {
 		add(LevelNote, "silent", term.Count(more, "more replica")+" also not reporting")

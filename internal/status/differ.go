@@ -115,8 +115,8 @@ func variantsOf(replicas []stats.Replica) []*variant {
 	return variants
 }
 
-// lastKnown are the replicas whose settings count. Silent ones must not outvote their successors; where all are
-// silent, as while Redis stores no heartbeats, their settings are the best that is known.
+// lastKnown are the replicas whose settings count. Silent ones must not outvote their successors; where all
+// are silent, as while Redis stores no heartbeats, their settings are the best that is known.
 func lastKnown(replicas []stats.Replica) []stats.Replica {
 	if running := stats.Running(replicas); len(running) > 0 {
 		return running

@@ -60,7 +60,13 @@ func (e Explanation) rows() [][2]string {
 			rows = append(rows, [2]string{name, e.limitText(limit, tier)})
 		}
 	}
-	rows = append(rows, [2]string{"reserve", e.reserveText()}, [2]string{"mute", e.muteText()}, [2]string{"channel", e.channelText()}, [2]string{"pace", e.paceText()})
+	rows = append(
+		rows,
+		[2]string{"reserve", e.reserveText()},
+		[2]string{"mute", e.muteText()},
+		[2]string{"channel", e.channelText()},
+		[2]string{"pace", e.paceText()},
+	)
 	for _, pause := range e.Pauses {
 		rows = append(rows, [2]string{"", pause.Text})
 	}
@@ -71,7 +77,16 @@ func (e Explanation) rows() [][2]string {
 		rows = append(rows, [2]string{"", refusedText(cmp.Or(e.Channel, webhookChannel), e.Refused)})
 	}
 	if e.MaxAgeS > 0 {
-		rows = append(rows, [2]string{"age", fmt.Sprintf("events older than %s are dropped", term.ShortDuration(time.Duration(e.MaxAgeS*float64(time.Second))))})
+		rows = append(
+			rows,
+			[2]string{
+				"age",
+				fmt.Sprintf(
+					"events older than %s are dropped",
+					term.ShortDuration(time.Duration(e.MaxAgeS*float64(time.Second))),
+				),
+			},
+		)
 	}
 	whose := fmt.Sprintf("those of %s", term.Count(e.Settings.Replicas, "replica"))
 	return append(rows, [2]string{"settings", cmp.Or(e.Settings.OwnText, whose)})
@@ -84,7 +99,13 @@ func (e Explanation) limitText(limit AppliedLimit, tier Tier) string {
 	text := fmt.Sprintf("%s, %d of %d used, %s", tier.Limit, tier.Used, tier.Max, room)
 	switch {
 	case tier.keptOnly():
-		text = fmt.Sprintf("%s, %d of %d used, the other %d kept for others", tier.Limit, tier.Used, tier.Max, tier.Max-tier.Used)
+		text = fmt.Sprintf(
+			"%s, %d of %d used, the other %d kept for others",
+			tier.Limit,
+			tier.Used,
+			tier.Max,
+			tier.Max-tier.Used,
+		)
 	case tier.Kept > 0:
 		text += fmt.Sprintf(", %d kept for others", tier.Kept)
 	}
@@ -95,14 +116,24 @@ func (e Explanation) reserveText() string {
 	if e.Reserve == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%s of the global limit, %d not used (LIMIT_RESERVE)", term.Count(e.Reserve.Slots, "slot"), e.Reserve.Kept)
+	return fmt.Sprintf(
+		"%s of the global limit, %d not used (LIMIT_RESERVE)",
+		term.Count(e.Reserve.Slots, "slot"),
+		e.Reserve.Kept,
+	)
 }
 
 func (e Explanation) muteText() string {
 	if e.Mute == nil {
 		return "none"
 	}
-	text := fmt.Sprintf("%s until %s by %s: %s", e.Mute.Target, e.Mute.Until.Format(time.RFC3339), e.Mute.By, e.Mute.Reason)
+	text := fmt.Sprintf(
+		"%s until %s by %s: %s",
+		e.Mute.Target,
+		e.Mute.Until.Format(time.RFC3339),
+		e.Mute.By,
+		e.Mute.Reason,
+	)
 	return strings.TrimSuffix(text, ": ")
 }
 

@@ -12,16 +12,21 @@ import (
 	"notifier/internal/steering"
 )
 
-// Forecast is what would become of one event, of one slot, that came now. It is the one answer to that question: the table, the
-// JSON, the page and the status of one category show it.
+// Forecast is what would become of one event, of one slot, that came now. It is the one answer to that
+// question: the table, the JSON, the page and the status of one category show it.
 type Forecast struct {
-	Sends   bool       `json:"sends"`              // all limits have room
-	Reason  string     `json:"reason,omitempty"`   // with which it would be dropped: category, group, global, muted
-	Limit   string     `json:"limit,omitempty"`    // the tier that refuses; of several the one that has room last
-	At      *time.Time `json:"at,omitempty"`       // when all limits have room, if nothing else is admitted; null: now, or it is not known
-	AtLeast bool       `json:"at_least,omitempty"` // it is At at the earliest: slots are kept for others, or in buckets
-	Kept    int        `json:"kept,omitempty"`     // slots of that tier that are kept for others
-	Left    int        `json:"left,omitempty"`     // of that tier, if it has slots left: these are kept for others
+	Sends bool `json:"sends"` // all limits have room
+	// with which it would be dropped: category, group, global, muted
+	Reason string `json:"reason,omitempty"`
+	// the tier that refuses; of several the one that has room last
+	Limit string `json:"limit,omitempty"`
+	// when all limits have room, if nothing else is admitted; null: now, or it is not known
+	At *time.Time `json:"at,omitempty"`
+	// it is At at the earliest: slots are kept for others, or in buckets
+	AtLeast bool `json:"at_least,omitempty"`
+	Kept    int  `json:"kept,omitempty"` // slots of that tier that are kept for others
+	// of that tier, if it has slots left: these are kept for others
+	Left int `json:"left,omitempty"`
 }
 
 // muted is the reason of what an operator has muted.
@@ -36,25 +41,27 @@ type level struct {
 	left   []int    // of each tier, for whom they are kept; nil with kept
 }
 
-// forecast decides as lua/admit.lua does: of several tiers that refuse, the one that has room last is named; of those that have
-// room at the same time, that of the level that is listed first. So the levels are category, group, global.
-func forecast(now time.Time, mute *steering.Order, levels ...level) Forecast {
+// forecast decides as lua/admit.lua does: of several tiers that refuse, the one that has room last is named;
+// of those that have room at the same time, that of the level that is listed first. So the levels are
+// category, group, global.
+func (r running) forecast(mute *steering.Order, levels ...level) Forecast {
 	if mute != nil {
 		until := mute.Until
 		return Forecast{Reason: muted, At: &until}
 	}
 	f := Forecast{Sends: true}
-	var longest time.Duration
+	var named, last time.Duration
 	atLeast := false // a lower bound of one tier is one of all
 	for _, level := range levels {
 		for i, usage := range level.usages {
-			atLeast = atLeast || usage.FreeIn > 0 && usage.AtLeast
-			if usage.FreeIn <= longest {
+			bounded := r.bounded(usage)
+			last = max(last, bounded.FreeIn)
+			atLeast = atLeast || bounded.FreeIn > 0 && bounded.AtLeast
+			if usage.FreeIn <= named {
 				continue
 			}
-			longest = usage.FreeIn
-			at := now.Add(longest)
-			f = Forecast{Reason: level.reason, Limit: usage.Tier.String(), At: &at}
+			named = usage.FreeIn
+			f = Forecast{Reason: level.reason, Limit: usage.Tier.String()}
 			if level.limits != nil {
 				f.Limit = level.limits[i]
 			}
@@ -63,8 +70,27 @@ func forecast(now time.Time, mute *steering.Order, levels ...level) Forecast {
 			}
 		}
 	}
-	f.AtLeast = atLeast
+	if !f.Sends {
+		at := r.hour.Now.Add(last)
+		f.At, f.AtLeast = &at, atLeast
+	}
 	return f
+}
+
+// bounded is a usage whose room is no later than the end of the temporary limit that it is of. Then the limit
+// of the settings holds again; whether that one has room is not known before.
+func (r running) bounded(u ratelimit.Usage) ratelimit.Usage {
+	for _, order := range r.orders {
+		scope, err := steering.ParseScope(order.Target)
+		of := steering.Scope{Group: u.Group, Category: u.Category}
+		if order.Kind != steering.Limit || err != nil || scope != of {
+			continue
+		}
+		if left := order.Until.Sub(r.hour.Now); u.FreeIn > left {
+			u.FreeIn, u.AtLeast = left, true
+		}
+	}
+	return u
 }
 
 // forecaster has what all forecasts of a status need.
@@ -75,16 +101,17 @@ type forecaster struct {
 	groups   map[string][]ratelimit.Usage
 	own      map[string][]ratelimit.Usage // by category
 	reserves []ratelimit.Reserve
-	rooms    map[string]ratelimit.Room // by category; "": one without a reserve. nil: nothing is kept for anybody
+	// by category; "": one without a reserve. nil: nothing is kept for anybody
+	rooms map[string]ratelimit.Room
 }
 
-// newForecaster asks how full the limits of categories are, and what is kept for whom. Errors are as for Read.
+// newForecaster asks how full the limits of categories are, and what is kept for whom. Errors are as for
+// Read.
 func newForecaster(ctx context.Context, of running, categories ...string) (f forecaster, err error) {
 	f = forecaster{running: of, groups: map[string][]ratelimit.Usage{}, own: map[string][]ratelimit.Usage{}}
 	if f.usages, err = of.limiter.Peek(ctx, categories...); err != nil {
 		return f, err
 	}
-	of.boundByOrders(f.usages)
 	if f.reserves, err = of.limiter.Reserves(ctx); err != nil {
 		return f, err
 	}
@@ -113,39 +140,21 @@ func newForecaster(ctx context.Context, of running, categories ...string) (f for
 	}
 	f.rooms = map[string]ratelimit.Room{}
 	for i, category := range asked {
-		of.boundByOrders(rooms[i].Usages)
 		f.rooms[category] = rooms[i]
 	}
 	return f, nil
 }
 
-// boundByOrders bounds when there is room under a temporary limit by its end. Then the limit of the settings holds again; whether
-// that one has room is not known before.
-func (r running) boundByOrders(usages []ratelimit.Usage) {
-	for _, order := range r.orders {
-		scope, err := steering.ParseScope(order.Target)
-		if order.Kind != steering.Limit || err != nil {
-			continue
-		}
-		left := order.Until.Sub(r.hour.Now)
-		for i := range usages {
-			u := &usages[i]
-			if scope == (steering.Scope{Group: u.Group, Category: u.Category}) && u.FreeIn > left {
-				u.FreeIn, u.AtLeast = left, true
-			}
-		}
-	}
-}
-
 // ofCategory is the forecast of a category.
 func (f forecaster) ofCategory(category string) Forecast {
 	group := level{reason: outcome.Group, usages: f.groups[ratelimit.GroupOf(category)]}
-	return forecast(f.hour.Now, f.muteOf(category), level{reason: outcome.Category, usages: f.own[category]}, group, f.globalFor(category))
+	own := level{reason: outcome.Category, usages: f.own[category]}
+	return f.forecast(f.muteOf(category), own, group, f.globalFor(category))
 }
 
 // ofGroup is the forecast of a category of this group that has room itself.
 func (f forecaster) ofGroup(group string) Forecast {
-	return forecast(f.hour.Now, nil, level{reason: outcome.Group, usages: f.groups[group]}, f.globalFor(""))
+	return f.forecast(nil, level{reason: outcome.Group, usages: f.groups[group]}, f.globalFor(""))
 }
 
 // globalFor is the global limit as it is for a category.
@@ -176,10 +185,15 @@ func matches(text, category string) bool {
 }
 
 // levelNames are the levels for people, in the rows of the table.
-var levelNames = map[string]string{outcome.Group: "group limit", outcome.Global: "global limit", muted: "muted"}
+var levelNames = map[string]string{
+	outcome.Group:  "group limit",
+	outcome.Global: "global limit",
+	muted:          "muted",
+}
 
-// Cell is the forecast for people in a row of the scope that has the level own: "now", "in 4m12s (14:32:07)", or with the level
-// that refuses where it is another one: "global limit, in 4m12s (14:32:07)". Times of day are in this machine's time zone.
+// Cell is the forecast for people in a row of the scope that has the level own: "now", "in 4m12s (14:32:07)",
+// or with the level that refuses where it is another one: "global limit, in 4m12s (14:32:07)". Times of day
+// are in this machine's time zone.
 func (f Forecast) Cell(now time.Time, own string) string {
 	if f.Sends {
 		return "now"
@@ -214,7 +228,8 @@ var reasonTexts = map[string]string{
 	muted:            "it is muted",
 }
 
-// Text is the forecast for people: "An event would be dropped now: the global limit 100/30m is full. There is room in 4m12s (14:32:07)."
+// Text is the forecast for people: "An event would be dropped now: the global limit 100/30m is full. There is
+// room in 4m12s (14:32:07)."
 func (f Forecast) Text(now time.Time) string {
 	if f.Sends {
 		return "An event would be sent now."
@@ -224,7 +239,11 @@ func (f Forecast) Text(now time.Time) string {
 		why = fmt.Sprintf(why, f.Limit)
 	}
 	if f.Left > 0 {
-		why = fmt.Sprintf("of the global limit %s only slots are left that are kept for others (%d)", f.Limit, f.Left)
+		why = fmt.Sprintf(
+			"of the global limit %s only slots are left that are kept for others (%d)",
+			f.Limit,
+			f.Left,
+		)
 	}
 	text := fmt.Sprintf("An event would be dropped now (%s): %s.", f.Reason, why)
 	if f.At == nil {

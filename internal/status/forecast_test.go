@@ -100,7 +100,7 @@ func TestMutedIsNotSent(t *testing.T) {
 	if mute := mutes.muteOf("a.x"); mute == nil || !mute.Until.Equal(until) || mutes.muteOf("c") != nil {
 		t.Errorf("%+v", mute)
 	}
-	got := forecast(now, &steering.Order{Kind: steering.Mute, Target: "a", Until: until}, level{reason: "global", usages: []ratelimit.Usage{full("", "", time.Minute)}})
+	got := running{}.forecast(&steering.Order{Kind: steering.Mute, Target: "a", Until: until}, level{reason: "global", usages: []ratelimit.Usage{full("", "", time.Minute)}})
 	if diff := cmp.Diff(Forecast{Reason: "muted", At: &until}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

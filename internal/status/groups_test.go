@@ -108,7 +108,8 @@ func TestKnownSlotsAreShown(t *testing.T) {
 	}
 }
 
-// Who holds some slots is not known: those in buckets, from before a limit lost its precision, and the oldest of very many.
+// Who holds some slots is not known: those in buckets, from before a limit lost its precision, and the oldest
+// of very many.
 func TestSlotsWithoutAHolderAreCounted(t *testing.T) {
 	for want, slots := range map[string][]ratelimit.Slot{
 		"Global slots are held by: a 1. Who holds the other 11 is not known.":                           {{ID: "e", Category: "a"}},

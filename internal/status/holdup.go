@@ -85,8 +85,13 @@ func (h *Holdup) addSilent(of running) {
 		return
 	}
 	first := slices.MinFunc(silent, func(a, b stats.Replica) int { return a.Seen.Compare(b.Seen) })
-	h.add(stats.Wait{For: waitWorker, Reason: fmt.Sprintf("%s has not reported for %s: if it held this event, another worker gets it",
-		first.ID, term.Duration(of.hour.Now.Sub(first.Seen)))})
+	h.add(
+		stats.Wait{
+			For: waitWorker,
+			Reason: fmt.Sprintf("%s has not reported for %s: if it held this event, another worker gets it",
+				first.ID, term.Duration(of.hour.Now.Sub(first.Seen))),
+		},
+	)
 }
 
 // add adds a wait, unless there is one for the same: what Slack's pauses say is newer than what a replica
@@ -114,7 +119,12 @@ func (h *Holdup) addPace(ctx context.Context, of running, lane string) error {
 	if last < time.Second {
 		return nil
 	}
-	reason := fmt.Sprintf("its turn in about %s at most, %s in the pace %s", term.Duration(last), waiting(events), pace)
+	reason := fmt.Sprintf(
+		"its turn in about %s at most, %s in the pace %s",
+		term.Duration(last),
+		waiting(events),
+		pace,
+	)
 	h.add(stats.Wait{For: waitPace, Channel: lane, Reason: reason})
 	return nil
 }

@@ -256,9 +256,17 @@ func (s Status) groupsSection() PageSection {
 // scopesSection has a row for each group or category.
 func (s Status) scopesSection(name, plural string, scopes []Scope, more int, caption string) PageSection {
 	table := &PageTable{ID: strings.ToLower(plural), Caption: caption, Scopes: true, Columns: []PageColumn{
-		{Title: name, Class: "name"}, {Title: "Used", Class: "used"}, {Title: "Next free", Class: "next"},
-		{Title: "Sent", Small: "last hour", Class: "number"}, {Title: "Dropped", Small: "last hour", Class: "number"},
-		{Title: "Last hour", Class: "chart"}, {Title: "Last sent", Class: "last"},
+		{Title: name, Class: "name"},
+		{Title: "Used", Class: "used"},
+		{Title: "Next free", Class: "next"},
+		{
+			Title: "Sent",
+			Small: "last hour",
+			Class: "number",
+		},
+		{Title: "Dropped", Small: "last hour", Class: "number"},
+		{Title: "Last hour", Class: "chart"},
+		{Title: "Last sent", Class: "last"},
 	}}
 	full := 0
 	for _, scope := range scopes {
@@ -305,7 +313,10 @@ func (s Status) scopeRow(scope Scope) PageRow {
 	if scope.LastSent != nil {
 		last = PageCell{Time: scope.LastSent, Small: ago(s.Time.Sub(*scope.LastSent))}
 	}
-	return PageRow{scope.name(), []PageCell{name, used, next, {Text: fmt.Sprint(scope.Sent)}, dropped, chart, last}}
+	return PageRow{
+		scope.name(),
+		[]PageCell{name, used, next, {Text: fmt.Sprint(scope.Sent)}, dropped, chart, last},
+	}
 }
 
 // causesText is who has caused the events of a category: "from a 12 (9 refused), b 3, and 2 more"; empty:
@@ -352,7 +363,12 @@ func (s Status) chart(scope Scope) *PageChart {
 	text := fmt.Sprintf("%d sent and %d dropped in the last hour", scope.Sent, scope.Dropped)
 	if !busiest.Start.IsZero() {
 		when := ago(s.Time.Sub(busiest.Start).Truncate(time.Minute))
-		text += fmt.Sprintf("; the busiest minute, %s, had %d sent and %d dropped", when, busiest.Sent, busiest.Dropped)
+		text += fmt.Sprintf(
+			"; the busiest minute, %s, had %d sent and %d dropped",
+			when,
+			busiest.Sent,
+			busiest.Dropped,
+		)
 	}
 	return &PageChart{sent.String(), dropped.String(), text + "."}
 }
@@ -441,7 +457,13 @@ func (s Status) hourSection() PageSection {
 		table.Rows = append(table.Rows, PageRow{o.name(), cells})
 	}
 	note := fmt.Sprintf("%d sent, %d dropped, %d dead", s.Global.Sent, s.Global.Dropped, dead)
-	return PageSection{ID: "hour-section", Title: "The last hour", Note: note, Hour: s.chart(s.Global), Table: table}
+	return PageSection{
+		ID:    "hour-section",
+		Title: "The last hour",
+		Note:  note,
+		Hour:  s.chart(s.Global),
+		Table: table,
+	}
 }
 
 // channelsSection shows what waits for each channel, which channels are paused, and which refuse everything.

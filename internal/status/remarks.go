@@ -15,8 +15,9 @@ import (
 	"notifier/internal/term/suggest"
 )
 
-// Remarks are what an operator may not expect of an order that is in force, a sentence each: wider limits that are lower, a global
-// limit that is used up, a mute that no recent event matches. It only reads. Errors are as for Read.
+// Remarks are what an operator may not expect of an order that is in force, a sentence each: wider limits
+// that are lower, a global limit that is used up, a mute that no recent event matches. It only reads. Errors
+// are as for Read.
 func (s Source) Remarks(ctx context.Context, order steering.Order) ([]string, error) {
 	of, err := s.look(ctx)
 	if err != nil {
@@ -40,9 +41,15 @@ func ofGroup(of running, group string) (remarks []string) {
 	if group == "" {
 		return nil
 	}
-	remarks = append(remarks, fmt.Sprintf("Each of its categories still has its own limit, by default %s.", of.lasting.Category))
+	remarks = append(
+		remarks,
+		fmt.Sprintf("Each of its categories still has its own limit, by default %s.", of.lasting.Category),
+	)
 	if len(of.lasting.GroupLimit(group)) == 0 {
-		remarks = append(remarks, "The settings give it no limit, so what it sent before a temporary limit does not count.")
+		remarks = append(
+			remarks,
+			"The settings give it no limit, so what it sent before a temporary limit does not count.",
+		)
 	}
 	return remarks
 }
@@ -64,7 +71,8 @@ func lowerLimits(rules ratelimit.Rules, scope steering.Scope) []string {
 	return remarks
 }
 
-// above reports whether a limit allows more in one of its windows than a wider one. A level without a limit allows everything.
+// above reports whether a limit allows more in one of its windows than a wider one. A level without a limit
+// allows everything.
 func above(own, wider ratelimit.Limit) bool {
 	return slices.ContainsFunc(own, func(tier ratelimit.Tier) bool {
 		return min(tier.Count, own.Most(tier.Window)) > wider.Most(tier.Window)
@@ -80,6 +88,7 @@ func usedUp(ctx context.Context, of running) ([]string, error) {
 	var last ratelimit.Usage
 	atLeast := false
 	for _, usage := range f.global {
+		usage = of.bounded(usage)
 		atLeast = atLeast || usage.FreeIn > 0 && usage.AtLeast
 		if usage.FreeIn > last.FreeIn {
 			last = usage
@@ -96,8 +105,8 @@ func usedUp(ctx context.Context, of running) ([]string, error) {
 		until, or, term.Duration(last.FreeIn), term.Count(last.Used, "slot"), last.Tier.Count)}, nil
 }
 
-// unmatched says that no recent event matches a pattern, and names the nearest one that does. Where there are more categories than
-// are looked at it is not known.
+// unmatched says that no recent event matches a pattern, and names the nearest one that does. Where there are
+// more categories than are looked at it is not known.
 func unmatched(ctx context.Context, of running, target string) ([]string, error) {
 	recent, entries, err := of.limiter.Recent(ctx, mostEntries)
 	if err != nil {
@@ -129,7 +138,8 @@ func meantBy(target string, categories []string) (meant string, found bool) {
 	return suggest.Nearest(target, append(known, categories...))
 }
 
-// inForm is a category with the wildcards of a pattern: errors.> for erors.> and errors.db. It is empty where they do not fit.
+// inForm is a category with the wildcards of a pattern: errors.> for erors.> and errors.db. It is empty where
+// they do not fit.
 func inForm(target, category string) string {
 	form, tokens := strings.Split(target, "."), strings.Split(category, ".")
 	for i, token := range form {

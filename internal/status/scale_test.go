@@ -21,9 +21,9 @@ import (
 // crowd is how many categories the scripts keep in their index.
 const crowd = 100_000
 
-// crowded fills a server as a notifier with so many busy categories would have: each has a slot, zz-burns is full, and the
-// counts have as many categories as they keep. It returns what reads the status, under limits of categories and of groups, of which
-// each category has its own; an empty text: groups have none.
+// crowded fills a server as a notifier with so many busy categories would have: each has a slot, zz-burns is
+// full, and the counts have as many categories as they keep. It returns what reads the status, under limits
+// of categories and of groups, of which each category has its own; an empty text: groups have none.
 func crowded(tb testing.TB, groups string) (status.Source, *redistest.Server) {
 	tb.Helper()
 	server := redistest.StartProcess(tb)
@@ -72,8 +72,9 @@ func crowded(tb testing.TB, groups string) (status.Source, *redistest.Server) {
 	return status.Source{Limiter: limiter, Stats: reader}, server
 }
 
-// With 100,000 categories a status costs Redis few commands, is short, and shows what burns first. A limit that is looked at takes
-// three commands of one script. How long it takes is measured by BenchmarkStatusOfACrowd.
+// With 100,000 categories a status costs Redis few commands, is short, and shows what burns first. A limit
+// that is looked at takes three commands of one script. How long it takes is measured by
+// BenchmarkStatusOfACrowd.
 func TestAStatusOfACrowd(t *testing.T) {
 	for groups, most := range map[string]int{"": 800, "50/30m": 1400} {
 		t.Run("limit of groups "+groups, func(t *testing.T) { statusOfACrowd(t, groups, most) })

@@ -13,24 +13,31 @@ import (
 
 // Scope is the global scope, a group's or a category's.
 type Scope struct {
-	Category string     `json:"category,omitempty"` // empty: the global scope, or the group's
-	Group    string     `json:"group,omitempty"`    // the scope that the categories of this group share; of a category the group whose limit it shares
-	Tiers    []Tier     `json:"tiers"`
-	NextFree *time.Time `json:"next_free"` // when an event of one slot fits, as far as this scope goes; null: now
-	Forecast *Forecast  `json:"forecast"`  // what would become of an event of it now, as far as all its limits go; null: it is not known
+	Category string `json:"category,omitempty"` // empty: the global scope, or the group's
+	// the scope that the categories of this group share; of a category the group whose limit it shares
+	Group string `json:"group,omitempty"`
+	Tiers []Tier `json:"tiers"`
+	// when an event of one slot fits, as far as this scope goes; null: now
+	NextFree *time.Time `json:"next_free"`
+	// what would become of an event of it now, as far as all its limits go; null: it is not known
+	Forecast *Forecast  `json:"forecast"`
 	Sent     int64      `json:"sent_last_hour"`
 	Dropped  int64      `json:"dropped_last_hour"`
 	LastSent *time.Time `json:"last_sent"`
-	Minutes  []Minute   `json:"minutes"` // of the last hour, those in which something was sent or dropped, the oldest first; null: there is no room for them
+	// of the last hour, those in which something was sent or dropped, the oldest first; null: there is no room
+	// for them
+	Minutes []Minute `json:"minutes"`
 }
 
 // Tier is one tier of a limit.
 type Tier struct {
-	Limit string  `json:"limit"` // 10/30m, 1000000/24h:15m, 200/24h:fixed
-	Used  int     `json:"used"`
-	Max   int     `json:"max"`
-	Kept  int     `json:"kept,omitempty"` // of a global tier: slots that are kept for some categories and not used by them
-	FreeS float64 `json:"free_in_s"`      // until an event of one slot fits; 0: now, as far as the slots are not kept for others
+	Limit string `json:"limit"` // 10/30m, 1000000/24h:15m, 200/24h:fixed
+	Used  int    `json:"used"`
+	Max   int    `json:"max"`
+	// of a global tier: slots that are kept for some categories and not used by them
+	Kept int `json:"kept,omitempty"`
+	// until an event of one slot fits; 0: now, as far as the slots are not kept for others
+	FreeS float64 `json:"free_in_s"`
 	// AtLeast: it may take longer than that.
 	AtLeast bool `json:"free_at_least,omitempty"`
 }
@@ -89,13 +96,13 @@ type scopes struct {
 	order              []*Scope          // of both, as they were asked for
 }
 
-// scopesOf puts usages and counts together. What was counted as stats.OtherCategory is a category without tiers; further
-// categories show only in the global scope, and in their group's.
+// scopesOf puts usages and counts together. What was counted as stats.OtherCategory is a category without
+// tiers; further categories show only in the global scope, and in their group's.
 func scopesOf(f forecaster) scopes {
 	s := scopes{groups: map[string]*Scope{}, categories: map[string]*Scope{}}
 	s.global = newScope("", "")
 	for _, usage := range f.usages {
-		s.of(usage).add(usage, f.hour.Now)
+		s.of(usage).add(f.bounded(usage), f.hour.Now)
 	}
 	s.forecast(f)
 	for _, scope := range s.categories {
@@ -129,7 +136,7 @@ func scopesOf(f forecaster) scopes {
 
 // forecast gives the scopes their forecasts.
 func (s *scopes) forecast(f forecaster) {
-	global := forecast(f.hour.Now, nil, f.globalFor(""))
+	global := f.forecast(nil, f.globalFor(""))
 	s.global.Forecast = &global
 	for name, scope := range s.groups {
 		ofGroup := f.ofGroup(outcome.CategoryOf(name))
@@ -199,7 +206,13 @@ func (s *Scope) add(usage ratelimit.Usage, now time.Time) {
 }
 
 func newTier(usage ratelimit.Usage) Tier {
-	return Tier{Limit: usage.Tier.String(), Used: usage.Used, Max: usage.Tier.Count, FreeS: term.Seconds(usage.FreeIn), AtLeast: usage.AtLeast}
+	return Tier{
+		Limit:   usage.Tier.String(),
+		Used:    usage.Used,
+		Max:     usage.Tier.Count,
+		FreeS:   term.Seconds(usage.FreeIn),
+		AtLeast: usage.AtLeast,
+	}
 }
 
 // count adds what was sent or dropped. Dead events do not concern a limit, and replies are no events.

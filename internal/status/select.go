@@ -9,7 +9,8 @@ import (
 	"notifier/internal/term"
 )
 
-// Bounds of what is read and shown. There may be 100,000 categories, and each that is looked at costs Redis a command or two.
+// Bounds of what is read and shown. There may be 100,000 categories, and each that is looked at costs Redis a
+// command or two.
 const (
 	mostEntries    = 1000     // of the limiter's index
 	mostLookedAt   = 200      // categories whose limits are read
@@ -22,9 +23,9 @@ const (
 	mostBytes      = 64 << 10 // of a Status as JSON
 )
 
-// candidates are the categories with slots taken or with counts in the last hour. Those with the most drops come first, and
-// then those with the latest admissions: what is dropped although nothing of it was admitted lately is what burns. recent is
-// in that order already.
+// candidates are the categories with slots taken or with counts in the last hour. Those with the most drops
+// come first, and then those with the latest admissions: what is dropped although nothing of it was admitted
+// lately is what burns. recent is in that order already.
 func candidates(recent []string, sums []stats.Count) []string {
 	dropped := map[string]int64{}
 	var counted []string
@@ -52,7 +53,11 @@ func candidates(recent []string, sums []stats.Count) []string {
 
 // fullestFirst orders scopes as they are shown.
 func fullestFirst(a, b Scope) int {
-	return cmp.Or(cmp.Compare(fullness(b), fullness(a)), cmp.Compare(b.Dropped, a.Dropped), cmp.Compare(a.name(), b.name()))
+	return cmp.Or(
+		cmp.Compare(fullness(b), fullness(a)),
+		cmp.Compare(b.Dropped, a.Dropped),
+		cmp.Compare(a.name(), b.name()),
+	)
 }
 
 // mostDroppedFirst orders scopes by what they miss.
@@ -60,8 +65,8 @@ func mostDroppedFirst(a, b Scope) int {
 	return cmp.Or(cmp.Compare(b.Dropped, a.Dropped), fullestFirst(a, b))
 }
 
-// choose returns the scopes that are shown, the fullest first: the half of most of them with the most drops, the fullest others,
-// and what stands for the other categories.
+// choose returns the scopes that are shown, the fullest first: the half of most of them with the most drops,
+// the fullest others, and what stands for the other categories.
 func choose(scopes []Scope, most int) []Scope {
 	slices.SortFunc(scopes, mostDroppedFirst)
 	sure := map[string]bool{stats.OtherCategory: true}
@@ -81,10 +86,11 @@ func choose(scopes []Scope, most int) []Scope {
 	})
 }
 
-// fit leaves out what matters least until the status is no longer than that as JSON as it is sent, with what controls a
-// terminal escaped: slots beyond the newest ones, sources beyond three of a category, the minutes of the groups and categories that
-// come last, the sources of categories of which little was refused, replicas beyond 50, further slots, categories, groups, sources
-// and reserves, and at last all replicas, and what differs between them.
+// fit leaves out what matters least until the status is no longer than that as JSON as it is sent, with what
+// controls a terminal escaped: slots beyond the newest ones, sources beyond three of a category, the minutes
+// of the groups and categories that come last, the sources of categories of which little was refused,
+// replicas beyond 50, further slots, categories, groups, sources and reserves, and at last all replicas, and
+// what differs between them.
 func (s *Status) fit(most int) {
 	for {
 		var size counter
@@ -152,7 +158,8 @@ func (c *counter) Write(bytes []byte) (int, error) {
 	return len(bytes), nil
 }
 
-// leaveOutMinutes leaves out the minutes of the last half of the scopes that have some, and reports whether any had.
+// leaveOutMinutes leaves out the minutes of the last half of the scopes that have some, and reports whether
+// any had.
 func leaveOutMinutes(scopes []Scope) bool {
 	var having []int
 	for i, scope := range scopes {

@@ -66,7 +66,10 @@ func (s Source) look(ctx context.Context) (running, error) {
 	case len(variants) > 0:
 		of.shown.OwnText = s.use(&of, variants[0])
 		if last := len(of.shown.Warnings) - 1; last >= 0 && of.shown.OwnText == "" {
-			of.shown.Warnings[last] += " The limits shown are those of " + who(variants[0].replicas, len(variants[0].replicas)) + "."
+			of.shown.Warnings[last] += " The limits shown are those of " + who(
+				variants[0].replicas,
+				len(variants[0].replicas),
+			) + "."
 		}
 	case len(of.replicas) > 0:
 		of.shown.OwnText = "The replicas run a release that does not show its limits: " + ownLimits

@@ -44,7 +44,8 @@ func (k *known) reading(own Config) (source Source, limits *[]string) {
 	return source, limits
 }
 
-// TestTheWorkersSettingsCount: those of most replicas, of equals those of the newest; the reader's own only where there are none.
+// TestTheWorkersSettingsCount: those of most replicas, of equals those of the newest; the reader's own only
+// where there are none.
 func TestTheWorkersSettingsCount(t *testing.T) {
 	k := &known{hour: stats.Hour{Now: now}, usages: []ratelimit.Usage{{Tier: tier(100, time.Minute)}}}
 	check := func(name, limits, own string, replicas, warnings int) {
@@ -106,7 +107,8 @@ func TestSettingsThatNoLimiterTakes(t *testing.T) {
 	}
 }
 
-// TestNothingIsReadWithTheReadersLimits: where the workers' settings are known, all of a status is read with them.
+// TestNothingIsReadWithTheReadersLimits: where the workers' settings are known, all of a status is read with
+// them.
 func TestNothingIsReadWithTheReadersLimits(t *testing.T) {
 	k := &known{hour: stats.Hour{Now: now}, usages: []ratelimit.Usage{{Tier: tier(100, time.Minute)}}, reserves: []ratelimit.Reserve{{Category: "pay", Slots: 1}}}
 	k.runs("a", worker(t, "1/1h"), 0)
@@ -213,8 +215,8 @@ func TestTheStatusOfManyReplicasIsBounded(t *testing.T) {
 	}
 }
 
-// TestReplicasThatDiedDoNotCount: they are in Redis for a minute, and must not outvote those that have replaced them. Where no replica
-// reports, their settings are better than none.
+// TestReplicasThatDiedDoNotCount: they are in Redis for a minute, and must not outvote those that have
+// replaced them. Where no replica reports, their settings are better than none.
 func TestReplicasThatDiedDoNotCount(t *testing.T) {
 	k := &known{hour: stats.Hour{Now: now}, usages: []ratelimit.Usage{{Tier: tier(100, time.Minute)}}}
 	for _, id := range []string{"a", "b", "c"} {

@@ -19,8 +19,8 @@ const (
 	fewWithSources  = 20 // categories, the same
 )
 
-// sourcesOf are the categories of which at least one source is known, each with its sources: those with the most refused first, then
-// what stands for further ones and for events that name none.
+// sourcesOf are the categories of which at least one source is known, each with its sources: those with the
+// most refused first, then what stands for further ones and for events that name none.
 func sourcesOf(slots []stats.SourceSlot) map[string][]stats.SourceCount {
 	sources := stats.SumSources(slots)
 	maps.DeleteFunc(sources, func(_ string, counts []stats.SourceCount) bool { return !counts[0].Named() })
@@ -44,7 +44,8 @@ func (s Status) byRefused() []string {
 	return categories
 }
 
-// shortenSources leaves out the sources past the first ones of each category, and reports whether there were any.
+// shortenSources leaves out the sources past the first ones of each category, and reports whether there were
+// any.
 func (s *Status) shortenSources(most int) bool {
 	shortened := false
 	for category, counts := range s.Sources {
@@ -76,7 +77,11 @@ func (s Status) writeSources(text *strings.Builder) {
 	for _, category := range shown {
 		name := term.Cell(category)
 		for _, count := range s.Sources[category][:min(len(s.Sources[category]), tableSources)] {
-			table.Row(name, sourceName(count), fmt.Sprintf("%s, %d refused", term.Count(count.Total, "event"), count.Refused))
+			table.Row(
+				name,
+				sourceName(count),
+				fmt.Sprintf("%s, %d refused", term.Count(count.Total, "event"), count.Refused),
+			)
 			name = ""
 		}
 	}

@@ -1,10 +1,12 @@
-// Package status puts together what people ask about a running notifier: how full each limit is, who holds the slots,
-// when there is room again, what was sent and dropped lately, and what replicas wait for. It reads only Redis, so that the
-// status command, the page and every replica show the same, also about replicas that are gone.
+// Package status puts together what people ask about a running notifier: how full each limit is, who holds
+// the slots, when there is room again, what was sent and dropped lately, and what replicas wait for. It reads
+// only Redis, so that the status command, the page and every replica show the same, also about replicas that
+// are gone.
 //
-// It knows what is asked (status.go, of one category explain.go), what of it comes first (summary.go, attention.go), whose settings count for it (settings.go), when there is room
-// (forecast.go) and how it is shown as text (table.go, explain_text.go, and page.go for the page). It does not know Redis keys,
-// who asks, or how the page looks.
+// It knows what is asked (status.go, of one category explain.go), what of it comes first (summary.go,
+// attention.go), whose settings count for it (settings.go), when there is room (forecast.go) and how it is
+// shown as text (table.go, explain_text.go, and page.go for the page). It does not know Redis keys, who asks,
+// or how the page looks.
 package status
 
 import (
@@ -40,8 +42,8 @@ type Stats interface {
 	Refuses(ctx context.Context) error
 }
 
-// Source reads a Status. It is about the settings that the running replicas have, and about those of whoever reads only where no
-// replica shows any.
+// Source reads a Status. It is about the settings that the running replicas have, and about those of whoever
+// reads only where no replica shows any.
 type Source struct {
 	Limiter Limiter // with the settings of whoever reads
 	Stats   Stats
@@ -57,41 +59,60 @@ type Source struct {
 	This func() *This
 }
 
-// Status is the state of all replicas together, as JSON for scripts, of 64 KiB at most. Categories and groups have their names as
-// outcome.CategoryName gives them.
+// Status is the state of all replicas together, as JSON for scripts, of 64 KiB at most. Categories and groups
+// have their names as outcome.CategoryName gives them.
 type Status struct {
-	Summary      Summary             `json:"summary"`
-	Time         time.Time           `json:"time"` // by the clock of Redis
-	Global       Scope               `json:"global"`
-	Groups       []Scope             `json:"groups"`           // with a limit, of the 200 categories that are looked at; the fullest first, at most 50
-	MoreGroups   int                 `json:"more_groups"`      // how many of these were left out
-	Categories   []Scope             `json:"categories"`       // the fullest first; of more than 100 those with the most drops, and the fullest of the busy ones
-	More         int                 `json:"more_categories"`  // how many were left out; of more than 1000 at most so many
-	Reserves     []ratelimit.Reserve `json:"reserves"`         // what is kept of the global limit for whom, in alphabetical order
-	MoreReserves int                 `json:"more_reserves"`    // how many were left out, because there is no room for them
-	Slots        []ratelimit.Slot    `json:"slots"`            // of the longest global window, the newest first; at most 1000, and 100 where there is no room for more
-	MoreSlots    int                 `json:"more_slots"`       // how many further ones are taken: older ones, and in buckets
-	Unread       int                 `json:"-"`                // of these, the ones that were not read: who holds them is not known
-	InBuckets    bool                `json:"slots_in_buckets"` // the global limit is counted in buckets, so slots and holders are not known
-	Holders      []Holder            `json:"holders"`          // of the newest 1000 slots, those with the most first; at most 10
-	Others       int                 `json:"more_holders"`     // how many were left out
-	Outcomes     []Outcome           `json:"outcomes_last_hour"`
-	// Sources are who has caused the events of the last 50 to 60 minutes, by category, as far as publishers name anybody: the
-	// source with the most refused events first, then what is counted without a name.
-	Sources      map[string][]stats.SourceCount `json:"sources"`
-	MoreSources  int                            `json:"more_sources"`     // of how many categories they were left out, because there is no room for them
-	CooldownS    float64                        `json:"slack_cooldown_s"` // what is left of the longest pause that Slack asked for
-	Pauses       []Pause                        `json:"slack_pauses"`     // all that are in force
-	Held         int                            `json:"held"`             // events of all replicas that wait for something, each counted once
-	Unposted     []Unposted                     `json:"unposted"`         // by channel; of those for which admitted events wait
-	Replicas     []stats.Replica                `json:"replicas"`
-	Steering     []steering.Order               `json:"steering"`       // mutes and temporary limits that are in force; at most 50
-	MoreSteering int                            `json:"more_steering"`  // how many were left out
-	MoreReplicas int                            `json:"more_replicas"`  // how many were left out, because there is no room for them: ready ones first
-	Ready        int                            `json:"ready_replicas"` // of all of them
-	Settings     Settings                       `json:"settings"`       // whose limits these are, and which replicas have others
-	Streams      []Stream                       `json:"streams"`        // of NATS, which can become full, as the replicas have last seen them
-	This         *This                          `json:"this,omitempty"` // what the worker that answers knows by itself; a command has none
+	Summary Summary   `json:"summary"`
+	Time    time.Time `json:"time"` // by the clock of Redis
+	Global  Scope     `json:"global"`
+	// with a limit, of the 200 categories that are looked at; the fullest first, at most 50
+	Groups     []Scope `json:"groups"`
+	MoreGroups int     `json:"more_groups"` // how many of these were left out
+	// the fullest first; of more than 100 those with the most drops, and the fullest of the busy ones
+	Categories []Scope `json:"categories"`
+	// how many were left out; of more than 1000 at most so many
+	More int `json:"more_categories"`
+	// what is kept of the global limit for whom, in alphabetical order
+	Reserves []ratelimit.Reserve `json:"reserves"`
+	// how many were left out, because there is no room for them
+	MoreReserves int `json:"more_reserves"`
+	// of the longest global window, the newest first; at most 1000, and 100 where there is no room for more
+	Slots []ratelimit.Slot `json:"slots"`
+	// how many further ones are taken: older ones, and in buckets
+	MoreSlots int `json:"more_slots"`
+	// of these, the ones that were not read: who holds them is not known
+	Unread int `json:"-"`
+	// the global limit is counted in buckets, so slots and holders are not known
+	InBuckets bool `json:"slots_in_buckets"`
+	// of the newest 1000 slots, those with the most first; at most 10
+	Holders  []Holder  `json:"holders"`
+	Others   int       `json:"more_holders"` // how many were left out
+	Outcomes []Outcome `json:"outcomes_last_hour"`
+	// Sources are who has caused the events of the last 50 to 60 minutes, by category, as far as publishers name
+	// anybody: the source with the most refused events first, then what is counted without a name.
+	Sources map[string][]stats.SourceCount `json:"sources"`
+	// of how many categories they were left out, because there is no room for them
+	MoreSources int `json:"more_sources"`
+	// what is left of the longest pause that Slack asked for
+	CooldownS float64 `json:"slack_cooldown_s"`
+	Pauses    []Pause `json:"slack_pauses"` // all that are in force
+	// events of all replicas that wait for something, each counted once
+	Held int `json:"held"`
+	// by channel; of those for which admitted events wait
+	Unposted []Unposted      `json:"unposted"`
+	Replicas []stats.Replica `json:"replicas"`
+	// mutes and temporary limits that are in force; at most 50
+	Steering     []steering.Order `json:"steering"`
+	MoreSteering int              `json:"more_steering"` // how many were left out
+	// how many were left out, because there is no room for them: ready ones first
+	MoreReplicas int `json:"more_replicas"`
+	Ready        int `json:"ready_replicas"` // of all of them
+	// whose limits these are, and which replicas have others
+	Settings Settings `json:"settings"`
+	// of NATS, which can become full, as the replicas have last seen them
+	Streams []Stream `json:"streams"`
+	// what the worker that answers knows by itself; a command has none
+	This *This `json:"this,omitempty"`
 }
 
 // Holder is how many slots a category holds.
@@ -158,15 +179,18 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 			status.Ready++
 		}
 	}
-	status.setScopes(scopesOf(f), len(all)+max(0, entries-mostEntries)) // of the entries that were not read, each can be a category
+	status.setScopes(
+		scopesOf(f),
+		len(all)+max(0, entries-mostEntries),
+	) // of the entries that were not read, each can be a category
 	status.setReserves(f)
 	status.Summary = view{status, redisOf(of.this, s.Stats.Refuses(ctx)), lastPosts(of.settings, hour)}.summary()
 	status.fit(mostBytes)
 	return status, nil
 }
 
-// lastPosts is when something was last posted to each channel. What names another channel than that of its category
-// counts for that one.
+// lastPosts is when something was last posted to each channel. What names another channel than that of its
+// category counts for that one.
 func lastPosts(settings Config, hour stats.Hour) map[string]time.Time {
 	posted := map[string]time.Time{}
 	for category, at := range hour.LastSent {
@@ -177,10 +201,12 @@ func lastPosts(settings Config, hour stats.Hour) map[string]time.Time {
 	return posted
 }
 
-var errNotKnown = errors.New("when the global limit has room is not known: what is left is kept for some categories, or slots are counted in buckets")
+var errNotKnown = errors.New(
+	"when the global limit has room is not known: what is left is kept for some categories, or slots are counted in buckets",
+)
 
-// NextFree is how long it takes until the global limit has room for one event of a category without a reserve. Errors are as for
-// Read; besides, only a lower bound may be known.
+// NextFree is how long it takes until the global limit has room for one event of a category without a
+// reserve. Errors are as for Read; besides, only a lower bound may be known.
 func (s Source) NextFree(ctx context.Context) (time.Duration, error) {
 	of := running{limiter: s.Limiter}
 	if s.Steering != nil {
@@ -194,18 +220,18 @@ func (s Source) NextFree(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	begin := f.hour.Now
-	free := forecast(begin, nil, f.globalFor(""))
+	free := f.forecast(nil, f.globalFor(""))
 	switch {
 	case free.Sends:
 		return 0, nil
 	case free.AtLeast || free.Left > 0:
 		return 0, errNotKnown
 	}
-	return free.At.Sub(begin), nil
+	return free.At.Sub(f.hour.Now), nil
 }
 
-// setSlots sets who holds the global slots. Where they are counted in buckets nobody knows: no ids are kept there.
+// setSlots sets who holds the global slots. Where they are counted in buckets nobody knows: no ids are kept
+// there.
 func (s *Status) setSlots(slots []ratelimit.Slot, f forecaster) {
 	for i := range slots {
 		slots[i].Category = outcome.CategoryName(slots[i].Category)
@@ -245,7 +271,10 @@ func (s *Status) setScopes(all scopes, known int) {
 	s.Global, s.Groups, s.Categories = all.global, choose(groups, mostGroups), choose(categories, mostCategories)
 	s.MoreGroups = len(groups) - len(s.Groups)
 	s.More = known - len(s.Categories)
-	if slices.ContainsFunc(s.Categories, func(scope Scope) bool { return scope.Category == stats.OtherCategory }) {
+	if slices.ContainsFunc(
+		s.Categories,
+		func(scope Scope) bool { return scope.Category == stats.OtherCategory },
+	) {
 		s.More++
 	}
 }

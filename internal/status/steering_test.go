@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"notifier/internal/ratelimit"
 	"notifier/internal/status/stats"
 	"notifier/internal/steering"
@@ -27,7 +29,8 @@ func (a *asked) add(t *testing.T, order steering.Order, err error, length time.D
 	a.Orders = append(a.Orders, order)
 }
 
-// TestWhatOperatorsHaveAskedFor is in force for what is read, and shown with who, until when and why; what has ended is not.
+// TestWhatOperatorsHaveAskedFor is in force for what is read, and shown with who, until when and why; what
+// has ended is not.
 func TestWhatOperatorsHaveAskedFor(t *testing.T) {
 	k := &known{hour: stats.Hour{Now: now}, usages: []ratelimit.Usage{{Tier: tier(100, time.Minute)}}}
 	source, _ := k.reading(worker(t, "99/1h"))
@@ -69,8 +72,8 @@ func TestWhatOperatorsHaveAskedFor(t *testing.T) {
 	}
 }
 
-// TestATemporaryLimitThatEndsSooner: there may be room when it ends, so when its own slots are free is too late, for each scope
-// and with reserves.
+// TestATemporaryLimitThatEndsSooner: there may be room when it ends, so when its own slots are free is too
+// late, for each scope and with reserves.
 func TestATemporaryLimitThatEndsSooner(t *testing.T) {
 	for _, c := range []struct{ scope, group, category string }{
 		{"global", "", ""}, {"group/a", "a", ""}, {"category/a.x", "", "a.x"},
@@ -105,6 +108,24 @@ func TestATemporaryLimitThatEndsSooner(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestALimitBesideOneThatEndsSooner: the script names the tier whose slots are free last, whatever ends.
+func TestALimitBesideOneThatEndsSooner(t *testing.T) {
+	k := &known{hour: stats.Hour{Now: now}, categories: []string{"a"}}
+	k.usages = []ratelimit.Usage{full("", "", 10*time.Minute), full("", "a", 30*time.Minute)}
+	source, _ := k.reading(worker(t, "99/1h"))
+	orders := &asked{steering.State{Now: now}}
+	limit, err := steering.NewLimit("category/a", "5/1h", "bob", "")
+	orders.add(t, limit, err, 2*time.Minute)
+	source.Steering = orders
+	got, err := source.Read(t.Context())
+	kit.Check(t, err)
+	at := now.Add(10 * time.Minute)
+	want := &Forecast{Reason: "category", Limit: "5/1h", At: &at, AtLeast: true}
+	if diff := cmp.Diff(want, got.Categories[0].Forecast); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

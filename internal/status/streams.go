@@ -15,7 +15,8 @@ import (
 // Stream is how full a stream of NATS is, as the replica says that has looked last.
 type Stream struct {
 	stats.Stream
-	Text string `json:"text"` // for people: "NOTIFY is 87% full (870 of 1000 messages); a full one refuses new events"
+	// for people: "NOTIFY is 87% full (870 of 1000 messages); a full one refuses new events"
+	Text string `json:"text"`
 }
 
 // nearlyFull is the share of its bound above which a stream is worth a line.
@@ -27,7 +28,8 @@ const mostStreams = 8
 // NearlyFull reports whether the stream has little room left.
 func (s Stream) NearlyFull() bool { return s.Unknown == "" && s.Used > nearlyFull }
 
-// streamsOf are the streams that the replicas have looked at, by name. Of several reports the latest counts that knows something.
+// streamsOf are the streams that the replicas have looked at, by name. Of several reports the latest counts
+// that knows something.
 func streamsOf(replicas []stats.Replica) []Stream {
 	latest := map[string]stats.Stream{}
 	for _, replica := range replicas {
@@ -84,6 +86,9 @@ func deadText(outcomes []Outcome) string {
 	if all == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s ended as dead in the last hour: %s. Replayed ones count; \"notifier dead list\" shows the rest.",
-		term.Count(all, "event"), strings.Join(parts, ", "))
+	return fmt.Sprintf(
+		"%s ended as dead in the last hour: %s. Replayed ones count; \"notifier dead list\" shows the rest.",
+		term.Count(all, "event"),
+		strings.Join(parts, ", "),
+	)
 }

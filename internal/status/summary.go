@@ -15,7 +15,8 @@ import (
 // Summary is the state in a sentence, and what needs attention. The page, status and check show it; it is
 // made nowhere else.
 type Summary struct {
-	Kind      string      `json:"kind"`      // the same as long as the sentence says the same, whatever its figures
+	// the same as long as the sentence says the same, whatever its figures
+	Kind      string      `json:"kind"`
 	Level     string      `json:"level"`     // ok, note, or bad: something is not sent that limits allow
 	Title     string      `json:"title"`     // some words, for the title of a window
 	Text      string      `json:"text"`      // one sentence, or some
@@ -39,15 +40,17 @@ const (
 // view is what a summary is made of.
 type view struct {
 	Status
-	redis  Redis
-	posted map[string]time.Time // when something was last posted to a channel, as far as its categories are known
+	redis Redis
+	// when something was last posted to a channel, as far as its categories are known
+	posted map[string]time.Time
 }
 
 // summary is the sentence and the list.
 func (v view) summary() Summary {
 	s := v.sentence()
 	s.Attention = v.attention(s.Kind)
-	if s.Level == LevelOK && slices.ContainsFunc(s.Attention, func(a Attention) bool { return a.Level == LevelBad }) {
+	if s.Level == LevelOK &&
+		slices.ContainsFunc(s.Attention, func(a Attention) bool { return a.Level == LevelBad }) {
 		s.Level = LevelNote
 	}
 	return s
@@ -55,11 +58,20 @@ func (v view) summary() Summary {
 
 func (v view) sentence() Summary {
 	if kind, why := v.stopped(); why != "" {
-		return Summary{Kind: kind, Level: LevelBad, Title: "nothing is sent", Text: "Nothing is sent: " + why + "." + v.heldText()}
+		return Summary{
+			Kind:  kind,
+			Level: LevelBad,
+			Title: "nothing is sent",
+			Text:  "Nothing is sent: " + why + "." + v.heldText(),
+		}
 	}
 	for _, pause := range v.Pauses {
 		if pause.Channel == "" {
-			text := fmt.Sprintf("Nothing is sent for %s, because Slack asked to wait.%s", seconds(pause.LeftS), v.heldText())
+			text := fmt.Sprintf(
+				"Nothing is sent for %s, because Slack asked to wait.%s",
+				seconds(pause.LeftS),
+				v.heldText(),
+			)
 			return Summary{Kind: "pause", Level: LevelNote, Title: "paused", Text: text}
 		}
 	}
@@ -71,7 +83,12 @@ func (v view) sentence() Summary {
 	}
 	if v.redis.State == RedisCountsOnly {
 		text := "Working, but counts have not been stored for %s (%s): figures are incomplete, and other replicas may be missing."
-		return Summary{Kind: "counts", Level: LevelNote, Title: "no counts", Text: fmt.Sprintf(text, v.age(v.redis.Since), kindTexts[v.redis.Kind])}
+		return Summary{
+			Kind:  "counts",
+			Level: LevelNote,
+			Title: "no counts",
+			Text:  fmt.Sprintf(text, v.age(v.redis.Since), kindTexts[v.redis.Kind]),
+		}
 	}
 	return v.limits()
 }
@@ -133,12 +150,14 @@ func silenceOf(replicas []stats.Replica, now time.Time) string {
 	return "no worker has reported for " + term.Duration(now.Sub(newest.Seen))
 }
 
-// unready reports whether a replica that is not ready had time to become so, and does not say what it waits for.
+// unready reports whether a replica that is not ready had time to become so, and does not say what it waits
+// for.
 func (v view) unready(replica stats.Replica) bool {
 	return !replica.Ready && len(replica.Waits) == 0 && v.Time.Sub(replica.Started) > starting
 }
 
-// idle is how many replicas have waits of these kinds that concern all of their events, these waits, and the causes in words.
+// idle is how many replicas have waits of these kinds that concern all of their events, these waits, and the
+// causes in words.
 func idle(replicas []stats.Replica, kinds []string) (n int, waits []stats.Wait, causes string) {
 	var words []string
 	for _, replica := range replicas {
@@ -173,7 +192,13 @@ func (v view) partly() (s Summary, partly bool) {
 	if waiting == 0 {
 		return s, false
 	}
-	text := fmt.Sprintf("Partly working: %d of %s wait, because %s.%s", waiting, term.Count(len(running), "replica"), causes, v.heldText())
+	text := fmt.Sprintf(
+		"Partly working: %d of %s wait, because %s.%s",
+		waiting,
+		term.Count(len(running), "replica"),
+		causes,
+		v.heldText(),
+	)
 	return Summary{Kind: "partly " + causes, Level: LevelNote, Title: "partly working", Text: text}, true
 }
 
@@ -221,11 +246,21 @@ func (v view) limits() Summary {
 	slots := fmt.Sprintf("%d/%d", fullest.Used, fullest.Max)
 	switch {
 	case blocking.FreeS > 0:
-		text := fmt.Sprintf("Full: all %d global slots are taken. Everything is dropped for %s.", blocking.Max, v.Global.fullFor(v.Time))
+		text := fmt.Sprintf(
+			"Full: all %d global slots are taken. Everything is dropped for %s.",
+			blocking.Max,
+			v.Global.fullFor(v.Time),
+		)
 		return Summary{Kind: "full", Level: LevelNote, Title: slots + " full", Text: text}
 	case reserved.Max > 0:
-		text := fmt.Sprintf("Full for most: %s left, kept for %s. All others are dropped.",
-			term.CountAre(reserved.Max-reserved.Used, "global slot"), fewNames(keptFor(v.Reserves, reserved), "category"))
+		text := fmt.Sprintf(
+			"Full for most: %s left, kept for %s. All others are dropped.",
+			term.CountAre(
+				reserved.Max-reserved.Used,
+				"global slot",
+			),
+			fewNames(keptFor(v.Reserves, reserved), "category"),
+		)
 		return Summary{Kind: "kept", Level: LevelNote, Title: slots + " kept", Text: text}
 	}
 	taken := fmt.Sprintf("Working. %d of %d global slots are taken; ", fullest.Used, fullest.Max)
@@ -243,8 +278,8 @@ func (v view) limits() Summary {
 	return Summary{Kind: "some", Level: LevelNote, Title: slots, Text: taken + v.fullText(full) + "."}
 }
 
-// keptFor is for whom slots of a global tier are kept. Where reserves are reported for a longer one, it is all
-// of them.
+// keptFor is for whom slots of a global tier are kept. Where reserves are reported for a longer one, it is
+// all of them.
 func keptFor(reserves []ratelimit.Reserve, tier Tier) []string {
 	var names []string
 	for _, reserve := range reserves {
@@ -257,7 +292,10 @@ func keptFor(reserves []ratelimit.Reserve, tier Tier) []string {
 
 // full are the groups and categories whose own limit is full, those with the most drops first.
 func (v view) full() []Scope {
-	full := slices.DeleteFunc(slices.Concat(v.Groups, v.Categories), func(s Scope) bool { return s.NextFree == nil })
+	full := slices.DeleteFunc(
+		slices.Concat(v.Groups, v.Categories),
+		func(s Scope) bool { return s.NextFree == nil },
+	)
 	slices.SortStableFunc(full, func(a, b Scope) int { return cmp.Compare(b.Dropped, a.Dropped) })
 	return full
 }

@@ -246,7 +246,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestOneFailureSaysNothingOfItsChannel: "nothing is posted" is said only as long as that is so, whichever replica posts.
+// TestOneFailureSaysNothingOfItsChannel: "nothing is posted" is said only as long as that is so, whichever
+// replica posts.
 func TestOneFailureSaysNothingOfItsChannel(t *testing.T) {
 	begin := now.Add(-40 * time.Second)
 	tried := func(channel string, events int) (list []stats.Failing) {
@@ -325,7 +326,8 @@ func TestAChannelThatOnlySomeReplicasCountAsRefused(t *testing.T) {
 	} {
 		posted := map[string]time.Time{"#a": now.Add(-test.ago)}
 		got := view{Status{Time: now, Replicas: test.replicas}, Redis{State: RedisCountsOnly}, posted}.summary()
-		if lines := said(got); lines[0] != test.want || len(lines) != 2 { // the counts are listed, and the channel is not repeated
+		// the counts are listed, and the channel is not repeated
+		if lines := said(got); lines[0] != test.want || len(lines) != 2 {
 			t.Errorf("%s: %q, expected %q", name, lines, test.want)
 		}
 	}

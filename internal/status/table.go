@@ -35,7 +35,8 @@ func (s Status) Table(screen term.Screen) string {
 	return text.String()
 }
 
-// writeScopes writes a row per tier: the global limit's first, then the groups', then the categories'. Full ones are highlighted.
+// writeScopes writes a row per tier: the global limit's first, then the groups', then the categories'. Full
+// ones are highlighted.
 func (s Status) writeScopes(text *strings.Builder, screen term.Screen) {
 	var rows strings.Builder
 	table := term.NewNumberTable(&rows)
@@ -50,8 +51,19 @@ func (s Status) writeScopes(text *strings.Builder, screen term.Screen) {
 			if i > 0 { // further tiers of the scope above
 				name, sent, dropped, last = "", "", "", ""
 			}
-			table.Row(name, tier.Limit, fmt.Sprintf("%d/%d", tier.Used, tier.Max), s.freeText(scope, i), sent, dropped, last)
-			full = append(full, tier.FreeS > 0 || tier.keptOnly() || i == 0 && scope.Forecast != nil && !scope.Forecast.Sends)
+			table.Row(
+				name,
+				tier.Limit,
+				fmt.Sprintf("%d/%d", tier.Used, tier.Max),
+				s.freeText(scope, i),
+				sent,
+				dropped,
+				last,
+			)
+			full = append(
+				full,
+				tier.FreeS > 0 || tier.keptOnly() || i == 0 && scope.Forecast != nil && !scope.Forecast.Sends,
+			)
 		}
 	}
 	_ = table.Flush() // a strings.Builder takes everything
@@ -75,10 +87,12 @@ func scopeName(scope Scope) string {
 	}
 }
 
-// freeText is when an event of one slot fits: in the first row of a scope into all its limits, in further rows into the tier.
+// freeText is when an event of one slot fits: in the first row of a scope into all its limits, in further
+// rows into the tier.
 func (s Status) freeText(scope Scope, tier int) string {
 	own, f := scope.level(), scope.Forecast
-	if f == nil || tier > 0 || f.Reason == own && f.Kept == 0 { // each tier of the scope itself shows its own time
+	if f == nil || tier > 0 ||
+		f.Reason == own && f.Kept == 0 { // each tier of the scope itself shows its own time
 		at := s.Time.Add(time.Duration(scope.Tiers[tier].FreeS * float64(time.Second)))
 		f = &Forecast{Sends: scope.Tiers[tier].FreeS <= 0, Reason: own, At: &at, AtLeast: scope.Tiers[tier].AtLeast}
 	}
@@ -137,7 +151,11 @@ func (s Status) writeReserves(text *strings.Builder, screen term.Screen) {
 	fmt.Fprintln(text, term.Printable(s.reservesText()))
 	for _, tier := range s.Global.Tiers {
 		if tier.keptOnly() {
-			line := fmt.Sprintf("Of %s only %s left, and all are kept: other categories are dropped.", tier.Limit, term.CountAre(tier.Max-tier.Used, "slot"))
+			line := fmt.Sprintf(
+				"Of %s only %s left, and all are kept: other categories are dropped.",
+				tier.Limit,
+				term.CountAre(tier.Max-tier.Used, "slot"),
+			)
 			fmt.Fprintln(text, screen.Paint(term.Yellow, term.Printable(line)))
 		}
 	}
@@ -154,7 +172,8 @@ func (s Status) writeOutcomes(text *strings.Builder) {
 	fmt.Fprintf(text, "Last hour: %s%s.\n", strings.Join(parts, ", "), s.lastDropText())
 }
 
-// lastDropText is when something was last dropped, to the minute; empty: nothing was in the last hour, or it is not known.
+// lastDropText is when something was last dropped, to the minute; empty: nothing was in the last hour, or it
+// is not known.
 func (s Status) lastDropText() string {
 	for _, minute := range slices.Backward(s.Global.Minutes) {
 		if minute.Dropped == 0 {

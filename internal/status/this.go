@@ -11,19 +11,20 @@ import (
 
 // This is what one worker knows by itself, whatever Redis says.
 type This struct {
-	Replica  string            `json:"replica"`
-	Host     string            `json:"host"`
-	Version  string            `json:"version"`
-	Time     time.Time         `json:"time"` // by the clock of its machine, as are all times here
-	UptimeS  float64           `json:"uptime_s"`
-	Ready    bool              `json:"ready"`     // when it was last asked, about a second ago
-	InFlight int               `json:"in_flight"` // events that have arrived and are not settled
-	Posting  int               `json:"posting"`   // of these, how many are being posted
-	Held     int               `json:"held"`      // events that wait for something, each counted once
-	HeldFor  map[string]int    `json:"held_for"`  // for what; an event may wait for several things. Those for which nothing waits are left out
-	Waits    []stats.Wait      `json:"waits"`     // what is unavailable, and since when
-	Unposted []Unposted        `json:"unposted"`  // by channel; of those for which admitted events wait
-	Paused   []PausedChannel   `json:"paused"`    // channels to which it posts nothing for a while
+	Replica  string    `json:"replica"`
+	Host     string    `json:"host"`
+	Version  string    `json:"version"`
+	Time     time.Time `json:"time"` // by the clock of its machine, as are all times here
+	UptimeS  float64   `json:"uptime_s"`
+	Ready    bool      `json:"ready"`     // when it was last asked, about a second ago
+	InFlight int       `json:"in_flight"` // events that have arrived and are not settled
+	Posting  int       `json:"posting"`   // of these, how many are being posted
+	Held     int       `json:"held"`      // events that wait for something, each counted once
+	// for what; an event may wait for several things. Those for which nothing waits are left out
+	HeldFor  map[string]int    `json:"held_for"`
+	Waits    []stats.Wait      `json:"waits"`    // what is unavailable, and since when
+	Unposted []Unposted        `json:"unposted"` // by channel; of those for which admitted events wait
+	Paused   []PausedChannel   `json:"paused"`   // channels to which it posts nothing for a while
 	Refused  map[string]string `json:"refused_channels,omitempty"`
 	LastSent *time.Time        `json:"last_sent"` // null: nothing since it was started
 	Redis    Redis             `json:"redis"`
@@ -67,9 +68,9 @@ var kindTexts = map[string]string{
 	stats.Unreachable: "Redis is unavailable",
 }
 
-// RedisOf is what Redis does for a worker that waits for these, which are not ready for these reasons, and whose counts have this
-// trouble, or nil. refused is the error with which the scripts were refused when the worker was last asked whether it is ready;
-// empty: they were not.
+// RedisOf is what Redis does for a worker that waits for these, which are not ready for these reasons, and
+// whose counts have this trouble, or nil. refused is the error with which the scripts were refused when the
+// worker was last asked whether it is ready; empty: they were not.
 func RedisOf(waits []stats.Wait, refused string, trouble *stats.Trouble) Redis {
 	for _, wait := range waits {
 		if wait.For == waitRedis {
@@ -97,11 +98,17 @@ func refusing(kind, reason string, since time.Time) Redis {
 	if kind != stats.Unreachable && kind != stats.Loading {
 		state = RedisRefuses
 	}
-	return Redis{State: state, Kind: kind, Since: &since, Reason: reason, Text: kindTexts[kind] + ": nothing is sent"}
+	return Redis{
+		State:  state,
+		Kind:   kind,
+		Since:  &since,
+		Reason: reason,
+		Text:   kindTexts[kind] + ": nothing is sent",
+	}
 }
 
-// redisOf is what Redis does for a worker, or for all of them where none reads. refused is the error with which it takes no writes
-// at the moment; nil: it takes them.
+// redisOf is what Redis does for a worker, or for all of them where none reads. refused is the error with
+// which it takes no writes at the moment; nil: it takes them.
 func redisOf(this *This, refused error) Redis {
 	known := Redis{State: RedisOK}
 	if this != nil {
@@ -115,7 +122,8 @@ func redisOf(this *This, refused error) Redis {
 	return known
 }
 
-// Unknown is what a worker answers where Redis does not: the error, what it knows by itself, and what it does not.
+// Unknown is what a worker answers where Redis does not: the error, what it knows by itself, and what it does
+// not.
 type Unknown struct {
 	Error   string    `json:"error"`
 	Summary Summary   `json:"summary"`
@@ -128,11 +136,23 @@ type Unknown struct {
 
 // unknownFields are the fields of Status that only Redis has.
 var unknownFields = []string{
-	"global", "groups", "categories", "reserves", "slots", "holders", "outcomes_last_hour", "slack_pauses", "held", "unposted",
-	"replicas", "steering", "settings",
+	"global",
+	"groups",
+	"categories",
+	"reserves",
+	"slots",
+	"holders",
+	"outcomes_last_hour",
+	"slack_pauses",
+	"held",
+	"unposted",
+	"replicas",
+	"steering",
+	"settings",
 }
 
-// RedisTrouble is what is wrong with Redis by one of its errors, as a kind of stats.TroubleKind and for people.
+// RedisTrouble is what is wrong with Redis by one of its errors, as a kind of stats.TroubleKind and for
+// people.
 func RedisTrouble(err error) (kind, text string) {
 	kind = stats.TroubleKind(err.Error())
 	return kind, kindTexts[kind]
@@ -158,20 +178,29 @@ func (t *This) summary(err error, kind string) Summary {
 	s := v.summary()
 	if s.Level != LevelBad {
 		text := fmt.Sprintf("The status cannot be read: %s. This worker goes on.%s", kindTexts[kind], v.heldText())
-		s = Summary{Kind: "unread " + kind, Level: LevelBad, Title: "status unknown", Text: text, Attention: s.Attention}
+		s = Summary{
+			Kind:      "unread " + kind,
+			Level:     LevelBad,
+			Title:     "status unknown",
+			Text:      text,
+			Attention: s.Attention,
+		}
 	}
 	s.Attention = append([]Attention{{Kind: "error", Level: LevelBad, Text: err.Error()}}, s.Attention...)
 	return s
 }
 
-// withThis puts what a worker reports of itself now in the place of its heartbeat, which may be old, or not have been stored at
-// all. now is by the clock of Redis.
+// withThis puts what a worker reports of itself now in the place of its heartbeat, which may be old, or not
+// have been stored at all. now is by the clock of Redis.
 func withThis(replicas []stats.Replica, this *This, now time.Time) []stats.Replica {
 	if this == nil {
 		return replicas
 	}
 	own := stats.Replica{ID: this.Replica, Seen: now, Heartbeat: this.Beat}
-	replicas = append(slices.DeleteFunc(replicas, func(r stats.Replica) bool { return r.ID == this.Replica }), own)
+	replicas = append(
+		slices.DeleteFunc(replicas, func(r stats.Replica) bool { return r.ID == this.Replica }),
+		own,
+	)
 	slices.SortFunc(replicas, func(a, b stats.Replica) int { return cmp.Compare(a.ID, b.ID) })
 	return replicas
 }

@@ -13,7 +13,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestAStatusTrustsTheWorkerAboutItself: a heartbeat that is old, or was never stored, gives way to what the worker knows.
+// TestAStatusTrustsTheWorkerAboutItself: a heartbeat that is old, or was never stored, gives way to what the
+// worker knows.
 func TestAStatusTrustsTheWorkerAboutItself(t *testing.T) {
 	waits := []stats.Wait{{For: "redis", Kind: stats.Full, Reason: "OOM command not allowed", Since: now}}
 	this := &This{Replica: "b", Beat: stats.Heartbeat{Held: 4, Waits: waits, Version: "new"}}

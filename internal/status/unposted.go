@@ -17,11 +17,12 @@ type Unposted struct {
 	Events  int     `json:"events"`
 	OldestS float64 `json:"oldest_s"`      // how long ago the oldest was published
 	Why     string  `json:"why,omitempty"` // what they wait for: slack, pace; empty: nothing keeps them
-	Text    string  `json:"text"`          // for people: "#alerts: 42 events wait to be posted, the oldest for 3m; the pace of the channel"
+	// for people: "#alerts: 42 events wait to be posted, the oldest for 3m; the pace of the channel"
+	Text string `json:"text"`
 }
 
-// UnpostedOf adds up over the replicas, by channel in alphabetical order. Where they differ in what they wait for, Slack
-// counts more than the pace.
+// UnpostedOf adds up over the replicas, by channel in alphabetical order. Where they differ in what they wait
+// for, Slack counts more than the pace.
 func UnpostedOf(replicas []stats.Replica, now time.Time) []Unposted {
 	sums := map[string]Unposted{}
 	for _, replica := range replicas {
@@ -46,11 +47,21 @@ func UnpostedOf(replicas []stats.Replica, now time.Time) []Unposted {
 }
 
 // reasons is Unposted.Why for people.
-var reasons = map[string]string{"slack": "; Slack takes no posts at the moment", "pace": "; the pace of the channel"}
-
-func (u Unposted) text() string {
-	return fmt.Sprintf("%s: %s to be posted, the oldest for %s%s", u.Channel, waiting(u.Events), seconds(u.OldestS), reasons[u.Why])
+var reasons = map[string]string{
+	"slack": "; Slack takes no posts at the moment",
+	"pace":  "; the pace of the channel",
 }
 
-// shownAfter is how long events without a reason to wait take until people are shown them: a moment later most are posted.
+func (u Unposted) text() string {
+	return fmt.Sprintf(
+		"%s: %s to be posted, the oldest for %s%s",
+		u.Channel,
+		waiting(u.Events),
+		seconds(u.OldestS),
+		reasons[u.Why],
+	)
+}
+
+// shownAfter is how long events without a reason to wait take until people are shown them: a moment later
+// most are posted.
 const shownAfter = 5 * time.Second

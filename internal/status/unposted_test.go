@@ -11,7 +11,8 @@ import (
 	"notifier/test/kit"
 )
 
-// behind is two replicas: #alerts is paused in one of them and #builds has a pace, while #quiet takes what comes.
+// behind is two replicas: #alerts is paused in one of them and #builds has a pace, while #quiet takes what
+// comes.
 func behind() []stats.Replica {
 	return []stats.Replica{
 		{ID: "a", Heartbeat: stats.Heartbeat{

@@ -48,7 +48,8 @@ func TestAReplicaFollows(t *testing.T) {
 	}
 }
 
-// An order ends at its time by the clock of Redis, without a call: also while Redis is away, and the less specific one goes on.
+// An order ends at its time by the clock of Redis, without a call: also while Redis is away, and the less
+// specific one goes on.
 func TestAnOrderEndsByItself(t *testing.T) {
 	w := newWorld(t)
 	w.mute("errors", 1500*time.Millisecond)

@@ -18,11 +18,12 @@ import (
 	"notifier/test/redistest"
 )
 
-// TestWhatIsInForceIsLikeTheModel plays random histories of orders to replicas that follow at their own times, and compares what is in
-// force in each of them with a model: which mutes and which limits, of which version, and when each ends. The store forgets all, or what
-// is newest, in between.
+// TestWhatIsInForceIsLikeTheModel plays random histories of orders to replicas that follow at their own
+// times, and compares what is in force in each of them with a model: which mutes and which limits, of which
+// version, and when each ends. The store forgets all, or what is newest, in between.
 //
-// Redis's clock is set, in whole minutes. The replicas' own goes on meanwhile, and nothing is asked as close to an end as that shows.
+// Redis's clock is set, in whole minutes. The replicas' own goes on meanwhile, and nothing is asked as close
+// to an end as that shows.
 func TestWhatIsInForceIsLikeTheModel(t *testing.T) {
 	t.Parallel()
 	embedded := redistest.RunEmbedded(t)
@@ -57,10 +58,12 @@ type history struct {
 	hash      stored
 	followers []*follower
 	copied    *copied
-	sure      map[string]steering.Order // all replicas knew them when the store was lost, and nobody has changed them since
-	cleared   map[string]bool           // since all agreed after the last loss: before that, another replica may put it back
-	agreed    bool                      // all replicas and the store, since the last loss
-	counts    *historyCounts
+	// all replicas knew them when the store was lost, and nobody has changed them since
+	sure map[string]steering.Order
+	// since all agreed after the last loss: before that, another replica may put it back
+	cleared map[string]bool
+	agreed  bool // all replicas and the store, since the last loss
+	counts  *historyCounts
 }
 
 // follower is a replica, and what it should know.
@@ -231,7 +234,8 @@ func (h *history) lose(r *rapid.T) {
 	h.lost(stored{})
 }
 
-// lost leaves the store with what is given, and notes what has to be in force again once all replicas have put back what they know.
+// lost leaves the store with what is given, and notes what has to be in force again once all replicas have
+// put back what they know.
 func (h *history) lost(left stored) {
 	h.sure, h.cleared = map[string]steering.Order{}, map[string]bool{}
 	putsBack := func(f *follower) bool { return f.known.version > left.version }
@@ -245,8 +249,8 @@ func (h *history) lost(left stored) {
 	h.counts.losses++
 }
 
-// setBack takes away what is newest, as a failover does. All replicas put back what they know, in any order, before anybody asks for
-// anything new. As with lose, versions are of another time then.
+// setBack takes away what is newest, as a failover does. All replicas put back what they know, in any order,
+// before anybody asks for anything new. As with lose, versions are of another time then.
 func (h *history) setBack(r *rapid.T) {
 	h.pass(time.Minute)
 	if h.copied == nil || len(h.copied.fields) == 0 || !h.copied.hash.kept.After(h.now) {
@@ -275,7 +279,8 @@ func (h *history) setBack(r *rapid.T) {
 	}
 }
 
-// settle lets all replicas follow until none has anything to do. Then all agree with the store, and nothing is lost or has come back.
+// settle lets all replicas follow until none has anything to do. Then all agree with the store, and nothing
+// is lost or has come back.
 func (h *history) settle(r *rapid.T) {
 	for range 2 + len(h.followers) {
 		for _, f := range h.followers {

@@ -10,8 +10,8 @@ import (
 	"notifier/internal/steering"
 )
 
-// stored is what the hash in Redis should hold, and what one that follows should know: lists that are looked through for each question.
-// The zero value: there is no hash.
+// stored is what the hash in Redis should hold, and what one that follows should know: lists that are looked
+// through for each question. The zero value: there is no hash.
 type stored struct {
 	version int64
 	orders  map[string]steering.Order // by kind and target

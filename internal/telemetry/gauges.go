@@ -28,23 +28,27 @@ type gauges struct {
 	worker  *consume.Worker
 	limiter *ratelimit.Limiter
 	outside *snapshot.Snapshot[outside]
-	full    []string // categories whose limit, or their group's, was full in the last snapshot; used only while one is made
+	// categories whose limit, or their group's, was full in the last snapshot; used only while one is made
+	full []string
 
 	limitUsed, limitMax, reserved, kept, held, unposted, oldest, cooldown, pending, refused, unpublished, clockLag *prometheus.Desc
 }
 
-// AddGauges adds what is asked of the worker at each scrape, and of Redis and NATS every few seconds. It is called once.
+// AddGauges adds what is asked of the worker at each scrape, and of Redis and NATS every few seconds. It is
+// called once.
 func (m *Metrics) AddGauges(worker *consume.Worker, limiter *ratelimit.Limiter) {
 	m.registry.MustRegister(newGauges(worker, limiter))
 }
 
-// AddSteering adds how many mutes and temporary limits are in force, as this replica follows them. It is called once.
+// AddSteering adds how many mutes and temporary limits are in force, as this replica follows them. It is
+// called once.
 func (m *Metrics) AddSteering(inForce func() (mutes, limits int)) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "notifier_mutes", Help: "Mutes in force in this replica.",
 	}, func() float64 { mutes, _ := inForce(); return float64(mutes) }))
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "notifier_limits_for_a_while", Help: "Temporary limits in force in this replica; limit_max shows them.",
+		Name: "notifier_limits_for_a_while",
+		Help: "Temporary limits in force in this replica; limit_max shows them.",
 	}, func() float64 { _, limits := inForce(); return float64(limits) }))
 }
 
@@ -77,19 +81,54 @@ func newGauges(worker *consume.Worker, limiter *ratelimit.Limiter) *gauges {
 		return prometheus.NewDesc("notifier_"+name, help, labels, nil)
 	}
 	g := &gauges{
-		worker: worker, limiter: limiter,
-		limitUsed:   desc("limit_used", "Slots used in the window, in the fullest tier. At most 100 categories: configured, full and busy ones; and their groups.", "scope", "category"),
-		limitMax:    desc("limit_max", "Slots of this tier.", "scope", "category"),
-		reserved:    desc("limit_reserved", "Slots of the global limit that LIMIT_RESERVE keeps for this category.", "category"),
-		kept:        desc("limit_kept", "Slots of these that it has not used, in the longest tier with reserves: no other category can have them now.", "category"),
-		held:        desc("held_events", "Events held while the worker, or their channel, waits for this; 0 when nothing does.", "why"),
-		unposted:    desc("unposted_events", "Events that this replica has had admitted for the channel and not posted yet.", "channel"),
-		oldest:      desc("unposted_oldest_seconds", "How long ago the oldest of these was published; 0: there is none.", "channel"),
-		cooldown:    desc("slack_cooldown_seconds", "Time left of the longest pause that Slack asked for and that is in force."),
-		pending:     desc("consumer_pending", "Events in the stream that no replica has received yet."),
-		refused:     desc("refused_channels", "Channels that reject every message, as seen by this replica."),
-		unpublished: desc("dropped_unpublished_total", "Dropped events that could not be republished to DROPPED_SUBJECT."),
-		clockLag:    desc("redis_clock_lag_seconds", "How far the clock of Redis is behind the newest admission; above 0 only after it was set back."),
+		worker:  worker,
+		limiter: limiter,
+		limitUsed: desc(
+			"limit_used",
+			"Slots used in the window, in the fullest tier. At most 100 categories: configured, full and busy ones; and their groups.",
+			"scope",
+			"category",
+		),
+		limitMax: desc("limit_max", "Slots of this tier.", "scope", "category"),
+		reserved: desc(
+			"limit_reserved",
+			"Slots of the global limit that LIMIT_RESERVE keeps for this category.",
+			"category",
+		),
+		kept: desc(
+			"limit_kept",
+			"Slots of these that it has not used, in the longest tier with reserves: no other category can have them now.",
+			"category",
+		),
+		held: desc(
+			"held_events",
+			"Events held while the worker, or their channel, waits for this; 0 when nothing does.",
+			"why",
+		),
+		unposted: desc(
+			"unposted_events",
+			"Events that this replica has had admitted for the channel and not posted yet.",
+			"channel",
+		),
+		oldest: desc(
+			"unposted_oldest_seconds",
+			"How long ago the oldest of these was published; 0: there is none.",
+			"channel",
+		),
+		cooldown: desc(
+			"slack_cooldown_seconds",
+			"Time left of the longest pause that Slack asked for and that is in force.",
+		),
+		pending: desc("consumer_pending", "Events in the stream that no replica has received yet."),
+		refused: desc("refused_channels", "Channels that reject every message, as seen by this replica."),
+		unpublished: desc(
+			"dropped_unpublished_total",
+			"Dropped events that could not be republished to DROPPED_SUBJECT.",
+		),
+		clockLag: desc(
+			"redis_clock_lag_seconds",
+			"How far the clock of Redis is behind the newest admission; above 0 only after it was set back.",
+		),
 	}
 	g.outside = snapshot.New(gaugesFresh, gaugeTimeout, g.ask)
 	return g
@@ -122,7 +161,8 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// collectLimits gives how full the limits are, and what is kept for whom. The label category has a group's name in its scope.
+// collectLimits gives how full the limits are, and what is kept for whom. The label category has a group's
+// name in its scope.
 func (g *gauges) collectLimits(gauge func(*prometheus.Desc, float64, ...string), now outside) {
 	for _, usage := range now.usages {
 		scope, name := "category", usage.Category
@@ -163,7 +203,12 @@ func (g *gauges) ask(ctx context.Context) (outside, error) {
 }
 
 // collectWaiting gives what waits, by cause and by channel.
-func (g *gauges) collectWaiting(gauge func(*prometheus.Desc, float64, ...string), held map[string]int, unposted []post.Unposted, now time.Time) {
+func (g *gauges) collectWaiting(
+	gauge func(*prometheus.Desc, float64, ...string),
+	held map[string]int,
+	unposted []post.Unposted,
+	now time.Time,
+) {
 	for why, events := range held {
 		gauge(g.held, float64(events), why)
 	}
@@ -173,7 +218,8 @@ func (g *gauges) collectWaiting(gauge func(*prometheus.Desc, float64, ...string)
 	}
 }
 
-// secondsSince is the age of what began then; 0 where nothing did, and where the clock that gave its time is ahead.
+// secondsSince is the age of what began then; 0 where nothing did, and where the clock that gave its time is
+// ahead.
 func secondsSince(then, now time.Time) float64 {
 	if then.IsZero() {
 		return 0
@@ -181,8 +227,8 @@ func secondsSince(then, now time.Time) float64 {
 	return max(0, now.Sub(then).Seconds())
 }
 
-// backlog asks NATS for as long as ctx allows: while nats.go tries a server that does not answer, it does not return,
-// whatever the context.
+// backlog asks NATS for as long as ctx allows: while nats.go tries a server that does not answer, it does not
+// return, whatever the context.
 func (g *gauges) backlog(ctx context.Context) (n uint64, known bool) {
 	answer := make(chan uint64, 1)
 	go func() {
@@ -198,7 +244,8 @@ func (g *gauges) backlog(ctx context.Context) (n uint64, known bool) {
 	}
 }
 
-// usages is the fullest tier of the global scope, of each category that has a gauge, and of the groups of these.
+// usages is the fullest tier of the global scope, of each category that has a gauge, and of the groups of
+// these.
 func (g *gauges) usages(ctx context.Context) []ratelimit.Usage {
 	recent, _, err := g.limiter.Recent(ctx, mostRecent)
 	if err != nil {
@@ -229,8 +276,8 @@ func fullestTiers(all []ratelimit.Usage) []ratelimit.Usage {
 	return fullest
 }
 
-// fullOf are those of the categories that were asked for whose limit is full, and for each group that is full the first of its
-// own, which keeps the group's gauge: a group is shown with its categories.
+// fullOf are those of the categories that were asked for whose limit is full, and for each group that is full
+// the first of its own, which keeps the group's gauge: a group is shown with its categories.
 func fullOf(usages []ratelimit.Usage, asked []string) []string {
 	groups, categories := map[string]bool{}, map[string]bool{}
 	for _, usage := range usages {
@@ -249,8 +296,9 @@ func fullOf(usages []ratelimit.Usage, asked []string) []string {
 	return full
 }
 
-// withGauge chooses the categories that have a gauge: those that the settings name, those that were full, because nothing is
-// admitted of them for a while, and those with the latest admissions, which take the place of idle ones.
+// withGauge chooses the categories that have a gauge: those that the settings name, those that were full,
+// because nothing is admitted of them for a while, and those with the latest admissions, which take the place
+// of idle ones.
 func withGauge(configured, full, recent []string) []string {
 	var chosen []string
 	known := map[string]bool{"": true} // the global scope's; no worker has written it as a category's

@@ -11,7 +11,8 @@ import (
 	"notifier/internal/consume/post"
 )
 
-// Each cause and each channel has its value, also where that is 0: a series that comes and goes cannot be alerted on.
+// Each cause and each channel has its value, also where that is 0: a series that comes and goes cannot be
+// alerted on.
 func TestGaugesShowWhatWaits(t *testing.T) {
 	now := time.Date(2026, 11, 20, 14, 2, 30, 0, time.UTC)
 	g := newGauges(nil, nil)

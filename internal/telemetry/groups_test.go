@@ -38,7 +38,8 @@ func usage(group, category string, used, count int) ratelimit.Usage {
 	return ratelimit.Usage{Group: group, Category: category, Used: used, Tier: ratelimit.Tier{Count: count, Window: time.Hour}}
 }
 
-// A group, a category of the same name and the global scope have series of their own, and of each the fullest tier is shown.
+// A group, a category of the same name and the global scope have series of their own, and of each the fullest
+// tier is shown.
 func TestGaugesOfGroupsAndReserves(t *testing.T) {
 	usages := fullestTiers([]ratelimit.Usage{
 		usage("", "", 5, 100), usage("", "", 2, 3),
@@ -72,7 +73,8 @@ func TestAFullGroupKeepsItsGauge(t *testing.T) {
 	}
 }
 
-// A full category and a full group have no admissions, and yet keep their gauges, as does what the settings name; an idle one gives way.
+// A full category and a full group have no admissions, and yet keep their gauges, as does what the settings
+// name; an idle one gives way.
 func TestWhatIsFullKeepsItsGauge(t *testing.T) {
 	rules := kit.Rules("1000/30m", "2/30m", "deploys=5/1h")
 	rules.GroupOverrides = map[string]ratelimit.Limit{"team-a": kit.Rules("2/30m", "2/30m", "").Global}

@@ -1,12 +1,12 @@
-// Package telemetry measures one worker: Prometheus metrics of what happened and of what is the case, and an OpenTelemetry
-// span for each settled event.
+// Package telemetry measures one worker: Prometheus metrics of what happened and of what is the case, and an
+// OpenTelemetry span for each settled event.
 //
-// It takes what the worker reports about settled events, and wraps the limiter and the poster to time them. The worker
-// knows nothing of it; and it knows nothing of settings, except the OTEL_* variables, which the OpenTelemetry library
-// itself reads.
+// It takes what the worker reports about settled events, and wraps the limiter and the poster to time them.
+// The worker knows nothing of it; and it knows nothing of settings, except the OTEL_* variables, which the
+// OpenTelemetry library itself reads.
 //
-// Reading order: metrics.go (what is counted), timing.go (the wrappers), gauges.go (what is asked at each scrape),
-// tracing.go (spans).
+// Reading order: metrics.go (what is counted), timing.go (the wrappers), gauges.go (what is asked at each
+// scrape), tracing.go (spans).
 package telemetry
 
 import (
@@ -23,11 +23,12 @@ import (
 	"notifier/internal/outcome"
 )
 
-// mostCategories bounds the values of the category label: publishers choose the names, and each is a time series.
+// mostCategories bounds the values of the category label: publishers choose the names, and each is a time
+// series.
 const mostCategories = 100
 
-// Metrics is what /metrics shows of one worker, in a registry of its own. What happens is counted as it happens; what is
-// the case is asked at each scrape, see AddGauges. It is safe for concurrent use.
+// Metrics is what /metrics shows of one worker, in a registry of its own. What happens is counted as it
+// happens; what is the case is asked at each scrape, see AddGauges. It is safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -124,7 +125,8 @@ func (m *Metrics) label(category string) string {
 	return category
 }
 
-// labelOf is the name of a category or a group as a label, which must be UTF-8: the category of a dead event need not be.
+// labelOf is the name of a category or a group as a label, which must be UTF-8: the category of a dead event
+// need not be.
 func labelOf(category string) string {
 	return strings.ToValidUTF8(outcome.CategoryName(category), "\uFFFD")
 }

@@ -23,10 +23,11 @@ import (
 	"notifier/internal/redact"
 )
 
-// otlpClient sends spans to a collector, by OTLP over HTTP with protobuf. OpenTelemetry's own client for that brings gRPC
-// and its gateway into the program, and its errors show what the collector answers.
+// otlpClient sends spans to a collector, by OTLP over HTTP with protobuf. OpenTelemetry's own client for that
+// brings gRPC and its gateway into the program, and its errors show what the collector answers.
 //
-// No error of it shows more of the collector's address than scheme and host, nor a header, nor what the collector answers.
+// No error of it shows more of the collector's address than scheme and host, nor a header, nor what the
+// collector answers.
 type otlpClient struct {
 	endpoint string // with its path; it may hold a user and a password
 	headers  http.Header
@@ -35,14 +36,18 @@ type otlpClient struct {
 	http     *http.Client
 }
 
-// newOTLPClient makes a client from the OTEL_EXPORTER_OTLP_* variables. variable returns the name of the variable for the
-// traces, or else the one for all signals, and its value. The error is all that is wrong, joined as by errors.Join: each
-// names the variable and what was expected, but not the value, which can be a secret.
+// newOTLPClient makes a client from the OTEL_EXPORTER_OTLP_* variables. variable returns the name of the
+// variable for the traces, or else the one for all signals, and its value. The error is all that is wrong,
+// joined as by errors.Join: each names the variable and what was expected, but not the value, which can be a
+// secret.
 func newOTLPClient(variable func(suffix string) (name, value string)) (*otlpClient, error) {
 	c := &otlpClient{timeout: 10 * time.Second, headers: http.Header{}}
 	var wrong []error
 	if name, value := variable("PROTOCOL"); value != "" && value != "http/protobuf" {
-		wrong = append(wrong, fmt.Errorf("%s: is a protocol that notifier does not speak, expected http/protobuf", name))
+		wrong = append(
+			wrong,
+			fmt.Errorf("%s: is a protocol that notifier does not speak, expected http/protobuf", name),
+		)
 	}
 	wrong = append(wrong, c.setEndpoint(variable("ENDPOINT")))
 	wrong = append(wrong, c.setHeaders(variable("HEADERS")))
@@ -98,7 +103,8 @@ func (c *otlpClient) setHeaders(name, list string) error {
 		key, value, found := strings.Cut(pair, "=")
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		key = strings.TrimSpace(key)
-		if !found || err != nil || key == "" || strings.ContainsAny(key+value, "\r\n") || strings.ContainsAny(key, ": ") {
+		if !found || err != nil || key == "" || strings.ContainsAny(key+value, "\r\n") ||
+			strings.ContainsAny(key, ": ") {
 			return fmt.Errorf("%s: is not a list of headers, expected name=value, separated by commas", name)
 		}
 		c.headers.Set(key, value)
@@ -192,7 +198,10 @@ func (c *otlpClient) upload(ctx context.Context, body []byte) error {
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection can be used again
 	refused := otlpError(fmt.Sprintf("%s: HTTP status %d", redact.Host(c.endpoint), response.StatusCode))
 	switch response.StatusCode {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusTooManyRequests,
+		http.StatusBadGateway,
+		http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
 		return refused
 	}
 	if response.StatusCode/100 != 2 {

@@ -12,11 +12,15 @@ type streamGauges struct {
 	used *prometheus.Desc
 }
 
-// AddStreams adds how full the streams are. One without a bound, and one that cannot be looked up, has no value. It is called once.
+// AddStreams adds how full the streams are. One without a bound, and one that cannot be looked up, has no
+// value. It is called once.
 func (m *Metrics) AddStreams(list func() []stats.Stream) {
-	m.registry.MustRegister(&streamGauges{list: list, used: prometheus.NewDesc("notifier_stream_used_ratio",
+	m.registry.MustRegister(&streamGauges{list: list, used: prometheus.NewDesc(
+		"notifier_stream_used_ratio",
 		"Share of its max_bytes or max_msgs that the stream has used, as looked up every 20 s; none where it has no bound, or is not known.",
-		[]string{"stream"}, nil)})
+		[]string{"stream"},
+		nil,
+	)})
 }
 
 // Describe implements prometheus.Collector.

@@ -27,9 +27,10 @@ import (
 // tracingEnd is how long a stopping worker tries to export its last spans.
 const tracingEnd = 2 * time.Second
 
-// Tracing makes one span of each settled event, from its publication through the decision to Slack's answer. The span is
-// a child of the one that the publisher names in W3C's traceparent header. Tracing is on where the standard OTEL_*
-// variables name an exporter; spans that cannot be exported are lost, and events never wait for them.
+// Tracing makes one span of each settled event, from its publication through the decision to Slack's answer.
+// The span is a child of the one that the publisher names in W3C's traceparent header. Tracing is on where
+// the standard OTEL_* variables name an exporter; spans that cannot be exported are lost, and events never
+// wait for them.
 //
 // A nil *Tracing does nothing.
 type Tracing struct {
@@ -38,8 +39,8 @@ type Tracing struct {
 	propagator propagation.TextMapPropagator
 }
 
-// tracingWanted reports whether the environment names an exporter. Without one nothing is started: the libraries
-// would send to this host by default.
+// tracingWanted reports whether the environment names an exporter. Without one nothing is started: the
+// libraries would send to this host by default.
 func tracingWanted() bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return false
@@ -47,10 +48,12 @@ func tracingWanted() bool {
 	if exporter := os.Getenv("OTEL_TRACES_EXPORTER"); exporter != "" {
 		return exporter != "none"
 	}
-	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" ||
+		os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
-// CheckTracing is what is wrong with the OTEL_* variables, joined as by errors.Join: "VARIABLE: what is wrong, expected ...".
+// CheckTracing is what is wrong with the OTEL_* variables, joined as by errors.Join: "VARIABLE: what is
+// wrong, expected ...".
 func CheckTracing() error {
 	_, err := exporterClient()
 	return err
@@ -68,7 +71,8 @@ func exporterClient() (*otlpClient, error) {
 	return client, err
 }
 
-// StartTracing reads the OTEL_* variables; nil where tracing is off. Its error describes what is wrong with them.
+// StartTracing reads the OTEL_* variables; nil where tracing is off. Its error describes what is wrong with
+// them.
 func StartTracing(ctx context.Context, log *zap.Logger) (*Tracing, error) {
 	client, err := exporterClient()
 	if client == nil {
@@ -76,23 +80,32 @@ func StartTracing(ctx context.Context, log *zap.Logger) (*Tracing, error) {
 	}
 	// What the library itself would log about settings that it cannot read can contain secrets: headers, URLs.
 	otel.SetLogger(logr.Discard())
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("spans are lost", zap.Error(showable(err))) }))
+	otel.SetErrorHandler(
+		otel.ErrorHandlerFunc(func(err error) { log.Warn("spans are lost", zap.Error(showable(err))) }),
+	)
 	exporter, err := otlptrace.New(ctx, client)
 	if err != nil {
 		return nil, err
 	}
-	name := resource.NewSchemaless(attribute.String("service.name", "notifier"), attribute.String("service.version", buildinfo.Version()))
+	name := resource.NewSchemaless(
+		attribute.String("service.name", "notifier"),
+		attribute.String("service.version", buildinfo.Version()),
+	)
 	described, err := resource.Merge(name, resource.Default())
-	if os.Getenv("OTEL_SERVICE_NAME") == "" && !strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
+	if os.Getenv("OTEL_SERVICE_NAME") == "" &&
+		!strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
 		described, err = resource.Merge(resource.Default(), name) // its own default would be unknown_service
 	}
 	if err != nil {
 		return nil, err
 	}
-	return tracingTo(sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(described))), nil
+	return tracingTo(
+		sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(described)),
+	), nil
 }
 
-// otlpVariable returns the name and the value of a variable of the exporter: the one for traces, else the one for all signals.
+// otlpVariable returns the name and the value of a variable of the exporter: the one for traces, else the one
+// for all signals.
 func otlpVariable(suffix string) (name, value string) {
 	if name = "OTEL_EXPORTER_OTLP_TRACES_" + suffix; os.Getenv(name) == "" {
 		name = "OTEL_EXPORTER_OTLP_" + suffix
@@ -110,7 +123,11 @@ func showable(err error) error {
 }
 
 func tracingTo(provider *sdktrace.TracerProvider) *Tracing {
-	return &Tracing{provider: provider, tracer: provider.Tracer("notifier"), propagator: propagation.TraceContext{}}
+	return &Tracing{
+		provider:   provider,
+		tracer:     provider.Tracer("notifier"),
+		propagator: propagation.TraceContext{},
+	}
 }
 
 // Observe makes the span of one settled event.
@@ -119,7 +136,11 @@ func (t *Tracing) Observe(s *result.Result) {
 		return
 	}
 	ctx := t.propagator.Extract(context.Background(), headerCarrier(s.Header))
-	_, span := t.tracer.Start(ctx, "notification", trace.WithTimestamp(s.Event.Published), trace.WithSpanKind(trace.SpanKindConsumer),
+	_, span := t.tracer.Start(
+		ctx,
+		"notification",
+		trace.WithTimestamp(s.Event.Published),
+		trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(
 			attribute.String("messaging.system", "nats"),
 			text("messaging.destination.name", s.Event.Subject),
@@ -128,7 +149,8 @@ func (t *Tracing) Observe(s *result.Result) {
 			attribute.String("notifier.outcome", s.Outcome),
 			attribute.String("notifier.reason", s.Reason),
 			attribute.Int("notifier.attempts", s.Attempts),
-		))
+		),
+	)
 	if !s.Decided.IsZero() {
 		span.AddEvent("decided", trace.WithTimestamp(s.Decided))
 	}
@@ -145,7 +167,8 @@ func (t *Tracing) Observe(s *result.Result) {
 	span.End(trace.WithTimestamp(end))
 }
 
-// text is an attribute that can be encoded: subjects are bytes, and one that is not UTF-8 would make a whole batch fail.
+// text is an attribute that can be encoded: subjects are bytes, and one that is not UTF-8 would make a whole
+// batch fail.
 func text(key, value string) attribute.KeyValue {
 	return attribute.String(key, strings.ToValidUTF8(value, "\uFFFD"))
 }

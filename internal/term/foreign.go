@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// This file is the one place that knows which characters of foreign text are unsafe: those that a terminal obeys (control
-// characters, C1 among them), those that reorder what is around them (bidirectional controls), those that begin a line
-// without looking like it (U+2028, U+2029), and those that nobody sees (zero width, byte-order marks). unicode.IsPrint is
-// false for all of them.
+// This file is the one place that knows which characters of foreign text are unsafe: those that a terminal
+// obeys (control characters, C1 among them), those that reorder what is around them (bidirectional controls),
+// those that begin a line without looking like it (U+2028, U+2029), and those that nobody sees (zero width,
+// byte-order marks). unicode.IsPrint is false for all of them.
 
 // longestCell bounds a cell of a table, in characters.
 const longestCell = 100
@@ -51,14 +51,17 @@ func Lines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// reorders are the characters that change the order of those that follow: embeddings, overrides and isolates. The marks
-// (U+200E, U+200F, U+061C) are not among them: they act on their neighbours alone, and right-to-left text needs them.
-var reorders = &unicode.RangeTable{R16: []unicode.Range16{{Lo: 0x202A, Hi: 0x202E, Stride: 1}, {Lo: 0x2066, Hi: 0x2069, Stride: 1}}}
+// reorders are the characters that change the order of those that follow: embeddings, overrides and isolates.
+// The marks (U+200E, U+200F, U+061C) are not among them: they act on their neighbours alone, and
+// right-to-left text needs them.
+var reorders = &unicode.RangeTable{
+	R16: []unicode.Range16{{Lo: 0x202A, Hi: 0x202E, Stride: 1}, {Lo: 0x2066, Hi: 0x2069, Stride: 1}},
+}
 
-// Message removes from the text of a message what could change how the rest of it is shown: embeddings, overrides and
-// isolates, and control characters but tabs and line ends. U+2028 and U+2029 become line ends. Right-to-left text needs none
-// of them and stays as it is; so do joiners, which emoji and some scripts need. The result is valid UTF-8, each invalid byte
-// replaced by U+FFFD.
+// Message removes from the text of a message what could change how the rest of it is shown: embeddings,
+// overrides and isolates, and control characters but tabs and line ends. U+2028 and U+2029 become line ends.
+// Right-to-left text needs none of them and stays as it is; so do joiners, which emoji and some scripts need.
+// The result is valid UTF-8, each invalid byte replaced by U+FFFD.
 func Message(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -73,13 +76,14 @@ func Message(text string) string {
 	}, text)
 }
 
-// Escaper returns a writer that writes each unsafe character as JSON does, \u202e, so that JSON stays the same data. Each
-// Write must be whole lines. Tabs and line ends are not changed.
+// Escaper returns a writer that writes each unsafe character as JSON does, \u202e, so that JSON stays the
+// same data. Each Write must be whole lines. Tabs and line ends are not changed.
 func Escaper(out io.Writer) io.Writer { return escaper{out} }
 
 type escaper struct{ out io.Writer }
 
-// Unescaped returns the writer behind an Escaper, or out itself. It is for text of our own that moves the cursor.
+// Unescaped returns the writer behind an Escaper, or out itself. It is for text of our own that moves the
+// cursor.
 func Unescaped(out io.Writer) io.Writer {
 	if e, ok := out.(escaper); ok {
 		return e.out
@@ -126,7 +130,9 @@ func escape(lines []byte) []byte {
 			r, size = utf8.DecodeRune(lines[i:])
 		}
 		broken := r == utf8.RuneError && size == 1
-		if plain := r >= ' ' && r < 0x7f || r == '\n' || r == '\t'; plain || r >= utf8.RuneSelf && unicode.IsPrint(r) && !broken {
+		if plain := r >= ' ' && r < 0x7f || r == '\n' ||
+			r == '\t'; plain ||
+			r >= utf8.RuneSelf && unicode.IsPrint(r) && !broken {
 			i += size
 			continue
 		}
@@ -143,8 +149,9 @@ func escape(lines []byte) []byte {
 	return append(escaped, lines[kept:]...)
 }
 
-// Bytes is what a publisher sent as a terminal can show it, character by character: each byte that is no part of valid UTF-8
-// as \xff, each unsafe character as in Go, \x1b or \u202e. Tabs and line ends (\n) are not changed.
+// Bytes is what a publisher sent as a terminal can show it, character by character: each byte that is no part
+// of valid UTF-8 as \xff, each unsafe character as in Go, \x1b or \u202e. Tabs and line ends (\n) are not
+// changed.
 func Bytes(data []byte) string {
 	var shown strings.Builder
 	shown.Grow(len(data))

@@ -12,8 +12,8 @@ import (
 	"notifier/test/kit"
 )
 
-// hostile has one of each kind: an escape sequence, DEL, C1, an override, an isolate, a mark, a separator, a zero width, a
-// byte-order mark, a tag, an invalid byte. And text that is none of them.
+// hostile has one of each kind: an escape sequence, DEL, C1, an override, an isolate, a mark, a separator, a
+// zero width, a byte-order mark, a tag, an invalid byte. And text that is none of them.
 const (
 	hostile      = "a\x1b[2J\x7f\u009b31m\u202egpj\u2066x\u200f\u2028y\u200b\ufeff\U000e0001\xffé שלום 👩"
 	hostileShown = "a?[2J??31m?gpj?x??y????é שלום 👩"

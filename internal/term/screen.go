@@ -1,8 +1,8 @@
-// Package term formats text for people at a terminal: colours, tables, sizes, durations, plurals, and foreign text that
-// must not control the terminal.
+// Package term formats text for people at a terminal: colours, tables, sizes, durations, plurals, and foreign
+// text that must not control the terminal.
 //
-// It does not know what it formats: nothing here belongs to events, limits or settings. JSON for scripts is written
-// where the data is.
+// It does not know what it formats: nothing here belongs to events, limits or settings. JSON for scripts is
+// written where the data is.
 package term
 
 import (
@@ -10,8 +10,8 @@ import (
 	"os"
 )
 
-// Screen is how a command may write: with colours, and over what it wrote before, only where a person is watching. The
-// zero Screen is plain text.
+// Screen is how a command may write: with colours, and over what it wrote before, only where a person is
+// watching. The zero Screen is plain text.
 type Screen struct {
 	Terminal bool // the output is a terminal
 	Colours  bool // and NO_COLOR is not set (https://no-color.org)

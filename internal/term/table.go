@@ -21,7 +21,8 @@ type Table struct {
 // NewTable is a table of words: each column is aligned on the left.
 func NewTable(out io.Writer) *Table { return &Table{out: out} }
 
-// NewNumberTable is a table with a name in the first column, on the left, and numbers, aligned right, in the others.
+// NewNumberTable is a table with a name in the first column, on the left, and numbers, aligned right, in the
+// others.
 func NewNumberTable(out io.Writer) *Table { return &Table{out: out, numbers: true} }
 
 // Indent puts a text before each row that follows.

@@ -28,7 +28,10 @@ func plural(noun string) string {
 	switch {
 	case ends && stem != "" && !strings.ContainsAny(stem[len(stem)-1:], "aeiou"):
 		return stem + "ies"
-	case strings.HasSuffix(noun, "s"), strings.HasSuffix(noun, "x"), strings.HasSuffix(noun, "ch"), strings.HasSuffix(noun, "sh"):
+	case strings.HasSuffix(noun, "s"),
+		strings.HasSuffix(noun, "x"),
+		strings.HasSuffix(noun, "ch"),
+		strings.HasSuffix(noun, "sh"):
 		return noun + "es"
 	}
 	return noun + "s"
@@ -55,8 +58,8 @@ func Size(bytes uint64) string {
 	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[unit])
 }
 
-// Seconds is d in seconds for JSON: whole microseconds, so that it has six decimals at most. Duration.Seconds adds two numbers,
-// and 1.118 s come out as 1.1179999999999999.
+// Seconds is d in seconds for JSON: whole microseconds, so that it has six decimals at most. Duration.Seconds
+// adds two numbers, and 1.118 s come out as 1.1179999999999999.
 func Seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
 
 // Duration is d rounded to seconds, or to milliseconds below a second, in the form of ShortDuration.
@@ -68,8 +71,8 @@ func Duration(d time.Duration) string {
 	return ShortDuration(d.Round(precision))
 }
 
-// ShortDuration writes a duration as a user writes it in a setting, without units that are zero: "4m12s", "30m", "250ms",
-// "0".
+// ShortDuration writes a duration as a user writes it in a setting, without units that are zero: "4m12s",
+// "30m", "250ms", "0".
 func ShortDuration(d time.Duration) string {
 	if d == 0 {
 		return "0"

@@ -13,8 +13,9 @@ import (
 	"notifier/test/kit"
 )
 
-// audit holds what was acknowledged to the publisher against everything that is left at the end: the messages in Slack,
-// the dead letters, the logs of all worker processes, and the admissions in Redis. It demands, for each event:
+// audit holds what was acknowledged to the publisher against everything that is left at the end: the messages
+// in Slack, the dead letters, the logs of all worker processes, and the admissions in Redis. It demands, for
+// each event:
 //
 //   - Each stream message has a line.
 //   - It is in Slack, or dead, or its lines say by which limit or mute it was dropped. A line "sent" has its message in Slack.
@@ -23,13 +24,14 @@ import (
 //   - It was charged when it came to Slack, once while that counts, and not refunded; one that did not come to Slack was
 //     refunded, unless Slack rejected it because of the message.
 //
-// Six repetitions are no fault. Between its line and its acknowledgement a crash, or a consumer that is deleted,
-// lets an event be decided anew: it is dropped and later sent, or dead and later sent. An event that was sent is dropped
-// as a duplicate when its message comes again. A message that two workers hold, settled by the one without being sent, may
-// be decided anew for the other; if that one ends before it posts, nobody takes it up again, and its slot stays taken. And one whose lines
-// are lost with a process that died after its post has lines of others only; so may one that a process left behind when it
-// was asked to end: see leftBehind. Redis may forget a refund: see
-// refundForgotten. And a mute may drop an event that a process held when it died: see mutedUnasked.
+// Six repetitions are no fault. Between its line and its acknowledgement a crash, or a consumer that is
+// deleted, lets an event be decided anew: it is dropped and later sent, or dead and later sent. An event that
+// was sent is dropped as a duplicate when its message comes again. A message that two workers hold, settled
+// by the one without being sent, may be decided anew for the other; if that one ends before it posts, nobody
+// takes it up again, and its slot stays taken. And one whose lines are lost with a process that died after
+// its post has lines of others only; so may one that a process left behind when it was asked to end: see
+// leftBehind. Redis may forget a refund: see refundForgotten. And a mute may drop an event that a process
+// held when it died: see mutedUnasked.
 type audit struct {
 	d         *deployment
 	processes map[string]*process
@@ -46,8 +48,9 @@ type audit struct {
 	duplicates, lookedUp        int
 	redelivered                 int
 	slotsLost, refundsForgotten int
-	lostSlots                   map[string]bool  // by event id
-	forgotten                   map[string]int64 // by event id: when a refund was made, at the earliest, that Redis has forgotten
+	lostSlots                   map[string]bool // by event id
+	// by event id: when a refund was made, at the earliest, that Redis has forgotten
+	forgotten                   map[string]int64
 	unaccounted, wronglyCharged int
 	overfull                    int
 	unheard                     []*line // that a worker put back what it knows when the others had decided again
@@ -212,8 +215,8 @@ func (a *audit) event(e *event) {
 	}
 }
 
-// undeliverable looks for an event that was blamed when Slack failed: Slack has nothing against any event here. A worker
-// that died may have left a letter and no line. v0.1.0 blames after five failures.
+// undeliverable looks for an event that was blamed when Slack failed: Slack has nothing against any event
+// here. A worker that died may have left a letter and no line. v0.1.0 blames after five failures.
 func (a *audit) undeliverable(e *event, lines []*line, letters []string) {
 	before := os.Getenv(releaseVariable)
 	for _, l := range lines {
@@ -270,9 +273,10 @@ func (a *audit) inSlack(e *event, lines []*line, ambiguous bool) {
 	}
 }
 
-// leftBehind reports whether a process that was asked to end left the event for redelivery after its last post, and
-// nobody could know of that post any more: another worker that held the event had settled it before, or the post was no
-// longer in flight when the event was decided again. In a long brown-out events are held for that long.
+// leftBehind reports whether a process that was asked to end left the event for redelivery after its last
+// post, and nobody could know of that post any more: another worker that held the event had settled it
+// before, or the post was no longer in flight when the event was decided again. In a long brown-out events
+// are held for that long.
 func (a *audit) leftBehind(e *event, l *process) bool {
 	posts := a.posts[e.id]
 	last := posts[len(posts)-1].at
@@ -287,8 +291,9 @@ func (a *audit) leftBehind(e *event, l *process) bool {
 	})
 }
 
-// outlivedEach reports whether all posts but the last were of processes that died before they could record anything, and each next one
-// was made when the admission before it counted no more: then nobody could know of them.
+// outlivedEach reports whether all posts but the last were of processes that died before they could record
+// anything, and each next one was made when the admission before it counted no more: then nobody could know
+// of them.
 func (a *audit) outlivedEach(posts []post, said map[string]int) bool {
 	for i, p := range posts[:len(posts)-1] {
 		l := a.processes[p.process]
@@ -300,8 +305,8 @@ func (a *audit) outlivedEach(posts []post, said map[string]int) bool {
 	return true
 }
 
-// settledMeanwhile reports whether an event was settled by one worker before another one that held it posted it, and
-// ended after that: nobody takes it up again then.
+// settledMeanwhile reports whether an event was settled by one worker before another one that held it posted
+// it, and ended after that: nobody takes it up again then.
 func (a *audit) settledMeanwhile(e *event) bool {
 	posts, lines := a.posts[e.id], a.lines[e.id]
 	if len(posts) == 0 || len(lines) == 0 {
@@ -312,8 +317,8 @@ func (a *audit) settledMeanwhile(e *event) bool {
 	return l != nil && (l.crashed() || a.leftBehind(e, l)) && lines[len(lines)-1].Time.Before(last.at)
 }
 
-// decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line, for another
-// worker that held the message too, or after a crash between the refund and the line.
+// decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line,
+// for another worker that held the message too, or after a crash between the refund and the line.
 func (a *audit) decidedAnew(e *event, lines []*line, posts []post) bool {
 	if !slices.ContainsFunc(lines, func(l *line) bool { return l.Outcome == "dead" }) {
 		return slices.ContainsFunc(a.d.faults.of(faultKill), func(f fault) bool {

@@ -14,8 +14,8 @@ import (
 // settling is the part of a run's time that is left for coming to rest.
 const settling = 10 * time.Second
 
-// TestChaos lets three workers send while everything breaks, and audits them. Events are more than the limits let
-// through, so that all outcomes occur.
+// TestChaos lets three workers send while everything breaks, and audits them. Events are more than the limits
+// let through, so that all outcomes occur.
 func TestChaos(t *testing.T) {
 	t.Parallel() // most of it is waiting, and the scenarios of the other tests fit into it
 	seed, duration := chosen(t, 2*settling)
@@ -42,8 +42,8 @@ func TestChaos(t *testing.T) {
 	t.Logf("seed %d, %s\n%s", seed, time.Since(d.faults.begun).Round(time.Second), a.report())
 }
 
-// chosen reads the seed and the duration from the environment. Without them the seed is random and the duration the shortest
-// that says something.
+// chosen reads the seed and the duration from the environment. Without them the seed is random and the
+// duration the shortest that says something.
 func chosen(t *testing.T, shortest time.Duration) (seed uint64, duration time.Duration) {
 	t.Helper()
 	seed, duration = rand.Uint64N(1_000_000), shortest

@@ -10,8 +10,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// drops looks whether refusals are what they say. A reason outside the list, a limit that was not full, or a refusal
-// while there was no Redis that could have refused: each is an event that was thrown away.
+// drops looks whether refusals are what they say. A reason outside the list, a limit that was not full, or a
+// refusal while there was no Redis that could have refused: each is an event that was thrown away.
 func (a *audit) drops() {
 	s := a.scopes()
 	for _, l := range a.settled {
@@ -44,11 +44,12 @@ func (a *audit) drops() {
 	}
 }
 
-// decisionAge is the most time that passes between a decision and its line: an answer of Redis comes within half a second
-// or is asked for again, and two cores are shared by everything here.
+// decisionAge is the most time that passes between a decision and its line: an answer of Redis comes within
+// half a second or is asked for again, and two cores are shared by everything here.
 const decisionAge = 3 * time.Second
 
-// mostHeld is the most slots that a window of the scope held in the time in which a line may have been decided.
+// mostHeld is the most slots that a window of the scope held in the time in which a line may have been
+// decided.
 func mostHeld(scope []*admission, line time.Time, window time.Duration) int {
 	from, to := line.Add(-decisionAge).UnixMicro(), line.UnixMicro()
 	most := held(scope, from, window)
@@ -67,7 +68,8 @@ func (a *audit) delayed(l *line) bool {
 	return slices.ContainsFunc(l.process.stops, func(s span) bool { return s.overlaps(l.Time.Add(-decisionAge), l.Time.Add(decisionAge)) })
 }
 
-// redisUnavailable reports whether Redis had been unavailable for so long that a line cannot rest on an answer.
+// redisUnavailable reports whether Redis had been unavailable for so long that a line cannot rest on an
+// answer.
 func (a *audit) redisUnavailable(at time.Time) (fault, bool) {
 	for _, f := range a.d.faults.of(faultRedis) {
 		if at.After(f.when.from.Add(time.Second)) && at.Before(f.when.to) {
@@ -91,16 +93,18 @@ func (a *audit) refundNear(at time.Time, window time.Duration) bool {
 		})
 }
 
-// askedFor reports whether Sentinels were asked for a failover at a time that matters to the window. The old primary goes on until it is
-// replaced: what it charges without an answer that still counts is decided again by the new one, and cannot be seen.
+// askedFor reports whether Sentinels were asked for a failover at a time that matters to the window. The old
+// primary goes on until it is replaced: what it charges without an answer that still counts is decided again
+// by the new one, and cannot be seen.
 func (a *audit) askedFor(at time.Time, window time.Duration) bool {
 	return slices.ContainsFunc(a.d.faults.of(faultFailover), func(f fault) bool {
 		return f.what == askedForFailover && f.when.overlaps(at.Add(-window-decisionAge), at.Add(decisionAge))
 	})
 }
 
-// wentOnWithout reports whether a worker put back what it knows only when the others had decided again, at a time that matters to the
-// window: a store is closed for a second and a half, and a process that this machine does not let run for so long is late.
+// wentOnWithout reports whether a worker put back what it knows only when the others had decided again, at a
+// time that matters to the window: a store is closed for a second and a half, and a process that this machine
+// does not let run for so long is late.
 func (a *audit) wentOnWithout(at time.Time, window time.Duration) bool {
 	return slices.ContainsFunc(a.unheard, func(l *line) bool {
 		return l.Time.After(at.Add(-window-decisionAge)) && l.Time.Before(at.Add(decisionAge))
@@ -132,9 +136,10 @@ func (s scopes) of(l *line) []*admission {
 	return s.global
 }
 
-// windows looks for a window that held more than its limit. A slot that came back after its refund had been given to another event
-// meanwhile. So it does not count, whether its event was posted after all or not: of two workers that hold an event, the one that has
-// not refunded it puts it back, which docs/design.md names as a limit of healing. The report has how many were posted.
+// windows looks for a window that held more than its limit. A slot that came back after its refund had been
+// given to another event meanwhile. So it does not count, whether its event was posted after all or not: of
+// two workers that hold an event, the one that has not refunded it puts it back, which docs/design.md names
+// as a limit of healing. The report has how many were posted.
 func (a *audit) windows() {
 	s := a.scopes()
 	look := func(name, order string, scope []*admission, limit ratelimit.Limit) {
@@ -155,9 +160,10 @@ func (a *audit) windows() {
 	}
 }
 
-// counted are the slots that count: without those that came back after a look saw them gone, and those whose refund Redis has
-// forgotten between two looks only until it. Nor do those count that went with an old primary which charged them without an answer that
-// still counts: the new one never had them. If such an event was posted because of it, charge says so.
+// counted are the slots that count: without those that came back after a look saw them gone, and those whose
+// refund Redis has forgotten between two looks only until it. Nor do those count that went with an old
+// primary which charged them without an answer that still counts: the new one never had them. If such an
+// event was posted because of it, charge says so.
 func (a *audit) counted(scope []*admission) []*admission {
 	var counted []*admission
 	for _, m := range scope {
@@ -211,8 +217,9 @@ func (a *audit) charges() {
 		a.problem("%v", err)
 	}
 	for id, record := range inFlight {
-		// What is older than every window is not in flight any more; it goes with the next admission.
-		// What was dead-lettered in doubt keeps its slot, and its record until the slot is free: it may stand in the channel.
+		// What is older than every window is not in flight any more; it goes with the next admission. What was
+		// dead-lettered in doubt keeps its slot, and its record until the slot is free: it may stand in the
+		// channel.
 		e := a.events[id]
 		if e == nil || record.Admitted.UnixMicro() <= r.lastLook-r.retention {
 			continue
@@ -227,9 +234,10 @@ func (a *audit) charges() {
 	}
 }
 
-// sentOnOldPrimary reports whether an event was recorded as sent while Sentinels were asked for a failover. The record may be lost with the
-// old primary, which goes on until it is replaced, after the admission was put back: its slot counts as it should, and its id is known
-// for as long as that, instead of for the dedupe window. docs/design.md names it.
+// sentOnOldPrimary reports whether an event was recorded as sent while Sentinels were asked for a failover.
+// The record may be lost with the old primary, which goes on until it is replaced, after the admission was
+// put back: its slot counts as it should, and its id is known for as long as that, instead of for the dedupe
+// window. docs/design.md names it.
 func (a *audit) sentOnOldPrimary(e *event) bool {
 	return slices.ContainsFunc(a.lines[e.id], func(l *line) bool { return l.Outcome == outcome.Sent && a.askedFor(l.Time, 0) })
 }
@@ -248,7 +256,8 @@ func deadInDoubt(lines []*line) bool {
 	return slices.ContainsFunc(lines, func(l *line) bool { return l.Outcome == "dead" && l.Ambiguous })
 }
 
-// chargedAgain looks at a slot that was taken twice. While Slack rejects posts it may have been given back between two looks.
+// chargedAgain looks at a slot that was taken twice. While Slack rejects posts it may have been given back
+// between two looks.
 func (a *audit) chargedAgain(c chargedAgain) {
 	id := (&admission{slot: c.slot}).id()
 	first, second := time.UnixMicro(c.first), time.UnixMicro(c.second)
@@ -282,7 +291,8 @@ func (a *audit) charge(e *event, admissions []*admission) {
 	}
 	refund := a.refundForgotten(lines)
 	if n := len(admissions); refund != nil && n > 0 && kept == 0 && admissions[n-1].last > refund.Time.UnixMicro() {
-		// The slot was seen after its refund, and gone later: a failover has brought it back between two looks, until the next loss.
+		// The slot was seen after its refund, and gone later: a failover has brought it back between two looks,
+		// until the next loss.
 		a.forgotten[e.id] = refund.Time.Add(-decisionAge).UnixMicro()
 	}
 	switch {
@@ -329,9 +339,10 @@ func (a *audit) justified(lines []*line, m *admission) bool {
 	return died >= 0 && lines[died].Time.UnixMicro() >= expired // of several the first one had to give it back
 }
 
-// refundForgotten is the line of an event that was refunded, where Redis may have forgotten that; nil: none. The slot stays taken until
-// it leaves the window, and a message less is sent. A failover forgets a refund as it forgets an admission. And of two workers that held the
-// event, the one that has not refunded it puts it back.
+// refundForgotten is the line of an event that was refunded, where Redis may have forgotten that; nil: none.
+// The slot stays taken until it leaves the window, and a message less is sent. A failover forgets a refund as
+// it forgets an admission. And of two workers that held the event, the one that has not refunded it puts it
+// back.
 func (a *audit) refundForgotten(lines []*line) *line {
 	kinds := []string{faultEmpty, faultFailover}
 	if slices.ContainsFunc(lines, func(l *line) bool { return l.Redelivered }) {
@@ -347,8 +358,8 @@ func (a *audit) refundForgotten(lines []*line) *line {
 	return nil
 }
 
-// lost reports whether the last admission came after the event was settled or refunded, and a process ended soon after:
-// see audit. That an event is muted is decided some time before its line.
+// lost reports whether the last admission came after the event was settled or refunded, and a process ended
+// soon after: see audit. That an event is muted is decided some time before its line.
 func (a *audit) lost(lines []*line, admissions []*admission) bool {
 	last := admissions[len(admissions)-1]
 	at := time.UnixMicro(last.at)
@@ -359,8 +370,8 @@ func (a *audit) lost(lines []*line, admissions []*admission) bool {
 	})
 }
 
-// refundedInVain reports whether the release before has dropped an event, or dead-lettered it, and refunded it. If it was admitted
-// by this release, that frees no slot: CHANGELOG.md says so under "Breaking".
+// refundedInVain reports whether the release before has dropped an event, or dead-lettered it, and refunded
+// it. If it was admitted by this release, that frees no slot: CHANGELOG.md says so under "Breaking".
 func refundedInVain(lines []*line) bool {
 	before := os.Getenv(releaseVariable)
 	return before != "" && slices.ContainsFunc(lines, func(l *line) bool {
@@ -368,8 +379,9 @@ func refundedInVain(lines []*line) bool {
 	})
 }
 
-// mutedUnasked reports whether an event was dropped as muted by a worker that could not know of its admission: the process that
-// held it ended, and the consumer was deleted, so that the next one delivered it as if for the first time. docs/design.md names it.
+// mutedUnasked reports whether an event was dropped as muted by a worker that could not know of its
+// admission: the process that held it ended, and the consumer was deleted, so that the next one delivered it
+// as if for the first time. docs/design.md names it.
 func (a *audit) mutedUnasked(lines []*line, admissions []*admission) bool {
 	between := func(admitted, dropped time.Time, kinds ...string) bool {
 		return slices.ContainsFunc(a.d.faults.of(kinds...), func(f fault) bool {

@@ -17,8 +17,8 @@ import (
 	"notifier/test/redistest"
 )
 
-// cluster is what a large installation has: three NATS servers with three copies of everything, and a Redis with two replicas under
-// three Sentinels. All are processes.
+// cluster is what a large installation has: three NATS servers with three copies of everything, and a Redis
+// with two replicas under three Sentinels. All are processes.
 type cluster struct {
 	d         *deployment
 	nodes     []*natsNode
@@ -46,13 +46,16 @@ func newCluster(t *testing.T, ackWait time.Duration, limits limits) *cluster {
 	return c
 }
 
-// TestCluster kills the leaders of a cluster under load: of the stream, of its consumer and of NATS itself, the primary of Redis, and
-// workers. It makes the audit of TestChaos: no event is lost, none is charged twice, no window is above its limit. How long workers
-// stand still is measured beside how long NATS itself does, and printed.
+// TestCluster kills the leaders of a cluster under load: of the stream, of its consumer and of NATS itself,
+// the primary of Redis, and workers. It makes the audit of TestChaos: no event is lost, none is charged
+// twice, no window is above its limit. How long workers stand still is measured beside how long NATS itself
+// does, and printed.
 //
-// No worker dies while Redis fails over: what it alone remembers would be forgotten. test/survival measures that.
+// No worker dies while Redis fails over: what it alone remembers would be forgotten. test/survival measures
+// that.
 func TestCluster(t *testing.T) {
-	kit.Long(t)                                 // not parallel: its dozen processes need the processors for themselves
+	// not parallel: its dozen processes need the processors for themselves
+	kit.Long(t)
 	seed, duration := chosen(t, 20*time.Second) // or until each leader was killed once
 	t.Logf("NOTIFIER_CHAOS_SEED=%d NOTIFIER_CHAOS_TIME=%s", seed, duration)
 	// The longest window outlasts a failover on a busy machine, during which nobody looks at the ledger.
@@ -101,8 +104,8 @@ func (d *deployment) everything(kinds ...string) {
 	}
 }
 
-// againstLeaders kills each leader of NATS once, and then any, until ctx ends. There is always a majority: the next one is killed
-// when the last one has caught up.
+// againstLeaders kills each leader of NATS once, and then any, until ctx ends. There is always a majority:
+// the next one is killed when the last one has caught up.
 func (c *cluster) againstLeaders(ctx context.Context, random *rand.Rand) {
 	kinds := []string{leadsStream, leadsConsumer, leadsCluster}
 	random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
@@ -120,7 +123,8 @@ func (c *cluster) againstLeaders(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// killLeader kills a leader, waits until there is another one, calls then, and starts the server again after a pause.
+// killLeader kills a leader, waits until there is another one, calls then, and starts the server again after
+// a pause.
 func (c *cluster) killLeader(ctx context.Context, kind string, pause time.Duration, then func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*kit.Patience)
 	defer cancel()
@@ -159,8 +163,9 @@ func (c *cluster) killLeader(ctx context.Context, kind string, pause time.Durati
 	return err
 }
 
-// killIdle kills the leader of the consumer while there is nothing to do, and publishes one event as soon as there is another one. What
-// workers had asked the dead leader for is forgotten, and nobody reports that to them.
+// killIdle kills the leader of the consumer while there is nothing to do, and publishes one event as soon as
+// there is another one. What workers had asked the dead leader for is forgotten, and nobody reports that to
+// them.
 func (c *cluster) killIdle(ctx context.Context) error {
 	e := &event{id: fmt.Sprintf("idle-%d", len(c.stalls)), category: "idle", cost: 1}
 	return c.killLeader(ctx, leadsIdle, 0, func() error { return c.d.publisher.publish(ctx, e, true) })
@@ -176,8 +181,8 @@ func errAgain(ctx context.Context, attempt func() error) error {
 	}
 }
 
-// againstRedisAndWorkers kills a worker, kills the primary of Redis, kills a worker, and asks for a failover, in turns until ctx ends,
-// and each once. One after the other: see TestCluster.
+// againstRedisAndWorkers kills a worker, kills the primary of Redis, kills a worker, and asks for a failover,
+// in turns until ctx ends, and each once. One after the other: see TestCluster.
 func (c *cluster) againstRedisAndWorkers(ctx context.Context, random *rand.Rand) {
 	d, whole := c.d, context.WithoutCancel(ctx)
 	worker := d.againstWorkers()[0].inject // kill, and start again
@@ -227,7 +232,8 @@ func (c *cluster) failOver(context.Context) {
 	c.d.faults.note(faultFailover, askedForFailover, begun)
 }
 
-// seen waits until the ledger was looked at so many times more: until workers have put back what a failover has forgotten.
+// seen waits until the ledger was looked at so many times more: until workers have put back what a failover
+// has forgotten.
 func (d *deployment) seen(more int) {
 	d.Helper()
 	looks := d.ledger.counted()

@@ -10,8 +10,8 @@ import (
 	"notifier/test/kit"
 )
 
-// crashPoints are the steps at which the build with the tag "crashpoints" can die, and the time at which it does:
-// batches pass the first two, events or batches the others.
+// crashPoints are the steps at which the build with the tag "crashpoints" can die, and the time at which it
+// does: batches pass the first two, events or batches the others.
 var crashPoints = []struct {
 	name string
 	nth  int
@@ -19,9 +19,9 @@ var crashPoints = []struct {
 	{"after-pull", 2}, {"after-verdict", 2}, {"after-post", 3}, {"after-record", 3}, {"after-log", 3}, {"after-ack", 3},
 }
 
-// TestCrashAtEveryStep kills one worker at each step, and two workers at each pair of steps, lets another one finish what
-// they leave, and audits them. It does so with a channel in which a post can be found again, and with one that
-// cannot be read.
+// TestCrashAtEveryStep kills one worker at each step, and two workers at each pair of steps, lets another one
+// finish what they leave, and audits them. It does so with a channel in which a post can be found again, and
+// with one that cannot be read.
 func TestCrashAtEveryStep(t *testing.T) {
 	kit.Long(t)
 	t.Parallel()
@@ -67,7 +67,8 @@ func crashAt(t *testing.T, history devstack.History, points ...string) {
 		kit.Check(t, err)
 		dying = append(dying, l)
 	}
-	// One may take all that there is before the other comes. So there is always more, each in a category with room.
+	// One may take all that there is before the other comes. So there is always more, each in a category with
+	// room.
 	for i := 0; ; i++ {
 		living := 0
 		for _, l := range dying {

@@ -35,8 +35,8 @@ const (
 	pace         = "6/1s"              // about half of what the limits of TestChaos let through
 )
 
-// limits are the settings of the same names. The global one has the longest window, if only in a tier that never refuses
-// anything: so long its set shows what was admitted, and so late a look at it may come.
+// limits are the settings of the same names. The global one has the longest window, if only in a tier that
+// never refuses anything: so long its set shows what was admitted, and so late a look at it may come.
 type limits struct {
 	global, category string
 	overrides        map[string]string // by category
@@ -75,8 +75,8 @@ type deployment struct {
 	shown  bool // nobody can have it so
 }
 
-// newDeployment starts NATS on disk, a Redis that forgets nothing, and the fake Slack, and creates the stream and a consumer
-// that is impatient: the product takes one that is there as it is.
+// newDeployment starts NATS on disk, a Redis that forgets nothing, and the fake Slack, and creates the stream
+// and a consumer that is impatient: the product takes one that is there as it is.
 func newDeployment(t *testing.T, ackWait time.Duration, limits limits, redisOptions ...string) *deployment {
 	t.Helper()
 	d := &deployment{T: t, ackWait: ackWait, limits: limits, faults: &faultLog{begun: time.Now()}}
@@ -91,7 +91,8 @@ func newDeployment(t *testing.T, ackWait time.Duration, limits limits, redisOpti
 	return d
 }
 
-// equip adds to the servers of NATS and Redis what every deployment has. The client is the ledger's, which closes it.
+// equip adds to the servers of NATS and Redis what every deployment has. The client is the ledger's, which
+// closes it.
 func (d *deployment) equip(client *redis.Client) {
 	d.Helper()
 	t := d.T

@@ -54,8 +54,8 @@ type injector struct {
 	inject func(ctx context.Context, random *rand.Rand)
 }
 
-// injectFaults runs a lane of injectors, one after the other, until ctx ends. Lanes run side by side, and each has things of its
-// own to break: workers, links, servers, posts to Slack, looks at its channel.
+// injectFaults runs a lane of injectors, one after the other, until ctx ends. Lanes run side by side, and
+// each has things of its own to break: workers, links, servers, posts to Slack, looks at its channel.
 func injectFaults(ctx context.Context, random *rand.Rand, lane []injector) {
 	var dice []int
 	for i, n := range lane {
@@ -84,8 +84,8 @@ func (d *deployment) injectAll(ctx context.Context, seed uint64, long bool) {
 	lanes.Wait()
 }
 
-// changePace gives the processes that are started in the second third of the time a pace. So there are replicas with one and
-// without side by side, and events wait for their turn while everything breaks.
+// changePace gives the processes that are started in the second third of the time a pace. So there are
+// replicas with one and without side by side, and events wait for their turn while everything breaks.
 func (d *deployment) changePace(ctx context.Context, total time.Duration) {
 	wait.For(ctx, total/3)
 	d.paced.Store(true)
@@ -203,7 +203,8 @@ func (d *deployment) againstServers() []injector {
 			begun := time.Now()
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), kit.Patience)
 			defer cancel()
-			// A worker that is faster creates the consumer as the product does, with its longer AckWait; that is all right.
+			// A worker that is faster creates the consumer as the product does, with its longer AckWait; that is all
+			// right.
 			d.faults.complain(d.js.DeleteConsumer(ctx, streamName, consumerName))
 			d.faults.complain(d.createConsumer(ctx))
 			d.faults.note(faultConsumer, "", begun)
@@ -211,8 +212,8 @@ func (d *deployment) againstServers() []injector {
 	}
 }
 
-// againstSlack lets the fake Slack misbehave. Without a Retry-After a 429 is a pause of half a minute for all replicas,
-// so that one is for long runs, as are long brown-outs.
+// againstSlack lets the fake Slack misbehave. Without a Retry-After a 429 is a pause of half a minute for all
+// replicas, so that one is for long runs, as are long brown-outs.
 func (d *deployment) againstSlack(long bool) []injector {
 	always := func(kind string, b devstack.Behaviour, from, to time.Duration) func(context.Context, *rand.Rand) {
 		return func(ctx context.Context, random *rand.Rand) {
@@ -249,7 +250,8 @@ func (d *deployment) againstSlack(long bool) []injector {
 	return lane
 }
 
-// failures are answers that blame neither the channel nor the workspace. After the last one the message is in Slack.
+// failures are answers that blame neither the channel nor the workspace. After the last one the message is in
+// Slack.
 var failures = []devstack.Behaviour{
 	{Status: http.StatusInternalServerError, ContentType: "text/html", Body: "<!DOCTYPE html><title>Slack is down</title>"},
 	{Code: "internal_error"},
@@ -275,8 +277,8 @@ func (d *deployment) refuseChannel(ctx context.Context, random *rand.Rand) {
 	d.faults.note(faultRefuses, "", begun)
 }
 
-// limitChannels lets each channel take one post a second, as Slack documents it, or so many that workers with a pace stay
-// below it, and answers the others there with 429.
+// limitChannels lets each channel take one post a second, as Slack documents it, or so many that workers with
+// a pace stay below it, and answers the others there with 429.
 func (d *deployment) limitChannels(ctx context.Context, random *rand.Rand) {
 	begun := time.Now()
 	count := []int{1, 8}[random.IntN(2)]
@@ -286,8 +288,8 @@ func (d *deployment) limitChannels(ctx context.Context, random *rand.Rand) {
 	d.faults.note(faultChannels, "", begun)
 }
 
-// refuseWhatArrived accepts posts without an answer, and refuses them when they come again: such an event is dead, may be
-// in the channel, and has to keep its slot.
+// refuseWhatArrived accepts posts without an answer, and refuses them when they come again: such an event is
+// dead, may be in the channel, and has to keep its slot.
 func (d *deployment) refuseWhatArrived(ctx context.Context, random *rand.Rand) {
 	defer d.hideChannel()() // else they would be found there
 	begun, accepted := time.Now(), d.slack.Accepted()
@@ -301,7 +303,8 @@ func (d *deployment) refuseWhatArrived(ctx context.Context, random *rand.Rand) {
 	d.faults.note(faultRejects, "", begun)
 }
 
-// againstReading keeps workers from looking whether a post has arrived, half of the time: they find it or post again.
+// againstReading keeps workers from looking whether a post has arrived, half of the time: they find it or
+// post again.
 func (d *deployment) againstReading() []injector {
 	return []injector{{1, func(ctx context.Context, random *rand.Rand) {
 		defer d.hideChannel()()
@@ -314,7 +317,8 @@ func (d *deployment) againstReading() []injector {
 // unreadable is a channel that workers may post to, and cannot look into now.
 var unreadable = devstack.History{RetryAfter: "60"}
 
-// hideChannel makes the channel unreadable until what it returns is called, and as long as somebody else wants it so.
+// hideChannel makes the channel unreadable until what it returns is called, and as long as somebody else
+// wants it so.
 func (d *deployment) hideChannel() (show func()) {
 	change := func(by int) {
 		d.hiding.Lock()

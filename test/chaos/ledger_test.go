@@ -21,7 +21,8 @@ import (
 // lookEvery is the time between two looks at the admissions.
 const lookEvery = 200 * time.Millisecond
 
-// admission is one slot that was taken, from the first look that saw it to the last. Times are microseconds of Redis.
+// admission is one slot that was taken, from the first look that saw it to the last. Times are microseconds
+// of Redis.
 type admission struct {
 	slot     string // "<category>:<id>"; further slots of a costly event are "<category>:<id> 2", ...
 	at       int64
@@ -32,7 +33,8 @@ type admission struct {
 
 func (a *admission) id() string { return idOf(a.slot) }
 
-// idOf is the id in the name of a slot. Each of the publisher's ids has one category, and all of them are short.
+// idOf is the id in the name of a slot. Each of the publisher's ids has one category, and all of them are
+// short.
 func idOf(slot string) string {
 	first, _, _ := strings.Cut(slot, " ")
 	_, id, _ := strings.Cut(first, ":")
@@ -45,7 +47,8 @@ type taken struct {
 	at   int64
 }
 
-// chargedAgain is a slot whose time of admission changed while the first one still counted, without a look that saw it free.
+// chargedAgain is a slot whose time of admission changed while the first one still counted, without a look
+// that saw it free.
 type chargedAgain struct {
 	slot          string
 	first, second int64
@@ -53,11 +56,11 @@ type chargedAgain struct {
 
 // ledger is what the sets of the limits, all of which are exact, have held over time.
 //
-// What is certain here: the global set ({ns}:global) keeps an admission for the longest window of any rule, which is many
-// times the time between two looks, and Redis forgets nothing that it has answered (appendfsync always), or gets it back from the
-// workers before it is looked at again. So every
-// admission is seen, with the microsecond at which it was made, unless it was refunded before the next look; and
-// one that goes earlier was refunded. An admission counts as long as a look has seen it. One that was refunded may have
+// What is certain here: the global set ({ns}:global) keeps an admission for the longest window of any rule,
+// which is many times the time between two looks, and Redis forgets nothing that it has answered (appendfsync
+// always), or gets it back from the workers before it is looked at again. So every admission is seen, with
+// the microsecond at which it was made, unless it was refunded before the next look; and one that goes
+// earlier was refunded. An admission counts as long as a look has seen it. One that was refunded may have
 // counted a little longer, which only makes windows look emptier than they were.
 type ledger struct {
 	client    *redis.Client
@@ -182,7 +185,8 @@ func (r *ledger) unseenFor() time.Duration {
 	return time.Since(time.UnixMicro(r.lastLook))
 }
 
-// mostUnseen is how far apart looks may be: an admission stays for the retention, so none is missed; a quarter is for the clocks.
+// mostUnseen is how far apart looks may be: an admission stays for the retention, so none is missed; a
+// quarter is for the clocks.
 func (r *ledger) mostUnseen() time.Duration {
 	return time.Duration(r.retention) * time.Microsecond * 3 / 4
 }
@@ -198,13 +202,15 @@ func isOpen(meta []any, replication string, now time.Time) bool {
 	return strings.HasPrefix(token, replication+" ") && micros <= now.UnixMicro()
 }
 
-// isHealed reports the same of workers of release v0.1.0, which mark a store with a number made of its generation.
+// isHealed reports the same of workers of release v0.1.0, which mark a store with a number made of its
+// generation.
 func isHealed(marks []redis.Z, replication string) bool {
 	value, _ := strconv.ParseUint(replication[:min(len(replication), 13)], 16, 64)
 	return slices.Contains(marks, redis.Z{Score: float64(1<<52 | value), Member: " healed"})
 }
 
-// slotOf is the name of a slot without the time in it: "<id>" or "<id> <n>". Those of release v0.1.0 have none.
+// slotOf is the name of a slot without the time in it: "<id>" or "<id> <n>". Those of release v0.1.0 have
+// none.
 func slotOf(member redis.Z) string {
 	name, _ := member.Member.(string)
 	id, rest, _ := strings.Cut(name, " ")
@@ -283,8 +289,9 @@ func (r *ledger) byID() map[string][]*admission {
 	return admissions
 }
 
-// overfull is, for one tier of a scope, the window (t-d, t] that held the most above what was allowed at t: how many slots, how many
-// were allowed, and t. Windows that end with an admission are enough: between two of them slots only leave.
+// overfull is, for one tier of a scope, the window (t-d, t] that held the most above what was allowed at t:
+// how many slots, how many were allowed, and t. Windows that end with an admission are enough: between two of
+// them slots only leave.
 func overfull(scope []*admission, window time.Duration, allowed func(t int64) int) (slots, most int, at int64) {
 	slices.SortFunc(scope, func(a, b *admission) int { return int(a.at - b.at) })
 	for i, a := range scope {

@@ -25,7 +25,8 @@ func (l *line) String() string {
 	return text
 }
 
-// hasNoLetter reports whether the line says that the event has no dead letter. Only what cannot be decoded may have none.
+// hasNoLetter reports whether the line says that the event has no dead letter. Only what cannot be decoded
+// may have none.
 func (l *line) hasNoLetter() bool {
 	return l.Letter != nil && !*l.Letter && l.Reason == outcome.Malformed
 }

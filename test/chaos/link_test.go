@@ -11,8 +11,9 @@ import (
 	"notifier/test/kit"
 )
 
-// link is the way from one worker to one of the servers. Whatever happens to it begins and ends with all its connections
-// cut: toxiproxy can change the toxics of a link that is in use, but waits for ever when a connection ends just then.
+// link is the way from one worker to one of the servers. Whatever happens to it begins and ends with all its
+// connections cut: toxiproxy can change the toxics of a link that is in use, but waits for ever when a
+// connection ends just then.
 type link struct {
 	name, addr, server string
 	proxy              *toxiproxy.Proxy

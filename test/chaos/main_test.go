@@ -12,8 +12,8 @@ import (
 // folder keeps the programs that are under test.
 var folder string
 
-// TestMain does not look for leaked goroutines as other packages do: toxiproxy leaves one behind for each connection
-// whose client died while there was something to be written to it.
+// TestMain does not look for leaked goroutines as other packages do: toxiproxy leaves one behind for each
+// connection whose client died while there was something to be written to it.
 func TestMain(m *testing.M) {
 	kit.Overlap(6) // scenarios wait more than they work
 	kit.QuietRedis()

@@ -83,7 +83,8 @@ func (n *natsNode) kill() error {
 	return nil
 }
 
-// healthy is nil when the server has all that the others have: its streams, its consumers and what the cluster knows of them.
+// healthy is nil when the server has all that the others have: its streams, its consumers and what the
+// cluster knows of them.
 func (n *natsNode) healthy() error { return n.ask("/healthz", nil) }
 
 // ask asks the server's monitoring port. What answers is decoded into reply, unless that is nil.

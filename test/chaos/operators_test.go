@@ -14,18 +14,19 @@ import (
 	"notifier/internal/steering"
 )
 
-// Operators mute categories and set temporary limits, under load and while everything breaks. The audit knows what may have been
-// in force for a worker at a time, and what surely was.
+// Operators mute categories and set temporary limits, under load and while everything breaks. The audit knows
+// what may have been in force for a worker at a time, and what surely was.
 
-// followed is how long a worker that reaches Redis needs at most to follow an order. Two seconds are promised; the rest is for a
-// machine with more to do than it can.
+// followed is how long a worker that reaches Redis needs at most to follow an order. Two seconds are
+// promised; the rest is for a machine with more to do than it can.
 const followed = 4 * time.Second
 
 // given is an order of this run. Its By is its own, so that a line names it.
 type given struct {
-	steering.Order       // Until is when it ends by itself
-	limit                ratelimit.Limit
-	asked, stored, ended time.Time // before the first attempt; when it was answered, zero: never; before it was cleared, or Until
+	steering.Order // Until is when it ends by itself
+	limit          ratelimit.Limit
+	// before the first attempt; when it was answered, zero: never; before it was cleared, or Until
+	asked, stored, ended time.Time
 }
 
 // maybe reports whether a worker may have applied it at some time between two.
@@ -51,7 +52,8 @@ func (d *deployment) operators() []injector {
 	if err != nil {
 		d.Fatal(err)
 	}
-	rest := strings.TrimPrefix(d.limits.global, "60/5s")                               // the tiers that stay as they are
+	// the tiers that stay as they are
+	rest := strings.TrimPrefix(d.limits.global, "60/5s")
 	by := func() string { return fmt.Sprintf("operator-%d@chaos", len(d.orders.all)) } // there is one lane
 	return []injector{
 		{2, func(ctx context.Context, random *rand.Rand) {
@@ -106,7 +108,8 @@ func (d *deployment) give(ctx context.Context, random *rand.Rand, store *steerin
 	d.faults.note(kind, order.What(), g.asked)
 }
 
-// follows is when a process surely has followed an order: it read it when it started, or has reached Redis for long enough.
+// follows is when a process surely has followed an order: it read it when it started, or has reached Redis
+// for long enough.
 func (a *audit) follows(l *process, o given) (at time.Time, surely bool) {
 	if o.stored.IsZero() {
 		return time.Time{}, false
@@ -179,8 +182,8 @@ func (a *audit) byItsMute(e *event, l *line) {
 	}
 }
 
-// mayHaveMuted is the earliest time at which a line that says muted may have been decided: an event that may be admitted gives its
-// slots back first, and its process waits for Redis as long as it has to.
+// mayHaveMuted is the earliest time at which a line that says muted may have been decided: an event that may
+// be admitted gives its slots back first, and its process waits for Redis as long as it has to.
 func (a *audit) mayHaveMuted(e *event, l *line) time.Time {
 	from := l.Time.Add(-decisionAge)
 	for again := true; again; {
@@ -198,8 +201,8 @@ func (a *audit) mayHaveMuted(e *event, l *line) time.Time {
 	return from
 }
 
-// whileMuted blames a process that did something else with an event that was published after the process had surely followed a mute
-// of it, while that was surely in force.
+// whileMuted blames a process that did something else with an event that was published after the process had
+// surely followed a mute of it, while that was surely in force.
 func (a *audit) whileMuted(o given, l *process, id string, at time.Time, what string) {
 	e := a.events[id]
 	if e == nil || !at.Before(o.ended) || !at.After(o.stored) || o.Target != e.category {
@@ -210,8 +213,8 @@ func (a *audit) whileMuted(o given, l *process, id string, at time.Time, what st
 	}
 }
 
-// mostAllowed is how many slots a window of a scope may hold at the time of an admission: the most of the limits that may have been in
-// force for the process that was given it. scope is as an order names it.
+// mostAllowed is how many slots a window of a scope may hold at the time of an admission: the most of the
+// limits that may have been in force for the process that was given it. scope is as an order names it.
 func (a *audit) mostAllowed(scope string, standing ratelimit.Limit, tier int) func(at int64) int {
 	return func(micros int64) int {
 		at, most := time.UnixMicro(micros), 0

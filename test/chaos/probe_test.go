@@ -22,8 +22,9 @@ const (
 	probeTimeout = 150 * time.Millisecond
 )
 
-// probe asks some servers, as any client would, until the stream has acknowledged a publication and the workers' own consumer has
-// answered a request for messages. It returns how long that took since an election became necessary; false: ctx has ended before.
+// probe asks some servers, as any client would, until the stream has acknowledged a publication and the
+// workers' own consumer has answered a request for messages. It returns how long that took since an election
+// became necessary; false: ctx has ended before.
 func (c *cluster) probe(ctx context.Context, servers []*natsNode, since time.Time) (time.Duration, bool) {
 	connection, err := nats.Connect(urlOf(servers), nats.MaxReconnects(-1), nats.ReconnectWait(probeEvery), nats.ReconnectJitter(0, 0))
 	if err != nil {
@@ -67,8 +68,9 @@ func publishes(ctx context.Context, connection *nats.Conn) bool {
 	return json.Unmarshal(reply.Data, &ack) == nil && ack.Stream == streamName && ack.Error == nil
 }
 
-// fetches reports whether the consumer answers a request for messages. It asks for a message of one byte, and there is none that
-// small: so the answer is that there is no message, or that the next one is too large, and nothing is taken from the workers.
+// fetches reports whether the consumer answers a request for messages. It asks for a message of one byte, and
+// there is none that small: so the answer is that there is no message, or that the next one is too large, and
+// nothing is taken from the workers.
 func fetches(ctx context.Context, connection *nats.Conn) bool {
 	reply, err := connection.RequestWithContext(ctx, "$JS.API.CONSUMER.MSG.NEXT."+streamName+"."+consumerName,
 		[]byte(`{"batch":1,"no_wait":true,"max_bytes":1}`))

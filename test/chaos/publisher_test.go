@@ -14,12 +14,14 @@ import (
 	"notifier/test/kit"
 )
 
-// event is one that the publisher has had acknowledged. Its text is its id, by which the fake Slack's messages name it.
+// event is one that the publisher has had acknowledged. Its text is its id, by which the fake Slack's
+// messages name it.
 type event struct {
 	id, category string
 	cost         int
 	malformed    bool
-	acks         []ack // one for each time it was published; more than one stream message with its id is on purpose
+	// one for each time it was published; more than one stream message with its id is on purpose
+	acks []ack
 }
 
 // ack is JetStream's word that it has an event.
@@ -54,9 +56,9 @@ func (p *publisher) next(random *rand.Rand, categories []string) *event {
 	return e
 }
 
-// publish publishes an event until JetStream has acknowledged it. With a message id a repetition is no second message, as
-// long as NATS remembers the id: a server that was restarted does not when the event has left the stream by then.
-// Without one it is another message of the same event.
+// publish publishes an event until JetStream has acknowledged it. With a message id a repetition is no second
+// message, as long as NATS remembers the id: a server that was restarted does not when the event has left the
+// stream by then. Without one it is another message of the same event.
 func (p *publisher) publish(ctx context.Context, e *event, withMessageID bool) error {
 	message := nats.NewMsg("notify." + e.category)
 	switch {
@@ -72,7 +74,8 @@ func (p *publisher) publish(ctx context.Context, e *event, withMessageID bool) e
 	}
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-		got, err := p.js.PublishMsg(attempt, message, jetstream.WithRetryAttempts(0)) // here it is tried again sooner
+		// here it is tried again sooner
+		got, err := p.js.PublishMsg(attempt, message, jetstream.WithRetryAttempts(0))
 		cancel()
 		if err == nil {
 			p.mu.Lock()

@@ -23,9 +23,10 @@ func (c *cluster) note(s stall) {
 	c.stalls = append(c.stalls, s)
 }
 
-// mostBeyond is what fails the test. The aim is a second, and so it is on a machine that has nothing else to do; docs/benchmarks.md has
-// what was measured. Here ten processes and other tests share a few cores, and a pause of theirs must not be taken for a mistake of
-// a worker's. What is left to find is a worker that waits for something that does not come.
+// mostBeyond is what fails the test. The aim is a second, and so it is on a machine that has nothing else to
+// do; docs/benchmarks.md has what was measured. Here ten processes and other tests share a few cores, and a
+// pause of theirs must not be taken for a mistake of a worker's. What is left to find is a worker that waits
+// for something that does not come.
 const mostBeyond = 10 * time.Second
 
 // judgeStalls is a table of how long leaders were missing, and how much longer workers did nothing. Times of
@@ -57,9 +58,9 @@ func (c *cluster) judgeStalls(a *audit) string {
 	return b.String()
 }
 
-// wentOn is when the first worker, and when the last one, had a line about an event that was published after a leader was killed, as
-// the time since there was another one, and at least 0. Workers that were killed then do not count. It is not known where a server was
-// killed before all had gone on.
+// wentOn is when the first worker, and when the last one, had a line about an event that was published after
+// a leader was killed, as the time since there was another one, and at least 0. Workers that were killed then
+// do not count. It is not known where a server was killed before all had gone on.
 func (a *audit) wentOn(s stall) (first, last time.Duration, known bool) {
 	lines := map[*worker]time.Time{}
 	for _, l := range a.settled {
@@ -97,8 +98,8 @@ func (a *audit) wentOn(s stall) (first, last time.Duration, known bool) {
 	return first, last, true
 }
 
-// broken reports whether something was broken between two times, or was before and not repaired yet. An empty what is anything; a
-// fault that began with the first of the times is left out.
+// broken reports whether something was broken between two times, or was before and not repaired yet. An empty
+// what is anything; a fault that began with the first of the times is left out.
 func (a *audit) broken(from, to time.Time, kind, what string) bool {
 	return slices.ContainsFunc(a.d.faults.of(kind), func(f fault) bool {
 		own := f.when.from.Sub(from).Abs() < 2*time.Millisecond

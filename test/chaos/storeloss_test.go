@@ -11,9 +11,9 @@ import (
 	"notifier/test/kit"
 )
 
-// TestStoreLoss lets Redis fail over to a replica that has not received everything, and come back empty, while three workers send,
-// NATS and Slack misbehave and nobody dies. Workers put back what they remember, so the audit is the same as without that: no
-// window is above its limit, and nothing is lost or charged twice.
+// TestStoreLoss lets Redis fail over to a replica that has not received everything, and come back empty,
+// while three workers send, NATS and Slack misbehave and nobody dies. Workers put back what they remember, so
+// the audit is the same as without that: no window is above its limit, and nothing is lost or charged twice.
 //
 // In TestChaos workers die, and what they alone remember dies with them: nobody could put it back.
 func TestStoreLoss(t *testing.T) {
@@ -45,8 +45,8 @@ func TestStoreLoss(t *testing.T) {
 	t.Logf("seed %d, %s\n%s", seed, time.Since(d.faults.begun).Round(time.Second), a.report())
 }
 
-// acquainted waits until the workers know each other: each has seen the heartbeats of all. Whoever has only just started is not
-// waited for.
+// acquainted waits until the workers know each other: each has seen the heartbeats of all. Whoever has only
+// just started is not waited for.
 func (d *deployment) acquainted() {
 	d.Helper()
 	heartbeats := func() (all map[string]string) {
@@ -86,7 +86,8 @@ func (d *deployment) againstMemory() []injector {
 			begun := time.Now()
 			next := d.redis.StartReplica(d.T)
 			next.Part(d.T)
-			wait.For(ctx, between(random, 200*time.Millisecond, 1500*time.Millisecond)) // what is admitted now is forgotten
+			// what is admitted now is forgotten
+			wait.For(ctx, between(random, 200*time.Millisecond, 1500*time.Millisecond))
 			stopped := time.Now()
 			d.redis.Stop(d.T)
 			d.faults.note(faultRedis, "", stopped)
@@ -98,7 +99,8 @@ func (d *deployment) againstMemory() []injector {
 	}
 }
 
-// healed waits until the workers have put back what Redis has forgotten, half of the time: else that is forgotten, too.
+// healed waits until the workers have put back what Redis has forgotten, half of the time: else that is
+// forgotten, too.
 func (d *deployment) healed(ctx context.Context, random *rand.Rand) {
 	if random.IntN(2) == 0 {
 		return

@@ -15,8 +15,9 @@ import (
 // secondStream is the stream of the second deployment, which its worker creates.
 const secondStream = "MORE"
 
-// TestTwoStreamsShareOneLimit runs two deployments, which differ in what they read alone, on one Redis and one namespace: this is how
-// one grows beyond a single stream. Together they send exactly as many as the limits allow, each event once.
+// TestTwoStreamsShareOneLimit runs two deployments, which differ in what they read alone, on one Redis and
+// one namespace: this is how one grows beyond a single stream. Together they send exactly as many as the
+// limits allow, each event once.
 func TestTwoStreamsShareOneLimit(t *testing.T) {
 	kit.Long(t)
 	t.Parallel()
@@ -34,14 +35,15 @@ func TestTwoStreamsShareOneLimit(t *testing.T) {
 		kit.EventuallyNil(t, func() error { return k.now().Ready() })
 	}
 
-	// An id counts within its category, whichever stream an event comes from; one that is made of the place in a stream is of that
-	// stream alone, although both are the first message there.
+	// An id counts within its category, whichever stream an event comes from; one that is made of the place in a
+	// stream is of that stream alone, although both are the first message there.
 	d.put("notify.own", "", "notify without an id")
 	d.put("more.own", "", "more without an id")
 	d.settleInBoth(2)
 	d.put("notify.alpha", "same", "same alpha")
 	d.put("more.alpha", "same", "same alpha")
-	d.put("more.beta", "", `{"id":"same","text":"same beta"}`) // NATS itself takes a message id once in a stream, whatever the subject
+	// NATS itself takes a message id once in a stream, whatever the subject
+	d.put("more.beta", "", `{"id":"same","text":"same beta"}`)
 	d.settleInBoth(5)
 
 	// Then more than both limits allow, into both streams.
@@ -101,7 +103,8 @@ func (d *deployment) put(subject, id, text string) {
 	kit.Check(d.T, err)
 }
 
-// settleInBoth waits until so many events have a line, and returns the lines; a machine so slow that an event came again has more.
+// settleInBoth waits until so many events have a line, and returns the lines; a machine so slow that an event
+// came again has more.
 func (d *deployment) settleInBoth(published int) (lines []*line) {
 	d.Helper()
 	kit.Eventually(d.T, fmt.Sprintf("%d events are settled", published), func() bool {

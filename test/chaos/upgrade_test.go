@@ -23,18 +23,19 @@ const releaseVariable = "NOTIFIER_TEST_RELEASE"
 // stamped is this code under another version. It stands for the release before where that is not given.
 var stamped = &kit.Program{Version: "v0.0.0-before"}
 
-// userBefore is the Redis user that docs/security.md of v0.1.0 recommends. People change it after an upgrade, if
-// ever, so this code has to work with it.
+// userBefore is the Redis user that docs/security.md of v0.1.0 recommends. People change it after an upgrade,
+// if ever, so this code has to work with it.
 const userBefore = "notifier on >before resetkeys ~{" + namespace + "}:* resetchannels -@all +evalsha +eval +time +info" +
 	" +get +set +del +exists +pexpire +pexpireat +pexpiretime" +
 	" +hget +hmget +hset +hsetnx +hdel +hgetall +hexists +hincrby +hkeys +hlen" +
 	" +zadd +zcard +zcount +zmscore +zscore +zrem +zrange +zrangebyscore +zrevrange +zrevrangebyscore" +
 	" +zremrangebyrank +zremrangebyscore"
 
-// TestRollingUpgrade replaces workers of the release before by those of this code, one by one and under load, and goes back in the same
-// way, while operators mute and limit, Redis is restarted, and Slack loses answers. One worker of each round dies instead of ending. The
-// audit is that of TestChaos: so both understand what the other one has stored in Redis and in NATS, and hold the limits together,
-// with the permissions of v0.1.0. Each also answers the commands about what the other one did.
+// TestRollingUpgrade replaces workers of the release before by those of this code, one by one and under load,
+// and goes back in the same way, while operators mute and limit, Redis is restarted, and Slack loses answers.
+// One worker of each round dies instead of ending. The audit is that of TestChaos: so both understand what
+// the other one has stored in Redis and in NATS, and hold the limits together, with the permissions of
+// v0.1.0. Each also answers the commands about what the other one did.
 func TestRollingUpgrade(t *testing.T) {
 	kit.Long(t)
 	t.Parallel()
@@ -42,7 +43,8 @@ func TestRollingUpgrade(t *testing.T) {
 	seed, duration := chosen(t, 0) // one round, if nothing else is asked for
 	t.Logf("NOTIFIER_CHAOS_SEED=%d, before: %s, now: %s", seed, versionOf(t, before), versionOf(t, now))
 	d := newDeployment(t, 5*time.Second, limits{
-		global: "60/5s+5000/2m", category: "12/5s+2/200ms", // two minutes: Redis is often unavailable, and nobody looks
+		// two minutes: Redis is often unavailable, and nobody looks
+		global: "60/5s+5000/2m", category: "12/5s+2/200ms",
 		overrides: map[string]string{"billing": "60/2m+10/1s"},
 	}, append([]string{"--user"}, strings.Fields(userBefore)...)...)
 	d.urls["REDIS_URL"] = "redis://notifier:before@" + d.redis.Addr + "/0"
@@ -113,8 +115,9 @@ func (a *audit) by(program string) map[string]int {
 	return counts
 }
 
-// roll replaces all workers by those of another program, as deploy/roll.sh does: the next one when the last one is ready and all of
-// them work side by side. One of them, at random, dies and does not end, and Redis fails now and then.
+// roll replaces all workers by those of another program, as deploy/roll.sh does: the next one when the last
+// one is ready and all of them work side by side. One of them, at random, dies and does not end, and Redis
+// fails now and then.
 func (d *deployment) roll(random *rand.Rand, to, from string) {
 	d.Helper()
 	dies := random.IntN(len(d.workers))
@@ -150,7 +153,8 @@ func (d *deployment) allSettle() {
 	}
 }
 
-// ask runs the commands that read what workers have stored, with each of the programs. Redis may just be restarted: then again.
+// ask runs the commands that read what workers have stored, with each of the programs. Redis may just be
+// restarted: then again.
 func (d *deployment) ask(programs ...string) {
 	d.Helper()
 	for _, program := range programs {

@@ -34,8 +34,9 @@ type account struct {
 	sent, dropped map[string]bool
 }
 
-// accountFor checks that the log's lines account for every published event, within the limits. A worker that dies after it has
-// logged an event and before it has acknowledged it makes another one log it again; the lines must agree.
+// accountFor checks that the log's lines account for every published event, within the limits. A worker that
+// dies after it has logged an event and before it has acknowledged it makes another one log it again; the
+// lines must agree.
 func accountFor(t *testing.T, published map[string]string, lines []logLine) account {
 	t.Helper()
 	a := account{sent: map[string]bool{}, dropped: map[string]bool{}}
@@ -106,8 +107,8 @@ func testDemo(t *testing.T, e *engine) {
 	}
 }
 
-// testKill: three workers share the limits, also when one of them is killed while it posts; they stop when asked to, and what was
-// decided outlives them. These are the real services, only that Slack is the fake one.
+// testKill: three workers share the limits, also when one of them is killed while it posts; they stop when
+// asked to, and what was decided outlives them. These are the real services, only that Slack is the fake one.
 func testKill(t *testing.T, e *engine) {
 	const service, victim = "notifier", 2
 	p := e.project(t, "kill", []string{"slack", "demo"},
@@ -120,7 +121,8 @@ func testKill(t *testing.T, e *engine) {
 	p.checkStrangers(t)
 	passwords := p.checkSecrets(t)
 	slack := p.slack(t)
-	if _, err := slack.ask(http.MethodPost, "/fake/always", `{"delay":"300ms"}`); err != nil { // so that a kill hits posts in flight
+	// so that a kill hits posts in flight
+	if _, err := slack.ask(http.MethodPost, "/fake/always", `{"delay":"300ms"}`); err != nil {
 		t.Fatal(err)
 	}
 

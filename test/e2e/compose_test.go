@@ -22,8 +22,8 @@ var (
 	commands     = []string{"cli", "dead", "publish"}
 )
 
-// testProfiles: a plain "up" is the real thing, "--profile demo" is the demo and nothing of the real thing. This is what
-// the profile "" in docker-compose.yml is for.
+// testProfiles: a plain "up" is the real thing, "--profile demo" is the demo and nothing of the real thing.
+// This is what the profile "" in docker-compose.yml is for.
 func testProfiles(t *testing.T, e *engine) {
 	with := func(services ...[]string) []string { return slices.Sorted(slices.Values(slices.Concat(services...))) }
 	for _, test := range []struct {
@@ -101,7 +101,8 @@ func testSettings(t *testing.T, e *engine) {
 	})
 }
 
-// workerEnvironment is the environment that compose gives to a worker, with this content of .env and these variables of the shell.
+// workerEnvironment is the environment that compose gives to a worker, with this content of .env and these
+// variables of the shell.
 func (e *engine) workerEnvironment(t *testing.T, file string, shell ...string) map[string]string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "team-b.env")
@@ -114,7 +115,8 @@ func (e *engine) workerEnvironment(t *testing.T, file string, shell ...string) m
 	return config.Services["notifier"].Environment
 }
 
-// testAsking: commands answer while a server is down or has other settings than those that run, and leave it as it is.
+// testAsking: commands answer while a server is down or has other settings than those that run, and leave it
+// as it is.
 func testAsking(t *testing.T, e *engine) {
 	p := e.project(t, "asking", nil, "USER=ann", "SLACK_WEBHOOK_URL=https://hooks.slack.com/services/T0/B0/x")
 	p.up(t, "--wait", "nats", "redis")

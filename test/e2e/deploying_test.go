@@ -23,7 +23,8 @@ import (
 	"notifier/test/kit"
 )
 
-// deploymentPorts is the range of the status pages; it is not the default one, which may be in use on this machine.
+// deploymentPorts is the range of the status pages; it is not the default one, which may be in use on this
+// machine.
 const (
 	firstPage = 28081
 	lastPage  = 28089
@@ -40,7 +41,8 @@ type deployment struct {
 	published map[string]bool // ids of events
 }
 
-// testDeploying runs every command of docs/operating.md, in its order, while events arrive: each is posted once.
+// testDeploying runs every command of docs/operating.md, in its order, while events arrive: each is posted
+// once.
 func testDeploying(t *testing.T, e *engine) {
 	d := deploy(t, e)
 	done := map[string]int{}
@@ -308,7 +310,8 @@ func (d *deployment) publishes(t *testing.T, prefix string, count int) {
 	}
 }
 
-// event publishes one event. Until the stream has accepted it, nobody has promised anything: then it is published again.
+// event publishes one event. Until the stream has accepted it, nobody has promised anything: then it is
+// published again.
 func (d *deployment) event(t *testing.T, js jetstream.JetStream, id, category string) {
 	t.Helper()
 	message := nats.NewMsg("notify." + category)

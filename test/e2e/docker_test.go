@@ -1,12 +1,13 @@
 //go:build e2e
 
-// Package e2e really runs docker-compose.yml: it builds the images, starts replicas, publishes bursts, kills and stops
-// containers, and counts what a fake Slack received and what the logs say.
+// Package e2e really runs docker-compose.yml: it builds the images, starts replicas, publishes bursts, kills
+// and stops containers, and counts what a fake Slack received and what the logs say.
 //
 //	go test -tags e2e -count=1 -timeout 20m ./test/e2e
 //
-// It needs a Docker engine with the compose plugin. Every project gets a name of its own and free ports on the loopback
-// address, is removed with its volumes at the end, and reads neither .env nor settings from the caller's environment.
+// It needs a Docker engine with the compose plugin. Every project gets a name of its own and free ports on
+// the loopback address, is removed with its volumes at the end, and reads neither .env nor settings from the
+// caller's environment.
 package e2e_test
 
 import (
@@ -54,9 +55,11 @@ type engine struct {
 
 // TestCompose builds the images once and runs everything that needs them.
 func TestCompose(t *testing.T) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // so that Ctrl-C tears down
+	// so that Ctrl-C tears down
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
-	if deadline, ok := t.Deadline(); ok { // the time that teardown takes is set aside: go test's own deadline skips it
+	// the time that teardown takes is set aside: go test's own deadline skips it
+	if deadline, ok := t.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-2*teardownDeadline))
 		t.Cleanup(cancel)
@@ -76,7 +79,8 @@ func TestCompose(t *testing.T) {
 		t.Fatalf("these tests need a Docker engine with the compose plugin: %v", err)
 	}
 	builder := e.project(t, "build", []string{"*"})
-	for _, service := range []string{"notifier", "fake-slack"} { // one by one: the second finds most of its layers made
+	// one by one: the second finds most of its layers made
+	for _, service := range []string{"notifier", "fake-slack"} {
 		if _, err := builder.try(buildDeadline, "build", service); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +95,8 @@ func TestCompose(t *testing.T) {
 	t.Run("settings", func(t *testing.T) { testSettings(t, e) })
 	t.Run("images", func(t *testing.T) { testImages(t, e) })
 	t.Run("kill", func(t *testing.T) { testKill(t, e) })
-	// These wait for what happens every few seconds, and no time counts in them: they run at the same time, at the end.
+	// These wait for what happens every few seconds, and no time counts in them: they run at the same time, at
+	// the end.
 	t.Run("deploying", func(t *testing.T) { t.Parallel(); testDeploying(t, e) }) // the longest begins first
 	for name, test := range map[string]func(*testing.T, *engine){
 		"asking": testAsking, "demo": testDemo, "prometheus": testPrometheus, "grafana": testGrafana,

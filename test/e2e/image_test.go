@@ -11,7 +11,8 @@ import (
 	"notifier/test/kit"
 )
 
-// testImages: both are as small and as restricted as they should be. What is linked into the programs, other tests look at.
+// testImages: both are as small and as restricted as they should be. What is linked into the programs, other
+// tests look at.
 func testImages(t *testing.T, e *engine) {
 	for _, image := range []string{e.production, e.demo} {
 		t.Run(strings.SplitN(image, ":", 2)[0], func(t *testing.T) {

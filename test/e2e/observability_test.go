@@ -18,8 +18,8 @@ import (
 	"notifier/test/kit"
 )
 
-// testPrometheus: each worker is a target, and Prometheus's sums over all of them are what was published. The demo's
-// workers stand for the real ones: both are found in the same way.
+// testPrometheus: each worker is a target, and Prometheus's sums over all of them are what was published. The
+// demo's workers stand for the real ones: both are found in the same way.
 func testPrometheus(t *testing.T, e *engine) {
 	const service = "notifier-demo"
 	p := e.project(t, "prometheus", []string{"demo-observability"}, unpaced(t))
@@ -80,8 +80,8 @@ func testPrometheus(t *testing.T, e *engine) {
 	})
 }
 
-// testGrafana: the provisioned dashboard and its datasource are there for whoever looks, and nobody may change them. It
-// needs Grafana's image, which is not asked for by any other test.
+// testGrafana: the provisioned dashboard and its datasource are there for whoever looks, and nobody may
+// change them. It needs Grafana's image, which is not asked for by any other test.
 func testGrafana(t *testing.T, e *engine) {
 	p := e.project(t, "grafana", []string{"demo-observability"})
 	var config struct {

@@ -29,7 +29,8 @@ type project struct {
 	environment []string
 }
 
-// project makes a project for one test. Profiles are as given to --profile; settings are variables of compose.
+// project makes a project for one test. Profiles are as given to --profile; settings are variables of
+// compose.
 func (e *engine) project(t *testing.T, name string, profiles []string, settings ...string) *project {
 	t.Helper()
 	p := &project{engine: e, name: fmt.Sprintf("notifier-e2e-%d-%s", os.Getpid(), name)}
@@ -103,8 +104,8 @@ type logLine struct {
 	EventID                               string `json:"event_id"`
 }
 
-// settled gives the log's lines about settled events, of all replicas (index 0) or of one, and how many lines are not
-// JSON.
+// settled gives the log's lines about settled events, of all replicas (index 0) or of one, and how many lines
+// are not JSON.
 func (p *project) settled(t *testing.T, service string, index int) (settled []logLine, broken int) {
 	t.Helper()
 	arguments := []string{"logs", "--no-log-prefix", "--no-color"}
@@ -124,7 +125,8 @@ func (p *project) settled(t *testing.T, service string, index int) (settled []lo
 	return settled, broken
 }
 
-// untilSettled waits until the logs say of so many different events what became of them, and gives all their lines.
+// untilSettled waits until the logs say of so many different events what became of them, and gives all their
+// lines.
 func (p *project) untilSettled(t *testing.T, service string, events int) (lines []logLine, broken int) {
 	t.Helper()
 	p.until(t, fmt.Sprintf("%d events are settled", events), func() (bool, string) {
@@ -169,8 +171,8 @@ func (p *project) jetstream(t *testing.T, natsService, user, inbox string) (js j
 	return js, connection.Close
 }
 
-// publish publishes a burst through the published port: an event in each of the categories, in this order. It returns
-// the categories by event id; ids of one prefix are all different. The text of an event is its id.
+// publish publishes a burst through the published port: an event in each of the categories, in this order. It
+// returns the categories by event id; ids of one prefix are all different. The text of an event is its id.
 func (p *project) publish(t *testing.T, natsService string, prefix string, order []string) map[string]string {
 	t.Helper()
 	js, end := p.jetstream(t, natsService, "publisher", "_INBOX_publisher")

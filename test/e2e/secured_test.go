@@ -47,8 +47,8 @@ func (p *project) passwords(t *testing.T) map[string]string {
 	return passwords
 }
 
-// checkSecrets: the passwords are different, nobody but their readers can read their files, and neither compose nor the
-// engine shows one.
+// checkSecrets: the passwords are different, nobody but their readers can read their files, and neither
+// compose nor the engine shows one.
 func (p *project) checkSecrets(t *testing.T) map[string]string {
 	t.Helper()
 	passwords := p.passwords(t)
@@ -88,7 +88,8 @@ func (p *project) checkSecrets(t *testing.T) map[string]string {
 	return passwords
 }
 
-// checkStrangers: NATS and Redis accept nobody without a password, from this machine or from their own network.
+// checkStrangers: NATS and Redis accept nobody without a password, from this machine or from their own
+// network.
 func (p *project) checkStrangers(t *testing.T) {
 	t.Helper()
 	connection, err := nats.Connect("nats://" + p.address(t, "nats", "4222"))
@@ -127,8 +128,8 @@ func (p *project) checkCommands(t *testing.T) {
 	}
 }
 
-// testChangedNames: NATS and Redis that run already are started again, with new permissions, when .env sets another name,
-// and are left alone otherwise.
+// testChangedNames: NATS and Redis that run already are started again, with new permissions, when .env sets
+// another name, and are left alone otherwise.
 func testChangedNames(t *testing.T, e *engine) {
 	p := e.project(t, "changed", nil)
 	start := func(p *project) string {
@@ -188,7 +189,8 @@ func testOpenRedis(t *testing.T, e *engine) {
 		Services map[string]struct{ Healthcheck struct{ Test []string } }
 	}
 	kit.Check(t, json.Unmarshal([]byte(p.compose(t, "config", "--format", "json")), &config))
-	check := strings.ReplaceAll(config.Services["redis"].Healthcheck.Test[1], "$$", "$") // config writes $ as it is in the file
+	// config writes $ as it is in the file
+	check := strings.ReplaceAll(config.Services["redis"].Healthcheck.Test[1], "$$", "$")
 	image := p.redisImage(t)
 	out := p.shell(t, image, "mkdir -p /secrets/redis; echo password >/secrets/redis/health; redis-server >/dev/null & "+
 		"until redis-cli ping | grep PONG; do sleep 0.1; done; if "+check+"; then echo healthy; else echo refused; fi")

@@ -37,7 +37,8 @@ type deployment struct {
 // settings are a worker's environment variables.
 type settings map[string]string
 
-// newDeployment starts NATS, Redis and the fake Slack. Workers get the settings, and the defaults for all others.
+// newDeployment starts NATS, Redis and the fake Slack. Workers get the settings, and the defaults for all
+// others.
 func newDeployment(t *testing.T, more settings) *deployment {
 	t.Helper()
 	server := redistest.StartProcess(t)
@@ -120,8 +121,8 @@ func (d *deployment) posted() map[string]time.Time {
 	return posted
 }
 
-// waitPosted waits until all of these are posted, and returns how long each took from its publication; what is not posted
-// by then took until now.
+// waitPosted waits until all of these are posted, and returns how long each took from its publication; what
+// is not posted by then took until now.
 func (d *deployment) waitPosted(limit time.Duration, ids []string) (latencies latencies) {
 	d.Helper()
 	var posted map[string]time.Time

@@ -18,7 +18,8 @@ const container = "219MiB"
 // mostMemory is what a worker may have needed at its peak, in MiB.
 const mostMemory = 96.0
 
-// TestOversizedEventsDoNotFillTheMemory: 600 events of 900 kB, which are dead-lettered, wait before good ones.
+// TestOversizedEventsDoNotFillTheMemory: 600 events of 900 kB, which are dead-lettered, wait before good
+// ones.
 func TestOversizedEventsDoNotFillTheMemory(t *testing.T) {
 	needsFull(t)
 	const n = 600
@@ -49,8 +50,8 @@ func TestOversizedEventsDoNotFillTheMemory(t *testing.T) {
 		"%d of %d good ones posted %s after its start, %d dead; worker %.0f MiB", len(good)-posts.missing, len(good), took.Round(10*time.Millisecond), dead, memory)
 }
 
-// TestLargeHeadersDoNotFillTheMemory: 4,000 events with 60 kB of headers each are admitted for a slow channel, and wait
-// before good ones for another.
+// TestLargeHeadersDoNotFillTheMemory: 4,000 events with 60 kB of headers each are admitted for a slow
+// channel, and wait before good ones for another.
 func TestLargeHeadersDoNotFillTheMemory(t *testing.T) {
 	needsFull(t)
 	const n = 4000

@@ -34,7 +34,8 @@ func (d *deployment) publishQuiet(n int, pause time.Duration) (ids []string) {
 	return ids
 }
 
-// TestASlowChannelCostsOthersNothing is for everyday use: what waited for the slow channel would wait for a quarter of an hour.
+// TestASlowChannelCostsOthersNothing is for everyday use: what waited for the slow channel would wait for a
+// quarter of an hour.
 func TestASlowChannelCostsOthersNothing(t *testing.T) {
 	few := func(d *deployment) []string { return d.publishQuiet(5*quietChannels, 0) }
 	besideASlowChannel(t, "paced", 1000, "", few, kit.Patience)
@@ -54,8 +55,9 @@ func TestManyEventsOfASlowChannelCostOthersNothing(t *testing.T) {
 // Limits that let everything through.
 const unlimited = "100000/1h"
 
-// besideASlowChannel admits events of one channel, which takes one a second, or does not answer. Meanwhile events of other channels
-// are posted, and events that the limits refuse are decided, as if they were not there.
+// besideASlowChannel admits events of one channel, which takes one a second, or does not answer. Meanwhile
+// events of other channels are posted, and events that the limits refuse are decided, as if they were not
+// there.
 func besideASlowChannel(t *testing.T, name string, slow int, hanging string, others func(*deployment) []string, bar time.Duration) {
 	t.Helper()
 	const mostMemory = 64.0
@@ -108,7 +110,8 @@ func (d *deployment) count() int {
 	return len(d.published)
 }
 
-// waitDropped waits until all but one of these are dropped, and returns how long each took from its publication.
+// waitDropped waits until all but one of these are dropped, and returns how long each took from its
+// publication.
 func (d *deployment) waitDropped(limit time.Duration, ids []string) latencies {
 	d.Helper()
 	dropped := map[string]time.Time{}

@@ -9,9 +9,10 @@ import (
 	"notifier/test/kit"
 )
 
-// TestAStormIntoOneChannel: three replicas under the default limits send a storm into one channel, which takes 12 posts in
-// 10 s and asks for 10 s when there are more. What the limits let through arrives at the pace, and next to nothing is refused.
-// The settings may name the channel by its ID, or by a name whose ID only Slack's answer shows.
+// TestAStormIntoOneChannel: three replicas under the default limits send a storm into one channel, which
+// takes 12 posts in 10 s and asks for 10 s when there are more. What the limits let through arrives at the
+// pace, and next to nothing is refused. The settings may name the channel by its ID, or by a name whose ID
+// only Slack's answer shows.
 func TestAStormIntoOneChannel(t *testing.T) {
 	needsFull(t)
 	for _, channel := range []string{"#alerts", "C0ALERTS"} {

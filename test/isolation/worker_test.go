@@ -40,7 +40,8 @@ func (d *deployment) settled() map[string]kit.LogLine {
 	return settled
 }
 
-// peakMemory is the most memory that the worker's process has had, in MiB; 0 where the system does not show it.
+// peakMemory is the most memory that the worker's process has had, in MiB; 0 where the system does not show
+// it.
 func peakMemory(t *testing.T, w *kit.Worker) float64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.Command.Process.Pid))
@@ -60,7 +61,8 @@ func peakMemory(t *testing.T, w *kit.Worker) float64 {
 	return 0
 }
 
-// logFolder is where the logs go: to NOTIFIER_ISOLATION_LOGS, to be looked at, or to a folder that goes with the test.
+// logFolder is where the logs go: to NOTIFIER_ISOLATION_LOGS, to be looked at, or to a folder that goes with
+// the test.
 func logFolder(t *testing.T) string {
 	t.Helper()
 	kept := os.Getenv("NOTIFIER_ISOLATION_LOGS")

@@ -1,8 +1,8 @@
-// Package kit holds what the tests of several packages need: waiting for a condition, ending a test on an error,
-// clients, addresses and limits, and how many tests of a package run at a time. Only tests import it.
+// Package kit holds what the tests of several packages need: waiting for a condition, ending a test on an
+// error, clients, addresses and limits, and how many tests of a package run at a time. Only tests import it.
 //
-// Of notifier's own packages it knows ratelimit: how a Redis URL is opened and limits are read. So the tests inside package
-// ratelimit itself cannot import it; all others can.
+// Of notifier's own packages it knows ratelimit: how a Redis URL is opened and limits are read. So the tests
+// inside package ratelimit itself cannot import it; all others can.
 package kit
 
 import (
@@ -26,11 +26,12 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// Patience is how long Eventually waits. No test waits so long to be right: it is for a machine that is busy with others.
+// Patience is how long Eventually waits. No test waits so long to be right: it is for a machine that is busy
+// with others.
 const Patience = time.Minute
 
-// The pause between two looks at a condition doubles from the first to the last: what is nearly there is seen at once, and
-// what takes seconds is not kept from it by being looked at.
+// The pause between two looks at a condition doubles from the first to the last: what is nearly there is seen
+// at once, and what takes seconds is not kept from it by being looked at.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 20 * time.Millisecond
@@ -44,7 +45,8 @@ func Check(t testing.TB, err error) {
 	}
 }
 
-// Eventually waits until holds returns true, and ends the test with what was expected when it does not within Patience.
+// Eventually waits until holds returns true, and ends the test with what was expected when it does not within
+// Patience.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	if !Within(Patience, holds) {
@@ -52,7 +54,8 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// EventuallyNil waits until look returns nil, and ends the test with its last error when it does not within Patience.
+// EventuallyNil waits until look returns nil, and ends the test with its last error when it does not within
+// Patience.
 func EventuallyNil(t testing.TB, look func() error) {
 	t.Helper()
 	var err error
@@ -61,7 +64,8 @@ func EventuallyNil(t testing.TB, look func() error) {
 	}
 }
 
-// Within waits until holds returns true, and reports whether that was so before limit had passed. It looks at least once.
+// Within waits until holds returns true, and reports whether that was so before limit had passed. It looks at
+// least once.
 func Within(limit time.Duration, holds func() bool) bool {
 	pause := firstPause
 	for deadline := time.Now().Add(limit); !holds(); pause = min(2*pause, lastPause) {
@@ -95,16 +99,16 @@ func JetStream(t testing.TB, url string) jetstream.JetStream {
 	return js
 }
 
-// QuietRedis discards go-redis's own log lines: they complain about servers that a test has stopped. It belongs into
-// TestMain.
+// QuietRedis discards go-redis's own log lines: they complain about servers that a test has stopped. It
+// belongs into TestMain.
 func QuietRedis() { redis.SetLogger(discard{}) }
 
 type discard struct{}
 
 func (discard) Printf(context.Context, string, ...any) {}
 
-// Rules reads limits as a user writes them in LIMIT_GLOBAL, LIMIT_CATEGORY and LIMIT_OVERRIDES. It panics on an error, so
-// that package-level variables can use it.
+// Rules reads limits as a user writes them in LIMIT_GLOBAL, LIMIT_CATEGORY and LIMIT_OVERRIDES. It panics on
+// an error, so that package-level variables can use it.
 func Rules(global, category, overrides string) ratelimit.Rules {
 	parse := func(text string) ratelimit.Limit {
 		limit, err := ratelimit.ParseLimit(text)
@@ -128,8 +132,9 @@ func FreeAddr(t testing.TB) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// Systems hand out ports from 32768 or higher to connections, and to those who listen on port 0. A server that a test stops and
-// starts again on such a port may find it taken; below them there is nobody but other tests.
+// Systems hand out ports from 32768 or higher to connections, and to those who listen on port 0. A server
+// that a test stops and starts again on such a port may find it taken; below them there is nobody but other
+// tests.
 const (
 	firstPort = 16 << 10
 	ports     = 16 << 10
@@ -141,8 +146,8 @@ var nextPort = func() *atomic.Uint32 {
 	return &next
 }()
 
-// FreePort is a port of the loopback address at which nothing listens, for those who can try another one. A test binary
-// gets each of them once, as long as they last.
+// FreePort is a port of the loopback address at which nothing listens, for those who can try another one. A
+// test binary gets each of them once, as long as they last.
 func FreePort() (int, error) {
 	var err error
 	for range ports {
@@ -155,11 +160,15 @@ func FreePort() (int, error) {
 	return 0, fmt.Errorf("find a free port: %w", err)
 }
 
-// Overlap lets n parallel tests of a package run at a time, however few processors there are, unless -parallel was given:
-// for tests that wait for servers more than they work. It belongs into TestMain, before the tests run.
+// Overlap lets n parallel tests of a package run at a time, however few processors there are, unless
+// -parallel was given: for tests that wait for servers more than they work. It belongs into TestMain, before
+// the tests run.
 func Overlap(n int) {
 	flag.Parse()
-	if !slices.ContainsFunc(os.Args, func(argument string) bool { return strings.HasPrefix(argument, "-test.parallel") }) {
+	if !slices.ContainsFunc(
+		os.Args,
+		func(argument string) bool { return strings.HasPrefix(argument, "-test.parallel") },
+	) {
 		_ = flag.Set("test.parallel", strconv.Itoa(n))
 	}
 }

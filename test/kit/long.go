@@ -8,7 +8,8 @@ import (
 // longVariable lets the tests run that are too long for everyday use.
 const longVariable = "NOTIFIER_TEST_LONG"
 
-// Long skips a test that takes too long for everyday use, unless NOTIFIER_TEST_LONG is set, as "make nightly" does.
+// Long skips a test that takes too long for everyday use, unless NOTIFIER_TEST_LONG is set, as "make nightly"
+// does.
 func Long(t testing.TB) {
 	t.Helper()
 	if os.Getenv(longVariable) == "" {

@@ -12,8 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// NATSCluster starts n NATS servers with JetStream as one cluster, and returns when it takes streams. It ends with the test.
-// change may be nil; it changes the options of each server before that starts, by its number from 0.
+// NATSCluster starts n NATS servers with JetStream as one cluster, and returns when it takes streams. It ends
+// with the test. change may be nil; it changes the options of each server before that starts, by its number
+// from 0.
 func NATSCluster(t testing.TB, n int, change func(number int, options *server.Options)) []*server.Server {
 	t.Helper()
 	for range 5 { // somebody else may take a port before its server does
@@ -40,10 +41,22 @@ func tryNATSCluster(t testing.TB, n int, change func(number int, options *server
 	servers := make([]*server.Server, n)
 	for i := range servers {
 		options := &server.Options{
-			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 1 << 30, JetStreamMaxMemory: 1 << 20,
+			ServerName:         fmt.Sprintf("n%d", i),
+			Host:               "127.0.0.1",
+			Port:               server.RANDOM_PORT,
+			NoSigs:             true,
+			NoLog:              true,
+			JetStream:          true,
+			StoreDir:           t.TempDir(),
+			JetStreamMaxStore:  1 << 30,
+			JetStreamMaxMemory: 1 << 20,
 			// The name keeps servers of another cluster out that find one of these ports.
-			Cluster: server.ClusterOpts{Name: "test-" + routes[0].Port(), Host: "127.0.0.1", Port: kept[i].Addr().(*net.TCPAddr).Port}, Routes: routes,
+			Cluster: server.ClusterOpts{
+				Name: "test-" + routes[0].Port(),
+				Host: "127.0.0.1",
+				Port: kept[i].Addr().(*net.TCPAddr).Port,
+			},
+			Routes: routes,
 		}
 		if change != nil {
 			change(i, options)
@@ -67,7 +80,12 @@ func tryNATSCluster(t testing.TB, n int, change func(number int, options *server
 	Eventually(t, "the NATS cluster has a leader, and all servers in it", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		probe := jetstream.StreamConfig{Name: "probe", Subjects: []string{"probe"}, Replicas: min(n, 3), MaxBytes: 1}
+		probe := jetstream.StreamConfig{
+			Name:     "probe",
+			Subjects: []string{"probe"},
+			Replicas: min(n, 3),
+			MaxBytes: 1,
+		}
 		if _, err := js.CreateStream(ctx, probe); err != nil {
 			return false
 		}

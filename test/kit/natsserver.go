@@ -6,8 +6,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// NATSServer starts a NATS server in the process, on a port that nobody else takes unless the options name one, and without JetStream
-// unless they ask for it. The options become those that it runs with. It ends with the test.
+// NATSServer starts a NATS server in the process, on a port that nobody else takes unless the options name
+// one, and without JetStream unless they ask for it. The options become those that it runs with. It ends with
+// the test.
 func NATSServer(t testing.TB, options *server.Options) *server.Server {
 	t.Helper()
 	if options.JetStream && options.StoreDir == "" {

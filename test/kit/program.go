@@ -23,7 +23,8 @@ type Program struct {
 	err  error
 }
 
-// Build builds the program into a folder unless that was done before, and returns its path. It ends the test when that fails.
+// Build builds the program into a folder unless that was done before, and returns its path. It ends the test
+// when that fails.
 func (p *Program) Build(t testing.TB, folder string) string {
 	t.Helper()
 	p.once.Do(func() {
@@ -33,7 +34,8 @@ func (p *Program) Build(t testing.TB, folder string) string {
 			p.path += "-" + p.Tags + p.Version
 		}
 		flags := "-X notifier/internal/buildinfo.version=" + p.Version
-		out, err := exec.Command("go", "build", "-tags", p.Tags, "-ldflags", flags, "-o", p.path, name).CombinedOutput()
+		out, err := exec.Command("go", "build", "-tags", p.Tags, "-ldflags", flags, "-o", p.path, name).
+			CombinedOutput()
 		if err != nil {
 			p.err = fmt.Errorf("go build: %w\n%s", err, out)
 		}
@@ -42,15 +44,15 @@ func (p *Program) Build(t testing.TB, folder string) string {
 	return p.path
 }
 
-// StartWithTest starts a process that ends with the test, also when the test is killed if the system supports that. The
-// channel is closed when the process has ended; command.ProcessState is final then.
+// StartWithTest starts a process that ends with the test, also when the test is killed if the system supports
+// that. The channel is closed when the process has ended; command.ProcessState is final then.
 func StartWithTest(t testing.TB, command *exec.Cmd) (ended <-chan struct{}, err error) {
 	t.Helper()
 	command.SysProcAttr = diesWithTest()
 	done, started := make(chan struct{}), make(chan error)
 	go func() {
-		// The thread that starts the process has to live as long as it: see diesWithTest. It is never unlocked, and ends
-		// with this goroutine.
+		// The thread that starts the process has to live as long as it: see diesWithTest. It is never unlocked, and
+		// ends with this goroutine.
 		runtime.LockOSThread()
 		err := command.Start()
 		started <- err
@@ -69,7 +71,8 @@ func StartWithTest(t testing.TB, command *exec.Cmd) (ended <-chan struct{}, err 
 	return done, nil
 }
 
-// InFolder runs the tests of a package with a folder for the programs that they build, and removes it. It belongs into TestMain.
+// InFolder runs the tests of a package with a folder for the programs that they build, and removes it. It
+// belongs into TestMain.
 func InFolder(m *testing.M, folder *string) int {
 	var err error
 	if *folder, err = os.MkdirTemp("", "notifier-test-"); err != nil {

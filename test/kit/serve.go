@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Serve starts an HTTP server on a free port of this machine, and returns its address. It ends with the test, and cuts off the
-// requests that are under way then.
+// Serve starts an HTTP server on a free port of this machine, and returns its address. It ends with the test,
+// and cuts off the requests that are under way then.
 func Serve(t testing.TB, handler http.Handler) (addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// PosterHeader names, for the fake Slack behind a SlackProxy, whose token a request had: the fake keeps headers, not tokens.
+// PosterHeader names, for the fake Slack behind a SlackProxy, whose token a request had: the fake keeps
+// headers, not tokens.
 const PosterHeader = "X-Posted-By"
 
 // SlackPost is a request for chat.postMessage.
@@ -25,8 +26,8 @@ type SlackPost struct {
 	Status  int // of the response; 0: there was none
 }
 
-// SlackProxy stands before the fake Slack. It notes every post, also those that are refused, passes cut connections on as such, and can
-// leave the posts to one channel without an answer.
+// SlackProxy stands before the fake Slack. It notes every post, also those that are refused, passes cut
+// connections on as such, and can leave the posts to one channel without an answer.
 type SlackProxy struct {
 	Addr string
 

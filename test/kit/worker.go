@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// Worker is a process of "notifier serve". Its log goes to a file, from which nothing is lost when it is killed.
+// Worker is a process of "notifier serve". Its log goes to a file, from which nothing is lost when it is
+// killed.
 type Worker struct {
 	Log     string // path
 	Command *exec.Cmd
@@ -22,7 +23,12 @@ type Worker struct {
 }
 
 // StartWorker starts a program with the settings as its only environment, and more of them as NAME=VALUE.
-func StartWorker(t testing.TB, program, log string, settings map[string]string, more ...string) (*Worker, error) {
+func StartWorker(
+	t testing.TB,
+	program, log string,
+	settings map[string]string,
+	more ...string,
+) (*Worker, error) {
 	t.Helper()
 	w := &Worker{Log: log, Command: exec.Command(program, "serve")}
 	out, err := os.Create(log)
@@ -66,8 +72,8 @@ type LogLine struct {
 // IsOutcome reports whether the line says what became of an event.
 func (l LogLine) IsOutcome() bool { return l.Outcome != "" }
 
-// Lines are what the worker has logged so far, and the error is about lines that are no JSON. What comes after the last line end was
-// being written.
+// Lines are what the worker has logged so far, and the error is about lines that are no JSON. What comes
+// after the last line end was being written.
 func (w *Worker) Lines() (lines []LogLine, err error) {
 	text, err := os.ReadFile(w.Log)
 	for complete := range bytes.Lines(text) {

@@ -15,8 +15,9 @@ const slots = 16384
 // Cluster is a Redis Cluster of server processes.
 type Cluster struct{ Nodes []*Server }
 
-// StartCluster starts a Cluster of so many masters, which share the slots evenly and have no replicas. extra are further
-// redis-server arguments. It takes some two seconds: that long a master waits before it takes part.
+// StartCluster starts a Cluster of so many masters, which share the slots evenly and have no replicas. extra
+// are further redis-server arguments. It takes some two seconds: that long a master waits before it takes
+// part.
 func StartCluster(tb testing.TB, masters int, extra ...string) *Cluster {
 	tb.Helper()
 	where, why := findPlace(tb)
@@ -58,7 +59,8 @@ func (c *Cluster) wait(tb testing.TB) {
 				return err
 			}
 			text := fmt.Sprint(info)
-			if field(text, "cluster_state") != "ok" || field(text, "cluster_known_nodes") != strconv.Itoa(len(c.Nodes)) {
+			if field(text, "cluster_state") != "ok" ||
+				field(text, "cluster_known_nodes") != strconv.Itoa(len(c.Nodes)) {
 				return fmt.Errorf("node %s of the cluster is not ready: %s", node.Addr, text)
 			}
 		}
@@ -115,8 +117,8 @@ func (c *Cluster) Other(tb testing.TB, key string) *Server {
 	return nil
 }
 
-// MoveSlot moves the slot of a key to another node, a key at a time, as redis-cli and operators do. during is called
-// in each state that a client can meet: with what has just been done.
+// MoveSlot moves the slot of a key to another node, a key at a time, as redis-cli and operators do. during is
+// called in each state that a client can meet: with what has just been done.
 func (c *Cluster) MoveSlot(tb testing.TB, key string, to *Server, during func(done string)) {
 	tb.Helper()
 	from := c.Owner(tb, key)

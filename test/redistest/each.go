@@ -9,11 +9,16 @@ import (
 	"notifier/test/kit"
 )
 
-// EachStore runs a test on a redis-server process and on the embedded store: what the scripts promise holds on both.
-// Where NOTIFIER_TEST_REDIS chooses a kind of store it runs on that one alone. Each store is the test's own while it runs, so
-// the test and its runs are parallel with all others: it calls t.Parallel, and returns before the runs have ended. The
-// redis-server has served other tests before: it is empty, and is left as it is but for what it stores.
-func EachStore(t *testing.T, onServer func(*testing.T, *Server), onEmbedded func(*testing.T, *miniredis.Miniredis)) {
+// EachStore runs a test on a redis-server process and on the embedded store: what the scripts promise holds
+// on both. Where NOTIFIER_TEST_REDIS chooses a kind of store it runs on that one alone. Each store is the
+// test's own while it runs, so the test and its runs are parallel with all others: it calls t.Parallel, and
+// returns before the runs have ended. The redis-server has served other tests before: it is empty, and is
+// left as it is but for what it stores.
+func EachStore(
+	t *testing.T,
+	onServer func(*testing.T, *Server),
+	onEmbedded func(*testing.T, *miniredis.Miniredis),
+) {
 	t.Helper()
 	t.Parallel()
 	chosen := Chosen()
@@ -43,7 +48,8 @@ func EachStore(t *testing.T, onServer func(*testing.T, *Server), onEmbedded func
 	})
 }
 
-// Main runs the tests of a package, twelve parallel ones at a time, and then looks for goroutines that are left.
+// Main runs the tests of a package, twelve parallel ones at a time, and then looks for goroutines that are
+// left.
 func Main(m *testing.M) {
 	kit.Overlap(12) // they wait for servers more than they work
 	serversOfTheBinary := goleak.IgnoreAnyFunction("notifier/test/redistest.hang.func1")

@@ -34,8 +34,8 @@ func (s *Server) StartReplica(tb testing.TB) *Server {
 	return replica
 }
 
-// Part ends the replication to this replica, which is a primary with what it has received from then on. Its clients are those who
-// ask it directly, until Replace.
+// Part ends the replication to this replica, which is a primary with what it has received from then on. Its
+// clients are those who ask it directly, until Replace.
 func (s *Server) Part(tb testing.TB) {
 	tb.Helper()
 	s.do(tb, "REPLICAOF", "NO", "ONE")

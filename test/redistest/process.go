@@ -38,8 +38,8 @@ const (
 // errGone is a server that has ended by itself while it was waited for.
 var errGone = errors.New("it ended")
 
-// startServer starts a server that ends with the test. A free port can be taken by another process before the server
-// takes it; then another one is tried.
+// startServer starts a server that ends with the test. A free port can be taken by another process before the
+// server takes it; then another one is tried.
 func startServer(tb testing.TB, where place, mode mode, extra []string) *Server {
 	tb.Helper()
 	s := &Server{place: where, mode: mode, extra: extra, dir: where.folder(tb)}
@@ -61,7 +61,17 @@ func (s *Server) launch() error {
 	if err != nil {
 		return err
 	}
-	arguments := []string{filepath.Join(s.dir, "redis.conf"), "--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", filepath.Join(s.dir, "redis.log")}
+	arguments := []string{
+		filepath.Join(s.dir, "redis.conf"),
+		"--port",
+		port,
+		"--bind",
+		"127.0.0.1",
+		"--dir",
+		s.dir,
+		"--logfile",
+		filepath.Join(s.dir, "redis.log"),
+	}
 	switch s.mode {
 	case sentinel:
 		arguments = append(arguments, "--sentinel")
@@ -71,9 +81,25 @@ func (s *Server) launch() error {
 				return err
 			}
 		}
-		arguments = append(arguments, "--save", "", "--repl-diskless-sync-delay", "0", "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(s.bus))
+		arguments = append(
+			arguments,
+			"--save",
+			"",
+			"--repl-diskless-sync-delay",
+			"0",
+			"--cluster-enabled",
+			"yes",
+			"--cluster-port",
+			strconv.Itoa(s.bus),
+		)
 	default:
-		arguments = append(arguments, "--save", "", "--repl-diskless-sync-delay", "0") // a replica gets its copy at once
+		arguments = append(
+			arguments,
+			"--save",
+			"",
+			"--repl-diskless-sync-delay",
+			"0",
+		) // a replica gets its copy at once
 	}
 	if s.process, err = s.place.start(s.dir, append(arguments, s.extra...)); err != nil {
 		return fmt.Errorf("start redis-server: %w", err)
@@ -82,7 +108,8 @@ func (s *Server) launch() error {
 	defer func() { _ = client.Close() }()
 	return within(startDeadline, func() error {
 		info, err := client.Info(context.Background(), "server").Result()
-		if err == nil && field(info, "process_id") == strconv.Itoa(s.process.pid) { // and not another one on that port
+		if err == nil &&
+			field(info, "process_id") == strconv.Itoa(s.process.pid) { // and not another one on that port
 			return client.Ping(context.Background()).Err() // which waits for the append-only file too
 		}
 		if gone := s.process.gone(); gone || err == nil {
@@ -108,8 +135,8 @@ type process struct {
 	ended     <-chan struct{} // the same
 }
 
-// keep runs a command, prints its process id, and kills it when the standard input ends: with the test at the latest,
-// however that ends.
+// keep runs a command, prints its process id, and kills it when the standard input ends: with the test at the
+// latest, however that ends.
 const keep = `exec 3<&0; "$@" >/dev/null 2>&1 </dev/null & pid=$!; echo $pid; (cat <&3 >/dev/null; kill -KILL $pid 2>/dev/null) & wait $pid`
 
 // start starts a redis-server in a folder with an empty redis.conf, which Sentinel insists on and writes to.
@@ -117,7 +144,8 @@ func (p place) start(dir string, arguments []string) (process, error) {
 	if p.container != "" {
 		// The shell ends at once, the server stays until it is killed or the container ends.
 		script := `mkdir -p "$1" && : >>"$1/redis.conf"; shift; "$@" >/dev/null 2>&1 </dev/null & echo $!`
-		out, err := docker(append([]string{"exec", p.container, "sh", "-c", script, "sh", dir, p.binary}, arguments...)...)
+		out, err := docker(
+			append([]string{"exec", p.container, "sh", "-c", script, "sh", dir, p.binary}, arguments...)...)
 		if err != nil {
 			return process{}, err
 		}
@@ -191,13 +219,20 @@ func (p process) kill() {
 
 func (p process) signal(signal syscall.Signal) error {
 	if p.container != "" {
-		_, err := docker("exec", p.container, "sh", "-c", fmt.Sprintf("kill -%d %d", signal, p.pid)) // images may lack kill
+		_, err := docker(
+			"exec",
+			p.container,
+			"sh",
+			"-c",
+			fmt.Sprintf("kill -%d %d", signal, p.pid),
+		) // images may lack kill
 		return err
 	}
 	return syscall.Kill(p.pid, signal)
 }
 
-// Freeze stops the server from doing anything, as a stalled machine would: connections stay, nothing is answered.
+// Freeze stops the server from doing anything, as a stalled machine would: connections stay, nothing is
+// answered.
 func (s *Server) Freeze(tb testing.TB) {
 	tb.Helper()
 	kit.Check(tb, s.process.signal(syscall.SIGSTOP))

@@ -20,7 +20,12 @@ const (
 )
 
 // Faults are all of them, by their names.
-var Faults = map[string]Fault{"request lost": LoseRequest, "reply lost": LoseReply, "reply cut": CutReply, "silence": Silence}
+var Faults = map[string]Fault{
+	"request lost": LoseRequest,
+	"reply lost":   LoseReply,
+	"reply cut":    CutReply,
+	"silence":      Silence,
+}
 
 // Proxy stands between clients and one server, and breaks what passes.
 type Proxy struct {
@@ -95,8 +100,8 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// CutReplication lets nothing pass to replicas any more, and from them: what the primary does from now on they do not receive. All
-// other clients go on.
+// CutReplication lets nothing pass to replicas any more, and from them: what the primary does from now on
+// they do not receive. All other clients go on.
 func (p *Proxy) CutReplication() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,7 +119,8 @@ func (p *Proxy) Heal() {
 	p.hangUp()
 }
 
-// Redirect ends all connections, and lets new ones lead to another server: as a name or an address that is moved.
+// Redirect ends all connections, and lets new ones lead to another server: as a name or an address that is
+// moved.
 func (p *Proxy) Redirect(target string) {
 	p.mu.Lock()
 	p.target = target
@@ -196,7 +202,8 @@ func (p *Proxy) onRequest(c *pipe, data []byte) (pass []byte, end bool) {
 		c.replication = true
 		c.mute = c.mute || p.alone
 	}
-	if c.mute || !bytes.Contains(head, []byte("\r\nevalsha\r\n")) && !bytes.Contains(head, []byte("\r\neval\r\n")) {
+	if c.mute ||
+		!bytes.Contains(head, []byte("\r\nevalsha\r\n")) && !bytes.Contains(head, []byte("\r\neval\r\n")) {
 		return data, false
 	}
 	if len(p.faults) > 0 {

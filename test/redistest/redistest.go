@@ -1,7 +1,8 @@
 // Package redistest gives tests and benchmarks a Redis of their own, and breaks it for them.
 //
-// It is a real redis-server process on a free loopback port wherever one is installed, because the embedded store is
-// not Redis. Where none is installed tests run on the embedded store and log that. NOTIFIER_TEST_REDIS chooses otherwise:
+// It is a real redis-server process on a free loopback port wherever one is installed, because the embedded
+// store is not Redis. Where none is installed tests run on the embedded store and log that.
+// NOTIFIER_TEST_REDIS chooses otherwise:
 //
 //	require          what is there by itself, but that no redis-server is installed is a failure
 //	process          a redis-server process, and no embedded store in addition
@@ -9,11 +10,11 @@
 //	cluster          a Redis Cluster of three redis-server processes
 //	image:NAME       server processes in a container of that image, such as image:valkey/valkey:8-alpine
 //
-// What a kind of store cannot do is skipped with the reason. Everything ends with the test or, where starting takes
-// seconds, with the test binary, however that ends.
+// What a kind of store cannot do is skipped with the reason. Everything ends with the test or, where starting
+// takes seconds, with the test binary, however that ends.
 //
-// StartCluster and StartSentinels start whole installations for the tests of failures, and Proxy is put in front of a
-// server to lose answers and to cut it off.
+// StartCluster and StartSentinels start whole installations for the tests of failures, and Proxy is put in
+// front of a server to lose answers and to cut it off.
 package redistest
 
 import (
@@ -117,7 +118,8 @@ func (s *Server) SetUser(tb testing.TB, password, name string, rules ...string) 
 	}
 }
 
-// StartProcess is Start for tests that need a process to stop and start again; it skips loudly where there is none.
+// StartProcess is Start for tests that need a process to stop and start again; it skips loudly where there is
+// none.
 func StartProcess(tb testing.TB, extra ...string) *Server {
 	tb.Helper()
 	return startServer(tb, needPlace(tb), standalone, extra)
@@ -156,7 +158,16 @@ func findPlace(tb testing.TB) (where place, why string) {
 	case inProcess:
 		return place{}, fmt.Sprintf("%s=%s", variable, kind)
 	default:
-		tb.Fatalf("%s=%s, expected %s, %s, %s, %s or %sNAME", variable, kind, require, local, inProcess, cluster, imagePrefix)
+		tb.Fatalf(
+			"%s=%s, expected %s, %s, %s, %s or %sNAME",
+			variable,
+			kind,
+			require,
+			local,
+			inProcess,
+			cluster,
+			imagePrefix,
+		)
 	}
 	return place{}, ""
 }
@@ -234,7 +245,8 @@ func field(info, name string) string {
 	return ""
 }
 
-// Healed lets the workers that start on this new store decide at once: nobody has used it before. See ratelimit.MarkHealed.
+// Healed lets the workers that start on this new store decide at once: nobody has used it before. See
+// ratelimit.MarkHealed.
 func (s *Server) Healed(tb testing.TB, namespace string) *Server {
 	tb.Helper()
 	kit.Check(tb, ratelimit.MarkHealed(tb.Context(), s.ClientFor(tb, "{"+namespace+"}"), namespace))

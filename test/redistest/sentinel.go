@@ -16,8 +16,9 @@ import (
 	"notifier/test/kit"
 )
 
-// failoverTimeout is when the Sentinels give up a failover that goes no further, and promoteDeadline what Promoted waits for:
-// enough for two that were given up, and for the half minute in which a Sentinel does nothing after the machine has let it wait.
+// failoverTimeout is when the Sentinels give up a failover that goes no further, and promoteDeadline what
+// Promoted waits for: enough for two that were given up, and for the half minute in which a Sentinel does
+// nothing after the machine has let it wait.
 const (
 	failoverTimeout = 10 * time.Second
 	promoteDeadline = 2 * time.Minute
@@ -32,8 +33,9 @@ type Sentinels struct {
 	asked    bool // Failover was called: the Sentinels do not begin again by themselves
 }
 
-// StartSentinels starts all of them and waits until they know each other. extra are further redis-server arguments of
-// the primary and its replicas. The Sentinels look several times a second, so that a failover takes two or three.
+// StartSentinels starts all of them and waits until they know each other. extra are further redis-server
+// arguments of the primary and its replicas. The Sentinels look several times a second, so that a failover
+// takes two or three.
 func StartSentinels(tb testing.TB, replicas int, extra ...string) *Sentinels {
 	tb.Helper()
 	where := needPlace(tb)
@@ -50,11 +52,21 @@ func StartSentinels(tb testing.TB, replicas int, extra ...string) *Sentinels {
 	for range 3 {
 		watcher := startServer(tb, where, sentinel, nil)
 		s.Watchers = append(s.Watchers, watcher)
-		// A Sentinel that has not heard of a failover for four publishing periods undoes it: not too short. And it promotes nobody
-		// whose INFO is older than five ping periods, for which it asks once a second where the link to the primary is down.
+		// A Sentinel that has not heard of a failover for four publishing periods undoes it: not too short. And it
+		// promotes nobody whose INFO is older than five ping periods, for which it asks once a second where the
+		// link to the primary is down.
 		watcher.do(tb, "SENTINEL", "DEBUG", "PING-PERIOD", 400, "INFO-PERIOD", 100, "PUBLISH-PERIOD", 500)
 		watcher.do(tb, "SENTINEL", "MONITOR", "main", host, port, 2)
-		watcher.do(tb, "SENTINEL", "SET", "main", "down-after-milliseconds", 1000, "failover-timeout", failoverTimeout.Milliseconds())
+		watcher.do(
+			tb,
+			"SENTINEL",
+			"SET",
+			"main",
+			"down-after-milliseconds",
+			1000,
+			"failover-timeout",
+			failoverTimeout.Milliseconds(),
+		)
 	}
 	for _, watcher := range s.Watchers {
 		err := within(startDeadline, func() error {
@@ -63,7 +75,8 @@ func StartSentinels(tb testing.TB, replicas int, extra ...string) *Sentinels {
 				return err
 			}
 			fields := main.(map[any]any)
-			if fields["num-other-sentinels"] != "2" || fields["num-slaves"] != fmt.Sprint(replicas) || fields["flags"] != "master" {
+			if fields["num-other-sentinels"] != "2" || fields["num-slaves"] != fmt.Sprint(replicas) ||
+				fields["flags"] != "master" {
 				return fmt.Errorf("sentinel %s is not ready: %v", watcher.Addr, fields)
 			}
 			return nil
@@ -95,8 +108,9 @@ func (s *Sentinels) Failover(tb testing.TB) {
 	s.asked = true
 }
 
-// askAgain asks for a failover once more. One that was asked for and could not be completed in time is given up by the
-// Sentinels for good, because the primary is well. While one is in progress they refuse (INPROG), which is no error here.
+// askAgain asks for a failover once more. One that was asked for and could not be completed in time is given
+// up by the Sentinels for good, because the primary is well. While one is in progress they refuse (INPROG),
+// which is no error here.
 func (s *Sentinels) askAgain() {
 	_, _ = s.Watchers[0].try("SENTINEL", "FAILOVER", "main")
 }
@@ -153,8 +167,9 @@ func (s *Sentinels) Demoted(tb testing.TB) {
 	kit.Check(tb, err)
 }
 
-// Settle lets failovers go back and forth: the first primary has one name, that of the Front, as a replica too, and when it was started
-// again. Otherwise the Sentinels would take it for two servers, and make it a replica of itself.
+// Settle lets failovers go back and forth: the first primary has one name, that of the Front, as a replica
+// too, and when it was started again. Otherwise the Sentinels would take it for two servers, and make it a
+// replica of itself.
 func (s *Sentinels) Settle(tb testing.TB) {
 	tb.Helper()
 	host, port, err := net.SplitHostPort(s.Front.Addr)
@@ -165,7 +180,8 @@ func (s *Sentinels) Settle(tb testing.TB) {
 	}
 }
 
-// Current is the primary that all Sentinels name, when all the others are its replicas and have all that it had when it was asked first.
+// Current is the primary that all Sentinels name, when all the others are its replicas and have all that it
+// had when it was asked first.
 func (s *Sentinels) Current(tb testing.TB) *Server {
 	tb.Helper()
 	var current *Server
@@ -190,7 +206,13 @@ func (s *Sentinels) Current(tb testing.TB) *Server {
 			}
 		}
 		if have != len(s.Replicas) {
-			return fmt.Errorf("%d replicas of %s have all up to %d, expected %d", have, current.Addr, from, len(s.Replicas))
+			return fmt.Errorf(
+				"%d replicas of %s have all up to %d, expected %d",
+				have,
+				current.Addr,
+				from,
+				len(s.Replicas),
+			)
 		}
 		return nil
 	})
@@ -268,8 +290,8 @@ func (s *Server) try(arguments ...any) (any, error) {
 	return client.Do(context.Background(), arguments...).Result()
 }
 
-// is returns what is wrong if the server's role is not "master" or "slave", as wanted. A server whose role changes hangs up
-// on its clients.
+// is returns what is wrong if the server's role is not "master" or "slave", as wanted. A server whose role
+// changes hangs up on its clients.
 func (s *Server) is(wanted string) error {
 	info, err := s.try("INFO", "replication")
 	if err != nil {

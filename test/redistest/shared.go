@@ -16,9 +16,9 @@ import (
 	"notifier/test/kit"
 )
 
-// What takes long to start, or is needed by hundreds of tests, serves many tests of a binary, one after the other: the
-// container, the Clusters of NOTIFIER_TEST_REDIS=cluster, and the servers of EachStore. It ends with the binary, even one
-// that is killed: everything hangs on pipes that only the binary holds open.
+// What takes long to start, or is needed by hundreds of tests, serves many tests of a binary, one after the
+// other: the container, the Clusters of NOTIFIER_TEST_REDIS=cluster, and the servers of EachStore. It ends
+// with the binary, even one that is killed: everything hangs on pipes that only the binary holds open.
 var (
 	shared struct {
 		sync.Mutex
@@ -31,8 +31,8 @@ var (
 	serial atomic.Int64
 )
 
-// sharedContainer is a container in which servers are started. It has the host's network, so that a server that binds
-// to the loopback address there is reached here, by the very address that it announces.
+// sharedContainer is a container in which servers are started. It has the host's network, so that a server
+// that binds to the loopback address there is reached here, by the very address that it announces.
 func sharedContainer(tb testing.TB, image string) place {
 	tb.Helper()
 	shared.Lock()
@@ -57,7 +57,22 @@ func sharedContainer(tb testing.TB, image string) place {
 
 // startContainer runs a container until the end of this process.
 func startContainer(name, image string) error {
-	command := exec.Command("docker", "run", "--rm", "-i", "--init", "--network", "host", "--name", name, "--entrypoint", "sh", image, "-c", "cat >/dev/null")
+	command := exec.Command(
+		"docker",
+		"run",
+		"--rm",
+		"-i",
+		"--init",
+		"--network",
+		"host",
+		"--name",
+		name,
+		"--entrypoint",
+		"sh",
+		image,
+		"-c",
+		"cat >/dev/null",
+	)
 	var printed bytes.Buffer
 	command.Stderr = &printed
 	_, ended, err := hang(command)
@@ -75,8 +90,8 @@ func startContainer(name, image string) error {
 	})
 }
 
-// hang starts a command whose standard input ends when it is closed, or with this process. ended is closed when the
-// command has ended.
+// hang starts a command whose standard input ends when it is closed, or with this process. ended is closed
+// when the command has ended.
 func hang(command *exec.Cmd) (input io.Closer, ended <-chan struct{}, err error) {
 	input, err = command.StdinPipe()
 	if err != nil {
@@ -93,7 +108,8 @@ func hang(command *exec.Cmd) (input io.Closer, ended <-chan struct{}, err error)
 	return input, done, nil
 }
 
-// borrow is something empty for one test: what an earlier test has left, or a new one. It is emptied when the test ends.
+// borrow is something empty for one test: what an earlier test has left, or a new one. It is emptied when the
+// test ends.
 func borrow[T interface{ empty() error }](tb testing.TB, left *[]T, start func(testing.TB) T) T {
 	tb.Helper()
 	shared.Lock()
@@ -124,13 +140,18 @@ func borrowCluster(tb testing.TB) *Cluster {
 // borrowServer is an empty server for one test that neither stops it nor changes its settings.
 func borrowServer(tb testing.TB, where place) *Server {
 	tb.Helper()
-	return borrow(tb, &shared.servers, func(tb testing.TB) *Server { return startServer(tb, where, standalone, nil) })
+	return borrow(
+		tb,
+		&shared.servers,
+		func(tb testing.TB) *Server { return startServer(tb, where, standalone, nil) },
+	)
 }
 
 // outliving is a test whose servers do not end with it.
 type outliving struct{ testing.TB }
 
-// outlive makes a folder for the servers that outlive their tests, once. It is removed when the test binary ends.
+// outlive makes a folder for the servers that outlive their tests, once. It is removed when the test binary
+// ends.
 func outlive(tb testing.TB) *outliving {
 	tb.Helper()
 	if shared.folder == "" {

@@ -9,7 +9,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// excess is by how many the fullest window of any scope was above its limit; below 0: by how many the global one stayed below.
+// excess is by how many the fullest window of any scope was above its limit; below 0: by how many the global
+// one stayed below.
 func excess(rules ratelimit.Rules, admissions []admission) int {
 	scopes := map[string][]admission{"": admissions}
 	for _, a := range admissions {
@@ -30,8 +31,8 @@ func excess(rules ratelimit.Rules, admissions []admission) int {
 	return worst
 }
 
-// fullest is the largest number of admissions that were certainly in one window: none of them can have been charged before it
-// began, or after it was over. So a slow answer never makes it larger than it was.
+// fullest is the largest number of admissions that were certainly in one window: none of them can have been
+// charged before it began, or after it was over. So a slow answer never makes it larger than it was.
 func fullest(admissions []admission, window time.Duration) (most int) {
 	byStart := slices.SortedFunc(slices.Values(admissions), func(a, b admission) int { return a.from.Compare(b.from) })
 	for i, first := range byStart {

@@ -23,7 +23,8 @@ func (in *installation) onOne(extra []string) (url string) {
 
 func (in *installation) underSentinels(extra []string) (url string) {
 	in.sentinels = redistest.StartSentinels(in.T, 2, extra...)
-	in.configure("SENTINEL", "SET", "main", "failover-timeout", 4000) // an election that nobody wins is repeated after twice this time
+	// an election that nobody wins is repeated after twice this time
+	in.configure("SENTINEL", "SET", "main", "failover-timeout", 4000)
 	return in.sentinels.URL()
 }
 
@@ -85,15 +86,16 @@ func (in *installation) restartEmpty() {
 
 func (in *installation) flush() { kit.Check(in.T, in.single.Client(in.T).FlushAll(in.Context()).Err()) }
 
-// flushTwice has nothing from the first put-back left when the second one begins, and the replicas know the store's token.
+// flushTwice has nothing from the first put-back left when the second one begins, and the replicas know the
+// store's token.
 func (in *installation) flushTwice() {
 	in.flush()
 	wait.For(in.Context(), 700*time.Millisecond)
 	in.flush()
 }
 
-// flushWithoutOne keeps a replica of each group from Redis until the others have used what it could not put back. From then on it
-// has to find all of that taken.
+// flushWithoutOne keeps a replica of each group from Redis until the others have used what it could not put
+// back. From then on it has to find all of that taken.
 func (in *installation) flushWithoutOne() {
 	in.late.Cut()
 	for _, f := range in.groups {
@@ -168,7 +170,8 @@ func (in *installation) plannedFailover() {
 	renamed := kit.Within(2*kit.Patience, func() bool {
 		if time.Since(asked) > 10*time.Second { // one that they could not complete in time they give up for good
 			asked = time.Now()
-			_ = watchers[0].Client(in.T).Do(in.Context(), words(failOver)...).Err() // INPROG, or no replica is well just now
+			// INPROG, or no replica is well just now
+			_ = watchers[0].Client(in.T).Do(in.Context(), words(failOver)...).Err()
 		}
 		return !slices.ContainsFunc(watchers, func(s *redistest.Server) bool { return fmt.Sprint(in.step(s, askForPrimary, nil)) == before })
 	})

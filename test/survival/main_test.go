@@ -11,10 +11,12 @@ import (
 	"notifier/test/kit"
 )
 
-// rounds is how often each scenario is played, by the clock of a machine that does nothing else. 0: the one for everyday use is played.
+// rounds is how often each scenario is played, by the clock of a machine that does nothing else. 0: the one
+// for everyday use is played.
 var rounds int
 
-// heals is whether replicas put back what they remember. Without that nothing is judged: it shows what there is to be healed.
+// heals is whether replicas put back what they remember. Without that nothing is judged: it shows what there
+// is to be healed.
 var heals = os.Getenv("NOTIFIER_SURVIVE_HEALING") != "off"
 
 func TestMain(m *testing.M) {

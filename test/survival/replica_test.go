@@ -17,8 +17,9 @@ import (
 	"notifier/test/kit"
 )
 
-// admission is an event that a replica was allowed to send. The clock of Redis, which is this machine's, showed a time between
-// from and to when it was charged: from before it was asked for, for the first time, until the answer.
+// admission is an event that a replica was allowed to send. The clock of Redis, which is this machine's,
+// showed a time between from and to when it was charged: from before it was asked for, for the first time,
+// until the answer.
 type admission struct {
 	request  ratelimit.Request
 	from, to time.Time
@@ -43,7 +44,8 @@ type replica struct {
 	lastError  error
 }
 
-// pauses are the times between two batches of a replica: under the load before a fault, and under the one that uses the limits up.
+// pauses are the times between two batches of a replica: under the load before a fault, and under the one
+// that uses the limits up.
 const (
 	batchSize   = 5
 	pauseSteady = 100 * time.Millisecond // four replicas: 200 events a second
@@ -59,7 +61,8 @@ func (r *replica) run(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// batch makes new events: seven of ten in one category, so that this one's own limit is used up before the global one.
+// batch makes new events: seven of ten in one category, so that this one's own limit is used up before the
+// global one.
 func (r *replica) batch(random *rand.Rand, number int) []ratelimit.Request {
 	batch := make([]ratelimit.Request, batchSize)
 	for i := range batch {
@@ -73,7 +76,8 @@ func (r *replica) batch(random *rand.Rand, number int) []ratelimit.Request {
 	return batch
 }
 
-// ask asks for a batch until there is an answer. Every second event that is admitted is recorded as sent, as if Slack had it.
+// ask asks for a batch until there is an answer. Every second event that is admitted is recorded as sent, as
+// if Slack had it.
 func (r *replica) ask(ctx context.Context, batch []ratelimit.Request) {
 	from := time.Now()
 	var decisions []ratelimit.Decision

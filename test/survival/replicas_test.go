@@ -17,8 +17,8 @@ type form struct {
 	rules ratelimit.Rules
 }
 
-// forms are the two ways in which a scope is stored, with limits that nothing leaves while a scenario lasts: test/chaos judges windows
-// that roll.
+// forms are the two ways in which a scope is stored, with limits that nothing leaves while a scenario lasts:
+// test/chaos judges windows that roll.
 var forms = []form{
 	{"exact", kit.Rules("2000/30m", "900/30m", "")},
 	{"buckets", kit.Rules("2000/30m:1m", "900/30m:1m", "")},
@@ -32,8 +32,10 @@ type replicas struct {
 	url      string // of Redis
 	replicas []*replica
 	pause    atomic.Int64 // between two batches of a replica, nanoseconds
-	missing  int          // admissions that nobody could put back before Redis was open again: so many may be too many
-	names    []string     // of all replicas that were ever started, as heartbeats show them some seconds after a death, too
+	// admissions that nobody could put back before Redis was open again: so many may be too many
+	missing int
+	// of all replicas that were ever started, as heartbeats show them some seconds after a death, too
+	names []string
 }
 
 func startReplicas(in *installation, form form, url string) *replicas {
@@ -95,7 +97,8 @@ func (f *replicas) mark() {
 	}
 }
 
-// resumed reports whether each living replica was answered after the mark, and how long that took the last of them.
+// resumed reports whether each living replica was answered after the mark, and how long that took the last of
+// them.
 func (f *replicas) resumed() (all bool, last time.Duration) {
 	all = true
 	for _, r := range f.alive() {
@@ -135,7 +138,8 @@ func (f *replicas) lastErrors() (all []error) {
 	return all
 }
 
-// forgotten is how many ids of the admissions of living replicas are unknown: another message with such an id is no duplicate.
+// forgotten is how many ids of the admissions of living replicas are unknown: another message with such an id
+// is no duplicate.
 func (f *replicas) forgotten(t *testing.T) (n int) {
 	t.Helper()
 	limiter, err := ratelimit.New(kit.OpenRedis(t, f.url), f.form.name, f.form.rules, time.Hour)

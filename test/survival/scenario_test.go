@@ -17,9 +17,10 @@ type installation struct {
 	// One of these, as the scenario wants.
 	sentinels *redistest.Sentinels
 	single    *redistest.Server
-	late      *redistest.Proxy // through which the first replica of each group reaches the single server, where it is there
-	plain     *pair
-	cluster   *redistest.Cluster
+	// through which the first replica of each group reaches the single server, where it is there
+	late    *redistest.Proxy
+	plain   *pair
+	cluster *redistest.Cluster
 
 	copy *redistest.Server // the replica of the Cluster's master
 }

@@ -1,5 +1,6 @@
-// Package rig has what the measurements in bench share: a NATS server and a Redis server in processes of their own, a fake
-// Slack, what processes have used, and the places in documents that are generated. It knows nothing of what is measured.
+// Package rig has what the measurements in bench share: a NATS server and a Redis server in processes of
+// their own, a fake Slack, what processes have used, and the places in documents that are generated. It knows
+// nothing of what is measured.
 package rig
 
 import (
@@ -20,7 +21,8 @@ import (
 	"notifier/internal/devstack"
 )
 
-// RoleNATS is the role in which a program that uses this package must call ServeNATS: started with -role RoleNATS.
+// RoleNATS is the role in which a program that uses this package must call ServeNATS: started with -role
+// RoleNATS.
 const RoleNATS = "nats"
 
 // Servers is what a measurement runs against. All of it listens on 127.0.0.1 alone.
@@ -45,7 +47,17 @@ func (s *Servers) Start(name string) error {
 	}
 	port := devstack.FreeAddr("127.0.0.1:0")
 	s.RedisURL = "redis://" + port + "/0"
-	s.redis = exec.Command("redis-server", "--port", port[strings.LastIndex(port, ":")+1:], "--bind", "127.0.0.1", "--save", "", "--dir", s.Folder)
+	s.redis = exec.Command(
+		"redis-server",
+		"--port",
+		port[strings.LastIndex(port, ":")+1:],
+		"--bind",
+		"127.0.0.1",
+		"--save",
+		"",
+		"--dir",
+		s.Folder,
+	)
 	if err := s.redis.Start(); err != nil {
 		return fmt.Errorf("redis-server (Debian: apt-get install redis-server): %w", err)
 	}
@@ -139,7 +151,8 @@ func (s *Servers) Used() (nats, redis time.Duration) {
 	return CPU(s.nats.Process.Pid), CPU(s.redis.Process.Pid)
 }
 
-// BuildWorker builds the worker as it is released, from the top of the repository, and returns the path of the program.
+// BuildWorker builds the worker as it is released, from the top of the repository, and returns the path of
+// the program.
 func (s *Servers) BuildWorker(ctx context.Context, top string) (string, error) {
 	program := filepath.Join(s.Folder, "notifier")
 	return program, Build(ctx, top, program, "./cmd/notifier")
@@ -156,12 +169,19 @@ func Build(ctx context.Context, folder, program string, arguments ...string) err
 }
 
 // Create makes an empty stream as the worker would, and the consumer that is given for all of its subjects.
-func (s *Servers) Create(ctx context.Context, stream, subject string, consumer jetstream.ConsumerConfig) error {
+func (s *Servers) Create(
+	ctx context.Context,
+	stream, subject string,
+	consumer jetstream.ConsumerConfig,
+) error {
 	if err := s.JS.DeleteStream(ctx, stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
 	}
 	_, err := s.JS.CreateStream(ctx, jetstream.StreamConfig{
-		Name: stream, Subjects: []string{subject + ".>"}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
+		Name:      stream,
+		Subjects:  []string{subject + ".>"},
+		Retention: jetstream.WorkQueuePolicy,
+		Storage:   jetstream.FileStorage,
 	})
 	if err != nil {
 		return err
@@ -178,6 +198,10 @@ func (s *Servers) Create(ctx context.Context, stream, subject string, consumer j
 // Consumer is the configuration of a consumer as the worker creates it.
 func Consumer(name string) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
-		Durable: name, AckPolicy: jetstream.AckExplicitPolicy, AckWait: 20 * time.Second, MaxDeliver: -1, MaxAckPending: 32_768,
+		Durable:       name,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       20 * time.Second,
+		MaxDeliver:    -1,
+		MaxAckPending: 32_768,
 	}
 }

@@ -1,8 +1,9 @@
 // Bento runs Bento as a library: its JetStream input, a limit, its HTTP output to Slack.
 //
-// The pipeline is as somebody would write it who knows Bento: a push consumer with a queue group, because the input fetches
-// one message at a time from a pull consumer; many threads, because each event waits for Redis; a line for each drop and,
-// after the post, for each message. An event is acknowledged when the output has finished with it.
+// The pipeline is as somebody would write it who knows Bento: a push consumer with a queue group, because the
+// input fetches one message at a time from a pull consumer; many threads, because each event waits for Redis;
+// a line for each drop and, after the post, for each message. An event is acknowledged when the output has
+// finished with it.
 package main
 
 import (
@@ -75,7 +76,14 @@ func run(ctx context.Context, own bool, global, category int, window time.Durati
 			if i == 0 {
 				count = global
 			}
-			limit := fmt.Sprintf("label: %s\nredis: { url: %q, count: %d, interval: %s, key: %s }", label, os.Getenv("REDIS_URL"), count, window, label)
+			limit := fmt.Sprintf(
+				"label: %s\nredis: { url: %q, count: %d, interval: %s, key: %s }",
+				label,
+				os.Getenv("REDIS_URL"),
+				count,
+				window,
+				label,
+			)
 			if err := builder.AddRateLimitYAML(limit); err != nil {
 				return err
 			}
@@ -101,8 +109,9 @@ func askScript() string {
         result_map: 'meta admitted = this.string()'`
 }
 
-// asking asks two of Bento's rate limits about each event. Bento's own processor for them would wait until there is room,
-// which is half an hour here and never drops anything; a library's user can ask without waiting.
+// asking asks two of Bento's rate limits about each event. Bento's own processor for them would wait until
+// there is room, which is half an hour here and never drops anything; a library's user can ask without
+// waiting.
 type asking struct{ resources *service.Resources }
 
 func newAsking(_ *service.ParsedConfig, resources *service.Resources) (service.Processor, error) {
@@ -116,7 +125,11 @@ func (a asking) Process(ctx context.Context, m *service.Message) (service.Messag
 	for _, label := range []string{strings.ReplaceAll(category, "-", "_"), "global"} {
 		var wait time.Duration
 		var refused error
-		err := a.resources.AccessRateLimit(ctx, label, func(limit service.RateLimit) { wait, refused = limit.Access(ctx) })
+		err := a.resources.AccessRateLimit(
+			ctx,
+			label,
+			func(limit service.RateLimit) { wait, refused = limit.Access(ctx) },
+		)
 		if err := errors.Join(err, refused); err != nil {
 			return nil, err
 		}

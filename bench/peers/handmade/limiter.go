@@ -56,19 +56,27 @@ func (p plain) admit(ctx context.Context, category, id string) (bool, error) {
 	return answer == 1, err
 }
 
-// rate asks redis_rate, which has one limit for a call: the category's first, so that a busy category takes nothing from the
-// global limit. What the global limit refuses is charged to its category all the same.
+// rate asks redis_rate, which has one limit for a call: the category's first, so that a busy category takes
+// nothing from the global limit. What the global limit refuses is charged to its category all the same.
 type rate struct {
 	limits
 	limiter *redis_rate.Limiter
 }
 
 func (r rate) admit(ctx context.Context, category, _ string) (bool, error) {
-	result, err := r.limiter.Allow(ctx, "category:"+category, redis_rate.Limit{Rate: r.category, Burst: r.category, Period: r.window})
+	result, err := r.limiter.Allow(
+		ctx,
+		"category:"+category,
+		redis_rate.Limit{Rate: r.category, Burst: r.category, Period: r.window},
+	)
 	if err != nil || result.Allowed == 0 {
 		return false, err
 	}
-	result, err = r.limiter.Allow(ctx, "global", redis_rate.Limit{Rate: r.global, Burst: r.global, Period: r.window})
+	result, err = r.limiter.Allow(
+		ctx,
+		"global",
+		redis_rate.Limit{Rate: r.global, Burst: r.global, Period: r.window},
+	)
 	return err == nil && result.Allowed == 1, err
 }
 

@@ -1,8 +1,9 @@
-// Handmade is the worker that one writes in an afternoon: nats.go, one call to a limiter for each event, a post to Slack.
+// Handmade is the worker that one writes in an afternoon: nats.go, one call to a limiter for each event, a
+// post to Slack.
 //
-// It is written as somebody would who knows these libraries: events are decided by many goroutines, a post that waits for
-// Slack blocks none of them, Retry-After is obeyed, an event is acknowledged after its post and its log line, and NATS is
-// informed that a post which waits is still worked on.
+// It is written as somebody would who knows these libraries: events are decided by many goroutines, a post
+// that waits for Slack blocks none of them, Retry-After is obeyed, an event is acknowledged after its post
+// and its log line, and NATS is informed that a post which waits is still worked on.
 package main
 
 import (
@@ -50,7 +51,12 @@ func main() {
 	defer stop()
 	config := zap.NewProductionConfig()
 	config.Sampling, config.DisableCaller = nil, true // the default leaves out most lines of a storm
-	w := &worker{log: zap.Must(config.Build()), slack: os.Getenv("SLACK_API_URL"), channels: *channels, free: make(chan struct{}, deciding)}
+	w := &worker{
+		log:      zap.Must(config.Build()),
+		slack:    os.Getenv("SLACK_API_URL"),
+		channels: *channels,
+		free:     make(chan struct{}, deciding),
+	}
 	var err error
 	if w.limiter, err = newLimiter(*kind, limits{*global, *category, *window}); err != nil {
 		log.Fatal(err)
@@ -110,7 +116,9 @@ func (w *worker) decide(ctx context.Context, m jetstream.Msg) {
 // post tries until Slack has taken the message.
 func (w *worker) post(ctx context.Context, m jetstream.Msg, category string, e event) {
 	n, _ := strconv.Atoi(strings.TrimPrefix(category, "category-"))
-	body, _ := json.Marshal(map[string]string{"channel": "#channel-" + strconv.Itoa(n%w.channels), "text": e.Text})
+	body, _ := json.Marshal(
+		map[string]string{"channel": "#channel-" + strconv.Itoa(n%w.channels), "text": e.Text},
+	)
 	for {
 		wait := w.try(ctx, body)
 		if wait == 0 {
@@ -126,7 +134,12 @@ func (w *worker) post(ctx context.Context, m jetstream.Msg, category string, e e
 
 // try posts once, and returns how long to wait before the next time; 0: it is posted.
 func (w *worker) try(ctx context.Context, body []byte) time.Duration {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.slack+"chat.postMessage", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodPost,
+		w.slack+"chat.postMessage",
+		bytes.NewReader(body),
+	)
 	if err != nil {
 		return time.Second
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // Delivery is one message that this worker holds, from its arrival until it has ended. Feed.Ack, Term and
-// Later end it. Each of them may be called by one goroutine, once; after Later has returned false the delivery
-// has not ended.
+// Later end it. Each of them may be called by one goroutine, once; after Later has returned false the
+// delivery has not ended.
 type Delivery struct {
 	event.Message
 	Token       string // names the stream message, the same at each redelivery; see ratelimit.Request

@@ -167,8 +167,8 @@ func TestAClosedSetIsDoneWhenItsQueueIsEmpty(t *testing.T) {
 	}
 }
 
-// After AckWait the server redelivers. What is still in flight goes on with the newer acknowledgement subject, and is not
-// queued twice.
+// After AckWait the server redelivers. What is still in flight goes on with the newer acknowledgement
+// subject, and is not queued twice.
 func TestRedeliveryReplacesTheReply(t *testing.T) {
 	f, deliveries := full(8, 2)
 	f.add(again("1"), room{})
@@ -187,7 +187,8 @@ func TestRedeliveryReplacesTheReply(t *testing.T) {
 	}
 }
 
-// In a new generation anything may be a redelivery, whatever its delivery count, until everything from before is settled.
+// In a new generation anything may be a redelivery, whatever its delivery count, until everything from before
+// is settled.
 func TestNewGenerationRecognizesInFlight(t *testing.T) {
 	f, deliveries := full(8, 3)
 	f.nextGeneration()

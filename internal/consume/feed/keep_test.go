@@ -80,7 +80,8 @@ func TestAHeaderThatCannotBePublishedIsDropped(t *testing.T) {
 	}
 }
 
-// With a small EVENT_MAX_BYTES a payload above it is still whole in its dead letter, as far as a letter has room for it.
+// With a small EVENT_MAX_BYTES a payload above it is still whole in its dead letter, as far as a letter has
+// room for it.
 func TestAPayloadThatADeadLetterHasRoomForIsKept(t *testing.T) {
 	if kept, _ := keep(message(strings.Repeat("x", event.KeptOfTooLarge)), 100); len(kept.Data) != event.KeptOfTooLarge || kept.DataBytes != 0 {
 		t.Errorf("%d bytes are kept, expected all", len(kept.Data))

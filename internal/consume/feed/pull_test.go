@@ -241,8 +241,8 @@ func ackable(n int) *nats.Msg {
 	return m
 }
 
-// While nothing is requested nothing is heard of the consumer. It may have been created again meanwhile, and delivers what is in
-// flight as if for the first time.
+// While nothing is requested nothing is heard of the consumer. It may have been created again meanwhile, and
+// delivers what is in flight as if for the first time.
 func TestInFlightIsRecognizedAfterALongPause(t *testing.T) {
 	var mayPull atomic.Bool
 	mayPull.Store(true)

@@ -12,7 +12,8 @@ import (
 	"notifier/test/kit"
 )
 
-// Only a consumer that is there and was not created again is the one that was bound; a server that does not know leaves it open.
+// Only a consumer that is there and was not created again is the one that was bound; a server that does not
+// know leaves it open.
 func TestSameConsumer(t *testing.T) {
 	t.Parallel()
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())

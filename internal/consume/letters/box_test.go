@@ -135,7 +135,8 @@ func TestRefusedLetterDoesNotRepeatOthers(t *testing.T) {
 		d.offers("a", "b", "c")
 		synctest.Wait()
 		first := 0
-		d.set(func() { first = len(d.tried) }) // more than one where the first attempt begins before all are offered
+		// more than one where the first attempt begins before all are offered
+		d.set(func() { first = len(d.tried) })
 		elapse(time.Minute)
 		expect(t, "settled", []string{"a", "c"}, d.settled)
 		for _, ids := range d.tried[first:] {
@@ -195,8 +196,8 @@ func TestWhatSlackHasRefusedIsNotReturned(t *testing.T) {
 	})
 }
 
-// Where nothing may be returned, an undecodable event goes without its letter: else it would take the room of good ones. One
-// that was charged stays.
+// Where nothing may be returned, an undecodable event goes without its letter: else it would take the room of
+// good ones. One that was charged stays.
 func TestWhatCannotBeReturned(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses, d.mayReturn = refuse, false
@@ -224,7 +225,8 @@ func TestLettersAreBoundedInBytes(t *testing.T) {
 	})
 }
 
-// The refund comes between the letter and the settling, and is made until Redis answers, without a second letter.
+// The refund comes between the letter and the settling, and is made until Redis answers, without a second
+// letter.
 func TestAnEventIsSettledAfterItsRefund(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		asked, answers := 0, false
@@ -348,7 +350,8 @@ func TestQuotasAreBounded(t *testing.T) {
 	expect(t, "categories that are remembered", quotaCategories, len(quotas.categories))
 }
 
-// Letters that the stream never takes, such as for want of a permission, keep no other waiting, however many they are.
+// Letters that the stream never takes, such as for want of a permission, keep no other waiting, however many
+// they are.
 func TestLettersThatAlwaysFailKeepNoOtherWaiting(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.takes = 2 * time.Second

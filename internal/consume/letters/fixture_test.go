@@ -43,7 +43,8 @@ func newFixture(t *testing.T, change ...func(*jetstream.StreamConfig)) *fixture 
 	return &fixture{t, server, connection, js}
 }
 
-// letter stores a letter of notify.errors; headers are name and value in turn, and may replace what every letter has.
+// letter stores a letter of notify.errors; headers are name and value in turn, and may replace what every
+// letter has.
 func (d *fixture) letter(id, payload string, headers ...string) uint64 {
 	d.Helper()
 	message := nats.NewMsg("notify-dead.errors")

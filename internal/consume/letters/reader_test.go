@@ -52,7 +52,8 @@ func TestOpenWithoutAStream(t *testing.T) {
 	}
 }
 
-// Letters are what publishers have made of them: one must not hide the others, by posing as the server's word.
+// Letters are what publishers have made of them: one must not hide the others, by posing as the server's
+// word.
 func TestHostileLettersAreReadLikeOthers(t *testing.T) {
 	for name, change := range map[string]func(*jetstream.StreamConfig){
 		"as workers make it": func(*jetstream.StreamConfig) {},

@@ -112,7 +112,8 @@ func TestALetterWhoseEventNobodyTakesStays(t *testing.T) {
 	}
 }
 
-// What can never go back is left; nothing is published to a subject that no worker reads, whatever a letter says.
+// What can never go back is left; nothing is published to a subject that no worker reads, whatever a letter
+// says.
 func TestLettersThatCannotGoBack(t *testing.T) {
 	d := newFixture(t)
 	why := map[uint64]string{}

@@ -18,8 +18,8 @@ type fullFeed struct{}
 func (fullFeed) Full() bool          { return true }
 func (fullFeed) WhyNotLater() string { return "max_deliver" }
 
-// A worker that stops hands nothing back for later: it goes back at once. Here the server takes nothing, which is reported when
-// it is tried.
+// A worker that stops hands nothing back for later: it goes back at once. Here the server takes nothing,
+// which is reported when it is tried.
 func TestAWorkerThatStopsHandsNothingBackForLater(t *testing.T) {
 	s := New(Settings{Concurrency: 1, Capacity: 4, Budget: 1 << 20, Feed: fullFeed{}, Tracker: quiet(), Log: zap.NewNop()})
 	s.later = func(*feed.Delivery, time.Duration) bool { return false }

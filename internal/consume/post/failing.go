@@ -35,7 +35,12 @@ func (f *failing) note(p *posting, wait time.Duration) {
 	if f.events == nil {
 		f.events = map[*posting]Failing{}
 	}
-	event := Failing{Channel: laneOf(p.channel), Category: p.Event.Category, EventID: p.Event.ID, Error: p.failure}
+	event := Failing{
+		Channel:  laneOf(p.channel),
+		Category: p.Event.Category,
+		EventID:  p.Event.ID,
+		Error:    p.failure,
+	}
 	if wait > 0 {
 		event.Next = time.Now().Add(wait).UTC()
 	}

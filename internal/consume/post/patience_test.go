@@ -22,8 +22,8 @@ func TestBackoffOfAnEventIsBounded(t *testing.T) {
 	}
 }
 
-// fails lets an event fail so often in a row, with others of its lane being posted and failing between each two of its
-// failures, and reports whether it is to blame after the last one.
+// fails lets an event fail so often in a row, with others of its lane being posted and failing between each
+// two of its failures, and reports whether it is to blame after the last one.
 func fails(times int, posted, failed uint64) (poisoned bool) {
 	var p patience
 	lane := lanes.Tally{Posted: 1000, Failed: 3000} // what was before counts for nothing

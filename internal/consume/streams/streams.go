@@ -1,5 +1,5 @@
-// Package streams creates the JetStream streams that notifier needs where they do not exist, with as many replicas as the
-// cluster and NATS_REPLICAS allow. A stream that exists is used as it is.
+// Package streams creates the JetStream streams that notifier needs where they do not exist, with as many
+// replicas as the cluster and NATS_REPLICAS allow. A stream that exists is used as it is.
 package streams
 
 import (
@@ -17,7 +17,8 @@ import (
 // MostReplicas is how many replicas NATS allows for a stream.
 const MostReplicas = 5
 
-// safeReplicas is what a stream gets where a cluster has room for it: with three it survives the loss of any one server.
+// safeReplicas is what a stream gets where a cluster has room for it: with three it survives the loss of any
+// one server.
 const safeReplicas = 3
 
 // creationTimeout is for a request that changes something, which takes longer than a question.
@@ -28,8 +29,8 @@ type Maker struct {
 	JetStream jetstream.JetStream
 	Replicas  int // of what is created; 0: three in a cluster of three servers or more, else one
 
-	// Fewer is called for a stream that was created with one replica because the servers of a cluster have no room for three,
-	// with their reason. It may be nil.
+	// Fewer is called for a stream that was created with one replica because the servers of a cluster have no
+	// room for three, with their reason. It may be nil.
 	Fewer func(stream string, reason error)
 }
 
@@ -42,8 +43,9 @@ func NewMaker(js jetstream.JetStream, replicas int, log *zap.Logger) Maker {
 	}}
 }
 
-// Ensure finds a stream, or creates it with the replicas that are wanted; those of config are ignored. It may be called by
-// several workers at the same time: they get the same stream. Errors wrap those of package jetstream.
+// Ensure finds a stream, or creates it with the replicas that are wanted; those of config are ignored. It may
+// be called by several workers at the same time: they get the same stream. Errors wrap those of package
+// jetstream.
 func (m Maker) Ensure(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
 	stream, err := m.JetStream.Stream(ctx, config.Name)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -74,7 +76,10 @@ func (m Maker) create(ctx context.Context, config jetstream.StreamConfig) (jetst
 		return stream, refused
 	case isAbout(refused, noPeers) && strings.Contains(refused.Error(), "offline"):
 		// A server that is being restarted must not cost the stream two of its replicas for ever.
-		return nil, fmt.Errorf("a server of the cluster is offline: start it, or set NATS_REPLICAS to 1: %w", refused)
+		return nil, fmt.Errorf(
+			"a server of the cluster is offline: start it, or set NATS_REPLICAS to 1: %w",
+			refused,
+		)
 	}
 	stream, err := m.createWith(ctx, config, 1)
 	if err == nil && m.Fewer != nil && !isAbout(refused, alone) {
@@ -83,8 +88,8 @@ func (m Maker) create(ctx context.Context, config jetstream.StreamConfig) (jetst
 	return stream, err
 }
 
-// nameOther adds to the server's refusal the stream that has subjects of this one, where the server and the user's permissions let it
-// be known.
+// nameOther adds to the server's refusal the stream that has subjects of this one, where the server and the
+// user's permissions let it be known.
 func (m Maker) nameOther(ctx context.Context, config jetstream.StreamConfig, refused error) error {
 	for _, subject := range config.Subjects {
 		if other, err := m.JetStream.StreamNameBySubject(ctx, subject); err == nil {
@@ -94,7 +99,11 @@ func (m Maker) nameOther(ctx context.Context, config jetstream.StreamConfig, ref
 	return refused
 }
 
-func (m Maker) createWith(ctx context.Context, config jetstream.StreamConfig, replicas int) (jetstream.Stream, error) {
+func (m Maker) createWith(
+	ctx context.Context,
+	config jetstream.StreamConfig,
+	replicas int,
+) (jetstream.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, creationTimeout)
 	defer cancel()
 	config.Replicas = replicas
@@ -108,8 +117,9 @@ const (
 	storageExceeded       jetstream.ErrorCode = 10047
 	subjectsOverlap       jetstream.ErrorCode = 10065
 	notClustered          jetstream.ErrorCode = 10074
-	noTier                jetstream.ErrorCode = 10120 // an account that is given storage for each number of replicas, and none for this one
-	accountExceeded       jetstream.ErrorCode = 10002
+	// an account that is given storage for each number of replicas, and none for this one
+	noTier          jetstream.ErrorCode = 10120
+	accountExceeded jetstream.ErrorCode = 10002
 )
 
 var (
@@ -117,10 +127,18 @@ var (
 	alone         = []jetstream.ErrorCode{notClustered}
 	noPeers       = []jetstream.ErrorCode{noSuitablePeers}
 	lackOfStorage = []jetstream.ErrorCode{insufficientResources, storageExceeded}
-	tooFewServers = []jetstream.ErrorCode{noSuitablePeers, insufficientResources, storageExceeded, notClustered, noTier, accountExceeded}
+	tooFewServers = []jetstream.ErrorCode{
+		noSuitablePeers,
+		insufficientResources,
+		storageExceeded,
+		notClustered,
+		noTier,
+		accountExceeded,
+	}
 )
 
-// IsLackOfStorage reports whether the server refused a stream because it may grow larger than there is room for.
+// IsLackOfStorage reports whether the server refused a stream because it may grow larger than there is room
+// for.
 func IsLackOfStorage(err error) bool { return isAbout(err, lackOfStorage) }
 
 func isAbout(err error, codes []jetstream.ErrorCode) bool {

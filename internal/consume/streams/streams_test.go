@@ -17,9 +17,11 @@ import (
 	"notifier/test/kit"
 )
 
-var config = jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, MaxBytes: 1 << 20, Replicas: 2} // which is ignored
+// which is ignored
+var config = jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, MaxBytes: 1 << 20, Replicas: 2}
 
-// made counts streams: a server may still be deleting the directory of one when another of its name is created.
+// made counts streams: a server may still be deleting the directory of one when another of its name is
+// created.
 var made atomic.Int64
 
 // makes is what Ensure does with servers: how many replicas the stream then has, how often Fewer was called.
@@ -164,7 +166,8 @@ func TestReplicasOfAClusterWithoutRoomForThree(t *testing.T) {
 	})
 }
 
-// TestAServerThatIsOffline: the stream gets all its replicas. It never gets one for ever because a server was being restarted.
+// TestAServerThatIsOffline: the stream gets all its replicas. It never gets one for ever because a server was
+// being restarted.
 func TestAServerThatIsOffline(t *testing.T) {
 	t.Parallel()
 	servers := kit.NATSCluster(t, 3, nil)
@@ -199,7 +202,8 @@ func (a *answers) CreateStream(_ context.Context, config jetstream.StreamConfig)
 	return nil, a.refuse[config.Replicas]
 }
 
-// TestAnswersOfOtherServers: older servers count one that is offline out, and an account may be given storage for one replica.
+// TestAnswersOfOtherServers: older servers count one that is offline out, and an account may be given storage
+// for one replica.
 func TestAnswersOfOtherServers(t *testing.T) {
 	t.Parallel()
 	refusal := func(code jetstream.ErrorCode, description string) error {

@@ -19,5 +19,6 @@ func For(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Jitter spreads a pause, which is above 0, between half and one and a half of it, so that replicas do not retry in step.
+// Jitter spreads a pause, which is above 0, between half and one and a half of it, so that replicas do not
+// retry in step.
 func Jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }

@@ -1,17 +1,19 @@
-// Package embedded provides the in-process store that replaces Redis in cmd/notifier-dev, and in tests on a machine without a
-// redis-server. It is miniredis with a single clock.
+// Package embedded provides the in-process store that replaces Redis in cmd/notifier-dev, and in tests on a
+// machine without a redis-server. It is miniredis with a single clock.
 //
 // The package does not know keys, scripts or limits.
 package embedded
 
 import "github.com/alicebob/miniredis/v2"
 
-// NewStore returns an empty store that is not started yet. It has the methods of miniredis; SetTime sets its one clock.
+// NewStore returns an empty store that is not started yet. It has the methods of miniredis; SetTime sets its
+// one clock.
 //
-// By default miniredis has two clocks: TIME and EXPIREAT follow the wall clock, while keys age only by FastForward. A key
-// whose expiry is read back (PEXPIRETIME) then seems to live longer the later it is read, and the scripts, which keep
-// entries for as long as any replica needs them, would keep them ever longer. ClockTTL makes keys age by the clock of
-// TIME. Only rounding remains: an expiry that is read back may be a millisecond early.
+// By default miniredis has two clocks: TIME and EXPIREAT follow the wall clock, while keys age only by
+// FastForward. A key whose expiry is read back (PEXPIRETIME) then seems to live longer the later it is read,
+// and the scripts, which keep entries for as long as any replica needs them, would keep them ever longer.
+// ClockTTL makes keys age by the clock of TIME. Only rounding remains: an expiry that is read back may be a
+// millisecond early.
 func NewStore() *miniredis.Miniredis {
 	store := miniredis.NewMiniRedis()
 	store.ClockTTL(true)

@@ -10,7 +10,8 @@ import (
 	"notifier/test/kit"
 )
 
-// The scripts read an expiry back and write it again (keep in lua/admit.lua): it must not move with the time of asking.
+// The scripts read an expiry back and write it again (keep in lua/admit.lua): it must not move with the time
+// of asking.
 func TestAnExpiryReadBackStaysWhereItWasSet(t *testing.T) {
 	store := embedded.NewStore()
 	now := time.Date(2026, 11, 20, 4, 39, 1, 0, time.UTC)

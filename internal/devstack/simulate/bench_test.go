@@ -9,8 +9,8 @@ import (
 	"notifier/test/kit"
 )
 
-// BenchmarkRun decides 100,000 events of several shapes, and 10,000 where all are sent: the store sorts a whole window at each
-// decision. b.N is how often it does.
+// BenchmarkRun decides 100,000 events of several shapes, and 10,000 where all are sent: the store sorts a
+// whole window at each decision. b.N is how often it does.
 //
 //	GOGC=400 go test -run '^$' -bench Run -benchtime 1x ./internal/devstack/simulate
 func BenchmarkRun(b *testing.B) {

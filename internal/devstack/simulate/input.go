@@ -39,12 +39,12 @@ type Input struct {
 	FirstBad   error   // what was wrong with the first of them
 }
 
-// Read reads events, one per line: JSON objects with time (RFC 3339) and category, optionally with cost and id, or the
-// worker's own log. Blank lines are ignored; other JSON objects are counted and skipped. It holds all events in memory,
-// about 100 bytes plus the id for each.
+// Read reads events, one per line: JSON objects with time (RFC 3339) and category, optionally with cost and
+// id, or the worker's own log. Blank lines are ignored; other JSON objects are counted and skipped. It holds
+// all events in memory, about 100 bytes plus the id for each.
 //
-// A line that cannot be read is an error that names the line and what was expected, unless skipBad is set. It is also
-// an error if there is no event at all.
+// A line that cannot be read is an error that names the line and what was expected, unless skipBad is set. It
+// is also an error if there is no event at all.
 func Read(ctx context.Context, in io.Reader, skipBad bool) (Input, error) {
 	var input Input
 	categories := map[string]string{} // one copy of each name
@@ -93,7 +93,10 @@ func Read(ctx context.Context, in io.Reader, skipBad bool) (Input, error) {
 		return Input{}, fmt.Errorf("line %d: %w", number+1, err)
 	}
 	if len(input.Events) == 0 {
-		return Input{}, fmt.Errorf(`no event in %s, expected lines such as {"time":"2026-11-20T04:39:01Z","category":"errors"} or a worker's log`, term.Count(number, "line"))
+		return Input{}, fmt.Errorf(
+			`no event in %s, expected lines such as {"time":"2026-11-20T04:39:01Z","category":"errors"} or a worker's log`,
+			term.Count(number, "line"),
+		)
 	}
 	input.sort()
 	return input, nil

@@ -57,7 +57,8 @@ func TestLinesThatAreNotAboutEventsAreCounted(t *testing.T) {
 	}
 }
 
-// The logs of two replicas, one behind the other, are one history. Of the same time, the earlier line comes first.
+// The logs of two replicas, one behind the other, are one history. Of the same time, the earlier line comes
+// first.
 func TestReadSortsByTime(t *testing.T) {
 	t.Parallel()
 	replica := func(i int) string { return at(time.Duration(i/2)*time.Second, "a") }

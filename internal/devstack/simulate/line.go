@@ -14,8 +14,8 @@ import (
 	"notifier/internal/term"
 )
 
-// Bounds of the fields of a line, the same as for a published event. After maxYear microseconds are no longer exact in the
-// script's numbers.
+// Bounds of the fields of a line, the same as for a published event. After maxYear microseconds are no longer
+// exact in the script's numbers.
 const (
 	maxCategoryBytes = 128
 	maxIDBytes       = 256
@@ -31,8 +31,8 @@ const (
 	isUndecided                 // the worker's line about an event that no limit decides: dead or expired
 )
 
-// fields are the fields of a line that matter; all others are ignored. They stay raw until the kind of the line is known,
-// because the same names may have other types in the lines of other programs.
+// fields are the fields of a line that matter; all others are ignored. They stay raw until the kind of the
+// line is known, because the same names may have other types in the lines of other programs.
 type fields struct {
 	Time     json.RawMessage `json:"time"`
 	Category json.RawMessage `json:"category"`
@@ -54,7 +54,9 @@ func parseLine(line []byte) (Event, kind, error) {
 	case !utf8.Valid(line):
 		return Event{}, 0, errors.New("is not valid UTF-8")
 	case line[0] != '{':
-		return Event{}, 0, errors.New("is not a JSON object, expected an event or a line of the worker's log (LOG_FORMAT=json)")
+		return Event{}, 0, errors.New(
+			"is not a JSON object, expected an event or a line of the worker's log (LOG_FORMAT=json)",
+		)
 	}
 	if err := json.Unmarshal(line, &f); err != nil {
 		return Event{}, 0, fmt.Errorf("is broken JSON: %w", err)
@@ -75,7 +77,8 @@ func parseLine(line []byte) (Event, kind, error) {
 	}
 }
 
-// parseLogLine parses the worker's line about an event. Its time is when the event was settled, and it has no cost.
+// parseLogLine parses the worker's line about an event. Its time is when the event was settled, and it has no
+// cost.
 func parseLogLine(f fields) (Event, kind, error) {
 	var became, reason string
 	if err := text(f.Outcome, "outcome", &became); err != nil {
@@ -112,14 +115,24 @@ func parseEvent(at, category, id, cost json.RawMessage, idName string) (Event, k
 	if err := text(category, "category", &e.Category); err != nil {
 		return e, 0, err
 	}
-	if e.Category == "" || len(e.Category) > maxCategoryBytes || strings.ContainsFunc(e.Category, unicode.IsControl) {
-		return e, 0, fmt.Errorf("category of %s, expected 1 to %d without control characters", term.Count(len(e.Category), "byte"), maxCategoryBytes)
+	if e.Category == "" || len(e.Category) > maxCategoryBytes ||
+		strings.ContainsFunc(e.Category, unicode.IsControl) {
+		return e, 0, fmt.Errorf(
+			"category of %s, expected 1 to %d without control characters",
+			term.Count(len(e.Category), "byte"),
+			maxCategoryBytes,
+		)
 	}
 	if err := text(id, idName, &e.ID); err != nil {
 		return e, 0, err
 	}
 	if len(e.ID) > maxIDBytes || strings.ContainsFunc(e.ID, unicode.IsControl) {
-		return e, 0, fmt.Errorf("%s of %s, expected at most %d without control characters", idName, term.Count(len(e.ID), "byte"), maxIDBytes)
+		return e, 0, fmt.Errorf(
+			"%s of %s, expected at most %d without control characters",
+			idName,
+			term.Count(len(e.ID), "byte"),
+			maxIDBytes,
+		)
 	}
 	if present(cost) {
 		if err := json.Unmarshal(cost, &e.Cost); err != nil || e.Cost < 1 {

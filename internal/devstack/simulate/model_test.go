@@ -18,7 +18,8 @@ import (
 
 var windows = []time.Duration{time.Millisecond, 40 * time.Millisecond, 10 * time.Second, time.Hour}
 
-// anyLimit is of tiers that are exact, in buckets or fixed. A limit in buckets alone is as likely as one with an exact tier.
+// anyLimit is of tiers that are exact, in buckets or fixed. A limit in buckets alone is as likely as one with
+// an exact tier.
 func anyLimit(r *rapid.T, name string, most int) ratelimit.Limit {
 	kinds := []string{"exact", "precision", "fixed"}[rapid.IntRange(0, 1).Draw(r, name+" kinds"):]
 	var limit ratelimit.Limit
@@ -83,8 +84,8 @@ func anyHistory(r *rapid.T) string {
 	})
 }
 
-// TestRunDecidesAsALimiterThatIsAsked plays random histories and compares Run with a limiter that keeps ids for the whole dedupe
-// window, and is informed of each event that is sent.
+// TestRunDecidesAsALimiterThatIsAsked plays random histories and compares Run with a limiter that keeps ids
+// for the whole dedupe window, and is informed of each event that is sent.
 func TestRunDecidesAsALimiterThatIsAsked(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -98,8 +99,9 @@ func TestRunDecidesAsALimiterThatIsAsked(t *testing.T) {
 	})
 }
 
-// asked are the outcomes that a limiter of its own gives, with its whole dedupe window. Events of one microsecond are one
-// batch, as they are for Run: in batches of their own the limiter's clock would put them a microsecond apart.
+// asked are the outcomes that a limiter of its own gives, with its whole dedupe window. Events of one
+// microsecond are one batch, as they are for Run: in batches of their own the limiter's clock would put them
+// a microsecond apart.
 func asked(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe time.Duration) []string {
 	store := embedded.NewStore()
 	store.SetTime(began)

@@ -63,7 +63,8 @@ func repeat(n int, line func(i int) string) string {
 	return text.String()
 }
 
-// week is n events at random times of a week, in 20 categories of which few have most of the events; the same each time.
+// week is n events at random times of a week, in 20 categories of which few have most of the events; the same
+// each time.
 func week(n int) string {
 	random := rand.New(rand.NewPCG(1, 2))
 	return repeat(n, func(i int) string {

@@ -1,18 +1,18 @@
 // Package simulate replays past events against limits that are being considered.
 //
-// It decides nothing by itself. Each event is decided by the real limiter, which runs lua/admit.lua on the embedded store,
-// whose clock is set to the event's time. So a verdict is what a worker would have decided, under two assumptions: that
-// every event was decided at its time, and that every admitted event reached Slack at once. Only
-// cmd/notifier-dev contains the package, as it alone contains the embedded store.
+// It decides nothing by itself. Each event is decided by the real limiter, which runs lua/admit.lua on the
+// embedded store, whose clock is set to the event's time. So a verdict is what a worker would have decided,
+// under two assumptions: that every event was decided at its time, and that every admitted event reached
+// Slack at once. Only cmd/notifier-dev contains the package, as it alone contains the embedded store.
 //
-// That store sets up a new Lua state for each call and sorts a set each time it reads from it, so a decision takes half
-// a millisecond, and more where a window holds thousands of messages. A store made for this would be several times as fast,
-// and would have to be proved to decide as Redis does.
+// That store sets up a new Lua state for each call and sorts a set each time it reads from it, so a decision
+// takes half a millisecond, and more where a window holds thousands of messages. A store made for this would
+// be several times as fast, and would have to be proved to decide as Redis does.
 //
 // The package knows the limiter, the store and the worker's log. It does not know NATS or Slack.
 //
-// Reading order: input.go and line.go (the input), simulate.go (the decisions), verdict.go, summary.go and table.go (what
-// is shown of them).
+// Reading order: input.go and line.go (the input), simulate.go (the decisions), verdict.go, summary.go and
+// table.go (what is shown of them).
 package simulate
 
 import (
@@ -38,20 +38,29 @@ const namespace = "simulate"
 // Verdict is what the outcome of one event would have been, in the words of the log.
 type Verdict struct {
 	Event
-	Outcome    string         // outcome.Sent, outcome.Dropped or, if its cost is above a limit's count, outcome.Dead
-	Reason     string         // empty if sent; dropped: one of outcome.LimitReasons, or outcome.Duplicate; dead: outcome.Malformed
+	// outcome.Sent, outcome.Dropped or, if its cost is above a limit's count, outcome.Dead
+	Outcome string
+	// empty if sent; dropped: one of outcome.LimitReasons, or outcome.Duplicate; dead: outcome.Malformed
+	Reason     string
 	Group      string         // the group whose limit the category shares; empty: none
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
 	RetryAfter time.Duration  // dropped by a limit: how long until an event of its cost would have fit
 	AtLeast    bool           // ... or longer
-	Reserved   int            // dropped by the global limit: slots of the tier that were kept for other categories
+	// dropped by the global limit: slots of the tier that were kept for other categories
+	Reserved int
 }
 
-// Run decides the events in order and passes each verdict to observe. Events of the same microsecond are one batch.
-// dedupe is as for ratelimit.New.
+// Run decides the events in order and passes each verdict to observe. Events of the same microsecond are one
+// batch. dedupe is as for ratelimit.New.
 //
 // The error is that of ctx, observe or the store; the events after it are not decided.
-func Run(ctx context.Context, events []Event, rules ratelimit.Rules, dedupe time.Duration, observe func(Verdict) error) error {
+func Run(
+	ctx context.Context,
+	events []Event,
+	rules ratelimit.Rules,
+	dedupe time.Duration,
+	observe func(Verdict) error,
+) error {
 	store := embedded.NewStore()
 	defer store.Close()
 	client := connect(store)
@@ -78,8 +87,8 @@ func Run(ctx context.Context, events []Event, rules ratelimit.Rules, dedupe time
 	return nil
 }
 
-// connect returns a client with one connection to the store, through memory: no port is opened. A call takes as long as it
-// takes, because nothing can be lost on the way.
+// connect returns a client with one connection to the store, through memory: no port is opened. A call takes
+// as long as it takes, because nothing can be lost on the way.
 func connect(store *miniredis.Miniredis) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Dialer:          func(context.Context, string, string) (net.Conn, error) { return store.Dial() },
@@ -144,8 +153,8 @@ func (r *run) groupOf(category string) string {
 	return ""
 }
 
-// request returns the request for one event. Each line is a separate message. An event without an id gets one that no line
-// can have, because it begins with a control character.
+// request returns the request for one event. Each line is a separate message. An event without an id gets one
+// that no line can have, because it begins with a control character.
 func request(e Event) ratelimit.Request {
 	line := strconv.Itoa(e.Line)
 	id := e.ID
@@ -157,8 +166,13 @@ func request(e Event) ratelimit.Request {
 
 func newVerdict(e Event, decision ratelimit.Decision) Verdict {
 	v := Verdict{
-		Event: e, Outcome: outcome.Dropped, Reason: decision.Outcome.Reason(),
-		Tier: decision.Tier, RetryAfter: decision.RetryAfter, AtLeast: decision.AtLeast, Reserved: decision.Reserved,
+		Event:      e,
+		Outcome:    outcome.Dropped,
+		Reason:     decision.Outcome.Reason(),
+		Tier:       decision.Tier,
+		RetryAfter: decision.RetryAfter,
+		AtLeast:    decision.AtLeast,
+		Reserved:   decision.Reserved,
 	}
 	if decision.Outcome == ratelimit.Admitted {
 		v.Outcome = outcome.Sent
@@ -166,9 +180,9 @@ func newVerdict(e Event, decision ratelimit.Decision) Verdict {
 	return v
 }
 
-// neededDedupe returns a dedupe window that decides these events, as dedupe does: it is longer than the
-// time between any two events of the same id that are less than dedupe apart. Usually that is seconds, where dedupe is a
-// day, and the store gets slower with each id that it keeps.
+// neededDedupe returns a dedupe window that decides these events, as dedupe does: it is longer than the time
+// between any two events of the same id that are less than dedupe apart. Usually that is seconds, where
+// dedupe is a day, and the store gets slower with each id that it keeps.
 //
 // Ids are known by their hashes. A collision makes the window longer, which changes no verdict.
 func neededDedupe(events []Event, dedupe time.Duration) time.Duration {

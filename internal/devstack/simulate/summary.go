@@ -28,10 +28,10 @@ type Count struct {
 	missing bool  // an event was not sent at any time
 }
 
-// Silence returns the longest time between two messages of the category in which events of it arrived and were not sent. It
-// begins with the category's first event if no message was sent before, and ends with its last event if none was sent
-// after. Duplicates do not make a silence, because their content was sent. ok is false if every event was sent or a
-// duplicate.
+// Silence returns the longest time between two messages of the category in which events of it arrived and
+// were not sent. It begins with the category's first event if no message was sent before, and ends with its
+// last event if none was sent after. Duplicates do not make a silence, because their content was sent. ok is
+// false if every event was sent or a duplicate.
 func (c Count) Silence() (longest time.Duration, ok bool) {
 	longest = c.silence
 	if c.missed {

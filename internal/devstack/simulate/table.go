@@ -12,13 +12,20 @@ import (
 	"notifier/internal/term"
 )
 
-// WriteTable writes for people what was simulated: the span of the events, the limits, the notes on the input, and a row
-// per category. input has at least one event. The error is out's.
+// WriteTable writes for people what was simulated: the span of the events, the limits, the notes on the
+// input, and a row per category. input has at least one event. The error is out's.
 func (s *Summary) WriteTable(out io.Writer, input Input, rules ratelimit.Rules, dedupe time.Duration) error {
 	first, last := input.Events[0].Time(), input.Events[len(input.Events)-1].Time()
-	if _, err := fmt.Fprintf(out, "%s from %s to %s.\nLimits: %s; an id counts once in %s.\n%sSLACK_PACE is ignored: it holds posts back and drops nothing.\n",
-		term.Count(len(input.Events), "event"), first.Format(time.RFC3339), last.Format(time.RFC3339),
-		limitsText(rules), term.ShortDuration(dedupe), s.reservesText(rules)); err != nil {
+	if _, err := fmt.Fprintf(
+		out,
+		"%s from %s to %s.\nLimits: %s; an id counts once in %s.\n%sSLACK_PACE is ignored: it holds posts back and drops nothing.\n",
+		term.Count(len(input.Events), "event"),
+		first.Format(time.RFC3339),
+		last.Format(time.RFC3339),
+		limitsText(rules),
+		term.ShortDuration(dedupe),
+		s.reservesText(rules),
+	); err != nil {
 		return err
 	}
 	if err := input.WriteNotes(out); err != nil {
@@ -30,20 +37,30 @@ func (s *Summary) WriteTable(out io.Writer, input Input, rules ratelimit.Rules, 
 	return s.writeRows(out)
 }
 
-// WriteNotes writes for people what was done to the input, a line each; nothing where nothing was. The error is out's.
+// WriteNotes writes for people what was done to the input, a line each; nothing where nothing was. The error
+// is out's.
 func (i Input) WriteNotes(out io.Writer) error {
 	var notes []string
 	if i.OutOfOrder > 0 {
-		notes = append(notes, fmt.Sprintf("Sorted by time: %s came after a later one.", term.Count(i.OutOfOrder, "event")))
+		notes = append(
+			notes,
+			fmt.Sprintf("Sorted by time: %s came after a later one.", term.Count(i.OutOfOrder, "event")),
+		)
 	}
 	if i.Other > 0 {
 		notes = append(notes, fmt.Sprintf("Skipped: %s of JSON not about an event.", term.Count(i.Other, "line")))
 	}
 	if i.Undecided > 0 {
-		notes = append(notes, fmt.Sprintf("Skipped: %s that no limit decided (dead or expired).", term.Count(i.Undecided, "event")))
+		notes = append(
+			notes,
+			fmt.Sprintf("Skipped: %s that no limit decided (dead or expired).", term.Count(i.Undecided, "event")),
+		)
 	}
 	if i.Bad > 0 {
-		notes = append(notes, fmt.Sprintf("Skipped: %s that could not be read; %v.", term.Count(i.Bad, "line"), i.FirstBad))
+		notes = append(
+			notes,
+			fmt.Sprintf("Skipped: %s that could not be read; %v.", term.Count(i.Bad, "line"), i.FirstBad),
+		)
 	}
 	for _, note := range notes {
 		if _, err := fmt.Fprintln(out, term.Printable(note)); err != nil {
@@ -72,7 +89,17 @@ func (s *Summary) writeRows(out io.Writer) error {
 		}
 		table.Row(append(cells, silence)...)
 	}
-	row("category", "events", "sent", "dropped: global limit", "dropped: group limit", "dropped: category limit", "duplicates", "dead: cost", "longest silence")
+	row(
+		"category",
+		"events",
+		"sent",
+		"dropped: global limit",
+		"dropped: group limit",
+		"dropped: category limit",
+		"duplicates",
+		"dead: cost",
+		"longest silence",
+	)
 	for _, c := range append(categories, all) {
 		row(c.Category, c.Events, c.Sent, c.Global, c.Group, c.Own, c.Duplicate, c.Dead, silenceText(c))
 	}
@@ -92,7 +119,8 @@ func silenceText(c Count) string {
 	}
 }
 
-// limitsText lists the limits, those of groups where there are any: "100/30m overall, 10/30m per category, errors=20/30m".
+// limitsText lists the limits, those of groups where there are any: "100/30m overall, 10/30m per category,
+// errors=20/30m".
 func limitsText(rules ratelimit.Rules) string {
 	limits := []string{rules.Global.String() + " overall"}
 	if len(rules.Group) > 0 {
@@ -108,14 +136,24 @@ func limitsText(rules ratelimit.Rules) string {
 	return strings.Join(limits, ", ")
 }
 
-// reservesText has a line for each category with a reserve, and one for what others did not get because of them.
+// reservesText has a line for each category with a reserve, and one for what others did not get because of
+// them.
 func (s *Summary) reservesText(rules ratelimit.Rules) string {
 	var text strings.Builder
 	for _, category := range slices.Sorted(maps.Keys(rules.Reserve)) {
-		fmt.Fprintf(&text, "Reserved: %s of the global limit for %s.\n", term.Count(rules.Reserve[category], "slot"), category)
+		fmt.Fprintf(
+			&text,
+			"Reserved: %s of the global limit for %s.\n",
+			term.Count(rules.Reserve[category], "slot"),
+			category,
+		)
 	}
 	if s.all.KeptFrom > 0 {
-		fmt.Fprintf(&text, "While slots were kept for them the global limit dropped %s of others.\n", term.Count(s.all.KeptFrom, "event"))
+		fmt.Fprintf(
+			&text,
+			"While slots were kept for them the global limit dropped %s of others.\n",
+			term.Count(s.all.KeptFrom, "event"),
+		)
 	}
 	return text.String()
 }

@@ -60,7 +60,8 @@ const reading = "$JS.API.DIRECT.GET.NOTIFY_EVENTS"
 
 var writing = []string{"notify-events.>", "$JS.API.STREAM.INFO.NOTIFY_EVENTS", "$JS.API.STREAM.CREATE.NOTIFY_EVENTS"}
 
-// A permission that is missing, granted, revoked and granted again is said each time, and nothing needs a restart.
+// A permission that is missing, granted, revoked and granted again is said each time, and nothing needs a
+// restart.
 func TestAPermissionComesAndGoes(t *testing.T) {
 	t.Parallel()
 	g := startGuarded(t, reading)

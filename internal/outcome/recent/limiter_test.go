@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// However many categories publishers think of, what is recorded and what is counted as left out are all events.
+// However many categories publishers think of, what is recorded and what is counted as left out are all
+// events.
 func TestNothingLeftOutIsForgotten(t *testing.T) {
 	t.Parallel()
 	l, now := newLimiter(), time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
@@ -39,7 +40,8 @@ func TestNothingLeftOutIsForgotten(t *testing.T) {
 	if len(l.kinds) > mostKinds/2 || len(l.latest) > 0 {
 		t.Errorf("%d idle kinds and %d latest outcomes are kept", len(l.kinds), len(l.latest))
 	}
-	addOne(l, Outcome{Category: "c1", Outcome: "dropped", Reason: "global"}, now) // with what is counted for its kind
+	// with what is counted for its kind
+	addOne(l, Outcome{Category: "c1", Outcome: "dropped", Reason: "global"}, now)
 	drain()
 	const lost = 2 + 5 + 7 + 9
 	if want := uint64(categories*each + 1 + lost); counted != want {

@@ -70,7 +70,8 @@ func TestAStormDisplacesNothing(t *testing.T) {
 		}
 	}
 	b.eventually(t, recent.Filter{Category: "rare"}, 10)
-	kit.EventuallyNil(t, func() error { // the last of a storm is recorded when there is room, with the number of those before
+	// the last of a storm is recorded when there is room, with the number of those before
+	kit.EventuallyNil(t, func() error {
 		noisy := b.list(t, recent.Filter{Category: "noisy", Limit: 1000}).Outcomes
 		total := uint64(len(noisy))
 		for _, o := range noisy {
@@ -86,7 +87,8 @@ func TestAStormDisplacesNothing(t *testing.T) {
 	})
 }
 
-// An idle recorder sleeps. What is left out then wakes it, and is recorded when there is room, also while others keep it busy.
+// An idle recorder sleeps. What is left out then wakes it, and is recorded when there is room, also while
+// others keep it busy.
 func TestWhatIsLeftOutWakesARecorder(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -145,7 +147,8 @@ func TestARestartOfNATS(t *testing.T) {
 	}
 }
 
-// A record whose acknowledgement is lost with the connection is stored later, and the connection's loss is logged elsewhere.
+// A record whose acknowledgement is lost with the connection is stored later, and the connection's loss is
+// logged elsewhere.
 func TestALostConnectionIsNotAFailure(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -179,7 +182,8 @@ func TestAnotherStreamIsInTheWay(t *testing.T) {
 			b := start(t)
 			kit.EventuallyNil(t, func() error { return b.js.DeleteStream(t.Context(), b.place.Stream) })
 			b.stop()
-			kit.EventuallyNil(t, func() error { // with its last stream the server removes the store's directories, a moment later
+			// with its last stream the server removes the store's directories, a moment later
+			kit.EventuallyNil(t, func() error {
 				_, err := b.js.CreateStream(t.Context(), config)
 				return err
 			})

@@ -15,7 +15,8 @@ import (
 	"notifier/test/kit"
 )
 
-// Ten thousand requests for all categories cost a few readings. Of requests for one category ten a second are served.
+// Ten thousand requests for all categories cost a few readings. Of requests for one category ten a second are
+// served.
 func TestManyWhoAskCostLittle(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -11,16 +11,17 @@ import (
 	"strings"
 )
 
-// CheckBlocks returns nil if Block Kit JSON, an array of blocks, can be neutralised: it has no types and fields but those
-// that this package knows, and each link in it can be shown. The error names the place, what is there and what was
-// expected, in at most 400 bytes. Of the content it quotes names alone, in a form that is safe to print.
+// CheckBlocks returns nil if Block Kit JSON, an array of blocks, can be neutralised: it has no types and
+// fields but those that this package knows, and each link in it can be shown. The error names the place, what
+// is there and what was expected, in at most 400 bytes. Of the content it quotes names alone, in a form that
+// is safe to print.
 func CheckBlocks(blocks json.RawMessage) error {
 	_, err := Hosts(nil).Blocks(blocks)
 	return err
 }
 
-// Blocks rewrites Block Kit JSON so that nothing in it can ping, that each link shows where it goes unless it goes to one of
-// these hosts, and that no text is too long for its place. Errors are as for CheckBlocks.
+// Blocks rewrites Block Kit JSON so that nothing in it can ping, that each link shows where it goes unless it
+// goes to one of these hosts, and that no text is too long for its place. Errors are as for CheckBlocks.
 func (h Hosts) Blocks(blocks json.RawMessage) (json.RawMessage, error) {
 	decoder := json.NewDecoder(bytes.NewReader(blocks))
 	decoder.UseNumber() // keeps every digit
@@ -41,8 +42,8 @@ func (h Hosts) Blocks(blocks json.RawMessage) (json.RawMessage, error) {
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
-// rewrite checks a value of decoded JSON that is not null, and returns what is posted in its place. With nil the field that
-// has it is left out.
+// rewrite checks a value of decoded JSON that is not null, and returns what is posted in its place. With nil
+// the field that has it is left out.
 type rewrite func(hosts Hosts, value any) (any, error)
 
 // fields are what an object may have.
@@ -114,7 +115,8 @@ func quoted(name string) string { return cutLabel(strconv.QuoteToASCII(name), 60
 // fill rewrites the fields of an object of this type, which is empty where objects have none.
 func (o object) fill(hosts Hosts, values map[string]any, kind string) (any, error) {
 	rewritten := make(map[string]any, len(values))
-	for _, name := range slices.Sorted(maps.Keys(values)) { // in order, so that the same fault is found each time
+	// in order, so that the same fault is found each time
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		inner := values[name]
 		change, known := o.fields[name]
 		switch {
@@ -122,7 +124,11 @@ func (o object) fill(hosts Hosts, values map[string]any, kind string) (any, erro
 			rewritten[name] = kind
 			continue
 		case !known:
-			return nil, wrong("has the field %s, expected none but %s", quoted(name), strings.Join(slices.Sorted(maps.Keys(o.fields)), ", "))
+			return nil, wrong(
+				"has the field %s, expected none but %s",
+				quoted(name),
+				strings.Join(slices.Sorted(maps.Keys(o.fields)), ", "),
+			)
 		case inner == nil:
 			continue
 		}

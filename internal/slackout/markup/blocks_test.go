@@ -11,7 +11,8 @@ import (
 // listed are the hosts of the tests whose links may have words.
 var listed = Hosts{"*.corp.example", "wiki.example"}
 
-// neutralised are blocks as a publisher sends them, and as they are posted: each type of the list and all it can have.
+// neutralised are blocks as a publisher sends them, and as they are posted: each type of the list and all it
+// can have.
 var neutralised = []struct{ name, in, want string }{
 	{
 		"section with texts",

@@ -25,8 +25,8 @@ func entity(r rune) string {
 	return ""
 }
 
-// cutPlain keeps a text without markup within limit characters: what does not fit is cut off at the end and counted in a
-// notice. The result is valid UTF-8. The limit must leave room for the notice.
+// cutPlain keeps a text without markup within limit characters: what does not fit is cut off at the end and
+// counted in a notice. The result is valid UTF-8. The limit must leave room for the notice.
 func cutPlain(text string, limit int) string {
 	return cutUnits(text, limit, func(rest string) (string, int) {
 		r, size := utf8.DecodeRuneInString(rest)
@@ -34,7 +34,8 @@ func cutPlain(text string, limit int) string {
 	})
 }
 
-// CutTrusted keeps a text with trusted markup within limit characters. An entity or a <link> is kept whole or cut off.
+// CutTrusted keeps a text with trusted markup within limit characters. An entity or a <link> is kept whole or
+// cut off.
 func CutTrusted(text string, limit int) string {
 	return cutUnits(text, limit, func(rest string) (string, int) {
 		r, size := utf8.DecodeRuneInString(rest)
@@ -51,8 +52,8 @@ func CutTrusted(text string, limit int) string {
 	})
 }
 
-// unitLength returns the length in bytes of the unit at the start of rest that ends with the character end, or 1 if end
-// does not follow within most bytes: then the first character is an ordinary one.
+// unitLength returns the length in bytes of the unit at the start of rest that ends with the character end,
+// or 1 if end does not follow within most bytes: then the first character is an ordinary one.
 func unitLength(rest string, end byte, most int) int {
 	if i := strings.IndexByte(rest[:min(len(rest), most)], end); i > 0 {
 		return i + 1
@@ -60,8 +61,8 @@ func unitLength(rest string, end byte, most int) int {
 	return 1
 }
 
-// cutUnits copies a text unit by unit; next returns how to write the first unit of the rest and its length in bytes
-// in the rest. A unit is never split.
+// cutUnits copies a text unit by unit; next returns how to write the first unit of the rest and its length in
+// bytes in the rest. A unit is never split.
 func cutUnits(text string, limit int, next func(rest string) (string, int)) string {
 	var (
 		out    strings.Builder

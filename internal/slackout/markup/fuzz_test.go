@@ -13,7 +13,8 @@ import (
 	"notifier/test/kit"
 )
 
-// FuzzBlocks holds what is posted to what the package promises, with a checker that shares nothing with the rewriting.
+// FuzzBlocks holds what is posted to what the package promises, with a checker that shares nothing with the
+// rewriting.
 func FuzzBlocks(f *testing.F) {
 	for _, test := range neutralised {
 		f.Add(test.in)
@@ -116,8 +117,8 @@ func checkLink(t *testing.T, raw string, object map[string]any, hosts Hosts) {
 	}
 }
 
-// endOfTarget returns what has to be shown of a link: the end of its host, with the port, or the whole mail address. And the
-// host of a web link.
+// endOfTarget returns what has to be shown of a link: the end of its host, with the port, or the whole mail
+// address. And the host of a web link.
 func endOfTarget(t *testing.T, raw string) (end, host string) {
 	t.Helper()
 	u, err := neturl.Parse(raw)
@@ -153,7 +154,8 @@ func checkLabel(t *testing.T, text, end string) {
 	}
 }
 
-// checkInline wants the target behind the words, near enough to be seen, with nothing between that could push it out of sight.
+// checkInline wants the target behind the words, near enough to be seen, with nothing between that could push
+// it out of sight.
 func checkInline(t *testing.T, text, end string) {
 	t.Helper()
 	if !strings.HasSuffix(strings.TrimSuffix(text, ")"), end) || utf8.RuneCountInString(text) > 150 || strings.ContainsAny(text, "\n\r\u2800\u3164\u115f\u1160\uffa0") {

@@ -125,7 +125,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestTextsWithLinks: links to the hosts keep their words, in both kinds of markup; all others are shown as they are.
+// TestTextsWithLinks: links to the hosts keep their words, in both kinds of markup; all others are shown as
+// they are.
 func TestTextsWithLinks(t *testing.T) {
 	for in, want := range map[string]string{
 		"see <https://wiki.example/x?a&b|the & runbook>":      "see <https://wiki.example/x?a&amp;b|the &amp; runbook>",

@@ -13,7 +13,8 @@ func showButtonHost(hosts Hosts, button map[string]any) (map[string]any, error) 
 	return button, err
 }
 
-// showOptionHost does it for an option of an overflow menu. Slack wants a value in it: it is where the option goes.
+// showOptionHost does it for an option of an overflow menu. Slack wants a value in it: it is where the option
+// goes.
 func showOptionHost(hosts Hosts, option map[string]any) (map[string]any, error) {
 	l, err := linkIn(option, "url")
 	if err == nil && !hosts.match(l.host) {

@@ -14,9 +14,9 @@ const longestMarkup = 4096
 // markdownLink is [words](URL), without anything in the words that Markdown could read in another way.
 var markdownLink = regexp.MustCompile("^\\[([^][<>\\\\`\\n\\r]+)\\]\\(([^()\\s]+)\\)")
 
-// Text is a text in Slack's markup that has no effect beyond being shown: &, < and > are escaped, except around
-// links to these hosts, and what would reorder the text is removed. The result is valid UTF-8 of at most limit
-// characters, which must leave room for the notice that ends a text that was cut.
+// Text is a text in Slack's markup that has no effect beyond being shown: &, < and > are escaped, except
+// around links to these hosts, and what would reorder the text is removed. The result is valid UTF-8 of at
+// most limit characters, which must leave room for the notice that ends a text that was cut.
 func (h Hosts) Text(text string, limit int) string {
 	return cutUnits(term.Message(text), limit, func(rest string) (string, int) {
 		if rest[0] == '<' {
@@ -28,8 +28,8 @@ func (h Hosts) Text(text string, limit int) string {
 	})
 }
 
-// mrkdwnLink returns the link <URL|words> or <URL> at the start of rest if it goes to one of these hosts, and its length in
-// bytes in rest; else 0.
+// mrkdwnLink returns the link <URL|words> or <URL> at the start of rest if it goes to one of these hosts, and
+// its length in bytes in rest; else 0.
 func (h Hosts) mrkdwnLink(rest string) (string, int) {
 	size := unitLength(rest, '>', longestMarkup)
 	if len(h) == 0 || size == 1 {

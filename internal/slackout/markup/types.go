@@ -14,9 +14,9 @@ const (
 	maxConfirmLabel = 30
 )
 
-// The types and fields below are the list of what an event may use without AllowMarkup. docs/publishing.md has the same
-// list for people, and a test compares them. A type belongs here if all of it is known to be harmless once it is rewritten:
-// with what Slack adds later an event is rejected until somebody has looked.
+// The types and fields below are the list of what an event may use without AllowMarkup. docs/publishing.md
+// has the same list for people, and a test compares them. A type belongs here if all of it is known to be
+// harmless once it is rewritten: with what Slack adds later an event is rejected until somebody has looked.
 
 // plainText and mrkdwn are text objects.
 func plainText(limit int) object {
@@ -44,14 +44,30 @@ var imageElement = object{fields{"image_url": linkURL, "alt_text": words(maxImag
 
 var (
 	confirm = plain(object{fields: fields{
-		"title": label(maxConfirmTitle), "text": text(maxConfirmText), "confirm": label(maxConfirmLabel), "deny": label(maxConfirmLabel), "style": name,
+		"title": label(
+			maxConfirmTitle,
+		),
+		"text":    text(maxConfirmText),
+		"confirm": label(maxConfirmLabel),
+		"deny":    label(maxConfirmLabel),
+		"style":   name,
 	}})
-	// A click also reports the publisher's action_id and value to the app that owns the token. They are left out, so that no
-	// event can use the app's own buttons with the rights of whoever clicks.
-	button = object{fields{
-		"text": label(maxButtonText), "url": linkURL, "style": name, "confirm": confirm, "accessibility_label": words(maxButtonText),
-		"action_id": omitted, "value": omitted,
-	}, showButtonHost}
+	// A click also reports the publisher's action_id and value to the app that owns the token. They are left
+	// out, so that no event can use the app's own buttons with the rights of whoever clicks.
+	button = object{
+		fields{
+			"text": label(
+				maxButtonText,
+			),
+			"url":                 linkURL,
+			"style":               name,
+			"confirm":             confirm,
+			"accessibility_label": words(maxButtonText),
+			"action_id":           omitted,
+			"value":               omitted,
+		},
+		showButtonHost,
+	}
 	option = object{fields{
 		"text": label(maxButtonText), "description": label(maxButtonText), "url": linkURL, "value": omitted,
 	}, showOptionHost}
@@ -60,17 +76,36 @@ var (
 
 // style is the style of a piece of rich text.
 var style = plain(object{fields: fields{
-	"bold": flag, "italic": flag, "strike": flag, "code": flag, "underline": flag, "highlight": flag, "client_highlight": flag, "unlink": flag,
+	"bold":             flag,
+	"italic":           flag,
+	"strike":           flag,
+	"code":             flag,
+	"underline":        flag,
+	"highlight":        flag,
+	"client_highlight": flag,
+	"unlink":           flag,
 }})
 
 // richPieces are what a line of rich text consists of. What can ping becomes text.
 var richPieces = types{
-	"text":      {fields: fields{"text": words(maxMarkdownText), "style": style}},
-	"emoji":     {fields: fields{"name": name, "unicode": name, "skin_tone": number, "style": style}},
-	"color":     {fields: fields{"value": name, "style": style}},
-	"channel":   {fields: fields{"channel_id": name, "style": style}},
-	"date":      {fields: fields{"timestamp": number, "format": words(maxTextObject), "timezone": name, "fallback": words(maxTextObject), "url": omitted, "style": style}},
-	"link":      {fields{"url": linkURL, "text": words(maxTextObject), "style": style, "unsafe": omitted}, showLinkHost},
+	"text":    {fields: fields{"text": words(maxMarkdownText), "style": style}},
+	"emoji":   {fields: fields{"name": name, "unicode": name, "skin_tone": number, "style": style}},
+	"color":   {fields: fields{"value": name, "style": style}},
+	"channel": {fields: fields{"channel_id": name, "style": style}},
+	"date": {
+		fields: fields{
+			"timestamp": number,
+			"format":    words(maxTextObject),
+			"timezone":  name,
+			"fallback":  words(maxTextObject),
+			"url":       omitted,
+			"style":     style,
+		},
+	},
+	"link": {
+		fields{"url": linkURL, "text": words(maxTextObject), "style": style, "unsafe": omitted},
+		showLinkHost,
+	},
 	"broadcast": {fields{"range": name, "style": style}, asText("range")},
 	"user":      {fields{"user_id": name, "style": style}, asText("user_id")},
 	"usergroup": {fields{"usergroup_id": name, "style": style}, asText("usergroup_id")},
@@ -80,11 +115,19 @@ var richPieces = types{
 var (
 	richLine  = fields{"elements": listOf(oneOf(richPieces)), "border": number}
 	richParts = types{
-		"rich_text_section":      {fields: richLine},
-		"rich_text_quote":        {fields: richLine},
-		"rich_text_preformatted": {fields: fields{"elements": listOf(oneOf(richPieces)), "border": number, "language": name}},
+		"rich_text_section": {fields: richLine},
+		"rich_text_quote":   {fields: richLine},
+		"rich_text_preformatted": {
+			fields: fields{"elements": listOf(oneOf(richPieces)), "border": number, "language": name},
+		},
 		"rich_text_list": {fields: fields{
-			"elements": listOf(oneOf(types{"rich_text_section": {fields: richLine}})), "style": name, "indent": number, "offset": number, "border": number,
+			"elements": listOf(
+				oneOf(types{"rich_text_section": {fields: richLine}}),
+			),
+			"style":  name,
+			"indent": number,
+			"offset": number,
+			"border": number,
 		}},
 	}
 	richText = object{fields: fields{"elements": listOf(oneOf(richParts)), "block_id": omitted}}
@@ -98,10 +141,20 @@ var cells = types{
 }
 
 var blockTypes = types{
-	"actions": {fields: fields{"elements": listOf(oneOf(types{"button": button, "overflow": overflow})), "block_id": omitted}},
-	"alert":   {fields: fields{"text": text(maxTextObject), "level": name, "block_id": omitted}},
+	"actions": {
+		fields: fields{
+			"elements": listOf(oneOf(types{"button": button, "overflow": overflow})),
+			"block_id": omitted,
+		},
+	},
+	"alert": {fields: fields{"text": text(maxTextObject), "level": name, "block_id": omitted}},
 	"context": {fields: fields{
-		"elements": listOf(oneOf(types{"plain_text": plainText(maxTextObject), "mrkdwn": mrkdwn(maxTextObject), "image": imageElement})), "block_id": omitted,
+		"elements": listOf(
+			oneOf(
+				types{"plain_text": plainText(maxTextObject), "mrkdwn": mrkdwn(maxTextObject), "image": imageElement},
+			),
+		),
+		"block_id": omitted,
 	}},
 	"divider": {fields: fields{"block_id": omitted}},
 	"header":  {fields: fields{"text": label(maxHeaderText), "level": number, "block_id": omitted}},

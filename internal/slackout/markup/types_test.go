@@ -13,7 +13,8 @@ import (
 	"notifier/test/kit"
 )
 
-// list is each type with its fields, in alphabetical order. A type that occurs in several places has the fields of all.
+// list is each type with its fields, in alphabetical order. A type that occurs in several places has the
+// fields of all.
 func list() map[string][]string {
 	all := map[string][]string{}
 	for _, known := range []types{blockTypes, richParts, richPieces, cells, {

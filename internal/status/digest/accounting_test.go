@@ -63,7 +63,8 @@ func (p *wild) UpdateText(ctx context.Context, channel, ts, text string) error {
 	return after
 }
 
-// Whatever fails and whoever dies, in whatever order: no drop is reported twice, and each is reported or logged as in doubt.
+// Whatever fails and whoever dies, in whatever order: no drop is reported twice, and each is reported or
+// logged as in doubt.
 func TestAccounting(t *testing.T) {
 	for _, webhook := range []bool{false, true} {
 		t.Run(fmt.Sprintf("webhook %t", webhook), func(t *testing.T) {
@@ -83,7 +84,8 @@ func TestAccounting(t *testing.T) {
 	}
 }
 
-// dropWildly has three replicas report drops while everything fails now and then, and gives how many there were.
+// dropWildly has three replicas report drops while everything fails now and then, and gives how many there
+// were.
 func dropWildly(w *world, webhook bool, seed uint64) (dropped int) {
 	w.t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))

@@ -136,7 +136,11 @@ func (d *Digest) edit(
 		}
 		err = nil
 	}
-	d.answered(ctx, a, ratelimit.Answer{}) // a 429 too: edits have a limit of their own, which is not about posts
+	d.answered(
+		ctx,
+		a,
+		ratelimit.Answer{},
+	) // a 429 too: edits have a limit of their own, which is not about posts
 	if err == nil {
 		return d.reported(ctx, a, whole)
 	}

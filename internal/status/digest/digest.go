@@ -20,8 +20,9 @@ import (
 const (
 	MaxInterval = 24 * time.Hour // of Config.Interval
 
-	longestPoll    = 30 * time.Second // between two checks for drops to report
-	firstBackoff   = time.Second      // after the first failure; doubled with each further one, up to longestBackoff
+	longestPoll = 30 * time.Second // between two checks for drops to report
+	// after the first failure; doubled with each further one, up to longestBackoff
+	firstBackoff   = time.Second
 	longestBackoff = 5 * time.Minute
 	callTimeout    = 2 * time.Second // for one call of Redis
 )
@@ -60,8 +61,9 @@ type Config struct {
 	InForce func() []steering.Order
 
 	Timeout time.Duration // for one attempt of the Publisher
-	Lease   time.Duration // how long an attempt may take before its replica counts as dead; 0: twice Timeout plus 10 s
-	Log     *zap.Logger
+	// how long an attempt may take before its replica counts as dead; 0: twice Timeout plus 10 s
+	Lease time.Duration
+	Log   *zap.Logger
 }
 
 // Digest posts digests, in turn with those of other replicas. Run may be called by one goroutine only.
@@ -79,7 +81,11 @@ func New(config Config) (*Digest, error) {
 		return nil, err
 	}
 	if config.Interval < time.Millisecond || config.Interval > MaxInterval {
-		return nil, fmt.Errorf("digest interval %s, expected 1ms to %s", config.Interval, term.ShortDuration(MaxInterval))
+		return nil, fmt.Errorf(
+			"digest interval %s, expected 1ms to %s",
+			config.Interval,
+			term.ShortDuration(MaxInterval),
+		)
 	}
 	if config.Lease <= 0 {
 		config.Lease = 2*config.Timeout + 10*time.Second

@@ -29,7 +29,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Of many replicas one posts, at most once in an interval, and the total that is reported is what was dropped.
+// Of many replicas one posts, at most once in an interval, and the total that is reported is what was
+// dropped.
 func TestOneReplicaPostsInAnInterval(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		var digests []*Digest
@@ -50,7 +51,8 @@ func TestOneReplicaPostsInAnInterval(t *testing.T) {
 		}
 		messages := w.slack.Messages()
 		for i, m := range messages[1:] {
-			if apart := m.Time.Sub(messages[i].Time); apart < interval-time.Millisecond { // the clocks of two processes
+			// the clocks of two processes
+			if apart := m.Time.Sub(messages[i].Time); apart < interval-time.Millisecond {
 				t.Errorf("messages %d and %d are %s apart, want %s", i+1, i+2, apart, interval)
 			}
 		}

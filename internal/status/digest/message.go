@@ -58,8 +58,8 @@ func decodeMessage(text string) (message, error) {
 	return m, nil
 }
 
-// merge adds up drops. At most stats.MaxCategories categories keep their names; the rest count as stats.OtherCategory, as they do
-// in Redis.
+// merge adds up drops. At most stats.MaxCategories categories keep their names; the rest count as
+// stats.OtherCategory, as they do in Redis.
 func merge(old, more []stats.Drop) []stats.Drop {
 	known := map[string]bool{stats.OtherCategory: true}
 	at := map[stats.Drop]int{}

@@ -68,7 +68,8 @@ func (w *world) expectNoProbe(limiter *ratelimit.Limiter) {
 	}
 }
 
-// A permit that is the probe after a pause holds all replicas back until its end is reported, for as long as a post may take.
+// A permit that is the probe after a pause holds all replicas back until its end is reported, for as long as
+// a post may take.
 func TestAPermitThatIsNotUsedIsGivenBack(t *testing.T) {
 	for name, change := range map[string]func(w *world, config *Config, limiter *ratelimit.Limiter){
 		"the lease is lost": func(w *world, config *Config, _ *ratelimit.Limiter) {
@@ -103,8 +104,8 @@ func TestAPermitThatIsNotUsedIsGivenBack(t *testing.T) {
 	}
 }
 
-// A replica that is slow to ask for its permit gets one for a post that another has made meanwhile. While the ID of the channel is
-// unknown, all others would wait for the end of that post.
+// A replica that is slow to ask for its permit gets one for a post that another has made meanwhile. While the
+// ID of the channel is unknown, all others would wait for the end of that post.
 func TestAPermitForAPostThatAnotherHasMadeIsGivenBack(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		w.drop("category", "errors", 5)

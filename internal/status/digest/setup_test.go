@@ -76,7 +76,8 @@ func newWorld(t testing.TB, url string) *world {
 
 func (w *world) poster(webhook bool) *slackout.Poster {
 	w.t.Helper()
-	config := slackout.Config{Timeout: 4 * time.Second} // a busy machine takes its time, and a post that takes longer is in doubt
+	// a busy machine takes its time, and a post that takes longer is in doubt
+	config := slackout.Config{Timeout: 4 * time.Second}
 	if webhook {
 		config.WebhookURL = w.slack.WebhookURL()
 	} else {
@@ -163,7 +164,8 @@ func (w *world) drop(reason, category string, n int) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
-	recorder := w.recorder("dropper", func(stats.Flushed) { cancel() }) // its last flush alone may come too late, and is not repeated
+	// its last flush alone may come too late, and is not repeated
+	recorder := w.recorder("dropper", func(stats.Flushed) { cancel() })
 	now := time.Now()
 	for range n {
 		recorder.Observe("dropped", reason, category, "", 1, now)

@@ -6,8 +6,9 @@ import (
 	"notifier/internal/status/stats"
 )
 
-// blame says who has caused what was not sent of a category. Sources are counted by tens of minutes, and for an hour, and a digest is
-// about any time: so it names only who has caused most of it for certain, or says that it knows the last hour alone.
+// blame says who has caused what was not sent of a category. Sources are counted by tens of minutes, and for
+// an hour, and a digest is about any time: so it names only who has caused most of it for certain, or says
+// that it knows the last hour alone.
 type blame struct {
 	slots []stats.SourceSlot // the oldest first; empty: nothing is known
 	since time.Time          // when the time begins that the digest is about
@@ -16,7 +17,8 @@ type blame struct {
 // hour is how many of the slots are the last hour.
 const hour = 6
 
-// mostOf is "most from https://ci.example/job1", of the n events of a category that the digest reports; empty: that is not known.
+// mostOf is "most from https://ci.example/job1", of the n events of a category that the digest reports;
+// empty: that is not known.
 func (b blame) mostOf(category string, n int64) string {
 	var slots []stats.SourceSlot
 	for _, slot := range b.slots {

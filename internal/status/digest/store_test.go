@@ -39,7 +39,8 @@ func TestEveryCallMayBeMadeTwice(t *testing.T) {
 		if n := w.redis.HGet(ctx, w.keys.Pending(), "category 10/30m errors").Val(); n != "2" {
 			t.Errorf("%s drops are pending, want 2", n)
 		}
-		for _, token := range []string{"token", "another"} { // a request from before, and one of a replica without the lease
+		// a request from before, and one of a replica without the lease
+		for _, token := range []string{"token", "another"} {
 			if begun, err := d.store.begin(ctx, token, time.Minute, read); err != nil || begun {
 				t.Errorf("begin of %s: %t, %v", token, begun, err)
 			}

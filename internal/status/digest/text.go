@@ -29,8 +29,8 @@ type group struct {
 	drops    []stats.Drop
 }
 
-// text returns the message: what was dropped in a period, by whom as far as that is known, and the sentence free about the next slot,
-// which may be empty.
+// text returns the message: what was dropped in a period, by whom as far as that is known, and the sentence
+// free about the next slot, which may be empty.
 func text(period time.Duration, drops []stats.Drop, free string, who blame) string {
 	groups, other := grouped(drops)
 	n := total(drops)
@@ -50,14 +50,21 @@ func text(period time.Duration, drops []stats.Drop, free string, who blame) stri
 	if rest := restText(groups[len(parts):], other, len(parts) > 0); rest != "" {
 		parts = append(parts, rest)
 	}
-	sentence := fmt.Sprintf("In the last %s %s %s not sent: %s.", periodText(period), term.Count(n, "event"), were, term.List(parts))
+	sentence := fmt.Sprintf(
+		"In the last %s %s %s not sent: %s.",
+		periodText(period),
+		term.Count(n, "event"),
+		were,
+		term.List(parts),
+	)
 	if free != "" {
 		sentence += " " + free
 	}
 	return sentence
 }
 
-// grouped groups the drops by category, the largest group first; other counts those of categories without a name.
+// grouped groups the drops by category, the largest group first; other counts those of categories without a
+// name.
 func grouped(drops []stats.Drop) (groups []group, other int64) {
 	byCategory := map[string]*group{}
 	for _, drop := range drops {
@@ -75,7 +82,11 @@ func grouped(drops []stats.Drop) (groups []group, other int64) {
 	}
 	for _, g := range byCategory {
 		slices.SortFunc(g.drops, func(a, b stats.Drop) int {
-			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Limit, b.Limit))
+			return cmp.Or(
+				cmp.Compare(b.Count, a.Count),
+				cmp.Compare(a.Reason, b.Reason),
+				cmp.Compare(a.Limit, b.Limit),
+			)
 		})
 		groups = append(groups, *g)
 	}
@@ -85,8 +96,8 @@ func grouped(drops []stats.Drop) (groups []group, other int64) {
 	return groups, other
 }
 
-// text is "380 of errors (its limit 10/30m)", or with several limits "380 of errors (370 by its limit 10/30m, 10 by the global
-// limit 100/30m)", and who has caused them after that.
+// text is "380 of errors (its limit 10/30m)", or with several limits "380 of errors (370 by its limit 10/30m,
+// 10 by the global limit 100/30m)", and who has caused them after that.
 func (g group) text(who string) string {
 	limits := make([]string, len(g.drops))
 	for i, drop := range g.drops {
@@ -121,7 +132,8 @@ func limitText(drop stats.Drop) string {
 	return name + " " + escape(drop.Limit)
 }
 
-// restText summarises the categories that are not named. How many of them stats.OtherCategory stands for is unknown.
+// restText summarises the categories that are not named. How many of them stats.OtherCategory stands for is
+// unknown.
 func restText(groups []group, other int64, more bool) string {
 	if len(groups) == 0 && other == 0 {
 		return ""
@@ -142,8 +154,8 @@ func restText(groups []group, other int64, more bool) string {
 	return fmt.Sprintf("%d of %s", n, whose)
 }
 
-// periodText is a time in words, rounded to what a reader cares about, as it follows "In the last": 40 seconds, 52 minutes, hour, 3
-// hours and 20 minutes.
+// periodText is a time in words, rounded to what a reader cares about, as it follows "In the last": 40
+// seconds, 52 minutes, hour, 3 hours and 20 minutes.
 func periodText(d time.Duration) string {
 	d = max(time.Second, d.Round(time.Second))
 	if d < time.Minute {
@@ -168,8 +180,8 @@ func unitText(n int, unit string) string {
 	return term.Count(n, unit)
 }
 
-// freeText is the sentence about when the global limit has room again, in each reader's own time zone. Slack shows whole
-// minutes, so the time is rounded up: at 14:32 there is room.
+// freeText is the sentence about when the global limit has room again, in each reader's own time zone. Slack
+// shows whole minutes, so the time is rounded up: at 14:32 there is room.
 func freeText(now time.Time, wait time.Duration) string {
 	if wait <= 0 {
 		return "The global limit has room now."

@@ -92,8 +92,9 @@ func TestTextIsBounded(t *testing.T) {
 func TestFreeText(t *testing.T) {
 	now := time.Date(2026, 11, 20, 14, 30, 10, 0, time.UTC)
 	for wait, want := range map[time.Duration]string{
-		0:                "The global limit has room now.",
-		80 * time.Second: "Next free global slot: <!date^1795185120^{time}|14:32 UTC>.", // 14:31:30, which Slack would show as 14:31
+		0: "The global limit has room now.",
+		// 14:31:30, which Slack would show as 14:31
+		80 * time.Second: "Next free global slot: <!date^1795185120^{time}|14:32 UTC>.",
 		50 * time.Second: "Next free global slot: <!date^1795185060^{time}|14:31 UTC>.",
 		24 * time.Hour:   "Next free global slot: <!date^1795271460^{date_short_pretty} at {time}|2026-11-21 14:31 UTC>.",
 	} {

@@ -35,13 +35,15 @@ func (w *world) event(name string) ratelimit.Post {
 	return ratelimit.Post{Channel: w.config.Channel, Name: name, Longest: time.Second}
 }
 
-// The digest waits for its channel's pace without the lease, and is the first that has a turn then, before events.
+// The digest waits for its channel's pace without the lease, and is the first that has a turn then, before
+// events.
 func TestTheDigestTakesTheNextTurnOfItsChannel(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		limiter := w.paced("2/30m", 2)
 		w.drop("category", "errors", 5)
 		w.old()
-		for _, d := range []*Digest{w.digest(false, nil), w.digest(false, nil)} { // and all replicas one turn together
+		// and all replicas one turn together
+		for _, d := range []*Digest{w.digest(false, nil), w.digest(false, nil)} {
 			if wait := d.turn(t.Context()); wait != longestPoll || w.slack.Requests() != 0 {
 				t.Errorf("waits %s, %d requests; expected to wait for the pace", wait, w.slack.Requests())
 			}

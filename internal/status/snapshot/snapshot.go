@@ -1,4 +1,5 @@
-// Package snapshot reads something that costs another service work, once for all who ask for it at about the same time.
+// Package snapshot reads something that costs another service work, once for all who ask for it at about the
+// same time.
 //
 // It knows how old a result may be, how often is read, and who waits for whom. It does not know what is read.
 package snapshot
@@ -17,34 +18,37 @@ type Snapshot[T any] struct {
 	fresh, timeout time.Duration
 	pause          time.Duration // between the beginnings of two reads; only where fresh is 0
 
-	turn         chan struct{} // has room for one: who is in it reads or looks; callers that arrive during a read get its result
-	begun, ended time.Time     // of the last read; zero: there was none
+	// has room for one: who is in it reads or looks; callers that arrive during a read get its result
+	turn         chan struct{}
+	begun, ended time.Time // of the last read; zero: there was none
 	value        T
 	err          error
 }
 
-// New returns a Snapshot without a result. read is called when a caller finds no result whose read began less than fresh ago,
-// by one goroutine at a time, with a context that ends after timeout.
+// New returns a Snapshot without a result. read is called when a caller finds no result whose read began less
+// than fresh ago, by one goroutine at a time, with a context that ends after timeout.
 func New[T any](fresh, timeout time.Duration, read func(ctx context.Context) (T, error)) *Snapshot[T] {
 	return &Snapshot[T]{read: read, fresh: fresh, timeout: timeout, turn: make(chan struct{}, 1)}
 }
 
-// NewShared returns a Snapshot that keeps no result: a caller gets that of a read that began after it asked, together with
-// all others who had asked by then. Two reads begin pause after one another or later. The rest is as with New.
+// NewShared returns a Snapshot that keeps no result: a caller gets that of a read that began after it asked,
+// together with all others who had asked by then. Two reads begin pause after one another or later. The rest
+// is as with New.
 func NewShared[T any](pause, timeout time.Duration, read func(ctx context.Context) (T, error)) *Snapshot[T] {
 	s := New(0, timeout, read)
 	s.pause = pause
 	return s
 }
 
-// Get returns the last result, or reads again if that is too old, and how long ago its read began. The error is that of the
-// read; it counts for a second. A result serves all callers that wait for it, so ctx must not end with one of them.
+// Get returns the last result, or reads again if that is too old, and how long ago its read began. The error
+// is that of the read; it counts for a second. A result serves all callers that wait for it, so ctx must not
+// end with one of them.
 func (s *Snapshot[T]) Get(ctx context.Context) (value T, age time.Duration, err error) {
 	return s.GetFor(context.Background(), ctx)
 }
 
-// GetFor is Get for a caller that does not wait for others when its own context has ended; then the error is that of the
-// context. A read that it has begun goes on, because others wait for it.
+// GetFor is Get for a caller that does not wait for others when its own context has ended; then the error is
+// that of the context. A read that it has begun goes on, because others wait for it.
 func (s *Snapshot[T]) GetFor(caller, ctx context.Context) (value T, age time.Duration, err error) {
 	asked := time.Now()
 	select {

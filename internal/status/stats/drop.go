@@ -9,8 +9,8 @@ import (
 	"notifier/internal/outcome"
 )
 
-// limitReasons are the reasons of the drops that the digest counts, those of mutes included: duplicates and expired events are not
-// missing from Slack, and dead ones are kept in the dead-letter stream.
+// limitReasons are the reasons of the drops that the digest counts, those of mutes included: duplicates and
+// expired events are not missing from Slack, and dead ones are kept in the dead-letter stream.
 var limitReasons = append(outcome.LimitReasons(), outcome.Muted)
 
 // Drop is how many events of a category one limit has refused.
@@ -24,7 +24,8 @@ type Drop struct {
 // unknownLimit replaces a limit without a text.
 const unknownLimit = "-"
 
-// dropPrefix is the part before the category in a field of the pending drops. Neither reason nor limit has a space.
+// dropPrefix is the part before the category in a field of the pending drops. Neither reason nor limit has a
+// space.
 func dropPrefix(reason, limit string) string {
 	if limit == "" || strings.ContainsAny(limit, " \t\r\n") {
 		limit = unknownLimit

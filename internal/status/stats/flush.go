@@ -19,19 +19,20 @@ const (
 	pruneEvery = 30 * time.Second // how often each replica removes the heartbeats of replicas that have ended
 )
 
-// batch is what one call of the script counts. It is repeated unchanged until there is a reply, and its number lets the
-// script detect a repetition.
+// batch is what one call of the script counts. It is repeated unchanged until there is a reply, and its
+// number lets the script detect a repetition.
 type batch struct {
-	number  int64
-	minute  int64
-	counts  []any // for each row: prefix of the field, category, count
-	sent    []any // for each row: category, microsecond
-	drops   []any // as counts
-	sources []any // of the ten minutes of that minute; for each row: what became of events, category, source, count
+	number int64
+	minute int64
+	counts []any // for each row: prefix of the field, category, count
+	sent   []any // for each row: category, microsecond
+	drops  []any // as counts
+	// of the ten minutes of that minute; for each row: what became of events, category, source, count
+	sources []any
 }
 
-// Run flushes the counts until ctx ends, then once more, which takes two seconds at most, and removes the heartbeat. It
-// logs when Redis is unavailable, and continues.
+// Run flushes the counts until ctx ends, then once more, which takes two seconds at most, and removes the
+// heartbeat. It logs when Redis is unavailable, and continues.
 func (r *Recorder) Run(ctx context.Context) {
 	ticker := time.NewTicker(r.config.Every)
 	defer ticker.Stop()
@@ -81,8 +82,8 @@ func (r *Recorder) takeDiscarded() int64 {
 	return n
 }
 
-// take makes a batch of the oldest minute that has counts, and resets them to 0. A batch without counts means that there
-// is no such minute. Minutes that are over are removed.
+// take makes a batch of the oldest minute that has counts, and resets them to 0. A batch without counts means
+// that there is no such minute. Minutes that are over are removed.
 func (r *Recorder) take() *batch {
 	r.number++
 	b := &batch{number: r.number}
@@ -151,8 +152,15 @@ func (r *Recorder) send(ctx context.Context, b *batch, last bool) error {
 	arguments = append(append(arguments, len(b.sent)/2), b.sent...)
 	arguments = append(append(arguments, len(b.drops)/3), b.drops...)
 	arguments = append(append(arguments, len(b.sources)/4), b.sources...)
-	keys := []string{r.keys.flushed(r.run), r.keys.replicas(), r.keys.lastSent(), r.keys.Pending(), r.keys.counts(b.minute),
-		r.keys.Steering(), r.keys.sources(b.minute / slotMinutes)}
+	keys := []string{
+		r.keys.flushed(r.run),
+		r.keys.replicas(),
+		r.keys.lastSent(),
+		r.keys.Pending(),
+		r.keys.counts(b.minute),
+		r.keys.Steering(),
+		r.keys.sources(b.minute / slotMinutes),
+	}
 
 	reply, err := r.flush.Run(ctx, r.config.Redis, keys, arguments...).Slice()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 const (
 	// gone is the age at which a heartbeat no longer counts: its replica has ended.
 	gone = time.Minute
-	// silent is the age at which its replica has missed five heartbeats: it has ended, hangs or is cut off. Fewer
-	// can be missed when NATS or Redis is slow.
+	// silent is the age at which its replica has missed five heartbeats: it has ended, hangs or is cut off.
+	// Fewer can be missed when NATS or Redis is slow.
 	silent = 5 * time.Second
 )
 
@@ -58,25 +58,30 @@ const (
 
 // Stream is how full a stream of NATS is.
 type Stream struct {
-	Name        string    `json:"stream"`
-	Used        float64   `json:"used_ratio"`      // of the bound that it is nearest to, from 0 to 1; 0 where it has none, or where that is not known
-	Bound       string    `json:"bound,omitempty"` // which one: bytes or messages; empty: it has none, or that is not known
-	Bytes       uint64    `json:"bytes"`
-	MaxBytes    int64     `json:"max_bytes,omitempty"` // 0: any number
-	Messages    uint64    `json:"messages"`
-	MaxMessages int64     `json:"max_messages,omitempty"` // 0: any number
-	DiscardsOld bool      `json:"discards_old"`           // a full one deletes its oldest messages, else it refuses new ones
-	Seen        time.Time `json:"seen"`                   // when it was looked up, by the clock of the replica
-	Unknown     string    `json:"unknown,omitempty"`      // why nothing of this is known; empty: it is
+	Name string `json:"stream"`
+	// of the bound that it is nearest to, from 0 to 1; 0 where it has none, or where that is not known
+	Used float64 `json:"used_ratio"`
+	// which one: bytes or messages; empty: it has none, or that is not known
+	Bound       string `json:"bound,omitempty"`
+	Bytes       uint64 `json:"bytes"`
+	MaxBytes    int64  `json:"max_bytes,omitempty"` // 0: any number
+	Messages    uint64 `json:"messages"`
+	MaxMessages int64  `json:"max_messages,omitempty"` // 0: any number
+	// a full one deletes its oldest messages, else it refuses new ones
+	DiscardsOld bool      `json:"discards_old"`
+	Seen        time.Time `json:"seen"`              // when it was looked up, by the clock of the replica
+	Unknown     string    `json:"unknown,omitempty"` // why nothing of this is known; empty: it is
 }
 
 // Wait is something that a replica waits for, in the same words as in its log.
 type Wait struct {
-	For     string    `json:"for"`
-	Channel string    `json:"channel,omitempty"` // the Slack channel that takes no posts; empty: it concerns all events
-	Reason  string    `json:"reason"`
-	Kind    string    `json:"kind,omitempty"` // of the trouble with Redis, see TroubleKind; empty: it waits for something else
-	Since   time.Time `json:"since,omitzero"`
+	For string `json:"for"`
+	// the Slack channel that takes no posts; empty: it concerns all events
+	Channel string `json:"channel,omitempty"`
+	Reason  string `json:"reason"`
+	// of the trouble with Redis, see TroubleKind; empty: it waits for something else
+	Kind  string    `json:"kind,omitempty"`
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Text is the reason for people, with the channel that it is about: "#alerts: Slack asked to wait 12 s".
@@ -98,11 +103,12 @@ type Unposted struct {
 
 // Failing is an event that is tried again and again.
 type Failing struct {
-	Channel  string    `json:"channel"` // as in Wait
-	Category string    `json:"category"`
-	EventID  string    `json:"event_id"`
-	Error    string    `json:"error"`         // Slack's code at its last post
-	Next     time.Time `json:"next,omitzero"` // of its next post, at the earliest; zero: when its channel takes posts
+	Channel  string `json:"channel"` // as in Wait
+	Category string `json:"category"`
+	EventID  string `json:"event_id"`
+	Error    string `json:"error"` // Slack's code at its last post
+	// of its next post, at the earliest; zero: when its channel takes posts
+	Next time.Time `json:"next,omitzero"`
 }
 
 // waitDeadLetter is the Wait.For with which only dead events wait.
@@ -161,27 +167,34 @@ func Running(replicas []Replica) []Replica {
 type Replica struct {
 	ID   string    `json:"id"`
 	Seen time.Time `json:"seen"` // its last heartbeat, by the clock of Redis
-	// Silent: it has missed heartbeats. Who runs is decided here alone. Such a replica is not ready, and nothing else
-	// of what it did then is known.
+	// Silent: it has missed heartbeats. Who runs is decided here alone. Such a replica is not ready, and nothing
+	// else of what it did then is known.
 	Silent bool `json:"silent,omitempty"`
 	Heartbeat
 }
 
-// decodeReplicas decodes the hash of heartbeats as it was at the time now, without those older than a minute, sorted by
-// id.
+// decodeReplicas decodes the hash of heartbeats as it was at the time now, without those older than a minute,
+// sorted by id.
 func decodeReplicas(key string, fields map[string]string, now time.Time) ([]Replica, error) {
 	replicas := make([]Replica, 0, len(fields))
 	for id, value := range fields {
 		seen, content, found := strings.Cut(value, " ")
 		micros, err := strconv.ParseInt(seen, 10, 64)
 		if !found || err != nil {
-			return nil, fmt.Errorf("redis: %s: replica %q has %.60q, expected a time in microseconds and a heartbeat", key, id, value)
+			return nil, fmt.Errorf(
+				"redis: %s: replica %q has %.60q, expected a time in microseconds and a heartbeat",
+				key,
+				id,
+				value,
+			)
 		}
 		replica := Replica{ID: id, Seen: time.UnixMicro(micros).UTC()}
 		if now.Sub(replica.Seen) >= gone {
 			continue
 		}
-		if replica.Seen.After(now) { // it was written before the clock was set back; it must not make the others look old
+		if replica.Seen.After(
+			now,
+		) { // it was written before the clock was set back; it must not make the others look old
 			replica.Seen = now
 		}
 		if err := json.Unmarshal([]byte(content), &replica.Heartbeat); err != nil {
@@ -189,7 +202,12 @@ func decodeReplicas(key string, fields map[string]string, now time.Time) ([]Repl
 		}
 		if replica.Silent = now.Sub(replica.Seen) >= silent; replica.Silent {
 			known := replica.Heartbeat
-			replica.Heartbeat = Heartbeat{Settings: known.Settings, Started: known.Started, Version: known.Version, Steering: known.Steering}
+			replica.Heartbeat = Heartbeat{
+				Settings: known.Settings,
+				Started:  known.Started,
+				Version:  known.Version,
+				Steering: known.Steering,
+			}
 		}
 		replicas = append(replicas, replica)
 	}

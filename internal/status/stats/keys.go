@@ -6,9 +6,10 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// Keys are the names of what is kept in Redis in addition to the limits, for this package and for the digest, which reads
-// and removes the drops that the Recorder counts. Package ratelimit has the names of its own keys: no script uses keys of
-// both. The prefix is the same, so that all keys of a namespace share a hash slot of a Cluster.
+// Keys are the names of what is kept in Redis in addition to the limits, for this package and for the digest,
+// which reads and removes the drops that the Recorder counts. Package ratelimit has the names of its own
+// keys: no script uses keys of both. The prefix is the same, so that all keys of a namespace share a hash
+// slot of a Cluster.
 //
 //	{notifier}:counts:<minute>   hash        outcome/reason/category -> events; minute: minutes since 1970
 //	{notifier}:sources:<slot>    hash        "sent, refused or else", category and source, with tabs between them -> events; slot:

@@ -21,8 +21,8 @@ type Hour struct {
 	Now time.Time // when it was read
 	// Minutes are 60, the oldest first; the last one is the current minute.
 	Minutes []Minute
-	// LastSent is when an event of each category was last sent, to about a second: within the last week, for the 100
-	// categories with the most recent times.
+	// LastSent is when an event of each category was last sent, to about a second: within the last week, for the
+	// 100 categories with the most recent times.
 	LastSent map[string]time.Time
 	Sources  []SourceSlot // of the last hour, the oldest first; the last one is not over
 }
@@ -94,11 +94,12 @@ func (r *Reader) time(ctx context.Context) (time.Time, error) {
 	return time.UnixMicro(micros).UTC(), nil
 }
 
-// writes is a script that says that it may write, and writes nothing: a server that takes no writes refuses to run it.
+// writes is a script that says that it may write, and writes nothing: a server that takes no writes refuses
+// to run it.
 const writes = "#!lua\nreturn 1"
 
-// Refuses is the error with which Redis refuses all writes at the moment, and so each decision: it is full, a replica, or waits for its
-// disk or its replicas. Nil: it takes writes, or that is not known.
+// Refuses is the error with which Redis refuses all writes at the moment, and so each decision: it is full, a
+// replica, or waits for its disk or its replicas. Nil: it takes writes, or that is not known.
 func (r *Reader) Refuses(ctx context.Context) error {
 	err := r.redis.Eval(ctx, writes, []string{r.keys.replicas()}).Err()
 	if err == nil || !RefusesWrites(TroubleKind(err.Error())) {
@@ -107,8 +108,8 @@ func (r *Reader) Refuses(ctx context.Context) error {
 	return err
 }
 
-// Hour reads the last hour, in two round trips. An error means that Redis is unavailable, or names a key whose content was
-// not written by a Recorder.
+// Hour reads the last hour, in two round trips. An error means that Redis is unavailable, or names a key
+// whose content was not written by a Recorder.
 func (r *Reader) Hour(ctx context.Context) (Hour, error) {
 	now, err := r.time(ctx)
 	if err != nil {
@@ -131,7 +132,10 @@ func (r *Reader) Hour(ctx context.Context) (Hour, error) {
 		if err != nil {
 			return Hour{}, err
 		}
-		hour.Minutes = append(hour.Minutes, Minute{Start: time.UnixMicro(number * microsPerMinute).UTC(), Counts: counts})
+		hour.Minutes = append(
+			hour.Minutes,
+			Minute{Start: time.UnixMicro(number * microsPerMinute).UTC(), Counts: counts},
+		)
 	}
 	if hour.Sources, err = sources(); err != nil {
 		return Hour{}, err
@@ -148,8 +152,8 @@ func (r *Reader) Hour(ctx context.Context) (Hour, error) {
 	return hour, nil
 }
 
-// Sources reads who has caused the events of the last hour and up to ten minutes more, the oldest ten minutes first. Errors are as for
-// Hour.
+// Sources reads who has caused the events of the last hour and up to ten minutes more, the oldest ten minutes
+// first. Errors are as for Hour.
 func (r *Reader) Sources(ctx context.Context) ([]SourceSlot, error) {
 	now, err := r.time(ctx)
 	if err != nil {
@@ -162,7 +166,12 @@ func (r *Reader) Sources(ctx context.Context) ([]SourceSlot, error) {
 }
 
 // askSources puts the commands for the last slots into a pipeline; read decodes the answers.
-func (r *Reader) askSources(ctx context.Context, pipe redis.Pipeliner, now time.Time, slots int64) (read func() ([]SourceSlot, error)) {
+func (r *Reader) askSources(
+	ctx context.Context,
+	pipe redis.Pipeliner,
+	now time.Time,
+	slots int64,
+) (read func() ([]SourceSlot, error)) {
 	first := now.UnixMicro()/microsPerSlot - slots + 1
 	hashes := make([]*redis.MapStringStringCmd, slots)
 	for i := range hashes {

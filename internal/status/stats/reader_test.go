@@ -12,7 +12,8 @@ import (
 	"notifier/test/kit"
 )
 
-// What a replica shows of itself is read back, beside replicas of v0.1.0, whose heartbeats have a fingerprint instead of settings.
+// What a replica shows of itself is read back, beside replicas of v0.1.0, whose heartbeats have a fingerprint
+// instead of settings.
 func TestReplicas(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		client, reader := s.client(t), s.reader(t)
@@ -77,8 +78,8 @@ func TestReplicasThatDied(t *testing.T) {
 	})
 }
 
-// A killed replica leaves its last heartbeat. It is silent once it has missed a few: what it held, waited for and
-// refused then says nothing of now, and it is not ready.
+// A killed replica leaves its last heartbeat. It is silent once it has missed a few: what it held, waited for
+// and refused then says nothing of now, and it is not ready.
 func TestASilentReplicaIsNotReady(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		const beat = `{"version":"v1","ready":true,"held":3,"waits":[{"for":"nats"}],"refused_channels":{"#a":"is_archived"},` +

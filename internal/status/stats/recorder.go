@@ -23,7 +23,8 @@ const (
 	OtherCategory = outcome.OtherCategories
 )
 
-// localMinutes is how many minutes of counts wait in memory while Redis is unavailable: as many as a Reader reads.
+// localMinutes is how many minutes of counts wait in memory while Redis is unavailable: as many as a Reader
+// reads.
 const localMinutes = minutesOfHour
 
 // Config of a Recorder.
@@ -32,23 +33,24 @@ type Config struct {
 	Namespace string // as for ratelimit.New
 	Replica   string // names this replica among those that run; not empty
 
-	// Heartbeat returns what Reader.Replicas reports about this replica. It is called at each flush, from one goroutine;
-	// nil: this replica is not reported.
+	// Heartbeat returns what Reader.Replicas reports about this replica. It is called at each flush, from one
+	// goroutine; nil: this replica is not reported.
 	Heartbeat func() Heartbeat
 
-	// Flushed is called after each flush with what it has brought back, from one goroutine; nil: nobody is interested.
+	// Flushed is called after each flush with what it has brought back, from one goroutine; nil: nobody is
+	// interested.
 	Flushed func(Flushed)
 
-	// Limit returns the text, such as 10/30m, of the limit that refuses events of a category for a reason. With it the
-	// drops are recorded for the digest; nil: the digest is off, and nothing would ever remove them.
+	// Limit returns the text, such as 10/30m, of the limit that refuses events of a category for a reason. With
+	// it the drops are recorded for the digest; nil: the digest is off, and nothing would ever remove them.
 	Limit func(reason, category string) string
 
 	Every time.Duration // between two flushes; 0: a second
 	Log   *zap.Logger   // nil: none
 }
 
-// Recorder counts the outcomes of events in this replica and adds them to the counts of all replicas. It is safe for
-// concurrent use.
+// Recorder counts the outcomes of events in this replica and adds them to the counts of all replicas. It is
+// safe for concurrent use.
 type Recorder struct {
 	config Config
 	keys   Keys
@@ -71,8 +73,8 @@ type Recorder struct {
 	nextPrune   time.Time
 }
 
-// minute is what was counted in one minute, by the clock of Redis, and not flushed yet. A flush keeps the tallies, so that
-// counting further events allocates nothing.
+// minute is what was counted in one minute, by the clock of Redis, and not flushed yet. A flush keeps the
+// tallies, so that counting further events allocates nothing.
 type minute struct {
 	number     int64 // minutes since 1970
 	categories map[string]*tally
@@ -143,8 +145,9 @@ func (r *Recorder) minute(number int64) *minute {
 	return m
 }
 
-// discardOldest discards the counts of the oldest minute, and returns the minute to count in. If the oldest one is the one
-// that was asked for, because an event is older than all minutes in memory, it is the oldest one that remains.
+// discardOldest discards the counts of the oldest minute, and returns the minute to count in. If the oldest
+// one is the one that was asked for, because an event is older than all minutes in memory, it is the oldest
+// one that remains.
 func (r *Recorder) discardOldest(asked *minute) *minute {
 	oldest := r.oldest()
 	delete(r.minutes, oldest.number)
@@ -177,7 +180,8 @@ func (m *minute) tally(category string) *tally {
 		return &m.other
 	}
 	t := &tally{}
-	m.categories[strings.Clone(category)] = t // the category may be a part of a larger string, which would stay in memory
+	// the category may be a part of a larger string, which would stay in memory
+	m.categories[strings.Clone(category)] = t
 	return t
 }
 

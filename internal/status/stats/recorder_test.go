@@ -13,7 +13,8 @@ import (
 	"notifier/test/kit"
 )
 
-// A publisher's category with our name for the others is counted under another name, and its limit is still its own.
+// A publisher's category with our name for the others is counted under another name, and its limit is still
+// its own.
 func TestNobodyCountsAsTheOthers(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		var asked []string

@@ -97,7 +97,8 @@ func run(t testing.TB, recorder *stats.Recorder) (stop func()) {
 	return stop
 }
 
-// lastHour reads the last hour's counts. A store that still works off what it was sent may need longer than one call may take.
+// lastHour reads the last hour's counts. A store that still works off what it was sent may need longer than
+// one call may take.
 func lastHour(t testing.TB, reader *stats.Reader) (hour stats.Hour) {
 	t.Helper()
 	kit.EventuallyNil(t, func() (err error) {

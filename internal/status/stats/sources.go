@@ -14,10 +14,12 @@ import (
 )
 
 const (
-	// MaxSources bounds the sources of a category that are counted by name in ten minutes: publishers choose them, too.
+	// MaxSources bounds the sources of a category that are counted by name in ten minutes: publishers choose
+	// them, too.
 	MaxSources = 8
 
-	// OtherSource replaces the sources past the first MaxSources. It is no publisher's: their _other is counted as __other.
+	// OtherSource replaces the sources past the first MaxSources. It is no publisher's: their _other is counted
+	// as __other.
 	OtherSource = outcome.OtherCategories
 
 	// Sources are counted together for so long. By minute there would be sixty hashes to read; by hour the
@@ -45,14 +47,16 @@ type SourceSlot struct {
 
 // SourceCount is how many events of a category one source has caused.
 type SourceCount struct {
-	Category string `json:"-"`       // as in Count; never OtherCategory
-	Source   string `json:"source"`  // as outcome.CategoryName returns it; empty: those that name none; OtherSource: those past the first
-	Sent     int64  `json:"sent"`    // of Total
-	Refused  int64  `json:"refused"` // of Total: dropped by a limit, or muted
-	Total    int64  `json:"total"`
+	Category string `json:"-"` // as in Count; never OtherCategory
+	// as outcome.CategoryName returns it; empty: those that name none; OtherSource: those past the first
+	Source  string `json:"source"`
+	Sent    int64  `json:"sent"`    // of Total
+	Refused int64  `json:"refused"` // of Total: dropped by a limit, or muted
+	Total   int64  `json:"total"`
 }
 
-// slot is what was counted by sources in ten minutes and not flushed yet. The names stay until the slot is over.
+// slot is what was counted by sources in ten minutes and not flushed yet. The names stay until the slot is
+// over.
 type slot struct{ categories map[string]*sourceTally }
 
 // sourceTally is what was counted of one category.
@@ -118,8 +122,8 @@ func (t *sourceTally) count(source string) *sourceCount {
 	return &t.sources[len(t.sources)-1]
 }
 
-// takeSources moves what was counted in the ten minutes of a minute into the batch, and removes the slots that no minute in memory
-// belongs to; r.mu is held.
+// takeSources moves what was counted in the ten minutes of a minute into the batch, and removes the slots
+// that no minute in memory belongs to; r.mu is held.
 func (r *Recorder) takeSources(b *batch) {
 	if s := r.slots[b.minute/slotMinutes]; s != nil && len(b.counts) > 0 {
 		for category, t := range s.categories {
@@ -149,7 +153,8 @@ func (r *Recorder) removeSlots() {
 	}
 }
 
-// sourceMark separates the parts of a field of Keys.sources. No category and no source of an event has it: it is a control character.
+// sourceMark separates the parts of a field of Keys.sources. No category and no source of an event has it: it
+// is a control character.
 const sourceMark = "\t"
 
 // decodeSources decodes the hash of one slot.
@@ -162,7 +167,11 @@ func decodeSources(key string, hash *redis.MapStringStringCmd) ([]SourceCount, e
 	for field, value := range fields {
 		parts := strings.Split(field, sourceMark)
 		if len(parts) != 3 || !slices.Contains(sourceKindNames[:], parts[0]) {
-			return nil, fmt.Errorf("redis: %s: field %.80q, expected what became of events, a category and a source", key, field)
+			return nil, fmt.Errorf(
+				"redis: %s: field %.80q, expected what became of events, a category and a source",
+				key,
+				field,
+			)
 		}
 		n, err := parseCount(value)
 		if err != nil {
@@ -187,8 +196,8 @@ func decodeSources(key string, hash *redis.MapStringStringCmd) ([]SourceCount, e
 	return counts, nil
 }
 
-// SumSources adds up slots, by category: the source with the most events that were refused first, and what stands for no source or
-// for several last.
+// SumSources adds up slots, by category: the source with the most events that were refused first, and what
+// stands for no source or for several last.
 func SumSources(slots []SourceSlot) map[string][]SourceCount {
 	byCategory := map[string][]SourceCount{}
 	for _, slot := range slots {
@@ -206,7 +215,12 @@ func SumSources(slots []SourceSlot) map[string][]SourceCount {
 	}
 	for _, sums := range byCategory {
 		slices.SortFunc(sums, func(a, b SourceCount) int {
-			return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Total, a.Total), cmp.Compare(a.Source, b.Source))
+			return cmp.Or(
+				cmp.Compare(a.rank(), b.rank()),
+				cmp.Compare(b.Refused, a.Refused),
+				cmp.Compare(b.Total, a.Total),
+				cmp.Compare(a.Source, b.Source),
+			)
 		})
 	}
 	return byCategory

@@ -77,8 +77,8 @@ func TestSourcesAreCounted(t *testing.T) {
 	})
 }
 
-// However many sources and categories publishers invent, what is kept of them is bounded, here and in Redis, and nothing is lost of
-// the categories that are known.
+// However many sources and categories publishers invent, what is kept of them is bounded, here and in Redis,
+// and nothing is lost of the categories that are known.
 func TestSourcesAreBounded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		const many = 10_000

@@ -35,8 +35,8 @@ var signs = []struct{ sign, kind string }{
 	{"WRONGTYPE", WrongKey}, {", expected ", WrongKey},
 }
 
-// TroubleKind is what kind of trouble the text of an error of Redis describes: one of the constants, Unreachable where it is
-// none of the others.
+// TroubleKind is what kind of trouble the text of an error of Redis describes: one of the constants,
+// Unreachable where it is none of the others.
 func TroubleKind(reason string) string {
 	for _, known := range signs {
 		before, _, found := strings.Cut(reason, known.sign)
@@ -72,7 +72,11 @@ func (r *Recorder) note(err error, now time.Time) {
 	last := r.trouble.Load()
 	if err == nil {
 		if last != nil {
-			r.log.Log(last.level(zap.InfoLevel), "counts reach Redis again", zap.Float64("after_s", term.Seconds(now.Sub(last.Since))))
+			r.log.Log(
+				last.level(zap.InfoLevel),
+				"counts reach Redis again",
+				zap.Float64("after_s", term.Seconds(now.Sub(last.Since))),
+			)
 		}
 		r.trouble.Store(nil)
 		return
@@ -83,12 +87,18 @@ func (r *Recorder) note(err error, now time.Time) {
 	}
 	if now.Sub(trouble.logged) >= remind {
 		trouble.logged = now
-		r.log.Log(trouble.level(zap.WarnLevel), "counts do not reach Redis", zap.Error(err), zap.Float64("for_s", term.Seconds(now.Sub(trouble.Since))))
+		r.log.Log(
+			trouble.level(zap.WarnLevel),
+			"counts do not reach Redis",
+			zap.Error(err),
+			zap.Float64("for_s", term.Seconds(now.Sub(trouble.Since))),
+		)
 	}
 	r.trouble.Store(trouble)
 }
 
-// level is debug in the first minute: the worker has already logged that Redis is unavailable, and counts wait without harm.
+// level is debug in the first minute: the worker has already logged that Redis is unavailable, and counts
+// wait without harm.
 func (t *Trouble) level(later zapcore.Level) zapcore.Level {
 	if t.logged.Sub(t.Since) < remind {
 		return zap.DebugLevel

@@ -1,4 +1,5 @@
-// Package suggest finds the known word that somebody most likely meant by an unknown one: a command, a setting, a category.
+// Package suggest finds the known word that somebody most likely meant by an unknown one: a command, a
+// setting, a category.
 package suggest
 
 import (
@@ -8,14 +9,14 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// longest is how many bytes of a word are compared. The time grows with the product of two lengths, and what is typed by hand is
-// shorter than this.
+// longest is how many bytes of a word are compared. The time grows with the product of two lengths, and what
+// is typed by hand is shorter than this.
 const longest = 128
 
-// Nearest is the known word that differs the least from word, where it differs by so few characters that it may be meant: by a
-// third of the longer one's, but at least by two of a word of four or more, and by one of a shorter one. Capital and small
-// letters count as the same. Of several that are as near the first one counts. Nothing is near an empty word, or one of more than
-// 128 bytes.
+// Nearest is the known word that differs the least from word, where it differs by so few characters that it
+// may be meant: by a third of the longer one's, but at least by two of a word of four or more, and by one of
+// a shorter one. Capital and small letters count as the same. Of several that are as near the first one
+// counts. Nothing is near an empty word, or one of more than 128 bytes.
 func Nearest(word string, known []string) (string, bool) { return nearest(word, known, allowed) }
 
 // Within is Nearest for words that differ by at most so many characters.

@@ -1,6 +1,6 @@
-// Command natsserver is a NATS server with one argument, its configuration file: for tests that kill servers as processes. It runs
-// until it is killed. It is built without the race detector even where the tests have it, which would slow down what elections are
-// timed by, and report on code that is not ours.
+// Command natsserver is a NATS server with one argument, its configuration file: for tests that kill servers
+// as processes. It runs until it is killed. It is built without the race detector even where the tests have
+// it, which would slow down what elections are timed by, and report on code that is not ours.
 package main
 
 import (

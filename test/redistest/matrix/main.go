@@ -1,9 +1,10 @@
-// Command matrix runs the limiter's tests on every kind of store and prints a Markdown table of versions and results:
+// Command matrix runs the limiter's tests on every kind of store and prints a Markdown table of versions and
+// results:
 //
 //	go run ./test/redistest/matrix [KIND...]
 //
-// A KIND is a value of NOTIFIER_TEST_REDIS; see package redistest. Without one all of them are run. What cannot run here
-// is in the table with the reason. It exits with 1 if a test fails.
+// A KIND is a value of NOTIFIER_TEST_REDIS; see package redistest. Without one all of them are run. What
+// cannot run here is in the table with the reason. It exits with 1 if a test fails.
 package main
 
 import (
@@ -30,7 +31,10 @@ func main() {
 		kinds = flag.Args()
 	}
 	failed := false
-	rows := []string{"| store | version | passed | failed | skipped | time |", "| --- | --- | --- | --- | --- | --- |"}
+	rows := []string{
+		"| store | version | passed | failed | skipped | time |",
+		"| --- | --- | --- | --- | --- | --- |",
+	}
 	for _, kind := range kinds {
 		fmt.Fprintf(os.Stderr, "%s ...\n", kind)
 		version, why := find(kind)

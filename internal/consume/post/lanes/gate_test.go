@@ -68,7 +68,8 @@ func TestPostsThatFailTogetherAreOneFailure(t *testing.T) {
 			turn.ChannelFailed(0, true)
 			turn.Return(0)
 		}
-		if closed := failNext(t, l, 0); !about(closed, 2*backoffs.First) { // the probe: the second failure, not the fifth
+		// the probe: the second failure, not the fifth
+		if closed := failNext(t, l, 0); !about(closed, 2*backoffs.First) {
 			t.Errorf("closed for %s after the second failure, expected about %s", closed, 2*backoffs.First)
 		}
 	})
