@@ -76,6 +76,22 @@ func (c caller) posts(number int, e ratelimit.Request, known, name string) {
 	c.wantPermit(ratelimit.Granted, number, e, known, name)
 }
 
+// An event is in flight as long as it is being posted, also when no window has its admission any more.
+func TestPostedEventStaysInFlight(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		e := event("e", "a")
+		limiter := s.limiter(t, kit.Rules("9/30m", "9/30m", ""), time.Minute)
+		limiter.admits(e)
+		s.advance(t, 20*time.Minute)
+		limiter.posts(1, e, "", "p")
+		s.advance(t, 20*time.Minute)
+		limiter.admits(e) // redelivered
+		if used := limiter.peek()[0].Used; used != 0 {
+			t.Errorf("%d slots used, expected that the admission of 40 minutes ago is known", used)
+		}
+	})
+}
+
 // A replica that knows shorter windows posts what another one has in flight.
 func TestPostShortensNoExpiry(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {

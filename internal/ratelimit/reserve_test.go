@@ -46,6 +46,19 @@ func TestReserveIsAFloorAndNoExtra(t *testing.T) {
 	})
 }
 
+// What a category has used above its reserve is not kept for others.
+func TestMoreThanTheReserveKeepsNothingForOthers(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 1, "alerts": 1}), day)
+		limiter.admits(events(3, "paid", "payments")...)
+		limiter.admits(events(5, "flood", "noise")...)
+		limiter.admits(event("paid-4", "payments"))
+		if got := limiter.one(event("paid-5", "payments")); got.Outcome != ratelimit.Global || got.Reserved != 1 {
+			t.Errorf("%+v, expected that one slot is kept for alerts", got)
+		}
+	})
+}
+
 // A tier with fewer slots than are reserved keeps none, so that it does not refuse everybody.
 func TestShortTierKeepsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {

@@ -123,9 +123,21 @@ func (a *Tracker) Repaired(d Dependency) { a.over(outageKey{Dependency: d}, true
 // Recovered reports that something is available. It may be called at each success.
 func (a *Tracker) Recovered(d Dependency) { a.over(outageKey{Dependency: d}, false) }
 
-// ChannelRecovered reports that a Slack channel takes posts, or that nothing waits for it any more.
+// ChannelRecovered reports that a Slack channel takes posts.
 func (a *Tracker) ChannelRecovered(channel string) {
 	a.over(outageKey{Slack, channel}, false)
+}
+
+// ChannelIdle reports that nothing waits for a Slack channel any more, so no post will find out that it takes
+// them again. What is known of it holds for a while after the last attempt.
+func (a *Tracker) ChannelIdle(channel string, while time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := outageKey{Slack, channel}
+	if o, on := a.outages[key]; on && time.Since(o.told) > while {
+		delete(a.outages, key)
+		a.log.ended("nothing waits any more", key, o)
+	}
 }
 
 func (a *Tracker) over(key outageKey, soft bool) {
@@ -136,7 +148,7 @@ func (a *Tracker) over(key outageKey, soft bool) {
 		return
 	}
 	delete(a.outages, key)
-	a.log.recovered(key, o)
+	a.log.ended("recovered", key, o)
 }
 
 // Remind has the outages logged that nothing has reported for a while: during a long pause no attempt is

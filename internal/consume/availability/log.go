@@ -41,12 +41,12 @@ func (w *waitLog) waiting(key outageKey, o outage) {
 		zap.Int("held", w.held(key.Dependency)), zap.Float64("waited_s", term.Seconds(now.Sub(o.since))))
 }
 
-// recovered logs that an outage is over.
-func (w *waitLog) recovered(key outageKey, o outage) {
+// ended logs that an outage is over, or not known any more.
+func (w *waitLog) ended(how string, key outageKey, o outage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.logged, key)
-	w.log.Info("recovered", zap.Stringer("after", key), key.field(),
+	w.log.Info(how, zap.Stringer("after", key), key.field(),
 		zap.Int("held", w.held(key.Dependency)), zap.Float64("waited_s", term.Seconds(time.Since(o.since))))
 }
 

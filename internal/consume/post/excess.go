@@ -66,15 +66,18 @@ func laterBy(pace ratelimit.Tier, waiting int, closed, longest time.Duration) ti
 	return min(max(due, shortestLater), max(longest, shortestLater))
 }
 
+// idleKnown is for how long after the last failed post it is known of a channel that it takes none.
+const idleKnown = time.Minute
+
 // ForgetIdle ends what was reported of channels for which nothing waits any more: no post will find out that
-// they take messages again.
+// they take messages again. While something is wrong with all of Slack nothing is read, so that ends at once.
 func (s *Sender) ForgetIdle() {
 	idle := true
 	for _, state := range s.lanes.States() {
 		if state.Waiting() > 0 {
 			idle = false
 		} else if state.Closed == 0 {
-			s.Tracker.ChannelRecovered(state.Channel)
+			s.Tracker.ChannelIdle(state.Channel, idleKnown)
 		}
 	}
 	if idle && !s.lanes.Closed() {
