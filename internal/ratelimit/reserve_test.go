@@ -87,6 +87,10 @@ func TestReservesShowWhatIsKept(t *testing.T) {
 		if err != nil || len(none) != 0 {
 			t.Errorf("without reserves: %+v, %v", none, err)
 		}
+		limiter.SetTemporary(ratelimit.Temporary{Global: mustParse("4/30m")})
+		if none, err = limiter.Reserves(t.Context()); err != nil || len(none) != 0 {
+			t.Errorf("under a temporary limit of as many slots as are reserved: %+v, %v", none, err)
+		}
 	})
 }
 

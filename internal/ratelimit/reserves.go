@@ -17,10 +17,11 @@ type Reserve struct {
 // reserves. Errors are as for Admit.
 func (l *Limiter) Reserves(ctx context.Context) ([]Reserve, error) {
 	p := l.plan.Load()
-	if len(p.reserved) == 0 {
+	tier := p.rules.ReservedTier()
+	if tier == (Tier{}) {
 		return nil, nil
 	}
-	return l.reservesIn(ctx, p, p.rules.ReservedTier())
+	return l.reservesIn(ctx, p, tier)
 }
 
 // reservesIn is Reserves for one of the global tiers with reserves.

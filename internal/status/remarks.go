@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,9 +16,9 @@ import (
 	"notifier/internal/term/suggest"
 )
 
-// Remarks are what an operator may not expect of an order that is in force, a sentence each: wider limits
-// that are lower, a global limit that is used up, a mute that no recent event matches. It only reads. Errors
-// are as for Read.
+// Remarks are what an operator may not expect of an order that is in force, a sentence each: wider limits that
+// are lower, a limit that is used up, categories that no recent event has. It only reads. Errors are as for
+// Read.
 func (s Source) Remarks(ctx context.Context, order steering.Order) ([]string, error) {
 	of, err := s.look(ctx)
 	if err != nil {
@@ -30,10 +31,19 @@ func (s Source) Remarks(ctx context.Context, order steering.Order) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	if scope == (steering.Scope{}) {
-		return usedUp(ctx, of)
+	full, err := usedUp(ctx, of, scope)
+	if err != nil {
+		return nil, err
 	}
-	return slices.Concat(lowerLimits(of.settings.Limits, scope), ofGroup(of, scope.Group)), nil
+	limits := slices.Concat(full, lowerLimits(of.settings.Limits, scope), ofGroup(of, scope.Group))
+	switch {
+	case scope.Category != "":
+		unseen, err := unmatched(ctx, of, scope.Category)
+		return append(limits, unseen...), err
+	case scope.Group == "":
+		return append(limits, unreserved(of)...), nil
+	}
+	return limits, nil
 }
 
 // ofGroup is what a limit of a group leaves as it is.
@@ -41,17 +51,22 @@ func ofGroup(of running, group string) (remarks []string) {
 	if group == "" {
 		return nil
 	}
-	remarks = append(
-		remarks,
-		fmt.Sprintf("Each of its categories still has its own limit, by default %s.", of.lasting.Category),
-	)
-	if len(of.lasting.GroupLimit(group)) == 0 {
-		remarks = append(
-			remarks,
-			"The settings give it no limit, so what it sent before a temporary limit does not count.",
-		)
+	own := fmt.Sprintf("Each of its categories still has its own limit, by default %s.", of.lasting.Category)
+	if remarks = append(remarks, own); len(of.lasting.GroupLimit(group)) == 0 {
+		before := "The settings give it no limit, so what it sent before a temporary limit does not count."
+		remarks = append(remarks, before)
 	}
 	return remarks
+}
+
+// unreserved says that a global limit is too low for what LIMIT_RESERVE keeps of it.
+func unreserved(of running) []string {
+	rules := of.settings.Limits
+	if len(rules.Reserve) == 0 || rules.ReservedTier() != (ratelimit.Tier{}) {
+		return nil
+	}
+	reserved := term.CountAre(rules.Reserved(), "slot")
+	return []string{fmt.Sprintf("LIMIT_RESERVE does not apply: %s reserved, and the limit has no more than that.", reserved)}
 }
 
 // lowerLimits names the wider limits that are lower than a scope's own.
@@ -79,15 +94,26 @@ func above(own, wider ratelimit.Limit) bool {
 	})
 }
 
-// usedUp says until when a global limit lets nothing through.
-func usedUp(ctx context.Context, of running) ([]string, error) {
-	f, err := newForecaster(ctx, of)
+// usedUp says until when a limit lets nothing through.
+func usedUp(ctx context.Context, of running, scope steering.Scope) ([]string, error) {
+	var asked []string
+	if name := cmp.Or(scope.Category, scope.Group); name != "" { // a group, too, has a category of its name
+		asked = append(asked, name)
+	}
+	f, err := newForecaster(ctx, of, asked...)
 	if err != nil {
 		return nil, err
 	}
+	usages, what := f.global, "Nothing"
+	switch {
+	case scope.Category != "":
+		usages, what = f.own[scope.Category], "Nothing of "+scope.Category
+	case scope.Group != "":
+		usages, what = f.groups[scope.Group], "Nothing of group "+scope.Group
+	}
 	var last ratelimit.Usage
 	atLeast := false
-	for _, usage := range f.global {
+	for _, usage := range usages {
 		usage = of.bounded(usage)
 		atLeast = atLeast || usage.FreeIn > 0 && usage.AtLeast
 		if usage.FreeIn > last.FreeIn {
@@ -101,8 +127,8 @@ func usedUp(ctx context.Context, of running) ([]string, error) {
 	if atLeast {
 		or = " or later"
 	}
-	return []string{fmt.Sprintf("Nothing is sent until %s%s (%s): %s used of %d.",
-		until, or, term.Duration(last.FreeIn), term.Count(last.Used, "slot"), last.Tier.Count)}, nil
+	return []string{fmt.Sprintf("%s is sent until %s%s (%s): %s used of %d.",
+		what, until, or, term.Duration(last.FreeIn), term.Count(last.Used, "slot"), last.Tier.Count)}, nil
 }
 
 // unmatched says that no recent event matches a pattern, and names the nearest one that does. Where there are

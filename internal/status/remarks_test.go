@@ -79,6 +79,23 @@ func TestRemarkOnAGroupsLimit(t *testing.T) {
 	}
 }
 
+func TestRemarkOnALimitBelowWhatIsReserved(t *testing.T) {
+	t.Parallel()
+	of := running{settings: worker(t, "10/30m")}
+	of.settings.Limits.Reserve = map[string]int{"payments": 5}
+	for limit, want := range map[string]string{
+		"5/30m": "LIMIT_RESERVE does not apply: 5 slots are reserved, and the limit has no more than that.",
+		"6/30m": "",
+	} {
+		global, err := ratelimit.ParseLimit(limit)
+		kit.Check(t, err)
+		of.settings.Limits.Global = global
+		if got := strings.Join(unreserved(of), ""); got != want {
+			t.Errorf("%s: %q, expected %q", limit, got, want)
+		}
+	}
+}
+
 func TestAbove(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -172,17 +172,13 @@ func (s Status) writeOutcomes(text *strings.Builder) {
 	fmt.Fprintf(text, "Last hour: %s%s.\n", strings.Join(parts, ", "), s.lastDropText())
 }
 
-// lastDropText is when something was last dropped, to the minute; empty: nothing was in the last hour, or it
-// is not known.
+// lastDropText is when something was last dropped, at the latest: counts are by the minute. Empty: nothing was
+// in the last hour, or it is not known.
 func (s Status) lastDropText() string {
 	for _, minute := range slices.Backward(s.Global.Minutes) {
-		if minute.Dropped == 0 {
-			continue
+		if minute.Dropped > 0 {
+			return fmt.Sprintf("; the last drop at most %s ago", term.Duration(s.Time.Sub(minute.Start)))
 		}
-		if minutes := int(s.Time.Sub(minute.Start) / time.Minute); minutes > 0 {
-			return fmt.Sprintf("; the last drop %dm ago", minutes)
-		}
-		return "; the last drop less than a minute ago"
 	}
 	return ""
 }

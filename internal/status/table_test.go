@@ -36,9 +36,9 @@ func TestTheLastDrop(t *testing.T) {
 		return Minute{Start: now.Truncate(time.Minute).Add(-ago), Sent: sent, Dropped: dropped}
 	}
 	for want, minutes := range map[string][]Minute{
-		"Last hour: no events were settled.\n":                                       {at(0, 1, 0)},
-		"Last hour: no events were settled; the last drop less than a minute ago.\n": {at(time.Minute, 0, 3), at(0, 0, 1)},
-		"Last hour: no events were settled; the last drop 2m ago.\n":                 {at(3*time.Minute, 0, 3), at(2*time.Minute, 0, 3), at(0, 1, 0)},
+		"Last hour: no events were settled.\n":                                  {at(0, 1, 0)},
+		"Last hour: no events were settled; the last drop at most 30s ago.\n":   {at(time.Minute, 0, 3), at(0, 0, 1)},
+		"Last hour: no events were settled; the last drop at most 2m30s ago.\n": {at(3*time.Minute, 0, 3), at(2*time.Minute, 0, 3), at(0, 1, 0)},
 	} {
 		status := Status{Time: now, Global: Scope{Minutes: minutes}}
 		if text := status.Table(term.Screen{}); !strings.Contains(text, want) {

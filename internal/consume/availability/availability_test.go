@@ -47,6 +47,29 @@ func TestAnOutageIsALineAndThenOneAMinute(t *testing.T) {
 	})
 }
 
+// TestAnIdleChannelIsKnownForAWhile: that nothing waits for it any more says nothing of Slack.
+func TestAnIdleChannelIsKnownForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, logs := newObserved()
+		a.ChannelLost("#a", errors.New("503"))
+		time.Sleep(50 * time.Second)
+		a.ChannelLost("#a", errors.New("503"))
+		for range 2 {
+			time.Sleep(30 * time.Second)
+			a.ChannelIdle("#a", time.Minute)
+			if len(a.Waits(Slack)) != 1 {
+				t.Fatal("it is forgotten within a minute")
+			}
+		}
+		time.Sleep(time.Second)
+		a.ChannelIdle("#a", time.Minute)
+		if len(a.Waits(Slack)) > 0 || logs.FilterMessage("nothing waits any more").Len() != 1 ||
+			logs.FilterMessage("recovered").Len() > 0 {
+			t.Errorf("%v, %v; expected that it is forgotten, and not called recovered", a.Waits(Slack), logs.All())
+		}
+	})
+}
+
 func TestAvailabilityKnowsWhatIsUnavailableAndWhy(t *testing.T) {
 	a, logs := newObserved()
 	a.Recovered(NATS)
