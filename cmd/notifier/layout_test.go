@@ -211,7 +211,7 @@ func documentedLines(t *testing.T) (messages []string) {
 // messagesOf are the messages that the product logs above the debug level, those of settled events aside.
 func messagesOf(t *testing.T) map[string]bool {
 	t.Helper()
-	call := regexp.MustCompile(`\b[lL]og\.(?:(?:Info|Warn|Error)\(|Log\([^"\n]*,)\s*"([^"]+)"`)
+	call := regexp.MustCompile(`\b[lL]og\.(?:(?:Info|Warn|Error)\(|Log\([^"]*,)\s*"([^"]+)"`)
 	messages := map[string]bool{}
 	for _, folder := range []string{"cmd", "internal"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, _ os.DirEntry, err error) error {

@@ -48,7 +48,7 @@ Examples:
 		Flags: orderFlags(),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return cmdline.Usagef(cmd, "%s, expected one PATTERN such as errors", term.Count(cmd.NArg(), "argument"))
+				return cmdline.Usagef(cmd, "%s, expected one PATTERN such as errors, and -for DURATION", term.Count(cmd.NArg(), "argument"))
 			}
 			length, err := parseLength(cmd)
 			if err != nil {

@@ -214,7 +214,7 @@ func (r publishRequest) subject(pattern event.Pattern) (string, error) {
 	_, noCategory := pattern.Subject(r.payload)
 	isInput := r.category == "-" || strings.HasPrefix(r.category, "@") // standard input, or a file
 	switch {
-	case r.argument && (isInput || err != nil && noCategory == nil):
+	case r.argument && (isInput || err != nil && noCategory == nil && strings.ContainsAny(r.category, " \t\n")):
 		text := fmt.Sprintf("%q is not a category; are CATEGORY and PAYLOAD swapped?", r.category)
 		return "", &cmdline.UsageError{Text: text}
 	case err != nil:

@@ -74,7 +74,7 @@ func (o *outcomes) record(s *result.Result, now time.Time) recent.Outcome {
 	r := recent.Outcome{
 		Time: now.UTC(), EventID: s.Event.ID, Category: s.Event.Category, Source: s.Event.Source,
 		Outcome: s.Outcome, Reason: s.Reason, Detail: s.Detail,
-		SlackTS: s.SlackTS, Attempts: s.Attempts, Ambiguous: s.Ambiguous,
+		SlackTS: s.SlackTS, Attempts: s.Attempts, Ambiguous: s.Ambiguous, Found: s.Found,
 		NoLetter: s.NoLetter, LetterSeq: s.LetterSeq,
 		Subject: s.Event.Subject, StreamSeq: s.StreamSeq(), Worker: o.worker,
 	}

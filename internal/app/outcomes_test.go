@@ -166,6 +166,7 @@ func TestARecordHasWhatTheLineHas(t *testing.T) {
 		{result.Result{Channel: "C0123", SlackTS: "1.2"}, recent.Outcome{Channel: "#alerts", SlackTS: "1.2"}},
 		{result.Result{Reason: outcome.Expired}, recent.Outcome{Reason: outcome.Expired, Age: 5400, MaxAge: 3600}},
 		{result.Result{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}, recent.Outcome{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}},
+		{result.Result{Ambiguous: true, Found: true}, recent.Outcome{Ambiguous: true, Found: true}},
 	} {
 		test.settled.Event = event.Event{ID: "e", Category: "c", Subject: "notify.c", Source: "ci", Time: now.Add(-90 * time.Minute)}
 		test.want.EventID, test.want.Category, test.want.Subject, test.want.Source, test.want.Worker, test.want.Time = "e", "c", "notify.c", "ci", "w", now

@@ -48,18 +48,22 @@ func parseRoutes(problems *Problems, text string) pattern.Table[string] {
 	routes, err := status.ParseRoutes(text)
 	problems.addEach("SLACK_ROUTES", err)
 	for name, channel := range routes.All() {
-		if strings.ContainsAny(channel, " \t") {
-			problems.Add(
-				"SLACK_ROUTES",
-				"%s: %q, expected one channel such as C0123 or #alerts, without white space",
-				name,
-				channel,
-			)
-		} else if isPerson(channel) {
-			problems.Add("SLACK_ROUTES", "%s: %q "+namesPerson, name, channel)
-		}
+		problems.addChannel("SLACK_ROUTES", name+": ", channel)
 	}
 	return routes
+}
+
+// addChannel notes what is wrong with a channel of a variable, in which it stands behind a prefix.
+func (p *Problems) addChannel(variable, prefix, channel string) {
+	switch {
+	case secret.MatchString(channel):
+		p.Add(variable, "%slooks like a token or a URL, expected a channel such as C0123 or #alerts; a bot token is for "+
+			"SLACK_BOT_TOKEN, a webhook for SLACK_WEBHOOK_URL", prefix)
+	case strings.ContainsAny(channel, " \t\r\n,;"):
+		p.Add(variable, "%s%q, expected one channel such as C0123 or #alerts, without white space", prefix, channel)
+	case isPerson(channel):
+		p.Add(variable, "%s%q names a person, expected a channel ID such as C0123 or a name such as #alerts", prefix, channel)
+	}
 }
 
 // isPerson reports whether a channel is one's name or user ID: @alice, U012AB3CD, W012AB3CD.
@@ -68,9 +72,6 @@ func isPerson(channel string) bool {
 }
 
 var userID = regexp.MustCompile(`^[UW][0-9A-Z]{7,}$`)
-
-// namesPerson is what is wrong with such a channel.
-const namesPerson = "names a person, expected a channel ID such as C0123 or a name such as #alerts"
 
 // checkNames notes the names and patterns that match no category of NATS_SUBJECT, and those that are whole
 // subjects.

@@ -171,18 +171,7 @@ func checkSlackAccess(env Environment, problems *Problems) {
 	if !mayBeBots(env.SlackBotToken) && !problems.variables["SLACK_BOT_TOKEN"] {
 		problems.Add("SLACK_BOT_TOKEN", "is no bot token; expected one that begins with xoxb-")
 	}
-	if channel := env.SlackChannel; strings.ContainsAny(channel, " \t\r\n,;") ||
-		strings.Contains(channel, "://") {
-		problems.Add(
-			"SLACK_CHANNEL",
-			"%q, expected one channel such as C0123 or #alerts, without white space",
-			channel,
-		)
-	} else if isPerson(
-		channel,
-	) {
-		problems.Add("SLACK_CHANNEL", "%q "+namesPerson, channel)
-	}
+	problems.addChannel("SLACK_CHANNEL", "", env.SlackChannel)
 	if env.SlackWebhookURL != "" && !slackout.IsHTTP(env.SlackWebhookURL) {
 		problems.Add("SLACK_WEBHOOK_URL", "is not a webhook URL; expected https://hooks.slack.com/services/...")
 	}
@@ -266,15 +255,12 @@ func parseOutputs(env Environment, problems *Problems, s *Settings) {
 	}
 	if s.DigestChannel = env.DigestChannel; s.DigestChannel == "" {
 		s.DigestChannel = env.SlackChannel
-	} else if strings.ContainsAny(s.DigestChannel, " \t\r\n") {
-		problems.Add("DIGEST_CHANNEL", "%q, expected one channel such as C0123 or #alerts", s.DigestChannel)
-	} else if isPerson(s.DigestChannel) {
-		problems.Add("DIGEST_CHANNEL", "%q "+namesPerson, s.DigestChannel)
-	} else if env.SlackWebhookURL != "" {
-		problems.Add(
-			"DIGEST_CHANNEL",
-			"is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel",
-		)
+		return
+	}
+	problems.addChannel("DIGEST_CHANNEL", "", s.DigestChannel)
+	if env.SlackWebhookURL != "" && !problems.variables["DIGEST_CHANNEL"] {
+		problems.Add("DIGEST_CHANNEL",
+			"is set together with SLACK_WEBHOOK_URL; expected a bot token: a webhook posts to one fixed channel")
 	}
 }
 

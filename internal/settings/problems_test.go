@@ -7,8 +7,11 @@ import (
 
 // Texts of several problems.
 const (
-	server  = "NATS_URL: server 1 of 1 is not a NATS URL, expected nats://[user:password@]host:port or tls://host:port, several separated by commas"
-	noRedis = "REDIS_URL: is not a Redis URL, expected redis://[user:password@]host:port/db, rediss:// for TLS, addr= parameters for Cluster or master_name= for Sentinel"
+	server    = "NATS_URL: server 1 of 1 is not a NATS URL, expected nats://[user:password@]host:port or tls://host:port, several separated by commas"
+	noRedis   = "REDIS_URL: is not a Redis URL, expected redis://[user:password@]host:port/db, rediss:// for TLS, addr= parameters for Cluster or master_name= for Sentinel"
+	noPath    = "looks like a secret or a URL itself, and not like a path; expected a readable file with "
+	noChannel = "looks like a token or a URL, expected a channel such as C0123 or #alerts; " +
+		"a bot token is for SLACK_BOT_TOKEN, a webhook for SLACK_WEBHOOK_URL"
 	missing = ": stat /missing: no such file or directory; expected a readable file with "
 )
 
@@ -128,7 +131,15 @@ var badSettings = []badSetting{
 	{"DROPPED_SUBJECT", "notify-dead", `DROPPED_SUBJECT: "notify-dead" would put dropped events among the dead letters; expected a subject outside DEAD_LETTER_SUBJECT "notify-dead"`},
 	{"DIGEST_INTERVAL", "25h", `DIGEST_INTERVAL: "25h", expected a duration from 0 to 24h in h, m, s or ms`},
 	{"DIGEST_INTERVAL", "30s", `DIGEST_INTERVAL: "30s", expected 0 (none) or 1m to 24h`},
-	{"DIGEST_CHANNEL", "#a #b", `DIGEST_CHANNEL: "#a #b", expected one channel such as C0123 or #alerts`},
+	{"DIGEST_CHANNEL", "#a #b", `DIGEST_CHANNEL: "#a #b", expected one channel such as C0123 or #alerts, without white space`},
+	{"SLACK_CHANNEL", "xoxb-hunter2", "SLACK_CHANNEL: " + noChannel},
+	{"SLACK_CHANNEL", "https://hooks.slack.com/services/hunter2", "SLACK_CHANNEL: " + noChannel},
+	{"SLACK_ROUTES", "errors=https://hooks.slack.com/services/hunter2", "SLACK_ROUTES: errors: " + noChannel},
+	{"DIGEST_CHANNEL", "xoxb-hunter2", "DIGEST_CHANNEL: " + noChannel},
+	{"ADMIN_TOKEN_FILE", "0123456789abcdef0123456789abcdef", "ADMIN_TOKEN_FILE: " + noPath + "the value of ADMIN_TOKEN"},
+	{"NATS_URL_FILE", "nats://u:hunter2@n:4222", "NATS_URL_FILE: " + noPath + "the value of NATS_URL"},
+	{"NATS_NKEY_FILE", "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY", "NATS_NKEY_FILE: " + noPath + "a user's seed"},
+	{"NATS_TLS_CA", "-----BEGIN CERTIFICATE-----", "NATS_TLS_CA: " + noPath + "PEM certificates"},
 	{"ADMIN_ADDR", "127.0.0.1", `ADMIN_ADDR: "127.0.0.1", expected host:port such as 127.0.0.1:8080, or nothing for no admin server`},
 	{"ADMIN_ADDR", ":65536", `ADMIN_ADDR: ":65536", expected host:port such as 127.0.0.1:8080, or nothing for no admin server`},
 	{"ADMIN_TOKEN", "hunter2", adminTokenProblem},

@@ -136,7 +136,7 @@ func (a *Tracker) ChannelIdle(channel string, while time.Duration) {
 	key := outageKey{Slack, channel}
 	if o, on := a.outages[key]; on && time.Since(o.told) > while {
 		delete(a.outages, key)
-		a.log.ended("nothing waits any more", key, o)
+		a.log.idle(key, o)
 	}
 }
 
@@ -148,7 +148,7 @@ func (a *Tracker) over(key outageKey, soft bool) {
 		return
 	}
 	delete(a.outages, key)
-	a.log.ended("recovered", key, o)
+	a.log.recovered(key, o)
 }
 
 // Remind has the outages logged that nothing has reported for a while: during a long pause no attempt is

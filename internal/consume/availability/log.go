@@ -41,13 +41,25 @@ func (w *waitLog) waiting(key outageKey, o outage) {
 		zap.Int("held", w.held(key.Dependency)), zap.Float64("waited_s", term.Seconds(now.Sub(o.since))))
 }
 
-// ended logs that an outage is over, or not known any more.
-func (w *waitLog) ended(how string, key outageKey, o outage) {
+// recovered logs that an outage is over.
+func (w *waitLog) recovered(key outageKey, o outage) {
+	w.log.Info("recovered", w.ended(key, o)...)
+}
+
+// idle logs that nothing asks any more whether an outage is over.
+func (w *waitLog) idle(key outageKey, o outage) {
+	w.log.Info("nothing waits any more", w.ended(key, o)...)
+}
+
+// ended is what there is to log of an outage that is not reported any more.
+func (w *waitLog) ended(key outageKey, o outage) []zap.Field {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.logged, key)
-	w.log.Info(how, zap.Stringer("after", key), key.field(),
-		zap.Int("held", w.held(key.Dependency)), zap.Float64("waited_s", term.Seconds(time.Since(o.since))))
+	return []zap.Field{
+		zap.Stringer("after", key), key.field(),
+		zap.Int("held", w.held(key.Dependency)), zap.Float64("waited_s", term.Seconds(time.Since(o.since))),
+	}
 }
 
 // field is the channel in a log line, if there is one.

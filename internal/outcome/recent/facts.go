@@ -39,7 +39,12 @@ func (o Outcome) Facts() (known []Fact) {
 	add("detail", o.Detail)
 	add("channel", o.Channel)
 	add("message", o.SlackTS)
-	if o.Ambiguous {
+	switch {
+	case o.Ambiguous && o.Found:
+		add("posted", "once: found in the channel after an unknown result")
+	case o.Ambiguous && o.Attempts > 2:
+		add("posted", fmt.Sprintf("possibly up to %d times (ambiguous)", o.Attempts))
+	case o.Ambiguous:
 		add("posted", "possibly twice (ambiguous)")
 	}
 	if o.Outcome == outcome.Dead {

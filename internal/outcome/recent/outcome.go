@@ -41,6 +41,8 @@ type Outcome struct {
 	SlackTS   string `json:"slack_ts,omitempty"`
 	Attempts  int    `json:"attempts,omitempty"`
 	Ambiguous bool   `json:"ambiguous,omitempty"` // it may have been posted twice
+	// Found: an earlier attempt's message was found in the channel, and it was not posted again.
+	Found bool `json:"found_in_channel,omitempty"`
 
 	NoLetter  bool   `json:"no_letter,omitempty"`  // dead: it has no dead letter
 	LetterSeq uint64 `json:"letter_seq,omitempty"` // dead: the letter's sequence in its stream, if known
