@@ -110,11 +110,8 @@ func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err err
 		return interruption(ctx, err)
 	}
 	report("%d events were published: %d categories, %d each.", total, len(demoCategories), demoEach)
-	if err := counts.wait(
-		ctx,
-		total,
-		func(settled int) { report("  %3d of %d settled", settled, total) },
-	); err != nil {
+	reported := func(settled int) { report("  %3d of %d settled", settled, total) }
+	if err := counts.wait(ctx, total, reported); err != nil {
 		return interruption(ctx, err)
 	}
 	took := time.Since(started)

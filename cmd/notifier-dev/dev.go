@@ -137,13 +137,9 @@ func runFakeSlack(ctx context.Context, addr string, out io.Writer) (err error) {
 		return fmt.Errorf("-slack-only: %w", err)
 	}
 	defer func() { err = errors.Join(err, slack.Close()) }()
-	if _, err := fmt.Fprintf(
-		out,
-		"fake Slack: inbox %s, SLACK_API_URL=%s, SLACK_WEBHOOK_URL=%s\n",
-		slack.URL(),
-		slack.APIURL(),
-		slack.WebhookURL(),
-	); err != nil {
+	line := fmt.Sprintf("fake Slack: inbox %s, SLACK_API_URL=%s, SLACK_WEBHOOK_URL=%s",
+		slack.URL(), slack.APIURL(), slack.WebhookURL())
+	if _, err := fmt.Fprintln(out, line); err != nil {
 		return err
 	}
 	<-ctx.Done()

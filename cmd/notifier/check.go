@@ -211,11 +211,8 @@ func writeOrigins(out io.Writer, origins []settings.Origin, all bool) error {
 		return err
 	}
 	if omitted > 0 {
-		if _, err := fmt.Fprintf(
-			out,
-			"%s at the default; -all shows them\n",
-			term.Count(omitted, "more setting"),
-		); err != nil {
+		more := term.Count(omitted, "more setting")
+		if _, err := fmt.Fprintf(out, "%s at the default; -all shows them\n", more); err != nil {
 			return err
 		}
 	}

@@ -57,11 +57,8 @@ func intoChannels(s settings.Settings) map[string]float64 {
 		if !pattern.HasWildcard(name) {
 			reach = rate(limits.LimitFor(name))
 		}
-		if group := ratelimit.GroupOf(
-			name,
-		); !pattern.HasWildcard(
-			group,
-		) { // else it matches in any number of groups
+		// With a wildcard it matches in any number of groups.
+		if group := ratelimit.GroupOf(name); !pattern.HasWildcard(group) {
 			reach = min(reach, rate(limits.GroupLimit(group)))
 		}
 		into[channel] = min(all, into[channel]+reach)

@@ -84,11 +84,8 @@ func Source(text string, whole bool) string {
 	if containsAny(text, tokenMarks) {
 		text = knownToken.ReplaceAllString(text, hidden)
 	}
-	if colon := strings.LastIndexByte(
-		text,
-		':',
-	); !whole && colon >= 0 &&
-		!strings.ContainsAny(text[colon:], " /") {
+	colon := strings.LastIndexByte(text, ':')
+	if !whole && colon >= 0 && !strings.ContainsAny(text[colon:], " /") {
 		text = text[:colon+1] + hidden
 	}
 	return text

@@ -170,10 +170,10 @@ func appliedLimits(f forecaster, category string) []AppliedLimit {
 		outcome.Category: "category/" + category,
 	}
 	for i := range applied {
-		if at := slices.IndexFunc(
-			orders,
-			func(o steering.Order) bool { return o.Kind == steering.Limit && o.Target == scopes[applied[i].Level] },
-		); at >= 0 {
+		ofScope := func(o steering.Order) bool {
+			return o.Kind == steering.Limit && o.Target == scopes[applied[i].Level]
+		}
+		if at := slices.IndexFunc(orders, ofScope); at >= 0 {
 			applied[i].ForAWhile, applied[i].Variable, applied[i].Name = &orders[at], "notifier limit set", ""
 		}
 	}

@@ -271,10 +271,8 @@ func (s *Status) setScopes(all scopes, known int) {
 	s.Global, s.Groups, s.Categories = all.global, choose(groups, mostGroups), choose(categories, mostCategories)
 	s.MoreGroups = len(groups) - len(s.Groups)
 	s.More = known - len(s.Categories)
-	if slices.ContainsFunc(
-		s.Categories,
-		func(scope Scope) bool { return scope.Category == stats.OtherCategory },
-	) {
+	others := func(scope Scope) bool { return scope.Category == stats.OtherCategory }
+	if slices.ContainsFunc(s.Categories, others) {
 		s.More++
 	}
 }

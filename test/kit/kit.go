@@ -165,10 +165,8 @@ func FreePort() (int, error) {
 // the tests run.
 func Overlap(n int) {
 	flag.Parse()
-	if !slices.ContainsFunc(
-		os.Args,
-		func(argument string) bool { return strings.HasPrefix(argument, "-test.parallel") },
-	) {
+	given := func(argument string) bool { return strings.HasPrefix(argument, "-test.parallel") }
+	if !slices.ContainsFunc(os.Args, given) {
 		_ = flag.Set("test.parallel", strconv.Itoa(n))
 	}
 }

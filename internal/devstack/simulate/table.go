@@ -16,16 +16,11 @@ import (
 // input, and a row per category. input has at least one event. The error is out's.
 func (s *Summary) WriteTable(out io.Writer, input Input, rules ratelimit.Rules, dedupe time.Duration) error {
 	first, last := input.Events[0].Time(), input.Events[len(input.Events)-1].Time()
-	if _, err := fmt.Fprintf(
-		out,
-		"%s from %s to %s.\nLimits: %s; an id counts once in %s.\n%sSLACK_PACE is ignored: it holds posts back and drops nothing.\n",
-		term.Count(len(input.Events), "event"),
-		first.Format(time.RFC3339),
-		last.Format(time.RFC3339),
-		limitsText(rules),
-		term.ShortDuration(dedupe),
-		s.reservesText(rules),
-	); err != nil {
+	lines := fmt.Sprintf("%s from %s to %s.\nLimits: %s; an id counts once in %s.\n%s",
+		term.Count(len(input.Events), "event"), first.Format(time.RFC3339), last.Format(time.RFC3339),
+		limitsText(rules), term.ShortDuration(dedupe), s.reservesText(rules))
+	lines += "SLACK_PACE is ignored: it holds posts back and drops nothing.\n"
+	if _, err := io.WriteString(out, lines); err != nil {
 		return err
 	}
 	if err := input.WriteNotes(out); err != nil {

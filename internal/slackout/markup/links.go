@@ -61,11 +61,8 @@ func ParseHosts(text string) (Hosts, error) {
 // match reports whether links to a host, in lower case, may have words.
 func (h Hosts) match(host string) bool {
 	for _, listed := range h {
-		if domain, wildcard := strings.CutPrefix(
-			listed,
-			"*",
-		); listed == host ||
-			wildcard && strings.HasSuffix(host, domain) {
+		domain, wildcard := strings.CutPrefix(listed, "*")
+		if listed == host || wildcard && strings.HasSuffix(host, domain) {
 			return true
 		}
 	}
@@ -122,12 +119,8 @@ func parseWebLink(raw string, u *url.URL) (link, error) {
 	}
 	l := link{url: raw, shown: endOf(host), host: host}
 	if port := u.Port(); port != "" {
-		if _, err := strconv.ParseUint(
-			port,
-			10,
-			16,
-		); err != nil ||
-			port[0] == '0' { // browsers skip zeros, however many
+		_, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || port[0] == '0' { // browsers skip zeros, however many
 			return link{}, errors.New("has no plain port, expected a number from 1 to 65535 without zeros in front")
 		}
 		l.shown += ":" + port

@@ -192,9 +192,8 @@ func decodeReplicas(key string, fields map[string]string, now time.Time) ([]Repl
 		if now.Sub(replica.Seen) >= gone {
 			continue
 		}
-		if replica.Seen.After(
-			now,
-		) { // it was written before the clock was set back; it must not make the others look old
+		// It was written before the clock was set back. It must not make the others look old.
+		if replica.Seen.After(now) {
 			replica.Seen = now
 		}
 		if err := json.Unmarshal([]byte(content), &replica.Heartbeat); err != nil {
