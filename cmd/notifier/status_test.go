@@ -29,7 +29,7 @@ func eventuallyStatus(t *testing.T, what string, env map[string]string, expected
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	_, slack, env := services(t, map[string]string{"LIMIT_GLOBAL": "5/1h", "LIMIT_CATEGORY": "3/1h+100/2h"})
-	if out, _ := runToEnd(t, env, exitDone, "status"); !strings.Contains(out, "All global slots are free.") || !strings.Contains(out, "Nothing is sent: no worker has reported in the last minute.") {
+	if out, _ := runToEnd(t, env, exitDone, "status"); !strings.Contains(out, "All global slots are free.") || !strings.Contains(out, "Nothing is sent: no worker is running.") {
 		t.Errorf("before any worker:\n%s", out)
 	}
 	p := startReady(t, env)

@@ -56,7 +56,7 @@ func TestRunningReplicasThatSendNothing(t *testing.T) {
 		t.Helper()
 		return found(t, func(ctx context.Context, s settings.Settings, r *report) { checkWorkers(ctx, workersOf(t, s), r) }, s)
 	}
-	wantFinding(t, look(), Note, "Nothing is sent: no worker has reported in the last minute.")
+	wantFinding(t, look(), Note, "Nothing is sent: no worker is running.")
 	waits := stats.Heartbeat{Waits: []stats.Wait{{For: "credentials", Since: time.Now()}}}
 	worker(t, "a", s, waits)
 	wantFinding(t, look(), Warn, "Nothing is sent: Slack does not accept the token or the webhook")

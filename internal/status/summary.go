@@ -142,7 +142,7 @@ func (v view) stopped() (kind, why string) {
 func silenceOf(replicas []stats.Replica, now time.Time) string {
 	switch {
 	case len(replicas) == 0:
-		return "no worker has reported in the last minute"
+		return "no worker is running"
 	case len(stats.Running(replicas)) > 0:
 		return ""
 	}

@@ -71,7 +71,7 @@ func TestSummary(t *testing.T) {
 		want    []string
 	}{
 		"all is well":  {Status{Replicas: ready(3)}, "", []string{working}},
-		"nobody works": {Status{}, "", []string{"bad: Nothing is sent: no worker has reported in the last minute."}},
+		"nobody works": {Status{}, "", []string{"bad: Nothing is sent: no worker is running."}},
 		"all are silent": {
 			Status{Replicas: with(ready(1), silent)}, "",
 			[]string{"bad: Nothing is sent: no worker has reported for 23s.", "note: Replica r1 has not reported for 23s"},
