@@ -66,6 +66,18 @@ func TestSlotCountsFromTheAnswer(t *testing.T) {
 	})
 }
 
+// A call that is repeated later than a window takes a slot of its own.
+func TestLateRepeatIsPaced(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.paced(t, "1/1m")
+		limiter.postsTo(aChannel, "p1")
+		limiter.posted("p1")
+		s.advance(t, time.Minute)
+		limiter.postsTo(aChannel, "p2")
+		limiter.wantPaced(s, time.Minute, ratelimit.Post{Name: "p1"})
+	})
+}
+
 // A post that comes first takes the next slot before everybody who waits for one, and does not have to be
 // lucky.
 func TestFirstTakesTheNextSlot(t *testing.T) {
