@@ -105,16 +105,9 @@ func (m scaleRounds) targets() []target {
 		ratios[i] = m.shared(i)
 	}
 	idle := each(m.all[alone], func(t together) float64 { return float64(t.idle.Microseconds()) / 1000 })
+	name := fmt.Sprintf("processor time per event of %d workers, times that of one", three.workers)
 	return []target{
-		target{
-			name: fmt.Sprintf("processor time per event of %d workers, times that of one", three.workers),
-			most: true,
-		}.
-			met(
-				ratios,
-				mostCPUThree,
-				"%.2f",
-			),
+		target{name: name, most: true}.met(ratios, mostCPUThree, "%.2f"),
 		target{name: "processor time of an idle worker, ms per second", most: true}.
 			met(idle, float64(mostIdle.Milliseconds()), "%.1f"),
 	}
