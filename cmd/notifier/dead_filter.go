@@ -126,7 +126,7 @@ func (f deadFilter) each(
 	}
 	if len(absent) > 0 {
 		return fmt.Errorf(
-			"%s in stream %s: replayed and deleted letters are gone; \"notifier dead list\" shows those that exist",
+			"%s in stream %s: replayed, deleted and displaced letters are gone; \"notifier dead list\" shows those that exist",
 			missing(absent),
 			stream.Name(),
 		)

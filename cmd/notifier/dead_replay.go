@@ -26,7 +26,7 @@ func deadReplayCommand() *cli.Command {
 Each event is published as it was, to the subject it came from, and its letter is deleted once the stream has the
 event. If a replay is cut off, by a crash for example, run it again: events keep their ids and are not duplicated.
 Limits and mutes decide it as any event: what they drop is gone, and so is its letter. "notifier status CATEGORY" says
-how many slots are free, -n replays no more than that.
+how many slots are free: give that number to -n.
 
 Letters that were shortened, or whose subject is unknown, are left and reported on standard error. The exit code is 1 if
 an event could not be published. Letters that arrive during a replay are not touched, so that none is replayed twice.

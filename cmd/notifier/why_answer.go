@@ -54,7 +54,7 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 type whyRecorded struct {
 	recent.Outcome
 	RoomAt     time.Time `json:"room_at,omitzero"`
-	LetterGone bool      `json:"letter_gone,omitempty"` // it was replayed or deleted
+	LetterGone bool      `json:"letter_gone,omitempty"` // it was replayed, deleted or displaced
 }
 
 // newAnswers puts together what Redis and workers know of the events with an id; outcomes has the latest
@@ -201,7 +201,7 @@ func (a whyAnswer) text() string {
 	if a.Recorded != nil {
 		for _, f := range a.Recorded.Facts() {
 			if f.Name == "letter" && a.Recorded.LetterGone {
-				f.Text = fmt.Sprintf("%d is gone: it was replayed or deleted", a.Recorded.LetterSeq)
+				f.Text = fmt.Sprintf("%d is gone: it was replayed, deleted, or displaced by later ones", a.Recorded.LetterSeq)
 			}
 			add(f.Name, f.Text)
 		}

@@ -12,9 +12,9 @@ import (
 // here is what these settings are called among those of replicas.
 const here = "this configuration"
 
-// checkWorkers reports how the running workers are, in the words of status. Most are notes, because that is
-// no fault of the settings that are checked; that workers run and send nothing is a warning, and so is that
-// they have other settings. Why Redis cannot be read is in its own area.
+// checkWorkers reports how the running workers are, in the words of status: notes, because that is no fault
+// of the settings that are checked, which may be to repair them. That the workers have other settings is a
+// warning. Why Redis cannot be read is in its own area.
 func checkWorkers(ctx context.Context, running status.Source, r *report) {
 	var now status.Status
 	var differ []status.Difference
@@ -31,12 +31,9 @@ func checkWorkers(ctx context.Context, running status.Source, r *report) {
 		}
 		return
 	}
-	switch {
-	case now.Summary.Level == status.LevelOK:
+	if now.Summary.Level == status.LevelOK {
 		r.ok("%s", now.Summary.Text)
-	case now.Summary.Level == status.LevelBad && len(stats.Running(now.Replicas)) > 0:
-		r.warn("", "%s", now.Summary.Text)
-	default:
+	} else {
 		r.note("", "%s", now.Summary.Text)
 	}
 	for _, line := range now.Summary.Attention {

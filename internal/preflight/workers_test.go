@@ -48,7 +48,7 @@ func workersOf(t *testing.T, s settings.Settings) status.Source {
 	return status.Source{Limiter: limiter, Stats: reader, Own: s.StatusConfig()}
 }
 
-// TestRunningReplicasThatSendNothing are a warning; that none runs is a note.
+// TestRunningReplicasThatSendNothing are a note: the settings that are checked may be to repair them.
 func TestRunningReplicasThatSendNothing(t *testing.T) {
 	t.Parallel()
 	s := parsed(t, func(env *settings.Environment) { env.RedisURL = redistest.Start(t).URL() })
@@ -59,7 +59,7 @@ func TestRunningReplicasThatSendNothing(t *testing.T) {
 	wantFinding(t, look(), Note, "Nothing is sent: no worker is running.")
 	waits := stats.Heartbeat{Waits: []stats.Wait{{For: "credentials", Since: time.Now()}}}
 	worker(t, "a", s, waits)
-	wantFinding(t, look(), Warn, "Nothing is sent: Slack does not accept the token or the webhook")
+	wantFinding(t, look(), Note, "Nothing is sent: Slack does not accept the token or the webhook")
 }
 
 // TestRunningReplicas: a check names what the running workers have otherwise, and a deployment that shares

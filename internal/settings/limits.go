@@ -45,6 +45,10 @@ func parseLimits(env Environment, problems *Problems, s *Store) {
 
 // parseRoutes reads "errors=C0123,team-a.>=#team-a".
 func parseRoutes(problems *Problems, text string) pattern.Table[string] {
+	if secret.MatchString(text) { // no error of what reads it shows an entry then
+		problems.addChannel("SLACK_ROUTES", "", text)
+		return pattern.Table[string]{}
+	}
 	routes, err := status.ParseRoutes(text)
 	problems.addEach("SLACK_ROUTES", err)
 	for name, channel := range routes.All() {

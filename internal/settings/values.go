@@ -141,18 +141,22 @@ func isPort(text string) bool {
 // largestSettingFile bounds what is read from a file: a secret, a list or certificates, not a disk image.
 const largestSettingFile = 1 << 20
 
-// secret is what a token, a webhook, a URL with a password, a seed and a key look like.
-var secret = regexp.MustCompile(`(?i)://|hooks\.slack\.com|^xox|^xapp-|-----BEGIN|^[0-9a-z+=_-]{32,}$`)
+// secret is what a token of Slack, a webhook, a URL and a key look like. opaque is what any other secret can be:
+// a seed, a token of notifier's own, a JWT.
+var (
+	secret = regexp.MustCompile(`(?i)://|hooks\.slack\.com|\bxox[abcdeprs][-.]|\bxapp-|-----BEGIN`)
+	opaque = regexp.MustCompile(`(?i)^[0-9a-z+=_-]{32,}$|^ey[0-9a-z_-]+\.`)
+)
 
 // errSecretPath is for a secret where the path of its file is expected: no error shows it.
 var errSecretPath = errors.New("looks like a secret or a URL itself, and not like a path")
 
 // readFile reads a file that a setting names. Its errors name the path, never the content.
 func readFile(path string) ([]byte, error) {
-	if secret.MatchString(path) {
+	info, err := os.Stat(path)
+	if err != nil && (secret.MatchString(path) || opaque.MatchString(path)) {
 		return nil, errSecretPath
 	}
-	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}

@@ -47,8 +47,8 @@ func (v view) attention(said string) []Attention {
 		own = LevelBad
 	}
 	add(own, "settings own", v.Settings.OwnText)
-	for _, warning := range v.Settings.Warnings {
-		add(LevelBad, "settings "+warning, warning)
+	for i, warning := range v.Settings.Warnings {
+		add(LevelBad, fmt.Sprintf("settings %d", i+1), warning)
 	}
 	if v.redis.State == RedisCountsOnly {
 		add(LevelNote, "counts", "Counts are not stored: "+v.redis.Reason)
@@ -63,7 +63,7 @@ func (v view) attention(said string) []Attention {
 		add(
 			LevelNote,
 			"full",
-			"The global limit is full for "+term.Duration(f.At.Sub(v.Time))+": everything is dropped",
+			"The global limit is full for "+spanText(f.At.Sub(v.Time), f.AtLeast)+": everything is dropped",
 		)
 	}
 	v.addSteering(add)

@@ -21,9 +21,6 @@ func (e Explanation) Lines(screen term.Screen) string {
 	case e.Stopped != "":
 		colour = term.Red
 		answer = "Nothing is sent: " + e.Stopped + "."
-		if !e.Forecast.Sends { // then an event is not held
-			answer += " " + e.Forecast.Text(e.Time)
-		}
 	case e.Forecast.Sends && e.Refused != "":
 		colour = term.Red
 		answer = "An event would be admitted now, but not sent: its channel rejects every message."

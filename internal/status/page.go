@@ -137,7 +137,7 @@ func (s Status) page() Page {
 		switch {
 		case tier.FreeS > 0:
 			at := s.Time.Add(time.Duration(tier.FreeS * float64(time.Second)))
-			bar.Room = &PageCell{Time: &at, Small: "in " + seconds(tier.FreeS) + ", full until then"}
+			bar.Room = &PageCell{Time: &at, Small: "in " + spanText(at.Sub(s.Time), tier.AtLeast) + ", full until then"}
 		case tier.keptOnly():
 			bar.Room.Text = "room only for those it is kept for"
 		}

@@ -52,7 +52,8 @@ func ofGroup(of running, group string) (remarks []string) {
 		return nil
 	}
 	own := fmt.Sprintf("Each of its categories still has its own limit, by default %s.", of.lasting.Category)
-	if remarks = append(remarks, own); len(of.lasting.GroupLimit(group)) == 0 {
+	remarks = append(remarks, own)
+	if len(of.lasting.GroupLimit(group)) == 0 {
 		before := "The settings give it no limit, so what it sent before a temporary limit does not count."
 		remarks = append(remarks, before)
 	}

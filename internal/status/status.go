@@ -202,7 +202,8 @@ func lastPosts(settings Config, hour stats.Hour) map[string]time.Time {
 }
 
 var errNotKnown = errors.New(
-	"when the global limit has room is not known: what is left is kept for some categories, or slots are counted in buckets",
+	"when the global limit has room is not known: what is left is kept for some categories, slots are counted in " +
+		"buckets, or a temporary limit ends before",
 )
 
 // NextFree is how long it takes until the global limit has room for one event of a category without a

@@ -172,7 +172,7 @@ func (s Status) writeOutcomes(text *strings.Builder) {
 	fmt.Fprintf(text, "Last hour: %s%s.\n", strings.Join(parts, ", "), s.lastDropText())
 }
 
-// lastDropText is when something was last dropped, at the latest: counts are by the minute. Empty: nothing was
+// lastDropText is when something was last dropped, at the earliest: counts are by the minute. Empty: nothing was
 // in the last hour, or it is not known.
 func (s Status) lastDropText() string {
 	for _, minute := range slices.Backward(s.Global.Minutes) {

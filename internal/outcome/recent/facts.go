@@ -41,9 +41,9 @@ func (o Outcome) Facts() (known []Fact) {
 	add("message", o.SlackTS)
 	switch {
 	case o.Ambiguous && o.Found:
-		add("posted", "once: found in the channel after an unknown result")
+		add("posted", "found in the channel after an unknown result")
 	case o.Ambiguous && o.Attempts > 2:
-		add("posted", fmt.Sprintf("possibly up to %d times (ambiguous)", o.Attempts))
+		add("posted", fmt.Sprintf("possibly more than once (ambiguous, %d posts begun)", o.Attempts))
 	case o.Ambiguous:
 		add("posted", "possibly twice (ambiguous)")
 	}
