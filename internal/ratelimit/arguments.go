@@ -62,6 +62,7 @@ func (a ruleArguments) ofGroup(group string) (name string, arguments []any) {
 
 // scope is one of the scopes of a call.
 type scope struct {
+	Scope
 	outcome Outcome // what a refusal by it is: Global, Group or Category
 	limit   Limit
 }
@@ -94,7 +95,7 @@ func (l *Limiter) newRequest(batch []Request, token string) request {
 		keyNames:    []string{l.keys.meta(), l.keys.inFlight(), l.keys.sent(), l.keys.categories()},
 		ruleNumbers: make(map[string]string, 8),
 	}
-	q.addScope(l.keys.bothForms(l.keys.global()), scope{Global, p.rules.Global},
+	q.addScope(l.keys.bothForms(l.keys.global()), scope{Scope{}, Global, p.rules.Global},
 		q.numberOfRule("global", p.arguments.global), noNumber, p.keepGlobal())
 
 	// Each distinct category is one scope, and so is each distinct group. The events refer to the categories.
@@ -142,7 +143,7 @@ func (l *Limiter) addCategory(q *request, groups map[string]string, category str
 	wider := l.addGroup(q, groups, GroupOf(category))
 	name, rule := p.arguments.ofCategory(p.rules, category)
 	return q.addScope(l.keys.bothForms(l.keys.category(category)),
-		scope{Category, p.rules.LimitFor(category)},
+		scope{Scope{Category: category}, Category, p.rules.LimitFor(category)},
 		q.numberOfRule(name, rule), wider, p.keepCategory(category))
 }
 
@@ -156,7 +157,7 @@ func (l *Limiter) addGroup(q *request, groups map[string]string, group string) s
 	}
 	if groups[group] == "" {
 		groups[group] = q.addScope(l.keys.bothForms(l.keys.group(group)),
-			scope{Group, p.rules.GroupLimit(group)},
+			scope{Scope{Group: group}, Group, p.rules.GroupLimit(group)},
 			q.numberOfRule(name, rule), globalNumber, p.keepGroup(group))
 	}
 	return groups[group]

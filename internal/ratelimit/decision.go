@@ -45,6 +45,6 @@ type Decision struct {
 	Used       int           // slots taken in that tier
 	Reserved   int           // Global: slots of the tier that are kept for other categories
 	RetryAfter time.Duration // until an event of the same cost fits, if nothing else is admitted
-	AtLeast    bool          // RetryAfter is a lower bound: slots are reserved for others, or counted in buckets
+	AtLeast    bool          // RetryAfter is a lower bound: of reserved slots, buckets, or a limit that ends
 	Never      bool          // its cost is above the tier's COUNT: it cannot fit under this temporary limit
 }

@@ -13,6 +13,15 @@ type Temporary struct {
 	Global     Limit            // empty: that of the settings
 	Groups     map[string]Limit // by name, also of groups that have no limit otherwise
 	Categories map[string]Limit // by name; they go before every pattern
+
+	// Ends is when each of them ends; of those that are not in it that is not known.
+	Ends map[Scope]time.Time
+}
+
+// Scope is what a limit is for: a category, a group or, without a name, everything.
+type Scope struct {
+	Group    string // empty: it is not a group's
+	Category string // empty: it is not a category's; with Group empty too it is the global one
 }
 
 // With returns the rules in force while temporary limits are.
@@ -38,6 +47,7 @@ func (r Rules) With(limits Temporary) Rules {
 type plan struct {
 	rules    Rules
 	standing Rules // the settings'
+	ends     map[Scope]time.Time
 
 	retention time.Duration // how long an event in flight is known
 	remembers time.Duration // how long an admission can matter at all, or its id be known
@@ -51,6 +61,7 @@ func newPlan(standing Rules, limits Temporary, dedupe time.Duration) *plan {
 	return &plan{
 		rules:     rules,
 		standing:  standing,
+		ends:      limits.Ends,
 		retention: retention,
 		remembers: max(retention, dedupe),
 		arguments: newRuleArguments(rules),

@@ -181,11 +181,18 @@ func (q request) refusal(columns [refusalColumns]int64) (Decision, error) {
 			"used %d, wait %d and kept %d, expected no negative number and at most %d kept",
 			used, wait, kept, MaxCount)
 	}
-	return Decision{
+	d := Decision{
 		Outcome: s.outcome, Tier: s.limit[tier-1], Used: int(used), Reserved: int(kept),
 		RetryAfter: max(0, span(wait)),
 		AtLeast:    lowerBound == 1, Never: wait < 0 && kept == 0,
-	}, nil
+	}
+	if ends, temporary := q.plan.ends[s.Scope]; temporary && d.RetryAfter > 0 {
+		// Then that of the settings holds again; whether it has room is not known before.
+		if left := max(0, time.Until(ends)); left < d.RetryAfter {
+			d.RetryAfter, d.AtLeast = left, true
+		}
+	}
+	return d, nil
 }
 
 // span converts the microseconds of a reply. What no Duration can hold becomes the longest, never a negative

@@ -57,6 +57,23 @@ func TestTemporaryLimits(t *testing.T) {
 	})
 }
 
+// There may be room when a temporary limit ends, before its slots are free.
+func TestWaitEndsWithTheTemporaryLimit(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, kit.Rules("100/30m", "9/30m", ""), day)
+		limits := temporaryLimits("category/a", "1/30m", "category/b", "1/30m")
+		limits.Ends = map[ratelimit.Scope]time.Time{{Category: "a"}: time.Now().Add(2 * time.Minute)}
+		limiter.SetTemporary(limits)
+		limiter.admits(event("a1", "a"), event("b1", "b"))
+		if got := limiter.one(event("a2", "a")); !got.AtLeast || got.RetryAfter <= time.Minute || got.RetryAfter > 2*time.Minute {
+			t.Errorf("%+v, expected a wait of at least two minutes", got)
+		}
+		if got := limiter.one(event("b2", "b")); got.AtLeast || got.RetryAfter <= 29*time.Minute {
+			t.Errorf("%+v, expected a wait of half an hour", got)
+		}
+	})
+}
+
 // What is admitted under a short temporary window counts in the longer one of the settings afterwards.
 func TestTemporaryAdmissionsCountAfterwards(t *testing.T) {
 	for _, standing := range []string{"5/1h", "5/1h:1m", "5/24h:fixed", "5/1h:1m+50/24h:fixed"} {

@@ -82,7 +82,7 @@ func (r running) forecast(mute *steering.Order, levels ...level) Forecast {
 func (r running) bounded(u ratelimit.Usage) ratelimit.Usage {
 	for _, order := range r.orders {
 		scope, err := steering.ParseScope(order.Target)
-		of := steering.Scope{Group: u.Group, Category: u.Category}
+		of := ratelimit.Scope{Group: u.Group, Category: u.Category}
 		if order.Kind != steering.Limit || err != nil || scope != of {
 			continue
 		}

@@ -71,7 +71,7 @@ func unreserved(of running) []string {
 }
 
 // lowerLimits names the wider limits that are lower than a scope's own.
-func lowerLimits(rules ratelimit.Rules, scope steering.Scope) []string {
+func lowerLimits(rules ratelimit.Rules, scope ratelimit.Scope) []string {
 	own, group := rules.GroupLimit(scope.Group), ratelimit.Limit(nil)
 	if scope.Category != "" {
 		own, group = rules.LimitFor(scope.Category), rules.GroupLimit(ratelimit.GroupOf(scope.Category))
@@ -96,7 +96,7 @@ func above(own, wider ratelimit.Limit) bool {
 }
 
 // usedUp says until when a limit lets nothing through.
-func usedUp(ctx context.Context, of running, scope steering.Scope) ([]string, error) {
+func usedUp(ctx context.Context, of running, scope ratelimit.Scope) ([]string, error) {
 	var asked []string
 	if name := cmp.Or(scope.Category, scope.Group); name != "" { // a group, too, has a category of its name
 		asked = append(asked, name)

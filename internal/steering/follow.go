@@ -212,13 +212,17 @@ func (f *Follower) Count() (mutes, limits int) {
 
 // Temporary are the limits among orders.
 func Temporary(orders []Order) ratelimit.Temporary {
-	limits := ratelimit.Temporary{Groups: map[string]ratelimit.Limit{},
-		Categories: map[string]ratelimit.Limit{}}
+	limits := ratelimit.Temporary{
+		Groups: map[string]ratelimit.Limit{}, Categories: map[string]ratelimit.Limit{},
+		Ends: map[ratelimit.Scope]time.Time{},
+	}
 	for _, o := range orders {
 		if o.Kind != Limit {
 			continue
 		}
-		switch scope, _ := ParseScope(o.Target); { // it is checked
+		scope, _ := ParseScope(o.Target) // it is checked
+		limits.Ends[scope] = o.Until
+		switch {
 		case scope.Group != "":
 			limits.Groups[scope.Group] = o.limit
 		case scope.Category != "":

@@ -116,12 +116,6 @@ func checkText(name, text string, longest int) error {
 	return nil
 }
 
-// Scope is where a limit applies.
-type Scope struct {
-	Group    string // empty: it is not a group's
-	Category string // empty: it is not a category's; with Group empty too it is the global one
-}
-
 // The forms of a scope.
 const (
 	globalScope   = "global"
@@ -131,27 +125,27 @@ const (
 
 // ParseScope reads "global", "group/NAME" or "category/NAME". The error says what is wrong and what was
 // expected.
-func ParseScope(text string) (Scope, error) {
+func ParseScope(text string) (ratelimit.Scope, error) {
 	if text == globalScope {
-		return Scope{}, nil
+		return ratelimit.Scope{}, nil
 	}
 	if name, found := strings.CutPrefix(text, groupPrefix); found {
 		if err := ratelimit.CheckGroup(name); err != nil {
-			return Scope{}, fmt.Errorf("group %.200q %w", name, err)
+			return ratelimit.Scope{}, fmt.Errorf("group %.200q %w", name, err)
 		}
-		return Scope{Group: name}, nil
+		return ratelimit.Scope{Group: name}, nil
 	}
 	if name, found := strings.CutPrefix(text, categoryScope); found {
 		if pattern.HasWildcard(name) {
-			return Scope{}, fmt.Errorf(
+			return ratelimit.Scope{}, fmt.Errorf(
 				"category %.200q is a pattern, expected the name of one category, such as errors", name)
 		}
 		if err := pattern.Check(name); err != nil {
-			return Scope{}, fmt.Errorf("category %.200q %w", name, err)
+			return ratelimit.Scope{}, fmt.Errorf("category %.200q %w", name, err)
 		}
-		return Scope{Category: name}, nil
+		return ratelimit.Scope{Category: name}, nil
 	}
-	return Scope{}, fmt.Errorf(
+	return ratelimit.Scope{}, fmt.Errorf(
 		"scope %.200q, expected global, group/NAME such as group/team-a, or category/NAME such as category/errors",
 		text)
 }

@@ -31,7 +31,7 @@ const releaseVersion = "v0.0.0-e2e"
 
 // How long things may take, on a slow machine too.
 const (
-	buildDeadline    = 10 * time.Minute
+	buildDeadline    = 20 * time.Minute // all modules are compiled, beside the other checks of the gate
 	commandDeadline  = 2 * time.Minute
 	waitDeadline     = 90 * time.Second
 	teardownDeadline = time.Minute
