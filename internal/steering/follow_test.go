@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"notifier/internal/ratelimit"
 	"notifier/internal/status/stats"
 	"notifier/internal/steering"
 	"notifier/test/kit"
@@ -30,6 +31,11 @@ func TestAReplicaFollows(t *testing.T) {
 	now := r.limits.current()
 	if now.Global.String() != "5/1m" || now.Groups["team-a"].String() != "6/1m" || now.Categories["errors.db"].String() != "7/1m" {
 		t.Errorf("%+v", now)
+	}
+	for _, scope := range []ratelimit.Scope{{}, {Group: "team-a"}, {Category: "errors.db"}} {
+		if left := now.Ends[scope].Sub(w.read().Now); left <= 50*time.Minute || left > time.Hour {
+			t.Errorf("the limit of %+v ends in %s, expected an hour", scope, left)
+		}
 	}
 	lines := r.log.FilterMessage("mute is in force").All()
 	if len(lines) != 1 || lines[0].ContextMap()["by"] != "alice@ops" || lines[0].ContextMap()["reason"] != "because" {
