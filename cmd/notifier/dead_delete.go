@@ -40,15 +40,7 @@ Examples:
 			case all && filter.isSet():
 				return cmdline.Usage(cmd, "-all cannot be used with SEQ, -reason or -category")
 			}
-			remove := deadDelete{deadWork: deadWork{
-				filter: filter,
-				most:   cmd.Int("n"),
-				json:   cmd.Bool("json"),
-				out:    cmd.Root().Writer,
-				errOut: cmd.Root().ErrWriter,
-				verb:   "deleted",
-				count:  "deleted",
-			}}
+			remove := deadDelete{deadWork: newDeadWork(cmd, filter, "deleted", "deleted")}
 			return withDeadLetters(ctx, "notifier dead delete", remove.start)
 		},
 	}

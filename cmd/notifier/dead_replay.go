@@ -46,15 +46,7 @@ Examples:
 			if err != nil {
 				return err
 			}
-			replay := deadReplay{deadWork: deadWork{
-				filter: filter,
-				most:   cmd.Int("n"),
-				json:   cmd.Bool("json"),
-				out:    cmd.Root().Writer,
-				errOut: cmd.Root().ErrWriter,
-				verb:   "replayed",
-				count:  "put_back",
-			}}
+			replay := deadReplay{deadWork: newDeadWork(cmd, filter, "replayed", "put_back")}
 			// An interrupt ends it between two letters: one that was published is also deleted.
 			return withDeadLetters(
 				context.WithoutCancel(ctx),

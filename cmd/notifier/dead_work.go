@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/urfave/cli/v3"
+
 	"notifier/internal/consume/letters"
 	"notifier/internal/term"
 )
@@ -23,6 +25,15 @@ type deadWork struct {
 
 	done int
 	left int
+}
+
+// newDeadWork is that of a command. verb and count are as in deadWork.
+func newDeadWork(cmd *cli.Command, filter deadFilter, verb, count string) deadWork {
+	return deadWork{
+		filter: filter, most: cmd.Int("n"), json: cmd.Bool("json"),
+		out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,
+		verb: verb, count: count,
+	}
 }
 
 // deadDone is what became of a letter. The zero value: nothing that could be reported.

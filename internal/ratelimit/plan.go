@@ -14,8 +14,21 @@ type Temporary struct {
 	Groups     map[string]Limit // by name, also of groups that have no limit otherwise
 	Categories map[string]Limit // by name; they go before every pattern
 
-	// Ends is when each of them ends; of those that are not in it that is not known.
-	Ends map[Scope]time.Time
+	Ends Ends
+}
+
+// Ends is when temporary limits end; of those that are not in it that is not known.
+type Ends map[Scope]time.Time
+
+// Bound bounds a wait for room in a scope by the end of its temporary limit. Then the limit of the settings
+// holds again; whether that one has room is not known before, so the wait is a lower bound.
+func (e Ends) Bound(of Scope, now time.Time, wait time.Duration, atLeast bool) (time.Duration, bool) {
+	if end, temporary := e[of]; temporary {
+		if left := max(0, end.Sub(now)); left < wait {
+			return left, true
+		}
+	}
+	return wait, atLeast
 }
 
 // Scope is what a limit is for: a category, a group or, without a name, everything.
@@ -47,7 +60,7 @@ func (r Rules) With(limits Temporary) Rules {
 type plan struct {
 	rules    Rules
 	standing Rules // the settings'
-	ends     map[Scope]time.Time
+	ends     Ends
 
 	retention time.Duration // how long an event in flight is known
 	remembers time.Duration // how long an admission can matter at all, or its id be known

@@ -186,12 +186,7 @@ func (q request) refusal(columns [refusalColumns]int64) (Decision, error) {
 		RetryAfter: max(0, span(wait)),
 		AtLeast:    lowerBound == 1, Never: wait < 0 && kept == 0,
 	}
-	if ends, temporary := q.plan.ends[s.Scope]; temporary && d.RetryAfter > 0 {
-		// Then that of the settings holds again; whether it has room is not known before.
-		if left := max(0, time.Until(ends)); left < d.RetryAfter {
-			d.RetryAfter, d.AtLeast = left, true
-		}
-	}
+	d.RetryAfter, d.AtLeast = q.plan.ends.Bound(s.Scope, time.Now(), d.RetryAfter, d.AtLeast)
 	return d, nil
 }
 

@@ -255,10 +255,8 @@ func (a *natsAuth) readCert(cert, key string) error {
 	if err != nil {
 		return err
 	}
-	pair, err := tls.X509KeyPair(
-		certPEM,
-		keyPEM,
-	) // fails, too, while one of the two is replaced and the other is not
+	// It fails, too, while one of the two is replaced and the other is not.
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err == nil {
 		a.cert = pair
 	}

@@ -67,10 +67,8 @@ func (v view) attention(said string) []Attention {
 		)
 	}
 	v.addSteering(add)
-	slices.SortStableFunc(
-		list,
-		func(a, b Attention) int { return cmp.Compare(a.Level, b.Level) },
-	) // bad before note
+	badFirst := func(a, b Attention) int { return cmp.Compare(a.Level, b.Level) }
+	slices.SortStableFunc(list, badFirst)
 	if more := len(list) - mostLines; more > 0 {
 		list = append(
 			list[:mostLines],

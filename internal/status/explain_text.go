@@ -94,7 +94,7 @@ func (e Explanation) rows() [][2]string {
 
 // limitText is a tier: "10/30m, 10 of 10 used, room in 4m12s (14:32:07) (LIMIT_OVERRIDES team-a.>)".
 func (e Explanation) limitText(limit AppliedLimit, tier Tier) string {
-	at := e.Time.Add(time.Duration(tier.FreeS * float64(time.Second)))
+	at := tier.roomAt(e.Time)
 	room := "room " + Forecast{Sends: tier.FreeS <= 0, At: &at, AtLeast: tier.AtLeast}.Cell(e.Time, "")
 	text := fmt.Sprintf("%s, %d of %d used, %s", tier.Limit, tier.Used, tier.Max, room)
 	switch {

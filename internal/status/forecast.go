@@ -77,19 +77,10 @@ func (r running) forecast(mute *steering.Order, levels ...level) Forecast {
 	return f
 }
 
-// bounded is a usage whose room is no later than the end of the temporary limit that it is of. Then the limit
-// of the settings holds again; whether that one has room is not known before.
+// bounded is a usage whose room is no later than the end of the temporary limit that it is of.
 func (r running) bounded(u ratelimit.Usage) ratelimit.Usage {
-	for _, order := range r.orders {
-		scope, err := steering.ParseScope(order.Target)
-		of := ratelimit.Scope{Group: u.Group, Category: u.Category}
-		if order.Kind != steering.Limit || err != nil || scope != of {
-			continue
-		}
-		if left := order.Until.Sub(r.hour.Now); u.FreeIn > left {
-			u.FreeIn, u.AtLeast = left, true
-		}
-	}
+	of := ratelimit.Scope{Group: u.Group, Category: u.Category}
+	u.FreeIn, u.AtLeast = r.ends.Bound(of, r.hour.Now, u.FreeIn, u.AtLeast)
 	return u
 }
 

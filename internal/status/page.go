@@ -136,7 +136,7 @@ func (s Status) page() Page {
 		bar.Room = &PageCell{Text: "room now"}
 		switch {
 		case tier.FreeS > 0:
-			at := s.Time.Add(time.Duration(tier.FreeS * float64(time.Second)))
+			at := tier.roomAt(s.Time)
 			bar.Room = &PageCell{Time: &at, Small: "in " + spanText(at.Sub(s.Time), tier.AtLeast) + ", full until then"}
 		case tier.keptOnly():
 			bar.Room.Text = "room only for those it is kept for"

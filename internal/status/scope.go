@@ -42,6 +42,11 @@ type Tier struct {
 	AtLeast bool `json:"free_at_least,omitempty"`
 }
 
+// roomAt is when an event of one slot fits.
+func (t Tier) roomAt(now time.Time) time.Time {
+	return now.Add(time.Duration(t.FreeS * float64(time.Second)))
+}
+
 // Minute is what happened in a scope in one minute.
 type Minute struct {
 	Start   time.Time `json:"start"`

@@ -31,6 +31,7 @@ type running struct {
 	settings Config           // its limits are those in force
 	lasting  ratelimit.Rules  // those without the temporary ones
 	orders   []steering.Order // mutes and temporary limits in force
+	ends     ratelimit.Ends   // of these limits
 	shown    Settings
 	pauses   []ratelimit.Pause
 }
@@ -66,10 +67,8 @@ func (s Source) look(ctx context.Context) (running, error) {
 	case len(variants) > 0:
 		of.shown.OwnText = s.use(&of, variants[0])
 		if last := len(of.shown.Warnings) - 1; last >= 0 && of.shown.OwnText == "" {
-			of.shown.Warnings[last] += " The limits shown are those of " + who(
-				variants[0].replicas,
-				len(variants[0].replicas),
-			) + "."
+			used := variants[0].replicas
+			of.shown.Warnings[last] += " The limits shown are those of " + who(used, len(used)) + "."
 		}
 	case len(of.replicas) > 0:
 		of.shown.OwnText = "The replicas run a release that does not show its limits: " + ownLimits
@@ -142,7 +141,7 @@ func (s Source) steer(ctx context.Context, r *running) error {
 	if r.limiter, err = s.LimiterFor(r.settings.Limits, r.settings.Dedupe, instead); err != nil {
 		return err
 	}
-	r.settings.Limits = r.settings.Limits.With(instead)
+	r.settings.Limits, r.ends = r.settings.Limits.With(instead), instead.Ends
 	return nil
 }
 

@@ -179,10 +179,8 @@ func (s Source) Read(ctx context.Context) (Status, error) {
 			status.Ready++
 		}
 	}
-	status.setScopes(
-		scopesOf(f),
-		len(all)+max(0, entries-mostEntries),
-	) // of the entries that were not read, each can be a category
+	unread := max(0, entries-mostEntries) // each of these entries can be a category
+	status.setScopes(scopesOf(f), len(all)+unread)
 	status.setReserves(f)
 	status.Summary = view{status, redisOf(of.this, s.Stats.Refuses(ctx)), lastPosts(of.settings, hour)}.summary()
 	status.fit(mostBytes)
@@ -215,7 +213,8 @@ func (s Source) NextFree(ctx context.Context) (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		of.hour.Now, of.orders = state.Now, state.InForce(state.Now, steering.Limit)
+		of.hour.Now = state.Now
+		of.ends = steering.Temporary(state.InForce(state.Now, steering.Limit)).Ends
 	}
 	f, err := newForecaster(ctx, of)
 	if err != nil {

@@ -93,7 +93,7 @@ func (s Status) freeText(scope Scope, tier int) string {
 	own, f := scope.level(), scope.Forecast
 	if f == nil || tier > 0 ||
 		f.Reason == own && f.Kept == 0 { // each tier of the scope itself shows its own time
-		at := s.Time.Add(time.Duration(scope.Tiers[tier].FreeS * float64(time.Second)))
+		at := scope.Tiers[tier].roomAt(s.Time)
 		f = &Forecast{Sends: scope.Tiers[tier].FreeS <= 0, Reason: own, At: &at, AtLeast: scope.Tiers[tier].AtLeast}
 	}
 	return f.Cell(s.Time, own)

@@ -214,7 +214,7 @@ func (f *Follower) Count() (mutes, limits int) {
 func Temporary(orders []Order) ratelimit.Temporary {
 	limits := ratelimit.Temporary{
 		Groups: map[string]ratelimit.Limit{}, Categories: map[string]ratelimit.Limit{},
-		Ends: map[ratelimit.Scope]time.Time{},
+		Ends: ratelimit.Ends{},
 	}
 	for _, o := range orders {
 		if o.Kind != Limit {

@@ -93,13 +93,8 @@ func (s *Server) launch() error {
 			strconv.Itoa(s.bus),
 		)
 	default:
-		arguments = append(
-			arguments,
-			"--save",
-			"",
-			"--repl-diskless-sync-delay",
-			"0",
-		) // a replica gets its copy at once
+		// A replica gets its copy at once.
+		arguments = append(arguments, "--save", "", "--repl-diskless-sync-delay", "0")
 	}
 	if s.process, err = s.place.start(s.dir, append(arguments, s.extra...)); err != nil {
 		return fmt.Errorf("start redis-server: %w", err)
@@ -219,13 +214,8 @@ func (p process) kill() {
 
 func (p process) signal(signal syscall.Signal) error {
 	if p.container != "" {
-		_, err := docker(
-			"exec",
-			p.container,
-			"sh",
-			"-c",
-			fmt.Sprintf("kill -%d %d", signal, p.pid),
-		) // images may lack kill
+		// Images may lack kill.
+		_, err := docker("exec", p.container, "sh", "-c", fmt.Sprintf("kill -%d %d", signal, p.pid))
 		return err
 	}
 	return syscall.Kill(p.pid, signal)

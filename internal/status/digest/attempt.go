@@ -136,11 +136,8 @@ func (d *Digest) edit(
 		}
 		err = nil
 	}
-	d.answered(
-		ctx,
-		a,
-		ratelimit.Answer{},
-	) // a 429 too: edits have a limit of their own, which is not about posts
+	// A 429 too: edits have a limit of their own, which is not about posts.
+	d.answered(ctx, a, ratelimit.Answer{})
 	if err == nil {
 		return d.reported(ctx, a, whole)
 	}
