@@ -104,9 +104,7 @@ func (l *deadList) writeTable() error {
 	for _, letter := range l.newest {
 		row := []any{
 			letter.Time.Format(time.RFC3339),
-			term.Cell(
-				letter.Category,
-			),
+			term.Cell(letter.Category),
 			term.Cell(letter.Reason),
 			term.Cell(letter.Detail),
 			term.Cell(letter.EventID),
@@ -160,9 +158,7 @@ type deadLetterLine struct {
 
 func newDeadLetterLine(letter letters.Info) deadLetterLine {
 	line := deadLetterLine{
-		Time: letter.Time.Format(
-			time.RFC3339Nano,
-		),
+		Time:      letter.Time.Format(time.RFC3339Nano),
 		Category:  letter.Category,
 		Reason:    letter.Reason,
 		Detail:    letter.Detail,

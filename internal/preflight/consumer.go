@@ -57,9 +57,7 @@ func (c *streamCheck) examineConsumer(stream jetstream.StreamConfig, info *jetst
 		what,
 		info.NumPending,
 		info.NumAckPending,
-		term.ShortDuration(
-			config.AckWait,
-		),
+		term.ShortDuration(config.AckWait),
 		maximum("max_deliver", config.MaxDeliver),
 		maximum("max_ack_pending", config.MaxAckPending),
 	)

@@ -44,9 +44,7 @@ var imageElement = object{fields{"image_url": linkURL, "alt_text": words(maxImag
 
 var (
 	confirm = plain(object{fields: fields{
-		"title": label(
-			maxConfirmTitle,
-		),
+		"title":   label(maxConfirmTitle),
 		"text":    text(maxConfirmText),
 		"confirm": label(maxConfirmLabel),
 		"deny":    label(maxConfirmLabel),
@@ -56,9 +54,7 @@ var (
 	// out, so that no event can use the app's own buttons with the rights of whoever clicks.
 	button = object{
 		fields{
-			"text": label(
-				maxButtonText,
-			),
+			"text":                label(maxButtonText),
 			"url":                 linkURL,
 			"style":               name,
 			"confirm":             confirm,
@@ -121,13 +117,11 @@ var (
 			fields: fields{"elements": listOf(oneOf(richPieces)), "border": number, "language": name},
 		},
 		"rich_text_list": {fields: fields{
-			"elements": listOf(
-				oneOf(types{"rich_text_section": {fields: richLine}}),
-			),
-			"style":  name,
-			"indent": number,
-			"offset": number,
-			"border": number,
+			"elements": listOf(oneOf(types{"rich_text_section": {fields: richLine}})),
+			"style":    name,
+			"indent":   number,
+			"offset":   number,
+			"border":   number,
 		}},
 	}
 	richText = object{fields: fields{"elements": listOf(oneOf(richParts)), "block_id": omitted}}
