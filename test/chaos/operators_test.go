@@ -52,8 +52,11 @@ func (d *deployment) operators() []injector {
 	if err != nil {
 		d.Fatal(err)
 	}
-	// the tiers that stay as they are
+	// The windows are those of the standing limits: so long the ledger keeps what it has seen, and the audit
+	// compares tier by tier.
 	rest := strings.TrimPrefix(d.limits.global, "60/5s")
+	billing := slices.Clone(d.ledger.rules.LimitFor("billing"))
+	billing[0].Count, billing[1].Count = 10, 4
 	by := func() string { return fmt.Sprintf("operator-%d@chaos", len(d.orders.all)) } // there is one lane
 	return []injector{
 		{2, func(ctx context.Context, random *rand.Rand) {
@@ -63,8 +66,10 @@ func (d *deployment) operators() []injector {
 			d.give(ctx, random, store, order, faultMute)
 		}},
 		{2, func(ctx context.Context, random *rand.Rand) {
-			// The windows are those of the standing limits: so long the ledger keeps what it has seen.
-			limits := [][2]string{{"global", "30/5s" + rest}, {"global", "90/5s" + rest}, {"category/alpha", "6/5s+2/200ms"}, {"category/alpha", "20/5s+4/200ms"}, {"category/billing", "10/20s+4/1s"}}
+			limits := [][2]string{
+				{"global", "30/5s" + rest}, {"global", "90/5s" + rest}, {"category/alpha", "6/5s+2/200ms"},
+				{"category/alpha", "20/5s+4/200ms"}, {"category/billing", billing.String()},
+			}
 			chosen := limits[random.IntN(len(limits))]
 			order, err := steering.NewLimit(chosen[0], chosen[1], by(), "")
 			d.faults.complain(err)
