@@ -172,7 +172,7 @@ func (s *fixture) start(changes ...func(*setup)) *replica {
 		},
 		MaxBytes: c.budget, LongestLater: 15 * time.Minute, Channels: []string{c.channel, "C0DEPLOYS"}, Pace: rules.Pace,
 		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: stdcmp.Or(c.lease, c.slackTimeout), DroppedSubject: c.dropped,
-		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Slack: poster, Log: c.log.logger(), Group: c.group, Mutes: c.mutes,
+		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Slack: poster, Log: c.log.logger(), Events: c.log.events(), Group: c.group, Mutes: c.mutes,
 	}
 	connection := s.connectTo(c.natsURL)
 	settings.JetStream = consume.JetStream{

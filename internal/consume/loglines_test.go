@@ -22,9 +22,42 @@ type logLines struct {
 // line is one line of the log.
 type line map[string]any
 
-func (j *logLines) logger() *zap.Logger {
+func (j *logLines) logger() *zap.Logger { return loggerTo(j) }
+
+// events is the logger for the lines of events. Like that of the program it is buffered: a line that is not
+// synced is not written.
+func (j *logLines) events() *zap.Logger { return loggerTo(&untilSynced{to: j}) }
+
+func loggerTo(to zapcore.WriteSyncer) *zap.Logger {
 	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
-	return zap.New(zapcore.NewCore(encoder, j, zapcore.DebugLevel))
+	return zap.New(zapcore.NewCore(encoder, to, zapcore.DebugLevel))
+}
+
+// untilSynced keeps lines until it is synced.
+type untilSynced struct {
+	to *logLines
+
+	mu   sync.Mutex
+	kept [][]byte
+}
+
+func (u *untilSynced) Write(text []byte) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.kept = append(u.kept, bytes.Clone(text))
+	return len(text), nil
+}
+
+func (u *untilSynced) Sync() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, text := range u.kept {
+		if _, err := u.to.Write(text); err != nil {
+			return err
+		}
+	}
+	u.kept = nil
+	return nil
 }
 
 func (j *logLines) Write(text []byte) (int, error) {
