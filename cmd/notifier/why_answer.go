@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/outcome/recent"
 	"notifier/internal/ratelimit"
@@ -62,8 +63,8 @@ type whyRecorded struct {
 func newAnswers(id string, traces []ratelimit.Trace, outcomes []recent.Outcome) (answers []whyAnswer) {
 	for _, trace := range traces {
 		a := whyAnswer{
-			EventID: id, State: outcome.Sent, Category: trace.Category, Source: trace.Source, Admitted: trace.Admitted,
-			Posts: trace.Posts, LastPost: trace.LastPost, Sent: trace.Sent,
+			EventID: id, State: outcome.Sent, Category: trace.Category, Source: event.ShownSource(trace.Source),
+			Admitted: trace.Admitted, Posts: trace.Posts, LastPost: trace.LastPost, Sent: trace.Sent,
 		}
 		if trace.InFlight {
 			a.State = stateInFlight

@@ -8,6 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
+	"notifier/internal/outcome"
+	"notifier/internal/outcome/recent"
+	"notifier/internal/ratelimit"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
@@ -34,6 +37,18 @@ func TestWhyWhileRedisIsFull(t *testing.T) {
 
 // TestWhyAfterAReplay: an event that is dead may wait unread once it is replayed, is held while Slack fails
 // on it, with what Slack has answered, and then it was dead before.
+// Redis knows a CloudEvent's source as it came: an id is unique within it. It is shown, and compared with that
+// of an outcome, without its secrets.
+func TestWhyShowsNoSecretOfASource(t *testing.T) {
+	t.Parallel()
+	traces := []ratelimit.Trace{{Category: "errors", Source: "https://me:hunter2@ci.example/1?token=hunter2"}}
+	outcomes := []recent.Outcome{{EventID: "a", Category: "errors", Outcome: outcome.Sent, Source: "https://ci.example/1"}}
+	answers := newAnswers("a", traces, outcomes)
+	if len(answers) != 1 || answers[0].Source != "https://ci.example/1" || answers[0].Recorded == nil {
+		t.Errorf("%+v, expected one answer, with the source https://ci.example/1 and what was recorded", answers)
+	}
+}
+
 func TestWhyAfterAReplay(t *testing.T) {
 	t.Parallel()
 	_, slack, env := services(t, nil)

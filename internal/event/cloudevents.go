@@ -130,7 +130,7 @@ func (d *decoding) setAttributes(attribute func(name string) (string, *Rejection
 		case name == "id":
 			id, rejection = value, d.setPayloadID(name, value)
 		case name == "source":
-			d.Source = normalSource(value, true)
+			d.Source = ShownSource(value)
 			if d.ID == id {
 				d.IDSource = value
 			}

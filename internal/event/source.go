@@ -38,8 +38,11 @@ func SourceIn(header map[string][]string) string {
 	if value == "" {
 		return ""
 	}
-	return normalSource(value, true)
+	return ShownSource(value)
 }
+
+// ShownSource is a whole source, such as a CloudEvent's, as Event.Source has it.
+func ShownSource(raw string) string { return normalSource(raw, true) }
 
 // normalSource is a publisher's word for who has caused an event as it is logged, counted and shown: one line
 // of at most 128 bytes of UTF-8, without what may be a secret (redact.Source). What cannot be printed becomes
