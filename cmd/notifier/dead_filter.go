@@ -24,6 +24,7 @@ func deadFlags() []cli.Flag {
 			Usage: "only letters with this `REASON`: " + strings.Join(outcome.DeadReasons(), ", "),
 		},
 		&cli.StringFlag{Name: "category", Usage: "only letters of this `CATEGORY`, exactly"},
+		&cli.StringSliceFlag{Name: "seq", Hidden: true}, // of v0.1.0
 	}
 }
 
@@ -60,6 +61,13 @@ func parseSeqs(cmd *cli.Command) (deadFilter, error) {
 // parseDead reads the flags that the commands share.
 func parseDead(cmd *cli.Command) (deadFilter, error) {
 	filter := deadFilter{reason: cmd.String("reason")}
+	if seqs := strings.Join(cmd.StringSlice("seq"), " "); seqs != "" {
+		now := cmd.Name
+		if now == "list" {
+			now = "show"
+		}
+		return filter, cmdline.Usagef(cmd, `"dead %s -seq" is now "dead %s %s"`, cmd.Name, now, seqs)
+	}
 	if cmd.IsSet("reason") && !slices.Contains(outcome.DeadReasons(), filter.reason) {
 		return filter, cmdline.Usagef(cmd, "-reason %q, expected one of %s",
 			filter.reason, strings.Join(outcome.DeadReasons(), ", "))

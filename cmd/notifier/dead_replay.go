@@ -7,7 +7,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	cmdline "notifier/internal/cli"
 	"notifier/internal/consume/letters"
 	"notifier/internal/settings"
 	"notifier/internal/term"
@@ -36,12 +35,8 @@ Examples:
    notifier dead replay -reason slack_rejected -category deploys -n 1`,
 		Flags: append(deadFlags(),
 			&cli.IntFlag{Name: "n", Usage: "replay at most `N`; by default all"},
-			&cli.BoolFlag{Name: "json", Usage: "write a line of JSON for each letter, and one with the counts"},
-			&cli.StringFlag{Name: "seq", Hidden: true}), // of v0.1.0
+			&cli.BoolFlag{Name: "json", Usage: "write a line of JSON for each letter, and one with the counts"}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if seq := cmd.String("seq"); seq != "" {
-				return cmdline.Usagef(cmd, "\"dead replay -seq %s\" is now \"dead replay %s\"", seq, seq)
-			}
 			filter, err := parseSeqs(cmd)
 			if err != nil {
 				return err
@@ -66,12 +61,12 @@ type deadReplay struct {
 	inARow int // failures since the last success
 }
 
-// start checks between two letters whether ctx has ended; what it does with a letter ends with work.
-func (r *deadReplay) start(ctx, work context.Context, stream *letters.Stream) error {
+// start checks between two letters whether until has ended; what it does with a letter ends with work.
+func (r *deadReplay) start(until, work context.Context, stream *letters.Stream) error {
 	reading, stop := context.WithCancelCause(work)
 	defer stop(nil)
-	defer context.AfterFunc(ctx, func() { stop(context.Canceled) })()
-	err := r.run(reading, ctx, stream, (*letters.Stream).Each, func(letter *letters.Letter) (deadDone, error) {
+	defer context.AfterFunc(until, func() { stop(context.Canceled) })()
+	err := r.run(reading, until, stream, (*letters.Stream).Each, func(letter *letters.Letter) (deadDone, error) {
 		return r.one(work, stream, letter)
 	})
 	if err == nil && r.failed > 0 {
