@@ -118,7 +118,10 @@ func addCommands(all map[string]bool, above string, command *cli.Command) {
 }
 
 // shownAsJSON are the packages whose types are printed by -json, or answered by the admin server.
-var shownAsJSON = []string{"cmd/notifier", "internal/status", "internal/outcome/recent", "internal/ratelimit"}
+var shownAsJSON = []string{
+	"cmd/notifier", "internal/app", "internal/status", "internal/status/stats", "internal/steering", "internal/outcome/recent",
+	"internal/ratelimit",
+}
 
 // addEventLine adds the messages and fields of the log line of an event. Other lines are for people, and not
 // promised.
@@ -152,7 +155,8 @@ func addSource(all map[string]bool, folder string, file *ast.File) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		switch node := node.(type) {
 		case *ast.TypeSpec:
-			if of, is := node.Type.(*ast.StructType); is && slices.Contains(shownAsJSON, folder) {
+			ofProgram := folder == "cmd/notifier" || folder == "internal/app" || node.Name.IsExported()
+			if of, is := node.Type.(*ast.StructType); is && ofProgram && slices.Contains(shownAsJSON, folder) {
 				addTags(all, filepath.Base(folder)+"."+node.Name.Name, of)
 			}
 		case *ast.ValueSpec:
