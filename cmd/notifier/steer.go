@@ -73,8 +73,8 @@ func parseLength(cmd *cli.Command) (time.Duration, error) {
 	return length, nil
 }
 
-// who gives an order. The name of the host says nothing in a container, and the container's user is
-// everybody's.
+// who gives an order. The name of the host says nothing in a container; the user is the last resort, because
+// there it is everybody's.
 func who(cmd *cli.Command) string {
 	if by := cmd.String("by"); by != "" {
 		return by
@@ -248,11 +248,8 @@ Example:
 }
 
 func (l orderList) run(ctx context.Context, cmd *cli.Command) error {
-	return withSteering(
-		ctx,
-		cmd,
-		func(ctx context.Context, s steer) error { return s.list(ctx, l.kind, l.none) },
-	)
+	list := func(ctx context.Context, s steer) error { return s.list(ctx, l.kind, l.none) }
+	return withSteering(ctx, cmd, list)
 }
 
 // list writes what is in force of a kind.
@@ -286,14 +283,8 @@ func (s steer) list(ctx context.Context, kind steering.Kind, none string) error 
 		if kind == steering.Limit {
 			cells = append(cells, o.Limit)
 		}
-		table.Row(
-			append(
-				cells,
-				o.Until.Format(time.RFC3339),
-				term.Duration(o.Until.Sub(state.Now)),
-				term.Cell(o.By),
-				term.Cell(o.Reason),
-			)...)
+		cells = append(cells, o.Until.Format(time.RFC3339), term.Duration(o.Until.Sub(state.Now)))
+		table.Row(append(cells, term.Cell(o.By), term.Cell(o.Reason))...)
 	}
 	return table.Flush()
 }

@@ -52,10 +52,10 @@ func TestForecastsComeTrue(t *testing.T) {
 
 // forecastOf says how a decision is not what the forecast says; empty: it is.
 func forecastOf(d ratelimit.Decision, e status.Explanation) string {
-	reason := map[ratelimit.Outcome]string{ratelimit.Category: outcome.Category, ratelimit.Group: outcome.Group, ratelimit.Global: outcome.Global}[d.Outcome]
+	reason := map[ratelimit.Verdict]string{ratelimit.Category: outcome.Category, ratelimit.Group: outcome.Group, ratelimit.Global: outcome.Global}[d.Verdict]
 	f := e.Forecast
 	switch {
-	case f.Sends != (d.Outcome == ratelimit.Admitted) || f.Reason != reason:
+	case f.Sends != (d.Verdict == ratelimit.Admitted) || f.Reason != reason:
 		return "another outcome"
 	case f.Sends:
 		return ""

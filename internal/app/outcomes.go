@@ -131,9 +131,7 @@ func (a eventsAnswer) Table() *status.PageTable {
 	}
 	table := &status.PageTable{ID: "events", Caption: "Outcomes of recent events, the newest first"}
 	table.Columns = []status.PageColumn{
-		{
-			Title: "Settled",
-		},
+		{Title: "Settled"},
 		{Title: "Category"},
 		{Title: "Outcome"},
 		{Title: "Why", Class: "wide"},

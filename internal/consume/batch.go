@@ -142,7 +142,7 @@ func (w *Worker) decide(ctx context.Context, b *batch) error {
 		decision, request := decisions[next], b.requests[next]
 		next++
 		it.Decided = now
-		if decision.Outcome == ratelimit.Admitted {
+		if decision.Verdict == ratelimit.Admitted {
 			it.fate = admitted
 			w.sender.Add(post.Admitted{Event: it.Event, Delivery: it.Delivery, Request: request, At: now})
 		} else {
@@ -155,7 +155,7 @@ func (w *Worker) decide(ctx context.Context, b *batch) error {
 
 // refuse puts a decision other than Admitted into the words of an outcome.
 func refuse(r *result.Result, decision ratelimit.Decision) {
-	r.Outcome, r.Reason = outcome.Dropped, decision.Outcome.Reason()
+	r.Outcome, r.Reason = outcome.Dropped, decision.Verdict.Reason()
 	r.Tier, r.RetryAfter, r.Reserved = decision.Tier, decision.RetryAfter, decision.Reserved
 	r.AtLeast, r.Never = decision.AtLeast && !decision.Never, decision.Never
 }

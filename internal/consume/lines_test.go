@@ -141,9 +141,9 @@ func TestTheLinesOfDroppedEvents(t *testing.T) {
 func TestTheLinesOfGroupsAndReserves(t *testing.T) {
 	s := newFixture(t)
 	refusals := map[string]ratelimit.Decision{
-		"by-group": {Outcome: ratelimit.Group, Tier: s.limit("50/30m")[0], Used: 50, RetryAfter: 1_118 * time.Millisecond},
-		"reserved": {Outcome: ratelimit.Global, Tier: s.limit("1000/24h:15m")[0], Used: 990, Reserved: 10, AtLeast: true, RetryAfter: 604_800_000_001 * time.Microsecond},
-		"fixed":    {Outcome: ratelimit.Category, Tier: s.limit("200/24h:fixed")[0], Used: 200, RetryAfter: time.Microsecond},
+		"by-group": {Verdict: ratelimit.Group, Tier: s.limit("50/30m")[0], Used: 50, RetryAfter: 1_118 * time.Millisecond},
+		"reserved": {Verdict: ratelimit.Global, Tier: s.limit("1000/24h:15m")[0], Used: 990, Reserved: 10, AtLeast: true, RetryAfter: 604_800_000_001 * time.Microsecond},
+		"fixed":    {Verdict: ratelimit.Category, Tier: s.limit("200/24h:fixed")[0], Used: 200, RetryAfter: time.Microsecond},
 	}
 	s.started(func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter { return refusingLimiter{l, refusals} }

@@ -28,7 +28,7 @@ type Worker struct {
 	tracker     *availability.Tracker
 	feed        *feed.Feed
 	sender      *post.Sender
-	store       *letters.Store
+	letterStore *letters.Store
 	letters     *letters.Box
 	republisher *republisher // nil: dropped events are not republished
 
@@ -60,7 +60,7 @@ func New(settings Settings) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.store, err = letters.NewStore(letters.StoreSettings{
+	w.letterStore, err = letters.NewStore(letters.StoreSettings{
 		Connection: nats.connection(), Events: nats.Stream, Subject: nats.DeadLetter,
 		MaxBytes: nats.DeadLetterBytes, Replicas: nats.Replicas, Tracker: w.tracker, Log: settings.Log,
 	})
@@ -68,7 +68,7 @@ func New(settings Settings) (*Worker, error) {
 		return nil, err
 	}
 	w.letters = letters.NewBox(letters.BoxSettings{
-		Put: w.store.Put, Settle: w.settle, Tracker: w.tracker, Capacity: capacity, Budget: budget,
+		Put: w.letterStore.Put, Settle: w.settle, Tracker: w.tracker, Capacity: capacity, Budget: budget,
 	})
 	w.sender = post.New(post.Settings{
 		Feed: w.feed, Limiter: settings.Limiter, Slack: settings.Slack, Letters: w.letters,
@@ -78,7 +78,7 @@ func New(settings Settings) (*Worker, error) {
 		Capacity: capacity, Budget: budget, WorkerName: rand.Text()[:12], Tracker: w.tracker, Log: settings.Log,
 	})
 	if settings.DroppedSubject != "" {
-		w.republisher = newRepublisher(settings.DroppedSubject, w.store.Copy, nats.Connection.PublishMsg, w.log)
+		w.republisher = newRepublisher(settings.DroppedSubject, w.letterStore.Copy, nats.Connection.PublishMsg, w.log)
 	}
 	return w, nil
 }
@@ -91,7 +91,7 @@ func (w *Worker) ensureLetters(ctx context.Context) {
 	}
 	w.ensuring.Go(func() {
 		defer w.ensures.Store(false)
-		w.store.Ensure(ctx)
+		w.letterStore.Ensure(ctx)
 	})
 }
 
@@ -101,7 +101,7 @@ func (w *Worker) ensureLetters(ctx context.Context) {
 func (w *Worker) Run(ctx context.Context) error {
 	startCtx, finishCtx, endSoon, release := w.deadlines(ctx)
 	defer release()
-	if err := w.checkStore(ctx); err != nil {
+	if err := w.awaitRedis(ctx); err != nil {
 		return err
 	}
 	if w.republisher != nil {
@@ -171,8 +171,8 @@ func (w *Worker) deadlines(
 	}
 }
 
-// checkStore waits until Redis is available. It fails only on a Redis that will never be suitable.
-func (w *Worker) checkStore(ctx context.Context) error {
+// awaitRedis waits until Redis is available. It fails only on a Redis that will never be suitable.
+func (w *Worker) awaitRedis(ctx context.Context) error {
 	for {
 		err := w.settings.Limiter.Check(ctx)
 		if err == nil && w.settings.Mutes != nil { // nothing muted may be posted before that is known

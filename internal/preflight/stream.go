@@ -94,10 +94,7 @@ func (c *streamCheck) examineStream(info *jetstream.StreamInfo) {
 		"stream %s takes %s: %s, %s; %s retention, discards %s, %s, %s, %s",
 		config.Name,
 		subjectsOf(config),
-		term.Count(
-			int(info.State.Msgs),
-			"event",
-		),
+		term.Count(int(info.State.Msgs), "event"),
 		term.Size(info.State.Bytes),
 		config.Retention,
 		discardPolicy(config.Discard),

@@ -63,12 +63,12 @@ func (a ruleArguments) ofGroup(group string) (name string, arguments []any) {
 // scope is one of the scopes of a call.
 type scope struct {
 	Scope
-	outcome Outcome // what a refusal by it is: Global, Group or Category
+	verdict Verdict // what a refusal by it is: Global, Group or Category
 	limit   Limit
 }
 
-// request is one call of admit.lua: what it is given, and what its reply refers to.
-type request struct {
+// admitCall is one call of admit.lua: what it is given, and what its reply refers to.
+type admitCall struct {
 	plan      *plan
 	keyNames  []string
 	arguments []any
@@ -86,11 +86,11 @@ const (
 	noNumber     = "0"
 )
 
-// newRequest returns the call for a batch. Texts are passed by reference: an argument is an interface, which
+// newAdmitCall returns the call for a batch. Texts are passed by reference: an argument is an interface, which
 // would cost each of them an allocation.
-func (l *Limiter) newRequest(batch []Request, token string) request {
+func (l *Limiter) newAdmitCall(batch []Request, token string) admitCall {
 	p := l.plan.Load()
-	q := request{
+	q := admitCall{
 		plan:        p,
 		keyNames:    []string{l.keys.meta(), l.keys.inFlight(), l.keys.sent(), l.keys.categories()},
 		ruleNumbers: make(map[string]string, 8),
@@ -118,7 +118,7 @@ func (l *Limiter) newRequest(batch []Request, token string) request {
 }
 
 // numberOfRule returns the number of a rule, which is added when it is first asked for.
-func (q *request) numberOfRule(name string, arguments []any) string {
+func (q *admitCall) numberOfRule(name string, arguments []any) string {
 	number, known := q.ruleNumbers[name]
 	if !known {
 		number = strconv.Itoa(len(q.ruleNumbers) + 1)
@@ -129,7 +129,7 @@ func (q *request) numberOfRule(name string, arguments []any) string {
 }
 
 // addScope adds a scope, and returns its number.
-func (q *request) addScope(keyNames []string, s scope, rule, wider string, keep time.Duration) string {
+func (q *admitCall) addScope(keyNames []string, s scope, rule, wider string, keep time.Duration) string {
 	q.scopes = append(q.scopes, s)
 	q.keyNames = append(q.keyNames, keyNames...)
 	q.arguments = append(q.arguments, rule, wider, micros(keep))
@@ -138,7 +138,7 @@ func (q *request) addScope(keyNames []string, s scope, rule, wider string, keep 
 
 // addCategory adds the scope of a category, after that of its group if this has a limit, and returns the
 // category's number.
-func (l *Limiter) addCategory(q *request, groups map[string]string, category string) string {
+func (l *Limiter) addCategory(q *admitCall, groups map[string]string, category string) string {
 	p := q.plan
 	wider := l.addGroup(q, groups, GroupOf(category))
 	name, rule := p.arguments.ofCategory(p.rules, category)
@@ -149,7 +149,7 @@ func (l *Limiter) addCategory(q *request, groups map[string]string, category str
 
 // addGroup adds the scope of a group the first time it is asked for, and returns its number; that of the
 // global scope if the group has no limit.
-func (l *Limiter) addGroup(q *request, groups map[string]string, group string) string {
+func (l *Limiter) addGroup(q *admitCall, groups map[string]string, group string) string {
 	p := q.plan
 	name, rule := p.arguments.ofGroup(group)
 	if rule == nil {
@@ -164,7 +164,7 @@ func (l *Limiter) addGroup(q *request, groups map[string]string, group string) s
 }
 
 // addReservations adds what is reserved, and the scopes of those categories of which the batch has no events.
-func (q *request) addReservations(l *Limiter, groups, numberOf map[string]string) {
+func (q *admitCall) addReservations(l *Limiter, groups, numberOf map[string]string) {
 	p := q.plan
 	for _, category := range p.reserved {
 		if numberOf[category] == "" {
@@ -178,7 +178,7 @@ func (q *request) addReservations(l *Limiter, groups, numberOf map[string]string
 }
 
 // addOrigins adds the entries of the index, each with the number of its category.
-func (q *request) addOrigins(numberOf map[string]string) {
+func (q *admitCall) addOrigins(numberOf map[string]string) {
 	q.arguments = append(q.arguments, strconv.Itoa(len(q.origins.all)))
 	for _, o := range q.origins.all {
 		q.arguments = append(q.arguments, o.entry, numberOf[o.category])
@@ -186,7 +186,7 @@ func (q *request) addOrigins(numberOf map[string]string) {
 }
 
 // addEvents adds the events, column by column.
-func (q *request) addEvents(batch []Request) {
+func (q *admitCall) addEvents(batch []Request) {
 	q.arguments = append(q.arguments, strconv.Itoa(len(batch)))
 	q.members = make([]string, len(batch))
 	for i, request := range batch {

@@ -29,7 +29,7 @@ const (
 	ChannelPaused                           // post nothing to this channel for Permit.Wait
 	Paced                                   // the same: its pace has no room
 	Leased                                  // do not post this event: another replica may be posting it
-	OutcomeUnknown                          // the result of Permit.Last is unknown: it may be in Slack
+	LastPostUnknown                         // the result of Permit.Last is unknown: it may be in Slack
 	NotInFlight                             // the event is not in flight for this delivery: ask Admit
 )
 
@@ -38,7 +38,7 @@ type Permit struct {
 	Status PermitStatus
 	Posts  int           // posts of this event that have begun; Granted: with this one
 	Wait   time.Duration // WorkspacePaused, ChannelPaused, Paced, Leased: how long, above 0
-	Last   string        // OutcomeUnknown: the name of the last post
+	Last   string        // LastPostUnknown: the name of the last post
 }
 
 // webhookChannel stands for the one channel of a webhook, which the settings do not name.
@@ -100,7 +100,7 @@ func flag(on bool) string {
 // permitStatuses are the answers by begin.lua's words.
 var permitStatuses = map[string]PermitStatus{
 	"post": Granted, "wait workspace": WorkspacePaused, "wait channel": ChannelPaused, "wait pace": Paced,
-	"wait event": Leased, "unknown": OutcomeUnknown, "not in flight": NotInFlight,
+	"wait event": Leased, "unknown": LastPostUnknown, "not in flight": NotInFlight,
 }
 
 func decodePermit(reply any) (Permit, error) {
@@ -123,11 +123,11 @@ func decodePermit(reply any) (Permit, error) {
 	case (status == NotInFlight) != (value == 0) || value < 0:
 		return Permit{}, fmt.Errorf("%q with %d, expected a number above 0, or 0 if not in flight", word,
 			value)
-	case status != OutcomeUnknown && last != "":
+	case status != LastPostUnknown && last != "":
 		return Permit{}, fmt.Errorf("%q with the name %q, expected none", word, last)
 	case status == NotInFlight:
 		return Permit{Status: status}, nil
-	case status == Granted, status == OutcomeUnknown:
+	case status == Granted, status == LastPostUnknown:
 		return Permit{Status: status, Posts: int(value), Last: last}, nil
 	case value > LongestPause.Microseconds():
 		return Permit{}, fmt.Errorf("%q with %d, expected no time above %s", word, value, LongestPause)

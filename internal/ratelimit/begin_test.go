@@ -113,8 +113,8 @@ func TestPostIsNotedBeforeItIsMade(t *testing.T) {
 		limiter.admits(e) // a redelivery goes on as before
 		s.charged(t, 1)
 		s.advance(t, aPost)
-		limiter.wantPermit(ratelimit.OutcomeUnknown, 2, e, "", "q1")
-		limiter.wantPermit(ratelimit.OutcomeUnknown, 2, e, "p1", "q1")
+		limiter.wantPermit(ratelimit.LastPostUnknown, 2, e, "", "q1")
+		limiter.wantPermit(ratelimit.LastPostUnknown, 2, e, "p1", "q1")
 		if permit := limiter.begin(e, "", "q1"); permit.Last != "p2" {
 			t.Errorf("%+v, expected the name of the last post", permit)
 		}
@@ -174,7 +174,7 @@ func TestPostsAreKnownByName(t *testing.T) {
 			one.posts(i+1, e, fmt.Sprintf("p%d", i), fmt.Sprintf("p%d", i+1))
 			s.advance(t, time.Minute)
 			if i == 0 {
-				one.wantPermit(ratelimit.OutcomeUnknown, 1, e, "", "x")
+				one.wantPermit(ratelimit.LastPostUnknown, 1, e, "", "x")
 			}
 		}
 		s.advance(t, 30*time.Minute)
@@ -184,7 +184,7 @@ func TestPostsAreKnownByName(t *testing.T) {
 			t.Errorf("%+v, expected to leave it to the other replica", permit)
 		}
 		s.advance(t, aPost)
-		one.wantPermit(ratelimit.OutcomeUnknown, 1, e, "p3", "p4")
+		one.wantPermit(ratelimit.LastPostUnknown, 1, e, "p3", "p4")
 	})
 }
 

@@ -70,7 +70,7 @@ func benchmarkAdmit(b *testing.B, mode string, size int) {
 		b.StartTimer()
 		decisions, err := limiter.Admit(ctx, batch)
 		kit.Check(b, err)
-		if got := decisions[0].Outcome; (got == ratelimit.Admitted) != (mode == "admit") {
+		if got := decisions[0].Verdict; (got == ratelimit.Admitted) != (mode == "admit") {
 			b.Fatalf("outcome %v", got)
 		}
 	}
@@ -104,7 +104,7 @@ func sendAsManyAsAllowed(b *testing.B, limiter *ratelimit.Limiter, events func()
 	decisions, err := limiter.Admit(context.Background(), batch)
 	kit.Check(b, err)
 	for i, decision := range decisions {
-		if decision.Outcome == ratelimit.Admitted {
+		if decision.Verdict == ratelimit.Admitted {
 			kit.Check(b, limiter.Sent(context.Background(), batch[i]))
 		}
 	}

@@ -42,7 +42,7 @@ func TestBucketFreesWhenItsEndIsAWindowOld(t *testing.T) {
 	limiter.admits(costing(event("f", "a"), 2)) // 55 s after the hour: the same bucket
 	s.advance(t, 4*time.Second)
 	got := limiter.one(event("g", "a"))
-	if want := 10*time.Minute + time.Second - time.Microsecond; got.Outcome != ratelimit.Category || got.Used != 5 || got.RetryAfter != want {
+	if want := 10*time.Minute + time.Second - time.Microsecond; got.Verdict != ratelimit.Category || got.Used != 5 || got.RetryAfter != want {
 		t.Errorf("%+v, expected 5 used and %s to wait", got, want)
 	}
 	s.advance(t, got.RetryAfter-time.Microsecond)
@@ -80,7 +80,7 @@ func TestBucketsEndAtMultiplesOfTheirWidth(t *testing.T) {
 func TestCostIsANumberInBuckets(t *testing.T) {
 	eachLimiter(t, "1000000/24h:1m", "1000000/24h:15m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(costing(event("e", "a"), 400_000), costing(event("f", "a"), 600_000))
-		if got := limiter.one(event("g", "a")); got.Outcome != ratelimit.Category || got.Used != 1_000_000 {
+		if got := limiter.one(event("g", "a")); got.Verdict != ratelimit.Category || got.Used != 1_000_000 {
 			t.Errorf("%+v, expected 1000000 used", got)
 		}
 		for _, key := range []string{"{n}:buckets:global", "{n}:buckets:category:a"} {
@@ -140,7 +140,7 @@ func TestRefundLeavesAnUnchargedGroup(t *testing.T) {
 		with.admits(costing(event("f", "a.y"), 2)) // its bucket takes e's time, too
 		without.admits(e)
 		with.refunds(e)
-		if got := with.one(event("g", "a.y")); got.Outcome != ratelimit.Group || got.Used != 2 {
+		if got := with.one(event("g", "a.y")); got.Verdict != ratelimit.Group || got.Used != 2 {
 			t.Errorf("%+v, expected that the two slots of f are still taken", got)
 		}
 	})
@@ -170,7 +170,7 @@ func TestRefundLeavesOtherBuckets(t *testing.T) {
 			}
 		}
 		limiter.admits(costing(event("f", "a"), 5))
-		if got := limiter.one(event("g", "a")); got.Outcome != ratelimit.Category || got.Used != 9 || got.RetryAfter < 9*time.Minute {
+		if got := limiter.one(event("g", "a")); got.Verdict != ratelimit.Category || got.Used != 9 || got.RetryAfter < 9*time.Minute {
 			t.Errorf("%+v, expected 9 used, until the third leaves", got)
 		}
 		s.advance(t, 9*time.Minute+55*time.Second)
@@ -190,7 +190,7 @@ func TestLateRefundLeavesLaterBuckets(t *testing.T) {
 		s.advance(t, time.Minute)
 		after.admits(costing(event("f", "a"), 2))
 		after.refunds(e)
-		if got := after.one(event("g", "a")); got.Outcome != ratelimit.Category || got.Used != 2 {
+		if got := after.one(event("g", "a")); got.Verdict != ratelimit.Category || got.Used != 2 {
 			t.Errorf("%+v, expected that the two slots of f are still taken", got)
 		}
 	})

@@ -27,7 +27,7 @@ func TestClockStepsGiveNoSlotAway(t *testing.T) {
 				t.Errorf("back by %s, and the clock is not behind", back)
 			}
 			wait := newest + (10 * time.Minute).Microseconds() - clock
-			if decision.Outcome != ratelimit.Category || decision.Used != 3 || decision.RetryAfter.Microseconds() != wait {
+			if decision.Verdict != ratelimit.Category || decision.Used != 3 || decision.RetryAfter.Microseconds() != wait {
 				t.Errorf("back by %s: %+v, expected a refusal with 3 used for %d us", back, decision, wait)
 			}
 		}

@@ -90,7 +90,7 @@ type call struct {
 func (c call) admitted() int {
 	n := 0
 	for _, decision := range c.decisions {
-		if decision.Outcome == ratelimit.Admitted {
+		if decision.Verdict == ratelimit.Admitted {
 			n++
 		}
 	}
@@ -163,7 +163,7 @@ func (l taken) in(category string, window time.Duration, now int64) int {
 // check holds one decision against what was admitted before, and returns the list with it.
 func (l taken) check(t *testing.T, held ratelimit.Rules, at int64, request ratelimit.Request, decision ratelimit.Decision) taken {
 	t.Helper()
-	switch decision.Outcome {
+	switch decision.Verdict {
 	case ratelimit.Admitted:
 		for category, limit := range map[string]ratelimit.Limit{"": held.Global, request.Category: held.LimitFor(request.Category)} {
 			for _, tier := range limit {
@@ -175,7 +175,7 @@ func (l taken) check(t *testing.T, held ratelimit.Rules, at int64, request ratel
 		return append(l, taken{{at: at, category: request.Category, cost: request.Cost}}...)
 	case ratelimit.Global, ratelimit.Category:
 		category := request.Category
-		if decision.Outcome == ratelimit.Global {
+		if decision.Verdict == ratelimit.Global {
 			category = ""
 		}
 		used := l.in(category, decision.Tier.Window, at)

@@ -199,7 +199,7 @@ func TestEntryFarAheadIsNotCounted(t *testing.T) {
 		}
 		limiter.want(ratelimit.Category, event("f", "a")) // two slots are taken, and none by what was put there
 		limiter.admits(event("g", "b"))
-		if got := limiter.one(event("h", "c")); got.Outcome != ratelimit.Global || got.RetryAfter > 30*time.Minute {
+		if got := limiter.one(event("h", "c")); got.Verdict != ratelimit.Global || got.RetryAfter > 30*time.Minute {
 			t.Errorf("%+v, expected a refusal for half an hour", got)
 		}
 		for _, key := range []string{"{n}:global", "{n}:category:a"} {

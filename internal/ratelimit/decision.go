@@ -7,12 +7,12 @@ import (
 	"notifier/internal/outcome"
 )
 
-// Outcome is the decision about one event.
-type Outcome int
+// Verdict is the decision about one event.
+type Verdict int
 
-// The zero Outcome is invalid, so that an unset Decision is never taken for an admission.
+// The zero Verdict is invalid, so that an unset Decision is never taken for an admission.
 const (
-	Admitted  Outcome = iota + 1 // send it; it is charged to all its scopes, once
+	Admitted  Verdict = iota + 1 // send it; it is charged to all its scopes, once
 	Duplicate                    // its id was sent within the dedupe window, or in flight for another delivery
 	Global                       // refused by the global limit
 	Group                        // refused by the limit that the categories of its group share
@@ -20,8 +20,8 @@ const (
 )
 
 // Reason is why an event is dropped, in the words of package outcome. An admitted one has none.
-func (o Outcome) Reason() string {
-	switch o {
+func (v Verdict) Reason() string {
+	switch v {
 	case Admitted:
 		return ""
 	case Duplicate:
@@ -33,14 +33,14 @@ func (o Outcome) Reason() string {
 	case Category:
 		return outcome.Category
 	default:
-		panic(fmt.Sprintf("ratelimit: %d is no outcome", o))
+		panic(fmt.Sprintf("ratelimit: %d is no verdict", v))
 	}
 }
 
 // Decision is the script's answer for one event. Tier, Used, Reserved and RetryAfter describe a refusal
 // (Global, Group or Category) and are zero otherwise.
 type Decision struct {
-	Outcome    Outcome
+	Verdict    Verdict
 	Tier       Tier          // the tier that refused; of several, the one that has room last
 	Used       int           // slots taken in that tier
 	Reserved   int           // Global: slots of the tier that are kept for other categories

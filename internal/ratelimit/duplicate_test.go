@@ -36,7 +36,7 @@ func TestEventIsSentOnce(t *testing.T) {
 	eachLimiter(t, "2/30m", "2/30m", func(t *testing.T, s *store, limiter caller) {
 		e, f := event("e", "a"), event("f", "a")
 		copied := by("another message", e)
-		sameOutcomes(t, []ratelimit.Outcome{ratelimit.Category, ratelimit.Admitted, ratelimit.Admitted, ratelimit.Duplicate, ratelimit.Admitted},
+		sameVerdicts(t, []ratelimit.Verdict{ratelimit.Category, ratelimit.Admitted, ratelimit.Admitted, ratelimit.Duplicate, ratelimit.Admitted},
 			limiter.admit(costing(by("refused", e), 3), e, e, copied, f))
 		limiter.duplicates(copied, by("", e), by(e.Delivery+" ", e))
 		for range 2 { // again, as after a lost answer
@@ -54,10 +54,10 @@ func TestEventIsSentOnce(t *testing.T) {
 func TestRepeatedBatchIsChargedOnce(t *testing.T) {
 	eachLimiter(t, "100/30m", "3/30m", func(t *testing.T, s *store, limiter caller) {
 		batch := append(events(5, "e", "a"), by("another message", event("e-1", "a")), event("e-2", "a"), costing(event("b", "b"), 2))
-		first := outcomes(limiter.admit(batch...))
+		first := verdicts(limiter.admit(batch...))
 		before := s.contents(t)
 		kit.Check(t, s.ScriptFlush(t.Context()).Err())
-		if difference := cmp.Diff(first, outcomes(limiter.admit(batch...))); difference != "" {
+		if difference := cmp.Diff(first, verdicts(limiter.admit(batch...))); difference != "" {
 			t.Errorf("the answers changed (-first +second):\n%s", difference)
 		}
 		s.unchanged(t, before)
@@ -78,7 +78,7 @@ func TestCategoryAndSourceArePartsOfAnEventsIdentity(t *testing.T) {
 					e, in("b", e), in("a:b", e), in(long[:100], e), from("/ci", e), from("/cd", e), from("/ci", in("b", e)), from(long, e), from("a "+id, e),
 				}
 				if together {
-					sameOutcomes(t, slices.Repeat([]ratelimit.Outcome{ratelimit.Admitted}, len(all)), limiter.admit(all...))
+					sameVerdicts(t, slices.Repeat([]ratelimit.Verdict{ratelimit.Admitted}, len(all)), limiter.admit(all...))
 				} else {
 					limiter.admits(all...)
 				}
@@ -133,7 +133,7 @@ func TestResentIDTakesASecondSlot(t *testing.T) {
 				s.advance(t, 10*time.Second)
 				limiter.admits(e)
 				limiter.sent(e)
-				if got := limiter.one(event("f", "a")); got.Outcome != ratelimit.Category || got.Used != 2 {
+				if got := limiter.one(event("f", "a")); got.Verdict != ratelimit.Category || got.Used != 2 {
 					t.Errorf("%+v, expected 2 used: both were sent", got)
 				}
 			})

@@ -134,7 +134,7 @@ func TestLogTakesNoCostAboveAThousand(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.limiter(t, kit.Rules("5000/30m", "5000/30m", ""), day)
 		decisions, err := c.Admit(t.Context(), []ratelimit.Request{costing(event("e", "a"), 1001)})
-		if err == nil && (decisions[0].Outcome == ratelimit.Admitted || !decisions[0].Never) {
+		if err == nil && (decisions[0].Verdict == ratelimit.Admitted || !decisions[0].Never) {
 			t.Errorf("%+v, expected that it never fits", decisions)
 		}
 		if n := s.Exists(t.Context(), "{n}:global").Val(); n != 0 {

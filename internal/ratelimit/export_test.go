@@ -18,7 +18,7 @@ const (
 
 // ArgumentsOf is how many arguments admit.lua is given for a batch.
 func (l *Limiter) ArgumentsOf(batch []Request) int {
-	return len(l.newRequest(batch, anyStore).arguments)
+	return len(l.newAdmitCall(batch, anyStore).arguments)
 }
 
 // Healed waits until the store is healed, and reports whether it is.

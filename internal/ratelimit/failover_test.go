@@ -70,7 +70,7 @@ func TestFailoverKeepsWhatWasReplicated(t *testing.T) {
 			decisions, err := w.Admit(t.Context(), []ratelimit.Request{e[0], e[1], by("another message", e[1])})
 			if err != nil {
 				errors++
-			} else if want := []ratelimit.Outcome{ratelimit.Duplicate, ratelimit.Admitted, ratelimit.Duplicate}; !slices.Equal(outcomes(decisions), want) {
+			} else if want := []ratelimit.Verdict{ratelimit.Duplicate, ratelimit.Admitted, ratelimit.Duplicate}; !slices.Equal(verdicts(decisions), want) {
 				t.Errorf("during the failover: %v", decisions)
 				return
 			}
@@ -82,7 +82,7 @@ func TestFailoverKeepsWhatWasReplicated(t *testing.T) {
 	<-asked
 	t.Logf("%d calls during the failover, %d of them errors", calls, errors)
 
-	if got := w.decided(e[3]); got.Outcome != ratelimit.Admitted { // the slot that was given back
+	if got := w.decided(e[3]); got.Verdict != ratelimit.Admitted { // the slot that was given back
 		t.Errorf("%+v, expected that the third slot is free", got)
 	}
 	w.duplicates(e[0])
@@ -119,7 +119,7 @@ func TestPartitionExceedsByUnseenAdmissionsOnPrimary(t *testing.T) {
 			old := oldSide(t, w.Primary, kit.Rules(limit, limit, ""))
 			if test.before > 0 {
 				for _, decision := range w.admit(events(test.before, "before", "a")...) {
-					if decision.Outcome != ratelimit.Admitted {
+					if decision.Verdict != ratelimit.Admitted {
 						t.Fatalf("%+v", decision)
 					}
 				}
@@ -140,7 +140,7 @@ func TestPartitionExceedsByUnseenAdmissionsOnPrimary(t *testing.T) {
 			// The side of the Sentinels takes what the new primary gives.
 			primary := w.Promoted(t)
 			byNew := 0
-			for w.decided(event(fmt.Sprint("new-", byNew), "a")).Outcome == ratelimit.Admitted {
+			for w.decided(event(fmt.Sprint("new-", byNew), "a")).Verdict == ratelimit.Admitted {
 				byNew++
 			}
 			excess := test.before + byOld + byNew - test.limit
@@ -153,7 +153,7 @@ func TestPartitionExceedsByUnseenAdmissionsOnPrimary(t *testing.T) {
 			}
 
 			// While the cut lasts neither side admits more; then the old primary follows the new one.
-			if decisions, err := old.Admit(t.Context(), events(1, "late", "a")); err == nil && decisions[0].Outcome != ratelimit.Category {
+			if decisions, err := old.Admit(t.Context(), events(1, "late", "a")); err == nil && decisions[0].Verdict != ratelimit.Category {
 				t.Errorf("the old primary goes on: %+v", decisions[0])
 			}
 			if !test.heal {
@@ -161,7 +161,7 @@ func TestPartitionExceedsByUnseenAdmissionsOnPrimary(t *testing.T) {
 			}
 			w.Front.Heal()
 			w.Demoted(t)
-			if decisions, err := old.Admit(t.Context(), events(1, "later", "b")); err == nil && decisions[0].Outcome == ratelimit.Admitted {
+			if decisions, err := old.Admit(t.Context(), events(1, "later", "b")); err == nil && decisions[0].Verdict == ratelimit.Admitted {
 				t.Errorf("admitted by a replica: %+v", decisions[0])
 			}
 			if got := primary.Client(t).ZCard(t.Context(), "{n}:global").Val(); got != int64(test.limit) {
@@ -188,7 +188,7 @@ func (c caller) takesAll() (admitted int, took time.Duration, refused error) {
 	for refused == nil && time.Since(started) < 20*time.Second {
 		decisions, err := c.Admit(c.t.Context(), []ratelimit.Request{event(fmt.Sprint("old-", admitted), "a")})
 		if refused = err; err == nil {
-			if decisions[0].Outcome != ratelimit.Admitted {
+			if decisions[0].Verdict != ratelimit.Admitted {
 				break
 			}
 			admitted++

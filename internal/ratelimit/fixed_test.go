@@ -19,7 +19,7 @@ func TestFixedWindowResetsAtMultiplesOfItsLength(t *testing.T) {
 	limiter := s.limiter(t, kit.Rules("100/30m", "2/1h:fixed+9/2h", ""), day)
 	refused := func(wait time.Duration) {
 		t.Helper()
-		want := ratelimit.Decision{Outcome: ratelimit.Category, Tier: mustParse("2/1h:fixed")[0], Used: 2, RetryAfter: wait}
+		want := ratelimit.Decision{Verdict: ratelimit.Category, Tier: mustParse("2/1h:fixed")[0], Used: 2, RetryAfter: wait}
 		if difference := cmp.Diff(want, limiter.one(event("x", "a"))); difference != "" {
 			t.Errorf("(-want +got):\n%s", difference)
 		}
@@ -43,7 +43,7 @@ func TestFixedWindowIsOneBucket(t *testing.T) {
 				t.Errorf("%s has %d entries, expected one bucket", key, n)
 			}
 		}
-		if got := limiter.one(costing(event("g", "a"), 921)); got.Outcome != ratelimit.Category || got.Used != 80 {
+		if got := limiter.one(costing(event("g", "a"), 921)); got.Verdict != ratelimit.Category || got.Used != 80 {
 			t.Errorf("%+v, expected 80 used", got)
 		}
 	})

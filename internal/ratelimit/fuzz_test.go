@@ -81,7 +81,7 @@ func FuzzReplies(f *testing.F) {
 func checkDecisions(t *testing.T, reply any) {
 	t.Helper()
 	limiter, batch := decodingLimiter(t)
-	answer, err := limiter.newRequest(batch, anyStore).decode(reply, batch)
+	answer, err := limiter.newAdmitCall(batch, anyStore).decode(reply, batch)
 	decisions := answer.decisions
 	if errors.Is(err, ErrHealing) {
 		return
@@ -95,7 +95,7 @@ func checkDecisions(t *testing.T, reply any) {
 	}
 	verdicts := reply.([]any)[3].([]any)
 	for i, decision := range decisions {
-		if admitted := decision.Outcome == Admitted; admitted != (verdicts[i] == int64(1)) {
+		if admitted := decision.Verdict == Admitted; admitted != (verdicts[i] == int64(1)) {
 			t.Errorf("verdict %v became %+v", verdicts[i], decision)
 		}
 		if decision.RetryAfter < 0 || decision.Used < 0 {

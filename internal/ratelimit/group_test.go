@@ -45,7 +45,7 @@ func TestChargedToAllLevelsOrNone(t *testing.T) {
 					}
 				}
 				before := s.contents(t)
-				if got := limiter.one(event("e2", "a.x")); got.Outcome == ratelimit.Admitted {
+				if got := limiter.one(event("e2", "a.x")); got.Verdict == ratelimit.Admitted {
 					t.Errorf("admitted: %+v", got)
 				}
 				s.unchanged(t, before)
@@ -58,7 +58,7 @@ func TestRefusalNamesTheLevelThatFreesLast(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		rules ratelimit.Rules
-		want  ratelimit.Outcome
+		want  ratelimit.Verdict
 	}{
 		"the category's":                     {grouped("1/1m", "1/3m", "1/2m"), ratelimit.Category},
 		"the group's":                        {grouped("1/1m", "1/2m", "1/3m"), ratelimit.Group},

@@ -53,7 +53,7 @@ func putLoad(t *testing.T, replicas ...*member) *load {
 				if err != nil || !l.goes(m) {
 					return
 				}
-				if decisions[0].Outcome == ratelimit.Admitted {
+				if decisions[0].Verdict == ratelimit.Admitted {
 					l.mu.Lock()
 					l.at = append(l.at, time.Now())
 					l.by[m.name]++

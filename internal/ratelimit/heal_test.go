@@ -121,7 +121,7 @@ func (m *member) printLog() {
 func (m *member) fill(prefix, category string) int {
 	m.t.Helper()
 	for n := 0; ; n++ {
-		if m.decided(event(fmt.Sprint(prefix, n), category)).Outcome != ratelimit.Admitted {
+		if m.decided(event(fmt.Sprint(prefix, n), category)).Verdict != ratelimit.Admitted {
 			return n
 		}
 	}
@@ -166,7 +166,7 @@ func TestEmptiedStoreIsHealed(t *testing.T) {
 			if n := a.fill("more-", "x.a"); n != 20 {
 				t.Errorf("%d more are admitted, expected 20", n)
 			}
-			if got := b.decided(event("another", "x.b")); got.Outcome == ratelimit.Admitted {
+			if got := b.decided(event("another", "x.b")); got.Verdict == ratelimit.Admitted {
 				t.Errorf("%+v", got)
 			}
 			b.admits(event("b1", "x.b")) // in flight as before
@@ -502,7 +502,7 @@ func TestJoiningReplicaWaits(t *testing.T) {
 	f.join(rules, day).admits(events(10, "a", "x")...)
 	s.empty(t)
 	newcomer := f.start(rules, day, ratelimit.Healing{})
-	if got := newcomer.decided(event("new", "x")); got.Outcome == ratelimit.Admitted {
+	if got := newcomer.decided(event("new", "x")); got.Verdict == ratelimit.Admitted {
 		t.Errorf("%+v, expected that it is refused", got)
 	}
 }
@@ -520,7 +520,7 @@ func TestClusterIsHealed(t *testing.T) {
 	b.admits(events(5, "b", "x")...)
 	kit.Check(t, owner.Client(t).FlushAll(t.Context()).Err())
 	for _, m := range []*member{a, b} {
-		if got := m.decided(event("after the loss of "+m.name, "x")); got.Outcome != ratelimit.Admitted {
+		if got := m.decided(event("after the loss of "+m.name, "x")); got.Verdict != ratelimit.Admitted {
 			t.Errorf("%+v", got)
 		}
 	}

@@ -148,7 +148,7 @@ func (h *history) noteSteered(asking replica, batch []ratelimit.Request, decisio
 	}
 	for i, decision := range decisions {
 		for _, level := range asking.levels(batch[i].Category) {
-			if _, found := asking.instead[level.name]; found && level.outcome == decision.Outcome {
+			if _, found := asking.instead[level.name]; found && level.verdict == decision.Verdict {
 				counts.refused++
 			}
 		}

@@ -97,7 +97,7 @@ func TestDamagedMetaStopsNothing(t *testing.T) {
 				s.FlushAll(t.Context())
 				kit.Check(t, s.HSet(t.Context(), "{n}:meta", field, value).Err())
 				for i, e := range events(5, "e", "a") {
-					if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e}); err != nil || decisions[0].Outcome != ratelimit.Admitted {
+					if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e}); err != nil || decisions[0].Verdict != ratelimit.Admitted {
 						t.Fatalf("%s is %q, event %d: %+v, %v", field, value, i, decisions, err)
 					}
 					limiter.sent(e)

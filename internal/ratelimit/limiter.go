@@ -110,7 +110,7 @@ func (l *Limiter) Admit(ctx context.Context, batch []Request) (decisions []Decis
 
 func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, error) {
 	epoch, token := l.journal.begin(), l.knownToken()
-	q := l.newRequest(batch, token)
+	q := l.newAdmitCall(batch, token)
 	reply, err := l.admit.Run(ctx, l.redis, q.keyNames, q.arguments...).Result()
 	if err != nil {
 		return nil, fmt.Errorf("redis: cannot decide: %w", l.explain(ctx, err, q.keyNames))
@@ -158,28 +158,38 @@ func (l *Limiter) Sent(ctx context.Context, request Request) error {
 // anything: not where there is nothing to release, so that repeating the call releases nothing twice, nor
 // after a later post than the known one. Errors are as for Admit.
 func (l *Limiter) Refund(ctx context.Context, request Request, known string) (bool, error) {
+	return l.release(ctx, request, request.Cost, known)
+}
+
+// Forfeit ends an event in flight that is not in Slack and gets no refund: its slots stay taken, and its id
+// is free again. All else is as for Refund.
+func (l *Limiter) Forfeit(ctx context.Context, request Request, known string) (bool, error) {
+	return l.release(ctx, request, 0, known)
+}
+
+// release ends an event in flight, and releases so many of its slots: all, or none.
+func (l *Limiter) release(ctx context.Context, request Request, slots int, known string) (bool, error) {
 	keyNames := []string{l.keys.meta(), l.keys.inFlight()}
 	for _, log := range []string{l.keys.global(), l.keys.category(request.Category),
 		l.keys.group(GroupOf(request.Category))} {
 		keyNames = append(keyNames, l.keys.bothForms(log)...)
 	}
 	member := request.member()
-	keepsSlots := request.Cost == 0 // see Forfeit
 	word := ""
 	err := l.onKnownStore(ctx, func() error {
 		epoch, token := l.journal.begin(), l.knownToken()
 		reply, err := l.refund.Run(ctx, l.redis, keyNames, member, request.Delivery,
-			strconv.Itoa(request.Cost), known, token).Result()
+			strconv.Itoa(slots), known, token).Result()
 		if err != nil {
 			if !errors.Is(err, ErrHealing) {
 				// The slots may have been given back. Until that is asked again nothing is posted, so they
 				// are not put back.
-				l.journal.mayBeRefunded(member, keepsSlots)
+				l.journal.mayBeRefunded(member, slots == 0)
 			}
 			return l.explain(ctx, err, keyNames)
 		}
 		if word, err = replyWord(reply); err == nil && word == "refunded" &&
-			!l.journal.refunded(epoch, member, keepsSlots) {
+			!l.journal.refunded(epoch, member, slots == 0) {
 			return ErrHealing // the slots may have been put back meanwhile
 		}
 		return err
@@ -194,13 +204,6 @@ func (l *Limiter) Refund(ctx context.Context, request Request, known string) (bo
 			word)
 	}
 	return false, nil
-}
-
-// Forfeit ends an event in flight that is not in Slack and gets no refund: its slots stay taken, and its id
-// is free again. All else is as for Refund.
-func (l *Limiter) Forfeit(ctx context.Context, request Request, known string) (bool, error) {
-	request.Cost = 0
-	return l.Refund(ctx, request, known)
 }
 
 // Ready runs the script on an empty batch. It returns nil if Redis can decide now, else an error as for

@@ -101,7 +101,7 @@ func (w *witness) ask(r *rapid.T) {
 	switch {
 	case len(w.model.admissions) > before:
 		w.admitted(by, request)
-	case decision.Outcome == ratelimit.Admitted || decision.Outcome == ratelimit.Duplicate:
+	case decision.Verdict == ratelimit.Admitted || decision.Verdict == ratelimit.Duplicate:
 	default:
 		w.refused++
 		if decision.RetryAfter > 0 {
@@ -156,7 +156,7 @@ func (w *witness) kept(scope, category string) int64 {
 // where each event is kept, and otherwise less than the precision late.
 func (w *witness) refusedForAReason(p replica, request ratelimit.Request, decision ratelimit.Decision) {
 	levels, now := p.levels(request.Category), w.now()
-	level := levels[slices.IndexFunc(levels, func(l level) bool { return l.outcome == decision.Outcome })]
+	level := levels[slices.IndexFunc(levels, func(l level) bool { return l.verdict == decision.Verdict })]
 	tier, room := decision.Tier, decision.Tier.Count-decision.Reserved
 	if decision.RetryAfter == 0 {
 		if request.Cost <= room {

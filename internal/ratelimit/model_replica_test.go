@@ -43,7 +43,7 @@ func (p replica) during(instead map[string]ratelimit.Limit) replica {
 
 // level is one of the budgets that an event is charged to.
 type level struct {
-	outcome ratelimit.Outcome
+	verdict ratelimit.Verdict
 	name    string
 	limit   ratelimit.Limit // in force
 	width   int64           // of the buckets that its charges are counted in; 0: each is kept
@@ -79,8 +79,8 @@ func (p replica) standing(name string) ratelimit.Limit {
 }
 
 // level is the budget of one scope. Without a limit there is none.
-func (p replica) level(outcome ratelimit.Outcome, name string) level {
-	of := level{outcome: outcome, name: name, limit: p.standing(name)}
+func (p replica) level(verdict ratelimit.Verdict, name string) level {
+	of := level{verdict: verdict, name: name, limit: p.standing(name)}
 	of.keep = longest(of.limit)
 	if instead, found := p.instead[name]; found {
 		of.limit, of.keep = instead, max(of.keep, longest(instead))

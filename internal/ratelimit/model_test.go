@@ -94,13 +94,13 @@ func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
 			if !slices.Contains(a.known, b.by.number) {
 				a.known = append(slices.Clip(a.known), b.by.number)
 			}
-			return ratelimit.Decision{Outcome: ratelimit.Admitted}
+			return ratelimit.Decision{Verdict: ratelimit.Admitted}
 		default:
-			return ratelimit.Decision{Outcome: ratelimit.Duplicate}
+			return ratelimit.Decision{Verdict: ratelimit.Duplicate}
 		}
 	}
 	if at, found := b.sent[identityOf(request)]; found && at > b.now-b.by.dedupe {
-		return ratelimit.Decision{Outcome: ratelimit.Duplicate}
+		return ratelimit.Decision{Verdict: ratelimit.Duplicate}
 	}
 	if refusal := b.refusal(request); refusal != nil {
 		return *refusal
@@ -111,7 +111,7 @@ func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
 		b.added[level.name] += request.Cost
 	}
 	b.taken = append(b.taken, a)
-	return ratelimit.Decision{Outcome: ratelimit.Admitted}
+	return ratelimit.Decision{Verdict: ratelimit.Admitted}
 }
 
 // used is how many slots of a scope are taken in a tier.
@@ -136,7 +136,7 @@ func (b *batch) kept(tier ratelimit.Tier, category string) int {
 
 // reservesForOthers is whether slots of a global tier are reserved for other categories, used or not.
 func (b *batch) reservesForOthers(level level, tier ratelimit.Tier, category string) bool {
-	if level.outcome != ratelimit.Global || !b.by.rules.Reserves(tier) {
+	if level.verdict != ratelimit.Global || !b.by.rules.Reserves(tier) {
 		return false
 	}
 	for other := range b.by.rules.Reserve {
@@ -155,14 +155,14 @@ func (b *batch) refusal(request ratelimit.Request) *ratelimit.Decision {
 	for _, level := range b.by.levels(request.Category) {
 		for _, tier := range level.limit {
 			kept := 0
-			if level.outcome == ratelimit.Global {
+			if level.verdict == ratelimit.Global {
 				kept = b.kept(tier, request.Category)
 			}
 			used, room := b.used(level.name, tier), tier.Count-kept-request.Cost
 			if used <= room {
 				continue
 			}
-			decision := &ratelimit.Decision{Outcome: level.outcome, Tier: tier, Used: used, Reserved: kept}
+			decision := &ratelimit.Decision{Verdict: level.verdict, Tier: tier, Used: used, Reserved: kept}
 			at := int64(never)
 			if room < 0 {
 				decision.Never = kept == 0 || request.Cost > tier.Count

@@ -19,8 +19,8 @@ func TestDecodePermit(t *testing.T) {
 		"channel":            {[]any{"wait channel", int64(2), ""}, Permit{Status: ChannelPaused, Wait: 2 * time.Microsecond}},
 		"pace":               {[]any{"wait pace", int64(3), ""}, Permit{Status: Paced, Wait: 3 * time.Microsecond}},
 		"event":              {[]any{"wait event", int64(4), ""}, Permit{Status: Leased, Wait: 4 * time.Microsecond}},
-		"unknown":            {[]any{"unknown", int64(5), "p1"}, Permit{Status: OutcomeUnknown, Posts: 5, Last: "p1"}},
-		"unknown, no name":   {[]any{"unknown", int64(5), ""}, Permit{Status: OutcomeUnknown, Posts: 5}},
+		"unknown":            {[]any{"unknown", int64(5), "p1"}, Permit{Status: LastPostUnknown, Posts: 5, Last: "p1"}},
+		"unknown, no name":   {[]any{"unknown", int64(5), ""}, Permit{Status: LastPostUnknown, Posts: 5}},
 		"not in flight":      {[]any{"not in flight", int64(0), ""}, Permit{Status: NotInFlight}},
 		"the longest of all": {[]any{"wait pace", int64(3_600_000_000), ""}, Permit{Status: Paced, Wait: time.Hour}},
 	} {

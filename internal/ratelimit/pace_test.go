@@ -119,7 +119,7 @@ func TestOnlyPermittedPostsAreRecorded(t *testing.T) {
 		limiter.posts(1, e, "", "p1")
 		limiter.posts(1, e, "", "p1")
 		s.advance(t, 2*time.Minute)
-		limiter.wantPermit(ratelimit.OutcomeUnknown, 1, e, "", "p2") // before the pace
+		limiter.wantPermit(ratelimit.LastPostUnknown, 1, e, "", "p2") // before the pace
 		limiter.posts(2, e, "p1", "p2")
 	})
 }

@@ -15,11 +15,11 @@ import (
 
 // expectRefusal compares a refusal whole. frees is the time, by the server's clock, at which the event would
 // fit.
-func expectRefusal(t *testing.T, s *store, got ratelimit.Decision, outcome ratelimit.Outcome, tier string, used int, frees int64) {
+func expectRefusal(t *testing.T, s *store, got ratelimit.Decision, verdict ratelimit.Verdict, tier string, used int, frees int64) {
 	t.Helper()
 	clock, _ := s.clock(t)
 	want := ratelimit.Decision{
-		Outcome: outcome, Tier: mustParse(tier)[0], Used: used,
+		Verdict: verdict, Tier: mustParse(tier)[0], Used: used,
 		RetryAfter: time.Duration(frees-clock) * time.Microsecond,
 	}
 	if difference := cmp.Diff(want, got); difference != "" {
@@ -31,7 +31,7 @@ func TestRefusalNamesTheTierThatFreesLast(t *testing.T) {
 	const minute = int64(60_000_000)
 	tests := map[string]struct {
 		global, category string
-		outcome          ratelimit.Outcome
+		verdict          ratelimit.Verdict
 		tier             string
 		frees            int64 // after the only admission
 	}{
@@ -49,7 +49,7 @@ func TestRefusalNamesTheTierThatFreesLast(t *testing.T) {
 				limiter.admits(event("first", "a"))
 				s.advance(t, 13*time.Second)
 				admitted := s.takenAt(t, "{n}:global", "a:first")
-				expectRefusal(t, s, limiter.one(event("second", "a")), test.outcome, test.tier, 1, admitted+test.frees)
+				expectRefusal(t, s, limiter.one(event("second", "a")), test.verdict, test.tier, 1, admitted+test.frees)
 			})
 		}
 	})
@@ -93,7 +93,7 @@ func TestRetryAfterIsWhenTheCostFits(t *testing.T) {
 
 func TestCostAboveALimitNeverFits(t *testing.T) {
 	eachLimiter(t, "10/1h", "5/1h+2/1m", func(t *testing.T, s *store, limiter caller) {
-		want := ratelimit.Decision{Outcome: ratelimit.Category, Tier: mustParse("2/1m")[0], Never: true}
+		want := ratelimit.Decision{Verdict: ratelimit.Category, Tier: mustParse("2/1m")[0], Never: true}
 		if difference := cmp.Diff(want, limiter.one(costing(event("x", "a"), 3))); difference != "" {
 			t.Errorf("into the empty set (-want +got):\n%s", difference)
 		}
@@ -146,7 +146,7 @@ func TestTiersAreCountedOncePerCall(t *testing.T) {
 			decisions := limiter.admit(storm(n)...)
 			calls[i] = commandsCalled(t, s)
 			for j, decision := range decisions {
-				if decision.Outcome != ratelimit.Category || decision.Tier.String() != []string{"4/1m", "5/10m"}[j%2] || decision.Used != 4 {
+				if decision.Verdict != ratelimit.Category || decision.Tier.String() != []string{"4/1m", "5/10m"}[j%2] || decision.Used != 4 {
 					t.Fatalf("a cost of %d: %+v", 1+j%2, decision)
 				}
 			}

@@ -70,7 +70,7 @@ func TestRepeatedCallChargesOnce(t *testing.T) {
 	t.Parallel()
 	for name, fault := range redistest.Faults {
 		batch := append(events(4, "e", "a"), costing(event("b", "b"), 2), by("another message", event("e-1", "a")))
-		want := []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Admitted, ratelimit.Admitted, ratelimit.Category, ratelimit.Admitted, ratelimit.Duplicate}
+		want := []ratelimit.Verdict{ratelimit.Admitted, ratelimit.Admitted, ratelimit.Admitted, ratelimit.Category, ratelimit.Admitted, ratelimit.Duplicate}
 
 		for times, broken := range map[string]func(*testing.T, *redistest.Proxy, redistest.Fault, func() error){"once": brokenOnce, "twice": brokenTwice} {
 			t.Run(name+" "+times, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestRepeatedCallChargesOnce(t *testing.T) {
 					}
 					return err
 				})
-				sameOutcomes(t, want, decisions)
+				sameVerdicts(t, want, decisions)
 				slots("admitted", 5, 3, 2)
 
 				broken(t, proxy, fault, func() error { return limiter.Sent(t.Context(), batch[0]) })
@@ -144,9 +144,9 @@ func TestStalledServerChargesOnce(t *testing.T) {
 		return scriptCalls(t, s) >= len(replicas)
 	})
 	s.charged(t, 3)
-	want := []ratelimit.Outcome{ratelimit.Admitted, ratelimit.Admitted, ratelimit.Admitted, ratelimit.Category, ratelimit.Category}
+	want := []ratelimit.Verdict{ratelimit.Admitted, ratelimit.Admitted, ratelimit.Admitted, ratelimit.Category, ratelimit.Category}
 	for _, replica := range replicas {
-		sameOutcomes(t, want, replica.admit(batch...))
+		sameVerdicts(t, want, replica.admit(batch...))
 	}
 	s.charged(t, 3)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// answer is what admit.lua replies about a batch. Times are microseconds of the server's clock.
-type answer struct {
+// admitReply is what admit.lua replies about a batch. Times are microseconds of the server's clock.
+type admitReply struct {
 	now       int64
 	lag       time.Duration
 	decisions []Decision
@@ -18,33 +18,33 @@ type answer struct {
 // decode validates every field of the reply from admit.lua: any deviation from the script's contract is an
 // error, so that the reply of a wrong server, proxy or script version is never taken for permission to send.
 // ErrHealing: nothing was decided.
-func (q request) decode(reply any, batch []Request) (a answer, err error) {
+func (q admitCall) decode(reply any, batch []Request) (a admitReply, err error) {
 	word, err := replyWord(reply)
 	switch {
 	case err != nil:
-		return answer{}, err
+		return admitReply{}, err
 	case word == "closed":
-		return answer{}, ErrHealing
+		return admitReply{}, ErrHealing
 	case word != "decided":
-		return answer{}, fmt.Errorf("%q, expected decided", word)
+		return admitReply{}, fmt.Errorf("%q, expected decided", word)
 	}
 	fields, err := list(reply, "reply", 6)
 	if err != nil {
-		return answer{}, err
+		return admitReply{}, err
 	}
 	if a.now, err = number(fields[1], "now"); err != nil {
-		return answer{}, err
+		return admitReply{}, err
 	}
 	lag, err := number(fields[2], "lag")
 	if err != nil {
-		return answer{}, err
+		return admitReply{}, err
 	}
 	a.lag = span(max(0, lag))
 	if a.decisions, err = q.decisions(fields[3], fields[4], batch); err != nil {
-		return answer{}, err
+		return admitReply{}, err
 	}
 	if a.earlier, err = admittedEarlier(fields[5], a.decisions); err != nil {
-		return answer{}, err
+		return admitReply{}, err
 	}
 	return a, nil
 }
@@ -92,7 +92,7 @@ func admittedEarlier(reply any, decisions []Decision) (map[int]int64, error) {
 		if err != nil {
 			return nil, err
 		}
-		if n < 1 || n > int64(len(decisions)) || decisions[n-1].Outcome != Admitted {
+		if n < 1 || n > int64(len(decisions)) || decisions[n-1].Verdict != Admitted {
 			return nil, fmt.Errorf("event %d was admitted earlier, expected one of %d that is admitted", n,
 				len(decisions))
 		}
@@ -106,7 +106,7 @@ func admittedEarlier(reply any, decisions []Decision) (map[int]int64, error) {
 }
 
 // decisions reads the verdicts and the refusals that they refer to.
-func (q request) decisions(verdictsReply, refusalsReply any, batch []Request) ([]Decision, error) {
+func (q admitCall) decisions(verdictsReply, refusalsReply any, batch []Request) ([]Decision, error) {
 	verdicts, err := list(verdictsReply, "verdicts", len(batch))
 	if err != nil {
 		return nil, err
@@ -123,9 +123,9 @@ func (q request) decisions(verdictsReply, refusalsReply any, batch []Request) ([
 		}
 		switch {
 		case verdict == 1:
-			decisions[i] = Decision{Outcome: Admitted}
+			decisions[i] = Decision{Verdict: Admitted}
 		case verdict == 0:
-			decisions[i] = Decision{Outcome: Duplicate}
+			decisions[i] = Decision{Verdict: Duplicate}
 		case verdict < 0 && verdict >= -int64(len(refusals)):
 			decisions[i] = refusals[-verdict-1]
 			// Also where slots are reserved for others: the wait is finite there.
@@ -142,7 +142,7 @@ func (q request) decisions(verdictsReply, refusalsReply any, batch []Request) ([
 const refusalColumns = 6
 
 // refusals reads the refusals of a reply.
-func (q request) refusals(reply any) ([]Decision, error) {
+func (q admitCall) refusals(reply any) ([]Decision, error) {
 	fields, err := list(reply, "refusals", -1)
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (q request) refusals(reply any) ([]Decision, error) {
 	return refusals, nil
 }
 
-func (q request) refusal(columns [refusalColumns]int64) (Decision, error) {
+func (q admitCall) refusal(columns [refusalColumns]int64) (Decision, error) {
 	n, tier, used := columns[0], columns[1], columns[2]
 	wait, kept, lowerBound := columns[3], columns[4], columns[5]
 	if n < 1 || n > int64(len(q.scopes)) {
@@ -182,7 +182,7 @@ func (q request) refusal(columns [refusalColumns]int64) (Decision, error) {
 			used, wait, kept, MaxCount)
 	}
 	d := Decision{
-		Outcome: s.outcome, Tier: s.limit[tier-1], Used: int(used), Reserved: int(kept),
+		Verdict: s.verdict, Tier: s.limit[tier-1], Used: int(used), Reserved: int(kept),
 		RetryAfter: max(0, span(wait)),
 		AtLeast:    lowerBound == 1, Never: wait < 0 && kept == 0,
 	}

@@ -52,25 +52,25 @@ func TestDecodeDecisions(t *testing.T) {
 		verdicts, refusals []any
 		want               []Decision
 	}{
-		"sent and duplicate": {whole(1, 0), whole(), []Decision{{Outcome: Admitted}, {Outcome: Duplicate}}},
+		"sent and duplicate": {whole(1, 0), whole(), []Decision{{Verdict: Admitted}, {Verdict: Duplicate}}},
 		"by both scopes": {whole(-1, -2), rows(whole(2, 3, 1, 999_999, 0, 0), whole(1, 2, 50, 1, 5, 1)), []Decision{
-			{Outcome: Category, Tier: tier("1/1s"), Used: 1, RetryAfter: 999_999 * time.Microsecond},
-			{Outcome: Global, Tier: tier("50/1m"), Used: 50, Reserved: 5, RetryAfter: time.Microsecond, AtLeast: true},
+			{Verdict: Category, Tier: tier("1/1s"), Used: 1, RetryAfter: 999_999 * time.Microsecond},
+			{Verdict: Global, Tier: tier("50/1m"), Used: 50, Reserved: 5, RetryAfter: time.Microsecond, AtLeast: true},
 		}},
 		"one refusal for two": {whole(-1, -1), rows(whole(1, 1, 7, 0, 0, 0)), []Decision{
-			{Outcome: Global, Tier: tier("100/30m"), Used: 7},
-			{Outcome: Global, Tier: tier("100/30m"), Used: 7},
+			{Verdict: Global, Tier: tier("100/30m"), Used: 7},
+			{Verdict: Global, Tier: tier("100/30m"), Used: 7},
 		}},
 		"each its own": {whole(-1, -2), rows(whole(2, 1, 7, 0, 0, 0), whole(3, 1, 8, 0, 0, 0)), []Decision{
-			{Outcome: Category, Tier: tier("20/30m"), Used: 7},
-			{Outcome: Category, Tier: tier("10/30m"), Used: 8},
+			{Verdict: Category, Tier: tier("20/30m"), Used: 7},
+			{Verdict: Category, Tier: tier("10/30m"), Used: 8},
 		}},
 		"never": {whole(1, -1), rows(whole(1, 1, 0, -1, 0, 0)), []Decision{
-			{Outcome: Admitted}, {Outcome: Global, Tier: tier("100/30m"), Never: true},
+			{Verdict: Admitted}, {Verdict: Global, Tier: tier("100/30m"), Never: true},
 		}},
 	} {
 		reply := []any{"decided", someTime, int64(0), test.verdicts, test.refusals, whole()}
-		got, err := limiter.newRequest(batch, anyStore).decode(reply, batch)
+		got, err := limiter.newAdmitCall(batch, anyStore).decode(reply, batch)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -140,7 +140,7 @@ func TestDecodeErrorNamesTheField(t *testing.T) {
 		"earlier event as text":   {earlier([]any{"1", int64(5)}), "event is a string, expected a whole number"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := limiter.newRequest(batch, anyStore).decode(test.reply, batch)
+			got, err := limiter.newAdmitCall(batch, anyStore).decode(test.reply, batch)
 			if got.decisions != nil || err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%+v, %v; expected an error that says %q", got, err, test.want)
 			}
@@ -151,7 +151,7 @@ func TestDecodeErrorNamesTheField(t *testing.T) {
 func TestClosedStoreDecidesNothing(t *testing.T) {
 	limiter, batch := decodingLimiter(t)
 	for _, reply := range []any{[]any{"closed", someTime, int64(5)}, []any{"unknown store", someTime}} {
-		got, err := limiter.newRequest(batch, anyStore).decode(reply, batch)
+		got, err := limiter.newAdmitCall(batch, anyStore).decode(reply, batch)
 		if got.decisions != nil || !errors.Is(err, ErrHealing) {
 			t.Errorf("%v: %+v, %v; expected ErrHealing", reply, got, err)
 		}
@@ -161,14 +161,14 @@ func TestClosedStoreDecidesNothing(t *testing.T) {
 func TestDecodeReadsEarlierAdmissions(t *testing.T) {
 	limiter, batch := decodingLimiter(t)
 	reply := []any{"decided", someTime, int64(0), whole(0, 1), whole(), whole(2, someTime-7)}
-	got, err := limiter.newRequest(batch, anyStore).decode(reply, batch)
+	got, err := limiter.newAdmitCall(batch, anyStore).decode(reply, batch)
 	if want := map[int]int64{1: someTime - 7}; err != nil || got.now != someTime || !cmp.Equal(got.earlier, want) {
 		t.Errorf("%+v, %v; expected %v at %d", got, err, want, someTime)
 	}
 }
 
 func TestZeroDecisionIsNoAdmission(t *testing.T) {
-	if (Decision{}).Outcome == Admitted {
+	if (Decision{}).Verdict == Admitted {
 		t.Error("a decision that nobody has made admits")
 	}
 }

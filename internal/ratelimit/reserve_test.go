@@ -23,11 +23,11 @@ func TestFloodLeavesWhatIsReserved(t *testing.T) {
 		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3}), day)
 		limiter.admits(events(7, "flood", "noise")...)
 		got := limiter.one(event("flood", "noise"))
-		if got.Outcome != ratelimit.Global || got.Used != 7 || got.Reserved != 3 || got.RetryAfter <= 29*time.Minute {
+		if got.Verdict != ratelimit.Global || got.Used != 7 || got.Reserved != 3 || got.RetryAfter <= 29*time.Minute {
 			t.Errorf("%+v, expected a refusal by the global limit with 7 used and 3 reserved", got)
 		}
 		limiter.admits(events(3, "paid", "payments")...)
-		if got := limiter.one(event("paid", "payments")); got.Outcome != ratelimit.Global || got.Used != 10 || got.Reserved != 0 {
+		if got := limiter.one(event("paid", "payments")); got.Verdict != ratelimit.Global || got.Used != 10 || got.Reserved != 0 {
 			t.Errorf("%+v, expected a refusal by the global limit with 10 used and nothing reserved for others", got)
 		}
 	})
@@ -39,7 +39,7 @@ func TestReserveIsAFloorAndNoExtra(t *testing.T) {
 		limiter := s.limiter(t, reserving("10/30m", "20/30m", map[string]int{"payments": 3}), day)
 		limiter.admits(events(2, "paid", "payments")...)
 		limiter.admits(events(7, "flood", "noise")...)
-		if got := limiter.one(event("x", "noise")); got.Outcome != ratelimit.Global || got.Used != 9 || got.Reserved != 1 {
+		if got := limiter.one(event("x", "noise")); got.Verdict != ratelimit.Global || got.Used != 9 || got.Reserved != 1 {
 			t.Errorf("%+v, expected 9 used and 1 reserved", got)
 		}
 		limiter.admits(event("paid-3", "payments"))
@@ -53,7 +53,7 @@ func TestMoreThanTheReserveKeepsNothingForOthers(t *testing.T) {
 		limiter.admits(events(3, "paid", "payments")...)
 		limiter.admits(events(5, "flood", "noise")...)
 		limiter.admits(event("paid-4", "payments"))
-		if got := limiter.one(event("paid-5", "payments")); got.Outcome != ratelimit.Global || got.Reserved != 1 {
+		if got := limiter.one(event("paid-5", "payments")); got.Verdict != ratelimit.Global || got.Reserved != 1 {
 			t.Errorf("%+v, expected that one slot is kept for alerts", got)
 		}
 	})
@@ -64,7 +64,7 @@ func TestShortTierKeepsNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, reserving("10/30m+1/5s", "20/30m", map[string]int{"payments": 3}), day)
 		limiter.admits(event("e", "noise"))
-		if got := limiter.one(event("paid", "payments")); got.Outcome != ratelimit.Global || got.Tier.String() != "1/5s" || got.Reserved != 0 {
+		if got := limiter.one(event("paid", "payments")); got.Verdict != ratelimit.Global || got.Tier.String() != "1/5s" || got.Reserved != 0 {
 			t.Errorf("%+v, expected a refusal by 1/5s with nothing reserved", got)
 		}
 		s.advance(t, 5*time.Second)
@@ -129,7 +129,7 @@ func TestReservesAgreeWithDecisions(t *testing.T) {
 			if difference := cmp.Diff(want, got); difference != "" {
 				t.Errorf("(-want +got):\n%s", difference)
 			}
-			if got := limiter.one(costing(event("x", "other"), 4)); got.Outcome != ratelimit.Global || got.Reserved != c.kept {
+			if got := limiter.one(costing(event("x", "other"), 4)); got.Verdict != ratelimit.Global || got.Reserved != c.kept {
 				t.Errorf("%+v, expected a refusal with %d reserved", got, c.kept)
 			}
 		})

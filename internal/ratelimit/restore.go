@@ -26,10 +26,10 @@ var restoreScript = redis.NewScript(lua.Restore)
 
 // remember records what was admitted, and is false if the answer is from before the present epoch: then it
 // counts for nothing, and the question is to be asked again.
-func (l *Limiter) remember(q request, batch []Request, a answer, epoch uint64) bool {
+func (l *Limiter) remember(q admitCall, batch []Request, a admitReply, epoch uint64) bool {
 	return l.journal.admitted(epoch, a.now, func(add func(r remembered, earlier bool)) {
 		for i, decision := range a.decisions {
-			if decision.Outcome != Admitted {
+			if decision.Verdict != Admitted {
 				continue
 			}
 			origin := q.origins.of[i]

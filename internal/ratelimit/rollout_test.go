@@ -44,7 +44,7 @@ func TestBothEncodingsAreCounted(t *testing.T) {
 		}
 		for _, limiter := range mixed[:2] {
 			got := limiter.one(event("f", "a"))
-			if got.Outcome != ratelimit.Category || got.Used != 5 || !got.AtLeast || got.RetryAfter < 9*time.Minute {
+			if got.Verdict != ratelimit.Category || got.Used != 5 || !got.AtLeast || got.RetryAfter < 9*time.Minute {
 				t.Errorf("%+v, expected a refusal with 5 used and a lower bound", got)
 			}
 			usages := limiter.peek("a")

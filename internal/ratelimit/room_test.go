@@ -38,7 +38,7 @@ func TestRoomsAgreeWithDecisions(t *testing.T) {
 				for i, category := range categories {
 					refused := slices.IndexFunc(rooms[i].Usages, func(u ratelimit.Usage) bool { return u.FreeIn > 0 })
 					got := limiter.one(event("next "+category, category))
-					if got.Outcome == ratelimit.Admitted {
+					if got.Verdict == ratelimit.Admitted {
 						if refused >= 0 {
 							t.Errorf("%s is admitted, although there is no room in %+v", category, rooms[i])
 						}

@@ -32,7 +32,7 @@ func TestRefusedEventsStoreNothing(t *testing.T) {
 		storm := append(events(500, "storm", "a"), sent, by("another message", event("flying", "a")), event("flying", "a"))
 		storm = append(storm, costing(event("big", "b"), 2), costing(event("big too", "new"), 5), costing(event("bigger", "short"), 2))
 		for i, decision := range limiter.admit(storm...) {
-			if decision.Outcome == ratelimit.Admitted && storm[i].ID != "flying" { // which was admitted before
+			if decision.Verdict == ratelimit.Admitted && storm[i].ID != "flying" { // which was admitted before
 				t.Fatalf("%s: %+v", storm[i].ID, decision)
 			}
 		}
@@ -145,7 +145,7 @@ func TestLargestBatchIsDecidedInOrder(t *testing.T) {
 			case i >= 500:
 				want = ratelimit.Global
 			}
-			if decision.Outcome != want {
+			if decision.Verdict != want {
 				t.Fatalf("event %d: %+v, expected outcome %d", i, decision, want)
 			}
 		}
@@ -161,7 +161,7 @@ func TestCostlyEventTakesAllItsSlots(t *testing.T) {
 		big := costing(event(strings.Repeat("long", 100), "a"), 1000)
 		limiter.admits(big)
 		s.charged(t, 1000)
-		if got := limiter.one(costing(event("x", "a"), 801)); got.Outcome != ratelimit.Category || got.Used != 1000 {
+		if got := limiter.one(costing(event("x", "a"), 801)); got.Verdict != ratelimit.Category || got.Used != 1000 {
 			t.Errorf("%+v", got)
 		}
 		// a busy host may make the client ask twice, and the second answer is that nothing is left

@@ -296,11 +296,11 @@ func (c caller) one(request ratelimit.Request) ratelimit.Decision {
 }
 
 // want asks for each request by itself and expects the same outcome every time.
-func (c caller) want(outcome ratelimit.Outcome, requests ...ratelimit.Request) {
+func (c caller) want(verdict ratelimit.Verdict, requests ...ratelimit.Request) {
 	c.t.Helper()
 	for _, request := range requests {
-		if got := c.one(request); got.Outcome != outcome {
-			c.t.Fatalf("%s (%s): %+v, expected outcome %d", request.ID, request.Category, got, outcome)
+		if got := c.one(request); got.Verdict != verdict {
+			c.t.Fatalf("%s (%s): %+v, expected outcome %d", request.ID, request.Category, got, verdict)
 		}
 	}
 }
@@ -394,19 +394,19 @@ func in(category string, request ratelimit.Request) ratelimit.Request {
 	return request
 }
 
-// outcomes are the bare answers, for comparing a whole batch.
-func outcomes(decisions []ratelimit.Decision) []ratelimit.Outcome {
-	bare := make([]ratelimit.Outcome, len(decisions))
+// verdicts are the bare answers, for comparing a whole batch.
+func verdicts(decisions []ratelimit.Decision) []ratelimit.Verdict {
+	bare := make([]ratelimit.Verdict, len(decisions))
 	for i, decision := range decisions {
-		bare[i] = decision.Outcome
+		bare[i] = decision.Verdict
 	}
 	return bare
 }
 
-// sameOutcomes compares the bare answers to a whole batch.
-func sameOutcomes(t testing.TB, want []ratelimit.Outcome, decisions []ratelimit.Decision) {
+// sameVerdicts compares the bare answers to a whole batch.
+func sameVerdicts(t testing.TB, want []ratelimit.Verdict, decisions []ratelimit.Decision) {
 	t.Helper()
-	if difference := cmp.Diff(want, outcomes(decisions)); difference != "" {
+	if difference := cmp.Diff(want, verdicts(decisions)); difference != "" {
 		t.Errorf("(-want +got):\n%s", difference)
 	}
 }

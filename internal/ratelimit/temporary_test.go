@@ -38,7 +38,7 @@ func TestTemporaryLimits(t *testing.T) {
 		limiter.SetTemporary(temporaryLimits("category/a.b", "4/30m", "group/g", "1/30m"))
 		limiter.admits(events(3, "f", "a.b")...)
 		got := limiter.one(event("g", "a.b"))
-		if got.Outcome != ratelimit.Category || got.Tier.String() != "4/30m" || got.Used != 4 || got.Never {
+		if got.Verdict != ratelimit.Category || got.Tier.String() != "4/30m" || got.Used != 4 || got.Never {
 			t.Errorf("%+v, expected a refusal by 4/30m with 4 used", got)
 		}
 		limiter.admits(event("h", "g.x"))
@@ -88,7 +88,7 @@ func TestTemporaryAdmissionsCountAfterwards(t *testing.T) {
 					s.advance(t, 2*time.Second)
 				}
 				limiter.SetTemporary(ratelimit.Temporary{})
-				if got := limiter.one(event("x", "a")); got.Outcome != ratelimit.Category || got.Used != 8 {
+				if got := limiter.one(event("x", "a")); got.Verdict != ratelimit.Category || got.Used != 8 {
 					t.Errorf("%+v, expected a refusal with all 8 counted", got)
 				}
 				usages := limiter.peek("a")
@@ -178,7 +178,7 @@ func TestTemporaryLimitOfAGroup(t *testing.T) {
 		limiter.admits(events(3, "e", "b.x")...)
 		limiter.want(ratelimit.Group, event("f", "b.x"))
 		limiter.SetTemporary(ratelimit.Temporary{})
-		if got := limiter.one(event("g", "a.x")); got.Outcome != ratelimit.Group || got.Used != 11 {
+		if got := limiter.one(event("g", "a.x")); got.Verdict != ratelimit.Group || got.Used != 11 {
 			t.Errorf("%+v, expected a refusal by the group with 11 used", got)
 		}
 	})

@@ -72,16 +72,16 @@ func (r *traffic) replica(ctx context.Context, number int, limiter *ratelimit.Li
 			return
 		}
 		for i, decision := range first {
-			if batch[i].Category != "hot" && decision.Outcome != ratelimit.Admitted {
+			if batch[i].Category != "hot" && decision.Verdict != ratelimit.Admitted {
 				r.t.Errorf("%s: %+v, expected that it is admitted", batch[i].ID, decision)
 			}
 		}
-		if first[3].Outcome == ratelimit.Admitted {
+		if first[3].Verdict == ratelimit.Admitted {
 			r.hot.Add(1)
 			r.admitted.Add(1)
 		} else {
 			r.refused.Add(1)
-			if first[3].Outcome != ratelimit.Category || first[3].Used != hot {
+			if first[3].Verdict != ratelimit.Category || first[3].Used != hot {
 				r.t.Errorf("%s: %+v, expected a refusal with %d used", scarce.ID, first[3], hot)
 			}
 		}
@@ -90,12 +90,12 @@ func (r *traffic) replica(ctx context.Context, number int, limiter *ratelimit.Li
 		r.admitted.Add(4) // sent, flying and fresh
 
 		second := r.admit(number, limiter, []ratelimit.Request{sent, flying, by("another message", flying), scarce})
-		want := []ratelimit.Outcome{ratelimit.Duplicate, ratelimit.Admitted, ratelimit.Duplicate, first[3].Outcome}
+		want := []ratelimit.Verdict{ratelimit.Duplicate, ratelimit.Admitted, ratelimit.Duplicate, first[3].Verdict}
 		if second == nil {
 			return
 		}
 		for i, decision := range second {
-			if decision.Outcome != want[i] {
+			if decision.Verdict != want[i] {
 				r.t.Errorf("%s, asked again (%d): %+v, expected outcome %d", name, i, decision, want[i])
 			}
 		}

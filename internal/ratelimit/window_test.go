@@ -23,7 +23,7 @@ func TestHundredOverallAndTenPerCategory(t *testing.T) {
 		for len(all) > 0 {
 			n := min(len(all), 1+rand.IntN(40))
 			for i, decision := range limiter.admit(all[:n]...) {
-				switch category := all[i].Category; decision.Outcome {
+				switch category := all[i].Category; decision.Verdict {
 				case ratelimit.Admitted:
 					sent++
 					sentOf[category]++
@@ -58,24 +58,24 @@ func TestBatchCountsAgainstItself(t *testing.T) {
 		decisions := limiter.admit(
 			event("a1", "a"), event("a2", "a"), event("a3", "a"),
 			event("b1", "b"), event("c1", "c"), event("b2", "b"), event("a4", "a"))
-		want := []ratelimit.Outcome{
+		want := []ratelimit.Verdict{
 			ratelimit.Admitted, ratelimit.Admitted, ratelimit.Category,
 			ratelimit.Admitted, ratelimit.Admitted, ratelimit.Global, ratelimit.Category,
 		}
-		sameOutcomes(t, want, decisions)
+		sameVerdicts(t, want, decisions)
 	})
 }
 
 func TestAllTiersHold(t *testing.T) {
 	eachLimiter(t, "100/30m", "4/10m+2/1m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(events(2, "first", "a")...)
-		if got := limiter.one(event("x", "a")); got.Outcome != ratelimit.Category || got.Tier.String() != "2/1m" || got.Used != 2 {
+		if got := limiter.one(event("x", "a")); got.Verdict != ratelimit.Category || got.Tier.String() != "2/1m" || got.Used != 2 {
 			t.Errorf("third within a minute: %+v", got)
 		}
 		s.advance(t, time.Minute)
 		limiter.admits(events(2, "second", "a")...)
 		s.advance(t, time.Minute)
-		if got := limiter.one(event("x", "a")); got.Outcome != ratelimit.Category || got.Tier.String() != "4/10m" || got.Used != 4 {
+		if got := limiter.one(event("x", "a")); got.Verdict != ratelimit.Category || got.Tier.String() != "4/10m" || got.Used != 4 {
 			t.Errorf("fifth within ten minutes: %+v", got)
 		}
 		s.advance(t, 8*time.Minute)
@@ -88,7 +88,7 @@ func TestLoweredLimitCountsWhatIsThere(t *testing.T) {
 		s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day).admit(events(8, "before", "a")...)
 		lowered := s.limiter(t, kit.Rules("100/30m", "3/30m", ""), day)
 		for range 3 {
-			if got := lowered.one(event("after", "a")); got.Outcome != ratelimit.Category || got.Used != 8 {
+			if got := lowered.one(event("after", "a")); got.Verdict != ratelimit.Category || got.Used != 8 {
 				t.Fatalf("8 of 3 slots are taken: %+v", got)
 			}
 		}

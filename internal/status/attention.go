@@ -67,8 +67,8 @@ func (v view) attention(said string) []Attention {
 		)
 	}
 	v.addSteering(add)
-	badFirst := func(a, b Attention) int { return cmp.Compare(a.Level, b.Level) }
-	slices.SortStableFunc(list, badFirst)
+	rank := map[string]int{LevelBad: 0, LevelNote: 1}
+	slices.SortStableFunc(list, func(a, b Attention) int { return cmp.Compare(rank[a.Level], rank[b.Level]) })
 	if more := len(list) - mostLines; more > 0 {
 		list = append(
 			list[:mostLines],

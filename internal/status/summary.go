@@ -255,10 +255,7 @@ func (v view) limits() Summary {
 	case reserved.Max > 0:
 		text := fmt.Sprintf(
 			"Full for most: %s left, kept for %s. All others are dropped.",
-			term.CountAre(
-				reserved.Max-reserved.Used,
-				"global slot",
-			),
+			term.CountAre(reserved.Max-reserved.Used, "global slot"),
 			fewNames(keptFor(v.Reserves, reserved), "category"),
 		)
 		return Summary{Kind: "kept", Level: LevelNote, Title: slots + " kept", Text: text}

@@ -81,11 +81,11 @@ func TestWhatIsFullKeepsItsGauge(t *testing.T) {
 	rules.Reserve = map[string]int{"payments": 5}
 	limiter, err := ratelimit.New(kit.OpenRedis(t, redistest.Start(t).URL()), "n", rules, time.Hour)
 	kit.Check(t, err)
-	admit := func(id, category string, want ratelimit.Outcome) {
+	admit := func(id, category string, want ratelimit.Verdict) {
 		t.Helper()
 		decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{{ID: id, Delivery: id, Category: category, Cost: 1}})
 		kit.Check(t, err)
-		if decisions[0].Outcome != want {
+		if decisions[0].Verdict != want {
 			t.Errorf("%s: %+v, expected %d", id, decisions[0], want)
 		}
 	}

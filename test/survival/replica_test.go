@@ -107,7 +107,7 @@ func (r *replica) note(batch []ratelimit.Request, decisions []ratelimit.Decision
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, decision := range decisions {
-		if decision.Outcome == ratelimit.Admitted {
+		if decision.Verdict == ratelimit.Admitted {
 			admitted = append(admitted, batch[i])
 			r.admissions = append(r.admissions, admission{request: batch[i], from: from, to: now})
 		}

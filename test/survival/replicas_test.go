@@ -160,7 +160,7 @@ func (f *replicas) forgotten(t *testing.T) (n int) {
 				return err
 			})
 			for _, decision := range decisions {
-				if decision.Outcome != ratelimit.Duplicate {
+				if decision.Verdict != ratelimit.Duplicate {
 					n++
 				}
 			}

@@ -58,7 +58,7 @@ func (a *attempt) readmit() verdict {
 	// It is no recovery of Redis: one that is full still answers what only reads.
 	a.CheckClock()
 	a.At = time.Now()
-	if decisions[0].Outcome == ratelimit.Admitted {
+	if decisions[0].Verdict == ratelimit.Admitted {
 		return next()
 	}
 	was := a.result
@@ -176,7 +176,7 @@ func (a *attempt) notPermitted(permit ratelimit.Permit) verdict {
 		a.turn.Pace(permit.Wait)
 	case ratelimit.Leased:
 		return againAfter(min(permit.Wait, leaseRecheck))
-	case ratelimit.OutcomeUnknown: // a worker that has crashed, or lost the event to this one, has begun a post
+	case ratelimit.LastPostUnknown: // a worker that has crashed, or lost the event to this one, has begun a post
 		a.unsure, a.last, a.result.Ambiguous = true, permit.Last, true
 		a.result.Attempts = max(a.result.Attempts, permit.Posts)
 	default: // NotInFlight: settled by another replica, or older than its window

@@ -134,7 +134,7 @@ func asked(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe 
 		decisions, err := limiter.Admit(t.Context(), requests)
 		kit.Check(t, err)
 		for i, d := range decisions {
-			switch d.Outcome {
+			switch d.Verdict {
 			case ratelimit.Admitted:
 				outcomes[places[i]] = "sent"
 				kit.Check(t, limiter.Sent(t.Context(), requests[i]))

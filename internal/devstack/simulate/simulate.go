@@ -131,7 +131,7 @@ func (r *run) batch(ctx context.Context, events []Event) error {
 		}
 		decision, request := decisions[asked], r.requests[asked]
 		asked++
-		if decision.Outcome == ratelimit.Admitted { // else it would be in flight for ever
+		if decision.Verdict == ratelimit.Admitted { // else it would be in flight for ever
 			if err := r.limiter.Sent(ctx, request); err != nil {
 				return err
 			}
@@ -168,13 +168,13 @@ func newVerdict(e Event, decision ratelimit.Decision) Verdict {
 	v := Verdict{
 		Event:      e,
 		Outcome:    outcome.Dropped,
-		Reason:     decision.Outcome.Reason(),
+		Reason:     decision.Verdict.Reason(),
 		Tier:       decision.Tier,
 		RetryAfter: decision.RetryAfter,
 		AtLeast:    decision.AtLeast,
 		Reserved:   decision.Reserved,
 	}
-	if decision.Outcome == ratelimit.Admitted {
+	if decision.Verdict == ratelimit.Admitted {
 		v.Outcome = outcome.Sent
 	}
 	return v

@@ -23,7 +23,7 @@ type Outcome struct {
 	// Dropped by a limit: the tier that refused it.
 	Limit      string  `json:"limit,omitempty"`
 	RetryAfter float64 `json:"retry_after_s,omitempty"`        // in how many seconds there was room again
-	AtLeast    bool    `json:"retry_after_at_least,omitempty"` // or later: slots are reserved, or in buckets
+	AtLeast    bool    `json:"retry_after_at_least,omitempty"` // or later; see ratelimit.Decision
 	AboveLimit bool    `json:"above_limit,omitempty"`          // never: its cost is above a temporary limit
 	Reserved   int     `json:"reserved,omitempty"`             // slots of the tier kept for other categories
 
