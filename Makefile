@@ -35,7 +35,7 @@ test-long: ## those and the long ones, on a real Redis
 test-matrix: ## the limiter on each kind of store that there is, and a table; Redis 8 and Valkey 8 need Docker
 	@$(GO) run ./test/redistest/matrix
 
-race: ## the same with the race detector, in random order, on a real Redis
+race: ## the everyday tests with the race detector, in random order, on a real Redis
 	NOTIFIER_TEST_REDIS=require $(GO) test -race -shuffle=on -count=1 ./...
 
 chaos-cluster: ## kill the leaders of a NATS cluster and of Sentinel under load for CHAOSTIME (10m), and a table of the stalls; needs redis-server
@@ -119,7 +119,7 @@ test-peers: ## the tests of bench/peers, which is a module of its own and depend
 bench-peers: ## the same storm through other ways to do the job, and the table of it; about ten minutes, needs redis-server
 	cd bench/peers && $(GO) run . -write
 
-ci: ## the gate, as it is run before a change goes in: at most twelve minutes on two processors
+ci: ## the gate, as it is run before a change goes in: ten to twenty minutes on two processors
 	.ci/run
 
 nightly: ## what takes too long for the gate, one after the other, and a table of it
