@@ -154,10 +154,12 @@ func (h *history) virtual(clock int64) int64 { return clock + h.s.aged.Microseco
 
 // Where rules change it matters that a set has expired: with it goes what a longer window would still count.
 // Its end is in whole milliseconds of the server's clock, one after the last that it must live; a
-// redis-server looks at its clock a moment before the script does. So nothing is decided close to an end.
+// redis-server looks at its clock a moment before the script does, and the embedded store rounds. So nothing is
+// decided close to an end.
 const (
-	endsBefore = 25 * time.Millisecond // more than most calls take
-	endsAfter  = 3 * time.Millisecond
+	endsBefore  = 25 * time.Millisecond // more than most calls take
+	endsAfter   = 3 * time.Millisecond
+	endsRounded = time.Millisecond
 )
 
 func (h *history) stepOverEnds() {
@@ -182,11 +184,15 @@ func (h *history) expire(clock int64) {
 	if h.steps {
 		return
 	}
+	after := endsAfter
+	if h.s.embedded != nil {
+		after = endsRounded
+	}
 	for scope, at := range h.model.ends() {
 		over := clock - h.model.end(at)
 		if over >= 0 {
 			h.model.expire(scope)
-			h.unclear = h.unclear || h.s.server != nil && over < endsAfter.Microseconds()
+			h.unclear = h.unclear || over < after.Microseconds()
 		}
 	}
 }

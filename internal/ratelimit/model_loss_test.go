@@ -43,7 +43,10 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 		if !a.refunded {
 			m.clock = max(m.clock, a.at)
 			of := identity{category: a.request.Category, source: a.request.Source}
-			indexed[of] = max(indexed[of], a.at)
+			// The index has an admission for longer than its replica remembers it.
+			if max(a.touched(), m.sent[identityOf(a.request)]) > now-max(p.dedupe, p.retention) {
+				indexed[of] = max(indexed[of], a.at)
+			}
 		}
 		if !a.refunded && copied == nil {
 			missing = append(missing, a)
