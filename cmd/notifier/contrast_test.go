@@ -102,6 +102,7 @@ func TestContrastOfTheStatusPage(t *testing.T) {
 	b.waitForText(t, "#attention", "credentials")
 	see[bool](t, b, showEverything+`; true`) // what is open asks
 	b.waitForText(t, "#events", "errors")
+	b.waitForText(t, ".many", "1") // counts come later than what is waited for
 	const replica = `document.querySelector("#replicas .state bdi").className = `
 	checkContrast(t, b, replica+`"ok";`, replica+`"bad";`)
 }
