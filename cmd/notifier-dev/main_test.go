@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -40,22 +39,11 @@ func (h hermetic) Run() int {
 	return code
 }
 
-// TestDemo runs the script of the demo. It promises to end within seconds, so nothing runs beside it.
-func TestDemo(t *testing.T) { runScripts(t, demoScript) }
-
-// TestScripts runs the other scripts: what a user types, and what the terminal shows.
+// TestScripts runs testdata/script: what a user types, and what the terminal shows.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	scripts, err := filepath.Glob("testdata/script/*.txtar")
-	kit.Check(t, err)
-	runScripts(t, slices.DeleteFunc(scripts, func(name string) bool { return name == demoScript })...)
-}
-
-const demoScript = "testdata/script/demo.txtar"
-
-func runScripts(t *testing.T, files ...string) {
 	testscript.Run(t, testscript.Params{
-		Files:               files,
+		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){

@@ -61,8 +61,8 @@ func parseSeqs(cmd *cli.Command) (deadFilter, error) {
 // parseDead reads the flags that the commands share.
 func parseDead(cmd *cli.Command) (deadFilter, error) {
 	filter := deadFilter{reason: cmd.String("reason")}
-	if seqs := strings.Join(cmd.StringSlice("seq"), " "); seqs != "" {
-		now := cmd.Name
+	if cmd.IsSet("seq") { // also an empty one: without it all letters would match
+		now, seqs := cmd.Name, strings.Join(cmd.StringSlice("seq"), " ")
 		if now == "list" {
 			now = "show"
 		}
