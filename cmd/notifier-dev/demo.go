@@ -24,9 +24,10 @@ import (
 
 // The burst of the demo: more than both limits allow.
 const (
-	demoWorkers  = 3
-	demoEach     = 12          // events of each category
-	demoAtOnce   = 8           // categories whose events come one category after the other; the others are mixed
+	demoWorkers = 3
+	demoEach    = 12 // events of each category
+	demoAtOnce  = 8  // categories whose events come one category after the other; the others are mixed
+
 	demoDeadline = time.Minute // for a machine with much else to do
 )
 

@@ -66,9 +66,8 @@ func (r *deadReplay) start(until, work context.Context, stream *letters.Stream) 
 	reading, stop := context.WithCancelCause(work)
 	defer stop(nil)
 	defer context.AfterFunc(until, func() { stop(context.Canceled) })()
-	err := r.run(reading, until, stream, (*letters.Stream).Each, func(letter *letters.Letter) (deadDone, error) {
-		return r.one(work, stream, letter)
-	})
+	replay := func(letter *letters.Letter) (deadDone, error) { return r.one(work, stream, letter) }
+	err := r.run(reading, until, stream, (*letters.Stream).Each, replay)
 	if err == nil && r.failed > 0 {
 		err = fmt.Errorf("%s could not be published", term.Count(r.failed, "event"))
 	}

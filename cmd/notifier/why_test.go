@@ -35,8 +35,6 @@ func TestWhyWhileRedisIsFull(t *testing.T) {
 	}
 }
 
-// TestWhyAfterAReplay: an event that is dead may wait unread once it is replayed, is held while Slack fails
-// on it, with what Slack has answered, and then it was dead before.
 // Redis knows a CloudEvent's source as it came: an id is unique within it. It is shown, and compared with that
 // of an outcome, without its secrets.
 func TestWhyShowsNoSecretOfASource(t *testing.T) {
@@ -49,6 +47,8 @@ func TestWhyShowsNoSecretOfASource(t *testing.T) {
 	}
 }
 
+// TestWhyAfterAReplay: an event that is dead may wait unread once it is replayed, is held while Slack fails
+// on it, with what Slack has answered, and then it was dead before.
 func TestWhyAfterAReplay(t *testing.T) {
 	t.Parallel()
 	_, slack, env := services(t, nil)

@@ -23,6 +23,6 @@
 //	health.go     what others ask of a running worker
 //
 // Everything before settle returns a value; settle alone logs, counts and acknowledges. Whatever is
-// unavailable (Redis, Slack, NATS), events are held: kept in flight, in a bounded number. They are not charged
-// twice, and dropped only by a mute or EVENT_MAX_AGE; one that has left every window is decided again.
+// unavailable (Redis, Slack, NATS), events are held: kept in flight, in a bounded number. They are not
+// charged twice, and dropped only by a mute or EVENT_MAX_AGE; one that has left every window is decided again.
 package consume

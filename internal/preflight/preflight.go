@@ -6,8 +6,8 @@
 //
 // Reading order: preflight.go (what runs, and when it is done), finding.go, and a file for each thing that is
 // examined: settings.go with admin.go, limits.go with pace.go, nats.go with stream.go, stream_replicas.go and
-// consumer.go, redis.go with redis_write.go, redis_durability.go and redis_memory.go, workers.go, outcomes.go,
-// slack.go.
+// consumer.go, redis.go with redis_write.go, redis_durability.go and redis_memory.go, workers.go,
+// outcomes.go, slack.go.
 package preflight
 
 import (

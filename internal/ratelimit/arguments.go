@@ -86,8 +86,8 @@ const (
 	noNumber     = "0"
 )
 
-// newAdmitCall returns the call for a batch. Texts are passed by reference: an argument is an interface, which
-// would cost each of them an allocation.
+// newAdmitCall returns the call for a batch. Texts are passed by reference: an argument is an interface,
+// which would cost each of them an allocation.
 func (l *Limiter) newAdmitCall(batch []Request, token string) admitCall {
 	p := l.plan.Load()
 	q := admitCall{

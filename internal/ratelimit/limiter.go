@@ -175,7 +175,7 @@ func (l *Limiter) release(ctx context.Context, request Request, slots int, known
 		keyNames = append(keyNames, l.keys.bothForms(log)...)
 	}
 	member := request.member()
-	word := ""
+	keepsSlots, word := slots == 0, ""
 	err := l.onKnownStore(ctx, func() error {
 		epoch, token := l.journal.begin(), l.knownToken()
 		reply, err := l.refund.Run(ctx, l.redis, keyNames, member, request.Delivery,
@@ -184,12 +184,12 @@ func (l *Limiter) release(ctx context.Context, request Request, slots int, known
 			if !errors.Is(err, ErrHealing) {
 				// The slots may have been given back. Until that is asked again nothing is posted, so they
 				// are not put back.
-				l.journal.mayBeRefunded(member, slots == 0)
+				l.journal.mayBeRefunded(member, keepsSlots)
 			}
 			return l.explain(ctx, err, keyNames)
 		}
 		if word, err = replyWord(reply); err == nil && word == "refunded" &&
-			!l.journal.refunded(epoch, member, slots == 0) {
+			!l.journal.refunded(epoch, member, keepsSlots) {
 			return ErrHealing // the slots may have been put back meanwhile
 		}
 		return err

@@ -7,10 +7,10 @@
 // does with them, and connects to nothing.
 //
 // Reading order: environment.go (names and defaults), settings.go (what they become), parse.go, limits.go and
-// values.go (the checks), problems.go with hints.go (what is wrong), auth.go, nats.go and natsauth.go (TLS and
-// authentication), admin.go, exposed.go (who may read the files), unknown.go (variables that look like
-// settings), origin.go (where a value came from, and how it may be shown). status.go, events.go and
-// deadletters.go have what single commands need.
+// values.go (the checks), problems.go with hints.go (what is wrong), auth.go, nats.go and natsauth.go (TLS
+// and authentication), admin.go, exposed.go (who may read the files), unknown.go (variables that look like
+// settings), origin.go (where a value came from, and how it may be shown), status.go (what replicas compare),
+// events.go and deadletters.go (what single commands read).
 package settings
 
 import (

@@ -2,8 +2,8 @@
 // OpenTelemetry span for each settled event.
 //
 // It takes what the worker reports about settled events, and wraps the limiter and the poster to time them.
-// The worker knows nothing of it; and it knows nothing of settings, except the OTEL_* variables, of
-// which this package reads those about the exporter, and the OpenTelemetry library the others.
+// The worker knows nothing of it; and it knows nothing of settings, except the OTEL_* variables: it
+// reads those about the exporter, and the OpenTelemetry library the others.
 //
 // Reading order: metrics.go (what is counted), timing.go (the wrappers), gauges.go and streams.go (what is
 // asked at each scrape), tracing.go (spans), otlp.go (their exporter).

@@ -176,7 +176,7 @@ func (a *attempt) notPermitted(permit ratelimit.Permit) verdict {
 		a.turn.Pace(permit.Wait)
 	case ratelimit.Leased:
 		return againAfter(min(permit.Wait, leaseRecheck))
-	case ratelimit.LastPostUnknown: // a worker that has crashed, or lost the event to this one, has begun a post
+	case ratelimit.LastPostUnknown: // of a worker that has crashed, or lost the event to this one
 		a.unsure, a.last, a.result.Ambiguous = true, permit.Last, true
 		a.result.Attempts = max(a.result.Attempts, permit.Posts)
 	default: // NotInFlight: settled by another replica, or older than its window

@@ -16,6 +16,6 @@
 //	excess.go    what goes back to the server because its channel is slow
 //	unposted.go  what waits, and for what, for people
 //
-// It knows Slack's classes of failure and the limiter's permits. Of NATS it knows that a delivery can be handed
-// back, and how a replayed letter is marked; it does not know payloads, or how an event is settled.
+// It knows Slack's classes of failure and the limiter's permits. Of NATS it knows that a delivery can be
+// handed back, and how a replayed letter is marked; it does not know payloads, or how an event is settled.
 package post
